@@ -1,0 +1,66 @@
+"""The few types that every room of the library shares."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+__all__ = ["Algorithm", "ClientData", "Stacked", "Task", "Truth"]
+
+Stacked = PyTree  # A pytree whose leaves share one leading axis.
+
+
+class ClientData(NamedTuple):
+    """Samples of all clients, padded to a common length.
+
+    inputs: `[clients, samples, ...]`.
+    targets: `[clients, samples, ...]`.
+    mask: `[clients, samples]`, false on padding. Padding must be finite.
+    """
+
+    inputs: Array
+    targets: Array
+    mask: Bool[Array, "*batch clients samples"]
+
+
+class Truth(NamedTuple):
+    """What a generator knows and an algorithm must find out.
+
+    clusters: `[clients]`, the true cluster of each client.
+    models: leaves `[clusters, ...]`, the models that made the data, or None where
+      the data are real.
+    """
+
+    clusters: Int[Array, "*batch clients"]
+    models: Stacked | None
+
+
+class Task(NamedTuple):
+    """A learning problem: three pure functions of one model.
+
+    init: `key -> params`.
+    losses: `(params, inputs, targets) -> [samples]`, one loss per sample. A
+      client's loss is their mean over its real samples; because it is a mean, the
+      clients' samples can be merged into one batch per model (see
+      `kernels.evaluate`), which turns the evaluation of all clients on all models
+      into full matrix products. A regulariser is added to every sample's loss.
+    predict: `(params, inputs) -> outputs`, `[samples, ...]` to `[samples, ...]`.
+    """
+
+    init: Callable[[PRNGKeyArray], PyTree]
+    losses: Callable[[PyTree, Array, Array], Float[Array, " samples"]]
+    predict: Callable[[PyTree, Array], Array]
+
+
+class Algorithm(NamedTuple):
+    """A federated algorithm: three pure functions, nothing hidden.
+
+    init: `(key, data) -> state`, the least that a round needs.
+    step: `(key, state, data) -> (state, info)`, one communication round.
+    predict: `(state, data, inputs) -> outputs`, what each client would answer to
+      its own row of `inputs`, `[clients, samples, ...]`, given its local `data`.
+    """
+
+    init: Callable[[PRNGKeyArray, ClientData], Any]
+    step: Callable[[PRNGKeyArray, Any, ClientData], tuple[Any, Any]]
+    predict: Callable[[Any, ClientData, Array], Array]
