@@ -1,0 +1,17 @@
+"""Figures and tables of results, in one style and reproducible byte for byte."""
+
+from cfljax.report.figures import curves, heatmaps, save
+from cfljax.report.panels import Curve, CurvePanel, HeatMap
+from cfljax.report.tables import markdown, read_csv, write_csv
+
+__all__ = [
+    "Curve",
+    "CurvePanel",
+    "HeatMap",
+    "curves",
+    "heatmaps",
+    "markdown",
+    "read_csv",
+    "save",
+    "write_csv",
+]

@@ -1,0 +1,242 @@
+"""Heat maps and curves of measured results, one or several panels side by side.
+
+    figure = heatmaps([HeatMap(title="paper", values=rates, ...)])
+    save(figure, "figures/ifca/fig3a")  # fig3a.svg and fig3a.png
+
+A label names the quantity, its symbol and its unit where it has one, e.g.
+"separation R" or "noise σ".
+"""
+
+import math
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+
+from cfljax.report.files import replacing
+from cfljax.report.panels import Curve, CurvePanel, HeatMap
+from cfljax.report.style import COLOUR_MAP, LINES, METADATA, MISSING, style
+
+__all__ = ["curves", "heatmaps", "save"]
+
+_LETTER = 0.085  # Inches of width that a letter of a panel's title takes.
+
+
+def heatmaps(
+    panels: Sequence[HeatMap],
+    *,
+    title: str = "",
+    value_label: str = "success probability",
+    limits: tuple[float, float] = (0.0, 1.0),
+    panels_per_row: int = 3,
+) -> Figure:
+    """Heat maps side by side under one colour bar.
+
+    Args:
+      panels: at least one, in reading order.
+      title: of the whole figure.
+      value_label: what the colours mean.
+      limits: values at the two ends of the colour bar.
+      panels_per_row: more panels than this start a new row; at least 1.
+
+    Raises:
+      ValueError: if `panels` is empty or `panels_per_row` is below 1.
+    """
+    width = max((0.62 * len(p.column_values) for p in panels), default=0) + 1.1
+    height = max((0.48 * len(p.row_values) for p in panels), default=0) + 1.1
+    with matplotlib.rc_context(style()):
+        figure, all_axes = _grid(
+            panels,
+            panels_per_row,
+            title,
+            panel_size=(width, height),
+            margin=(1.0, 0.0),
+        )
+        images = [
+            _draw_heatmap(axes, panel, limits)
+            for axes, panel in zip(all_axes, panels, strict=True)
+        ]
+        bar = figure.colorbar(images[0], ax=all_axes, label=value_label, pad=0.02)
+        bar.outline.set_visible(False)
+    return figure
+
+
+def curves(
+    panels: Sequence[CurvePanel],
+    *,
+    title: str = "",
+    legend_title: str = "",
+    panels_per_row: int = 3,
+) -> Figure:
+    """Panels of curves side by side over one legend.
+
+    Args:
+      panels: at least one, in reading order.
+      title: of the whole figure.
+      legend_title: what the curves' names are values of, or what the bands are.
+      panels_per_row: more panels than this start a new row; at least 1.
+
+    Raises:
+      ValueError: if `panels` is empty, `panels_per_row` is below 1, or there are
+        more different names than distinguishable lines (7).
+    """
+    names = list(dict.fromkeys(c.label for p in panels for c in p.curves))
+    if len(names) > len(LINES):
+        raise ValueError(
+            f"`panels` must name at most {len(LINES)} different curves, got "
+            f"{len(names)}; split them into panels of their own figures."
+        )
+    looks = dict(zip(names, LINES, strict=False))
+    with matplotlib.rc_context(style()):
+        per_line = 2 * min(len(panels), panels_per_row)
+        legend_height = 0.4 + 0.2 * math.ceil(len(names) / max(per_line, 1))
+        figure, all_axes = _grid(
+            panels,
+            panels_per_row,
+            title,
+            panel_size=(3.8, 2.9),
+            margin=(0.0, legend_height),
+        )
+        handles: dict[str, Any] = {}
+        for axes, panel in zip(all_axes, panels, strict=True):
+            for curve in panel.curves:
+                handles[curve.label] = _draw_curve(axes, curve, looks[curve.label])
+            _finish_curves(axes, panel)
+        figure.legend(
+            handles.values(),
+            handles.keys(),
+            title=legend_title or None,
+            loc="outside lower center",
+            ncols=min(len(names), per_line),
+            handlelength=3.5,
+        )
+    return figure
+
+
+def save(figure: Figure, path: str | os.PathLike[str]) -> list[pathlib.Path]:
+    """Write `path`.svg and `path`.png, each whole or not at all.
+
+    The same figure gives the same bytes again, on the same version of matplotlib:
+    no date, no random names.
+
+    Args:
+      figure: made by `heatmaps` or `curves`.
+      path: without suffix; missing folders are made.
+
+    Returns:
+      The two files.
+    """
+    base = pathlib.Path(path)
+    files = [base.with_name(base.name + suffix) for suffix in METADATA]
+    with matplotlib.rc_context(style()):
+        for file in files:
+            with replacing(file) as temporary:
+                figure.savefig(temporary, metadata=METADATA[file.suffix])
+    return files
+
+
+def _grid(
+    panels: Sequence[Any],
+    panels_per_row: int,
+    title: str,
+    *,
+    panel_size: tuple[float, float],
+    margin: tuple[float, float],
+) -> tuple[Figure, list[Axes]]:
+    """A figure with one axes per panel, sizes in inches, unused places empty."""
+    if not panels or panels_per_row < 1:
+        raise ValueError(
+            f"`panels` must not be empty and `panels_per_row` at least 1, got "
+            f"{len(panels)} panels and {panels_per_row}."
+        )
+    num_columns = min(len(panels), panels_per_row)
+    num_rows = math.ceil(len(panels) / num_columns)
+    panel_title = max(len(panel.title) for panel in panels)
+    width = num_columns * max(panel_size[0], _LETTER * panel_title + 0.5) + margin[0]
+    height = num_rows * panel_size[1] + margin[1] + (0.4 if title else 0.0)
+    width = max(width, 1.2 * _LETTER * len(title) + 0.3)
+    figure = Figure(figsize=(width, height), layout="constrained")
+    if title:
+        figure.suptitle(title)
+    places = figure.subplots(num_rows, num_columns, squeeze=False).ravel()
+    for unused in places[len(panels) :]:
+        unused.remove()
+    return figure, list(places[: len(panels)])
+
+
+def _draw_heatmap(axes: Axes, panel: HeatMap, limits: tuple[float, float]) -> AxesImage:
+    """The panel's cells with their texts; returns what the colour bar explains."""
+    values = np.ma.masked_invalid(np.asarray(panel.values, float))
+    colours = matplotlib.colormaps[COLOUR_MAP].with_extremes(bad=MISSING)
+    image = axes.imshow(
+        values, colours, vmin=limits[0], vmax=limits[1], origin="lower", aspect="auto"
+    )
+    axes.set_xticks(range(values.shape[1]), [str(v) for v in panel.column_values])
+    axes.set_yticks(range(values.shape[0]), [str(v) for v in panel.row_values])
+    axes.set(xlabel=panel.column_label, ylabel=panel.row_label, title=panel.title)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    # White lines between the cells keep equal neighbours apart.
+    axes.set_xticks(np.arange(values.shape[1] - 1) + 0.5, minor=True)
+    axes.set_yticks(np.arange(values.shape[0] - 1) + 0.5, minor=True)
+    axes.grid(which="minor", color="white", linewidth=1.5)
+    axes.tick_params(which="minor", length=0)
+    for row, column in np.ndindex(values.shape):
+        background = image.to_rgba(values)[row, column, :3]
+        axes.text(
+            column,
+            row,
+            _cell_text(panel, row, column),
+            ha="center",
+            va="center",
+            fontsize=9,
+            color="black" if _lightness(background) > 0.5 else "white",
+        )
+    return image
+
+
+def _cell_text(panel: HeatMap, row: int, column: int) -> str:
+    if panel.cells is not None:
+        return panel.cells[row][column]
+    value = panel.values[row, column]
+    return f"{value:.2f}" if np.isfinite(value) else "–"
+
+
+def _lightness(colour: np.ndarray) -> float:
+    """How light a colour looks, 0 to 1, from its red, green and blue."""
+    return float(colour @ np.array([0.299, 0.587, 0.114]))
+
+
+def _draw_curve(axes: Axes, curve: Curve, look: dict[str, Any]) -> Any:
+    """The curve and its band; returns what the legend shows."""
+    (line,) = axes.plot(curve.x, curve.y, label=curve.label, **look)
+    if curve.low is None or curve.high is None:
+        return line
+    band = axes.fill_between(
+        curve.x, curve.low, curve.high, color=look["color"], alpha=0.15, linewidth=0
+    )
+    return (band, line)
+
+
+def _finish_curves(axes: Axes, panel: CurvePanel) -> None:
+    """Labels, scales and grid of a panel of curves."""
+    axes.set(xlabel=panel.x_label, ylabel=panel.y_label, title=panel.title)
+    if panel.log_x:
+        axes.set_xscale("log")
+    if panel.log_y:
+        axes.set_yscale("log")
+    if panel.y_limits is not None:
+        low, high = panel.y_limits
+        margin = 0.0 if panel.log_y else 0.03 * (high - low)
+        axes.set_ylim(low - margin, high + margin)
+    points = np.unique(np.concatenate([curve.x for curve in panel.curves]))
+    if len(points) <= 8:
+        axes.set_xticks(points, [f"{point:g}" for point in points])
+        axes.set_xticks([], minor=True)
+    axes.grid(True)

@@ -1,0 +1,97 @@
+"""What one panel of a figure shows, as plain data."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Num
+
+__all__ = ["Curve", "CurvePanel", "HeatMap"]
+
+
+@dataclasses.dataclass(frozen=True)
+class HeatMap:
+    """One panel: a value for every pair of settings.
+
+    values: `[rows, columns]`; NaN where nothing was measured, drawn in grey. Row 0
+      is drawn at the bottom, so that both axes grow as on paper.
+    row_values, column_values: setting of each row and column, as shown on the axes.
+    row_label, column_label: what is set, e.g. "noise σ".
+    cells: text of each cell, e.g. "8/10"; the value with two decimals if None.
+    title: what sets this panel apart from its neighbours.
+    """
+
+    values: Num[np.ndarray, "rows columns"]
+    row_values: Sequence[Any]
+    column_values: Sequence[Any]
+    row_label: str
+    column_label: str
+    cells: Sequence[Sequence[str]] | None = None
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        shape = (len(self.row_values), len(self.column_values))
+        if self.values.shape != shape:
+            raise ValueError(
+                f"`values` must be `[rows, columns]` = {shape}, one for each of "
+                f"`row_values` and `column_values`, got shape {self.values.shape}."
+            )
+        lengths = [len(row) for row in self.cells] if self.cells is not None else None
+        if lengths is not None and lengths != [shape[1]] * shape[0]:
+            raise ValueError(
+                f"`cells` must hold {shape[0]} rows of {shape[1]} texts, got rows of "
+                f"lengths {lengths}."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """One measured quantity against another, with a band that holds the truth.
+
+    label: name in the legend; curves of one name look the same in all panels.
+    x, y: the points, `[points]` each.
+    low, high: ends of each point's interval, e.g. `intervals.clopper_pearson`; both
+      or neither.
+    """
+
+    label: str
+    x: Num[np.ndarray, " points"]
+    y: Num[np.ndarray, " points"]
+    low: Num[np.ndarray, " points"] | None = None
+    high: Num[np.ndarray, " points"] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.low is None) != (self.high is None):
+            raise ValueError(
+                "`low` and `high` must be given together, got one of them."
+            )
+        arrays = [a for a in (self.x, self.y, self.low, self.high) if a is not None]
+        if any(a.shape != self.x.shape or a.ndim != 1 for a in arrays):
+            raise ValueError(
+                f"`x`, `y`, `low` and `high` must be `[points]` of one length, got "
+                f"shapes {[a.shape for a in arrays]}."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class CurvePanel:
+    """One panel of curves.
+
+    x_label, y_label: what is drawn, e.g. "separation R", "success probability".
+    y_limits: ends of the vertical axis; chosen from the data if None.
+    log_x, log_y: whether equal ratios, not equal differences, look the same.
+    title: what sets this panel apart from its neighbours.
+    """
+
+    curves: Sequence[Curve]
+    x_label: str
+    y_label: str
+    y_limits: tuple[float, float] | None = (0.0, 1.0)
+    log_x: bool = False
+    log_y: bool = False
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.curves:
+            raise ValueError("`curves` must hold at least one curve, got none.")
