@@ -1,0 +1,52 @@
+"""Federated algorithms, one file each, and the registry that lists them."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from cfljax.algorithms.fedavg import fedavg
+from cfljax.algorithms.ifca import ifca
+from cfljax.algorithms.local import local
+from cfljax.algorithms.oracle import oracle
+from cfljax.types import Algorithm
+
+__all__ = ["REGISTRY", "Registration", "fedavg", "ifca", "local", "oracle"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Registration:
+    """One row of the registry.
+
+    constructor: `(task, **hyperparameters) -> Algorithm`.
+    paper: where the algorithm is defined.
+    defaults: hyperparameters that must be given and have no default of their own:
+      values that work on a small problem.
+    needs_truth: whether the constructor takes the true `clusters`.
+    clustered: whether it takes `num_clusters`.
+    """
+
+    constructor: Callable[..., Algorithm]
+    paper: str
+    defaults: Mapping[str, Any] = dataclasses.field(
+        default_factory=lambda: MappingProxyType({"step_size": 0.1})
+    )
+    needs_truth: bool = False
+    clustered: bool = False
+
+
+REGISTRY: Mapping[str, Registration] = MappingProxyType(
+    {
+        "ifca": Registration(
+            ifca, "Ghosh et al., NeurIPS 2020, Algorithm 2", clustered=True
+        ),
+        "fedavg": Registration(fedavg, "McMahan et al., AISTATS 2017, Algorithm 1"),
+        "local": Registration(local, "Ghosh et al., NeurIPS 2020, section 6.2"),
+        "oracle": Registration(
+            oracle,
+            "Werner et al., section 5, ground truth",
+            needs_truth=True,
+            clustered=True,
+        ),
+    }
+)

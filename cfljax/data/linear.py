@@ -1,0 +1,137 @@
+"""Mixed linear regression: the synthetic data of IFCA's sections 5.1 and 6.1."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray, ScalarLike
+
+from cfljax.kernels.draws import Convention, bernoulli_models, flat_normal
+from cfljax.types import ClientData, Truth
+
+__all__ = ["check_mixed_linear", "mixed_linear", "split_rounds"]
+
+
+def check_mixed_linear(
+    *, num_clients: int, num_clusters: int, num_samples: int, num_features: int
+) -> None:
+    """Raises ValueError, naming the argument, where one is out of its range."""
+    sizes = {
+        "num_clients": num_clients,
+        "num_clusters": num_clusters,
+        "num_samples": num_samples,
+        "num_features": num_features,
+    }
+    for name, value in sizes.items():
+        if value < 1:
+            raise ValueError(f"`{name}` must be at least 1, got {value}.")
+    if num_clusters > num_clients:
+        raise ValueError(
+            f"`num_clusters` must be at most `num_clients`, got {num_clusters} > "
+            f"{num_clients}."
+        )
+    if num_clients % num_clusters:
+        nearest = num_clients - num_clients % num_clusters
+        raise ValueError(
+            f"`num_clients` must be divisible by `num_clusters`, got {num_clients} "
+            f"and {num_clusters}; {nearest} or {nearest + num_clusters} would do."
+        )
+
+
+def mixed_linear(
+    key: PRNGKeyArray,
+    *,
+    num_clients: int,
+    num_clusters: int,
+    num_samples: int,
+    num_features: int,
+    separation: ScalarLike,
+    noise: ScalarLike,
+    convention: Convention = "paper",
+) -> tuple[ClientData, Truth]:
+    """Clients of equal clusters, each with its cluster's linear model.
+
+    Rows are x ~ N(0, I_d), y = <x, theta*_c> + noise * N(0, 1). Client i belongs to
+    cluster `i // (num_clients / num_clusters)`. A client's rows depend on the key
+    and its index only, not on how many clients there are.
+
+    Args:
+      key: of the data set.
+      num_clients: m, a multiple of `num_clusters`.
+      num_clusters: k.
+      num_samples: n, per client.
+      num_features: d.
+      separation: R. With convention "paper" the l2 norm of every theta*_j; with
+        "reference" the value of its non-zero coordinates, as in the released code
+        (the norm and the distances are then near `R sqrt(d/2)`).
+      noise: sigma, the standard deviation of the additive noise.
+      convention: which of the two; both draw the same Bernoulli pattern.
+
+    Returns:
+      Data with inputs `[clients, samples, features]`, and the truth with models
+      `[clusters, features]`.
+
+    Raises:
+      ValueError: if k exceeds m or does not divide it, or a size is below 1.
+
+    Cost: `num_clients * num_samples * num_features` normal draws, one client at a
+    time, so that peak memory is the data set and one client's share.
+    """
+    check_mixed_linear(
+        num_clients=num_clients,
+        num_clusters=num_clusters,
+        num_samples=num_samples,
+        num_features=num_features,
+    )
+    models_key, clients_key = jax.random.split(key)
+    models = bernoulli_models(
+        models_key,
+        num_models=num_clusters,
+        num_features=num_features,
+        scale=separation,
+        convention=convention,
+    )
+    clusters = jnp.arange(num_clients) // (num_clients // num_clusters)
+
+    def client(index: Array) -> tuple[Array, Array]:
+        inputs_key, noise_key = jax.random.split(jax.random.fold_in(clients_key, index))
+        inputs = flat_normal(inputs_key, (num_samples, num_features))
+        error = noise * jax.random.normal(noise_key, (num_samples,))
+        clean = jnp.dot(
+            inputs, models[clusters[index]], precision=jax.lax.Precision.HIGHEST
+        )
+        return inputs, clean + error
+
+    inputs, targets = jax.lax.map(client, jnp.arange(num_clients))
+    mask = jnp.ones((num_clients, num_samples), bool)
+    return ClientData(inputs, targets, mask), Truth(clusters, models)
+
+
+def split_rounds(data: ClientData, num_rounds: int) -> ClientData:
+    """The same samples dealt out over the rounds, none used twice.
+
+    With `ifca(resample=True)`, which halves each round's share, these are the 2T
+    disjoint folds of IFCA's analysis (section 5).
+
+    Args:
+      data: leaves `[clients, samples, ...]`.
+      num_rounds: T.
+
+    Returns:
+      Leaves `[rounds, clients, samples / rounds, ...]`, for
+      `engine.run(..., data_per_round=True)`.
+
+    Raises:
+      ValueError: if the samples cannot be dealt out evenly.
+    """
+    num_samples = data.mask.shape[1]
+    if num_rounds < 1 or num_samples % num_rounds:
+        raise ValueError(
+            "`num_samples` must be a multiple of `num_rounds`, got "
+            f"{num_samples} samples and {num_rounds} rounds."
+        )
+    share = num_samples // num_rounds
+
+    def deal(leaf: Array) -> Array:
+        dealt = leaf.reshape((leaf.shape[0], num_rounds, share) + leaf.shape[2:])
+        return jnp.moveaxis(dealt, 1, 0)
+
+    return jax.tree.map(deal, data)

@@ -1,0 +1,1 @@
+"""Pure, stacked kernels: no algorithm, no input or output, no compilation."""

@@ -1,0 +1,107 @@
+"""Evaluation of models on clients: losses and predictions, all at once."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from cfljax.kernels.tree import length, take
+from cfljax.types import ClientData, Stacked, Task
+
+__all__ = [
+    "NO_CLUSTER",
+    "choose_cluster",
+    "client_losses",
+    "loss_matrix",
+    "masked_mean",
+    "predict_own",
+]
+
+NO_CLUSTER = -1  # Assignment of a client that takes no part in a round.
+
+
+def masked_mean(
+    values: Float[Array, "*batch samples"], mask: Bool[Array, "*batch samples"]
+) -> Float[Array, "*batch"]:
+    """Mean over the samples where `mask` is true; NaN where there is none.
+
+    A masked value never reaches the result, not even if it is NaN.
+    """
+    total = jnp.sum(jnp.where(mask, values, 0), axis=-1)
+    return total / jnp.sum(mask, axis=-1, dtype=values.dtype)
+
+
+def loss_matrix(
+    task: Task, models: Stacked, data: ClientData
+) -> Float[Array, "clients clusters"]:
+    """Loss of every client under every model.
+
+    Entry `[i, j]` is the mean of model j's losses over client i's real samples, in
+    the units of `task.losses`; NaN for a client without samples. Rows are the loss
+    vectors that CLoVE embeds, their argmin is the choice that IFCA makes.
+
+    Clients share the models, so their samples are merged into one batch per model:
+    the products are those of `[clients x samples]` rows, not `clients` small ones.
+
+    Args:
+      task: the learning problem.
+      models: leaves `[clusters, ...]`.
+      data: leaves `[clients, samples, ...]`.
+
+    Cost: one forward pass for each pair of sample and model, in one call; peak
+    memory grows with `clients x samples x clusters` activations.
+    """
+    clients, samples = data.mask.shape
+    inputs = data.inputs.reshape((clients * samples,) + data.inputs.shape[2:])
+    targets = data.targets.reshape((clients * samples,) + data.targets.shape[2:])
+    over_clusters = jax.vmap(task.losses, in_axes=(0, None, None))
+    losses = over_clusters(models, inputs, targets)  # [clusters, clients x samples]
+    losses = losses.reshape(length(models), clients, samples)
+    mask = jnp.broadcast_to(data.mask, losses.shape)
+    return masked_mean(losses, mask).T
+
+
+def client_losses(
+    task: Task, models: Stacked, data: ClientData
+) -> Float[Array, " clients"]:
+    """Loss of every client under a model of its own.
+
+    Args:
+      task: the learning problem.
+      models: leaves `[clients, ...]`.
+      data: leaves `[clients, samples, ...]`.
+
+    Cost: one forward pass for each sample, with one set of weights per client.
+    """
+    losses = jax.vmap(task.losses)(models, data.inputs, data.targets)
+    return masked_mean(losses, data.mask)
+
+
+def choose_cluster(
+    losses: Float[Array, "clients clusters"],
+) -> Int[Array, " clients"]:
+    """Cluster of lowest loss for each client (IFCA, Algorithm 2, line 6).
+
+    Ties go to the lowest index. A loss that is not finite never wins: NumPy's and
+    PyTorch's argmin return the first NaN, so that a diverged model would capture
+    all clients. A client without any finite loss gets `NO_CLUSTER`.
+    """
+    finite = jnp.isfinite(losses)
+    best = jnp.argmin(jnp.where(finite, losses, jnp.inf), axis=1)
+    return jnp.where(jnp.any(finite, axis=1), best, NO_CLUSTER)
+
+
+def predict_own(
+    task: Task, models: Stacked, choice: Int[Array, " clients"], inputs: Array
+) -> Array:
+    """What each client answers with the model it chose.
+
+    Args:
+      task: the learning problem.
+      models: leaves `[clusters, ...]`.
+      choice: row of `models` for each client; `NO_CLUSTER` falls back on row 0.
+      inputs: `[clients, samples, ...]`.
+
+    Returns:
+      `[clients, samples, ...]`.
+    """
+    return jax.vmap(task.predict)(take(models, jnp.maximum(choice, 0)), inputs)

@@ -1,0 +1,47 @@
+"""Stacked pytrees: leaves that share one leading axis."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int, PyTree, Shaped
+
+from cfljax.types import Stacked
+
+__all__ = ["length", "rows", "select", "stack", "take"]
+
+Tree = TypeVar("Tree")
+
+
+def stack(trees: Sequence[PyTree]) -> Stacked:
+    """One tree whose leaves stack those of `trees`, `[len(trees), ...]`."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def length(stacked: Stacked) -> int:
+    """Size of the leading axis that all leaves share."""
+    return jax.tree.leaves(stacked)[0].shape[0]
+
+
+def take(stacked: Tree, indices: Int[Array, " *rows"]) -> Tree:
+    """Entries of the leading axis: leaves `[n, ...]` become `[*rows, ...]`.
+
+    Indices must be in range; JAX clamps those that are not. Memory grows with the
+    number of rows: clients that share a model each get a copy of it.
+    """
+    return jax.tree.map(lambda leaf: leaf[indices], stacked)
+
+
+def rows(values: Shaped[Array, " rows"], leaf: Array) -> Shaped[Array, "rows ..."]:
+    """One value per row, shaped to broadcast against `leaf`, `[rows, ...]`."""
+    return values.reshape((-1,) + (1,) * (leaf.ndim - 1))
+
+
+def select(
+    condition: Bool[Array, " rows"], on_true: Stacked, on_false: Stacked
+) -> Stacked:
+    """Rows of `on_true` where `condition` holds, of `on_false` elsewhere."""
+    return jax.tree.map(
+        lambda a, b: jnp.where(rows(condition, a), a, b), on_true, on_false
+    )
