@@ -203,8 +203,7 @@ def accuracy(
         predicted classes are not integers.
     """
     correct = _predicted(outputs, targets.shape) == targets
-    real = jnp.sum(mask).astype(jnp.result_type(float))
-    return jnp.sum(correct & mask) / real
+    return jnp.mean(correct, where=mask)
 
 
 def _predicted(outputs: Array, shape: tuple[int, ...]) -> Array:
