@@ -64,8 +64,6 @@ def test_nothing_finite_still_gives_a_permutation(num_clusters):
     assert sorted(np.asarray(match_clusters(cost))) == list(range(num_clusters))
 
 
-@pytest.mark.parametrize("shape", [(0, 0), (2, 3)])
-def test_only_square_costs(shape):
-    # The run-time annotation check may see the shape first.
-    with pytest.raises(Exception, match=r"square matrix|not match|cost"):
-        match_clusters(jnp.zeros(shape))
+def test_no_clusters_are_refused():
+    with pytest.raises(ValueError, match=r"`cost` .* shape \(0, 0\)"):
+        match_clusters(jnp.zeros((0, 0)))
