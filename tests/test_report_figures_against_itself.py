@@ -44,7 +44,7 @@ FIGURES = {
         for r, c in GRIDS
     },
     "heat maps": lambda: heatmaps(
-        [heat_map(4, 5, f"convention {i}") for i in range(4)],
+        [heat_map(4, 5, f"convention {i},\nexact recovery") for i in range(4)],
         title="Success under four conventions",
     ),
     "curves": lambda: curves([curve_panel(4)], title="Success against the separation"),

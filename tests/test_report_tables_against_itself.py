@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from cfljax.report import markdown, read_csv, write_csv
+from cfljax.report import markdown, read_csv, write_csv, write_text
 from cfljax.report.files import replacing
 
 
@@ -61,6 +61,11 @@ def test_a_failure_leaves_the_old_file(tmp_path):
         raise RuntimeError
     assert read_csv(path) == [{"a": 1}]
     assert [entry.name for entry in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_text_survives(tmp_path):
+    write_text(tmp_path / "new" / "note.txt", "σ\nline\n")
+    assert (tmp_path / "new" / "note.txt").read_bytes() == "σ\nline\n".encode()
 
 
 def test_markdown_against_a_table_written_by_hand():

@@ -1,6 +1,7 @@
 """Figures and tables of results, in one style and reproducible byte for byte."""
 
 from cfljax.report.figures import curves, heatmaps, save
+from cfljax.report.files import write_text
 from cfljax.report.panels import Curve, CurvePanel, HeatMap
 from cfljax.report.tables import markdown, read_csv, write_csv
 
@@ -14,4 +15,5 @@ __all__ = [
     "read_csv",
     "save",
     "write_csv",
+    "write_text",
 ]

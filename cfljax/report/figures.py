@@ -62,7 +62,13 @@ def heatmaps(
             _draw_heatmap(axes, panel, limits)
             for axes, panel in zip(all_axes, panels, strict=True)
         ]
-        bar = figure.colorbar(images[0], ax=all_axes, label=value_label, pad=0.02)
+        bar = figure.colorbar(
+            images[0],
+            ax=all_axes,
+            label=value_label,
+            pad=0.02,
+            aspect=20 * math.ceil(len(panels) / panels_per_row),
+        )
         bar.outline.set_visible(False)
     return figure
 
@@ -102,6 +108,7 @@ def curves(
             title,
             panel_size=(3.8, 2.9),
             margin=(0.0, legend_height),
+            min_width=_LETTER * _longest_line(legend_title) + 0.3,
         )
         handles: dict[str, Any] = {}
         for axes, panel in zip(all_axes, panels, strict=True):
@@ -148,6 +155,7 @@ def _grid(
     *,
     panel_size: tuple[float, float],
     margin: tuple[float, float],
+    min_width: float = 0.0,
 ) -> tuple[Figure, list[Axes]]:
     """A figure with one axes per panel, sizes in inches, unused places empty."""
     if not panels or panels_per_row < 1:
@@ -157,10 +165,12 @@ def _grid(
         )
     num_columns = min(len(panels), panels_per_row)
     num_rows = math.ceil(len(panels) / num_columns)
-    panel_title = max(len(panel.title) for panel in panels)
-    width = num_columns * max(panel_size[0], _LETTER * panel_title + 0.5) + margin[0]
-    height = num_rows * panel_size[1] + margin[1] + (0.4 if title else 0.0)
-    width = max(width, 1.2 * _LETTER * len(title) + 0.3)
+    panel_titles = [panel.title for panel in panels]
+    panel_width = max(panel_size[0], _LETTER * _longest_line(*panel_titles) + 0.5)
+    panel_height = panel_size[1] + 0.17 * max(t.count("\n") for t in panel_titles)
+    width = num_columns * panel_width + margin[0]
+    width = max(width, min_width, 1.2 * _LETTER * _longest_line(title) + 0.3)
+    height = num_rows * panel_height + margin[1] + (0.4 if title else 0.0)
     figure = Figure(figsize=(width, height), layout="constrained")
     if title:
         figure.suptitle(title)
@@ -168,6 +178,11 @@ def _grid(
     for unused in places[len(panels) :]:
         unused.remove()
     return figure, list(places[: len(panels)])
+
+
+def _longest_line(*texts: str) -> int:
+    """Letters of the longest line."""
+    return max(len(line) for text in texts for line in text.split("\n"))
 
 
 def _draw_heatmap(axes: Axes, panel: HeatMap, limits: tuple[float, float]) -> AxesImage:

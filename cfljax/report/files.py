@@ -6,7 +6,7 @@ import pathlib
 import tempfile
 from collections.abc import Iterator
 
-__all__ = ["replacing"]
+__all__ = ["replacing", "write_text"]
 
 
 @contextlib.contextmanager
@@ -26,3 +26,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
         temporary = pathlib.Path(folder) / target.name
         yield temporary
         os.replace(temporary, target)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file in UTF-8 with plain line ends, whole or not at all.
+
+    Args:
+      path: the file; missing folders are made.
+      text: its content.
+    """
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")

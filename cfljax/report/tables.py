@@ -28,7 +28,10 @@ def write_csv(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) -
       ValueError: if `rows` is empty, or a value is an array.
     """
     columns = _columns(rows)
-    with replacing(path) as temporary, temporary.open("w", newline="") as file:
+    with (
+        replacing(path) as temporary,
+        temporary.open("w", encoding="utf-8", newline="") as file,
+    ):
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows([_text(row.get(name)) for name in columns] for row in rows)
@@ -44,7 +47,7 @@ def read_csv(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     Args:
       path: the file.
     """
-    with pathlib.Path(path).open(newline="") as file:
+    with pathlib.Path(path).open(encoding="utf-8", newline="") as file:
         return [
             {name: _value(text) for name, text in row.items()}
             for row in csv.DictReader(file)
