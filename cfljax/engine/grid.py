@@ -1,0 +1,160 @@
+"""Grid: which Monte-Carlo trials a sweep runs, as plain data."""
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["BLOCK", "Cell", "Grid"]
+
+BLOCK = 10  # Trials per stored chunk: a constant of the layout, never of a result.
+RESERVED = ("block", "done", "failed", "seconds", "trial")
+SCALARS = (bool, int, float, str)
+
+
+class Cell(NamedTuple):
+    """One point of a grid.
+
+    index: position along every axis.
+    trial: the trial with the fields of this point.
+    """
+
+    index: tuple[int, ...]
+    trial: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """A Cartesian grid of cells, each of which is repeated `num_trials` times.
+
+    experiment: name of what is run, e.g. "ifca.fig3a".
+    trial: frozen dataclass whose fields are int, float, str or bool; the fields
+      that every cell shares.
+    axes: field name -> values. A cell is `dataclasses.replace(trial, **point)`.
+      Values have the type of the field; an int is taken as a float where the
+      field is a float. Empty: one cell.
+    num_trials: trials per cell, at least 1.
+    dims: output name -> names of the output's own axes, e.g.
+      `{"distance": ("restart", "step_size")}`.
+    coords: labels of own axes, where they have some.
+    seed: of trial `i` of every cell comes the key `fold_in(key(seed), i)`, so cells
+      share their random numbers and do not depend on the grid they sit in.
+    revision: to be raised when the meaning of a trial changes, which includes the
+      arrays that are handed to it as `constants`.
+
+    Raises:
+      ValueError: if a field, axis, name or count breaks these rules.
+    """
+
+    experiment: str
+    trial: Any
+    axes: Mapping[str, tuple]
+    num_trials: int
+    dims: Mapping[str, tuple[str, ...]]
+    coords: Mapping[str, Sequence | np.ndarray] = dataclasses.field(
+        default_factory=dict
+    )
+    seed: int = 0
+    revision: int = 1
+
+    def __post_init__(self) -> None:
+        if self.num_trials < 1:
+            raise ValueError(f"`num_trials` must be at least 1, got {self.num_trials}.")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"`seed` must be in [0, 2^32), got {self.seed}.")
+        fields = _fields(self.trial)
+        axes = {name: _axis(name, values, fields) for name, values in self.axes.items()}
+        object.__setattr__(self, "axes", axes)
+        _check_names(self)
+
+    @property
+    def num_blocks(self) -> int:
+        """Stored blocks of `BLOCK` trials per cell; the last may be shorter."""
+        return -(-self.num_trials // BLOCK)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of values along every axis."""
+        return tuple(len(values) for values in self.axes.values())
+
+    def block(self, number: int) -> slice:
+        """Trials of a cell that block `number` holds."""
+        return slice(number * BLOCK, min((number + 1) * BLOCK, self.num_trials))
+
+    def cells(self) -> list[Cell]:
+        """All points, the last axis fastest.
+
+        Raises:
+          ValueError: if the trial's own constructor refuses a point.
+        """
+        positions = itertools.product(*(range(size) for size in self.shape))
+        return [Cell(index, self._trial(index)) for index in positions]
+
+    def _trial(self, index: tuple[int, ...]) -> Any:
+        pairs = zip(self.axes.items(), index, strict=True)
+        point = {name: values[position] for (name, values), position in pairs}
+        return dataclasses.replace(self.trial, **point)
+
+    def identity(self) -> dict[str, Any]:
+        """What two sweeps must share to share a store, ready for JSON."""
+        fields = _fields(self.trial)
+        return {
+            "experiment": self.experiment,
+            "revision": self.revision,
+            "seed": self.seed,
+            "num_trials": self.num_trials,
+            "fields": {k: v for k, v in fields.items() if k not in self.axes},
+            "axis_order": list(self.axes),
+            "axes": {name: list(values) for name, values in self.axes.items()},
+            "dims": {name: list(own) for name, own in self.dims.items()},
+            "coords": {k: np.asarray(v).tolist() for k, v in self.coords.items()},
+        }
+
+
+def _fields(trial: Any) -> dict[str, Any]:
+    if not dataclasses.is_dataclass(trial) or isinstance(trial, type):
+        raise ValueError(f"`trial` must be a dataclass instance, got {trial!r}.")
+    fields = {f.name: getattr(trial, f.name) for f in dataclasses.fields(trial)}
+    for name, value in fields.items():
+        if type(value) not in SCALARS:
+            kind = type(value).__name__
+            raise ValueError(
+                f"`trial.{name}` must be an int, float, str or bool, got {kind}."
+            )
+    return fields
+
+
+def _axis(name: str, values: Sequence | np.ndarray, fields: dict[str, Any]) -> tuple:
+    if name not in fields:
+        known = ", ".join(fields)
+        raise ValueError(f"`axes` must name fields of the trial ({known}), got {name}.")
+    kind = type(fields[name])
+    plain = [v.item() if isinstance(v, np.generic) else v for v in values]
+    if kind is float:
+        plain = [float(v) if type(v) is int else v for v in plain]
+    if not plain or any(type(v) is not kind for v in plain):
+        raise ValueError(
+            f"`axes[{name!r}]` must hold values of type {kind.__name__}, like the"
+            f" trial's field, got {tuple(plain)}."
+        )
+    if len(set(plain)) != len(plain):
+        raise ValueError(f"`axes[{name!r}]` must not repeat values, got {plain}.")
+    return tuple(plain)
+
+
+def _check_names(grid: Grid) -> None:
+    own = {dim for dims in grid.dims.values() for dim in dims}
+    taken = [*grid.axes, *own, *grid.dims, *RESERVED]
+    if not grid.dims:
+        raise ValueError("`dims` must name at least one output, got none.")
+    if repeated := sorted({name for name in taken if taken.count(name) > 1}):
+        raise ValueError(
+            "names of axes, own axes and outputs must differ from each other and"
+            f" from {', '.join(RESERVED)}; got `{repeated[0]}` twice."
+        )
+    if strangers := sorted(set(grid.coords) - own):
+        raise ValueError(
+            f"`coords` must label an own axis of an output, got `{strangers[0]}`."
+        )

@@ -1,0 +1,55 @@
+"""Labels: stored results as an xarray dataset."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import xarray
+from jaxtyping import Int8
+
+from cfljax.engine.grid import BLOCK, Grid
+from cfljax.engine.store import DONE, FAILED
+
+__all__ = ["labelled"]
+
+
+def labelled(
+    grid: Grid, values: Mapping[str, np.ndarray], done: Int8[np.ndarray, "*axes blocks"]
+) -> xarray.Dataset:
+    """Results with names on their axes.
+
+    Args:
+      grid: what was run.
+      values: outputs `[*axes, trials, *own]`.
+      done: state of every block.
+
+    Returns:
+      One variable of floats per output (integers and booleans become float64, other
+      types stay), NaN where a trial was not computed; coordinates for the axes, for
+      `trial` and for the own axes that have labels; and `failed`, booleans `[*axes]`.
+      A trial that diverged has whatever it returned.
+    """
+    computed = np.repeat(done == DONE, BLOCK, axis=-1)[..., : grid.num_trials]
+    variables = {}
+    for name, array in values.items():
+        is_float = np.issubdtype(array.dtype, np.floating)
+        plain = array if is_float else array.astype(np.float64)
+        own = grid.dims[name]
+        where = computed.reshape(computed.shape + (1,) * len(own))
+        kept = np.where(where, plain, np.asarray(np.nan, plain.dtype))
+        variables[name] = ((*grid.axes, "trial", *own), kept)
+    failed = np.any(done == FAILED, axis=-1)
+    variables["failed"] = (tuple(grid.axes), failed)
+    return xarray.Dataset(
+        variables,
+        coords={
+            **{name: list(axis) for name, axis in grid.axes.items()},
+            "trial": np.arange(grid.num_trials),
+            **{name: np.asarray(labels) for name, labels in grid.coords.items()},
+        },
+        attrs={
+            "experiment": grid.experiment,
+            "revision": grid.revision,
+            "seed": grid.seed,
+            "failures": int(np.sum(failed)),
+        },
+    )

@@ -1,0 +1,120 @@
+"""Memory: how many trials one compiled call may hold."""
+
+import math
+import os
+import pathlib
+from collections.abc import Callable
+
+import jax
+
+from cfljax.engine.batch import Program
+from cfljax.engine.errors import MemoryLimitError
+
+__all__ = ["available_memory", "fit_chunk", "needed_memory"]
+
+
+def available_memory() -> int:
+    """Bytes that new arrays may take on the default device.
+
+    Of an accelerator, what its allocator has left. Of the host, what Linux counts
+    as available, within the limit of the control group if there is one; elsewhere
+    the physical memory.
+    """
+    stats = jax.local_devices()[0].memory_stats() or {}
+    if "bytes_limit" in stats:
+        return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for line in _lines("/proc/meminfo"):
+        if line.startswith("MemAvailable:"):
+            free = 1024 * int(line.split()[1])
+    limit, used = (_lines(f"/sys/fs/cgroup/memory.{n}") for n in ("max", "current"))
+    if limit and used and limit[0].isdigit():
+        free = min(free, int(limit[0]) - int(used[0]))
+    return free
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return pathlib.Path(path).read_text().splitlines()
+    except OSError:
+        return []
+
+
+def needed_memory(program: Program, *, block: int) -> int:
+    """Bytes that a compiled batch takes while it runs.
+
+    XLA's own plan: arguments (the constants among them), temporaries and outputs;
+    plus the outputs of a whole block, which are gathered on the host. Libraries
+    that XLA calls may take a little more.
+    """
+    gathered = sum(
+        block * math.prod(output.shape) * output.dtype.itemsize
+        for output in program.outputs.values()
+    )
+    plan = program.compiled.memory_analysis()
+    if plan is None:  # Not every backend tells.
+        return gathered
+    arguments = plan.argument_size_in_bytes + plan.temp_size_in_bytes
+    return arguments + plan.output_size_in_bytes + gathered
+
+
+def fit_chunk(
+    compile_chunk: Callable[[int], Program],
+    *,
+    block: int,
+    chunk: int | None,
+    memory: int | None,
+) -> Program:
+    """Compile the largest chunk that fits.
+
+    Args:
+      compile_chunk: number of trials -> program.
+      block: trials per stored block; a chunk is never larger.
+      chunk: trials per call, or None for as many as fit.
+      memory: bytes allowed, or None for half of what is available.
+
+    Raises:
+      MemoryLimitError: if one trial, or `chunk` trials, need more than `memory`.
+    """
+    allowed = available_memory() // 2 if memory is None else memory
+    wanted = min(block, chunk or block)
+    program = compile_chunk(wanted)
+    needed = needed_memory(program, block=block)
+    if needed <= allowed:
+        return program
+    single = compile_chunk(1) if wanted > 1 else program
+    least = needed_memory(single, block=block)
+    if least > allowed:
+        raise MemoryLimitError(
+            f"`memory` allows {_size(allowed)} but one trial needs {_size(least)};"
+            " allow more, or make the trial smaller."
+        )
+    fitting = _largest(compile_chunk, single, wanted, least, needed, block, allowed)
+    if chunk is not None:
+        raise MemoryLimitError(
+            f"`chunk` of {wanted} trials needs {_size(needed)} but `memory` allows"
+            f" {_size(allowed)}; a chunk of {fitting.chunk} would fit."
+        )
+    return fitting
+
+
+def _largest(
+    compile_chunk: Callable[[int], Program],
+    single: Program,
+    wanted: int,
+    least: int,
+    needed: int,
+    block: int,
+    allowed: int,
+) -> Program:
+    """The largest chunk below `wanted` that fits, from a straight line between two."""
+    slope = max(1.0, (needed - least) / (wanted - 1))
+    for size in range(min(wanted - 1, 1 + int((allowed - least) / slope)), 1, -1):
+        program = compile_chunk(size)
+        if needed_memory(program, block=block) <= allowed:
+            return program
+    return single
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**20:.1f} MiB"

@@ -1,0 +1,82 @@
+"""Progress: how far a sweep is, for whoever watches the terminal."""
+
+import sys
+import threading
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+__all__ = ["Bar"]
+
+DELAY = 1.0  # Seconds before the bar appears; what is over by then needs none.
+
+
+class Bar:
+    """A bar on the standard error, with the time left and the failures so far.
+
+    Shows nothing if that is not a terminal, or if all is over within a second.
+
+    Args:
+      title: what is running.
+      total: number of blocks.
+      visible: whether to show anything at all.
+    """
+
+    def __init__(self, title: str, total: int, *, visible: bool) -> None:
+        console = Console(stderr=True)
+        self._failures = 0
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=console,
+            transient=True,
+        )
+        self._task = self._progress.add_task(title, total=total, note="")
+        self._lock = threading.Lock()
+        self._over = not (visible and console.is_terminal and sys.stderr.isatty())
+        self._timer = threading.Timer(DELAY, self._show)
+        self._timer.daemon = True
+
+    def _show(self) -> None:
+        with self._lock:
+            if not self._over:
+                self._progress.start()
+
+    def advance(self, blocks: int = 1) -> None:
+        """Count blocks that are over, done or failed."""
+        self._progress.advance(self._task, blocks)
+
+    def fail(self) -> None:
+        """Count a cell that failed."""
+        self._failures += 1
+        note = f"{self._failures} failed"
+        self._progress.update(self._task, note=note)
+
+    def __enter__(self) -> "Bar":
+        if not self._over:
+            self._timer.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with self._lock:
+            self._over = True
+            self._timer.cancel()
+            self._progress.stop()

@@ -1,0 +1,169 @@
+"""Store: the results of a sweep on disk, a zarr group that a kill cannot spoil.
+
+One chunk holds one block of trials of one cell, and is renamed into place when it is
+complete. `done` is written after the outputs of its block, so a block is either done
+and whole, or computed again. Every chunk carries a checksum: one that is missing or
+damaged although its block is done is noticed, never read as fill values.
+"""
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+import zarr
+from jaxtyping import Bool
+
+from cfljax.engine.chunks import chunk_file, create_array, read_blocks
+from cfljax.engine.errors import StoreError, disk_errors
+from cfljax.engine.grid import BLOCK, Grid
+from cfljax.engine.identity import LAYOUT, is_new, open_arrays
+
+__all__ = ["DONE", "FAILED", "TODO", "Store"]
+
+TODO, DONE, FAILED = 0, 1, -1
+
+
+class Store:
+    """A sweep's folder on disk.
+
+    done: state of every block, int8 `[*axes, blocks]`: 1 done, 0 to do, -1 failed.
+
+    Raises:
+      StoreError: if the folder holds something else, or another sweep. Looking
+        changes nothing on disk.
+    """
+
+    def __init__(self, path: pathlib.Path, grid: Grid) -> None:
+        self.path = path
+        self.grid = grid
+        self.done = np.full((*grid.shape, grid.num_blocks), TODO, np.int8)
+        self._arrays: dict[str, Any] = {}  # zarr's own types are too wide to index.
+        self.is_new = is_new(path)
+        if self.is_new:
+            return
+        names = ("done", "seconds", *grid.dims)
+        self._arrays = {**open_arrays(path, grid.identity(), names)}
+        if "done" in self._arrays:
+            everywhere = np.full(self.done.shape, True)
+            done, bad = read_blocks(self._arrays["done"], path / "done", everywhere)
+            self.done = np.where(bad, TODO, done).astype(np.int8)
+
+    def read(self) -> tuple[dict[str, np.ndarray], Bool[np.ndarray, "*axes blocks"]]:
+        """Read all outputs.
+
+        Returns:
+          Outputs `[*axes, trials, *own]`, arbitrary where a block is not done; and
+          which blocks are marked done but are missing or damaged. An output that has
+          never been stored is left out.
+        """
+        wanted = self.done == DONE
+        values, damaged = {}, np.zeros_like(wanted)
+        for name in self.grid.dims:
+            if name not in self._arrays:
+                return {}, wanted
+            path = self.path / name
+            values[name], bad = read_blocks(self._arrays[name], path, wanted)
+            damaged |= bad
+        return values, damaged
+
+    def create(self) -> None:
+        """Make the folder, if there is none, and what a killed creation left out."""
+        attributes = {**self.grid.identity(), **LAYOUT}
+        dims = (*self.grid.axes, "block")
+        shape = self.done.shape
+        with disk_errors(self.path):
+            if self.is_new:
+                zarr.create_group(self.path, attributes=attributes)
+            for name, dtype in (("done", np.int8), ("seconds", np.float64)):
+                if name not in self._arrays:
+                    self._create(name, shape, (1,) * len(shape), dtype, dims)
+
+    def create_outputs(self, outputs: Mapping[str, jax.ShapeDtypeStruct]) -> None:
+        """Make one array per output, or check those that are there.
+
+        Args:
+          outputs: shape and type of the outputs of one trial.
+
+        Raises:
+          ValueError: if they are not what `dims` and `coords` of the grid announce,
+            or differ from those of the stored cells.
+        """
+        _check_outputs(self.grid, outputs)
+        for name, output in outputs.items():
+            shape = (*self.grid.shape, self.grid.num_trials, *output.shape)
+            if name in self._arrays:
+                _check_stored(self.path, name, self._arrays[name], shape, output.dtype)
+                continue
+            chunks = (*(1 for _ in self.grid.shape), BLOCK, *output.shape)
+            dims = (*self.grid.axes, "trial", *self.grid.dims[name])
+            with disk_errors(self.path):
+                self._create(name, shape, chunks, output.dtype, dims)
+
+    def _create(self, name, shape, chunks, dtype, dims) -> None:
+        group = zarr.open_group(self.path, mode="r+")
+        self._arrays[name] = create_array(
+            group, name, shape=shape, chunks=chunks, dtype=np.dtype(dtype), dims=dims
+        )
+
+    def write(
+        self,
+        cell: tuple[int, ...],
+        block: int,
+        outputs: Mapping[str, np.ndarray],
+        seconds: float,
+    ) -> None:
+        """Store one block; `done` goes last.
+
+        Raises:
+          StoreError: if the disk refuses; the block then counts as not done.
+        """
+        with disk_errors(self.path):
+            for name, values in outputs.items():
+                array = self._arrays[name]
+                # zarr would merge a block shorter than its chunk into a damaged one.
+                stale = chunk_file(self.path / name, (*cell, block), array.ndim)
+                stale.unlink(missing_ok=True)
+                array[(*cell, self.grid.block(block))] = values
+            self._arrays["seconds"][(*cell, block)] = seconds
+        self.mark(cell, block, DONE)
+
+    def mark(self, cell: tuple[int, ...], block: int, status: int) -> None:
+        """Set the state of one block, on disk and in memory."""
+        with disk_errors(self.path):
+            self._arrays["done"][(*cell, block)] = status
+        self.done[(*cell, block)] = status
+
+
+def _check_outputs(grid: Grid, outputs: Mapping[str, jax.ShapeDtypeStruct]) -> None:
+    if set(outputs) != set(grid.dims):
+        raise ValueError(
+            f"`dims` must name the outputs of a trial, {sorted(outputs)}, got"
+            f" {sorted(grid.dims)}."
+        )
+    sizes: dict[str, int] = {name: len(labels) for name, labels in grid.coords.items()}
+    for name, output in outputs.items():
+        own = grid.dims[name]
+        if len(own) != len(output.shape):
+            raise ValueError(
+                f"`dims[{name!r}]` must name the axes of shape {output.shape}, got"
+                f" {own}."
+            )
+        for dim, size in zip(own, output.shape, strict=True):
+            if sizes.setdefault(dim, size) != size:
+                raise ValueError(
+                    f"own axis `{dim}` must have one size, and as many labels in"
+                    f" `coords`, got {sizes[dim]} and {size} (output `{name}`)."
+                )
+
+
+def _check_stored(
+    path: pathlib.Path, name: str, array: Any, shape: tuple, dtype: np.dtype
+) -> None:
+    if (array.shape, array.dtype) != (shape, dtype):
+        raise StoreError(
+            f"`{path}` holds `{name}` as {array.dtype}{list(array.shape)}, this cell"
+            f" gives {dtype}{list(shape)}: outputs must have one shape and type in all"
+            " cells. If the trial has changed, choose another folder or delete it."
+        )
