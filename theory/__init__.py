@@ -1,0 +1,3 @@
+"""Statements of published theorems, each with a check that can prove it wrong."""
+
+__all__: list[str] = []
