@@ -89,6 +89,19 @@ def test_exact_recovery_against_equations(assignment, truth, expected):
     assert (float(index) == 1.0 and complete) is expected
 
 
+def test_exact_recovery_of_random_labels_against_equations():
+    """Same partition: any two clients are together in both or apart in both."""
+    rng = np.random.default_rng(0)
+    assignments, truths = rng.integers(0, 3, (2, 400, 4))
+    together = assignments[:, :, None] == assignments[:, None, :]
+    truly_together = truths[:, :, None] == truths[:, None, :]
+    expected = np.all(together == truly_together, axis=(1, 2))
+    assert 10 < expected.sum() < 390
+    over_trials = jax.vmap(metrics.exact_recovery)
+    found = over_trials(*(jnp.asarray(x, jnp.int32) for x in (assignments, truths)))
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("num_clusters", [3, 6])
 def test_matched_accuracy_against_equations(num_clusters):
     rng = np.random.default_rng(num_clusters)
