@@ -1,0 +1,1 @@
+"""Tables and figures of the papers, and benchmarks: `python -m experiments`."""

@@ -1,0 +1,174 @@
+"""Command line of the experiments: `python -m experiments --help`."""
+
+import argparse
+import difflib
+import json
+import os
+import pathlib
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import rich.console
+import rich.table
+import tyro
+
+from experiments.options import Options
+from experiments.registry import BENCHMARKS, EXPERIMENTS, PRESETS, Entry
+
+__all__ = ["main"]
+
+EXAMPLES = """\
+examples:
+  python -m experiments list
+  python -m experiments run ifca.fig3a --preset quick
+  python -m experiments run ifca.fig3a --preset quick --convention reference paper
+  python -m experiments run ifca.fig3c --num-trials 100 --out results/more --json
+  python -m experiments run ifca.table1_mnist --data FOLDER
+  python -m experiments run ifca.fig3a --help-config    (the experiment's own flags)
+  python -m experiments bench linear
+
+A run that was cut off, by whatever, resumes where it stopped when it is started again.
+Exit status: 0 done; 1 some cells failed; 2 bad input or nowhere to write; 130 stopped.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options that all experiments share; the rest is the experiment's own."""
+    top = argparse.ArgumentParser(
+        prog="python -m experiments",
+        description="Regenerate the papers' tables and figures, and benchmarks.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, text in (
+        ("list", "list the experiments and benchmarks"),
+        ("run", "run an experiment"),
+        ("bench", "run a benchmark"),
+    ):
+        command = commands.add_parser(
+            name,
+            help=text,
+            description=text,
+            epilog=EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        command.add_argument("--json", action="store_true", help="one JSON document")
+        if name == "list":
+            continue
+        command.add_argument(
+            "id", metavar="ID", help=f"see `list`, e.g. {_first(name)}"
+        )
+        command.add_argument("--preset", choices=PRESETS, default="quick")
+        command.add_argument("--out", type=pathlib.Path, help="folder of the results")
+        command.add_argument("--data", type=pathlib.Path, help="folder of real data")
+        command.add_argument("--chunk", type=int, help="trials per compiled call")
+        command.add_argument("--memory", type=float, metavar="GIB", help="limit")
+        command.add_argument("--traceback", action="store_true", help="of an error")
+        command.add_argument(
+            "--help-config", action="store_true", help="flags of this experiment"
+        )
+    return top
+
+
+def _first(command: str) -> str:
+    return next(iter(EXPERIMENTS if command == "run" else BENCHMARKS))
+
+
+def find(entries: Mapping[str, Entry], name: str) -> Entry:
+    """The entry of an id; ValueError naming the nearest ids if there is none."""
+    if name in entries:
+        return entries[name]
+    near = difflib.get_close_matches(name, entries, n=3, cutoff=0.4) or list(entries)
+    raise ValueError(f"unknown id {name!r}; nearest: {', '.join(near)}.")
+
+
+def configure(entry: Entry, arguments: argparse.Namespace, rest: Sequence[str]) -> Any:
+    """The experiment's configuration: its preset, changed by its own flags."""
+    default = entry.load().preset(arguments.preset)
+    rest = ["--help"] if arguments.help_config else rest
+    return tyro.cli(
+        type(default),
+        args=list(rest),
+        default=default,
+        prog=f"python -m experiments {arguments.command} {arguments.id}",
+        config=(tyro.conf.AvoidSubcommands,),
+    )
+
+
+def show(summary: Mapping[str, Any]) -> None:
+    """A summary for a person: its table, then the files."""
+    console = rich.console.Console(soft_wrap=True)
+    if summary.get("headline"):
+        console.print(summary["headline"], markup=False, highlight=False)
+    for file in summary.get("files", ()):
+        console.print(f"wrote {file}", markup=False, highlight=False)
+    if "seconds" in summary:
+        console.print(f"{summary['seconds']} s", markup=False, highlight=False)
+
+
+def listing(as_json: bool) -> None:
+    """Print all ids with their titles."""
+    titles = {name: entry.title for name, entry in EXPERIMENTS.items()}
+    benchmarks = {name: entry.title for name, entry in BENCHMARKS.items()}
+    if as_json:
+        print(json.dumps({"experiments": titles, "benchmarks": benchmarks}, indent=2))
+        return
+    for heading, rows in (("run", titles), ("bench", benchmarks)):
+        for name, title in rows.items():
+            print(f"{heading:5} {name:20} {title}")
+
+
+def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
+    """Run an experiment or benchmark; the exit status."""
+    entries = EXPERIMENTS if arguments.command == "run" else BENCHMARKS
+    entry = find(entries, arguments.id)
+    config = configure(entry, arguments, rest)
+    memory = arguments.memory
+    options = Options(
+        out=arguments.out or pathlib.Path("results") / arguments.id / arguments.preset,
+        chunk=arguments.chunk,
+        memory=None if memory is None else int(memory * 2**30),
+        data=arguments.data or _folder_from_environment(),
+        progress=not arguments.json,
+    )
+    summary = entry.load().main(config, options)
+    if arguments.json:
+        print(json.dumps(summary, indent=2, allow_nan=True))
+    else:
+        show(summary)
+    return 1 if summary.get("failed_cells") else 0
+
+
+def _folder_from_environment() -> pathlib.Path | None:
+    folder = os.environ.get("CFLJAX_DATA")
+    return pathlib.Path(folder) if folder else None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit status."""
+    arguments, rest = parser().parse_known_args(argv)
+    if arguments.command == "list":
+        if rest:
+            print(f"error: `list` takes no {' '.join(rest)}", file=sys.stderr)
+            return 2
+        listing(arguments.json)
+        return 0
+    try:
+        return execute(arguments, rest)
+    except KeyboardInterrupt:
+        print("stopped; start again to resume", file=sys.stderr)
+        return 130
+    except (ValueError, OSError, MemoryError) as error:
+        if arguments.traceback:
+            traceback.print_exc()
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

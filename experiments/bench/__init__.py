@@ -1,0 +1,1 @@
+"""Benchmarks: side by side with a reference in one run, never against a stored time."""

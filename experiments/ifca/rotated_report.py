@@ -1,0 +1,237 @@
+"""Table, runs and figure of the Rotated MNIST experiment, beside the paper's."""
+
+import dataclasses
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+from matplotlib.figure import Figure
+
+from cfljax import report
+from experiments.ifca.rotated import Trial
+
+__all__ = ["Published", "Result", "draw", "markdown", "published", "rows", "runs"]
+
+# Name of each algorithm in the paper's table.
+NAMES = {"ifca": "IFCA", "fedavg": "global", "local": "local"}
+RELEASED_LOCAL_ROUNDS = 10  # Of the released code's local models.
+COLUMNS = {
+    "setting": "m x n",
+    "label": "algorithm",
+    "round": "rounds",
+    "trials": "seeds",
+    "accuracy": "test accuracy %",
+    "paper": "paper %",
+    "matched": "clients in their cluster",
+    "rand": "ARI",
+    "found": "seeds with all clusters",
+    "accuracy_found": "accuracy % of those",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What was found in one setting.
+
+    trial: the fields that its cells share.
+    data: variables of `rotated.DIMS`, `[algorithm, repetition, trial, round]`.
+    """
+
+    trial: Trial
+    data: xr.Dataset
+
+
+class Published(NamedTuple):
+    """A cell of the paper's table, in per cent.
+
+    mean: over 5 seeds.
+    std: over the same.
+    """
+
+    mean: float
+    std: float
+
+
+def published(trial: Trial, algorithm: str) -> Published | None:
+    """What the paper prints for this setting, or None if it is not the paper's."""
+    theirs = {
+        "images": "mnist",
+        "num_clusters": 4,
+        "num_hidden": 200,
+        "num_rounds": 300,
+        "num_steps": 10,
+        "step_size": 0.1,
+        # Test clients split the 10,000 images of each rotation, n each.
+        "num_test_clients": 40000 // trial.num_samples,
+        "num_test_samples": trial.num_samples,
+    }
+    if any(getattr(trial, name) != value for name, value in theirs.items()):
+        return None
+    setting = f"clients x samples {trial.num_clients} x {trial.num_samples}"
+    for row in report.read_csv(pathlib.Path(__file__).with_name("published.csv")):
+        if (row["setting"], row["algorithm"]) == (setting, NAMES[algorithm]):
+            return Published(row["mean"], row["std"])
+    return None
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    """One row for each algorithm, and one more for local models as released.
+
+    Accuracies are in per cent, means and standard deviations over the seeds that
+    were computed; `found` counts the seeds whose final clusters are the rotations.
+    """
+    table = []
+    for name in result.data["algorithm"].values.tolist():
+        rounds = result.data["round"].values.tolist()
+        table.append(_row(result, name, rounds[-1]))
+        if name == "local" and RELEASED_LOCAL_ROUNDS in rounds[:-1]:
+            table.append(_row(result, name, RELEASED_LOCAL_ROUNDS))
+    return table
+
+
+def _row(result: Result, name: str, at: int) -> dict[str, Any]:
+    trial = result.trial
+    cell = result.data.sel(algorithm=name, round=at)
+    accuracy = _computed(100 * cell["accuracy"].values)
+    paper = published(trial, name)
+    row = {
+        "images": trial.images,
+        "clients": trial.num_clients,
+        "samples": trial.num_samples,
+        "algorithm": name,
+        "round": at,
+        "trials": accuracy.size,
+        "accuracy_mean": _mean(accuracy),
+        "accuracy_std": _std(accuracy),
+        "paper_mean": paper.mean if paper else None,
+        "paper_std": paper.std if paper else None,
+    }
+    if name != "ifca":
+        return row
+    matched = _computed(cell["matched_accuracy"].values)
+    found = matched == 1
+    return row | {
+        "matched_accuracy_mean": _mean(matched),
+        "rand_index_mean": _mean(_computed(cell["rand_index"].values)),
+        "used_clusters_mean": _mean(_computed(cell["used_clusters"].values)),
+        "found": int(found.sum()),
+        "accuracy_mean_found": _mean(accuracy[found]),
+        "accuracy_std_found": _std(accuracy[found]),
+    }
+
+
+def runs(result: Result) -> list[dict[str, Any]]:
+    """One row for each run, after its last round; accuracy in per cent."""
+    last = result.data.isel(round=-1, trial=0)
+    table = []
+    for name in last["algorithm"].values.tolist():
+        for repetition in last["repetition"].values:
+            cell = last.sel(algorithm=name, repetition=repetition)
+            row: dict[str, Any] = {
+                "images": result.trial.images,
+                "clients": result.trial.num_clients,
+                "samples": result.trial.num_samples,
+                "algorithm": name,
+                "repetition": int(repetition),
+                "failed": bool(cell["failed"]),
+                "accuracy": 100 * float(cell["accuracy"]),
+            }
+            if name == "ifca":
+                own = ("matched_accuracy", "rand_index", "used_clusters")
+                row |= {measure: float(cell[measure]) for measure in own}
+            table.append(row)
+    return table
+
+
+def markdown(table: Sequence[Mapping[str, Any]]) -> str:
+    """The table for people; columns that are empty throughout are left out."""
+    shown = [
+        {
+            "setting": f"{row['clients']} x {row['samples']}",
+            "label": f"{row['algorithm']} ({NAMES[row['algorithm']]})",
+            "round": row["round"],
+            "trials": row["trials"],
+            "accuracy": _spread(row["accuracy_mean"], row["accuracy_std"]),
+            "paper": _spread(row["paper_mean"], row["paper_std"]),
+            "matched": _number(row.get("matched_accuracy_mean"), 3),
+            "rand": _number(row.get("rand_index_mean"), 3),
+            "found": f"{row['found']}/{row['trials']}" if "found" in row else None,
+            "accuracy_found": _spread(
+                row.get("accuracy_mean_found"), row.get("accuracy_std_found")
+            ),
+        }
+        for row in table
+    ]
+    used = {
+        name: heading
+        for name, heading in COLUMNS.items()
+        if any(row[name] is not None for row in shown)
+    }
+    return report.markdown(shown, used)
+
+
+def draw(results: Sequence[Result]) -> Figure:
+    """Accuracy per round, one panel for each setting, the paper's where it applies."""
+    panels = [
+        report.CurvePanel(
+            list(_curves(result)),
+            x_label="round",
+            y_label="test accuracy %",
+            y_limits=None,
+            title=f"{result.trial.images}, {result.trial.num_clients} clients x "
+            f"{result.trial.num_samples} samples",
+        )
+        for result in results
+    ]
+    return report.curves(
+        panels,
+        title="IFCA, Table 1: rotated images",
+        legend_title="bands: mean ± one standard deviation over the seeds",
+    )
+
+
+def _curves(result: Result) -> Iterator[report.Curve]:
+    """Measured curves first, so that they look the same in all figures."""
+    rounds = result.data["round"].values.astype(float)
+    names = result.data["algorithm"].values.tolist()
+    for name in names:
+        accuracy = 100 * result.data["accuracy"].sel(algorithm=name).values[:, 0]
+        accuracy = accuracy[np.isfinite(accuracy[:, -1])]
+        if not len(accuracy):
+            continue
+        mean = accuracy.mean(axis=0)
+        std = accuracy.std(axis=0, ddof=1) if len(accuracy) > 1 else 0 * mean
+        yield report.Curve(NAMES[name], rounds, mean, mean - std, mean + std)
+    for name in names:
+        if paper := published(result.trial, name):
+            ends, ones = rounds[[0, -1]], np.ones(2)
+            low, high = paper.mean - paper.std, paper.mean + paper.std
+            label = f"{NAMES[name]}, paper"
+            yield report.Curve(label, ends, paper.mean * ones, low * ones, high * ones)
+
+
+def _computed(values: np.ndarray) -> Float[np.ndarray, " runs"]:
+    """The runs that did not fail."""
+    return values[np.isfinite(values)].astype(float)
+
+
+def _mean(values: np.ndarray) -> float | None:
+    return float(values.mean()) if values.size else None
+
+
+def _std(values: np.ndarray) -> float | None:
+    """Sample standard deviation; none of a single run."""
+    return float(values.std(ddof=1)) if values.size > 1 else None
+
+
+def _number(value: float | None, digits: int) -> str | None:
+    return None if value is None else f"{value:.{digits}f}"
+
+
+def _spread(mean: float | None, std: float | None) -> str | None:
+    if mean is None:
+        return None
+    return f"{mean:.2f}" if std is None else f"{mean:.2f} ± {std:.2f}"

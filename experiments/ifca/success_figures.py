@@ -1,0 +1,127 @@
+"""The heatmaps and curves of the success-probability experiment."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cfljax.report.figures import curves, heatmaps
+from cfljax.report.panels import Curve, CurvePanel, HeatMap
+from experiments.ifca.success_table import CRITERIA
+
+__all__ = ["draw_curves", "draw_heatmaps"]
+
+LABELS = {
+    "separation": "separation R",
+    "noise": "noise σ",
+    "clients": "clients m",
+    "samples": "samples per client n",
+}
+SYMBOLS = {"noise": "σ", "samples": "n"}
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def table(rows: Rows, name: str, row_axis: str, column_axis: str) -> np.ndarray:
+    """Values of one column of the table, `[row_axis, column_axis]`; NaN if empty."""
+    row_values = sorted({row[row_axis] for row in rows})
+    column_values = sorted({row[column_axis] for row in rows})
+    values = np.full((len(row_values), len(column_values)), np.nan)
+    for row in rows:
+        place = row_values.index(row[row_axis]), column_values.index(row[column_axis])
+        values[place] = row.get(name, np.nan)
+    return values
+
+
+def by_convention(rows: Rows) -> dict[str, list[Mapping[str, Any]]]:
+    names = dict.fromkeys(row["convention"] for row in rows)
+    return {name: [r for r in rows if r["convention"] == name] for name in names}
+
+
+def texts(successes: np.ndarray, trials: np.ndarray) -> list[list[str]]:
+    """ "8/10" for each cell, "failed" for one without trials."""
+    return [
+        [f"{int(s)}/{int(t)}" if t else "failed" for s, t in zip(*line, strict=True)]
+        for line in zip(successes, trials, strict=True)
+    ]
+
+
+def draw_heatmaps(
+    rows: Rows, *, row_axis: str, column_axis: str, title: str, criterion_text: str
+) -> Any:
+    """One panel for each convention and criterion, with counts in the cells.
+
+    Args:
+      rows: of `success_table.rows`.
+      row_axis: "noise" or "samples".
+      column_axis: "separation" or "clients".
+      title: of the figure.
+      criterion_text: the paper's criterion with this run's tolerance.
+    """
+    names = {
+        "paper": criterion_text,
+        "floor": "distance ≤ 1.1 × oracle floor",
+        "recovery": "exact recovery of the partition",
+    }
+    panels = []
+    for convention, own in by_convention(rows).items():
+        trials = table(own, "trials", row_axis, column_axis)
+        for criterion, prefix in CRITERIA.items():
+            successes = table(own, f"{prefix}successes", row_axis, column_axis)
+            panels.append(
+                HeatMap(
+                    values=successes / np.where(trials > 0, trials, np.nan),
+                    row_values=[f"{v:g}" for v in sorted({r[row_axis] for r in own})],
+                    column_values=[
+                        f"{v:g}" for v in sorted({r[column_axis] for r in own})
+                    ],
+                    row_label=LABELS[row_axis],
+                    column_label=LABELS[column_axis],
+                    cells=texts(successes, trials),
+                    title=f"{convention} convention\n{names[criterion]}",
+                )
+            )
+    return heatmaps(panels, title=title, panels_per_row=len(CRITERIA))
+
+
+def draw_curves(
+    rows: Rows,
+    *,
+    row_axis: str,
+    column_axis: str,
+    title: str,
+    criterion_text: str,
+    confidence: str,
+) -> Any:
+    """The paper's curves: success under its criterion, with exact binomial bands.
+
+    Args:
+      rows: of `success_table.rows`.
+      row_axis: one curve for each of its values.
+      column_axis: the horizontal axis.
+      title: of the figure.
+      criterion_text: the paper's criterion with this run's tolerance.
+      confidence: what the bands are, for the legend.
+    """
+    panels = []
+    for convention, own in by_convention(rows).items():
+        x = np.array(sorted({row[column_axis] for row in own}), float)
+        trials = table(own, "trials", row_axis, column_axis)
+        trials = np.where(trials > 0, trials, np.nan)
+        rate = table(own, "successes", row_axis, column_axis) / trials
+        low = table(own, "low", row_axis, column_axis)
+        high = table(own, "high", row_axis, column_axis)
+        lines = [
+            Curve(f"{SYMBOLS[row_axis]} = {value:g}", x, rate[i], low[i], high[i])
+            for i, value in enumerate(sorted({row[row_axis] for row in own}))
+        ]
+        panels.append(
+            CurvePanel(
+                lines,
+                x_label=LABELS[column_axis],
+                y_label="success probability",
+                y_limits=(-0.03, 1.03),
+                title=f"{convention} convention, {criterion_text}",
+            )
+        )
+    return curves(panels, title=title, legend_title=confidence)

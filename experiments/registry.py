@@ -1,0 +1,58 @@
+"""All experiments, by id. A new one is a module with `preset` and `main`, and a row."""
+
+import dataclasses
+import importlib
+from collections.abc import Mapping
+from types import MappingProxyType, ModuleType
+
+__all__ = ["BENCHMARKS", "EXPERIMENTS", "PRESETS", "Entry"]
+
+PRESETS = ("quick", "paper")
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One row: the module to import when the experiment is asked for.
+
+    module: has `preset(name) -> Config` and `main(config, options) -> summary`; a
+      benchmark the same without presets, `preset("quick")` being its only one.
+    title: one line for `list`.
+    """
+
+    module: str
+    title: str
+
+    def load(self) -> ModuleType:
+        """The module; imported late, so that listing stays fast."""
+        return importlib.import_module(self.module)
+
+
+EXPERIMENTS: Mapping[str, Entry] = MappingProxyType(
+    {
+        "ifca.fig3a": Entry(
+            "experiments.ifca.fig3a", "success against separation and noise, k = 2"
+        ),
+        "ifca.fig3b": Entry(
+            "experiments.ifca.fig3b", "success against separation and noise, k = 4"
+        ),
+        "ifca.fig3c": Entry(
+            "experiments.ifca.fig3c", "success against clients and samples, k = 2"
+        ),
+        "ifca.fig3d": Entry(
+            "experiments.ifca.fig3d", "success against clients and samples, k = 4"
+        ),
+        "ifca.table1_mnist": Entry(
+            "experiments.ifca.table1_mnist",
+            "Rotated MNIST: IFCA against a global model and local models",
+        ),
+    }
+)
+
+BENCHMARKS: Mapping[str, Entry] = MappingProxyType(
+    {
+        "linear": Entry(
+            "experiments.bench.linear",
+            "the Monte-Carlo kernel against its bare products and PyTorch",
+        ),
+    }
+)
