@@ -11,7 +11,11 @@ import zarr
 from jaxtyping import Bool
 from zarr.codecs import Crc32cCodec
 
-__all__ = ["chunk_file", "create_array", "read_blocks"]
+__all__ = ["KEEP_EMPTY", "chunk_file", "create_array", "read_blocks"]
+
+# Else a chunk of fill values, of all failures say, would leave no file. zarr looks at
+# this when it opens an array; nothing of it is stored.
+KEEP_EMPTY = {"array.write_empty_chunks": True}
 
 
 def create_array(
@@ -24,19 +28,18 @@ def create_array(
     dims: tuple[str, ...],
 ) -> zarr.Array:
     """Add an empty array: NaN where it holds floats, 0 elsewhere."""
-    return group.create_array(
-        name,
-        shape=shape,
-        chunks=chunks,
-        dtype=dtype,
-        fill_value=np.nan if np.issubdtype(dtype, np.floating) else 0,
-        filters=None,
-        compressors=(Crc32cCodec(),),
-        chunk_key_encoding={"name": "default", "separator": "."},
-        dimension_names=dims,
-        # Else a chunk of fill values, all diverged say, would leave no file.
-        config={"write_empty_chunks": True},
-    )
+    with zarr.config.set(KEEP_EMPTY):
+        return group.create_array(
+            name,
+            shape=shape,
+            chunks=chunks,
+            dtype=dtype,
+            fill_value=np.nan if np.issubdtype(dtype, np.floating) else 0,
+            filters=None,
+            compressors=(Crc32cCodec(),),
+            chunk_key_encoding={"name": "default", "separator": "."},
+            dimension_names=dims,
+        )
 
 
 def chunk_file(path: pathlib.Path, block: tuple[int, ...], ndim: int) -> pathlib.Path:
@@ -69,9 +72,8 @@ def read_blocks(
     """
     files = {entry.name for entry in path.iterdir()}
     missing = np.zeros_like(wanted)
-    for block in np.argwhere(wanted):
-        name = chunk_file(path, tuple(block), array.ndim).name
-        missing[tuple(block)] = name not in files
+    for block in map(tuple, np.argwhere(wanted).tolist()):
+        missing[block] = chunk_file(path, block, array.ndim).name not in files
     try:
         return np.asarray(array[...]), missing
     except Exception:  # zarr raises whatever its codecs do.
@@ -84,7 +86,7 @@ def _read_one_by_one(
     values = np.full(array.shape, array.fill_value, array.dtype)
     bad = missing.copy()
     length = array.chunks[present.ndim - 1]
-    for *cell, number in np.argwhere(present):
+    for *cell, number in np.argwhere(present).tolist():
         where = (*cell, slice(number * length, (number + 1) * length))
         try:
             values[where] = array[where]

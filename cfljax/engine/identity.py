@@ -8,6 +8,7 @@ from typing import Any
 import zarr
 
 import cfljax
+from cfljax.engine.chunks import KEEP_EMPTY
 from cfljax.engine.errors import StoreError
 
 __all__ = ["LAYOUT", "is_new", "open_arrays"]
@@ -46,7 +47,8 @@ def open_arrays(
     try:
         group = zarr.open_group(path, mode="r+")
         stored = group.attrs.asdict()
-        arrays = {name: group[name] for name in names if name in group}
+        with zarr.config.set(KEEP_EMPTY):
+            arrays = {name: group[name] for name in names if name in group}
     except Exception as error:  # zarr raises whatever its parser does.
         reason = type(error).__name__
         raise StoreError(

@@ -108,8 +108,8 @@ def sweep(
 
 def _reopen(store: Store, damaged: np.ndarray) -> None:
     """Mark damaged blocks, so that a kill before they are repaired changes nothing."""
-    for *cell, block in np.argwhere(damaged):
-        store.mark(tuple(cell), int(block), TODO)
+    for *cell, block in np.argwhere(damaged).tolist():
+        store.mark(tuple(cell), block, TODO)
     if count := int(np.sum(damaged)):
         log.warning(
             "`%s`: %d blocks are missing or damaged on disk; computing them again.",
