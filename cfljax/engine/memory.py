@@ -89,7 +89,9 @@ def fit_chunk(
             f"`memory` allows {_size(allowed)} but one trial needs {_size(least)};"
             " allow more, or make the trial smaller."
         )
-    fitting = _largest(compile_chunk, single, wanted, least, needed, block, allowed)
+    # What a batch needs grows in proportion to it, or less: this is not too low.
+    below = min(wanted - 1, math.ceil(wanted * allowed / needed))
+    fitting = _largest(compile_chunk, single, below=below, block=block, allowed=allowed)
     if chunk is not None:
         raise MemoryLimitError(
             f"`chunk` of {wanted} trials needs {_size(needed)} but `memory` allows"
@@ -101,15 +103,13 @@ def fit_chunk(
 def _largest(
     compile_chunk: Callable[[int], Program],
     single: Program,
-    wanted: int,
-    least: int,
-    needed: int,
+    *,
+    below: int,
     block: int,
     allowed: int,
 ) -> Program:
-    """The largest chunk below `wanted` that fits, from a straight line between two."""
-    slope = max(1.0, (needed - least) / (wanted - 1))
-    for size in range(min(wanted - 1, 1 + int((allowed - least) / slope)), 1, -1):
+    """The largest chunk, up to `below`, that fits; one trial does."""
+    for size in range(below, 1, -1):
         program = compile_chunk(size)
         if needed_memory(program, block=block) <= allowed:
             return program

@@ -79,4 +79,5 @@ class Bar:
         with self._lock:
             self._over = True
             self._timer.cancel()
-            self._progress.stop()
+            if self._progress.live.is_started:  # Else it would end a line it lacks.
+                self._progress.stop()

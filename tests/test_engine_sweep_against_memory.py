@@ -1,0 +1,109 @@
+"""Chunks must fit in the memory allowed, by XLA's account and by the system's."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import pytest
+from engine_trial import plain_grid
+
+from cfljax.engine import execute, sweep
+from cfljax.engine.memory import available_memory, needed_memory
+
+SIDE, CHUNK = 2500, 4  # A square of floats is 24 MiB, a chunk of them 95.
+
+SCRIPT = """
+import pathlib, resource, sys
+from test_engine_sweep_against_memory import CHUNK, one_cell, small, square
+from cfljax.engine import execute, sweep
+from cfljax.engine.memory import needed_memory
+
+folder, fit, needed = pathlib.Path(sys.argv[1]), execute.fit_chunk, []
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+def noted(*arguments, **options):
+    program = fit(*arguments, **options)
+    needed.append(needed_memory(program, block=5) / 2**20)
+    return program
+
+execute.fit_chunk = noted
+sweep(one_cell(), small, folder / "small", batching="vmap")
+before = peak()
+sweep(one_cell(), square, folder / "square", chunk=CHUNK, batching="vmap")
+print(needed[-1], peak() - before)
+"""
+
+
+def one_cell():
+    return plain_grid(axes={}, num_trials=5)
+
+
+def small(trial, key, constants):
+    return {"value": jax.random.uniform(key, (1,))}
+
+
+def square(trial, key, constants):
+    """Two products, between which the square must be kept."""
+    drawn = jax.random.bits(key, (SIDE * SIDE,)).reshape(SIDE, SIDE)
+    matrix = drawn.astype(jnp.float32)
+    return {"value": (matrix @ (jnp.ones(SIDE) @ matrix))[:1]}
+
+
+def sort(trial, key, constants):
+    """Some memory per trial: 100000 bits and their order."""
+    drawn = jax.random.bits(key, (100_000,))
+    return {"value": jnp.sort(drawn)[:1].astype(jnp.float32)}
+
+
+@pytest.fixture
+def programs(monkeypatch):
+    """The programs that sweeps have run."""
+    found, fit = [], execute.fit_chunk
+
+    def noted(*arguments, **options):
+        found.append(fit(*arguments, **options))
+        return found[-1]
+
+    monkeypatch.setattr(execute, "fit_chunk", noted)
+    return found
+
+
+def test_chunk_is_the_largest_that_fits(tmp_path, programs):
+    run = lambda name, **options: sweep(
+        one_cell(), sort, tmp_path / name, batching="vmap", **options
+    )
+    run("all")
+    run("three", chunk=3)
+    assert [program.chunk for program in programs] == [5, 3]
+    allowed = needed_memory(programs[1], block=5)
+    run("fitting", memory=allowed)
+    assert programs[-1].chunk == 3
+    with pytest.raises(ValueError, match=r"`chunk` of 5 .* chunk of 3 would fit") as e:
+        run("refused", memory=allowed, chunk=5)
+    assert "\n" not in str(e.value)
+    with pytest.raises(ValueError, match=r"allows 0.1 MiB but one trial needs \d"):
+        run("tiny", memory=100_000)
+    assert not (tmp_path / "tiny" / "value").exists()
+
+
+def test_available_memory_is_that_of_the_machine():
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 2**20 < available_memory() <= physical
+
+
+def test_peak_is_what_was_announced(tmp_path: pathlib.Path):
+    """In a process of its own, whose peak the system measures."""
+    here = pathlib.Path(__file__).parent
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
+    environment = {"PYTHONPATH": f"{here}:{here.parent}", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    needed, grown = map(float, done.stdout.split())
+    data = CHUNK * 4 * SIDE**2 / 2**20
+    assert needed > 0.9 * data
+    assert 0.5 * needed < grown < 1.3 * needed + 30, (needed, grown)
