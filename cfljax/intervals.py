@@ -145,7 +145,8 @@ def hoeffding(
     if not np.all(trials >= 1):
         raise ValueError(f"`trials` must be at least 1, got {trials}.")
     radius = (high - low) * np.sqrt(np.log(2 / error_rate) / (2 * trials))
-    return np.maximum(mean - radius, low), np.minimum(mean + radius, high)
+    ends = np.maximum(mean - radius, low), np.minimum(mean + radius, high)
+    return np.asarray(ends[0]), np.asarray(ends[1])
 
 
 def resolution(
@@ -170,8 +171,8 @@ def resolution(
         claim.
 
     Returns:
-      Distance of the broadcast shape; 1 where no true probability is sure to be
-      flagged.
+      Distance of the broadcast shape. Where no true probability on one side of the
+      claim is sure to be flagged, it is at least the distance to that side's end.
 
     Raises:
       ValueError: on a probability outside [0, 1] and as `clopper_pearson`.
@@ -182,23 +183,25 @@ def resolution(
     if not np.all((probability >= 0) & (probability <= 1)):
         raise ValueError(f"`probability` must lie in [0, 1], got {probability}.")
     _check_error_rate(error_rate)
-    above = _reach(probability, trials, error_rate)
-    if side == "above":
-        return above
-    return np.maximum(above, _reach(1 - probability, trials, error_rate))
+    claim, trials_each = probability.ravel(), trials.ravel()
+    distance = _reach(claim, trials_each, error_rate)
+    if side == "both":
+        below = _reach(1 - claim, trials_each, error_rate)
+        distance = np.maximum(distance, below)
+    return distance.reshape(probability.shape)
 
 
 def _reach(
-    probability: Float[np.ndarray, "..."],
-    trials: Float[np.ndarray, "..."],
+    probability: Float[np.ndarray, " points"],
+    trials: Float[np.ndarray, " points"],
     error_rate: float,
-) -> Float[np.ndarray, "..."]:
+) -> Float[np.ndarray, " points"]:
     """How far above the claim the truth must be to be flagged almost surely."""
     # The largest count whose interval still contains the claim.
     accepted = scipy.stats.binom.isf(error_rate / 2, trials, probability)
     accepted = np.clip(accepted, 0, trials)
     _, high = clopper_pearson(accepted, trials, error_rate=error_rate, side="high")
-    return np.where(accepted >= trials, 1.0, high - probability)
+    return high - probability
 
 
 def _checked_counts(

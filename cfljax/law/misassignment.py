@@ -136,7 +136,9 @@ def _log_near_tail(
     kappa: Float[np.ndarray, " points"], num_samples: Float[np.ndarray, " points"]
 ) -> Float[np.ndarray, " points"]:
     share = kappa**2 / (1 + kappa**2)
-    return np.log(scipy.special.betaincc(0.5, num_samples / 2, share) / 2)
+    centre = 1 - scipy.special.betainc(0.5, num_samples / 2, share)
+    tail = scipy.special.betaincc(0.5, num_samples / 2, share)
+    return np.log(np.where(num_samples * share < 1, centre, tail) / 2)
 
 
 def _log_far_tail(

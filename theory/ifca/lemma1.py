@@ -10,9 +10,10 @@ import functools
 
 import numpy as np
 import scipy.optimize
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from cfljax import law
+from cfljax.intervals import Numbers
 from theory.ifca.linear_model import Client, worst_client, wrong_choices
 from theory.judges import ERROR_RATE, at_most, never_exceeds, tally
 from theory.statement import Preset, Statement
@@ -60,9 +61,17 @@ _UNIONS = (
 )
 
 
-def lemma1_bound(alpha, rho, num_samples, *, c1: float = C1, c2: float = C2):
+def lemma1_bound(
+    alpha: Numbers,
+    rho: Numbers,
+    num_samples: Numbers,
+    *,
+    c1: float = C1,
+    c2: float = C2,
+) -> Float[np.ndarray, "..."]:
     """log of c1 exp(-c2 n' (alpha rho / (rho + 1))^2), of the broadcast shape."""
-    return np.log(c1) - c2 * num_samples * (alpha * rho / (rho + 1)) ** 2
+    exponent = c2 * num_samples * (alpha * rho / (rho + 1)) ** 2
+    return np.asarray(np.log(c1) - exponent)
 
 
 def check_bound(preset: Preset, *, c1: float = C1, c2: float = C2) -> Verdict:
@@ -88,7 +97,7 @@ def _spot_checks(preset: Preset, c1: float, c2: float) -> Verdict:
 
 
 @functools.lru_cache(maxsize=1)
-def _spot_events(preset: Preset):
+def _spot_events(preset: Preset) -> Bool[np.ndarray, "points trials"]:
     events = []
     for index, (alpha, rho, num_features, num_samples) in enumerate(_SPOTS):
         client = worst_client(
@@ -135,7 +144,7 @@ def check_sharp(preset: Preset, *, c2: float = C2, slack: float = 1e-4) -> Verdi
 def _smallest_ratio(preset: Preset) -> tuple[float, float, float]:
     """Minimise exponent / (alpha rho / (rho + 1))^2 over alpha and log rho."""
 
-    def ratio(point):
+    def ratio(point: Float[np.ndarray, " 2"]) -> float:
         alpha, rho = point[0], np.exp(point[1])
         exponent = law.error_exponent(law.worst_kappa(alpha, rho))
         return float(exponent / (alpha * rho / (rho + 1)) ** 2)
@@ -173,7 +182,7 @@ def check_union(preset: Preset, *, pairwise: bool = True) -> Verdict:
 
 
 @functools.lru_cache(maxsize=1)
-def _union_events(preset: Preset):
+def _union_events(preset: Preset) -> Bool[np.ndarray, "points trials"]:
     num_trials = preset.choose(quick=100_000, full=2_000_000)
     events = []
     for index, (num_clusters, alpha, rho, num_samples) in enumerate(_UNIONS):
@@ -215,10 +224,12 @@ def check_stronger(preset: Preset, *, rate: float = 0.5) -> Verdict:
 
 def _grid() -> list[Float[np.ndarray, " points"]]:
     axes = np.meshgrid(_ALPHAS, _RHOS, _NUM_SAMPLES, indexing="ij")
-    return [axis.ravel() for axis in axes]
+    return [axis.astype(float).ravel() for axis in axes]
 
 
-def _log_rounding(logarithms):
+def _log_rounding(
+    logarithms: Float[np.ndarray, " points"],
+) -> Float[np.ndarray, " points"]:
     """Relative error of a logarithm of a probability, plus that of the probability."""
     return 50 * np.finfo(float).eps * (1 + np.abs(logarithms))
 

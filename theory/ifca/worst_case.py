@@ -8,6 +8,7 @@ import scipy.optimize
 from jaxtyping import Float
 
 from cfljax import law
+from cfljax.intervals import Numbers
 from theory.ifca.linear_model import worst_client
 from theory.judges import never_exceeds
 from theory.statement import Preset, Statement
@@ -56,10 +57,13 @@ def _searched(preset: Preset) -> tuple[_Found, _Found, _Found]:
     return _at_corner(preset), _minimised(preset), joined
 
 
-def _rounding(rho: Float[np.ndarray, " points"], num_features: int, reach: float):
+def _rounding(
+    rho: Numbers, num_features: int, reach: float
+) -> Float[np.ndarray, "..."]:
     """Error of kappa: relative to |offset| / noise, not to kappa, because the offset's
     projection may cancel; `reach` bounds the lengths in units of the separation."""
-    return 50 * np.finfo(float).eps * num_features * (1 + reach * np.sqrt(rho))
+    length = 1 + reach * np.sqrt(rho)
+    return np.asarray(50 * np.finfo(float).eps * num_features * length)
 
 
 def _at_corner(preset: Preset) -> _Found:
@@ -78,7 +82,7 @@ def _at_corner(preset: Preset) -> _Found:
                     one.truth, one.models[0], one.models[1], one.noise
                 )
                 formula = law.worst_kappa(alpha, rho, one_dimensional=num_features == 1)
-                error = _rounding(np.array(rho), num_features, reach=5.0)
+                error = _rounding(rho, num_features, reach=5.0)
                 rows.append((formula, kappa, error))
     return _Found(*np.array(rows, float).T)
 
@@ -100,7 +104,7 @@ def _minimised(preset: Preset) -> _Found:
                     method="L-BFGS-B",
                 )
                 formula = law.worst_kappa(alpha, rho)
-                rows.append((formula, best.fun, _rounding(np.array(rho), 2, 3.0)))
+                rows.append((formula, best.fun, _rounding(rho, 2, 3.0)))
     return _Found(*np.array(rows, float).T)
 
 
