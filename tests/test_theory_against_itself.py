@@ -10,6 +10,7 @@ import sys
 import jaxtyping
 import numpy as np
 import pytest
+from rich.text import Text
 
 from theory import __main__ as command
 from theory import display, registry, runner
@@ -161,6 +162,22 @@ def test_tables_are_not_cut_when_piped(with_registry, capsys):
     assert command.main(["check"]) == 0
     checked = capsys.readouterr().out
     assert "[0, inf]" in checked and "1 of 1 as expected" in checked
+
+
+@pytest.mark.parametrize("width", [70, 100, 300])
+def test_narrow_terminals_get_fewer_columns_uncut(
+    with_registry, capsys, monkeypatch, width
+):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(width))
+    with_registry(toy(), toy("toy.with.a.longer.name"))
+    assert command.main(["check"]) == 0
+    output = capsys.readouterr().out
+    lines = [Text.from_ansi(line).plain for line in output.splitlines()]
+    assert max(map(len, lines)) <= width
+    assert any(line.startswith("toy.with.a.longer.name  holds") for line in lines)
+    assert ("more columns" in output) == (width < 300)
+    assert ("[0, inf]" in output) == (width >= 100)
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def _list(statements: Sequence[Statement], *, as_json: bool) -> int:
     if as_json:
         print(display.statements_document(statements))
     else:
-        display.show(display.statements_table(statements))
+        display.show_statements(statements)
     return 0
 
 
@@ -146,7 +146,7 @@ def _check(statements: Sequence[Statement], preset: Preset, *, as_json: bool) ->
     if as_json:
         print(display.outcomes_document(outcomes, preset, seconds=seconds))
     else:
-        display.show(display.outcomes_table(outcomes))
+        display.show_outcomes(outcomes)
         display.print_summary(outcomes, preset, seconds=seconds)
     return 1 if surprises else 0
 

@@ -3,7 +3,8 @@
 import json
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple
 
 from rich.console import Console, RenderableType
 from rich.progress import (
@@ -24,11 +25,10 @@ from theory.verdict import Status, Verdict
 __all__ = [
     "LateProgress",
     "outcomes_document",
-    "outcomes_table",
     "print_summary",
-    "show",
+    "show_outcomes",
+    "show_statements",
     "statements_document",
-    "statements_table",
 ]
 
 _COLOURS = {
@@ -67,53 +67,103 @@ class LateProgress(Progress):
             yield from super().get_renderables()
 
 
-def show(table: Table) -> None:
-    """Print a table; as wide as it needs to be unless a terminal folds it."""
+def show_statements(statements: Sequence[Statement]) -> None:
+    """Print one row per statement: id, place, expected verdict, text.
+
+    As wide as it needs to be, unless a terminal folds it.
+    """
+    table = _table()
+    for name in ("statement", "place", "expected", "text"):
+        table.add_column(name, overflow="fold", no_wrap=name == "statement")
+    for row in statements:
+        cells = (row.id, row.place, _status(row.expected), row.text)
+        table.add_row(*(_plain(cell) for cell in cells))
     console = Console()
     if not console.is_terminal:
-        width = Console(width=10_000).measure(table).maximum
-        console = Console(width=max(width, 1))
+        console = Console(width=_width(table))
     console.print(table)
 
 
-def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
-    """One row per statement: what was found, how surely, and what the control did."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("statement", "verdict", "expected"):
-        table.add_column(name, overflow="fold")
-    for name in ("bound", "interval", "error rate", "resolution", "trials"):
-        table.add_column(name, justify="right", overflow="fold")
-    table.add_column("control", overflow="fold")
-    table.add_column("seconds", justify="right", overflow="fold")
-    table.add_column("what was done", overflow="fold")
+def show_outcomes(outcomes: Sequence[Outcome]) -> None:
+    """Print one row per statement: what was found, how surely, and the control.
+
+    Never cut: a terminal that is too narrow gets fewer columns, and is told so.
+    """
+    console = Console()
+    tables = [_outcomes_table(outcomes, rank) for rank in _RANKS]
+    fitting = [table for table in tables if _width(table) <= console.width]
+    table = (fitting or tables[-1:])[0] if console.is_terminal else tables[0]
+    if not console.is_terminal:
+        console = Console(width=_width(table))
+    console.print(table)
+    hidden = len(tables[0].columns) - len(table.columns)
+    if hidden:
+        print(f"({hidden} more columns in a wider terminal, or with --json)")
+
+
+def _outcomes_table(outcomes: Sequence[Outcome], rank: int) -> Table:
+    table = _table()
+    columns = [column for column in _COLUMNS if column.rank <= rank]
+    for column in columns:
+        table.add_column(column.name, justify=column.justify, overflow="fold")
     for outcome in outcomes:
-        verdict = outcome.verdict
-        low, high = verdict.interval
-        seconds = verdict.seconds + outcome.control.seconds
-        table.add_row(
-            outcome.statement.id,
-            _status(verdict.status),
-            _status(outcome.statement.expected),
-            _number(verdict.bound),
-            Text(f"[{_number(low)}, {_number(high)}]"),  # brackets are markup in a str
-            _number(verdict.error_rate),
-            f"{verdict.resolution:.1g}",
-            str(verdict.num_trials),
-            _status(outcome.control.status),
-            f"{seconds:.1f}",
-            Text(verdict.detail),
-        )
+        table.add_row(*(_plain(column.cell(outcome)) for column in columns))
     return table
 
 
-def statements_table(statements: Sequence[Statement]) -> Table:
-    """One row per statement: id, place, expected verdict, text."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("statement", "place", "expected", "text"):
-        table.add_column(name, overflow="fold")
-    for row in statements:
-        table.add_row(row.id, Text(row.place), _status(row.expected), Text(row.text))
-    return table
+class _Column(NamedTuple):
+    """A column of the outcomes; those of higher rank give way first."""
+
+    name: str
+    rank: int
+    justify: Literal["left", "right"]
+    cell: Callable[[Outcome], str | Text]
+
+
+_RANKS = (2, 1, 0)
+_COLUMNS = (
+    _Column("statement", 0, "left", lambda row: row.statement.id),
+    _Column("verdict", 0, "left", lambda row: _status(row.verdict.status)),
+    _Column("expected", 0, "left", lambda row: _status(row.statement.expected)),
+    _Column("bound", 0, "right", lambda row: _number(row.verdict.bound)),
+    _Column("interval", 1, "right", lambda row: _interval(row.verdict)),
+    _Column("error rate", 1, "right", lambda row: _number(row.verdict.error_rate)),
+    _Column("resolution", 2, "right", lambda row: f"{row.verdict.resolution:.1g}"),
+    _Column("trials", 1, "right", lambda row: str(row.verdict.num_trials)),
+    _Column("control", 0, "left", lambda row: _status(row.control.status)),
+    _Column("seconds", 0, "right", lambda row: f"{_seconds(row):.1f}"),
+    _Column("what was done", 2, "left", lambda row: row.verdict.detail),
+)
+
+
+def _table() -> Table:
+    return Table(box=None, pad_edge=False, header_style="bold")
+
+
+def _width(table: Table) -> int:
+    return Console(width=10_000).measure(table).maximum
+
+
+def _plain(cell: str | Text) -> Text:
+    """Brackets in a plain string would be read as markup."""
+    return Text(cell) if isinstance(cell, str) else cell
+
+
+def _status(status: Status) -> Text:
+    return Text(status.value, style=_COLOURS[status])
+
+
+def _number(number: float) -> str:
+    return f"{number:.6g}"
+
+
+def _interval(verdict: Verdict) -> str:
+    low, high = verdict.interval
+    return f"[{_number(low)}, {_number(high)}]"
+
+
+def _seconds(outcome: Outcome) -> float:
+    return outcome.verdict.seconds + outcome.control.seconds
 
 
 def print_summary(
@@ -192,11 +242,3 @@ def _judged(verdict: Verdict) -> dict[str, object]:
 
 def _defined(number: float) -> float | None:
     return number if math.isfinite(number) else None
-
-
-def _status(status: Status) -> Text:
-    return Text(status.value, style=_COLOURS[status])
-
-
-def _number(number: float) -> str:
-    return f"{number:.6g}"
