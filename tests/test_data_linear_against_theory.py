@@ -106,7 +106,7 @@ def test_fresh_data_for_every_round_runs():
     )
     assert losses.shape == (5, 6, 3)
     assert np.isfinite(state.models).all()
-    with pytest.raises(ValueError, match="5 rounds|rounds, got"):
+    with pytest.raises(ValueError, match="must hold 4 rounds"):
         engine.run(
             algorithm,
             jax.random.key(0),

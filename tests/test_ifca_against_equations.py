@@ -7,6 +7,7 @@ import pytest
 
 from cfljax.algorithms.fedavg import fedavg
 from cfljax.algorithms.ifca import State, ifca
+from cfljax.algorithms.oracle import State as OracleState
 from cfljax.algorithms.oracle import oracle
 from cfljax.data import mixed_linear
 from cfljax.kernels.distance import least_distance
@@ -206,7 +207,7 @@ def test_right_identities_against_itself_are_the_oracle(problem):
     state, info = ifca(task, **settings).step(key, start, data)
     np.testing.assert_array_equal(info.assignment, truth.clusters)
     told = oracle(task, clusters=truth.clusters, **settings)
-    expected, _ = told.step(key, start, data)
+    expected, _ = told.step(key, OracleState(start.models), data)
     np.testing.assert_allclose(state.models, expected.models, rtol=1e-6)
 
 
