@@ -52,10 +52,11 @@ def square(trial, key, constants):
     return {"value": (matrix @ (jnp.ones(SIDE) @ matrix))[:1]}
 
 
-def sort(trial, key, constants):
-    """Some memory per trial: 100000 bits and their order."""
-    drawn = jax.random.bits(key, (100_000,))
-    return {"value": jnp.sort(drawn)[:1].astype(jnp.float32)}
+def outer(trial, key, constants):
+    """Some memory per trial, and little to compile."""
+    row = jnp.arange(300.0) * jax.random.uniform(key)
+    matrix = row[:, None] * row[None]
+    return {"value": (matrix @ matrix)[0, :1]}
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def programs(monkeypatch):
 
 def test_chunk_is_the_largest_that_fits(tmp_path, programs):
     run = lambda name, **options: sweep(
-        one_cell(), sort, tmp_path / name, batching="vmap", **options
+        one_cell(), outer, tmp_path / name, batching="vmap", **options
     )
     run("all")
     run("three", chunk=3)

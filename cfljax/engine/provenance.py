@@ -4,6 +4,7 @@ Holds no name of a user or of a machine, and no absolute path.
 """
 
 import datetime
+import functools
 import importlib.metadata
 import json
 import os
@@ -97,6 +98,7 @@ def describe_run() -> dict[str, Any]:
     }
 
 
+@functools.cache  # What is loaded stays what it was, and git takes its time.
 def _commit() -> dict[str, Any] | None:
     """The checkout that holds this file, or None if there is none."""
     here = pathlib.Path(__file__).resolve()
