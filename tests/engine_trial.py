@@ -9,6 +9,7 @@ import numpy as np
 
 from cfljax.engine import Grid
 
+CONVENTIONS = {"separation": (0.5, 1.0), "convention": ("paper", "reference")}
 STEP_SIZES = (0.1, 0.01)
 RESTARTS = 3
 
@@ -89,7 +90,7 @@ def draw(trial: Trial, key: jax.Array, constants: Any) -> dict[str, jax.Array]:
 
 
 def plain_grid(**changes: Any) -> Grid:
-    """A grid for `draw` whose cells differ in a float and in a string."""
-    axes = {"separation": (0.5, 1.0), "convention": ("paper", "reference")}
+    """A grid for `draw` whose cells differ in floats."""
+    axes = {"separation": (0.5, 1.0), "noise": (1.0, 2.0)}
     grid = Grid("plain", Trial(), axes, num_trials=23, dims={"value": ("number",)})
     return dataclasses.replace(grid, **changes)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from engine_trial import draw, plain_grid
+from engine_trial import CONVENTIONS, draw, plain_grid
 
 import cfljax.engine.progress
 from cfljax.engine import sweep
@@ -25,7 +25,7 @@ def refuse_reference(trial, key, constants):
 def test_cell_that_does_not_trace_is_recorded(tmp_path, caplog):
     path = tmp_path / "s"
     with caplog.at_level(logging.WARNING):
-        result = sweep(plain_grid(), refuse_reference, path)
+        result = sweep(plain_grid(axes=CONVENTIONS), refuse_reference, path)
     assert "2 of 4 cells failed, the first with ValueError: no" in caplog.text
     failed = result["failed"].sel(convention="reference")
     assert failed.all() and result["failed"].sum() == result.attrs["failures"] == 2
@@ -35,7 +35,7 @@ def test_cell_that_does_not_trace_is_recorded(tmp_path, caplog):
     assert [entry["cell"]["separation"] for entry in entries] == [0.5, 1.0]
     assert entries[0]["message"] == "no `convention` reference in it.py"
     assert entries[0]["place"].startswith("test_engine_sweep_against_failures.py:")
-    retried = sweep(plain_grid(), draw, path)
+    retried = sweep(plain_grid(axes=CONVENTIONS), draw, path)
     assert not retried["failed"].any() and not np.isnan(retried["value"]).any()
     np.testing.assert_array_equal(
         retried["value"].sel(convention="paper"),

@@ -10,7 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray
-from engine_trial import STEP_SIZES, Trial, draw, plain_grid, simulate, small_grid
+from engine_trial import (
+    CONVENTIONS,
+    STEP_SIZES,
+    Trial,
+    draw,
+    plain_grid,
+    simulate,
+    small_grid,
+)
 
 import cfljax.engine.execute
 from cfljax.engine import Grid, sweep
@@ -107,7 +115,7 @@ def test_result_is_labelled(tmp_path, reference):
     assert reference["success"].dtype == np.float64
     assert reference.attrs["failures"] == 0
     assert not reference["failed"].any()
-    plain = sweep(plain_grid(), draw, tmp_path / "s")
+    plain = sweep(plain_grid(axes=CONVENTIONS), draw, tmp_path / "s")
     assert list(plain["convention"].values) == ["paper", "reference"]
     paper, other = (plain["value"].sel(convention=c) for c in plain["convention"])
     np.testing.assert_array_equal(paper, other)  # Common random numbers.
