@@ -27,12 +27,12 @@ class Truth(NamedTuple):
     """What a generator knows and an algorithm must find out.
 
     clusters: `[clients]`, the true cluster of each client.
-    models: leaves `[clusters, ...]`, the models that made the data, or None where
+    models: leaves `[clusters, ...]`, the models that made the data; None where
       the data are real.
     """
 
     clusters: Int[Array, "*batch clients"]
-    models: Stacked | None
+    models: Stacked
 
 
 class Task(NamedTuple):

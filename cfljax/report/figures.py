@@ -18,6 +18,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.transforms import ScaledTranslation
 
 from cfljax.report.files import replacing
 from cfljax.report.panels import Curve, CurvePanel, HeatMap
@@ -25,6 +26,7 @@ from cfljax.report.style import COLOUR_MAP, LINES, METADATA, MISSING, style
 
 __all__ = ["curves", "heatmaps", "save"]
 
+_STEP_ASIDE = 5.0  # Points between neighbouring curves at the same place.
 _LETTER = 0.085  # Inches of width that a letter of a panel's title takes.
 
 
@@ -113,7 +115,9 @@ def curves(
         handles: dict[str, Any] = {}
         for axes, panel in zip(all_axes, panels, strict=True):
             for curve in panel.curves:
-                handles[curve.label] = _draw_curve(axes, curve, looks[curve.label])
+                shift = _STEP_ASIDE * (names.index(curve.label) - (len(names) - 1) / 2)
+                look = looks[curve.label]
+                handles[curve.label] = _draw_curve(axes, curve, look, shift)
             _finish_curves(axes, panel)
         figure.legend(
             handles.values(),
@@ -228,15 +232,35 @@ def _lightness(colour: np.ndarray) -> float:
     return float(colour @ np.array([0.299, 0.587, 0.114]))
 
 
-def _draw_curve(axes: Axes, curve: Curve, look: dict[str, Any]) -> Any:
-    """The curve and its band; returns what the legend shows."""
-    (line,) = axes.plot(curve.x, curve.y, label=curve.label, **look)
+def _draw_curve(
+    axes: Axes, curve: Curve, look: dict[str, Any], shift: float
+) -> tuple[Any, ...]:
+    """The curve, its intervals and its band; returns what the legend shows.
+
+    Curves of success rates often coincide: each is moved sideways by a few points of
+    the page, not of the data, so that all of them and their intervals stay visible.
+    """
+    aside = ScaledTranslation(shift / 72, 0, axes.figure.dpi_scale_trans)
+    place = axes.transData + aside
+    (line,) = axes.plot(curve.x, curve.y, label=curve.label, transform=place, **look)
     if curve.low is None or curve.high is None:
-        return line
+        return (line,)
+    colour = look["color"]
+    axes.vlines(curve.x, curve.low, curve.high, color=colour, lw=1.2, transform=place)
     band = axes.fill_between(
-        curve.x, curve.low, curve.high, color=look["color"], alpha=0.15, linewidth=0
+        curve.x, curve.low, curve.high, color=colour, alpha=0.07, lw=0, transform=place
     )
     return (band, line)
+
+
+def _widened(points: np.ndarray, *, log: bool) -> tuple[float, float]:
+    """Ends of a horizontal axis with room beside the outermost points."""
+    scaled = np.log(points) if log else points
+    low, high = float(scaled[0]), float(scaled[-1])
+    margin = 0.06 * (high - low) or 0.5
+    ends = np.array([low - margin, high + margin])
+    low, high = np.exp(ends) if log else ends
+    return float(low), float(high)
 
 
 def _finish_curves(axes: Axes, panel: CurvePanel) -> None:
@@ -251,6 +275,7 @@ def _finish_curves(axes: Axes, panel: CurvePanel) -> None:
         margin = 0.0 if panel.log_y else 0.03 * (high - low)
         axes.set_ylim(low - margin, high + margin)
     points = np.unique(np.concatenate([curve.x for curve in panel.curves]))
+    axes.set_xlim(*_widened(points, log=panel.log_x))
     if len(points) <= 8:
         axes.set_xticks(points, [f"{point:g}" for point in points])
         axes.set_xticks([], minor=True)

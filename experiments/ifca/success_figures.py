@@ -120,7 +120,6 @@ def draw_curves(
                 lines,
                 x_label=LABELS[column_axis],
                 y_label="success probability",
-                y_limits=(-0.03, 1.03),
                 title=f"{convention} convention, {criterion_text}",
             )
         )
