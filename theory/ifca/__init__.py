@@ -1,2 +1,4 @@
 """Ghosh, Chung, Yin, Ramchandran: An Efficient Framework for Clustered Federated
-Learning (NeurIPS 2020; the statements follow the journal version's appendix)."""
+Learning (IFCA). One module per family of statements."""
+
+__all__: list[str] = []
