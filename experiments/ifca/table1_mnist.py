@@ -111,7 +111,7 @@ def preset(name: Literal["quick", "paper"]) -> Config:
             num_samples=(25,),
             num_test_clients=(48,),
             num_rounds=60,
-            rounds_between=2,
+            rounds_between=5,
             fall_back=True,
         )
     return Config(

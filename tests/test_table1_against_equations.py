@@ -1,0 +1,222 @@
+"""The Rotated MNIST experiment: its scores by hand, its numbers, its command."""
+
+import csv
+import dataclasses
+import json
+import sys
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cfljax import engine
+from cfljax.algorithms import ifca
+from cfljax.data import load_images
+from cfljax.data.sources import Arrays
+from cfljax.models import mlp
+from cfljax.types import ClientData
+from experiments.ifca import table1_mnist
+from experiments.ifca.rotated import (
+    Trial,
+    _several_rounds,
+    accuracy_of_best,
+    accuracy_of_each,
+)
+from experiments.ifca.rotated_report import markdown, published
+from experiments.options import Options
+
+TASK = mlp((2, 2), hidden=(3,), num_classes=3)
+SIZES = {"num_clients": (8,), "num_samples": (5,), "num_test_clients": (8,)}
+SMALL = dataclasses.replace(
+    table1_mnist.preset("quick"),
+    **SIZES,
+    num_rounds=4,
+    rounds_between=2,
+    num_hidden=6,
+    num_steps=2,
+    num_trials=2,
+)
+
+
+def some_clients(num_clients: int = 6, num_samples: int = 4) -> ClientData:
+    key = jax.random.key(5)
+    inputs = jax.random.uniform(key, (num_clients, num_samples, 2, 2))
+    targets = jax.random.randint(key, (num_clients, num_samples), 0, 3)
+    return ClientData(inputs, targets, jnp.ones((num_clients, num_samples), bool))
+
+
+def some_models(count: int):
+    random = np.random.default_rng(3)
+    shapes = jax.eval_shape(TASK.init, jax.random.key(0))
+    draw = lambda leaf: jnp.float32(random.normal(size=(count, *leaf.shape)))
+    return jax.tree.map(draw, shapes)
+
+
+def logits(models, index: int, inputs) -> np.ndarray:
+    """What model `index` answers, computed by hand."""
+    first, last = (
+        jax.tree.map(lambda leaf: np.asarray(leaf[index]), models["layers"][i])
+        for i in range(2)
+    )
+    hidden = np.asarray(inputs).reshape(-1, 4) @ first["kernel"] + first["bias"]
+    return np.maximum(hidden, 0) @ last["kernel"] + last["bias"]
+
+
+def is_right(models, index: int, data: ClientData, client: int) -> np.ndarray:
+    scores = logits(models, index, data.inputs[client])
+    return scores.argmax(axis=1) == np.asarray(data.targets[client])
+
+
+def loss(models, index: int, data: ClientData, client: int) -> float:
+    scores = np.exp(logits(models, index, data.inputs[client]))
+    own = scores[np.arange(len(scores)), np.asarray(data.targets[client])]
+    return -np.log(own / scores.sum(axis=1)).mean()
+
+
+best_of = jax.jit(partial(accuracy_of_best, TASK))
+
+
+def test_accuracy_of_best_against_a_loop():
+    models, data = some_models(3), some_clients()
+    losses = [[loss(models, j, data, i) for j in range(3)] for i in range(6)]
+    best = np.argmin(losses, axis=1).tolist()
+    assert len(set(best)) > 1  # Else any fixed choice would pass.
+    right = [is_right(models, best[client], data, client) for client in range(6)]
+    np.testing.assert_allclose(best_of(models, data), np.mean(right), rtol=1e-6)
+    first = [is_right(models, 0, data, client) for client in range(6)]
+    assert abs(np.mean(right) - np.mean(first)) > 1e-3
+
+
+def test_accuracy_of_each_against_a_loop():
+    models, data = some_models(4), some_clients()
+    right = np.array(
+        [[is_right(models, j, data, i) for i in range(6)] for j in range(4)]
+    )
+    same = np.mean([right[:2, :3], right[2:, 3:]])  # Two clusters.
+    result = accuracy_of_each(TASK, models, data, 2)
+    np.testing.assert_allclose(result, same, rtol=1e-6)
+    assert abs(same - right.mean()) > 1e-3
+
+
+def test_a_diverged_model_is_never_chosen_nor_right():
+    models, data = some_models(3), some_clients()
+    spoiled = jax.tree.map(lambda leaf: leaf.at[0].set(jnp.nan), models)
+    doubled = jax.tree.map(lambda leaf: leaf.at[0].set(leaf[1]), models)
+    np.testing.assert_array_equal(best_of(spoiled, data), best_of(doubled, data))
+    assert float(best_of(spoiled, data)) > 0
+    lost = jax.tree.map(lambda leaf: leaf * jnp.nan, models)
+    assert float(best_of(lost, data)) == 0
+
+
+def test_several_rounds_as_one_against_the_rounds_themselves():
+    data = some_clients()
+    algorithm = ifca(TASK, num_clusters=2, step_size=0.3, option="model", num_steps=2)
+    keep = lambda state, info: (state.models, info.assignment)
+    key = jax.random.key(0)
+    _, plain = engine.run(algorithm, key, data, num_rounds=6, observe=keep)
+    thrice = _several_rounds(algorithm, 3)
+    _, joined = engine.run(thrice, key, data, num_rounds=2, observe=keep)
+    for ours, theirs in zip(
+        jax.tree.leaves(joined), jax.tree.leaves(plain), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs[2::3], rtol=1e-5, atol=1e-6)
+
+
+def digits() -> Arrays:
+    images = load_images("digits")
+    return Arrays(*(np.asarray(getattr(images, name)) for name in Arrays._fields))
+
+
+def test_published_numbers_against_reference(shared):
+    with (shared / "published" / "numbers.csv").open(newline="") as file:
+        theirs = [
+            (row["setting"], row["algorithm"], float(row["mean"]), float(row["std"]))
+            for row in csv.DictReader(file)
+            if (row["item"], row["dataset"]) == ("Table 1", "Rotated MNIST")
+        ]
+    config = table1_mnist.preset("paper")
+    ours = []
+    for setting in config.settings:
+        trial = table1_mnist._grid(config, *setting, "mnist", digits()).trial
+        assert trial.num_clients * trial.num_samples == 60000 * 4
+        assert trial.num_test_clients * trial.num_samples == 10000 * 4
+        for algorithm, name in (("ifca", "IFCA"), ("fedavg", "global"), ("local",) * 2):
+            cell = published(trial, algorithm)
+            assert cell is not None
+            label = f"clients x samples {trial.num_clients} x {trial.num_samples}"
+            ours.append((label, name, *cell))
+        for change in ({"num_rounds": 60}, {"images": "digits"}, {"num_clients": 60}):
+            other = dataclasses.replace(trial, **change)
+            assert published(other, "ifca") is None
+    assert sorted(ours) == sorted(theirs) and len(theirs) == 9
+
+
+def test_command_writes_all_and_resumes_and_ifca_of_one_cluster_is_fedavg(
+    tmp_path, monkeypatch
+):
+    monkeypatch.delenv("CFLJAX_DATA", raising=False)
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "none"))
+    options = Options(out=tmp_path / "out", progress=False)
+    config = dataclasses.replace(SMALL, num_clusters=1)
+    summary = table1_mnist.main(config, options)
+    assert "NOT mnist" in summary["headline"] and "digits" in summary["images"]
+    row, fedavg, local = summary["rows"]
+    assert (row["algorithm"], row["round"], row["trials"]) == ("ifca", 4, 2)
+    assert row["paper_mean"] is None and row["found"] == 2
+    np.testing.assert_allclose(row["accuracy_mean"], fedavg["accuracy_mean"], rtol=1e-5)
+    assert abs(row["accuracy_mean"] - local["accuracy_mean"]) > 1e-3
+    names = {"table.csv", "runs.csv", "table.md", "config.json"}
+    names |= {"accuracy.svg", "accuracy.png"}
+    assert {path.rsplit("/", 1)[1] for path in summary["files"]} == names
+    assert markdown(summary["rows"]) in summary["headline"]
+    with (tmp_path / "out" / "runs.csv").open(newline="") as file:
+        runs = [float(run["accuracy"]) for run in csv.DictReader(file)]
+    assert len(runs) == 6
+    np.testing.assert_allclose(np.mean(runs[:2]), row["accuracy_mean"])
+    assert runs[0] != runs[1]  # Seeds differ.
+
+    # Nothing is run again.
+    monkeypatch.setattr(sys.modules["cfljax.engine.sweep"], "run_cells", None)
+    again = table1_mnist.main(config, options)
+    assert json.dumps(again["rows"]) == json.dumps(summary["rows"])
+
+
+def test_missing_images_are_an_error_unless_one_may_fall_back(tmp_path, monkeypatch):
+    monkeypatch.delenv("CFLJAX_DATA", raising=False)
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "none"))
+    strict = dataclasses.replace(SMALL, fall_back=False)
+    with pytest.raises(FileNotFoundError, match="No data of `mnist`"):
+        table1_mnist.main(strict, Options(out=tmp_path))
+    with pytest.raises(FileNotFoundError, match="No data of `mnist`"):
+        table1_mnist.main(SMALL, Options(out=tmp_path, data=tmp_path))
+
+
+def test_sizes_that_the_images_do_not_allow_are_refused_at_once(tmp_path):
+    big = dataclasses.replace(SMALL, images="digits", num_samples=(800,))
+    with pytest.raises(ValueError, match="images per cluster, got 1437"):
+        table1_mnist.main(big, Options(out=tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_clients": (8, 12)}, "one entry for each setting"),
+        ({"num_trials": 0}, "`num_trials` must be at least 1, got 0"),
+        ({"step_size": float("nan")}, "`step_size` must be finite"),
+        ({"algorithms": ()}, "`algorithms` must hold different names"),
+    ],
+)
+def test_impossible_configurations_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(SMALL, **change)
+
+
+def test_tests_must_divide_the_rounds():
+    arrays = digits()
+    trial = table1_mnist._grid(SMALL, 8, 5, 8, "digits", arrays).trial
+    assert isinstance(trial, Trial)
+    with pytest.raises(ValueError, match="`rounds_between` must divide"):
+        dataclasses.replace(trial, rounds_between=3)
