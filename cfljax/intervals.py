@@ -9,12 +9,12 @@ from typing import Literal
 
 import numpy as np
 import scipy.special
-import scipy.stats
-from jaxtyping import Float, Num
+from jaxtyping import Float
 
-__all__ = ["Numbers", "clopper_pearson", "divide", "hoeffding", "resolution", "wilson"]
+from cfljax.types import Numbers
 
-Numbers = int | float | np.number | Num[np.ndarray, "..."]
+__all__ = ["clopper_pearson", "divide", "hoeffding", "resolution", "wilson"]
+
 Interval = tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]
 
 
@@ -197,6 +197,8 @@ def _reach(
     error_rate: float,
 ) -> Float[np.ndarray, " points"]:
     """How far above the claim the truth must be to be flagged almost surely."""
+    import scipy.stats  # Takes a second, which most callers need not wait for.
+
     # The largest count whose interval still contains the claim.
     accepted = scipy.stats.binom.isf(error_rate / 2, trials, probability)
     accepted = np.clip(accepted, 0, trials)

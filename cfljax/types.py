@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray, PyTree
 
-__all__ = ["Algorithm", "ClientData", "Stacked", "Task", "Truth"]
+__all__ = ["Algorithm", "ClientData", "Numbers", "Stacked", "Task", "Truth"]
 
 Stacked = PyTree  # A pytree whose leaves share one leading axis.
+Numbers = int | float | np.number | Num[np.ndarray, "..."]  # Outside of JAX.
 
 
 class ClientData(NamedTuple):

@@ -1,5 +1,7 @@
 """The synthetic data have the law that their docstring states."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,12 +14,17 @@ from cfljax.data import mixed_linear, split_rounds
 from cfljax.kernels.draws import flat_normal
 from cfljax.models import linear
 
-SIZES = {"num_clients": 6, "num_clusters": 3, "num_samples": 40, "num_features": 30}
+SIZES: dict[str, Any] = {
+    "num_clients": 6,
+    "num_clusters": 3,
+    "num_samples": 40,
+    "num_features": 30,
+}
 ERROR_RATE = 1e-6  # Of each statistical check; seeds are fixed.
 
 
 def draw(seed=0, **changes):
-    settings = SIZES | {"separation": 2.0, "noise": 0.5} | changes
+    settings: dict[str, Any] = SIZES | {"separation": 2.0, "noise": 0.5} | changes
     return mixed_linear(jax.random.key(seed), **settings)
 
 

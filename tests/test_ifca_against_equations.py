@@ -1,5 +1,7 @@
 """One round of IFCA by hand in NumPy, and its rules for the hard cases."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -229,6 +231,6 @@ def test_constructor_names_misuse(changes, named):
 
 @pytest.mark.parametrize("named", ["option", "normalise"])
 def test_unknown_words_are_named(named):
-    arguments = {"option": "gradient", "num_steps": 1} | {named: "neither"}
+    arguments: dict[str, Any] = {"option": "gradient", "num_steps": 1, named: "neither"}
     with pytest.raises(ValueError, match=f"`{named}` must be in"):
         check_training(**arguments)

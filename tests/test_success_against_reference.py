@@ -6,6 +6,7 @@ our replicas share their starts in the same way.
 """
 
 import json
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -85,7 +86,8 @@ def p_value(ours, theirs):
     """Fisher's exact test of 100 restarts of each."""
     restarts = STARTS * TRIALS
     table = [[ours, restarts - ours], [theirs, restarts - theirs]]
-    return scipy.stats.fisher_exact(table).pvalue
+    result: Any = scipy.stats.fisher_exact(table)
+    return result.pvalue
 
 
 @pytest.mark.parametrize("index", range(4))

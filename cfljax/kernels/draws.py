@@ -46,4 +46,4 @@ def bernoulli_models(
     if convention == "paper":
         norm = jnp.linalg.norm(coins, axis=1, keepdims=True)
         coins = coins / jnp.where(norm > 0, norm, 1)
-    return scale * coins
+    return jnp.asarray(scale * coins)

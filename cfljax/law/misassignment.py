@@ -11,7 +11,7 @@ import numpy as np
 import scipy.special
 from jaxtyping import Float, Num
 
-from cfljax.intervals import Numbers
+from cfljax.types import Numbers
 
 __all__ = [
     "error_exponent",

@@ -1,13 +1,8 @@
 """Multi-layer perceptron for classification, with ReLU between the layers."""
 
-import itertools
 import math
 from collections.abc import Sequence
 
-import jax
-from flax import nnx
-from flax.typing import Initializer
-from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from cfljax.losses import cross_entropy
@@ -46,11 +41,15 @@ def mlp(
         )
     if num_classes < 2:
         raise ValueError(f"`num_classes` must be at least 2, got {num_classes}.")
+    from flax import nnx  # Slow to import: linear experiments do without.
+
+    from cfljax.models.layers import Layers
+
     widths = (math.prod(input_shape), *hidden, num_classes)
-    graph = nnx.graphdef(nnx.eval_shape(lambda: _Layers(widths, nnx.Rngs(0))))
+    graph = nnx.graphdef(nnx.eval_shape(lambda: Layers(widths, nnx.Rngs(0))))
 
     def init(key: PRNGKeyArray) -> PyTree:
-        return nnx.to_pure_dict(nnx.state(_Layers(widths, nnx.Rngs(key))))
+        return nnx.to_pure_dict(nnx.state(Layers(widths, nnx.Rngs(key))))
 
     def predict(
         params: PyTree, inputs: Float[Array, "samples ..."]
@@ -65,38 +64,3 @@ def mlp(
         return cross_entropy(predict(params, inputs), targets)
 
     return Task(init=init, losses=losses, predict=predict)
-
-
-class _Layers(nnx.Module):
-    """Linear layers of the given widths."""
-
-    def __init__(self, widths: Sequence[int], rngs: nnx.Rngs):
-        self.layers = nnx.List(
-            nnx.Linear(
-                fan_in,
-                fan_out,
-                kernel_init=_uniform(1 / math.sqrt(fan_in)),
-                bias_init=_uniform(1 / math.sqrt(fan_in)),
-                rngs=rngs,
-            )
-            for fan_in, fan_out in itertools.pairwise(widths)
-        )
-
-    def __call__(self, inputs: Array) -> Array:
-        *hidden, last = self.layers
-        for layer in hidden:
-            inputs = nnx.relu(layer(inputs))
-        return last(inputs)
-
-
-def _uniform(bound: float) -> Initializer:
-    """Uniform initialiser on `[-bound, bound)`."""
-
-    def draw(key: PRNGKeyArray, shape: Sequence[int], dtype: DTypeLike) -> Array:
-        # One flat draw gives the same numbers and compiles several times faster.
-        flat = jax.random.uniform(
-            key, (math.prod(shape),), dtype, minval=-bound, maxval=bound
-        )
-        return flat.reshape(shape)
-
-    return draw

@@ -13,7 +13,7 @@ import scipy.optimize
 from jaxtyping import Bool, Float
 
 from cfljax import law
-from cfljax.intervals import Numbers
+from cfljax.types import Numbers
 from theory.ifca.linear_model import Client, worst_client, wrong_choices
 from theory.judges import ERROR_RATE, at_most, never_exceeds, tally
 from theory.statement import Preset, Statement

@@ -8,7 +8,7 @@ import scipy.optimize
 from jaxtyping import Float
 
 from cfljax import law
-from cfljax.intervals import Numbers
+from cfljax.types import Numbers
 from theory.ifca.linear_model import worst_client
 from theory.judges import never_exceeds
 from theory.statement import Preset, Statement
