@@ -1,0 +1,53 @@
+"""Layers of flax, kept apart because flax is slow to import."""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import jax
+from flax import nnx
+from flax.typing import Initializer
+from jax.typing import DTypeLike
+from jaxtyping import Array, PRNGKeyArray
+
+__all__ = ["Layers"]
+
+
+class Layers(nnx.Module):
+    """Linear layers with ReLU between them.
+
+    widths: of the input, the hidden layers and the output.
+    rngs: where weights and biases are drawn from, uniformly on
+      `(-1, 1) / sqrt(fan_in)`.
+    """
+
+    def __init__(self, widths: Sequence[int], rngs: nnx.Rngs):
+        self.layers = nnx.List(
+            nnx.Linear(
+                fan_in,
+                fan_out,
+                kernel_init=_uniform(1 / math.sqrt(fan_in)),
+                bias_init=_uniform(1 / math.sqrt(fan_in)),
+                rngs=rngs,
+            )
+            for fan_in, fan_out in itertools.pairwise(widths)
+        )
+
+    def __call__(self, inputs: Array) -> Array:
+        *hidden, last = self.layers
+        for layer in hidden:
+            inputs = nnx.relu(layer(inputs))
+        return last(inputs)
+
+
+def _uniform(bound: float) -> Initializer:
+    """Uniform initialiser on `[-bound, bound)`."""
+
+    def draw(key: PRNGKeyArray, shape: Sequence[int], dtype: DTypeLike) -> Array:
+        # One flat draw gives the same numbers and compiles several times faster.
+        flat = jax.random.uniform(
+            key, (math.prod(shape),), dtype, minval=-bound, maxval=bound
+        )
+        return flat.reshape(shape)
+
+    return draw
