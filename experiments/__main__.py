@@ -1,8 +1,11 @@
 """Command line of the experiments: `python -m experiments --help`."""
 
 import argparse
+import contextlib
 import difflib
+import io
 import json
+import math
 import os
 import pathlib
 import sys
@@ -10,8 +13,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import rich.console
-import rich.table
+import numpy as np
 import tyro
 
 from experiments.options import Options
@@ -26,7 +28,7 @@ examples:
   python -m experiments run ifca.fig3a --preset quick --convention reference paper
   python -m experiments run ifca.fig3c --num-trials 100 --out results/more --json
   python -m experiments run ifca.table1_mnist --data FOLDER
-  python -m experiments run ifca.fig3a --help-config    (the experiment's own flags)
+  python -m experiments run ifca.fig3a --help-config
   python -m experiments bench linear
 
 A run that was cut off, by whatever, resumes where it stopped when it is started again.
@@ -91,24 +93,49 @@ def configure(entry: Entry, arguments: argparse.Namespace, rest: Sequence[str]) 
     """The experiment's configuration: its preset, changed by its own flags."""
     default = entry.load().preset(arguments.preset)
     rest = ["--help"] if arguments.help_config else rest
-    return tyro.cli(
-        type(default),
-        args=list(rest),
-        default=default,
-        prog=f"python -m experiments {arguments.command} {arguments.id}",
-        config=(tyro.conf.AvoidSubcommands,),
-    )
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(
+                type(default),
+                args=list(rest),
+                default=default,
+                prog=f"python -m experiments {arguments.command} {arguments.id}",
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise  # Help was asked for and given.
+        raise ValueError(
+            f"{one_line(complaint.getvalue())} See --help-config for all flags."
+        ) from None
+
+
+def one_line(box: str) -> str:
+    """The message inside the box that tyro draws around an error."""
+    inside = [line.strip("│╭╮╰╯─ \n") for line in box.splitlines()]
+    _, *message = [line for line in inside if line] or ["", "bad flags"]
+    text = " ".join(line for line in message if "full helptext" not in line)
+    return text.removeprefix("Error parsing Config: ")
+
+
+def plain(value: Any) -> Any:
+    """A summary in JSON's own types: NaN and infinity become null."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(entry) for name, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(entry) for entry in value]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def show(summary: Mapping[str, Any]) -> None:
-    """A summary for a person: its table, then the files."""
-    console = rich.console.Console(soft_wrap=True)
-    if summary.get("headline"):
-        console.print(summary["headline"], markup=False, highlight=False)
-    for file in summary.get("files", ()):
-        console.print(f"wrote {file}", markup=False, highlight=False)
-    if "seconds" in summary:
-        console.print(f"{summary['seconds']} s", markup=False, highlight=False)
+    """A summary for a person: its headline, then the files."""
+    print(summary["headline"])
+    for file in summary["files"]:
+        print(f"wrote {file}")
+    if summary.get("failed_cells"):
+        print(f"{summary['failed_cells']} cells failed; start again to retry them")
 
 
 def listing(as_json: bool) -> None:
@@ -129,6 +156,8 @@ def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     entry = find(entries, arguments.id)
     config = configure(entry, arguments, rest)
     memory = arguments.memory
+    if memory is not None and not math.isfinite(memory):
+        raise ValueError(f"`--memory` must be a number of GiB, got {memory}.")
     options = Options(
         out=arguments.out or pathlib.Path("results") / arguments.id / arguments.preset,
         chunk=arguments.chunk,
@@ -138,7 +167,7 @@ def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     )
     summary = entry.load().main(config, options)
     if arguments.json:
-        print(json.dumps(summary, indent=2, allow_nan=True))
+        print(json.dumps(plain(summary), indent=2, allow_nan=False))
     else:
         show(summary)
     return 1 if summary.get("failed_cells") else 0

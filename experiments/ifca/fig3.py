@@ -24,7 +24,7 @@ from cfljax.kernels.draws import Convention
 from cfljax.report.files import replacing
 from experiments.ifca.success import DIMS, InitUnit, Trial, simulate
 from experiments.ifca.success_figures import draw_curves, draw_heatmaps
-from experiments.ifca.success_table import AXES, rows
+from experiments.ifca.success_table import AXES, pivot, rows
 from experiments.options import Options
 
 __all__ = ["REVISION", "Config", "run_panel"]
@@ -166,10 +166,14 @@ def run_panel(
         results, config.trial, tolerance=config.tolerance, error_rate=config.error_rate
     )
     files = write(table, config, options, axes=axes, title=title)
+    seconds = round(time.perf_counter() - started, 2)
+    row_axis, column_axis = axes
+    overview = report.markdown(pivot(table, row_axis=row_axis, column_axis=column_axis))
     return {
         "experiment": experiment,
+        "headline": f"{title}: successes by trial, {seconds} s\n\n{overview}",
         "files": files,
-        "seconds": round(time.perf_counter() - started, 2),
+        "seconds": seconds,
         "failed_cells": sum(row["failed"] for row in table),
         "rows": table,
     }

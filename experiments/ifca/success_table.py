@@ -11,7 +11,7 @@ import xarray as xr
 from cfljax.intervals import clopper_pearson, divide
 from experiments.ifca.success import Trial
 
-__all__ = ["AXES", "CRITERIA", "oracle_floor", "rows", "stability_bound"]
+__all__ = ["AXES", "CRITERIA", "oracle_floor", "pivot", "rows", "stability_bound"]
 
 # Grid axes, in the order of the store, and their columns in the table.
 AXES = {
@@ -154,7 +154,7 @@ def _row(
     thresholds = {"paper": 0.6 * noise + tolerance, "floor": 1.1 * floor + tolerance}
     if not math.isfinite(floor):
         thresholds["floor"] = -math.inf  # No estimate can be asked to reach it.
-    columns = {AXES[axis]: point[axis] for axis in AXES}
+    columns = {AXES[axis]: np.asarray(point[axis]).item() for axis in AXES}
     columns |= {"clusters": trial.num_clusters, "features": trial.num_features}
     if bool(cell["failed"].values.any()):
         return columns | {"trials": 0, "failed": True}
@@ -180,3 +180,18 @@ def _row(
             "interval_error_rate": error_rate,
         }
     )
+
+
+def pivot(
+    table: list[dict[str, Any]], *, row_axis: str, column_axis: str
+) -> list[dict[str, str]]:
+    """Successes under the paper's criterion as a person reads them, "8/10"."""
+    lines: dict[tuple[Any, ...], dict[str, str]] = {}
+    for row in table:
+        line = lines.setdefault(
+            (row["convention"], row[row_axis]),
+            {"convention": row["convention"], row_axis: f"{row[row_axis]:g}"},
+        )
+        text = f"{row['successes']}/{row['trials']}" if row["trials"] else "failed"
+        line[f"{column_axis} {row[column_axis]:g}"] = text
+    return list(lines.values())
