@@ -192,3 +192,14 @@ def test_misuse_is_refused():
     many = [Curve(str(i), x, x) for i in range(len(LINES) + 1)]
     with pytest.raises(ValueError, match=r"at most 7 different curves, got 8"):
         curves([CurvePanel(many, "x", "y")])
+
+
+@pytest.mark.parametrize("num_points", [3, 30])
+def test_free_limits_show_all_of_every_curve(num_points):
+    x = np.linspace(1, 60, num_points)
+    curve = Curve("a", x, 50 + x, 40 + x, 60 + x)
+    figure = curves([CurvePanel([curve], "round", "accuracy %", y_limits=None)])
+    left, right = figure.axes[0].get_xlim()
+    low, high = figure.axes[0].get_ylim()
+    assert left < 1 and right > 60
+    assert low <= 41 and high >= 120

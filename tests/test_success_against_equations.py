@@ -1,5 +1,7 @@
 """The success experiment's outcomes, floors and counts on cases worked by hand."""
 
+import dataclasses
+import functools
 import math
 from typing import Any
 
@@ -148,3 +150,17 @@ def test_counts_by_trial_restart_and_step_size():
     assert columns["restart_successes_step_1"] == 2
     assert columns["low"] == pytest.approx(0.0676, abs=1e-3)
     assert columns["high"] == pytest.approx(0.9324, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("clients", "samples", "features"), [(40, 50, 200), (20, 40, 900)]
+)
+def test_a_trial_needs_at_most_twice_its_data(clients, samples, features):
+    trial = dataclasses.replace(
+        TRIAL, num_clients=clients, num_samples=samples, num_features=features
+    )
+    program = jax.jit(functools.partial(simulate, trial))
+    step_sizes = jnp.array([1.0, 0.1, 0.01])
+    plan = program.lower(jax.random.key(0), step_sizes).compile().memory_analysis()
+    data = 4 * clients * samples * (features + 1)
+    assert data < plan.temp_size_in_bytes < 2 * data

@@ -26,6 +26,7 @@ from cfljax.report.style import COLOUR_MAP, LINES, METADATA, MISSING, style
 
 __all__ = ["curves", "heatmaps", "save"]
 
+_FEW = 8  # Points of a curve that has room for its intervals.
 _STEP_ASIDE = 5.0  # Points between neighbouring curves at the same place.
 _LETTER = 0.085  # Inches of width that a letter of a panel's title takes.
 
@@ -237,19 +238,29 @@ def _draw_curve(
 ) -> tuple[Any, ...]:
     """The curve, its intervals and its band; returns what the legend shows.
 
-    Curves of success rates often coincide: each is moved sideways by a few points of
-    the page, not of the data, so that all of them and their intervals stay visible.
+    Success rates at a few settings often coincide: each curve is then moved sideways,
+    by points of the page and not of the data, so that all of them and their intervals
+    stay visible. A curve of many points has room for its line and band only.
     """
-    aside = ScaledTranslation(shift / 72, 0, axes.figure.dpi_scale_trans)
+    few = len(curve.x) <= _FEW
+    aside = ScaledTranslation(few * shift / 72, 0, axes.figure.dpi_scale_trans)
     place = axes.transData + aside
+    if not few:
+        look = look | {"marker": ""}
     (line,) = axes.plot(curve.x, curve.y, label=curve.label, transform=place, **look)
+    # What is moved aside is not seen by the automatic choice of the axes' limits.
+    ends = [curve.y, curve.low, curve.high]
+    for y in (end for end in ends if end is not None):
+        axes.update_datalim(np.column_stack([curve.x, y])[np.isfinite(y)])
+    axes.autoscale_view()
     if curve.low is None or curve.high is None:
         return (line,)
     colour = look["color"]
-    axes.vlines(curve.x, curve.low, curve.high, color=colour, lw=1.2, transform=place)
-    band = axes.fill_between(
-        curve.x, curve.low, curve.high, color=colour, alpha=0.07, lw=0, transform=place
-    )
+    if few:
+        bars = axes.vlines(curve.x, curve.low, curve.high, transform=place)
+        bars.set(color=colour, linewidth=1.2)
+    band = axes.fill_between(curve.x, curve.low, curve.high, transform=place)
+    band.set(color=colour, alpha=0.07 if few else 0.15, linewidth=0)
     return (band, line)
 
 
@@ -276,7 +287,7 @@ def _finish_curves(axes: Axes, panel: CurvePanel) -> None:
         axes.set_ylim(low - margin, high + margin)
     points = np.unique(np.concatenate([curve.x for curve in panel.curves]))
     axes.set_xlim(*_widened(points, log=panel.log_x))
-    if len(points) <= 8:
+    if len(points) <= _FEW:
         axes.set_xticks(points, [f"{point:g}" for point in points])
         axes.set_xticks([], minor=True)
     axes.grid(True)
