@@ -175,13 +175,16 @@ def resolution(
       claim is sure to be flagged, it is at least the distance to that side's end.
 
     Raises:
-      ValueError: on a probability outside [0, 1] and as `clopper_pearson`.
+      ValueError: on a probability outside [0, 1] or another `side`, and as
+        `clopper_pearson`.
     """
     probability, trials = np.broadcast_arrays(
         np.asarray(probability, float), np.asarray(trials, float)
     )
     if not np.all((probability >= 0) & (probability <= 1)):
         raise ValueError(f"`probability` must lie in [0, 1], got {probability}.")
+    if side not in ("both", "above"):
+        raise ValueError(f'`side` must be "both" or "above", got {side!r}.')
     _check_error_rate(error_rate)
     claim, trials_each = probability.ravel(), trials.ravel()
     distance = _reach(claim, trials_each, error_rate)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Num, ScalarLike
 
 from cfljax.kernels.cluster import match_clusters
+from cfljax.kernels.distance import euclidean
 
 __all__ = [
     "accuracy",
@@ -105,7 +106,7 @@ def centre_distance(
       models: estimated models, one per cluster.
       truth: true models, one per cluster, in any order.
     """
-    distances = _distances(models, truth)
+    distances = euclidean(models, truth)
     return jnp.mean(_matched(distances, match_clusters(distances)))
 
 
@@ -124,7 +125,7 @@ def nearest_centre_distance(
       models: estimated models, one per cluster.
       truth: true models, in any number and order.
     """
-    return jnp.mean(jnp.min(_distances(models, truth), axis=1))
+    return jnp.mean(jnp.min(euclidean(models, truth), axis=1))
 
 
 def is_success(
@@ -265,18 +266,6 @@ def _one_hot(labels: Int[Array, " clients"], num_clusters: int) -> Array:
 def _pairs(counts: Array) -> Array:
     """Number of pairs that can be drawn from each count."""
     return counts * (counts - 1) / 2
-
-
-def _distances(
-    models: Float[Array, "clusters features"],
-    truth: Float[Array, "true_clusters features"],
-) -> Float[Array, "clusters true_clusters"]:
-    """Euclidean distance of every model to every truth, by differences.
-
-    Differences, not inner products: these cancel when a model is close to a truth,
-    which is where success is decided.
-    """
-    return jnp.linalg.norm(models[:, None, :] - truth[None, :, :], axis=2)
 
 
 def _matched(table: Array, permutation: Array) -> Array:

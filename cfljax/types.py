@@ -17,7 +17,10 @@ class ClientData(NamedTuple):
 
     inputs: `[clients, samples, ...]`.
     targets: `[clients, samples, ...]`.
-    mask: `[clients, samples]`, false on padding. Padding must be finite.
+    mask: `[clients, samples]`, false on padding.
+
+    Inputs and targets must be finite, padding included: kernels weigh by zero, and
+    0 x NaN is NaN.
     """
 
     inputs: Array

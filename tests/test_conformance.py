@@ -49,6 +49,8 @@ def variants(name):
     if "option" in accepted:
         yield {"option": "gradient"}
         yield {"option": "model", "num_steps": 3}
+    if "weights" in accepted:
+        yield {"option": "model", "weights": "samples"}
     if "participation" in accepted:
         yield {"participation": 0.5}
     if "resample" in accepted:
@@ -194,3 +196,21 @@ def test_ignoring_the_mask_is_noticed(problem):
     expected, _ = algorithm.step(jax.random.key(1), state, data)
     with pytest.raises(AssertionError):
         close(after, expected)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_double_precision_throughout(name):
+    with jax.enable_x64(True):
+        data, truth = mixed_linear(
+            jax.random.key(7),
+            num_clients=CLIENTS,
+            num_clusters=CLUSTERS,
+            num_samples=SAMPLES,
+            num_features=FEATURES,
+            separation=1.0,
+            noise=0.1,
+        )
+        algorithm = build(name, truth)
+        state = algorithm.init(jax.random.key(0), data)
+        after, _ = algorithm.step(jax.random.key(1), state, data)
+        assert {leaf.dtype for leaf in jax.tree.leaves(after)} == {jnp.dtype("float64")}

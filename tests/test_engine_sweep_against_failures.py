@@ -67,7 +67,7 @@ def test_mistake_in_every_cell_is_raised(tmp_path):
     def broken(trial, key, constants):
         return {"value": jnp.ones(3) @ jnp.ones(4)}
 
-    with pytest.raises(RuntimeError, match="all cells failed, the first with TypeErr"):
+    with pytest.raises(SweepError, match="all cells failed, the first with TypeErr"):
         sweep(plain_grid(), broken, tmp_path / "s")
     fixed = sweep(plain_grid(), draw, tmp_path / "s")
     assert not fixed["failed"].any()

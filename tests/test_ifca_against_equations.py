@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from cfljax.algorithms.fedavg import State as FedAvgState
 from cfljax.algorithms.fedavg import fedavg
 from cfljax.algorithms.ifca import State, ifca
 from cfljax.algorithms.oracle import State as OracleState
@@ -190,6 +191,30 @@ def test_a_client_without_samples_abstains(problem, models, option):
 
 
 @pytest.mark.parametrize("option", ["gradient", "model"])
+@pytest.mark.parametrize("weights", ["clients", "samples"])
+def test_weights_against_equations(problem, models, option, weights):
+    """FedAvg from one model: a mean by clients, or by their numbers of samples."""
+    data, _ = problem
+    kept = np.array([8, 2, 5, 8, 1, 3])
+    mask = np.arange(SAMPLES)[None, :] < kept[:, None]
+    start = models[0]
+    moved = []
+    for i, n in enumerate(kept):
+        x = np.asarray(data.inputs[i, :n])
+        error = x @ start - np.asarray(data.targets[i, :n])
+        moved.append(start - STEP * 2 / n * x.T @ error)
+    share = kept if weights == "samples" else np.ones(CLIENTS)
+    expected = np.average(moved, axis=0, weights=share)
+    algorithm = fedavg(linear(FEATURES), step_size=STEP, option=option, weights=weights)
+    state, _ = algorithm.step(
+        jax.random.key(0),
+        FedAvgState(jnp.asarray(start)),
+        ClientData(data.inputs, data.targets, jnp.asarray(mask)),
+    )
+    np.testing.assert_allclose(state.model, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("option", ["gradient", "model"])
 def test_one_cluster_against_itself_is_fedavg(problem, option):
     data, _ = problem
     task, key = linear(FEATURES), jax.random.key(1)
@@ -229,7 +254,7 @@ def test_constructor_names_misuse(changes, named):
         ifca(linear(3), **arguments)
 
 
-@pytest.mark.parametrize("named", ["option", "normalise"])
+@pytest.mark.parametrize("named", ["option", "normalise", "weights"])
 def test_unknown_words_are_named(named):
     arguments: dict[str, Any] = {"option": "gradient", "num_steps": 1, named: "neither"}
     with pytest.raises(ValueError, match=f"`{named}` must be in"):

@@ -11,9 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
-from cfljax.kernels.evaluate import NO_CLUSTER, choose_cluster, predict_own
-from cfljax.kernels.participate import cohort, spread
-from cfljax.kernels.training import Option, check_training, train_clusters
+from cfljax.kernels.evaluate import choose_cluster, predict_own
+from cfljax.kernels.training import Option, Weights, check_training, train_round
 from cfljax.types import Algorithm, ClientData, Task
 
 __all__ = ["Info", "State", "fedavg"]
@@ -47,6 +46,7 @@ def fedavg(
     step_size: ScalarLike,
     option: Option = "model",
     num_steps: int = 1,
+    weights: Weights = "samples",
     participation: float = 1.0,
 ) -> Algorithm:
     """Federated averaging of one model by full-batch local steps.
@@ -55,9 +55,11 @@ def fedavg(
       task: the learning problem.
       step_size: local step size; may be traced.
       option: "model" averages the participants' models after `num_steps` local
-        steps, "gradient" their gradients at the global model; both means leave out
-        a client whose loss is not finite.
+        steps (FedAvg), "gradient" their gradients at the global model (FedSGD); a
+        client whose loss is not finite has no weight in either.
       num_steps: local steps of `option="model"`, at least 1.
+      weights: "samples" weighs a client by its number of samples, as FedAvg does;
+        "clients" weighs all alike, as IFCA's global baseline does.
       participation: fraction of the clients drawn in each round.
 
     Raises:
@@ -65,7 +67,13 @@ def fedavg(
 
     Cost of a round: that of `kernels.training.train_clusters` with one model.
     """
-    check_training(option=option, num_steps=num_steps, participation=participation)
+    check_training(
+        option=option,
+        num_steps=num_steps,
+        normalise="cluster",
+        participation=participation,
+        weights=weights,
+    )
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         del data  # The model starts anywhere.
@@ -73,23 +81,21 @@ def fedavg(
         return State(model=task.init(first))
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
-        num_clients = data.mask.shape[0]
-        participants, present = cohort(key, data, participation)
-        models, assignment, losses = train_clusters(
+        models, assignment, losses = train_round(
+            key,
             task,
             jax.tree.map(lambda leaf: leaf[None], state.model),
-            present,
-            choose=choose_cluster,
+            data,
+            choose=lambda losses, _: choose_cluster(losses),
             option=option,
             step_size=step_size,
             num_steps=num_steps,
             normalise="cluster",
-            num_clients=num_clients,
+            weights=weights,
+            participation=participation,
         )
-        return State(model=jax.tree.map(lambda leaf: leaf[0], models)), Info(
-            assignment=spread(assignment, participants, num_clients, absent=NO_CLUSTER),
-            losses=spread(losses[:, 0], participants, num_clients, absent=jnp.nan),
-        )
+        model = jax.tree.map(lambda leaf: leaf[0], models)
+        return State(model), Info(assignment=assignment, losses=losses[:, 0])
 
     def predict(state: State, data: ClientData, inputs: Array) -> Array:
         models = jax.tree.map(lambda leaf: leaf[None], state.model)

@@ -8,18 +8,11 @@ Learning". NeurIPS 2020. Algorithm 2: option I (gradient averaging) and option I
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
 
 from cfljax.kernels.average import Normalise
-from cfljax.kernels.evaluate import (
-    NO_CLUSTER,
-    choose_cluster,
-    loss_matrix,
-    predict_own,
-)
-from cfljax.kernels.participate import cohort, spread
-from cfljax.kernels.training import Option, check_training, train_clusters
+from cfljax.kernels.evaluate import choose_cluster, loss_matrix, predict_own
+from cfljax.kernels.training import Option, Weights, check_training, train_round
 from cfljax.types import Algorithm, ClientData, Stacked, Task
 
 __all__ = ["Info", "State", "ifca"]
@@ -47,19 +40,6 @@ class Info(NamedTuple):
     losses: Float[Array, "clients clusters"]
 
 
-def halves(data: ClientData) -> tuple[ClientData, ClientData]:
-    """First and second half of every client's samples."""
-    num_samples = data.mask.shape[1]
-    if num_samples % 2:
-        raise ValueError(
-            "`resample` needs an even number of samples per client and round, got "
-            f"{num_samples}."
-        )
-    middle = num_samples // 2
-    first = jax.tree.map(lambda leaf: leaf[:, :middle], data)
-    return first, jax.tree.map(lambda leaf: leaf[:, middle:], data)
-
-
 def ifca(
     task: Task,
     *,
@@ -68,6 +48,7 @@ def ifca(
     option: Option = "gradient",
     num_steps: int = 1,
     normalise: Normalise = "all",
+    weights: Weights = "clients",
     participation: float = 1.0,
     resample: bool = False,
 ) -> Algorithm:
@@ -82,13 +63,17 @@ def ifca(
       step_size: gamma. May be traced, so that it can be swept by vmap.
       option: "gradient" (I) or "model" (II).
       num_steps: local steps tau of option II, at least 1.
-      normalise: divisor of option I's summed gradients; it changes the effective
-        step size, see `kernels.average.gradient_step`. The paper and its released
-        code use "all".
+      normalise: divisor of option I's summed gradients: "all", m clients, as in the
+        paper and its released code; "participants"; or "cluster", its members. It
+        changes the effective step size: for k balanced clusters under full
+        participation "cluster" moves k times further than the others.
+      weights: of the clients in an average, "clients" for equal ones as in the paper,
+        "samples" for their numbers of samples.
       participation: fraction of the clients drawn for M_t in each round.
       resample: estimate identities on the first half of the round's samples and
         train on the second, as in section 5; give the engine fresh data for each
-        round (`data.split_rounds`) for the paper's 2T folds.
+        round (`data.split_rounds`) for the paper's 2T folds. Meant for clients of
+        equal sample counts: padding counts as samples here.
 
     Raises:
       ValueError: where an argument is out of its range; in a round, where
@@ -102,6 +87,7 @@ def ifca(
         normalise=normalise,
         participation=participation,
         num_clusters=num_clusters,
+        weights=weights,
     )
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
@@ -109,25 +95,21 @@ def ifca(
         return State(models=jax.vmap(task.init)(jax.random.split(key, num_clusters)))
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
-        num_clients = data.mask.shape[0]
-        participants, present = cohort(key, data, participation)  # line 4
-        estimate, train = halves(present) if resample else (None, present)
-        models, assignment, losses = train_clusters(  # lines 5-15
+        models, assignment, losses = train_round(
+            key,
             task,
             state.models,
-            train,
-            choose=choose_cluster,
+            data,
+            choose=lambda losses, _: choose_cluster(losses),  # line 6
             option=option,
             step_size=step_size,
             num_steps=num_steps,
             normalise=normalise,
-            num_clients=num_clients,
-            estimate=estimate,
+            weights=weights,
+            participation=participation,
+            resample=resample,
         )
-        return State(models=models), Info(
-            assignment=spread(assignment, participants, num_clients, absent=NO_CLUSTER),
-            losses=spread(losses, participants, num_clients, absent=jnp.nan),
-        )
+        return State(models), Info(assignment=assignment, losses=losses)
 
     def predict(state: State, data: ClientData, inputs: Array) -> Array:
         choice = choose_cluster(loss_matrix(task, state.models, data))

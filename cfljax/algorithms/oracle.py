@@ -7,13 +7,11 @@ identity estimate were right ("ground truth" in Werner et al., section 5).
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
 
 from cfljax.kernels.average import Normalise
-from cfljax.kernels.evaluate import NO_CLUSTER, predict_own
-from cfljax.kernels.participate import cohort, spread
-from cfljax.kernels.training import Option, check_training, train_clusters
+from cfljax.kernels.evaluate import predict_own
+from cfljax.kernels.training import Option, Weights, check_training, train_round
 from cfljax.types import Algorithm, ClientData, Stacked, Task
 
 __all__ = ["Info", "State", "oracle"]
@@ -49,6 +47,7 @@ def oracle(
     option: Option = "gradient",
     num_steps: int = 1,
     normalise: Normalise = "all",
+    weights: Weights = "clients",
     participation: float = 1.0,
 ) -> Algorithm:
     """Federated training of one model for each true cluster.
@@ -61,6 +60,7 @@ def oracle(
       option: "gradient" or "model", as in `ifca`.
       num_steps: local steps of option "model", at least 1.
       normalise: divisor of the summed gradients, as in `ifca`.
+      weights: of the clients in an average, as in `ifca`.
       participation: fraction of the clients drawn in each round.
 
     Raises:
@@ -74,6 +74,7 @@ def oracle(
         normalise=normalise,
         participation=participation,
         num_clusters=num_clusters,
+        weights=weights,
     )
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
@@ -81,23 +82,20 @@ def oracle(
         return State(models=jax.vmap(task.init)(jax.random.split(key, num_clusters)))
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
-        num_clients = data.mask.shape[0]
-        participants, present = cohort(key, data, participation)
-        models, assignment, losses = train_clusters(
+        models, assignment, losses = train_round(
+            key,
             task,
             state.models,
-            present,
-            choose=lambda losses: clusters[participants],
+            data,
+            choose=lambda _, participants: clusters[participants],
             option=option,
             step_size=step_size,
             num_steps=num_steps,
             normalise=normalise,
-            num_clients=num_clients,
+            weights=weights,
+            participation=participation,
         )
-        return State(models=models), Info(
-            assignment=spread(assignment, participants, num_clients, absent=NO_CLUSTER),
-            losses=spread(losses, participants, num_clients, absent=jnp.nan),
-        )
+        return State(models), Info(assignment=assignment, losses=losses)
 
     def predict(state: State, data: ClientData, inputs: Array) -> Array:
         del data  # Nothing to choose.

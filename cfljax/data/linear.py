@@ -50,8 +50,8 @@ def mixed_linear(
     """Clients of equal clusters, each with its cluster's linear model.
 
     Rows are x ~ N(0, I_d), y = <x, theta*_c> + noise * N(0, 1). Client i belongs to
-    cluster `i // (num_clients / num_clusters)`. A client's rows depend on the key
-    and its index only, not on how many clients there are.
+    cluster `i // (num_clients / num_clusters)`. A client's inputs and noise depend on
+    the key and its index only, not on how many clients there are.
 
     Args:
       key: of the data set.

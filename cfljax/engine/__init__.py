@@ -1,8 +1,8 @@
 """What runs algorithms: one run, and grids of trials that lose nothing."""
 
-from cfljax.engine.errors import StoreError
+from cfljax.engine.errors import StoreError, SweepError
 from cfljax.engine.grid import Grid
 from cfljax.engine.run import run
 from cfljax.engine.sweep import sweep
 
-__all__ = ["Grid", "StoreError", "run", "sweep"]
+__all__ = ["Grid", "StoreError", "SweepError", "run", "sweep"]

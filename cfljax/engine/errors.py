@@ -5,7 +5,7 @@ import os
 import pathlib
 from collections.abc import Iterator
 
-__all__ = ["MemoryLimitError", "StoreError", "disk_errors"]
+__all__ = ["MemoryLimitError", "StoreError", "SweepError", "disk_errors"]
 
 
 class StoreError(ValueError):
@@ -14,6 +14,10 @@ class StoreError(ValueError):
 
 class MemoryLimitError(ValueError):
     """A trial, or the chunk asked for, does not fit in the memory allowed."""
+
+
+class SweepError(RuntimeError):
+    """A sweep of which nothing could be computed."""
 
 
 @contextlib.contextmanager

@@ -146,6 +146,9 @@ def _axis(name: str, values: Sequence | np.ndarray, fields: dict[str, Any]) -> t
 
 def _check_names(grid: Grid) -> None:
     own = {dim for dims in grid.dims.values() for dim in dims}
+    for name, dims in grid.dims.items():
+        if len(set(dims)) != len(dims):
+            raise ValueError(f"`dims[{name!r}]` must not repeat an axis, got {dims}.")
     taken = [*grid.axes, *own, *grid.dims, *RESERVED]
     if not grid.dims:
         raise ValueError("`dims` must name at least one output, got none.")

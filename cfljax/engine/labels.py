@@ -35,8 +35,9 @@ def labelled(
         plain = array if is_float else array.astype(np.float64)
         own = grid.dims[name]
         where = computed.reshape(computed.shape + (1,) * len(own))
-        kept = np.where(where, plain, np.asarray(np.nan, plain.dtype))
-        variables[name] = ((*grid.axes, "trial", *own), kept)
+        if not np.all(where):
+            plain = np.where(where, plain, np.asarray(np.nan, plain.dtype))
+        variables[name] = ((*grid.axes, "trial", *own), plain)
     failed = np.any(done == FAILED, axis=-1)
     variables["failed"] = (tuple(grid.axes), failed)
     return xarray.Dataset(

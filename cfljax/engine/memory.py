@@ -14,15 +14,16 @@ __all__ = ["available_memory", "fit_chunk", "needed_memory"]
 
 
 def available_memory() -> int:
-    """Bytes that new arrays may take on the default device.
+    """Bytes that arrays may take on the default device.
 
-    Of an accelerator, what its allocator has left. Of the host, what Linux counts
+    Of an accelerator, all that its allocator may use: a constant of the machine, so
+    that a sweep which resumes there chooses the same chunk again. Of the host, what Linux counts
     as available, within the limit of the control group if there is one; elsewhere
     the physical memory.
     """
     stats = jax.local_devices()[0].memory_stats() or {}
     if "bytes_limit" in stats:
-        return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
+        return stats["bytes_limit"]
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for line in _lines("/proc/meminfo"):
         if line.startswith("MemAvailable:"):

@@ -37,7 +37,7 @@ def run(
       key: of this run.
       data: leaves `[clients, samples, ...]`; with `data_per_round` one set for each
         round, leaves `[rounds, clients, samples, ...]`.
-      num_rounds: T, at least 0.
+      num_rounds: T, at least 0; at least 1 with `data_per_round`.
       observe: `(state, info) -> pytree`, what to keep of each round, with the state
         after the round and the info of the round; nothing by default. What it does
         not return is not computed.
@@ -52,9 +52,10 @@ def run(
     """
     if num_rounds < 0:
         raise ValueError(f"`num_rounds` must be at least 0, got {num_rounds}.")
-    if data_per_round and data.mask.shape[0] != num_rounds:
+    if data_per_round and data.mask.shape[0] != max(num_rounds, 1):
         raise ValueError(
-            f"`data` must hold {num_rounds} rounds, got {data.mask.shape[0]}."
+            f"`data` must hold {num_rounds} rounds, at least 1, got"
+            f" {data.mask.shape[0]}."
         )
     init_key, rounds_key = jax.random.split(key)
     first = jax.tree.map(lambda leaf: leaf[0], data) if data_per_round else data

@@ -145,6 +145,11 @@ def _check_outputs(grid: Grid, outputs: Mapping[str, jax.ShapeDtypeStruct]) -> N
     sizes: dict[str, int] = {name: len(labels) for name, labels in grid.coords.items()}
     for name, output in outputs.items():
         own = grid.dims[name]
+        if output.dtype.kind not in "biuf" or 0 in output.shape:
+            raise ValueError(
+                f"output `{name}` must hold real numbers, at least one, got"
+                f" {output.dtype}{list(output.shape)}."
+            )
         if len(own) != len(output.shape):
             raise ValueError(
                 f"`dims[{name!r}]` must name the axes of shape {output.shape}, got"

@@ -10,10 +10,11 @@ import xarray
 from jaxtyping import PyTree
 
 from cfljax.engine.batch import Batching, Simulate
-from cfljax.engine.errors import StoreError
+from cfljax.engine.errors import StoreError, SweepError
 from cfljax.engine.execute import Job, run_cells
 from cfljax.engine.grid import Grid
 from cfljax.engine.labels import labelled
+from cfljax.engine.lock import exclusive
 from cfljax.engine.progress import Bar
 from cfljax.engine.provenance import Journal, describe_run
 from cfljax.engine.store import DONE, TODO, Store
@@ -45,7 +46,7 @@ def sweep(
     Python floats reach `simulate` traced, so cells that differ only in floats share
     one compilation; the others are static.
 
-    Cost: memory is that of one chunk, by XLA's own account, plus the results.
+    Cost: memory is that of one chunk, by XLA's own account, and of the results, twice.
 
     Args:
       grid: cells and trials.
@@ -66,11 +67,11 @@ def sweep(
       Dataset of floats, see `labels.labelled`.
 
     Raises:
-      StoreError: if `path` belongs to something else, or the disk refuses. Blocks that
-        are done stay done.
+      StoreError: if `path` belongs to something else, another sweep is writing to it,
+        or the disk refuses. Blocks that are done stay done.
       ValueError: if an argument is out of its range, a trial or the chunk does not
         fit in `memory`, or outputs are not what the grid announces.
-      RuntimeError: if every cell failed before its outputs were known.
+      SweepError: if every cell failed before its outputs were known.
     """
     if chunk is not None and chunk < 1:
         raise ValueError(f"`chunk` must be at least 1, got {chunk}.")
@@ -80,29 +81,34 @@ def sweep(
         raise ValueError(f"`batching` must be 'map' or 'vmap', got {batching!r}.")
     cells = grid.cells()
     store = Store(pathlib.Path(path), grid)
-    values, damaged = store.read()
-    if np.all(store.done == DONE) and not np.any(damaged):
-        return labelled(grid, values, store.done)
-    journal = Journal(store.path, is_new=store.is_new)
-    store.create()
-    _reopen(store, damaged)
-    batching = batching or ("map" if jax.default_backend() == "cpu" else "vmap")
-    journal.start({**describe_run(), "batching": batching, "chunk": chunk})
-    todo = int(np.sum(store.done != DONE))
-    with Bar(grid.experiment, todo, visible=progress) as bar:
-        job = Job(
-            grid=grid,
-            simulate=simulate,
-            constants=jax.device_put(constants),
-            key=jax.random.key(grid.seed, impl="threefry2x32"),
-            batching=batching,
-            chunk=chunk,
-            memory=memory,
-            store=store,
-            journal=journal,
-            bar=bar,
-        )
-        run_cells(job, cells)
+    if np.all(store.done == DONE):
+        values, damaged = store.read()
+        if not np.any(damaged):
+            return labelled(grid, values, store.done)
+        del values  # Or it would stay beside the final results.
+    with exclusive(store.path):
+        store = Store(store.path, grid)  # Another sweep may have added to it.
+        damaged = store.read()[1]
+        journal = Journal(store.path, is_new=store.is_new)
+        store.create()
+        _reopen(store, damaged)
+        batching = batching or ("map" if jax.default_backend() == "cpu" else "vmap")
+        journal.start({**describe_run(), "batching": batching, "chunk": chunk})
+        todo = int(np.sum(store.done != DONE))
+        with Bar(grid.experiment, todo, visible=progress) as bar:
+            job = Job(
+                grid=grid,
+                simulate=simulate,
+                constants=jax.device_put(constants),
+                key=jax.random.key(grid.seed, impl="threefry2x32"),
+                batching=batching,
+                chunk=chunk,
+                memory=memory,
+                store=store,
+                journal=journal,
+                bar=bar,
+            )
+            run_cells(job, cells)
     return _results(store, journal)
 
 
@@ -127,7 +133,7 @@ def _results(store: Store, journal: Journal) -> xarray.Dataset:
     dataset = labelled(store.grid, values, store.done)
     failed, number = dataset.attrs["failures"], store.done[..., 0].size
     if failed and not values:
-        raise RuntimeError(
+        raise SweepError(
             f"all cells failed, the first with {journal.first_error}; see"
             f" `{journal.failures}`."
         )

@@ -12,6 +12,9 @@ from cfljax.types import Stacked
 
 __all__ = ["Normalise", "cluster_mean", "gradient_step", "membership"]
 
+# Divisor of a cluster's summed gradients. It changes the effective step size: for k
+# balanced clusters under full participation "cluster" moves k times further.
+#   all: m, as IFCA's line 14 prints; participants: |M_t|; cluster: its members.
 Normalise = Literal["all", "participants", "cluster"]
 
 
@@ -25,41 +28,34 @@ def membership(
 def gradient_step(
     models: Stacked,
     pullback: Callable[[Float[Array, "clients clusters"]], tuple[Stacked]],
-    members: Bool[Array, "clients clusters"],
+    weights: Float[Array, "clients clusters"],
     *,
     step_size: ScalarLike,
-    num_clients: int,
-    normalise: Normalise,
+    total: ScalarLike,
+    per_cluster: bool,
 ) -> Stacked:
     """One gradient step of every cluster model (IFCA, Algorithm 2, line 14).
 
     The sum of the members' gradients is one pullback of the loss matrix with the
-    membership as cotangent: no gradient of a single client is ever formed.
+    weights as cotangent: no gradient of a single client is ever formed. For the same
+    reason a client with a sample that is not finite spoils all models here, whatever
+    its weight (0 x NaN): `ClientData` must be finite.
 
     Args:
       models: leaves `[clusters, ...]`.
       pullback: vector-Jacobian product of `models -> loss_matrix(models)`.
-      members: whether client i takes part in cluster j; rows of the participants.
+      weights: of client i's gradient in cluster j, 0 outside its cluster.
       step_size: gamma.
-      num_clients: m, counting the clients that do not participate.
-      normalise: the divisor of the summed gradients. "all": m, as the paper
-        prints; "participants": the number of rows of `members`; "cluster": the
-        size of the cluster, so that the step does not shrink with it. For k
-        balanced clusters under full participation "cluster" moves k times
-        further than the other two.
+      total: divisor of the weighted sums, for all clusters alike.
+      per_cluster: divide by the cluster's own weight instead.
 
     Returns:
-      Leaves `[clusters, ...]`; a cluster without members keeps its model, even
-      one that is not finite.
+      Leaves `[clusters, ...]`; a cluster without weight keeps its model, even one
+      that is not finite.
     """
-    weights = members.astype(jnp.result_type(*jax.tree.leaves(models)))
     sizes = jnp.sum(weights, axis=0)
-    divisor = {
-        "all": jnp.full_like(sizes, num_clients),
-        "participants": jnp.full_like(sizes, members.shape[0]),
-        "cluster": jnp.maximum(sizes, 1),
-    }[normalise]
-    (gradient,) = pullback(weights / divisor[None, :])
+    divisor = jnp.where(sizes > 0, sizes, 1) if per_cluster else total
+    (gradient,) = pullback(weights / jnp.broadcast_to(divisor, weights.shape))
     moved = jax.tree.map(lambda a, g: a - step_size * g, models, gradient)
     return select(sizes > 0, moved, models)
 

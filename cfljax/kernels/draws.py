@@ -1,7 +1,7 @@
 """Random draws that compile fast and have a law with a name."""
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -40,9 +40,15 @@ def bernoulli_models(
         with "paper" the l2 norm of each vector (section 6.1). A vector of zeros
         has no direction and stays zero.
       convention: which of the two.
+
+    Raises:
+      ValueError: if `convention` is neither.
     """
+    if convention not in get_args(Convention):
+        allowed = get_args(Convention)
+        raise ValueError(f"`convention` must be in {allowed}, got {convention!r}.")
     coins = jax.random.bernoulli(key, 0.5, (num_models, num_features))
-    coins = coins.astype(jnp.float32)
+    coins = coins.astype(jnp.result_type(float))
     if convention == "paper":
         norm = jnp.linalg.norm(coins, axis=1, keepdims=True)
         coins = coins / jnp.where(norm > 0, norm, 1)

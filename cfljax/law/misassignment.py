@@ -50,8 +50,8 @@ def misassignment_kappa(
       noise: `[...]`, standard deviation of the label noise, at least 0.
 
     Returns:
-      `[...]`, kappa; infinite where noise and w are both 0, and NaN where the models
-      coincide (a tie that no law decides).
+      `[...]`, kappa; infinite where noise and w are both 0, and NaN where nothing
+      decides: where the models coincide, or such a client is right between them.
 
     Raises:
       ValueError: if `noise` is negative.
