@@ -11,11 +11,12 @@ import pathlib
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import tyro
 
+from cfljax import engine
 from experiments.options import Options
 from experiments.registry import BENCHMARKS, EXPERIMENTS, PRESETS, Entry
 
@@ -32,13 +33,20 @@ examples:
   python -m experiments bench linear
 
 A run that was cut off, by whatever, resumes where it stopped when it is started again.
-Exit status: 0 done; 1 some cells failed; 2 bad input or nowhere to write; 130 stopped.
+Exit status: 0 done; 1 cells failed; 2 bad input or nowhere to write; 130 stopped.
 """
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message}; see {self.prog} --help\n")
 
 
 def parser() -> argparse.ArgumentParser:
     """The options that all experiments share; the rest is the experiment's own."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="python -m experiments",
         description="Regenerate the papers' tables and figures, and benchmarks.",
         epilog=EXAMPLES,
@@ -115,7 +123,8 @@ def one_line(box: str) -> str:
     inside = [line.strip("│╭╮╰╯─ \n") for line in box.splitlines()]
     _, *message = [line for line in inside if line] or ["", "bad flags"]
     text = " ".join(line for line in message if "full helptext" not in line)
-    return text.removeprefix("Error parsing Config: ")
+    text, _, _ = text.partition(" Argument helptext:")
+    return text.removeprefix("Error parsing Config: ").removesuffix(".") + "."
 
 
 def plain(value: Any) -> Any:
@@ -181,21 +190,26 @@ def _folder_from_environment() -> pathlib.Path | None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     arguments, rest = parser().parse_known_args(argv)
-    if arguments.command == "list":
-        if rest:
-            print(f"error: `list` takes no {' '.join(rest)}", file=sys.stderr)
-            return 2
-        listing(arguments.json)
-        return 0
     try:
-        return execute(arguments, rest)
+        if arguments.command != "list":
+            status = execute(arguments, rest)
+        elif rest:
+            raise ValueError(f"`list` takes no {' '.join(rest)}.")
+        else:
+            listing(arguments.json)
+            status = 0
+        sys.stdout.flush()  # Or a full disk would be noticed after the exit status.
+        return status
     except KeyboardInterrupt:
         print("stopped; start again to resume", file=sys.stderr)
         return 130
-    except (ValueError, OSError, MemoryError) as error:
-        if arguments.traceback:
-            traceback.print_exc()
+    except engine.SweepError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 1
+    except (ValueError, OSError, MemoryError) as error:
+        if getattr(arguments, "traceback", False):
+            traceback.print_exc()
+        print(f"error: {str(error) or type(error).__name__}", file=sys.stderr)
         return 2
 
 

@@ -14,8 +14,8 @@ PRESETS = ("quick", "paper")
 class Entry:
     """One row: the module to import when the experiment is asked for.
 
-    module: has `preset(name) -> Config` and `main(config, options) -> summary`; a
-      benchmark the same without presets, `preset("quick")` being its only one.
+    module: has `preset(name) -> Config` and `main(config, options) -> summary`, a
+      mapping with at least `headline` (text) and `files` (paths written).
     title: one line for `list`.
     """
 

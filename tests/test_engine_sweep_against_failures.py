@@ -12,7 +12,8 @@ import pytest
 from engine_trial import CONVENTIONS, draw, plain_grid
 
 import cfljax.engine.progress
-from cfljax.engine import sweep
+from cfljax.engine import StoreError, SweepError, sweep
+from cfljax.engine.lock import exclusive
 from cfljax.engine.progress import Bar
 
 
@@ -100,3 +101,29 @@ def test_bar_shows_only_to_those_who_watch(monkeypatch, stream, visible, delay, 
             time.sleep(0.01)
     assert ("3/5" in out.getvalue() and "1 failed" in out.getvalue()) == shown
     assert bool(out.getvalue()) == shown
+
+
+def test_a_second_writer_is_refused(tmp_path):
+    """While one sweep writes, another on its store stops and changes nothing."""
+    path, grid = tmp_path / "store", plain_grid(axes={}, num_trials=2)
+    number = {"value": jnp.zeros(1)}
+    with exclusive(path), pytest.raises(StoreError, match="written by another run"):
+        sweep(grid, lambda *_: number, path)
+    assert not path.exists()
+    assert sweep(grid, lambda *_: number, path).sizes["trial"] == 2
+    with exclusive(path):  # Reading what is done needs no lock.
+        assert sweep(grid, lambda *_: number, path).sizes["trial"] == 2
+
+
+def test_results_that_cannot_be_held_are_refused(tmp_path):
+    grid = plain_grid(axes={}, num_trials=10**12)
+    with pytest.raises(ValueError, match=r"need .* GiB but .* trials would fit"):
+        sweep(grid, lambda *_: {}, tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("value", [jnp.zeros(0), jnp.zeros(1, complex)])
+def test_outputs_that_cannot_be_stored_are_named(tmp_path, value):
+    grid = plain_grid(axes={}, num_trials=2)
+    with pytest.raises((ValueError, SweepError), match="real numbers"):
+        sweep(grid, lambda *_: {"value": value}, tmp_path / "store")

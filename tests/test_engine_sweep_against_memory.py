@@ -89,7 +89,7 @@ def test_chunk_is_the_largest_that_fits(tmp_path, programs):
     with pytest.raises(ValueError, match=r"`chunk` of 5 .* chunk of 3 would fit") as e:
         run("refused", memory=allowed, chunk=5)
     assert "\n" not in str(e.value)
-    with pytest.raises(ValueError, match=r"allows 0.1 MiB but one trial needs \d"):
+    with pytest.raises(ValueError, match=r"allows 97.7 KiB but one trial needs \d"):
         run("tiny", memory=100_000)
     assert not (tmp_path / "tiny" / "value").exists()
 

@@ -1,6 +1,9 @@
 """The experiments' command line: what it writes, and one clear line for bad input."""
 
 import json
+import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -9,6 +12,7 @@ from experiments.__main__ import main, one_line, plain
 from experiments.ifca.fig3a import preset
 from experiments.registry import EXPERIMENTS, PRESETS
 
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 TINY = [
     *("--num-features", "5", "--num-clients", "4", "--num-samples", "10"),
     *("--separation", "1", "2", "--noise", "0.1", "--num-trials", "3"),
@@ -76,7 +80,9 @@ def test_resampling_needs_samples_for_every_round(command):
         (["--nois", "0.1"], "--nois"),
         (["--chunk", "0"], "`chunk` must be at least 1"),
         (["--memory", "nan"], "`--memory` must be a number of GiB"),
-        (["--memory", "1e-9"], "memory"),
+        (["--memory", "1e-9"], "`memory` allows 1 bytes but one trial needs"),
+        (["--num-trials", "1000000000000"], "trials would fit"),
+        (["--num-trials", "many"], "many"),
     ],
 )
 def test_bad_input_gets_one_clear_line(command, tmp_path, changes, message):
@@ -132,6 +138,33 @@ def test_an_interruption_resumes(command, monkeypatch):
     assert command()[0] == 0
 
 
+def test_all_cells_failing_is_one_line(command, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr("experiments.ifca.fig3.simulate", broken)
+    status, _, err = command()
+    assert status == 1
+    assert "out of order" in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize("argv", [[], ["run"], ["run", "x", "--preset", "full"]])
+def test_wrong_words_are_one_line(argv, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(argv)
+    assert stop.value.code == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: ") and err.count("\n") == 1
+
+
+def test_output_that_cannot_be_written_is_said():
+    with pathlib.Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "experiments", "list"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, cwd=ROOT)
+    assert done.returncode == 2
+    assert b"Traceback" not in done.stderr
+
+
 def test_listing(capsys):
     assert main(["list"]) == 0
     assert "ifca.fig3d" in capsys.readouterr().out
@@ -164,7 +197,7 @@ def test_presets_are_the_published_grids():
 
 def test_messages_lose_their_box():
     box = "╭─ Value error ─╮\n│ Error parsing Config: too │\n│ small │\n╰───╯\n"
-    assert one_line(box) == "too small"
+    assert one_line(box) == "too small."
 
 
 def test_json_knows_no_infinity():

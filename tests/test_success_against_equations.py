@@ -162,5 +162,6 @@ def test_a_trial_needs_at_most_twice_its_data(clients, samples, features):
     program = jax.jit(functools.partial(simulate, trial))
     step_sizes = jnp.array([1.0, 0.1, 0.01])
     plan = program.lower(jax.random.key(0), step_sizes).compile().memory_analysis()
+    assert plan is not None
     data = 4 * clients * samples * (features + 1)
     assert data < plan.temp_size_in_bytes < 2 * data

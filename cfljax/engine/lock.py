@@ -1,6 +1,7 @@
 """One writer at a time: a lock that dies with its process."""
 
 import contextlib
+import errno
 import pathlib
 from collections.abc import Iterator
 
@@ -28,7 +29,10 @@ def exclusive(store: pathlib.Path) -> Iterator[None]:
       StoreError: if another sweep holds it, or the disk refuses.
     """
     with disk_errors(store):
-        store.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            store.parent.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:  # As the system says it of a file in the way.
+            raise NotADirectoryError(errno.ENOTDIR, str(store.parent)) from None
         file = store.with_name(store.name + ".lock").open("w")
     with file:
         if fcntl is not None:

@@ -9,21 +9,33 @@ import jax
 
 from cfljax.engine.batch import Program
 from cfljax.engine.errors import MemoryLimitError
+from cfljax.engine.grid import Grid
 
-__all__ = ["available_memory", "fit_chunk", "needed_memory"]
+__all__ = [
+    "available_memory",
+    "check_results",
+    "fit_chunk",
+    "host_memory",
+    "needed_memory",
+]
 
 
 def available_memory() -> int:
     """Bytes that arrays may take on the default device.
 
     Of an accelerator, all that its allocator may use: a constant of the machine, so
-    that a sweep which resumes there chooses the same chunk again. Of the host, what Linux counts
-    as available, within the limit of the control group if there is one; elsewhere
-    the physical memory.
+    that a sweep which resumes there chooses the same chunk again. Else the host's.
     """
     stats = jax.local_devices()[0].memory_stats() or {}
-    if "bytes_limit" in stats:
-        return stats["bytes_limit"]
+    return stats["bytes_limit"] if "bytes_limit" in stats else host_memory()
+
+
+def host_memory() -> int:
+    """Bytes that the host has to spare.
+
+    What Linux counts as available, within the limit of the control group if there is
+    one; elsewhere the physical memory.
+    """
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for line in _lines("/proc/meminfo"):
         if line.startswith("MemAvailable:"):
@@ -39,6 +51,26 @@ def _lines(path: str) -> list[str]:
         return pathlib.Path(path).read_text().splitlines()
     except OSError:
         return []
+
+
+def check_results(grid: Grid) -> None:
+    """Raises MemoryLimitError where a grid's results cannot be held.
+
+    They are counted with 8 bytes a number and twice, as they are when they are read;
+    an own axis without labels counts as one number, since its size is not known yet.
+    """
+    sizes = {name: len(labels) for name, labels in grid.coords.items()}
+    numbers = sum(
+        math.prod(sizes.get(dim, 1) for dim in dims) for dims in grid.dims.values()
+    )
+    per_trial = 16 * numbers * math.prod(grid.shape)
+    allowed = host_memory()
+    if per_trial * grid.num_trials > allowed:
+        raise MemoryLimitError(
+            f"results of {grid.num_trials} trials in {math.prod(grid.shape)} cells need"
+            f" {_size(per_trial * grid.num_trials)} but {_size(allowed)} are free;"
+            f" {allowed // per_trial} trials would fit."
+        )
 
 
 def needed_memory(program: Program, *, block: int) -> int:
@@ -118,4 +150,9 @@ def _largest(
 
 
 def _size(count: int) -> str:
-    return f"{count / 2**20:.1f} MiB"
+    unit, name = next(
+        (unit, name)
+        for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "bytes"))
+        if count >= unit or unit == 1
+    )
+    return f"{count / unit:.3g} {name}"

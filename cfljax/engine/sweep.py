@@ -15,6 +15,7 @@ from cfljax.engine.execute import Job, run_cells
 from cfljax.engine.grid import Grid
 from cfljax.engine.labels import labelled
 from cfljax.engine.lock import exclusive
+from cfljax.engine.memory import check_results
 from cfljax.engine.progress import Bar
 from cfljax.engine.provenance import Journal, describe_run
 from cfljax.engine.store import DONE, TODO, Store
@@ -70,7 +71,8 @@ def sweep(
       StoreError: if `path` belongs to something else, another sweep is writing to it,
         or the disk refuses. Blocks that are done stay done.
       ValueError: if an argument is out of its range, a trial or the chunk does not
-        fit in `memory`, or outputs are not what the grid announces.
+        fit in `memory`, the results do not fit in what is free, or outputs are not
+        what the grid announces.
       SweepError: if every cell failed before its outputs were known.
     """
     if chunk is not None and chunk < 1:
@@ -79,6 +81,7 @@ def sweep(
         raise ValueError(f"`memory` must be at least 1 byte, got {memory}.")
     if batching not in (None, "map", "vmap"):
         raise ValueError(f"`batching` must be 'map' or 'vmap', got {batching!r}.")
+    check_results(grid)
     cells = grid.cells()
     store = Store(pathlib.Path(path), grid)
     if np.all(store.done == DONE):

@@ -1,7 +1,8 @@
 """IFCA, Figure 3(b): success against separation and noise, four clusters.
 
 Command:   python -m experiments run ifca.fig3b --preset paper
-Quick:     the same with --preset quick: m = 40, n = 50, d = 200, 10 trials
+Quick:     the same with --preset quick: m = 40, n = 50, d = 200, 10 trials, reference
+           convention only
 Paper:     m = 400, n = 100, d = 1000, k = 4, 40 trials: success rises with R.
            The text leaves open sigma in panels c and d (0.1 in the released scripts)
            and that the released theta* is not rescaled (`fig3.Config.convention`).

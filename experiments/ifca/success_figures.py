@@ -46,8 +46,13 @@ def texts(successes: np.ndarray, trials: np.ndarray) -> list[list[str]]:
     ]
 
 
+def threshold_text(limit: str, tolerance: float) -> str:
+    """A distance criterion as a panel's title states it."""
+    return f"distance ≤ {limit}" + (f" + {tolerance:g}" if tolerance else "")
+
+
 def draw_heatmaps(
-    rows: Rows, *, row_axis: str, column_axis: str, title: str, criterion_text: str
+    rows: Rows, *, row_axis: str, column_axis: str, title: str, tolerance: float
 ) -> Any:
     """One panel for each convention and criterion, with counts in the cells.
 
@@ -56,11 +61,11 @@ def draw_heatmaps(
       row_axis: "noise" or "samples".
       column_axis: "separation" or "clients".
       title: of the figure.
-      criterion_text: the paper's criterion with this run's tolerance.
+      tolerance: of both distance criteria.
     """
     names = {
-        "paper": criterion_text,
-        "floor": "distance ≤ 1.1 × oracle floor",
+        "paper": threshold_text("0.6 σ", tolerance),
+        "floor": threshold_text("1.1 × oracle floor", tolerance),
         "recovery": "exact recovery of the partition",
     }
     panels = []
@@ -90,7 +95,7 @@ def draw_curves(
     row_axis: str,
     column_axis: str,
     title: str,
-    criterion_text: str,
+    tolerance: float,
     confidence: str,
 ) -> Any:
     """The paper's curves: success under its criterion, with exact binomial bands.
@@ -100,7 +105,7 @@ def draw_curves(
       row_axis: one curve for each of its values.
       column_axis: the horizontal axis.
       title: of the figure.
-      criterion_text: the paper's criterion with this run's tolerance.
+      tolerance: of the criterion.
       confidence: what the bands are, for the legend.
     """
     panels = []
@@ -120,7 +125,7 @@ def draw_curves(
                 lines,
                 x_label=LABELS[column_axis],
                 y_label="success probability",
-                title=f"{convention} convention, {criterion_text}",
+                title=f"{convention} convention, {threshold_text('0.6 σ', tolerance)}",
             )
         )
     return curves(panels, title=title, legend_title=confidence)
