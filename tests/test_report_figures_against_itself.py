@@ -7,11 +7,12 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_rgb
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from cfljax.report import Curve, CurvePanel, HeatMap, curves, heatmaps, save
+from cfljax.report import Curve, CurvePanel, HeatMap, Level, curves, heatmaps, save
 from cfljax.report.style import COLOUR_MAP, LINES, style
 
 
@@ -51,7 +52,16 @@ FIGURES = {
     "panels of curves": lambda: curves(
         [curve_panel(n, f"k = {n}") for n in (2, 4, 7)], legend_title="noise"
     ),
+    "levels": lambda: curves([with_levels(curve_panel(3, "k = 3"), 1.5)]),
 }
+
+
+def with_levels(panel: CurvePanel, value: float) -> CurvePanel:
+    levels = [
+        Level(f"{curve.label}, published", value / (i + 1), curve.label, 0.02)
+        for i, curve in enumerate(panel.curves)
+    ]
+    return dataclasses.replace(panel, levels=levels, y_limits=None)
 
 
 def texts(figure: Figure) -> list[Text]:
@@ -185,6 +195,15 @@ def test_misuse_is_refused():
         Curve("a", x, x, low=x)
     with pytest.raises(ValueError, match="`curves`"):
         CurvePanel([], "x", "y")
+    own = curve_panel(1)
+    name = own.curves[0].label
+    for level in (Level("b", 1.0, "absent"), Level(name, 1.0, name)):
+        with pytest.raises(ValueError, match="`levels`"):
+            dataclasses.replace(own, levels=[level])
+    with pytest.raises(ValueError, match="`value`"):
+        Level("b", float("nan"), name)
+    with pytest.raises(ValueError, match="`half_width`"):
+        Level("b", 1.0, name, -0.1)
     with pytest.raises(ValueError, match="`panels`"):
         heatmaps([])
     with pytest.raises(ValueError, match="`panels`"):
@@ -203,3 +222,57 @@ def test_free_limits_show_all_of_every_curve(num_points):
     low, high = figure.axes[0].get_ylim()
     assert left < 1 and right > 60
     assert low <= 41 and high >= 120
+
+
+def test_levels_cross_the_whole_panel_in_their_curves_colour():
+    figure = curves([with_levels(curve_panel(2), 1.5)])
+    (axes,) = figure.axes
+    drawn = {str(line.get_label()): line for line in axes.get_lines()}
+    for name, height in (("noise σ = 0.0", 1.5), ("noise σ = 0.1", 0.75)):
+        level, curve = drawn[f"_{name}, published"], drawn[name]
+        assert level.get_color() == curve.get_color()
+        assert level.get_linewidth() < curve.get_linewidth()
+        assert level.get_marker() == "None" and level.get_linestyle() == "-."
+        ends = level.get_transform().transform(level.get_xydata())
+        at = axes.transData.transform([(axes.get_xlim()[0], height)])[0, 1]
+        box = axes.get_window_extent()
+        np.testing.assert_allclose(ends, [[box.x0, at], [box.x1, at]])
+    assert axes.get_ylim()[1] > 1.52  # The automatic limits see levels.
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names[:2] == ["noise σ = 0.0", "noise σ = 0.1"]  # Measured ones first.
+    assert names[2:] == ["noise σ = 0.0, published", "noise σ = 0.1, published"]
+
+
+@pytest.mark.parametrize(
+    ("num_curves", "num_points", "filled"), [(1, 5, 1), (2, 5, 0), (2, 9, 2)]
+)
+def test_bands_that_would_merge_are_bars_with_caps(num_curves, num_points, filled):
+    x = np.linspace(0, 1, num_points)
+    lines = [Curve(f"a{i}", x, x, x - 0.2, x + 0.1) for i in range(num_curves)]
+    (axes,) = curves([CurvePanel(lines, "x", "y")]).axes
+    bands = [
+        artist for artist in axes.collections if isinstance(artist, PolyCollection)
+    ]
+    assert len(bands) == filled
+    caps = [line for line in axes.get_lines() if line.get_marker() == "_"]
+    assert len(caps) == (2 * num_curves if num_points <= 8 else 0)
+    for line in caps:
+        curve = next(
+            a for a in axes.get_lines() if f"_{a.get_label()}" == line.get_label()
+        )
+        assert to_hex(line.get_markeredgecolor()) == to_hex(curve.get_color())
+        assert line.get_transform() == curve.get_transform()  # Moved aside alike.
+
+
+def test_only_curves_of_one_panel_make_room_for_each_other():
+    figure = curves([curve_panel(1), curve_panel(3)])
+    alone, _ = figure.axes
+    (line, *_) = alone.get_lines()
+    true = alone.transData.transform(line.get_xydata())
+    np.testing.assert_allclose(line.get_transform().transform(line.get_xydata()), true)
+    places = [
+        line.get_transform().transform(line.get_xydata())[0, 0]
+        for line in figure.axes[1].get_lines()
+        if line.get_marker() != "_"
+    ]
+    assert np.diff(places).min() > 1

@@ -10,21 +10,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import xarray as xr
 
 from cfljax import engine
-from cfljax.algorithms import ifca
+from cfljax.algorithms import fedavg, ifca
 from cfljax.data import load_images
 from cfljax.data.sources import Arrays
 from cfljax.models import mlp
 from cfljax.types import ClientData
-from experiments.ifca import table1_mnist
+from experiments.ifca import rotated, table1_mnist
 from experiments.ifca.rotated import (
     Trial,
     _several_rounds,
     accuracy_of_best,
     accuracy_of_each,
 )
-from experiments.ifca.rotated_report import markdown, published
+from experiments.ifca.rotated_report import Result, draw, markdown, published, rows
 from experiments.options import Options
 
 TASK = mlp((2, 2), hidden=(3,), num_classes=3)
@@ -151,6 +152,71 @@ def test_published_numbers_against_reference(shared):
             other = dataclasses.replace(trial, **change)
             assert published(other, "ifca") is None
     assert sorted(ours) == sorted(theirs) and len(theirs) == 9
+
+
+def made_up_result(images: str = "mnist") -> Result:
+    """Results of the paper's first setting: 90, 80 and 70 per cent, less before."""
+    config = dataclasses.replace(table1_mnist.preset("paper"), num_trials=2)
+    trial = table1_mnist._grid(config, *config.settings[0], images, digits()).trial
+    rounds = np.arange(10, 301, 10)
+    axes = ("algorithm", "repetition", "trial", "round")
+    levels = np.array([0.9, 0.8, 0.7])[:, None, None, None]
+    accuracy = levels - 0.1 / rounds + np.array([0, 0.01])[:, None, None]
+    names = [name for name in rotated.DIMS if name != "accuracy"]
+    data = {name: (axes, np.ones_like(accuracy)) for name in names}
+    coords = {"algorithm": list(rotated.ALGORITHMS), "round": rounds}
+    return Result(trial, xr.Dataset(data | {"accuracy": (axes, accuracy)}, coords))
+
+
+def test_published_local_numbers_stand_once_beside_the_models_of_all_rounds():
+    result = made_up_result()
+    table = rows(result)
+    paper = [(row["label"], row["round"], row["paper_mean"]) for row in table]
+    assert paper == [
+        ("IFCA", 300, 94.2),
+        ("global", 300, 86.74),
+        ("local", 300, 63.32),
+        ("local, 10 rounds (as released)", 10, None),
+    ]
+    text = markdown(table)
+    assert text.count("63.32") == 1 and "may stem from 10 rounds" in text
+    alone = Result(result.trial, result.data.isel(round=[-1]))
+    assert "released" not in markdown(rows(alone))
+
+
+def test_published_numbers_are_levels_of_the_figure_and_no_curves():
+    (axes,) = draw([made_up_result()]).axes
+    assert axes.get_title() == "Rotated MNIST, 4800 clients x 50 samples"
+    lines = {str(line.get_label()): line for line in axes.get_lines()}
+    assert {name for name in lines if name[0] != "_"} == {"IFCA", "global", "local"}
+    for name, value in (("IFCA", 94.2), ("global", 86.74), ("local", 63.32)):
+        level = lines[f"_{name}, paper"]
+        np.testing.assert_array_equal(level.get_ydata(), [value, value])
+        assert level.get_color() == lines[name].get_color()
+    (other,) = draw([made_up_result("fashion_mnist")]).axes
+    assert other.get_title().startswith("Rotated Fashion-MNIST, ")
+    assert len(other.get_lines()) == 3
+
+
+def test_global_baseline_weighs_clients_alike():
+    """IFCA's averages count clients, FedAvg's their samples."""
+    arrays = digits()
+    trial = table1_mnist._grid(SMALL, 8, 5, 8, "digits", arrays).trial
+    trial = dataclasses.replace(trial, algorithm="fedavg", num_steps=1)
+    data = some_clients()
+    uneven = data._replace(mask=data.mask.at[0, 1:].set(False))
+    key = jax.random.key(2)
+
+    def after_a_round(algorithm) -> np.ndarray:
+        state, _ = engine.run(algorithm, key, uneven, num_rounds=1)
+        return np.asarray(jax.tree.leaves(state.model)[0])
+
+    ours, _ = rotated._algorithm(TASK, trial)
+    settings = {"step_size": trial.step_size, "num_steps": 1}
+    alike = after_a_round(fedavg(TASK, weights="clients", **settings))
+    by_samples = after_a_round(fedavg(TASK, **settings))
+    np.testing.assert_array_equal(after_a_round(ours), alike)
+    assert np.abs(alike - by_samples).max() > 1e-6
 
 
 def test_command_writes_all_and_resumes_and_ifca_of_one_cluster_is_fedavg(

@@ -64,16 +64,24 @@ def load_images(name: str, *, folder: str | os.PathLike[str] | None = None) -> I
         return _digits()
     named = folder if folder is not None else os.environ.get("CFLJAX_DATA") or None
     if named is not None and not Path(named).expanduser().is_dir():
-        origin = "CFLJAX_DATA" if folder is None else "folder"
-        raise FileNotFoundError(f"`{origin}` must be a folder that exists, got {named}")
+        origin = "`CFLJAX_DATA`" if folder is None else "`folder` (`--data`)"
+        raise FileNotFoundError(
+            f"{origin} must name a folder that exists, got `{named}`; name the folder "
+            "that holds the data."
+        )
     places = list(_places(named))
     if named is not None and (found := find_files(name, places[0])):
-        return _images(read_files(name, found), f"{name}: original files in {found}")
+        try:
+            arrays = read_files(name, found)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{error} {_advice(name)}") from error
+        return _images(arrays, f"{name}: original files in {found}")
     for place in places:
         if found := find_prepared(name, place):
             source = f"{name}: prepared by tensorflow-datasets in {found}"
             return _images(read_prepared(name, found), source)
-    raise FileNotFoundError(_advice(name, places))
+    looked = " or ".join(str(place) for place in places)
+    raise FileNotFoundError(f"No data of `{name}` in {looked}. {_advice(name)}")
 
 
 def _places(named: str | os.PathLike[str] | None) -> Iterator[Path]:
@@ -106,12 +114,9 @@ def _digits() -> Images:
     )
 
 
-def _advice(name: str, places: list[Path]) -> str:
-    """What to do when a set is nowhere: exact commands, one per line."""
-    lines = [
-        f"No data of `{name}` in {' or '.join(str(place) for place in places)}. "
-        "Do one of these:"
-    ]
+def _advice(name: str) -> str:
+    """What to do when a set is not there or not whole: exact commands, one per line."""
+    lines = ["Do one of these:"]
     if name == "fashion_mnist":
         lines.append(
             "  on Debian or Ubuntu: `sudo apt-get install dataset-fashion-mnist`, "
@@ -124,6 +129,7 @@ def _advice(name: str, places: list[Path]) -> str:
         "then pass `--data FOLDER` or set CFLJAX_DATA=FOLDER",
         "  in an environment with TensorFlow (`pip install tensorflow-cpu "
         f"tensorflow-datasets`): `tfds build {name} --file_format=array_record`",
-        "  use the embedded `digits` instead, which need nothing",
+        "  use the embedded `digits` instead, which need nothing: `--images digits` or "
+        "`load_images('digits')`",
     ]
     return "\n".join(lines)

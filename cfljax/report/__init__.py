@@ -2,13 +2,14 @@
 
 from cfljax.report.figures import curves, heatmaps, save
 from cfljax.report.files import write_text
-from cfljax.report.panels import Curve, CurvePanel, HeatMap
+from cfljax.report.panels import Curve, CurvePanel, HeatMap, Level
 from cfljax.report.tables import markdown, read_csv, write_csv
 
 __all__ = [
     "Curve",
     "CurvePanel",
     "HeatMap",
+    "Level",
     "curves",
     "heatmaps",
     "markdown",

@@ -18,16 +18,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
-from matplotlib.transforms import ScaledTranslation
 
 from cfljax.report.files import replacing
-from cfljax.report.panels import Curve, CurvePanel, HeatMap
+from cfljax.report.lines import draw_panel
+from cfljax.report.panels import CurvePanel, HeatMap
 from cfljax.report.style import COLOUR_MAP, LINES, METADATA, MISSING, style
 
 __all__ = ["curves", "heatmaps", "save"]
 
-_FEW = 8  # Points of a curve that has room for its intervals.
-_STEP_ASIDE = 5.0  # Points between neighbouring curves at the same place.
 _LETTER = 0.085  # Inches of width that a letter of a panel's title takes.
 
 
@@ -101,10 +99,10 @@ def curves(
             f"`panels` must name at most {len(LINES)} different curves, got "
             f"{len(names)}; split them into panels of their own figures."
         )
-    looks = dict(zip(names, LINES, strict=False))
+    labels = [*names, *dict.fromkeys(v.label for p in panels for v in p.levels)]
     with matplotlib.rc_context(style()):
         per_line = 2 * min(len(panels), panels_per_row)
-        legend_height = 0.4 + 0.2 * math.ceil(len(names) / max(per_line, 1))
+        legend_height = 0.4 + 0.2 * math.ceil(len(labels) / max(per_line, 1))
         figure, all_axes = _grid(
             panels,
             panels_per_row,
@@ -115,17 +113,13 @@ def curves(
         )
         handles: dict[str, Any] = {}
         for axes, panel in zip(all_axes, panels, strict=True):
-            for curve in panel.curves:
-                shift = _STEP_ASIDE * (names.index(curve.label) - (len(names) - 1) / 2)
-                look = looks[curve.label]
-                handles[curve.label] = _draw_curve(axes, curve, look, shift)
-            _finish_curves(axes, panel)
+            handles |= draw_panel(axes, panel, names)
         figure.legend(
-            handles.values(),
-            handles.keys(),
+            [handles[label] for label in labels],
+            labels,
             title=legend_title or None,
             loc="outside lower center",
-            ncols=min(len(names), per_line),
+            ncols=min(len(labels), per_line),
             handlelength=3.5,
         )
     return figure
@@ -231,63 +225,3 @@ def _cell_text(panel: HeatMap, row: int, column: int) -> str:
 def _lightness(colour: np.ndarray) -> float:
     """How light a colour looks, 0 to 1, from its red, green and blue."""
     return float(colour @ np.array([0.299, 0.587, 0.114]))
-
-
-def _draw_curve(
-    axes: Axes, curve: Curve, look: dict[str, Any], shift: float
-) -> tuple[Any, ...]:
-    """The curve, its intervals and its band; returns what the legend shows.
-
-    Success rates at a few settings often coincide: each curve is then moved sideways,
-    by points of the page and not of the data, so that all of them and their intervals
-    stay visible. A curve of many points has room for its line and band only.
-    """
-    few = len(curve.x) <= _FEW
-    aside = ScaledTranslation(few * shift / 72, 0, axes.figure.dpi_scale_trans)
-    place = axes.transData + aside
-    if not few:
-        look = look | {"marker": ""}
-    (line,) = axes.plot(curve.x, curve.y, label=curve.label, transform=place, **look)
-    # What is moved aside is not seen by the automatic choice of the axes' limits.
-    ends = [curve.y, curve.low, curve.high]
-    for y in (end for end in ends if end is not None):
-        axes.update_datalim(np.column_stack([curve.x, y])[np.isfinite(y)])
-    axes.autoscale_view()
-    if curve.low is None or curve.high is None:
-        return (line,)
-    colour = look["color"]
-    if few:
-        bars = axes.vlines(curve.x, curve.low, curve.high, transform=place)
-        bars.set(color=colour, linewidth=1.2)
-    band = axes.fill_between(curve.x, curve.low, curve.high, transform=place)
-    band.set(color=colour, alpha=0.07 if few else 0.15, linewidth=0)
-    return (band, line)
-
-
-def _widened(points: np.ndarray, *, log: bool) -> tuple[float, float]:
-    """Ends of a horizontal axis with room beside the outermost points."""
-    scaled = np.log(points) if log else points
-    low, high = float(scaled[0]), float(scaled[-1])
-    margin = 0.06 * (high - low) or 0.5
-    ends = np.array([low - margin, high + margin])
-    low, high = np.exp(ends) if log else ends
-    return float(low), float(high)
-
-
-def _finish_curves(axes: Axes, panel: CurvePanel) -> None:
-    """Labels, scales and grid of a panel of curves."""
-    axes.set(xlabel=panel.x_label, ylabel=panel.y_label, title=panel.title)
-    if panel.log_x:
-        axes.set_xscale("log")
-    if panel.log_y:
-        axes.set_yscale("log")
-    if panel.y_limits is not None:
-        low, high = panel.y_limits
-        margin = 0.0 if panel.log_y else 0.03 * (high - low)
-        axes.set_ylim(low - margin, high + margin)
-    points = np.unique(np.concatenate([curve.x for curve in panel.curves]))
-    axes.set_xlim(*_widened(points, log=panel.log_x))
-    if len(points) <= _FEW:
-        axes.set_xticks(points, [f"{point:g}" for point in points])
-        axes.set_xticks([], minor=True)
-    axes.grid(True)

@@ -1,13 +1,14 @@
 """What one panel of a figure shows, as plain data."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from jaxtyping import Num
 
-__all__ = ["Curve", "CurvePanel", "HeatMap"]
+__all__ = ["Curve", "CurvePanel", "HeatMap", "Level"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,13 +76,38 @@ class Curve:
 
 
 @dataclasses.dataclass(frozen=True)
+class Level:
+    """A value to compare a curve with, e.g. a published one, drawn all across.
+
+    label: name in the legend.
+    value: height of the line.
+    like: label of the curve of the same panel whose colour it takes.
+    half_width: how far its band reaches to either side; none if None.
+    """
+
+    label: str
+    value: float
+    like: str
+    half_width: float | None = None
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.value):
+            raise ValueError(f"`value` must be finite, got {self.value}.")
+        if self.half_width is not None and not 0 <= self.half_width < math.inf:
+            raise ValueError(
+                f"`half_width` must be finite and not negative, got {self.half_width}."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
 class CurvePanel:
-    """One panel of curves.
+    """One panel of curves, and of levels to compare them with.
 
     x_label, y_label: what is drawn, e.g. "separation R", "success probability".
     y_limits: ends of the vertical axis; chosen from the data if None.
     log_x, log_y: whether equal ratios, not equal differences, look the same.
     title: what sets this panel apart from its neighbours.
+    levels: lines across the panel, each named otherwise than all curves.
     """
 
     curves: Sequence[Curve]
@@ -91,7 +117,15 @@ class CurvePanel:
     log_x: bool = False
     log_y: bool = False
     title: str = ""
+    levels: Sequence[Level] = ()
 
     def __post_init__(self) -> None:
         if not self.curves:
             raise ValueError("`curves` must hold at least one curve, got none.")
+        names = {curve.label for curve in self.curves}
+        for level in self.levels:
+            if level.like not in names or level.label in names:
+                raise ValueError(
+                    f"`levels` must be like one of the curves {sorted(names)} and "
+                    f"named otherwise, got {level}."
+                )

@@ -181,7 +181,8 @@ def _algorithm(task: Task, trial: Trial) -> tuple[Algorithm, Callable[[Any], Sta
         return algorithm, lambda state: state.models
     if trial.algorithm == "fedavg":
         stack = lambda leaf: leaf[None]
-        return fedavg(task, **settings), lambda state: jax.tree.map(stack, state.model)
+        algorithm = fedavg(task, weights="clients", **settings)  # As IFCA weighs them.
+        return algorithm, lambda state: jax.tree.map(stack, state.model)
     return local(task, **settings), lambda state: state.models
 
 

@@ -15,9 +15,22 @@ from experiments.ifca.rotated import Trial
 
 __all__ = ["Published", "Result", "draw", "markdown", "published", "rows", "runs"]
 
-# Name of each algorithm in the paper's table.
+# Name of each algorithm in the paper's table, and of each image set once rotated.
 NAMES = {"ifca": "IFCA", "fedavg": "global", "local": "local"}
+TITLES = {
+    "digits": "Rotated digits",
+    "mnist": "Rotated MNIST",
+    "fashion_mnist": "Rotated Fashion-MNIST",
+    "cifar10": "Rotated CIFAR-10",
+}
 RELEASED_LOCAL_ROUNDS = 10  # Of the released code's local models.
+RELEASED = f"local, {RELEASED_LOCAL_ROUNDS} rounds (as released)"
+NOTE = (
+    f'"{RELEASED}" are the same local models after the rounds that the released code '
+    "trains them for by default. The paper has local models trained like the others, "
+    "so its local accuracy is compared with the row of all rounds only; its printed "
+    f"local numbers may stem from {RELEASED_LOCAL_ROUNDS} rounds."
+)
 COLUMNS = {
     "setting": "m x n",
     "label": "algorithm",
@@ -82,13 +95,16 @@ def rows(result: Result) -> list[dict[str, Any]]:
 
     Accuracies are in per cent, means and standard deviations over the seeds that
     were computed; `found` counts the seeds whose final clusters are the rotations.
+    What the paper prints stands beside the models of all rounds, never twice.
     """
     table = []
     for name in result.data["algorithm"].values.tolist():
         rounds = result.data["round"].values.tolist()
         table.append(_row(result, name, rounds[-1]))
         if name == "local" and RELEASED_LOCAL_ROUNDS in rounds[:-1]:
-            table.append(_row(result, name, RELEASED_LOCAL_ROUNDS))
+            row = _row(result, name, RELEASED_LOCAL_ROUNDS)
+            unpaired = {"label": RELEASED, "paper_mean": None, "paper_std": None}
+            table.append(row | unpaired)
     return table
 
 
@@ -102,6 +118,7 @@ def _row(result: Result, name: str, at: int) -> dict[str, Any]:
         "clients": trial.num_clients,
         "samples": trial.num_samples,
         "algorithm": name,
+        "label": NAMES[name],
         "round": at,
         "trials": accuracy.size,
         "accuracy_mean": _mean(accuracy),
@@ -147,11 +164,14 @@ def runs(result: Result) -> list[dict[str, Any]]:
 
 
 def markdown(table: Sequence[Mapping[str, Any]]) -> str:
-    """The table for people; columns that are empty throughout are left out."""
+    """The table for people, and a note on local models as released.
+
+    Columns that are empty throughout are left out.
+    """
     shown = [
         {
             "setting": f"{row['clients']} x {row['samples']}",
-            "label": f"{row['algorithm']} ({NAMES[row['algorithm']]})",
+            "label": row["label"],
             "round": row["round"],
             "trials": row["trials"],
             "accuracy": _spread(row["accuracy_mean"], row["accuracy_std"]),
@@ -170,31 +190,41 @@ def markdown(table: Sequence[Mapping[str, Any]]) -> str:
         for name, heading in COLUMNS.items()
         if any(row[name] is not None for row in shown)
     }
-    return report.markdown(shown, used)
+    note = f"\n{NOTE}\n" if any(row["label"] == RELEASED for row in table) else ""
+    return report.markdown(shown, used) + note
 
 
 def draw(results: Sequence[Result]) -> Figure:
     """Accuracy per round, one panel for each setting, the paper's where it applies."""
-    panels = [
-        report.CurvePanel(
-            list(_curves(result)),
-            x_label="round",
-            y_label="test accuracy %",
-            y_limits=None,
-            title=f"{result.trial.images}, {result.trial.num_clients} clients x "
-            f"{result.trial.num_samples} samples",
-        )
-        for result in results
-    ]
     return report.curves(
-        panels,
+        [_panel(result) for result in results],
         title="IFCA, Table 1: rotated images",
-        legend_title="bands: mean ± one standard deviation over the seeds",
+        legend_title="mean ± one standard deviation over the seeds",
+    )
+
+
+def _panel(result: Result) -> report.CurvePanel:
+    trial = result.trial
+    curves = list(_curves(result))
+    shown = {curve.label for curve in curves}
+    levels = [
+        report.Level(f"{name}, paper", paper.mean, name, paper.std)
+        for algorithm, name in NAMES.items()
+        if name in shown and (paper := published(trial, algorithm))
+    ]
+    return report.CurvePanel(
+        curves,
+        x_label="round",
+        y_label="test accuracy %",
+        y_limits=None,
+        title=f"{TITLES[trial.images]}, {trial.num_clients} clients x "
+        f"{trial.num_samples} samples",
+        levels=levels,
     )
 
 
 def _curves(result: Result) -> Iterator[report.Curve]:
-    """Measured curves first, so that they look the same in all figures."""
+    """Mean accuracy of every algorithm that a seed was computed of."""
     rounds = result.data["round"].values.astype(float)
     names = result.data["algorithm"].values.tolist()
     for name in names:
@@ -205,12 +235,6 @@ def _curves(result: Result) -> Iterator[report.Curve]:
         mean = accuracy.mean(axis=0)
         std = accuracy.std(axis=0, ddof=1) if len(accuracy) > 1 else 0 * mean
         yield report.Curve(NAMES[name], rounds, mean, mean - std, mean + std)
-    for name in names:
-        if paper := published(result.trial, name):
-            ends, ones = rounds[[0, -1]], np.ones(2)
-            low, high = paper.mean - paper.std, paper.mean + paper.std
-            label = f"{NAMES[name]}, paper"
-            yield report.Curve(label, ends, paper.mean * ones, low * ones, high * ones)
 
 
 def _computed(values: np.ndarray) -> Float[np.ndarray, " runs"]:
