@@ -9,8 +9,7 @@ which no run could succeed at sigma = 0 (`tolerance`).
 
 Trial i draws the same random numbers in every cell of one size, so cells differ by
 their settings and not by luck, and their counts are dependent; the intervals hold
-jointly all the same. The quick presets keep to the reference convention, to which the
-published panels belong; `--convention reference paper` runs both in twice the time.
+jointly all the same.
 """
 
 import dataclasses
@@ -208,7 +207,7 @@ def write(
     confidence = (
         f"intervals: exact binomial, {100 * (1 - config.error_rate):g} % for all "
         f"{len(table)} cells together; {config.num_trials} trials a cell,\n"
-        "the same random numbers in all cells; points moved aside to show all"
+        "the same seeds in all cells; points moved aside to show all"
     )
     drawn = report.save(draw_heatmaps(table, **look), out / "heatmap")
     drawn += report.save(

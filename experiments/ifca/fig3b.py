@@ -1,8 +1,7 @@
 """IFCA, Figure 3(b): success against separation and noise, four clusters.
 
 Command:   python -m experiments run ifca.fig3b --preset paper
-Quick:     the same with --preset quick: m = 40, n = 50, d = 200, 10 trials, reference
-           convention only
+Quick:     the same with --preset quick: m = 40, n = 50, d = 200, 10 trials
 Paper:     m = 400, n = 100, d = 1000, k = 4, 40 trials: success rises with R.
            The text leaves open sigma in panels c and d (0.1 in the released scripts)
            and that the released theta* is not rescaled (`fig3.Config.convention`).
@@ -20,7 +19,7 @@ def preset(name: Literal["quick", "paper"]) -> Config:
     """The configuration of a preset."""
     if name == "quick":
         return Config(
-            convention=("reference",),
+            convention=("reference", "paper"),
             separation=(0.1, 0.25, 0.5, 0.75, 1.0),
             noise=(0.0, 0.1, 0.2, 0.4),
             num_clients=(40,),

@@ -2,7 +2,7 @@
 
 Command:   python -m experiments run ifca.fig3d --preset paper
 Quick:     the same with --preset quick: m = 40, 80, 160, n = 25, 50, 100,
-           d = 200, 10 trials, reference convention only
+           d = 200, 10 trials
 Paper:     d = 1000, k = 4, R = 0.5, 40 trials: success rises with m n.
            The text leaves open sigma in panels c and d (0.1 in the released scripts)
            and that the released theta* is not rescaled (`fig3.Config.convention`).
@@ -20,7 +20,7 @@ def preset(name: Literal["quick", "paper"]) -> Config:
     """The configuration of a preset."""
     if name == "quick":
         return Config(
-            convention=("reference",),
+            convention=("reference", "paper"),
             separation=(0.5,),
             noise=(0.1,),
             num_clients=(40, 80, 160),
