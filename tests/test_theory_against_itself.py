@@ -3,9 +3,6 @@
 import dataclasses
 import json
 import math
-import pathlib
-import subprocess
-import sys
 
 import jaxtyping
 import numpy as np
@@ -16,8 +13,6 @@ from theory import __main__ as command
 from theory import display, registry, runner
 from theory.statement import Preset, Statement
 from theory.verdict import Status, Verdict
-
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def verdict(status: Status) -> Verdict:
@@ -180,34 +175,6 @@ def test_narrow_terminals_get_fewer_columns_uncut(
     assert ("[0, inf]" in output) == (width >= 100)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["check", "toy.b"],
-        ["list", "toy.b"],
-        ["check", "--paper", "other"],
-        ["check", "--seed", "-1"],
-        ["check", "--seed", "one"],
-        ["check", "--preset", "slow"],
-        ["prove"],
-        [],
-    ],
-)
-def test_misuse_exits_with_2_and_says_why(with_registry, capsys, arguments):
-    with_registry(toy())
-    assert command.main(arguments) == 2
-    output = capsys.readouterr()
-    assert not output.out and "Traceback" not in output.err
-    assert "theory" in output.err.splitlines()[-1]
-
-
-def test_an_unknown_name_gets_one_line_with_the_nearest(capsys):
-    assert command.main(["check", "ifca.lemma1"]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "`ifca.lemma1`" in error and "ifca.lem1" in error.split("nearest")[1]
-
-
 def test_help_has_examples(capsys):
     for arguments in (["--help"], ["list", "--help"], ["check", "--help"]):
         assert command.main(arguments) == 0
@@ -227,23 +194,6 @@ def test_progress_appears_late(monkeypatch):
     assert not list(progress.get_renderables())
     monkeypatch.setattr(progress, "delay", -1.0)
     assert list(progress.get_renderables())
-
-
-def test_as_a_process():
-    """From a shell, on two rows that take no time."""
-    found = subprocess.run(
-        [sys.executable, "-m", "theory", "check", "ifca.lem1.stronger", "ifca.eq2"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert found.returncode == 0 and not found.stderr
-    lines = found.stdout.splitlines()
-    assert [line.split()[:3] for line in lines[1:4]] == [
-        ["ifca.eq2", "violated", "violated"],
-        ["ifca.eq2.corrected", "holds", "holds"],
-        ["ifca.lem1.stronger", "holds", "holds"],
-    ]
 
 
 def test_seeds_change_the_draws_and_nothing_else():

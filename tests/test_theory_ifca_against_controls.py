@@ -5,7 +5,15 @@ import pytest
 
 from cfljax import law
 from theory import registry
-from theory.ifca import equation2, exact_law, lemma1, linear_model, worst_case
+from theory.ifca import (
+    equation2,
+    exact_law,
+    lemma1,
+    lemma1_union,
+    linear_model,
+    worst_case,
+)
+from theory.judges import Tally, at_most, tally
 from theory.statement import Preset
 from theory.verdict import Status
 
@@ -39,6 +47,68 @@ def test_a_slightly_larger_worst_case_is_noticed(factor):
 @pytest.mark.parametrize("wrong", [{"c1": 0.499}, {"c2": 1.762}])
 def test_slightly_better_constants_are_noticed(wrong):
     assert lemma1.check_bound(QUICK, **wrong).status is Status.VIOLATED
+
+
+def test_each_half_of_the_bound_rejects_the_control_alone():
+    control = registry.select([lemma1.BOUND])[0].control
+    assert getattr(control, "keywords", None) == {"c2": 3.0}
+    raw = lemma1._by_raw_data(QUICK, c1=lemma1.C1, c2=3.0)
+    exact = lemma1._by_exact_law(c1=lemma1.C1, c2=3.0)
+    assert raw.status is exact.status is Status.VIOLATED
+    assert lemma1._by_exact_law(c1=lemma1.C1, c2=2.0).status is Status.VIOLATED
+
+
+def test_each_half_of_the_bound_notices_a_small_c1():
+    raw = lemma1._by_raw_data(QUICK, c1=0.46, c2=lemma1.C2)
+    exact = lemma1._by_exact_law(c1=0.49, c2=lemma1.C2)
+    assert raw.status is exact.status is Status.VIOLATED
+
+
+@pytest.mark.parametrize(
+    ("constants", "half"),
+    [({}, "raw data"), ({"c2": 3.0}, "raw data"), ({"c1": 0.49}, "exact law")],
+)
+def test_the_bound_says_which_half_decided(constants, half):
+    verdict = lemma1.check_bound(QUICK, **constants)
+    assert verdict.detail.startswith(f"decided by {half} (raw data at ")
+    assert ("violated" in verdict.detail) == bool(constants)
+    assert (verdict.interval[1] < 0) == (half == "exact law")  # in logarithms
+
+
+@pytest.mark.parametrize(
+    ("num_clusters", "num_samples", "share"),
+    [(3, 1, 0.9), (5, 5, 0.42), (5, 29, 0.22), (10, 10, 0.31), (10, 16, 0.2)],
+)
+def test_each_union_point_is_as_tight_as_the_law_allows(
+    num_clusters, num_samples, share
+):
+    """True of each point alone; refuted for a share of it, and for the factor 1."""
+    place = next(
+        index
+        for index, point in enumerate(lemma1_union._POINTS)
+        if (point.num_clusters, point.num_samples) == (num_clusters, num_samples)
+    )
+    counts = Tally(*(row[[place]] for row in tally(lemma1_union._events(QUICK))))
+    bound = lemma1_union._bounds()[[place]]
+    assert bound[0] < 1
+    assert at_most("toy.a", counts, bound).status is Status.HOLDS
+    assert at_most("toy.a", counts, share * bound).status is Status.VIOLATED
+    factor_one = lemma1_union._bounds(pairwise=False)[[place]]
+    refuted = at_most("toy.a", counts, factor_one).status is Status.VIOLATED
+    assert refuted == (share * (num_clusters - 1) > 1)
+
+
+@pytest.mark.parametrize("point", lemma1_union._POINTS)
+def test_union_clients_obey_the_lemma(point):
+    truth, models, noise, _ = lemma1_union._client(point)
+    assert np.isclose(noise**-2, point.rho)
+    radius = 0.5 - point.alpha
+    own, rivals = models[0] - truth, models[1:] - truth
+    truths = rivals / np.linalg.norm(rivals, axis=1, keepdims=True)
+    assert np.linalg.norm(own) <= radius + 1e-12
+    assert np.all(np.linalg.norm(rivals - truths, axis=1) <= radius + 1e-12)
+    apart = np.linalg.norm(truths[:, None] - truths, axis=2)
+    assert np.min(apart + 2 * np.eye(len(truths))) >= 1 - 1e-12
 
 
 @pytest.mark.parametrize("c2", [1.7615, 1.77])

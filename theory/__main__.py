@@ -1,10 +1,12 @@
 """Command line of the statement registry: `python -m theory list | check`."""
 
 import argparse
+import contextlib
 import os
 import sys
 import time
 from collections.abc import Sequence
+from typing import NoReturn
 
 from theory import display, registry
 from theory.runner import Outcome, run
@@ -35,6 +37,24 @@ def main(argv: Sequence[str] | None = None) -> int:
       Exit status: 0 as expected, 1 a surprise, 2 misuse, 130 interrupted.
     """
     try:
+        status = _run(argv)
+        if sys.stdout is not None:  # as it is where the shell has closed it
+            sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        _complain("interrupted; no verdicts were kept")
+        return 130
+    except BrokenPipeError:  # the reader has seen enough
+        _abandon_output()
+        return 0
+    except OSError as error:
+        _abandon_output()
+        _complain(f"cannot write the output: {error.strerror or error}")
+        return 2
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    try:
         options = _parser().parse_args(argv)
     except SystemExit as stop:  # argparse has already said why
         return int(stop.code or 0)
@@ -42,31 +62,39 @@ def main(argv: Sequence[str] | None = None) -> int:
         statements = registry.select(options.ids, paper=options.paper)
     except KeyError as error:
         return _unknown(error.args[0], is_paper=error.args[0] == options.paper)
-    try:
-        if options.command == "list":
-            status = _list(statements, as_json=options.json)
-        else:
-            preset = Preset(options.preset, options.seed)
-            status = _check(statements, preset, as_json=options.json)
-        sys.stdout.flush()
-        return status
-    except KeyboardInterrupt:
-        print("theory: interrupted; no verdicts were kept", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    if options.command == "list":
+        return _list(statements, as_json=options.json)
+    preset = Preset(options.preset, options.seed)
+    return _check(statements, preset, as_json=options.json)
+
+
+def _complain(message: str) -> None:
+    with contextlib.suppress(OSError):  # with nowhere to say it, the status remains
+        print(f"error: {message}", file=sys.stderr)
+
+
+def _abandon_output() -> None:
+    """What is left in the buffer would fail once more when the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        _complain(f"{' '.join(message.split())}; see {self.prog} --help")
+        self.exit(2)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m theory",
         description="List published statements, or put them to the test.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(dest="command", required=True)
-    shared = argparse.ArgumentParser(add_help=False)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    shared = _Parser(add_help=False)
     shared.add_argument(
         "ids",
         nargs="*",
@@ -109,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
 def _seed(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(
-            f"must be an integer of at least 0, got {text}"
+            f"must be an integer of at least 0, got {text!r}"
         )
     return int(text)
 
@@ -119,9 +147,7 @@ def _unknown(name: str, *, is_paper: bool) -> int:
     known = registry.all_statements()
     papers = sorted({row.paper for row in known})
     names = papers if is_paper else registry.nearest(name)
-    print(
-        f"theory: unknown {kind} `{name}`; nearest: {', '.join(names)}", file=sys.stderr
-    )
+    _complain(f"unknown {kind} {name!r}; nearest: {', '.join(names)}")
     return 2
 
 
