@@ -47,7 +47,7 @@ def one_run(shape: Shape) -> Callable[[], Any]:
 
 
 def _program(shape: Shape, num_runs: int, step_sizes: list[float]) -> Callable[[], Any]:
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]  # an optional extra
 
     m, n, d, k = (
         shape.num_clients,

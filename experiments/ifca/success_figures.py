@@ -98,7 +98,7 @@ def draw_curves(
     tolerance: float,
     confidence: str,
 ) -> Any:
-    """The paper's curves: success under its criterion, with exact binomial bands.
+    """The paper's curves: success under its criterion, with exact binomial intervals.
 
     Args:
       rows: of `success_table.rows`.
@@ -106,7 +106,7 @@ def draw_curves(
       column_axis: the horizontal axis.
       title: of the figure.
       tolerance: of the criterion.
-      confidence: what the bands are, for the legend.
+      confidence: what the intervals are, for the legend.
     """
     panels = []
     for convention, own in by_convention(rows).items():
