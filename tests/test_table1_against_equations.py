@@ -146,11 +146,15 @@ def test_published_numbers_against_reference(shared):
         for algorithm, name in (("ifca", "IFCA"), ("fedavg", "global"), ("local",) * 2):
             cell = published(trial, algorithm)
             assert cell is not None
-            label = f"clients x samples {trial.num_clients} x {trial.num_samples}"
-            ours.append((label, name, *cell))
-        for change in ({"num_rounds": 60}, {"images": "digits"}, {"num_clients": 60}):
-            other = dataclasses.replace(trial, **change)
-            assert published(other, "ifca") is None
+            assert cell.same
+            assert cell.setting == f"{trial.num_clients} x {trial.num_samples}"
+            label = f"clients x samples {cell.setting}"
+            ours.append((label, name, cell.mean, cell.std))
+        for change in ({"num_rounds": 60}, {"num_hidden": 100}, {"num_clients": 60}):
+            cell = published(dataclasses.replace(trial, **change), "ifca")
+            assert cell is not None and not cell.same
+        digit = dataclasses.replace(trial, images="digits")
+        assert published(digit, "ifca") is None
     assert sorted(ours) == sorted(theirs) and len(theirs) == 9
 
 
@@ -166,6 +170,15 @@ def made_up_result(images: str = "mnist") -> Result:
     data = {name: (axes, np.ones_like(accuracy)) for name in names}
     coords = {"algorithm": list(rotated.ALGORITHMS), "round": rounds}
     return Result(trial, xr.Dataset(data | {"accuracy": (axes, accuracy)}, coords))
+
+
+def test_another_setting_names_the_papers_nearest():
+    result = made_up_result()
+    trial = dataclasses.replace(result.trial, num_clients=60, num_samples=25)
+    text = markdown(rows(dataclasses.replace(result, trial=trial)))
+    assert "94.20 ± 0.03 | 4800 x 50" in text
+    (panel,) = draw([dataclasses.replace(result, trial=trial)]).axes
+    assert not any("paper" in str(line.get_label()) for line in panel.lines)
 
 
 def test_published_local_numbers_stand_once_beside_the_models_of_all_rounds():

@@ -38,6 +38,7 @@ COLUMNS = {
     "trials": "seeds",
     "accuracy": "test accuracy %",
     "paper": "paper %",
+    "paper_setting": "paper's m x n, 300 rounds",
     "matched": "clients in their cluster",
     "rand": "ARI",
     "found": "seeds with all clusters",
@@ -60,18 +61,42 @@ class Result:
 class Published(NamedTuple):
     """A cell of the paper's table, in per cent.
 
+    setting: the paper's clients x samples.
     mean: over 5 seeds.
     std: over the same.
+    same: whether the trial's setting is the paper's in everything.
     """
 
+    setting: str
     mean: float
     std: float
+    same: bool
 
 
 def published(trial: Trial, algorithm: str) -> Published | None:
-    """What the paper prints for this setting, or None if it is not the paper's."""
+    """What the paper prints, in its setting nearest to the trial's in samples.
+
+    None for images that the paper's table does not have.
+    """
+    if trial.images != "mnist":
+        return None
+    found = []
+    for row in report.read_csv(pathlib.Path(__file__).with_name("published.csv")):
+        if row["algorithm"] == NAMES[algorithm]:
+            setting = row["setting"].removeprefix("clients x samples ")
+            clients, samples = map(int, setting.split(" x "))
+            same = _is_published(trial) and (clients, samples) == (
+                trial.num_clients,
+                trial.num_samples,
+            )
+            cell = Published(setting, row["mean"], row["std"], same)
+            found.append((abs(samples - trial.num_samples), cell))
+    return min(found)[1]
+
+
+def _is_published(trial: Trial) -> bool:
+    """Whether all but the numbers of clients and samples is as in the paper."""
     theirs = {
-        "images": "mnist",
         "num_clusters": 4,
         "num_hidden": 200,
         "num_rounds": 300,
@@ -81,13 +106,7 @@ def published(trial: Trial, algorithm: str) -> Published | None:
         "num_test_clients": 40000 // trial.num_samples,
         "num_test_samples": trial.num_samples,
     }
-    if any(getattr(trial, name) != value for name, value in theirs.items()):
-        return None
-    setting = f"clients x samples {trial.num_clients} x {trial.num_samples}"
-    for row in report.read_csv(pathlib.Path(__file__).with_name("published.csv")):
-        if (row["setting"], row["algorithm"]) == (setting, NAMES[algorithm]):
-            return Published(row["mean"], row["std"])
-    return None
+    return all(getattr(trial, name) == value for name, value in theirs.items())
 
 
 def rows(result: Result) -> list[dict[str, Any]]:
@@ -103,8 +122,8 @@ def rows(result: Result) -> list[dict[str, Any]]:
         table.append(_row(result, name, rounds[-1]))
         if name == "local" and RELEASED_LOCAL_ROUNDS in rounds[:-1]:
             row = _row(result, name, RELEASED_LOCAL_ROUNDS)
-            unpaired = {"label": RELEASED, "paper_mean": None, "paper_std": None}
-            table.append(row | unpaired)
+            theirs = [column for column in row if column.startswith("paper_")]
+            table.append(row | {"label": RELEASED} | dict.fromkeys(theirs))
     return table
 
 
@@ -123,6 +142,8 @@ def _row(result: Result, name: str, at: int) -> dict[str, Any]:
         "trials": accuracy.size,
         "accuracy_mean": _mean(accuracy),
         "accuracy_std": _std(accuracy),
+        "paper_setting": paper.setting if paper else None,
+        "paper_is_same": paper.same if paper else None,
         "paper_mean": paper.mean if paper else None,
         "paper_std": paper.std if paper else None,
     }
@@ -176,6 +197,7 @@ def markdown(table: Sequence[Mapping[str, Any]]) -> str:
             "trials": row["trials"],
             "accuracy": _spread(row["accuracy_mean"], row["accuracy_std"]),
             "paper": _spread(row["paper_mean"], row["paper_std"]),
+            "paper_setting": row["paper_setting"],
             "matched": _number(row.get("matched_accuracy_mean"), 3),
             "rand": _number(row.get("rand_index_mean"), 3),
             "found": f"{row['found']}/{row['trials']}" if "found" in row else None,
@@ -210,7 +232,7 @@ def _panel(result: Result) -> report.CurvePanel:
     levels = [
         report.Level(f"{name}, paper", paper.mean, name, paper.std)
         for algorithm, name in NAMES.items()
-        if name in shown and (paper := published(trial, algorithm))
+        if name in shown and (paper := published(trial, algorithm)) and paper.same
     ]
     return report.CurvePanel(
         curves,
