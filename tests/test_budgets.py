@@ -89,8 +89,6 @@ def test_files_and_functions_are_short(path):
 
 @pytest.mark.parametrize("path", LIBRARY, ids=lambda path: str(path.relative_to(ROOT)))
 def test_library_is_documented_and_annotated(path):
-    if path.name.startswith("_") and path.name != "__init__.py":
-        pytest.skip("a private module")
     assert library_faults(path.read_text()) == []
 
 

@@ -19,7 +19,7 @@ from cfljax.engine.progress import Bar
 
 def refuse_reference(trial, key, constants):
     if trial.convention == "reference":
-        raise ValueError(f"no `convention` {trial.convention} in /home/someone/it.py")
+        raise ValueError(f"no `convention` {trial.convention} in /some/folder/it.py")
     return draw(trial, key, constants)
 
 

@@ -20,9 +20,9 @@ from cfljax.engine.errors import StoreError, disk_errors
 from cfljax.engine.grid import BLOCK, Grid
 from cfljax.engine.identity import LAYOUT, is_new, open_arrays
 
-__all__ = ["DONE", "FAILED", "TODO", "Store"]
+__all__ = ["DONE", "FAILED", "OPEN", "Store"]
 
-TODO, DONE, FAILED = 0, 1, -1
+OPEN, DONE, FAILED = 0, 1, -1
 
 
 class Store:
@@ -38,7 +38,7 @@ class Store:
     def __init__(self, path: pathlib.Path, grid: Grid) -> None:
         self.path = path
         self.grid = grid
-        self.done = np.full((*grid.shape, grid.num_blocks), TODO, np.int8)
+        self.done = np.full((*grid.shape, grid.num_blocks), OPEN, np.int8)
         self._arrays: dict[str, Any] = {}  # zarr's own types are too wide to index.
         self.is_new = is_new(path)
         if self.is_new:
@@ -48,7 +48,7 @@ class Store:
         if "done" in self._arrays:
             everywhere = np.full(self.done.shape, True)
             done, bad = read_blocks(self._arrays["done"], path / "done", everywhere)
-            self.done = np.where(bad, TODO, done).astype(np.int8)
+            self.done = np.where(bad, OPEN, done).astype(np.int8)
 
     def read(self) -> tuple[dict[str, np.ndarray], Bool[np.ndarray, "*axes blocks"]]:
         """Read all outputs.

@@ -18,7 +18,7 @@ from cfljax.engine.lock import exclusive
 from cfljax.engine.memory import check_results
 from cfljax.engine.progress import Bar
 from cfljax.engine.provenance import Journal, describe_run
-from cfljax.engine.store import DONE, TODO, Store
+from cfljax.engine.store import DONE, OPEN, Store
 
 __all__ = ["sweep"]
 
@@ -118,7 +118,7 @@ def sweep(
 def _reopen(store: Store, damaged: np.ndarray) -> None:
     """Mark damaged blocks, so that a kill before they are repaired changes nothing."""
     for *cell, block in np.argwhere(damaged).tolist():
-        store.mark(tuple(cell), block, TODO)
+        store.mark(tuple(cell), block, OPEN)
     if count := int(np.sum(damaged)):
         log.warning(
             "`%s`: %d blocks are missing or damaged on disk; computing them again.",
