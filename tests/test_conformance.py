@@ -18,8 +18,7 @@ CLIENTS, CLUSTERS, SAMPLES, FEATURES = 6, 2, 8, 5
 NAMES = sorted(REGISTRY)
 
 
-@pytest.fixture(scope="module")
-def problem():
+def draw():
     return mixed_linear(
         jax.random.key(7),
         num_clients=CLIENTS,
@@ -29,6 +28,11 @@ def problem():
         separation=1.0,
         noise=0.1,
     )
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return draw()
 
 
 def build(name, truth, **changes):
@@ -201,15 +205,7 @@ def test_ignoring_the_mask_is_noticed(problem):
 @pytest.mark.parametrize("name", NAMES)
 def test_double_precision_throughout(name):
     with jax.enable_x64(True):
-        data, truth = mixed_linear(
-            jax.random.key(7),
-            num_clients=CLIENTS,
-            num_clusters=CLUSTERS,
-            num_samples=SAMPLES,
-            num_features=FEATURES,
-            separation=1.0,
-            noise=0.1,
-        )
+        data, truth = draw()
         algorithm = build(name, truth)
         state = algorithm.init(jax.random.key(0), data)
         after, _ = algorithm.step(jax.random.key(1), state, data)

@@ -1,22 +1,16 @@
 """Stacked pytrees: leaves that share one leading axis."""
 
-from collections.abc import Sequence
 from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, PyTree, Shaped
+from jaxtyping import Array, Bool, Int, Shaped
 
 from cfljax.types import Stacked
 
-__all__ = ["length", "rows", "select", "stack", "take"]
+__all__ = ["length", "rows", "select", "take"]
 
 Tree = TypeVar("Tree")
-
-
-def stack(trees: Sequence[PyTree]) -> Stacked:
-    """One tree whose leaves stack those of `trees`, `[len(trees), ...]`."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
 def length(stacked: Stacked) -> int:

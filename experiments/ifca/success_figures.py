@@ -22,10 +22,15 @@ SYMBOLS = {"noise": "σ", "samples": "n"}
 Rows = Sequence[Mapping[str, Any]]
 
 
+def settings(rows: Rows, axis: str) -> list[Any]:
+    """The different values of an axis, ascending."""
+    return sorted({row[axis] for row in rows})
+
+
 def table(rows: Rows, name: str, row_axis: str, column_axis: str) -> np.ndarray:
     """Values of one column of the table, `[row_axis, column_axis]`; NaN if empty."""
-    row_values = sorted({row[row_axis] for row in rows})
-    column_values = sorted({row[column_axis] for row in rows})
+    row_values = settings(rows, row_axis)
+    column_values = settings(rows, column_axis)
     values = np.full((len(row_values), len(column_values)), np.nan)
     for row in rows:
         place = row_values.index(row[row_axis]), column_values.index(row[column_axis])
@@ -76,10 +81,8 @@ def draw_heatmaps(
             panels.append(
                 HeatMap(
                     values=successes / np.where(trials > 0, trials, np.nan),
-                    row_values=[f"{v:g}" for v in sorted({r[row_axis] for r in own})],
-                    column_values=[
-                        f"{v:g}" for v in sorted({r[column_axis] for r in own})
-                    ],
+                    row_values=[f"{v:g}" for v in settings(own, row_axis)],
+                    column_values=[f"{v:g}" for v in settings(own, column_axis)],
                     row_label=LABELS[row_axis],
                     column_label=LABELS[column_axis],
                     cells=texts(successes, trials),
@@ -110,7 +113,7 @@ def draw_curves(
     """
     panels = []
     for convention, own in by_convention(rows).items():
-        x = np.array(sorted({row[column_axis] for row in own}), float)
+        x = np.array(settings(own, column_axis), float)
         trials = table(own, "trials", row_axis, column_axis)
         trials = np.where(trials > 0, trials, np.nan)
         rate = table(own, "successes", row_axis, column_axis) / trials
@@ -118,7 +121,7 @@ def draw_curves(
         high = table(own, "high", row_axis, column_axis)
         lines = [
             Curve(f"{SYMBOLS[row_axis]} = {value:g}", x, rate[i], low[i], high[i])
-            for i, value in enumerate(sorted({row[row_axis] for row in own}))
+            for i, value in enumerate(settings(own, row_axis))
         ]
         panels.append(
             CurvePanel(
