@@ -3,7 +3,7 @@
 Command:   python -m experiments run ifca.fig3a --preset paper
 Quick:     the same with --preset quick: m = 40, n = 50, d = 200, 10 trials;
            reference convention only, for a minute on two cores (--convention
-           reference paper takes two)
+           reference paper doubles the work)
 Measured:  two cores of an AMD EPYC: quick 51 s from a cold start, 4 s from its store;
            successes in figures/ifca.fig3a/table.csv
 Paper:     m = n = 100, d = 1000, k = 2, 40 trials: success rises with R.
