@@ -6,7 +6,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray, PyTree
 
-__all__ = ["Algorithm", "ClientData", "Numbers", "Stacked", "Task", "Truth"]
+__all__ = [
+    "Algorithm",
+    "ClientData",
+    "Numbers",
+    "Stacked",
+    "Task",
+    "Truth",
+    "Variables",
+]
 
 Stacked = PyTree  # A pytree whose leaves share one leading axis.
 Numbers = int | float | np.number | Num[np.ndarray, "..."]  # Outside of JAX.
@@ -40,8 +48,22 @@ class Truth(NamedTuple):
     models: Stacked
 
 
+class Variables(NamedTuple):
+    """Parameters of a model that measures statistics while it trains.
+
+    weights: trained by gradients.
+    statistics: measured on the batches that a model trains on, such as the running
+      means and variances of batch normalisation. Never trained, never pulled
+      towards another model; a server averages them as it averages the weights, so
+      an averaged variance leaves out how much the clients' means differ.
+    """
+
+    weights: PyTree
+    statistics: PyTree
+
+
 class Task(NamedTuple):
-    """A learning problem: three pure functions of one model.
+    """A learning problem: pure functions of one model.
 
     init: `key -> params`.
     losses: `(params, inputs, targets) -> [samples]`, one loss per sample. A
@@ -50,11 +72,23 @@ class Task(NamedTuple):
       `kernels.evaluate`), which turns the evaluation of all clients on all models
       into full matrix products. A regulariser is added to every sample's loss.
     predict: `(params, inputs) -> outputs`, `[samples, ...]` to `[samples, ...]`.
+    fit: `(key, params, inputs, targets, mask) -> (losses, params)`, the losses that
+      training minimises where they differ from `losses`: dropout and augmentation
+      draw from the key, batch normalisation uses the real samples of the batch. The
+      returned params are the given ones with their statistics moved (they are
+      `Variables` if there are any). None where training sees `losses` itself.
     """
 
     init: Callable[[PRNGKeyArray], PyTree]
     losses: Callable[[PyTree, Array, Array], Float[Array, " samples"]]
     predict: Callable[[PyTree, Array], Array]
+    fit: (
+        Callable[
+            [PRNGKeyArray, PyTree, Array, Array, Bool[Array, " samples"]],
+            tuple[Float[Array, " samples"], PyTree],
+        ]
+        | None
+    ) = None
 
 
 class Algorithm(NamedTuple):
