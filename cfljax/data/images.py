@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Int, UInt8
 
 from cfljax.data.prepared import find_prepared, read_prepared
-from cfljax.data.sources import FILES, Arrays, find_files, read_files
+from cfljax.data.sources import FILES, Arrays, find_files, named_folder, read_files
 
 __all__ = ["ImageSet", "Images", "load_images"]
 
@@ -62,15 +62,9 @@ def load_images(name: str, *, folder: str | os.PathLike[str] | None = None) -> I
         )
     if name == "digits":
         return _digits()
-    named = folder if folder is not None else os.environ.get("CFLJAX_DATA") or None
-    if named is not None and not Path(named).expanduser().is_dir():
-        origin = "`CFLJAX_DATA`" if folder is None else "`folder` (`--data`)"
-        raise FileNotFoundError(
-            f"{origin} must name a folder that exists, got `{named}`; name the folder "
-            "that holds the data."
-        )
+    named = named_folder(folder)
     places = list(_places(named))
-    if named is not None and (found := find_files(name, places[0])):
+    if named is not None and (found := find_files(name, named)):
         try:
             arrays = read_files(name, found)
         except FileNotFoundError as error:
@@ -84,10 +78,10 @@ def load_images(name: str, *, folder: str | os.PathLike[str] | None = None) -> I
     raise FileNotFoundError(f"No data of `{name}` in {looked}. {_advice(name)}")
 
 
-def _places(named: str | os.PathLike[str] | None) -> Iterator[Path]:
+def _places(named: Path | None) -> Iterator[Path]:
     """Folders to look in: the one named, then the one of tensorflow-datasets."""
     if named is not None:
-        yield Path(named).expanduser()
+        yield named
     yield Path(os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")).expanduser()
 
 

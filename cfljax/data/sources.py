@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import os
 import pickle
 import zlib
 from collections.abc import Iterable
@@ -11,7 +12,15 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int, UInt8
 
-__all__ = ["FILES", "Arrays", "File", "find_files", "read_bytes", "read_files"]
+__all__ = [
+    "FILES",
+    "Arrays",
+    "File",
+    "find_files",
+    "named_folder",
+    "read_bytes",
+    "read_files",
+]
 
 
 class File(NamedTuple):
@@ -67,6 +76,30 @@ FILES: dict[str, tuple[File, ...]] = {
         File("test_batch", "40351d587109b95175f43aff81a1287e"),
     ),
 }
+
+
+def named_folder(folder: str | os.PathLike[str] | None) -> Path | None:
+    """Folder that the user names, or else the environment variable CFLJAX_DATA.
+
+    Args:
+      folder: where the data are; None leaves it to CFLJAX_DATA.
+
+    Returns:
+      The folder with `~` expanded, or None if neither names one.
+
+    Raises:
+      FileNotFoundError: if the folder does not exist.
+    """
+    named = folder if folder is not None else os.environ.get("CFLJAX_DATA") or None
+    if named is None:
+        return None
+    if not Path(named).expanduser().is_dir():
+        origin = "`CFLJAX_DATA`" if folder is None else "`folder` (`--data`)"
+        raise FileNotFoundError(
+            f"{origin} must name a folder that exists, got `{named}`; name the folder "
+            "that holds the data."
+        )
+    return Path(named).expanduser()
 
 
 def find_files(name: str, folder: Path) -> Path | None:

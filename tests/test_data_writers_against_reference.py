@@ -1,0 +1,260 @@
+"""FEMNIST from the npz and from LEAF's json, and what is said of damaged files."""
+
+import json
+import pathlib
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from cfljax.data import Writers, by_writer, check_clients, load_images, load_writers
+from cfljax.data.writers import FILE
+
+NAMES = ("f4020_15", "f1255_13", "f0424_27")  # The first has no test image.
+
+
+@pytest.fixture(autouse=True)
+def no_data_of_this_machine(monkeypatch):
+    monkeypatch.delenv("CFLJAX_DATA", raising=False)
+
+
+@pytest.fixture(scope="module")
+def femnist(real_data) -> Writers:
+    return load_writers(folder=real_data)
+
+
+def user_data(writers: Writers, split: str, name: str, double: bool = False) -> dict:
+    """What LEAF stores of one writer; `double` puts the first image in twice."""
+    inputs, labels, owners = (
+        getattr(writers, f"{split}_{leaf}") for leaf in ("inputs", "labels", "writers")
+    )
+    rows = np.flatnonzero(owners == writers.names.index(name)).tolist()
+    rows = rows[:1] + rows if double else rows
+    pixels = inputs[rows].reshape(len(rows), 784) / 255
+    return {"x": pixels.tolist(), "y": labels[rows].tolist()}
+
+
+def write(path: pathlib.Path, data: dict[str, dict]) -> pathlib.Path:
+    """A file as LEAF's data_to_json and split_data write it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sizes = [len(own["y"]) for own in data.values()]
+    content = {"users": list(data), "num_samples": sizes, "user_data": data}
+    path.write_text(json.dumps(content))
+    return path
+
+
+def leaf_files(writers: Writers, folder: pathlib.Path, double: bool = False):
+    """Three writers in two files of each split, not in the order of their names."""
+    for split in ("train", "test"):
+        for number, names in enumerate((NAMES[:2], NAMES[2:])):
+            data = {
+                name: user_data(writers, split, name, double and split == "train")
+                for name in names
+            }
+            file = f"all_data_{number}_niid_0_keep_0_{split}_9.json"
+            write(folder / split / file, data)
+    return folder
+
+
+def test_npz_against_its_facts(femnist):
+    """208 writers, 31752 images, 62 classes, nearly a tenth for the test, on white."""
+    sizes = len(femnist.train_labels), len(femnist.test_labels)
+    assert sizes == (28499, 3253) and len(set(femnist.names)) == 208
+    assert femnist.train_inputs.shape[1:] == femnist.test_inputs.shape[1:] == (28, 28)
+    assert set(femnist.train_labels.tolist()) == set(range(62))
+    for inputs in (femnist.train_inputs, femnist.test_inputs):
+        assert np.median(inputs) == inputs.max() == 255 and inputs.min() == 0
+    digits_only = [
+        np.all(femnist.train_labels[femnist.train_writers == writer] < 10)
+        for writer in range(208)
+    ]
+    assert 0 < sum(digits_only) < 208
+    assert FILE.name in femnist.source
+
+
+def test_npz_has_no_double(femnist):
+    inputs = np.concatenate([femnist.train_inputs, femnist.test_inputs])
+    labels = np.concatenate([femnist.train_labels, femnist.test_labels])
+    owners = np.concatenate([femnist.train_writers, femnist.test_writers])
+    rows = zip(owners.tolist(), labels.tolist(), inputs, strict=True)
+    assert len({(o, y, x.tobytes()) for o, y, x in rows}) == len(labels)
+    # LEAF's rule, max(1, int(.9 n)) to train on, counts the image that was doubled.
+    train = np.bincount(femnist.train_writers, minlength=208)
+    test = np.bincount(femnist.test_writers, minlength=208)
+    dealt = np.maximum(1, (0.9 * (train + test + 1)).astype(int))
+    assert np.all((train == dealt) | (train == dealt - 1))
+    without = np.maximum(1, (0.9 * (train + test)).astype(int))  # Control.
+    assert not np.all((train == without) | (train == without - 1))
+
+
+def framed(pictures: np.ndarray) -> np.ndarray:
+    """Ink cut out, in the middle of a square of 20 x 20, of mean 0 and length 1."""
+    found = []
+    for picture in pictures:
+        rows, columns = (np.flatnonzero((picture > 60).any(axis)) for axis in (1, 0))
+        cut = picture[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+        side = max(cut.shape)
+        square = np.zeros((side, side))
+        top, left = ((side - size) // 2 for size in cut.shape)
+        square[top : top + cut.shape[0], left : left + cut.shape[1]] = cut
+        places = np.arange(20) * side // 20
+        found.append(square[np.ix_(places, places)].ravel())
+    flat = np.stack(found)
+    flat -= flat.mean(axis=1, keepdims=True)
+    return flat / np.linalg.norm(flat, axis=1, keepdims=True)
+
+
+def test_digits_are_upright_and_labelled_like_mnist(femnist, real_data):
+    """Nearest mean of MNIST's digits; transposed or moved by one image it fails."""
+    mnist = load_images("mnist", folder=real_data)
+    known = framed(np.asarray(mnist.train_inputs[:3000]))
+    labels = mnist.train_labels[:3000]
+    means = np.stack([known[labels == digit].mean(axis=0) for digit in range(10)])
+    rows = np.flatnonzero(femnist.test_labels < 10)[:1000]
+    ink, digits = 255 - femnist.test_inputs[rows], femnist.test_labels[rows]
+
+    def accuracy(pictures):
+        return np.mean(np.argmax(framed(pictures) @ means.T, axis=1) == digits)
+
+    assert accuracy(ink) > 0.6
+    assert accuracy(ink.transpose(0, 2, 1)) < 0.3
+    assert accuracy(np.roll(ink, 1, axis=0)) < 0.3
+
+
+def test_clients_against_the_files(femnist):
+    """As IFCA's `-k 100`: 188 writers; who has no test image is no client."""
+    train, test = by_writer(femnist, min_samples=99)
+    assert train.inputs.shape == (188, 319, 28, 28)
+    assert test.inputs.shape == (188, 36, 28, 28)
+    for data, owners in ((train, femnist.train_writers), (test, femnist.test_writers)):
+        sizes = np.bincount(owners, minlength=208)
+        total = np.bincount(femnist.train_writers, minlength=208)
+        total = total + np.bincount(femnist.test_writers, minlength=208)
+        np.testing.assert_array_equal(data.mask.sum(axis=1), sizes[total >= 99])
+    check_clients(train, num_classes=62, input_shape=(28, 28))
+    drawn, _ = by_writer(femnist, num_clients=3, key=jax.random.key(1))
+    assert drawn.inputs.shape[0] == 3
+    with pytest.raises(ValueError, match=r"`num_clients` must be in 1\.\.204"):
+        by_writer(femnist, num_clients=205)
+
+
+@pytest.mark.parametrize("place", ["femnist", "femnist/data", "."])
+def test_json_against_the_npz(place, femnist, tmp_path):
+    folder = leaf_files(femnist, tmp_path / place)
+    found = load_writers(folder=tmp_path)
+    assert found.names == tuple(sorted(NAMES)) and str(folder) in found.source
+    for split in ("train", "test"):
+        for index, name in enumerate(found.names):
+            rows = getattr(found, f"{split}_writers") == index
+            ours = getattr(found, f"{split}_inputs")[rows]
+            theirs = user_data(femnist, split, name)
+            np.testing.assert_array_equal(
+                ours.reshape(-1, 784) / 255, np.reshape(theirs["x"], (-1, 784))
+            )
+            labels = getattr(found, f"{split}_labels")[rows]
+            assert labels.tolist() == theirs["y"]
+    train, _ = by_writer(found)
+    assert train.inputs.shape[0] == 2
+
+
+def test_doubles_go_unless_they_are_kept(femnist, tmp_path):
+    folder = leaf_files(femnist, tmp_path / "femnist", double=True)
+    path = sorted((folder / "test").glob("*.json"))[1]
+    train = user_data(femnist, "train", NAMES[2])
+    test = user_data(femnist, "test", NAMES[2])
+    test = {leaf: test[leaf] + train[leaf][3:4] for leaf in ("x", "y")}
+    write(path, {NAMES[2]: test})  # A training image is in the test split, too.
+    kept = load_writers(folder=tmp_path, keep_doubles=True)
+    once = load_writers(folder=tmp_path)
+    assert len(kept.train_labels) == len(once.train_labels) + 3
+    assert len(kept.test_labels) == len(once.test_labels) + 1
+    clean = load_writers(folder=leaf_files(femnist, tmp_path / "clean"))
+    np.testing.assert_array_equal(once.train_inputs, clean.train_inputs)
+    np.testing.assert_array_equal(once.test_labels, clean.test_labels)
+    test["y"][-1] = (test["y"][-1] + 1) % 62  # Control: another label is no double.
+    write(path, {NAMES[2]: test})
+    other = load_writers(folder=tmp_path)
+    assert len(other.test_labels) == len(kept.test_labels)
+
+
+def test_npz_comes_first_and_is_checked(real_data, femnist, tmp_path):
+    leaf_files(femnist, tmp_path / "femnist")
+    path = tmp_path / "femnist" / FILE.name
+    shutil.copy(real_data / "femnist" / FILE.name, path)
+    path.chmod(0o644)
+    assert len(load_writers(folder=tmp_path).names) == 208
+    content = path.read_bytes()
+    path.write_bytes(content[:5000] + bytes([content[5000] ^ 1]) + content[5001:])
+    with pytest.raises(ValueError, match=FILE.md5) as caught:
+        load_writers(folder=tmp_path)
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+GREY = {"x": [[0.5] * 784], "y": [1]}
+DAMAGES = {
+    "cut off": ('{"users": ["a"]', "cannot read"),
+    "another form": ('{"users": ["a"], "num_samples": [1]}', "not of LEAF's form"),
+    "a list": ("[1]", "not of LEAF's form"),
+    "no writer": ('{"users": [], "num_samples": [], "user_data": {}}', "no writer"),
+    "a short image": ({"x": [[1.0] * 783], "y": [1]}, "must have 784 pixels .* 783"),
+    "too many labels": ({"x": [[1.0] * 784], "y": [1, 2]}, "1 images and 2 labels"),
+    "a strange label": ({"x": [[1.0] * 784], "y": [62]}, r"in 0\.\.61, got 62"),
+    "grey levels": ({"x": [[255.0] * 784], "y": [1]}, "multiple of 1/255"),
+    "not of FEMNIST": (GREY, "multiple of 1/255 between 0 and 1"),
+    "not a number": ({"x": [[float("nan")] * 784], "y": [1]}, "multiple of 1/255"),
+    "infinity": ({"x": [[float("inf")] * 784], "y": [1]}, "multiple of 1/255"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_json_is_one_clear_line(damage, tmp_path):
+    content, message = DAMAGES[damage]
+    path = tmp_path / "femnist" / "train" / "all_data_0.json"
+    whole = {"x": [[1.0] * 784], "y": [61]}
+    other = write(tmp_path / "femnist" / "test" / "all_data_0.json", {"a": whole})
+    if isinstance(content, str):
+        path.parent.mkdir()
+        path.write_text(content)
+        if damage == "no writer":
+            other.write_text(content)
+    else:
+        write(path, {"a": content})
+    with pytest.raises(ValueError, match=message) as caught:
+        load_writers(folder=tmp_path)
+    named = path.parents[1] if damage == "no writer" else path
+    assert f"`{named}`" in str(caught.value) and "\n" not in str(caught.value)
+    for split in ("train", "test"):  # Control: the same files, mended, are read.
+        write(tmp_path / "femnist" / split / path.name, {"a": whole})
+    assert load_writers(folder=tmp_path).train_labels.tolist() == [61]
+
+
+def test_files_of_two_runs_are_refused(tmp_path):
+    whole = {"a": {"x": [[1.0] * 784], "y": [61]}}
+    for name in ("train/0.json", "train/1.json", "test/0.json"):
+        write(tmp_path / "femnist" / name, whole)
+    with pytest.raises(ValueError, match=r"1\.json` has the writer a, whom another"):
+        load_writers(folder=tmp_path)
+
+
+def test_missing_data_message_says_how_to_get_them(tmp_path):
+    with pytest.raises(FileNotFoundError, match="No folder of data is named"):
+        load_writers()
+    with pytest.raises(FileNotFoundError) as caught:
+        load_writers(folder=tmp_path)
+    first, *advice = str(caught.value).splitlines()
+    assert first == f"No data of `femnist` in {tmp_path}. Do one of these:"
+    assert "./preprocess.sh -s niid --sf 0.05 -k 100 -t sample" in advice[0]
+    assert all("--data" in line and "CFLJAX_DATA=" in line for line in advice)
+    write(tmp_path / "test" / "0.json", {"a": GREY})
+    with pytest.raises(FileNotFoundError, match=r"missing: train/\*\.json\. Do one"):
+        load_writers(folder=tmp_path)
+    with pytest.raises(FileNotFoundError, match="must name a folder that exists"):
+        load_writers(folder=tmp_path / "absent")
+    with pytest.raises(ValueError, match="`name` must be femnist, got 'FEMNIST'"):
+        load_writers("FEMNIST")
+
+
+def test_environment_names_the_folder(real_data, femnist, monkeypatch):
+    monkeypatch.setenv("CFLJAX_DATA", str(real_data))
+    assert load_writers().source == femnist.source
