@@ -1,5 +1,6 @@
 """Every registered algorithm keeps the contract that the engine relies on."""
 
+import functools
 import inspect
 import typing
 
@@ -7,10 +8,12 @@ import jax
 import jax.numpy as jnp
 import jaxtyping
 import numpy as np
+import optax
 import pytest
 
 from cfljax.algorithms import REGISTRY
 from cfljax.data import mixed_linear
+from cfljax.kernels.local_update import LocalUpdate
 from cfljax.models import linear
 from cfljax.types import Algorithm, ClientData
 
@@ -53,8 +56,22 @@ def variants(name):
     if "option" in accepted:
         yield {"option": "gradient"}
         yield {"option": "model", "num_steps": 3}
+    model = {"option": "model"} if "option" in accepted else {}
     if "weights" in accepted:
-        yield {"option": "model", "weights": "samples"}
+        yield model | {"weights": "samples"}
+    if "update" in accepted:
+        yield model | {
+            "update": LocalUpdate(
+                batch_size=3,
+                num_epochs=2,
+                decay=0.9,
+                proximal=0.1,
+                optimizer=functools.partial(optax.sgd, momentum=0.9),
+                keep_optimizer=True,
+            )
+        }
+    if "stable_rounds" in accepted:
+        yield model | {"stable_rounds": 1}
     if "participation" in accepted:
         yield {"participation": 0.5}
     if "resample" in accepted:
@@ -159,19 +176,31 @@ def test_step_size_may_be_swept(name, problem):
 def test_client_permutation_equivariance(name, problem):
     data, truth = problem
     order = jnp.array([3, 0, 5, 1, 4, 2])
-    moved = jax.tree.map(lambda leaf: leaf[order], data)
+    # Axes of other kinds have other sizes.
+    move = lambda leaf: leaf[order] if leaf.shape[:1] == (CLIENTS,) else leaf
     algorithm = build(name, truth)
     state = algorithm.init(jax.random.key(0), data)
-    after, info = algorithm.step(jax.random.key(1), state, data)
+    expected = algorithm.step(jax.random.key(1), state, data)
 
     shuffled = build(name, truth._replace(clusters=truth.clusters[order]))
-    per_client = not REGISTRY[name].clustered and name == "local"
-    start = jax.tree.map(lambda leaf: leaf[order], state) if per_client else state
-    after_moved, info_moved = shuffled.step(jax.random.key(1), start, moved)
-    if per_client:
-        after = jax.tree.map(lambda leaf: leaf[order], after)
-    close(after_moved, after)
-    close(info_moved, jax.tree.map(lambda leaf: leaf[order], info))
+    moved_state, moved_data = jax.tree.map(move, (state, data))
+    found = shuffled.step(jax.random.key(1), moved_state, moved_data)
+    close(found, jax.tree.map(move, expected))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bytes_are_those_of_whole_models(name, problem):
+    data, truth = problem
+    algorithm = build(name, truth)
+    state = algorithm.init(jax.random.key(0), data)
+    state, _ = algorithm.step(jax.random.key(1), state, data)
+    _, info = algorithm.step(jax.random.key(2), state, data)
+    model = FEATURES * 4
+    models = {"local": 0, "ifca": CLUSTERS}.get(name, 1)
+    np.testing.assert_array_equal(info.received, np.full(CLIENTS, models * model))
+    clustered = REGISTRY[name].clustered  # A cluster's index takes a byte.
+    sent = 0 if name == "local" else model + clustered
+    np.testing.assert_array_equal(info.sent, np.full(CLIENTS, sent))
 
 
 @pytest.mark.parametrize(("name", "change"), UNHALVED)
@@ -209,4 +238,6 @@ def test_double_precision_throughout(name):
         algorithm = build(name, truth)
         state = algorithm.init(jax.random.key(0), data)
         after, _ = algorithm.step(jax.random.key(1), state, data)
-        assert {leaf.dtype for leaf in jax.tree.leaves(after)} == {jnp.dtype("float64")}
+        kinds = {leaf.dtype for leaf in jax.tree.leaves(after)}
+        floats = {kind for kind in kinds if jnp.issubdtype(kind, jnp.floating)}
+        assert floats == {jnp.dtype("float64")}

@@ -6,6 +6,7 @@ import numpy as np
 
 from cfljax.data import mixed_linear
 from cfljax.kernels.descent import local_descent
+from cfljax.kernels.local_update import LocalUpdate
 from cfljax.models import linear
 
 
@@ -23,8 +24,14 @@ def test_sequential_against_batched():
 
     def trained(order, step_size):
         return local_descent(
-            linear(5), start, data, step_size=step_size, num_steps=4, order=order
-        )
+            linear(5),
+            start,
+            data,
+            key=jax.random.key(2),
+            step_size=step_size,
+            num_steps=4,
+            update=LocalUpdate(order=order),
+        )[0]
 
     sequential = trained("sequential", 0.1)
     np.testing.assert_allclose(sequential, trained("batched", 0.1), rtol=1e-5)

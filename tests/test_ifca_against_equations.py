@@ -15,7 +15,7 @@ from cfljax.algorithms.oracle import oracle
 from cfljax.data import mixed_linear
 from cfljax.kernels.distance import least_distance
 from cfljax.kernels.evaluate import NO_CLUSTER, choose_cluster
-from cfljax.kernels.training import check_training
+from cfljax.kernels.training import Training
 from cfljax.models import linear
 from cfljax.types import ClientData
 
@@ -254,8 +254,8 @@ def test_constructor_names_misuse(changes, named):
         ifca(linear(3), **arguments)
 
 
-@pytest.mark.parametrize("named", ["option", "normalise", "weights"])
+@pytest.mark.parametrize("named", ["option", "normalise", "weights", "variant"])
 def test_unknown_words_are_named(named):
-    arguments: dict[str, Any] = {"option": "gradient", "num_steps": 1, named: "neither"}
+    arguments: dict[str, Any] = {"step_size": 0.1, named: "neither"}
     with pytest.raises(ValueError, match=f"`{named}` must be in"):
-        check_training(**arguments)
+        Training(**arguments)

@@ -8,10 +8,19 @@ from typing import Any
 from cfljax.algorithms.fedavg import fedavg
 from cfljax.algorithms.ifca import ifca
 from cfljax.algorithms.local import local
+from cfljax.algorithms.one_shot import one_shot
 from cfljax.algorithms.oracle import oracle
 from cfljax.types import Algorithm
 
-__all__ = ["REGISTRY", "Registration", "fedavg", "ifca", "local", "oracle"]
+__all__ = [
+    "REGISTRY",
+    "Registration",
+    "fedavg",
+    "ifca",
+    "local",
+    "one_shot",
+    "oracle",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +48,9 @@ REGISTRY: Mapping[str, Registration] = MappingProxyType(
     {
         "ifca": Registration(
             ifca, "Ghosh et al., NeurIPS 2020, Algorithm 2", clustered=True
+        ),
+        "one_shot": Registration(
+            one_shot, "Ghosh et al., NeurIPS 2020, Algorithm 1", clustered=True
         ),
         "fedavg": Registration(fedavg, "McMahan et al., AISTATS 2017, Algorithm 1"),
         "local": Registration(local, "Ghosh et al., NeurIPS 2020, section 6.2"),

@@ -1,8 +1,9 @@
 """FedAvg: one global model, averaged over the clients.
 
 McMahan, Moore, Ramage, Hampson, Aguera y Arcas. "Communication-Efficient Learning of
-Deep Networks from Decentralized Data". AISTATS 2017, with full-batch local steps. The
-"global model" baseline of IFCA's section 6.2 and IFCA's limit of one cluster.
+Deep Networks from Decentralized Data". AISTATS 2017, Algorithm 1. With a proximal
+local update it is FedProx (Li et al., MLSys 2020). The "global model" baseline of
+IFCA's section 6.2 and IFCA's limit of one cluster.
 """
 
 from typing import NamedTuple
@@ -12,7 +13,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
 from cfljax.kernels.evaluate import choose_cluster, predict_own
-from cfljax.kernels.training import Option, Weights, check_training, train_round
+from cfljax.kernels.local_update import LocalUpdate
+from cfljax.kernels.rounds import train_round
+from cfljax.kernels.traffic import traffic
+from cfljax.kernels.training import (
+    Memory,
+    Option,
+    Training,
+    Weights,
+    first_memory,
+    messages,
+)
 from cfljax.types import Algorithm, ClientData, Task
 
 __all__ = ["Info", "State", "fedavg"]
@@ -22,9 +33,11 @@ class State(NamedTuple):
     """All that the next round needs.
 
     model: the global model, leaves without a leading axis.
+    memory: of local updates; None if they need none.
     """
 
     model: PyTree
+    memory: Memory | None = None
 
 
 class Info(NamedTuple):
@@ -34,10 +47,14 @@ class Info(NamedTuple):
       asked or whose loss is not finite.
     losses: client losses under the model received, before training; NaN for a
       client that was not asked.
+    received: bytes from the centre to each client.
+    sent: bytes from each client to the centre.
     """
 
     assignment: Int[Array, " clients"]
     losses: Float[Array, " clients"]
+    received: Int[Array, " clients"]
+    sent: Int[Array, " clients"]
 
 
 def fedavg(
@@ -48,8 +65,9 @@ def fedavg(
     num_steps: int = 1,
     weights: Weights = "samples",
     participation: float = 1.0,
+    update: LocalUpdate | None = None,
 ) -> Algorithm:
-    """Federated averaging of one model by full-batch local steps.
+    """Federated averaging of one model.
 
     Args:
       task: the learning problem.
@@ -61,45 +79,51 @@ def fedavg(
       weights: "samples" weighs a client by its number of samples, as FedAvg does;
         "clients" weighs all alike, as IFCA's global baseline does.
       participation: fraction of the clients drawn in each round.
+      update: how clients train with `option="model"`: mini-batches, epochs, proximal
+        term ...; full-batch gradient descent if None.
 
     Raises:
       ValueError: where an argument is out of its range.
 
-    Cost of a round: that of `kernels.training.train_clusters` with one model.
+    Cost of a round: that of `kernels.rounds.train_round` with one model.
     """
-    check_training(
+    training = Training(
+        step_size=step_size,
         option=option,
         num_steps=num_steps,
         normalise="cluster",
-        participation=participation,
         weights=weights,
+        participation=participation,
+        update=update or LocalUpdate(),
     )
+    stack = lambda model: jax.tree.map(lambda leaf: leaf[None], model)
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
-        del data  # The model starts anywhere.
         (first,) = jax.random.split(key, 1)  # As IFCA with one cluster draws it.
-        return State(model=task.init(first))
+        model = task.init(first)
+        memory = first_memory(training, stack(model), data.mask.shape[0])
+        return State(model=model, memory=memory)
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
-        models, assignment, losses = train_round(
+        models = stack(state.model)
+        after = train_round(
             key,
             task,
-            jax.tree.map(lambda leaf: leaf[None], state.model),
+            models,
+            state.memory,
             data,
+            training=training,
             choose=lambda losses, _: choose_cluster(losses),
-            option=option,
-            step_size=step_size,
-            num_steps=num_steps,
-            normalise="cluster",
-            weights=weights,
-            participation=participation,
         )
-        model = jax.tree.map(lambda leaf: leaf[0], models)
-        return State(model), Info(assignment=assignment, losses=losses[:, 0])
+        model = jax.tree.map(lambda leaf: leaf[0], after.models)
+        received, sent = traffic(
+            messages(training, models), after.present, after.assignment
+        )
+        info = Info(after.assignment, after.losses[:, 0], received, sent)
+        return State(model, after.memory), info
 
     def predict(state: State, data: ClientData, inputs: Array) -> Array:
-        models = jax.tree.map(lambda leaf: leaf[None], state.model)
         everyone = jnp.zeros(data.mask.shape[0], jnp.int32)
-        return predict_own(task, models, everyone, inputs)
+        return predict_own(task, stack(state.model), everyone, inputs)
 
     return Algorithm(init=init, step=step, predict=predict)

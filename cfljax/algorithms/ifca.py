@@ -7,12 +7,26 @@ Learning". NeurIPS 2020. Algorithm 2: option I (gradient averaging) and option I
 
 from typing import NamedTuple
 
-import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
 
 from cfljax.kernels.average import Normalise
 from cfljax.kernels.evaluate import choose_cluster, loss_matrix, predict_own
-from cfljax.kernels.training import Option, Weights, check_training, train_round
+from cfljax.kernels.identity import History, first_history, is_settled, remember
+from cfljax.kernels.local_update import LocalUpdate
+from cfljax.kernels.rounds import train_round
+from cfljax.kernels.sharing import Shared, SharingVariant
+from cfljax.kernels.traffic import traffic
+from cfljax.kernels.training import (
+    Memory,
+    Option,
+    Training,
+    Weights,
+    check_clusters,
+    first_memory,
+    messages,
+    start_models,
+)
 from cfljax.types import Algorithm, ClientData, Stacked, Task
 
 __all__ = ["Info", "State", "ifca"]
@@ -21,10 +35,14 @@ __all__ = ["Info", "State", "ifca"]
 class State(NamedTuple):
     """All that the next round needs.
 
-    models: leaves `[clusters, ...]`.
+    models: leaves `[clusters, ...]`; shared leaves have equal rows.
+    memory: of local updates; None if they need none.
+    history: of identities; None unless they may settle.
     """
 
     models: Stacked
+    memory: Memory | None = None
+    history: History | None = None
 
 
 class Info(NamedTuple):
@@ -33,11 +51,15 @@ class Info(NamedTuple):
     assignment: cluster each client trained this round, `NO_CLUSTER` for a client
       that was not asked or has no finite loss.
     losses: client losses under the models received, before training; NaN for a
-      client that was not asked.
+      client that was not asked or was sent only its own model.
+    received: bytes from the centre to each client.
+    sent: bytes from each client to the centre.
     """
 
     assignment: Int[Array, " clients"]
     losses: Float[Array, "clients clusters"]
+    received: Int[Array, " clients"]
+    sent: Int[Array, " clients"]
 
 
 def ifca(
@@ -51,6 +73,10 @@ def ifca(
     weights: Weights = "clients",
     participation: float = 1.0,
     resample: bool = False,
+    update: LocalUpdate | None = None,
+    shared: Shared | None = None,
+    variant: SharingVariant = "paper",
+    stable_rounds: int | None = None,
 ) -> Algorithm:
     """Iterative Federated Clustering Algorithm.
 
@@ -74,45 +100,86 @@ def ifca(
         train on the second, as in section 5; give the engine fresh data for each
         round (`data.split_rounds`) for the paper's 2T folds. Meant for clients of
         equal sample counts: padding counts as samples here.
+      update: how clients train in option II: mini-batches, epochs, decay of the step
+        size, optimiser ...; full-batch gradient descent if None.
+      shared: from the name of a leaf, such as "output/kernel", to whether all
+        clusters share it (section 4.3); nothing is shared if None. Names are those
+        of `kernels.sharing.paths`.
+      variant: "paper" trains shared leaves with all participants, as section 4.3
+        describes; "reference" leaves them as they start, as the released code does
+        with pretrained ones (`kernels.sharing.with_frozen`), which is how the
+        published numbers of Table 2 came about.
+      stable_rounds: once no client has changed its estimate for so many rounds, the
+        centre sends a client of known identity only its own model (section 4.3), and
+        identities stay as they are; never if None.
 
     Raises:
       ValueError: where an argument is out of its range; in a round, where
         `resample` meets an odd number of samples.
 
-    Cost of a round: that of `kernels.training.train_clusters`.
+    Cost of a round: that of `kernels.rounds.train_round`.
     """
-    check_training(
+    check_clusters(num_clusters)
+    if stable_rounds is not None and stable_rounds < 1:
+        raise ValueError(f"`stable_rounds` must be at least 1, got {stable_rounds}.")
+    training = Training(
+        step_size=step_size,
         option=option,
         num_steps=num_steps,
         normalise=normalise,
-        participation=participation,
-        num_clusters=num_clusters,
         weights=weights,
+        participation=participation,
+        resample=resample,
+        update=update or LocalUpdate(),
+        shared=shared,
+        variant=variant,
     )
+    chunk = training.update.clients_per_chunk
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
-        del data  # Models start anywhere; nothing is learned from the data yet.
-        return State(models=jax.vmap(task.init)(jax.random.split(key, num_clusters)))
+        models = start_models(task, key, num_clusters)  # Nothing is learned yet.
+        num_clients = data.mask.shape[0]
+        return State(
+            models=models,
+            memory=first_memory(training, models, num_clients),
+            history=None if stable_rounds is None else first_history(num_clients),
+        )
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
-        models, assignment, losses = train_round(
+        history, alone, all_known = state.history, None, None
+        if history is not None and stable_rounds is not None:  # section 4.3
+            alone = is_settled(history, stable_rounds)
+            all_known = lambda clients: jnp.all(alone[clients])
+
+        def choose(losses: Array, clients: Array) -> Int[Array, " participants"]:
+            estimate = choose_cluster(losses)  # line 6
+            if history is None or alone is None:
+                return estimate
+            return jnp.where(alone[clients], history.identities[clients], estimate)
+
+        after = train_round(
             key,
             task,
             state.models,
+            state.memory,
             data,
-            choose=lambda losses, _: choose_cluster(losses),  # line 6
-            option=option,
-            step_size=step_size,
-            num_steps=num_steps,
-            normalise=normalise,
-            weights=weights,
-            participation=participation,
-            resample=resample,
+            training=training,
+            choose=choose,
+            all_known=all_known,
         )
-        return State(models), Info(assignment=assignment, losses=losses)
+        losses = after.losses
+        if history is not None and alone is not None:
+            losses = jnp.where(alone[:, None], jnp.nan, losses)
+            history = remember(history, after.assignment)
+        received, sent = traffic(
+            messages(training, state.models), after.present, after.assignment, alone
+        )
+        info = Info(after.assignment, losses, received, sent)
+        return State(after.models, after.memory, history), info
 
     def predict(state: State, data: ClientData, inputs: Array) -> Array:
-        choice = choose_cluster(loss_matrix(task, state.models, data))
+        losses = loss_matrix(task, state.models, data, clients_per_chunk=chunk)
+        choice = choose_cluster(losses)
         return predict_own(task, state.models, choice, inputs)
 
     return Algorithm(init=init, step=step, predict=predict)

@@ -6,12 +6,24 @@ identity estimate were right ("ground truth" in Werner et al., section 5).
 
 from typing import NamedTuple
 
-import jax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
 
 from cfljax.kernels.average import Normalise
 from cfljax.kernels.evaluate import predict_own
-from cfljax.kernels.training import Option, Weights, check_training, train_round
+from cfljax.kernels.local_update import LocalUpdate
+from cfljax.kernels.rounds import train_round
+from cfljax.kernels.sharing import Shared, SharingVariant
+from cfljax.kernels.traffic import traffic
+from cfljax.kernels.training import (
+    Memory,
+    Option,
+    Training,
+    Weights,
+    check_clusters,
+    first_memory,
+    messages,
+    start_models,
+)
 from cfljax.types import Algorithm, ClientData, Stacked, Task
 
 __all__ = ["Info", "State", "oracle"]
@@ -21,9 +33,11 @@ class State(NamedTuple):
     """All that the next round needs.
 
     models: leaves `[clusters, ...]`.
+    memory: of local updates; None if they need none.
     """
 
     models: Stacked
+    memory: Memory | None = None
 
 
 class Info(NamedTuple):
@@ -32,10 +46,14 @@ class Info(NamedTuple):
     assignment: the client's true cluster, `NO_CLUSTER` if it was not asked.
     losses: client losses under the models received, before training; NaN for a
       client that was not asked.
+    received: bytes from the centre to each client: one model.
+    sent: bytes from each client to the centre.
     """
 
     assignment: Int[Array, " clients"]
     losses: Float[Array, "clients clusters"]
+    received: Int[Array, " clients"]
+    sent: Int[Array, " clients"]
 
 
 def oracle(
@@ -49,6 +67,9 @@ def oracle(
     normalise: Normalise = "all",
     weights: Weights = "clients",
     participation: float = 1.0,
+    update: LocalUpdate | None = None,
+    shared: Shared | None = None,
+    variant: SharingVariant = "paper",
 ) -> Algorithm:
     """Federated training of one model for each true cluster.
 
@@ -62,40 +83,50 @@ def oracle(
       normalise: divisor of the summed gradients, as in `ifca`.
       weights: of the clients in an average, as in `ifca`.
       participation: fraction of the clients drawn in each round.
+      update: how clients train with option "model", as in `ifca`.
+      shared: which leaves all clusters have in common, as in `ifca`.
+      variant: whether they are trained, as in `ifca`.
 
     Raises:
       ValueError: where an argument is out of its range.
 
-    Cost of a round: that of `kernels.training.train_clusters`.
+    Cost of a round: that of `kernels.rounds.train_round`.
     """
-    check_training(
+    check_clusters(num_clusters)
+    training = Training(
+        step_size=step_size,
         option=option,
         num_steps=num_steps,
         normalise=normalise,
-        participation=participation,
-        num_clusters=num_clusters,
         weights=weights,
+        participation=participation,
+        update=update or LocalUpdate(),
+        shared=shared,
+        variant=variant,
     )
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
-        del data  # Models start anywhere.
-        return State(models=jax.vmap(task.init)(jax.random.split(key, num_clusters)))
+        models = start_models(task, key, num_clusters)
+        return State(models, first_memory(training, models, data.mask.shape[0]))
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
-        models, assignment, losses = train_round(
+        after = train_round(
             key,
             task,
             state.models,
+            state.memory,
             data,
+            training=training,
             choose=lambda _, participants: clusters[participants],
-            option=option,
-            step_size=step_size,
-            num_steps=num_steps,
-            normalise=normalise,
-            weights=weights,
-            participation=participation,
         )
-        return State(models), Info(assignment=assignment, losses=losses)
+        received, sent = traffic(
+            messages(training, state.models),
+            after.present,
+            after.assignment,
+            after.present,  # A client is sent the model of its cluster only.
+        )
+        info = Info(after.assignment, after.losses, received, sent)
+        return State(after.models, after.memory), info
 
     def predict(state: State, data: ClientData, inputs: Array) -> Array:
         del data  # Nothing to choose.

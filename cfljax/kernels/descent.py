@@ -1,12 +1,11 @@
-"""Local updates: what a client does between two messages."""
+"""Local updates of all clients: what each makes of a model of its own."""
 
 import jax
 import jax.numpy as jnp
-import optax
-from jaxtyping import Array, PyTree, ScalarLike
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree, ScalarLike
 
-from cfljax.kernels.backend import Order, over_clients
-from cfljax.kernels.evaluate import masked_mean
+from cfljax.kernels.backend import over_clients
+from cfljax.kernels.local_update import LocalUpdate, client_key, client_update
 from cfljax.types import ClientData, Stacked, Task
 
 __all__ = ["local_descent"]
@@ -17,44 +16,49 @@ def local_descent(
     models: Stacked,
     data: ClientData,
     *,
+    key: PRNGKeyArray,
     step_size: ScalarLike,
     num_steps: int,
-    order: Order | None = None,
-) -> Stacked:
-    """Full-batch gradient descent of every client from a model of its own.
-
-    IFCA's LocalUpdate (Algorithm 2, lines 18-21) on the client's whole data.
+    update: LocalUpdate,
+    moments: Stacked = (),
+    clients: Int[Array, " clients"] | None = None,
+) -> tuple[Stacked, Stacked]:
+    """Local training of every client from a model of its own.
 
     Args:
       task: the learning problem.
       models: leaves `[clients, ...]`, where each client starts.
       data: leaves `[clients, samples, ...]`.
-      step_size: gamma; may be traced.
-      num_steps: tau.
-      order: see `backend.over_clients`.
+      key: of the round; a client's own is folded with its index.
+      step_size: gamma of this round; may be traced.
+      num_steps: tau, unless the update counts epochs.
+      update: everything else about it.
+      moments: optimiser states that clients kept, leaves `[clients, ...]`, or an
+        empty tree.
+      clients: index of each client among all, for its key; 0, 1, ... if None.
 
     Returns:
-      Leaves `[clients, ...]`.
+      Trained models and moments, leaves `[clients, ...]`. A client without samples
+      keeps both.
 
-    Cost: `num_steps` forward and backward passes per client; memory of one
-    client's activations at a time in sequential order, of all of them otherwise.
+    Cost: `num_steps` forward and backward passes per client; memory of one client's
+    activations in sequential order, of a chunk's in batched order.
     """
+    train = client_update(task, update, num_steps)
 
-    def descend(
-        step_size: Array, model: PyTree, inputs: Array, targets: Array, mask: Array
-    ) -> PyTree:
-        optimizer = optax.sgd(step_size)
+    def one(
+        shared: tuple, client: Array, model: PyTree, moments: PyTree, data: ClientData
+    ) -> tuple[PyTree, PyTree]:
+        key, step_size = shared
+        own = client_key(key, client)
+        return jax.lax.cond(
+            jnp.any(data.mask),
+            lambda: train(own, step_size, model, moments, data),
+            lambda: (model, moments),
+        )
 
-        def loss(params: PyTree) -> Array:
-            return masked_mean(task.losses(params, inputs, targets), mask)
-
-        def one_step(carry: tuple, _: None) -> tuple[tuple, None]:
-            params, moments = carry
-            updates, moments = optimizer.update(jax.grad(loss)(params), moments)
-            return (optax.apply_updates(params, updates), moments), None
-
-        carry = (model, optimizer.init(model))
-        return jax.lax.scan(one_step, carry, None, length=num_steps)[0][0]
-
-    step_sizes = jnp.broadcast_to(step_size, data.mask.shape[:1])
-    return over_clients(descend, order)(step_sizes, models, *data)
+    if clients is None:
+        clients = jnp.arange(data.mask.shape[0])
+    apply = over_clients(one, update.order, update.clients_per_chunk)
+    shared = (key, jnp.asarray(step_size, jnp.result_type(float)))
+    return apply(shared, clients, models, moments, data)

@@ -2,9 +2,11 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from cfljax.kernels.tree import length, take
+from cfljax.kernels.backend import Order, clients_in_chunks, over_clients
+from cfljax.kernels.sharing import join
+from cfljax.kernels.tree import take
 from cfljax.types import ClientData, Stacked, Task
 
 __all__ = [
@@ -31,7 +33,12 @@ def masked_mean(
 
 
 def loss_matrix(
-    task: Task, models: Stacked, data: ClientData
+    task: Task,
+    models: Stacked,
+    data: ClientData,
+    *,
+    common: PyTree = None,
+    clients_per_chunk: int | None = None,
 ) -> Float[Array, "clients clusters"]:
     """Loss of every client under every model.
 
@@ -46,22 +53,37 @@ def loss_matrix(
       task: the learning problem.
       models: leaves `[clusters, ...]`.
       data: leaves `[clients, samples, ...]`.
+      common: what all models have in common, without that axis, where `models` is
+        only the rest (`sharing.split`); it is evaluated once for all of them.
+      clients_per_chunk: clients evaluated at a time; all if None.
 
-    Cost: one forward pass for each pair of sample and model, in one call; peak
-    memory grows with `clients x samples x clusters` activations.
+    Cost: one forward pass for each pair of sample and model; peak memory grows with
+    `clients_per_chunk x samples x clusters` activations.
     """
-    clients, samples = data.mask.shape
-    inputs = data.inputs.reshape((clients * samples,) + data.inputs.shape[2:])
-    targets = data.targets.reshape((clients * samples,) + data.targets.shape[2:])
-    over_clusters = jax.vmap(task.losses, in_axes=(0, None, None))
-    losses = over_clusters(models, inputs, targets)  # [clusters, clients x samples]
-    losses = losses.reshape(length(models), clients, samples)
-    mask = jnp.broadcast_to(data.mask, losses.shape)
-    return masked_mean(losses, mask).T
+
+    def losses(parts: tuple, data: ClientData) -> Float[Array, "chunk clusters"]:
+        models, common = parts
+        clients, samples = data.mask.shape
+        merge = lambda leaf: leaf.reshape((clients * samples,) + leaf.shape[2:])
+        of_model = lambda model, common, *batch: task.losses(
+            join(model, common), *batch
+        )
+        over_clusters = jax.vmap(of_model, in_axes=(0, None, None, None))
+        # [clusters, clients x samples]
+        each = over_clusters(models, common, merge(data.inputs), merge(data.targets))
+        each = each.reshape(each.shape[0], clients, samples)
+        return masked_mean(each, jnp.broadcast_to(data.mask, each.shape)).T
+
+    return clients_in_chunks(losses, (models, common), data, clients_per_chunk)
 
 
 def client_losses(
-    task: Task, models: Stacked, data: ClientData
+    task: Task,
+    models: Stacked,
+    data: ClientData,
+    *,
+    order: Order | None = None,
+    clients_per_chunk: int | None = None,
 ) -> Float[Array, " clients"]:
     """Loss of every client under a model of its own.
 
@@ -69,11 +91,16 @@ def client_losses(
       task: the learning problem.
       models: leaves `[clients, ...]`.
       data: leaves `[clients, samples, ...]`.
+      order: see `backend.over_clients`.
+      clients_per_chunk: see `backend.over_clients`.
 
     Cost: one forward pass for each sample, with one set of weights per client.
     """
-    losses = jax.vmap(task.losses)(models, data.inputs, data.targets)
-    return masked_mean(losses, data.mask)
+
+    def one(_: None, model: PyTree, data: ClientData) -> Float[Array, ""]:
+        return masked_mean(task.losses(model, data.inputs, data.targets), data.mask)
+
+    return over_clients(one, order, clients_per_chunk)(None, models, data)
 
 
 def choose_cluster(
@@ -104,4 +131,8 @@ def predict_own(
     Returns:
       `[clients, samples, ...]`.
     """
-    return jax.vmap(task.predict)(take(models, jnp.maximum(choice, 0)), inputs)
+
+    def one(models: Stacked, choice: Array, inputs: Array) -> Array:
+        return task.predict(take(models, choice), inputs)
+
+    return over_clients(one)(models, jnp.maximum(choice, 0), inputs)

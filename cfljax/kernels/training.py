@@ -1,186 +1,192 @@
-"""One round of training cluster models, whatever chooses the clusters."""
+"""How cluster models are trained, whatever chooses the clusters: the settings."""
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, Literal, get_args
+import dataclasses
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
+from jaxtyping import Int, PRNGKeyArray, PyTree
 
-from cfljax.kernels.average import Normalise, cluster_mean, gradient_step, membership
-from cfljax.kernels.descent import local_descent
-from cfljax.kernels.evaluate import NO_CLUSTER, loss_matrix
-from cfljax.kernels.participate import cohort, spread
-from cfljax.kernels.tree import take
-from cfljax.types import ClientData, Stacked, Task
+from cfljax.kernels.average import Normalise
+from cfljax.kernels.local_update import LocalUpdate, step_size_at
+from cfljax.kernels.sharing import Shared, SharingVariant, split
+from cfljax.kernels.traffic import Messages, identity_bytes, size
+from cfljax.kernels.tree import trained_part
+from cfljax.types import Stacked, Task
 
-__all__ = ["Option", "Weights", "check_training", "train_clusters", "train_round"]
+__all__ = [
+    "Memory",
+    "Option",
+    "Training",
+    "Weights",
+    "check_clusters",
+    "first_memory",
+    "messages",
+    "start_models",
+]
 
 Option = Literal["gradient", "model"]
 Weights = Literal["clients", "samples"]
 
 
-def check_training(
-    *,
-    option: str,
-    num_steps: int,
-    normalise: str = "all",
-    participation: float = 1.0,
-    num_clusters: int = 1,
-    weights: str = "clients",
-) -> None:
-    """Raises ValueError, naming the argument, where one is out of its range."""
-    if num_clusters < 1:
-        raise ValueError(f"`num_clusters` must be at least 1, got {num_clusters}.")
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """Everything about a round but who chooses which cluster.
+
+    step_size: gamma; may be traced.
+    option: "gradient" averages gradients, "model" averages trained models.
+    num_steps: local steps tau of option "model".
+    normalise: divisor of option "gradient", see `average.gradient_step`.
+    weights: of the clients in both averages, "clients" for equal ones, "samples" for
+      their numbers of real samples.
+    participation: fraction of the clients that take part in a round.
+    resample: choose on the first half of the padded samples, train on the second.
+    update: how a client trains with option "model".
+    shared: which leaves of the params all clusters have in common, by name (see
+      `sharing.paths`); none if None.
+    variant: "paper" trains common leaves with all participants, "reference" never
+      trains them.
+
+    Raises:
+      ValueError: where an argument is out of its range, or belongs to another option.
+    """
+
+    step_size: Any
+    option: str = "gradient"
+    num_steps: int = 1
+    normalise: str = "all"
+    weights: str = "clients"
+    participation: float = 1.0
+    resample: bool = False
+    update: LocalUpdate = dataclasses.field(default_factory=LocalUpdate)
+    shared: Shared | None = None
+    variant: str = "paper"
+
+    def __post_init__(self) -> None:
+        for name, allowed in (
+            ("option", get_args(Option)),
+            ("normalise", get_args(Normalise)),
+            ("weights", get_args(Weights)),
+            ("variant", get_args(SharingVariant)),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(
+                    f"`{name}` must be in {allowed}, got {getattr(self, name)!r}."
+                )
+        _check_steps(self)
+        if (self.weights, self.option, self.normalise) == (
+            "samples",
+            "gradient",
+            "all",
+        ):
+            raise ValueError(
+                "`weights='samples'` needs `normalise` 'participants' or 'cluster' "
+                "with `option='gradient'`: the samples of absent clients are not "
+                "counted."
+            )
+        if not 0 < self.participation <= 1:
+            raise ValueError(
+                f"`participation` must be in (0, 1], got {self.participation}."
+            )
+        if self.variant == "reference" and self.shared is None:
+            raise ValueError(
+                "`variant='reference'` freezes the leaves that `shared` names; give "
+                "`shared` as well."
+            )
+
+
+def _check_steps(training: Training) -> None:
+    """Raises ValueError where the steps do not fit each other."""
+    num_steps, update = training.num_steps, training.update
     if num_steps < 1:
         raise ValueError(f"`num_steps` must be at least 1, got {num_steps}.")
-    if option not in get_args(Option):
-        raise ValueError(f"`option` must be in {get_args(Option)}, got {option!r}.")
-    if option == "gradient" and num_steps != 1:
+    if update.num_epochs is not None and num_steps != 1:
+        raise ValueError(
+            f"`num_steps` and the update's `num_epochs` exclude each other, got "
+            f"{num_steps} and {update.num_epochs}."
+        )
+    if training.option == "model":
+        return
+    if num_steps != 1:
         raise ValueError(
             "`num_steps` belongs to `option='model'`: gradient averaging takes one "
             f"step a round, got {num_steps}."
         )
-    if normalise not in get_args(Normalise):
-        allowed = get_args(Normalise)
-        raise ValueError(f"`normalise` must be in {allowed}, got {normalise!r}.")
-    if weights not in get_args(Weights):
-        raise ValueError(f"`weights` must be in {get_args(Weights)}, got {weights!r}.")
-    if weights == "samples" and option == "gradient" and normalise == "all":
+    plain = LocalUpdate(
+        decay=update.decay,
+        clients_per_chunk=update.clients_per_chunk,
+        order=update.order,
+    )
+    if update != plain:
         raise ValueError(
-            "`weights='samples'` needs `normalise` 'participants' or 'cluster' with "
-            "`option='gradient'`: the samples of absent clients are not counted."
+            "`update` belongs to `option='model'`, but for `decay` and "
+            f"`clients_per_chunk`; got {update}."
         )
-    if not 0 < participation <= 1:
-        raise ValueError(f"`participation` must be in (0, 1], got {participation}.")
 
 
-def train_clusters(
-    task: Task,
-    models: Stacked,
-    data: ClientData,
-    *,
-    choose: Callable[[Float[Array, "clients clusters"]], Int[Array, " clients"]],
-    option: Option,
-    step_size: ScalarLike,
-    num_steps: int,
-    normalise: Normalise,
-    weights: Weights,
-    num_clients: int,
-    estimate: ClientData | None = None,
-) -> tuple[Stacked, Int[Array, " clients"], Float[Array, "clients clusters"]]:
-    """Each participant chooses a cluster, its members train the cluster's model.
+def check_clusters(num_clusters: int) -> None:
+    """Raises ValueError unless there is a cluster."""
+    if num_clusters < 1:
+        raise ValueError(f"`num_clusters` must be at least 1, got {num_clusters}.")
 
-    IFCA's Algorithm 2, lines 5-15, with the choice of line 6 left open.
+
+class Memory(NamedTuple):
+    """What local updates remember from round to round.
+
+    round: rounds that are over.
+    moments: optimiser states that clients keep, leaves `[clients, ...]`; an empty
+      tree if they keep none.
+    """
+
+    round: Int[jax.Array, ""]
+    moments: Stacked
+
+
+def first_memory(
+    training: Training, models: Stacked, num_clients: int
+) -> Memory | None:
+    """Memory before the first round; None if nothing is to be remembered.
 
     Args:
-      task: the learning problem.
-      models: leaves `[clusters, ...]`, as broadcast.
-      data: the participants' samples.
-      choose: from the loss matrix to a cluster for each participant.
-      option: "gradient" averages gradients, "model" averages trained models.
-      step_size: gamma; may be traced.
-      num_steps: local steps of option "model".
-      normalise: divisor of option "gradient", see `average.gradient_step`.
-      weights: of the clients in both averages, "clients" for equal ones, "samples"
-        for their numbers of real samples.
-      num_clients: m, counting the clients that do not participate.
-      estimate: other samples of the same clients for `choose`; `data` if None.
+      training: whose update decides.
+      models: leaves `[any, ...]`, for the shapes.
+      num_clients: m.
 
-    Returns:
-      New models, the assignment, and the losses that `choose` saw.
-
-    Cost: a forward pass per client and model; then a backward pass per client and
-    model (option "gradient", merged over clients), or `num_steps` forward and
-    backward passes per client (option "model").
+    Memory: one optimiser state for each client, if they keep it.
     """
-    shares = jnp.ones(data.mask.shape[0])
-    if weights == "samples":
-        shares = jnp.sum(data.mask, axis=1, dtype=shares.dtype)
-    if option == "gradient":
-        losses, pullback = jax.vjp(partial(loss_matrix, task, data=data), models)
-        if estimate is not None:
-            losses = loss_matrix(task, models, estimate)
-        assignment = choose(losses)  # line 6
-        members = membership(assignment, losses.shape[1])  # line 7
-        models = gradient_step(  # lines 9, 14
-            models,
-            pullback,
-            jnp.where(members, shares[:, None], 0),
-            step_size=step_size,
-            total=num_clients if normalise == "all" else jnp.sum(shares),
-            per_cluster=normalise == "cluster",
-        )
-        return models, assignment, losses
-
-    losses = loss_matrix(task, models, data if estimate is None else estimate)
-    assignment = choose(losses)  # line 6
-    received = take(models, jnp.maximum(assignment, 0))
-    trained = local_descent(  # line 11
-        task, received, data, step_size=step_size, num_steps=num_steps
-    )
-    models = cluster_mean(trained, assignment, shares, empty=models)  # line 15
-    return models, assignment, losses
+    update = training.update
+    if update.decay == 1 and not update.keep_optimizer:
+        return None
+    moments: PyTree = ()
+    if update.keep_optimizer:
+        model = jax.tree.map(lambda leaf: leaf[0], models)
+        if training.variant == "reference":
+            model = split(model, training.shared)[0]
+        optimizer = update.optimizer(step_size_at(update, training.step_size, None))
+        state = optimizer.init(trained_part(model))
+        spread = lambda leaf: jnp.broadcast_to(leaf, (num_clients,) + jnp.shape(leaf))
+        moments = jax.tree.map(spread, state)
+    return Memory(jnp.zeros((), jnp.int32), moments)
 
 
-def train_round(
-    key: PRNGKeyArray,
-    task: Task,
-    models: Stacked,
-    data: ClientData,
-    *,
-    choose: Callable[
-        [Float[Array, "participants clusters"], Int[Array, " participants"]],
-        Int[Array, " participants"],
-    ],
-    participation: float,
-    resample: bool = False,
-    **training: Any,
-) -> tuple[Stacked, Int[Array, " clients"], Float[Array, "clients clusters"]]:
-    """`train_clusters` with the participants of a round (lines 4-15).
+def messages(training: Training, models: Stacked) -> Messages:
+    """Sizes of a round's messages; frozen leaves are never sent.
 
     Args:
-      key: of the round, for the participants.
-      task: the learning problem.
-      models: leaves `[clusters, ...]`.
-      data: all clients' samples.
-      choose: from the participants' losses and their indices to their clusters.
-      participation: fraction of the clients that take part.
-      resample: choose on the first half of the padded samples, train on the second.
-      **training: the remaining arguments of `train_clusters`.
-
-    Returns:
-      New models; the assignment, `NO_CLUSTER` for clients that took no part; and the
-      losses that decided it, NaN for these clients.
-
-    Raises:
-      ValueError: if `resample` meets an odd number of samples.
+      training: how models are trained.
+      models: leaves `[clusters, ...]`, or their shapes.
     """
-    num_clients = data.mask.shape[0]
-    participants, present = cohort(key, data, participation)  # line 4
-    estimate, train = _halves(present) if resample else (None, present)
-    models, assignment, losses = train_clusters(  # lines 5-15
-        task,
-        models,
-        train,
-        choose=lambda losses: choose(losses, participants),  # line 6
-        num_clients=num_clients,
-        estimate=estimate,
-        **training,
+    own, common = split(models, training.shared)
+    number = jax.tree.leaves(models)[0].shape[0]
+    own_bytes = size(own) // number
+    common_bytes = 0 if training.variant == "reference" else size(common) // number
+    return Messages(
+        all_models=number * own_bytes + common_bytes,
+        one_model=own_bytes + common_bytes,
+        answer=own_bytes + common_bytes + identity_bytes(number),
     )
-    assignment = spread(assignment, participants, num_clients, absent=NO_CLUSTER)
-    return models, assignment, spread(losses, participants, num_clients, absent=jnp.nan)
 
 
-def _halves(data: ClientData) -> tuple[ClientData, ClientData]:
-    """First and second half of every client's samples."""
-    num_samples = data.mask.shape[1]
-    if num_samples % 2:
-        raise ValueError(
-            "`resample` needs an even number of samples per client and round, got "
-            f"{num_samples}."
-        )
-    middle = num_samples // 2
-    first = jax.tree.map(lambda leaf: leaf[:, :middle], data)
-    return first, jax.tree.map(lambda leaf: leaf[:, middle:], data)
+def start_models(task: Task, key: PRNGKeyArray, num_clusters: int) -> Stacked:
+    """Independent random models, leaves `[clusters, ...]`."""
+    return jax.vmap(task.init)(jax.random.split(key, num_clusters))

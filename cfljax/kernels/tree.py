@@ -4,11 +4,11 @@ from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, Shaped
+from jaxtyping import Array, Bool, Int, PyTree, Shaped
 
-from cfljax.types import Stacked
+from cfljax.types import Stacked, Variables
 
-__all__ = ["length", "rows", "select", "take"]
+__all__ = ["length", "rows", "select", "take", "trained_part", "with_trained"]
 
 Tree = TypeVar("Tree")
 
@@ -39,3 +39,15 @@ def select(
     return jax.tree.map(
         lambda a, b: jnp.where(rows(condition, a), a, b), on_true, on_false
     )
+
+
+def trained_part(params: PyTree) -> PyTree:
+    """What gradients train: all params, or the weights of `Variables`."""
+    return params.weights if isinstance(params, Variables) else params
+
+
+def with_trained(params: PyTree, weights: PyTree) -> PyTree:
+    """`params` with other weights, and their statistics as they are."""
+    if isinstance(params, Variables):
+        return params._replace(weights=weights)
+    return weights

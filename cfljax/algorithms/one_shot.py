@@ -1,0 +1,196 @@
+"""One-shot clustering: local solutions are clustered once, then trained by cluster.
+
+Ghosh, Chung, Yin, Ramchandran. "An Efficient Framework for Clustered Federated
+Learning". NeurIPS 2020. Algorithm 1: (1) clients send their own solutions, (2) the
+centre clusters them by k-means, (3) FedAvg within each cluster. The clustering is never
+corrected. Line numbers below are those of the algorithm.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
+
+from cfljax.kernels.descent import local_descent
+from cfljax.kernels.evaluate import predict_own
+from cfljax.kernels.kmeans import k_means
+from cfljax.kernels.local_update import LocalUpdate
+from cfljax.kernels.rounds import train_round
+from cfljax.kernels.sharing import Shared, SharingVariant
+from cfljax.kernels.traffic import size, traffic
+from cfljax.kernels.training import (
+    Memory,
+    Training,
+    Weights,
+    check_clusters,
+    first_memory,
+    messages,
+    start_models,
+)
+from cfljax.kernels.tree import trained_part
+from cfljax.types import Algorithm, ClientData, Stacked, Task
+
+__all__ = ["Info", "State", "one_shot"]
+
+
+class State(NamedTuple):
+    """All that the next round needs.
+
+    models: leaves `[clusters, ...]`.
+    clusters: of each client, for good; `NO_CLUSTER` for one without samples or whose
+      local solution is not finite.
+    round: rounds that are over.
+    memory: of local updates; None if they need none.
+    """
+
+    models: Stacked
+    clusters: Int[Array, " clients"]
+    round: Int[Array, ""]
+    memory: Memory | None = None
+
+
+class Info(NamedTuple):
+    """What one round did; nothing here is carried over.
+
+    assignment: the client's cluster, `NO_CLUSTER` if it was not asked or has none.
+    losses: client losses under the models received, before training; NaN for a
+      client that was not asked.
+    received: bytes from the centre to each client: one model.
+    sent: bytes from each client to the centre; in the first round also its local
+      solution (line 1), which every client with samples sends.
+    """
+
+    assignment: Int[Array, " clients"]
+    losses: Float[Array, "clients clusters"]
+    received: Int[Array, " clients"]
+    sent: Int[Array, " clients"]
+
+
+def one_shot(
+    task: Task,
+    *,
+    num_clusters: int,
+    step_size: ScalarLike,
+    num_steps: int = 1,
+    weights: Weights = "clients",
+    participation: float = 1.0,
+    update: LocalUpdate | None = None,
+    shared: Shared | None = None,
+    variant: SharingVariant = "paper",
+    local_task: Task | None = None,
+    local_step_size: ScalarLike | None = None,
+    num_local_steps: int = 100,
+    num_restarts: int = 10,
+) -> Algorithm:
+    """One-shot clustering of clients by their own solutions, then FedAvg.
+
+    Args:
+      task: the learning problem of line 3.
+      num_clusters: k, at least 1.
+      step_size: of line 3; may be traced.
+      num_steps: local steps of line 3 in each round.
+      weights: of the clients in an average, as in `ifca`.
+      participation: fraction of the clients drawn in each round of line 3.
+      update: how clients train in line 3, as in `ifca`.
+      shared: which leaves all clusters have in common, as in `ifca`.
+      variant: whether they are trained, as in `ifca`.
+      local_task: of line 1; `task` if None. A convex one, such as
+        `models.mlp(shape, hidden=())`, is what the paper has in mind: parameters of
+        networks may be far apart where the networks are alike. All clients start from
+        the same model.
+      local_step_size: of line 1; `step_size` if None.
+      num_local_steps: full-batch steps of line 1, which approximate the minimiser.
+      num_restarts: of k-means (line 2).
+
+    Raises:
+      ValueError: where an argument is out of its range.
+
+    Cost: `init` trains every client for `num_local_steps` and holds all solutions; a
+    round is that of `kernels.rounds.train_round`.
+    """
+    check_clusters(num_clusters)
+    for name, value in (
+        ("num_local_steps", num_local_steps),
+        ("num_restarts", num_restarts),
+    ):
+        if value < 1:
+            raise ValueError(f"`{name}` must be at least 1, got {value}.")
+    training = Training(
+        step_size=step_size,
+        option="model",
+        num_steps=num_steps,
+        weights=weights,
+        participation=participation,
+        update=update or LocalUpdate(),
+        shared=shared,
+        variant=variant,
+    )
+    first_task = task if local_task is None else local_task
+    first_step_size = step_size if local_step_size is None else local_step_size
+
+    def init(key: PRNGKeyArray, data: ClientData) -> State:
+        models_key, start_key, local_key, cluster_key = jax.random.split(key, 4)
+        num_clients = data.mask.shape[0]
+        models = start_models(task, models_key, num_clusters)
+        start = first_task.init(start_key)
+        solutions, _ = local_descent(  # line 1
+            first_task,
+            jax.tree.map(
+                lambda leaf: jnp.broadcast_to(leaf, (num_clients,) + leaf.shape), start
+            ),
+            data,
+            key=local_key,
+            step_size=first_step_size,
+            num_steps=num_local_steps,
+            update=LocalUpdate(
+                order=training.update.order,
+                clients_per_chunk=training.update.clients_per_chunk,
+            ),
+        )
+        points = jnp.where(
+            jnp.any(data.mask, axis=1)[:, None], _flat(solutions), jnp.nan
+        )
+        found = k_means(  # line 2
+            cluster_key, points, num_clusters, num_restarts=num_restarts
+        )
+        return State(
+            models=models,
+            clusters=found.assignment,
+            round=jnp.zeros((), jnp.int32),
+            memory=first_memory(training, models, num_clients),
+        )
+
+    def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
+        after = train_round(  # line 3
+            key,
+            task,
+            state.models,
+            state.memory,
+            data,
+            training=training,
+            choose=lambda _, participants: state.clusters[participants],
+        )
+        received, sent = traffic(
+            messages(training, state.models),
+            after.present,
+            after.assignment,
+            after.present,
+        )
+        solution = size(jax.eval_shape(first_task.init, key))
+        first = jnp.any(data.mask, axis=1) & (state.round == 0)
+        sent = sent + jnp.where(first, solution, 0).astype(sent.dtype)  # line 1
+        info = Info(after.assignment, after.losses, received, sent)
+        return State(after.models, state.clusters, state.round + 1, after.memory), info
+
+    def predict(state: State, data: ClientData, inputs: Array) -> Array:
+        del data  # The clusters were chosen once.
+        return predict_own(task, state.models, state.clusters, inputs)
+
+    return Algorithm(init=init, step=step, predict=predict)
+
+
+def _flat(models: Stacked) -> Float[Array, "clients features"]:
+    """Trained parameters of each client as one row."""
+    leaves = jax.tree.leaves(trained_part(models))
+    return jnp.concatenate([leaf.reshape(leaf.shape[0], -1) for leaf in leaves], axis=1)

@@ -1,0 +1,237 @@
+"""Weighted sums over clients inside their clusters, without keeping the summands.
+
+What clients train is as large as a model each. A server needs only sums of it, so
+clients are added up as they finish: memory does not grow with their number.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec
+from jaxtyping import Array, Float, Int, PyTree
+
+from cfljax.kernels.backend import Order, num_devices, over_devices, padded, resolve
+from cfljax.kernels.tree import length, rows
+from cfljax.types import Stacked
+
+__all__ = ["LANES", "sum_in_clusters"]
+
+# Sequential clients are added up in this many lanes, and the lanes in their order. The
+# order of the additions is then the same on 1, 2, 4 and 8 devices, and so are the bits.
+LANES = 8
+
+
+class Members(NamedTuple):
+    """Where each client's value goes.
+
+    row: of the sums, `[clients]`.
+    weight: `[clients]`; a client of no weight is not computed.
+    """
+
+    row: Int[Array, " clients"]
+    weight: Float[Array, " clients"]
+
+
+Summand = Callable[..., tuple[PyTree, PyTree]]
+
+
+def sum_in_clusters(
+    function: Summand,
+    shared: PyTree,
+    memory: Stacked,
+    clients: tuple,
+    *,
+    assignment: Int[Array, " clients"],
+    weights: Float[Array, " clients"],
+    num_clusters: int,
+    order: Order | None = None,
+    clients_per_chunk: int | None = None,
+) -> tuple[tuple[Stacked, Stacked], Stacked]:
+    """Sums of clients' values inside each cluster, and over all clusters.
+
+    Args:
+      function: `(shared, memory, *client) -> ((own, common), memory)`: a client's
+        value in two parts. `own` is added up inside its cluster, `common` over all.
+        A part may be an empty tree. Nothing that an outer transformation maps may be
+        closed over.
+      shared: given to every client.
+      memory: what a client carries on to the next round, leaves `[clients, ...]`, or
+        an empty tree; a client that is not computed keeps it.
+      clients: further arguments, leaves `[clients, ...]`.
+      assignment: cluster of each client; of no meaning where it has no weight.
+      weights: not negative; a client with weight 0 is left out, whatever its value.
+      num_clusters: rows of the sums of `own`.
+      order: see `backend.over_clients`.
+      clients_per_chunk: bounds memory in batched order.
+
+    Returns:
+      The sums, `own` with leaves `[clusters, ...]` and `common` with leaves
+      `[1, ...]`; and the clients' memory. A value that is not finite spoils its own
+      cluster's row, and the row of `common`.
+
+    Cost: `function` once for each client of positive weight in sequential order, for
+    each client otherwise. Memory: eight sets of sums, or the values of a chunk.
+    """
+    members = Members(jnp.maximum(assignment, 0), weights)
+    stacked = (members, memory, clients)
+    one = lambda row: jax.tree.map(lambda leaf: leaf[0], row)
+    shapes = jax.eval_shape(
+        lambda: function(shared, one(memory), *one(clients))[0]
+    )  # of one client's value
+    zeros = lambda count: lambda leaf: jnp.zeros((count,) + leaf.shape, leaf.dtype)
+    empty = (
+        jax.tree.map(zeros(num_clusters), shapes[0]),
+        jax.tree.map(zeros(1), shapes[1]),
+    )
+    if resolve(order) == "sequential":
+        run = jax.custom_batching.sequential_vmap(_in_lanes(function))
+        return run(shared, empty, stacked)
+    return _in_chunks(function, clients_per_chunk)(shared, empty, stacked)
+
+
+def _in_lanes(function: Summand) -> Callable[..., Any]:
+    """One client after the other in each lane."""
+
+    def add(sums: tuple, member: Members, value: tuple) -> tuple:
+        own = jax.tree.map(
+            lambda s, v: s.at[member.row].add(member.weight * v), sums[0], value[0]
+        )
+        return own, jax.tree.map(lambda s, v: s + member.weight * v, sums[1], value[1])
+
+    def lane(shared: tuple, stacked: tuple) -> tuple:
+        constants, empty = shared
+
+        def one(sums: tuple, row: tuple) -> tuple[tuple, PyTree]:
+            member, memory, client = row
+            return jax.lax.cond(
+                member.weight > 0,
+                lambda sums: _added(function, constants, memory, client, sums, member),
+                lambda sums: (sums, memory),
+                sums,
+            )
+
+        return jax.lax.scan(one, empty, stacked)
+
+    def _added(
+        function: Summand,
+        constants: PyTree,
+        memory: PyTree,
+        client: tuple,
+        sums: tuple,
+        member: Members,
+    ) -> tuple[tuple, PyTree]:
+        value, memory = function(constants, memory, *client)
+        return add(sums, member, value), memory
+
+    def run(shared: PyTree, empty: tuple, stacked: tuple) -> tuple:
+        number = length(stacked)
+        devices = num_devices()
+        lanes = -(-LANES // devices) * devices
+        folded = _fold(stacked, lanes)
+        mapped = lambda shared, rows: jax.lax.map(lambda row: lane(shared, row), rows)
+        sums, memory = over_devices(mapped)((shared, empty), folded)
+        if devices > 1:  # Or each device would add up its own lanes first.
+            sums = jax.tree.map(
+                lambda leaf: jax.lax.with_sharding_constraint(leaf, PartitionSpec()),
+                sums,
+            )
+        total = jax.tree.map(lambda leaf: jnp.sum(leaf[:LANES], axis=0), sums)
+        return total, _unfold(memory, number)
+
+    return run
+
+
+def _fold(stacked: tuple, lanes: int) -> tuple:
+    """Leaves `[clients, ...]` as `[lanes, clients / LANES, ...]`, consecutive clients
+    in one of the first `LANES` lanes; copies unless the clients fill them evenly."""
+    number = length(stacked)
+    if number % LANES == 0 and lanes == LANES:
+        fold = lambda leaf: leaf.reshape((LANES, -1) + leaf.shape[1:])
+        return jax.tree.map(fold, stacked)
+    index, used = _table(number, lanes)
+    members, *others = jax.tree.map(lambda leaf: leaf[index], stacked)
+    weight = jnp.where(used, members.weight, 0)
+    return members._replace(weight=weight), *others
+
+
+def _unfold(memory: Stacked, number: int) -> Stacked:
+    """The inverse of `_fold`, without its padding."""
+    if not jax.tree.leaves(memory):
+        return memory
+    index, used = _table(number, length(memory))
+    if number % LANES == 0:
+        return jax.tree.map(
+            lambda leaf: leaf[:LANES].reshape((number,) + leaf.shape[2:]), memory
+        )
+    lane, place = np.nonzero(used)
+    place, lane = place[np.argsort(index[used])], lane[np.argsort(index[used])]
+    return jax.tree.map(lambda leaf: leaf[lane, place], memory)
+
+
+def _table(number: int, lanes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Client of each slot, `[lanes, slots]`, and which slots are used: lanes differ by
+    one client at most, so that devices have the same work."""
+    ends = number * np.arange(LANES + 1) // LANES
+    slots = max(-(-number // LANES), 1)
+    index = ends[:-1, None] + np.arange(slots)[None, :]
+    used = index < ends[1:, None]
+    index, used = np.minimum(index, number - 1), used
+    more = ((0, lanes - LANES), (0, 0))
+    return np.pad(index, more), np.pad(used, more)
+
+
+def _in_chunks(
+    function: Summand, clients_per_chunk: int | None
+) -> Callable[..., tuple[tuple, Stacked]]:
+    """All clients of a chunk at once."""
+
+    def chunk_sums(shared: PyTree, empty: tuple, chunk: tuple) -> tuple[tuple, PyTree]:
+        members, memory, clients = chunk
+        values, changed = jax.vmap(lambda m, c: function(shared, m, *c))(
+            memory, clients
+        )
+        present = members.weight > 0
+        weigh = lambda leaf: jnp.where(
+            rows(present, leaf), rows(members.weight, leaf) * leaf, 0
+        )
+        own, common = jax.tree.map(weigh, values)
+        number = [length(part) if jax.tree.leaves(part) else 1 for part in empty]
+        own = jax.tree.map(
+            lambda leaf: jax.ops.segment_sum(leaf, members.row, number[0]), own
+        )
+        common = jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0, keepdims=True), common)
+        keep = lambda new, old: jnp.where(rows(present, new), new, old)
+        return (own, common), jax.tree.map(keep, changed, memory)
+
+    def run(shared: PyTree, empty: tuple, stacked: tuple) -> tuple[tuple, Stacked]:
+        number, devices = length(stacked), num_devices()
+        share = -(-number // devices)
+        size = min(clients_per_chunk or share, share)
+        filled = padded(stacked, size * devices)
+        real = jnp.arange(length(filled)) < number
+        members, *others = filled
+        members = members._replace(weight=jnp.where(real, members.weight, 0))
+
+        def device(shared: tuple, own: tuple) -> tuple:
+            constants, empty = shared
+            fold = lambda leaf: leaf.reshape((-1, size) + leaf.shape[1:])
+
+            def step(sums: tuple, chunk: tuple) -> tuple[tuple, PyTree]:
+                more, memory = chunk_sums(constants, empty, chunk)
+                return jax.tree.map(jnp.add, sums, more), memory
+
+            sums, memory = jax.lax.scan(step, empty, jax.tree.map(fold, own))
+            unfold = lambda leaf: leaf.reshape((-1,) + leaf.shape[2:])
+            return (
+                jax.tree.map(lambda leaf: leaf[None], sums),
+                jax.tree.map(unfold, memory),
+            )
+
+        sums, memory = over_devices(device)((shared, empty), (members, *others))
+        total = jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), sums)
+        return total, jax.tree.map(lambda leaf: leaf[:number], memory)
+
+    return run

@@ -1,0 +1,72 @@
+"""Bytes that clients and centre send each other in a round."""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int, PyTree
+
+__all__ = ["Messages", "identity_bytes", "size", "traffic"]
+
+_LARGEST = 2**31 - 1
+
+
+class Messages(NamedTuple):
+    """Bytes of one participant's messages.
+
+    all_models: from the centre, with a model of every cluster and one copy of what
+      they have in common.
+    one_model: from the centre, with one cluster's model.
+    answer: to the centre, with a model or gradient and the cluster's index.
+    """
+
+    all_models: int
+    one_model: int
+    answer: int
+
+
+def size(params: PyTree) -> int:
+    """Bytes of an uncompressed message with these arrays, or shapes of arrays."""
+    leaves = jax.tree.leaves(params)
+    return sum(
+        math.prod(leaf.shape) * jnp.dtype(leaf.dtype).itemsize for leaf in leaves
+    )
+
+
+def identity_bytes(num_clusters: int) -> int:
+    """Whole bytes of a cluster's index: none for one cluster, one up to 256."""
+    return math.ceil(math.log2(num_clusters) / 8)
+
+
+def traffic(
+    messages: Messages,
+    present: Bool[Array, " clients"],
+    assignment: Int[Array, " clients"],
+    alone: Bool[Array, " clients"] | None = None,
+) -> tuple[Int[Array, " clients"], Int[Array, " clients"]]:
+    """Bytes that each client received and sent in a round.
+
+    Args:
+      messages: sizes.
+      present: who took part.
+      assignment: negative for clients that had nothing to send.
+      alone: who was sent a single model; nobody if None.
+
+    Returns:
+      Bytes down and bytes up; 0 for absent clients.
+
+    Raises:
+      ValueError: if one client's messages exceed 2 GiB.
+    """
+    if max(messages) > _LARGEST:
+        raise ValueError(
+            "messages of one client and round must stay below 2 GiB, got "
+            f"{max(messages)} bytes."
+        )
+    down = jnp.asarray(messages.all_models, jnp.int32)
+    if alone is not None:
+        down = jnp.where(alone, messages.one_model, down)
+    received = jnp.where(present, down, 0)
+    sent = jnp.where(present & (assignment >= 0), messages.answer, 0)
+    return received.astype(jnp.int32), sent.astype(jnp.int32)
