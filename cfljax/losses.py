@@ -25,6 +25,11 @@ def cross_entropy(
     """Negative log-probability, in nats, of each sample's label under a softmax.
 
     Computed from logits by log-sum-exp, so large logits neither overflow nor lose
-    the loss of a confident mistake.
+    the loss of a confident mistake. A label that is no class, such as that of a
+    network made for fewer, has the loss NaN, which wins no comparison, and adds
+    nothing to a gradient.
     """
-    return optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+    is_class = (labels >= 0) & (labels < logits.shape[1])
+    labels = jnp.where(is_class, labels, 0)
+    losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+    return jnp.where(is_class, losses, jnp.nan)

@@ -1,5 +1,7 @@
 """The law of the choice: Student's tail in compiled code, thinning, moments."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -97,7 +97,18 @@ def differences(one, two, rate):
     return worst, float(max(gaps))
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+# Compiled for their shape alone, at ten seconds and more; what they cross, two and
+# three clusters cross as well.
+SLOW = ("three, last plain", "five, frame", "five, frame, unbalanced")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
+        for name in SETTINGS
+    ],
+)
 def test_law_and_data_agree(name):
     setting = SETTINGS[name]
     data = statistics(setting, by_law=False)

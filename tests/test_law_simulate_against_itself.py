@@ -8,6 +8,12 @@ from cfljax import law
 
 KEY = jax.random.key(11)
 
+# Every shape compiles for seconds: one of two models and one of three by default.
+SHAPES = pytest.mark.parametrize(
+    "num_clusters, num_models",
+    [(2, 2), (2, 3), pytest.param(3, 3, marks=pytest.mark.slow)],
+)
+
 
 def setting(num_clusters=2, num_models=2, *, sizes=(6.0, 4.0, 5.0), **changes):
     """A small population and a start, one orthogonal direction per model."""
@@ -32,7 +38,7 @@ def run(population, start, **changes):
     return law.simulate(KEY, population, start, **values)
 
 
-@pytest.mark.parametrize("num_clusters", [2, 3])
+@pytest.mark.parametrize("num_clusters", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_trial_does_not_depend_on_how_many_others_run(num_clusters):
     population, start = setting(num_clusters, num_clusters)
     few, many = (run(population, start, num_trials=n) for n in (3, 6))
@@ -49,9 +55,9 @@ def test_the_callers_precision_does_not_matter():
     assert usual.models.dtype == usual.counts.dtype == np.float64
 
 
-@pytest.mark.parametrize("num_clusters", [2, 3])
-def test_every_client_chooses_exactly_one_model(num_clusters):
-    population, start = setting(num_clusters, num_clusters)
+@SHAPES
+def test_every_client_chooses_exactly_one_model(num_clusters, num_models):
+    population, start = setting(num_clusters, num_models)
     counts = run(population, start).counts
     assert np.all(counts >= 0) and np.all(counts % 1 == 0)
     expected = np.broadcast_to(population.num_clients, counts.shape[:-1])
@@ -129,9 +135,11 @@ def test_a_fixed_assignment_stays():
     np.testing.assert_allclose(lengths, np.linalg.norm(start[1]), rtol=1e-12)
 
 
-@pytest.mark.parametrize("num_models", [2, 3])
-def test_a_model_that_is_not_finite_wins_nobody_and_spoils_no_other(num_models):
-    population, start = setting(num_models, num_models)
+@SHAPES
+def test_a_model_that_is_not_finite_wins_nobody_and_spoils_no_other(
+    num_clusters, num_models
+):
+    population, start = setting(num_clusters, num_models)
     broken = start.copy()
     broken[0] = np.nan
     trace = run(population, broken)
@@ -142,25 +150,28 @@ def test_a_model_that_is_not_finite_wins_nobody_and_spoils_no_other(num_models):
     assert np.all(trace.counts == 0)
 
 
-@pytest.mark.parametrize("num_models", [2, 3])
-def test_ties_go_to_the_lowest_index(num_models):
-    population, start = setting(num_models, num_models)
+@SHAPES
+def test_ties_go_to_the_lowest_index(num_clusters, num_models):
+    population, start = setting(num_clusters, num_models)
     trace = run(population, np.broadcast_to(start[1], start.shape).copy())
     assert np.all(trace.counts[:, 0, :, 1:] == 0)
 
 
 def test_divergence_is_recorded():
     population, start = setting()
-    trace = run(population, start, step_size=1e200, num_rounds=4)
+    trace = run(population, start, step_size=1e200)
     assert not np.any(np.isfinite(trace.models[:, -1]))
 
 
-def test_models_may_outnumber_clusters_or_be_fewer():
-    for num_clusters, num_models in ((2, 3), (3, 2), (2, 1)):
-        population, start = setting(num_clusters, num_models)
-        trace = run(population, start)
-        assert trace.counts.shape == (6, 3, num_clusters, num_models)
-        assert np.all(trace.counts.sum(-1) == population.num_clients)
+@pytest.mark.parametrize(
+    "num_clusters, num_models",
+    [(2, 3), pytest.param(3, 2, marks=pytest.mark.slow), (2, 1)],
+)
+def test_models_may_outnumber_clusters_or_be_fewer(num_clusters, num_models):
+    population, start = setting(num_clusters, num_models)
+    trace = run(population, start)
+    assert trace.counts.shape == (6, 3, num_clusters, num_models)
+    assert np.all(trace.counts.sum(-1) == population.num_clients)
 
 
 @pytest.mark.parametrize(

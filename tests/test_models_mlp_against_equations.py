@@ -90,6 +90,20 @@ def test_cross_entropy_survives_large_logits():
     np.testing.assert_allclose(losses, [0.0, 1e4])
 
 
+def test_labels_that_are_no_class_have_no_loss():
+    logits = jnp.array([[0.5, 0.1, 0.3]] * 4)
+    labels = jnp.array([-1, 2, 3, 62])
+    losses = cross_entropy(logits, labels)
+    np.testing.assert_array_equal(jnp.isnan(losses), [True, False, True, True])
+    expected = -log_softmax(np.asarray(logits))[1, 2]
+    np.testing.assert_allclose(losses[1], expected, rtol=1e-6)
+    # Where the mask hides them, as on padding, they reach no gradient.
+    kept = lambda logits: jnp.nansum(cross_entropy(logits, labels))
+    gradient = jax.grad(kept)(logits)
+    assert jnp.isfinite(gradient).all() and jnp.any(gradient[1] != 0)
+    np.testing.assert_array_equal(gradient[jnp.array([0, 2, 3])], 0)
+
+
 def test_squared_error_against_equations():
     outputs, targets = jnp.array([1.0, 3.0]), jnp.array([0.0, 1.0])
     np.testing.assert_allclose(squared_error(outputs, targets), [1.0, 4.0])

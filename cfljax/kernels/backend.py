@@ -29,6 +29,8 @@ __all__ = ["CLIENTS", "Order", "check_order", "clients_in_chunks", "over_clients
 Order = Literal["sequential", "batched"]
 
 CLIENTS = "clients"  # Axis of a device mesh that clients are spread over.
+ROWS = PartitionSpec(CLIENTS)
+EVERYWHERE = PartitionSpec()
 
 
 def check_order(order: str | None, clients_per_chunk: int | None) -> None:
@@ -63,9 +65,28 @@ def over_devices(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """
     if num_devices() == 1:
         return function
-    rows = PartitionSpec(CLIENTS)
     return jax.shard_map(
-        function, in_specs=(PartitionSpec(), rows), out_specs=rows, check_vma=False
+        function, in_specs=(EVERYWHERE, ROWS), out_specs=ROWS, check_vma=False
+    )
+
+
+def gathered_over_devices(
+    function: Callable[..., tuple[PyTree, PyTree]],
+) -> Callable[..., tuple[PyTree, PyTree]]:
+    """`over_devices` of a pair, whose first part all devices then have whole.
+
+    What is computed from it is computed alike on every device, in one order.
+    """
+    if num_devices() == 1:
+        return function
+
+    def run(shared: PyTree, stacked: Stacked) -> tuple[PyTree, PyTree]:
+        part, rest = function(shared, stacked)
+        gather = lambda leaf: jax.lax.all_gather(leaf, CLIENTS, tiled=True)
+        return jax.tree.map(gather, part), rest
+
+    return jax.shard_map(
+        run, in_specs=(EVERYWHERE, ROWS), out_specs=(EVERYWHERE, ROWS), check_vma=False
     )
 
 

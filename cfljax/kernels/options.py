@@ -200,8 +200,9 @@ def _losses_unless_skipped(
 def _mean(sums: Stacked, totals: Float[Array, " clusters"], empty: Stacked) -> Stacked:
     """Sums over their weights; a cluster of no weight keeps what it had."""
     used = totals > 0
-    divisor = jnp.where(used, totals, 1)
-    means = jax.tree.map(lambda leaf: leaf / rows(divisor, leaf), sums)
+    # Not a quotient, which the compiler makes a product in some programs only.
+    inverse = 1 / jnp.where(used, totals, 1)
+    means = jax.tree.map(lambda leaf: leaf * rows(inverse, leaf), sums)
     return select(used, means, empty)
 
 

@@ -4,16 +4,23 @@ What clients train is as large as a model each. A server needs only sums of it, 
 clients are added up as they finish: memory does not grow with their number.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float, Int, PyTree
 
-from cfljax.kernels.backend import Order, num_devices, over_devices, padded, resolve
+from cfljax.kernels.backend import (
+    Order,
+    gathered_over_devices,
+    num_devices,
+    over_devices,
+    padded,
+    resolve,
+)
 from cfljax.kernels.tree import length, rows
 from cfljax.types import Stacked
 
@@ -132,14 +139,10 @@ def _in_lanes(function: Summand) -> Callable[..., Any]:
         lanes = -(-LANES // devices) * devices
         folded = _fold(stacked, lanes)
         mapped = lambda shared, rows: jax.lax.map(lambda row: lane(shared, row), rows)
-        sums, memory = over_devices(mapped)((shared, empty), folded)
-        if devices > 1:  # Or each device would add up its own lanes first.
-            sums = jax.tree.map(
-                lambda leaf: jax.lax.with_sharding_constraint(leaf, PartitionSpec()),
-                sums,
-            )
-        total = jax.tree.map(lambda leaf: jnp.sum(leaf[:LANES], axis=0), sums)
-        return total, _unfold(memory, number)
+        sums, memory = gathered_over_devices(mapped)((shared, empty), folded)
+        # Written out, because a reduction may be computed in any order.
+        total = lambda leaf: functools.reduce(jnp.add, [leaf[i] for i in range(LANES)])
+        return jax.tree.map(total, sums), _unfold(memory, number)
 
     return run
 
