@@ -1,7 +1,5 @@
 """The law of the choice: Student's tail in compiled code, thinning, moments."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,13 +8,19 @@ import scipy.special
 import scipy.stats
 
 from cfljax import law
-from cfljax.law.assignment import assign
-from cfljax.law.candidates import beaten_losses, free_losses, pair_factors
-from cfljax.law.draws import binomial, chi_square
-from cfljax.law.student import choice_kappa, student_tail
+from cfljax.law import assignment, candidates, draws, student
 
 KEY = jax.random.key(5)
 ERROR_RATE = 1e-6
+
+# Compiled once for each shape: outside, every call of a loop compiles it anew.
+assign = jax.jit(assignment.assign, static_argnames="block")
+beaten_losses = jax.jit(candidates.beaten_losses, static_argnames="block")
+free_losses = jax.jit(candidates.free_losses, static_argnames=("block", "num_rows"))
+pair_factors = jax.jit(candidates.pair_factors)
+chi_square, binomial = jax.jit(draws.chi_square), jax.jit(draws.binomial)
+student_tail = jax.jit(student.student_tail)
+choice_kappa = jax.jit(student.choice_kappa)
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import pytest
 
 from cfljax.types import ClientData, Truth
 from experiments.options import Options
-from experiments.reviews import criterion, study
+from experiments.reviews import criterion, criterion_runs, study
 from experiments.reviews.criterion_agreement import (
     cohen_kappa,
     pair,
@@ -162,13 +162,17 @@ def test_estimates_of_noiseless_clusters():
     assert float(found["zero"]) == pytest.approx(1.5, rel=1e-6)
 
 
-def test_tiny_study_writes_its_files(tmp_path):
+@pytest.mark.parametrize("panels", ["ad", pytest.param("abcd", marks=pytest.mark.slow)])
+def test_tiny_study_writes_its_files(panels, tmp_path, monkeypatch):
+    """By default one panel of each kind: every panel compiles a program of its own."""
+    chosen = {panel: criterion_runs.PANELS[panel] for panel in panels}
+    monkeypatch.setattr(criterion_runs, "PANELS", chosen)
     summary = criterion.main(TINY, Options(out=tmp_path, progress=False))
     names = {"table.csv", "config.json", "answer.md", "oracle.svg", "verdicts.svg"}
     assert names <= {path.name for path in tmp_path.iterdir()}
     assert json.loads((tmp_path / "config.json").read_text())["num_features"] == 10
     replicas = [row for row in summary["rows"] if row["kind"] == "replica"]
-    assert len(replicas) == 8
+    assert len(replicas) == 2 * len(panels)
     # Drawn lengths are those of d = 1000, where zero misses by R if as printed.
     for row in replicas:
         if row["convention"] == "paper":
