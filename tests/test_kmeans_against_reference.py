@@ -1,0 +1,73 @@
+"""K-means against scikit-learn's, and on points that are not what one hopes for."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+
+from cfljax.kernels.kmeans import k_means
+
+KEY = jax.random.key(0)
+
+
+def blobs(seed, spread):
+    generator = np.random.default_rng(seed)
+    centres = generator.normal(size=(4, 3))
+    points = centres[np.arange(60) % 4] + spread * generator.normal(size=(60, 3))
+    return points.astype(np.float32)
+
+
+@pytest.mark.parametrize("spread", [0.05, 0.5])
+def test_inertia_is_the_reference_s(spread):
+    cluster = jax.jit(lambda points: k_means(KEY, points, 4))
+    hasty = jax.jit(
+        lambda points: k_means(KEY, points, 4, num_iterations=1, num_restarts=1)
+    )
+    for seed in range(3):
+        points = blobs(seed, spread) + 100  # Far from the origin.
+        found = cluster(jnp.asarray(points))
+        starts: Any = 10  # The stubs know of "auto" only.
+        reference = KMeans(4, n_init=starts, random_state=0).fit(points.astype(float))
+        assert reference.inertia_ is not None
+        # Both search; neither may lose to the other by more than a per cent.
+        assert found.inertia < 1.01 * reference.inertia_ + 1e-3
+        own = ((points - np.asarray(found.centres)[found.assignment]) ** 2).sum()
+        np.testing.assert_allclose(found.inertia, own, rtol=1e-3, atol=1e-3)
+        once = hasty(jnp.asarray(points))
+        assert once.inertia > found.inertia or spread == 0.05
+
+
+def test_clear_clusters_are_found():
+    found = k_means(KEY, jnp.asarray(blobs(3, 0.01)), 4)
+    labels = np.asarray(found.assignment)
+    assert len({tuple(labels[i::4]) for i in range(4)}) == 4
+    assert all(len(set(labels[i::4])) == 1 for i in range(4))
+
+
+def test_a_point_that_is_no_number_joins_nothing():
+    points = jnp.asarray(blobs(3, 0.01)).at[7, 1].set(jnp.nan)
+    found = k_means(KEY, points, 4)
+    assert found.assignment[7] == -1
+    assert np.isfinite(found.centres).all() and np.isfinite(found.inertia)
+    clean = jnp.delete(points, 7, axis=0)
+    np.testing.assert_allclose(
+        np.sort(found.centres, axis=0),
+        np.sort(k_means(KEY, clean, 4).centres, axis=0),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+def test_equal_points_and_too_many_clusters():
+    found = k_means(KEY, jnp.ones((3, 2)), 5)
+    np.testing.assert_allclose(found.centres, np.ones((5, 2)))
+    assert found.inertia == 0
+
+
+@pytest.mark.parametrize("name", ["num_clusters", "num_restarts", "num_iterations"])
+def test_misuse_is_named(name):
+    with pytest.raises(ValueError, match=f"`{name}` must be at least 1"):
+        k_means(KEY, jnp.ones((3, 2)), **({"num_clusters": 2} | {name: 0}))
