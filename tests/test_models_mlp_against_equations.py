@@ -119,3 +119,11 @@ def test_squared_error_against_equations():
 def test_impossible_sizes_are_refused(arguments):
     with pytest.raises(ValueError, match="must be"):
         mlp(SHAPE, **arguments)
+
+
+def test_inputs_of_another_shape_are_refused():
+    task = mlp((2, 3), hidden=(), num_classes=2)
+    params = task.init(jax.random.key(0))
+    assert task.predict(params, jnp.zeros((4, 2, 3))).shape == (4, 2)
+    with pytest.raises(ValueError, match=r"inputs must be `\[samples, 2, 3\]`, got"):
+        task.predict(params, jnp.zeros((4, 3, 3)))

@@ -32,7 +32,8 @@ def mlp(
       arrays and stack under vmap.
 
     Raises:
-      ValueError: if a width is below 1 or `num_classes` below 2.
+      ValueError: if a width is below 1 or `num_classes` below 2; when called, if
+        inputs have another number of entries than `input_shape`.
     """
     if min((*input_shape, *hidden), default=0) < 1:
         raise ValueError(
@@ -54,6 +55,11 @@ def mlp(
     def predict(
         params: PyTree, inputs: Float[Array, "samples ..."]
     ) -> Float[Array, "samples classes"]:
+        if math.prod(inputs.shape[1:]) != widths[0]:
+            raise ValueError(
+                f"inputs must be `[samples, {', '.join(map(str, input_shape))}]`, got "
+                f"shape {inputs.shape}."
+            )
         return nnx.merge(graph, params)(inputs.reshape(inputs.shape[0], -1))
 
     def losses(
