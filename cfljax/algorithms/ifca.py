@@ -8,9 +8,10 @@ Learning". NeurIPS 2020. Algorithm 2: option I (gradient averaging) and option I
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
 
 from cfljax.kernels.average import Normalise
+from cfljax.kernels.checks import check_positive
 from cfljax.kernels.evaluate import choose_cluster, loss_matrix, predict_own
 from cfljax.kernels.identity import History, first_history, is_settled, remember
 from cfljax.kernels.local_update import LocalUpdate
@@ -22,7 +23,6 @@ from cfljax.kernels.training import (
     Option,
     Training,
     Weights,
-    check_clusters,
     first_memory,
     messages,
     start_models,
@@ -119,9 +119,9 @@ def ifca(
 
     Cost of a round: that of `kernels.rounds.train_round`.
     """
-    check_clusters(num_clusters)
-    if stable_rounds is not None and stable_rounds < 1:
-        raise ValueError(f"`stable_rounds` must be at least 1, got {stable_rounds}.")
+    check_positive(num_clusters=num_clusters)
+    if stable_rounds is not None:
+        check_positive(stable_rounds=stable_rounds)
     training = Training(
         step_size=step_size,
         option=option,
@@ -146,17 +146,9 @@ def ifca(
         )
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
-        history, alone, all_known = state.history, None, None
-        if history is not None and stable_rounds is not None:  # section 4.3
+        history, alone = state.history, None
+        if history is not None and stable_rounds is not None:
             alone = is_settled(history, stable_rounds)
-            all_known = lambda clients: jnp.all(alone[clients])
-
-        def choose(losses: Array, clients: Array) -> Int[Array, " participants"]:
-            estimate = choose_cluster(losses)  # line 6
-            if history is None or alone is None:
-                return estimate
-            return jnp.where(alone[clients], history.identities[clients], estimate)
-
         after = train_round(
             key,
             task,
@@ -164,8 +156,8 @@ def ifca(
             state.memory,
             data,
             training=training,
-            choose=choose,
-            all_known=all_known,
+            choose=lambda losses, clients: _choose(losses, clients, history, alone),
+            all_known=None if alone is None else lambda some: jnp.all(alone[some]),
         )
         losses = after.losses
         if history is not None and alone is not None:
@@ -183,3 +175,16 @@ def ifca(
         return predict_own(task, state.models, choice, inputs)
 
     return Algorithm(init=init, step=step, predict=predict)
+
+
+def _choose(
+    losses: Float[Array, "participants clusters"],
+    clients: Int[Array, " participants"],
+    history: History | None,
+    alone: Bool[Array, " clients"] | None,
+) -> Int[Array, " participants"]:
+    """The model of lowest loss, but for clients whose identity is settled."""
+    estimate = choose_cluster(losses)  # line 6
+    if history is None or alone is None:
+        return estimate
+    return jnp.where(alone[clients], history.identities[clients], estimate)

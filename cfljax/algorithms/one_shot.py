@@ -10,20 +10,20 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
+from cfljax.kernels.checks import check_positive
 from cfljax.kernels.descent import local_descent
 from cfljax.kernels.evaluate import predict_own
 from cfljax.kernels.kmeans import k_means
 from cfljax.kernels.local_update import LocalUpdate
-from cfljax.kernels.rounds import train_round
+from cfljax.kernels.rounds import Round, train_round
 from cfljax.kernels.sharing import Shared, SharingVariant
 from cfljax.kernels.traffic import size, traffic
 from cfljax.kernels.training import (
     Memory,
     Training,
     Weights,
-    check_clusters,
     first_memory,
     messages,
     start_models,
@@ -109,13 +109,11 @@ def one_shot(
     Cost: `init` trains every client for `num_local_steps` and holds all solutions; a
     round is that of `kernels.rounds.train_round`.
     """
-    check_clusters(num_clusters)
-    for name, value in (
-        ("num_local_steps", num_local_steps),
-        ("num_restarts", num_restarts),
-    ):
-        if value < 1:
-            raise ValueError(f"`{name}` must be at least 1, got {value}.")
+    check_positive(
+        num_clusters=num_clusters,
+        num_local_steps=num_local_steps,
+        num_restarts=num_restarts,
+    )
     training = Training(
         step_size=step_size,
         option="model",
@@ -131,25 +129,15 @@ def one_shot(
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         models_key, start_key, local_key, cluster_key = jax.random.split(key, 4)
-        num_clients = data.mask.shape[0]
         models = start_models(task, models_key, num_clusters)
-        start = first_task.init(start_key)
-        solutions, _ = local_descent(  # line 1
+        points = _solutions(  # line 1
+            local_key,
             first_task,
-            jax.tree.map(
-                lambda leaf: jnp.broadcast_to(leaf, (num_clients,) + leaf.shape), start
-            ),
+            first_task.init(start_key),
             data,
-            key=local_key,
             step_size=first_step_size,
             num_steps=num_local_steps,
-            update=LocalUpdate(
-                order=training.update.order,
-                clients_per_chunk=training.update.clients_per_chunk,
-            ),
-        )
-        points = jnp.where(
-            jnp.any(data.mask, axis=1)[:, None], _flat(solutions), jnp.nan
+            update=training.update,
         )
         found = k_means(  # line 2
             cluster_key, points, num_clusters, num_restarts=num_restarts
@@ -158,7 +146,7 @@ def one_shot(
             models=models,
             clusters=found.assignment,
             round=jnp.zeros((), jnp.int32),
-            memory=first_memory(training, models, num_clients),
+            memory=first_memory(training, models, data.mask.shape[0]),
         )
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
@@ -171,15 +159,8 @@ def one_shot(
             training=training,
             choose=lambda _, participants: state.clusters[participants],
         )
-        received, sent = traffic(
-            messages(training, state.models),
-            after.present,
-            after.assignment,
-            after.present,
-        )
         solution = size(jax.eval_shape(first_task.init, key))
-        first = jnp.any(data.mask, axis=1) & (state.round == 0)
-        sent = sent + jnp.where(first, solution, 0).astype(sent.dtype)  # line 1
+        received, sent = _bytes(training, state, after, data, solution)
         info = Info(after.assignment, after.losses, received, sent)
         return State(after.models, state.clusters, state.round + 1, after.memory), info
 
@@ -190,7 +171,45 @@ def one_shot(
     return Algorithm(init=init, step=step, predict=predict)
 
 
-def _flat(models: Stacked) -> Float[Array, "clients features"]:
-    """Trained parameters of each client as one row."""
+def _solutions(
+    key: PRNGKeyArray,
+    task: Task,
+    start: PyTree,
+    data: ClientData,
+    *,
+    step_size: ScalarLike,
+    num_steps: int,
+    update: LocalUpdate,
+) -> Float[Array, "clients features"]:
+    """Trained parameters of each client as one row, NaN for one without samples."""
+    num_clients = data.mask.shape[0]
+    spread = lambda leaf: jnp.broadcast_to(leaf, (num_clients,) + leaf.shape)
+    models, _ = local_descent(
+        task,
+        jax.tree.map(spread, start),
+        data,
+        key=key,
+        step_size=step_size,
+        num_steps=num_steps,
+        # Full batches, whatever line 3 uses.
+        update=LocalUpdate(
+            order=update.order, clients_per_chunk=update.clients_per_chunk
+        ),
+    )
     leaves = jax.tree.leaves(trained_part(models))
-    return jnp.concatenate([leaf.reshape(leaf.shape[0], -1) for leaf in leaves], axis=1)
+    flat = jnp.concatenate([leaf.reshape(num_clients, -1) for leaf in leaves], axis=1)
+    return jnp.where(jnp.any(data.mask, axis=1)[:, None], flat, jnp.nan)
+
+
+def _bytes(
+    training: Training, state: State, after: Round, data: ClientData, solution: int
+) -> tuple[Int[Array, " clients"], Int[Array, " clients"]]:
+    """Bytes received and sent, with those of a local solution in the first round."""
+    received, sent = traffic(  # Everybody is sent a single model.
+        messages(training, state.models),
+        after.present,
+        after.assignment,
+        alone=after.present,
+    )
+    first = jnp.any(data.mask, axis=1) & (state.round == 0)
+    return received, sent + jnp.where(first, solution, 0).astype(sent.dtype)  # line 1

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
 
 from cfljax.kernels.average import Normalise
+from cfljax.kernels.checks import check_positive
 from cfljax.kernels.evaluate import predict_own
 from cfljax.kernels.local_update import LocalUpdate
 from cfljax.kernels.rounds import train_round
@@ -19,7 +20,6 @@ from cfljax.kernels.training import (
     Option,
     Training,
     Weights,
-    check_clusters,
     first_memory,
     messages,
     start_models,
@@ -92,7 +92,7 @@ def oracle(
 
     Cost of a round: that of `kernels.rounds.train_round`.
     """
-    check_clusters(num_clusters)
+    check_positive(num_clusters=num_clusters)
     training = Training(
         step_size=step_size,
         option=option,

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from cfljax.kernels.checks import check_positive
 from cfljax.kernels.evaluate import NO_CLUSTER
 
 __all__ = ["Clustering", "k_means"]
@@ -52,13 +53,11 @@ def k_means(
     for each restart and iteration. Points are centred first, which keeps the digits
     that inner products of far-away points would lose.
     """
-    for name, value in (
-        ("num_clusters", num_clusters),
-        ("num_restarts", num_restarts),
-        ("num_iterations", num_iterations),
-    ):
-        if value < 1:
-            raise ValueError(f"`{name}` must be at least 1, got {value}.")
+    check_positive(
+        num_clusters=num_clusters,
+        num_restarts=num_restarts,
+        num_iterations=num_iterations,
+    )
     finite = jnp.all(jnp.isfinite(points), axis=1)
     points = jnp.where(finite[:, None], points, 0)
     count = jnp.maximum(jnp.sum(finite, dtype=points.dtype), 1)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Int, PRNGKeyArray, PyTree
 
 from cfljax.kernels.average import Normalise
+from cfljax.kernels.checks import check_positive
 from cfljax.kernels.local_update import LocalUpdate, step_size_at
 from cfljax.kernels.sharing import Shared, SharingVariant, split
 from cfljax.kernels.traffic import Messages, identity_bytes, size
@@ -19,7 +20,6 @@ __all__ = [
     "Option",
     "Training",
     "Weights",
-    "check_clusters",
     "first_memory",
     "messages",
     "start_models",
@@ -98,8 +98,7 @@ class Training:
 def _check_steps(training: Training) -> None:
     """Raises ValueError where the steps do not fit each other."""
     num_steps, update = training.num_steps, training.update
-    if num_steps < 1:
-        raise ValueError(f"`num_steps` must be at least 1, got {num_steps}.")
+    check_positive(num_steps=num_steps)
     if update.num_epochs is not None and num_steps != 1:
         raise ValueError(
             f"`num_steps` and the update's `num_epochs` exclude each other, got "
@@ -122,12 +121,6 @@ def _check_steps(training: Training) -> None:
             "`update` belongs to `option='model'`, but for `decay` and "
             f"`clients_per_chunk`; got {update}."
         )
-
-
-def check_clusters(num_clusters: int) -> None:
-    """Raises ValueError unless there is a cluster."""
-    if num_clusters < 1:
-        raise ValueError(f"`num_clusters` must be at least 1, got {num_clusters}.")
 
 
 class Memory(NamedTuple):
