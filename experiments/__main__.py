@@ -78,6 +78,13 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--data", type=pathlib.Path, help="folder of real data")
         command.add_argument("--chunk", type=int, help="trials per compiled call")
         command.add_argument("--memory", type=float, metavar="GIB", help="limit")
+        command.add_argument(
+            "--devices",
+            type=int,
+            metavar="N",
+            help="cores or accelerators that clients are spread over, for experiments "
+            "with neural networks; all by default, and the results are the same",
+        )
         command.add_argument("--traceback", action="store_true", help="of an error")
         command.add_argument(
             "--help-config", action="store_true", help="flags of this experiment"
@@ -163,6 +170,7 @@ def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     """Run an experiment or benchmark; the exit status."""
     entries = EXPERIMENTS if arguments.command == "run" else BENCHMARKS
     entry = find(entries, arguments.id)
+    _prepare_devices(entry, arguments.id, arguments.devices)
     config = configure(entry, arguments, rest)
     memory = arguments.memory
     if memory is not None and not math.isfinite(memory):
@@ -173,6 +181,7 @@ def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
         memory=None if memory is None else int(memory * 2**30),
         data=arguments.data or _folder_from_environment(),
         progress=not arguments.json,
+        devices=arguments.devices,
     )
     summary = entry.load().main(config, options)
     if arguments.json:
@@ -180,6 +189,19 @@ def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     else:
         show(summary)
     return 1 if summary.get("failed_cells") else 0
+
+
+def _prepare_devices(entry: Entry, name: str, wanted: int | None) -> None:
+    """Make the devices that were asked for, before anything uses JAX."""
+    if not entry.spreads_clients:
+        if wanted is not None:
+            raise ValueError(f"`--devices` has no use for {name}, got {wanted}.")
+        return
+    if wanted is not None and wanted < 1:
+        raise ValueError(f"`--devices` must be at least 1, got {wanted}.")
+    found = engine.use_cores(wanted)
+    if wanted is not None and wanted > found:
+        raise ValueError(f"`--devices` must be at most {found} here, got {wanted}.")
 
 
 def _folder_from_environment() -> pathlib.Path | None:

@@ -17,10 +17,13 @@ class Entry:
     module: has `preset(name) -> Config` and `main(config, options) -> summary`, a
       mapping with at least `headline` (text) and `files` (paths written).
     title: one line for `list`.
+    spreads_clients: whether it spreads clients over devices; on a CPU every core is
+      then made one.
     """
 
     module: str
     title: str
+    spreads_clients: bool = False
 
     def load(self) -> ModuleType:
         """The module; imported late, so that listing stays fast."""
@@ -44,6 +47,17 @@ EXPERIMENTS: Mapping[str, Entry] = MappingProxyType(
         "ifca.table1_mnist": Entry(
             "experiments.ifca.table1_mnist",
             "Rotated MNIST: IFCA against a global model and local models",
+            spreads_clients=True,
+        ),
+        "ifca.table1_cifar": Entry(
+            "experiments.ifca.table1_cifar",
+            "Rotated CIFAR: IFCA against a global model and local models",
+            spreads_clients=True,
+        ),
+        "ifca.fig4": Entry(
+            "experiments.ifca.fig4",
+            "accuracy of the cluster identities, round by round",
+            spreads_clients=True,
         ),
         "reviews.baselines": Entry(
             "experiments.reviews.baselines",

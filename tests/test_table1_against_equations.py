@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import pathlib
 import sys
 from functools import partial
 
@@ -14,18 +15,16 @@ import xarray as xr
 
 from cfljax import engine
 from cfljax.algorithms import fedavg, ifca
-from cfljax.data import load_images
-from cfljax.data.sources import Arrays
 from cfljax.models import mlp
 from cfljax.types import ClientData
 from experiments.ifca import rotated, table1_mnist
-from experiments.ifca.rotated import (
-    Trial,
-    _several_rounds,
-    accuracy_of_best,
-    accuracy_of_each,
-)
-from experiments.ifca.rotated_report import Result, draw, markdown, rows
+from experiments.ifca.rotated import several_rounds
+from experiments.ifca.rotated_algorithms import algorithm_of
+from experiments.ifca.rotated_figures import draw
+from experiments.ifca.rotated_report import Result, markdown, rows
+from experiments.ifca.rotated_scores import accuracy_of_best, accuracy_of_each
+from experiments.ifca.rotated_sweep import Loaded, load
+from experiments.ifca.rotated_trial import ALGORITHMS, Trial
 from experiments.options import Options
 
 TASK = mlp((2, 2), hidden=(3,), num_classes=3)
@@ -76,7 +75,7 @@ def loss(models, index: int, data: ClientData, client: int) -> float:
     return -np.log(own / scores.sum(axis=1)).mean()
 
 
-best_of = jax.jit(partial(accuracy_of_best, TASK))
+best_of = jax.jit(partial(accuracy_of_best, TASK, clients_per_chunk=4))
 
 
 def test_accuracy_of_best_against_a_loop():
@@ -85,9 +84,23 @@ def test_accuracy_of_best_against_a_loop():
     best = np.argmin(losses, axis=1).tolist()
     assert len(set(best)) > 1  # Else any fixed choice would pass.
     right = [is_right(models, best[client], data, client) for client in range(6)]
-    np.testing.assert_allclose(best_of(models, data), np.mean(right), rtol=1e-6)
+    scores = best_of(models, data)
+    np.testing.assert_allclose(scores.own_labels, np.mean(right), rtol=1e-6)
     first = [is_right(models, 0, data, client) for client in range(6)]
     assert abs(np.mean(right) - np.mean(first)) > 1e-3
+
+
+def test_held_out_accuracy_against_a_loop():
+    models, data = some_models(3), some_clients()
+    seen = jax.tree.map(lambda leaf: leaf[:, :2], data)
+    rest = jax.tree.map(lambda leaf: leaf[:, 2:], data)
+    losses = [[loss(models, j, seen, i) for j in range(3)] for i in range(6)]
+    best = np.argmin(losses, axis=1).tolist()
+    right = [is_right(models, best[i], rest, i) for i in range(6)]
+    scores = best_of(models, data)
+    np.testing.assert_allclose(scores.held_out, np.mean(right), rtol=1e-6)
+    seen = [is_right(models, best[i], seen, i) for i in range(6)]
+    assert abs(np.mean(right) - np.mean(seen)) > 1e-3  # Where it was chosen.
 
 
 def test_accuracy_of_each_against_a_loop():
@@ -95,10 +108,12 @@ def test_accuracy_of_each_against_a_loop():
     right = np.array(
         [[is_right(models, j, data, i) for i in range(6)] for j in range(4)]
     )
-    same = np.mean([right[:2, :3], right[2:, 3:]])  # Two clusters.
-    result = accuracy_of_each(TASK, models, data, 2)
-    np.testing.assert_allclose(result, same, rtol=1e-6)
-    assert abs(same - right.mean()) > 1e-3
+    own = [*right[:2, :3].mean(axis=(1, 2)), *right[2:, 3:].mean(axis=(1, 2))]
+    result = accuracy_of_each(TASK, models, jnp.array([0, 0, 1, 1]), data, 2)
+    np.testing.assert_allclose(result, own, rtol=1e-6)
+    last = accuracy_of_each(TASK, models, jnp.ones(4, int), data, 2)
+    np.testing.assert_allclose(last, right[:, 3:].mean(axis=(1, 2)), rtol=1e-6)
+    assert np.abs(last - result).max() > 1e-3
 
 
 def test_a_diverged_model_is_never_chosen_nor_right():
@@ -106,9 +121,9 @@ def test_a_diverged_model_is_never_chosen_nor_right():
     spoiled = jax.tree.map(lambda leaf: leaf.at[0].set(jnp.nan), models)
     doubled = jax.tree.map(lambda leaf: leaf.at[0].set(leaf[1]), models)
     np.testing.assert_array_equal(best_of(spoiled, data), best_of(doubled, data))
-    assert float(best_of(spoiled, data)) > 0
+    assert min(best_of(spoiled, data)) > 0
     lost = jax.tree.map(lambda leaf: leaf * jnp.nan, models)
-    assert float(best_of(lost, data)) == 0
+    assert tuple(best_of(lost, data)) == (0, 0)
 
 
 def test_several_rounds_as_one_against_the_rounds_themselves():
@@ -117,7 +132,7 @@ def test_several_rounds_as_one_against_the_rounds_themselves():
     keep = lambda state, info: (state.models, info.assignment)
     key = jax.random.key(0)
     _, plain = engine.run(algorithm, key, data, num_rounds=6, observe=keep)
-    thrice = _several_rounds(algorithm, 3)
+    thrice = several_rounds(algorithm, 3)
     _, joined = engine.run(thrice, key, data, num_rounds=2, observe=keep)
     for ours, theirs in zip(
         jax.tree.leaves(joined), jax.tree.leaves(plain), strict=True
@@ -125,28 +140,32 @@ def test_several_rounds_as_one_against_the_rounds_themselves():
         np.testing.assert_allclose(ours, theirs[2::3], rtol=1e-5, atol=1e-6)
 
 
-def digits() -> Arrays:
-    images = load_images("digits")
-    return Arrays(*(np.asarray(getattr(images, name)) for name in Arrays._fields))
+def digits(name: str = "digits") -> Loaded:
+    """The embedded images, by another name for tests of what stands beside it."""
+    images = load("digits", Options(out=pathlib.Path("unused")), fall_back=False)
+    return dataclasses.replace(images, name=name)
 
 
 def made_up_result(images: str = "mnist") -> Result:
     """Results of the paper's first setting: 90, 80 and 70 per cent, less before."""
     config = dataclasses.replace(table1_mnist.preset("paper"), num_trials=2)
-    trial = table1_mnist._grid(config, *config.settings[0], images, digits()).trial
+    trial = table1_mnist._grid(config, *config.settings[0], digits(images)).trial
     rounds = np.arange(10, 301, 10)
     axes = ("algorithm", "repetition", "trial", "round")
     levels = np.array([0.9, 0.8, 0.7])[:, None, None, None]
     accuracy = levels - 0.1 / rounds + np.array([0, 0.01])[:, None, None]
-    names = [name for name in rotated.DIMS if name != "accuracy"]
-    data = {name: (axes, np.ones_like(accuracy)) for name in names}
-    coords = {"algorithm": list(rotated.ALGORITHMS), "round": rounds}
+    data = {
+        name: (axes[: 3 + len(own)], np.ones((3, 2, 1, 30)[: 3 + len(own)]))
+        for name, own in rotated.DIMS.items()
+    }
+    coords = {"algorithm": list(ALGORITHMS), "round": rounds}
     return Result(trial, xr.Dataset(data | {"accuracy": (axes, accuracy)}, coords))
 
 
 def test_another_setting_names_the_papers_nearest():
     result = made_up_result()
-    trial = dataclasses.replace(result.trial, num_clients=60, num_samples=25)
+    sizes = {"num_clients": 60, "num_local_clients": 60, "num_participants": 60}
+    trial = dataclasses.replace(result.trial, **sizes, num_samples=25)
     text = markdown(rows(dataclasses.replace(result, trial=trial)))
     assert "94.20 ± 0.03 | 4800 x 50" in text
     (panel,) = draw([dataclasses.replace(result, trial=trial)]).axes
@@ -185,8 +204,7 @@ def test_published_numbers_are_levels_of_the_figure_and_no_curves():
 
 def test_global_baseline_weighs_clients_alike():
     """IFCA's averages count clients, FedAvg's their samples."""
-    arrays = digits()
-    trial = table1_mnist._grid(SMALL, 8, 5, 8, "digits", arrays).trial
+    trial = table1_mnist._grid(SMALL, 8, 5, 8, digits()).trial
     trial = dataclasses.replace(trial, algorithm="fedavg", num_steps=1)
     data = some_clients()
     uneven = data._replace(mask=data.mask.at[0, 1:].set(False))
@@ -196,7 +214,7 @@ def test_global_baseline_weighs_clients_alike():
         state, _ = engine.run(algorithm, key, uneven, num_rounds=1)
         return np.asarray(jax.tree.leaves(state.model)[0])
 
-    ours, _ = rotated._algorithm(TASK, trial)
+    ours, _ = algorithm_of(TASK, trial)
     settings = {"step_size": trial.step_size, "num_steps": 1}
     alike = after_a_round(fedavg(TASK, weights="clients", **settings))
     by_samples = after_a_round(fedavg(TASK, **settings))
@@ -266,8 +284,7 @@ def test_impossible_configurations_are_refused(change, message):
 
 
 def test_tests_must_divide_the_rounds():
-    arrays = digits()
-    trial = table1_mnist._grid(SMALL, 8, 5, 8, "digits", arrays).trial
+    trial = table1_mnist._grid(SMALL, 8, 5, 8, digits()).trial
     assert isinstance(trial, Trial)
     with pytest.raises(ValueError, match="`rounds_between` must divide"):
         dataclasses.replace(trial, rounds_between=3)

@@ -19,7 +19,7 @@ def test_published_numbers_against_reference(shared):
     config = table1_mnist.preset("paper")
     ours = []
     for setting in config.settings:
-        trial = table1_mnist._grid(config, *setting, "mnist", digits()).trial
+        trial = table1_mnist._grid(config, *setting, digits("mnist")).trial
         assert trial.num_clients * trial.num_samples == 60000 * 4
         assert trial.num_test_clients * trial.num_samples == 10000 * 4
         for algorithm, name in (("ifca", "IFCA"), ("fedavg", "global"), ("local",) * 2):
@@ -29,7 +29,7 @@ def test_published_numbers_against_reference(shared):
             assert cell.setting == f"{trial.num_clients} x {trial.num_samples}"
             label = f"clients x samples {cell.setting}"
             ours.append((label, name, cell.mean, cell.std))
-        for change in ({"num_rounds": 60}, {"num_hidden": 100}, {"num_clients": 60}):
+        for change in ({"num_rounds": 60}, {"num_hidden": 100}, {"num_samples": 25}):
             cell = published(dataclasses.replace(trial, **change), "ifca")
             assert cell is not None and not cell.same
         digit = dataclasses.replace(trial, images="digits")

@@ -14,31 +14,30 @@ rotations in one cluster: `found` counts the seeds that separate all of them.
 """
 
 import dataclasses
-import functools
-import json
-import math
 import time
-import zlib
-from collections.abc import Sequence
 from typing import Any, Literal
 
-import jax
-import numpy as np
-
-from cfljax import engine, report
-from cfljax.data import Images, load_images
+from cfljax import engine
 from cfljax.data.images import ImageSet
-from cfljax.data.sources import Arrays
-from cfljax.report.files import replacing
-from experiments.ifca.rotated import ALGORITHMS, DIMS, Name, Trial, simulate
-from experiments.ifca.rotated_report import Result, draw, markdown, rows, runs
+from experiments.ifca.rotated import DIMS, simulate
+from experiments.ifca.rotated_report import Result, markdown, rows
+from experiments.ifca.rotated_sweep import (
+    Loaded,
+    check_different,
+    check_positive,
+    check_step_size,
+    load,
+    refuse_impossible,
+    sweep,
+)
+from experiments.ifca.rotated_trial import ALGORITHMS, Name, Trial
+from experiments.ifca.rotated_write import write_tables
 from experiments.options import Options
 
 __all__ = ["REVISION", "Config", "main", "preset"]
 
 EXPERIMENT = "ifca.table1_mnist"
-KEY = jax.eval_shape(lambda: jax.random.key(0))
-REVISION = 1  # To be raised whenever a trial of the same fields changes its meaning.
+REVISION = 2  # To be raised whenever a trial of the same fields changes its meaning.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +68,8 @@ class Config:
     """Tau, local steps per round."""
     step_size: float = 0.1
     """Gamma."""
+    clients_per_chunk: int = 100
+    """Clients evaluated at a time; bounds memory."""
     num_trials: int = 5
     """Seeds of each setting and algorithm."""
     seed: int = 0
@@ -84,19 +85,16 @@ class Config:
             )
         if len(set(self.settings)) < len(self.settings):
             raise ValueError(f"settings must differ, got {self.settings}.")
-        if not self.algorithms or len(set(self.algorithms)) < len(self.algorithms):
-            raise ValueError(
-                f"`algorithms` must hold different names, got {self.algorithms}."
-            )
-        for name in ("num_rounds", "num_steps", "num_hidden", "num_trials"):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"`{name}` must be at least 1, got {getattr(self, name)}."
-                )
-        if not (math.isfinite(self.step_size) and self.step_size >= 0):
-            raise ValueError(
-                f"`step_size` must be finite and not negative, got {self.step_size}."
-            )
+        check_different("algorithms", self.algorithms)
+        check_positive(
+            self,
+            "num_rounds",
+            "num_steps",
+            "num_hidden",
+            "num_trials",
+            "clients_per_chunk",
+        )
+        check_step_size(self.step_size)
 
     @property
     def settings(self) -> tuple[tuple[int, int, int], ...]:
@@ -141,40 +139,26 @@ def main(config: Config, options: Options) -> dict[str, Any]:
       FileNotFoundError: if there are none and `config.fall_back` is false.
     """
     started = time.perf_counter()
-    name, images, note = _load(config, options)
-    arrays = Arrays(*(np.asarray(getattr(images, field)) for field in Arrays._fields))
-    grids = [_grid(config, *setting, name, arrays) for setting in config.settings]
-    for grid in grids:  # Sizes that cannot be are refused before anything is run.
-        jax.eval_shape(functools.partial(simulate, grid.trial), KEY, arrays)
-    results = [_sweep(grid, arrays, options) for grid in grids]
+    images = load(config.images, options, fall_back=config.fall_back)
+    grids = [_grid(config, *setting, images) for setting in config.settings]
+    for grid in grids:
+        refuse_impossible(simulate, grid.trial, images)
+    results = [
+        Result(
+            grid.trial, sweep(grid, simulate, images, options, name=_store(grid.trial))
+        )
+        for grid in grids
+    ]
     table = [row for result in results for row in rows(result)]
-    files = _write(config, options, results, table, images.source)
     return {
         "experiment": EXPERIMENT,
         "images": images.source,
-        "headline": f"{note}{markdown(table)}",
-        "files": files,
+        "headline": f"{images.note}{markdown(table)}",
+        "files": write_tables(config, options, results, table, images.source),
         "seconds": round(time.perf_counter() - started, 2),
         "failed_cells": sum(int(result.data.attrs["failures"]) for result in results),
         "rows": table,
     }
-
-
-def _load(config: Config, options: Options) -> tuple[str, Images, str]:
-    """Name of the images, the images, and a note on them for people."""
-    try:
-        images = load_images(config.images, folder=options.data)
-        return config.images, images, f"images: {images.source}\n\n"
-    except FileNotFoundError as error:
-        if options.data is not None or not config.fall_back:
-            raise
-        images = load_images("digits")
-        return (
-            "digits",
-            images,
-            f"images: {images.source}, NOT {config.images}: the paper's numbers do not "
-            f"apply.\n{error}\n\n",
-        )
 
 
 def _grid(
@@ -182,24 +166,33 @@ def _grid(
     num_clients: int,
     num_samples: int,
     num_test_clients: int,
-    images: str,
-    arrays: Arrays,
+    images: Loaded,
 ) -> engine.Grid:
     """Algorithms and repetitions of one setting, as plain data."""
     trial = Trial(
         algorithm=config.algorithms[0],
-        images=images,
-        checksum=_checksum(arrays),
+        start="paper",
+        images=images.name,
+        checksum=images.checksum,
         num_clients=num_clients,
         num_samples=num_samples,
         num_test_clients=num_test_clients,
         num_test_samples=num_samples,
+        num_local_clients=num_clients,
+        num_released=0,
         num_clusters=config.num_clusters,
+        network="mlp",
+        num_channels=0,
         num_hidden=config.num_hidden,
         num_rounds=config.num_rounds,
         rounds_between=config.rounds_between,
+        num_participants=num_clients,
+        num_epochs=0,
         num_steps=config.num_steps,
+        batch_size=0,
         step_size=config.step_size,
+        decay="1.0",
+        clients_per_chunk=config.clients_per_chunk,
         repetition=0.0,
     )
     step = config.rounds_between
@@ -218,50 +211,5 @@ def _grid(
     )
 
 
-def _checksum(arrays: Arrays) -> str:
-    checksum = 0
-    for array in arrays:
-        checksum = zlib.crc32(array.tobytes(), checksum)
-    return f"{checksum:08x}"
-
-
-def _sweep(grid: engine.Grid, arrays: Arrays, options: Options) -> Result:
-    trial = grid.trial
-    name = f"{trial.images}-{trial.num_clients}x{trial.num_samples}.zarr"
-    data = engine.sweep(
-        grid,
-        simulate,
-        options.out / name,
-        constants=arrays,
-        chunk=options.chunk,
-        memory=options.memory,
-        progress=options.progress,
-    )
-    return Result(trial, data)
-
-
-def _write(
-    config: Config,
-    options: Options,
-    results: Sequence[Result],
-    table: Sequence[dict[str, Any]],
-    source: str,
-) -> list[str]:
-    """Tables, configuration and figure; returns their paths."""
-    out = options.out
-    report.write_csv(out / "table.csv", table)
-    report.write_csv(
-        out / "runs.csv", [run for result in results for run in runs(result)]
-    )
-    settings = dataclasses.asdict(config) | {"source": source}
-    texts = {
-        "table.md": markdown(table),
-        "config.json": json.dumps(settings, indent=2) + "\n",
-    }
-    for name, text in texts.items():
-        with replacing(out / name) as temporary:
-            temporary.write_text(text)
-    drawn = report.save(draw(results), out / "accuracy")
-    return [str(out / name) for name in ("table.csv", "runs.csv", *texts)] + [
-        str(path) for path in drawn
-    ]
+def _store(trial: Trial) -> str:
+    return f"{trial.images}-{trial.num_clients}x{trial.num_samples}"

@@ -1,0 +1,208 @@
+"""IFCA, Figure 4: accuracy of the cluster identity estimation, round by round.
+
+Command:   python -m experiments run ifca.fig4 --preset paper --data FOLDER
+Quick:     the same with --preset quick
+Measured:  see below
+Paper:     one run each, found from about round 30 on for Rotated MNIST and round 10
+           for Rotated CIFAR; which m and n of its Table 1 it shows for MNIST, the
+           text leaves open (1200 x 200 here).
+
+A cluster's name is arbitrary, so the renaming that makes most participants right is
+used. The estimate at the end of a round is the one that the next round starts with:
+at 0 stands that of the random start. Nothing is tested, so these are not the runs of
+Table 1 with the same seeds: there, rounds between tests draw other keys.
+"""
+
+import dataclasses
+import time
+from typing import Any, Literal
+
+from cfljax import engine, report
+from cfljax.data.images import ImageSet
+from experiments.ifca import table1_cifar, table1_mnist
+from experiments.ifca.fig4_report import COLUMNS, draw, rounds, row
+from experiments.ifca.rotated import IDENTITY_DIMS, identities
+from experiments.ifca.rotated_report import Result
+from experiments.ifca.rotated_sweep import (
+    Loaded,
+    check_different,
+    check_positive,
+    check_step_size,
+    load,
+    refuse_impossible,
+    sweep,
+)
+from experiments.ifca.rotated_trial import Network, Trial
+from experiments.ifca.rotated_write import write_settings
+from experiments.ifca.starts import Start
+from experiments.options import Options
+
+__all__ = ["REVISION", "Config", "main", "preset"]
+
+EXPERIMENT = "ifca.fig4"
+REVISION = 1  # To be raised whenever a trial of the same fields changes its meaning.
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Everything that the figure depends on. One field, one flag.
+
+    Tuples have one entry for each panel.
+    """
+
+    images: tuple[ImageSet, ...]
+    """Image set."""
+    num_clients: tuple[int, ...]
+    """m, a multiple of the number of clusters."""
+    num_samples: tuple[int, ...]
+    """n of a training client."""
+    num_clusters: tuple[int, ...]
+    """k, 1, 2 or 4 rotations."""
+    num_participants: tuple[int, ...]
+    """Clients of one round."""
+    network: tuple[Network, ...]
+    """mlp; code, text or narrow, see ifca.table1_cifar."""
+    num_channels: tuple[int, ...]
+    """Of the first convolution of the narrow network."""
+    num_hidden: tuple[int, ...]
+    """Width of the hidden layer of the networks mlp and narrow."""
+    num_rounds: tuple[int, ...]
+    """T, communication rounds."""
+    num_epochs: tuple[int, ...]
+    """Tau as passes over a client's samples; 0 to count steps."""
+    num_steps: tuple[int, ...]
+    """Tau as steps; 0 to count epochs."""
+    batch_size: tuple[int, ...]
+    """Samples of a local step; 0 for all of a client's."""
+    step_size: tuple[float, ...]
+    """Gamma of the first round."""
+    decay: tuple[float, ...]
+    """Factor of the step size from round to round."""
+    clients_per_chunk: tuple[int, ...]
+    """Clients evaluated at a time; bounds memory."""
+    start: tuple[Start, ...]
+    """paper: independent models; reference: redrawn until balanced, as released."""
+    fall_back: bool
+    """Use the embedded digits where the images are not found."""
+    num_trials: int = 5
+    """Seeds of each panel."""
+    seed: int = 0
+    """Of all of them."""
+
+    def __post_init__(self) -> None:
+        check_different("images", self.images)
+        for field, value in vars(self).items():
+            if isinstance(value, tuple) and len(value) != len(self.images):
+                raise ValueError(
+                    f"`{field}` must have one entry for each of `images`, got {value}."
+                )
+        positive = ("num_rounds", "num_hidden", "num_trials", "clients_per_chunk")
+        check_positive(self, *positive, "num_clients", "num_samples", "num_clusters")
+        for step_size, decay in zip(self.step_size, self.decay, strict=True):
+            check_step_size(step_size)
+            if not decay > 0:
+                raise ValueError(f"`decay` must be positive, got {decay}.")
+
+
+def preset(name: Literal["quick", "paper"]) -> Config:
+    """The configuration of a preset: the settings of the tables' presets."""
+    mnist, cifar = table1_mnist.preset(name), table1_cifar.preset(name)
+    share = cifar.participation * cifar.num_clients
+    return Config(
+        images=("mnist", "cifar10"),
+        num_clients=(mnist.num_clients[-1], cifar.num_clients),
+        num_samples=(mnist.num_samples[-1], cifar.num_samples),
+        num_clusters=(mnist.num_clusters, cifar.num_clusters),
+        num_participants=(mnist.num_clients[-1], round(share)),
+        network=("mlp", cifar.network),
+        num_channels=(1, cifar.num_channels),
+        num_hidden=(mnist.num_hidden, cifar.num_hidden),
+        num_rounds=(60, 20) if name == "quick" else (100, 50),
+        num_epochs=(0, cifar.num_epochs),
+        num_steps=(mnist.num_steps, cifar.num_steps),
+        batch_size=(0, cifar.batch_size),
+        step_size=(mnist.step_size, cifar.step_size),
+        decay=(1.0, cifar.decay),
+        clients_per_chunk=(mnist.clients_per_chunk, cifar.clients_per_chunk),
+        start=("paper", "reference"),
+        fall_back=mnist.fall_back,
+        num_trials=cifar.num_trials,
+    )
+
+
+def main(config: Config, options: Options) -> dict[str, Any]:
+    """Compute what the stores lack, then write the figure and its numbers.
+
+    Args:
+      config: of the experiment.
+      options: how to run; `data` is the folder of the images.
+
+    Returns:
+      A summary for the command line: files, rows, and which images were used.
+
+    Raises:
+      ValueError: if the images do not suffice for a panel, or are damaged.
+      FileNotFoundError: if there are none and `config.fall_back` is false.
+    """
+    started = time.perf_counter()
+    found = [load(name, options, fall_back=config.fall_back) for name in config.images]
+    grids = [_grid(config, panel, images) for panel, images in enumerate(found)]
+    for grid, images in zip(grids, found, strict=True):
+        refuse_impossible(identities, grid.trial, images)
+    results = [
+        Result(grid.trial, sweep(grid, identities, images, options, name=wanted))
+        for wanted, grid, images in zip(config.images, grids, found, strict=True)
+    ]
+    table = [row(result) for result in results]
+    text = report.markdown(table, COLUMNS)
+    out = options.out
+    report.write_csv(out / "identities.csv", rounds(results))
+    report.write_csv(out / "table.csv", table)
+    report.write_text(out / "table.md", text)
+    drawn = report.save(draw(results), out / "identities")
+    sources = [images.source for images in found]
+    files = [str(out / name) for name in ("identities.csv", "table.csv", "table.md")]
+    files += [str(path) for path in drawn]
+    return {
+        "experiment": EXPERIMENT,
+        "images": sources,
+        "headline": "".join(images.note for images in found) + text,
+        "files": [*files, write_settings(config, options, sources)],
+        "seconds": round(time.perf_counter() - started, 2),
+        "failed_cells": sum(int(result.data.attrs["failures"]) for result in results),
+        "rows": table,
+    }
+
+
+def _grid(config: Config, panel: int, images: Loaded) -> engine.Grid:
+    """The seeds of one panel."""
+    own = {
+        name: value[panel]
+        for name, value in vars(config).items()
+        if isinstance(value, tuple) and name != "images"
+    }
+    clients, clusters = own["num_clients"], own["num_clusters"]
+    own["num_samples"] = images.fitting(own["num_samples"], clients, clusters)
+    own["decay"] = repr(own["decay"])
+    trial = Trial(
+        algorithm="ifca",
+        images=images.name,
+        checksum=images.checksum,
+        num_test_clients=clusters,  # Nobody is tested.
+        num_test_samples=1,
+        num_local_clients=clusters,
+        num_released=0,
+        rounds_between=1,
+        repetition=0.0,
+        **own,
+    )
+    return engine.Grid(
+        experiment=EXPERIMENT,
+        trial=trial,
+        axes={"repetition": tuple(float(i) for i in range(config.num_trials))},
+        num_trials=1,
+        dims=IDENTITY_DIMS,
+        coords={"round": list(range(trial.num_rounds))},
+        seed=config.seed,
+        revision=REVISION,
+    )
