@@ -1,0 +1,254 @@
+"""Speed and memory of local training, and of loss matrices, for neural networks.
+
+Command:   python -m experiments bench neural
+           python -m experiments bench neural --preset paper
+Targets:   784-200-10, 1200 clients of 50 images, 10 steps: 1.3 times the speed of a
+           PyTorch loop; CNN 32-64-512, batch 64: at most 1.25 times its time; loss
+           matrix of four such perceptrons: .6 of the speed of its bare products;
+           compilation 20 s, 2 s where a cache holds the program
+Measured:  MEASURED
+
+A round trains every client's copy of its cluster's model and averages the copies. This
+library's way is `oracle` with `option="model"`: one client after the other, on one
+device or spread over one device for each core, and batched. Where PyTorch is installed,
+the same rounds from the same data are a loop over clients, with PyTorch's own threads,
+and `torch.func.vmap` over stacked clients. All implementations are timed in turn within
+one run, at one number of clients after the other. The loss matrix is timed beside the
+bare matrix products that it consists of. Memory and compilation are measured in
+processes of their own.
+"""
+
+import dataclasses
+import pathlib
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+from cfljax import engine
+from experiments.bench import neural_jobs, neural_report, torch_neural
+from experiments.bench.neural_child import measure
+from experiments.bench.neural_jobs import Work
+from experiments.options import Options
+
+__all__ = ["Config", "main", "preset"]
+
+Rows = list[dict[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """The shape of the work. Defaults: the sizes of IFCA's Rotated MNIST."""
+
+    mlp_clients: tuple[int, ...] = (25, 120, 1200)
+    """Numbers of clients C that train a perceptron."""
+    mlp_samples: int = 50
+    """Images of each of its clients, all in every step."""
+    mlp_steps: int = 10
+    """Its local steps."""
+    mlp_hidden: int = 200
+    """Its hidden units."""
+    cnn_clients: tuple[int, ...] = (25, 120, 1200)
+    """Numbers of clients C that train a convolutional network; none leaves it out."""
+    cnn_samples: int = 64
+    """Images of each of its clients, all in every step."""
+    cnn_steps: int = 5
+    """Its local steps."""
+    cnn_channels: tuple[int, ...] = (32, 64)
+    """Its convolutions of 5 x 5 pixels, each followed by a pool."""
+    cnn_hidden: int = 512
+    """Its hidden units."""
+    image: int = 28
+    """Height and width of an image, in pixels."""
+    num_clusters: int = 4
+    """K."""
+    clients_per_chunk: int = 25
+    """Clients computed at a time, where they are computed together."""
+    loss_chunks: tuple[int, ...] = (50, 150)
+    """Clients at a time in the loss matrix, besides all at once."""
+    repeats: int = 5
+    """Times that everything is timed, at most; medians are reported."""
+    seconds: int | float = 60
+    """Of timing at one number of clients, after which nothing is repeated again."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            values = value if isinstance(value, tuple) else (value,)
+            if not all(value > 0 for value in values):
+                raise ValueError(f"`{field.name}` must be positive, got {value}.")
+        if not self.mlp_clients:
+            raise ValueError("`mlp_clients` must name at least one number, got ().")
+        if not self.cnn_channels:
+            raise ValueError("`cnn_channels` must name at least one, got ().")
+
+    def works(self) -> list[Work]:
+        """All rounds that are timed."""
+        common: dict[str, Any] = {
+            "num_clusters": self.num_clusters,
+            "image": self.image,
+            "clients_per_chunk": self.clients_per_chunk,
+        }
+        mlp = {"hidden": self.mlp_hidden, **common}
+        cnn = {"hidden": self.cnn_hidden, "channels": self.cnn_channels, **common}
+        return [
+            Work(count, self.mlp_samples, self.mlp_steps, **mlp)
+            for count in self.mlp_clients
+        ] + [
+            Work(count, self.cnn_samples, self.cnn_steps, **cnn)
+            for count in self.cnn_clients
+        ]
+
+
+def preset(name: Literal["quick", "paper"]) -> Config:
+    """ "quick" leaves out the longest rounds and repeats less often."""
+    if name == "quick":
+        return Config(cnn_clients=(25, 120), cnn_steps=2, repeats=3, seconds=20)
+    return Config(seconds=600)
+
+
+Jobs = Mapping[str, Callable[[], Any]]
+
+
+def timed(jobs: Jobs, *, repeats: int, seconds: int | float) -> dict[str, np.ndarray]:
+    """Seconds of every job, all jobs in turn, after one call each to warm up.
+
+    Args:
+      jobs: by name.
+      repeats: at most.
+      seconds: no repeat starts after so many; there is always one.
+    """
+    found: dict[str, list[float]] = {name: [] for name in jobs}
+    for job in jobs.values():
+        job()
+    begun = time.perf_counter()
+    for repeat in range(repeats):
+        if repeat and time.perf_counter() - begun > seconds:
+            break
+        for name, job in jobs.items():
+            started = time.perf_counter()
+            job()
+            found[name].append(time.perf_counter() - started)
+    return {name: np.array(values) for name, values in found.items()}
+
+
+def training_rows(work: Work, config: Config) -> Rows:
+    """One row for each implementation of a round."""
+    jobs = neural_jobs.training(work)
+    if torch_neural.available():
+        jobs |= torch_neural.training(work)
+    found = timed(jobs, repeats=config.repeats, seconds=config.seconds)
+    loop = found.get("PyTorch, loop")
+    rows = []
+    for name, values in found.items():
+        middle = statistics.median(values)
+        row = {
+            "network": work.name,
+            "clients": work.num_clients,
+            "what": name,
+            "ms per client-step": 1e3 * middle / work.client_steps,
+            "rounds/s": 1 / middle,
+            "repeats": len(values),
+        }
+        if loop is not None:
+            # Of neighbours in time, then their median: drift cancels.
+            row["PyTorch loop's time / this"] = float(np.median(loop / values))
+        rows.append(row)
+    return rows
+
+
+def loss_rows(work: Work, config: Config) -> Rows:
+    """Loss matrices beside the products that they consist of."""
+    bare = "bare products"
+    jobs = {bare: neural_jobs.bare_products(work)}
+    jobs |= neural_jobs.losses(work, config.loss_chunks)
+    found = timed(jobs, repeats=2 * config.repeats, seconds=config.seconds)
+    sizes = work.image**2 * work.hidden + work.hidden * 10
+    flops = 2.0 * sizes * work.num_clients * work.num_samples * work.num_clusters
+    return [
+        {
+            "what": name,
+            "seconds": statistics.median(values),
+            "GFLOP/s": flops / statistics.median(values) / 1e9,
+            "speed / bare products'": float(np.median(found[bare] / values)),
+        }
+        for name, values in found.items()
+    ]
+
+
+def memory_rows(works: list[Work], folder: pathlib.Path) -> Rows:
+    """Peak of a round beyond its data and models; no rows where nobody tells."""
+    rows = []
+    for work in works:
+        found = measure("memory", work, folder=folder)
+        if found:
+            row = {"network": work.name, "clients": work.num_clients}
+            row |= {"data, MiB": found["data"], "models, MiB": found["models"]}
+            row |= {"peak beyond, MiB": found["peak"]}
+            row |= {"peak beyond / data": found["peak"] / found["data"]}
+            rows.append(row)
+    return rows
+
+
+def compilation_rows(works: list[Work], folder: pathlib.Path) -> Rows:
+    """Seconds until a round is compiled, without and with a cache that holds it."""
+    rows = []
+    for work in works:
+        for state in ("cold", "warm"):
+            found = measure("compilation", work, folder=folder)
+            row = {"network": work.name, "clients": work.num_clients, "cache": state}
+            row |= {"the round, s": found["round"], "all, s": found["all"]}
+            rows.append(row)
+    return rows
+
+
+def main(config: Config, options: Options) -> dict[str, Any]:
+    """Time everything in turn; tables, a figure, and which targets are reached."""
+    devices = engine.use_cores()  # Before anything starts JAX's backend.
+    options.out.mkdir(parents=True, exist_ok=True)  # Or hear of it after the timing.
+    works = config.works()
+    # The largest perceptron, and the smallest convolutional network if there is one.
+    samples = [max(works, key=lambda work: (not work.channels, work.num_clients))]
+    samples += [work for work in works if work.channels][:1]
+    say = lambda text: print(text, file=sys.stderr) if options.progress else None
+    tables: dict[str, Rows] = {}
+    say("compilation and memory, in processes of their own")
+    # First of all: their processes would disturb whatever is timed beside them, and
+    # are the least disturbed while this one is small.
+    with tempfile.TemporaryDirectory() as name:
+        tables["compilation"] = compilation_rows(samples, pathlib.Path(name))
+        tables["memory"] = memory_rows(samples, pathlib.Path(name))
+    say("loss matrix")
+    tables["losses"] = loss_rows(samples[0], config)
+    tables["training"] = []
+    for work in works:
+        say(f"{work.name}, {work.num_clients} clients")
+        tables["training"] += training_rows(work, config)
+    tables["growth"] = neural_report.growth(tables["training"])
+    tables["targets"] = neural_report.targets(tables)
+    notes = []
+    if not torch_neural.available():
+        notes.append("PyTorch is not installed: its rows are left out.")
+    if not tables["memory"]:
+        notes.append("This system does not tell a process's peak memory.")
+    settings = (
+        f"MLP {config.image**2}-{config.mlp_hidden}-10, {config.mlp_samples} images, "
+        f"{config.mlp_steps} steps; CNN {'-'.join(map(str, config.cnn_channels))}-"
+        f"{config.cnn_hidden}, {config.cnn_samples} images, {config.cnn_steps} steps; "
+        f"{config.num_clusters} clusters; {devices} devices, "
+        f"{jax.devices()[0].device_kind}"
+    )
+    return {
+        "benchmark": "neural",
+        "settings": settings,
+        "headline": neural_report.headline(settings, tables, notes),
+        "files": neural_report.write(tables, options.out),
+        "rows": tables["training"],
+        "tables": tables,
+        "notes": notes,
+    }
