@@ -13,6 +13,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
@@ -161,18 +162,22 @@ def local_response(
     radius: int = 4,
     bias: float = 1.0,
     alpha: float = 0.001 / 9,
-    beta: float = 0.75,
 ) -> Float[Array, "samples height width channels"]:
     """Local response normalisation across channels (Krizhevsky et al. 2012, 3.3).
 
-    Divides each entry by `(bias + alpha s) ** beta`, s the sum of squares of the
+    Divides each entry by `(bias + alpha s) ** 0.75`, s the sum of squares of the
     channels at most `radius` away, in TensorFlow's convention: alpha is not divided
     by the number of channels summed. The defaults are those of its CIFAR-10 tutorial.
     """
-    channels = images.shape[-1]
-    beyond = ((0, 0), (0, 0), (0, 0), (radius, radius))
-    squares = jnp.pad(jnp.square(images), beyond)
-    sums = squares[..., :channels]
-    for shift in range(1, 2 * radius + 1):
-        sums = sums + squares[..., shift : shift + channels]
-    return images * (bias + alpha * sums) ** -beta
+    channel = np.arange(images.shape[-1])
+    is_near = abs(channel[:, None] - channel[None, :]) <= radius
+    # A product with zeros and ones: shifted sums are computed again by all that use
+    # them, which trebles the time of a training step on a CPU.
+    sums = lax.dot_general(
+        jnp.square(images),
+        jnp.asarray(is_near, images.dtype),
+        (((3,), (0,)), ((), ())),
+        precision=lax.Precision.HIGHEST,  # not TF32 on an accelerator
+    )
+    root = lax.rsqrt(bias + alpha * sums)  # Two roots are faster than a power.
+    return images * root * jnp.sqrt(root)
