@@ -85,7 +85,7 @@ def test_forward_pass_and_losses_against_equations(shape, hidden):
 
 
 def test_params_stack_under_vmap_and_agree_one_by_one():
-    task = small()
+    task = small(channels=(3,))
     keys = jax.random.split(jax.random.key(0), 2)
     inputs, labels = batch()
 
@@ -151,7 +151,7 @@ def test_a_batch_without_real_samples_moves_no_statistics():
 
 def test_dropout_draws_from_the_key_and_keeps_the_mean():
     """With the layers behind it linear, the mean over draws is the value without."""
-    task = small(hidden=(400,), dropout=0.25)
+    task = small(channels=(3,), hidden=(400,), dropout=0.25)
     assert task.fit is not None
     params = task.init(jax.random.key(0))
     inputs, labels = batch()
