@@ -40,7 +40,7 @@ def without_children(monkeypatch):
     """Processes cost seconds: their numbers are made up."""
     made_up = {
         "memory": {"data": 2.0, "models": 1.0, "peak": 3.0},
-        "compilation": {"round": 1.0, "all": 2.0},
+        "compilation": {"round": 1.0, "processor": 1.5, "all": 2.0},
     }
     monkeypatch.setattr(neural, "measure", lambda what, *_, **__: made_up[what])
 
@@ -148,18 +148,24 @@ def test_targets_are_reached_or_not():
             "compilation": [compilation],
         }
 
-    good = neural_report.targets(tables(1.4, 0.7, 1.0))
-    bad = neural_report.targets(tables(1.2, 0.5, 3.0))
+    judged = lambda *values: neural_report.targets(tables(*values), busy=False)
+    good, bad = judged(1.4, 0.7, 1.0), judged(1.2, 0.5, 3.0)
     assert [row["reached"] for row in good] == ["yes"] * 3
     assert [row["reached"] for row in bad] == ["no"] * 3
-    unknown = neural_report.targets(tables(float("nan"), float("nan"), float("nan")))
+    unknown = judged(float("nan"), float("nan"), float("nan"))
     assert [row["reached"] for row in unknown] == ["no"] * 3
+    beside_others = neural_report.targets(tables(1.4, 0.7, 1.0), busy=True)
+    assert [row["reached"] for row in beside_others] == ["open"] * 3
 
 
 def test_a_repeat_is_left_out_when_the_time_is_up():
     jobs = {"nothing": lambda: None}
-    assert len(neural.timed(jobs, repeats=3, seconds=60)["nothing"]) == 3
-    assert len(neural.timed(jobs, repeats=3, seconds=0)["nothing"]) == 1
+    repeats = lambda seconds: [
+        len(values)
+        for values in neural.timed(jobs, repeats=3, seconds=seconds)["nothing"]
+    ]
+    assert repeats(60) == [3, 3]
+    assert repeats(0) == [1, 1]
 
 
 @pytest.mark.parametrize(

@@ -11,21 +11,26 @@ Measured:  MEASURED
 A round trains every client's copy of its cluster's model and averages the copies. This
 library's way is `oracle` with `option="model"`: one client after the other, on one
 device or spread over one device for each core, and batched. Where PyTorch is installed,
-the same rounds from the same data are a loop over clients, with PyTorch's own threads,
-and `torch.func.vmap` over stacked clients. All implementations are timed in turn within
-one run, at one number of clients after the other. The loss matrix is timed beside the
-bare matrix products that it consists of. Memory and compilation are measured in
-processes of their own.
+the same rounds from the same data are a loop over clients, with PyTorch's own number of
+threads and with one, and `torch.func.vmap` over stacked clients. All implementations
+are timed in turn within one run, at one number of clients after the other. The loss
+matrix is timed beside the bare matrix products that it consists of. Memory and compilation are
+measured in processes of their own.
+
+Processor times are those of all cores together. Where other programs use the machine,
+threads that wait for each other are slow on the clock, PyTorch's above all: there only
+the ratio of processor times to the loop on one thread means something.
 """
 
 import dataclasses
+import os
 import pathlib
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -37,6 +42,8 @@ from experiments.bench.neural_jobs import Work
 from experiments.options import Options
 
 __all__ = ["Config", "main", "preset"]
+
+BUSY = 0.25  # Load of each core at the start, from which times are not judged.
 
 Rows = list[dict[str, Any]]
 
@@ -115,15 +122,27 @@ def preset(name: Literal["quick", "paper"]) -> Config:
 Jobs = Mapping[str, Callable[[], Any]]
 
 
-def timed(jobs: Jobs, *, repeats: int, seconds: int | float) -> dict[str, np.ndarray]:
-    """Seconds of every job, all jobs in turn, after one call each to warm up.
+class Times(NamedTuple):
+    """Seconds of each repeat of a job.
+
+    wall: on the clock.
+    processor: of all cores together, with what threads spend on waiting for each other
+      in a loop; the better one where other programs use the machine.
+    """
+
+    wall: np.ndarray
+    processor: np.ndarray
+
+
+def timed(jobs: Jobs, *, repeats: int, seconds: int | float) -> dict[str, Times]:
+    """Times of every job, all jobs in turn, after one call each to warm up.
 
     Args:
       jobs: by name.
       repeats: at most.
       seconds: no repeat starts after so many; there is always one.
     """
-    found: dict[str, list[float]] = {name: [] for name in jobs}
+    found: dict[str, list[tuple]] = {name: [] for name in jobs}
     for job in jobs.values():
         job()
     begun = time.perf_counter()
@@ -131,10 +150,11 @@ def timed(jobs: Jobs, *, repeats: int, seconds: int | float) -> dict[str, np.nda
         if repeat and time.perf_counter() - begun > seconds:
             break
         for name, job in jobs.items():
-            started = time.perf_counter()
+            started = time.perf_counter(), time.process_time()
             job()
-            found[name].append(time.perf_counter() - started)
-    return {name: np.array(values) for name, values in found.items()}
+            ended = time.perf_counter(), time.process_time()
+            found[name].append(tuple(np.subtract(ended, started)))
+    return {name: Times(*np.array(pairs).T) for name, pairs in found.items()}
 
 
 def training_rows(work: Work, config: Config) -> Rows:
@@ -143,21 +163,25 @@ def training_rows(work: Work, config: Config) -> Rows:
     if torch_neural.available():
         jobs |= torch_neural.training(work)
     found = timed(jobs, repeats=config.repeats, seconds=config.seconds)
-    loop = found.get("PyTorch, loop")
     rows = []
-    for name, values in found.items():
-        middle = statistics.median(values)
+    for name, times in found.items():
+        middle = statistics.median(times.wall)
+        processor = statistics.median(times.processor)
         row = {
             "network": work.name,
             "clients": work.num_clients,
             "what": name,
             "ms per client-step": 1e3 * middle / work.client_steps,
+            "processor ms": 1e3 * processor / work.client_steps,
             "rounds/s": 1 / middle,
-            "repeats": len(values),
+            "repeats": len(times.wall),
         }
-        if loop is not None:
+        if torch_neural.LOOP in found:
             # Of neighbours in time, then their median: drift cancels.
-            row["PyTorch loop's time / this"] = float(np.median(loop / values))
+            loop, single = found[torch_neural.LOOP], found[torch_neural.ONE_THREAD]
+            row[neural_report.RATIO] = float(np.median(loop.wall / times.wall))
+            shares = single.processor / times.processor
+            row[neural_report.PROCESSOR_RATIO] = float(np.median(shares))
         rows.append(row)
     return rows
 
@@ -170,15 +194,16 @@ def loss_rows(work: Work, config: Config) -> Rows:
     found = timed(jobs, repeats=2 * config.repeats, seconds=config.seconds)
     sizes = work.image**2 * work.hidden + work.hidden * 10
     flops = 2.0 * sizes * work.num_clients * work.num_samples * work.num_clusters
-    return [
-        {
-            "what": name,
-            "seconds": statistics.median(values),
-            "GFLOP/s": flops / statistics.median(values) / 1e9,
-            "speed / bare products'": float(np.median(found[bare] / values)),
-        }
-        for name, values in found.items()
-    ]
+    rows = []
+    for name, times in found.items():
+        middle = statistics.median(times.wall)
+        ratios = [
+            float(np.median(a / b)) for a, b in zip(found[bare], times, strict=True)
+        ]
+        row = {"what": name, "seconds": middle, "GFLOP/s": flops / middle / 1e9}
+        row |= {neural_report.SPEED: ratios[0], "processor times' ratio": ratios[1]}
+        rows.append(row)
+    return rows
 
 
 def memory_rows(works: list[Work], folder: pathlib.Path) -> Rows:
@@ -203,6 +228,7 @@ def compilation_rows(works: list[Work], folder: pathlib.Path) -> Rows:
             found = measure("compilation", work, folder=folder)
             row = {"network": work.name, "clients": work.num_clients, "cache": state}
             row |= {"the round, s": found["round"], "all, s": found["all"]}
+            row["the round, processor s"] = found["processor"]
             rows.append(row)
     return rows
 
@@ -210,6 +236,7 @@ def compilation_rows(works: list[Work], folder: pathlib.Path) -> Rows:
 def main(config: Config, options: Options) -> dict[str, Any]:
     """Time everything in turn; tables, a figure, and which targets are reached."""
     devices = engine.use_cores()  # Before anything starts JAX's backend.
+    busy = os.getloadavg()[0] > BUSY * (os.cpu_count() or 1)
     options.out.mkdir(parents=True, exist_ok=True)  # Or hear of it after the timing.
     works = config.works()
     # The largest perceptron, and the smallest convolutional network if there is one.
@@ -230,8 +257,10 @@ def main(config: Config, options: Options) -> dict[str, Any]:
         say(f"{work.name}, {work.num_clients} clients")
         tables["training"] += training_rows(work, config)
     tables["growth"] = neural_report.growth(tables["training"])
-    tables["targets"] = neural_report.targets(tables)
+    tables["targets"] = neural_report.targets(tables, busy=busy)
     notes = []
+    if busy:
+        notes.append("Other programs used this machine: targets are not judged.")
     if not torch_neural.available():
         notes.append("PyTorch is not installed: its rows are left out.")
     if not tables["memory"]:

@@ -34,8 +34,9 @@ def measure(
     Args:
       what: "memory" gives MiB of the data, of the models and of the peak beyond what
         was resident before the first call, empty where the system does not tell;
-        "compilation" gives seconds for the round, and for all from the backend's
-        start on: with drawing the data and the first models.
+        "compilation" gives seconds for the round, on the clock and of all cores
+        together, and for all from the backend's start on: with drawing the data and
+        the first models.
       work: the round.
       folder: of the compilation cache.
       order: over clients.
@@ -69,7 +70,8 @@ def main(settings: dict[str, Any]) -> dict[str, float]:
     program = round_program(work, settings["order"], devices)
     seconds = time.perf_counter() - started
     if settings["what"] == "compilation":
-        return {"round": program.seconds, "all": seconds}
+        used = program.processor
+        return {"round": program.seconds, "processor": used, "all": seconds}
     before = _resident()
     if before is None:
         return {}

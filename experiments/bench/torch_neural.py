@@ -15,7 +15,10 @@ import numpy as np
 from cfljax.types import Stacked
 from experiments.bench.neural_jobs import Work, client_data, first_models
 
-__all__ = ["available", "in_torch_layout", "training"]
+__all__ = ["LOOP", "ONE_THREAD", "available", "in_torch_layout", "training"]
+
+LOOP = "PyTorch, loop"
+ONE_THREAD = "PyTorch, loop, 1 thread"
 
 
 def available() -> bool:
@@ -24,8 +27,24 @@ def available() -> bool:
 
 
 def training(work: Work) -> dict[str, Callable[[], list[Any]]]:
-    """A round in both ways; each returns the models, in PyTorch's layout."""
-    return {"PyTorch, loop": _loop(work), "PyTorch, vmap": _vmapped(work)}
+    """A round in all ways; each returns the models, in PyTorch's layout."""
+    loop = _loop(work)
+    return {LOOP: loop, ONE_THREAD: _alone(loop), "PyTorch, vmap": _vmapped(work)}
+
+
+def _alone(program: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
+    """The program on one thread."""
+    import torch  # pyright: ignore[reportMissingImports]  # an optional extra
+
+    def run() -> list[Any]:
+        number = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            return program()
+        finally:
+            torch.set_num_threads(number)
+
+    return run
 
 
 def in_torch_layout(work: Work, models: Stacked) -> list[np.ndarray]:
