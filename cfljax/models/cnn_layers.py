@@ -13,6 +13,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from cfljax.models.convolution import convolution
+from cfljax.models.layers import uniform
 from cfljax.models.pooling import max_pool
 from cfljax.types import Variables
 
@@ -206,25 +207,12 @@ def functions(build: Callable[[nnx.Rngs], nnx.Module]) -> Functions:
 def fan_in_uniform(fan_in: int, fan_out: int) -> tuple[Initializer, Initializer]:
     """Weights and biases uniform on `(-1, 1) / sqrt(fan_in)`: PyTorch's default."""
     del fan_out
-    return _uniform(1 / math.sqrt(fan_in)), _uniform(1 / math.sqrt(fan_in))
+    return uniform(1 / math.sqrt(fan_in)), uniform(1 / math.sqrt(fan_in))
 
 
 def glorot_uniform(fan_in: int, fan_out: int) -> tuple[Initializer, Initializer]:
     """Uniform weights of variance `2 / (fan_in + fan_out)`, biases 0: TensorFlow's."""
-    return _uniform(math.sqrt(6 / (fan_in + fan_out))), nnx.initializers.zeros
-
-
-def _uniform(bound: float) -> Initializer:
-    """Uniform initialiser on `[-bound, bound)`."""
-
-    def draw(key: PRNGKeyArray, shape: Sequence[int], dtype: DTypeLike) -> Array:
-        # One flat draw gives the same numbers and compiles several times faster.
-        flat = jax.random.uniform(
-            key, (math.prod(shape),), dtype, minval=-bound, maxval=bound
-        )
-        return flat.reshape(shape)
-
-    return draw
+    return uniform(math.sqrt(6 / (fan_in + fan_out))), nnx.initializers.zeros
 
 
 def truncated_normal(scale: float) -> Initializer:

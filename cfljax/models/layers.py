@@ -10,7 +10,7 @@ from flax.typing import Initializer
 from jax.typing import DTypeLike
 from jaxtyping import Array, PRNGKeyArray
 
-__all__ = ["Layers"]
+__all__ = ["Layers", "uniform"]
 
 
 class Layers(nnx.Module):
@@ -26,8 +26,8 @@ class Layers(nnx.Module):
             nnx.Linear(
                 fan_in,
                 fan_out,
-                kernel_init=_uniform(1 / math.sqrt(fan_in)),
-                bias_init=_uniform(1 / math.sqrt(fan_in)),
+                kernel_init=uniform(1 / math.sqrt(fan_in)),
+                bias_init=uniform(1 / math.sqrt(fan_in)),
                 rngs=rngs,
             )
             for fan_in, fan_out in itertools.pairwise(widths)
@@ -40,7 +40,7 @@ class Layers(nnx.Module):
         return last(inputs)
 
 
-def _uniform(bound: float) -> Initializer:
+def uniform(bound: float) -> Initializer:
     """Uniform initialiser on `[-bound, bound)`."""
 
     def draw(key: PRNGKeyArray, shape: Sequence[int], dtype: DTypeLike) -> Array:
