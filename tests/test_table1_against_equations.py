@@ -18,8 +18,7 @@ from cfljax.algorithms import fedavg, ifca
 from cfljax.models import mlp
 from cfljax.types import ClientData
 from experiments.ifca import rotated, table1_mnist
-from experiments.ifca.rotated import several_rounds
-from experiments.ifca.rotated_algorithms import algorithm_of
+from experiments.ifca.rotated_algorithms import algorithm_of, several_rounds
 from experiments.ifca.rotated_figures import draw
 from experiments.ifca.rotated_report import Result, markdown, rows
 from experiments.ifca.rotated_scores import accuracy_of_best, accuracy_of_each

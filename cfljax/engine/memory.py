@@ -78,7 +78,8 @@ def needed_memory(program: Program, *, block: int) -> int:
 
     XLA's own plan: arguments (the constants among them), temporaries and outputs;
     plus the outputs of a whole block, which are gathered on the host. Libraries
-    that XLA calls may take a little more.
+    that XLA calls may take a little more. A plan is that of one device; the cores of a
+    CPU share their memory, and so its plans add up.
     """
     gathered = sum(
         block * math.prod(output.shape) * output.dtype.itemsize
@@ -88,7 +89,15 @@ def needed_memory(program: Program, *, block: int) -> int:
     if plan is None:  # Not every backend tells.
         return gathered
     arguments = plan.argument_size_in_bytes + plan.temp_size_in_bytes
-    return arguments + plan.output_size_in_bytes + gathered
+    sharing = _devices_in_one_memory(program)
+    return sharing * (arguments + plan.output_size_in_bytes) + gathered
+
+
+def _devices_in_one_memory(program: Program) -> int:
+    """Devices of a program that take their memory from the same place."""
+    sharding = jax.tree.leaves(program.compiled.output_shardings)[0]
+    devices = sharding.device_set
+    return len(devices) if next(iter(devices)).platform == "cpu" else 1
 
 
 def fit_chunk(

@@ -4,23 +4,23 @@ A trial shares rotated images out among clients, trains one algorithm on them an
 tests it as the paper does, on test clients of a single rotation each, and otherwise.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PRNGKeyArray, PyTree
+from jaxtyping import Array, PRNGKeyArray
 
 from cfljax import engine, metrics
 from cfljax.data import Images, rotated
 from cfljax.data.sources import Arrays
-from cfljax.types import Algorithm, ClientData, Stacked, Task, Truth
-from experiments.ifca.rotated_algorithms import algorithm_of, task_of
-from experiments.ifca.rotated_scores import accuracy_of_best, accuracy_of_each
+from cfljax.types import ClientData, Truth
+from experiments.ifca.rotated_algorithms import algorithm_of, several_rounds, task_of
+from experiments.ifca.rotated_local import local_accuracies
+from experiments.ifca.rotated_scores import accuracy_of_best
 from experiments.ifca.rotated_trial import Trial
 from experiments.ifca.starts import Started
 
-__all__ = ["DIMS", "IDENTITY_DIMS", "identities", "several_rounds", "simulate"]
+__all__ = ["DIMS", "IDENTITY_DIMS", "identities", "simulate"]
 
 # Outputs of a trial and the names of their own axes; NaN where an algorithm has none.
 # Of clusters, they describe what IFCA's participants chose in the round.
@@ -56,16 +56,29 @@ def simulate(trial: Trial, key: PRNGKeyArray, images: Arrays) -> dict[str, Array
     """
     run_key, train, truth, test = _clients(trial, key, images)
     task = task_of(trial, images.train_inputs.shape[1:])
+    if trial.algorithm == "local":
+        scores = local_accuracies(task, trial, run_key, train, truth.clusters, test)
+        tests = trial.num_rounds // trial.rounds_between
+        return {name: jnp.zeros(tests) for name in ("received", "sent")} | {
+            name: scores.get(name, jnp.full((tests,) * len(own), jnp.nan))
+            for name, own in DIMS.items()
+            if name not in ("received", "sent")
+        }
     algorithm, models_of = algorithm_of(task, trial)
+    chunk = trial.clients_per_chunk
 
     def observe(state: Any, info: Any) -> dict[str, Array]:
-        scores = _scores(task, trial, models_of(state), truth, test)
-        return scores | _clusters_found(trial, info, truth)
+        best = accuracy_of_best(task, models_of(state), test, clients_per_chunk=chunk)
+        return {
+            "accuracy": best.own_labels,
+            "held_out": best.held_out,
+            "last_cluster": jnp.full((), jnp.nan),
+        } | _clusters_found(trial, info, truth)
 
     final, trace = engine.run(
         several_rounds(algorithm, trial.rounds_between),
         run_key,
-        _own_clients(trial, train),
+        train,
         num_rounds=trial.num_rounds // trial.rounds_between,
         observe=observe,
     )
@@ -91,21 +104,6 @@ def identities(trial: Trial, key: PRNGKeyArray, images: Arrays) -> dict[str, Arr
     return trace | _start_found(final)
 
 
-def several_rounds(algorithm: Algorithm, num_rounds: int) -> Algorithm:
-    """The algorithm with `num_rounds` of its rounds as one; info is the last's."""
-
-    def step(key: PRNGKeyArray, state: Any, data: ClientData) -> tuple[Any, PyTree]:
-        for_info = jax.eval_shape(algorithm.step, key, state, data)[1]
-        empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), for_info)
-
-        def one(index: Array, carry: tuple[Any, PyTree]) -> tuple[Any, PyTree]:
-            return algorithm.step(jax.random.fold_in(key, index), carry[0], data)
-
-        return jax.lax.fori_loop(0, num_rounds, one, (state, empty))
-
-    return Algorithm(init=algorithm.init, step=step, predict=algorithm.predict)
-
-
 def _clients(
     trial: Trial, key: PRNGKeyArray, images: Arrays
 ) -> tuple[PRNGKeyArray, ClientData, Truth, ClientData]:
@@ -122,45 +120,6 @@ def _clients(
         num_test_samples=trial.num_test_samples,
     )
     return run_key, train, truth, test
-
-
-def _spaced(number: int, total: int) -> Callable[[PyTree], PyTree]:
-    """Takes `number` of `total` rows at equal distances, as many of each cluster."""
-    if number == total:
-        return lambda stacked: stacked
-    index = jnp.arange(number) * total // number
-    return lambda stacked: jax.tree.map(lambda leaf: leaf[index], stacked)
-
-
-def _own_clients(trial: Trial, train: ClientData) -> ClientData:
-    """The clients that the trial's algorithm trains."""
-    if trial.algorithm != "local":
-        return train
-    return _spaced(trial.num_local_clients, trial.num_clients)(train)
-
-
-def _scores(
-    task: Task, trial: Trial, models: Stacked, truth: Truth, test: ClientData
-) -> dict[str, Array]:
-    """Test accuracies of the models after a round."""
-    chunk = {"clients_per_chunk": trial.clients_per_chunk}
-    nothing = jnp.full((), jnp.nan)
-    if trial.algorithm != "local":
-        best = accuracy_of_best(task, models, test, **chunk)
-        return {
-            "accuracy": best.own_labels,
-            "held_out": best.held_out,
-            "last_cluster": nothing,
-        }
-    k = trial.num_clusters
-    own = _spaced(trial.num_local_clients, trial.num_clients)(truth.clusters)
-    each = accuracy_of_each(task, models, own, test, k, **chunk)
-    last = nothing
-    if trial.num_released:
-        some = _spaced(trial.num_released, trial.num_local_clients)(models)
-        clusters = jnp.full(trial.num_released, k - 1)
-        last = jnp.mean(accuracy_of_each(task, some, clusters, test, k, **chunk))
-    return {"accuracy": jnp.mean(each), "held_out": nothing, "last_cluster": last}
 
 
 def _clusters_found(trial: Trial, info: Any, truth: Truth) -> dict[str, Array]:

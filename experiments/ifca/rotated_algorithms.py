@@ -4,16 +4,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from cfljax.algorithms import fedavg, ifca, local
 from cfljax.kernels.local_update import LocalUpdate
 from cfljax.models import cnn, mlp, rotated_cifar_cnn
 from cfljax.models.augment import windowed
-from cfljax.types import Algorithm, Stacked, Task
+from cfljax.types import Algorithm, ClientData, Stacked, Task
 from experiments.ifca.rotated_trial import Trial
 from experiments.ifca.starts import LEAST_SHARE, with_balanced_start
 
-__all__ = ["algorithm_of", "task_of"]
+__all__ = ["algorithm_of", "several_rounds", "task_of"]
 
 _WINDOW = 24  # Height and width that the networks for CIFAR see of its images.
 
@@ -82,3 +84,18 @@ def algorithm_of(
         clients_per_chunk=trial.clients_per_chunk,
     )
     return started, lambda now: now.state.models
+
+
+def several_rounds(algorithm: Algorithm, num_rounds: int) -> Algorithm:
+    """The algorithm with `num_rounds` of its rounds as one; info is the last's."""
+
+    def step(key: PRNGKeyArray, state: Any, data: ClientData) -> tuple[Any, PyTree]:
+        for_info = jax.eval_shape(algorithm.step, key, state, data)[1]
+        empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), for_info)
+
+        def one(index: Array, carry: tuple[Any, PyTree]) -> tuple[Any, PyTree]:
+            return algorithm.step(jax.random.fold_in(key, index), carry[0], data)
+
+        return jax.lax.fori_loop(0, num_rounds, one, (state, empty))
+
+    return Algorithm(init=algorithm.init, step=step, predict=algorithm.predict)
