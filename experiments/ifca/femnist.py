@@ -26,7 +26,7 @@ from experiments.ifca.femnist_network import features, head, is_shared, network
 from experiments.ifca.femnist_samples import Samples, padded
 from experiments.ifca.femnist_trial import Inputs, Trial
 
-__all__ = ["pretrain", "simulate"]
+__all__ = ["pretrain", "simulate", "trained"]
 
 CLIENTS_AT_ONCE = 3  # Bounds the memory of participants' losses, changes no result.
 
@@ -48,19 +48,24 @@ class Problem(NamedTuple):
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, inputs: Inputs) -> dict[str, Array]:
-    """One run from one random start, tests along the way.
-
-    The methods of one repetition share participants and, in their first round, the
-    order of the samples. NaN where pretraining diverged.
+    """One run from one random start, tests along the way: the arrays of `DIMS`.
 
     Args:
       trial: its parameters.
       key: of all trials; folded with the repetition, it splits into the keys of
         pretraining, warm-up and run.
       inputs: samples and pretrained models.
+    """
+    return trained(trial, key, inputs)[1]
 
-    Returns:
-      The arrays of `DIMS`.
+
+def trained(
+    trial: Trial, key: PRNGKeyArray, inputs: Inputs
+) -> tuple[Any, dict[str, Array]]:
+    """Final state of a run and the arrays of `DIMS`, NaN where pretraining diverged.
+
+    The methods of one repetition share participants and the order of their samples.
+    Arguments as of `simulate`.
     """
     _, warm_key, run_key = _keys(trial, key)
     problem = _problem(trial, inputs)
@@ -68,12 +73,11 @@ def simulate(trial: Trial, key: PRNGKeyArray, inputs: Inputs) -> dict[str, Array
     shared = is_shared if trial.variant == "paper" else None
     data = padded(problem.train)
     settings = _settings(trial, inputs)
+    image_shape = inputs.train.inputs.shape[1:]
     algorithm = method.algorithm(
         problem.task,
         shared=shared,
-        first=mlp(
-            inputs.train.inputs.shape[1:], hidden=(), num_classes=trial.num_classes
-        ),
+        first=mlp(image_shape, hidden=(), num_classes=trial.num_classes),
         num_first_steps=trial.num_first_steps,
         first_step_size=trial.first_step_size,
         **settings,
@@ -84,11 +88,9 @@ def simulate(trial: Trial, key: PRNGKeyArray, inputs: Inputs) -> dict[str, Array
     if method.name == "ifca" and trial.warm_up_rounds:
         models = _warm_models(trial, warm_key, method, problem.task, data, settings)
         algorithm = _started_at(algorithm, models)
-    _, trace = _run(trial, run_key, method, algorithm, problem, shared)
-    return {
-        name: jnp.where(problem.is_defined, values, jnp.nan)
-        for name, values in trace.items()
-    }
+    state, trace = _run(trial, run_key, method, algorithm, problem, shared)
+    keep = lambda values: jnp.where(problem.is_defined, values, jnp.nan)
+    return state, jax.tree.map(keep, trace)
 
 
 def pretrain(trial: Trial, key: PRNGKeyArray, inputs: Inputs) -> dict[str, Array]:

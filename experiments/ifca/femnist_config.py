@@ -49,7 +49,7 @@ class Config:
     """Of local training in each round."""
     rounds_between: int = 20
     """Rounds from one test to the next."""
-    num_first_steps: int = 100
+    num_first_steps: int = 300
     """Of the softmax regressions on pixels that one-shot clustering compares."""
     first_step_size: float = 0.02
     """Of the same."""
@@ -88,12 +88,15 @@ def preset(name: Literal["quick", "paper"]) -> Config:
     if name == "quick":
         return Config(
             num_clients=60,
-            num_channels=8,
-            num_hidden=128,
-            pretraining_rounds=100,
-            num_rounds=100,
-            step_size=0.05,
+            num_channels=4,
+            num_hidden=64,
+            pretraining_rounds=60,
+            num_rounds=60,
+            step_size=0.1,
             num_trials=2,
+            methods=("ifca-2", "ifca-3", "one_shot-2", "fedavg", "local"),
+            warm_up_rounds=10,
+            num_first_steps=50,
         )
     return Config(
         num_clients=None,

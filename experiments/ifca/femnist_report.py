@@ -181,11 +181,17 @@ def markdown(table: Sequence[Mapping[str, Any]], num_clients: int) -> str:
     return report.markdown(shown, used) + NOTE.format(clients=num_clients)
 
 
-def draw(results: Sequence[Result]) -> Figure:
-    """Accuracy over rounds of the first seven methods, one panel for each variant."""
-    panels = [_panel(result) for result in results if result.name in TITLES]
+def draw(results: Sequence[Result]) -> Figure | None:
+    """Accuracy over rounds of the first seven methods, one panel for each variant.
+
+    None if no run of any variant was computed.
+    """
+    found = [_panel(result) for result in results if result.name in TITLES]
+    panels = [panel for panel in found if panel is not None]
+    if not panels:
+        return None
     return report.curves(
-        [panel for panel in panels if panel is not None],
+        panels,
         title="IFCA, Table 2: FEMNIST",
         legend_title="mean ± one standard deviation over the seeds",
     )

@@ -208,7 +208,8 @@ def _write(
     for name, content in texts.items():
         with replacing(out / name) as temporary:
             temporary.write_text(content)
-    drawn = report.save(draw(results), out / "accuracy")
+    figure = draw(results)
+    drawn = [] if figure is None else report.save(figure, out / "accuracy")
     return [str(out / name) for name in ("table.csv", "runs.csv", *texts)] + [
         str(path) for path in drawn
     ]
