@@ -116,5 +116,9 @@ BENCHMARKS: Mapping[str, Entry] = MappingProxyType(
             "experiments.bench.law",
             "the exact-law engine at 1e9 clients, and beside raw data",
         ),
+        "neural": Entry(
+            "experiments.bench.neural",
+            "local training and loss matrices against PyTorch and bare products",
+        ),
     }
 )
