@@ -14,8 +14,8 @@ device or spread over one device for each core, and batched. Where PyTorch is in
 the same rounds from the same data are a loop over clients, with PyTorch's own number of
 threads and with one, and `torch.func.vmap` over stacked clients. All implementations
 are timed in turn within one run, at one number of clients after the other. The loss
-matrix is timed beside the bare matrix products that it consists of. Memory and compilation are
-measured in processes of their own.
+matrix is timed beside the bare matrix products that it consists of. Memory and
+compilation are measured in processes of their own.
 
 Processor times are those of all cores together. Where other programs use the machine,
 threads that wait for each other are slow on the clock, PyTorch's above all: there only
