@@ -59,6 +59,11 @@ EXPERIMENTS: Mapping[str, Entry] = MappingProxyType(
             "accuracy of the cluster identities, round by round",
             spreads_clients=True,
         ),
+        "ifca.table2_femnist": Entry(
+            "experiments.ifca.table2_femnist",
+            "FEMNIST: IFCA with shared layers, one-shot, global and local models",
+            spreads_clients=True,
+        ),
         "reviews.baselines": Entry(
             "experiments.reviews.baselines",
             "IFCA against one-shot clustering, bipartition, fine-tuning and more",
