@@ -68,7 +68,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     train, test = (Samples.of(data) for data in clients)
     inputs = Inputs(train, test)
     _check_participants(config, inputs)
-    with engine.clients_over_devices():
+    with engine.clients_over_devices(options.devices):
         results = _results(config, options, inputs, writers.num_classes)
     table = [row for result in results for row in rows(result)]
     num_clients = inputs.train.mask.shape[0]
