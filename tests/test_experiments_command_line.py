@@ -83,6 +83,7 @@ def test_resampling_needs_samples_for_every_round(command):
         (["--memory", "1e-9"], "`memory` allows 1 bytes but one trial needs"),
         (["--num-trials", "1000000000000"], "trials would fit"),
         (["--num-trials", "many"], "many"),
+        (["--devices", "2"], "`--devices` has no use for ifca.fig3a, got 2"),
     ],
 )
 def test_bad_input_gets_one_clear_line(command, tmp_path, changes, message):
@@ -92,6 +93,37 @@ def test_bad_input_gets_one_clear_line(command, tmp_path, changes, message):
     assert err.startswith("error: ") and err.count("\n") == 1
     assert message in err
     assert not (tmp_path / "out" / "table.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [("0", "`--devices` must be at least 1, got 0"), ("4096", "at most")],
+)
+def test_impossible_devices_are_one_line(command, monkeypatch, number, message):
+    monkeypatch.setattr("cfljax.engine.use_cores", lambda number: 1)
+    status, _, err = command(
+        "--devices", number, experiment="ifca.table1_mnist", tiny=[]
+    )
+    assert status == 2
+    assert err.startswith("error: ") and err.count("\n") == 1 and message in err
+
+
+def test_devices_reach_the_experiment(command, monkeypatch):
+    asked, seen = [], []
+    monkeypatch.setattr("cfljax.engine.use_cores", lambda n: asked.append(n) or 2)
+
+    def stop(config, options):
+        seen.append(options.devices)
+        raise ValueError("enough")
+
+    monkeypatch.setattr("experiments.ifca.table1_mnist.main", stop)
+    for flags in (["--devices", "2"], []):
+        command(*flags, experiment="ifca.table1_mnist", tiny=[])
+    assert asked == seen == [2, None]
+    with monkeypatch.context() as patched:
+        patched.setattr("experiments.ifca.fig3a.main", stop)
+        command()
+    assert asked == [2, None]  # Not asked for: one device stays one.
 
 
 def test_an_unknown_id_names_the_nearest(command):
