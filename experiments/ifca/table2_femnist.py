@@ -18,9 +18,9 @@ pretraining and training together.
 
 Quick does not show the paper's order in variant "paper": from a random start IFCA (75.1
 and 75.8 %) is level with the global model (75.7 %), and in one seed of two only one
-last layer is left that anybody chooses. In "reference" the means are in the paper's order,
-IFCA 48.2 and 49.3, one-shot 48.0, global 47.6, local 45.4 %, but two seeds whose
-pretraining ends at 26 and 51 % cannot tell the first three apart.
+last layer is left that anybody chooses. In "reference" the means are in the paper's
+order, IFCA 48.2 and 49.3, one-shot 48.0, global 47.6, local 45.4 %, but two seeds whose
+pretraining ends at 26 and 51 % cannot tell the first four apart.
 """
 
 import dataclasses
