@@ -135,6 +135,8 @@ def test_growth_tells_proportional_times_from_others():
     (square,) = neural_report.growth(rows(2))
     assert square["exponent"] == pytest.approx(2)
     assert square["largest deviation"] > 0.1
+    (two,) = neural_report.growth(rows(1)[:2])
+    assert two["largest deviation"] is None
     assert neural_report.growth(rows(1)[:1]) == []
 
 

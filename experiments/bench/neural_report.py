@@ -37,9 +37,9 @@ SPEED = "speed / bare products'"
 def growth(rows: Rows) -> Rows:
     """How a round's time grows with its clients, for each implementation.
 
-    A line of least relative squares, the largest relative distance from it, and the
-    slope on log axes, which is 1 where time is proportional to clients. Nothing where
-    fewer than two numbers of clients were measured.
+    A line of least relative squares, the largest relative distance from it (none of two
+    points), and the slope on log axes, which is 1 where time is proportional to
+    clients. Nothing where fewer than two numbers of clients were measured.
     """
     found = []
     for network, what in dict.fromkeys((row["network"], row["what"]) for row in rows):
@@ -49,7 +49,7 @@ def growth(rows: Rows) -> Rows:
         if len(set(clients)) < 2:
             continue
         slope, fixed = np.polyfit(clients, times, 1, w=1 / times)
-        errors = (fixed + slope * clients) / times - 1
+        deviation = float(np.max(np.abs((fixed + slope * clients) / times - 1)))
         exponent = np.polyfit(np.log(clients), np.log(times), 1)[0]
         found.append(
             {
@@ -57,7 +57,7 @@ def growth(rows: Rows) -> Rows:
                 "what": what,
                 "fixed, ms": float(fixed),
                 "per client, ms": float(slope),
-                "largest deviation": float(np.max(np.abs(errors))),
+                "largest deviation": deviation if len(clients) > 2 else None,
                 "exponent": float(exponent),
             }
         )
