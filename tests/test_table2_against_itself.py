@@ -133,8 +133,7 @@ def test_ifca_of_one_cluster_is_the_global_model():
     run = lambda method: jax.jit(
         lambda: trained(dataclasses.replace(trial, method=method), key, INPUTS)
     )()
-    with jax.numpy_rank_promotion("allow"):  # Sums of what is common broadcast.
-        single, average = run("ifca-1"), run("fedavg")
+    single, average = run("ifca-1"), run("fedavg")
     for a, b in zip(
         jax.tree.leaves(single[0].models),
         jax.tree.leaves(average[0].model),
@@ -149,8 +148,7 @@ def test_ifca_of_one_cluster_is_the_global_model():
 def run_command(config, tmp_path, monkeypatch):
     """Summary of the experiment on the made-up writers."""
     monkeypatch.setattr(table2_femnist, "load_writers", lambda *_, **__: some_writers())
-    with jax.numpy_rank_promotion("allow"):
-        return table2_femnist.main(config, Options(out=tmp_path, progress=False))
+    return table2_femnist.main(config, Options(out=tmp_path, progress=False))
 
 
 def test_command_writes_all_and_resumes(tmp_path, monkeypatch):

@@ -106,7 +106,9 @@ def _in_lanes(function: Summand) -> Callable[..., Any]:
         own = jax.tree.map(
             lambda s, v: s.at[member.row].add(member.weight * v), sums[0], value[0]
         )
-        return own, jax.tree.map(lambda s, v: s + member.weight * v, sums[1], value[1])
+        return own, jax.tree.map(
+            lambda s, v: s + member.weight * v[None], sums[1], value[1]
+        )
 
     def lane(shared: tuple, stacked: tuple) -> tuple:
         constants, empty = shared
