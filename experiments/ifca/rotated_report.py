@@ -34,7 +34,8 @@ NOTES = {
     "rounds that the released code trains 20 of them for. A stale loop variable makes "
     "it test every local model on the last rotation, whatever its own; so does this "
     "row. The paper describes tests on a model's own rotation, so its local accuracy "
-    "is compared with that row only; its printed 33.97 fits a test as released.",
+    "is compared with that row only; its printed 33.97 may stem from "
+    "either test.",
 }
 COLUMNS = {
     "setting": "m x n",
