@@ -80,7 +80,8 @@ def sum_in_clusters(
       cluster's row, and the row of `common`.
 
     Cost: `function` once for each client of positive weight in sequential order, for
-    each client otherwise. Memory: eight sets of sums, or the values of a chunk.
+    each client otherwise. Memory: three sets of sums on one device, eight on several,
+    or the values of a chunk.
     """
     members = Members(jnp.maximum(assignment, 0), weights)
     stacked = (members, memory, clients)
@@ -140,6 +141,14 @@ def _in_lanes(function: Summand) -> Callable[..., Any]:
         devices = num_devices()
         lanes = -(-LANES // devices) * devices
         folded = _fold(stacked, lanes)
+        if devices == 1:  # The same order of additions, in the memory of one lane.
+
+            def next_lane(total: tuple, rows: tuple) -> tuple[tuple, PyTree]:
+                sums, memory = lane((shared, empty), rows)
+                return jax.tree.map(jnp.add, total, sums), memory
+
+            total, memory = jax.lax.scan(next_lane, empty, folded)
+            return total, _unfold(memory, number)
         mapped = lambda shared, rows: jax.lax.map(lambda row: lane(shared, row), rows)
         sums, memory = gathered_over_devices(mapped)((shared, empty), folded)
         # Written out, because a reduction may be computed in any order.
