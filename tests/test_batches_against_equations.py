@@ -16,10 +16,11 @@ def batches(mask, batch_size, num_steps, key=3):
     data = ClientData(index, index, mask)
     plan = schedule(mask, batch_size)
     order, found = first_order(mask, plan), []
+    draw = jax.jit(
+        lambda step, order: batch_at(jax.random.key(key), step, order, plan, data)
+    )
     for step in range(num_steps):
-        batch, order = batch_at(
-            jax.random.key(key), jnp.asarray(step), order, plan, data
-        )
+        batch, order = draw(step, order)
         np.testing.assert_array_equal(batch.inputs, batch.targets)
         found.append(np.asarray(batch.inputs)[np.asarray(batch.mask)].tolist())
     return found

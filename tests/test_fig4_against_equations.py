@@ -72,6 +72,7 @@ def test_rows_and_picture_show_each_seed():
     np.testing.assert_array_equal(drawn[3], [0.5, 0.5, 0.5, 0.75])
 
 
+@pytest.mark.slow
 def test_identities_are_those_of_the_run_that_is_tested():
     mnist = table1_mnist.preset("quick")
     small = dataclasses.replace(

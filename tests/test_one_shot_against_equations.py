@@ -107,6 +107,7 @@ def test_clients_without_samples_or_with_diverged_solutions_have_no_cluster(prob
     )
 
 
+@pytest.mark.slow
 def test_another_task_may_find_the_clusters():
     key = jax.random.key(0)
     signs = jnp.array([1.0, 1.0, -1.0, -1.0])[:, None, None]

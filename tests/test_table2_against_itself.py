@@ -93,6 +93,7 @@ def frozen_run(trial, key):
     return state, algorithm.predict(state, CLIENTS[0], CLIENTS[1].inputs)
 
 
+@pytest.mark.slow
 def test_features_of_frozen_layers_give_the_numbers_of_frozen_layers():
     trial, key = reference("ifca-2"), jax.random.key(2)
     run = jax.jit(lambda step_size, flat: trained(
