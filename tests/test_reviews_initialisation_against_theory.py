@@ -86,6 +86,7 @@ def test_chance_of_separation_at_both_ends() -> None:
     assert found[2] < 0.9
 
 
+@pytest.mark.slow
 def test_a_tiny_run_and_its_rules(tmp_path: pathlib.Path) -> None:
     summary = initialisation.main(CONFIG, Options(out=tmp_path, progress=False))
     assert set(summary["decisions"].values()) <= {"yes", "no", "undecided"}

@@ -6,10 +6,10 @@ Quick:     the same with --preset quick: m = 40, n = 100, 10 participants, 24 ro
            units) on windows without distortion; without data, on the digits embedded
            in scikit-learn, which such clients share out with 71 samples each
 Measured:  quick on CIFAR-10, 513 s of processor time on two cores of an Intel Xeon:
-           IFCA 39.8 +- 1.4, started as released 38.5 +- 2.7 (one seed of three collapses
-           to one model), global 36.2 +- 1.8, local 26.3 +- 0.6, as released 22.7 +- 0.6
-           %; sizes were chosen after a smaller run in which a seed collapsed under
-           either start. The paper preset has not been run
+           IFCA 39.8 +- 1.4, started as released 38.5 +- 2.7 (one seed of three ends on
+           one model), global 36.2 +- 1.8, local 26.3 +- 0.6, as released 22.7 +- 0.6 %;
+           its sizes were chosen after a smaller run in which a seed ended on one model
+           under either start. The paper preset has not been run
 Paper:     k = 2, m x n = 200 x 500, 20 participants a round, tau = 5, batches of 50,
            step size times 0.99 a round, 5 seeds: IFCA 81.51 +- 1.37, global 77.87 +-
            0.39, local 33.97 +- 1.19 %.
