@@ -28,7 +28,7 @@ from cfljax.kernels.training import (
     messages,
     start_models,
 )
-from cfljax.kernels.tree import trained_part
+from cfljax.kernels.tree import repeat, trained_part
 from cfljax.types import Algorithm, ClientData, Stacked, Task
 
 __all__ = ["Info", "State", "one_shot"]
@@ -183,10 +183,9 @@ def _solutions(
 ) -> Float[Array, "clients features"]:
     """Trained parameters of each client as one row, NaN for one without samples."""
     num_clients = data.mask.shape[0]
-    spread = lambda leaf: jnp.broadcast_to(leaf, (num_clients,) + leaf.shape)
     models, _ = local_descent(
         task,
-        jax.tree.map(spread, start),
+        repeat(start, num_clients),
         data,
         key=key,
         step_size=step_size,

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, ScalarLike
 
-from cfljax.kernels.tree import length, rows, select
+from cfljax.kernels.tree import rows, select
 from cfljax.types import Stacked
 
-__all__ = ["Normalise", "cluster_mean", "gradient_step", "membership"]
+__all__ = ["Normalise", "gradient_step", "mean_of_sums", "membership"]
 
 # Divisor of a cluster's summed gradients. It changes the effective step size: for k
 # balanced clusters under full participation "cluster" moves k times further.
@@ -60,37 +60,19 @@ def gradient_step(
     return select(sizes > 0, moved, models)
 
 
-def cluster_mean(
-    values: Stacked,
-    assignment: Int[Array, " clients"],
-    weights: Float[Array, " clients"],
-    *,
-    empty: Stacked,
+def mean_of_sums(
+    sums: Stacked, totals: Float[Array, " clusters"], *, empty: Stacked
 ) -> Stacked:
-    """Weighted mean of client values inside each cluster (line 15).
+    """Weighted mean of client values inside each cluster (line 15), from their sums.
 
     Args:
-      values: leaves `[clients, ...]`.
-      assignment: cluster of each client; `NO_CLUSTER` leaves the client out.
-      weights: non-negative, not necessarily normalised: ones, or sample counts.
-      empty: leaves `[clusters, ...]`; kept by a cluster of zero total weight,
-        whose mean would be 0/0.
-
-    Returns:
-      Leaves `[clusters, ...]`. A value that is not finite spoils its own cluster's
-      mean and no other.
+      sums: leaves `[clusters, ...]`, such as those of `sums.sum_in_clusters`.
+      totals: weight of each cluster's members.
+      empty: leaves `[clusters, ...]`; kept by a cluster of zero total weight, whose
+        mean would be 0/0.
     """
-    num_clusters = length(empty)
-    weights = jnp.where(assignment >= 0, weights, 0)
-    cluster = jnp.maximum(assignment, 0)
-    total = jax.ops.segment_sum(weights, cluster, num_clusters)  # [clusters]
-    used = total > 0
-
-    def mean(value: Array, fallback: Array) -> Array:
-        share = rows(weights, value) * value
-        share = jnp.where(rows(weights > 0, value), share, 0)
-        summed = jax.ops.segment_sum(share, cluster, num_clusters)
-        divisor = rows(jnp.where(used, total, 1), summed)
-        return jnp.where(rows(used, summed), summed / divisor, fallback)
-
-    return jax.tree.map(mean, values, empty)
+    used = totals > 0
+    # Not a quotient, which the compiler makes a product in some programs only.
+    inverse = 1 / jnp.where(used, totals, 1)
+    means = jax.tree.map(lambda leaf: leaf * rows(inverse, leaf), sums)
+    return select(used, means, empty)

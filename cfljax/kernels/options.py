@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from cfljax.kernels.average import gradient_step, membership
+from cfljax.kernels.average import gradient_step, mean_of_sums, membership
 from cfljax.kernels.evaluate import loss_matrix
 from cfljax.kernels.local_update import client_key, client_update
 from cfljax.kernels.sharing import join, split, with_common
 from cfljax.kernels.sums import sum_in_clusters
 from cfljax.kernels.training import Training
-from cfljax.kernels.tree import rows, select, take
+from cfljax.kernels.tree import take
 from cfljax.types import ClientData, Stacked, Task
 
 __all__ = ["Cohort", "Setting", "average_gradients", "average_models"]
@@ -144,10 +144,10 @@ def average_models(
     members = membership(assignment, losses.shape[1])
     totals = jnp.sum(jnp.where(members, shares[:, None], 0), axis=0)
     own, common = parts
-    own = _mean(sums[0], totals, own)  # line 15
+    own = mean_of_sums(sums[0], totals, empty=own)  # line 15
     if common is not None and training.variant == "paper":  # section 4.3
         row = jax.tree.map(lambda leaf: leaf[None], common)
-        mean = _mean(sums[1], jnp.sum(totals)[None], row)
+        mean = mean_of_sums(sums[1], jnp.sum(totals)[None], empty=row)
         common = jax.tree.map(lambda leaf: leaf[0], mean)
     return (own, common), assignment, losses, moments
 
@@ -195,15 +195,6 @@ def _losses_unless_skipped(
     shape = jax.eval_shape(compute)
     nothing = lambda: jnp.full(shape.shape, jnp.nan, shape.dtype)
     return jax.lax.cond(setting.skip, nothing, compute)
-
-
-def _mean(sums: Stacked, totals: Float[Array, " clusters"], empty: Stacked) -> Stacked:
-    """Sums over their weights; a cluster of no weight keeps what it had."""
-    used = totals > 0
-    # Not a quotient, which the compiler makes a product in some programs only.
-    inverse = 1 / jnp.where(used, totals, 1)
-    means = jax.tree.map(lambda leaf: leaf * rows(inverse, leaf), sums)
-    return select(used, means, empty)
 
 
 def _shares(training: Training, data: ClientData) -> Float[Array, " participants"]:

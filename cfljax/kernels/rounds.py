@@ -13,7 +13,7 @@ from cfljax.kernels.options import Cohort, Setting, average_gradients, average_m
 from cfljax.kernels.participate import cohort, spread
 from cfljax.kernels.sharing import join, split
 from cfljax.kernels.training import Memory, Training
-from cfljax.kernels.tree import length, take
+from cfljax.kernels.tree import length, repeat, take
 from cfljax.types import ClientData, Stacked, Task
 
 __all__ = ["Round", "train_clusters", "train_round"]
@@ -152,9 +152,7 @@ def _whole(own: Stacked, common: PyTree) -> Stacked:
     """Stacked models, with equal rows of what is common."""
     if common is None:
         return own
-    number = length(own)
-    repeat = lambda leaf: jnp.broadcast_to(leaf, (number,) + leaf.shape)
-    return join(own, jax.tree.map(repeat, common))
+    return join(own, repeat(common, length(own)))
 
 
 def _halves(data: ClientData) -> tuple[ClientData, ClientData]:

@@ -12,7 +12,7 @@ from cfljax.kernels.checks import check_positive
 from cfljax.kernels.local_update import LocalUpdate, step_size_at
 from cfljax.kernels.sharing import Shared, SharingVariant, split
 from cfljax.kernels.traffic import Messages, identity_bytes, size
-from cfljax.kernels.tree import trained_part
+from cfljax.kernels.tree import repeat, trained_part
 from cfljax.types import Stacked, Task
 
 __all__ = [
@@ -157,8 +157,7 @@ def first_memory(
             model = split(model, training.shared)[0]
         optimizer = update.optimizer(step_size_at(update, training.step_size, None))
         state = optimizer.init(trained_part(model))
-        spread = lambda leaf: jnp.broadcast_to(leaf, (num_clients,) + jnp.shape(leaf))
-        moments = jax.tree.map(spread, state)
+        moments = repeat(state, num_clients)
     return Memory(jnp.zeros((), jnp.int32), moments)
 
 

@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Int, PyTree, Shaped
 
 from cfljax.types import Stacked, Variables
 
-__all__ = ["length", "rows", "select", "take", "trained_part", "with_trained"]
+__all__ = ["length", "repeat", "rows", "select", "take", "trained_part", "with_trained"]
 
 Tree = TypeVar("Tree")
 
@@ -16,6 +16,12 @@ Tree = TypeVar("Tree")
 def length(stacked: Stacked) -> int:
     """Size of the leading axis that all leaves share."""
     return jax.tree.leaves(stacked)[0].shape[0]
+
+
+def repeat(tree: PyTree, number: int) -> Stacked:
+    """The same tree in each of `number` rows: leaves `[...]` become `[number, ...]`."""
+    row = lambda leaf: jnp.broadcast_to(leaf, (number,) + jnp.shape(leaf))
+    return jax.tree.map(row, tree)
 
 
 def take(stacked: Tree, indices: Int[Array, " *rows"]) -> Tree:

@@ -35,7 +35,6 @@ import numpy as np
 
 from cfljax import engine, report
 from cfljax.data import by_writer, load_writers
-from cfljax.report.files import replacing
 from experiments.ifca.femnist import pretrain, simulate
 from experiments.ifca.femnist_config import Config, preset
 from experiments.ifca.femnist_report import Result, draw, markdown, rows, runs
@@ -217,8 +216,7 @@ def _write(
     settings = dataclasses.asdict(config) | {"source": source}
     texts = {"table.md": text, "config.json": json.dumps(settings, indent=2) + "\n"}
     for name, content in texts.items():
-        with replacing(out / name) as temporary:
-            temporary.write_text(content)
+        report.write_text(out / name, content)
     figure = draw(results)
     drawn = [] if figure is None else report.save(figure, out / "accuracy")
     return [str(out / name) for name in ("table.csv", "runs.csv", *texts)] + [
