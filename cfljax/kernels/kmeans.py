@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from cfljax.kernels.checks import check_positive
 from cfljax.kernels.evaluate import NO_CLUSTER
 
-__all__ = ["Clustering", "k_means"]
+__all__ = ["Clustering", "k_means", "lloyd"]
 
 
 class Clustering(NamedTuple):
@@ -44,14 +44,15 @@ def k_means(
       points: rows.
       num_clusters: K, at least 1; more than there are points leaves centres equal.
       num_restarts: starts; the clustering of least inertia wins.
-      num_iterations: of Lloyd, all of them made.
+      num_iterations: of Lloyd, at most.
 
     Raises:
       ValueError: if a number is below 1.
 
     Cost: a product of `[points, features]` and `[features, clusters]` and its reverse
-    for each restart and iteration. Points are centred first, which keeps the digits
-    that inner products of far-away points would lose.
+    for each restart and iteration, all restarts at once until the last one has come to
+    rest. Points are centred first, which keeps the digits that inner products of
+    far-away points would lose.
     """
     check_positive(
         num_clusters=num_clusters,
@@ -66,18 +67,46 @@ def k_means(
 
     def restart(key: PRNGKeyArray) -> Clustering:
         centres = _plus_plus(key, points, finite, num_clusters)
-        move = lambda _, centres: _moved(points, finite, centres)
-        centres = jax.lax.fori_loop(0, num_iterations, move, centres)
+        centres = lloyd(points, finite, centres, num_iterations=num_iterations)
         nearest, squares = _nearest(points, centres)
         return Clustering(nearest, centres, jnp.sum(jnp.where(finite, squares, 0)))
 
-    found = jax.lax.map(restart, jax.random.split(key, num_restarts))
+    found = jax.vmap(restart)(jax.random.split(key, num_restarts))
     best = jax.tree.map(lambda leaf: leaf[jnp.argmin(found.inertia)], found)
     return Clustering(
         assignment=jnp.where(finite, best.assignment, NO_CLUSTER),
         centres=best.centres + middle[None, :],
         inertia=best.inertia,
     )
+
+
+def lloyd(
+    points: Float[Array, "points features"],
+    finite: Bool[Array, " points"],
+    centres: Float[Array, "clusters features"],
+    *,
+    num_iterations: int,
+) -> Float[Array, "clusters features"]:
+    """Centres after Lloyd's iterations from given ones, until nothing changes.
+
+    Args:
+      points: rows, finite everywhere.
+      finite: false for points that count for nothing.
+      centres: to start from.
+      num_iterations: at most.
+    """
+
+    def goes_on(carry: tuple[Array, Array, Array]) -> Bool[Array, ""]:
+        iteration, moved, _ = carry
+        return moved & (iteration < num_iterations)
+
+    def move(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        iteration, _, centres = carry
+        new = _moved(points, finite, centres)
+        return iteration + 1, jnp.any(new != centres), new
+
+    start = (jnp.zeros((), jnp.int32), jnp.asarray(True), centres)
+    return jax.lax.while_loop(goes_on, move, start)[2]
 
 
 def _squares(

@@ -1,0 +1,128 @@
+"""Loss vectors: embedded, clustered, matched to models by hand (CLoVE, section 3)."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cfljax.kernels.anchor import centroids_of, nearest_centroid
+from cfljax.kernels.evaluate import choose_cluster
+from cfljax.kernels.loss_vectors import (
+    Grouping,
+    embed,
+    group_clients,
+    match_to_models,
+)
+
+KEY = jax.random.key(0)
+WORKED = np.array([[1.0, 5.1], [2.1, 3.5]], np.float32)  # Figure 1.
+CLUSTERINGS = ("k_means", "kumar_kannan", "agglomerative")
+
+
+def grouped(losses, **settings):
+    grouping = Grouping(**settings)
+    run = jax.jit(lambda key, losses: group_clients(key, losses, grouping))
+    return run(KEY, jnp.asarray(losses))
+
+
+@pytest.mark.parametrize("clustering", CLUSTERINGS)
+def test_figure_1(clustering):
+    losses = np.repeat(WORKED, 2, axis=0)
+    # IFCA sends everybody to the first model, CLoVE matches 1.0 + 3.5 < 2.1 + 5.1.
+    assert choose_cluster(jnp.asarray(losses)).tolist() == [0, 0, 0, 0]
+    found = grouped(losses, clustering=clustering)
+    assert found.tolist() == [0, 0, 1, 1]
+    assert 1.0 + 3.5 < 2.1 + 5.1
+
+
+def test_matching_is_the_least_sum_over_all_permutations():
+    generator = np.random.default_rng(0)
+    match = jax.jit(match_to_models)
+    for _ in range(5):
+        losses = generator.uniform(size=(9, 4)).astype(np.float32)
+        clusters = generator.integers(0, 3, 9)  # The last cluster is empty.
+        found = np.asarray(match(jnp.asarray(losses), jnp.asarray(clusters)))
+        assert sorted(found) == [0, 1, 2, 3]
+        every = np.array(list(itertools.permutations(range(4))))
+        totals = losses[np.arange(9)[None, :], every[:, clusters]].sum(axis=1)
+        total = losses[np.arange(9), found[clusters]].sum()
+        np.testing.assert_allclose(total, totals.min(), rtol=1e-6)
+        assert np.median(totals) > 1.01 * total
+
+
+def test_without_matching_clusters_keep_their_numbers():
+    # Cluster 0 is the first client's, which fits the last model best.
+    losses = np.array([[9.0, 5.0, 0.0], [9.1, 5.0, 0.0], [0.0, 5, 9], [1, 0, 9]])
+    arguments = {"clustering": "agglomerative"}
+    assert grouped(losses, matching=False, **arguments).tolist() == [0, 0, 1, 2]
+    assert grouped(losses, **arguments).tolist() == [2, 2, 0, 1]
+
+
+def test_embeddings_by_hand():
+    losses = jnp.array([[4.0, 0.0], [9.0, 1.0]])
+    assert embed(losses, "loss").tolist() == losses.tolist()
+    np.testing.assert_allclose(embed(losses, "square_root"), [[2, 0], [3, 1]])
+    tiny = np.log(np.finfo(np.float32).tiny)
+    expected = [[np.log(4), tiny], [np.log(9), 0]]
+    np.testing.assert_allclose(embed(losses, "log"), expected, rtol=1e-6)
+    assert np.isnan(embed(losses - 1, "square_root")).tolist() == [
+        [False, True],
+        [False, False],
+    ]
+
+
+def test_what_is_not_finite():
+    nan, inf = np.nan, np.inf
+    # The second model diverged for all, the second client for itself alone, the last
+    # client sent nothing.
+    losses = np.array(
+        [[1, nan, 5.1], [inf, nan, 5], [1, inf, 5], [2.1, nan, 3.5], [nan, nan, nan]]
+    )
+    points = np.asarray(embed(jnp.asarray(losses), "loss"))
+    np.testing.assert_array_equal(points[:4, 1], 0)
+    assert np.isnan(points[1, 0]) and np.isnan(points[4]).all()
+    found = grouped(losses, clustering="agglomerative")
+    assert found.tolist()[1] == found.tolist()[4] == -1
+    assert 1 not in found.tolist()  # Nobody is sent to the model that diverged.
+    assert found[0] == found[2] != found[3]
+
+
+@pytest.mark.parametrize("clustering", CLUSTERINGS)
+def test_fewer_clients_than_models(clustering):
+    losses = np.array([[3.0, 1, 2, 4], [9, 7, 8, 0]])
+    assert grouped(losses, clustering=clustering).tolist() == [1, 3]
+
+
+def test_number_of_clusters_is_selected():
+    losses = np.array([[0, 4, 2], [0.1, 4, 2], [4, 0, 2], [4.1, 0, 2]])
+    found = grouped(losses, clustering="agglomerative", select_number=True)
+    assert found.tolist() == [0, 0, 1, 1]
+    fixed = grouped(losses, clustering="agglomerative")
+    assert len(set(fixed.tolist())) == 3
+
+
+def test_centroids_and_newcomers():
+    points = jnp.array([[0.0, 2.0], [0.0, 4.0], [5.0, 5.0], [jnp.nan, 1.0]])
+    old = jnp.array([[9.0, 9.0], [8.0, 8.0]])
+    means = centroids_of(points, jnp.array([0, 0, -1, -1]), empty=old)
+    assert means.tolist() == [[0, 3], [8, 8]]
+    assert nearest_centroid(points, means).tolist() == [0, 0, 1, -1]
+    nowhere = jnp.full((2, 2), jnp.nan)
+    assert nearest_centroid(points, nowhere).tolist() == [-1] * 4
+    assert nearest_centroid(points, means.at[0].set(jnp.nan)).tolist()[:3] == [1] * 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"embedding": "cube"}, "`embedding` must be in"),
+        ({"clustering": "ward"}, "`clustering` must be in"),
+        ({"num_restarts": 0}, "`num_restarts` must be at least 1"),
+        ({"select_number": True}, "give `clustering='agglomerative'`"),
+    ],
+)
+def test_misuse_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Grouping(**arguments)
