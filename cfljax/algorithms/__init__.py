@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from cfljax.algorithms.clove import clove
 from cfljax.algorithms.fedavg import fedavg
 from cfljax.algorithms.ifca import ifca
+from cfljax.algorithms.k_fed import k_fed
 from cfljax.algorithms.local import local
 from cfljax.algorithms.one_shot import one_shot
 from cfljax.algorithms.oracle import oracle
@@ -15,8 +17,10 @@ from cfljax.types import Algorithm
 __all__ = [
     "REGISTRY",
     "Registration",
+    "clove",
     "fedavg",
     "ifca",
+    "k_fed",
     "local",
     "one_shot",
     "oracle",
@@ -52,7 +56,13 @@ REGISTRY: Mapping[str, Registration] = MappingProxyType(
         "one_shot": Registration(
             one_shot, "Ghosh et al., NeurIPS 2020, Algorithm 1", clustered=True
         ),
+        "clove": Registration(
+            clove, "CLoVE, Algorithm 1 (options I and II)", clustered=True
+        ),
         "fedavg": Registration(fedavg, "McMahan et al., AISTATS 2017, Algorithm 1"),
+        "k_fed": Registration(
+            k_fed, "Dennis et al., ICML 2021, Algorithms 1 and 2", clustered=True
+        ),
         "local": Registration(local, "Ghosh et al., NeurIPS 2020, section 6.2"),
         "oracle": Registration(
             oracle,

@@ -1,0 +1,261 @@
+"""k-FED: clients cluster their samples, the centre clusters their centres, once.
+
+Dennis, Li, Smith. "Heterogeneity for the Win: One-Shot Federated Clustering", ICML
+2021.
+Algorithm 1: Awasthi and Sheffet's clustering on every client; Algorithm 2: the centre
+starts from one client's centres, adds the farthest of all until there are k, and lets
+all centres join. Line numbers below are those of Algorithm 2.
+"""
+
+from typing import Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
+
+from cfljax.kernels.backend import over_clients
+from cfljax.kernels.checks import check_positive
+from cfljax.kernels.evaluate import NO_CLUSTER, predict_own
+from cfljax.kernels.kmeans import lloyd
+from cfljax.kernels.local_update import LocalUpdate
+from cfljax.kernels.rounds import train_round
+from cfljax.kernels.spectral import spectral_k_means
+from cfljax.kernels.traffic import traffic
+from cfljax.kernels.training import (
+    Memory,
+    Training,
+    Weights,
+    first_memory,
+    messages,
+    start_models,
+)
+from cfljax.types import Algorithm, ClientData, Stacked, Task
+
+__all__ = ["Info", "State", "k_fed"]
+
+Points = Literal["inputs", "samples"]
+Variant = Literal["paper", "reference"]
+
+
+class State(NamedTuple):
+    """All that the next round needs.
+
+    models: leaves `[clusters, ...]`.
+    clusters: of each client, for good; `NO_CLUSTER` for one without samples.
+    centre_bytes: what a client sent for the clustering, until it is reported.
+    memory: of local updates; None if they need none.
+    """
+
+    models: Stacked
+    clusters: Int[Array, " clients"]
+    centre_bytes: Int[Array, " clients"]
+    memory: Memory | None = None
+
+
+class Info(NamedTuple):
+    """What one round did; nothing here is carried over.
+
+    assignment: the client's cluster, `NO_CLUSTER` if it was not asked or has none.
+    losses: client losses under the models received, before training; NaN for a
+      client that was not asked.
+    received: bytes from the centre to each client: one model.
+    sent: bytes from each client to the centre; in the first round also its centres.
+    """
+
+    assignment: Int[Array, " clients"]
+    losses: Float[Array, "clients clusters"]
+    received: Int[Array, " clients"]
+    sent: Int[Array, " clients"]
+
+
+def k_fed(
+    task: Task,
+    *,
+    num_clusters: int,
+    step_size: ScalarLike,
+    num_local_clusters: int = 1,
+    points: Points = "samples",
+    variant: Variant = "paper",
+    num_steps: int = 1,
+    weights: Weights = "samples",
+    participation: float = 1.0,
+    update: LocalUpdate | None = None,
+    num_restarts: int = 10,
+) -> Algorithm:
+    """One-shot clustering of clients by where their samples lie, then FedAvg.
+
+    k-FED clusters samples. Here, where every client belongs to one cluster, a client
+    joins the cluster that holds most of its samples (the lowest of several), and each
+    cluster trains its model by FedAvg.
+
+    Args:
+      task: what is trained after the clustering.
+      num_clusters: k, at least 1.
+      step_size: of training; may be traced.
+      num_local_clusters: k', what a client divides its samples into. With 1 it sends
+        their mean.
+      points: what is clustered, as rows of numbers: "inputs", or "samples", inputs
+        and targets together.
+      variant: "paper" lets the centres join once (line 8); "reference" goes on with
+        Lloyd's iterations until they rest, as the released code does.
+      num_steps: local steps of a round.
+      weights: of the clients in an average.
+      participation: fraction of the clients drawn in each round of training; all
+        take part in the clustering.
+      update: how clients train, as in `ifca`.
+      num_restarts: of the k-means on every client.
+
+    Raises:
+      ValueError: where an argument is out of its range; in `init`, where all clients
+        together send fewer centres than `num_clusters`.
+
+    Cost: `init` clusters every client's samples, one client after the other; a round
+    is that of `kernels.rounds.train_round`.
+    """
+    check_positive(
+        num_clusters=num_clusters,
+        num_local_clusters=num_local_clusters,
+        num_restarts=num_restarts,
+    )
+    for name, value, allowed in (
+        ("points", points, get_args(Points)),
+        ("variant", variant, get_args(Variant)),
+    ):
+        if value not in allowed:
+            raise ValueError(f"`{name}` must be in {allowed}, got {value!r}.")
+    training = Training(
+        step_size=step_size,
+        option="model",
+        num_steps=num_steps,
+        weights=weights,
+        participation=participation,
+        update=update or LocalUpdate(),
+    )
+
+    def init(key: PRNGKeyArray, data: ClientData) -> State:
+        models_key, cluster_key = jax.random.split(key)
+        rows = _rows(data, points)
+        centres, members = _local_clusters(
+            cluster_key, rows, data.mask, num_local_clusters, num_restarts
+        )
+        clusters = _merged(centres, members, num_clusters, variant)
+        models = start_models(task, models_key, num_clusters)
+        width = num_local_clusters * rows.shape[2] * rows.dtype.itemsize
+        sent = jnp.where(clusters >= 0, width, 0).astype(jnp.int32)
+        memory = first_memory(training, models, data.mask.shape[0])
+        return State(models, clusters, sent, memory)
+
+    def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
+        after = train_round(
+            key,
+            task,
+            state.models,
+            state.memory,
+            data,
+            training=training,
+            choose=lambda _, participants: state.clusters[participants],
+        )
+        received, sent = traffic(
+            messages(training, state.models),
+            after.present,
+            after.assignment,
+            alone=after.present,
+        )
+        info = Info(after.assignment, after.losses, received, sent + state.centre_bytes)
+        told = jnp.zeros_like(state.centre_bytes)
+        return State(after.models, state.clusters, told, after.memory), info
+
+    def predict(state: State, data: ClientData, inputs: Array) -> Array:
+        del data  # The clusters were chosen once.
+        return predict_own(task, state.models, state.clusters, inputs)
+
+    return Algorithm(init=init, step=step, predict=predict)
+
+
+def _rows(data: ClientData, points: str) -> Float[Array, "clients samples features"]:
+    """What is clustered; NaN for padding."""
+    shape = data.mask.shape
+    rows = data.inputs.reshape(shape + (-1,)).astype(jnp.result_type(float))
+    if points == "samples":
+        targets = data.targets.reshape(shape + (-1,)).astype(rows.dtype)
+        rows = jnp.concatenate([rows, targets], axis=2)
+    return jnp.where(data.mask[:, :, None], rows, jnp.nan)
+
+
+def _local_clusters(
+    key: PRNGKeyArray,
+    rows: Float[Array, "clients samples features"],
+    mask: Bool[Array, "clients samples"],
+    number: int,
+    num_restarts: int,
+) -> tuple[Float[Array, "clients local features"], Float[Array, "clients local"]]:
+    """Centres of every client's samples, and how many samples each has.
+
+    A client with fewer samples than centres has equal ones; those without samples
+    count for nothing.
+    """
+
+    def one(key: PRNGKeyArray, client: Array, rows: Array) -> tuple[Array, Array]:
+        own = jax.random.fold_in(key, client)
+        found = spectral_k_means(own, rows, number, num_restarts=num_restarts)
+        members = found.assignment[:, None] == jnp.arange(number)[None, :]
+        return found.centres, jnp.sum(members, axis=0, dtype=rows.dtype)
+
+    clients = jnp.arange(mask.shape[0])
+    return over_clients(one)(key, clients, rows)
+
+
+def _merged(
+    centres: Float[Array, "clients local features"],
+    members: Float[Array, "clients local"],
+    number: int,
+    variant: str,
+) -> Int[Array, " clients"]:
+    """The cluster that holds most of each client's samples (Algorithm 2)."""
+    clients, local, features = centres.shape
+    if clients * local < number:
+        raise ValueError(
+            "`num_clusters` must not exceed the centres that clients send, got "
+            f"{number} for {clients} clients of {local}."
+        )
+    flat, held = centres.reshape(-1, features), members.reshape(-1)
+    used = held > 0
+    flat = jnp.where(used[:, None], flat, 0)
+    owner = jnp.argmax(jnp.any(members > 0, axis=1))  # line 2: some client's centres
+    first = (jnp.arange(clients * local) // local == owner) & used
+    start = _farthest_first(flat, used, first, number)  # lines 3-6
+    rounds = 50 if variant == "reference" else 0
+    final = lloyd(flat, used, start, num_iterations=rounds)
+    joined = jnp.argmin(_squares(flat, final), axis=1)  # line 8
+    ballots = jax.nn.one_hot(joined, number, dtype=held.dtype) * held[:, None]
+    votes = jnp.sum(ballots.reshape(clients, local, number), axis=1)
+    known = jnp.any(members > 0, axis=1)
+    return jnp.where(known, jnp.argmax(votes, axis=1), NO_CLUSTER).astype(jnp.int32)
+
+
+def _farthest_first(
+    flat: Float[Array, "centres features"],
+    used: Bool[Array, " centres"],
+    first: Bool[Array, " centres"],
+    number: int,
+) -> Float[Array, "clusters features"]:
+    """The first client's centres, at most `number`, then the farthest of all."""
+    order = jnp.argsort(~first, stable=True)[:number]
+    start = flat[order]
+    taken = jnp.minimum(jnp.sum(first), number)
+    slots = jnp.arange(number)
+
+    def add(slot: Array, start: Array) -> Array:
+        squares = jnp.where((slots < slot)[None, :], _squares(flat, start), jnp.inf)
+        nearest = jnp.where(used, jnp.min(squares, axis=1), -1)
+        farthest = flat[jnp.argmax(nearest)]
+        return jnp.where(slot >= taken, start.at[slot].set(farthest), start)
+
+    return jax.lax.fori_loop(1, number, add, start)
+
+
+def _squares(
+    points: Float[Array, "points features"], centres: Float[Array, "clusters features"]
+) -> Float[Array, "points clusters"]:
+    difference = points[:, None, :] - centres[None, :, :]
+    return jnp.sum(jnp.square(difference), axis=2)
