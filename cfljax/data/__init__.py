@@ -1,19 +1,47 @@
 """Federated data sets; those whose true clusters are known say them."""
 
 from cfljax.data.check import check_clients
+from cfljax.data.class_sets import (
+    SWAPS,
+    all_but_one_class,
+    all_classes,
+    overlapping_classes,
+    unique_classes,
+)
+from cfljax.data.dominant import dominated
 from cfljax.data.images import Images, load_images
+from cfljax.data.label_skew import by_group, label_skewed, label_swapped
 from cfljax.data.linear import mixed_linear, split_rounds
 from cfljax.data.partition import rotated
+from cfljax.data.samples import Samples
+from cfljax.data.shares import Sizes
+from cfljax.data.text import Texts, load_texts
+from cfljax.data.words import as_counts, as_tokens
 from cfljax.data.writers import Writers, by_writer, load_writers
 
 __all__ = [
+    "SWAPS",
     "Images",
+    "Samples",
+    "Sizes",
+    "Texts",
     "Writers",
+    "all_but_one_class",
+    "all_classes",
+    "as_counts",
+    "as_tokens",
+    "by_group",
     "by_writer",
     "check_clients",
+    "dominated",
+    "label_skewed",
+    "label_swapped",
     "load_images",
+    "load_texts",
     "load_writers",
     "mixed_linear",
+    "overlapping_classes",
     "rotated",
     "split_rounds",
+    "unique_classes",
 ]
