@@ -141,7 +141,7 @@ def k_fed(
         clusters = _merged(centres, members, num_clusters, variant)
         models = start_models(task, models_key, num_clusters)
         width = num_local_clusters * rows.shape[2] * rows.dtype.itemsize
-        sent = jnp.where(clusters >= 0, width, 0).astype(jnp.int32)
+        sent = width * (clusters >= 0).astype(jnp.int32)
         memory = first_memory(training, models, data.mask.shape[0])
         return State(models, clusters, sent, memory)
 
@@ -230,7 +230,7 @@ def _merged(
     ballots = jax.nn.one_hot(joined, number, dtype=held.dtype) * held[:, None]
     votes = jnp.sum(ballots.reshape(clients, local, number), axis=1)
     known = jnp.any(members > 0, axis=1)
-    return jnp.where(known, jnp.argmax(votes, axis=1), NO_CLUSTER).astype(jnp.int32)
+    return jnp.where(known, jnp.argmax(votes, axis=1), NO_CLUSTER)
 
 
 def _farthest_first(

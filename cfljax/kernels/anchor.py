@@ -37,7 +37,7 @@ class Anchor(NamedTuple):
 def first_anchor(models: Stacked) -> Anchor:
     """No clustering yet."""
     number = length(models)
-    return Anchor(models, jnp.full((number, number), jnp.nan))
+    return Anchor(models, jnp.full((number, number), jnp.nan, jnp.result_type(float)))
 
 
 def move_anchor(

@@ -135,7 +135,8 @@ def group_clients(
         clusters = k_means(key, points, number, **settings).assignment  # line 11
     chosen = clusters
     if grouping.matching:
-        chosen = match_to_models(losses, clusters)[jnp.maximum(clusters, 0)]  # line 12
+        models = match_to_models(losses, clusters)  # line 12
+        chosen = models[jnp.maximum(clusters, 0)].astype(clusters.dtype)
     alive = jnp.any(jnp.isfinite(losses), axis=0)[chosen]
     chosen = jnp.where(alive, chosen, choose_cluster(losses))
     return jnp.where(clusters >= 0, chosen, NO_CLUSTER)

@@ -26,8 +26,8 @@ class Stability(NamedTuple):
 def first_stability(num_clients: int) -> Stability:
     """Nothing is known."""
     return Stability(
-        identities=jnp.full(num_clients, NO_CLUSTER, jnp.int32),
-        streak=jnp.zeros(num_clients, jnp.int32),
+        identities=jnp.full(num_clients, NO_CLUSTER, int),
+        streak=jnp.zeros(num_clients, int),
         stable=jnp.zeros((), bool),
     )
 
@@ -52,10 +52,10 @@ def observe_round(
     present = assignment >= 0
     again = assignment == stability.identities
     streak = jnp.where(again, stability.streak + 1, 1)
-    streak = jnp.where(present, streak, stability.streak).astype(jnp.int32)
+    streak = jnp.where(present, streak, stability.streak)
     stable = stability.stable
     if stable_rounds is not None:
         enough = jnp.all(~present | (streak >= stable_rounds))
         stable = stable | (enough & jnp.any(present))
     identities = jnp.where(present, assignment, stability.identities)
-    return Stability(identities.astype(jnp.int32), streak, stable)
+    return Stability(identities, streak, stable)
