@@ -2,6 +2,13 @@
 
 from cfljax.law.aggregate import aggregated_gradient, expected_square_error
 from cfljax.law.assignment import assign
+from cfljax.law.chi import (
+    chi_mean,
+    chi_mean_ratio,
+    chi_variance,
+    log_chi_square_tail,
+)
+from cfljax.law.gradient_step import contraction, error_floor, gradient_steps
 from cfljax.law.misassignment import (
     error_exponent,
     log_misassignment_probability,
@@ -25,9 +32,16 @@ __all__ = [
     "Trace",
     "aggregated_gradient",
     "assign",
+    "chi_mean",
+    "chi_mean_ratio",
+    "chi_variance",
+    "contraction",
     "distances",
     "error_exponent",
+    "error_floor",
     "expected_square_error",
+    "gradient_steps",
+    "log_chi_square_tail",
     "log_misassignment_probability",
     "log_product_tail",
     "misassignment_kappa",

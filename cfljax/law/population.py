@@ -9,12 +9,13 @@ coordinates in a frame:
 - else one dimension per truth, one per model, and a law for what is outside.
 """
 
+import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Num, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Num, PRNGKeyArray
 
 from cfljax.law.draws import bartlett
 
@@ -148,18 +149,37 @@ def random_starts(
     """
     clusters, frame = population.truths.shape
     plain = is_plain(clusters, num_models, float(population.num_features))
+    with jax.enable_x64(True):
+        starts = _standard_starts(
+            key,
+            jnp.asarray(population.num_features - clusters),
+            num_trials=num_trials,
+            shape=(num_models, frame if plain else clusters),
+            plain=plain,
+        )
+        return scale * np.asarray(starts)
 
-    def start(trial_key: PRNGKeyArray) -> Array:
-        along_key, outside_key = jax.random.split(trial_key)
+
+@functools.partial(jax.jit, static_argnames=("num_trials", "shape", "plain"))
+def _standard_starts(
+    key: PRNGKeyArray,
+    num_outside: Float[Array, ""],
+    *,
+    num_trials: int,
+    shape: tuple[int, int],
+    plain: bool,
+) -> Float[Array, "trials models frame"]:
+    """Starts of scale 1. Compiled once for every number of trials and shape."""
+
+    def start(index: Int[Array, ""]) -> Array:
+        along_key, outside_key = jax.random.split(jax.random.fold_in(key, index))
+        along = jax.random.normal(along_key, shape)
         if plain:
-            return jax.random.normal(along_key, (num_models, frame))
-        along = jax.random.normal(along_key, (num_models, clusters))
-        outside = bartlett(outside_key, num_models, population.num_features - clusters)
+            return along
+        outside = bartlett(outside_key, shape[0], num_outside)
         return jnp.concatenate([along, outside], axis=1)
 
-    with jax.enable_x64(True):
-        keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(num_trials))
-        return scale * np.asarray(jax.vmap(start)(keys))
+    return jax.vmap(start)(jnp.arange(num_trials))
 
 
 def distances(
