@@ -64,6 +64,10 @@ EXPERIMENTS: Mapping[str, Entry] = MappingProxyType(
             "FEMNIST: IFCA with shared layers, one-shot, global and local models",
             spreads_clients=True,
         ),
+        "clove.fig3": Entry(
+            "experiments.clove.fig3",
+            "clusters of nearby linear models: CLoVE, IFCA and k-FED",
+        ),
         "reviews.baselines": Entry(
             "experiments.reviews.baselines",
             "IFCA against one-shot clustering, bipartition, fine-tuning and more",

@@ -11,7 +11,8 @@ from cfljax.data.class_sets import (
 from cfljax.data.dominant import dominated
 from cfljax.data.images import Images, load_images
 from cfljax.data.label_skew import by_group, label_skewed, label_swapped
-from cfljax.data.linear import mixed_linear, split_rounds
+from cfljax.data.linear import linear_clients, mixed_linear, split_rounds
+from cfljax.data.nearby import nearby_linear, nearby_models
 from cfljax.data.partition import rotated
 from cfljax.data.samples import Samples
 from cfljax.data.shares import Sizes
@@ -36,10 +37,13 @@ __all__ = [
     "dominated",
     "label_skewed",
     "label_swapped",
+    "linear_clients",
     "load_images",
     "load_texts",
     "load_writers",
     "mixed_linear",
+    "nearby_linear",
+    "nearby_models",
     "overlapping_classes",
     "rotated",
     "split_rounds",

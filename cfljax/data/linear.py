@@ -7,7 +7,7 @@ from jaxtyping import Array, PRNGKeyArray, ScalarLike
 from cfljax.kernels.draws import Convention, bernoulli_models, flat_normal
 from cfljax.types import ClientData, Truth
 
-__all__ = ["check_mixed_linear", "mixed_linear", "split_rounds"]
+__all__ = ["check_mixed_linear", "linear_clients", "mixed_linear", "split_rounds"]
 
 
 def check_mixed_linear(
@@ -90,9 +90,28 @@ def mixed_linear(
         convention=convention,
     )
     clusters = jnp.arange(num_clients) // (num_clients // num_clusters)
+    truth = Truth(clusters, models)
+    return linear_clients(clients_key, truth, num_samples, noise), truth
+
+
+def linear_clients(
+    key: PRNGKeyArray, truth: Truth, num_samples: int, noise: ScalarLike
+) -> ClientData:
+    """Samples of given linear models: x ~ N(0, I_d), y = <x, theta*_c> + noise N(0, 1).
+
+    Args:
+      key: of the samples; a client's are those of the key and its index.
+      truth: clusters of the clients, and models `[clusters, features]`.
+      num_samples: n, per client.
+      noise: sigma.
+
+    Cost: as `mixed_linear`.
+    """
+    models, clusters = truth.models, truth.clusters
+    num_features = models.shape[1]
 
     def client(index: Array) -> tuple[Array, Array]:
-        inputs_key, noise_key = jax.random.split(jax.random.fold_in(clients_key, index))
+        inputs_key, noise_key = jax.random.split(jax.random.fold_in(key, index))
         inputs = flat_normal(inputs_key, (num_samples, num_features))
         error = noise * jax.random.normal(noise_key, (num_samples,))
         clean = jnp.dot(
@@ -100,9 +119,10 @@ def mixed_linear(
         )
         return inputs, clean + error
 
+    num_clients = clusters.shape[0]
     inputs, targets = jax.lax.map(client, jnp.arange(num_clients))
     mask = jnp.ones((num_clients, num_samples), bool)
-    return ClientData(inputs, targets, mask), Truth(clusters, models)
+    return ClientData(inputs, targets, mask)
 
 
 def split_rounds(data: ClientData, num_rounds: int) -> ClientData:

@@ -1,0 +1,1 @@
+"""Experiments of CLoVE, one file per table or figure."""
