@@ -2,7 +2,13 @@
 
 Command:   python -m experiments run clove.fig3 --preset paper
 Quick:     the same with --preset quick: 10 data sets instead of 100 for each setting
-Measured:  MEASURED
+Measured:  quick, 2.9 minutes on one of two busy cores of an Intel Xeon: CLoVE has all
+           clients right in all 10 data sets at every separation where the noise is
+           .001 or less, in round 1 at a separation of .5 and by round 5 at .0003; at
+           .01 and .1 it still does down to separations of .01 and .1, and fails below,
+           where the axis named last falls from 31.6 to .3 (it succeeds at 2.8 with
+           noise .001); IFCA has all right in 1 data set of 10 at a separation of 1 and
+           in none below; k-FED's ARI is 0 within .03 everywhere
 Paper:     CLoVE's ARI reaches 1 for every separation from .0003 to 1, later for small
            ones; k-FED's stays low. One run or the mean of three, without numbers.
 
