@@ -111,8 +111,13 @@ def draw_final(table: Sequence[dict[str, Any]]) -> Figure:
 def _final_curves(table: Sequence[dict[str, Any]]) -> Iterator[report.Curve]:
     for method in dict.fromkeys(line["method"] for line in table):
         own = [line for line in table if line["method"] == method]
-        columns = ("separation", "exact", "exact_low", "exact_high")
-        yield report.Curve(method, *(_column(own, name) for name in columns))
+        yield report.Curve(
+            method,
+            _column(own, "separation"),
+            _column(own, "exact"),
+            _column(own, "exact_low"),
+            _column(own, "exact_high"),
+        )
 
 
 def _column(table: Sequence[dict[str, Any]], name: str) -> np.ndarray:
