@@ -2,8 +2,10 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -13,7 +15,29 @@ import pytest
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
+# Nearly all the time of the default tests goes into compiling small programs. This
+# halves it; values change by rounding, long arithmetic becomes slower. Slow tests, and
+# the default ones where XLA_FLAGS is set, even to nothing, run what users run.
+QUICK_TO_COMPILE = (
+    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Flags of XLA, which reads them when the first array is made."""
+    if "not slow" in config.option.markexpr:
+        os.environ.setdefault("XLA_FLAGS", QUICK_TO_COMPILE)
+
+
 SHARED = pathlib.Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten_programs() -> Iterator[None]:
+    """Frees what a module compiled: each program is several mappings of memory, of
+    which Linux allows a process 65,530, little more than all tests would make."""
+    yield
+    jax.clear_caches()
 
 
 @pytest.fixture(scope="session")
@@ -28,8 +52,16 @@ def shared() -> pathlib.Path:
 def real_data(
     shared: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
 ) -> pathlib.Path:
-    """A folder with the original files of the real data sets."""
-    folder = tmp_path_factory.mktemp("data")
-    prepare = shared / "data" / "prepare.py"
-    subprocess.run([sys.executable, str(prepare), str(folder)], check=True)
+    """A folder with the original files of the real data sets, one for all workers."""
+    base = tmp_path_factory.getbasetemp()
+    common = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder = common / "data"
+    if not folder.is_dir():
+        fresh = tmp_path_factory.mktemp("data")
+        prepare = shared / "data" / "prepare.py"
+        subprocess.run([sys.executable, str(prepare), str(fresh)], check=True)
+        try:
+            fresh.rename(folder)
+        except OSError:  # Another worker was faster.
+            shutil.rmtree(fresh)
     return folder

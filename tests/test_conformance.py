@@ -1,5 +1,6 @@
 """Every registered algorithm keeps the contract that the engine relies on."""
 
+import collections
 import functools
 import inspect
 import typing
@@ -33,9 +34,9 @@ def draw():
     )
 
 
-@pytest.fixture(scope="module")
+@functools.cache
 def problem():
-    return draw()
+    return jax.jit(draw)()
 
 
 def build(name, truth, **changes):
@@ -78,16 +79,48 @@ def variants(name):
         yield {"resample": True}
 
 
-PAIRS = [(name, change) for name in NAMES for change in variants(name)]
-CASES = [
-    pytest.param(name, change, id=f"{name}-{'-'.join(map(str, change)) or 'default'}")
-    for name, change in PAIRS
-]
+CHANGES = {name: list(variants(name)) for name in NAMES}  # The first one is empty.
+PAIRS = [(name, index) for name in NAMES for index in range(len(CHANGES[name]))]
+
+
+def case(name, index, *, marks=()):
+    label = "-".join(map(str, CHANGES[name][index])) or "default"
+    return pytest.param(name, index, id=f"{name}-{label}", marks=marks)
+
+
+CASES = [case(*pair) for pair in PAIRS]
 UNHALVED = [
-    case
-    for case, (_, change) in zip(CASES, PAIRS, strict=True)
-    if "resample" not in change  # Halving padded samples halves other samples.
+    case(name, index)
+    for name, index in PAIRS
+    # Halving padded samples halves other samples.
+    if "resample" not in CHANGES[name][index]
 ]
+# Operation by operation takes a second and more: all but the first are slow tests.
+EAGER = [case(*pair, marks=pytest.mark.slow if pair[1] else ()) for pair in PAIRS]
+TRACES = collections.Counter()
+
+
+@functools.cache
+def compiled(name, index):
+    """The functions of an algorithm, each compiled once for all tests."""
+    init, step, predict = build(name, problem()[1], **CHANGES[name][index])
+
+    def counted(key, state, data):
+        TRACES[name, index] += 1
+        return step(key, state, data)
+
+    return Algorithm(jax.jit(init), jax.jit(counted), jax.jit(predict))
+
+
+@functools.cache
+def start(name, index):
+    return compiled(name, index).init(jax.random.key(0), problem()[0])
+
+
+@functools.cache
+def first_round(name, index):
+    step = compiled(name, index).step
+    return step(jax.random.key(1), start(name, index), problem()[0])
 
 
 def check_fields(info, axes):
@@ -108,136 +141,130 @@ def close(left, right):
     )
 
 
-@pytest.mark.parametrize(("name", "change"), CASES)
-def test_contract_and_shapes(name, change, problem):
-    data, truth = problem
-    algorithm = build(name, truth, **change)
-    assert isinstance(algorithm, Algorithm)
-    state = algorithm.init(jax.random.key(0), data)
-    after, info = algorithm.step(jax.random.key(1), state, data)
+@pytest.mark.parametrize(("name", "index"), CASES)
+def test_contract_and_shapes(name, index):
+    data, truth = problem()
+    assert isinstance(build(name, truth, **CHANGES[name][index]), Algorithm)
+    state = start(name, index)
+    after, info = first_round(name, index)
     same = jax.tree.map(lambda a, b: a.shape == b.shape, state, after)
     assert jax.tree.all(same), "a round must not change the shapes of the state"
     check_fields(info, {"clients": CLIENTS, "clusters": CLUSTERS})
-    answers = algorithm.predict(after, data, data.inputs)
-    assert answers.shape == (CLIENTS, SAMPLES)
+    predict = compiled(name, index).predict
+    if index:  # Its shapes are known without compiling it.
+        predict = functools.partial(jax.eval_shape, predict)
+    assert predict(after, data, data.inputs).shape == (CLIENTS, SAMPLES)
 
 
-def test_the_shape_check_can_fail(problem):
-    data, truth = problem
-    algorithm = build("ifca", truth)
-    state = algorithm.init(jax.random.key(0), data)
-    _, info = algorithm.step(jax.random.key(1), state, data)
+def test_the_shape_check_can_fail():
+    _, info = first_round("ifca", 0)
     with pytest.raises(AssertionError):
         check_fields(
             info._replace(losses=info.losses.T), {"clients": CLIENTS, "clusters": 2}
         )
 
 
-@pytest.mark.parametrize(("name", "change"), CASES)
-def test_jit_against_itself_eager(name, change, problem):
-    data, truth = problem
-    algorithm = build(name, truth, **change)
-    state = algorithm.init(jax.random.key(0), data)
-    eager = algorithm.step(jax.random.key(1), state, data)
-    close(eager, jax.jit(algorithm.step)(jax.random.key(1), state, data))
+@pytest.mark.parametrize(("name", "index"), EAGER)
+def test_jit_against_itself_eager(name, index):
+    data, truth = problem()
+    algorithm = build(name, truth, **CHANGES[name][index])
+    eager = algorithm.step(jax.random.key(1), start(name, index), data)
+    close(eager, first_round(name, index))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_second_call_does_not_recompile(name, problem):
-    data, truth = problem
-    algorithm = build(name, truth)
-    traces = []
-
-    def counted(key, state, data):
-        traces.append(name)
-        return algorithm.step(key, state, data)
-
-    step = jax.jit(counted)
-    state = algorithm.init(jax.random.key(0), data)
-    state, _ = step(jax.random.key(1), state, data)
-    step(jax.random.key(2), state, data)
-    assert len(traces) == 1
+def test_second_call_does_not_recompile(name):
+    state, _ = first_round(name, 0)
+    before = TRACES[name, 0]
+    compiled(name, 0).step(jax.random.key(2), state, problem()[0])
+    assert TRACES[name, 0] == before > 0
+    shorter = jax.tree.map(lambda leaf: leaf[:, 1:], problem()[0])
+    jax.eval_shape(compiled(name, 0).step, jax.random.key(2), state, shorter)
+    assert TRACES[name, 0] == before + 1, "control: other shapes are traced anew"
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_step_size_may_be_swept(name, problem):
-    data, truth = problem
+def test_step_size_may_be_swept(name):
+    data, truth = problem()
 
     def one(step_size):
         algorithm = build(name, truth, step_size=step_size)
         state = algorithm.init(jax.random.key(0), data)
         return algorithm.step(jax.random.key(1), state, data)[0]
 
-    swept = jax.vmap(one)(jnp.array([0.05, 0.1]))
-    close(jax.tree.map(lambda leaf: leaf[1], swept), one(0.1))
+    both = jax.jit(lambda step_sizes: (jax.vmap(one)(step_sizes), one(0.1)))
+    swept, alone = both(jnp.array([0.05, 0.1]))
+    close(jax.tree.map(lambda leaf: leaf[1], swept), alone)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_client_permutation_equivariance(name, problem):
-    data, truth = problem
-    order = jnp.array([3, 0, 5, 1, 4, 2])
-    # Axes of other kinds have other sizes.
-    move = lambda leaf: leaf[order] if leaf.shape[:1] == (CLIENTS,) else leaf
-    algorithm = build(name, truth)
-    state = algorithm.init(jax.random.key(0), data)
-    expected = algorithm.step(jax.random.key(1), state, data)
+def test_client_permutation_equivariance(name):
+    data, truth = problem()
+    order = np.array([3, 0, 5, 1, 4, 2])
 
-    shuffled = build(name, truth._replace(clusters=truth.clusters[order]))
-    moved_state, moved_data = jax.tree.map(move, (state, data))
-    found = shuffled.step(jax.random.key(1), moved_state, moved_data)
-    close(found, jax.tree.map(move, expected))
+    def move(leaf):
+        # Axes of other kinds have other sizes.
+        moves = leaf.shape[:1] == (CLIENTS,)
+        return jnp.asarray(np.asarray(leaf)[order]) if moves else leaf
+
+    step = compiled(name, 0).step
+    if REGISTRY[name].needs_truth:
+        moved = truth._replace(clusters=move(truth.clusters))
+        step = jax.jit(build(name, moved).step)
+    moved_state, moved_data = jax.tree.map(move, (start(name, 0), data))
+    found = step(jax.random.key(1), moved_state, moved_data)
+    close(found, jax.tree.map(move, first_round(name, 0)))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_bytes_are_those_of_whole_models(name, problem):
-    data, truth = problem
-    algorithm = build(name, truth)
-    state = algorithm.init(jax.random.key(0), data)
-    state, _ = algorithm.step(jax.random.key(1), state, data)
-    _, info = algorithm.step(jax.random.key(2), state, data)
+def test_bytes_are_those_of_whole_models(name):
+    state, _ = first_round(name, 0)
+    _, info = compiled(name, 0).step(jax.random.key(2), state, problem()[0])
     model = FEATURES * 4
-    models = {"local": 0, "ifca": CLUSTERS}.get(name, 1)
+    models = {"local": 0, "ifca": CLUSTERS, "clove": CLUSTERS}.get(name, 1)
     np.testing.assert_array_equal(info.received, np.full(CLIENTS, models * model))
     clustered = REGISTRY[name].clustered  # A cluster's index takes a byte.
-    sent = 0 if name == "local" else model + clustered
+    label = 4 * CLUSTERS if name == "clove" else clustered  # Or a loss vector.
+    sent = 0 if name == "local" else model + label
     np.testing.assert_array_equal(info.sent, np.full(CLIENTS, sent))
 
 
-@pytest.mark.parametrize(("name", "change"), UNHALVED)
-def test_padding_invariance(name, change, problem):
-    data, truth = problem
-    extra = 3
+@pytest.mark.parametrize(("name", "index"), UNHALVED)
+def test_padding_invariance(name, index):
+    data, _ = problem()
+
+    def pad(leaf, value):
+        widths = ((0, 0), (0, 3)) + ((0, 0),) * (leaf.ndim - 2)
+        return jnp.asarray(np.pad(leaf, widths, constant_values=value))
+
     padded = ClientData(
-        jnp.pad(data.inputs, ((0, 0), (0, extra), (0, 0)), constant_values=9.0),
-        jnp.pad(data.targets, ((0, 0), (0, extra)), constant_values=-7.0),
-        jnp.pad(data.mask, ((0, 0), (0, extra))),
+        pad(data.inputs, 9.0), pad(data.targets, -7.0), pad(data.mask, False)
     )
-    algorithm = build(name, truth, **change)
-    state = algorithm.init(jax.random.key(0), data)
-    close(
-        algorithm.step(jax.random.key(1), state, padded),
-        algorithm.step(jax.random.key(1), state, data),
-    )
+    step = compiled(name, index).step
+    close(step(jax.random.key(1), start(name, index), padded), first_round(name, index))
 
 
-def test_ignoring_the_mask_is_noticed(problem):
-    data, truth = problem
-    wrong = data._replace(targets=data.targets.at[:, -1].set(50.0))
-    algorithm = build("ifca", truth)
-    state = algorithm.init(jax.random.key(0), data)
-    after, _ = algorithm.step(jax.random.key(1), state, wrong)
-    expected, _ = algorithm.step(jax.random.key(1), state, data)
+def test_ignoring_the_mask_is_noticed():
+    data, _ = problem()
+    targets = np.asarray(data.targets).copy()
+    targets[:, -1] = 50.0
+    wrong = data._replace(targets=jnp.asarray(targets))
+    after, _ = compiled("ifca", 0).step(jax.random.key(1), start("ifca", 0), wrong)
     with pytest.raises(AssertionError):
-        close(after, expected)
+        close(after, first_round("ifca", 0)[0])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_double_precision_throughout(name):
+    """Types are known without running, or compiling, anything."""
+    clusters = np.asarray(problem()[1].clusters)
     with jax.enable_x64(True):
-        data, truth = draw()
-        algorithm = build(name, truth)
-        state = algorithm.init(jax.random.key(0), data)
-        after, _ = algorithm.step(jax.random.key(1), state, data)
-        kinds = {leaf.dtype for leaf in jax.tree.leaves(after)}
-        floats = {kind for kind in kinds if jnp.issubdtype(kind, jnp.floating)}
-        assert floats == {jnp.dtype("float64")}
+        data, truth = jax.eval_shape(draw)
+        clusters = jnp.asarray(clusters, truth.clusters.dtype)
+        algorithm = build(name, truth._replace(clusters=clusters))
+        key = jax.random.key(0)
+        state = jax.eval_shape(algorithm.init, key, data)
+        after, _ = jax.eval_shape(algorithm.step, key, state, data)
+    kinds = {leaf.dtype for leaf in jax.tree.leaves(after)}
+    floats = {kind for kind in kinds if jnp.issubdtype(kind, jnp.floating)}
+    assert floats == {jnp.dtype("float64")}

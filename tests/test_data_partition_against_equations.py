@@ -30,10 +30,22 @@ def numbered(num_train: int = 20, num_test: int = 16) -> Images:
     )
 
 
+def shared_out(images: Images, **sizes):
+    """Clients of the first key, by one program and as arrays of NumPy."""
+
+    def draw(train_inputs, train_labels, test_inputs, test_labels):
+        traced = Images(train_inputs, train_labels, test_inputs, test_labels, "test")
+        return rotated(traced, key=jax.random.key(0), **sizes)
+
+    arrays = (images.train_inputs, images.train_labels)
+    arrays += (images.test_inputs, images.test_labels)
+    return jax.device_get(jax.jit(draw)(*arrays))
+
+
 def test_every_pixel_against_numpy():
     images = numbered()
     sizes = SIZES | {"num_test_samples": 2}
-    train, truth, test, test_truth = rotated(images, key=jax.random.key(0), **sizes)
+    train, truth, test, test_truth = shared_out(images, **sizes)
     assert train.inputs.shape == (12, 5, 3, 3) and test.inputs.shape == (8, 2, 3, 3)
     assert train.inputs.dtype == jnp.float32 and bool(train.mask.all())
     assert truth.clusters.tolist() == [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3
@@ -54,11 +66,11 @@ def test_every_pixel_against_numpy():
 def test_clients_of_a_cluster_are_disjoint_and_use_all(num_clusters):
     sizes = {"num_clients": 4 * num_clusters, "num_samples": 5}
     sizes |= {"num_clusters": num_clusters, "num_test_clients": num_clusters}
-    train, truth, _, _ = rotated(numbered(), key=jax.random.key(0), **sizes)
+    train, truth, _, _ = shared_out(numbered(), **sizes)
     for cluster in range(num_clusters):
         labels = train.targets[truth.clusters == cluster]
         assert sorted(labels.ravel().tolist()) == list(range(1, 21))
-    corner = np.asarray(train.inputs[truth.clusters == num_clusters - 1])
+    corner = train.inputs[truth.clusters == num_clusters - 1]
     turned = {1: corner[..., 0, 1], 2: corner[..., 2, 1], 4: corner[..., 1, 2]}
     assert (turned[num_clusters] == 1).all()  # The 255 beside the corner, moved.
     orders = {tuple(row) for row in train.targets.reshape(num_clusters, -1).tolist()}
@@ -67,15 +79,17 @@ def test_clients_of_a_cluster_are_disjoint_and_use_all(num_clusters):
 
 def test_key_decides_and_jit_and_vmap_change_nothing():
     images = numbered()
+    sizes = {"num_clients": 8, "num_samples": 5, "num_clusters": 2}
+    sizes["num_test_clients"] = 2
 
     def draw(key, pixels):
         return rotated(
-            dataclasses.replace(images, train_inputs=pixels), key=key, **SIZES
+            dataclasses.replace(images, train_inputs=pixels), key=key, **sizes
         )[0]
 
     pixels = jnp.asarray(images.train_inputs)
     keys = jax.random.split(jax.random.key(0), 3)
-    eager = draw(keys[1], pixels)
+    eager = draw(keys[1], pixels)  # Operation by operation.
     np.testing.assert_array_equal(eager.inputs, draw(keys[1], pixels).inputs)
     traced = jax.jit(jax.vmap(draw, in_axes=(0, None)))(keys, pixels)
     np.testing.assert_array_equal(eager.targets, traced.targets[1])
@@ -86,11 +100,9 @@ def test_key_decides_and_jit_and_vmap_change_nothing():
 def test_real_image_is_turned_not_mirrored(real_data):
     images = load_images("mnist", folder=real_data)
     sizes = {"num_clients": 8, "num_samples": 3, "num_clusters": 4}
-    train, truth, test, _ = rotated(
-        images, key=jax.random.key(0), num_test_clients=4, **sizes
-    )
+    train, truth, test, _ = shared_out(images, num_test_clients=4, **sizes)
     rows = {row.tobytes() for row in images.train_inputs.reshape(-1, 784)}
-    back = np.round(np.asarray(train.inputs) * 255).astype(np.uint8)
+    back = np.round(train.inputs * 255).astype(np.uint8)
     for client, cluster in enumerate(truth.clusters.tolist()):
         for pixels in back[client]:
             assert np.ascontiguousarray(np.rot90(pixels, -cluster)).tobytes() in rows
@@ -105,9 +117,10 @@ def test_colour_images_turn_in_the_plane():
         train_inputs=np.repeat(images.train_inputs[..., None], 3, axis=3),
         test_inputs=np.repeat(images.test_inputs[..., None], 3, axis=3),
     )
-    grey = rotated(images, key=jax.random.key(0), **SIZES, num_test_samples=1)[0]
-    data = rotated(colour, key=jax.random.key(0), **SIZES, num_test_samples=1)[0]
-    assert data.inputs.shape == (12, 5, 3, 3, 3)
+    sizes = {"num_clients": 2, "num_samples": 5, "num_clusters": 2}
+    grey = shared_out(images, **sizes, num_test_clients=2)[0]
+    data = shared_out(colour, **sizes, num_test_clients=2)[0]
+    assert data.inputs.shape == (2, 5, 3, 3, 3)
     np.testing.assert_array_equal(data.inputs[..., 2], grey.inputs)
 
 
@@ -125,7 +138,7 @@ def test_colour_images_turn_in_the_plane():
 )
 def test_impossible_sizes_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
-        rotated(numbered(), key=jax.random.key(0), **(SIZES | change))
+        shared_out(numbered(), **(SIZES | change))
 
 
 def test_images_that_are_not_square_cannot_make_quarter_turns():
@@ -138,4 +151,4 @@ def test_images_that_are_not_square_cannot_make_quarter_turns():
     with pytest.raises(ValueError, match="square images, got 3 x 4"):
         rotated(wide, key=jax.random.key(0), **SIZES)
     sizes = SIZES | {"num_clients": 8, "num_clusters": 2, "num_test_samples": 4}
-    assert rotated(wide, key=jax.random.key(0), **sizes)[0].inputs.shape[2:] == (3, 4)
+    assert shared_out(wide, **sizes)[0].inputs.shape[2:] == (3, 4)

@@ -1,6 +1,7 @@
 """Writers as clients: who is chosen, what each one has, and what is refused."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -36,10 +37,16 @@ def own(writers: Writers, split: str, writer: int) -> tuple[np.ndarray, np.ndarr
     return inputs[rows], labels[rows]
 
 
+@functools.cache
+def of_all(invert: bool):
+    """All that are eligible, as arrays of NumPy."""
+    return jax.device_get(by_writer(numbered(), invert=invert))
+
+
 @pytest.mark.parametrize("invert", [False, True])
 def test_every_pixel_and_label_by_hand(invert):
     writers = numbered()
-    both = by_writer(writers, invert=invert)
+    both = of_all(invert)
     eligible = [0, 2, 3, 5]
     for data, split, longest in zip(both, ("train", "test"), (5, 2), strict=True):
         assert data.inputs.shape == (4, longest, 2, 3)
@@ -59,14 +66,14 @@ def test_every_pixel_and_label_by_hand(invert):
             assert data.targets[client].tolist() == labels.tolist() + [0] * (
                 longest - size
             )
-    others = by_writer(writers, invert=not invert)[0]  # Control: the other polarity.
+    others = of_all(not invert)[0]  # Control: the other polarity.
     assert not np.allclose(others.inputs, both[0].inputs)
 
 
 def chosen(writers: Writers, **changes) -> list[int]:
     """Who the clients are, read from their first training and test images."""
     train, test = by_writer(writers, **changes)
-    first, tested = (np.asarray(d.targets[:, 0]).tolist() for d in (train, test))
+    first, tested = (np.asarray(d.targets)[:, 0].tolist() for d in (train, test))
     found = [int(writers.train_writers[label - 1]) for label in first]
     labels = writers.test_labels.tolist()
     assert found == [int(writers.test_writers[labels.index(t)]) for t in tested]

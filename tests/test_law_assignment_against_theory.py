@@ -145,15 +145,15 @@ def test_thinned_counts_are_those_of_plain_clients(distance):
     offsets = np.array([[0.2, 0, 0], [0.1, distance, 0], [0, 0.2, distance]])[None]
     num_samples, noise = jnp.asarray(12.0), jnp.asarray(0.5)
     drawn = assign(
-        KEY, jnp.asarray(offsets), jnp.asarray([4e6]), num_samples, noise, block=1024
+        KEY, jnp.asarray(offsets), jnp.asarray([4e5]), num_samples, noise, block=1024
     )
     factors = pair_factors(jnp.asarray(offsets[0]), jnp.asarray(0), noise)
     losses = free_losses(
         jax.random.key(9), factors[1], num_samples, block=100_000, num_rows=None
     )
     plain = np.bincount(np.argmin(np.asarray(losses), axis=1), minlength=3)
-    share = np.asarray(drawn)[0] / 4e6
+    share = np.asarray(drawn)[0] / 4e5
     pooled = plain / 1e5
-    error = np.sqrt(pooled * (1 - pooled) * (1 / 1e5 + 1 / 4e6))
+    error = np.sqrt(pooled * (1 - pooled) * (1 / 1e5 + 1 / 4e5))
     assert np.all(np.abs(share - pooled) < 5 * error)
-    assert np.sum(drawn) == 4e6
+    assert np.sum(drawn) == 4e5

@@ -81,6 +81,7 @@ def reach_and_mean(separation, num_studies, seed, init_scale=1.0):
     return reach, ours.mean()
 
 
+@pytest.mark.slow  # By default, single runs of the released code are compared.
 def test_a_count_against_reference(golden):
     """At R = 1, and a control that must leave it: starts twenty times as far."""
     row = golden["reduced_scale"]["summary"][3]
