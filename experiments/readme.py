@@ -17,10 +17,14 @@ README = pathlib.Path(__file__).resolve().parents[1] / "README.md"
 
 
 def algorithms() -> str:
-    """All registered algorithms with their sources."""
+    """All registered algorithms by paper, each with its place in it."""
+    papers: dict[str, list[str]] = {}
+    for name, row in REGISTRY.items():
+        paper, place = row.paper.rsplit(", ", 1)
+        papers.setdefault(paper, []).append(f"`{name}` ({place})")
     rows = [
-        {"algorithm": f"`cfljax.algorithms.{name}`", "source": row.paper}
-        for name, row in REGISTRY.items()
+        {"paper": paper, "in `cfljax.algorithms`": ", ".join(names)}
+        for paper, names in papers.items()
     ]
     return report.markdown(rows)
 

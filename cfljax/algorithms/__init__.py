@@ -32,7 +32,7 @@ class Registration:
     """One row of the registry.
 
     constructor: `(task, **hyperparameters) -> Algorithm`.
-    paper: where the algorithm is defined.
+    paper: where the algorithm is defined; the place in it after the last comma.
     defaults: hyperparameters that must be given and have no default of their own:
       values that work on a small problem.
     needs_truth: whether the constructor takes the true `clusters`.
@@ -56,9 +56,7 @@ REGISTRY: Mapping[str, Registration] = MappingProxyType(
         "one_shot": Registration(
             one_shot, "Ghosh et al., NeurIPS 2020, Algorithm 1", clustered=True
         ),
-        "clove": Registration(
-            clove, "CLoVE, Algorithm 1 (options I and II)", clustered=True
-        ),
+        "clove": Registration(clove, "CLoVE, Algorithms 1 and 2", clustered=True),
         "fedavg": Registration(fedavg, "McMahan et al., AISTATS 2017, Algorithm 1"),
         "k_fed": Registration(
             k_fed, "Dennis et al., ICML 2021, Algorithms 1 and 2", clustered=True
@@ -66,7 +64,7 @@ REGISTRY: Mapping[str, Registration] = MappingProxyType(
         "local": Registration(local, "Ghosh et al., NeurIPS 2020, section 6.2"),
         "oracle": Registration(
             oracle,
-            "Werner et al., section 5, ground truth",
+            "Werner et al., ground truth of section 5",
             needs_truth=True,
             clustered=True,
         ),
