@@ -74,9 +74,11 @@ def test_selection_goes_down_the_dots():
     assert ids("ifca.lem1") == [f"ifca.lem1.{part}" for part in lemma]
     assert ids("ifca.eq2") == ["ifca.eq2", "ifca.eq2.corrected"]
     assert ids("ifca.eq2.corrected") == ["ifca.eq2.corrected"]
-    assert ids("ifca.eq2", "ifca") == ids(paper="ifca") == [
-        name for name in ids() if name.startswith("ifca.")
-    ]
+    assert (
+        ids("ifca.eq2", "ifca")
+        == ids(paper="ifca")
+        == [name for name in ids() if name.startswith("ifca.")]
+    )
     for wrong in ("ifca.lem", "ifca.eq", "", "ifca."):
         with pytest.raises(KeyError):
             registry.select([wrong])

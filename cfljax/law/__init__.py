@@ -9,6 +9,11 @@ from cfljax.law.chi import (
     log_chi_square_tail,
 )
 from cfljax.law.gradient_step import contraction, error_floor, gradient_steps
+from cfljax.law.loss_vectors import (
+    loss_factor,
+    loss_vectors,
+    root_loss_covariance,
+)
 from cfljax.law.misassignment import (
     error_exponent,
     log_misassignment_probability,
@@ -44,6 +49,8 @@ __all__ = [
     "log_chi_square_tail",
     "log_misassignment_probability",
     "log_product_tail",
+    "loss_factor",
+    "loss_vectors",
     "misassignment_kappa",
     "misassignment_probability",
     "oracle_risk",
@@ -51,6 +58,7 @@ __all__ = [
     "pooled_risk",
     "population",
     "random_starts",
+    "root_loss_covariance",
     "simulate",
     "stationary_floor",
     "worst_kappa",
