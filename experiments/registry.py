@@ -68,6 +68,11 @@ EXPERIMENTS: Mapping[str, Entry] = MappingProxyType(
             "experiments.clove.fig3",
             "clusters of nearby linear models: CLoVE, IFCA and k-FED",
         ),
+        "clove.table1": Entry(
+            "experiments.clove.table1",
+            "CLoVE's image tables: CLoVE, IFCA, FedAvg and local models, four skews",
+            spreads_clients=True,
+        ),
         "reviews.baselines": Entry(
             "experiments.reviews.baselines",
             "IFCA against one-shot clustering, bipartition, fine-tuning and more",
