@@ -4,15 +4,15 @@ Command:   python -m experiments run clove.table1 --preset paper --data FOLDER
 Quick:     the same with --preset quick: MNIST only, 3 clients a cluster of 100 samples,
            10 rounds, batches of 10, 2 seeds and a narrow network (4 and 8 channels, 32
            hidden units); without data, on the digits embedded in scikit-learn
-Measured:  quick on MNIST, 433 s of processor time on two busy cores of an Intel Xeon. Label
-           skews: CLoVE has all clusters from the first round on in every seed, IFCA
-           ends with two of five merged in every seed (an index of 0.72); accuracies
-           92.7 and 82.8 against 80.1 and 66.9 %, local models 93.7 and 79.9 %. Concept
-           shift and feature skew: after 10 rounds CLoVE's index is 0.59 +- 0.05 and
-           0.77 +- 0.23, IFCA's 0.57 +- 0.08 and 0.52 +- 0.03. One seed of 25 clients of
-           500 samples, label skew 1, ten rounds of the narrow network in batches of 64:
-           CLoVE 1 from the first round on, IFCA 0.75 from the second. The paper preset
-           has not been run
+Measured:  quick on MNIST, 433 s of processor time, two busy cores of an Intel Xeon.
+           Label skews: CLoVE has all clusters from the first round on in every seed,
+           IFCA ends with two of five merged in every seed (an index of 0.72);
+           accuracies 92.7 and 82.8 against 80.1 and 66.9 %, local models 93.7 and 79.9
+           %. Concept shift and feature skew: after 10 rounds CLoVE's index is 0.59 +-
+           0.05 and 0.77 +- 0.23, IFCA's 0.57 +- 0.08 and 0.52 +- 0.03. One seed of 25
+           clients of 500 samples, label skew 1, ten rounds of the narrow network in
+           batches of 64: CLoVE 1 from the first round on, IFCA 0.75 from the second.
+           The paper preset has not been run
 Paper:     `published_table1.csv`: 100 rounds of one local epoch of Adam at 0.001 in
            batches of 64, 3 seeds, 5 clients a cluster (feature skew 10; CIFAR-10 3 and
            5), 500 samples a client (concept shift 1000). CLoVE finds the clusters in
