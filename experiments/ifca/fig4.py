@@ -2,8 +2,8 @@
 
 Command:   python -m experiments run ifca.fig4 --preset paper --data FOLDER
 Quick:     the same with --preset quick: the clients of the tables' quick presets
-Measured:  quick on MNIST and CIFAR-10, 161 s on two cores of an Intel Xeon: one seed of
-           three finds all rotations of MNIST, from round 14 on, and one of three those
+Measured:  quick on MNIST and CIFAR-10, 100 s on two idle cores of an Intel Xeon: one of
+           three seeds finds all rotations of MNIST, from round 14 on, and one those
            of CIFAR, from round 2 on; the others stay with a wrong clustering
 Paper:     one run each, found from about round 30 on for Rotated MNIST and round 10
            for Rotated CIFAR; which m and n of its Table 1 it shows for MNIST, the

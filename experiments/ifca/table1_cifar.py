@@ -5,8 +5,8 @@ Quick:     the same with --preset quick: m = 40, n = 100, 10 participants, 24 ro
            local models, 3 seeds and a narrow network (8 and 16 channels, 64 hidden
            units) on windows without distortion; without data, on the digits embedded
            in scikit-learn, which such clients share out with 71 samples each
-Measured:  quick on CIFAR-10, 513 s of processor time on two cores of an Intel Xeon:
-           IFCA 39.8 +- 1.4, started as released 38.5 +- 2.7 (one seed of three ends on
+Measured:  quick on CIFAR-10, 4.4 minutes on two idle cores of an Intel Xeon: IFCA
+           39.8 +- 1.4, started as released 38.5 +- 2.7 (one seed of three ends on
            one model), global 36.2 +- 1.8, local 26.3 +- 0.6, as released 22.7 +- 0.6 %;
            its sizes were chosen after a smaller run in which a seed ended on one model
            under either start. The paper preset has not been run

@@ -2,7 +2,7 @@
 
 Command:   python -m experiments run ifca.table2_femnist --preset paper --data FOLDER
 Quick:     the same with --preset quick: 60 writers, a smaller network, larger steps
-Measured:  quick on two busy cores, 7.6 minutes of processor time; results below
+Measured:  quick, 4.1 minutes on two idle cores of an Intel Xeon; results below
 Projected: paper on two cores, from half the processor time of IFCA's rounds (k = 2):
            6 h for each of 40 runs of variant "paper" (3.5 s a round and 7 s a test),
            4 min for each of "reference" (0.03 s and 0.2 s), whose pretraining takes
