@@ -9,8 +9,8 @@ Measured:  quick on MNIST, 1.9 minutes on two idle cores of an Intel Xeon: IFCA 
            2.0 GiB in its largest setting, 4800 x 50. Of its local models, one seed:
            63.3, 73.9 and 80.5 % for n = 50, 100, 200 after 10 rounds (240 of them),
            64.5, 74.5 and 82.2 % after 300 (60 of them)
-Projected: paper on two cores, 35 minutes for each run of IFCA without its tests (7.0 s a
-           round at 1200 x 200; all settings have 240,000 images), 9 h for all 15
+Projected: paper on two cores, 35 minutes for each run of IFCA without its tests (7.0 s
+           a round at 1200 x 200; all settings have 240,000 images), 9 h for all 15
 Paper:     k = 4, 300 rounds of 10 full-batch steps at 0.1, 5 seeds, m x n = 4800 x 50,
            2400 x 100, 1200 x 200: `published.csv`; local models 63.32, 73.66 and 80.05
            %, which are the numbers of 10 rounds, not of 300: the released code trains
