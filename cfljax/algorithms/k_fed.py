@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
 
 from cfljax.kernels.backend import over_clients
 from cfljax.kernels.checks import check_positive
+from cfljax.kernels.distance import squared_euclidean
 from cfljax.kernels.evaluate import NO_CLUSTER, predict_own
 from cfljax.kernels.kmeans import lloyd
 from cfljax.kernels.local_update import LocalUpdate
@@ -226,7 +227,7 @@ def _merged(
     start = _farthest_first(flat, used, first, number)  # lines 3-6
     rounds = 50 if variant == "reference" else 0
     final = lloyd(flat, used, start, num_iterations=rounds)
-    joined = jnp.argmin(_squares(flat, final), axis=1)  # line 8
+    joined = jnp.argmin(squared_euclidean(flat, final), axis=1)  # line 8
     ballots = jax.nn.one_hot(joined, number, dtype=held.dtype) * held[:, None]
     votes = jnp.sum(ballots.reshape(clients, local, number), axis=1)
     known = jnp.any(members > 0, axis=1)
@@ -246,16 +247,11 @@ def _farthest_first(
     slots = jnp.arange(number)
 
     def add(slot: Array, start: Array) -> Array:
-        squares = jnp.where((slots < slot)[None, :], _squares(flat, start), jnp.inf)
+        squares = jnp.where(
+            (slots < slot)[None, :], squared_euclidean(flat, start), jnp.inf
+        )
         nearest = jnp.where(used, jnp.min(squares, axis=1), -1)
         farthest = flat[jnp.argmax(nearest)]
         return jnp.where(slot >= taken, start.at[slot].set(farthest), start)
 
     return jax.lax.fori_loop(1, number, add, start)
-
-
-def _squares(
-    points: Float[Array, "points features"], centres: Float[Array, "clusters features"]
-) -> Float[Array, "points clusters"]:
-    difference = points[:, None, :] - centres[None, :, :]
-    return jnp.sum(jnp.square(difference), axis=2)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
 
 from cfljax.data.linear import check_mixed_linear, linear_clients
+from cfljax.kernels.distance import euclidean
 from cfljax.kernels.draws import flat_normal
 from cfljax.types import ClientData, Truth
 
@@ -87,8 +88,7 @@ def nearby_models(
         return cosine * middle + sine * _unit(aside)
 
     def fits(models: Float[Array, "models features"]) -> Array:
-        difference = models[:, None, :] - models[None, :, :]
-        distances = jnp.linalg.norm(difference, axis=2)
+        distances = euclidean(models, models)
         right = (distances >= separation) & (distances <= 5 * separation)
         return jnp.all(right | jnp.eye(num_models, dtype=bool))
 

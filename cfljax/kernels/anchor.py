@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from cfljax.kernels.distance import squared_euclidean
 from cfljax.kernels.evaluate import NO_CLUSTER, choose_cluster, loss_matrix
 from cfljax.kernels.loss_vectors import embed
 from cfljax.kernels.tree import length
@@ -114,8 +115,7 @@ def nearest_centroid(
     `NO_CLUSTER` for a point that is not finite, and while there is no centroid; rows
     of NaN are no centroids.
     """
-    difference = points[:, None, :] - centroids[None, :, :]
-    squares = jnp.sum(jnp.square(difference), axis=2)
+    squares = squared_euclidean(points, centroids)
     known = jnp.isfinite(squares)
     nearest = jnp.argmin(jnp.where(known, squares, jnp.inf), axis=1)
     return jnp.where(jnp.any(known, axis=1), nearest, NO_CLUSTER)

@@ -6,7 +6,12 @@ from jaxtyping import Array, Float
 
 from cfljax.kernels.cluster import match_clusters
 
-__all__ = ["bottleneck_distance", "euclidean", "least_distance"]
+__all__ = [
+    "bottleneck_distance",
+    "euclidean",
+    "least_distance",
+    "squared_euclidean",
+]
 
 
 def euclidean(
@@ -18,6 +23,13 @@ def euclidean(
     Memory grows with `rows x columns x features`.
     """
     return jnp.linalg.norm(left[:, None, :] - right[None, :, :], axis=2)
+
+
+def squared_euclidean(
+    left: Float[Array, "rows features"], right: Float[Array, "columns features"]
+) -> Float[Array, "rows columns"]:
+    """Squares of `euclidean`, by differences as well and at the same cost."""
+    return jnp.sum(jnp.square(left[:, None, :] - right[None, :, :]), axis=2)
 
 
 def least_distance(models: Float[Array, "clusters features"]) -> Float[Array, ""]:

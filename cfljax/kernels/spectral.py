@@ -1,8 +1,9 @@
 """K-means that starts in the space of the largest singular values."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
+from cfljax.kernels.distance import euclidean, squared_euclidean
 from cfljax.kernels.evaluate import NO_CLUSTER
 from cfljax.kernels.kmeans import Clustering, k_means, lloyd
 
@@ -55,11 +56,11 @@ def spectral_k_means(
     )
     centres = _centres_of_core(kept, projected, first)
     centres = lloyd(kept, finite, centres, num_iterations=num_iterations)
-    assignment, squares = _nearest(kept, centres)
+    squares = squared_euclidean(kept, centres)
     return Clustering(
-        assignment=jnp.where(finite, assignment, NO_CLUSTER),
+        assignment=jnp.where(finite, jnp.argmin(squares, axis=1), NO_CLUSTER),
         centres=centres,
-        inertia=jnp.sum(jnp.where(finite, squares, 0)),
+        inertia=jnp.sum(jnp.where(finite, jnp.min(squares, axis=1), 0)),
     )
 
 
@@ -73,7 +74,7 @@ def _centres_of_core(
     A centre to which nobody clearly belongs takes the mean of its members, and one
     without members that of the point next to it, so that all are points' means.
     """
-    distances = jnp.sqrt(_squares(projected, first.centres))
+    distances = euclidean(projected, first.centres)
     own = jnp.arange(first.centres.shape[0])[None, :] == first.assignment[:, None]
     rival = jnp.min(jnp.where(own, jnp.inf, distances), axis=1)
     clear = 3 * jnp.min(distances, axis=1) <= rival
@@ -85,17 +86,3 @@ def _centres_of_core(
     core = jnp.where(jnp.any(core, axis=0)[None, :], core, nearest)
     weights = core.astype(points.dtype)
     return (weights.T @ points) / jnp.sum(weights, axis=0)[:, None]
-
-
-def _squares(
-    points: Float[Array, "points features"], centres: Float[Array, "clusters features"]
-) -> Float[Array, "points clusters"]:
-    difference = points[:, None, :] - centres[None, :, :]
-    return jnp.sum(jnp.square(difference), axis=2)
-
-
-def _nearest(
-    points: Float[Array, "points features"], centres: Float[Array, "clusters features"]
-) -> tuple[Int[Array, " points"], Float[Array, " points"]]:
-    squares = _squares(points, centres)
-    return jnp.argmin(squares, axis=1), jnp.min(squares, axis=1)

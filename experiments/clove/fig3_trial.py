@@ -10,6 +10,7 @@ from jaxtyping import Array, PRNGKeyArray
 from cfljax import engine, metrics
 from cfljax.algorithms import clove, ifca, k_fed
 from cfljax.data import nearby_linear
+from cfljax.kernels.distance import euclidean, least_distance
 from cfljax.models import linear
 from cfljax.types import Algorithm, Task
 
@@ -83,13 +84,10 @@ def simulate(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array
     _, found = engine.run(
         _algorithm(trial), run_key, data, num_rounds=num_rounds, observe=observe
     )
-    difference = truth.models[:, None, :] - truth.models[None, :, :]
-    distances = jnp.linalg.norm(difference, axis=2)
-    pairs = ~jnp.eye(trial.num_clusters, dtype=bool)
+    distances = euclidean(truth.models, truth.models)
     return {
         "rand_index": jnp.broadcast_to(found, (trial.num_rounds,)),
-        "least_distance": jnp.min(jnp.where(pairs, distances, jnp.inf))
-        / trial.separation,
+        "least_distance": least_distance(truth.models) / trial.separation,
         "largest_distance": jnp.max(distances) / trial.separation,
     }
 
