@@ -28,6 +28,8 @@ def adjusted_rand_index(
     truth: Int[Array, " clients"],
     num_clusters: int,
     num_true_clusters: int | None = None,
+    *,
+    present: Bool[Array, " clients"] | None = None,
 ) -> Float[Array, ""]:
     """Agreement of two partitions, corrected for chance.
 
@@ -43,6 +45,7 @@ def adjusted_rand_index(
       truth: true cluster of each client.
       num_clusters: number of estimated clusters, at least 1.
       num_true_clusters: number of true clusters; `num_clusters` if None.
+      present: clients that count, all if None; NaN if there is none.
 
     Raises:
       ValueError: if a number of clusters is below 1.
@@ -50,7 +53,7 @@ def adjusted_rand_index(
     Cost: a product of two one-hot matrices, `[clients, clusters]` each.
     """
     num_true_clusters = _checked(num_clusters, num_true_clusters)
-    table = _contingency(assignment, truth, num_clusters, num_true_clusters)
+    table = _contingency(assignment, truth, num_clusters, num_true_clusters, present)
     together = jnp.sum(_pairs(table))
     in_rows = jnp.sum(_pairs(jnp.sum(table, axis=1)))
     in_columns = jnp.sum(_pairs(jnp.sum(table, axis=0)))
@@ -59,7 +62,8 @@ def adjusted_rand_index(
     spread = (in_rows + in_columns) / 2 - expected
     # Zero only if both partitions are one cluster or both are all singletons.
     trivial = spread == 0
-    return jnp.where(trivial, 1, (together - expected) / jnp.where(trivial, 1, spread))
+    index = (together - expected) / jnp.where(trivial, 1, spread)
+    return jnp.where(jnp.sum(table) > 0, jnp.where(trivial, 1, index), jnp.nan)
 
 
 def matched_accuracy(
@@ -250,9 +254,12 @@ def _contingency(
     truth: Int[Array, " clients"],
     num_clusters: int,
     num_true_clusters: int,
+    present: Bool[Array, " clients"] | None = None,
 ) -> Float[Array, "rows columns"]:
     """Clients in each pair of clusters; the last row and column have abstained."""
     rows = _one_hot(assignment, num_clusters)
+    if present is not None:
+        rows = jnp.where(present[:, None], rows, 0)
     columns = _one_hot(truth, num_true_clusters)
     return jnp.matmul(rows.T, columns, precision="highest")
 

@@ -64,13 +64,103 @@ EXPERIMENTS: Mapping[str, Entry] = MappingProxyType(
             "FEMNIST: IFCA with shared layers, one-shot, global and local models",
             spreads_clients=True,
         ),
+        "clove.table1": Entry(
+            "experiments.clove.table1",
+            "four partitions of images: CLoVE, IFCA, FedAvg, local",
+            spreads_clients=True,
+        ),
+        "clove.table2": Entry(
+            "experiments.clove.table2",
+            "clusters found, four partitions of images",
+            spreads_clients=True,
+        ),
+        "clove.table3": Entry(
+            "experiments.clove.table3",
+            "accuracy on texts: CLoVE, IFCA, FedAvg, local",
+            spreads_clients=True,
+        ),
+        "clove.table4": Entry(
+            "experiments.clove.table4",
+            "reconstruction of images: CLoVE, IFCA, FedAvg, local",
+            spreads_clients=True,
+        ),
+        "clove.table5": Entry(
+            "experiments.clove.table5",
+            "rounds until clusters are found: label skew 1, concept shift",
+            spreads_clients=True,
+        ),
+        "clove.table8": Entry(
+            "experiments.clove.table8",
+            "accuracy under label skews 3 and 4",
+            spreads_clients=True,
+        ),
+        "clove.table9": Entry(
+            "experiments.clove.table9",
+            "clusters found under label skews 3 and 4",
+            spreads_clients=True,
+        ),
+        "clove.table10": Entry(
+            "experiments.clove.table10",
+            "rounds until clusters are found: other partitions",
+            spreads_clients=True,
+        ),
+        "clove.table11": Entry(
+            "experiments.clove.table11",
+            "clusters found in texts",
+            spreads_clients=True,
+        ),
+        "clove.table12": Entry(
+            "experiments.clove.table12",
+            "rounds until clusters of texts are found",
+            spreads_clients=True,
+        ),
+        "clove.table13": Entry(
+            "experiments.clove.table13",
+            "early stopping of clustering",
+            spreads_clients=True,
+        ),
+        "clove.table14": Entry(
+            "experiments.clove.table14",
+            "partial participation",
+            spreads_clients=True,
+        ),
+        "clove.table15": Entry(
+            "experiments.clove.table15",
+            "50 to 1000 clients, supervised, K of 5 and of 10",
+            spreads_clients=True,
+        ),
+        "clove.table16": Entry(
+            "experiments.clove.table16",
+            "100 to 1000 clients, unsupervised",
+            spreads_clients=True,
+        ),
+        "clove.table17": Entry(
+            "experiments.clove.table17",
+            "parts of CLoVE left out or replaced",
+            spreads_clients=True,
+        ),
+        "clove.fig2": Entry(
+            "experiments.clove.fig2",
+            "how models start and how the first round chooses: CLoVE, IFCA",
+            spreads_clients=True,
+        ),
         "clove.fig3": Entry(
             "experiments.clove.fig3",
             "clusters of nearby linear models: CLoVE, IFCA and k-FED",
         ),
-        "clove.table1": Entry(
-            "experiments.clove.table1",
-            "CLoVE's image tables: CLoVE, IFCA, FedAvg and local models, four skews",
+        "clove.fig4": Entry(
+            "experiments.clove.fig4",
+            "fewer participants than clusters",
+            spreads_clients=True,
+        ),
+        "clove.fig6": Entry(
+            "experiments.clove.fig6",
+            "averages of models or of gradients",
+            spreads_clients=True,
+        ),
+        "clove.fig7": Entry(
+            "experiments.clove.fig7",
+            "clusters found, by number of clients",
             spreads_clients=True,
         ),
         "reviews.baselines": Entry(

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 
@@ -259,3 +260,41 @@ def test_unknown_words_are_named(named):
     arguments: dict[str, Any] = {"step_size": 0.1, named: "neither"}
     with pytest.raises(ValueError, match=f"`{named}` must be in"):
         Training(**arguments)
+
+
+def test_random_first_round_then_evaluation(problem):
+    data, truth = problem
+    algorithm = ifca(
+        linear(FEATURES), num_clusters=CLUSTERS, step_size=STEP, first_round="random"
+    )
+    state = algorithm.init(jax.random.key(0), data)._replace(models=truth.models)
+    step = jax.jit(algorithm.step)
+    drawn = []
+    for seed in range(20):
+        after, info = step(jax.random.key(seed), state, data)
+        drawn.append(np.asarray(info.assignment))
+        assert not np.any(np.isnan(info.losses))
+    counts = np.bincount(np.ravel(drawn), minlength=CLUSTERS)
+    assert np.all(abs(counts - 40) < 4 * np.sqrt(120 * 2 / 9))  # 120 draws of 3.
+    assert np.any(np.array(drawn) != np.asarray(truth.clusters)[None])
+    _, info = step(jax.random.key(0), after._replace(models=truth.models), data)
+    np.testing.assert_array_equal(info.assignment, truth.clusters)
+
+
+def test_identical_models_train_the_first_alone(problem):
+    data, _ = problem
+    settings: dict[str, Any] = {"num_clusters": CLUSTERS, "step_size": STEP}
+    identical = ifca(linear(FEATURES), start="identical", **settings)
+    state = identical.init(jax.random.key(0), data)
+    assert np.ptp(np.asarray(state.models), axis=0).max() == 0
+    _, info = identical.step(jax.random.key(1), state, data)
+    assert set(np.asarray(info.assignment).tolist()) == {0}
+    other = ifca(linear(FEATURES), **settings).init(jax.random.key(0), data)
+    assert np.ptp(np.asarray(other.models), axis=0).max() > 0
+
+
+@pytest.mark.parametrize("named", ["first_round", "start"])
+def test_unknown_starts_are_named(named):
+    arguments: dict[str, Any] = {named: "neither"}
+    with pytest.raises((ValueError, jaxtyping.TypeCheckError), match=named):
+        ifca(linear(3), num_clusters=2, step_size=0.1, **arguments)

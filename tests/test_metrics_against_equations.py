@@ -162,3 +162,16 @@ def test_misuse_is_refused():
         metrics.accuracy(jnp.zeros((3, 2)), labels(0, 1), jnp.ones(2, bool))
     with pytest.raises(ValueError, match="`outputs`"):
         metrics.accuracy(jnp.zeros(2), labels(0, 1), jnp.ones(2, bool))
+
+
+def test_rand_index_of_those_present_against_equations():
+    assignment, truth = jnp.array([0, 0, 1, 1, -1, 0]), jnp.array([1, 1, 0, 0, 1, 0])
+    present = jnp.array([True, True, True, True, False, False])
+    index = jax.jit(
+        lambda own: metrics.adjusted_rand_index(assignment, truth, 2, present=own)
+    )
+    assert float(index(present)) == 1
+    everyone = float(index(jnp.ones(6, bool)))
+    alone = float(metrics.adjusted_rand_index(assignment, truth, 2))
+    assert everyone == alone < 1
+    assert np.isnan(index(jnp.zeros(6, bool)))

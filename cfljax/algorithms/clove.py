@@ -5,14 +5,14 @@ Algorithm 1: option I (model averaging) and option II (gradient averaging); Algo
 the number of clusters. Line numbers below are those of Algorithm 1.
 """
 
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
 
 from cfljax.kernels.anchor import Anchor, first_anchor, join_anchor, move_anchor
-from cfljax.kernels.checks import check_positive
+from cfljax.kernels.checks import check_member, check_positive
 from cfljax.kernels.evaluate import NO_CLUSTER, predict_own
 from cfljax.kernels.local_update import LocalUpdate
 from cfljax.kernels.loss_vectors import (
@@ -26,21 +26,20 @@ from cfljax.kernels.rounds import Round, train_round
 from cfljax.kernels.stability import Stability, first_stability, observe_round
 from cfljax.kernels.traffic import Messages, identity_bytes, size, traffic
 from cfljax.kernels.training import (
+    FirstRound,
     Memory,
     Option,
+    Start,
     Training,
     Weights,
     first_memory,
     messages,
     start_models,
 )
-from cfljax.kernels.tree import repeat, take
+from cfljax.kernels.tree import take
 from cfljax.types import Algorithm, ClientData, Stacked, Task
 
 __all__ = ["Info", "State", "clove"]
-
-FirstRound = Literal["evaluation", "random"]
-Start = Literal["independent", "identical"]
 
 
 class State(NamedTuple):
@@ -139,12 +138,8 @@ def clove(
     check_positive(num_clusters=num_clusters)
     if stable_rounds is not None:
         check_positive(stable_rounds=stable_rounds)
-    for name, value, allowed in (
-        ("first_round", first_round, get_args(FirstRound)),
-        ("start", start, get_args(Start)),
-    ):
-        if value not in allowed:
-            raise ValueError(f"`{name}` must be in {allowed}, got {value!r}.")
+    check_member(FirstRound, first_round=first_round)
+    check_member(Start, start=start)
     settings = _Settings(
         task=task,
         training=Training(
@@ -168,10 +163,7 @@ def clove(
     )
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
-        if start == "identical":
-            models = repeat(task.init(key), num_clusters)
-        else:
-            models = start_models(task, key, num_clusters)  # line 1
+        models = start_models(task, key, num_clusters, start)  # line 1
         num_clients = data.mask.shape[0]
         return State(
             models=models,

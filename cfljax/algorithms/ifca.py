@@ -7,11 +7,12 @@ Learning". NeurIPS 2020. Algorithm 2: option I (gradient averaging) and option I
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
 
 from cfljax.kernels.average import Normalise
-from cfljax.kernels.checks import check_positive
+from cfljax.kernels.checks import check_member, check_positive
 from cfljax.kernels.evaluate import choose_cluster, loss_matrix, predict_own
 from cfljax.kernels.identity import History, first_history, is_settled, remember
 from cfljax.kernels.local_update import LocalUpdate
@@ -19,8 +20,10 @@ from cfljax.kernels.rounds import train_round
 from cfljax.kernels.sharing import Shared, SharingVariant
 from cfljax.kernels.traffic import traffic
 from cfljax.kernels.training import (
+    FirstRound,
     Memory,
     Option,
+    Start,
     Training,
     Weights,
     first_memory,
@@ -38,11 +41,13 @@ class State(NamedTuple):
     models: leaves `[clusters, ...]`; shared leaves have equal rows.
     memory: of local updates; None if they need none.
     history: of identities; None unless they may settle.
+    is_first: whether no round is over; None unless the first is different.
     """
 
     models: Stacked
     memory: Memory | None = None
     history: History | None = None
+    is_first: Bool[Array, ""] | None = None
 
 
 class Info(NamedTuple):
@@ -77,6 +82,8 @@ def ifca(
     shared: Shared | None = None,
     variant: SharingVariant = "paper",
     stable_rounds: int | None = None,
+    first_round: FirstRound = "evaluation",
+    start: Start = "independent",
 ) -> Algorithm:
     """Iterative Federated Clustering Algorithm.
 
@@ -112,6 +119,11 @@ def ifca(
       stable_rounds: once no client has changed its estimate for so many rounds, the
         centre sends a client of known identity only its own model (section 4.3), and
         identities stay as they are; never if None.
+      first_round: "evaluation" chooses by losses from the first round on, as in the
+        paper; "random" draws a model for every participant of the first round, as
+        CLoVE's Figure 2 has it.
+      start: "independent" random models, or "identical" ones, of which an evaluation
+        always chooses the first: the others are then never trained.
 
     Raises:
       ValueError: where an argument is out of its range; in a round, where
@@ -122,6 +134,8 @@ def ifca(
     check_positive(num_clusters=num_clusters)
     if stable_rounds is not None:
         check_positive(stable_rounds=stable_rounds)
+    check_member(FirstRound, first_round=first_round)
+    check_member(Start, start=start)
     training = Training(
         step_size=step_size,
         option=option,
@@ -137,12 +151,13 @@ def ifca(
     chunk = training.update.clients_per_chunk
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
-        models = start_models(task, key, num_clusters)  # Nothing is learned yet.
+        models = start_models(task, key, num_clusters, start)  # Nothing learned yet.
         num_clients = data.mask.shape[0]
         return State(
             models=models,
             memory=first_memory(training, models, num_clients),
             history=None if stable_rounds is None else first_history(num_clients),
+            is_first=jnp.array(True) if first_round == "random" else None,
         )
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
@@ -156,7 +171,7 @@ def ifca(
             state.memory,
             data,
             training=training,
-            choose=lambda losses, clients: _choose(losses, clients, history, alone),
+            choose=lambda losses, some: _choose(key, state, losses, some, alone),
             all_known=None if alone is None else lambda some: jnp.all(alone[some]),
         )
         losses = after.losses
@@ -167,7 +182,8 @@ def ifca(
             messages(training, state.models), after.present, after.assignment, alone
         )
         info = Info(after.assignment, losses, received, sent)
-        return State(after.models, after.memory, history), info
+        is_first = None if state.is_first is None else jnp.array(False)
+        return State(after.models, after.memory, history, is_first), info
 
     def predict(state: State, data: ClientData, inputs: Array) -> Array:
         losses = loss_matrix(task, state.models, data, clients_per_chunk=chunk)
@@ -178,13 +194,18 @@ def ifca(
 
 
 def _choose(
+    key: PRNGKeyArray,
+    state: State,
     losses: Float[Array, "participants clusters"],
     clients: Int[Array, " participants"],
-    history: History | None,
     alone: Bool[Array, " clients"] | None,
 ) -> Int[Array, " participants"]:
     """The model of lowest loss, but for clients whose identity is settled."""
     estimate = choose_cluster(losses)  # line 6
-    if history is None or alone is None:
+    if state.is_first is not None:
+        own = jax.random.fold_in(key, 1)  # Clients draw from 0.
+        drawn = jax.random.randint(own, estimate.shape, 0, losses.shape[1])
+        estimate = jnp.where(state.is_first, drawn, estimate)
+    if state.history is None or alone is None:
         return estimate
-    return jnp.where(alone[clients], history.identities[clients], estimate)
+    return jnp.where(alone[clients], state.history.identities[clients], estimate)

@@ -9,6 +9,7 @@ from cfljax.data.class_sets import (
     unique_classes,
 )
 from cfljax.data.dominant import dominated
+from cfljax.data.feature_skew import feature_skewed
 from cfljax.data.images import Images, load_images
 from cfljax.data.label_skew import by_group, label_skewed, label_swapped
 from cfljax.data.linear import linear_clients, mixed_linear, split_rounds
@@ -35,6 +36,7 @@ __all__ = [
     "by_writer",
     "check_clients",
     "dominated",
+    "feature_skewed",
     "label_skewed",
     "label_swapped",
     "linear_clients",

@@ -1,7 +1,7 @@
 """Partitions by label, with the true clusters: label skews, concept shift, groups.
 
-Feature skew by rotation is `cfljax.data.rotated`. Here every sample is used once at
-most, whatever the cluster: CLoVE (section 5) partitions "without replacement".
+Feature skew is in `feature_skew`. Here every sample is used once at most, whatever
+the cluster: CLoVE (section 5) partitions "without replacement".
 """
 
 from collections.abc import Sequence

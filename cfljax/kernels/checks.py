@@ -1,6 +1,15 @@
 """Checks that many constructors make."""
 
-__all__ = ["check_positive"]
+from typing import Any, get_args
+
+__all__ = ["check_member", "check_positive"]
+
+
+def check_member(allowed: Any, **names: str) -> None:
+    """Raises ValueError, naming the first argument that a Literal does not have."""
+    for name, value in names.items():
+        if value not in get_args(allowed):
+            raise ValueError(f"`{name}` must be in {get_args(allowed)}, got {value!r}.")
 
 
 def check_positive(**numbers: int) -> None:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Int, PRNGKeyArray, PyTree
 
 from cfljax.kernels.average import Normalise
-from cfljax.kernels.checks import check_positive
+from cfljax.kernels.checks import check_member, check_positive
 from cfljax.kernels.local_update import LocalUpdate, step_size_at
 from cfljax.kernels.sharing import Shared, SharingVariant, split
 from cfljax.kernels.traffic import Messages, identity_bytes, size
@@ -16,8 +16,10 @@ from cfljax.kernels.tree import repeat, trained_part
 from cfljax.types import Stacked, Task
 
 __all__ = [
+    "FirstRound",
     "Memory",
     "Option",
+    "Start",
     "Training",
     "Weights",
     "first_memory",
@@ -25,7 +27,9 @@ __all__ = [
     "start_models",
 ]
 
+FirstRound = Literal["evaluation", "random"]
 Option = Literal["gradient", "model"]
+Start = Literal["independent", "identical"]
 Weights = Literal["clients", "samples"]
 
 
@@ -179,6 +183,21 @@ def messages(training: Training, models: Stacked) -> Messages:
     )
 
 
-def start_models(task: Task, key: PRNGKeyArray, num_clusters: int) -> Stacked:
-    """Independent random models, leaves `[clusters, ...]`."""
+def start_models(
+    task: Task, key: PRNGKeyArray, num_clusters: int, start: Start = "independent"
+) -> Stacked:
+    """Random models, leaves `[clusters, ...]`.
+
+    Args:
+      task: the learning problem.
+      key: of the start.
+      num_clusters: number of models.
+      start: "independent" models, or "identical" ones.
+
+    Raises:
+      ValueError: if `start` is unknown.
+    """
+    check_member(Start, start=start)
+    if start == "identical":
+        return repeat(task.init(key), num_clusters)
     return jax.vmap(task.init)(jax.random.split(key, num_clusters))

@@ -1,0 +1,65 @@
+"""CLoVE, Figure 2: how models start and the first round chooses.
+
+Command:   python -m experiments run clove.fig2 --preset paper --data FOLDER
+Quick:     MNIST
+Measured:  MEASURED
+Paper:
+"""
+
+import dataclasses
+from typing import Any, Literal
+
+from experiments.clove.config import PAPER, QUICK, Config
+from experiments.clove.rows import View
+from experiments.clove.study import run
+from experiments.options import Options
+
+__all__ = ["main", "preset"]
+
+VIEW = View(title="CLoVE, Figure 2: starts and first rounds")
+
+
+def preset(name: Literal["quick", "paper"]) -> Config:
+    """The configuration of a preset."""
+    if name == "quick":
+        return dataclasses.replace(
+            QUICK,
+            partitions=("one_class",),
+            reconstruct=True,
+            methods=(
+                "clove",
+                "clove_random_first",
+                "clove_identical",
+                "clove_identical_random_first",
+                "ifca",
+                "ifca_random_first",
+                "ifca_identical",
+                "ifca_identical_random_first",
+            ),
+            num_hidden=64,
+            num_latent=16,
+        )
+    return dataclasses.replace(
+        PAPER,
+        partitions=("one_class",),
+        reconstruct=True,
+        methods=(
+            "clove",
+            "clove_random_first",
+            "clove_identical",
+            "clove_identical_random_first",
+            "ifca",
+            "ifca_random_first",
+            "ifca_identical",
+            "ifca_identical_random_first",
+        ),
+        datasets=("mnist",),
+        num_hidden=128,
+        cluster_sizes=(5,),
+        num_samples=(500,),
+    )
+
+
+def main(config: Config, options: Options) -> dict[str, Any]:
+    """Compute what the stores lack, then write; see `study.run`."""
+    return run("clove.fig2", config, options, VIEW)

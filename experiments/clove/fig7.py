@@ -1,0 +1,51 @@
+"""CLoVE, Figure 7: clusters found, by number of clients.
+
+Command:   python -m experiments run clove.fig7 --preset paper --data FOLDER
+Quick:     MNIST
+Measured:  MEASURED
+Paper:
+"""
+
+import dataclasses
+from typing import Any, Literal
+
+from experiments.clove.config import PAPER, QUICK, Config
+from experiments.clove.rows import View
+from experiments.clove.study import run
+from experiments.options import Options
+
+__all__ = ["main", "preset"]
+
+VIEW = View(
+    title="CLoVE, Figure 7: clusters found, by number of clients",
+    series=lambda trial: f"M = {trial.num_clients}",
+)
+
+
+def preset(name: Literal["quick", "paper"]) -> Config:
+    """The configuration of a preset."""
+    if name == "quick":
+        return dataclasses.replace(
+            QUICK,
+            partitions=("one_class",),
+            reconstruct=True,
+            methods=("clove",),
+            num_hidden=64,
+            num_latent=16,
+            cluster_sizes=(3, 5),
+        )
+    return dataclasses.replace(
+        PAPER,
+        partitions=("one_class",),
+        reconstruct=True,
+        methods=("clove",),
+        datasets=("mnist",),
+        num_hidden=128,
+        cluster_sizes=(5, 10, 20),
+        num_samples=(100,),
+    )
+
+
+def main(config: Config, options: Options) -> dict[str, Any]:
+    """Compute what the stores lack, then write; see `study.run`."""
+    return run("clove.fig7", config, options, VIEW)

@@ -1,0 +1,102 @@
+"""Samples that CLoVE's experiments are about: images, or texts as numbers."""
+
+import dataclasses
+import zlib
+from typing import Literal, get_args
+
+import numpy as np
+
+from cfljax.data import Images, Samples, as_counts, as_tokens, load_images, load_texts
+from cfljax.data.images import ImageSet
+from cfljax.data.text import TextSet
+from experiments.options import Options
+
+__all__ = ["Dataset", "Source", "is_text", "load"]
+
+Dataset = Literal[
+    "digits", "mnist", "fashion_mnist", "cifar10", "ag_news", "amazon_reviews"
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Samples that an experiment runs on.
+
+    name: of the set.
+    samples: all of them, in the host's memory.
+    checksum: of the arrays, which tells preparations in another order apart.
+    note: on the samples, for people; ends with an empty line.
+    is_substitute: whether they stand in for images that were not found.
+    """
+
+    name: Dataset
+    samples: Images | Samples
+    checksum: str
+    note: str
+    is_substitute: bool = False
+
+    def fitting(self, num_samples: int, num_clients: int, *, is_test: bool) -> int:
+        """Samples of a client: those wanted, or fewer if the digits have no more.
+
+        Sets that were asked for are never shared out otherwise than asked. Of a
+        stand-in, half at most is shared out: clusters have unequal parts.
+        """
+        if not self.is_substitute:
+            return num_samples
+        own = self.samples.test_labels if is_test else self.samples.train_labels
+        return max(1, min(num_samples, len(own) // (2 * num_clients)))
+
+
+def is_text(dataset: Dataset) -> bool:
+    """Whether a set is one of texts."""
+    return dataset in get_args(TextSet)
+
+
+def load(
+    dataset: Dataset,
+    options: Options,
+    *,
+    fall_back: bool,
+    num_words: int,
+    num_tokens: int,
+) -> Source:
+    """The samples, or the embedded digits if images are not found and one may.
+
+    Args:
+      dataset: name of the set.
+      options: of the command line; `data` is the folder of the sets.
+      fall_back: whether the digits will do where no folder is named.
+      num_words: vocabulary of a set of texts.
+      num_tokens: words of a text that are kept, for AG News.
+
+    Raises:
+      ValueError: if files are damaged.
+      FileNotFoundError: if there are none and one may not fall back.
+    """
+    if is_text(dataset):
+        texts = load_texts(dataset, folder=options.data)
+        if dataset == "ag_news":
+            found = as_tokens(texts, num_words=num_words, length=num_tokens)
+        else:
+            found = as_counts(texts, num_words=num_words)
+        return _source(dataset, found, f"texts: {found.source}\n\n")
+    assert dataset in get_args(ImageSet)
+    try:
+        found = load_images(dataset, folder=options.data)
+        return _source(dataset, found, f"images: {found.source}\n\n")
+    except FileNotFoundError as error:
+        if options.data is not None or not fall_back:
+            raise
+        found = load_images("digits")
+        note = (
+            f"images: {found.source}, NOT {dataset}: the paper's numbers do not "
+            f"apply.\n{error}\n\n"
+        )
+        return dataclasses.replace(_source("digits", found, note), is_substitute=True)
+
+
+def _source(name: Dataset, samples: Images | Samples, note: str) -> Source:
+    checksum = 0
+    for field in ("train_inputs", "train_labels", "test_inputs", "test_labels"):
+        checksum = zlib.crc32(np.asarray(getattr(samples, field)).tobytes(), checksum)
+    return Source(name, samples, f"{checksum:08x}", note)

@@ -1,0 +1,58 @@
+"""CLoVE, Table 16: more and more clients, unsupervised.
+
+Command:   python -m experiments run clove.table16 --preset paper --data FOLDER
+Quick:     50 and 100 clients
+Measured:  MEASURED
+Paper:     `published.csv`
+"""
+
+import dataclasses
+from typing import Any, Literal
+
+from experiments.clove.config import PAPER, QUICK, Config
+from experiments.clove.rows import View
+from experiments.clove.study import run
+from experiments.options import Options
+
+__all__ = ["main", "preset"]
+
+VIEW = View(
+    title="CLoVE, Table 16: clusters found among many clients, without labels",
+    items=("Table 16",),
+    setting=lambda trial: f"unsupervised, clients {trial.num_clients}",
+    series=lambda trial: f"M = {trial.num_clients}",
+)
+
+
+def preset(name: Literal["quick", "paper"]) -> Config:
+    """The configuration of a preset."""
+    if name == "quick":
+        return dataclasses.replace(
+            QUICK,
+            partitions=("one_class",),
+            reconstruct=True,
+            methods=("clove", "ifca"),
+            num_hidden=64,
+            num_latent=16,
+            cluster_sizes=None,
+            num_clients=(50, 100),
+            num_samples=(50,),
+            num_test_samples=(20,),
+        )
+    return dataclasses.replace(
+        PAPER,
+        partitions=("one_class",),
+        reconstruct=True,
+        methods=("clove", "ifca"),
+        datasets=("mnist",),
+        num_hidden=128,
+        cluster_sizes=None,
+        num_clients=(100, 200, 500, 1000),
+        num_samples=(200, 200, 100, 50),
+        num_test_samples=(80, 40, 17, 8),
+    )
+
+
+def main(config: Config, options: Options) -> dict[str, Any]:
+    """Compute what the stores lack, then write; see `study.run`."""
+    return run("clove.table16", config, options, VIEW)

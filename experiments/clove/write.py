@@ -1,0 +1,121 @@
+"""Files and figure of CLoVE's experiments."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from cfljax import report
+from experiments.clove.methods import METHODS, clusters
+from experiments.clove.rows import DATASETS, Result, View, finished, first_found
+from experiments.clove.rows import markdown as as_markdown
+from experiments.clove.sources import Source
+from experiments.options import Options
+
+__all__ = ["draw", "runs", "write"]
+
+
+def draw(results: Sequence[Result], view: View) -> Figure | None:
+    """ARI per round, a panel for each partition; None where no method has one."""
+    panels: dict[str, list[report.Curve]] = {}
+    for result in results:
+        trial = result.trial
+        partition = trial.partition.replace("_", " ")
+        title = f"{DATASETS.get(trial.dataset, 'digits')}, {partition}"
+        panels.setdefault(title, []).extend(_curves(result, view))
+    filled = [
+        report.CurvePanel(
+            curves, x_label="round", y_label="adjusted Rand index", title=title
+        )
+        for title, curves in panels.items()
+        if curves
+    ]
+    if not filled:
+        return None
+    return report.curves(
+        filled,
+        title=view.title,
+        legend_title="mean ± one standard deviation over the seeds",
+        panels_per_row=4,
+    )
+
+
+def _curves(result: Result, view: View) -> list[report.Curve]:
+    """One curve for each method that finds clusters."""
+    found = []
+    for name in result.data["method"].values.tolist():
+        own = finished(result, name)["seen_rand_index"].values.astype(float)
+        if not clusters(name) or not len(own):
+            continue
+        series = view.series(result.trial)
+        label = ", ".join(filter(None, (METHODS[name].label, series)))
+        rounds = result.data["round"].values.astype(float)
+        mean, std = own.mean(axis=0), own.std(axis=0)
+        found.append(report.Curve(label, rounds, mean, mean - std, mean + std))
+    return found
+
+
+def runs(result: Result) -> list[dict[str, Any]]:
+    """One row for each run, after its last round."""
+    table = []
+    trial = result.trial
+    for name in result.data["method"].values.tolist():
+        for repetition in result.data["repetition"].values:
+            where = {"method": name, "repetition": repetition}
+            cell = result.data.sel(where).isel(trial=0)
+            row = {
+                "dataset": trial.dataset,
+                "partition": trial.partition,
+                "clusters": trial.num_clusters,
+                "clients": trial.num_clients,
+                "participants": trial.num_participants,
+                "method": name,
+                "repetition": int(repetition),
+                "failed": bool(cell["failed"]),
+                "score": float(cell["score"][-1]),
+                "received_mib": float(cell["received"].sum()),
+                "sent_mib": float(cell["sent"].sum()),
+            }
+            if clusters(name):
+                found = cell["rand_index"].values.astype(float)
+                row |= {
+                    "rand_index": float(found[-1]),
+                    "first_found": first_found(found),
+                    "used_models": float(cell["used_models"][-1]),
+                }
+            table.append(row)
+    return table
+
+
+def write(
+    config: Any,
+    options: Options,
+    results: Sequence[Result],
+    table: Sequence[Mapping[str, Any]],
+    view: View,
+    loaded: Sequence[Source],
+) -> list[str]:
+    """Tables, figure and configuration; returns their paths.
+
+    Args:
+      config: of the experiment.
+      options: whose `out` is the folder.
+      results: of all shapes of the data.
+      table: their rows.
+      view: what the experiment shows.
+      loaded: where the samples came from.
+    """
+    out = options.out
+    report.write_csv(out / "table.csv", table)
+    every = [run for result in results for run in runs(result)]
+    report.write_csv(out / "runs.csv", every)
+    report.write_text(out / "table.md", as_markdown(table))
+    settings = dataclasses.asdict(config)
+    settings["sources"] = [source.samples.source for source in loaded]
+    report.write_text(out / "config.json", json.dumps(settings, indent=2) + "\n")
+    figure = draw(results, view)
+    drawn = [] if figure is None else report.save(figure, out / "rand_index")
+    names = ("table.csv", "runs.csv", "table.md", "config.json")
+    return [str(path) for path in (*(out / name for name in names), *drawn)]
