@@ -52,12 +52,16 @@ def test_matching_is_the_least_sum_over_all_permutations():
         assert np.median(totals) > 1.01 * total
 
 
-def test_without_matching_clusters_keep_their_numbers():
-    # Cluster 0 is the first client's, which fits the last model best.
+@pytest.mark.parametrize("clustering", CLUSTERINGS)
+def test_without_matching_clusters_are_in_the_order_of_their_first_clients(clustering):
+    # The first client's cluster fits the last model best.
     losses = np.array([[9.0, 5.0, 0.0], [9.1, 5.0, 0.0], [0.0, 5, 9], [1, 0, 9]])
-    arguments = {"clustering": "agglomerative"}
-    assert grouped(losses, matching=False, **arguments).tolist() == [0, 0, 1, 2]
-    assert grouped(losses, **arguments).tolist() == [2, 2, 0, 1]
+    settings = {"clustering": clustering}
+    assert grouped(losses, matching=False, **settings).tolist() == [0, 0, 1, 2]
+    assert grouped(losses, **settings).tolist() == [2, 2, 0, 1]
+    missing = np.concatenate([np.full((1, 3), np.nan), losses[::-1]])
+    found = grouped(missing, matching=False, **settings)
+    assert found.tolist() == [-1, 0, 1, 2, 2]
 
 
 def test_embeddings_by_hand():

@@ -36,7 +36,8 @@ class Grouping:
     clustering: "k_means" with k-means++ starts; "kumar_kannan", `spectral_k_means`,
       the start for which the theory is stated; or "agglomerative" (Ward).
     matching: whether clusters are matched to models at least total loss; otherwise
-      a cluster takes the model of its own number, which means nothing.
+      the cluster of the first client takes the first model, that of the first client
+      of another cluster the second, and so on, as in CLoVE's ablation (appendix D.5).
     select_number: whether the number of clusters is the one of largest silhouette,
       from 2 to the number of models (Algorithm 2).
     num_restarts: of k-means.
@@ -133,10 +134,11 @@ def group_clients(
         clusters = spectral_k_means(key, points, number, **settings).assignment
     else:
         clusters = k_means(key, points, number, **settings).assignment  # line 11
-    chosen = clusters
     if grouping.matching:
         models = match_to_models(losses, clusters)  # line 12
-        chosen = models[jnp.maximum(clusters, 0)].astype(clusters.dtype)
+    else:
+        models = _ranks(clusters, number)
+    chosen = models[jnp.maximum(clusters, 0)].astype(clusters.dtype)
     alive = jnp.any(jnp.isfinite(losses), axis=0)[chosen]
     chosen = jnp.where(alive, chosen, choose_cluster(losses))
     return jnp.where(clusters >= 0, chosen, NO_CLUSTER)
@@ -156,3 +158,11 @@ def match_to_models(
     members = clusters[:, None] == jnp.arange(number)[None, :]  # [clients, clusters]
     of_members = jnp.where(members[:, :, None], losses[:, None, :], 0)
     return match_clusters(jnp.sum(of_members, axis=0))
+
+
+def _ranks(clusters: Int[Array, " clients"], number: int) -> Int[Array, " clusters"]:
+    """Place of each cluster in the order of their first clients; empty ones last."""
+    num_clients = clusters.shape[0]
+    members = clusters[:, None] == jnp.arange(number)[None, :]  # [clients, clusters]
+    places = jnp.where(members, jnp.arange(num_clients)[:, None], num_clients)
+    return jnp.argsort(jnp.argsort(jnp.min(places, axis=0)))

@@ -1,4 +1,4 @@
-"""Errata of the CLoVE paper: Lemmas A.4 and A.8, the proximity condition, and (7)."""
+"""Errata of the CLoVE paper: from Lemma A.4 to the recovery of clusters."""
 
 import functools
 
@@ -54,5 +54,56 @@ ERRATA = (
         counterexample="n = 1, any d and K: (7) holds for M large enough, and 2 zeta "
         "alone grows like log(M).",
         statements=("clove.cond7", "clove.cond7.corrected"),
+    ),
+    _erratum(
+        id="clove.E15",
+        place="Theorems 4.1, A.9 and A.10",
+        severity="A",
+        printed="Under (7) the proximity condition holds for all clients, and k-means "
+        "recovers them all, with probability 1 - delta - 1/polylog(M).",
+        correction="If n Delta^2 >= C N K^3 polylog(M) log(1/delta), C = 1 for the "
+        "condition with roots and c' = 1, C = 1/2 for recovery. With orthonormal "
+        "models turned at random to the truths n >= 32 log(M)/Delta^2 is enough for "
+        "recovery, whatever d; the condition is not met there by far.",
+        counterexample="n fixed, M to infinity: (7) is met, every client is nearer to "
+        "a foreign mean with a probability p > 0 of its own, and all are right with at "
+        "most (1 - p)^M. The true clusters are then no fixed point of Lloyd's "
+        "iterations: no centres to start from help.",
+        statements=(
+            "clove.thmA9",
+            "clove.thmA9.corrected",
+            "clove.thmA10",
+            "clove.thmA10.corrected",
+            "clove.thm41",
+            "clove.thm41.corrected",
+            "clove.thm41.law",
+            "clove.kkcond.losses",
+            "clove.kkcond.loose",
+        ),
+    ),
+    _erratum(
+        id="clove.E16",
+        place="Algorithm 1, line 1, against Section 4",
+        severity="C",
+        printed="K models are sent in the first round, in Algorithm 1 and in all "
+        "experiments; Theorem 4.1 is for d of them.",
+        correction="With K random models n of order (d/K) log(M)/Delta^2, and more "
+        "where the truths differ across the models that were drawn.",
+        counterexample="d = 50, K = 5, M = 100, n = 64 log(M)/Delta^2: nearly always "
+        "exact with N = d, never with N = K.",
+        statements=("clove.NK", "clove.NK.corrected"),
+    ),
+    _erratum(
+        id="clove.E17",
+        place="Remark A.12",
+        severity="D",
+        printed="Without the root the bound of Lemma A.4 can be proved for a large "
+        "part of the rows only, so that not all clients are recovered.",
+        correction="|L_i - E L_i| <= zeta (2 max_j c_j + zeta) + |Var F| for all rows, "
+        "zeta from the corrected Lemma A.4; all clients are recovered at n >= 48 "
+        "log(M)/Delta^2.",
+        counterexample="L - E L = (F - c) (F + c) - Var F: wherever the root of a row "
+        "is close to its mean, so is the row.",
+        statements=("clove.remA12", "clove.remA12.corrected"),
     ),
 )
