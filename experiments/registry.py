@@ -153,6 +153,11 @@ EXPERIMENTS: Mapping[str, Entry] = MappingProxyType(
             "fewer participants than clusters",
             spreads_clients=True,
         ),
+        "clove.fig5": Entry(
+            "experiments.clove.fig5",
+            "losses of all clusters under all models: CLoVE, IFCA, FedAvg, local",
+            spreads_clients=True,
+        ),
         "clove.fig6": Entry(
             "experiments.clove.fig6",
             "averages of models or of gradients",
@@ -161,6 +166,11 @@ EXPERIMENTS: Mapping[str, Entry] = MappingProxyType(
         "clove.fig7": Entry(
             "experiments.clove.fig7",
             "clusters found, by number of clients",
+            spreads_clients=True,
+        ),
+        "clove.unknown_k": Entry(
+            "experiments.clove.unknown_k",
+            "FEMNIST: CLoVE with an unknown number of clusters",
             spreads_clients=True,
         ),
         "reviews.baselines": Entry(
@@ -219,6 +229,10 @@ BENCHMARKS: Mapping[str, Entry] = MappingProxyType(
         "law": Entry(
             "experiments.bench.law",
             "the exact-law engine at 1e9 clients, and beside raw data",
+        ),
+        "clustering": Entry(
+            "experiments.bench.clustering",
+            "a clustering step of CLoVE against scikit-learn and SciPy",
         ),
         "neural": Entry(
             "experiments.bench.neural",

@@ -1,9 +1,14 @@
-"""CLoVE, Figure 2: how models start and the first round chooses.
+"""CLoVE, Figure 2: how models start and how the first round chooses.
 
 Command:   python -m experiments run clove.fig2 --preset paper --data FOLDER
-Quick:     MNIST
+Quick:     the same with --preset quick: MNIST only, 3 clients a cluster of 100 samples,
+           10 rounds, batches of 10, 2 seeds, hidden widths 64 and 16
 Measured:  MEASURED
-Paper:
+Paper:     a figure only: CLoVE's index becomes 1 under all four starts, IFCA's mostly
+           stays low; 50 clients of 500 samples
+
+`init:d` are independent models, `init:s` identical ones; `first:e` chooses by losses in
+the first round, `first:r` at random. The partition is not given: one class a cluster.
 """
 
 import dataclasses

@@ -1,9 +1,14 @@
 """CLoVE, Figure 4: fewer participants than clusters.
 
 Command:   python -m experiments run clove.fig4 --preset paper --data FOLDER
-Quick:     MNIST
+Quick:     the same with --preset quick: 2 clients a cluster of 100 samples, 40 rounds,
+           batches of 10, 2 seeds, a narrow network (4 and 8 channels, 32 hidden units)
 Measured:  MEASURED
-Paper:
+Paper:     a figure only: 8 of 20 clients in a round, 10 clusters; the index falls, then
+           rises to nearly 1 after tens of rounds, with and without early stopping
+
+The curve is the index of all clients' latest models, of those who ever took part; the
+table's "ARI" is of the last round's 8 participants.
 """
 
 import dataclasses

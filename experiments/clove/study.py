@@ -22,7 +22,7 @@ from experiments.clove.trial import DIMS, Trial, simulate
 from experiments.clove.write import write
 from experiments.options import Options
 
-__all__ = ["clients_of", "grids", "run", "sources"]
+__all__ = ["clients_of", "grids", "run", "sources", "store_name"]
 
 # One name for all, so that experiments of one folder share what both run.
 STUDY = "clove.study"
@@ -176,19 +176,23 @@ def clients_of(grid: engine.Grid, source: Source) -> Clients:
     )
 
 
+def store_name(trial: Trial) -> str:
+    """Folder of the results of one shape of the data."""
+    size = trial.num_clients // trial.num_clusters
+    shape = f"{trial.num_clusters}x{size}x{trial.num_samples}-{trial.num_participants}"
+    return f"{trial.dataset}-{trial.partition}-{shape}.zarr"
+
+
 def _compute(options: Options, grid: engine.Grid, source: Source) -> Result:
     """What the store has of one grid, once it has everything."""
-    trial = grid.trial
-    size = f"{trial.num_clusters}x{trial.num_clients // trial.num_clusters}"
-    name = f"{trial.dataset}-{trial.partition}-{size}-{trial.num_participants}"
     with engine.clients_over_devices(options.devices):
         data = engine.sweep(
             grid,
             simulate,
-            options.out / f"{name}.zarr",
+            options.out / store_name(grid.trial),
             constants=clients_of(grid, source),
             chunk=options.chunk,
             memory=options.memory,
             progress=options.progress,
         )
-    return Result(trial, data)
+    return Result(grid.trial, data)

@@ -25,7 +25,7 @@ from experiments.clove.rows import View
 from experiments.clove.study import run
 from experiments.options import Options
 
-__all__ = ["main", "preset"]
+__all__ = ["VIEW", "main", "preset"]
 
 VIEW = View(
     title="CLoVE, Tables 1 and 2: clusters found",

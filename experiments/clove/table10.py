@@ -1,9 +1,14 @@
-"""CLoVE, Table 10: how fast clusters are found, other partitions.
+"""CLoVE, Table 10: how fast clusters are found, the other partitions.
 
 Command:   python -m experiments run clove.table10 --preset paper --data FOLDER
-Quick:     MNIST alone, 10 short rounds of a narrow network, 2 seeds
+Quick:     the same with --preset quick: MNIST only, 3 clients a cluster of 100 samples,
+           10 rounds, batches of 10, 2 seeds, a narrow network (4 and 8 channels, 32
+           hidden units)
 Measured:  MEASURED
-Paper:     `published.csv`
+Paper:     `published.csv`: CLoVE's index first reaches 0.9 in round 2 (feature skew of
+           CIFAR-10 4.3)
+
+The runs are those of clove.table1 and clove.table8.
 """
 
 import dataclasses

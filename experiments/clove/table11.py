@@ -1,62 +1,23 @@
-"""CLoVE, Table 11: clusters found in texts.
+"""CLoVE, Table 11: clusters found in AG News and Amazon Reviews.
 
 Command:   python -m experiments run clove.table11 --preset paper --data FOLDER
-Quick:     20 rounds, 2 seeds
+Quick:     the same with --preset quick: all clients, 10 rounds, batches of 10, 2 seeds,
+           16 channels and hidden units, 2000 words, texts of 32
 Measured:  MEASURED
-Paper:     `published.csv`
+Paper:     `published.csv`: CLoVE 0.73 on Amazon Reviews and 0.94 on AG News, IFCA 0.29
+           and 0.64
+
+The runs are those of clove.table3, whose folder of results `--out` can name.
 """
 
-import dataclasses
-from typing import Any, Literal
+from typing import Any
 
-from experiments.clove.config import PAPER, QUICK, Config
-from experiments.clove.rows import View
+from experiments.clove.config import Config
 from experiments.clove.study import run
+from experiments.clove.table3 import VIEW, preset
 from experiments.options import Options
 
 __all__ = ["main", "preset"]
-
-VIEW = View(
-    title="CLoVE, Table 11: clusters found in texts",
-    items=("Table 3", "Table 11", "Table 12"),
-    setting=lambda trial: "",
-    series=lambda trial: f"K = {trial.num_clusters}",
-)
-
-
-def preset(name: Literal["quick", "paper"]) -> Config:
-    """The configuration of a preset."""
-    if name == "quick":
-        return dataclasses.replace(
-            QUICK,
-            datasets=("ag_news", "amazon_reviews"),
-            partitions=("pairs_of_classes", "groups"),
-            num_clusters=(4, 6),
-            cluster_sizes=None,
-            num_samples=None,
-            num_test_samples=(75,),
-            num_channels=64,
-            num_hidden=64,
-            batch_size=64,
-            rounds_between=10,
-                num_rounds=20,
-            num_trials=2,
-        )
-    return dataclasses.replace(
-        PAPER,
-        datasets=("ag_news", "amazon_reviews"),
-        partitions=("pairs_of_classes", "groups"),
-        num_clusters=(4, 6),
-        cluster_sizes=None,
-        num_samples=None,
-        num_test_samples=(75,),
-        num_channels=64,
-        num_hidden=64,
-        batch_size=64,
-        rounds_between=10,
-        num_rounds=100,
-        num_trials=3,
-    )
 
 
 def main(config: Config, options: Options) -> dict[str, Any]:

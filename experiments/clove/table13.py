@@ -1,9 +1,12 @@
-"""CLoVE, Table 13: early stopping of clustering.
+"""CLoVE, Table 13: clustering that stops after three stable rounds.
 
 Command:   python -m experiments run clove.table13 --preset paper --data FOLDER
-Quick:     MNIST in the place of CIFAR-10
+Quick:     the same with --preset quick: MNIST only, 3 clients a cluster of 100 samples,
+           10 rounds, batches of 10, 2 seeds, a narrow network (4 and 8 channels, 32
+           hidden units)
 Measured:  MEASURED
-Paper:     `published.csv`
+Paper:     `published.csv`: CIFAR-10; stable after 4 rounds (feature skew 6.3), with an
+           index of 1 and the accuracies of Table 1
 """
 
 import dataclasses

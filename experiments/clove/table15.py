@@ -1,9 +1,16 @@
-"""CLoVE, Table 15: more and more clients, supervised.
+"""CLoVE, Table 15: 50 to 1000 clients, supervised.
 
 Command:   python -m experiments run clove.table15 --preset paper --data FOLDER
-Quick:     MNIST, 25 and 50 clients
+Quick:     the same with --preset quick: MNIST only, 20 and 50 clients of 50 samples, 10
+           rounds, batches of 10, 2 seeds, a narrow network (4 and 8 channels, 32 hidden
+           units)
 Measured:  MEASURED
-Paper:     `published.csv`
+Paper:     `published.csv`: 100 to 200 samples a client; CLoVE's index is 1 everywhere,
+           IFCA's from 0.65 to 0.93
+
+The text says 10 clusters, but the published values fit 5: both are run, 5 of two
+classes each and 10 of one. A thousand clients of 100 samples would need 100,000 of the
+60,000 images of MNIST, or the 50,000 of CIFAR-10: they hold 50 here.
 """
 
 import dataclasses

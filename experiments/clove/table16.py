@@ -1,9 +1,14 @@
-"""CLoVE, Table 16: more and more clients, unsupervised.
+"""CLoVE, Table 16: 100 to 1000 clients, unsupervised.
 
 Command:   python -m experiments run clove.table16 --preset paper --data FOLDER
-Quick:     50 and 100 clients
+Quick:     the same with --preset quick: 50 and 100 clients of 50 samples, 10 rounds,
+           batches of 10, 2 seeds, hidden widths 64 and 16
 Measured:  MEASURED
-Paper:     `published.csv`
+Paper:     `published.csv`: CLoVE's index is 1 everywhere, IFCA's 0.08 to 0.21, and yet
+           IFCA's losses are the lower ones
+
+A thousand clients hold 50 samples here: with 100 or more, as in the paper, MNIST has
+not enough.
 """
 
 import dataclasses

@@ -1,9 +1,13 @@
 """CLoVE, Table 17: parts of CLoVE left out or replaced.
 
 Command:   python -m experiments run clove.table17 --preset paper --data FOLDER
-Quick:     MNIST in the place of CIFAR-10
+Quick:     the same with --preset quick: MNIST only, 3 clients a cluster of 100 samples,
+           10 rounds, batches of 10, 2 seeds, a narrow network (4 and 8 channels, 32
+           hidden units)
 Measured:  MEASURED
-Paper:     `published.csv`
+Paper:     `published.csv`: CIFAR-10, label skew 3; 58.3 % as it is, 55.8 without
+           matching, 59.3 agglomerative, 58.1 with square-root losses. Its 4.3 % are of
+           58.3, not points
 """
 
 import dataclasses

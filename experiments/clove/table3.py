@@ -1,9 +1,18 @@
-"""CLoVE, Table 3: accuracy on texts.
+"""CLoVE, Table 3: accuracy on AG News and Amazon Reviews.
 
 Command:   python -m experiments run clove.table3 --preset paper --data FOLDER
-Quick:     20 rounds, 2 seeds
+Quick:     the same with --preset quick: all clients, 10 rounds, batches of 10, 2 seeds,
+           16 channels and hidden units, 2000 words, texts of 32
 Measured:  MEASURED
-Paper:     `published.csv`
+Paper:     `published.csv`: CLoVE 86.8 and 55.1 %, below FedAvg's 99.0 % on Amazon
+           Reviews. 30 clients of 100 texts of two of four classes (AG News), 20 clients
+           of 1000 reviews of one of four categories (Amazon Reviews)
+
+Of Amazon Reviews 2000 are there for each category, so that 20 clients cannot hold 1000
+each: they hold 312 here, and a fifth is for the test. The number of clusters of AG News
+is not given: both 4 (a ring of pairs of classes) and 6 (all pairs) are run; 30 clients
+split evenly into 6 only, 4 clusters have 28. Vocabulary, lengths and widths are not
+given either.
 """
 
 import dataclasses
@@ -14,10 +23,10 @@ from experiments.clove.rows import View
 from experiments.clove.study import run
 from experiments.options import Options
 
-__all__ = ["main", "preset"]
+__all__ = ["VIEW", "main", "preset"]
 
 VIEW = View(
-    title="CLoVE, Table 3: accuracy on texts",
+    title="CLoVE, Tables 3, 11 and 12: clusters found in texts",
     items=("Table 3", "Table 11", "Table 12"),
     setting=lambda trial: "",
     series=lambda trial: f"K = {trial.num_clusters}",
@@ -35,12 +44,11 @@ def preset(name: Literal["quick", "paper"]) -> Config:
             cluster_sizes=None,
             num_samples=None,
             num_test_samples=(75,),
-            num_channels=64,
-            num_hidden=64,
-            batch_size=64,
-            rounds_between=10,
-            num_rounds=20,
-            num_trials=2,
+            num_channels=16,
+            num_hidden=16,
+            num_words=2000,
+            num_tokens=32,
+            batch_size=10,
         )
     return dataclasses.replace(
         PAPER,

@@ -1,9 +1,15 @@
-"""CLoVE, Table 4: reconstruction of images.
+"""CLoVE, Table 4: reconstruction of images without labels.
 
 Command:   python -m experiments run clove.table4 --preset paper --data FOLDER
-Quick:     MNIST alone
+Quick:     the same with --preset quick: MNIST only, 3 clients a cluster of 100 samples,
+           10 rounds, batches of 10, 2 seeds, hidden widths 64 and 16
 Measured:  MEASURED
-Paper:     `published.csv`
+Paper:     `published.csv`: 50 clients of 1000 samples; CLoVE 0.014, 0.021 and 0.016
+           against IFCA's 0.024, 0.019 and 0.020. Local models' 0.170 on FMNIST may be a
+           slip for 0.017
+
+The paper does not say how images are shared out: here each cluster has one class. The
+convolutional autoencoder of CIFAR-10 ends in a tanh, images are in [0, 1].
 """
 
 import dataclasses

@@ -1,9 +1,13 @@
 """CLoVE, Table 8: accuracy under label skews 3 and 4.
 
 Command:   python -m experiments run clove.table8 --preset paper --data FOLDER
-Quick:     MNIST alone, 10 short rounds of a narrow network, 2 seeds
+Quick:     the same with --preset quick: MNIST only, 3 clients a cluster of 100 samples,
+           10 rounds, batches of 10, 2 seeds, a narrow network (4 and 8 channels, 32
+           hidden units)
 Measured:  MEASURED
-Paper:     `published.csv`
+Paper:     `published.csv`: 5 clients a cluster of 500 samples; label skew 3 has 5
+           clusters, label skew 4 ten (CIFAR-10 six). FedAvg's 84.1 % on label skew 3 of
+           CIFAR-10 is 20 points above all its other values there
 """
 
 import dataclasses
@@ -14,10 +18,10 @@ from experiments.clove.rows import View
 from experiments.clove.study import run
 from experiments.options import Options
 
-__all__ = ["main", "preset"]
+__all__ = ["VIEW", "main", "preset"]
 
 VIEW = View(
-    title="CLoVE, Table 8: accuracy under label skews 3 and 4",
+    title="CLoVE, Tables 8 to 10: clusters found under label skews 3 and 4",
     items=("Table 8", "Table 9", "Table 10"),
 )
 
