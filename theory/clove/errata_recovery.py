@@ -1,4 +1,4 @@
-"""Errata of the CLoVE paper: from Lemma A.4 to the recovery of clusters."""
+"""Errata of the CLoVE paper: from Lemma A.4 to the recovery of clusters, and D.3."""
 
 import functools
 
@@ -105,5 +105,42 @@ ERRATA = (
         counterexample="L - E L = (F - c) (F + c) - Var F: wherever the root of a row "
         "is close to its mean, so is the row.",
         statements=("clove.remA12", "clove.remA12.corrected"),
+    ),
+    _erratum(
+        id="clove.E18",
+        place="Appendix D.3, Table 15",
+        severity="E",
+        printed="10 clusters.",
+        correction="5 clusters, as it seems: all 15 means and standard deviations of "
+        "IFCA's index are those of three seeds in which it merges some of 5.",
+        counterexample="M = 50, MNIST: 0.92 +- 0.11 is (1, 1, 0.768), two of 5 "
+        "clusters merged with one seed. With 10 clusters, merged whole, 2 of the 15 "
+        "are possible.",
+        statements=("clove.T15K", "clove.T15K.corrected"),
+    ),
+    _erratum(
+        id="clove.E19",
+        place="Appendix D.3, Table 15, against Section 5",
+        severity="C",
+        printed="100 to 200 datapoints a client for up to 1000 clients, partitioned "
+        "without replacement.",
+        correction="At M = 1000 at most 60 of MNIST and FMNIST and 50 of CIFAR-10, or "
+        "with replacement.",
+        counterexample="1000 clients of 100 need 100,000 images; MNIST and FMNIST have "
+        "60,000 for training, CIFAR-10 50,000.",
+        statements=("clove.T15K.sizes", "clove.T15K.sizes.corrected"),
+    ),
+    _erratum(
+        id="clove.E20",
+        place="Figure 4 and appendix D.1.6",
+        severity="B",
+        printed="With 8 of 20 clients in a round and 10 clusters CLoVE almost reaches "
+        "optimal clustering after a few tens of rounds.",
+        correction="With k-means of 10 clusters the index stays near 0.54 +- 0.16, "
+        "even if all models are perfect; as many clusters are needed as participants "
+        "are of.",
+        counterexample="8 loss vectors make 8 clusters of one client each. Of two "
+        "clients of one cluster who take part together one gets a foreign model.",
+        statements=("clove.fig4", "clove.fig4.corrected"),
     ),
 )
