@@ -102,8 +102,8 @@ def test_newcomers_find_their_cluster_after_stability():
     np.testing.assert_array_equal(after.stability.identities, info.assignment)
     model, vector = 4 * FEATURES, 4 * CLUSTERS
     asked = np.isin(np.arange(CLIENTS), late)
-    np.testing.assert_array_equal(
-        info.received, np.where(asked, CLUSTERS * model, model)
+    np.testing.assert_array_equal(  # All saved models, then the present one.
+        info.received, np.where(asked, (CLUSTERS + 1) * model, model)
     )
     np.testing.assert_array_equal(info.sent, model + vector * asked)
     # Centroids decide: with those of two clusters exchanged, newcomers are too.

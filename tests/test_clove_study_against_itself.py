@@ -3,21 +3,24 @@
 import dataclasses
 import itertools
 import pathlib
+from types import ModuleType
 
 import jax
 import numpy as np
 import pytest
-import xarray as xr
 
 from cfljax.data import Samples
 from experiments.clove import table1, table14
-from experiments.clove.config import PAPER, Config
+from experiments.clove.config import PAPER
+from experiments.clove.methods import METHODS
 from experiments.clove.partitions import PARTITIONS, PUBLISHED, belongs, draw
-from experiments.clove.rows import Result, first_found, markdown, rows
+from experiments.clove.rows import (
+    MEASURES,
+    _published,
+    _table,
+)
 from experiments.clove.sources import Source, load
-from experiments.clove.study import grids
-from experiments.clove.write import draw as draw_figure
-from experiments.clove.write import runs
+from experiments.clove.study import grids, store_name
 from experiments.options import Options
 from experiments.registry import EXPERIMENTS
 
@@ -40,41 +43,11 @@ DIGITS = load(
     num_words=1,
     num_tokens=1,
 )
-NAMES = ("clove", "ifca", "fedavg", "local")
 
 
 def named(dataset) -> Source:
     """The embedded images, by another name for tests of what stands beside it."""
     return dataclasses.replace(DIGITS, name=dataset)
-
-
-def made_up_result() -> Result:
-    """Three seeds of MNIST: CLoVE is right from round 2, IFCA never, one run failed."""
-    trial = next(grids(table1.preset("paper"), named("mnist"))).trial
-    shape = (len(NAMES), 3, 1, 100)
-    found = np.full(shape, np.nan)
-    found[0], found[1] = 1.0, 0.72
-    found[0, :, :, 0] = 0.5
-    score = np.broadcast_to([[[[0.9]]], [[[0.8]]], [[[0.7]]], [[[0.6]]]], shape)
-    score = score[..., ::10] + np.array([0, 0.01, 0.05])[:, None, None]
-    failed = np.zeros((len(NAMES), 3), bool)
-    failed[1, 2] = True
-    score[1, 2], found[1, 2] = np.nan, np.nan
-    stable = np.zeros(shape)
-    stable[0, 0, 0, 6:] = 1
-    axes = ("method", "repetition", "trial")
-    data = {
-        "score": ((*axes, "tested"), score),
-        "rand_index": ((*axes, "round"), found),
-        "seen_rand_index": ((*axes, "round"), found),
-        "used_models": ((*axes, "round"), np.full(shape, 5.0)),
-        "stable": ((*axes, "round"), stable),
-        "received": ((*axes, "round"), np.full(shape, 2.0)),
-        "sent": ((*axes, "round"), np.full(shape, 1.0)),
-        "failed": (axes[:2], failed),
-    }
-    coords = {"method": list(NAMES), "repetition": [0.0, 1.0, 2.0]}
-    return Result(trial, xr.Dataset(data, coords | {"round": np.arange(1, 101)}))
 
 
 def test_sizes_are_the_papers():
@@ -91,30 +64,47 @@ def test_sizes_are_the_papers():
     assert (*training, PAPER.num_trials) == (100, 1, 64, 0.001, 3)
 
 
-def configurations() -> list[tuple[str, Config]]:
-    """The presets of all experiments of the study."""
-    found = []
-    for name, entry in EXPERIMENTS.items():
-        if not name.startswith("clove."):
-            continue
-        for preset in ("quick", "paper"):
-            config = entry.load().preset(preset)
-            if type(config) is Config:
-                found.append((f"{name} {preset}", config))
-    return found
+def studies() -> list[tuple[str, ModuleType]]:
+    """The modules of all experiments of the study."""
+    found = {
+        name: entry.load()
+        for name, entry in EXPERIMENTS.items()
+        if name.startswith("clove.")
+    }
+    return [(name, own) for name, own in found.items() if hasattr(own, "VIEW")]
 
 
-@pytest.mark.parametrize(("name", "config"), configurations())
-def test_presets_have_trials_of_one_size(name, config):
+@pytest.mark.parametrize(("name", "module"), studies())
+@pytest.mark.parametrize("preset", ["quick", "paper"])
+def test_presets_write_nothing_twice(name, module, preset):
+    config = module.preset(preset)
     for dataset in config.datasets:
-        made = list(grids(config, named(dataset)))
-        shapes = [(g.trial.num_clients, g.trial.num_participants) for g in made]
-        assert made and all(clients >= 1 for clients, _ in shapes), name
-        stores = {
-            (g.trial.partition, g.trial.num_clusters, *s)
-            for g, s in zip(made, shapes, strict=True)
-        }
-        assert len(stores) == len(made)  # Nothing is written over.
+        stores = [store_name(g.trial) for g in grids(config, named(dataset))]
+        assert stores and len(set(stores)) == len(stores), name
+
+
+@pytest.mark.parametrize(("name", "module"), studies())
+def test_the_papers_own_tables_are_shown_whole(name, module):
+    config, view = module.preset("paper"), module.VIEW
+    shown = set()
+    for dataset in config.datasets:
+        for grid in grids(config, named(dataset)):
+            for method in config.methods:
+                for measure in MEASURES:
+                    if found := _published(grid.trial, view, method, measure):
+                        shown.add((grid.trial, method, measure, str(found)))
+    names = {METHODS[method].label for method in config.methods}
+    names |= set(view.published.values())
+    own = "Table " + name.removeprefix("clove.table")
+    wanted = [
+        row for row in _table() if row["item"] == own and row["algorithm"] in names
+    ]
+    # Table 15's rows stand beside both numbers of clusters.
+    repeated = 2 if name == "clove.table15" else 1
+    if "table" in name:
+        assert wanted and len(shown) >= len(wanted) * repeated
+    else:
+        assert not wanted and not shown
 
 
 def test_as_many_participants_as_the_paper_asks_for():
@@ -191,62 +181,3 @@ def test_a_client_is_tested_on_the_classes_of_its_cluster():
         assert np.all(np.asarray(data.targets[0]) // 2 == cluster)
     # Control: clients in another order have others.
     assert np.any(np.asarray(own.test.targets[0])[::-1] // 2 != cluster)
-
-
-def test_first_found_by_hand():
-    nan = np.nan
-    assert first_found(np.array([0.5, 0.89, 0.9, 0.2])) == 3
-    assert first_found(np.array([nan, 1.0])) == 2
-    assert first_found(np.array([nan, nan, 0.89])) is None
-
-
-def test_rows_by_hand_beside_the_published_numbers():
-    clove, ifca, fedavg, local = rows(made_up_result(), table1.VIEW)
-    assert clove["trials"] == 3 and ifca["trials"] == 2  # One run failed.
-    np.testing.assert_allclose(clove["accuracy_mean"], 92)
-    np.testing.assert_allclose(clove["accuracy_std"], np.std([90, 91, 95]))
-    np.testing.assert_allclose(ifca["accuracy_mean"], 80.5)
-    assert (clove["found"], clove["first_mean"], clove["first_std"]) == (3, 2, 0)
-    assert (ifca["found"], ifca["first_mean"]) == (0, None)
-    assert (clove["stable_mean"], ifca["stable_mean"]) == (6, None)
-    assert clove["mebibytes_mean"] == 3 and "rand_mean" not in local
-    published = [row["paper_accuracy_mean"] for row in (clove, ifca, fedavg, local)]
-    assert published == [99.8, 99.1, 87.4, 99.5]
-    assert [row["paper_rand_mean"] for row in (clove, ifca)] == [1, 0.83]
-    assert (clove["paper_first_mean"], ifca["paper_rand_early_mean"]) == (2, 0.83)
-    text = markdown([clove, ifca, fedavg, local])
-    assert "0.72 ± 0.00 | 0.83 ± 0.12 | 0/2" in text
-
-
-def test_a_reconstruction_has_a_loss_and_no_accuracy():
-    result = made_up_result()
-    trial = dataclasses.replace(result.trial, network="autoencoder")
-    row = rows(dataclasses.replace(result, trial=trial), table1.VIEW)[0]
-    assert "accuracy_mean" not in row
-    np.testing.assert_allclose(row["loss_mean"], 0.92)
-
-
-def test_other_data_have_no_published_numbers():
-    result = made_up_result()
-    trial = dataclasses.replace(result.trial, dataset="digits")
-    table = rows(dataclasses.replace(result, trial=trial), table1.VIEW)
-    assert not any("paper_accuracy_mean" in row for row in table)
-
-
-def test_a_run_without_an_index_spoils_the_mean_and_is_not_found():
-    result = made_up_result()
-    result.data["rand_index"].values[0, 1] = np.nan
-    clove = rows(result, table1.VIEW)[0]
-    assert np.isnan(clove["rand_mean"]) and (clove["found"], clove["trials"]) == (2, 3)
-
-
-def test_the_figure_has_the_methods_that_find_clusters():
-    result = made_up_result()
-    figure = draw_figure([result], table1.VIEW)
-    assert figure is not None and len(figure.axes) == 1
-    names = {str(line.get_label()) for line in figure.axes[0].get_lines()}
-    assert {name for name in names if name[0] != "_"} == {"CLoVE", "IFCA"}
-    alone = Result(result.trial, result.data.sel({"method": ["local"]}))
-    assert draw_figure([alone], table1.VIEW) is None
-    failed = [run["failed"] for run in runs(result)]
-    assert failed == [False] * 5 + [True] + [False] * 6

@@ -1,6 +1,7 @@
 """Loss vectors: embedded, clustered, matched to models by hand (CLoVE, section 3)."""
 
 import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -97,6 +98,28 @@ def test_what_is_not_finite():
 def test_fewer_clients_than_models(clustering):
     losses = np.array([[3.0, 1, 2, 4], [9, 7, 8, 0]])
     assert grouped(losses, clustering=clustering).tolist() == [1, 3]
+
+
+EVERY: list[dict[str, Any]] = [{"clustering": name} for name in CLUSTERINGS]
+EVERY.append({"clustering": "agglomerative", "select_number": True})
+
+
+@pytest.mark.parametrize("settings", EVERY)
+def test_equal_loss_vectors_and_a_single_client_have_models(settings):
+    equal = grouped(np.full((6, 3), 2.0), **settings)
+    assert set(equal.tolist()) <= {0, 1, 2}
+    if settings != {"clustering": "agglomerative"}:  # Which cuts wherever it must.
+        assert len(set(equal.tolist())) == 1
+    assert grouped(np.array([[3.0, 1.0, 2.0]]), **settings).tolist() == [1]
+
+
+@pytest.mark.parametrize("clustering", CLUSTERINGS)
+@pytest.mark.parametrize("far", [1e6, 1e14, 1e20])
+def test_a_far_loss_does_not_merge_the_others(clustering, far):
+    losses = np.array([[1.0, 5, 9]] * 3 + [[5, 1, 9]] * 3 + [[far, 5, 9]])
+    found = grouped(losses, clustering=clustering).tolist()
+    assert not set(found[:3]) & set(found[3:6])
+    assert found[6] == -1 if far > 1e15 else found == [0, 0, 0, 1, 1, 1, 2]
 
 
 def test_number_of_clusters_is_selected():

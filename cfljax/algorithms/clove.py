@@ -65,7 +65,7 @@ class Info(NamedTuple):
     assignment: model each client trained this round, `NO_CLUSTER` for a client that
       was not asked or has a loss that is not finite.
     losses: loss vectors under the models received, before training; NaN for a client
-      that was not asked for one.
+      that was not asked for one, or was asked about saved models, as a newcomer.
     stable: whether clustering was over before the round.
     received: bytes from the centre to each client.
     sent: bytes from each client to the centre.
@@ -283,6 +283,9 @@ def _info(
         jnp.broadcast_to(alone, after.present.shape),
     )
     sent = jnp.where((sent > 0) & alone, answer, sent).astype(sent.dtype)
+    # A newcomer was asked about the saved models; it trains the present one.
+    current = jnp.where(newcomer & after.present, plain.one_model, 0)
+    received = received + current.astype(received.dtype)
     return Info(
         assignment=after.assignment,
         losses=jnp.where(unasked, jnp.nan, after.losses),

@@ -60,9 +60,9 @@ def k_means(
         num_iterations=num_iterations,
     )
     finite = jnp.all(jnp.isfinite(points), axis=1)
-    points = jnp.where(finite[:, None], points, 0)
-    count = jnp.maximum(jnp.sum(finite, dtype=points.dtype), 1)
-    middle = jnp.sum(points, axis=0) / count
+    # From the median, unlike the mean, far points do not take the others' digits.
+    middle = jnp.nanmedian(jnp.where(finite[:, None], points, jnp.nan), axis=0)
+    middle = jnp.where(jnp.isnan(middle), 0, middle)
     points = jnp.where(finite[:, None], points - middle[None, :], 0)
 
     def restart(key: PRNGKeyArray) -> Clustering:
@@ -72,7 +72,9 @@ def k_means(
         return Clustering(nearest, centres, jnp.sum(jnp.where(finite, squares, 0)))
 
     found = jax.vmap(restart)(jax.random.split(key, num_restarts))
-    best = jax.tree.map(lambda leaf: leaf[jnp.argmin(found.inertia)], found)
+    # Squares that overflow make no inertia the least.
+    inertia = jnp.where(jnp.isnan(found.inertia), jnp.inf, found.inertia)
+    best = jax.tree.map(lambda leaf: leaf[jnp.argmin(inertia)], found)
     return Clustering(
         assignment=jnp.where(finite, best.assignment, NO_CLUSTER),
         centres=best.centres + middle[None, :],

@@ -23,6 +23,8 @@ __all__ = [
     "match_to_models",
 ]
 
+_LARGEST = 1e15  # Loss of a model that has not diverged.
+
 Embedding = Literal["loss", "square_root", "log"]
 Clustering = Literal["k_means", "kumar_kannan", "agglomerative"]
 
@@ -85,11 +87,11 @@ def embed(
       embedding: "loss", "square_root" or "log".
 
     Returns:
-      Rows of the clients, NaN for a client with a loss that is not finite; but a
-      model under which nobody has a finite loss tells clients apart by nothing and
-      is a column of zeros.
+      Rows of the clients, NaN for a client with a loss that is not finite, or above
+      1e15, whose squares single precision cannot add up; but a model under which
+      nobody has such a loss tells clients apart by nothing and is a column of zeros.
     """
-    finite = jnp.isfinite(losses)
+    finite = losses <= _LARGEST  # Not where it is NaN.
     heard = jnp.any(finite, axis=1)  # Clients that sent anything at all.
     dead = ~jnp.any(finite, axis=0)
     if embedding == "square_root":
@@ -139,7 +141,7 @@ def group_clients(
     else:
         models = _ranks(clusters, number)
     chosen = models[jnp.maximum(clusters, 0)].astype(clusters.dtype)
-    alive = jnp.any(jnp.isfinite(losses), axis=0)[chosen]
+    alive = jnp.any(losses <= _LARGEST, axis=0)[chosen]
     chosen = jnp.where(alive, chosen, choose_cluster(losses))
     return jnp.where(clusters >= 0, chosen, NO_CLUSTER)
 

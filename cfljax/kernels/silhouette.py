@@ -86,7 +86,7 @@ def select_clusters(
     is a cluster and has no silhouette. The released code repeats the points five times
     where they are few, which gives every single point an exact copy and therefore a
     silhouette of 1; here it has 0. The smallest of equally good numbers is chosen, and
-    1 where no number can be judged.
+    1 where no number can be judged or none is better than 0, as with equal points.
 
     Args:
       points: rows; those that are not finite are left out.
@@ -107,5 +107,6 @@ def select_clusters(
     number = jnp.sum(known)
     judged = jnp.arange(1, max_clusters + 1)
     scores = jnp.where((judged > 1) & (judged < number), scores, jnp.nan)
-    best = jnp.argmax(jnp.where(jnp.isnan(scores), -jnp.inf, scores))
+    # One cluster has no score: it is the choice where no other is better than 0.
+    best = jnp.argmax(jnp.where(jnp.isnan(scores), 0, scores).at[0].set(0))
     return Selection(partitions[best], best + 1, scores)

@@ -82,14 +82,16 @@ class Config:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             entries = value if isinstance(value, tuple) else (value,)
+            if not entries:
+                raise ValueError(f"`{field.name}` must hold at least one, got ().")
             if field.name != "seed" and all(type(entry) is int for entry in entries):
                 check_positive(self, field.name)
         if not all(0 < rate <= 1 for rate in self.participations):
             raise ValueError(
                 f"`participations` must be in (0, 1], got {self.participations}."
             )
-        for size in (self.step_size, self.gradient_step_size):
-            check_step_size(size)
+        for name in ("step_size", "gradient_step_size"):
+            check_step_size(getattr(self, name), name)
         _ = self.sizes
 
     @property
@@ -134,6 +136,7 @@ QUICK = Config(
     batch_size=10,
     num_trials=2,
     fall_back=True,
+    step_size=0.005,
 )
 PAPER = dataclasses.replace(
     QUICK,
@@ -148,4 +151,5 @@ PAPER = dataclasses.replace(
     batch_size=64,
     num_trials=3,
     fall_back=False,
+    step_size=0.001,
 )

@@ -27,7 +27,7 @@ from experiments.clove.fig5_report import draw, markdown, rows
 from experiments.clove.fig5_trial import DIMS, simulate
 from experiments.clove.rows import Result
 from experiments.clove.sources import Source
-from experiments.clove.study import clients_of, grids, sources, store_name
+from experiments.clove.study import clients_of, planned, sources, store_name
 from experiments.options import Options
 
 __all__ = ["REVISION", "main", "preset"]
@@ -70,15 +70,16 @@ def main(config: Config, options: Options) -> dict[str, Any]:
       A summary for the command line: files, table, and which samples were used.
 
     Raises:
-      ValueError: if the samples do not suffice, or are damaged.
+      ValueError: if the samples do not suffice, or are damaged, or nothing is to be
+        reconstructed.
       FileNotFoundError: if there are none and `config.fall_back` is false.
     """
     started = time.perf_counter()
+    if not config.reconstruct:
+        raise ValueError("`reconstruct` must be true: the figure shows its losses.")
     loaded = sources(config, options)
     results = [
-        _compute(options, grid, source)
-        for source in loaded
-        for grid in grids(config, source)
+        _compute(options, grid, source) for grid, source in planned(config, loaded)
     ]
     table = [row for result in results for row in rows(result)]
     text = markdown(table)

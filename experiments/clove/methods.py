@@ -57,7 +57,7 @@ METHODS: Mapping[Method, Description] = MappingProxyType(
             "CLoVE, gradient averaging", "clove", {"option": "gradient"}
         ),
         "clove_early_stopping": Description(
-            "CLoVE, early stopping", "clove", {"stable_rounds": 3}, "CLoVE"
+            "CLoVE, early stopping", "clove", {"stable_rounds": 3}
         ),
         "clove_select_number": Description(
             "CLoVE, unknown K",

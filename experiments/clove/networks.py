@@ -38,7 +38,13 @@ class Widths(NamedTuple):
 
 
 def network_of(dataset: str, *, reconstructs: bool) -> Network:
-    """The kind of network that the paper trains on a set (appendix C)."""
+    """The kind of network that the paper trains on a set (appendix C).
+
+    Raises:
+      ValueError: if texts are to be reconstructed.
+    """
+    if reconstructs and dataset in ("ag_news", "amazon_reviews"):
+        raise ValueError(f"`reconstruct` needs images, got {dataset}.")
     if dataset == "cifar10":
         return "convolutional_autoencoder" if reconstructs else "deep_cnn"
     if dataset == "ag_news":

@@ -2,9 +2,11 @@
 
 import dataclasses
 import functools
+import math
 import pathlib
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -13,6 +15,7 @@ from jaxtyping import Bool, Float
 from cfljax import report
 from experiments.clove.methods import METHODS, Method, clusters
 from experiments.clove.networks import is_classifier
+from experiments.clove.partitions import Partition, published_sizes
 from experiments.clove.trial import Trial
 
 __all__ = [
@@ -40,9 +43,10 @@ After the last round; means ± standard deviations, which are divided by the num
 seeds as the paper's are. "accuracy" or "loss": of all clients' own test samples, each
 under its client's model. "ARI": of the models trained in the round, by those who took
 part. "ARI, 10": after 10 rounds. "found": seeds that reached an ARI of 0.9, and the
-mean of the first rounds in which they did. "stable": first round that clustering was
-over before, less one. "MiB": sent to and by all clients in a round. The paper's numbers
-are of the sizes of the paper preset.
+mean of the first rounds in which they did; "never": in none of the paper's. "stable":
+rounds until clustering was over, of the seeds where it was. "MiB": sent to and by all
+clients in a round. A spread needs two seeds. The paper's numbers are of its own sizes,
+those of the paper preset unless said otherwise.
 """
 # Measures with an average and a spread: heading, digits, names in the paper.
 MEASURES: dict[str, tuple[str, int, tuple[str, ...]]] = {
@@ -69,6 +73,12 @@ class View:
     setting: a trial's setting as those tables name it.
     published: names of methods in those tables, where they are not `METHODS`' own.
     series: what tells curves of one method apart, for the legend; "" if nothing.
+    partitions: those that the tables are about; all if None.
+    reconstructs: whether they are about autoencoders.
+    is_partial: whether they are about partial participation.
+    index: which ARI the table shows: "rand_index" of the participants, or
+      "seen_rand_index" of all who ever took part.
+    note: on the paper's numbers, for people.
     """
 
     title: str
@@ -76,6 +86,22 @@ class View:
     setting: Callable[[Trial], str] = setting_of
     published: Mapping[Method, str] = dataclasses.field(default_factory=dict)
     series: Callable[[Trial], str] = lambda trial: ""
+    partitions: tuple[Partition, ...] | None = None
+    reconstructs: bool = False
+    is_partial: bool = False
+    index: Literal["rand_index", "seen_rand_index"] = "rand_index"
+    note: str = ""
+
+    def applies(self, trial: Trial) -> bool:
+        """Whether the paper's tables are about such a trial, sizes of clients aside."""
+        paper = published_sizes(trial.partition, trial.dataset)
+        is_partial = trial.num_participants < trial.num_clients
+        return (
+            (self.partitions is None or trial.partition in self.partitions)
+            and trial.num_clusters == paper.num_clusters
+            and self.reconstructs != is_classifier(trial.network)
+            and (self.is_partial or not is_partial)
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,7 +155,7 @@ def _row(result: Result, view: View, name: Method) -> dict[str, Any]:
         "trials": own.sizes["repetition"],
         "mebibytes_mean": float(traffic.mean()) if traffic.size else None,
     }
-    for measure, values in _measured(trial, name, own).items():
+    for measure, values in _measured(trial, view, name, own).items():
         row |= _spread(measure, values)
         row |= _published(trial, view, name, measure)
     if clusters(name):
@@ -138,7 +164,7 @@ def _row(result: Result, view: View, name: Method) -> dict[str, Any]:
 
 
 def _measured(
-    trial: Trial, name: Method, own: xr.Dataset
+    trial: Trial, view: View, name: Method, own: xr.Dataset
 ) -> dict[str, Float[np.ndarray, " runs"]]:
     """Values of all measures that a method has."""
     score = own["score"].values[:, -1].astype(float)
@@ -146,7 +172,7 @@ def _measured(
     found = {"accuracy": 100 * score} if is_accuracy else {"loss": score}
     if not clusters(name):
         return found
-    indices = own["rand_index"].values.astype(float)
+    indices = own[view.index].values.astype(float)
     firsts = [first for run in indices if (first := first_found(run)) is not None]
     stable = own["stable"].values > 0
     found |= {
@@ -164,8 +190,8 @@ def _spread(name: str, values: Float[np.ndarray, " runs"]) -> dict[str, Any]:
     found = {f"{name}_count": len(values)} if name == "first" else {}
     if not values.size:
         return found | {f"{name}_mean": None, f"{name}_std": None}
-    mean, std = float(values.mean()), float(values.std())
-    return found | {f"{name}_mean": mean, f"{name}_std": std}
+    std = float(values.std()) if len(values) > 1 else None
+    return found | {f"{name}_mean": float(values.mean()), f"{name}_std": std}
 
 
 @functools.cache
@@ -176,7 +202,9 @@ def _table() -> list[dict[str, Any]]:
 def _published(
     trial: Trial, view: View, name: Method, measure: str
 ) -> dict[str, float | None]:
-    """What the paper prints; nothing for sets or methods that it does not have."""
+    """What the paper prints; nothing for what its tables are not about."""
+    if not view.applies(trial):
+        return {}
     own = METHODS[name]
     label = view.published.get(name, own.published or own.label)
     wanted = DATASETS.get(trial.dataset), view.setting(trial), label
@@ -188,7 +216,7 @@ def _published(
     return {}
 
 
-def markdown(table: Sequence[Mapping[str, Any]]) -> str:
+def markdown(table: Sequence[Mapping[str, Any]], view: View) -> str:
     """The table for people, without empty columns, and a note on its columns."""
     headings = {
         "dataset": "data",
@@ -207,7 +235,8 @@ def markdown(table: Sequence[Mapping[str, Any]]) -> str:
     shown = [_shown(row) for row in table]
     full = {name for row in shown for name in row if row[name] is not None}
     columns = {name: text for name, text in headings.items() if name in full}
-    return report.markdown(shown, columns) + NOTE
+    note = f"\n{textwrap.fill(view.note, 88)}\n" if view.note else ""
+    return report.markdown(shown, columns) + NOTE + note
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -226,4 +255,10 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _text(row: Mapping[str, Any], name: str, digits: int) -> str | None:
     mean, std = row.get(f"{name}_mean"), row.get(f"{name}_std")
-    return None if mean is None else f"{mean:.{digits}f} ± {std:.{digits}f}"
+    if mean is None:
+        is_never = name == "paper_first" and "paper_first_mean" in row
+        return "never" if is_never else None
+    if math.isnan(mean):
+        return "undefined"
+    spread = "" if std is None else f" ± {std:.{digits}f}"
+    return f"{mean:.{digits}f}{spread}"

@@ -2,8 +2,10 @@
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+import jax
 
 from cfljax import engine
 from experiments.clove.config import Config
@@ -15,14 +17,15 @@ from experiments.clove.partitions import (
     belongs,
     draw,
     published_sizes,
+    share_out,
 )
 from experiments.clove.rows import Result, View, markdown, rows
-from experiments.clove.sources import Source, load
+from experiments.clove.sources import Source, load, without_inputs
 from experiments.clove.trial import DIMS, Trial, simulate
 from experiments.clove.write import write
 from experiments.options import Options
 
-__all__ = ["clients_of", "grids", "run", "sources", "store_name"]
+__all__ = ["clients_of", "grids", "planned", "run", "sources", "store_name"]
 
 # One name for all, so that experiments of one folder share what both run.
 STUDY = "clove.study"
@@ -50,16 +53,14 @@ def run(
     started = time.perf_counter()
     loaded = sources(config, options)
     results = [
-        _compute(options, grid, source)
-        for source in loaded
-        for grid in grids(config, source)
+        _compute(options, grid, source) for grid, source in planned(config, loaded)
     ]
     table = [row for result in results for row in rows(result, view)]
     notes = "".join(source.note for source in loaded)
     return {
         "experiment": experiment,
         "sources": [source.samples.source for source in loaded],
-        "headline": f"{notes}{markdown(table)}",
+        "headline": f"{notes}{markdown(table, view)}",
         "files": write(config, options, results, table, view, loaded),
         "seconds": round(time.perf_counter() - started, 2),
         "failed_cells": sum(int(result.data.attrs["failures"]) for result in results),
@@ -68,8 +69,8 @@ def run(
 
 
 def sources(config: Config, options: Options) -> list[Source]:
-    """The samples of all sets; raises as `sources.load`."""
-    return [
+    """The samples of all sets, a stand-in once; raises as `sources.load`."""
+    found = [
         load(
             dataset,
             options,
@@ -79,6 +80,37 @@ def sources(config: Config, options: Options) -> list[Source]:
         )
         for dataset in config.datasets
     ]
+    return list({source.checksum: source for source in found}.values())
+
+
+def planned(
+    config: Config, loaded: Sequence[Source]
+) -> list[tuple[engine.Grid, Source]]:
+    """All grids with their samples, once each is known to be possible.
+
+    Raises:
+      ValueError: if the samples do not suffice for a partition, or two cells of the
+        configuration are the same.
+    """
+    found = [(grid, source) for source in loaded for grid in grids(config, source)]
+    names = [store_name(grid.trial) for grid, _ in found]
+    if repeated := {name for name in names if names.count(name) > 1}:
+        raise ValueError(
+            "sizes and `participations` must give different clients, got twice: "
+            f"{min(repeated).removesuffix('.zarr')}."
+        )
+    for grid, source in found:
+        trial = grid.trial
+        share_out(
+            trial.partition,
+            without_inputs(source.samples),
+            key=jax.random.key(grid.seed),
+            num_clusters=trial.num_clusters,
+            num_clients=trial.num_clients,
+            num_samples=trial.num_samples,
+            num_test_samples=trial.num_test_samples,
+        )
+    return found
 
 
 def grids(config: Config, source: Source) -> Iterator[engine.Grid]:
@@ -114,6 +146,11 @@ def _trial(
     size, clients, samples, tests = sizes
     num_clusters = published.num_clusters
     num_clients = clients or (size or published.cluster_size) * num_clusters
+    if not num_clients:
+        raise ValueError(
+            f"`num_clusters` must be at most the 30 clients of {source.name} unless "
+            f"`cluster_sizes` are given, got {num_clusters}."
+        )
     fit = lambda wanted, is_test: source.fitting(wanted, num_clients, is_test=is_test)
     return Trial(
         method=config.methods[0],

@@ -2,8 +2,9 @@
 
 Command:   python -m experiments run clove.table1 --preset paper --data FOLDER
 Quick:     the same with --preset quick: MNIST only, 3 clients a cluster of 100 samples,
-           10 rounds, batches of 10, 2 seeds and a narrow network (4 and 8 channels, 32
-           hidden units); without data, on the digits embedded in scikit-learn
+           10 rounds, batches of 10, step size 0.005, 2 seeds and a narrow network (4
+           and 8 channels, 32 hidden units); without data, on the digits embedded in
+           scikit-learn
 Measured:  (to be filled)
 Paper:     `published.csv`: 100 rounds of one local epoch of Adam at 0.001 in batches
            of 64, 3 seeds, 5 clients a cluster (feature skew 10; CIFAR-10 3 and 5), 500
@@ -30,6 +31,7 @@ __all__ = ["VIEW", "main", "preset"]
 VIEW = View(
     title="CLoVE, Tables 1 and 2: clusters found",
     items=("Table 1", "Table 2", "Table 5", "Table 10"),
+    partitions=("label_skew_1", "label_skew_2", "concept_shift", "feature_skew"),
 )
 
 

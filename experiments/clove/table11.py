@@ -7,7 +7,7 @@ Measured:  MEASURED
 Paper:     `published.csv`: CLoVE 0.73 on Amazon Reviews and 0.94 on AG News, IFCA 0.29
            and 0.64
 
-The runs are those of clove.table3, whose folder of results `--out` can name.
+The runs are those of clove.table3.
 """
 
 from typing import Any

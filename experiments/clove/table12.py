@@ -7,7 +7,7 @@ Measured:  MEASURED
 Paper:     `published.csv`: CLoVE's index first reaches 0.9 in round 2 on AG News, on
            Amazon Reviews never
 
-The runs are those of clove.table3, whose folder of results `--out` can name.
+The runs are those of clove.table3.
 """
 
 from typing import Any

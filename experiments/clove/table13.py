@@ -2,8 +2,8 @@
 
 Command:   python -m experiments run clove.table13 --preset paper --data FOLDER
 Quick:     the same with --preset quick: MNIST only, 3 clients a cluster of 100 samples,
-           10 rounds, batches of 10, 2 seeds, a narrow network (4 and 8 channels, 32
-           hidden units)
+           10 rounds, batches of 10, step size 0.005, 2 seeds, a narrow network (4 and 8
+           channels, 32 hidden units)
 Measured:  MEASURED
 Paper:     `published.csv`: CIFAR-10; stable after 4 rounds (feature skew 6.3), with an
            index of 1 and the accuracies of Table 1
@@ -22,7 +22,8 @@ __all__ = ["main", "preset"]
 VIEW = View(
     title="CLoVE, Table 13: clusters found with early stopping",
     items=("Table 13",),
-    published={"clove": "without"},
+    published={"clove_early_stopping": "CLoVE", "clove": "without"},
+    partitions=("label_skew_1", "label_skew_2", "feature_skew", "concept_shift"),
 )
 
 

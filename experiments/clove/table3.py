@@ -30,6 +30,9 @@ VIEW = View(
     items=("Table 3", "Table 11", "Table 12"),
     setting=lambda trial: "",
     series=lambda trial: f"K = {trial.num_clusters}",
+    note="The paper has 30 clients of AG News, whatever K is, and 1000 reviews for "
+    "each of 20 clients of Amazon, out of 7,671; of the set used here, by Blitzer "
+    "et al., each has 312.",
 )
 
 

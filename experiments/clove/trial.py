@@ -22,7 +22,8 @@ __all__ = ["DIMS", "Carry", "Trial", "build_algorithm", "run", "simulate"]
 # Outputs of a trial and the names of their own axes.
 DIMS: dict[str, tuple[str, ...]] = {
     "score": ("tested",),  # accuracy or reconstruction loss on clients' test samples
-    "rand_index": ("round",),  # of the models trained in the round; NaN without any
+    "rand_index": ("round",),  # of the models trained in the round; NaN without any,
+    # and where no two participants are of one cluster: there is nothing to find
     "seen_rand_index": ("round",),  # of the latest model of all who ever took part
     "used_models": ("round",),  # models that some client trained; NaN likewise
     "stable": ("round",),  # 1 if clustering was over before the round, 0 if not
@@ -210,9 +211,13 @@ def _rand_index(
 ) -> Float[Array, ""]:
     """Adjusted Rand index of those who have a model, against their true clusters."""
     has_model = assignment != NO_CLUSTER
-    return metrics.adjusted_rand_index(
+    index = metrics.adjusted_rand_index(
         assignment, truth, trial.num_clusters, present=has_model
     )
+    members = (truth[:, None] == jnp.arange(trial.num_clusters)[None, :]) & (
+        has_model[:, None]
+    )
+    return jnp.where(jnp.any(jnp.sum(members, axis=0) > 1), index, jnp.nan)
 
 
 def _between_tests(trial: Trial, algorithm: Algorithm) -> Algorithm:

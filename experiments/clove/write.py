@@ -27,7 +27,10 @@ def draw(results: Sequence[Result], view: View) -> Figure | None:
         panels.setdefault(title, []).extend(_curves(result, view))
     filled = [
         report.CurvePanel(
-            curves, x_label="round", y_label="adjusted Rand index", title=title
+            curves,
+            x_label="round",
+            y_label="adjusted Rand index, all seen",
+            title=title,
         )
         for title, curves in panels.items()
         if curves
@@ -57,7 +60,7 @@ def _curves(result: Result, view: View) -> list[report.Curve]:
     return found
 
 
-def runs(result: Result) -> list[dict[str, Any]]:
+def runs(result: Result, view: View) -> list[dict[str, Any]]:
     """One row for each run, after its last round."""
     table = []
     trial = result.trial
@@ -79,7 +82,7 @@ def runs(result: Result) -> list[dict[str, Any]]:
                 "sent_mib": float(cell["sent"].sum()),
             }
             if clusters(name):
-                found = cell["rand_index"].values.astype(float)
+                found = cell[view.index].values.astype(float)
                 row |= {
                     "rand_index": float(found[-1]),
                     "first_found": first_found(found),
@@ -109,9 +112,9 @@ def write(
     """
     out = options.out
     report.write_csv(out / "table.csv", table)
-    every = [run for result in results for run in runs(result)]
+    every = [run for result in results for run in runs(result, view)]
     report.write_csv(out / "runs.csv", every)
-    report.write_text(out / "table.md", as_markdown(table))
+    report.write_text(out / "table.md", as_markdown(table, view))
     settings = dataclasses.asdict(config)
     settings["sources"] = [source.samples.source for source in loaded]
     report.write_text(out / "config.json", json.dumps(settings, indent=2) + "\n")

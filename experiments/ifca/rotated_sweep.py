@@ -144,12 +144,10 @@ def check_positive(config: Any, *names: str) -> None:
             raise ValueError(f"`{name}` must be at least 1, got {value}.")
 
 
-def check_step_size(step_size: float) -> None:
+def check_step_size(step_size: float, name: str = "step_size") -> None:
     """Raises ValueError unless it is finite and not negative."""
     if not (math.isfinite(step_size) and step_size >= 0):
-        raise ValueError(
-            f"`step_size` must be finite and not negative, got {step_size}."
-        )
+        raise ValueError(f"`{name}` must be finite and not negative, got {step_size}.")
 
 
 def check_different(name: str, values: tuple) -> None:
