@@ -57,7 +57,7 @@ def test_rows_by_hand():
     low, high = clopper_pearson(2, 2, error_rate=0.05)  # Two settings share .1.
     assert (right["exact_low"], right["exact_high"]) == (low, high)
     np.testing.assert_allclose(right["rand_first"], 0.15)
-    np.testing.assert_allclose(wrong["rand_last"], 0.9)  # Of those that have one.
+    np.testing.assert_allclose(wrong["rand_last"], 0.45)  # Without one counts as 0.
     assert right["reached"] == wrong["reached"] == 2
     np.testing.assert_allclose(right["signal"], 100 * 10)
     np.testing.assert_allclose(wrong["signal"], 10)

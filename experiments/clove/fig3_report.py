@@ -55,17 +55,17 @@ def rows(
 
 
 def _summary(rand: np.ndarray, error_rate: float) -> dict[str, Any]:
-    """A setting's runs, `[trial, round]`; one that failed or diverged is not exact."""
+    """A setting's runs, `[trial, round]`; where one failed or diverged ARI is 0."""
+    rand = np.nan_to_num(rand)
     last = rand[:, -1]
     exact = int(np.sum(last == 1))
     low, high = intervals.clopper_pearson(exact, len(last), error_rate=error_rate)
     reached = rand >= REACHED
     first = [int(np.argmax(run)) + 1 for run in reached if run.any()]
-    finite = np.isfinite(last)
     return {
         "trials": len(last),
-        "rand_first": float(np.mean(rand[finite, 0])) if finite.any() else None,
-        "rand_last": float(np.mean(last[finite])) if finite.any() else None,
+        "rand_first": float(np.mean(rand[:, 0])),
+        "rand_last": float(np.mean(last)),
         "exact": exact / len(last),
         "exact_low": float(low),
         "exact_high": float(high),
@@ -80,9 +80,8 @@ def overview(table: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         key = (line["method"], line["noise"])
         row = found.setdefault(key, {"method": line["method"], "noise": line["noise"]})
         exact = round(line["exact"] * line["trials"])
-        rand = line["rand_last"]
-        shown = "none" if rand is None else f"{rand:.2f}"
-        row[f"Δ = {line['separation']:g}"] = f"{shown} ({exact}/{line['trials']})"
+        shown = f"{line['rand_last']:.2f} ({exact}/{line['trials']})"
+        row[f"Δ = {line['separation']:g}"] = shown
     return list(found.values())
 
 
