@@ -62,7 +62,7 @@ def test_rows_by_hand():
     np.testing.assert_allclose(right["signal"], 100 * 10)
     np.testing.assert_allclose(wrong["signal"], 10)
     (line,) = overview([right, wrong])
-    assert line["Δ = 1"] == "1.00 (2/2)" and line["Δ = 0.1"] == "0.90 (0/2)"
+    assert line["Δ = 1"] == "1.00 (2/2)" and line["Δ = 0.1"] == "0.45 (0/2)"
 
 
 def test_command_writes_all(tmp_path, capsys):
