@@ -12,7 +12,7 @@ import pytest
 from cfljax.data import Samples
 from experiments.clove import table1, table14
 from experiments.clove.config import PAPER
-from experiments.clove.methods import METHODS
+from experiments.clove.methods import METHODS, clusters
 from experiments.clove.partitions import PARTITIONS, PUBLISHED, belongs, draw
 from experiments.clove.rows import (
     MEASURES,
@@ -21,6 +21,7 @@ from experiments.clove.rows import (
 )
 from experiments.clove.sources import Source, load
 from experiments.clove.study import grids, store_name
+from experiments.clove.write import curve_names
 from experiments.options import Options
 from experiments.registry import EXPERIMENTS
 
@@ -76,11 +77,20 @@ def studies() -> list[tuple[str, ModuleType]]:
 
 @pytest.mark.parametrize(("name", "module"), studies())
 @pytest.mark.parametrize("preset", ["quick", "paper"])
-def test_presets_write_nothing_twice(name, module, preset):
+def test_presets_write_and_draw_nothing_twice(name, module, preset):
     config = module.preset(preset)
     for dataset in config.datasets:
-        stores = [store_name(g.trial) for g in grids(config, named(dataset))]
-        assert stores and len(set(stores)) == len(stores), name
+        trials = [grid.trial for grid in grids(config, named(dataset))]
+        stores = {store_name(trial) for trial in trials}
+        assert len(stores) == len(trials) > 0, name
+        drawn = [
+            curve_names(module.VIEW, trial, method)
+            for trial in trials
+            for method in config.methods
+            if clusters(method)
+        ]
+        assert len(set(drawn)) == len(drawn)
+        assert len({label for _, label in drawn}) <= 7  # All that a figure tells apart.
 
 
 @pytest.mark.parametrize(("name", "module"), studies())

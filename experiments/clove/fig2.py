@@ -21,7 +21,20 @@ from experiments.options import Options
 
 __all__ = ["main", "preset"]
 
-VIEW = View(title="CLoVE, Figure 2: starts and first rounds")
+VIEW = View(
+    title="CLoVE, Figure 2: starts and first rounds",
+    splits_algorithms=True,
+    curves={
+        "clove": "init:d first:e",
+        "clove_random_first": "init:d first:r",
+        "clove_identical": "init:s first:e",
+        "clove_identical_random_first": "init:s first:r",
+        "ifca": "init:d first:e",
+        "ifca_random_first": "init:d first:r",
+        "ifca_identical": "init:s first:e",
+        "ifca_identical_random_first": "init:s first:r",
+    },
+)
 
 
 def preset(name: Literal["quick", "paper"]) -> Config:

@@ -39,7 +39,7 @@ class Description(NamedTuple):
     """
 
     label: str
-    algorithm: str
+    algorithm: Literal["clove", "ifca", "fedavg", "local"]
     options: Mapping[str, Any] = MappingProxyType({})
     published: str | None = None
 

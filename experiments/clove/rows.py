@@ -73,6 +73,9 @@ class View:
     setting: a trial's setting as those tables name it.
     published: names of methods in those tables, where they are not `METHODS`' own.
     series: what tells curves of one method apart, for the legend; "" if nothing.
+    splits_algorithms: whether each algorithm has a panel of its own, in which `curves`
+      or else `series` names the curves.
+    curves: names of methods in such panels.
     partitions: those that the tables are about; all if None.
     reconstructs: whether they are about autoencoders.
     is_partial: whether they are about partial participation.
@@ -86,6 +89,8 @@ class View:
     setting: Callable[[Trial], str] = setting_of
     published: Mapping[Method, str] = dataclasses.field(default_factory=dict)
     series: Callable[[Trial], str] = lambda trial: ""
+    splits_algorithms: bool = False
+    curves: Mapping[Method, str] = dataclasses.field(default_factory=dict)
     partitions: tuple[Partition, ...] | None = None
     reconstructs: bool = False
     is_partial: bool = False

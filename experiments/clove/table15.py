@@ -28,6 +28,7 @@ VIEW = View(
     items=("Table 15",),
     setting=lambda trial: f"clients {trial.num_clients}",
     series=lambda trial: f"M = {trial.num_clients}",
+    splits_algorithms=True,
     partitions=("label_skew_1", "one_class"),
     note="The paper's one row for each number of clients stands beside K = 5 and "
     "beside K = 10. Its clients have 100 to 200 samples; of 1000 clients each has "

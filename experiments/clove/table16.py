@@ -26,6 +26,7 @@ VIEW = View(
     items=("Table 16",),
     setting=lambda trial: f"unsupervised, clients {trial.num_clients}",
     series=lambda trial: f"M = {trial.num_clients}",
+    splits_algorithms=True,
     partitions=("one_class",),
     reconstructs=True,
     note="The paper's clients have 100 to 200 samples; of 1000 clients each has 50 "

@@ -8,56 +8,56 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from cfljax import report
-from experiments.clove.methods import METHODS, clusters
+from experiments.clove.methods import METHODS, Method, clusters
 from experiments.clove.rows import DATASETS, Result, View, finished, first_found
 from experiments.clove.rows import markdown as as_markdown
 from experiments.clove.sources import Source
+from experiments.clove.trial import Trial
 from experiments.options import Options
 
-__all__ = ["draw", "runs", "write"]
+__all__ = ["curve_names", "draw", "runs", "write"]
 
 
 def draw(results: Sequence[Result], view: View) -> Figure | None:
     """ARI per round, a panel for each partition; None where no method has one."""
     panels: dict[str, list[report.Curve]] = {}
     for result in results:
-        trial = result.trial
-        partition = trial.partition.replace("_", " ")
-        title = f"{DATASETS.get(trial.dataset, 'digits')}, {partition}"
-        panels.setdefault(title, []).extend(_curves(result, view))
-    filled = [
-        report.CurvePanel(
-            curves,
-            x_label="round",
-            y_label="adjusted Rand index, all seen",
-            title=title,
-        )
-        for title, curves in panels.items()
-        if curves
-    ]
-    if not filled:
+        for name in result.data["method"].values.tolist():
+            own = finished(result, name)["seen_rand_index"].values.astype(float)
+            if not clusters(name) or not len(own):
+                continue
+            title, label = curve_names(view, result.trial, name)
+            rounds = result.data["round"].values.astype(float)
+            mean, std = own.mean(axis=0), own.std(axis=0)
+            curve = report.Curve(label, rounds, mean, mean - std, mean + std)
+            panels.setdefault(title, []).append(curve)
+    if not panels:
         return None
     return report.curves(
-        filled,
+        [
+            report.CurvePanel(
+                curves,
+                x_label="round",
+                y_label="adjusted Rand index, all seen",
+                title=title,
+            )
+            for title, curves in panels.items()
+        ],
         title=view.title,
         legend_title="mean ± one standard deviation over the seeds",
         panels_per_row=4,
     )
 
 
-def _curves(result: Result, view: View) -> list[report.Curve]:
-    """One curve for each method that finds clusters."""
-    found = []
-    for name in result.data["method"].values.tolist():
-        own = finished(result, name)["seen_rand_index"].values.astype(float)
-        if not clusters(name) or not len(own):
-            continue
-        series = view.series(result.trial)
-        label = ", ".join(filter(None, (METHODS[name].label, series)))
-        rounds = result.data["round"].values.astype(float)
-        mean, std = own.mean(axis=0), own.std(axis=0)
-        found.append(report.Curve(label, rounds, mean, mean - std, mean + std))
-    return found
+def curve_names(view: View, trial: Trial, name: Method) -> tuple[str, str]:
+    """Title of a curve's panel, and the curve's name in the legend."""
+    partition = trial.partition.replace("_", " ")
+    title = f"{DATASETS.get(trial.dataset, 'digits')}, {partition}"
+    label, series = METHODS[name].label, view.series(trial)
+    if not view.splits_algorithms:
+        return title, ", ".join(filter(None, (label, series)))
+    algorithm = METHODS[METHODS[name].algorithm].label
+    return f"{title}: {algorithm}", view.curves.get(name, series)
 
 
 def runs(result: Result, view: View) -> list[dict[str, Any]]:
