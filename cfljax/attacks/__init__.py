@@ -1,0 +1,71 @@
+"""Byzantine clients: what they send in place of their messages, and the registry.
+
+`attack(key, messages, byzantine, context) -> messages` works on gradients, momenta and
+models alike, so that any algorithm can be run under any attack. What is known to an
+attacker beyond all honest messages is the `Context`.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from cfljax.attacks.balls import edge_adaptive, edge_static, staged
+from cfljax.attacks.contents import bit_flip, boosting, noise, not_finite, zero
+from cfljax.attacks.labels import flip_labels
+from cfljax.attacks.means import alie, gaussian, ipm, mimic, other_mean, sign_flip
+from cfljax.attacks.scene import Attack, Context
+from cfljax.attacks.threat import Threat, draw_byzantine, threat
+from cfljax.attacks.timing import sleeper, time_coupled
+
+__all__ = [
+    "ATTACKS",
+    "Attack",
+    "Context",
+    "Threat",
+    "build",
+    "draw_byzantine",
+    "flip_labels",
+    "sleeper",
+    "threat",
+]
+
+ATTACKS: Mapping[str, Callable[..., Attack]] = MappingProxyType(
+    {
+        "alie": alie,
+        "bit_flip": bit_flip,
+        "boosting": boosting,
+        "edge_adaptive": edge_adaptive,
+        "edge_static": edge_static,
+        "gaussian": gaussian,
+        "ipm": ipm,
+        "mimic": mimic,
+        "nan": not_finite,
+        "noise": noise,
+        "other_mean": other_mean,
+        "sign_flip": sign_flip,
+        "staged": staged,
+        "time_coupled": time_coupled,
+        "zero": zero,
+    }
+)
+
+
+def build(name: str, **options: Any) -> Attack:
+    """The attack of that name.
+
+    Args:
+      name: in `ATTACKS`.
+      **options: of its builder, which names their defaults and units.
+
+    Raises:
+      ValueError: if the name or an option is unknown, or an option out of its range.
+    """
+    if name not in ATTACKS:
+        raise ValueError(f"`name` must be in {tuple(ATTACKS)}, got {name!r}.")
+    builder = ATTACKS[name]
+    known = tuple(inspect.signature(builder).parameters)
+    for option in options:
+        if option not in known:
+            raise ValueError(f"options of `{name}` must be in {known}, got {option!r}.")
+    return builder(**options)

@@ -1,0 +1,33 @@
+"""Checks that constructors of attacks make."""
+
+import math
+from typing import Any
+
+from jax.core import Tracer
+
+__all__ = ["check_finite", "check_not_negative", "is_traced"]
+
+
+def is_traced(value: Any) -> bool:
+    """Whether a transformation hides the value, so that nothing can be checked."""
+    return isinstance(value, Tracer)
+
+
+def check_finite(**numbers: Any) -> None:
+    """Raises ValueError, naming the first argument that is not finite; what is traced
+    passes."""
+    for name, value in numbers.items():
+        if not is_traced(value) and not math.isfinite(value):
+            raise ValueError(f"`{name}` must be finite, got {value}.")
+
+
+def check_not_negative(**numbers: Any) -> None:
+    """Raises ValueError, naming the first argument that is negative or not finite.
+
+    What is traced or None passes.
+    """
+    for name, value in numbers.items():
+        if value is None or is_traced(value):
+            continue
+        if not (math.isfinite(value) and value >= 0):
+            raise ValueError(f"`{name}` must be finite and not negative, got {value}.")
