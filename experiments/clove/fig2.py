@@ -3,7 +3,10 @@
 Command:   python -m experiments run clove.fig2 --preset paper --data FOLDER
 Quick:     the same with --preset quick: MNIST only, 3 clients a cluster of 100 samples,
            10 rounds, batches of 10, step size 0.005, 2 seeds, hidden widths 64 and 16
-Measured:  MEASURED
+Measured:  quick on MNIST, 2.2 minutes on two loaded cores of an Intel Xeon: CLoVE's
+           index is 1 from round 2 or 3 on under all four starts; IFCA's is 0.23 (init:d
+           first:e), 0.70 (init:d first:r), 0 (init:s first:e) and 0.59 (init:s first:r)
+           after 10 rounds. The paper preset has not been run
 Paper:     a figure only: CLoVE's index becomes 1 under all four starts, IFCA's mostly
            stays low; 50 clients of 500 samples
 

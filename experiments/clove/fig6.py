@@ -3,7 +3,9 @@
 Command:   python -m experiments run clove.fig6 --preset paper --data FOLDER
 Quick:     the same with --preset quick: MNIST only, 3 clients a cluster of 100 samples,
            10 rounds, batches of 10, step size 0.005, 2 seeds, hidden widths 64 and 16
-Measured:  MEASURED
+Measured:  quick on MNIST, 49 s on two loaded cores of an Intel Xeon: models reach 1 in
+           rounds 2 and 3, gradients in round 5 of both seeds. The paper preset has not
+           been run
 Paper:     a figure only: both reach 1, gradients some rounds later; 50 clients of 100
            samples
 

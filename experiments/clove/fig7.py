@@ -4,7 +4,8 @@ Command:   python -m experiments run clove.fig7 --preset paper --data FOLDER
 Quick:     the same with --preset quick: MNIST only, 3 clients a cluster of 100 samples,
            10 rounds, batches of 10, step size 0.005, 2 seeds, hidden widths 64 and 16,
            and 5 clients a cluster
-Measured:  MEASURED
+Measured:  quick on MNIST, 61 s on two loaded cores of an Intel Xeon: 30 clients reach 1
+           in rounds 2 and 3, 50 in round 2. The paper preset has not been run
 Paper:     a figure only: an index of 1 in a few rounds with 50 to 200 clients of 100
            samples
 """

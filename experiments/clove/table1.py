@@ -5,7 +5,16 @@ Quick:     the same with --preset quick: MNIST only, 3 clients a cluster of 100 
            10 rounds, batches of 10, step size 0.005, 2 seeds and a narrow network (4
            and 8 channels, 32 hidden units); without data, on the digits embedded in
            scikit-learn
-Measured:  (to be filled)
+Measured:  quick on MNIST, 6.2 minutes on two loaded cores of an Intel Xeon (7.8 minutes
+           of processor time). CLoVE has all clusters of both label skews from the first
+           round on and of concept shift in the end (0.9 first in round 7); of feature
+           skew in one of two seeds (0.77 +- 0.23). IFCA's index is 0.86, 0.72, 0.82 and
+           0.82. At the paper's sizes and full width, one seed, 10 rounds, CLoVE and
+           IFCA: label skew 1, MNIST 1 from round 1 on (99.5 %) and 0.75 (92.8 %),
+           Fashion-MNIST 1 (99.0 %) and 1 (99.0 %); concept shift, MNIST 1 from round 2
+           on (97.3 %) and 0.68 (79.4 %), 4.0 and 4.8 minutes, Fashion-MNIST 1 from
+           round 2 on (83.6 %) and 0.68 (67.5 %); feature skew, MNIST 1 from round 2 on
+           (95.5 %) and 0.70 (91.8 %). The paper preset has not been run as a whole
 Paper:     `published.csv`: 100 rounds of one local epoch of Adam at 0.001 in batches
            of 64, 3 seeds, 5 clients a cluster (feature skew 10; CIFAR-10 3 and 5), 500
            samples a client (concept shift 1000). CLoVE finds the clusters in all 12

@@ -3,7 +3,10 @@
 Command:   python -m experiments run clove.table14 --preset paper --data FOLDER
 Quick:     the same with --preset quick: 20 samples a client, 10 rounds, batches of 10,
            2 seeds, a narrow network (4 and 8 channels, 32 hidden units)
-Measured:  MEASURED
+Measured:  quick on MNIST, 4.5 minutes on two loaded cores of an Intel Xeon: all
+           clusters from the first round on with 31 participants of 125 or more; with 12
+           an index of 0.88 after 10 rounds, 0.9 first in round 1 or 2. The paper preset
+           has not been run
 Paper:     `published.csv`: MNIST, 125 clients of 100 samples, 5 clusters; an index of 1
            down to a participation of 0.1, first in round 2 or 3
 

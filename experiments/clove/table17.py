@@ -4,7 +4,9 @@ Command:   python -m experiments run clove.table17 --preset paper --data FOLDER
 Quick:     the same with --preset quick: MNIST only, 3 clients a cluster of 100 samples,
            10 rounds, batches of 10, step size 0.005, 2 seeds, a narrow network (4 and 8
            channels, 32 hidden units)
-Measured:  MEASURED
+Measured:  quick on MNIST, 2.5 minutes on two loaded cores of an Intel Xeon: all four
+           have all clusters from the first round on, and 85.1 to 85.5 %: nothing tells
+           them apart at this size. The paper preset has not been run
 Paper:     `published.csv`: CIFAR-10, label skew 3; 58.3 % as it is, 55.8 without
            matching, 59.3 agglomerative, 58.1 with square-root losses. Its 4.3 % are of
            58.3, not points

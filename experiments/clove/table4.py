@@ -3,7 +3,9 @@
 Command:   python -m experiments run clove.table4 --preset paper --data FOLDER
 Quick:     the same with --preset quick: MNIST only, 3 clients a cluster of 100 samples,
            10 rounds, batches of 10, step size 0.005, 2 seeds, hidden widths 64 and 16
-Measured:  MEASURED
+Measured:  quick on MNIST, 77 s on two loaded cores of an Intel Xeon: CLoVE 0.035, local
+           models 0.037, IFCA 0.051 and FedAvg 0.060; CLoVE has all clusters by round 3,
+           IFCA's index is 0.23 +- 0.10. The paper preset has not been run
 Paper:     `published.csv`: 50 clients of 1000 samples; CLoVE 0.014, 0.021 and 0.016
            against IFCA's 0.024, 0.019 and 0.020. Local models' 0.170 on FMNIST may be a
            slip for 0.017
