@@ -4,7 +4,10 @@ Command:   python -m experiments run clove.table15 --preset paper --data FOLDER
 Quick:     the same with --preset quick: MNIST only, 20 and 50 clients of 50 samples, 10
            rounds, batches of 10, 2 seeds, a narrow network (4 and 8 channels, 32 hidden
            units)
-Measured:  MEASURED
+Measured:  quick on MNIST, 4.6 minutes on two loaded cores of an Intel Xeon: CLoVE's
+           index is 1 from the first round on, with 5 clusters and with 10; IFCA's is
+           0.74 and 0.77 with 5, 0.64 and 0.70 with 10. The paper preset has not been
+           run
 Paper:     `published.csv`: 100 to 200 samples a client; CLoVE's index is 1 everywhere,
            IFCA's from 0.65 to 0.93
 
