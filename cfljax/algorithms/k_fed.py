@@ -7,14 +7,14 @@ starts from one client's centres, adds the farthest of all until there are k, an
 all centres join. Line numbers below are those of Algorithm 2.
 """
 
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
 
 from cfljax.kernels.backend import over_clients
-from cfljax.kernels.checks import check_positive
+from cfljax.kernels.checks import check_member, check_positive
 from cfljax.kernels.distance import squared_euclidean
 from cfljax.kernels.evaluate import NO_CLUSTER, predict_own
 from cfljax.kernels.kmeans import lloyd
@@ -118,12 +118,8 @@ def k_fed(
         num_local_clusters=num_local_clusters,
         num_restarts=num_restarts,
     )
-    for name, value, allowed in (
-        ("points", points, get_args(Points)),
-        ("variant", variant, get_args(Variant)),
-    ):
-        if value not in allowed:
-            raise ValueError(f"`{name}` must be in {allowed}, got {value!r}.")
+    check_member(Points, points=points)
+    check_member(Variant, variant=variant)
     training = Training(
         step_size=step_size,
         option="model",

@@ -13,7 +13,7 @@ The one place that knows about processors. Two choices are made here:
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 from jaxtyping import PyTree
 
+from cfljax.kernels.checks import check_member
 from cfljax.kernels.tree import length
 from cfljax.types import Stacked
 
@@ -35,8 +36,8 @@ EVERYWHERE = PartitionSpec()
 
 def check_order(order: str | None, clients_per_chunk: int | None) -> None:
     """Raises ValueError, naming the argument, where one is out of its range."""
-    if order is not None and order not in get_args(Order):
-        raise ValueError(f"`order` must be in {get_args(Order)}, got {order!r}.")
+    if order is not None:
+        check_member(Order, order=order)
     if clients_per_chunk is not None and clients_per_chunk < 1:
         raise ValueError(
             f"`clients_per_chunk` must be at least 1, got {clients_per_chunk}."

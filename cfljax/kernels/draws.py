@@ -1,11 +1,13 @@
 """Random draws that compile fast and have a law with a name."""
 
 import math
-from typing import Literal, get_args
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
+
+from cfljax.kernels.checks import check_member
 
 __all__ = ["Convention", "bernoulli_models", "flat_normal"]
 
@@ -44,9 +46,7 @@ def bernoulli_models(
     Raises:
       ValueError: if `convention` is neither.
     """
-    if convention not in get_args(Convention):
-        allowed = get_args(Convention)
-        raise ValueError(f"`convention` must be in {allowed}, got {convention!r}.")
+    check_member(Convention, convention=convention)
     coins = jax.random.bernoulli(key, 0.5, (num_models, num_features))
     coins = coins.astype(jnp.result_type(float))
     if convention == "paper":

@@ -1,12 +1,12 @@
 """Agglomerative clustering that can be compiled."""
 
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from cfljax.kernels.checks import check_positive
+from cfljax.kernels.checks import check_member, check_positive
 from cfljax.kernels.evaluate import NO_CLUSTER
 
 __all__ = ["Linkage", "agglomerate", "squared_distances"]
@@ -42,8 +42,7 @@ def agglomerate(
     take milliseconds, a thousand take seconds.
     """
     check_positive(max_clusters=max_clusters)
-    if linkage not in get_args(Linkage):
-        raise ValueError(f"`linkage` must be in {get_args(Linkage)}, got {linkage!r}.")
+    check_member(Linkage, linkage=linkage)
     number = points.shape[0]
     finite = jnp.all(jnp.isfinite(points), axis=1)
     distances = squared_distances(jnp.where(finite[:, None], points, 0))

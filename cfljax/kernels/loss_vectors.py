@@ -1,12 +1,12 @@
 """Clients grouped by their loss vectors: embedding, clustering, matching to models."""
 
 import dataclasses
-from typing import Literal, get_args
+from typing import Literal
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from cfljax.kernels.checks import check_positive
+from cfljax.kernels.checks import check_member, check_positive
 from cfljax.kernels.cluster import match_clusters
 from cfljax.kernels.evaluate import NO_CLUSTER, choose_cluster
 from cfljax.kernels.kmeans import k_means
@@ -57,14 +57,8 @@ class Grouping:
     num_iterations: int = 50
 
     def __post_init__(self) -> None:
-        for name, allowed in (
-            ("embedding", get_args(Embedding)),
-            ("clustering", get_args(Clustering)),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"`{name}` must be in {allowed}, got {getattr(self, name)!r}."
-                )
+        check_member(Embedding, embedding=self.embedding)
+        check_member(Clustering, clustering=self.clustering)
         check_positive(
             num_restarts=self.num_restarts, num_iterations=self.num_iterations
         )

@@ -1,7 +1,7 @@
 """How cluster models are trained, whatever chooses the clusters: the settings."""
 
 import dataclasses
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -67,16 +67,10 @@ class Training:
     variant: str = "paper"
 
     def __post_init__(self) -> None:
-        for name, allowed in (
-            ("option", get_args(Option)),
-            ("normalise", get_args(Normalise)),
-            ("weights", get_args(Weights)),
-            ("variant", get_args(SharingVariant)),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"`{name}` must be in {allowed}, got {getattr(self, name)!r}."
-                )
+        check_member(Option, option=self.option)
+        check_member(Normalise, normalise=self.normalise)
+        check_member(Weights, weights=self.weights)
+        check_member(SharingVariant, variant=self.variant)
         _check_steps(self)
         if (self.weights, self.option, self.normalise) == (
             "samples",

@@ -1,7 +1,7 @@
 """One trial of CLoVE's Figure 3: who finds clusters of nearby linear models."""
 
 import dataclasses
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ from jaxtyping import Array, PRNGKeyArray
 from cfljax import engine, metrics
 from cfljax.algorithms import clove, ifca, k_fed
 from cfljax.data import nearby_linear
+from cfljax.kernels.checks import check_member
 from cfljax.kernels.distance import euclidean, least_distance
 from cfljax.models import linear
 from cfljax.types import Algorithm, Task
@@ -45,10 +46,7 @@ class Trial:
     step_size: float
 
     def __post_init__(self) -> None:
-        if self.method not in get_args(Method):
-            raise ValueError(
-                f"`method` must be in {get_args(Method)}, got {self.method!r}."
-            )
+        check_member(Method, method=self.method)
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array]:

@@ -1,7 +1,7 @@
 """One trial of CLoVE's experiments: a method on the clients of one partition."""
 
 import dataclasses
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from cfljax import engine, metrics
+from cfljax.kernels.checks import check_member
 from cfljax.kernels.evaluate import NO_CLUSTER
 from cfljax.kernels.local_update import LocalUpdate
 from cfljax.losses import squared_error
@@ -80,15 +81,9 @@ class Trial:
     repetition: float
 
     def __post_init__(self) -> None:
-        for name, allowed in (
-            ("method", tuple(METHODS)),
-            ("partition", get_args(Partition)),
-            ("network", get_args(Network)),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"`{name}` must be in {allowed}, got {getattr(self, name)!r}."
-                )
+        check_member(Method, method=self.method)
+        check_member(Partition, partition=self.partition)
+        check_member(Network, network=self.network)
         if self.rounds_between < 1 or self.num_rounds % self.rounds_between:
             raise ValueError(
                 f"`rounds_between` must divide `num_rounds`, got {self.rounds_between}"
