@@ -24,9 +24,7 @@ from cfljax import engine, report
 from experiments.clove.config import PAPER, QUICK, Config
 from experiments.clove.fig5_report import draw, markdown, rows
 from experiments.clove.fig5_trial import DIMS, simulate
-from experiments.clove.rows import Result
-from experiments.clove.sources import Source
-from experiments.clove.study import clients_of, planned, sources, store_name
+from experiments.clove.study import compute, planned, sources
 from experiments.options import Options
 
 __all__ = ["REVISION", "main", "preset"]
@@ -78,7 +76,8 @@ def main(config: Config, options: Options) -> dict[str, Any]:
         raise ValueError("`reconstruct` must be true: the figure shows its losses.")
     loaded = sources(config, options)
     results = [
-        _compute(options, grid, source) for grid, source in planned(config, loaded)
+        compute(options, _observed(grid), source, simulate)
+        for grid, source in planned(config, loaded)
     ]
     table = [row for result in results for row in rows(result)]
     text = markdown(table)
@@ -102,19 +101,8 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     }
 
 
-def _compute(options: Options, shared: engine.Grid, source: Source) -> Result:
-    """What the store has of one grid of the study, whose trials are observed anew."""
-    grid = dataclasses.replace(
+def _observed(shared: engine.Grid) -> engine.Grid:
+    """A grid of the study, whose trials are observed anew."""
+    return dataclasses.replace(
         shared, experiment=EXPERIMENT, dims=DIMS, coords={}, revision=REVISION
     )
-    with engine.clients_over_devices(options.devices):
-        data = engine.sweep(
-            grid,
-            simulate,
-            options.out / store_name(grid.trial),
-            constants=clients_of(grid, source),
-            chunk=options.chunk,
-            memory=options.memory,
-            progress=options.progress,
-        )
-    return Result(grid.trial, data)

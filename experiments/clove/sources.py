@@ -1,17 +1,16 @@
 """Samples that CLoVE's experiments are about: images, or texts as numbers."""
 
 import dataclasses
-import zlib
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
-from cfljax.data import Images, Samples, as_counts, as_tokens, load_images, load_texts
-from cfljax.data.images import ImageSet
-from cfljax.data.text import TextSet
+from cfljax.data import Images, Samples, as_counts, as_tokens, load_texts
+from experiments.checksum import checksum
+from experiments.ifca import rotated_sweep
 from experiments.options import Options
 
-__all__ = ["Dataset", "Source", "is_text", "load", "without_inputs"]
+__all__ = ["Dataset", "Source", "load", "without_inputs"]
 
 Dataset = Literal[
     "digits", "mnist", "fashion_mnist", "cifar10", "ag_news", "amazon_reviews"
@@ -47,11 +46,6 @@ class Source:
         return max(1, min(num_samples, len(own) // (2 * num_clients)))
 
 
-def is_text(dataset: Dataset) -> bool:
-    """Whether a set is one of texts."""
-    return dataset in get_args(TextSet)
-
-
 def load(
     dataset: Dataset,
     options: Options,
@@ -73,26 +67,27 @@ def load(
       ValueError: if files are damaged.
       FileNotFoundError: if there are none and one may not fall back.
     """
-    if is_text(dataset):
+    if dataset in ("ag_news", "amazon_reviews"):
         texts = load_texts(dataset, folder=options.data)
         if dataset == "ag_news":
             found = as_tokens(texts, num_words=num_words, length=num_tokens)
         else:
             found = as_counts(texts, num_words=num_words)
-        return _source(dataset, found, f"texts: {found.source}\n\n")
-    assert dataset in get_args(ImageSet)
-    try:
-        found = load_images(dataset, folder=options.data)
-        return _source(dataset, found, f"images: {found.source}\n\n")
-    except FileNotFoundError as error:
-        if options.data is not None or not fall_back:
-            raise
-        found = load_images("digits")
-        note = (
-            f"images: {found.source}, NOT {dataset}: the paper's numbers do not "
-            f"apply.\n{error}\n\n"
+        own = (
+            found.train_inputs,
+            found.train_labels,
+            found.test_inputs,
+            found.test_labels,
         )
-        return dataclasses.replace(_source("digits", found, note), is_substitute=True)
+        return Source(dataset, found, checksum(own), f"texts: {found.source}\n\n")
+    images = rotated_sweep.load(dataset, options, fall_back=fall_back)
+    return Source(
+        name="digits" if images.is_substitute else dataset,
+        samples=Images(*images.arrays, source=images.source),
+        checksum=images.checksum,
+        note=images.note,
+        is_substitute=images.is_substitute,
+    )
 
 
 def without_inputs(samples: Images | Samples) -> Images | Samples:
@@ -103,10 +98,3 @@ def without_inputs(samples: Images | Samples) -> Images | Samples:
         train_inputs=np.zeros((len(samples.train_labels), *shape), np.uint8),
         test_inputs=np.zeros((len(samples.test_labels), *shape), np.uint8),
     )
-
-
-def _source(name: Dataset, samples: Images | Samples, note: str) -> Source:
-    checksum = 0
-    for field in ("train_inputs", "train_labels", "test_inputs", "test_labels"):
-        checksum = zlib.crc32(np.asarray(getattr(samples, field)).tobytes(), checksum)
-    return Source(name, samples, f"{checksum:08x}", note)

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from cfljax import engine
+from cfljax.engine.batch import Simulate
 from experiments.clove.config import Config
 from experiments.clove.networks import network_of
 from experiments.clove.partitions import (
@@ -25,7 +26,15 @@ from experiments.clove.trial import DIMS, Trial, simulate
 from experiments.clove.write import write
 from experiments.options import Options
 
-__all__ = ["clients_of", "grids", "planned", "run", "sources", "store_name"]
+__all__ = [
+    "clients_of",
+    "compute",
+    "grids",
+    "planned",
+    "run",
+    "sources",
+    "store_name",
+]
 
 # One name for all, so that experiments of one folder share what both run.
 STUDY = "clove.study"
@@ -53,7 +62,7 @@ def run(
     started = time.perf_counter()
     loaded = sources(config, options)
     results = [
-        _compute(options, grid, source) for grid, source in planned(config, loaded)
+        compute(options, grid, source) for grid, source in planned(config, loaded)
     ]
     table = [row for result in results for row in rows(result, view)]
     notes = "".join(source.note for source in loaded)
@@ -220,8 +229,20 @@ def store_name(trial: Trial) -> str:
     return f"{trial.dataset}-{trial.partition}-{shape}.zarr"
 
 
-def _compute(options: Options, grid: engine.Grid, source: Source) -> Result:
-    """What the store has of one grid, once it has everything."""
+def compute(
+    options: Options,
+    grid: engine.Grid,
+    source: Source,
+    simulate: Simulate = simulate,
+) -> Result:
+    """What the store has of one grid, once it has everything.
+
+    Args:
+      options: how to run.
+      grid: whose trials are `trial.Trial`.
+      source: samples of its clients.
+      simulate: one trial; makes what the grid's dims say.
+    """
     with engine.clients_over_devices(options.devices):
         data = engine.sweep(
             grid,

@@ -26,15 +26,14 @@ with clusters begin with a random first round as well.
 import dataclasses
 import json
 import time
-import zlib
 from typing import Any, Literal
 
 import jax
-import numpy as np
 
 from cfljax import engine, report
 from cfljax.data import by_writer, load_writers
 from cfljax.kernels.training import FirstRound
+from experiments.checksum import checksum
 from experiments.clove.unknown_k_report import draw, markdown, rows, runs
 from experiments.clove.unknown_k_trial import DIMS, Inputs, Trial, method_of, simulate
 from experiments.ifca.rotated_sweep import (
@@ -190,9 +189,6 @@ def main(config: Config, options: Options) -> dict[str, Any]:
 
 def _grid(config: Config, inputs: Inputs, num_classes: int) -> engine.Grid:
     """All methods and repetitions; those of one repetition share its key."""
-    checksum = 0
-    for array in jax.tree.leaves(inputs):
-        checksum = zlib.crc32(np.asarray(array).tobytes(), checksum)
     names = {field.name for field in dataclasses.fields(Trial)}
     shared = {name: getattr(config, name) for name in names if hasattr(config, name)}
     shared["max_clusters"] = min(config.max_clusters, config.num_clients)
@@ -200,7 +196,7 @@ def _grid(config: Config, inputs: Inputs, num_classes: int) -> engine.Grid:
         experiment=EXPERIMENT,
         trial=Trial(
             method=config.methods[0],
-            checksum=f"{checksum:08x}",
+            checksum=checksum(jax.tree.leaves(inputs)),
             num_classes=num_classes,
             repetition=0.0,
             **shared,

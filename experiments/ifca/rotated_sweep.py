@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import math
-import zlib
 from typing import Any, Literal
 
 import jax
@@ -15,6 +14,7 @@ from cfljax.data import Images, load_images
 from cfljax.data.images import ImageSet
 from cfljax.data.sources import Arrays
 from cfljax.engine.batch import Simulate
+from experiments.checksum import checksum
 from experiments.options import Options
 
 __all__ = [
@@ -96,10 +96,7 @@ def load(images: ImageSet, options: Options, *, fall_back: bool) -> Loaded:
 
 def _loaded(name: str, images: Images, note: str, is_substitute: bool) -> Loaded:
     arrays = Arrays(*(np.asarray(getattr(images, field)) for field in Arrays._fields))
-    checksum = 0
-    for array in arrays:
-        checksum = zlib.crc32(array.tobytes(), checksum)
-    return Loaded(name, arrays, f"{checksum:08x}", images.source, note, is_substitute)
+    return Loaded(name, arrays, checksum(arrays), images.source, note, is_substitute)
 
 
 def refuse_impossible(simulate: Simulate, trial: Any, images: Loaded) -> None:

@@ -28,7 +28,6 @@ pretrained to start from, reach 14 %.
 import dataclasses
 import json
 import time
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,6 +36,7 @@ import numpy as np
 
 from cfljax import engine, report
 from cfljax.data import by_writer, load_writers
+from experiments.checksum import checksum
 from experiments.ifca.femnist import pretrain, simulate
 from experiments.ifca.femnist_config import Config, preset
 from experiments.ifca.femnist_report import Result, draw, markdown, rows, runs
@@ -145,13 +145,10 @@ def _results(
 
 def _trial(config: Config, inputs: Inputs, num_classes: int) -> Trial:
     """Everything but what variants differ in, which is as "paper" has it."""
-    checksum = 0
-    for array in jax.tree.leaves(inputs):
-        checksum = zlib.crc32(np.asarray(array).tobytes(), checksum)
     return Trial(
         variant="paper",
         method=config.methods[0],
-        checksum=f"{checksum:08x}",
+        checksum=checksum(jax.tree.leaves(inputs)),
         num_classes=num_classes,
         num_channels=config.num_channels,
         num_hidden=config.num_hidden,
