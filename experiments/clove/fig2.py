@@ -42,26 +42,8 @@ VIEW = View(
 
 def preset(name: Literal["quick", "paper"]) -> Config:
     """The configuration of a preset."""
-    if name == "quick":
-        return dataclasses.replace(
-            QUICK,
-            partitions=("one_class",),
-            reconstruct=True,
-            methods=(
-                "clove",
-                "clove_random_first",
-                "clove_identical",
-                "clove_identical_random_first",
-                "ifca",
-                "ifca_random_first",
-                "ifca_identical",
-                "ifca_identical_random_first",
-            ),
-            num_hidden=64,
-            num_latent=16,
-        )
-    return dataclasses.replace(
-        PAPER,
+    both = dataclasses.replace(
+        QUICK if name == "quick" else PAPER,
         partitions=("one_class",),
         reconstruct=True,
         methods=(
@@ -74,6 +56,15 @@ def preset(name: Literal["quick", "paper"]) -> Config:
             "ifca_identical",
             "ifca_identical_random_first",
         ),
+    )
+    if name == "quick":
+        return dataclasses.replace(
+            both,
+            num_hidden=64,
+            num_latent=16,
+        )
+    return dataclasses.replace(
+        both,
         datasets=("mnist",),
         num_hidden=128,
         cluster_sizes=(5,),

@@ -35,23 +35,22 @@ VIEW = View(
 
 def preset(name: Literal["quick", "paper"]) -> Config:
     """The configuration of a preset."""
+    both = dataclasses.replace(
+        QUICK if name == "quick" else PAPER,
+        partitions=("one_class",),
+        participations=(0.4,),
+        methods=("clove", "clove_early_stopping"),
+        cluster_sizes=(2,),
+    )
     if name == "quick":
         return dataclasses.replace(
-            QUICK,
-            partitions=("one_class",),
-            participations=(0.4,),
-            methods=("clove", "clove_early_stopping"),
-            cluster_sizes=(2,),
+            both,
             num_rounds=40,
             rounds_between=20,
         )
     return dataclasses.replace(
-        PAPER,
-        partitions=("one_class",),
-        participations=(0.4,),
-        methods=("clove", "clove_early_stopping"),
+        both,
         datasets=("mnist",),
-        cluster_sizes=(2,),
         num_samples=(500,),
     )
 

@@ -28,22 +28,21 @@ VIEW = View(title="CLoVE, Figure 6: averages of models or of gradients")
 
 def preset(name: Literal["quick", "paper"]) -> Config:
     """The configuration of a preset."""
-    if name == "quick":
-        return dataclasses.replace(
-            QUICK,
-            partitions=("one_class",),
-            reconstruct=True,
-            methods=("clove", "clove_gradient"),
-            gradient_step_size=30.0,
-            num_hidden=64,
-            num_latent=16,
-        )
-    return dataclasses.replace(
-        PAPER,
+    both = dataclasses.replace(
+        QUICK if name == "quick" else PAPER,
         partitions=("one_class",),
         reconstruct=True,
         methods=("clove", "clove_gradient"),
         gradient_step_size=30.0,
+    )
+    if name == "quick":
+        return dataclasses.replace(
+            both,
+            num_hidden=64,
+            num_latent=16,
+        )
+    return dataclasses.replace(
+        both,
         datasets=("mnist",),
         num_hidden=128,
         cluster_sizes=(5,),

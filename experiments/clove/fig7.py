@@ -28,21 +28,21 @@ VIEW = View(
 
 def preset(name: Literal["quick", "paper"]) -> Config:
     """The configuration of a preset."""
+    both = dataclasses.replace(
+        QUICK if name == "quick" else PAPER,
+        partitions=("one_class",),
+        reconstruct=True,
+        methods=("clove",),
+    )
     if name == "quick":
         return dataclasses.replace(
-            QUICK,
-            partitions=("one_class",),
-            reconstruct=True,
-            methods=("clove",),
+            both,
             num_hidden=64,
             num_latent=16,
             cluster_sizes=(3, 5),
         )
     return dataclasses.replace(
-        PAPER,
-        partitions=("one_class",),
-        reconstruct=True,
-        methods=("clove",),
+        both,
         datasets=("mnist",),
         num_hidden=128,
         cluster_sizes=(5, 10, 20),

@@ -35,21 +35,20 @@ VIEW = View(
 
 def preset(name: Literal["quick", "paper"]) -> Config:
     """The configuration of a preset."""
-    if name == "quick":
-        return dataclasses.replace(
-            QUICK,
-            partitions=(
-                "label_skew_1",
-                "label_skew_2",
-                "feature_skew",
-                "concept_shift",
-            ),
-            methods=("clove_early_stopping", "clove"),
-        )
-    return dataclasses.replace(
-        PAPER,
-        partitions=("label_skew_1", "label_skew_2", "feature_skew", "concept_shift"),
+    both = dataclasses.replace(
+        QUICK if name == "quick" else PAPER,
+        partitions=(
+            "label_skew_1",
+            "label_skew_2",
+            "feature_skew",
+            "concept_shift",
+        ),
         methods=("clove_early_stopping", "clove"),
+    )
+    if name == "quick":
+        return both
+    return dataclasses.replace(
+        both,
         datasets=("cifar10",),
     )
 

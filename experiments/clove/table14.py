@@ -51,23 +51,22 @@ VIEW = View(
 
 def preset(name: Literal["quick", "paper"]) -> Config:
     """The configuration of a preset."""
-    if name == "quick":
-        return dataclasses.replace(
-            QUICK,
-            participations=_RATES,
-            methods=("clove",),
-            cluster_sizes=(25,),
-            num_samples=(20,),
-            num_test_samples=(20,),
-        )
-    return dataclasses.replace(
-        PAPER,
+    both = dataclasses.replace(
+        QUICK if name == "quick" else PAPER,
         participations=_RATES,
         methods=("clove",),
-        datasets=("mnist",),
         cluster_sizes=(25,),
-        num_samples=(100,),
         num_test_samples=(20,),
+    )
+    if name == "quick":
+        return dataclasses.replace(
+            both,
+            num_samples=(20,),
+        )
+    return dataclasses.replace(
+        both,
+        datasets=("mnist",),
+        num_samples=(100,),
     )
 
 

@@ -41,21 +41,21 @@ VIEW = View(
 
 def preset(name: Literal["quick", "paper"]) -> Config:
     """The configuration of a preset."""
+    both = dataclasses.replace(
+        QUICK if name == "quick" else PAPER,
+        partitions=("label_skew_1", "one_class"),
+        methods=("clove", "ifca"),
+        cluster_sizes=None,
+    )
     if name == "quick":
         return dataclasses.replace(
-            QUICK,
-            partitions=("label_skew_1", "one_class"),
-            methods=("clove", "ifca"),
-            cluster_sizes=None,
+            both,
             num_clients=(20, 50),
             num_samples=(50,),
             num_test_samples=(20,),
         )
     return dataclasses.replace(
-        PAPER,
-        partitions=("label_skew_1", "one_class"),
-        methods=("clove", "ifca"),
-        cluster_sizes=None,
+        both,
         num_clients=(50, 100, 250, 500, 1000),
         num_samples=(200, 200, 200, 100, 50),
         num_test_samples=(100, 80, 35, 17, 8),

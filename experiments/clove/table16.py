@@ -39,27 +39,26 @@ VIEW = View(
 
 def preset(name: Literal["quick", "paper"]) -> Config:
     """The configuration of a preset."""
+    both = dataclasses.replace(
+        QUICK if name == "quick" else PAPER,
+        partitions=("one_class",),
+        reconstruct=True,
+        methods=("clove", "ifca"),
+        cluster_sizes=None,
+    )
     if name == "quick":
         return dataclasses.replace(
-            QUICK,
-            partitions=("one_class",),
-            reconstruct=True,
-            methods=("clove", "ifca"),
+            both,
             num_hidden=64,
             num_latent=16,
-            cluster_sizes=None,
             num_clients=(50, 100),
             num_samples=(50,),
             num_test_samples=(20,),
         )
     return dataclasses.replace(
-        PAPER,
-        partitions=("one_class",),
-        reconstruct=True,
-        methods=("clove", "ifca"),
+        both,
         datasets=("mnist",),
         num_hidden=128,
-        cluster_sizes=None,
         num_clients=(100, 200, 500, 1000),
         num_samples=(200, 200, 100, 50),
         num_test_samples=(80, 40, 17, 8),

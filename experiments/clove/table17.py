@@ -32,19 +32,8 @@ VIEW = View(
 
 def preset(name: Literal["quick", "paper"]) -> Config:
     """The configuration of a preset."""
-    if name == "quick":
-        return dataclasses.replace(
-            QUICK,
-            partitions=("label_skew_3",),
-            methods=(
-                "clove",
-                "clove_no_matching",
-                "clove_agglomerative",
-                "clove_square_root",
-            ),
-        )
-    return dataclasses.replace(
-        PAPER,
+    both = dataclasses.replace(
+        QUICK if name == "quick" else PAPER,
         partitions=("label_skew_3",),
         methods=(
             "clove",
@@ -52,6 +41,11 @@ def preset(name: Literal["quick", "paper"]) -> Config:
             "clove_agglomerative",
             "clove_square_root",
         ),
+    )
+    if name == "quick":
+        return both
+    return dataclasses.replace(
+        both,
         datasets=("cifar10",),
     )
 

@@ -44,15 +44,18 @@ VIEW = View(
 
 def preset(name: Literal["quick", "paper"]) -> Config:
     """The configuration of a preset."""
+    both = dataclasses.replace(
+        QUICK if name == "quick" else PAPER,
+        datasets=("ag_news", "amazon_reviews"),
+        partitions=("pairs_of_classes", "groups"),
+        num_clusters=(4, 6),
+        cluster_sizes=None,
+        num_samples=None,
+        num_test_samples=(75,),
+    )
     if name == "quick":
         return dataclasses.replace(
-            QUICK,
-            datasets=("ag_news", "amazon_reviews"),
-            partitions=("pairs_of_classes", "groups"),
-            num_clusters=(4, 6),
-            cluster_sizes=None,
-            num_samples=None,
-            num_test_samples=(75,),
+            both,
             num_channels=16,
             num_hidden=16,
             num_words=2000,
@@ -60,19 +63,9 @@ def preset(name: Literal["quick", "paper"]) -> Config:
             batch_size=10,
         )
     return dataclasses.replace(
-        PAPER,
-        datasets=("ag_news", "amazon_reviews"),
-        partitions=("pairs_of_classes", "groups"),
-        num_clusters=(4, 6),
-        cluster_sizes=None,
-        num_samples=None,
-        num_test_samples=(75,),
+        both,
         num_channels=64,
         num_hidden=64,
-        batch_size=64,
-        rounds_between=10,
-        num_rounds=100,
-        num_trials=3,
     )
 
 

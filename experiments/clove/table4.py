@@ -35,16 +35,20 @@ VIEW = View(
 
 def preset(name: Literal["quick", "paper"]) -> Config:
     """The configuration of a preset."""
+    both = dataclasses.replace(
+        QUICK if name == "quick" else PAPER,
+        partitions=("one_class",),
+        reconstruct=True,
+    )
     if name == "quick":
         return dataclasses.replace(
-            QUICK,
-            partitions=("one_class",),
-            reconstruct=True,
+            both,
             num_hidden=64,
             num_latent=16,
         )
     return dataclasses.replace(
-        PAPER, partitions=("one_class",), reconstruct=True, num_hidden=128
+        both,
+        num_hidden=128,
     )
 
 
