@@ -1,0 +1,33 @@
+"""Werner's rows: the registered verdict, and a violated control."""
+
+import pytest
+
+from theory import registry
+from theory.statement import Preset
+from theory.verdict import Status
+
+QUICK = Preset()
+ROWS = [row for row in registry.all_statements() if row.paper == "werner"]
+SLOW: set[str] = set()  # rows that take longer than a second
+
+
+def _marked(row):
+    marks = [pytest.mark.slow] if row.id in SLOW else []
+    return pytest.param(row, marks=marks, id=row.id)
+
+
+@pytest.mark.parametrize("row", [_marked(row) for row in ROWS])
+def test_verdict_and_control(row):
+    assert row.check(QUICK).status is row.expected
+    assert row.control(QUICK).status is Status.VIOLATED
+
+
+def test_slow_rows_exist():
+    assert {row.id for row in ROWS} >= SLOW
+
+
+def test_a_false_row_has_a_corrected_one():
+    ids = {row.id for row in ROWS}
+    for row in ROWS:
+        if row.expected is Status.VIOLATED:
+            assert f"{row.id}.corrected" in ids, row.id
