@@ -12,6 +12,7 @@ __all__ = [
     "Numbers",
     "Stacked",
     "Task",
+    "Threat",
     "Truth",
     "Variables",
 ]
@@ -103,3 +104,25 @@ class Algorithm(NamedTuple):
     init: Callable[[PRNGKeyArray, ClientData], Any]
     step: Callable[[PRNGKeyArray, Any, ClientData], tuple[Any, Any]]
     predict: Callable[[Any, ClientData, Array], Array]
+
+
+class Threat(NamedTuple):
+    """What a round asks where some of its clients may lie; see `attacks.threat`.
+
+    claim: `(assignment, clients) -> assignment`, clusters of the participants as they
+      claim them.
+    evaluate: `(models, clients) -> models`, leaves `[participants, ...]`: the models
+      that participants really work with in place of those they were sent.
+    send: `(key, messages, clients, models=None, receiver=None, **known) -> messages`,
+      what the participants send in place of their messages, leaves
+      `[participants, ...]`. `models`, leaves `[clusters, ...]`, are what messages
+      start from, None for gradients; `receiver` is the client they are for, None for
+      a centre; what is `known` are further fields of an `attacks.Context`.
+    adaptive: whether clients that are asked for points to be clustered may send others
+      in each clipping round.
+    """
+
+    claim: Callable[[Array, Array], Array]
+    evaluate: Callable[[Stacked, Array], Stacked]
+    send: Callable[..., Stacked]
+    adaptive: bool = False

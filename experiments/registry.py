@@ -217,6 +217,22 @@ EXPERIMENTS: Mapping[str, Entry] = MappingProxyType(
             "experiments.reviews.pooling",
             "the dissimilarity from which clustering beats pooling all clients",
         ),
+        "werner.fig1": Entry(
+            "experiments.werner.fig1",
+            "three methods that fail, and the radii by which clipping escapes",
+        ),
+        "werner.fig2": Entry(
+            "experiments.werner.fig2",
+            "constants of Assumptions 4 and 5 along gradient descent",
+        ),
+        "werner.fig4": Entry(
+            "experiments.werner.fig4",
+            "rounds of Threshold-Clustering on blobs, and where the elbow is",
+        ),
+        "werner.byzantine": Entry(
+            "experiments.werner.byzantine",
+            "attacks on Threshold-Clustering: influence and breakdown",
+        ),
     }
 )
 

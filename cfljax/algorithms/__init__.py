@@ -6,10 +6,16 @@ from types import MappingProxyType
 from typing import Any
 
 from cfljax.algorithms.clove import clove
+from cfljax.algorithms.ditto import ditto
 from cfljax.algorithms.fedavg import fedavg
+from cfljax.algorithms.federated_clustering import federated_clustering
+from cfljax.algorithms.hyp_cluster import hyp_cluster
 from cfljax.algorithms.ifca import ifca
 from cfljax.algorithms.k_fed import k_fed
+from cfljax.algorithms.knn_per import knn_per
 from cfljax.algorithms.local import local
+from cfljax.algorithms.momentum_clustering import momentum_clustering
+from cfljax.algorithms.myopic_clustering import myopic_clustering
 from cfljax.algorithms.one_shot import one_shot
 from cfljax.algorithms.oracle import oracle
 from cfljax.types import Algorithm
@@ -18,10 +24,16 @@ __all__ = [
     "REGISTRY",
     "Registration",
     "clove",
+    "ditto",
     "fedavg",
+    "federated_clustering",
+    "hyp_cluster",
     "ifca",
     "k_fed",
+    "knn_per",
     "local",
+    "momentum_clustering",
+    "myopic_clustering",
     "one_shot",
     "oracle",
 ]
@@ -60,6 +72,24 @@ REGISTRY: Mapping[str, Registration] = MappingProxyType(
         "fedavg": Registration(fedavg, "McMahan et al., AISTATS 2017, Algorithm 1"),
         "k_fed": Registration(
             k_fed, "Dennis et al., ICML 2021, Algorithms 1 and 2", clustered=True
+        ),
+        "hyp_cluster": Registration(
+            hyp_cluster, "Mansour et al., 2020, HypCluster", clustered=True
+        ),
+        "ditto": Registration(ditto, "Li et al., ICML 2021, Algorithm 1"),
+        "knn_per": Registration(knn_per, "Marfoq et al., ICML 2022, kNN-Per"),
+        "federated_clustering": Registration(
+            federated_clustering,
+            "Werner et al., TMLR 2023, Algorithms 2 and 3",
+            MappingProxyType({"step_size": 0.1, "radius": 1.0}),
+        ),
+        "momentum_clustering": Registration(
+            momentum_clustering,
+            "Werner et al., TMLR 2023, Algorithm 4",
+            MappingProxyType({"step_size": 0.1, "radius": 1.0}),
+        ),
+        "myopic_clustering": Registration(
+            myopic_clustering, "Werner et al., TMLR 2023, Algorithm 1", clustered=True
         ),
         "local": Registration(local, "Ghosh et al., NeurIPS 2020, section 6.2"),
         "oracle": Registration(

@@ -37,7 +37,7 @@ from cfljax.kernels.training import (
     start_models,
 )
 from cfljax.kernels.tree import take
-from cfljax.types import Algorithm, ClientData, Stacked, Task
+from cfljax.types import Algorithm, ClientData, Stacked, Task, Threat
 
 __all__ = ["Info", "State", "clove"]
 
@@ -96,6 +96,7 @@ def clove(
     first_round: FirstRound = "evaluation",
     start: Start = "independent",
     stable_rounds: int | None = None,
+    threat: Threat | None = None,
 ) -> Algorithm:
     """Clustering of Loss Vector Embeddings.
 
@@ -128,6 +129,7 @@ def clove(
         many of their rounds, clustering is over: everyone keeps its model and is
         sent no other, newcomers get the one of the nearest centroid (lines 13-16).
         The paper takes 3; never if None.
+      threat: what Byzantine clients do to what is averaged; loss vectors are honest.
 
     Raises:
       ValueError: where an argument is out of its range.
@@ -150,6 +152,7 @@ def clove(
             weights=weights,
             participation=participation,
             update=update or LocalUpdate(),
+            threat=threat,
         ),
         grouping=Grouping(
             embedding=embedding,

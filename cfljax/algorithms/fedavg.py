@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
 from cfljax.kernels.evaluate import choose_cluster, predict_own
 from cfljax.kernels.local_update import LocalUpdate
+from cfljax.kernels.robust import Aggregate
 from cfljax.kernels.rounds import train_round
 from cfljax.kernels.traffic import traffic
 from cfljax.kernels.training import (
@@ -24,7 +25,7 @@ from cfljax.kernels.training import (
     first_memory,
     messages,
 )
-from cfljax.types import Algorithm, ClientData, Task
+from cfljax.types import Algorithm, ClientData, Task, Threat
 
 __all__ = ["Info", "State", "fedavg"]
 
@@ -66,6 +67,8 @@ def fedavg(
     weights: Weights = "samples",
     participation: float = 1.0,
     update: LocalUpdate | None = None,
+    threat: Threat | None = None,
+    aggregate: Aggregate | None = None,
 ) -> Algorithm:
     """Federated averaging of one model.
 
@@ -81,6 +84,8 @@ def fedavg(
       participation: fraction of the clients drawn in each round.
       update: how clients train with `option="model"`: mini-batches, epochs, proximal
         term ...; full-batch gradient descent if None.
+      threat: what Byzantine clients do, as in `ifca`.
+      aggregate: mean of the messages, as in `ifca`; needs `weights="clients"`.
 
     Raises:
       ValueError: where an argument is out of its range.
@@ -95,6 +100,8 @@ def fedavg(
         weights=weights,
         participation=participation,
         update=update or LocalUpdate(),
+        threat=threat,
+        aggregate=aggregate,
     )
     stack = lambda model: jax.tree.map(lambda leaf: leaf[None], model)
 

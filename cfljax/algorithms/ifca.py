@@ -16,6 +16,7 @@ from cfljax.kernels.checks import check_member, check_positive
 from cfljax.kernels.evaluate import choose_cluster, loss_matrix, predict_own
 from cfljax.kernels.identity import History, first_history, is_settled, remember
 from cfljax.kernels.local_update import LocalUpdate
+from cfljax.kernels.robust import Aggregate
 from cfljax.kernels.rounds import train_round
 from cfljax.kernels.sharing import Shared, SharingVariant
 from cfljax.kernels.traffic import traffic
@@ -30,7 +31,7 @@ from cfljax.kernels.training import (
     messages,
     start_models,
 )
-from cfljax.types import Algorithm, ClientData, Stacked, Task
+from cfljax.types import Algorithm, ClientData, Stacked, Task, Threat
 
 __all__ = ["Info", "State", "ifca"]
 
@@ -84,6 +85,8 @@ def ifca(
     stable_rounds: int | None = None,
     first_round: FirstRound = "evaluation",
     start: Start = "independent",
+    threat: Threat | None = None,
+    aggregate: Aggregate | None = None,
 ) -> Algorithm:
     """Iterative Federated Clustering Algorithm.
 
@@ -124,6 +127,11 @@ def ifca(
         CLoVE's Figure 2 has it.
       start: "independent" random models, or "identical" ones, of which an evaluation
         always chooses the first: the others are then never trained.
+      threat: what Byzantine clients do, see `attacks.threat`; all are honest if None.
+      aggregate: mean of the members' messages, one of `kernels.robust`'s: `median()`,
+        `trimmed_mean(share)`, `centred_clipping(radius)`; the plain mean if None.
+        Released robust versions divide means by m and medians by the members, which is
+        `normalise` "all" with the mean and "cluster" with the others.
 
     Raises:
       ValueError: where an argument is out of its range; in a round, where
@@ -147,6 +155,8 @@ def ifca(
         update=update or LocalUpdate(),
         shared=shared,
         variant=variant,
+        threat=threat,
+        aggregate=aggregate,
     )
     chunk = training.update.clients_per_chunk
 

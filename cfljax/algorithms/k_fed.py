@@ -30,7 +30,7 @@ from cfljax.kernels.training import (
     messages,
     start_models,
 )
-from cfljax.types import Algorithm, ClientData, Stacked, Task
+from cfljax.types import Algorithm, ClientData, Stacked, Task, Threat
 
 __all__ = ["Info", "State", "k_fed"]
 
@@ -82,6 +82,7 @@ def k_fed(
     participation: float = 1.0,
     update: LocalUpdate | None = None,
     num_restarts: int = 10,
+    threat: Threat | None = None,
 ) -> Algorithm:
     """One-shot clustering of clients by where their samples lie, then FedAvg.
 
@@ -105,6 +106,7 @@ def k_fed(
         take part in the clustering.
       update: how clients train, as in `ifca`.
       num_restarts: of the k-means on every client.
+      threat: what Byzantine clients do in training; the clustering is honest.
 
     Raises:
       ValueError: where an argument is out of its range; in `init`, where all clients
@@ -127,6 +129,7 @@ def k_fed(
         weights=weights,
         participation=participation,
         update=update or LocalUpdate(),
+        threat=threat,
     )
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:

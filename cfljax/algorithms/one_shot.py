@@ -29,7 +29,7 @@ from cfljax.kernels.training import (
     start_models,
 )
 from cfljax.kernels.tree import repeat, trained_part
-from cfljax.types import Algorithm, ClientData, Stacked, Task
+from cfljax.types import Algorithm, ClientData, Stacked, Task, Threat
 
 __all__ = ["Info", "State", "one_shot"]
 
@@ -82,6 +82,7 @@ def one_shot(
     local_step_size: ScalarLike | None = None,
     num_local_steps: int = 100,
     num_restarts: int = 10,
+    threat: Threat | None = None,
 ) -> Algorithm:
     """One-shot clustering of clients by their own solutions, then FedAvg.
 
@@ -102,6 +103,7 @@ def one_shot(
       local_step_size: of line 1; `step_size` if None.
       num_local_steps: full-batch steps of line 1, which approximate the minimiser.
       num_restarts: of k-means (line 2).
+      threat: what Byzantine clients do in training; the clustering is honest.
 
     Raises:
       ValueError: where an argument is out of its range.
@@ -123,6 +125,7 @@ def one_shot(
         update=update or LocalUpdate(),
         shared=shared,
         variant=variant,
+        threat=threat,
     )
     first_task = task if local_task is None else local_task
     first_step_size = step_size if local_step_size is None else local_step_size

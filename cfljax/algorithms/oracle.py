@@ -12,6 +12,7 @@ from cfljax.kernels.average import Normalise
 from cfljax.kernels.checks import check_positive
 from cfljax.kernels.evaluate import predict_own
 from cfljax.kernels.local_update import LocalUpdate
+from cfljax.kernels.robust import Aggregate
 from cfljax.kernels.rounds import train_round
 from cfljax.kernels.sharing import Shared, SharingVariant
 from cfljax.kernels.traffic import traffic
@@ -24,7 +25,7 @@ from cfljax.kernels.training import (
     messages,
     start_models,
 )
-from cfljax.types import Algorithm, ClientData, Stacked, Task
+from cfljax.types import Algorithm, ClientData, Stacked, Task, Threat
 
 __all__ = ["Info", "State", "oracle"]
 
@@ -70,6 +71,8 @@ def oracle(
     update: LocalUpdate | None = None,
     shared: Shared | None = None,
     variant: SharingVariant = "paper",
+    threat: Threat | None = None,
+    aggregate: Aggregate | None = None,
 ) -> Algorithm:
     """Federated training of one model for each true cluster.
 
@@ -86,6 +89,8 @@ def oracle(
       update: how clients train with option "model", as in `ifca`.
       shared: which leaves all clusters have in common, as in `ifca`.
       variant: whether they are trained, as in `ifca`.
+      threat: what Byzantine clients do, as in `ifca`.
+      aggregate: mean of the members' messages, as in `ifca`.
 
     Raises:
       ValueError: where an argument is out of its range.
@@ -103,6 +108,8 @@ def oracle(
         update=update or LocalUpdate(),
         shared=shared,
         variant=variant,
+        threat=threat,
+        aggregate=aggregate,
     )
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:

@@ -15,14 +15,13 @@ from cfljax.attacks.contents import bit_flip, boosting, noise, not_finite, zero
 from cfljax.attacks.labels import flip_labels
 from cfljax.attacks.means import alie, gaussian, ipm, mimic, other_mean, sign_flip
 from cfljax.attacks.scene import Attack, Context
-from cfljax.attacks.threat import Threat, draw_byzantine, threat
+from cfljax.attacks.threat import draw_byzantine, threat
 from cfljax.attacks.timing import sleeper, time_coupled
 
 __all__ = [
     "ATTACKS",
     "Attack",
     "Context",
-    "Threat",
     "build",
     "draw_byzantine",
     "flip_labels",

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
-from cfljax.kernels.tree import length, select
+from cfljax.kernels.tree import flat, length, like, select
 from cfljax.types import Stacked
 
 __all__ = [
@@ -118,12 +118,12 @@ def attack_from(lie: Lie) -> Attack:
     ) -> Stacked:
         _check(messages, byzantine)
         context = Context() if context is None else context
-        points = _flat(messages)
+        points = flat(messages)
         honest = ~byzantine
         known = _known(honest, context)
         lies = lie(key, Scene(points, honest, byzantine, known, context))
         lies = jnp.broadcast_to(lies.astype(points.dtype), points.shape)
-        return select(byzantine, _like(lies, messages), messages)
+        return select(byzantine, like(lies, messages), messages)
 
     return attack
 
@@ -138,7 +138,7 @@ def one_point(tree: PyTree, default: Float[Array, " features"]) -> Array:
     """A tree with leaves `[...]` as a point `[features]`; the default for None."""
     if tree is None:
         return default
-    return _flat(jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], tree))[0]
+    return flat(jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], tree))[0]
 
 
 def _known(honest: Bool[Array, " clients"], context: Context) -> Array:
@@ -164,22 +164,3 @@ def _check(messages: Stacked, byzantine: Array) -> None:
             f"`byzantine` must be boolean with one entry for each of {number} clients, "
             f"got {byzantine.dtype} of shape {byzantine.shape}."
         )
-
-
-def _flat(messages: Stacked) -> Points:
-    """All leaves side by side."""
-    leaves = jax.tree.leaves(messages)
-    flat = [leaf.reshape(leaf.shape[0], -1) for leaf in leaves]
-    return jnp.concatenate(flat, axis=1)
-
-
-def _like(points: Points, messages: Stacked) -> Stacked:
-    """The inverse of `_flat`."""
-    leaves, form = jax.tree.flatten(messages)
-    ends, end = [], 0
-    for leaf in leaves:
-        end += leaf[0].size
-        ends.append(end)
-    parts = jnp.split(points, ends[:-1], axis=1)
-    shaped = [p.reshape(leaf.shape) for p, leaf in zip(parts, leaves, strict=True)]
-    return jax.tree.unflatten(form, shaped)

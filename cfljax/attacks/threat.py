@@ -1,48 +1,48 @@
 """Who is Byzantine, and what that means for a round."""
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Int, PRNGKeyArray, ScalarLike
 
 from cfljax.attacks.checks import is_traced
 from cfljax.attacks.scene import Attack, Context
-from cfljax.types import Stacked
+from cfljax.kernels.tree import rows
+from cfljax.types import Stacked, Threat
 
-__all__ = ["Threat", "draw_byzantine", "threat"]
-
-
-class Threat(NamedTuple):
-    """What a round asks where its clients may lie.
-
-    claim: `(assignment, clients) -> assignment`, clusters of the participants as they
-      claim them.
-    send: `(key, messages, clients, models=None, **known) -> messages`, what the
-      participants send in place of their messages, leaves `[participants, ...]`.
-      `models`, leaves `[clusters, ...]`, are what messages start from, None for
-      gradients; what is `known` are further fields of a `Context`.
-    """
-
-    claim: Callable[[Array, Array], Array]
-    send: Callable[..., Stacked]
+__all__ = ["draw_byzantine", "threat"]
 
 
 def threat(
-    attack: Attack, byzantine: Bool[Array | np.ndarray, " clients"], *, target: int = 0
+    attack: Attack,
+    byzantine: Bool[Array | np.ndarray, " clients"],
+    *,
+    target: int = 0,
+    clusters: Int[Array | np.ndarray, " clients"] | None = None,
+    model_factor: ScalarLike = 1.0,
+    adaptive: bool = False,
 ) -> Threat:
-    """An attack by some of the clients on one cluster.
+    """An attack by some of the clients, on one cluster or on whoever listens.
 
     Args:
       attack: what they send.
       byzantine: who they are among all clients, whoever takes part. May be traced.
-      target: the cluster they claim to be in, and whose honest clients they attack.
+      target: the cluster they claim to be in, and whose honest clients they attack,
+        where a centre averages clusters.
+      clusters: true cluster of each client, which they know; where clients listen to
+        each other, and no centre has an assignment, the target is then the cluster of
+        the receiver, and all honest clients if None.
+      model_factor: Byzantine clients work with so many times the model they are sent:
+        gradients at 3 theta are those of the released robust IFCA. May be traced.
+      adaptive: let the attack see every clipping round of a clustering of messages,
+        and send anew; honest clients send once.
 
     Raises:
-      ValueError: if nobody is honest, the mask is none, or `target` is negative.
+      ValueError: if nobody is honest, a mask or the clusters do not fit, or `target`
+        is negative.
 
     Cost of a round: that of the attack.
     """
@@ -58,25 +58,43 @@ def threat(
         )
     if target < 0:
         raise ValueError(f"`target` must be at least 0, got {target}.")
+    if clusters is not None and clusters.shape != byzantine.shape:
+        raise ValueError(
+            f"`clusters` must have an entry for each of {byzantine.shape[0]} clients, "
+            f"got shape {clusters.shape}."
+        )
     liars = jnp.asarray(byzantine)
+    truth = None if clusters is None else jnp.asarray(clusters)
 
     def claim(
         assignment: Int[Array, " participants"], clients: Int[Array, " participants"]
     ) -> Int[Array, " participants"]:
         return jnp.where(liars[clients], target, assignment)
 
+    def evaluate(models: Stacked, clients: Int[Array, " participants"]) -> Stacked:
+        if not is_traced(model_factor) and model_factor == 1:
+            return models
+        one = jnp.ones((), jnp.result_type(float))
+        factors = jnp.where(liars[clients], model_factor, one)
+        return jax.tree.map(lambda leaf: leaf * rows(factors, leaf), models)
+
     def send(
         key: PRNGKeyArray,
         messages: Stacked,
         clients: Int[Array, " participants"],
         models: Stacked = None,
+        receiver: Int[Array, ""] | None = None,
         **known: Any,
     ) -> Stacked:
-        origin = jax.tree.map(lambda leaf: leaf[target], models)
-        context = Context(target=target, origin=origin, **known)
+        aim = target
+        if receiver is not None and truth is not None:
+            aim = truth[receiver]
+            known = {"clusters": truth[clients]} | known
+        origin = jax.tree.map(lambda leaf: leaf[aim], models)
+        context = Context(target=aim, origin=origin, **known)
         return attack(key, messages, liars[clients], context)
 
-    return Threat(claim=claim, send=send)
+    return Threat(claim, evaluate, send, adaptive)
 
 
 def draw_byzantine(

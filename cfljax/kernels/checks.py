@@ -2,7 +2,18 @@
 
 from typing import Any, get_args
 
-__all__ = ["check_member", "check_positive"]
+from cfljax.types import Task
+
+__all__ = ["check_fit", "check_member", "check_positive"]
+
+
+def check_fit(task: Task) -> None:
+    """Raises ValueError if gradients of the task's losses are not what it trains on."""
+    if task.fit is not None:
+        raise ValueError(
+            "`task` must train on the losses it is judged by: clustered gradients have "
+            "no place for dropout, augmentation or batch statistics."
+        )
 
 
 def check_member(allowed: Any, **names: str) -> None:

@@ -16,6 +16,7 @@ __all__ = [
     "loss_matrix",
     "masked_mean",
     "predict_own",
+    "training_loss",
 ]
 
 NO_CLUSTER = -1  # Assignment of a client that takes no part in a round.
@@ -75,6 +76,19 @@ def loss_matrix(
         return masked_mean(each, jnp.broadcast_to(data.mask, each.shape)).T
 
     return clients_in_chunks(losses, (models, common), data, clients_per_chunk)
+
+
+def training_loss(task: Task, params: PyTree, data: ClientData) -> Float[Array, ""]:
+    """Loss of one client under one model, whose gradient is 0 without samples.
+
+    Args:
+      task: the learning problem.
+      params: of the model.
+      data: the client's rows, `[samples, ...]`.
+    """
+    losses = task.losses(params, data.inputs, data.targets)
+    real = jnp.any(data.mask)
+    return jnp.where(real, masked_mean(losses, data.mask | ~real), 0)
 
 
 def client_losses(

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from cfljax.kernels.checks import check_positive
 from cfljax.kernels.evaluate import NO_CLUSTER
 
-__all__ = ["Clustering", "k_means", "lloyd"]
+__all__ = ["Clustering", "k_means", "lloyd", "plus_plus"]
 
 
 class Clustering(NamedTuple):
@@ -66,7 +66,7 @@ def k_means(
     points = jnp.where(finite[:, None], points - middle[None, :], 0)
 
     def restart(key: PRNGKeyArray) -> Clustering:
-        centres = _plus_plus(key, points, finite, num_clusters)
+        centres = plus_plus(key, points, finite, num_clusters)
         centres = lloyd(points, finite, centres, num_iterations=num_iterations)
         nearest, squares = _nearest(points, centres)
         return Clustering(nearest, centres, jnp.sum(jnp.where(finite, squares, 0)))
@@ -142,13 +142,20 @@ def _moved(
     return jnp.where(sizes > 0, means, centres)
 
 
-def _plus_plus(
+def plus_plus(
     key: PRNGKeyArray,
     points: Float[Array, "points features"],
     finite: Bool[Array, " points"],
     num_clusters: int,
 ) -> Float[Array, "clusters features"]:
-    """Centres among the points, each drawn by squared distance to those before it."""
+    """Centres among the points, each drawn by squared distance to those before it.
+
+    Args:
+      key: of the draws.
+      points: rows, finite everywhere.
+      finite: false for points that are never drawn.
+      num_clusters: how many; equal ones if there are fewer different points.
+    """
     first_key, rest_key = jax.random.split(key)
     even = jnp.where(finite, 0.0, -jnp.inf).astype(points.dtype)
     first = points[jax.random.categorical(first_key, even)]

@@ -1,59 +1,28 @@
 """The two ways to average in a round: option I, gradients, and option II, models."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from cfljax.kernels.average import gradient_step, mean_of_sums, membership
 from cfljax.kernels.evaluate import loss_matrix
-from cfljax.kernels.local_update import client_key, client_update
-from cfljax.kernels.sharing import join, split, with_common
+from cfljax.kernels.messages import (
+    gradient_pullback,
+    is_looked_at,
+    mean_models,
+    sent_models,
+    train_member,
+)
+from cfljax.kernels.setting import Cohort, Parts, Setting, shares
 from cfljax.kernels.sums import sum_in_clusters
-from cfljax.kernels.training import Training
 from cfljax.kernels.tree import take
-from cfljax.types import ClientData, Stacked, Task
+from cfljax.types import ClientData, Stacked
 
-__all__ = ["Cohort", "Setting", "average_gradients", "average_models"]
-
-
-class Cohort(NamedTuple):
-    """The participants of a round, the leading axis of everything here.
-
-    clients: index of each among all clients.
-    train: what they train on.
-    estimate: what they choose a cluster by.
-    moments: optimiser states that they kept; an empty tree if none are kept.
-    """
-
-    clients: Int[Array, " participants"]
-    train: ClientData
-    estimate: ClientData
-    moments: Stacked
+__all__ = ["average_gradients", "average_models"]
 
 
-class Setting(NamedTuple):
-    """What a round is told.
-
-    task: the learning problem.
-    training: how models are trained.
-    step_size: of this round.
-    num_clients: m, counting the clients that do not participate.
-    choose: from the loss matrix to a cluster for each participant.
-    skip: whether to leave out the losses; None for never.
-    """
-
-    task: Task
-    training: Training
-    step_size: Array
-    num_clients: int
-    choose: Callable[[Float[Array, "participants clusters"]], Array]
-    skip: Bool[Array, ""] | None
-
-
-Parts = tuple[Stacked, PyTree]  # What clusters have of their own, and in common.
 Averaged = tuple[Parts, Int[Array, " participants"], Array, Stacked]
 
 
@@ -63,7 +32,7 @@ def average_gradients(
     """Option I: one gradient step of every cluster model (lines 9, 14).
 
     Args:
-      key: unused; a gradient of all samples draws nothing.
+      key: of the round, for Byzantine clients: a gradient of all samples draws nothing.
       setting: of the round.
       parts: own leaves `[clusters, ...]` and common leaves without that axis.
       cohort: the participants.
@@ -74,7 +43,6 @@ def average_gradients(
     Raises:
       ValueError: if the task trains on other losses than it is judged by.
     """
-    del key
     task, training = setting.task, setting.training
     if task.fit is not None:
         raise ValueError(
@@ -89,13 +57,15 @@ def average_gradients(
     if setting.skip is not None:
         losses = jnp.where(setting.skip, jnp.nan, losses)
     assignment = setting.choose(losses)  # line 6
+    if is_looked_at(training):
+        pullback = gradient_pullback(key, setting, parts, cohort, assignment)
     members = membership(assignment, losses.shape[1])  # line 7
-    shares = _shares(training, cohort.train)
-    weights = jnp.where(members, shares[:, None], 0)
+    counts = shares(training, cohort.train)
+    weights = jnp.where(members, counts[:, None], 0)
     by_cluster = training.normalise == "cluster"
-    total = jnp.sum(shares)
+    total = jnp.sum(counts)
     if training.normalise == "all":
-        total = jnp.asarray(setting.num_clients, shares.dtype)
+        total = jnp.asarray(setting.num_clients, counts.dtype)
     own, common = parts
     own = gradient_step(  # lines 9, 14
         own,
@@ -129,21 +99,25 @@ def average_models(
     training = setting.training
     losses = _losses_unless_skipped(setting, parts, cohort.estimate)
     assignment = setting.choose(losses)  # line 6
-    shares = jnp.where(assignment >= 0, _shares(training, cohort.train), 0)
+    weights = jnp.where(assignment >= 0, shares(training, cohort.train), 0)
+    own, common = parts
+    if is_looked_at(training):
+        sent, moments = sent_models(key, setting, parts, cohort, assignment)
+        parts = mean_models(setting, parts, sent, assignment, weights)
+        return parts, assignment, losses, moments
     sums, moments = sum_in_clusters(  # line 11
-        _member(setting),
+        _summand(setting),
         (key, setting.step_size, *parts),
         cohort.moments,
         (cohort.clients, jnp.maximum(assignment, 0), cohort.train),
         assignment=assignment,
-        weights=shares,
+        weights=weights,
         num_clusters=losses.shape[1],
         order=training.update.order,
         clients_per_chunk=training.update.clients_per_chunk,
     )
     members = membership(assignment, losses.shape[1])
-    totals = jnp.sum(jnp.where(members, shares[:, None], 0), axis=0)
-    own, common = parts
+    totals = jnp.sum(jnp.where(members, weights[:, None], 0), axis=0)
     own = mean_of_sums(sums[0], totals, empty=own)  # line 15
     if common is not None and training.variant == "paper":  # section 4.3
         row = jax.tree.map(lambda leaf: leaf[None], common)
@@ -152,26 +126,16 @@ def average_models(
     return (own, common), assignment, losses, moments
 
 
-def _member(setting: Setting) -> Callable[..., tuple[tuple, PyTree]]:
-    """What one participant trains: its own part and the common part."""
-    task, training = setting.task, setting.training
+def _summand(setting: Setting) -> Callable[..., tuple[tuple, PyTree]]:
+    """What one participant adds to the sums."""
+    train = train_member(setting)
 
     def one(
         shared: tuple, moments: PyTree, client: Array, cluster: Array, data: ClientData
     ) -> tuple[tuple, PyTree]:
         key, step_size, own, common = shared
-        start, local = take(own, cluster), task
-        if common is not None:
-            if training.variant == "paper":
-                start = join(start, common)
-            else:
-                local = with_common(task, common, training.shared)
-        train = client_update(local, training.update, training.num_steps)
-        own_key = client_key(key, client)
-        trained, moments = train(own_key, step_size, start, moments, data)
-        if training.shared is None or training.variant == "reference":
-            return (trained, ()), moments
-        return split(trained, training.shared), moments
+        start = take(own, cluster)
+        return train(key, step_size, start, common, moments, client, data)
 
     return one
 
@@ -195,11 +159,3 @@ def _losses_unless_skipped(
     shape = jax.eval_shape(compute)
     nothing = lambda: jnp.full(shape.shape, jnp.nan, shape.dtype)
     return jax.lax.cond(setting.skip, nothing, compute)
-
-
-def _shares(training: Training, data: ClientData) -> Float[Array, " participants"]:
-    """Weight of each participant; none for a client without samples."""
-    count = jnp.sum(data.mask, axis=1, dtype=jnp.result_type(float))
-    if training.weights == "samples":
-        return count
-    return jnp.where(count > 0, jnp.ones_like(count), 0)

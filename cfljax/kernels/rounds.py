@@ -9,8 +9,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from cfljax.kernels.evaluate import NO_CLUSTER
 from cfljax.kernels.local_update import step_size_at
-from cfljax.kernels.options import Cohort, Setting, average_gradients, average_models
+from cfljax.kernels.options import average_gradients, average_models
 from cfljax.kernels.participate import cohort, spread
+from cfljax.kernels.setting import Cohort, Setting
 from cfljax.kernels.sharing import join, split
 from cfljax.kernels.training import Memory, Training
 from cfljax.kernels.tree import length, repeat, take
@@ -125,7 +126,7 @@ def train_clusters(
         are evaluated once for all clusters.
       cohort: the participants.
       training: how models are trained.
-      round_index: rounds that are over; None if no step size depends on it.
+      round_index: rounds that are over; None if nothing depends on it.
       num_clients: m, counting the clients that do not participate.
       choose: from the loss matrix to a cluster for each participant.
       skip: whether to leave out the losses.
@@ -133,6 +134,9 @@ def train_clusters(
     Returns:
       New models, the assignment, the losses that `choose` saw, and the moments.
     """
+    if training.threat is not None:
+        chosen, threat = choose, training.threat
+        choose = lambda losses: threat.claim(chosen(losses), cohort.clients)
     own, common = split(models, training.shared)
     common = jax.tree.map(lambda leaf: leaf[0], common)
     setting = Setting(
@@ -142,6 +146,7 @@ def train_clusters(
         num_clients=num_clients,
         choose=choose,
         skip=skip,
+        round_index=round_index,
     )
     average = average_gradients if training.option == "gradient" else average_models
     parts, assignment, losses, moments = average(key, setting, (own, common), cohort)

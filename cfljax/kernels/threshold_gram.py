@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -9,6 +10,9 @@ from cfljax.kernels.threshold import threshold_rounds
 from cfljax.kernels.threshold_radius import Radius
 
 __all__ = ["WeightThresholding", "combine", "gram_matrix", "threshold_clustering_gram"]
+
+
+_BLOCK = 2048  # Features of a block of inner products.
 
 
 class WeightThresholding(NamedTuple):
@@ -100,33 +104,67 @@ def threshold_clustering_gram(
 
 
 def gram_matrix(
-    points: Float[Array, "points features"],
+    points: Float[Array, "points features"], *, centred: bool = False
 ) -> Float[Array, "points points"]:
     """Inner products of the points about the one of median norm.
 
     What all points have in common takes digits from differences; a point in their
     midst takes it away. Unlike the mean, the median norm is that of an honest point,
     or between two, as long as honest points are more than half, so that no far point
-    can take the others' digits. Rows and columns of points that are not finite are
-    NaN.
+    can take the others' digits.
 
-    Cost: one product of the points with themselves, and a copy of them.
+    Args:
+      points: rows. Rows and columns of those that are not finite are NaN.
+      centred: the points are differences from one of them already, and stay as they
+        are.
+
+    Cost: one product of the points with themselves, in blocks of features, which is
+    what few points of many features are fastest by; and a copy of them to centre them.
     """
-    norms = jnp.sum(jnp.square(points), axis=1)
-    norms = jnp.where(jnp.isfinite(norms), norms, jnp.inf)
-    usable = jnp.sum(jnp.isfinite(norms))
-    origin = points[jnp.argsort(norms)[jnp.maximum(usable - 1, 0) // 2]]
-    origin = jnp.where(usable > 0, origin, 0)
-    moved = points - origin[None, :]
-    return jnp.matmul(moved, moved.T, precision="highest")
+    moved = points
+    if not centred:
+        norms = jnp.sum(jnp.square(points), axis=1)
+        norms = jnp.where(jnp.isfinite(norms), norms, jnp.inf)
+        usable = jnp.sum(jnp.isfinite(norms))
+        middle = points[jnp.argsort(norms)[jnp.maximum(usable - 1, 0) // 2]]
+        moved = points - jnp.where(usable > 0, middle, 0)[None, :]
+    number, features = points.shape
+    whole = features // _BLOCK * _BLOCK
+
+    def add(index: Array, total: Array) -> Array:
+        part = jax.lax.dynamic_slice(moved, (0, index * _BLOCK), (number, _BLOCK))
+        return total + jnp.matmul(part, part.T, precision="highest")
+
+    rest = moved[:, whole:]
+    total = jnp.matmul(rest, rest.T, precision="highest")
+    if not whole:
+        return total
+    return jax.lax.fori_loop(0, whole // _BLOCK, add, total)
 
 
 def combine(
-    weights: Float[Array, "centres points"], points: Float[Array, "points features"]
+    weights: Float[Array, "centres points"],
+    points: Float[Array, "points features"],
+    finite: Bool[Array, " points"] | None = None,
 ) -> Float[Array, "centres features"]:
-    """The combinations of the points; NaN where one that is not finite has weight."""
-    finite = jnp.all(jnp.isfinite(points), axis=1)
-    kept = jnp.where(finite[:, None], points, 0)
+    """The combinations of the points; NaN where one that is not finite has weight.
+
+    Args:
+      weights: of the points in each centre.
+      points: rows.
+      finite: which of them are; looked up if None, at the cost of another pass.
+    """
+    if finite is None:
+        finite = jnp.all(jnp.isfinite(points), axis=1)
     lost = jnp.any((weights != 0) & ~finite[None, :], axis=1)
-    combined = jnp.matmul(weights, kept, precision="highest")
+
+    def product(points: Float[Array, "points features"]) -> Array:
+        return jnp.matmul(weights, points, precision="highest")
+
+    combined = jax.lax.cond(  # Hiding costs a copy of the points.
+        jnp.all(finite),
+        product,
+        lambda points: product(jnp.where(finite[:, None], points, 0)),
+        points,
+    )
     return jnp.where(lost[:, None], jnp.nan, combined)

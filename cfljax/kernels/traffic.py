@@ -7,7 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PyTree
 
-__all__ = ["Messages", "identity_bytes", "size", "traffic"]
+from cfljax.kernels.tree import length
+from cfljax.types import Stacked
+
+__all__ = ["Messages", "identity_bytes", "pairwise_traffic", "size", "traffic"]
 
 _LARGEST = 2**31 - 1
 
@@ -59,14 +62,45 @@ def traffic(
     Raises:
       ValueError: if one client's messages exceed 2 GiB.
     """
-    if max(messages) > _LARGEST:
-        raise ValueError(
-            "messages of one client and round must stay below 2 GiB, got "
-            f"{max(messages)} bytes."
-        )
+    _check_size(max(messages))
     down = jnp.asarray(messages.all_models, jnp.int32)
     if alone is not None:
         down = jnp.where(alone, messages.one_model, down)
     received = jnp.where(present, down, 0)
     sent = jnp.where(present & (assignment >= 0), messages.answer, 0)
     return received.astype(jnp.int32), sent.astype(jnp.int32)
+
+
+def pairwise_traffic(
+    models: Stacked, groups: tuple[Int[Array, "groups members"], ...]
+) -> tuple[Int[Array, " clients"], Int[Array, " clients"]]:
+    """Bytes where every member of a group sends every other its model, and gets back a
+    gradient at it.
+
+    Args:
+      models: leaves `[clients, ...]`.
+      groups: client indices, each client in one of them.
+
+    Returns:
+      Bytes that each client received and sent, two messages for each other member.
+
+    Raises:
+      ValueError: if one client's messages exceed 2 GiB.
+    """
+    number = length(models)
+    message = size(models) // number
+    largest = max(block.shape[1] for block in groups)
+    _check_size(2 * (largest - 1) * message)
+    total = jnp.zeros(number, jnp.int32)
+    for block in groups:
+        total = total.at[block.reshape(-1)].set(2 * (block.shape[1] - 1) * message)
+    return total, total
+
+
+def _check_size(number: int) -> None:
+    """Raises ValueError where a client's bytes leave 32 bits."""
+    if number > _LARGEST:
+        raise ValueError(
+            f"messages of one client and round must stay below 2 GiB, got {number} "
+            "bytes."
+        )

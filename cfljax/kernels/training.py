@@ -10,10 +10,11 @@ from jaxtyping import Int, PRNGKeyArray, PyTree
 from cfljax.kernels.average import Normalise
 from cfljax.kernels.checks import check_member, check_positive
 from cfljax.kernels.local_update import LocalUpdate, step_size_at
+from cfljax.kernels.robust import Aggregate
 from cfljax.kernels.sharing import Shared, SharingVariant, split
 from cfljax.kernels.traffic import Messages, identity_bytes, size
 from cfljax.kernels.tree import repeat, trained_part
-from cfljax.types import Stacked, Task
+from cfljax.types import Stacked, Task, Threat
 
 __all__ = [
     "FirstRound",
@@ -50,6 +51,8 @@ class Training:
       `sharing.paths`); none if None.
     variant: "paper" trains common leaves with all participants, "reference" never
       trains them.
+    threat: what Byzantine clients do; everybody is honest if None.
+    aggregate: the mean of members' messages, one of `robust`'s; the plain one if None.
 
     Raises:
       ValueError: where an argument is out of its range, or belongs to another option.
@@ -65,6 +68,8 @@ class Training:
     update: LocalUpdate = dataclasses.field(default_factory=LocalUpdate)
     shared: Shared | None = None
     variant: str = "paper"
+    threat: Threat | None = None
+    aggregate: Aggregate | None = None
 
     def __post_init__(self) -> None:
         check_member(Option, option=self.option)
@@ -81,6 +86,10 @@ class Training:
                 "`weights='samples'` needs `normalise` 'participants' or 'cluster' "
                 "with `option='gradient'`: the samples of absent clients are not "
                 "counted."
+            )
+        if self.weights == "samples" and self.aggregate is not None:
+            raise ValueError(
+                "`aggregate` counts clients alike and needs `weights='clients'`."
             )
         if not 0 < self.participation <= 1:
             raise ValueError(
@@ -146,7 +155,8 @@ def first_memory(
     Memory: one optimiser state for each client, if they keep it.
     """
     update = training.update
-    if update.decay == 1 and not update.keep_optimizer:
+    counts = update.decay != 1 or training.threat is not None
+    if not (counts or update.keep_optimizer):
         return None
     moments: PyTree = ()
     if update.keep_optimizer:

@@ -1,14 +1,26 @@
 """Stacked pytrees: leaves that share one leading axis."""
 
+import math
 from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, PyTree, Shaped
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
 from cfljax.types import Stacked, Variables
 
-__all__ = ["length", "repeat", "rows", "select", "take", "trained_part", "with_trained"]
+__all__ = [
+    "flat",
+    "length",
+    "like",
+    "repeat",
+    "rows",
+    "select",
+    "take",
+    "trained_part",
+    "with_trained",
+]
 
 Tree = TypeVar("Tree")
 
@@ -45,6 +57,29 @@ def select(
     return jax.tree.map(
         lambda a, b: jnp.where(rows(condition, a), a, b), on_true, on_false
     )
+
+
+def flat(stacked: Stacked) -> Float[Array, "rows features"]:
+    """All leaves side by side: `[n, ...]` become `[n, features]`, one copy."""
+    leaves = jax.tree.leaves(stacked)
+    return jnp.concatenate([leaf.reshape(leaf.shape[0], -1) for leaf in leaves], axis=1)
+
+
+def like(points: Float[Array, "rows features"], stacked: Stacked) -> Stacked:
+    """The inverse of `flat`: rows in the shapes of the leaves of `stacked`.
+
+    Args:
+      points: rows, of any number.
+      stacked: leaves `[n, ...]`, or their shapes.
+    """
+    leaves, form = jax.tree.flatten(stacked)
+    ends = np.cumsum([math.prod(leaf.shape[1:]) for leaf in leaves])
+    parts = jnp.split(points, ends[:-1], axis=1)
+    shaped = [
+        part.reshape((points.shape[0],) + leaf.shape[1:])
+        for part, leaf in zip(parts, leaves, strict=True)
+    ]
+    return jax.tree.unflatten(form, shaped)
 
 
 def trained_part(params: PyTree) -> PyTree:

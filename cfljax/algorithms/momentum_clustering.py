@@ -1,0 +1,210 @@
+"""Momentum-Clustering (Werner et al., 2023, Algorithm 4): N messages a round.
+
+Every client has a model of its own and keeps a momentum of its gradients there. A
+server makes cluster centres of the momenta by Threshold-Clustering, and every client
+moves along its own.
+"""
+
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
+
+from cfljax.kernels.backend import Order, check_order
+from cfljax.kernels.checks import check_fit, check_member, check_positive
+from cfljax.kernels.evaluate import predict_own
+from cfljax.kernels.messages import client_gradients
+from cfljax.kernels.round_batch import draw_batch
+from cfljax.kernels.server_centres import Centres, member_centres, warm_centres
+from cfljax.kernels.threshold import Edge
+from cfljax.kernels.threshold_members import Form
+from cfljax.kernels.threshold_radius import Radius
+from cfljax.kernels.traffic import size
+from cfljax.kernels.training import Start, start_models
+from cfljax.kernels.tree import flat, like
+from cfljax.types import Algorithm, ClientData, Stacked, Task, Threat
+
+__all__ = ["FirstMomentum", "Info", "State", "Variant", "momentum_clustering"]
+
+# Where the centres start. member: one for each client, at its own momentum, as the
+# proof of Theorem 4 and the released class have it. warm: one for each of K clusters,
+# where it ended in the round before, as line 4 prints it; the first ones, which the
+# paper leaves open, are momenta drawn far apart (k-means++).
+Variant = Literal["member", "warm"]
+# m_0, which the paper leaves open: with "gradient", its first gradient, the variance of
+# Lemma 13 holds only after many rounds.
+FirstMomentum = Literal["zero", "gradient"]
+
+
+class State(NamedTuple):
+    """All that the next round needs.
+
+    models: x_i, leaves `[clients, ...]`.
+    momenta: m_i, leaves `[clients, ...]`.
+    centres: v_k of variant "warm", None otherwise.
+    round: rounds that are over.
+    """
+
+    models: Stacked
+    momenta: Stacked
+    centres: Float[Array, "clusters features"] | None
+    round: Int[Array, ""]
+
+
+class Info(NamedTuple):
+    """What one round did; nothing here is carried over.
+
+    assignment: k_i, the nearest centre of variant "warm", `NO_CLUSTER` where none is
+      finite; None with a centre for each client.
+    losses: of each client at its own model, on the round's batch, before the step.
+    members: whose momenta were in the ball of client i's centre in the last clipping
+      round.
+    received: bytes from the server to each client: a centre.
+    sent: bytes from each client to the server: a momentum.
+    """
+
+    assignment: Int[Array, " clients"] | None
+    losses: Float[Array, " clients"]
+    members: Bool[Array, "clients clients"]
+    received: Int[Array, " clients"]
+    sent: Int[Array, " clients"]
+
+
+def momentum_clustering(
+    task: Task,
+    *,
+    step_size: ScalarLike,
+    radius: Radius,
+    num_clusters: int | None = None,
+    momentum: ScalarLike = 0.1,
+    num_rounds: int = 10,
+    batch_size: int | None = None,
+    variant: Variant = "member",
+    first_momentum: FirstMomentum = "zero",
+    edge: Edge = "paper",
+    start: Start = "identical",
+    form: Form | None = None,
+    threat: Threat | None = None,
+    centres_per_chunk: int | None = None,
+    clients_per_chunk: int | None = None,
+    order: Order | None = None,
+) -> Algorithm:
+    """Momentum-Clustering.
+
+    Momenta are taken at clients' own models: where all converge they vanish, and with
+    them the separation that Theorem 4 assumes for all rounds. A radius that follows the
+    noise (`quantile_radius`, or small) keeps clusters apart longest.
+
+    Args:
+      task: the learning problem; it must train on the losses that it is judged by.
+      step_size: eta; may be traced.
+      radius: tau, as in `federated_clustering`.
+      num_clusters: K of variant "warm"; None otherwise.
+      momentum: alpha of equation (6), in (0, 1]: the weight of the new gradient;
+        1 is no memory. May be traced.
+      num_rounds: l of Threshold-Clustering.
+      batch_size: samples of a client's gradient, drawn anew in each round without
+        replacement; all samples if None.
+      variant: "member" or "warm", see `Variant`.
+      first_momentum: "zero" or "gradient", see `FirstMomentum`.
+      edge: whether the edge belongs to the ball, as in `federated_clustering`.
+      start: "identical" models of all clients as Algorithm 4 has them, or
+        "independent" ones.
+      form: of distances, see `kernels.threshold_members`; of variant "member".
+      threat: what Byzantine clients do.
+      centres_per_chunk: bounds memory of the clustering.
+      clients_per_chunk: bounds memory of the gradients in batched order.
+      order: of the clients, see `kernels.backend.over_clients`.
+
+    Raises:
+      ValueError: where an argument is out of its range, belongs to another variant, or
+        the task has a `fit`.
+
+    Cost of a round: a forward and a backward pass for each client, and
+    Threshold-Clustering of N momenta from N or K centres. Memory: three models for
+    each client.
+    """
+    check_positive(num_rounds=num_rounds)
+    check_member(Variant, variant=variant)
+    check_member(FirstMomentum, first_momentum=first_momentum)
+    check_member(Edge, edge=edge)
+    check_member(Start, start=start)
+    check_order(order, clients_per_chunk)
+    _check_variant(variant, num_clusters, form, threat)
+    if not isinstance(momentum, jax.core.Tracer) and not 0 < momentum <= 1:
+        raise ValueError(f"`momentum` must be in (0, 1], got {momentum}.")
+    if batch_size is not None:
+        check_positive(batch_size=batch_size)
+    check_fit(task)
+    clustering = Centres(num_rounds, radius, edge, form, centres_per_chunk, threat)
+
+    def init(key: PRNGKeyArray, data: ClientData) -> State:
+        models = start_models(task, key, data.mask.shape[0], start)
+        momenta = jax.tree.map(jnp.zeros_like, models)  # m_0
+        centres = None
+        if num_clusters is not None:
+            points = flat(models)  # For the shapes: the first round draws them.
+            centres = jnp.zeros((num_clusters, points.shape[1]), points.dtype)
+        return State(models, momenta, centres, jnp.zeros((), jnp.int32))
+
+    def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
+        models, clients = state.models, jnp.arange(data.mask.shape[0])
+        losses, (gradients, _) = client_gradients(
+            task,
+            models if threat is None else threat.evaluate(models, clients),
+            draw_batch(key, data, batch_size),
+            order=order,
+            clients_per_chunk=clients_per_chunk,
+        )
+        weight = jnp.asarray(momentum, jnp.result_type(float))
+        if first_momentum == "gradient":
+            weight = jnp.where(state.round == 0, 1, weight)
+        blend = lambda g, m: weight * g + (1 - weight) * m
+        momenta = jax.tree.map(blend, gradients, state.momenta)  # (6)
+        points, centres = flat(momenta), state.centres
+        if centres is None:  # line 4
+            assignment = None
+            moves, members = member_centres(key, clustering, points, state.round)
+        else:
+            centres, assignment, moves, members = warm_centres(
+                key, clustering, points, centres, state.round
+            )
+        models = jax.tree.map(  # line 5
+            lambda x, v: x - step_size * v, models, like(moves, models)
+        )
+        message = size(models) // data.mask.shape[0]
+        bytes_ = jnp.full(data.mask.shape[0], message, jnp.int32)
+        info = Info(assignment, losses, members, received=bytes_, sent=bytes_)
+        return State(models, momenta, centres, state.round + 1), info
+
+    def predict(state: State, data: ClientData, inputs: Array) -> Array:
+        own = jnp.arange(data.mask.shape[0])
+        return predict_own(task, state.models, own, inputs)
+
+    return Algorithm(init=init, step=step, predict=predict)
+
+
+def _check_variant(
+    variant: str, num_clusters: int | None, form: str | None, threat: Threat | None
+) -> None:
+    """Raises ValueError where arguments belong to the other variant."""
+    if form is not None:
+        check_member(Form, form=form)
+    if variant == "member":
+        if num_clusters is not None:
+            raise ValueError(
+                "`num_clusters` belongs to `variant='warm'`: with 'member' every "
+                f"client's momentum starts a centre; got {num_clusters}."
+            )
+        return
+    if num_clusters is None:
+        raise ValueError("`num_clusters` must be given with `variant='warm'`.")
+    check_positive(num_clusters=num_clusters)
+    if form == "gram":
+        raise ValueError(
+            "`form='gram'` belongs to `variant='member'`: kept centres are no "
+            "combinations of the momenta."
+        )
+    if threat is not None and threat.adaptive:
+        raise ValueError("`threat` may be adaptive with `variant='member'` only.")

@@ -1,0 +1,129 @@
+"""Myopic-Clustering (Werner et al., 2023, Algorithm 1): gradients are clustered.
+
+The paper's motivating method, and what it shows to fail: gradients of clients whose
+models differ say little about whose data are alike, and all vanish at the optima.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
+
+from cfljax.kernels.backend import Order, check_order
+from cfljax.kernels.checks import check_fit, check_member, check_positive
+from cfljax.kernels.evaluate import predict_own
+from cfljax.kernels.kmeans import k_means
+from cfljax.kernels.messages import client_gradients
+from cfljax.kernels.round_batch import draw_batch
+from cfljax.kernels.traffic import size
+from cfljax.kernels.training import Start, start_models
+from cfljax.kernels.tree import flat, like
+from cfljax.types import Algorithm, ClientData, Stacked, Task, Threat
+
+__all__ = ["Info", "State", "myopic_clustering"]
+
+
+class State(NamedTuple):
+    """All that the next round needs.
+
+    models: x_i, leaves `[clients, ...]`.
+    round: rounds that are over.
+    """
+
+    models: Stacked
+    round: Int[Array, ""]
+
+
+class Info(NamedTuple):
+    """What one round did; nothing here is carried over.
+
+    assignment: k_i, `NO_CLUSTER` for a client whose gradient is not finite.
+    losses: of each client at its own model, on the round's batch, before the step.
+    received: bytes from the server to each client: its cluster's centre.
+    sent: bytes from each client to the server: a gradient.
+    """
+
+    assignment: Int[Array, " clients"]
+    losses: Float[Array, " clients"]
+    received: Int[Array, " clients"]
+    sent: Int[Array, " clients"]
+
+
+def myopic_clustering(
+    task: Task,
+    *,
+    num_clusters: int,
+    step_size: ScalarLike,
+    batch_size: int | None = None,
+    num_restarts: int = 10,
+    start: Start = "identical",
+    threat: Threat | None = None,
+    clients_per_chunk: int | None = None,
+    order: Order | None = None,
+) -> Algorithm:
+    """Myopic-Clustering; the clustering of line 4, which the paper leaves open, is
+    k-means.
+
+    Args:
+      task: the learning problem; it must train on the losses that it is judged by.
+      num_clusters: K, at least 1. With 1 everybody moves along the mean gradient.
+      step_size: eta; may be traced.
+      batch_size: samples of a client's gradient, drawn anew in each round without
+        replacement; all samples if None.
+      num_restarts: of k-means.
+      start: "identical" models of all clients as Algorithm 1 has them, or
+        "independent" ones.
+      threat: what Byzantine clients do.
+      clients_per_chunk: bounds memory in batched order.
+      order: of the clients, see `kernels.backend.over_clients`.
+
+    Raises:
+      ValueError: where an argument is out of its range, or the task has a `fit`.
+
+    Cost of a round: a forward and a backward pass for each client, and a k-means of N
+    gradients.
+    """
+    check_positive(num_clusters=num_clusters, num_restarts=num_restarts)
+    check_member(Start, start=start)
+    check_order(order, clients_per_chunk)
+    if batch_size is not None:
+        check_positive(batch_size=batch_size)
+    check_fit(task)
+
+    def init(key: PRNGKeyArray, data: ClientData) -> State:
+        models = start_models(task, key, data.mask.shape[0], start)
+        return State(models, jnp.zeros((), jnp.int32))
+
+    def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
+        models, clients = state.models, jnp.arange(data.mask.shape[0])
+        losses, (gradients, _) = client_gradients(
+            task,
+            models if threat is None else threat.evaluate(models, clients),
+            draw_batch(key, data, batch_size),
+            order=order,
+            clients_per_chunk=clients_per_chunk,
+        )
+        points = flat(gradients)  # line 3
+        if threat is not None:
+            own = jax.random.fold_in(key, 2)  # Clients draw from 0, algorithms from 1.
+            points = threat.send(own, points, clients, round=state.round)
+        found = k_means(  # line 4
+            jax.random.fold_in(key, 1), points, num_clusters, num_restarts=num_restarts
+        )
+        row = jnp.maximum(found.assignment, 0)
+        known = found.assignment[:, None] >= 0
+        moves = jnp.where(known, found.centres[row], jnp.nan)  # line 5
+        models = jax.tree.map(  # line 6
+            lambda x, v: x - step_size * v, models, like(moves, models)
+        )
+        message = size(models) // data.mask.shape[0]
+        each = jnp.full(data.mask.shape[0], message, jnp.int32)
+        info = Info(found.assignment, losses, received=each, sent=each)
+        return State(models, state.round + 1), info
+
+    def predict(state: State, data: ClientData, inputs: Array) -> Array:
+        own = jnp.arange(data.mask.shape[0])
+        return predict_own(task, state.models, own, inputs)
+
+    return Algorithm(init=init, step=step, predict=predict)

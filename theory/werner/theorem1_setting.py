@@ -1,0 +1,95 @@
+"""Instances of Theorem 1, in units of sigma = 1, and how well they meet its conditions.
+
+The constants that the paper leaves unnamed are those with which the corrected form is
+proved: Delta >= 24 sigma/delta_i and beta_i <= delta_i/12.
+"""
+
+import math
+from typing import NamedTuple
+
+from theory.statement import Margin
+
+__all__ = ["CONSTANTS", "LEAST_SEPARATION", "Instance", "margins"]
+
+LEAST_SEPARATION, _LEAST_BAD = 24.0, 12.0
+CONSTANTS = {"C_Delta": LEAST_SEPARATION, "C_beta": _LEAST_BAD, "C_l": 2.0}
+
+
+class Instance(NamedTuple):
+    """Clusters to be told apart; sigma = 1.
+
+    share: delta_i, good points of the cluster over all N.
+    separation: Delta.
+    bad: beta_i, bad points over all N.
+    """
+
+    share: float
+    separation: float
+    bad: float = 0.0
+
+    @property
+    def radius(self) -> float:
+        """tau = sqrt(delta_i sigma Delta), of Theorem 1."""
+        return math.sqrt(self.share * self.separation)
+
+    @property
+    def least_rounds(self) -> float:
+        """max(1, log(sigma/Delta)/log(1 - delta_i/2)), of Theorem 1."""
+        return max(1.0, math.log(1 / self.separation) / math.log1p(-self.share / 2))
+
+    @property
+    def num_rounds(self) -> int:
+        """Rounds that are run: twice the least."""
+        return math.ceil(2 * self.least_rounds)
+
+    def printed(self, num_points: float = math.inf) -> float:
+        """Right side of (2): sigma^2/n_i + sigma^3/Delta + beta_i sigma Delta."""
+        return 1 / num_points + 1 / self.separation + self.bad * self.separation
+
+    def corrected(self, num_points: float = math.inf) -> float:
+        """sigma^2/n_i + sigma^3/(delta_i Delta) + beta_i^2 sigma Delta/delta_i."""
+        bias = 1 / (self.share * self.separation)
+        return 1 / num_points + bias + self.bad**2 * self.separation / self.share
+
+
+def margins(*instances: Instance, start: float | None = None) -> tuple[Margin, ...]:
+    """Conditions of Theorem 1, each where it is met least.
+
+    Args:
+      instances: those of a check, at least one.
+      start: E|v_0 - E z_i|^2/sigma^2 of the check, which the proof takes to be at most
+        1; left out if None.
+    """
+    found: dict[str, Margin] = {}
+    for one in instances:
+        conditions = [
+            Margin(
+                "werner.thm1: Delta >= 24 sigma/delta_i",
+                one.separation,
+                LEAST_SEPARATION / one.share,
+            ),
+            Margin(
+                "werner.thm1: beta_i <= delta_i/12",
+                one.bad,
+                one.share / _LEAST_BAD,
+                at_least=False,
+            ),
+            Margin(
+                "werner.thm1: l >= max(1, log(sigma/Delta)/log(1 - delta_i/2))",
+                one.num_rounds,
+                one.least_rounds,
+            ),
+        ]
+        if start is not None:
+            conditions.append(
+                Margin(
+                    "werner.thm1, step (v): E|v_0 - E z_i|^2 <= sigma^2",
+                    start,
+                    1.0,
+                    at_least=False,
+                )
+            )
+        for margin in conditions:
+            known = found.get(margin.assumption, margin)
+            found[margin.assumption] = min(known, margin, key=lambda each: each.value)
+    return tuple(found.values())
