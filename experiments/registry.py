@@ -217,6 +217,10 @@ EXPERIMENTS: Mapping[str, Entry] = MappingProxyType(
             "experiments.reviews.pooling",
             "the dissimilarity from which clustering beats pooling all clients",
         ),
+        "werner.table1": Entry(
+            "experiments.werner.table1",
+            "rotation and private labels: Federated-Clustering against baselines",
+        ),
         "werner.fig1": Entry(
             "experiments.werner.fig1",
             "three methods that fail, and the radii by which clipping escapes",

@@ -11,7 +11,12 @@ from cfljax.data.class_sets import (
 from cfljax.data.dominant import dominated
 from cfljax.data.feature_skew import feature_skewed
 from cfljax.data.images import Images, load_images
-from cfljax.data.label_skew import by_group, label_skewed, label_swapped
+from cfljax.data.label_skew import (
+    by_group,
+    label_shifted,
+    label_skewed,
+    label_swapped,
+)
 from cfljax.data.linear import linear_clients, mixed_linear, split_rounds
 from cfljax.data.nearby import nearby_linear, nearby_models
 from cfljax.data.partition import rotated
@@ -37,6 +42,7 @@ __all__ = [
     "check_clients",
     "dominated",
     "feature_skewed",
+    "label_shifted",
     "label_skewed",
     "label_swapped",
     "linear_clients",

@@ -15,7 +15,7 @@ from cfljax.data.pools import rows_by_class
 from cfljax.data.samples import Samples
 from cfljax.data.shares import Shared, Sizes, count_classes, fill
 
-__all__ = ["by_group", "label_skewed", "label_swapped"]
+__all__ = ["by_group", "label_shifted", "label_skewed", "label_swapped"]
 
 
 def label_skewed(
@@ -97,6 +97,41 @@ def label_swapped(
     owned = _owned(all_classes(num_classes, len(swaps)), num_classes)
     rows = rows_by_class(strata, key, owned, sizes, None, 1.0)
     return fill(samples, rows, len(swaps), maps)
+
+
+def label_shifted(
+    samples: Images | Samples, *, key: PRNGKeyArray, sizes: Sizes, num_clusters: int = 4
+) -> Shared:
+    """Clients of all classes whose cluster counts labels on (private labels).
+
+    Werner et al., section 4.2: in cluster k of K the label y becomes
+    `(y + k) mod C`, for training and test alike. Every class is divided evenly among
+    the clusters. One model for all is right with one label of K at best.
+
+    Args:
+      samples: images or others, to be shared out.
+      key: a typed random key.
+      sizes: how many clients there are and what they take.
+      num_clusters: K, from 1 to the number of classes C.
+
+    Returns:
+      As `label_skewed`.
+
+    Raises:
+      ValueError: as `label_skewed`, and if there are more clusters than classes.
+    """
+    strata = np.asarray(samples.train_labels), np.asarray(samples.test_labels)
+    num_classes = count_classes(strata)
+    if not 1 <= num_clusters <= num_classes:
+        raise ValueError(
+            f"`num_clusters` must be from 1 to the {num_classes} classes, got "
+            f"{num_clusters}."
+        )
+    shifts = np.arange(num_clusters)[:, None]
+    maps = (np.arange(num_classes)[None, :] + shifts) % num_classes
+    owned = _owned(all_classes(num_classes, num_clusters), num_classes)
+    rows = rows_by_class(strata, key, owned, sizes, None, 1.0)
+    return fill(samples, rows, num_clusters, maps)
 
 
 def by_group(samples: Samples, *, key: PRNGKeyArray, sizes: Sizes) -> Shared:

@@ -2,6 +2,12 @@
 
 Command:   python -m experiments run werner.byzantine --preset paper
 Quick:     the same with --preset quick: fewer attacks, shares and trials
+Measured:  quick, 76 s on one of two busy cores of an Intel Xeon: the influence is at
+           most 1 in all 32 settings below the predicted breakdown, .995 [.967, 1.02] at
+           most; the adaptive edge breaks down at .776, .892 and .952 for Delta = 50,
+           200 and 800, where .694, .844 and .922 are predicted. With a 20 % quantile
+           its error is 58 at .9 and 9e6 at 1.1, where the target is less than 20 % of
+           all. The paper preset's fixed radius: 117 of 117, 1.00 [.993, 1.01] at most
 Paper:     "a bad point has most influence just inside of the ball", and the error
            grows by beta_i sigma Delta (Theorem 1); no experiment.
 Predicted: with Theorem 1's radius the adaptive edge ends at an error of
@@ -55,7 +61,7 @@ class Config:
     attack: tuple[str, ...]
     """Names in `cfljax.attacks.ATTACKS`, each with its defaults."""
     share: tuple[float, ...]
-    """Attackers over honest clients of the target, beta / delta; 0 among them."""
+    """Attackers over the target's honest clients, beta / delta; 0 comes first."""
     num_trials: int
     """Sets of honest points."""
     radii: tuple[Radii, ...] = ("fixed", "quantile", "inner", "outer")
@@ -103,7 +109,7 @@ class Config:
 def preset(name: Literal["quick", "paper"]) -> Config:
     """The configuration of a preset."""
     known = ("edge_adaptive", "edge_static", "staged", "alie", "gaussian", "mimic")
-    shares = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.1, 1.5)
+    shares = (0.0, 0.1, 0.24, 0.5, 0.76, 0.9, 1.1, 1.5)  # of 50 clients
     if name == "quick":
         return Config(
             attack=(*known, "sign_flip", "other_mean"),
@@ -112,7 +118,7 @@ def preset(name: Literal["quick", "paper"]) -> Config:
             radii=("fixed", "quantile", "inner"),
         )
     others = ("sign_flip", "ipm", "other_mean", "bit_flip", "zero", "noise", "nan")
-    more = (0.05, 0.35, 0.6, 0.8, 0.85, 1.0, 1.25)
+    more = (0.04, 0.36, 0.6, 0.8, 0.84, 1.0, 1.24)
     return Config(
         attack=known + others, share=tuple(sorted((*shares, *more))), num_trials=100
     )
@@ -171,7 +177,7 @@ def _grids(config: Config) -> dict[str, engine.Grid]:
     first = Trial(
         **(shared | {axis: own[axis][0] for axis in ("attack", "radii", "share")})
     )
-    known = {"num_trials": config.num_trials, "seed": config.seed}
+    known: Any = {"num_trials": config.num_trials, "seed": config.seed}
     errors = engine.Grid(
         experiment=EXPERIMENT,
         trial=first,

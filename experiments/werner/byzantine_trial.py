@@ -1,9 +1,8 @@
 """One trial of attacks on Threshold-Clustering: how far a centre ends from its mean.
 
-The numbers of attackers are traced, so that all shares run in one program: clients
-beyond them are absent, points that are not finite. The kernel counts these among its
-N points, so each of its steps is scaled back to the clients that are there, which is
-rule (4) for them up to rounding.
+The number of attackers is traced, so that all shares run in one program: clients beyond
+it are absent, points that are not finite. The kernel counts these among its N points;
+its steps are scaled back to the clients that are there: rule (4) up to rounding.
 """
 
 import dataclasses
@@ -60,8 +59,8 @@ class Trial:
                 f"`attack` must be in {tuple(ATTACKS)}, got {self.attack!r}."
             )
         check_member(Radii, radii=self.radii)
-        check_positive(num_members=self.num_members, num_places=self.num_places)
-        check_positive(num_rounds=self.num_rounds)
+        for name in ("num_members", "num_places", "num_rounds"):
+            check_positive(**{name: getattr(self, name)})
         if not 2 <= self.num_clusters <= self.num_features:
             raise ValueError(
                 "`num_clusters` must be at least 2 and at most `num_features`, got "
@@ -70,21 +69,24 @@ class Trial:
         most = self.num_places / self.num_members
         if not 0 <= self.share <= most:
             raise ValueError(f"`share` must be in [0, {most:g}], got {self.share}.")
+        number = self.share * self.num_members
+        if abs(number - round(number)) > 1e-6:
+            raise ValueError(
+                "`share` must be a whole number of attackers over `num_members`, got "
+                f"{self.share} of {self.num_members}."
+            )
         for name in ("noise", "separation"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise ValueError(
-                    f"`{name}` must be positive, got {getattr(self, name)}."
-                )
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"`{name}` must be positive, got {value}.")
         if not 0 <= self.quantile <= 1:
             raise ValueError(f"`quantile` must be from 0 to 1, got {self.quantile}.")
 
 
 class Crowd(NamedTuple):
-    """Honest points, and places for attackers behind them.
+    """Honest points, then places for attackers, whose points are NaN and clusters -1.
 
-    points: NaN in places for attackers.
-    clusters: of each client; attackers claim the target, 0.
-    mean: mu, true mean of the target.
+    mean: mu, the true one of the target, cluster 0.
     """
 
     points: Float[Array, "clients features"]

@@ -1,7 +1,7 @@
 """The examples of Figure 1: clients on a line, and methods that fail on them."""
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -87,7 +87,7 @@ def myopic(num_rounds: int, step_size: ScalarLike) -> Float[Array, "rounds clien
 def symmetric(
     num_rounds: int, step_size: ScalarLike, option: Literal["gradient", "model"]
 ) -> Float[Array, "rounds clients"]:
-    """IFCA from models -1.5 and 0: the model that each client chooses, before and after.
+    """IFCA from models -1.5 and 0: the model of each client's choice.
 
     Args:
       num_rounds: T.
@@ -108,7 +108,7 @@ def symmetric(
     key = jax.random.key(0)  # Nothing is random.
     first = algorithm.init(key, data)._replace(models=jnp.array([-1.5, 0.0]))
 
-    def move(state: tuple, _: None) -> tuple[tuple, Models]:
+    def move(state: Any, _: None) -> tuple[Any, Models]:
         state, info = algorithm.step(key, state, data)
         return state, state.models[info.assignment]
 
@@ -144,10 +144,11 @@ def bipartition(
     across = jnp.where(jnp.eye(3, dtype=bool), -jnp.inf, cosines).max(axis=1)
     alone = jnp.arange(3) == jnp.argmin(across)
     same = alone[:, None] == alone[None, :]
+    sizes = jnp.where(alone, 1.0, 2.0)
 
     def apart(models: Models, _: None) -> tuple[Models, Models]:
         own = jnp.diagonal(jax.vmap(lambda x: seen(x, half))(models))
-        mean = jnp.where(same, own[None, :], 0).sum(axis=1) / same.sum(axis=1)
+        mean = jnp.where(same, own[None, :], 0).sum(axis=1) / sizes
         return models - step_size * mean, models
 
     first = jnp.full((3,), x)

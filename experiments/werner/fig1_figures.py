@@ -19,7 +19,7 @@ UNITS = {
     "bipartition": "radius τ",
 }
 SHOWN = {"myopic": 30, "symmetric": 30, "bipartition": 400}  # rounds
-_EDGE = "exact window of radii"
+_EDGE = "exact window, expected gradients"
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -51,7 +51,7 @@ def draw_paths(
         panels.append(_paths(name, own["position"].values[0], title))
     return report.curves(
         panels,
-        title="Werner et al., Figure 1: methods that fail, and the same clients without",
+        title="Werner et al., Figure 1: methods that fail, and Federated-Clustering",
         legend_title="models of the clients; levels are their optima",
         panels_per_row=len(failing),
     )
@@ -94,7 +94,7 @@ def draw_radii(table: Rows) -> Figure:
         panels,
         title="Werner et al., Figure 1: radii by which Federated-Clustering escapes",
         legend_title="distance of each client from its optimum in the end",
-        panels_per_row=3,
+        panels_per_row=2 if len(panels) == 4 else 3,
     )
 
 

@@ -118,7 +118,7 @@ def simulate(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array
 
     first = jnp.full((number,), example.start)
     rounds = jnp.arange(trial.num_rounds)
-    _, (later, company, strangers) = jax.lax.scan(move, first, rounds)
+    later, company, strangers = jax.lax.scan(move, first, rounds)[1]
     half = trial.num_rounds // 2
     mean = lambda counts: jnp.mean(counts[half:].astype(later.dtype), axis=0)
     return {

@@ -93,7 +93,7 @@ def simulate(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array
         found = ratio, _between(gradients, clusters), jnp.sqrt(_norms(aside))
         return aside - step * mean, found
 
-    _, found = jax.lax.scan(move, first, None, length=trial.num_rounds)
+    found = jax.lax.scan(move, first, None, length=trial.num_rounds)[1]
     return {
         **dict(zip(("within", "between", "distance"), found, strict=True)),
         "within_anywhere": _largest(own, means[clusters]),

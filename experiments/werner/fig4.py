@@ -2,6 +2,11 @@
 
 Command:   python -m experiments run werner.fig4 --preset paper
 Quick:     the same with --preset quick, which differs in the repetitions only
+Measured:  quick, 11 s on one of two busy cores of an Intel Xeon: the corrected elbow is
+           at l = 18 to 19 for all sigma from members, and falls from 23 to 15 from near
+           the centres, where Theorem 1 asks for 44, 30, 17 and 3.5 rounds; from the
+           origin distances grow. The printed formula is -.13 in round 1 for all sigma
+           from members, and -1 at every minimum
 Paper:     90 samples of ten features in 10 clusters; sigma .5, 1, 2, 4 about the same
            centres; the radius of each round is the 10 % quantile of the distances; ten
            repetitions. Distances fall fast and then level out; elbows by
@@ -85,9 +90,11 @@ class Config:
     @property
     def trial(self) -> Trial:
         """The fields that all cells share, and the first value of each axis."""
-        own = {f.name: getattr(self, f.name) for f in dataclasses.fields(Trial)}
-        own |= {"start": self.start[0], "deviation": self.deviation[0]}
-        return Trial(**(own | {"quantile": repr(self.quantile)}))
+        fields = dataclasses.fields(Trial)
+        own: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields}
+        own["start"], own["deviation"] = self.start[0], self.deviation[0]
+        own["quantile"] = repr(self.quantile)  # Static: the rule rounds it.
+        return Trial(**own)
 
 
 def preset(name: Literal["quick", "paper"]) -> Config:

@@ -86,7 +86,7 @@ def simulate(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array
         )
         return found.centres, found.centres
 
-    _, later = jax.lax.scan(clip, centres, None, length=trial.num_rounds)
+    later = jax.lax.scan(clip, centres, None, length=trial.num_rounds)[1]
     path = jnp.concatenate([centres[None], later])
     own = jnp.mean(jnp.linalg.norm(path - truth[origin][None], axis=2), axis=1)
     nearest = jax.lax.map(

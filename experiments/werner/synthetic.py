@@ -9,7 +9,7 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
 
 from cfljax.kernels.checks import check_member, check_positive
 from cfljax.kernels.draws import bernoulli_models, flat_normal
@@ -31,7 +31,7 @@ def shifted_linear(
     num_samples: int = 9,
     num_features: int = 10,
     minimisers: Minimisers = "normal",
-    first_mean: float = 1.0,
+    first_mean: ScalarLike = 1.0,
 ) -> tuple[ClientData, Truth]:
     """Clients with `y = A^T x*_k` and entries of A from N(first_mean + k, 1).
 
@@ -48,7 +48,8 @@ def shifted_linear(
       num_samples: n, per client.
       num_features: d.
       minimisers: law of x*_k, see `Minimisers`.
-      first_mean: mean of all inputs of the first cluster; the next have one more each.
+      first_mean: mean of all inputs of the first cluster; the next have one more
+        each. May be traced.
 
     Returns:
       Data with inputs `[clients, samples, features]`, the transposed A_i, and the truth

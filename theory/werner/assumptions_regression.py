@@ -1,9 +1,9 @@
 """Assumptions 4 to 6 for all x on the paper's regression, where Figure 2 has a path.
 
 All of a cluster share the minimiser, so Assumption 4 holds with A_i = |(H_i - Hbar)
-Hbar^-1|; but A^2 is some hundreds, several times what a path shows. Assumption 5 with D
-= 0 holds for no Delta > 0: two gradients that are affine in x agree somewhere. With D >
-0 there is a Delta for every D. The noise of a minibatch grows as |x - x*|^2.
+Hbar^-1|; but A^2 is some hundreds, often several times what a path shows. Assumption 5
+with D = 0 holds for no Delta > 0: two gradients that are affine in x agree somewhere.
+With D > 0 there is a Delta for every D. The noise of a minibatch grows as |x - x*|^2.
 """
 
 import functools

@@ -110,9 +110,13 @@ STATEMENTS = (
     _row(
         id=GRADIENTS,
         place="Lemma 12",
-        text="E |(1/|B_i|) sum_{j in B_i} y_j - E_x gbar_i|^2 <= (2 C + 2) c^2 + 2 C "
-        "(A^4 E|grad fbar_i|^2 + delta_i rho Delta)",
-        preconditions=("tau^2 = C (c^2 + A^4 E|grad fbar_i|^2 + delta_i rho Delta)",),
+        text="E |y_B - grad F_i|^2 <= (2 C + 2) c^2 + 2 C "
+        "(A^4 E|grad F_i|^2 + delta_i rho Delta)",
+        preconditions=(
+            "y_B = mean of y_j over the bad points",
+            "F_i = mean of f_j over j ~ i",
+            "tau^2 = C (c^2 + A^4 E|grad F_i|^2 + delta_i rho Delta)",
+        ),
         constants={"C, least": 1.0, "C, largest": 24.0},
         claimed="constant unnamed",
         check=_gradients,
@@ -122,9 +126,12 @@ STATEMENTS = (
     _row(
         id=MOMENTA,
         place="Lemma 19",
-        text="E |(1/|B_i|) sum_{j in B_i} y_j - E_x mbar_i|^2 <= (2 C + 2) c^2 + 2 C "
-        "delta_i rho Delta",
-        preconditions=("tau^2 = C (c^2 + delta_i rho Delta)",),
+        text="E |y_B - mu_i|^2 <= (2 C + 2) c^2 + 2 C delta_i rho Delta",
+        preconditions=(
+            "y_B = mean of y_j over the bad points",
+            "mu_i = E_x of the mean momentum in the cluster of i",
+            "tau^2 = C (c^2 + delta_i rho Delta)",
+        ),
         constants={"C, least": 1.0, "C, largest": 24.0},
         claimed="constant unnamed",
         check=_momenta,

@@ -102,7 +102,7 @@ _CONTROLS = {
     "sign_flip": 0.8,
     "ipm": 0.8,
     "alie": 0.2,
-    "gaussian": 0.2,
+    "gaussian": 0.05,
     "mimic": 0.1,
     "other_mean": None,
     "bit_flip": None,

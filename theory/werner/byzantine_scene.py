@@ -38,6 +38,7 @@ class Scenes(NamedTuple):
     byzantine: `[batch, clients]`.
     clusters: `[clients]`, 0 the target.
     share: `[batch]`, beta/delta.
+    mean: `[batch]`, |mu|, along the first axis.
     seed: of what attackers draw.
     """
 
@@ -45,6 +46,7 @@ class Scenes(NamedTuple):
     byzantine: Bool[np.ndarray, "batch clients"]
     clusters: np.ndarray
     share: Float[np.ndarray, " batch"]
+    mean: Float[np.ndarray, " batch"]
     seed: int
 
 
@@ -85,6 +87,7 @@ def draw_scenes(preset: Preset, name: str) -> Scenes:
         byzantine,
         clusters.astype(np.int32),
         number / _OWN,
+        mean,
         int(generator.integers(2**31)),
     )
 
@@ -139,7 +142,7 @@ def _measured(
 ) -> Attacked:
     honest = np.mean(scenes.points[:, :_OWN].astype(float), axis=1)
     expected = np.zeros_like(honest)
-    expected[:, 0] = np.tile(MEANS, len(honest) // len(MEANS))
+    expected[:, 0] = scenes.mean
     joined = scenes.byzantine | (scenes.clusters == 0)
     total = np.sum(np.where(joined[..., None], sent, 0), axis=1)
     mean = total / np.sum(joined, axis=1)[:, None]

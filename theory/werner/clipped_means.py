@@ -34,7 +34,7 @@ class Setting(NamedTuple):
     margin: Delta delta/(rho max(1, A^4)).
     constant: C of the radius.
     spread: A; half of the clients are at m + A sqrt(G), half at m - A sqrt(G).
-    square: G = |grad fbar_i(x)|^2.
+    square: G = |grad F_i(x)|^2.
     start: of `_STARTS`.
     """
 
@@ -204,7 +204,7 @@ def check_chain(preset: Preset, *, young: float = 3.0) -> Verdict:
 
 
 _row = functools.partial(Statement, paper="werner")
-_RADIUS = "tau^2 = C (c^2 + A^4 G + delta_i rho Delta), c^2 = E|v - grad fbar_i|^2"
+_RADIUS = "tau^2 = C (c^2 + A^4 G + delta_i rho Delta), c^2 = E|v - grad F_i|^2"
 _lemma = functools.partial(check_lemma, name=GRADIENTS, spreads=_SPREADS, constant=27.0)
 _momenta = functools.partial(check_lemma, name=MOMENTA, spreads=(0.0,), constant=8.0)
 
@@ -212,15 +212,19 @@ STATEMENTS = (
     _row(
         id=GRADIENTS,
         place="Lemma 9",
-        text="E_{j~i} |E(y_j - g_j)|^2 <= C1 (c^2 + E|grad fbar_i|^2 + rho^3/(delta_i "
+        text="E_{j~i} |E(y_j - g_j)|^2 <= C1 (c^2 + E|grad F_i|^2 + rho^3/(delta_i "
         "Delta))",
-        preconditions=(_RADIUS, "Delta >= max(1, A^4) rho/delta_i"),
+        preconditions=(
+            "F_i = mean of f_j over j ~ i",
+            _RADIUS,
+            "Delta >= max(1, A^4) rho/delta_i",
+        ),
         constants={"C1 C": 27.0},
         claimed="constant unnamed",
         check=_lemma,
         control=functools.partial(_lemma, constant=0.5),
         note="Whether or not v depends on g_j. The last display of the proof has E_x "
-        "where the first has E: given x and v it needs E|v - grad fbar_i|^4. The "
+        "where the first has E: given x and v it needs E|v - grad F_i|^4. The "
         "control has 0.5 for 27.",
     ),
     _row(
@@ -230,9 +234,9 @@ STATEMENTS = (
         "+ A^2 G + rho^2)^2/tau^2 <= 27/C ((1 + rho/(delta_i Delta)) c^2 + (1 + rho "
         "A^2/(delta_i Delta)) G + rho^3/(delta_i Delta)), each factor at most 2",
         preconditions=(
+            "F_i = mean of f_j over j ~ i, G = |grad F_i|^2",
             _RADIUS,
             "Delta >= max(1, A^4) rho/delta_i",
-            "G = |grad fbar|^2",
         ),
         claimed="constants unnamed",
         check=check_chain,
@@ -245,7 +249,8 @@ STATEMENTS = (
         place="Lemma 16",
         text="E_{j~i} |E(y_j - m_j)|^2 <= C1 (c^2 + rho^3/(delta_i Delta))",
         preconditions=(
-            "tau^2 = C (c^2 + delta_i rho Delta), c^2 = E|v - E_x mbar_i|^2",
+            "mu_i = E_x of the mean momentum in the cluster of i",
+            "tau^2 = C (c^2 + delta_i rho Delta), c^2 = E|v - mu_i|^2",
             "Delta >= rho/delta_i",
         ),
         constants={"C1 C": 8.0},

@@ -86,7 +86,7 @@ def measured(
 def _moments(
     preset: Preset, name: str, cluster: Cluster, radius: float, points: int
 ) -> Moments:
-    trials = preset.choose(quick=6000, full=100_000)
+    trials = preset.choose(quick=6000, full=30_000)
     index = zlib.crc32(repr((cluster, radius)).encode())
     generator = preset.generator(name, index)
     noise = cluster.rho * generator.standard_normal((trials, cluster.good))
@@ -124,7 +124,7 @@ def check_family(
     """One constant does for all levels, and the ratio does not grow along them.
 
     Args:
-      preset: 6000 independent calls of Threshold-Clustering at each level, or 100,000.
+      preset: 6000 independent calls of Threshold-Clustering at each level, or 30,000.
       name: id of the row.
       parameter: name of what the levels vary.
       levels: five or more.
@@ -132,7 +132,7 @@ def check_family(
       factor: of the bound that is claimed.
       constant: declared; infinite where no constant is to do.
     """
-    trials = preset.choose(quick=6000, full=100_000)
+    trials = preset.choose(quick=6000, full=30_000)
     return one_constant(
         name,
         [family(preset, name, parameter, levels, bound, factor=factor)],

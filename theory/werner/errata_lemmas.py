@@ -35,12 +35,12 @@ ERRATA = (
         id="werner.E12",
         place="Lemma 7, (19)",
         severity="A",
-        printed="delta_i E|grad fbar_i|^2 in the bound of the centre's error.",
-        correction="A constant times A^2 E|grad fbar_i|^2, which is small if the C of "
-        "tau^2 = C (A^2 |grad fbar_i|^2 + delta_i rho Delta) is large, and suffices to "
+        printed="delta_i E|grad F_i|^2 in the bound of the centre's error.",
+        correction="A constant times A^2 E|grad F_i|^2, which is small if the C of "
+        "tau^2 = C (A^2 |grad F_i|^2 + delta_i rho Delta) is large, and suffices to "
         "absorb the term in (15) and (16).",
         counterexample="C = 4, A = 0.49, two fifths of the cluster's clients with (1 + "
-        "A) grad fbar: the centre settles at the mean of the others, (2 A/3)^2 = "
+        "A) grad F: the centre settles at the mean of the others, (2 A/3)^2 = "
         "0.1067 in the square for every delta_i. There tau^2 = 4 (0.1067 + A^4) = "
         "0.657, and the steep clients' distance squared is (5 A/3)^2 = 0.667.",
         statements=("werner.lem7", "werner.lem7.corrected"),
@@ -55,9 +55,9 @@ ERRATA = (
         correction="Assumption 5, and all of it at each t. Without c <= rho at each t "
         "the mean of the products is not bounded by the product of the means, as both "
         "factors grow with the gradient.",
-        counterexample="Where C A^4 = 8 the ball around grad fbar holds strangers with "
-        "gradient -grad fbar + Delta e: their error is more than 4 |grad fbar|^2, "
-        "against delta_i |grad fbar|^2.",
+        counterexample="Where C A^4 = 8 the ball around grad F holds strangers with "
+        "gradient -grad F + Delta e: their error is more than 4 |grad F|^2, "
+        "against delta_i |grad F|^2.",
         statements=("werner.lem11", "werner.lem11.corrected", "werner.lem18"),
     ),
     _erratum(
@@ -66,8 +66,8 @@ ERRATA = (
         severity="B",
         printed="E|m_t - E m_t|^2 <= alpha^2 E|g - grad f|^2 + (1 - alpha)^2 E|m_{t-1} "
         "- E m_{t-1}|^2; nothing is said of m_0.",
-        correction="mt_t for E m_t, mt_t = alpha grad f(x_{t-1}) + (1 - alpha) "
-        "mt_{t-1}, and m_0 fixed, or (1 - alpha)^{2 t} <= alpha/2.",
+        correction="M_t for E m_t, M_t = alpha grad f(x_{t-1}) + (1 - alpha) "
+        "M_{t-1}, and m_0 fixed, or (1 - alpha)^{2 t} <= alpha/2.",
         counterexample="f(x) = h x^2/2, eta h = 1: Var m_t tends to alpha sigma^2/(2 - "
         "1.5 alpha), twice the bound at alpha = 1. With m_0 = g_0 the noise in m_1 is "
         "alpha^2 + (1 - alpha)^2, 0.82 sigma^2 at alpha = 0.1.",
@@ -77,8 +77,8 @@ ERRATA = (
         id="werner.E29",
         place="Appendix A.4, step (ii) before (22)",
         severity="B",
-        printed="E|E_x mbar_t - grad f_i(x_{t-1})|^2 at one t is at most (1 - L eta)/2 "
-        "times a sum over all t.",
+        printed="E|E_x mbar_{i,t} - grad f_i(x_{t-1})|^2 at one t is at most (1 - L "
+        "eta)/2 times a sum over all t.",
         correction="The sum over t on both sides, and a_1/(alpha (1 + alpha - "
         "alpha^2)) on the right, a_1 = (1 - alpha)^2 |grad f_i(x_0)|^2 with m_0 = 0.",
         counterexample="T = 1: the sum is empty, and a_1 is not 0.",

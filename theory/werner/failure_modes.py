@@ -34,7 +34,7 @@ _ROUNDING = 1e-12  # Relative; numbers are of order 1 after multiplication with 
 def check_gradients(preset: Preset, *, name: str, third: float) -> Verdict:
     """eta times the gradients at 1.5 are 1/2, 1/2 and `third`."""
     del preset
-    found = np.concatenate([eta * gradients_a(np.float64(1.5), eta) for eta in _STEPS])
+    found = np.concatenate([eta * gradients_a(np.array(1.5), eta) for eta in _STEPS])
     claimed = np.tile([0.5, 0.5, third], len(_STEPS))
     return never_exceeds(
         name,

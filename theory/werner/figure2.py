@@ -218,9 +218,9 @@ STATEMENTS = (
         claimed="curves and dashed bounds, no numbers",
         check=check_curves,
         control=functools.partial(check_curves, since=0),
-        note="Of the path only, and not in the first steps, where (7) grows from about "
-        "5 to over 100. Law of x*_k, step size and start are our choice. The control "
-        "counts from the start.",
+        note="Of the path only, and not in the first steps, where (7) may grow from "
+        "about 5 to over 100. Law of x*_k, step size and start are our choice. The "
+        "control counts from the start.",
     ),
     _row(
         id=RANK,

@@ -72,8 +72,8 @@ def curves(preset: Preset, start: Start) -> Float[np.ndarray, "sigmas rounds"]:
     """
     repeats = preset.choose(quick=10, full=100)
     found = []
-    for index, sigma in enumerate(_SIGMAS):
-        generator = preset.generator(ROUNDS, index)
+    for sigma in _SIGMAS:
+        generator = preset.generator(ROUNDS, 0)  # The same centres for every sigma.
         blobs = draw_blobs(generator, sigma, repeats)
         points = blobs.points.reshape(repeats, 1, -1, _FEATURES)
         centres = blobs.points[:, :, 0]
@@ -212,8 +212,8 @@ def check_deviation(preset: Preset, *, between: bool, scale: float = 1.0) -> Ver
     """Standard deviations between, or within, clusters are `scale` sigma to 10 %."""
     repeats = preset.choose(quick=60, full=1000)
     ratio = []
-    for index, sigma in enumerate(_SIGMAS):
-        blobs = draw_blobs(preset.generator(DEVIATION, index), sigma, repeats)
+    for sigma in _SIGMAS:
+        blobs = draw_blobs(preset.generator(DEVIATION, 0), sigma, repeats)
         if between:
             variance = np.var(blobs.centres, axis=1, ddof=1)
         else:

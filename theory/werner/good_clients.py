@@ -70,6 +70,7 @@ def check_round(
 
 
 _CONDITIONS = (
+    "y_G = mean of y_j over all good points, delta_i = n_i/|G_i|",
     "x and v are given, the points independent given them",
     "|v - m| <= tau/2, 24 s^2 <= tau^2, tau <= Delta/3, delta_i Delta^2 >= 48 rho^2",
 )
@@ -97,14 +98,15 @@ STATEMENTS = (
     _corrected(
         id=f"{GRADIENTS}.corrected",
         place="Lemma 8",
-        text="E |(1/|G_i|) sum_{j in G_i} y_j - m|^2 <= (1 - delta_i/2) |v - m|^2 + 24 "
-        "delta_i s^4/tau^2 + 96 tau^2 rho^4/(delta_i Delta^4) + (s^2/n_i) (delta_i^2 + "
-        "4 delta_i tau^2/Delta^2), m = grad fbar_i(x), s^2 = rho^2 + A^2 |m|^2",
+        text="E |y_G - m|^2 <= (1 - delta_i/2) |v - m|^2 + 24 delta_i s^4/tau^2 + 96 "
+        "tau^2 rho^4/(delta_i Delta^4) + (s^2/n_i) (delta_i^2 + 4 delta_i "
+        "tau^2/Delta^2), m = grad F_i(x), F_i the mean of the cluster's f_j, s^2 = "
+        "rho^2 + A^2 |m|^2",
         check=_gradients,
         control=functools.partial(_gradients, slope=2.0),
         note="With tau^2 = C (A^2 |m|^2 + delta_i rho Delta), C >= 24, the second term "
-        "is at most (48/C) (delta_i A^2 |m|^2 + rho^3/Delta), as printed. delta_i is "
-        "n_i/|G_i|. The control has 1 - 2 delta_i.",
+        "is at most (48/C) (delta_i A^2 |m|^2 + rho^3/Delta), as printed. The control "
+        "has 1 - 2 delta_i.",
     ),
     path_variance.row(
         MOMENTA,
@@ -116,12 +118,12 @@ STATEMENTS = (
     _corrected(
         id=f"{MOMENTA}.corrected",
         place="Lemma 15",
-        text="E |(1/|G_i|) sum_{j in G_i} y_j - m|^2 <= (1 - delta_i/2) |v - m|^2 + 24 "
-        "delta_i rho^4/tau^2 + 96 tau^2 rho^4/(delta_i Delta^4) + (rho^2/n_i) "
-        "(delta_i^2 + 4 delta_i tau^2/Delta^2), m = E_x mbar_{i,t}, s = rho",
+        text="E |y_G - m|^2 <= (1 - delta_i/2) |v - m|^2 + 24 delta_i rho^4/tau^2 + 96 "
+        "tau^2 rho^4/(delta_i Delta^4) + (rho^2/n_i) (delta_i^2 + 4 delta_i "
+        "tau^2/Delta^2), m the E_x of the cluster's mean momentum",
         check=_momenta,
         control=functools.partial(_momenta, slope=2.0),
         note="With tau^2 = C delta_i rho Delta the second term is (24/C) rho^3/Delta, "
-        "as printed. delta_i is n_i/|G_i|. The control has 1 - 2 delta_i.",
+        "as printed. The control has 1 - 2 delta_i.",
     ),
 )

@@ -1,6 +1,6 @@
 """Lemma 7: how far Federated-Clustering's centres are from the cluster's gradient.
 
-Printed is delta |grad fbar|^2 of a term that does not depend on delta at all: clients
+Printed is delta |grad F|^2 of a term that does not depend on delta at all: clients
 whose own gradients lie beyond the edge of the ball are left out, and the centre moves
 to the mean of the others, whatever the cluster's share.
 """
@@ -22,11 +22,11 @@ LEMMA = "werner.lem7"
 
 _CLUSTERS = (2, 10, 50, 200)  # K = 1/delta
 _CONSTANT, _SPREAD, _PART = 4.0, 0.49, 0.4  # C, A, share of the steep clients
-_SEPARATION, _NOISE = 10.0, 1e-4  # Delta, rho, with |grad fbar| = 1
+_SEPARATION, _NOISE = 10.0, 1e-4  # Delta, rho, with |grad F| = 1
 
 
 def settled_error() -> Float[np.ndarray, "clients clusters"]:
-    """|v_l - grad fbar|^2 from either kind of client, for each number of clusters.
+    """|v_l - grad F|^2 from either kind of client, for each number of clusters.
 
     The cluster's clients have f_j = (1 + s_j) x^2/2, s_j = A or -2 A/3, looked at in x
     = 1; strangers have Delta y besides. There is no noise at all.
@@ -48,7 +48,7 @@ def settled_error() -> Float[np.ndarray, "clients clusters"]:
 
 
 def check_coefficient(preset: Preset, *, constant: float = DECLARED) -> Verdict:
-    """|v_l - grad fbar|^2 <= `constant` (delta |grad fbar|^2 + rho^3/Delta)."""
+    """|v_l - grad F|^2 <= `constant` (delta |grad F|^2 + rho^3/Delta)."""
     del preset
     values = settled_error()
     clusters = np.array(_CLUSTERS, float)
@@ -57,7 +57,7 @@ def check_coefficient(preset: Preset, *, constant: float = DECLARED) -> Verdict:
         LEMMA,
         [exactly("1/delta", clusters, one / right) for one in values],
         constant=constant,
-        detail=f"error {np.min(values):.4f} to {np.max(values):.4f} |grad fbar|^2 from "
+        detail=f"error {np.min(values):.4f} to {np.max(values):.4f} |grad F|^2 from "
         "either kind of client",
     )
 
@@ -71,7 +71,7 @@ def _margins() -> tuple[Margin, ...]:
             24 * _NOISE * max(_CLUSTERS),
         ),
         Margin(
-            "Assumption 4: |grad f_j - grad fbar| <= A |grad fbar|",
+            "Assumption 4: |grad f_j - grad F| <= A |grad F|",
             max(_SPREAD, _SPREAD * _PART / (1 - _PART)),
             _SPREAD,
             at_least=False,
@@ -88,12 +88,13 @@ _corrected = functools.partial(
 STATEMENTS = (
     _row(
         id=LEMMA,
-        text="E|v_{l_t} - grad fbar_i|^2 <= C1 (delta_i E|grad fbar_i|^2 + (rho/Delta) "
+        text="E|v_l - grad F_i|^2 <= C1 (delta_i E|grad F_i|^2 + (rho/Delta) "
         "D^2 E|grad f_i|^2 + rho^2/n_i + rho^3/Delta + beta_i rho Delta)",
         preconditions=(
+            "F_i = mean of f_j over j ~ i",
             "Assumptions 4 to 7 with A = 0.49, D = 0, beta_i = 0, no noise",
-            "tau_l^2 = C (c_l^2 + A^4 |grad fbar_i|^2 + delta_i rho Delta)",
-            "l_t >= log(rho/Delta)/log(1 - delta_i/2), v_0 = g_i",
+            "tau_l^2 = C (c_l^2 + A^4 |grad F_i|^2 + delta_i rho Delta)",
+            "l >= log(rho/Delta)/log(1 - delta_i/2), v_0 = g_i",
         ),
         constants={"C1": DECLARED, "C": _CONSTANT},
         claimed="constants unnamed",
@@ -108,8 +109,8 @@ STATEMENTS = (
     _row(
         id=f"{LEMMA}.corrected",
         text="|v_l - m| <= (1 - delta_i/2)^l |v_0 - m| + 4 s^2/tau + 8 tau "
-        "rho^2/(delta_i Delta^2) + 2 beta_i tau/delta_i, m = grad fbar_i(x), s^2 = "
-        "rho^2 + A^2 |m|^2",
+        "rho^2/(delta_i Delta^2) + 2 beta_i tau/delta_i, m = grad F_i(x), F_i the mean "
+        "of the cluster's f_j, s^2 = rho^2 + A^2 |m|^2",
         preconditions=("Delta, the strangers' distance from m at this x", *CONDITIONS),
         check=_corrected,
         control=functools.partial(_corrected, bias=0.5),

@@ -93,12 +93,12 @@ _corrected = functools.partial(
 STATEMENTS = (
     _row(
         id=LEMMA,
-        text="E|v_{l_t} - E_x mbar_i|^2 <= C1 (rho^2/n_i + rho^3/Delta + beta_i rho "
-        "Delta)",
+        text="E|v_l - mu_i|^2 <= C1 (rho^2/n_i + rho^3/Delta + beta_i rho Delta)",
         preconditions=(
+            "mu_i = E_x of the mean momentum in the cluster of i",
             "Assumptions 6 to 9, Delta >= C_Delta rho/delta_i, beta_i = 0",
             "tau_l^2 = C (c_l^2 + delta_i rho Delta), c_1^2 <= rho^2",
-            "l_t >= log(rho/Delta)/log(1 - delta_i/2)",
+            "l >= log(rho/Delta)/log(1 - delta_i/2)",
         ),
         constants={"C1": DECLARED, "C": _CONSTANT, "C_Delta": 24.0},
         claimed="constants unnamed",
@@ -114,7 +114,8 @@ STATEMENTS = (
     _row(
         id=f"{LEMMA}.corrected",
         text="|v_l - m| <= (1 - delta_i/2)^l |v_0 - m| + 4 rho^2/tau + 8 tau "
-        "rho^2/(delta_i Delta^2) + 2 beta_i tau/delta_i, m = E_x mbar_{i,t}, s = rho",
+        "rho^2/(delta_i Delta^2) + 2 beta_i tau/delta_i, m the E_x of the cluster's "
+        "mean momentum",
         preconditions=("Assumption 9", *CONDITIONS),
         check=_corrected,
         control=functools.partial(_corrected, bias=0.5),

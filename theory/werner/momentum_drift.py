@@ -1,6 +1,6 @@
 """The display between (21) and (22): how far a momentum lags behind the gradient.
 
-Let a_t = |mt_t - grad f(x_{t-1})|^2, where mt is the momentum of the exact gradients
+Let a_t = |M_t - grad f(x_{t-1})|^2, where M is the momentum of the exact gradients
 and x_t = x_{t-1} - eta v_t for whatever v. Printed is a bound of each a_t by a sum over
 all rounds; what follows from the proof, and suffices for (22), is one of the sum of all
 a_t, with a_1 on the right.
@@ -125,9 +125,14 @@ _row = functools.partial(
 STATEMENTS = (
     _row(
         id=DISPLAY,
-        text="E |E_x mbar_{i,t} - grad f_i(x_{i,t-1})|^2 <= (1 - L eta)/2 sum_{t=2}^T "
+        text="E |M_t - grad f_i(x_{i,t-1})|^2 <= (1 - L eta)/2 sum_{t=2}^T "
         "E |v_{t-1}|^2 for each t <= T",
-        preconditions=("alpha >= C L eta", "f_i is L-smooth", "m_0 = 0"),
+        preconditions=(
+            "alpha >= C L eta",
+            "f_i is L-smooth",
+            "m_0 = 0",
+            "M_t = E_x of the mean momentum in the cluster of i",
+        ),
         constants={"C": 1.5},
         claimed="C unnamed",
         expected=Status.VIOLATED,
@@ -140,11 +145,11 @@ STATEMENTS = (
     _row(
         id=f"{DISPLAY}.corrected",
         text="sum_{t=1}^T a_t <= a_1/(alpha (1 + alpha - alpha^2)) + (1 - L eta)/2 "
-        "sum_{t=2}^T |v_{t-1}|^2, a_t = |mt_t - grad f_i(x_{i,t-1})|^2",
+        "sum_{t=2}^T |v_{t-1}|^2, a_t = |M_t - grad f_i(x_{i,t-1})|^2",
         preconditions=(
             "alpha = C L eta <= 1",
             "f_i is L-smooth",
-            "mt_t = alpha grad f_i(x_{i,t-1}) + (1 - alpha) mt_{t-1}",
+            "M_t = alpha grad f_i(x_{i,t-1}) + (1 - alpha) M_{t-1}",
         ),
         constants={"C": 1.5},
         check=check_sum,

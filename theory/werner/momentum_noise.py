@@ -1,7 +1,7 @@
 """Lemma 13: the variance of a momentum, m_t = alpha g_t + (1 - alpha) m_{t-1}.
 
-What is bounded is the noise in it, m_t less mt_t = alpha grad f(x_{t-1}) + (1 - alpha)
-mt_{t-1}. The first line of the proof has E m_t in the place of mt_t, and with it the
+What is bounded is the noise in it, m_t less M_t = alpha grad f(x_{t-1}) + (1 - alpha)
+M_{t-1}. The first line of the proof has E m_t in the place of M_t, and with it the
 variance of the path; and m_0 must not be a gradient.
 """
 
@@ -53,7 +53,7 @@ def total_variance(alpha: float, step: float, num_rounds: int) -> float:
 def noise_law(
     alpha: float, num_rounds: Float[np.ndarray, " rounds"], *, gradient_start: bool
 ) -> Float[np.ndarray, " rounds"]:
-    """E |m_t - mt_t|^2 over sigma^2, alpha/(2 - alpha) (1 - q) with q = (1 - alpha)^2t.
+    """E |m_t - M_t|^2 over sigma^2, alpha/(2 - alpha) (1 - q) with q = (1 - alpha)^2t.
 
     Args:
       alpha: weight of the new gradient.
@@ -94,7 +94,7 @@ def path_noise(
 
 
 def check_printed(preset: Preset, *, factor: float = 1.0) -> Verdict:
-    """E |m_t - E m_t|^2 <= `factor` alpha sigma^2, and with m_0 = g_0 for mt_t."""
+    """E |m_t - E m_t|^2 <= `factor` alpha sigma^2, and with m_0 = g_0 for M_t."""
     rounds = preset.choose(quick=400, full=4000)
     weights = np.array(_LARGE)
     total = np.array([total_variance(alpha, 1.0, rounds) for alpha in weights])
@@ -114,7 +114,7 @@ def check_printed(preset: Preset, *, factor: float = 1.0) -> Verdict:
 
 
 def check_noise(preset: Preset, *, claimed: float = 1.0) -> Verdict:
-    """E |m_t - mt_t|^2 is the law above, and at most `claimed` alpha sigma^2."""
+    """E |m_t - M_t|^2 is the law above, and at most `claimed` alpha sigma^2."""
     rounds = preset.choose(quick=10, full=14)
     times = np.arange(1, rounds + 1, dtype=float)
     misses, values, bounds = [], [], []
@@ -167,9 +167,9 @@ STATEMENTS = (
     ),
     _row(
         id=f"{LEMMA}.corrected",
-        text="E |m_t - mt_t|^2 = alpha/(2 - alpha) (1 - (1 - alpha)^{2 t}) sigma^2 <= "
-        "alpha sigma^2, mt_t = alpha grad f(x_{t-1}) + (1 - alpha) mt_{t-1}, from a "
-        "fixed m_0 = mt_0; from m_0 = g_0 it is (1 - alpha)^{2 t} sigma^2 more, and <= "
+        text="E |m_t - M_t|^2 = alpha/(2 - alpha) (1 - (1 - alpha)^{2 t}) sigma^2 <= "
+        "alpha sigma^2, M_t = alpha grad f(x_{t-1}) + (1 - alpha) M_{t-1}, from a "
+        "fixed m_0 = M_0; from m_0 = g_0 it is (1 - alpha)^{2 t} sigma^2 more, and <= "
         "alpha sigma^2 once (1 - alpha)^{2 t} <= alpha/2",
         preconditions=("E |g_i(x) - E_x g_i(x)|^2 = sigma^2 at each x",),
         check=check_noise,

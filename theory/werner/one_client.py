@@ -13,9 +13,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from cfljax import intervals
+from cfljax.types import Numbers
 from theory.judges import ERROR_RATE
 from theory.statement import Margin
 
@@ -31,8 +32,6 @@ __all__ = [
 ]
 
 _SEPARATION, _MALICIOUS = 24.0, 12.0  # C_Delta and C_beta that proofs can be given for
-
-Numbers = Float[np.ndarray, "..."]
 
 
 class Cluster(NamedTuple):
@@ -65,7 +64,7 @@ class Cluster(NamedTuple):
 
     @property
     def rho(self) -> float:
-        """rho = sigma/sqrt|B|, of a gradient from a batch."""
+        """rho = sigma/sqrt(|B|), of a gradient from a batch."""
         return self.sigma / math.sqrt(self.batch)
 
     @property
@@ -132,21 +131,16 @@ def settled(
         mass = np.sum(masses * inside, axis=-1)
         move = np.sum(masses * inside * apart, axis=-1) + pull
         limit = centres + np.divide(move, mass, out=np.zeros_like(move), where=mass > 0)
-        still = (mass > 0) | (move == 0)
-        steady = still & _same_side(apart, inside, places - limit[..., None], radius)
+        # Steady: nobody enters or leaves the ball between here and there.
+        final = places - limit[..., None]
+        alike = inside == (np.abs(final) <= radius[..., None])
+        alike &= inside | (apart * final > 0)
+        steady = np.all(alike, axis=-1) & ((mass > 0) | (move == 0))
         jump = limit + (1 - mass) ** left * (centres - limit)
         after = np.where(steady, jump, centres + move)
         centres = np.where(left > 0, after, centres)
         left = np.where(steady, 0, left - 1)
     return centres
-
-
-def _same_side(
-    apart: Numbers, inside: Numbers | Bool[np.ndarray, "..."], final: Numbers, radius
-) -> Bool[np.ndarray, "..."]:
-    """Whether nobody enters or leaves the ball between two centres."""
-    kept = inside == (np.abs(final) <= radius[..., None])
-    return np.all(kept & (inside | (apart * final > 0)), axis=-1)
 
 
 def centre_errors(
@@ -190,12 +184,12 @@ def moments(errors: Float[np.ndarray, " trials"], *, points: int) -> Moments:
 
 
 def mean_square(
-    start: Numbers | float,
-    step: Numbers | float,
-    first: Numbers | float,
-    second: Numbers | float,
-    rounds: Numbers | float,
-) -> Numbers:
+    start: Numbers,
+    step: Numbers,
+    first: Numbers,
+    second: Numbers,
+    rounds: Numbers,
+) -> Float[np.ndarray, "..."]:
     """(1/T) sum_{t=0}^{T-1} E G_t^2, exactly.
 
     Args:
@@ -214,7 +208,7 @@ def mean_square(
     away = start + first
     means = rounds * first**2 - 2 * first * away * once + away**2 * twice
     spread = (second - first**2) * step / (2 - step) * (rounds - twice)
-    return (means + spread) / rounds
+    return np.asarray((means + spread) / rounds)
 
 
 def mean_square_between(
@@ -243,7 +237,7 @@ def margins(*clusters: Cluster, similarity: float = 0.0) -> tuple[Margin, ...]:
     far = min(clusters, key=lambda one: one.separation * one.delta / one.sigma)
     few = max(clusters, key=lambda one: one.beta / one.delta)
     found = Margin(
-        "werner.thm3: Delta >= 24 max(1, A^4) sigma/delta, D = 0",
+        "werner.thm3, thm4: Delta >= 24 max(1, A^4) sigma/delta, D = 0",
         far.separation,
         need * far.sigma / far.delta,
     )
@@ -252,5 +246,5 @@ def margins(*clusters: Cluster, similarity: float = 0.0) -> tuple[Margin, ...]:
     limit = few.delta / _MALICIOUS
     return (
         found,
-        Margin("werner.thm3: beta <= delta/12", few.beta, limit, at_least=False),
+        Margin("werner.thm3, thm4: beta <= delta/12", few.beta, limit, at_least=False),
     )

@@ -12,9 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Complex, Float
 
-from theory.werner.population_map import Mixture, move
-
-__all__ = ["NOISE", "SEPARATION", "Plane", "follow"]
+__all__ = ["NOISE", "SEPARATION", "Plane", "follow", "slopes"]
 
 SEPARATION, NOISE = 1.0, 1e-4  # Delta and sigma
 
@@ -75,29 +73,29 @@ class Plane(NamedTuple):
 def follow(runs: tuple[Plane, ...], num_steps: int) -> Float[np.ndarray, "runs steps"]:
     """|grad f_i(x_{t-1})|^2 of a client with s = 1, for t = 1 to `num_steps`.
 
-    No gradient is noisy: sigma is only a bound. Cost: l calls of `move` a step.
+    No gradient is noisy: sigma is only a bound. Cost: l rounds of a few calls a step.
     """
     beta = np.array([run.beta for run in runs])
-    slopes, masses = _cluster(runs)
+    curvatures, masses = slopes(runs)
     far = 1 - np.sum(masses, axis=1) - beta
     masses = np.append(masses, far[:, None], axis=1)
     step = 1 / (2 * np.array([run.smoothness for run in runs]))
     place, squares = np.full(len(runs), _START + 0j), []
     for _ in range(num_steps):
-        along, across = place.real, place.imag
+        along, across = np.real(place), np.imag(place)
         other = np.where(
             np.abs(along) <= _FAR, -along, along - 2 * _FAR * np.sign(along)
         )
-        ours = slopes * along[:, None] + 1j * across[:, None]
+        ours = curvatures * along[:, None] + 1j * across[:, None]
         theirs = other + 1j * (across - SEPARATION)
-        points = Mixture(np.append(ours, theirs[:, None], axis=1), masses)
-        centre = _centre(runs, points, place, beta)
+        points = np.append(ours, theirs[:, None], axis=1)
+        centre = _centre(runs, points, masses, place, beta)
         squares.append(np.abs(place) ** 2)
         place = place - step * centre
     return np.array(squares).T
 
 
-def _cluster(
+def slopes(
     runs: tuple[Plane, ...],
 ) -> tuple[Float[np.ndarray, "runs 3"], Float[np.ndarray, "runs 3"]]:
     """Slopes 1 + A, max(0, 1 - A) and 1 with mean 1, and their shares of all clients.
@@ -106,16 +104,17 @@ def _cluster(
     """
     similarity = np.array([run.similarity for run in runs])
     flat = np.maximum(similarity, 1) / 8
-    slopes = np.stack(
+    each = np.stack(
         [1 + similarity, np.maximum(1 - similarity, 0), np.ones(len(runs))], axis=1
     )
     parts = np.stack([np.full(len(runs), 1 / 8), flat, 7 / 8 - flat], axis=1)
-    return slopes, parts * np.array([run.share for run in runs])[:, None]
+    return each, parts * np.array([run.share for run in runs])[:, None]
 
 
 def _centre(
     runs: tuple[Plane, ...],
-    points: Mixture,
+    points: Complex[np.ndarray, "runs points"],
+    masses: Float[np.ndarray, "runs points"],
     mean: Complex[np.ndarray, " runs"],
     push: Float[np.ndarray, " runs"],
 ) -> Complex[np.ndarray, " runs"]:
@@ -126,6 +125,10 @@ def _centre(
     against = push * np.where(mean == 0, 0, -mean / np.where(mean == 0, 1, abs(mean)))
     centres = mean.copy()
     for _ in range(max(run.num_rounds for run in runs)):
+        # As `theory.werner.population_map.move`, whose call would cost as much again.
         radius = np.sqrt(factor * (np.abs(centres - mean) ** 2 + floor))
-        centres = move(points, centres, radius, push=against)
+        apart = points - centres[:, None]
+        inside = np.abs(apart) <= radius[:, None]
+        pull = np.sum(np.where(inside, masses * apart, 0), axis=1)
+        centres = centres + pull + against * radius
     return centres

@@ -65,10 +65,7 @@ def move(
       push: beta u: share of the bad points times the direction, of length 1, to which
         they pull from the edge of the ball.
     """
-    apart = points.places - centres[..., None]
-    inside = np.abs(apart) <= np.asarray(radius)[..., None]
-    pull = np.sum(np.where(inside, points.masses * apart, 0), axis=-1)
-    return centres + pull + push * radius
+    return settle(points, centres, radius, num_rounds=1, push=push)
 
 
 def settle(
@@ -83,7 +80,12 @@ def settle(
 
     Cost: rounds times centres times atoms.
     """
-    centres = starts
+    centres, reach = starts, np.asarray(radius)[..., None]
     for _ in range(num_rounds):
-        centres = move(points, centres, radius, push=push)
+        apart = points.places - centres[..., None]
+        pull = np.sum(np.where(np.abs(apart) <= reach, points.masses * apart, 0), -1)
+        moved = centres + pull + push * radius
+        if np.array_equal(moved, centres):
+            break  # all other rounds would be like this one
+        centres = moved
     return centres

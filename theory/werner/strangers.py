@@ -24,7 +24,7 @@ GRADIENTS, MOMENTA = "werner.lem11", "werner.lem18"
 _ROUNDING = 1e-12  # relative to the bound; a handful of terms
 _CONSTANTS = (1.0, 8.0, 24.0)  # C of the radius
 _SHARES = (1 / 2, 1 / 10, 1 / 100, 1 / 1000)
-_GRADIENT, _DISTANCE, _NOISE = 1.0, 0.1, 1e-8  # |grad fbar|, Delta, rho
+_GRADIENT, _DISTANCE, _NOISE = 1.0, 0.1, 1e-8  # |grad F|, Delta, rho
 
 
 def two_atoms(
@@ -66,9 +66,9 @@ def worst_stranger(start: float, radius: float, distance: float) -> float:
 
 
 def check_captured(preset: Preset, *, constant: float = DECLARED) -> Verdict:
-    """One round with v = grad fbar and strangers at -grad fbar + Delta e_2.
+    """One round with v = grad F and strangers at -grad F + Delta e_2.
 
-    Of which `constant` (delta |grad fbar|^2 + rho^3/Delta) should be a bound, with c =
+    Of which `constant` (delta |grad F|^2 + rho^3/Delta) should be a bound, with c =
     0 and D = 0.
     """
     del preset
@@ -182,11 +182,12 @@ STATEMENTS = (
     _row(
         id=GRADIENTS,
         place="Lemma 11",
-        text="E_{j!~i} |y_j - E_x gbar_i|^2 <= C1 ((1 + delta_i/2) c^2 + delta_i "
-        "E|grad fbar_i|^2 + (rho/Delta) D^2 E|grad f_i|^2 + rho^3/Delta)",
+        text="E_{j!~i} |y_j - grad F_i|^2 <= C1 ((1 + delta_i/2) c^2 + delta_i "
+        "E|grad F_i|^2 + (rho/Delta) D^2 E|grad f_i|^2 + rho^3/Delta)",
         preconditions=(
+            "F_i = mean of f_j over j ~ i",
             "Assumptions 4 and 5 at x, with A^4 = 8/C and D = 0",
-            "tau^2 = C (c^2 + A^4 |grad fbar_i|^2 + delta_i rho Delta), C = 1, 8, 24",
+            "tau^2 = C (c^2 + A^4 |grad F_i|^2 + delta_i rho Delta), C = 1, 8, 24",
         ),
         constants={"C1": DECLARED, "C_Delta": 24.0},
         claimed="constants unnamed",
@@ -202,9 +203,10 @@ STATEMENTS = (
     _row(
         id=f"{GRADIENTS}.corrected",
         place="Lemma 11",
-        text="if A = 0, at each t E_{j!~i} |y_j - E_x gbar_i|^2 <= (1 + delta_i/2) c^2 "
+        text="if A = 0, at each t E_{j!~i} |y_j - grad F_i|^2 <= (1 + delta_i/2) c^2 "
         "+ C (c1 rho^3/Delta + c2 (rho/Delta) D^2 |grad f_i|^2)",
         preconditions=(
+            "F_i = mean of f_j over j ~ i",
             "Assumption 5 at x",
             "tau^2 = C (c^2 + delta_i rho Delta), 1 <= C <= 24",
             "c <= rho, Delta >= C_Delta C rho/delta_i",
@@ -218,9 +220,10 @@ STATEMENTS = (
     _row(
         id=MOMENTA,
         place="Lemma 18",
-        text="at each t E_{j!~i} |y_j - E_x mbar_i|^2 <= (1 + delta_i/2) c^2 + C c1 "
+        text="at each t E_{j!~i} |y_j - mu_i|^2 <= (1 + delta_i/2) c^2 + C c1 "
         "rho^3/Delta",
         preconditions=(
+            "mu_i = E_x of the mean momentum in the cluster of i",
             "Assumption 9",
             "tau^2 = C (c^2 + delta_i rho Delta), 1 <= C <= 24",
             "c <= rho, Delta >= C_Delta C rho/delta_i",

@@ -138,11 +138,15 @@ def check_bound(preset: Preset, *, factor: float = 1.0) -> Verdict:
 def _errors(
     generator: np.random.Generator, law: Continuous, number: int, trials: int
 ) -> Float[np.ndarray, " trials"]:
-    """n |v_l - mu|^2 in a plane from a member, two clusters, the same points always."""
+    """n |v_l - mu|^2 in a plane, two clusters, the same points always.
+
+    From a member, but for Student's noise from mu: a member of that is now and then so
+    far out that hardly anybody is in its ball, which few trials do not show.
+    """
     one = Instance(0.5, 100.0)
     noise = draw(law, generator, (trials, 2 * number, 2), 1.0)
     places = noise[..., 0] + 1j * noise[..., 1]
-    starts = places[:, 0].copy()  # z_i
+    starts = np.zeros(trials, complex) if law == "t3" else places[:, 0].copy()
     places[:, number:] += one.separation
     found = settle(
         Mixture(places, np.array(1 / (2 * number))),
@@ -154,12 +158,12 @@ def _errors(
 
 
 def check_samples(preset: Preset, *, constant: float = 4.0) -> Verdict:
-    """n Err <= C sigma^2 for three laws, n = 8 to 512."""
+    """n Err <= C sigma^2 for three laws, n = 8 to 512; see `_errors`."""
     numbers = np.array([8, 32, 128, 512])
     found, trials = [], 0
     for index, law in enumerate(("gauss", "unif", "t3")):
         for number in numbers:
-            count = preset.choose(quick=512, full=32_768) // max(1, int(number) // 64)
+            count = preset.choose(quick=512, full=16_384) // max(1, int(number) // 64)
             generator = preset.generator(SAMPLES, index, int(number))
             errors = _errors(generator, law, int(number), count)
             found.append(intervals.student(errors, error_rate=ERROR_RATE / 12))
@@ -228,17 +232,18 @@ STATEMENTS = (
     ),
     _row(
         id=SAMPLES,
-        text="E|v_l - E z_i|^2 <= C sigma^2/n_i from a member, for noise without a "
-        "rare atom",
+        text="E|v_l - E z_i|^2 <= C sigma^2/n_i for noise without a rare atom",
         preconditions=(
-            "normal, uniform or Student's noise with 3 degrees of freedom",
+            "normal or uniform noise, v_0 = z_i",
+            "or Student's noise with 3 degrees of freedom, v_0 = E z_i",
             "two clusters, Delta = 100 sigma, none bad, the same points in each round",
         ),
         constants={**CONSTANTS, "C": 4.0},
         check=check_samples,
         control=functools.partial(check_samples, constant=0.5),
         margins=lambda: margins(Instance(0.5, 100.0), start=1.0),
-        note="What Theorem 1 says of such laws is right, starts at a member included; "
-        "seen, not proved. The control has C = 0.5.",
+        note="What Theorem 1 says of such laws is right; seen, not proved. For "
+        "Student's noise from a member see werner.thm1.tails. The control has C = "
+        "0.5.",
     ),
 )

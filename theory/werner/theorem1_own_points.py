@@ -1,4 +1,4 @@
-"""Lemmas 2 and 3: what clipping does to the mean and the variance of a cluster's points.
+"""Lemmas 2 and 3: what clipping does to mean and variance of a cluster's own points.
 
 A point outside of the ball is replaced by the centre v. All is exact: v and the points
 have finitely many values.
@@ -7,6 +7,7 @@ have finitely many values.
 import functools
 
 import numpy as np
+from jaxtyping import Float
 
 from theory.judges import never_exceeds
 from theory.statement import Preset, Statement
@@ -26,11 +27,14 @@ __all__ = [
 BIAS, VARIANCE = "werner.lem2", "werner.lem3"
 
 
-def _joint_laws(preset: Preset):
-    """Random joint laws of v and z, [laws, 3, 3] chances, E z = 0, E z^2 = 1.
-
-    Half of them have z independent of v. Yields values of v, of z, and chances.
-    """
+def _joint_laws(
+    preset: Preset,
+) -> tuple[
+    Float[np.ndarray, "laws 3"],
+    Float[np.ndarray, "laws 3"],
+    Float[np.ndarray, "laws 3 3"],
+]:
+    """Values of v, of z, and chances of both; E z = 0, E z^2 = 1, half independent."""
     number = preset.choose(quick=3000, full=300_000)
     generator = preset.generator(BIAS)
     chances = generator.dirichlet(np.full(9, 0.3), number).reshape(-1, 3, 3)

@@ -8,13 +8,12 @@ All is exact here: points are drawn from atoms, independent given v.
 import functools
 
 import numpy as np
-from jaxtyping import Float
 
 from theory.judges import never_exceeds
 from theory.statement import Preset, Statement
 from theory.verdict import Status, Verdict
 from theory.werner.hidden_constants import DECLARED, exactly, one_constant
-from theory.werner.laws import Discrete, line, skew2, sym3
+from theory.werner.laws import Discrete, line, skew2, sym3, variance
 from theory.werner.theorem1_setting import CONSTANTS, Instance, margins
 
 __all__ = [
@@ -52,20 +51,19 @@ def one_round(
       member: whether v is a point of the first cluster, so that only n_i - 1 are left.
     """
     clusters = round(1 / instance.share)
-    means = line(clusters, instance.separation)
+    places = line(clusters, instance.separation)[:, None] + law.values
+    kept = np.where(np.abs(places - centre) <= instance.radius, places, centre)
+    means = np.sum(law.chances * kept, axis=1)
+    variances = np.sum(law.chances * (kept - means[:, None]) ** 2, axis=1)
     counts = np.full(clusters, number)
     counts[0] -= member
-    total, spread = float(member) * centre, 0.0
-    for mean, count in zip(means, counts, strict=True):
-        first, variance = clipped(law, float(mean), centre, instance.radius)
-        total += count * first
-        spread += count * variance
+    total = member * centre + np.sum(counts * means)
     points = number * clusters
-    return (total / points) ** 2 + spread / points**2
+    return float((total / points) ** 2 + np.sum(counts * variances) / points**2)
 
 
 def check_member(preset: Preset, *, constant: float = DECLARED) -> Verdict:
-    """LHS - (1 - delta/2) c^2 <= C (sigma^2/n + sigma^3/Delta) for v = z_i, c = sigma."""
+    """LHS - (1 - delta/2) c^2 <= C (sigma^2/n + sigma^3/Delta), v = z_i, c = sigma."""
     del preset
     families = []
     for clusters in (2, 8):
@@ -150,11 +148,6 @@ def check_units(
     return one_constant(name, [family], constant=constant, detail=f"sigma^{power:g}")
 
 
-def _sigma_squared(number: float) -> Float[np.ndarray, ""]:
-    law = sym3(1.001 * Instance(0.5, number).radius, 1.0)
-    return np.sum(law.chances * law.values**2)
-
-
 _row = functools.partial(Statement, paper="werner")
 _CONDITIONS = ("Assumptions 1 to 3, Delta >= 24 sigma/delta_i", "tau as stated")
 _FIRST = Instance(0.5, 48.0), Instance(1 / 16, 384.0)
@@ -171,8 +164,9 @@ STATEMENTS = (
         expected=Status.VIOLATED,
         check=check_member,
         control=functools.partial(check_member, constant=1.0),
+        # v = z_i has the variance of its law, sigma^2 up to rounding.
         margins=lambda: margins(
-            *_FIRST, start=min(1.0, round(float(_sigma_squared(48.0)), 12))
+            *_FIRST, start=round(variance(sym3(1.001 * _FIRST[0].radius, 1.0)), 12)
         ),
         note="For v = z_i and noise of three atoms the mean of y is v, and nothing "
         "contracts: c = sigma stays. The control has C = 1.",

@@ -47,7 +47,7 @@ def rounds_needed(instance: Instance, number: int, *, factor: float = 2.0) -> in
       number: n_i.
       factor: more than 1.
     """
-    target = factor * instance.printed(number) - 1 / number
+    target = factor * instance.printed(float(number)) - 1 / number
     remaining = 1 - 1 / number
     if remaining <= target:
         return 0

@@ -76,7 +76,7 @@ def margins(*instances: Instance, start: float | None = None) -> tuple[Margin, .
             ),
             Margin(
                 "werner.thm1: l >= max(1, log(sigma/Delta)/log(1 - delta_i/2))",
-                one.num_rounds,
+                float(one.num_rounds),
                 one.least_rounds,
             ),
         ]

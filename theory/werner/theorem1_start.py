@@ -14,7 +14,7 @@ from theory.judges import never_exceeds
 from theory.statement import Margin, Preset, Statement
 from theory.verdict import Status, Verdict
 from theory.werner.hidden_constants import DECLARED, exactly, one_constant
-from theory.werner.laws import Discrete, line, sample, skew2, sym3
+from theory.werner.laws import Discrete, line, sample, skew2, sym3, variance
 from theory.werner.population_map import Mixture, mixture, move, settle
 from theory.werner.theorem1_setting import CONSTANTS, Instance, margins
 
@@ -99,7 +99,7 @@ def check_start(preset: Preset, *, constant: float = DECLARED) -> Verdict:
                 radius = _proof_radius(radius_constant, one)
             errors = member_errors(generator, one, number, radius=radius, fresh=fresh)
             chances = sym3(_JUST_OUTSIDE * radius, 1.0).chances
-            ratios.append(np.sum(chances * errors) / one.printed(number))
+            ratios.append(np.sum(chances * errors) / one.printed(float(number)))
         families.append(exactly(f"{name}, n = Delta", numbers, np.array(ratios)))
     return one_constant(START, families, constant=constant)
 
@@ -182,9 +182,8 @@ def check_reached(preset: Preset, *, reach: float = 0.5) -> Verdict:
 def _start_margins() -> tuple[Margin, ...]:
     one = _instances()[-1]
     law = sym3(_JUST_OUTSIDE * one.radius, 1.0)
-    variance = float(np.sum(law.chances * law.values**2))
-    within_rounding = min(variance, 1.0) if abs(variance - 1) < 1e-12 else variance
-    return margins(*_instances(), start=within_rounding)
+    # v_0 = z_i has the variance of its law, sigma^2 up to rounding.
+    return margins(*_instances(), start=round(variance(law), 12))
 
 
 _row = functools.partial(Statement, paper="werner", place="Theorem 1, Algorithm 2")

@@ -82,8 +82,10 @@ def _expectation_maximisation(laws: Laws, ones: Answers) -> Answers:
         weights = [1 / (1 + np.exp(gap * (x - middle))) for x in (0.0, laws.size)]
         masses = np.stack([(1 - ones) * weights[0], ones * weights[1]])
         rest = np.stack([1 - ones, ones]) - masses
-        low = laws.size * masses[1] / np.sum(masses, axis=0)
-        high = laws.size * rest[1] / np.sum(rest, axis=0)
+        # A component that holds nobody stays at 0.
+        tiny = np.finfo(float).tiny
+        low = laws.size * masses[1] / np.maximum(np.sum(masses, axis=0), tiny)
+        high = laws.size * rest[1] / np.maximum(np.sum(rest, axis=0), tiny)
     return low
 
 

@@ -57,12 +57,12 @@ def check_rates(
     """The mean square gradient falls like T^`exponent`, within 0.1.
 
     Args:
-      preset: 6000 calls of Threshold-Clustering at each level, or 100,000.
+      preset: 6000 calls of Threshold-Clustering at each level, or 30,000.
       name: id of the row.
       powers: clusters, and p in |B| = (V T)^p.
       exponent: claimed.
     """
-    trials = preset.choose(quick=6000, full=100_000)
+    trials = preset.choose(quick=6000, full=30_000)
     found = []
     for cluster, power in powers:
         levels = _levels(cluster, power)
@@ -134,7 +134,7 @@ def _last_step(
       share: of the batch that has L F0 in it; 0 for the batch as printed.
 
     Returns:
-      L F0/T + V/sqrt|B|, and sqrt(V/T) as printed or L F0/T + sqrt(L F0 V/T).
+      L F0/T + V/sqrt(|B|), and sqrt(V/T) as printed or L F0/T + sqrt(L F0 V/T).
     """
     initial, rounds, left, right = 0.5, 1e4, [], []
     for cluster in (Cluster(), Cluster(separation=500), Cluster(good=96)):
@@ -150,7 +150,7 @@ def _last_step(
 
 
 def check_last_step(preset: Preset, *, factor: float = 1.0) -> Verdict:
-    """L F0/T + V/sqrt|B| <= C `factor` sqrt(V/T) for |B| = max(1, V T)."""
+    """L F0/T + V/sqrt(|B|) <= C `factor` sqrt(V/T) for |B| = max(1, V T)."""
     del preset
     left, right = _last_step(0.0)
     levels = np.logspace(0, 4, 5)
@@ -162,7 +162,7 @@ def check_last_step(preset: Preset, *, factor: float = 1.0) -> Verdict:
 
 
 def check_last_step_corrected(preset: Preset, *, share: float = 1.0) -> Verdict:
-    """L F0/T + V/sqrt|B| <= L F0/T + sqrt(L F0 V/T) for |B| = `share` V T/(L F0)."""
+    """L F0/T + V/sqrt(|B|) <= L F0/T + sqrt(L F0 V/T) for |B| = `share` V T/(L F0)."""
     del preset
     left, right = _last_step(share)
     return never_exceeds(
@@ -267,7 +267,7 @@ STATEMENTS = (
     _row(
         id=EQUATION,
         place="(18)",
-        text="L F0/T + V/sqrt|B| <~ sqrt(V/T) for |B| >~ V T",
+        text="L F0/T + V/sqrt(|B|) <~ sqrt(V/T) for |B| >~ V T",
         preconditions=("|B| = max(1, V T)", "T = 10,000, L F0 = 1/2"),
         claimed="one unnamed constant",
         expected=Status.VIOLATED,
@@ -279,7 +279,7 @@ STATEMENTS = (
     _row(
         id=f"{EQUATION}.corrected",
         place="(18)",
-        text="L F0/T + V/sqrt|B| <= L F0/T + sqrt(L F0 V/T) for |B| >= V T/(L F0)",
+        text="L F0/T + V/sqrt(|B|) <= L F0/T + sqrt(L F0 V/T) for |B| >= V T/(L F0)",
         preconditions=("|B| >= 1",),
         constants={"C": 1.0},
         check=check_last_step_corrected,

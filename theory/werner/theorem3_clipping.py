@@ -1,8 +1,9 @@
 """Theorem 3: the radius of its statement, and the start from one's own gradient.
 
 The statement clusters with tau = sqrt(delta sigma Delta), its proof with rho =
-sigma/sqrt|B| for sigma. With the former, malicious clients on the edge of the ball pull
-by beta tau/delta for ever, while batches |B| = V T make the right side of (3) vanish.
+sigma/sqrt(|B|) for sigma. With the former, malicious clients on the edge of the ball
+pull by beta tau/delta for ever, while batches |B| = V T make the right side of (3)
+vanish.
 
 A gradient that is sigma sqrt(delta Delta/sigma) off with probability sigma/(delta
 Delta) is alone in its ball. Then v = g_i in every round, and client i runs stochastic
@@ -108,7 +109,9 @@ def check_start(
     """
     low, high = [], []
     for cluster in _CLUSTERS:
-        level = Level(cluster.good, cluster, rounds=math.floor(1 / cluster.printed))
+        level = Level(
+            cluster.good, cluster, rounds=float(math.floor(1 / cluster.printed))
+        )
         bound = factor * (corrected(level) if repaired else printed(level))
         found = start_moments(preset, name, cluster, reach)
         ends = mean_square_between(0.0, level.step, found, level.rounds)
@@ -171,8 +174,9 @@ STATEMENTS = (
     ),
     _attacked(
         id=f"{RADIUS}.corrected",
-        text="with tau = sqrt(delta rho Delta), rho = sigma/sqrt|B|: avg E|grad f_i|^2 "
-        "<= C sqrt((sigma^2/n + sigma^3/Delta + beta sigma Delta)/T) from x_0 = x*",
+        text="with tau = sqrt(delta rho Delta), rho = sigma/sqrt(|B|): avg E|grad "
+        "f_i|^2 <= C sqrt((sigma^2/n + sigma^3/Delta + beta sigma Delta)/T) from x_0 "
+        "= x*",
         constants={"C": 16.0},
         check=_proved,
         control=functools.partial(_proved, levels=_STATED),

@@ -57,11 +57,12 @@ def _instances(
     return np.stack([change, change]), step * np.stack([exact, young])
 
 
-def check_step(preset: Preset, *, shift: float = 0.0) -> Verdict:
+def check_step(preset: Preset, *, name: str = STEP, shift: float = 0.0) -> Verdict:
     """f_i(x - eta v) is at most what both lines of (14) say.
 
     Args:
       preset: 500 random and 500 tight instances, or 20,000.
+      name: id of the row; (21) says the same with a momentum for grad fbar.
       shift: by how much the right sides are lowered, relative to both.
     """
     found = []
@@ -72,14 +73,14 @@ def check_step(preset: Preset, *, shift: float = 0.0) -> Verdict:
         largest = 1 + float(np.max(size))
         found.append(
             never_exceeds(
-                STEP,
+                name,
                 values,
                 bounds,
                 rounding=64 * np.finfo(float).eps * largest,
                 detail=f"{values.size} quadratics in R^3, tight: {tight}",
             )
         )
-    return combine(STEP, found)
+    return combine(name, found)
 
 
 def check_absorbed(

@@ -115,7 +115,7 @@ def _corrected(
 
 _BETTER = (
     "avg E|grad f_i|^2 <= C (L F0/T + rho^2/n + rho^3/(delta Delta)), rho = "
-    "sigma/sqrt|B|, "
+    "sigma/sqrt(|B|), "
 )
 
 STATEMENTS = (

@@ -87,7 +87,7 @@ def federated_step(
     received: Float[np.ndarray, "*batch clients clients"],
     *,
     step_size: float,
-    radius: float | Float[np.ndarray, "*#batch"],
+    radius: float | Float[np.ndarray, "*#batch #clients"],
     num_rounds: int = 10,
 ) -> Float[np.ndarray, "*batch clients"]:
     """A round of Federated-Clustering (Algorithm 2) on the line.
