@@ -30,6 +30,7 @@ examples:
   python -m experiments run ifca.fig3c --num-trials 100 --out results/more --json
   python -m experiments run ifca.table1_mnist --data FOLDER
   python -m experiments run ifca.fig3a --help-config
+  python -m experiments run werner.table1 --data FOLDER --loss probability
   python -m experiments bench linear
 
 A run that was cut off, by whatever, resumes where it stopped when it is started again.

@@ -13,18 +13,29 @@ from theory.verdict import Status
 
 __all__ = ["refreshed"]
 
+SPECIFICATION = ("CLoVE",)  # Papers of one algorithm that have a line of their own.
 README = pathlib.Path(__file__).resolve().parents[1] / "README.md"
 
 
 def algorithms() -> str:
-    """All registered algorithms by paper, each with its place in it."""
+    """All registered algorithms by paper, each with its place in it.
+
+    Papers of one algorithm, the baselines, share the last line.
+    """
     papers: dict[str, list[str]] = {}
     for name, row in REGISTRY.items():
-        paper, place = row.paper.rsplit(", ", 1)
-        papers.setdefault(paper, []).append(f"`{name}` ({place})")
+        papers.setdefault(row.paper.rsplit(", ", 1)[0], []).append(name)
+    lines: dict[str, list[str]] = {}
+    for paper, names in papers.items():
+        for name in names:
+            place = REGISTRY[name].paper.rsplit(", ", 1)[1]
+            alone = len(names) == 1 and paper not in SPECIFICATION
+            line, where = ("others", paper) if alone else (paper, place)
+            lines.setdefault(line, []).append(f"`{name}` ({where})")
+    lines["others"] = lines.pop("others")
     rows = [
         {"paper": paper, "in `cfljax.algorithms`": ", ".join(names)}
-        for paper, names in papers.items()
+        for paper, names in lines.items()
     ]
     return report.markdown(rows)
 

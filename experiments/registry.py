@@ -229,6 +229,10 @@ EXPERIMENTS: Mapping[str, Entry] = MappingProxyType(
             "experiments.werner.fig2",
             "constants of Assumptions 4 and 5 along gradient descent",
         ),
+        "werner.fig3": Entry(
+            "experiments.werner.fig3",
+            "Federated-Clustering against baselines on synthetic data",
+        ),
         "werner.fig4": Entry(
             "experiments.werner.fig4",
             "rounds of Threshold-Clustering on blobs, and where the elbow is",
@@ -253,6 +257,10 @@ BENCHMARKS: Mapping[str, Entry] = MappingProxyType(
         "clustering": Entry(
             "experiments.bench.clustering",
             "a clustering step of CLoVE against scikit-learn and SciPy",
+        ),
+        "thresholding": Entry(
+            "experiments.bench.thresholding",
+            "Federated-Clustering's rounds against bare products, and Gram matrices",
         ),
         "neural": Entry(
             "experiments.bench.neural",

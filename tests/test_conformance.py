@@ -77,6 +77,11 @@ def variants(name):
         yield {"participation": 0.5}
     if "resample" in accepted:
         yield {"resample": True}
+    if "num_groups" in accepted:
+        momentum = {"momentum": 0.5, "variant": "reference"}
+        yield {"num_groups": 2, "batch_size": 4} | momentum
+    if "first_momentum" in accepted:
+        yield {"variant": "warm", "num_clusters": CLUSTERS}
 
 
 CHANGES = {name: list(variants(name)) for name in NAMES}  # The first one is empty.

@@ -177,6 +177,32 @@ def test_without_penalty_it_is_local(update):
         np.testing.assert_allclose(states[2].personal, states[0].models, rtol=1e-3)
 
 
+@pytest.mark.parametrize("variant", ["paper", "reference"])
+def test_momentum_and_the_pull(variant):
+    """The paper's objective has the pull in its gradient; the released code adds it
+    after momentum, where it is `1 - momentum` times as strong."""
+    settings: dict[str, Any] = SETTINGS | {
+        "variant": variant,
+        "personal_update": LocalUpdate(
+            optimizer=functools.partial(optax.sgd, momentum=0.9)
+        ),
+    }
+    algorithm = compiled(**settings)
+    state, _ = algorithm.step(jax.random.key(0), begin(algorithm), DATA)
+    expected = {}
+    for inside in (True, False):
+        theta, trace = PERSONAL.copy(), np.zeros_like(PERSONAL)
+        for _ in range(3):
+            slopes = np.stack([gradient(i, theta[i]) for i in range(CLIENTS)])
+            pull = PENALTY * (theta - MODEL)
+            trace = 0.9 * trace + slopes + inside * pull
+            theta = theta - 0.1 * (trace + (not inside) * pull)
+        expected[inside] = theta
+    close(state.personal, expected[variant == "paper"])
+    with pytest.raises(AssertionError):  # Control.
+        close(state.personal, expected[variant != "paper"])
+
+
 def test_a_strong_pull_is_the_common_model():
     """With `penalty = 1 / step` a step lands on w, but for the client's gradient."""
     algorithm = compiled(

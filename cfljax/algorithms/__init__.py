@@ -94,7 +94,7 @@ REGISTRY: Mapping[str, Registration] = MappingProxyType(
         "local": Registration(local, "Ghosh et al., NeurIPS 2020, section 6.2"),
         "oracle": Registration(
             oracle,
-            "Werner et al., ground truth of section 5",
+            "Werner et al., TMLR 2023, ground truth of section 4",
             needs_truth=True,
             clustered=True,
         ),

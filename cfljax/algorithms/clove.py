@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
 
 from cfljax.kernels.anchor import Anchor, first_anchor, join_anchor, move_anchor
-from cfljax.kernels.checks import check_member, check_positive
+from cfljax.kernels.checks import check_member, check_optional, check_positive
 from cfljax.kernels.evaluate import NO_CLUSTER, predict_own
 from cfljax.kernels.local_update import LocalUpdate
 from cfljax.kernels.loss_vectors import (
@@ -138,8 +138,7 @@ def clove(
     `kernels.loss_vectors.group_clients`. The state holds every model twice.
     """
     check_positive(num_clusters=num_clusters)
-    if stable_rounds is not None:
-        check_positive(stable_rounds=stable_rounds)
+    check_optional(stable_rounds=stable_rounds)
     check_member(FirstRound, first_round=first_round)
     check_member(Start, start=start)
     settings = _Settings(

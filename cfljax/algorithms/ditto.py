@@ -20,7 +20,7 @@ from cfljax.kernels.participate import cohort
 from cfljax.kernels.pull import pulled_descent
 from cfljax.kernels.training import Memory, Start, Training, Weights, first_memory
 from cfljax.kernels.tree import repeat, take
-from cfljax.types import Algorithm, ClientData, Stacked, Task
+from cfljax.types import Algorithm, ClientData, Stacked, Task, Threat
 
 __all__ = ["Info", "State", "ditto"]
 
@@ -75,6 +75,7 @@ def ditto(
     personal_update: LocalUpdate | None = None,
     start: Start = "identical",
     variant: Variant = "paper",
+    threat: Threat | None = None,
 ) -> Algorithm:
     """Personal models that minimise `F_i(v) + penalty / 2 |v - w|^2`.
 
@@ -103,8 +104,9 @@ def ditto(
       variant: "paper"; or "reference", where the common model stays as it was drawn,
         as in the code released with Werner et al., whose server skips weights that
         no gradient has reached. What is called Ditto there is local training with
-        weight decay towards the start. (It adds the pull after momentum; here it is
-        part of the gradient that the optimiser is given.)
+        weight decay towards the start. It also adds the pull to the optimiser's step
+        and not to the gradient, which beside momentum makes it weaker.
+      threat: what Byzantine clients do to the common model, as in `ifca`.
 
     Raises:
       ValueError: where an argument is out of its range.
@@ -122,6 +124,7 @@ def ditto(
         weights=weights,
         participation=participation,
         update=update or LocalUpdate(),
+        threat=threat,
     )
     own = Training(
         step_size=step_size if personal_step_size is None else personal_step_size,
@@ -143,7 +146,7 @@ def ditto(
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
         after = global_round(key, task, state.model, state.memory, data, training)
         personal, personal_memory, losses = _personal_round(
-            key, task, state, data, own, penalty
+            key, task, state, data, own, penalty, apart=variant == "reference"
         )
         model = state.model if variant == "reference" else after.model
         state = State(model, personal, after.memory, personal_memory)
@@ -175,6 +178,8 @@ def _personal_round(
     data: ClientData,
     own: Training,
     penalty: ScalarLike,
+    *,
+    apart: bool,
 ) -> tuple[Stacked, Memory | None, Float[Array, " clients"]]:
     """Personal models after the round, their memory, and the losses before it."""
     num_clients = data.mask.shape[0]
@@ -200,6 +205,7 @@ def _personal_round(
         update=own.update,
         moments=() if memory is None else take(memory.moments, clients),
         clients=clients,
+        apart=apart,
     )
     put = lambda old, new: old.at[clients].set(new)
     if memory is not None:

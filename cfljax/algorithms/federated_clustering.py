@@ -13,14 +13,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
 
 from cfljax.kernels.backend import Order, check_order
-from cfljax.kernels.checks import check_fit, check_member, check_positive
+from cfljax.kernels.checks import (
+    check_fit,
+    check_member,
+    check_optional,
+    check_positive,
+)
 from cfljax.kernels.evaluate import predict_own
 from cfljax.kernels.groups import draw_groups
 from cfljax.kernels.pairwise import Settings, thresholded_gradients
 from cfljax.kernels.round_batch import draw_batch
 from cfljax.kernels.threshold import Edge
 from cfljax.kernels.threshold_members import Form
-from cfljax.kernels.threshold_radius import Radius
+from cfljax.kernels.threshold_radius import Radius, check_radius
 from cfljax.kernels.traffic import pairwise_traffic
 from cfljax.kernels.training import Start, start_models
 from cfljax.kernels.tree import repeat
@@ -52,7 +57,8 @@ class State(NamedTuple):
 class Info(NamedTuple):
     """What one round did; nothing here is carried over.
 
-    losses: of each client at its own model, on the round's batch, before the step.
+    losses: of each client at its own model, on the round's batch, before the step; NaN
+      without samples.
     members: whose gradients were in client i's ball in the last clipping round.
     counts: how many were, in each clipping round.
     radii: tau of each clipping round.
@@ -92,7 +98,7 @@ def federated_clustering(
       step_size: eta; may be traced.
       radius: tau: a number, one that is traced, or a rule on distances such as
         `quantile_radius(0.2)`, the paper's for MNIST. Theorem 3 has sqrt(delta_i sigma
-        Delta); 0 is training alone at 1/N of the step, infinity the mean of all.
+        Delta); 0 is training alone, infinity the mean of all.
       num_rounds: l of Threshold-Clustering, 10 in the paper.
       num_groups: random subgroups of the round, 16 in the paper; gradients are sent
         inside them only.
@@ -119,22 +125,11 @@ def federated_clustering(
     """
     check_positive(num_rounds=num_rounds, num_groups=num_groups)
     check_positive(models_per_chunk=models_per_chunk)
-    check_member(Variant, variant=variant)
-    check_member(Edge, edge=edge)
-    check_member(Start, start=start)
-    if form is not None:
-        check_member(Form, form=form)
-    if batch_size is not None:
-        check_positive(batch_size=batch_size)
-    check_order(order, None)
-    if not 0 <= momentum < 1:
-        raise ValueError(f"`momentum` must be in [0, 1), got {momentum}.")
+    check_optional(batch_size=batch_size)
+    check_radius(radius)
+    _check_words(variant, edge, start, form, order)
     before = momentum if variant == "paper" else 0.0
-    if before and num_groups > 1:
-        raise ValueError(
-            "`momentum` of pairs needs `num_groups=1`, or `variant='reference'`; got "
-            f"{num_groups} groups."
-        )
+    _check_momentum(momentum, before, num_groups)
     check_fit(task)
     settings = Settings(
         task=task,
@@ -151,12 +146,10 @@ def federated_clustering(
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         number = data.mask.shape[0]
         models = start_models(task, key, number, start)  # line 2
+        zero = jax.tree.map(jnp.zeros_like, models)
         momenta = ()
-        if momentum:
-            momenta = jax.tree.map(jnp.zeros_like, models)
-        if before:
-            zero = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), models)
-            momenta = repeat(repeat(zero, number), number)
+        if momentum:  # Of each pair, or of each client.
+            momenta = repeat(zero, number) if before else zero
         return State(models, momenta, jnp.zeros((), jnp.int32))
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
@@ -180,14 +173,8 @@ def federated_clustering(
             lambda x, v: x - step_size * v, state.models, moves
         )
         received, sent = pairwise_traffic(state.models, groups)
-        info = Info(
-            losses=found.losses,
-            members=found.members,
-            counts=found.counts,
-            radii=found.radii,
-            received=received,
-            sent=sent,
-        )
+        seen = found.losses, found.members, found.counts, found.radii
+        info = Info(*seen, received=received, sent=sent)
         return State(models, momenta, state.round + 1), info
 
     def predict(state: State, data: ClientData, inputs: Array) -> Array:
@@ -195,3 +182,26 @@ def federated_clustering(
         return predict_own(task, state.models, own, inputs)
 
     return Algorithm(init=init, step=step, predict=predict)
+
+
+def _check_words(
+    variant: str, edge: str, start: str, form: str | None, order: str | None
+) -> None:
+    """Raises ValueError where a word is unknown."""
+    check_member(Variant, variant=variant)
+    check_member(Edge, edge=edge)
+    check_member(Start, start=start)
+    if form is not None:
+        check_member(Form, form=form)
+    check_order(order, None)
+
+
+def _check_momentum(momentum: float, before: float, num_groups: int) -> None:
+    """Raises ValueError unless it is in its range and its pairs stay together."""
+    if not 0 <= momentum < 1:
+        raise ValueError(f"`momentum` must be in [0, 1), got {momentum}.")
+    if before and num_groups > 1:
+        raise ValueError(
+            "`momentum` of pairs needs `num_groups=1`, or `variant='reference'`; got "
+            f"{num_groups} groups."
+        )

@@ -32,7 +32,7 @@ from cfljax.kernels.training import (
     start_models,
 )
 from cfljax.kernels.tree import repeat
-from cfljax.types import Algorithm, ClientData, Stacked, Task
+from cfljax.types import Algorithm, ClientData, Stacked, Task, Threat
 
 __all__ = ["Info", "State", "hyp_cluster"]
 
@@ -86,6 +86,7 @@ def hyp_cluster(
     server_optimizer: ServerOptimizer = optax.sgd,
     start: Start = "independent",
     num_start_rounds: int = 1,
+    threat: Threat | None = None,
 ) -> Algorithm:
     """Hypothesis-based clustering with a server optimiser for each cluster.
 
@@ -107,6 +108,7 @@ def hyp_cluster(
         clients train one random model, and the centres are those of clients that the
         others serve badly (`kernels.farthest.farthest_models`).
       num_start_rounds: local updates in a row before a "farthest" start.
+      threat: what Byzantine clients do in rounds, as in `ifca`; the start is honest.
 
     Raises:
       ValueError: where an argument is out of its range; in `init`, where a "farthest"
@@ -124,6 +126,7 @@ def hyp_cluster(
         weights=weights,
         participation=participation,
         update=update or LocalUpdate(),
+        threat=threat,
     )
     chunk = training.update.clients_per_chunk
     optimizer = server_optimizer(server_step_size)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
 
 from cfljax.kernels.average import Normalise
-from cfljax.kernels.checks import check_member, check_positive
+from cfljax.kernels.checks import check_member, check_optional, check_positive
 from cfljax.kernels.evaluate import choose_cluster, loss_matrix, predict_own
 from cfljax.kernels.identity import History, first_history, is_settled, remember
 from cfljax.kernels.local_update import LocalUpdate
@@ -140,8 +140,7 @@ def ifca(
     Cost of a round: that of `kernels.rounds.train_round`.
     """
     check_positive(num_clusters=num_clusters)
-    if stable_rounds is not None:
-        check_positive(stable_rounds=stable_rounds)
+    check_optional(stable_rounds=stable_rounds)
     check_member(FirstRound, first_round=first_round)
     check_member(Start, start=start)
     training = Training(
@@ -158,15 +157,13 @@ def ifca(
         threat=threat,
         aggregate=aggregate,
     )
-    chunk = training.update.clients_per_chunk
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         models = start_models(task, key, num_clusters, start)  # Nothing learned yet.
-        num_clients = data.mask.shape[0]
         return State(
             models=models,
-            memory=first_memory(training, models, num_clients),
-            history=None if stable_rounds is None else first_history(num_clients),
+            memory=first_memory(training, models, len(data.mask)),
+            history=None if stable_rounds is None else first_history(len(data.mask)),
             is_first=jnp.array(True) if first_round == "random" else None,
         )
 
@@ -196,9 +193,9 @@ def ifca(
         return State(after.models, after.memory, history, is_first), info
 
     def predict(state: State, data: ClientData, inputs: Array) -> Array:
+        chunk = training.update.clients_per_chunk
         losses = loss_matrix(task, state.models, data, clients_per_chunk=chunk)
-        choice = choose_cluster(losses)
-        return predict_own(task, state.models, choice, inputs)
+        return predict_own(task, state.models, choose_cluster(losses), inputs)
 
     return Algorithm(init=init, step=step, predict=predict)
 

@@ -14,7 +14,7 @@ from cfljax.kernels.global_round import global_round, global_start
 from cfljax.kernels.interpolate import Embed, Interpolation, Mixing, interpolated
 from cfljax.kernels.local_update import LocalUpdate
 from cfljax.kernels.training import Memory, Option, Training, Weights
-from cfljax.types import Algorithm, ClientData, Task
+from cfljax.types import Algorithm, ClientData, Task, Threat
 
 __all__ = ["Info", "State", "knn_per"]
 
@@ -62,6 +62,7 @@ def knn_per(
     weights: Weights = "samples",
     participation: float = 1.0,
     update: LocalUpdate | None = None,
+    threat: Threat | None = None,
 ) -> Algorithm:
     """FedAvg, answered together with each client's k nearest training samples.
 
@@ -91,6 +92,7 @@ def knn_per(
       weights: of the clients in the model, as in `fedavg`.
       participation: fraction of the clients drawn in each round.
       update: how clients train, as in `fedavg`.
+      threat: what Byzantine clients do to the model, as in `ifca`.
 
     Raises:
       ValueError: where an argument is out of its range; in `predict`, where
@@ -109,6 +111,7 @@ def knn_per(
         weights=weights,
         participation=participation,
         update=update or LocalUpdate(),
+        threat=threat,
     )
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:

@@ -9,17 +9,24 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
 
 from cfljax.kernels.backend import Order, check_order
-from cfljax.kernels.checks import check_fit, check_member, check_positive
+from cfljax.kernels.checks import (
+    check_fit,
+    check_member,
+    check_optional,
+    check_positive,
+)
 from cfljax.kernels.evaluate import predict_own
 from cfljax.kernels.messages import client_gradients
 from cfljax.kernels.round_batch import draw_batch
 from cfljax.kernels.server_centres import Centres, member_centres, warm_centres
 from cfljax.kernels.threshold import Edge
 from cfljax.kernels.threshold_members import Form
-from cfljax.kernels.threshold_radius import Radius
+from cfljax.kernels.threshold_radius import Radius, check_radius
 from cfljax.kernels.traffic import size
 from cfljax.kernels.training import Start, start_models
 from cfljax.kernels.tree import flat, like
@@ -57,7 +64,8 @@ class Info(NamedTuple):
 
     assignment: k_i, the nearest centre of variant "warm", `NO_CLUSTER` where none is
       finite; None with a centre for each client.
-    losses: of each client at its own model, on the round's batch, before the step.
+    losses: of each client at its own model, on the round's batch, before the step; NaN
+      without samples.
     members: whose momenta were in the ball of client i's centre in the last clipping
       round.
     received: bytes from the server to each client: a centre.
@@ -126,16 +134,16 @@ def momentum_clustering(
     each client.
     """
     check_positive(num_rounds=num_rounds)
+    check_optional(batch_size=batch_size, centres_per_chunk=centres_per_chunk)
+    check_radius(radius)
     check_member(Variant, variant=variant)
     check_member(FirstMomentum, first_momentum=first_momentum)
     check_member(Edge, edge=edge)
     check_member(Start, start=start)
     check_order(order, clients_per_chunk)
     _check_variant(variant, num_clusters, form, threat)
-    if not isinstance(momentum, jax.core.Tracer) and not 0 < momentum <= 1:
+    if not isinstance(momentum, Tracer) and not 0 < float(np.asarray(momentum)) <= 1:
         raise ValueError(f"`momentum` must be in (0, 1], got {momentum}.")
-    if batch_size is not None:
-        check_positive(batch_size=batch_size)
     check_fit(task)
     clustering = Centres(num_rounds, radius, edge, form, centres_per_chunk, threat)
 

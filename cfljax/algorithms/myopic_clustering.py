@@ -11,7 +11,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
 
 from cfljax.kernels.backend import Order, check_order
-from cfljax.kernels.checks import check_fit, check_member, check_positive
+from cfljax.kernels.checks import (
+    check_fit,
+    check_member,
+    check_optional,
+    check_positive,
+)
 from cfljax.kernels.evaluate import predict_own
 from cfljax.kernels.kmeans import k_means
 from cfljax.kernels.messages import client_gradients
@@ -39,7 +44,8 @@ class Info(NamedTuple):
     """What one round did; nothing here is carried over.
 
     assignment: k_i, `NO_CLUSTER` for a client whose gradient is not finite.
-    losses: of each client at its own model, on the round's batch, before the step.
+    losses: of each client at its own model, on the round's batch, before the step; NaN
+      without samples.
     received: bytes from the server to each client: its cluster's centre.
     sent: bytes from each client to the server: a gradient.
     """
@@ -87,8 +93,7 @@ def myopic_clustering(
     check_positive(num_clusters=num_clusters, num_restarts=num_restarts)
     check_member(Start, start=start)
     check_order(order, clients_per_chunk)
-    if batch_size is not None:
-        check_positive(batch_size=batch_size)
+    check_optional(batch_size=batch_size)
     check_fit(task)
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:

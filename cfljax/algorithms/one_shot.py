@@ -128,7 +128,6 @@ def one_shot(
         threat=threat,
     )
     first_task = task if local_task is None else local_task
-    first_step_size = step_size if local_step_size is None else local_step_size
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         models_key, start_key, local_key, cluster_key = jax.random.split(key, 4)
@@ -138,7 +137,7 @@ def one_shot(
             first_task,
             first_task.init(start_key),
             data,
-            step_size=first_step_size,
+            step_size=step_size if local_step_size is None else local_step_size,
             num_steps=num_local_steps,
             update=training.update,
         )

@@ -1,7 +1,7 @@
 """Oracle: the true clusters are given, each trains one model.
 
 The upper baseline of clustered federated learning: what IFCA would do if every
-identity estimate were right ("ground truth" in Werner et al., section 5).
+identity estimate were right ("ground truth" in Werner et al., section 4).
 """
 
 from typing import NamedTuple

@@ -32,9 +32,9 @@ def threat(
       byzantine: who they are among all clients, whoever takes part. May be traced.
       target: the cluster they claim to be in, and whose honest clients they attack,
         where a centre averages clusters.
-      clusters: true cluster of each client, which they know; where clients listen to
-        each other, and no centre has an assignment, the target is then the cluster of
-        the receiver, and all honest clients if None.
+      clusters: true cluster of each client, which they go by where no centre has an
+        assignment; where clients listen to each other, the target is then the cluster
+        of the receiver. Without them all honest clients are the target there.
       model_factor: Byzantine clients work with so many times the model they are sent:
         gradients at 3 theta are those of the released robust IFCA. May be traced.
       adaptive: let the attack see every clipping round of a clustering of messages,
@@ -87,8 +87,8 @@ def threat(
         **known: Any,
     ) -> Stacked:
         aim = target
-        if receiver is not None and truth is not None:
-            aim = truth[receiver]
+        if truth is not None:
+            aim = target if receiver is None else truth[receiver]
             known = {"clusters": truth[clients]} | known
         origin = jax.tree.map(lambda leaf: leaf[aim], models)
         context = Context(target=aim, origin=origin, **known)

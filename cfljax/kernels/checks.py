@@ -4,7 +4,7 @@ from typing import Any, get_args
 
 from cfljax.types import Task
 
-__all__ = ["check_fit", "check_member", "check_positive"]
+__all__ = ["check_fit", "check_member", "check_optional", "check_positive"]
 
 
 def check_fit(task: Task) -> None:
@@ -21,6 +21,11 @@ def check_member(allowed: Any, **names: str) -> None:
     for name, value in names.items():
         if value not in get_args(allowed):
             raise ValueError(f"`{name}` must be in {get_args(allowed)}, got {value!r}.")
+
+
+def check_optional(**numbers: int | None) -> None:
+    """`check_positive` of those that are given."""
+    check_positive(**{name: n for name, n in numbers.items() if n is not None})
 
 
 def check_positive(**numbers: int) -> None:

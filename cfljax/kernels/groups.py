@@ -9,7 +9,7 @@ __all__ = ["draw_groups"]
 
 def draw_groups(
     key: PRNGKeyArray, num_clients: int, num_groups: int
-) -> tuple[Int[Array, "groups members"], ...]:
+) -> tuple[Int[Array, "_ _"], ...]:
     """Clients split into groups at random (Werner et al., section 4.2).
 
     Args:
@@ -19,7 +19,7 @@ def draw_groups(
 
     Returns:
       Client indices of the larger groups, and of the others if there are any: one
-      array for each size, so that no member is padding.
+      array `[groups, members]` for each size, so that no member is padding.
 
     Raises:
       ValueError: if a group would be empty.

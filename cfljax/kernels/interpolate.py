@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree, Shaped
 
 from cfljax.kernels.backend import over_clients
-from cfljax.kernels.checks import check_member, check_positive
+from cfljax.kernels.checks import check_member, check_optional, check_positive
 from cfljax.kernels.neighbours import nearest_samples, neighbour_mean
 from cfljax.types import ClientData, Task
 
@@ -44,8 +44,7 @@ class Interpolation:
 
     def __post_init__(self) -> None:
         check_positive(num_neighbours=self.num_neighbours)
-        if self.queries_per_chunk is not None:
-            check_positive(queries_per_chunk=self.queries_per_chunk)
+        check_optional(queries_per_chunk=self.queries_per_chunk)
         check_member(Mixing, variant=self.variant)
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from cfljax.kernels.average import membership
-from cfljax.kernels.backend import over_clients
+from cfljax.kernels.backend import Order, over_clients
 from cfljax.kernels.evaluate import training_loss
 from cfljax.kernels.local_update import client_key, client_update
 from cfljax.kernels.robust import mean
@@ -45,7 +45,7 @@ def client_gradients(
     data: ClientData,
     *,
     common: PyTree = None,
-    order: str | None = None,
+    order: Order | None = None,
     clients_per_chunk: int | None = None,
 ) -> tuple[Float[Array, " clients"], Parts]:
     """Loss and gradient of every client's loss at a model of its own.
@@ -59,8 +59,8 @@ def client_gradients(
       clients_per_chunk: see `backend.over_clients`.
 
     Returns:
-      The losses, and gradients with leaves `[clients, ...]` of the own and of the
-      common part; zero for a client without samples.
+      The losses, NaN for a client without samples, and gradients with leaves
+      `[clients, ...]` of the own and of the common part, 0 for such a client.
 
     Cost: a forward and a backward pass for each client.
     """
@@ -71,7 +71,10 @@ def client_gradients(
 
         return jax.value_and_grad(loss, argnums=(0, 1))(model, common)
 
-    return over_clients(one, order, clients_per_chunk)(common, models, data)
+    losses, gradients = over_clients(one, order, clients_per_chunk)(
+        common, models, data
+    )
+    return jnp.where(jnp.any(data.mask, axis=1), losses, jnp.nan), gradients
 
 
 def gradient_pullback(
@@ -118,8 +121,10 @@ def gradient_pullback(
 
             def one(weights: Shares, part: Stacked = part) -> PyTree:
                 zero = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), part)
-                found = aggregate(part, weights, zero)
-                return jax.tree.map(lambda leaf: leaf * jnp.sum(weights), found)
+                found, total = aggregate(part, weights, zero), jnp.sum(weights)
+                # The mean of nobody may be anything; their sum is 0.
+                whole = lambda leaf: jnp.where(total > 0, leaf * total, 0)
+                return jax.tree.map(whole, found)
 
             sums.append(jax.lax.map(one, parted) if jax.tree.leaves(part) else part)
         return ((sums[0], jax.tree.map(lambda leaf: leaf[0], sums[1])),)

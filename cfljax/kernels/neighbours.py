@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, ScalarLike
 
-from cfljax.kernels.checks import check_positive
+from cfljax.kernels.checks import check_optional, check_positive
 
 __all__ = ["nearest_samples", "neighbour_mean"]
 
@@ -40,8 +40,7 @@ def nearest_samples(
     would lose.
     """
     check_positive(num_neighbours=num_neighbours)
-    if queries_per_chunk is not None:
-        check_positive(queries_per_chunk=queries_per_chunk)
+    check_optional(queries_per_chunk=queries_per_chunk)
     real = mask & jnp.all(jnp.isfinite(points), axis=1)
     kept = jnp.where(real[:, None], points, 0)
     number = jnp.maximum(jnp.sum(real, dtype=points.dtype), 1)

@@ -1,12 +1,14 @@
 """Every client's gradient at every client's model, thresholded, in blocks."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.core import eval_jaxpr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from cfljax.kernels.backend import Order, over_clients
+from cfljax.kernels.backend import Order, num_devices, over_clients
 from cfljax.kernels.evaluate import training_loss
 from cfljax.kernels.threshold import Edge, Thresholding
 from cfljax.kernels.threshold_members import (
@@ -52,7 +54,7 @@ class Pairwise(NamedTuple):
 
     updates: v_i, leaves `[clients, ...]`.
     momenta: of each pair, leaves `[clients, clients, ...]`, or an empty tree.
-    losses: each client's own at its own model.
+    losses: each client's own at its own model; NaN without samples.
     members: whose gradients were in client i's ball in the last clipping round.
     counts: how many were, in each clipping round.
     radii: tau of each clipping round.
@@ -71,7 +73,7 @@ def thresholded_gradients(
     settings: Settings,
     models: Stacked,
     data: ClientData,
-    groups: tuple[Int[Array, "groups members"], ...],
+    groups: tuple[Int[Array, "_ _"], ...],
     *,
     momenta: Stacked = (),
     round_index: Any = 0,
@@ -113,7 +115,8 @@ def thresholded_gradients(
             members = jnp.zeros(data.mask.shape[0], bool)
             members = members.at[index].set(found.members[0])
             seen = members, found.counts[0], found.radii[0]
-            return update, kept, losses[place], *seen
+            loss = jnp.where(jnp.any(batch.mask[place]), losses[place], jnp.nan)
+            return update, kept, loss, *seen
 
         places = jnp.arange(index.shape[0])
         size = min(settings.models_per_chunk, index.shape[0])
@@ -121,13 +124,32 @@ def thresholded_gradients(
         return jax.lax.map(one, places, batch_size=size if size > 1 else None)
 
     shared = key, models, data, momenta, jnp.asarray(round_index)
-    run = over_clients(one_group, settings.order, 1)
-    blocks = [run(shared, block) for block in groups]
+    blocks = []
+    for block in groups:
+        run, known = _opened(one_group, shared, block[0])
+        apply = over_clients(run, settings.order, 1)
+        blocks.append(apply((known, shared), block))
     merge = lambda leaf: leaf.reshape((-1,) + leaf.shape[2:])
     rows = [jax.tree.map(merge, block) for block in blocks]
     joined = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *rows)
     back = jnp.argsort(jnp.concatenate([block.reshape(-1) for block in groups]))
     return Pairwise(*take(joined, back))
+
+
+def _opened(function: Callable[..., PyTree], *arguments: Any) -> tuple[Callable, list]:
+    """The function of what it closes over too, and that: a radius or a threat that an
+    outer transformation maps can be passed on only as an argument."""
+    if num_devices() > 1:  # A program of one device cannot be spread afterwards.
+        return lambda shared, *others: function(shared[1], *others), []
+    program, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
+
+    def run(shared: tuple, *others: Any) -> PyTree:
+        known, first = shared
+        leaves = jax.tree.leaves((first, *others))
+        results = eval_jaxpr(program.jaxpr, known, *leaves)
+        return jax.tree.unflatten(jax.tree.structure(shapes), results)
+
+    return run, program.consts
 
 
 def _gradients(

@@ -16,7 +16,11 @@ __all__ = ["pulled", "pulled_descent"]
 
 
 def pulled(
-    optimizer: optax.GradientTransformation, anchor: PyTree, penalty: ScalarLike
+    optimizer: optax.GradientTransformation,
+    anchor: PyTree,
+    penalty: ScalarLike,
+    *,
+    apart: ScalarLike | None = None,
 ) -> optax.GradientTransformation:
     """The optimiser of `loss + penalty / 2 |weights - anchor|^2`, of the same state.
 
@@ -24,14 +28,22 @@ def pulled(
       optimizer: that is given the penalised gradient.
       anchor: weights that it is pulled to.
       penalty: lambda; may be traced.
+      apart: step size of a pull that is added to the optimiser's step instead, which
+        then knows nothing of it. The same for plain gradient descent of that step
+        size; beside momentum beta it is `1 - beta` times as strong.
     """
 
     def update(
         updates: PyTree, state: PyTree, params: PyTree | None = None
     ) -> tuple[PyTree, PyTree]:
-        pull = lambda g, w, a: g + penalty * (w - a)
-        penalised = jax.tree.map(pull, updates, params, anchor)
-        return optimizer.update(penalised, state, params)
+        share = penalty if apart is None else -jnp.asarray(apart) * penalty
+        pull = lambda g, w, a: g + share * (w - a)
+        if apart is None:
+            updates = jax.tree.map(pull, updates, params, anchor)
+        updates, state = optimizer.update(updates, state, params)
+        if apart is not None:
+            updates = jax.tree.map(pull, updates, params, anchor)
+        return updates, state
 
     return optax.GradientTransformation(optimizer.init, update)
 
@@ -49,6 +61,7 @@ def pulled_descent(
     update: LocalUpdate,
     moments: Stacked,
     clients: Array,
+    apart: bool = False,
 ) -> tuple[Stacked, Stacked]:
     """`descent.local_descent` from models of the clients' own, pulled to one anchor.
 
@@ -68,6 +81,7 @@ def pulled_descent(
       moments: optimiser states that clients kept, leaves `[clients, ...]`, or an
         empty tree.
       clients: index of each client among all, for its key.
+      apart: whether the optimiser knows nothing of the pull, see `pulled`.
 
     Returns:
       Trained models and moments, leaves `[clients, ...]`. A client without samples
@@ -80,7 +94,9 @@ def pulled_descent(
         shared: tuple, client: Array, model: PyTree, moments: PyTree, data: ClientData
     ) -> tuple[PyTree, PyTree]:
         key, step_size, penalty, anchor = shared
-        optimizer = lambda size: pulled(update.optimizer(size), anchor, penalty)
+        optimizer = lambda size: pulled(
+            update.optimizer(size), anchor, penalty, apart=size if apart else None
+        )
         own = dataclasses.replace(update, optimizer=optimizer)
         train = client_update(task, own, num_steps)
         return jax.lax.cond(

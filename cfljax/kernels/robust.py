@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, PyTree, ScalarLike
 
 from cfljax.kernels.checks import check_positive
@@ -86,8 +88,9 @@ def trimmed_mean(share: float) -> Aggregate:
     def aggregate(messages: Stacked, weights: Weights, origin: PyTree) -> PyTree:
         del origin
         number = jnp.sum(weights > 0)
-        # A little more, so that 0.1 of 30 are 3 whatever the rounding.
-        cut = jnp.floor(share * number * (1 + 1e-6)).astype(number.dtype)
+        # A little more, so that 0.1 of 30 are 3 whatever the rounding; never all.
+        cut = jnp.floor(share * (1 + 1e-6) * number.astype(jnp.result_type(float)))
+        cut = jnp.minimum(cut.astype(number.dtype), (number - 1) // 2)
         places = jnp.arange(weights.shape[0])
         kept = (places >= cut) & (places < number - cut)
 
@@ -104,8 +107,8 @@ def centred_clipping(radius: ScalarLike, *, num_rounds: int = 1) -> Aggregate:
     """Messages clipped to a ball around a centre (Karimireddy et al., ICML 2021).
 
     `v <- v + mean_i (m_i - v) min(1, radius / |m_i - v|)`, from the origin on, with the
-    norm of a whole message. A message that is not finite moves nothing; it counts among
-    the members, as one that is clipped to the centre.
+    norm of a whole message. A message that is not finite, or whose squared norm is not,
+    moves nothing; it counts among the members, as one that is clipped to the centre.
 
     Args:
       radius: in units of the messages, positive. May be traced.
@@ -119,9 +122,7 @@ def centred_clipping(radius: ScalarLike, *, num_rounds: int = 1) -> Aggregate:
     Cost: two passes over the messages in each round.
     """
     check_positive(num_rounds=num_rounds)
-    if not isinstance(radius, jax.core.Tracer) and not (
-        math.isfinite(radius) and radius > 0
-    ):
+    if not isinstance(radius, Tracer) and not 0 < float(np.asarray(radius)) < math.inf:
         raise ValueError(f"`radius` must be positive, got {radius}.")
 
     def aggregate(messages: Stacked, weights: Weights, origin: PyTree) -> PyTree:
@@ -130,7 +131,7 @@ def centred_clipping(radius: ScalarLike, *, num_rounds: int = 1) -> Aggregate:
         start = flat(jax.tree.map(lambda leaf: leaf[None], origin))[0]
         limit = jnp.asarray(radius, points.dtype)
 
-        def clip(_: int, centre: Array) -> Array:
+        def clip(_: Array, centre: Array) -> Array:
             moves = points - centre[None]
             norms = jnp.sqrt(jnp.sum(jnp.square(moves), axis=1))
             known = members & jnp.isfinite(norms)

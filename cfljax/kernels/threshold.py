@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from cfljax.kernels.checks import check_member, check_positive
+from cfljax.kernels.checks import check_member, check_optional, check_positive
 from cfljax.kernels.threshold_radius import Radius, given_radii
 
 __all__ = ["Edge", "Thresholding", "threshold_clustering", "threshold_rounds"]
@@ -138,8 +138,7 @@ def threshold_rounds(
     """
     number, dtype = places.shape[0], places.dtype
     check_positive(num_rounds=num_rounds, points=num_points, centres=number)
-    if centres_per_chunk is not None:
-        check_positive(centres_per_chunk=centres_per_chunk)
+    check_optional(centres_per_chunk=centres_per_chunk)
     check_member(Edge, variant=variant)
     rule = radius if callable(radius) else None
     given = (

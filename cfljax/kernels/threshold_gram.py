@@ -118,28 +118,33 @@ def gram_matrix(
       centred: the points are differences from one of them already, and stay as they
         are.
 
-    Cost: one product of the points with themselves, in blocks of features, which is
-    what few points of many features are fastest by; and a copy of them to centre them.
+    Cost: one product of the points with themselves, in blocks of features: few points
+    of many features are fastest so, and nothing of their size is copied.
     """
-    moved = points
+    number, features = points.shape
+    middle = jnp.zeros(features, points.dtype)
     if not centred:
         norms = jnp.sum(jnp.square(points), axis=1)
         norms = jnp.where(jnp.isfinite(norms), norms, jnp.inf)
         usable = jnp.sum(jnp.isfinite(norms))
-        middle = points[jnp.argsort(norms)[jnp.maximum(usable - 1, 0) // 2]]
-        moved = points - jnp.where(usable > 0, middle, 0)[None, :]
-    number, features = points.shape
-    whole = features // _BLOCK * _BLOCK
+        median = points[jnp.argsort(norms)[jnp.maximum(usable - 1, 0) // 2]]
+        middle = jnp.where(usable > 0, median, 0)
+
+    def product(block: Float[Array, "points some"], middle: Array) -> Array:
+        moved = block if centred else block - middle[None, :]
+        return jnp.matmul(moved, moved.T, precision="highest")
 
     def add(index: Array, total: Array) -> Array:
-        part = jax.lax.dynamic_slice(moved, (0, index * _BLOCK), (number, _BLOCK))
-        return total + jnp.matmul(part, part.T, precision="highest")
+        start = index * _BLOCK
+        block = jax.lax.dynamic_slice(points, (0, start), (number, _BLOCK))
+        own = jax.lax.dynamic_slice(middle, (start,), (_BLOCK,))
+        return total + product(block, own)
 
-    rest = moved[:, whole:]
-    total = jnp.matmul(rest, rest.T, precision="highest")
+    whole = features // _BLOCK
+    total = product(points[:, whole * _BLOCK :], middle[whole * _BLOCK :])
     if not whole:
         return total
-    return jax.lax.fori_loop(0, whole // _BLOCK, add, total)
+    return jax.lax.fori_loop(0, whole, add, total)
 
 
 def combine(

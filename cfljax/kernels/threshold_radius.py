@@ -11,7 +11,14 @@ from jaxtyping import Array, Float, ScalarLike
 
 from cfljax.kernels.checks import check_member
 
-__all__ = ["Quantile", "Radius", "Rule", "given_radii", "quantile_radius"]
+__all__ = [
+    "Quantile",
+    "Radius",
+    "Rule",
+    "check_radius",
+    "given_radii",
+    "quantile_radius",
+]
 
 # From one centre's distances to all points, in ascending order, to the radius of its
 # ball. Points that are not finite are infinitely far, and hence last.
@@ -64,6 +71,14 @@ def quantile_radius(
     return rule
 
 
+def check_radius(radius: Radius) -> None:
+    """Raises ValueError if a radius that is known, not traced, is negative or NaN."""
+    if callable(radius) or isinstance(radius, Tracer):
+        return
+    if not (np.asarray(radius) >= 0).all():
+        raise ValueError(f"`radius` must not be negative, got {radius}.")
+
+
 def given_radii(
     radius: ScalarLike | Float[Array, "..."] | Float[np.ndarray, "..."],
     shape: tuple[int, int],
@@ -80,8 +95,7 @@ def given_radii(
       ValueError: if the shape is another, or a radius that is known (not traced) is
         negative or not a number.
     """
-    if not isinstance(radius, Tracer) and not (np.asarray(radius) >= 0).all():
-        raise ValueError(f"`radius` must not be negative, got {radius}.")
+    check_radius(radius)
     radii = jnp.asarray(radius).astype(dtype)
     if radii.ndim == 1:
         radii = radii[:, None]

@@ -72,14 +72,15 @@ def traffic(
 
 
 def pairwise_traffic(
-    models: Stacked, groups: tuple[Int[Array, "groups members"], ...]
+    models: Stacked, groups: tuple[Int[Array, "_ _"], ...]
 ) -> tuple[Int[Array, " clients"], Int[Array, " clients"]]:
     """Bytes where every member of a group sends every other its model, and gets back a
     gradient at it.
 
     Args:
       models: leaves `[clients, ...]`.
-      groups: client indices, each client in one of them.
+      groups: client indices, `[groups, members]` of one size each; each client is in
+        one of them.
 
     Returns:
       Bytes that each client received and sent, two messages for each other member.

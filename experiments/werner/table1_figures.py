@@ -12,6 +12,7 @@ from experiments.werner.table1_report import PUBLISHED
 
 __all__ = ["draw_curves"]
 
+_LEVELS = ("FC", "GT (oracle)", "Global")
 TITLES = {"rotation": "rotation", "private_label": "private label"}
 
 
@@ -29,7 +30,7 @@ def draw_curves(
     """
     figures = {}
     for name, is_baseline in (("clustered", False), ("baselines", True)):
-        shown = {
+        shown: dict[str, list[Method]] = {
             task: [m for m in _methods(data) if METHODS[m].is_baseline == is_baseline]
             for task, data in results.items()
         }
@@ -89,13 +90,12 @@ def _curve(data: xr.Dataset, method: Method, error_rate: float) -> report.Curve:
 
 
 def _levels(task: str, methods: Sequence[Method]) -> list[report.Level]:
-    """The published accuracies of Local, Federated-Clustering and the oracle."""
-    wanted = [m for m in methods if m in ("federated_clustering", "oracle", "fedavg")]
+    """The published accuracies of a few methods."""
+    shown = [METHODS[method] for method in methods]
     return [
         report.Level(
-            f"{METHODS[m].label}, paper",
-            PUBLISHED[task][METHODS[m].published or ""][0],
-            METHODS[m].label,
+            f"{own.label}, paper", PUBLISHED[task][own.published][0], own.label
         )
-        for m in wanted
+        for own in shown
+        if own.published in _LEVELS
     ]

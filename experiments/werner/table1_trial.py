@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from cfljax import engine, metrics
 from cfljax.data import Images, Sizes, feature_skewed, label_shifted
 from cfljax.kernels.checks import check_member
+from cfljax.kernels.evaluate import masked_mean
 from cfljax.losses import cross_entropy
 from cfljax.models import mlp
 from cfljax.types import Algorithm, ClientData, Task
@@ -28,8 +29,8 @@ Loss = Literal["cross_entropy", "probability"]
 # Outputs of a trial and the names of their own axes.
 DIMS: dict[str, tuple[str, ...]] = {
     "accuracy": ("tested",),  # of the clients' own test samples
-    "cross_entropy": ("tested",),  # mean over them, in nats
-    "probability": ("tested",),  # mean of 1 minus the probability of the label
+    "cross_entropy": ("tested",),  # mean over clients, in nats
+    "probability": ("tested",),  # likewise, of 1 minus the probability of the label
     "purity": ("tested",),  # share of the last balls' other members that are of the
     # receiver's cluster; of IFCA, the adjusted Rand index; NaN for the others
 }
@@ -138,7 +139,7 @@ def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Arr
     def observe(state: Any, info: Any) -> dict[str, Array]:
         outputs = algorithm.predict(state, train, test.inputs)
         losses = jax.vmap(cross_entropy)(outputs, test.targets)
-        mean = lambda values: jnp.sum(values * test.mask) / jnp.sum(test.mask)
+        mean = lambda values: jnp.mean(masked_mean(values, test.mask))
         return {
             "accuracy": metrics.accuracy(outputs, test.targets, test.mask),
             "cross_entropy": mean(losses),
@@ -175,12 +176,13 @@ def _purity(
     if hasattr(info, "members"):
         others = info.members & ~jnp.eye(trial.num_clients, dtype=bool)
         right = others & (clusters[:, None] == clusters[None, :])
-        return jnp.sum(right, dtype=jnp.float32) / jnp.sum(others)
+        count = lambda pairs: jnp.sum(pairs, dtype=jnp.result_type(float))
+        return count(right) / count(others)
     if trial.method == "ifca":
         return metrics.adjusted_rand_index(
             info.assignment, clusters, trial.num_clusters
         )
-    return jnp.full((), jnp.nan, jnp.float32)
+    return jnp.full((), jnp.nan)
 
 
 def _between_tests(trial: Trial, algorithm: Algorithm) -> Algorithm:

@@ -1,0 +1,132 @@
+"""Least squares of six clients, and Threshold-Clustering of gradients, pair by pair."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from cfljax.types import ClientData
+
+__all__ = [
+    "CLIENTS",
+    "DATA",
+    "FEATURES",
+    "MODELS",
+    "TRUTH",
+    "Rule",
+    "clustered",
+    "gradient_by_hand",
+    "updates_by_hand",
+]
+
+CLIENTS, SAMPLES, FEATURES = 6, 5, 3
+TRUTH = np.array([0, 0, 0, 1, 1, 1])
+Rule = Callable[[np.ndarray], float]  # From ascending distances to a radius.
+# From the points, whose they are, the receiver, the centre's start and the centre, to
+# what arrives.
+Send = Callable[[np.ndarray, np.ndarray, int, np.ndarray, np.ndarray], np.ndarray]
+
+
+def draw() -> tuple[ClientData, np.ndarray]:
+    """Data, the second client with three samples, and a model of each client."""
+    generator = np.random.default_rng(0)
+    thetas = np.array([[2.0, -1, 1], [-1, 2, 0]])
+    x = generator.normal(size=(CLIENTS, SAMPLES, FEATURES))
+    y = np.einsum("nsd,nd->ns", x, thetas[TRUTH])
+    mask = np.ones((CLIENTS, SAMPLES), bool)
+    mask[1, 3:] = False
+    inputs, targets = (jnp.asarray(leaf.astype(np.float32)) for leaf in (x, y))
+    models = generator.normal(size=(CLIENTS, FEATURES))
+    return ClientData(inputs, targets, jnp.asarray(mask)), models.astype(np.float32)
+
+
+DATA, MODELS = draw()
+EVERYBODY = (np.arange(CLIENTS)[None],)
+
+
+def gradient_by_hand(data: ClientData, client: int, theta: np.ndarray) -> np.ndarray:
+    """Of the mean squared error over real samples; 0 without any."""
+    kept = np.asarray(data.mask[client])
+    if not kept.any():
+        return np.zeros(FEATURES)
+    x = np.asarray(data.inputs[client], float)[kept]
+    error = x @ theta - np.asarray(data.targets[client], float)[kept]
+    return 2 / len(x) * x.T @ error
+
+
+def clustered(
+    points: np.ndarray,
+    start: np.ndarray,
+    rule: Rule,
+    *,
+    num_rounds: int,
+    strict: bool = False,
+    divide_by: str = "points",
+    resend: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
+) -> tuple[np.ndarray, np.ndarray, list[int]]:
+    """Equation (4), point by point: the centre, who was in its ball, how many were."""
+    centre, counts = start.astype(float), []
+    inside = np.zeros(len(points), bool)
+    for _ in range(num_rounds):
+        if resend is not None:
+            points = resend(points, centre)
+        distances = np.array([np.linalg.norm(point - centre) for point in points])
+        known = np.isfinite(distances)
+        tau = rule(np.sort(np.where(known, distances, np.inf)))
+        inside = known & (distances < tau if strict else distances <= tau)
+        kept = [p if i else centre for p, i in zip(points, inside, strict=True)]
+        if divide_by == "members":
+            kept = points[inside]
+        centre = np.mean(kept, axis=0) if inside.any() else centre
+        counts.append(int(inside.sum()))
+    return centre, inside, counts
+
+
+def updates_by_hand(
+    models: np.ndarray,
+    rule: Rule,
+    *,
+    num_rounds: int,
+    data: ClientData = DATA,
+    groups: tuple = EVERYBODY,
+    momenta: np.ndarray | None = None,
+    keep: float = 0.0,
+    send: Send | None = None,
+    adaptive: bool = False,
+    **options: Any,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """v_i of all clients, their balls' members, and the counts, by loops over pairs.
+
+    Args:
+      models: x_i.
+      rule: of the radius.
+      num_rounds: of clipping.
+      data: of the round.
+      groups: client indices.
+      momenta: of the pairs, moved in place; none if None.
+      keep: beta of the momenta.
+      send: what arrives at a receiver; the points as they are if None.
+      adaptive: whether it is asked in every clipping round.
+      **options: of `clustered`.
+    """
+    updates = np.zeros((CLIENTS, FEATURES))
+    members = np.zeros((CLIENTS, CLIENTS), bool)
+    counts = np.zeros((CLIENTS, num_rounds), int)
+    for group in (np.asarray(row) for block in groups for row in block):
+        for place, i in enumerate(group):
+            points = np.array([gradient_by_hand(data, j, models[i]) for j in group])
+            if momenta is not None:
+                momenta[i] = points = (1 - keep) * points + keep * momenta[i]
+            start, resend = points[place], None
+            if send is not None and adaptive:
+                known = group, int(i), start
+                resend = lambda p, v, known=known, send=send: send(p, *known, v)
+            elif send is not None:
+                points = send(points, group, int(i), start, start)
+                start = points[place]
+            found = clustered(
+                points, start, rule, num_rounds=num_rounds, resend=resend, **options
+            )
+            updates[i], members[i, group], counts[i] = found
+    return updates, members, counts
