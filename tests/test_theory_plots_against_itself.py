@@ -223,3 +223,11 @@ def test_awkward_points_can_be_drawn(name, tmp_path):
 )
 def test_claims_are_set(text, html):
     assert typeset(text) == html
+
+
+def test_numbers_too_small_to_be_normal_have_a_place():
+    points = line([1.0, 1e-310], [1e-322, 1e-320])
+    assert axes_scale.choose([series(points)]).kind == "log"
+    low, high = axes_scale.Scale("log").limits(points.low)
+    assert np.finfo(float).tiny <= low < high
+    plot.draw(series(points), None).figure.canvas.draw()

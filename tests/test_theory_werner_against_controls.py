@@ -1,5 +1,6 @@
 """Werner's rows: the registered verdict, and a violated control."""
 
+import numpy as np
 import pytest
 
 from theory import registry
@@ -29,8 +30,14 @@ def _marked(row):
 
 @pytest.mark.parametrize("row", [_marked(row) for row in ROWS])
 def test_verdict_and_control(row):
-    assert row.check(QUICK).status is row.expected
-    assert row.control(QUICK).status is Status.VIOLATED
+    verdict, control = row.check(QUICK), row.control(QUICK)
+    assert verdict.status is row.expected
+    assert control.status is Status.VIOLATED
+    for points in (verdict.points, control.points):
+        if points is not None:
+            sizes = np.abs(np.concatenate([points.bounds, points.low, points.high]))
+            # Smaller ones have lost their digits, and no place on an axis.
+            assert np.all((sizes == 0) | (sizes > 1e-290) | np.isnan(sizes))
 
 
 def test_slow_rows_exist():

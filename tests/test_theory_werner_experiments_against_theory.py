@@ -10,6 +10,7 @@ from cfljax.kernels.threshold import threshold_clustering
 from cfljax.kernels.threshold_radius import quantile_radius
 from theory.statement import Preset
 from theory.werner import digits_proxy, figure4, table1
+from theory.werner.theorem1_setting import asked_rounds
 
 GENERATOR = np.random.default_rng(1)
 
@@ -64,7 +65,7 @@ def test_the_elbow_by_hand():
 
 
 def test_the_asked_rounds_by_hand():
-    found = figure4.asked_rounds(np.array([1.0, 2.0, 8.0]), 8.0, 0.5)
+    found = asked_rounds(np.array([1.0, 2.0, 8.0]), 8.0, 0.5)
     np.testing.assert_allclose(found, [np.log(8), np.log(4), 0] / np.log(4 / 3))
 
 

@@ -56,3 +56,12 @@ def test_one_bad_family_spoils_all():
     assert found.status is Status.VIOLATED
     assert found.num_trials == 12 and found.error_rate == 0
     assert found.bound == pytest.approx(0.1)
+
+
+def test_relief_takes_its_power_off_the_slope():
+    family = exactly("x", LEVELS, 3 * LEVELS**0.5)
+    low, high = family.relieved(0.3).slope
+    assert low < 0.2 < high and high - low < 1e-8
+    assert family.relieved(0.3).low[0] == family.low[0]
+    assert _status(0.01 * LEVELS**0.5, relief=0.3) is Status.VIOLATED
+    assert _status(0.01 * LEVELS**0.5, relief=0.5) is Status.HOLDS

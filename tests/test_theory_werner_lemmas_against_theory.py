@@ -1,4 +1,6 @@
-"""Functions behind Werner's Lemmas 6 to 19, against closed forms."""
+"""Functions behind Werner's Lemmas 6 to 19 and (6), against closed forms."""
+
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from theory.werner.clipped_sums import conditional_variance, member_start_varian
 from theory.werner.gradient_centres import settled_error
 from theory.werner.hard_rounds import draw_rounds, everybody
 from theory.werner.laws import Discrete, sym3
+from theory.werner.momentum_average import average, momentum
 from theory.werner.momentum_centres import mean_error, member_error
 from theory.werner.momentum_noise import noise_law, path_noise, total_variance
 from theory.werner.path_variance import path_variance
@@ -126,3 +129,11 @@ def test_streams_differ():
         for name in ("werner.lem7.corrected", "werner.lem8.corrected")
     )
     assert not np.allclose(one.radius, two.radius)
+
+
+def test_momentum_of_two_rounds():
+    alpha = Fraction(1, 4)
+    exact = Fraction(9, 16) * 16 + Fraction(3, 16) * 32 + Fraction(1, 4) * 4
+    assert momentum(alpha, 16, [32, 4]) == exact == 16
+    assert average(alpha, 16, [32, 4]) == exact
+    assert average(1, 16, [32, 4]) == momentum(1, 16, [32, 4]) == 4

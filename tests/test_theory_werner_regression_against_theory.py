@@ -44,6 +44,18 @@ def test_worst_ratio_is_attained_and_never_exceeded():
     assert np.all(seen <= sizes) and np.all(seen >= 0.3 * sizes)
 
 
+def test_least_distance_of_gradients_is_that_of_all_pairs():
+    models = GENERATOR.standard_normal((2, 4))
+    pairs = [
+        np.sum((mine - other) ** 2)
+        for own in (0, 1)
+        for mine in regression.gradients(TASK, models[own])[own]
+        for other in regression.gradients(TASK, models[own])[1 - own]
+    ]
+    found = regression.least_apart(TASK, models)
+    assert found == pytest.approx(min(pairs)) and found < np.median(pairs)
+
+
 def test_the_ratio_is_undefined_at_the_optimum():
     assert np.all(np.isnan(regression.intra_ratio(TASK, 0, TASK.optima[:1])))
 

@@ -16,6 +16,7 @@ __all__ = ["Scale", "choose"]
 _MANY_DECADES = 60.0  # more of them are told better by their own logarithm
 _MARGIN = 0.05  # of an axis, beyond the outermost points
 _MOST_TICKS = 7
+_LEAST = float(np.finfo(float).tiny)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,12 +36,14 @@ class Scale:
     def limits(self, values: Float[np.ndarray, " values"]) -> tuple[float, float]:
         """Ends of an axis that shows all values which have a place, with a margin."""
         known = values[np.isfinite(values)]
-        if self.kind == "log":
-            known = known[known > 0]
+        if self.kind == "log":  # Nothing below normal numbers has a place there.
+            known = np.maximum(known[known > 0], _LEAST)
         places = self._place(known)
         low, high = float(np.min(places)), float(np.max(places))
         margin = _MARGIN * (high - low) or 0.1 * abs(high) or 1.0
         low, high = self._number(np.array([low - margin, high + margin]))
+        if self.kind == "log":
+            low = max(low, _LEAST)
         return float(low), float(high)
 
     def between(self, low: float, high: float) -> Float[np.ndarray, " values"]:

@@ -171,9 +171,9 @@ STATEMENTS = (
         preconditions=("f_i = |x - a_i|^2/2, |a_i - a_j| = Delta, any D",),
         expected=Status.VIOLATED,
         check=functools.partial(_printed, power=1, factor=1.0),
-        control=functools.partial(_printed, power=1, factor=2.0),
-        note="The units do not fit: it fails for every Delta < 1. The control has 2 "
-        "Delta.",
+        control=functools.partial(_printed, power=1, factor=0.5),
+        note="The units do not fit: it fails for every Delta < 1. The control "
+        "has Delta/2.",
     ),
     _row(
         id=f"{OPTIMA}.corrected",

@@ -21,6 +21,7 @@ from theory.werner.synthetic_regression import (
     draw_regression,
     gradients,
     intra_ratio,
+    least_apart,
     noise_forms,
     worst_ratio,
 )
@@ -85,22 +86,10 @@ def check_ratio(preset: Preset, *, on_path: bool = False) -> Verdict:
     )
 
 
-def _path_separation(task: Regression) -> float:
-    """Least |grad f_i - grad f_j|^2 on a path, at the model of the cluster of i."""
-    least = np.inf
-    for models in descent(task, 300)[::10]:
-        for cluster, model in enumerate(models):
-            found = gradients(task, model)
-            others = np.delete(found, cluster, axis=0).reshape(-1, len(model))
-            apart = found[cluster][:, None] - others[None]
-            least = min(least, np.min(np.sum(apart**2, axis=-1)))
-    return float(least)
-
-
 def check_unconditional(preset: Preset, *, slack: float = 0.0) -> Verdict:
     """|grad f_i - grad f_j|^2 + D^2 |grad f_i|^2 >= the path's minimum, for all x."""
     task = _task(preset, SEPARATION)
-    claimed = _path_separation(task)
+    claimed = min(least_apart(task, models) for models in descent(task, 300)[::10])
     found, places = certificate(task, slack)
     return never_exceeds(
         SEPARATION,

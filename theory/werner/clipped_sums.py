@@ -13,7 +13,7 @@ import numpy as np
 from theory.judges import never_exceeds
 from theory.statement import Margin, Preset, Statement
 from theory.verdict import Status, Verdict, combine
-from theory.werner.laws import Discrete, skew2, sym3
+from theory.werner.laws import Discrete, skew2, sym3, variance
 
 __all__ = [
     "STATEMENTS",
@@ -180,7 +180,10 @@ def _margins() -> tuple[Margin, ...]:
     size = 1.001 * _radius()
     return (
         Margin("Delta >= rho/delta_i", _SEPARATION, 1 / _SHARE),
-        Margin("E|v - m|^2 <= rho^2", 1.0, 1.0, at_least=False),
+        # v is a member, whose law has the variance rho^2 up to rounding.
+        Margin(
+            "E|v - m|^2 <= rho^2", round(variance(_noise()), 12), 1.0, at_least=False
+        ),
         Margin("no stranger in the ball: Delta - s > s + tau", _SEPARATION, 3 * size),
     )
 
@@ -222,9 +225,9 @@ STATEMENTS = (
         place="Lemma 10",
         text="E |sum_{j~i} (y_j - E y_j)|^2 <= n_i rho^2",
         check=_gradients,
-        control=functools.partial(_gradients, factor=0.5),
-        note=_WHY + "Besides, E is over the path of x, too. The control has half of "
-        "the bound.",
+        control=functools.partial(_gradients, factor=4.0),
+        note=_WHY + "Besides, E is over the path of x, too. The control has four "
+        "times the bound.",
     ),
     _row(
         id=f"{GRADIENTS}.corrected",
@@ -242,8 +245,8 @@ STATEMENTS = (
         place="Lemma 17",
         text="E |sum_{j~i} (y_j - E y_j)|^2 <= n_i rho^2",
         check=_momenta,
-        control=functools.partial(_momenta, factor=0.5),
-        note=_WHY + "The control has half of the bound.",
+        control=functools.partial(_momenta, factor=4.0),
+        note=_WHY + "The control has four times the bound.",
     ),
     _row(
         id=f"{MOMENTA}.corrected",

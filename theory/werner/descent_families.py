@@ -99,12 +99,10 @@ def family(
     parameter: str,
     levels: Sequence[Level],
     bound: Callable[[Level], float],
-    *,
-    factor: float = 1.0,
 ) -> Family:
-    """Ratios of the mean square gradient to `factor` times a bound."""
+    """Ratios of the mean square gradient to a bound."""
     ends = np.array(measured(preset, name, levels))
-    bounds = factor * np.array([bound(level) for level in levels])
+    bounds = np.array([bound(level) for level in levels])
     values = np.array([level.value for level in levels])
     # Rounding would be all that is left of an interval without noise.
     low, high = ends[:, 0] / bounds * (1 - 1e-9), ends[:, 1] / bounds * (1 + 1e-9)
@@ -118,7 +116,7 @@ def check_family(
     parameter: str,
     levels: Sequence[Level],
     bound: Callable[[Level], float],
-    factor: float = 1.0,
+    relief: float = 0.0,
     constant: float = DECLARED,
 ) -> Verdict:
     """One constant does for all levels, and the ratio does not grow along them.
@@ -129,13 +127,14 @@ def check_family(
       parameter: name of what the levels vary.
       levels: five or more.
       bound: of the mean square gradient.
-      factor: of the bound that is claimed.
+      relief: see `theory.werner.hidden_constants.one_constant`.
       constant: declared; infinite where no constant is to do.
     """
     trials = preset.choose(quick=6000, full=30_000)
     return one_constant(
         name,
-        [family(preset, name, parameter, levels, bound, factor=factor)],
+        [family(preset, name, parameter, levels, bound)],
         constant=constant,
+        relief=relief,
         num_trials=trials * len(levels),
     )

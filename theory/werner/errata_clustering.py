@@ -193,7 +193,7 @@ ERRATA = (
         id="werner.E34",
         place="Abstract, Section 5",
         severity="C",
-        printed="The rates match those for known clusters.",
+        printed="The rates asymptotically match those for known clusters.",
         correction="Where Delta >= n_i sigma/delta_i.",
         counterexample="K = 2, Delta = 48 sigma: (2) is 1.2 to 684 times sigma^2/n_i "
         "for n_i = 8 to 32768.",

@@ -19,6 +19,7 @@ from theory.werner.synthetic_regression import (
     draw_regression,
     gradients,
     intra_ratio,
+    least_apart,
     worst_ratio,
 )
 
@@ -64,17 +65,12 @@ def _intra(preset: Preset) -> Float[np.ndarray, "draws clusters steps clients"]:
 @functools.lru_cache(maxsize=4)
 def _inter(preset: Preset) -> Float[np.ndarray, "draws steps"]:
     """Least (8) over all i !~ j at the model of the cluster of i, every 20 steps."""
-    found = []
-    for task in _tasks(preset):
-        for models in descent(task, _STEPS)[::20]:
-            least = np.inf
-            for own, model in enumerate(models):
-                all_of = gradients(task, model)
-                others = np.delete(all_of, own, axis=0).reshape(-1, len(model))
-                apart = all_of[own][:, None] - others[None]
-                least = min(least, np.min(np.sum(apart**2, axis=-1)))
-            found.append(least)
-    return np.array(found).reshape(len(_tasks(preset)), -1)
+    return np.array(
+        [
+            [least_apart(task, models) for models in descent(task, _STEPS)[::20]]
+            for task in _tasks(preset)
+        ]
+    )
 
 
 def check_within(preset: Preset, *, factor: float = 1.0) -> Verdict:

@@ -15,6 +15,7 @@ from cfljax import intervals
 from theory.judges import ERROR_RATE, never_exceeds, within
 from theory.statement import Preset
 from theory.verdict import Verdict
+from theory.werner.theorem1_setting import asked_rounds
 
 __all__ = [
     "DEVIATION",
@@ -22,7 +23,6 @@ __all__ = [
     "ROUNDS",
     "Blobs",
     "Start",
-    "asked_rounds",
     "check_deviation",
     "check_elbow",
     "check_elbow_printed",
@@ -98,13 +98,6 @@ def elbow(curve: Float[np.ndarray, " rounds"], *, threshold: float = _THRESHOLD)
     """The first round that takes off less than `threshold` of the whole drop."""
     steps = -np.diff(curve) / (curve[0] - np.min(curve))
     return 1 + int(np.argmax(steps < threshold))
-
-
-def asked_rounds(
-    sigma: float | Float[np.ndarray, "*shape"], separation: float, share: float
-) -> Float[np.ndarray, "*shape"]:
-    """Theorem 1's log(sigma/Delta)/log(1 - delta/2), for the total deviation sigma."""
-    return np.asarray(np.log(sigma / separation) / np.log1p(-share / 2))
 
 
 def _separation(preset: Preset) -> float:

@@ -48,11 +48,14 @@ def settled_error() -> Float[np.ndarray, "clients clusters"]:
 
 
 def check_coefficient(preset: Preset, *, constant: float = DECLARED) -> Verdict:
-    """|v_l - grad F|^2 <= `constant` (delta |grad F|^2 + rho^3/Delta)."""
+    """|v_l - grad F|^2 <= `constant` (delta |grad F|^2 + rho^2 + rho^3/Delta).
+
+    For any n, therefore.
+    """
     del preset
     values = settled_error()
     clusters = np.array(_CLUSTERS, float)
-    right = 1 / clusters + _NOISE**3 / _SEPARATION
+    right = 1 / clusters + _NOISE**2 + _NOISE**3 / _SEPARATION  # n = 1 is most
     return one_constant(
         LEMMA,
         [exactly("1/delta", clusters, one / right) for one in values],

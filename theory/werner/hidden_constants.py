@@ -46,6 +46,11 @@ class Family(NamedTuple):
         parts = np.sort(weights * ends, axis=0)
         return float(np.sum(parts[0])), float(np.sum(parts[1]))
 
+    def relieved(self, power: float) -> "Family":
+        """The same with the claim's right side raised by (level/first level)^power."""
+        ease = (self.levels / self.levels[0]) ** power
+        return self._replace(low=self.low / ease, high=self.high / ease)
+
 
 def exactly(
     name: str,
@@ -61,6 +66,7 @@ def one_constant(
     families: Sequence[Family],
     *,
     constant: float = DECLARED,
+    relief: float = 0.0,
     num_trials: int = 0,
     error_rate: float | None = None,
     detail: str = "",
@@ -74,6 +80,9 @@ def one_constant(
       statement: id carried into the verdict.
       families: at least one.
       constant: C.
+      relief: power of the level by which the claim is weakened from the first level on,
+        see `Family.relieved`; of a false claim this makes one that is still false, and
+        harder to refute.
       num_trials: behind the intervals; the number of ratios if 0.
       error_rate: of the intervals, all together; 0 where they are rounding alone, which
         is what None stands for if there are no trials.
@@ -81,6 +90,7 @@ def one_constant(
     """
     if error_rate is None:
         error_rate = ERROR_RATE if num_trials else 0.0
+    families = [one.relieved(relief) for one in families]
     slopes = np.array([one.slope for one in families])
     low = np.concatenate([one.low for one in families])
     high = np.concatenate([one.high for one in families])

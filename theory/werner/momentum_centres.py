@@ -13,15 +13,17 @@ from theory.statement import Margin, Preset, Statement
 from theory.verdict import Status, Verdict
 from theory.werner.centre_paths import CONDITIONS, check_path
 from theory.werner.hidden_constants import DECLARED, exactly, one_constant
-from theory.werner.laws import skew2, sym3
+from theory.werner.laws import Discrete, skew2, sym3, variance
 from theory.werner.population_map import mixture, move
+from theory.werner.theorem1_setting import LEAST_SEPARATION
 
 __all__ = ["STATEMENTS", "check_lemma", "mean_error", "member_error"]
 
 LEMMA = "werner.lem14"
 
 _CONSTANT = 4.0  # C
-_MEMBERS = (50.0, 200.0, 800.0)  # n and Delta
+_SHARE, _MEMBERS = 0.5, (50.0, 200.0, 800.0)  # delta; n and Delta
+_SEPARATION = 24.0  # Delta delta/rho from the mean
 _CLUSTERS = (2, 4, 8, 16, 32, 64, 128)  # K = 1/delta, where Delta = 24 rho K
 
 
@@ -29,10 +31,14 @@ def _num_rounds(share: float, separation: float) -> int:
     return int(np.ceil(np.log(1 / separation) / np.log(1 - share / 2)))
 
 
+def _wide(separation: float) -> Discrete:
+    """Atoms just more than tau apart, for tau^2 = C (rho^2 + delta rho Delta)."""
+    return sym3(1.001 * np.sqrt(_CONSTANT * (1 + _SHARE * separation)), 1.0)
+
+
 def member_error(separation: float) -> float:
     """E |v_l - m|^2 with delta = 1/2 from a member, sym3 noise just wider than tau."""
-    share, square = 0.5, 1.0  # c_1^2 = rho^2
-    noise = sym3(1.001 * np.sqrt(_CONSTANT * (square + share * separation)), 1.0)
+    share, square, noise = _SHARE, 1.0, _wide(separation)  # c_1^2 = rho^2
     means = np.array([0.0, separation])
     points = mixture([noise, noise], means, np.array([share, 1 - share]))
     centres = noise.values
@@ -45,7 +51,7 @@ def member_error(separation: float) -> float:
 
 def mean_error(num_clusters: int) -> float:
     """|v_l - m|^2 from v_0 = m, skew2 noise with its rare atom outside of the ball."""
-    share, separation, square = 1 / num_clusters, 24.0 * num_clusters, 0.0
+    share, separation, square = 1 / num_clusters, _SEPARATION * num_clusters, 0.0
     noise = skew2(1.5 * np.sqrt(_CONSTANT * share * separation), 1.0)
     means = np.array([0.0, separation])
     points = mixture([noise, noise], means, np.array([share, 1 - share]))
@@ -61,14 +67,15 @@ def check_lemma(preset: Preset, *, constant: float = DECLARED) -> Verdict:
     """E|v_l - m|^2 <= `constant` (rho^2/n + rho^3/Delta), without bad points."""
     del preset
     members, clusters = np.array(_MEMBERS), np.array(_CLUSTERS, float)
+    separations = _SEPARATION * clusters
     stuck = np.array([member_error(one) for one in _MEMBERS])
     biased = np.array([mean_error(one) for one in _CLUSTERS])
     return one_constant(
         LEMMA,
         [
             exactly("from a member, n = Delta", members, stuck * members / 2),
-            # n -> infinity, Delta = 24 K
-            exactly("from the mean, 1/delta", clusters, biased * 24 * clusters),
+            # n -> infinity
+            exactly("from the mean, 1/delta", clusters, biased * separations),
         ],
         constant=constant,
     )
@@ -76,12 +83,18 @@ def check_lemma(preset: Preset, *, constant: float = DECLARED) -> Verdict:
 
 def _margins() -> tuple[Margin, ...]:
     """Of the counterexamples, rho = 1."""
+    clusters = np.array(_CLUSTERS, float)
+    from_mean = np.min(_SEPARATION * clusters / clusters)
+    # v_0 is a member, whose law has the variance rho^2 up to rounding.
+    start = max(round(variance(_wide(one)), 12) for one in _MEMBERS)
     return (
         Margin(
-            "Theorem 4: Delta >= 24 rho/delta_i, from a member", min(_MEMBERS), 48.0
+            "Theorem 4: Delta delta_i >= 24 rho, from a member",
+            min(_MEMBERS) * _SHARE,
+            LEAST_SEPARATION,
         ),
-        Margin("the same, from the mean: Delta delta_i/rho", 24.0, 24.0),
-        Margin("c_1^2 <= rho^2", 1.0, 1.0, at_least=False),
+        Margin("the same, from the mean", float(from_mean), LEAST_SEPARATION),
+        Margin("c_1^2 <= rho^2", start, 1.0, at_least=False),
     )
 
 
@@ -100,7 +113,7 @@ STATEMENTS = (
             "tau_l^2 = C (c_l^2 + delta_i rho Delta), c_1^2 <= rho^2",
             "l >= log(rho/Delta)/log(1 - delta_i/2)",
         ),
-        constants={"C1": DECLARED, "C": _CONSTANT, "C_Delta": 24.0},
+        constants={"C1": DECLARED, "C": _CONSTANT, "C_Delta": _SEPARATION},
         claimed="constants unnamed",
         expected=Status.VIOLATED,
         check=check_lemma,

@@ -27,7 +27,7 @@ __all__ = [
 LEMMA = "werner.lem13"
 
 _ROUNDING = 1e-12  # sums of at most 2^15 terms of order 1
-_LARGE = (0.7, 0.9, 1.0)  # alpha, for the variance with eta h = 1
+_LARGE, _STEEP = (0.7, 0.9, 1.0), 1.0  # alpha and eta h, for the variance
 
 
 def total_variance(alpha: float, step: float, num_rounds: int) -> float:
@@ -97,7 +97,7 @@ def check_printed(preset: Preset, *, factor: float = 1.0) -> Verdict:
     """E |m_t - E m_t|^2 <= `factor` alpha sigma^2, and with m_0 = g_0 for M_t."""
     rounds = preset.choose(quick=400, full=4000)
     weights = np.array(_LARGE)
-    total = np.array([total_variance(alpha, 1.0, rounds) for alpha in weights])
+    total = np.array([total_variance(alpha, _STEEP, rounds) for alpha in weights])
     first = path_noise(0.1, 1, gradient_start=True)
     values = np.append(total, first)
     bounds = factor * np.append(weights, 0.1)
@@ -143,30 +143,31 @@ def check_noise(preset: Preset, *, claimed: float = 1.0) -> Verdict:
 def _margins() -> tuple[Margin, ...]:
     """Of the counterexample."""
     return (
-        Margin("Theorem 4: eta L <= 1", 1.0, 1.0, at_least=False),
+        Margin("Theorem 4: eta L <= 1", _STEEP, 1.0, at_least=False),
         Margin("alpha <= 1", max(_LARGE), 1.0, at_least=False),
-        Margin("E|g - E_x g|^2 <= sigma^2", 1.0, 1.0, at_least=False),
     )
 
 
-_row = functools.partial(Statement, paper="werner", place="Lemma 13")
+_row = functools.partial(Statement, paper="werner")
 
 STATEMENTS = (
     _row(
         id=LEMMA,
+        place="Lemma 13, by the first line of its proof",
         text="E |m_{i,t} - E m_{i,t}|^2 <= alpha sigma^2, for every m_0",
         preconditions=("E |g_i(x) - E_x g_i(x)|^2 <= sigma^2 at each x", "eta <= 1/L"),
         expected=Status.VIOLATED,
         check=check_printed,
-        control=functools.partial(check_printed, factor=0.5),
+        control=functools.partial(check_printed, factor=1.5),
         note="As the first line of the proof has it. On a quadratic Var m_t tends to "
         "alpha sigma^2/(2 - alpha - eta h alpha/2), which is more for alpha > 1/(1 + "
-        "eta h/2); and m_0 = g_0 starts with all of sigma^2. The control has half of "
-        "the bound.",
+        "eta h/2); and m_0 = g_0 starts with all of sigma^2. The control has 1.5 "
+        "of the bound, which is too little at alpha = 1.",
         margins=_margins,
     ),
     _row(
         id=f"{LEMMA}.corrected",
+        place="Lemma 13",
         text="E |m_t - M_t|^2 = alpha/(2 - alpha) (1 - (1 - alpha)^{2 t}) sigma^2 <= "
         "alpha sigma^2, M_t = alpha grad f(x_{t-1}) + (1 - alpha) M_{t-1}, from a "
         "fixed m_0 = M_0; from m_0 = g_0 it is (1 - alpha)^{2 t} sigma^2 more, and <= "

@@ -18,6 +18,7 @@ __all__ = [
     "draw_regression",
     "gradients",
     "intra_ratio",
+    "least_apart",
     "noise_forms",
     "worst_ratio",
 ]
@@ -79,6 +80,19 @@ def intra_ratio(
     with np.errstate(invalid="ignore"):
         apart = np.sum((own - mean) ** 2, axis=-1)
         return apart / np.sum(mean**2, axis=-1)
+
+
+def least_apart(
+    task: Regression, models: Float[np.ndarray, "clusters features"]
+) -> float:
+    """Least |grad f_i - grad f_j|^2 over i !~ j, at the model of the cluster of i."""
+    least = np.inf
+    for cluster, model in enumerate(models):
+        found = gradients(task, model)
+        others = np.delete(found, cluster, axis=0).reshape(-1, len(model))
+        apart = found[cluster][:, None] - others[None]
+        least = min(least, float(np.min(np.sum(apart**2, axis=-1))))
+    return least
 
 
 def worst_ratio(

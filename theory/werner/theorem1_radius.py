@@ -80,6 +80,7 @@ def check_byzantine(
     name: str,
     radius: Callable[[Instance], float],
     constant: float = DECLARED,
+    relief: float = 0.0,
 ) -> Verdict:
     """Error <= C times the right side that belongs to the radius, along K.
 
@@ -98,7 +99,10 @@ def check_byzantine(
     ]
     levels = np.array([1 / one.share for one in instances])
     return one_constant(
-        name, [exactly("1/delta", levels, np.array(ratios))], constant=constant
+        name,
+        [exactly("1/delta", levels, np.array(ratios))],
+        constant=constant,
+        relief=relief,
     )
 
 
@@ -177,13 +181,13 @@ STATEMENTS = (
         expected=Status.VIOLATED,
         check=functools.partial(check_byzantine, name=RADIUS, radius=_text_radius),
         control=functools.partial(
-            check_byzantine, name=RADIUS, radius=_text_radius, constant=1.0
+            check_byzantine, name=RADIUS, radius=_text_radius, relief=0.25
         ),
         margins=_byzantine_margins,
         note="Bad points move v by beta tau/delta: the square is (beta/delta)^2 sigma "
         "Delta, and its ratio to beta sigma Delta grows like 1/delta at beta = "
-        "delta/12. The theorem itself has sqrt(delta_i sigma Delta). The control has "
-        "C = 1.",
+        "delta/12. The theorem itself has sqrt(delta_i sigma Delta). The control "
+        "allows delta_i^(-1/4) more.",
     ),
     _row(
         id=f"{RADIUS}.corrected",

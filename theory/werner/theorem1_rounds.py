@@ -19,7 +19,7 @@ from theory.statement import Preset, Statement
 from theory.verdict import Status, Verdict, combine
 from theory.werner.laws import draw
 from theory.werner.population_map import Mixture, move
-from theory.werner.theorem1_setting import CONSTANTS, Instance, margins
+from theory.werner.theorem1_setting import CONSTANTS, Instance, asked_rounds, margins
 
 __all__ = [
     "STATEMENTS",
@@ -113,7 +113,7 @@ def _claimed_by_noise(
 ) -> Float[np.ndarray, " levels"]:
     """Theorem 1's l for ten clusters at least 13.7 apart in ten dimensions, as those of
     Figure 4, by the standard deviation of a coordinate."""
-    return np.log(np.sqrt(10) * deviations / 13.7) / np.log1p(-0.05)
+    return asked_rounds(np.sqrt(10) * deviations, 13.7, 1 / 10)
 
 
 def check_noise(

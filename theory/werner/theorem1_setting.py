@@ -7,12 +7,22 @@ proved: Delta >= 24 sigma/delta_i and beta_i <= delta_i/12.
 import math
 from typing import NamedTuple
 
+import numpy as np
+from jaxtyping import Float
+
 from theory.statement import Margin
 
-__all__ = ["CONSTANTS", "LEAST_SEPARATION", "Instance", "margins"]
+__all__ = ["CONSTANTS", "LEAST_SEPARATION", "Instance", "asked_rounds", "margins"]
 
 LEAST_SEPARATION, _LEAST_BAD = 24.0, 12.0
 CONSTANTS = {"C_Delta": LEAST_SEPARATION, "C_beta": _LEAST_BAD, "C_l": 2.0}
+
+
+def asked_rounds(
+    sigma: float | Float[np.ndarray, "*shape"], separation: float, share: float
+) -> Float[np.ndarray, "*shape"]:
+    """Theorem 1's log(sigma/Delta)/log(1 - delta/2), for the total deviation sigma."""
+    return np.asarray(np.log(sigma / separation) / np.log1p(-share / 2))
 
 
 class Instance(NamedTuple):
@@ -35,7 +45,7 @@ class Instance(NamedTuple):
     @property
     def least_rounds(self) -> float:
         """max(1, log(sigma/Delta)/log(1 - delta_i/2)), of Theorem 1."""
-        return max(1.0, math.log(1 / self.separation) / math.log1p(-self.share / 2))
+        return max(1.0, float(asked_rounds(1.0, self.separation, self.share)))
 
     @property
     def num_rounds(self) -> int:

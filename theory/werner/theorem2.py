@@ -176,10 +176,14 @@ def check_theorem(preset: Preset, *, factor: float = 1.0) -> Verdict:
 
 
 def check_factor(preset: Preset, *, name: str, power: float) -> Verdict:
-    """Upper over lower bound is at most C (Delta/sigma)^power, none bad, n large."""
+    """(2) over 16 times the bound of Theorem 2 is at most C (Delta/sigma)^power.
+
+    None bad, n infinite.
+    """
     del preset
     separations = 24.0 * 2.0 ** np.arange(8)
-    upper, lower = 1 / separations, 1 / separations**2
+    upper = np.array([Instance(0.5, float(one)).printed() for one in separations])
+    lower = np.array([16 * laws_apart(float(one)).least_risk for one in separations])
     ratios = upper / lower / separations**power
     family = exactly("Delta", separations, ratios)
     return one_constant(name, [family], constant=2.0, detail=f"power {power:g}")

@@ -218,10 +218,10 @@ STATEMENTS = (
         expected=Status.VIOLATED,
         check=functools.partial(check_identity, name=PRINTED, sides=(_printed,)),
         control=functools.partial(
-            check_identity, name=PRINTED, sides=(_printed,), factor=Fraction(11, 10)
+            check_identity, name=PRINTED, sides=(_printed,), factor=Fraction(1, 2)
         ),
         note="p/(1 - p) = (S - Delta)/(S + Delta): the denominator became Delta, which "
-        "is more than twice too much for every Delta. The control has 1.1 of it.",
+        "is more than twice too much for every Delta. The control has half of it.",
     ),
     _equation(
         f"{PRINTED}.corrected",
@@ -238,10 +238,10 @@ STATEMENTS = (
             check_lower, name=LOWER, constant=Fraction(1, 4), levels=_LEVELS[4:]
         ),
         control=functools.partial(
-            check_lower, name=LOWER, constant=Fraction(27, 100), levels=_LEVELS[4:]
+            check_lower, name=LOWER, constant=Fraction(1, 5), levels=_LEVELS[4:]
         ),
         note="False for every Delta: S - Delta = 4 sigma^2/(S + Delta) < 2 "
-        "sigma^2/Delta. The control claims 0.27 for 1/4.",
+        "sigma^2/Delta. The control claims 1/5, which is false for the first Delta.",
     ),
     _row(
         id=f"{LOWER}.corrected",

@@ -77,9 +77,10 @@ def _pair(
         claimed="one unnamed constant in <~",
         expected=Status.VIOLATED,
         check=check,
-        control=functools.partial(check, factor=0.5),
+        control=functools.partial(check, relief=0.25),
         margins=found,
-        note=f"{note} No constant does. The control claims half of the bound.",
+        note=f"{note} No constant does. The control allows the fourth root of "
+        f"{parameter} more.",
     )
     return before, after
 
