@@ -118,6 +118,8 @@ class Threat(NamedTuple):
       `[participants, ...]`. `models`, leaves `[clusters, ...]`, are what messages
       start from, None for gradients; `receiver` is the client they are for, None for
       a centre; what is `known` are further fields of an `attacks.Context`.
+    num_clients: of all clients, whoever takes part.
+    target: the cluster that is claimed.
     adaptive: whether clients that are asked for points to be clustered may send others
       in each clipping round.
     """
@@ -125,4 +127,6 @@ class Threat(NamedTuple):
     claim: Callable[[Array, Array], Array]
     evaluate: Callable[[Stacked, Array], Stacked]
     send: Callable[..., Stacked]
+    num_clients: int
+    target: int
     adaptive: bool = False

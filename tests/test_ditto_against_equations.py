@@ -251,6 +251,7 @@ def test_statistics_are_not_pulled():
     ("settings", "message"),
     [
         ({"num_personal_steps": 0}, "`num_personal_steps` must be at least 1"),
+        ({"penalty": -0.1}, "`penalty` must not be negative, got -0.1"),
         ({"personal_update": LocalUpdate(proximal=0.1)}, "`personal_update` must have"),
         ({"variant": "code"}, "variant"),
         ({"start": "random"}, "start"),

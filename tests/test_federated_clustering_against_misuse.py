@@ -26,6 +26,12 @@ LIAR = threat(build("edge_adaptive"), jnp.arange(6) == 2, adaptive=True)
         ({"num_rounds": 0}, "`num_rounds` must be at least 1"),
         ({"batch_size": 0}, "`batch_size` must be at least 1"),
         ({"models_per_chunk": 0}, "`models_per_chunk` must be at least 1"),
+        ({"radius": -1.0}, "`radius` must not be negative, got -1.0"),
+        (
+            {"radius": jnp.ones(3)},
+            r"`radius` must be a number or a rule, got shape \(3",
+        ),
+        ({"threat": LIAR, "form": "gram"}, "`form` must be 'coordinates' or None"),
     ],
 )
 def test_misuse_is_named(changes, named):
@@ -37,13 +43,6 @@ def test_misuse_is_named(changes, named):
     ("changes", "named"),
     [
         ({"num_groups": 7}, "`num_groups` must be from 1 to the 6 clients, got 7"),
-        ({"radius": -1.0}, "`radius` must not be negative, got -1.0"),
-        ({"radius": jnp.ones(3)}, "`radius` must be a number"),
-        ({"threat": LIAR, "form": "gram"}, "`form` must be 'coordinates' or None"),
-        (
-            {"threat": LIAR, "radius": jnp.ones(3)},
-            "`radius` must be a number or a rule",
-        ),
         ({"threat": LIAR, "radius": quantile_radius(0.3)}, "`radius` must be given"),
     ],
 )

@@ -206,7 +206,9 @@ def test_numbers_are_averaged():
         nearest = squares.argsort()[:K]
         mean = np.average(targets[0, nearest], weights=np.exp(-squares[nearest] / 2))
         close(found[0, q], 0.25 * mean + 0.75 * x @ model)
-    with pytest.raises(ValueError, match="must have the shape of predictions"):
+    with pytest.raises(
+        ValueError, match="`targets` must be one class for each sample, or"
+    ):
         wide = data._replace(targets=jnp.zeros((1, SAMPLES, 2)))
         algorithm.predict(State(jnp.asarray(model)), wide, jnp.asarray(NEW[:1]))
 
@@ -257,9 +259,21 @@ def test_weights_may_be_swept():
         ({"queries_per_chunk": 0}, "`queries_per_chunk` must be at least 1"),
         ({"knn_weight": 1.5}, r"`knn_weight` must be in \[0, 1\], got 1.5"),
         ({"knn_weight": jnp.ones(3)}, "`knn_weight` must be one number or one for"),
+        (
+            {"knn_weight": jnp.array([0.0, 2, 0, 0])},
+            r"`knn_weight` must be in \[0, 1\]",
+        ),
+        ({"knn_weight": jnp.array([0, jnp.nan, 1, 0])}, "`knn_weight` must be in"),
+        ({"scale": 0.0}, "`scale` must be positive, got 0.0"),
         ({"variant": "code"}, "variant"),
     ],
 )
 def test_misuse_is_named(settings, message):
     with pytest.raises((ValueError, jaxtyping.TypeCheckError), match=message):
         answers(**settings)
+
+
+def test_weights_of_other_clients_are_named_before_training():
+    algorithm = knn_per(TASK, step_size=0.1, knn_weight=jnp.ones(3))
+    with pytest.raises(ValueError, match="one for each of 4 clients, got shape"):
+        algorithm.init(jax.random.key(0), DATA)

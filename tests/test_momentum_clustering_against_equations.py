@@ -207,6 +207,7 @@ def test_attackers_who_send_no_number():
         models = np.asarray(state.models)
         assert np.isfinite(models[HONEST]).all() and np.isnan(models[LIARS]).all()
         assert not info.members[:, LIARS].any()
+        assert not info.members[LIARS].any()  # They have no centre.
         assert info.members[HONEST].any(axis=1).all()
         if changes:
             assert (np.asarray(info.assignment) == -1).tolist() == LIARS.tolist()
@@ -228,6 +229,11 @@ def test_attackers_who_send_no_number():
                 "threat": threat(build("nan"), LIARS, adaptive=True),
             },
             "`threat` may be adaptive with `variant='member'` only",
+        ),
+        ({"radius": np.ones(2)}, r"`radius` must be a number or a rule, got shape \(2"),
+        (
+            {"form": "gram", "threat": threat(build("nan"), LIARS, adaptive=True)},
+            "`form` must be 'coordinates' or None",
         ),
         ({"num_rounds": 0}, "`num_rounds` must be at least 1"),
         ({"batch_size": 0}, "`batch_size` must be at least 1"),

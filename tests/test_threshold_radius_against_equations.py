@@ -1,5 +1,8 @@
 """Radii of Threshold-Clustering by hand in NumPy: rules on distances, given numbers."""
 
+import inspect
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -63,6 +66,18 @@ def test_every_rule_by_hand():
     assert (found[20:30, 5] > found[20:30, 7]).any()  # The rules differ.
 
 
+def test_a_quantile_that_is_a_distance_is_that_distance():
+    """0.7 of 90 is 63, whatever floating point has: its point is on the edge."""
+    assert 0.7 * 90 < 63
+    rows = np.random.default_rng(1).pareto(1.5, size=(40, 91)).astype(np.float32)
+    rows.sort(axis=1)
+    rows[:, 63:] *= 7  # Differences of numbers so far apart are rounded.
+    found = jax.jit(jax.vmap(quantile_radius(0.7)))(rows)
+    np.testing.assert_array_equal(found, rows[:, 63])
+    between = rows[:, 62] + (rows[:, 63] - rows[:, 62])
+    assert (between < rows[:, 63]).any()  # What rounding would leave out.
+
+
 def test_few_distances_have_no_gap():
     rows = np.full((3, NUMBER), np.inf, np.float32)
     rows[1, 0] = 3
@@ -102,3 +117,9 @@ def test_radii_may_be_given_in_any_shape():
 def test_misuse_of_rules_is_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_quantiles_cannot_be_swept_by_vmap():
+    make: Any = inspect.unwrap(quantile_radius)  # Its annotation refuses them, too.
+    with pytest.raises(ValueError, match="`quantile` and `factor` must be known"):
+        jax.jit(lambda quantile: make(quantile)(jnp.ones(3)))(0.5)

@@ -10,9 +10,10 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
-from cfljax.kernels.checks import check_member, check_positive
+from cfljax.kernels.checks import check_member, check_positive, is_traced
 from cfljax.kernels.evaluate import client_losses, predict_own
 from cfljax.kernels.global_round import GlobalRound, global_round, global_start
 from cfljax.kernels.local_update import LocalUpdate, step_size_at
@@ -89,18 +90,20 @@ def ditto(
     Args:
       task: the learning problem.
       step_size: of the common model; may be traced.
-      penalty: lambda; may be traced. With 0 every client trains alone.
+      penalty: lambda, not negative; may be traced. With 0 every client trains alone.
       num_steps: local steps on the common model in each round.
       num_personal_steps: s, steps on a personal model in each round.
       personal_step_size: eta; `step_size` if None.
-      weights: of the clients in the common model, as in `fedavg`.
+      weights: of the clients in the common model, as in `fedavg`; "clients" as in
+        the authors' released code.
       participation: fraction of the clients drawn in each round; the others keep
         their personal models.
       update: how clients train the common model, as in `fedavg`.
       personal_update: how they train their own; as `update` if None, without its
         proximal term, which `penalty` takes the place of.
       start: of the personal models: "identical" with the common one, or
-        "independent" draws, as in `local`.
+        "independent" draws, those of `local`, of which the first client's is the
+        common one.
       variant: "paper"; or "reference", where the common model stays as it was drawn,
         as in the code released with Werner et al., whose server skips weights that
         no gradient has reached. What is called Ditto there is local training with
@@ -117,6 +120,8 @@ def ditto(
     check_positive(num_personal_steps=num_personal_steps)
     check_member(Start, start=start)
     check_member(Variant, variant=variant)
+    if not is_traced(penalty) and not float(np.asarray(penalty)) >= 0:
+        raise ValueError(f"`penalty` must not be negative, got {penalty}.")
     training = Training(
         step_size=step_size,
         option="model",

@@ -8,23 +8,15 @@ IFCA's section 6.2 and IFCA's limit of one cluster.
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
-from cfljax.kernels.evaluate import choose_cluster, predict_own
+from cfljax.kernels.evaluate import predict_own
+from cfljax.kernels.global_round import global_round, global_start
 from cfljax.kernels.local_update import LocalUpdate
 from cfljax.kernels.robust import Aggregate
-from cfljax.kernels.rounds import train_round
-from cfljax.kernels.traffic import traffic
-from cfljax.kernels.training import (
-    Memory,
-    Option,
-    Training,
-    Weights,
-    first_memory,
-    messages,
-)
+from cfljax.kernels.training import Memory, Option, Training, Weights
+from cfljax.kernels.tree import repeat
 from cfljax.types import Algorithm, ClientData, Task, Threat
 
 __all__ = ["Info", "State", "fedavg"]
@@ -103,34 +95,17 @@ def fedavg(
         threat=threat,
         aggregate=aggregate,
     )
-    stack = lambda model: jax.tree.map(lambda leaf: leaf[None], model)
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
-        (first,) = jax.random.split(key, 1)  # As IFCA with one cluster draws it.
-        model = task.init(first)
-        memory = first_memory(training, stack(model), data.mask.shape[0])
-        return State(model=model, memory=memory)
+        return State(*global_start(key, task, training, data.mask.shape[0]))
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
-        models = stack(state.model)
-        after = train_round(
-            key,
-            task,
-            models,
-            state.memory,
-            data,
-            training=training,
-            choose=lambda losses, _: choose_cluster(losses),
-        )
-        model = jax.tree.map(lambda leaf: leaf[0], after.models)
-        received, sent = traffic(
-            messages(training, models), after.present, after.assignment
-        )
-        info = Info(after.assignment, after.losses[:, 0], received, sent)
-        return State(model, after.memory), info
+        after = global_round(key, task, state.model, state.memory, data, training)
+        info = Info(after.assignment, after.losses, after.received, after.sent)
+        return State(after.model, after.memory), info
 
     def predict(state: State, data: ClientData, inputs: Array) -> Array:
         everyone = jnp.zeros(data.mask.shape[0], jnp.int32)
-        return predict_own(task, stack(state.model), everyone, inputs)
+        return predict_own(task, repeat(state.model, 1), everyone, inputs)
 
     return Algorithm(init=init, step=step, predict=predict)

@@ -18,14 +18,15 @@ from cfljax.kernels.checks import (
     check_member,
     check_optional,
     check_positive,
+    check_threat,
 )
 from cfljax.kernels.evaluate import predict_own
 from cfljax.kernels.groups import draw_groups
 from cfljax.kernels.pairwise import Settings, thresholded_gradients
 from cfljax.kernels.round_batch import draw_batch
 from cfljax.kernels.threshold import Edge
-from cfljax.kernels.threshold_members import Form
-from cfljax.kernels.threshold_radius import Radius, check_radius
+from cfljax.kernels.threshold_members import Form, check_form
+from cfljax.kernels.threshold_radius import Radius, check_one_radius
 from cfljax.kernels.traffic import pairwise_traffic
 from cfljax.kernels.training import Start, start_models
 from cfljax.kernels.tree import repeat
@@ -93,6 +94,8 @@ def federated_clustering(
 ) -> Algorithm:
     """Federated-Clustering.
 
+    A client without samples sends gradients of 0, which count like the others'.
+
     Args:
       task: the learning problem; it must train on the losses that it is judged by.
       step_size: eta; may be traced.
@@ -118,7 +121,8 @@ def federated_clustering(
       order: of the groups, see `kernels.backend.over_clients`.
 
     Raises:
-      ValueError: where an argument is out of its range, or the task has a `fit`.
+      ValueError: where an argument is out of its range, or the task has a `fit`; in a
+        round, where `threat` has another number of clients.
 
     Cost of a round: N^2 forward and backward passes over a batch, divided by the
     number of groups. Memory: the gradients of one group at `models_per_chunk` models.
@@ -126,8 +130,9 @@ def federated_clustering(
     check_positive(num_rounds=num_rounds, num_groups=num_groups)
     check_positive(models_per_chunk=models_per_chunk)
     check_optional(batch_size=batch_size)
-    check_radius(radius)
-    _check_words(variant, edge, start, form, order)
+    check_one_radius(radius)
+    _check_words(variant, edge, start, order)
+    check_form(form, threat)
     before = momentum if variant == "paper" else 0.0
     _check_momentum(momentum, before, num_groups)
     check_fit(task)
@@ -153,6 +158,7 @@ def federated_clustering(
         return State(models, momenta, jnp.zeros((), jnp.int32))
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
+        check_threat(threat, data.mask.shape[0])
         groups = draw_groups(key, data.mask.shape[0], num_groups)
         found = thresholded_gradients(
             key,
@@ -163,13 +169,11 @@ def federated_clustering(
             momenta=state.momenta if before else (),
             round_index=state.round,
         )
-        moves, momenta = found.updates, state.momenta
-        if before:
-            momenta = found.momenta
-        elif momentum:
+        moves, momenta = found.updates, found.momenta if before else state.momenta
+        if momentum and not before:
             add = lambda m, v: momentum * m + v
             moves = momenta = jax.tree.map(add, momenta, moves)
-        models = jax.tree.map(  # line 6
+        models = jax.tree.map(  # line 7
             lambda x, v: x - step_size * v, state.models, moves
         )
         received, sent = pairwise_traffic(state.models, groups)
@@ -184,15 +188,11 @@ def federated_clustering(
     return Algorithm(init=init, step=step, predict=predict)
 
 
-def _check_words(
-    variant: str, edge: str, start: str, form: str | None, order: str | None
-) -> None:
+def _check_words(variant: str, edge: str, start: str, order: str | None) -> None:
     """Raises ValueError where a word is unknown."""
     check_member(Variant, variant=variant)
     check_member(Edge, edge=edge)
     check_member(Start, start=start)
-    if form is not None:
-        check_member(Form, form=form)
     check_order(order, None)
 
 

@@ -8,8 +8,10 @@ Memorization". ICML 2022: FedAvg trains the model; a client then answers with
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
+from cfljax.kernels.checks import is_traced
 from cfljax.kernels.global_round import global_round, global_start
 from cfljax.kernels.interpolate import Embed, Interpolation, Mixing, interpolated
 from cfljax.kernels.local_update import LocalUpdate
@@ -95,13 +97,12 @@ def knn_per(
       threat: what Byzantine clients do to the model, as in `ifca`.
 
     Raises:
-      ValueError: where an argument is out of its range; in `predict`, where
+      ValueError: where an argument is out of its range; in `init` and `predict`, where
         `knn_weight` has another length than there are clients.
 
     Cost of a round: that of FedAvg. Of an answer: `kernels.interpolate.interpolated`.
     """
-    if isinstance(knn_weight, int | float) and not 0 <= knn_weight <= 1:
-        raise ValueError(f"`knn_weight` must be in [0, 1], got {knn_weight}.")
+    _check_weights(knn_weight)
     how = Interpolation(num_neighbours, scale, embed, variant, queries_per_chunk)
     training = Training(
         step_size=step_size,
@@ -115,6 +116,7 @@ def knn_per(
     )
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
+        _each(knn_weight, data.mask.shape[0])
         return State(*global_start(key, task, training, data.mask.shape[0]))
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
@@ -123,14 +125,29 @@ def knn_per(
         return State(after.model, after.memory), info
 
     def predict(state: State, data: ClientData, inputs: Array) -> Array:
-        given = jnp.asarray(knn_weight, jnp.result_type(float))
-        num_clients = data.mask.shape[0]
-        if given.ndim and given.shape != (num_clients,):
-            raise ValueError(
-                f"`knn_weight` must be one number or one for each of {num_clients} "
-                f"clients, got shape {given.shape}."
-            )
-        each = jnp.broadcast_to(given, (num_clients,))
+        each = _each(knn_weight, data.mask.shape[0])
         return interpolated(task, state.model, data, inputs, each, how)
 
     return Algorithm(init=init, step=step, predict=predict)
+
+
+def _check_weights(knn_weight: ScalarLike | Float[Array, " clients"]) -> None:
+    """Raises ValueError where a weight that is known leaves its range."""
+    if is_traced(knn_weight):
+        return
+    known = np.asarray(knn_weight)
+    if not ((known >= 0) & (known <= 1)).all():
+        raise ValueError(f"`knn_weight` must be in [0, 1], got {knn_weight}.")
+
+
+def _each(
+    knn_weight: ScalarLike | Float[Array, " clients"], num_clients: int
+) -> Float[Array, " clients"]:
+    """The weight of each client."""
+    given = jnp.asarray(knn_weight, jnp.result_type(float))
+    if given.ndim and given.shape != (num_clients,):
+        raise ValueError(
+            f"`knn_weight` must be one number or one for each of {num_clients} "
+            f"clients, got shape {given.shape}."
+        )
+    return jnp.broadcast_to(given, (num_clients,))

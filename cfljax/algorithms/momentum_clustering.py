@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
 
 from cfljax.kernels.backend import Order, check_order
@@ -19,15 +18,17 @@ from cfljax.kernels.checks import (
     check_member,
     check_optional,
     check_positive,
+    check_threat,
+    is_traced,
 )
 from cfljax.kernels.evaluate import predict_own
 from cfljax.kernels.messages import client_gradients
 from cfljax.kernels.round_batch import draw_batch
 from cfljax.kernels.server_centres import Centres, member_centres, warm_centres
 from cfljax.kernels.threshold import Edge
-from cfljax.kernels.threshold_members import Form
-from cfljax.kernels.threshold_radius import Radius, check_radius
-from cfljax.kernels.traffic import size
+from cfljax.kernels.threshold_members import Form, check_form
+from cfljax.kernels.threshold_radius import Radius, check_one_radius
+from cfljax.kernels.traffic import exchanged
 from cfljax.kernels.training import Start, start_models
 from cfljax.kernels.tree import flat, like
 from cfljax.types import Algorithm, ClientData, Stacked, Task, Threat
@@ -102,15 +103,17 @@ def momentum_clustering(
 
     Momenta are taken at clients' own models: where all converge they vanish, and with
     them the separation that Theorem 4 assumes for all rounds. A radius that follows the
-    noise (`quantile_radius`, or small) keeps clusters apart longest.
+    noise (`quantile_radius`, or small) keeps clusters apart longest. The gradient of a
+    client without samples is 0, and its momentum counts like the others'.
 
     Args:
       task: the learning problem; it must train on the losses that it is judged by.
       step_size: eta; may be traced.
       radius: tau, as in `federated_clustering`.
       num_clusters: K of variant "warm"; None otherwise.
-      momentum: alpha of equation (6), in (0, 1]: the weight of the new gradient;
-        1 is no memory. May be traced.
+      momentum: alpha of equation (6), in (0, 1]: the weight of the new gradient, not
+        of the old momentum as `federated_clustering` has it; 1 is no memory. May be
+        traced.
       num_rounds: l of Threshold-Clustering.
       batch_size: samples of a client's gradient, drawn anew in each round without
         replacement; all samples if None.
@@ -127,7 +130,7 @@ def momentum_clustering(
 
     Raises:
       ValueError: where an argument is out of its range, belongs to another variant, or
-        the task has a `fit`.
+        the task has a `fit`; in a round, where `threat` has another number of clients.
 
     Cost of a round: a forward and a backward pass for each client, and
     Threshold-Clustering of N momenta from N or K centres. Memory: three models for
@@ -135,14 +138,14 @@ def momentum_clustering(
     """
     check_positive(num_rounds=num_rounds)
     check_optional(batch_size=batch_size, centres_per_chunk=centres_per_chunk)
-    check_radius(radius)
+    check_one_radius(radius)
     check_member(Variant, variant=variant)
     check_member(FirstMomentum, first_momentum=first_momentum)
     check_member(Edge, edge=edge)
     check_member(Start, start=start)
     check_order(order, clients_per_chunk)
     _check_variant(variant, num_clusters, form, threat)
-    if not isinstance(momentum, Tracer) and not 0 < float(np.asarray(momentum)) <= 1:
+    if not is_traced(momentum) and not 0 < float(np.asarray(momentum)) <= 1:
         raise ValueError(f"`momentum` must be in (0, 1], got {momentum}.")
     check_fit(task)
     clustering = Centres(num_rounds, radius, edge, form, centres_per_chunk, threat)
@@ -158,6 +161,7 @@ def momentum_clustering(
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
         models, clients = state.models, jnp.arange(data.mask.shape[0])
+        check_threat(threat, data.mask.shape[0])
         losses, (gradients, _) = client_gradients(
             task,
             models if threat is None else threat.evaluate(models, clients),
@@ -181,9 +185,8 @@ def momentum_clustering(
         models = jax.tree.map(  # line 5
             lambda x, v: x - step_size * v, models, like(moves, models)
         )
-        message = size(models) // data.mask.shape[0]
-        bytes_ = jnp.full(data.mask.shape[0], message, jnp.int32)
-        info = Info(assignment, losses, members, received=bytes_, sent=bytes_)
+        received, sent = exchanged(models)
+        info = Info(assignment, losses, members, received, sent)
         return State(models, momenta, centres, state.round + 1), info
 
     def predict(state: State, data: ClientData, inputs: Array) -> Array:
@@ -197,8 +200,7 @@ def _check_variant(
     variant: str, num_clusters: int | None, form: str | None, threat: Threat | None
 ) -> None:
     """Raises ValueError where arguments belong to the other variant."""
-    if form is not None:
-        check_member(Form, form=form)
+    check_form(form, threat)
     if variant == "member":
         if num_clusters is not None:
             raise ValueError(

@@ -16,12 +16,13 @@ from cfljax.kernels.checks import (
     check_member,
     check_optional,
     check_positive,
+    check_threat,
 )
 from cfljax.kernels.evaluate import predict_own
 from cfljax.kernels.kmeans import k_means
 from cfljax.kernels.messages import client_gradients
 from cfljax.kernels.round_batch import draw_batch
-from cfljax.kernels.traffic import size
+from cfljax.kernels.traffic import exchanged
 from cfljax.kernels.training import Start, start_models
 from cfljax.kernels.tree import flat, like
 from cfljax.types import Algorithm, ClientData, Stacked, Task, Threat
@@ -71,6 +72,8 @@ def myopic_clustering(
     """Myopic-Clustering; the clustering of line 4, which the paper leaves open, is
     k-means.
 
+    A client without samples sends a gradient of 0, which counts like the others'.
+
     Args:
       task: the learning problem; it must train on the losses that it is judged by.
       num_clusters: K, at least 1. With 1 everybody moves along the mean gradient.
@@ -80,12 +83,13 @@ def myopic_clustering(
       num_restarts: of k-means.
       start: "identical" models of all clients as Algorithm 1 has them, or
         "independent" ones.
-      threat: what Byzantine clients do.
+      threat: what Byzantine clients do; they send once.
       clients_per_chunk: bounds memory in batched order.
       order: of the clients, see `kernels.backend.over_clients`.
 
     Raises:
-      ValueError: where an argument is out of its range, or the task has a `fit`.
+      ValueError: where an argument is out of its range, or the task has a `fit`; in a
+        round, where `threat` has another number of clients.
 
     Cost of a round: a forward and a backward pass for each client, and a k-means of N
     gradients.
@@ -102,6 +106,7 @@ def myopic_clustering(
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
         models, clients = state.models, jnp.arange(data.mask.shape[0])
+        check_threat(threat, data.mask.shape[0])
         losses, (gradients, _) = client_gradients(
             task,
             models if threat is None else threat.evaluate(models, clients),
@@ -122,9 +127,7 @@ def myopic_clustering(
         models = jax.tree.map(  # line 6
             lambda x, v: x - step_size * v, models, like(moves, models)
         )
-        message = size(models) // data.mask.shape[0]
-        each = jnp.full(data.mask.shape[0], message, jnp.int32)
-        info = Info(found.assignment, losses, received=each, sent=each)
+        info = Info(found.assignment, losses, *exchanged(models))
         return State(models, state.round + 1), info
 
     def predict(state: State, data: ClientData, inputs: Array) -> Array:

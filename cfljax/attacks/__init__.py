@@ -1,8 +1,9 @@
 """Byzantine clients: what they send in place of their messages, and the registry.
 
 `attack(key, messages, byzantine, context) -> messages` works on gradients, momenta and
-models alike, so that any algorithm can be run under any attack. What is known to an
-attacker beyond all honest messages is the `Context`.
+models alike, so that any algorithm can be run under any attack, once told the radius
+of its balls or the clusters that it may need. What is known to an attacker beyond all
+honest messages is the `Context`.
 """
 
 import inspect

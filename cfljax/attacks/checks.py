@@ -3,14 +3,9 @@
 import math
 from typing import Any
 
-from jax.core import Tracer
+from cfljax.kernels.checks import is_traced
 
-__all__ = ["check_finite", "check_not_negative", "is_traced"]
-
-
-def is_traced(value: Any) -> bool:
-    """Whether a transformation hides the value, so that nothing can be checked."""
-    return isinstance(value, Tracer)
+__all__ = ["check_finite", "check_not_negative"]
 
 
 def check_finite(**numbers: Any) -> None:

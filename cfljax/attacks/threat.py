@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, ScalarLike
 
-from cfljax.attacks.checks import is_traced
 from cfljax.attacks.scene import Attack, Context
+from cfljax.kernels.checks import is_traced
 from cfljax.kernels.tree import rows
 from cfljax.types import Stacked, Threat
 
@@ -38,11 +38,13 @@ def threat(
       model_factor: Byzantine clients work with so many times the model they are sent:
         gradients at 3 theta are those of the released robust IFCA. May be traced.
       adaptive: let the attack see every clipping round of a clustering of messages,
-        and send anew; honest clients send once.
+        and send anew; honest clients send once. Where nothing is clipped it changes
+        nothing.
 
     Raises:
       ValueError: if nobody is honest, a mask or the clusters do not fit, or `target`
-        is negative.
+        is negative; in a round, if it has another number of clients, or no cluster
+        `target`.
 
     Cost of a round: that of the attack.
     """
@@ -76,7 +78,8 @@ def threat(
             return models
         one = jnp.ones((), jnp.result_type(float))
         factors = jnp.where(liars[clients], model_factor, one)
-        return jax.tree.map(lambda leaf: leaf * rows(factors, leaf), models)
+        scaled = lambda leaf: leaf * rows(factors, leaf).astype(leaf.dtype)
+        return jax.tree.map(scaled, models)
 
     def send(
         key: PRNGKeyArray,
@@ -89,12 +92,14 @@ def threat(
         aim = target
         if truth is not None:
             aim = target if receiver is None else truth[receiver]
+            if receiver is None and "clusters" not in known:
+                _check_target(target, truth)
             known = {"clusters": truth[clients]} | known
         origin = jax.tree.map(lambda leaf: leaf[aim], models)
         context = Context(target=aim, origin=origin, **known)
         return attack(key, messages, liars[clients], context)
 
-    return Threat(claim, evaluate, send, adaptive)
+    return Threat(claim, evaluate, send, byzantine.shape[0], target, adaptive)
 
 
 def draw_byzantine(
@@ -120,3 +125,13 @@ def draw_byzantine(
             f"{num_clients} clients."
         )
     return jax.random.permutation(key, num_clients) < number
+
+
+def _check_target(target: int, truth: Int[Array, " clients"]) -> None:
+    """Raises ValueError if no client is known to be in the cluster."""
+    if is_traced(truth) or np.any(np.asarray(truth) == target):
+        return
+    raise ValueError(
+        "`target` must be the cluster of a client where a centre has no assignment, "
+        f"got {target} for `clusters` {np.unique(truth).tolist()}."
+    )

@@ -106,7 +106,8 @@ def label_shifted(
 
     Werner et al., section 4.2: in cluster k of K the label y becomes
     `(y + k) mod C`, for training and test alike. Every class is divided evenly among
-    the clusters. One model for all is right with one label of K at best.
+    the clusters. Whatever one model for all calls an image is right in one cluster of
+    K at best.
 
     Args:
       samples: images or others, to be shared out.

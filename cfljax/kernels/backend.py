@@ -21,7 +21,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 from jaxtyping import PyTree
 
-from cfljax.kernels.checks import check_member
+from cfljax.kernels.checks import check_member, check_optional
 from cfljax.kernels.tree import length
 from cfljax.types import Stacked
 
@@ -38,10 +38,7 @@ def check_order(order: str | None, clients_per_chunk: int | None) -> None:
     """Raises ValueError, naming the argument, where one is out of its range."""
     if order is not None:
         check_member(Order, order=order)
-    if clients_per_chunk is not None and clients_per_chunk < 1:
-        raise ValueError(
-            f"`clients_per_chunk` must be at least 1, got {clients_per_chunk}."
-        )
+    check_optional(clients_per_chunk=clients_per_chunk)
 
 
 def resolve(order: Order | None) -> Order:

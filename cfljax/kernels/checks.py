@@ -2,9 +2,23 @@
 
 from typing import Any, get_args
 
-from cfljax.types import Task
+from jax.core import Tracer
 
-__all__ = ["check_fit", "check_member", "check_optional", "check_positive"]
+from cfljax.types import Task, Threat
+
+__all__ = [
+    "check_fit",
+    "check_member",
+    "check_optional",
+    "check_positive",
+    "check_threat",
+    "is_traced",
+]
+
+
+def is_traced(value: Any) -> bool:
+    """Whether a transformation hides the value, so that nothing can be checked."""
+    return isinstance(value, Tracer)
 
 
 def check_fit(task: Task) -> None:
@@ -33,3 +47,27 @@ def check_positive(**numbers: int) -> None:
     for name, value in numbers.items():
         if value < 1:
             raise ValueError(f"`{name}` must be at least 1, got {value}.")
+
+
+def check_threat(
+    threat: Threat | None, num_clients: int, num_clusters: int | None = None
+) -> None:
+    """Raises ValueError if a threat is to other clients, or to a cluster there is not.
+
+    Args:
+      threat: None passes.
+      num_clients: all of them, whoever takes part.
+      num_clusters: that clients may claim to be in; None where they claim none.
+    """
+    if threat is None:
+        return
+    if threat.num_clients != num_clients:
+        raise ValueError(
+            f"`threat` must say of each of {num_clients} clients whether it is "
+            f"Byzantine, got {threat.num_clients}."
+        )
+    if num_clusters is not None and threat.target >= num_clusters:
+        raise ValueError(
+            f"`target` of the threat must be one of {num_clusters} clusters, from 0 "
+            f"on, got {threat.target}."
+        )

@@ -3,12 +3,13 @@
 from typing import NamedTuple
 
 import jax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from cfljax.kernels.evaluate import choose_cluster
 from cfljax.kernels.rounds import train_round
 from cfljax.kernels.traffic import traffic
 from cfljax.kernels.training import Memory, Training, first_memory, messages
+from cfljax.kernels.tree import repeat
 from cfljax.types import ClientData, Task
 
 __all__ = ["GlobalRound", "global_round", "global_start"]
@@ -22,7 +23,6 @@ class GlobalRound(NamedTuple):
     assignment: 0 for a client that trained, `NO_CLUSTER` for one that was not asked
       or whose loss is not finite.
     losses: under the model received, before training; NaN for an absent client.
-    present: who took part.
     received: bytes from the centre to each client: the model.
     sent: bytes from each client to the centre: what it trained.
     """
@@ -31,7 +31,6 @@ class GlobalRound(NamedTuple):
     memory: Memory | None
     assignment: Int[Array, " clients"]
     losses: Float[Array, " clients"]
-    present: Bool[Array, " clients"]
     received: Int[Array, " clients"]
     sent: Int[Array, " clients"]
 
@@ -42,7 +41,7 @@ def global_start(
     """A random model and the memory before the first round, as FedAvg draws them."""
     (first,) = jax.random.split(key, 1)  # As IFCA with one cluster draws it.
     model = task.init(first)
-    return model, first_memory(training, _stacked(model), num_clients)
+    return model, first_memory(training, repeat(model, 1), num_clients)
 
 
 def global_round(
@@ -63,7 +62,7 @@ def global_round(
       data: all clients' samples.
       training: how the model is trained.
     """
-    models = _stacked(model)
+    models = repeat(model, 1)
     after = train_round(
         key,
         task,
@@ -81,12 +80,6 @@ def global_round(
         memory=after.memory,
         assignment=after.assignment,
         losses=after.losses[:, 0],
-        present=after.present,
         received=received,
         sent=sent,
     )
-
-
-def _stacked(model: PyTree) -> PyTree:
-    """The model as the only one of a stack."""
-    return jax.tree.map(lambda leaf: leaf[None], model)

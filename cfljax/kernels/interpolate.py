@@ -9,7 +9,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree, Shaped
 
 from cfljax.kernels.backend import over_clients
-from cfljax.kernels.checks import check_member, check_optional, check_positive
+from cfljax.kernels.checks import (
+    check_member,
+    check_optional,
+    check_positive,
+    is_traced,
+)
 from cfljax.kernels.neighbours import nearest_samples, neighbour_mean
 from cfljax.types import ClientData, Task
 
@@ -25,7 +30,7 @@ class Interpolation:
 
     num_neighbours: k.
     scale: of the kernel `exp(-distance^2 / (features x scale))`, as in the code
-      released with kNN-Per; may be traced.
+      released with kNN-Per; positive, may be traced.
     embed: `(model, inputs) -> [samples, ...]`, where distances are taken; what the
       task predicts if None.
     variant: of the mixture of class scores: "paper" mixes probabilities, "reference"
@@ -46,6 +51,8 @@ class Interpolation:
         check_positive(num_neighbours=self.num_neighbours)
         check_optional(queries_per_chunk=self.queries_per_chunk)
         check_member(Mixing, variant=self.variant)
+        if not is_traced(self.scale) and not self.scale > 0:
+            raise ValueError(f"`scale` must be positive, got {self.scale}.")
 
 
 class Answers(NamedTuple):
@@ -86,7 +93,8 @@ def interpolated(
       samples answers with the model alone.
 
     Raises:
-      ValueError: if targets that are no classes have another shape than predictions.
+      ValueError: if targets are neither one class for each sample nor numbers in the
+        shape of predictions.
 
     Cost: a forward pass of all training samples and queries, one search per query
     (`neighbours.nearest_samples`).
@@ -183,8 +191,8 @@ def _answers(
         values = _flat(data.targets)
     if values.shape[1:] != flat.shape[1:]:
         raise ValueError(
-            "targets that are no classes must have the shape of predictions, got "
-            f"{data.targets.shape[1:]} and {outputs.shape[1:]}."
+            "`targets` must be one class for each sample, or numbers in the shape of "
+            f"predictions, {outputs.shape[1:]}, got {data.targets.shape[1:]}."
         )
     width = points.shape[1] * scale
     means, known = neighbour_mean(values, indices, squares, width)

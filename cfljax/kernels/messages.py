@@ -141,8 +141,9 @@ def sent_models(
 ) -> tuple[Parts, Stacked]:
     """The participants' trained models as they send them, and the moments they keep.
 
-    Arguments as of `gradient_pullback`. A participant without cluster or samples sends
-    its first cluster's model as it is, which must be given no weight.
+    Arguments as of `gradient_pullback`. A participant without cluster trains the first
+    one's model, one without samples sends its model as it is: neither may be given
+    any weight.
 
     Memory: a model for each participant.
     """

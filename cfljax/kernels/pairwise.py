@@ -13,8 +13,8 @@ from cfljax.kernels.evaluate import training_loss
 from cfljax.kernels.threshold import Edge, Thresholding
 from cfljax.kernels.threshold_members import (
     Form,
-    Resend,
     known_radius,
+    resending,
     threshold_members,
 )
 from cfljax.kernels.threshold_radius import Radius
@@ -78,7 +78,7 @@ def thresholded_gradients(
     momenta: Stacked = (),
     round_index: Any = 0,
 ) -> Pairwise:
-    """Lines 4 and 5 of Algorithm 2 (Werner et al.), inside each group.
+    """Lines 5 and 6 of Algorithm 2 (Werner et al.), inside each group.
 
     Args:
       key: of the round, for Byzantine clients.
@@ -177,7 +177,7 @@ def _made_one(
     index: Int[Array, " members"],
     round_index: Array,
 ) -> tuple[PyTree, Thresholding]:
-    """One receiver's Threshold-Clustering, of what arrives (line 5)."""
+    """One receiver's Threshold-Clustering, of what arrives (line 6)."""
     own = jax.tree.map(lambda leaf: leaf[place], gradients)
     threat, resend = settings.threat, None
     if threat is None:  # Differences, which cost nothing while gradients are copied.
@@ -190,7 +190,7 @@ def _made_one(
             "round": round_index,
         }
         if threat.adaptive:
-            resend = _resend(key, threat, index, known)
+            resend = resending(key, threat, index, **known)
         else:
             points = threat.send(key, points, index, start=points[place], **known)
     found = threshold_members(
@@ -207,13 +207,3 @@ def _made_one(
     if threat is None:
         update = jax.tree.map(jnp.add, own, update)
     return update, found
-
-
-def _resend(key: PRNGKeyArray, threat: Threat, index: Array, known: dict) -> Resend:
-    """What an adaptive threat sends in each clipping round."""
-
-    def resend(step: Array, points: Array, start: Array, centre: Array) -> Array:
-        own = jax.random.fold_in(key, step)
-        return threat.send(own, points, index, start=start, centre=centre, **known)
-
-    return resend

@@ -12,10 +12,9 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, PyTree, ScalarLike
 
-from cfljax.kernels.checks import check_positive
+from cfljax.kernels.checks import check_positive, is_traced
 from cfljax.kernels.tree import flat, like, rows
 from cfljax.types import Stacked
 
@@ -59,8 +58,7 @@ def median() -> Aggregate:
         def one(leaf: Array) -> Array:
             ascending = _ascending(leaf, weights > 0)
             low, high = ascending[(number - 1) // 2], ascending[number // 2]
-            # Not the sum of two infinite ones.
-            return jnp.where(low == high, low, low / 2 + high / 2)
+            return low / 2 + high / 2  # Their sum might overflow.
 
         return jax.tree.map(one, messages)
 
@@ -122,7 +120,7 @@ def centred_clipping(radius: ScalarLike, *, num_rounds: int = 1) -> Aggregate:
     Cost: two passes over the messages in each round.
     """
     check_positive(num_rounds=num_rounds)
-    if not isinstance(radius, Tracer) and not 0 < float(np.asarray(radius)) < math.inf:
+    if not is_traced(radius) and not 0 < float(np.asarray(radius)) < math.inf:
         raise ValueError(f"`radius` must be positive, got {radius}.")
 
     def aggregate(messages: Stacked, weights: Weights, origin: PyTree) -> PyTree:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
+from cfljax.kernels.checks import check_threat
 from cfljax.kernels.evaluate import NO_CLUSTER
 from cfljax.kernels.local_update import step_size_at
 from cfljax.kernels.options import average_gradients, average_models
@@ -70,13 +71,15 @@ def train_round(
         they are then NaN and, with option "model", not computed.
 
     Raises:
-      ValueError: if `resample` meets an odd number of samples.
+      ValueError: if `resample` meets an odd number of samples, or a threat other
+        clients or clusters than there are.
 
     Cost: a forward pass for each participant and model; then a backward pass for each
     (option "gradient", merged over clients), or the participants' local steps (option
     "model"), whose trained models are added up as they come.
     """
     num_clients = data.mask.shape[0]
+    check_threat(training.threat, num_clients, length(models))
     clients, present = cohort(key, data, training.participation)  # line 4
     estimate, train = _halves(present) if training.resample else (present, present)
     moments = () if memory is None else take(memory.moments, clients)

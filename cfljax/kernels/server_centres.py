@@ -9,7 +9,12 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from cfljax.kernels.evaluate import choose_cluster
 from cfljax.kernels.kmeans import plus_plus
 from cfljax.kernels.threshold import Edge, threshold_clustering
-from cfljax.kernels.threshold_members import Form, known_radius, threshold_members
+from cfljax.kernels.threshold_members import (
+    Form,
+    known_radius,
+    resending,
+    threshold_members,
+)
 from cfljax.kernels.threshold_radius import Radius
 from cfljax.types import Threat
 
@@ -58,12 +63,7 @@ def member_centres(
     known = {"radius": known_radius(centres.radius), "round": round_index}
     resend = None
     if threat is not None and threat.adaptive:
-
-        def resend(step: Array, points: Array, start: Array, centre: Array) -> Array:
-            now = jax.random.fold_in(own_key, step)
-            seen = {"start": start, "centre": centre}
-            return threat.send(now, points, clients, **known, **seen)
-
+        resend = resending(own_key, threat, clients, **known)
     elif threat is not None:
         points = threat.send(own_key, points, clients, **known)
     found = threshold_members(
@@ -99,7 +99,7 @@ def warm_centres(
     Returns:
       The centres; the nearest one of each client, `NO_CLUSTER` where none is finitely
       far; its coordinates; and whose messages were in its ball. A client without
-      centre moves along NaN: it has diverged.
+      centre moves along NaN, for it has diverged, and has nobody in its ball.
     """
     clients, own_key = jnp.arange(points.shape[0]), jax.random.fold_in(key, 2)
     if centres.threat is not None:
@@ -126,6 +126,6 @@ def warm_centres(
     # One centre after the other, in the memory of one set of differences.
     to = lambda centre: jnp.sum(jnp.square(points - centre[None]), axis=1)
     assignment = choose_cluster(jax.lax.map(to, found.centres).T)
-    row = jnp.maximum(assignment, 0)
-    moves = jnp.where(assignment[:, None] >= 0, found.centres[row], jnp.nan)
-    return found.centres, assignment, moves, found.members[row]
+    row, known = jnp.maximum(assignment, 0), assignment[:, None] >= 0
+    moves = jnp.where(known, found.centres[row], jnp.nan)
+    return found.centres, assignment, moves, found.members[row] & known

@@ -110,8 +110,9 @@ def gram_matrix(
 
     What all points have in common takes digits from differences; a point in their
     midst takes it away. Unlike the mean, the median norm is that of an honest point,
-    or between two, as long as honest points are more than half, so that no far point
-    can take the others' digits.
+    or between two, as long as honest points are more than half: no far point can take
+    the others' digits. A lie of that very norm, turned round, doubles what they have
+    in common instead of taking it away.
 
     Args:
       points: rows. Rows and columns of those that are not finite are NaN.

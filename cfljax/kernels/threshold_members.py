@@ -1,12 +1,13 @@
 """Threshold-Clustering of messages whose centres start at some of the messages."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, ScalarLike
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
 
+from cfljax.kernels.checks import check_member
 from cfljax.kernels.threshold import Edge, Thresholding, threshold_clustering
 from cfljax.kernels.threshold_gram import (
     combine,
@@ -14,13 +15,26 @@ from cfljax.kernels.threshold_gram import (
     threshold_clustering_gram,
 )
 from cfljax.kernels.threshold_radius import Radius
+from cfljax.types import Threat
 
-__all__ = ["Form", "Resend", "known_radius", "resolve_form", "threshold_members"]
+__all__ = [
+    "Form",
+    "Resend",
+    "check_form",
+    "known_radius",
+    "resending",
+    "resolve_form",
+    "threshold_members",
+]
 
 # How distances are computed. coordinates: by differences, which cancel nothing; gram:
 # from inner products, at a cost per clipping round that features have no part in.
 Form = Literal["coordinates", "gram"]
 
+_RESENT = (
+    "`form` must be 'coordinates' or None where points are sent anew in every "
+    "clipping round, got 'gram'."
+)
 _MANY_FEATURES = 4096  # Above, reading messages in every clipping round costs most.
 
 Points = Float[Array, "points features"]
@@ -39,9 +53,36 @@ def resolve_form(form: Form | None, num_features: int) -> Form:
     return "gram" if num_features > _MANY_FEATURES else "coordinates"
 
 
+def check_form(form: str | None, threat: Threat | None = None) -> None:
+    """Raises ValueError if the word is unknown, or what `threat` does refuses it."""
+    if form is not None:
+        check_member(Form, form=form)
+    if form == "gram" and threat is not None and threat.adaptive:
+        raise ValueError(_RESENT)
+
+
 def known_radius(radius: Radius) -> ScalarLike | None:
     """The radius as attackers know it: one number, or None."""
     return radius if not callable(radius) and jnp.ndim(radius) == 0 else None
+
+
+def resending(
+    key: PRNGKeyArray, threat: Threat, clients: Int[Array, " points"], **known: Any
+) -> Resend:
+    """What Byzantine clients of an adaptive threat send in each clipping round.
+
+    Args:
+      key: of all clipping rounds; a round's own is folded with its index.
+      threat: whose clients they are.
+      clients: index of each point's sender.
+      **known: further fields of the attackers' context.
+    """
+
+    def resend(step: Array, points: Points, start: Array, centre: Array) -> Points:
+        own = jax.random.fold_in(key, step)
+        return threat.send(own, points, clients, start=start, centre=centre, **known)
+
+    return resend
 
 
 def threshold_members(
@@ -76,10 +117,7 @@ def threshold_members(
     """
     if resend is not None:
         if form == "gram":
-            raise ValueError(
-                "`form` must be 'coordinates' or None where points are sent anew in "
-                "every clipping round, got 'gram'."
-            )
+            raise ValueError(_RESENT)
         return _adaptive(points, starts, num_rounds, radius, edge, resend)
     if resolve_form(form, points.shape[1]) == "coordinates":
         return threshold_clustering(

@@ -6,15 +6,15 @@ from typing import Literal
 
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array, Float, ScalarLike
 
-from cfljax.kernels.checks import check_member
+from cfljax.kernels.checks import check_member, is_traced
 
 __all__ = [
     "Quantile",
     "Radius",
     "Rule",
+    "check_one_radius",
     "check_radius",
     "given_radii",
     "quantile_radius",
@@ -52,6 +52,10 @@ def quantile_radius(
       ValueError: if an argument is out of its range.
     """
     check_member(Quantile, variant=variant)
+    if is_traced(quantile) or is_traced(factor):
+        raise ValueError(
+            "`quantile` and `factor` must be known beforehand, got a traced value."
+        )
     if not 0 <= quantile <= 1:
         raise ValueError(f"`quantile` must be from 0 to 1, got {quantile}.")
     if not (math.isfinite(factor) and factor > 0):
@@ -62,10 +66,13 @@ def quantile_radius(
         if variant == "reference":
             chosen = distances[min(int(quantile * (last + 1)), last)]
             return chosen * factor
-        index = math.floor(quantile * last)
+        place = quantile * last
+        if math.isclose(place, round(place)):  # 0.7 of 90 is 62.99999999999999.
+            place = round(place)
+        index = math.floor(place)
         low, high = distances[index], distances[min(index + 1, last)]
-        between = low + (quantile * last - index) * (high - low)
-        exact = (low == high) | (quantile * last == index)  # Also two infinite ones.
+        between = low + (place - index) * (high - low)
+        exact = (low == high) | (place == index)  # Also two infinite ones.
         return jnp.where(exact, low, between) * factor
 
     return rule
@@ -73,10 +80,19 @@ def quantile_radius(
 
 def check_radius(radius: Radius) -> None:
     """Raises ValueError if a radius that is known, not traced, is negative or NaN."""
-    if callable(radius) or isinstance(radius, Tracer):
+    if callable(radius) or is_traced(radius):
         return
     if not (np.asarray(radius) >= 0).all():
         raise ValueError(f"`radius` must not be negative, got {radius}.")
+
+
+def check_one_radius(radius: Radius) -> None:
+    """`check_radius`, and raises ValueError unless it is one number or a rule."""
+    check_radius(radius)
+    if not callable(radius) and np.ndim(radius):
+        raise ValueError(
+            f"`radius` must be a number or a rule, got shape {np.shape(radius)}."
+        )
 
 
 def given_radii(

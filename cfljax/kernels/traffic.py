@@ -10,7 +10,14 @@ from jaxtyping import Array, Bool, Int, PyTree
 from cfljax.kernels.tree import length
 from cfljax.types import Stacked
 
-__all__ = ["Messages", "identity_bytes", "pairwise_traffic", "size", "traffic"]
+__all__ = [
+    "Messages",
+    "exchanged",
+    "identity_bytes",
+    "pairwise_traffic",
+    "size",
+    "traffic",
+]
 
 _LARGEST = 2**31 - 1
 
@@ -69,6 +76,27 @@ def traffic(
     received = jnp.where(present, down, 0)
     sent = jnp.where(present & (assignment >= 0), messages.answer, 0)
     return received.astype(jnp.int32), sent.astype(jnp.int32)
+
+
+def exchanged(
+    models: Stacked,
+) -> tuple[Int[Array, " clients"], Int[Array, " clients"]]:
+    """Bytes where every client sends a message of its model's size and gets one back.
+
+    Args:
+      models: leaves `[clients, ...]`.
+
+    Returns:
+      Bytes that each client received and sent.
+
+    Raises:
+      ValueError: if a message exceeds 2 GiB.
+    """
+    number = length(models)
+    message = size(models) // number
+    _check_size(message)
+    each = jnp.full(number, message, jnp.int32)
+    return each, each
 
 
 def pairwise_traffic(
