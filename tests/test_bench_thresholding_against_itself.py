@@ -15,7 +15,7 @@ SMALL = Config(
     num_hidden=4,
     num_points=20,
     num_features=30,
-    num_rounds=2,
+    num_clipping_rounds=2,
     num_compared=2,
     repeats=1,
 )
@@ -28,7 +28,7 @@ def test_work_by_hand():
 
 def test_the_reference_by_hand():
     points = np.array([[0.0], [1.0], [4.0]])
-    config = dataclasses.replace(SMALL, num_compared=1, num_rounds=2)
+    config = dataclasses.replace(SMALL, num_compared=1, num_clipping_rounds=2)
     # To (0 + 1 + 0) / 3, then with both inside again.
     np.testing.assert_allclose(
         by_coordinates(points, config, 1.0), [[1 / 3 + (-1 / 3 + 2 / 3) / 3]]

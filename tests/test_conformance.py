@@ -81,7 +81,7 @@ def variants(name):
         momentum = {"momentum": 0.5, "variant": "reference"}
         yield {"num_groups": 2, "batch_size": 4} | momentum
     if "first_momentum" in accepted:
-        yield {"variant": "warm", "num_clusters": CLUSTERS}
+        yield {"centre_start": "warm", "num_clusters": CLUSTERS}
 
 
 CHANGES = {name: list(variants(name)) for name in NAMES}  # The first one is empty.

@@ -28,7 +28,11 @@ def run(
     **changes: Any,
 ) -> list[tuple[Any, Any]]:
     """State and info after each round."""
-    arguments = {"step_size": STEP, "radius": RADIUS, "num_rounds": ROUNDS} | changes
+    arguments = {
+        "step_size": STEP,
+        "radius": RADIUS,
+        "num_clipping_rounds": ROUNDS,
+    } | changes
     algorithm = federated_clustering(linear(FEATURES), **arguments)
     momenta: Any = ()
     if changes.get("momentum"):

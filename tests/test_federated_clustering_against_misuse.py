@@ -23,7 +23,7 @@ LIAR = threat(build("edge_adaptive"), jnp.arange(6) == 2, adaptive=True)
         ({"momentum": 1.0}, r"`momentum` must be in \[0, 1\), got 1.0"),
         ({"momentum": -0.1}, "`momentum` must be in"),
         ({"num_groups": 0}, "`num_groups` must be at least 1"),
-        ({"num_rounds": 0}, "`num_rounds` must be at least 1"),
+        ({"num_clipping_rounds": 0}, "`num_clipping_rounds` must be at least 1"),
         ({"batch_size": 0}, "`batch_size` must be at least 1"),
         ({"models_per_chunk": 0}, "`models_per_chunk` must be at least 1"),
         ({"radius": -1.0}, "`radius` must not be negative, got -1.0"),

@@ -27,7 +27,11 @@ updates_by_hand = functools.partial(
 
 def run(rounds: int = 1, **changes: Any) -> tuple[Any, Any]:
     """State and info of the last round."""
-    arguments = {"step_size": STEP, "radius": RADIUS, "num_rounds": ROUNDS} | changes
+    arguments = {
+        "step_size": STEP,
+        "radius": RADIUS,
+        "num_clipping_rounds": ROUNDS,
+    } | changes
     algorithm = federated_clustering(linear(FEATURES), **arguments)
     momenta: Any = ()
     if changes.get("momentum"):

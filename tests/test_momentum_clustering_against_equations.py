@@ -32,10 +32,14 @@ HONEST = np.flatnonzero(~LIARS)
 
 def run(rounds: int = 2, data: ClientData = DATA, **changes: Any) -> list[tuple]:
     """State and info after each round, from models of their own."""
-    arguments = {"step_size": STEP, "radius": RADIUS, "num_rounds": ROUNDS} | changes
+    arguments = {
+        "step_size": STEP,
+        "radius": RADIUS,
+        "num_clipping_rounds": ROUNDS,
+    } | changes
     algorithm = momentum_clustering(linear(FEATURES), **arguments)
     models, centres = jnp.asarray(MODELS), None
-    if changes.get("variant") == "warm":
+    if changes.get("centre_start") == "warm":
         centres = jnp.zeros((CLUSTERS, FEATURES))
     state = State(models, jnp.zeros_like(models), centres, jnp.zeros((), jnp.int32))
     step, seen = jax.jit(algorithm.step), []
@@ -68,11 +72,15 @@ fixed = lambda distances: RADIUS
 CASES: dict[str, tuple[dict[str, Any], Any, tuple[float, float]]] = {
     # The weight of the gradient in the first round, and in the second.
     "zero": ({}, fixed, (0.1, 0.1)),
-    "gradient": ({"momentum": 0.3, "first_momentum": "gradient"}, fixed, (1.0, 0.3)),
-    "no memory": ({"momentum": 1.0}, fixed, (1.0, 1.0)),
-    "gram": ({"momentum": 0.6, "form": "gram"}, fixed, (0.6, 0.6)),
+    "gradient": (
+        {"gradient_weight": 0.3, "first_momentum": "gradient"},
+        fixed,
+        (1.0, 0.3),
+    ),
+    "no memory": ({"gradient_weight": 1.0}, fixed, (1.0, 1.0)),
+    "gram": ({"gradient_weight": 0.6, "form": "gram"}, fixed, (0.6, 0.6)),
     "rule": (
-        {"momentum": 0.6, "radius": quantile_radius(0.6)},
+        {"gradient_weight": 0.6, "radius": quantile_radius(0.6)},
         lambda distances: distances[3],
         (0.6, 0.6),
     ),
@@ -102,8 +110,8 @@ def test_two_rounds_of_members_by_hand(case):
 def test_two_warm_rounds_by_hand(first):
     """Centres go on where they ended; a client moves along the nearest."""
     weights = (0.4, 0.4) if first == "zero" else (1.0, 0.4)
-    warm: dict[str, Any] = {"variant": "warm", "num_clusters": CLUSTERS}
-    seen = run(momentum=0.4, radius=2.0, first_momentum=first, **warm)
+    warm: dict[str, Any] = {"centre_start": "warm", "num_clusters": CLUSTERS}
+    seen = run(gradient_weight=0.4, radius=2.0, first_momentum=first, **warm)
     rule = lambda distances: 2.0
     models, momenta = MODELS.astype(float), np.zeros_like(MODELS, float)
     centres = np.zeros((CLUSTERS, FEATURES))
@@ -134,7 +142,7 @@ def test_two_warm_rounds_by_hand(first):
 
 
 def test_batches_are_those_of_the_round():
-    ((state, _),) = run(rounds=1, batch_size=2, momentum=1.0)
+    ((state, _),) = run(rounds=1, batch_size=2, gradient_weight=1.0)
     batch = jax.jit(lambda key: draw_batch(key, DATA, 2))(jax.random.key(0))
     close(state.momenta, gradients_by_hand(MODELS, batch))
 
@@ -151,14 +159,14 @@ def line(optima: np.ndarray) -> tuple[Task, ClientData]:
 
 
 @pytest.mark.parametrize(
-    ("variant", "radius", "places"),
+    ("centre_start", "radius", "places"),
     [
         ("member", 0.1, [9, 9.9, 9.99]),
         ("member", 1.0, [9, 9.9, 9.9]),
         ("warm", 0.1, [9, 18, 9]),
     ],
 )
-def test_what_vanishing_momenta_do_to_centres(variant, radius, places):
+def test_what_vanishing_momenta_do_to_centres(centre_start, radius, places):
     """Steps of .9 take gradients from 10 to 1 in a round: out of the balls of centres
     that are kept from the round before, between which clients then swing for ever.
     Members start anew; but groups within a radius of each other stop each other."""
@@ -167,9 +175,9 @@ def test_what_vanishing_momenta_do_to_centres(variant, radius, places):
         task,
         step_size=0.9,
         radius=radius,
-        momentum=1.0,
-        variant=variant,
-        num_clusters=2 if variant == "warm" else None,
+        gradient_weight=1.0,
+        centre_start=centre_start,
+        num_clusters=2 if centre_start == "warm" else None,
     )
     state = jax.jit(algorithm.init)(jax.random.key(0), data)
     step, models = jax.jit(algorithm.step), []
@@ -184,7 +192,7 @@ def test_what_vanishing_momenta_do_to_centres(variant, radius, places):
 def test_attackers_of_members_by_hand(adaptive):
     name = "edge_adaptive" if adaptive else "ipm"
     liars = threat(build(name), LIARS, clusters=TRUTH, target=1, adaptive=adaptive)
-    ((state, info),) = run(rounds=1, momentum=1.0, threat=liars)
+    ((state, info),) = run(rounds=1, gradient_weight=1.0, threat=liars)
     momenta = gradients_by_hand(MODELS)
     u = np.full(FEATURES, -1 / math.sqrt(FEATURES))
     mean = momenta[~LIARS & (TRUTH == 1)].mean(axis=0)
@@ -202,8 +210,8 @@ def test_attackers_of_members_by_hand(adaptive):
 
 def test_attackers_who_send_no_number():
     liars = threat(build("nan"), LIARS)
-    for changes in ({}, {"variant": "warm", "num_clusters": CLUSTERS}):
-        ((state, info),) = run(rounds=1, momentum=1.0, threat=liars, **changes)
+    for changes in ({}, {"centre_start": "warm", "num_clusters": CLUSTERS}):
+        ((state, info),) = run(rounds=1, gradient_weight=1.0, threat=liars, **changes)
         models = np.asarray(state.models)
         assert np.isfinite(models[HONEST]).all() and np.isnan(models[LIARS]).all()
         assert not info.members[:, LIARS].any()
@@ -216,26 +224,29 @@ def test_attackers_who_send_no_number():
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"momentum": 0.0}, r"`momentum` must be in \(0, 1\], got 0.0"),
-        ({"momentum": 1.1}, "`momentum` must be in"),
-        ({"num_clusters": 2}, "`num_clusters` belongs to `variant='warm'`"),
-        ({"variant": "warm"}, "`num_clusters` must be given with"),
-        ({"variant": "warm", "num_clusters": 0}, "`num_clusters` must be at least 1"),
-        ({"variant": "warm", "num_clusters": 2, "form": "gram"}, "`form='gram'`"),
+        ({"gradient_weight": 0.0}, r"`gradient_weight` must be in \(0, 1\], got 0.0"),
+        ({"gradient_weight": 1.1}, "`gradient_weight` must be in"),
+        ({"num_clusters": 2}, "`num_clusters` belongs to `centre_start='warm'`"),
+        ({"centre_start": "warm"}, "`num_clusters` must be given with"),
+        (
+            {"centre_start": "warm", "num_clusters": 0},
+            "`num_clusters` must be at least 1",
+        ),
+        ({"centre_start": "warm", "num_clusters": 2, "form": "gram"}, "`form='gram'`"),
         (
             {
-                "variant": "warm",
+                "centre_start": "warm",
                 "num_clusters": 2,
                 "threat": threat(build("nan"), LIARS, adaptive=True),
             },
-            "`threat` may be adaptive with `variant='member'` only",
+            "`threat` may be adaptive with `centre_start='member'` only",
         ),
         ({"radius": np.ones(2)}, r"`radius` must be a number or a rule, got shape \(2"),
         (
             {"form": "gram", "threat": threat(build("nan"), LIARS, adaptive=True)},
             "`form` must be 'coordinates' or None",
         ),
-        ({"num_rounds": 0}, "`num_rounds` must be at least 1"),
+        ({"num_clipping_rounds": 0}, "`num_clipping_rounds` must be at least 1"),
         ({"batch_size": 0}, "`batch_size` must be at least 1"),
         ({"centres_per_chunk": 0}, "`centres_per_chunk` must be at least 1"),
         ({"clients_per_chunk": 0}, "`clients_per_chunk` must be at least 1"),

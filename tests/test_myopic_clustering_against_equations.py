@@ -130,7 +130,7 @@ def test_momentum_clustering_is_myopic_too():
 
     def ends() -> Any:
         algorithm = momentum_clustering(
-            example(ETA), step_size=ETA, radius=0.5 / ETA, momentum=1.0
+            example(ETA), step_size=ETA, radius=0.5 / ETA, gradient_weight=1.0
         )
         return rounds_of(algorithm, 20)[0]
 

@@ -28,7 +28,7 @@ def both(points, weights, radius, **options):
     return coordinates, products, combine(products.weights, points)
 
 
-STATIC = ("num_rounds", "variant", "centres_per_chunk")
+STATIC = ("num_rounds", "edge", "centres_per_chunk")
 BOTH: Any = jax.jit(both, static_argnames=STATIC)
 THIRD: Any = jax.jit(
     lambda points, weights: both(
@@ -173,9 +173,9 @@ def test_the_edge_belongs_to_the_ball_but_not_in_the_synthetic_code():
     start = np.array([[0.0, 1, 0]], np.float32)
     radius = np.full((1, 1), 5, np.float32)
     counts = {}
-    for variant in ("paper", "reference"):
-        found = BOTH(points, start, radius, num_rounds=1, variant=variant)
-        counts[variant] = [form.counts.item() for form in found[:2]]
+    for edge in ("paper", "reference"):
+        found = BOTH(points, start, radius, num_rounds=1, edge=edge)
+        counts[edge] = [form.counts.item() for form in found[:2]]
     assert counts == {"paper": [2, 2], "reference": [1, 1]}
 
 
@@ -238,7 +238,7 @@ POINTS, CENTRES = jnp.ones((4, 2)), jnp.ones((2, 2))
         ({"radius": float("nan")}, "`radius` must not be negative, got nan"),
         ({"radius": np.ones(3)}, r"`radius` must be a number, \[centres\]"),
         ({"radius": np.ones((2, 2))}, "`radius` must be a number"),
-        ({"variant": "strict"}, "`variant` must be in"),
+        ({"edge": "strict"}, "`edge` must be in"),
         ({"centres_per_chunk": 0}, "`centres_per_chunk` must be at least 1"),
         ({"points": POINTS[:0]}, "`points` must be at least 1"),
         ({"centres": CENTRES[:0]}, "`centres` must be at least 1"),

@@ -80,7 +80,7 @@ def federated_clustering(
     *,
     step_size: ScalarLike,
     radius: Radius,
-    num_rounds: int = 10,
+    num_clipping_rounds: int = 10,
     num_groups: int = 1,
     batch_size: int | None = None,
     momentum: float = 0.0,
@@ -102,7 +102,7 @@ def federated_clustering(
       radius: tau: a number, one that is traced, or a rule on distances such as
         `quantile_radius(0.2)`, the paper's for MNIST. Theorem 3 has sqrt(delta_i sigma
         Delta); 0 is training alone, infinity the mean of all.
-      num_rounds: l of Threshold-Clustering, 10 in the paper.
+      num_clipping_rounds: l of Threshold-Clustering, 10 in the paper.
       num_groups: random subgroups of the round, 16 in the paper; gradients are sent
         inside them only.
       batch_size: |B_i| samples of a client, drawn anew in each round without
@@ -127,7 +127,7 @@ def federated_clustering(
     Cost of a round: N^2 forward and backward passes over a batch, divided by the
     number of groups. Memory: the gradients of one group at `models_per_chunk` models.
     """
-    check_positive(num_rounds=num_rounds, num_groups=num_groups)
+    check_positive(num_clipping_rounds=num_clipping_rounds, num_groups=num_groups)
     check_positive(models_per_chunk=models_per_chunk)
     check_optional(batch_size=batch_size)
     check_one_radius(radius)
@@ -138,7 +138,7 @@ def federated_clustering(
     check_fit(task)
     settings = Settings(
         task=task,
-        num_rounds=num_rounds,
+        num_clipping_rounds=num_clipping_rounds,
         radius=radius,
         edge=edge,
         form=form,

@@ -33,13 +33,13 @@ from cfljax.kernels.training import Start, start_models
 from cfljax.kernels.tree import flat, like
 from cfljax.types import Algorithm, ClientData, Stacked, Task, Threat
 
-__all__ = ["FirstMomentum", "Info", "State", "Variant", "momentum_clustering"]
+__all__ = ["CentreStart", "FirstMomentum", "Info", "State", "momentum_clustering"]
 
 # Where the centres start. member: one for each client, at its own momentum, as the
 # proof of Theorem 4 and the released class have it. warm: one for each of K clusters,
 # where it ended in the round before, as line 4 prints it; the first ones, which the
 # paper leaves open, are momenta drawn far apart (k-means++).
-Variant = Literal["member", "warm"]
+CentreStart = Literal["member", "warm"]
 # m_0, which the paper leaves open: with "gradient", its first gradient, the variance of
 # Lemma 13 holds only after many rounds.
 FirstMomentum = Literal["zero", "gradient"]
@@ -50,7 +50,7 @@ class State(NamedTuple):
 
     models: x_i, leaves `[clients, ...]`.
     momenta: m_i, leaves `[clients, ...]`.
-    centres: v_k of variant "warm", None otherwise.
+    centres: v_k of centre start "warm", None otherwise.
     round: rounds that are over.
     """
 
@@ -63,8 +63,8 @@ class State(NamedTuple):
 class Info(NamedTuple):
     """What one round did; nothing here is carried over.
 
-    assignment: k_i, the nearest centre of variant "warm", `NO_CLUSTER` where none is
-      finite; None with a centre for each client.
+    assignment: k_i, the nearest centre of centre start "warm", `NO_CLUSTER` where
+      none is finite; None with a centre for each client.
     losses: of each client at its own model, on the round's batch, before the step; NaN
       without samples.
     members: whose momenta were in the ball of client i's centre in the last clipping
@@ -86,10 +86,10 @@ def momentum_clustering(
     step_size: ScalarLike,
     radius: Radius,
     num_clusters: int | None = None,
-    momentum: ScalarLike = 0.1,
-    num_rounds: int = 10,
+    gradient_weight: ScalarLike = 0.1,
+    num_clipping_rounds: int = 10,
     batch_size: int | None = None,
-    variant: Variant = "member",
+    centre_start: CentreStart = "member",
     first_momentum: FirstMomentum = "zero",
     edge: Edge = "paper",
     start: Start = "identical",
@@ -110,45 +110,46 @@ def momentum_clustering(
       task: the learning problem; it must train on the losses that it is judged by.
       step_size: eta; may be traced.
       radius: tau, as in `federated_clustering`.
-      num_clusters: K of variant "warm"; None otherwise.
-      momentum: alpha of equation (6), in (0, 1]: the weight of the new gradient, not
-        of the old momentum as `federated_clustering` has it; 1 is no memory. May be
-        traced.
-      num_rounds: l of Threshold-Clustering.
+      num_clusters: K of centre start "warm"; None otherwise.
+      gradient_weight: alpha of equation (6), in (0, 1], of the new gradient; 1 is no
+        memory. May be traced.
+      num_clipping_rounds: l of Threshold-Clustering.
       batch_size: samples of a client's gradient, drawn anew in each round without
         replacement; all samples if None.
-      variant: "member" or "warm", see `Variant`.
+      centre_start: "member" or "warm", see `CentreStart`.
       first_momentum: "zero" or "gradient", see `FirstMomentum`.
       edge: whether the edge belongs to the ball, as in `federated_clustering`.
       start: "identical" models of all clients as Algorithm 4 has them, or
         "independent" ones.
-      form: of distances, see `kernels.threshold_members`; of variant "member".
+      form: of distances, see `kernels.threshold_members`; of centre start "member".
       threat: what Byzantine clients do.
       centres_per_chunk: bounds memory of the clustering.
       clients_per_chunk: bounds memory of the gradients in batched order.
       order: of the clients, see `kernels.backend.over_clients`.
 
     Raises:
-      ValueError: where an argument is out of its range, belongs to another variant, or
-        the task has a `fit`; in a round, where `threat` has another number of clients.
+      ValueError: where an argument is out of its range, belongs to another centre
+        start, or the task has a `fit`; in a round, where `threat` has another number of
+        clients.
 
     Cost of a round: a forward and a backward pass for each client, and
     Threshold-Clustering of N momenta from N or K centres. Memory: three models for
     each client.
     """
-    check_positive(num_rounds=num_rounds)
+    check_positive(num_clipping_rounds=num_clipping_rounds)
     check_optional(batch_size=batch_size, centres_per_chunk=centres_per_chunk)
     check_one_radius(radius)
-    check_member(Variant, variant=variant)
+    check_member(CentreStart, centre_start=centre_start)
     check_member(FirstMomentum, first_momentum=first_momentum)
     check_member(Edge, edge=edge)
     check_member(Start, start=start)
     check_order(order, clients_per_chunk)
-    _check_variant(variant, num_clusters, form, threat)
-    if not is_traced(momentum) and not 0 < float(np.asarray(momentum)) <= 1:
-        raise ValueError(f"`momentum` must be in (0, 1], got {momentum}.")
+    _check_start(centre_start, num_clusters, form, threat)
+    _check_weight(gradient_weight)
     check_fit(task)
-    clustering = Centres(num_rounds, radius, edge, form, centres_per_chunk, threat)
+    clustering = Centres(
+        num_clipping_rounds, radius, edge, form, centres_per_chunk, threat
+    )
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         models = start_models(task, key, data.mask.shape[0], start)
@@ -169,7 +170,7 @@ def momentum_clustering(
             order=order,
             clients_per_chunk=clients_per_chunk,
         )
-        weight = jnp.asarray(momentum, jnp.result_type(float))
+        weight = jnp.asarray(gradient_weight, jnp.result_type(float))
         if first_momentum == "gradient":
             weight = jnp.where(state.round == 0, 1, weight)
         blend = lambda g, m: weight * g + (1 - weight) * m
@@ -196,25 +197,31 @@ def momentum_clustering(
     return Algorithm(init=init, step=step, predict=predict)
 
 
-def _check_variant(
-    variant: str, num_clusters: int | None, form: str | None, threat: Threat | None
+def _check_weight(weight: ScalarLike) -> None:
+    """Raises ValueError for a weight that is known and no weight."""
+    if not is_traced(weight) and not 0 < float(np.asarray(weight)) <= 1:
+        raise ValueError(f"`gradient_weight` must be in (0, 1], got {weight}.")
+
+
+def _check_start(
+    centre_start: str, num_clusters: int | None, form: str | None, threat: Threat | None
 ) -> None:
-    """Raises ValueError where arguments belong to the other variant."""
+    """Raises ValueError where arguments belong to the other centre start."""
     check_form(form, threat)
-    if variant == "member":
+    if centre_start == "member":
         if num_clusters is not None:
             raise ValueError(
-                "`num_clusters` belongs to `variant='warm'`: with 'member' every "
+                "`num_clusters` belongs to `centre_start='warm'`: with 'member' every "
                 f"client's momentum starts a centre; got {num_clusters}."
             )
         return
     if num_clusters is None:
-        raise ValueError("`num_clusters` must be given with `variant='warm'`.")
+        raise ValueError("`num_clusters` must be given with `centre_start='warm'`.")
     check_positive(num_clusters=num_clusters)
     if form == "gram":
         raise ValueError(
-            "`form='gram'` belongs to `variant='member'`: kept centres are no "
+            "`form='gram'` belongs to `centre_start='member'`: kept centres are no "
             "combinations of the momenta."
         )
     if threat is not None and threat.adaptive:
-        raise ValueError("`threat` may be adaptive with `variant='member'` only.")
+        raise ValueError("`threat` may be adaptive with `centre_start='member'` only.")

@@ -28,7 +28,7 @@ class Settings(NamedTuple):
     """How gradients are made one, for each receiver.
 
     task: the learning problem.
-    num_rounds: of clipping, Algorithm 3's M.
+    num_clipping_rounds: of clipping, Algorithm 3's M.
     radius: tau.
     edge: whether it belongs to the ball.
     form: see `threshold_members`.
@@ -39,7 +39,7 @@ class Settings(NamedTuple):
     """
 
     task: Task
-    num_rounds: int
+    num_clipping_rounds: int
     radius: Radius
     edge: Edge
     form: Form | None
@@ -196,7 +196,7 @@ def _made_one(
     found = threshold_members(
         points,
         place[None],
-        num_rounds=settings.num_rounds,
+        num_rounds=settings.num_clipping_rounds,
         radius=settings.radius,
         edge=settings.edge,
         form=settings.form,

@@ -28,7 +28,7 @@ Members = Bool[Array, "clients clients"]
 class Centres(NamedTuple):
     """How they are made; see `threshold_members`.
 
-    num_rounds: of clipping.
+    num_clipping_rounds: l.
     radius: tau.
     edge: whether it belongs to the ball.
     form: of distances.
@@ -36,7 +36,7 @@ class Centres(NamedTuple):
     threat: what Byzantine clients do; None if all are honest.
     """
 
-    num_rounds: int
+    num_clipping_rounds: int
     radius: Radius
     edge: Edge
     form: Form | None
@@ -69,7 +69,7 @@ def member_centres(
     found = threshold_members(
         points,
         clients,
-        num_rounds=centres.num_rounds,
+        num_rounds=centres.num_clipping_rounds,
         radius=centres.radius,
         edge=centres.edge,
         form=centres.form,
@@ -118,9 +118,9 @@ def warm_centres(
     found = threshold_clustering(
         points,
         start,
-        num_rounds=centres.num_rounds,
+        num_rounds=centres.num_clipping_rounds,
         radius=centres.radius,
-        variant=centres.edge,
+        edge=centres.edge,
         centres_per_chunk=centres.centres_per_chunk,
     )
     # One centre after the other, in the memory of one set of differences.

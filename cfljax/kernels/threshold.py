@@ -40,7 +40,7 @@ def threshold_clustering(
     *,
     num_rounds: int,
     radius: Radius,
-    variant: str = "paper",
+    edge: str = "paper",
     centres_per_chunk: int | None = None,
 ) -> Thresholding:
     """Threshold-Clustering (Werner et al., 2023, Algorithm 3, equation 4).
@@ -62,7 +62,7 @@ def threshold_clustering(
         which is how radii follow a schedule; or a rule from a centre's ascending
         distances to a radius, such as `quantile_radius` and `gap_radius`, which is
         asked anew in each round. A traced radius below 0 is a ball without points.
-      variant: "paper" or "reference": whether the edge belongs to the ball, see
+      edge: "paper" or "reference": whether the edge belongs to the ball, see
         `Edge`.
       centres_per_chunk: bounds memory; all centres at once if None. Changes nothing
         beyond rounding.
@@ -99,7 +99,7 @@ def threshold_clustering(
         num_points=points.shape[0],
         num_rounds=num_rounds,
         radius=radius,
-        variant=variant,
+        edge=edge,
         centres_per_chunk=centres_per_chunk,
     )
     return Thresholding(*found)
@@ -113,7 +113,7 @@ def threshold_rounds(
     num_points: int,
     num_rounds: int,
     radius: Radius,
-    variant: str,
+    edge: str,
     centres_per_chunk: int | None,
 ) -> tuple[
     Float[Array, "centres coordinates"],
@@ -130,7 +130,7 @@ def threshold_rounds(
       num_points: N.
       num_rounds: as the others, see `threshold_clustering`.
       radius: see there.
-      variant: see there.
+      edge: see there.
       centres_per_chunk: see there.
 
     Returns:
@@ -139,7 +139,7 @@ def threshold_rounds(
     number, dtype = places.shape[0], places.dtype
     check_positive(num_rounds=num_rounds, points=num_points, centres=number)
     check_optional(centres_per_chunk=centres_per_chunk)
-    check_member(Edge, variant=variant)
+    check_member(Edge, edge=edge)
     rule = radius if callable(radius) else None
     given = (
         None if callable(radius) else given_radii(radius, (number, num_rounds), dtype)
@@ -152,7 +152,7 @@ def threshold_rounds(
         known = jnp.isfinite(distances)
         if rule is not None:
             given = rule(jnp.sort(jnp.where(known, distances, jnp.inf)))
-        inside = distances <= given if variant == "paper" else distances < given
+        inside = distances <= given if edge == "paper" else distances < given
         members = inside & known
         count = jnp.sum(members)
         pull = sum_of(members.astype(dtype)) - count.astype(dtype) * place

@@ -36,7 +36,7 @@ def threshold_clustering_gram(
     *,
     num_rounds: int,
     radius: Radius,
-    variant: str = "paper",
+    edge: str = "paper",
     centres_per_chunk: int | None = None,
 ) -> WeightThresholding:
     """`threshold_clustering` of centres that are affine combinations of the points.
@@ -61,7 +61,7 @@ def threshold_clustering_gram(
         point that is not finite is not finite either, and stays.
       num_rounds: M, at least 1.
       radius: see `threshold_clustering`.
-      variant: see `threshold_clustering`.
+      edge: see `threshold_clustering`.
       centres_per_chunk: see `threshold_clustering`.
 
     Raises:
@@ -97,7 +97,7 @@ def threshold_clustering_gram(
         num_points=number,
         num_rounds=num_rounds,
         radius=radius,
-        variant=variant,
+        edge=edge,
         centres_per_chunk=centres_per_chunk,
     )
     return WeightThresholding(*found)

@@ -104,7 +104,7 @@ def threshold_members(
       starts: the point that each centre starts at.
       num_rounds: see `threshold_clustering`.
       radius: see there.
-      edge: whether it belongs to the ball, `variant` there.
+      edge: whether it belongs to the ball, see there.
       form: "coordinates" or "gram", which agree up to rounding
         (`threshold_clustering_gram` says when); by the number of features if None.
       centred: the points are differences from one of them, which saves "gram" a copy.
@@ -125,7 +125,7 @@ def threshold_members(
             points[starts],
             num_rounds=num_rounds,
             radius=radius,
-            variant=edge,
+            edge=edge,
             centres_per_chunk=centres_per_chunk,
         )
     number = points.shape[0]
@@ -136,7 +136,7 @@ def threshold_members(
         weights,
         num_rounds=num_rounds,
         radius=radius,
-        variant=edge,
+        edge=edge,
         centres_per_chunk=centres_per_chunk,
     )
     finite = jnp.isfinite(jnp.diagonal(gram))
@@ -169,7 +169,7 @@ def _adaptive(
                 centre[None],
                 num_rounds=1,
                 radius=radius,
-                variant=edge,
+                edge=edge,
             )
             seen = found.counts[0, 0], found.radii[0, 0]
             return (found.centres[0], found.members[0]), seen

@@ -58,7 +58,7 @@ class Config:
     """Points, and as many centres, of the clustering from a Gram matrix."""
     num_features: int = 1_000_000
     """d of these points; 8 bytes each."""
-    num_rounds: int = 10
+    num_clipping_rounds: int = 10
     """l, clipping rounds of both."""
     num_compared: int = 2
     """Centres that are also computed from differences of coordinates."""
@@ -100,7 +100,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     settings = (
         f"{config.num_clients} x {config.num_samples} in {config.num_groups} groups, "
         f"{config.num_points} points of {config.num_features} features, "
-        f"{config.num_rounds} clipping rounds, medians of {config.repeats}, "
+        f"{config.num_clipping_rounds} clipping rounds, medians of {config.repeats}, "
         f"{jax.devices()[0].device_kind}"
     )
     return {
@@ -126,7 +126,7 @@ def _rounds(config: Config) -> list[dict[str, Any]]:
         task,
         step_size=0.1,
         radius=quantile_radius(0.2),
-        num_rounds=config.num_rounds,
+        num_clipping_rounds=config.num_clipping_rounds,
         num_groups=config.num_groups,
     )
     state = jax.jit(algorithm.init)(jax.random.key(0), data)
@@ -181,7 +181,7 @@ def _from_gram(config: Config) -> list[dict[str, Any]]:
                 lambda gram, weights, radius=radius: threshold_clustering_gram(
                     gram,
                     weights,
-                    num_rounds=config.num_rounds,
+                    num_rounds=config.num_clipping_rounds,
                     radius=radius,
                     centres_per_chunk=100,
                 )
@@ -222,7 +222,7 @@ def by_coordinates(
     centres = points[: config.num_compared].copy()
     for index, centre in enumerate(centres):
         moved = centre
-        for _ in range(config.num_rounds):
+        for _ in range(config.num_clipping_rounds):
             distances = np.array([np.linalg.norm(point - moved) for point in points])
             inside = np.flatnonzero(distances <= radius)
             pull = np.zeros_like(moved)

@@ -156,7 +156,7 @@ def build(method: Method, task: Task, given: Setting, *, models: int) -> Algorit
     return federated_clustering(
         task,
         radius=given.radius if rule is None else rule(given.num_clusters),
-        num_rounds=given.num_clipping_rounds,
+        num_clipping_rounds=given.num_clipping_rounds,
         edge=METHODS[method].edge,
         models_per_chunk=models,
         **shared,

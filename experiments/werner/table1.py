@@ -102,8 +102,8 @@ class Config:
     """Of the distances, the radius of both clusterings."""
     num_clipping_rounds: int = 10
     """l of both clusterings."""
-    momentum: float = 0.1
-    """Weight of a new gradient in Momentum-Clustering."""
+    gradient_weight: float = 0.1
+    """Alpha, weight of a new gradient in Momentum-Clustering."""
     penalty: float = 1.0
     """Lambda of Ditto."""
     knn_weights: tuple[float, ...] = (0.5, 0.9)

@@ -72,7 +72,7 @@ class Hyperparameters(NamedTuple):
     num_groups: random subgroups of Federated-Clustering.
     percentile: of the distances, the radius of both clusterings.
     num_clipping_rounds: l of both clusterings.
-    momentum: weight of a new gradient in Momentum-Clustering.
+    gradient_weight: alpha, of a new gradient in Momentum-Clustering.
     penalty: lambda of Ditto.
     knn_weight: lambda of kNN-Per.
     num_neighbours: k of kNN-Per.
@@ -83,7 +83,7 @@ class Hyperparameters(NamedTuple):
     num_groups: int
     percentile: int
     num_clipping_rounds: int
-    momentum: float
+    gradient_weight: float
     penalty: float
     knn_weight: float
     num_neighbours: int
@@ -107,7 +107,7 @@ def build(
     gradient: dict[str, Any] = shared | {"option": "gradient", "normalise": "cluster"}
     threshold: dict[str, Any] = {
         "radius": quantile_radius(given.percentile / 100),
-        "num_rounds": given.num_clipping_rounds,
+        "num_clipping_rounds": given.num_clipping_rounds,
         "start": "identical",
     }
     own_ditto = functools.partial(ditto, task, penalty=given.penalty, **shared)
@@ -129,7 +129,7 @@ def build(
             task, num_groups=given.num_groups, **threshold, **shared
         ),
         "momentum_clustering": lambda: momentum_clustering(
-            task, momentum=given.momentum, **threshold, **shared
+            task, gradient_weight=given.gradient_weight, **threshold, **shared
         ),
         "oracle": lambda: oracle(
             task, clusters=clusters, num_clusters=given.num_clusters, **gradient

@@ -68,7 +68,7 @@ class Trial:
     num_groups: int
     percentile: int
     num_clipping_rounds: int
-    momentum: float
+    gradient_weight: float
     penalty: float
     knn_weight: float
     num_neighbours: int
