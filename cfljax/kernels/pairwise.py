@@ -178,12 +178,8 @@ def _made_one(
     round_index: Array,
 ) -> tuple[PyTree, Thresholding]:
     """One receiver's Threshold-Clustering, of what arrives (line 6)."""
-    own = jax.tree.map(lambda leaf: leaf[place], gradients)
-    threat, resend = settings.threat, None
-    if threat is None:  # Differences, which cost nothing while gradients are copied.
-        points = flat(jax.tree.map(lambda g, o: g - o[None], gradients, own))
-    else:
-        points = flat(gradients)
+    points, threat, resend = flat(gradients), settings.threat, None
+    if threat is not None:
         known = {
             "receiver": index[place],
             "radius": known_radius(settings.radius),
@@ -200,10 +196,6 @@ def _made_one(
         radius=settings.radius,
         edge=settings.edge,
         form=settings.form,
-        centred=threat is None,
         resend=resend,
     )
-    update = jax.tree.map(lambda leaf: leaf[0], like(found.centres, gradients))
-    if threat is None:
-        update = jax.tree.map(jnp.add, own, update)
-    return update, found
+    return jax.tree.map(lambda leaf: leaf[0], like(found.centres, gradients)), found

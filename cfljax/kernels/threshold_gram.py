@@ -104,27 +104,28 @@ def threshold_clustering_gram(
 
 
 def gram_matrix(
-    points: Float[Array, "points features"], *, centred: bool = False
+    points: Float[Array, "points features"], origin: Int[Array, ""] | None = None
 ) -> Float[Array, "points points"]:
-    """Inner products of the points about the one of median norm.
+    """Inner products of the points about one of them.
 
     What all points have in common takes digits from differences; a point in their
-    midst takes it away. Unlike the mean, the median norm is that of an honest point,
-    or between two, as long as honest points are more than half: no far point can take
-    the others' digits. A lie of that very norm, turned round, doubles what they have
-    in common instead of taking it away.
+    midst takes it away.
 
     Args:
       points: rows. Rows and columns of those that are not finite are NaN.
-      centred: the points are differences from one of them already, and stay as they
-        are.
+      origin: index of the point that becomes 0, such as the only one that a centre
+        starts at; that of median norm if None. Unlike the mean, the median norm is
+        that of an honest point, or between two, as long as honest points are more than
+        half: no far point can take the others' digits. A lie of that very norm, turned
+        round, doubles what they have in common instead of taking it away.
 
     Cost: one product of the points with themselves, in blocks of features: few points
     of many features are fastest so, and nothing of their size is copied.
     """
     number, features = points.shape
-    middle = jnp.zeros(features, points.dtype)
-    if not centred:
+    if origin is not None:
+        middle = points[origin]
+    else:
         norms = jnp.sum(jnp.square(points), axis=1)
         norms = jnp.where(jnp.isfinite(norms), norms, jnp.inf)
         usable = jnp.sum(jnp.isfinite(norms))
@@ -132,7 +133,7 @@ def gram_matrix(
         middle = jnp.where(usable > 0, median, 0)
 
     def product(block: Float[Array, "points some"], middle: Array) -> Array:
-        moved = block if centred else block - middle[None, :]
+        moved = block - middle[None, :]
         return jnp.matmul(moved, moved.T, precision="highest")
 
     def add(index: Array, total: Array) -> Array:

@@ -93,7 +93,6 @@ def threshold_members(
     radius: Radius,
     edge: Edge = "paper",
     form: Form | None = None,
-    centred: bool = False,
     centres_per_chunk: int | None = None,
     resend: Resend | None = None,
 ) -> Thresholding:
@@ -107,7 +106,6 @@ def threshold_members(
       edge: whether it belongs to the ball, see there.
       form: "coordinates" or "gram", which agree up to rounding
         (`threshold_clustering_gram` says when); by the number of features if None.
-      centred: the points are differences from one of them, which saves "gram" a copy.
       centres_per_chunk: see there.
       resend: what is sent anew to each centre in each clipping round, by attackers
         that could do so; "coordinates" only.
@@ -130,7 +128,7 @@ def threshold_members(
         )
     number = points.shape[0]
     weights = (starts[:, None] == jnp.arange(number)[None, :]).astype(points.dtype)
-    gram = gram_matrix(points, centred=centred)
+    gram = gram_matrix(points, starts[0] if starts.shape[0] == 1 else None)
     found = threshold_clustering_gram(
         gram,
         weights,

@@ -4,6 +4,14 @@ Command:   python -m experiments run werner.table1 --preset paper --data FOLDER
 Quick:     the same with --preset quick: 80 clients instead of 300 in 4 groups instead
            of 16, 50 hidden units instead of 200, 48 rounds of step size 0.25, 3 seeds;
            the long runs have 960 rounds
+Measured:  quick, 13 minutes on two busy cores of an Intel Xeon (16 of processor time),
+           accuracy in %, rotation / private label, ± over seeds: Local 80.4 ± .4 / 80.4
+           ± .2, Global 56.2 ± .2 / 20.9 ± .3, Ditto 60.2 ± .5 / 56.0 ± 1.0 (frozen
+           server 47.7 / 47.7), IFCA 84.3 ± 4.3 / 87.0 ± .4, kNN-Per 52.0 ± .3 / 64.3 ±
+           1.9, FC 85.4 ± .4 / 85.7 ± .3, Momentum-Clustering 82.2 ± .6 / 82.4 ± .7,
+           oracle 86.9 ± .1 / 86.9 ± .3; oracle > FC > Local > Global in 3 of 3 seeds of
+           both. Global passes Local on the rotations at step 640: 83.8 against 81.0
+           after 960
 Paper:     accuracy in %, rotation / private label: Local 71.3 / 75.2, Global 46.6 /
            22.2, Ditto 62.0 / 61.7, IFCA 54.6 / 65.4, KNN 52.1 / 63.2, FC 75.4 / 77.0,
            oracle 84.7 / 85.1, of one run each
