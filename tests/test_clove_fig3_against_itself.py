@@ -28,6 +28,7 @@ TRIAL = Trial(
 )
 
 
+@pytest.mark.slow
 def test_clove_finds_what_k_fed_cannot():
     def run(method):
         trial = dataclasses.replace(TRIAL, method=method)
@@ -65,6 +66,7 @@ def test_rows_by_hand():
     assert line["Δ = 1"] == "1.00 (2/2)" and line["Δ = 0.1"] == "0.45 (0/2)"
 
 
+@pytest.mark.slow
 def test_command_writes_all(tmp_path, capsys):
     arguments = "run clove.fig3 --json --num-trials 1 --num-rounds 2 --num-samples 20"
     arguments += " --separation 0.1 1.0 --noise 0.01 --method clove k_fed"

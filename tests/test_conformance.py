@@ -88,8 +88,15 @@ CHANGES = {name: list(variants(name)) for name in NAMES}  # The first one is emp
 PAIRS = [(name, index) for name in NAMES for index in range(len(CHANGES[name]))]
 
 
-def case(name, index, *, marks=()):
+# Whose changed arguments are tried in the default run. The others train by the rounds
+# of these, and have tests of their own.
+TRIED = ("clove", "federated_clustering", "fedavg", "ifca", "momentum_clustering")
+
+
+def case(name, index, *, is_slow=False):
     label = "-".join(map(str, CHANGES[name][index])) or "default"
+    is_slow |= bool(index) and name not in TRIED
+    marks = pytest.mark.slow if is_slow else ()
     return pytest.param(name, index, id=f"{name}-{label}", marks=marks)
 
 
@@ -100,8 +107,11 @@ UNHALVED = [
     # Halving padded samples halves other samples.
     if "resample" not in CHANGES[name][index]
 ]
-# Operation by operation takes a second and more: all but the first are slow tests.
-EAGER = [case(*pair, marks=pytest.mark.slow if pair[1] else ()) for pair in PAIRS]
+# Operation by operation takes a second and more.
+EAGER = [
+    case(*pair, is_slow=pair not in (("ifca", 0), ("federated_clustering", 0)))
+    for pair in PAIRS
+]
 TRACES = collections.Counter()
 
 

@@ -98,6 +98,7 @@ def test_identities_are_those_of_the_run_that_is_tested():
     np.testing.assert_allclose(ours["sent"], 8 * (models + 1) / 2**20, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_command_writes_all(tmp_path, monkeypatch):
     monkeypatch.delenv("CFLJAX_DATA", raising=False)
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "none"))

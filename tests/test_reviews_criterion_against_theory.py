@@ -162,7 +162,8 @@ def test_estimates_of_noiseless_clusters():
     assert float(found["zero"]) == pytest.approx(1.5, rel=1e-6)
 
 
-@pytest.mark.parametrize("panels", ["ad", pytest.param("abcd", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("panels", ["ad", "abcd"])
 def test_tiny_study_writes_its_files(panels, tmp_path, monkeypatch):
     """By default one panel of each kind: every panel compiles a program of its own."""
     chosen = {panel: criterion_runs.PANELS[panel] for panel in panels}

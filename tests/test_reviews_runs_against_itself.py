@@ -141,12 +141,7 @@ def written_twice(name: str, tmp_path: pathlib.Path) -> dict[str, Any]:
     return first
 
 
-@pytest.mark.parametrize("name", ["reviews.particip"])
-def test_a_tiny_study_is_written_and_deterministic(name, tmp_path):
-    written_twice(name, tmp_path)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["reviews.k", "reviews.largek"])
-def test_other_tiny_studies_are_written_and_deterministic(name, tmp_path):
+@pytest.mark.parametrize("name", ["reviews.k", "reviews.largek", "reviews.particip"])
+def test_a_tiny_study_is_written_and_deterministic(name, tmp_path):
     written_twice(name, tmp_path)

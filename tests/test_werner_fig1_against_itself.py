@@ -50,6 +50,7 @@ def test_what_is_no_number_is_not_right():
     assert "wrong: 1." in note(failed)
 
 
+@pytest.mark.slow
 def test_command_writes_all(tmp_path, capsys):
     arguments = "run werner.fig1 --json --num-trials 2 --num-rounds 8 --batch-size 2"
     arguments += " --myopic-radius 0.5 0.9 --symmetric-radius 1.0"

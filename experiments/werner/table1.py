@@ -27,16 +27,16 @@ trained alone, which soon know all they can: Ghosh et al. (2020, Table 1) have 8
 for the global and 80.1 % for local models of 200 samples.
 """
 
-import dataclasses
 import time
-from typing import Any, Literal
+from typing import Any
 
 from cfljax import engine
 from cfljax.data import Images, Sizes
-from experiments.ifca.rotated_sweep import Loaded, check_positive, load
+from experiments.ifca.rotated_sweep import Loaded, load
 from experiments.options import Options
+from experiments.werner.table1_config import NUM_CLUSTERS, Config, preset
 from experiments.werner.table1_figures import draw_curves
-from experiments.werner.table1_methods import Hyperparameters, Method
+from experiments.werner.table1_methods import Hyperparameters
 from experiments.werner.table1_report import (
     COLUMNS,
     LONG_COLUMNS,
@@ -44,136 +44,13 @@ from experiments.werner.table1_report import (
     note,
     rows,
 )
-from experiments.werner.table1_trial import (
-    DIMS,
-    Loss,
-    Partition,
-    Trial,
-    draw,
-    simulate,
-)
-from experiments.werner.write import check_different, check_interval, finish
+from experiments.werner.table1_trial import DIMS, Partition, Trial, draw, simulate
+from experiments.werner.write import finish
 
 __all__ = ["REVISION", "Config", "main", "preset"]
 
 EXPERIMENT = "werner.table1"
 REVISION = 1  # To be raised whenever a trial of the same fields changes its meaning.
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """Everything that the table depends on. One field, one flag."""
-
-    num_trials: int
-    """Seeds of each cell."""
-    num_clients: int
-    """N, of all clusters together."""
-    num_hidden: int
-    """Width of the hidden layer."""
-    num_groups: int
-    """Random subgroups of Federated-Clustering."""
-    num_rounds: int
-    """T, gradient steps of everybody."""
-    num_long_rounds: int
-    """Steps of the long runs, on the rotations; 0 for none."""
-    step_size: float
-    """Of every gradient step."""
-    fall_back: bool
-    """Use the embedded digits where the images are not found."""
-    methods: tuple[Method, ...] = (
-        "local",
-        "fedavg",
-        "ditto",
-        "ditto_reference",
-        "ifca",
-        "knn_per",
-        "federated_clustering",
-        "momentum_clustering",
-        "oracle",
-    )
-    """What to compare."""
-    long_methods: tuple[Method, ...] = ("local", "fedavg")
-    """Methods of the long runs."""
-    partitions: tuple[Partition, ...] = ("rotation", "private_label")
-    """Tasks."""
-    loss: Loss = "cross_entropy"
-    """What is trained: cross_entropy; or probability, the released code's."""
-    dataset: Literal["mnist", "fashion_mnist", "digits"] = "mnist"
-    """Images."""
-    num_samples: int = 200
-    """Training samples of a client."""
-    num_test_samples: int = 33
-    """Test samples of a client."""
-    num_tests: int = 12
-    """How often a run is tested; divides the rounds."""
-    percentile: int = 20
-    """Of the distances, the radius of both clusterings."""
-    num_clipping_rounds: int = 10
-    """l of both clusterings."""
-    gradient_weight: float = 0.1
-    """Alpha, weight of a new gradient in Momentum-Clustering."""
-    penalty: float = 1.0
-    """Lambda of Ditto."""
-    knn_weights: tuple[float, ...] = (0.5, 0.9)
-    """Lambda of kNN-Per on each task."""
-    num_neighbours: int = 10
-    """k of kNN-Per, which the paper does not give."""
-    seed: int = 0
-    """Of all of them."""
-    error_rate: float = 0.05
-    """Of each interval."""
-
-    def __post_init__(self) -> None:
-        for name in ("methods", "long_methods", "partitions"):
-            check_different(**{name: getattr(self, name)})
-        check_interval(self.error_rate, self.num_trials)
-        check_positive(self, "num_clients", "num_hidden", "num_groups", "num_tests")
-        check_positive(self, "num_samples", "num_test_samples", "num_neighbours")
-        if self.num_clients % _NUM_CLUSTERS:
-            raise ValueError(
-                f"`num_clients` must be a multiple of the {_NUM_CLUSTERS} clusters, "
-                f"got {self.num_clients}."
-            )
-        if len(self.knn_weights) != len(self.partitions):
-            raise ValueError(
-                "`knn_weights` must have a weight for each of `partitions`, got "
-                f"{self.knn_weights} for {self.partitions}."
-            )
-        for name in ("num_rounds", "num_long_rounds"):
-            if getattr(self, name) % self.num_tests:
-                raise ValueError(
-                    f"`num_tests` must divide `{name}`, got {self.num_tests} and "
-                    f"{getattr(self, name)}."
-                )
-
-
-_NUM_CLUSTERS = 4
-
-
-def preset(name: Literal["quick", "paper"]) -> Config:
-    """The configuration of a preset."""
-    if name == "quick":
-        return Config(
-            num_trials=3,
-            num_clients=80,
-            num_hidden=50,
-            num_groups=4,
-            num_test_samples=100,
-            num_rounds=48,
-            num_long_rounds=960,
-            step_size=0.25,
-            fall_back=True,
-        )
-    return Config(
-        num_trials=3,
-        num_clients=300,
-        num_hidden=200,
-        num_groups=16,
-        num_rounds=300,
-        num_long_rounds=3000,
-        step_size=0.1,
-        fall_back=False,
-    )
 
 
 def main(config: Config, options: Options) -> dict[str, Any]:
@@ -252,7 +129,7 @@ def _grid(
         num_hidden=config.num_hidden,
         num_rounds=number,
         rounds_between=between,
-        num_clusters=_NUM_CLUSTERS,
+        num_clusters=NUM_CLUSTERS,
         knn_weight=config.knn_weights[config.partitions.index(partition)],
         repetition=0.0,
         **own,

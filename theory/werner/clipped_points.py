@@ -53,6 +53,7 @@ _corrected = functools.partial(check_points, name=f"{POINTS}.corrected", factor=
 STATEMENTS = (
     _row(
         id=POINTS,
+        preconditions=("points and a centre, some points in its ball",),
         text="v_l = (1/N) sum_j y_j, y_j = 1(|g_j - v_{l-1}| <= tau) + v_{l-1} 1(|g_j "
         "- v_{l-1}| > tau)",
         expected=Status.VIOLATED,
@@ -63,6 +64,7 @@ STATEMENTS = (
     ),
     _row(
         id=f"{POINTS}.corrected",
+        preconditions=("points and a centre, some points in its ball",),
         text="v_l = (1/N) sum_j y_j, y_j = g_j 1(|g_j - v_{l-1}| <= tau) + v_{l-1} 1("
         "|g_j - v_{l-1}| > tau)",
         check=_corrected,

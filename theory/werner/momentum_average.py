@@ -82,6 +82,7 @@ def check_average(preset: Preset, *, later: int = 0) -> Verdict:
 STATEMENTS = (
     Statement(
         id=AVERAGE,
+        preconditions=("0 < alpha <= 1, any gradients and m_0",),
         paper="werner",
         place="Equation (6), Algorithm 4",
         text="m_t = alpha g_t + (1 - alpha) m_{t-1} is (1 - alpha)^t m_0 + sum over s "

@@ -158,6 +158,7 @@ STATEMENTS = (
     ),
     _row(
         id=NOISE,
+        preconditions=("sigma < Delta, 0 < delta_i < 1",),
         place="Section 4.3",
         text="Theorem 1's number of rounds l >= log(sigma) grows with sigma",
         expected=Status.VIOLATED,
@@ -169,6 +170,7 @@ STATEMENTS = (
     ),
     _row(
         id=f"{NOISE}.corrected",
+        preconditions=("sigma < Delta, 0 < delta_i < 1",),
         place="Section 4.3",
         text="Theorem 1's number of rounds falls with sigma, like (2/delta_i) "
         "log(Delta/sigma)",

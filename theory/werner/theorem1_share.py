@@ -210,6 +210,7 @@ STATEMENTS = (
     ),
     _row(
         id=UNROLLED,
+        preconditions=("0 < delta_i < 1, r > 0",),
         place="Equation (9), steps (iv) and (v)",
         text="c_(l+1)^2 <= (1 - delta_i/2) c_l^2 + r gives c_l^2 <= (1 - delta_i/2)^l "
         "c_1^2 + C r with a constant C",
@@ -227,6 +228,7 @@ STATEMENTS = (
     ),
     _row(
         id=f"{UNROLLED}.corrected",
+        preconditions=("0 < delta_i < 1, r > 0",),
         place="Equation (9), steps (iv) and (v)",
         text="c_(l+1)^2 <= (1 - delta_i/2) c_l^2 + r gives c_l^2 <= (1 - delta_i/2)^l "
         "c_1^2 + 2 r/delta_i",

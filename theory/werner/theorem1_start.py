@@ -250,6 +250,7 @@ STATEMENTS = (
     ),
     _row(
         id=f"{UNREACHED}.corrected",
+        preconditions=("|v_0 - E z_i| <= tau/2, tau^2 >= 24 sigma^2",),
         text="P(|z - v_0| > tau) <= 4 sigma^2/tau^2 <= 1/6 in the cluster if |v_0 - E "
         "z_i| <= tau/2 and tau^2 >= 24 sigma^2",
         check=check_reached,

@@ -194,6 +194,7 @@ STATEMENTS = (
     ),
     _row(
         id=f"{EVENT}.corrected",
+        preconditions=("tau <= Delta/3", "E|v - E z_i|^2 = c^2"),
         place="Lemma 4, proof",
         text="P(|z_j - v| <= tau) <= 9 (sigma^2 + c^2)/Delta^2 if tau <= Delta/3",
         constants={"C": 9.0},

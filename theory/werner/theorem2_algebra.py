@@ -162,6 +162,7 @@ def _equation(
     check = functools.partial(check_identity, name=name, sides=sides)
     return _row(
         id=name,
+        preconditions=("0 < p < 1/2 and sigma, Delta > 0",),
         place=place,
         text=text,
         check=check,
@@ -213,6 +214,7 @@ STATEMENTS = (
     ),
     _row(
         id=PRINTED,
+        preconditions=("sigma, Delta > 0",),
         place="Theorem 2, after equation (13)",
         text="delta^2 p^2/4 = (sigma^2/4) (sqrt(4 sigma^2 + Delta^2) - Delta)/Delta",
         expected=Status.VIOLATED,
@@ -231,6 +233,7 @@ STATEMENTS = (
     ),
     _row(
         id=LOWER,
+        preconditions=("sigma, Delta > 0 and Delta^2 >= 2 sigma^2",),
         place="Theorem 2, last display but one",
         text="delta^2 p^2/4 >= sigma^4/(4 Delta^2) for Delta^2 >= 2 sigma^2",
         expected=Status.VIOLATED,
@@ -245,6 +248,7 @@ STATEMENTS = (
     ),
     _row(
         id=f"{LOWER}.corrected",
+        preconditions=("sigma, Delta > 0 and Delta^2 >= sigma^2/2",),
         place="Theorem 2, last display but one",
         text="delta^2 p^2/4 >= sigma^4/(16 Delta^2) for Delta^2 >= sigma^2/2",
         check=functools.partial(
@@ -264,6 +268,7 @@ STATEMENTS = (
     ),
     _row(
         id=ROOT,
+        preconditions=("x from 0 to 8",),
         place="Theorem 2, after equation (13)",
         text="sqrt(1 + x) >= 1 + x/2 - x^2/8 for x in [0, 8]",
         check=check_root,

@@ -158,6 +158,7 @@ def check_rule(preset: Preset, *, ball_only: bool = False) -> Verdict:
 STATEMENTS = (
     Statement(
         id=RULE,
+        preconditions=("finite points, a radius of 0 or more",),
         paper="werner",
         place="Equation (4), Algorithm 3",
         text="v_l = (1/N) sum of z_i 1{|z_i - v_(l-1)| <= tau} + v_(l-1) 1{|z_i - "
