@@ -59,6 +59,7 @@ def distance(one, other):
     return max(float(np.max(np.abs(np.asarray(a) - np.asarray(b)))) for a, b in pairs)
 
 
+@pytest.mark.slow
 def test_both_orders_do_the_same_work():
     jobs = neural_jobs.training(MLP)
     models = [jobs[f"cfljax, {order}"]() for order in ("sequential", "batched")]

@@ -198,7 +198,13 @@ def test_second_call_does_not_recompile(name):
     assert TRACES[name, 0] == before + 1, "control: other shapes are traced anew"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in TRIED else pytest.param(name, marks=pytest.mark.slow)
+        for name in NAMES
+    ],
+)
 def test_step_size_may_be_swept(name):
     data, truth = problem()
 

@@ -159,7 +159,7 @@ UPDATE = LocalUpdate(
 )
 
 
-@pytest.mark.parametrize("update", [None, UPDATE])
+@pytest.mark.parametrize("update", [None, pytest.param(UPDATE, marks=pytest.mark.slow)])
 def test_without_penalty_it_is_local(update):
     settings: dict[str, Any] = {"step_size": STEP, "update": update}
     alone = compiled(local, **settings)

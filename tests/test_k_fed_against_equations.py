@@ -77,6 +77,7 @@ def test_iterations_of_the_released_code_move_the_start():
     assert clusters(data, num_clusters=2, variant="reference") == [0, 0, 0, 1, 0, 0]
 
 
+@pytest.mark.slow
 def test_linear_models_of_one_input_law_look_alike():
     """What CLoVE's Figure 3 shows: means at the origin say nothing of the models."""
     generator = np.random.default_rng(0)

@@ -139,7 +139,8 @@ def test_rows_and_bartlett_have_one_law():
         assert p_value(1.05 * one, other) < ERROR_RATE
 
 
-@pytest.mark.parametrize("distance", [1.0, 0.55])  # rare, common
+# Rare, common.
+@pytest.mark.parametrize("distance", [pytest.param(1.0, marks=pytest.mark.slow), 0.55])
 def test_thinned_counts_are_those_of_plain_clients(distance):
     """Means of the counts of 3 models, against single clients."""
     offsets = np.array([[0.2, 0, 0], [0.1, distance, 0], [0, 0.2, distance]])[None]

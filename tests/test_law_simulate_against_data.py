@@ -104,6 +104,7 @@ def differences(one, two, rate):
 # well; for single rows that is the test of the assignment alone.
 SLOW = (
     "three, frame",
+    "three, frame, unbalanced",
     "two, plain, no noise",
     "three, last plain",
     "three, rows",
@@ -127,7 +128,10 @@ def test_law_and_data_agree(name):
     assert distance <= 1 and moments <= 1
 
 
-@pytest.mark.parametrize("name", ["two, frame", "three, frame, unbalanced"])
+@pytest.mark.parametrize(
+    "name",
+    ["two, frame", pytest.param("three, frame, unbalanced", marks=pytest.mark.slow)],
+)
 def test_a_slightly_wrong_law_is_noticed(name):
     """Control: more noise in the law alone."""
     setting = SETTINGS[name]

@@ -11,7 +11,7 @@ KEY = jax.random.key(11)
 # Every shape compiles for seconds: one of two models and one of three by default.
 SHAPES = pytest.mark.parametrize(
     "num_clusters, num_models",
-    [(2, 2), (2, 3), pytest.param(3, 3, marks=pytest.mark.slow)],
+    [(2, 2), *(pytest.param(k, 3, marks=pytest.mark.slow) for k in (2, 3))],
 )
 
 

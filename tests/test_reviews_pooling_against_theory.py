@@ -192,6 +192,7 @@ def tiny() -> pooling.Config:
     )
 
 
+@pytest.mark.slow
 def test_tiny_study_crosses_where_predicted(tmp_path: pathlib.Path):
     options = Options(out=tmp_path)
     summary = pooling.main(tiny(), options)

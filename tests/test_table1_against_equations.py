@@ -221,6 +221,7 @@ def test_global_baseline_weighs_clients_alike():
     assert np.abs(alike - by_samples).max() > 1e-6
 
 
+@pytest.mark.slow
 def test_command_writes_all_and_resumes_and_ifca_of_one_cluster_is_fedavg(
     tmp_path, monkeypatch
 ):

@@ -128,6 +128,7 @@ def test_local_models_are_taken_from_all_clusters_and_some_come_first():
     assert clients is None and not np.any(is_released)
 
 
+@pytest.mark.slow
 def test_local_models_are_tested_on_their_own_and_on_the_last_rotation():
     """Models that never move are as good in every round, by either test."""
     config = dataclasses.replace(

@@ -152,6 +152,7 @@ def run_command(config, tmp_path, monkeypatch):
     return table2_femnist.main(config, Options(out=tmp_path, progress=False))
 
 
+@pytest.mark.slow
 def test_command_writes_all_and_resumes(tmp_path, monkeypatch):
     config = dataclasses.replace(SMALL, methods=("local",), variants=("paper",))
     summary = run_command(config, tmp_path, monkeypatch)

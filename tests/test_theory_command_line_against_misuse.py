@@ -78,7 +78,9 @@ def test_help_of_the_report_has_examples(capsys):
 
 
 @needs_full
-@pytest.mark.parametrize("arguments", ["list", "check ifca.eq2 --json"])
+@pytest.mark.parametrize(
+    "arguments", ["list", pytest.param("check ifca.eq2 --json", marks=pytest.mark.slow)]
+)
 def test_nowhere_to_write_is_no_surprising_verdict(arguments):
     found = shell(f"theory {arguments} > {FULL}")
     assert found.returncode == 2
@@ -87,11 +89,13 @@ def test_nowhere_to_write_is_no_surprising_verdict(arguments):
 
 
 @needs_full
+@pytest.mark.slow
 def test_nowhere_to_complain_keeps_the_status():
     for arguments in ("list ifca.lem9", "prove"):
         assert shell(f"theory {arguments} 2> {FULL}").returncode == 2
 
 
+@pytest.mark.slow
 def test_a_closed_output_and_a_reader_that_leaves_are_fine():
     for line in ("theory list >&-", "theory list --json | head -n 0"):
         found = shell(line)

@@ -75,6 +75,7 @@ def test_floors_on_raw_data_are_the_predicted_ones(clusters):
         assert not low <= wrong * floor**2 <= high
 
 
+@pytest.mark.slow
 def test_followed_clusters_have_the_floor_of_their_own():
     setting = Setting(num_clients=2.0**16, shares=(1 / 8, 1 / 8), num_features=40.0)
     floors = scaling.floor(scaling.follow(QUICK, "test.followed", 0, setting))

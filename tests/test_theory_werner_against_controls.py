@@ -9,14 +9,26 @@ from theory.verdict import Status
 
 QUICK = Preset()
 ROWS = [row for row in registry.all_statements() if row.paper == "werner"]
-SLOW = {  # rows that take longer than a second
+SLOW = {  # rows that take longer than half a second, with their controls
+    "werner.asm1",
     "werner.asm8",
     "werner.byz.alie",
+    "werner.byz.bitflip",
+    "werner.byz.ipm",
     "werner.byz.outer_gap",
     "werner.byz.percentile",
     "werner.eq2.corrected",
+    "werner.eq20",
+    "werner.ex1a.fc",
+    "werner.fig4.corrected",
+    "werner.lem14",
     "werner.lem7",
+    "werner.lem9",
     "werner.table1",
+    "werner.thm1",
+    "werner.thm1.start",
+    "werner.thm3",
+    "werner.thm3.capture.corrected",
     "werner.thm3.corrected",
     "werner.thm4.corrected",
     "werner.thm4.momentum.corrected",
