@@ -95,12 +95,12 @@ TRIED = ("clove", "federated_clustering", "fedavg", "ifca", "momentum_clustering
 
 def case(name, index, *, is_slow=False):
     label = "-".join(map(str, CHANGES[name][index])) or "default"
-    is_slow |= bool(index) and name not in TRIED
-    marks = pytest.mark.slow if is_slow else ()
+    marks = pytest.mark.slow if is_slow or (index and name not in TRIED) else ()
     return pytest.param(name, index, id=f"{name}-{label}", marks=marks)
 
 
 CASES = [case(*pair) for pair in PAIRS]
+SWEPT = [n if n in TRIED else pytest.param(n, marks=pytest.mark.slow) for n in NAMES]
 UNHALVED = [
     case(name, index)
     for name, index in PAIRS
@@ -198,13 +198,7 @@ def test_second_call_does_not_recompile(name):
     assert TRACES[name, 0] == before + 1, "control: other shapes are traced anew"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        name if name in TRIED else pytest.param(name, marks=pytest.mark.slow)
-        for name in NAMES
-    ],
-)
+@pytest.mark.parametrize("name", SWEPT)
 def test_step_size_may_be_swept(name):
     data, truth = problem()
 
