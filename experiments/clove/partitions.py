@@ -6,7 +6,9 @@ can take, fit five clusters of label skews 1 to 3 and four of concept shift and 
 skew only.
 """
 
+import functools
 import itertools
+from collections.abc import Callable
 from typing import Literal, NamedTuple, get_args
 
 import jax
@@ -40,6 +42,7 @@ __all__ = [
     "belongs",
     "draw",
     "published_sizes",
+    "repeated",
     "share_out",
 ]
 
@@ -163,13 +166,24 @@ def draw(
 
     Memory: float32 pixels of all samples, twice.
     """
+    shared = functools.partial(
+        share_out, partition, samples, num_clusters=num_clusters, **sizes
+    )
+    return repeated(shared, seed=seed, repetitions=repetitions)
+
+
+def repeated(shared: Callable[..., Shared], *, seed: int, repetitions: int) -> Clients:
+    """What all repetitions share out, each with a key of its own.
+
+    Args:
+      shared: from `key=` to training clients, truth, test clients, their truth.
+      seed: of the sweep.
+      repetitions: how many.
+    """
     key = jax.random.fold_in(jax.random.key(seed), 1)  # Runs draw from 0.
     found = []
     for repetition in range(repetitions):
-        own = jax.random.fold_in(key, repetition)
-        train, truth, test, _ = share_out(
-            partition, samples, key=own, num_clusters=num_clusters, **sizes
-        )
+        train, truth, test, _ = shared(key=jax.random.fold_in(key, repetition))
         found.append(Clients(train, truth.clusters, test))
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *found)
 

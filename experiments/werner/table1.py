@@ -45,7 +45,7 @@ from experiments.werner.table1_report import (
     rows,
 )
 from experiments.werner.table1_trial import DIMS, Partition, Trial, draw, simulate
-from experiments.werner.write import finish
+from experiments.werner.write import finish, run
 
 __all__ = ["REVISION", "Config", "main", "preset"]
 
@@ -166,13 +166,5 @@ def _run(
         repetitions=config.num_trials,
         sizes=_sizes(config, images),
     )
-    name = f"{'long-' if is_long else ''}{partition}.zarr"
-    return engine.sweep(
-        grid,
-        simulate,
-        options.out / name,
-        constants=clients,
-        chunk=options.chunk,
-        memory=options.memory,
-        progress=options.progress,
-    )
+    name = f"{'long-' if is_long else ''}{partition}"
+    return run(grid, simulate, name, options, clients)

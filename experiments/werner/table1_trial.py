@@ -1,7 +1,8 @@
 """One trial of Table 1: a method on the clients of one task, tested along the way."""
 
 import dataclasses
-from typing import Any, Literal, NamedTuple
+import functools
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +15,10 @@ from cfljax.kernels.evaluate import masked_mean
 from cfljax.losses import cross_entropy
 from cfljax.models import mlp
 from cfljax.types import Algorithm, ClientData, Task
+from experiments.clove.partitions import Clients, repeated
 from experiments.werner.table1_methods import Hyperparameters, Method, build
 
-__all__ = ["DIMS", "Clients", "Loss", "Partition", "Trial", "draw", "simulate"]
+__all__ = ["DIMS", "Loss", "Partition", "Trial", "draw", "simulate"]
 
 # rotation: images of cluster k turned by k quarter turns; private_label: labels
 # counted on by k.
@@ -85,19 +87,6 @@ class Trial:
             )
 
 
-class Clients(NamedTuple):
-    """The data of all repetitions, leaves `[repetitions, ...]`.
-
-    train: training samples.
-    clusters: true ones.
-    test: each client's own test samples.
-    """
-
-    train: ClientData
-    clusters: Int[Array, "repetitions clients"]
-    test: ClientData
-
-
 def draw(
     partition: Partition, images: Images, *, seed: int, repetitions: int, sizes: Sizes
 ) -> Clients:
@@ -108,14 +97,9 @@ def draw(
 
     Memory: float32 pixels of all repetitions.
     """
-    key = jax.random.fold_in(jax.random.key(seed), 1)  # Runs draw from 0.
     share_out = feature_skewed if partition == "rotation" else label_shifted
-    found = []
-    for repetition in range(repetitions):
-        own = jax.random.fold_in(key, repetition)
-        train, truth, test, _ = share_out(images, key=own, sizes=sizes)
-        found.append(Clients(train, truth.clusters, test))
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *found)
+    shared = functools.partial(share_out, images, sizes=sizes)
+    return repeated(shared, seed=seed, repetitions=repetitions)
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Array]:

@@ -47,12 +47,19 @@ def interval(values: np.ndarray, name: str, error_rate: float) -> dict[str, floa
     return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
 
 
-def run(grid: engine.Grid, simulate: Any, name: str, options: Options) -> xr.Dataset:
+def run(
+    grid: engine.Grid,
+    simulate: Any,
+    name: str,
+    options: Options,
+    constants: Any = None,
+) -> xr.Dataset:
     """Compute what the store `NAME.zarr` lacks of a grid; returns all of it."""
     return engine.sweep(
         grid,
         simulate,
         options.out / f"{name}.zarr",
+        constants=constants,
         chunk=options.chunk,
         memory=options.memory,
         progress=options.progress,
