@@ -1,13 +1,14 @@
 """A small trial for the tests of the sweep: IFCA-like rounds of linear regression."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cfljax.engine import Grid
+from cfljax.engine import Grid, Joint
 
 CONVENTIONS = {"separation": (0.5, 1.0), "convention": ("paper", "reference")}
 STEP_SIZES = (0.1, 0.01)
@@ -94,3 +95,15 @@ def plain_grid(**changes: Any) -> Grid:
     axes = {"separation": (0.5, 1.0), "noise": (1.0, 2.0)}
     grid = Grid("plain", Trial(), axes, num_trials=23, dims={"value": ("number",)})
     return dataclasses.replace(grid, **changes)
+
+
+def draw_jointly(
+    trials: Sequence[Trial], key: jax.Array, constants: Any
+) -> list[dict[str, np.ndarray]]:
+    """`draw` of several cells, which share the numbers."""
+    del constants
+    shared = np.asarray(jax.random.uniform(key, (3,)))
+    return [{"value": np.float32(trial.separation) * shared} for trial in trials]
+
+
+JOINT = Joint(draw_jointly, shares=lambda trial: trial.num_clients)

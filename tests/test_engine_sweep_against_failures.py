@@ -13,7 +13,7 @@ from engine_trial import CONVENTIONS, draw, plain_grid
 
 import cfljax.engine.progress
 from cfljax.engine import StoreError, SweepError, sweep
-from cfljax.engine.lock import exclusive
+from cfljax.engine.claims import Claims
 from cfljax.engine.progress import Bar
 
 
@@ -93,8 +93,10 @@ def test_bar_shows_only_to_those_who_watch(monkeypatch, stream, visible, delay, 
     monkeypatch.setattr("sys.stderr", out)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(cfljax.engine.progress, "DELAY", delay)
-    with Bar("toy", 5, visible=visible) as bar:
+    with Bar("toy", visible=visible) as bar:
+        bar.expect(7)
         bar.advance(3)
+        bar.expect(-2)
         bar.fail()
         deadline = time.monotonic() + (5.0 if shown else 0.1)
         while time.monotonic() < deadline and "3/5" not in out.getvalue():
@@ -103,16 +105,21 @@ def test_bar_shows_only_to_those_who_watch(monkeypatch, stream, visible, delay, 
     assert bool(out.getvalue()) == shown
 
 
-def test_a_second_writer_is_refused(tmp_path):
-    """While one sweep writes, another on its store stops and changes nothing."""
+def test_what_another_run_holds_is_left_to_it(tmp_path):
+    """While one sweep computes, another on its store stops and loses nothing."""
     path, grid = tmp_path / "store", plain_grid(axes={}, num_trials=2)
     number = {"value": jnp.zeros(1)}
-    with exclusive(path), pytest.raises(StoreError, match="written by another run"):
-        sweep(grid, lambda *_: number, path)
-    assert not path.exists()
-    assert sweep(grid, lambda *_: number, path).sizes["trial"] == 2
-    with exclusive(path):  # Reading what is done needs no lock.
+    with Claims(path, (1,)) as claims:
+        with claims.claim([(0,)]) as is_held:
+            assert is_held
+            with pytest.raises(
+                StoreError, match=r"1 blocks .* computed by another run"
+            ):
+                sweep(grid, lambda *_: number, path)
+        assert not (path / "value").exists()
         assert sweep(grid, lambda *_: number, path).sizes["trial"] == 2
+        with claims.claim([(0,)]):  # Reading what is done needs no lock.
+            assert sweep(grid, lambda *_: number, path).sizes["trial"] == 2
 
 
 def test_results_that_cannot_be_held_are_refused(tmp_path):

@@ -1,14 +1,30 @@
-"""Devices: clients of one run spread over several of them."""
+"""Devices: clients of one run, or trials of a sweep, spread over several of them."""
 
 import contextlib
+import math
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import jax
+from jax.sharding import NamedSharding, PartitionSpec
 
 from cfljax.kernels.backend import CLIENTS
 
-__all__ = ["clients_over_devices", "use_cores"]
+__all__ = [
+    "TRIALS",
+    "check_decompositions",
+    "check_devices",
+    "clients_over_devices",
+    "everywhere",
+    "use_cores",
+]
+
+TRIALS = "trials"  # Axis of a device mesh that trials are spread over.
+
+_DECOMPOSITIONS = {
+    primitive for name, primitive in vars(jax.lax.linalg).items() if name.endswith("_p")
+}
 
 
 def use_cores(number: int | None = None) -> int:
@@ -51,16 +67,73 @@ def clients_over_devices(number: int | None = None) -> Iterator[int]:
     Raises:
       ValueError: if there are not so many.
     """
-    devices = jax.local_devices()
-    number = len(devices) if number is None else number
-    if not 1 <= number <= len(devices):
-        raise ValueError(
-            f"`number` of devices must be in 1..{len(devices)}, got {number}."
-        )
-    if number == 1:
+    number = jax.local_device_count() if number is None else number
+    if check_devices(number) == 1:
         yield 1
         return
-    auto = (jax.sharding.AxisType.Auto,)
-    mesh = jax.make_mesh((number,), (CLIENTS,), auto, devices=devices[:number])
-    with jax.set_mesh(mesh):
+    with jax.set_mesh(_mesh(number, CLIENTS)):
         yield number
+
+
+def everywhere(number: int, *, at_most: int | None = None) -> NamedSharding | None:
+    """Where arrays lie that trials spread over local devices share: whole on each.
+
+    Args:
+      number: of devices, the first local ones.
+      at_most: fewer are used where this is less, but `number` must be there.
+
+    Returns:
+      The sharding, over a mesh of one axis `TRIALS`; None for one device.
+
+    Raises:
+      ValueError: if there are not so many, or clients are spread over devices.
+    """
+    if check_devices(number) > 1 and not jax.sharding.get_abstract_mesh().empty:
+        raise ValueError(
+            "trials cannot be spread over devices inside `clients_over_devices`; ask"
+            " for one device here, or leave that context."
+        )
+    number = number if at_most is None else min(number, at_most)
+    if number == 1:
+        return None
+    return NamedSharding(_mesh(number, TRIALS), PartitionSpec())
+
+
+def check_devices(number: int) -> int:
+    """`number`; raises ValueError where there are not so many local devices."""
+    if not 1 <= number <= jax.local_device_count():
+        raise ValueError(
+            f"`number` of devices must be in 1..{jax.local_device_count()}, got"
+            f" {number}."
+        )
+    return number
+
+
+def check_decompositions(jaxpr: Any) -> None:
+    """Raises ValueError where a program that CPU devices share would hang.
+
+    On a CPU, jaxlib gives the matrices of a batch to the threads that run the devices
+    and waits for them there: several devices wait for each other and never end.
+
+    Args:
+      jaxpr: of the program that each device runs.
+    """
+    if jax.default_backend() != "cpu":
+        return
+    for equation in jaxpr.eqns:
+        shape = equation.invars[0].aval.shape if equation.invars else ()
+        if equation.primitive in _DECOMPOSITIONS and math.prod(shape[:-2]) > 1:
+            raise ValueError(
+                f"`{equation.primitive}` of a batch of matrices, of shape {shape},"
+                " hangs on several devices of a CPU; decompose one matrix at a time,"
+                " with `jax.lax.map`, or ask for one device."
+            )
+        for inner in jax.tree.leaves(list(equation.params.values())):
+            inner = getattr(inner, "jaxpr", inner)
+            if hasattr(inner, "eqns"):
+                check_decompositions(inner)
+
+
+def _mesh(number: int, axis: str) -> jax.sharding.Mesh:
+    auto = (jax.sharding.AxisType.Auto,)
+    return jax.make_mesh((number,), (axis,), auto, devices=jax.local_devices()[:number])

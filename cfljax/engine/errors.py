@@ -5,7 +5,13 @@ import os
 import pathlib
 from collections.abc import Iterator
 
-__all__ = ["MemoryLimitError", "StoreError", "SweepError", "disk_errors"]
+__all__ = [
+    "MemoryLimitError",
+    "OutputsError",
+    "StoreError",
+    "SweepError",
+    "disk_errors",
+]
 
 
 class StoreError(ValueError):
@@ -14,6 +20,10 @@ class StoreError(ValueError):
 
 class MemoryLimitError(ValueError):
     """A trial, or the chunk asked for, does not fit in the memory allowed."""
+
+
+class OutputsError(ValueError):
+    """Outputs of a trial that are not what its grid announces."""
 
 
 class SweepError(RuntimeError):

@@ -1,10 +1,11 @@
-"""Execute: compile and run the blocks that a store lacks, cell by cell."""
+"""Execute: blocks of trials, of one cell compiled or of several cells jointly."""
 
-import contextlib
-import dataclasses
 import functools
-from typing import Any
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
@@ -13,123 +14,153 @@ from cfljax.engine.batch import (
     Program,
     Simulate,
     compile_trials,
-    floats,
     run_trials,
 )
-from cfljax.engine.errors import MemoryLimitError, StoreError
-from cfljax.engine.grid import BLOCK, Cell, Grid
+from cfljax.engine.errors import OutputsError
+from cfljax.engine.joint import Joint, Outputs
 from cfljax.engine.memory import fit_chunk
-from cfljax.engine.progress import Bar
-from cfljax.engine.provenance import Journal
-from cfljax.engine.store import DONE, FAILED, Store
 
-__all__ = ["Job", "run_cells"]
+__all__ = ["Common", "Compute", "Jointly", "Traced"]
 
-
-@dataclasses.dataclass(frozen=True)
-class Job:
-    """What a sweep was asked to do, and where it writes; see `sweep`."""
-
-    grid: Grid
-    simulate: Simulate
-    constants: PyTree
-    key: PRNGKeyArray
-    batching: Batching
-    chunk: int | None
-    memory: int | None
-    store: Store
-    journal: Journal
-    bar: Bar
+Shapes = dict[str, jax.ShapeDtypeStruct]
 
 
-def run_cells(job: Job, cells: list[Cell]) -> None:
-    """Compute every block that is not done, compiling once per set of static fields.
+# `(group, cells, trials) -> (outputs [trials, ...] of each cell, seconds)`: a block of
+# some cells. `group` is the same for cells that share a compilation, `cells` holds the
+# trial of each, `trials` is a range of indices; seconds without compilation if known.
+Compute = Callable[[int, Sequence[Any], slice], tuple[list[Outputs], float]]
 
-    Raises:
-      StoreError: if the disk refuses.
-      MemoryLimitError: if a trial or the chunk does not fit.
-      ValueError: if outputs are not what the grid announces.
+
+class Common(NamedTuple):
+    """What any way to compute a block needs.
+
+    key: of the sweep, folded with the index of the trial.
+    constants: arrays that all trials share.
+    check: raises if the outputs of one trial are not what is to be stored.
+    advance: told how many trials are over.
     """
-    before = job.store.done == DONE
-    seconds = 0.0
-    try:
-        for group in _groups(cells):
-            pending = [cell for cell in group if _blocks(job, cell)]
-            if not pending or (program := _compile(job, pending)) is None:
-                continue
-            seconds += sum(_run_cell(job, program, cell) for cell in pending)
-    finally:
-        blocks = int(np.sum((job.store.done == DONE) & ~before))
-        with contextlib.suppress(StoreError):  # Nothing that a result depends on.
-            job.journal.finish(seconds=seconds, blocks=blocks)
+
+    key: PRNGKeyArray
+    constants: PyTree
+    check: Callable[[Shapes], None]
+    advance: Callable[[int], None]
 
 
-def _groups(cells: list[Cell]) -> list[list[Cell]]:
-    """Cells that differ only in floats, and so share a compilation."""
-    groups: dict[tuple, list[Cell]] = {}
-    for cell in cells:
-        traced = floats(cell.trial)
-        fields = [f.name for f in dataclasses.fields(cell.trial)]
-        static = [getattr(cell.trial, name) for name in fields if name not in traced]
-        groups.setdefault(tuple(static), []).append(cell)
-    return list(groups.values())
+class Traced:
+    """One cell at a time, compiled once per group; remembers the last group.
 
+    Args:
+      simulate: one trial, see `sweep`.
+      common: see `Common`.
+      batching: "map" or "vmap".
+      devices: local devices that trials are spread over.
+      block: most trials of a block.
+      chunk: trials per compiled call, None for as many as fit.
+      memory: bytes that a compiled call may take, None for the default.
+    """
 
-def _blocks(job: Job, cell: Cell) -> list[int]:
-    """Blocks of a cell that are not done."""
-    return np.flatnonzero(job.store.done[cell.index] != DONE).tolist()
-
-
-def _compile(job: Job, cells: list[Cell]) -> Program | None:
-    """One program for all cells, or None if it cannot be had and they fail."""
-    compile_chunk = functools.partial(
-        compile_trials, job.simulate, cells[0].trial, job.key, job.constants
-    )
-    try:
-        program = fit_chunk(
-            lambda size: compile_chunk(chunk=size, batching=job.batching),
-            block=min(BLOCK, job.grid.num_trials),
-            chunk=job.chunk,
-            memory=job.memory,
+    def __init__(
+        self,
+        simulate: Simulate,
+        common: Common,
+        *,
+        batching: Batching,
+        devices: int,
+        block: int,
+        chunk: int | None,
+        memory: int | None,
+    ) -> None:
+        self._common = common
+        self._compile_trials = functools.partial(
+            compile_trials, simulate, batching=batching, devices=devices
         )
-    except MemoryLimitError:
-        raise
-    except Exception as error:
-        for cell in cells:
-            _fail(job, cell, error)
-        return None
-    job.store.create_outputs(program.outputs)
-    return program
+        self._fit = functools.partial(
+            fit_chunk, block=block, chunk=chunk, memory=memory
+        )
+        self._last: tuple[int, Program | Exception] | None = None
 
+    def __call__(
+        self, group: int, cells: Sequence[Any], trials: slice
+    ) -> tuple[list[Outputs], float]:
+        """See `Compute`.
 
-def _run_cell(job: Job, program: Program, cell: Cell) -> float:
-    """Run and store the blocks of one cell; returns the seconds of those stored."""
-    total = 0.0
-    for block in _blocks(job, cell):
+        Raises:
+          MemoryLimitError: if a trial or the chunk does not fit.
+          Exception: whatever the trial raises, for each cell of a group that does not
+            compile.
+        """
+        (cell,) = cells
+        if self._last is None or self._last[0] != group:
+            self._last = None  # Two programs must not be alive at once.
+            self._last = (group, self._compile(cell))
+        program = self._last[1]
+        if isinstance(program, Exception):
+            raise program
+        key, constants, check, advance = self._common
+        check(program.outputs)
+        outputs, seconds = run_trials(program, cell, key, constants, trials=trials)
+        advance(trials.stop - trials.start)
+        return [outputs], seconds
+
+    def _compile(self, cell: Any) -> Program | Exception:
+        key, constants, *_ = self._common
+        compile_chunk = functools.partial(self._compile_trials, cell, key, constants)
         try:
-            outputs, seconds = run_trials(
-                program,
-                cell.trial,
-                job.key,
-                job.constants,
-                trials=job.grid.block(block),
-            )
+            return self._fit(lambda size: compile_chunk(chunk=size))
         except Exception as error:
-            _fail(job, cell, error)
-            break
-        job.store.write(cell.index, block, outputs, seconds)
-        job.bar.advance()
-        total += seconds
-    return total
+            return error
 
 
-def _fail(job: Job, cell: Cell, error: Exception) -> None:
-    """Record that a cell raised; its other blocks are left for the next call."""
-    pairs = zip(job.grid.axes.items(), cell.index, strict=True)
-    point: dict[str, Any] = {name: values[i] for (name, values), i in pairs}
-    job.journal.record(point, error)
-    blocks = _blocks(job, cell)
-    for block in blocks:
-        job.store.mark(cell.index, block, FAILED)
-    job.bar.fail()
-    job.bar.advance(len(blocks))
+class Jointly:
+    """All cells of a group at once, one index of a trial after the other.
+
+    Args:
+      joint: how.
+      common: see `Common`.
+    """
+
+    def __init__(self, joint: Joint, common: Common) -> None:
+        self._joint = joint
+        self._common = common
+
+    def __call__(
+        self, group: int, cells: Sequence[Any], trials: slice
+    ) -> tuple[list[Outputs], float]:
+        """See `Compute`.
+
+        Raises:
+          OutputsError: if there is not one set of outputs per cell.
+          Exception: whatever `joint.simulate` raises.
+        """
+        del group
+        begin = time.perf_counter()
+        gathered: list[list[Outputs]] = [[] for _ in cells]
+        for index in range(trials.start, trials.stop):
+            for own, outputs in zip(gathered, self._one(cells, index), strict=True):
+                own.append(outputs)
+            self._common.advance(len(cells))
+        stacked = [
+            {name: np.stack([outputs[name] for outputs in own]) for name in own[0]}
+            for own in gathered
+        ]
+        return stacked, time.perf_counter() - begin
+
+    def _one(self, cells: Sequence[Any], index: int) -> list[Outputs]:
+        """One trial index of each cell."""
+        key, constants, check, _ = self._common
+        key = jax.random.fold_in(key, index)
+        found = self._joint.simulate(cells, key, constants)
+        if len(found) != len(cells):
+            raise OutputsError(
+                f"`joint.simulate` must give outputs for each of {len(cells)} cells,"
+                f" got {len(found)}."
+            )
+        every = [
+            {name: np.asarray(value) for name, value in outputs.items()}
+            for outputs in found
+        ]
+        for outputs in every:
+            check(
+                {n: jax.ShapeDtypeStruct(a.shape, a.dtype) for n, a in outputs.items()}
+            )
+        return every

@@ -10,7 +10,7 @@ import numpy as np
 __all__ = ["BLOCK", "Cell", "Grid"]
 
 BLOCK = 10  # Trials per stored chunk: a constant of the layout, never of a result.
-RESERVED = ("block", "done", "failed", "seconds", "trial")
+RESERVED = ("block", "done", "failed", "seconds", "trial", "trials")
 SCALARS = (bool, int, float, str)
 
 

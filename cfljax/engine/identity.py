@@ -30,6 +30,9 @@ def is_new(path: pathlib.Path) -> bool:
         # A creation that was killed leaves at most such files.
         if all(entry.suffix == ".partial" for entry in path.iterdir()):
             return True
+        # Another run may have made the store since the first look.
+        if (path / "zarr.json").exists():
+            return False
     raise StoreError(
         f"`{path}` is not a store of results; choose another folder or delete it."
     )

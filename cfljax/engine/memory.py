@@ -79,12 +79,15 @@ def needed_memory(program: Program, *, block: int) -> int:
     XLA's own plan: arguments (the constants among them), temporaries and outputs;
     plus the outputs of a whole block, which are gathered on the host. Libraries
     that XLA calls may take a little more. A plan is that of one device; the cores of a
-    CPU share their memory, and so its plans add up.
+    CPU share their memory, and so its plans add up, with the copy that puts together
+    what several of them computed.
     """
-    gathered = sum(
-        block * math.prod(output.shape) * output.dtype.itemsize
+    per_trial = sum(
+        math.prod(output.shape) * output.dtype.itemsize
         for output in program.outputs.values()
     )
+    joined = program.rows if program.devices > 1 else 0
+    gathered = (block + joined) * per_trial
     plan = program.compiled.memory_analysis()
     if plan is None:  # Not every backend tells.
         return gathered
@@ -131,8 +134,8 @@ def fit_chunk(
             f"`memory` allows {_size(allowed)} but one trial needs {_size(least)};"
             " allow more, or make the trial smaller."
         )
-    # What a batch needs grows in proportion to it, or less: this is not too low.
-    below = min(wanted - 1, math.ceil(wanted * allowed / needed))
+    # What a batch needs grows in proportion to its rows, or less: this is not too low.
+    below = min(wanted - 1, math.ceil(program.rows * allowed / needed))
     fitting = _largest(compile_chunk, single, below=below, block=block, allowed=allowed)
     if chunk is not None:
         raise MemoryLimitError(

@@ -17,6 +17,8 @@ from rich.progress import (
 __all__ = ["Bar"]
 
 DELAY = 1.0  # Seconds before the bar appears; what is over by then needs none.
+# Seconds of which the speed is taken: some trials alone take longer than rich's 30.
+SPEED_PERIOD = 600.0
 
 
 class Bar:
@@ -26,13 +28,13 @@ class Bar:
 
     Args:
       title: what is running.
-      total: number of blocks.
       visible: whether to show anything at all.
     """
 
-    def __init__(self, title: str, total: int, *, visible: bool) -> None:
+    def __init__(self, title: str, *, visible: bool) -> None:
         console = Console(stderr=True)
         self._failures = 0
+        self._total = 0
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -43,8 +45,9 @@ class Bar:
             TextColumn("{task.fields[note]}"),
             console=console,
             transient=True,
+            speed_estimate_period=SPEED_PERIOD,
         )
-        self._task = self._progress.add_task(title, total=total, note="")
+        self._task = self._progress.add_task(title, total=0, note="")
         self._lock = threading.Lock()
         self._over = not (visible and console.is_terminal and sys.stderr.isatty())
         self._timer = threading.Timer(DELAY, self._show)
@@ -55,9 +58,14 @@ class Bar:
             if not self._over:
                 self._progress.start()
 
-    def advance(self, blocks: int = 1) -> None:
-        """Count blocks that are over, done or failed."""
-        self._progress.advance(self._task, blocks)
+    def advance(self, trials: int) -> None:
+        """Count trials that were run."""
+        self._progress.advance(self._task, trials)
+
+    def expect(self, trials: int) -> None:
+        """Add trials to those that are to be run, or take some out if negative."""
+        self._total += trials
+        self._progress.update(self._task, total=self._total)
 
     def fail(self) -> None:
         """Count a cell that failed."""

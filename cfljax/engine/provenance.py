@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 
+from cfljax.engine.claims import Claims, Shared
 from cfljax.engine.errors import disk_errors
 
 __all__ = ["Journal", "describe_run"]
@@ -29,35 +30,40 @@ class Journal:
     """`NAME.provenance.json` and `NAME.failures.jsonl` beside the store `NAME`.
 
     The first lists the runs that wrote to the store, the second one failure a line.
+    Several runs may write them; each changes its own entry alone.
 
     Args:
       store: path of the store; a suffix `.zarr` is left out of NAME.
-      is_new: whether the store is, so that older files are of another one.
+      claims: on the store.
+      is_new: whether the store is, so that older files are of another one. Then no
+        other run may be writing.
     """
 
-    def __init__(self, store: pathlib.Path, *, is_new: bool) -> None:
+    def __init__(self, store: pathlib.Path, claims: Claims, *, is_new: bool) -> None:
         name = store.name.removesuffix(".zarr")
         self._runs_file = store.with_name(f"{name}.provenance.json")
         self.failures = store.with_name(f"{name}.failures.jsonl")
         self.first_error = ""
-        self._runs = [] if is_new else _runs(self._runs_file)
+        self._claims = claims
+        self._run: dict[str, Any] = {"run": uuid.uuid4().hex[:12]}
         if is_new:
-            with disk_errors(self.failures):
-                self.failures.unlink(missing_ok=True)
+            for file in (self._runs_file, self.failures):
+                with disk_errors(file):
+                    file.unlink(missing_ok=True)
 
     def start(self, run: dict[str, Any]) -> None:
         """Add a run, so that one which is killed has left its trace."""
-        self._runs.append({**run, "started": _now(), "finished": None})
+        self._run |= {**run, "started": _now(), "finished": None}
         self._save()
 
     def finish(self, *, seconds: float, blocks: int) -> None:
-        """Complete the run that was started last.
+        """Complete the run that was started.
 
         Args:
           seconds: spent in the trials, without compilation.
           blocks: number of blocks that were computed.
         """
-        self._runs[-1] |= {"finished": _now(), "seconds": seconds, "blocks": blocks}
+        self._run |= {"finished": _now(), "seconds": seconds, "blocks": blocks}
         self._save()
 
     def record(self, cell: dict[str, Any], error: Exception) -> None:
@@ -66,11 +72,21 @@ class Journal:
         self.first_error = self.first_error or f"{kind}: {message}".splitlines()[0]
         entry = {"time": _now(), "cell": cell, "error": kind, "message": message}
         line = json.dumps({**entry, "place": _place(error)})
-        with disk_errors(self.failures), self.failures.open("a") as file:
+        alone = self._claims.alone(Shared.JOURNAL)
+        with alone, disk_errors(self.failures), self.failures.open("a") as file:
             file.write(line + "\n")
 
     def _save(self) -> None:
-        text = json.dumps({"runs": self._runs}, indent=1) + "\n"
+        with self._claims.alone(Shared.JOURNAL):
+            runs = _runs(self._runs_file)
+            own = [
+                i for i, run in enumerate(runs) if run.get("run") == self._run["run"]
+            ]
+            at = own[0] if own else len(runs)
+            self._replace([*runs[:at], self._run, *runs[at + 1 :]])
+
+    def _replace(self, runs: list[dict[str, Any]]) -> None:
+        text = json.dumps({"runs": runs}, indent=1) + "\n"
         partial = self._runs_file.with_suffix(f".{uuid.uuid4().hex}.partial")
         with disk_errors(self._runs_file):
             self._runs_file.parent.mkdir(parents=True, exist_ok=True)
@@ -120,7 +136,8 @@ def _git(folder: pathlib.Path, *arguments: str) -> str | None:
 
 def _runs(file: pathlib.Path) -> list[dict[str, Any]]:
     try:
-        return list(json.loads(file.read_text())["runs"])
+        runs = json.loads(file.read_text())["runs"]
+        return [run for run in runs if isinstance(run, dict)]
     except (OSError, ValueError, KeyError, TypeError):
         return []  # Provenance that is lost must not stop a sweep.
 

@@ -4,10 +4,13 @@ One chunk holds one block of trials of one cell, and is renamed into place when 
 complete. `done` is written after the outputs of its block, so a block is either done
 and whole, or computed again. Every chunk carries a checksum: one that is missing or
 damaged although its block is done is noticed, never read as fill values.
+
+Several runs may write to one store, each the blocks that it has claimed: every chunk
+holds one block, so no two of them write one file.
 """
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,19 +19,21 @@ import zarr
 from jaxtyping import Bool
 
 from cfljax.engine.chunks import chunk_file, create_array, read_blocks
-from cfljax.engine.errors import StoreError, disk_errors
+from cfljax.engine.errors import OutputsError, StoreError, disk_errors
 from cfljax.engine.grid import BLOCK, Grid
 from cfljax.engine.identity import LAYOUT, is_new, open_arrays
 
-__all__ = ["DONE", "FAILED", "OPEN", "Store"]
+__all__ = ["DONE", "FAILED", "OPEN", "SPARE", "Store"]
 
-OPEN, DONE, FAILED = 0, 1, -1
+# The last one is never stored: a block that a rule has no use for, see `stopping`.
+OPEN, DONE, FAILED, SPARE = 0, 1, -1, 2
 
 
 class Store:
     """A sweep's folder on disk.
 
-    done: state of every block, int8 `[*axes, blocks]`: 1 done, 0 to do, -1 failed.
+    done: state of every block when it was last read or written here, int8
+      `[*axes, blocks]`: 1 done, 0 to do, -1 failed.
 
     Raises:
       StoreError: if the folder holds something else, or another sweep. Looking
@@ -41,14 +46,53 @@ class Store:
         self.done = np.full((*grid.shape, grid.num_blocks), OPEN, np.int8)
         self._arrays: dict[str, Any] = {}  # zarr's own types are too wide to index.
         self.is_new = is_new(path)
-        if self.is_new:
-            return
-        names = ("done", "seconds", *grid.dims)
-        self._arrays = {**open_arrays(path, grid.identity(), names)}
+        if not self.is_new:
+            self._open()
+            self._read_done()
+
+    def _open(self) -> None:
+        names = ("done", "seconds", *self.grid.dims)
+        self._arrays = {**open_arrays(self.path, self.grid.identity(), names)}
+
+    def _read_done(self) -> None:
         if "done" in self._arrays:
             everywhere = np.full(self.done.shape, True)
-            done, bad = read_blocks(self._arrays["done"], path / "done", everywhere)
+            folder = self.path / "done"
+            done, bad = read_blocks(self._arrays["done"], folder, everywhere)
             self.done = np.where(bad, OPEN, done).astype(np.int8)
+
+    def refresh(self, blocks: Sequence[tuple[int, ...]]) -> None:
+        """Read the state of some blocks again, as other runs may have left it.
+
+        Cost: a listing of the folder, and 0.3 ms for each block that has a state.
+        """
+        with disk_errors(self.path):
+            files = {entry.name for entry in (self.path / "done").iterdir()}
+        array = self._arrays["done"]
+        for block in blocks:
+            if chunk_file(self.path / "done", block, array.ndim).name in files:
+                try:
+                    self.done[block] = np.asarray(array[block])
+                except Exception:  # zarr raises whatever its codecs do.
+                    self.done[block] = OPEN
+
+    def block(self, cell: tuple[int, ...], number: int) -> dict[str, np.ndarray]:
+        """Outputs `[trials, ...]` of one block that is done.
+
+        Raises:
+          StoreError: if it cannot be read.
+        """
+        if any(name not in self._arrays for name in self.grid.dims):
+            self._open()  # Another run has made them.
+        where = (*cell, self.grid.block(number))
+        try:
+            return {
+                name: np.asarray(self._arrays[name][where]) for name in self.grid.dims
+            }
+        except Exception as error:
+            raise StoreError(
+                f"`{self.path}` was damaged while it was read; run again to repair it."
+            ) from error
 
     def read(self) -> tuple[dict[str, np.ndarray], Bool[np.ndarray, "*axes blocks"]]:
         """Read all outputs.
@@ -69,7 +113,10 @@ class Store:
         return values, damaged
 
     def create(self) -> None:
-        """Make the folder, if there is none, and what a killed creation left out."""
+        """Make the folder, if there is none, and what a killed creation left out.
+
+        To be called by one run at a time.
+        """
         attributes = {**self.grid.identity(), **LAYOUT}
         dims = (*self.grid.axes, "block")
         shape = self.done.shape
@@ -79,9 +126,12 @@ class Store:
             for name, dtype in (("done", np.int8), ("seconds", np.float64)):
                 if name not in self._arrays:
                     self._create(name, shape, (1,) * len(shape), dtype, dims)
+        self._read_done()  # States may have outlived the array's description.
 
     def create_outputs(self, outputs: Mapping[str, jax.ShapeDtypeStruct]) -> None:
         """Make one array per output, or check those that are there.
+
+        To be called by one run at a time.
 
         Args:
           outputs: shape and type of the outputs of one trial.
@@ -91,6 +141,8 @@ class Store:
             or differ from those of the stored cells.
         """
         _check_outputs(self.grid, outputs)
+        if any(name not in self._arrays for name in outputs):
+            self._open()  # Another run may have made them.
         for name, output in outputs.items():
             shape = (*self.grid.shape, self.grid.num_trials, *output.shape)
             if name in self._arrays:
@@ -138,7 +190,7 @@ class Store:
 
 def _check_outputs(grid: Grid, outputs: Mapping[str, jax.ShapeDtypeStruct]) -> None:
     if set(outputs) != set(grid.dims):
-        raise ValueError(
+        raise OutputsError(
             f"`dims` must name the outputs of a trial, {sorted(outputs)}, got"
             f" {sorted(grid.dims)}."
         )
@@ -146,18 +198,18 @@ def _check_outputs(grid: Grid, outputs: Mapping[str, jax.ShapeDtypeStruct]) -> N
     for name, output in outputs.items():
         own = grid.dims[name]
         if output.dtype.kind not in "biuf" or 0 in output.shape:
-            raise ValueError(
+            raise OutputsError(
                 f"output `{name}` must hold real numbers, at least one, got"
                 f" {output.dtype}{list(output.shape)}."
             )
         if len(own) != len(output.shape):
-            raise ValueError(
+            raise OutputsError(
                 f"`dims[{name!r}]` must name the axes of shape {output.shape}, got"
                 f" {own}."
             )
         for dim, size in zip(own, output.shape, strict=True):
             if sizes.setdefault(dim, size) != size:
-                raise ValueError(
+                raise OutputsError(
                     f"own axis `{dim}` must have one size, and as many labels in"
                     f" `coords`, got {sizes[dim]} and {size} (output `{name}`)."
                 )

@@ -1,0 +1,231 @@
+"""Trials spread over local devices must be the trials of one device."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from engine_trial import Trial, draw, simulate
+from test_engine_sweep_against_memory import SIDE, outer, square
+
+from cfljax import engine
+from cfljax.engine.batch import Batching, compile_trials, run_trials
+from cfljax.engine.devices import everywhere
+from cfljax.engine.memory import fit_chunk, needed_memory
+
+HERE = pathlib.Path(__file__).resolve().parent
+KEY, OTHER = jax.random.key(0), jax.random.key(1)
+RANGES = (slice(0, 10), slice(20, 27))  # Counts that devices do and do not divide.
+# Devices of chunks, of which some are larger than the chunk.
+CASES = tuple((devices, chunk) for devices in (2, 4) for chunk in (1, 3, 10))
+
+# Runs `function` of this file with what the command line holds, on four devices.
+PROGRAM = """
+import sys
+from cfljax import engine
+assert engine.use_cores(4) == 4  # Before this file's constants start JAX's backend.
+import conftest, test_engine_devices_against_itself as tests
+getattr(tests, sys.argv[1])(*sys.argv[2:])
+"""
+
+
+def on_four_devices(function, *arguments, timeout=300):
+    """What a function of this file prints in a process that has four devices."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, function.__name__, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": f"{HERE}:{HERE.parent}"},
+        timeout=timeout,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def iterated(trial, key, constants):
+    """A loop whose length is random, and a choice that spoils some trials."""
+    start = jax.random.uniform(key, (5,))
+
+    def shrink(state):
+        step, values = state
+        factor = jax.random.uniform(jax.random.fold_in(key, step))
+        return step + 1, values * (1 - 0.1 * factor)
+
+    unfinished = lambda state: jnp.max(state[1]) > 0.1 * trial.separation
+    steps, values = jax.lax.while_loop(unfinished, shrink, (jnp.int32(0), start))
+    spoiled = jnp.where(steps % 3 == 0, jnp.nan, values)
+    return {"steps": steps, "values": constants * spoiled, "none": values[:0]}
+
+
+def at_once(trial, key, constants):
+    matrix = jax.random.uniform(key) * jnp.eye(5)
+    return {"value": jnp.linalg.cholesky(jnp.tile(matrix, (3, 1, 1)))}
+
+
+def one_by_one(trial, key, constants):
+    return {"value": jnp.linalg.cholesky(jax.random.uniform(key) * jnp.eye(5))}
+
+
+def results(function, devices, chunk, key=KEY, batching: Batching = "map"):
+    """Outputs of both ranges, and how often the trial was traced."""
+    traces = []
+
+    def traced(*arguments):
+        traces.append(arguments)
+        return function(*arguments)
+
+    program = compile_trials(
+        traced,
+        Trial(),
+        key,
+        jnp.float32(1.0),
+        chunk=chunk,
+        batching=batching,
+        devices=devices,
+    )
+    assert program.chunk == chunk and program.devices == min(devices, chunk)
+    run = lambda trials, separation: run_trials(
+        program, Trial(separation), key, jnp.float32(1.0), trials=trials
+    )[0]
+    parts = [run(trials, 1.0) for trials in RANGES] + [run(RANGES[1], 0.5)]
+    return parts, len(traces)
+
+
+def digests(parts):
+    return [
+        {name: values.tobytes().hex() for name, values in part.items()}
+        for part in parts
+    ]
+
+
+def print_results():
+    check_refusals()  # Here, since it takes seconds to start a process.
+    rows = []
+    for function, cases in ((iterated, CASES), (simulate, ((2, 10), (4, 3)))):
+        for devices, chunk in cases:
+            parts, traces = results(function, devices, chunk)
+            rows.append((function.__name__, devices, chunk, traces, digests(parts)))
+    print(json.dumps(rows))
+
+
+def test_devices_and_chunks_do_not_change_a_bit_and_refuse():
+    rows = json.loads(on_four_devices(print_results))
+    assert len(rows) == len(CASES) + 2
+    for function in (iterated, simulate):
+        expected = digests(results(function, 1, 10)[0])
+        other = digests(results(function, 1, 10, key=OTHER)[0])
+        for name, devices, chunk, traces, found in rows:
+            if name == function.__name__:
+                assert found == expected, (name, devices, chunk)
+                assert traces == 1
+        # Control: another key gives other bits of every output that has numbers.
+        for one, two in zip(expected, other, strict=True):
+            assert all(one[name] != two[name] for name in one if one[name])
+    outputs = results(iterated, 1, 10)[0][0]
+    assert 0 < np.sum(np.isnan(outputs["values"][:, 0])) < 10
+    assert len(set(outputs["steps"].tolist())) > 2
+
+
+def check_batched():
+    for devices, chunk in CASES:
+        parts, _ = results(simulate, devices, chunk, batching="vmap")
+        expected, _ = results(simulate, 1, 10, batching="vmap")
+        for part, whole in zip(parts, expected, strict=True):
+            np.testing.assert_array_equal(part["assignment"], whole["assignment"])
+            np.testing.assert_allclose(part["distance"], whole["distance"], rtol=1e-4)
+            assert np.max(np.abs(np.diff(part["distance"], axis=0))) > 1e-2  # Control.
+
+
+@pytest.mark.slow
+def test_batched_trials_agree_up_to_rounding():
+    on_four_devices(check_batched)
+
+
+def check_refusals():
+    with engine.clients_over_devices(2):
+        assert everywhere(1) is None
+        with pytest.raises(ValueError, match="inside `clients_over_devices`"):
+            everywhere(2)
+    for number in (0, 5):
+        with pytest.raises(ValueError, match=rf"must be in 1..4, got {number}"):
+            everywhere(number, at_most=3)
+    shared = everywhere(4, at_most=3)
+    assert shared is not None and shared.num_devices == 3
+    # Of these the first hung. One after the other, or on one device, they do not.
+    with pytest.raises(ValueError, match=r"`cholesky` of a batch .* \(3, 5, 5\)"):
+        compiled(3, 2, at_once, "map")
+    compiled(3, 2, one_by_one, "map")
+    compiled(3, 1, at_once, "map")
+    with pytest.raises(ValueError, match=r"`cholesky` of a batch .* \(2, 5, 5\)"):
+        compiled(4, 2, one_by_one, "vmap")
+
+
+def test_more_devices_than_there_are_are_refused():
+    available = jax.local_device_count()
+    for number in (0, available + 1):
+        with pytest.raises(ValueError, match=rf"1..{available}, got {number}"):
+            compile_trials(
+                draw, Trial(), KEY, None, chunk=3, batching="map", devices=number
+            )
+
+
+def compiled(chunk, devices, function=outer, batching: Batching = "vmap"):
+    return compile_trials(
+        function, Trial(), KEY, None, chunk=chunk, batching=batching, devices=devices
+    )
+
+
+def check_chunks():
+    """The largest chunk that fits is found, though rows come in fours; each device's
+    plan is counted."""
+    needed = [needed_memory(compiled(size, 4), block=9) for size in range(1, 10)]
+    assert needed[3] < needed[4] and needed[4] < 1.01 * needed[7] < needed[8]
+    plan = compiled(9, 4).compiled.memory_analysis()
+    assert plan is not None and needed[8] > 4 * plan.temp_size_in_bytes > needed[0]
+    for size in (1, 3, 4, 8):
+        fitting = fit_chunk(
+            lambda chunk: compiled(chunk, 4),
+            block=9,
+            chunk=None,
+            memory=needed[size - 1],
+        )
+        assert (fitting.chunk, fitting.devices) == (size, min(size, 4))
+
+
+@pytest.mark.slow
+def test_chunk_is_the_largest_that_fits_on_all_devices():
+    on_four_devices(check_chunks)
+
+
+def print_memory(devices):
+    """MiB announced, and by how much the process grew at its peak."""
+    status = pathlib.Path("/proc/self/status")
+    line = r"VmHWM:\s+(\d+) kB"
+    peak = lambda: int(re.findall(line, status.read_text())[0]) / 1024
+    run = lambda program, count: run_trials(
+        program, Trial(), KEY, None, trials=slice(0, count)
+    )
+    run(compiled(4, int(devices), draw), 4)
+    program = compiled(4, int(devices), square, "map")
+    before = peak()
+    run(program, 4)
+    print(needed_memory(program, block=4) / 2**20, peak() - before)
+
+
+@pytest.mark.slow
+def test_peak_is_what_was_announced():
+    announced, grown = zip(
+        *(map(float, on_four_devices(print_memory, n).split()) for n in (1, 2, 4)),
+        strict=True,
+    )
+    for needed, found in zip(announced, grown, strict=True):
+        assert 0.5 * needed < found < 1.3 * needed + 30, (announced, grown)
+    one = 4 * SIDE**2 / 2**20
+    assert announced[2] > 3.6 * one  # Control: one device's plan is not enough.
+    assert grown[2] > 1.5 * announced[0]
