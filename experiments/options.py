@@ -8,14 +8,20 @@ __all__ = ["Options"]
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How to run, never what: no option changes a number.
+    """How to run, never what: no option changes a trial.
 
     out: folder of the results; made if missing.
     chunk: trials per compiled call; as many as fit in `memory` if None.
     memory: bytes that a sweep may use; half of what is free if None.
     data: folder of the original data files; `CFLJAX_DATA` if None.
     progress: whether to draw a progress bar.
-    devices: local devices that experiments spread clients over; all if None.
+    devices: local devices that experiments spread clients over, and sweeps trials; all
+      if None, but one for sweeps on a CPU.
+    precision: length of a cell's interval, in (0, 1], below which a sweep adds no
+      trials to it. The only option that decides how many trials there are; as many as
+      configured if None.
+    shard: `(i, n)`, this is worker i of n, from 1, on the sweep's store; the whole
+      sweep if None.
     """
 
     out: pathlib.Path
@@ -24,6 +30,8 @@ class Options:
     data: pathlib.Path | None = None
     progress: bool = True
     devices: int | None = None
+    precision: float | None = None
+    shard: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if self.chunk is not None and self.chunk < 1:
@@ -32,3 +40,10 @@ class Options:
             raise ValueError(f"`devices` must be at least 1, got {self.devices}.")
         if self.memory is not None and self.memory < 1:
             raise ValueError(f"`memory` must be at least 1 byte, got {self.memory}.")
+        if self.precision is not None and not 0 < self.precision <= 1:
+            raise ValueError(f"`precision` must be in (0, 1], got {self.precision}.")
+        if self.shard is not None and not 1 <= self.shard[0] <= self.shard[1]:
+            number, workers = self.shard
+            raise ValueError(
+                f"`shard` must be I/N with 1 <= I <= N, got {number}/{workers}."
+            )

@@ -19,11 +19,15 @@ class Entry:
     title: one line for `list`.
     spreads_clients: whether it spreads clients over devices; on a CPU every core is
       then made one.
+    is_sweep: whether all it computes is one sweep of independent trials, which can
+      stop at a precision, be shared by several workers, and spread its trials over
+      devices.
     """
 
     module: str
     title: str
     spreads_clients: bool = False
+    is_sweep: bool = False
 
     def load(self) -> ModuleType:
         """The module; imported late, so that listing stays fast."""
@@ -33,16 +37,24 @@ class Entry:
 EXPERIMENTS: Mapping[str, Entry] = MappingProxyType(
     {
         "ifca.fig3a": Entry(
-            "experiments.ifca.fig3a", "success against separation and noise, k = 2"
+            "experiments.ifca.fig3a",
+            "success against separation and noise, k = 2",
+            is_sweep=True,
         ),
         "ifca.fig3b": Entry(
-            "experiments.ifca.fig3b", "success against separation and noise, k = 4"
+            "experiments.ifca.fig3b",
+            "success against separation and noise, k = 4",
+            is_sweep=True,
         ),
         "ifca.fig3c": Entry(
-            "experiments.ifca.fig3c", "success against clients and samples, k = 2"
+            "experiments.ifca.fig3c",
+            "success against clients and samples, k = 2",
+            is_sweep=True,
         ),
         "ifca.fig3d": Entry(
-            "experiments.ifca.fig3d", "success against clients and samples, k = 4"
+            "experiments.ifca.fig3d",
+            "success against clients and samples, k = 4",
+            is_sweep=True,
         ),
         "ifca.table1_mnist": Entry(
             "experiments.ifca.table1_mnist",

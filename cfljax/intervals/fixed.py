@@ -1,4 +1,4 @@
-"""Intervals for proportions and means that are valid at every sample size.
+"""Intervals from a number of trials that was fixed beforehand.
 
 Clopper-Pearson and Hoeffding never miss more often than the stated error rate;
 Wilson is shorter, and misses at that rate only on average. `resolution` answers the
@@ -11,6 +11,7 @@ import numpy as np
 import scipy.special
 from jaxtyping import Float
 
+from cfljax.intervals.checks import Interval, check_error_rate, checked_counts
 from cfljax.types import Numbers
 
 __all__ = [
@@ -23,8 +24,6 @@ __all__ = [
     "wilson",
 ]
 
-Interval = tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]
-
 
 def divide(error_rate: float, num_checks: int) -> float:
     """Error rate of each of `num_checks` checks that together err at `error_rate`.
@@ -34,7 +33,7 @@ def divide(error_rate: float, num_checks: int) -> float:
     Raises:
       ValueError: if `error_rate` is outside (0, 1) or `num_checks` below 1.
     """
-    _check_error_rate(error_rate)
+    check_error_rate(error_rate)
     if num_checks < 1:
         raise ValueError(f"`num_checks` must be at least 1, got {num_checks}.")
     return error_rate / num_checks
@@ -68,8 +67,8 @@ def clopper_pearson(
       ValueError: on counts outside `0 <= successes <= trials`, `trials < 1`, or an
         `error_rate` outside (0, 1).
     """
-    successes, trials = _checked_counts(successes, trials)
-    _check_error_rate(error_rate)
+    successes, trials = checked_counts(successes, trials)
+    check_error_rate(error_rate)
     if side not in ("both", "low", "high"):
         raise ValueError(f'`side` must be "both", "low" or "high", got {side!r}.')
     tail = error_rate / 2 if side == "both" else error_rate
@@ -105,8 +104,8 @@ def wilson(successes: Numbers, trials: Numbers, *, error_rate: float) -> Interva
     Raises:
       ValueError: as `clopper_pearson`.
     """
-    successes, trials = _checked_counts(successes, trials)
-    _check_error_rate(error_rate)
+    successes, trials = checked_counts(successes, trials)
+    check_error_rate(error_rate)
     z = scipy.special.ndtri(1 - error_rate / 2)
     share = successes / trials
     scale = 1 + z**2 / trials
@@ -144,7 +143,7 @@ def hoeffding(
       ValueError: if `mean` lies outside `[low, high]` (NaN included), `trials < 1`,
         `low >= high`, or `error_rate` is outside (0, 1).
     """
-    _check_error_rate(error_rate)
+    check_error_rate(error_rate)
     if not low < high:
         raise ValueError(f"`low` must be below `high`, got {low} and {high}.")
     mean, trials = np.asarray(mean, float), np.asarray(trials, float)
@@ -193,7 +192,7 @@ def resolution(
         raise ValueError(f"`probability` must lie in [0, 1], got {probability}.")
     if side not in ("both", "above"):
         raise ValueError(f'`side` must be "both" or "above", got {side!r}.')
-    _check_error_rate(error_rate)
+    check_error_rate(error_rate)
     claim, trials_each = probability.ravel(), trials.ravel()
     distance = _reach(claim, trials_each, error_rate)
     if side == "both":
@@ -220,7 +219,7 @@ def student(
     Raises:
       ValueError: on fewer than 2 trials or an `error_rate` outside (0, 1).
     """
-    _check_error_rate(error_rate)
+    check_error_rate(error_rate)
     trials = values.shape[-1]
     if trials < 2:
         raise ValueError(f"`values` must hold at least 2 trials, got {trials}.")
@@ -271,23 +270,3 @@ def _reach(
     accepted = np.clip(accepted, 0, trials)
     _, high = clopper_pearson(accepted, trials, error_rate=error_rate, side="high")
     return high - probability
-
-
-def _checked_counts(
-    successes: Numbers, trials: Numbers
-) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
-    successes, trials = np.broadcast_arrays(
-        np.asarray(successes, float), np.asarray(trials, float)
-    )
-    if not np.all(trials >= 1):
-        raise ValueError(f"`trials` must be at least 1, got {trials}.")
-    if not np.all((successes >= 0) & (successes <= trials)):
-        raise ValueError(
-            f"`successes` must lie between 0 and `trials`, got {successes} of {trials}."
-        )
-    return successes, trials
-
-
-def _check_error_rate(error_rate: float) -> None:
-    if not 0 < error_rate < 1:
-        raise ValueError(f"`error_rate` must lie in (0, 1), got {error_rate}.")

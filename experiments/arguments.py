@@ -1,0 +1,141 @@
+"""What the experiments' command line takes, besides each experiment's own flags."""
+
+import argparse
+import pathlib
+import re
+from typing import Any, NoReturn
+
+from experiments import launch
+from experiments.registry import BENCHMARKS, EXPERIMENTS, PRESETS
+
+__all__ = ["parser"]
+
+EXAMPLES = """\
+examples:
+  python -m experiments list
+  python -m experiments run ifca.fig3a --preset quick
+  python -m experiments run ifca.fig3a --preset quick --convention reference paper
+  python -m experiments run ifca.fig3c --num-trials 100 --out results/more --json
+  python -m experiments run ifca.table1_mnist --data FOLDER
+  python -m experiments run ifca.fig3a --help-config
+  python -m experiments run werner.table1 --data FOLDER --loss probability
+  python -m experiments bench linear
+  python -m experiments compare --algorithms fedavg,ifca,ditto:penalty=.1 \\
+      --data fashion_mnist --partition label_skew_1 --folder FOLDER
+  python -m experiments compare --data digits --algorithms local,fedavg,clove \\
+      --num-samples 20 --num-validation-samples 5 --num-test-samples 8 \\
+      --step-sizes .1 .03 --search fedavg:proximal=0,.1
+  python -m experiments compare --help-config
+
+as many trials as each cell needs for an interval shorter than .2, at most 1000:
+  python -m experiments run ifca.fig3a --num-trials 1000 --precision .2
+
+two workers on one store, on machines that share FOLDER; then the table:
+  python -m experiments run ifca.fig3c --preset paper --out FOLDER --shard 1/2
+  python -m experiments run ifca.fig3c --preset paper --out FOLDER --shard 2/2
+  python -m experiments run ifca.fig3c --preset paper --out FOLDER
+
+A run that was cut off, by whatever, resumes where it stopped when it is started again.
+Exit status: 0 done; 1 cells failed; 2 bad input or nowhere to write; 130 stopped.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message}; see {self.prog} --help\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options that all experiments share; the rest is the experiment's own."""
+    top = Parser(
+        prog="python -m experiments",
+        description="Regenerate the papers' tables and figures, and benchmarks.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, text in (
+        ("list", "list the experiments and benchmarks"),
+        ("run", "run an experiment"),
+        ("bench", "run a benchmark"),
+        ("compare", "compare algorithms on data and sizes of your own"),
+    ):
+        command = commands.add_parser(
+            name,
+            help=text,
+            description=text,
+            epilog=EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        command.add_argument("--json", action="store_true", help="one JSON document")
+        if name == "list":
+            continue
+        _add_subject(command, name)
+        if name == "run":
+            _add_sweep(command)
+        else:
+            command.set_defaults(precision=None, shard=None)
+        _add_resources(command)
+    launch.add_parser(commands)
+    return top
+
+
+def _add_subject(command: argparse.ArgumentParser, name: str) -> None:
+    """What is run, on which data, and where the results go."""
+    folder: dict[str, Any] = {"type": pathlib.Path, "help": "folder of real data"}
+    if name == "compare":  # Where `--data` is the name of the set.
+        command.set_defaults(id="", preset="quick")
+        command.add_argument("--folder", dest="data", **folder)
+    else:
+        first = next(iter(EXPERIMENTS if name == "run" else BENCHMARKS))
+        command.add_argument("id", metavar="ID", help=f"see `list`, e.g. {first}")
+        command.add_argument("--preset", choices=PRESETS, default="quick")
+        command.add_argument("--data", **folder)
+    command.add_argument("--out", type=pathlib.Path, help="folder of the results")
+
+
+def _add_sweep(command: argparse.ArgumentParser) -> None:
+    """What sweeps alone have a use for, see `registry.Entry`."""
+    command.add_argument(
+        "--precision",
+        type=float,
+        metavar="W",
+        help="for sweeps: stop the trials of a cell when its interval, which allows "
+        "for that, is narrower than W; never by default",
+    )
+    command.add_argument(
+        "--shard",
+        type=_shard,
+        metavar="I/N",
+        help="for sweeps: be worker I of N on one store, and write no table",
+    )
+
+
+def _add_resources(command: argparse.ArgumentParser) -> None:
+    """What a run may use, and what it says."""
+    command.add_argument("--chunk", type=int, help="trials per compiled call")
+    command.add_argument("--memory", type=float, metavar="GIB", help="limit")
+    command.add_argument(
+        "--devices",
+        type=int,
+        metavar="N",
+        help="cores or accelerators that clients are spread over, for experiments "
+        "with neural networks, or trials, for sweeps; all by default, but one core "
+        "for sweeps; the results are the same",
+    )
+    command.add_argument("--traceback", action="store_true", help="of an error")
+    command.add_argument(
+        "--help-config", action="store_true", help="flags of this experiment"
+    )
+
+
+def _shard(text: str) -> tuple[int, int]:
+    """`(I, N)` of "I/N"; their range is checked with the other options."""
+    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text, re.ASCII)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"must be like 2/8, got {text!r}")
+    return int(match[1]), int(match[2])
