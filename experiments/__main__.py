@@ -11,102 +11,18 @@ import pathlib
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import tyro
 
 from cfljax import engine
+from experiments import launch
+from experiments.arguments import parser
 from experiments.options import Options
-from experiments.registry import BENCHMARKS, COMPARISON, EXPERIMENTS, PRESETS, Entry
+from experiments.registry import BENCHMARKS, COMPARISON, EXPERIMENTS, Entry
 
 __all__ = ["main"]
-
-EXAMPLES = """\
-examples:
-  python -m experiments list
-  python -m experiments run ifca.fig3a --preset quick
-  python -m experiments run ifca.fig3a --preset quick --convention reference paper
-  python -m experiments run ifca.fig3c --num-trials 100 --out results/more --json
-  python -m experiments run ifca.table1_mnist --data FOLDER
-  python -m experiments run ifca.fig3a --help-config
-  python -m experiments run werner.table1 --data FOLDER --loss probability
-  python -m experiments bench linear
-  python -m experiments compare --algorithms fedavg,ifca,ditto:penalty=.1 \\
-      --data fashion_mnist --partition label_skew_1 --folder FOLDER
-  python -m experiments compare --data digits --algorithms local,fedavg,clove \\
-      --num-samples 20 --num-validation-samples 5 --num-test-samples 8 \\
-      --step-sizes .1 .03 --search fedavg:proximal=0,.1
-  python -m experiments compare --help-config
-
-A run that was cut off, by whatever, resumes where it stopped when it is started again.
-Exit status: 0 done; 1 cells failed; 2 bad input or nowhere to write; 130 stopped.
-"""
-
-
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, without the usage."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"error: {message}; see {self.prog} --help\n")
-
-
-def parser() -> argparse.ArgumentParser:
-    """The options that all experiments share; the rest is the experiment's own."""
-    top = Parser(
-        prog="python -m experiments",
-        description="Regenerate the papers' tables and figures, and benchmarks.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, text in (
-        ("list", "list the experiments and benchmarks"),
-        ("run", "run an experiment"),
-        ("bench", "run a benchmark"),
-        ("compare", "compare algorithms on data and sizes of your own"),
-    ):
-        command = commands.add_parser(
-            name,
-            help=text,
-            description=text,
-            epilog=EXAMPLES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        command.add_argument("--json", action="store_true", help="one JSON document")
-        if name == "list":
-            continue
-        folder = {"dest": "data", "type": pathlib.Path, "help": "folder of real data"}
-        if name == "compare":  # Where `--data` is the name of the set.
-            command.set_defaults(id="", preset="quick")
-            command.add_argument("--folder", **folder)
-        else:
-            command.add_argument(
-                "id", metavar="ID", help=f"see `list`, e.g. {_first(name)}"
-            )
-            command.add_argument("--preset", choices=PRESETS, default="quick")
-            command.add_argument("--data", **folder)
-        command.add_argument("--out", type=pathlib.Path, help="folder of the results")
-        command.add_argument("--chunk", type=int, help="trials per compiled call")
-        command.add_argument("--memory", type=float, metavar="GIB", help="limit")
-        command.add_argument(
-            "--devices",
-            type=int,
-            metavar="N",
-            help="cores or accelerators that clients are spread over, for experiments "
-            "with neural networks; all by default, and the results are the same",
-        )
-        command.add_argument("--traceback", action="store_true", help="of an error")
-        command.add_argument(
-            "--help-config", action="store_true", help="flags of this experiment"
-        )
-    return top
-
-
-def _first(command: str) -> str:
-    return next(iter(EXPERIMENTS if command == "run" else BENCHMARKS))
 
 
 def find(entries: Mapping[str, Entry], name: str) -> Entry:
@@ -186,7 +102,8 @@ def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     entries = EXPERIMENTS if arguments.command == "run" else BENCHMARKS
     is_own = arguments.command == "compare"
     entry = COMPARISON if is_own else find(entries, arguments.id)
-    _prepare_devices(entry, arguments.id, arguments.devices)
+    _check_use(entry, arguments)
+    _prepare_devices(entry, arguments.devices)
     config = configure(entry, arguments, rest)
     memory = arguments.memory
     if memory is not None and not math.isfinite(memory):
@@ -200,6 +117,8 @@ def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
         data=arguments.data or _folder_from_environment(),
         progress=not arguments.json,
         devices=arguments.devices,
+        precision=arguments.precision,
+        shard=arguments.shard,
     )
     summary = entry.load().main(config, options)
     if arguments.json:
@@ -209,12 +128,22 @@ def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     return 1 if summary.get("failed_cells") else 0
 
 
-def _prepare_devices(entry: Entry, name: str, wanted: int | None) -> None:
+def _check_use(entry: Entry, arguments: argparse.Namespace) -> None:
+    """ValueError for a flag that the experiment has no use for."""
+    shard = arguments.shard and "/".join(map(str, arguments.shard))
+    for flag, value, is_used in (
+        ("--devices", arguments.devices, entry.is_sweep or entry.spreads_clients),
+        ("--precision", arguments.precision, entry.is_sweep),
+        ("--shard", shard, entry.is_sweep),
+    ):
+        if value is not None and not is_used:
+            raise ValueError(f"`{flag}` has no use for {arguments.id}, got {value}.")
+
+
+def _prepare_devices(entry: Entry, wanted: int | None) -> None:
     """Make the devices that were asked for, before anything uses JAX."""
-    if not entry.spreads_clients:
-        if wanted is not None:
-            raise ValueError(f"`--devices` has no use for {name}, got {wanted}.")
-        return
+    if wanted is None and not entry.spreads_clients:
+        return  # One device stays one.
     if wanted is not None and wanted < 1:
         raise ValueError(f"`--devices` must be at least 1, got {wanted}.")
     found = engine.use_cores(wanted)
@@ -231,7 +160,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     arguments, rest = parser().parse_known_args(argv)
     try:
-        if arguments.command != "list":
+        if arguments.command == "launch":
+            status = launch.main(arguments, rest)
+        elif arguments.command != "list":
             status = execute(arguments, rest)
         elif rest:
             raise ValueError(f"`list` takes no {' '.join(rest)}.")
@@ -244,13 +175,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("stopped; start again to resume", file=sys.stderr)
         return 130
     except engine.SweepError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_in_one_line(error)}", file=sys.stderr)
         return 1
     except (ValueError, OSError, MemoryError) as error:
         if getattr(arguments, "traceback", False):
             traceback.print_exc()
-        print(f"error: {str(error) or type(error).__name__}", file=sys.stderr)
+        print(f"error: {_in_one_line(error)}", file=sys.stderr)
         return 2
+
+
+def _in_one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 if __name__ == "__main__":

@@ -85,7 +85,6 @@ def test_resampling_needs_samples_for_every_round(command):
         (["--memory", "1e-9"], "`memory` allows 1 bytes but one trial needs"),
         (["--num-trials", "1000000000000"], "trials would fit"),
         (["--num-trials", "many"], "many"),
-        (["--devices", "2"], "`--devices` has no use for ifca.fig3a, got 2"),
     ],
 )
 def test_bad_input_gets_one_clear_line(command, tmp_path, changes, message):
@@ -101,11 +100,12 @@ def test_bad_input_gets_one_clear_line(command, tmp_path, changes, message):
     ("number", "message"),
     [("0", "`--devices` must be at least 1, got 0"), ("4096", "at most")],
 )
-def test_impossible_devices_are_one_line(command, monkeypatch, number, message):
+@pytest.mark.parametrize("experiment", ["ifca.table1_mnist", "ifca.fig3a"])
+def test_impossible_devices_are_one_line(
+    command, monkeypatch, number, message, experiment
+):
     monkeypatch.setattr("cfljax.engine.use_cores", lambda number: 1)
-    status, _, err = command(
-        "--devices", number, experiment="ifca.table1_mnist", tiny=[]
-    )
+    status, _, err = command("--devices", number, experiment=experiment, tiny=[])
     assert status == 2
     assert err.startswith("error: ") and err.count("\n") == 1 and message in err
 
@@ -122,10 +122,12 @@ def test_devices_reach_the_experiment(command, monkeypatch):
     for flags in (["--devices", "2"], []):
         command(*flags, experiment="ifca.table1_mnist", tiny=[])
     assert asked == seen == [2, None]
+    asked.clear()
     with monkeypatch.context() as patched:
         patched.setattr("experiments.ifca.fig3a.main", stop)
+        command("--devices", "2")
         command()
-    assert asked == [2, None]  # Not asked for: one device stays one.
+    assert asked == [2]  # Not asked for: one device stays one.
 
 
 def test_an_unknown_id_names_the_nearest(command):

@@ -51,10 +51,12 @@ def match_clusters(
 
 
 def _finite(cost: Float[Array, "clusters clusters"]) -> Float[Array, "..."]:
-    """Costs scaled to [-1, 1], non-finite ones above every sum of finite ones."""
+    """Costs scaled to (-2, 2), non-finite ones above every sum of finite ones."""
     finite = jnp.isfinite(cost)
     largest = jnp.max(jnp.abs(jnp.where(finite, cost, 0)))
-    scaled = cost / jnp.where(largest > 0, largest, 1)
-    penalty = 2 * cost.shape[0] + 1  # One swap saves at most 2 per row.
+    # By a power of two, which rounds nothing: equal totals stay equal.
+    _, exponent = jnp.frexp(jnp.where(largest > 0, largest, 1))
+    scaled = cost / jnp.ldexp(jnp.ones_like(largest), exponent - 1)
+    penalty = 4 * cost.shape[0] + 1  # One swap saves at most 4 per row.
     # The Hungarian algorithm computes in the default precision.
     return jnp.where(finite, scaled, penalty).astype(jnp.result_type(float))

@@ -48,8 +48,10 @@ def within(
         status = Status.VIOLATED
     else:
         status = Status.HOLDS if np.all(inside) else Status.INCONCLUSIVE
-    with np.errstate(divide="ignore", invalid="ignore"):
-        width = np.maximum(high - low, np.finfo(float).tiny)
+    # An interval of no width is infinitely telling; one of infinite ends says nothing.
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        reach = high - low
+        width = np.maximum(reach, np.finfo(float).tiny)
         over, under = (low + high - 2 * top) / width, (2 * bottom - low - high) / width
     worst = most_telling(np.fmax(over, under), outside)
     nearer = top if over[worst] >= under[worst] else bottom
@@ -60,7 +62,7 @@ def within(
         interval=(float(low[worst]), float(high[worst])),
         error_rate=error_rate,
         num_trials=num_trials,
-        resolution=float(np.max(high - low)),
+        resolution=float(np.max(reach)),
         detail=detail,
         points=Points(bottom, low, high, kind="band", upper=top),
     )

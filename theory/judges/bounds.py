@@ -42,8 +42,10 @@ def never_exceeds(
     if not np.all((rounding > 0) & np.isfinite(rounding)):
         raise ValueError(f"`rounding` must be positive and finite, got {rounding}.")
     claimed = ~(bounds == np.inf)
-    with np.errstate(invalid="ignore"):  # inf - inf is undefined, as it should be
+    # inf - inf is undefined, as it should be; what overflows is past any rounding.
+    with np.errstate(invalid="ignore", over="ignore"):
         excess = np.where(claimed, values - bounds, -np.inf)
+        scores = excess / rounding
     violated = excess > rounding
     if np.any(violated):
         status = Status.VIOLATED
@@ -51,7 +53,7 @@ def never_exceeds(
         status = Status.INCONCLUSIVE
     else:
         status = Status.HOLDS if np.any(claimed) else Status.VACUOUS
-    worst = most_telling(excess / rounding, violated)
+    worst = most_telling(scores, violated)
     value, error = float(values[worst]), float(rounding[worst])
     return Verdict(
         statement=statement,

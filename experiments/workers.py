@@ -1,0 +1,169 @@
+"""Processes that share out one experiment: on a Slurm cluster, or on this machine."""
+
+import argparse
+import contextlib
+import dataclasses
+import io
+import pathlib
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["MINUTES", "Worker", "run_here", "script", "submit", "workers"]
+
+MINUTES = 240  # Of a worker on a cluster; it is queued again when they are over.
+_YEAR = 365 * 24 * 60  # Minutes of a local worker, which nobody waits behind.
+_REQUEUES = 10  # Of a worker that meets its time limit.
+
+
+@dataclasses.dataclass(frozen=True)
+class Worker:
+    """One process of `python -m experiments run`, as a job that may be queued again.
+
+    command: the process.
+    """
+
+    command: tuple[str, ...]
+
+    def __call__(self) -> int:
+        """Run it to its end.
+
+        Returns:
+          0, its exit status.
+
+        Raises:
+          RuntimeError: if its exit status is another.
+        """
+        # The cluster warns every process of a job of its end. This one then asks to be
+        # queued again; the experiment, which would only die of it, goes on till then.
+        warnings = {signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM}
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, warnings)
+        try:
+            process = subprocess.Popen(self.command)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        try:
+            status = process.wait()
+        finally:  # Nothing is left behind; open cells are computed again.
+            process.kill()
+            process.wait()
+        if status:
+            raise RuntimeError(f"exit status {status}: {shlex.join(self.command)}")
+        return status
+
+    def checkpoint(self) -> Any:
+        """What to queue again: the same command, which resumes."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self)
+
+
+def workers(command: Sequence[str], flags: Sequence[str], number: int) -> list[Worker]:
+    """The workers that together do what `command` with `flags` does.
+
+    Args:
+      command: of the experiment.
+      flags: all others, such as the folder of the results.
+      number: of workers, at least 1.
+    """
+    shares = [("--shard", f"{index + 1}/{number}") for index in range(number)]
+    return [Worker((*command, *share, *flags)) for share in shares]
+
+
+def _cluster_parameters(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What submitit is told of the workers; all of them are alike."""
+    asked = {
+        "partition": arguments.partition,
+        "cpus_per_task": arguments.cpus,
+        "gpus_per_node": arguments.gpus,
+        "mem": arguments.memory_gib and f"{arguments.memory_gib}G",
+        # Since version 22.05 `srun` takes no cores over from the script.
+        "srun_args": arguments.cpus and [f"--cpus-per-task={arguments.cpus}"],
+    }
+    return {
+        "job_name": arguments.id,
+        "time": arguments.time or MINUTES,
+        "array_parallelism": arguments.workers,
+        "additional_parameters": {"requeue": True},
+    } | {name: value for name, value in asked.items() if value is not None}
+
+
+def script(arguments: argparse.Namespace, out: pathlib.Path) -> str:
+    """What `submit` hands to `sbatch`, where there need be none."""
+    from submitit import SlurmExecutor
+
+    class AnywhereExecutor(SlurmExecutor):
+        @classmethod
+        def affinity(cls) -> int:
+            return 1  # It is not asked to submit.
+
+    executor = AnywhereExecutor(out / "workers", max_num_timeout=_REQUEUES)
+    executor.update_parameters(**_cluster_parameters(arguments))
+    if arguments.workers > 1:
+        executor.parameters["map_count"] = arguments.workers  # As of its arrays.
+    return executor._make_submission_file_text(executor._submitit_command_str, "")
+
+
+def submit(
+    arguments: argparse.Namespace, out: pathlib.Path, team: Sequence[Worker]
+) -> str:
+    """Hand the workers to Slurm; the job's number and where its output goes."""
+    from submitit import SlurmExecutor
+    from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+    if missing := [name for name in ("sbatch", "srun") if not shutil.which(name)]:
+        raise ValueError(
+            f"no Slurm here: `{missing[0]}` was not found. Launch where it is, or with "
+            "`--local` on this machine; `--dry-run` prints the script."
+        )
+    executor = SlurmExecutor(out / "workers", max_num_timeout=_REQUEUES)
+    executor.update_parameters(**_cluster_parameters(arguments))
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # It is said in one line.
+            jobs = executor.submit_array(team)
+    except (FailedJobError, FailedSubmissionError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"Slurm refuses: {reason}") from error
+    return f"job {jobs[0].job_id.partition('_')[0]}, output in `{out / 'workers'}`"
+
+
+def run_here(
+    arguments: argparse.Namespace, out: pathlib.Path, team: Sequence[Worker]
+) -> int:
+    """Run the workers on this machine, all at once, and wait; how many failed."""
+    from submitit import LocalExecutor
+
+    # A folder of their own: local jobs have the numbers of processes, which come again.
+    logs = out / "workers"
+    logs.mkdir(parents=True, exist_ok=True)
+    logs = tempfile.mkdtemp(prefix="local_", dir=logs)
+    executor = LocalExecutor(logs, max_num_timeout=_REQUEUES)
+    gpus, jobs = arguments.gpus or 0, []
+    for index, worker in enumerate(team):
+        executor.update_parameters(
+            timeout_min=arguments.time or _YEAR,
+            gpus_per_node=gpus,
+            visible_gpus=tuple(range(index * gpus, (index + 1) * gpus)),
+        )
+        jobs.append(executor.submit(worker))
+    try:
+        for job in jobs:
+            job.wait()
+    except KeyboardInterrupt:
+        for job in jobs:
+            job.cancel()
+        for job in jobs:
+            job.wait()
+        raise
+    failed = 0
+    for index, job in enumerate(jobs):
+        if job.exception() is not None:
+            failed += 1
+            lines = (job.stderr() or "").splitlines()
+            said = [line for line in lines if line.startswith("error: ")] or [""]
+            print(f"worker {index + 1}: {said[-1]}; output in `{job.paths.stderr}`")
+    return failed
