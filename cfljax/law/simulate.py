@@ -22,6 +22,7 @@ from cfljax.types import Numbers
 __all__ = ["Divisor", "Trace", "simulate"]
 
 _LARGEST_BLOCK = 1024
+_SMALL_BLOCK = 16  # Trials that draw so few at a time are batched.
 
 # Divisor of a cluster's summed gradients: m; this round's participants; its members.
 Divisor = Literal["all", "participants", "cluster"]
@@ -211,11 +212,10 @@ def _run(
     if models.shape[1] <= 2 or fixed_counts is not None:
         return jax.vmap(trial)(arguments)
     # More models draw as many clients as they must, which differs by orders of
-    # magnitude: in lockstep, all would pay for the slowest. Small trials are batched,
-    # because a step of a loop costs more than they do.
-    # A batch of one would be vmapped too, and draw both the candidates and everyone.
-    batch = _LARGEST_BLOCK // block // 4
-    return jax.lax.map(trial, arguments, batch_size=batch if batch > 1 else None)
+    # magnitude: in lockstep all would pay for the slowest, and draw both the candidates
+    # and everyone. Only where few are drawn does a step of a loop cost more than that.
+    batch = _LARGEST_BLOCK // block // 4 if block <= _SMALL_BLOCK else None
+    return jax.lax.map(trial, arguments, batch_size=batch)
 
 
 def _descend(

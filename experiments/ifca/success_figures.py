@@ -7,6 +7,7 @@ import numpy as np
 
 from cfljax.report.figures import curves, heatmaps
 from cfljax.report.panels import Curve, CurvePanel, HeatMap
+from experiments.ifca.success_pairs import beside_law, law_name
 from experiments.ifca.success_table import CRITERIA
 
 __all__ = ["draw_curves", "draw_heatmaps"]
@@ -18,6 +19,12 @@ LABELS = {
     "samples": "samples per client n",
 }
 SYMBOLS = {"noise": "σ", "samples": "n"}
+
+# Where the second curve is not the first one with other data.
+LAW_TEXT = (
+    "law: n fresh samples of each client to choose, n others for the gradient,\n"
+    "anew for each run and round; its intervals are in law.csv"
+)
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -100,8 +107,12 @@ def draw_curves(
     title: str,
     tolerance: float,
     confidence: str,
+    law_rows: Rows = (),
 ) -> Any:
     """The paper's curves: success under its criterion, with exact binomial intervals.
+
+    With `law_rows` every curve has a second one in its colour, dashed and with hollow
+    markers: the same cells with fresh data in every round (`success_law`).
 
     Args:
       rows: of `success_table.rows`.
@@ -110,19 +121,13 @@ def draw_curves(
       title: of the figure.
       tolerance: of the criterion.
       confidence: what the intervals are, for the legend.
+      law_rows: of `success_law_table.rows`, for the same cells; without intervals in
+        the figure, where they would hide those of the data.
     """
     panels = []
+    by_law = by_convention(law_rows)
     for convention, own in by_convention(rows).items():
-        x = np.array(settings(own, column_axis), float)
-        trials = table(own, "trials", row_axis, column_axis)
-        trials = np.where(trials > 0, trials, np.nan)
-        rate = table(own, "successes", row_axis, column_axis) / trials
-        low = table(own, "low", row_axis, column_axis)
-        high = table(own, "high", row_axis, column_axis)
-        lines = [
-            Curve(f"{SYMBOLS[row_axis]} = {value:g}", x, rate[i], low[i], high[i])
-            for i, value in enumerate(settings(own, row_axis))
-        ]
+        lines = _lines(own, by_law.get(convention, ()), row_axis, column_axis)
         panels.append(
             CurvePanel(
                 lines,
@@ -131,4 +136,36 @@ def draw_curves(
                 title=f"{convention} convention, {threshold_text('0.6 σ', tolerance)}",
             )
         )
-    return curves(panels, title=title, legend_title=confidence)
+    if not law_rows:
+        return curves(panels, title=title, legend_title=confidence)
+    legend = f"{confidence}\n{LAW_TEXT}"
+    return beside_law(curves(panels, title=title, legend_title=legend))
+
+
+def _lines(own: Rows, by_law: Rows, row_axis: str, column_axis: str) -> list[Curve]:
+    """The curves of one panel, those of the data first."""
+    x = np.array(settings(own, column_axis), float)
+    trials = table(own, "trials", row_axis, column_axis)
+    rate = table(own, "successes", row_axis, column_axis) / _nonzero(trials)
+    low = table(own, "low", row_axis, column_axis)
+    high = table(own, "high", row_axis, column_axis)
+    names = [f"{SYMBOLS[row_axis]} = {v:g}" for v in settings(own, row_axis)]
+    lines = [Curve(name, x, rate[i], low[i], high[i]) for i, name in enumerate(names)]
+    if not by_law:
+        return lines
+    for axis in (row_axis, column_axis):
+        if settings(by_law, axis) != settings(own, axis):
+            raise ValueError(
+                f"`law_rows` must hold the cells of `rows`, got {axis} "
+                f"{settings(by_law, axis)} beside {settings(own, axis)}."
+            )
+    law_trials = table(by_law, "trials", row_axis, column_axis)
+    law_rate = table(by_law, "successes", row_axis, column_axis) / _nonzero(law_trials)
+    return lines + [
+        Curve(law_name(name), x, law_rate[i], like=name) for i, name in enumerate(names)
+    ]
+
+
+def _nonzero(trials: np.ndarray) -> np.ndarray:
+    """Numbers of trials to divide by; NaN for none."""
+    return np.where(trials > 0, trials, np.nan)
