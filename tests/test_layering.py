@@ -2,7 +2,7 @@
 
 The picture of the rooms:
 
-    types <- kernels <- algorithms, metrics, data, law, engine, attacks
+    types <- kernels <- algorithms, metrics, data, law, engine, shortcuts, attacks
     types <- losses <- models
     intervals <- report
     cfljax <- theory <- experiments
@@ -30,13 +30,14 @@ ALLOWED: dict[str, set[str]] = {
     "cfljax.data": {"cfljax.types", "cfljax.kernels"},
     "cfljax.law": {"cfljax.types", "cfljax.kernels"},
     "cfljax.engine": {"cfljax.types", "cfljax.kernels"},
+    "cfljax.shortcuts": {"cfljax.types", "cfljax.kernels"},
     "cfljax.attacks": {"cfljax.types", "cfljax.kernels"},
     "cfljax.intervals": {"cfljax.types"},
     "cfljax.report": {"cfljax.intervals"},
     "theory": {"cfljax"},
     "experiments": {"cfljax", "theory"},
 }
-COMPILERS = ("cfljax.engine", "cfljax.law", "experiments.bench")
+COMPILERS = ("cfljax.engine", "cfljax.law", "cfljax.shortcuts", "experiments.bench")
 
 Edge = tuple[str, str]
 

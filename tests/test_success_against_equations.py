@@ -15,12 +15,12 @@ from cfljax import metrics
 from cfljax.data import mixed_linear
 from cfljax.kernels.distance import bottleneck_distance, least_distance
 from experiments.ifca.success import DIMS, Trial, simulate
-from experiments.ifca.success_table import (
-    counts,
+from experiments.ifca.success_criteria import (
     oracle_floor,
     outcome_shares,
     stability_bound,
 )
+from experiments.ifca.success_table import counts
 
 SIZES: dict[str, Any] = {
     "num_clients": 10,

@@ -2,12 +2,20 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PRNGKeyArray, ScalarLike
+from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
 
 from cfljax.kernels.draws import Convention, bernoulli_models, flat_normal
 from cfljax.types import ClientData, Truth
 
-__all__ = ["check_mixed_linear", "linear_clients", "mixed_linear", "split_rounds"]
+__all__ = [
+    "check_mixed_linear",
+    "linear_clients",
+    "linear_targets",
+    "mixed_linear",
+    "mixed_truth",
+    "split_rounds",
+    "standard_samples",
+]
 
 
 def check_mixed_linear(
@@ -81,6 +89,27 @@ def mixed_linear(
         num_samples=num_samples,
         num_features=num_features,
     )
+    truth, clients_key = mixed_truth(
+        key,
+        num_clients=num_clients,
+        num_clusters=num_clusters,
+        num_features=num_features,
+        separation=separation,
+        convention=convention,
+    )
+    return linear_clients(clients_key, truth, num_samples, noise), truth
+
+
+def mixed_truth(
+    key: PRNGKeyArray,
+    *,
+    num_clients: int,
+    num_clusters: int,
+    num_features: int,
+    separation: ScalarLike,
+    convention: Convention,
+) -> tuple[Truth, PRNGKeyArray]:
+    """The truth of `mixed_linear`, and the key of its clients' samples."""
     models_key, clients_key = jax.random.split(key)
     models = bernoulli_models(
         models_key,
@@ -90,8 +119,7 @@ def mixed_linear(
         convention=convention,
     )
     clusters = jnp.arange(num_clients) // (num_clients // num_clusters)
-    truth = Truth(clusters, models)
-    return linear_clients(clients_key, truth, num_samples, noise), truth
+    return Truth(clusters, models), clients_key
 
 
 def linear_clients(
@@ -111,18 +139,63 @@ def linear_clients(
     num_features = models.shape[1]
 
     def client(index: Array) -> tuple[Array, Array]:
-        inputs_key, noise_key = jax.random.split(jax.random.fold_in(key, index))
-        inputs = flat_normal(inputs_key, (num_samples, num_features))
-        error = noise * jax.random.normal(noise_key, (num_samples,))
+        inputs, error = _standard_client(key, index, num_samples, num_features)
         clean = jnp.dot(
             inputs, models[clusters[index]], precision=jax.lax.Precision.HIGHEST
         )
-        return inputs, clean + error
+        return inputs, clean + noise * error
 
     num_clients = clusters.shape[0]
     inputs, targets = jax.lax.map(client, jnp.arange(num_clients))
     mask = jnp.ones((num_clients, num_samples), bool)
     return ClientData(inputs, targets, mask)
+
+
+def standard_samples(
+    key: PRNGKeyArray, *, num_clients: int, num_samples: int, num_features: int
+) -> tuple[Float[Array, "clients samples features"], Float[Array, "clients samples"]]:
+    """Inputs, and noise of unit variance, of `linear_clients` with the same key.
+
+    They are what all problems have in common that differ in their true models or in
+    sigma only; see `linear_targets`.
+
+    Args:
+      key: of the samples.
+      num_clients: m.
+      num_samples: n.
+      num_features: d.
+
+    Cost: as `mixed_linear`.
+    """
+    client = lambda index: _standard_client(key, index, num_samples, num_features)
+    return jax.lax.map(client, jnp.arange(num_clients))
+
+
+def linear_targets(
+    inputs: Float[Array, "clients samples features"],
+    errors: Float[Array, "clients samples"],
+    truth: Truth,
+    noise: ScalarLike,
+) -> Float[Array, "clients samples"]:
+    """y = <x, theta*_c> + noise * error, with the truth's clusters c.
+
+    Those of `linear_clients`, up to the rounding of the products.
+    """
+    clean = jnp.einsum(
+        "mnd,md->mn",
+        inputs,
+        truth.models[truth.clusters],
+        precision=jax.lax.Precision.HIGHEST,
+    )
+    return clean + noise * errors
+
+
+def _standard_client(
+    key: PRNGKeyArray, index: Array, num_samples: int, num_features: int
+) -> tuple[Array, Array]:
+    inputs_key, noise_key = jax.random.split(jax.random.fold_in(key, index))
+    inputs = flat_normal(inputs_key, (num_samples, num_features))
+    return inputs, jax.random.normal(noise_key, (num_samples,))
 
 
 def split_rounds(data: ClientData, num_rounds: int) -> ClientData:

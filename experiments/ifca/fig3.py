@@ -20,20 +20,25 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
+import xarray
 
 from cfljax import engine, report
 from cfljax.data.linear import check_mixed_linear
 from cfljax.kernels.average import Normalise
 from cfljax.kernels.draws import Convention
 from cfljax.report.files import replacing
+from experiments.ifca import success_law_table
+from experiments.ifca.precision import describe, stopping_rule
 from experiments.ifca.success import DIMS, InitUnit, Trial, simulate
 from experiments.ifca.success_figures import draw_curves, draw_heatmaps
+from experiments.ifca.success_joint import shares, simulate_jointly
 from experiments.ifca.success_table import AXES, pivot, rows
 from experiments.options import Options
+from experiments.shards import shard_summary
 
 __all__ = ["REVISION", "Config", "run_panel"]
 
-REVISION = 1  # To be raised whenever a trial of the same fields changes its meaning.
+REVISION = 2  # To be raised whenever a trial of the same fields changes its meaning.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,10 +77,19 @@ class Config:
     """Divisor of the summed gradients."""
     resample: bool = False
     """Fresh samples for every round: n is dealt out over 2T folds."""
+    shortcuts: bool = True
+    """Compute all cells of one size together, leaving out products whose result is
+    known; without, every run makes all of its rounds on the samples."""
+    decide: bool = False
+    """Follow a trial's runs only until one has succeeded under every criterion, the
+    most promising step size first; successes by restart and step size are then those
+    of the runs that were followed."""
+    law: bool = True
+    """Also simulate every cell with fresh data in every round, exactly in law."""
     seed: int = 0
     """Of all trials."""
     error_rate: float = 0.05
-    """Of all intervals of the table together."""
+    """Of all intervals of one criterion together."""
 
     def __post_init__(self) -> None:
         for name in (*AXES, "step_sizes"):
@@ -119,7 +133,10 @@ class Config:
     def trial(self) -> Trial:
         """The fields that all cells share, and the first value of each axis."""
         own = {f.name: getattr(self, f.name) for f in dataclasses.fields(Trial)}
-        return Trial(**(own | {axis: own[axis][0] for axis in AXES}))
+        first = {axis: own[axis][0] for axis in AXES}
+        # Judging comes after the sweep, unless it decides what is computed.
+        judging = {"tolerance": self.tolerance if self.decide else 0.0}
+        return Trial(**(own | first | judging))
 
 
 def grid(experiment: str, config: Config) -> engine.Grid:
@@ -134,6 +151,34 @@ def grid(experiment: str, config: Config) -> engine.Grid:
         seed=config.seed,
         revision=REVISION,
     )
+
+
+def compute(cells: engine.Grid, config: Config, options: Options) -> xarray.Dataset:
+    """What the store lacks of the panel's cells; all of it is returned."""
+    how: dict[str, Any] = {
+        "constants": jnp.asarray(config.step_sizes, jnp.float32),
+        "progress": options.progress,
+        "shard": options.shard,
+        "enough": stopping_rule(
+            options.precision,
+            tolerance=config.tolerance,
+            error_rate=config.error_rate,
+            num_cells=math.prod(cells.shape),
+            num_trials=config.num_trials,
+        ),
+    }
+    store = options.out / "results.zarr"
+    if config.shortcuts:
+        for name in ("chunk", "memory", "devices"):
+            if getattr(options, name) is not None:
+                raise ValueError(
+                    f"`--{name}` has no use with shortcuts, which compute all cells of"
+                    f" one size together; leave it out, or add --no-shortcuts."
+                )
+        joint = engine.Joint(simulate_jointly, shares)
+        return engine.sweep(cells, None, store, joint=joint, **how)
+    size = {"chunk": options.chunk, "memory": options.memory}
+    return engine.sweep(cells, simulate, store, devices=options.devices, **size, **how)
 
 
 def run_panel(
@@ -157,19 +202,25 @@ def run_panel(
       A summary for the command line: files written and the table's rows.
     """
     started = time.perf_counter()
-    results = engine.sweep(
-        grid(experiment, config),
-        simulate,
-        options.out / "results.zarr",
-        constants=jnp.asarray(config.step_sizes, jnp.float32),
-        chunk=options.chunk,
-        memory=options.memory,
-        progress=options.progress,
-    )
+    cells = grid(experiment, config)
+    results = compute(cells, config, options)
+    if options.shard is not None:
+        return shard_summary(
+            experiment,
+            shard=options.shard,
+            num_open=results.attrs["open_blocks"],
+            num_blocks=math.prod(cells.shape) * cells.num_blocks,
+            failed_cells=results.attrs["failures"],
+        )
     table = rows(
-        results, config.trial, tolerance=config.tolerance, error_rate=config.error_rate
+        results,
+        config.trial,
+        tolerance=config.tolerance,
+        error_rate=config.error_rate,
+        sequential=options.precision is not None,
     )
-    files = write(table, config, options, axes=axes, title=title)
+    law = None if config.resample or not config.law else fresh(cells, config, options)
+    files = write(table, law, config, options, axes=axes, title=title)
     seconds = round(time.perf_counter() - started, 2)
     row_axis, column_axis = axes
     overview = report.markdown(pivot(table, row_axis=row_axis, column_axis=column_axis))
@@ -183,18 +234,31 @@ def run_panel(
     }
 
 
+def fresh(cells: engine.Grid, config: Config, options: Options) -> list[dict[str, Any]]:
+    """The table of the same cells where every round meets fresh data."""
+    found = success_law_table.sweep(
+        cells, options.out / "law", progress=options.progress
+    )
+    return success_law_table.rows(
+        cells, found, tolerance=config.tolerance, error_rate=config.error_rate
+    )
+
+
 def write(
     table: list[dict[str, Any]],
+    law: list[dict[str, Any]] | None,
     config: Config,
     options: Options,
     *,
     axes: tuple[str, str],
     title: str,
 ) -> list[str]:
-    """Table, configuration and both figures; returns their paths."""
+    """Tables, configuration and both figures; returns their paths."""
     out = options.out
-    report.write_csv(out / "table.csv", table)
-    settings = dataclasses.asdict(config)
+    tables = {"table.csv": table} | ({"law.csv": law} if law else {})
+    for name, lines in tables.items():
+        report.write_csv(out / name, lines)
+    settings = dataclasses.asdict(config) | {"precision": options.precision}
     with replacing(out / "config.json") as temporary:
         temporary.write_text(json.dumps(settings, indent=2) + "\n")
     row_axis, column_axis = axes
@@ -205,12 +269,13 @@ def write(
         "tolerance": config.tolerance,
     }
     confidence = (
-        f"intervals: exact binomial, {100 * (1 - config.error_rate):g} % for all "
-        f"{len(table)} cells together; {config.num_trials} trials a cell,\n"
-        "the same seeds in all cells; points moved aside to show all"
+        describe(table, error_rate=config.error_rate, width=options.precision)
+        + ",\nthe same seeds in all cells; points moved aside to show all"
     )
     drawn = report.save(draw_heatmaps(table, **look), out / "heatmap")
     drawn += report.save(
-        draw_curves(table, **look, confidence=confidence), out / "curves"
+        draw_curves(table, **look, confidence=confidence, law_rows=law or ()),
+        out / "curves",
     )
-    return [str(path) for path in (out / "table.csv", out / "config.json", *drawn)]
+    names = (*tables, "config.json")
+    return [str(path) for path in (*(out / name for name in names), *drawn)]

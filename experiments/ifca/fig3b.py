@@ -28,6 +28,7 @@ def preset(name: Literal["quick", "paper"]) -> Config:
             num_features=200,
             step_sizes=(2.0, 1.0, 0.5),
             num_trials=10,
+            shortcuts=False,
             tolerance=0.001,
         )
     return Config(
@@ -40,6 +41,7 @@ def preset(name: Literal["quick", "paper"]) -> Config:
         num_features=1000,
         step_sizes=(2.0, 1.0, 0.5),
         num_trials=40,
+        decide=True,
         tolerance=0.001,
     )
 

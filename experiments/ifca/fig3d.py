@@ -29,6 +29,7 @@ def preset(name: Literal["quick", "paper"]) -> Config:
             num_features=200,
             step_sizes=(2.0, 1.0, 0.5),
             num_trials=10,
+            shortcuts=False,
             tolerance=0.0,
         )
     return Config(
@@ -41,6 +42,7 @@ def preset(name: Literal["quick", "paper"]) -> Config:
         num_features=1000,
         step_sizes=(2.0, 1.0, 0.5),
         num_trials=40,
+        decide=True,
         tolerance=0.0,
     )
 

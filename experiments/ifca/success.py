@@ -20,9 +20,18 @@ from cfljax.kernels.distance import bottleneck_distance, least_distance
 from cfljax.kernels.draws import Convention
 from cfljax.kernels.evaluate import choose_cluster, loss_matrix
 from cfljax.models import linear
-from cfljax.types import ClientData, Task, Truth
+from cfljax.types import Task, Truth
 
-__all__ = ["DIMS", "InitUnit", "Trial", "simulate"]
+__all__ = [
+    "DIMS",
+    "RUN",
+    "InitUnit",
+    "Trial",
+    "judge",
+    "mean_lowest_loss",
+    "simulate",
+    "start_task",
+]
 
 InitUnit = Literal["one", "separation"]
 RUN = ("restart", "step_size")
@@ -37,14 +46,21 @@ DIMS: dict[str, tuple[str, ...]] = {
     "first_loss": ("restart",),  # the same at the start
     "alpha": ("restart",),  # alpha_0 of Assumption 1 at the start
     "gap": (),  # Delta, least distance between two true models
+    "followed": RUN,  # 1 where the run was followed to its end
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """Everything that one trial's law depends on, besides the step sizes.
+    """Everything that one trial's results depend on, besides the step sizes.
 
-    separation, noise, init_scale are traced by the engine; the rest is static.
+    separation, noise, init_scale and tolerance are traced by the engine; the rest is
+    static.
+
+    decide: leave a trial's other runs alone once one has succeeded under every
+      criterion, with `tolerance`; their results are NaN then.
+    shortcuts: compute cells that share their samples together, by `success_joint`:
+      the same runs up to rounding, for less.
     """
 
     convention: Convention
@@ -60,6 +76,27 @@ class Trial:
     init_unit: InitUnit
     normalise: Normalise
     resample: bool
+    shortcuts: bool = False
+    decide: bool = False
+    tolerance: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.resample and self.shortcuts:
+            raise ValueError(
+                "`shortcuts` need samples that all rounds share, got `resample`."
+            )
+        if self.decide and not self.shortcuts:
+            raise ValueError("`decide` needs `shortcuts`.")
+
+
+def start_task(trial: Trial) -> Task:
+    """The learning problem with the trial's random starts."""
+    relative = trial.init_unit == "separation"
+    return linear(
+        trial.num_features,
+        init_scale=trial.init_scale * (trial.separation if relative else 1.0),
+        convention=trial.convention if relative else "reference",
+    )
 
 
 def mean_lowest_loss(losses: Float[Array, "clients clusters"]) -> Float[Array, ""]:
@@ -68,10 +105,11 @@ def mean_lowest_loss(losses: Float[Array, "clients clusters"]) -> Float[Array, "
 
 
 def judge(
-    task: Task, data: ClientData, truth: Truth, models: Array
+    truth: Truth,
+    models: Float[Array, "clusters features"],
+    losses: Float[Array, "clients clusters"],
 ) -> dict[str, Array]:
-    """What is kept of one run, from its final models."""
-    losses = loss_matrix(task, models, data)
+    """What is kept of one run, from its final models and the losses under them."""
     assignment = choose_cluster(losses)
     num_clusters = models.shape[0]
     recovered = metrics.exact_recovery(assignment, truth.clusters)
@@ -82,6 +120,7 @@ def judge(
         "recovered": recovered.astype(jnp.float32),
         "used_clusters": used.astype(jnp.float32),
         "loss": mean_lowest_loss(losses),
+        "followed": jnp.ones(()),
     }
 
 
@@ -114,12 +153,7 @@ def simulate(
         convention=trial.convention,
     )
     gap = least_distance(truth.models)
-    relative = trial.init_unit == "separation"
-    task = linear(
-        trial.num_features,
-        init_scale=trial.init_scale * (trial.separation if relative else 1.0),
-        convention=trial.convention if relative else "reference",
-    )
+    task = start_task(trial)
     rounds = split_rounds(data, trial.num_rounds) if trial.resample else data
 
     def one_run(run_key: PRNGKeyArray, step_size: Array) -> dict[str, Array]:
@@ -137,7 +171,7 @@ def simulate(
             num_rounds=trial.num_rounds,
             data_per_round=trial.resample,
         )
-        return judge(task, data, truth, state.models)
+        return judge(truth, state.models, loss_matrix(task, state.models, data))
 
     def start(run_key: PRNGKeyArray) -> dict[str, Array]:
         algorithm = ifca(task, num_clusters=trial.num_clusters, step_size=0.0)

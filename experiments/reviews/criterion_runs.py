@@ -15,6 +15,7 @@ from cfljax import engine
 from cfljax.algorithms import ifca
 from cfljax.data import mixed_linear
 from cfljax.kernels.draws import Convention
+from cfljax.kernels.evaluate import loss_matrix
 from cfljax.models import linear
 from cfljax.types import ClientData, Truth
 from experiments.ifca.success import judge
@@ -183,7 +184,7 @@ def simulate(
     def one(run_key: PRNGKeyArray, step_size: Array) -> dict[str, Array]:
         algorithm = ifca(task, num_clusters=trial.num_clusters, step_size=step_size)
         state, _ = engine.run(algorithm, run_key, data, num_rounds=trial.num_rounds)
-        found = judge(task, data, truth, state.models)
+        found = judge(truth, state.models, loss_matrix(task, state.models, data))
         return {name: found[name] for name in ("distance", "recovered")}
 
     restarts = jnp.arange(trial.num_restarts)

@@ -1,0 +1,164 @@
+"""Partitions: Gram matrices of sets of clients, for rounds that meet no samples."""
+
+import collections
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from cfljax.shortcuts.samples import Samples, normal_change, padded
+
+__all__ = ["MATRIX_VECTOR", "PASS", "Normal", "Partitions", "Sets"]
+
+# The clients of each used model, as the bytes of their masks; ascending.
+Sets = tuple[bytes, ...]
+
+# Columns that fill a product: reading a matrix costs as much as so many of them.
+PASS = 32
+MATRIX_VECTOR = 5
+
+_CLIENTS = 16  # Most clients that are added to a Gram matrix at a time.
+_MOST_BYTES = 2**30  # Of Gram matrices that are kept beside those of the groups.
+
+
+class Normal(NamedTuple):
+    """Normal equations of a set of clients.
+
+    gram: `(2 / n) X_S^T X_S`.
+    moments: `(2 / n) X_S^T y` of each problem.
+    """
+
+    gram: Float[Array, "features features"]
+    moments: Float[np.ndarray, "problems features"]
+
+
+class Partitions:
+    """Gram matrices and moments of sets of clients.
+
+    Unions of the samples' groups are at hand. Any other set is built from the nearest
+    one that is, once the rounds that its runs have made on the samples have cost as
+    much as that: no choice without foresight is better than twice the best one with it
+    in the worst case (the ski-rental problem).
+
+    Costs are counted in columns, one model's product with all samples.
+
+    Args:
+      samples: of all runs.
+    """
+
+    def __init__(self, samples: Samples) -> None:
+        self._samples = samples
+        self._unions: dict[bytes, Normal] = {}
+        self._built: collections.OrderedDict[bytes, Normal] = collections.OrderedDict()
+        self._masks = np.zeros((0, samples.num_clients), bool)  # Of those built.
+        self._prices: dict[Sets, float] = {}
+        self._spent: collections.Counter[Sets] = collections.Counter()
+        self._sizes = np.bincount(samples.clusters)
+        size = 4 * samples.inputs.shape[1] ** 2
+        self._most = max(8, _MOST_BYTES // size)
+
+    def sets(self, assignment: Int[np.ndarray, " clients"]) -> tuple[list[int], Sets]:
+        """Used models and their clients, in one order for all names of the models."""
+        used = np.unique(assignment[assignment >= 0]).tolist()
+        found = sorted((np.equal(assignment, j).tobytes(), j) for j in used)
+        return [j for _, j in found], tuple(key for key, _ in found)
+
+    def is_known(self, sets: Sets) -> bool:
+        """Whether all Gram matrices are at hand, or sums of such."""
+        return all(key in self._built or self._groups(key) is not None for key in sets)
+
+    def spend(self, sets: Sets, columns: float) -> None:
+        """Notes what a round on the samples cost, and builds what is worth it.
+
+        Args:
+          sets: that the round used.
+          columns: its cost.
+        """
+        rows, features = self._samples.inputs.shape
+        if MATRIX_VECTOR * features >= 2 * rows:
+            return  # Products with so few samples are no dearer.
+        self._spent[sets] += columns
+        if sets not in self._prices:
+            self._prices[sets] = self._price(sets)
+        if self._spent[sets] >= self._prices[sets]:
+            for key in sets:
+                if not self.is_known((key,)):
+                    self._build(key)
+
+    def _price(self, sets: Sets) -> float:
+        """Of the matrices that a partition lacks; less, once others are built."""
+        changes = [
+            int(np.sum(self._nearest(key)[1]))
+            for key in sets
+            if not self.is_known((key,))
+        ]
+        if len(sets) == 2:  # The second set is what the first leaves.
+            changes = [min(changes)]
+        features = self._samples.inputs.shape[1]
+        return sum(changes) * features / self._samples.num_clients
+
+    def normal(self, key: bytes) -> Normal:
+        """Normal equations of a known set."""
+        if key in self._built:
+            self._built.move_to_end(key)
+            return self._built[key]
+        if key not in self._unions:
+            groups = self._groups(key)
+            assert groups is not None, "a set that is not known"
+            self._unions[key] = Normal(
+                jnp.sum(self._samples.grams[np.array(groups, int)], axis=0),
+                np.sum(self._samples.moments[:, groups], axis=1),
+            )
+        return self._unions[key]
+
+    def _groups(self, key: bytes) -> list[int] | None:
+        """The groups that a set is the union of, if it is one."""
+        inside = np.bincount(self._samples.clusters, weights=np.frombuffer(key, bool))
+        if np.all((inside == 0) | (inside == self._sizes)):
+            return np.flatnonzero(inside).tolist()
+        return None
+
+    def _nearest(self, key: bytes) -> tuple[bool, Bool[np.ndarray, " clients"], bytes]:
+        """The set at hand that differs in the fewest clients.
+
+        Returns:
+          Whether it is the complement of a set that was built, which clients differ,
+          and the set, or the one it is the complement of.
+        """
+        mask = np.frombuffer(key, bool)
+        clusters = self._samples.clusters
+        union = (2 * np.bincount(clusters, weights=mask) > self._sizes)[clusters]
+        masks = np.concatenate([union[None], self._masks])
+        differ = np.sum(masks != mask, axis=1)
+        changes = np.concatenate([differ, len(mask) - differ])
+        is_complement, row = divmod(int(np.argmin(changes)), len(masks))
+        base = masks[row]
+        return bool(is_complement), (base != mask) ^ bool(is_complement), base.tobytes()
+
+    def _build(self, key: bytes) -> None:
+        is_complement, differ, base = self._nearest(key)
+        samples = self._samples
+        gram, moments = self.normal(base)
+        if is_complement:
+            every = self.normal(np.ones(samples.num_clients, bool).tobytes())
+            gram, moments = every.gram - gram, every.moments - moments
+        mask = np.frombuffer(key, bool)
+        for sign, clients in ((1.0, differ & mask), (-1.0, differ & ~mask)):
+            for some in _in_parts(np.flatnonzero(clients)):
+                change = normal_change(
+                    samples.inputs,
+                    samples.targets,
+                    padded(some, 1 << (len(some) - 1).bit_length()),
+                    np.int32(len(some)),
+                    np.float32(sign),
+                )
+                gram, moments = gram + change[0], moments + np.asarray(change[1])
+        self._built[key] = Normal(gram, moments)
+        while len(self._built) > self._most:
+            self._built.popitem(last=False)
+        self._masks = np.stack([np.frombuffer(other, bool) for other in self._built])
+
+
+def _in_parts(indices: Int[np.ndarray, " some"]) -> list[np.ndarray]:
+    return [indices[i : i + _CLIENTS] for i in range(0, len(indices), _CLIENTS)]

@@ -1,0 +1,139 @@
+"""Rounds: the products of one round, for the models of many runs at once."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+__all__ = ["MOST_AHEAD", "backward", "forward", "frozen_path", "frozen_rounds"]
+
+MOST_AHEAD = 32  # Rounds of a path.
+
+_EXACT: Any = {"precision": jax.lax.Precision.HIGHEST}  # not TF32 on an accelerator
+
+
+@jax.jit
+def forward(
+    inputs: Float[Array, "rows features"],
+    targets: Float[Array, "problems clients samples"],
+    models: Float[Array, "columns features"],
+    problems: Int[Array, " columns"],
+) -> tuple[Float[Array, "columns clients samples"], Float[Array, "columns clients"]]:
+    """Errors `X theta - y` of every model on its problem, and the clients' losses."""
+    outputs = jax.lax.dot_general(models, inputs, (((1,), (1,)), ((), ())), **_EXACT)
+    errors = outputs.reshape(-1, *targets.shape[1:]) - targets[problems]
+    return errors, jnp.mean(jnp.square(errors), axis=2)
+
+
+@jax.jit
+def backward(
+    inputs: Float[Array, "rows features"],
+    errors: Float[Array, "columns clients samples"],
+    which: Int[Array, " some"],
+    weights: Float[Array, "some clients"],
+) -> Float[Array, "some features"]:
+    """`sum_i w_i (2 / n) X_i^T e_i` of some columns."""
+    scale = weights * (2 / errors.shape[2])
+    chosen = scale[:, :, None] * jnp.where(weights[:, :, None] == 0, 0, errors[which])
+    return jnp.matmul(chosen.reshape(which.shape[0], -1), inputs, **_EXACT)
+
+
+def _norms(
+    values: Float[Array, "runs used features"],
+) -> Float[Array, "runs used"]:
+    return jnp.sqrt(jnp.sum(jnp.square(values), axis=2))
+
+
+def _frozen_round(
+    grams: tuple[Float[Array, "features features"], ...],
+    moments: Float[Array, "runs used features"],
+    rates: Float[Array, "runs used"],
+    models: Float[Array, "runs used features"],
+) -> Float[Array, "runs used features"]:
+    outputs = [jnp.matmul(models[:, i], gram, **_EXACT) for i, gram in enumerate(grams)]
+    gradient = jnp.stack(outputs, axis=1) - moments
+    return models - rates[:, :, None] * gradient
+
+
+@jax.jit
+def frozen_path(
+    grams: tuple[Float[Array, "features features"], ...],
+    moments: Float[Array, "runs used features"],
+    rates: Float[Array, "runs used"],
+    models: Float[Array, "runs used features"],
+    number: Int[Array, ""],
+) -> Float[Array, "most runs used features"]:
+    """The models after each of some rounds, if no client changes its choice.
+
+    Args:
+      grams: as of `frozen_rounds`.
+      moments: the same.
+      rates: the same.
+      models: now.
+      number: of rounds, `MOST_AHEAD` at most; the rest of the path is zero.
+    """
+
+    def one_round(index: Array, carry: tuple) -> tuple:
+        models, path = carry
+        models = _frozen_round(grams, moments, rates, models)
+        return models, path.at[index].set(models)
+
+    path = jnp.zeros((MOST_AHEAD, *models.shape), models.dtype)
+    return jax.lax.fori_loop(0, number, one_round, (models, path))[1]
+
+
+@jax.jit
+def frozen_rounds(
+    grams: tuple[Float[Array, "features features"], ...],
+    moments: Float[Array, "runs used features"],
+    rates: Float[Array, "runs used"],
+    models: Float[Array, "runs used features"],
+    anchors: Float[Array, "runs used features"],
+    radii: Float[Array, "runs used used"],
+    left: Int[Array, " runs"],
+    most: Int[Array, ""],
+    fresh: Bool[Array, " runs"],
+) -> tuple[Float[Array, "runs used features"], Int[Array, " runs"], Array]:
+    """Rounds of runs whose partition is that of the Gram matrices, while it holds.
+
+    Args:
+      grams: `(2 / n) X_S^T X_S` of every used model's clients S.
+      moments: `(2 / n) X_S^T y`.
+      rates: step size over the divisor of the summed gradients.
+      models: now.
+      anchors: where losses were evaluated.
+      radii: the partition is the one at the anchors while two models a and b together
+        are less than `radii[a, b]` away from them; on the diagonal, for model a alone
+        against the models that nobody uses.
+      left: rounds that a run still has to go.
+      most: rounds to make in this call.
+      fresh: whether a run is at its anchor, whose partition is known whatever the
+        radii.
+
+    Returns:
+      Models, rounds made, and which runs are to be evaluated anew.
+    """
+    alone = jnp.eye(len(grams), dtype=bool)
+
+    def can_step(models: Array, made: Array) -> Array:
+        moved = _norms(models - anchors)
+        pairs = moved[:, :, None] + jnp.where(alone[None], 0, moved[:, None, :])
+        holds = jnp.all(pairs < radii, axis=(1, 2))
+        return (made < left) & (holds | (fresh & (made == 0)))
+
+    def unfinished(carry: tuple) -> Array:
+        _, _, can, turn = carry
+        return jnp.any(can) & (turn < most)
+
+    def one_round(carry: tuple) -> tuple:
+        models, made, can, turn = carry
+        moved = _frozen_round(grams, moments, rates, models)
+        models = jnp.where(can[:, None, None], moved, models)
+        made = made + can.astype(made.dtype)
+        return models, made, can & can_step(models, made), turn + 1
+
+    made = jnp.zeros_like(left)
+    carry = (models, made, can_step(models, made), jnp.zeros_like(most))
+    models, made, can, _ = jax.lax.while_loop(unfinished, one_round, carry)
+    return models, made, ~can & (made < left)

@@ -1,0 +1,125 @@
+"""State of many runs of IFCA on one data set, each in a round of its own."""
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from cfljax.shortcuts.rounds import backward, forward
+from cfljax.shortcuts.samples import Samples, padded
+
+__all__ = ["Runs", "Work"]
+
+_SIZES = (8, 16, 32, 64, 96, 128, 160, 192, 224, 256)  # Columns of a compiled product.
+
+
+@dataclasses.dataclass
+class Work:
+    """What runs cost. A column is one model in one product with all samples.
+
+    full: columns of the same runs without shortcuts.
+    forward: of errors and losses.
+    backward: of gradients.
+    frozen: rounds of models whose clients stay, by Gram matrices.
+    """
+
+    full: int = 0
+    forward: int = 0
+    backward: int = 0
+    frozen: int = 0
+
+
+def _size(number: int) -> int:
+    return next((size for size in _SIZES if size >= number), number)
+
+
+class Runs:
+    """Models, losses and rounds left of every run, in the host's memory.
+
+    Args:
+      samples: that all runs share.
+      starts: first models, `[runs, models, features]`.
+      problems: row of `samples.targets` for each run.
+      step_sizes: gamma of each run.
+      num_rounds: T.
+      per_cluster: whether summed gradients are divided by a cluster's own members
+        instead of all clients.
+    """
+
+    def __init__(
+        self,
+        samples: Samples,
+        starts: Float[np.ndarray, "runs models features"],
+        problems: Int[np.ndarray, " runs"],
+        step_sizes: Float[np.ndarray, " runs"],
+        *,
+        num_rounds: int,
+        per_cluster: bool,
+    ) -> None:
+        number, num_models = starts.shape[:2]
+        self.samples = samples
+        self.problems = problems
+        self.step_sizes = np.asarray(step_sizes, np.float32)
+        self.per_cluster = per_cluster
+        self.models = np.array(starts, np.float32)
+        self.anchors = np.empty_like(self.models)  # Where losses were evaluated.
+        self.losses = np.full((number, num_models, samples.num_clients), np.nan, "f4")
+        self.stale = np.ones((number, num_models), bool)  # Losses to be evaluated.
+        self.left = np.full(number, num_rounds, np.int32)
+        self.work = Work(full=2 * num_rounds * number * num_models)
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    def evaluate(
+        self,
+        rows: Int[np.ndarray, " columns"],
+        models: Float[np.ndarray, "columns features"],
+    ) -> tuple[Array, Float[np.ndarray, "columns clients"]]:
+        """Errors of some models, padded and on the device, and the clients' losses.
+
+        Args:
+          rows: runs whose problem a model meets.
+          models: one for each.
+        """
+        index = padded(np.arange(len(rows)), _size(len(rows)))
+        errors, losses = forward(
+            self.samples.inputs,
+            self.samples.targets,
+            models[index],
+            self.problems[rows[index]],
+        )
+        self.work.forward += len(rows)
+        return errors, np.asarray(losses)[: len(rows)]
+
+    def descend(
+        self,
+        rows: Int[np.ndarray, " columns"],
+        models: Int[np.ndarray, " columns"],
+        members: Bool[np.ndarray, "columns clients"],
+        errors: Array,
+        places: Int[np.ndarray, " columns"],
+    ) -> None:
+        """A gradient step of some models on their members (Algorithm 2, line 14).
+
+        Args:
+          rows: runs.
+          models: of theirs.
+          members: clients of each.
+          errors: of `evaluate`.
+          places: rows of `errors`.
+        """
+        size = _size(len(rows))
+        weights = np.zeros((size, members.shape[1]), np.float32)
+        weights[: len(rows)] = members
+        gradients = backward(self.samples.inputs, errors, padded(places, size), weights)
+        rates = self.step_sizes[rows] / self.divisors(np.sum(members, axis=1))
+        self.models[rows, models] -= rates[:, None] * np.asarray(gradients)[: len(rows)]
+        self.stale[rows, models] = True
+        self.work.backward += len(rows)
+
+    def divisors(self, sizes: Int[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        """Of the summed gradients of clusters of these sizes."""
+        if self.per_cluster:
+            return np.asarray(sizes, np.float32)
+        return np.full(np.shape(sizes), self.samples.num_clients, np.float32)
