@@ -18,6 +18,7 @@ __all__ = [
     "exact_recovery",
     "is_success",
     "matched_accuracy",
+    "mebibytes",
     "nearest_centre_distance",
     "num_used_clusters",
 ]
@@ -278,3 +279,11 @@ def _pairs(counts: Array) -> Array:
 def _matched(table: Array, permutation: Array) -> Array:
     """Entry `[j, permutation[j]]` of each row j."""
     return jnp.take_along_axis(table, permutation[:, None], axis=1)[:, 0]
+
+
+def mebibytes(sizes: Int[Array, "..."]) -> Float[Array, ""]:
+    """Sum of sizes in bytes, such as `Info.received` of all clients, in MiB.
+
+    Added up in float32: a sum of many models is beyond int32.
+    """
+    return jnp.sum(sizes.astype(jnp.float32)) / 2**20

@@ -11,8 +11,8 @@ from test_clove_study_against_itself import named
 
 from experiments.clove import fig4, table1
 from experiments.clove.rows import Result, first_found, markdown, rows
+from experiments.clove.scores import rand_index
 from experiments.clove.study import grids
-from experiments.clove.trial import _rand_index
 from experiments.clove.write import draw as draw_figure
 from experiments.clove.write import runs
 
@@ -114,9 +114,8 @@ def test_a_figure_of_few_participants_shows_all_who_were_seen():
 
 
 def test_index_where_there_is_something_to_find():
-    trial = made_up_result().trial
     truth = jnp.arange(6) // 2
-    index = jax.jit(lambda own: _rand_index(trial, own, truth))
+    index = jax.jit(lambda own: rand_index(own, truth))
     assert index(jnp.array([3, 3, 1, -1, -1, -1])) == 1
     assert index(jnp.array([3, 2, 1, -1, -1, -1])) == 0
     for apart in ([3, -1, 2, -1, 1, -1], [0, -1, -1, -1, -1, -1], [-1] * 6):

@@ -18,6 +18,7 @@ from cfljax.engine import execute
 from cfljax.engine.batch import compile_trials, run_trials
 from cfljax.report import read_csv
 from experiments.__main__ import main
+from experiments.clove.scores import rand_index
 from experiments.clove.sources import Source
 from experiments.compare import study
 from experiments.compare.arms import parse
@@ -25,7 +26,7 @@ from experiments.compare.config import Config
 from experiments.compare.results import Result, Setting, best_rounds, choose
 from experiments.compare.rows import markdown, rows
 from experiments.compare.samples import Sizes, draw_clients
-from experiments.compare.trial import DIMS, _rand_index, simulate
+from experiments.compare.trial import DIMS, simulate
 from experiments.compare.write import draw
 from experiments.options import Options
 
@@ -282,7 +283,7 @@ def test_no_sample_is_used_twice():
 
 def test_clusters_may_have_any_number():
     truth = jnp.array([0, 0, 1, 1])
-    index = jax.jit(lambda *found: _rand_index(jnp.array(found), truth))
+    index = jax.jit(lambda *found: rand_index(jnp.array(found), truth))
     assert index(7, 7, 3, 3) == 1
     assert index(7, 7, 3, -1) == 1, "who was not asked is left out"
     assert index(7, 3, 7, 3) < 0

@@ -30,6 +30,7 @@ from experiments.clove.networks import (
     num_classes,
 )
 from experiments.clove.partitions import Clients, Partition
+from experiments.clove.scores import rand_index
 
 __all__ = ["DIMS", "Carry", "Trial", "build_algorithm", "run", "simulate"]
 
@@ -203,8 +204,10 @@ def _round(
     truth: Int[Array, " clients"],
 ) -> dict[str, Array]:
     """What one round did: clusters found, and MiB sent."""
-    mebibytes = lambda sizes: jnp.sum(sizes.astype(jnp.float32)) / 2**20
-    found = {"received": mebibytes(info.received), "sent": mebibytes(info.sent)}
+    found = {
+        "received": metrics.mebibytes(info.received),
+        "sent": metrics.mebibytes(info.sent),
+    }
     stable = jnp.asarray(getattr(info, "stable", False), jnp.float32)
     if not clusters(trial.method):
         nothing = jnp.full((), jnp.nan, jnp.float32)
@@ -213,7 +216,7 @@ def _round(
     # Participants that no model has a finite loss for are no clustering.
     is_lost = jnp.any((info.received > 0) & (info.assignment == NO_CLUSTER))
     index = lambda assignment: jnp.where(
-        is_lost, jnp.nan, _rand_index(trial, assignment, truth)
+        is_lost, jnp.nan, rand_index(assignment, truth)
     )
     labels = num_labels(trial.method, _sizes(trial))
     used = metrics.num_used_clusters(info.assignment, labels)
@@ -223,24 +226,6 @@ def _round(
         "used_models": used.astype(jnp.float32),
         "stable": stable,
     }
-
-
-def _rand_index(
-    trial: Trial, assignment: Int[Array, " clients"], truth: Int[Array, " clients"]
-) -> Float[Array, ""]:
-    """Adjusted Rand index of those who have a model, against their true clusters."""
-    has_model = assignment != NO_CLUSTER
-    index = metrics.adjusted_rand_index(
-        assignment,
-        truth,
-        num_labels(trial.method, _sizes(trial)),
-        trial.num_clusters,
-        present=has_model,
-    )
-    members = (truth[:, None] == jnp.arange(trial.num_clusters)[None, :]) & (
-        has_model[:, None]
-    )
-    return jnp.where(jnp.any(jnp.sum(members, axis=0) > 1), index, jnp.nan)
 
 
 def _between_tests(trial: Trial, algorithm: Algorithm) -> Algorithm:

@@ -140,7 +140,6 @@ def simulate(trial: Trial, key: PRNGKeyArray, inputs: Inputs) -> dict[str, Array
 
     def observe(state: Any, info: Any) -> dict[str, Array]:
         outputs = algorithm.predict(state, train, test.inputs)
-        mebibytes = lambda sizes: jnp.sum(sizes.astype(jnp.float32)) / 2**20
         each = jax.vmap(metrics.accuracy)(outputs, test.targets, test.mask)
         nothing = jnp.full((), jnp.nan, jnp.float32)
         used = largest = nothing
@@ -151,8 +150,8 @@ def simulate(trial: Trial, key: PRNGKeyArray, inputs: Inputs) -> dict[str, Array
             "client_accuracy": jnp.mean(each),
             "used_models": used,
             "largest_cluster": largest,
-            "received": mebibytes(info.received),
-            "sent": mebibytes(info.sent),
+            "received": metrics.mebibytes(info.received),
+            "sent": metrics.mebibytes(info.sent),
         }
 
     _, trace = engine.run(

@@ -14,6 +14,7 @@ from cfljax.models import mlp
 from cfljax.types import Algorithm, ClientData, Task
 from experiments.clove.networks import Network, Widths, network
 from experiments.clove.partitions import Partition
+from experiments.clove.scores import rand_index
 from experiments.compare.arms import (
     Arm,
     Optimizer,
@@ -199,26 +200,11 @@ def _between_tests(
 
 def _seen(info: Any, truth: Int[Array, " clients"], *, has_clusters: bool) -> Seen:
     """One round in numbers."""
-    mebibytes = lambda sizes: jnp.sum(sizes.astype(jnp.float32)) / 2**20
     assignment = getattr(info, "assignment", None)
     index = jnp.full((), jnp.nan, jnp.float32)
     if has_clusters and assignment is not None:
         # Who took part but lost the way is in no cluster, which is no clustering.
         is_lost = jnp.any((info.received > 0) & (assignment == NO_CLUSTER))
-        found = _rand_index(assignment, truth).astype(index.dtype)
+        found = rand_index(assignment, truth).astype(index.dtype)
         index = jnp.where(is_lost, index, found)
-    return Seen(index, mebibytes(info.received), mebibytes(info.sent))
-
-
-def _rand_index(
-    assignment: Int[Array, " clients"], truth: Int[Array, " clients"]
-) -> Float[Array, ""]:
-    """Adjusted Rand index, whatever numbers an algorithm gives to clusters; NaN where
-    no two clients that count are of one true cluster."""
-    present = assignment != NO_CLUSTER
-    together = assignment[:, None] == assignment[None, :]
-    first = jnp.argmax(together, axis=1)  # Now they are in `[0, clients)`.
-    number = truth.shape[0]
-    index = metrics.adjusted_rand_index(first, truth, number, number, present=present)
-    alike = (truth[:, None] == truth[None, :]) & present[:, None] & present[None, :]
-    return jnp.where(jnp.any(jnp.triu(alike, 1)), index, jnp.nan)
+    return Seen(index, metrics.mebibytes(info.received), metrics.mebibytes(info.sent))

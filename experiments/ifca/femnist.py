@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from cfljax import engine
+from cfljax import engine, metrics
 from cfljax.algorithms import fedavg, oracle
 from cfljax.kernels.local_update import LocalUpdate
 from cfljax.models import mlp
@@ -206,14 +206,12 @@ def _several_rounds(algorithm: Algorithm, num_rounds: int) -> Algorithm:
     def step(key: PRNGKeyArray, state: Any, data: ClientData) -> tuple[Any, PyTree]:
         def one(state: Any, index: Array) -> tuple[Any, tuple[Array, Array]]:
             state, info = algorithm.step(jax.random.fold_in(key, index), state, data)
-            return state, (_mebibytes(info.received), _mebibytes(info.sent))
+            return state, (
+                metrics.mebibytes(info.received),
+                metrics.mebibytes(info.sent),
+            )
 
         state, traffic = jax.lax.scan(one, state, jnp.arange(num_rounds))
         return state, jax.tree.map(jnp.mean, traffic)
 
     return Algorithm(init=algorithm.init, step=step, predict=algorithm.predict)
-
-
-def _mebibytes(each: Int[Array, " clients"]) -> Float[Array, ""]:
-    """MiB of all clients together."""
-    return jnp.sum(each.astype(jnp.result_type(float)) / 2**20)

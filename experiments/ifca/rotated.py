@@ -125,8 +125,10 @@ def _clients(
 def _clusters_found(trial: Trial, info: Any, truth: Truth) -> dict[str, Array]:
     """How well the participants' clusters of IFCA agree with the rotations, and what
     was sent."""
-    mebibytes = lambda sizes: jnp.sum(sizes.astype(jnp.float32)) / 2**20
-    traffic = {"received": mebibytes(info.received), "sent": mebibytes(info.sent)}
+    traffic = {
+        "received": metrics.mebibytes(info.received),
+        "sent": metrics.mebibytes(info.sent),
+    }
     if trial.algorithm != "ifca":
         names = ("matched_accuracy", "rand_index", "used_clusters")
         return {name: jnp.full((), jnp.nan) for name in names} | traffic
