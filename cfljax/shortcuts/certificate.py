@@ -49,7 +49,8 @@ def pair_radii(
     roots = np.sqrt(np.where(np.isfinite(losses), losses, _HUGE**2))
     own = np.take_along_axis(roots, assignments[:, None, :], axis=1)
     spare = (roots - own) - _ROUNDING * (roots + own)
-    away = np.maximum(spare, 0) / lipschitz  # [runs, models, clients]
+    still = lipschitz == 0  # Such a client's losses never change.
+    away = np.where(still, np.inf, np.maximum(spare, 0) / np.where(still, 1, lipschitz))
     chosen = assignments[:, None, :] == models[:, None]  # the same
     least = np.full((*losses.shape[:2], len(models)), np.inf, np.float32)
     for model in models:

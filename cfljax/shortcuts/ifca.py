@@ -105,6 +105,13 @@ def run_ifca(
             f"`problems` and `step_sizes` must be of {number} runs, got"
             f" {len(problems)} and {len(step_sizes)}."
         )
+    if np.any((problems < 0) | (problems >= len(samples.targets))):
+        raise ValueError(
+            f"`problems` must be rows of the {len(samples.targets)} targets, got"
+            f" {np.min(problems)} to {np.max(problems)}."
+        )
+    if turns is not None and len(turns) != number:
+        raise ValueError(f"`turns` must be of {number} runs, got {len(turns)}.")
     runs = Runs(
         samples,
         starts,

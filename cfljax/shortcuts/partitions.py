@@ -18,6 +18,7 @@ Sets = tuple[bytes, ...]
 PASS = 32
 MATRIX_VECTOR = 5
 
+_DEPTH = 8  # Most changes in a row, whose rounding adds up.
 _CLIENTS = 16  # Most clients that are added to a Gram matrix at a time.
 _MOST_BYTES = 2**30  # Of Gram matrices that are kept beside those of the groups.
 
@@ -51,9 +52,10 @@ class Partitions:
         self._samples = samples
         self._unions: dict[bytes, Normal] = {}
         self._built: collections.OrderedDict[bytes, Normal] = collections.OrderedDict()
-        self._masks = np.zeros((0, samples.num_clients), bool)  # Of those built.
+        self._depths: dict[bytes, int] = {}  # How many changes away from a union.
+        self._masks = np.zeros((0, samples.num_clients), bool)  # To build others from.
         self._prices: dict[Sets, float] = {}
-        self._spent: collections.Counter[Sets] = collections.Counter()
+        self._spent: dict[Sets, float] = collections.defaultdict(float)
         self._sizes = np.bincount(samples.clusters)
         size = 4 * samples.inputs.shape[1] ** 2
         self._most = max(8, _MOST_BYTES // size)
@@ -155,9 +157,12 @@ class Partitions:
                 )
                 gram, moments = gram + change[0], moments + np.asarray(change[1])
         self._built[key] = Normal(gram, moments)
+        self._depths[key] = self._depths.get(base, 0) + 1
         while len(self._built) > self._most:
-            self._built.popitem(last=False)
-        self._masks = np.stack([np.frombuffer(other, bool) for other in self._built])
+            del self._depths[self._built.popitem(last=False)[0]]
+        bases = [other for other, depth in self._depths.items() if depth < _DEPTH]
+        masks = np.frombuffer(b"".join(bases), bool)
+        self._masks = masks.reshape(-1, samples.num_clients)
 
 
 def _in_parts(indices: Int[np.ndarray, " some"]) -> list[np.ndarray]:

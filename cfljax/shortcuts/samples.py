@@ -12,6 +12,8 @@ __all__ = ["Samples", "normal_change", "operator_norms", "padded", "prepare"]
 
 # Factors of the bound in `operator_norms`: squarings of a client's Gram matrix.
 _SQUARINGS = 5
+# What `operator_norms` adds of itself, for rounding.
+_ROUNDING = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,11 +113,14 @@ def operator_norms(
     With K = X X^T (or X^T X, where that is smaller) and p a power of two,
     `|X|_op^2 = |K|_op <= |K^p|_F^(1/p) <= r^(1/2p) |K|_op` for rank r: the Frobenius
     norm is at least the spectral one, and a symmetric matrix' powers have the powers
-    of its eigenvalues. Matrices are scaled to norm 1 before each squaring.
+    of its eigenvalues. Inputs are scaled to 1, their largest number, and matrices to
+    norm 1 before each squaring: no square leaves the range of float32.
     """
 
     def one(rows: Float[Array, "samples features"]) -> Float[Array, ""]:
         exact: Any = {"precision": jax.lax.Precision.HIGHEST}
+        largest = jnp.max(jnp.abs(rows))
+        rows = rows / jnp.where(largest > 0, largest, 1)
         wide = rows.shape[0] <= rows.shape[1]
         gram = jnp.matmul(rows, rows.T, **exact) if wide else None
         power = jnp.matmul(rows.T, rows, **exact) if gram is None else gram
@@ -126,7 +131,7 @@ def operator_norms(
             bound = bound + jnp.log(norm) / 2**squaring
             power = jnp.matmul(power, power, **exact)
         last = jnp.log(jnp.sqrt(jnp.sum(jnp.square(power)))) / 2**_SQUARINGS
-        return jnp.exp((bound + last) / 2)
+        return (1 + _ROUNDING) * largest * jnp.exp((bound + last) / 2)
 
     return jax.lax.map(one, inputs)
 

@@ -133,10 +133,10 @@ class Config:
     def trial(self) -> Trial:
         """The fields that all cells share, and the first value of each axis."""
         own = {f.name: getattr(self, f.name) for f in dataclasses.fields(Trial)}
-        first = {axis: own[axis][0] for axis in AXES}
+        own |= {axis: own[axis][0] for axis in AXES}
         # Judging comes after the sweep, unless it decides what is computed.
-        judging = {"tolerance": self.tolerance if self.decide else 0.0}
-        return Trial(**(own | first | judging))
+        own["tolerance"] = self.tolerance if self.decide else 0.0
+        return Trial(**own)
 
 
 def grid(experiment: str, config: Config) -> engine.Grid:

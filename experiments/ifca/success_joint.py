@@ -143,7 +143,8 @@ def _samples(cells: Sequence[_Cell], data_key: PRNGKeyArray) -> shortcuts.Sample
 def promise(trial: Trial, step_sizes: Float[np.ndarray, " step_size"]) -> np.ndarray:
     """Turns of the step sizes: the largest stable one first, unstable ones last."""
     bound = stability_bound(**sizes(trial))
-    order = sorted(range(len(step_sizes)), key=lambda i: _haste(step_sizes[i], bound))
+    values = np.asarray(step_sizes).tolist()
+    order = sorted(range(len(values)), key=lambda i: _haste(values[i], bound))
     return np.argsort(order)
 
 
@@ -171,7 +172,8 @@ def _decide(
         for name in _surely_met(cells[index].truth, models, losses, limits[index]):
             if name in met[index]:
                 met[index][name] = True
-        return np.flatnonzero(problem == index) if all(met[index].values()) else ()
+        is_decided = all(met[index].values())
+        return np.flatnonzero(problem == index).tolist() if is_decided else ()
 
     return finished
 

@@ -1,0 +1,181 @@
+"""Frozen runs: those whose clients keep their models for a while, by certificate."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from cfljax.shortcuts.certificate import choose
+from cfljax.shortcuts.partitions import Normal, Sets
+from cfljax.shortcuts.rounds import MOST_AHEAD, frozen_path, frozen_rounds
+from cfljax.shortcuts.samples import padded
+from cfljax.shortcuts.state import Runs
+
+__all__ = ["Frozen", "FrozenRuns", "Partition"]
+
+_CHUNK = 32  # Rounds by Gram matrices between two compactions.
+_MOST_RUNS = 256  # That step together.
+
+
+class Partition(NamedTuple):
+    """A partition of the clients by the models that they use.
+
+    sets: of clients.
+    normal: equations of every set; kept here, as they may be forgotten elsewhere.
+    """
+
+    sets: Sets
+    normal: list[Normal]
+
+
+class Frozen(NamedTuple):
+    """A run whose clients stay for a while.
+
+    run: index.
+    assignment: of its clients.
+    used: models, in the order of the partition's sets.
+    radii: of `pair_radii`, between the used models.
+    is_fresh: whether it is where its losses were evaluated.
+    """
+
+    run: int
+    assignment: Int[np.ndarray, " clients"]
+    used: list[int]
+    radii: Float[np.ndarray, "used used"]
+    is_fresh: bool = True
+
+
+class FrozenRuns:
+    """Runs that go on by Gram matrices, those on one partition together.
+
+    Args:
+      runs: changed in place.
+      is_dropped: runs that are not to be followed any further.
+    """
+
+    def __init__(self, runs: Runs, is_dropped: Bool[np.ndarray, " runs"]) -> None:
+        self._runs = runs
+        self._is_dropped = is_dropped
+        self._groups: dict[Sets, tuple[Partition, list[Frozen]]] = {}
+        self._held: dict[int, tuple[Partition, Frozen]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._groups)
+
+    def add(self, partition: Partition, member: Frozen) -> None:
+        """A run whose losses were just evaluated, or that goes on."""
+        if member.is_fresh:
+            self._runs.anchors[member.run] = self._runs.models[member.run]
+        _, members = self._groups.setdefault(partition.sets, (partition, []))
+        members.append(member)
+
+    def thaw(self, run: int) -> None:
+        """Forgets the partition of a run that has left it."""
+        self._held.pop(run, None)
+
+    def step(self) -> list[int]:
+        """Some rounds of all; returns runs whose losses are to be evaluated."""
+        groups, self._groups = self._groups, {}
+        held = []
+        for partition, members in groups.values():
+            live = [one for one in members if not self._is_dropped[one.run]]
+            for start in range(0, len(live), _MOST_RUNS):
+                held += self._step(partition, live[start : start + _MOST_RUNS])
+        return held
+
+    def _step(self, partition: Partition, members: list[Frozen]) -> list[int]:
+        runs, number = self._runs, len(members)
+        index = padded(np.arange(number), 1 << (number - 1).bit_length())
+        row = np.array([member.run for member in members])[index]
+        used = np.array([member.used for member in members])[index]
+        models, made, held = frozen_rounds(
+            *self._equations(partition, [members[i] for i in index]),
+            runs.anchors[row[:, None], used],
+            np.stack([member.radii for member in members])[index],
+            np.where(np.arange(len(index)) < number, runs.left[row], 0),
+            np.int32(_CHUNK),
+            np.array([member.is_fresh for member in members])[index],
+        )
+        row, used = row[:number], used[:number]
+        made, held = np.asarray(made)[:number], np.asarray(held)[:number]
+        runs.models[row[:, None], used] = np.asarray(models)[:number]
+        runs.left[row] -= made
+        runs.work.frozen += int(np.sum(made)) * len(partition.sets)
+        to_evaluate = []
+        for member, is_held in zip(members, held, strict=True):
+            if is_held or runs.left[member.run] == 0:
+                runs.stale[member.run, member.used] = True
+                self._held[member.run] = partition, member
+                to_evaluate.append(member.run)
+            else:
+                self.add(partition, member._replace(is_fresh=False))
+        return to_evaluate
+
+    def _equations(
+        self, partition: Partition, members: list[Frozen]
+    ) -> tuple[tuple[Array, ...], np.ndarray, np.ndarray, np.ndarray]:
+        """Gram matrices, moments, rates and models of runs on one partition."""
+        runs, normal = self._runs, partition.normal
+        row = np.array([member.run for member in members])
+        used = np.array([member.used for member in members])
+        sizes = runs.divisors(np.array([key.count(1) for key in partition.sets]))
+        return (
+            tuple(gram for gram, _ in normal),
+            np.stack([moments[runs.problems[row]] for _, moments in normal], axis=1),
+            runs.step_sizes[row][:, None] / sizes[None, :],
+            runs.models[row[:, None], used],
+        )
+
+    def look_ahead(
+        self, batch: Iterable[int], most: int
+    ) -> dict[int, Float[np.ndarray, "rounds used features"]]:
+        """Where held runs go next, unless a client changes its choice.
+
+        A product with few columns costs as much as one with some more: those that are
+        free look at the next rounds as well.
+
+        Args:
+          batch: runs to be evaluated.
+          most: rounds to look ahead.
+        """
+        paths = {}
+        for run in batch:
+            number = min(most, int(self._runs.left[run]), MOST_AHEAD)
+            if number > 0 and run in self._held:
+                partition, member = self._held[run]
+                equations = self._equations(partition, [member])
+                path = frozen_path(*equations, np.int32(number))
+                paths[run] = np.asarray(path)[:number, 0]
+        return paths
+
+    def walk(
+        self,
+        run: int,
+        path: Float[np.ndarray, "rounds used features"],
+        losses: Float[np.ndarray, "columns clients"],
+    ) -> int:
+        """Goes along a path while the clients' choices are those that it supposes.
+
+        Args:
+          run: index; its own losses are evaluated.
+          path: of `look_ahead`.
+          losses: under the path's models, round by round.
+
+        Returns:
+          Number of rounds that it went.
+        """
+        runs, member = self._runs, self._held[run][1]
+        for number, (models, own) in enumerate(
+            zip(path, np.split(losses, len(path)), strict=True)
+        ):
+            if not np.array_equal(choose(runs.losses[[run]])[0], member.assignment):
+                return number
+            runs.models[run, member.used] = models
+            runs.losses[run, member.used] = own
+            runs.left[run] -= 1
+        return len(path)
+
+    def used(self, run: int) -> list[int]:
+        """Models of a held run that its path moves, in the path's order."""
+        return self._held[run][1].used
