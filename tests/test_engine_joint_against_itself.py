@@ -41,15 +41,85 @@ def test_joint_cells_are_the_traced_ones(tmp_path):
     assert (run["joint"], run["blocks"]) == (True, 18)
 
 
-def test_only_cells_that_lack_a_block_are_asked_for(tmp_path):
-    path = tmp_path / "s"
-    first = sweep(plain_grid(axes=AXES), draw, path)
-    for lost in ("c.0.1.2", "c.2.1.2", "c.1.0.0"):
-        (path / "done" / lost).unlink()
-    counted = Counted()
-    again = sweep(plain_grid(axes=AXES), None, path, joint=counted.joint)
+def drawn_beside(trials: Sequence[Any], key: Any, constants: Any) -> Any:
+    """`draw_jointly`, changed by the number of cells that are computed together."""
+    drawn = draw_jointly(trials, key, constants)
+    return [{"value": own["value"] + np.float32(len(trials))} for own in drawn]
+
+
+@pytest.mark.parametrize("lost", ["done", "value"])
+def test_all_cells_of_a_group_are_asked_for_where_one_lacks_a_block(
+    tmp_path, monkeypatch, lost
+):
+    """And only what is lacking is written: bits cannot depend on the history."""
+    path, grid = tmp_path / "s", plain_grid(axes=AXES)
+    first = sweep(grid, None, path, joint=Counted(drawn_beside).joint)
+    for block in ("c.0.1.2", "c.2.1.2", "c.1.0.0"):
+        (path / lost / (block if lost == "done" else block + ".0")).unlink()
+    written, write = [], Store.write
+
+    def noted(self, cell, block, *arguments):
+        written.append((*cell, block))
+        write(self, cell, block, *arguments)
+
+    monkeypatch.setattr(Store, "write", noted)
+    counted = Counted(drawn_beside)
+    again = sweep(grid, None, path, joint=counted.joint)
     assert again.identical(first)
-    assert counted.calls == [[(1.0, 4)]] * 10 + [[(0.5, 6), (2.0, 6)]] * 3
+    four, six = ([(s, n) for s in AXES["separation"]] for n in AXES["num_clients"])
+    assert counted.calls == [four] * 10 + [six] * 3
+    assert sorted(written) == [(0, 1, 2), (1, 0, 0), (2, 1, 2)]
+    alone = plain_grid(axes=AXES | {"separation": (0.5,)})  # Control: bits do differ.
+    other = sweep(alone, None, tmp_path / "t", joint=Counted(drawn_beside).joint)
+    assert not np.any(other["value"].values == first["value"][:1].values)
+
+
+def test_cells_that_have_stopped_are_left_out(tmp_path):
+    """Of a unit that lacks a block anywhere, whatever is done of it."""
+    path, grid = tmp_path / "s", plain_grid(axes=AXES)
+    enough = lambda outputs, trial: len(outputs["value"]) >= 20 * trial.separation
+    rule: dict[str, Any] = {"enough": enough}
+    first = sweep(grid, None, path, joint=Counted(drawn_beside).joint, **rule)
+    assert first["trials"].values.tolist() == [[10, 10], [20, 20], [23, 23]]
+    (path / "done" / "c.2.1.1").unlink()
+    counted = Counted(drawn_beside)
+    assert sweep(grid, None, path, joint=counted.joint, **rule).identical(first)
+    assert counted.calls == [[(1.0, 6), (2.0, 6)]] * 10
+
+
+def test_cell_that_was_not_written_does_not_fail(tmp_path):
+    """Beside one that must be repaired, and cannot be."""
+
+    def refuse(trials, key, constants):
+        raise RuntimeError("out of something")
+
+    path, grid = tmp_path / "s", plain_grid(axes=AXES)
+    sweep(grid, None, path, joint=JOINT)
+    (path / "done" / "c.0.1.1").unlink()
+    result = sweep(grid, None, path, joint=Joint(refuse, JOINT.shares))
+    assert result["failed"].values.tolist() == [[0, 1], [0, 0], [0, 0]]
+    assert result["trials"].values.tolist() == [[23, 13], [23, 23], [23, 23]]
+    assert len((tmp_path / "s.failures.jsonl").read_text().splitlines()) == 1
+
+
+def test_failed_cell_is_tried_with_those_beside_it(tmp_path):
+    """It failed in one block; in the next one the others give it its numbers."""
+
+    def refuse(trials, key, constants):
+        if len(counted.calls) == 1:
+            raise RuntimeError("out of something")
+        return draw_jointly(trials, key, constants)
+
+    path, grid = tmp_path / "s", plain_grid(axes=AXES)
+    whole = sweep(grid, None, path, joint=JOINT)
+    for block in ("c.0.0.1", "c.0.0.2", "c.1.0.2"):
+        (path / "done" / block).unlink()
+    counted = Counted(refuse)
+    result = sweep(grid, None, path, joint=counted.joint)
+    assert len(counted.calls) == 1 + 3
+    assert result["failed"].values.tolist() == [[1, 0], [0, 0], [0, 0]]
+    assert result["trials"].values.tolist() == [[13, 23], [23, 23], [23, 23]]
+    assert sweep(grid, None, path, joint=JOINT).identical(whole)
 
 
 def test_failure_is_that_of_the_cells_computed(tmp_path):
@@ -77,14 +147,15 @@ def test_what_another_run_has_just_failed_is_left_for_the_next_call(tmp_path):
 
     def meanwhile(trials, key, constants):
         if len(counted.calls) == 1:
-            Store(path, grid).mark((1, 1), 2, FAILED)
+            for separation in range(3):
+                Store(path, grid).mark((separation, 1), 2, FAILED)
         return draw_jointly(trials, key, constants)
 
     counted = Counted(meanwhile)
     path, grid = tmp_path / "s", plain_grid(axes=AXES)
     result = sweep(grid, None, path, joint=counted.joint)
-    assert counted.calls[-3:] == [[(0.5, 6), (2.0, 6)]] * 3
-    assert result["failed"].values.tolist() == [[0, 0], [0, 1], [0, 0]]
+    assert len(counted.calls) == 23 + 20
+    assert result["failed"].values.tolist() == [[0, 1]] * 3
     assert sweep(grid, None, path, joint=JOINT)["trials"].values.min() == 23
 
 

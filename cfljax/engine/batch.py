@@ -176,7 +176,7 @@ def run_trials(
       Outputs `[trials, ...]` in the host's memory, and the seconds they took.
     """
     begin = time.perf_counter()
-    if program.shared is not None:  # Or every call would send them again.
+    if program.shared is not None:  # Or every chunk would send them again.
         key, constants = jax.device_put((key, constants), program.shared)
     call = functools.partial(program.compiled, floats(trial), key)
     size = trials.stop - trials.start

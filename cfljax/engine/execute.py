@@ -77,7 +77,7 @@ class Traced:
         self._fit = functools.partial(
             fit_chunk, block=block, chunk=chunk, memory=memory
         )
-        self._last: tuple[int, Program | Exception] | None = None
+        self._last: tuple[int, Program | Exception, PyTree] | None = None
 
     def __call__(
         self, group: int, cells: Sequence[Any], trials: slice
@@ -92,15 +92,23 @@ class Traced:
         (cell,) = cells
         if self._last is None or self._last[0] != group:
             self._last = None  # Two programs must not be alive at once.
-            self._last = (group, self._compile(cell))
-        program = self._last[1]
+            program = self._compile(cell)
+            self._last = (group, program, self._place(program))
+        _, program, constants = self._last
         if isinstance(program, Exception):
             raise program
-        key, constants, check, advance = self._common
+        key, _, check, advance = self._common
         check(program.outputs)
         outputs, seconds = run_trials(program, cell, key, constants, trials=trials)
         advance(trials.stop - trials.start)
         return [outputs], seconds
+
+    def _place(self, program: Program | Exception) -> PyTree:
+        """The constants on the devices of a program: they are sent there once."""
+        constants = self._common.constants
+        if isinstance(program, Exception) or program.shared is None:
+            return constants
+        return jax.device_put(constants, program.shared)
 
     def _compile(self, cell: Any) -> Program | Exception:
         key, constants, *_ = self._common

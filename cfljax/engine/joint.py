@@ -14,9 +14,12 @@ Outputs = dict[str, np.ndarray]
 class Joint(NamedTuple):
     """How to compute one trial index of many cells at once.
 
-    Not traced: it runs on the host and compiles what it likes. A sweep asks it for
-    any subset of the cells that share their data, since it only computes what its
-    store lacks; what a cell gets must not depend on the others of the subset.
+    Not traced: it runs on the host and compiles what it likes. Where its store lacks a
+    trial of any cell, a sweep asks for all cells that share their data, in the grid's
+    order, and writes the ones it lacks: so what a cell gets may depend on the others in
+    its last bits, but on nothing that was killed, repaired or left to another run. With
+    `enough`, cells that have stopped before a block are left out of it; of a store that
+    was partly filled under another rule, or none, the last bits are those of either.
 
     simulate: `(trials, key, constants) -> one {name: array} for each of trials`, where
       `trials` are those of the cells and `key` is `fold_in(key(seed), i)`, i the index

@@ -129,36 +129,54 @@ class Work:
                 for block, old, new in zip(remaining, before, after, strict=True)
                 if old != new == FAILED
             }
-            for index in self._failed & {block[:-1] for block in remaining}:
-                self._mark_failed(unit, index)
-            lacking = {block[:-1] for block in remaining} - tried - self._failed
-            cells = [cell for cell in unit.cells if cell.index in lacking]
-            self._compute(unit, cells, compute)
+            asked = {block[:-1] for block in remaining}
+            if asked - tried - self._failed:
+                self._compute(unit, compute)
+            else:
+                for index in self._failed & asked:
+                    self._mark_failed(self._lacking(unit, index))
         place.bar.expect(self._trials - trials - place.count(remaining))
         return True
 
-    def _compute(self, unit: Unit, cells: list[Cell], compute: Compute) -> None:
-        """Do the blocks of a claimed unit in order, of each cell until it stops."""
+    def _compute(self, unit: Unit, compute: Compute) -> None:
+        """Do the blocks of a claimed unit in order, of each cell until it stops.
+
+        A block that any cell lacks is computed of all that have not stopped before it,
+        and written of those that lack it: what a cell gets may depend, in its last
+        bits, on the cells beside it, and so must not on who was killed when.
+        """
         store = self._place.store
+        running = list(unit.cells)
         known: dict[Position, list[Mapping[str, np.ndarray]]]
-        known = {cell.index: [] for cell in cells}
+        known = {cell.index: [] for cell in running}
         for number in unit.blocks:
-            lacking = [c for c in cells if store.done[(*c.index, number)] != DONE]
-            found = self._attempt(unit, lacking, number, compute) if lacking else {}
-            cells = [cell for cell in cells if cell.index not in self._failed]
+            found = self._attempt(unit, running, number, compute)
+            if found is None:
+                return  # Which cells would stop here is not known.
             if self._stopping.enough is None:
                 continue
-            for cell in list(cells):
+            for cell in list(running):
                 outputs = found.get(cell.index) or store.block(cell.index, number)
                 known[cell.index].append(outputs)
                 if self._stopping.stops(cell, known[cell.index]):
-                    cells.remove(cell)
+                    running.remove(cell)
 
     def _attempt(
         self, unit: Unit, cells: list[Cell], number: int, compute: Compute
-    ) -> dict[Position, Outputs]:
-        """Compute and store a block of some cells, or record that they failed."""
+    ) -> dict[Position, Outputs] | None:
+        """Compute a block of some cells, and store it of those that lack it.
+
+        Returns:
+          What was stored; None if the computation raised, which is recorded.
+        """
         place = self._place
+        lacking = {
+            cell.index
+            for cell in cells
+            if place.store.done[(*cell.index, number)] != DONE
+        }
+        if not lacking:
+            return {}
         trials = [cell.trial for cell in cells]
         try:
             results, seconds = compute(unit.group, trials, place.grid.block(number))
@@ -167,26 +185,39 @@ class Work:
         except Exception as error:
             for cell in cells:
                 self._fail(unit, cell, error)
-            return {}
-        found = {c.index: outputs for c, outputs in zip(cells, results, strict=True)}
+            return None
+        found = {
+            cell.index: outputs
+            for cell, outputs in zip(cells, results, strict=True)
+            if cell.index in lacking
+        }
         for index, outputs in found.items():
-            place.store.write(index, number, outputs, seconds / len(found))
+            place.store.write(index, number, outputs, seconds / len(cells))
         self._blocks += len(found)
         self._seconds += seconds
         return found
 
     def _fail(self, unit: Unit, cell: Cell, error: Exception) -> None:
-        """Record that a cell raised; its other blocks are left for the next call."""
-        axes = self._place.grid.axes
-        pairs = zip(axes.items(), cell.index, strict=True)
-        point: dict[str, Any] = {name: values[i] for (name, values), i in pairs}
-        self._place.journal.record(point, error)
-        self._failed.add(cell.index)
-        self._mark_failed(unit, cell.index)
-        self._place.bar.fail()
+        """Record that a cell raised, if it lacks anything of the unit.
 
-    def _mark_failed(self, unit: Unit, index: Position) -> None:
-        store = self._place.store
-        for block in self._place.remaining(unit):
-            if block[:-1] == index and store.done[block] != DONE:
-                store.mark(index, block[-1], FAILED)
+        Its other blocks are left for the next call.
+        """
+        lacking = self._lacking(unit, cell.index)
+        if lacking and cell.index not in self._failed:
+            axes = self._place.grid.axes
+            pairs = zip(axes.items(), cell.index, strict=True)
+            point: dict[str, Any] = {name: values[i] for (name, values), i in pairs}
+            self._place.journal.record(point, error)
+            self._failed.add(cell.index)
+            self._place.bar.fail()
+        self._mark_failed(lacking)
+
+    def _lacking(self, unit: Unit, index: Position) -> list[Position]:
+        """What a cell lacks of a unit."""
+        remaining = self._place.remaining(unit)
+        done = self._place.store.done
+        return [b for b in remaining if b[:-1] == index and done[b] != DONE]
+
+    def _mark_failed(self, blocks: Sequence[Position]) -> None:
+        for *cell, number in blocks:
+            self._place.store.mark(tuple(cell), number, FAILED)
