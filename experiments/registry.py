@@ -262,6 +262,10 @@ BENCHMARKS: Mapping[str, Entry] = MappingProxyType(
             "experiments.bench.linear",
             "the Monte-Carlo kernel against its bare products and PyTorch",
         ),
+        "fig3": Entry(
+            "experiments.bench.fig3",
+            "Figure 3 at full size: against PyTorch, its growth, hours of its panels",
+        ),
         "law": Entry(
             "experiments.bench.law",
             "the exact-law engine at 1e9 clients, and beside raw data",
