@@ -1,0 +1,229 @@
+"""Exact shortcuts against IFCA as it is, round by round on all samples."""
+
+import numpy as np
+import pytest
+from scipy.optimize import linear_sum_assignment
+from shortcut_runs import (
+    HOPELESS,
+    NOISE,
+    ROUNDS,
+    SHARES,
+    SLOW,
+    STABLE,
+    Case,
+    assignments,
+    clear,
+    full_runs,
+    furthest,
+    in_short,
+    make,
+)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        "later",
+        pytest.param("built", marks=pytest.mark.slow),
+        pytest.param("never", marks=pytest.mark.slow),
+    ],
+)
+def case(request):
+    return make(request.param)
+
+
+@pytest.fixture(scope="module")
+def usual():
+    return make("later")
+
+
+def distances(case: Case, models: np.ndarray) -> np.ndarray:
+    """Mean distance to the truth, matched one to one, `[runs]`."""
+    found = []
+    for own, which in zip(models, case.problem.which, strict=True):
+        apart = own[:, None].astype(float) - case.problem.truths[which][None]
+        lengths = np.linalg.norm(np.nan_to_num(apart, nan=np.inf), axis=2)
+        lengths = np.minimum(lengths, 1e30)
+        found.append(np.mean(lengths[linear_sum_assignment(lengths)]))
+    return np.array(found)
+
+
+def test_stable_runs_end_where_they_would(case):
+    decided = clear(case.losses[STABLE])
+    assert np.mean(decided) > 0.9
+    ours, theirs = case.ends.models[STABLE], case.models[STABLE]
+    assert np.all(furthest(theirs, ours)[decided] < 1e-4)
+    assert np.all(case.ends.is_done)
+
+
+def test_control_one_round_less_ends_elsewhere(case):
+    less = in_short(case.problem, case.step_sizes[STABLE], num_rounds=ROUNDS - 1)
+    # Good step sizes may have converged long before.
+    slow = SHARES[STABLE] == SLOW
+    assert np.all(furthest(case.models[STABLE], less.models)[slow] > 1e-4)
+
+
+def test_control_a_false_certificate_is_noticed(usual):
+    """Slopes far below the true ones let clients change their minds unseen."""
+    false = in_short(usual.problem, usual.step_sizes[STABLE], slopes=1 / 64)
+    assert np.any(
+        furthest(usual.models[STABLE], false.models)[clear(usual.losses[STABLE])] > 1e-3
+    )
+
+
+def test_final_losses_and_choices_are_those_of_the_final_models(case):
+    ours = case.ends.models[STABLE].astype(float)
+    which = case.problem.which[: len(ours)]
+    outputs = np.einsum("csf,rjf->rcjs", case.problem.inputs, ours)
+    errors = outputs - case.problem.targets[which][:, :, None]
+    losses = np.mean(np.square(errors), axis=3)
+    own = np.swapaxes(case.ends.losses[STABLE], 1, 2)
+    size = np.sqrt(np.mean(np.square(case.problem.targets)))
+    roots = np.sqrt(own), np.sqrt(losses)
+    np.testing.assert_allclose(*roots, rtol=1e-5, atol=1e-6 * size)
+    assert np.array_equal(assignments(own), assignments(losses))
+
+
+def test_every_run_has_the_same_kind_of_end(case):
+    """Unstable ones are chaotic: what becomes of them is all that can be compared."""
+    finite = lambda models: np.all(np.isfinite(models), axis=(1, 2))
+    assert np.array_equal(finite(case.ends.models), finite(case.models))
+    ours = distances(case, case.ends.models) < 0.6 * NOISE
+    assert np.array_equal(ours, distances(case, case.models) < 0.6 * NOISE)
+    assert not np.any(ours[SHARES == HOPELESS])
+
+
+def test_some_runs_succeed_and_others_do_not(usual):
+    near = distances(usual, usual.ends.models) < 0.6 * NOISE
+    assert 0 < np.sum(near[STABLE]) < np.sum(STABLE)
+
+
+def test_diverged_runs_end_and_are_recorded(case):
+    hopeless = SHARES == HOPELESS
+    assert not np.any(np.isfinite(case.losses[hopeless, -1]))
+    assert not np.any(np.isfinite(case.ends.losses[hopeless]))
+    assert np.all(case.ends.is_done[hopeless])
+
+
+def test_groups_are_split_on_the_way(case):
+    """Many stable runs leave the partitions whose Gram matrices are at hand."""
+    chosen = assignments(case.losses[STABLE])
+    members = case.problem.clusters
+    split = np.zeros(len(chosen), bool)
+    for group in np.unique(members):
+        own = chosen[:, :, members == group]
+        split |= np.any(own != own[:, :, :1], axis=(1, 2))
+    assert np.mean(split & clear(case.losses[STABLE])) > 0.25
+
+
+def test_most_products_are_left_out(case):
+    """By stable runs, whose clients come to rest."""
+    stable = case.step_sizes[STABLE]
+    work = in_short(case.problem, stable).work
+    columns = len(stable) * case.models.shape[1]
+    assert work.full == 2 * ROUNDS * columns
+    assert work.forward + work.backward < case.most * work.full
+
+
+@pytest.mark.parametrize("columns", [1, 8])
+def test_the_number_of_columns_changes_nothing(usual, columns):
+    other = in_short(usual.problem, usual.step_sizes[STABLE], columns=columns)
+    decided = clear(usual.losses[STABLE])
+    assert np.all(furthest(other.models, usual.ends.models[STABLE])[decided] < 1e-4)
+    assert np.all(other.is_done)
+
+
+@pytest.mark.parametrize(
+    "grouping", ["one", "mixed", pytest.param("each", marks=pytest.mark.slow)]
+)
+def test_groups_need_not_be_the_true_clusters(usual, grouping):
+    count = len(usual.problem.inputs)
+    clusters = {
+        "one": np.zeros(count, int),
+        "each": np.arange(count),
+        "mixed": np.random.default_rng(1).permutation(usual.problem.clusters),
+    }[grouping]
+    other = in_short(usual.problem, usual.step_sizes[STABLE], clusters=clusters)
+    decided = clear(usual.losses[STABLE])
+    assert np.all(furthest(other.models, usual.ends.models[STABLE])[decided] < 1e-4)
+
+
+def test_a_client_without_finite_losses_takes_no_part(usual):
+    """Its inputs are finite, but their squares are not."""
+    inputs = usual.problem.inputs.copy()
+    inputs[5] *= 1e20
+    problem = usual.problem._replace(inputs=inputs)
+    models, losses = full_runs(problem, usual.step_sizes)
+    assert not np.any(np.isfinite(losses[STABLE][:, :, 5]))
+    ours = in_short(problem, usual.step_sizes[STABLE])
+    decided = clear(losses[STABLE])
+    assert np.mean(decided) > 0.8
+    assert np.all(furthest(models[STABLE], ours.models)[decided] < 1e-4)
+    assert np.all(furthest(usual.models[STABLE], ours.models) > 1e-4)  # It did before.
+
+
+def test_without_rounds_starts_are_evaluated_and_stay(usual):
+    problem, steps = usual.problem, usual.step_sizes[STABLE]
+    ends = in_short(problem, steps, num_rounds=0)
+    assert np.array_equal(ends.models, problem.starts[STABLE])
+    first = np.swapaxes(usual.losses[STABLE, 0], 1, 2)
+    np.testing.assert_allclose(ends.losses, first, rtol=1e-5)
+    assert np.all(ends.is_done)
+    assert ends.work.full == ends.work.backward == 0
+
+
+def test_no_runs_at_all(usual):
+    ends = in_short(usual.problem, usual.step_sizes[:0])
+    assert ends.models.shape == (0, *usual.models.shape[1:])
+    assert ends.is_done.shape == (0,)
+    assert ends.work.full == ends.work.forward == 0
+
+
+def test_turns_are_taken_in_order(usual):
+    """Whatever the step sizes; without turns the quickest end first."""
+    steps = usual.step_sizes[STABLE]
+    turns = np.arange(len(steps)) % 3
+    told = []
+    finished = lambda run, models, losses: told.append((run, models, losses)) or ()
+    ends = in_short(usual.problem, steps, turns=turns, finished=finished)
+    order = [run for run, _, _ in told]
+    assert sorted(order) == list(range(len(steps)))
+    assert np.all(np.diff(turns[order]) >= 0)
+    for run, models, losses in told:
+        assert np.array_equal(models, ends.models[run])
+        assert np.array_equal(losses, ends.losses[run])
+    told.clear()
+    in_short(usual.problem, steps, finished=finished)
+    assert np.any(np.diff(turns[[run for run, _, _ in told]]) < 0)
+
+
+def test_dropped_runs_are_not_followed(usual):
+    """The first to end, of each problem, has all others of its problem dropped."""
+    steps = usual.step_sizes[STABLE]
+    which = usual.problem.which[: len(steps)]
+    told = []
+
+    def finished(run, models, losses):
+        told.append(run)
+        return np.flatnonzero(which == which[run])
+
+    turns = np.arange(len(steps))
+    ends = in_short(usual.problem, steps, turns=turns, finished=finished)
+    assert told == np.flatnonzero(ends.is_done).tolist() == [0, 1]
+    decided = clear(usual.losses[STABLE])[:2]
+    apart = furthest(usual.models[:2], ends.models[:2])
+    assert np.all(apart[decided] < 1e-4)
+    assert ends.work.forward < usual.ends.work.forward / 2
+
+
+def test_runs_that_are_dropped_on_their_way_change_nothing_for_others(usual):
+    """Run 0 has half of the others dropped at its end, which are in the same turn."""
+    steps = usual.step_sizes[STABLE]
+    odd = np.arange(len(steps)) % 2 == 1
+    quick = np.where(odd, steps[0], steps[-1]).astype(np.float32)
+    finished = lambda run, models, losses: np.flatnonzero(odd) if run == 0 else ()
+    dropped = in_short(usual.problem, quick, finished=finished)
+    alone = in_short(usual.problem, quick)
+    assert not np.all(dropped.is_done)
+    assert np.all(dropped.is_done | odd)
+    assert np.all(furthest(alone.models, dropped.models)[dropped.is_done] < 1e-4)
