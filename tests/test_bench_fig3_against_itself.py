@@ -182,6 +182,7 @@ def test_outcomes_are_those_of_pytorch(tmp_path):
     assert len(read_csv(tmp_path / "trials.csv")) == 2 * len(rows)
 
 
+@pytest.mark.slow
 def test_without_pytorch_its_rows_are_left_out(tmp_path, without_torch):
     config = dataclasses.replace(
         TINY, parts=("comparison",), num_trials=1, separation=(1.0,), num_rounds=3

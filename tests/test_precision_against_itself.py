@@ -43,7 +43,9 @@ def simulate(trial, key, constants):
     """Succeeds with chance `separation`; the other run always diverges."""
     is_success = jax.random.bernoulli(key, trial.separation)
     distance = jnp.full((2, 1), jnp.nan).at[0, 0].set(jnp.where(is_success, 0.0, 1.0))
-    run = dict.fromkeys(("recovered", "used_clusters", "loss"), jnp.ones((2, 1)))
+    run = dict.fromkeys(
+        ("recovered", "used_clusters", "loss", "followed"), jnp.ones((2, 1))
+    )
     start = dict.fromkeys(("first_loss", "alpha"), jnp.ones(2))
     both = {"distance": distance, "nearest_distance": distance}
     return both | run | start | {"gap": jnp.float32(1.0)}

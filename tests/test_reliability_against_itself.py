@@ -80,6 +80,7 @@ def interrupted_after(writes: int) -> Iterator[None]:
             yield
 
 
+@pytest.mark.slow
 def test_chunks_workers_and_interrupts_do_not_change_a_bit(tmp_path, whole):
     with interrupted_after(3):
         run(tmp_path, TRACED, chunk=3)

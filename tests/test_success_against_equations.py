@@ -130,8 +130,19 @@ def cell():
             "loss": (run, [[[0.1], [50.0], [3.0], [1.0], [0.1]]]),
             "used_clusters": (run, [[[2], [2], [1], [2], [1]]]),
             "first_loss": (("trial", "restart"), [[5.0] * 5]),
+            "followed": (run, [[[1.0]] * 5]),
         }
     )
+
+
+def test_shares_are_of_the_runs_that_were_followed():
+    some = cell()
+    some["followed"].values[0, 2:] = 0
+    success = np.isfinite(some["distance"].values) & (some["distance"].values <= 0.05)
+    shares = outcome_shares(some, success)
+    assert (shares["share_succeeded"], shares["share_diverged"]) == (0.5, 0.5)
+    some["followed"].values[...] = 0
+    assert np.all(np.isnan(list(outcome_shares(some, success).values())))
 
 
 def test_outcomes_are_exclusive_and_complete():

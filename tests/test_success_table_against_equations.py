@@ -33,6 +33,7 @@ RANGES = {  # Of each output where it is drawn; others lie between 0 and 1.
     "used_clusters": (1, 3),
     "loss": (0.0, 2.0),
     "first_loss": (1.0, 2.0),
+    "followed": (1, 2),
 }
 
 
@@ -134,7 +135,20 @@ def test_new_columns_come_last():
     first = ["convention", "separation", "noise", "clients", "samples", "clusters"]
     first += ["features", "trials", "failed", "successes", "low", "high"]
     assert names[: len(first)] == first
-    assert names[-3:] == ["interval_error_rate", "step_sizes", "interval"]
+    followed = [f"runs_followed{step}" for step in ("", "_step_1", "_step_0.1")]
+    last = ["interval_error_rate", "step_sizes", "interval", *followed]
+    assert names[-len(last) :] == last
+
+
+def test_runs_followed_are_counted():
+    results = sweep_results(5)
+    results["followed"].values[:, 1, :, :, :, 0, 1:] = 0
+    plain, fewer, _ = table_of(results)
+    step = SIZES["step_size"]
+    assert plain["runs_followed"] == 5 * SIZES["restart"] * step
+    assert fewer["runs_followed"] == plain["runs_followed"] - step * (
+        SIZES["restart"] - 1
+    )
 
 
 def test_cells_without_trials_are_open_or_failed():

@@ -83,8 +83,9 @@ def compile_trials(
 
     Over several devices each runs its share of the chunk, every `devices`-th trial, and
     none waits for another before the chunk's end. With "map" the body is the same
-    program again, and on a CPU the results are the same bits. No more devices are used
-    than there are trials in a chunk.
+    program again; XLA may still order a sum differently where it compiles for several
+    devices, so results agree up to the rounding of the last bit only. No more devices
+    are used than there are trials in a chunk.
 
     Args:
       simulate: `(trial, key, constants) -> {name: array}`, pure and traceable.

@@ -107,9 +107,10 @@ def outcome_shares(cell: xr.Dataset, success: np.ndarray) -> dict[str, float]:
     collapsed = (cell["used_clusters"].values <= 1) & ~success & ~diverged
     missed = ~success & ~diverged & ~collapsed
     followed = cell["followed"].values == 1
+    share = lambda which: float(which[followed].mean()) if followed.any() else math.nan
     return {
-        "share_succeeded": float(success[followed].mean()),
-        "share_collapsed": float(collapsed[followed].mean()),
-        "share_diverged": float(diverged[followed].mean()),
-        "share_missed": float(missed[followed].mean()),
+        "share_succeeded": share(success),
+        "share_collapsed": share(collapsed),
+        "share_diverged": share(diverged),
+        "share_missed": share(missed),
     }

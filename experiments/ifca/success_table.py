@@ -104,7 +104,8 @@ def rows(
         point = {n: np.asarray(v).item() for n, v in zip(AXES, values, strict=True)}
         cell = _computed(results.sel(point))
         own = dataclasses.replace(trial, **point)
-        table.append(_row(cell, own, tolerance, cell_rate, interval) | last)
+        row = _row(cell, own, tolerance, cell_rate, interval) | last
+        table.append(row | (_followed(cell) if row["trials"] else {}))
     return table
 
 
@@ -146,7 +147,6 @@ def _row(
             "alpha_max": float(alpha.max()),
             "interval_error_rate": error_rate,
         }
-        | _followed(cell)
     )
 
 

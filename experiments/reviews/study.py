@@ -21,6 +21,7 @@ from jaxtyping import Float, PRNGKeyArray
 from matplotlib.figure import Figure
 
 from cfljax import intervals, report
+from cfljax.engine.claims import Claims
 from cfljax.engine.progress import Bar
 from cfljax.engine.provenance import Journal, describe_run
 from cfljax.report.files import replacing
@@ -196,17 +197,19 @@ def measure(
     kept = [_read(path) for path in paths]
     missing = [index for index, arrays in enumerate(kept) if arrays is None]
     if missing:
-        journal = Journal(folder, is_new=not folder.exists())
-        journal.start({**describe_run(), "experiment": experiment})
-        started = time.perf_counter()
-        with Bar(experiment, len(missing), visible=options.progress) as bar:
+        bar = Bar(experiment, visible=options.progress)
+        with Claims(folder, (1,)) as claims, bar:
+            bar.expect(len(missing))
+            journal = Journal(folder, claims, is_new=not folder.exists())
+            journal.start({**describe_run(), "experiment": experiment})
+            started = time.perf_counter()
             for index in missing:
                 arrays = compute(cells[index])
                 _keep(paths[index], arrays)
                 kept[index] = {k: np.asarray(v) for k, v in arrays.items()}
-                bar.advance()
-        seconds = round(time.perf_counter() - started, 2)
-        journal.finish(seconds=seconds, blocks=len(missing))
+                bar.advance(1)
+            seconds = round(time.perf_counter() - started, 2)
+            journal.finish(seconds=seconds, blocks=len(missing))
     return [arrays for arrays in kept if arrays is not None]
 
 
