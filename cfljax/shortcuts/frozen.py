@@ -59,6 +59,7 @@ class FrozenRuns:
         self._is_dropped = is_dropped
         self._groups: dict[Sets, tuple[Partition, list[Frozen]]] = {}
         self._held: dict[int, tuple[Partition, Frozen]] = {}
+        self._reach: dict[int, int] = {}  # Rounds that a path of a run should have.
 
     def __bool__(self) -> bool:
         return bool(self._groups)
@@ -128,25 +129,30 @@ class FrozenRuns:
         )
 
     def look_ahead(
-        self, batch: Iterable[int], most: int
+        self, batch: Iterable[int], room: int
     ) -> dict[int, Float[np.ndarray, "rounds used features"]]:
         """Where held runs go next, unless a client changes its choice.
 
-        A product with few columns costs as much as one with some more: those that are
-        free look at the next rounds as well.
+        A product with few columns costs little more than one with none: those that are
+        free look at the next rounds as well, twice as many as the last time if all of
+        them came true and half as many if not.
 
         Args:
           batch: runs to be evaluated.
-          most: rounds to look ahead.
+          room: columns that are free.
         """
         paths = {}
         for run in batch:
-            number = min(most, int(self._runs.left[run]), MOST_AHEAD)
-            if number > 0 and run in self._held:
-                partition, member = self._held[run]
+            if room <= 0 or run not in self._held:
+                continue
+            partition, member = self._held[run]
+            most = min(self._reach.get(run, 1), int(self._runs.left[run]))
+            number = min(most, room // len(member.used))
+            if number > 0:
                 equations = self._equations(partition, [member])
                 path = frozen_path(*equations, np.int32(number))
                 paths[run] = np.asarray(path)[:number, 0]
+                room -= number * len(member.used)
         return paths
 
     def walk(
@@ -170,10 +176,12 @@ class FrozenRuns:
             zip(path, np.split(losses, len(path)), strict=True)
         ):
             if not np.array_equal(choose(runs.losses[[run]])[0], member.assignment):
+                self._reach[run] = max(1, len(path) // 2)
                 return number
             runs.models[run, member.used] = models
             runs.losses[run, member.used] = own
             runs.left[run] -= 1
+        self._reach[run] = min(2 * len(path), MOST_AHEAD)
         return len(path)
 
     def used(self, run: int) -> list[int]:

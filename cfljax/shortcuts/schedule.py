@@ -29,7 +29,7 @@ __all__ = ["Finished", "Schedule"]
 # A run, a model of its own, and the model's clients.
 _Column = tuple[int, int, np.ndarray]
 
-_ROOM = 64  # Columns that cost little more than a few.
+_ROOM = 192  # Columns that cost little more than a few.
 
 # A run at its end, its models and its clients' losses -> runs to follow no further.
 Finished = Callable[[int, np.ndarray, np.ndarray], Iterable[int]]
@@ -117,7 +117,7 @@ class Schedule:
         runs = self._runs
         where, models = np.nonzero(runs.stale[batch])
         rows, number = batch[where], len(where)
-        paths = self._frozen.look_ahead(batch.tolist(), _ROOM // number - 1)
+        paths = self._frozen.look_ahead(batch.tolist(), _ROOM - number)
         ahead = [path.reshape(-1, path.shape[2]) for path in paths.values()]
         of_path = [
             np.full(len(part), run) for run, part in zip(paths, ahead, strict=True)
