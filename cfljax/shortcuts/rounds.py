@@ -1,16 +1,14 @@
 """Rounds: the products of one round, for the models of many runs at once."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from cfljax.shortcuts.samples import EXACT
+
 __all__ = ["MOST_AHEAD", "backward", "forward", "frozen_path", "frozen_rounds"]
 
 MOST_AHEAD = 32  # Rounds of a path.
-
-_EXACT: Any = {"precision": jax.lax.Precision.HIGHEST}  # not TF32 on an accelerator
 
 
 @jax.jit
@@ -21,7 +19,7 @@ def forward(
     problems: Int[Array, " columns"],
 ) -> tuple[Float[Array, "columns clients samples"], Float[Array, "columns clients"]]:
     """Errors `X theta - y` of every model on its problem, and the clients' losses."""
-    outputs = jax.lax.dot_general(models, inputs, (((1,), (1,)), ((), ())), **_EXACT)
+    outputs = jax.lax.dot_general(models, inputs, (((1,), (1,)), ((), ())), **EXACT)
     errors = outputs.reshape(-1, *targets.shape[1:]) - targets[problems]
     return errors, jnp.mean(jnp.square(errors), axis=2)
 
@@ -36,7 +34,7 @@ def backward(
     """`sum_i w_i (2 / n) X_i^T e_i` of some columns."""
     scale = weights * (2 / errors.shape[2])
     chosen = scale[:, :, None] * jnp.where(weights[:, :, None] == 0, 0, errors[which])
-    return jnp.matmul(chosen.reshape(which.shape[0], -1), inputs, **_EXACT)
+    return jnp.matmul(chosen.reshape(which.shape[0], -1), inputs, **EXACT)
 
 
 def _norms(
@@ -51,7 +49,7 @@ def _frozen_round(
     rates: Float[Array, "runs used"],
     models: Float[Array, "runs used features"],
 ) -> Float[Array, "runs used features"]:
-    outputs = [jnp.matmul(models[:, i], gram, **_EXACT) for i, gram in enumerate(grams)]
+    outputs = [jnp.matmul(models[:, i], gram, **EXACT) for i, gram in enumerate(grams)]
     gradient = jnp.stack(outputs, axis=1) - moments
     return models - rates[:, :, None] * gradient
 

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-__all__ = ["Samples", "normal_change", "operator_norms", "padded", "prepare"]
+__all__ = ["EXACT", "Samples", "normal_change", "operator_norms", "padded", "prepare"]
 
+EXACT: Any = {"precision": jax.lax.Precision.HIGHEST}  # not TF32 on an accelerator
 # Factors of the bound in `operator_norms`: squarings of a client's Gram matrix.
 _SQUARINGS = 5
 # What `operator_norms` adds of itself, for rounding.
@@ -99,9 +100,8 @@ def _normal(
 ) -> tuple[Float[Array, "features features"], Float[Array, "problems features"]]:
     scale = 2 / inputs.shape[1]
     flat = inputs.reshape(-1, inputs.shape[2])
-    exact: Any = {"precision": jax.lax.Precision.HIGHEST}
-    moments = jnp.matmul(targets.reshape(targets.shape[0], -1), flat, **exact)
-    return scale * jnp.matmul(flat.T, flat, **exact), scale * moments
+    moments = jnp.matmul(targets.reshape(targets.shape[0], -1), flat, **EXACT)
+    return scale * jnp.matmul(flat.T, flat, **EXACT), scale * moments
 
 
 @jax.jit
@@ -118,18 +118,17 @@ def operator_norms(
     """
 
     def one(rows: Float[Array, "samples features"]) -> Float[Array, ""]:
-        exact: Any = {"precision": jax.lax.Precision.HIGHEST}
         largest = jnp.max(jnp.abs(rows))
         rows = rows / jnp.where(largest > 0, largest, 1)
         wide = rows.shape[0] <= rows.shape[1]
-        gram = jnp.matmul(rows, rows.T, **exact) if wide else None
-        power = jnp.matmul(rows.T, rows, **exact) if gram is None else gram
+        left, right = (rows, rows.T) if wide else (rows.T, rows)
+        power = jnp.matmul(left, right, **EXACT)
         bound = jnp.zeros(())
         for squaring in range(_SQUARINGS):
             norm = jnp.sqrt(jnp.sum(jnp.square(power)))
             power = power / jnp.where(norm > 0, norm, 1)
             bound = bound + jnp.log(norm) / 2**squaring
-            power = jnp.matmul(power, power, **exact)
+            power = jnp.matmul(power, power, **EXACT)
         last = jnp.log(jnp.sqrt(jnp.sum(jnp.square(power)))) / 2**_SQUARINGS
         return (1 + _ROUNDING) * largest * jnp.exp((bound + last) / 2)
 

@@ -15,18 +15,23 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from cfljax import engine, metrics
 from cfljax.algorithms import ifca
 from cfljax.data import mixed_linear, split_rounds
+from cfljax.data.linear import mixed_truth
 from cfljax.kernels.average import Normalise
 from cfljax.kernels.distance import bottleneck_distance, least_distance
 from cfljax.kernels.draws import Convention
 from cfljax.kernels.evaluate import choose_cluster, loss_matrix
+from cfljax.kernels.training import start_models
 from cfljax.models import linear
-from cfljax.types import Task, Truth
+from cfljax.types import ClientData, Task, Truth
 
 __all__ = [
     "DIMS",
     "RUN",
     "InitUnit",
     "Trial",
+    "draw_data",
+    "draw_starts",
+    "draw_truth",
     "judge",
     "mean_lowest_loss",
     "simulate",
@@ -99,6 +104,50 @@ def start_task(trial: Trial) -> Task:
     )
 
 
+def draw_data(trial: Trial, key: PRNGKeyArray) -> tuple[ClientData, Truth]:
+    """The trial's data set, from its data's key."""
+    return mixed_linear(
+        key,
+        num_clients=trial.num_clients,
+        num_clusters=trial.num_clusters,
+        num_samples=trial.num_samples,
+        num_features=trial.num_features,
+        separation=trial.separation,
+        noise=trial.noise,
+        convention=trial.convention,
+    )
+
+
+def draw_truth(trial: Trial, key: PRNGKeyArray) -> tuple[Truth, PRNGKeyArray]:
+    """The truth of `draw_data` alone, and the key of its samples."""
+    return mixed_truth(
+        key,
+        num_clients=trial.num_clients,
+        num_clusters=trial.num_clusters,
+        num_features=trial.num_features,
+        separation=trial.separation,
+        convention=trial.convention,
+    )
+
+
+def draw_starts(
+    trial: Trial, key: PRNGKeyArray
+) -> Float[Array, "restarts clusters features"]:
+    """First models of every restart, those that `engine.run` draws from its key.
+
+    Args:
+      trial: its parameters.
+      key: of the runs.
+    """
+    task = start_task(trial)
+
+    def start(index: Array) -> Float[Array, "clusters features"]:
+        init_key, _ = jax.random.split(jax.random.fold_in(key, index))
+        return start_models(task, init_key, trial.num_clusters)
+
+    return jax.vmap(start)(jnp.arange(trial.num_restarts))
+
+
 def mean_lowest_loss(losses: Float[Array, "clients clusters"]) -> Float[Array, ""]:
     """Mean over clients of the lowest finite loss; infinite where there is none."""
     return jnp.mean(jnp.min(jnp.where(jnp.isfinite(losses), losses, jnp.inf), axis=1))
@@ -142,16 +191,7 @@ def simulate(
       The arrays of `DIMS`.
     """
     data_key, runs_key = jax.random.split(key)
-    data, truth = mixed_linear(
-        data_key,
-        num_clients=trial.num_clients,
-        num_clusters=trial.num_clusters,
-        num_samples=trial.num_samples,
-        num_features=trial.num_features,
-        separation=trial.separation,
-        noise=trial.noise,
-        convention=trial.convention,
-    )
+    data, truth = draw_data(trial, data_key)
     gap = least_distance(truth.models)
     task = start_task(trial)
     rounds = split_rounds(data, trial.num_rounds) if trial.resample else data

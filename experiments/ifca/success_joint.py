@@ -17,11 +17,16 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from cfljax import shortcuts
-from cfljax.data.linear import linear_targets, mixed_truth, standard_samples
+from cfljax.data.linear import linear_targets, standard_samples
 from cfljax.kernels.distance import bottleneck_distance, least_distance
-from cfljax.kernels.training import start_models
 from cfljax.types import Truth
-from experiments.ifca.success import Trial, judge, mean_lowest_loss, start_task
+from experiments.ifca.success import (
+    Trial,
+    draw_starts,
+    draw_truth,
+    judge,
+    mean_lowest_loss,
+)
 from experiments.ifca.success_criteria import (
     CRITERIA,
     sizes,
@@ -107,22 +112,8 @@ def simulate_jointly(
 
 
 def _cell(trial: Trial, data_key: PRNGKeyArray, runs_key: PRNGKeyArray) -> _Cell:
-    truth, _ = mixed_truth(
-        data_key,
-        num_clients=trial.num_clients,
-        num_clusters=trial.num_clusters,
-        num_features=trial.num_features,
-        separation=trial.separation,
-        convention=trial.convention,
-    )
-    task = start_task(trial)
-
-    def start(index: Array) -> Array:
-        run_key, _ = jax.random.split(jax.random.fold_in(runs_key, index))
-        return start_models(task, run_key, trial.num_clusters)
-
-    starts = jax.vmap(start)(jnp.arange(trial.num_restarts))
-    return _Cell(trial, truth, np.asarray(starts))
+    truth, _ = draw_truth(trial, data_key)
+    return _Cell(trial, truth, np.asarray(draw_starts(trial, runs_key)))
 
 
 def _samples(cells: Sequence[_Cell], data_key: PRNGKeyArray) -> shortcuts.Samples:
