@@ -30,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "cfljax.data": {"cfljax.types", "cfljax.kernels"},
     "cfljax.law": {"cfljax.types", "cfljax.kernels"},
     "cfljax.engine": {"cfljax.types", "cfljax.kernels"},
-    "cfljax.shortcuts": {"cfljax.types", "cfljax.kernels"},
+    "cfljax.shortcuts": {"cfljax.types", "cfljax.kernels", "cfljax.data"},
     "cfljax.attacks": {"cfljax.types", "cfljax.kernels"},
     "cfljax.intervals": {"cfljax.types"},
     "cfljax.report": {"cfljax.intervals"},

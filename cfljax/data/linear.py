@@ -17,8 +17,6 @@ __all__ = [
     "standard_samples",
 ]
 
-_AT_ONCE = 16  # Clients whose samples are drawn together.
-
 
 def check_mixed_linear(
     *, num_clients: int, num_clusters: int, num_samples: int, num_features: int
@@ -170,8 +168,7 @@ def standard_samples(
     Cost: as `mixed_linear`.
     """
     client = lambda index: _standard_client(key, index, num_samples, num_features)
-    # Some at a time, or one thread would draw alone; the numbers are the same.
-    return jax.lax.map(client, jnp.arange(num_clients), batch_size=_AT_ONCE)
+    return jax.lax.map(client, jnp.arange(num_clients))
 
 
 def linear_targets(

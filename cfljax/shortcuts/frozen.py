@@ -1,14 +1,12 @@
 """Frozen runs: those whose clients keep their models for a while, by certificate."""
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
-from cfljax.shortcuts.certificate import choose
 from cfljax.shortcuts.partitions import Normal, Sets
-from cfljax.shortcuts.rounds import MOST_AHEAD, frozen_path, frozen_rounds
+from cfljax.shortcuts.rounds import frozen_path, frozen_rounds
 from cfljax.shortcuts.samples import padded
 from cfljax.shortcuts.state import Runs
 
@@ -23,24 +21,24 @@ class Partition(NamedTuple):
 
     sets: of clients.
     normal: equations of every set; kept here, as they may be forgotten elsewhere.
+    is_union: whether every set is a union of the samples' groups.
     """
 
     sets: Sets
     normal: list[Normal]
+    is_union: bool
 
 
 class Frozen(NamedTuple):
     """A run whose clients stay for a while.
 
     run: index.
-    assignment: of its clients.
     used: models, in the order of the partition's sets.
     radii: of `pair_radii`, between the used models.
     is_fresh: whether it is where its losses were evaluated.
     """
 
     run: int
-    assignment: Int[np.ndarray, " clients"]
     used: list[int]
     radii: Float[np.ndarray, "used used"]
     is_fresh: bool = True
@@ -59,7 +57,6 @@ class FrozenRuns:
         self._is_dropped = is_dropped
         self._groups: dict[Sets, tuple[Partition, list[Frozen]]] = {}
         self._held: dict[int, tuple[Partition, Frozen]] = {}
-        self._reach: dict[int, int] = {}  # Rounds that a path of a run should have.
 
     def __bool__(self) -> bool:
         return bool(self._groups)
@@ -128,62 +125,22 @@ class FrozenRuns:
             runs.models[row[:, None], used],
         )
 
-    def look_ahead(
-        self, batch: Iterable[int], room: int
-    ) -> dict[int, Float[np.ndarray, "rounds used features"]]:
-        """Where held runs go next, unless a client changes its choice.
+    def held(self, run: int) -> Partition | None:
+        """The partition that a run is about to leave or to prove anew, if any."""
+        return self._held[run][0] if run in self._held else None
 
-        A product with few columns costs little more than one with none: those that are
-        free look at the next rounds as well, twice as many as the last time if all of
-        them came true and half as many if not.
-
-        Args:
-          batch: runs to be evaluated.
-          room: columns that are free.
-        """
-        paths = {}
-        for run in batch:
-            if room <= 0 or run not in self._held:
-                continue
-            partition, member = self._held[run]
-            most = min(self._reach.get(run, 1), int(self._runs.left[run]))
-            number = min(most, room // len(member.used))
-            if number > 0:
-                equations = self._equations(partition, [member])
-                path = frozen_path(*equations, np.int32(number))
-                paths[run] = np.asarray(path)[:number, 0]
-                room -= number * len(member.used)
-        return paths
-
-    def walk(
-        self,
-        run: int,
-        path: Float[np.ndarray, "rounds used features"],
-        losses: Float[np.ndarray, "columns clients"],
-    ) -> int:
-        """Goes along a path while the clients' choices are those that it supposes.
+    def path(
+        self, run: int, number: int
+    ) -> tuple[list[int], Float[np.ndarray, "rounds used features"]]:
+        """Where a held run goes if its clients stay.
 
         Args:
-          run: index; its own losses are evaluated.
-          path: of `look_ahead`.
-          losses: under the path's models, round by round.
+          run: index.
+          number: of rounds, `MOST_AHEAD` at most.
 
         Returns:
-          Number of rounds that it went.
+          The models that move, and what they are after each round.
         """
-        runs, member = self._runs, self._held[run][1]
-        for number, (models, own) in enumerate(
-            zip(path, np.split(losses, len(path)), strict=True)
-        ):
-            if not np.array_equal(choose(runs.losses[[run]])[0], member.assignment):
-                self._reach[run] = max(1, len(path) // 2)
-                return number
-            runs.models[run, member.used] = models
-            runs.losses[run, member.used] = own
-            runs.left[run] -= 1
-        self._reach[run] = min(2 * len(path), MOST_AHEAD)
-        return len(path)
-
-    def used(self, run: int) -> list[int]:
-        """Models of a held run that its path moves, in the path's order."""
-        return self._held[run][1].used
+        partition, member = self._held[run]
+        path = frozen_path(*self._equations(partition, [member]), np.int32(number))
+        return member.used, np.asarray(path)[:number, 0]

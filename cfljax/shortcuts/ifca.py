@@ -58,9 +58,10 @@ def run_ifca(
     *,
     num_rounds: int,
     normalise: Normalise = "all",
-    columns: int = 256,
+    columns: int = 192,
     finished: Finished | None = None,
     turns: Int[np.ndarray, " runs"] | None = None,
+    gives_up: bool = False,
 ) -> Ends:
     """Runs of IFCA (Algorithm 2, option I) on the same inputs.
 
@@ -76,8 +77,12 @@ def run_ifca(
         `12 m n columns` bytes, and changes nothing but rounding.
       finished: `(run, models, losses) -> runs`, told of every run at its end; the runs
         it returns are not followed any further.
-      turns: runs of a turn start when those of lower ones are done or dropped; all at
-        once if None.
+      turns: of a problem's runs those of the lowest one start first, the next when none
+        of them has clients for all of its models any more, or when many products had
+        room for more; all at once if None.
+      gives_up: a run ends once one of its models has no finite loss. Nobody will ever
+        choose that model or move it, and it is more than 1e15 away from any bounded
+        truth: the run has failed by every measure. Its other models are not followed.
 
     Returns:
       Models and losses of all runs; those that were not followed to their end have
@@ -126,6 +131,7 @@ def run_ifca(
         columns=columns,
         finished=finished,
         turns=np.zeros(number, int) if turns is None else turns,
+        gives_up=gives_up,
     )
     is_done = schedule.run()
     return Ends(runs.models, runs.losses, is_done, runs.work)

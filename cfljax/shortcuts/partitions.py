@@ -70,6 +70,10 @@ class Partitions:
         """Whether all Gram matrices are at hand, or sums of such."""
         return all(key in self._built or self._groups(key) is not None for key in sets)
 
+    def is_union(self, sets: Sets) -> bool:
+        """Whether all are unions of the samples' groups."""
+        return all(self._groups(key) is not None for key in sets)
+
     def spend(self, sets: Sets, columns: float) -> None:
         """Notes what a round on the samples cost, and builds what is worth it.
 

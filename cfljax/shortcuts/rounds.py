@@ -1,5 +1,7 @@
 """Rounds: the products of one round, for the models of many runs at once."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -11,30 +13,37 @@ __all__ = ["MOST_AHEAD", "backward", "forward", "frozen_path", "frozen_rounds"]
 MOST_AHEAD = 32  # Rounds of a path.
 
 
-@jax.jit
+@functools.partial(jax.jit, static_argnames="num_clients")
 def forward(
-    inputs: Float[Array, "rows features"],
-    targets: Float[Array, "problems clients samples"],
+    design: Float[Array, "features_and_problems rows"],
     models: Float[Array, "columns features"],
     problems: Int[Array, " columns"],
-) -> tuple[Float[Array, "columns clients samples"], Float[Array, "columns clients"]]:
+    num_clients: int,
+) -> tuple[Float[Array, "columns rows"], Float[Array, "columns clients"]]:
     """Errors `X theta - y` of every model on its problem, and the clients' losses."""
-    outputs = jax.lax.dot_general(models, inputs, (((1,), (1,)), ((), ())), **EXACT)
-    errors = outputs.reshape(-1, *targets.shape[1:]) - targets[problems]
-    return errors, jnp.mean(jnp.square(errors), axis=2)
+    number = design.shape[0] - models.shape[1]
+    targets = -jax.nn.one_hot(problems, number, dtype=models.dtype)
+    errors = jnp.matmul(jnp.concatenate([models, targets], axis=1), design, **EXACT)
+    squares = jnp.square(errors).reshape(errors.shape[0], num_clients, -1)
+    return errors, jnp.mean(squares, axis=2)
 
 
 @jax.jit
 def backward(
-    inputs: Float[Array, "rows features"],
-    errors: Float[Array, "columns clients samples"],
+    design: Float[Array, "features_and_problems rows"],
+    errors: Float[Array, "columns rows"],
     which: Int[Array, " some"],
     weights: Float[Array, "some clients"],
-) -> Float[Array, "some features"]:
-    """`sum_i w_i (2 / n) X_i^T e_i` of some columns."""
-    scale = weights * (2 / errors.shape[2])
-    chosen = scale[:, :, None] * jnp.where(weights[:, :, None] == 0, 0, errors[which])
-    return jnp.matmul(chosen.reshape(which.shape[0], -1), inputs, **EXACT)
+) -> Float[Array, "features_and_problems some"]:
+    """`sum_i w_i (2 / n) X_i^T e_i` of some columns, and the same of the targets.
+
+    The products with the targets are of no use; to cut them off here would copy X. To
+    transpose the result here would be a product of the other kind, half as fast.
+    """
+    chosen = errors[which].reshape(*weights.shape, -1)
+    scale = weights[:, :, None] * (2 / chosen.shape[2])
+    chosen = scale * jnp.where(weights[:, :, None] == 0, 0, chosen)
+    return jnp.matmul(design, chosen.reshape(which.shape[0], -1).T, **EXACT)
 
 
 def _norms(
@@ -61,7 +70,7 @@ def frozen_path(
     rates: Float[Array, "runs used"],
     models: Float[Array, "runs used features"],
     number: Int[Array, ""],
-) -> Float[Array, "most runs used features"]:
+) -> Float[Array, "rounds runs used features"]:
     """The models after each of some rounds, if no client changes its choice.
 
     Args:

@@ -1,14 +1,25 @@
 """Samples: what all runs on one data set share, computed once."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-__all__ = ["EXACT", "Samples", "normal_change", "operator_norms", "padded", "prepare"]
+from cfljax.data.linear import standard_samples
+
+__all__ = [
+    "EXACT",
+    "Samples",
+    "draw_samples",
+    "normal_change",
+    "operator_norms",
+    "padded",
+    "prepare",
+]
 
 EXACT: Any = {"precision": jax.lax.Precision.HIGHEST}  # not TF32 on an accelerator
 # Factors of the bound in `operator_norms`: squarings of a client's Gram matrix.
@@ -17,25 +28,44 @@ _SQUARINGS = 5
 _ROUNDING = 1e-5
 
 
+@functools.partial(
+    jax.jit, static_argnames=("num_clients", "num_samples", "num_features")
+)
+def draw_samples(
+    key: PRNGKeyArray, *, num_clients: int, num_samples: int, num_features: int
+) -> tuple[Float[Array, "clients samples features"], Float[Array, "clients samples"]]:
+    """`data.linear.standard_samples`, compiled once for every size."""
+    return standard_samples(
+        key,
+        num_clients=num_clients,
+        num_samples=num_samples,
+        num_features=num_features,
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class Samples:
     """Inputs that many regression problems share, and what follows from them.
 
     inputs: X, `[clients x samples, features]`, on the device.
     targets: y of each problem, `[problems, clients, samples]`, on the device.
+    design: X^T and, below it, y of each problem: one product with it gives errors.
     clusters: the clients' groups, 0 ... : partitions into unions of them are the ones
       whose Gram matrices are at hand.
     lipschitz: `|X_i|_op / sqrt(n)` of each client, from above.
     grams: `(2 / n) X_c^T X_c` of each group.
     moments: `(2 / n) X_c^T y` of each problem and group.
+    squares: `|y|^2 / n` of each problem and group.
     """
 
     inputs: Float[Array, "rows features"]
     targets: Float[Array, "problems clients samples"]
+    design: Float[Array, "features_and_problems rows"]
     clusters: Int[np.ndarray, " clients"]
     lipschitz: Float[np.ndarray, " clients"]
     grams: Float[Array, "groups features features"]
     moments: Float[np.ndarray, "problems groups features"]
+    squares: Float[np.ndarray, "problems groups"]
 
     @property
     def num_clients(self) -> int:
@@ -77,20 +107,33 @@ def prepare(
     sizes = np.bincount(clusters)
     if not np.all(sizes):
         raise ValueError(f"`clusters` must use every number, got sizes {sizes}.")
-    grams, moments = [], []
+    grams, moments, squares = [], [], []
     for group in range(len(sizes)):
         members = np.flatnonzero(clusters == group)
         gram, moment = _normal(inputs[members], targets[:, members])
         grams.append(gram)
         moments.append(np.asarray(moment))
+        own = jnp.square(targets[:, members])
+        squares.append(np.asarray(jnp.sum(own, axis=(1, 2))) / num_samples)
     return Samples(
         inputs=inputs.reshape(-1, num_features),
         targets=targets,
+        design=_design(inputs, targets),
         clusters=clusters,
         lipschitz=np.asarray(operator_norms(inputs)) / np.sqrt(np.float32(num_samples)),
         grams=jnp.stack(grams),
         moments=np.stack(moments, axis=1),
+        squares=np.stack(squares, axis=1).astype(np.float32),
     )
+
+
+@jax.jit
+def _design(
+    inputs: Float[Array, "clients samples features"],
+    targets: Float[Array, "problems clients samples"],
+) -> Float[Array, "features_and_problems rows"]:
+    flat = inputs.reshape(-1, inputs.shape[2])
+    return jnp.concatenate([flat.T, targets.reshape(targets.shape[0], -1)])
 
 
 @jax.jit

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from cfljax.shortcuts.certificate import choose, pair_radii
+from cfljax.shortcuts.foresight import Foresight
 from cfljax.shortcuts.frozen import Frozen, FrozenRuns, Partition
 from cfljax.shortcuts.partitions import PASS, Partitions
 from cfljax.shortcuts.state import Runs
@@ -29,7 +30,11 @@ __all__ = ["Finished", "Schedule"]
 # A run, a model of its own, and the model's clients.
 _Column = tuple[int, int, np.ndarray]
 
-_ROOM = 192  # Columns that cost little more than a few.
+# Passes over the samples with room for more, after which next turns start: they may not
+# be needed, but then they cost little more than the room.
+_PATIENCE = 64
+
+_FEW = 64  # Columns for which it does not pay to find out which are needed.
 
 # A run at its end, its models and its clients' losses -> runs to follow no further.
 Finished = Callable[[int, np.ndarray, np.ndarray], Iterable[int]]
@@ -43,7 +48,8 @@ class Schedule:
       partitions: of their samples.
       columns: models evaluated at a time.
       finished: told of every run that is at its end, with losses evaluated.
-      turns: runs of a turn start when those of lower ones are done or dropped.
+      turns: as of `run_ifca`.
+      gives_up: the same.
     """
 
     def __init__(
@@ -54,28 +60,47 @@ class Schedule:
         columns: int,
         finished: Finished | None,
         turns: Int[np.ndarray, " runs"],
+        gives_up: bool,
     ) -> None:
         self._runs = runs
         self._partitions = partitions
         self._columns = columns
         self._finished = finished
+        self._gives_up = gives_up
         self._waiting: collections.deque[int] = collections.deque()
-        self._turns = [np.flatnonzero(turns == turn) for turn in np.unique(turns)[::-1]]
+        self._turns = _queues(runs.problems, turns)
         self._dropped = np.zeros(len(runs), bool)
         self._frozen = FrozenRuns(runs, self._dropped)
+        self._foresight = Foresight(runs, self._frozen)
         self._done = np.zeros(len(runs), bool)
+        self._is_hopeful = np.zeros(len(runs), bool)  # All of its models have clients.
+        self._spare = 0.0  # Passes, or parts of them, that nobody had a use for.
 
     def run(self) -> np.ndarray:
         """Follows all runs; returns which of them came to their end, `[runs]`."""
-        while self._waiting or self._frozen or self._turns:
-            if not self._waiting and not self._frozen:
-                self._waiting.extend(self._turns.pop().tolist())
+        self._start()
+        while self._waiting or self._frozen:
             ready = np.sum(self._runs.stale[list(self._waiting)])
             if ready >= self._columns or not self._frozen:
                 self._on_samples()
             else:
                 self._waiting.extend(self._frozen.step())
+            if self._turns:
+                self._start()
         return self._done
+
+    def _start(self) -> None:
+        """Starts the next turn of problems without hope, or of all after a while."""
+        live = self._is_hopeful & ~self._done & ~self._dropped
+        hopeful = set(self._runs.problems[live].tolist())
+        if self._spare >= _PATIENCE:
+            hopeful, self._spare = set(), 0.0
+        for problem in sorted(self._turns.keys() - hopeful):
+            turn = self._turns[problem].popleft()
+            if not self._turns[problem]:
+                del self._turns[problem]
+            self._is_hopeful[turn] = True
+            self._waiting.extend(turn.tolist())
 
     def _batch(self) -> Int[np.ndarray, " runs"]:
         batch, number = [], 0
@@ -94,11 +119,15 @@ class Schedule:
         batch = self._batch()
         if not len(batch):
             return
+        needed = np.sum(self._runs.stale[batch])
+        self._spare += max(0.0, 1 - float(needed) / PASS)
         errors, places = self._evaluate(batch)
         runs = self._runs
         assignments = choose(runs.losses[batch])
         # Models that nobody can choose stay for ever.
-        runs.left[batch[np.all(assignments < 0, axis=1)]] = 0
+        is_lost = ~np.any(np.isfinite(runs.losses[batch]), axis=2)
+        is_over = np.any(is_lost, axis=1) if self._gives_up else np.all(is_lost, axis=1)
+        runs.left[batch[is_over]] = 0
         ended = runs.left[batch] == 0
         for run in batch[ended].tolist():
             self._end(run)
@@ -115,28 +144,28 @@ class Schedule:
           Errors of the columns, and where among them those of a run's models are.
         """
         runs = self._runs
-        where, models = np.nonzero(runs.stale[batch])
+        to_evaluate = runs.stale[batch]
+        if to_evaluate.size <= min(
+            _FEW, self._columns
+        ):  # Their errors may be asked for as well.
+            to_evaluate = np.ones_like(to_evaluate)
+        where, models = np.nonzero(to_evaluate)
         rows, number = batch[where], len(where)
-        paths = self._frozen.look_ahead(batch.tolist(), _ROOM - number)
-        ahead = [path.reshape(-1, path.shape[2]) for path in paths.values()]
-        of_path = [
-            np.full(len(part), run) for run, part in zip(paths, ahead, strict=True)
-        ]
+        paths = self._foresight.guess(batch, max(0, self._columns - number))
+        of_path = [np.full(len(path.columns), path.run) for path in paths]
         errors, losses = runs.evaluate(
             np.concatenate([rows, *of_path]),
-            np.concatenate([runs.models[rows, models], *ahead]),
+            np.concatenate([runs.models[rows, models], *(p.columns for p in paths)]),
         )
         runs.losses[rows, models] = losses[:number]
         runs.stale[rows, models] = False
         pairs = zip(rows.tolist(), models.tolist(), strict=True)
         places = {pair: i for i, pair in enumerate(pairs)}
         start = number
-        for (run, path), part in zip(paths.items(), ahead, strict=True):
-            own = losses[start : start + len(part)]
-            went = self._frozen.walk(run, path, own)
-            used = self._frozen.used(run)
-            for i, model in enumerate(used if went else ()):
-                places[run, model] = start + (went - 1) * len(used) + i
+        for path, part in zip(paths, of_path, strict=True):
+            stand = self._foresight.walk(path, losses[start : start + len(part)])
+            for model in np.flatnonzero(stand >= 0).tolist():
+                places[path.run, model] = start + int(stand[model])
             start += len(part)
         return errors, places
 
@@ -160,13 +189,14 @@ class Schedule:
         stepping = []
         for i, run in enumerate(batch.tolist()):
             used, sets = self._partitions.sets(assignments[i])
+            self._is_hopeful[run] = len(used) == losses.shape[1]
             if not self._partitions.is_known(sets):
                 self._partitions.spend(sets, 2 * len(used) * share)
             if whole[i] and self._partitions.is_known(sets):
                 normal = [self._partitions.normal(key) for key in sets]
+                partition = Partition(sets, normal, self._partitions.is_union(sets))
                 own = radii[i][np.ix_(used, used)]
-                member = Frozen(run, assignments[i], used, own)
-                self._frozen.add(Partition(sets, normal), member)
+                self._frozen.add(partition, Frozen(run, used, own))
             else:
                 self._frozen.thaw(run)
                 stepping += [(run, model, assignments[i] == model) for model in used]
@@ -213,3 +243,15 @@ class Schedule:
                 errors,
                 np.array(places),
             )
+
+
+def _queues(
+    problems: Int[np.ndarray, " runs"], turns: Int[np.ndarray, " runs"]
+) -> dict[int, collections.deque[np.ndarray]]:
+    """Runs of each problem, turn by turn."""
+    queues: dict[int, collections.deque[np.ndarray]] = {}
+    for problem in np.unique(problems).tolist():
+        own = np.flatnonzero(problems == problem)
+        parts = [own[turns[own] == turn] for turn in np.unique(turns[own])]
+        queues[problem] = collections.deque(parts)
+    return queues

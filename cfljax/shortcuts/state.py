@@ -1,6 +1,7 @@
 """State of many runs of IFCA on one data set, each in a round of its own."""
 
 import dataclasses
+from collections.abc import Iterable
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -10,7 +11,9 @@ from cfljax.shortcuts.samples import Samples, padded
 
 __all__ = ["Runs", "Work"]
 
-_SIZES = (8, 16, 32, 64, 96, 128, 160, 192, 224, 256)  # Columns of a compiled product.
+# Columns of a compiled product, of which some are faster than lesser ones.
+_FORWARD = (4, 8, 16, 24, 32, 48, 64, 80, 96, 128, 160, 192)
+_BACKWARD = (4, 8, 16, 32, 64, 128, 192)
 
 
 @dataclasses.dataclass
@@ -29,8 +32,8 @@ class Work:
     frozen: int = 0
 
 
-def _size(number: int) -> int:
-    return next((size for size in _SIZES if size >= number), number)
+def _size(number: int, sizes: Iterable[int]) -> int:
+    return next((size for size in sizes if size >= number), number)
 
 
 class Runs:
@@ -82,12 +85,12 @@ class Runs:
           rows: runs whose problem a model meets.
           models: one for each.
         """
-        index = padded(np.arange(len(rows)), _size(len(rows)))
+        index = padded(np.arange(len(rows)), _size(len(rows), _FORWARD))
         errors, losses = forward(
-            self.samples.inputs,
-            self.samples.targets,
+            self.samples.design,
             models[index],
             self.problems[rows[index]],
+            self.samples.num_clients,
         )
         self.work.forward += len(rows)
         return errors, np.asarray(losses)[: len(rows)]
@@ -109,12 +112,13 @@ class Runs:
           errors: of `evaluate`.
           places: rows of `errors`.
         """
-        size = _size(len(rows))
+        size = _size(len(rows), _BACKWARD)
         weights = np.zeros((size, members.shape[1]), np.float32)
         weights[: len(rows)] = members
-        gradients = backward(self.samples.inputs, errors, padded(places, size), weights)
+        gradients = backward(self.samples.design, errors, padded(places, size), weights)
         rates = self.step_sizes[rows] / self.divisors(np.sum(members, axis=1))
-        self.models[rows, models] -= rates[:, None] * np.asarray(gradients)[: len(rows)]
+        steps = np.asarray(gradients)[: self.models.shape[2], : len(rows)].T
+        self.models[rows, models] -= rates[:, None] * steps
         self.stale[rows, models] = True
         self.work.backward += len(rows)
 

@@ -19,8 +19,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cfljax import metrics
-from cfljax.data.linear import linear_targets, standard_samples
+from cfljax import metrics, shortcuts
+from cfljax.data.linear import linear_targets
 from cfljax.engine.progress import Bar
 from experiments.bench import fig3_outcomes, torch_linear
 from experiments.bench.fig3_data import draw, trial_key, true_models
@@ -184,7 +184,7 @@ def _draws(trial: Trial, seed: int) -> dict[bool, Callable[[int], Any]]:
 
     def by_us(index: int) -> Any:
         truth, samples_key = true_models(trial, trial_key(seed, index))
-        inputs, errors = standard_samples(
+        inputs, errors = shortcuts.draw_samples(
             samples_key,
             num_clients=trial.num_clients,
             num_samples=trial.num_samples,

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from cfljax import shortcuts
-from cfljax.data.linear import linear_targets, standard_samples
+from cfljax.data.linear import linear_targets
 from cfljax.kernels.distance import bottleneck_distance, least_distance
 from cfljax.types import Truth
 from experiments.ifca.success import (
@@ -93,6 +93,7 @@ def simulate_jointly(
         normalise=first.normalise,
         finished=_decide(cells, problem) if first.decide else None,
         turns=promise(first, sizes)[step] if first.decide else None,
+        gives_up=first.decide,
     )
     start = shortcuts.run_ifca(
         samples,
@@ -118,7 +119,7 @@ def _cell(trial: Trial, data_key: PRNGKeyArray, runs_key: PRNGKeyArray) -> _Cell
 
 def _samples(cells: Sequence[_Cell], data_key: PRNGKeyArray) -> shortcuts.Samples:
     first = cells[0].trial
-    inputs, errors = standard_samples(
+    inputs, errors = shortcuts.draw_samples(
         jax.random.split(data_key)[1],
         num_clients=first.num_clients,
         num_samples=first.num_samples,
