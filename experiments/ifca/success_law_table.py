@@ -3,9 +3,11 @@
 What is computed is `success_law.distances`, one file for each cell.
 """
 
+import concurrent.futures
 import dataclasses
 import hashlib
 import json
+import os
 import pathlib
 import zipfile
 from collections.abc import Sequence
@@ -41,14 +43,22 @@ def sweep(
       folder: made if missing.
       progress: whether to show a bar, where the standard error is a terminal.
     """
-    found = []
     cells = grid.cells()
-    with Bar(f"{grid.experiment} (law)", visible=progress) as bar:
+    with (
+        Bar(f"{grid.experiment} (law)", visible=progress) as bar,
+        # One cell keeps one core busy.
+        concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool,
+    ):
         bar.expect(len(cells) * grid.num_trials)
-        for cell in cells:
-            found.append(_stored(grid, cell.trial, folder))
-            bar.advance(grid.num_trials)
-    return found
+        jobs = [pool.submit(_stored, grid, cell.trial, folder) for cell in cells]
+        try:
+            for job in concurrent.futures.as_completed(jobs):
+                job.result()
+                bar.advance(grid.num_trials)
+        except BaseException:  # Or those that have not begun would be waited for.
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [job.result() for job in jobs]
 
 
 def _stored(grid: engine.Grid, trial: Trial, folder: pathlib.Path) -> Distances:
