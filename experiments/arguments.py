@@ -125,7 +125,7 @@ def _add_resources(command: argparse.ArgumentParser) -> None:
         metavar="N",
         help="cores or accelerators that clients are spread over, for experiments "
         "with neural networks, or trials, for sweeps; all by default, but one core "
-        "for sweeps; results are the same but for rounding",
+        "for sweeps, whose results do not depend on it",
     )
     command.add_argument("--traceback", action="store_true", help="of an error")
     command.add_argument(

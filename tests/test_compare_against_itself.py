@@ -154,7 +154,7 @@ def test_test_labels_never_choose(tmp_path):
 
     def one(step_size, seed, clients):
         own = dataclasses.replace(trial, step_size=step_size, repetition=seed)
-        found, _ = run_trials(program, own, key, clients, trials=slice(0, 1))
+        found, _ = run_trials(program, own, key, [clients], trials=slice(0, 1))
         return {name: values[0] for name, values in found.items()}
 
     def result(clients):

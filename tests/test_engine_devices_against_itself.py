@@ -15,8 +15,8 @@ from engine_trial import Trial, draw, simulate
 from test_engine_sweep_against_memory import SIDE, outer, square
 
 from cfljax import engine
-from cfljax.engine.batch import Batching, compile_trials, run_trials
-from cfljax.engine.devices import everywhere
+from cfljax.engine.batch import Batching, compile_trials, placed, run_trials
+from cfljax.engine.devices import trial_devices
 from cfljax.engine.memory import fit_chunk, needed_memory
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -90,8 +90,9 @@ def results(function, devices, chunk, key=KEY, batching: Batching = "map"):
         devices=devices,
     )
     assert program.chunk == chunk and program.devices == min(devices, chunk)
+    constants = placed(program, jnp.float32(1.0))
     run = lambda trials, separation: run_trials(
-        program, Trial(separation), key, jnp.float32(1.0), trials=trials
+        program, Trial(separation), key, constants, trials=trials
     )[0]
     parts = [run(trials, 1.0) for trials in RANGES] + [run(RANGES[1], 0.5)]
     return parts, len(traces)
@@ -149,14 +150,13 @@ def test_batched_trials_agree_up_to_rounding():
 
 def check_refusals():
     with engine.clients_over_devices(2):
-        assert everywhere(1) is None
+        assert len(trial_devices(1)) == 1
         with pytest.raises(ValueError, match="inside `clients_over_devices`"):
-            everywhere(2)
+            trial_devices(2)
     for number in (0, 5):
         with pytest.raises(ValueError, match=rf"must be in 1..4, got {number}"):
-            everywhere(number, at_most=3)
-    shared = everywhere(4, at_most=3)
-    assert shared is not None and shared.num_devices == 3
+            trial_devices(number, at_most=3)
+    assert trial_devices(4, at_most=3) == jax.local_devices()[:3]
     # Of these the first hung. One after the other, or on one device, they do not.
     with pytest.raises(ValueError, match=r"`cholesky` of a batch .* \(3, 5, 5\)"):
         compiled(3, 2, at_once, "map")
@@ -186,7 +186,7 @@ def check_chunks():
     plan is counted."""
     needed = [needed_memory(compiled(size, 4), block=9) for size in range(1, 10)]
     assert needed[3] < needed[4] and needed[4] < 1.01 * needed[7] < needed[8]
-    plan = compiled(9, 4).compiled.memory_analysis()
+    plan = compiled(9, 4).compiled[0].memory_analysis()
     assert plan is not None and needed[8] > 4 * plan.temp_size_in_bytes > needed[0]
     for size in (1, 3, 4, 8):
         fitting = fit_chunk(
@@ -209,7 +209,7 @@ def print_memory(devices):
     line = r"VmHWM:\s+(\d+) kB"
     peak = lambda: int(re.findall(line, status.read_text())[0]) / 1024
     run = lambda program, count: run_trials(
-        program, Trial(), KEY, None, trials=slice(0, count)
+        program, Trial(), KEY, [None] * program.devices, trials=slice(0, count)
     )
     run(compiled(4, int(devices), draw), 4)
     program = compiled(4, int(devices), square, "map")

@@ -179,22 +179,31 @@ def test_no_runs_at_all(usual):
     assert ends.work.full == ends.work.forward == 0
 
 
-def test_turns_are_taken_in_order(usual):
-    """Whatever the step sizes; without turns the quickest end first."""
+def test_a_later_turn_waits_for_the_runs_before_it(usual):
+    """It is spared where the first run to end decides; all end the same without."""
     steps = usual.step_sizes[STABLE]
-    turns = np.arange(len(steps)) % 3
+    turns = (SHARES[STABLE] == SLOW).astype(int)
     told = []
-    finished = lambda run, models, losses: told.append((run, models, losses)) or ()
+
+    def finished(run, models, losses):
+        told.append((run, models, losses))
+        return range(len(steps)) if deciding else ()
+
+    deciding = True
+    spared = in_short(usual.problem, steps, turns=turns, finished=finished)
+    assert told and not any(turns[run] for run, _, _ in told)
+    hurried = in_short(usual.problem, steps, finished=finished)
+    assert spared.work.forward < 0.8 * hurried.work.forward
+    deciding = False
+    told.clear()
     ends = in_short(usual.problem, steps, turns=turns, finished=finished)
-    order = [run for run, _, _ in told]
-    assert sorted(order) == list(range(len(steps)))
-    assert np.all(np.diff(turns[order]) >= 0)
+    assert sorted(run for run, _, _ in told) == list(range(len(steps)))
     for run, models, losses in told:
         assert np.array_equal(models, ends.models[run])
         assert np.array_equal(losses, ends.losses[run])
-    told.clear()
-    in_short(usual.problem, steps, finished=finished)
-    assert np.any(np.diff(turns[[run for run, _, _ in told]]) < 0)
+    plain = in_short(usual.problem, steps)
+    decided = clear(usual.losses[STABLE])
+    assert np.all(furthest(ends.models, plain.models)[decided] < 1e-4)
 
 
 def test_dropped_runs_are_not_followed(usual):

@@ -5,18 +5,27 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import SingleDeviceSharding
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from cfljax.engine.devices import TRIALS, check_decompositions, everywhere
+from cfljax.engine.devices import check_decompositions, trial_devices
 
-__all__ = ["Batching", "Program", "Simulate", "compile_trials", "floats", "run_trials"]
+__all__ = [
+    "Batching",
+    "Program",
+    "Simulate",
+    "compile_trials",
+    "floats",
+    "placed",
+    "run_trials",
+]
 
 Batching = Literal["map", "vmap"]
 Simulate = Callable[[Any, PRNGKeyArray, PyTree], dict[str, Array]]
@@ -25,28 +34,31 @@ Simulate = Callable[[Any, PRNGKeyArray, PyTree], dict[str, Array]]
 class Program(NamedTuple):
     """A compiled batch of trials.
 
-    compiled: `(floats, key, start, count, constants) -> leaves [chunk, ...]`; over
-      several devices `[turns, devices, ...]`, where trial `start + i` is the `i`-th of
-      the first two axes taken as one.
-    chunk: most trials per call.
+    compiled: on each device the same `(floats, key, start, count, constants) -> leaves
+      [turns, ...]`, of `count` trials from `start` on.
+    chunk: most trials per call of all.
     outputs: shape and type of each output of one trial.
-    shared: where arguments lie, whole on each device; None on one device.
     """
 
-    compiled: jax.stages.Compiled
+    compiled: tuple[jax.stages.Compiled, ...]
     chunk: int
     outputs: dict[str, jax.ShapeDtypeStruct]
-    shared: NamedSharding | None = None
 
     @property
     def devices(self) -> int:
         """Devices that trials are spread over."""
-        return 1 if self.shared is None else self.shared.num_devices
+        return len(self.compiled)
 
     @property
-    def rows(self) -> int:
-        """Trials that a call has room for: the chunk, and what fills the last turn."""
-        return math.ceil(self.chunk / self.devices) * self.devices
+    def turns(self) -> int:
+        """Trials of a chunk that one device has room for."""
+        return math.ceil(self.chunk / self.devices)
+
+    @property
+    def shardings(self) -> list[jax.sharding.Sharding]:
+        """Where each device's part of a chunk lies."""
+        outputs = (one.output_shardings for one in self.compiled)
+        return [jax.tree.leaves(shardings)[0] for shardings in outputs]
 
 
 def floats(trial: Any) -> dict[str, float]:
@@ -81,11 +93,10 @@ def compile_trials(
     last bit. With "vmap" they run at once; XLA may then order a sum differently for
     another chunk, so results agree up to rounding only.
 
-    Over several devices each runs its share of the chunk, every `devices`-th trial, and
-    none waits for another before the chunk's end. With "map" the body is the same
-    program again; XLA may still order a sum differently where it compiles for several
-    devices, so results agree up to the rounding of the last bit only. No more devices
-    are used than there are trials in a chunk.
+    Over several devices each runs a part of the chunk by a program of its own, the one
+    that a single device has for so many trials: with "map" results do not depend on the
+    number of devices of one kind, to the last bit. No more devices are used than there
+    are trials in a chunk.
 
     Args:
       simulate: `(trial, key, constants) -> {name: array}`, pure and traceable.
@@ -100,9 +111,8 @@ def compile_trials(
       ValueError: if there are not so many devices, clients are spread over them, or
         a trial on several devices of a CPU decomposes a batch of matrices at once.
     """
-    shared = everywhere(devices, at_most=chunk)
-    stride = 1 if shared is None else shared.num_devices
-    turns = math.ceil(chunk / stride)
+    places = trial_devices(devices, at_most=chunk)
+    turns = math.ceil(chunk / len(places))
 
     @jax.jit
     def one(values, key, index, constants):
@@ -113,7 +123,7 @@ def compile_trials(
 
     def mapped(values, key, start, count, constants):
         def body(i, buffers):
-            index = start + np.uint32(stride) * i.astype(jnp.uint32)
+            index = start + i.astype(jnp.uint32)
             result = one(values, key, index, constants)
             return jax.tree.map(lambda b, leaf: b.at[i].set(leaf), buffers, result)
 
@@ -123,7 +133,7 @@ def compile_trials(
 
     def vectorised(values, key, start, count, constants):
         del count  # The caller drops what lies beyond.
-        indices = start + np.uint32(stride) * jnp.arange(turns, dtype=jnp.uint32)
+        indices = start + jnp.arange(turns, dtype=jnp.uint32)
         return jax.vmap(one, in_axes=(None, None, 0, None))(
             values, key, indices, constants
         )
@@ -132,65 +142,77 @@ def compile_trials(
     # shapes to fuse, round differently.
     run_share = mapped if batching == "map" or turns == 1 else vectorised
     arguments = (floats(trial), key, np.uint32(0), np.int32(0), constants)
-    traced = _over_devices(run_share, shared).trace(*arguments)
-    if shared is not None:
-        check_decompositions(traced.jaxpr)
-    leading = 1 if shared is None else 2
+    compiled = []
+    for place in places:
+        run = jax.jit(run_share)
+        if len(places) > 1:
+            run = jax.jit(run_share, in_shardings=SingleDeviceSharding(place))
+        traced = run.trace(*arguments)
+        if len(places) > 1:
+            check_decompositions(traced.jaxpr)
+        compiled.append(traced.lower().compile())
     outputs = {
-        name: jax.ShapeDtypeStruct(leaf.shape[leading:], leaf.dtype)
+        name: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
         for name, leaf in traced.out_info.items()
     }
-    return Program(traced.lower().compile(), chunk, outputs, shared)
-
-
-def _over_devices(
-    run_share: Callable[..., PyTree], shared: NamedSharding | None
-) -> jax.stages.Wrapped:
-    """A chunk from what runs one device's share of it, compiled by the caller."""
-    if shared is None:
-        return jax.jit(run_share)
-
-    def run_own(values, key, start, count, constants):
-        device = jax.lax.axis_index(TRIALS)
-        own = (count + shared.num_devices - 1 - device) // shared.num_devices
-        first = start + device.astype(jnp.uint32)
-        leaves = run_share(values, key, first, own, constants)
-        return jax.tree.map(lambda leaf: leaf[:, None], leaves)
-
-    run_chunk = jax.shard_map(
-        run_own,
-        mesh=shared.mesh,
-        in_specs=shared.spec,
-        out_specs=PartitionSpec(None, TRIALS),
-        # The loop's buffers start alike on all devices and end different.
-        check_vma=False,
-    )
-    return jax.jit(run_chunk, in_shardings=shared)
+    return Program(tuple(compiled), chunk, outputs)
 
 
 def run_trials(
-    program: Program, trial: Any, key: PRNGKeyArray, constants: PyTree, *, trials: slice
+    program: Program,
+    trial: Any,
+    key: PRNGKeyArray,
+    constants: Sequence[PyTree],
+    *,
+    trials: slice,
 ) -> tuple[dict[str, np.ndarray], float]:
     """Run a range of trials, a chunk at a time.
+
+    Args:
+      program: of `compile_trials`.
+      trial: fields.
+      key: of the sweep.
+      constants: on each of the program's devices, see `placed`.
+      trials: range of indices.
 
     Returns:
       Outputs `[trials, ...]` in the host's memory, and the seconds they took.
     """
     begin = time.perf_counter()
-    if program.shared is not None:  # Or every chunk would send them again.
-        key, constants = jax.device_put((key, constants), program.shared)
-    call = functools.partial(program.compiled, floats(trial), key)
+    calls = [
+        functools.partial(call, floats(trial), own)
+        for call, own in zip(program.compiled, placed(program, key), strict=True)
+    ]
     size = trials.stop - trials.start
     results = {
         name: np.empty((size, *output.shape), output.dtype)
         for name, output in program.outputs.items()
     }
-    for start in range(0, size, program.chunk):
-        count = min(program.chunk, size - start)
-        part = call(np.uint32(trials.start + start), np.int32(count), constants)
-        for name, leaf in part.items():
-            shape = (program.rows, *program.outputs[name].shape)
-            rows = np.asarray(leaf).reshape(shape)
-            results[name][start : start + count] = rows[:count]
-        del part, leaf, rows  # Two chunks must not be alive at once.
+    with ThreadPoolExecutor(program.devices) as pool:
+        for start in range(0, size, program.chunk):
+            parts = _parts(start, min(program.chunk, size - start), program.devices)
+            jobs = [
+                pool.submit(call, np.uint32(trials.start + first), np.int32(count), own)
+                for call, (first, count), own in zip(
+                    calls, parts, constants, strict=False
+                )
+            ]
+            for job, (first, count) in zip(jobs, parts, strict=True):
+                for name, leaf in job.result().items():
+                    results[name][first : first + count] = np.asarray(leaf)[:count]
+            del jobs, job, leaf  # Two chunks must not be alive at once.
     return results, time.perf_counter() - begin
+
+
+def placed(program: Program, values: PyTree) -> list[PyTree]:
+    """Values on each of a program's devices, sent there once for all chunks."""
+    if program.devices == 1:
+        return [values]
+    return [jax.device_put(values, place) for place in program.shardings]
+
+
+def _parts(start: int, count: int, devices: int) -> list[tuple[int, int]]:
+    """First trial and number of trials of each device, without empty parts."""
+    size = math.ceil(count / devices)
+    firsts = range(start, start + count, size)
+    return [(first, min(size, start + count - first)) for first in firsts]

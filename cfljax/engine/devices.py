@@ -7,20 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
-from jax.sharding import NamedSharding, PartitionSpec
 
 from cfljax.kernels.backend import CLIENTS
 
 __all__ = [
-    "TRIALS",
     "check_decompositions",
     "check_devices",
     "clients_over_devices",
-    "everywhere",
+    "trial_devices",
     "use_cores",
 ]
-
-TRIALS = "trials"  # Axis of a device mesh that trials are spread over.
 
 _DECOMPOSITIONS = {
     primitive for name, primitive in vars(jax.lax.linalg).items() if name.endswith("_p")
@@ -71,19 +67,18 @@ def clients_over_devices(number: int | None = None) -> Iterator[int]:
     if check_devices(number) == 1:
         yield 1
         return
-    with jax.set_mesh(_mesh(number, CLIENTS)):
+    devices = jax.local_devices()[:number]
+    auto = (jax.sharding.AxisType.Auto,)
+    with jax.set_mesh(jax.make_mesh((number,), (CLIENTS,), auto, devices=devices)):
         yield number
 
 
-def everywhere(number: int, *, at_most: int | None = None) -> NamedSharding | None:
-    """Where arrays lie that trials spread over local devices share: whole on each.
+def trial_devices(number: int, *, at_most: int | None = None) -> list[Any]:
+    """The devices that trials are spread over: the first local ones.
 
     Args:
-      number: of devices, the first local ones.
+      number: of devices.
       at_most: fewer are used where this is less, but `number` must be there.
-
-    Returns:
-      The sharding, over a mesh of one axis `TRIALS`; None for one device.
 
     Raises:
       ValueError: if there are not so many, or clients are spread over devices.
@@ -93,10 +88,7 @@ def everywhere(number: int, *, at_most: int | None = None) -> NamedSharding | No
             "trials cannot be spread over devices inside `clients_over_devices`; ask"
             " for one device here, or leave that context."
         )
-    number = number if at_most is None else min(number, at_most)
-    if number == 1:
-        return None
-    return NamedSharding(_mesh(number, TRIALS), PartitionSpec())
+    return jax.local_devices()[: number if at_most is None else min(number, at_most)]
 
 
 def check_devices(number: int) -> int:
@@ -110,7 +102,7 @@ def check_devices(number: int) -> int:
 
 
 def check_decompositions(jaxpr: Any) -> None:
-    """Raises ValueError where a program that CPU devices share would hang.
+    """Raises ValueError where a program that several CPU devices run would hang.
 
     On a CPU, jaxlib gives the matrices of a batch to the threads that run the devices
     and waits for them there: several devices wait for each other and never end.
@@ -132,8 +124,3 @@ def check_decompositions(jaxpr: Any) -> None:
             inner = getattr(inner, "jaxpr", inner)
             if hasattr(inner, "eqns"):
                 check_decompositions(inner)
-
-
-def _mesh(number: int, axis: str) -> jax.sharding.Mesh:
-    auto = (jax.sharding.AxisType.Auto,)
-    return jax.make_mesh((number,), (axis,), auto, devices=jax.local_devices()[:number])

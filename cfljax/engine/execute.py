@@ -14,6 +14,7 @@ from cfljax.engine.batch import (
     Program,
     Simulate,
     compile_trials,
+    placed,
     run_trials,
 )
 from cfljax.engine.errors import OutputsError
@@ -77,7 +78,7 @@ class Traced:
         self._fit = functools.partial(
             fit_chunk, block=block, chunk=chunk, memory=memory
         )
-        self._last: tuple[int, Program | Exception, PyTree] | None = None
+        self._last: tuple[int, Program | Exception, list[PyTree]] | None = None
 
     def __call__(
         self, group: int, cells: Sequence[Any], trials: slice
@@ -93,7 +94,9 @@ class Traced:
         if self._last is None or self._last[0] != group:
             self._last = None  # Two programs must not be alive at once.
             program = self._compile(cell)
-            self._last = (group, program, self._place(program))
+            failed = isinstance(program, Exception)
+            constants = [] if failed else placed(program, self._common.constants)
+            self._last = (group, program, constants)
         _, program, constants = self._last
         if isinstance(program, Exception):
             raise program
@@ -102,13 +105,6 @@ class Traced:
         outputs, seconds = run_trials(program, cell, key, constants, trials=trials)
         advance(trials.stop - trials.start)
         return [outputs], seconds
-
-    def _place(self, program: Program | Exception) -> PyTree:
-        """The constants on the devices of a program: they are sent there once."""
-        constants = self._common.constants
-        if isinstance(program, Exception) or program.shared is None:
-            return constants
-        return jax.device_put(constants, program.shared)
 
     def _compile(self, cell: Any) -> Program | Exception:
         key, constants, *_ = self._common

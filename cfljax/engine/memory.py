@@ -79,16 +79,14 @@ def needed_memory(program: Program, *, block: int) -> int:
     XLA's own plan: arguments (the constants among them), temporaries and outputs;
     plus the outputs of a whole block, which are gathered on the host. Libraries
     that XLA calls may take a little more. A plan is that of one device; the cores of a
-    CPU share their memory, and so its plans add up, with the copy that puts together
-    what several of them computed.
+    CPU share their memory, and so its plans add up.
     """
     per_trial = sum(
         math.prod(output.shape) * output.dtype.itemsize
         for output in program.outputs.values()
     )
-    joined = program.rows if program.devices > 1 else 0
-    gathered = (block + joined) * per_trial
-    plan = program.compiled.memory_analysis()
+    gathered = block * per_trial
+    plan = program.compiled[0].memory_analysis()
     if plan is None:  # Not every backend tells.
         return gathered
     arguments = plan.argument_size_in_bytes + plan.temp_size_in_bytes
@@ -98,9 +96,8 @@ def needed_memory(program: Program, *, block: int) -> int:
 
 def _devices_in_one_memory(program: Program) -> int:
     """Devices of a program that take their memory from the same place."""
-    sharding = jax.tree.leaves(program.compiled.output_shardings)[0]
-    devices = sharding.device_set
-    return len(devices) if next(iter(devices)).platform == "cpu" else 1
+    (device,) = program.shardings[0].device_set
+    return program.devices if device.platform == "cpu" else 1
 
 
 def fit_chunk(
@@ -135,7 +132,9 @@ def fit_chunk(
             " allow more, or make the trial smaller."
         )
     # What a batch needs grows in proportion to its rows, or less: this is not too low.
-    below = min(wanted - 1, math.ceil(program.rows * allowed / needed))
+    below = min(
+        wanted - 1, math.ceil(program.turns * program.devices * allowed / needed)
+    )
     fitting = _largest(compile_chunk, single, below=below, block=block, allowed=allowed)
     if chunk is not None:
         raise MemoryLimitError(

@@ -10,7 +10,7 @@ from jaxtyping import PyTree
 
 from cfljax.engine.batch import Batching, Simulate
 from cfljax.engine.claims import Claims, Shared
-from cfljax.engine.devices import everywhere
+from cfljax.engine.devices import trial_devices
 from cfljax.engine.execute import Common, Jointly, Traced
 from cfljax.engine.grid import BLOCK, Grid
 from cfljax.engine.joint import Joint
@@ -102,7 +102,7 @@ def sweep(
     _check_shard(shard)
     if joint is None:
         given |= {"batching": batching or _batching(), "devices": devices or _devices()}
-        everywhere(given["devices"])  # Raises if there are not so many.
+        trial_devices(given["devices"])  # Raises if there are not so many.
     check_results(grid)
     task = Task(grid, grid.cells(), pathlib.Path(path), Stopping(enough))
     if (found := task.finished()) is not None:

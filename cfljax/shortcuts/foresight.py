@@ -5,11 +5,11 @@ room, the models of coming rounds are guessed by Gram matrices; their losses the
 how far the guess was right, client by client. Only what is proved is kept: a wrong
 guess costs its columns and changes nothing.
 
-The guess is that every group of clients chooses the model of lowest mean loss. Where
-clients of one group differ, it is that all stay with their models. The first is for
-runs that collapsed to one model and diverge: all clients prefer another model in every
-round, which no certificate foresees. The second is for runs with a client that prefers
-its model by very little, which a certificate must not overlook.
+The guess is that every set of a run's partition chooses the model of lowest mean loss,
+where clients stayed together until now. It is for runs that collapsed to one model and
+diverge: most clients prefer another model in every round, which no certificate
+foresees; and for clients that prefer their model by so little that a certificate must
+not overlook it.
 """
 
 from typing import NamedTuple
@@ -20,16 +20,17 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from cfljax.shortcuts.certificate import choose
-from cfljax.shortcuts.frozen import FrozenRuns
-from cfljax.shortcuts.rounds import MOST_AHEAD
+from cfljax.shortcuts.frozen import FrozenRuns, Partition
+from cfljax.shortcuts.partitions import Sets
 from cfljax.shortcuts.samples import EXACT, padded
 from cfljax.shortcuts.state import Runs
 
-__all__ = ["Foresight", "Path", "group_path"]
+__all__ = ["Foresight", "Path", "set_path"]
 
-_MOST_RUNS = 64  # Whose groups' choices are guessed together.
+_MOST_AHEAD = 32  # Rounds of a path.
+_MOST_RUNS = 64  # Whose choices are guessed together.
 _MOST_PAUSE = 4  # Evaluations without a guess, after as many wrong ones.
-_MOST_ALONE = 8  # Whose clients' choices are guessed, each run's alone.
+_MOST_SETS = 8  # Partitions whose runs are guessed for.
 
 
 class Path(NamedTuple):
@@ -63,8 +64,6 @@ class Foresight:
     def __init__(self, runs: Runs, frozen: FrozenRuns) -> None:
         self._runs = runs
         self._frozen = frozen
-        samples = runs.samples
-        self._sizes = np.bincount(samples.clusters).astype(np.float32)
         self._reach = np.ones(len(runs), int)  # Rounds that a path should have.
         self._pause = np.zeros(len(runs), int)  # Times that a run is to be left out.
         self._wrong = np.zeros(len(runs), int)  # Guesses in a row of no right round.
@@ -77,64 +76,72 @@ class Foresight:
             now are guessed for.
           room: columns that are free.
         """
-        together, alone = [], []
+        by_sets: dict[Sets, tuple[Partition | None, list[int]]] = {}
+        number = 0
         for run in batch.tolist():
+            partition = self._frozen.held(run)
             if self._pause[run]:
                 self._pause[run] -= 1
-            elif partition := self._frozen.held(run):
-                (together if partition.is_union else alone).append(run)
-        together, alone = together[: min(_MOST_RUNS, room)], alone[:_MOST_ALONE]
-        number = len(together) + len(alone)
-        paths = self._by_groups(together, room // number) if together else []
-        for run in alone:
-            paths += self._by_clients(run, room // number)
+            elif partition is not None:
+                whose = None if partition.is_union else partition
+                sets = () if partition.is_union else partition.sets
+                by_sets.setdefault(sets, (whose, []))[1].append(run)
+                number += 1
+        paths = []
+        for partition, runs in list(by_sets.values())[:_MOST_SETS]:
+            paths += self._paths(partition, runs[:_MOST_RUNS], room // number)
         return _within(paths, room)
 
-    def _rounds(self, runs: Int[np.ndarray, " runs"], most: int) -> np.ndarray:
-        return np.minimum(np.minimum(self._reach[runs], self._runs.left[runs]), most)
-
-    def _by_clients(self, run: int, most: int) -> list[Path]:
-        number = int(self._rounds(np.array([run]), most)[0])
-        if not number:
-            return []
-        used, moving = self._frozen.path(run, number)
-        models = np.repeat(self._runs.models[None, run], number, axis=0)
-        models[:, used] = moving
-        choices = np.repeat(choose(self._runs.losses[[run]]), number, axis=0)
-        moved = np.zeros(models.shape[:2], bool)
-        moved[:, used] = True
-        return [Path(run, choices, models, moved)]
-
-    def _by_groups(self, chosen: list[int], most: int) -> list[Path]:
+    def _paths(
+        self, partition: Partition | None, chosen: list[int], most: int
+    ) -> list[Path]:
+        """Paths of runs by the sets of a partition, or by the samples' groups."""
         runs, samples = self._runs, self._runs.samples
-        reach = self._rounds(np.array(chosen), most)
+        reach = np.minimum(self._reach[chosen], runs.left[chosen])
+        reach = np.minimum(reach, most)
         if not np.any(reach):
             return []
         row = padded(np.array(chosen), 1 << (len(chosen) - 1).bit_length())
         problems = runs.problems[row]
-        path = group_path(
-            samples.grams,
-            samples.moments[problems],
-            samples.squares[problems],
-            self._sizes,
+        if partition is None:
+            clusters = samples.clusters
+            grams, moments = tuple(samples.grams), samples.moments[problems]
+        else:
+            masks = [np.frombuffer(key, bool) for key in partition.sets]
+            clusters = np.where(np.any(masks, axis=0), np.argmax(masks, axis=0), -1)
+            grams = tuple(gram for gram, _ in partition.normal)
+            parts = [moments[problems] for _, moments in partition.normal]
+            moments = np.stack(parts, axis=1)
+        members = (clusters == np.arange(len(grams))[:, None]).astype(np.float32)
+        path = set_path(
+            grams,
+            moments,
+            samples.squares[problems] @ members.T,
+            np.sum(members, axis=1),
             runs.step_sizes[row],
             np.array(runs.per_cluster),
             runs.models[row],
             np.int32(np.max(reach)),
         )
         models, choices = np.asarray(path[0]), np.asarray(path[1])
+        choices = np.pad(choices, ((0, 0), (0, 0), (0, 1)), constant_values=-1)
         paths = []
         for place, (run, number) in enumerate(zip(chosen, reach, strict=True)):
-            own = choices[:number, place]
+            own = choices[:number, place]  # The last one is that of no set.
             moved = np.any(own[:, :, None] == np.arange(models.shape[2]), axis=1)
-            own = own[:, samples.clusters]
-            paths.append(Path(run, own, models[:number, place], moved))
+            paths.append(Path(run, own[:, clusters], models[:number, place], moved))
         return paths
+
+    def forget(self, run: int) -> bool:
+        """Whether the last guess for a run had no right round; forgets that."""
+        was_wrong = bool(self._wrong[run])
+        self._wrong[run] = self._pause[run] = 0
+        return was_wrong
 
     def walk(
         self, path: Path, losses: Float[np.ndarray, "columns clients"]
     ) -> Int[np.ndarray, " models"]:
-        """Goes along a path while every client chooses as its group was guessed to.
+        """Goes along a path while every client chooses as its set was guessed to.
 
         Args:
           path: of a run whose own losses are evaluated.
@@ -160,7 +167,7 @@ class Foresight:
             runs.left[run] -= went
         self._wrong[run] = 0 if went else min(self._wrong[run] + 1, _MOST_PAUSE)
         self._pause[run] = self._wrong[run]
-        longer = min(2 * number, MOST_AHEAD)
+        longer = min(2 * number, _MOST_AHEAD)
         self._reach[run] = longer if went == number else max(1, went)
         return places[went]
 
@@ -178,25 +185,23 @@ def _within(paths: list[Path], room: int) -> list[Path]:
 
 
 @jax.jit
-def group_path(
-    grams: Float[Array, "groups features features"],
-    moments: Float[Array, "runs groups features"],
-    squares: Float[Array, "runs groups"],
-    sizes: Float[Array, " groups"],
+def set_path(
+    grams: tuple[Float[Array, "features features"], ...],
+    moments: Float[Array, "runs sets features"],
+    squares: Float[Array, "runs sets"],
+    sizes: Float[Array, " sets"],
     step_sizes: Float[Array, " runs"],
     per_cluster: Bool[Array, ""],
     models: Float[Array, "runs models features"],
     number: Int[Array, ""],
-) -> tuple[
-    Float[Array, "rounds runs models features"], Int[Array, "rounds runs groups"]
-]:
-    """Rounds in which every group chooses the model of lowest mean loss.
+) -> tuple[Float[Array, "rounds runs models features"], Int[Array, "rounds runs sets"]]:
+    """Rounds in which every set of clients chooses the model of lowest mean loss.
 
     Args:
-      grams: `(2 / n) X_g^T X_g`.
-      moments: `(2 / n) X_g^T y`.
-      squares: `|y|^2 / n`.
-      sizes: clients of each group.
+      grams: `(2 / n) X_S^T X_S` of each set S.
+      moments: `(2 / n) X_S^T y`.
+      squares: `|y_S|^2 / n`.
+      sizes: clients of each set.
       step_sizes: gamma.
       per_cluster: divisor of the summed gradients: a model's clients, or all.
       models: now.
@@ -205,12 +210,12 @@ def group_path(
     Returns:
       The models after each round, and the choices before it.
     """
-    num_groups, num_models = len(sizes), models.shape[1]
+    num_models = models.shape[1]
 
     def one_round(index: Array, carry: tuple) -> tuple:
         models, path, choices = carry
-        images = [jnp.matmul(models, grams[g], **EXACT) for g in range(num_groups)]
-        image = jnp.stack(images, axis=1)  # runs x groups x models x features
+        images = [jnp.matmul(models, gram, **EXACT) for gram in grams]
+        image = jnp.stack(images, axis=1)  # runs x sets x models x features
         halves = image / 2 - moments[:, :, None]
         losses = jnp.sum(halves * models[:, None], axis=3) + squares[:, :, None]
         choice = jnp.argmin(jnp.where(jnp.isfinite(losses), losses, jnp.inf), axis=2)
@@ -225,6 +230,6 @@ def group_path(
         choice = choice.astype(choices.dtype)
         return models, path.at[index].set(models), choices.at[index].set(choice)
 
-    path = jnp.zeros((MOST_AHEAD, *models.shape), models.dtype)
-    choices = jnp.zeros((MOST_AHEAD, models.shape[0], num_groups), jnp.int32)
+    path = jnp.zeros((_MOST_AHEAD, *models.shape), models.dtype)
+    choices = jnp.zeros((_MOST_AHEAD, models.shape[0], len(grams)), jnp.int32)
     return jax.lax.fori_loop(0, number, one_round, (models, path, choices))[1:]

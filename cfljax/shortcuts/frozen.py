@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from cfljax.shortcuts.partitions import Normal, Sets
-from cfljax.shortcuts.rounds import frozen_path, frozen_rounds
+from cfljax.shortcuts.rounds import frozen_rounds
 from cfljax.shortcuts.samples import padded
 from cfljax.shortcuts.state import Runs
 
@@ -56,7 +56,7 @@ class FrozenRuns:
         self._runs = runs
         self._is_dropped = is_dropped
         self._groups: dict[Sets, tuple[Partition, list[Frozen]]] = {}
-        self._held: dict[int, tuple[Partition, Frozen]] = {}
+        self._held: dict[int, Partition] = {}
 
     def __bool__(self) -> bool:
         return bool(self._groups)
@@ -104,7 +104,7 @@ class FrozenRuns:
         for member, is_held in zip(members, held, strict=True):
             if is_held or runs.left[member.run] == 0:
                 runs.stale[member.run, member.used] = True
-                self._held[member.run] = partition, member
+                self._held[member.run] = partition
                 to_evaluate.append(member.run)
             else:
                 self.add(partition, member._replace(is_fresh=False))
@@ -127,20 +127,4 @@ class FrozenRuns:
 
     def held(self, run: int) -> Partition | None:
         """The partition that a run is about to leave or to prove anew, if any."""
-        return self._held[run][0] if run in self._held else None
-
-    def path(
-        self, run: int, number: int
-    ) -> tuple[list[int], Float[np.ndarray, "rounds used features"]]:
-        """Where a held run goes if its clients stay.
-
-        Args:
-          run: index.
-          number: of rounds, `MOST_AHEAD` at most.
-
-        Returns:
-          The models that move, and what they are after each round.
-        """
-        partition, member = self._held[run]
-        path = frozen_path(*self._equations(partition, [member]), np.int32(number))
-        return member.used, np.asarray(path)[:number, 0]
+        return self._held.get(run)

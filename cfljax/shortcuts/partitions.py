@@ -57,6 +57,9 @@ class Partitions:
         self._prices: dict[Sets, float] = {}
         self._spent: dict[Sets, float] = collections.defaultdict(float)
         self._sizes = np.bincount(samples.clusters)
+        # Grams that overflow say nothing; nor do those that are built from them.
+        self._is_finite = np.array([_is_finite(gram) for gram in samples.grams])
+        self._overflown: set[bytes] = set()
         size = 4 * samples.inputs.shape[1] ** 2
         self._most = max(8, _MOST_BYTES // size)
 
@@ -68,11 +71,11 @@ class Partitions:
 
     def is_known(self, sets: Sets) -> bool:
         """Whether all Gram matrices are at hand, or sums of such."""
-        return all(key in self._built or self._groups(key) is not None for key in sets)
+        return all(key in self._built or self._is_of_groups(key) for key in sets)
 
     def is_union(self, sets: Sets) -> bool:
         """Whether all are unions of the samples' groups."""
-        return all(self._groups(key) is not None for key in sets)
+        return all(self._is_of_groups(key) for key in sets)
 
     def spend(self, sets: Sets, columns: float) -> None:
         """Notes what a round on the samples cost, and builds what is worth it.
@@ -84,6 +87,8 @@ class Partitions:
         rows, features = self._samples.inputs.shape
         if MATRIX_VECTOR * features >= 2 * rows:
             return  # Products with so few samples are no dearer.
+        if not self._overflown.isdisjoint(sets):
+            return
         self._spent[sets] += columns
         if sets not in self._prices:
             self._prices[sets] = self._price(sets)
@@ -110,20 +115,20 @@ class Partitions:
             self._built.move_to_end(key)
             return self._built[key]
         if key not in self._unions:
-            groups = self._groups(key)
-            assert groups is not None, "a set that is not known"
+            mask = np.frombuffer(key, bool)
+            groups = np.unique(self._samples.clusters[mask])
+            assert np.sum(self._sizes[groups]) == np.sum(mask), "a set not known"
             self._unions[key] = Normal(
-                jnp.sum(self._samples.grams[np.array(groups, int)], axis=0),
+                jnp.sum(self._samples.grams[groups], axis=0),
                 np.sum(self._samples.moments[:, groups], axis=1),
             )
         return self._unions[key]
 
-    def _groups(self, key: bytes) -> list[int] | None:
-        """The groups that a set is the union of, if it is one."""
+    def _is_of_groups(self, key: bytes) -> bool:
+        """Whether a set is a union of groups, of finite Gram matrices."""
         inside = np.bincount(self._samples.clusters, weights=np.frombuffer(key, bool))
-        if np.all((inside == 0) | (inside == self._sizes)):
-            return np.flatnonzero(inside).tolist()
-        return None
+        whole = (inside == self._sizes) & self._is_finite
+        return bool(np.all((inside == 0) | whole))
 
     def _nearest(self, key: bytes) -> tuple[bool, Bool[np.ndarray, " clients"], bytes]:
         """The set at hand that differs in the fewest clients.
@@ -160,6 +165,9 @@ class Partitions:
                     np.float32(sign),
                 )
                 gram, moments = gram + change[0], moments + np.asarray(change[1])
+        if not _is_finite(gram):
+            self._overflown.add(key)
+            return
         self._built[key] = Normal(gram, moments)
         self._depths[key] = self._depths.get(base, 0) + 1
         while len(self._built) > self._most:
@@ -171,3 +179,8 @@ class Partitions:
 
 def _in_parts(indices: Int[np.ndarray, " some"]) -> list[np.ndarray]:
     return [indices[i : i + _CLIENTS] for i in range(0, len(indices), _CLIENTS)]
+
+
+def _is_finite(gram: Float[Array, "features features"]) -> bool:
+    # No entry is larger than the sum of those on the diagonal.
+    return bool(np.isfinite(np.asarray(jnp.trace(gram))))

@@ -8,9 +8,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from cfljax.shortcuts.samples import EXACT
 
-__all__ = ["MOST_AHEAD", "backward", "forward", "frozen_path", "frozen_rounds"]
-
-MOST_AHEAD = 32  # Rounds of a path.
+__all__ = ["backward", "forward", "frozen_rounds", "sample_rounds"]
 
 
 @functools.partial(jax.jit, static_argnames="num_clients")
@@ -46,6 +44,53 @@ def backward(
     return jnp.matmul(design, chosen.reshape(which.shape[0], -1).T, **EXACT)
 
 
+@functools.partial(jax.jit, static_argnames="num_clients")
+def sample_rounds(
+    design: Float[Array, "features_and_problems rows"],
+    models: Float[Array, "runs models features"],
+    problems: Int[Array, " runs"],
+    step_sizes: Float[Array, " runs"],
+    left: Int[Array, " runs"],
+    per_cluster: Bool[Array, ""],
+    num_clients: int,
+    number: Int[Array, ""],
+) -> Float[Array, "runs models features"]:
+    """Rounds of whole runs on the samples: all models evaluated, all chosen ones moved.
+
+    Args:
+      design: as of `forward`.
+      models: now.
+      problems: of the runs.
+      step_sizes: gamma.
+      left: rounds that a run still has to go; it makes no more.
+      per_cluster: divisor of the summed gradients: a model's clients, or all.
+      num_clients: m.
+      number: of rounds.
+    """
+    num_runs, num_models, num_features = models.shape
+    index = jnp.arange(num_models)[None, :, None]
+    columns = jnp.repeat(problems, num_models)
+
+    def one_round(turn: Array, models: Array) -> Array:
+        flat = models.reshape(-1, num_features)
+        errors, losses = forward(design, flat, columns, num_clients)
+        losses = losses.reshape(num_runs, num_models, num_clients)
+        finite = jnp.isfinite(losses)
+        best = jnp.argmin(jnp.where(finite, losses, jnp.inf), axis=1)
+        chosen = (best[:, None] == index) & jnp.any(finite, axis=1)[:, None]
+        weights = chosen.reshape(-1, num_clients).astype(models.dtype)
+        which = jnp.arange(num_runs * num_models)
+        gradient = backward(design, errors, which, weights)[:num_features].T
+        members = jnp.sum(weights, axis=1)
+        divisor = jnp.where(per_cluster, jnp.maximum(members, 1), num_clients)
+        rates = jnp.where(turn < left, step_sizes, 0)[:, None] / divisor.reshape(
+            num_runs, num_models
+        )
+        return models - rates[:, :, None] * gradient.reshape(models.shape)
+
+    return jax.lax.fori_loop(0, number, one_round, models)
+
+
 def _norms(
     values: Float[Array, "runs used features"],
 ) -> Float[Array, "runs used"]:
@@ -61,33 +106,6 @@ def _frozen_round(
     outputs = [jnp.matmul(models[:, i], gram, **EXACT) for i, gram in enumerate(grams)]
     gradient = jnp.stack(outputs, axis=1) - moments
     return models - rates[:, :, None] * gradient
-
-
-@jax.jit
-def frozen_path(
-    grams: tuple[Float[Array, "features features"], ...],
-    moments: Float[Array, "runs used features"],
-    rates: Float[Array, "runs used"],
-    models: Float[Array, "runs used features"],
-    number: Int[Array, ""],
-) -> Float[Array, "rounds runs used features"]:
-    """The models after each of some rounds, if no client changes its choice.
-
-    Args:
-      grams: as of `frozen_rounds`.
-      moments: the same.
-      rates: the same.
-      models: now.
-      number: of rounds, `MOST_AHEAD` at most; the rest of the path is zero.
-    """
-
-    def one_round(index: Array, carry: tuple) -> tuple:
-        models, path = carry
-        models = _frozen_round(grams, moments, rates, models)
-        return models, path.at[index].set(models)
-
-    path = jnp.zeros((MOST_AHEAD, *models.shape), models.dtype)
-    return jax.lax.fori_loop(0, number, one_round, (models, path))[1]
 
 
 @jax.jit

@@ -55,7 +55,7 @@ class Samples:
     lipschitz: `|X_i|_op / sqrt(n)` of each client, from above.
     grams: `(2 / n) X_c^T X_c` of each group.
     moments: `(2 / n) X_c^T y` of each problem and group.
-    squares: `|y|^2 / n` of each problem and group.
+    squares: `|y_i|^2 / n` of each problem and client.
     """
 
     inputs: Float[Array, "rows features"]
@@ -65,7 +65,7 @@ class Samples:
     lipschitz: Float[np.ndarray, " clients"]
     grams: Float[Array, "groups features features"]
     moments: Float[np.ndarray, "problems groups features"]
-    squares: Float[np.ndarray, "problems groups"]
+    squares: Float[np.ndarray, "problems clients"]
 
     @property
     def num_clients(self) -> int:
@@ -107,14 +107,12 @@ def prepare(
     sizes = np.bincount(clusters)
     if not np.all(sizes):
         raise ValueError(f"`clusters` must use every number, got sizes {sizes}.")
-    grams, moments, squares = [], [], []
+    grams, moments = [], []
     for group in range(len(sizes)):
         members = np.flatnonzero(clusters == group)
         gram, moment = _normal(inputs[members], targets[:, members])
         grams.append(gram)
         moments.append(np.asarray(moment))
-        own = jnp.square(targets[:, members])
-        squares.append(np.asarray(jnp.sum(own, axis=(1, 2))) / num_samples)
     return Samples(
         inputs=inputs.reshape(-1, num_features),
         targets=targets,
@@ -123,7 +121,7 @@ def prepare(
         lipschitz=np.asarray(operator_norms(inputs)) / np.sqrt(np.float32(num_samples)),
         grams=jnp.stack(grams),
         moments=np.stack(moments, axis=1),
-        squares=np.stack(squares, axis=1).astype(np.float32),
+        squares=np.asarray(jnp.mean(jnp.square(targets), axis=2)),
     )
 
 

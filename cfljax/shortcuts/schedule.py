@@ -34,7 +34,10 @@ _Column = tuple[int, int, np.ndarray]
 # be needed, but then they cost little more than the room.
 _PATIENCE = 64
 
-_FEW = 64  # Columns for which it does not pay to find out which are needed.
+# Models of all runs of a batch, for which it does not pay to find out in each round
+# which are needed; and rounds that they then make on the samples at once.
+_FEW = 64
+_AT_ONCE = 8
 
 # A run at its end, its models and its clients' losses -> runs to follow no further.
 Finished = Callable[[int, np.ndarray, np.ndarray], Iterable[int]]
@@ -120,7 +123,6 @@ class Schedule:
         if not len(batch):
             return
         needed = np.sum(self._runs.stale[batch])
-        self._spare += max(0.0, 1 - float(needed) / PASS)
         errors, places = self._evaluate(batch)
         runs = self._runs
         assignments = choose(runs.losses[batch])
@@ -132,8 +134,17 @@ class Schedule:
         for run in batch[ended].tolist():
             self._end(run)
         batch, assignments = batch[~ended], assignments[~ended]
-        stepping = self._go_on(batch, assignments, max(1.0, PASS / len(errors)))
-        self._step(stepping, errors, places)
+        is_few = runs.stale[batch].size <= min(_FEW, self._columns)
+        share = max(1.0, PASS / len(errors))
+        stepping = self._go_on(batch, assignments, share, is_few)
+        if is_few and stepping:
+            few = list(dict.fromkeys(run for run, _, _ in stepping))
+            runs.rounds(np.array(few), _AT_ONCE)
+            self._waiting.extend(few)
+        else:
+            self._step(stepping, errors, places)
+        rounds = _AT_ONCE if is_few and stepping else 1
+        self._spare += rounds * max(0.0, 1 - float(needed) / PASS)
 
     def _evaluate(
         self, batch: Int[np.ndarray, " runs"]
@@ -144,12 +155,7 @@ class Schedule:
           Errors of the columns, and where among them those of a run's models are.
         """
         runs = self._runs
-        to_evaluate = runs.stale[batch]
-        if to_evaluate.size <= min(
-            _FEW, self._columns
-        ):  # Their errors may be asked for as well.
-            to_evaluate = np.ones_like(to_evaluate)
-        where, models = np.nonzero(to_evaluate)
+        where, models = np.nonzero(runs.stale[batch])
         rows, number = batch[where], len(where)
         paths = self._foresight.guess(batch, max(0, self._columns - number))
         of_path = [np.full(len(path.columns), path.run) for path in paths]
@@ -174,6 +180,7 @@ class Schedule:
         batch: Int[np.ndarray, " runs"],
         assignments: Int[np.ndarray, "runs clients"],
         share: float,
+        is_few: bool,
     ) -> list[_Column]:
         """Freezes the runs whose partition is known; returns the columns of the others.
 
@@ -181,6 +188,8 @@ class Schedule:
           batch: runs just evaluated.
           assignments: theirs.
           share: columns that one column of this product costs.
+          is_few: whether rounds on the samples cost so little that a run is not frozen
+            just after it left a partition without warning.
         """
         whole = np.all(assignments >= 0, axis=1)
         losses = self._runs.losses[batch]
@@ -192,10 +201,13 @@ class Schedule:
             self._is_hopeful[run] = len(used) == losses.shape[1]
             if not self._partitions.is_known(sets):
                 self._partitions.spend(sets, 2 * len(used) * share)
-            if whole[i] and self._partitions.is_known(sets):
+            is_surprising = is_few and self._foresight.forget(run)
+            if self._partitions.is_known(sets) and not is_surprising:
                 normal = [self._partitions.normal(key) for key in sets]
-                partition = Partition(sets, normal, self._partitions.is_union(sets))
-                own = radii[i][np.ix_(used, used)]
+                # Who chose none comes back without a certificate to tell it.
+                own = np.where(whole[i], radii[i][np.ix_(used, used)], 0)
+                is_union = bool(whole[i]) and self._partitions.is_union(sets)
+                partition = Partition(sets, normal, is_union)
                 self._frozen.add(partition, Frozen(run, used, own))
             else:
                 self._frozen.thaw(run)

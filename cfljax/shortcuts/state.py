@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from cfljax.shortcuts.rounds import backward, forward
+from cfljax.shortcuts.rounds import backward, forward, sample_rounds
 from cfljax.shortcuts.samples import Samples, padded
 
 __all__ = ["Runs", "Work"]
@@ -14,6 +14,7 @@ __all__ = ["Runs", "Work"]
 # Columns of a compiled product, of which some are faster than lesser ones.
 _FORWARD = (4, 8, 16, 24, 32, 48, 64, 80, 96, 128, 160, 192)
 _BACKWARD = (4, 8, 16, 32, 64, 128, 192)
+_RUNS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)
 
 
 @dataclasses.dataclass
@@ -121,6 +122,32 @@ class Runs:
         self.models[rows, models] -= rates[:, None] * steps
         self.stale[rows, models] = True
         self.work.backward += len(rows)
+
+    def rounds(self, rows: Int[np.ndarray, " some"], number: int) -> None:
+        """Some rounds of whole runs on the samples, or as many as they have left.
+
+        Args:
+          rows: runs.
+          number: of rounds.
+        """
+        index = padded(rows, _size(len(rows), _RUNS))
+        models = sample_rounds(
+            self.samples.design,
+            self.models[index],
+            self.problems[index],
+            self.step_sizes[index],
+            self.left[index],
+            np.array(self.per_cluster),
+            self.samples.num_clients,
+            np.int32(number),
+        )
+        self.models[rows] = np.asarray(models)[: len(rows)]
+        self.stale[rows] = True
+        made = np.minimum(self.left[rows], number)
+        self.left[rows] -= made
+        columns = int(np.sum(made)) * self.models.shape[1]
+        self.work.forward += columns
+        self.work.backward += columns
 
     def divisors(self, sizes: Int[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """Of the summed gradients of clusters of these sizes."""
