@@ -2,7 +2,8 @@
 
 The picture of the rooms:
 
-    types <- kernels <- algorithms, metrics, data, law, engine, shortcuts, attacks
+    types <- kernels <- algorithms, metrics, data, law, engine, attacks
+    data <- shortcuts
     types <- losses <- models
     intervals <- report
     cfljax <- theory <- experiments

@@ -206,6 +206,24 @@ def test_a_later_turn_waits_for_the_runs_before_it(usual):
     assert np.all(furthest(ends.models, plain.models)[decided] < 1e-4)
 
 
+def test_a_run_is_given_up_when_a_model_is_lost_for_ever(usual):
+    """It has failed, as it does when it is followed; others are what they were."""
+    steps = usual.step_sizes
+    ends = in_short(usual.problem, steps, gives_up=True)
+    assert np.all(ends.is_done)
+    plain = usual.ends
+    lost = ~np.any(np.isfinite(ends.losses), axis=2)
+    given_up = np.any(lost, axis=1)
+    assert np.all(given_up[SHARES == HOPELESS]) and not np.any(given_up[STABLE])
+    assert ends.work.forward < plain.work.forward
+    for each in (ends, plain):
+        assert np.all(distances(usual, each.models)[given_up] > 1e15)
+    assert np.all(distances(usual, ends.models)[STABLE] < 1e2)  # Control.
+    decided = clear(usual.losses[STABLE])
+    ours, theirs = ends.models[STABLE], plain.models[STABLE]
+    assert np.all(furthest(theirs, ours)[decided] < 1e-4)
+
+
 def test_dropped_runs_are_not_followed(usual):
     """The first to end, of each problem, has all others of its problem dropped."""
     steps = usual.step_sizes[STABLE]

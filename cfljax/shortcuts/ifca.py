@@ -9,6 +9,8 @@ products whose result is known:
 - While the choices stay, a round is a linear map of the models, `theta - rate
   ((2 / n) X_S^T X_S theta - (2 / n) X_S^T y)`, applied by d x d Gram matrices that all
   runs with the same set S of clients share (`partitions`).
+- Where a product has room for more columns, coming rounds are guessed and evaluated with
+  the present one (`foresight`); those that every client's choice proves need no more.
 - A model that nobody chose does not move, so neither do its losses.
 - A run in which no client has a finite loss makes no step ever again: it has diverged,
   and its models are the ones it ends with.
@@ -81,8 +83,9 @@ def run_ifca(
         of them has clients for all of its models any more, or when many products had
         room for more; all at once if None.
       gives_up: a run ends once one of its models has no finite loss. Nobody will ever
-        choose that model or move it, and it is more than 1e15 away from any bounded
-        truth: the run has failed by every measure. Its other models are not followed.
+        choose that model or move it, and `|X_i theta - y_i|^2 / n` overflows only if
+        theta is about 1e19 / L_i away from any moderate truth: the run has failed by
+        every measure. Its other models are not followed any further.
 
     Returns:
       Models and losses of all runs; those that were not followed to their end have

@@ -10,7 +10,8 @@ runs are followed exactly, with two ways to go on a round:
   anew only where the certificate ends.
 
 Runs are in rounds of their own. Those that need the samples are gathered until the
-products are full; those that share a partition step together.
+products are full; those that share a partition step together. When only a few runs are
+left that need the samples, several of their rounds are one compiled program.
 """
 
 import collections

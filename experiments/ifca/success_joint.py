@@ -74,7 +74,8 @@ def simulate_jointly(
 
     Returns:
       The arrays of `success.DIMS` for every trial. With `decide`, runs that were not
-      followed to their end are NaN, and 0 in `followed`.
+      followed to their end are NaN, and 0 in `followed`; a run that lost a model for
+      ever ends there, a failure, with what it had.
     """
     data_key, runs_key = jax.random.split(key)
     cells = [_cell(trial, data_key, runs_key) for trial in trials]

@@ -1,0 +1,246 @@
+"""The products of exact shortcuts against rounds of Algorithm 2 in double precision."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cfljax.data.linear import standard_samples
+from cfljax.shortcuts import draw_samples, prepare
+from cfljax.shortcuts.foresight import Foresight, Path, set_path
+from cfljax.shortcuts.frozen import FrozenRuns
+from cfljax.shortcuts.rounds import backward, forward, sample_rounds
+from cfljax.shortcuts.state import Runs
+
+CLIENTS, SAMPLES, FEATURES, MODELS, RUNS = 6, 5, 4, 3, 2
+CLUSTERS = np.array([0, 0, 1, 1, 2, 2])
+PROBLEMS = np.array([1, 0])
+STEPS = np.array([0.3, 0.1], np.float32)
+NUMBER = 4
+
+
+def draw(seed=0):
+    """Inputs, two problems' targets, and starts of two runs."""
+    draws = np.random.default_rng(seed)
+    shapes = (
+        (CLIENTS, SAMPLES, FEATURES),
+        (2, CLIENTS, SAMPLES),
+        (RUNS, MODELS, FEATURES),
+    )
+    return [draws.normal(size=shape).astype(np.float32) for shape in shapes]
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return draw()
+
+
+@pytest.fixture(scope="module")
+def samples(problem):
+    inputs, targets, _ = problem
+    return prepare(jnp.asarray(inputs), jnp.asarray(targets), CLUSTERS)
+
+
+def losses_of(inputs, targets, models):
+    """F_i(theta_j), `[models, clients]`, in double precision."""
+    outputs = np.einsum("csf,jf->jcs", inputs.astype(float), models.astype(float))
+    return np.mean(np.square(outputs - targets), axis=2)
+
+
+def plain_round(inputs, targets, models, choice, step, per_cluster):
+    """Line 14 of Algorithm 2, for any choice of the clients; -1 takes no part."""
+    moved = models.astype(float)
+    for j in range(len(models)):
+        own = np.flatnonzero(choice == j)
+        if len(own):
+            errors = inputs[own].astype(float) @ models[j] - targets[own]
+            summed = 2 / SAMPLES * np.einsum("csf,cs->f", inputs[own], errors)
+            moved[j] -= step / (len(own) if per_cluster else len(inputs)) * summed
+    return moved
+
+
+def plain_rounds(inputs, targets, models, step, number, *, per_cluster, clusters=None):
+    """Models after each round and choices before it, clients or sets choosing."""
+    path, choices = [], []
+    for _ in range(number):
+        losses = losses_of(inputs, targets, models)
+        if clusters is not None:  # Each set chooses as one.
+            means = [losses[:, clusters == c].mean(axis=1) for c in np.unique(clusters)]
+            losses = np.stack(means, axis=1)[:, clusters]
+        choices.append(np.argmin(losses, axis=0))
+        models = plain_round(inputs, targets, models, choices[-1], step, per_cluster)
+        path.append(models)
+    return np.array(path), np.array(choices)
+
+
+def test_forward_and_backward_are_errors_and_gradients(problem, samples):
+    inputs, targets, starts = problem
+    models = starts.reshape(-1, FEATURES)
+    which = np.repeat(PROBLEMS, MODELS)
+    errors, losses = forward(samples.design, models, which, CLIENTS)
+    for j, own in enumerate(which):
+        expected = inputs.astype(float) @ models[j] - targets[own]
+        found = np.asarray(errors[j]).reshape(CLIENTS, SAMPLES)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            losses[j], np.mean(np.square(expected), axis=1), rtol=1e-4
+        )
+    weights = np.zeros((2, CLIENTS), np.float32)
+    weights[0, [1, 3]] = weights[1, 5] = 1
+    gradients = backward(samples.design, errors, np.array([4, 0]), weights)
+    for place, (column, members) in enumerate(((4, [1, 3]), (0, [5]))):
+        own = np.asarray(errors[column], float).reshape(CLIENTS, SAMPLES)[members]
+        expected = 2 / SAMPLES * np.einsum("csf,cs->f", inputs[members], own)
+        found = np.asarray(gradients)[:FEATURES, place]
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_what_a_client_left_out_has_does_not_matter(samples, problem):
+    """Not even if its errors are no numbers."""
+    errors, _ = forward(samples.design, problem[2][0], np.zeros(MODELS, int), CLIENTS)
+    spoiled = np.array(errors).reshape(MODELS, CLIENTS, SAMPLES)
+    spoiled[:, 2] = np.nan
+    weights = np.ones((MODELS, CLIENTS), np.float32)
+    weights[:, 2] = 0
+    which = np.arange(MODELS)
+    found = backward(samples.design, spoiled.reshape(MODELS, -1), which, weights)
+    expected = backward(samples.design, errors, which, weights)
+    np.testing.assert_array_equal(found, expected)
+    weights[:, 2] = 1  # Control.
+    found = backward(samples.design, spoiled.reshape(MODELS, -1), which, weights)
+    assert np.all(np.isnan(found))
+
+
+@pytest.mark.parametrize("per_cluster", [False, True])
+def test_rounds_on_the_samples_are_those_of_algorithm_2(problem, samples, per_cluster):
+    inputs, targets, starts = problem
+    left = np.array([NUMBER, 2], np.int32)
+    found = sample_rounds(
+        samples.design,
+        starts,
+        PROBLEMS,
+        STEPS,
+        left,
+        np.array(per_cluster),
+        CLIENTS,
+        np.int32(NUMBER),
+    )
+    for run, own in enumerate(PROBLEMS):
+        path, choices = plain_rounds(
+            inputs,
+            targets[own],
+            starts[run],
+            STEPS[run],
+            NUMBER,
+            per_cluster=per_cluster,
+        )
+        expected = path[left[run] - 1]
+        np.testing.assert_allclose(found[run], expected, rtol=1e-4, atol=1e-5)
+        assert not np.allclose(found[run], path[left[run] - 2], rtol=1e-4)  # Control.
+        assert len(np.unique(choices)) > 1
+
+
+def test_a_client_without_finite_losses_takes_no_part(problem, samples):
+    starts = problem[2].copy()
+    starts[0, 1:] = np.inf  # Nobody chooses these, and they stay.
+    starts[1] = np.nan
+    found = np.asarray(
+        sample_rounds(
+            samples.design,
+            starts,
+            PROBLEMS,
+            STEPS,
+            np.full(RUNS, NUMBER, np.int32),
+            np.array(False),
+            CLIENTS,
+            np.int32(1),
+        )
+    )
+    inputs, targets, _ = problem
+    everyone = np.zeros(CLIENTS, int)
+    expected = plain_round(
+        inputs, targets[PROBLEMS[0]], starts[0, :1], everyone, STEPS[0], False
+    )
+    np.testing.assert_allclose(found[0, :1], expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(found[0, 1:], starts[0, 1:])
+    np.testing.assert_array_equal(found[1], starts[1])
+
+
+@pytest.mark.parametrize("per_cluster", [False, True])
+def test_guessed_rounds_are_those_of_sets_that_choose_as_one(
+    problem, samples, per_cluster
+):
+    inputs, targets, starts = problem
+    members = (np.arange(3)[:, None] == CLUSTERS).astype(np.float32)
+    models, choices = set_path(
+        tuple(samples.grams),
+        samples.moments[PROBLEMS],
+        samples.squares[PROBLEMS] @ members.T,
+        np.sum(members, axis=1),
+        STEPS,
+        np.array(per_cluster),
+        starts,
+        np.int32(NUMBER),
+    )
+    for run, own in enumerate(PROBLEMS):
+        path, chosen = plain_rounds(
+            inputs,
+            targets[own],
+            starts[run],
+            STEPS[run],
+            NUMBER,
+            per_cluster=per_cluster,
+            clusters=CLUSTERS,
+        )
+        np.testing.assert_allclose(models[:NUMBER, run], path, rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(
+            np.asarray(choices)[:NUMBER, run][:, CLUSTERS], chosen
+        )
+
+
+def walked(problem, samples, path_of, choices_of):
+    """A run that goes along a path, evaluated as a batch would be."""
+    _, _, starts = problem
+    options = {"num_rounds": 50, "per_cluster": False}
+    runs = Runs(samples, starts[:1], PROBLEMS[:1], STEPS[:1], **options)
+    _, losses = runs.evaluate(np.zeros(MODELS, int), runs.models[0])
+    runs.losses[0] = losses
+    moved = np.any(choices_of[:, :, None] == np.arange(MODELS), axis=1)
+    path = Path(0, choices_of, path_of.astype(np.float32), moved)
+    _, seen = runs.evaluate(np.zeros(len(path.columns), int), path.columns)
+    foresight = Foresight(runs, FrozenRuns(runs, np.zeros(1, bool)))
+    places = foresight.walk(path, seen)
+    return runs, places, foresight
+
+
+@pytest.mark.parametrize("right", [0, 2, NUMBER])
+def test_a_guess_is_followed_as_far_as_every_client_agrees(problem, samples, right):
+    inputs, targets, starts = problem
+    own = targets[PROBLEMS[0]]
+    path, choices = plain_rounds(
+        inputs, own, starts[0], STEPS[0], NUMBER, per_cluster=False
+    )
+    if right < NUMBER:  # One client is guessed wrong from here on.
+        choices[right:, 3] = (choices[right:, 3] + 1) % MODELS
+        path[right:] += 1
+    runs, places, foresight = walked(problem, samples, path, choices)
+    assert runs.left[0] == 50 - right
+    expected = path[right - 1] if right else starts[0]
+    np.testing.assert_allclose(runs.models[0], expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        runs.losses[0], losses_of(inputs, own, expected), rtol=1e-4
+    )
+    assert foresight.forget(0) == (right == 0)
+    assert not foresight.forget(0)
+    moved = np.any(choices[:right, :, None] == np.arange(MODELS), axis=(0, 1))
+    np.testing.assert_array_equal(places >= 0, moved)
+
+
+def test_samples_are_drawn_as_the_data_draw_them():
+    sizes = {"num_clients": 3, "num_samples": 7, "num_features": 5}
+    found = draw_samples(jax.random.key(1), **sizes)
+    expected = standard_samples(jax.random.key(1), **sizes)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    other = draw_samples(jax.random.key(2), **sizes)  # Control.
+    assert not np.any(np.asarray(other[0]) == np.asarray(expected[0]))
