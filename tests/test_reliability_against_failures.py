@@ -12,14 +12,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import xarray
 from reliability_kinds import (
     KINDS,
     SIZES,
     Calls,
     chunks,
     contents,
-    finish,
     grid,
     outcomes,
 )
@@ -29,18 +27,6 @@ from cfljax.engine import StoreError, sweep
 from cfljax.engine.claims import Claims
 from experiments.__main__ import main
 from experiments.ifca import fig3
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    folder = tmp_path_factory.mktemp("finished")
-    finish(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def expected(finished: pathlib.Path) -> xarray.Dataset:
-    return finish(finished)
 
 
 @pytest.fixture
@@ -132,14 +118,14 @@ def age(folder: pathlib.Path, year: int) -> None:
         os.utime(file, (stamp, stamp))
 
 
-def test_clocks_and_hosts_do_not_matter(tmp_path, expected):
+def test_clocks_and_hosts_do_not_matter(tmp_path, sweep_results):
     """Of workers one after the other, each with its own idea of the files' age."""
     path, calls = tmp_path / "s", Calls()
     for turn, (year, host) in enumerate([(2100, "late"), (1970, "early")]):
         with elsewhere(year, host):
             sweep(grid(), None, path, joint=calls.joint, shard=(turn + 1, 2))
         age(tmp_path, 1970 if year == 2100 else 2100)
-    assert sweep(grid(), None, path, joint=calls.joint).identical(expected)
+    assert sweep(grid(), None, path, joint=calls.joint).identical(sweep_results)
     assert set(calls.trials.values()) == {1} and len(calls.trials) == 2 * 11
     text = (tmp_path / "s.provenance.json").read_text()
     assert "1970-01-02" in text and "2100-01-02" in text  # Control: it was told them.
@@ -147,7 +133,7 @@ def test_clocks_and_hosts_do_not_matter(tmp_path, expected):
 
 
 @pytest.mark.parametrize(("year", "other"), [(1970, 2100), (2100, 1970)])
-def test_claim_does_not_age(tmp_path, expected, year, other):
+def test_claim_does_not_age(tmp_path, sweep_results, year, other):
     path, shape = tmp_path / "s", (2, 2, 2)
     with Claims(path, shape) as claims, claims.claim([(0, 0, 1), (1, 0, 1)]) as mine:
         assert mine
@@ -157,18 +143,18 @@ def test_claim_does_not_age(tmp_path, expected, year, other):
             pytest.raises(StoreError, match=r"2 blocks of .* by another run"),
         ):
             sweep(grid(), None, path, joint=KINDS)
-    assert sweep(grid(), None, path, joint=KINDS).identical(expected)
+    assert sweep(grid(), None, path, joint=KINDS).identical(sweep_results)
 
 
-def test_shards_of_different_counts_share_a_store(tmp_path, expected):
+def test_shards_of_different_counts_share_a_store(tmp_path, sweep_results):
     path, calls = tmp_path / "s", Calls()
     for shard in ((1, 2), (1, 3), (3, 3), (2, 2)):
         sweep(grid(), None, path, joint=calls.joint, shard=shard)
     assert set(calls.trials.values()) == {1} and len(calls.trials) == 2 * 11
-    assert sweep(grid(), None, path, joint=KINDS).identical(expected)
+    assert sweep(grid(), None, path, joint=KINDS).identical(sweep_results)
 
 
-def test_shards_of_different_counts_at_once(tmp_path, expected):
+def test_shards_of_different_counts_at_once(tmp_path, sweep_results):
     """1/2 and 1/3 begin with the same unit: one of them takes it."""
     path, calls, failures = tmp_path / "s", Calls(threading.Barrier(2)), []
 
@@ -190,4 +176,4 @@ def test_shards_of_different_counts_at_once(tmp_path, expected):
     assert len(chunks(path, "done")) == 2 * 3
     sweep(grid(), None, path, joint=calls.joint)
     assert set(calls.trials.values()) == {1} and len(calls.trials) == 2 * 11
-    assert sweep(grid(), None, path, joint=KINDS).identical(expected)
+    assert sweep(grid(), None, path, joint=KINDS).identical(sweep_results)

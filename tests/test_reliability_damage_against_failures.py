@@ -4,36 +4,22 @@ import pathlib
 import shutil
 
 import pytest
-import xarray
 from reliability_kinds import (
     ARRAYS,
     KINDS,
     Calls,
     chunks,
     contents,
-    finish,
     grid,
 )
 
 from cfljax.engine import StoreError, sweep
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    folder = tmp_path_factory.mktemp("finished")
-    finish(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def expected(finished: pathlib.Path) -> xarray.Dataset:
-    return finish(finished)
-
-
 @pytest.fixture
-def path(tmp_path: pathlib.Path, finished: pathlib.Path) -> pathlib.Path:
+def path(tmp_path: pathlib.Path, finished_sweep: pathlib.Path) -> pathlib.Path:
     """A finished store."""
-    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(finished_sweep, tmp_path, dirs_exist_ok=True)
     return tmp_path / "s"
 
 
@@ -49,7 +35,7 @@ MORE += [(array, "missing") for array in ARRAYS if array != "count"]
         *(pytest.param(*case, marks=pytest.mark.slow) for case in MORE),
     ],
 )
-def test_damaged_chunk_of_each_array_is_made_again(path, expected, array, damage):
+def test_damaged_chunk_of_each_array_is_made_again(path, sweep_results, array, damage):
     before = contents(path)
     file = chunks(path, array)[5]
     whole = file.read_bytes()
@@ -60,7 +46,7 @@ def test_damaged_chunk_of_each_array_is_made_again(path, expected, array, damage
     else:
         file.write_bytes(broken[damage])
     calls = Calls()
-    assert sweep(grid(), None, path, joint=calls.joint).identical(expected)
+    assert sweep(grid(), None, path, joint=calls.joint).identical(sweep_results)
     if array == "seconds":  # No result depends on them: nobody reads them.
         assert not calls.trials
         return
@@ -69,7 +55,7 @@ def test_damaged_chunk_of_each_array_is_made_again(path, expected, array, damage
     changed = {name for name in before if before[name] != after.get(name)}
     assert all(name.startswith("seconds") for name in changed)
     calls = Calls()
-    assert sweep(grid(), None, path, joint=calls.joint).identical(expected)
+    assert sweep(grid(), None, path, joint=calls.joint).identical(sweep_results)
     assert not calls.trials
 
 

@@ -18,7 +18,6 @@ from reliability_kinds import (
     SIZES,
     chunks,
     contents,
-    finish,
     grid,
     outcomes,
 )
@@ -26,18 +25,6 @@ from reliability_kinds import (
 from cfljax.engine import Joint, StoreError, sweep
 from experiments.__main__ import main
 from experiments.ifca import fig3
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    folder = tmp_path_factory.mktemp("finished")
-    finish(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def expected(finished: pathlib.Path) -> xarray.Dataset:
-    return finish(finished)
 
 
 def filling(monkeypatch: pytest.MonkeyPatch, room: int) -> list[str]:
@@ -55,7 +42,9 @@ def filling(monkeypatch: pytest.MonkeyPatch, room: int) -> list[str]:
     return puts
 
 
-def check_full_disk(path: pathlib.Path, expected: xarray.Dataset, room: int) -> bool:
+def check_full_disk(
+    path: pathlib.Path, sweep_results: xarray.Dataset, room: int
+) -> bool:
     """Whether the disk was full before the sweep ended; it resumes to the same."""
     with pytest.MonkeyPatch.context() as patch:
         puts = filling(patch, room)
@@ -67,33 +56,33 @@ def check_full_disk(path: pathlib.Path, expected: xarray.Dataset, room: int) -> 
             assert "No space left on device" in message and "\n" not in message
             assert "run again to resume" in message
         else:
-            assert len(puts) <= room and found.identical(expected)
+            assert len(puts) <= room and found.identical(sweep_results)
             return False
-    assert sweep(grid(), None, path, joint=KINDS).identical(expected)
+    assert sweep(grid(), None, path, joint=KINDS).identical(sweep_results)
     return True
 
 
-def test_disk_may_be_full_at_any_time(tmp_path, expected):
+def test_disk_may_be_full_at_any_time(tmp_path, sweep_results):
     chance = random.Random(7)
     for number, room in enumerate(chance.sample(range(40), 4)):
-        assert check_full_disk(tmp_path / f"s{number}", expected, room)
+        assert check_full_disk(tmp_path / f"s{number}", sweep_results, room)
 
 
 @pytest.mark.slow
-def test_disk_may_be_full_at_every_write(tmp_path, expected):
+def test_disk_may_be_full_at_every_write(tmp_path, sweep_results):
     room = 0
-    while check_full_disk(tmp_path / f"s{room}", expected, room):
+    while check_full_disk(tmp_path / f"s{room}", sweep_results, room):
         room += 1
     assert room > 40  # All writes of a sweep have been refused once.
 
 
-def test_disk_that_fills_again_and_again_is_worn_down(tmp_path, expected):
+def test_disk_that_fills_again_and_again_is_worn_down(tmp_path, sweep_results):
     """With room for some more writes each time: the sweep gets on, and ends."""
     chance, attempts = random.Random(3), 0
     while check_one_more(tmp_path / "s", chance.randrange(4, 9)):
         attempts += 1
     assert 3 < attempts < 20
-    assert sweep(grid(), None, tmp_path / "s", joint=KINDS).identical(expected)
+    assert sweep(grid(), None, tmp_path / "s", joint=KINDS).identical(sweep_results)
 
 
 def check_one_more(path: pathlib.Path, room: int) -> bool:
@@ -108,7 +97,7 @@ def check_one_more(path: pathlib.Path, room: int) -> bool:
 
 @pytest.mark.parametrize("suffix", [".partial", ".jsonl"])
 def test_full_disk_for_what_lies_beside_the_store(
-    tmp_path, monkeypatch, expected, suffix
+    tmp_path, monkeypatch, sweep_results, suffix
 ):
     """Provenance and failures: nothing of the results is lost."""
     original = pathlib.Path.open
@@ -128,7 +117,7 @@ def test_full_disk_for_what_lies_beside_the_store(
             sweep(grid(), None, tmp_path / "s", joint=joint)
     assert "\n" not in str(caught.value)
     assert not [file for file in tmp_path.iterdir() if file.suffix == ".partial"]
-    assert sweep(grid(), None, tmp_path / "s", joint=KINDS).identical(expected)
+    assert sweep(grid(), None, tmp_path / "s", joint=KINDS).identical(sweep_results)
 
 
 @contextlib.contextmanager
@@ -145,11 +134,11 @@ def ordinary_user() -> Iterator[None]:
 
 
 @pytest.fixture
-def locked(finished: pathlib.Path) -> Iterator[pathlib.Path]:
+def locked(finished_sweep: pathlib.Path) -> Iterator[pathlib.Path]:
     """A folder of a store that all may read and none may write."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        shutil.copytree(finished, folder, dirs_exist_ok=True)
+        shutil.copytree(finished_sweep, folder, dirs_exist_ok=True)
         yield folder
         _permit(folder, stat.S_IWUSR)
 
@@ -159,14 +148,14 @@ def _permit(folder: pathlib.Path, more: int) -> None:
         entry.chmod((0o555 if entry.is_dir() else 0o444) | more)
 
 
-def test_finished_store_in_a_read_only_folder_is_read(locked, expected):
+def test_finished_store_in_a_read_only_folder_is_read(locked, sweep_results):
     _permit(locked, 0)
     before = contents(locked)
     with ordinary_user():
         with pytest.raises(PermissionError):  # Control: the folder is.
             (locked / "s" / "done" / "c.0.0.0").unlink()
         found = sweep(grid(), None, locked / "s", joint=KINDS)
-    assert found.identical(expected) and contents(locked) == before
+    assert found.identical(sweep_results) and contents(locked) == before
 
 
 @pytest.mark.parametrize("lost", ["a block", "the store", "the lock too"])

@@ -3,10 +3,11 @@
 Command:   python -m experiments bench neural --algorithms all
            python -m experiments bench neural --algorithms ifca,clove
 Target:    at most twice the time that the passes of a round predict
-Measured:  40 clients, one core of an Intel Xeon that others used as well, by processor
-           time; 200 images a client: Myopic-Clustering 1.6 times the prediction,
-           Momentum-Clustering 1.7, Federated-Clustering 1.5, FeSEM 1.2, CFL-S 1.1; 50
-           images: 2.8, 3.4, 1.7 to 1.9, 1.6 and 1.3
+Measured:  40 clients; 200 images a client, two cores of an AMD EPYC without other work:
+           Momentum-Clustering 1.8 times the prediction, Myopic-Clustering 1.5,
+           Federated-Clustering and FeSEM 1.2, all others at most 1.1; 50 images, one
+           core of an Intel Xeon that others used as well, by processor time: 3.4, 2.8,
+           1.7 to 1.9 and 1.6, CFL-S 1.3
 
 The time beyond the passes goes with the weights, not with the images. Algorithms of one
 step a round read every client's model from memory for it, write a gradient as long, and
