@@ -6,12 +6,13 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from engine_trial import Trial, draw, simulate
+from engine_trial import Trial, draw, plain_grid, simulate
 from test_engine_sweep_against_memory import SIDE, outer, square
 
 from cfljax import engine
@@ -105,8 +106,19 @@ def digests(parts):
     ]
 
 
+def check_sweep_of_spread_clients():
+    """Of one device at a time each: its arrays may lie on all that clients are on."""
+    with tempfile.TemporaryDirectory() as folder:
+        plain = engine.sweep(plain_grid(), draw, pathlib.Path(folder) / "one")
+        with engine.clients_over_devices(2):
+            spread = engine.sweep(plain_grid(), draw, pathlib.Path(folder) / "two")
+    assert plain.attrs["failures"] == spread.attrs["failures"] == 0
+    np.testing.assert_array_equal(plain["value"], spread["value"])
+
+
 def print_results():
     check_refusals()  # Here, since it takes seconds to start a process.
+    check_sweep_of_spread_clients()
     rows = []
     for function, cases in ((iterated, CASES), (simulate, ((2, 10), (4, 3)))):
         for devices, chunk in cases:

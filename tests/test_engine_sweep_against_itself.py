@@ -101,6 +101,7 @@ def test_double_precision_survives_the_store(tmp_path):
         result = sweep(plain_grid(), draw, tmp_path / "s")
         read = sweep(plain_grid(), draw, tmp_path / "s")
     assert result["value"].dtype == np.float64
+    assert result.attrs["failures"] == 0 and np.all(np.isfinite(result["value"]))
     assert read.identical(result)
     with pytest.raises(ValueError, match="holds `value` as float64"):
         (tmp_path / "s" / "done" / "c.0.0.0").unlink()

@@ -148,18 +148,43 @@ def test_groups_need_not_be_the_true_clusters(usual, grouping):
     assert np.all(furthest(other.models, usual.ends.models[STABLE])[decided] < 1e-4)
 
 
-def test_a_client_without_finite_losses_takes_no_part(usual):
-    """Its inputs are finite, but their squares are not."""
-    inputs = usual.problem.inputs.copy()
-    inputs[5] *= 1e20
-    problem = usual.problem._replace(inputs=inputs)
-    models, losses = full_runs(problem, usual.step_sizes)
+@pytest.mark.parametrize("is_alone", [False, True])
+@pytest.mark.parametrize("normalise", ["all", "cluster"])
+@pytest.mark.parametrize("what", ["inputs", "targets"])
+def test_a_client_without_finite_losses_takes_no_part(usual, what, normalise, is_alone):
+    """Its numbers are finite, but their squares are not."""
+    problem = usual.problem._replace(normalise=normalise)
+    spoiled = getattr(problem, what).copy()
+    spoiled[(5,) if what == "inputs" else (slice(None), 5)] *= 1e20
+    changed = problem._replace(**{what: spoiled})
+    models, losses = full_runs(changed, usual.step_sizes)
     assert not np.any(np.isfinite(losses[STABLE][:, :, 5]))
-    ours = in_short(problem, usual.step_sizes[STABLE])
+    clusters = problem.clusters.copy()
+    clusters[5] = np.max(clusters) + 1 if is_alone else clusters[5]
+    ours = in_short(changed, usual.step_sizes[STABLE], clusters=clusters)
     decided = clear(losses[STABLE])
     assert np.mean(decided) > 0.8
     assert np.all(furthest(models[STABLE], ours.models)[decided] < 1e-4)
-    assert np.all(furthest(usual.models[STABLE], ours.models) > 1e-4)  # It did before.
+    assert ours.work.frozen > 0
+    before, _ = full_runs(problem, usual.step_sizes)
+    assert np.all(furthest(before[STABLE], ours.models) > 1e-4)  # Control.
+
+
+@pytest.mark.parametrize("size", [1e2, 1e4])
+def test_a_client_far_out_does_not_blur_the_others(usual, size):
+    """It has a model of its own, or shares none; sums that it leaves are made anew."""
+    targets = usual.problem.targets.copy()
+    targets[:, 5] *= size
+    problem = usual.problem._replace(targets=targets)
+    models, losses = full_runs(problem, usual.step_sizes)
+    ours = in_short(problem, usual.step_sizes[STABLE])
+    choice = np.argmin(losses[STABLE, -1], axis=2)
+    others = np.ones((np.count_nonzero(STABLE), models.shape[1]), bool)
+    others[np.arange(len(others)), choice[:, 5]] = False
+    decided = clear(losses[STABLE])[:, None] & others
+    assert np.sum(decided) >= 6
+    away = np.linalg.norm(models[STABLE] - ours.models, axis=2)
+    assert np.all((away / np.linalg.norm(models[STABLE], axis=2))[decided] < 1e-4)
 
 
 def test_without_rounds_starts_are_evaluated_and_stay(usual):

@@ -178,7 +178,7 @@ def test_guessed_rounds_are_those_of_sets_that_choose_as_one(
         samples.squares[PROBLEMS] @ members.T,
         np.sum(members, axis=1),
         STEPS,
-        np.array(per_cluster),
+        np.float32(0 if per_cluster else CLIENTS),
         starts,
         np.int32(NUMBER),
     )

@@ -1,8 +1,7 @@
-"""Batch: many trials of one cell in one compiled call."""
+"""Batch: many trials of one cell in one compiled call on each device."""
 
 import copy
 import dataclasses
-import functools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -179,10 +178,14 @@ def run_trials(
       Outputs `[trials, ...]` in the host's memory, and the seconds they took.
     """
     begin = time.perf_counter()
-    calls = [
-        functools.partial(call, floats(trial), own)
-        for call, own in zip(program.compiled, placed(program, key), strict=True)
-    ]
+    is_double = jax.dtypes.canonicalize_dtype(float) == np.float64
+
+    def run_part(place: int, first: int, count: int) -> dict[str, Array]:
+        with jax.enable_x64(is_double):  # A thread has settings of its own.
+            own = floats(trial), keys[place], np.uint32(first), np.int32(count)
+            return program.compiled[place](*own, constants[place])
+
+    keys = placed(program, key)
     size = trials.stop - trials.start
     results = {
         name: np.empty((size, *output.shape), output.dtype)
@@ -192,10 +195,8 @@ def run_trials(
         for start in range(0, size, program.chunk):
             parts = _parts(start, min(program.chunk, size - start), program.devices)
             jobs = [
-                pool.submit(call, np.uint32(trials.start + first), np.int32(count), own)
-                for call, (first, count), own in zip(
-                    calls, parts, constants, strict=False
-                )
+                pool.submit(run_part, place, trials.start + first, count)
+                for place, (first, count) in enumerate(parts)
             ]
             for job, (first, count) in zip(jobs, parts, strict=True):
                 for name, leaf in job.result().items():
@@ -205,7 +206,7 @@ def run_trials(
 
 
 def placed(program: Program, values: PyTree) -> list[PyTree]:
-    """Values on each of a program's devices, sent there once for all chunks."""
+    """Values for each of a program's devices; where there are several, sent there."""
     if program.devices == 1:
         return [values]
     return [jax.device_put(values, place) for place in program.shardings]

@@ -96,8 +96,9 @@ def needed_memory(program: Program, *, block: int) -> int:
 
 def _devices_in_one_memory(program: Program) -> int:
     """Devices of a program that take their memory from the same place."""
-    (device,) = program.shardings[0].device_set
-    return program.devices if device.platform == "cpu" else 1
+    sets = [sharding.device_set for sharding in program.shardings]
+    is_cpu = next(iter(sets[0])).platform == "cpu"
+    return sum(len(devices) for devices in sets) if is_cpu else 1
 
 
 def fit_chunk(

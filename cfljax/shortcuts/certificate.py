@@ -7,8 +7,9 @@ __all__ = ["choose", "pair_radii"]
 
 # Share of two root losses that rounding may have added or taken in each.
 _ROUNDING = 1e-5
-# What stands for a root loss whose square overflows in float32.
-_HUGE = np.float32(1e18)
+# What stands for a root loss whose square overflows in float32, summed over no more
+# than 3e8 samples: less than it is.
+_HUGE = np.float32(1e15)
 
 
 def choose(

@@ -116,10 +116,11 @@ class Foresight:
         path = set_path(
             grams,
             moments,
-            samples.squares[problems] @ members.T,
+            _sums(samples.squares[problems], members),
             np.sum(members, axis=1),
             runs.step_sizes[row],
-            np.array(runs.per_cluster),
+            # Who is in no set counts all the same.
+            np.float32(0 if runs.per_cluster else samples.num_clients),
             runs.models[row],
             np.int32(np.max(reach)),
         )
@@ -172,6 +173,15 @@ class Foresight:
         return places[went]
 
 
+def _sums(
+    values: Float[np.ndarray, "runs clients"],
+    members: Float[np.ndarray, "sets clients"],
+) -> Float[np.ndarray, "runs sets"]:
+    """Of each set; values of others may be infinite."""
+    own = np.where(members[None] > 0, values[:, None], 0)
+    return np.sum(own, axis=2)
+
+
 def _within(paths: list[Path], room: int) -> list[Path]:
     kept = []
     for path in paths:
@@ -191,7 +201,7 @@ def set_path(
     squares: Float[Array, "runs sets"],
     sizes: Float[Array, " sets"],
     step_sizes: Float[Array, " runs"],
-    per_cluster: Bool[Array, ""],
+    divisor: Float[Array, ""],
     models: Float[Array, "runs models features"],
     number: Int[Array, ""],
 ) -> tuple[Float[Array, "rounds runs models features"], Int[Array, "rounds runs sets"]]:
@@ -203,7 +213,7 @@ def set_path(
       squares: `|y_S|^2 / n`.
       sizes: clients of each set.
       step_sizes: gamma.
-      per_cluster: divisor of the summed gradients: a model's clients, or all.
+      divisor: of the summed gradients; 0 for the number of a model's clients.
       models: now.
       number: of rounds; the rest of the path is zero.
 
@@ -224,8 +234,9 @@ def set_path(
             jnp.where(chosen[..., None], image - moments[:, :, None], 0), axis=1
         )
         members = jnp.sum(jnp.where(chosen, sizes[None, :, None], 0), axis=1)
-        divisor = jnp.where(per_cluster, jnp.maximum(members, 1), jnp.sum(sizes))
-        rates = step_sizes[:, None] / divisor
+        rates = step_sizes[:, None] / jnp.where(
+            divisor == 0, jnp.maximum(members, 1), divisor
+        )
         models = models - rates[:, :, None] * summed
         choice = choice.astype(choices.dtype)
         return models, path.at[index].set(models), choices.at[index].set(choice)

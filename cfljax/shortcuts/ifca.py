@@ -9,9 +9,10 @@ products whose result is known:
 - While the choices stay, a round is a linear map of the models, `theta - rate
   ((2 / n) X_S^T X_S theta - (2 / n) X_S^T y)`, applied by d x d Gram matrices that all
   runs with the same set S of clients share (`partitions`).
-- Where a product has room for more columns, coming rounds are guessed and evaluated with
-  the present one (`foresight`); those that every client's choice proves need no more.
-- A model that nobody chose does not move, so neither do its losses.
+- Where a product has room for more columns, coming rounds are guessed and evaluated
+  with the present one (`foresight`); what every client's choice proves needs no more.
+- A model that nobody chose does not move, so neither do its losses; where few runs are
+  left that need the samples, it is cheaper to make several of their rounds in full.
 - A run in which no client has a finite loss makes no step ever again: it has diverged,
   and its models are the ones it ends with.
 - Runs that are done make room for others in the next product (`schedule`).

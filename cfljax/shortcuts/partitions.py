@@ -9,15 +9,16 @@ from jaxtyping import Array, Bool, Float, Int
 
 from cfljax.shortcuts.samples import Samples, normal_change, padded
 
-__all__ = ["MATRIX_VECTOR", "PASS", "Normal", "Partitions", "Sets"]
+__all__ = ["PASS", "Normal", "Partitions", "Sets"]
 
 # The clients of each used model, as the bytes of their masks; ascending.
 Sets = tuple[bytes, ...]
 
 # Columns that fill a product: reading a matrix costs as much as so many of them.
 PASS = 32
-MATRIX_VECTOR = 5
+_MATRIX_VECTOR = 5
 
+_MOST_TAKEN = 32  # Times what is left, where a set is built by taking clients away.
 _DEPTH = 8  # Most changes in a row, whose rounding adds up.
 _CLIENTS = 16  # Most clients that are added to a Gram matrix at a time.
 _MOST_BYTES = 2**30  # Of Gram matrices that are kept beside those of the groups.
@@ -58,7 +59,8 @@ class Partitions:
         self._spent: dict[Sets, float] = collections.defaultdict(float)
         self._sizes = np.bincount(samples.clusters)
         # Grams that overflow say nothing; nor do those that are built from them.
-        self._is_finite = np.array([_is_finite(gram) for gram in samples.grams])
+        pairs = zip(samples.grams, samples.moments.swapaxes(0, 1), strict=True)
+        self._is_finite = np.array([_is_finite(*pair) for pair in pairs])
         self._overflown: set[bytes] = set()
         size = 4 * samples.inputs.shape[1] ** 2
         self._most = max(8, _MOST_BYTES // size)
@@ -85,7 +87,7 @@ class Partitions:
           columns: its cost.
         """
         rows, features = self._samples.inputs.shape
-        if MATRIX_VECTOR * features >= 2 * rows:
+        if _MATRIX_VECTOR * features >= 2 * rows:
             return  # Products with so few samples are no dearer.
         if not self._overflown.isdisjoint(sets):
             return
@@ -145,7 +147,24 @@ class Partitions:
         changes = np.concatenate([differ, len(mask) - differ])
         is_complement, row = divmod(int(np.argmin(changes)), len(masks))
         base = masks[row]
+        taken = ~mask if is_complement else base & ~mask
+        if not self._leaves_enough(mask, taken):
+            return False, mask, np.zeros_like(mask).tobytes()
         return bool(is_complement), (base != mask) ^ bool(is_complement), base.tobytes()
+
+    def _leaves_enough(
+        self, kept: Bool[np.ndarray, " clients"], taken: Bool[np.ndarray, " clients"]
+    ) -> bool:
+        """Whether a difference of sums is not much less than what rounding made of it.
+
+        Bounds of the Gram matrices and moments of the clients that a set keeps are held
+        against those of the clients that are taken away to get it.
+        """
+        slopes = self._samples.lipschitz.astype(float)
+        bounds = np.stack([slopes, *np.sqrt(self._samples.squares)]) * slopes
+        away = np.sum(np.where(taken, bounds, 0), axis=1)
+        left = np.sum(np.where(kept, bounds, 0), axis=1)
+        return bool(np.all(away <= _MOST_TAKEN * left))
 
     def _build(self, key: bytes) -> None:
         is_complement, differ, base = self._nearest(key)
@@ -165,7 +184,7 @@ class Partitions:
                     np.float32(sign),
                 )
                 gram, moments = gram + change[0], moments + np.asarray(change[1])
-        if not _is_finite(gram):
+        if not _is_finite(gram, moments):
             self._overflown.add(key)
             return
         self._built[key] = Normal(gram, moments)
@@ -181,6 +200,9 @@ def _in_parts(indices: Int[np.ndarray, " some"]) -> list[np.ndarray]:
     return [indices[i : i + _CLIENTS] for i in range(0, len(indices), _CLIENTS)]
 
 
-def _is_finite(gram: Float[Array, "features features"]) -> bool:
-    # No entry is larger than the sum of those on the diagonal.
-    return bool(np.isfinite(np.asarray(jnp.trace(gram))))
+def _is_finite(
+    gram: Float[Array, "features features"],
+    moments: Float[np.ndarray, "problems features"],
+) -> bool:
+    # No entry of the Gram matrix is larger than the sum of those on the diagonal.
+    return bool(np.isfinite(float(jnp.trace(gram))) and np.all(np.isfinite(moments)))

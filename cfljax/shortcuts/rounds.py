@@ -83,10 +83,9 @@ def sample_rounds(
         gradient = backward(design, errors, which, weights)[:num_features].T
         members = jnp.sum(weights, axis=1)
         divisor = jnp.where(per_cluster, jnp.maximum(members, 1), num_clients)
-        rates = jnp.where(turn < left, step_sizes, 0)[:, None] / divisor.reshape(
-            num_runs, num_models
-        )
-        return models - rates[:, :, None] * gradient.reshape(models.shape)
+        rates = step_sizes[:, None] / divisor.reshape(num_runs, num_models)
+        moved = models - rates[:, :, None] * gradient.reshape(models.shape)
+        return jnp.where((turn < left)[:, None, None], moved, models)
 
     return jax.lax.fori_loop(0, number, one_round, models)
 

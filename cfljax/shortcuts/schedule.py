@@ -114,7 +114,9 @@ class Schedule:
             if batch and number + more > self._columns:
                 break
             self._waiting.popleft()
-            if not self._dropped[run]:
+            if self._dropped[run]:
+                self._frozen.thaw(run)
+            else:
                 batch.append(run)
                 number += more
         return np.array(batch, int)
@@ -134,18 +136,20 @@ class Schedule:
         ended = runs.left[batch] == 0
         for run in batch[ended].tolist():
             self._end(run)
-        batch, assignments = batch[~ended], assignments[~ended]
+        goes_on = ~ended & ~self._dropped[batch]
+        batch, assignments = batch[goes_on], assignments[goes_on]
         is_few = runs.stale[batch].size <= min(_FEW, self._columns)
         share = max(1.0, PASS / len(errors))
         stepping = self._go_on(batch, assignments, share, is_few)
+        passes = 1
         if is_few and stepping:
             few = list(dict.fromkeys(run for run, _, _ in stepping))
             runs.rounds(np.array(few), _AT_ONCE)
             self._waiting.extend(few)
+            passes = _AT_ONCE
         else:
             self._step(stepping, errors, places)
-        rounds = _AT_ONCE if is_few and stepping else 1
-        self._spare += rounds * max(0.0, 1 - float(needed) / PASS)
+        self._spare += passes * max(0.0, 1 - float(needed) / PASS)
 
     def _evaluate(
         self, batch: Int[np.ndarray, " runs"]
@@ -190,7 +194,7 @@ class Schedule:
           assignments: theirs.
           share: columns that one column of this product costs.
           is_few: whether rounds on the samples cost so little that a run is not frozen
-            just after it left a partition without warning.
+            after a guess without a right round.
         """
         whole = np.all(assignments >= 0, axis=1)
         losses = self._runs.losses[batch]
@@ -217,6 +221,7 @@ class Schedule:
 
     def _end(self, run: int) -> None:
         self._done[run] = True
+        self._frozen.thaw(run)
         if self._finished is not None:
             models, losses = self._runs.models[run], self._runs.losses[run]
             for other in self._finished(run, models, losses):

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from cfljax import shortcuts
 from cfljax.data.linear import linear_targets
 from cfljax.kernels.distance import bottleneck_distance, least_distance
+from cfljax.shortcuts.certificate import choose
 from cfljax.types import Truth
 from experiments.ifca.success import (
     Trial,
@@ -83,17 +84,17 @@ def simulate_jointly(
     shape = (len(cells), *cells[0].starts.shape[:1], len(step_sizes))
     problem, restart, step = (index.ravel() for index in np.indices(shape))
     all_starts = np.stack([cell.starts for cell in cells])
-    sizes = np.asarray(step_sizes)
+    gammas = np.asarray(step_sizes)
     first = trials[0]
     ends = shortcuts.run_ifca(
         samples,
         all_starts[problem, restart],
         problem,
-        sizes[step],
+        gammas[step],
         num_rounds=first.num_rounds,
         normalise=first.normalise,
         finished=_decide(cells, problem) if first.decide else None,
-        turns=promise(first, sizes)[step] if first.decide else None,
+        turns=promise(first, gammas)[step] if first.decide else None,
         gives_up=first.decide,
     )
     start = shortcuts.run_ifca(
@@ -187,7 +188,7 @@ def _surely_met(
     matched = np.mean(distances[linear_sum_assignment(distances)])
     found = [name for name, limit in limits.items() if matched <= (1 - _SPARE) * limit]
     clusters = np.asarray(truth.clusters)
-    assignment = np.argmin(np.where(np.isfinite(losses), losses, np.inf), axis=0)
+    (assignment,) = choose(losses[None])
     pairs = np.unique(np.stack([clusters, assignment]), axis=1)
     if len(pairs.T) == len(models) == len(np.unique(assignment)):
         found.append("recovery")
