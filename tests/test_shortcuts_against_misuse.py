@@ -56,6 +56,17 @@ def test_runs_that_cannot_be(samples, changed, words):
         run(samples, **changed)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_samples_must_be_finite(value):
+    clusters = np.array([0, 0, 1, 1])
+    for inputs, targets in (
+        (INPUTS.at[0, 0, 0].set(value), TARGETS),
+        (INPUTS, TARGETS.at[0, 3, 2].set(value)),
+    ):
+        with pytest.raises(ValueError, match="`inputs` and `targets` must be finite"):
+            prepare(inputs, targets, clusters)
+
+
 def test_the_same_call_without_fault_runs(samples):
     assert np.all(run(samples, turns=np.zeros(RUNS, int)).is_done)
 

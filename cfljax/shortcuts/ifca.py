@@ -95,9 +95,9 @@ def run_ifca(
     Raises:
       ValueError: where an argument is out of its range or the shapes do not fit.
 
-    Cost: at most that of the full rounds, `4 m n d` operations for each model, and of
-    Gram matrices, at most as much again; a round of a model whose clients stay takes
-    `2 d^2`.
+    Cost: where nothing can be left out about that of the full rounds, `4 m n d`
+    operations for each model, and up to as much again for Gram matrices and guesses of
+    no use; a round of a model whose clients stay takes `2 d^2`.
     """
     check_member(Normalise, normalise=normalise)
     if num_rounds < 0:

@@ -16,11 +16,13 @@ Sets = tuple[bytes, ...]
 
 # Columns that fill a product: reading a matrix costs as much as so many of them.
 PASS = 32
+# Columns that a round by Gram matrices of its own costs, in products of that size.
 _MATRIX_VECTOR = 5
 
 _MOST_TAKEN = 32  # Times what is left, where a set is built by taking clients away.
 _DEPTH = 8  # Most changes in a row, whose rounding adds up.
 _CLIENTS = 16  # Most clients that are added to a Gram matrix at a time.
+_MOST_SEEN = 20_000  # Partitions whose costs are remembered.
 _MOST_BYTES = 2**30  # Of Gram matrices that are kept beside those of the groups.
 
 
@@ -91,6 +93,9 @@ class Partitions:
             return  # Products with so few samples are no dearer.
         if not self._overflown.isdisjoint(sets):
             return
+        if len(self._spent) >= _MOST_SEEN:  # Few of them will be met again.
+            self._spent.clear()
+            self._prices.clear()
         self._spent[sets] += columns
         if sets not in self._prices:
             self._prices[sets] = self._price(sets)

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from cfljax.data.linear import standard_samples
 
@@ -72,11 +72,6 @@ class Samples:
         """m."""
         return self.targets.shape[1]
 
-    @property
-    def num_samples(self) -> int:
-        """n, of each client."""
-        return self.targets.shape[2]
-
 
 def prepare(
     inputs: Float[Array, "clients samples features"],
@@ -91,7 +86,7 @@ def prepare(
       clusters: group of each client, every number from 0 to the largest in use.
 
     Raises:
-      ValueError: if the shapes do not fit, or a group is empty.
+      ValueError: if the shapes do not fit, a number is not finite or a group is empty.
 
     Cost: `2 m n d^2` operations for the Gram matrices; `10 m n^3` for the norms.
     """
@@ -104,6 +99,8 @@ def prepare(
             f"`targets` and `clusters` must be of {num_clients} clients with "
             f"{num_samples} samples, got {targets.shape} and {clusters.shape}."
         )
+    if not _are_finite(inputs, targets):  # One product has the errors of all problems.
+        raise ValueError("`inputs` and `targets` must be finite.")
     sizes = np.bincount(clusters)
     if not np.all(sizes):
         raise ValueError(f"`clusters` must use every number, got sizes {sizes}.")
@@ -123,6 +120,14 @@ def prepare(
         moments=np.stack(moments, axis=1),
         squares=np.asarray(jnp.mean(jnp.square(targets), axis=2)),
     )
+
+
+@jax.jit
+def _are_finite(
+    inputs: Float[Array, "clients samples features"],
+    targets: Float[Array, "problems clients samples"],
+) -> Bool[Array, ""]:
+    return jnp.all(jnp.isfinite(inputs)) & jnp.all(jnp.isfinite(targets))
 
 
 @jax.jit
