@@ -73,6 +73,15 @@ def plain_rounds(inputs, targets, models, step, number, *, per_cluster, clusters
     return np.array(path), np.array(choices)
 
 
+def all_plain_rounds(problem, **options):
+    """`plain_rounds` of every run."""
+    inputs, targets, starts = problem
+    return [
+        plain_rounds(inputs, targets[own], starts[run], STEPS[run], NUMBER, **options)
+        for run, own in enumerate(PROBLEMS)
+    ]
+
+
 def test_forward_and_backward_are_errors_and_gradients(problem, samples):
     inputs, targets, starts = problem
     models = starts.reshape(-1, FEATURES)
@@ -113,7 +122,7 @@ def test_what_a_client_left_out_has_does_not_matter(samples, problem):
 
 @pytest.mark.parametrize("per_cluster", [False, True])
 def test_rounds_on_the_samples_are_those_of_algorithm_2(problem, samples, per_cluster):
-    inputs, targets, starts = problem
+    starts = problem[2]
     left = np.array([NUMBER, 2], np.int32)
     found = sample_rounds(
         samples.design,
@@ -121,19 +130,12 @@ def test_rounds_on_the_samples_are_those_of_algorithm_2(problem, samples, per_cl
         PROBLEMS,
         STEPS,
         left,
-        np.array(per_cluster),
+        np.float32(0 if per_cluster else CLIENTS),
         CLIENTS,
         np.int32(NUMBER),
     )
-    for run, own in enumerate(PROBLEMS):
-        path, choices = plain_rounds(
-            inputs,
-            targets[own],
-            starts[run],
-            STEPS[run],
-            NUMBER,
-            per_cluster=per_cluster,
-        )
+    expected_rounds = all_plain_rounds(problem, per_cluster=per_cluster)
+    for run, (path, choices) in enumerate(expected_rounds):
         expected = path[left[run] - 1]
         np.testing.assert_allclose(found[run], expected, rtol=1e-4, atol=1e-5)
         assert not np.allclose(found[run], path[left[run] - 2], rtol=1e-4)  # Control.
@@ -151,7 +153,7 @@ def test_a_client_without_finite_losses_takes_no_part(problem, samples):
             PROBLEMS,
             STEPS,
             np.full(RUNS, NUMBER, np.int32),
-            np.array(False),
+            np.float32(CLIENTS),
             CLIENTS,
             np.int32(1),
         )
@@ -170,7 +172,7 @@ def test_a_client_without_finite_losses_takes_no_part(problem, samples):
 def test_guessed_rounds_are_those_of_sets_that_choose_as_one(
     problem, samples, per_cluster
 ):
-    inputs, targets, starts = problem
+    starts = problem[2]
     members = (np.arange(3)[:, None] == CLUSTERS).astype(np.float32)
     models, choices = set_path(
         tuple(samples.grams),
@@ -182,16 +184,10 @@ def test_guessed_rounds_are_those_of_sets_that_choose_as_one(
         starts,
         np.int32(NUMBER),
     )
-    for run, own in enumerate(PROBLEMS):
-        path, chosen = plain_rounds(
-            inputs,
-            targets[own],
-            starts[run],
-            STEPS[run],
-            NUMBER,
-            per_cluster=per_cluster,
-            clusters=CLUSTERS,
-        )
+    expected_rounds = all_plain_rounds(
+        problem, per_cluster=per_cluster, clusters=CLUSTERS
+    )
+    for run, (path, chosen) in enumerate(expected_rounds):
         np.testing.assert_allclose(models[:NUMBER, run], path, rtol=1e-4, atol=1e-5)
         np.testing.assert_array_equal(
             np.asarray(choices)[:NUMBER, run][:, CLUSTERS], chosen

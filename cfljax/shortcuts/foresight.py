@@ -19,9 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from cfljax.kernels.evaluate import choose_cluster
 from cfljax.shortcuts.certificate import choose
 from cfljax.shortcuts.frozen import FrozenRuns, Partition
 from cfljax.shortcuts.partitions import Sets
+from cfljax.shortcuts.rounds import step_rates
 from cfljax.shortcuts.samples import EXACT, padded
 from cfljax.shortcuts.state import Runs
 
@@ -119,8 +121,7 @@ class Foresight:
             _sums(samples.squares[problems], members),
             np.sum(members, axis=1),
             runs.step_sizes[row],
-            # Who is in no set counts all the same.
-            np.float32(0 if runs.per_cluster else samples.num_clients),
+            runs.divisor,
             runs.models[row],
             np.int32(np.max(reach)),
         )
@@ -213,7 +214,7 @@ def set_path(
       squares: `|y_S|^2 / n`.
       sizes: clients of each set.
       step_sizes: gamma.
-      divisor: of the summed gradients; 0 for the number of a model's clients.
+      divisor: as of `step_rates`.
       models: now.
       number: of rounds; the rest of the path is zero.
 
@@ -228,15 +229,13 @@ def set_path(
         image = jnp.stack(images, axis=1)  # runs x sets x models x features
         halves = image / 2 - moments[:, :, None]
         losses = jnp.sum(halves * models[:, None], axis=3) + squares[:, :, None]
-        choice = jnp.argmin(jnp.where(jnp.isfinite(losses), losses, jnp.inf), axis=2)
+        choice = jax.vmap(choose_cluster)(losses)
         chosen = choice[:, :, None] == jnp.arange(num_models)[None, None]
         summed = jnp.sum(
             jnp.where(chosen[..., None], image - moments[:, :, None], 0), axis=1
         )
         members = jnp.sum(jnp.where(chosen, sizes[None, :, None], 0), axis=1)
-        rates = step_sizes[:, None] / jnp.where(
-            divisor == 0, jnp.maximum(members, 1), divisor
-        )
+        rates = step_rates(step_sizes, members, divisor)
         models = models - rates[:, :, None] * summed
         choice = choice.astype(choices.dtype)
         return models, path.at[index].set(models), choices.at[index].set(choice)

@@ -81,28 +81,33 @@ class Partitions:
         """Whether all are unions of the samples' groups."""
         return all(self._is_of_groups(key) for key in sets)
 
-    def spend(self, sets: Sets, columns: float) -> None:
+    def spend(self, sets: Sets, columns: float) -> bool:
         """Notes what a round on the samples cost, and builds what is worth it.
 
         Args:
           sets: that the round used.
           columns: its cost.
+
+        Returns:
+          Whether they are known now.
         """
         rows, features = self._samples.inputs.shape
         if _MATRIX_VECTOR * features >= 2 * rows:
-            return  # Products with so few samples are no dearer.
+            return False  # Products with so few samples are no dearer.
         if not self._overflown.isdisjoint(sets):
-            return
+            return False
         if len(self._spent) >= _MOST_SEEN:  # Few of them will be met again.
             self._spent.clear()
             self._prices.clear()
         self._spent[sets] += columns
         if sets not in self._prices:
             self._prices[sets] = self._price(sets)
-        if self._spent[sets] >= self._prices[sets]:
-            for key in sets:
-                if not self.is_known((key,)):
-                    self._build(key)
+        if self._spent[sets] < self._prices[sets]:
+            return False
+        for key in sets:
+            if not self.is_known((key,)):
+                self._build(key)
+        return self.is_known(sets)
 
     def _price(self, sets: Sets) -> float:
         """Of the matrices that a partition lacks; less, once others are built."""

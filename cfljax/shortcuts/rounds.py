@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from cfljax.kernels.evaluate import choose_cluster
 from cfljax.shortcuts.samples import EXACT
 
-__all__ = ["backward", "forward", "frozen_rounds", "sample_rounds"]
+__all__ = ["backward", "forward", "frozen_rounds", "sample_rounds", "step_rates"]
 
 
 @functools.partial(jax.jit, static_argnames="num_clients")
@@ -51,7 +52,7 @@ def sample_rounds(
     problems: Int[Array, " runs"],
     step_sizes: Float[Array, " runs"],
     left: Int[Array, " runs"],
-    per_cluster: Bool[Array, ""],
+    divisor: Float[Array, ""],
     num_clients: int,
     number: Int[Array, ""],
 ) -> Float[Array, "runs models features"]:
@@ -63,7 +64,7 @@ def sample_rounds(
       problems: of the runs.
       step_sizes: gamma.
       left: rounds that a run still has to go; it makes no more.
-      per_cluster: divisor of the summed gradients: a model's clients, or all.
+      divisor: as of `step_rates`.
       num_clients: m.
       number: of rounds.
     """
@@ -75,19 +76,33 @@ def sample_rounds(
         flat = models.reshape(-1, num_features)
         errors, losses = forward(design, flat, columns, num_clients)
         losses = losses.reshape(num_runs, num_models, num_clients)
-        finite = jnp.isfinite(losses)
-        best = jnp.argmin(jnp.where(finite, losses, jnp.inf), axis=1)
-        chosen = (best[:, None] == index) & jnp.any(finite, axis=1)[:, None]
+        best = jax.vmap(choose_cluster)(jnp.swapaxes(losses, 1, 2))
+        chosen = best[:, None] == index
         weights = chosen.reshape(-1, num_clients).astype(models.dtype)
         which = jnp.arange(num_runs * num_models)
         gradient = backward(design, errors, which, weights)[:num_features].T
-        members = jnp.sum(weights, axis=1)
-        divisor = jnp.where(per_cluster, jnp.maximum(members, 1), num_clients)
-        rates = step_sizes[:, None] / divisor.reshape(num_runs, num_models)
+        members = jnp.sum(weights, axis=1).reshape(num_runs, num_models)
+        rates = step_rates(step_sizes, members, divisor)
         moved = models - rates[:, :, None] * gradient.reshape(models.shape)
         return jnp.where((turn < left)[:, None, None], moved, models)
 
     return jax.lax.fori_loop(0, number, one_round, models)
+
+
+def step_rates(
+    step_sizes: Float[Array, " runs"],
+    members: Float[Array, "runs models"],
+    divisor: Float[Array, ""],
+) -> Float[Array, "runs models"]:
+    """Step sizes over the divisor of the summed gradients.
+
+    Args:
+      step_sizes: gamma.
+      members: number of each model's clients.
+      divisor: 0 for that number.
+    """
+    own = jnp.maximum(members, 1)  # A model without clients has no gradient.
+    return step_sizes[:, None] / jnp.where(divisor == 0, own, divisor)
 
 
 def _norms(

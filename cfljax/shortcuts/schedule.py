@@ -204,10 +204,11 @@ class Schedule:
         for i, run in enumerate(batch.tolist()):
             used, sets = self._partitions.sets(assignments[i])
             self._is_hopeful[run] = len(used) == losses.shape[1]
-            if not self._partitions.is_known(sets):
-                self._partitions.spend(sets, 2 * len(used) * share)
+            is_known = self._partitions.is_known(sets)
+            if not is_known:
+                is_known = self._partitions.spend(sets, 2 * len(used) * share)
             is_surprising = is_few and self._foresight.forget(run)
-            if self._partitions.is_known(sets) and not is_surprising:
+            if is_known and not is_surprising:
                 normal = [self._partitions.normal(key) for key in sets]
                 # Who chose none comes back without a certificate to tell it.
                 own = np.where(whole[i], radii[i][np.ix_(used, used)], 0)

@@ -64,7 +64,9 @@ class Runs:
         self.samples = samples
         self.problems = problems
         self.step_sizes = np.asarray(step_sizes, np.float32)
-        self.per_cluster = per_cluster
+        # Of the summed gradients; 0 for the number of a model's clients. Clients that
+        # choose no model count among all.
+        self.divisor = np.float32(0 if per_cluster else samples.num_clients)
         self.models = np.array(starts, np.float32)
         self.anchors = np.empty_like(self.models)  # Where losses were evaluated.
         self.losses = np.full((number, num_models, samples.num_clients), np.nan, "f4")
@@ -137,7 +139,7 @@ class Runs:
             self.problems[index],
             self.step_sizes[index],
             self.left[index],
-            np.array(self.per_cluster),
+            self.divisor,
             self.samples.num_clients,
             np.int32(number),
         )
@@ -151,6 +153,4 @@ class Runs:
 
     def divisors(self, sizes: Int[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """Of the summed gradients of clusters of these sizes."""
-        if self.per_cluster:
-            return np.asarray(sizes, np.float32)
-        return np.full(np.shape(sizes), self.samples.num_clients, np.float32)
+        return np.where(self.divisor == 0, sizes, self.divisor).astype(np.float32)

@@ -55,11 +55,13 @@ class _Cell(NamedTuple):
 
     trial: its fields.
     truth: clusters and models.
+    samples_key: of its samples, the same for all cells.
     starts: `[restarts, clusters, features]`.
     """
 
     trial: Trial
     truth: Truth
+    samples_key: PRNGKeyArray
     starts: Float[np.ndarray, "restarts clusters features"]
 
 
@@ -80,7 +82,7 @@ def simulate_jointly(
     """
     data_key, runs_key = jax.random.split(key)
     cells = [_cell(trial, data_key, runs_key) for trial in trials]
-    samples = _samples(cells, data_key)
+    samples = _samples(cells)
     shape = (len(cells), *cells[0].starts.shape[:1], len(step_sizes))
     problem, restart, step = (index.ravel() for index in np.indices(shape))
     all_starts = np.stack([cell.starts for cell in cells])
@@ -115,14 +117,15 @@ def simulate_jointly(
 
 
 def _cell(trial: Trial, data_key: PRNGKeyArray, runs_key: PRNGKeyArray) -> _Cell:
-    truth, _ = draw_truth(trial, data_key)
-    return _Cell(trial, truth, np.asarray(draw_starts(trial, runs_key)))
+    truth, samples_key = draw_truth(trial, data_key)
+    starts = np.asarray(draw_starts(trial, runs_key))
+    return _Cell(trial, truth, samples_key, starts)
 
 
-def _samples(cells: Sequence[_Cell], data_key: PRNGKeyArray) -> shortcuts.Samples:
+def _samples(cells: Sequence[_Cell]) -> shortcuts.Samples:
     first = cells[0].trial
     inputs, errors = shortcuts.draw_samples(
-        jax.random.split(data_key)[1],
+        cells[0].samples_key,
         num_clients=first.num_clients,
         num_samples=first.num_samples,
         num_features=first.num_features,
