@@ -9,7 +9,13 @@ from cfljax.data.linear import standard_samples
 from cfljax.shortcuts import draw_samples, prepare
 from cfljax.shortcuts.foresight import Foresight, Path, set_path
 from cfljax.shortcuts.frozen import FrozenRuns
-from cfljax.shortcuts.rounds import backward, forward, sample_rounds
+from cfljax.shortcuts.rounds import (
+    backward,
+    backward_by_client,
+    forward,
+    pays_by_client,
+    sample_rounds,
+)
 from cfljax.shortcuts.state import Runs
 
 CLIENTS, SAMPLES, FEATURES, MODELS, RUNS = 6, 5, 4, 3, 2
@@ -120,12 +126,48 @@ def test_what_a_client_left_out_has_does_not_matter(samples, problem):
     assert np.all(np.isnan(found))
 
 
+def test_gradients_by_client_are_those_of_whole_columns(problem, samples):
+    """Whichever array has the errors, and for clients without a model as well."""
+    starts = problem[2]
+    which = np.repeat(PROBLEMS, MODELS)
+    errors, _ = forward(samples.design, starts.reshape(-1, FEATURES), which, CLIENTS)
+    choices = np.array([[0, 1, 1, 2, 0, -1], [2, 2, -1, 0, 0, 2]])
+    columns = np.arange(RUNS)[:, None] * MODELS + choices
+    places = np.where(choices < 0, -1, columns)
+    weights = choices[:, None] == np.arange(MODELS)[None, :, None]
+    weights = weights.reshape(-1, CLIENTS).astype(np.float32)
+    which = np.arange(RUNS * MODELS)
+    expected = backward(samples.design, errors, which, weights)[:FEATURES].T
+    expected = np.reshape(expected, (RUNS, MODELS, FEATURES))
+    spoiled = np.array(errors).reshape(-1, CLIENTS, SAMPLES)
+    spoiled[:MODELS, 5] = spoiled[MODELS:, 2] = np.nan  # Of those without a model.
+    spoiled = jnp.asarray(spoiled.reshape(errors.shape))
+    for parts in ((errors,), (spoiled,), (errors[:2], errors[2:]), (errors, errors)):
+        found = backward_by_client(samples.inputs, parts, places, choices, MODELS)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    found = backward_by_client(
+        samples.inputs, (spoiled,), places, choices[:, ::-1], MODELS
+    )
+    assert not np.allclose(found, expected, rtol=1e-2)  # Control.
+
+
+def test_gradients_go_by_client_where_runs_have_several_models():
+    assert pays_by_client(8, 32)
+    assert pays_by_client(48, 96)
+    assert not pays_by_client(48, 48)  # Nothing is saved.
+    assert not pays_by_client(2, 8)  # It takes longer than what is saved.
+
+
+@pytest.mark.parametrize("by_client", [False, True])
 @pytest.mark.parametrize("per_cluster", [False, True])
-def test_rounds_on_the_samples_are_those_of_algorithm_2(problem, samples, per_cluster):
+def test_rounds_on_the_samples_are_those_of_algorithm_2(
+    problem, samples, per_cluster, by_client
+):
     starts = problem[2]
     left = np.array([NUMBER, 2], np.int32)
     found = sample_rounds(
         samples.design,
+        samples.inputs,
         starts,
         PROBLEMS,
         STEPS,
@@ -133,6 +175,7 @@ def test_rounds_on_the_samples_are_those_of_algorithm_2(problem, samples, per_cl
         np.float32(0 if per_cluster else CLIENTS),
         CLIENTS,
         np.int32(NUMBER),
+        by_client=by_client,
     )
     expected_rounds = all_plain_rounds(problem, per_cluster=per_cluster)
     for run, (path, choices) in enumerate(expected_rounds):
@@ -142,13 +185,15 @@ def test_rounds_on_the_samples_are_those_of_algorithm_2(problem, samples, per_cl
         assert len(np.unique(choices)) > 1
 
 
-def test_a_client_without_finite_losses_takes_no_part(problem, samples):
+@pytest.mark.parametrize("by_client", [False, True])
+def test_a_client_without_finite_losses_takes_no_part(problem, samples, by_client):
     starts = problem[2].copy()
     starts[0, 1:] = np.inf  # Nobody chooses these, and they stay.
     starts[1] = np.nan
     found = np.asarray(
         sample_rounds(
             samples.design,
+            samples.inputs,
             starts,
             PROBLEMS,
             STEPS,
@@ -156,6 +201,7 @@ def test_a_client_without_finite_losses_takes_no_part(problem, samples):
             np.float32(CLIENTS),
             CLIENTS,
             np.int32(1),
+            by_client=by_client,
         )
     )
     inputs, targets, _ = problem

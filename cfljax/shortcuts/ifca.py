@@ -77,7 +77,7 @@ def run_ifca(
       normalise: divisor of the summed gradients, as of `algorithms.ifca`;
         "participants" are all clients here.
       columns: models that meet the samples at a time: bounds the memory to about
-        `12 m n columns` bytes, and changes nothing but rounding.
+        `28 m n columns` bytes, and changes nothing but rounding.
       finished: `(run, models, losses) -> runs`, told of every run at its end; the runs
         it returns are not followed any further.
       turns: of a problem's runs those of the lowest one start first, the next when none

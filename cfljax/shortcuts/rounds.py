@@ -9,7 +9,15 @@ from jaxtyping import Array, Bool, Float, Int
 from cfljax.kernels.evaluate import choose_cluster
 from cfljax.shortcuts.samples import EXACT
 
-__all__ = ["backward", "forward", "frozen_rounds", "sample_rounds", "step_rates"]
+__all__ = [
+    "backward",
+    "backward_by_client",
+    "forward",
+    "frozen_rounds",
+    "pays_by_client",
+    "sample_rounds",
+    "step_rates",
+]
 
 
 @functools.partial(jax.jit, static_argnames="num_clients")
@@ -45,9 +53,67 @@ def backward(
     return jnp.matmul(design, chosen.reshape(which.shape[0], -1).T, **EXACT)
 
 
-@functools.partial(jax.jit, static_argnames="num_clients")
+def pays_by_client(num_runs: int, num_columns: int) -> bool:
+    """Whether `backward_by_client` is faster than `backward`.
+
+    Measured on a core of an AMD EPYC, d = 1000: `.4 S + 6` against `.37 C + 2`
+    milliseconds at m n = 40000, and alike where that is 2500. An accelerator would wait
+    for one small product after the other.
+
+    Args:
+      num_runs: S.
+      num_columns: their models with clients, C.
+    """
+    is_cpu = jax.default_backend() == "cpu"
+    return is_cpu and num_columns >= 1.5 * num_runs + 12
+
+
+@functools.partial(jax.jit, static_argnames="num_models")
+def backward_by_client(
+    inputs: Float[Array, "rows features"],
+    errors: tuple[Float[Array, "_ rows"], ...],
+    places: Int[Array, "runs clients"],
+    choices: Int[Array, "runs clients"],
+    num_models: int,
+) -> Float[Array, "runs models features"]:
+    """`sum_i (2 / n) X_i^T e_i` over each model's clients, for whole runs.
+
+    A client has one model of a run, so its samples meet one column for each run, and
+    not one for each model as in `backward`.
+
+    Args:
+      inputs: X.
+      errors: of `forward`, one or several times.
+      places: column with the errors of a client's model, numbered through all of
+        `errors`; -1 for a client without one.
+      choices: that model, negative as well for none.
+      num_models: k.
+    """
+    num_runs, num_clients = places.shape
+    by_client = [part.reshape(part.shape[0], num_clients, -1) for part in errors]
+    blocks = inputs.reshape(num_clients, -1, inputs.shape[1])
+    runs = jnp.arange(num_runs)
+
+    def add(client: Array, summed: Array) -> Array:
+        place = places[:, client]
+        own, first = jnp.zeros((num_runs, blocks.shape[1]), inputs.dtype), 0
+        for part in by_client:
+            is_here = (place >= first) & (place < first + len(part))
+            here = jnp.where(is_here, place - first, 0)
+            own = jnp.where(is_here[:, None], part[here, client], own)
+            first += len(part)
+        gradient = jnp.matmul(own, blocks[client], **EXACT)
+        to = jnp.maximum(choices[:, client], 0)
+        return summed.at[runs, to].add(gradient, unique_indices=True)
+
+    zero = jnp.zeros((num_runs, num_models, inputs.shape[1]), inputs.dtype)
+    return (2 / blocks.shape[1]) * jax.lax.fori_loop(0, num_clients, add, zero)
+
+
+@functools.partial(jax.jit, static_argnames=("num_clients", "by_client"))
 def sample_rounds(
     design: Float[Array, "features_and_problems rows"],
+    inputs: Float[Array, "rows features"],
     models: Float[Array, "runs models features"],
     problems: Int[Array, " runs"],
     step_sizes: Float[Array, " runs"],
@@ -55,11 +121,14 @@ def sample_rounds(
     divisor: Float[Array, ""],
     num_clients: int,
     number: Int[Array, ""],
+    *,
+    by_client: bool,
 ) -> Float[Array, "runs models features"]:
     """Rounds of whole runs on the samples: all models evaluated, all chosen ones moved.
 
     Args:
       design: as of `forward`.
+      inputs: X.
       models: now.
       problems: of the runs.
       step_sizes: gamma.
@@ -67,6 +136,7 @@ def sample_rounds(
       divisor: as of `step_rates`.
       num_clients: m.
       number: of rounds.
+      by_client: whether gradients are those of `backward_by_client`.
     """
     num_runs, num_models, num_features = models.shape
     index = jnp.arange(num_models)[None, :, None]
@@ -78,10 +148,15 @@ def sample_rounds(
         losses = losses.reshape(num_runs, num_models, num_clients)
         best = jax.vmap(choose_cluster)(jnp.swapaxes(losses, 1, 2))
         chosen = best[:, None] == index
-        weights = chosen.reshape(-1, num_clients).astype(models.dtype)
-        which = jnp.arange(num_runs * num_models)
-        gradient = backward(design, errors, which, weights)[:num_features].T
-        members = jnp.sum(weights, axis=1).reshape(num_runs, num_models)
+        if by_client:
+            first = num_models * jnp.arange(num_runs)[:, None]
+            places = jnp.where(best < 0, -1, first + best)
+            gradient = backward_by_client(inputs, (errors,), places, best, num_models)
+        else:
+            weights = chosen.reshape(-1, num_clients).astype(models.dtype)
+            which = jnp.arange(num_runs * num_models)
+            gradient = backward(design, errors, which, weights)[:num_features].T
+        members = jnp.sum(chosen, axis=2).astype(models.dtype)
         rates = step_rates(step_sizes, members, divisor)
         moved = models - rates[:, :, None] * gradient.reshape(models.shape)
         return jnp.where((turn < left)[:, None, None], moved, models)

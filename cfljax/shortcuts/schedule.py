@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from jaxtyping import Array, Int
 
+from cfljax.shortcuts.at_hand import AtHand
 from cfljax.shortcuts.certificate import choose, pair_radii
 from cfljax.shortcuts.foresight import Foresight
 from cfljax.shortcuts.frozen import Frozen, FrozenRuns, Partition
@@ -39,6 +40,9 @@ _PATIENCE = 64
 # which are needed; and rounds that they then make on the samples at once.
 _FEW = 64
 _AT_ONCE = 8
+
+# Errors of models that stayed are kept for as many products.
+_KEPT = 4
 
 # A run at its end, its models and its clients' losses -> runs to follow no further.
 Finished = Callable[[int, np.ndarray, np.ndarray], Iterable[int]]
@@ -69,6 +73,9 @@ class Schedule:
         self._runs = runs
         self._partitions = partitions
         self._columns = columns
+        most = min(_KEPT * columns, runs.stale.size)
+        inputs = runs.samples.inputs
+        self._at_hand = AtHand(most, inputs.shape[0], inputs.dtype)
         self._finished = finished
         self._gives_up = gives_up
         self._waiting: collections.deque[int] = collections.deque()
@@ -126,7 +133,7 @@ class Schedule:
         if not len(batch):
             return
         needed = np.sum(self._runs.stale[batch])
-        errors, places = self._evaluate(batch)
+        number = self._evaluate(batch)
         runs = self._runs
         assignments = choose(runs.losses[batch])
         # Models that nobody can choose stay for ever.
@@ -139,7 +146,7 @@ class Schedule:
         goes_on = ~ended & ~self._dropped[batch]
         batch, assignments = batch[goes_on], assignments[goes_on]
         is_few = runs.stale[batch].size <= min(_FEW, self._columns)
-        share = max(1.0, PASS / len(errors))
+        share = max(1.0, PASS / number)
         stepping = self._go_on(batch, assignments, share, is_few)
         passes = 1
         if is_few and stepping:
@@ -148,16 +155,16 @@ class Schedule:
             self._waiting.extend(few)
             passes = _AT_ONCE
         else:
-            self._step(stepping, errors, places)
+            self._step(stepping)
+        is_live = ~self._done & ~self._dropped
+        self._at_hand.keep(is_live[:, None] & ~runs.stale)
         self._spare += passes * max(0.0, 1 - float(needed) / PASS)
 
-    def _evaluate(
-        self, batch: Int[np.ndarray, " runs"]
-    ) -> tuple[Array, dict[tuple[int, int], int]]:
+    def _evaluate(self, batch: Int[np.ndarray, " runs"]) -> int:
         """Losses of the models that moved, and of those to come if there is room.
 
         Returns:
-          Errors of the columns, and where among them those of a run's models are.
+          How many columns that product had.
         """
         runs = self._runs
         where, models = np.nonzero(runs.stale[batch])
@@ -178,7 +185,8 @@ class Schedule:
             for model in np.flatnonzero(stand >= 0).tolist():
                 places[path.run, model] = start + int(stand[model])
             start += len(part)
-        return errors, places
+        self._at_hand.add(errors, places)
+        return len(errors)
 
     def _go_on(
         self,
@@ -228,30 +236,23 @@ class Schedule:
             for other in self._finished(run, models, losses):
                 self._dropped[other] = True
 
-    def _step(
-        self,
-        stepping: list[_Column],
-        errors: Array,
-        places: dict[tuple[int, int], int],
-    ) -> None:
-        """One round on the samples: of models just evaluated, then of the others."""
-        just = [column for column in stepping if column[:2] in places]
-        other = [column for column in stepping if column[:2] not in places]
-        self._descend(just, errors, [places[column[:2]] for column in just])
+    def _step(self, stepping: list[_Column]) -> None:
+        """One round on the samples: of models with errors at hand first."""
+        just = [column for column in stepping if column[:2] in self._at_hand]
+        other = [column for column in stepping if column[:2] not in self._at_hand]
+        places = [self._at_hand.place(column[:2]) for column in just]
+        self._descend(just, self._at_hand.errors, places)
         for start in range(0, len(other), self._columns):
             part = other[start : start + self._columns]
             rows, models = (np.array([column[i] for column in part]) for i in (0, 1))
             again, _ = self._runs.evaluate(rows, self._runs.models[rows, models])
-            self._descend(part, again, list(range(len(part))))
-        for run in dict.fromkeys(run for run, _, _ in stepping):
-            self._runs.left[run] -= 1
-            self._waiting.append(run)
+            self._descend(part, (again,), list(range(len(part))))
+        own = list(dict.fromkeys(run for run, _, _ in stepping))
+        self._runs.left[own] -= 1
+        self._waiting.extend(own)
 
     def _descend(
-        self,
-        columns: list[_Column],
-        errors: Array,
-        places: list[int],
+        self, columns: list[_Column], errors: tuple[Array, ...], places: list[int]
     ) -> None:
         if columns:
             rows, models, members = zip(*columns, strict=True)

@@ -6,7 +6,13 @@ from collections.abc import Iterable
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from cfljax.shortcuts.rounds import backward, forward, sample_rounds
+from cfljax.shortcuts.rounds import (
+    backward,
+    backward_by_client,
+    forward,
+    pays_by_client,
+    sample_rounds,
+)
 from cfljax.shortcuts.samples import Samples, padded
 
 __all__ = ["Runs", "Work"]
@@ -14,6 +20,7 @@ __all__ = ["Runs", "Work"]
 # Columns of a compiled product, of which some are faster than lesser ones.
 _FORWARD = (4, 8, 16, 24, 32, 48, 64, 80, 96, 128, 160, 192)
 _BACKWARD = (4, 8, 16, 32, 64, 128, 192)
+_BY_CLIENT = (8, 16, 32, 48, 64, 96)
 _RUNS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)
 
 
@@ -23,7 +30,7 @@ class Work:
 
     full: columns of the same runs without shortcuts.
     forward: of errors and losses.
-    backward: of gradients.
+    backward: of gradients; one for all models of a run where they go by client.
     frozen: rounds of models whose clients stay, by Gram matrices.
     """
 
@@ -103,7 +110,7 @@ class Runs:
         rows: Int[np.ndarray, " columns"],
         models: Int[np.ndarray, " columns"],
         members: Bool[np.ndarray, "columns clients"],
-        errors: Array,
+        errors: tuple[Array, ...],
         places: Int[np.ndarray, " columns"],
     ) -> None:
         """A gradient step of some models on their members (Algorithm 2, line 14).
@@ -112,18 +119,63 @@ class Runs:
           rows: runs.
           models: of theirs.
           members: clients of each.
-          errors: of `evaluate`.
-          places: rows of `errors`.
+          errors: of `evaluate`, one or several times.
+          places: rows of `errors`, numbered through all of them.
         """
-        size = _size(len(rows), _BACKWARD)
-        weights = np.zeros((size, members.shape[1]), np.float32)
-        weights[: len(rows)] = members
-        gradients = backward(self.samples.design, errors, padded(places, size), weights)
+        own, slots = np.unique(rows, return_inverse=True)
+        if pays_by_client(len(own), len(rows)):
+            steps = self._gradients_by_client(slots, models, members, errors, places)
+        else:
+            steps = np.empty((len(rows), self.models.shape[2]), np.float32)
+            first = 0
+            for part in errors:
+                here = np.flatnonzero((first <= places) & (places < first + len(part)))
+                if len(here):
+                    steps[here] = self._gradients(
+                        members[here], part, places[here] - first
+                    )
+                first += len(part)
         rates = self.step_sizes[rows] / self.divisors(np.sum(members, axis=1))
-        steps = np.asarray(gradients)[: self.models.shape[2], : len(rows)].T
         self.models[rows, models] -= rates[:, None] * steps
         self.stale[rows, models] = True
-        self.work.backward += len(rows)
+
+    def _gradients(
+        self,
+        members: Bool[np.ndarray, "columns clients"],
+        errors: Array,
+        places: Int[np.ndarray, " columns"],
+    ) -> Float[np.ndarray, "columns features"]:
+        """One product for each column; as of `descend`."""
+        number, num_features = len(places), self.models.shape[2]
+        size = _size(number, _BACKWARD)
+        weights = np.zeros((size, members.shape[1]), np.float32)
+        weights[:number] = members
+        which = padded(places, size)
+        gradients = backward(self.samples.design, errors, which, weights)
+        self.work.backward += number
+        return np.asarray(gradients)[:num_features, :number].T
+
+    def _gradients_by_client(
+        self,
+        slots: Int[np.ndarray, " columns"],
+        models: Int[np.ndarray, " columns"],
+        members: Bool[np.ndarray, "columns clients"],
+        errors: tuple[Array, ...],
+        places: Int[np.ndarray, " columns"],
+    ) -> Float[np.ndarray, "columns features"]:
+        """One product for each run; as of `descend`, runs being numbered from 0."""
+        number = int(np.max(slots)) + 1
+        size = _size(number, _BY_CLIENT)
+        choices = np.full((size, members.shape[1]), -1, np.int32)
+        columns = np.full_like(choices, -1)
+        which, clients = np.nonzero(members)
+        choices[slots[which], clients] = models[which]
+        columns[slots[which], clients] = places[which]
+        gradients = backward_by_client(
+            self.samples.inputs, errors, columns, choices, self.models.shape[1]
+        )
+        self.work.backward += number
+        return np.asarray(gradients)[slots, models]
 
     def rounds(self, rows: Int[np.ndarray, " some"], number: int) -> None:
         """Some rounds of whole runs on the samples, or as many as they have left.
@@ -133,8 +185,11 @@ class Runs:
           number: of rounds.
         """
         index = padded(rows, _size(len(rows), _RUNS))
+        num_models = self.models.shape[1]
+        by_client = pays_by_client(len(index), len(index) * num_models)
         models = sample_rounds(
             self.samples.design,
+            self.samples.inputs,
             self.models[index],
             self.problems[index],
             self.step_sizes[index],
@@ -142,14 +197,14 @@ class Runs:
             self.divisor,
             self.samples.num_clients,
             np.int32(number),
+            by_client=by_client,
         )
         self.models[rows] = np.asarray(models)[: len(rows)]
         self.stale[rows] = True
         made = np.minimum(self.left[rows], number)
         self.left[rows] -= made
-        columns = int(np.sum(made)) * self.models.shape[1]
-        self.work.forward += columns
-        self.work.backward += columns
+        self.work.forward += int(np.sum(made)) * num_models
+        self.work.backward += int(np.sum(made)) * (1 if by_client else num_models)
 
     def divisors(self, sizes: Int[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """Of the summed gradients of clusters of these sizes."""
