@@ -270,7 +270,8 @@ def write(
     }
     confidence = (
         describe(table, error_rate=config.error_rate, width=options.precision)
-        + ",\nthe same seeds in all cells; points moved aside to show all"
+        + (", " if options.precision is None else ",\n")
+        + "the same seeds in all cells; points moved aside to show all"
     )
     drawn = report.save(draw_heatmaps(table, **look), out / "heatmap")
     drawn += report.save(

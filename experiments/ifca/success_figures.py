@@ -133,6 +133,7 @@ def draw_curves(
                 lines,
                 x_label=LABELS[column_axis],
                 y_label="success probability",
+                log_x=column_axis in ("clients", "samples"),
                 title=f"{convention} convention, {threshold_text('0.6 σ', tolerance)}",
             )
         )
