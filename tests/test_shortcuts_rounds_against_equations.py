@@ -126,6 +126,13 @@ def test_what_a_client_left_out_has_does_not_matter(samples, problem):
     assert np.all(np.isnan(found))
 
 
+def by_client(samples, errors, places, choices, ends):
+    first, last = np.array(ends, np.int32)
+    return backward_by_client(
+        samples.inputs, errors, places, choices, MODELS, (first, last)
+    )
+
+
 def test_gradients_by_client_are_those_of_whole_columns(problem, samples):
     """Whichever array has the errors, and for clients without a model as well."""
     starts = problem[2]
@@ -143,19 +150,20 @@ def test_gradients_by_client_are_those_of_whole_columns(problem, samples):
     spoiled[:MODELS, 5] = spoiled[MODELS:, 2] = np.nan  # Of those without a model.
     spoiled = jnp.asarray(spoiled.reshape(errors.shape))
     for parts in ((errors,), (spoiled,), (errors[:2], errors[2:]), (errors, errors)):
-        found = backward_by_client(samples.inputs, parts, places, choices, MODELS)
+        found = by_client(samples, parts, places, choices, (0, CLIENTS))
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    found = backward_by_client(
-        samples.inputs, (spoiled,), places, choices[:, ::-1], MODELS
-    )
+    ends = ((0, 2), (2, CLIENTS))
+    parts = [by_client(samples, (spoiled,), places, choices, own) for own in ends]
+    np.testing.assert_allclose(sum(parts), expected, rtol=1e-4, atol=1e-5)
+    found = by_client(samples, (spoiled,), places, choices[:, ::-1], (0, CLIENTS))
     assert not np.allclose(found, expected, rtol=1e-2)  # Control.
 
 
 def test_gradients_go_by_client_where_runs_have_several_models():
-    assert pays_by_client(8, 32)
+    assert pays_by_client(16, 64)
     assert pays_by_client(48, 96)
     assert not pays_by_client(48, 48)  # Nothing is saved.
-    assert not pays_by_client(2, 8)  # It takes longer than what is saved.
+    assert not pays_by_client(4, 16)  # It takes longer than what is saved.
 
 
 @pytest.mark.parametrize("by_client", [False, True])

@@ -1,6 +1,9 @@
 """State of many runs of IFCA on one data set, each in a round of its own."""
 
+import concurrent.futures
 import dataclasses
+import functools
+import itertools
 from collections.abc import Iterable
 
 import numpy as np
@@ -20,6 +23,9 @@ __all__ = ["Runs", "Work"]
 # Columns of a compiled product, of which some are faster than lesser ones.
 _FORWARD = (4, 8, 16, 24, 32, 48, 64, 80, 96, 128, 160, 192)
 _BACKWARD = (4, 8, 16, 32, 64, 128, 192)
+# Parts of the clients that go through `backward_by_client` side by side, which keeps
+# one core busy: always as many, so that sums do not depend on the number of cores.
+_PARTS = 2
 _BY_CLIENT = (8, 16, 32, 48, 64, 96)
 _RUNS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)
 
@@ -171,11 +177,20 @@ class Runs:
         which, clients = np.nonzero(members)
         choices[slots[which], clients] = models[which]
         columns[slots[which], clients] = places[which]
-        gradients = backward_by_client(
-            self.samples.inputs, errors, columns, choices, self.models.shape[1]
+        gradients = functools.partial(
+            backward_by_client,
+            self.samples.inputs,
+            errors,
+            columns,
+            choices,
+            self.models.shape[1],
         )
+        cuts = np.linspace(0, members.shape[1], _PARTS + 1).astype(np.int32)
+        with concurrent.futures.ThreadPoolExecutor(_PARTS) as pool:
+            pairs = itertools.pairwise(cuts)
+            parts = list(pool.map(lambda ends: np.asarray(gradients(ends)), pairs))
         self.work.backward += number
-        return np.asarray(gradients)[slots, models]
+        return np.sum(parts, axis=0)[slots, models]
 
     def rounds(self, rows: Int[np.ndarray, " some"], number: int) -> None:
         """Some rounds of whole runs on the samples, or as many as they have left.
