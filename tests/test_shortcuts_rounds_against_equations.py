@@ -237,6 +237,7 @@ def test_guessed_rounds_are_those_of_sets_that_choose_as_one(
         np.float32(0 if per_cluster else CLIENTS),
         starts,
         np.int32(NUMBER),
+        room=NUMBER,
     )
     expected_rounds = all_plain_rounds(
         problem, per_cluster=per_cluster, clusters=CLUSTERS

@@ -12,6 +12,7 @@ foresees; and for clients that prefer their model by so little that a certificat
 not overlook it.
 """
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -30,6 +31,7 @@ from cfljax.shortcuts.state import Runs
 __all__ = ["Foresight", "Path", "set_path"]
 
 _MOST_AHEAD = 32  # Rounds of a path.
+_AHEAD = (4, _MOST_AHEAD)  # Sizes of compiled ones: most are short, and room costs.
 _MOST_RUNS = 64  # Whose choices are guessed together.
 _MOST_PAUSE = 4  # Evaluations without a guess, after as many wrong ones.
 _MOST_SETS = 8  # Partitions whose runs are guessed for.
@@ -124,6 +126,7 @@ class Foresight:
             runs.divisor,
             runs.models[row],
             np.int32(np.max(reach)),
+            room=next(size for size in _AHEAD if size >= np.max(reach)),
         )
         models, choices = np.asarray(path[0]), np.asarray(path[1])
         choices = np.pad(choices, ((0, 0), (0, 0), (0, 1)), constant_values=-1)
@@ -195,7 +198,7 @@ def _within(paths: list[Path], room: int) -> list[Path]:
     return kept
 
 
-@jax.jit
+@functools.partial(jax.jit, static_argnames="room")
 def set_path(
     grams: tuple[Float[Array, "features features"], ...],
     moments: Float[Array, "runs sets features"],
@@ -205,6 +208,8 @@ def set_path(
     divisor: Float[Array, ""],
     models: Float[Array, "runs models features"],
     number: Int[Array, ""],
+    *,
+    room: int,
 ) -> tuple[Float[Array, "rounds runs models features"], Int[Array, "rounds runs sets"]]:
     """Rounds in which every set of clients chooses the model of lowest mean loss.
 
@@ -216,7 +221,8 @@ def set_path(
       step_sizes: gamma.
       divisor: as of `step_rates`.
       models: now.
-      number: of rounds; the rest of the path is zero.
+      number: of rounds.
+      room: rounds of the path, of which those after the last one are zero.
 
     Returns:
       The models after each round, and the choices before it.
@@ -240,6 +246,6 @@ def set_path(
         choice = choice.astype(choices.dtype)
         return models, path.at[index].set(models), choices.at[index].set(choice)
 
-    path = jnp.zeros((_MOST_AHEAD, *models.shape), models.dtype)
-    choices = jnp.zeros((_MOST_AHEAD, models.shape[0], len(grams)), jnp.int32)
+    path = jnp.zeros((room, *models.shape), models.dtype)
+    choices = jnp.zeros((room, models.shape[0], len(grams)), jnp.int32)
     return jax.lax.fori_loop(0, number, one_round, (models, path, choices))[1:]

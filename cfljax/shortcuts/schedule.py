@@ -38,7 +38,7 @@ _PATIENCE = 64
 
 # Models of all runs of a batch, for which it does not pay to find out in each round
 # which are needed; and rounds that they then make on the samples at once.
-_FEW = 64
+_FEW = 192
 _AT_ONCE = 8
 
 # Errors of models that stayed are kept for as many products.

@@ -27,7 +27,7 @@ _BACKWARD = (4, 8, 16, 32, 64, 128, 192)
 # one core busy: always as many, so that sums do not depend on the number of cores.
 _PARTS = 2
 _BY_CLIENT = (8, 16, 32, 48, 64, 96)
-_RUNS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)
+_RUNS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48)
 
 
 @dataclasses.dataclass
