@@ -19,6 +19,8 @@ from shortcut_runs import (
     make,
 )
 
+from cfljax.shortcuts import at_hand, schedule, state
+
 
 @pytest.fixture(
     scope="module",
@@ -131,6 +133,21 @@ def test_the_number_of_columns_changes_nothing(usual, columns):
     decided = clear(usual.losses[STABLE])
     assert np.all(furthest(other.models, usual.ends.models[STABLE])[decided] < 1e-4)
     assert np.all(other.is_done)
+
+
+@pytest.mark.parametrize("by_client", [False, True])
+def test_errors_of_models_that_stayed_are_theirs(usual, monkeypatch, by_client):
+    """All runs, for as long as rounding stays small; no rounds as of few runs."""
+    monkeypatch.setattr(schedule, "_FEW", 0)
+    monkeypatch.setattr(state, "pays_by_client", lambda *_: by_client)
+    steps, expected = usual.step_sizes, np.swapaxes(usual.losses[:, 20], 1, 2)
+    ends = in_short(usual.problem, steps, num_rounds=20)
+    np.testing.assert_allclose(ends.losses, expected, rtol=1e-4)
+    place = at_hand.AtHand.place
+    wrong = lambda self, key: min(place(self, key), len(self.errors[0]))
+    monkeypatch.setattr(at_hand.AtHand, "place", wrong)  # Control: all one column.
+    ends = in_short(usual.problem, steps, num_rounds=20)
+    assert not np.allclose(ends.losses, expected, rtol=1e-2)
 
 
 @pytest.mark.parametrize(
