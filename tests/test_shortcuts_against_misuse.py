@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import jaxtyping
 import numpy as np
@@ -54,6 +55,16 @@ def run(samples, **changed):
 def test_runs_that_cannot_be(samples, changed, words):
     with pytest.raises(ValueError, match=words):
         run(samples, **changed)
+
+
+@pytest.mark.parametrize("name", ["inputs", "targets"])
+def test_samples_must_be_of_single_precision(name):
+    groups = np.array([0, 0, 1, 1])
+    with jax.enable_x64(True):
+        values = {"inputs": INPUTS, "targets": TARGETS}
+        values[name] = values[name].astype(float)
+        with pytest.raises(ValueError, match=f"`{name}` must be float32, got float64"):
+            prepare(values["inputs"], values["targets"], groups)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -9,6 +9,7 @@ from cfljax.data.linear import standard_samples
 from cfljax.shortcuts import draw_samples, prepare
 from cfljax.shortcuts.foresight import Foresight, Path, set_path
 from cfljax.shortcuts.frozen import FrozenRuns
+from cfljax.shortcuts.partitions import Partitions
 from cfljax.shortcuts.rounds import (
     backward,
     backward_by_client,
@@ -160,10 +161,11 @@ def test_gradients_by_client_are_those_of_whole_columns(problem, samples):
 
 
 def test_gradients_go_by_client_where_runs_have_several_models():
-    assert pays_by_client(16, 64)
-    assert pays_by_client(48, 96)
-    assert not pays_by_client(48, 48)  # Nothing is saved.
-    assert not pays_by_client(4, 16)  # It takes longer than what is saved.
+    assert pays_by_client(16, 64, "cpu")
+    assert pays_by_client(48, 96, "cpu")
+    assert not pays_by_client(48, 48, "cpu")  # Nothing is saved.
+    assert not pays_by_client(4, 16, "cpu")  # It takes longer than what is saved.
+    assert not pays_by_client(16, 64, "gpu")
 
 
 @pytest.mark.parametrize("by_client", [False, True])
@@ -259,7 +261,8 @@ def walked(problem, samples, path_of, choices_of):
     moved = np.any(choices_of[:, :, None] == np.arange(MODELS), axis=1)
     path = Path(0, choices_of, path_of.astype(np.float32), moved)
     _, seen = runs.evaluate(np.zeros(len(path.columns), int), path.columns)
-    foresight = Foresight(runs, FrozenRuns(runs, np.zeros(1, bool)))
+    frozen = FrozenRuns(runs, np.zeros(1, bool))
+    foresight = Foresight(runs, frozen, Partitions(samples))
     places = foresight.walk(path, seen)
     return runs, places, foresight
 

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.ifca.success import DIMS, Trial, simulate
+from cfljax.types import Truth
+from experiments.ifca.success import DIMS, Trial, judge, simulate
 from experiments.ifca.success_criteria import (
     CRITERIA,
     stability_bound,
@@ -17,7 +18,12 @@ from experiments.ifca.success_criteria import (
     thresholds,
 )
 from experiments.ifca.success_criteria import sizes as sizes_of
-from experiments.ifca.success_joint import promise, shares, simulate_jointly
+from experiments.ifca.success_joint import (
+    _surely_met,
+    promise,
+    shares,
+    simulate_jointly,
+)
 
 TOLERANCE = 0.001
 TRIAL = Trial(
@@ -207,3 +213,46 @@ def test_runs_that_are_left_alone_are_not_a_number(joint, decided):
             assert not np.any(alone) or all(met.values())
             assert np.all(every["followed"] == 1)
     assert left > 0
+
+
+@pytest.mark.parametrize(
+    ("losses", "is_recovered"),
+    [
+        ([[0.1, 0.5, np.inf], [0.5, 0.1, 0.2]], True),
+        ([[0.1, 0.5, np.inf], [0.5, 0.1, np.inf]], False),  # Client 2 has no model.
+        ([[0.1, np.inf, np.inf], [np.inf, np.inf, np.inf]], False),
+    ],
+)
+def test_what_decides_a_trial_is_what_is_judged(losses, is_recovered):
+    truth = Truth(jnp.array([0, 1, 1]), jnp.array([[1.0], [-1.0]]))
+    models, losses = np.full((2, 1), 9.0, np.float32), np.array(losses, np.float32)
+    met = _surely_met(truth, models, losses, {"paper": 0.1, "floor": 0.1})
+    assert met == ["recovery"] * is_recovered
+    judged = judge(truth, jnp.asarray(models), jnp.asarray(losses.T))
+    assert bool(judged["recovered"]) == is_recovered
+
+
+def test_models_too_far_to_measure_decide_nothing():
+    truth = Truth(jnp.array([0, 1]), jnp.array([[1.0, 1.0], [-1.0, -1.0]]))
+    losses = np.array([[0.1, 0.5], [0.5, 0.1]], np.float32)
+    models = np.full((2, 2), 3e38, np.float32)
+    assert _surely_met(truth, models, losses, {"paper": 0.1}) == []
+    distance = judge(truth, jnp.asarray(models), jnp.asarray(losses.T))["distance"]
+    assert not np.isfinite(distance)
+
+
+def test_a_run_that_is_given_up_fails_as_it_would(full):
+    """At a step size that is far too large; what else it has may be earlier."""
+    steps = np.array([0.1, 500.0], np.float32)
+    ours, theirs = together(0, steps, decide=True), one_by_one(0, steps)
+    lost = 0
+    for cell, found, expected in zip(CELLS, ours, theirs, strict=True):
+        is_followed = found["followed"] == 1
+        lost += np.sum(is_followed[:, 1])
+        for name, flag in flags(cell, found).items():
+            assert np.array_equal(
+                flag[is_followed], flags(cell, expected)[name][is_followed]
+            )
+        diverged = ~(found["loss"] <= found["first_loss"][:, None])
+        assert np.all(diverged[:, 1][is_followed[:, 1]])
+    assert lost > 0

@@ -26,15 +26,12 @@ class AtHand:
     """Columns of errors, and whose they are.
 
     Args:
-      most: columns kept from earlier evaluations, at least 1.
+      most: columns kept from earlier evaluations, at least 0.
       num_rows: m n.
-      dtype: of the errors.
     """
 
-    def __init__(
-        self, most: int, num_rows: int, dtype: jax.typing.DTypeLike = jnp.float32
-    ) -> None:
-        self._kept = jnp.zeros((most, num_rows), dtype)
+    def __init__(self, most: int, num_rows: int) -> None:
+        self._kept = jnp.zeros((most, num_rows), jnp.float32)
         self._free = list(range(most))
         self._slots: dict[Key, int] = {}  # Of the kept ones, the oldest first.
         self._just = self._kept[:0]
@@ -61,7 +58,14 @@ class AtHand:
             self._free.append(self._slots.pop(key))
 
     def keep(self, is_wanted: Bool[np.ndarray, "runs models"]) -> None:
-        """Keeps columns of wanted models, the newest; forgets all others."""
+        """Keeps columns of wanted models, as many as there is room; forgets others.
+
+        Those just evaluated go before those kept, and these leave the oldest first.
+
+        Args:
+          is_wanted: of models that stay where they were evaluated. One that moves is
+            unwanted in the next call, or evaluated anew before that.
+        """
         for key in [key for key in self._slots if not is_wanted[key]]:
             self._free.append(self._slots.pop(key))
         keys = [key for key in self._places if is_wanted[key]][: len(self._kept)]

@@ -33,8 +33,10 @@ def pair_radii(
 
         min over i with choice a of (sqrt F_i(theta_b) - sqrt F_i(theta_a)) / L_i
 
-    from where these losses were evaluated, no client of a prefers b. Root losses are
-    taken to be wrong by 1e-5 of themselves.
+    from where these losses were evaluated, no client of a prefers b. A client whose
+    every loss overflows has no model any more: that is a model b which nobody chose
+    and whose root losses are `_HUGE`. Root losses are taken to be wrong by 1e-5 of
+    themselves.
 
     Args:
       losses: F_i of every model.
@@ -44,22 +46,24 @@ def pair_radii(
     Returns:
       For used models a and b the smaller of the two clients' sides; on the diagonal
       for model a alone, against the models that nobody chose, which do not move.
-      Infinite where there is nothing to lose.
+      Infinite of unused models, and where no client's losses can change.
     """
     models = np.arange(losses.shape[1])
-    roots = np.sqrt(np.where(np.isfinite(losses), losses, _HUGE**2))
+    known = np.where(np.isfinite(losses), losses, _HUGE**2)
+    none = ((0, 0), (0, 1), (0, 0))  # The model of those without one, the last.
+    roots = np.sqrt(np.pad(known, none, constant_values=_HUGE**2))
     own = np.take_along_axis(roots, assignments[:, None, :], axis=1)
     spare = (roots - own) - _ROUNDING * (roots + own)
     still = lipschitz == 0  # Such a client's losses never change.
     away = np.where(still, np.inf, np.maximum(spare, 0) / np.where(still, 1, lipschitz))
     chosen = assignments[:, None, :] == models[:, None]  # the same
-    least = np.full((*losses.shape[:2], len(models)), np.inf, np.float32)
+    least = np.full((*losses.shape[:2], len(models) + 1), np.inf, np.float32)
     for model in models:
         mine = np.where(chosen[:, model, None, :], away, np.inf)
         least[:, model] = np.min(mine, axis=2)
     used = np.any(chosen, axis=2)
-    unused = np.where(used[:, None, :], np.inf, least)
-    pairs = np.where(used[:, :, None] & used[:, None, :], least, np.inf)
+    unused = np.where(np.pad(used, none[:2])[:, None, :], np.inf, least)
+    pairs = np.where(used[:, :, None] & used[:, None, :], least[:, :, :-1], np.inf)
     pairs = np.minimum(pairs, np.swapaxes(pairs, 1, 2))
     pairs[:, models, models] = np.min(unused, axis=2)
     return pairs

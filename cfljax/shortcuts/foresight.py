@@ -22,8 +22,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from cfljax.kernels.evaluate import choose_cluster
 from cfljax.shortcuts.certificate import choose
-from cfljax.shortcuts.frozen import FrozenRuns, Partition
-from cfljax.shortcuts.partitions import Sets
+from cfljax.shortcuts.frozen import FrozenRuns
+from cfljax.shortcuts.partitions import Partitions, Sets
 from cfljax.shortcuts.rounds import step_rates
 from cfljax.shortcuts.samples import EXACT, padded
 from cfljax.shortcuts.state import Runs
@@ -63,11 +63,13 @@ class Foresight:
     Args:
       runs: changed in place.
       frozen: those whose clients stayed until now.
+      partitions: of their samples.
     """
 
-    def __init__(self, runs: Runs, frozen: FrozenRuns) -> None:
+    def __init__(self, runs: Runs, frozen: FrozenRuns, partitions: Partitions) -> None:
         self._runs = runs
         self._frozen = frozen
+        self._partitions = partitions
         self._reach = np.ones(len(runs), int)  # Rounds that a path should have.
         self._pause = np.zeros(len(runs), int)  # Times that a run is to be left out.
         self._wrong = np.zeros(len(runs), int)  # Guesses in a row of no right round.
@@ -80,26 +82,26 @@ class Foresight:
             now are guessed for.
           room: columns that are free.
         """
-        by_sets: dict[Sets, tuple[Partition | None, list[int]]] = {}
+        by_sets: dict[Sets, list[int]] = {}
         number = 0
         for run in batch.tolist():
-            partition = self._frozen.held(run)
+            sets = self._frozen.held(run)
             if self._pause[run]:
                 self._pause[run] -= 1
-            elif partition is not None:
-                whose = None if partition.is_union else partition
-                sets = () if partition.is_union else partition.sets
-                by_sets.setdefault(sets, (whose, []))[1].append(run)
+            elif sets is not None and self._partitions.is_known(sets):
+                whose = () if self._partitions.is_of_all_groups(sets) else sets
+                by_sets.setdefault(whose, []).append(run)
                 number += 1
         paths = []
-        for partition, runs in list(by_sets.values())[:_MOST_SETS]:
-            paths += self._paths(partition, runs[:_MOST_RUNS], room // number)
+        for sets, runs in list(by_sets.items())[:_MOST_SETS]:
+            paths += self._paths(sets, runs[:_MOST_RUNS], room // number)
         return _within(paths, room)
 
-    def _paths(
-        self, partition: Partition | None, chosen: list[int], most: int
-    ) -> list[Path]:
-        """Paths of runs by the sets of a partition, or by the samples' groups."""
+    def _paths(self, sets: Sets, chosen: list[int], most: int) -> list[Path]:
+        """Paths of runs by the sets of a partition, or by the samples' groups if none.
+
+        A path is no longer than a run's reach, and not longer than `most` rounds.
+        """
         runs, samples = self._runs, self._runs.samples
         reach = np.minimum(self._reach[chosen], runs.left[chosen])
         reach = np.minimum(reach, most)
@@ -107,14 +109,15 @@ class Foresight:
             return []
         row = padded(np.array(chosen), 1 << (len(chosen) - 1).bit_length())
         problems = runs.problems[row]
-        if partition is None:
+        if not sets:
             clusters = samples.clusters
             grams, moments = tuple(samples.grams), samples.moments[problems]
         else:
-            masks = [np.frombuffer(key, bool) for key in partition.sets]
+            masks = [np.frombuffer(key, bool) for key in sets]
+            normal = [self._partitions.normal(key) for key in sets]
             clusters = np.where(np.any(masks, axis=0), np.argmax(masks, axis=0), -1)
-            grams = tuple(gram for gram, _ in partition.normal)
-            parts = [moments[problems] for _, moments in partition.normal]
+            grams = tuple(gram for gram, _ in normal)
+            parts = [moments[problems] for _, moments in normal]
             moments = np.stack(parts, axis=1)
         members = (clusters == np.arange(len(grams))[:, None]).astype(np.float32)
         path = set_path(

@@ -14,6 +14,7 @@ __all__ = ["Frozen", "FrozenRuns", "Partition"]
 
 _CHUNK = 32  # Rounds by Gram matrices between two compactions.
 _MOST_RUNS = 256  # That step together.
+_MOST_BYTES = 2**32  # Of Gram matrices that runs step by at the same time.
 
 
 class Partition(NamedTuple):
@@ -21,12 +22,10 @@ class Partition(NamedTuple):
 
     sets: of clients.
     normal: equations of every set; kept here, as they may be forgotten elsewhere.
-    is_union: whether every set is a union of the samples' groups.
     """
 
     sets: Sets
     normal: list[Normal]
-    is_union: bool
 
 
 class Frozen(NamedTuple):
@@ -50,21 +49,35 @@ class FrozenRuns:
     Args:
       runs: changed in place.
       is_dropped: runs that are not to be followed any further.
+
+    Attributes:
+      moving: models that a run's next rounds will move, as its clients stay.
     """
 
     def __init__(self, runs: Runs, is_dropped: Bool[np.ndarray, " runs"]) -> None:
+        self.moving = np.zeros_like(runs.stale)
         self._runs = runs
         self._is_dropped = is_dropped
         self._groups: dict[Sets, tuple[Partition, list[Frozen]]] = {}
-        self._held: dict[int, Partition] = {}
+        self._sets: set[bytes] = set()  # Whose matrices are in use.
+        self._held: dict[int, Sets] = {}
+        features = runs.models.shape[2]
+        self._most = max(8, _MOST_BYTES // (4 * features**2))
 
     def __bool__(self) -> bool:
         return bool(self._groups)
+
+    def has_room(self, sets: Sets) -> bool:
+        """Whether a run on this partition may be added, as to memory."""
+        return len(self._sets) + len(set(sets) - self._sets) <= self._most
 
     def add(self, partition: Partition, member: Frozen) -> None:
         """A run whose losses were just evaluated, or that goes on."""
         if member.is_fresh:
             self._runs.anchors[member.run] = self._runs.models[member.run]
+        self.thaw(member.run)
+        self.moving[member.run, member.used] = True
+        self._sets.update(partition.sets)
         _, members = self._groups.setdefault(partition.sets, (partition, []))
         members.append(member)
 
@@ -74,7 +87,7 @@ class FrozenRuns:
 
     def step(self) -> list[int]:
         """Some rounds of all; returns runs whose losses are to be evaluated."""
-        groups, self._groups = self._groups, {}
+        groups, self._groups, self._sets = self._groups, {}, set()
         held = []
         for partition, members in groups.values():
             live = [one for one in members if not self._is_dropped[one.run]]
@@ -104,7 +117,8 @@ class FrozenRuns:
         for member, is_held in zip(members, held, strict=True):
             if is_held or runs.left[member.run] == 0:
                 runs.stale[member.run, member.used] = True
-                self._held[member.run] = partition
+                self.moving[member.run] = False
+                self._held[member.run] = partition.sets
                 to_evaluate.append(member.run)
             else:
                 self.add(partition, member._replace(is_fresh=False))
@@ -125,6 +139,6 @@ class FrozenRuns:
             runs.models[row[:, None], used],
         )
 
-    def held(self, run: int) -> Partition | None:
+    def held(self, run: int) -> Sets | None:
         """The partition that a run is about to leave or to prove anew, if any."""
         return self._held.get(run)

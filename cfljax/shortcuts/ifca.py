@@ -43,7 +43,7 @@ class Ends(NamedTuple):
 
     models: the final ones, `[runs, models, features]`.
     losses: of all clients under them, `[runs, models, clients]`.
-    is_done: whether a run was followed to its end.
+    is_done: whether a run was followed to its end, or given up.
     work: what it cost.
     """
 
@@ -76,17 +76,20 @@ def run_ifca(
       num_rounds: T, at least 0.
       normalise: divisor of the summed gradients, as of `algorithms.ifca`;
         "participants" are all clients here.
-      columns: models that meet the samples at a time: bounds the memory to about
-        `28 m n columns` bytes, and changes nothing but rounding.
+      columns: models that meet the samples at a time, or those of one run where they
+        are more: bounds the memory to about `28 m n columns` bytes besides the samples
+        and 5 GiB of Gram matrices at most, and changes nothing but rounding and, with
+        `finished`, which runs come to their end before others have them dropped.
       finished: `(run, models, losses) -> runs`, told of every run at its end; the runs
-        it returns are not followed any further.
+        it returns are not followed any further, unless they are at their end as well.
       turns: of a problem's runs those of the lowest one start first, the next when none
         of them has clients for all of its models any more, or when many products had
         room for more; all at once if None.
       gives_up: a run ends once one of its models has no finite loss. Nobody will ever
-        choose that model or move it, and `|X_i theta - y_i|^2 / n` overflows only if
-        theta is about 1e19 / L_i away from any moderate truth: the run has failed by
-        every measure. Its other models are not followed any further.
+        choose that model or move it, and the sum of `|X_i theta - y_i|^2` overflows
+        only if theta is at least 1e15 / L_i away from any moderate truth (for up to
+        3e8 samples of a client): the run has failed by every measure. It counts as
+        done; its other models have what they had.
 
     Returns:
       Models and losses of all runs; those that were not followed to their end have

@@ -19,11 +19,14 @@ PASS = 32
 # Columns that a round by Gram matrices of its own costs, in products of that size.
 _MATRIX_VECTOR = 5
 
-_MOST_TAKEN = 32  # Times what is left, where a set is built by taking clients away.
-_DEPTH = 8  # Most changes in a row, whose rounding adds up.
+# Times what a set has: all that went through its sum, whose rounding stays in it.
+_MOST_SUMMED = 32
+_DEPTH = 8  # Most changes in a row, each of which rounds.
 _CLIENTS = 16  # Most clients that are added to a Gram matrix at a time.
 _MOST_SEEN = 20_000  # Partitions whose costs are remembered.
-_MOST_BYTES = 2**30  # Of Gram matrices that are kept beside those of the groups.
+# Of Gram matrices that are kept beside those of the groups, and of those that runs
+# step by at the moment (`frozen`).
+_MOST_BYTES = 2**30
 
 
 class Normal(NamedTuple):
@@ -35,6 +38,18 @@ class Normal(NamedTuple):
 
     gram: Float[Array, "features features"]
     moments: Float[np.ndarray, "problems features"]
+
+
+class _Past(NamedTuple):
+    """How the equations of a set came about.
+
+    depth: changes, one built from another, from a union on.
+    summed: bounds of all that was added and taken away, of the Gram matrix and of the
+      moments of each problem: what rounding left is a small share of these.
+    """
+
+    depth: int
+    summed: Float[np.ndarray, " bounds"]
 
 
 class Partitions:
@@ -53,9 +68,8 @@ class Partitions:
 
     def __init__(self, samples: Samples) -> None:
         self._samples = samples
-        self._unions: dict[bytes, Normal] = {}
-        self._built: collections.OrderedDict[bytes, Normal] = collections.OrderedDict()
-        self._depths: dict[bytes, int] = {}  # How many changes away from a union.
+        self._kept: collections.OrderedDict[bytes, Normal] = collections.OrderedDict()
+        self._pasts: dict[bytes, _Past] = {}  # Of those kept that are no unions.
         self._masks = np.zeros((0, samples.num_clients), bool)  # To build others from.
         self._prices: dict[Sets, float] = {}
         self._spent: dict[Sets, float] = collections.defaultdict(float)
@@ -64,6 +78,9 @@ class Partitions:
         pairs = zip(samples.grams, samples.moments.swapaxes(0, 1), strict=True)
         self._is_finite = np.array([_is_finite(*pair) for pair in pairs])
         self._overflown: set[bytes] = set()
+        # Of each client's part of a Gram matrix, and of the moments of each problem.
+        slopes = samples.lipschitz.astype(float)
+        self._bounds = np.stack([slopes, *np.sqrt(samples.squares)]) * slopes
         size = 4 * samples.inputs.shape[1] ** 2
         self._most = max(8, _MOST_BYTES // size)
 
@@ -75,11 +92,12 @@ class Partitions:
 
     def is_known(self, sets: Sets) -> bool:
         """Whether all Gram matrices are at hand, or sums of such."""
-        return all(key in self._built or self._is_of_groups(key) for key in sets)
+        return all(key in self._kept or self._is_of_groups(key) for key in sets)
 
-    def is_union(self, sets: Sets) -> bool:
-        """Whether all are unions of the samples' groups."""
-        return all(self._is_of_groups(key) for key in sets)
+    def is_of_all_groups(self, sets: Sets) -> bool:
+        """Whether all are unions of the samples' groups, and every group is there."""
+        is_whole = sum(key.count(1) for key in sets) == self._samples.num_clients
+        return is_whole and all(self._is_of_groups(key) for key in sets)
 
     def spend(self, sets: Sets, columns: float) -> bool:
         """Notes what a round on the samples cost, and builds what is worth it.
@@ -123,18 +141,26 @@ class Partitions:
 
     def normal(self, key: bytes) -> Normal:
         """Normal equations of a known set."""
-        if key in self._built:
-            self._built.move_to_end(key)
-            return self._built[key]
-        if key not in self._unions:
+        if key not in self._kept:
             mask = np.frombuffer(key, bool)
             groups = np.unique(self._samples.clusters[mask])
             assert np.sum(self._sizes[groups]) == np.sum(mask), "a set not known"
-            self._unions[key] = Normal(
+            union = Normal(
                 jnp.sum(self._samples.grams[groups], axis=0),
                 np.sum(self._samples.moments[:, groups], axis=1),
             )
-        return self._unions[key]
+            self._keep(key, union)
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+    def _keep(self, key: bytes, normal: Normal) -> None:
+        """Keeps the equations of a set; of too many, forgets those not used longest."""
+        self._kept[key] = normal
+        while len(self._kept) > self._most:
+            self._pasts.pop(self._kept.popitem(last=False)[0], None)
+        bases = [other for other, past in self._pasts.items() if past.depth < _DEPTH]
+        masks = np.frombuffer(b"".join(bases), bool)
+        self._masks = masks.reshape(-1, self._samples.num_clients)
 
     def _is_of_groups(self, key: bytes) -> bool:
         """Whether a set is a union of groups, of finite Gram matrices."""
@@ -142,12 +168,17 @@ class Partitions:
         whole = (inside == self._sizes) & self._is_finite
         return bool(np.all((inside == 0) | whole))
 
-    def _nearest(self, key: bytes) -> tuple[bool, Bool[np.ndarray, " clients"], bytes]:
-        """The set at hand that differs in the fewest clients.
+    def _nearest(
+        self, key: bytes
+    ) -> tuple[bool, Bool[np.ndarray, " clients"], bytes, _Past]:
+        """The set at hand that differs in the fewest clients, of those sharp enough.
+
+        A difference of sums is blurred where it is much less than what rounding made
+        of them: then one of groups alone is taken, or nothing.
 
         Returns:
           Whether it is the complement of a set that was built, which clients differ,
-          and the set, or the one it is the complement of.
+          the set, or the one it is the complement of, and the past of what comes of it.
         """
         mask = np.frombuffer(key, bool)
         clusters = self._samples.clusters
@@ -155,29 +186,33 @@ class Partitions:
         masks = np.concatenate([union[None], self._masks])
         differ = np.sum(masks != mask, axis=1)
         changes = np.concatenate([differ, len(mask) - differ])
-        is_complement, row = divmod(int(np.argmin(changes)), len(masks))
-        base = masks[row]
-        taken = ~mask if is_complement else base & ~mask
-        if not self._leaves_enough(mask, taken):
-            return False, mask, np.zeros_like(mask).tobytes()
-        return bool(is_complement), (base != mask) ^ bool(is_complement), base.tobytes()
+        own = self._sum(mask)
+        for place in (int(np.argmin(changes)), 0):
+            is_complement, row = divmod(place, len(masks))
+            base, differ = masks[row], (masks[row] != mask) ^ bool(is_complement)
+            past = self._past(base, differ, is_complement=bool(is_complement))
+            if np.all(past.summed <= _MOST_SUMMED * own):
+                return bool(is_complement), differ, base.tobytes(), past
+        return False, mask, np.zeros_like(mask).tobytes(), _Past(1, own)
 
-    def _leaves_enough(
-        self, kept: Bool[np.ndarray, " clients"], taken: Bool[np.ndarray, " clients"]
-    ) -> bool:
-        """Whether a difference of sums is not much less than what rounding made of it.
+    def _sum(self, mask: Bool[np.ndarray, " clients"]) -> Float[np.ndarray, " bounds"]:
+        """Of the bounds of some clients; those of others may be infinite."""
+        return np.sum(self._bounds, axis=1, where=mask)
 
-        Bounds of the Gram matrices and moments of the clients that a set keeps are held
-        against those of the clients that are taken away to get it.
-        """
-        slopes = self._samples.lipschitz.astype(float)
-        bounds = np.stack([slopes, *np.sqrt(self._samples.squares)]) * slopes
-        away = np.sum(np.where(taken, bounds, 0), axis=1)
-        left = np.sum(np.where(kept, bounds, 0), axis=1)
-        return bool(np.all(away <= _MOST_TAKEN * left))
+    def _past(
+        self,
+        base: Bool[np.ndarray, " clients"],
+        differ: Bool[np.ndarray, " clients"],
+        *,
+        is_complement: bool,
+    ) -> _Past:
+        """Of a set that is built from another."""
+        before = self._pasts.get(base.tobytes(), _Past(0, self._sum(base)))
+        every = self._sum(np.full_like(base, is_complement))
+        return _Past(before.depth + 1, before.summed + every + self._sum(differ))
 
     def _build(self, key: bytes) -> None:
-        is_complement, differ, base = self._nearest(key)
+        is_complement, differ, base, past = self._nearest(key)
         samples = self._samples
         gram, moments = self.normal(base)
         if is_complement:
@@ -197,13 +232,8 @@ class Partitions:
         if not _is_finite(gram, moments):
             self._overflown.add(key)
             return
-        self._built[key] = Normal(gram, moments)
-        self._depths[key] = self._depths.get(base, 0) + 1
-        while len(self._built) > self._most:
-            del self._depths[self._built.popitem(last=False)[0]]
-        bases = [other for other, depth in self._depths.items() if depth < _DEPTH]
-        masks = np.frombuffer(b"".join(bases), bool)
-        self._masks = masks.reshape(-1, samples.num_clients)
+        self._pasts[key] = past
+        self._keep(key, Normal(gram, moments))
 
 
 def _in_parts(indices: Int[np.ndarray, " some"]) -> list[np.ndarray]:

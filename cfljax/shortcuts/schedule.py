@@ -74,15 +74,14 @@ class Schedule:
         self._partitions = partitions
         self._columns = columns
         most = min(_KEPT * columns, runs.stale.size)
-        inputs = runs.samples.inputs
-        self._at_hand = AtHand(most, inputs.shape[0], inputs.dtype)
+        self._at_hand = AtHand(most, runs.samples.inputs.shape[0])
         self._finished = finished
         self._gives_up = gives_up
         self._waiting: collections.deque[int] = collections.deque()
         self._turns = _queues(runs.problems, turns)
         self._dropped = np.zeros(len(runs), bool)
         self._frozen = FrozenRuns(runs, self._dropped)
-        self._foresight = Foresight(runs, self._frozen)
+        self._foresight = Foresight(runs, self._frozen, partitions)
         self._done = np.zeros(len(runs), bool)
         self._is_hopeful = np.zeros(len(runs), bool)  # All of its models have clients.
         self._spare = 0.0  # Passes, or parts of them, that nobody had a use for.
@@ -91,7 +90,8 @@ class Schedule:
         """Follows all runs; returns which of them came to their end, `[runs]`."""
         self._start()
         while self._waiting or self._frozen:
-            ready = np.sum(self._runs.stale[list(self._waiting)])
+            live = [run for run in self._waiting if not self._dropped[run]]
+            ready = np.sum(self._runs.stale[live])
             if ready >= self._columns or not self._frozen:
                 self._on_samples()
             else:
@@ -107,8 +107,11 @@ class Schedule:
         if self._spare >= _PATIENCE:
             hopeful, self._spare = set(), 0.0
         for problem in sorted(self._turns.keys() - hopeful):
-            turn = self._turns[problem].popleft()
-            if not self._turns[problem]:
+            queue, turn = self._turns[problem], np.zeros(0, int)
+            while queue and not len(turn):
+                turn = queue.popleft()
+                turn = turn[~self._dropped[turn]]
+            if not queue:
                 del self._turns[problem]
             self._is_hopeful[turn] = True
             self._waiting.extend(turn.tolist())
@@ -157,7 +160,7 @@ class Schedule:
         else:
             self._step(stepping)
         is_live = ~self._done & ~self._dropped
-        self._at_hand.keep(is_live[:, None] & ~runs.stale)
+        self._at_hand.keep(is_live[:, None] & ~runs.stale & ~self._frozen.moving)
         self._spare += passes * max(0.0, 1 - float(needed) / PASS)
 
     def _evaluate(self, batch: Int[np.ndarray, " runs"]) -> int:
@@ -216,13 +219,11 @@ class Schedule:
             if not is_known:
                 is_known = self._partitions.spend(sets, 2 * len(used) * share)
             is_surprising = is_few and self._foresight.forget(run)
-            if is_known and not is_surprising:
+            if is_known and not is_surprising and self._frozen.has_room(sets):
                 normal = [self._partitions.normal(key) for key in sets]
                 # Who chose none comes back without a certificate to tell it.
                 own = np.where(whole[i], radii[i][np.ix_(used, used)], 0)
-                is_union = bool(whole[i]) and self._partitions.is_union(sets)
-                partition = Partition(sets, normal, is_union)
-                self._frozen.add(partition, Frozen(run, used, own))
+                self._frozen.add(Partition(sets, normal), Frozen(run, used, own))
             else:
                 self._frozen.thaw(run)
                 stepping += [(run, model, assignments[i] == model) for model in used]

@@ -6,6 +6,7 @@ import functools
 import itertools
 from collections.abc import Iterable
 
+import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
@@ -26,8 +27,8 @@ _BACKWARD = (4, 8, 16, 32, 64, 128, 192)
 # Parts of the clients that go through `backward_by_client` side by side, which keeps
 # one core busy: always as many, so that sums do not depend on the number of cores.
 _PARTS = 2
-_BY_CLIENT = (8, 16, 32, 48, 64, 96)
-_RUNS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48)
+_BY_CLIENT = (8, 16, 32, 48, 64, 96, 128, 192)
+_RUNS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192)
 
 
 @dataclasses.dataclass
@@ -47,7 +48,9 @@ class Work:
 
 
 def _size(number: int, sizes: Iterable[int]) -> int:
-    return next((size for size in sizes if size >= number), number)
+    """The least that is compiled; beyond them the next power of two."""
+    larger = 1 << max(number - 1, 0).bit_length()
+    return next((size for size in sizes if size >= number), larger)
 
 
 class Runs:
@@ -129,7 +132,7 @@ class Runs:
           places: rows of `errors`, numbered through all of them.
         """
         own, slots = np.unique(rows, return_inverse=True)
-        if pays_by_client(len(own), len(rows)):
+        if pays_by_client(len(own), len(rows), self.samples.device.platform):
             steps = self._gradients_by_client(slots, models, members, errors, places)
         else:
             steps = np.empty((len(rows), self.models.shape[2]), np.float32)
@@ -185,10 +188,14 @@ class Runs:
             choices,
             self.models.shape[1],
         )
+
+        def part(ends: tuple[np.int32, np.int32]) -> np.ndarray:
+            with jax.default_device(self.samples.device):  # A thread's own setting.
+                return np.asarray(gradients(ends))
+
         cuts = np.linspace(0, members.shape[1], _PARTS + 1).astype(np.int32)
         with concurrent.futures.ThreadPoolExecutor(_PARTS) as pool:
-            pairs = itertools.pairwise(cuts)
-            parts = list(pool.map(lambda ends: np.asarray(gradients(ends)), pairs))
+            parts = list(pool.map(part, itertools.pairwise(cuts)))
         self.work.backward += number
         return np.sum(parts, axis=0)[slots, models]
 
@@ -201,7 +208,8 @@ class Runs:
         """
         index = padded(rows, _size(len(rows), _RUNS))
         num_models = self.models.shape[1]
-        by_client = pays_by_client(len(index), len(index) * num_models)
+        platform = self.samples.device.platform
+        by_client = pays_by_client(len(index), len(index) * num_models, platform)
         models = sample_rounds(
             self.samples.design,
             self.samples.inputs,

@@ -51,7 +51,7 @@ DIMS: dict[str, tuple[str, ...]] = {
     "first_loss": ("restart",),  # the same at the start
     "alpha": ("restart",),  # alpha_0 of Assumption 1 at the start
     "gap": (),  # Delta, least distance between two true models
-    "followed": RUN,  # 1 where the run was followed to its end
+    "followed": RUN,  # 1 where the run came to its end, or lost a model for ever
 }
 
 
