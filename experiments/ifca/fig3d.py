@@ -3,6 +3,8 @@
 Command:   python -m experiments run ifca.fig3d --preset paper
 Quick:     the same with --preset quick: m = 40, 80, 160, n = 25, 50, 100,
            d = 200, 10 trials
+Measured:  two cores of an AMD EPYC, a worker on each, beside other work: paper,
+           both conventions, trials 97 min, law 7 min; successes in figures/ifca.fig3d
 Paper:     d = 1000, k = 4, R = 0.5, 40 trials: success rises with m n.
            The text leaves open sigma in panels c and d (0.1 in the released scripts)
            and that the released theta* is not rescaled (`fig3.Config.convention`).
