@@ -178,12 +178,12 @@ def test_rounds_on_the_samples_are_those_of_algorithm_2(
     found = sample_rounds(
         samples.design,
         samples.inputs,
-        samples.targets,
         starts,
         PROBLEMS,
         STEPS,
         left,
         np.float32(0 if per_cluster else CLIENTS),
+        CLIENTS,
         np.int32(NUMBER),
         by_client=by_client,
     )
@@ -204,12 +204,12 @@ def test_a_client_without_finite_losses_takes_no_part(problem, samples, by_clien
         sample_rounds(
             samples.design,
             samples.inputs,
-            samples.targets,
             starts,
             PROBLEMS,
             STEPS,
             np.full(RUNS, NUMBER, np.int32),
             np.float32(CLIENTS),
+            CLIENTS,
             np.int32(1),
             by_client=by_client,
         )

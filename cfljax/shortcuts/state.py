@@ -208,16 +208,17 @@ class Runs:
         """
         index = padded(rows, _size(len(rows), _RUNS))
         num_models = self.models.shape[1]
-        by_client = self.samples.device.platform == "cpu"
+        platform = self.samples.device.platform
+        by_client = pays_by_client(len(index), len(index) * num_models, platform)
         models = sample_rounds(
             self.samples.design,
             self.samples.inputs,
-            self.samples.targets,
             self.models[index],
             self.problems[index],
             self.step_sizes[index],
             self.left[index],
             self.divisor,
+            self.samples.num_clients,
             np.int32(number),
             by_client=by_client,
         )
