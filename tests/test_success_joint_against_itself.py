@@ -241,7 +241,7 @@ def test_models_too_far_to_measure_decide_nothing():
     assert not np.isfinite(distance)
 
 
-def test_a_run_that_is_given_up_fails_as_it_would(full):
+def test_a_run_that_is_given_up_fails_as_it_would():
     """At a step size that is far too large; what else it has may be earlier."""
     steps = np.array([0.1, 500.0], np.float32)
     ours, theirs = together(0, steps, decide=True), one_by_one(0, steps)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from cfljax.shortcuts.samples import padded
+from cfljax.shortcuts.samples import padded, power_of_two
 
 __all__ = ["AtHand", "Key"]
 
@@ -74,7 +74,7 @@ class AtHand:
         if keys:
             slots = [self._free.pop() for _ in keys]
             self._slots |= dict(zip(keys, slots, strict=True))
-            size = max(_LEAST, 1 << (len(keys) - 1).bit_length())
+            size = max(_LEAST, power_of_two(len(keys)))
             columns = padded(np.array([self._places[key] for key in keys]), size)
             to = padded(np.array(slots), size)
             self._kept = _copied(self._kept, self._just, columns, to)

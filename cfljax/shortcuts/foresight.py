@@ -25,7 +25,7 @@ from cfljax.shortcuts.certificate import choose
 from cfljax.shortcuts.frozen import FrozenRuns
 from cfljax.shortcuts.partitions import Partitions, Sets
 from cfljax.shortcuts.rounds import step_rates
-from cfljax.shortcuts.samples import EXACT, padded
+from cfljax.shortcuts.samples import EXACT, padded, power_of_two
 from cfljax.shortcuts.state import Runs
 
 __all__ = ["Foresight", "Path", "set_path"]
@@ -107,7 +107,7 @@ class Foresight:
         reach = np.minimum(reach, most)
         if not np.any(reach):
             return []
-        row = padded(np.array(chosen), 1 << (len(chosen) - 1).bit_length())
+        row = padded(np.array(chosen), power_of_two(len(chosen)))
         problems = runs.problems[row]
         if not sets:
             clusters = samples.clusters

@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float
 
 from cfljax.shortcuts.partitions import Normal, Sets
 from cfljax.shortcuts.rounds import frozen_rounds
-from cfljax.shortcuts.samples import padded
+from cfljax.shortcuts.samples import padded, power_of_two
 from cfljax.shortcuts.state import Runs
 
 __all__ = ["Frozen", "FrozenRuns", "Partition"]
@@ -97,7 +97,7 @@ class FrozenRuns:
 
     def _step(self, partition: Partition, members: list[Frozen]) -> list[int]:
         runs, number = self._runs, len(members)
-        index = padded(np.arange(number), 1 << (number - 1).bit_length())
+        index = padded(np.arange(number), power_of_two(number))
         row = np.array([member.run for member in members])[index]
         used = np.array([member.used for member in members])[index]
         models, made, held = frozen_rounds(

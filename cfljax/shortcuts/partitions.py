@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from cfljax.shortcuts.samples import Samples, normal_change, padded
+from cfljax.shortcuts.samples import Samples, normal_change, padded, power_of_two
 
 __all__ = ["PASS", "Normal", "Partitions", "Sets"]
 
@@ -224,7 +224,7 @@ class Partitions:
                 change = normal_change(
                     samples.inputs,
                     samples.targets,
-                    padded(some, 1 << (len(some) - 1).bit_length()),
+                    padded(some, power_of_two(len(some))),
                     np.int32(len(some)),
                     np.float32(sign),
                 )

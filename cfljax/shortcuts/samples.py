@@ -18,6 +18,7 @@ __all__ = [
     "normal_change",
     "operator_norms",
     "padded",
+    "power_of_two",
     "prepare",
 ]
 
@@ -221,3 +222,8 @@ def normal_change(
 def padded(indices: Int[np.ndarray, " some"], size: int) -> Int[np.ndarray, " size"]:
     """The indices, and the first one again up to the size of a compiled program."""
     return np.concatenate([indices, np.repeat(indices[:1], size - len(indices))])
+
+
+def power_of_two(number: int) -> int:
+    """The least one that is not below, so that few sizes are compiled."""
+    return 1 << max(number - 1, 0).bit_length()

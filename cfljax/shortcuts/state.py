@@ -17,7 +17,7 @@ from cfljax.shortcuts.rounds import (
     pays_by_client,
     sample_rounds,
 )
-from cfljax.shortcuts.samples import Samples, padded
+from cfljax.shortcuts.samples import Samples, padded, power_of_two
 
 __all__ = ["Runs", "Work"]
 
@@ -49,7 +49,7 @@ class Work:
 
 def _size(number: int, sizes: Iterable[int]) -> int:
     """The least that is compiled; beyond them the next power of two."""
-    larger = 1 << max(number - 1, 0).bit_length()
+    larger = power_of_two(number)
     return next((size for size in sizes if size >= number), larger)
 
 
