@@ -139,6 +139,13 @@ class FrozenRuns:
             runs.models[row[:, None], used],
         )
 
+    def hold(self, run: int) -> None:
+        """Expects the clients of a run to do as their groups."""
+        self._held[run] = ()
+
     def held(self, run: int) -> Sets | None:
-        """The partition that a run is about to leave or to prove anew, if any."""
+        """The partition that a run is about to leave or to prove anew, if any.
+
+        No sets for one whose clients are expected to do as their groups.
+        """
         return self._held.get(run)

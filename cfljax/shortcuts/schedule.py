@@ -3,7 +3,8 @@
 IFCA on linear regression with fixed samples is a deterministic map of the models. Its
 runs are followed exactly, with two ways to go on a round:
 
-- on the samples: errors of the models that moved, the clients' choices, gradients;
+- on the samples: errors of the models that moved, the clients' choices, gradients,
+  where most clients choose as their group by its Gram matrix (`dissent`);
 - by Gram matrices, while a certificate (`certificate.pair_radii`) says that no client
   changes its choice: a model's step is then `theta - rate ((2/n) X_S^T X_S theta -
   (2/n) X_S^T y)`, which costs d^2 instead of m n d. Losses of the models are evaluated
@@ -37,9 +38,13 @@ _Column = tuple[int, int, np.ndarray]
 _PATIENCE = 64
 
 # Models of all runs of a batch, for which it does not pay to find out in each round
-# which are needed; and rounds that they then make on the samples at once.
+# which are needed, where there are few samples; and rounds that they then make at once.
 _FEW = 192
 _AT_ONCE = 8
+
+# Columns that a model's round costs more than by a Gram matrix of its own clients:
+# where it takes two products, and where matrices of groups serve (`dissent`).
+_MORE, _MORE_BY_GROUP = 2, 0.25
 
 # Errors of models that stayed are kept for as many products.
 _KEPT = 4
@@ -82,6 +87,8 @@ class Schedule:
         self._dropped = np.zeros(len(runs), bool)
         self._frozen = FrozenRuns(runs, self._dropped)
         self._foresight = Foresight(runs, self._frozen, partitions)
+        # Of runs just evaluated, whose gradients are had by them.
+        self._majorities: dict[int, np.ndarray] = {}
         self._done = np.zeros(len(runs), bool)
         self._is_hopeful = np.zeros(len(runs), bool)  # All of its models have clients.
         self._spare = 0.0  # Passes, or parts of them, that nobody had a use for.
@@ -149,6 +156,7 @@ class Schedule:
         goes_on = ~ended & ~self._dropped[batch]
         batch, assignments = batch[goes_on], assignments[goes_on]
         is_few = runs.stale[batch].size <= min(_FEW, self._columns)
+        is_few &= not self._partitions.pays_by_group
         share = max(1.0, PASS / number)
         stepping = self._go_on(batch, assignments, share, is_few)
         passes = 1
@@ -212,12 +220,16 @@ class Schedule:
         lipschitz = self._runs.samples.lipschitz
         radii = pair_radii(losses, np.maximum(assignments, 0), lipschitz)
         stepping = []
+        groups, is_near = self._partitions.majorities(assignments, losses)
+        near = batch[is_near].tolist()
+        self._majorities = dict(zip(near, groups[is_near], strict=True))
         for i, run in enumerate(batch.tolist()):
             used, sets = self._partitions.sets(assignments[i])
             self._is_hopeful[run] = len(used) == losses.shape[1]
             is_known = self._partitions.is_known(sets)
             if not is_known:
-                is_known = self._partitions.spend(sets, 2 * len(used) * share)
+                each = _MORE_BY_GROUP if is_near[i] else _MORE
+                is_known = self._partitions.spend(sets, each * len(used) * share)
             is_surprising = is_few and self._foresight.forget(run)
             if is_known and not is_surprising and self._frozen.has_room(sets):
                 normal = [self._partitions.normal(key) for key in sets]
@@ -226,6 +238,8 @@ class Schedule:
                 self._frozen.add(Partition(sets, normal), Frozen(run, used, own))
             else:
                 self._frozen.thaw(run)
+                if is_near[i]:
+                    self._frozen.hold(run)
                 stepping += [(run, model, assignments[i] == model) for model in used]
         return stepping
 
@@ -241,19 +255,26 @@ class Schedule:
         """One round on the samples: of models with errors at hand first."""
         just = [column for column in stepping if column[:2] in self._at_hand]
         other = [column for column in stepping if column[:2] not in self._at_hand]
-        places = [self._at_hand.place(column[:2]) for column in just]
-        self._descend(just, self._at_hand.errors, places)
+        near = self._majorities.keys() - {run for run, _, _ in other}
+        for by_group in (True, False):
+            part = [column for column in just if (column[0] in near) == by_group]
+            places = [self._at_hand.place(column[:2]) for column in part]
+            self._descend(part, self._at_hand.errors, places, by_group)
         for start in range(0, len(other), self._columns):
             part = other[start : start + self._columns]
             rows, models = (np.array([column[i] for column in part]) for i in (0, 1))
             again, _ = self._runs.evaluate(rows, self._runs.models[rows, models])
-            self._descend(part, (again,), list(range(len(part))))
+            self._descend(part, (again,), list(range(len(part))), False)
         own = list(dict.fromkeys(run for run, _, _ in stepping))
         self._runs.left[own] -= 1
         self._waiting.extend(own)
 
     def _descend(
-        self, columns: list[_Column], errors: tuple[Array, ...], places: list[int]
+        self,
+        columns: list[_Column],
+        errors: tuple[Array, ...],
+        places: list[int],
+        by_group: bool,
     ) -> None:
         if columns:
             rows, models, members = zip(*columns, strict=True)
@@ -263,6 +284,7 @@ class Schedule:
                 np.stack(members),
                 errors,
                 np.array(places),
+                self._majorities if by_group else None,
             )
 
 

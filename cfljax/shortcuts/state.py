@@ -4,12 +4,13 @@ import concurrent.futures
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from cfljax.shortcuts.dissent import gradients
 from cfljax.shortcuts.rounds import (
     backward,
     backward_by_client,
@@ -51,6 +52,19 @@ def _size(number: int, sizes: Iterable[int]) -> int:
     """The least that is compiled; beyond them the next power of two."""
     larger = power_of_two(number)
     return next((size for size in sizes if size >= number), larger)
+
+
+def _choices(
+    size: int,
+    slots: Int[np.ndarray, " columns"],
+    values: Int[np.ndarray, " columns"],
+    members: Bool[np.ndarray, "columns clients"],
+) -> Int[np.ndarray, "size clients"]:
+    """The value of each client's column in every run, -1 if it has none."""
+    found = np.full((size, members.shape[1]), -1, np.int32)
+    which, clients = np.nonzero(members)
+    found[slots[which], clients] = values[which]
+    return found
 
 
 class Runs:
@@ -121,6 +135,7 @@ class Runs:
         members: Bool[np.ndarray, "columns clients"],
         errors: tuple[Array, ...],
         places: Int[np.ndarray, " columns"],
+        majorities: Mapping[int, Int[np.ndarray, " groups"]] | None = None,
     ) -> None:
         """A gradient step of some models on their members (Algorithm 2, line 14).
 
@@ -130,9 +145,16 @@ class Runs:
           members: clients of each.
           errors: of `evaluate`, one or several times.
           places: rows of `errors`, numbered through all of them.
+          majorities: of each run, by `Partitions.majorities`, to go by Gram matrices of
+            groups; then all models with members must be there.
         """
         own, slots = np.unique(rows, return_inverse=True)
-        if pays_by_client(len(own), len(rows), self.samples.device.platform):
+        if majorities is not None:
+            by_run = np.stack([majorities[run] for run in own.tolist()])
+            steps = self._gradients_by_group(
+                own, slots, models, members, errors, places, by_run
+            )
+        elif pays_by_client(len(own), len(rows), self.samples.device.platform):
             steps = self._gradients_by_client(slots, models, members, errors, places)
         else:
             steps = np.empty((len(rows), self.models.shape[2]), np.float32)
@@ -160,9 +182,9 @@ class Runs:
         weights = np.zeros((size, members.shape[1]), np.float32)
         weights[:number] = members
         which = padded(places, size)
-        gradients = backward(self.samples.design, errors, which, weights)
+        found = backward(self.samples.design, errors, which, weights)
         self.work.backward += number
-        return np.asarray(gradients)[:num_features, :number].T
+        return np.asarray(found)[:num_features, :number].T
 
     def _gradients_by_client(
         self,
@@ -175,12 +197,9 @@ class Runs:
         """One product for each run; as of `descend`, runs being numbered from 0."""
         number = int(np.max(slots)) + 1
         size = _size(number, _BY_CLIENT)
-        choices = np.full((size, members.shape[1]), -1, np.int32)
-        columns = np.full_like(choices, -1)
-        which, clients = np.nonzero(members)
-        choices[slots[which], clients] = models[which]
-        columns[slots[which], clients] = places[which]
-        gradients = functools.partial(
+        choices = _choices(size, slots, models, members)
+        columns = _choices(size, slots, places, members)
+        product = functools.partial(
             backward_by_client,
             self.samples.inputs,
             errors,
@@ -191,13 +210,38 @@ class Runs:
 
         def part(ends: tuple[np.int32, np.int32]) -> np.ndarray:
             with jax.default_device(self.samples.device):  # A thread's own setting.
-                return np.asarray(gradients(ends))
+                return np.asarray(product(ends))
 
         cuts = np.linspace(0, members.shape[1], _PARTS + 1).astype(np.int32)
         with concurrent.futures.ThreadPoolExecutor(_PARTS) as pool:
             parts = list(pool.map(part, itertools.pairwise(cuts)))
         self.work.backward += number
         return np.sum(parts, axis=0)[slots, models]
+
+    def _gradients_by_group(
+        self,
+        rows: Int[np.ndarray, " runs"],
+        slots: Int[np.ndarray, " columns"],
+        models: Int[np.ndarray, " columns"],
+        members: Bool[np.ndarray, "columns clients"],
+        errors: tuple[Array, ...],
+        places: Int[np.ndarray, " columns"],
+        majorities: Int[np.ndarray, "runs groups"],
+    ) -> Float[np.ndarray, "columns features"]:
+        """By the Gram matrices of groups; as of `descend`, `rows` being its runs."""
+        columns = np.full((len(rows), self.models.shape[1]), -1, np.int32)
+        columns[slots, models] = places
+        found = gradients(
+            self.samples,
+            self.problems[rows],
+            self.models[rows],
+            _choices(len(rows), slots, models, members),
+            majorities,
+            errors,
+            columns,
+        )
+        self.work.backward += len(rows)
+        return found[slots, models]
 
     def rounds(self, rows: Int[np.ndarray, " some"], number: int) -> None:
         """Some rounds of whole runs on the samples, or as many as they have left.

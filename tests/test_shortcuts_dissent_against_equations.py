@@ -1,0 +1,133 @@
+"""Gradients by the Gram matrices of groups, against sums over clients."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cfljax.shortcuts import partitions, prepare
+from cfljax.shortcuts.dissent import gradients
+from cfljax.shortcuts.partitions import Partitions
+from cfljax.shortcuts.rounds import forward
+
+CLIENTS, SAMPLES, FEATURES, MODELS = 7, 5, 4, 3
+CLUSTERS = np.array([0, 0, 0, 1, 1, 1, 1])
+PROBLEMS = 2
+
+
+def draw(runs, heavy=1.0):
+    """Samples, the runs' problems, and models; the last client is `heavy`."""
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(CLIENTS, SAMPLES, FEATURES)).astype(np.float32)
+    inputs[-1] *= heavy
+    targets = rng.normal(size=(PROBLEMS, CLIENTS, SAMPLES)).astype(np.float32)
+    models = rng.normal(size=(runs, MODELS, FEATURES)).astype(np.float32)
+    samples = prepare(jnp.asarray(inputs), jnp.asarray(targets), CLUSTERS)
+    return samples, rng.integers(PROBLEMS, size=runs), models
+
+
+def errors_of(samples, problems, models):
+    """All columns, and where those of each model are."""
+    flat, which = models.reshape(-1, FEATURES), np.repeat(problems, MODELS)
+    errors, _ = forward(samples.design, flat, which, CLIENTS)
+    return errors, np.arange(len(flat)).reshape(models.shape[:2])
+
+
+def plain(samples, problems, models, choices):
+    """Line 14 of Algorithm 2, in double precision."""
+    blocks = np.asarray(samples.inputs, float).reshape(CLIENTS, SAMPLES, FEATURES)
+    targets = np.asarray(samples.targets, float)
+    found = np.zeros(models.shape)
+    for run, client in np.ndindex(choices.shape):
+        j = choices[run, client]
+        if j >= 0:
+            error = blocks[client] @ models[run, j] - targets[problems[run], client]
+            found[run, j] += 2 / SAMPLES * blocks[client].T @ error
+    return found
+
+
+@pytest.mark.parametrize("runs", [1, 3, 17, 70])  # 70: over 32 rows of one client.
+def test_gradients_are_sums_over_the_clients(runs):
+    """Whatever groups are said to do, and with clients that have no model."""
+    samples, problems, models = draw(runs)
+    rng = np.random.default_rng(runs)
+    choices = rng.integers(-1, MODELS, size=(runs, CLIENTS))
+    expected = plain(samples, problems, models, choices)
+    errors, places = errors_of(samples, problems, models)
+    counts = [
+        np.sum(choices[:, group == CLUSTERS, None] == np.arange(-1, MODELS), axis=1)
+        for group in range(2)
+    ]
+    most = np.stack([np.argmax(own, axis=1) - 1 for own in counts], axis=1)
+    for groups in (most, rng.integers(-1, MODELS, size=(runs, 2))):
+        for parts in ((errors,), (errors[:2], errors[2:])):
+            given = samples, problems, models, choices, groups, parts, places
+            np.testing.assert_allclose(gradients(*given), expected, atol=1e-4)
+    other = gradients(samples, problems, models, choices[:, ::-1], most, parts, places)
+    assert not np.allclose(other, expected, atol=1e-2)  # Control.
+
+
+def test_nobody_dissents():
+    samples, problems, models = draw(2)
+    groups = np.array([[0, 2], [1, 1]])
+    choices = groups[:, CLUSTERS]
+    errors, places = errors_of(samples, problems, models)
+    spoiled = jnp.full_like(errors, np.nan)  # Samples are not needed.
+    given = samples, problems, models, choices, groups, (spoiled,), places
+    expected = plain(samples, problems, models, choices)
+    np.testing.assert_allclose(gradients(*given), expected, atol=1e-4)
+    choices[0, 0] = 1
+    given = samples, problems, models, choices, groups, (spoiled,), places
+    assert np.any(np.isnan(gradients(*given)[0]))  # Control.
+
+
+@pytest.fixture
+def majorities(monkeypatch):
+    """Of samples that are few."""
+    monkeypatch.setattr(partitions, "_SAMPLES", 0)
+
+    def found(assignments, losses=None, heavy=1.0):
+        samples, _, _ = draw(1, heavy)
+        if losses is None:
+            losses = np.ones((len(assignments), MODELS, CLIENTS), np.float32)
+        return Partitions(samples).majorities(np.array(assignments), losses)
+
+    return found
+
+
+def test_majorities_are_what_most_clients_of_a_group_choose(majorities):
+    groups, is_near = majorities(
+        [
+            [2, 2, 2, 0, 0, 0, 0],
+            [2, 2, 1, 0, 0, 1, 0],
+            [-1, -1, 0, 1, 1, 1, 1],
+            [0, 1, 2, 0, 1, 2, -1],  # No more than one each: two of seven.
+        ]
+    )
+    assert groups[:3].tolist() == [[2, 0], [2, 0], [-1, 1]]
+    assert is_near.tolist() == [True, True, True, False]
+
+
+def test_no_losses_no_gram_matrices(majorities):
+    """An error that overflowed may be in the product of the others."""
+    assignments = [[2, 2, 1, 0, 0, 0, 0]] * 2
+    losses = np.ones((2, MODELS, CLIENTS), np.float32)
+    losses[1, 0, 0] = np.inf
+    _, is_near = majorities(assignments, losses)
+    assert is_near.tolist() == [True, False]
+    unused = [[2, 2, 2, 1, 1, 1, 1]] * 2
+    assert majorities(unused, losses)[1].tolist() == [True, True]
+
+
+def test_a_sum_is_not_blurred_by_what_it_leaves_out(majorities):
+    """Rounding of a Gram matrix with a heavy client stays when that is taken away."""
+    assignments = [[2, 2, 2, 0, 0, 0, 1], [2, 2, 2, 0, 0, 0, 0]]
+    assert majorities(assignments)[1].tolist() == [True, True]
+    assert majorities(assignments, heavy=100.0)[1].tolist() == [False, True]
+
+
+def test_few_samples_are_cheaper_than_gram_matrices():
+    samples, _, _ = draw(1)
+    found = Partitions(samples)
+    assert not found.pays_by_group
+    losses = np.ones((1, MODELS, CLIENTS), np.float32)
+    assert not np.any(found.majorities(np.zeros((1, CLIENTS), int), losses)[1])
