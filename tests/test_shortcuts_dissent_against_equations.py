@@ -1,5 +1,7 @@
 """Gradients by the Gram matrices of groups, against sums over clients."""
 
+import types
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from cfljax.shortcuts import partitions, prepare
 from cfljax.shortcuts.dissent import gradients
 from cfljax.shortcuts.partitions import Partitions
 from cfljax.shortcuts.rounds import forward
+from cfljax.shortcuts.samples import Samples
 
 CLIENTS, SAMPLES, FEATURES, MODELS = 7, 5, 4, 3
 CLUSTERS = np.array([0, 0, 0, 1, 1, 1, 1])
@@ -131,3 +134,11 @@ def test_few_samples_are_cheaper_than_gram_matrices():
     assert not found.pays_by_group
     losses = np.ones((1, MODELS, CLIENTS), np.float32)
     assert not np.any(found.majorities(np.zeros((1, CLIENTS), int), losses)[1])
+
+
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+def test_an_accelerator_has_better_to_do(monkeypatch, platform):
+    monkeypatch.setattr(partitions, "_SAMPLES", 0)
+    device = types.SimpleNamespace(platform=platform)
+    monkeypatch.setattr(Samples, "device", property(lambda _: device))
+    assert Partitions(draw(1)[0]).pays_by_group == (platform == "cpu")

@@ -12,7 +12,7 @@ Measured:  two cores of an AMD EPYC without other work: 9.1 times in total, 13.2
            seconds of one trial grow by the powers 1.06, 1.15 and 0.87 with all rounds,
            and 0.42, 0.43 and 1.38 where all runs are followed by shortcuts. All trials
            of the panels, from one cold and one warm trial of every size, two workers
-           with a core each: a 14 min, b 54, c 32, d 76, in all about 3 h, 10 % more or
+           with a core each: a 15 min, b 49, c 28, d 65, in all 2 h 37 min, 10 % more or
            less from one time of day to another; their laws take 19 min more
 
 Three parts, of which `--parts` chooses:
