@@ -9,8 +9,8 @@ Measured:  two cores of an AMD EPYC without other work: 9.1 times in total, 13.2
            median, with both cells computed together as a sweep does; alone 5.4 and 7.9
            at R = 0.1, where 10 trials fail, 11.0 and 11.3 at R = 1. No outcome of 80
            trials and 768 runs differs. Over a decade of m, n and d (--preset paper),
-           seconds of one trial grow by the powers 1.06, 1.15 and 0.87 with all rounds,
-           and 0.42, 0.43 and 1.38 where all runs are followed by shortcuts. All trials
+           seconds of one trial grow by the powers 1.05, 1.12 and 0.84 with all rounds,
+           and 0.14, 0.26 and 1.15 where all runs are followed by shortcuts. All trials
            of the panels, from one cold and one warm trial of every size, two workers
            with a core each: a 15 min, b 49, c 28, d 65, in all 2 h 37 min, 10 % more or
            less from one time of day to another; their laws take 19 min more
