@@ -87,6 +87,7 @@ def test_nobody_dissents():
 def majorities(monkeypatch):
     """Of samples that are few."""
     monkeypatch.setattr(partitions, "_SAMPLES", 0)
+    monkeypatch.setattr(partitions, "_BY_GROUP", 0)
 
     def found(assignments, losses=None, heavy=1.0):
         samples, _, _ = draw(1, heavy)
@@ -128,6 +129,13 @@ def test_a_sum_is_not_blurred_by_what_it_leaves_out(majorities):
     assert majorities(assignments, heavy=100.0)[1].tolist() == [False, True]
 
 
+def test_many_groups_are_dearer_than_samples(majorities, monkeypatch):
+    """Of 35 samples in 4 dimensions, 4 in units of d for each of two groups."""
+    assert Partitions(draw(1)[0]).pays_by_group
+    monkeypatch.setattr(partitions, "_BY_GROUP", 5)
+    assert not Partitions(draw(1)[0]).pays_by_group
+
+
 def test_few_samples_are_cheaper_than_gram_matrices():
     samples, _, _ = draw(1)
     found = Partitions(samples)
@@ -139,6 +147,7 @@ def test_few_samples_are_cheaper_than_gram_matrices():
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
 def test_an_accelerator_has_better_to_do(monkeypatch, platform):
     monkeypatch.setattr(partitions, "_SAMPLES", 0)
+    monkeypatch.setattr(partitions, "_BY_GROUP", 0)
     device = types.SimpleNamespace(platform=platform)
     monkeypatch.setattr(Samples, "device", property(lambda _: device))
     assert Partitions(draw(1)[0]).pays_by_group == (platform == "cpu")

@@ -13,6 +13,7 @@ def case(request, monkeypatch):
     """Whose samples count as many."""
     found = make(request.param)  # Kept for other tests, so as it is.
     monkeypatch.setattr(partitions, "_SAMPLES", 0)
+    monkeypatch.setattr(partitions, "_BY_GROUP", 0)
     return found
 
 

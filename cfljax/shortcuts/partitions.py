@@ -22,6 +22,7 @@ _MATRIX_VECTOR = 5
 # measured with two and four groups, not at 20 and less, as well as without at 30. An
 # accelerator would wait for one client's small product after the other.
 _SAMPLES = 40
+_BY_GROUP = 10  # The same for each group, whose matrix is as large as d samples.
 # Share of the clients that may not do as their group, for its Gram matrix to serve.
 _DISSENT = 0.5
 
@@ -93,7 +94,8 @@ class Partitions:
         rows, features = samples.inputs.shape
         self._most = max(8, _MOST_BYTES // (4 * features**2))
         is_finite = np.all(self._is_finite) and np.all(np.isfinite(self._bounds))
-        is_large = samples.device.platform == "cpu" and rows >= _SAMPLES * features
+        least = max(_SAMPLES, _BY_GROUP * len(self._sizes)) * features
+        is_large = samples.device.platform == "cpu" and rows >= least
         self.pays_by_group = bool(is_finite) and is_large
 
     def sets(self, assignment: Int[np.ndarray, " clients"]) -> tuple[list[int], Sets]:

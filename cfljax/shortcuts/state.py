@@ -38,7 +38,8 @@ class Work:
 
     full: columns of the same runs without shortcuts.
     forward: of errors and losses.
-    backward: of gradients; one for all models of a run where they go by client.
+    backward: of gradients; one for all models of a run where they go by client or by
+      group.
     frozen: rounds of models whose clients stay, by Gram matrices.
     """
 
