@@ -93,7 +93,8 @@ def majorities(monkeypatch):
         samples, _, _ = draw(1, heavy)
         if losses is None:
             losses = np.ones((len(assignments), MODELS, CLIENTS), np.float32)
-        return Partitions(samples).majorities(np.array(assignments), losses)
+        problems = np.zeros(len(assignments), int)
+        return Partitions(samples).majorities(np.array(assignments), losses, problems)
 
     return found
 
@@ -129,6 +130,22 @@ def test_a_sum_is_not_blurred_by_what_it_leaves_out(majorities):
     assert majorities(assignments, heavy=100.0)[1].tolist() == [False, True]
 
 
+@pytest.mark.parametrize("small", [0.0, 1e-3])
+def test_targets_of_zero_are_blurred_as_well(monkeypatch, small):
+    """In the problem that has them, and in no other."""
+    monkeypatch.setattr(partitions, "_SAMPLES", 0)
+    monkeypatch.setattr(partitions, "_BY_GROUP", 0)
+    samples, _, _ = draw(1)
+    targets = np.array(samples.targets)
+    targets[0, :2], targets[0, 2] = small, 1e5
+    blocks = samples.inputs.reshape(CLIENTS, SAMPLES, FEATURES)
+    found = Partitions(prepare(blocks, jnp.asarray(targets), CLUSTERS))
+    assignments = np.array([[0, 0, 1, 2, 2, 2, 2]] * 2)
+    losses = np.ones((2, MODELS, CLIENTS), np.float32)
+    _, is_near = found.majorities(assignments, losses, np.arange(2))
+    assert is_near.tolist() == [False, True]
+
+
 def test_many_groups_are_dearer_than_samples(majorities, monkeypatch):
     """Of 35 samples in 4 dimensions, 4 in units of d for each of two groups."""
     assert Partitions(draw(1)[0]).pays_by_group
@@ -141,7 +158,8 @@ def test_few_samples_are_cheaper_than_gram_matrices():
     found = Partitions(samples)
     assert not found.pays_by_group
     losses = np.ones((1, MODELS, CLIENTS), np.float32)
-    assert not np.any(found.majorities(np.zeros((1, CLIENTS), int), losses)[1])
+    every = np.zeros((1, CLIENTS), int)
+    assert not np.any(found.majorities(every, losses, np.zeros(1, int))[1])
 
 
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])

@@ -50,6 +50,7 @@ def test_rounds_are_those_of_all_samples(case, dissenters):
 
 
 def test_control_clients_that_stay_with_their_group_are_noticed(case, monkeypatch):
+    """In stable runs and in others."""
     rows = dissent._rows
     wrong = lambda choices, expected, places: rows(expected, expected, places)
     monkeypatch.setattr(dissent, "_rows", wrong)
@@ -57,17 +58,26 @@ def test_control_clients_that_stay_with_their_group_are_noticed(case, monkeypatc
     decided = clear(case.losses[STABLE])
     apart = furthest(case.models[STABLE], ends.models[STABLE])
     assert np.any(apart[decided] > 1e-2)
+    expected = np.swapaxes(case.losses[~STABLE, 20], 1, 2)
+    early = in_short(case.problem, case.step_sizes, num_rounds=20).losses[~STABLE]
+    assert not np.allclose(early, expected, rtol=1e-2)
 
 
-def test_coming_rounds_are_guessed_by_group(case, monkeypatch):
+@pytest.mark.parametrize("is_spoiled", [False, True])
+def test_coming_rounds_are_guessed_by_group(case, monkeypatch, is_spoiled):
     """After a round in which some dissented; those that come true are kept."""
-    guessed, guess = [], Foresight.guess
+    went, walk = [], Foresight.walk
 
-    def noted(self, batch, room):
-        paths = guess(self, batch, room)
-        guessed.extend(self._frozen.held(path.run) == () for path in paths)
-        return paths
+    def noted(self, path, losses):
+        held, before = self._frozen.held(path.run), self._runs.left[path.run]
+        if is_spoiled:
+            path = path._replace(choices=path.choices + 1)
+        places = walk(self, path, losses)
+        if held == ():
+            went.append(before - self._runs.left[path.run])
+        return places
 
-    monkeypatch.setattr(Foresight, "guess", noted)
+    monkeypatch.setattr(Foresight, "walk", noted)
     in_short(case.problem, case.step_sizes)
-    assert any(guessed)
+    assert went
+    assert any(went) != is_spoiled

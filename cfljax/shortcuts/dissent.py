@@ -38,7 +38,7 @@ class _Rows(NamedTuple):
     clients: of each entry of the list.
     places: columns of the errors, one for each row of an entry.
     slots: gradients that the rows belong to; past the last one for no row.
-    signs: 1 or -1.
+    signs: 1 or -1; 0 for no row, whose errors may be no numbers.
     """
 
     clients: Int[np.ndarray, " entries"]
@@ -63,7 +63,8 @@ def gradients(
       problems: of the runs.
       models: theirs.
       choices: of the clients, -1 for none.
-      majorities: what most clients of each group choose, -1 for none.
+      majorities: a choice for each group, -1 for none; the sum is right for any, and
+        cheap where most clients choose so.
       errors: of `rounds.forward`, one or several times.
       places: column with a model's errors, numbered through all of `errors`, for every
         model with clients.

@@ -6,10 +6,10 @@ how far the guess was right, client by client. Only what is proved is kept: a wr
 guess costs its columns and changes nothing.
 
 The guess is that every set of a run's partition chooses the model of lowest mean loss,
-where clients stayed together until now. It is for runs that collapsed to one model and
-diverge: most clients prefer another model in every round, which no certificate
-foresees; and for clients that prefer their model by so little that a certificate must
-not overlook it.
+where clients stayed together until now, or every group where few left theirs. It is for
+runs that collapsed to one model and diverge: most clients prefer another model in every
+round, which no certificate foresees; and for clients that prefer their model by so
+little that a certificate must not overlook it.
 """
 
 import functools
@@ -78,8 +78,8 @@ class Foresight:
         """Paths of runs, twice as long as the last one if all of that came true.
 
         Args:
-          batch: runs whose models are to be evaluated; those that were frozen until
-            now are guessed for.
+          batch: runs whose models are to be evaluated; those that `frozen` holds are
+            guessed for.
           room: columns that are free.
         """
         by_sets: dict[Sets, list[int]] = {}

@@ -14,7 +14,7 @@ products whose result is known:
 - Where a product has room for more columns, coming rounds are guessed and evaluated
   with the present one (`foresight`); what every client's choice proves needs no more.
 - A model that nobody chose does not move, so neither do its losses; where few runs are
-  left that need the samples, it is cheaper to make several of their rounds in full.
+  left that need the samples, and these are few, several rounds are made in full.
 - A run in which no client has a finite loss makes no step ever again: it has diverged,
   and its models are the ones it ends with.
 - Runs that are done make room for others in the next product (`schedule`).
@@ -79,9 +79,10 @@ def run_ifca(
       normalise: divisor of the summed gradients, as of `algorithms.ifca`;
         "participants" are all clients here.
       columns: models that meet the samples at a time, or those of one run where they
-        are more: bounds the memory to about `28 m n columns` bytes besides the samples
-        and 5 GiB of Gram matrices at most, and changes nothing but rounding and, with
-        `finished`, which runs come to their end before others have them dropped.
+        are more: bounds the memory to about `44 m n (columns + 3)` bytes besides the
+        samples and 5 GiB of Gram matrices at most, and changes nothing but rounding
+        and, with `finished`, which runs come to their end before others have them
+        dropped.
       finished: `(run, models, losses) -> runs`, told of every run at its end; the runs
         it returns are not followed any further, unless they are at their end as well.
       turns: of a problem's runs those of the lowest one start first, the next when none

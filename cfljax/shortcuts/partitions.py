@@ -65,7 +65,7 @@ class Partitions:
     Unions of the samples' groups are at hand. Any other set is built from the nearest
     one that is, once the rounds that its runs have made on the samples have cost as
     much as that: no choice without foresight is better than twice the best one with it
-    in the worst case (the ski-rental problem).
+    in the worst case (the ski-rental problem). Rounds by group (`dissent`) count less.
 
     Costs are counted in columns, one model's product with all samples.
 
@@ -117,16 +117,17 @@ class Partitions:
         self,
         assignments: Int[np.ndarray, "runs clients"],
         losses: Float[np.ndarray, "runs models clients"],
+        problems: Int[np.ndarray, " runs"],
     ) -> tuple[Int[np.ndarray, "runs groups"], Bool[np.ndarray, " runs"]]:
-        """What most clients of each group choose, and where that helps.
+        """What more clients of a group choose than anything else; where that helps.
 
         It does where `pays_by_group`, half of all clients choose so, no sum is blurred
-        by what it leaves out (see `_nearest`), and all chosen models have a loss for
-        every client.
+        by what it leaves out (`_nearest`), and chosen models have losses everywhere.
 
         Args:
           assignments: of some runs; -1 for no model, as in the result.
           losses: theirs.
+          problems: theirs.
         """
         clusters = self._samples.clusters
         if not self.pays_by_group:
@@ -140,10 +141,11 @@ class Partitions:
         found = np.argmax(counts, axis=1) - 1
         most = np.sum(np.max(counts, axis=1), axis=1)
         whole = found[:, clusters][:, None] == models
-        bounds = self._bounds.T
-        own = chosen.astype(float) @ bounds
-        through = (whole + (chosen ^ whole)).astype(float) @ bounds
-        is_sharp = np.all((own == 0) | (through <= _MOST_SUMMED * own), axis=(1, 2))
+        through, is_sharp = whole + (chosen ^ whole).astype(float), True
+        for bounds in (self._bounds[:1, None], self._bounds[1 + problems][:, None]):
+            summed = np.sum(through * bounds, axis=2)
+            is_sharp &= summed <= _MOST_SUMMED * np.sum(chosen * bounds, axis=2)
+        is_sharp = np.all(is_sharp, axis=1)
         has_loss = np.all(np.isfinite(losses), axis=2) | ~np.any(chosen, axis=2)
         is_near = most >= (1 - _DISSENT) * len(clusters)
         return found, is_near & is_sharp & np.all(has_loss, axis=1)

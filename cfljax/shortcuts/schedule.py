@@ -3,8 +3,7 @@
 IFCA on linear regression with fixed samples is a deterministic map of the models. Its
 runs are followed exactly, with two ways to go on a round:
 
-- on the samples: errors of the models that moved, the clients' choices, gradients,
-  where most clients choose as their group by its Gram matrix (`dissent`);
+- on the samples: errors of the models that moved, choices, gradients (`dissent`);
 - by Gram matrices, while a certificate (`certificate.pair_radii`) says that no client
   changes its choice: a model's step is then `theta - rate ((2/n) X_S^T X_S theta -
   (2/n) X_S^T y)`, which costs d^2 instead of m n d. Losses of the models are evaluated
@@ -12,7 +11,7 @@ runs are followed exactly, with two ways to go on a round:
 
 Runs are in rounds of their own. Those that need the samples are gathered until the
 products are full; those that share a partition step together. When only a few runs are
-left that need the samples, several of their rounds are one compiled program.
+left that need the samples, and these are few, several rounds are one compiled program.
 """
 
 import collections
@@ -33,17 +32,16 @@ __all__ = ["Finished", "Schedule"]
 # A run, a model of its own, and the model's clients.
 _Column = tuple[int, int, np.ndarray]
 
-# Passes over the samples with room for more, after which next turns start: they may not
-# be needed, but then they cost little more than the room.
+# Passes with room for more, after which next turns start: in vain they cost the room.
 _PATIENCE = 64
 
-# Models of all runs of a batch, for which it does not pay to find out in each round
-# which are needed, where there are few samples; and rounds that they then make at once.
+# Models of all runs of a batch with few samples, for which it does not pay to find out
+# in each round which are needed; and rounds that they then make at once.
 _FEW = 192
 _AT_ONCE = 8
 
-# Columns that a model's round costs more than by a Gram matrix of its own clients:
-# where it takes two products, and where matrices of groups serve (`dissent`).
+# Columns of a model's round that count towards Gram matrices of its own clients: by two
+# products; by group (`dissent`), as measured: such runs mostly oscillate between sets.
 _MORE, _MORE_BY_GROUP = 2, 0.25
 
 # Errors of models that stayed are kept for as many products.
@@ -212,23 +210,23 @@ class Schedule:
           batch: runs just evaluated.
           assignments: theirs.
           share: columns that one column of this product costs.
-          is_few: whether rounds on the samples cost so little that a run is not frozen
-            after a guess without a right round.
+          is_few: whether a run is not frozen after a guess without a right round.
         """
         whole = np.all(assignments >= 0, axis=1)
         losses = self._runs.losses[batch]
         lipschitz = self._runs.samples.lipschitz
         radii = pair_radii(losses, np.maximum(assignments, 0), lipschitz)
         stepping = []
-        groups, is_near = self._partitions.majorities(assignments, losses)
-        near = batch[is_near].tolist()
-        self._majorities = dict(zip(near, groups[is_near], strict=True))
+        own = self._runs.problems[batch]
+        groups, is_near = self._partitions.majorities(assignments, losses, own)
+        self._majorities = {}
         for i, run in enumerate(batch.tolist()):
             used, sets = self._partitions.sets(assignments[i])
             self._is_hopeful[run] = len(used) == losses.shape[1]
             is_known = self._partitions.is_known(sets)
+            by_group = is_near[i] and all((run, j) in self._at_hand for j in used)
             if not is_known:
-                each = _MORE_BY_GROUP if is_near[i] else _MORE
+                each = _MORE_BY_GROUP if by_group else _MORE
                 is_known = self._partitions.spend(sets, each * len(used) * share)
             is_surprising = is_few and self._foresight.forget(run)
             if is_known and not is_surprising and self._frozen.has_room(sets):
@@ -238,7 +236,8 @@ class Schedule:
                 self._frozen.add(Partition(sets, normal), Frozen(run, used, own))
             else:
                 self._frozen.thaw(run)
-                if is_near[i]:
+                if by_group:
+                    self._majorities[run] = groups[i]
                     self._frozen.hold(run)
                 stepping += [(run, model, assignments[i] == model) for model in used]
         return stepping
@@ -255,9 +254,10 @@ class Schedule:
         """One round on the samples: of models with errors at hand first."""
         just = [column for column in stepping if column[:2] in self._at_hand]
         other = [column for column in stepping if column[:2] not in self._at_hand]
-        near = self._majorities.keys() - {run for run, _, _ in other}
         for by_group in (True, False):
-            part = [column for column in just if (column[0] in near) == by_group]
+            part = [
+                column for column in just if (column[0] in self._majorities) == by_group
+            ]
             places = [self._at_hand.place(column[:2]) for column in part]
             self._descend(part, self._at_hand.errors, places, by_group)
         for start in range(0, len(other), self._columns):
