@@ -13,7 +13,9 @@ Measured:  two cores of an AMD EPYC without other work: 9.1 times in total, 13.2
            and 0.14, 0.26 and 1.15 where all runs are followed by shortcuts. All trials
            of the panels, from one cold and one warm trial of every size, two workers
            with a core each: a 15 min, b 49, c 28, d 65, in all 2 h 37 min, 10 % more or
-           less from one time of day to another; their laws take 19 min more
+           less from one time of day to another. All drawn in one run (two `--shard`s a
+           panel, then its law and figures): 2 h 55 min, of which laws 19; a 11 min,
+           b 51, c 28, d 65 with a cut after 59 of them, resumed
 
 Three parts, of which `--parts` chooses:
 

@@ -4,8 +4,8 @@ Command:   python -m experiments run ifca.fig3a --preset paper
 Quick:     the same with --preset quick: m = 40, n = 50, d = 200, 10 trials;
            reference convention only, for a minute on two cores (--convention
            reference paper doubles the work)
-Measured:  two cores of an AMD EPYC, a worker on each, beside other work: paper,
-           both conventions, trials 12 min, law 1 min; successes in figures/ifca.fig3a
+Measured:  two cores of an AMD EPYC, a worker on each, without other work: paper,
+           both conventions, trials 11 min, law 1 min; successes in figures/ifca.fig3a
 Paper:     m = n = 100, d = 1000, k = 2, 40 trials: success rises with R.
            The text leaves open sigma in panels c and d (0.1 in the released scripts)
            and that the released theta* is not rescaled (`fig3.Config.convention`).

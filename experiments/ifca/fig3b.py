@@ -2,8 +2,8 @@
 
 Command:   python -m experiments run ifca.fig3b --preset paper
 Quick:     the same with --preset quick: m = 40, n = 50, d = 200, 10 trials
-Measured:  two cores of an AMD EPYC, a worker on each, beside other work: paper,
-           both conventions, trials 81 min, law 10 min; successes in figures/ifca.fig3b
+Measured:  two cores of an AMD EPYC, a worker on each, without other work: paper,
+           both conventions, trials 51 min, law 10 min; successes in figures/ifca.fig3b
 Paper:     m = 400, n = 100, d = 1000, k = 4, 40 trials: success rises with R.
            The text leaves open sigma in panels c and d (0.1 in the released scripts)
            and that the released theta* is not rescaled (`fig3.Config.convention`).

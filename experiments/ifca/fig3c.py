@@ -3,8 +3,8 @@
 Command:   python -m experiments run ifca.fig3c --preset paper
 Quick:     the same with --preset quick: m = 20, 40, 80, n = 25, 50, 100,
            d = 200, 10 trials
-Measured:  two cores of an AMD EPYC, a worker on each, beside other work: paper,
-           both conventions, trials 52 min, law 1 min; successes in figures/ifca.fig3c
+Measured:  two cores of an AMD EPYC, a worker on each, without other work: paper,
+           both conventions, trials 28 min, law 1 min; successes in figures/ifca.fig3c
 Paper:     d = 1000, k = 2, R = 0.1, 40 trials: success rises with m n.
            The text leaves open sigma in panels c and d (0.1 in the released scripts)
            and that the released theta* is not rescaled (`fig3.Config.convention`).
