@@ -5,9 +5,9 @@ Command:   python -m experiments bench fig3
            python -m experiments bench fig3 --preset paper
 Target:    8 times faster than PyTorch on R = 0.1 and 1, sigma = 0.1, 40 trials, and no
            other outcome
-Measured:  two cores of an AMD EPYC without other work: 9.1 times in total, 13.2 in the
-           median, with both cells computed together as a sweep does; alone 5.4 and 7.9
-           at R = 0.1, where 10 trials fail, 11.0 and 11.3 at R = 1. No outcome of 80
+Measured:  two cores of an AMD EPYC without other work: 9.5 times in total, 13.5 in the
+           median, with both cells computed together as a sweep does; alone 5.6 and 8.4
+           at R = 0.1, where 10 trials fail, 11.4 and 11.5 at R = 1. No outcome of 80
            trials and 768 runs differs. Over a decade of m, n and d (--preset paper),
            seconds of one trial grow by the powers 1.05, 1.12 and 0.84 with all rounds,
            and 0.14, 0.26 and 1.15 where all runs are followed by shortcuts. All trials
