@@ -145,7 +145,7 @@ def test_command_writes_all_and_resumes(tmp_path, monkeypatch):
     assert {path.rsplit("/", 1)[1] for path in summary["files"]} == names
 
     # Nothing is run again.
-    monkeypatch.setattr(sys.modules["cfljax.engine.sweep"], "run_cells", None)
+    monkeypatch.setattr(sys.modules["cfljax.engine.sweep"], "Work", None)
     again = fig5.main(config, options)
     assert json.dumps(again["rows"]) == json.dumps(summary["rows"])
 

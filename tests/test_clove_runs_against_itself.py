@@ -19,7 +19,8 @@ from experiments.options import Options
 @pytest.mark.slow
 @jax.numpy_dtype_promotion("standard")  # Optax's Adam: a float to an integer's power.
 def test_command_writes_all_and_resumes_whatever_was_done_before(tmp_path, monkeypatch):
-    config = dataclasses.replace(SMALL, partitions=("label_skew_1",))
+    methods = ("clove", "ifca", "fedavg", "local")
+    config = dataclasses.replace(SMALL, partitions=("label_skew_1",), methods=methods)
     options = Options(out=tmp_path / "whole", progress=False)
     summary = table1.main(config, options)
     assert summary["failed_cells"] == 0 and len(summary["rows"]) == 4
@@ -37,20 +38,20 @@ def test_command_writes_all_and_resumes_whatever_was_done_before(tmp_path, monke
     fewer = dataclasses.replace(config, methods=("clove", "fedavg"))
     other = dataclasses.replace(options, out=tmp_path / "parts", chunk=1)
     sweeping = sys.modules["cfljax.engine.sweep"]
-    run_cells = sweeping.run_cells
 
-    def interrupted(job, cells):
-        run_cells(job, cells[:1])
-        raise KeyboardInterrupt
+    class Interrupted(sweeping.Work):
+        def run(self, units, compute):
+            super().run(units[:1], compute)
+            raise KeyboardInterrupt
 
     with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
-        context.setattr(sweeping, "run_cells", interrupted)
+        context.setattr(sweeping, "Work", Interrupted)
         table1.main(fewer, other)
     resumed = table1.main(fewer, other)["rows"]
     assert json.dumps(resumed) == json.dumps(summary["rows"][::2])
 
     # Nothing is run again.
-    monkeypatch.setattr(sweeping, "run_cells", None)
+    monkeypatch.setattr(sweeping, "Work", None)
     again = table1.main(config, options)
     assert json.dumps(again["rows"]) == json.dumps(summary["rows"])
 

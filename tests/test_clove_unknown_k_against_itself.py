@@ -179,6 +179,6 @@ def test_command_writes_all_and_one_cluster_is_the_global_model(tmp_path, monkey
     assert {path.rsplit("/", 1)[1] for path in summary["files"]} == names
 
     # Nothing is run again.
-    monkeypatch.setattr(sys.modules["cfljax.engine.sweep"], "run_cells", None)
+    monkeypatch.setattr(sys.modules["cfljax.engine.sweep"], "Work", None)
     again = unknown_k.main(config, options)
     assert json.dumps(again["rows"]) == json.dumps(summary["rows"])

@@ -9,6 +9,7 @@ import pytest
 
 from cfljax.report import read_csv
 from experiments.__main__ import main, one_line, plain
+from experiments.ifca import fig3
 from experiments.ifca.fig3a import preset
 from experiments.registry import EXPERIMENTS, PRESETS
 
@@ -150,7 +151,7 @@ def test_another_configuration_leaves_the_store_alone(command, tmp_path):
 @pytest.mark.slow
 def test_another_revision_leaves_the_store_alone(command, monkeypatch):
     command()
-    monkeypatch.setattr("experiments.ifca.fig3.REVISION", 2)
+    monkeypatch.setattr("experiments.ifca.fig3.REVISION", fig3.REVISION + 1)
     status, _, err = command()
     assert status == 2
     assert "revision" in err and err.count("\n") == 1

@@ -249,7 +249,7 @@ def test_command_writes_all_and_resumes_and_ifca_of_one_cluster_is_fedavg(
     assert runs[0] != runs[1]  # Seeds differ.
 
     # Nothing is run again.
-    monkeypatch.setattr(sys.modules["cfljax.engine.sweep"], "run_cells", None)
+    monkeypatch.setattr(sys.modules["cfljax.engine.sweep"], "Work", None)
     again = table1_mnist.main(config, options)
     assert json.dumps(again["rows"]) == json.dumps(summary["rows"])
 

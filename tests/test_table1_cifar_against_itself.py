@@ -26,7 +26,7 @@ compiled = execute.compile_trials
 
 def compile_trials(*args, **kwargs):
     program = compiled(*args, **kwargs)
-    plan = program.compiled.memory_analysis()
+    plan = program.compiled[0].memory_analysis()
     arguments = plan.argument_size_in_bytes + plan.temp_size_in_bytes
     plans.append((needed_memory(program, block=1), arguments))
     return program

@@ -121,10 +121,27 @@ def test_features_of_frozen_layers_give_the_numbers_of_frozen_layers():
     for other, _ in (run(0.5, 1.1 * FLAT), run(0.4, FLAT)):
         difference = other.models["output"]["kernel"] - last["kernel"]
         assert float(jnp.abs(difference).max()) > 1e-2
-    # What diverges has a result, what was never pretrained has none.
-    _, diverged = run(jnp.inf, FLAT)
-    assert diverged["is_finite"][-1] == 0 and np.isfinite(diverged["accuracy"]).all()
+    # Models that clients cannot train stay; what was never pretrained has no result.
+    stuck, dropped = run(jnp.inf, FLAT)
+    start = run(0.0, FLAT)[0].models["output"]
+    np.testing.assert_allclose(  # The mean of one model twice is rounded.
+        *(models["kernel"] for models in (stuck.models["output"], start)), rtol=1e-6
+    )
+    assert np.asarray(dropped["is_finite"]).all()
     assert np.isnan(run(0.5, jnp.nan * FLAT)[1]["accuracy"]).all()
+
+
+@pytest.mark.slow
+def test_a_local_run_that_diverges_has_a_result_and_is_counted():
+    run = jax.jit(lambda step_size: trained(
+        _bind(reference("local"), {"step_size": step_size}),
+        jax.random.key(2),
+        INPUTS._replace(pretrained=FLAT[None, :]),
+    )[1])  # fmt: skip
+    for step_size, is_finite in ((jnp.inf, 0), (0.5, 1)):
+        trace = run(step_size)
+        np.testing.assert_array_equal(trace["is_finite"], is_finite)
+        assert np.isfinite(trace["accuracy"]).all()
 
 
 @pytest.mark.slow
@@ -170,7 +187,7 @@ def test_command_writes_all_and_resumes(tmp_path, monkeypatch):
     np.testing.assert_allclose(means, expected)
 
     # Nothing is run again.
-    monkeypatch.setattr(sys.modules["cfljax.engine.sweep"], "run_cells", None)
+    monkeypatch.setattr(sys.modules["cfljax.engine.sweep"], "Work", None)
     again = run_command(config, tmp_path, monkeypatch)
     assert json.dumps(again["rows"]) == json.dumps(summary["rows"])
 

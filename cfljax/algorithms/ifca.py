@@ -91,7 +91,8 @@ def ifca(
     """Iterative Federated Clustering Algorithm.
 
     A cluster that nobody chose keeps its model. Ties go to the lowest index and a
-    loss that is not finite is never chosen (`kernels.evaluate.choose_cluster`).
+    loss that is not finite is never chosen (`kernels.evaluate.choose_cluster`). With
+    option "model" a model that is not finite once trained is left out of the mean.
 
     Args:
       task: the learning problem.
