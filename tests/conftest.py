@@ -1,12 +1,14 @@
 """Strict numerics for every test, and where the real data are."""
 
+import functools
 import gc
+import importlib
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -53,6 +55,13 @@ def few_programs() -> Iterator[None]:
     mappings = pathlib.Path("/proc/self/maps")
     if mappings.exists() and mappings.read_bytes().count(b"\n") > 65_530 // 2:
         jax.clear_caches()
+
+
+@pytest.fixture
+def refuse_work(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Once called, a sweep fails unless it finds all done."""
+    module = importlib.import_module("cfljax.engine.sweep")
+    return functools.partial(monkeypatch.setattr, module, "Work", None)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -120,7 +119,7 @@ def test_the_figure_shows_every_loss_where_it_belongs(tmp_path):
 
 @pytest.mark.slow
 @jax.numpy_dtype_promotion("standard")  # Optax's Adam: a float to an integer's power.
-def test_command_writes_all_and_resumes(tmp_path, monkeypatch):
+def test_command_writes_all_and_resumes(tmp_path, refuse_work):
     config = dataclasses.replace(
         fig5.preset("quick"),
         datasets=("digits",),
@@ -145,7 +144,7 @@ def test_command_writes_all_and_resumes(tmp_path, monkeypatch):
     assert {path.rsplit("/", 1)[1] for path in summary["files"]} == names
 
     # Nothing is run again.
-    monkeypatch.setattr(sys.modules["cfljax.engine.sweep"], "Work", None)
+    refuse_work()
     again = fig5.main(config, options)
     assert json.dumps(again["rows"]) == json.dumps(summary["rows"])
 

@@ -2,13 +2,13 @@
 
 import dataclasses
 import json
-import sys
 
 import jax
 import numpy as np
 import pytest
 from test_clove_study_against_itself import SMALL
 
+from cfljax.engine.store import Store
 from cfljax.report import read_csv
 from experiments.clove import table1
 from experiments.clove.rows import View
@@ -18,7 +18,9 @@ from experiments.options import Options
 
 @pytest.mark.slow
 @jax.numpy_dtype_promotion("standard")  # Optax's Adam: a float to an integer's power.
-def test_command_writes_all_and_resumes_whatever_was_done_before(tmp_path, monkeypatch):
+def test_command_writes_all_and_resumes_whatever_was_done_before(
+    tmp_path, monkeypatch, refuse_work
+):
     methods = ("clove", "ifca", "fedavg", "local")
     config = dataclasses.replace(SMALL, partitions=("label_skew_1",), methods=methods)
     options = Options(out=tmp_path / "whole", progress=False)
@@ -37,21 +39,20 @@ def test_command_writes_all_and_resumes_whatever_was_done_before(tmp_path, monke
     # Of fewer methods, in another chunk, interrupted after a cell: the same numbers.
     fewer = dataclasses.replace(config, methods=("clove", "fedavg"))
     other = dataclasses.replace(options, out=tmp_path / "parts", chunk=1)
-    sweeping = sys.modules["cfljax.engine.sweep"]
+    write = Store.write
 
-    class Interrupted(sweeping.Work):
-        def run(self, units, compute):
-            super().run(units[:1], compute)
-            raise KeyboardInterrupt
+    def interrupted(self, *arguments):
+        write(self, *arguments)
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
-        context.setattr(sweeping, "Work", Interrupted)
+        context.setattr(Store, "write", interrupted)
         table1.main(fewer, other)
     resumed = table1.main(fewer, other)["rows"]
     assert json.dumps(resumed) == json.dumps(summary["rows"][::2])
 
     # Nothing is run again.
-    monkeypatch.setattr(sweeping, "Work", None)
+    refuse_work()
     again = table1.main(config, options)
     assert json.dumps(again["rows"]) == json.dumps(summary["rows"])
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -157,7 +156,9 @@ def test_without_data_one_message_says_how_to_get_them(tmp_path, monkeypatch, ca
 
 @pytest.mark.slow
 @jax.numpy_dtype_promotion("standard")  # Optax's Adam: a float to an integer's power.
-def test_command_writes_all_and_one_cluster_is_the_global_model(tmp_path, monkeypatch):
+def test_command_writes_all_and_one_cluster_is_the_global_model(
+    tmp_path, monkeypatch, refuse_work
+):
     monkeypatch.setattr(unknown_k, "load_writers", lambda *_, **__: some_writers())
     methods = ("clove", "clove-1", "ifca-1", "fedavg", "local")
     config = dataclasses.replace(SMALL, methods=methods)
@@ -179,6 +180,6 @@ def test_command_writes_all_and_one_cluster_is_the_global_model(tmp_path, monkey
     assert {path.rsplit("/", 1)[1] for path in summary["files"]} == names
 
     # Nothing is run again.
-    monkeypatch.setattr(sys.modules["cfljax.engine.sweep"], "Work", None)
+    refuse_work()
     again = unknown_k.main(config, options)
     assert json.dumps(again["rows"]) == json.dumps(summary["rows"])

@@ -151,6 +151,15 @@ def test_finished_sweep_is_only_read(tmp_path, compilations):
     assert stamps == {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")}
 
 
+def test_refusing_work_refuses_only_what_is_not_done(tmp_path, refuse_work):
+    """Control of the fixture by which slow tests say that nothing is run again."""
+    first = sweep(plain_grid(), draw, tmp_path / "done")
+    refuse_work()
+    assert sweep(plain_grid(), draw, tmp_path / "done").identical(first)
+    with pytest.raises(TypeError, match="NoneType"):
+        sweep(plain_grid(), draw, tmp_path / "new")
+
+
 def _never(trial, key, constants):
     raise AssertionError("a finished sweep must not run anything")
 

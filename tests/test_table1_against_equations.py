@@ -4,7 +4,6 @@ import csv
 import dataclasses
 import json
 import pathlib
-import sys
 from functools import partial
 
 import jax
@@ -225,7 +224,7 @@ def test_global_baseline_weighs_clients_alike():
 
 @pytest.mark.slow
 def test_command_writes_all_and_resumes_and_ifca_of_one_cluster_is_fedavg(
-    tmp_path, monkeypatch
+    tmp_path, monkeypatch, refuse_work
 ):
     monkeypatch.delenv("CFLJAX_DATA", raising=False)
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "none"))
@@ -249,7 +248,7 @@ def test_command_writes_all_and_resumes_and_ifca_of_one_cluster_is_fedavg(
     assert runs[0] != runs[1]  # Seeds differ.
 
     # Nothing is run again.
-    monkeypatch.setattr(sys.modules["cfljax.engine.sweep"], "Work", None)
+    refuse_work()
     again = table1_mnist.main(config, options)
     assert json.dumps(again["rows"]) == json.dumps(summary["rows"])
 

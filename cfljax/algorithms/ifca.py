@@ -92,7 +92,8 @@ def ifca(
 
     A cluster that nobody chose keeps its model. Ties go to the lowest index and a
     loss that is not finite is never chosen (`kernels.evaluate.choose_cluster`). With
-    option "model" a model that is not finite once trained is left out of the mean.
+    option "model" a model that is not finite once trained is left out of the mean; a
+    robust `aggregate` is given it.
 
     Args:
       task: the learning problem.

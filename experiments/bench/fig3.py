@@ -15,7 +15,7 @@ Measured:  two cores of an AMD EPYC without other work: 9.5 times in total, 13.5
            with a core each: a 15 min, b 49, c 28, d 65, in all 2 h 37 min, 10 % more or
            less from one time of day to another. All drawn in one run (two `--shard`s a
            panel, then its law and figures): 2 h 55 min, of which laws 19; a 11 min,
-           b 51, c 28, d 65 with a cut after 59 of them, resumed
+           b 51, c 28, d 66, cut once near its end and resumed
 
 Three parts, of which `--parts` chooses:
 

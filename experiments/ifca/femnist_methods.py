@@ -156,8 +156,8 @@ class Score(NamedTuple):
 
     accuracy: share of all test samples that are right, each under its client's model.
     used_clusters: models that some client has; NaN for local models.
-    is_finite: whether all parameters are. Those that an average makes are: what a
-      client sends is left out of it if it is not finite.
+    is_finite: whether all parameters are. An average leaves out clients whose
+      parameters are not.
     """
 
     accuracy: Float[Array, ""]

@@ -4,7 +4,7 @@ Command:   python -m experiments run ifca.fig3d --preset paper
 Quick:     the same with --preset quick: m = 40, 80, 160, n = 25, 50, 100,
            d = 200, 10 trials
 Measured:  two cores of an AMD EPYC, a worker on each, without other work: paper,
-           both conventions, trials 65 min, law 8 min; successes in figures/ifca.fig3d
+           both conventions, trials 66 min, law 8 min; successes in figures/ifca.fig3d
 Law:       at m = 100 not rising with n: 20, 1 and 33 of 40. Step size 1 comes to
            rest near the threshold at n = 50 (`law.error_floor`: 0.0603), and noise
            helps to find the clusters: 66 of its 400 restarts do, 1 at n = 100
