@@ -1,5 +1,16 @@
-"""cfljax: theory validation for clustered federated learning, on stacked clients."""
+"""cfljax: theory validation for clustered federated learning, on stacked clients.
 
-__all__ = ["__version__"]
+    import cfljax as cfl
+
+    data, truth = cfl.data.mixed_linear(key, ...)
+    algorithm = cfl.ifca(cfl.models.linear(200), num_clusters=2, step_size=0.1)
+    state, _ = cfl.run(algorithm, key, data, num_rounds=300)
+
+All public names stand in `__init__.pyi`; each is imported when it is first asked for,
+so that `import cfljax` takes no time.
+"""
+
+import lazy_loader
 
 __version__ = "0.1.0"
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

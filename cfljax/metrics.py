@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Num, ScalarLike
 
-from cfljax.kernels.cluster import match_clusters
-from cfljax.kernels.distance import euclidean
+from cfljax.clustering.distances import euclidean, match_clusters
 
 __all__ = [
     "accuracy",

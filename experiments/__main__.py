@@ -1,9 +1,10 @@
-"""Command line of the experiments: `python -m experiments --help`."""
+"""Command line of the experiments: `python -m experiments --help`.
+
+JAX and what takes as long to import is left to whoever computes: listing, help and
+refusals are there at once.
+"""
 
 import argparse
-import contextlib
-import difflib
-import io
 import json
 import math
 import os
@@ -13,60 +14,18 @@ import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import tyro
-
-from cfljax import engine
-from experiments import launch
-from experiments.arguments import parser
+from experiments import launch, registry
+from experiments.arguments import configure, find, parser
 from experiments.options import Options
-from experiments.registry import BENCHMARKS, COMPARISON, EXPERIMENTS, Entry
+from experiments.registry import Entry
 
 __all__ = ["main"]
 
 
-def find(entries: Mapping[str, Entry], name: str) -> Entry:
-    """The entry of an id; ValueError naming the nearest ids if there is none."""
-    if name in entries:
-        return entries[name]
-    near = difflib.get_close_matches(name, entries, n=3, cutoff=0.4) or list(entries)
-    raise ValueError(f"unknown id {name!r}; nearest: {', '.join(near)}.")
-
-
-def configure(entry: Entry, arguments: argparse.Namespace, rest: Sequence[str]) -> Any:
-    """The experiment's configuration: its preset, changed by its own flags."""
-    default = entry.load().preset(arguments.preset)
-    rest = ["--help"] if arguments.help_config else rest
-    asked = (arguments.command, *filter(None, [arguments.id]))
-    complaint = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(complaint):
-            return tyro.cli(
-                type(default),
-                args=list(rest),
-                default=default,
-                prog=" ".join(("python -m experiments", *asked)),
-            )
-    except SystemExit as stop:
-        if not stop.code:
-            raise  # Help was asked for and given.
-        raise ValueError(
-            f"{one_line(complaint.getvalue())} See --help-config for all flags."
-        ) from None
-
-
-def one_line(box: str) -> str:
-    """The message inside the box that tyro draws around an error."""
-    inside = [line.strip("│╭╮╰╯─ \n") for line in box.splitlines()]
-    # Where the terminal has no box, a line of dashes is still drawn.
-    _, *message = [line for line in inside if line.strip("-")] or ["", "bad flags"]
-    text = " ".join(line for line in message if "full helptext" not in line)
-    text, _, _ = text.partition(" Argument helptext:")
-    return text.removeprefix("Error parsing Config: ").removesuffix(".") + "."
-
-
 def plain(value: Any) -> Any:
     """A summary in JSON's own types: NaN and infinity become null."""
+    import numpy as np
+
     if isinstance(value, Mapping):
         return {str(name): plain(entry) for name, entry in value.items()}
     if isinstance(value, (list, tuple)):
@@ -87,8 +46,8 @@ def show(summary: Mapping[str, Any]) -> None:
 
 def listing(as_json: bool) -> None:
     """Print all ids with their titles."""
-    titles = {name: entry.title for name, entry in EXPERIMENTS.items()}
-    benchmarks = {name: entry.title for name, entry in BENCHMARKS.items()}
+    titles = {name: entry.title for name, entry in registry.EXPERIMENTS.items()}
+    benchmarks = {name: entry.title for name, entry in registry.BENCHMARKS.items()}
     if as_json:
         print(json.dumps({"experiments": titles, "benchmarks": benchmarks}, indent=2))
         return
@@ -99,9 +58,13 @@ def listing(as_json: bool) -> None:
 
 def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     """Run an experiment or benchmark; the exit status."""
-    entries = EXPERIMENTS if arguments.command == "run" else BENCHMARKS
     is_own = arguments.command == "compare"
-    entry = COMPARISON if is_own else find(entries, arguments.id)
+    if is_own:
+        entry = registry.COMPARISON
+    elif arguments.command == "run":
+        entry = find(registry.EXPERIMENTS, arguments.id)
+    else:
+        entry = find(registry.BENCHMARKS, arguments.id)
     _check_use(entry, arguments)
     _prepare_devices(entry, arguments.devices)
     config = configure(entry, arguments, rest)
@@ -146,6 +109,8 @@ def _prepare_devices(entry: Entry, wanted: int | None) -> None:
         return  # One device stays one.
     if wanted is not None and wanted < 1:
         raise ValueError(f"`--devices` must be at least 1, got {wanted}.")
+    from cfljax import engine
+
     found = engine.use_cores(wanted)
     if wanted is not None and wanted > found:
         raise ValueError(f"`--devices` must be at most {found} here, got {wanted}.")
@@ -158,8 +123,9 @@ def _folder_from_environment() -> pathlib.Path | None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
-    arguments, rest = parser().parse_known_args(argv)
+    arguments = None
     try:
+        arguments, rest = parser().parse_known_args(argv)
         if arguments.command == "launch":
             status = launch.main(arguments, rest)
         elif arguments.command != "list":
@@ -174,7 +140,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped; start again to resume", file=sys.stderr)
         return 130
-    except engine.SweepError as error:
+    except RuntimeError as error:
+        from cfljax.engine import SweepError
+
+        if not isinstance(error, SweepError):
+            raise
         print(f"error: {_in_one_line(error)}", file=sys.stderr)
         return 1
     except (ValueError, OSError, MemoryError) as error:

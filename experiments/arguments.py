@@ -1,15 +1,20 @@
-"""What the experiments' command line takes, besides each experiment's own flags."""
+"""What the experiments' command line takes, and an experiment's own flags."""
 
 import argparse
+import contextlib
+import difflib
+import io
 import pathlib
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from experiments import launch
-from experiments.registry import BENCHMARKS, EXPERIMENTS, PRESETS
+from experiments import registry
+from experiments.registry import Entry
 
-__all__ = ["parser"]
+__all__ = ["MINUTES", "configure", "find", "parser"]
 
+MINUTES = 240  # Of a worker on a cluster; it is queued again when they are over.
 EXAMPLES = """\
 examples:
   python -m experiments list
@@ -38,6 +43,16 @@ two workers on one store, on machines that share FOLDER; then the table:
 A run that was cut off, by whatever, resumes where it stopped when it is started again.
 Exit status: 0 done; 1 cells failed; 2 bad input or nowhere to write; 130 stopped.
 """
+LAUNCH_EXAMPLES = """\
+examples:
+  python -m experiments launch ifca.fig3a --workers 8 --preset paper --dry-run
+  python -m experiments launch ifca.fig3a --workers 8 --preset paper --out FOLDER \\
+      --partition NAME --time 240 --cpus 4 --memory-gib 16
+  python -m experiments launch ifca.fig3c --workers 2 --local --num-trials 100
+
+All other flags are those of `run` and of the experiment; FOLDER must be seen by all
+machines. Slurm is not needed for --dry-run and --local.
+"""
 
 
 class Parser(argparse.ArgumentParser):
@@ -62,15 +77,19 @@ def parser() -> argparse.ArgumentParser:
         ("run", "run an experiment"),
         ("bench", "run a benchmark"),
         ("compare", "compare algorithms on data and sizes of your own"),
+        ("launch", "run an experiment by several workers, on a Slurm cluster or here"),
     ):
         command = commands.add_parser(
             name,
             help=text,
             description=text,
-            epilog=EXAMPLES,
+            epilog=LAUNCH_EXAMPLES if name == "launch" else EXAMPLES,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
+        if name == "launch":
+            _add_workers(command)
+            continue
         command.add_argument("--json", action="store_true", help="one JSON document")
         if name == "list":
             continue
@@ -80,7 +99,6 @@ def parser() -> argparse.ArgumentParser:
         else:
             command.set_defaults(precision=None, shard=None)
         _add_resources(command)
-    launch.add_parser(commands)
     return top
 
 
@@ -91,9 +109,10 @@ def _add_subject(command: argparse.ArgumentParser, name: str) -> None:
         command.set_defaults(id="", preset="quick")
         command.add_argument("--folder", dest="data", **folder)
     else:
-        first = next(iter(EXPERIMENTS if name == "run" else BENCHMARKS))
+        ids = registry.EXPERIMENTS if name == "run" else registry.BENCHMARKS
+        first = next(iter(ids))
         command.add_argument("id", metavar="ID", help=f"see `list`, e.g. {first}")
-        command.add_argument("--preset", choices=PRESETS, default="quick")
+        command.add_argument("--preset", choices=registry.PRESETS, default="quick")
         command.add_argument("--data", **folder)
     command.add_argument("--out", type=pathlib.Path, help="folder of the results")
 
@@ -139,3 +158,67 @@ def _shard(text: str) -> tuple[int, int]:
     if match is None:
         raise argparse.ArgumentTypeError(f"must be like 2/8, got {text!r}")
     return int(match[1]), int(match[2])
+
+
+def _add_workers(command: argparse.ArgumentParser) -> None:
+    """What `launch` takes; all else is each worker's."""
+    command.add_argument("id", metavar="ID", help="see `list`, e.g. ifca.fig3a")
+    command.add_argument("--workers", type=int, required=True, metavar="N")
+    command.add_argument("--preset", choices=registry.PRESETS, default="quick")
+    command.add_argument("--out", type=pathlib.Path, help="folder of the results")
+    for name, unit, text in (
+        ("--time", "MINUTES", f"limit of a worker; {MINUTES} on a cluster by default"),
+        ("--cpus", "N", "cores of a worker"),
+        ("--gpus", "N", "accelerators of a worker; none by default"),
+        ("--memory-gib", "GIB", "memory of a worker"),
+    ):
+        command.add_argument(name, type=int, metavar=unit, help=text)
+    command.add_argument("--partition", metavar="NAME", help="of the cluster")
+    where = command.add_mutually_exclusive_group()
+    where.add_argument("--local", action="store_true", help="run all here, and wait")
+    where.add_argument(
+        "--dry-run", action="store_true", help="print the script, submit nothing"
+    )
+    command.add_argument("--traceback", action="store_true", help="of an error")
+
+
+def find(entries: Mapping[str, Entry], name: str) -> Entry:
+    """The entry of an id; ValueError naming the nearest ids if there is none."""
+    if name in entries:
+        return entries[name]
+    near = difflib.get_close_matches(name, entries, n=3, cutoff=0.4) or list(entries)
+    raise ValueError(f"unknown id {name!r}; nearest: {', '.join(near)}.")
+
+
+def configure(entry: Entry, arguments: argparse.Namespace, rest: Sequence[str]) -> Any:
+    """The experiment's configuration: its preset, changed by its own flags."""
+    import tyro  # Not above: listing and help have no use for it.
+
+    default = entry.load().preset(arguments.preset)
+    rest = ["--help"] if arguments.help_config else rest
+    asked = (arguments.command, *filter(None, [arguments.id]))
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(
+                type(default),
+                args=list(rest),
+                default=default,
+                prog=" ".join(("python -m experiments", *asked)),
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise  # Help was asked for and given.
+        raise ValueError(
+            f"{_one_line(complaint.getvalue())} See --help-config for all flags."
+        ) from None
+
+
+def _one_line(box: str) -> str:
+    """The message inside the box that tyro draws around an error."""
+    inside = [line.strip("│╭╮╰╯─ \n") for line in box.splitlines()]
+    # Where the terminal has no box, a line of dashes is still drawn.
+    _, *message = [line for line in inside if line.strip("-")] or ["", "bad flags"]
+    text = " ".join(line for line in message if "full helptext" not in line)
+    text, _, _ = text.partition(" Argument helptext:")
+    return text.removeprefix("Error parsing Config: ").removesuffix(".") + "."

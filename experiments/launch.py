@@ -8,73 +8,38 @@ preempted, is queued again by itself.
 """
 
 import argparse
+import contextlib
+import dataclasses
 import importlib.util
+import io
 import pathlib
 import re
 import shlex
+import shutil
+import signal
+import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from typing import Any
 
+from experiments import registry
+from experiments.arguments import MINUTES, configure, find, parser
 from experiments.options import Options
-from experiments.registry import EXPERIMENTS, PRESETS
-from experiments.workers import MINUTES, run_here, script, submit, workers
 
-__all__ = ["add_parser", "main"]
+__all__ = ["Worker", "main", "run_here", "workers"]
 
-EXAMPLES = """\
-examples:
-  python -m experiments launch ifca.fig3a --workers 8 --preset paper --dry-run
-  python -m experiments launch ifca.fig3a --workers 8 --preset paper --out FOLDER \\
-      --partition NAME --time 240 --cpus 4 --memory-gib 16
-  python -m experiments launch ifca.fig3c --workers 2 --local --num-trials 100
-
-All other flags are those of `run` and of the experiment; FOLDER must be seen by all
-machines. Slurm is not needed for --dry-run and --local.
-"""
 _NAME = re.compile(r"[\w.,-]+")
-
-
-def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
-    """Add the command `launch` to those of `python -m experiments`."""
-    text = "run an experiment by several workers, on a Slurm cluster or here"
-    command = commands.add_parser(
-        "launch",
-        help=text,
-        description=text,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    command.add_argument("id", metavar="ID", help="see `list`, e.g. ifca.fig3a")
-    command.add_argument("--workers", type=int, required=True, metavar="N")
-    command.add_argument("--preset", choices=PRESETS, default="quick")
-    command.add_argument("--out", type=pathlib.Path, help="folder of the results")
-    for name, unit, text in (
-        ("--time", "MINUTES", f"limit of a worker; {MINUTES} on a cluster by default"),
-        ("--cpus", "N", "cores of a worker"),
-        ("--gpus", "N", "accelerators of a worker; none by default"),
-        ("--memory-gib", "GIB", "memory of a worker"),
-    ):
-        command.add_argument(name, type=int, metavar=unit, help=text)
-    command.add_argument("--partition", metavar="NAME", help="of the cluster")
-    where = command.add_mutually_exclusive_group()
-    where.add_argument("--local", action="store_true", help="run all here, and wait")
-    where.add_argument(
-        "--dry-run", action="store_true", help="print the script, submit nothing"
-    )
-    command.add_argument("--traceback", action="store_true", help="of an error")
+_YEAR = 365 * 24 * 60  # Minutes of a local worker, which nobody waits behind.
+_REQUEUES = 10  # Of a worker that meets its time limit.
 
 
 def main(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
-    """Launch what was asked for.
+    """Launch what was asked for; the exit status, 1 if a local worker failed.
 
     Args:
-      arguments: as parsed by the command of `add_parser`.
+      arguments: as `arguments.parser` parses them.
       rest: flags of the experiment.
-
-    Returns:
-      The exit status: 0, or 1 if a local worker failed.
 
     Raises:
       ValueError: if anything is wrong with the flags, or submitit or Slurm is missing.
@@ -123,12 +88,8 @@ def _check(arguments: argparse.Namespace, rest: Sequence[str]) -> None:
 
 def _check_experiment(flags: Sequence[str]) -> None:
     """Raises ValueError, or exits in one line, for what every worker would refuse."""
-    # Not above: those modules import this one.
-    from experiments.__main__ import configure, find
-    from experiments.arguments import parser
-
     arguments, rest = parser().parse_known_args(flags)
-    entry = find(EXPERIMENTS, arguments.id)
+    entry = find(registry.EXPERIMENTS, arguments.id)
     if not entry.is_sweep:
         raise ValueError(
             f"`launch` has no use for {arguments.id}: only trials of a sweep can be "
@@ -141,3 +102,136 @@ def _check_experiment(flags: Sequence[str]) -> None:
         devices=arguments.devices,
         precision=arguments.precision,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Worker:
+    """One process of `python -m experiments run`, as a job that may be queued again."""
+
+    command: tuple[str, ...]
+
+    def __call__(self) -> int:
+        """Run it to its end: 0, or a RuntimeError if its exit status is another."""
+        # The cluster warns every process of a job of its end. This one then asks to be
+        # queued again; the experiment, which would only die of it, goes on till then.
+        warnings = {signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM}
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, warnings)
+        try:
+            process = subprocess.Popen(self.command)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        try:
+            status = process.wait()
+        finally:  # Nothing is left behind; open cells are computed again.
+            process.kill()
+            process.wait()
+        if status:
+            raise RuntimeError(f"exit status {status}: {shlex.join(self.command)}")
+        return status
+
+    def checkpoint(self) -> Any:
+        """What to queue again: the same command, which resumes."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self)
+
+
+def workers(command: Sequence[str], flags: Sequence[str], number: int) -> list[Worker]:
+    """The workers that together do what `command` with `flags` does."""
+    shares = [("--shard", f"{index + 1}/{number}") for index in range(number)]
+    return [Worker((*command, *share, *flags)) for share in shares]
+
+
+def _cluster_parameters(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What submitit is told of the workers; all of them are alike."""
+    asked = {
+        "partition": arguments.partition,
+        "cpus_per_task": arguments.cpus,
+        "gpus_per_node": arguments.gpus,
+        "mem": arguments.memory_gib and f"{arguments.memory_gib}G",
+        # Since version 22.05 `srun` takes no cores over from the script.
+        "srun_args": arguments.cpus and [f"--cpus-per-task={arguments.cpus}"],
+    }
+    return {
+        "job_name": arguments.id,
+        "time": arguments.time or MINUTES,
+        "array_parallelism": arguments.workers,
+        "additional_parameters": {"requeue": True},
+    } | {name: value for name, value in asked.items() if value is not None}
+
+
+def script(arguments: argparse.Namespace, out: pathlib.Path) -> str:
+    """What `submit` hands to `sbatch`, where there need be none."""
+    from submitit import SlurmExecutor
+
+    class AnywhereExecutor(SlurmExecutor):
+        @classmethod
+        def affinity(cls) -> int:
+            return 1  # It is not asked to submit.
+
+    executor = AnywhereExecutor(out / "workers", max_num_timeout=_REQUEUES)
+    executor.update_parameters(**_cluster_parameters(arguments))
+    if arguments.workers > 1:
+        executor.parameters["map_count"] = arguments.workers  # As of its arrays.
+    return executor._make_submission_file_text(executor._submitit_command_str, "")
+
+
+def submit(
+    arguments: argparse.Namespace, out: pathlib.Path, team: Sequence[Worker]
+) -> str:
+    """Hand the workers to Slurm; the job's number and where its output goes."""
+    from submitit import SlurmExecutor
+    from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+    if missing := [name for name in ("sbatch", "srun") if not shutil.which(name)]:
+        raise ValueError(
+            f"no Slurm here: `{missing[0]}` was not found. Launch where it is, or with "
+            "`--local` on this machine; `--dry-run` prints the script."
+        )
+    executor = SlurmExecutor(out / "workers", max_num_timeout=_REQUEUES)
+    executor.update_parameters(**_cluster_parameters(arguments))
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # It is said in one line.
+            jobs = executor.submit_array(team)
+    except (FailedJobError, FailedSubmissionError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"Slurm refuses: {reason}") from error
+    return f"job {jobs[0].job_id.partition('_')[0]}, output in `{out / 'workers'}`"
+
+
+def run_here(
+    arguments: argparse.Namespace, out: pathlib.Path, team: Sequence[Worker]
+) -> int:
+    """Run the workers on this machine, all at once, and wait; how many failed."""
+    from submitit import LocalExecutor
+
+    # A folder of their own: local jobs have the numbers of processes, which come again.
+    logs = out / "workers"
+    logs.mkdir(parents=True, exist_ok=True)
+    logs = tempfile.mkdtemp(prefix="local_", dir=logs)
+    executor = LocalExecutor(logs, max_num_timeout=_REQUEUES)
+    gpus, jobs = arguments.gpus or 0, []
+    for index, worker in enumerate(team):
+        executor.update_parameters(
+            timeout_min=arguments.time or _YEAR,
+            gpus_per_node=gpus,
+            visible_gpus=tuple(range(index * gpus, (index + 1) * gpus)),
+        )
+        jobs.append(executor.submit(worker))
+    try:
+        for job in jobs:
+            job.wait()
+    except KeyboardInterrupt:
+        for job in jobs:
+            job.cancel()
+        for job in jobs:
+            job.wait()
+        raise
+    failed = 0
+    for index, job in enumerate(jobs):
+        if job.exception() is not None:
+            failed += 1
+            lines = (job.stderr() or "").splitlines()
+            said = [line for line in lines if line.startswith("error: ")] or [""]
+            print(f"worker {index + 1}: {said[-1]}; output in `{job.paths.stderr}`")
+    return failed

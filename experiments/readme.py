@@ -8,10 +8,14 @@ import re
 
 from cfljax import report
 from cfljax.algorithms import REGISTRY
+from cfljax.statements import Status
 from theory.registry import all_statements
-from theory.verdict import Status
 
-__all__ = ["refreshed"]
+__all__ = [
+    "README",
+    "refreshed",
+]
+
 
 SPECIFICATION = ("CLoVE",)  # Papers of one algorithm that have a line of their own.
 README = pathlib.Path(__file__).resolve().parents[1] / "README.md"
@@ -34,7 +38,7 @@ def algorithms() -> str:
             lines.setdefault(line, []).append(f"`{name}` ({where})")
     lines["others"] = lines.pop("others")
     rows = [
-        {"paper": paper, "in `cfljax.algorithms`": ", ".join(names)}
+        {"paper": paper, "in `cfljax`": ", ".join(names)}
         for paper, names in lines.items()
     ]
     return report.markdown(rows)

@@ -1,21 +1,51 @@
-"""All experiments, by id. A new one is a module with `preset` and `main`, and a row."""
+"""All experiments, by id, as the modules of this folder say themselves.
 
+A new one is a module with `preset` and `main` that says what it is in a literal, which
+is read from its source, so that nothing is imported before it is asked for:
+
+    EXPERIMENTS = {"werner.fig2": {"title": "constants of Assumptions 4 and 5"}}
+
+Keys are the fields of `Entry` with that meaning. Benchmarks are in `BENCHMARKS`, and
+what `compare` runs is the one `COMPARISON`, of which no paper decides and which has a
+`title` but no id. A module of several experiments has all of their ids, and a function
+`load(id)` for what has the `preset` and `main` of each.
+"""
+
+import ast
 import dataclasses
+import functools
 import importlib
-from collections.abc import Mapping
-from types import MappingProxyType, ModuleType
+import pathlib
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
 
-__all__ = ["BENCHMARKS", "COMPARISON", "EXPERIMENTS", "PRESETS", "Entry"]
+__all__ = ["BENCHMARKS", "COMPARISON", "EXPERIMENTS", "PRESETS", "Entry", "read"]
 
 PRESETS = ("quick", "paper")
+FOLDER = pathlib.Path(__file__).parent
+LITERALS = ("EXPERIMENTS", "BENCHMARKS", "COMPARISON")
+
+# How ids begin, in the order of `list`; those that begin otherwise follow. Among equal
+# ones, numbers count as numbers.
+ORDER = (
+    *("ifca.fig3", "ifca.table1_mnist", "ifca.table1", "ifca.fig4", "ifca."),
+    *("clove.table", "clove.fig", "clove."),
+    *("reviews.baselines", "reviews.crit", "reviews.idbatch", "reviews.tuning"),
+    *("reviews.comm", "reviews.resample", "reviews.k", "reviews.largek"),
+    *("reviews.init", "reviews.particip", "reviews.pool", "reviews."),
+    *("werner.table", "werner.fig", "werner."),
+    *("linear", "fig3", "law", "clustering", "thresholding", "neural"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One row: the module to import when the experiment is asked for.
+    """One experiment, as its module says.
 
-    module: has `preset(name) -> Config` and `main(config, options) -> summary`, a
-      mapping with at least `headline` (text) and `files` (paths written).
+    id: its name; "" of the comparison.
+    module: to import when the experiment is asked for.
     title: one line for `list`.
     spreads_clients: whether it spreads clients over devices; on a CPU every core is
       then made one.
@@ -24,270 +54,125 @@ class Entry:
       devices.
     """
 
+    id: str
     module: str
     title: str
     spreads_clients: bool = False
     is_sweep: bool = False
 
-    def load(self) -> ModuleType:
-        """The module; imported late, so that listing stays fast."""
-        return importlib.import_module(self.module)
+    def load(self) -> Any:
+        """What has `preset(name) -> Config` and `main(config, options) -> summary`.
+
+        A summary is a mapping with at least `headline` (text) and `files` (paths
+        written).
+        """
+        module = importlib.import_module(self.module)
+        load = getattr(module, "load", None)
+        if load is None or load.__module__ != module.__name__:  # Of something else.
+            return module
+        return load(self.id)
 
 
-EXPERIMENTS: Mapping[str, Entry] = MappingProxyType(
-    {
-        "ifca.fig3a": Entry(
-            "experiments.ifca.fig3a",
-            "success against separation and noise, k = 2",
-            is_sweep=True,
-        ),
-        "ifca.fig3b": Entry(
-            "experiments.ifca.fig3b",
-            "success against separation and noise, k = 4",
-            is_sweep=True,
-        ),
-        "ifca.fig3c": Entry(
-            "experiments.ifca.fig3c",
-            "success against clients and samples, k = 2",
-            is_sweep=True,
-        ),
-        "ifca.fig3d": Entry(
-            "experiments.ifca.fig3d",
-            "success against clients and samples, k = 4",
-            is_sweep=True,
-        ),
-        "ifca.table1_mnist": Entry(
-            "experiments.ifca.table1_mnist",
-            "Rotated MNIST: IFCA against a global model and local models",
-            spreads_clients=True,
-        ),
-        "ifca.table1_cifar": Entry(
-            "experiments.ifca.table1_cifar",
-            "Rotated CIFAR: IFCA against a global model and local models",
-            spreads_clients=True,
-        ),
-        "ifca.fig4": Entry(
-            "experiments.ifca.fig4",
-            "accuracy of the cluster identities, round by round",
-            spreads_clients=True,
-        ),
-        "ifca.table2_femnist": Entry(
-            "experiments.ifca.table2_femnist",
-            "FEMNIST: IFCA with shared layers, one-shot, global and local models",
-            spreads_clients=True,
-        ),
-        "clove.table1": Entry(
-            "experiments.clove.table1",
-            "four partitions of images: CLoVE, IFCA, FedAvg, local",
-            spreads_clients=True,
-        ),
-        "clove.table2": Entry(
-            "experiments.clove.table2",
-            "clusters found, four partitions of images",
-            spreads_clients=True,
-        ),
-        "clove.table3": Entry(
-            "experiments.clove.table3",
-            "accuracy on texts: CLoVE, IFCA, FedAvg, local",
-            spreads_clients=True,
-        ),
-        "clove.table4": Entry(
-            "experiments.clove.table4",
-            "reconstruction of images: CLoVE, IFCA, FedAvg, local",
-            spreads_clients=True,
-        ),
-        "clove.table5": Entry(
-            "experiments.clove.table5",
-            "rounds until clusters are found: label skew 1, concept shift",
-            spreads_clients=True,
-        ),
-        "clove.table8": Entry(
-            "experiments.clove.table8",
-            "accuracy under label skews 3 and 4",
-            spreads_clients=True,
-        ),
-        "clove.table9": Entry(
-            "experiments.clove.table9",
-            "clusters found under label skews 3 and 4",
-            spreads_clients=True,
-        ),
-        "clove.table10": Entry(
-            "experiments.clove.table10",
-            "rounds until clusters are found: other partitions",
-            spreads_clients=True,
-        ),
-        "clove.table11": Entry(
-            "experiments.clove.table11",
-            "clusters found in texts",
-            spreads_clients=True,
-        ),
-        "clove.table12": Entry(
-            "experiments.clove.table12",
-            "rounds until clusters of texts are found",
-            spreads_clients=True,
-        ),
-        "clove.table13": Entry(
-            "experiments.clove.table13",
-            "early stopping of clustering",
-            spreads_clients=True,
-        ),
-        "clove.table14": Entry(
-            "experiments.clove.table14",
-            "partial participation",
-            spreads_clients=True,
-        ),
-        "clove.table15": Entry(
-            "experiments.clove.table15",
-            "50 to 1000 clients, supervised, K of 5 and of 10",
-            spreads_clients=True,
-        ),
-        "clove.table16": Entry(
-            "experiments.clove.table16",
-            "100 to 1000 clients, unsupervised",
-            spreads_clients=True,
-        ),
-        "clove.table17": Entry(
-            "experiments.clove.table17",
-            "parts of CLoVE left out or replaced",
-            spreads_clients=True,
-        ),
-        "clove.fig2": Entry(
-            "experiments.clove.fig2",
-            "how models start and how the first round chooses: CLoVE, IFCA",
-            spreads_clients=True,
-        ),
-        "clove.fig3": Entry(
-            "experiments.clove.fig3",
-            "clusters of nearby linear models: CLoVE, IFCA and k-FED",
-        ),
-        "clove.fig4": Entry(
-            "experiments.clove.fig4",
-            "fewer participants than clusters",
-            spreads_clients=True,
-        ),
-        "clove.fig5": Entry(
-            "experiments.clove.fig5",
-            "losses of all clusters under all models: CLoVE, IFCA, FedAvg, local",
-            spreads_clients=True,
-        ),
-        "clove.fig6": Entry(
-            "experiments.clove.fig6",
-            "averages of models or of gradients",
-            spreads_clients=True,
-        ),
-        "clove.fig7": Entry(
-            "experiments.clove.fig7",
-            "clusters found, by number of clients",
-            spreads_clients=True,
-        ),
-        "clove.unknown_k": Entry(
-            "experiments.clove.unknown_k",
-            "FEMNIST: CLoVE with an unknown number of clusters",
-            spreads_clients=True,
-        ),
-        "reviews.baselines": Entry(
-            "experiments.reviews.baselines",
-            "IFCA against one-shot clustering, bipartition, fine-tuning and more",
-        ),
-        "reviews.crit": Entry(
-            "experiments.reviews.criterion",
-            "the criterion of 0.6 sigma against the oracle and exact recovery",
-        ),
-        "reviews.idbatch": Entry(
-            "experiments.reviews.identity_batch",
-            "what the batch size of the identity estimate does, near and far",
-        ),
-        "reviews.tuning": Entry(
-            "experiments.reviews.tuning",
-            "restart and step size chosen by truth, training loss or held-out loss",
-        ),
-        "reviews.comm": Entry(
-            "experiments.reviews.communication",
-            "bits until near the oracle: IFCA, frozen identities, one-shot",
-        ),
-        "reviews.resample": Entry(
-            "experiments.reviews.resampling",
-            "fresh folds against reused data: floors, and runs that lock in",
-        ),
-        "reviews.k": Entry(
-            "experiments.reviews.number_of_models",
-            "what if the number of models is not that of the clusters?",
-        ),
-        "reviews.largek": Entry(
-            "experiments.reviews.many_clusters",
-            "can there be too many clusters?",
-        ),
-        "reviews.init": Entry(
-            "experiments.reviews.initialisation",
-            "is the clustering already done by the assumed initialisation?",
-        ),
-        "reviews.particip": Entry(
-            "experiments.reviews.participation",
-            "does the number of participating clients enter the rate?",
-        ),
-        "reviews.pool": Entry(
-            "experiments.reviews.pooling",
-            "the dissimilarity from which clustering beats pooling all clients",
-        ),
-        "werner.table1": Entry(
-            "experiments.werner.table1",
-            "rotation and private labels: Federated-Clustering against baselines",
-        ),
-        "werner.fig1": Entry(
-            "experiments.werner.fig1",
-            "three methods that fail, and the radii by which clipping escapes",
-        ),
-        "werner.fig2": Entry(
-            "experiments.werner.fig2",
-            "constants of Assumptions 4 and 5 along gradient descent",
-        ),
-        "werner.fig3": Entry(
-            "experiments.werner.fig3",
-            "Federated-Clustering against baselines on synthetic data",
-        ),
-        "werner.fig4": Entry(
-            "experiments.werner.fig4",
-            "rounds of Threshold-Clustering on blobs, and where the elbow is",
-        ),
-        "werner.byzantine": Entry(
-            "experiments.werner.byzantine",
-            "attacks on Threshold-Clustering: influence and breakdown",
-        ),
-    }
-)
+EXPERIMENTS: Mapping[str, Entry]
+BENCHMARKS: Mapping[str, Entry]
+COMPARISON: Entry
 
-BENCHMARKS: Mapping[str, Entry] = MappingProxyType(
-    {
-        "linear": Entry(
-            "experiments.bench.linear",
-            "the Monte-Carlo kernel against its bare products and PyTorch",
-        ),
-        "fig3": Entry(
-            "experiments.bench.fig3",
-            "Figure 3 at full size: against PyTorch, its growth, hours of its panels",
-        ),
-        "law": Entry(
-            "experiments.bench.law",
-            "the exact-law engine at 1e9 clients, and beside raw data",
-        ),
-        "clustering": Entry(
-            "experiments.bench.clustering",
-            "a clustering step of CLoVE against scikit-learn and SciPy",
-        ),
-        "thresholding": Entry(
-            "experiments.bench.thresholding",
-            "Federated-Clustering's rounds against bare products, and Gram matrices",
-        ),
-        "neural": Entry(
-            "experiments.bench.neural",
-            "local training and loss matrices against PyTorch and bare products",
-        ),
-    }
-)
 
-# What `compare` runs, which the user and no paper decides.
-COMPARISON = Entry(
-    "experiments.compare.study",
-    "any registered algorithms, side by side",
-    spreads_clients=True,
-)
+def __getattr__(name: str) -> Any:
+    """The three above, of this folder, read when the first of them is asked for."""
+    if name not in LITERALS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _own()[LITERALS.index(name)]
+
+
+@functools.cache
+def _own() -> tuple[Mapping[str, Entry], Mapping[str, Entry], Entry]:
+    return read(FOLDER)
+
+
+def read(
+    folder: pathlib.Path,
+) -> tuple[Mapping[str, Entry], Mapping[str, Entry], Entry]:
+    """The experiments and benchmarks by id, and the comparison, of a package's folder.
+
+    Raises:
+      ValueError: if a module cannot be read, what it says is not a literal, an id
+        stands twice, or something is unknown or missing.
+    """
+    found: dict[str, dict[str, Entry]] = {name: {} for name in LITERALS}
+    for path in sorted(folder.glob("*/**/*.py")):  # Not this file, nor those beside it.
+        shown = path.relative_to(folder.parent)
+        for literal, value in _literals(path, shown):
+            rows = {"": value} if literal == "COMPARISON" else value
+            if not isinstance(rows, dict):
+                raise ValueError(f"`{literal}` of {shown} must be a dict by id.")
+            for id, fields in rows.items():
+                entry = _entry(id, fields, shown, f"`{literal}` of {shown}")
+                other = found[literal].setdefault(id, entry)
+                if other is not entry:
+                    what = f"id {id!r}" if id else "the comparison"
+                    raise ValueError(f"{what} is in {other.module} and {entry.module}.")
+    experiments, benchmarks, comparison = map(_in_order, found.values())
+    if not comparison:
+        raise ValueError(f"no module in {folder.name} has `COMPARISON`.")
+    return experiments, benchmarks, comparison[""]
+
+
+def _literals(path: pathlib.Path, shown: pathlib.Path) -> Iterator[tuple[str, Any]]:
+    """Names and values of a module's literals."""
+    source = path.read_text("utf-8")
+    if not any(name in source for name in LITERALS):
+        return  # Most helpers; parsing takes longer than reading.
+    try:
+        statements = ast.parse(source).body
+    except SyntaxError as error:
+        raise ValueError(f"{shown}, line {error.lineno}: {error.msg}.") from error
+    for statement in statements:
+        if isinstance(statement, ast.Assign):
+            targets, value = statement.targets, statement.value
+        elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+            targets, value = [statement.target], statement.value
+        else:
+            continue
+        for target in targets:
+            if isinstance(target, ast.Name) and target.id in LITERALS:
+                where = f"`{target.id}` of {shown}"
+                try:
+                    found = ast.literal_eval(value)
+                except (ValueError, TypeError) as error:
+                    raise ValueError(f"{where} must be a literal.") from error
+                if isinstance(value, ast.Dict) and len(found) < len(value.keys):
+                    raise ValueError(f"{where} has a key twice.")
+                yield target.id, found
+
+
+def _entry(id: Any, fields: Any, shown: pathlib.Path, where: str) -> Entry:
+    """The entry of an id with the fields that its module gives it."""
+    kinds = {"title": str, "spreads_clients": bool, "is_sweep": bool}
+    what = f"{where}: {id!r}" if id else where
+    if not isinstance(id, str) or not isinstance(fields, dict):
+        raise ValueError(f"{what} must be an id with a dict.")
+    for name, value in fields.items():
+        if name not in kinds:
+            known = ", ".join(kinds)
+            raise ValueError(f"{what} has an unknown key {name!r}; known: {known}.")
+        if not isinstance(value, kinds[name]):
+            kind = kinds[name].__name__
+            raise ValueError(f"{what}: {name} must be a {kind}, got {value!r}.")
+    if "title" not in fields:
+        raise ValueError(f"{what} has no title.")
+    module = ".".join(shown.with_suffix("").parts).removesuffix(".__init__")
+    return Entry(id, module, **fields)
+
+
+def _in_order(entries: Mapping[str, Entry]) -> Mapping[str, Entry]:
+    """By `ORDER`."""
+    return MappingProxyType({id: entries[id] for id in sorted(entries, key=_place)})
+
+
+def _place(id: str) -> tuple[Any, ...]:
+    """By what an id is sorted."""
+    first = (place for place, start in enumerate(ORDER) if id.startswith(start))
+    parts = re.split(r"(\d+)", id)  # Text and number by turns.
+    natural = [int(part) if part.isdecimal() else part for part in parts]
+    return next(first, len(ORDER)), natural

@@ -12,41 +12,21 @@ import pytest
 from cfljax.algorithms import REGISTRY
 from cfljax.attacks import build as attack
 from cfljax.attacks import threat
+from cfljax.cards import Sizes
 from cfljax.data import mixed_linear
-from cfljax.kernels.local_update import LocalUpdate
-from cfljax.kernels.traffic import size
+from cfljax.federated.local_update import LocalUpdate
+from cfljax.federated.traffic import num_bytes
 from cfljax.models import linear, mlp
 
 CLIENTS, CLUSTERS, SAMPLES, FEATURES, CLASSES = 6, 2, 8, 5, 3
+HIDDEN = 4  # Features of a prototype.
 NAMES = sorted(REGISTRY)
 
 # Whose changed arguments are tried in the default run. The others train by the rounds
 # of these, and have tests of their own.
 TRIED = ("clove", "federated_clustering", "fedavg", "ifca", "momentum_clustering")
 
-# Messages of a client in the second round, in models; one each where nothing is said.
-RECEIVED = {
-    "clove": CLUSTERS,
-    "federated_clustering": 2 * (CLIENTS - 1),  # There and back.
-    "hyp_cluster": CLUSTERS,
-    "ifca": CLUSTERS,
-    "fedproto": 0,
-    "local": 0,
-}
-SENT = {"federated_clustering": 2 * (CLIENTS - 1), "fedproto": 0, "local": 0}
-# Bytes received of every class, and sent of each that a client holds: points of 4
-# features, a class's name, and its number of samples.
-PER_CLASS = {"fedpac": (17, 17 + 16 + 4), "fedproto": (17, 17)}
-# Bytes that a client sends besides. Others send a cluster's index, which takes a byte,
-# where they are told how many clusters there are.
-BESIDES = {
-    "clove": 4 * CLUSTERS,
-    "fedpac": 4,
-    "fesem": 0,
-    "flexcfl": 0,
-    "myopic_clustering": 0,
-    "pacfl": 0,
-}
+SIZES = Sizes(num_clients=CLIENTS, num_clusters=CLUSTERS)
 # The server finds clusters, and numbers them anew in every round: who is with whom.
 UNLABELLED = {"myopic_clustering"}
 # A newcomer's answers follow from the key and its place among the newcomers.
@@ -85,14 +65,14 @@ def problem(name="ifca"):
 def task_of(name):
     if not REGISTRY[name].needs_classes:
         return linear(FEATURES)
-    task = mlp((FEATURES,), hidden=(4,), num_classes=CLASSES)
+    task = mlp((FEATURES,), hidden=(HIDDEN,), num_classes=CLASSES)
     # Flax draws in single precision, whatever JAX computes in.
     wide = lambda leaf: leaf.astype(jnp.result_type(float))
     return task._replace(init=lambda key: jax.tree.map(wide, task.init(key)))
 
 
 def model_bytes(name):
-    return size(jax.eval_shape(task_of(name).init, jax.random.key(0)))
+    return num_bytes(jax.eval_shape(task_of(name).init, jax.random.key(0)))
 
 
 def build(name, truth, **changes):
@@ -108,18 +88,21 @@ def build(name, truth, **changes):
     return row.constructor(task_of(name), **arguments)
 
 
-def sent_besides(name):
-    """Bytes besides models that a client sends in the second round."""
-    besides = BESIDES.get(name, int(REGISTRY[name].clustered))
-    if name not in PER_CLASS:
-        return besides
+def received(name):
+    """Bytes that every client receives in the second round, as the registry says."""
+    row = REGISTRY[name]
+    of_classes = row.of_classes(HIDDEN)[0] if row.of_classes else 0
+    return row.received(SIZES) * model_bytes(name) + CLASSES * of_classes
+
+
+def sent(name):
+    """Bytes that each client sends in the second round, as the registry says."""
+    row = REGISTRY[name]
+    whole = row.sent(SIZES) * model_bytes(name) + row.sent_besides(SIZES)
+    if not row.of_classes:
+        return whole
     held = [len(np.unique(labels)) for labels in problem(name)[0].targets]
-    return besides + PER_CLASS[name][1] * np.array(held)
-
-
-def received_besides(name):
-    """Bytes besides models that a client receives in the second round."""
-    return CLASSES * PER_CLASS.get(name, (0, 0))[0]
+    return whole + row.of_classes(HIDDEN)[1] * np.array(held)
 
 
 def unlabelled(name, result):

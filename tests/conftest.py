@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -28,40 +29,58 @@ gc.set_threshold(100_000, 20, 100)
 QUICK_TO_COMPILE = (
     "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 )
+COMPILED = (
+    ("persistent_cache_min_compile_time_secs", 0),
+    ("persistent_cache_min_entry_size_bytes", -1),
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Flags of XLA, which reads them when the first array is made."""
+    """Flags of XLA, which reads them when the first array is made, and a folder where
+    modules and their subprocesses share what they compiled: one for each worker, since
+    JAX writes its files in place."""
     if "not slow" in config.option.markexpr:
         os.environ.setdefault("XLA_FLAGS", QUICK_TO_COMPILE)
+        if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+            folder = tempfile.mkdtemp(prefix="compiled-")
+            config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+            os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
+            jax.config.update("jax_compilation_cache_dir", folder)
+        for name, value in COMPILED:
+            os.environ[f"JAX_{name.upper()}"] = str(value)
+            jax.config.update(f"jax_{name}", value)
 
 
 SHARED = pathlib.Path(__file__).resolve().parents[2] / "shared"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def forgotten_programs() -> Iterator[None]:
-    """Frees what a module compiled: each program is several mappings of memory, of
-    which Linux allows a process 65,530, little more than all tests would make."""
-    yield
-    jax.clear_caches()
-
-
-@pytest.fixture
-def few_programs() -> Iterator[None]:
-    """The same after a test of a module that alone makes too many, where half of them
-    are made."""
-    yield
+def _forget_programs() -> None:
+    """Free compiled programs where half as many mappings of memory are in use as Linux
+    allows a process, 65,530: each program has several."""
     mappings = pathlib.Path("/proc/self/maps")
     if mappings.exists() and mappings.read_bytes().count(b"\n") > 65_530 // 2:
         jax.clear_caches()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forgotten_programs() -> Iterator[None]:
+    """Keeps what all modules compile below what Linux allows."""
+    yield
+    _forget_programs()
+
+
+@pytest.fixture
+def few_programs() -> Iterator[None]:
+    """The same after each test of a module that alone makes too many."""
+    yield
+    _forget_programs()
+
+
 @pytest.fixture
 def refuse_work(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Once called, a sweep fails unless it finds all done."""
-    module = importlib.import_module("cfljax.engine.sweep")
-    return functools.partial(monkeypatch.setattr, module, "Work", None)
+    module = importlib.import_module("cfljax.engine.sweeps")
+    return functools.partial(monkeypatch.setattr, module, "_Work", None)
 
 
 @pytest.fixture(scope="session")

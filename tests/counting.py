@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from cfljax.types import Task, Variables
+from cfljax.base.types import Task, Variables
 
 
 def counting(with_statistics=False):

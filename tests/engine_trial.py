@@ -79,6 +79,7 @@ def small_grid(**changes: Any) -> Grid:
                 "success": (),
             },
             coords={"step_size": STEP_SIZES},
+            traced=("separation", "noise"),
         ),
         **changes,
     )
@@ -91,9 +92,16 @@ def draw(trial: Trial, key: jax.Array, constants: Any) -> dict[str, jax.Array]:
 
 
 def plain_grid(**changes: Any) -> Grid:
-    """A grid for `draw` whose cells differ in floats."""
+    """A grid for `draw` whose cells differ in what is traced."""
     axes = {"separation": (0.5, 1.0), "noise": (1.0, 2.0)}
-    grid = Grid("plain", Trial(), axes, num_trials=23, dims={"value": ("number",)})
+    grid = Grid(
+        "plain",
+        Trial(),
+        axes,
+        num_trials=23,
+        dims={"value": ("number",)},
+        traced=("separation", "noise"),
+    )
     return dataclasses.replace(grid, **changes)
 
 

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cfljax.base.types import ClientData, Layers, Task
 from cfljax.losses import cross_entropy
-from cfljax.types import ClientData, Layers, Task
 
 CLIENTS, SAMPLES, INPUTS, FEATURES, CLASSES = 5, 6, 3, 2, 4
 KEPT = np.array([6, 2, 5, 6, 4])

@@ -13,7 +13,7 @@ import xarray
 from engine_trial import Trial, plain_grid
 
 from cfljax.engine import Grid, Joint, sweep
-from experiments.ifca.success import DIMS
+from experiments.ifca.fig3_trial import DIMS
 
 OUTPUTS = ("value", "count", "flag")
 ARRAYS = (*OUTPUTS, "done", "seconds")

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from cfljax.algorithms.ifca import State, ifca
-from cfljax.kernels.robust import centred_clipping, mean, median, trimmed_mean
-from cfljax.kernels.training import Memory
+from cfljax.base.types import ClientData
+from cfljax.federated.robust import centred_clipping, mean, median, trimmed_mean
+from cfljax.federated.training import LocalState
 from cfljax.models import linear
-from cfljax.types import ClientData
 
 __all__ = [
     "BY_HAND",
@@ -30,6 +30,7 @@ __all__ = [
     "run",
     "settings",
 ]
+
 
 CLIENTS, CLUSTERS, SAMPLES, FEATURES, STEP, STEPS = 7, 2, 5, 3, 0.1, 3
 TRUTH = np.array([0, 0, 0, 0, 1, 1, 1])
@@ -148,7 +149,7 @@ def run(
     algorithm = ifca(linear(FEATURES), **(settings(option) | changes))
     memory = None
     if changes.get("threat") is not None:
-        memory = Memory(jnp.zeros((), jnp.int32), ())
+        memory = LocalState(jnp.zeros((), jnp.int32), ())
     state, info = State(jnp.asarray(models), memory), None
     step = jax.jit(algorithm.step)
     for index in range(rounds):

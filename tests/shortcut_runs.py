@@ -11,10 +11,10 @@ import numpy as np
 from cfljax import engine
 from cfljax.algorithms import ifca
 from cfljax.algorithms.ifca import State
-from cfljax.kernels.average import Normalise
+from cfljax.base.types import ClientData
+from cfljax.federated.average import Normalise
 from cfljax.models import linear
-from cfljax.shortcuts import Ends, prepare, run_ifca
-from cfljax.types import ClientData
+from cfljax.montecarlo import Ends, prepare, run_ifca
 
 ROUNDS, STARTS, NOISE = 60, 4, 0.3
 # Shares of the largest step size at which no set of clients is unstable.

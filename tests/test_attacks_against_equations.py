@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 from cfljax.attacks import ATTACKS, Context, build, flip_labels, sleeper
-from cfljax.attacks.directions import unit_direction
 from cfljax.attacks.scene import Scene
-from cfljax.types import ClientData
+from cfljax.attacks.sent import unit_direction
+from cfljax.base.types import ClientData
 
 CLUSTERS = np.array([0, 0, 0, 0, 1, 1, 2, 1, 2])
 BYZANTINE = np.array([False] * 7 + [True] * 2)

@@ -16,7 +16,7 @@ from cfljax.attacks import (
     sleeper,
     threat,
 )
-from cfljax.types import ClientData
+from cfljax.base.types import ClientData
 
 KEY = jax.random.key(0)
 MASK = jnp.array([False, True, False])

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cfljax.kernels.batches import batch_at, first_order, schedule
-from cfljax.types import ClientData
+from cfljax.base.types import ClientData
+from cfljax.federated.local_update import batch_at, first_order, schedule
 
 
 def batches(mask, batch_size, num_steps, key=3):

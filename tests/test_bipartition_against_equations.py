@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cfljax.kernels.bipartition import bisect_clusters, is_congruent, largest_across
-from cfljax.kernels.cosine import cosines, inner_products, norms
+from cfljax.algorithms.cfl_s import bisect_clusters, is_congruent, largest_across
+from cfljax.clustering.distances import cosines, inner_products, norms
 
 NUMBER, MOST = 16, 5
 CUT = jax.jit(bisect_clusters, static_argnames=("linkage", "by_position"))

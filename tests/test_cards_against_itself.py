@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import inspect
+import pathlib
 import re
 
 import jax
@@ -11,11 +12,12 @@ import pytest
 from passes import Network, count_passes
 
 from cfljax.algorithms import REGISTRY
-from cfljax.cards import CARDS, Card, Passes, Sizes
+from cfljax.base.types import ClientData
+from cfljax.cards import CARDS, Card, Passes, Sizes, read
 from cfljax.models import mlp
-from cfljax.types import ClientData
 
-# Eight clients fill all lanes of `kernels.sums`; no two sizes are equal.
+# Eight clients fill all lanes of `federated.sums`; no two sizes are equal.
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 SIZES = Sizes(num_clients=8, num_clusters=3, num_steps=5, num_personal_steps=2)
 NETWORK = Network(num_inputs=11, num_hidden=13, num_samples=7)
 CLASSES = 4
@@ -73,6 +75,7 @@ def counted(name, sizes=SIZES):
 
 def test_every_algorithm_has_a_card_and_every_card_an_algorithm():
     assert set(REGISTRY) == set(CARDS)
+    assert all(row.card is CARDS[name] for name, row in REGISTRY.items())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -152,30 +155,46 @@ def test_units_count_a_backward_pass_twice():
     assert Passes(3, 4).units == 11
 
 
-def formula(text, sizes):
-    """What the words of a card's cost come to."""
-    found = re.match(r"(.+?) forward, (.+?) backward", text)
-    assert found, text
-    values: dict[str, object] = dict(zip(("N", "K", "tau", "s"), sizes, strict=True))
-    numbers = []
-    for part in found.groups():
-        spelt = re.sub(r"(\d) ([a-zA-Z])", r"\1 * \2", part)
-        numbers.append(eval(spelt, {"__builtins__": {}}, values))
-    return Passes(*numbers)
+@pytest.mark.parametrize(
+    ("cost", "expected"),
+    [
+        ("K + tau forward, tau backward.", (3 + 5, 5)),
+        ("2 + 2 tau + s forward, tau backward: and more.", (2 + 10 + 4, 5)),
+        ("N forward, 1 backward.", (8, 1)),
+    ],
+)
+def test_costs_are_formulas(cost, expected):
+    card = dataclasses.replace(CARDS["fedavg"], cost=cost)
+    assert card.passes(Sizes(8, 3, 5, 4)) == Passes(*expected)
+    assert card.passes(Sizes(9, 4, 6, 5)) != Passes(*expected)
 
 
-@pytest.mark.parametrize("name", sorted(CARDS))
-def test_words_and_numbers_agree(name):
-    card = CARDS[name]
-    for sizes in (SIZES, Sizes(3, 2, 1, 7)):
-        assert formula(card.cost, sizes) == card.passes(sizes)
+@pytest.mark.parametrize(
+    ("cost", "message"),
+    [
+        ("Two passes.", "must begin with a formula"),
+        (
+            "K + rho forward, tau backward.",
+            "N, K, tau, s, got 'rho'",
+        ),
+        ("K * tau forward, tau backward.", r"got 'K \* tau'"),
+        ("K +  forward, tau backward.", "got ''"),
+    ],
+)
+def test_other_costs_are_refused(cost, message):
+    card = dataclasses.replace(CARDS["fedavg"], cost=cost)
+    with pytest.raises(ValueError, match=message):
+        card.passes(SIZES)
 
 
-def test_words_of_another_algorithm_do_not_agree():
-    """Control."""
-    passes = CARDS["ditto"].passes(SIZES)
-    assert formula(CARDS["fedavg"].cost, SIZES) != passes
-    assert formula("2 + 2 tau forward, tau backward.", SIZES) == Passes(12, 5)
+def test_cards_have_all_sections():
+    """Control: a card that lacks one, or has another, is refused."""
+    text = (ROOT / "cfljax" / "cards" / "ifca.md").read_text()
+    assert read(text) == CARDS["ifca"]
+    with pytest.raises(ValueError, match="must have the sections Cost, Messages"):
+        read(text.replace("## Newcomers", "## Others"))
+    with pytest.raises(ValueError, match="got none"):
+        read("# Title\n\nNothing else.\n")
 
 
 @pytest.mark.parametrize("name", sorted(CARDS))

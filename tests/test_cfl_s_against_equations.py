@@ -11,9 +11,9 @@ import pytest
 from scipy.cluster.hierarchy import fcluster, linkage
 
 from cfljax.algorithms import cfl_s, fedavg
-from cfljax.kernels.local_update import LocalUpdate
+from cfljax.base.types import ClientData
+from cfljax.federated.local_update import LocalUpdate
 from cfljax.models import linear
-from cfljax.types import ClientData
 
 CLIENTS, SAMPLES, FEATURES, STEP, STEPS, ROUNDS = 8, 8, 3, 0.1, 2, 11
 KEPT = np.array([8, 6, 5, 8, 7, 6, 8, 5])  # Real samples of each client.
@@ -198,6 +198,27 @@ def test_without_splits_it_is_fedavg(kind, limits):
     split = run("paper", ABSOLUTE, DATA)[1][0]
     with pytest.raises(AssertionError):  # Control.
         np.testing.assert_allclose(split[:, 0], expected, rtol=1e-3)
+
+
+def test_absolute_thresholds_above_all_updates_leave_fedavg():
+    """Nothing says so but the number of clusters; relative ones split."""
+    numbers = []
+    for thresholds in ("absolute", "relative"):
+        algorithm = cfl_s(
+            TASK,
+            step_size=STEP,
+            num_steps=STEPS,
+            max_clusters=ROOM,
+            first_split=LATE,
+            thresholds=thresholds,
+            mean_norm=None if thresholds == "absolute" else 0.45,
+        )
+        state = algorithm.init(jax.random.key(0), DATA)
+        step = jax.jit(algorithm.step)
+        for key in jax.random.split(jax.random.key(1), ROUNDS):
+            state, info = step(key, state, DATA)
+        numbers.append(int(info.number))
+    assert numbers[0] == 1 < numbers[1]
 
 
 def test_relative_thresholds_know_no_scale():

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from cfljax.algorithms import clove
+from cfljax.base.types import ClientData
 from cfljax.data import mixed_linear
-from cfljax.kernels.local_update import LocalUpdate
+from cfljax.federated.local_update import LocalUpdate
 from cfljax.models import linear
-from cfljax.types import ClientData
 
 CLIENTS, FEATURES, SAMPLES, GAMMA = 6, 4, 10, 0.1
 TRUTH = np.array([0, 0, 0, 1, 1, 1])
@@ -147,7 +147,10 @@ def test_bytes_are_models_and_loss_vectors():
 def test_a_random_first_round_asks_for_no_losses():
     data = problem()
     algorithm = clove(
-        linear(FEATURES), num_clusters=2, step_size=GAMMA, first_round="random"
+        linear(FEATURES),
+        num_clusters=2,
+        step_size=GAMMA,
+        first_round="random",
     )
     step: Any = jax.jit(algorithm.step)
     state = algorithm.init(jax.random.key(0), data)

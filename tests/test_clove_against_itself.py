@@ -10,8 +10,8 @@ import pytest
 
 from cfljax import engine
 from cfljax.algorithms import clove, fedavg, oracle
+from cfljax.base.types import NO_CLUSTER
 from cfljax.data import mixed_linear
-from cfljax.kernels.evaluate import NO_CLUSTER
 from cfljax.models import linear
 
 CLIENTS, CLUSTERS, FEATURES, ROUNDS = 12, 3, 8, 8
@@ -34,7 +34,10 @@ def problem():
 def program(num_rounds, num_clusters, **settings):
     """A compiled run: last state, and every round's info and models."""
     algorithm = clove(
-        linear(FEATURES), num_clusters=num_clusters, step_size=0.1, **settings
+        linear(FEATURES),
+        num_clusters=num_clusters,
+        step_size=0.1,
+        **settings,
     )
     keep = lambda state, info: (info, state.models)
     data, _ = problem()
@@ -95,7 +98,10 @@ def test_newcomers_find_their_cluster_after_stability():
     identities[late] = NO_CLUSTER
     state = last._replace(stability=last.stability._replace(identities=identities))
     algorithm = clove(
-        linear(FEATURES), num_clusters=CLUSTERS, step_size=0.1, stable_rounds=3
+        linear(FEATURES),
+        num_clusters=CLUSTERS,
+        step_size=0.1,
+        stable_rounds=3,
     )
     after, info = jax.jit(algorithm.step)(jax.random.key(5), state, data)
     np.testing.assert_array_equal(info.assignment, last.stability.identities)

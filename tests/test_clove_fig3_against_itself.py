@@ -10,9 +10,7 @@ import xarray as xr
 
 from cfljax.intervals import clopper_pearson
 from experiments.__main__ import main as command
-from experiments.clove.fig3 import Config, preset
-from experiments.clove.fig3_report import overview, rows
-from experiments.clove.fig3_trial import DIMS, Trial, simulate
+from experiments.clove.fig3 import DIMS, Config, Trial, overview, preset, rows, simulate
 
 TRIAL = Trial(
     method="clove",

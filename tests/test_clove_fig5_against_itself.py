@@ -10,11 +10,9 @@ import pytest
 import xarray as xr
 
 from experiments.clove import fig5
-from experiments.clove.fig5_report import draw, markdown, rows
-from experiments.clove.fig5_trial import DIMS, models_of_clusters
-from experiments.clove.rows import Result
-from experiments.clove.sources import load
-from experiments.clove.study import grids
+from experiments.clove.fig5 import DIMS, draw, markdown, models_of_clusters, rows
+from experiments.clove.sources import load_source
+from experiments.clove.study import Result, grids
 from experiments.options import Options
 
 NAMES = ("clove", "ifca", "fedavg", "local")
@@ -25,7 +23,7 @@ order = jax.jit(models_of_clusters)
 def made_up(tmp_path, num_clusters=3) -> Result:
     """Three clusters: CLoVE's diagonal is the least of each row, IFCA has one model."""
     config = dataclasses.replace(fig5.preset("quick"), datasets=("digits",))
-    images = load(
+    images = load_source(
         "digits", Options(out=tmp_path), fall_back=False, num_words=1, num_tokens=1
     )
     trial = next(grids(config, images)).trial
@@ -151,7 +149,7 @@ def test_command_writes_all_and_resumes(tmp_path, refuse_work):
 
 def test_sizes_are_the_papers(tmp_path):
     config = fig5.preset("paper")
-    images = load(
+    images = load_source(
         "digits", Options(out=tmp_path), fall_back=False, num_words=1, num_tokens=1
     )
     trial = next(grids(config, dataclasses.replace(images, name="mnist"))).trial

@@ -12,12 +12,16 @@ import xarray as xr
 from cfljax.data.writers import Writers
 from experiments.__main__ import main as command
 from experiments.clove import unknown_k
-from experiments.clove.unknown_k_report import draw, label, markdown, rows, runs
-from experiments.clove.unknown_k_trial import (
+from experiments.clove.unknown_k import (
     DIMS,
     Method,
     clusters_of,
+    draw,
+    label,
+    markdown,
     method_of,
+    rows,
+    runs,
 )
 from experiments.options import Options
 

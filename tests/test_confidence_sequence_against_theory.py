@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from cfljax import intervals
-from cfljax.intervals.checks import Interval
+from cfljax.intervals import Interval
 
 PROBABILITIES = np.concatenate([[0.0, 1e-4, 0.01], np.linspace(0.03, 0.5, 17)])
 PROBABILITIES = np.concatenate([PROBABILITIES, 1 - PROBABILITIES[:-1]])

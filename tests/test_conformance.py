@@ -19,28 +19,24 @@ from conformance_cases import (
     EAGER,
     LONGER,
     NAMES,
-    RECEIVED,
     SAMPLES,
-    SENT,
     SWEPT,
     UNHALVED,
     build,
     draw_of,
-    model_bytes,
     problem,
-    received_besides,
-    sent_besides,
+    received,
+    sent,
     shuffled,
     task_of,
     unlabelled,
 )
 
 from cfljax.algorithms import REGISTRY
-from cfljax.kernels.descent import local_descent
-from cfljax.kernels.evaluate import client_losses
-from cfljax.kernels.local_update import LocalUpdate
-from cfljax.kernels.tree import finite_rows, repeat
-from cfljax.types import Algorithm, ClientData
+from cfljax.base.tree import finite_rows, repeat
+from cfljax.base.types import Algorithm, ClientData
+from cfljax.federated.evaluate import client_losses
+from cfljax.federated.local_update import LocalUpdate, local_descent
 
 TRACES = collections.Counter()
 pytestmark = pytest.mark.usefixtures("few_programs")
@@ -165,10 +161,8 @@ def test_client_permutation_equivariance(name):
 def test_bytes_are_those_of_whole_models(name):
     state, _ = first_round(name, 0)
     _, info = compiled(name, 0).step(jax.random.key(2), state, problem(name)[0])
-    received = RECEIVED.get(name, 1) * model_bytes(name) + received_besides(name)
-    np.testing.assert_array_equal(info.received, np.full(CLIENTS, received))
-    sent = SENT.get(name, 1) * model_bytes(name) + sent_besides(name)
-    np.testing.assert_array_equal(info.sent, np.full(CLIENTS, sent))
+    np.testing.assert_array_equal(info.received, np.full(CLIENTS, received(name)))
+    np.testing.assert_array_equal(info.sent, np.full(CLIENTS, sent(name)))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -247,7 +241,7 @@ def test_a_client_whose_loss_overflows_spoils_no_other(name):
     # The squares overflow; or the scores, of which cross-entropies are differences.
     far = 3e38 if REGISTRY[name].needs_classes else 1e25
     huge = data._replace(inputs=jnp.where(lost[:, None, None], far, data.inputs))
-    init, step, predict, _ = compiled(name, 0)
+    init, step, predict, *_ = compiled(name, 0)
     state = init(jax.random.key(0), huge)
     state, info = step(jax.random.key(1), state, huge)
     state, _ = step(jax.random.key(2), state, huge)

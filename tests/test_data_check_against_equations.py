@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from cfljax.base.types import ClientData
 from cfljax.data import check_clients, mixed_linear, rotated
 from cfljax.data.images import Images
-from cfljax.types import ClientData
 
 CLIENTS, SAMPLES, CLASSES = 5, 3, 4
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from cfljax.data import load_images
-from cfljax.data.prepared import CLASS_COUNTS
-from cfljax.data.sources import FILES
+from cfljax.data.images import CLASS_COUNTS, FILES
 
 SHAPES = {"mnist": (28, 28), "fashion_mnist": (28, 28), "cifar10": (32, 32, 3)}
 

@@ -10,8 +10,8 @@ import scipy.stats
 
 from cfljax import engine
 from cfljax.algorithms import ifca
+from cfljax.base.draws import flat_normal
 from cfljax.data import mixed_linear, split_rounds
-from cfljax.kernels.draws import flat_normal
 from cfljax.models import linear
 
 SIZES: dict[str, Any] = {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cfljax.data import load_images, prepared
+from cfljax.data import images, load_images
 
 NUM_TRAIN, NUM_TEST = 20, 7
 
@@ -58,7 +58,7 @@ def small_sets(monkeypatch, tmp_path):
     monkeypatch.delenv("CFLJAX_DATA", raising=False)
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "default"))
     for name in ("mnist", "cifar10"):
-        monkeypatch.setitem(prepared.CLASS_COUNTS, name, (NUM_TRAIN // 10,) * 10)
+        monkeypatch.setitem(images.CLASS_COUNTS, name, (NUM_TRAIN // 10,) * 10)
 
 
 @pytest.mark.parametrize(("name", "channels"), [("mnist", 1), ("cifar10", 3)])
@@ -101,3 +101,78 @@ def test_damaged_record_is_one_clear_line(tmp_path):
     with pytest.raises(ValueError, match="cannot read the data set in") as caught:
         load_images("mnist", folder=tmp_path)
     assert "\n" not in str(caught.value)
+
+
+EVIL = "pathlib.Path(__file__).with_suffix('.ran').touch()"
+
+
+@pytest.fixture
+def stranger(tmp_path, monkeypatch):
+    """A class in a module that leaves a mark when it is imported, and the mark."""
+    path = tmp_path / "modules" / "stranger_to_images.py"
+    path.parent.mkdir()
+    path.write_text(f"import pathlib\n{EVIL}\nclass Feature: pass\n")
+    monkeypatch.syspath_prepend(str(path.parent))
+    yield "stranger_to_images.Feature", path.with_suffix(".ran")
+    sys.modules.pop("stranger_to_images", None)
+
+
+def describe(place: pathlib.Path, change) -> None:
+    """Change the description of a prepared set's features."""
+    path = place / "features.json"
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps(change(document)))
+
+
+def crafted(name: str):
+    """Descriptions that make tensorflow-datasets import a class, in all spellings."""
+    legacy = {"type": name, "content": {}}
+    nested = json.dumps({"image": {"type": name, "content": {}}})
+    own = "tensorflow_datasets.core.features.features_dict.FeaturesDict"
+
+    def inner(key, value):
+        def change(document):
+            image = document["featuresDict"]["features"]["image"]
+            image.pop("pythonClassName")
+            image[key] = value
+            return document
+
+        return change
+
+    return {
+        "outer": lambda document: document | {"pythonClassName": name},
+        "inner": inner("pythonClassName", name),
+        "other spelling": inner("python_class_name", name),
+        "old form": lambda document: legacy,
+        "nested text": lambda _: {
+            "pythonClassName": own,
+            "jsonFeature": {"json": nested},
+        },
+    }
+
+
+FORMS = ("outer", "inner", "other spelling", "old form", "nested text")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_classes_of_others_are_never_imported(form, tmp_path, stranger):
+    """A folder of data runs no code."""
+    name, mark = stranger
+    place = prepare(tmp_path / "data", "mnist")
+    describe(place, crafted(name)[form])
+    with pytest.raises(ValueError, match="it was not imported") as caught:
+        load_images("mnist", folder=tmp_path / "data")
+    assert "\n" not in str(caught.value) and str(place) in str(caught.value)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_unchecked_they_would_be(form, tmp_path, stranger, monkeypatch):
+    """Control: without the check the same folders run the module."""
+    name, mark = stranger
+    monkeypatch.setattr(images, "_check_classes", lambda entry: None)
+    place = prepare(tmp_path / "data", "mnist")
+    describe(place, crafted(name)[form])
+    with pytest.raises(ValueError, match="cannot read the data set"):
+        load_images("mnist", folder=tmp_path / "data")
+    assert mark.exists()

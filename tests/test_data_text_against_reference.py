@@ -8,7 +8,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.naive_bayes import MultinomialNB
 
 from cfljax.data import Texts, as_counts, as_tokens, load_texts
-from cfljax.data.words import vocabulary, word_counts
+from cfljax.data.text import vocabulary, word_counts
 
 
 @pytest.fixture(scope="module")

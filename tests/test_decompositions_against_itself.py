@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cfljax.kernels.decompositions import (
+from cfljax.base.decompositions import (
     eigenvectors,
     right_factor,
     singular_vectors,
@@ -64,8 +64,8 @@ PROGRAM = """
 import jax, jax.numpy as jnp
 from cfljax import engine
 count = engine.use_cores()
-from cfljax.kernels.subspaces import angles_between, client_subspaces
-from cfljax.types import ClientData
+from cfljax.algorithms.pacfl import angles_between, client_subspaces
+from cfljax.base.types import ClientData
 inputs = jax.random.normal(jax.random.key(0), (15, 100, 28, 28))
 targets = jax.random.randint(jax.random.key(1), (15, 100), 0, 10)
 data = ClientData(inputs, targets, jnp.ones((15, 100), bool))

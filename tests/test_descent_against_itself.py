@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cfljax.data import mixed_linear
-from cfljax.kernels.descent import local_descent
-from cfljax.kernels.local_update import LocalUpdate
+from cfljax.federated.local_update import LocalUpdate, local_descent
 from cfljax.models import linear
 
 

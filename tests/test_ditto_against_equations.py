@@ -11,9 +11,9 @@ import optax
 import pytest
 
 from cfljax.algorithms import ditto, fedavg, local
-from cfljax.kernels.local_update import LocalUpdate
+from cfljax.base.types import ClientData, Task, Variables
+from cfljax.federated.local_update import LocalUpdate
 from cfljax.models import linear
-from cfljax.types import ClientData, Task, Variables
 
 CLIENTS, SAMPLES, FEATURES, STEP, PENALTY = 5, 8, 4, 0.05, 0.7
 KEPT = np.array([8, 2, 5, 8, 4])  # Real samples of each client.

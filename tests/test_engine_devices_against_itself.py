@@ -16,9 +16,15 @@ from engine_trial import Trial, draw, plain_grid, simulate
 from test_engine_sweep_against_memory import SIDE, outer, square
 
 from cfljax import engine
-from cfljax.engine.batch import Batching, compile_trials, placed, run_trials
 from cfljax.engine.devices import trial_devices
-from cfljax.engine.memory import fit_chunk, needed_memory
+from cfljax.engine.programs import (
+    Batching,
+    compile_trials,
+    fit_chunk,
+    needed_memory,
+    placed,
+    run_trials,
+)
 
 HERE = pathlib.Path(__file__).resolve().parent
 KEY, OTHER = jax.random.key(0), jax.random.key(1)

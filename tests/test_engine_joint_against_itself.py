@@ -9,9 +9,8 @@ import pytest
 from engine_trial import JOINT, draw, draw_jointly, plain_grid
 
 from cfljax.engine import Joint, StoreError, SweepError, sweep
-from cfljax.engine.errors import MemoryLimitError
 from cfljax.engine.progress import Bar
-from cfljax.engine.store import FAILED, Store
+from cfljax.engine.store import FAILED, MemoryLimitError, Store
 
 AXES = {"separation": (0.5, 1.0, 2.0), "num_clients": (4, 6)}
 

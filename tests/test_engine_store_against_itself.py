@@ -164,6 +164,7 @@ def test_disk_that_really_refuses(tmp_path):
         return {"value": jax.random.uniform(key, (1000,))}
 
     path, cells = tmp_path / "s", plain_grid(axes={})
+    sweep(cells, large, tmp_path / "compiled")  # Into a file that is larger.
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
     try:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import sys
 import time
 from typing import Any
 
@@ -20,12 +21,12 @@ from engine_trial import (
     small_grid,
 )
 
-import cfljax.engine.execute
 from cfljax.engine import Grid, sweep
-from cfljax.engine.batch import run_trials
+from cfljax.engine.programs import run_trials
 from cfljax.engine.store import Store
 
 ONE = jnp.float32(1.0)
+MODULE = sys.modules[sweep.__module__]
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +39,13 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> xarray.Dataset:
 def compilations(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The trials for which something was compiled."""
     trials: list[Any] = []
-    original = cfljax.engine.execute.compile_trials
+    original = MODULE.compile_trials
 
     def counted(simulate, trial, *arguments, **options):
         trials.append(trial)
         return original(simulate, trial, *arguments, **options)
 
-    monkeypatch.setattr(cfljax.engine.execute, "compile_trials", counted)
+    monkeypatch.setattr(MODULE, "compile_trials", counted)
     return trials
 
 
@@ -122,7 +123,8 @@ def test_result_is_labelled(tmp_path, reference):
     np.testing.assert_array_equal(paper, other)  # Common random numbers.
 
 
-def test_floats_share_a_compilation(tmp_path, compilations):
+def test_traced_fields_share_a_compilation(tmp_path, compilations):
+    """Those that the grid names, and no other, whatever their type."""
     traces = []
 
     def traced(trial, key, constants):
@@ -136,6 +138,10 @@ def test_floats_share_a_compilation(tmp_path, compilations):
     axes = {"separation": (0.1, 0.2), "num_clients": (4, 6)}
     sweep(dataclasses.replace(grid, axes=axes), traced, tmp_path / "static")
     assert len(compilations) == len(traces) == 3
+    axes = {"separation": (0.1, 0.2), "noise": (1.0, 2.0)}
+    partly = dataclasses.replace(grid, axes=axes, traced=("noise",))
+    sweep(partly, traced, tmp_path / "partly")
+    assert len(compilations) == len(traces) == 5
 
 
 def test_finished_sweep_is_only_read(tmp_path, compilations):
@@ -184,7 +190,7 @@ def test_interrupt_passes_through_and_resumes(tmp_path, monkeypatch):
         computed.append(trial)
         return run_trials(program, trial, *arguments, **options)
 
-    monkeypatch.setattr(cfljax.engine.execute, "run_trials", counted)
+    monkeypatch.setattr(MODULE, "run_trials", counted)
     resumed = sweep(plain_grid(), draw, path)
     assert resumed.identical(sweep(plain_grid(), draw, tmp_path / "unbroken"))
     assert len(computed) == (12 - 5) + 12
@@ -203,6 +209,13 @@ def test_grid_refuses_what_it_cannot_mean():
         small_grid(dims={"trial": ()}, coords={})
     with pytest.raises(ValueError, match="own axis of an output, got `step_sizes`"):
         small_grid(coords={"step_sizes": (1.0,)})
+    with pytest.raises(ValueError, match=r"`traced` must name .* got speed"):
+        small_grid(traced=("speed",))
+    named = dataclasses.make_dataclass("Named", ["name"])("a")
+    with pytest.raises(ValueError, match="hold numbers, got name, str"):
+        Grid("x", named, {}, 1, {"y": ()}, traced=("name",))
+    with pytest.raises(ValueError, match="`traced` must not repeat"):
+        small_grid(traced=("noise", "noise"))
     with pytest.raises(ValueError, match=r"`trial.x` must be an int.* got list"):
         Grid("x", dataclasses.make_dataclass("T", ["x"])([1]), {}, 1, {"y": ()})
     noise = small_grid(axes={"noise": tuple(np.linspace(0, 1, 3))}).axes["noise"]

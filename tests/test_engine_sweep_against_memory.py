@@ -10,18 +10,19 @@ import jax.numpy as jnp
 import pytest
 from engine_trial import plain_grid
 
-from cfljax.engine import execute, sweep
-from cfljax.engine.memory import available_memory, needed_memory
+from cfljax.engine import sweep
+from cfljax.engine.programs import available_memory, fit_chunk, needed_memory
 
 SIDE, CHUNK = 2500, 4  # A square of floats is 24 MiB, a chunk of them 95.
 
 SCRIPT = """
 import pathlib, re, sys
 from test_engine_sweep_against_memory import CHUNK, one_cell, small, square
-from cfljax.engine import execute, sweep
-from cfljax.engine.memory import needed_memory
+from cfljax.engine import sweep
+from cfljax.engine.programs import needed_memory
 
-folder, fit, needed = pathlib.Path(sys.argv[1]), execute.fit_chunk, []
+module = sys.modules[sweep.__module__]
+folder, fit, needed = pathlib.Path(sys.argv[1]), module.fit_chunk, []
 
 def peak():
     # Of this program: the peak that getrusage tells includes the parent's at the fork.
@@ -33,7 +34,7 @@ def noted(*arguments, **options):
     needed.append(needed_memory(program, block=5) / 2**20)
     return program
 
-execute.fit_chunk = noted
+module.fit_chunk = noted
 sweep(one_cell(), small, folder / "small", batching="vmap")
 before = peak()
 sweep(one_cell(), square, folder / "square", chunk=CHUNK, batching="vmap")
@@ -64,28 +65,28 @@ def outer(trial, key, constants):
 
 
 @pytest.fixture
-def programs(monkeypatch):
-    """The programs that sweeps have run."""
-    found, fit = [], execute.fit_chunk
+def fitted(monkeypatch):
+    """The fitted that sweeps have run."""
+    found, fit = [], fit_chunk
 
     def noted(*arguments, **options):
         found.append(fit(*arguments, **options))
         return found[-1]
 
-    monkeypatch.setattr(execute, "fit_chunk", noted)
+    monkeypatch.setattr(sys.modules[sweep.__module__], "fit_chunk", noted)
     return found
 
 
-def test_chunk_is_the_largest_that_fits(tmp_path, programs):
+def test_chunk_is_the_largest_that_fits(tmp_path, fitted):
     run = lambda name, **options: sweep(
         one_cell(), outer, tmp_path / name, batching="vmap", **options
     )
     run("all")
     run("three", chunk=3)
-    assert [program.chunk for program in programs] == [5, 3]
-    allowed = needed_memory(programs[1], block=5)
+    assert [program.chunk for program in fitted] == [5, 3]
+    allowed = needed_memory(fitted[1], block=5)
     run("fitting", memory=allowed)
-    assert programs[-1].chunk == 3
+    assert fitted[-1].chunk == 3
     with pytest.raises(ValueError, match=r"`chunk` of 5 .* chunk of 3 would fit") as e:
         run("refused", memory=allowed, chunk=5)
     assert "\n" not in str(e.value)

@@ -1,17 +1,20 @@
 """The experiments' command line: what it writes, and one clear line for bad input."""
 
+import dataclasses
 import json
 import pathlib
 import subprocess
 import sys
+import types
 
 import pytest
 
 from cfljax.report import read_csv
-from experiments.__main__ import main, one_line, plain
+from experiments.__main__ import main, plain
+from experiments.arguments import _one_line
 from experiments.ifca import fig3
-from experiments.ifca.fig3a import preset
-from experiments.registry import EXPERIMENTS, PRESETS
+from experiments.registry import BENCHMARKS, EXPERIMENTS, ORDER, PRESETS, Entry, read
+from experiments.shards import shard_summary
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TINY = [
@@ -31,6 +34,27 @@ def command(tmp_path, capsys):
         return status, printed.out, printed.err
 
     return run
+
+
+@pytest.fixture
+def replace_main(monkeypatch):
+    """Once called, all experiments do something else."""
+    load = Entry.load
+
+    def replace(function):
+        def other(entry):
+            return types.SimpleNamespace(preset=load(entry).preset, main=function)
+
+        monkeypatch.setattr(Entry, "load", other)
+
+    return replace
+
+
+def is_one_line(err, message=""):
+    return err.startswith("error: ") and err.count("\n") == 1 and message in err
+
+
+# Against itself: tables, figures, listing, help
 
 
 def test_a_panel_writes_its_table_and_figures(command, tmp_path):
@@ -59,6 +83,196 @@ def test_chunks_do_not_change_a_table(command, tmp_path):
     command("--chunk", "3", out=tmp_path / "three")
     texts = [(tmp_path / name / "table.csv").read_bytes() for name in ("one", "three")]
     assert texts[0] == texts[1]
+
+
+def test_an_interruption_resumes(command, monkeypatch):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("cfljax.engine.sweeps", interrupt)
+        status, _, err = command()
+    assert status == 130
+    assert "resume" in err
+    assert command()[0] == 0
+
+
+def test_listing(capsys):
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert main(["list", "--json"]) == 0
+    both = json.loads(capsys.readouterr().out)
+    titles = both["experiments"] | {
+        f"bench {id}": t for id, t in both["benchmarks"].items()
+    }
+    assert both["experiments"]["ifca.fig3d"].endswith("k = 4")
+    assert len(lines) == len(titles)
+    assert all(
+        line.endswith(title) for line, title in zip(lines, titles.values(), strict=True)
+    )
+    assert main(["list", "everything"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "texts"),
+    [
+        (["ifca.fig3a", "--help-config"], ["--separation"]),
+        (
+            ["--help"],
+            ["--shard 2/2", "then the table", "--num-trials 1000 --precision .2"],
+        ),
+    ],
+)
+def test_help_shows_flags_and_examples(capsys, flags, texts):
+    with pytest.raises(SystemExit) as stop:
+        main(["run", *flags])
+    assert not stop.value.code
+    shown = capsys.readouterr().out
+    assert all(text in shown for text in texts)
+
+
+HEAVY = {"jax", "xarray", "pandas", "scipy", "matplotlib"}
+LOOK = """
+import contextlib, os, sys
+from experiments.__main__ import main
+for argv in (
+    ["list"], ["list", "--json"], ["list", "--help"], ["--help"], ["run", "--help"],
+    ["bench", "--help"], ["compare", "--help"], ["launch", "--help"], ["run", "fig"],
+    ["bench", "fig"], ["launch", "fig", "--workers", "2"], ["fig"], [],
+    ["run", "werner.fig1", "--shard", "1/2"],
+):
+    with open(os.devnull, "w") as nowhere, contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.redirect_stdout(nowhere))
+        stack.enter_context(contextlib.redirect_stderr(nowhere))
+        stack.enter_context(contextlib.suppress(SystemExit))
+        main(argv)
+print(*sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "found"), [("", set()), ("import jax, matplotlib, scipy, xarray", HEAVY)]
+)
+def test_listing_help_and_refusals_import_nothing_that_computes(first, found):
+    """Control: what was imported is seen."""
+    command = [sys.executable, "-c", f"{first}\n{LOOK}"]
+    done = subprocess.run(command, capture_output=True, cwd=ROOT, check=True, text=True)
+    assert HEAVY & set(done.stdout.split()) == found
+
+
+# The registry
+
+
+@pytest.mark.parametrize("name", sorted(EXPERIMENTS))
+@pytest.mark.parametrize("size", PRESETS)
+def test_every_preset_is_valid(name, size):
+    module = EXPERIMENTS[name].load()
+    assert module.preset(size) == module.preset(size)
+    assert callable(module.main)
+
+
+def test_presets_are_the_published_grids():
+    paper = EXPERIMENTS["ifca.fig3a"].load().preset("paper")
+    assert (paper.num_clients, paper.num_samples) == ((100,), (100,))
+    assert (paper.num_features, paper.num_trials) == (1000, 40)
+    assert (paper.num_restarts, paper.num_rounds) == (10, 300)
+
+
+def test_the_order_is_that_of_the_papers():
+    ids = list(EXPERIMENTS)
+    papers = list(dict.fromkeys(id.partition(".")[0] for id in ids))
+    assert papers == ["ifca", "clove", "reviews", "werner"]
+    tables = [id for id in ids if id.startswith("clove.table")]
+    assert tables[9:11] == ["clove.table12", "clove.table13"]  # numbers, not letters
+    assert ids[:6:5] == ["ifca.fig3a", "ifca.table1_cifar"]
+    assert ids[-6] == "werner.table1" and ids[-1] == "werner.byzantine"
+    every = (*EXPERIMENTS, *BENCHMARKS)
+    assert all(any(id.startswith(start) for id in every) for start in ORDER)
+
+
+def package(folder, **sources):
+    """A package `own` of experiments in `papers`, with a comparison; its folder."""
+    (folder / "own" / "papers").mkdir(parents=True)
+    for name, source in {"compare": 'COMPARISON = {"title": "c"}', **sources}.items():
+        (folder / "own" / "papers" / f"{name}.py").write_text(source)
+    return folder / "own"
+
+
+def test_literals_are_found_and_sorted_without_an_import(tmp_path, monkeypatch):
+    several = """raise ImportError
+EXPERIMENTS: dict = {"new.fig10": {"title": "a"}, "werner.x": {"title": "b"},
+    "new.fig9": {"title": "c", "is_sweep": True}}
+def load(id):
+    return id"""
+    folder = package(
+        tmp_path, several=several, one='BENCHMARKS = {"x": {"title": "d"}}'
+    )
+    experiments, benchmarks, comparison = read(folder)
+    assert list(experiments) == ["werner.x", "new.fig9", "new.fig10"]
+    entry = experiments["new.fig9"]
+    assert entry == Entry("new.fig9", "own.papers.several", "c", is_sweep=True)
+    assert (benchmarks["x"].title, comparison.module) == ("d", "own.papers.compare")
+    assert not comparison.spreads_clients
+
+    # Loaded, a module stands for itself, or its `load` for each of its experiments.
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ImportError):
+        entry.load()
+    module = folder / "papers" / "several.py"
+    module.write_text(several.replace("raise ImportError", ""))
+    assert entry.load() == "new.fig9"
+    (folder / "papers" / "other.py").write_text("from own.papers.several import load")
+    other = dataclasses.replace(entry, module="own.papers.other").load()
+    assert other.__name__ == "own.papers.other"
+
+
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [
+        ({"a": "EXPERIMENTS = {'x': {'title': str(1)}}"}, "a.py must be a literal"),
+        ({"a": "EXPERIMENTS = {'x': {'is_sweep': True}}"}, "a.py: 'x' has no title"),
+        ({"a": "EXPERIMENTS = {'x': 'title'}"}, "'x' must be an id with a dict"),
+        ({"a": "EXPERIMENTS = {1: {'title': ''}}"}, "1 must be an id with a dict"),
+        (
+            {"a": "EXPERIMENTS = {'x'}"},
+            "`EXPERIMENTS` of own/papers/a.py must be a dict",
+        ),
+        (
+            {"a": "EXPERIMENTS = {'x': {'title': '', 'sweep': True}}"},
+            "key 'sweep'; known",
+        ),
+        ({"a": "EXPERIMENTS = {'x': {'title': 1}}"}, "title must be a str, got 1"),
+        (
+            {"a": "EXPERIMENTS = {'x': {'title': '', 'is_sweep': 1}}"},
+            "is_sweep must be a bool, got 1",
+        ),
+        (
+            dict.fromkeys("ab", "BENCHMARKS = {'x': {'title': ''}}"),
+            "id 'x' is in own.papers.a and own.papers.b",
+        ),
+        ({"a": "EXPERIMENTS = {'x': {}, 'x': {}}"}, "a.py has a key twice"),
+        ({"a": "COMPARISON = {'title': ''}"}, "the comparison is in own.papers.a and"),
+        ({"compare": ""}, "no module in own has `COMPARISON`"),
+        ({"a": "BENCHMARKS = {"}, "own/papers/a.py, line 1: '{' was never closed"),
+    ],
+)
+def test_faults_of_literals_are_one_clear_line(tmp_path, sources, message):
+    with pytest.raises(ValueError) as error:
+        read(package(tmp_path, **sources))
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_fault_of_a_literal_stops_every_command_in_one_line(monkeypatch, capsys):
+    def fault():
+        raise ValueError("id 'x' is in a and b.")
+
+    monkeypatch.setattr("experiments.registry._own", fault)
+    for argv in (["list"], ["run", "x"], ["compare"]):
+        assert main(argv) == 2
+        assert capsys.readouterr() == ("", "error: id 'x' is in a and b.\n")
+
+
+# Against misuse
 
 
 @pytest.mark.slow
@@ -90,10 +304,8 @@ def test_resampling_needs_samples_for_every_round(command):
 )
 def test_bad_input_gets_one_clear_line(command, tmp_path, changes, message):
     status, out, err = command(*changes)
-    assert status == 2
-    assert out == ""
-    assert err.startswith("error: ") and err.count("\n") == 1
-    assert message in err
+    assert (status, out) == (2, "")
+    assert is_one_line(err, message)
     assert not (tmp_path / "out" / "table.csv").exists()
 
 
@@ -108,10 +320,10 @@ def test_impossible_devices_are_one_line(
     monkeypatch.setattr("cfljax.engine.use_cores", lambda number: 1)
     status, _, err = command("--devices", number, experiment=experiment, tiny=[])
     assert status == 2
-    assert err.startswith("error: ") and err.count("\n") == 1 and message in err
+    assert is_one_line(err, message)
 
 
-def test_devices_reach_the_experiment(command, monkeypatch):
+def test_devices_reach_the_experiment(command, monkeypatch, replace_main):
     asked, seen = [], []
     monkeypatch.setattr("cfljax.engine.use_cores", lambda n: asked.append(n) or 2)
 
@@ -119,15 +331,13 @@ def test_devices_reach_the_experiment(command, monkeypatch):
         seen.append(options.devices)
         raise ValueError("enough")
 
-    monkeypatch.setattr("experiments.ifca.table1_mnist.main", stop)
+    replace_main(stop)
     for flags in (["--devices", "2"], []):
         command(*flags, experiment="ifca.table1_mnist", tiny=[])
     assert asked == seen == [2, None]
     asked.clear()
-    with monkeypatch.context() as patched:
-        patched.setattr("experiments.ifca.fig3a.main", stop)
-        command("--devices", "2")
-        command()
+    command("--devices", "2")
+    command()
     assert asked == [2]  # Not asked for: one device stays one.
 
 
@@ -143,7 +353,7 @@ def test_another_configuration_leaves_the_store_alone(command, tmp_path):
     before = (tmp_path / "out" / "table.csv").read_bytes()
     status, _, err = command("--seed", "1")
     assert status == 2
-    assert "`seed`" in err and err.count("\n") == 1
+    assert is_one_line(err, "`seed`")
     assert (tmp_path / "out" / "table.csv").read_bytes() == before
     assert command()[0] == 0
 
@@ -154,7 +364,7 @@ def test_another_revision_leaves_the_store_alone(command, monkeypatch):
     monkeypatch.setattr("experiments.ifca.fig3.REVISION", fig3.REVISION + 1)
     status, _, err = command()
     assert status == 2
-    assert "revision" in err and err.count("\n") == 1
+    assert is_one_line(err, "revision")
 
 
 def test_nowhere_to_write_is_said(command, tmp_path):
@@ -162,19 +372,7 @@ def test_nowhere_to_write_is_said(command, tmp_path):
     blocked.write_text("in the way")
     status, _, err = command(out=blocked / "out")
     assert status == 2
-    assert err.startswith("error: ") and err.count("\n") == 1
-
-
-def test_an_interruption_resumes(command, monkeypatch):
-    def interrupt(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr("cfljax.engine.sweep", interrupt)
-        status, _, err = command()
-    assert status == 130
-    assert "resume" in err
-    assert command()[0] == 0
+    assert is_one_line(err)
 
 
 def test_all_cells_failing_is_one_line(command, monkeypatch):
@@ -187,13 +385,23 @@ def test_all_cells_failing_is_one_line(command, monkeypatch):
     assert "out of order" in err and "Traceback" not in err
 
 
+def test_what_goes_wrong_outside_of_cells_is_not_hidden(command, replace_main):
+    """Control: exit status 1 is that of cells alone."""
+
+    def broken(*_):
+        raise RuntimeError("out of order")
+
+    replace_main(broken)
+    with pytest.raises(RuntimeError, match="out of order"):
+        command()
+
+
 @pytest.mark.parametrize("argv", [[], ["run"], ["run", "x", "--preset", "full"]])
 def test_wrong_words_are_one_line(argv, capsys):
     with pytest.raises(SystemExit) as stop:
         main(argv)
     assert stop.value.code == 2
-    err = capsys.readouterr().err
-    assert err.startswith("error: ") and err.count("\n") == 1
+    assert is_one_line(capsys.readouterr().err)
 
 
 def test_output_that_cannot_be_written_is_said():
@@ -204,41 +412,11 @@ def test_output_that_cannot_be_written_is_said():
     assert b"Traceback" not in done.stderr
 
 
-def test_listing(capsys):
-    assert main(["list"]) == 0
-    assert "ifca.fig3d" in capsys.readouterr().out
-    assert main(["list", "--json"]) == 0
-    assert "ifca.fig3d" in json.loads(capsys.readouterr().out)["experiments"]
-    assert main(["list", "everything"]) == 2
-
-
-def test_help_shows_the_flags(capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["run", "ifca.fig3a", "--help-config"])
-    assert not stop.value.code
-    assert "--separation" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("name", sorted(EXPERIMENTS))
-@pytest.mark.parametrize("size", PRESETS)
-def test_every_preset_is_valid(name, size):
-    module = EXPERIMENTS[name].load()
-    assert module.preset(size) == module.preset(size)
-    assert callable(module.main)
-
-
-def test_presets_are_the_published_grids():
-    paper = preset("paper")
-    assert (paper.num_clients, paper.num_samples) == ((100,), (100,))
-    assert (paper.num_features, paper.num_trials) == (1000, 40)
-    assert (paper.num_restarts, paper.num_rounds) == (10, 300)
-
-
 def test_messages_lose_their_box():
     box = "╭─ Value error ─╮\n│ Error parsing Config: too │\n│ small │\n╰───╯\n"
-    assert one_line(box) == "too small."
+    assert _one_line(box) == "too small."
     bare = " Value error \n ------\n Error parsing Config: too small \n ------\n"
-    assert one_line(bare) == "too small."
+    assert _one_line(bare) == "too small."
 
 
 def test_json_knows_no_infinity():
@@ -246,3 +424,95 @@ def test_json_knows_no_infinity():
         "a": [None, 1.0],
         "b": None,
     }
+
+
+# The flags of sweeps, `--precision` and `--shard`: who takes them, what they say
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--precision", "0"], "`precision` must be in (0, 1], got 0.0."),
+        (["--precision", "1.1"], "`precision` must be in (0, 1], got 1.1."),
+        (["--precision", "nan"], "`precision` must be in (0, 1], got nan."),
+        (["--precision=-inf"], "`precision` must be in (0, 1], got -inf."),
+        (["--shard", "0/2"], "`shard` must be I/N with 1 <= I <= N, got 0/2."),
+        (["--shard", "3/2"], "`shard` must be I/N with 1 <= I <= N, got 3/2."),
+        (["--shard", "0/0"], "`shard` must be I/N with 1 <= I <= N, got 0/0."),
+    ],
+)
+def test_values_out_of_range_are_one_line(command, flags, message):
+    assert command(*flags, tiny=[]) == (2, "", f"error: {message}\n")
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--precision", "fine"],
+        ["--shard", "2"],
+        ["--shard", "1/-2"],
+        ["--shard", "-1/2"],
+        ["--shard", "1/2\n"],
+        ["--shard", "½/2"],
+        ["--shard", "1/" + "9" * 5000],
+        ["--shard"],
+    ],
+)
+def test_unreadable_values_are_one_line(flags, capsys):
+    try:
+        status = main(["run", "ifca.fig3a", "--num-trials", "0", *flags])
+    except SystemExit as stop:
+        status = stop.code
+    assert status == 2
+    assert is_one_line(capsys.readouterr().err, flags[0])
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--devices", "2"], "`--devices` has no use for werner.fig1, got 2."),
+        (["--precision", "0.1"], "`--precision` has no use for werner.fig1, got 0.1."),
+        (["--shard", "1/2"], "`--shard` has no use for werner.fig1, got 1/2."),
+    ],
+)
+def test_flags_without_use_are_one_line(command, flags, message):
+    told = command(*flags, experiment="werner.fig1", tiny=[])
+    assert told == (2, "", f"error: {message}\n")
+
+
+@pytest.mark.parametrize("flags", [["--precision", "0.1"], ["--shard", "1/2"]])
+def test_a_comparison_knows_no_flags_of_sweeps(flags, capsys, monkeypatch):
+    monkeypatch.setattr("cfljax.engine.use_cores", lambda number: 1)
+    assert main(["compare", *flags]) == 2
+    assert is_one_line(capsys.readouterr().err, flags[0])
+
+
+def test_precision_and_shard_reach_every_sweep_and_nothing_else(command, replace_main):
+    seen = []
+    summary = shard_summary("x", shard=(2, 8), num_open=12, num_blocks=80)
+
+    def look(config, options):
+        seen.append((options.precision, options.shard))
+        return summary
+
+    sweeps = [name for name, entry in EXPERIMENTS.items() if entry.is_sweep]
+    assert sweeps == ["ifca.fig3a", "ifca.fig3b", "ifca.fig3c", "ifca.fig3d"]
+    replace_main(look)
+    for name in sweeps:
+        flags = ["--precision", "0.25", "--shard", "2/8"]
+        status, out, err = command(*flags, experiment=name, tiny=[])
+        assert (status, err) == (0, "")
+        assert "12 of 80 blocks are open" in out
+        command(experiment=name, tiny=[])
+    assert seen == 4 * [(0.25, (2, 8)), (None, None)]
+
+
+def test_a_worker_says_what_is_left_to_do():
+    some = shard_summary("x", shard=(2, 8), num_open=12, num_blocks=80)
+    assert some["headline"].endswith(
+        "12 of 80 blocks are open; start the others, then run without --shard for "
+        "table and figures"
+    )
+    assert (some["open_blocks"], some["blocks"], some["files"]) == (12, 80, [])
+    none = shard_summary("x", shard=(2, 8), num_open=0, num_blocks=80)
+    assert "none of 80 blocks is open; run without --shard" in none["headline"]

@@ -11,14 +11,12 @@ import optax
 import pytest
 
 from cfljax.algorithms import fedala, fedavg, local
-from cfljax.algorithms.fedala import State
-from cfljax.kernels.evaluate import NO_CLUSTER
-from cfljax.kernels.local_update import LocalUpdate
-from cfljax.kernels.merge_train import Own
-from cfljax.kernels.sharing import paths
-from cfljax.kernels.tree import repeat
+from cfljax.algorithms.fedala import Own, State
+from cfljax.base.tree import repeat
+from cfljax.base.types import NO_CLUSTER, ClientData
+from cfljax.federated.local_update import LocalUpdate
+from cfljax.federated.sharing import paths
 from cfljax.models import linear, mlp
-from cfljax.types import ClientData
 
 CLIENTS, SAMPLES, FEATURES, STEP, ETA = 5, 6, 3, 0.1, 0.1
 KEPT = np.array([6, 2, 5, 6, 3])  # Real samples of each client.

@@ -10,12 +10,15 @@ import pytest
 from thresholded import CLIENTS, DATA, FEATURES, MODELS, Rule, gradient_by_hand
 from thresholded import updates_by_hand as pairs_by_hand
 
-from cfljax.algorithms.federated_clustering import State, federated_clustering
-from cfljax.kernels.groups import draw_groups
-from cfljax.kernels.round_batch import draw_batch
-from cfljax.kernels.threshold_radius import quantile_radius
+from cfljax.algorithms.federated_clustering import (
+    State,
+    draw_groups,
+    federated_clustering,
+)
+from cfljax.base.types import ClientData
+from cfljax.clustering.threshold import quantile_radius
+from cfljax.federated.local_update import draw_batch
 from cfljax.models import linear
-from cfljax.types import ClientData
 
 STEP, ROUNDS, RADIUS = 0.1, 3, 5.0
 updates_by_hand = functools.partial(pairs_by_hand, num_rounds=ROUNDS)

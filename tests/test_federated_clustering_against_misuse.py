@@ -7,7 +7,7 @@ from thresholded import DATA
 
 from cfljax.algorithms.federated_clustering import federated_clustering
 from cfljax.attacks import build, threat
-from cfljax.kernels.threshold_radius import quantile_radius
+from cfljax.clustering.threshold import quantile_radius
 from cfljax.models import linear
 
 LIAR = threat(build("edge_adaptive"), jnp.arange(6) == 2, adaptive=True)

@@ -11,9 +11,12 @@ import pytest
 from thresholded import CLIENTS, DATA, FEATURES, MODELS, TRUTH, gradient_by_hand
 from thresholded import updates_by_hand as pairs_by_hand
 
-from cfljax.algorithms.federated_clustering import State, federated_clustering
+from cfljax.algorithms.federated_clustering import (
+    State,
+    draw_groups,
+    federated_clustering,
+)
 from cfljax.attacks import build, sleeper, threat
-from cfljax.kernels.groups import draw_groups
 from cfljax.models import linear
 
 STEP, ROUNDS, RADIUS = 0.1, 3, 5.0

@@ -13,10 +13,10 @@ import pytest
 from prototype_rounds import CLASSES, CLIENTS, DATA, FEATURES, KEPT, TASK, close, own
 
 from cfljax.algorithms import fedpac, ifca
-from cfljax.kernels.local_update import LocalUpdate
-from cfljax.kernels.prototypes import Prototypes
+from cfljax.base.types import ClientData
+from cfljax.federated.local_update import LocalUpdate
+from cfljax.federated.prototypes import Prototypes
 from cfljax.models import linear, mlp
-from cfljax.types import ClientData
 
 STEP, HEAD_STEP, PENALTY, SMALLEST = 0.2, 0.5, 0.7, 0.04
 SETTINGS: dict[str, Any] = {

@@ -15,7 +15,7 @@ from prototype_rounds import CLASSES, CLIENTS, DATA, FEATURES, TASK, close, own
 from cfljax.algorithms import fedproto, local
 from cfljax.attacks import build as attack
 from cfljax.attacks import threat
-from cfljax.kernels.local_update import LocalUpdate
+from cfljax.federated.local_update import LocalUpdate
 from cfljax.models import linear
 
 STEP, PENALTY = 0.2, 0.7

@@ -13,9 +13,9 @@ import pytest
 from cfljax.algorithms import fedavg, fedprox
 from cfljax.algorithms.fedavg import State as Plain
 from cfljax.algorithms.fedprox import State
-from cfljax.kernels.local_update import LocalUpdate
+from cfljax.base.types import ClientData
+from cfljax.federated.local_update import LocalUpdate
 from cfljax.models import linear
-from cfljax.types import ClientData
 
 CLIENTS, SAMPLES, FEATURES, STEP, PROXIMAL = 5, 6, 3, 0.05, 0.7
 KEPT = np.array([6, 2, 5, 6, 3])  # Real samples of each client.

@@ -11,17 +11,17 @@ import optax
 import pytest
 
 from cfljax.algorithms import fedavg, fesem
-from cfljax.algorithms.fesem import State
-from cfljax.kernels.compared import compared_leaves
-from cfljax.kernels.local_update import LocalUpdate
-from cfljax.kernels.model_clusters import (
-    centres_of,
+from cfljax.algorithms.fesem import (
+    State,
+    leaves_of,
     middle_of,
     move_to_one,
     squares_to_centres,
 )
+from cfljax.base.types import ClientData
+from cfljax.federated.average import centres_of
+from cfljax.federated.local_update import LocalUpdate
 from cfljax.models import linear, mlp
-from cfljax.types import ClientData
 
 CLIENTS, SAMPLES, FEATURES, STEP, CLUSTERS = 5, 8, 3, 0.05, 2
 KEPT = np.array([8, 2, 5, 8, 4])  # Real samples of each client.
@@ -265,7 +265,7 @@ def test_the_last_layer_alone_may_decide():
         nearest = lambda leaves: jnp.argmin(
             squares_to_centres(leaves(mixed), leaves(centres)), axis=1
         )
-        last, every = (compared_leaves(task, which) for which in ("head", "all"))
+        last, every = (leaves_of(task, which) for which in ("head", "all"))
         assert {leaf.shape for leaf in last(centres)} == shapes
         return nearest(last), nearest(every)
 

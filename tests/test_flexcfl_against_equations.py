@@ -12,9 +12,9 @@ import pytest
 
 from cfljax.algorithms import fedavg, flexcfl
 from cfljax.algorithms.flexcfl import State
-from cfljax.kernels.local_update import LocalUpdate
+from cfljax.base.types import ClientData
+from cfljax.federated.local_update import LocalUpdate
 from cfljax.models import linear
-from cfljax.types import ClientData
 
 CLIENTS, SAMPLES, FEATURES, STEP, CLUSTERS = 5, 8, 3, 0.05, 2
 KEPT = np.array([8, 2, 5, 8, 4])  # Real samples of each client.

@@ -1,5 +1,6 @@
 """HypCluster: two rounds by hand in NumPy, its starts, and what other copies get wrong
-in the same place."""
+in the same place.
+"""
 
 from typing import Any
 
@@ -12,10 +13,9 @@ import pytest
 
 from cfljax.algorithms import hyp_cluster, ifca
 from cfljax.algorithms.hyp_cluster import State
-from cfljax.kernels.evaluate import NO_CLUSTER
+from cfljax.base.types import NO_CLUSTER, ClientData, Task
 from cfljax.losses import cross_entropy
 from cfljax.models import linear
-from cfljax.types import ClientData, Task
 
 CLIENTS, CLUSTERS, SAMPLES, FEATURES, STEP = 6, 3, 8, 4, 0.05
 KEPT = np.array([8, 2, 5, 8, 4, 3])  # Real samples of each client.
@@ -130,7 +130,11 @@ def test_a_plain_server_step_against_itself_is_ifca(participation):
     shared: dict[str, Any] = {"num_steps": STEPS, "participation": participation}
     left = compiled(**shared)
     other = ifca(
-        linear(FEATURES), option="model", weights="samples", **SETTINGS, **shared
+        linear(FEATURES),
+        option="model",
+        weights="samples",
+        **SETTINGS,
+        **shared,
     )
     key = jax.random.key(3)
     a, b = left.init(key, DATA), jax.jit(other.init)(key, DATA)

@@ -7,8 +7,8 @@ import pytest
 
 from cfljax import engine
 from cfljax.algorithms import ifca
+from cfljax.algorithms.ifca import first_history, is_settled, remember
 from cfljax.data import mixed_linear
-from cfljax.kernels.identity import first_history, is_settled, remember
 from cfljax.models import linear
 
 ABSENT = -1

@@ -13,12 +13,12 @@ from cfljax.algorithms.fedavg import fedavg
 from cfljax.algorithms.ifca import State, ifca
 from cfljax.algorithms.oracle import State as OracleState
 from cfljax.algorithms.oracle import oracle
+from cfljax.base.types import NO_CLUSTER, ClientData
+from cfljax.clustering.distances import least_distance
 from cfljax.data import mixed_linear
-from cfljax.kernels.distance import least_distance
-from cfljax.kernels.evaluate import NO_CLUSTER, choose_cluster
-from cfljax.kernels.training import Training
+from cfljax.federated.evaluate import choose_cluster
+from cfljax.federated.training import Training
 from cfljax.models import linear
-from cfljax.types import ClientData
 
 CLIENTS, CLUSTERS, SAMPLES, FEATURES, STEP = 6, 3, 8, 4, 0.05
 
@@ -67,7 +67,10 @@ def test_gradient_round_against_equations(problem, models, normalise):
         total = sum((gradient_by_hand(data, i, models[j]) for i in members), start=0.0)
         expected[j] -= STEP / divisor * total
     algorithm = ifca(
-        linear(FEATURES), num_clusters=CLUSTERS, step_size=STEP, normalise=normalise
+        linear(FEATURES),
+        num_clusters=CLUSTERS,
+        step_size=STEP,
+        normalise=normalise,
     )
     state, info = algorithm.step(jax.random.key(0), State(jnp.asarray(models)), data)
     np.testing.assert_allclose(info.losses, losses, rtol=1e-5)
@@ -126,7 +129,10 @@ def test_resample_trains_on_the_second_half(problem, models):
     first = jax.tree.map(lambda leaf: leaf[:, : SAMPLES // 2], data)
     second = jax.tree.map(lambda leaf: leaf[:, SAMPLES // 2 :], data)
     algorithm = ifca(
-        linear(FEATURES), num_clusters=CLUSTERS, step_size=STEP, resample=True
+        linear(FEATURES),
+        num_clusters=CLUSTERS,
+        step_size=STEP,
+        resample=True,
     )
     state, info = algorithm.step(jax.random.key(0), State(jnp.asarray(models)), data)
     losses = losses_by_hand(first, models)
@@ -155,7 +161,10 @@ def test_a_diverged_model_captures_nobody(problem, models, option):
     broken = models.copy()
     broken[0] = np.nan
     algorithm = ifca(
-        linear(FEATURES), num_clusters=CLUSTERS, step_size=STEP, option=option
+        linear(FEATURES),
+        num_clusters=CLUSTERS,
+        step_size=STEP,
+        option=option,
     )
     state, info = algorithm.step(jax.random.key(0), State(jnp.asarray(broken)), data)
     assert set(np.asarray(info.assignment)) <= {1, 2}
@@ -169,7 +178,10 @@ def test_an_empty_cluster_keeps_its_model(problem, models, option):
     far = models.copy()
     far[1] = 1e3
     algorithm = ifca(
-        linear(FEATURES), num_clusters=CLUSTERS, step_size=STEP, option=option
+        linear(FEATURES),
+        num_clusters=CLUSTERS,
+        step_size=STEP,
+        option=option,
     )
     state, info = algorithm.step(jax.random.key(0), State(jnp.asarray(far)), data)
     assert 1 not in np.asarray(info.assignment)
@@ -181,7 +193,10 @@ def test_a_client_without_samples_abstains(problem, models, option):
     data, _ = problem
     mask = data.mask.at[2].set(False)
     algorithm = ifca(
-        linear(FEATURES), num_clusters=CLUSTERS, step_size=STEP, option=option
+        linear(FEATURES),
+        num_clusters=CLUSTERS,
+        step_size=STEP,
+        option=option,
     )
     start = State(jnp.asarray(models))
     state, info = algorithm.step(
@@ -244,7 +259,7 @@ def test_right_identities_against_itself_are_the_oracle(problem):
     [
         ({"num_clusters": 0}, "num_clusters"),
         ({"num_steps": 0}, "num_steps"),
-        ({"num_steps": 2}, "num_steps"),
+        ({"option": "gradient", "num_steps": 2}, "num_steps"),
         ({"participation": 0.0}, "participation"),
         ({"participation": 1.5}, "participation"),
     ],
@@ -265,7 +280,10 @@ def test_unknown_words_are_named(named):
 def test_random_first_round_then_evaluation(problem):
     data, truth = problem
     algorithm = ifca(
-        linear(FEATURES), num_clusters=CLUSTERS, step_size=STEP, first_round="random"
+        linear(FEATURES),
+        num_clusters=CLUSTERS,
+        step_size=STEP,
+        first_round="random",
     )
     state = algorithm.init(jax.random.key(0), data)._replace(models=truth.models)
     step = jax.jit(algorithm.step)
@@ -291,6 +309,39 @@ def test_identical_models_train_the_first_alone(problem):
     assert set(np.asarray(info.assignment).tolist()) == {0}
     other = ifca(linear(FEATURES), **settings).init(jax.random.key(0), data)
     assert np.ptp(np.asarray(other.models), axis=0).max() > 0
+
+
+def test_clients_flee_from_a_trained_model_to_its_untouched_copy(problem):
+    """The majority draws the first of identical models away from the others, who then
+    lose less under the next one, and train that."""
+    data, _ = problem
+    signs = np.where(np.arange(CLIENTS) < 4, 1, -1).astype("f4")[:, None]
+    data = data._replace(targets=data.inputs.sum(axis=2) * signs)
+    algorithm = ifca(
+        linear(FEATURES), num_clusters=CLUSTERS, step_size=STEP, start="identical"
+    )
+    state = State(jnp.zeros((CLUSTERS, FEATURES)))
+    step = jax.jit(algorithm.step)
+    for assigned in ([0] * 6, [0] * 4 + [1] * 2, [0] * 4 + [1] * 2):
+        state, info = step(jax.random.key(0), state, data)
+        assert info.assignment.tolist() == assigned
+    trained = np.abs(np.asarray(state.models)).max(axis=1) > 0
+    assert trained.tolist() == [True, True, False]
+
+
+def test_option_follows_the_number_of_steps(problem):
+    data, _ = problem
+    given: dict[str, Any] = {"num_clusters": CLUSTERS, "step_size": STEP}
+
+    def after(**changes):
+        algorithm = ifca(linear(FEATURES), **(given | changes))
+        state = algorithm.init(jax.random.key(0), data)
+        return jax.jit(algorithm.step)(jax.random.key(1), state, data)[0].models
+
+    one, several = after(), after(num_steps=5)
+    np.testing.assert_array_equal(one, after(option="gradient"))
+    np.testing.assert_array_equal(several, after(option="model", num_steps=5))
+    assert np.abs(one - after(option="model")).max() > 1e-3  # Control.
 
 
 @pytest.mark.parametrize("named", ["first_round", "start"])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from cfljax.algorithms.ifca import State, ifca
+from cfljax.base.types import ClientData
 from cfljax.models import linear
-from cfljax.types import ClientData
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,9 @@ def replay(record, step_size):
     data = ClientData(inputs, targets, jnp.ones(targets.shape, bool))
     num_clusters = record["config"]["p"]
     algorithm = ifca(
-        linear(inputs.shape[2]), num_clusters=num_clusters, step_size=step_size
+        linear(inputs.shape[2]),
+        num_clusters=num_clusters,
+        step_size=step_size,
     )
 
     def one_round(state, _):

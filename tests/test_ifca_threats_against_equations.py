@@ -17,7 +17,7 @@ from robust_rounds import (
 )
 
 from cfljax.attacks import build, sleeper, threat
-from cfljax.kernels.robust import median
+from cfljax.federated.robust import median
 
 
 @pytest.mark.parametrize("option", ["gradient", "model"])
@@ -27,7 +27,7 @@ def test_nobody_byzantine_is_the_plain_round(option):
     attacked, same = run(option, threat=quiet)
     np.testing.assert_allclose(attacked.models, plain.models, rtol=2e-6, atol=1e-6)
     np.testing.assert_array_equal(same.assignment, info.assignment)
-    assert attacked.memory.round == 1
+    assert attacked.local_state.round == 1
 
 
 @pytest.mark.parametrize("option", ["gradient", "model"])

@@ -10,8 +10,8 @@ import pytest
 
 from cfljax import engine
 from cfljax.algorithms import k_fed, oracle
+from cfljax.base.types import ClientData
 from cfljax.models import linear
-from cfljax.types import ClientData
 
 CLIENTS, SAMPLES, FEATURES = 6, 12, 3
 CENTRES = 8 * np.eye(3, dtype=np.float32)

@@ -9,11 +9,18 @@ import numpy as np
 from hypothesis.extra.numpy import arrays
 from properties import FINITE, NUMBERS, always, refuses
 
-from cfljax.kernels.average import gradient_step, mean_of_sums, membership
-from cfljax.kernels.cluster import match_clusters
-from cfljax.kernels.distance import bottleneck_distance, least_distance
-from cfljax.kernels.evaluate import NO_CLUSTER, choose_cluster, keep_cluster
-from cfljax.kernels.sums import sum_in_clusters
+from cfljax.base.types import NO_CLUSTER
+from cfljax.clustering.distances import (
+    bottleneck_distance,
+    least_distance,
+    match_clusters,
+)
+from cfljax.federated.average import gradient_step, mean_of_sums, membership
+from cfljax.federated.evaluate import (
+    choose_cluster,
+    keep_cluster,
+)
+from cfljax.federated.sums import sum_in_clusters
 
 CLIENTS, CLUSTERS, FEATURES = 6, 3, 2
 EPSILON = float(np.finfo(np.float32).eps)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from cfljax.kernels.gram import central_gram_matrix, gram_matrix, squares_of
-from cfljax.kernels.kmeans import k_means
+from cfljax.clustering.gram import central_gram_matrix, gram_matrix, squares_of
+from cfljax.clustering.kmeans import k_means
 
 KEY = jax.random.key(0)
 CLUSTER = jax.jit(lambda points: k_means(KEY, points, 4))

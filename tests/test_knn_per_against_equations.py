@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from cfljax.algorithms import fedavg, knn_per
-from cfljax.algorithms.knn_per import State
-from cfljax.kernels.interpolate import Interpolation, best_weights
+from cfljax.algorithms.knn_per import Interpolation, State, best_weights
+from cfljax.base.types import ClientData, Task
 from cfljax.losses import cross_entropy
 from cfljax.metrics import accuracy
 from cfljax.models import linear
-from cfljax.types import ClientData, Task
 
 CLIENTS, SAMPLES, QUERIES, FEATURES, CLASSES = 4, 12, 5, 2, 3
 KEPT = np.array([12, 7, 3, 0])  # Client 2 has fewer than k samples, client 3 none.

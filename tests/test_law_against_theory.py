@@ -7,8 +7,6 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-import scipy.integrate
-import scipy.special
 import scipy.stats
 
 from cfljax import intervals, law

@@ -4,23 +4,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.special
 import scipy.stats
 
 from cfljax import law
-from cfljax.law import assignment, candidates, draws, student
+from cfljax.law import chi, gradients, misassignment
 
 KEY = jax.random.key(5)
 ERROR_RATE = 1e-6
 
 # Compiled once for each shape: outside, every call of a loop compiles it anew.
-assign = jax.jit(assignment.assign, static_argnames="block")
-beaten_losses = jax.jit(candidates.beaten_losses, static_argnames="block")
-free_losses = jax.jit(candidates.free_losses, static_argnames=("block", "num_rows"))
-pair_factors = jax.jit(candidates.pair_factors)
-chi_square, binomial = jax.jit(draws.chi_square), jax.jit(draws.binomial)
-student_tail = jax.jit(student.student_tail)
-choice_kappa = jax.jit(student.choice_kappa)
+assign = jax.jit(misassignment.assign, static_argnames="block")
+beaten_losses = jax.jit(misassignment.beaten_losses, static_argnames="block")
+free_losses = jax.jit(misassignment.free_losses, static_argnames=("block", "num_rows"))
+pair_factors = jax.jit(misassignment.pair_factors)
+chi_square, binomial = jax.jit(gradients.chi_square), jax.jit(gradients.binomial)
+student_tail = jax.jit(chi.student_tail)
+choice_kappa = jax.jit(chi.choice_kappa)
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cfljax import intervals, law
-from theory.judges import same_law
-from theory.verdict import Status
+from cfljax.statements.judges import same_law
+from cfljax.statements.verdict import Status
 
 TRIALS, ROUNDS = 20_000, 2
 SETTINGS = {  # d, N, sigma, eta

@@ -8,8 +8,8 @@ import pytest
 import scipy.integrate
 
 from cfljax import intervals, law
-from theory.judges import same_law
-from theory.verdict import Status
+from cfljax.statements.judges import same_law
+from cfljax.statements.verdict import Status
 
 TRIALS, NOISE = 20_000, 0.4
 SETTINGS = {  # d, N, n

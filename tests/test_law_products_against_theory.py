@@ -6,12 +6,10 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-import scipy.integrate
-import scipy.special
 import scipy.stats
 
 from cfljax import intervals, law
-from cfljax.law import products
+from cfljax.law import chi
 
 SETTINGS = hypothesis.settings(max_examples=60, deadline=None)
 
@@ -102,7 +100,7 @@ def test_far_tails_to_the_last_digits():
 
 @pytest.mark.parametrize("num_nodes", [8, 16])
 def test_too_few_nodes_are_noticed(monkeypatch, num_nodes):
-    monkeypatch.setattr(products, "_NODES_ABOVE", num_nodes)
+    monkeypatch.setattr(chi, "_NODES_ABOVE", num_nodes)
     found = float(law.log_product_tail(4, 7, 28.0))
     assert abs(found - bessel_form(4, 7, 28.0)) > 1e-7
 
@@ -156,7 +154,7 @@ def test_shapes_and_blocks(monkeypatch):
     threshold = np.geomspace(1e-3, 1e5, 23)
     whole = law.log_product_tail(rows, 4, threshold)
     assert whole.shape == (2, 23)
-    monkeypatch.setattr(products, "_BLOCK", 5)
+    monkeypatch.setattr(chi, "_BLOCK", 5)
     np.testing.assert_array_equal(whole, law.log_product_tail(rows, 4, threshold))
     alone = float(law.log_product_tail(50, 4, threshold[9]))
     assert alone == pytest.approx(whole[1, 9], rel=1e-14)

@@ -11,12 +11,13 @@ from scipy.cluster.hierarchy import linkage as scipy_linkage
 from scipy.spatial.distance import pdist, squareform
 from sklearn.metrics import adjusted_rand_score, silhouette_score
 
-from cfljax.kernels.linkage import (
+from cfljax.clustering.linkage import (
     agglomerate,
     agglomerate_distances,
     cut_distances,
+    select_clusters,
+    silhouette,
 )
-from cfljax.kernels.silhouette import select_clusters, silhouette
 
 MOST = 6
 NAME = "linkage"

@@ -10,10 +10,10 @@ import pytest
 from counting import counting
 
 from cfljax.algorithms import fedavg, ifca, local
+from cfljax.base.types import ClientData, Task
 from cfljax.data import mixed_linear
-from cfljax.kernels.local_update import LocalUpdate
+from cfljax.federated.local_update import LocalUpdate
 from cfljax.models import linear
-from cfljax.types import ClientData, Task
 
 STEP = 0.1
 COUNTS = np.array([1, 4, 5, 0])  # real samples of four clients
@@ -91,8 +91,8 @@ def test_absent_clients_keep_their_momentum():
     )
     state = algorithm.init(jax.random.key(0), ONES)
     after, info = algorithm.step(jax.random.key(1), state, ONES)
-    assert state.memory is not None and after.memory is not None
-    trace = np.asarray(jax.tree.leaves(after.memory.moments)[0])
+    assert state.local_state is not None and after.local_state is not None
+    trace = np.asarray(jax.tree.leaves(after.local_state.moments)[0])
     # A client that trained has seen one gradient, which is one.
     np.testing.assert_allclose(trace, np.asarray(info.assignment) == 0)
     assert 0 < trace.sum() < 4

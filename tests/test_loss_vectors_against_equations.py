@@ -8,14 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cfljax.kernels.anchor import centroids_of, nearest_centroid
-from cfljax.kernels.evaluate import choose_cluster
-from cfljax.kernels.loss_vectors import (
+from cfljax.algorithms.clove import (
     Grouping,
+    centroids_of,
     embed,
     group_clients,
     match_to_models,
+    nearest_centroid,
 )
+from cfljax.federated.evaluate import choose_cluster
 
 KEY = jax.random.key(0)
 WORKED = np.array([[1.0, 5.1], [2.1, 3.5]], np.float32)  # Figure 1.

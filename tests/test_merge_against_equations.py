@@ -7,17 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cfljax.kernels.merge import (
-    Epochs,
+from cfljax.algorithms.fedala import (
     Rates,
     learn_weights,
     merged,
+    merged_models,
     part_of,
     random_slice,
     with_part,
 )
-from cfljax.kernels.merge_train import merged_models
-from cfljax.types import ClientData, Task, Variables
+from cfljax.base.types import ClientData, Task, Variables
 
 MASK = np.array([True, False, True, True, True, False, True, False])
 
@@ -101,7 +100,8 @@ def learn(scale, share, is_new, received):
         received,
         ClientData(inputs, inputs, jnp.asarray(MASK)),
         rates=Rates(jnp.asarray(0.2), share, jnp.asarray(1.0)),
-        epochs=Epochs(30, 2, batch_size=2),
+        num_epochs=(30, 2),
+        batch_size=2,
         chosen=is_head,
     )
 

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cfljax.kernels.evaluate import masked_mean
-from cfljax.kernels.local_update import LocalUpdate
-from cfljax.kernels.meta_update import Adaptation, meta_task, parts
-from cfljax.types import ClientData, Task, Variables
+from cfljax.algorithms.per_fedavg import Adaptation, meta_task, parts
+from cfljax.base.types import ClientData, Task, Variables
+from cfljax.federated.evaluate import masked_mean
+from cfljax.federated.local_update import LocalUpdate
 
 SIZE = 6
 DEAL = jax.jit(parts, static_argnums=1)

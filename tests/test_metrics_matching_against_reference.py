@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from cfljax.kernels.cluster import match_clusters
+from cfljax.clustering.distances import match_clusters
 
 
 def total(cost: np.ndarray, permutation: np.ndarray) -> float:

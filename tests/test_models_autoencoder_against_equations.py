@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cfljax.kernels.tree import trained_part
+from cfljax.base.tree import trained_part
+from cfljax.base.types import Task, Variables
 from cfljax.models import autoencoder, cnn, convolutional_autoencoder, deep_cnn
-from cfljax.types import Task, Variables
 
 DENSE, IMAGE = (3, 4), (4, 8, 2)
 LABELS = jnp.arange(5) % 3

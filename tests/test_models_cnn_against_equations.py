@@ -8,8 +8,8 @@ import jaxtyping
 import numpy as np
 import pytest
 
+from cfljax.base.types import Task, Variables
 from cfljax.models import cnn
-from cfljax.types import Task, Variables
 
 SHAPE = (8, 8, 2)
 

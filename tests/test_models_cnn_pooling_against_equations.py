@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cfljax.models.augment import central_window, distort, standardise, windowed
-from cfljax.models.pooling import local_response, max_pool, overlapping_max_pool
-from cfljax.types import Task
+from cfljax.base.types import Task
+from cfljax.models.convolution import local_response, max_pool, overlapping_max_pool
+from cfljax.models.rotated_cifar import central_window, distort, standardise, windowed
 
 
 def images(*shape: int) -> jax.Array:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cfljax.kernels.sharing import paths
+from cfljax.federated.sharing import paths
 from cfljax.losses import cross_entropy
 from cfljax.models import cnn, linear, mlp, text_cnn
 
@@ -18,9 +18,17 @@ TARGETS = jnp.array([0, 3, 1])
 SIZES = {"channels": (2,), "kernel_size": 3, "num_classes": CLASSES}
 CASES: dict[str, Any] = {
     "mlp": (mlp((4, 4), hidden=(5, 6), num_classes=CLASSES), IMAGES, 6),
-    "softmax regression": (mlp((4, 4), hidden=(), num_classes=CLASSES), IMAGES, 16),
+    "softmax regression": (
+        mlp((4, 4), hidden=(), num_classes=CLASSES),
+        IMAGES,
+        16,
+    ),
     "cnn": (cnn((4, 4), hidden=(5,), **SIZES), IMAGES, 5),
-    "batch norm": (cnn((4, 4), hidden=(5,), batch_norm=True, **SIZES), IMAGES, 5),
+    "batch norm": (
+        cnn((4, 4), hidden=(5,), batch_norm=True, **SIZES),
+        IMAGES,
+        5,
+    ),
     "dropout": (cnn((4, 4), hidden=(16,), dropout=0.5, **SIZES), IMAGES, 16),
     "text": (text_cnn(6, embedding=3, channels=2, num_classes=CLASSES), TOKENS, 6),
 }

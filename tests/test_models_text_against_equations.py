@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from cfljax.base.types import Task
 from cfljax.models import text_cnn
-from cfljax.types import Task
 
 TOKENS = np.array(
     [[3, 1, 4, 1, 5, 2], [2, 6, 0, 0, 0, 0], [0] * 6, [6, 5, 4, 3, 2, 0]], np.int32
@@ -137,7 +137,10 @@ def test_initial_values_and_default_sizes():
         (lambda: text_cnn(9, num_classes=1), "`num_classes` must be at least 2"),
         (lambda: text_cnn(9, windows=()), "`windows` must name at least one"),
         (lambda: text_cnn(9, windows=(3, 0)), "must be positive integers"),
-        (lambda: text_cnn(9, embedding=0), "`embedding`, `windows` and `channels`"),
+        (
+            lambda: text_cnn(9, embedding=0),
+            "`embedding`, `windows` and `channels`",
+        ),
         (lambda: text_cnn(9, channels=0), "must be positive integers"),
     ],
 )

@@ -19,11 +19,11 @@ from thresholded import (
 
 from cfljax.algorithms.momentum_clustering import State, momentum_clustering
 from cfljax.attacks import build, threat
-from cfljax.kernels.kmeans import plus_plus
-from cfljax.kernels.round_batch import draw_batch
-from cfljax.kernels.threshold_radius import quantile_radius
+from cfljax.base.types import ClientData, Task
+from cfljax.clustering.kmeans import plus_plus
+from cfljax.clustering.threshold import quantile_radius
+from cfljax.federated.local_update import draw_batch
 from cfljax.models import linear
-from cfljax.types import ClientData, Task
 
 STEP, ROUNDS, RADIUS, CLUSTERS = 0.1, 3, 5.0, 2
 LIARS = np.isin(np.arange(CLIENTS), [2, 5])
@@ -256,3 +256,18 @@ def test_misuse_is_named(changes, named):
     arguments = {"step_size": 0.1, "radius": 1.0} | changes
     with pytest.raises(ValueError, match=named):
         momentum_clustering(linear(3), **arguments)
+
+
+def test_the_default_is_no_printed_warm_start():
+    """A centre for each client starts at its momentum; the printed one is kept."""
+    given: dict[str, Any] = {"step_size": STEP, "radius": RADIUS}
+    kept = [
+        momentum_clustering(linear(FEATURES), **given, **changes)
+        .init(jax.random.key(0), DATA)
+        .centres
+        for changes in ({}, {"centre_start": "warm", "num_clusters": CLUSTERS})
+    ]
+    assert kept[0] is None
+    assert kept[1] is not None and kept[1].shape == (CLUSTERS, FEATURES)
+    plain, member = run(), run(centre_start="member")
+    np.testing.assert_array_equal(plain[-1][0].models, member[-1][0].models)

@@ -16,8 +16,8 @@ from cfljax.algorithms.federated_clustering import federated_clustering
 from cfljax.algorithms.momentum_clustering import momentum_clustering
 from cfljax.algorithms.myopic_clustering import State, myopic_clustering
 from cfljax.attacks import build, threat
+from cfljax.base.types import Algorithm, ClientData, Task
 from cfljax.models import linear
-from cfljax.types import Algorithm, ClientData, Task
 
 START, ETA = 1.5, 0.25
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.neighbors import NearestNeighbors
 
-from cfljax.kernels.neighbours import nearest_samples, neighbour_mean
+from cfljax.algorithms.knn_per import nearest_samples, neighbour_mean
 
 POINTS = np.random.default_rng(0).normal(size=(30, 6)).astype("f4")
 QUERIES = np.random.default_rng(1).normal(size=(7, 6)).astype("f4")

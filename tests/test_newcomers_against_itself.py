@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from conformance_cases import build, problem
 
-from cfljax.kernels.local_update import LocalUpdate
+from cfljax.federated.local_update import LocalUpdate
 
 # The others' newcomers choose a model, or train as everybody does before round one.
 WORKING = ("ditto", "fedala", "fedpac", "fedproto")
@@ -35,3 +35,37 @@ def test_newcomers_train_by_the_step_size_of_the_round(name):
     np.testing.assert_allclose(late, expected, rtol=1e-5, atol=1e-6)
     with pytest.raises(AssertionError):  # Control: in the first round it moves.
         np.testing.assert_allclose(early, start, rtol=1e-3)
+
+
+# Whose answers follow from what the state knows of each client.
+KNOWING = (
+    "cfl_s",
+    "clove",
+    "ditto",
+    "fedala",
+    "federated_clustering",
+    "fedpac",
+    "fedproto",
+    "fesem",
+    "k_fed",
+    "local",
+    "pacfl",
+)
+
+
+@pytest.mark.parametrize("name", KNOWING)
+def test_others_are_not_answered_before_they_join(name):
+    data, truth = problem(name)
+    algorithm = build(name, truth)
+    state = jax.eval_shape(algorithm.init, jax.random.key(0), data)
+    few = jax.tree.map(lambda leaf: leaf[:4], data)
+    answers = lambda state, data: jax.eval_shape(
+        lambda state: algorithm.predict(state, data, data.inputs), state
+    )
+    with pytest.raises(
+        ValueError, match="of the 6 clients that the state knows, got 4"
+    ):
+        answers(state, few)
+    joined = jax.eval_shape(algorithm.join, jax.random.key(1), state, few)
+    assert answers(joined, few).shape[0] == 4
+    assert answers(state, data).shape[0] == 6

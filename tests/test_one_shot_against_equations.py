@@ -10,9 +10,9 @@ import pytest
 from cfljax import engine, metrics
 from cfljax.algorithms import one_shot, oracle
 from cfljax.algorithms.one_shot import State
+from cfljax.base.types import ClientData
 from cfljax.data import mixed_linear
 from cfljax.models import linear, mlp
-from cfljax.types import ClientData
 
 CLIENTS, CLUSTERS, SAMPLES, FEATURES, STEP = 8, 2, 12, 4, 0.05
 

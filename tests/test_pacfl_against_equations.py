@@ -7,13 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.cluster.hierarchy
-import scipy.linalg
 import scipy.spatial.distance
 
 from cfljax.algorithms import fedavg, pacfl
+from cfljax.base.types import ClientData
 from cfljax.models import linear
-from cfljax.types import ClientData
 
 CLIENTS, SAMPLES, FEATURES, VECTORS, STEP, STEPS = 5, 8, 6, 2, 0.05, 2
 KEPT = np.array([8, 2, 5, 8, 4])  # Real samples of each client.

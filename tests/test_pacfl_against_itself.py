@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from cfljax.algorithms import pacfl
+from cfljax.base.types import ClientData
 from cfljax.models import linear
-from cfljax.types import ClientData
 
 FEATURES, HEIGHT = 6, 40.0
 

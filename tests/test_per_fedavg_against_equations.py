@@ -11,11 +11,10 @@ import pytest
 
 from cfljax.algorithms import fedavg, per_fedavg
 from cfljax.algorithms.fedavg import State as Plain
-from cfljax.algorithms.per_fedavg import State
-from cfljax.kernels.local_update import LocalUpdate
-from cfljax.kernels.meta_update import Method
+from cfljax.algorithms.per_fedavg import Method, State
+from cfljax.base.types import ClientData, Task
+from cfljax.federated.local_update import LocalUpdate
 from cfljax.models import cnn, linear
-from cfljax.types import ClientData, Task
 
 CLIENTS, SAMPLES, FEATURES, ALPHA, BETA = 5, 6, 3, 0.2, 0.05
 KEPT = np.array([6, 2, 5, 6, 3])  # Real samples of each client.

@@ -10,17 +10,12 @@ import pytest
 from prototype_rounds import CLASSES, DATA, FEATURES, TASK, close
 
 from cfljax.algorithms import fedpac, fedproto
-from cfljax.kernels.head_stages import TwoStages, told, train_stages
-from cfljax.kernels.prototypes import (
-    Prototypes,
-    aligned,
-    class_means,
-    class_moments,
-    prototype_scores,
-)
-from cfljax.kernels.training import Training
+from cfljax.algorithms.fedpac import TwoStages, class_moments
+from cfljax.algorithms.fedproto import prototype_scores
+from cfljax.base.types import ClientData
+from cfljax.federated.prototypes import Prototypes, aligned, class_means
+from cfljax.federated.training import Training
 from cfljax.models import cnn
-from cfljax.types import ClientData
 
 KEY = jax.random.key(0)
 ONE = jax.tree.map(lambda leaf: leaf[0], DATA)
@@ -57,8 +52,8 @@ def test_the_body_is_run_for_statistics_steps_and_prototypes():
     body, head = (
         {n: MODEL[n] if n == kept else None for n in MODEL} for kept in ("body", "head")
     )
-    received = told(plan, KEY, body, EVERY, None)
-    jax.make_jaxpr(train_stages(plan))(received, jnp.asarray(0), head, (), ONE)
+    received = plan.broadcast(KEY, body, EVERY, None)
+    jax.make_jaxpr(plan.train)(received, jnp.asarray(0), head, (), ONE)
     assert len(calls) == 3
 
 

@@ -18,8 +18,8 @@ import pytest
 import xarray
 
 from cfljax.engine.store import Store
-from experiments.ifca import fig3, success
-from experiments.ifca.success_criteria import successful, thresholds
+from experiments.ifca import fig3, fig3_trial
+from experiments.ifca.fig3_trial import successful, thresholds
 from experiments.options import Options
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -182,7 +182,7 @@ def outcomes(dtype: Any, seed: int = 0) -> dict[str, np.ndarray]:
     """Trials of a stable configuration, long enough to converge."""
     step_sizes = jnp.asarray(STABLE.step_sizes, dtype)
     key = jax.random.key(seed)
-    one = lambda index: success.simulate(
+    one = lambda index: fig3_trial.simulate(
         STABLE.trial, jax.random.fold_in(key, index), step_sizes
     )
     found = jax.jit(lambda: jax.lax.map(one, jnp.arange(6, dtype=jnp.uint32)))()

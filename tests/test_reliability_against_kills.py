@@ -19,7 +19,7 @@ from test_engine_claims_against_itself import fork, wait_for
 from cfljax.engine import StoreError, sweep
 from cfljax.engine.store import Store
 from experiments.__main__ import main
-from experiments.ifca.success import DIMS
+from experiments.ifca.fig3_trial import DIMS
 
 HERE = pathlib.Path(__file__).resolve().parent
 SIZES = ("--num-clients", "8", "--num-samples", "12", "--num-features", "6")

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from cfljax.report import Curve, CurvePanel, HeatMap, Level, curves, heatmaps, save
-from cfljax.report.style import COLOUR_MAP, LINES, style
+from cfljax.report.figures import COLOUR_MAP, LINES, style
 
 
 def heat_map(num_rows: int, num_columns: int, title: str = "") -> HeatMap:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cfljax.kernels.robust import centred_clipping, mean, median, trimmed_mean
+from cfljax.federated.robust import centred_clipping, mean, median, trimmed_mean
 
 SENDERS, FEATURES = 7, 5
 NAN, INF = np.nan, np.inf

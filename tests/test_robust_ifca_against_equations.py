@@ -23,9 +23,9 @@ from robust_rounds import (
 
 from cfljax.algorithms.ifca import ifca
 from cfljax.attacks import build, threat
-from cfljax.kernels import options
-from cfljax.kernels.local_update import LocalUpdate
-from cfljax.kernels.robust import mean, median, trimmed_mean
+from cfljax.federated import rounds
+from cfljax.federated.local_update import LocalUpdate
+from cfljax.federated.robust import mean, median, trimmed_mean
 from cfljax.models import linear
 
 
@@ -96,8 +96,8 @@ def test_single_messages_are_looked_at_only_where_asked(option, monkeypatch):
         raise AssertionError("looked at")
 
     plain, _ = run(option)
-    monkeypatch.setattr(options, "gradient_pullback", refuse)
-    monkeypatch.setattr(options, "sent_models", refuse)
+    monkeypatch.setattr(rounds, "_gradient_pullback", refuse)
+    monkeypatch.setattr(rounds, "_sent_models", refuse)
     again, _ = run(option)
     np.testing.assert_array_equal(again.models, plain.models)
     changes: list[dict[str, Any]] = [

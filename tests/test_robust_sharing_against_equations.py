@@ -10,10 +10,10 @@ import pytest
 
 from cfljax.algorithms.ifca import State, ifca
 from cfljax.attacks import build, threat
-from cfljax.kernels.robust import Aggregate, median
-from cfljax.kernels.training import Memory
+from cfljax.base.types import ClientData, Task, Threat
+from cfljax.federated.robust import Aggregate, median
+from cfljax.federated.training import LocalState
 from cfljax.losses import squared_error
-from cfljax.types import ClientData, Task, Threat
 
 CLIENTS, CLUSTERS, SAMPLES, FEATURES, STEP, STEPS = 6, 2, 4, 2, 0.1, 2
 TRUTH = np.array([0, 0, 0, 0, 1, 1])
@@ -102,7 +102,7 @@ def run(
     )
     rows = np.tile(BODY, (CLUSTERS, 1)), HEADS
     body, heads = (jnp.asarray(leaf.astype(np.float32)) for leaf in rows)
-    memory = None if threat is None else Memory(jnp.zeros((), jnp.int32), ())
+    memory = None if threat is None else LocalState(jnp.zeros((), jnp.int32), ())
     state = State({"body": body, "head": heads}, memory)
     return jax.jit(algorithm.step)(jax.random.key(0), state, data)[0].models
 

@@ -9,10 +9,10 @@ import pytest
 
 from cfljax.algorithms import ifca
 from cfljax.algorithms.ifca import State
-from cfljax.kernels.evaluate import loss_matrix
-from cfljax.kernels.sharing import join, paths, split, with_frozen
+from cfljax.base.types import ClientData, Task, Variables
+from cfljax.federated.evaluate import loss_matrix
+from cfljax.federated.sharing import merge_shared, paths, split, with_frozen
 from cfljax.models import mlp
-from cfljax.types import ClientData, Task, Variables
 
 STEP, CLIENTS, CLUSTERS = 0.1, 4, 2
 # y = a x + b: the slope is common, the offset is the cluster's.
@@ -96,7 +96,7 @@ def test_parts_are_named_and_put_together_again():
     ]
     own, common = split(params, lambda name: name.startswith("layers/0"))
     assert len(jax.tree.leaves(own)) == len(jax.tree.leaves(common)) == 2
-    jax.tree.map(np.testing.assert_array_equal, join(own, common), params)
+    jax.tree.map(np.testing.assert_array_equal, merge_shared(own, common), params)
     measured = Variables({"norm": 1.0}, {"norm": 2.0})
     assert paths(measured) == ["norm", "norm"]
     with pytest.raises(ValueError, match="`shared` must be true of some"):
@@ -118,7 +118,7 @@ def test_losses_of_parts_are_those_of_whole_models():
         own, common = split(models, is_first)
         first = jax.tree.map(lambda leaf: leaf[0], common)
         repeat = lambda leaf: jnp.broadcast_to(leaf, (3,) + leaf.shape)
-        whole = join(own, jax.tree.map(repeat, first))
+        whole = merge_shared(own, jax.tree.map(repeat, first))
         parts = [
             loss_matrix(task, own, data, common=first, clients_per_chunk=size)
             for size in (None, 1, 3, 4)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis.extra.numpy import arrays
 from properties import FINITE, NUMBERS, always, refuses
 
-from cfljax.kernels.evaluate import choose_cluster
-from cfljax.shortcuts.certificate import choose, pair_radii
-from cfljax.shortcuts.samples import operator_norms
+from cfljax.federated.evaluate import choose_cluster
+from cfljax.montecarlo.lookahead import choose, pair_radii
+from cfljax.montecarlo.samples import operator_norms
 
 CLIENTS, SAMPLES, FEATURES, MODELS = 4, 3, 2, 3
 SPARE = 1e-5  # What the certificate keeps for rounding, of two root losses.

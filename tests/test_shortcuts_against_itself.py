@@ -19,7 +19,7 @@ from shortcut_runs import (
     make,
 )
 
-from cfljax.shortcuts import at_hand, schedule, state
+from cfljax.montecarlo import error_cache, schedule, state
 
 
 @pytest.fixture(
@@ -143,9 +143,11 @@ def test_errors_of_models_that_stayed_are_theirs(usual, monkeypatch, by_client):
     steps, expected = usual.step_sizes, np.swapaxes(usual.losses[:, 20], 1, 2)
     ends = in_short(usual.problem, steps, num_rounds=20)
     np.testing.assert_allclose(ends.losses, expected, rtol=1e-4)
-    place = at_hand.AtHand.place
+    place = error_cache.ErrorCache.place
     wrong = lambda self, key: min(place(self, key), len(self.errors[0]))
-    monkeypatch.setattr(at_hand.AtHand, "place", wrong)  # Control: all one column.
+    monkeypatch.setattr(
+        error_cache.ErrorCache, "place", wrong
+    )  # Control: all one column.
     ends = in_short(usual.problem, steps, num_rounds=20)
     assert not np.allclose(ends.losses, expected, rtol=1e-2)
 

@@ -8,7 +8,7 @@ import jaxtyping
 import numpy as np
 import pytest
 
-from cfljax.shortcuts import prepare, run_ifca
+from cfljax.montecarlo import prepare, run_ifca
 
 CLIENTS, SAMPLES, FEATURES, RUNS = 4, 3, 2, 2
 INPUTS = jnp.ones((CLIENTS, SAMPLES, FEATURES))

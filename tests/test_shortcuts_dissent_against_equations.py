@@ -6,11 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cfljax.shortcuts import partitions, prepare
-from cfljax.shortcuts.dissent import gradients
-from cfljax.shortcuts.partitions import Partitions
-from cfljax.shortcuts.rounds import forward
-from cfljax.shortcuts.samples import Samples
+from cfljax.montecarlo import partitions, prepare
+from cfljax.montecarlo.group_gradients import gradients
+from cfljax.montecarlo.partitions import Partitions
+from cfljax.montecarlo.rounds import forward
+from cfljax.montecarlo.samples import Samples
 
 CLIENTS, SAMPLES, FEATURES, MODELS = 7, 5, 4, 3
 CLUSTERS = np.array([0, 0, 0, 1, 1, 1, 1])

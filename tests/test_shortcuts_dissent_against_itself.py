@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from shortcut_runs import STABLE, clear, furthest, in_short, make
 
-from cfljax.shortcuts import dissent, partitions, state
-from cfljax.shortcuts.foresight import Foresight
+from cfljax.montecarlo import group_gradients, partitions, state
+from cfljax.montecarlo.lookahead import Lookahead
 
 
 @pytest.fixture(params=["later", "never"])
@@ -20,7 +20,7 @@ def case(request, monkeypatch):
 @pytest.fixture
 def dissenters(monkeypatch):
     """How many clients dissent in each run, in each step by group."""
-    found, gradients = [], state.gradients
+    found, gradients = [], group_gradients.gradients
 
     def noted(samples, problems, models, choices, majorities, errors, places):
         found.append(np.sum(choices != majorities[:, samples.clusters], axis=1))
@@ -51,9 +51,9 @@ def test_rounds_are_those_of_all_samples(case, dissenters):
 
 def test_control_clients_that_stay_with_their_group_are_noticed(case, monkeypatch):
     """In stable runs and in others."""
-    rows = dissent._rows
+    rows = group_gradients._rows
     wrong = lambda choices, expected, places: rows(expected, expected, places)
-    monkeypatch.setattr(dissent, "_rows", wrong)
+    monkeypatch.setattr(group_gradients, "_rows", wrong)
     ends = in_short(case.problem, case.step_sizes)
     decided = clear(case.losses[STABLE])
     apart = furthest(case.models[STABLE], ends.models[STABLE])
@@ -66,7 +66,7 @@ def test_control_clients_that_stay_with_their_group_are_noticed(case, monkeypatc
 @pytest.mark.parametrize("is_spoiled", [False, True])
 def test_coming_rounds_are_guessed_by_group(case, monkeypatch, is_spoiled):
     """After a round in which some dissented; those that come true are kept."""
-    went, walk = [], Foresight.walk
+    went, walk = [], Lookahead.walk
 
     def noted(self, path, losses):
         held, before = self._frozen.held(path.run), self._runs.left[path.run]
@@ -77,7 +77,7 @@ def test_coming_rounds_are_guessed_by_group(case, monkeypatch, is_spoiled):
             went.append(before - self._runs.left[path.run])
         return places
 
-    monkeypatch.setattr(Foresight, "walk", noted)
+    monkeypatch.setattr(Lookahead, "walk", noted)
     in_short(case.problem, case.step_sizes)
     assert went
     assert any(went) != is_spoiled

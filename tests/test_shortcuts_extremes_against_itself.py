@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cfljax.shortcuts import prepare, rounds, run_ifca, state
-from cfljax.shortcuts.state import Runs
+from cfljax.montecarlo import prepare, rounds, run_ifca, state
+from cfljax.montecarlo.state import Runs
 
 SAMPLES, FEATURES = 3, 2
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from shortcut_runs import clear, draw, full_runs, furthest, in_short, largest_stable
 
-from cfljax.shortcuts import frozen, partitions, prepare
-from cfljax.shortcuts.partitions import Partitions
+from cfljax.montecarlo import lookahead, partitions, prepare
+from cfljax.montecarlo.partitions import Partitions
 
 CLIENTS, SAMPLES, FEATURES, HEAVY = 40, 4, 3, 8
 # Clients whose Gram matrices are so many times what all lighter ones have together.
@@ -69,11 +69,11 @@ def test_matrices_in_use_are_no_more_than_there_is_room_for(many, most, monkeypa
     """Runs without room for theirs go on on the samples, and end where they would."""
     problem, steps, models, losses = many
     size = 4 * problem.inputs.shape[2] ** 2
-    monkeypatch.setattr(frozen, "_MOST_BYTES", most * size)
+    monkeypatch.setattr(lookahead, "_MOST_BYTES", most * size)
     monkeypatch.setattr(partitions, "_MOST_BYTES", most * size)
     monkeypatch.setattr(partitions, "PASS", 1)  # Sets are built at once.
     in_use, kept = [], []
-    step, keep = frozen.FrozenRuns.step, Partitions._keep
+    step, keep = lookahead.FrozenRuns.step, Partitions._keep
 
     def noted(self):
         groups = [partition for partition, _ in self._groups.values()]
@@ -84,7 +84,7 @@ def test_matrices_in_use_are_no_more_than_there_is_room_for(many, most, monkeypa
         keep(self, key, normal)
         kept.append(len(self._kept))
 
-    monkeypatch.setattr(frozen.FrozenRuns, "step", noted)
+    monkeypatch.setattr(lookahead.FrozenRuns, "step", noted)
     monkeypatch.setattr(Partitions, "_keep", kept_then)
     ends = in_short(problem, steps)
     assert (max(in_use) <= most) and (max(kept) <= most)

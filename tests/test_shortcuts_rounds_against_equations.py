@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 
 from cfljax.data.linear import standard_samples
-from cfljax.shortcuts import draw_samples, prepare
-from cfljax.shortcuts.foresight import Foresight, Path, set_path
-from cfljax.shortcuts.frozen import FrozenRuns
-from cfljax.shortcuts.partitions import Partitions
-from cfljax.shortcuts.rounds import (
+from cfljax.montecarlo import draw_samples, prepare
+from cfljax.montecarlo.lookahead import FrozenRuns, Lookahead, Path, set_path
+from cfljax.montecarlo.partitions import Partitions
+from cfljax.montecarlo.rounds import (
     backward,
     backward_by_client,
     forward,
     pays_by_client,
     sample_rounds,
 )
-from cfljax.shortcuts.state import Runs
+from cfljax.montecarlo.state import Runs
 
 CLIENTS, SAMPLES, FEATURES, MODELS, RUNS = 6, 5, 4, 3, 2
 CLUSTERS = np.array([0, 0, 1, 1, 2, 2])
@@ -262,7 +261,7 @@ def walked(problem, samples, path_of, choices_of):
     path = Path(0, choices_of, path_of.astype(np.float32), moved)
     _, seen = runs.evaluate(np.zeros(len(path.columns), int), path.columns)
     frozen = FrozenRuns(runs, np.zeros(1, bool))
-    foresight = Foresight(runs, frozen, Partitions(samples))
+    foresight = Lookahead(runs, frozen, Partitions(samples))
     places = foresight.walk(path, seen)
     return runs, places, foresight
 

@@ -9,7 +9,7 @@ import pytest
 from prototype_rounds import least_by_enumeration, matrix
 from scipy.optimize import minimize
 
-from cfljax.kernels.simplex import best_mixtures, project_on_simplex
+from cfljax.algorithms.fedpac import best_mixtures, project_on_simplex
 
 PROJECT = jax.jit(project_on_simplex)
 

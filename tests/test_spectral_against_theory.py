@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
-from cfljax.kernels.spectral import spectral_k_means
+from cfljax.clustering.kmeans import spectral_k_means
 
 TRUTH = np.arange(48) % 3
 CLUSTER = jax.jit(lambda key, points: spectral_k_means(key, points, 3))

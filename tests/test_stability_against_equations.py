@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import pytest
 
-from cfljax.kernels.stability import first_stability, observe_round
+from cfljax.algorithms.clove import first_stability, observe_round
 
 
 def after(*rounds, stable_rounds=3):

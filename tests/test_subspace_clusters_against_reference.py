@@ -9,8 +9,12 @@ import pytest
 import scipy.cluster.hierarchy
 import scipy.spatial.distance
 
-from cfljax.kernels.subspace_clusters import Grouping, group_subspaces, nearest_groups
-from cfljax.kernels.subspaces import Subspaces
+from cfljax.algorithms.pacfl import (
+    Subspaces,
+    angles_between,
+    group_subspaces,
+    nearest_groups,
+)
 
 # Degrees. At 45 the plain mean to the three lines below is 34.3, that of WPGMA 31.5.
 LINES = np.array([0.0, 10.0, 22.0, 45.0, 85.0])
@@ -27,24 +31,15 @@ def lines(degrees):
     return Subspaces(jnp.asarray(vectors), jnp.asarray(kept))
 
 
-def grouping(linkage, number, threshold):
-    return Grouping(
-        number=number,
-        threshold=threshold,
-        num_vectors=1,
-        num_classes=None,
-        angle="principal",
-        linkage=linkage,
-        order=None,
-        clients_per_chunk=None,
-    )
-
-
 @functools.cache
 def compiled(linkage, number):
     """Groups at a threshold."""
-    run = lambda threshold, told: group_subspaces(
-        grouping(linkage, number, threshold), told
+    run = lambda threshold, sent: group_subspaces(
+        angles_between(sent, sent),
+        jnp.any(sent.kept, axis=1),
+        number,
+        threshold=threshold,
+        linkage=linkage,
     )
     return jax.jit(run)
 
@@ -96,8 +91,10 @@ def test_too_few_groups_go_on_merging():
 def test_newcomers_go_to_the_nearest(linkage):
     clusters = np.array([0, 1, 0, 3, -1])
     degrees = np.array([8.0, 14.0, 40.0, 80.0])
-    run = jax.jit(functools.partial(nearest_groups, grouping(linkage, 4, None)))
-    found, angles = run(lines([*degrees, np.nan]), lines(LINES), jnp.asarray(clusters))
+    run = lambda *sent: nearest_groups(
+        angles_between(*sent), jnp.asarray(clusters), 4, linkage=linkage
+    )
+    found, angles = jax.jit(run)(lines([*degrees, np.nan]), lines(LINES))
     rule = {"single": np.min, "complete": np.max}.get(linkage, np.mean)
     apart = np.abs(degrees[:, None] - LINES[None])
     expected = np.full((4, 4), np.inf)  # Nobody is in cluster 2.

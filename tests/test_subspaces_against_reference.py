@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from cfljax.kernels.subspaces import Subspaces, angles_between, client_subspaces
-from cfljax.types import ClientData
+from cfljax.algorithms.pacfl import Subspaces, angles_between, client_subspaces
+from cfljax.base.types import ClientData
 
 CLIENTS, SAMPLES, FEATURES, CLASSES, VECTORS = 5, 9, 8, 3, 2
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cfljax.kernels.sums import sum_in_clusters
+from cfljax.federated.sums import sum_in_clusters
 
 NUMBER, CLUSTERS = 11, 3  # Not a multiple of the lanes.
 KEY = jax.random.key(0)
@@ -83,7 +83,7 @@ import numpy as np
 from cfljax import engine
 from cfljax.algorithms import ifca, local, one_shot
 from cfljax.data import rotated, load_images
-from cfljax.kernels.local_update import LocalUpdate
+from cfljax.federated.local_update import LocalUpdate
 from cfljax.models import mlp
 
 train, *_ = rotated(load_images("digits"), key=jax.random.key(0), num_clients=10,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from browser import Browser, missing, open_browser
-from report_site import ROWS, build, pages
+from toy_theory import ROWS, build, every_page
 
 pytestmark = [
     pytest.mark.browser,
@@ -110,7 +110,7 @@ def contrast(browser: Browser) -> list[str]:
 
 
 def paths(site: pathlib.Path) -> list[str]:
-    return [path.relative_to(site).as_posix() for path in pages(site)]
+    return [path.relative_to(site).as_posix() for path in every_page(site)]
 
 
 def test_no_page_complains_or_scrolls_sideways(browser, site, address):

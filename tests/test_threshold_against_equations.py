@@ -7,12 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cfljax.kernels.gram import combine, gram_matrix
-from cfljax.kernels.linkage import squared_distances
-from cfljax.kernels.threshold import threshold_clustering
-from cfljax.kernels.threshold_gram import threshold_clustering_gram
-from cfljax.kernels.threshold_members import threshold_members
-from cfljax.kernels.threshold_radius import quantile_radius
+from cfljax.clustering.gram import combine, gram_matrix
+from cfljax.clustering.linkage import squared_distances
+from cfljax.clustering.threshold import (
+    quantile_radius,
+    threshold_clustering,
+    threshold_clustering_gram,
+    threshold_members,
+)
 
 ROUNDS = 4
 NUMBER = 20

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cfljax.kernels.threshold import threshold_clustering
+from cfljax.clustering.threshold import threshold_clustering
 
 NUMBER, ROUNDS = 60, 60
 

@@ -8,9 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cfljax.kernels.threshold import threshold_clustering
-from cfljax.kernels.threshold_gap import gap_radius
-from cfljax.kernels.threshold_radius import quantile_radius
+from cfljax.clustering.threshold import (
+    gap_radius,
+    quantile_radius,
+    threshold_clustering,
+)
 
 NUMBER = 20
 

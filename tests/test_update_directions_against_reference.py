@@ -5,14 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cfljax.kernels.between_groups import towards_others
-from cfljax.kernels.cold_start import direction_cosines
-from cfljax.kernels.kmeans import k_means
-from cfljax.kernels.update_directions import (
+from cfljax.algorithms.flexcfl import (
     cosine_differences,
     decomposed_cosines,
+    direction_cosines,
     group_updates,
+    towards_others,
 )
+from cfljax.clustering.kmeans import k_means
 
 RANDOM = np.random.default_rng(0)
 WIDE = RANDOM.normal(size=(6, 9)).astype("f4")

@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from cfljax.types import ClientData
+from cfljax.base.types import ClientData
 
 __all__ = [
     "CLIENTS",

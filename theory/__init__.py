@@ -1,3 +1,1 @@
 """Statements of published theorems, each with a check that can prove it wrong."""
-
-__all__: list[str] = []

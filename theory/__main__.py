@@ -5,11 +5,8 @@ import contextlib
 import os
 import pathlib
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
-
-from theory import commands, registry
-from theory.statement import Preset, Statement
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 __all__ = ["main"]
 
@@ -60,11 +57,7 @@ def _run(argv: Sequence[str] | None) -> int:
     except SystemExit as stop:  # argparse has already said why
         return int(stop.code or 0)
     try:
-        statements = registry.select(options.ids, paper=options.paper)
-    except KeyError as error:
-        return _unknown(error.args[0], is_paper=error.args[0] == options.paper)
-    try:
-        return _command(options, statements)
+        return _command(options)
     except KeyboardInterrupt:
         kept = getattr(options, "keep", None) or getattr(options, "out", None)
         what = "the same command goes on" if kept else "no verdicts were kept"
@@ -72,10 +65,19 @@ def _run(argv: Sequence[str] | None) -> int:
         return 130
 
 
-def _command(options: argparse.Namespace, statements: Sequence[Statement]) -> int:
+def _command(options: argparse.Namespace) -> int:
+    # Late, as help and misuse need not wait for them.
+    from cfljax.statements import Preset
+    from theory import commands, registry
+
+    try:
+        rows = registry.choose(options.ids, paper=options.paper)
+    except KeyError as error:
+        return _unknown(error.args[0], is_paper=error.args[0] == options.paper)
     as_json = options.json
     if options.command == "list":
-        return commands.list_statements(statements, as_json=as_json)
+        return commands.list_statements(rows, as_json=as_json)
+    statements = registry.load(rows)
     preset = Preset(options.preset, options.seed)
     if options.command == "report":
         return commands.report(statements, preset, options.out, as_json=as_json)
@@ -104,30 +106,58 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
+    shared: dict[str, Any] = {
+        "epilog": _EXAMPLES,
+        "formatter_class": argparse.RawDescriptionHelpFormatter,
+    }
     parser = _Parser(
         prog="python -m theory",
         description="List published statements, or put them to the test.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        **shared,
     )
-    selected, checked = _selection(), _presets()
     names = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def add(name: str, parents: list[_Parser], text: str) -> _Parser:
-        return names.add_parser(
-            name,
-            parents=parents,
-            help=text,
-            description=f"{text[0].upper()}{text[1:]}.",
-            epilog=_EXAMPLES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+    listing, check, report = commands = [
+        names.add_parser(
+            name, help=text, description=f"{text[0].upper()}{text[1:]}.", **shared
         )
-
-    add("list", [selected], "show id, place, expected verdict and text")
-    check = add("check", [selected, checked], "run the checks and their controls")
+        for name, text in (
+            ("list", "show id, place, expected verdict and text"),
+            ("check", "run the checks and their controls"),
+            ("report", "write all verdicts as a static site"),
+        )
+    ]
+    for command in commands:
+        command.add_argument(
+            "ids",
+            nargs="*",
+            metavar="ID",
+            help="a statement, or a name that takes every statement below it; all if "
+            "none",
+        )
+        command.add_argument(
+            "--paper", metavar="NAME", help="only this paper's statements"
+        )
+        command.add_argument(
+            "--json", action="store_true", help="print one JSON document"
+        )
+        if command is listing:
+            continue
+        command.add_argument(
+            "--preset",
+            choices=("quick", "full"),
+            default="quick",
+            help="seconds or minutes on two cores (default: quick)",
+        )
+        command.add_argument(
+            "--seed",
+            type=_at_least(0),
+            default=0,
+            metavar="N",
+            help="of all random numbers, at least 0 (default: 0)",
+        )
     check.add_argument(
         "--rotations",
-        type=_count,
+        type=_at_least(1),
         metavar="N",
         help="run them for N seeds from --seed on, and list verdicts that change",
     )
@@ -137,7 +167,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="write outcomes there as they finish, and go on from those it has",
     )
-    report = add("report", [selected, checked], "write all verdicts as a static site")
     report.add_argument(
         "--out",
         type=pathlib.Path,
@@ -148,58 +177,23 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _selection() -> _Parser:
-    shared = _Parser(add_help=False)
-    shared.add_argument(
-        "ids",
-        nargs="*",
-        metavar="ID",
-        help="a statement, or a name that takes every statement below it; all if none",
-    )
-    shared.add_argument("--paper", metavar="NAME", help="only this paper's statements")
-    shared.add_argument("--json", action="store_true", help="print one JSON document")
-    return shared
+def _at_least(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(
+                f"must be an integer of at least {least}, got {text!r}"
+            )
+        return int(text)
 
-
-def _presets() -> _Parser:
-    shared = _Parser(add_help=False)
-    shared.add_argument(
-        "--preset",
-        choices=("quick", "full"),
-        default="quick",
-        help="seconds or minutes on two cores (default: quick)",
-    )
-    shared.add_argument(
-        "--seed",
-        type=_seed,
-        default=0,
-        metavar="N",
-        help="of all random numbers, at least 0 (default: 0)",
-    )
-    return shared
-
-
-def _seed(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(
-            f"must be an integer of at least 0, got {text!r}"
-        )
-    return int(text)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(
-            f"must be an integer of at least 1, got {text!r}"
-        )
-    return int(text)
+    return read
 
 
 def _unknown(name: str, *, is_paper: bool) -> int:
-    kind = "paper" if is_paper else "statement"
-    known = registry.all_statements()
-    papers = sorted({row.paper for row in known})
-    names = papers if is_paper else registry.nearest(name)
+    from theory import registry
+
+    kind, names = "statement", registry.nearest(name)
+    if is_paper:
+        kind, names = "paper", sorted({row.paper for row in registry.listed()})
     _complain(f"unknown {kind} {name!r}; nearest: {', '.join(names)}")
     return 2
 

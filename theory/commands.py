@@ -1,26 +1,27 @@
 """What the commands do: list, check, check under many seeds, and report."""
 
-import json
+import dataclasses
 import pathlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from theory import display, registry
-from theory.runner import Outcome, run
-from theory.statement import Preset, Statement
+from cfljax.statements import Outcome, Preset, Statement
+from theory import display, documents, registry
+from theory.documents import Rotation
+from theory.report import records
 
 __all__ = ["check", "list_statements", "report", "rotations"]
 
 Item = TypeVar("Item")
 
 
-def list_statements(statements: Sequence[Statement], *, as_json: bool) -> int:
+def list_statements(rows: Sequence[registry.Listed], *, as_json: bool) -> int:
     """Print what is registered; always 0."""
     if as_json:
-        print(display.statements_document(statements))
+        print(documents.statements_document(rows))
     else:
-        display.show_statements(statements)
+        display.show_statements(rows)
     return 0
 
 
@@ -49,10 +50,10 @@ def check(
     outcomes = list(_shown(_outcomes(statements, preset, keep), len(statements)))
     seconds = time.perf_counter() - start
     if as_json:
-        print(display.outcomes_document(outcomes, preset, seconds=seconds))
+        print(documents.outcomes_document(outcomes, preset, seconds=seconds))
     else:
         display.show_outcomes(outcomes)
-        display.print_summary(outcomes, preset, seconds=seconds)
+        display.show_summary(outcomes, preset, seconds=seconds)
     return int(not all(outcome.as_expected for outcome in outcomes))
 
 
@@ -64,32 +65,38 @@ def rotations(
     as_json: bool,
     keep: pathlib.Path | None,
 ) -> int:
-    """Run checks and controls for `count` seeds, and print what changed with them.
+    """Run checks and controls for several seeds, and print what changed with them.
+
+    Args:
+      statements: to be checked.
+      preset: of the first rotation; the seed grows by one with each.
+      count: of rotations, at least 1.
+      as_json: print one document instead of a table.
+      keep: as in `check`.
 
     Returns:
       0 if all verdicts are as expected for every seed, else 1.
 
     Raises:
+      ValueError: if `count` is below 1.
       OSError: if an outcome cannot be kept.
     """
-    from theory import rotations as turning
-
+    if count < 1:
+        raise ValueError(f"`count` must be at least 1, got {count}.")
     start = time.perf_counter()
-    with display.LateProgress() as progress:
-        task = progress.add_task("checking", total=count * len(statements))
-        found = turning.rotate(
-            statements,
-            preset,
-            count,
-            folder=keep,
-            done=lambda rotation: progress.advance(task),
-        )
+    presets = [dataclasses.replace(preset, seed=preset.seed + i) for i in range(count)]
+    turned = (
+        Rotation(one.seed, outcome)
+        for one in presets
+        for outcome in _outcomes(statements, one, keep)
+    )
+    found = list(_shown(turned, count * len(statements)))
     seconds = time.perf_counter() - start
     if as_json:
-        print(turning.rotations_document(found, preset, count, seconds=seconds))
+        print(documents.rotations_document(found, preset, count, seconds=seconds))
     else:
-        turning.show_rotations(found, preset, count, seconds=seconds)
-    return int(bool(turning.flips(found)))
+        display.show_rotations(found, preset, count, seconds=seconds)
+    return int(not all(rotation.outcome.as_expected for rotation in found))
 
 
 def report(
@@ -112,31 +119,32 @@ def report(
 
     Raises:
       OSError: if the folder or a file in it cannot be written.
+      ValueError: if a paper's errata are not as they should be.
     """
-    from theory.report import cache, site
+    from theory.report import pages  # brings Matplotlib and the algorithms
 
     start = time.perf_counter()
-    data = site.prepare_folder(folder)
-    records = list(_shown(cache.kept(statements, preset, data), len(statements)))
+    data = pages.prepare_folder(folder)
     papers = {row.paper for row in statements}
-    index = site.write_site(
-        records,
-        [erratum for erratum in registry.all_errata() if erratum.paper in papers],
+    errata = [one for one in registry.all_errata() if one.paper in papers]
+    found = list(_shown(records.kept(statements, preset, data), len(statements)))
+    index = pages.write_site(
+        found,
+        errata,
         preset,
         folder,
-        known=[row.id for row in registry.all_statements()],
-        shown=lambda found: _shown(found, len(found), doing="drawing"),
+        known=[row.id for row in registry.listed()],
+        shown=lambda rows: _shown(rows, len(rows), doing="drawing"),
     )
     seconds = time.perf_counter() - start
-    outcomes = [record.outcome for record in records]
-    computed = sum(record.is_new for record in records)
+    outcomes = [record.outcome for record in found]
+    computed = sum(record.is_new for record in found)
     if as_json:
-        text = display.outcomes_document(outcomes, preset, seconds=seconds)
-        extra = {"report": str(index), "computed": computed}
-        print(json.dumps(json.loads(text) | extra, indent=2, allow_nan=False))
+        more = {"report": str(index), "computed": computed}
+        print(documents.outcomes_document(outcomes, preset, seconds=seconds, **more))
     else:
-        display.print_summary(outcomes, preset, seconds=seconds)
-        print(f"{computed} computed, {len(records) - computed} kept from before")
+        display.show_summary(outcomes, preset, seconds=seconds)
+        print(f"{computed} computed, {len(found) - computed} kept from before")
         print(f"report: {index}")
     return int(not all(outcome.as_expected for outcome in outcomes))
 
@@ -144,13 +152,9 @@ def report(
 def _outcomes(
     statements: Sequence[Statement], preset: Preset, keep: pathlib.Path | None
 ) -> Iterator[Outcome]:
-    if keep is None:
-        yield from run(statements, preset)
-        return
-    from theory.report.cache import kept
-    from theory.rotations import seed_folder
-
-    for record in kept(statements, preset, seed_folder(keep, preset)):
+    """Outcomes of one seed, kept in a folder of its own if any are."""
+    folder = keep and keep / f"{preset.name}-{preset.seed}"
+    for record in records.kept(statements, preset, folder):
         yield record.outcome
 
 

@@ -1,78 +1,174 @@
 """All statements and errata, collected from the papers' folders.
 
-A paper is a package below `theory`; each of its modules that defines `STATEMENTS` or
-`ERRATA` contributes them. Adding a statement is one entry in such a tuple, adding a
-family one file.
+A paper is a package below `theory`; each of its modules that defines `STATEMENTS`
+contributes them, and its `errata.toml` what the paper has wrong. Adding a statement is
+one entry in such a tuple, adding a family one file.
+
+Importing them all takes seconds, as they compute with JAX. What can be told of them
+without that is therefore kept in an index beside the bytecode, made from all modules by
+whoever first asks, and used as long as the sources and packages are the same.
 """
 
+import contextlib
+import dataclasses
 import difflib
-import functools
 import importlib
+import importlib.util
+import json
+import pathlib
 import pkgutil
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from types import ModuleType
+import tomllib
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import theory
-from theory.statement import Erratum, Statement
+from cfljax.statements import SEVERITIES, Erratum, Statement, Status
+from theory.sources import fingerprint
 
 __all__ = [
+    "Listed",
     "all_errata",
     "all_statements",
-    "dangling",
+    "choose",
+    "described",
+    "is_under",
+    "listed",
+    "load",
     "nearest",
     "paper_title",
     "select",
 ]
 
-_NO_PAPERS = ("theory.judges", "theory.report")
+
+class Listed(NamedTuple):
+    """What is known of a statement before its module is imported.
+
+    The fields are those of `Statement`; `module` is where it is defined.
+    """
+
+    id: str
+    paper: str
+    place: str
+    text: str
+    preconditions: list[str]
+    claimed: str
+    constants: dict[str, float]
+    expected: Status
+    note: str
+    module: str
 
 
-@functools.cache
-def all_statements() -> tuple[Statement, ...]:
+def described(row: Statement | Listed) -> dict[str, Any]:
+    """What the registry knows about a statement, ready for JSON."""
+    return {
+        "id": row.id,
+        "paper": row.paper,
+        "place": row.place,
+        "text": row.text,
+        "preconditions": list(row.preconditions),
+        "claimed": row.claimed,
+        "constants": dict(row.constants),
+        "expected": row.expected.value,
+        "note": row.note,
+    }
+
+
+def listed() -> tuple[Listed, ...]:
     """Every statement, by id, with numbers in their natural order (eq2 before eq10).
+
+    Read from the index if it was made from these very sources, else from all modules.
 
     Raises:
       ValueError: if two statements share an id.
     """
-    found: list[Statement] = []
-    for module in _modules():
-        found += getattr(module, "STATEMENTS", ())
-    _check_unique(row.id for row in found)
-    return tuple(sorted(found, key=lambda row: _natural(row.id)))
+    index = _index_file()
+    try:
+        found = json.loads(index.read_text(encoding="utf-8"))
+        if found["sources"] == fingerprint():
+            return tuple(_from_index(row) for row in found["statements"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # there is none, or it is none
+    rows = [
+        described(row) | {"module": module}
+        for module in _modules()
+        for row in _defined_in(module)
+    ]
+    _check_unique([row["id"] for row in rows])
+    rows.sort(key=lambda row: _natural(row["id"]))
+    from cfljax.report import write_text
+
+    with contextlib.suppress(OSError):  # where nothing can be kept, it is made again
+        document = {"sources": fingerprint(), "statements": rows}
+        write_text(index, json.dumps(document, indent=1) + "\n")
+    return tuple(map(_from_index, rows))
 
 
-@functools.cache
+def choose(ids: Sequence[str] = (), *, paper: str | None = None) -> tuple[Listed, ...]:
+    """Statements with one of the ids or below one, in the registry's order.
+
+    Args:
+      ids: dotted names; "ifca.lem1" takes "ifca.lem1" and every "ifca.lem1.*". Empty
+        takes all.
+      paper: keep only this paper's.
+
+    Raises:
+      KeyError: with the first name that takes nothing.
+    """
+    rows = [row for row in listed() if paper in (None, row.paper)]
+    if not rows and paper is not None:
+        raise KeyError(paper)
+    for name in ids:
+        if not any(is_under(row.id, name) for row in rows):
+            raise KeyError(name)
+    return tuple(
+        row for row in rows if not ids or any(is_under(row.id, name) for name in ids)
+    )
+
+
+def load(rows: Sequence[Listed]) -> tuple[Statement, ...]:
+    """The statements themselves, from no more modules than define them."""
+    modules = dict.fromkeys(row.module for row in rows)
+    found = {row.id: row for module in modules for row in _defined_in(module)}
+    return tuple(found[row.id] for row in rows)
+
+
+def select(
+    ids: Sequence[str] = (), *, paper: str | None = None
+) -> tuple[Statement, ...]:
+    """What `choose` finds, loaded."""
+    return load(choose(ids, paper=paper))
+
+
+def all_statements() -> tuple[Statement, ...]:
+    """Every statement, in the order of `listed`."""
+    return load(listed())
+
+
+def nearest(name: str, *, count: int = 3) -> list[str]:
+    """Up to `count` names that can be selected and resemble `name` most."""
+    known = set()
+    for row in listed():
+        parts = row.id.split(".")
+        known |= {".".join(parts[: end + 1]) for end in range(len(parts))}
+    return difflib.get_close_matches(name, sorted(known), n=count, cutoff=0.0)
+
+
 def all_errata() -> tuple[Erratum, ...]:
     """Every erratum, by id, in natural order (E2 before E10).
 
-    Whether the rows they name exist is for `dangling` to say: a paper with one wrong
+    Whether the rows they name exist is for a test to say: a paper with one wrong
     reference can still be listed and checked.
 
     Raises:
-      ValueError: if two errata share an id.
+      ValueError: if a file of errata is not as it should be, or two share an id.
     """
     found: list[Erratum] = []
-    for module in _modules():
-        found += getattr(module, "ERRATA", ())
-    _check_unique(erratum.id for erratum in found)
+    for paper, folder in _papers():
+        if (folder / "errata.toml").exists():
+            found += _read_errata(folder / "errata.toml", paper)
+    _check_unique([erratum.id for erratum in found])
     return tuple(sorted(found, key=lambda erratum: _natural(erratum.id)))
-
-
-def dangling(
-    errata: Iterable[Erratum], statements: Iterable[Statement]
-) -> list[tuple[str, str]]:
-    """Pairs (erratum, id) where an erratum names a row that does not exist.
-
-    An erratum that names no row at all is paired with the empty id.
-    """
-    known = {row.id for row in statements}
-    return [
-        (erratum.id, name)
-        for erratum in errata
-        for name in erratum.statements or ("",)
-        if name not in known
-    ]
 
 
 def paper_title(paper: str) -> str:
@@ -85,74 +181,75 @@ def paper_title(paper: str) -> str:
     return first.removesuffix(".")
 
 
-def _modules() -> Iterator[ModuleType]:
-    """Every module of every paper."""
-    for paper in pkgutil.iter_modules(theory.__path__, "theory."):
-        if not paper.ispkg or paper.name in _NO_PAPERS:
-            continue
-        package = importlib.import_module(paper.name)
-        for module in pkgutil.iter_modules(package.__path__, f"{paper.name}."):
-            yield importlib.import_module(module.name)
+def _papers() -> Iterator[tuple[str, pathlib.Path]]:
+    """Name and folder of every paper."""
+    for found in pkgutil.iter_modules(theory.__path__):
+        if found.ispkg and found.name != "report":
+            package = importlib.import_module(f"theory.{found.name}")
+            yield found.name, pathlib.Path(package.__path__[0])
 
 
-def _check_unique(ids: Iterable[str]) -> None:
-    ids = list(ids)
+def _modules() -> Iterator[str]:
+    """Name of every module of every paper."""
+    for paper, folder in _papers():
+        for found in pkgutil.iter_modules([str(folder)], f"theory.{paper}."):
+            yield found.name
+
+
+def _defined_in(module: str) -> tuple[Statement, ...]:
+    return getattr(importlib.import_module(module), "STATEMENTS", ())
+
+
+def _index_file() -> pathlib.Path:
+    """Where Python keeps this folder's bytecode."""
+    return pathlib.Path(importlib.util.cache_from_source(__file__)).with_name(
+        "statements.json"
+    )
+
+
+def _from_index(row: dict[str, Any]) -> Listed:
+    fields: dict[str, Any] = row | {"expected": Status(row["expected"])}
+    return Listed(**fields)
+
+
+def _read_errata(path: pathlib.Path, paper: str) -> list[Erratum]:
+    """Tables `[[erratum]]` with the fields of `Erratum`, the paper's name apart."""
+    expected = {field.name for field in dataclasses.fields(Erratum)} - {"paper"}
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))["erratum"]
+        found = [(table["id"], table) for table in tables]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} must hold TOML tables [[erratum]] with an `id`, got {error}."
+        ) from error
+    for name, table in found:
+        if odd := sorted(expected ^ set(table)):
+            raise ValueError(
+                f"{path} must give {name} the fields {', '.join(sorted(expected))}, "
+                f"got {', '.join(odd)} on one side only."
+            )
+        if table["severity"] not in SEVERITIES:
+            raise ValueError(
+                f"{path} must give {name} a `severity` of {', '.join(SEVERITIES)}, "
+                f"got {table['severity']!r}."
+            )
+    return [
+        Erratum(**table | {"paper": paper, "statements": tuple(table["statements"])})
+        for _, table in found
+    ]
+
+
+def _check_unique(ids: Sequence[str]) -> None:
     twice = sorted({name for name in ids if ids.count(name) > 1})
     if twice:
         raise ValueError(f"`id` must be unique, got {', '.join(twice)} twice.")
 
 
-def select(
-    ids: Sequence[str] = (),
-    *,
-    paper: str | None = None,
-    statements: Sequence[Statement] | None = None,
-) -> tuple[Statement, ...]:
-    """Statements with one of the ids or below one, in the registry's order.
-
-    Args:
-      ids: dotted names; "ifca.lem1" takes "ifca.lem1" and every "ifca.lem1.*". Empty
-        takes all.
-      paper: keep only this paper's.
-      statements: what to select from, by default the registry.
-
-    Raises:
-      KeyError: with the first name that takes nothing.
-    """
-    if statements is None:
-        statements = all_statements()
-    if paper is not None:
-        statements = [row for row in statements if row.paper == paper]
-        if not statements:
-            raise KeyError(paper)
-    for name in ids:
-        if not any(_is_under(row.id, name) for row in statements):
-            raise KeyError(name)
-    return tuple(
-        row
-        for row in statements
-        if not ids or any(_is_under(row.id, name) for name in ids)
-    )
-
-
-def nearest(
-    name: str, statements: Sequence[Statement] | None = None, *, count: int = 3
-) -> list[str]:
-    """Up to `count` names that can be selected and resemble `name` most."""
-    if statements is None:
-        statements = all_statements()
-    known = []
-    for row in statements:
-        parts = row.id.split(".")
-        known += [".".join(parts[: end + 1]) for end in range(len(parts))]
-    known = sorted(set(known))
-    return difflib.get_close_matches(name, known, n=count, cutoff=0.0)
-
-
 def _natural(name: str) -> list[tuple[str, int]]:
-    pieces = re.findall(r"(\D*)(\d*)", name)
-    return [(word, int(digits or 0)) for word, digits in pieces]
+    """Numbers as numbers: eq2 comes before eq10."""
+    return [(word, int(n or 0)) for word, n in re.findall(r"(\D*)(\d*)", name)]
 
 
-def _is_under(statement: str, name: str) -> bool:
-    return statement == name or statement.startswith(f"{name}.")
+def is_under(statement: str, name: str) -> bool:
+    """Whether a dotted name takes a statement: is it, or is above it."""
+    return f"{statement}.".startswith(f"{name}.")

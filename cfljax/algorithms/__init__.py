@@ -1,4 +1,25 @@
-"""Federated algorithms, one file each, and the registry that lists them."""
+"""Federated algorithms, one file each, and the registry that lists them.
+
+What averages models takes `option="model"` and `weights="samples"` by default, as
+FedAvg does (`federated.training` says what they mean). Others differ where what they
+reproduce does:
+
+    algorithm   option        weights  because
+    ifca        by num_steps  clients  Algorithm 2 prints a sum of gradients; with more
+                                       than one local step, models are averaged
+    oracle      by num_steps  clients  it is ifca without the choice
+    one_shot    model         clients  Algorithm 1 of the same paper
+    per_fedavg  model         clients  Algorithm 1 averages alike; PFLlib by samples
+    cfl_s       model         clients  the released code does; the paper by samples
+    fedproto    none          clients  of prototypes, as in the released code; equation
+                                       6 has samples
+    ditto       model         samples  FedAvg's; the released code averages alike
+    fedavg, fedprox, knn_per, fedala, fedpac, clove, hyp_cluster, k_fed, pacfl, fesem
+    and flexcfl model         samples  FedAvg, or the paper itself
+
+`local` averages nothing; `federated_clustering`, `momentum_clustering` and
+`myopic_clustering` cluster gradients, which count alike.
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -6,7 +27,7 @@ from types import MappingProxyType
 from typing import Any
 
 from cfljax.algorithms.cfl_s import cfl_s
-from cfljax.algorithms.clove import clove
+from cfljax.algorithms.clove import Grouping, clove, group_clients
 from cfljax.algorithms.ditto import ditto
 from cfljax.algorithms.fedala import fedala
 from cfljax.algorithms.fedavg import fedavg
@@ -27,10 +48,12 @@ from cfljax.algorithms.one_shot import one_shot
 from cfljax.algorithms.oracle import oracle
 from cfljax.algorithms.pacfl import pacfl
 from cfljax.algorithms.per_fedavg import per_fedavg
-from cfljax.types import Algorithm
+from cfljax.base.types import Algorithm
+from cfljax.cards import CARDS, Card, Sizes
 
 __all__ = [
     "REGISTRY",
+    "Grouping",
     "Registration",
     "cfl_s",
     "clove",
@@ -43,6 +66,7 @@ __all__ = [
     "fedprox",
     "fesem",
     "flexcfl",
+    "group_clients",
     "hyp_cluster",
     "ifca",
     "k_fed",
@@ -57,17 +81,34 @@ __all__ = [
 ]
 
 
+def _one(of: Sizes) -> int:
+    del of
+    return 1
+
+
+def _none(of: Sizes) -> int:
+    del of
+    return 0
+
+
 @dataclasses.dataclass(frozen=True)
 class Registration:
-    """One row of the registry.
+    """One row of the registry: all that others need to know of an algorithm.
 
-    constructor: `(task, **hyperparameters) -> Algorithm`.
+    constructor: `(task, **hyperparameters) -> Algorithm`; its name is the algorithm's.
     paper: where the algorithm is defined; the place in it after the last comma.
     defaults: hyperparameters that must be given and have no default of their own:
       values that work on a small problem.
     needs_truth: whether the constructor takes the true `clusters`.
     clustered: whether it takes `num_clusters`.
     needs_classes: whether it takes `num_classes`, and a task with `layers`.
+    received: models' worth of bytes that a participant is sent in a round, once what
+      the first rounds do is over.
+    sent: likewise, from the participant.
+    besides: bytes that it sends besides; if None, the index of a cluster, which takes a
+      byte, where it is told how many there are, and else nothing.
+    of_classes: from the features of a prototype to the bytes received of every class
+      and sent of each that the client holds, if any.
     """
 
     constructor: Callable[..., Algorithm]
@@ -78,77 +119,127 @@ class Registration:
     needs_truth: bool = False
     clustered: bool = False
     needs_classes: bool = False
+    received: Callable[[Sizes], int] = _one
+    sent: Callable[[Sizes], int] = _one
+    besides: Callable[[Sizes], int] | None = None
+    of_classes: Callable[[int], tuple[int, int]] | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the algorithm."""
+        return self.constructor.__name__
+
+    @property
+    def card(self) -> Card:
+        """What it does, costs and sends, and when it fails."""
+        return CARDS[self.name]
+
+    def sent_besides(self, sizes: Sizes) -> int:
+        """Bytes besides models that a participant sends, but for those of classes."""
+        return int(self.clustered) if self.besides is None else self.besides(sizes)
 
 
+def _defaults(**values: Any) -> Mapping[str, Any]:
+    return MappingProxyType({"step_size": 0.1, **values})
+
+
+_ROWS = (
+    Registration(fedavg, "McMahan et al., AISTATS 2017, Algorithm 1"),
+    Registration(
+        fedprox, "Li et al., MLSys 2020, Algorithm 2", _defaults(proximal=0.1)
+    ),
+    Registration(
+        local,
+        "Ghosh et al., NeurIPS 2020, section 6.2",
+        received=_none,
+        sent=_none,
+    ),
+    Registration(
+        oracle,
+        "Werner et al., TMLR 2023, ground truth of section 4",
+        needs_truth=True,
+        clustered=True,
+    ),
+    Registration(
+        ifca,
+        "Ghosh et al., NeurIPS 2020, Algorithm 2",
+        clustered=True,
+        received=lambda of: of.num_clusters,
+    ),
+    Registration(
+        hyp_cluster,
+        "Mansour et al., 2020, HypCluster",
+        clustered=True,
+        received=lambda of: of.num_clusters,
+    ),
+    Registration(
+        clove,
+        "CLoVE, Algorithms 1 and 2",
+        clustered=True,
+        received=lambda of: of.num_clusters,
+        besides=lambda of: 4 * of.num_clusters,  # Its losses.
+    ),
+    Registration(one_shot, "Ghosh et al., NeurIPS 2020, Algorithm 1", clustered=True),
+    Registration(k_fed, "Dennis et al., ICML 2021, Algorithms 1 and 2", clustered=True),
+    Registration(
+        cfl_s,
+        "Sattler et al., TNNLS 2021, clustered federated learning",
+        _defaults(max_clusters=2),
+    ),
+    Registration(fesem, "Long et al., WWW 2023, FeSEM", clustered=True, besides=_none),
+    Registration(
+        flexcfl, "Duan et al., TPDS 2022, FlexCFL", clustered=True, besides=_none
+    ),
+    Registration(
+        pacfl,
+        "Vahidian et al., AAAI 2023, PACFL",
+        _defaults(num_vectors=2),
+        clustered=True,
+        besides=_none,
+    ),
+    Registration(
+        federated_clustering,
+        "Werner et al., TMLR 2023, Algorithms 2 and 3",
+        _defaults(radius=1.0),
+        received=lambda of: 2 * (of.num_clients - 1),  # There and back.
+        sent=lambda of: 2 * (of.num_clients - 1),
+    ),
+    Registration(
+        momentum_clustering,
+        "Werner et al., TMLR 2023, Algorithm 4",
+        _defaults(radius=1.0),
+    ),
+    Registration(
+        myopic_clustering,
+        "Werner et al., TMLR 2023, Algorithm 1",
+        clustered=True,
+        besides=_none,
+    ),
+    Registration(ditto, "Li et al., ICML 2021, Algorithm 1"),
+    Registration(knn_per, "Marfoq et al., ICML 2022, kNN-Per"),
+    Registration(
+        per_fedavg,
+        "Fallah et al., NeurIPS 2020, Algorithm 1",
+        _defaults(adaptation_step_size=0.1),
+    ),
+    Registration(
+        fedproto,
+        "Tan et al., AAAI 2022, Algorithm 1",
+        needs_classes=True,
+        received=_none,
+        sent=_none,
+        of_classes=lambda features: (4 * features + 1, 4 * features + 1),
+    ),
+    Registration(fedala, "Zhang et al., AAAI 2023, Algorithm 1"),
+    Registration(
+        fedpac,
+        "Xu et al., ICLR 2023, FedPAC",
+        needs_classes=True,
+        besides=lambda of: 4,  # Its number of samples.
+        # A prototype and its class; up besides the class's moment and its count.
+        of_classes=lambda features: (4 * features + 1, 8 * features + 1 + 4),
+    ),
+)
 REGISTRY: Mapping[str, Registration] = MappingProxyType(
-    {
-        "ifca": Registration(
-            ifca, "Ghosh et al., NeurIPS 2020, Algorithm 2", clustered=True
-        ),
-        "one_shot": Registration(
-            one_shot, "Ghosh et al., NeurIPS 2020, Algorithm 1", clustered=True
-        ),
-        "clove": Registration(clove, "CLoVE, Algorithms 1 and 2", clustered=True),
-        "fedavg": Registration(fedavg, "McMahan et al., AISTATS 2017, Algorithm 1"),
-        "k_fed": Registration(
-            k_fed, "Dennis et al., ICML 2021, Algorithms 1 and 2", clustered=True
-        ),
-        "hyp_cluster": Registration(
-            hyp_cluster, "Mansour et al., 2020, HypCluster", clustered=True
-        ),
-        "ditto": Registration(ditto, "Li et al., ICML 2021, Algorithm 1"),
-        "knn_per": Registration(knn_per, "Marfoq et al., ICML 2022, kNN-Per"),
-        "fedprox": Registration(
-            fedprox,
-            "Li et al., MLSys 2020, Algorithm 2",
-            MappingProxyType({"step_size": 0.1, "proximal": 0.1}),
-        ),
-        "per_fedavg": Registration(
-            per_fedavg,
-            "Fallah et al., NeurIPS 2020, Algorithm 1",
-            MappingProxyType({"step_size": 0.1, "adaptation_step_size": 0.1}),
-        ),
-        "fedala": Registration(fedala, "Zhang et al., AAAI 2023, Algorithm 1"),
-        "fedproto": Registration(
-            fedproto, "Tan et al., AAAI 2022, Algorithm 1", needs_classes=True
-        ),
-        "fedpac": Registration(
-            fedpac, "Xu et al., ICLR 2023, FedPAC", needs_classes=True
-        ),
-        "cfl_s": Registration(
-            cfl_s,
-            "Sattler et al., TNNLS 2021, clustered federated learning",
-            MappingProxyType({"step_size": 0.1, "max_clusters": 2}),
-        ),
-        "federated_clustering": Registration(
-            federated_clustering,
-            "Werner et al., TMLR 2023, Algorithms 2 and 3",
-            MappingProxyType({"step_size": 0.1, "radius": 1.0}),
-        ),
-        "momentum_clustering": Registration(
-            momentum_clustering,
-            "Werner et al., TMLR 2023, Algorithm 4",
-            MappingProxyType({"step_size": 0.1, "radius": 1.0}),
-        ),
-        "myopic_clustering": Registration(
-            myopic_clustering, "Werner et al., TMLR 2023, Algorithm 1", clustered=True
-        ),
-        "pacfl": Registration(
-            pacfl,
-            "Vahidian et al., AAAI 2023, PACFL",
-            MappingProxyType({"step_size": 0.1, "num_vectors": 2}),
-            clustered=True,
-        ),
-        "fesem": Registration(fesem, "Long et al., WWW 2023, FeSEM", clustered=True),
-        "flexcfl": Registration(
-            flexcfl, "Duan et al., TPDS 2022, FlexCFL", clustered=True
-        ),
-        "local": Registration(local, "Ghosh et al., NeurIPS 2020, section 6.2"),
-        "oracle": Registration(
-            oracle,
-            "Werner et al., TMLR 2023, ground truth of section 4",
-            needs_truth=True,
-            clustered=True,
-        ),
-    }
+    {row.name: row for row in _ROWS}
 )

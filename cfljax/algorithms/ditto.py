@@ -1,4 +1,4 @@
-"""Ditto: a personal model for every client, pulled towards the common one.
+"""Ditto: a personal model for every client, held near the common one.
 
 Li, Hu, Beirami, Smith. "Ditto: Fair and Robust Federated Learning Through
 Personalization". ICML 2021, Algorithm 1: the common model is trained by FedAvg as if
@@ -8,30 +8,36 @@ nobody had a model of its own. A baseline of Werner et al., section 5.
 import dataclasses
 from typing import Literal, NamedTuple
 
+import jax
 import jax.numpy as jnp
-import numpy as np
+import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
-from cfljax.kernels.checks import check_member, check_positive, is_traced
-from cfljax.kernels.evaluate import client_losses, predict_own
-from cfljax.kernels.global_round import GlobalRound, global_round, global_start
-from cfljax.kernels.local_update import LocalUpdate, step_size_at
-from cfljax.kernels.participate import cohort, spread
-from cfljax.kernels.pull import pulled_descent
-from cfljax.kernels.training import (
-    Memory,
+from cfljax.base.checks import check_member, check_not_negative, check_positive
+from cfljax.base.constructor import constructor
+from cfljax.base.describe import summary
+from cfljax.base.tree import put, repeat, take, trained_part
+from cfljax.base.types import Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.federated.answers import predict_own_model
+from cfljax.federated.evaluate import client_losses
+from cfljax.federated.local_update import ClientUpdate, LocalUpdate, client_update
+from cfljax.federated.rounds import GlobalState, global_round, global_start
+from cfljax.federated.training import (
+    LocalState,
     Start,
     Training,
     Weights,
-    first_memory,
-    newcomers_memory,
-    next_memory,
+    cohort,
+    first_local_state,
+    newcomers_local_state,
+    next_local_state,
+    spread,
     start_own_models,
+    train_alone,
 )
-from cfljax.kernels.tree import put, repeat, take
-from cfljax.types import Algorithm, ClientData, Stacked, Task, Threat
 
 __all__ = ["Info", "State", "ditto"]
+
 
 Variant = Literal["paper", "reference"]
 
@@ -41,14 +47,16 @@ class State(NamedTuple):
 
     model: w, the common model, leaves without a leading axis.
     personal: v, leaves `[clients, ...]`, one model for each client.
-    memory: of local updates of the common model; None if they need none.
-    personal_memory: of those of the personal models; likewise.
+    local_state: of local updates of the common model; None if they need none.
+    personal_state: of those of the personal models; likewise.
     """
 
     model: PyTree
     personal: Stacked
-    memory: Memory | None = None
-    personal_memory: Memory | None = None
+    local_state: LocalState | None = None
+    personal_state: LocalState | None = None
+
+    __repr__ = summary
 
 
 class Info(NamedTuple):
@@ -59,8 +67,8 @@ class Info(NamedTuple):
     losses: client losses under the personal models, before training; NaN for a
       client that was not asked.
     common_losses: those under the common model received, likewise.
-    received: bytes from the centre to each client.
-    sent: bytes from each client to the centre; personal models are never sent.
+    received: bytes from the server to each client.
+    sent: bytes from each client to the server; personal models are never sent.
     """
 
     assignment: Int[Array, " clients"]
@@ -70,6 +78,7 @@ class Info(NamedTuple):
     sent: Int[Array, " clients"]
 
 
+@constructor
 def ditto(
     task: Task,
     *,
@@ -102,11 +111,11 @@ def ditto(
       num_steps: local steps on the common model in each round.
       num_personal_steps: s, steps on a personal model in each round.
       personal_step_size: eta; `step_size` if None.
-      weights: of the clients in the common model, as in `fedavg`; "clients" as in
-        the authors' released code.
-      participation: fraction of the clients drawn in each round; the others keep
-        their personal models.
-      update: how clients train the common model, as in `fedavg`.
+      weights: of the clients in the common model; "clients" as in the authors' released
+        code.
+      participation: fraction of the clients drawn each round; the others keep their
+        personal models.
+      update: how clients train the common model.
       personal_update: how they train their own; as `update` if None, without its
         proximal term, which `penalty` takes the place of.
       start: of the personal models: "identical" with the common one, or
@@ -115,15 +124,15 @@ def ditto(
       variant: "paper"; or "reference", where the common model stays as it was drawn,
         as in the code released with Werner et al., whose server skips weights that
         no gradient has reached. What is called Ditto there is local training with
-        weight decay towards the start. It also adds the pull to the optimiser's step
+        weight decay towards the start. It also adds the term to the optimiser's step
         and not to the gradient, which beside momentum makes it weaker.
-      threat: what Byzantine clients do to the common model, as in `ifca`.
+      threat: what Byzantine clients do to the common model.
 
     Raises:
       ValueError: where an argument is out of its range.
 
-    A newcomer trains a personal model for one round, from the common one and pulled to
-    it.
+    A newcomer trains a personal model for one round, from the common one and held
+    near it.
 
     Cost of a round: that of FedAvg, and a forward pass and `num_personal_steps`
     passes for each participant. Memory: a model of every client.
@@ -131,117 +140,120 @@ def ditto(
     check_positive(num_personal_steps=num_personal_steps)
     check_member(Start, start=start)
     check_member(Variant, variant=variant)
-    if not is_traced(penalty) and not float(np.asarray(penalty)) >= 0:
-        raise ValueError(f"`penalty` must not be negative, got {penalty}.")
+    check_not_negative(penalty=penalty)
     training = Training(
         step_size=step_size,
-        option="model",
         num_steps=num_steps,
         weights=weights,
         participation=participation,
         update=update or LocalUpdate(),
         threat=threat,
     )
+    if personal_update is None:
+        personal_update = dataclasses.replace(training.update, proximal=0.0)
+    elif personal_update.proximal:
+        raise ValueError(
+            "`personal_update` must have no proximal term beside `penalty`, got "
+            f"{personal_update.proximal}."
+        )
     own = Training(
         step_size=step_size if personal_step_size is None else personal_step_size,
-        option="model",
         num_steps=num_personal_steps,
         participation=participation,
-        update=_personal(training.update, personal_update),
+        update=personal_update,
     )
-    alone = dataclasses.replace(own, participation=1.0)  # Each newcomer works.
+    is_reference = variant == "reference"
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         num_clients = data.mask.shape[0]
-        model, memory = global_start(key, task, training, num_clients)
+        model, local_state = global_start(key, task, training, num_clients)
         personal = start_own_models(task, key, num_clients, start)
-        return State(model, personal, memory, first_memory(own, personal, num_clients))
+        personal_state = first_local_state(own, personal, num_clients)
+        return State(model, personal, local_state, personal_state)
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
-        after = global_round(key, task, state.model, state.memory, data, training)
-        personal, personal_memory, losses = _personal_round(
-            key, task, state, data, own, penalty, apart=variant == "reference"
+        common = GlobalState(state.model, state.local_state)
+        after, seen = global_round(key, task, common, data, training)
+        personal, personal_state, losses = personal_round(
+            key, state, data, participation
         )
-        model = state.model if variant == "reference" else after.model
-        state = State(model, personal, after.memory, personal_memory)
-        return state, _info(after, losses)
+        model = state.model if is_reference else after.model
+        info = Info(seen.assignment, losses, seen.losses, seen.received, seen.sent)
+        return State(model, personal, after.local_state, personal_state), info
 
-    def predict(state: State, data: ClientData, inputs: Array) -> Array:
-        everyone = jnp.arange(data.mask.shape[0])
-        return predict_own(task, state.personal, everyone, inputs)
+    def personal_round(
+        key: PRNGKeyArray, state: State, data: ClientData, participation: float
+    ) -> tuple[Stacked, LocalState | None, Float[Array, " clients"]]:
+        """Personal models after the round, their state, and the losses before it."""
+        # The same key draws the same participants as for the common model.
+        clients, present = cohort(key, data, participation)
+        before, models = state.personal_state, take(state.personal, clients)
+        losses = client_losses(task, models, present, **own.update.placement)
+
+        def train_by(shared: tuple[Array, PyTree]) -> ClientUpdate:
+            penalty, anchor = shared
+            optimizer = lambda size: _held_near(
+                own.update.optimizer(size),
+                anchor,
+                penalty,
+                apart=size if is_reference else None,
+            )
+            held = dataclasses.replace(own.update, optimizer=optimizer)
+            return client_update(task, held, num_personal_steps)
+
+        strength = jnp.asarray(penalty, jnp.result_type(float))
+        trained, moments = train_alone(
+            key,
+            task,
+            models,
+            present,
+            own,
+            before,
+            clients,
+            shared=(strength, trained_part(state.model)),
+            train_by=train_by,
+        )
+        personal = put(state.personal, clients, trained)
+        losses = spread(losses, clients, data.mask.shape[0], absent=jnp.nan)
+        return personal, next_local_state(before, clients, moments), losses
 
     def join(key: PRNGKeyArray, state: State, data: ClientData) -> State:
         num_clients = data.mask.shape[0]
-        start = repeat(state.model, num_clients)
-        memory = newcomers_memory(alone, state.personal_memory, start, num_clients)
-        fresh = State(state.model, start, None, memory)
-        personal, memory, _ = _personal_round(
-            key, task, fresh, data, alone, penalty, apart=variant == "reference"
+        models = repeat(state.model, num_clients)
+        personal_state = newcomers_local_state(
+            own, state.personal_state, models, num_clients
         )
-        return fresh._replace(personal=personal)
+        fresh = State(state.model, models, None, personal_state)
+        # Each newcomer works.
+        return fresh._replace(personal=personal_round(key, fresh, data, 1.0)[0])
 
-    return Algorithm(init=init, step=step, predict=predict, join=join)
-
-
-def _personal(common: LocalUpdate, personal: LocalUpdate | None) -> LocalUpdate:
-    """How personal models are trained, the pull left out."""
-    if personal is None:
-        return dataclasses.replace(common, proximal=0.0)
-    if personal.proximal:
-        raise ValueError(
-            "`personal_update` must have no proximal term beside `penalty`, got "
-            f"{personal.proximal}."
-        )
-    return personal
+    return Algorithm(init, step, predict_own_model(task, "personal"), join)
 
 
-def _personal_round(
-    key: PRNGKeyArray,
-    task: Task,
-    state: State,
-    data: ClientData,
-    own: Training,
+def _held_near(
+    optimizer: optax.GradientTransformation,
+    anchor: PyTree,
     penalty: ScalarLike,
     *,
-    apart: bool,
-) -> tuple[Stacked, Memory | None, Float[Array, " clients"]]:
-    """Personal models after the round, their memory, and the losses before it."""
-    num_clients = data.mask.shape[0]
-    # The same key draws the same participants as for the common model.
-    clients, present = cohort(key, data, own.participation)
-    memory, models = state.personal_memory, take(state.personal, clients)
-    losses = client_losses(
-        task,
-        models,
-        present,
-        order=own.update.order,
-        clients_per_chunk=own.update.clients_per_chunk,
-    )
-    trained, moments = pulled_descent(
-        task,
-        models,
-        state.model,
-        present,
-        key=key,
-        step_size=step_size_at(own.update, own.step_size, memory and memory.round),
-        penalty=penalty,
-        num_steps=own.num_steps,
-        update=own.update,
-        moments=() if memory is None else take(memory.moments, clients),
-        clients=clients,
-        apart=apart,
-    )
-    personal = put(state.personal, clients, trained)
-    known = spread(losses, clients, num_clients, absent=jnp.nan)
-    return personal, next_memory(memory, clients, moments), known
+    apart: ScalarLike | None,
+) -> optax.GradientTransformation:
+    """The optimiser of `loss + penalty / 2 |weights - anchor|^2`, of the same state.
 
+    With `apart`, the step size, the term is added to the optimiser's step instead,
+    which then knows nothing of it: the same for plain gradient descent of that step
+    size; beside momentum beta it is `1 - beta` times as strong.
+    """
 
-def _info(after: GlobalRound, losses: Float[Array, " clients"]) -> Info:
-    """The round in the words of `Info`."""
-    return Info(
-        assignment=after.assignment,
-        losses=losses,
-        common_losses=after.losses,
-        received=after.received,
-        sent=after.sent,
-    )
+    def update(
+        updates: PyTree, state: PyTree, params: PyTree | None = None
+    ) -> tuple[PyTree, PyTree]:
+        share = penalty if apart is None else -jnp.asarray(apart) * penalty
+        proximal = lambda g, w, a: g + share * (w - a)
+        if apart is None:
+            updates = jax.tree.map(proximal, updates, params, anchor)
+        updates, state = optimizer.update(updates, state, params)
+        if apart is not None:
+            updates = jax.tree.map(proximal, updates, params, anchor)
+        return updates, state
+
+    return optax.GradientTransformation(optimizer.init, update)

@@ -9,32 +9,90 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, ScalarLike
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
-from cfljax.kernels.checks import check_member, check_positive, check_threat, is_traced
-from cfljax.kernels.descent import local_descent
-from cfljax.kernels.evaluate import NO_CLUSTER, predict_own
-from cfljax.kernels.global_round import global_start
-from cfljax.kernels.local_update import LocalUpdate, step_size_at
-from cfljax.kernels.merge import Epochs, Rates
-from cfljax.kernels.merge_train import (
-    Learning,
-    Own,
-    first_own,
-    merge_and_train,
-    merged_models,
+from cfljax.base.checks import (
+    check_member,
+    check_not_negative,
+    check_positive,
+    check_threat,
+    is_traced,
 )
-from cfljax.kernels.participate import cohort, spread
-from cfljax.kernels.sent_mean import sent_mean
-from cfljax.kernels.sharing import Shared, paths
-from cfljax.kernels.traffic import traffic
-from cfljax.kernels.training import Training, Weights, messages
-from cfljax.kernels.tree import put, repeat, take
-from cfljax.types import Algorithm, ClientData, Task, Threat
+from cfljax.base.constructor import constructor
+from cfljax.base.describe import summary
+from cfljax.base.streams import Stream
+from cfljax.base.tree import (
+    is_finite,
+    length,
+    put,
+    repeat,
+    take,
+    trained_part,
+    with_trained,
+)
+from cfljax.base.types import NO_CLUSTER, Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.federated.answers import check_clients
+from cfljax.federated.average import mean_of_sums
+from cfljax.federated.evaluate import masked_mean, predict_own
+from cfljax.federated.local_update import (
+    LocalUpdate,
+    batch_at,
+    batch_loss,
+    client_key,
+    client_update,
+    first_order,
+    schedule,
+    step_size_at,
+    work_alone,
+)
+from cfljax.federated.rounds import global_start
+from cfljax.federated.sharing import Shared, paths
+from cfljax.federated.sums import sum_in_clusters
+from cfljax.federated.traffic import traffic
+from cfljax.federated.training import (
+    LocalState,
+    Training,
+    Weights,
+    cohort,
+    first_local_state,
+    message_bytes,
+    shares,
+    spread,
+    train_alone,
+)
 
-__all__ = ["Info", "State", "fedala"]
+__all__ = [
+    "Info",
+    "Own",
+    "Rates",
+    "State",
+    "fedala",
+    "learn_weights",
+    "merged",
+    "merged_models",
+    "part_of",
+    "random_slice",
+    "with_part",
+]
+
 
 Answer = Literal["trained", "merged"]
+
+
+class Own(NamedTuple):
+    """What clients keep, a row for each.
+
+    models: leaves `[clients, ...]`, as last trained; what they were sent before that.
+    weights: A, leaves `[clients, ...]` in [0, 1], share of the received model in each
+      merged leaf; None for other leaves.
+    is_new: who has never learned its weights.
+    moments: optimiser states, an empty tree if none are kept.
+    """
+
+    models: Stacked
+    weights: Stacked
+    is_new: Bool[Array, "*clients"]
+    moments: Stacked
 
 
 class State(NamedTuple):
@@ -49,6 +107,8 @@ class State(NamedTuple):
     own: Own
     round: Int[Array, ""]
 
+    __repr__ = summary
+
 
 class Info(NamedTuple):
     """What one round did; nothing here is carried over.
@@ -58,8 +118,8 @@ class Info(NamedTuple):
     losses: client losses under the merged models, before training; NaN for a client
       that was not asked.
     epochs: in which each client learned its weights.
-    received: bytes from the centre to each client: the global model.
-    sent: bytes from each client to the centre: what it trained, whole.
+    received: bytes from the server to each client: the global model.
+    sent: bytes from each client to the server: what it trained, whole.
     """
 
     assignment: Int[Array, " clients"]
@@ -69,6 +129,7 @@ class Info(NamedTuple):
     sent: Int[Array, " clients"]
 
 
+@constructor
 def fedala(
     task: Task,
     *,
@@ -90,9 +151,9 @@ def fedala(
 
     A participant with model w_i receives w and starts from `w_i + (w - w_i) * A_i` in
     the adaptive leaves, from w in the others and in statistics. Before, it learns A_i
-    in [0, 1] by `kernels.merge.learn_weights`: on a random slice of its samples, the
-    first time until its losses settle, then shortly in each round. A_i starts at 1 and
-    is the client's own for good. In the first round w_i is w and nothing is learned.
+    in [0, 1] by `learn_weights`: on a random slice of its samples, the first time until
+    its losses settle, then shortly in each round. A_i starts at 1 and is the client's
+    own for good. In the first round w_i is w and nothing is learned.
 
     A client whose loss or trained model is not finite has no weight, keeps its model
     and moments, and tries again when it is next asked.
@@ -100,7 +161,7 @@ def fedala(
     Args:
       task: the learning problem.
       step_size: of local training; may be traced.
-      adaptive: from a leaf's name (see `kernels.sharing.paths`) to whether it is
+      adaptive: from a leaf's name (see `federated.sharing.paths`) to whether it is
         merged. The last layer of `task.layers` if None, which is the paper's p = 1 and
         the two uppermost tensors of the released code; all leaves of a task without.
       weight_step_size: eta, of the learning of A; may be traced. With 0 this is
@@ -112,16 +173,16 @@ def fedala(
         settle after 11 at the earliest.
       num_weight_epochs: every other time.
       num_steps: local steps on the merged model in each round.
-      weights: of the clients in the global model, as in `fedavg`.
-      participation: fraction of the clients drawn in each round; the others keep all
-        that is their own.
-      update: how clients train, as in `fedavg`; a proximal term pulls to the merged
-        model. The learning of A goes through batches of `batch_size` too.
+      weights: of the clients in the global model.
+      participation: fraction of the clients drawn each round; the others keep all that
+        is their own.
+      update: how clients train; a proximal term holds them near the merged model. The
+        learning of A goes through batches of `batch_size` too.
       answer: "trained", each client with its own model after local training; or
         "merged", with what it would start from if it were sent the present global
         model, A as it is. The released code judges merged models too, after learning A
         once more.
-      threat: what Byzantine clients do to the models they send, as in `ifca`.
+      threat: what Byzantine clients do to the models they send.
 
     Raises:
       ValueError: where an argument is out of its range.
@@ -133,102 +194,165 @@ def fedala(
     check_positive(
         num_initial_epochs=num_initial_epochs, num_weight_epochs=num_weight_epochs
     )
-    rates = Rates(weight_step_size, sample_share, tolerance)
-    _check_rates(rates)
-    chosen = _adaptive(task, adaptive)
+    check_not_negative(weight_step_size=weight_step_size)
+    if not is_traced(sample_share) and not 0 < np.asarray(sample_share) <= 1:
+        raise ValueError(f"`sample_share` must be in (0, 1], got {sample_share}.")
+    check_not_negative(tolerance=tolerance)
+    chosen = _adaptive_leaves(task, adaptive)
     training = Training(
         step_size=step_size,
-        option="model",
         num_steps=num_steps,
         weights=weights,
         participation=participation,
         update=update or LocalUpdate(),
         threat=threat,
     )
-    epochs = Epochs(num_initial_epochs, num_weight_epochs, training.update.batch_size)
-    learning = Learning(rates, epochs, chosen)
+    train = client_update(task, training.update, num_steps)
+
+    def first_own(model: PyTree, num_clients: int) -> Own:
+        """What clients have before they ever trained: the model that they are sent."""
+        models = repeat(model, num_clients)
+        local_state = first_local_state(training, models, num_clients)
+        return Own(
+            models=models,
+            weights=jax.tree.map(jnp.ones_like, part_of(models, chosen)),
+            is_new=jnp.ones(num_clients, bool),
+            moments=() if local_state is None else local_state.moments,
+        )
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
-        num_clients = data.mask.shape[0]
-        model, _ = global_start(key, task, training, num_clients)
-        own = first_own(model, num_clients, training, chosen)
+        model, _ = global_start(key, task, training, data.mask.shape[0])
+        own = first_own(model, data.mask.shape[0])
         return State(model, own, jnp.zeros((), jnp.int32))
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
-        return _round(key, task, state, data, training, learning)
+        num_clients = data.mask.shape[0]
+        check_threat(threat, num_clients, 1)
+        clients, present = cohort(key, data, participation)
+        received = None  # The global model by all, unless somebody works with another.
+        if threat is not None:
+            copies = repeat(state.model, clients.shape[0])
+            received = threat.evaluate(copies, clients)
+        number = lambda value: jnp.asarray(value, jnp.result_type(float))
+        rates = weight_step_size, sample_share, tolerance
+        shared = (
+            key,
+            number(step_size_at(training.update, step_size, state.round)),
+            Rates(*map(number, rates)),
+            state.model,
+        )
+        apply = training.update.over_clients(one_participant)
+        done, losses, epochs, fine = apply(
+            shared, clients, take(state.own, clients), received, present
+        )
+        assignment = jnp.where(fine, 0, jnp.int32(NO_CLUSTER))
+        model, assignment = mean_of_sent(
+            key, state, done.models, assignment, clients, present
+        )
+        own = put(state.own, clients, done)
+        known = lambda row, absent: spread(row, clients, num_clients, absent=absent)
+        assignment = known(assignment, NO_CLUSTER)
+        received, sent = traffic(
+            message_bytes(training, repeat(state.model, 1)),
+            jnp.zeros(num_clients, bool).at[clients].set(True),
+            assignment,
+        )
+        losses, epochs = known(losses, jnp.nan), known(epochs, 0)
+        info = Info(assignment, losses, epochs, received, sent)
+        return State(model, own, state.round + 1), info
+
+    def one_participant(
+        shared: tuple, client: Array, own: Own, received: PyTree, data: ClientData
+    ) -> tuple[Own, Array, Array, Array]:
+        """What a participant has after it learned its weights, merged and trained; its
+        loss before, its epochs, and whether all is finite; if not it keeps what it
+        had."""
+        key, step_size, rates, model = shared
+        received = model if received is None else received
+
+        def takes_part(own_key: PRNGKeyArray) -> tuple[Own, Array, Array, Array]:
+            learned = learn_weights(
+                task,
+                client_key(jax.random.fold_in(key, Stream.ALGORITHM), client),
+                (own.weights, own.is_new),
+                own.models,
+                received,
+                data,
+                rates=rates,
+                num_epochs=(num_initial_epochs, num_weight_epochs),
+                batch_size=training.update.batch_size,
+                chosen=chosen,
+            )
+            start = merged_models(own.models, received, learned.weights, chosen)
+            loss = masked_mean(task.losses(start, *data[:2]), data.mask)
+            # As FedAvg draws.
+            trained, moments = train(own_key, step_size, start, own.moments, data)
+            new = Own(trained, learned.weights, learned.is_new, moments)
+            fine = is_finite((loss, trained))
+            new = jax.tree.map(lambda a, b: jnp.where(fine, a, b), new, own)
+            return new, loss, learned.epochs, fine
+
+        loss = jnp.full((), jnp.nan, step_size.dtype)
+        nothing = own, loss, jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+        return work_alone(key, client, data, takes_part, nothing)
+
+    def mean_of_sent(
+        key: PRNGKeyArray,
+        state: State,
+        trained: Stacked,
+        assignment: Int[Array, " participants"],
+        clients: Int[Array, " participants"],
+        data: ClientData,
+    ) -> tuple[PyTree, Int[Array, " participants"]]:
+        """The mean of trained models as participants send them, and the assignment as
+        they claim it.
+
+        Added up in the order of `rounds.train_round`, which trains and adds at once, so
+        that equal models have equal means.
+        """
+        origin = repeat(state.model, 1)
+        if threat is not None:
+            assignment = threat.claim(assignment, clients)
+            trained = threat.send(
+                jax.random.fold_in(key, Stream.ATTACKERS),
+                trained,
+                clients,
+                origin,
+                clusters=assignment,
+                round=state.round,
+            )
+        weights = jnp.where(assignment >= 0, shares(training, data), 0)
+        sums, _ = sum_in_clusters(
+            lambda shared, kept, row: ((row, ()), kept),
+            (),
+            (),
+            (trained,),
+            assignment=assignment,
+            weights=weights,
+            num_clusters=1,
+            **training.update.placement,
+        )
+        means = mean_of_sums(sums[0], jnp.sum(weights)[None], empty=origin)
+        return jax.tree.map(lambda leaf: leaf[0], means), assignment
 
     def predict(state: State, data: ClientData, inputs: Array) -> Array:
         models, everyone = state.own.models, jnp.arange(data.mask.shape[0])
+        check_clients(length(models), data, inputs)
         if answer == "merged":
             received = repeat(state.model, data.mask.shape[0])
             models = merged_models(models, received, state.own.weights, chosen)
         return predict_own(task, models, everyone, inputs)
 
     def join(key: PRNGKeyArray, state: State, data: ClientData) -> State:
-        fresh = first_own(state.model, data.mask.shape[0], training, chosen)
-        models, moments = local_descent(
-            task,
-            fresh.models,
-            data,
-            key=key,
-            step_size=step_size_at(training.update, step_size, state.round),
-            num_steps=num_steps,
-            update=training.update,
-            moments=fresh.moments,
-        )
-        own = fresh._replace(models=models, moments=moments)
-        return state._replace(own=own)
+        fresh = first_own(state.model, data.mask.shape[0])
+        when = LocalState(state.round, fresh.moments)
+        models, moments = train_alone(key, task, fresh.models, data, training, when)
+        return state._replace(own=fresh._replace(models=models, moments=moments))
 
-    return Algorithm(init=init, step=step, predict=predict, join=join)
+    return Algorithm(init, step, predict, join)
 
 
-def _round(
-    key: PRNGKeyArray,
-    task: Task,
-    state: State,
-    data: ClientData,
-    training: Training,
-    learning: Learning,
-) -> tuple[State, Info]:
-    """One round of everybody."""
-    num_clients = data.mask.shape[0]
-    check_threat(training.threat, num_clients, 1)
-    clients, present = cohort(key, data, training.participation)
-    done = merge_and_train(
-        task,
-        take(state.own, clients),
-        state.model,
-        present,
-        key=key,
-        step_size=step_size_at(training.update, training.step_size, state.round),
-        learning=learning,
-        training=training,
-        clients=clients,
-    )
-    model, assignment = sent_mean(
-        key,
-        state.model,
-        done.own.models,
-        jnp.where(done.fine, 0, jnp.int32(NO_CLUSTER)),
-        clients,
-        present,
-        training=training,
-        round_index=state.round,
-    )
-    own = put(state.own, clients, done.own)
-    known = lambda row, absent: spread(row, clients, num_clients, absent=absent)
-    assignment = known(assignment, NO_CLUSTER)
-    received, sent = traffic(
-        messages(training, repeat(state.model, 1)),
-        jnp.zeros(num_clients, bool).at[clients].set(True),
-        assignment,
-    )
-    losses, epochs = known(done.losses, jnp.nan), known(done.epochs, 0)
-    info = Info(assignment, losses, epochs, received, sent)
-    return State(model, own, state.round + 1), info
-
-
-def _adaptive(task: Task, adaptive: Shared | None) -> Shared:
+def _adaptive_leaves(task: Task, adaptive: Shared | None) -> Shared:
     """Which leaves are merged."""
     if adaptive is None:
         return task.layers.is_head if task.layers is not None else lambda name: True
@@ -240,12 +364,157 @@ def _adaptive(task: Task, adaptive: Shared | None) -> Shared:
     return adaptive
 
 
-def _check_rates(rates: Rates) -> None:
-    """Raises ValueError where one that is known is out of its range."""
-    step_size, share, tolerance = rates
-    if not is_traced(step_size) and not np.asarray(step_size) >= 0:
-        raise ValueError(f"`weight_step_size` must not be negative, got {step_size}.")
-    if not is_traced(share) and not 0 < np.asarray(share) <= 1:
-        raise ValueError(f"`sample_share` must be in (0, 1], got {share}.")
-    if not is_traced(tolerance) and not np.asarray(tolerance) >= 0:
-        raise ValueError(f"`tolerance` must not be negative, got {tolerance}.")
+# Learning how much of the global model to take.
+
+
+class Rates(NamedTuple):
+    """Numbers of the learning of weights, which may be traced: eta, the share of the
+    client's samples that it learns from, and the standard deviation of the latest
+    losses below which weights have settled."""
+
+    step_size: ScalarLike
+    sample_share: ScalarLike
+    tolerance: ScalarLike
+
+
+_RECENT = 10  # Losses that tell whether the weights have settled.
+
+
+class _Learned(NamedTuple):
+    """What learning leaves behind.
+
+    weights: A, a part of a model with entries in [0, 1].
+    is_new: whether the first time is still to come.
+    epochs: that were taken.
+    """
+
+    weights: PyTree
+    is_new: Bool[Array, ""]
+    epochs: Int[Array, ""]
+
+
+def learn_weights(
+    task: Task,
+    key: PRNGKeyArray,
+    before: tuple[PyTree, Bool[Array, ""]],
+    local: PyTree,
+    received: PyTree,
+    data: ClientData,
+    *,
+    rates: Rates,
+    num_epochs: tuple[int, int],
+    batch_size: int | None,
+    chosen: Shared,
+) -> _Learned:
+    """One client learns how much of the received model to take, by projected descent
+
+        A <- clip(A - eta grad L(merged(A)) * (received - local), 0, 1)
+
+    over the mini-batches of a random slice of its samples, the models as they are; L is
+    the training loss, and a step that is not finite is not taken. `before` has the
+    weights, and whether they were never learned: then learning goes on until the
+    standard deviation of the last 10 epochs' losses, that of an epoch being its last
+    batch's, is below the tolerance, for more than 10 epochs and at most the first of
+    `num_epochs`; every other time the second.
+
+    Where both models agree in all chosen leaves there is nothing to learn, and the
+    first time is still to come. An epoch takes a forward pass over the slice, and a
+    backward pass as far down as the chosen leaves.
+    """
+    weights, is_new = before
+    ours, theirs = part_of(local, chosen), part_of(received, chosen)
+    slice_key, order_key, noise_key = jax.random.split(key, 3)
+    part = random_slice(slice_key, data.mask, rates.sample_share)
+    data = data._replace(mask=part)
+    plan = schedule(part, batch_size or part.shape[0])
+    equal = jax.tree.map(lambda a, b: jnp.all(a == b), ours, theirs)
+    same = jnp.all(jnp.stack(jax.tree.leaves(equal)))
+    most = jnp.where(same, 0, jnp.where(is_new, *num_epochs))
+
+    def goes_on(carry: tuple) -> Bool[Array, ""]:
+        index, _, _, recent = carry
+        done = index // plan.batches
+        settled = is_new & (done > _RECENT) & (jnp.std(recent) < rates.tolerance)
+        return (done < most) & ~settled & jnp.all(jnp.isfinite(recent))
+
+    def move(carry: tuple) -> tuple:
+        index, weights, order, recent = carry
+        batch, order = batch_at(order_key, index, order, plan, data)
+        noise = jax.random.fold_in(noise_key, index)
+        loss = lambda at: batch_loss(task, with_part(received, at), batch, noise)[0]
+        value, slope = jax.value_and_grad(loss)(merged(weights, ours, theirs))
+        weights = jax.tree.map(
+            lambda a, d, w, g: _projected(a, rates.step_size * d * (g - w)),
+            weights,
+            slope,
+            ours,
+            theirs,
+        )
+        is_last = (index + 1) % plan.batches == 0
+        recent = jnp.where(is_last, jnp.roll(recent, -1).at[-1].set(value), recent)
+        return index + 1, weights, order, recent
+
+    recent = jnp.zeros(_RECENT, jnp.result_type(float))
+    start = jnp.zeros((), jnp.int32), weights, first_order(part, plan), recent
+    index, weights, _, _ = jax.lax.while_loop(goes_on, move, start)
+    return _Learned(weights, is_new & same, index // plan.batches)
+
+
+def _projected(weights: Array, change: Array) -> Array:
+    """A step back onto [0, 1]; none where it is not finite."""
+    moved = jnp.clip(weights - change, 0, 1)
+    return jnp.where(jnp.isnan(moved), weights, moved)
+
+
+def random_slice(
+    key: PRNGKeyArray, mask: Bool[Array, " samples"], share: ScalarLike
+) -> Bool[Array, " samples"]:
+    """A run of consecutive real samples that starts anywhere, padding skipped: their
+    share, rounded down to a whole number, at least 1."""
+    real = jnp.sum(mask, dtype=jnp.int32)
+    share = jnp.asarray(share, jnp.result_type(float))
+    wanted = jnp.floor(share * real.astype(share.dtype)).astype(jnp.int32)
+    number = jnp.maximum(wanted, 1)
+    start = jax.random.randint(key, (), 0, real - number + 1, jnp.int32)
+    rank = jnp.cumsum(mask, dtype=jnp.int32) - 1
+    return mask & (rank >= start) & (rank < start + number)
+
+
+# Merging.
+
+
+def merged_models(
+    models: PyTree, received: PyTree, weights: PyTree, chosen: Shared
+) -> PyTree:
+    """Where training starts: merged in the chosen leaves (names of `sharing.paths`),
+    received in all others; of one client, or of several with leaves `[clients,
+    ...]`."""
+    part = merged(weights, part_of(models, chosen), part_of(received, chosen))
+    return with_part(received, part)
+
+
+def part_of(params: PyTree, chosen: Shared) -> PyTree:
+    """The trained leaves with chosen names (see `sharing.paths`), None elsewhere."""
+    weights = trained_part(params)
+    leaves, form = jax.tree.flatten(weights)
+    names = zip(paths(weights), leaves, strict=True)
+    return form.unflatten([leaf if chosen(name) else None for name, leaf in names])
+
+
+def with_part(params: PyTree, part: PyTree) -> PyTree:
+    """The params with the leaves of a part in place of their own."""
+    weights = jax.tree.map(
+        lambda new, old: old if new is None else new,
+        part,
+        trained_part(params),
+        is_leaf=lambda leaf: leaf is None,
+    )
+    return with_trained(params, weights)
+
+
+def merged(weights: PyTree, local: PyTree, received: PyTree) -> PyTree:
+    """`local + (received - local) * weights`, entry by entry: exactly `received` where
+    a weight is 1, whatever is in `local`, and exactly `local` where it is 0 or where
+    both are equal."""
+    one = lambda a, w, g: jnp.where(a == 1, g, w + (g - w) * a)
+    return jax.tree.map(one, weights, local, received)

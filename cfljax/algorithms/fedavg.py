@@ -6,50 +6,21 @@ local update it is FedProx (Li et al., MLSys 2020). The "global model" baseline 
 IFCA's section 6.2 and IFCA's limit of one cluster.
 """
 
-from typing import NamedTuple
+from jaxtyping import PRNGKeyArray, ScalarLike
 
-import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, ScalarLike
-
-from cfljax.kernels.evaluate import predict_own
-from cfljax.kernels.global_round import global_round, global_start
-from cfljax.kernels.local_update import LocalUpdate
-from cfljax.kernels.robust import Aggregate
-from cfljax.kernels.training import Memory, Option, Training, Weights
-from cfljax.kernels.tree import repeat
-from cfljax.types import Algorithm, ClientData, Task, Threat
+from cfljax.base.constructor import constructor
+from cfljax.base.types import Algorithm, ClientData, Task, Threat
+from cfljax.federated.answers import predict_one_model
+from cfljax.federated.local_update import LocalUpdate
+from cfljax.federated.robust import Aggregate
+from cfljax.federated.rounds import GlobalState as State
+from cfljax.federated.rounds import Info, global_round, global_start
+from cfljax.federated.training import Option, Training, Weights
 
 __all__ = ["Info", "State", "fedavg"]
 
 
-class State(NamedTuple):
-    """All that the next round needs.
-
-    model: the global model, leaves without a leading axis.
-    memory: of local updates; None if they need none.
-    """
-
-    model: PyTree
-    memory: Memory | None = None
-
-
-class Info(NamedTuple):
-    """What one round did; nothing here is carried over.
-
-    assignment: 0 for a client that trained, `NO_CLUSTER` for one that was not
-      asked or whose loss is not finite.
-    losses: client losses under the model received, before training; NaN for a
-      client that was not asked.
-    received: bytes from the centre to each client.
-    sent: bytes from each client to the centre.
-    """
-
-    assignment: Int[Array, " clients"]
-    losses: Float[Array, " clients"]
-    received: Int[Array, " clients"]
-    sent: Int[Array, " clients"]
-
-
+@constructor
 def fedavg(
     task: Task,
     *,
@@ -62,30 +33,26 @@ def fedavg(
     threat: Threat | None = None,
     aggregate: Aggregate | None = None,
 ) -> Algorithm:
-    """Federated averaging of one model.
+    """Federated averaging of one model; more on arguments in `federated.training`.
 
     Args:
       task: the learning problem.
-      step_size: local step size; may be traced.
-      option: "model" averages the participants' models after `num_steps` local
-        steps (FedAvg), "gradient" their gradients at the global model (FedSGD). A
-        client whose loss is not finite has no weight in either; nor has, in the first,
-        one whose trained model is not.
-      num_steps: local steps of `option="model"`, at least 1.
-      weights: "samples" weighs a client by its number of samples, as FedAvg does;
-        "clients" weighs all alike, as IFCA's global baseline does.
-      participation: fraction of the clients drawn in each round.
-      update: how clients train with `option="model"`: mini-batches, epochs, proximal
-        term ...; full-batch gradient descent if None.
-      threat: what Byzantine clients do, as in `ifca`.
-      aggregate: mean of the messages, as in `ifca`; needs `weights="clients"`.
+      step_size: of local steps; may be traced.
+      option: "model" averages the participants' models (FedAvg), "gradient" their
+        gradients at the global model (FedSGD).
+      num_steps: local steps of `option="model"`.
+      weights: "samples" as FedAvg has it, "clients" as IFCA's global baseline.
+      participation: fraction of the clients drawn each round.
+      update: how clients train with `option="model"`.
+      threat: what Byzantine clients do.
+      aggregate: mean of the messages; needs `weights="clients"`.
 
     Raises:
       ValueError: where an argument is out of its range.
 
     A newcomer answers with the model.
 
-    Cost of a round: that of `kernels.rounds.train_round` with one model.
+    Cost of a round: that of `federated.rounds.train_round` with one model.
     """
     training = Training(
         step_size=step_size,
@@ -100,15 +67,9 @@ def fedavg(
     )
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
-        return State(*global_start(key, task, training, data.mask.shape[0]))
+        return global_start(key, task, training, data.mask.shape[0])
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
-        after = global_round(key, task, state.model, state.memory, data, training)
-        info = Info(after.assignment, after.losses, after.received, after.sent)
-        return State(after.model, after.memory), info
+        return global_round(key, task, state, data, training)
 
-    def predict(state: State, data: ClientData, inputs: Array) -> Array:
-        everyone = jnp.zeros(data.mask.shape[0], jnp.int32)
-        return predict_own(task, repeat(state.model, 1), everyone, inputs)
-
-    return Algorithm(init=init, step=step, predict=predict)
+    return Algorithm(init, step, predict_one_model(task))

@@ -6,34 +6,37 @@ Threshold-Clustering (Algorithm 3) from its own one on. Past mistakes are seen, 
 gradients are compared at one model, at N^2 gradients a round.
 """
 
-from typing import Literal, NamedTuple
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
+from jax.core import eval_jaxpr
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
-from cfljax.kernels.backend import Order, check_order
-from cfljax.kernels.checks import (
-    check_fit,
-    check_member,
-    check_optional,
-    check_positive,
-    check_threat,
+from cfljax.base.checks import check_fit, check_member, check_positive, check_threat
+from cfljax.base.constructor import constructor
+from cfljax.base.describe import summary
+from cfljax.base.streams import Stream
+from cfljax.base.tree import repeat, take
+from cfljax.base.types import Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.clustering.threshold import (
+    Edge,
+    Form,
+    Radius,
+    check_form,
+    check_one_radius,
+    threshold_messages,
 )
-from cfljax.kernels.evaluate import predict_own
-from cfljax.kernels.groups import draw_groups
-from cfljax.kernels.newcomers import join_best_model
-from cfljax.kernels.pairwise import Settings, thresholded_gradients
-from cfljax.kernels.round_batch import draw_batch
-from cfljax.kernels.threshold import Edge
-from cfljax.kernels.threshold_members import Form, check_form
-from cfljax.kernels.threshold_radius import Radius, check_one_radius
-from cfljax.kernels.traffic import pairwise_traffic
-from cfljax.kernels.training import Start, start_models
-from cfljax.kernels.tree import repeat
-from cfljax.types import Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.federated.answers import join_best_model, predict_own_model
+from cfljax.federated.backend import Order, check_order, num_devices, over_clients
+from cfljax.federated.local_update import batch_loss, draw_batch
+from cfljax.federated.traffic import pairwise_traffic
+from cfljax.federated.training import Start, start_models
 
-__all__ = ["Info", "State", "Variant", "federated_clustering"]
+__all__ = ["Info", "State", "draw_groups", "federated_clustering"]
+
 
 # Where momentum is taken. paper: before thresholding, of what is clustered, as
 # equation (6) has it for Algorithm 4; reference: after thresholding and undamped,
@@ -54,6 +57,8 @@ class State(NamedTuple):
     models: Stacked
     momenta: Stacked
     round: Int[Array, ""]
+
+    __repr__ = summary
 
 
 class Info(NamedTuple):
@@ -76,6 +81,7 @@ class Info(NamedTuple):
     sent: Int[Array, " clients"]
 
 
+@constructor
 def federated_clustering(
     task: Task,
     *,
@@ -115,11 +121,11 @@ def federated_clustering(
         released code of the paper's Figures 2 and 3 does.
       start: "independent" models of all clients, as Algorithm 2 has them, or
         "identical" ones.
-      form: of distances, see `kernels.threshold_members`.
+      form: of distances, see `clustering.threshold`.
       threat: what Byzantine clients do; with `adaptive` they see every clipping round.
       models_per_chunk: receivers computed at a time, which bounds memory. One suits a
         processor; an accelerator wants more.
-      order: of the groups, see `kernels.backend.over_clients`.
+      order: of the groups, see `federated.backend.over_clients`.
 
     Raises:
       ValueError: where an argument is out of its range, or the task has a `fit`; in a
@@ -128,27 +134,35 @@ def federated_clustering(
     A newcomer is sent all models and takes the one it loses least with.
 
     Cost of a round: N^2 forward and backward passes over a batch, divided by the
-    number of groups. Memory: the gradients of one group at `models_per_chunk` models.
+    number of groups; the forward passes at one model are one matrix product. Memory:
+    the gradients of one group at `models_per_chunk` models.
     """
     check_positive(num_clipping_rounds=num_clipping_rounds, num_groups=num_groups)
-    check_positive(models_per_chunk=models_per_chunk)
-    check_optional(batch_size=batch_size)
+    check_positive(models_per_chunk=models_per_chunk, batch_size=batch_size)
     check_one_radius(radius)
-    _check_words(variant, edge, start, order)
+    check_member(Variant, variant=variant)
+    check_member(Edge, edge=edge)
+    check_member(Start, start=start)
+    check_order(order, None)
     check_form(form, threat)
-    before = momentum if variant == "paper" else 0.0
-    _check_momentum(momentum, before, num_groups)
+    of_pairs = momentum if variant == "paper" else 0.0  # Taken before thresholding.
+    if not 0 <= momentum < 1:
+        raise ValueError(f"`momentum` must be in [0, 1), got {momentum}.")
+    if of_pairs and num_groups > 1:
+        raise ValueError(
+            "`momentum` of pairs needs `num_groups=1`, or `variant='reference'`; got "
+            f"{num_groups} groups."
+        )
     check_fit(task)
-    settings = Settings(
-        task=task,
-        num_clipping_rounds=num_clipping_rounds,
+    loss_of = lambda model, data: batch_loss(task, model, data)[0]
+    gradient = jax.value_and_grad(loss_of)  # line 5
+    made_one = functools.partial(  # line 6
+        threshold_messages,
+        threat=threat,
+        num_rounds=num_clipping_rounds,
         radius=radius,
         edge=edge,
         form=form,
-        memory=before,
-        threat=threat,
-        models_per_chunk=models_per_chunk,
-        order=order,
     )
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
@@ -157,55 +171,129 @@ def federated_clustering(
         zero = jax.tree.map(jnp.zeros_like, models)
         momenta = ()
         if momentum:  # Of each pair, or of each client.
-            momenta = repeat(zero, number) if before else zero
+            momenta = repeat(zero, number) if of_pairs else zero
         return State(models, momenta, jnp.zeros((), jnp.int32))
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
         check_threat(threat, data.mask.shape[0])
         groups = draw_groups(key, data.mask.shape[0], num_groups)
-        found = thresholded_gradients(
+        moves, of_each_pair, losses, members, counts, radii = _in_groups(
+            one_group,
+            groups,
+            order,
             key,
-            settings,
             state.models,
             draw_batch(key, data, batch_size),
-            groups,
-            momenta=state.momenta if before else (),
-            round_index=state.round,
+            state.momenta if of_pairs else (),
+            state.round,
         )
-        moves, momenta = found.updates, found.momenta if before else state.momenta
-        if momentum and not before:
+        momenta = of_each_pair if of_pairs else state.momenta
+        if momentum and not of_pairs:
             add = lambda m, v: momentum * m + v
             moves = momenta = jax.tree.map(add, momenta, moves)
         models = jax.tree.map(  # line 7
             lambda x, v: x - step_size * v, state.models, moves
         )
-        received, sent = pairwise_traffic(state.models, groups)
-        seen = found.losses, found.members, found.counts, found.radii
-        info = Info(*seen, received=received, sent=sent)
+        info = Info(losses, members, counts, radii, *pairwise_traffic(models, groups))
         return State(models, momenta, state.round + 1), info
 
-    def predict(state: State, data: ClientData, inputs: Array) -> Array:
-        own = jnp.arange(data.mask.shape[0])
-        return predict_own(task, state.models, own, inputs)
+    def one_group(shared: tuple, index: Int[Array, " members"]) -> tuple:
+        """Lines 5 and 6 for every member: what its model moves along, its momenta, its
+        loss, and what was in its ball."""
+        key, models, data, momenta, round_index = shared
+        batch = take(data, index)
 
-    join = join_best_model(task)
-    return Algorithm(init, step, predict, join)
+        def one(place: Int[Array, ""]) -> tuple:
+            receiver = index[place]
+            mine = lambda leaf: leaf[receiver]
+            model, kept = jax.tree.map(mine, models), jax.tree.map(mine, momenta)
+            if threat is None:
+                losses, gradients = jax.vmap(gradient, (None, 0))(model, batch)
+            else:
+                used = threat.evaluate(repeat(model, index.shape[0]), index)
+                losses, gradients = jax.vmap(gradient)(used, batch)
+            if of_pairs:  # (6)
+                blend = lambda g, m: (1 - of_pairs) * g + of_pairs * m
+                kept = gradients = jax.tree.map(blend, gradients, kept)
+            own_key = jax.random.fold_in(key, Stream.ATTACKERS)
+            found = made_one(
+                jax.random.fold_in(own_key, receiver),
+                gradients,
+                index,
+                place[None],
+                receiver=receiver,
+                round_index=round_index,
+            )
+            move = jax.tree.map(lambda leaf: leaf[0], found.centres)
+            # Who of all clients was in the ball.
+            members = jnp.zeros(data.mask.shape[0], bool)
+            members = members.at[index].set(found.members[0])
+            seen = members, found.counts[0], found.radii[0]
+            loss = jnp.where(jnp.any(batch.mask[place]), losses[place], jnp.nan)
+            return move, kept, loss, *seen
+
+        places = jnp.arange(index.shape[0])
+        size = min(models_per_chunk, index.shape[0])
+        # A batch of one is slower than none.
+        return jax.lax.map(one, places, batch_size=size if size > 1 else None)
+
+    return Algorithm(init, step, predict_own_model(task), join_best_model(task))
 
 
-def _check_words(variant: str, edge: str, start: str, order: str | None) -> None:
-    """Raises ValueError where a word is unknown."""
-    check_member(Variant, variant=variant)
-    check_member(Edge, edge=edge)
-    check_member(Start, start=start)
-    check_order(order, None)
+def draw_groups(
+    key: PRNGKeyArray, num_clients: int, num_groups: int
+) -> tuple[Int[Array, "_ _"], ...]:
+    """Clients split into groups at random (Werner et al., section 4.2); a single group
+    draws nothing.
 
-
-def _check_momentum(momentum: float, before: float, num_groups: int) -> None:
-    """Raises ValueError unless it is in its range and its pairs stay together."""
-    if not 0 <= momentum < 1:
-        raise ValueError(f"`momentum` must be in [0, 1), got {momentum}.")
-    if before and num_groups > 1:
+    One array of client indices `[groups, members]` for each size, so that no member is
+    padding: of 300 clients in 16 groups, 12 have 19 members and 4 have 18.
+    """
+    if not 1 <= num_groups <= num_clients:
         raise ValueError(
-            "`momentum` of pairs needs `num_groups=1`, or `variant='reference'`; got "
-            f"{num_groups} groups."
+            f"`num_groups` must be from 1 to the {num_clients} clients, got "
+            f"{num_groups}."
         )
+    if num_groups == 1:
+        return (jnp.arange(num_clients)[None, :],)
+    order = jax.random.permutation(key, num_clients)
+    size, larger = divmod(num_clients, num_groups)
+    middle = larger * (size + 1)
+    smaller = order[middle:].reshape(num_groups - larger, size)
+    if not larger:
+        return (smaller,)
+    return order[:middle].reshape(larger, size + 1), smaller
+
+
+def _in_groups(
+    one_group: Callable[..., tuple],
+    groups: tuple[Int[Array, "_ _"], ...],
+    order: Order | None,
+    *shared: Any,
+) -> tuple:
+    """`one_group(shared, members)` of all groups, in rows of the clients."""
+    blocks = []
+    for block in groups:
+        run, known = _opened(one_group, shared, block[0])
+        blocks.append(over_clients(run, order, 1)((known, shared), block))
+    merge = lambda leaf: leaf.reshape((-1,) + leaf.shape[2:])
+    rows = [jax.tree.map(merge, block) for block in blocks]
+    joined = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *rows)
+    back = jnp.argsort(jnp.concatenate([block.reshape(-1) for block in groups]))
+    return take(joined, back)
+
+
+def _opened(function: Callable[..., PyTree], *arguments: Any) -> tuple[Callable, list]:
+    """The function of what it closes over too, and that: a radius or a threat that an
+    outer transformation maps can be passed on only as an argument."""
+    if num_devices() > 1:  # A program of one device cannot be spread afterwards.
+        return lambda shared, *others: function(shared[1], *others), []
+    program, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
+
+    def run(shared: tuple, *others: Any) -> PyTree:
+        known, first = shared
+        leaves = jax.tree.leaves((first, *others))
+        results = eval_jaxpr(program.jaxpr, known, *leaves)
+        return jax.tree.unflatten(jax.tree.structure(shapes), results)
+
+    return run, program.consts

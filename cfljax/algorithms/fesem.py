@@ -11,34 +11,56 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
-from cfljax.kernels.checks import check_member, check_positive, check_threat
-from cfljax.kernels.compared import Compared, compared_leaves
-from cfljax.kernels.evaluate import (
-    NO_CLUSTER,
-    choose_cluster,
-    client_losses,
-    predict_own,
+from cfljax.base.checks import check_member, check_positive, check_threat
+from cfljax.base.constructor import constructor
+from cfljax.base.describe import summary
+from cfljax.base.streams import Stream
+from cfljax.base.tree import (
+    finite_rows,
+    flat,
+    length,
+    put,
+    repeat,
+    rows,
+    select,
+    take,
+    trained_part,
 )
-from cfljax.kernels.first_partition import first_partition
-from cfljax.kernels.global_round import global_start
-from cfljax.kernels.local_models import train_alone, train_locally
-from cfljax.kernels.local_update import LocalUpdate
-from cfljax.kernels.model_clusters import (
-    centres_of,
-    middle_of,
-    move_to_one,
-    squares_to_centres,
+from cfljax.base.types import NO_CLUSTER, Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.clustering.kmeans import k_means
+from cfljax.federated.answers import predict_own_cluster
+from cfljax.federated.average import centres_of
+from cfljax.federated.evaluate import choose_cluster, client_losses
+from cfljax.federated.local_update import LocalUpdate
+from cfljax.federated.rounds import Info, global_start
+from cfljax.federated.sharing import paths
+from cfljax.federated.traffic import single, traffic
+from cfljax.federated.training import (
+    LocalState,
+    Training,
+    Weights,
+    cohort,
+    message_bytes,
+    next_local_state,
+    round_of,
+    shares,
+    spread,
+    start_models,
+    train_alone,
 )
-from cfljax.kernels.participate import cohort, spread
-from cfljax.kernels.setting import shares
-from cfljax.kernels.traffic import single, traffic
-from cfljax.kernels.training import Memory, Training, Weights, messages, start_models
-from cfljax.kernels.tree import flat, length, put, repeat, select, take
-from cfljax.types import Algorithm, ClientData, Stacked, Task, Threat
 
-__all__ = ["Info", "State", "fesem"]
+__all__ = [
+    "Info",
+    "State",
+    "fesem",
+    "leaves_of",
+    "middle_of",
+    "move_to_one",
+    "squares_to_centres",
+]
+
 
 CentreStart = Literal["k_means", "independent"]
 Variant = Literal["paper", "reference"]
@@ -53,32 +75,21 @@ class State(NamedTuple):
     clusters: r, the centre that each client trains from next; `NO_CLUSTER`, and answers
       of the first centre, for one that has none yet or whose last model diverged.
     local: w, the clients' latest local models, leaves `[clients, ...]`.
-    memory: of local updates; None if they need none.
+    local_state: of local updates; None if they need none.
     """
 
     models: Stacked
     clusters: Int[Array, " clients"]
     local: Stacked
-    memory: Memory | None = None
+    local_state: LocalState | None = None
+
+    __repr__ = summary
 
 
-class Info(NamedTuple):
-    """What one round did; nothing here is carried over.
-
-    assignment: the centre that each participant's new local model counts for;
-      `NO_CLUSTER` for a client that was not asked, has no samples or diverged.
-    losses: client losses under the models received, before training; NaN for a
-      client that was not asked.
-    received: bytes from the centre to each client: one model.
-    sent: bytes from each client to the centre: one model.
-    """
-
-    assignment: Int[Array, " clients"]
-    losses: Float[Array, " clients"]
-    received: Int[Array, " clients"]
-    sent: Int[Array, " clients"]
+Compared = Literal["all", "head"]
 
 
+@constructor
 def fesem(
     task: Task,
     *,
@@ -108,9 +119,9 @@ def fesem(
       step_size: local step size; may be traced.
       num_steps: local steps of a round.
       weights: of the clients in a centre; "samples" as in the authors' code.
-      participation: fraction of the clients drawn in each round. The first round
-        should have more participants than clusters.
-      update: how clients train, as in `fedavg`.
+      participation: fraction of the clients drawn each round. The first round should
+        have more participants than clusters.
+      update: how clients train.
       compared: what distances are taken of: "all" weights, or those of the "head",
         the last layer, which the authors' code compares. Centres are always means of
         whole models.
@@ -130,6 +141,9 @@ def fesem(
       ValueError: where an argument is out of its range, or the last layer's of a task
         without layers.
 
+    `Info.assignment` is the centre that a participant's new local model counts for,
+    `NO_CLUSTER` without samples or where it diverged; nobody sends an index.
+
     It fails where local models stay closer to the centre that they left than to those
     of their kind: where steps are few, or noisy. A newcomer trains the mean of the
     centres for as long as in a round, and takes the centre that is nearest then.
@@ -145,156 +159,185 @@ def fesem(
         raise ValueError(
             f"`variant='reference'` needs `start='independent'`, got {start!r}."
         )
-    settings = _Settings(
-        task=task,
-        training=Training(
-            step_size=step_size,
-            option="model",
-            num_steps=num_steps,
-            weights=weights,
-            participation=participation,
-            update=update or LocalUpdate(),
-            threat=threat,
-        ),
-        start=start,
-        num_restarts=num_restarts,
-        is_reference=variant == "reference",
-        compared=compared_leaves(task, compared),
+    training = Training(
+        step_size=step_size,
+        num_steps=num_steps,
+        weights=weights,
+        participation=participation,
+        update=update or LocalUpdate(),
+        threat=threat,
     )
+    is_reference = variant == "reference"
+    leaves = leaves_of(task, compared)
+
+    def nearest(models: Stacked, centres: Stacked) -> Int[Array, " models"]:
+        """The nearest centre; `NO_CLUSTER` where no distance is finite."""
+        return choose_cluster(squares_to_centres(leaves(models), leaves(centres)))
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         number = data.mask.shape[0]
-        model, memory = global_start(key, task, settings.training, number)
+        model, local_state = global_start(key, task, training, number)
         clusters = jnp.full(number, NO_CLUSTER, jnp.result_type(int))
         models = repeat(model, num_clusters)
-        if settings.start == "independent":
-            models = start_models(task, jax.random.fold_in(key, 1), num_clusters)
-            everywhere = _nearest(settings, repeat(model, 1), models)
+        if start == "independent":
+            own = jax.random.fold_in(key, Stream.ALGORITHM)
+            models = start_models(task, own, num_clusters)
+            everywhere = nearest(repeat(model, 1), models)
             clusters = jnp.where(jnp.any(data.mask, axis=1), everywhere, clusters)
-        return State(models, clusters, repeat(model, number), memory)
+        return State(models, clusters, repeat(model, number), local_state)
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
-        return _step(settings, key, state, data)
+        number, before = data.mask.shape[0], state.local_state
+        check_threat(threat, number, length(state.models))
+        clients, present = cohort(key, data, participation)
+        known, old = state.clusters[clients], take(state.local, clients)
+        if is_reference:
+            known = nearest(old, state.models)
+        chosen = take(state.models, jnp.maximum(known, 0))
+        middle = repeat(middle_of(state.models), clients.shape[0])
+        starts = select(known >= 0, chosen, middle)
+        used = starts if threat is None else threat.evaluate(starts, clients)
+        sent, moments = train_alone(key, task, used, present, training, before, clients)
+        if threat is not None:
+            sent = threat.send(
+                jax.random.fold_in(key, Stream.ATTACKERS),
+                sent,
+                clients,
+                state.models,
+                clusters=jnp.maximum(known, 0),
+                round=round_of(before),
+            )
+        usable = finite_rows(sent) & jnp.any(present.mask, axis=1)
+        local = put(state.local, clients, select(usable, sent, old))
+        own = jax.random.fold_in(key, Stream.ALGORITHM)
+        if is_reference:
+            mine = jnp.where(usable, known, NO_CLUSTER)
+            clusters = put(state.clusters, clients, mine)
+            order = jax.random.permutation(own, clients.shape[0])
+            models = move_to_one(sent, order, mine, centres=state.models, guard=_GUARD)
+        else:
+            clusters = expectation(own, state, local, clients, usable)
+            mine = jnp.where(usable, clusters[clients], NO_CLUSTER)
+            share = shares(training, present)
+            models = centres_of(sent, share, mine, empty=state.models)  # M-step
+        assignment = spread(mine, clients, number, absent=NO_CLUSTER)
+        everyone = jnp.zeros(number, bool).at[clients].set(True)
+        one = message_bytes(training, state.models).one_model
+        losses = client_losses(task, starts, present, **training.update.placement)
+        losses = spread(losses, clients, number, absent=jnp.nan)
+        info = Info(assignment, losses, *traffic(single(one), everyone, assignment))
+        after = next_local_state(before, clients, moments)
+        return State(models, clusters, local, after), info
 
-    def predict(state: State, data: ClientData, inputs: Array) -> Array:
-        del data  # Centres are chosen by local models.
-        return predict_own(task, state.models, state.clusters, inputs)
+    def expectation(
+        key: PRNGKeyArray,
+        state: State,
+        local: Stacked,
+        clients: Int[Array, " participants"],
+        usable: Bool[Array, " participants"],
+    ) -> Int[Array, " clients"]:
+        """The E-step, of all clients that have a local model."""
+        able = (state.clusters >= 0).at[clients].set(usable)
+        clusters = jnp.where(able, nearest(local, state.models), NO_CLUSTER)
+        if start == "independent":
+            return clusters
+        rows = flat(leaves(take(local, clients)))
+        rows = jnp.where(usable[:, None], rows, jnp.nan)
+        origin = flat(leaves(state.models))[0]
+
+        def cluster(_: tuple[Array, Array]) -> tuple[Array, Array]:
+            found = k_means(key, rows, num_clusters, num_restarts=num_restarts)
+            # Numbered by the distances of their centres from the start, so that the
+            # order of the clients changes no number.
+            squares = jnp.sum(jnp.square(found.centres - origin[None]), axis=1)
+            rank = jnp.argsort(jnp.argsort(squares))
+            labels = rank[jnp.maximum(found.assignment, 0)]
+            labels = jnp.where(found.assignment >= 0, labels, NO_CLUSTER)
+            return jnp.zeros((), bool), labels
+
+        # Where the predicate is mapped, over trials for example, a conditional computes
+        # both of its branches in every round; a loop runs while any trial is in need.
+        is_first = jnp.all(state.clusters < 0)
+        nobody = jnp.full(rows.shape[0], NO_CLUSTER, jnp.result_type(int))
+        start_here = (is_first, nobody)
+        first = jax.lax.while_loop(lambda carry: carry[0], cluster, start_here)[1]
+        first = spread(first, clients, clusters.shape[0], absent=NO_CLUSTER)
+        return jnp.where(is_first, first, clusters)
 
     def join(key: PRNGKeyArray, state: State, data: ClientData) -> State:
         starts = repeat(middle_of(state.models), data.mask.shape[0])
-        local, usable, _ = train_alone(
-            key, task, starts, data, state.memory, training=settings.training
-        )
-        nearest = _nearest(settings, local, state.models)
-        clusters = jnp.where(usable, nearest, NO_CLUSTER)
+        when = state.local_state and state.local_state._replace(moments=())
+        local, _ = train_alone(key, task, starts, data, training, when)
+        usable = finite_rows(local) & jnp.any(data.mask, axis=1)
+        clusters = jnp.where(usable, nearest(local, state.models), NO_CLUSTER)
         return state._replace(clusters=clusters, local=local)
 
-    return Algorithm(init, step, predict, join)
+    return Algorithm(init, step, predict_own_cluster(task), join)
 
 
-class _Settings(NamedTuple):
-    """What `fesem` was told."""
+def leaves_of(task: Task, compared: str) -> Callable[[Stacked], list[Array]]:
+    """From models to the leaves in which they are compared: "all" weights, or those of
+    the last layer, the "head"; statistics never."""
+    check_member(Compared, compared=compared)
+    if compared == "head" and task.layers is None:
+        raise ValueError("`task` must have `layers` for `compared='head'`, got none.")
 
-    task: Task
-    training: Training
-    start: str
-    num_restarts: int
-    is_reference: bool
-    compared: Callable[[Stacked], list[Array]]
+    def leaves(models: Stacked) -> list[Array]:
+        weights = trained_part(models)
+        every = jax.tree.leaves(weights)
+        if compared == "all" or task.layers is None:
+            return every
+        head = [task.layers.is_head(name) for name in paths(weights)]
+        return [leaf for leaf, is_head in zip(every, head, strict=True) if is_head]
 
-
-def _step(
-    settings: _Settings, key: PRNGKeyArray, state: State, data: ClientData
-) -> tuple[State, Info]:
-    """One round: local training, E-step, M-step."""
-    training, number = settings.training, data.mask.shape[0]
-    check_threat(training.threat, number, length(state.models))
-    clients, present = cohort(key, data, training.participation)
-    known, old = state.clusters[clients], take(state.local, clients)
-    if settings.is_reference:
-        known = _nearest(settings, old, state.models)
-    middle = repeat(middle_of(state.models), clients.shape[0])
-    chosen = take(state.models, jnp.maximum(known, 0))
-    starts = select(known >= 0, chosen, middle)
-    sent, usable, memory = train_locally(
-        key,
-        settings.task,
-        starts,
-        present,
-        state.memory,
-        training=training,
-        clients=clients,
-        clusters=known,
-        centres=state.models,
-    )
-    local = put(state.local, clients, select(usable, sent, old))
-    if settings.is_reference:
-        mine = jnp.where(usable, known, NO_CLUSTER)
-        clusters = put(state.clusters, clients, mine)
-        order = jax.random.permutation(jax.random.fold_in(key, 1), clients.shape[0])
-        models = move_to_one(sent, order, mine, centres=state.models, guard=_GUARD)
-    else:
-        clusters = _expect(settings, key, state, local, clients, usable)
-        mine = jnp.where(usable, clusters[clients], NO_CLUSTER)
-        share = shares(training, present)
-        models = centres_of(sent, share, mine, empty=state.models)  # M-step
-    info = _info(settings, state, clients, mine, starts, present)
-    return State(models, clusters, local, memory), info
+    return leaves
 
 
-def _expect(
-    settings: _Settings,
-    key: PRNGKeyArray,
-    state: State,
-    local: Stacked,
-    clients: Int[Array, " participants"],
-    usable: Bool[Array, " participants"],
-) -> Int[Array, " clients"]:
-    """The E-step, of all clients that have a local model."""
-    able = (state.clusters >= 0).at[clients].set(usable)
-    clusters = jnp.where(able, _nearest(settings, local, state.models), NO_CLUSTER)
-    if settings.start == "independent":
-        return clusters
-    nobody = jnp.all(state.clusters < 0)
-    first = first_partition(
-        jax.random.fold_in(key, 1),
-        flat(settings.compared(take(local, clients))),
-        usable,
-        flat(settings.compared(state.models))[0],
-        num_clusters=length(state.models),
-        num_restarts=settings.num_restarts,
-        wanted=nobody,
-    )
-    first = spread(first, clients, clusters.shape[0], absent=NO_CLUSTER)
-    return jnp.where(nobody, first, clusters)
+def squares_to_centres(
+    models: Stacked, centres: Stacked
+) -> Float[Array, "models centres"]:
+    """Squared Euclidean distance of every model to every centre, by differences: inner
+    products would cancel where models have much in common. A pass over all models for
+    each centre, and no copy of them."""
+
+    def to_one(centre: PyTree) -> Float[Array, " models"]:
+        squares = [
+            jnp.sum(jnp.square(leaf - c[None]).reshape(leaf.shape[0], -1), axis=1)
+            for leaf, c in zip(
+                jax.tree.leaves(models), jax.tree.leaves(centre), strict=True
+            )
+        ]
+        return sum(squares[1:], squares[0])
+
+    return jax.lax.map(to_one, centres).T
 
 
-def _nearest(
-    settings: _Settings, models: Stacked, centres: Stacked
-) -> Int[Array, " models"]:
-    """The nearest centre of each model; `NO_CLUSTER` where no distance is finite."""
-    squares = squares_to_centres(settings.compared(models), settings.compared(centres))
-    return choose_cluster(squares)
+def middle_of(centres: Stacked) -> PyTree:
+    """The mean of the centres; centres that are all the same, bit for bit."""
+    middle = lambda leaf: leaf[0] + jnp.mean(leaf - leaf[:1], axis=0)
+    return jax.tree.map(middle, centres)
 
 
-def _info(
-    settings: _Settings,
-    state: State,
-    clients: Int[Array, " participants"],
-    mine: Int[Array, " participants"],
-    starts: Stacked,
-    present: ClientData,
-) -> Info:
-    """What a round did. The centre finds clusters: nobody sends an index."""
-    number = state.clusters.shape[0]
-    one = messages(settings.training, state.models).one_model
-    everyone = jnp.zeros(number, bool).at[clients].set(True)
-    assignment = spread(mine, clients, number, absent=NO_CLUSTER)
-    received, sent = traffic(single(one), everyone, assignment)
-    update = settings.training.update
-    order, chunk = update.order, update.clients_per_chunk
-    losses = client_losses(
-        settings.task, starts, present, order=order, clients_per_chunk=chunk
-    )
-    losses = spread(losses, clients, number, absent=jnp.nan)
-    return Info(assignment, losses, received, sent)
+def move_to_one(
+    models: Stacked,
+    order: Int[Array, " models"],
+    clusters: Int[Array, " models"],
+    *,
+    centres: Stacked,
+    guard: float,
+) -> Stacked:
+    """Centres moved to the model of one member, the one of least order, by `n / (n +
+    guard)` of the way, n being the number of members; kept by a cluster without any.
+
+    What a weighted mean becomes whose list of n members' weights has the one entry n.
+    """
+    number, row = length(centres), jnp.maximum(clusters, 0)
+    member = clusters >= 0
+    place = jnp.where(member, order, jnp.iinfo(order.dtype).max)
+    least = jax.ops.segment_min(place, row, number)
+    is_first = member & (order == least[row])
+    sizes = jax.ops.segment_sum(member.astype(jnp.result_type(float)), row, number)
+    firsts = centres_of(models, is_first.astype(sizes.dtype), clusters, empty=centres)
+    share = sizes / (sizes + guard)
+    move = lambda centre, first: centre + rows(share, centre) * (first - centre)
+    return jax.tree.map(move, centres, firsts)

@@ -1,78 +1,75 @@
 """HypCluster: clients join the hypothesis of least loss, each has a server optimiser.
 
 Mansour, Mohri, Ro, Suresh. "Three Approaches for Personalization with Applications to
-Federated Learning". 2020, HypCluster, as the authors released it in fedjax: the centre
-takes the step of an optimiser along the mean of its members' moves. With a plain step
-of size 1 it is IFCA's option II, weighted by samples.
+Federated Learning". 2020, HypCluster, as the authors released it in fedjax: the server
+takes the step of an optimiser along the mean of a cluster's members' moves. With a
+plain step of size 1 it is IFCA's option II, weighted by samples.
 """
 
-import dataclasses
-from typing import Literal, NamedTuple
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
+from jaxtyping import Array, Bool, Int, PRNGKeyArray, ScalarLike
 
-from cfljax.kernels.average import membership
-from cfljax.kernels.checks import check_member, check_positive
-from cfljax.kernels.descent import local_descent
-from cfljax.kernels.evaluate import choose_cluster, loss_matrix, predict_own
-from cfljax.kernels.farthest import farthest_models
-from cfljax.kernels.local_update import LocalUpdate
-from cfljax.kernels.rounds import train_round
-from cfljax.kernels.server import ServerOptimizer, server_start, server_step
-from cfljax.kernels.traffic import traffic
-from cfljax.kernels.training import (
-    Memory,
+from cfljax.base.checks import check_member, check_positive
+from cfljax.base.constructor import constructor
+from cfljax.base.describe import summary
+from cfljax.base.tree import (
+    finite_rows,
+    length,
+    repeat,
+    rows,
+    select,
+    take,
+    trained_part,
+    with_trained,
+)
+from cfljax.base.types import Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.federated.answers import predict_best_model
+from cfljax.federated.average import membership
+from cfljax.federated.evaluate import choose_cluster, loss_matrix
+from cfljax.federated.local_update import LocalUpdate
+from cfljax.federated.rounds import Info, train_round
+from cfljax.federated.traffic import traffic
+from cfljax.federated.training import (
+    LocalState,
     Training,
     Weights,
-    first_memory,
-    messages,
+    first_local_state,
+    message_bytes,
     start_models,
+    train_alone,
 )
-from cfljax.kernels.tree import repeat
-from cfljax.types import Algorithm, ClientData, Stacked, Task, Threat
 
 __all__ = ["Info", "State", "hyp_cluster"]
 
+
 Start = Literal["independent", "farthest"]
+ServerOptimizer = Callable[[Any], optax.GradientTransformation]  # Of a step size.
 
 
 class State(NamedTuple):
     """All that the next round needs.
 
     models: leaves `[clusters, ...]`.
-    server: states of the centres' optimiser, leaves `[clusters, ...]`.
-    memory: of local updates; None if they need none.
+    server: states of the server's optimisers, leaves `[clusters, ...]`.
+    local_state: of local updates; None if they need none.
     start_bytes: that each client received and sent for the start, until they are
-      reported, `[2, clients]`; None if the start was drawn at the centre.
+      reported, `[2, clients]`; None if the start was drawn at the server.
     """
 
     models: Stacked
     server: Stacked
-    memory: Memory | None = None
+    local_state: LocalState | None = None
     start_bytes: Int[Array, "2 clients"] | None = None
 
-
-class Info(NamedTuple):
-    """What one round did; nothing here is carried over.
-
-    assignment: cluster each client trained this round, `NO_CLUSTER` for a client
-      that was not asked or has no finite loss.
-    losses: client losses under the models received, before training; NaN for a
-      client that was not asked.
-    received: bytes from the centre to each client; in the first round also those of
-      a start among the clients' models.
-    sent: bytes from each client to the centre, likewise.
-    """
-
-    assignment: Int[Array, " clients"]
-    losses: Float[Array, "clients clusters"]
-    received: Int[Array, " clients"]
-    sent: Int[Array, " clients"]
+    __repr__ = summary
 
 
+@constructor
 def hyp_cluster(
     task: Task,
     *,
@@ -100,37 +97,36 @@ def hyp_cluster(
       step_size: of the clients; may be traced.
       num_steps: local steps in each round, at least 1.
       weights: of the clients in an average, "samples" as in fedjax, or "clients".
-      participation: fraction of the clients drawn in each round.
-      update: how clients train, as in `ifca`.
-      server_step_size: of the centres; may be traced.
+      participation: fraction of the clients drawn each round.
+      update: how clients train.
+      server_step_size: of the server; may be traced.
       server_optimizer: from `server_step_size` to an optax optimiser.
       start: "independent" random models, as `ifca` draws them; or "farthest": all
-        clients train one random model, and the centres are those of clients that the
-        others serve badly (`kernels.farthest.farthest_models`).
+        clients train one random model, and the first models are those of clients that
+        the others serve badly.
       num_start_rounds: local updates in a row before a "farthest" start.
-      threat: what Byzantine clients do in rounds, as in `ifca`; the start is honest.
+      threat: what Byzantine clients do in rounds; the start is honest.
 
     Raises:
       ValueError: where an argument is out of its range; in `init`, where a "farthest"
         start has fewer clients than clusters.
 
-    A newcomer takes the cluster whose model it loses least with, as in a round.
+    In the first round `Info` has also the bytes of a start among clients' models. A
+    newcomer takes the cluster whose model it loses least with, as in a round.
 
-    Cost of a round: that of `kernels.rounds.train_round`; a "farthest" start holds a
+    Cost of a round: that of `federated.rounds.train_round`; a "farthest" start holds a
     model of every client.
     """
     check_positive(num_clusters=num_clusters, num_start_rounds=num_start_rounds)
     check_member(Start, start=start)
     training = Training(
         step_size=step_size,
-        option="model",
         num_steps=num_steps,
         weights=weights,
         participation=participation,
         update=update or LocalUpdate(),
         threat=threat,
     )
-    chunk = training.update.clients_per_chunk
     optimizer = server_optimizer(server_step_size)
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
@@ -138,44 +134,56 @@ def hyp_cluster(
         if start == "farthest":
             # The independent models have used the indices below.
             own = jax.random.fold_in(key, num_clusters)
-            models, start_bytes = _farthest(
+            models, start_bytes = _farthest_start(
                 own, task, training, models, data, num_start_rounds
             )
-        memory = first_memory(training, models, data.mask.shape[0])
-        return State(models, server_start(optimizer, models), memory, start_bytes)
+        server = jax.vmap(optimizer.init)(trained_part(models))
+        local_state = first_local_state(training, models, data.mask.shape[0])
+        return State(models, server, local_state, start_bytes)
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
-        after = train_round(
-            key,
-            task,
-            state.models,
-            state.memory,
-            data,
-            training=training,
-            choose=lambda losses, _: choose_cluster(losses),
-        )
+        choose = lambda losses, _: choose_cluster(losses)
+        after = train_round(key, task, state, data, training, choose)
         used = jnp.any(membership(after.assignment, num_clusters), axis=0)
-        models, server = server_step(
+        models, server = _server_step(
             optimizer, state.models, after.models, state.server, used
         )
-        received, sent = traffic(
-            messages(training, state.models), after.present, after.assignment
-        )
-        told = state.start_bytes
-        if told is not None:
-            received, sent = received + told[0], sent + told[1]
-            told = jnp.zeros_like(told)
+        sizes = message_bytes(training, state.models)
+        received, sent = traffic(sizes, after.present, after.assignment)
+        start_bytes = state.start_bytes
+        if start_bytes is not None:
+            received, sent = received + start_bytes[0], sent + start_bytes[1]
+            start_bytes = jnp.zeros_like(start_bytes)
         info = Info(after.assignment, after.losses, received, sent)
-        return State(models, server, after.memory, told), info
+        return State(models, server, after.local_state, start_bytes), info
 
-    def predict(state: State, data: ClientData, inputs: Array) -> Array:
-        losses = loss_matrix(task, state.models, data, clients_per_chunk=chunk)
-        return predict_own(task, state.models, choose_cluster(losses), inputs)
-
-    return Algorithm(init=init, step=step, predict=predict)
+    predict = predict_best_model(task, training.update.clients_per_chunk)
+    return Algorithm(init, step, predict)
 
 
-def _farthest(
+def _server_step(
+    optimizer: optax.GradientTransformation,
+    models: Stacked,
+    means: Stacked,
+    states: Stacked,
+    used: Bool[Array, " clusters"],
+) -> tuple[Stacked, Stacked]:
+    """One step of every cluster's model along its pseudo-gradient, `model - mean`, the
+    mean being that of what the members trained (Reddi et al., "Adaptive Federated
+    Optimization", ICLR 2021, Algorithm 1).
+
+    A plain step of size 1 lands on the mean, which is federated averaging. Statistics
+    (`Variables`) are no weights: they become their mean. A cluster that is not used
+    keeps its model and state.
+    """
+    weights = trained_part(models)
+    gradient = jax.tree.map(jnp.subtract, weights, trained_part(means))
+    changes, after = jax.vmap(optimizer.update)(gradient, states, weights)
+    moved = with_trained(means, optax.apply_updates(weights, changes))
+    return select(used, moved, models), select(used, after, states)
+
+
+def _farthest_start(
     key: PRNGKeyArray,
     task: Task,
     training: Training,
@@ -183,13 +191,19 @@ def _farthest(
     data: ClientData,
     num_rounds: int,
 ) -> tuple[Stacked, Int[Array, "2 clients"]]:
-    """Centres among models that clients trained from one start, and the bytes.
+    """Models among those that clients trained from one start, and the bytes: a client
+    receives the start and every chosen model but the last; it sends its loss under each
+    of these, and its model if that is chosen.
 
-    A client receives the start and every centre but the last; it sends its loss under
-    each of these, and its model if that is to be a centre.
+    The first is drawn, then always that of the worst served is taken, in the manner of
+    k-means++ without its draws: of the client whose least loss over the models so far
+    is the largest. A client gives one model at most; one without samples, with a model
+    that is not finite, or without any finite loss gives none, and a `random` one fills
+    the row. The code released with Mansour et al. 2020 (fedjax, `kmeans_init`) may take
+    the same client several times.
     """
     num_clients = data.mask.shape[0]
-    number = jax.tree.leaves(random)[0].shape[0]
+    number = length(random)
     if num_clients < number:
         raise ValueError(
             "`num_clusters` must not exceed the number of clients where `start` is "
@@ -198,29 +212,40 @@ def _farthest(
     start_key, train_key, first_key = jax.random.split(key, 3)
 
     def train(index: Array, models: Stacked) -> Stacked:
-        return local_descent(
-            task,
-            models,
-            data,
-            key=jax.random.fold_in(train_key, index),
-            step_size=training.step_size,
-            num_steps=training.num_steps,
-            # What is kept from round to round begins with the first round.
-            update=dataclasses.replace(training.update, keep_optimizer=False),
-        )[0]
+        own = jax.random.fold_in(train_key, index)
+        return train_alone(own, task, models, data, training)[0]
 
     begin = repeat(task.init(start_key), num_clients)
     trained = jax.lax.fori_loop(0, num_rounds, train, begin)
-    models, givers = farthest_models(
-        first_key,
-        task,
-        trained,
-        data,
-        otherwise=random,
-        clients_per_chunk=training.update.clients_per_chunk,
+    chunk = training.update.clients_per_chunk
+    able = jnp.any(data.mask, axis=1) & finite_rows(trained)
+    first = jax.random.categorical(first_key, jnp.where(able, 0.0, -jnp.inf))
+    first = jnp.where(jnp.any(able), first, -1).astype(jnp.int32)
+    chosen = jnp.full(number, -1, jnp.int32).at[0].set(first)
+
+    def add(slot: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        chosen, least = carry
+        last = take(trained, jnp.maximum(chosen[slot - 1], 0)[None])
+        losses = loss_matrix(task, last, data, clients_per_chunk=chunk)
+        losses = jnp.where(jnp.isfinite(losses[:, 0]), losses[:, 0], jnp.inf)
+        least = jnp.minimum(least, losses)
+        fresh = ~jnp.any(jnp.arange(len(able))[:, None] == chosen[None, :], axis=1)
+        score = jnp.where(able & fresh & jnp.isfinite(least), least, -jnp.inf)
+        worst = jnp.where(jnp.any(score > -jnp.inf), jnp.argmax(score), -1)
+        return chosen.at[slot].set(worst.astype(jnp.int32)), least
+
+    kind = jax.eval_shape(
+        lambda: loss_matrix(task, take(trained, jnp.zeros(1, jnp.int32)), data)
+    ).dtype
+    least = jnp.full(len(able), jnp.inf, kind)
+    chosen, _ = jax.lax.fori_loop(1, number, add, (chosen, least))
+    given = chosen >= 0
+    pick = lambda new, old: jnp.where(
+        rows(given, old), new[jnp.maximum(chosen, 0)], old
     )
-    gives = jnp.any(jnp.arange(num_clients)[:, None] == givers[None, :], axis=1)
-    model = messages(training, random).one_model
+    models = jax.tree.map(pick, trained, random)
+    gives = jnp.any(jnp.arange(num_clients)[:, None] == chosen[None, :], axis=1)
+    model = message_bytes(training, random).one_model
     loss = jnp.dtype(jnp.result_type(float)).itemsize
     received = jnp.full(num_clients, number * model)
     sent = (number - 1) * loss + jnp.where(gives, model, 0)

@@ -1,10 +1,9 @@
-"""k-FED: clients cluster their samples, the centre clusters their centres, once.
+"""k-FED: clients cluster their samples, the server clusters their centres, once.
 
 Dennis, Li, Smith. "Heterogeneity for the Win: One-Shot Federated Clustering", ICML
-2021.
-Algorithm 1: Awasthi and Sheffet's clustering on every client; Algorithm 2: the centre
-starts from one client's centres, adds the farthest of all until there are k, and lets
-all centres join. Line numbers below are those of Algorithm 2.
+2021. Algorithm 1: Awasthi and Sheffet's clustering on every client; Algorithm 2: the
+server starts from one client's centres, adds the farthest of all until there are k, and
+lets all centres join. Line numbers below are those of Algorithm 2.
 """
 
 from typing import Literal, NamedTuple
@@ -13,25 +12,23 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
 
-from cfljax.kernels.backend import over_clients
-from cfljax.kernels.checks import check_member, check_positive
-from cfljax.kernels.distance import squared_euclidean
-from cfljax.kernels.evaluate import NO_CLUSTER, keep_cluster, predict_own
-from cfljax.kernels.kmeans import lloyd
-from cfljax.kernels.local_update import LocalUpdate
-from cfljax.kernels.newcomers import join_best_cluster
-from cfljax.kernels.rounds import train_round
-from cfljax.kernels.spectral import spectral_k_means
-from cfljax.kernels.traffic import traffic
-from cfljax.kernels.training import (
-    Memory,
+from cfljax.base.checks import check_member, check_positive
+from cfljax.base.constructor import constructor
+from cfljax.base.describe import summary
+from cfljax.base.types import NO_CLUSTER, Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.clustering.distances import squared_euclidean
+from cfljax.clustering.kmeans import lloyd, spectral_k_means
+from cfljax.federated.answers import join_best_cluster, predict_own_cluster
+from cfljax.federated.backend import over_clients
+from cfljax.federated.local_update import LocalUpdate
+from cfljax.federated.rounds import Info, fixed_round
+from cfljax.federated.training import (
+    LocalState,
     Training,
     Weights,
-    first_memory,
-    messages,
+    first_local_state,
     start_models,
 )
-from cfljax.types import Algorithm, ClientData, Stacked, Task, Threat
 
 __all__ = ["Info", "State", "k_fed"]
 
@@ -45,32 +42,18 @@ class State(NamedTuple):
     models: leaves `[clusters, ...]`.
     clusters: of each client, for good; `NO_CLUSTER` for one without samples.
     centre_bytes: what a client sent for the clustering, until it is reported.
-    memory: of local updates; None if they need none.
+    local_state: of local updates; None if they need none.
     """
 
     models: Stacked
     clusters: Int[Array, " clients"]
     centre_bytes: Int[Array, " clients"]
-    memory: Memory | None = None
+    local_state: LocalState | None = None
+
+    __repr__ = summary
 
 
-class Info(NamedTuple):
-    """What one round did; nothing here is carried over.
-
-    assignment: the client's cluster, `NO_CLUSTER` if it was not asked, has none, or
-      its loss is not finite.
-    losses: client losses under the models received, before training; NaN for a
-      client that was not asked.
-    received: bytes from the centre to each client: one model.
-    sent: bytes from each client to the centre; in the first round also its centres.
-    """
-
-    assignment: Int[Array, " clients"]
-    losses: Float[Array, "clients clusters"]
-    received: Int[Array, " clients"]
-    sent: Int[Array, " clients"]
-
-
+@constructor
 def k_fed(
     task: Task,
     *,
@@ -106,7 +89,7 @@ def k_fed(
       weights: of the clients in an average.
       participation: fraction of the clients drawn in each round of training; all
         take part in the clustering.
-      update: how clients train, as in `ifca`.
+      update: how clients train.
       num_restarts: of the k-means on every client.
       threat: what Byzantine clients do in training; the clustering is honest.
 
@@ -114,10 +97,11 @@ def k_fed(
       ValueError: where an argument is out of its range; in `init`, where all clients
         together send fewer centres than `num_clusters`.
 
-    A newcomer takes the cluster whose model it loses least with.
+    In the first round `Info.sent` has also the bytes of a client's centres. A newcomer
+    takes the cluster whose model it loses least with.
 
     Cost: `init` clusters every client's samples, one client after the other; a round
-    is that of `kernels.rounds.train_round`.
+    is that of `federated.rounds.train_round`.
     """
     check_positive(
         num_clusters=num_clusters,
@@ -128,7 +112,6 @@ def k_fed(
     check_member(Variant, variant=variant)
     training = Training(
         step_size=step_size,
-        option="model",
         num_steps=num_steps,
         weights=weights,
         participation=participation,
@@ -139,42 +122,24 @@ def k_fed(
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         models_key, cluster_key = jax.random.split(key)
         rows = _rows(data, points)
-        centres, members = _local_clusters(
-            cluster_key, rows, data.mask, num_local_clusters, num_restarts
+        centres, held = _local_clusters(
+            cluster_key, rows, num_local_clusters, num_restarts
         )
-        clusters = _merged(centres, members, num_clusters, variant)
+        clusters = _most_samples(centres, held, num_clusters, variant)
         models = start_models(task, models_key, num_clusters)
         width = num_local_clusters * rows.shape[2] * rows.dtype.itemsize
         sent = width * (clusters >= 0).astype(jnp.int32)
-        memory = first_memory(training, models, data.mask.shape[0])
-        return State(models, clusters, sent, memory)
+        local_state = first_local_state(training, models, data.mask.shape[0])
+        return State(models, clusters, sent, local_state)
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
-        after = train_round(
-            key,
-            task,
-            state.models,
-            state.memory,
-            data,
-            training=training,
-            choose=lambda losses, some: keep_cluster(losses, state.clusters[some]),
-        )
-        received, sent = traffic(
-            messages(training, state.models),
-            after.present,
-            after.assignment,
-            alone=after.present,
-        )
-        info = Info(after.assignment, after.losses, received, sent + state.centre_bytes)
-        told = jnp.zeros_like(state.centre_bytes)
-        return State(after.models, state.clusters, told, after.memory), info
-
-    def predict(state: State, data: ClientData, inputs: Array) -> Array:
-        del data  # The clusters were chosen once.
-        return predict_own(task, state.models, state.clusters, inputs)
+        after, info = fixed_round(key, task, state, data, training)
+        info = info._replace(sent=info.sent + state.centre_bytes)
+        reported = jnp.zeros_like(state.centre_bytes)
+        return State(after.models, state.clusters, reported, after.local_state), info
 
     join = join_best_cluster(task, training.update.clients_per_chunk)
-    return Algorithm(init, step, predict, join)
+    return Algorithm(init, step, predict_own_cluster(task), join)
 
 
 def _rows(data: ClientData, points: str) -> Float[Array, "clients samples features"]:
@@ -190,15 +155,11 @@ def _rows(data: ClientData, points: str) -> Float[Array, "clients samples featur
 def _local_clusters(
     key: PRNGKeyArray,
     rows: Float[Array, "clients samples features"],
-    mask: Bool[Array, "clients samples"],
     number: int,
     num_restarts: int,
 ) -> tuple[Float[Array, "clients local features"], Float[Array, "clients local"]]:
-    """Centres of every client's samples, and how many samples each has.
-
-    A client with fewer samples than centres has equal ones; those without samples
-    count for nothing.
-    """
+    """Centres of every client's samples, equal ones where these are fewer, and how many
+    samples each has: 0 for those of a client without any (Algorithm 1)."""
 
     def one(key: PRNGKeyArray, client: Array, rows: Array) -> tuple[Array, Array]:
         own = jax.random.fold_in(key, client)
@@ -206,11 +167,10 @@ def _local_clusters(
         members = found.assignment[:, None] == jnp.arange(number)[None, :]
         return found.centres, jnp.sum(members, axis=0, dtype=rows.dtype)
 
-    clients = jnp.arange(mask.shape[0])
-    return over_clients(one)(key, clients, rows)
+    return over_clients(one)(key, jnp.arange(rows.shape[0]), rows)
 
 
-def _merged(
+def _most_samples(
     centres: Float[Array, "clients local features"],
     members: Float[Array, "clients local"],
     number: int,

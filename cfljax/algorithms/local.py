@@ -9,16 +9,19 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
 
-from cfljax.kernels.descent import local_descent
-from cfljax.kernels.evaluate import client_losses, predict_own
-from cfljax.kernels.local_update import LocalUpdate, step_size_at
-from cfljax.kernels.training import (
-    Memory,
+from cfljax.base.constructor import constructor
+from cfljax.base.describe import summary
+from cfljax.base.types import Algorithm, ClientData, Stacked, Task
+from cfljax.federated.answers import predict_own_model
+from cfljax.federated.evaluate import client_losses
+from cfljax.federated.local_update import LocalUpdate
+from cfljax.federated.training import (
+    LocalState,
     Training,
-    first_memory,
+    first_local_state,
     start_own_models,
+    train_alone,
 )
-from cfljax.types import Algorithm, ClientData, Stacked, Task
 
 __all__ = ["Info", "State", "local"]
 
@@ -27,19 +30,21 @@ class State(NamedTuple):
     """All that the next round needs.
 
     models: leaves `[clients, ...]`, one model for each client.
-    memory: of local updates; None if they need none.
+    local_state: of local updates; None if they need none.
     """
 
     models: Stacked
-    memory: Memory | None = None
+    local_state: LocalState | None = None
+
+    __repr__ = summary
 
 
 class Info(NamedTuple):
     """What one round did; nothing here is carried over.
 
     losses: each client's loss under its own model, before training.
-    received: bytes from a centre to each client: none.
-    sent: bytes from each client to a centre: none.
+    received: bytes from a server to each client: none.
+    sent: bytes from each client to a server: none.
     """
 
     losses: Float[Array, " clients"]
@@ -47,6 +52,7 @@ class Info(NamedTuple):
     sent: Int[Array, " clients"]
 
 
+@constructor
 def local(
     task: Task,
     *,
@@ -62,8 +68,7 @@ def local(
       task: the learning problem.
       step_size: may be traced.
       num_steps: local steps per round, at least 1.
-      update: how clients train: mini-batches, epochs, optimiser ...; full-batch
-        gradient descent if None.
+      update: how clients train; full-batch gradient descent if None.
 
     Raises:
       ValueError: if `num_steps` is below 1, or given beside a number of epochs.
@@ -72,47 +77,26 @@ def local(
 
     Cost of a round: one forward pass and `num_steps` passes per client.
     """
-    update = update or LocalUpdate()
     training = Training(
-        step_size=step_size, option="model", num_steps=num_steps, update=update
+        step_size=step_size, num_steps=num_steps, update=update or LocalUpdate()
     )
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         number = data.mask.shape[0]
         models = start_own_models(task, key, number, "independent")
-        return State(models, first_memory(training, models, number))
+        return State(models, first_local_state(training, models, number))
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
-        memory = state.memory
-        losses = client_losses(
-            task,
-            state.models,
-            data,
-            order=update.order,
-            clients_per_chunk=update.clients_per_chunk,
-        )
-        models, moments = local_descent(
-            task,
-            state.models,
-            data,
-            key=key,
-            step_size=step_size_at(update, step_size, memory and memory.round),
-            num_steps=num_steps,
-            update=update,
-            moments=() if memory is None else memory.moments,
-        )
-        if memory is not None:
-            memory = Memory(memory.round + 1, moments)
+        models, before = state
+        losses = client_losses(task, models, data, **training.update.placement)
+        models, moments = train_alone(key, task, models, data, training, before)
+        after = None if before is None else LocalState(before.round + 1, moments)
         nothing = jnp.zeros(data.mask.shape[0], jnp.int32)
-        return State(models, memory), Info(losses, received=nothing, sent=nothing)
-
-    def predict(state: State, data: ClientData, inputs: Array) -> Array:
-        own = jnp.arange(data.mask.shape[0])
-        return predict_own(task, state.models, own, inputs)
+        return State(models, after), Info(losses, received=nothing, sent=nothing)
 
     def join(key: PRNGKeyArray, state: State, data: ClientData) -> State:
         del state  # Nobody sends a newcomer anything.
         start_key, round_key = jax.random.split(key)
         return step(round_key, init(start_key, data), data)[0]
 
-    return Algorithm(init=init, step=step, predict=predict, join=join)
+    return Algorithm(init, step, predict_own_model(task), join)

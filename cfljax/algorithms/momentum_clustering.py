@@ -5,6 +5,7 @@ server makes cluster centres of the momenta by Threshold-Clustering, and every c
 moves along its own.
 """
 
+import functools
 from typing import Literal, NamedTuple
 
 import jax
@@ -12,29 +13,38 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
 
-from cfljax.kernels.backend import Order, check_order
-from cfljax.kernels.checks import (
+from cfljax.base.checks import (
     check_fit,
     check_member,
-    check_optional,
     check_positive,
     check_threat,
     is_traced,
 )
-from cfljax.kernels.evaluate import predict_own
-from cfljax.kernels.messages import client_gradients
-from cfljax.kernels.newcomers import join_best_model
-from cfljax.kernels.round_batch import draw_batch
-from cfljax.kernels.server_centres import Centres, member_centres, warm_centres
-from cfljax.kernels.threshold import Edge
-from cfljax.kernels.threshold_members import Form, check_form
-from cfljax.kernels.threshold_radius import Radius, check_one_radius
-from cfljax.kernels.traffic import exchanged
-from cfljax.kernels.training import Start, start_models
-from cfljax.kernels.tree import flat, like
-from cfljax.types import Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.base.constructor import constructor
+from cfljax.base.describe import summary
+from cfljax.base.streams import Stream
+from cfljax.base.tree import flat, like
+from cfljax.base.types import Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.clustering.kmeans import plus_plus
+from cfljax.clustering.threshold import (
+    Edge,
+    Form,
+    Radius,
+    check_form,
+    check_one_radius,
+    known_radius,
+    threshold_clustering,
+    threshold_messages,
+)
+from cfljax.federated.answers import join_best_model, predict_own_model
+from cfljax.federated.backend import Order, check_order
+from cfljax.federated.evaluate import choose_cluster
+from cfljax.federated.local_update import client_gradients, draw_batch
+from cfljax.federated.traffic import exchanged
+from cfljax.federated.training import Start, start_models
 
-__all__ = ["CentreStart", "FirstMomentum", "Info", "State", "momentum_clustering"]
+__all__ = ["Info", "State", "momentum_clustering"]
+
 
 # Where the centres start. member: one for each client, at its own momentum, as the
 # proof of Theorem 4 and the released class have it. warm: one for each of K clusters,
@@ -60,6 +70,8 @@ class State(NamedTuple):
     centres: Float[Array, "clusters features"] | None
     round: Int[Array, ""]
 
+    __repr__ = summary
+
 
 class Info(NamedTuple):
     """What one round did; nothing here is carried over.
@@ -81,6 +93,7 @@ class Info(NamedTuple):
     sent: Int[Array, " clients"]
 
 
+@constructor
 def momentum_clustering(
     task: Task,
     *,
@@ -112,21 +125,25 @@ def momentum_clustering(
       step_size: eta; may be traced.
       radius: tau, as in `federated_clustering`.
       num_clusters: K of centre start "warm"; None otherwise.
-      gradient_weight: alpha of equation (6), in (0, 1], of the new gradient; 1 is no
-        memory. May be traced.
+      gradient_weight: alpha of equation (6), in (0, 1], of the new gradient; 1 keeps
+        none of the old. May be traced.
       num_clipping_rounds: l of Threshold-Clustering.
       batch_size: samples of a client's gradient, drawn anew in each round without
         replacement; all samples if None.
-      centre_start: "member" or "warm", see `CentreStart`.
+      centre_start: "warm", from where a cluster's centre ended in the round before, is
+        what line 4 of Algorithm 4 prints. The default is "member", a centre for each
+        client from its own momentum on, for it is what Theorem 4 is proved for and the
+        released class does, needs no K, and leaves no first centres open. See
+        `CentreStart`.
       first_momentum: "zero" or "gradient", see `FirstMomentum`.
       edge: whether the edge belongs to the ball, as in `federated_clustering`.
       start: "identical" models of all clients as Algorithm 4 has them, or
         "independent" ones.
-      form: of distances, see `kernels.threshold_members`; of centre start "member".
+      form: of distances, see `clustering.threshold`; of centre start "member".
       threat: what Byzantine clients do.
       centres_per_chunk: bounds memory of the clustering.
       clients_per_chunk: bounds memory of the gradients in batched order.
-      order: of the clients, see `kernels.backend.over_clients`.
+      order: of the clients, see `federated.backend.over_clients`.
 
     Raises:
       ValueError: where an argument is out of its range, belongs to another centre
@@ -140,7 +157,7 @@ def momentum_clustering(
     each client.
     """
     check_positive(num_clipping_rounds=num_clipping_rounds)
-    check_optional(batch_size=batch_size, centres_per_chunk=centres_per_chunk)
+    check_positive(batch_size=batch_size, centres_per_chunk=centres_per_chunk)
     check_one_radius(radius)
     check_member(CentreStart, centre_start=centre_start)
     check_member(FirstMomentum, first_momentum=first_momentum)
@@ -148,10 +165,18 @@ def momentum_clustering(
     check_member(Start, start=start)
     check_order(order, clients_per_chunk)
     _check_start(centre_start, num_clusters, form, threat)
-    _check_weight(gradient_weight)
+    weight = gradient_weight
+    if not is_traced(weight) and not 0 < float(np.asarray(weight)) <= 1:
+        raise ValueError(f"`gradient_weight` must be in (0, 1], got {weight}.")
     check_fit(task)
-    clustering = Centres(
-        num_clipping_rounds, radius, edge, form, centres_per_chunk, threat
+    clipping = {
+        "num_rounds": num_clipping_rounds,
+        "radius": radius,
+        "edge": edge,
+        "centres_per_chunk": centres_per_chunk,
+    }
+    member_centres = functools.partial(
+        threshold_messages, threat=threat, form=form, **clipping
     )
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
@@ -180,31 +205,60 @@ def momentum_clustering(
         momenta = jax.tree.map(blend, gradients, state.momenta)  # (6)
         assignment, centres = None, state.centres
         if centres is None:  # line 4
-            moves, members = member_centres(key, clustering, momenta, state.round)
+            own = jax.random.fold_in(key, Stream.ATTACKERS)
+            found = member_centres(
+                own, momenta, clients, clients, round_index=state.round
+            )
+            moves, members = found.centres, found.members
         else:
             centres, assignment, moves, members = warm_centres(
-                key, clustering, flat(momenta), centres, state.round
+                key, flat(momenta), centres, state.round
             )
             moves = like(moves, models)
         models = jax.tree.map(  # line 5
             lambda x, v: x - step_size * v, models, moves
         )
-        received, sent = exchanged(models)
-        info = Info(assignment, losses, members, received, sent)
+        info = Info(assignment, losses, members, *exchanged(models))
         return State(models, momenta, centres, state.round + 1), info
 
-    def predict(state: State, data: ClientData, inputs: Array) -> Array:
-        own = jnp.arange(data.mask.shape[0])
-        return predict_own(task, state.models, own, inputs)
+    def warm_centres(
+        key: PRNGKeyArray,
+        points: Float[Array, "clients features"],
+        before: Float[Array, "clusters features"],
+        round_index: Int[Array, ""],
+    ) -> tuple[Array, Array, Array, Array]:
+        """The centres from where they ended on, the nearest one of each client, its
+        coordinates, and whose momenta were in its ball.
+
+        A client without a centre that is finitely far moves along NaN, for it has
+        diverged, and has nobody in its ball.
+        """
+        if threat is not None:
+            points = threat.send(
+                jax.random.fold_in(key, Stream.ATTACKERS),
+                points,
+                jnp.arange(points.shape[0]),
+                radius=known_radius(radius),
+                round=round_index,
+            )
+        finite = jnp.all(jnp.isfinite(points), axis=1)
+        kept = jnp.where(finite[:, None], points, 0)
+        own = jax.random.fold_in(key, Stream.ALGORITHM)
+        begin = jax.lax.cond(
+            round_index == 0,
+            lambda: plus_plus(own, kept, finite, before.shape[0]),
+            lambda: before,
+        )
+        found = threshold_clustering(points, begin, **clipping)
+        # One centre after the other, in the memory of one set of differences.
+        to = lambda centre: jnp.sum(jnp.square(points - centre[None]), axis=1)
+        assignment = choose_cluster(jax.lax.map(to, found.centres).T)
+        row, known = jnp.maximum(assignment, 0), assignment[:, None] >= 0
+        moves = jnp.where(known, found.centres[row], jnp.nan)
+        return found.centres, assignment, moves, found.members[row] & known
 
     join = join_best_model(task, clients_per_chunk)
-    return Algorithm(init, step, predict, join)
-
-
-def _check_weight(weight: ScalarLike) -> None:
-    """Raises ValueError for a weight that is known and no weight."""
-    if not is_traced(weight) and not 0 < float(np.asarray(weight)) <= 1:
-        raise ValueError(f"`gradient_weight` must be in (0, 1], got {weight}.")
+    return Algorithm(init, step, predict_own_model(task), join)
 
 
 def _check_start(

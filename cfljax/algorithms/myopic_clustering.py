@@ -8,25 +8,21 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
+from jaxtyping import Array, Int, PRNGKeyArray, ScalarLike
 
-from cfljax.kernels.backend import Order, check_order
-from cfljax.kernels.checks import (
-    check_fit,
-    check_member,
-    check_optional,
-    check_positive,
-    check_threat,
-)
-from cfljax.kernels.evaluate import predict_own
-from cfljax.kernels.kmeans import k_means
-from cfljax.kernels.messages import client_gradients
-from cfljax.kernels.newcomers import join_best_model
-from cfljax.kernels.round_batch import draw_batch
-from cfljax.kernels.traffic import exchanged
-from cfljax.kernels.training import Start, start_models
-from cfljax.kernels.tree import flat, like, rows
-from cfljax.types import Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.base.checks import check_fit, check_member, check_positive, check_threat
+from cfljax.base.constructor import constructor
+from cfljax.base.describe import summary
+from cfljax.base.streams import Stream
+from cfljax.base.tree import flat, like, rows
+from cfljax.base.types import Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.clustering.kmeans import k_means
+from cfljax.federated.answers import join_best_model, predict_own_model
+from cfljax.federated.backend import Order, check_order
+from cfljax.federated.local_update import client_gradients, draw_batch
+from cfljax.federated.rounds import Info
+from cfljax.federated.traffic import exchanged
+from cfljax.federated.training import Start, start_models
 
 __all__ = ["Info", "State", "myopic_clustering"]
 
@@ -41,23 +37,10 @@ class State(NamedTuple):
     models: Stacked
     round: Int[Array, ""]
 
-
-class Info(NamedTuple):
-    """What one round did; nothing here is carried over.
-
-    assignment: k_i, `NO_CLUSTER` for a client whose gradient is not finite.
-    losses: of each client at its own model, on the round's batch, before the step; NaN
-      without samples.
-    received: bytes from the server to each client: its cluster's centre.
-    sent: bytes from each client to the server: a gradient.
-    """
-
-    assignment: Int[Array, " clients"]
-    losses: Float[Array, " clients"]
-    received: Int[Array, " clients"]
-    sent: Int[Array, " clients"]
+    __repr__ = summary
 
 
+@constructor
 def myopic_clustering(
     task: Task,
     *,
@@ -86,21 +69,23 @@ def myopic_clustering(
         "independent" ones.
       threat: what Byzantine clients do; they send once.
       clients_per_chunk: bounds memory in batched order.
-      order: of the clients, see `kernels.backend.over_clients`.
+      order: of the clients, see `federated.backend.over_clients`.
 
     Raises:
       ValueError: where an argument is out of its range, or the task has a `fit`; in a
         round, where `threat` has another number of clients.
 
-    A newcomer is sent all models and takes the one it loses least with.
+    `Info.assignment` is k_i, `NO_CLUSTER` for a client whose gradient is not finite;
+    losses are those at clients' own models, on the round's batch. A newcomer is sent
+    all models and takes the one it loses least with.
 
     Cost of a round: a forward and a backward pass for each client, and a k-means of N
     gradients.
     """
     check_positive(num_clusters=num_clusters, num_restarts=num_restarts)
+    check_positive(batch_size=batch_size)
     check_member(Start, start=start)
     check_order(order, clients_per_chunk)
-    check_optional(batch_size=batch_size)
     check_fit(task)
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
@@ -119,12 +104,11 @@ def myopic_clustering(
         )
         sent = gradients  # line 3
         if threat is not None:
-            own = jax.random.fold_in(key, 2)  # Clients draw from 0, algorithms from 1.
+            own = jax.random.fold_in(key, Stream.ATTACKERS)
             points = threat.send(own, flat(gradients), clients, round=state.round)
             sent = like(points, gradients)
-        found = k_means(  # line 4
-            jax.random.fold_in(key, 1), sent, num_clusters, num_restarts=num_restarts
-        )
+        own = jax.random.fold_in(key, Stream.ALGORITHM)
+        found = k_means(own, sent, num_clusters, num_restarts=num_restarts)  # line 4
         row, known = jnp.maximum(found.assignment, 0), found.assignment >= 0
 
         def move(x: Array, centres: Array) -> Array:
@@ -135,9 +119,5 @@ def myopic_clustering(
         info = Info(found.assignment, losses, *exchanged(models))
         return State(models, state.round + 1), info
 
-    def predict(state: State, data: ClientData, inputs: Array) -> Array:
-        own = jnp.arange(data.mask.shape[0])
-        return predict_own(task, state.models, own, inputs)
-
     join = join_best_model(task, clients_per_chunk)
-    return Algorithm(init, step, predict, join)
+    return Algorithm(init, step, predict_own_model(task), join)

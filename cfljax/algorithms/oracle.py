@@ -7,27 +7,27 @@ identity estimate were right ("ground truth" in Werner et al., section 4).
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
+from jaxtyping import Array, Int, PRNGKeyArray, ScalarLike
 
-from cfljax.kernels.average import Normalise
-from cfljax.kernels.checks import check_positive
-from cfljax.kernels.evaluate import keep_cluster, predict_own
-from cfljax.kernels.local_update import LocalUpdate
-from cfljax.kernels.newcomers import join_best_cluster
-from cfljax.kernels.robust import Aggregate
-from cfljax.kernels.rounds import train_round
-from cfljax.kernels.sharing import Shared, SharingVariant
-from cfljax.kernels.traffic import traffic
-from cfljax.kernels.training import (
-    Memory,
+from cfljax.base.checks import check_positive
+from cfljax.base.constructor import constructor
+from cfljax.base.describe import summary
+from cfljax.base.types import Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.federated.answers import join_best_cluster, predict_own_cluster
+from cfljax.federated.average import Normalise
+from cfljax.federated.local_update import LocalUpdate
+from cfljax.federated.robust import Aggregate
+from cfljax.federated.rounds import Info, fixed_round
+from cfljax.federated.sharing import Shared, SharingVariant
+from cfljax.federated.training import (
+    LocalState,
     Option,
     Training,
     Weights,
-    first_memory,
-    messages,
+    first_local_state,
+    option_for,
     start_models,
 )
-from cfljax.types import Algorithm, ClientData, Stacked, Task, Threat
 
 __all__ = ["Info", "State", "oracle"]
 
@@ -37,38 +37,24 @@ class State(NamedTuple):
 
     models: leaves `[clusters, ...]`.
     clusters: of each client, the true ones.
-    memory: of local updates; None if they need none.
+    local_state: of local updates; None if they need none.
     """
 
     models: Stacked
     clusters: Int[Array, " clients"]
-    memory: Memory | None = None
+    local_state: LocalState | None = None
+
+    __repr__ = summary
 
 
-class Info(NamedTuple):
-    """What one round did; nothing here is carried over.
-
-    assignment: the client's true cluster, `NO_CLUSTER` if it was not asked or its
-      loss is not finite.
-    losses: client losses under the models received, before training; NaN for a
-      client that was not asked.
-    received: bytes from the centre to each client: one model.
-    sent: bytes from each client to the centre.
-    """
-
-    assignment: Int[Array, " clients"]
-    losses: Float[Array, "clients clusters"]
-    received: Int[Array, " clients"]
-    sent: Int[Array, " clients"]
-
-
+@constructor
 def oracle(
     task: Task,
     *,
     clusters: Int[Array, " clients"],
     num_clusters: int,
     step_size: ScalarLike,
-    option: Option = "gradient",
+    option: Option | None = None,
     num_steps: int = 1,
     normalise: Normalise = "all",
     weights: Weights = "clients",
@@ -79,23 +65,24 @@ def oracle(
     threat: Threat | None = None,
     aggregate: Aggregate | None = None,
 ) -> Algorithm:
-    """Federated training of one model for each true cluster.
+    """Federated training of one model for each true cluster, with arguments as of
+    `ifca`.
 
     Args:
       task: the learning problem.
       clusters: true cluster of each client, in `[0, num_clusters)`.
       num_clusters: number of models k, at least 1.
       step_size: gamma; may be traced.
-      option: "gradient" or "model", as in `ifca`.
+      option: "gradient" or "model"; by `num_steps` if None.
       num_steps: local steps of option "model", at least 1.
-      normalise: divisor of the summed gradients, as in `ifca`.
-      weights: of the clients in an average, as in `ifca`.
-      participation: fraction of the clients drawn in each round.
-      update: how clients train with option "model", as in `ifca`.
-      shared: which leaves all clusters have in common, as in `ifca`.
-      variant: whether they are trained, as in `ifca`.
-      threat: what Byzantine clients do, as in `ifca`.
-      aggregate: mean of the members' messages, as in `ifca`.
+      normalise: divisor of the summed gradients.
+      weights: of the clients in an average.
+      participation: fraction of the clients drawn each round.
+      update: how clients train with option "model".
+      shared: which leaves all clusters have in common.
+      variant: whether they are trained.
+      threat: what Byzantine clients do.
+      aggregate: mean of the members' messages.
 
     Raises:
       ValueError: where an argument is out of its range.
@@ -103,12 +90,12 @@ def oracle(
     Nobody knows the cluster of a newcomer: it takes the one whose model it loses least
     with, once it was sent all.
 
-    Cost of a round: that of `kernels.rounds.train_round`.
+    Cost of a round: that of `federated.rounds.train_round`.
     """
     check_positive(num_clusters=num_clusters)
     training = Training(
         step_size=step_size,
-        option=option,
+        option=option_for(option, num_steps),
         num_steps=num_steps,
         normalise=normalise,
         weights=weights,
@@ -122,31 +109,12 @@ def oracle(
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         models = start_models(task, key, num_clusters)
-        memory = first_memory(training, models, data.mask.shape[0])
-        return State(models, jnp.asarray(clusters), memory)
+        local_state = first_local_state(training, models, data.mask.shape[0])
+        return State(models, jnp.asarray(clusters), local_state)
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
-        after = train_round(
-            key,
-            task,
-            state.models,
-            state.memory,
-            data,
-            training=training,
-            choose=lambda losses, some: keep_cluster(losses, state.clusters[some]),
-        )
-        received, sent = traffic(
-            messages(training, state.models),
-            after.present,
-            after.assignment,
-            after.present,  # A client is sent the model of its cluster only.
-        )
-        info = Info(after.assignment, after.losses, received, sent)
-        return State(after.models, state.clusters, after.memory), info
-
-    def predict(state: State, data: ClientData, inputs: Array) -> Array:
-        del data  # Nothing to choose.
-        return predict_own(task, state.models, state.clusters, inputs)
+        after, info = fixed_round(key, task, state, data, training)
+        return State(after.models, state.clusters, after.local_state), info
 
     join = join_best_cluster(task, training.update.clients_per_chunk)
-    return Algorithm(init, step, predict, join)
+    return Algorithm(init, step, predict_own_cluster(task), join)

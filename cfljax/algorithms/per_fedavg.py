@@ -6,60 +6,38 @@ its two approximations, FO and HF. A baseline of CLoVE.
 """
 
 import dataclasses
-from typing import Literal, NamedTuple
+from collections.abc import Callable
+from typing import Any, Literal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, ScalarLike
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, ScalarLike
 
-from cfljax.kernels.checks import check_member, check_positive, is_traced
-from cfljax.kernels.evaluate import predict_own
-from cfljax.kernels.global_round import global_round, global_start
-from cfljax.kernels.local_update import LocalUpdate
-from cfljax.kernels.meta_update import (
-    Adaptation,
-    Method,
-    adapted_models,
-    batches_of,
-    meta_task,
+from cfljax.base.checks import (
+    check_member,
+    check_not_negative,
+    check_positive,
+    is_traced,
 )
-from cfljax.kernels.robust import Aggregate
-from cfljax.kernels.training import Memory, Training, Weights
-from cfljax.types import Algorithm, ClientData, Task, Threat
+from cfljax.base.constructor import constructor
+from cfljax.base.tree import repeat, trained_part, with_trained
+from cfljax.base.types import Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.federated.evaluate import predict_own
+from cfljax.federated.local_update import LocalUpdate, batch_loss
+from cfljax.federated.robust import Aggregate
+from cfljax.federated.rounds import GlobalState as State
+from cfljax.federated.rounds import Info, global_round, global_start
+from cfljax.federated.training import Training, Weights
 
-__all__ = ["Info", "State", "per_fedavg"]
+__all__ = ["Adaptation", "Info", "Method", "State", "meta_task", "parts", "per_fedavg"]
+
 
 Variant = Literal["paper", "reference"]
+Method = Literal["first_order", "hessian_free", "exact"]
 
 
-class State(NamedTuple):
-    """All that the next round needs.
-
-    model: w, which clients adapt, leaves without a leading axis.
-    memory: of local updates; None if they need none.
-    """
-
-    model: PyTree
-    memory: Memory | None = None
-
-
-class Info(NamedTuple):
-    """What one round did; nothing here is carried over.
-
-    assignment: 0 for a client that trained, `NO_CLUSTER` for one that was not
-      asked or whose loss is not finite.
-    losses: client losses under the model received, neither adapted nor trained; NaN
-      for a client that was not asked.
-    received: bytes from the centre to each client.
-    sent: bytes from each client to the centre; adapted models are never sent.
-    """
-
-    assignment: Int[Array, " clients"]
-    losses: Float[Array, " clients"]
-    received: Int[Array, " clients"]
-    sent: Int[Array, " clients"]
-
-
+@constructor
 def per_fedavg(
     task: Task,
     *,
@@ -101,23 +79,24 @@ def per_fedavg(
         product is about that of a gradient divided by delta.
       num_steps: tau, local steps in each round.
       num_adaptation_steps: before an answer; the paper's is one.
-      weights: of the clients, as in `fedavg`; "clients" as in the paper, "samples" as
-        in PFLlib.
-      participation: fraction of the clients drawn in each round.
-      update: how clients train, as in `fedavg`; its optimiser is given the gradient
-        after adaptation, its `batch_size` is that of each batch. The two or three
-        batches of a step share no sample, and an epoch deals out each sample once. A
-        step on fewer samples than batches has one sample in several of them.
-        Without a batch size each holds all samples.
+      weights: of the clients; "clients" as in the paper, "samples" as in PFLlib.
+      participation: fraction of the clients drawn each round.
+      update: how clients train; its optimiser is given the gradient after adaptation,
+        its `batch_size` is that of each batch. The two or three batches of a step share
+        no sample, and an epoch deals out each sample once. A step on fewer samples than
+        batches has one sample in several of them. Without a batch size each holds all
+        samples.
       variant: "paper"; or "reference", as PFLlib does it, from which CLoVE's table is:
         alpha is `step_size`, whatever the decay, and each client trains twice in a
         round, one training going on from the other. `adaptation_step_size` must then
         be None.
-      threat: what Byzantine clients do to the models they send, as in `ifca`.
-      aggregate: mean of the messages, as in `ifca`; needs `weights="clients"`.
+      threat: what Byzantine clients do to the models they send.
+      aggregate: mean of the messages; needs `weights="clients"`.
 
     Raises:
       ValueError: where an argument is out of its range.
+
+    The losses of `Info` are those of the model received, neither adapted nor trained.
 
     Cost of a round: that of FedAvg, whose local steps have 2 forward and backward
     passes over a batch with "first_order", 4 with "hessian_free", as much as 4 with
@@ -132,42 +111,39 @@ def per_fedavg(
             f"`num_adaptation_steps` must not be negative, got {num_adaptation_steps}."
         )
     alpha = _alpha(step_size, adaptation_step_size, variant)
-    _check_difference(difference)
+    if not is_traced(difference) and not float(np.asarray(difference)) > 0:
+        raise ValueError(f"`difference` must be positive, got {difference}.")
     update = update or LocalUpdate()
-    num_steps, dealt = _as_drawn(num_steps, update, method, variant)
+    size, epochs = update.batch_size, update.num_epochs
+    if size is not None:  # All batches of a step are drawn as one.
+        size = size * _batches_of(method)
+    if variant == "reference":  # Trained twice.
+        num_steps = num_steps if epochs else 2 * num_steps
+        epochs = epochs and 2 * epochs
     training = Training(
         step_size=step_size,
-        option="model",
         num_steps=num_steps,
         weights=weights,
         participation=participation,
-        update=dealt,
+        update=dataclasses.replace(update, batch_size=size, num_epochs=epochs),
         threat=threat,
         aggregate=aggregate,
     )
     meta = meta_task(task, Adaptation(alpha, method, difference), update)
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
-        return State(*global_start(key, task, training, data.mask.shape[0]))
+        return global_start(key, task, training, data.mask.shape[0])
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
-        after = global_round(key, meta, state.model, state.memory, data, training)
-        info = Info(after.assignment, after.losses, after.received, after.sent)
-        return State(after.model, after.memory), info
+        return global_round(key, meta, state, data, training)
 
     def predict(state: State, data: ClientData, inputs: Array) -> Array:
-        models = adapted_models(
-            task,
-            state.model,
-            data,
-            step_size=alpha,
-            num_steps=num_adaptation_steps,
-            update=update,
+        models = _adapted_models(
+            task, state.model, data, alpha, num_adaptation_steps, update
         )
-        everyone = jnp.arange(data.mask.shape[0])
-        return predict_own(task, models, everyone, inputs)
+        return predict_own(task, models, jnp.arange(data.mask.shape[0]), inputs)
 
-    return Algorithm(init=init, step=step, predict=predict)
+    return Algorithm(init, step, predict)
 
 
 def _alpha(
@@ -185,28 +161,150 @@ def _alpha(
         raise ValueError(
             "`adaptation_step_size` must be given with `variant='paper'`, got None."
         )
-    known = not is_traced(adaptation_step_size)
-    if known and not float(np.asarray(adaptation_step_size)) >= 0:
-        raise ValueError(
-            f"`adaptation_step_size` must not be negative, got {adaptation_step_size}."
-        )
+    check_not_negative(adaptation_step_size=adaptation_step_size)
     return adaptation_step_size
 
 
-def _check_difference(difference: ScalarLike) -> None:
-    """Raises ValueError where it is known and not positive."""
-    if not is_traced(difference) and not float(np.asarray(difference)) > 0:
-        raise ValueError(f"`difference` must be positive, got {difference}.")
+_Gradient = Callable[[PyTree], PyTree]
 
 
-def _as_drawn(
-    num_steps: int, update: LocalUpdate, method: Method, variant: Variant
-) -> tuple[int, LocalUpdate]:
-    """Steps of a round, and the update that draws all batches of a step as one."""
-    size, epochs = update.batch_size, update.num_epochs
-    if size is not None:
-        size = size * batches_of(method)
-    if variant == "reference":  # Trained twice.
-        num_steps = num_steps if epochs else 2 * num_steps
-        epochs = epochs and 2 * epochs
-    return num_steps, dataclasses.replace(update, batch_size=size, num_epochs=epochs)
+@dataclasses.dataclass(frozen=True)
+class Adaptation:
+    """How a model adapts, and how the gradient sees through it; fields as the arguments
+    of `per_fedavg`, `step_size` being alpha."""
+
+    step_size: Any
+    method: Method
+    difference: Any
+
+
+def _batches_of(method: Method) -> int:
+    """Batches that a step wants: to adapt on, to judge by, and to curve by."""
+    return 2 if method == "first_order" else 3
+
+
+def parts(batch: ClientData, number: int) -> list[ClientData]:
+    """A batch of one client dealt out like cards, `[samples / number, ...]` each, its
+    real samples first. Parts share no sample; one that would get none, because the
+    batch has fewer real samples than there are parts, takes one that another part
+    has."""
+    real = jnp.sum(batch.mask, dtype=jnp.int32)
+    found = []
+    for part in range(number):
+        slots = jnp.arange(part, batch.mask.shape[0], number, dtype=jnp.int32)
+        if not slots.shape[0]:  # Fewer slots than parts.
+            slots = jnp.full(1, part, jnp.int32)
+        lent = slots[0] % jnp.maximum(real, 1)
+        slots = slots.at[0].set(jnp.where(slots[0] < real, slots[0], lent))
+        inputs, targets, mask = jax.tree.map(lambda leaf, at=slots: leaf[at], batch)
+        found.append(ClientData(inputs, targets, mask))
+    return found
+
+
+def meta_task(task: Task, how: Adaptation, update: LocalUpdate) -> Task:
+    """The task whose training gradient is that of the loss after adaptation,
+
+        (I - alpha H(w; D'')) g(w - alpha g(w; D); D'),
+
+    g and H being gradient and Hessian of the task's training loss, and D, D', D'' the
+    parts of a batch, or all samples each where `update` draws no batches. Losses,
+    answers and models are those of `task`. Statistics (`Variables`) move with the
+    passes over D and D', in this order. Under `vmap`, a step size or a difference that
+    is mapped needs clients in batched order.
+    """
+    number = _batches_of(how.method)
+
+    def fit(
+        key: PRNGKeyArray,
+        params: PyTree,
+        inputs: Array,
+        targets: Array,
+        mask: Bool[Array, " samples"],
+    ) -> tuple[Float[Array, " samples"], PyTree]:
+        batch = ClientData(inputs, targets, mask)
+        dealt = [batch] * number
+        if update.batch_size is not None:
+            dealt = parts(batch, number)
+        here = jax.lax.stop_gradient(params)
+        gradient, after = _meta_gradient(task, how, key, here, dealt)
+        # A loss of 0 that has this gradient: nobody asks for its value.
+        term = lambda g, w, at: jnp.sum(g * (w - at))
+        terms = jax.tree.map(term, gradient, trained_part(params), trained_part(here))
+        total = sum(jax.tree.leaves(terms), jnp.zeros((), jnp.result_type(float)))
+        return jnp.broadcast_to(total, mask.shape), after
+
+    return task._replace(fit=fit)
+
+
+def _meta_gradient(
+    task: Task,
+    how: Adaptation,
+    key: PRNGKeyArray,
+    params: PyTree,
+    dealt: list[ClientData],
+) -> tuple[PyTree, PyTree]:
+    """The gradient after adaptation, and the params with their statistics moved."""
+    weights = trained_part(params)
+
+    def of_part(index: int) -> Callable[[PyTree], tuple[PyTree, PyTree]]:
+        own, part = jax.random.fold_in(key, index), dealt[index]
+
+        def gradient(params: PyTree) -> tuple[PyTree, PyTree]:
+            """Of the training loss on a part, and the params with statistics moved."""
+            loss = lambda at: batch_loss(task, with_trained(params, at), part, own)
+            return jax.grad(loss, has_aux=True)(trained_part(params))
+
+        return gradient
+
+    adapt, judge, *rest = map(of_part, range(len(dealt)))
+    first, params = adapt(params)
+    moved = _along(weights, first, -jnp.asarray(how.step_size))
+    gradient, params = judge(with_trained(params, moved))
+    if rest:
+        slope: _Gradient = lambda at: rest[0](with_trained(params, at))[0]
+        change = _directional(slope, weights, gradient, how)
+        gradient = _along(gradient, change, -jnp.asarray(how.step_size))
+    return gradient, with_trained(params, weights)
+
+
+def _directional(
+    slope: _Gradient, weights: PyTree, direction: PyTree, how: Adaptation
+) -> PyTree:
+    """The Hessian times a direction."""
+    if how.method == "exact":
+        # It is symmetric. Forward mode would stop at rules for backward passes.
+        return jax.vjp(slope, weights)[1](direction)[0]
+    delta = jnp.asarray(how.difference, jnp.result_type(float))
+    ahead = slope(_along(weights, direction, delta))
+    behind = slope(_along(weights, direction, -delta))
+    return jax.tree.map(lambda a, b: (a - b) / (2 * delta), ahead, behind)
+
+
+def _along(weights: PyTree, direction: PyTree, length: ScalarLike) -> PyTree:
+    """`weights + length * direction`."""
+    return jax.tree.map(lambda w, d: w + length * d, weights, direction)
+
+
+def _adapted_models(
+    task: Task,
+    model: PyTree,
+    data: ClientData,
+    step_size: ScalarLike,
+    num_steps: int,
+    update: LocalUpdate,
+) -> Stacked:
+    """What each client makes of one model by gradient steps on all of its samples: the
+    model itself without samples. The losses are those that the task is judged by: no
+    dropout, statistics as they are."""
+    if not num_steps:
+        return repeat(model, data.mask.shape[0])
+
+    def one(shared: tuple, data: ClientData) -> PyTree:
+        model, alpha = shared
+        loss = lambda at: batch_loss(task, with_trained(model, at), data)[0]
+        descend = lambda _, at: _along(at, jax.grad(loss)(at), -alpha)
+        weights = jax.lax.fori_loop(0, num_steps, descend, trained_part(model))
+        return with_trained(model, weights)
+
+    alpha = jnp.asarray(step_size, jnp.result_type(float))
+    return update.over_clients(one)((model, alpha), data)

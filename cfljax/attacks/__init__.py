@@ -11,13 +11,27 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from cfljax.attacks.balls import edge_adaptive, edge_static, staged
-from cfljax.attacks.contents import bit_flip, boosting, noise, not_finite, zero
 from cfljax.attacks.labels import flip_labels
-from cfljax.attacks.means import alie, gaussian, ipm, mimic, other_mean, sign_flip
 from cfljax.attacks.scene import Attack, Context
+from cfljax.attacks.sent import (
+    alie,
+    bit_flip,
+    boosting,
+    edge_adaptive,
+    edge_static,
+    gaussian,
+    ipm,
+    mimic,
+    noise,
+    not_finite,
+    other_mean,
+    sign_flip,
+    sleeper,
+    staged,
+    time_coupled,
+    zero,
+)
 from cfljax.attacks.threat import draw_byzantine, threat
-from cfljax.attacks.timing import sleeper, time_coupled
 
 __all__ = [
     "ATTACKS",
@@ -29,6 +43,7 @@ __all__ = [
     "sleeper",
     "threat",
 ]
+
 
 ATTACKS: Mapping[str, Callable[..., Attack]] = MappingProxyType(
     {

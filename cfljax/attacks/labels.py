@@ -3,8 +3,8 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from cfljax.kernels.tree import rows
-from cfljax.types import ClientData
+from cfljax.base.tree import rows
+from cfljax.base.types import ClientData
 
 __all__ = ["flip_labels"]
 

@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, ScalarLike
 
 from cfljax.attacks.scene import Attack, Context
-from cfljax.kernels.checks import is_traced
-from cfljax.kernels.tree import rows
-from cfljax.types import Stacked, Threat
+from cfljax.base.checks import is_traced
+from cfljax.base.tree import rows
+from cfljax.base.types import Stacked, Threat
 
 __all__ = ["draw_byzantine", "threat"]
 

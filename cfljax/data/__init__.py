@@ -1,35 +1,42 @@
 """Federated data sets; those whose true clusters are known say them."""
 
-from cfljax.data.check import check_clients
-from cfljax.data.class_sets import (
+from cfljax.base.clients import check_clients
+from cfljax.data.images import Arrays, Images, ImageSet, Samples, load_images
+from cfljax.data.linear import (
+    check_mixed_linear,
+    linear_clients,
+    linear_targets,
+    mixed_linear,
+    mixed_truth,
+    nearby_linear,
+    nearby_models,
+    split_rounds,
+)
+from cfljax.data.partition import Shared, Sizes, rotated
+from cfljax.data.skews import (
     SWAPS,
     all_but_one_class,
     all_classes,
-    overlapping_classes,
-    unique_classes,
-)
-from cfljax.data.dominant import dominated
-from cfljax.data.feature_skew import feature_skewed
-from cfljax.data.images import Images, load_images
-from cfljax.data.label_skew import (
     by_group,
+    dominated,
+    feature_skewed,
     label_shifted,
     label_skewed,
     label_swapped,
+    overlapping_classes,
+    unique_classes,
 )
-from cfljax.data.linear import linear_clients, mixed_linear, split_rounds
-from cfljax.data.nearby import nearby_linear, nearby_models
-from cfljax.data.partition import rotated
-from cfljax.data.samples import Samples
-from cfljax.data.shares import Sizes
-from cfljax.data.text import Texts, load_texts
-from cfljax.data.words import as_counts, as_tokens
+from cfljax.data.text import NUM_RESERVED, Texts, as_counts, as_tokens, load_texts
 from cfljax.data.writers import Writers, by_writer, load_writers
 
 __all__ = [
+    "NUM_RESERVED",
     "SWAPS",
+    "Arrays",
+    "ImageSet",
     "Images",
     "Samples",
+    "Shared",
     "Sizes",
     "Texts",
     "Writers",
@@ -40,16 +47,19 @@ __all__ = [
     "by_group",
     "by_writer",
     "check_clients",
+    "check_mixed_linear",
     "dominated",
     "feature_skewed",
     "label_shifted",
     "label_skewed",
     "label_swapped",
     "linear_clients",
+    "linear_targets",
     "load_images",
     "load_texts",
     "load_writers",
     "mixed_linear",
+    "mixed_truth",
     "nearby_linear",
     "nearby_models",
     "overlapping_classes",

@@ -1,13 +1,28 @@
 """Partitions of real images among clients, with the true cluster of each."""
 
+import dataclasses
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, PRNGKeyArray, UInt8
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray, UInt8
 
-from cfljax.data.images import Images
-from cfljax.types import ClientData, Truth
+from cfljax.base.types import ClientData, Truth
+from cfljax.data.images import Images, Samples
 
-__all__ = ["rotated"]
+__all__ = [
+    "Rows",
+    "Shared",
+    "Sizes",
+    "Split",
+    "count_classes",
+    "fill",
+    "generator",
+    "rotated",
+    "rows_by_class",
+    "splits",
+]
 
 
 def rotated(
@@ -135,3 +150,297 @@ def _check_sizes(
             f"{shape[0]}; at most {samples} samples would fit these clients, or "
             f"{clients} clients these samples."
         )
+
+
+_STEP = 0.05  # By which the reserve is raised until all clusters have enough.
+
+
+def _proportions(
+    random: np.random.Generator,
+    owned: Bool[np.ndarray, "clusters classes"],
+    concentration: float | None,
+) -> Float[np.ndarray, "clusters classes"]:
+    """Each cluster's share of each class's samples, drawn class by class.
+
+    Columns add up to 1, or to 0 where no cluster has the class. Without a
+    concentration the clusters that have a class share it evenly.
+    """
+    shares = np.zeros(owned.shape)
+    for label, owners in enumerate(owned.T):
+        count = np.count_nonzero(owners)
+        if count and concentration is None:
+            shares[owners, label] = 1 / count
+        elif count:
+            shares[owners, label] = random.dirichlet(np.full(count, concentration))
+    return shares
+
+
+def _cuts(
+    shares: Float[np.ndarray, "clusters classes"], strata: Int[np.ndarray, " samples"]
+) -> Int[np.ndarray, "clusters_and_one classes"]:
+    """Where each class's samples are cut into the shares of the clusters."""
+    counts = np.bincount(strata, minlength=shares.shape[1])[: shares.shape[1]]
+    ends = np.rint(np.cumsum(shares, axis=0) * counts).astype(np.int64)
+    return np.concatenate([np.zeros_like(ends[:1]), ends])
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """One split and what its clients take.
+
+    name: "training" or "test", for messages.
+    strata: `[samples]`, the class (or group) that decides whose a sample may become.
+    size: clients of a cluster.
+    num_samples: samples that a client takes.
+    min_samples: samples that it has at least.
+    """
+
+    name: str
+    strata: Int[np.ndarray, " samples"]
+    size: int
+    num_samples: int
+    min_samples: int
+
+
+Rows = Int[np.ndarray, "_"]  # Indices of samples, or their labels.
+
+
+def _pools(
+    random: np.random.Generator,
+    shares: Float[np.ndarray, "clusters classes"],
+    own: Split,
+) -> list[Rows]:
+    """Rows of the samples that each cluster has, no row in two of them."""
+    cuts = _cuts(shares, own.strata)
+    found: list[list[np.ndarray]] = [[] for _ in shares]
+    for label in range(shares.shape[1]):
+        rows = random.permutation(np.flatnonzero(own.strata == label))
+        parts = np.split(rows, cuts[1:, label])[:-1]
+        for cluster, part in zip(found, parts, strict=True):
+            cluster.append(part)
+    return [np.concatenate(parts) for parts in found]
+
+
+def _pool_sizes(
+    shares: Float[np.ndarray, "clusters classes"], own: Split
+) -> Int[np.ndarray, " clusters"]:
+    """Number of samples that `_pools` would give each cluster."""
+    return np.sum(np.diff(_cuts(shares, own.strata), axis=0), axis=1)
+
+
+def _deal(random: np.random.Generator, pool: Rows, own: Split) -> list[Rows]:
+    """Rows of each client of one cluster; they share evenly what is too little."""
+    taken = random.permutation(pool)[: own.size * own.num_samples]
+    return np.array_split(taken, own.size)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """How many clients there are, and how many samples they take.
+
+    num_clients: training clients, a multiple of the number of clusters.
+    num_samples: samples that a training client takes where its cluster has them.
+    num_test_clients: clients that share out the test samples, likewise.
+    num_test_samples: of a test client; `num_samples` if None.
+    min_samples: samples that every training client has at least; `num_samples` if
+      None, so that all have the same number.
+    min_test_samples: likewise.
+
+    Raises:
+      ValueError: if a number is below 1, or a least number above the number.
+    """
+
+    num_clients: int
+    num_samples: int
+    num_test_clients: int
+    num_test_samples: int | None = None
+    min_samples: int | None = None
+    min_test_samples: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in dataclasses.asdict(self).items():
+            if value is not None and value < 1:
+                raise ValueError(f"`{name}` must be at least 1, got {value}.")
+        for name, least, most in (
+            ("min_samples", self.min_samples, self.num_samples),
+            ("min_test_samples", self.min_test_samples, self.test_samples),
+        ):
+            if least is not None and least > most:
+                raise ValueError(f"`{name}` must be at most {most}, got {least}.")
+
+    @property
+    def test_samples(self) -> int:
+        """Samples that a test client takes."""
+        if self.num_test_samples is None:
+            return self.num_samples
+        return self.num_test_samples
+
+
+def rows_by_class(
+    strata: tuple[np.ndarray, np.ndarray],
+    key: PRNGKeyArray,
+    owned: Bool[np.ndarray, "clusters classes"],
+    sizes: Sizes,
+    concentration: float | None,
+    reserve: float,
+) -> list[list[np.ndarray]]:
+    """Rows of every training client, and of every test client, no row in two.
+
+    Args:
+      strata: class of every training sample and of every test sample.
+      key: a typed random key.
+      owned: which classes a cluster has; their samples are divided among those who do.
+      sizes: how many clients there are and what they take.
+      concentration: of the Dirichlet law that divides a class, the same draw for both
+        splits; None divides evenly.
+      reserve: the least part of a class that is divided evenly.
+
+    Raises:
+      ValueError: if the clients do not split into equal clusters, the samples do not
+        suffice whatever the reserve, or a number is out of its range.
+    """
+    if concentration is not None and not 0 < concentration < np.inf:
+        raise ValueError(
+            f"`concentration` must be positive and finite, got {concentration}."
+        )
+    if not 0 <= reserve <= 1:
+        raise ValueError(f"`reserve` must be in [0, 1], got {reserve}.")
+    both = splits(sizes, len(owned), strata)
+    random = generator(key)
+    drawn = _proportions(random, owned, concentration)
+    shares = _sufficient(drawn, _proportions(random, owned, None), both, reserve)
+    return [
+        [
+            rows
+            for pool in _pools(random, shares, own)
+            for rows in _deal(random, pool, own)
+        ]
+        for own in both
+    ]
+
+
+def _sufficient(
+    drawn: Float[np.ndarray, "clusters classes"],
+    even: Float[np.ndarray, "clusters classes"],
+    both: tuple[Split, Split],
+    reserve: float,
+) -> Float[np.ndarray, "clusters classes"]:
+    """Shares as drawn but for the least reserve with which all clusters suffice."""
+    for raised in [*np.arange(reserve, 1, _STEP), 1.0]:
+        shares = raised * even + (1 - raised) * drawn
+        if all(
+            np.all(_pool_sizes(shares, own) >= own.size * own.min_samples)
+            for own in both
+        ):
+            return shares
+    own, least = next(
+        (own, least)
+        for own in both
+        if (least := int(np.min(_pool_sizes(even, own)))) < own.size * own.min_samples
+    )
+    raise ValueError(
+        f"{own.size} {own.name} clients of {own.min_samples} samples need "
+        f"{own.size * own.min_samples} {own.name} samples in every cluster, got "
+        f"{least} in one; at most {least // own.size} samples would fit these clients, "
+        f"or {least // own.min_samples} clients a cluster these samples."
+    )
+
+
+Shared = tuple[ClientData, Truth, ClientData, Truth]
+
+
+def generator(key: PRNGKeyArray) -> np.random.Generator:
+    """NumPy's generator, seeded by a typed key of JAX."""
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
+
+
+def count_classes(strata: Sequence[Int[np.ndarray, "_"]]) -> int:
+    """Number of classes: one more than the largest label of either split.
+
+    Raises:
+      ValueError: if a split is empty or a label negative.
+    """
+    if not all(len(labels) for labels in strata):
+        raise ValueError("`samples` must have training and test samples, got none.")
+    least = min(int(labels.min()) for labels in strata)
+    if least < 0:
+        raise ValueError(f"labels of `samples` must not be negative, got {least}.")
+    return 1 + max(int(labels.max()) for labels in strata)
+
+
+def splits(
+    sizes: Sizes, num_clusters: int, strata: Sequence[Int[np.ndarray | Array, "_"]]
+) -> tuple[Split, Split]:
+    """Training and test split.
+
+    Args:
+      sizes: of all clients.
+      num_clusters: k.
+      strata: of the training and of the test samples.
+
+    Raises:
+      ValueError: if the clients do not split into equal clusters.
+    """
+    found = []
+    for name, own, clients, samples, least in (
+        ("training", strata[0], sizes.num_clients, sizes.num_samples, 0),
+        ("test", strata[1], sizes.num_test_clients, sizes.test_samples, 1),
+    ):
+        if clients % num_clusters:
+            raise ValueError(
+                f"the number of {name} clients must be a multiple of the number of "
+                f"clusters, got {clients} clients and {num_clusters} clusters."
+            )
+        minimum = (sizes.min_samples, sizes.min_test_samples)[least] or samples
+        size = clients // num_clusters
+        found.append(Split(name, np.asarray(own), size, samples, minimum))
+    return found[0], found[1]
+
+
+def fill(
+    samples: Images | Samples,
+    rows: Sequence[Sequence[Rows]],
+    num_clusters: int,
+    maps: Int[np.ndarray, "clusters classes"] | None = None,
+) -> Shared:
+    """Clients of both splits and their clusters.
+
+    Args:
+      samples: what is shared out.
+      rows: of every training client and of every test client, those of one cluster
+        consecutive.
+      num_clusters: k.
+      maps: the label that each cluster gives to each class; None leaves them.
+    """
+    found = []
+    for inputs, labels, own in (
+        (samples.train_inputs, samples.train_labels, rows[0]),
+        (samples.test_inputs, samples.test_labels, rows[1]),
+    ):
+        clusters = np.repeat(np.arange(num_clusters), len(own) // num_clusters)
+        targets = [np.asarray(labels)[chosen] for chosen in own]
+        if maps is not None:
+            pairs = zip(clusters, targets, strict=True)
+            targets = [maps[cluster][label] for cluster, label in pairs]
+        truth = Truth(clusters=jnp.asarray(clusters, jnp.int32), models=None)
+        found += [_padded(np.asarray(inputs), targets, own), truth]
+    return found[0], found[1], found[2], found[3]
+
+
+def _padded(
+    inputs: Num[np.ndarray, "samples *shape"],
+    targets: Sequence[Rows],
+    rows: Sequence[Rows],
+) -> ClientData:
+    """Clients of the rows, then zeros; bytes are pixels, which are divided by 255."""
+    is_pixels = inputs.dtype == np.uint8
+    shape = (len(rows), max(len(own) for own in rows))
+    dtype = np.float32 if is_pixels else inputs.dtype
+    filled = np.zeros((*shape, *inputs.shape[1:]), dtype)
+    labels, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
+    for client, own in enumerate(rows):
+        chosen = inputs[own]
+        filled[client, : len(own)] = chosen / np.float32(255) if is_pixels else chosen
+        labels[client, : len(own)] = targets[client]
+        mask[client, : len(own)] = True
+    return ClientData(jnp.asarray(filled), jnp.asarray(labels), jnp.asarray(mask))

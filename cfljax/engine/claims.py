@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from cfljax.engine.errors import disk_errors
+from cfljax.engine.store import disk_errors
 
 try:
     import fcntl

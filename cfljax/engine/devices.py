@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from cfljax.kernels.backend import CLIENTS
+from cfljax.federated.backend import CLIENTS
 
 __all__ = [
     "check_decompositions",

@@ -7,7 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["BLOCK", "Cell", "Grid"]
+__all__ = [
+    "BLOCK",
+    "Cell",
+    "Grid",
+]
+
 
 BLOCK = 10  # Trials per stored chunk: a constant of the layout, never of a result.
 RESERVED = ("block", "done", "failed", "seconds", "trial", "trials")
@@ -38,6 +43,9 @@ class Grid:
     num_trials: trials per cell, at least 1.
     dims: output name -> names of the output's own axes, e.g.
       `{"distance": ("restart", "step_size")}`.
+    traced: names of the trial's number fields that reach a simulation traced: cells
+      that differ in nothing else share one compilation. The others are static, and
+      may decide shapes.
     coords: labels of own axes, where they have some.
     seed: of trial `i` of every cell comes the key `fold_in(key(seed), i)`, so cells
       share their random numbers and do not depend on the grid they sit in.
@@ -53,6 +61,7 @@ class Grid:
     axes: Mapping[str, tuple]
     num_trials: int
     dims: Mapping[str, tuple[str, ...]]
+    traced: tuple[str, ...] = ()
     coords: Mapping[str, Sequence | np.ndarray] = dataclasses.field(
         default_factory=dict
     )
@@ -67,7 +76,14 @@ class Grid:
         fields = _fields(self.trial)
         axes = {name: _axis(name, values, fields) for name, values in self.axes.items()}
         object.__setattr__(self, "axes", axes)
+        _check_traced(self.traced, fields)
         _check_names(self)
+
+    def __repr__(self) -> str:
+        """Experiment, axes with their lengths, and trials."""
+        sizes = [f"{len(values)} {name}" for name, values in self.axes.items()]
+        cells = " x ".join(sizes) or "1 cell"
+        return f"Grid({self.experiment}: {cells}, {self.num_trials} trials each)"
 
     @property
     def num_blocks(self) -> int:
@@ -96,6 +112,11 @@ class Grid:
         pairs = zip(self.axes.items(), index, strict=True)
         point = {name: values[position] for (name, values), position in pairs}
         return dataclasses.replace(self.trial, **point)
+
+    def static(self, trial: Any) -> tuple:
+        """What cells share that share one compilation: all fields but the traced."""
+        fields = _fields(trial)
+        return tuple(v for name, v in fields.items() if name not in self.traced)
 
     def identity(self) -> dict[str, Any]:
         """What two sweeps must share to share a store, ready for JSON."""
@@ -142,6 +163,18 @@ def _axis(name: str, values: Sequence | np.ndarray, fields: dict[str, Any]) -> t
     if len(set(plain)) != len(plain):
         raise ValueError(f"`axes[{name!r}]` must not repeat values, got {plain}.")
     return tuple(plain)
+
+
+def _check_traced(names: Sequence[str], fields: dict[str, Any]) -> None:
+    for name in names:
+        if type(fields.get(name)) not in (bool, int, float):
+            found = type(fields[name]).__name__ if name in fields else "no field"
+            raise ValueError(
+                f"`traced` must name fields of the trial that hold numbers, got {name},"
+                f" {found}."
+            )
+    if len(set(names)) != len(names):
+        raise ValueError(f"`traced` must not repeat a field, got {tuple(names)}.")
 
 
 def _check_names(grid: Grid) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import jax
 
 from cfljax.engine.claims import Claims, Shared
-from cfljax.engine.errors import disk_errors
+from cfljax.engine.store import disk_errors
 
 __all__ = ["Journal", "describe_run"]
 

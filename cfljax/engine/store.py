@@ -9,21 +9,35 @@ Several runs may write to one store, each the blocks that it has claimed: every 
 holds one block, so no two of them write one file.
 """
 
+import contextlib
+import json
+import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 import zarr
 from jaxtyping import Bool
+from zarr.codecs import Crc32cCodec
 
-from cfljax.engine.chunks import chunk_file, create_array, read_blocks
-from cfljax.engine.errors import OutputsError, StoreError, disk_errors
+import cfljax
 from cfljax.engine.grid import BLOCK, Grid
-from cfljax.engine.identity import LAYOUT, is_new, open_arrays
 
-__all__ = ["DONE", "FAILED", "OPEN", "SPARE", "Store"]
+__all__ = [
+    "DONE",
+    "FAILED",
+    "OPEN",
+    "SPARE",
+    "MemoryLimitError",
+    "OutputsError",
+    "Store",
+    "StoreError",
+    "SweepError",
+    "disk_errors",
+]
+
 
 # The last one is never stored: a block that a rule has no use for, see `stopping`.
 OPEN, DONE, FAILED, SPARE = 0, 1, -1, 2
@@ -224,3 +238,183 @@ def _check_stored(
             f" gives {dtype}{list(shape)}: outputs must have one shape and type in all"
             " cells. If the trial has changed, choose another folder or delete it."
         )
+
+
+LAYOUT = {"layout": 1, "cfljax": cfljax.__version__}
+
+
+def is_new(path: pathlib.Path) -> bool:
+    """Whether nothing is stored there yet.
+
+    Raises:
+      StoreError: if the path holds something that is not a store.
+    """
+    if not path.exists():
+        return True
+    if path.is_dir():
+        if (path / "zarr.json").exists():
+            return False
+        # A creation that was killed leaves at most such files.
+        if all(entry.suffix == ".partial" for entry in path.iterdir()):
+            return True
+        # Another run may have made the store since the first look.
+        if (path / "zarr.json").exists():
+            return False
+    raise StoreError(
+        f"`{path}` is not a store of results; choose another folder or delete it."
+    )
+
+
+def open_arrays(
+    path: pathlib.Path, identity: Mapping[str, Any], names: Sequence[str]
+) -> dict[str, zarr.Array]:
+    """Open the arrays of a store, those that exist, if it belongs to the sweep.
+
+    Raises:
+      StoreError: of one line that says what differs and what to do.
+    """
+    advice = "choose another folder or delete it."
+    try:
+        group = zarr.open_group(path, mode="r+")
+        stored = group.attrs.asdict()
+        with zarr.config.set(KEEP_EMPTY):
+            arrays = {name: group[name] for name in names if name in group}
+    except Exception as error:  # zarr raises whatever its parser does.
+        reason = type(error).__name__
+        raise StoreError(
+            f"`{path}` cannot be read as a store of results ({reason}); {advice}"
+        ) from error
+    if "layout" not in stored:
+        raise StoreError(f"`{path}` is a zarr group but not of a sweep; {advice}")
+    for name, here in {"layout": LAYOUT["layout"], **identity}.items():
+        if difference := _difference(name, stored.get(name), here):
+            raise StoreError(f"`{path}` {difference}; {advice}")
+    return arrays  # pyright: ignore[reportReturnType]  # Never groups.
+
+
+def _difference(name: str, there: Any, here: Any) -> str:
+    if json.dumps(there, sort_keys=True) == json.dumps(here, sort_keys=True):
+        return ""
+    if isinstance(there, dict) and isinstance(here, dict):
+        for key in sorted({*there, *here}):
+            if key not in there:
+                return f"lacks `{key}` in its {name}, which this run has"
+            if key not in here:
+                return f"has `{key}` in its {name}, which this run lacks"
+            if inner := _difference(key, there[key], here[key]):
+                return inner
+        return ""
+    if name == "revision":
+        return f"was written by revision {there} of the trial, this is revision {here}"
+    return f"was written with `{name}` = {there!r}, this run has {here!r}"
+
+
+# Else a chunk of fill values, of all failures say, would leave no file. zarr looks at
+# this when it opens an array; nothing of it is stored.
+KEEP_EMPTY = {"array.write_empty_chunks": True}
+
+
+def create_array(
+    group: zarr.Group,
+    name: str,
+    *,
+    shape: tuple[int, ...],
+    chunks: tuple[int, ...],
+    dtype: np.dtype,
+    dims: tuple[str, ...],
+) -> zarr.Array:
+    """Add an empty array: NaN where it holds floats, 0 elsewhere."""
+    with zarr.config.set(KEEP_EMPTY):
+        return group.create_array(
+            name,
+            shape=shape,
+            chunks=chunks,
+            dtype=dtype,
+            fill_value=np.nan if np.issubdtype(dtype, np.floating) else 0,
+            filters=None,
+            compressors=(Crc32cCodec(),),
+            chunk_key_encoding={"name": "default", "separator": "."},
+            dimension_names=dims,
+        )
+
+
+def chunk_file(path: pathlib.Path, block: tuple[int, ...], ndim: int) -> pathlib.Path:
+    """The file of one chunk.
+
+    Args:
+      path: folder of the array.
+      block: position along the grid's axes, then number of the block.
+      ndim: number of axes of the array.
+    """
+    own = (0,) * (ndim - len(block))
+    return path / ".".join(["c", *(str(i) for i in (*block, *own))])
+
+
+def read_blocks(
+    array: zarr.Array, path: pathlib.Path, wanted: Bool[np.ndarray, "*axes blocks"]
+) -> tuple[np.ndarray, Bool[np.ndarray, "*axes blocks"]]:
+    """Read an array, and find the chunks that cannot be trusted.
+
+    Cost: one file per chunk, about 0.3 ms each.
+
+    Args:
+      array: opened array.
+      path: its folder.
+      wanted: the chunks that must be there.
+
+    Returns:
+      The whole array, arbitrary where not wanted; and which wanted chunks are
+      missing, truncated or otherwise fail their checksum.
+    """
+    files = {entry.name for entry in path.iterdir()}
+    missing = np.zeros_like(wanted)
+    for block in map(tuple, np.argwhere(wanted).tolist()):
+        missing[block] = chunk_file(path, block, array.ndim).name not in files
+    try:
+        return np.asarray(array[...]), missing
+    except Exception:  # zarr raises whatever its codecs do.
+        return _read_one_by_one(array, wanted & ~missing, missing)
+
+
+def _read_one_by_one(
+    array: zarr.Array, present: np.ndarray, missing: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    values = np.full(array.shape, array.fill_value, array.dtype)
+    bad = missing.copy()
+    length = array.chunks[present.ndim - 1]
+    for *cell, number in np.argwhere(present).tolist():
+        where = (*cell, slice(number * length, (number + 1) * length))
+        try:
+            values[where] = array[where]
+        except Exception:
+            bad[(*cell, number)] = True
+    return values, bad
+
+
+class StoreError(ValueError):
+    """A folder that belongs to something else, or a disk that refuses."""
+
+
+class MemoryLimitError(ValueError):
+    """A trial, or the chunk asked for, does not fit in the memory allowed."""
+
+
+class OutputsError(ValueError):
+    """Outputs of a trial that are not what its grid announces."""
+
+
+class SweepError(RuntimeError):
+    """A sweep of which nothing could be computed."""
+
+
+@contextlib.contextmanager
+def disk_errors(path: pathlib.Path) -> Iterator[None]:
+    """Turn the system's errors into a `StoreError` that names the path and reason."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else type(error).__name__
+        raise StoreError(
+            f"cannot write results to `{path}`: {reason}. What is done stays done;"
+            " run again to resume."
+        ) from error

@@ -1,20 +1,22 @@
 """Exact laws: probabilities and simulations that need no raw data."""
 
-from cfljax.law.aggregate import aggregated_gradient, expected_square_error
-from cfljax.law.assignment import assign
 from cfljax.law.chi import (
     chi_mean,
     chi_mean_ratio,
     chi_variance,
     log_chi_square_tail,
+    log_product_tail,
 )
-from cfljax.law.gradient_step import contraction, error_floor, gradient_steps
-from cfljax.law.loss_vectors import (
-    loss_factor,
-    loss_vectors,
-    root_loss_covariance,
+from cfljax.law.gradients import (
+    aggregated_gradient,
+    contraction,
+    error_floor,
+    expected_square_error,
+    gradient_steps,
 )
+from cfljax.law.loss_vectors import loss_factor, loss_vectors, root_loss_covariance
 from cfljax.law.misassignment import (
+    assign,
     error_exponent,
     log_misassignment_probability,
     misassignment_kappa,
@@ -28,11 +30,11 @@ from cfljax.law.population import (
     population,
     random_starts,
 )
-from cfljax.law.products import log_product_tail
 from cfljax.law.risk import oracle_risk, pooled_risk, stationary_floor
-from cfljax.law.simulate import Trace, simulate
+from cfljax.law.simulate import Divisor, Trace, simulate
 
 __all__ = [
+    "Divisor",
     "Population",
     "Trace",
     "aggregated_gradient",

@@ -7,19 +7,30 @@ picks the model of smaller mean squared residual. Everything here is exact for e
 n >= 1, dimension and geometry; nothing is hidden in constants. All in float64 NumPy.
 """
 
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy.special
-from jaxtyping import Float, Num
+from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray
 
-from cfljax.types import Numbers
+from cfljax.base.types import Numbers
+from cfljax.law.chi import choice_kappa, student_tail
+from cfljax.law.gradients import binomial, chi_square
 
 __all__ = [
+    "assign",
+    "beaten_losses",
     "error_exponent",
+    "free_losses",
     "log_misassignment_probability",
     "misassignment_kappa",
     "misassignment_probability",
+    "pair_factors",
     "worst_kappa",
 ]
+
 
 _FAR = 30.0  # num_samples kappa^2 from which the continued fraction is used
 _FRACTION_DEPTH = 120  # enough there for full precision, whatever num_samples
@@ -227,3 +238,312 @@ def worst_kappa(
     far = (0.5 + alpha) ** 2 * rho + 1
     independent = alpha * rho / np.sqrt(near * far)
     return np.where((0.25 - alpha**2) * rho >= 1, independent, collinear)
+
+
+def pair_factors(
+    offsets: Float[Array, "models frame"],
+    nearest: Int[Array, ""],
+    noise: Float[Array, ""],
+) -> Float[Array, "rivals models models"]:
+    """For every rival j the matrix G_j whose G_j T has a client's residuals as rows.
+
+    Args:
+      offsets: `[models, frame]`, truth - model.
+      nearest: index of the model that rivals are compared with.
+      noise: sigma.
+    """
+    models = offsets.shape[0]
+    rows = jnp.concatenate([offsets, jnp.full((models, 1), noise)], axis=1)
+
+    def factor(rival: Int[Array, ""]) -> Float[Array, "models models"]:
+        # The pair first, then all others in order.
+        rank = jnp.where(jnp.arange(models) == rival, -1, jnp.arange(models))
+        order = jnp.argsort(jnp.where(jnp.arange(models) == nearest, -2, rank))
+        sorted_rows = rows[order]
+        first, second = sorted_rows[0], sorted_rows[1]
+        mixed = sorted_rows.at[0].set(first - second).at[1].set(first + second)
+        padding = max(0, models - mixed.shape[1])
+        wide = jnp.pad(mixed, ((0, 0), (0, padding)))
+        upper = jnp.linalg.qr(wide.T, mode="r")
+        signs = jnp.where(jnp.diagonal(upper) < 0, -1.0, 1.0)
+        lower = (upper * signs[:, None]).T
+        own, other = (lower[1] + lower[0]) / 2, (lower[1] - lower[0]) / 2
+        unmixed = lower.at[0].set(own).at[1].set(other)
+        return jnp.zeros_like(unmixed).at[order].set(unmixed)
+
+    return jax.vmap(factor)(jnp.arange(models))
+
+
+def free_losses(
+    key: PRNGKeyArray,
+    factor: Float[Array, "models models"],
+    num_samples: Float[Array, ""],
+    *,
+    block: int,
+    num_rows: int | None,
+) -> Float[Array, "block models"]:
+    """n' times the losses of `block` independent clients.
+
+    Args:
+      key: of this draw.
+      factor: any one of `pair_factors`.
+      num_samples: n'.
+      block: how many clients.
+      num_rows: n' as a static number where it is below the number of models, to draw
+        rows instead of Bartlett's factor; None otherwise.
+    """
+    models = len(factor)
+    if num_rows is None:
+        chi_key, below_key = jax.random.split(key)
+        freedom = num_samples - jnp.arange(models, dtype=float)
+        chi = jnp.sqrt(chi_square(chi_key, jnp.broadcast_to(freedom, (block, models))))
+        columns = _triangles(below_key, chi)
+    else:
+        columns = jax.random.normal(key, (block, models, num_rows))
+    return jnp.sum(jnp.einsum("ij,bjc->bic", factor, columns) ** 2, axis=-1)
+
+
+def beaten_losses(
+    key: PRNGKeyArray,
+    factors: Float[Array, "rivals models models"],
+    kappa: Float[Array, " rivals"],
+    chances: Float[Array, " rivals"],
+    num_samples: Float[Array, ""],
+    *,
+    block: int,
+) -> Float[Array, "block models"]:
+    """n' times the losses of independent clients, each given that a rival wins.
+
+    Args:
+      key: of this draw.
+      factors: from `pair_factors`.
+      kappa: `[rivals]`, above 0 wherever `chances` is.
+      chances: `[rivals]`, a client's rival is drawn in proportion; one at least is
+        above 0.
+      num_samples: n', at least the number of models.
+      block: how many clients.
+    """
+    models = factors.shape[-1]
+    rival_key, pair_key, chi_key, below_key = jax.random.split(key, 4)
+    until = jnp.cumsum(chances)
+    place = jax.random.uniform(rival_key, (block,)) * until[-1]
+    rival = jnp.sum((place[:, None] >= until[None]).astype(int), axis=1)
+    rival = jnp.minimum(rival, models - 1)
+    # The first column's length and the free diagonal below it.
+    freedom = num_samples - jnp.arange(models, dtype=float)
+    freedom = freedom.at[0].set(num_samples + 1)
+    chi = jnp.sqrt(chi_square(chi_key, jnp.broadcast_to(freedom, (block, models))))
+    own, mixed = _given_win(pair_key, kappa[rival], num_samples)
+    columns = _triangles(below_key, chi.at[:, 0].multiply(own))
+    columns = columns.at[:, 1, 0].set(chi[:, 0] * mixed)
+    residuals = jnp.einsum("bij,bjc->bic", factors[rival], columns)
+    return jnp.sum(residuals**2, axis=-1)
+
+
+def _triangles(
+    key: PRNGKeyArray, diagonal: Float[Array, "block models"]
+) -> Float[Array, "block models models"]:
+    """Lower-triangular matrices with standard normal entries below the diagonal."""
+    block, models = diagonal.shape
+    rows, places = np.tril_indices(models, -1)
+    # Twice as fast as of this shape, and the same numbers.
+    below = jax.random.normal(key, (block * len(rows),)).reshape(block, len(rows))
+    columns = diagonal[:, :, None] * jnp.eye(models)[None]
+    return columns.at[:, rows, places].set(below)
+
+
+def _given_win(
+    key: PRNGKeyArray, kappa: Float[Array, " block"], num_samples: Float[Array, ""]
+) -> tuple[Float[Array, " block"], Float[Array, " block"]]:
+    """T_11 and T_21 over their common length, given T_21 >= kappa T_11, kappa > 0.
+
+    Y has density in proportion to y^(n/2 - 1) (1 - y)^(-1/2) up to its edge: proposed
+    by its first factor, accepted by its second relative to the edge.
+    """
+    kappa = jnp.where(jnp.isfinite(kappa), kappa, 1.0)  # of a rival without a chance
+    edge = 1 / (1 + kappa**2)
+    beyond = kappa**2 / (1 + kappa**2)  # 1 - edge, without its cancellation
+
+    def propose(carry: tuple[Array, ...]) -> tuple[Array, ...]:
+        index, share, rest, done = carry
+        uniforms = jax.random.uniform(jax.random.fold_in(key, index), (2, *edge.shape))
+        log_ratio = 2 / num_samples * jnp.log(uniforms[0])
+        new_rest = beyond - edge * jnp.expm1(log_ratio)  # 1 - edge exp(log_ratio)
+        accept = uniforms[1] ** 2 * new_rest < beyond
+        fresh = accept & ~done
+        share = jnp.where(fresh, edge * jnp.exp(log_ratio), share)
+        return index + 1, share, jnp.where(fresh, new_rest, rest), done | accept
+
+    start = (jnp.asarray(0), edge, beyond, jnp.zeros(edge.shape, bool))
+    _, share, rest, _ = jax.lax.while_loop(lambda c: ~jnp.all(c[3]), propose, start)
+    return jnp.sqrt(share), jnp.sqrt(rest)
+
+
+_CANDIDATES = 32  # drawn at a time, at most; they are few
+_RARE = 0.1  # largest probability of one rival for which candidates are drawn
+
+
+def assign(
+    key: PRNGKeyArray,
+    offsets: Float[Array, "clusters models frame"],
+    num_clients: Float[Array, " clusters"],
+    num_samples: Float[Array, ""],
+    noise: Float[Array, ""],
+    *,
+    num_rows: int | None = None,
+    block: int = 256,
+) -> Float[Array, "clusters models"]:
+    """How many clients of each cluster choose each model.
+
+    Ties go to the lowest index; a model that is not finite, or equals one of lower
+    index, is chosen by nobody; without a finite model nobody chooses.
+
+    Args:
+      key: of this draw.
+      offsets: `[clusters, models, frame]`, truth - model.
+      num_clients: `[clusters]`.
+      num_samples: n'.
+      noise: sigma.
+      num_rows: n' as a static number where it is below the number of models, so that
+        rows are drawn instead of Bartlett's factor; None otherwise.
+      block: clients drawn at a time where each of them is.
+
+    Returns:
+      `[clusters, models]`, rows sum to `num_clients`.
+    """
+    finite = jnp.all(jnp.isfinite(offsets), axis=(0, 2))
+    open_models = finite & ~_repeats(offsets[0])
+    offsets = jnp.where(finite[None, :, None], offsets, 0.0)
+    clusters, models, _ = offsets.shape
+    num_clients = jnp.where(jnp.any(open_models), num_clients, 0.0)
+    if models == 1:
+        return num_clients[:, None]
+    if models == 2:
+        return _between_two(key, offsets, num_clients, num_samples, noise, open_models)
+    keys = jax.random.split(key, clusters)
+
+    def one_cluster(arguments: tuple[Array, Array, Array]) -> Array:
+        cluster_key, own_offsets, clients = arguments
+        return _among_many(
+            cluster_key,
+            own_offsets,
+            clients,
+            num_samples,
+            noise,
+            open_models,
+            num_rows=num_rows,
+            block=block,
+        )
+
+    # One after the other: what a cluster costs depends on how many rivals win there.
+    return jax.lax.map(one_cluster, (keys, offsets, num_clients))
+
+
+def _repeats(offsets: Float[Array, "models frame"]) -> Bool[Array, " models"]:
+    """Whether a model equals one of lower index."""
+    equal = jnp.all(offsets[:, None] == offsets[None], axis=-1)
+    return jnp.any(jnp.tril(equal, -1), axis=1)
+
+
+def _between_two(
+    key: PRNGKeyArray,
+    offsets: Float[Array, "clusters models frame"],
+    num_clients: Float[Array, " clusters"],
+    num_samples: Float[Array, ""],
+    noise: Float[Array, ""],
+    open_models: Bool[Array, " models"],
+) -> Float[Array, "clusters models"]:
+    kappa = choice_kappa(offsets[:, 0], offsets[:, 1], noise)
+    second = student_tail(kappa, num_samples)
+    second = jnp.where(jnp.isnan(second), 0.0, second)
+    second = jnp.where(open_models[0], second, 1.0)
+    second = jnp.where(open_models[1], second, 0.0)
+    chosen = binomial(key, num_clients, second)
+    return jnp.stack([num_clients - chosen, chosen], axis=1)
+
+
+def _among_many(
+    key: PRNGKeyArray,
+    offsets: Float[Array, "models frame"],
+    num_clients: Float[Array, ""],
+    num_samples: Float[Array, ""],
+    noise: Float[Array, ""],
+    open_models: Bool[Array, " models"],
+    *,
+    num_rows: int | None,
+    block: int,
+) -> Float[Array, " models"]:
+    """One cluster: the nearest model's clients are those whom no other wins over."""
+    models = offsets.shape[0]
+    length = jnp.where(open_models, jnp.sum(offsets**2, axis=-1), jnp.inf)
+    nearest = jnp.argmin(length)
+    factors = pair_factors(offsets, nearest, noise)
+    rival = open_models & (jnp.arange(models) != nearest)
+
+    def everyone(drawn_key: PRNGKeyArray) -> Array:
+        def choose(block_key: PRNGKeyArray, used: Array) -> Array:
+            losses = free_losses(
+                block_key, factors[0], num_samples, block=block, num_rows=num_rows
+            )
+            losses = jnp.where(open_models[None], losses, jnp.inf)
+            return jnp.where(used, jnp.argmin(losses, axis=1), models)
+
+        return _count(drawn_key, num_clients, choose, models, block)
+
+    if num_rows is not None:
+        return everyone(key)
+    own = jnp.broadcast_to(offsets[nearest], offsets.shape)
+    kappa = choice_kappa(own, offsets, noise)
+    chances = jnp.where(rival, student_tail(kappa, num_samples), 0.0)
+    chances = jnp.where(jnp.isnan(chances), 1.0, chances)
+
+    rare = (jnp.sum(chances) <= 1) & (jnp.max(chances) <= _RARE)
+    # In lockstep with other trials candidates are drawn here even if none is asked
+    # for: no chance above 1 and no rejection that hardly ever ends.
+    chances = jnp.where(rare, chances, 0.0)
+    kappa = jnp.where(rare, kappa, 1.0)
+    few = min(block, _CANDIDATES)
+
+    def thinned(drawn_key: PRNGKeyArray) -> Array:
+        count_key, loop_key = jax.random.split(drawn_key)
+        candidates = binomial(count_key, num_clients, jnp.sum(chances))
+
+        def choose(block_key: PRNGKeyArray, used: Array) -> Array:
+            losses_key, accept_key = jax.random.split(block_key)
+            losses = beaten_losses(
+                losses_key, factors, kappa, chances, num_samples, block=few
+            )
+            losses = jnp.where(open_models[None], losses, jnp.inf)
+            wins = (losses <= losses[:, nearest][:, None]) & rival[None]
+            events = jnp.sum(wins.astype(float), axis=1)
+            accepted = jax.random.uniform(accept_key, (few,)) * events < 1
+            return jnp.where(used & accepted, jnp.argmin(losses, axis=1), models)
+
+        counts = _count(loop_key, candidates, choose, models, few)
+        # Whoever was no candidate, or was not accepted, stays with the nearest model.
+        return counts.at[nearest].add(num_clients - jnp.sum(counts))
+
+    return jax.lax.cond(rare, thinned, everyone, key)
+
+
+def _count(
+    key: PRNGKeyArray,
+    drawn: Float[Array, ""],
+    choose: Callable[[PRNGKeyArray, Bool[Array, " block"]], Int[Array, " block"]],
+    models: int,
+    block: int,
+) -> Float[Array, " models"]:
+    """Histogram of the choices of `drawn` clients, block by block."""
+
+    def add(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        index, counts = carry
+        place = index * block + jnp.arange(block)
+        choice = choose(jax.random.fold_in(key, index), place.astype(float) < drawn)
+        chosen = choice[:, None] == jnp.arange(models)[None]
+        return index + 1, counts + jnp.sum(chosen.astype(float), axis=0)
+
+    def unfinished(carry: tuple[Array, Array]) -> Array:
+        return (carry[0] * block).astype(float) < drawn
+
+    _, counts = jax.lax.while_loop(unfinished, add, (jnp.asarray(0), jnp.zeros(models)))
+    return counts

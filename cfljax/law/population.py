@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Num, PRNGKeyArray
 
-from cfljax.law.draws import bartlett
+from cfljax.law.gradients import bartlett
 
 __all__ = [
     "Population",

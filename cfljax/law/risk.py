@@ -7,7 +7,7 @@ noise of standard deviation sigma. Nothing is hidden in constants. In float64 Nu
 import numpy as np
 from jaxtyping import Float
 
-from cfljax.types import Numbers
+from cfljax.base.types import Numbers
 
 __all__ = ["oracle_risk", "pooled_risk", "stationary_floor"]
 

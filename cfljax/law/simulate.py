@@ -13,11 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from cfljax.law.aggregate import aggregated_gradient
-from cfljax.law.assignment import assign
-from cfljax.law.draws import bartlett
+from cfljax.base.types import Numbers
+from cfljax.law.gradients import aggregated_gradient, bartlett
+from cfljax.law.misassignment import assign
 from cfljax.law.population import Population, is_plain
-from cfljax.types import Numbers
 
 __all__ = ["Divisor", "Trace", "simulate"]
 

@@ -1,20 +1,38 @@
 """Figures and tables of results, in one style and reproducible byte for byte."""
 
-from cfljax.report.figures import curves, heatmaps, save
-from cfljax.report.files import write_text
-from cfljax.report.panels import Curve, CurvePanel, HeatMap, Level
+from cfljax.report.figures import (
+    LINES,
+    METADATA,
+    BarPanel,
+    Curve,
+    CurvePanel,
+    HeatMap,
+    Level,
+    bars,
+    curves,
+    heatmaps,
+    save,
+    style,
+)
+from cfljax.report.files import replacing, write_text
 from cfljax.report.tables import markdown, read_csv, write_csv
 
 __all__ = [
+    "LINES",
+    "METADATA",
+    "BarPanel",
     "Curve",
     "CurvePanel",
     "HeatMap",
     "Level",
+    "bars",
     "curves",
     "heatmaps",
     "markdown",
     "read_csv",
+    "replacing",
     "save",
+    "style",
     "write_csv",
     "write_text",
 ]

@@ -10,8 +10,6 @@ law for linear models, near their clusters' truths and far from them.
 """
 
 import dataclasses
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -20,11 +18,25 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from cfljax import metrics, report
-from cfljax.kernels.loss_vectors import Grouping, group_clients
+from cfljax import metrics
+from cfljax.algorithms import Grouping, group_clients
+from experiments.bench.timing import one_table, timed
+from experiments.checks import check_positive
 from experiments.options import Options
 
-__all__ = ["Config", "main", "preset"]
+__all__ = [
+    "Config",
+    "draw",
+    "main",
+    "preset",
+]
+
+
+BENCHMARKS = {
+    "clustering": {
+        "title": "a clustering step of CLoVE against scikit-learn and SciPy"
+    },
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,10 +55,7 @@ class Config:
     """Times that everything is timed; medians are reported."""
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if value < 1:
-                raise ValueError(f"`{field.name}` must be at least 1, got {value}.")
+        check_positive(self, *(field.name for field in dataclasses.fields(self)))
         if self.num_clients < self.num_clusters:
             raise ValueError(
                 "`num_clients` must be at least `num_clusters`, got "
@@ -75,7 +84,7 @@ def draw(
     return squares * generator.chisquare(size, squares.shape) / size, clusters
 
 
-def by_kernel(config: Config, losses: np.ndarray) -> Callable[[], np.ndarray]:
+def _by_kernel(config: Config, losses: np.ndarray) -> Callable[[], np.ndarray]:
     """The step as CLoVE's rounds take it, compiled."""
     grouping = Grouping(embedding="square_root", num_restarts=config.num_restarts)
     step = jax.jit(lambda key, losses: group_clients(key, losses, grouping))
@@ -83,7 +92,7 @@ def by_kernel(config: Config, losses: np.ndarray) -> Callable[[], np.ndarray]:
     return lambda: np.asarray(step(jax.random.key(0), on_device))
 
 
-def by_libraries(config: Config, losses: np.ndarray) -> Callable[[], np.ndarray]:
+def _by_libraries(config: Config, losses: np.ndarray) -> Callable[[], np.ndarray]:
     """The same by scikit-learn and SciPy."""
     from scipy.optimize import linear_sum_assignment
     from sklearn.cluster import KMeans
@@ -112,17 +121,12 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     for name, closeness in (("near their truths", 0.25), ("half way", 1.0)):
         losses, clusters = draw(config, closeness)
         jobs = {
-            "cfljax": by_kernel(config, losses),
-            "scikit-learn and SciPy": by_libraries(config, losses),
+            "cfljax": _by_kernel(config, losses),
+            "scikit-learn and SciPy": _by_libraries(config, losses),
         }
         found = {what: job() for what, job in jobs.items()}  # Compiles.
-        seconds: dict[str, list[float]] = {what: [] for what in jobs}
-        for _ in range(config.repeats):
-            for what, job in jobs.items():
-                started = time.perf_counter()
-                job()
-                seconds[what].append(time.perf_counter() - started)
-        own = statistics.median(seconds["cfljax"])
+        times = timed(jobs, repeats=config.repeats, is_warm=True)
+        ms = {what: 1e3 * own.median for what, own in times.items()}
         for what in jobs:
             index = metrics.adjusted_rand_index(
                 jnp.asarray(found[what]), jnp.asarray(clusters), config.num_clusters
@@ -131,21 +135,14 @@ def main(config: Config, options: Options) -> dict[str, Any]:
                 {
                     "models": name,
                     "what": what,
-                    "ms": 1e3 * statistics.median(seconds[what]),
-                    "its time / cfljax": statistics.median(seconds[what]) / own,
+                    "ms": ms[what],
+                    "its time / cfljax": ms[what] / ms["cfljax"],
                     "ARI": float(index),
                 }
             )
-    report.write_csv(options.out / "table.csv", table)
     settings = (
         f"{config.num_clients} clients, {config.num_clusters} models, "
         f"{config.num_restarts} restarts, medians of {config.repeats}, "
         f"{jax.devices()[0].device_kind}"
     )
-    return {
-        "benchmark": "clustering",
-        "settings": settings,
-        "headline": f"{settings}\n\n{report.markdown(table)}",
-        "files": [str(options.out / "table.csv")],
-        "rows": table,
-    }
+    return one_table("clustering", settings, table, options)

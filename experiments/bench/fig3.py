@@ -20,41 +20,74 @@ Measured:  two cores of an AMD EPYC without other work: 9.5 times in total, 13.5
 Three parts, of which `--parts` chooses:
 
 - comparison: trials of panel (a)'s cells at both ends of its separations, by this
-  library (`success_joint`) and by PyTorch, batched over all runs and making all rounds,
-  on the same samples from the same starts. All are timed in turn, trial by trial, and
-  their outcomes compared under every criterion: `fig3_comparison`.
+  library (`fig3_trial.simulate_jointly`) and by PyTorch, batched over all runs and
+  making all rounds, on the same samples from the same starts. All are timed in turn,
+  trial by trial, and their outcomes compared under every criterion: `fig3_comparison`.
 - scaling: time and products of one trial over a decade of m, of n and of d, with the
-  slopes on log axes, with shortcuts and without: `fig3_scaling`.
+  slopes on log axes, with shortcuts and without.
 - projection: one trial of all cells of the panels, one size after the other, and what
-  all trials of a panel would take: `fig3_projection`.
+  all trials of a panel would take.
 
 Both this library and PyTorch use all cores, unless their environment says otherwise
 (`OMP_NUM_THREADS` is PyTorch's alone): the settings tell how many threads it had.
 """
 
 import dataclasses
-import math
+import functools
+import json
 import os
-from typing import Any, Literal, get_args
+import pathlib
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
 
-from cfljax import report
-from cfljax.data.linear import check_mixed_linear
-from experiments.bench import (
-    fig3_comparison,
-    fig3_projection,
-    fig3_scaling,
-    torch_linear,
-)
-from experiments.bench.fig3_outcomes import COUNTS, Way
-from experiments.bench.fig3_projection import Panel
-from experiments.ifca.success import Trial
+from cfljax import montecarlo, report
+from cfljax.data import check_mixed_linear
+from cfljax.engine import Bar, describe_run
+from experiments.bench import timing
+from experiments.bench.fig3_comparison import COUNTS, Way, draw, measure, trial_key
+from experiments.bench.linear import torch_threads
+from experiments.bench.timing import timed_call
+from experiments.checks import check_different, check_not_negative, check_positive
+from experiments.ifca import fig3 as figure
+from experiments.ifca.fig3_trial import Trial, shares, simulate, simulate_jointly
 from experiments.options import Options
 
-__all__ = ["Config", "Part", "main", "preset"]
+__all__ = [
+    "Config",
+    "Measured",
+    "main",
+    "panel_config",
+    "preset",
+    "scaling_rows",
+    "slopes",
+]
 
+
+BENCHMARKS = {
+    "fig3": {
+        "title": "Figure 3 at full size: against PyTorch, its growth, hours of its "
+        "panels",
+    },
+}
 Part = Literal["comparison", "scaling", "projection"]
+Panel = Literal["a", "b", "c", "d"]
+Rows = list[dict[str, Any]]
+
+TITLES = {
+    "table": "Trials beside PyTorch's: seconds are medians over trials",
+    "outcomes": "Outcomes of the same trials, held against PyTorch's",
+    "scaling": "One trial at every size, medians over trials",
+    "slopes": "Slopes on log axes, medians and range over trials",
+    "projection": "One trial of all cells of one size",
+    "panels": "All trials of a panel: first one cold, the others warm",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,27 +136,16 @@ class Config:
 
     def __post_init__(self) -> None:
         for name in ("parts", "ways", "separation", "step_sizes", "panels"):
-            values = getattr(self, name)
-            if not values or len(set(values)) < len(values):
-                raise ValueError(f"`{name}` must hold different values, got {values}.")
+            check_different(name, getattr(self, name), "values")
         for name in ("scaling_clients", "scaling_samples", "scaling_features"):
             values = getattr(self, name)
             if len(values) < 2 or sorted(set(values)) != list(values):
                 raise ValueError(
                     f"`{name}` must hold at least 2 ascending values, got {values}."
                 )
-        for name in ("num_trials", "num_restarts", "num_rounds", "scaling_trials"):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"`{name}` must be at least 1, got {getattr(self, name)}."
-                )
-        for name in ("separation", "step_sizes", "noise", "tolerance"):
-            value = getattr(self, name)
-            values = value if isinstance(value, tuple) else (value,)
-            if not all(math.isfinite(own) and own >= 0 for own in values):
-                raise ValueError(
-                    f"`{name}` must be finite and not negative, got {value}."
-                )
+        check_positive(self, "num_trials", "num_restarts", "num_rounds")
+        check_positive(self, "scaling_trials")
+        check_not_negative(self, "separation", "step_sizes", "noise", "tolerance")
         for trial in (*self.cells(), *self.sizes()):
             check_mixed_linear(
                 num_clients=trial.num_clients,
@@ -184,7 +206,48 @@ def preset(name: Literal["quick", "paper"]) -> Config:
     return Config(ways=("decide", "follow"))
 
 
-def settings(config: Config) -> str:
+def main(config: Config, options: Options) -> dict[str, Any]:
+    """Do the parts that were asked for; their tables."""
+    options.out.mkdir(parents=True, exist_ok=True)  # Or hear of it after the timing.
+    described = _settings(config)
+    tables: dict[str, Rows] = {}
+    notes: list[str] = []
+    if "comparison" in config.parts:
+        table, trials = measure(
+            config.cells(),
+            config.step_sizes,
+            ways=config.ways,
+            num_trials=config.num_trials,
+            seed=config.seed,
+            progress=options.progress,
+        )
+        tables |= {"table": table, "trials": trials}
+        if not timing.has_torch():
+            notes.append(
+                "PyTorch is not installed: its rows are left out, and no outcomes are "
+                "compared."
+            )
+    if "scaling" in config.parts:
+        sizes = _measure_scaling(config, options)
+        tables |= {"scaling": scaling_rows(sizes), "slopes": slopes(sizes)}
+    if "projection" in config.parts:
+        groups = _measure_projection(config, options)
+        tables |= {"projection": groups, "panels": _panel_rows(groups)}
+    files = [options.out / f"{name}.csv" for name in tables]
+    for path, rows in zip(files, tables.values(), strict=True):
+        report.write_csv(path, [row | {"settings": described} for row in rows])
+    return {
+        "benchmark": "fig3",
+        "settings": described,
+        "headline": timing.headline(described, _shown(tables), notes),
+        "files": [str(path) for path in files],
+        "rows": tables.get("table", []),
+        "tables": tables,
+        "notes": notes,
+    }
+
+
+def _settings(config: Config) -> str:
     """Sizes, machine and load, in one line."""
     steps = ", ".join(f"{size:g}" for size in config.step_sizes)
     parts = [
@@ -195,100 +258,281 @@ def settings(config: Config) -> str:
         f"{jax.devices()[0].device_kind}, {os.cpu_count()} cores, load "
         f"{os.getloadavg()[0]:.2f} at the start",
     ]
-    if torch_linear.available():
-        parts.append(f"PyTorch on {torch_linear.threads()} threads")
+    if timing.has_torch():
+        parts.append(f"PyTorch on {torch_threads()} threads")
     return "; ".join(parts)
 
 
-def main(config: Config, options: Options) -> dict[str, Any]:
-    """Do the parts that were asked for; their tables."""
-    options.out.mkdir(parents=True, exist_ok=True)  # Or hear of it after the timing.
-    described = settings(config)
-    tables: dict[str, list[dict[str, Any]]] = {}
-    notes: list[str] = []
-    if "comparison" in config.parts:
-        compared = fig3_comparison.measure(
-            config.cells(),
-            config.step_sizes,
-            ways=config.ways,
-            num_trials=config.num_trials,
-            seed=config.seed,
-            progress=options.progress,
-        )
-        tables |= {"table": compared.table, "trials": compared.trials}
-        if not torch_linear.available():
-            notes.append(
-                "PyTorch is not installed: its rows are left out, and no outcomes are "
-                "compared."
-            )
-    if "scaling" in config.parts:
-        sizes = fig3_scaling.measure(
-            config.sizes(),
-            config.step_sizes,
-            num_trials=config.scaling_trials,
-            seed=config.seed,
-            progress=options.progress,
-        )
-        tables |= {"scaling": fig3_scaling.rows(sizes)}
-        tables |= {"slopes": fig3_scaling.slopes(sizes)}
-    if "projection" in config.parts:
-        groups = fig3_projection.measure(
-            config.panels,
-            config.ways,
-            options.out / "projection.json",
-            progress=options.progress,
-        )
-        tables |= {"projection": groups, "panels": fig3_projection.panels(groups)}
-    return {
-        "benchmark": "fig3",
-        "settings": described,
-        "headline": headline(described, tables, notes),
-        "files": write(described, tables, options),
-        "rows": tables.get("table", []),
-        "tables": tables,
-        "notes": notes,
-    }
-
-
-TITLES = {
-    "table": "Trials beside PyTorch's: seconds are medians over trials",
-    "outcomes": "Outcomes of the same trials, held against PyTorch's",
-    "scaling": "One trial at every size, medians over trials",
-    "slopes": "Slopes on log axes, medians and range over trials",
-    "projection": "One trial of all cells of one size",
-    "panels": "All trials of a panel: first one cold, the others warm",
-}
-
-
-def headline(
-    described: str, tables: dict[str, list[dict[str, Any]]], notes: list[str]
-) -> str:
-    """All tables but the longest under their titles; the first in two parts."""
+def _shown(tables: dict[str, Rows]) -> dict[str, Rows]:
+    """All tables but the longest by their titles; the first in two parts."""
     table = tables.get("table", [])
-    without = lambda row, names: {n: row[n] for n in row if n not in names}
     parts = tables | {
-        "table": [without(row, COUNTS) for row in table],
+        "table": [{n: row[n] for n in row if n not in COUNTS} for row in table],
         "outcomes": [
             {name: row[name] for name in ("what", "R", *COUNTS)}
             for row in table
             if COUNTS[0] in row
         ],
     }
-    shown = [
-        f"{title}\n\n{report.markdown(parts[name])}".rstrip()
-        for name, title in TITLES.items()
-        if parts.get(name)
+    return {title: parts.get(name, []) for name, title in TITLES.items()}
+
+
+AXES = {"m": "num_clients", "n": "num_samples", "d": "num_features"}
+FULL, SHORT = "all rounds", "with shortcuts"
+
+
+class Measured(NamedTuple):
+    """One size.
+
+    trial: its parameters.
+    num_runs: restarts x step sizes.
+    seconds_full: of each trial, data included, as compiled by the engine.
+    seconds: the same with shortcuts.
+    work: what that took.
+    """
+
+    trial: Trial
+    num_runs: int
+    seconds_full: list[float]
+    seconds: list[float]
+    work: list[montecarlo.Work]
+
+    @property
+    def product(self) -> float:
+        """m n d."""
+        own = self.trial
+        return float(own.num_clients * own.num_samples * own.num_features)
+
+    def values(self) -> dict[str, list[float]]:
+        """Seconds and operations of every trial."""
+        features = self.trial.num_features
+        return {
+            f"s, {FULL}": self.seconds_full,
+            f"operations, {FULL}": [2 * self.product * own.full for own in self.work],
+            f"s, {SHORT}": self.seconds,
+            f"operations, {SHORT}": [
+                2 * self.product * (own.forward + own.backward + features)
+                + 2 * features**2 * own.frozen
+                for own in self.work
+            ],
+        }
+
+
+def _measure_scaling(config: Config, options: Options) -> list[Measured]:
+    """Times trials of every size both ways in turn, after one of each to compile."""
+    trials, number = config.sizes(), config.scaling_trials
+    steps = jnp.asarray(config.step_sizes, jnp.float32)
+    keys = [trial_key(config.seed, index) for index in (number, *range(number))]
+    found = []
+    with Bar("scaling", visible=options.progress) as bar:
+        bar.expect(len(trials) * len(keys))
+        for trial in trials:
+            plain = dataclasses.replace(trial, shortcuts=False)
+            full = jax.jit(functools.partial(simulate, plain))
+            seconds_full, seconds, work = [], [], []
+            for key in keys:
+                seconds_full.append(timed_call(functools.partial(full, key, steps))[0])
+                short = functools.partial(_shortcut, trial, key, steps)
+                own, _, done = timed_call(short)
+                seconds.append(own)
+                work.append(done)
+                bar.advance(1)
+            runs = trial.num_restarts * len(steps)
+            found.append(Measured(trial, runs, seconds_full[1:], seconds[1:], work[1:]))
+    return found
+
+
+def _shortcut(trial: Trial, key: PRNGKeyArray, steps: jax.Array) -> montecarlo.Work:
+    drawn = draw(trial, key)
+    samples = montecarlo.prepare(
+        drawn.inputs, drawn.targets[None], np.asarray(drawn.truth.clusters)
+    )
+    number = len(steps)
+    starts = np.repeat(np.asarray(drawn.starts), number, axis=0)
+    ends = montecarlo.run_ifca(
+        samples,
+        starts,
+        np.zeros(len(starts), int),
+        np.tile(np.asarray(steps), trial.num_restarts),
+        num_rounds=trial.num_rounds,
+    )
+    return ends.work
+
+
+def scaling_rows(sizes: Sequence[Measured]) -> Rows:
+    """One row for each size, medians over trials."""
+    middle = statistics.median
+    table = []
+    for own in sizes:
+        each = own.num_runs * own.trial.num_rounds
+        row: dict[str, Any] = {
+            letter: getattr(own.trial, field) for letter, field in AXES.items()
+        }
+        row |= {name: middle(values) for name, values in own.values().items()}
+        row[f"ns / (m n d), {FULL}"] = 1e9 * middle(own.seconds_full) / own.product
+        row[f"ns / (m n d), {SHORT}"] = 1e9 * middle(own.seconds) / own.product
+        for name, counts in {
+            f"columns, {FULL}": [one.full for one in own.work],
+            f"columns, {SHORT}": [one.forward + one.backward for one in own.work],
+            "rounds by Gram matrices": [one.frozen for one in own.work],
+        }.items():
+            row[f"{name} per run and round"] = middle(counts) / each
+        table.append(row)
+    return table
+
+
+def slopes(sizes: Sequence[Measured]) -> Rows:
+    """Log-log slopes along m, n and d: of every trial, their median and range.
+
+    A slope is that of the least-squares line through all sizes of an axis.
+    """
+    found = []
+    for letter, field in AXES.items():
+        own = _along(sizes, field)
+        if len(own) < 2:
+            continue
+        at = np.log([getattr(size.trial, field) for size in own])
+        for quantity in own[0].values():
+            values = np.log([size.values()[quantity] for size in own])
+            fitted = np.polyfit(at, values, 1)[0]  # Of every trial at once.
+            found.append(
+                {
+                    "quantity": quantity,
+                    "along": letter,
+                    "from": getattr(own[0].trial, field),
+                    "to": getattr(own[-1].trial, field),
+                    "slope": float(np.median(fitted)),
+                    "lowest": float(np.min(fitted)),
+                    "highest": float(np.max(fitted)),
+                }
+            )
+    return found
+
+
+def _along(sizes: Sequence[Measured], field: str) -> list[Measured]:
+    """Sizes that differ from the one in common along this field, ascending."""
+    others = [name for name in AXES.values() if name != field]
+    shape = lambda size: tuple(getattr(size.trial, name) for name in others)
+    shapes = [shape(size) for size in sizes]
+    most = max(shapes, key=shapes.count)
+    own = [size for size, seen in zip(sizes, shapes, strict=True) if seen == most]
+    return sorted(own, key=lambda size: getattr(size.trial, field))
+
+
+def panel_config(letter: Panel) -> figure.Config:
+    """Of a panel at full size."""
+    return figure.load(f"ifca.fig3{letter}").preset("paper")
+
+
+class _Group(NamedTuple):
+    """All cells of a panel that are computed together.
+
+    panel: letter.
+    way: how.
+    config: of the panel.
+    trials: of the cells.
+    """
+
+    panel: str
+    way: Way
+    config: figure.Config
+    trials: list[Trial]
+
+    @property
+    def name(self) -> str:
+        """What is measured, in full."""
+        trials = [dataclasses.asdict(trial) for trial in self.trials]
+        return json.dumps([self.panel, figure.REVISION, self.config.step_sizes, trials])
+
+    def seconds(self, index: int) -> float:
+        """Of one trial."""
+        steps = jnp.asarray(self.config.step_sizes, jnp.float32)
+        started = time.perf_counter()
+        simulate_jointly(self.trials, trial_key(self.config.seed, index), steps)
+        return time.perf_counter() - started
+
+
+def _measure_projection(config: Config, options: Options) -> Rows:
+    """Times two trials of every size of the panels, cold and warm; resumes."""
+    path = options.out / "projection.json"
+    groups = [
+        group
+        for way in config.ways
+        for letter in config.panels
+        for group in _groups(letter, way)
     ]
-    return "\n\n".join([described, *shown, *notes]) + "\n"
+    kept = _kept(path)
+    with Bar("projection", visible=options.progress) as bar:
+        bar.expect(sum(group.name not in kept for group in groups))
+        for group in groups:
+            if group.name in kept:
+                continue
+            load = os.getloadavg()[0]
+            cold, warm = group.seconds(0), group.seconds(1)
+            kept[group.name] = {"cold": cold, "warm": warm, "load": load}
+            report.write_text(
+                path, json.dumps({"run": describe_run(), "times": kept}) + "\n"
+            )
+            bar.advance(1)
+    return [_projection_row(group, kept[group.name]) for group in groups]
 
 
-def write(
-    described: str, tables: dict[str, list[dict[str, Any]]], options: Options
-) -> list[str]:
-    """A CSV file for each table, with the settings in a column of their own."""
-    files = []
-    for name, rows in tables.items():
-        path = options.out / f"{name}.csv"
-        report.write_csv(path, [row | {"settings": described} for row in rows])
-        files.append(str(path))
-    return files
+def _groups(letter: Panel, way: Way) -> list[_Group]:
+    """A panel's cells by size."""
+    config = dataclasses.replace(
+        panel_config(letter), shortcuts=True, decide=way == "decide"
+    )
+    found: dict[Any, list[Trial]] = {}
+    for cell in figure.grid(f"ifca.fig3{letter}", config).cells():
+        found.setdefault(shares(cell.trial), []).append(cell.trial)
+    return [_Group(letter, way, config, trials) for trials in found.values()]
+
+
+def _kept(path: pathlib.Path) -> dict[str, dict[str, float]]:
+    """Times of a run that was cut off, if it was one of this code on this machine."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    is_same = isinstance(found, dict) and found.get("run") == describe_run()
+    return found.get("times", {}) if is_same else {}
+
+
+def _projection_row(group: _Group, times: Mapping[str, float]) -> dict[str, Any]:
+    first, number = group.trials[0], group.config.num_trials
+    total = times["cold"] + (number - 1) * times["warm"]
+    return {
+        "panel": group.panel,
+        "way": group.way,
+        "m": first.num_clients,
+        "n": first.num_samples,
+        "d": first.num_features,
+        "k": first.num_clusters,
+        "cells": len(group.trials),
+        "cold, s": times["cold"],
+        "warm, s": times["warm"],
+        "trials": number,
+        "hours": total / 3600,
+        "load": times["load"],
+    }
+
+
+def _panel_rows(groups: Rows) -> Rows:
+    """Sums over the sizes of a panel, and over all panels."""
+    rows = []
+    for way in dict.fromkeys(row["way"] for row in groups):
+        mine = [row for row in groups if row["way"] == way]
+        letters = list(dict.fromkeys(row["panel"] for row in mine))
+        for letter in letters:
+            own = [row for row in mine if row["panel"] == letter]
+            rows.append({"panel": letter, "way": way} | _sums(own))
+        if len(letters) > 1:
+            rows.append({"panel": "all", "way": way} | _sums(mine))
+    return rows
+
+
+def _sums(groups: Rows) -> dict[str, Any]:
+    names = ("cells", "cold, s", "warm, s", "hours")
+    sums = {name: sum(row[name] for row in groups) for name in names}
+    trials = sum(row["cells"] * row["trials"] for row in groups)
+    return {"sizes": len(groups), "trials of cells": trials} | sums

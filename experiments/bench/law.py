@@ -10,7 +10,6 @@ data can be drawn at all: m = 40, n' = 50, d = 200.
 """
 
 import dataclasses
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,10 +17,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from cfljax import law, report
+from cfljax import law
+from experiments.bench.timing import one_table, timed
+from experiments.checks import check_positive
 from experiments.options import Options
 
 __all__ = ["Config", "main", "preset"]
+
+BENCHMARKS = {
+    "law": {"title": "the exact-law engine at 1e9 clients, and beside raw data"},
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,10 +45,7 @@ class Config:
     """Trials of the reference, on raw data."""
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if value < 1:
-                raise ValueError(f"`{field.name}` must be at least 1, got {value}.")
+        check_positive(self, *(field.name for field in dataclasses.fields(self)))
 
 
 def preset(name: str) -> Config:
@@ -81,7 +83,7 @@ EIGHT = Size(8, 10**5, 1000, 10**6)
 SMALL = Size(2, 40, 50, 200)
 
 
-def by_law(size: Size, *, num_trials: int, num_rounds: int) -> Callable[[], Any]:
+def _by_law(size: Size, *, num_trials: int, num_rounds: int) -> Callable[[], Any]:
     """Trials of the resampled IFCA, step size 1 / (2 p)."""
     population, start = size.start()
     return lambda: law.simulate(
@@ -94,7 +96,7 @@ def by_law(size: Size, *, num_trials: int, num_rounds: int) -> Callable[[], Any]
     )
 
 
-def on_data(size: Size, *, num_trials: int, num_rounds: int) -> Callable[[], Any]:
+def _on_data(size: Size, *, num_trials: int, num_rounds: int) -> Callable[[], Any]:
     """The same, sample by sample."""
     k, d = size.num_models, size.num_features
     truths = np.eye(k, d) / np.sqrt(2)
@@ -131,48 +133,44 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     """Time everything in turn; seconds, and microseconds per trial and round."""
     options.out.mkdir(parents=True, exist_ok=True)  # Or hear of it after the timing.
     rounds = config.num_rounds
-    jobs: dict[str, tuple[int, Callable[[], Any]]] = {}
-    for name, size, trials in (
-        ("law, two models, m = 1e9, n' = 1e3, d = 1e8", TWO, config.num_trials),
-        (
-            "law, eight models, m = 1e5, n' = 1e3, d = 1e6",
+    cases = {
+        "law, two models, m = 1e9, n' = 1e3, d = 1e8": (
+            _by_law,
+            TWO,
+            config.num_trials,
+        ),
+        "law, eight models, m = 1e5, n' = 1e3, d = 1e6": (
+            _by_law,
             EIGHT,
             config.num_trials_of_eight,
         ),
-        ("law, two models, m = 40, n' = 50, d = 200", SMALL, config.num_trials),
-    ):
-        jobs[name] = trials, by_law(size, num_trials=trials, num_rounds=rounds)
-    trials = config.num_trials_on_data
-    jobs["data, two models, m = 40, n' = 50, d = 200"] = (
-        trials,
-        on_data(SMALL, num_trials=trials, num_rounds=rounds),
-    )
-    table = []
-    for name, (trials, job) in jobs.items():
-        started = time.perf_counter()
-        job()
-        first = time.perf_counter() - started
-        table.append({"what": name, "trials": trials, "first call, s": first})
-    seconds: dict[str, list[float]] = {name: [] for name in jobs}
-    for _ in range(config.repeats):
-        for name, (_, job) in jobs.items():
-            started = time.perf_counter()
-            job()
-            seconds[name].append(time.perf_counter() - started)
+        "law, two models, m = 40, n' = 50, d = 200": (
+            _by_law,
+            SMALL,
+            config.num_trials,
+        ),
+        "data, two models, m = 40, n' = 50, d = 200": (
+            _on_data,
+            SMALL,
+            config.num_trials_on_data,
+        ),
+    }
+    jobs, table = {}, []
+    for name, (make, size, trials) in cases.items():
+        jobs[name] = make(size, num_trials=trials, num_rounds=rounds)
+        table.append({"what": name, "trials": trials})
     for row in table:
-        row["seconds"] = statistics.median(seconds[row["what"]])
+        started = time.perf_counter()
+        jobs[row["what"]]()
+        row["first call, s"] = time.perf_counter() - started
+    times = timed(jobs, repeats=config.repeats, is_warm=True)
+    for row in table:
+        row["seconds"] = times[row["what"]].median
         row["µs per trial and round"] = 1e6 * row["seconds"] / row["trials"] / rounds
     for row in table:
         here = row["µs per trial and round"]
         row["data's time / this"] = table[-1]["µs per trial and round"] / here
-    report.write_csv(options.out / "table.csv", table)
     settings = (
         f"{rounds} rounds, medians of {config.repeats}, {jax.devices()[0].device_kind}"
     )
-    return {
-        "benchmark": "law",
-        "settings": settings,
-        "headline": f"{settings}\n\n{report.markdown(table)}",
-        "files": [str(options.out / "table.csv")],
-        "rows": table,
-    }
+    return one_table("law", settings, table, options)

@@ -13,24 +13,36 @@ All are timed in turn within one run, so that ratios mean something on a noisy m
 
 import dataclasses
 import math
-import statistics
-import time
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float, Int
 
-from cfljax import engine, report
+from cfljax import engine
 from cfljax.algorithms import ifca
-from cfljax.data import mixed_linear
-from cfljax.data.linear import check_mixed_linear
+from cfljax.data import check_mixed_linear, mixed_linear
 from cfljax.models import linear
-from experiments.bench import torch_linear
+from experiments.bench import timing
+from experiments.bench.timing import one_table, pytorch, timed
+from experiments.checks import check_positive
 from experiments.options import Options
 
-__all__ = ["Config", "main", "preset"]
+__all__ = [
+    "Config",
+    "TorchEnds",
+    "main",
+    "preset",
+    "torch_on_data",
+    "torch_samples",
+    "torch_threads",
+]
+
+BENCHMARKS = {
+    "linear": {"title": "the Monte-Carlo kernel against its bare products and PyTorch"},
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,11 +79,7 @@ class Config:
             raise ValueError(
                 f"`step_sizes` must be finite and positive, got {self.step_sizes}."
             )
-        for name in ("num_restarts", "num_rounds", "repeats", "square"):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"`{name}` must be at least 1, got {getattr(self, name)}."
-                )
+        check_positive(self, "num_restarts", "num_rounds", "repeats", "square")
 
     @property
     def num_columns(self) -> int:
@@ -90,7 +98,49 @@ def preset(name: Literal["quick", "paper"]) -> Config:
     return Config(repeats=3) if name == "quick" else Config()
 
 
-def kernel(config: Config) -> Callable[[], Any]:
+def main(config: Config, options: Options) -> dict[str, Any]:
+    """Time everything in turn; a table of seconds, GFLOP/s and ratios."""
+    options.out.mkdir(parents=True, exist_ok=True)  # Or hear of it after the timing.
+    jobs = {
+        "kernel": _kernel(config),
+        "bare products": _bare_products(config),
+        "square product": _square_product(config),
+    }
+    flops = {"square product": 2.0 * config.square**3}
+    parts = {}
+    if timing.has_torch():
+        num_runs = config.num_restarts * len(config.step_sizes)
+        jobs["PyTorch, all runs batched"] = _torch_batched(config)
+        # One run stands for all: they are the same work, and it is slow.
+        name = f"PyTorch, one run at a time (1 of {num_runs} timed)"
+        jobs[name] = _torch_one_run(config)
+        parts[name] = num_runs
+    times = timed(jobs, repeats=config.repeats)
+    speeds = {
+        name: flops.get(name, config.flops) / parts.get(name, 1) / own.wall
+        for name, own in times.items()
+    }
+    table = [
+        {
+            "what": name,
+            "seconds": times[name].median * parts.get(name, 1),
+            "GFLOP/s": float(np.median(speeds[name])) / 1e9,
+            # Of neighbours in time, then their median: drift cancels.
+            "kernel's speed / this": float(np.median(speeds["kernel"] / speeds[name])),
+        }
+        for name in jobs
+    ]
+    settings = (
+        f"m = {config.num_clients}, n = {config.num_samples}, "
+        f"d = {config.num_features}, k = {config.num_clusters}, "
+        f"{config.num_restarts} restarts x {len(config.step_sizes)} step sizes, "
+        f"{config.num_rounds} rounds, medians of {config.repeats}, "
+        f"{jax.devices()[0].device_kind}"
+    )
+    return one_table("linear", settings, table, options)
+
+
+def _kernel(config: Config) -> Callable[[], Any]:
     """The library's own path: `ifca` under the engine, vmapped over runs."""
     data, _ = mixed_linear(
         jax.random.key(0),
@@ -115,7 +165,7 @@ def kernel(config: Config) -> Callable[[], Any]:
     return lambda: jax.block_until_ready(program(data, keys, step_sizes))
 
 
-def bare_products(config: Config) -> Callable[[], Any]:
+def _bare_products(config: Config) -> Callable[[], Any]:
     """The two products alone, in the operand order that the kernel uses."""
     rows = config.num_clients * config.num_samples
     samples = jax.random.normal(jax.random.key(0), (rows, config.num_features))
@@ -134,70 +184,134 @@ def bare_products(config: Config) -> Callable[[], Any]:
     return lambda: jax.block_until_ready(program(samples, models))
 
 
-def square_product(config: Config) -> Callable[[], Any]:
+def _square_product(config: Config) -> Callable[[], Any]:
     """One large square product."""
     matrix = jax.random.normal(jax.random.key(0), (config.square, config.square))
     program = jax.jit(lambda matrix: matrix @ matrix)
     return lambda: jax.block_until_ready(program(matrix))
 
 
-def timed(jobs: dict[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
-    """Seconds of every job, all jobs in turn, after one call each to warm up."""
-    seconds: dict[str, list[float]] = {name: [] for name in jobs}
-    for job in jobs.values():
-        job()
-    for _ in range(repeats):
-        for name, job in jobs.items():
-            started = time.perf_counter()
-            job()
-            seconds[name].append(time.perf_counter() - started)
-    return seconds
+# The same work in PyTorch, as a reference for speed and for outcomes
+#
+# Written as one would write it for PyTorch: in place where that is faster, and without
+# autograd, whose graph would only add to the time.
 
 
-def main(config: Config, options: Options) -> dict[str, Any]:
-    """Time everything in turn; a table of seconds, GFLOP/s and ratios."""
-    options.out.mkdir(parents=True, exist_ok=True)  # Or hear of it after the timing.
-    jobs = {
-        "kernel": kernel(config),
-        "bare products": bare_products(config),
-        "square product": square_product(config),
-    }
-    flops = {"square product": 2.0 * config.square**3}
-    parts = {}
-    if torch_linear.available():
-        num_runs = config.num_restarts * len(config.step_sizes)
-        jobs["PyTorch, all runs batched"] = torch_linear.batched(config)
-        # One run stands for all: they are the same work, and it is slow.
-        name = f"PyTorch, one run at a time (1 of {num_runs} timed)"
-        jobs[name] = torch_linear.one_run(config)
-        parts[name] = num_runs
-    seconds = timed(jobs, config.repeats)
-    speeds = {
-        name: flops.get(name, config.flops) / parts.get(name, 1) / np.array(values)
-        for name, values in seconds.items()
-    }
-    table = [
-        {
-            "what": name,
-            "seconds": statistics.median(seconds[name]) * parts.get(name, 1),
-            "GFLOP/s": float(np.median(speeds[name])) / 1e9,
-            # Of neighbours in time, then their median: drift cancels.
-            "kernel's speed / this": float(np.median(speeds["kernel"] / speeds[name])),
-        }
-        for name in jobs
-    ]
-    report.write_csv(options.out / "table.csv", table)
-    device = jax.devices()[0]
-    settings = (
-        f"m = {config.num_clients}, n = {config.num_samples}, "
-        f"d = {config.num_features}, k = {config.num_clusters}, "
-        f"{config.num_restarts} restarts x {len(config.step_sizes)} step sizes, "
-        f"{config.num_rounds} rounds, medians of {config.repeats}, {device.device_kind}"
+class TorchEnds(NamedTuple):
+    """Where runs ended.
+
+    models: the final ones.
+    assignment: each client's model of lowest loss, -1 where no loss is finite.
+    """
+
+    models: Float[np.ndarray, "runs clusters features"]
+    assignment: Int[np.ndarray, "runs clients"]
+
+
+def torch_threads() -> int:
+    """Threads that a product of PyTorch's uses."""
+    return pytorch().get_num_threads()
+
+
+def torch_samples(num_rows: int, num_features: int) -> tuple[Any, Any]:
+    """PyTorch's own draw of inputs and noise of this shape."""
+    torch = pytorch()
+    return torch.randn(num_rows, num_features), torch.randn(num_rows)
+
+
+def _torch_batched(config: Config) -> Callable[[], Any]:
+    """All runs at once: a pair of products a round."""
+    num_runs = config.num_restarts * len(config.step_sizes)
+    return _torch_program(
+        config, num_runs, list(config.step_sizes) * config.num_restarts
     )
-    return {
-        "benchmark": "linear",
-        "settings": settings,
-        "headline": f"{settings}\n\n{report.markdown(table)}",
-        "files": [str(options.out / "table.csv")],
-        "rows": table,
-    }
+
+
+def _torch_one_run(config: Config) -> Callable[[], Any]:
+    """A single run, as a plain loop over runs would make it, one after the other."""
+    return _torch_program(config, 1, [config.step_sizes[0]])
+
+
+def torch_on_data(
+    inputs: Float[np.ndarray, "clients samples features"],
+    targets: Float[np.ndarray, "clients samples"],
+    starts: Float[np.ndarray, "runs clusters features"],
+    step_sizes: Float[np.ndarray, " runs"],
+    *,
+    num_rounds: int,
+) -> Callable[[], TorchEnds]:
+    """All runs at once on given samples, copied to PyTorch before the call is timed.
+
+    Every run has its start and step size; summed gradients are divided by all clients.
+    """
+    torch = pytorch()
+    m, n, d = inputs.shape
+    runs, k = starts.shape[:2]
+    rows = torch.tensor(inputs).view(m * n, d)
+    labels = torch.tensor(targets).view(m * n)
+    columns = torch.tensor(starts).permute(2, 0, 1).reshape(d, runs * k)
+
+    def program() -> TorchEnds:
+        models = _descend(rows, labels, columns, step_sizes.tolist(), num_rounds, m)
+        losses = _losses(_errors(rows, labels, models), m, runs)
+        chosen = torch.where(torch.isfinite(losses).any(2), losses.argmin(2), -1)
+        final = models.view(d, runs, k).permute(1, 2, 0)
+        return TorchEnds(final.numpy(), chosen.T.numpy())
+
+    return program
+
+
+def _torch_program(
+    config: Config, num_runs: int, step_sizes: list[float]
+) -> Callable[[], Any]:
+    torch = pytorch()
+    m, n, d, k = (
+        config.num_clients,
+        config.num_samples,
+        config.num_features,
+        config.num_clusters,
+    )
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(m * n, d, generator=generator)
+    truth = torch.randint(0, 2, (k, d), generator=generator).float()
+    clusters = torch.arange(m) // (m // k)
+    noise = 0.1 * torch.randn(m * n, generator=generator)
+    targets = (inputs.view(m, n, d) @ truth[clusters][:, :, None]).view(-1) + noise
+    start = torch.randint(0, 2, (d, num_runs * k), generator=generator).float()
+    return lambda: _descend(inputs, targets, start, step_sizes, config.num_rounds, m)
+
+
+def _descend(
+    inputs: Any,
+    targets: Any,
+    start: Any,
+    step_sizes: Sequence[float],
+    num_rounds: int,
+    num_clients: int,
+) -> Any:
+    """The rounds; tensors `[rows, d]`, `[rows]` and models `[d, runs x k]`."""
+    torch = pytorch()
+    rows, num_runs = inputs.shape[0], len(step_sizes)
+    k = start.shape[1] // num_runs
+    rates = torch.tensor(step_sizes).repeat_interleave(k) * (2.0 / rows)
+    models = start.clone()
+    for _ in range(num_rounds):
+        errors = _errors(inputs, targets, models)
+        losses = _losses(errors, num_clients, num_runs)
+        chosen = torch.nn.functional.one_hot(losses.argmin(dim=2), k)
+        blocks = errors.view(num_clients, -1, num_runs, k)
+        blocks *= chosen[:, None].to(errors.dtype)
+        models -= (inputs.T @ errors) * rates
+    return models
+
+
+def _errors(inputs: Any, targets: Any, models: Any) -> Any:
+    return targets[:, None].addmm(inputs, models, beta=-1)
+
+
+def _losses(errors: Any, num_clients: int, num_runs: int) -> Any:
+    """`[clients, runs, k]`, infinite where they are not finite."""
+    torch = pytorch()
+    blocks = errors.view(num_clients, -1, num_runs, errors.shape[1] // num_runs)
+    losses = blocks.square().mean(dim=1)
+    return torch.where(torch.isfinite(losses), losses, torch.inf)

@@ -31,29 +31,49 @@ the ratio of processor times to the loop on one thread means something.
 
 import dataclasses
 import pathlib
-import statistics
 import sys
 import tempfile
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import jax
 import numpy as np
 
-from cfljax import engine
-from experiments.bench import (
-    neural_algorithms,
-    neural_jobs,
-    neural_report,
-    torch_neural,
-)
-from experiments.bench.neural_child import measure
-from experiments.bench.neural_jobs import Work
-from experiments.bench.neural_times import is_busy, timed
+from cfljax import engine, report
+from experiments.bench import neural_algorithms, neural_jobs, timing
+from experiments.bench.neural_jobs import Work, measure
+from experiments.bench.timing import is_busy, timed
 from experiments.options import Options
 
-__all__ = ["Config", "main", "preset"]
+__all__ = [
+    "RATIO",
+    "SPEED",
+    "Config",
+    "growth",
+    "main",
+    "preset",
+    "targets",
+]
+
+BENCHMARKS = {
+    "neural": {
+        "title": "local training and loss matrices against PyTorch and bare products",
+    },
+}
+TITLES = {
+    "training": "One round of local training and averaging, medians",
+    "growth": "Milliseconds of a round against clients C: fixed + per client x C",
+    "losses": "Loss matrix beside its bare matrix products, medians",
+    "memory": "Peak memory of a round",
+    "compilation": "Compilation",
+    "targets": "Targets",
+}
+RATIO = "PyTorch loop's time / this"
+PROCESSOR_RATIO = "one-thread loop's processor time / this"
+SPEED = "speed / bare products'"
 
 Rows = list[dict[str, Any]]
+Tables = Mapping[str, Rows]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,82 +175,6 @@ def preset(name: Literal["quick", "paper"]) -> Config:
     return Config(seconds=600, algorithm_channels=(8, 16))
 
 
-def training_rows(work: Work, config: Config) -> Rows:
-    """One row for each implementation of a round."""
-    jobs = neural_jobs.training(work)
-    if torch_neural.available():
-        jobs |= torch_neural.training(work)
-    found = timed(jobs, repeats=config.repeats, seconds=config.seconds)
-    rows = []
-    for name, times in found.items():
-        middle = statistics.median(times.wall)
-        processor = statistics.median(times.processor)
-        row = {
-            "network": work.name,
-            "clients": work.num_clients,
-            "what": name,
-            "ms per client-step": 1e3 * middle / work.client_steps,
-            "processor ms": 1e3 * processor / work.client_steps,
-            "rounds/s": 1 / middle,
-            "repeats": len(times.wall),
-        }
-        if torch_neural.LOOP in found:
-            # Of neighbours in time, then their median: drift cancels.
-            loop, single = found[torch_neural.LOOP], found[torch_neural.ONE_THREAD]
-            row[neural_report.RATIO] = float(np.median(loop.wall / times.wall))
-            shares = single.processor / times.processor
-            row[neural_report.PROCESSOR_RATIO] = float(np.median(shares))
-        rows.append(row)
-    return rows
-
-
-def loss_rows(work: Work, config: Config) -> Rows:
-    """Loss matrices beside the products that they consist of."""
-    bare = "bare products"
-    jobs = {bare: neural_jobs.bare_products(work)}
-    jobs |= neural_jobs.losses(work, config.loss_chunks)
-    found = timed(jobs, repeats=2 * config.repeats, seconds=config.seconds)
-    sizes = work.image**2 * work.hidden + work.hidden * 10
-    flops = 2.0 * sizes * work.num_clients * work.num_samples * work.num_clusters
-    rows = []
-    for name, times in found.items():
-        middle = statistics.median(times.wall)
-        ratios = [
-            float(np.median(a / b)) for a, b in zip(found[bare], times, strict=True)
-        ]
-        row = {"what": name, "seconds": middle, "GFLOP/s": flops / middle / 1e9}
-        row |= {neural_report.SPEED: ratios[0], "processor times' ratio": ratios[1]}
-        rows.append(row)
-    return rows
-
-
-def memory_rows(works: list[Work], folder: pathlib.Path) -> Rows:
-    """Peak of a round beyond its data and models; no rows where nobody tells."""
-    rows = []
-    for work in works:
-        found = measure("memory", work, folder=folder)
-        if found:
-            row = {"network": work.name, "clients": work.num_clients}
-            row |= {"data, MiB": found["data"], "models, MiB": found["models"]}
-            row |= {"peak beyond, MiB": found["peak"]}
-            row |= {"peak beyond / data": found["peak"] / found["data"]}
-            rows.append(row)
-    return rows
-
-
-def compilation_rows(works: list[Work], folder: pathlib.Path) -> Rows:
-    """Seconds until a round is compiled, without and with a cache that holds it."""
-    rows = []
-    for work in works:
-        for state in ("cold", "warm"):
-            found = measure("compilation", work, folder=folder)
-            row = {"network": work.name, "clients": work.num_clients, "cache": state}
-            row |= {"the round, s": found["round"], "all, s": found["all"]}
-            row["the round, processor s"] = found["processor"]
-            rows.append(row)
-    return rows
-
-
 def main(config: Config, options: Options) -> dict[str, Any]:
     """Time everything in turn; tables, a figure, and which targets are reached."""
     if config.algorithms:
@@ -254,20 +198,20 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     # First of all: their processes would disturb whatever is timed beside them, and
     # are the least disturbed while this one is small.
     with tempfile.TemporaryDirectory() as name:
-        tables["compilation"] = compilation_rows(samples, pathlib.Path(name))
-        tables["memory"] = memory_rows(samples, pathlib.Path(name))
+        tables["compilation"] = _compilation_rows(samples, pathlib.Path(name))
+        tables["memory"] = _memory_rows(samples, pathlib.Path(name))
     say("loss matrix")
-    tables["losses"] = loss_rows(samples[0], config)
+    tables["losses"] = _loss_rows(samples[0], config)
     tables["training"] = []
     for work in works:
         say(f"{work.name}, {work.num_clients} clients")
-        tables["training"] += training_rows(work, config)
-    tables["growth"] = neural_report.growth(tables["training"])
-    tables["targets"] = neural_report.targets(tables, busy=busy)
+        tables["training"] += _training_rows(work, config)
+    tables["growth"] = growth(tables["training"])
+    tables["targets"] = targets(tables, busy=busy)
     notes = []
     if busy:
         notes.append("Other programs used this machine: targets are not judged.")
-    if not torch_neural.available():
+    if not timing.has_torch():
         notes.append("PyTorch is not installed: its rows are left out.")
     if not tables["memory"]:
         notes.append("This system does not tell a process's peak memory.")
@@ -281,9 +225,194 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     return {
         "benchmark": "neural",
         "settings": settings,
-        "headline": neural_report.headline(settings, tables, notes),
-        "files": neural_report.write(tables, options.out),
+        "headline": timing.headline(
+            settings, {title: tables[name] for name, title in TITLES.items()}, notes
+        ),
+        "files": _write(tables, options.out),
         "rows": tables["training"],
         "tables": tables,
         "notes": notes,
     }
+
+
+def _training_rows(work: Work, config: Config) -> Rows:
+    """One row for each implementation of a round."""
+    jobs = neural_jobs.training(work)
+    if timing.has_torch():
+        jobs |= neural_jobs.torch_training(work)
+    found = timed(jobs, repeats=config.repeats, seconds=config.seconds)
+    rows = []
+    for name, times in found.items():
+        middle, processor = times.median, float(np.median(times.processor))
+        row = {
+            "network": work.name,
+            "clients": work.num_clients,
+            "what": name,
+            "ms per client-step": 1e3 * middle / work.client_steps,
+            "processor ms": 1e3 * processor / work.client_steps,
+            "rounds/s": 1 / middle,
+            "repeats": len(times.wall),
+        }
+        if neural_jobs.LOOP in found:
+            # Of neighbours in time, then their median: drift cancels.
+            loop, single = found[neural_jobs.LOOP], found[neural_jobs.ONE_THREAD]
+            shares = single.processor / times.processor
+            row |= {RATIO: float(np.median(loop.wall / times.wall))}
+            row |= {PROCESSOR_RATIO: float(np.median(shares))}
+        rows.append(row)
+    return rows
+
+
+def _loss_rows(work: Work, config: Config) -> Rows:
+    """Loss matrices beside the products that they consist of."""
+    bare = "bare products"
+    jobs = {bare: neural_jobs.bare_products(work)}
+    jobs |= neural_jobs.losses(work, config.loss_chunks)
+    found = timed(jobs, repeats=2 * config.repeats, seconds=config.seconds)
+    sizes = work.image**2 * work.hidden + work.hidden * 10
+    flops = 2.0 * sizes * work.num_clients * work.num_samples * work.num_clusters
+    rows = []
+    for name, times in found.items():
+        ratios = [
+            float(np.median(a / b)) for a, b in zip(found[bare], times, strict=True)
+        ]
+        row = {"what": name, "seconds": times.median}
+        row |= {"GFLOP/s": flops / times.median / 1e9}
+        row |= {SPEED: ratios[0], "processor times' ratio": ratios[1]}
+        rows.append(row)
+    return rows
+
+
+def _memory_rows(works: list[Work], folder: pathlib.Path) -> Rows:
+    """Peak of a round beyond its data and models; no rows where nobody tells."""
+    rows = []
+    for work in works:
+        found = measure("memory", work, folder=folder)
+        if found:
+            row = {"network": work.name, "clients": work.num_clients}
+            row |= {"data, MiB": found["data"], "models, MiB": found["models"]}
+            row |= {"peak beyond, MiB": found["peak"]}
+            row |= {"peak beyond / data": found["peak"] / found["data"]}
+            rows.append(row)
+    return rows
+
+
+def _compilation_rows(works: list[Work], folder: pathlib.Path) -> Rows:
+    """Seconds until a round is compiled, without and with a cache that holds it."""
+    rows = []
+    for work in works:
+        for state in ("cold", "warm"):
+            found = measure("compilation", work, folder=folder)
+            row = {"network": work.name, "clients": work.num_clients, "cache": state}
+            row |= {"the round, s": found["round"], "all, s": found["all"]}
+            row["the round, processor s"] = found["processor"]
+            rows.append(row)
+    return rows
+
+
+def growth(rows: Rows) -> Rows:
+    """How a round's time grows with its clients, for each implementation.
+
+    A line of least relative squares, the largest relative distance from it (none of two
+    points), and the slope on log axes, which is 1 where time is proportional to
+    clients. Nothing where fewer than two numbers of clients were measured.
+    """
+    found = []
+    for network, what in dict.fromkeys((row["network"], row["what"]) for row in rows):
+        mine = [row for row in rows if (row["network"], row["what"]) == (network, what)]
+        clients = np.array([row["clients"] for row in mine], float)
+        times = np.array([1e3 / row["rounds/s"] for row in mine])
+        if len(set(clients)) < 2:
+            continue
+        slope, fixed = np.polyfit(clients, times, 1, w=1 / times)
+        deviation = float(np.max(np.abs((fixed + slope * clients) / times - 1)))
+        exponent = np.polyfit(np.log(clients), np.log(times), 1)[0]
+        found.append(
+            {
+                "network": network,
+                "what": what,
+                "fixed, ms": float(fixed),
+                "per client, ms": float(slope),
+                "largest deviation": deviation if len(clients) > 2 else None,
+                "exponent": float(exponent),
+            }
+        )
+    return found
+
+
+def targets(tables: Tables, *, busy: bool) -> Rows:
+    """What was aimed at, what was measured, and whether it was reached.
+
+    Args:
+      tables: all others.
+      busy: whether other programs used the machine, which leaves all open.
+    """
+    found: Rows = []
+
+    def add(what: str, target: str, measured: float, reached: bool) -> None:
+        row = {"what": what, "target": target, "measured": measured}
+        verdict = "yes" if reached else "no"
+        found.append(row | {"reached": "open" if busy else verdict})
+
+    for network, least in (("MLP", 1.3), ("CNN", 1 / 1.25)):
+        rows = [
+            row
+            for row in tables["training"]
+            if row["network"] == network
+            and row["what"].startswith("cfljax")
+            and RATIO in row
+        ]
+        if not rows:
+            continue
+        most = max(row["clients"] for row in rows)
+        # The first is what users get: sequential, on all devices.
+        ratio = next(row[RATIO] for row in rows if row["clients"] == most)
+        what = f"{network}, {most} clients: speed / PyTorch loop's"
+        add(what, f"at least {least:g}", ratio, ratio >= least)
+    best = max(row[SPEED] for row in tables["losses"][1:])
+    what = "loss matrix: speed / bare products'"
+    add(what, "at least 0.6", best, best >= 0.6)
+    for row in tables["compilation"]:
+        most = 20 if row["cache"] == "cold" else 2
+        seconds = row["the round, s"]
+        what = f"{row['network']}, compilation, {row['cache']} cache, s"
+        add(what, f"below {most}", seconds, seconds < most)
+    return found
+
+
+def _write(tables: Tables, folder: pathlib.Path) -> list[str]:
+    """A CSV file for each table that has rows, and the figure; the files written."""
+    files = []
+    for name in TITLES:
+        if tables[name]:
+            path = folder / f"{name}.csv"
+            report.write_csv(path, tables[name])
+            files.append(path)
+    files += report.save(_figure(tables["training"]), folder / "training")
+    return [str(path) for path in files]
+
+
+def _figure(rows: Rows) -> Any:
+    """Time of one client's step against clients, one line for each implementation."""
+    panels = []
+    for network in dict.fromkeys(row["network"] for row in rows):
+        mine = [row for row in rows if row["network"] == network]
+        curves = []
+        for what in dict.fromkeys(row["what"] for row in mine):
+            points = [row for row in mine if row["what"] == what]
+            x = np.array([row["clients"] for row in points])
+            y = np.array([row["ms per client-step"] for row in points])
+            curves.append(report.Curve(label=what, x=x, y=y))
+        panels.append(
+            report.CurvePanel(
+                curves=curves,
+                x_label="clients C",
+                y_label="time of one client's step, ms",
+                y_limits=None,
+                log_x=True,
+                log_y=True,
+                title=network,
+                aside=False,
+            )
+        )
+    return report.curves(panels)

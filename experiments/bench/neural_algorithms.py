@@ -33,14 +33,28 @@ import numpy as np
 
 from cfljax import report
 from cfljax.algorithms import REGISTRY
+from cfljax.base import Algorithm
 from cfljax.cards import CARDS, Passes, Sizes
-from cfljax.report.bars import BarPanel, bars
-from cfljax.types import Algorithm
+from cfljax.report import BarPanel, bars
 from experiments.bench.neural_jobs import Program, Work, client_data, compiled
-from experiments.bench.neural_times import is_busy, timed
+from experiments.bench.timing import headline, is_busy, timed
 from experiments.options import Options
 
-__all__ = ["LIMIT", "build", "main", "names", "passes", "rows"]
+__all__ = [
+    "EXCESS",
+    "LIMIT",
+    "MEASURED",
+    "PREDICTED",
+    "PROCESSOR",
+    "build",
+    "main",
+    "names",
+    "passes",
+    "rows",
+    "targets",
+    "third_round",
+]
+
 
 LIMIT = 2.0  # Of measured by predicted time.
 NUM_CLASSES = 10  # Of `neural_jobs.client_data`.
@@ -121,15 +135,7 @@ def rows(
     seconds: int | float,
     progress: bool = False,
 ) -> Rows:
-    """One row for each algorithm, timed in turn with FedAvg.
-
-    Args:
-      chosen: names of algorithms.
-      work: the round.
-      repeats: of each pair of rounds, at most.
-      seconds: after which a pair is not repeated again.
-      progress: whether to say on standard error what is timed.
-    """
+    """One row for each algorithm, timed in turn with FedAvg as `timing.timed` does."""
     unit = third_round(UNIT, work)
     expected = passes(UNIT, work).units
     table = []
@@ -158,9 +164,7 @@ def rows(
 def targets(table: Rows, *, busy: bool) -> Rows:
     """Whether each algorithm's round costs what its passes cost.
 
-    Args:
-      table: of `rows`.
-      busy: whether other programs used the machine, which leaves all open.
+    Where other programs used the machine, `busy` leaves all open.
     """
     found = []
     for row in table:
@@ -226,12 +230,6 @@ def main(
         f"{first.num_clusters} clusters; a forward pass counts 1, a backward pass 2; "
         f"{jax.devices()[0].device_kind}"
     )
-    parts = [
-        settings,
-        f"A round beside FedAvg's, medians\n\n{report.markdown(table)}".rstrip(),
-        f"Targets\n\n{report.markdown(judged)}".rstrip(),
-        *notes,
-    ]
     files = []
     for name, one in (("algorithms", table), ("algorithm_targets", judged)):
         report.write_csv(options.out / f"{name}.csv", one)
@@ -240,7 +238,11 @@ def main(
     return {
         "benchmark": "neural",
         "settings": settings,
-        "headline": "\n\n".join(parts) + "\n",
+        "headline": headline(
+            settings,
+            {"A round beside FedAvg's, medians": table, "Targets": judged},
+            notes,
+        ),
         "files": [str(path) for path in files],
         "rows": table,
         "tables": {"algorithms": table, "targets": judged},

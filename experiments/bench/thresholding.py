@@ -14,9 +14,7 @@ sample, but for the second layer, which also passes gradients on.
 
 import dataclasses
 import math
-import statistics
 import time
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -24,17 +22,35 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from cfljax import report
 from cfljax.algorithms import federated_clustering
-from cfljax.kernels.gram import combine, gram_matrix
-from cfljax.kernels.threshold_gap import gap_radius
-from cfljax.kernels.threshold_gram import threshold_clustering_gram
-from cfljax.kernels.threshold_radius import quantile_radius
+from cfljax.base import ClientData
+from cfljax.clustering import (
+    combine,
+    gap_radius,
+    gram_matrix,
+    quantile_radius,
+    threshold_clustering_gram,
+)
 from cfljax.models import mlp
-from cfljax.types import ClientData
+from experiments.bench.timing import one_table, timed
+from experiments.checks import check_positive
 from experiments.options import Options
 
-__all__ = ["Config", "by_coordinates", "main", "preset", "work"]
+__all__ = [
+    "Config",
+    "by_coordinates",
+    "main",
+    "preset",
+    "work",
+]
+
+
+BENCHMARKS = {
+    "thresholding": {
+        "title": "Federated-Clustering's rounds against bare products, and Gram "
+        "matrices",
+    },
+}
 
 _INPUTS, _CLASSES, _SQUARE = 784, 10, 3000
 
@@ -63,10 +79,7 @@ class Config:
     """Times that everything is timed; medians are reported."""
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if value < 1:
-                raise ValueError(f"`{field.name}` must be at least 1, got {value}.")
+        check_positive(self, *(field.name for field in dataclasses.fields(self)))
         if self.num_groups > self.num_clients:
             raise ValueError(
                 "`num_groups` must be at most `num_clients`, got "
@@ -93,20 +106,13 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     """Time both; seconds, rates and the largest difference."""
     options.out.mkdir(parents=True, exist_ok=True)  # Or hear of it after the timing.
     table = _rounds(config) + _from_gram(config)
-    report.write_csv(options.out / "table.csv", table)
     settings = (
         f"{config.num_clients} x {config.num_samples} in {config.num_groups} groups, "
         f"{config.num_points} points of {config.num_features} features, "
         f"{config.num_clipping_rounds} clipping rounds, medians of {config.repeats}, "
         f"{jax.devices()[0].device_kind}"
     )
-    return {
-        "benchmark": "thresholding",
-        "settings": settings,
-        "headline": f"{settings}\n\n{report.markdown(table)}",
-        "files": [str(options.out / "table.csv")],
-        "rows": table,
-    }
+    return one_table("thresholding", settings, table, options)
 
 
 def _rounds(config: Config) -> list[dict[str, Any]]:
@@ -130,30 +136,26 @@ def _rounds(config: Config) -> list[dict[str, Any]]:
     step = jax.jit(algorithm.step)
     square = jnp.ones((_SQUARE, _SQUARE), jnp.float32)
     product = jax.jit(lambda matrix: matrix @ matrix)
-    timed = _in_turns(
-        {
-            "round": lambda: step(jax.random.key(1), state, data),
-            "product": lambda: product(square),
-        },
-        config.repeats,
-    )
+    jobs = {
+        "round": lambda: jax.block_until_ready(step(jax.random.key(1), state, data)),
+        "product": lambda: jax.block_until_ready(product(square)),
+    }
+    times = timed(jobs, repeats=config.repeats)
     rates = {
-        "round": work(config) / timed["round"] / 1e9,
-        "product": 2.0 * _SQUARE**3 / timed["product"] / 1e9,
+        "round": work(config) / times["round"].median / 1e9,
+        "product": 2.0 * _SQUARE**3 / times["product"].median / 1e9,
     }
     names = {
         "round": "round of Federated-Clustering",
         "product": f"product of {_SQUARE} x {_SQUARE}, float32",
     }
     return [
-        {
-            "what": names[what],
-            "seconds": timed[what],
+        _row(name, times[what].median)
+        | {
             "GFLOP/s": rates[what],
             "share of the product's rate": rates[what] / rates["product"],
-            "largest difference": None,
         }
-        for what in names
+        for what, name in names.items()
     ]
 
 
@@ -171,7 +173,7 @@ def _from_gram(config: Config) -> list[dict[str, Any]]:
         on_device = jnp.asarray(points)
         started = time.perf_counter()
         gram = jax.block_until_ready(jax.jit(gram_matrix)(on_device))
-        table.append(_row("Gram matrix (once)", time.perf_counter() - started, None))
+        table.append(_row("Gram matrix (once)", time.perf_counter() - started))
         weights = jnp.eye(config.num_points)
         jobs = {
             name: jax.jit(
@@ -185,10 +187,11 @@ def _from_gram(config: Config) -> list[dict[str, Any]]:
             )
             for name, radius in radii.items()
         }
-        timed = _in_turns(
-            {name: lambda job=job: job(gram, weights) for name, job in jobs.items()},
-            config.repeats,
-        )
+        ready = {
+            name: lambda job=job: jax.block_until_ready(job(gram, weights))
+            for name, job in jobs.items()
+        }
+        times = timed(ready, repeats=config.repeats)
         for name in radii:
             difference = None
             if name == "fixed radius":
@@ -197,7 +200,7 @@ def _from_gram(config: Config) -> list[dict[str, Any]]:
                 other = by_coordinates(points, config, float(half))
                 sizes = np.linalg.norm(other, axis=1)
                 difference = float(np.max(np.linalg.norm(own - other, axis=1) / sizes))
-            table.append(_row(f"{name}, all centres", timed[name], difference))
+            table.append(_row(f"{name}, all centres", times[name].median, difference))
     return table
 
 
@@ -230,7 +233,7 @@ def by_coordinates(
     return centres
 
 
-def _row(what: str, seconds: float, difference: float | None) -> dict[str, Any]:
+def _row(what: str, seconds: float, difference: float | None = None) -> dict[str, Any]:
     return {
         "what": what,
         "seconds": seconds,
@@ -238,15 +241,3 @@ def _row(what: str, seconds: float, difference: float | None) -> dict[str, Any]:
         "share of the product's rate": None,
         "largest difference": difference,
     }
-
-
-def _in_turns(jobs: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Median seconds of each job, after a first call that compiles."""
-    seconds: dict[str, list[float]] = {name: [] for name in jobs}
-    for turn in range(repeats + 1):
-        for name, job in jobs.items():
-            started = time.perf_counter()
-            jax.block_until_ready(job())
-            if turn:
-                seconds[name].append(time.perf_counter() - started)
-    return {name: statistics.median(times) for name, times in seconds.items()}

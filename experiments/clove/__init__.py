@@ -1,1 +1,1 @@
-"""Experiments of CLoVE, one file per table or figure."""
+"""Experiments of CLoVE: its tables, the figures that differ from them, unknown K."""

@@ -20,26 +20,49 @@ of different settings agree is (separation / noise)^2 sqrt(samples).
 """
 
 import dataclasses
-import json
+import itertools
 import math
 import time
+from collections.abc import Sequence
 from typing import Any, Literal
 
-from cfljax import engine, report
-from experiments.clove.fig3_report import (
-    COLUMNS,
-    draw_final,
-    draw_rounds,
-    overview,
-    rows,
-)
-from experiments.clove.fig3_trial import DIMS, Method, Trial, simulate
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+from jaxtyping import Array, PRNGKeyArray
+from matplotlib.figure import Figure
+
+from cfljax import engine, intervals, metrics, report
+from cfljax.algorithms import clove, ifca, k_fed
+from cfljax.base import Algorithm, check_member
+from cfljax.clustering import euclidean, least_distance
+from cfljax.data import nearby_linear
+from cfljax.models import linear
+from experiments.checks import check_positive
+from experiments.clove.rows import FOUND, finish
 from experiments.options import Options
 
-__all__ = ["REVISION", "Config", "main", "preset"]
+__all__ = [
+    "DIMS",
+    "EXPERIMENTS",
+    "Config",
+    "Trial",
+    "main",
+    "overview",
+    "preset",
+    "rows",
+    "simulate",
+]
+
 
 EXPERIMENT = "clove.fig3"
+EXPERIMENTS = {
+    "clove.fig3": {"title": "clusters of nearby linear models: CLoVE, IFCA and k-FED"}
+}
 REVISION = 1  # To be raised whenever a trial of the same fields changes its meaning.
+
+Method = Literal["clove", "ifca", "k_fed"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,11 +101,7 @@ class Config:
             values = getattr(self, name)
             if not values or len(set(values)) < len(values):
                 raise ValueError(f"`{name}` must hold different values, got {values}.")
-        for name in ("num_trials", "num_rounds", "num_steps", "num_samples"):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"`{name}` must be at least 1, got {getattr(self, name)}."
-                )
+        check_positive(self, "num_trials", "num_rounds", "num_steps", "num_samples")
         if not all(0 < value <= 1 for value in self.separation):
             raise ValueError(f"`separation` must be in (0, 1], got {self.separation}.")
         for name, values in (("noise", self.noise), ("step_size", (self.step_size,))):
@@ -109,50 +128,8 @@ def preset(name: Literal["quick", "paper"]) -> Config:
 
 
 def main(config: Config, options: Options) -> dict[str, Any]:
-    """Compute what the store lacks, then write figures and table.
-
-    Args:
-      config: of the experiment.
-      options: how to run.
-
-    Returns:
-      A summary for the command line.
-    """
+    """Compute what the store lacks, then write figures and table."""
     started = time.perf_counter()
-    results = engine.sweep(
-        _grid(config),
-        simulate,
-        options.out / "results.zarr",
-        chunk=options.chunk,
-        memory=options.memory,
-        progress=options.progress,
-    )
-    table = rows(results, num_samples=config.num_samples, error_rate=config.error_rate)
-    headline = (
-        "Adjusted Rand index in the last round, data sets with all clients right\n\n"
-        + report.markdown(overview(table))
-    )
-    out = options.out
-    report.write_csv(out / "table.csv", table)
-    report.write_text(out / "table.md", report.markdown(table, COLUMNS))
-    settings = json.dumps(dataclasses.asdict(config), indent=2) + "\n"
-    report.write_text(out / "config.json", settings)
-    paths = [out / "table.csv", out / "table.md", out / "config.json"]
-    paths += report.save(draw_final(table), out / "final")
-    if "clove" in config.method:
-        paths += report.save(draw_rounds(results), out / "rounds")
-    return {
-        "experiment": EXPERIMENT,
-        "headline": headline,
-        "files": [str(path) for path in paths],
-        "seconds": round(time.perf_counter() - started, 2),
-        "failed_cells": int(results.attrs["failures"]),
-        "rows": table,
-    }
-
-
-def _grid(config: Config) -> engine.Grid:
-    """All settings; the methods of a trial share its data."""
     axes = ("method", "noise", "separation")
     shared = {
         field.name: getattr(config, field.name)
@@ -160,13 +137,248 @@ def _grid(config: Config) -> engine.Grid:
         if field.name not in axes
     }
     first = {name: getattr(config, name)[0] for name in axes}
-    return engine.Grid(
+    grid = engine.Grid(
         experiment=EXPERIMENT,
         trial=Trial(**first, **shared),
         axes={name: getattr(config, name) for name in axes},
         num_trials=config.num_trials,
+        traced=("separation", "noise", "step_size"),
         dims=DIMS,
         coords={"round": list(range(1, config.num_rounds + 1))},
         seed=config.seed,
         revision=REVISION,
+    )
+    results = engine.sweep(
+        grid,
+        simulate,
+        options.out / "results.zarr",
+        chunk=options.chunk,
+        memory=options.memory,
+        progress=options.progress,
+    )
+    table = rows(results, num_samples=config.num_samples, error_rate=config.error_rate)
+    heading = (
+        "Adjusted Rand index in the last round, data sets with all clients right\n\n"
+    )
+    figures: dict[str, Figure | None] = {"final": draw_final(table)}
+    if "clove" in config.method:
+        figures["rounds"] = draw_rounds(results)
+    finished = finish(
+        config,
+        options,
+        started,
+        tables={"table": table},
+        text=report.markdown(table, COLUMNS),
+        headline=heading + report.markdown(overview(table)),
+        figures=figures,
+        failures=int(results.attrs["failures"]),
+    )
+    return {"experiment": EXPERIMENT, **finished}
+
+
+# Outputs of a trial and the names of their own axes.
+DIMS: dict[str, tuple[str, ...]] = {
+    "rand_index": ("round",),  # ARI of the assignment that a round trained
+    "least_distance": (),  # of two true models, in units of the separation
+    "largest_distance": (),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """Everything that one trial's law depends on.
+
+    separation, noise and step_size are traced by the engine; the rest is static.
+    """
+
+    method: Method
+    separation: float
+    noise: float
+    num_clients: int
+    num_clusters: int
+    num_samples: int
+    num_features: int
+    num_rounds: int
+    num_steps: int
+    step_size: float
+
+    def __post_init__(self) -> None:
+        check_member(Method, method=self.method)
+
+
+def simulate(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array]:
+    """One data set, and one run from random unit vectors: the arrays of `DIMS`.
+
+    Methods share the data of a trial, separations and noises the random numbers.
+    """
+    data_key, run_key = jax.random.split(key)
+    data, truth = nearby_linear(
+        data_key,
+        num_clients=trial.num_clients,
+        num_clusters=trial.num_clusters,
+        num_samples=trial.num_samples,
+        num_features=trial.num_features,
+        separation=trial.separation,
+        noise=trial.noise,
+    )
+
+    def observe(state: Any, info: Any) -> Array:
+        del state
+        found = metrics.adjusted_rand_index(
+            info.assignment, truth.clusters, trial.num_clusters
+        )
+        # Clients that no model has a finite loss for are no clustering.
+        return jnp.where(jnp.all(info.assignment >= 0), found, jnp.nan)
+
+    # A clustering that is made once is the same in every round.
+    num_rounds = 1 if trial.method == "k_fed" else trial.num_rounds
+    _, found = engine.run(
+        _algorithm(trial), run_key, data, num_rounds=num_rounds, observe=observe
+    )
+    distances = euclidean(truth.models, truth.models)
+    return {
+        "rand_index": jnp.broadcast_to(found, (trial.num_rounds,)),
+        "least_distance": least_distance(truth.models) / trial.separation,
+        "largest_distance": jnp.max(distances) / trial.separation,
+    }
+
+
+def _algorithm(trial: Trial) -> Algorithm:
+    """The method, with full batches: an epoch is a step."""
+
+    def init(key: PRNGKeyArray) -> Array:
+        """A random unit vector."""
+        start = jax.random.normal(key, (trial.num_features,))
+        return start / jnp.linalg.norm(start)
+
+    task = linear(trial.num_features)._replace(init=init)
+    common: dict[str, Any] = {"num_clusters": trial.num_clusters}
+    common["step_size"] = trial.step_size
+    if trial.method == "k_fed":
+        return k_fed(task, **common)
+    common["num_steps"] = trial.num_steps
+    if trial.method == "ifca":
+        return ifca(task, option="model", **common)
+    return clove(task, **common)
+
+
+NAMES = {"clove": "CLoVE", "ifca": "IFCA", "k_fed": "k-FED"}
+COLUMNS = {
+    "method": "method",
+    "noise": "noise",
+    "separation": "separation",
+    "signal": "(separation / noise)² √n",
+    "trials": "data sets",
+    "rand_first": "ARI, round 1",
+    "rand_last": "ARI, last round",
+    "exact": "all clients right",
+    "exact_low": "at least",
+    "exact_high": "at most",
+    "reached": "round of ARI ≥ .9 (median of those)",
+}
+
+
+def rows(
+    results: xr.Dataset, *, num_samples: int, error_rate: float
+) -> list[dict[str, Any]]:
+    """One row for each setting; where a run failed or diverged its ARI is 0.
+
+    Bonferroni divides the error rate of all intervals.
+    """
+    settings = ("method", "noise", "separation")
+    points = list(itertools.product(*(results[s].values.tolist() for s in settings)))
+    table = []
+    for method, noise, separation in points:
+        point = {"method": method, "noise": noise, "separation": separation}
+        signal = (separation / noise) ** 2 * num_samples**0.5 if noise else np.inf
+        rand = np.nan_to_num(results.sel(point)["rand_index"].values)  # [trial, round]
+        last = rand[:, -1]
+        number, exact = len(last), int(np.sum(last == 1))
+        rate = error_rate / len(points)
+        low, high = intervals.clopper_pearson(exact, number, error_rate=rate)
+        first = [int(np.argmax(run)) + 1 for run in rand >= FOUND if run.any()]
+        table.append(
+            {
+                "method": NAMES[method],
+                "noise": noise,
+                "separation": separation,
+                "signal": signal,
+                "trials": number,
+                "rand_first": float(np.mean(rand[:, 0])),
+                "rand_last": float(np.mean(last)),
+                "exact": exact / number,
+                "exact_low": float(low),
+                "exact_high": float(high),
+                "reached": float(np.median(first)) if first else None,
+            }
+        )
+    return table
+
+
+def overview(table: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """ARI in the last round and how many data sets are exact, separations across."""
+    found: dict[tuple, dict[str, Any]] = {}
+    for line in table:
+        key = {"method": line["method"], "noise": line["noise"]}
+        row = found.setdefault(tuple(key.values()), key)
+        exact = round(line["exact"] * line["trials"])
+        shown = f"{line['rand_last']:.2f} ({exact}/{line['trials']})"
+        row[f"Δ = {line['separation']:g}"] = shown
+    return list(found.values())
+
+
+def draw_final(table: Sequence[dict[str, Any]]) -> Figure:
+    """How often all clients are right in the end, a panel for each noise."""
+
+    def curve(noise: float, method: str) -> report.Curve:
+        own = [row for row in table if (row["noise"], row["method"]) == (noise, method)]
+        column = lambda name: np.array([row[name] for row in own], float)
+        share = column("exact"), column("exact_low"), column("exact_high")
+        return report.Curve(method, column("separation"), *share)
+
+    methods = dict.fromkeys(row["method"] for row in table)
+    return report.curves(
+        [
+            report.CurvePanel(
+                [curve(noise, method) for method in methods],
+                x_label="separation Δ of the true models",
+                y_label="all clients in their cluster",
+                log_x=True,
+                title=f"noise σ = {noise:g}",
+            )
+            for noise in dict.fromkeys(row["noise"] for row in table)
+        ],
+        title="CLoVE, Figure 3: recovery in the last round",
+        legend_title="share of the data sets, with joint intervals",
+        panels_per_row=2,
+    )
+
+
+def draw_rounds(results: xr.Dataset) -> Figure:
+    """CLoVE's mean ARI in each round, a panel for each noise, as in Figure 3(a).
+
+    A round without a clustering counts as 0.
+    """
+    over = results["round"].values.astype(float)
+
+    def curve(noise: float, separation: float) -> report.Curve:
+        point = {"method": "clove", "noise": noise, "separation": separation}
+        own = np.nan_to_num(results["rand_index"].sel(point).values)
+        return report.Curve(f"Δ = {separation:g}", over, own.mean(axis=0))
+
+    separations = results["separation"].values.tolist()
+    return report.curves(
+        [
+            report.CurvePanel(
+                [curve(noise, separation) for separation in separations],
+                x_label="round",
+                y_label="mean adjusted Rand index",
+                y_limits=(-0.1, 1.05),
+                title=f"noise σ = {noise:g}",
+            )
+            for noise in results["noise"].values.tolist()
+        ],
+        title="CLoVE, Figure 3(a): agreement with the true clusters",
+        legend_title="separation of the true models, means over the data sets",
+        panels_per_row=2,
     )

@@ -16,55 +16,73 @@ Paper:     one seed, M = 50 clients of n = 250 samples: CLoVE's diagonal is the 
 """
 
 import dataclasses
-import json
+import math
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from cfljax import engine, report
-from experiments.clove.config import PAPER, QUICK, Config
-from experiments.clove.fig5_report import draw, markdown, rows
-from experiments.clove.fig5_trial import DIMS, simulate
-from experiments.clove.study import compute, planned, sources
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+from matplotlib.figure import Figure
+
+from cfljax import report
+from cfljax.base import Stacked, take
+from cfljax.clustering import match_clusters
+from cfljax.federated import loss_matrix
+from experiments.clove.methods import METHODS, Method, clusters
+from experiments.clove.partitions import Clients
+from experiments.clove.rows import DATASETS, cells, finish, without_empty
+from experiments.clove.study import (
+    PAPER,
+    QUICK,
+    Config,
+    Result,
+    Trial,
+    compute,
+    planned,
+    run,
+    sources,
+    task_of,
+)
 from experiments.options import Options
 
-__all__ = ["REVISION", "main", "preset"]
+__all__ = [
+    "DIMS",
+    "EXPERIMENTS",
+    "draw",
+    "main",
+    "markdown",
+    "models_of_clusters",
+    "preset",
+    "rows",
+]
+
 
 EXPERIMENT = "clove.fig5"
+EXPERIMENTS = {
+    "clove.fig5": {
+        "title": "losses of all clusters under all models: CLoVE, IFCA, FedAvg, local",
+        "spreads_clients": True,
+    }
+}
 REVISION = 1  # To be raised whenever a trial of the same fields changes its meaning.
 
 
 def preset(name: Literal["quick", "paper"]) -> Config:
     """The configuration of a preset."""
+    both = {"partitions": ("one_class",), "reconstruct": True, "num_trials": 1}
     if name == "quick":
-        return dataclasses.replace(
-            QUICK,
-            partitions=("one_class",),
-            reconstruct=True,
-            num_hidden=64,
-            num_latent=16,
-            num_rounds=15,
-            num_trials=1,
-        )
-    return dataclasses.replace(
-        PAPER,
-        datasets=("mnist",),
-        partitions=("one_class",),
-        reconstruct=True,
-        num_samples=(250,),
-        num_hidden=128,
-        num_trials=1,
-    )
+        widths = {"num_hidden": 64, "num_latent": 16}
+        return dataclasses.replace(QUICK, num_rounds=15, **widths, **both)
+    sizes = {"datasets": ("mnist",), "num_samples": (250,), "num_hidden": 128}
+    return dataclasses.replace(PAPER, **sizes, **both)
 
 
 def main(config: Config, options: Options) -> dict[str, Any]:
-    """Compute what the stores lack, then write tables and figure.
-
-    Args:
-      config: of the experiment.
-      options: how to run; `data` is the folder of the samples.
-
-    Returns:
-      A summary for the command line: files, table, and which samples were used.
+    """Compute what the stores lack, then write tables and figure; a summary of it.
 
     Raises:
       ValueError: if the samples do not suffice, or are damaged, or nothing is to be
@@ -75,34 +93,249 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     if not config.reconstruct:
         raise ValueError("`reconstruct` must be true: the figure shows its losses.")
     loaded = sources(config, options)
+    # The study's trials, observed anew.
+    own = {"experiment": EXPERIMENT, "dims": DIMS, "coords": {}, "revision": REVISION}
     results = [
-        compute(options, _observed(grid), source, simulate)
+        compute(options, dataclasses.replace(grid, **own), source, simulate)
         for grid, source in planned(config, loaded)
     ]
     table = [row for result in results for row in rows(result)]
     text = markdown(table)
-    out = options.out
-    report.write_csv(out / "table.csv", table)
-    report.write_text(out / "table.md", text)
-    settings = dataclasses.asdict(config)
-    settings["sources"] = [source.samples.source for source in loaded]
-    report.write_text(out / "config.json", json.dumps(settings, indent=2) + "\n")
-    files = [out / name for name in ("table.csv", "table.md", "config.json")]
-    figure = draw(results)
-    files += [] if figure is None else report.save(figure, out / "losses")
+    origins = [source.samples.source for source in loaded]
+    finished = finish(
+        config,
+        options,
+        started,
+        tables={"table": table},
+        text=text,
+        headline="".join(source.note for source in loaded) + text,
+        figures={"losses": draw(results)},
+        failures=sum(int(result.data.attrs["failures"]) for result in results),
+        sources=origins,
+    )
+    return {"experiment": EXPERIMENT, "sources": origins, **finished}
+
+
+# Outputs of a trial and the names of their own axes, both as long as there are true
+# clusters; NaN where a method has fewer models.
+DIMS: dict[str, tuple[str, ...]] = {
+    "model_losses": ("client", "model"),  # on the clients' own test samples
+    "members": ("model",),  # clients that trained the model when they last trained one
+    "score": (),  # mean over all clients' test samples, each under its own model
+    "rand_index": (),  # of the models trained in the last round; NaN without any
+}
+
+
+def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Array]:
+    """One run, and the losses of its final models: the arrays of `DIMS`.
+
+    Cost: that of the run, and a forward pass for each model and test sample of one
+    client of each true cluster.
+    """
+    carry, trace = run(trial, key, clients)
+    index = jnp.asarray(trial.repetition).astype(jnp.int32)
+    truth = clients.clusters[index]
+    each = jnp.arange(trial.num_clusters)
+    # The first client of every true cluster.
+    shown = jnp.argmax(truth[None, :] == each[:, None], axis=1)
+    test = jax.tree.map(lambda leaf: leaf[index][shown], clients.test)
+    models = _models(trial, carry.state, shown)
+    task = task_of(trial, test.inputs.shape[2:])
+    losses = loss_matrix(
+        task, models, test, clients_per_chunk=trial.clients_per_chunk
+    )  # [true clusters, models]
+    members = jnp.ones(losses.shape[1], losses.dtype)
+    if METHODS[trial.method].algorithm == "fedavg":
+        members = members * trial.num_clients
+    if clusters(trial.method):
+        order = models_of_clusters(losses, carry.latest, truth)
+        members = jax.nn.one_hot(carry.latest, trial.num_clusters).sum(axis=0)
+        losses, members = losses[:, order], members[order].astype(losses.dtype)
+    missing = trial.num_clusters - losses.shape[1]
+    pad = lambda values: jnp.concatenate(
+        [values, jnp.full((*values.shape[:-1], missing), jnp.nan, values.dtype)], -1
+    )
     return {
-        "experiment": EXPERIMENT,
-        "sources": settings["sources"],
-        "headline": "".join(source.note for source in loaded) + text,
-        "files": [str(path) for path in files],
-        "seconds": round(time.perf_counter() - started, 2),
-        "failed_cells": sum(int(result.data.attrs["failures"]) for result in results),
-        "rows": table,
+        "model_losses": pad(losses),
+        "members": pad(members),
+        "score": trace["score"][-1],
+        "rand_index": trace["rand_index"][-1],
     }
 
 
-def _observed(shared: engine.Grid) -> engine.Grid:
-    """A grid of the study, whose trials are observed anew."""
-    return dataclasses.replace(
-        shared, experiment=EXPERIMENT, dims=DIMS, coords={}, revision=REVISION
+def _models(trial: Trial, state: Any, shown: Int[Array, " shown"]) -> Stacked:
+    """All models of a method; of local ones those of the clients that are shown."""
+    algorithm = METHODS[trial.method].algorithm
+    if algorithm == "fedavg":
+        return jax.tree.map(lambda leaf: leaf[None], state.model)
+    return take(state.models, shown) if algorithm == "local" else state.models
+
+
+def models_of_clusters(
+    losses: Float[Array, "clusters clusters"],
+    assignment: Int[Array, " clients"],
+    truth: Int[Array, " clients"],
+) -> Int[Array, " clusters"]:
+    """The model of each true cluster, one for each, that most of its clients have.
+
+    Clusters that are equal in this, such as several whose clients share one model, are
+    told apart by their losses, which are not negative: the model goes to the one that
+    it fits best. A loss that is not finite is larger than any other. A client without a
+    model has a negative number.
+    """
+    number = losses.shape[0]
+    members = jax.nn.one_hot(truth, number).T @ jax.nn.one_hot(assignment, number)
+    bounded = jnp.where(jnp.isfinite(losses), losses / (1 + losses), 1)
+    # The losses of a whole matching sum up to less than one client.
+    return match_clusters(bounded / (number + 1) - members.astype(losses.dtype))
+
+
+SCALE = 1000.0  # Of the losses that are shown; the paper's factor is not given.
+COLUMNS = {
+    "dataset": "data",
+    "label": "method",
+    "repetition": "seed",
+    "diagonal": "diagonal x 1000",
+    "smallest": "diagonal smallest",
+    "clove_lower": "CLoVE's lower",
+    "used_models": "models used",
+    "loss": "loss x 1000",
+    "rand_index": "ARI",
+}
+NOTE = """
+After the last round. Rows of the heat maps are clients, the first of each true cluster,
+on their own test samples; columns are models, ordered such that most clients of a
+cluster have the model on the diagonal. "diagonal": mean loss under it; under the one
+model of FedAvg. "diagonal smallest": rows whose diagonal is less than all other
+entries. "CLoVE's lower": rows in which CLoVE's diagonal is less than this one. "models
+used": those that clients have, of local ones those that are shown. "loss": of all
+clients' test samples, each under its client's model.
+"""
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    """One row for each method and repetition.
+
+    A run that failed has no numbers. A loss that is not finite is never the smallest.
+    """
+    found = {(name, repetition): cell for name, repetition, cell in cells(result.data)}
+    table = []
+    for (name, repetition), cell in sorted(found.items(), key=lambda item: item[0][1]):
+        row = {
+            "dataset": result.trial.dataset,
+            "clusters": result.trial.num_clusters,
+            "clients": result.trial.num_clients,
+            "samples": result.trial.num_samples,
+            "method": name,
+            "label": METHODS[name].label,
+            "repetition": repetition,
+            "failed": bool(cell["failed"]),
+        }
+        if not row["failed"]:
+            row |= _measured(name, cell, found.get(("clove", repetition)))
+        table.append(row)
+    return table
+
+
+def _measured(
+    name: Method, cell: xr.Dataset, clove: xr.Dataset | None
+) -> dict[str, Any]:
+    """The numbers of one run beside CLoVE's, as far as its method can have them."""
+    losses = cell["model_losses"].values.astype(float)
+    diagonal = _diagonal(name, cell)
+    found: dict[str, Any] = {
+        "diagonal": float(diagonal.mean()),
+        "used_models": int(np.sum(cell["members"].values > 0)),
+        "loss": float(cell["score"]),
+    }
+    if METHODS[name].algorithm != "fedavg":
+        others = np.where(np.isfinite(losses), losses, np.inf)
+        np.fill_diagonal(others, np.inf)
+        is_least = diagonal < others.min(axis=1)  # Not where it is NaN.
+        found["smallest"] = int(np.sum(is_least)) / len(losses)
+    if clove is not None and name != "clove":
+        found["clove_lower"] = float(np.mean(_diagonal("clove", clove) < diagonal))
+    if clusters(name):
+        found["rand_index"] = float(cell["rand_index"])
+    return found
+
+
+def _diagonal(name: Method, cell: xr.Dataset) -> Float[np.ndarray, " clients"]:
+    """Loss of each client under the model of its cluster, or under the only one."""
+    losses = cell["model_losses"].values.astype(float)
+    if METHODS[name].algorithm == "fedavg":
+        return losses[:, 0]
+    return np.diagonal(losses)
+
+
+def markdown(table: Sequence[Mapping[str, Any]]) -> str:
+    """The table for people, with losses scaled, shares as counts, and a note."""
+    shown = []
+    for row in table:
+        texts = dict(row)
+        for name in texts:
+            if name in ("diagonal", "loss"):
+                texts[name] = f"{SCALE * row[name]:.1f}"
+            elif name in ("smallest", "clove_lower"):
+                texts[name] = f"{round(row[name] * row['clusters'])}/{row['clusters']}"
+            elif name == "rand_index":
+                texts[name] = f"{row[name]:.2f}"
+        shown.append(texts)
+    return report.markdown(shown, without_empty(shown, COLUMNS)) + NOTE
+
+
+def draw(results: Sequence[Result]) -> Figure | None:
+    """The first seed's heat maps, a panel for each method; None if all runs failed.
+
+    Colours end at the largest loss under a model that some client has, so that models
+    which nobody trained do not take all of them.
+    """
+    shown = [
+        (result, name, cell)
+        for result in results
+        for name, repetition, cell in cells(result.data)
+        if repetition == 0 and not bool(cell["failed"])
+    ]
+    if not shown:
+        return None
+    return report.heatmaps(
+        [_panel(result, name, cell) for result, name, cell in shown],
+        title="CLoVE, Figure 5: test loss under every model, first seed",
+        value_label=f"test loss × {SCALE:g}; larger ones look like the largest",
+        limits=(0.0, max(_largest(cell) for _, _, cell in shown) or 1.0),
+        panels_per_row=2,
+    )
+
+
+def _largest(cell: xr.Dataset) -> float:
+    """Largest loss that is drawn of the models that clients have; 0 without any."""
+    losses = SCALE * cell["model_losses"].values[:, cell["members"].values > 0]
+    return float(np.max(losses, initial=0, where=np.isfinite(losses)))
+
+
+def _panel(result: Result, name: Method, cell: xr.Dataset) -> report.HeatMap:
+    """One method's losses, the first cluster at the top, as matrices are written."""
+    losses = SCALE * cell["model_losses"].values.astype(float)[::-1]
+    members = cell["members"].values
+    labels = [str(number) for number in range(result.trial.num_clusters)]
+    columns, column_label = labels, "model of the client of cluster"
+    title = METHODS[name].label
+    if METHODS[name].algorithm == "fedavg":
+        losses, columns, column_label = losses[:, :1], ["all"], "global model"
+    if clusters(name):
+        columns = [
+            label if number > 0 else f"({label})"
+            for label, number in zip(labels, members, strict=True)
+        ]
+        column_label = "model of cluster; ( ) of no client"
+        title += f", {np.sum(members > 0)} models used"
+    text = lambda value: f"{value:.3g}" if math.isfinite(value) else "–"
+    return report.HeatMap(
+        values=losses,
+        row_values=labels[::-1],
+        column_values=columns,
+        row_label="client of cluster",
+        column_label=column_label,
+        cells=[[text(value) for value in line] for line in losses],
+        title=f"{DATASETS.get(result.trial.dataset, 'digits')}, {title}",
     )

@@ -5,20 +5,8 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
 from cfljax.algorithms import REGISTRY
-from cfljax.types import Algorithm, Task
 
-__all__ = [
-    "CLUSTERED",
-    "COMPARED",
-    "METHODS",
-    "Description",
-    "Method",
-    "Sizes",
-    "build",
-    "clusters",
-    "first_split",
-    "num_labels",
-]
+__all__ = ["CLUSTERED", "COMPARED", "METHODS", "Method", "clusters", "first_split"]
 
 Method = Literal[
     "clove",
@@ -59,31 +47,26 @@ class Description(NamedTuple):
     label: for people.
     algorithm: its name in `cfljax.algorithms.REGISTRY`.
     options: of the algorithm, where they differ from its own first choice.
-    published: its name in the paper's tables; the label if None.
-    reference_of: the method whose public code it is, defects included; None if it has
-      the formulas of its own paper.
+    published: its name in the paper's tables, where that is not its label.
+    reference_of: the method whose public code it is, defects included, and which gives
+      it its published name; None if it has the formulas of its own paper.
     """
 
     label: str
     algorithm: str
     options: Mapping[str, Any] = MappingProxyType({})
     published: str | None = None
-    reference_of: "Method | None" = None
+    reference_of: Method | None = None
+
+    @property
+    def is_told(self) -> bool:
+        """Whether, if it finds clusters, it is told how many there are."""
+        return REGISTRY[self.algorithm].clustered and "threshold" not in self.options
 
 
-class Sizes(NamedTuple):
-    """What a method may have to know of a trial.
-
-    num_clusters: true ones.
-    num_clients: all of them.
-    num_rounds: of the run.
-    num_classes: of the labels; None where there are none.
-    """
-
-    num_clusters: int
-    num_clients: int
-    num_rounds: int
-    num_classes: int | None = None
+def _public_code(label: str, of: Method, options: Mapping[str, Any]) -> Description:
+    """The method that public code makes of another."""
+    return Description(label, of, options, reference_of=of)
 
 
 _MODELS = {"option": "model"}  # Averages of models, not of gradients.
@@ -99,124 +82,83 @@ _SPLITS = {
 _RANDOM = {"first_round": "random"}
 _IDENTICAL = {"start": "identical"}
 
-METHODS: Mapping[Method, Description] = MappingProxyType(
-    {
-        "clove": Description("CLoVE", "clove"),
-        "ifca": Description("IFCA", "ifca", _MODELS),
-        "fedavg": Description("FedAvg", "fedavg"),
-        "local": Description("Local-only", "local"),
-        "per_fedavg": Description(
-            "Per-FedAvg", "per_fedavg", {"adaptation_step_size": 0.01}
-        ),
-        "fedproto": Description("FedProto", "fedproto"),
-        "fedala": Description("FedALA", "fedala"),
-        "fedpac": Description("FedPAC", "fedpac"),
-        "cfl_s": Description("CFL-S", "cfl_s", _SPLITS),
-        "fesem": Description("FeSEM", "fesem"),
-        "flexcfl": Description("FlexCFL", "flexcfl"),
-        "pacfl": Description("PACFL", "pacfl"),
-        "per_fedavg_reference": Description(
-            "Per-FedAvg as in PFLlib",
-            "per_fedavg",
-            {"variant": "reference"},
-            "Per-FedAvg",
-            "per_fedavg",
-        ),
-        "fedpac_reference": Description(
-            "FedPAC as in PFLlib",
-            "fedpac",
-            {"prototype_weights": "clients"},
-            "FedPAC",
-            "fedpac",
-        ),
-        "cfl_s_reference": Description(
-            "CFL-S as released",
-            "cfl_s",
-            _SPLITS | {"variant": "reference"},
-            "CFL-S",
-            "cfl_s",
-        ),
-        "fesem_reference": Description(
-            "FeSEM as in FlexCFL's code",
-            "fesem",
-            {"variant": "reference", "start": "independent"},
-            "FeSEM",
-            "fesem",
-        ),
-        "pacfl_reference": Description(
-            "PACFL as released",
-            "pacfl",
-            {"angle": "entry", "threshold": 4.9, "num_clusters": None},
-            "PACFL",
-            "pacfl",
-        ),
-        "clove_gradient": Description(
-            "CLoVE, gradient averaging", "clove", {"option": "gradient"}
-        ),
-        "clove_early_stopping": Description(
-            "CLoVE, early stopping", "clove", {"stable_rounds": 3}
-        ),
-        "clove_select_number": Description(
-            "CLoVE, unknown K",
-            "clove",
-            {"clustering": "agglomerative", "select_number": True},
-        ),
-        "clove_no_matching": Description(
-            "CLoVE, no matching", "clove", {"matching": False}, "No matching"
-        ),
-        "clove_agglomerative": Description(
-            "CLoVE, agglomerative",
-            "clove",
-            {"clustering": "agglomerative"},
-            "Agglomerative clustering",
-        ),
-        "clove_square_root": Description(
-            "CLoVE, square-root loss",
-            "clove",
-            {"embedding": "square_root"},
-            "Square root loss",
-        ),
-        "clove_random_first": Description("CLoVE init:d first:r", "clove", _RANDOM),
-        "clove_identical": Description("CLoVE init:s first:e", "clove", _IDENTICAL),
-        "clove_identical_random_first": Description(
-            "CLoVE init:s first:r", "clove", _RANDOM | _IDENTICAL
-        ),
-        "ifca_random_first": Description(
-            "IFCA init:d first:r", "ifca", _MODELS | _RANDOM
-        ),
-        "ifca_identical": Description(
-            "IFCA init:s first:e", "ifca", _MODELS | _IDENTICAL
-        ),
-        "ifca_identical_random_first": Description(
-            "IFCA init:s first:r", "ifca", _MODELS | _RANDOM | _IDENTICAL
-        ),
-    }
-)
+METHODS: Mapping[Method, Description] = {
+    "clove": Description("CLoVE", "clove"),
+    "ifca": Description("IFCA", "ifca", _MODELS),
+    "fedavg": Description("FedAvg", "fedavg"),
+    "local": Description("Local-only", "local"),
+    "per_fedavg": Description(
+        "Per-FedAvg", "per_fedavg", {"adaptation_step_size": 0.01}
+    ),
+    "fedproto": Description("FedProto", "fedproto"),
+    "fedala": Description("FedALA", "fedala"),
+    "fedpac": Description("FedPAC", "fedpac"),
+    "cfl_s": Description("CFL-S", "cfl_s", _SPLITS),
+    "fesem": Description("FeSEM", "fesem"),
+    "flexcfl": Description("FlexCFL", "flexcfl"),
+    "pacfl": Description("PACFL", "pacfl"),
+    "per_fedavg_reference": _public_code(
+        "Per-FedAvg as in PFLlib", "per_fedavg", {"variant": "reference"}
+    ),
+    "fedpac_reference": _public_code(
+        "FedPAC as in PFLlib", "fedpac", {"prototype_weights": "clients"}
+    ),
+    "cfl_s_reference": _public_code(
+        "CFL-S as released", "cfl_s", _SPLITS | {"variant": "reference"}
+    ),
+    "fesem_reference": _public_code(
+        "FeSEM as in FlexCFL's code",
+        "fesem",
+        {"variant": "reference", "start": "independent"},
+    ),
+    "pacfl_reference": _public_code(
+        "PACFL as released",
+        "pacfl",
+        {"angle": "entry", "threshold": 4.9, "num_clusters": None},
+    ),
+    "clove_gradient": Description(
+        "CLoVE, gradient averaging", "clove", {"option": "gradient"}
+    ),
+    "clove_early_stopping": Description(
+        "CLoVE, early stopping", "clove", {"stable_rounds": 3}
+    ),
+    "clove_select_number": Description(
+        "CLoVE, unknown K",
+        "clove",
+        {"clustering": "agglomerative", "select_number": True},
+    ),
+    "clove_no_matching": Description(
+        "CLoVE, no matching", "clove", {"matching": False}, "No matching"
+    ),
+    "clove_agglomerative": Description(
+        "CLoVE, agglomerative",
+        "clove",
+        {"clustering": "agglomerative"},
+        "Agglomerative clustering",
+    ),
+    "clove_square_root": Description(
+        "CLoVE, square-root loss",
+        "clove",
+        {"embedding": "square_root"},
+        "Square root loss",
+    ),
+    "clove_random_first": Description("CLoVE init:d first:r", "clove", _RANDOM),
+    "clove_identical": Description("CLoVE init:s first:e", "clove", _IDENTICAL),
+    "clove_identical_random_first": Description(
+        "CLoVE init:s first:r", "clove", _RANDOM | _IDENTICAL
+    ),
+    "ifca_random_first": Description("IFCA init:d first:r", "ifca", _MODELS | _RANDOM),
+    "ifca_identical": Description("IFCA init:s first:e", "ifca", _MODELS | _IDENTICAL),
+    "ifca_identical_random_first": Description(
+        "IFCA init:s first:r", "ifca", _MODELS | _RANDOM | _IDENTICAL
+    ),
+}
 assert tuple(METHODS) == get_args(Method)
 
 # What the paper's tables compare.
-COMPARED: tuple[Method, ...] = (
-    "clove",
-    "ifca",
-    "fedavg",
-    "local",
-    "per_fedavg",
-    "fedproto",
-    "fedala",
-    "fedpac",
-    "cfl_s",
-    "fesem",
-    "flexcfl",
-    "pacfl",
-)
-CLUSTERED: tuple[Method, ...] = (  # Those of them that find clusters.
-    "clove",
-    "ifca",
-    "cfl_s",
-    "fesem",
-    "flexcfl",
-    "pacfl",
-)
+COMPARED: tuple[Method, ...] = tuple(METHODS)[:12]
+# Those of them that find clusters.
+CLUSTERED: tuple[Method, ...] = ("clove", "ifca", "cfl_s", "fesem", "flexcfl", "pacfl")
 
 
 def clusters(method: Method) -> bool:
@@ -227,47 +169,3 @@ def clusters(method: Method) -> bool:
 def first_split(num_rounds: int) -> int:
     """Rounds that pass before CFL may split: the released code's 20 of 100."""
     return max(1, num_rounds // 5)
-
-
-def num_labels(method: Method, sizes: Sizes) -> int:
-    """How many clusters a method may find at most.
-
-    Args:
-      method: a key of `METHODS`.
-      sizes: of the trial.
-    """
-    return sizes.num_clusters if _is_told(method) else sizes.num_clients
-
-
-def build(method: Method, task: Task, sizes: Sizes, **settings: Any) -> Algorithm:
-    """The algorithm of a method.
-
-    Args:
-      method: a key of `METHODS`.
-      task: the learning problem.
-      sizes: of the trial.
-      settings: that all algorithms share, such as `step_size` and `update`.
-
-    Raises:
-      ValueError: if the method needs classes and there are none.
-    """
-    own = METHODS[method]
-    row = REGISTRY[own.algorithm]
-    options: dict[str, Any] = settings | dict(own.options)
-    if row.needs_classes and sizes.num_classes is None:
-        raise ValueError(f"`methods` must not have {method} without classes.")
-    if row.needs_classes or own.algorithm == "pacfl":
-        options["num_classes"] = sizes.num_classes
-    if row.clustered:
-        options = {"num_clusters": sizes.num_clusters} | options
-    if clusters(method) and not _is_told(method):
-        options["max_clusters"] = sizes.num_clients
-    if own.algorithm == "cfl_s":
-        options["first_split"] = first_split(sizes.num_rounds)
-    return row.constructor(task, **options)
-
-
-def _is_told(method: Method) -> bool:
-    """Whether a method that finds clusters is told how many there are."""
-    own = METHODS[method]
-    return REGISTRY[own.algorithm].clustered and "threshold" not in own.options

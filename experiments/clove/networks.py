@@ -1,9 +1,10 @@
 """The networks of CLoVE's experiments: the paper gives kinds of layers, no widths."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
-from cfljax.data.words import NUM_RESERVED
+from cfljax.base import Task
+from cfljax.data import NUM_RESERVED
 from cfljax.models import (
     autoencoder,
     cnn,
@@ -12,52 +13,29 @@ from cfljax.models import (
     mlp,
     text_cnn,
 )
-from cfljax.types import Task
 
 __all__ = [
     "Network",
-    "Widths",
     "is_classifier",
     "network",
     "network_of",
     "num_classes",
 ]
 
+
 Network = Literal[
     "cnn", "deep_cnn", "autoencoder", "convolutional_autoencoder", "text_cnn", "mlp"
 ]
 
 
-class Widths(NamedTuple):
-    """Sizes of the layers.
-
-    num_channels: of the first convolution, each further one having twice as many; of
-      every convolution over words.
-    num_hidden: of the hidden layer; width of a word's embedding.
-    num_latent: of an autoencoder's bottleneck.
-    num_words: vocabulary of a set of texts.
-    """
-
-    num_channels: int
-    num_hidden: int
-    num_latent: int
-    num_words: int
-
-
 def network_of(dataset: str, *, reconstructs: bool) -> Network:
-    """The kind of network that the paper trains on a set (appendix C).
-
-    Raises:
-      ValueError: if texts are to be reconstructed.
-    """
+    """The kind of network that the paper trains on a set (appendix C)."""
     if reconstructs and dataset in ("ag_news", "amazon_reviews"):
         raise ValueError(f"`reconstruct` needs images, got {dataset}.")
     if dataset == "cifar10":
         return "convolutional_autoencoder" if reconstructs else "deep_cnn"
-    if dataset == "ag_news":
-        return "text_cnn"
-    if dataset == "amazon_reviews":
-        return "mlp"
+    if dataset in ("ag_news", "amazon_reviews"):
+        return "text_cnn" if dataset == "ag_news" else "mlp"
     return "autoencoder" if reconstructs else "cnn"
 
 
@@ -73,34 +51,40 @@ def num_classes(name: Network) -> int | None:
     return {"text_cnn": 4, "mlp": 2}.get(name, 10)
 
 
-def network(name: Network, input_shape: Sequence[int], widths: Widths) -> Task:
-    """The task of a network.
+def network(
+    name: Network,
+    input_shape: Sequence[int],
+    *,
+    num_channels: int,
+    num_hidden: int,
+    num_latent: int,
+    num_words: int,
+) -> Task:
+    """The task of a network, which uses the widths that it has.
 
     Args:
       name: a member of `Network`.
       input_shape: of one sample; fixed for "deep_cnn".
-      widths: of its layers; each uses those that it has.
-
-    Raises:
-      ValueError: if the name is unknown.
+      num_channels: of the first convolution, each further one having twice as many; of
+        every convolution over words.
+      num_hidden: of the hidden layer; width of a word's embedding.
+      num_latent: of an autoencoder's bottleneck.
+      num_words: vocabulary of a set of texts.
     """
-    width, hidden = widths.num_channels, (widths.num_hidden,)
+    width, hidden = num_channels, (num_hidden,)
     if name == "cnn":
         return cnn(input_shape, channels=(width, 2 * width), hidden=hidden)
     if name == "deep_cnn":
         return deep_cnn(channels=(width, 2 * width, 4 * width), hidden=hidden)
     if name == "autoencoder":
-        return autoencoder(input_shape, hidden=hidden, latent=widths.num_latent)
+        return autoencoder(input_shape, hidden=hidden, latent=num_latent)
     if name == "convolutional_autoencoder":
         return convolutional_autoencoder(
-            input_shape, channels=(width, 2 * width), latent=widths.num_latent
+            input_shape, channels=(width, 2 * width), latent=num_latent
         )
     if name == "text_cnn":
-        return text_cnn(
-            widths.num_words + NUM_RESERVED,
-            embedding=widths.num_hidden,
-            channels=width,
-        )
+        vocabulary = num_words + NUM_RESERVED
+        return text_cnn(vocabulary, embedding=num_hidden, channels=width)
     if name == "mlp":
         return mlp(input_shape, hidden=hidden, num_classes=2)
     raise ValueError(f"`network` must be in {get_args(Network)}, got {name!r}.")

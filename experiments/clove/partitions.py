@@ -15,10 +15,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
+from cfljax.base import ClientData
 from cfljax.data import (
     SWAPS,
     Images,
     Samples,
+    Shared,
     Sizes,
     all_but_one_class,
     by_group,
@@ -29,22 +31,19 @@ from cfljax.data import (
     overlapping_classes,
     unique_classes,
 )
-from cfljax.data.class_sets import ClassSets
-from cfljax.data.shares import Shared
-from cfljax.types import ClientData
 
 __all__ = [
     "PARTITIONS",
     "PUBLISHED",
     "Clients",
     "Partition",
-    "Published",
     "belongs",
     "draw",
     "published_sizes",
     "repeated",
     "share_out",
 ]
+
 
 Partition = Literal[
     "label_skew_1",
@@ -99,13 +98,9 @@ _OF_CIFAR10: dict[Partition, Published] = {
 def published_sizes(
     partition: Partition, dataset: str, num_clusters: int | None = None
 ) -> Published:
-    """Sizes of a partition of a set in the paper (Table 6).
+    """Sizes of a partition of a set in the paper (Table 6), or of another K there.
 
-    Args:
-      partition: a member of `PARTITIONS`.
-      dataset: name of the set.
-      num_clusters: K, if it is another than the paper's; AG News then keeps its 30
-        clients, or as many as K divides.
+    AG News then keeps its 30 clients, or as many as K divides.
     """
     found = PUBLISHED[partition]
     if dataset == "cifar10":
@@ -120,13 +115,10 @@ def published_sizes(
 
 def belongs(partition: Partition, dataset: str) -> bool:
     """Whether a set can be shared out so."""
-    own: dict[str, tuple[Partition, ...]] = {
-        "ag_news": ("pairs_of_classes",),
-        "amazon_reviews": ("groups",),
-    }
-    if dataset in own:
-        return partition in own[dataset]
-    return partition not in ("pairs_of_classes", "groups")
+    texts = {"ag_news": "pairs_of_classes", "amazon_reviews": "groups"}
+    if dataset in texts:
+        return partition == texts[dataset]
+    return partition not in texts.values()
 
 
 class Clients(NamedTuple):
@@ -148,27 +140,16 @@ def draw(
     *,
     seed: int,
     repetitions: int,
-    num_clusters: int,
     **sizes: int,
 ) -> Clients:
-    """The data of all repetitions.
+    """The data of all repetitions; `sizes` are those of `share_out`.
 
     Each follows from the seed and its number alone, so that a sweep may compute some
     of them now and others later.
 
-    Args:
-      partition: a member of `PARTITIONS`.
-      samples: to be shared out.
-      seed: of the sweep.
-      repetitions: how many.
-      num_clusters: K.
-      sizes: of `share_out`.
-
     Memory: float32 pixels of all samples, twice.
     """
-    shared = functools.partial(
-        share_out, partition, samples, num_clusters=num_clusters, **sizes
-    )
+    shared = functools.partial(share_out, partition, samples, **sizes)
     return repeated(shared, seed=seed, repetitions=repetitions)
 
 
@@ -246,21 +227,18 @@ def share_out(
         return label_swapped(samples, key=key, sizes=sizes, swaps=swaps)
     if partition == "label_skew_4":
         return dominated(samples, key=key, num_clusters=num_clusters, sizes=sizes)
-    classes = _classes(partition, num_clusters)
-    return label_skewed(samples, key=key, classes=classes, sizes=sizes)
-
-
-def _classes(partition: Partition, num_clusters: int) -> ClassSets:
-    """Which classes each cluster has."""
     if partition == "label_skew_1":
-        return unique_classes(_NUM_CLASSES, num_clusters, num_owned=2)
-    if partition == "label_skew_2":
-        return overlapping_classes(_NUM_CLASSES, num_clusters)
-    if partition == "label_skew_3":
-        return all_but_one_class(_NUM_CLASSES, num_clusters)
-    if partition == "one_class":
-        return unique_classes(_NUM_CLASSES, num_clusters, num_owned=1)
-    pairs = tuple(itertools.combinations(range(_NUM_TOPICS), 2))
-    if num_clusters == len(pairs):
-        return pairs
-    return overlapping_classes(_NUM_TOPICS, num_clusters, num_owned=2, num_shared=1)
+        classes = unique_classes(_NUM_CLASSES, num_clusters, num_owned=2)
+    elif partition == "label_skew_2":
+        classes = overlapping_classes(_NUM_CLASSES, num_clusters)
+    elif partition == "label_skew_3":
+        classes = all_but_one_class(_NUM_CLASSES, num_clusters)
+    elif partition == "one_class":
+        classes = unique_classes(_NUM_CLASSES, num_clusters, num_owned=1)
+    else:
+        classes = tuple(itertools.combinations(range(_NUM_TOPICS), 2))
+        if num_clusters != len(classes):
+            classes = overlapping_classes(
+                _NUM_TOPICS, num_clusters, num_owned=2, num_shared=1
+            )
+    return label_skewed(samples, key=key, classes=classes, sizes=sizes)

@@ -6,11 +6,10 @@ from typing import Literal
 import numpy as np
 
 from cfljax.data import Images, Samples, as_counts, as_tokens, load_texts
-from experiments.checksum import checksum
-from experiments.ifca import rotated_sweep
+from experiments.images import checksum, find_images
 from experiments.options import Options
 
-__all__ = ["Dataset", "Source", "load", "without_inputs"]
+__all__ = ["Dataset", "Source", "load_source", "without_inputs"]
 
 Dataset = Literal[
     "digits", "mnist", "fashion_mnist", "cifar10", "ag_news", "amazon_reviews"
@@ -46,7 +45,7 @@ class Source:
         return max(1, min(num_samples, len(own) // (2 * num_clients)))
 
 
-def load(
+def load_source(
     dataset: Dataset,
     options: Options,
     *,
@@ -73,14 +72,10 @@ def load(
             found = as_tokens(texts, num_words=num_words, length=num_tokens)
         else:
             found = as_counts(texts, num_words=num_words)
-        own = (
-            found.train_inputs,
-            found.train_labels,
-            found.test_inputs,
-            found.test_labels,
-        )
-        return Source(dataset, found, checksum(own), f"texts: {found.source}\n\n")
-    images = rotated_sweep.load(dataset, options, fall_back=fall_back)
+        train, test = found.train_inputs, found.test_inputs
+        name = checksum((train, found.train_labels, test, found.test_labels))
+        return Source(dataset, found, name, f"texts: {found.source}\n\n")
+    images = find_images(dataset, options, fall_back=fall_back)
     return Source(
         name="digits" if images.is_substitute else dataset,
         samples=Images(*images.arrays, source=images.source),

@@ -1,92 +1,468 @@
-"""What CLoVE's experiments with networks share: grids, runs, files."""
+"""What CLoVE's experiments with networks compute: settings, one trial, all trials."""
 
+import dataclasses
 import itertools
-import time
+import pathlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+import optax
+import xarray as xr
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from cfljax import engine
-from cfljax.engine.batch import Simulate
-from experiments.clove.config import Config
-from experiments.clove.networks import network_of
+from cfljax import engine, metrics
+from cfljax.algorithms import REGISTRY
+from cfljax.base import NO_CLUSTER, Algorithm, ClientData, Task, check_member
+from cfljax.engine import Simulate
+from cfljax.federated import LocalUpdate
+from cfljax.losses import squared_error
+from experiments.checks import check_different, check_positive, check_step_size
+from experiments.clove.methods import METHODS, Method, clusters, first_split
+from experiments.clove.networks import (
+    Network,
+    is_classifier,
+    network,
+    network_of,
+    num_classes,
+)
 from experiments.clove.partitions import (
     Clients,
     Partition,
-    Published,
     belongs,
     draw,
     published_sizes,
     share_out,
 )
-from experiments.clove.rows import Result, View, markdown, rows
-from experiments.clove.sources import Source, load, without_inputs
-from experiments.clove.trial import DIMS, Trial, simulate
-from experiments.clove.write import write
+from experiments.clove.sources import Dataset, Source, load_source, without_inputs
 from experiments.options import Options
 
 __all__ = [
-    "clients_of",
+    "PAPER",
+    "QUICK",
+    "Config",
+    "Result",
+    "Trial",
     "compute",
     "grids",
+    "local_training",
     "planned",
+    "rand_index",
     "run",
     "sources",
     "store_name",
+    "sweep",
+    "task_of",
 ]
+
 
 # One name for all, so that experiments of one folder share what both run.
 STUDY = "clove.study"
 REVISION = 1  # To be raised whenever a trial of the same fields changes its meaning.
 
 
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Everything that the results depend on. One field, one flag."""
+
+    datasets: tuple[Dataset, ...]
+    """Sets of images or texts."""
+    partitions: tuple[Partition, ...]
+    """How samples are shared out."""
+    methods: tuple[Method, ...]
+    """What to compare."""
+    cluster_sizes: tuple[int, ...] | None
+    """Clients of a cluster; the paper's if None, unless `num_clients` says it."""
+    num_samples: tuple[int, ...] | None
+    """Training samples of a client, one number or one for each number of clients; the
+    paper's if None."""
+    num_test_samples: tuple[int, ...]
+    """Test samples of a client, likewise."""
+    num_channels: int
+    """Of the first convolution; each further one has twice as many."""
+    num_hidden: int
+    """Width of the hidden layer."""
+    num_rounds: int
+    """T, communication rounds."""
+    rounds_between: int
+    """Rounds from one test to the next."""
+    batch_size: int
+    """Of a local step."""
+    num_trials: int
+    """Seeds of each cell."""
+    fall_back: bool
+    """Use the embedded digits where the images are not found."""
+    num_clients: tuple[int, ...] | None = None
+    """Clients of all clusters together, instead of `cluster_sizes`."""
+    num_clusters: tuple[int, ...] | None = None
+    """K; the paper's, or what its numbers of clients imply, if None."""
+    participations: tuple[float, ...] = (1.0,)
+    """Rho, fractions of the clients that take part in a round."""
+    reconstruct: bool = False
+    """Train autoencoders, rather than classifiers."""
+    num_latent: int = 32
+    """Width of an autoencoder's bottleneck."""
+    num_words: int = 5000
+    """Vocabulary of texts."""
+    num_tokens: int = 64
+    """Words of a text that are kept, for AG News."""
+    num_epochs: int = 1
+    """Tau, local epochs of a round."""
+    step_size: float = 0.001
+    """Of Adam."""
+    gradient_step_size: float = 0.1
+    """Of gradient averaging, one step a round."""
+    clients_per_chunk: int = 5
+    """Clients evaluated at a time; bounds memory."""
+    seed: int = 0
+    """Of all of them."""
+
+    def __post_init__(self) -> None:
+        for name in ("datasets", "partitions", "methods", "participations"):
+            check_different(name, getattr(self, name))
+        for name in ("cluster_sizes", "num_clients", "num_clusters"):
+            if (values := getattr(self, name)) is not None:
+                check_different(name, values)
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            entries = value if isinstance(value, tuple) else (value,)
+            if not entries:
+                raise ValueError(f"`{field.name}` must hold at least one, got ().")
+            if field.name != "seed" and all(type(entry) is int for entry in entries):
+                check_positive(self, field.name)
+        if not all(0 < rate <= 1 for rate in self.participations):
+            raise ValueError(
+                f"`participations` must be in (0, 1], got {self.participations}."
+            )
+        for name in ("step_size", "gradient_step_size"):
+            check_step_size(getattr(self, name), name)
+        _ = self.sizes
+
+    @property
+    def sizes(self) -> list[tuple[int | None, int | None, int | None, int]]:
+        """Clients of a cluster, of all, training and test samples, side by side."""
+        if self.cluster_sizes is not None and self.num_clients is not None:
+            raise ValueError(
+                "`cluster_sizes` and `num_clients` exclude each other, got "
+                f"{self.cluster_sizes} and {self.num_clients}."
+            )
+        clients = self.cluster_sizes, self.num_clients
+        columns = [
+            (None,) if values is None else values
+            for values in (*clients, self.num_samples, self.num_test_samples)
+        ]
+        length = max(map(len, columns))
+        if any(len(values) not in (1, length) for values in columns):
+            raise ValueError(
+                "`cluster_sizes` (or `num_clients`), `num_samples` and "
+                "`num_test_samples` must have one number or as many as each other, got "
+                f"{', '.join(str(values) for values in columns)}."
+            )
+        whole = [values * length if len(values) == 1 else values for values in columns]
+        return list(zip(*whole, strict=True))
+
+
+QUICK = Config(
+    datasets=("mnist",),
+    partitions=("label_skew_1",),
+    methods=("clove", "ifca", "fedavg", "local"),
+    cluster_sizes=(3,),
+    num_samples=(100,),
+    num_test_samples=(50,),
+    num_channels=4,
+    num_hidden=32,
+    num_rounds=10,
+    rounds_between=5,
+    batch_size=10,
+    num_trials=2,
+    fall_back=True,
+    step_size=0.005,
+)
+PAPER = dataclasses.replace(
+    QUICK,
+    datasets=("mnist", "fashion_mnist", "cifar10"),
+    cluster_sizes=None,
+    num_samples=None,
+    num_test_samples=(100,),
+    num_channels=32,
+    num_hidden=512,
+    num_rounds=100,
+    rounds_between=10,
+    batch_size=64,
+    num_trials=3,
+    fall_back=False,
+    step_size=0.001,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """Everything that one trial's law depends on, besides the samples.
+
+    method: a key of `METHODS`.
+    partition: of `partitions`.
+    dataset: name of the samples.
+    checksum: of their arrays, which tells preparations in another order apart.
+    num_clients, num_samples, num_test_samples: of the clients; each is also tested.
+    num_participants: clients drawn for a round; local models train always.
+    num_clusters: true ones, and models of the methods that find clusters.
+    network: of `networks`.
+    num_channels, num_hidden, num_latent, num_words: of `networks.network`.
+    gradient_step_size: of gradient averaging, which takes one step a round.
+    num_rounds, rounds_between, num_epochs, batch_size, step_size, clients_per_chunk: of
+      `Config`.
+    repetition: number of the seed. Traced, so that repetitions share a program and
+      yet are stored one by one.
+    """
+
+    method: Method
+    partition: Partition
+    dataset: str
+    checksum: str
+    num_clients: int
+    num_samples: int
+    num_test_samples: int
+    num_participants: int
+    num_clusters: int
+    network: Network
+    num_channels: int
+    num_hidden: int
+    num_latent: int
+    num_words: int
+    num_rounds: int
+    rounds_between: int
+    num_epochs: int
+    batch_size: int
+    step_size: float
+    gradient_step_size: float
+    clients_per_chunk: int
+    repetition: int
+
+    def __post_init__(self) -> None:
+        check_member(Method, method=self.method)
+        check_member(Partition, partition=self.partition)
+        check_member(Network, network=self.network)
+        if self.rounds_between < 1 or self.num_rounds % self.rounds_between:
+            raise ValueError(
+                f"`rounds_between` must divide `num_rounds`, got {self.rounds_between}"
+                f" and {self.num_rounds}."
+            )
+
+
+# Outputs of a trial and the names of their own axes.
+DIMS: dict[str, tuple[str, ...]] = {
+    "score": ("tested",),  # accuracy or reconstruction loss on clients' test samples
+    "rand_index": ("round",),  # of the models trained in the round; NaN without any,
+    # and where no two participants are of one cluster: there is nothing to find
+    "seen_rand_index": ("round",),  # of the latest model of all who ever took part
+    "used_models": ("round",),  # models that some client trained; NaN likewise
+    "stable": ("round",),  # 1 if clustering was over before the round, 0 if not
+    "received": ("round",),  # MiB from the centre to all clients
+    "sent": ("round",),  # MiB from all clients to the centre
+}
+
+
+def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Array]:
+    """One run from one random start, tested along the way: the arrays of `DIMS`."""
+    return run(trial, key, clients)[1]
+
+
+class Carry(NamedTuple):
+    """What goes from round to round.
+
+    state: of the algorithm.
+    latest: `[clients]`, the model that each client trained last, `NO_CLUSTER` before.
+    """
+
+    state: Any
+    latest: Int[Array, " clients"]
+
+
 def run(
-    experiment: str, config: Config, options: Options, view: View
-) -> dict[str, Any]:
-    """Compute what the stores lack, then write tables and figure.
+    trial: Trial, key: PRNGKeyArray, clients: Clients
+) -> tuple[Carry, dict[str, Array]]:
+    """What the last round leaves, and the arrays of `DIMS`.
+
+    The methods of one repetition share its data and the run's key.
 
     Args:
-      experiment: its id.
-      config: of the experiment.
-      options: how to run; `data` is the folder of the samples.
-      view: what the experiment shows.
+      trial: its parameters.
+      key: of all trials; folded with the repetition, it is the run's.
+      clients: of all repetitions.
+    """
+    repetition = jnp.asarray(trial.repetition)
+    run_key = jax.random.fold_in(key, repetition.astype(jnp.uint32))
+    index = repetition.astype(jnp.int32)
+    train, truth, test = jax.tree.map(lambda leaf: leaf[index], clients)
+    algorithm = _algorithm(trial, train.inputs.shape[2:])
 
-    Returns:
-      A summary for the command line: files, table, and which samples were used.
+    def observe(carry: Carry, seen: Any) -> dict[str, Array]:
+        outputs = algorithm.predict(carry.state, train, test.inputs)
+        of_round = lambda info, latest: _round(trial, info, latest, truth)
+        return jax.vmap(of_round)(*seen) | {"score": _score(trial, outputs, test)}
+
+    carry, trace = engine.run(
+        _between_tests(trial, algorithm),
+        run_key,
+        train,
+        num_rounds=trial.num_rounds // trial.rounds_between,
+        observe=observe,
+    )
+    return carry, {name: jnp.ravel(values) for name, values in trace.items()}
+
+
+def task_of(trial: Trial, input_shape: tuple[int, ...]) -> Task:
+    """The trial's network."""
+    widths = ("num_channels", "num_hidden", "num_latent", "num_words")
+    own = {name: getattr(trial, name) for name in widths}
+    return network(trial.network, input_shape, **own)
+
+
+def local_training(trial: Any) -> dict[str, Any]:
+    """Step size and update of clients that train by Adam, as the trial's fields say."""
+    update = LocalUpdate(
+        batch_size=trial.batch_size,
+        num_epochs=trial.num_epochs,
+        optimizer=optax.adam,
+        clients_per_chunk=trial.clients_per_chunk,
+    )
+    return {"step_size": trial.step_size, "update": update}
+
+
+def _algorithm(trial: Trial, input_shape: tuple[int, ...]) -> Algorithm:
+    """The trial's method on its network; all but gradient averaging train alike.
 
     Raises:
-      ValueError: if the samples do not suffice for a partition, or are damaged.
-      FileNotFoundError: if there are none and `config.fall_back` is false.
+      ValueError: if the method needs classes and there are none.
     """
-    started = time.perf_counter()
-    loaded = sources(config, options)
-    results = [
-        compute(options, grid, source) for grid, source in planned(config, loaded)
-    ]
-    table = [row for result in results for row in rows(result, view)]
-    notes = "".join(source.note for source in loaded)
-    return {
-        "experiment": experiment,
-        "sources": [source.samples.source for source in loaded],
-        "headline": f"{notes}{markdown(table, view)}",
-        "files": write(config, options, results, table, view, loaded),
-        "seconds": round(time.perf_counter() - started, 2),
-        "failed_cells": sum(int(result.data.attrs["failures"]) for result in results),
-        "rows": table,
+    method = METHODS[trial.method]
+    row = REGISTRY[method.algorithm]
+    options = local_training(trial)
+    if method.options.get("option") == "gradient":
+        options = {
+            "step_size": trial.gradient_step_size,
+            "update": LocalUpdate(clients_per_chunk=trial.clients_per_chunk),
+        }
+    if trial.method != "local":
+        options["participation"] = trial.num_participants / trial.num_clients
+    classes = num_classes(trial.network)
+    if row.needs_classes and classes is None:
+        raise ValueError(f"`methods` must not have {trial.method} without classes.")
+    if row.needs_classes or method.algorithm == "pacfl":
+        options["num_classes"] = classes
+    if row.clustered:
+        options["num_clusters"] = trial.num_clusters
+    if clusters(trial.method) and not method.is_told:
+        options["max_clusters"] = trial.num_clients
+    if method.algorithm == "cfl_s":
+        options["first_split"] = first_split(trial.num_rounds)
+    return row.constructor(
+        task_of(trial, input_shape), **(options | dict(method.options))
+    )
+
+
+def _score(trial: Trial, outputs: Array, test: ClientData) -> Float[Array, ""]:
+    """Accuracy, or squared error of a reconstruction, over all test samples."""
+    if is_classifier(trial.network):
+        return metrics.accuracy(outputs, test.targets, test.mask)
+    errors = jax.vmap(squared_error)(outputs, test.inputs)
+    return jnp.sum(errors * test.mask) / jnp.sum(test.mask)
+
+
+def _round(
+    trial: Trial,
+    info: Any,
+    latest: Int[Array, " clients"],
+    truth: Int[Array, " clients"],
+) -> dict[str, Array]:
+    """What one round did: clusters found, and MiB sent."""
+    found = {
+        "received": metrics.mebibytes(info.received),
+        "sent": metrics.mebibytes(info.sent),
+    }
+    stable = jnp.asarray(getattr(info, "stable", False), jnp.float32)
+    if not clusters(trial.method):
+        nothing = jnp.full((), jnp.nan, jnp.float32)
+        names = ("rand_index", "seen_rand_index", "used_models")
+        return found | dict.fromkeys(names, nothing) | {"stable": stable}
+    # Participants that no model has a finite loss for are no clustering.
+    is_lost = jnp.any((info.received > 0) & (info.assignment == NO_CLUSTER))
+    index = lambda own: jnp.where(is_lost, jnp.nan, rand_index(own, truth))
+    is_told = METHODS[trial.method].is_told
+    labels = trial.num_clusters if is_told else trial.num_clients
+    used = metrics.num_used_clusters(info.assignment, labels)
+    return found | {
+        "rand_index": index(info.assignment),
+        "seen_rand_index": index(latest),
+        "used_models": used.astype(jnp.float32),
+        "stable": stable,
     }
 
 
+def _between_tests(trial: Trial, algorithm: Algorithm) -> Algorithm:
+    """The algorithm with the rounds from test to test as one, whose infos are stacked.
+
+    The state is a `Carry`; the info the pair of the algorithm's own and `latest`.
+    """
+
+    def init(key: PRNGKeyArray, data: ClientData) -> Carry:
+        nobody = jnp.full(data.mask.shape[:1], NO_CLUSTER, jnp.int32)
+        return Carry(algorithm.init(key, data), nobody)
+
+    def step(key: PRNGKeyArray, carry: Carry, data: ClientData) -> tuple[Carry, Any]:
+        def one(carry: Carry, index: Array) -> tuple[Carry, Any]:
+            state, info = algorithm.step(
+                jax.random.fold_in(key, index), carry.state, data
+            )
+            latest = carry.latest
+            if clusters(trial.method):
+                trained = info.assignment != NO_CLUSTER
+                own = info.assignment.astype(latest.dtype)
+                latest = jnp.where(trained, own, latest)
+            return Carry(state, latest), (info, latest)
+
+        return jax.lax.scan(one, carry, jnp.arange(trial.rounds_between))
+
+    def predict(carry: Carry, data: ClientData, inputs: Array) -> Array:
+        return algorithm.predict(carry.state, data, inputs)
+
+    return Algorithm(init=init, step=step, predict=predict)
+
+
+def rand_index(
+    assignment: Int[Array, " clients"], truth: Int[Array, " clients"]
+) -> Float[Array, ""]:
+    """Adjusted Rand index of those not in `NO_CLUSTER`, whatever the others' numbers.
+
+    NaN where no two of them are of one true cluster: there is nothing to find.
+    """
+    present = assignment != NO_CLUSTER
+    together = assignment[:, None] == assignment[None, :]
+    first = jnp.argmax(together, axis=1)  # Now they are in `[0, clients)`.
+    number = truth.shape[0]
+    index = metrics.adjusted_rand_index(first, truth, number, number, present=present)
+    alike = (truth[:, None] == truth[None, :]) & present[:, None] & present[None, :]
+    return jnp.where(jnp.any(jnp.triu(alike, 1)), index, jnp.nan)
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What was found for one shape of the data.
+
+    trial: the fields that its cells share.
+    data: variables of the trial's dims, `[method, repetition, trial, ...]`.
+    """
+
+    trial: Trial
+    data: xr.Dataset
+
+
 def sources(config: Config, options: Options) -> list[Source]:
-    """The samples of all sets, a stand-in once; raises as `sources.load`."""
+    """The samples of all sets, a stand-in once; raises as `sources.load_source`."""
+    texts = {"num_words": config.num_words, "num_tokens": config.num_tokens}
     found = [
-        load(
-            dataset,
-            options,
-            fall_back=config.fall_back,
-            num_words=config.num_words,
-            num_tokens=config.num_tokens,
-        )
+        load_source(dataset, options, fall_back=config.fall_back, **texts)
         for dataset in config.datasets
     ]
     return list({source.checksum: source for source in found}.values())
@@ -109,15 +485,11 @@ def planned(
             f"{min(repeated).removesuffix('.zarr')}."
         )
     for grid, source in found:
-        trial = grid.trial
         share_out(
-            trial.partition,
+            grid.trial.partition,
             without_inputs(source.samples),
             key=jax.random.key(grid.seed),
-            num_clusters=trial.num_clusters,
-            num_clients=trial.num_clients,
-            num_samples=trial.num_samples,
-            num_test_samples=trial.num_test_samples,
+            **_shared_sizes(grid.trial),
         )
     return found
 
@@ -131,95 +503,72 @@ def grids(config: Config, source: Source) -> Iterator[engine.Grid]:
         raise ValueError(
             f"`partitions` must have one of {source.name}, got {config.partitions}."
         )
+    tested = range(config.rounds_between, config.num_rounds + 1, config.rounds_between)
     for partition in own:
         # The number of groups is that of the samples.
         several = config.num_clusters if partition != "groups" else None
-        products = itertools.product(
+        for shape in itertools.product(
             several or (None,), config.sizes, config.participations
-        )
-        for number, sizes, rate in products:
-            published = published_sizes(partition, source.name, number)
-            trial = _trial(config, partition, source, published, sizes, rate)
-            yield _grid(config, trial)
+        ):
+            yield engine.Grid(
+                experiment=STUDY,
+                trial=_trial(config, partition, source, *shape),
+                axes={
+                    "method": config.methods,
+                    "repetition": tuple(range(config.num_trials)),
+                },
+                num_trials=1,
+                traced=("step_size", "gradient_step_size", "repetition"),
+                dims=DIMS,
+                coords={
+                    "round": list(range(1, config.num_rounds + 1)),
+                    "tested": list(tested),
+                },
+                seed=config.seed,
+                revision=REVISION,
+            )
 
 
 def _trial(
     config: Config,
     partition: Partition,
     source: Source,
-    published: Published,
+    num_clusters: int | None,
     sizes: tuple[int | None, int | None, int | None, int],
     participation: float,
 ) -> Trial:
     """The trial of the first method and repetition."""
+    published = published_sizes(partition, source.name, num_clusters)
     size, clients, samples, tests = sizes
-    num_clusters = published.num_clusters
-    num_clients = clients or (size or published.cluster_size) * num_clusters
+    num_clients = clients or (size or published.cluster_size) * published.num_clusters
     if not num_clients:
         raise ValueError(
             f"`num_clusters` must be at most the 30 clients of {source.name} unless "
-            f"`cluster_sizes` are given, got {num_clusters}."
+            f"`cluster_sizes` are given, got {published.num_clusters}."
         )
     fit = lambda wanted, is_test: source.fitting(wanted, num_clients, is_test=is_test)
-    return Trial(
-        method=config.methods[0],
-        partition=partition,
-        dataset=source.name,
-        checksum=source.checksum,
-        num_clients=num_clients,
-        num_samples=fit(samples or published.num_samples, False),
-        num_test_samples=fit(tests, True),
-        num_participants=max(1, round(participation * num_clients)),
-        num_clusters=num_clusters,
-        network=network_of(source.name, reconstructs=config.reconstruct),
-        num_channels=config.num_channels,
-        num_hidden=config.num_hidden,
-        num_latent=config.num_latent,
-        num_words=config.num_words,
-        num_rounds=config.num_rounds,
-        rounds_between=config.rounds_between,
-        num_epochs=config.num_epochs,
-        batch_size=config.batch_size,
-        step_size=config.step_size,
-        gradient_step_size=config.gradient_step_size,
-        clients_per_chunk=config.clients_per_chunk,
-        repetition=0.0,
-    )
+    names = {field.name for field in dataclasses.fields(Trial)}
+    alike = {name: getattr(config, name) for name in names if hasattr(config, name)}
+    own = {
+        "method": config.methods[0],
+        "partition": partition,
+        "dataset": source.name,
+        "checksum": source.checksum,
+        "num_clients": num_clients,
+        "num_samples": fit(samples or published.num_samples, False),
+        "num_test_samples": fit(tests, True),
+        "num_participants": max(1, round(participation * num_clients)),
+        "num_clusters": published.num_clusters,
+        "network": network_of(source.name, reconstructs=config.reconstruct),
+        "repetition": 0,
+    }
+    return Trial(**(alike | own))
 
 
-def _grid(config: Config, trial: Trial) -> engine.Grid:
-    rounds, step = config.num_rounds, config.rounds_between
-    return engine.Grid(
-        experiment=STUDY,
-        trial=trial,
-        axes={
-            "method": config.methods,
-            "repetition": tuple(float(i) for i in range(config.num_trials)),
-        },
-        num_trials=1,
-        dims=DIMS,
-        coords={
-            "round": list(range(1, rounds + 1)),
-            "tested": list(range(step, rounds + 1, step)),
-        },
-        seed=config.seed,
-        revision=REVISION,
-    )
-
-
-def clients_of(grid: engine.Grid, source: Source) -> Clients:
-    """The data of all repetitions of a grid."""
-    trial = grid.trial
-    return draw(
-        trial.partition,
-        source.samples,
-        seed=grid.seed,
-        repetitions=len(grid.axes["repetition"]),
-        num_clusters=trial.num_clusters,
-        num_clients=trial.num_clients,
-        num_samples=trial.num_samples,
-        num_test_samples=trial.num_test_samples,
-    )
+def _shared_sizes(trial: Trial) -> dict[str, int]:
+    """What a partition is asked for."""
+    names = ("num_clusters", "num_clients", "num_samples", "num_test_samples")
+    return {name: getattr(trial, name) for name in names}
 
 
 def store_name(trial: Trial) -> str:
@@ -235,22 +584,36 @@ def compute(
     source: Source,
     simulate: Simulate = simulate,
 ) -> Result:
-    """What the store has of one grid, once it has everything.
+    """What the store has of one grid of `Trial`s, once it has everything.
 
-    Args:
-      options: how to run.
-      grid: whose trials are `trial.Trial`.
-      source: samples of its clients.
-      simulate: one trial; makes what the grid's dims say.
+    Another `simulate` makes what the grid's dims say.
     """
+    clients = draw(
+        grid.trial.partition,
+        source.samples,
+        seed=grid.seed,
+        repetitions=len(grid.axes["repetition"]),
+        **_shared_sizes(grid.trial),
+    )
+    path = options.out / store_name(grid.trial)
+    return Result(grid.trial, sweep(options, grid, simulate, path, clients))
+
+
+def sweep(
+    options: Options,
+    grid: engine.Grid,
+    simulate: Simulate,
+    path: pathlib.Path,
+    constants: Any,
+) -> xr.Dataset:
+    """Compute what a store lacks of a grid, with clients spread over the devices."""
     with engine.clients_over_devices(options.devices):
-        data = engine.sweep(
+        return engine.sweep(
             grid,
             simulate,
-            options.out / store_name(grid.trial),
-            constants=clients_of(grid, source),
+            path,
+            constants=constants,
             chunk=options.chunk,
             memory=options.memory,
             progress=options.progress,
         )
-    return Result(grid.trial, data)

@@ -24,29 +24,62 @@ with clusters begin with a random first round as well.
 """
 
 import dataclasses
-import json
 import time
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
+import xarray as xr
+from jaxtyping import Array, Int, PRNGKeyArray
+from matplotlib.figure import Figure
 
-from cfljax import engine, report
+from cfljax import engine, metrics, report
+from cfljax.algorithms import clove, fedavg, ifca, local
+from cfljax.base import Algorithm, ClientData, Task, check_member
 from cfljax.data import by_writer, load_writers
-from cfljax.kernels.training import FirstRound
-from experiments.checksum import checksum
-from experiments.clove.unknown_k_report import draw, markdown, rows, runs
-from experiments.clove.unknown_k_trial import DIMS, Inputs, Trial, method_of, simulate
-from experiments.ifca.rotated_sweep import (
-    check_different,
-    check_positive,
-    check_step_size,
+from cfljax.federated import FirstRound
+from cfljax.models import cnn
+from experiments.checks import check_different, check_positive, check_step_size
+from experiments.clove.rows import (
+    band,
+    cells,
+    finish,
+    finished,
+    mean_text,
+    spread,
+    without_empty,
 )
+from experiments.clove.study import local_training, sweep
+from experiments.images import checksum
 from experiments.options import Options
 
-__all__ = ["REVISION", "Config", "main", "preset"]
+__all__ = [
+    "DIMS",
+    "EXPERIMENTS",
+    "Config",
+    "Method",
+    "clusters_of",
+    "draw",
+    "label",
+    "main",
+    "markdown",
+    "method_of",
+    "preset",
+    "rows",
+    "runs",
+]
+
 
 EXPERIMENT = "clove.unknown_k"
+EXPERIMENTS = {
+    "clove.unknown_k": {
+        "title": "FEMNIST: CLoVE with an unknown number of clusters",
+        "spreads_clients": True,
+    }
+}
 REVISION = 1  # To be raised whenever a trial of the same fields changes its meaning.
+METHODS = ("clove", "clove-2", "clove-3", "ifca-2", "ifca-3", "fedavg", "local")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,15 +98,7 @@ class Config:
     """Of a local step."""
     num_trials: int
     """Seeds of each method: of starts and batches."""
-    methods: tuple[str, ...] = (
-        "clove",
-        "clove-2",
-        "clove-3",
-        "ifca-2",
-        "ifca-3",
-        "fedavg",
-        "local",
-    )
+    methods: tuple[str, ...] = METHODS
     """What to compare: clove of unknown K, clove-K, ifca-K, fedavg, local."""
     max_clusters: int = 15
     """Largest K that is tried, if there are so many clients."""
@@ -134,60 +159,39 @@ def preset(name: Literal["quick", "paper"]) -> Config:
 def main(config: Config, options: Options) -> dict[str, Any]:
     """Compute what the store lacks, then write tables and figure.
 
-    Args:
-      config: of the experiment.
-      options: how to run; `data` is the folder of the images.
-
-    Returns:
-      A summary for the command line: files, table, and which images were used.
-
     Raises:
       ValueError: if the writers do not suffice, or the images are damaged.
       FileNotFoundError: if there are no images; the message says how to get them.
     """
     started = time.perf_counter()
     writers = load_writers("femnist", folder=options.data)
-    clients = by_writer(
+    inputs = by_writer(
         writers,
         num_clients=config.num_clients,
         min_samples=config.min_samples,
         key=jax.random.key(config.seed),
         invert=config.invert,
     )
-    inputs = Inputs(*clients)
-    with engine.clients_over_devices(options.devices):
-        results = engine.sweep(
-            _grid(config, inputs, writers.num_classes),
-            simulate,
-            options.out / "results.zarr",
-            constants=inputs,
-            chunk=options.chunk,
-            memory=options.memory,
-            progress=options.progress,
-        )
-    table, out = rows(results), options.out
+    grid = _grid(config, checksum(jax.tree.leaves(inputs)), writers.num_classes)
+    results = sweep(options, grid, simulate, options.out / "results.zarr", inputs)
+    table = rows(results)
     text = markdown(table)
-    report.write_csv(out / "table.csv", table)
-    report.write_csv(out / "runs.csv", runs(results))
-    report.write_text(out / "table.md", text)
-    settings = dataclasses.asdict(config) | {"source": writers.source}
-    report.write_text(out / "config.json", json.dumps(settings, indent=2) + "\n")
-    names = ("table.csv", "runs.csv", "table.md", "config.json")
-    figure = draw(results)
-    drawn = [] if figure is None else report.save(figure, out / "rounds")
     note = f"images: {writers.source}, {config.num_clients} writers\n\n"
-    return {
-        "experiment": EXPERIMENT,
-        "images": writers.source,
-        "headline": f"{note}{text}",
-        "files": [str(path) for path in (*(out / name for name in names), *drawn)],
-        "seconds": round(time.perf_counter() - started, 2),
-        "failed_cells": int(results.attrs["failures"]),
-        "rows": table,
-    }
+    done = finish(
+        config,
+        options,
+        started,
+        tables={"table": table, "runs": runs(results)},
+        text=text,
+        headline=note + text,
+        figures={"rounds": draw(results)},
+        failures=int(results.attrs["failures"]),
+        source=writers.source,
+    )
+    return {"experiment": EXPERIMENT, "images": writers.source, **done}
 
 
-def _grid(config: Config, inputs: Inputs, num_classes: int) -> engine.Grid:
+def _grid(config: Config, checksum: str, num_classes: int) -> engine.Grid:
     """All methods and repetitions; those of one repetition share its key."""
     names = {field.name for field in dataclasses.fields(Trial)}
     shared = {name: getattr(config, name) for name in names if hasattr(config, name)}
@@ -196,18 +200,298 @@ def _grid(config: Config, inputs: Inputs, num_classes: int) -> engine.Grid:
         experiment=EXPERIMENT,
         trial=Trial(
             method=config.methods[0],
-            checksum=checksum(jax.tree.leaves(inputs)),
+            checksum=checksum,
             num_classes=num_classes,
-            repetition=0.0,
+            repetition=0,
             **shared,
         ),
-        axes={
-            "method": config.methods,
-            "repetition": tuple(float(i) for i in range(config.num_trials)),
-        },
+        axes={"method": config.methods, "repetition": tuple(range(config.num_trials))},
         num_trials=1,
+        traced=("step_size", "repetition"),
         dims=DIMS,
         coords={"round": list(range(1, config.num_rounds + 1))},
         seed=config.seed,
         revision=REVISION,
+    )
+
+
+# Outputs of a trial and the names of their own axes.
+DIMS: dict[str, tuple[str, ...]] = {
+    "accuracy": ("round",),  # share of all test samples, each under its client's model
+    "client_accuracy": ("round",),  # mean over clients of each one's own share
+    "used_models": ("round",),  # models that some client trained; NaN without clusters
+    "largest_cluster": ("round",),  # share of the clients in the largest one; likewise
+    "received": ("round",),  # MiB from the centre to all clients
+    "sent": ("round",),  # MiB from all clients to the centre
+}
+
+
+class Method(NamedTuple):
+    """What is trained.
+
+    name: of the algorithm.
+    num_clusters: K; None where CLoVE chooses it in every round, or has no meaning.
+    """
+
+    name: Literal["clove", "ifca", "fedavg", "local"]
+    num_clusters: int | None
+
+    @property
+    def clusters(self) -> bool:
+        """Whether it finds clusters."""
+        return self.name in ("clove", "ifca")
+
+
+def method_of(text: str) -> Method:
+    """The method of a text: clove, fedavg, local, or clove-2 or ifca-3 for K clusters.
+
+    Raises:
+      ValueError: if it is none of these, or has less than one cluster.
+    """
+    if text == "clove" or text == "fedavg" or text == "local":
+        return Method(text, None)
+    name, _, number = text.partition("-")
+    if (name == "clove" or name == "ifca") and number.isdigit() and int(number):
+        return Method(name, int(number))
+    raise ValueError(
+        "a method must be clove, fedavg, local, or clove or ifca with a number of "
+        f"clusters, such as ifca-2; got {text!r}."
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """Everything that one trial's law depends on, besides the images.
+
+    method: a text that `method_of` understands.
+    checksum: of the clients' samples, which tells other data apart.
+    num_classes: number of classes.
+    max_clusters: models of CLoVE where it chooses how many are used.
+    first_round: whether clients' first models are random, or follow from losses.
+    num_channels, num_hidden, num_rounds, num_epochs, batch_size, step_size,
+      clients_per_chunk: of `Config`.
+    repetition: number of the seed. Traced, so that repetitions share a program and
+      yet are stored one by one.
+    """
+
+    method: str
+    checksum: str
+    num_classes: int
+    max_clusters: int
+    first_round: str
+    num_channels: int
+    num_hidden: int
+    num_rounds: int
+    num_epochs: int
+    batch_size: int
+    step_size: float
+    clients_per_chunk: int
+    repetition: int
+
+    def __post_init__(self) -> None:
+        method_of(self.method)
+        check_member(FirstRound, first_round=self.first_round)
+
+
+def simulate(
+    trial: Trial, key: PRNGKeyArray, samples: tuple[ClientData, ClientData]
+) -> dict[str, Array]:
+    """One run from one random start, tested in every round: the arrays of `DIMS`.
+
+    The methods of one repetition share the run's key. Samples are for training and for
+    the test, of the same clients.
+
+    Cost of a round: that of the algorithm's, and a test of all clients; IFCA's is
+    preceded by another choice of models.
+    """
+    run_key = jax.random.fold_in(key, jnp.asarray(trial.repetition).astype(jnp.uint32))
+    method = method_of(trial.method)
+    train, test = samples
+    task = cnn(
+        train.inputs.shape[2:],
+        channels=(trial.num_channels, 2 * trial.num_channels),
+        hidden=(trial.num_hidden,),
+        num_classes=trial.num_classes,
+    )
+    algorithm, number = _algorithm(trial, method, task)
+
+    def observe(state: Any, info: Any) -> dict[str, Array]:
+        outputs = algorithm.predict(state, train, test.inputs)
+        each = jax.vmap(metrics.accuracy)(outputs, test.targets, test.mask)
+        used = largest = jnp.full((), jnp.nan, jnp.float32)
+        if method.clusters:
+            used, largest = clusters_of(info.assignment, number)
+        return {
+            "accuracy": metrics.accuracy(outputs, test.targets, test.mask),
+            "client_accuracy": jnp.mean(each),
+            "used_models": used,
+            "largest_cluster": largest,
+            "received": metrics.mebibytes(info.received),
+            "sent": metrics.mebibytes(info.sent),
+        }
+
+    _, trace = engine.run(
+        algorithm, run_key, train, num_rounds=trial.num_rounds, observe=observe
+    )
+    return trace
+
+
+def _algorithm(trial: Trial, method: Method, task: Task) -> tuple[Algorithm, int]:
+    """The method and its number of models; all train alike."""
+    settings = local_training(trial)
+    if method.name == "local":
+        return local(task, **settings), 1
+    if method.name == "fedavg":
+        return fedavg(task, **settings), 1
+    settings["first_round"] = trial.first_round
+    if method.name == "ifca":
+        assert method.num_clusters is not None
+        settings |= {"option": "model", "weights": "samples"}
+        number = method.num_clusters
+        return ifca(task, num_clusters=number, **settings), number
+    if method.num_clusters is not None:
+        number = method.num_clusters
+        return clove(task, num_clusters=number, **settings), number
+    number = trial.max_clusters
+    settings |= {"clustering": "agglomerative", "select_number": True}
+    return clove(task, num_clusters=number, **settings), number
+
+
+def clusters_of(assignment: Int[Array, " clients"], number: int) -> tuple[Array, Array]:
+    """Models that clients have, and the share of all clients that the largest has."""
+    used = metrics.num_used_clusters(assignment, number)
+    members = jax.nn.one_hot(assignment, number).sum(axis=0)
+    return used.astype(members.dtype), jnp.max(members) / assignment.shape[0]
+
+
+PUBLISHED = {"clove": (68.2, 1.3)}  # Test accuracy in per cent, appendix D.1.4.
+COLUMNS = {
+    "label": "method",
+    "round": "rounds",
+    "trials": "seeds",
+    "accuracy": "accuracy %",
+    "client_accuracy": "of a client %",
+    "paper_accuracy": "paper's accuracy %",
+    "used_models": "models used",
+    "fewest_models": "fewest",
+    "most_models": "most",
+    "largest_cluster": "largest cluster %",
+    "received": "MiB down",
+    "sent": "MiB up",
+}
+NOTE = """
+After the last round; means ± standard deviations, which are divided by the number of
+seeds as the paper's are. "accuracy": share of all clients' test samples that are right
+under their client's model. "of a client": mean over clients of each one's share.
+"models used": those that clients trained in the last round, of each seed; "fewest" and
+"most" of all rounds and seeds after the first. "largest cluster": clients in it. "MiB":
+to and from all clients in a round. The paper's number is of the sizes of the paper
+preset, and a mean over clients or over samples, which it does not say.
+"""
+
+
+def label(method: str) -> str:
+    """Name of a method for people."""
+    name, number = method_of(method)
+    names = {"clove": "CLoVE", "ifca": "IFCA", "fedavg": "FedAvg"}
+    names["local"] = "Local-only"
+    if number is None:
+        return "CLoVE, unknown K" if name == "clove" else names[name]
+    return f"{names[name]}, K = {number}"
+
+
+def rows(results: xr.Dataset) -> list[dict[str, Any]]:
+    """One row for each method; accuracies and shares in per cent.
+
+    Runs that failed are left out and not counted. A run that diverged has the accuracy
+    of what its models answer.
+    """
+    table = []
+    for method in results["method"].values.tolist():
+        own = finished(results, method)
+        mean, std = PUBLISHED.get(method, (None, None))
+        row: dict[str, Any] = {
+            "method": method,
+            "label": label(method),
+            "round": int(results["round"].values[-1]),
+            "trials": own.sizes["repetition"],
+            "failed": results.sizes["repetition"] - own.sizes["repetition"],
+            "paper_accuracy_mean": mean,
+            "paper_accuracy_std": std,
+        }
+        for name in ("accuracy", "client_accuracy"):
+            row |= spread(name, 100 * own[name].values[:, -1].astype(float))
+        for name in ("received", "sent"):
+            traffic = own[name].values
+            row[name] = float(traffic.mean()) if traffic.size else None
+        used = own["used_models"].values
+        if method_of(method).clusters and used.size:
+            row["used_models"] = " ".join(f"{number:.0f}" for number in used[:, -1])
+            row |= spread("largest_cluster", 100 * own["largest_cluster"].values[:, -1])
+            if used.shape[1] > 1:  # The first round may be a random one.
+                row["fewest_models"] = int(used[:, 1:].min())
+                row["most_models"] = int(used[:, 1:].max())
+        table.append(row)
+    return table
+
+
+def runs(results: xr.Dataset) -> list[dict[str, Any]]:
+    """One row for each run, after its last round; accuracies in per cent."""
+    table = []
+    for method, repetition, cell in cells(results):
+        row = {
+            "method": method,
+            "repetition": repetition,
+            "failed": bool(cell["failed"]),
+            "accuracy": 100 * float(cell["accuracy"][-1]),
+            "client_accuracy": 100 * float(cell["client_accuracy"][-1]),
+        }
+        if method_of(method).clusters:
+            row["used_models"] = float(cell["used_models"][-1])
+        table.append(row)
+    return table
+
+
+def markdown(table: Sequence[Mapping[str, Any]]) -> str:
+    """The table for people, without empty columns, and a note on its columns."""
+    shown = []
+    for row in table:
+        texts = dict(row)
+        for name in (
+            "accuracy",
+            "client_accuracy",
+            "paper_accuracy",
+            "largest_cluster",
+        ):
+            texts[name] = mean_text(row, name, 1)
+        for name in ("received", "sent"):
+            texts[name] = None if row[name] is None else f"{row[name]:.2f}"
+        shown.append(texts)
+    return report.markdown(shown, without_empty(shown, COLUMNS)) + NOTE
+
+
+def draw(results: xr.Dataset) -> Figure | None:
+    """Models used and accuracy in each round; None if all runs failed."""
+    names = results["method"].values.tolist()
+    clustered = [name for name in names if method_of(name).clusters]
+    own = {name: finished(results, name).astype(float) for name in names}
+    curves = {
+        "models that clients have": [
+            band(label(name), own[name]["used_models"]) for name in clustered
+        ],
+        "test accuracy %": [
+            band(label(name), 100 * own[name]["accuracy"]) for name in names
+        ],
+    }
+    panels = [
+        report.CurvePanel(found, x_label="round", y_label=quantity, y_limits=None)
+        for quantity, all_curves in curves.items()
+        if (found := [curve for curve in all_curves if curve is not None])
+    ]
+    if not panels:
+        return None
+    return report.curves(
+        panels,
+        title="CLoVE, appendix D.1.4: FEMNIST, number of clusters unknown",
+        legend_title="mean ± one standard deviation over the seeds",
     )

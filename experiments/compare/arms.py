@@ -1,4 +1,6 @@
-"""Arms: which algorithms are compared, with which arguments, as text.
+"""What a comparison compares: its configuration, and its arms as text.
+
+An arm is an algorithm with what is changed of its arguments:
 
     ditto                       as its authors have it
     ditto:penalty=.1            one argument changed
@@ -11,53 +13,54 @@ import dataclasses
 import difflib
 import functools
 import inspect
+import math
+import types
+import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import optax
 from jaxtyping import Array, Int
 
 from cfljax.algorithms import REGISTRY
-from cfljax.kernels.local_update import LocalUpdate
-from cfljax.kernels.threshold_radius import quantile_radius
-from cfljax.types import Algorithm, Task
+from cfljax.base import Algorithm, Task
+from cfljax.clustering import quantile_radius
+from cfljax.federated import LocalUpdate
+from experiments.checks import check_positive
 from experiments.clove.methods import first_split
-from experiments.compare.values import (
-    Percent,
-    Value,
-    arguments_of,
-    read,
-    text_of,
-    update_arguments,
-)
+from experiments.clove.partitions import Partition
+from experiments.clove.sources import Dataset
+from experiments.werner.study import check_different, check_interval
 
 __all__ = [
-    "OPTIMIZERS",
     "Arm",
+    "Config",
+    "Contestant",
     "Optimizer",
     "Setup",
     "build",
     "finds_clusters",
-    "nearest",
     "parse",
     "parse_all",
+    "preset",
 ]
 
+
 Optimizer = Literal["sgd", "momentum", "adam"]
-OPTIMIZERS: Mapping[Optimizer, Callable[[Any], optax.GradientTransformation]] = (
-    MappingProxyType(
-        {
-            "sgd": optax.sgd,
-            "momentum": functools.partial(optax.sgd, momentum=0.9),
-            "adam": optax.adam,
-        }
-    )
-)
-# Scales of gradients differ between networks; Werner et al. (section 4.2) take this
-# quantile of the distances on MNIST.
-_RADIUS = Percent(20.0)
-_STEPS = ("num_steps", "num_personal_steps")  # Which a number of epochs overrules.
+_OPTIMIZERS: Mapping[Optimizer, Callable[[Any], optax.GradientTransformation]] = {
+    "sgd": optax.sgd,
+    "momentum": functools.partial(optax.sgd, momentum=0.9),
+    "adam": optax.adam,
+}
+
+
+class Percent(NamedTuple):
+    """A quantile of distances instead of a radius, such as 20%."""
+
+    value: float
+
+
+Value = int | float | bool | str | None | Percent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +77,7 @@ class Arm:
     @property
     def text(self) -> str:
         """Reads back to the arm."""
-        pairs = [f"{name}={text_of(value)}" for name, value in self.changes]
+        pairs = [f"{name}={_text_of(value)}" for name, value in self.changes]
         return ":".join([self.algorithm, *pairs])
 
     def with_changes(self, changes: Iterable[tuple[str, Value]]) -> "Arm":
@@ -88,24 +91,152 @@ class Arm:
 
 
 @dataclasses.dataclass(frozen=True)
-class Setup:
-    """What all arms are told alike; each takes what it has arguments for.
+class Contestant:
+    """One row of the table: an algorithm and the values it is searched over.
 
-    num_clusters: true clusters, and models of those that are told how many.
-    num_classes: of the data.
-    num_rounds: of the run.
-    batch_size, num_epochs: of local training.
-    optimizer: of local training, a key of `OPTIMIZERS`.
-    clients_per_chunk: clients evaluated at a time.
+    arm: as it was asked for.
+    settings: the arm with each combination of the values searched over, at least one.
     """
 
-    num_clusters: int
-    num_classes: int
-    num_rounds: int
-    batch_size: int
-    num_epochs: int
-    optimizer: Optimizer
-    clients_per_chunk: int
+    arm: Arm
+    settings: tuple[Arm, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Everything that the results depend on. One field, one flag."""
+
+    algorithms: tuple[str, ...] = ("fedavg", "ifca", "local")
+    """Names, joined by commas or spaces, or all; NAME:ARGUMENT=VALUE changes an
+    argument of the constructor, or batch_size, num_epochs, decay, proximal and
+    keep_optimizer of local training."""
+    data: Dataset = "mnist"
+    """Name of the data set; --folder or CFLJAX_DATA say where its files are."""
+    partition: Partition = "label_skew_1"
+    """How samples are shared out among clusters and clients."""
+    baseline: str | None = None
+    """Whom the others are compared with; the first if None."""
+    step_sizes: tuple[float, ...] = (0.1,)
+    """Each algorithm takes the one of best validation accuracy."""
+    search: tuple[str, ...] = ()
+    """NAME:ARGUMENT=V1,V2: further arguments, chosen likewise."""
+    num_clusters: int | None = None
+    """True clusters; those of CLoVE's experiments if None."""
+    cluster_size: int = 4
+    """Clients of a cluster that train."""
+    num_newcomers: int = 2
+    """Clients of a cluster that never train, and join after the last round; 0: none."""
+    num_samples: int = 100
+    """Training samples of a client."""
+    num_validation_samples: int = 20
+    """Further samples of the training set, by which values and rounds are chosen."""
+    num_test_samples: int = 50
+    """Test samples of a client."""
+    network: Literal["own", "mlp"] = "own"
+    """own: the kind that fits the data; mlp: one hidden layer, the fastest."""
+    num_channels: int = 4
+    """Of the first convolution; each further one has twice as many."""
+    num_hidden: int = 32
+    """Width of the hidden layer, and of a word's embedding."""
+    num_words: int = 5000
+    """Vocabulary of texts."""
+    num_tokens: int = 64
+    """Words of a text that are kept, for ag_news."""
+    num_rounds: int = 20
+    """T, communication rounds."""
+    rounds_between: int = 2
+    """Rounds from one test to the next; tests count in the seconds."""
+    num_epochs: int = 1
+    """Local epochs of a round."""
+    batch_size: int = 10
+    """Of a local step."""
+    optimizer: Optimizer = "sgd"
+    """Of local training; momentum is sgd with 0.9."""
+    num_trials: int = 3
+    """Seeds; all algorithms share them."""
+    error_rate: float = 0.05
+    """Of each interval, and of all differences together."""
+    clients_per_chunk: int = 5
+    """Clients evaluated at a time; bounds memory."""
+    seed: int = 0
+    """Of all of them."""
+    fall_back: bool = False
+    """Use the embedded digits where no folder is named and no images are found."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if type(value) is int and field.name not in ("num_newcomers", "seed"):
+                check_positive(self, field.name)
+        if self.num_newcomers < 0:
+            raise ValueError(
+                f"`num_newcomers` must not be negative, got {self.num_newcomers}."
+            )
+        check_different(step_sizes=self.step_sizes)
+        if not all(math.isfinite(size) and size > 0 for size in self.step_sizes):
+            raise ValueError(
+                f"`step_sizes` must be finite and positive, got {self.step_sizes}."
+            )
+        check_interval(self.error_rate, self.num_trials)
+        if self.num_rounds % self.rounds_between:
+            raise ValueError(
+                f"`rounds_between` must divide `num_rounds`, got {self.rounds_between}"
+                f" and {self.num_rounds}."
+            )
+        if self.network == "mlp" and self.data == "ag_news":
+            raise ValueError("`network` mlp needs numbers, got the words of ag_news.")
+        _ = self.contestants, self.baseline_index
+
+    @property
+    def contestants(self) -> list[Contestant]:
+        """All rows; raises ValueError where a text cannot be read."""
+        arms = parse_all(self.algorithms)
+        settings: dict[Arm, tuple[Arm, ...]] = {arm: (arm,) for arm in arms}
+        for search in self.search:
+            name, points = _read_search(search)
+            own = [arm for arm in arms if arm.algorithm == name]
+            if not own:
+                names = sorted({arm.algorithm for arm in arms})
+                raise ValueError(f"`search`: {nearest(name, names, 'algorithm')}")
+            for arm in own:
+                taken = {argument for argument, _ in settings[arm][0].changes}
+                if points[0].changes[0][0] in taken or len(set(points)) < len(points):
+                    raise ValueError(
+                        "`search` must hold an argument that has no value yet, with "
+                        f"different values, got {search} for {arm.text}."
+                    )
+                settings[arm] = tuple(
+                    one.with_changes(point.changes)
+                    for one in settings[arm]
+                    for point in points
+                )
+        return [Contestant(arm, own) for arm, own in settings.items()]
+
+    @property
+    def baseline_index(self) -> int:
+        """Which row the others are compared with."""
+        if self.baseline is None:
+            return 0
+        texts = [contestant.arm.text for contestant in self.contestants]
+        wanted = parse(self.baseline).text
+        if wanted not in texts:
+            raise ValueError(f"`baseline`: {nearest(wanted, texts, 'algorithm')}")
+        return texts.index(wanted)
+
+
+def preset(name: Literal["quick", "paper"]) -> Config:
+    """The configuration that flags change; there is no paper's."""
+    del name
+    return Config()
+
+
+def _read_search(text: str) -> tuple[str, list[Arm]]:
+    """The algorithm's name and an arm for each value of `NAME:ARGUMENT=V1,V2`."""
+    start, is_given, values = text.partition("=")
+    if not is_given or start.count(":") != 1:
+        raise ValueError(f"`search` must be NAME:ARGUMENT=V1,V2, got {text!r}.")
+    points = [parse(f"{start}={value.strip()}") for value in values.split(",")]
+    return points[0].algorithm, points
 
 
 def nearest(wanted: str, known: Sequence[str], what: str) -> str:
@@ -151,54 +282,170 @@ def parse(text: str) -> Arm:
             )
         if argument not in allowed:
             raise ValueError(nearest(argument, list(allowed), f"argument of {name}"))
-        found[argument] = read(value, allowed[argument], f"{name}:{argument}")
+        found[argument] = _read(value, allowed[argument], f"{name}:{argument}")
     return Arm(name, tuple(found.items()))
 
 
 @functools.cache
 def _arguments(name: str) -> Mapping[str, Any]:
-    """Annotations of all arguments that may be changed."""
+    """Annotations of all arguments that may be changed, the local update's first."""
     row = REGISTRY[name]
-    own = dict(arguments_of(row.constructor))
+    hints = typing.get_type_hints(row.constructor)
+    own = {n: hints[n] for n in _accepted(name) if _wanted(hints.get(n))}
     taken = ["clusters", "num_classes"] + ["num_clusters"] * row.needs_truth
     for given in taken:  # They follow from the data.
         own.pop(given, None)
-    return {**(update_arguments() if _trains(name) else {}), **own}
+    if not _trains(name):
+        return own
+    hints = typing.get_type_hints(LocalUpdate)
+    return {argument: hints[argument] for argument in _UPDATE} | own
+
+
+def _accepted(name: str) -> Mapping[str, inspect.Parameter]:
+    """The parameters of an algorithm's constructor."""
+    return inspect.signature(REGISTRY[name].constructor).parameters
 
 
 def _trains(name: str) -> bool:
     """Whether clients train by a local update, rather than by one gradient a round."""
-    return "update" in inspect.signature(REGISTRY[name].constructor).parameters
+    return "update" in _accepted(name)
 
 
 def finds_clusters(arm: Arm) -> bool:
     """Whether an algorithm looks for clusters of clients."""
     row = REGISTRY[arm.algorithm]
-    accepted = inspect.signature(row.constructor).parameters
-    told = row.clustered or "max_clusters" in accepted
+    told = row.clustered or "max_clusters" in _accepted(arm.algorithm)
     return (told or "num_clusters" in dict(arm.changes)) and not row.needs_truth
+
+
+_WORDS: dict[str, Any] = {"none": None, "true": True, "false": False}
+# Of a local update, those that say how a client trains and not how it is computed.
+_UPDATE = ("batch_size", "num_epochs", "decay", "proximal", "keep_optimizer")
+
+
+def _read(text: str, hint: Any, name: str) -> Value:
+    """The value that a text stands for, as far as the annotation `hint` has it.
+
+    It is a number, a word, "true", "false" or "none"; "20%" is a quantile of distances,
+    where a rule may take the place of a radius.
+    """
+    value = _plain(text)
+    if not any(_is_of(value, part) for part in _parts(hint)):
+        wanted = " or ".join(dict.fromkeys(_wanted(hint)))
+        raise ValueError(f"`{name}` must be {wanted}, got {text!r}.")
+    return value
+
+
+def _text_of(value: Value) -> str:
+    """The text that reads back to the value, the same for equal values."""
+    if isinstance(value, Percent):
+        return f"{value.value:g}%"
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+def _plain(text: str) -> Value:
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    if text.endswith("%"):
+        share = _plain(text[:-1])
+        if isinstance(share, int | float) and 0 <= share <= 100:
+            return Percent(float(share))
+    return text
+
+
+def _parts(hint: Any) -> list[Any]:
+    """Members of a union, or the annotation itself.
+
+    A scalar is a number: what else may be one, such as an array, is left out.
+    """
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    found = list(typing.get_args(hint)) if is_union else [hint]
+    return [p for p in found if p not in (int, bool)] if float in found else found
+
+
+def _is_of(value: Value, part: Any) -> bool:
+    """Whether a value is of one part of an annotation; no number is NaN or infinite."""
+    if typing.get_origin(part) is Literal:
+        return any(value == one and type(value) is type(one) for one in part.__args__)
+    if _is_rule(part):
+        return isinstance(value, Percent)
+    if part is float:
+        return type(value) in (int, float) and math.isfinite(value)  # pyright: ignore
+    return part in (int, bool, str, types.NoneType) and type(value) is part
+
+
+def _is_rule(part: Any) -> bool:
+    """Whether it is a function of distances, such as that of a radius."""
+    if typing.get_origin(part) is not Callable:
+        return False
+    return "points" in str(typing.get_args(part)[0])
+
+
+def _wanted(hint: Any) -> list[str]:
+    """What a text must be for an annotation; empty where none will do."""
+    parts = _parts(hint)
+    words = {
+        int: "a whole number",
+        float: "a finite number",
+        bool: "true or false",
+        str: "a word",
+    }
+    found = [words[part] for part in parts if part in words]
+    for part in parts:
+        if typing.get_origin(part) is Literal:
+            found.append(f"one of {', '.join(map(str, part.__args__))}")
+        if _is_rule(part):
+            found.append("a percentage of the distances such as 20%")
+    if found and types.NoneType in parts:
+        found.append("none")
+    return found
+
+
+# Scales of gradients differ between networks; Werner et al. (section 4.2) take this
+# quantile of the distances on MNIST.
+_RADIUS = Percent(20.0)
+_STEPS = ("num_steps", "num_personal_steps")  # Which a number of epochs overrules.
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """What all arms are told alike; each takes what it has arguments for.
+
+    num_clusters: true clusters, and models of those that are told how many.
+    num_classes: of the data.
+    num_rounds: of the run.
+    batch_size, num_epochs, optimizer: of local training.
+    clients_per_chunk: clients evaluated at a time.
+    """
+
+    num_clusters: int
+    num_classes: int
+    num_rounds: int
+    batch_size: int
+    num_epochs: int
+    optimizer: Optimizer
+    clients_per_chunk: int
 
 
 def build(
     arm: Arm, task: Task, setup: Setup, *, step_size: Any, clusters: Int[Array, "_"]
 ) -> Algorithm:
-    """The algorithm of an arm.
+    """The algorithm of an arm, given the true clusters if it asks for them.
 
     Where an algorithm can average models or gradients, it averages models, so that all
     train alike. One without a local update takes one gradient step a round.
 
-    Args:
-      arm: what to build.
-      task: the learning problem.
-      setup: what all arms are told.
-      step_size: may be traced.
-      clusters: true ones, for algorithms that are given them.
-
     Raises:
       ValueError: as the constructor.
     """
-    row = REGISTRY[arm.algorithm]
-    accepted = inspect.signature(row.constructor).parameters
+    row, accepted = REGISTRY[arm.algorithm], _accepted(arm.algorithm)
     # What has a default of its own keeps it: that of its authors, but for a number of
     # rounds, which is a share of the run's.
     lacking = (inspect.Parameter.empty, None)
@@ -219,20 +466,14 @@ def build(
     changes = dict(arm.changes)
     given |= {name: value for name, value in changes.items() if name in accepted}
     if _trains(arm.algorithm):
-        training = {name: v for name, v in changes.items() if name not in accepted}
-        if any(name in changes for name in _STEPS):
-            training.setdefault("num_epochs", None)
-        given["update"] = _update(setup, training, given.get("option") == "gradient")
+        training: dict[str, Any] = {"clients_per_chunk": setup.clients_per_chunk}
+        if given.get("option") != "gradient":  # Which leaves nothing to say.
+            training["batch_size"] = setup.batch_size
+            training["optimizer"] = _OPTIMIZERS[setup.optimizer]
+            has_steps = any(name in changes for name in _STEPS)
+            training["num_epochs"] = None if has_steps else setup.num_epochs
+        training |= {name: v for name, v in changes.items() if name not in accepted}
+        given["update"] = LocalUpdate(**training)
     if isinstance(given.get("radius"), Percent):
         given["radius"] = quantile_radius(given["radius"].value / 100)
     return row.constructor(task, **given)
-
-
-def _update(setup: Setup, changes: Mapping[str, Any], is_gradient: bool) -> LocalUpdate:
-    """How clients train; a gradient of all samples leaves nothing to say."""
-    common: dict[str, Any] = {"clients_per_chunk": setup.clients_per_chunk}
-    if not is_gradient:
-        common["batch_size"] = setup.batch_size
-        common["num_epochs"] = setup.num_epochs
-        common["optimizer"] = OPTIMIZERS[setup.optimizer]
-    return LocalUpdate(**(common | dict(changes)))

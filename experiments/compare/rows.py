@@ -1,45 +1,118 @@
-"""Rows of a comparison: means over seeds, intervals, and differences seed by seed."""
+"""What a comparison shows: settings chosen, rows with intervals, and figures.
 
+A setting is chosen by validation accuracy alone: what chooses is handed nothing else.
+"""
+
+import dataclasses
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+import xarray as xr
+from jaxtyping import Float, Int
+from matplotlib.figure import Figure
 
 from cfljax import intervals, report
-from experiments.compare.arms import finds_clusters
-from experiments.compare.config import Config
-from experiments.compare.results import Result, Setting, best_rounds
-from experiments.werner.write import interval
+from cfljax.report import LINES
+from experiments.clove.rows import without_empty
+from experiments.compare.arms import Arm, Config, Contestant, finds_clusters
+from experiments.werner.study import interval
 
-__all__ = ["markdown", "note", "rows", "runs"]
+__all__ = [
+    "Result",
+    "Setting",
+    "best_rounds",
+    "choose",
+    "draw",
+    "markdown",
+    "note",
+    "rows",
+    "runs",
+]
 
-_COLUMNS = {
-    "algorithm": "algorithm",
-    "chosen": "chosen",
-    "accuracy_text": "accuracy %",
-    "difference_text": "minus baseline",
-    "newcomers_text": "new clients %",
-    "rand_index_text": "ARI",
-    "seconds_per_round": "s / round",
-    "received_mib": "MiB down",
-    "sent_mib": "MiB up",
-    "failed_text": "failed",
-}
-_DIGITS = {"accuracy": 1, "difference": 1, "newcomers": 1, "rand_index": 2}
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One combination of values, over all seeds.
+
+    arm: with the values searched over.
+    step_size: of local training.
+    data: variables of `trial.DIMS`, `[repetition, ...]`, NaN where a run failed; None
+      if nothing could be run.
+    seconds: `[repetition]`, of a whole run without compilation, on the machine that
+      computed it.
+    num_failed: runs that raised.
+    """
+
+    arm: Arm
+    step_size: float
+    data: xr.Dataset | None
+    seconds: Float[np.ndarray, " seeds"]
+    num_failed: int
+
+    def values(self, name: str) -> Float[np.ndarray, "seeds ..."]:
+        """One variable in full precision."""
+        assert self.data is not None
+        return self.data[name].values.astype(float)
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """One row of the table.
+
+    contestant: what was asked for.
+    settings: all that were tried.
+    """
+
+    contestant: Contestant
+    settings: tuple[Setting, ...]
+
+    @property
+    def chosen(self) -> Setting | None:
+        """The setting of best validation accuracy after the last round."""
+        scores = np.full((len(self.settings), len(self.settings[0].seconds)), np.nan)
+        for scored, setting in zip(scores, self.settings, strict=True):
+            if setting.data is not None:
+                scored[:] = setting.values("validation")[:, -1]
+        index = choose(scores)
+        return None if index is None else self.settings[index]
+
+    @property
+    def chosen_text(self) -> str:
+        """The values that were chosen, as far as they were not asked for."""
+        chosen = self.chosen
+        if chosen is None:
+            return ""
+        asked = self.contestant.arm.changes
+        searched = [pair for pair in chosen.arm.changes if pair not in asked]
+        if "step_size" not in dict(chosen.arm.changes):
+            searched.append(("step_size", chosen.step_size))
+        _, *texts = Arm("", tuple(searched)).text.split(":")
+        return ", ".join(texts)
+
+
+def choose(validation: Float[np.ndarray, "settings seeds"]) -> int | None:
+    """The setting of greatest mean, the first of several; None if all failed.
+
+    One that failed for some seed, or has no accuracy there, is never chosen.
+    """
+    means = np.mean(validation, axis=1)  # NaN if one is.
+    return None if np.all(np.isnan(means)) else int(np.nanargmax(means))
+
+
+def best_rounds(
+    validation: Float[np.ndarray, "seeds tested"],
+) -> Int[np.ndarray, " seeds"]:
+    """Index of each seed's first test of greatest validation accuracy."""
+    return np.argmax(validation, axis=1)
 
 
 def rows(results: Sequence[Result], config: Config) -> list[dict[str, Any]]:
     """One row for each algorithm, in per cent, under the setting it chose.
 
-    Args:
-      results: of all algorithms, in order.
-      config: for the baseline and the error rates.
-
-    Returns:
-      Means with `_low` and `_high`. Differences are those of the same seeds, and the
-      error rate is divided over them; they are empty for the baseline.
+    Means have `_low` and `_high`. Differences are those of the same seeds, and the
+    error rate is divided over them; the baseline has none.
     """
     baseline = results[config.baseline_index]
     num_differences = max(1, len(results) - 1)
@@ -129,30 +202,40 @@ def _run(result: Result, setting: Setting, seed: int, config: Config) -> dict[st
     return row
 
 
+_COLUMNS = {
+    "algorithm": "algorithm",
+    "chosen": "chosen",
+    "accuracy_text": "accuracy %",
+    "difference_text": "minus baseline",
+    "newcomers_text": "new clients %",
+    "rand_index_text": "ARI",
+    "seconds_per_round": "s / round",
+    "received_mib": "MiB down",
+    "sent_mib": "MiB up",
+    "failed_text": "failed",
+}
+_DIGITS = {"accuracy": 1, "difference": 1, "newcomers": 1, "rand_index": 2}
+
+
 def markdown(table: Sequence[Mapping[str, Any]]) -> str:
     """The table for people, without columns that nobody has."""
-    shown = [{**row, **_texts(row)} for row in table]
-    full = {k for row in shown for k, v in row.items() if v not in (None, "")}
-    columns = {name: text for name, text in _COLUMNS.items() if name in full}
-    return report.markdown(shown, columns, digits=2)
+    shown = []
+    for row in table:
+        texts = {f"{name}_text": _text(row, name) for name in _DIGITS}
+        texts["failed_text"] = f"{row['failed']} runs" if row["failed"] else None
+        shown.append({**row, **texts})
+    return report.markdown(shown, without_empty(shown, _COLUMNS), digits=2)
 
 
-def _texts(row: Mapping[str, Any]) -> dict[str, str | None]:
-    """Means with their intervals as texts."""
-    found: dict[str, str | None] = {
-        f"{name}_text": _text(row, name, digits) for name, digits in _DIGITS.items()
-    }
-    return found | {"failed_text": f"{row['failed']} runs" if row["failed"] else None}
-
-
-def _text(row: Mapping[str, Any], name: str, digits: int) -> str | None:
+def _text(row: Mapping[str, Any], name: str) -> str | None:
+    """A mean with its interval."""
     if name not in row:
         return None
     if np.isnan(row[name]):
         return "undefined"
-    sign = "+" if name == "difference" else ""
-    ends = [f"{row[f'{name}_{end}']:{sign}.{digits}f}" for end in ("low", "high")]
-    return f"{row[name]:{sign}.{digits}f} [{', '.join(ends)}]"
+    form = f"{'+' if name == 'difference' else ''}.{_DIGITS[name]}f"
+    low, high = (row[f"{name}_{end}"] for end in ("low", "high"))
+    return f"{row[name]:{form}} [{low:{form}}, {high:{form}}]"
 
 
 def note(config: Config, num_algorithms: int) -> str:
@@ -184,3 +267,99 @@ def note(config: Config, num_algorithms: int) -> str:
         'left out, on the machine that ran it. "MiB": of all clients in a round.'
     )
     return "\n" + textwrap.fill(text, 88) + "\n"
+
+
+_FEW = 8  # Tests of a run that leave room for intervals instead of bands.
+_ASIDE = 5  # Curves that may then step aside without leaving the panel.
+
+
+def draw(results: Sequence[Result], config: Config, dataset: str) -> dict[str, Figure]:
+    """Accuracy along training by file name, and agreement of clusters beside it.
+
+    A figure tells seven curves apart, or five of few points, which step aside from
+    each other: where there are more algorithms, each has the baseline and some of the
+    others.
+    """
+    drawn = [result for result in results if result.chosen is not None]
+    shared = [r for r in drawn if r is results[config.baseline_index]]
+    others = [result for result in drawn if result not in shared]
+    is_sparse = config.num_rounds // config.rounds_between <= _FEW
+    per_figure = (_ASIDE if is_sparse else len(LINES)) - len(shared)
+    number = -(-max(1, len(others)) // per_figure)
+    # As evenly as they go, so that no figure is left with a single curve.
+    parts = [
+        others[i * len(others) // number : (i + 1) * len(others) // number]
+        for i in range(number)
+    ]
+    names = ["accuracy", *(f"accuracy-{i}" for i in range(2, number + 1))]
+    title = f"{dataset}, {config.partition.replace('_', ' ')}"
+    return {
+        name: _figure([*shared, *part], config, title)
+        for name, part in zip(names, parts, strict=True)
+        if shared or part
+    }
+
+
+def _figure(results: Sequence[Result], config: Config, title: str) -> Figure:
+    step = config.rounds_between
+    tested = np.arange(step, config.num_rounds + 1, step)
+    accuracy = [_curve(r, "test", tested, config.error_rate) for r in results]
+    panels = [
+        report.CurvePanel(
+            accuracy,
+            x_label="round",
+            y_label="accuracy on own test samples [%]",
+            y_limits=_limits(accuracy),
+            title="accuracy",
+        )
+    ]
+    found = [result for result in results if finds_clusters(result.contestant.arm)]
+    if found:
+        rounds = np.arange(1, config.num_rounds + 1)
+        # No agreement is 0; runs that lost a client have none at all.
+        agreement = [_curve(r, "rand_index", rounds, config.error_rate) for r in found]
+        least = min([0.0, *(y for c in agreement for y in c.y if y < 0)])
+        panels.append(
+            report.CurvePanel(
+                agreement,
+                x_label="round",
+                y_label="adjusted Rand index",
+                y_limits=(least, 1.0),
+                title="clusters found",
+            )
+        )
+    return report.curves(
+        panels,
+        title=title,
+        legend_title=f"means over {config.num_trials} seeds, "
+        f"{100 * (1 - config.error_rate):g} % intervals",
+    )
+
+
+def _curve(
+    result: Result, name: str, rounds: np.ndarray, error_rate: float
+) -> report.Curve:
+    """Means over seeds with Student's intervals, which end where values must."""
+    chosen = result.chosen
+    assert chosen is not None
+    is_share = name == "test"
+    values: Float[np.ndarray, "rounds seeds"] = chosen.values(name).T
+    values = 100 * values if is_share else values
+    low, high = intervals.student(values, error_rate=error_rate)
+    least, most = (0, 100) if is_share else (-1, 1)
+    return report.Curve(
+        result.contestant.arm.text,
+        rounds.astype(float),
+        values.mean(axis=1),
+        np.clip(low, least, most),
+        np.clip(high, least, most),
+    )
+
+
+def _limits(curves: Sequence[report.Curve]) -> tuple[float, float]:
+    """From below the lowest mean to above the highest, in tens: a band may be cut."""
+    means = np.concatenate([curve.y for curve in curves])
+    return (
+        float(max(0, 10 * np.floor(np.min(means) / 10 - 0.5))),
+        float(min(100, 10 * np.ceil(np.max(means) / 10 + 0.5))),
+    )

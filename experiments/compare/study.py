@@ -1,4 +1,4 @@
-"""python -m experiments compare: any registered algorithms, side by side.
+r"""python -m experiments compare: any registered algorithms, side by side.
 
 Command:   python -m experiments compare --algorithms fedavg,ifca,ditto:penalty=.1 \
                --data fashion_mnist --partition label_skew_1 --folder FOLDER
@@ -16,41 +16,50 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import zarr
 
 from cfljax import engine
 from experiments.clove.networks import network_of
-from experiments.clove.partitions import (
-    PARTITIONS,
-    belongs,
-    published_sizes,
-    share_out,
+from experiments.clove.partitions import PARTITIONS, belongs, published_sizes, share_out
+from experiments.clove.rows import finish
+from experiments.clove.sources import Source, load_source, without_inputs
+from experiments.clove.study import sweep
+from experiments.compare.arms import Arm, Config, preset
+from experiments.compare.rows import (
+    Result,
+    Setting,
+    draw,
+    markdown,
+    note,
+    rows,
+    runs,
 )
-from experiments.clove.sources import Source, load, without_inputs
-from experiments.compare.arms import Arm
-from experiments.compare.config import Config, preset
-from experiments.compare.results import Result, Setting
-from experiments.compare.rows import markdown, note, rows
-from experiments.compare.samples import NUM_CLASSES, Clients, Sizes, draw_clients
-from experiments.compare.trial import DIMS, Trial, build_algorithm, simulate
-from experiments.compare.write import write
+from experiments.compare.trial import (
+    DIMS,
+    NUM_CLASSES,
+    Clients,
+    Sizes,
+    Trial,
+    build_algorithm,
+    draw_clients,
+    simulate,
+)
 from experiments.options import Options
 
-__all__ = ["REVISION", "Config", "grid_of", "main", "preset", "trial_of"]
+__all__ = ["Config", "main", "preset"]
+
+COMPARISON = {
+    "title": "any registered algorithms, side by side",
+    "spreads_clients": True,
+}
 
 REVISION = 2  # To be raised whenever a trial of the same fields changes its meaning.
 
 
 def main(config: Config, options: Options) -> dict[str, Any]:
-    """Compute what the stores lack, then write tables and figures.
-
-    Args:
-      config: of the comparison.
-      options: how to run; `data` is the folder of the samples.
-
-    Returns:
-      A summary for the command line.
+    """Compute what the stores lack, then write tables and figures; a summary of it.
 
     Raises:
       ValueError: if the samples do not suffice for the partition, are damaged, or an
@@ -75,27 +84,26 @@ def main(config: Config, options: Options) -> dict[str, Any]:
             f"no algorithm finished for all seeds; see `{options.out}`."
         )
     table = rows(results, config)
-    return {
-        "experiment": "compare",
-        "source": source.samples.source,
-        "headline": source.note + markdown(table) + note(config, len(results)),
-        "files": write(config, options, results, table, source),
-        "seconds": round(time.perf_counter() - started, 2),
-        "failed_cells": sum(row["failed"] for row in table),
-        "rows": table,
-    }
+    text = source.note + markdown(table) + note(config, len(results))
+    finished = finish(
+        config,
+        options,
+        started,
+        tables={"table": table, "runs": runs(results, config)},
+        text=text,
+        headline=text,
+        figures=draw(results, config, source.name),
+        failures=sum(row["failed"] for row in table),
+        source=source.samples.source,
+    )
+    return {"experiment": "compare", "source": source.samples.source, **finished}
 
 
 def _source(config: Config, options: Options) -> Source:
     """The samples; what is wrong with their files in one line."""
+    texts = {"num_words": config.num_words, "num_tokens": config.num_tokens}
     try:
-        return load(
-            config.data,
-            options,
-            fall_back=config.fall_back,
-            num_words=config.num_words,
-            num_tokens=config.num_tokens,
-        )
+        return load_source(config.data, options, fall_back=config.fall_back, **texts)
     except FileNotFoundError as error:
         reason, _, _ = str(error).partition(" Do one of these")
         reason = " ".join(reason.replace("--data", "--folder").split())
@@ -127,35 +135,25 @@ def trial_of(config: Config, source: Source) -> Trial:
     number = published.num_clusters * (config.cluster_size + config.num_newcomers)
     wanted = config.num_samples + config.num_validation_samples
     total = source.fitting(wanted, number, is_test=False)
+    tests = source.fitting(config.num_test_samples, number, is_test=True)
     held_out = max(1, total * config.num_validation_samples // wanted)
-    contestant = config.contestants[0]
-    return Trial(
-        arm=contestant.settings[0].without("step_size").text,
-        partition=config.partition,
-        dataset=source.name,
-        checksum=source.checksum,
-        num_clusters=published.num_clusters,
-        cluster_size=config.cluster_size,
-        num_newcomers=config.num_newcomers,
-        num_samples=max(1, total - held_out),
-        num_validation_samples=held_out,
-        num_test_samples=source.fitting(config.num_test_samples, number, is_test=True),
-        num_classes=NUM_CLASSES.get(source.name, 10),
-        network="mlp"
-        if config.network == "mlp"
-        else network_of(source.name, reconstructs=False),
-        num_channels=config.num_channels,
-        num_hidden=config.num_hidden,
-        num_words=config.num_words,
-        num_rounds=config.num_rounds,
-        rounds_between=config.rounds_between,
-        num_epochs=config.num_epochs,
-        batch_size=config.batch_size,
-        optimizer=config.optimizer,
-        clients_per_chunk=config.clients_per_chunk,
-        step_size=config.step_sizes[0],
-        repetition=0.0,
-    )
+    own = {
+        "arm": config.contestants[0].settings[0].without("step_size").text,
+        "dataset": source.name,
+        "checksum": source.checksum,
+        "num_clusters": published.num_clusters,
+        "num_samples": max(1, total - held_out),
+        "num_validation_samples": held_out,
+        "num_test_samples": tests,
+        "num_classes": NUM_CLASSES.get(source.name, 10),
+        "step_size": config.step_sizes[0],
+        "repetition": 0,
+    }
+    if config.network == "own":
+        own["network"] = network_of(source.name, reconstructs=False)
+    names = {field.name for field in dataclasses.fields(Trial)}
+    alike = {name: getattr(config, name) for name in names if hasattr(config, name)}
+    return Trial(**(alike | own))
 
 
 def _refuse_impossible(config: Config, trial: Trial, source: Source) -> None:
@@ -168,9 +166,7 @@ def _refuse_impossible(config: Config, trial: Trial, source: Source) -> None:
         **sizes.shared_out,
     )
     shape = np.shape(source.samples.train_inputs)[1:]
-    clusters = jax.numpy.repeat(
-        jax.numpy.arange(sizes.num_clusters), sizes.cluster_size
-    )
+    clusters = jnp.repeat(jnp.arange(sizes.num_clusters), sizes.cluster_size)
     for contestant in config.contestants:
         for arm in contestant.settings:
             own = grid_of(config, trial, arm).trial
@@ -190,11 +186,9 @@ def grid_of(config: Config, trial: Trial, arm: Arm) -> engine.Grid:
         trial=dataclasses.replace(
             trial, arm=arm.without("step_size").text, step_size=sizes[0]
         ),
-        axes={
-            "step_size": sizes,
-            "repetition": tuple(float(i) for i in range(config.num_trials)),
-        },
+        axes={"step_size": sizes, "repetition": tuple(range(config.num_trials))},
         num_trials=1,
+        traced=("step_size", "repetition"),
         dims=DIMS,
         coords={
             "round": list(range(1, rounds + 1)),
@@ -229,27 +223,18 @@ def _swept(
     """One setting for each step size; without data if none of its runs finished."""
     path = options.out / f"{arm.text.replace(':', '-')}.zarr"
     try:
-        with engine.clients_over_devices(options.devices):
-            data = engine.sweep(
-                grid,
-                simulate,
-                path,
-                constants=clients,
-                chunk=options.chunk,
-                memory=options.memory,
-                progress=options.progress,
-            )
+        data = sweep(options, grid, simulate, path, clients)
     except engine.SweepError as error:
         print(f"{arm.text}: {error}", file=sys.stderr)
         data = None
-    sizes, seeds = grid.axes["step_size"], len(grid.axes["repetition"])
-    seconds = np.full((len(sizes), seeds), np.nan)
+    sizes, number = grid.axes["step_size"], len(grid.axes["repetition"])
+    seconds = np.full((len(sizes), number), np.nan)
     if data is not None:
         stored: Any = zarr.open_group(path, mode="r")["seconds"]
         seconds = np.sum(np.asarray(stored[...]), axis=-1)
     found = []
     for index, size in enumerate(sizes):
         own = None if data is None else data.isel(step_size=index, trial=0)
-        failed = seeds if own is None else int(own["failed"].sum())
+        failed = number if own is None else int(own["failed"].sum())
         found.append(Setting(arm, size, own, seconds[index], failed))
     return found

@@ -5,27 +5,31 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from cfljax import engine, metrics
-from cfljax.kernels.checks import check_member
-from cfljax.kernels.evaluate import NO_CLUSTER
+from cfljax.base import NO_CLUSTER, Algorithm, ClientData, check_member
 from cfljax.models import mlp
-from cfljax.types import Algorithm, ClientData, Task
-from experiments.clove.networks import Network, Widths, network
-from experiments.clove.partitions import Partition
-from experiments.clove.scores import rand_index
-from experiments.compare.arms import (
-    Arm,
-    Optimizer,
-    Setup,
-    build,
-    finds_clusters,
-    parse,
-)
-from experiments.compare.samples import Clients
+from experiments.clove.networks import Network, network
+from experiments.clove.partitions import Partition, draw
+from experiments.clove.sources import Source
+from experiments.clove.study import rand_index
+from experiments.compare.arms import Optimizer, Setup, build, finds_clusters, parse
 
-__all__ = ["DIMS", "Trial", "build_algorithm", "simulate"]
+__all__ = [
+    "DIMS",
+    "NUM_CLASSES",
+    "Clients",
+    "Sizes",
+    "Trial",
+    "build_algorithm",
+    "draw_clients",
+    "simulate",
+]
+
+
+NUM_CLASSES = {"ag_news": 4, "amazon_reviews": 2}  # The others have ten.
 
 # Outputs of a trial and the names of their own axes.
 DIMS: dict[str, tuple[str, ...]] = {
@@ -47,16 +51,14 @@ class Trial:
     partition: of `clove.partitions`.
     dataset, checksum: of the samples.
     num_clusters, cluster_size, num_newcomers, num_samples, num_validation_samples,
-      num_test_samples: of `samples.Sizes`.
+      num_test_samples: of `Sizes`.
     num_classes: of the samples.
     network: of `clove.networks`.
     num_channels, num_hidden, num_words: of its widths.
-    num_rounds: T.
-    rounds_between: rounds from one test to the next; divides `num_rounds`.
-    num_epochs, batch_size, optimizer, clients_per_chunk: of `arms.Setup`.
-    step_size: of local training.
-    repetition: number of the seed. Written as a float, which the engine traces, so
-      that repetitions share a program and yet are stored one by one.
+    num_rounds, rounds_between, step_size: of `Config`.
+    num_epochs, batch_size, optimizer, clients_per_chunk: of `Setup`.
+    repetition: number of the seed. Traced, so that repetitions share a program and
+      yet are stored one by one.
     """
 
     arm: str
@@ -81,7 +83,7 @@ class Trial:
     optimizer: Optimizer
     clients_per_chunk: int
     step_size: float
-    repetition: float
+    repetition: int
 
     def __post_init__(self) -> None:
         check_member(Partition, partition=self.partition)
@@ -89,27 +91,28 @@ class Trial:
         check_member(Optimizer, optimizer=self.optimizer)
 
 
-class Seen(NamedTuple):
-    """What one round did.
+class Clients(NamedTuple):
+    """The data of all repetitions, leaves `[repetitions, clients, ...]`.
 
-    rand_index: agreement of the clusters with the true ones; NaN without any.
-    received, sent: MiB of all clients.
+    train: training samples.
+    clusters: `[repetitions, clients]`, true ones.
+    validation: what hyperparameters and rounds are chosen by.
+    test: what nothing is chosen by.
+    new_train, new_test: of the newcomers, which have clusters of the same kinds.
     """
 
-    rand_index: Float[Array, ""]
-    received: Float[Array, ""]
-    sent: Float[Array, ""]
+    train: ClientData
+    clusters: Int[Array, "repetitions clients"]
+    validation: ClientData
+    test: ClientData
+    new_train: ClientData
+    new_test: ClientData
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Array]:
     """One run from one random start, tested along the way: the arrays of `DIMS`.
 
     All arms of one repetition share its data and the run's key.
-
-    Args:
-      trial: its parameters.
-      key: of all trials; folded with the repetition, it is the run's.
-      clients: of all repetitions.
     """
     repetition = jnp.asarray(trial.repetition)
     run_key = jax.random.fold_in(key, repetition.astype(jnp.uint32))
@@ -120,12 +123,12 @@ def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Arr
     questions = jnp.concatenate([own.validation.inputs, own.test.inputs], axis=1)
     number = trial.num_validation_samples
 
-    def observe(state: Any, seen: Seen) -> dict[str, Array]:
+    def observe(state: Any, seen: dict[str, Array]) -> dict[str, Array]:
         outputs = algorithm.predict(state, own.train, questions)
         return {
             "validation": _accuracy(outputs[:, :number], own.validation),
             "test": _accuracy(outputs[:, number:], own.test),
-            **seen._asdict(),
+            **seen,
         }
 
     state, trace = engine.run(
@@ -147,35 +150,23 @@ def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Arr
 def build_algorithm(
     trial: Trial, input_shape: tuple[int, ...], clusters: Int[Array, "_"]
 ) -> Algorithm:
-    """The trial's arm on its network.
-
-    Args:
-      trial: its parameters.
-      input_shape: of one sample.
-      clusters: true ones of the clients that train.
-
-    Raises:
-      ValueError: as the algorithm's constructor.
-    """
+    """The trial's arm on its network, given the true clusters of those who train."""
     names = (field.name for field in dataclasses.fields(Setup))
     setup = Setup(**{name: getattr(trial, name) for name in names})
-    task = _task(trial, input_shape)
-    arm: Arm = parse(trial.arm)
-    return build(arm, task, setup, step_size=trial.step_size, clusters=clusters)
-
-
-def _task(trial: Trial, input_shape: tuple[int, ...]) -> Task:
-    """The network; one of full connections for as many classes as there are."""
-    if trial.network == "mlp":
+    if trial.network == "mlp":  # For as many classes as there are.
         hidden = (trial.num_hidden,)
-        return mlp(input_shape, hidden=hidden, num_classes=trial.num_classes)
-    widths = Widths(
-        num_channels=trial.num_channels,
-        num_hidden=trial.num_hidden,
-        num_latent=1,  # Of autoencoders.
-        num_words=trial.num_words,
-    )
-    return network(trial.network, input_shape, widths)
+        task = mlp(input_shape, hidden=hidden, num_classes=trial.num_classes)
+    else:
+        task = network(
+            trial.network,
+            input_shape,
+            num_channels=trial.num_channels,
+            num_hidden=trial.num_hidden,
+            num_latent=1,  # Of autoencoders.
+            num_words=trial.num_words,
+        )
+    arm = parse(trial.arm)
+    return build(arm, task, setup, step_size=trial.step_size, clusters=clusters)
 
 
 def _accuracy(outputs: Array, data: ClientData) -> Float[Array, ""]:
@@ -185,26 +176,97 @@ def _accuracy(outputs: Array, data: ClientData) -> Float[Array, ""]:
 def _between_tests(
     trial: Trial, algorithm: Algorithm, truth: Int[Array, " clients"]
 ) -> Algorithm:
-    """The algorithm with the rounds from test to test as one, which returns `Seen`s."""
+    """The algorithm with the rounds from test to test as one, and numbers on each."""
     has_clusters = finds_clusters(parse(trial.arm))
 
-    def step(key: PRNGKeyArray, state: Any, data: ClientData) -> tuple[Any, Seen]:
-        def one(state: Any, index: Array) -> tuple[Any, Seen]:
+    def seen(info: Any) -> dict[str, Array]:
+        assignment = getattr(info, "assignment", None)
+        index = jnp.full((), jnp.nan, jnp.float32)
+        if has_clusters and assignment is not None:
+            # Who took part but lost the way is in no cluster, which is no clustering.
+            is_lost = jnp.any((info.received > 0) & (assignment == NO_CLUSTER))
+            found = rand_index(assignment, truth).astype(index.dtype)
+            index = jnp.where(is_lost, index, found)
+        return {
+            "rand_index": index,
+            "received": metrics.mebibytes(info.received),
+            "sent": metrics.mebibytes(info.sent),
+        }
+
+    def step(key: PRNGKeyArray, state: Any, data: ClientData) -> tuple[Any, Any]:
+        def one(state: Any, index: Array) -> tuple[Any, dict[str, Array]]:
             state, info = algorithm.step(jax.random.fold_in(key, index), state, data)
-            return state, _seen(info, truth, has_clusters=has_clusters)
+            return state, seen(info)
 
         return jax.lax.scan(one, state, jnp.arange(trial.rounds_between))
 
     return algorithm._replace(step=step)
 
 
-def _seen(info: Any, truth: Int[Array, " clients"], *, has_clusters: bool) -> Seen:
-    """One round in numbers."""
-    assignment = getattr(info, "assignment", None)
-    index = jnp.full((), jnp.nan, jnp.float32)
-    if has_clusters and assignment is not None:
-        # Who took part but lost the way is in no cluster, which is no clustering.
-        is_lost = jnp.any((info.received > 0) & (assignment == NO_CLUSTER))
-        found = rand_index(assignment, truth).astype(index.dtype)
-        index = jnp.where(is_lost, index, found)
-    return Seen(index, metrics.mebibytes(info.received), metrics.mebibytes(info.sent))
+class Sizes(NamedTuple):
+    """How many of everything.
+
+    num_clusters: true clusters.
+    cluster_size: clients of a cluster that train.
+    num_newcomers: clients of a cluster that never train; may be 0.
+    num_samples: training samples of a client.
+    num_validation_samples: further ones, of the training split, never trained on.
+    num_test_samples: of a client, of the test split.
+    """
+
+    num_clusters: int
+    cluster_size: int
+    num_newcomers: int
+    num_samples: int
+    num_validation_samples: int
+    num_test_samples: int
+
+    @property
+    def shared_out(self) -> dict[str, int]:
+        """What a partition is asked for: newcomers and validation are split off."""
+        return {
+            "num_clusters": self.num_clusters,
+            "num_clients": self.num_clusters * (self.cluster_size + self.num_newcomers),
+            "num_samples": self.num_samples + self.num_validation_samples,
+            "num_test_samples": self.num_test_samples,
+        }
+
+
+def draw_clients(
+    partition: Partition, source: Source, sizes: Sizes, *, seed: int, repetitions: int
+) -> Clients:
+    """The data of all repetitions; each follows from the seed and its number alone.
+
+    No sample is used twice, whoever has it. A client's samples come in a random order,
+    so that its last ones are a fair validation set.
+
+    Raises:
+      ValueError: if the samples do not suffice.
+
+    Memory: float32 pixels of all samples, twice.
+    """
+    whole = draw(
+        partition,
+        source.samples,
+        seed=seed,
+        repetitions=repetitions,
+        **sizes.shared_out,
+    )
+    # Clients of one cluster are consecutive; the last of each are the newcomers.
+    of_cluster = sizes.cluster_size + sizes.num_newcomers
+    places = np.arange(sizes.num_clusters * of_cluster)
+    is_new = places % of_cluster >= sizes.cluster_size
+    old, new = places[~is_new], places[is_new]
+    whole = jax.tree.map(np.asarray, whole)  # Nothing to compile for each part.
+    take = lambda data, rows, samples=slice(None): jax.tree.map(
+        lambda leaf: jnp.asarray(leaf[:, rows][:, :, samples]), data
+    )
+    trained = slice(sizes.num_samples)
+    return Clients(
+        train=take(whole.train, old, trained),
+        clusters=jnp.asarray(whole.clusters[:, old]),
+        validation=take(whole.train, old, slice(sizes.num_samples, None)),
+        test=take(whole.test, old),
+        new_train=take(whole.train, new, trained),
+        new_test=take(whole.test, new),
+    )

@@ -9,52 +9,232 @@ Frozen layers make the same features of an image in every round: they are comput
 and the last layers are trained on them.
 """
 
-from typing import Any, NamedTuple
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from cfljax import engine, metrics
-from cfljax.algorithms import fedavg, oracle
-from cfljax.kernels.local_update import LocalUpdate
-from cfljax.models import mlp
-from cfljax.types import Algorithm, ClientData, Stacked, Task
-from experiments.ifca.femnist_methods import Method, method_of, score
-from experiments.ifca.femnist_network import features, head, is_shared, network
-from experiments.ifca.femnist_samples import Samples, padded
-from experiments.ifca.femnist_trial import Inputs, Trial
+from cfljax.algorithms import fedavg, ifca, one_shot, oracle
+from cfljax.base import Algorithm, ClientData, Stacked, Task, take
+from cfljax.federated import (
+    LocalUpdate,
+    Shared,
+    choose_cluster,
+    client_losses,
+    clients_in_chunks,
+    cohort,
+    local_descent,
+    merge_shared,
+    split,
+)
+from cfljax.losses import cross_entropy
+from cfljax.models import cnn, mlp
 
-__all__ = ["pretrain", "simulate", "trained"]
+__all__ = [
+    "DIMS",
+    "PRETRAINED_DIMS",
+    "Inputs",
+    "Method",
+    "Samples",
+    "Trial",
+    "Variant",
+    "features",
+    "head",
+    "is_shared",
+    "mean_of_clients",
+    "method_of",
+    "network",
+    "padded",
+    "pretrain",
+    "score",
+    "simulate",
+    "trained",
+    "trained_alone",
+]
 
-CLIENTS_AT_ONCE = 3  # Bounds the memory of participants' losses, changes no result.
+
+Variant = Literal["paper", "reference"]
+Name = Literal["ifca", "one_shot", "fedavg", "local"]
+
+# Outputs of a trial and the names of their own axes.
+DIMS: dict[str, tuple[str, ...]] = {
+    "accuracy": ("round",),  # of all test samples, after the round
+    "used_clusters": ("round",),  # models that some client has
+    "is_finite": ("round",),  # 1 unless a parameter diverged
+    "received": ("round",),  # MiB from the centre in a round, mean since the last test
+    "sent": ("round",),  # MiB to the centre, likewise
+}
+PRETRAINED_DIMS = DIMS | {"parameters": ("parameter",)}  # after the last round
+
+# Both bound memory, of participants' losses and of evaluations, and change no result.
+CLIENTS_AT_ONCE = 3
+SAMPLES_AT_ONCE = 256
 
 
-class Problem(NamedTuple):
-    """What is learned, from what.
+class Method(NamedTuple):
+    """A row of the table.
 
-    task: the network, or its last layer.
-    train, test: its samples.
-    start: images that one-shot clustering starts with.
-    is_defined: whether pretraining went well.
+    name: of the algorithm.
+    num_clusters: k; 1 where the algorithm has no clusters.
     """
 
-    task: Task
+    name: Name
+    num_clusters: int
+
+    def algorithm(
+        self,
+        task: Task,
+        *,
+        shared: Shared | None,
+        first: Task,
+        num_first_steps: int,
+        first_step_size: Any,
+        **settings: Any,
+    ) -> Algorithm:
+        """The algorithm, averaging models weighted by samples.
+
+        `first` is the problem of one-shot clustering's line 1, whose full-batch steps
+        the two fields after it are; `settings` are `step_size`, `participation` and
+        `update` of every algorithm.
+        """
+        if self.name == "local":
+            return trained_alone(task, **settings)
+        if self.name == "fedavg":
+            return fedavg(task, **settings)
+        settings |= {"weights": "samples", "option": "model"}
+        if self.name == "ifca":
+            return ifca(task, num_clusters=self.num_clusters, shared=shared, **settings)
+        del settings["option"]
+        return one_shot(
+            task,
+            num_clusters=self.num_clusters,
+            shared=shared,
+            local_task=first,
+            local_step_size=first_step_size,
+            num_local_steps=num_first_steps,
+            **settings,
+        )
+
+
+def method_of(text: str) -> Method:
+    """The method of a text such as "ifca-2", "one_shot-3", "fedavg" or "local".
+
+    Raises:
+      ValueError: if it is none of these, or has less than one cluster.
+    """
+    if text == "fedavg" or text == "local":
+        return Method(text, 1)
+    name, _, number = text.partition("-")
+    if (name == "ifca" or name == "one_shot") and number.isdigit() and int(number):
+        return Method(name, int(number))
+    raise ValueError(
+        "a method must be fedavg, local, or ifca or one_shot with a number of "
+        f"clusters, such as ifca-2; got {text!r}."
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """Everything that one trial's law depends on, besides the images.
+
+    Fields that the configuration has too mean the same (`table2_femnist`).
+
+    variant: "paper" or "reference"; see this module.
+    method: a text that `method_of` understands.
+    checksum: of the clients' samples, which tells other data apart.
+    pretraining_rounds, pretraining_participants: of the frozen layers; 0 with "paper".
+    warm_up_rounds: of random groups before IFCA's first round; 0 with "paper".
+    repetition: number of the seed. Traced, so that repetitions share a program and
+      yet are stored one by one.
+    """
+
+    variant: Variant
+    method: str
+    checksum: str
+    num_classes: int
+    num_channels: int
+    num_hidden: int
+    num_rounds: int
+    rounds_between: int
+    num_participants: int
+    batch_size: int
+    num_epochs: int
+    step_size: float
+    pretraining_rounds: int
+    pretraining_participants: int
+    warm_up_rounds: int
+    num_first_steps: int
+    first_step_size: float
+    repetition: int
+
+    def __post_init__(self) -> None:
+        if self.variant not in get_args(Variant):
+            raise ValueError(
+                f"`variant` must be in {get_args(Variant)}, got {self.variant!r}."
+            )
+        method_of(self.method)
+        if self.rounds_between < 1 or self.num_rounds % self.rounds_between:
+            raise ValueError(
+                f"`rounds_between` must divide `num_rounds`, got {self.rounds_between}"
+                f" and {self.num_rounds}."
+            )
+
+
+class Samples(NamedTuple):
+    """Real samples of all clients.
+
+    inputs: `[samples, ...]`, those of a client consecutive.
+    targets: `[samples]`.
+    owners: `[samples]`, the client of each.
+    places: `[clients, most]`, where each client's samples are; 0 beyond its last.
+    mask: `[clients, most]`, false beyond a client's last sample.
+    """
+
+    inputs: Array
+    targets: Int[Array, " samples"]
+    owners: Int[Array, " samples"]
+    places: Int[Array, "clients most"]
+    mask: Bool[Array, "clients most"]
+
+    @classmethod
+    def of(cls, data: ClientData) -> "Samples":
+        """The real samples of padded clients."""
+        inputs, targets, mask = (np.asarray(leaf) for leaf in data)
+        owners = np.nonzero(mask)[0]
+        places = np.zeros(mask.shape, np.int32)
+        places[mask] = np.arange(len(owners))
+        return cls(
+            jnp.asarray(inputs[mask]),
+            jnp.asarray(targets[mask]),
+            jnp.asarray(owners.astype(np.int32)),
+            jnp.asarray(places),
+            jnp.asarray(mask),
+        )
+
+
+class Inputs(NamedTuple):
+    """What all trials share.
+
+    train, test: samples of the same clients.
+    pretrained: a flat model for each repetition; None with variant "paper".
+    """
+
     train: Samples
     test: Samples
-    start: ClientData
-    is_defined: Array
+    pretrained: Float[Array, "repetitions parameters"] | None = None
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, inputs: Inputs) -> dict[str, Array]:
     """One run from one random start, tests along the way: the arrays of `DIMS`.
 
-    Args:
-      trial: its parameters.
-      key: of all trials; folded with the repetition, it splits into the keys of
-        pretraining, warm-up and run.
-      inputs: samples and pretrained models.
+    The key, that of all trials, is folded with the repetition and splits into those of
+    pretraining, warm-up and run.
     """
     return trained(trial, key, inputs)[1]
 
@@ -65,7 +245,6 @@ def trained(
     """Final state of a run and the arrays of `DIMS`, NaN where pretraining diverged.
 
     The methods of one repetition share participants and the order of their samples.
-    Arguments as of `simulate`.
     """
     _, warm_key, run_key = _keys(trial, key)
     problem = _problem(trial, inputs)
@@ -96,10 +275,7 @@ def trained(
 def pretrain(trial: Trial, key: PRNGKeyArray, inputs: Inputs) -> dict[str, Array]:
     """One model of all clients: the arrays of `PRETRAINED_DIMS`.
 
-    Args:
-      trial: of variant "paper" and method "fedavg", with the rounds of pretraining.
-      key: as in `simulate`.
-      inputs: samples.
+    The trial is of variant "paper" and method "fedavg", with pretraining's rounds.
     """
     pretraining_key, _, _ = _keys(trial, key)
     problem = _problem(trial, inputs)
@@ -112,6 +288,22 @@ def pretrain(trial: Trial, key: PRNGKeyArray, inputs: Inputs) -> dict[str, Array
 def _keys(trial: Trial, key: PRNGKeyArray) -> Array:
     repetition = jnp.asarray(trial.repetition).astype(jnp.uint32)
     return jax.random.split(jax.random.fold_in(key, repetition), 3)
+
+
+class Problem(NamedTuple):
+    """What is learned, from what.
+
+    task: the network, or its last layer.
+    train, test: its samples.
+    start: images that one-shot clustering starts with.
+    is_defined: whether pretraining went well.
+    """
+
+    task: Task
+    train: Samples
+    test: Samples
+    start: ClientData
+    is_defined: Array
 
 
 def _problem(trial: Trial, inputs: Inputs) -> Problem:
@@ -215,3 +407,239 @@ def _several_rounds(algorithm: Algorithm, num_rounds: int) -> Algorithm:
         return state, jax.tree.map(jnp.mean, traffic)
 
     return Algorithm(init=algorithm.init, step=step, predict=algorithm.predict)
+
+
+class Alone(NamedTuple):
+    """State of `trained_alone`: leaves `[clients, ...]`."""
+
+    models: Stacked
+
+
+class NoTraffic(NamedTuple):
+    """Info of `trained_alone`: nothing is sent."""
+
+    received: Int[Array, " clients"]
+    sent: Int[Array, " clients"]
+
+
+def trained_alone(
+    task: Task, *, step_size: Any, participation: float, update: LocalUpdate
+) -> Algorithm:
+    """Local models that train only in the rounds in which their client is drawn.
+
+    As in the released code; `cfljax.algorithms.local` trains everybody in each round.
+    """
+
+    def init(key: PRNGKeyArray, data: ClientData) -> Alone:
+        return Alone(jax.vmap(task.init)(jax.random.split(key, data.mask.shape[0])))
+
+    def step(
+        key: PRNGKeyArray, state: Alone, data: ClientData
+    ) -> tuple[Alone, NoTraffic]:
+        clients, present = cohort(key, data, participation)
+        trained, _ = local_descent(
+            task,
+            take(state.models, clients),
+            present,
+            key=key,
+            step_size=step_size,
+            num_steps=1,
+            update=update,
+            clients=clients,
+        )
+        put = lambda old, new: old.at[clients].set(new)
+        nothing = jnp.zeros(data.mask.shape[0], jnp.int32)
+        return Alone(jax.tree.map(put, state.models, trained)), NoTraffic(
+            received=nothing, sent=nothing
+        )
+
+    def predict(state: Alone, data: ClientData, inputs: Array) -> Array:
+        del data
+        return jax.vmap(task.predict)(state.models, inputs)
+
+    return Algorithm(init=init, step=step, predict=predict)
+
+
+class Score(NamedTuple):
+    """How good the models are after a round.
+
+    accuracy: share of all test samples that are right, each under its client's model.
+    used_clusters: models that some client has; NaN for local models.
+    is_finite: whether all parameters are. An average leaves out clients whose
+      parameters are not.
+    """
+
+    accuracy: Float[Array, ""]
+    used_clusters: Float[Array, ""]
+    is_finite: Float[Array, ""]
+
+
+def _is_right(task: Task) -> Callable[[PyTree, Array, Array], Array]:
+    """1 for a sample whose predicted class is the target, else 0; NaN is wrong."""
+
+    def right(params: PyTree, inputs: Array, targets: Array) -> Array:
+        logits = task.predict(params, inputs)
+        defined = ~jnp.any(jnp.isnan(logits), axis=1)
+        same = jnp.argmax(logits, axis=1) == targets
+        return (same & defined).astype(logits.dtype)
+
+    return right
+
+
+def score(
+    method: Method,
+    task: Task,
+    state: Any,
+    train: Samples,
+    test: Samples,
+    shared: Shared | None,
+) -> Score:
+    """Accuracy on the test samples, as the released code counts it.
+
+    IFCA's clients take the model of lowest training loss, and none if no loss is
+    finite, which makes their samples wrong. One-shot clustering never asks again.
+
+    Cost: a forward pass of the common layers for each sample, and of the others for
+    each sample and model; test samples only where nothing is chosen.
+    """
+    if method.name == "local":
+        return _score_alone(task, state.models, test)
+    models = (
+        jax.tree.map(lambda leaf: leaf[None], state.model)
+        if method.name == "fedavg"
+        else state.models
+    )
+    own, common = split(models, shared)
+    common = jax.tree.map(lambda leaf: leaf[0], common)
+    if method.name == "one_shot":
+        choice = state.clusters
+    elif method.name == "fedavg":
+        choice = jnp.zeros(train.mask.shape[0], jnp.int32)
+    else:
+        losses = _per_sample(task.losses, own, common, train)
+        choice = choose_cluster(mean_of_clients(losses, train))
+    right = _per_sample(_is_right(task), own, common, test)
+    chosen = choice[test.owners]
+    right = jnp.take_along_axis(right, jnp.maximum(chosen, 0)[:, None], axis=1)[:, 0]
+    used = metrics.num_used_clusters(choice, method.num_clusters)
+    return Score(
+        accuracy=jnp.mean(jnp.where(chosen >= 0, right, 0)),
+        used_clusters=used.astype(right.dtype),
+        is_finite=_is_finite(models),
+    )
+
+
+def _score_alone(task: Task, models: Stacked, test: Samples) -> Score:
+    """Score of one model for each client."""
+    right = task._replace(losses=_is_right(task))
+    shares = client_losses(right, models, padded(test))
+    counts = jnp.sum(test.mask, axis=1, dtype=shares.dtype)
+    accuracy = jnp.sum(shares * counts) / jnp.sum(counts)
+    return Score(accuracy, jnp.full((), jnp.nan), _is_finite(models))
+
+
+def _is_finite(models: Stacked) -> Float[Array, ""]:
+    """1 if all parameters are finite, else 0."""
+    each = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(models)]
+    return jnp.all(jnp.stack(each)).astype(jnp.result_type(float))
+
+
+def network(
+    input_shape: tuple[int, ...], *, num_channels: int, num_hidden: int, classes: int
+) -> Task:
+    """Two convolutions, each with a pool, and two linear layers.
+
+    32 channels and 2048 hidden units make it `models.femnist_cnn`.
+    """
+    return cnn(
+        input_shape,
+        channels=(num_channels, 2 * num_channels),
+        hidden=(num_hidden,),
+        num_classes=classes,
+        initialiser="glorot",
+    )
+
+
+def is_shared(name: str) -> bool:
+    """Whether all clusters have a leaf in common: all but the last layer's."""
+    return not name.startswith("output/")
+
+
+def features(
+    params: PyTree,
+    inputs: Float[Array, "samples ..."],
+    *,
+    num_channels: int,
+    num_hidden: int,
+) -> Float[Array, "samples hidden"]:
+    """What the last layer of a network of these sizes sees of each image."""
+    # The logits of a last layer that passes on what it sees.
+    task = network(
+        inputs.shape[1:],
+        num_channels=num_channels,
+        num_hidden=num_hidden,
+        classes=num_hidden,
+    )
+    passing = {"kernel": jnp.eye(num_hidden), "bias": jnp.zeros(num_hidden)}
+    params = params | {"output": passing}
+    return clients_in_chunks(task.predict, params, inputs, SAMPLES_AT_ONCE)
+
+
+def head(task: Task) -> Task:
+    """The last layer of a network, on `features` instead of images.
+
+    Its params are those of `kernels.sharing.split(params, is_shared)[0]`, drawn as the
+    network draws them: with frozen layers below it, training it on their features
+    gives the numbers of training the network on images.
+    """
+
+    def predict(params: PyTree, inputs: Array) -> Array:
+        last = params["output"]
+        return jnp.matmul(inputs, last["kernel"]) + last["bias"][None, :]
+
+    def losses(params: PyTree, inputs: Array, targets: Array) -> Array:
+        return cross_entropy(predict(params, inputs), targets)
+
+    return Task(
+        init=lambda key: split(task.init(key), is_shared)[0],
+        losses=losses,
+        predict=predict,
+    )
+
+
+def padded(samples: Samples) -> ClientData:
+    """Clients that can train; what pads them are copies of the first sample."""
+    targets = jnp.where(samples.mask, samples.targets[samples.places], 0)
+    return ClientData(samples.inputs[samples.places], targets, samples.mask)
+
+
+def _per_sample(
+    function: Callable[[PyTree, Array, Array], Array],
+    models: Stacked,
+    common: PyTree,
+    samples: Samples,
+) -> Float[Array, "samples clusters"]:
+    """A value of every sample under every model.
+
+    Models are without what is `common` to them, computed once; None for nothing.
+
+    Cost: one forward pass for each pair of sample and model, spread over devices.
+    """
+
+    def chunk(parts: tuple, rows: tuple) -> Array:
+        models, common = parts
+        of_model = lambda model: function(merge_shared(model, common), *rows)
+        return jax.vmap(of_model)(models).T
+
+    rows = (samples.inputs, samples.targets)
+    return clients_in_chunks(chunk, (models, common), rows, SAMPLES_AT_ONCE)
+
+
+def mean_of_clients(
+    values: Float[Array, "samples clusters"], samples: Samples
+) -> Float[Array, "clients clusters"]:
+    """Mean over each client's samples; NaN for a client without any."""
+    num_clients = samples.mask.shape[0]
+    totals = jax.ops.segment_sum(values, samples.owners, num_clients)
+    counts = jnp.sum(samples.mask, axis=1, dtype=values.dtype)
+    return totals / counts[:, None]

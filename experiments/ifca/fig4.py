@@ -17,32 +17,58 @@ Table 1 with the same seeds: there, rounds between tests draw other keys.
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from typing import Any, Literal
 
+import numpy as np
+from matplotlib.figure import Figure
+
 from cfljax import engine, report
-from cfljax.data.images import ImageSet
-from experiments.ifca import table1_cifar, table1_mnist
-from experiments.ifca.fig4_report import COLUMNS, draw, rounds, row
-from experiments.ifca.rotated import IDENTITY_DIMS, identities
-from experiments.ifca.rotated_report import Result
-from experiments.ifca.rotated_sweep import (
-    Loaded,
-    check_different,
-    check_positive,
-    check_step_size,
-    load,
-    refuse_impossible,
+from cfljax.data import ImageSet
+from experiments.checks import check_different, check_positive, check_step_size
+from experiments.ifca.rotated import (
+    IDENTITY_DIMS,
+    Network,
+    Result,
+    Start,
+    identities,
     sweep,
+    trial_of,
 )
-from experiments.ifca.rotated_trial import Network, Trial
-from experiments.ifca.rotated_write import write_settings
-from experiments.ifca.starts import Start
+from experiments.ifca.rotated_report import setting_title
+from experiments.ifca.table1 import cifar_preset, mnist_preset
+from experiments.ifca.tables import (
+    computed,
+    mean,
+    mean_curve,
+    std,
+    write_settings,
+)
+from experiments.images import Loaded, find_images
 from experiments.options import Options
 
-__all__ = ["REVISION", "Config", "main", "preset"]
+__all__ = ["Config", "draw", "found_since", "grid", "main", "preset", "rounds", "row"]
 
-EXPERIMENT = "ifca.fig4"
+EXPERIMENTS = {
+    "ifca.fig4": {
+        "title": "accuracy of the cluster identities, round by round",
+        "spreads_clients": True,
+    },
+}
 REVISION = 1  # To be raised whenever a trial of the same fields changes its meaning.
+FOUND = {"mnist": 30, "cifar10": 10}  # Round from which the paper shows all found.
+MEASURES = tuple(name for name, dims in IDENTITY_DIMS.items() if dims)
+COLUMNS = {
+    "setting": "panel",
+    "start": "start",
+    "trials": "seeds",
+    "found": "seeds that find all",
+    "first_round": "from round (median of those)",
+    "paper_round": "paper",
+    "matched": "matched accuracy at the end",
+    "rand": "ARI at the end",
+    "mib": "MiB per round",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +134,7 @@ class Config:
 
 def preset(name: Literal["quick", "paper"]) -> Config:
     """The configuration of a preset: the settings of the tables' presets."""
-    mnist, cifar = table1_mnist.preset(name), table1_cifar.preset(name)
+    mnist, cifar = mnist_preset(name), cifar_preset(name)
     share = cifar.participation * cifar.num_clients
     return Config(
         images=("mnist", "cifar10"),
@@ -135,26 +161,19 @@ def preset(name: Literal["quick", "paper"]) -> Config:
 def main(config: Config, options: Options) -> dict[str, Any]:
     """Compute what the stores lack, then write the figure and its numbers.
 
-    Args:
-      config: of the experiment.
-      options: how to run; `data` is the folder of the images.
-
-    Returns:
-      A summary for the command line: files, rows, and which images were used.
-
     Raises:
       ValueError: if the images do not suffice for a panel, or are damaged.
       FileNotFoundError: if there are none and `config.fall_back` is false.
     """
     started = time.perf_counter()
-    found = [load(name, options, fall_back=config.fall_back) for name in config.images]
-    grids = [_grid(config, panel, images) for panel, images in enumerate(found)]
-    for grid, images in zip(grids, found, strict=True):
-        refuse_impossible(identities, grid.trial, images)
-    results = [
-        Result(grid.trial, sweep(grid, identities, images, options, name=wanted))
-        for wanted, grid, images in zip(config.images, grids, found, strict=True)
+    found = [
+        find_images(name, options, fall_back=config.fall_back) for name in config.images
     ]
+    jobs = [
+        (name, grid(config, panel, images), images)
+        for panel, (name, images) in enumerate(zip(config.images, found, strict=True))
+    ]
+    results = sweep(jobs, identities, options)
     table = [row(result) for result in results]
     text = report.markdown(table, COLUMNS)
     out = options.out
@@ -163,20 +182,22 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     report.write_text(out / "table.md", text)
     drawn = report.save(draw(results), out / "identities")
     sources = [images.source for images in found]
-    files = [str(out / name) for name in ("identities.csv", "table.csv", "table.md")]
-    files += [str(path) for path in drawn]
+    files = [out / name for name in ("identities.csv", "table.csv", "table.md")]
     return {
-        "experiment": EXPERIMENT,
+        "experiment": "ifca.fig4",
         "images": sources,
         "headline": "".join(images.note for images in found) + text,
-        "files": [*files, write_settings(config, options, sources)],
+        "files": [
+            *map(str, [*files, *drawn]),
+            write_settings(config, options, sources),
+        ],
         "seconds": round(time.perf_counter() - started, 2),
         "failed_cells": sum(int(result.data.attrs["failures"]) for result in results),
         "rows": table,
     }
 
 
-def _grid(config: Config, panel: int, images: Loaded) -> engine.Grid:
+def grid(config: Config, panel: int, images: Loaded) -> engine.Grid:
     """The seeds of one panel."""
     own = {
         name: value[panel]
@@ -185,26 +206,112 @@ def _grid(config: Config, panel: int, images: Loaded) -> engine.Grid:
     }
     clients, clusters = own["num_clients"], own["num_clusters"]
     own["num_samples"] = images.fitting(own["num_samples"], clients, clusters)
-    own["decay"] = repr(own["decay"])
-    trial = Trial(
+    trial = trial_of(
+        config,
+        images,
         algorithm="ifca",
-        images=images.name,
-        checksum=images.checksum,
         num_test_clients=clusters,  # Nobody is tested.
         num_test_samples=1,
         num_local_clients=clusters,
         num_released=0,
         rounds_between=1,
-        repetition=0.0,
         **own,
     )
     return engine.Grid(
-        experiment=EXPERIMENT,
+        experiment="ifca.fig4",
         trial=trial,
-        axes={"repetition": tuple(float(i) for i in range(config.num_trials))},
+        axes={"repetition": tuple(range(config.num_trials))},
         num_trials=1,
+        traced=("step_size", "repetition"),
         dims=IDENTITY_DIMS,
         coords={"round": list(range(trial.num_rounds))},
         seed=config.seed,
         revision=REVISION,
+    )
+
+
+def row(result: Result) -> dict[str, Any]:
+    """What one panel shows, in numbers."""
+    data, trial = result.data.isel(trial=0), result.trial
+    matched = data["matched_accuracy"].values
+    matched = matched[np.isfinite(matched[:, -1])]
+    since = [
+        first for run in matched if (first := found_since(run)) is not None
+    ]  # in runs that end with all of them found
+    traffic = data["received"] + data["sent"]
+    return {
+        "setting": setting_title(trial),
+        "start": trial.start,
+        "trials": len(matched),
+        "found": f"{len(since)}/{len(matched)}",
+        "first_round": float(np.median(since)) if since else None,
+        "paper_round": FOUND.get(trial.images),
+        "matched": mean(matched[:, -1]),
+        "matched_std": std(matched[:, -1]),
+        "rand": mean(computed(data["rand_index"].values[:, -1])),
+        "mib": mean(computed(traffic.values.ravel())),
+    }
+
+
+def found_since(matched: np.ndarray) -> int | None:
+    """First round from which on all participants are in their cluster."""
+    wrong = np.flatnonzero(matched != 1)
+    first = int(wrong[-1]) + 1 if wrong.size else 0
+    return first if first < len(matched) else None
+
+
+def rounds(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """One row for each panel, seed and round; traffic is that of the next round."""
+    table = []
+    for result in results:
+        data = result.data.isel(trial=0)
+        for repetition in data["repetition"].values:
+            run = data.sel(repetition=repetition)
+            draws, share = float(run["start_draws"]), float(run["start_share"])
+            for index in data["round"].values.tolist():
+                now = run.sel(round=index)
+                line = {
+                    "images": result.trial.images,
+                    "network": result.trial.network,
+                    "start": result.trial.start,
+                    "repetition": int(repetition),
+                    "round": index,
+                }
+                line |= {name: float(now[name]) for name in MEASURES}
+                if result.trial.start == "reference":
+                    line |= {"start_draws": draws, "start_share": share}
+                line["received_mib"] = line.pop("received")
+                line["sent_mib"] = line.pop("sent")
+                table.append(line)
+    return table
+
+
+def draw(results: Sequence[Result]) -> Figure:
+    """One panel for each image set."""
+    return report.curves(
+        [_panel(result) for result in results],
+        title="IFCA, Figure 4: cluster identity estimation",
+        legend_title="of the participants, in their cluster under the best renaming",
+    )
+
+
+def _panel(result: Result) -> report.CurvePanel:
+    trial = result.trial
+    title = setting_title(trial)
+    if trial.start == "reference":
+        title += ", start redrawn"
+    if (found := FOUND.get(trial.images)) is not None:
+        title += f"\n(paper: all found after about {found} rounds)"
+    over = result.data["round"].values.astype(float)
+    matched = result.data["matched_accuracy"].isel(trial=0).values.astype(float)
+    matched = matched[np.isfinite(matched[:, -1])]
+    label = "mean ± one standard deviation"
+    return report.CurvePanel(
+        [
+            mean_curve(label, over, matched),
+            *(report.Curve("one seed", over, run, like=label) for run in matched),
+        ],
+        x_label="rounds that are over",
+        y_label="matched accuracy",
+        title=title,
     )

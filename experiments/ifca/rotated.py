@@ -1,26 +1,64 @@
-"""One trial of IFCA's experiments on rotated images (section 6.2).
+"""IFCA's experiments on rotated images (section 6.2): one trial, and sweeps of them.
 
 A trial shares rotated images out among clients, trains one algorithm on them and
 tests it as the paper does, on test clients of a single rotation each, and otherwise.
 """
 
-from typing import Any
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PRNGKeyArray
+import numpy as np
+import xarray as xr
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from cfljax import engine, metrics
-from cfljax.data import Images, rotated
-from cfljax.data.sources import Arrays
-from cfljax.types import ClientData, Truth
-from experiments.ifca.rotated_algorithms import algorithm_of, several_rounds, task_of
-from experiments.ifca.rotated_local import local_accuracies
-from experiments.ifca.rotated_scores import accuracy_of_best
-from experiments.ifca.rotated_trial import Trial
-from experiments.ifca.starts import Started
+from cfljax.algorithms import fedavg, ifca, local
+from cfljax.base import Algorithm, ClientData, Stacked, Task, Truth
+from cfljax.data import Arrays, Images, rotated
+from cfljax.engine import Simulate
+from cfljax.federated import (
+    LocalUpdate,
+    choose_cluster,
+    clients_in_chunks,
+    cohort,
+    loss_matrix,
+    masked_mean,
+    over_clients,
+)
+from cfljax.models import cnn, mlp, rotated_cifar_cnn, windowed
+from experiments.images import Loaded
+from experiments.options import Options
 
-__all__ = ["DIMS", "IDENTITY_DIMS", "identities", "simulate"]
+__all__ = [
+    "ALGORITHMS",
+    "DIMS",
+    "IDENTITY_DIMS",
+    "LEAST_SHARE",
+    "Name",
+    "Network",
+    "Result",
+    "Start",
+    "Trial",
+    "accuracy_of_best",
+    "accuracy_of_each",
+    "algorithm_of",
+    "identities",
+    "several_rounds",
+    "simulate",
+    "sweep",
+    "trial_of",
+    "with_balanced_start",
+]
+
+
+Name = Literal["ifca", "fedavg", "local"]
+Start = Literal["paper", "reference"]
+Network = Literal["mlp", "code", "text", "narrow"]
+ALGORITHMS: tuple[Name, ...] = get_args(Name)
 
 # Outputs of a trial and the names of their own axes; NaN where an algorithm has none.
 # Of clusters, they describe what IFCA's participants chose in the round.
@@ -30,7 +68,7 @@ IDENTITY_DIMS: dict[str, tuple[str, ...]] = {
     "used_clusters": ("round",),  # models chosen by some participant
     "received": ("round",),  # MiB from the centre to all clients
     "sent": ("round",),  # MiB from all clients to the centre
-    "start_draws": (),  # starts that were drawn, see `starts`
+    "start_draws": (),  # starts that were drawn, see `with_balanced_start`
     "start_share": (),  # of a sample of clients, in the start's smallest cluster
 }
 DIMS: dict[str, tuple[str, ...]] = {
@@ -39,17 +77,150 @@ DIMS: dict[str, tuple[str, ...]] = {
     "last_cluster": ("round",),  # of local models, on the last cluster only
 } | IDENTITY_DIMS
 
+# Of the sampled clients, in the smallest cluster; by the number of clusters.
+LEAST_SHARE = {1: 0.0, 2: 0.35, 4: 0.1}
+MOST_DRAWS = 100
+
+_KEY = jax.eval_shape(lambda: jax.random.key(0))
+_WINDOW = 24  # Height and width that the networks for CIFAR see of its images.
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """Everything that one trial's law depends on, besides the images.
+
+    Fields that a configuration has too mean the same (`table1.CifarConfig`); 0 stands
+    for what is not used, and of `batch_size` for all samples of a client.
+
+    checksum: of the images' arrays, which tells preparations in another order apart.
+    num_participants: clients of one round.
+    decay: factor of the step size from round to round; not traced, since no decay at
+      all is another program.
+    repetition: number of the seed. Traced, so that repetitions share a program and
+      yet are stored one by one.
+    """
+
+    algorithm: Name
+    start: Start
+    images: str
+    checksum: str
+    num_clients: int
+    num_samples: int
+    num_test_clients: int
+    num_test_samples: int
+    num_local_clients: int
+    num_released: int
+    num_clusters: int
+    network: Network
+    num_channels: int
+    num_hidden: int
+    num_rounds: int
+    rounds_between: int
+    num_participants: int
+    num_epochs: int
+    num_steps: int
+    batch_size: int
+    step_size: float
+    decay: float
+    clients_per_chunk: int
+    repetition: int
+
+    def __post_init__(self) -> None:
+        for name, allowed in (
+            ("algorithm", ALGORITHMS),
+            ("start", get_args(Start)),
+            ("network", get_args(Network)),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(
+                    f"`{name}` must be in {allowed}, got {getattr(self, name)!r}."
+                )
+        if (self.num_epochs == 0) == (self.num_steps == 0):
+            raise ValueError(
+                "one of `num_epochs` and `num_steps` must be 0, the other is tau, got "
+                f"{self.num_epochs} and {self.num_steps}."
+            )
+        if self.rounds_between < 1 or self.num_rounds % self.rounds_between:
+            raise ValueError(
+                f"`rounds_between` must divide `num_rounds`, got {self.rounds_between}"
+                f" and {self.num_rounds}."
+            )
+        if not 1 <= self.num_participants <= self.num_clients:
+            raise ValueError(
+                f"`num_participants` must be in 1..{self.num_clients}, the number of "
+                f"clients, got {self.num_participants}."
+            )
+        local = self.num_local_clients
+        if not 1 <= local <= self.num_clients or local % self.num_clusters:
+            raise ValueError(
+                f"`num_local_clients` must be a multiple of {self.num_clusters} "
+                f"clusters and at most {self.num_clients}, got {local}."
+            )
+        if not 0 <= self.num_released <= local:
+            raise ValueError(
+                f"`num_released` must be in 0..{local}, the number of local models, "
+                f"got {self.num_released}."
+            )
+
+
+def trial_of(config: Any, images: Loaded, **own: Any) -> Trial:
+    """The trial that a configuration's fields of the same names and `own` make."""
+    names = [field.name for field in dataclasses.fields(Trial)]
+    shared = {name: getattr(config, name) for name in names if hasattr(config, name)}
+    shared |= {"images": images.name, "checksum": images.checksum, "repetition": 0}
+    return Trial(**shared | own)
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What was found in one setting.
+
+    trial: the fields that its cells share.
+    data: variables of `DIMS`, `[algorithm, repetition, trial(, round)]`.
+    """
+
+    trial: Trial
+    data: xr.Dataset
+
+
+def sweep(
+    jobs: Sequence[tuple[str, engine.Grid, Loaded]],
+    simulate: Simulate,
+    options: Options,
+) -> list[Result]:
+    """Compute what the stores lack, with clients spread over devices.
+
+    Args:
+      jobs: name of the store, without suffix, grid of trials, and their images.
+      simulate: one trial.
+      options: of the command line.
+
+    Raises:
+      ValueError: for sizes that cannot be, before anything is run.
+    """
+    for _, grid, images in jobs:
+        jax.eval_shape(functools.partial(simulate, grid.trial), _KEY, images.arrays)
+    results = []
+    for name, grid, images in jobs:
+        with engine.clients_over_devices(options.devices):
+            data = engine.sweep(
+                grid,
+                simulate,
+                options.out / f"{name}.zarr",
+                constants=images.arrays,
+                chunk=options.chunk,
+                memory=options.memory,
+                progress=options.progress,
+            )
+        results.append(Result(grid.trial, data))
+    return results
+
 
 def simulate(trial: Trial, key: PRNGKeyArray, images: Arrays) -> dict[str, Array]:
     """One trial: data, one run from one random start, tests along the way.
 
-    The algorithms of one repetition share the data and the run's key.
-
-    Args:
-      trial: its parameters.
-      key: of all trials; folded with the repetition, it splits into the data's key
-        and the run's.
-      images: the image set.
+    The key, that of all trials, is folded with the repetition and splits into the
+    data's key and the run's, which the algorithms of one repetition share.
 
     Returns:
       The arrays of `DIMS`.
@@ -57,7 +228,7 @@ def simulate(trial: Trial, key: PRNGKeyArray, images: Arrays) -> dict[str, Array
     run_key, train, truth, test = _clients(trial, key, images)
     task = task_of(trial, images.train_inputs.shape[1:])
     if trial.algorithm == "local":
-        scores = local_accuracies(task, trial, run_key, train, truth.clusters, test)
+        scores = _local_accuracies(task, trial, run_key, train, truth.clusters, test)
         tests = trial.num_rounds // trial.rounds_between
         return {name: jnp.zeros(tests) for name in ("received", "sent")} | {
             name: scores.get(name, jnp.full((tests,) * len(own), jnp.nan))
@@ -75,14 +246,7 @@ def simulate(trial: Trial, key: PRNGKeyArray, images: Arrays) -> dict[str, Array
             "last_cluster": jnp.full((), jnp.nan),
         } | _clusters_found(trial, info, truth)
 
-    final, trace = engine.run(
-        several_rounds(algorithm, trial.rounds_between),
-        run_key,
-        train,
-        num_rounds=trial.num_rounds // trial.rounds_between,
-        observe=observe,
-    )
-    return trace | _start_found(final)
+    return _run(trial, algorithm, run_key, train, observe)
 
 
 def identities(trial: Trial, key: PRNGKeyArray, images: Arrays) -> dict[str, Array]:
@@ -94,14 +258,31 @@ def identities(trial: Trial, key: PRNGKeyArray, images: Arrays) -> dict[str, Arr
     """
     run_key, train, truth, _ = _clients(trial, key, images)
     task = task_of(trial, images.train_inputs.shape[1:])
+    observe = lambda state, info: _clusters_found(trial, info, truth)
+    return _run(trial, algorithm_of(task, trial)[0], run_key, train, observe)
+
+
+def _run(
+    trial: Trial,
+    algorithm: Algorithm,
+    key: PRNGKeyArray,
+    train: ClientData,
+    observe: Callable[[Any, Any], dict[str, Array]],
+) -> dict[str, Array]:
+    """What is observed along the run, and of its start; NaN where none was filtered."""
     final, trace = engine.run(
-        several_rounds(algorithm_of(task, trial)[0], trial.rounds_between),
-        run_key,
+        several_rounds(algorithm, trial.rounds_between),
+        key,
         train,
         num_rounds=trial.num_rounds // trial.rounds_between,
-        observe=lambda state, info: _clusters_found(trial, info, truth),
+        observe=observe,
     )
-    return trace | _start_found(final)
+    if not isinstance(final, Started):
+        start = {name: jnp.full((), jnp.nan) for name in ("start_draws", "start_share")}
+    else:
+        draws = final.draws.astype(jnp.float32)
+        start = {"start_draws": draws, "start_share": final.share}
+    return trace | start
 
 
 def _clients(
@@ -143,9 +324,333 @@ def _clusters_found(trial: Trial, info: Any, truth: Truth) -> dict[str, Array]:
     } | traffic
 
 
-def _start_found(final: Any) -> dict[str, Array]:
-    """What the filter of starts did; NaN where there was none."""
-    if not isinstance(final, Started):
-        return {name: jnp.full((), jnp.nan) for name in ("start_draws", "start_share")}
-    draws = final.draws.astype(jnp.float32)
-    return {"start_draws": draws, "start_share": final.share}
+def task_of(trial: Trial, input_shape: Sequence[int]) -> Task:
+    """The network of a trial.
+
+    "mlp" is the perceptron of Rotated MNIST; "code" and "text" are those of
+    `models.rotated_cifar_cnn`. "narrow" stands in for them where time is short: two
+    5 x 5 convolutions of `num_channels` and twice as many channels and one hidden
+    layer, on standardised random windows of colour images, mirrored or not.
+    """
+    if trial.network == "mlp":
+        return mlp(input_shape, hidden=(trial.num_hidden,))
+    if trial.network != "narrow":
+        return rotated_cifar_cnn(variant=trial.network)
+    is_colour = len(input_shape) == 3
+    task = cnn(
+        (_WINDOW, _WINDOW, input_shape[2]) if is_colour else input_shape,
+        channels=(trial.num_channels, 2 * trial.num_channels),
+        hidden=(trial.num_hidden,),
+    )
+    if not is_colour:
+        return task
+    return windowed(task, input_shape=input_shape, window=_WINDOW)
+
+
+def algorithm_of(
+    task: Task, trial: Trial
+) -> tuple[Algorithm, Callable[[Any], Stacked]]:
+    """The algorithm of a trial, and how to find stacked models in its state."""
+    settings = {
+        "step_size": trial.step_size,
+        "num_steps": trial.num_steps or 1,
+        "update": LocalUpdate(
+            batch_size=trial.batch_size or None,
+            num_epochs=trial.num_epochs or None,
+            decay=trial.decay,
+            clients_per_chunk=trial.clients_per_chunk,
+        ),
+    }
+    if trial.algorithm == "local":
+        return local(task, **settings), lambda state: state.models
+    share = trial.num_participants / trial.num_clients
+    if trial.algorithm == "fedavg":
+        stack = lambda leaf: leaf[None]
+        # Weighed as IFCA weighs them.
+        algorithm = fedavg(task, weights="clients", participation=share, **settings)
+        return algorithm, lambda state: jax.tree.map(stack, state.model)
+    k = trial.num_clusters
+    algorithm = ifca(
+        task, num_clusters=k, option="model", participation=share, **settings
+    )
+    if trial.start == "paper":
+        return algorithm, lambda state: state.models
+    started = with_balanced_start(
+        algorithm,
+        task,
+        lambda state: state.models,
+        participation=share,
+        least_share=LEAST_SHARE[k],
+        clients_per_chunk=trial.clients_per_chunk,
+    )
+    return started, lambda now: now.state.models
+
+
+def several_rounds(algorithm: Algorithm, num_rounds: int) -> Algorithm:
+    """The algorithm with `num_rounds` of its rounds as one; info is the last's."""
+
+    def step(key: PRNGKeyArray, state: Any, data: ClientData) -> tuple[Any, PyTree]:
+        for_info = jax.eval_shape(algorithm.step, key, state, data)[1]
+        empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), for_info)
+
+        def one(index: Array, carry: tuple[Any, PyTree]) -> tuple[Any, PyTree]:
+            return algorithm.step(jax.random.fold_in(key, index), carry[0], data)
+
+        return jax.lax.fori_loop(0, num_rounds, one, (state, empty))
+
+    return Algorithm(init=algorithm.init, step=step, predict=algorithm.predict)
+
+
+class Started(NamedTuple):
+    """The state of an algorithm, and how it was started.
+
+    draws: number of starts that were drawn, the accepted one among them.
+    share: of the sampled clients in the smallest cluster of the start that is used;
+      below what was asked for if no draw was good enough.
+    """
+
+    state: Any
+    draws: Int[Array, ""]
+    share: Float[Array, ""]
+
+
+def with_balanced_start(
+    algorithm: Algorithm,
+    task: Task,
+    models_of: Callable[[Any], Stacked],
+    *,
+    participation: float,
+    least_share: float,
+    most_draws: int = MOST_DRAWS,
+    clients_per_chunk: int | None = None,
+) -> Algorithm:
+    """The algorithm, started anew until some clients choose all of its models.
+
+    For every draw a fresh sample of clients chooses the models of lowest loss; the
+    first draw with at least `least_share` of the sample on every model is used, or
+    else the last. No label of a cluster is needed. The first draw is the one that
+    the algorithm alone would start from.
+
+    Source: `find_good_initializer` of the released code for Rotated CIFAR, with 35 %
+    for two clusters and 10 % for four; its paper has independent random models.
+
+    Returns:
+      An algorithm whose state is `Started`; `models_of` finds the stacked models in
+      that of `algorithm`, whose rounds stay as they are.
+
+    Raises:
+      ValueError: where a number is out of its range.
+
+    Cost: a forward pass for each sampled client and model, for every draw.
+    """
+    if not 0 <= least_share <= 1:
+        raise ValueError(f"`least_share` must be in [0, 1], got {least_share}.")
+    if most_draws < 1:
+        raise ValueError(f"`most_draws` must be at least 1, got {most_draws}.")
+
+    def smallest_share(key: PRNGKeyArray, state: Any, data: ClientData) -> Array:
+        models = models_of(state)
+        _, sample = cohort(key, data, participation)
+        losses = loss_matrix(task, models, sample, clients_per_chunk=clients_per_chunk)
+        clusters = jnp.arange(losses.shape[1])
+        chosen = choose_cluster(losses)[:, None] == clusters[None, :]
+        return jnp.min(jnp.mean(chosen, axis=0, dtype=losses.dtype))
+
+    def init(key: PRNGKeyArray, data: ClientData) -> Started:
+        def is_wanted(now: Started) -> Array:
+            return (now.draws == 0) | (
+                (now.share < least_share) & (now.draws < most_draws)
+            )
+
+        def draw(now: Started) -> Started:
+            again = jax.random.fold_in(key, now.draws)
+            own = jnp.where(now.draws == 0, key, again)
+            state = algorithm.init(own, data)
+            sample_key = jax.random.fold_in(again, 1)
+            share = smallest_share(sample_key, state, data)
+            return Started(state, now.draws + 1, share)
+
+        zeros = lambda leaf: jnp.zeros(leaf.shape, leaf.dtype)
+        state = jax.tree.map(zeros, jax.eval_shape(algorithm.init, key, data))
+        nothing = Started(state, jnp.zeros((), jnp.int32), jnp.zeros(()))
+        return jax.lax.while_loop(is_wanted, draw, nothing)
+
+    def step(key: PRNGKeyArray, now: Started, data: ClientData) -> tuple[Started, Any]:
+        state, info = algorithm.step(key, now.state, data)
+        return now._replace(state=state), info
+
+    def predict(now: Started, data: ClientData, inputs: Array) -> Array:
+        return algorithm.predict(now.state, data, inputs)
+
+    return Algorithm(init=init, step=step, predict=predict)
+
+
+class Accuracy(NamedTuple):
+    """Test accuracy where each test client takes the model of lowest loss.
+
+    own_labels: chosen and judged on all of its samples, as in paper and code: the
+      choice sees the labels that it is judged by.
+    held_out: chosen on the first half of its samples, judged on the rest.
+    """
+
+    own_labels: Float[Array, ""]
+    held_out: Float[Array, ""]
+
+
+def accuracy_of_best(
+    task: Task,
+    models: Stacked,
+    test: ClientData,
+    *,
+    clients_per_chunk: int | None = None,
+) -> Accuracy:
+    """Accuracy of the model that each test client chooses.
+
+    Cost: a forward pass for each model and test image.
+    """
+    num_samples = test.mask.shape[1]
+    is_first = np.arange(num_samples) < num_samples // 2
+
+    def chosen_logits(models: Stacked, data: ClientData) -> tuple[Array, Array]:
+        inputs, targets, mask = data
+        clients, samples = mask.shape
+        merge = lambda leaf: leaf.reshape(clients * samples, *leaf.shape[2:])
+        split = lambda leaf: leaf.reshape(-1, clients, samples, *leaf.shape[2:])
+        inputs, targets = merge(inputs), merge(targets)
+        # Both need the same forward pass, which is compiled once.
+        losses = jax.vmap(task.losses, in_axes=(0, None, None))(models, inputs, targets)
+        logits = jax.vmap(task.predict, in_axes=(0, None))(models, inputs)
+        losses, logits = split(losses), split(logits)
+
+        def of_choice(mask: Array) -> Array:
+            means = masked_mean(losses, jnp.broadcast_to(mask, losses.shape))
+            choice = choose_cluster(means.T)
+            # Without any finite loss a client has chosen -1, and is wrong by any model.
+            return logits[jnp.maximum(choice, 0), jnp.arange(clients)]
+
+        return of_choice(mask), of_choice(mask & is_first[None, :])
+
+    whole, half = clients_in_chunks(chosen_logits, models, test, clients_per_chunk)
+    return Accuracy(
+        metrics.accuracy(whole, test.targets, test.mask),
+        metrics.accuracy(half, test.targets, test.mask & ~is_first[None, :]),
+    )
+
+
+def accuracy_of_each(
+    task: Task,
+    models: Stacked,
+    clusters: Int[Array, " models"],
+    test: ClientData,
+    num_clusters: int,
+    *,
+    clients_per_chunk: int | None = None,
+) -> Float[Array, " models"]:
+    """Accuracy of each model on all test clients of one cluster.
+
+    Test clients of a cluster are consecutive.
+
+    Cost: a forward pass for each model and test image of its cluster.
+    """
+    by_cluster = lambda leaf: leaf.reshape(num_clusters, -1, *leaf.shape[1:])
+
+    def of_model(tests: ClientData, model: PyTree, cluster: Array) -> Array:
+        # One test client at a time, whose images stay in cache.
+        logits = jax.lax.map(
+            lambda client: task.predict(model, tests.inputs[cluster, client]),
+            jnp.arange(tests.mask.shape[1]),
+        )
+        return metrics.accuracy(logits, tests.targets[cluster], tests.mask[cluster])
+
+    tests = jax.tree.map(by_cluster, test)
+    return over_clients(of_model, None, clients_per_chunk)(tests, models, clusters)
+
+
+def _local_accuracies(
+    task: Task,
+    trial: Trial,
+    key: PRNGKeyArray,
+    train: ClientData,
+    clusters: Int[Array, " clients"],
+    test: ClientData,
+) -> dict[str, Float[Array, " tests"]]:
+    """Mean test accuracy of local models after some of the rounds.
+
+    Clients that train alone need not be in memory together: a group runs through
+    all rounds, then the next, which draws from a key of its own. Test clients of a
+    cluster are consecutive.
+
+    Returns:
+      "accuracy", on the test clients of each model's own cluster, and
+      "last_cluster", of `num_released` models on those of the last cluster.
+
+    Memory: models and data of `clients_per_chunk` clients at most, beside all data.
+    """
+    k, size = trial.num_clusters, _group_size(trial)
+    chunk = {"clients_per_chunk": trial.clients_per_chunk}
+    algorithm = several_rounds(algorithm_of(task, trial)[0], trial.rounds_between)
+    clients, is_released = _in_order(trial)
+
+    def of_group(group: tuple) -> dict[str, Float[Array, "tests models"]]:
+        index, data, own, is_released = group
+
+        def last(models: Any) -> Float[Array, " models"]:
+            everyone = jnp.full(size, k - 1)
+            return accuracy_of_each(task, models, everyone, test, k, **chunk)
+
+        def observe(state: Any, info: Any) -> dict[str, Float[Array, " models"]]:
+            del info
+            models = state.models
+            each = accuracy_of_each(task, models, own, test, k, **chunk)
+            if not trial.num_released:
+                return {"accuracy": each, "last_cluster": jnp.full(size, jnp.nan)}
+            nothing = lambda models: jnp.zeros(size)
+            others = jax.lax.cond(jnp.any(is_released), last, nothing, models)
+            return {"accuracy": each, "last_cluster": others}
+
+        return engine.run(
+            algorithm,
+            jax.random.fold_in(key, index),
+            data,
+            num_rounds=trial.num_rounds // trial.rounds_between,
+            observe=observe,
+        )[1]
+
+    take = lambda leaf: leaf if clients is None else leaf[clients]
+    by_group = lambda leaf: take(leaf).reshape(-1, size, *leaf.shape[1:])
+    data, own = jax.tree.map(by_group, (train, clusters))
+    is_released = is_released.reshape(-1, size)
+    traces = jax.lax.map(of_group, (jnp.arange(len(own)), data, own, is_released))
+    # [groups, tests, models]
+    released = jnp.where(is_released[:, None], traces["last_cluster"], 0)
+    last_cluster = jnp.sum(released, axis=(0, 2)) / trial.num_released
+    if not trial.num_released:
+        last_cluster = jnp.full_like(last_cluster, jnp.nan)
+    accuracy = jnp.mean(traces["accuracy"], axis=(0, 2))
+    return {"accuracy": accuracy, "last_cluster": last_cluster}
+
+
+def _group_size(trial: Trial) -> int:
+    """Clients of a group: as many as a chunk may have, and as many in each group."""
+    most = min(trial.clients_per_chunk, trial.num_local_clients)
+    sizes = range(most, 0, -1)
+    return next(size for size in sizes if trial.num_local_clients % size == 0)
+
+
+def _in_order(
+    trial: Trial,
+) -> tuple[Int[Array, " models"] | None, Bool[Array, " models"]]:
+    """The clients that train models, those tested as released first, and which are.
+
+    Both are evenly spaced, so that all clusters have their share. None for all
+    clients in their order, which need not be copied.
+    """
+    number, released = trial.num_local_clients, trial.num_released
+    is_released = jnp.arange(number) < released
+    if not released and number == trial.num_clients:
+        return None, is_released
+    spaced = jnp.arange(number) * trial.num_clients // number
+    first = jnp.zeros(number, bool)
+    if released:
+        first = first.at[jnp.arange(released) * number // released].set(True)
+    return spaced[jnp.argsort(~first, stable=True)], is_released

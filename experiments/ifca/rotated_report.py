@@ -1,19 +1,35 @@
-"""Tables of the experiments on rotated images, beside the paper's."""
+"""Tables and figures of IFCA's experiments on rotated images, beside the paper's."""
 
-import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-import xarray as xr
-from jaxtyping import Float
+from matplotlib.figure import Figure
 
 from cfljax import report
-from experiments.ifca.rotated_published import NAMES, published
-from experiments.ifca.rotated_trial import Trial
+from experiments.ifca.rotated import Result, Trial
+from experiments.ifca.tables import (
+    computed,
+    mean,
+    mean_curve,
+    moments,
+    number,
+    published_rows,
+    shown_table,
+    spread,
+)
 
-__all__ = ["Result", "computed", "markdown", "mean", "rows", "runs", "std"]
+__all__ = ["draw", "markdown", "published", "rows", "runs", "setting_title"]
 
+NAMES = {"ifca": "IFCA", "fedavg": "global", "local": "local"}  # In the paper's table.
+BALANCED = "IFCA, start redrawn"  # As in the released code.
+DATASETS = {"mnist": "Rotated MNIST", "cifar10": "Rotated CIFAR"}
+TITLES = {
+    "digits": "Rotated digits",
+    "mnist": "Rotated MNIST",
+    "fashion_mnist": "Rotated Fashion-MNIST",
+    "cifar10": "Rotated CIFAR-10",
+}
 RELEASED_LOCAL_ROUNDS = {"mnist": 10, "cifar10": 300}  # Of the released local models.
 RELEASED_MNIST = f"local, {RELEASED_LOCAL_ROUNDS['mnist']} rounds (as released)"
 RELEASED_CIFAR = "local, as released"
@@ -54,18 +70,6 @@ COLUMNS = {
     "accuracy_found": "accuracy % of those",
     "draws": "starts drawn",
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """What was found in one setting.
-
-    trial: the fields that its cells share.
-    data: variables of `rotated.DIMS`, `[algorithm, repetition, trial(, round)]`.
-    """
-
-    trial: Trial
-    data: xr.Dataset
 
 
 def rows(result: Result) -> list[dict[str, Any]]:
@@ -123,12 +127,9 @@ def _row(
         "variant": _variant(trial, name),
         "round": at,
         "trials": accuracy.size,
-        "accuracy_mean": mean(accuracy),
-        "accuracy_std": std(accuracy),
-        "best_mean": mean(best),
-        "best_std": std(best),
-        "held_out_mean": mean(held_out),
-        "held_out_std": std(held_out),
+        **moments("accuracy", accuracy),
+        **moments("best", best),
+        **moments("held_out", held_out),
         "paper_setting": paper.setting if paper else None,
         "paper_is_same": paper.same if paper else None,
         "paper_mean": paper.mean if paper else None,
@@ -146,8 +147,7 @@ def _row(
         "rand_index_mean": mean(computed(cell["rand_index"].values)),
         "used_clusters_mean": mean(computed(cell["used_clusters"].values)),
         "found": int(found.sum()),
-        "accuracy_mean_found": mean(accuracy[found]),
-        "accuracy_std_found": std(accuracy[found]),
+        **moments("accuracy", accuracy[found], "_found"),
     }
 
 
@@ -221,51 +221,158 @@ def markdown(table: Sequence[Mapping[str, Any]]) -> str:
             "variant": row["variant"],
             "round": row["round"],
             "trials": row["trials"],
-            "accuracy": _spread(row["accuracy_mean"], row["accuracy_std"]),
-            "best": _spread(row["best_mean"], row["best_std"]),
-            "held_out": _spread(row["held_out_mean"], row["held_out_std"]),
-            "paper": _spread(row["paper_mean"], row["paper_std"]),
+            "accuracy": spread(row, "accuracy"),
+            "best": spread(row, "best"),
+            "held_out": spread(row, "held_out"),
+            "paper": spread(row, "paper"),
             "paper_setting": row["paper_setting"],
-            "matched": _number(row.get("matched_accuracy_mean"), 3),
-            "rand": _number(row.get("rand_index_mean"), 3),
+            "matched": number(row.get("matched_accuracy_mean"), 3),
+            "rand": number(row.get("rand_index_mean"), 3),
             "found": f"{row['found']}/{row['trials']}" if "found" in row else None,
-            "accuracy_found": _spread(
-                row.get("accuracy_mean_found"), row.get("accuracy_std_found")
-            ),
-            "draws": _number(row.get("start_draws_mean"), 1),
+            "accuracy_found": spread(row, "accuracy", "_found"),
+            "draws": number(row.get("start_draws_mean"), 1),
         }
         for row in table
     ]
-    used = {
-        name: heading
-        for name, heading in COLUMNS.items()
-        if any(row[name] is not None for row in shown)
-    }
     labels = {row["label"] for row in table}
     notes = [HOW_TESTED, *(note for label, note in NOTES.items() if label in labels)]
-    return report.markdown(shown, used) + "".join(f"\n{note}\n" for note in notes)
+    return shown_table(shown, COLUMNS) + "".join(f"\n{note}\n" for note in notes)
 
 
-def computed(values: np.ndarray) -> Float[np.ndarray, " runs"]:
-    """The runs that did not fail."""
-    return values[np.isfinite(values)].astype(float)
+# What IFCA's Table 1 prints of rotated images, and for which settings
 
 
-def mean(values: np.ndarray) -> float | None:
-    """Mean over the runs, if there are any."""
-    return float(values.mean()) if values.size else None
+class Published(NamedTuple):
+    """A cell of the paper's table, in per cent.
+
+    setting: the paper's clients x samples.
+    mean: over 5 seeds.
+    std: over the same.
+    same: whether the trial's setting is the paper's in everything, or the released
+      code's where the two differ.
+    """
+
+    setting: str
+    mean: float
+    std: float
+    same: bool
 
 
-def std(values: np.ndarray) -> float | None:
-    """Sample standard deviation; none of a single run."""
-    return float(values.std(ddof=1)) if values.size > 1 else None
+def published(trial: Trial, algorithm: str) -> Published | None:
+    """What the paper prints, in its setting nearest to the trial's in samples.
 
-
-def _number(value: float | None, digits: int) -> str | None:
-    return None if value is None else f"{value:.{digits}f}"
-
-
-def _spread(middle: float | None, spread: float | None) -> str | None:
-    if middle is None:
+    None for images that the paper's table does not have.
+    """
+    if trial.images not in DATASETS:
         return None
-    return f"{middle:.2f}" if spread is None else f"{middle:.2f} ± {spread:.2f}"
+    found = []
+    for row in published_rows(DATASETS[trial.images]):
+        if row["algorithm"] != NAMES[algorithm]:
+            continue
+        setting = row["setting"].removeprefix("clients x samples ")
+        clients, samples = map(int, setting.split(" x "))
+        same = _is_published(trial) and (clients, samples) == (
+            trial.num_clients,
+            trial.num_samples,
+        )
+        cell = Published(setting, row["mean"], row["std"], same)
+        found.append((abs(samples - trial.num_samples), cell))
+    return min(found)[1]
+
+
+def _is_published(trial: Trial) -> bool:
+    """Whether all but the numbers of clients and samples is as published."""
+    theirs: dict[str, Any] = {
+        # Test clients split the 10,000 images of each rotation, n each.
+        "num_test_clients": 10000 * trial.num_clusters // trial.num_samples,
+        "num_test_samples": trial.num_samples,
+        "num_local_clients": trial.num_clients,
+    }
+    if trial.images == "mnist":
+        theirs |= {
+            "num_clusters": 4,
+            "network": "mlp",
+            "num_hidden": 200,
+            "num_rounds": 300,
+            "num_participants": trial.num_clients,
+            "num_steps": 10,
+            "batch_size": 0,
+            "step_size": 0.1,
+            "decay": 1.0,
+            "start": "paper",
+        }
+    else:
+        theirs |= {
+            "num_clusters": 2,
+            "num_rounds": 600,
+            "num_participants": trial.num_clients // 10,
+            "batch_size": 50,
+            "step_size": 0.25,
+            "decay": 0.99,
+        }
+    # Text and released code have different networks and tau for Rotated CIFAR.
+    forms = trial.images == "mnist" or (
+        trial.network in ("code", "text") and 5 in (trial.num_epochs, trial.num_steps)
+    )
+    return forms and all(
+        getattr(trial, name) == value for name, value in theirs.items()
+    )
+
+
+# Accuracy round by round, the paper's among it
+
+
+def draw(results: Sequence[Result]) -> Figure:
+    """Accuracy per round, one panel for each setting, the paper's where it applies.
+
+    Results that differ only in IFCA's start share a panel.
+    """
+    settings: dict[str, list[Result]] = {}
+    for result in results:
+        settings.setdefault(setting_title(result.trial), []).append(result)
+    return report.curves(
+        [_panel(title, group) for title, group in settings.items()],
+        title="IFCA, Table 1: rotated images",
+        legend_title="mean ± one standard deviation over the seeds",
+    )
+
+
+def setting_title(trial: Trial) -> str:
+    """Images, clients and samples."""
+    return (
+        f"{TITLES[trial.images]}, {trial.num_clients} clients x "
+        f"{trial.num_samples} samples"
+    )
+
+
+def _panel(title: str, group: Sequence[Result]) -> report.CurvePanel:
+    curves = [curve for result in group for curve in _curves(result)]
+    shown = {curve.label for curve in curves}
+    levels = [
+        report.Level(f"{name}, paper", paper.mean, name, paper.std)
+        for algorithm, name in NAMES.items()
+        if name in shown
+        and (paper := published(group[0].trial, algorithm))
+        and paper.same
+    ]
+    return report.CurvePanel(
+        curves,
+        x_label="round",
+        y_label="test accuracy %",
+        y_limits=None,
+        title=title,
+        levels=levels,
+    )
+
+
+def _curves(result: Result) -> Iterator[report.Curve]:
+    """Mean accuracy of every algorithm that a seed was computed of."""
+    rounds = result.data["round"].values.astype(float)
+    for name in result.data["algorithm"].values.tolist():
+        accuracy = 100 * result.data["accuracy"].sel(algorithm=name).values[:, 0]
+        accuracy = accuracy[np.isfinite(accuracy[:, -1])]
+        if not len(accuracy):
+            continue
+        is_redrawn = name == "ifca" and result.trial.start == "reference"
+        label = BALANCED if is_redrawn else NAMES[name]
+        yield mean_curve(label, rounds, accuracy)

@@ -28,24 +28,97 @@ Differs:   these arms are the least versions that linear regression needs, train
            square over clients.
 """
 
-import time
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from experiments.options import Options
-from experiments.reviews import study
-from experiments.reviews.baselines_report import (
-    answer,
-    decide,
-    draw_errors,
-    draw_partitions,
-    rows,
-)
-from experiments.reviews.baselines_runs import Config, cells, compute
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from matplotlib.figure import Figure
+
+from cfljax import law, report
+from experiments.reviews import fixed_data, study
 
 __all__ = ["Config", "main", "preset"]
 
-EXPERIMENT = "reviews.baselines"
-REVISION = 1  # To be raised whenever a cell of the same settings changes its meaning.
+EXPERIMENTS = {
+    "reviews.baselines": {
+        "title": "IFCA against one-shot clustering, bipartition, fine-tuning and more"
+    }
+}
+BOUND = "IFCA, restart by truth"  # No method: it needs the truth.
+PARTITIONS = (
+    "IFCA",
+    BOUND,
+    "one-shot",
+    "one-shot, ridge",
+    "bipartition, published",
+    "bipartition, released",
+)
+ARMS = ("oracle", *PARTITIONS, "global", "global, fine-tuned", "local")
+RIVALS = tuple(arm for arm in ARMS if arm not in ("oracle", "IFCA"))
+DRAWN = tuple(arm for arm in ARMS if arm not in ("oracle", "global", BOUND))
+
+Models = Float[np.ndarray, "clients features"]
+Labels = Int[np.ndarray, " clients"]
+Linkage = Literal["single", "complete"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Everything that the study depends on. One field, one flag."""
+
+    num_samples: tuple[int, ...]
+    """n, samples per client."""
+    num_clients: tuple[int, ...]
+    """m, each a multiple of the number of clusters."""
+    rho: tuple[float, ...]
+    """Squared separation over noise variance."""
+    num_trials: int
+    """Data sets per cell."""
+    num_features: int = 40
+    """d."""
+    num_clusters: int = 2
+    """k, known to every arm."""
+    num_restarts: int = 10
+    """Random starts of IFCA."""
+    num_rounds: int = 200
+    """T of IFCA."""
+    step_size: float = 0.5
+    """Gamma of IFCA, divisor m."""
+    local_steps: tuple[int, ...] = (0, 1, 3, 10, 30, 100, 300)
+    """Steps of local fine-tuning, the best of which is chosen by the truth."""
+    margin: float = 0.01
+    """Relative difference of errors below which arms are the same."""
+    num_resamples: int = 20_000
+    """Of the bootstrap."""
+    seed: int = 0
+    """Of everything."""
+    error_rate: float = 0.05
+    """Of all intervals of a figure, and of all comparisons, together."""
+
+    def __post_init__(self) -> None:
+        study.check(
+            self,
+            different=("num_samples", "num_clients", "rho", "local_steps"),
+            at_least={
+                0: ("local_steps", "margin"),
+                1e-9: ("step_size",),
+                1e-6: ("rho",),
+                1: ("num_samples", "num_restarts", "num_rounds", "num_resamples"),
+                2: ("num_clients", "num_trials", "num_features", "num_clusters"),
+            },
+        )
+        if self.num_clusters > self.num_features:
+            raise ValueError(
+                f"`num_clusters` must be at most `num_features`, got "
+                f"{self.num_clusters} > {self.num_features}."
+            )
+        if any(clients % self.num_clusters for clients in self.num_clients):
+            raise ValueError(
+                f"`num_clients` must be multiples of {self.num_clusters} clusters, got "
+                f"{self.num_clients}."
+            )
 
 
 def preset(name: Literal["quick", "paper"]) -> Config:
@@ -59,23 +132,409 @@ def preset(name: Literal["quick", "paper"]) -> Config:
     )
 
 
-def main(config: Config, options: Options) -> dict[str, Any]:
-    """Compute what is missing, then write table, figures and answer."""
-    started = time.perf_counter()
-    grid = cells(config)
-    results = study.measure(EXPERIMENT, REVISION, grid, compute, options)
-    table = rows(config, grid, results)
-    decisions = decide(config, table)
-    return study.finish(
-        EXPERIMENT,
-        config,
-        options,
-        rows=table,
-        figures={
-            "errors": draw_errors(config, table),
-            "partitions": draw_partitions(config, table),
-        },
-        answer=answer(config, table, decisions),
-        decisions=decisions,
-        started=started,
+def cells(config: Config) -> list[study.Row]:
+    """All cells of the grid, samples fastest."""
+    shared = ("num_trials", "num_features", "num_clusters", "num_restarts")
+    shared += ("num_rounds", "step_size", "local_steps", "seed")
+    axes = ("num_clients", "rho", "num_samples")
+    same = study.settings(config, *shared)
+    return study.grid(same, **study.settings(config, *axes))
+
+
+# The arms: the least versions that mixed linear regression needs.
+
+
+def ridge_models(clients: fixed_data.Clients, penalty: float) -> Models:
+    """Each client alone: least |y - X theta|^2 + penalty |theta|^2."""
+    transposed = np.swapaxes(clients.inputs, 1, 2)
+    gram = transposed @ clients.inputs + penalty * np.eye(transposed.shape[1])
+    products = transposed @ clients.targets[..., None]
+    return np.linalg.solve(gram, products)[..., 0]
+
+
+def _gradients(
+    clients: fixed_data.Clients, members: Int[np.ndarray, " members"]
+) -> Float[np.ndarray, "members features"]:
+    """Of members' summed squared residuals, over 2, where their joint training ends."""
+    inputs, targets = clients.inputs[members], clients.targets[members]
+    residuals = inputs @ fixed_data.least_squares(clients, members) - targets
+    return np.matmul(residuals[:, None], inputs)[:, 0]
+
+
+def split_in_two(
+    similarity: Float[np.ndarray, "members members"], linkage: Linkage
+) -> Int[np.ndarray, " members"]:
+    """Two groups, by joining the most similar ones until two are left.
+
+    "single" judges two groups by their most similar members, and so finds the split
+    whose largest similarity across is least, as published (Sattler et al., 2019,
+    Algorithm 1); "complete" by their least similar ones, as in its released code.
+    """
+    from sklearn.cluster import AgglomerativeClustering  # Slow to import.
+
+    tree = AgglomerativeClustering(2, metric="precomputed", linkage=linkage)
+    return np.asarray(tree.fit(1 - similarity).labels_, int)
+
+
+def recursive_bipartition(
+    clients: fixed_data.Clients, num_clusters: int, linkage: Linkage
+) -> Labels:
+    """Split the group that disagrees most until there are k groups (Sattler-style), by
+    the cosines of its members' gradients.
+
+    Disagreement: root mean square of the members' gradients where their joint training
+    ends. Knowing k replaces the published stopping thresholds, in its favour.
+    """
+    labels = np.zeros(len(clients.inputs), int)
+    for new in range(1, num_clusters):
+        worst, members, slopes = -1.0, np.arange(0), np.zeros((0, 0))
+        for label in range(new):
+            group = np.flatnonzero(labels == label)
+            own = _gradients(clients, group)
+            spread = float(np.mean(np.sum(own**2, axis=1)))
+            if len(group) > 1 and spread > worst:
+                worst, members, slopes = spread, group, own
+        length = np.linalg.norm(slopes, axis=1, keepdims=True)
+        slopes = slopes / np.where(length > 0, length, 1.0)
+        labels[members[split_in_two(slopes @ slopes.T, linkage) == 1]] = new
+    return labels
+
+
+def fine_tuned(
+    clients: fixed_data.Clients, start: Models, steps: Sequence[int]
+) -> Float[np.ndarray, "settings clients features"]:
+    """Models after so many local gradient steps from a common start.
+
+    The step size is half the stable one of n normal samples, 1 / (2 (1 + sqrt(d/n))^2)
+    for the loss without factor 1/2.
+    """
+    num_features = clients.inputs.shape[-1]
+    edge = (1 + np.sqrt(num_features / clients.num_samples)) ** 2
+    scale = 1 / (edge * clients.num_samples)
+    models, seen = start, {0: start}
+    for step in range(1, max(steps) + 1):
+        residuals = (clients.inputs @ models[..., None])[..., 0] - clients.targets
+        slope = np.matmul(residuals[:, None], clients.inputs)[:, 0]
+        models = models - scale * slope
+        seen[step] = models
+    return np.stack([seen[step] for step in steps])
+
+
+def _client_error(
+    problem: fixed_data.Problem, models: Float[np.ndarray, "*runs clients features"]
+) -> Float[np.ndarray, "*runs"]:
+    """Root mean square over clients of the distance to their own truth."""
+    difference = models - problem.truths[problem.clusters]
+    square = np.mean(np.sum(difference**2, axis=-1), axis=-1)
+    return np.asarray(np.sqrt(square))
+
+
+def _all_arms(
+    cell: study.Cell, problem: fixed_data.Problem, generator: np.random.Generator
+) -> tuple[dict[str, Models], dict[str, Labels]]:
+    """Every arm's model of each client, and the partitions of those that have one."""
+    clients, k = problem.clients, cell["num_clusters"]
+    starts = fixed_data.random_starts(generator, problem, cell["num_restarts"])
+    steps = np.full(len(starts), cell["step_size"])
+    runs = fixed_data.ifca_runs(clients, starts, steps, cell["num_rounds"])
+    choice = fixed_data.assign(fixed_data.all_losses(clients, runs)).T
+    told = np.stack(
+        [own[np.maximum(c, 0)] for own, c in zip(runs, choice, strict=True)]
     )
+    errors = _client_error(problem, told)
+    by_loss = int(np.argmin(fixed_data.training_loss(clients, runs)))
+    by_truth = int(np.argmin(np.where(np.isfinite(errors), errors, np.inf)))
+    alone = fixed_data.local_models(clients)
+    whole = fixed_data.by_clusters(clients, np.zeros(len(clients.inputs), int))
+    tuned = fine_tuned(clients, whole, cell["local_steps"])
+    # The posterior mean for truths of this length and noise, an advantage no one has.
+    ridge = ridge_models(clients, 2 * cell["num_features"] / cell["rho"])
+    seed = int(generator.integers(2**31))
+    labels = {
+        "one-shot": fixed_data.k_means(alone, k, seed),
+        "one-shot, ridge": fixed_data.k_means(ridge, k, seed),
+        "bipartition, published": recursive_bipartition(clients, k, "single"),
+        "bipartition, released": recursive_bipartition(clients, k, "complete"),
+    }
+    models = {
+        "oracle": fixed_data.by_clusters(clients, problem.clusters),
+        "IFCA": told[by_loss],
+        BOUND: told[by_truth],
+        "global": whole,
+        "global, fine-tuned": tuned[int(np.argmin(_client_error(problem, tuned)))],
+        "local": alone,
+    } | {arm: fixed_data.by_clusters(clients, own) for arm, own in labels.items()}
+    return models, labels | {"IFCA": choice[by_loss], BOUND: choice[by_truth]}
+
+
+def compute(cell: study.Cell) -> study.Arrays:
+    """Errors of all arms, and the agreement of their partitions with the true one.
+
+    Returns:
+      `error` `[arms, trials]`, root mean square over clients of the distance to the
+      own truth; `rand` `[partitions, trials]`, adjusted Rand index.
+    """
+    trials = cell["num_trials"]
+    errors = np.empty((len(ARMS), trials))
+    found = np.empty((len(PARTITIONS), trials, cell["num_clients"]), int)
+    clusters = np.arange(0)
+    for trial in range(trials):
+        sizes = (cell["num_clients"], cell["num_samples"], int(1000 * cell["rho"]))
+        generator = study.generator(cell["seed"], *sizes, trial)
+        problem = fixed_data.problem_of(cell, generator)
+        models, labels = _all_arms(cell, problem, generator)
+        errors[:, trial] = [_client_error(problem, models[arm]) for arm in ARMS]
+        found[:, trial] = [labels[arm] for arm in PARTITIONS]
+        clusters = problem.clusters
+    rand = fixed_data.rand_index(found.reshape(-1, found.shape[-1]), clusters)
+    return {"error": errors, "rand": rand.reshape(found.shape[:2])}
+
+
+# Which of two arms is better.
+
+
+def paired_p_value(
+    differences: Float[np.ndarray, " trials"],
+    generator: np.random.Generator,
+    *,
+    margin: float,
+    num_resamples: int,
+) -> float:
+    """p-value of "the mean difference is at most `margin` in absolute value".
+
+    The studentised bootstrap: t = (|mean| - margin) / s.e. against the law of
+    (mean* - mean) / s.e.* over resampled trials, on the side of the mean and doubled.
+    Nominal: right to second order in the number of trials, at least 2 / (resamples+1).
+
+    Raises:
+      ValueError: on fewer than 2 trials.
+    """
+    trials = len(differences)
+    if trials < 2:
+        raise ValueError(f"`differences` must hold at least 2 trials, got {trials}.")
+    mean = float(np.mean(differences))
+    excess = abs(mean) - margin
+    if not excess > 0:  # NaN is no evidence either.
+        return 1.0
+    if np.ptp(differences) == 0:
+        return 2 / (num_resamples + 1)
+    drawn = differences[generator.integers(trials, size=(num_resamples, trials))]
+    means, errors = drawn.mean(axis=1), drawn.std(axis=1, ddof=1)
+    error = float(np.std(differences, ddof=1))
+    # Compared as products: a resample of equal values has no spread to divide by.
+    further = np.sign(mean) * (means - mean) * error >= excess * errors
+    further &= (np.ptp(drawn, axis=1) > 0) | (means != mean)
+    return min(1.0, 2 * (1 + int(further.sum())) / (num_resamples + 1))
+
+
+def holm(
+    p_values: Float[np.ndarray, " tests"], *, error_rate: float
+) -> Bool[np.ndarray, " tests"]:
+    """Which hypotheses are rejected, with at most `error_rate` chance of any false one.
+
+    Holm (1979): the smallest p-value is compared with error_rate / tests, the next one
+    with error_rate / (tests - 1) and so on until one is too large.
+    """
+    order = np.argsort(p_values)
+    limits = error_rate / np.arange(len(p_values), 0, -1)
+    passed = np.logical_and.accumulate(p_values[order] <= limits)
+    rejected = np.zeros(len(p_values), bool)
+    rejected[order] = passed
+    return rejected
+
+
+def rows(config: Config, cells: study.Rows, results: study.Results) -> list[study.Row]:
+    """One row for each cell and arm, with the comparison of the arm with IFCA.
+
+    Errors are averaged as logarithms, over the trials of a cell; intervals are
+    Student's. `better` names the better arm where Holm's correction over all rows lets
+    a difference beyond the margin stand.
+    """
+    joint = study.jointly(config, len(cells) * (len(ARMS) - 1))
+    table: list[study.Row] = []
+    for cell, arrays in zip(cells, results, strict=True):
+        logs = dict(zip(ARMS, np.log(arrays["error"]), strict=True))
+        for index, arm in enumerate(ARMS[1:]):
+            row = {name: cell[name] for name in ("num_clients", "rho", "num_samples")}
+            row |= {"samples_per_feature": cell["num_samples"] / config.num_features}
+            row |= {"arm": arm, "error": float(np.exp(logs[arm].mean()))}
+            over = logs[arm] - logs["oracle"]
+            row |= study.columns(to_oracle=joint.geometric(over))
+            if arm in PARTITIONS:
+                rand = arrays["rand"][PARTITIONS.index(arm)]
+                row |= study.columns(rand=joint.mean(rand))
+                row["rand_high"] = min(row["rand_high"], 1.0)
+            if arm in RIVALS:
+                change = logs[arm] - logs["IFCA"]
+                row |= study.columns(to_ifca=joint.geometric(change))
+                row["p_value"] = paired_p_value(
+                    change,
+                    study.generator(config.seed, len(table), index),
+                    margin=np.log1p(config.margin),
+                    num_resamples=config.num_resamples,
+                )
+            table.append(row)
+    tested = [row for row in table if "p_value" in row]
+    stands = holm(study.column(tested, "p_value"), error_rate=config.error_rate)
+    for row, found in zip(tested, stands, strict=True):
+        better = "IFCA" if row["to_ifca"] > 1 else row["arm"]
+        row["better"] = better if found else "not separated"
+    return table
+
+
+def _groups(config: Config) -> list[study.Row]:
+    """Settings that share a panel."""
+    return study.grid({}, num_clients=config.num_clients, rho=config.rho)
+
+
+def _won(table: study.Rows, arm: str, group: Mapping[str, Any]) -> list[int]:
+    """The n at which IFCA is better than an arm."""
+    own = study.at(table, arm=arm, better="IFCA", **group)
+    return [row["num_samples"] for row in own]
+
+
+def _lost(table: study.Rows, group: Mapping[str, Any]) -> dict[int, list[str]]:
+    """The n at which other methods are better than IFCA, and which."""
+    found: dict[int, list[str]] = {}
+    for arm in RIVALS:
+        if arm != BOUND:
+            for row in study.at(table, arm=arm, better=arm, **group):
+                found.setdefault(row["num_samples"], []).append(arm)
+    return found
+
+
+def decide(config: Config, table: study.Rows) -> study.Verdicts:
+    """The rules of the header, from the rows alone."""
+    half = config.num_features / 2
+    late = [row for row in study.at(table, arm=BOUND) if row["num_samples"] >= half]
+
+    def confined(arm: str) -> study.Verdict:
+        won = [n for group in _groups(config) for n in _won(table, arm, group)]
+        if not won:
+            return "undecided"  # Nothing to confine.
+        return "yes" if max(won) <= half else "no"
+
+    beaten = any(_lost(table, group) for group in _groups(config))
+    least, most = 1 / (1 + config.margin), 1 + config.margin
+    return {
+        "IFCA beats one-shot only at n <= d/2": confined("one-shot"),
+        "IFCA beats one-shot with ridge only at n <= d/2": confined("one-shot, ridge"),
+        "no method beats IFCA anywhere": "no" if beaten else "yes",
+        "for n >= d/2 the training loss chooses restarts as well as the truth": (
+            study.within(late, "to_ifca", least, most)
+        ),
+    }
+
+
+def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
+    """The paragraph, from the rows alone."""
+
+    def several(values: Sequence[int]) -> str:
+        return ", ".join(str(value) for value in values) or "none"
+
+    parts = []
+    for group in _groups(config):
+        near = [
+            row["num_samples"]
+            for row in study.at(table, arm="IFCA", **group)
+            if row["to_oracle_high"] <= 1.05
+        ]
+        won = {arm: several(_won(table, arm, group)) for arm in RIVALS}
+        losses = ", ".join(
+            f"n = {n} ({'; '.join(arms)})"
+            for n, arms in sorted(_lost(table, group).items())
+        )
+        parts.append(
+            f"At rho = {group['rho']:g}, m = {group['num_clients']}, IFCA is within "
+            f"5 % of the oracle at n = {several(near)}; it beats one-shot k-means at "
+            f"n = {won['one-shot']} (with ridge: {won['one-shot, ridge']}), "
+            f"bipartition at n = {won['bipartition, published']} (released code: "
+            f"{won['bipartition, released']}), the fine-tuned global model at n = "
+            f"{won['global, fine-tuned']}; other methods beat it at "
+            f"{losses or 'no n'}."
+        )
+    middle = min(_groups(config), key=lambda group: abs(np.log(group["rho"] / 4)))
+    few = config.num_samples[min(1, len(config.num_samples) - 1)]
+    example = "; ".join(
+        f"{row['arm']} {study.read(row, 'to_oracle')}"
+        for row in study.at(table, num_samples=few, **middle)
+        if row["arm"] in DRAWN
+    )
+    tested = sum("p_value" in row for row in table)
+    return (
+        f"Errors over the oracle's (d = {config.num_features}, k = "
+        f"{config.num_clusters}, n from {min(config.num_samples)} to "
+        f"{max(config.num_samples)}). {' '.join(parts)} Example, rho = "
+        f"{middle['rho']:g}, n = {few}: {example}. {study.listed(decisions)} "
+        f"Differences count from {100 * config.margin:g} % on, by the paired "
+        f"bootstrap over {config.num_trials} data sets with Holm's correction at "
+        f"{config.error_rate:g} over {tested} comparisons; intervals are Student's on "
+        f"logarithms and hold jointly at {1 - config.error_rate:.0%}, nominally."
+    )
+
+
+def local_risk(
+    samples: Float[np.ndarray, " points"], features: int, rho: float
+) -> Float[np.ndarray, " points"]:
+    """Mean square error of the shortest solution, truths of length^2 1/2; NaN near d.
+
+    Below d - 1 samples the solution is the truth's projection on the span of n random
+    rows, and noise: (1 - n/d) / 2 + (n / (d - n - 1)) / rho.
+    """
+    safe = np.where(samples < features - 1, features - samples - 1, np.nan)
+    short = (1 - samples / features) / 2 + samples / safe / rho
+    freedom = np.where(samples > features + 1, samples - features - 1, np.nan)
+    return np.where(samples < features, short, features / freedom / rho)
+
+
+def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
+    """Errors over the oracle's against n, with the exact risk of local models; and the
+    adjusted Rand index of every partition."""
+
+    def lines(group: study.Row, arms: Sequence[str], name: str) -> list[report.Curve]:
+        own = study.at(table, **group)
+        return study.curves(own, "arm", {arm: arm for arm in arms}, "num_samples", name)
+
+    dense = np.geomspace(min(config.num_samples), max(config.num_samples), 400)
+    errors, partitions = [], []
+    for group in _groups(config):
+        pooled = group["num_clients"] * dense / config.num_clusters
+        risk = law.oracle_risk(pooled, config.num_features, group["rho"] ** -0.5)
+        alone = np.sqrt(local_risk(dense, config.num_features, group["rho"]) / risk)
+        exact = report.Curve("local, exact risk", dense, alone, like="local")
+        common = {"x_label": "samples per client n", "log_x": True, "aside": False}
+        common |= {"title": f"ρ = {group['rho']:g}, m = {group['num_clients']}"}
+        errors.append(
+            report.CurvePanel(
+                [*lines(group, DRAWN, "to_oracle"), exact],
+                y_label="error / oracle's error",
+                y_limits=(0.9, 30.0),
+                log_y=True,
+                **common,
+            )
+        )
+        known = [arm for arm in PARTITIONS if arm != BOUND]
+        partitions.append(
+            report.CurvePanel(
+                lines(group, known, "rand"), y_label="adjusted Rand index", **common
+            )
+        )
+    legend = f"{config.num_trials} data sets; Student's "
+    legend += study.legend(config.error_rate)
+    return {
+        "errors": report.curves(
+            errors,
+            title="IFCA and other methods on fixed data, k = "
+            f"{config.num_clusters}, d = {config.num_features}",
+            legend_title=legend,
+        ),
+        "partitions": report.curves(
+            partitions, title="Agreement with the true clusters", legend_title=legend
+        ),
+    }
+
+
+STUDY = study.Study(
+    "reviews.baselines", 1, cells, compute, rows, decide, answer, figures
+)
+main = STUDY.main

@@ -22,19 +22,97 @@ Differs:   data drawn once, gradient steps of an effective 2 gamma / k = 0.1 and
            random starts pay for all restarts. The server is told when to stop.
 """
 
-import time
+import dataclasses
+import math
 from typing import Any, Literal
 
-from experiments.options import Options
-from experiments.reviews import study
-from experiments.reviews.communication_figures import draw_bits, draw_freezing
-from experiments.reviews.communication_report import answer, decide, rows
-from experiments.reviews.communication_runs import Config, cells, compute
+import numpy as np
+import scipy.special
+from jaxtyping import Bool, Float, Int
+from matplotlib.figure import Figure
+
+from cfljax import law, report
+from experiments.reviews import exact_law, fixed_data, study
 
 __all__ = ["Config", "main", "preset"]
 
-EXPERIMENT = "reviews.comm"
-REVISION = 1  # To be raised whenever a cell of the same settings changes its meaning.
+EXPERIMENTS = {
+    "reviews.comm": {
+        "title": "bits until near the oracle: IFCA, frozen identities, one-shot"
+    }
+}
+ARMS = ("IFCA", "IFCA, then frozen", "one-shot", "known clusters")
+IFCA, FROZEN, ONE_SHOT, _ = ARMS
+FLOAT_BITS = 32
+TARGET = 1.1  # Times the oracle's error.
+STEP = 0.5  # x on fresh data, effective: gradients are averaged over a model's clients.
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Everything that the study depends on. One field, one flag."""
+
+    num_samples: tuple[int, ...]
+    """n, samples per client, drawn once."""
+    num_clusters: tuple[int, ...]
+    """k of the runs from near starts."""
+    num_trials: int
+    """Data sets per cell."""
+    fresh_samples: tuple[int, ...]
+    """n' of the runs on fresh data."""
+    fresh_trials: int
+    """Runs on fresh data."""
+    clients_per_cluster: int = 10
+    """m / k."""
+    num_features: int = 40
+    """d."""
+    rho: float = 4.0
+    """Squared separation over noise variance."""
+    start_distance: float = 0.4
+    """Of near starts to their truths, over the separation, in random directions."""
+    num_restarts: int = 10
+    """Random starts at k = 2, all of them paid for."""
+    num_rounds: int = 150
+    """T."""
+    step: float = 0.1
+    """Effective step 2 gamma / k."""
+    patience: int = 3
+    """Rounds without a change of any identity after which identities are frozen."""
+    fresh_clients: int = 200
+    """m of the runs on fresh data, even."""
+    fresh_features: int = 20
+    """d of the runs on fresh data."""
+    margin: float = 0.02
+    """Relative excess error that counts as none."""
+    seed: int = 0
+    """Of everything."""
+    error_rate: float = 0.05
+    """Of all intervals together."""
+
+    def __post_init__(self) -> None:
+        ones = ("num_samples", "fresh_samples", "clients_per_cluster", "num_restarts")
+        study.check(
+            self,
+            different=("num_samples", "num_clusters", "fresh_samples"),
+            at_least={
+                0: ("start_distance", "margin"),
+                1e-9: ("step",),
+                1e-6: ("rho",),
+                1: (*ones, "patience"),
+                2: (
+                    *("num_clusters", "num_trials", "fresh_trials", "num_features"),
+                    *("num_rounds", "fresh_clients"),
+                ),
+                6: ("fresh_features",),
+            },
+        )
+        if max(self.num_clusters) > self.num_features:
+            raise ValueError(
+                "`num_clusters` must be at most `num_features`, got "
+                f"{self.num_clusters} > {self.num_features}."
+            )
+        if self.fresh_clients % 2:
+            raise ValueError(f"`fresh_clients` must be even, got {self.fresh_clients}.")
 
 
 def preset(name: Literal["quick", "paper"]) -> Config:
@@ -49,23 +127,514 @@ def preset(name: Literal["quick", "paper"]) -> Config:
     )
 
 
-def main(config: Config, options: Options) -> dict[str, Any]:
-    """Compute what is missing, then write table, figures and answer."""
-    started = time.perf_counter()
-    grid = cells(config)
-    results = study.measure(EXPERIMENT, REVISION, grid, compute, options)
-    table = rows(config, grid, results)
-    decisions = decide(config, table)
-    return study.finish(
-        EXPERIMENT,
-        config,
-        options,
-        rows=table,
-        figures={
-            "bits": draw_bits(config, table),
-            "freezing": draw_freezing(config, table),
-        },
-        answer=answer(config, table, decisions),
-        decisions=decisions,
-        started=started,
+def cells(config: Config) -> list[study.Row]:
+    """Near starts by k and n, random starts by n, fresh data by n'."""
+    same = study.settings(config, "num_rounds", "rho", "patience", "seed")
+    reused = same | study.settings(config, "num_trials", "num_features", "step")
+    near = [(clusters, config.start_distance, 1) for clusters in config.num_clusters]
+    table: list[study.Row] = []
+    for clusters, distance, restarts in (*near, (2, None, config.num_restarts)):
+        own = {"kind": "reused", "num_clusters": clusters}
+        own |= {"num_clients": clusters * config.clients_per_cluster}
+        own |= {"start_distance": distance, "num_restarts": restarts}
+        table += study.grid(reused | own, num_samples=config.num_samples)
+    fresh = same | {
+        "kind": "fresh",
+        "num_clients": config.fresh_clients,
+        "num_features": config.fresh_features,
+        "num_trials": config.fresh_trials,
+    }
+    return table + study.grid(fresh, num_samples=config.fresh_samples)
+
+
+def compute(cell: study.Cell) -> study.Arrays:
+    """One cell of either kind."""
+    return _reused_data(cell) if cell["kind"] == "reused" else _fresh_data(cell)
+
+
+# Data drawn once: runs until the target.
+
+
+def bits(
+    arm: str, *, rounds: int, frozen_from: int, num_clusters: int, num_features: int
+) -> int:
+    """Bits that a client receives and sends in so many rounds, 32 for each number.
+
+    IFCA: k models down, one and its name up, in every round; once frozen, as with known
+    clusters, one down and one up. One-shot: the client's solution up, then the same.
+    """
+    model = FLOAT_BITS * num_features
+    full = (num_clusters + 1) * model + math.ceil(math.log2(num_clusters))
+    if arm == IFCA:
+        return rounds * full
+    if arm == FROZEN:
+        searching = min(rounds, frozen_from)
+        return searching * full + (rounds - searching) * 2 * model
+    return rounds * 2 * model + (model if arm == ONE_SHOT else 0)
+
+
+def _starts(
+    cell: study.Cell, problem: fixed_data.Problem, generator: np.random.Generator
+) -> Float[np.ndarray, "restarts clusters features"]:
+    if cell["start_distance"] is None:
+        return fixed_data.random_starts(generator, problem, cell["num_restarts"])
+    away = generator.standard_normal((cell["num_restarts"], *problem.truths.shape))
+    away /= np.linalg.norm(away, axis=-1, keepdims=True)
+    return problem.truths + cell["start_distance"] * away
+
+
+def _descend(
+    cell: study.Cell,
+    problem: fixed_data.Problem,
+    models: Float[np.ndarray, "runs clusters features"],
+    held: Int[np.ndarray, "clients runs"],
+    freezes: Bool[np.ndarray, " runs"],
+) -> tuple[
+    Float[np.ndarray, "rounds runs"],
+    Int[np.ndarray, " runs"],
+    Float[np.ndarray, " runs"],
+]:
+    """IFCA where some runs keep their identities: those held from the start, or, where
+    -1 is held and the run freezes, once they have been stable.
+
+    Returns:
+      Matched mean distances to the truths after each round; rounds until the identities
+      had been stable for `patience` rounds, T if never, counted in all runs; training
+      losses in the end, infinite where a run diverged.
+    """
+    clients, runs, num_rounds = problem.clients, len(models), cell["num_rounds"]
+    steps = np.full(runs, cell["step"] * cell["num_clusters"] / 2)
+    stable, calm = np.full(runs, num_rounds), np.zeros(runs, int)
+    frozen, last = held[0] >= 0, held
+    errors = np.empty((num_rounds, runs))
+    for index in range(num_rounds):
+        choice = fixed_data.assign(fixed_data.all_losses(clients, models))
+        choice = np.where(frozen, last, choice)
+        calm = np.where(np.all(last == choice, axis=0), calm + 1, 0)
+        last = choice
+        models, _ = fixed_data.ifca_round(clients, models, steps, choice)
+        errors[index] = fixed_data.centre_errors(problem, models)
+        settled = (calm >= cell["patience"]) & (stable == num_rounds)
+        stable[settled] = index + 1
+        frozen = frozen | (settled & freezes)
+    return (
+        errors,
+        stable,
+        fixed_data.training_loss(clients, models),
     )
+
+
+def _reused_data(cell: study.Cell) -> study.Arrays:
+    """Rounds to the target and errors of all arms.
+
+    Returns:
+      `rounds` `[arms, trials]` to the target, T + 1 if it is not reached; `bits`, what
+      a client receives and sends until then, restarts included, infinite if it is not
+      reached; `final`, last errors; `stable` `[trials]`, rounds until the identities of
+      IFCA's chosen run had been stable, T if never.
+    """
+    k, trials, length = cell["num_clusters"], cell["num_trials"], cell["num_rounds"]
+    restarts = cell["num_restarts"]
+    rounds, stable = np.empty((len(ARMS), trials), int), np.empty(trials, int)
+    final, paid = np.empty((len(ARMS), trials)), np.full((len(ARMS), trials), np.inf)
+    for trial in range(trials):
+        place = (k, cell["num_samples"], int(cell["start_distance"] is None), trial)
+        generator = study.generator(cell["seed"], 1, *place)
+        problem = fixed_data.problem_of(cell, generator)
+        first = _starts(cell, problem, generator)
+        solutions = fixed_data.local_models(problem.clients)
+        labels = fixed_data.k_means(solutions, k, int(generator.integers(2**31)))
+        # Means of the clients' own solutions, which the server already has.
+        found = np.stack(
+            [solutions[labels == label].mean(axis=0) for label in range(k)]
+        )
+        models = np.concatenate([first, first, found[None], first[:1]])
+        held = np.full((len(labels), len(models)), -1)
+        held[:, -2], held[:, -1] = labels, problem.clusters
+        freezes = np.arange(len(models)) >= restarts
+        errors, calm, losses = _descend(cell, problem, models, held, freezes)
+        target = TARGET * fixed_data.oracle_error(problem)
+        groups = (slice(restarts), slice(restarts, 2 * restarts), [-2], [-1])
+        for index, (arm, group) in enumerate(zip(ARMS, groups, strict=True)):
+            own = np.arange(len(models))[group]
+            chosen = own[np.argmin(losses[own])]
+            good = errors[:, chosen] <= target
+            rounds[index, trial] = (good.argmax() if good.any() else length) + 1
+            final[index, trial] = errors[-1, chosen]
+            if good.any():
+                paid[index, trial] = sum(
+                    bits(
+                        arm,
+                        rounds=int(rounds[index, trial]),
+                        frozen_from=int(calm[run]),
+                        num_clusters=k,
+                        num_features=cell["num_features"],
+                    )
+                    for run in own
+                )
+            if arm == IFCA:
+                stable[trial] = calm[chosen]
+    return {"rounds": rounds, "bits": paid, "final": final, "stable": stable}
+
+
+# Fresh data in every round, exactly in law.
+
+
+def frozen_square(
+    counts: Float[np.ndarray, "*trials clusters models"],
+    *,
+    num_samples: int | float,
+    num_features: int,
+    rho: float,
+    step: float = STEP,
+) -> Float[np.ndarray, "*trials"]:
+    """Stationary mean-square distance where two clusters' identities never change.
+
+    With w a model's share of foreign clients, N its rows and x the step, the mean is at
+    w from the truth, and V, the spread around it, solves V (1 - (1-x)^2 - x^2 (d+1)/N)
+    = x^2 ((d+1) w (1-w) + d / rho) / N. In units of the squared separation.
+    """
+    members = np.sum(counts, axis=-2)
+    foreign = np.stack([counts[..., 1, 0], counts[..., 0, 1]], axis=-1) / members
+    rows, d = num_samples * members, num_features
+    noise = step**2 * ((d + 1) * foreign * (1 - foreign) + d / rho) / rows
+    spread = noise / (1 - (1 - step) ** 2 - step**2 * (d + 1) / rows)
+    return np.asarray(np.mean(spread + foreign**2, axis=-1))
+
+
+def _fresh_data(cell: study.Cell) -> study.Arrays:
+    """IFCA from the truth on fresh data: its floor, that of the identities of one of
+    its rounds frozen, and the first time that identities are stable.
+
+    Identities are known up to the order of a cluster's clients, all equally likely: B
+    of M clients are the same ones in two rounds with probability 1 / C(M, B).
+    """
+    samples, num_rounds = cell["num_samples"], cell["num_rounds"]
+    sizes = {name: cell[name] for name in ("num_samples", "num_features", "rho")}
+    population = exact_law.population(cell, 2)
+    truths = exact_law.truths(2)
+    trace = law.simulate(
+        study.key(cell["seed"], 2, samples),
+        population,
+        law.place(truths, truths, num_features=cell["num_features"]),
+        num_trials=cell["num_trials"],
+        num_rounds=num_rounds,
+        step_size=STEP / 2,
+        divisor="cluster",
+    )
+    half = num_rounds // 2
+    own = exact_law.own_distances(population, trace.models[:, half:])
+    wrong = exact_law.misassigned(trace.counts)
+    same = np.all(wrong[:, 1:] == wrong[:, :-1], axis=-1)
+    members = cell["num_clients"] / 2
+    log_ways = scipy.special.gammaln(members + 1) - scipy.special.gammaln(wrong + 1)
+    log_ways -= scipy.special.gammaln(members - wrong + 1)
+    chance = np.exp(-np.sum(log_ways[:, 1:], axis=-1))
+    generator = study.generator(cell["seed"], 3, samples)
+    same &= generator.random(same.shape) < chance
+    calm, stable = np.zeros(len(same), int), np.full(len(same), num_rounds + 1)
+    for index in range(same.shape[1]):
+        calm = np.where(same[:, index], calm + 1, 0)
+        first = (calm >= cell["patience"]) & (stable > num_rounds)
+        stable[first] = index + 2
+    frozen = frozen_square(trace.counts[:, half], **sizes)
+    return {"square": np.mean(own**2, axis=(1, 2)), "frozen": frozen, "stable": stable}
+
+
+def median(
+    values: Float[np.ndarray, " trials"], *, error_rate: float
+) -> study.Estimate:
+    """The median and its exact interval by order statistics; entries may be infinite.
+
+    The ends are the r-th smallest and largest values with P(Bin(trials, 1/2) < r) at
+    most half the error rate; without such r they are infinite.
+    """
+    import scipy.stats  # Slow to import.
+
+    ordered, trials = np.sort(values), len(values)
+    ranks = np.arange(1, trials + 1)
+    allowed = scipy.stats.binom.cdf(ranks - 1, trials, 0.5) <= error_rate / 2
+    rank = int(ranks[allowed].max()) if allowed.any() else 0
+    low, high = (
+        (ordered[rank - 1], ordered[trials - rank]) if rank else (-math.inf, math.inf)
+    )
+    middle = ordered[[(trials - 1) // 2, trials // 2]]
+    value = float(middle[0]) if middle[0] == middle[1] else float(middle.mean())
+    return study.Estimate(value, float(low), float(high))
+
+
+def rows(config: Config, cells: study.Rows, results: study.Results) -> list[study.Row]:
+    """One row for each cell and arm on data drawn once, then one for each n'."""
+    reused = sum(cell["kind"] == "reused" for cell in cells)
+    number = 3 * len(ARMS) * reused + 2 * reused + 2 * (len(cells) - reused)
+    joint = study.jointly(config, number)
+    table: list[study.Row] = []
+    for cell, own in zip(cells, results, strict=True):
+        if cell["kind"] == "fresh":
+            table.append(_fresh_row(cell, own, joint))
+        else:
+            table += [
+                _reused_row(cell, own, index, joint) for index in range(len(ARMS))
+            ]
+    return table
+
+
+def _reused_row(
+    cell: study.Cell, own: study.Arrays, index: int, joint: study.Intervals
+) -> study.Row:
+    arm, spent, known = ARMS[index], own["bits"][index], own["bits"][-1]
+    reached, trials = int(np.sum(np.isfinite(spent))), len(spent)
+    row = {"kind": "reused", "num_clusters": cell["num_clusters"]}
+    row |= {"start": "random" if cell["start_distance"] is None else "near"}
+    row |= {"num_samples": cell["num_samples"], "arm": arm, "trials": trials}
+    transfers = spent / (FLOAT_BITS * cell["num_features"])
+    row |= study.columns(
+        reached=joint.chance(reached, trials),
+        transfers=median(transfers, error_rate=joint.error_rate),
+    )
+    row["rounds"] = float(np.median(own["rounds"][index]))
+    logs = np.log(own["final"][index] / own["final"][0])
+    row |= study.columns(final_to_ifca=joint.geometric(logs))
+    if arm == IFCA:
+        stable = own["stable"].astype(float)
+        row |= study.columns(stable=median(stable, error_rate=joint.error_rate))
+    both = np.isfinite(spent) & np.isfinite(known)
+    if np.sum(both) >= 2:
+        logs = np.log(spent[both] / known[both])
+        row |= study.columns(to_known=joint.geometric(logs))
+    return row
+
+
+def _fresh_row(
+    cell: study.Cell, own: study.Arrays, joint: study.Intervals
+) -> study.Row:
+    trials, samples = len(own["stable"]), cell["num_samples"]
+    fired = int(np.sum(own["stable"] <= cell["num_rounds"]))
+    row = {"kind": "fresh", "num_samples": samples, "trials": trials}
+    row |= study.columns(
+        excess=joint.ratio(own["frozen"], own["square"]).root(),
+        stable_share=joint.chance(fired, trials),
+    )
+    q = float(law.misassignment_probability(math.sqrt(cell["rho"]) / 2, samples))
+    return row | {"misassigned_law": q, "floor": float(np.sqrt(own["square"].mean()))}
+
+
+def _groups(config: Config) -> list[study.Row]:
+    """Settings that share a panel."""
+    near = [{"num_clusters": k, "start": "near"} for k in config.num_clusters]
+    return [*near, {"num_clusters": 2, "start": "random"}]
+
+
+def decide(config: Config, table: study.Rows) -> study.Verdicts:
+    """The rules of the header, from the rows alone."""
+    most = 1 + config.margin
+    near, random = (study.at(table, arm=FROZEN, start=s) for s in ("near", "random"))
+    last = study.at(table, num_samples=max(config.num_samples), kind="reused")
+    costs = []
+    for row in study.at(last, arm=IFCA, start="near"):
+        factor = (row["num_clusters"] + 1) / 2
+        if "to_known" in row:
+            costs.append(study.read(row, "to_known").within(0.9 * factor, 1.1 * factor))
+    cheaper = []
+    for group in _groups(config):
+        (one,) = study.at(last, arm=ONE_SHOT, **group)
+        (frozen,) = study.at(last, arm=FROZEN, **group)
+        transfers = study.read(one, "transfers")
+        cheaper.append(study.read(frozen, "transfers").above(transfers))
+    return {
+        "at the most samples IFCA costs (k + 1)/2 times known clusters": study.all_of(
+            costs
+        ),
+        "freezing stable identities costs no accuracy from near starts": study.within(
+            near, "final_to_ifca", 0.0, most
+        ),
+        "freezing stable identities costs no accuracy from random starts": (
+            study.within(random, "final_to_ifca", 0.0, most)
+        ),
+        "at the most samples one-shot needs the fewest bits": study.all_of(cheaper),
+    }
+
+
+def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
+    """The paragraph, from the rows alone."""
+
+    def transfers(row: Any) -> str:
+        if not math.isfinite(row["transfers"]):
+            return f"not reached by {1 - row['reached']:.0%} of the runs"
+        return str(study.read(row, "transfers"))
+
+    parts = []
+    for group in _groups(config):
+        for samples in (min(config.num_samples), max(config.num_samples)):
+            own = study.at(table, num_samples=samples, **group)
+            costs = ", ".join(f"{row['arm']} {transfers(row)}" for row in own)
+            paid = f", all {config.num_restarts} restarts paid for"
+            parts.append(
+                f"k = {group['num_clusters']}, {group['start']} start, n = {samples}"
+                f"{paid if group['start'] == 'random' else ''}: {costs}"
+            )
+    stable, worst = [], []
+    for start in ("near", "random"):
+        medians = study.column(study.at(table, arm=IFCA, start=start), "stable")
+        stable.append(
+            f"{medians.min():g} to {medians.max():g} rounds from {start} starts"
+        )
+        row = max(
+            study.at(table, arm=FROZEN, start=start), key=lambda r: r["final_to_ifca"]
+        )
+        worst.append(
+            f"{start} starts {study.read(row, 'final_to_ifca')} (k = "
+            f"{row['num_clusters']}, n = {row['num_samples']})"
+        )
+    fresh = ", ".join(
+        f"{study.read(row, 'excess')} at n' = {row['num_samples']} (rule met by "
+        f"{row['stable_share']:.2f})"
+        for row in study.at(table, kind="fresh")
+    )
+    return (
+        f"Median model transfers of a client, down and up, until the error is "
+        f"{TARGET:g} times the oracle's: {'; '.join(parts)}. Identities have been "
+        f"stable for {config.patience} rounds after {' and '.join(stable)} (medians). "
+        f"Largest final error of frozen over unfrozen runs, of all k and n: "
+        f"{'; '.join(worst)}. On fresh data in every round, error with the identities "
+        f"of one round kept over IFCA's: {fresh}. {study.listed(decisions)} "
+        f"{config.num_trials} data sets per cell; medians by order statistics, "
+        f"ratios by Student's on logarithms; intervals hold jointly at "
+        f"{1 - config.error_rate:.0%}, the latter nominally."
+    )
+
+
+def predicted_excess(
+    config: Config, samples: Float[np.ndarray, " folds"]
+) -> Float[np.ndarray, " folds"]:
+    """Error with one round's identities kept over IFCA's, to second order.
+
+    The bias q and the spread V of `frozen_square` are shared. The share w of foreign
+    clients has variance v = q (1-q) ((1-q)^2 + q^2) 2/m; kept, it counts whole, while
+    IFCA of step x averages rounds and keeps x / (2-x) of it.
+    """
+    q = law.misassignment_probability(math.sqrt(config.rho) / 2, samples)
+    v = q * (1 - q) * ((1 - q) ** 2 + q**2) * 2 / config.fresh_clients
+    exact = np.zeros((len(samples), 2, 2))
+    exact[:, [0, 1], [0, 1]] = (config.fresh_clients / 2 * (1 - q))[:, None]
+    exact[:, [0, 1], [1, 0]] = (config.fresh_clients / 2 * q)[:, None]
+    sizes = {"num_features": config.fresh_features, "rho": config.rho}
+    shared = np.array(
+        [
+            frozen_square(counts, num_samples=float(number), **sizes)
+            for counts, number in zip(exact, samples, strict=True)
+        ]
+    )
+    return np.sqrt((shared + v) / (shared + v * STEP / (2 - STEP)))
+
+
+def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
+    """Transfers to the target against n, by arm; and freezing."""
+    return {
+        "bits": report.curves(
+            [_bits_panel(config, table, group) for group in _groups(config)],
+            title=f"Communication until the error is {TARGET:g} × the oracle's, "
+            f"d = {config.num_features}, ρ = {config.rho:g}",
+            legend_title=f"medians of {config.num_trials} data sets, missing where "
+            "half of them or more do not reach it;\nintervals by order statistics hold "
+            f"jointly at {1 - config.error_rate:.0%}; points moved aside",
+            panels_per_row=2,
+        ),
+        "freezing": report.curves(
+            _freezing_panels(config, table),
+            title="Freezing the identities",
+            legend_title="medians by order statistics, ratios by Student's; "
+            f"{study.legend(config.error_rate)}; points moved aside",
+        ),
+    }
+
+
+def _bits_panel(
+    config: Config, table: study.Rows, group: study.Row
+) -> report.CurvePanel:
+    random = group["start"] == "random"
+    start = (
+        f"random, {config.num_restarts} restarts"
+        if random
+        else f"{config.start_distance:g} Δ from the truths"
+    )
+    lines = []
+    for arm in ARMS:
+        own = study.at(table, arm=arm, **group)
+        x, y, low, high = (
+            study.column(own, name)
+            for name in ("num_samples", "transfers", "transfers_low", "transfers_high")
+        )
+        # Open intervals end beyond the axis; there is none where the median is open.
+        y, low, high = (
+            np.where(np.isfinite(y), np.clip(end, 1e-9, 1e9), np.nan)
+            for end in (y, low, high)
+        )
+        lines.append(report.Curve(arm, x, y, low, high))
+    factor = (group["num_clusters"] + 1) / 2 * (config.num_restarts if random else 1)
+    known = lines[-1]
+    label = "known × (k + 1)/2 × restarts"
+    lines.append(report.Curve(label, known.x, factor * known.y, like=IFCA))
+    return report.CurvePanel(
+        lines,
+        x_label="samples per client n",
+        y_label="model transfers per client",
+        y_limits=(1.0, 3000.0),
+        log_x=True,
+        log_y=True,
+        title=f"k = {group['num_clusters']}, start {start}",
+    )
+
+
+def _freezing_panels(config: Config, table: study.Rows) -> list[report.CurvePanel]:
+    """When identities are stable, and what freezing them costs."""
+
+    def lines(arm: str, name: str) -> list[report.Curve]:
+        return [
+            study.curve(
+                study.at(table, arm=arm, **group),
+                f"k = {group['num_clusters']}, {group['start']} start",
+                "num_samples",
+                name,
+            )
+            for group in _groups(config)
+        ]
+
+    fresh = "frozen at once, fresh data"
+    folds = np.geomspace(min(config.fresh_samples), max(config.fresh_samples), 60)
+    expected = predicted_excess(config, folds)
+    return [
+        report.CurvePanel(
+            lines(IFCA, "stable"),
+            x_label="samples per client n",
+            y_label="rounds until identities are stable",
+            title=f"no change for {config.patience} rounds, data drawn once",
+            log_x=True,
+            y_limits=None,
+        ),
+        report.CurvePanel(
+            lines(FROZEN, "final_to_ifca"),
+            x_label="samples per client n",
+            y_label="error frozen / not frozen",
+            title="frozen when stable, data drawn once",
+            log_x=True,
+            y_limits=None,
+        ),
+        report.CurvePanel(
+            [
+                study.curve(
+                    study.at(table, kind="fresh"), fresh, "num_samples", "excess"
+                ),
+                report.Curve(study.PREDICTED, folds, expected, like=fresh),
+            ],
+            x_label="samples per fold n'",
+            y_label="error frozen / not frozen",
+            title="one round's identities kept, fresh data",
+            log_x=True,
+            y_limits=None,
+        ),
+    ]
+
+
+STUDY = study.Study("reviews.comm", 1, cells, compute, rows, decide, answer, figures)
+main = STUDY.main

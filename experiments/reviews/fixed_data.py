@@ -1,30 +1,40 @@
 """Mixed linear regression on data drawn once, and IFCA's many runs on them, in NumPy.
 
-What the studies of baselines, tuning and communication share. A client's samples enter
-every quantity here through their Gram matrix, so each client is held by the triangular
-factor of [inputs, targets]: at most d + 1 rows, whatever n. Costs below count those.
+A client's samples enter every quantity here through their Gram matrix, so each client
+is held by the triangular factor of [inputs, targets]: at most d + 1 rows, whatever n.
+Costs below count those.
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
+
+from cfljax import metrics
 
 __all__ = [
     "Clients",
     "Problem",
     "all_losses",
     "assign",
+    "by_clusters",
     "centre_errors",
-    "client_error",
     "compress",
     "draw",
     "ifca_round",
     "ifca_runs",
+    "k_means",
     "least_squares",
+    "local_models",
+    "oracle_error",
+    "problem_of",
+    "rand_index",
     "random_starts",
-    "stack",
+    "training_loss",
 ]
 
 
@@ -100,6 +110,14 @@ def draw(
     )
 
 
+def problem_of(
+    cell: Mapping[str, Any], generator: np.random.Generator, **others: Any
+) -> Problem:
+    """What `draw` gives for the settings of a cell, and others beside or instead."""
+    names = ("num_clients", "num_clusters", "num_samples", "num_features", "rho")
+    return draw(generator, **({k: cell[k] for k in names if k in cell} | others))
+
+
 def random_starts(
     generator: np.random.Generator, problem: Problem, num_starts: int
 ) -> Float[np.ndarray, "starts clusters features"]:
@@ -141,11 +159,7 @@ def ifca_round(
 ) -> tuple[Float[np.ndarray, "runs models features"], Int[np.ndarray, "clients runs"]]:
     """One round of IFCA, option I, divisor m, for every run at once.
 
-    Args:
-      clients: who all take part.
-      models: `[runs, models, features]` before the round.
-      step_sizes: gamma of each run.
-      assignment: who trains which model; by the least loss if None.
+    Clients train what `assignment` says, else the model of least loss.
 
     Returns:
       Models after the round, and the assignment that made them. Diverged models are
@@ -182,29 +196,49 @@ def ifca_runs(
     return models
 
 
-def stack(
-    clients: Clients, members: np.ndarray
-) -> tuple[Float[np.ndarray, "rows features"], Float[np.ndarray, " rows"]]:
-    """All rows of some clients."""
-    inputs = clients.inputs[members]
-    return inputs.reshape(-1, inputs.shape[-1]), clients.targets[members].ravel()
+def training_loss(
+    clients: Clients, models: Float[np.ndarray, "runs models features"]
+) -> Float[np.ndarray, " runs"]:
+    """Mean over clients of the least loss; infinite for a run that diverged."""
+    losses = all_losses(clients, models)
+    lowest = np.min(np.where(np.isfinite(losses), losses, np.inf), axis=2)
+    return np.mean(lowest, axis=0)
 
 
 def least_squares(
     clients: Clients, members: np.ndarray
 ) -> Float[np.ndarray, " features"]:
     """Least squares on some clients' rows, the shortest solution of several."""
-    inputs, targets = stack(clients, members)
-    return np.linalg.lstsq(inputs, targets, rcond=None)[0]
+    inputs, targets = clients.inputs[members], clients.targets[members]
+    rows = inputs.reshape(-1, inputs.shape[-1])
+    return np.linalg.lstsq(rows, targets.ravel(), rcond=None)[0]
 
 
-def client_error(
-    problem: Problem, estimates: Float[np.ndarray, "*runs clients features"]
-) -> Float[np.ndarray, "*runs"]:
-    """Root mean square over clients of the distance to their own truth."""
-    difference = estimates - problem.truths[problem.clusters]
-    square = np.mean(np.sum(difference**2, axis=-1), axis=-1)
-    return np.asarray(np.sqrt(square))
+def by_clusters(
+    clients: Clients, clusters: Int[np.ndarray, " clients"]
+) -> Float[np.ndarray, "clients features"]:
+    """Each client's model, least squares in its cluster: where training there ends."""
+    models = np.empty((len(clusters), clients.inputs.shape[-1]))
+    for label in np.unique(clusters):
+        members = clusters == label
+        models[members] = least_squares(clients, members)
+    return models
+
+
+def local_models(clients: Clients) -> Float[np.ndarray, "clients features"]:
+    """Each client alone; the shortest solution where there are several."""
+    return by_clusters(clients, np.arange(len(clients.inputs)))
+
+
+def k_means(
+    solutions: Float[np.ndarray, "clients features"], num_clusters: int, seed: int
+) -> Int[np.ndarray, " clients"]:
+    """One-shot clustering, Algorithm 1 of the paper: by the clients' own solutions."""
+    from sklearn.cluster import KMeans  # Slow to import.
+
+    starts: Any = 10  # The stubs know of "auto" only.
+    means = KMeans(num_clusters, n_init=starts, random_state=seed).fit(solutions)
+    return np.asarray(means.labels_, int)
 
 
 def centre_errors(
@@ -219,3 +253,20 @@ def centre_errors(
         if np.all(np.isfinite(table)):
             errors[run] = np.mean(table[scipy.optimize.linear_sum_assignment(table)])
     return errors
+
+
+def oracle_error(problem: Problem) -> float:
+    """The same distance of least squares in the true clusters."""
+    clients, clusters = problem.clients, problem.clusters
+    labels = range(len(problem.truths))
+    own = np.stack([least_squares(clients, clusters == label) for label in labels])
+    return float(np.mean(np.linalg.norm(own - problem.truths, axis=1)))
+
+
+def rand_index(
+    labels: Int[np.ndarray, "runs clients"], clusters: Int[np.ndarray, " clients"]
+) -> Float[np.ndarray, " runs"]:
+    """Adjusted Rand index of every partition with the true one."""
+    number = int(clusters.max()) + 1
+    index = lambda own: metrics.adjusted_rand_index(own, jnp.asarray(clusters), number)
+    return np.asarray(jax.vmap(index)(jnp.asarray(labels)), float)

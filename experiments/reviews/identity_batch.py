@@ -27,22 +27,26 @@ Differs:   the paper uses all local data for the identity (so its released code)
 """
 
 import dataclasses
-import time
-from collections.abc import Mapping
-from typing import Any
+import math
+from typing import Any, Literal
 
 import numpy as np
+from matplotlib.figure import Figure
 
-from experiments.options import Options
-from experiments.reviews import study
-from experiments.reviews.identity_batch_figures import draw_escape, draw_floor
-from experiments.reviews.identity_batch_report import answer, decide, rows
-from experiments.reviews.identity_batch_runs import BURN_IN, escape, stationary
+from cfljax import law, report
+from experiments.reviews import exact_law, study
 
 __all__ = ["Config", "main", "preset"]
 
-EXPERIMENT = "reviews.idbatch"
-REVISION = 1
+EXPERIMENTS = {
+    "reviews.idbatch": {
+        "title": "what the batch size of the identity estimate does, near and far"
+    }
+}
+BURN_IN = 5  # Rounds from the truth until nothing of the start is left (step x = 1).
+MARGIN = 0.05
+BATCH = "samples for the identity b"
+BATCHES = "identity_samples"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,28 +91,21 @@ class Config:
     """Of all intervals of each figure together."""
 
     def __post_init__(self) -> None:
-        study.check_different(
-            self, "rho", "identity_samples", "escape_clusters", "escape_samples"
+        tuples = ("rho", "identity_samples", "escape_clusters", "escape_samples")
+        ones = ("identity_samples", "num_samples", "num_raw_clients", "escape_samples")
+        twos = ("num_clients", "num_features", "num_trials", "escape_clusters")
+        twos += ("escape_features", "escape_clients", "escape_trials")
+        study.check(
+            self,
+            different=tuples,
+            at_least={
+                1e-6: ("rho", "escape_rho"),
+                1: ones,
+                2: twos,
+                BURN_IN + 1: ("num_rounds",),
+                8: ("escape_rounds",),
+            },
         )
-        least = {
-            "rho": 1e-6,
-            "identity_samples": 1.0,
-            "num_clients": 2.0,
-            "num_samples": 1.0,
-            "num_features": 2.0,
-            "num_raw_clients": 1.0,
-            "num_trials": 2.0,
-            "num_rounds": BURN_IN + 1.0,
-            "escape_clusters": 2.0,
-            "escape_samples": 1.0,
-            "escape_features": 2.0,
-            "escape_clients": 2.0,
-            "escape_rho": 1e-6,
-            "escape_rounds": 8.0,
-            "escape_trials": 2.0,
-        }
-        study.check_at_least(self, least)
-        study.check_error_rate(self)
         if len(self.rho) > 3 or len(self.escape_clusters) > 3:
             raise ValueError(
                 "`rho` and `escape_clusters` must hold at most 3 values, got "
@@ -131,8 +128,8 @@ class Config:
                 )
 
 
-def preset(name: str) -> Config:
-    """The configuration "quick" or "paper"."""
+def preset(name: Literal["quick", "paper"]) -> Config:
+    """The configuration of a preset."""
     if name == "quick":
         return Config()
     return Config(
@@ -144,65 +141,358 @@ def preset(name: str) -> Config:
     )
 
 
-def cells(config: Config) -> list[dict[str, Any]]:
+def cells(config: Config) -> list[study.Row]:
     """All cells, stationary ones first."""
-    near = [
-        {
-            "kind": "stationary",
-            "rho": rho,
-            "samples": samples,
-            "num_clients": config.num_clients,
-            "num_samples": config.num_samples,
-            "num_features": config.num_features,
-            "num_raw_clients": config.num_raw_clients,
-            "num_trials": config.num_trials,
-            "num_rounds": config.num_rounds,
-            "seed": config.seed,
-        }
-        for rho in config.rho
-        for samples in config.identity_samples
+    same = study.settings(config, "num_samples", "seed")
+    sizes = ("num_clients", "num_features", "num_raw_clients", "num_trials")
+    near = {"kind": "stationary"} | study.settings(config, *sizes, "num_rounds")
+    far = {
+        "kind": "escape",
+        "last_samples": config.escape_samples[-1],
+        "rho": config.escape_rho,
+        "num_clients": config.escape_clients,
+        "num_features": config.escape_features,
+        "num_trials": config.escape_trials,
+        "num_rounds": config.escape_rounds,
+    }
+    doubled = 0  # Stands for that schedule.
+    return [
+        *study.grid(same | near, rho=config.rho, samples=config.identity_samples),
+        *study.grid(
+            same | far,
+            clusters=config.escape_clusters,
+            samples=(*config.escape_samples, doubled),
+        ),
     ]
-    far = [
-        {
-            "kind": "escape",
-            "clusters": clusters,
-            "samples": samples,  # 0 for the doubled schedule.
-            "last_samples": config.escape_samples[-1],
-            "rho": config.escape_rho,
-            "num_clients": config.escape_clients,
-            "num_samples": config.num_samples,
-            "num_features": config.escape_features,
-            "num_trials": config.escape_trials,
-            "num_rounds": config.escape_rounds,
-            "seed": config.seed,
-        }
-        for clusters in config.escape_clusters
-        for samples in (*config.escape_samples, 0)
-    ]
-    return near + far
 
 
-def compute(cell: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    return stationary(cell) if cell["kind"] == "stationary" else escape(cell)
+def compute(cell: study.Cell) -> study.Arrays:
+    """One cell of either kind."""
+    return _stationary(cell) if cell["kind"] == "stationary" else _escape(cell)
 
 
-def main(config: Config, options: Options) -> dict[str, Any]:
-    """Compute what is not kept already; write table, figures and answer."""
-    started = time.perf_counter()
-    all_cells = cells(config)
-    arrays = study.measure(EXPERIMENT, REVISION, all_cells, compute, options)
-    table = rows(all_cells, arrays, error_rate=config.error_rate)
-    decisions = decide(table)
-    return study.finish(
-        EXPERIMENT,
-        config,
-        options,
-        rows=table,
-        figures={
-            "floor": draw_floor(table, config.target, config.error_rate),
-            "escape": draw_escape(table, config.error_rate),
-        },
-        answer=answer(table, decisions, config.target),
-        decisions=decisions,
-        started=started,
+def misassigned_raw(
+    generator: np.random.Generator, rho: float, samples: int, clients: int
+) -> int:
+    """Clients, out of so many, whose residuals on the other cluster's true model are
+    the smaller: y - <x, own> = sigma z and y - <x, other> = sigma z + Delta x_1."""
+    wrong = 0
+    block = max(1, 2_000_000 // samples)
+    for start in range(0, clients, block):
+        size = (min(block, clients - start), samples)
+        own = generator.standard_normal(size)
+        other = own + math.sqrt(rho) * generator.standard_normal(size)
+        wrong += int(np.sum(np.sum(other**2, axis=1) <= np.sum(own**2, axis=1)))
+    return wrong
+
+
+def _stationary(cell: study.Cell) -> study.Arrays:
+    """Mean square distance and misassigned share of runs that start at the truth."""
+    rho, samples = cell["rho"], cell["samples"]
+    population = exact_law.population(cell, 2)
+    truths = exact_law.truths(2)
+    trace = law.simulate(
+        study.key(cell["seed"], 1, samples),
+        population,
+        law.place(truths, truths, num_features=cell["num_features"]),
+        num_trials=cell["num_trials"],
+        num_rounds=cell["num_rounds"],
+        step_size=0.5,
+        divisor="cluster",
+        identity_samples=float(samples),
     )
+    own = exact_law.own_distances(population, trace.models[:, 1 + BURN_IN :])
+    wrong = exact_law.misassigned(trace.counts[:, BURN_IN:])
+    generator = study.generator(cell["seed"], 2, samples, int(1000 * rho))
+    raw = misassigned_raw(generator, rho, samples, cell["num_raw_clients"])
+    return {
+        "square": np.mean(own**2, axis=(1, 2)),
+        "wrong_share": np.mean(wrong, axis=(1, 2)) / (cell["num_clients"] / 2),
+        "raw_wrong": np.array(raw),
+    }
+
+
+def _escape(cell: study.Cell) -> study.Arrays:
+    """Final distance and clusters without clients, from random starts.
+
+    Distance is the largest over clusters, models matched one to one.
+    """
+    import scipy.optimize  # Slow to import.
+
+    k, trials = cell["clusters"], cell["num_trials"]
+    population = exact_law.population(cell, k)
+    models = exact_law.random_models(study.key(cell["seed"], 3, k), population, trials)
+    # b of every eighth of the two stages: fixed, or doubled from 1 on.
+    last = cell["last_samples"]
+    first = [cell["samples"] or min(2**i, last) for i in range(8)]
+    counts = np.zeros((trials, k, k))
+    for index, samples in enumerate(first + [last] * 8):
+        trace = law.simulate(
+            study.key(cell["seed"], 4, k, index),
+            population,
+            models,
+            num_trials=trials,
+            num_rounds=cell["num_rounds"] // 8,
+            step_size=k / 4,  # Effective step 2 gamma p = 1/2.
+            identity_samples=float(samples),
+        )
+        models, counts = trace.models[:, -1], trace.counts[:, -1]
+    apart = law.distances(population.truths, models)
+    matched = [table[scipy.optimize.linear_sum_assignment(table)] for table in apart]
+    return {
+        "distance": np.max(matched, axis=1),
+        "empty": np.sum(np.sum(counts, axis=1) == 0, axis=1),
+    }
+
+
+def _second_order(q: float, rho: float, cell: study.Cell) -> float:
+    """Predicted floor^2 in units of Delta^2, see the header."""
+    rows = cell["num_samples"] * cell["num_clients"] / 2
+    ratio = (cell["num_features"] + 1) / rows
+    spread = q * (1 - q) * ((1 - q) ** 2 + q**2) * 2 / cell["num_clients"]
+    bias = q**2 + spread + ratio * q * (1 - 2 * q)
+    return (bias + cell["num_features"] / rows / rho) / (1 - ratio)
+
+
+def least_samples(rho: float, target: float) -> int:
+    """Least b with P(t_b >= sqrt(b rho) / 2) <= target; the law falls in b."""
+    bound = math.ceil(math.log(1 / (2 * target)) / (math.log1p(rho / 4) / 2))
+    counts = np.arange(1, bound + 1)
+    law_values = law.misassignment_probability(math.sqrt(rho) / 2, counts)
+    return int(counts[np.argmax(law_values <= target)])
+
+
+def rows(config: Config, cells: study.Rows, results: study.Results) -> list[study.Row]:
+    """One row per cell; intervals of each kind hold together at the error rate."""
+    kinds = [cell["kind"] for cell in cells]
+    checks = {"stationary": 3 * kinds.count("stationary")}
+    checks["escape"] = kinds.count("escape")
+    make = {"stationary": _near_row, "escape": _far_row}
+    names = ("num_clients", "num_samples", "num_features", "num_rounds", "num_trials")
+    table = []
+    for kind, cell, own in zip(kinds, cells, results, strict=True):
+        joint = study.jointly(config, checks[kind])
+        row = make[kind](cell, own, joint) | {"interval_error_rate": joint.error_rate}
+        table.append(row | {name: cell[name] for name in names})
+    return table
+
+
+def _near_row(cell: study.Cell, own: study.Arrays, joint: study.Intervals) -> study.Row:
+    rho, samples, clients = cell["rho"], cell["samples"], cell["num_raw_clients"]
+    q = float(law.misassignment_probability(math.sqrt(rho) / 2, samples))
+    wrong = int(own["raw_wrong"])
+    raw = joint.chance(wrong, clients)
+    share = joint.mean(own["wrong_share"])
+    floor = joint.mean(own["square"]).root()
+    rows = cell["num_samples"] * cell["num_clients"] / 2
+    oracle = float(law.oracle_risk(rows, cell["num_features"], rho**-0.5))
+    return (
+        {"kind": "stationary", "rho": rho, BATCHES: samples}
+        | {"law": q, "raw_clients": clients, "raw_wrong": wrong}
+        | study.columns(misassigned=raw, stationary_misassigned=share, floor=floor)
+        | {"floor_first_order": math.sqrt(q**2 + oracle)}
+        | {"floor_second_order": math.sqrt(_second_order(q, rho, cell))}
+        | {"oracle": math.sqrt(oracle)}
+    )
+
+
+def _far_row(cell: study.Cell, own: study.Arrays, joint: study.Intervals) -> study.Row:
+    k, rho = cell["clusters"], cell["rho"]
+    rows = cell["num_samples"] * cell["num_clients"] / k
+    floor = law.stationary_floor(rows, cell["num_features"], rho**-0.5, 0.5)
+    limit = 2 * float(floor)
+    good = own["distance"] <= limit
+    return (
+        {"kind": "escape", "rho": rho, BATCHES: cell["samples"]}
+        | {"clusters": k, "schedule": "fixed" if cell["samples"] else "doubled"}
+        | {"last_samples": cell["last_samples"], "successes": int(np.sum(good))}
+        | study.columns(success=joint.share(good))
+        | {"collapsed": int(np.sum(own["empty"] > 0)), "success_distance": limit}
+    )
+
+
+def _far(table: study.Rows, clusters: int) -> tuple[study.Rows, study.Cell]:
+    """Rows of fixed b, and that of the doubled schedule."""
+    own = study.at(table, kind="escape", clusters=clusters)
+    (doubled,) = study.at(own, schedule="doubled")
+    return study.at(own, schedule="fixed"), doubled
+
+
+def _chi_square(table: study.Rows) -> tuple[float, int, float]:
+    """Statistic, degrees of freedom and p-value of the raw counts against the law.
+
+    Pearson's, over the cells in which at least 5 of either kind are expected.
+    """
+    import scipy.stats  # Slow to import.
+
+    near = study.at(table, kind="stationary")
+    clients, wrong, q = (
+        study.column(near, name) for name in ("raw_clients", "raw_wrong", "law")
+    )
+    kept = clients * np.minimum(q, 1 - q) >= 5
+    terms = (wrong - clients * q) ** 2 / (clients * q * (1 - q))
+    statistic, degrees = float(terms[kept].sum()), int(kept.sum())
+    return statistic, degrees, float(scipy.stats.chi2.sf(statistic, degrees))
+
+
+def decide(config: Config, table: study.Rows) -> study.Verdicts:
+    """The rules of the header, from the rows alone."""
+    own = study.at(table, kind="stationary")
+    _, _, p_value = _chi_square(table)
+    held = all(r["misassigned_low"] <= r["law"] <= r["misassigned_high"] for r in own)
+
+    def follows(form: str) -> study.Verdict:
+        return study.all_of(
+            study.read(row, "floor").over(row[form]).within(1 - MARGIN, 1 + MARGIN)
+            for row in own
+        )
+
+    rules: dict[str, study.Verdict] = {
+        "misassignment follows the law": "yes" if held and p_value > 1e-3 else "no",
+        "floor^2 = (q Delta)^2 + oracle^2 within 5 %": follows("floor_first_order"),
+        "the second-order form within 5 %": follows("floor_second_order"),
+    }
+    for clusters in sorted(config.escape_clusters):
+        fixed, doubled = _far(table, clusters)
+        full = study.read(fixed[-1], "success")
+        helps = study.read(doubled, "success").above(full)
+        rules[f"few samples help random starts, k = {clusters}"] = helps
+    return rules
+
+
+def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
+    """The paragraph, from the rows alone."""
+    own = study.at(table, kind="stationary")
+    rho = min({row["rho"] for row in own}, key=lambda value: abs(value - 4))
+    shown = sorted(study.at(own, rho=rho), key=lambda row: row[BATCHES])
+    few, many = shown[0], shown[-1]
+    statistic, degrees, p_value = _chi_square(table)
+    off = {
+        form: 100 * max(abs(row["floor"] / row[form] - 1) for row in own)
+        for form in ("floor_first_order", "floor_second_order")
+    }
+    least = ", ".join(
+        f"{least_samples(value, config.target)} at rho = {value:g}"
+        for value in sorted(config.rho)
+    )
+
+    def escapes(clusters: int) -> str:
+        fixed, doubled = _far(table, clusters)
+        full, best = fixed[-1], max(fixed, key=lambda row: row["success"])
+        return (
+            f"k = {clusters}: {study.read(doubled, 'success')} where b is doubled from "
+            f"1, {study.read(full, 'success')} where b = {full[BATCHES]} from the "
+            f"start ({full['collapsed']} of {full['num_trials']} runs end with a model "
+            f"without clients), {study.read(best, 'success')} with b = "
+            f"{best[BATCHES]} in the first stage"
+        )
+
+    return (
+        f"The samples that estimate identities set the error rate and the floor. At "
+        f"rho = {rho:g} a client with b = {few[BATCHES]} errs with rate "
+        f"{study.read(few, 'misassigned')} (law {few['law']:.4g}), with b = "
+        f"{many[BATCHES]} with rate {study.read(many, 'misassigned')} (law "
+        f"{many['law']:.3g}); over all b and rho chi2 = {statistic:.1f} on {degrees} "
+        f"degrees of freedom, p = {p_value:.2g}. The floor, in units of Delta, falls "
+        f"from {study.read(few, 'floor')} to {study.read(many, 'floor')} (oracle "
+        f"{many['oracle']:.3g}); sqrt((q Delta)^2 + oracle^2) is off by up to "
+        f"{off['floor_first_order']:.1f} %, the second-order form by up to "
+        f"{off['floor_second_order']:.1f} %. Least b for a misassignment of at most "
+        f"{config.target:g}, by the law: {least}. Success from random starts: "
+        f"{'; '.join(map(escapes, sorted(config.escape_clusters)))}. "
+        f"{study.listed(decisions)} "
+        "Intervals hold jointly in each of the two parts of the table."
+    )
+
+
+def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
+    """Misassignment, floor and least b, beside what the laws say of them; success from
+    random starts against b of the first stage."""
+    percent = f"{100 * (1 - config.error_rate):g} %"
+    escape = _escape_panel(config, table)
+    return {
+        "floor": report.curves(
+            _floor_panels(config, table),
+            title="How many samples should estimate a client's identity?",
+            legend_title=f"intervals: exact binomial or Student's, {percent} for all "
+            "points together",
+        ),
+        "escape": report.curves(
+            [escape],
+            title="Random starts against samples for the identity",
+            legend_title=f"intervals: exact binomial, {percent} for all points "
+            f"together;\n{config.escape_trials} random starts, the same at every b",
+        ),
+    }
+
+
+def _floor_panels(config: Config, table: study.Rows) -> list[report.CurvePanel]:
+    values = sorted(config.rho)
+    batches = np.array(sorted(config.identity_samples), float)
+    dense = np.unique(np.geomspace(batches[0], batches[-1], 200).round())
+    errors, floors = [], []
+    for rho in values:
+        own = study.at(table, kind="stationary", rho=rho)
+        own, name = sorted(own, key=lambda row: row[BATCHES]), f"ρ = {rho:g}"
+        errors.append(study.curve(own, name, BATCHES, "misassigned"))
+        q = law.misassignment_probability(math.sqrt(rho) / 2, dense)
+        errors.append(report.Curve("law P(t_b ≥ √(bρ)/2)", dense, q, like=name))
+        floors.append(study.curve(own, name, BATCHES, "floor"))
+        prediction = np.sqrt(q**2 + own[0]["oracle"] ** 2)
+        floors.append(report.Curve("√((qΔ)² + oracle²)", dense, prediction, like=name))
+    grid = np.geomspace(values[0] / 4, values[-1] * 4, 60)
+    least = np.array([least_samples(rho, config.target) for rho in grid], float)
+    bound = math.log(1 / (2 * config.target)) / (np.log1p(grid / 4) / 2)
+    needed = report.Curve("least b of the law", grid, least)
+    common: dict[str, Any] = {"log_x": True, "log_y": True}
+    return [
+        report.CurvePanel(
+            errors,
+            x_label=BATCH,
+            y_label="misassigned clients q",
+            y_limits=(1e-6, 1.0),
+            title="At the true models, counted on raw residuals",
+            **common,
+        ),
+        report.CurvePanel(
+            floors,
+            x_label=BATCH,
+            y_label="floor / separation Δ",
+            y_limits=None,
+            title="Stationary error of IFCA",
+            **common,
+        ),
+        report.CurvePanel(
+            [needed, report.Curve("Chernoff's bound", grid, bound, like=needed.label)],
+            x_label="squared separation over noise variance ρ = (Δ/σ)²",
+            y_label=BATCH,
+            y_limits=None,
+            title=f"Least b for q ≤ {config.target:g}",
+            **common,
+        ),
+    ]
+
+
+def _escape_panel(config: Config, table: study.Rows) -> report.CurvePanel:
+    lines, levels = [], []
+    for clusters in sorted(config.escape_clusters):
+        fixed, doubled = _far(table, clusters)
+        own, name = sorted(fixed, key=lambda row: row[BATCHES]), f"k = {clusters}, "
+        lines.append(study.curve(own, f"{name}fixed b", BATCHES, "success"))
+        success, like = doubled["success"], lines[-1].label
+        levels.append(report.Level(f"{name}b doubled from 1", success, like=like))
+    return report.CurvePanel(
+        lines,
+        x_label=f"{BATCH} in the first {config.escape_rounds} rounds",
+        y_label="success probability",
+        log_x=True,
+        levels=levels,
+        title=f"Then b = {config.escape_samples[-1]} for {config.escape_rounds} "
+        f"rounds; success: error ≤ 2 × floor\nρ = {config.escape_rho:g}, "
+        f"d = {config.escape_features}, m = {config.escape_clients}, "
+        f"n' = {config.num_samples}",
+    )
+
+
+STUDY = study.Study("reviews.idbatch", 1, cells, compute, rows, decide, answer, figures)
+main = STUDY.main

@@ -19,18 +19,97 @@ Differs:   equidistant truths, normal starts as long as the truths. Two divisors
 """
 
 import dataclasses
-import time
-from typing import Any, Literal
+import math
+from collections.abc import Mapping
+from typing import Literal
 
-from experiments.options import Options
-from experiments.reviews import study
-from experiments.reviews.many_clusters_report import answer, decide, draw, rows
-from experiments.reviews.many_clusters_runs import Config, compute
+import numpy as np
+from matplotlib.figure import Figure
+
+from cfljax import law, report
+from cfljax.law import Divisor
+from experiments.reviews import exact_law, study
 
 __all__ = ["Config", "main", "preset"]
 
-EXPERIMENT = "reviews.largek"
-REVISION = 1  # To be raised whenever a cell of the same settings changes its meaning.
+EXPERIMENTS = {"reviews.largek": {"title": "can there be too many clusters?"}}
+
+# A model's summed gradients are divided by its members, or by all m as printed.
+ARMS: Mapping[str, Divisor] = {
+    "averaged over members": "cluster",
+    "divided by all clients": "all",
+}
+BATCH = 20  # Runs of one compiled call, so that memory has a bound.
+MARGIN_OF_SLOPE = 0.05
+MOST_DIFFERENT = 0.05  # Of all runs, between success and the Voronoi condition.
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Everything that the study depends on. One field, one flag."""
+
+    num_clusters: tuple[int, ...]
+    """k of the floors, each a divisor of `num_clients`."""
+    random_clusters: tuple[int, ...]
+    """k of the random starts averaged over members, each a divisor of m."""
+    printed_clusters: tuple[int, ...]
+    """k of the random starts divided by all clients, each a divisor of m."""
+    separated_clusters: tuple[int, ...]
+    """k of the chance of a Voronoi-separating start."""
+    num_trials: int
+    """Runs of each cell with `num_samples`."""
+    many_trials: int
+    """Runs of each cell with `many_samples`."""
+    num_starts: int
+    """Random starts for that chance."""
+    num_clients: int = 640
+    """m."""
+    num_features: int = 64
+    """d, at least the number of clusters."""
+    num_samples: int = 60
+    """n', fresh samples of a client for each use."""
+    many_samples: int = 100_000_000
+    """n' that stands for infinitely many."""
+    noise: float = 0.1
+    """Sigma."""
+    separation: float = 1.0
+    """Delta, distance between any two truths."""
+    num_rounds: int = 25
+    """T of each run; a floor is measured over the second half."""
+    step_size: float = 0.25
+    """Gamma of random starts, averaged over members."""
+    printed_step_size: float = 0.5
+    """Gamma of random starts, divided by all clients."""
+    seed: int = 0
+    """Of all runs."""
+    error_rate: float = 0.05
+    """Of all intervals together."""
+
+    def __post_init__(self) -> None:
+        divisors = ("num_clusters", "random_clusters", "printed_clusters")
+        names = (*divisors, "separated_clusters")
+        study.check(
+            self,
+            several=("num_clusters", "separated_clusters"),
+            different=("random_clusters", "printed_clusters"),
+            at_least={
+                0: ("noise",),
+                1: ("num_samples", "many_samples", "num_starts"),
+                2: (*names, "num_trials", "many_trials", "num_rounds"),
+            },
+        )
+        for name in divisors:
+            if any(self.num_clients % k for k in getattr(self, name)):
+                raise ValueError(
+                    f"`{name}` must divide `num_clients`, got {getattr(self, name)} "
+                    f"and {self.num_clients}."
+                )
+        most = max(max(getattr(self, name)) for name in names)
+        if self.num_features < most:
+            raise ValueError(
+                f"`num_features` must be at least the {most} clusters, got "
+                f"{self.num_features}."
+            )
 
 
 def preset(name: Literal["quick", "paper"]) -> Config:
@@ -58,21 +137,365 @@ def preset(name: Literal["quick", "paper"]) -> Config:
     )
 
 
-def main(config: Config, options: Options) -> dict[str, Any]:
-    """Compute what is missing, then write table, figure and answer."""
-    started = time.perf_counter()
-    plain = dataclasses.asdict(config)
-    cells = [{"config": plain} | case for case in config.cases]
-    results = study.measure(EXPERIMENT, REVISION, cells, compute, options)
-    table = rows(config, results)
-    decisions = decide(table)
-    return study.finish(
-        EXPERIMENT,
-        config,
-        options,
-        rows=table,
-        figures={"many_clusters": draw(config, table)},
-        answer=answer(config, table, decisions),
-        decisions=decisions,
-        started=started,
+# Predictions.
+
+
+def _predicted_floor(config: Config, clusters: int) -> float:
+    """sigma sqrt(d / (N - d - 1)), N = m n' / k: what rounds of full steps keep."""
+    rows = config.num_clients * config.num_samples / clusters
+    return float(law.stationary_floor(rows, config.num_features, config.noise, 1.0))
+
+
+def _paper_floor(config: Config, clusters: int) -> float:
+    """(sigma / p) sqrt(d / (m n')), Theorem 1's noise term without its constant."""
+    rows = config.num_clients * config.num_samples
+    return clusters * config.noise * math.sqrt(config.num_features / rows)
+
+
+def short_start_chance(clusters: int) -> float:
+    """k!/k^k: k equidistant truths choose among k short random models at random."""
+    return math.factorial(clusters) / clusters**clusters
+
+
+def restarts(chance: float) -> float:
+    """Random starts after which one has succeeded with probability 0.95."""
+    if not 0 < chance < 1:
+        return 1.0 if chance >= 1 else math.inf
+    return float(math.ceil(math.log(0.05) / math.log1p(-chance)))
+
+
+def cells(config: Config) -> list[study.Row]:
+    """Floors, chances of separating starts, and runs from random starts."""
+    same = {"config": dataclasses.asdict(config)}
+    averaged, divided = (same | {"kind": "runs", "arm": arm} for arm in ARMS)
+    return [
+        *study.grid(same | {"kind": "floor"}, clusters=config.num_clusters),
+        *study.grid(same | {"kind": "chance"}, clusters=config.separated_clusters),
+        *study.grid(averaged, clusters=config.random_clusters),
+        *study.grid(divided, clusters=config.printed_clusters),
+    ]
+
+
+def compute(cell: study.Cell) -> study.Arrays:
+    """One cell of any kind."""
+    config, clusters = Config(**cell["config"]), cell["clusters"]
+    if cell["kind"] == "floor":
+        return _floor(config, clusters)
+    if cell["kind"] == "chance":
+        return _chance(config, clusters)
+    return _runs(config, clusters, cell["arm"])
+
+
+def _floor(config: Config, clusters: int) -> study.Arrays:
+    """Mean square error of each trial, started at the truth with full steps.
+
+    At the truth a client errs with probability P(t_n' >= sqrt(n' rho) / 2), which the
+    cell keeps: where it is negligible the true assignment is IFCA's. All k share one
+    compilation, the largest k's, in which the other clusters have no clients.
+    """
+    width = max(config.num_clusters)
+    members = np.where(np.arange(width) < clusters, config.num_clients // clusters, 0)
+    population = exact_law.population(vars(config), width, members=members)
+    square = []
+    for first in range(0, config.num_trials, BATCH):
+        trace = law.simulate(
+            study.key(config.seed, 0, clusters, first),
+            population,
+            population.truths,
+            num_trials=BATCH,
+            num_rounds=config.num_rounds,
+            step_size=0.5,
+            divisor="cluster",
+            fixed_counts=np.diag(population.num_clients),
+        )
+        late = trace.models[:, 1 + config.num_rounds // 2 :, :clusters]
+        errors = np.sum((late - population.truths[:clusters]) ** 2, axis=-1)
+        square.append(errors.mean(axis=(1, 2)))
+    kappa = config.separation / (2 * config.noise) if config.noise else math.inf
+    wrong = law.misassignment_probability(kappa, config.num_samples)
+    draws = config.num_trials * config.num_rounds * config.num_clients * (clusters - 1)
+    kept = np.concatenate(square)[: config.num_trials]
+    return {"square": kept, "wrong": np.asarray(wrong * draws)}
+
+
+def _chance(config: Config, clusters: int) -> study.Arrays:
+    """How many of many random starts are Voronoi-separating, also if infinitely short.
+
+    Distances only need a model's coordinates along the truths and its length, and of a
+    very short model not even that.
+    """
+    length = config.separation / math.sqrt(2)
+    found = short = 0
+    for along, rest in exact_law.random_starts(
+        study.generator(config.seed, 1, clusters),
+        config.num_starts,
+        num_clusters=clusters,
+        num_features=config.num_features,
+        separation=config.separation,
+    ):
+        square = np.sum(along**2, axis=-1) + rest  # [starts, models]
+        # Squared distances without the truths' own length: [starts, clusters, models].
+        products = -2 * length * np.swapaxes(along, 1, 2)
+        found += int(np.sum(exact_law.separating(square[:, None] + products)))
+        short += int(np.sum(exact_law.separating(products)))
+    return {"chance": np.asarray(found), "short": np.asarray(short)}
+
+
+def _runs(config: Config, clusters: int, arm: str) -> study.Arrays:
+    """Whether starts separate, and whether their runs succeed, at both n'.
+
+    Runs come in batches of one size, so that all share one compilation.
+    """
+    trials = {"few": config.num_trials, "many": config.many_trials}
+    models = exact_law.random_models(
+        study.key(config.seed, 2, clusters),
+        exact_law.population(vars(config), clusters),
+        BATCH * -(-max(trials.values()) // BATCH),
+        separation=config.separation,
     )
+    printed = ARMS[arm] == "all"
+    # As printed the error's factor is 1 - 2 gamma / k.
+    longer = max(1, clusters // 8) if printed else 1
+    outcomes: dict[str, np.ndarray] = {}
+    for name, number in trials.items():
+        samples = config.num_samples if name == "few" else config.many_samples
+        population = exact_law.population(vars(config), clusters, num_samples=samples)
+        success = []
+        for first in range(0, number, BATCH):
+            trace = law.simulate(
+                study.key(config.seed, 3, clusters, first, samples),
+                population,
+                models[first : first + BATCH],
+                num_trials=BATCH,
+                num_rounds=config.num_rounds * longer,
+                step_size=config.printed_step_size if printed else config.step_size,
+                divisor=ARMS[arm],
+            )
+            last = trace.models[:, -1]
+            success.append(exact_law.succeeded(population, last, config.separation))
+        distances = law.distances(population.truths, models[:number])
+        outcomes[name] = np.concatenate(success)[:number]
+        outcomes[f"{name}_separating"] = exact_law.separating(distances)
+    return outcomes
+
+
+def rows(config: Config, cells: study.Rows, results: study.Results) -> list[study.Row]:
+    """One row for each cell, then the runs in which success and the start's separation
+    differ, and the slopes."""
+    checks = len(config.num_clusters) + 2 * len(config.separated_clusters) + 2
+    runs = len(config.random_clusters) + len(config.printed_clusters)
+    joint = study.jointly(config, checks + 3 * runs)
+    make = {"floor": _floor_row, "chance": _chance_row, "runs": _runs_row}
+    table: list[study.Row] = []
+    for cell, arrays in zip(cells, results, strict=True):
+        own = {k: cell[k] for k in ("kind", "clusters", "arm") if k in cell}
+        table.append(own | make[cell["kind"]](config, cell["clusters"], arrays, joint))
+    own = study.at(table, kind="runs")
+    gained, lost, trials = (
+        sum(row[name] for row in own) for name in ("gained", "lost", "trials")
+    )
+    closing = {"kind": "all runs", "gained": gained, "lost": lost, "trials": trials}
+    different = joint.chance(gained + lost, trials)
+    closing |= study.columns(different=different) | {"mcnemar": mcnemar(gained, lost)}
+    slopes = [_chance_slope(table, name) for name in ("chance", "short")]
+    return [*table, closing, _floor_slope(config, results, joint), *slopes]
+
+
+def _floor_row(
+    config: Config, clusters: int, arrays: study.Arrays, joint: study.Intervals
+) -> study.Row:
+    return study.columns(floor=joint.mean(arrays["square"]).root()) | {
+        "floor_predicted": _predicted_floor(config, clusters),
+        "floor_paper": _paper_floor(config, clusters),
+        "wrong_choices_at_most": float(arrays["wrong"]),
+    }
+
+
+def _chance_row(
+    config: Config, clusters: int, arrays: study.Arrays, joint: study.Intervals
+) -> study.Row:
+    """Of starts as long as the truths, and of infinitely short ones."""
+    expected = short_start_chance(clusters)
+    shares = {
+        name: joint.chance(int(arrays[name]), config.num_starts)
+        for name in ("chance", "short")
+    }
+    return study.columns(**shares) | {
+        "short_predicted": expected,
+        "restarts": restarts(shares["chance"].value),
+        "short_restarts_predicted": restarts(expected),
+    }
+
+
+def _runs_row(
+    config: Config, clusters: int, arrays: study.Arrays, joint: study.Intervals
+) -> study.Row:
+    start, many = arrays["many_separating"], arrays["many"]
+    gained, lost = int(np.sum(many & ~start)), int(np.sum(start & ~many))
+    shares = study.columns(
+        separating=joint.share(start),
+        few=joint.share(arrays["few"]),
+        many=joint.share(many),
+    )
+    counts = {"gained": gained, "lost": lost, "mcnemar": mcnemar(gained, lost)}
+    return shares | {"trials": start.size} | counts
+
+
+def mcnemar(gained: int, lost: int) -> float:
+    """Exact two-sided p-value: both kinds of difference are equally likely."""
+    total = gained + lost
+    tail = sum(math.comb(total, i) for i in range(min(gained, lost) + 1))
+    return min(1.0, 2 * tail / 2**total)
+
+
+def _floor_slope(
+    config: Config, results: study.Results, joint: study.Intervals
+) -> study.Row:
+    """Slope of log floor against log k, over the trials."""
+    counts = np.log(np.array(config.num_clusters, float))
+    squares = [arrays["square"] for arrays in results[: len(counts)]]
+    logs = np.log(np.stack(squares, axis=1)) / 2
+    expected = [math.log(_predicted_floor(config, k)) for k in config.num_clusters]
+    return (
+        {"kind": "slope of log floor in log k"}
+        | study.columns(slope=joint.slope(counts, logs))
+        | {"slope_predicted": float(np.polyfit(counts, expected, 1)[0])}
+    )
+
+
+def _chance_slope(table: study.Rows, name: str) -> study.Row:
+    """Slope of a chance's logarithm against k, where a start was found.
+
+    Its ends are those that the chances' joint intervals allow.
+    """
+    own = [row for row in study.at(table, kind="chance") if row[name] > 0]
+    counts = study.column(own, "clusters")
+    weights = (counts - counts.mean()) / np.sum((counts - counts.mean()) ** 2)
+    names = (name, f"{name}_low", f"{name}_high", "short_predicted")
+    logs, low, high, expected = (np.log(study.column(own, n)) for n in names)
+    slope = study.Estimate(
+        float(weights @ logs),
+        float(np.sum(np.minimum(weights * low, weights * high))),
+        float(np.sum(np.maximum(weights * low, weights * high))),
+    )
+    return (
+        {"kind": f"slope of log {name} in k"}
+        | study.columns(slope=slope)
+        | {"slope_predicted": float(weights @ expected)}
+    )
+
+
+def decide(config: Config, table: study.Rows) -> study.Verdicts:
+    """The two rules of the header, from the rows alone."""
+    difference, floor_slope, *_ = table[-4:]
+    return {
+        "the floor grows as the root of k": study.within(
+            [floor_slope], "slope", 0.5 - MARGIN_OF_SLOPE, 0.5 + MARGIN_OF_SLOPE
+        ),
+        "success with many samples is the Voronoi condition": study.within(
+            [difference], "different", 0.0, MOST_DIFFERENT
+        ),
+    }
+
+
+def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
+    """The paragraph, from the rows alone."""
+    floors, chances = (study.at(table, kind=kind) for kind in ("floor", "chance"))
+    difference, floor_slope, chance_slope, short_slope = table[-4:]
+    first, last = floors[0], floors[-1]
+    success = {
+        arm: ", ".join(
+            f"{study.read(row, 'few')} at k = {row['clusters']}"
+            for row in study.at(table, kind="runs", arm=arm)
+        )
+        for arm in ARMS
+    }
+    differing = difference["gained"] + difference["lost"]
+    needed = ", ".join(
+        f"{row['restarts']:g} at k = {row['clusters']}" for row in chances
+    )
+    root, voronoi = decisions.values()
+    return (
+        f"Once every client is in its place, many clusters cost little: at the same "
+        f"m n' the floor is {study.read(first, 'floor')} at k = {first['clusters']} "
+        f"and {study.read(last, 'floor')} at k = {last['clusters']}, slope "
+        f"{study.read(floor_slope, 'slope')} in k "
+        f"({floor_slope['slope_predicted']:.3f} predicted, 1 in the paper's bound); it "
+        f"grows as the root of k: {root}. Random starts are what fails. One run "
+        f"succeeds at n' = {config.num_samples} with chance "
+        + "; ".join(f"{text} ({arm})" for arm, text in success.items())
+        + f". At n' = {config.many_samples:.0e} success and a Voronoi-separating start "
+        f"differ in {differing} of {difference['trials']} runs (p = "
+        f"{difference['mcnemar']:.2g} in McNemar's test); they agree: {voronoi}. The "
+        f"logarithm of the chance of such a start falls with slope "
+        f"{study.read(chance_slope, 'slope')} in k for starts as long as the truths "
+        f"and {study.read(short_slope, 'slope')} for very short ones "
+        f"({short_slope['slope_predicted']:.3f} for k!/k^k), so that a success in 95 % "
+        f"of cases takes {needed} random starts as long as the truths. Intervals hold "
+        f"jointly at {1 - config.error_rate:.0%}."
+    )
+
+
+def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
+    """Floors, success from random starts (where n' is large also the starts that
+    separate) and the chance of such starts, against k."""
+    floors = study.at(table, kind="floor")
+    measured = "IFCA started at the truth"
+    paper = study.column(floors, "floor_paper")
+    floor = report.CurvePanel(
+        [
+            study.curve(floors, measured, "clusters", "floor"),
+            study.predicted(floors, measured, "clusters", "floor_predicted"),
+            report.Curve(
+                "the paper's rate, constant 1", study.column(floors, "clusters"), paper
+            ),
+        ],
+        x_label="clusters k",
+        y_label="error floor |θ - θ*|",
+        y_limits=None,
+        log_x=True,
+        log_y=True,
+        title=f"m n' = {config.num_clients * config.num_samples}, "
+        f"d = {config.num_features}",
+        aside=False,
+    )
+    runs = study.at(table, kind="runs")
+    arm = next(iter(ARMS))
+    own = study.at(runs, arm=arm)
+    few = {name: f"n' = {config.num_samples}, {name}" for name in ARMS}
+    many = f"n' = {config.many_samples:.0e}, {arm}"
+    starts = "separating starts of these runs"
+    success = report.CurvePanel(
+        [
+            *study.curves(runs, "arm", few, "clusters", "few"),
+            study.curve(own, many, "clusters", "many"),
+            study.predicted(own, many, "clusters", "separating", starts),
+        ],
+        x_label="clusters k",
+        y_label="success of one random start",
+        title=f"m = {config.num_clients}, d = {config.num_features}",
+    )
+    own = [row for row in study.at(table, kind="chance") if row["chance"] > 0]
+    short = "very short starts"
+    chance = report.CurvePanel(
+        [
+            study.curve(own, "starts as long as the truths", "clusters", "chance"),
+            study.curve(own, short, "clusters", "short"),
+            study.predicted(own, short, "clusters", "short_predicted", "k!/k^k"),
+        ],
+        x_label="clusters k",
+        y_label="chance to be Voronoi-separating",
+        y_limits=None,
+        log_y=True,
+        aside=False,
+    )
+    figure = report.curves(
+        [floor, success, chance],
+        title="Many clusters",
+        legend_title=study.legend(config.error_rate),
+    )
+    return {"many_clusters": figure}
+
+
+STUDY = study.Study("reviews.largek", 1, cells, compute, rows, decide, answer, figures)
+main = STUDY.main

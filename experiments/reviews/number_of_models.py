@@ -20,18 +20,90 @@ Differs:   fresh data, drawn exactly in law. First models are near different tru
 """
 
 import dataclasses
-import time
+import math
 from typing import Any, Literal
 
-from experiments.options import Options
-from experiments.reviews import study
-from experiments.reviews.number_of_models_report import answer, decide, draw, rows
-from experiments.reviews.number_of_models_runs import Config, compute
+import numpy as np
+from jaxtyping import Float
+from matplotlib.figure import Figure
+
+from cfljax import law, report
+from experiments.reviews import exact_law, study
 
 __all__ = ["Config", "main", "preset"]
 
-EXPERIMENT = "reviews.k"
-REVISION = 1  # To be raised whenever a cell of the same settings changes its meaning.
+EXPERIMENTS = {
+    "reviews.k": {"title": "what if the number of models is not that of the clusters?"}
+}
+NEAR, RANDOM = "near a truth", "random"  # Where models beyond the truths start.
+LAST = 10  # Rounds at the end over which errors are averaged.
+SETTLED = 5  # Rounds after which a model without clients is followed.
+MARGIN = 0.05  # Of a ratio that is predicted to be 1.
+MOST_REVIVED = 0.05  # Of the models that are once without a client.
+RULES = {"lowest": "lowest held-out loss", "chosen": "held-out loss of the choice"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Everything that the study depends on. One field, one flag."""
+
+    num_models: tuple[int, ...]
+    """Numbers of models to try, in rising order."""
+    num_trials: int
+    """Runs of each cell."""
+    num_clusters: int = 4
+    """k of the truth, of equal sizes."""
+    num_clients: int = 200
+    """m, a multiple of `num_clusters`."""
+    num_features: int = 30
+    """d, at least the number of clusters."""
+    num_samples: int = 50
+    """n', fresh samples of a client for each use."""
+    num_held_out: int = 50
+    """Samples of a client by which the number of models is selected, twice."""
+    noise: float = 0.25
+    """Sigma."""
+    separation: float = 1.0
+    """Delta, distance between any two truths."""
+    radius: float = 0.2
+    """Distance of a first model from the truth that it starts near, of Delta."""
+    num_rounds: int = 30
+    """T."""
+    step_size: float = 0.5
+    """Gamma, with gradients averaged over a model's clients."""
+    seed: int = 0
+    """Of all runs."""
+    error_rate: float = 0.05
+    """Of all intervals together."""
+
+    def __post_init__(self) -> None:
+        study.check(
+            self,
+            different=("num_models",),
+            at_least={
+                0: ("noise",),
+                1: ("num_models", "num_samples", "num_held_out"),
+                2: ("num_trials", "num_clusters"),
+                LAST + SETTLED: ("num_rounds",),
+            },
+        )
+        if self.num_clusters not in self.num_models:
+            raise ValueError(
+                f"`num_models` must hold `num_clusters` = {self.num_clusters}, got "
+                f"{self.num_models}."
+            )
+        if tuple(sorted(self.num_models)) != self.num_models:
+            raise ValueError(f"`num_models` must rise, got {self.num_models}.")
+        if self.num_clients % self.num_clusters:
+            raise ValueError(
+                "`num_clients` must be a multiple of `num_clusters`, got "
+                f"{self.num_clients} and {self.num_clusters}."
+            )
+        if self.num_features < self.num_clusters:
+            raise ValueError(
+                f"`num_features` must be at least `num_clusters`, got "
+                f"{self.num_features} and {self.num_clusters}."
+            )
 
 
 def preset(name: Literal["quick", "paper"]) -> Config:
@@ -41,21 +113,344 @@ def preset(name: Literal["quick", "paper"]) -> Config:
     return Config(num_models=(1, 2, 3, 4, 5, 6, 7, 8, 12), num_trials=400)
 
 
-def main(config: Config, options: Options) -> dict[str, Any]:
-    """Compute what is missing, then write table, figure and answer."""
-    started = time.perf_counter()
-    plain = dataclasses.asdict(config)
-    cells = [{"config": plain} | case for case in config.cases]
-    results = study.measure(EXPERIMENT, REVISION, cells, compute, options)
-    table = rows(config, results)
-    decisions = decide(config, table)
-    return study.finish(
-        EXPERIMENT,
-        config,
-        options,
-        rows=table,
-        figures={"number_of_models": draw(config, table)},
-        answer=answer(config, table, decisions),
-        decisions=decisions,
-        started=started,
+def cells(config: Config) -> list[study.Row]:
+    """Numbers of models, and where those beyond the truths start."""
+    above = [number for number in config.num_models if number > config.num_clusters]
+    return [
+        {"config": dataclasses.asdict(config), "models": number, "extra": extra}
+        for extra, numbers in ((NEAR, config.num_models), (RANDOM, above))
+        for number in numbers
+    ]
+
+
+def _truths(config: Config) -> Float[np.ndarray, "clusters clusters"]:
+    return exact_law.truths(config.num_clusters, separation=config.separation)
+
+
+def oracle(config: Config) -> float:
+    """Root-mean-square error of IFCA's floor with known clusters."""
+    rows = config.num_clients * config.num_samples / config.num_clusters
+    step = 2 * config.step_size
+    return float(law.stationary_floor(rows, config.num_features, config.noise, step))
+
+
+def compute(cell: study.Cell) -> study.Arrays:
+    """Runs with one number of models; what is kept has one entry per trial."""
+    config, extra = Config(**cell["config"]), cell["extra"]
+    width, number = max(config.num_models), cell["models"]
+    population = exact_law.population(
+        vars(config), config.num_clusters, num_models=width
     )
+    indices = (config.seed, 0, number, extra == RANDOM)
+    starts = _starts(config, number, extra, study.generator(*indices))
+    models = law.place(_truths(config), starts, num_features=config.num_features)
+    # All numbers of models share a compilation: what is not finite is never chosen.
+    models[:, number:] = np.nan
+    trace = law.simulate(
+        study.key(*indices, 1),
+        population,
+        models,
+        num_trials=config.num_trials,
+        num_rounds=config.num_rounds,
+        step_size=config.step_size,
+        divisor="cluster",
+    )
+    outcome = _outcome(config, population, trace)
+    return outcome | _use(trace.counts[..., :number]) | {"last": trace.models[:, -1]}
+
+
+def _starts(
+    config: Config, number: int, extra: str, random: np.random.Generator
+) -> Float[np.ndarray, "trials models features"]:
+    """Models near different truths first, then near any truth or anywhere."""
+    width, clusters = max(config.num_models), config.num_clusters
+    shape = (config.num_trials, width, config.num_features)
+    length = config.separation / math.sqrt(2)
+    truths = length * np.eye(clusters, config.num_features)
+    homes = random.integers(clusters, size=shape[:2])
+    homes[:, : min(number, clusters)] = np.arange(min(number, clusters))
+    away = random.standard_normal(shape)
+    away /= np.linalg.norm(away, axis=-1, keepdims=True)
+    near = truths[homes] + config.radius * config.separation * away
+    if extra == RANDOM:
+        scale = length / math.sqrt(config.num_features)
+        near[:, clusters:] = scale * random.standard_normal(shape)[:, clusters:]
+    return near
+
+
+def _outcome(
+    config: Config, population: law.Population, trace: law.Trace
+) -> dict[str, np.ndarray]:
+    """Errors over the last rounds, seen from the clients.
+
+    square: mean over clients of the squared distance to the model they chose, after
+      its step; expected: the same given models and choices before (exactly).
+    worst: largest distance of a client from its model.
+    splits: mean over clients of the number of models that serve its cluster.
+    """
+    counts = trace.counts[:, -LAST:]
+    after, before = trace.models[:, -LAST:], trace.models[:, -LAST - 1 : -1]
+    truths, chosen = population.truths, counts > 0
+    distances = np.where(chosen, np.nan_to_num(law.distances(truths, after)), 0.0)
+    expected = np.zeros(counts.shape)
+    for place in np.ndindex(counts.shape[:2]):
+        expected[place] = law.expected_square_error(
+            truths,
+            np.nan_to_num(before[place]),
+            counts[place],
+            num_samples=config.num_samples,
+            num_features=config.num_features,
+            noise=config.noise,
+            step_size=config.step_size,
+            total=np.maximum(counts[place].sum(axis=0), 1.0),
+        )
+    weights = counts / config.num_clients
+    share = counts.sum(axis=-1) / config.num_clients
+    return {
+        "square": np.sum(weights * distances**2, axis=(2, 3)).mean(axis=1),
+        "expected": np.sum(weights * expected, axis=(2, 3)).mean(axis=1),
+        "worst": distances.max(axis=(2, 3)).mean(axis=1),
+        "splits": np.sum(share * chosen.sum(axis=-1), axis=-1).mean(axis=1),
+    }
+
+
+def _use(
+    counts: Float[np.ndarray, "trials rounds clusters models"],
+) -> dict[str, np.ndarray]:
+    """Who is used.
+
+    used: models with a client in the last rounds.
+    waited: models without a client in some round after the first few.
+    revived: those of them that had one later.
+    """
+    active = counts.sum(axis=2)[:, SETTLED:] > 0  # [trials, rounds, models]
+    waiting = np.logical_or.accumulate(~active, axis=1)
+    revived = np.any(waiting[:, :-1] & active[:, 1:], axis=1)
+    return {
+        "used": active[:, -LAST:].any(axis=1).sum(axis=1),
+        "waited": waiting[:, -1].sum(axis=1),
+        "revived": revived.sum(axis=1),
+    }
+
+
+# Which number of models a held-out loss selects.
+
+
+def select(
+    config: Config, results: study.Results
+) -> dict[str, Float[np.ndarray, "trials models"]]:
+    """Mean held-out loss of every trial and number of models, by two rules.
+
+    "lowest": a client's lowest loss on the held-out samples themselves. "chosen": the
+    loss of the model that it picks on other samples. The law of each number of models
+    is exact. In common they have the label noise and the inputs along the truths;
+    elsewhere, where independently trained models are nearly orthogonal, inputs are
+    drawn apart. `results` are those of the cells near a truth.
+    """
+    clients, samples = config.num_clients, config.num_held_out
+    homes = np.repeat(_truths(config), clients // config.num_clusters, axis=0)
+    losses = {rule: np.zeros((config.num_trials, len(results))) for rule in RULES}
+    for trial in range(config.num_trials):
+        random = study.generator(config.seed, 1, trial)
+        folds = [
+            (
+                random.standard_normal((clients, samples, config.num_clusters)),
+                config.noise * random.standard_normal((clients, samples)),
+            )
+            for _ in range(2)
+        ]
+        for index, arrays in enumerate(results):
+            models = arrays["last"][trial]
+            models = models[np.all(np.isfinite(models), axis=-1)]
+            own, other = (_losses(homes, models, *fold, random) for fold in folds)
+            picked = np.argmin(other, axis=1)[:, None]
+            losses["lowest"][trial, index] = own.min(axis=1).mean()
+            losses["chosen"][trial, index] = np.take_along_axis(own, picked, 1).mean()
+    return losses
+
+
+def _losses(
+    homes: Float[np.ndarray, "clients clusters"],
+    models: Float[np.ndarray, "models frame"],
+    inputs: Float[np.ndarray, "clients samples clusters"],
+    noise: Float[np.ndarray, "clients samples"],
+    random: np.random.Generator,
+) -> Float[np.ndarray, "clients models"]:
+    """Mean squared residuals; inputs beyond the truths' span are drawn here."""
+    clusters = homes.shape[1]
+    along = homes[:, None] - models[None, :, :clusters]
+    outside = random.standard_normal((*noise.shape, models.shape[1] - clusters))
+    residuals = np.einsum("isc,ijc->isj", inputs, along) + noise[..., None]
+    residuals -= outside @ models[:, clusters:].T
+    return np.mean(residuals**2, axis=1)
+
+
+def _joint(config: Config) -> study.Intervals:
+    """All intervals: seven for each cell, two more for each number of models."""
+    return study.jointly(config, 7 * len(cells(config)) + 2 * len(config.num_models))
+
+
+def rows(config: Config, cells: study.Rows, results: study.Results) -> list[study.Row]:
+    """One row for each cell, with how often its number of models was selected."""
+    joint, trials = _joint(config), config.num_trials
+    table = []
+    for cell, own in zip(cells, results, strict=True):
+        number, splits = cell["models"], float(own["splits"].mean())
+        law_of_splits = float(oracle(config) * np.sqrt(splits))
+        error = joint.mean(own["square"]).root()
+        worst = joint.mean(own["worst"])
+        exact = joint.ratio(own["square"], own["expected"])
+        row = {"models": number, "extra": cell["extra"], "trials": trials}
+        row |= study.columns(error=error, worst=worst)
+        row |= {
+            "error_expected": float(np.sqrt(own["expected"].mean())),
+            "oracle": oracle(config),
+            "splits": splits,
+            "error_of_splits": law_of_splits,
+            "bias_bound": merged(config, number),
+            "used": float(own["used"].mean()),
+            "waited": int(own["waited"].sum()),
+            "revived": int(own["revived"].sum()),
+        }
+        row |= study.columns(
+            square_ratio=exact,
+            all_used=joint.share(own["used"] == number),
+            spare_empty=joint.share(own["used"] == config.num_clusters),
+            splits_ratio=error.over(law_of_splits),
+        )
+        table.append(row)
+    near = len(config.num_models)
+    for rule, losses in select(config, results[:near]).items():
+        best = np.argmin(losses, axis=1)
+        for index, row in enumerate(table[:near]):
+            row |= study.columns(**{f"selected_{rule}": joint.share(best == index)})
+    return table
+
+
+def merged(config: Config, models: int) -> float:
+    """Least root-mean-square bias of fewer models than clusters, 0 otherwise.
+
+    g equidistant truths of equal weight are Delta sqrt((g-1) / (2g)) from their mean;
+    over the clients that is Delta^2 (k - models) / (2k), however they are merged.
+    """
+    missing = max(0, config.num_clusters - models)
+    return config.separation * math.sqrt(missing / (2 * config.num_clusters))
+
+
+def decide(config: Config, table: study.Rows) -> study.Verdicts:
+    """The rules of the header, from the rows alone."""
+    few = [row for row in table if row["models"] < config.num_clusters]
+    enough = [row for row in table if row["models"] >= config.num_clusters]
+    near = study.at(table, extra=NEAR)
+    spare = [row for row in near if row["models"] > config.num_clusters]
+    half = config.separation / 2
+
+    def stay_empty(extra: str) -> study.Verdict:
+        own = study.at(table, extra=extra)
+        waited, found = (
+            sum(row[name] for row in own) for name in ("waited", "revived")
+        )
+        if not waited:
+            return "undecided"
+        return _joint(config).chance(found, waited).within(0.0, MOST_REVIVED)
+
+    return {
+        "too many models cost the root of the splits": study.within(
+            enough, "splits_ratio", 1 - MARGIN, 1 + MARGIN
+        ),
+        "too few models cost half a separation somewhere": study.within(
+            few, "worst", half * (1 - MARGIN), math.inf
+        ),
+        "extra models near a truth are empty": study.within(
+            spare, "spare_empty", 1 - MARGIN, 1.0
+        ),
+        "empty models near a truth never revive": stay_empty(NEAR),
+        "random empty models never revive": stay_empty(RANDOM),
+    }
+
+
+def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
+    """The paragraph, from the rows alone."""
+
+    def listed(rows: study.Rows, name: str) -> str:
+        return ", ".join(f"{study.read(r, name)} with {r['models']}" for r in rows)
+
+    def once(rows: study.Rows) -> str:
+        return f"{sum(r['revived'] for r in rows)} of {sum(r['waited'] for r in rows)}"
+
+    near, far = (study.at(table, extra=extra) for extra in (NEAR, RANDOM))
+    few = [row for row in near if row["models"] < config.num_clusters]
+    enough = [row for row in near if row["models"] >= config.num_clusters]
+    true, *above = enough
+    splits, halves, empty, *revive = decisions.values()
+    return (
+        f"With {config.num_clusters} true clusters (oracle "
+        f"{true['oracle']:.3g}, separation {config.separation:g}) the root-mean-square "
+        f"error of a client is {listed(few, 'error')} and "
+        f"{listed(enough, 'error')} models, the extra ones started near a truth. Too "
+        f"many models split clusters without bias: they cost the root of the number of "
+        f"models that serve a client's cluster: {splits}. Too few merge clusters and "
+        f"leave an error of {listed(few, 'worst')} models somewhere, at least half a "
+        f"separation: {halves}. That all of these models stay in use has chance "
+        f"{listed(above, 'all_used')}; extra models near a truth are empty, as the "
+        f"paper has it: {empty}. Extra models from random starts: all used with chance "
+        f"{listed(far, 'all_used')} models, {listed(far, 'error')} in error. Of "
+        f"the models that were once without a client {once(near)} had one again when "
+        f"started near a truth and {once(far)} when random; empty models never revive: "
+        f"{revive[0]} and {revive[1]}. The lowest held-out loss selects the "
+        f"true number with chance {study.read(true, 'selected_lowest')}, the held-out "
+        f"loss of the model chosen on other samples with "
+        f"{study.read(true, 'selected_chosen')}. Intervals hold jointly at "
+        f"{1 - config.error_rate:.0%}."
+    )
+
+
+def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
+    """Errors, models in use and selection against the number of models."""
+    labels = {
+        extra: f"extra models {extra}"
+        for extra in dict.fromkeys(row["extra"] for row in table)
+    }
+    own, near = study.at(table, extra=NEAR), labels[NEAR]
+    errors = study.curves(table, "extra", labels, "models", "error")
+    used = []
+    for extra, arm in labels.items():
+        part = study.at(table, extra=extra)
+        counts = study.column(part, "models")
+        bound = [math.hypot(r["error_of_splits"], r["bias_bound"]) for r in part]
+        errors.append(report.Curve(study.PREDICTED, counts, np.array(bound), like=arm))
+        used.append(report.Curve(arm, counts, study.column(part, "used")))
+    used.append(study.predicted(own, near, "models", "models", "all of them"))
+
+    def panel(
+        curves: list[report.Curve], label: str, **options: Any
+    ) -> report.CurvePanel:
+        return report.CurvePanel(curves, "models", label, **options)
+
+    selected = [
+        study.curve(own, f"smallest {text}", "models", f"selected_{rule}")
+        for rule, text in RULES.items()
+    ]
+    figure = report.curves(
+        [
+            panel(
+                errors,
+                "error of a client |θ - θ*|",
+                y_limits=None,
+                log_y=True,
+                levels=[report.Level("oracle", oracle(config), near)],
+                aside=False,
+            ),
+            panel(used, "models in use at the end", y_limits=None, aside=False),
+            panel(selected, "share of trials that select it"),
+        ],
+        title=f"A wrong number of models: k = {config.num_clusters}, "
+        f"m = {config.num_clients}, d = {config.num_features}, "
+        f"n' = {config.num_samples}, σ = {config.noise:g}",
+        legend_title=study.legend(config.error_rate),
+    )
+    return {"number_of_models": figure}
+
+
+STUDY = study.Study("reviews.k", 1, cells, compute, rows, decide, answer, figures)
+main = STUDY.main

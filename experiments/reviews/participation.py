@@ -18,24 +18,118 @@ Differs:   the analysis has all clients take part, with fresh data; so have thes
 """
 
 import dataclasses
-import time
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from experiments.options import Options
-from experiments.reviews import study
-from experiments.reviews.participation_report import (
-    answer,
-    decide,
-    draw,
-    rows,
-    slope_of,
-)
-from experiments.reviews.participation_runs import ARMS, Config, compute
+import numpy as np
+from matplotlib.figure import Figure
 
-__all__ = ["Config", "main", "preset"]
+from cfljax import law, report
+from cfljax.base import Numbers
+from cfljax.law import Divisor
+from experiments.reviews import exact_law, study
 
-EXPERIMENT = "reviews.particip"
-REVISION = 1  # To be raised whenever a cell of the same settings changes its meaning.
+__all__ = [
+    "ARMS",
+    "Config",
+    "absence",
+    "answer",
+    "cells",
+    "decide",
+    "facts",
+    "main",
+    "predicted_floor",
+    "preset",
+    "rows",
+]
+
+
+EXPERIMENTS = {
+    "reviews.particip": {
+        "title": "does the number of participating clients enter the rate?"
+    }
+}
+ARMS: Mapping[str, Divisor] = {
+    "averaged over participants": "participants",
+    "divided by all clients": "all",
+}
+AVERAGED, DIVIDED = ARMS
+ABSENT = "a cluster is absent"
+MARGIN = 0.05  # Of the slope, and of the floors.
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Everything that the study depends on. One field, one flag."""
+
+    num_participants: tuple[int, ...]
+    """M, clients drawn in each round."""
+    few_participants: tuple[int, ...]
+    """M of the study of absent clusters."""
+    num_rounds: int
+    """T of each run; the floor is the mean over the last `num_last`."""
+    num_last: int
+    """Rounds at the end that count as stationary."""
+    num_draws: int
+    """Independent sequences of participants."""
+    num_trials: int
+    """Runs for each of them."""
+    num_subsets: int
+    """Subsets drawn to count absent clusters."""
+    num_clients: int = 800
+    """m, a multiple of the number of clusters."""
+    num_clusters: int = 4
+    """k, of equal sizes."""
+    num_features: int = 40
+    """d."""
+    num_samples: int = 100
+    """n', fresh samples of a client for each use."""
+    noise: float = 0.1
+    """Sigma."""
+    separation: float = 1.0
+    """Delta, distance between any two true models."""
+    start: float = 0.2
+    """Distance of every first model from its truth, towards the next truth."""
+    step_size: float = 1.0
+    """Gamma."""
+    seed: int = 0
+    """Of all runs."""
+    error_rate: float = 0.05
+    """Of all intervals together."""
+
+    def __post_init__(self) -> None:
+        ones = ("num_participants", "few_participants", "num_last", "num_trials")
+        study.check(
+            self,
+            several=("num_participants",),
+            different=("few_participants",),
+            at_least={
+                0: ("noise",),
+                1: (*ones, "num_subsets", "num_samples"),
+                2: ("num_draws", "num_clusters"),
+            },
+        )
+        if self.num_clients % self.num_clusters:
+            raise ValueError(
+                "`num_clients` must be a multiple of `num_clusters`, got "
+                f"{self.num_clients} and {self.num_clusters}."
+            )
+        most = max(*self.num_participants, *self.few_participants)
+        if most > self.num_clients:
+            raise ValueError(
+                f"`num_participants` must be at most `num_clients`, got {most}."
+            )
+        if self.num_last >= self.num_rounds:
+            raise ValueError(
+                "`num_last` must be below `num_rounds`, got "
+                f"{self.num_last} and {self.num_rounds}."
+            )
+
+    @property
+    def members(self) -> int:
+        """Clients of one cluster."""
+        return self.num_clients // self.num_clusters
 
 
 def preset(name: Literal["quick", "paper"]) -> Config:
@@ -52,27 +146,244 @@ def preset(name: Literal["quick", "paper"]) -> Config:
     )
 
 
-def main(config: Config, options: Options) -> dict[str, Any]:
-    """Compute what is missing, then write table, figure and answer."""
-    started = time.perf_counter()
-    # A cell depends on one M at a time and on nothing of the other studies.
-    plain = dataclasses.asdict(config)
-    cells = [
-        {"config": plain, "arm": arm, "participants": count}
-        for arm in ARMS
-        for count in config.num_participants
-    ]
-    results = study.measure(EXPERIMENT, REVISION, cells, compute, options)
-    table = rows(config, results)
-    slopes = slope_of(config, results)
-    decisions = decide(table, slopes)
-    return study.finish(
-        EXPERIMENT,
-        config,
-        options,
-        rows=table,
-        figures={"participation": draw(config, table)},
-        answer=answer(config, table, slopes, decisions),
-        decisions=decisions,
-        started=started,
+def _effective_step(config: Config, arm: str, participants: Numbers) -> float:
+    """x, the mean step of a cluster in units of its infinite-data optimum."""
+    total = participants if ARMS[arm] == "participants" else config.num_clients
+    return float(2 * config.step_size * participants / (config.num_clusters * total))
+
+
+def _predicted_factor(config: Config, arm: str, participants: Numbers) -> float:
+    """|1 - x|: what is left of a mean error after one round."""
+    return abs(1 - _effective_step(config, arm, participants))
+
+
+def predicted_floor(config: Config, arm: str, participants: Numbers) -> float:
+    """Stationary root-mean-square error with hypergeometric numbers of members.
+
+    With M_j of M participants in the cluster, N = n' M_j and beta N the step, the
+    fixed point of E|e+|^2 = E[(1 - beta N)^2 + beta^2 N (d + 1)] |e|^2
+    + beta^2 E[N] d sigma^2; E and Var of M_j are M/k and M/k (1 - 1/k) (m-M)/(m-1).
+    """
+    share = 1 / config.num_clusters
+    clients = config.num_clients
+    step = _effective_step(config, arm, participants)
+    rows = config.num_samples * participants * share
+    rest = (clients - participants) / max(clients - 1, 1)
+    spread = (1 - share) * rest / (participants * share)  # Var of M_j / mean^2
+    kept = (1 - step) ** 2 + step**2 * spread
+    kept += step**2 * (config.num_features + 1) / rows
+    square = step**2 * config.num_features / rows / (1 - kept)
+    return config.noise * math.sqrt(square) if square > 0 else math.inf
+
+
+def absence(config: Config, participants: int) -> float:
+    """C(m - m_j, M) / C(m, M): no client of one cluster takes part."""
+    others = config.num_clients - config.members
+    return math.comb(others, participants) / math.comb(config.num_clients, participants)
+
+
+def cells(config: Config) -> list[study.Row]:
+    """Every arm at every M."""
+    same = {"config": dataclasses.asdict(config)}
+    return study.grid(same, arm=ARMS, participants=config.num_participants)
+
+
+def compute(cell: study.Cell) -> study.Arrays:
+    """One arm at one M: factor and mean square floor of every draw, and strays."""
+    config, arm = Config(**cell["config"]), cell["arm"]
+    clusters, members = config.num_clusters, config.members
+    population = exact_law.population(vars(config), clusters)
+    truths = exact_law.truths(clusters, separation=config.separation)
+    towards = (np.roll(truths, -1, axis=0) - truths) / config.separation
+    starts = truths + config.start * towards
+    models = law.place(truths, starts, num_features=config.num_features)
+    factors, squares, strays = [], [], 0.0
+    for draw in range(config.num_draws):
+        present = study.generator(config.seed, 0, draw).multivariate_hypergeometric(
+            [members] * clusters, cell["participants"], size=config.num_rounds
+        )
+        trace = law.simulate(
+            study.key(config.seed, 1, draw),
+            population,
+            models,
+            num_trials=config.num_trials,
+            num_rounds=config.num_rounds,
+            step_size=config.step_size,
+            divisor=ARMS[arm],
+            participants=present.astype(float),
+        )
+        errors = trace.models - population.truths
+        along = np.sum(errors[:, :2] * errors[:, :1], axis=-1)
+        factors.append(np.mean(along[:, 1] / along[:, 0]))
+        squares.append(np.mean(np.sum(errors[:, -config.num_last :] ** 2, axis=-1)))
+        strays += trace.counts.sum() - np.trace(trace.counts.sum(axis=(0, 1)))
+    return {
+        "factor": np.array(factors),
+        "square": np.array(squares),
+        "strays": np.array(strays),
+    }
+
+
+def _joint(config: Config) -> study.Intervals:
+    """All intervals: factors, floors, slopes, absences."""
+    arms = len(ARMS) * (2 * len(config.num_participants) + 1)
+    return study.jointly(config, arms + len(config.few_participants))
+
+
+def rows(config: Config, cells: study.Rows, results: study.Results) -> list[study.Row]:
+    """One row for each arm and M, then one for each M of the absent clusters."""
+    joint = _joint(config)
+    table: list[study.Row] = []
+    for cell, arrays in zip(cells, results, strict=True):
+        arm, count = cell["arm"], cell["participants"]
+        factor = joint.mean(arrays["factor"])
+        floor = joint.mean(arrays["square"]).root()
+        expected = predicted_floor(config, arm, count)
+        table.append(
+            {"arm": arm, "participants": count}
+            | study.columns(factor=factor)
+            | {"factor_predicted": _predicted_factor(config, arm, count)}
+            | study.columns(floor=floor)
+            | {
+                "floor_predicted": expected,
+                "floor_ratio_low": floor.low / expected,
+                "floor_ratio_high": floor.high / expected,
+                "misassigned": float(arrays["strays"]),
+                "numbers_sent": (config.num_clusters + 1) * config.num_features * count,
+            }
+        )
+    # How often the first cluster is absent from a random subset of clients.
+    for index, count in enumerate(config.few_participants):
+        random = study.generator(config.seed, 2, index)
+        absent = 0
+        for first in range(0, config.num_subsets, 1000):
+            size = min(1000, config.num_subsets - first)
+            marks = random.random((size, config.num_clients))
+            chosen = np.argpartition(marks, count - 1, axis=1)[:, :count]
+            absent += int(np.sum(np.all(chosen >= config.members, axis=1)))
+        share = joint.chance(absent, config.num_subsets)
+        row = {"arm": ABSENT, "participants": count} | study.columns(absent=share)
+        table.append(row | {"absent_predicted": absence(config, count)})
+    return table
+
+
+def facts(config: Config, results: study.Results) -> dict[str, Any]:
+    """`slopes`: of log floor against log M, over the draws, by arm."""
+    counts = np.log(np.array(config.num_participants, float))
+    slopes = {}
+    for index, arm in enumerate(ARMS):
+        own = results[index * len(counts) : (index + 1) * len(counts)]
+        logs = np.log(np.stack([arrays["square"] for arrays in own], axis=1)) / 2
+        slopes[arm] = _joint(config).slope(counts, logs)
+    return {"slopes": slopes}
+
+
+def decide(
+    config: Config, table: study.Rows, slopes: Mapping[str, study.Estimate]
+) -> study.Verdicts:
+    """The two rules of the header, from the rows and slopes alone."""
+    return {
+        "M replaces m in the rate": slopes[AVERAGED].within(
+            -0.5 - MARGIN, -0.5 + MARGIN
+        ),
+        "the printed divisor slows the rate, not the floor": study.all_of(
+            study.Estimate(1.0, row["floor_ratio_low"], row["floor_ratio_high"]).within(
+                1 - MARGIN, 1 + MARGIN
+            )
+            for row in study.at(table, arm=DIVIDED)
+        ),
+    }
+
+
+def answer(
+    config: Config,
+    table: study.Rows,
+    decisions: study.Verdicts,
+    slopes: Mapping[str, study.Estimate],
+) -> str:
+    """The paragraph, from the rows and slopes alone."""
+    few, many = min(config.num_participants), max(config.num_participants)
+
+    def read(arm: str, participants: int, name: str) -> study.Estimate:
+        (row,) = study.at(table, arm=arm, participants=participants)
+        return study.read(row, name)
+
+    floor, factor = (
+        {(arm, count): read(arm, count, name) for arm in ARMS for count in (few, many)}
+        for name in ("floor", "factor")
     )
+    worst = max(row.get("misassigned") or 0 for row in table)
+    absences = study.at(table, arm=ABSENT)
+    gaps = [abs(row["absent"] - row["absent_predicted"]) for row in absences]
+    (seen,) = study.at(absences, participants=min(config.few_participants))
+    replaces, slows = decisions.values()
+    return (
+        f"With gradients averaged over the M participants, the floor of IFCA falls "
+        f"from {floor[AVERAGED, few]} at M = {few} to {floor[AVERAGED, many]} at "
+        f"M = {many} of m = {config.num_clients} clients: slope {slopes[AVERAGED]} in "
+        f"M, -1/2 predicted; M replaces m in the rate: {replaces}. One round "
+        f"multiplies the mean error by {factor[AVERAGED, many]} at M = {many} and "
+        f"{factor[AVERAGED, few]} at M = {few}. Divided by m, as printed, the factors "
+        f"are {factor[DIVIDED, many]} and {factor[DIVIDED, few]} and the floors "
+        f"{floor[DIVIDED, many]} and {floor[DIVIDED, few]}, slope {slopes[DIVIDED]}; "
+        f"the printed divisor slows the rate, not the floor: {slows}. A given "
+        f"cluster is absent from a round of M = {seen['participants']} participants "
+        f"with chance {study.read(seen, 'absent')} (exactly "
+        f"{seen['absent_predicted']:.3g}; largest difference over all M tried "
+        f"{max(gaps):.2g}). To find identities a participant receives "
+        f"k d = {config.num_clusters * config.num_features} numbers per round, "
+        f"whatever m and M. Wrong choices of a client in any cell: {worst:g}. "
+        f"Intervals hold jointly at {1 - config.error_rate:.0%}."
+    )
+
+
+def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
+    """Floors, factors and absent clusters against M, with what was predicted."""
+    dense = np.geomspace(min(config.num_participants), max(config.num_participants), 50)
+    common = {"x_label": "participants per round M", "log_x": True}
+
+    def panel(
+        name: str, predict: Callable[[Config, str, Numbers], float], **own: Any
+    ) -> report.CurvePanel:
+        lines = []
+        for arm in ARMS:
+            measured = study.at(table, arm=arm)
+            lines.append(study.curve(measured, arm, "participants", name))
+            expected = np.array([predict(config, arm, count) for count in dense])
+            lines.append(report.Curve(study.PREDICTED, dense, expected, like=arm))
+        return report.CurvePanel(lines, aside=False, **common, **own)
+
+    absent = study.at(table, arm=ABSENT)
+    figure = report.curves(
+        [
+            panel(
+                "floor",
+                predicted_floor,
+                y_label="error floor |θ - θ*|",
+                y_limits=None,
+                log_y=True,
+            ),
+            panel("factor", _predicted_factor, y_label="factor of the error"),
+            report.CurvePanel(
+                [
+                    study.curve(absent, ABSENT, "participants", "absent"),
+                    study.predicted(absent, ABSENT, "participants", "absent_predicted"),
+                ],
+                y_label="chance per round and cluster",
+                y_limits=None,
+                log_y=True,
+                **common,
+            ),
+        ],
+        title=f"Partial participation: k = {config.num_clusters}, "
+        f"m = {config.num_clients}, d = {config.num_features}, "
+        f"n' = {config.num_samples}, σ = {config.noise:g}, γ = {config.step_size:g}",
+        legend_title=study.legend(config.error_rate),
+    )
+    return {"participation": figure}
+
+
+STUDY = study.Study(
+    "reviews.particip", 1, cells, compute, rows, decide, answer, figures, facts
+)
+main = STUDY.main

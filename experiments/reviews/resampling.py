@@ -19,18 +19,96 @@ Differs:   floors of fresh folds come from the exact law, those of reused data f
            reuse differs.
 """
 
-import time
-from typing import Any, Literal
+import dataclasses
+import math
+from typing import Literal
 
-from experiments.options import Options
-from experiments.reviews import study
-from experiments.reviews.resampling_report import answer, decide, draw, rows
-from experiments.reviews.resampling_runs import Config, cells, compute
+import numpy as np
+from jaxtyping import Bool, Int
+from matplotlib.figure import Figure
+
+from cfljax import law, report
+from experiments.reviews import exact_law, fixed_data, study
 
 __all__ = ["Config", "main", "preset"]
 
-EXPERIMENT = "reviews.resample"
-REVISION = 1  # To be raised whenever a cell of the same settings changes its meaning.
+EXPERIMENTS = {
+    "reviews.resample": {
+        "title": "fresh folds against reused data: floors, and runs that lock in"
+    }
+}
+ARMS = {
+    "fixed": "data drawn once",
+    "fresh": "fresh data in every round",
+    "from_truth": "data drawn once, from the truth",
+}
+OUTCOMES = ("recovered", "nearly recovered", "locked in", "collapsed", "moving")
+STABLE = 20  # Rounds without a change of identity that make a run settled.
+RATIO = "floor, fresh folds / reused data"
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Everything that the study depends on. One field, one flag."""
+
+    floor_rounds: tuple[int, ...]
+    """T: a client's n samples are dealt out over 2T folds."""
+    floor_samples: int
+    """n of the floors, a multiple of 2T for every T."""
+    num_samples: tuple[int, ...]
+    """n of the random starts."""
+    rho: tuple[float, ...]
+    """Squared separation over noise variance of the random starts."""
+    num_features: int
+    """d of the random starts."""
+    num_clients: int
+    """m of the random starts, even."""
+    num_trials: int
+    """Data sets with a random start each, in every cell."""
+    num_rounds: int = 150
+    """T of the random starts."""
+    step_size: float = 0.5
+    """Gamma of the random starts, divisor m."""
+    floor_rho: float = 4.0
+    """rho of the floors."""
+    floor_features: int = 20
+    """d of the floors."""
+    floor_clients: int = 100
+    """m of the floors, even."""
+    floor_trials: int = 2000
+    """Runs on fresh folds."""
+    fixed_trials: int = 200
+    """Data sets for the floor of reused data."""
+    margin: float = 0.05
+    """Relative deviation that the floor's law may have."""
+    seed: int = 0
+    """Of everything."""
+    error_rate: float = 0.05
+    """Of all intervals together."""
+
+    def __post_init__(self) -> None:
+        twos = ("num_features", "num_clients", "floor_clients")
+        study.check(
+            self,
+            different=("floor_rounds", "num_samples", "rho"),
+            at_least={
+                0: ("margin",),
+                1e-9: ("step_size",),
+                1e-6: ("rho", "floor_rho"),
+                1: ("floor_rounds", "floor_samples", "num_samples", "num_trials"),
+                2: (*twos, "floor_trials", "fixed_trials"),
+                6: ("floor_features",),
+                STABLE + 1: ("num_rounds",),
+            },
+        )
+        for name in ("num_clients", "floor_clients"):
+            if getattr(self, name) % 2:
+                raise ValueError(f"`{name}` must be even, got {getattr(self, name)}.")
+        if any(self.floor_samples % (2 * rounds) for rounds in self.floor_rounds):
+            raise ValueError(
+                "`floor_samples` must be a multiple of 2T for every T of "
+                f"`floor_rounds`, got {self.floor_samples} for {self.floor_rounds}."
+            )
 
 
 def preset(name: Literal["quick", "paper"]) -> Config:
@@ -48,20 +126,322 @@ def preset(name: Literal["quick", "paper"]) -> Config:
     )
 
 
-def main(config: Config, options: Options) -> dict[str, Any]:
-    """Compute what is missing, then write table, figure and answer."""
-    started = time.perf_counter()
-    grid = cells(config)
-    results = study.measure(EXPERIMENT, REVISION, grid, compute, options)
-    table = rows(config, grid, results)
-    decisions = decide(config, table)
-    return study.finish(
-        EXPERIMENT,
-        config,
-        options,
-        rows=table,
-        figures={"resampling": draw(config, table)},
-        answer=answer(config, table, decisions),
-        decisions=decisions,
-        started=started,
+def cells(config: Config) -> list[study.Row]:
+    """Floors on fresh folds by T, the floor on reused data, random starts."""
+    floor = {
+        "num_samples": config.floor_samples,
+        "rho": config.floor_rho,
+        "num_features": config.floor_features,
+        "num_clients": config.floor_clients,
+        "num_rounds": max(config.floor_rounds),
+        "seed": config.seed,
+    }
+    fresh = floor | {"kind": "fresh", "num_trials": config.floor_trials}
+    fixed = floor | {"kind": "fixed", "num_trials": config.fixed_trials}
+    shared = ("num_features", "num_clients", "num_trials", "num_rounds", "step_size")
+    starts = study.settings(config, *shared, "seed") | {"kind": "starts"}
+    return [
+        *study.grid(fresh, rounds=config.floor_rounds),
+        fixed,
+        *study.grid(starts, rho=config.rho, num_samples=config.num_samples),
+    ]
+
+
+def compute(cell: study.Cell) -> study.Arrays:
+    """One cell of any kind."""
+    kinds = {"fresh": _fresh_floor, "fixed": _fixed_floor, "starts": _random_ends}
+    return kinds[cell["kind"]](cell)
+
+
+def _near_models(truths: np.ndarray) -> np.ndarray:
+    """A quarter of the way from each truth to the other one."""
+    return 0.75 * truths + 0.25 * truths[::-1]
+
+
+def _fresh_floor(cell: study.Cell) -> study.Arrays:
+    """Mean square distance after T rounds of 2T folds, full steps gamma = 1/(2p)."""
+    rounds, truths = cell["rounds"], exact_law.truths(2)
+    samples = cell["num_samples"] / (2 * rounds)
+    population = exact_law.population(cell, 2, num_samples=samples)
+    starts = _near_models(truths)
+    trace = law.simulate(
+        study.key(cell["seed"], 1, rounds),
+        population,
+        law.place(truths, starts, num_features=cell["num_features"]),
+        num_trials=cell["num_trials"],
+        num_rounds=cell["num_rounds"],  # The same program for every T.
+        step_size=1.0,
     )
+    own = exact_law.own_distances(population, trace.models[:, rounds])
+    wrong = exact_law.misassigned(trace.counts[:, rounds - 1])
+    return {"square": np.mean(own**2, axis=1), "wrong": np.sum(wrong, axis=1)}
+
+
+def _fixed_floor(cell: study.Cell) -> study.Arrays:
+    """The same where every round uses all of the client's samples."""
+    squares = np.empty(cell["num_trials"])
+    for trial in range(cell["num_trials"]):
+        generator = study.generator(cell["seed"], 2, trial)
+        problem = fixed_data.problem_of(cell, generator, num_clusters=2)
+        start = _near_models(problem.truths)[None]
+        models = fixed_data.ifca_runs(
+            problem.clients, start, np.ones(1), cell["num_rounds"]
+        )
+        squares[trial] = np.mean(np.sum((models[0] - problem.truths) ** 2, axis=1))
+    return {"square": squares}
+
+
+def outcome(
+    assignment: Int[np.ndarray, "runs clients"],
+    clusters: Int[np.ndarray, " clients"],
+    settled: Bool[np.ndarray, " runs"],
+) -> Int[np.ndarray, " runs"]:
+    """Index into `OUTCOMES` of each run.
+
+    Collapsed: all clients chose one model. Locked in: settled on a partition that has
+    little to do with the true one, adjusted Rand index at most 1/2, where every model
+    is chosen. Moving: the same without having settled.
+    """
+    rand = fixed_data.rand_index(assignment, clusters)
+    collapsed = np.all(assignment == assignment[:, :1], axis=1)
+    right = np.all(assignment == clusters, axis=1)
+    right |= np.all(assignment == 1 - clusters, axis=1)
+    wrong = np.where(settled, 2, 4)
+    return np.select([right, collapsed, rand > 0.5], [0, 3, 1], wrong)
+
+
+def _random_ends(cell: study.Cell) -> study.Arrays:
+    """How runs end on reused data, from a random start and from the truth, and on fresh
+    data of the same size in every round.
+
+    Returns:
+      `fixed`, `from_truth`, `fresh`: `[outcomes]`, numbers of trials.
+    """
+    trials = cell["num_trials"]
+    last = np.empty((trials, 2, cell["num_clients"]), int)
+    calm = np.zeros((trials, 2), int)
+    clusters = np.arange(0)
+    for trial in range(trials):
+        sizes = (cell["num_samples"], int(1000 * cell["rho"]))
+        generator = study.generator(cell["seed"], 3, *sizes, trial)
+        problem = fixed_data.problem_of(cell, generator, num_clusters=2)
+        clusters = problem.clusters
+        models = fixed_data.random_starts(generator, problem, 1)
+        models = np.concatenate([models, problem.truths[None]])
+        steps = np.full(2, cell["step_size"])
+        for _ in range(cell["num_rounds"]):
+            models, assignment = fixed_data.ifca_round(problem.clients, models, steps)
+            same = np.all(last[trial] == assignment.T, axis=1)
+            calm[trial] = np.where(same, calm[trial] + 1, 0)
+            last[trial] = assignment.T
+    fixed, from_truth = (
+        _counts(last[:, i], clusters, calm[:, i] >= STABLE) for i in (0, 1)
+    )
+    return {"fixed": fixed, "from_truth": from_truth, "fresh": _fresh_ends(cell)}
+
+
+def _counts(
+    assignment: Int[np.ndarray, "runs clients"],
+    clusters: Int[np.ndarray, " clients"],
+    settled: Bool[np.ndarray, " runs"],
+) -> Int[np.ndarray, " outcomes"]:
+    """Numbers of runs by outcome."""
+    ends = outcome(assignment, clusters, settled)
+    return np.bincount(ends, minlength=len(OUTCOMES))
+
+
+def _fresh_ends(cell: study.Cell) -> Int[np.ndarray, " outcomes"]:
+    """Numbers of trials by outcome; clients are told apart by their cluster only, so a
+    run is settled where its last rounds have the same counts."""
+    population, trials = exact_law.population(cell, 2), cell["num_trials"]
+    starts = exact_law.random_models(study.key(cell["seed"], 4), population, trials)
+    trace = law.simulate(
+        study.key(cell["seed"], 5, cell["num_samples"], int(1000 * cell["rho"])),
+        population,
+        starts,
+        num_trials=trials,
+        num_rounds=cell["num_rounds"],
+        step_size=cell["step_size"],
+    )
+    last = trace.counts[:, -1].astype(int)
+    settled = np.all(trace.counts[:, -STABLE:] == trace.counts[:, -1:], axis=(1, 2, 3))
+    members = cell["num_clients"] // 2
+    clusters = np.repeat([0, 1], members)
+    ranks = np.tile(np.arange(members), 2)
+    return _counts((ranks >= last[:, clusters, 0]).astype(int), clusters, settled)
+
+
+def rows(config: Config, cells: study.Rows, results: study.Results) -> list[study.Row]:
+    """One row for each T, then one for each start, rho and n."""
+    starts = sum(cell["kind"] == "starts" for cell in cells)
+    number = len(config.floor_rounds) + 1 + 2 * len(ARMS) * starts
+    joint = study.jointly(config, number)
+    pairs = list(zip(cells, results, strict=True))
+    (reused,) = [own["square"] for cell, own in pairs if cell["kind"] == "fixed"]
+    whole = joint.mean(reused)
+    table: list[study.Row] = []
+    for cell, own in pairs:
+        if cell["kind"] == "fresh":
+            table.append(_floor_row(cell, own, whole, joint))
+        if cell["kind"] == "starts":
+            table.extend(_ends_row(cell, arm, own[arm], joint) for arm in ARMS)
+    return table
+
+
+def _exact_ratio(cell: study.Cell, rounds: int | float) -> float:
+    """sqrt((N - d - 1) / (N / 2T - d - 1)): full steps on a fold forget the past."""
+    whole = cell["num_samples"] * cell["num_clients"] / 2
+    own = (cell["num_features"], cell["rho"] ** -0.5)
+    fold = law.stationary_floor(whole / (2 * rounds), *own, 1.0)
+    return float(fold / np.sqrt(law.oracle_risk(whole, *own)))
+
+
+def _floor_row(
+    cell: study.Cell, own: study.Arrays, whole: study.Estimate, joint: study.Intervals
+) -> study.Row:
+    part = joint.mean(own["square"])
+    ratio = study.Estimate(
+        math.sqrt(part.value / whole.value),
+        math.sqrt(max(part.low, 0.0) / whole.high),
+        math.sqrt(part.high / whole.low) if whole.low > 0 else math.inf,
+    )
+    rounds = cell["rounds"]
+    root = math.sqrt(2 * rounds)
+    names = ("num_samples", "num_features", "num_clients", "rho")
+    return (
+        {"kind": "floor", "rounds": rounds}
+        | {name: cell[name] for name in names}
+        | study.columns(ratio=ratio)
+        | {"ratio_predicted": root, "ratio_exact": _exact_ratio(cell, rounds)}
+        | study.columns(to_root=ratio.over(root))
+        | {"fresh_square": part.value, "reused_square": whole.value}
+        | {"misassigned": float(np.mean(own["wrong"]))}
+    )
+
+
+def _ends_row(
+    cell: study.Cell, arm: str, counts: np.ndarray, joint: study.Intervals
+) -> study.Row:
+    trials = int(counts.sum())
+    per_cluster = cell["num_samples"] * cell["num_clients"] / 2
+    row = {"kind": "starts", "arm": ARMS[arm], "rho": cell["rho"]}
+    row |= {"num_samples": cell["num_samples"]}
+    row |= {"rows_per_feature": per_cluster / cell["num_features"], "trials": trials}
+    row |= dict(zip(OUTCOMES, counts.tolist(), strict=True))
+    shares = {
+        name.replace(" ", "_") + "_share": joint.chance(row[name], trials)
+        for name in ("locked in", "collapsed")
+    }
+    return row | study.columns(**shares)
+
+
+def decide(config: Config, table: study.Rows) -> study.Verdicts:
+    """The rules of the header, from the rows alone."""
+
+    def rare(arm: str) -> study.Verdict:
+        own = study.at(table, arm=ARMS[arm])
+        return study.within(own, "locked_in_share", -1.0, 0.25)
+
+    falls, floors = [], study.at(table, kind="floor")
+    for rho in config.rho:
+        own = study.at(table, arm=ARMS["fixed"], rho=rho)
+        few, many = (
+            study.read(row, "locked_in_share")
+            for end in (min, max)
+            for row in study.at(own, num_samples=end(config.num_samples))
+        )
+        falls.append(few.above(many))
+    return {
+        "resampling costs sqrt(2T) in the floor": study.within(
+            floors, "to_root", 1 - config.margin, 1 + config.margin
+        ),
+        "lock-in falls with N/d": study.all_of(falls),
+        "fresh data lock in less often than 1 in 4 everywhere": rare("fresh"),
+        "from the truth reused data lock in less often than 1 in 4 everywhere": rare(
+            "from_truth"
+        ),
+    }
+
+
+def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
+    """The paragraph, from the rows alone."""
+    floors = ", ".join(
+        f"{study.read(row, 'ratio')} at T = {row['rounds']} (sqrt(2T) = "
+        f"{row['ratio_predicted']:.3g}, exactly {row['ratio_exact']:.3g})"
+        for row in study.at(table, kind="floor")
+    )
+    parts = []
+    for rho in config.rho:
+        shares = ", ".join(
+            f"{row['locked_in_share']:.2f} "
+            f"[{row['locked_in_share_low']:.2f}, {row['locked_in_share_high']:.2f}]"
+            f" at {row['rows_per_feature']:.3g}"
+            for row in study.at(table, arm=ARMS["fixed"], rho=rho)
+        )
+        fresh = study.at(table, arm=ARMS["fresh"], rho=rho)
+        most = max(row["locked_in_share_high"] for row in fresh)
+        parts.append(
+            f"at rho = {rho:g} {shares} (fresh data of the same size in every "
+            f"round: at most {most:.2f} by every interval)"
+        )
+    return (
+        f"Dealing a client's {config.floor_samples} samples out over 2T folds "
+        f"multiplies the floor by {floors}. From random starts (d = "
+        f"{config.num_features}, m = {config.num_clients}) runs on data drawn once "
+        f"lock in, that is settle on a wrong partition of an adjusted Rand index of at "
+        f"most 1/2 with every model in use, with share, against N/d = m n / (2 d): "
+        f"{'; '.join(parts)}. {study.listed(decisions)} "
+        f"Shares from {config.num_trials} data sets each, exact binomial intervals; "
+        f"floors by Student's; all hold jointly at {1 - config.error_rate:.0%}."
+    )
+
+
+def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
+    """The floor's ratio against T, and lock-in against N/d."""
+    floors = study.at(table, kind="floor")
+    dense = np.geomspace(floors[0]["rounds"], floors[-1]["rounds"], 50)
+    exact = np.array([_exact_ratio(floors[0], rounds) for rounds in dense])
+    first = report.CurvePanel(
+        [
+            study.curve(floors, RATIO, "rounds", "ratio"),
+            report.Curve("√(2T), and exactly", dense, np.sqrt(2 * dense), like=RATIO),
+            report.Curve("√(2T), and exactly", dense, exact, like=RATIO),
+        ],
+        x_label="rounds T",
+        y_label="ratio of the floors",
+        y_limits=None,
+        aside=False,
+        title=f"n = {config.floor_samples}, ρ = {config.floor_rho:g}",
+    )
+
+    def ends(rho: float) -> report.CurvePanel:
+        return report.CurvePanel(
+            [
+                study.curve(
+                    study.at(table, arm=ARMS[arm], rho=rho),
+                    f"{name}, {ARMS[arm]}",
+                    "rows_per_feature",
+                    f"{name.replace(' ', '_')}_share",
+                )
+                for name in ("locked in", "collapsed")
+                for arm in ("fixed", "fresh")
+            ],
+            x_label="samples per cluster and feature N/d",
+            y_label="share of random starts",
+            log_x=True,
+            title=f"d = {config.num_features}, m = {config.num_clients}, ρ = {rho:g}",
+        )
+
+    figure = report.curves(
+        [first, *(ends(rho) for rho in config.rho)],
+        title="The price of reusing data, and of not reusing them",
+        legend_title=f"{config.num_trials} random starts; exact binomial and Student's "
+        f"{study.legend(config.error_rate)}; shares moved aside",
+    )
+    return {"resampling": figure}
+
+
+STUDY = study.Study(
+    "reviews.resample", 1, cells, compute, rows, decide, answer, figures
+)
+main = STUDY.main

@@ -1,64 +1,220 @@
-"""What the reviewers' studies share: cells that are kept, intervals, and the files.
+"""What the reviewers' studies share: their course, cells that are kept, and intervals.
 
-A study computes cells (mappings of plain settings) into arrays by `measure`, which
-keeps every cell on disk, then writes one table, its figures and one paragraph of
-answer by `finish`. The answer is made from the measured rows and nothing else.
+A study computes cells (mappings of plain settings) into arrays, keeps every cell on
+disk, makes one table of them, and from the table's rows, and nothing else, decisions,
+figures and one paragraph of answer.
 """
 
 import dataclasses
-import hashlib
+import functools
+import itertools
 import json
 import math
-import pathlib
 import time
-import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import jax
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Bool, Float, PRNGKeyArray
 from matplotlib.figure import Figure
 
 from cfljax import intervals, report
-from cfljax.engine.claims import Claims
-from cfljax.engine.progress import Bar
-from cfljax.engine.provenance import Journal, describe_run
-from cfljax.report.files import replacing
+from cfljax.engine import Bar, Claims, Journal, describe_run
+from experiments.kept import Kept
 from experiments.options import Options
 
 __all__ = [
     "PREDICTED",
+    "Arrays",
+    "Cell",
     "Estimate",
+    "Intervals",
+    "Results",
+    "Row",
+    "Rows",
+    "Study",
     "Verdict",
+    "Verdicts",
     "all_of",
-    "check_at_least",
-    "check_different",
-    "check_error_rate",
+    "at",
+    "check",
+    "column",
+    "columns",
     "curve",
-    "estimate",
-    "finish",
+    "curves",
     "generator",
+    "grid",
+    "jointly",
     "key",
     "legend",
-    "measure",
-    "ratio",
+    "listed",
+    "predicted",
     "read",
+    "settings",
+    "within",
 ]
+
 
 Cell = Mapping[str, Any]
 Arrays = Mapping[str, np.ndarray]
-PREDICTED = "predicted, in the colour of what was measured"
+Results = Sequence[Arrays]  # One for each cell.
+Row = dict[str, Any]
 Rows = Sequence[Mapping[str, Any]]
-
-
 Verdict = Literal["yes", "no", "undecided"]
+Verdicts = Mapping[str, Verdict]  # What each rule came to.
+
+PREDICTED = "predicted, in the colour of what was measured"
 
 
-def all_of(verdicts: Iterable[Verdict]) -> Verdict:
-    """One "no" makes it "no"; else one "undecided", or none at all, "undecided"."""
-    found = set(verdicts) or {"undecided"}
-    return "no" if "no" in found else "undecided" if "undecided" in found else "yes"
+def _nothing(config: Any, results: Any) -> dict[str, Any]:
+    return {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """One question as the functions of its module, which `main` runs in their order.
+
+    id: of the experiment, e.g. "reviews.k".
+    revision: raised whenever a cell of the same settings changes its meaning.
+    cells: of a configuration: plain data, all that `compute` may depend on, seed
+      included.
+    compute: one cell; gives the same arrays again for the same cell.
+    rows: the table, from the configuration, the cells and their arrays.
+    facts: what the rules and the answer need besides the rows, by name, from the
+      configuration and the arrays of all cells.
+    decide: what each rule of the header came to, by name, from configuration and rows.
+    answer: one paragraph, from configuration, rows and decisions.
+    figures: by file name, from configuration and rows.
+    """
+
+    id: str
+    revision: int
+    cells: Callable[[Any], list[Row]]
+    compute: Callable[..., Any]
+    rows: Callable[[Any, Any, Any], list[Row]]
+    decide: Callable[..., Verdicts]
+    answer: Callable[..., str]
+    figures: Callable[[Any, Any], dict[str, Figure]]
+    facts: Callable[[Any, Any], dict[str, Any]] = _nothing
+
+    def measure(
+        self, config: Any, cells: Sequence[Cell], options: Options
+    ) -> list[dict[str, np.ndarray]]:
+        """Arrays of every cell, in order, computed where they are not kept already.
+
+        One file per cell in `options.out/cells`, so that a run which was cut off goes
+        on where it was. Runs are listed in `cells.provenance.json`.
+        """
+        folder = options.out / "cells"
+        kept = Kept(folder)
+        keys = [[self.id, self.revision, dict(cell)] for cell in cells]
+        found = {index: kept.read(key) for index, key in enumerate(keys)}
+        missing = [index for index, arrays in found.items() if arrays is None]
+        if missing:
+            bar = Bar(self.id, visible=options.progress)
+            with Claims(folder, (1,)) as claims, bar:
+                bar.expect(len(missing))
+                journal = Journal(folder, claims, is_new=not folder.exists())
+                journal.start({**describe_run(), "experiment": self.id})
+                started = time.perf_counter()
+                for index in missing:
+                    once = functools.partial(self.compute, cells[index])
+                    found[index] = kept.remembered(keys[index], once)
+                    bar.advance(1)
+                seconds = round(time.perf_counter() - started, 2)
+                journal.finish(seconds=seconds, blocks=len(missing))
+        return [arrays for arrays in found.values() if arrays is not None]
+
+    def main(self, config: Any, options: Options) -> dict[str, Any]:
+        """Compute what is not kept yet; write table, figures, answer and configuration.
+
+        Returns:
+          The summary for the command line: headline (the answer), files, decisions,
+          seconds and rows.
+        """
+        started = time.perf_counter()
+        cells = self.cells(config)
+        results = self.measure(config, cells, options)
+        table = self.rows(config, cells, results)
+        facts = self.facts(config, results)
+        decisions = self.decide(config, table, **facts)
+        answer = self.answer(config, table, decisions, **facts).strip()
+        out = options.out
+        report.write_csv(out / "table.csv", table)
+        plain = json.dumps(dataclasses.asdict(config), indent=2)
+        report.write_text(out / "config.json", plain + "\n")
+        report.write_text(out / "answer.md", answer + "\n")
+        files = [out / name for name in ("table.csv", "config.json", "answer.md")]
+        for name, figure in self.figures(config, table).items():
+            files += report.save(figure, out / name)
+        seconds = round(time.perf_counter() - started, 2)
+        return {
+            "experiment": self.id,
+            "headline": f"{self.id}, {seconds} s: {answer}",
+            "files": [str(path) for path in files],
+            "decisions": dict(decisions),
+            "seconds": seconds,
+            "rows": table,
+        }
+
+
+def generator(seed: int, *indices: int) -> np.random.Generator:
+    """NumPy's generator of one cell, independent between different indices."""
+    return np.random.default_rng([seed, *indices])
+
+
+def key(seed: int, *indices: int) -> PRNGKeyArray:
+    """JAX's key of one cell, independent between different indices."""
+    return jax.random.key(int(generator(seed, *indices).integers(2**31)))
+
+
+def settings(config: Any, *names: str) -> Row:
+    """Some fields of a configuration, by name."""
+    return {name: getattr(config, name) for name in names}
+
+
+def grid(same: Row, **axes: Iterable[Any]) -> list[Row]:
+    """All combinations of some settings, beside those that are the same everywhere;
+    the last one changes fastest."""
+    values = itertools.product(*axes.values())
+    return [same | dict(zip(axes, place, strict=True)) for place in values]
+
+
+def check(
+    config: Any,
+    *,
+    at_least: Mapping[int | float, Sequence[str]],
+    different: Sequence[str] = (),
+    several: Sequence[str] = (),
+) -> None:
+    """Raises ValueError, naming the field, where a configuration makes no sense.
+
+    Args:
+      config: with an `error_rate`, which must be in (0, 1).
+      at_least: fields by their least value; they must be finite too, and tuples are
+        checked entry by entry.
+      different: tuples that must hold at least one value, and none twice.
+      several: tuples that must hold at least two, and none twice.
+    """
+    for least, names in ((2, several), (1, different)):
+        for name in names:
+            values = getattr(config, name)
+            if len(values) < least or len(set(values)) < len(values):
+                raise ValueError(
+                    f"`{name}` must hold different values, at least {least}, got "
+                    f"{values}."
+                )
+    for bound, names in at_least.items():
+        for name in names:
+            value = getattr(config, name)
+            entries = value if isinstance(value, tuple) else (value,)
+            if not all(math.isfinite(entry) and entry >= bound for entry in entries):
+                raise ValueError(
+                    f"`{name}` must be finite and at least {bound:g}, got {value}."
+                )
+    if not 0 < config.error_rate < 1:
+        raise ValueError(f"`error_rate` must be in (0, 1), got {config.error_rate}.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,51 +235,131 @@ class Estimate:
             return "yes"
         return "no" if self.high < low or high < self.low else "undecided"
 
-    def columns(self, name: str) -> dict[str, float]:
-        """The table's columns NAME, NAME_low and NAME_high."""
-        ends = (self.value, self.low, self.high)
-        return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
+    def above(self, other: "Estimate | float") -> Verdict:
+        """Whether it is above another number, by intervals that are apart."""
+        if not isinstance(other, Estimate):
+            other = Estimate(other, other, other)
+        if self.low > other.high:
+            return "yes"
+        return "no" if self.high < other.low else "undecided"
+
+    def mapped(self, rising: Callable[[np.ndarray], np.ndarray]) -> "Estimate":
+        """The estimate of a rising function of the number."""
+        return Estimate(*rising(np.array([self.value, self.low, self.high])).tolist())
+
+    def over(self, number: float) -> "Estimate":
+        """The number over one that is known, above 0."""
+        return self.mapped(lambda ends: ends / number)
+
+    def root(self) -> "Estimate":
+        """Of a root-mean-square, from that of the mean square."""
+        return self.mapped(lambda ends: np.sqrt(np.maximum(ends, 0)))
 
 
-def estimate(values: Float[np.ndarray, " trials"], *, error_rate: float) -> Estimate:
-    """The mean of independent values with Student's interval; at least 2 values."""
-    low, high = intervals.student(values, error_rate=error_rate)
-    return Estimate(float(np.mean(values)), float(low), float(high))
+@dataclasses.dataclass(frozen=True)
+class Intervals:
+    """Estimates from independent trials, whose intervals each miss at one rate."""
+
+    error_rate: float
+
+    def mean(self, values: Float[np.ndarray, " trials"]) -> Estimate:
+        """The mean with Student's interval; at least 2 values."""
+        low, high = intervals.student(values, error_rate=self.error_rate)
+        return Estimate(float(np.mean(values)), float(low), float(high))
+
+    def geometric(self, logs: Float[np.ndarray, " trials"]) -> Estimate:
+        """The geometric mean, from logarithms; not a number where one is infinite."""
+        with np.errstate(invalid="ignore"):
+            return self.mean(logs).mapped(np.exp)
+
+    def ratio(
+        self, upper: Float[np.ndarray, " trials"], lower: Float[np.ndarray, " trials"]
+    ) -> Estimate:
+        """The ratio of two means from paired trials.
+
+        Linearised (delta method): Student's interval of (upper - r lower) / mean(lower)
+        around r. Nominal; good where the mean of `lower` is known to a few per cent.
+        """
+        value = float(np.mean(upper) / np.mean(lower))
+        rest = self.mean((upper - value * lower) / np.mean(lower))
+        return Estimate(value, value + rest.low, value + rest.high)
+
+    def slope(
+        self, x: Float[np.ndarray, " points"], y: Float[np.ndarray, "trials points"]
+    ) -> Estimate:
+        """Least-squares slope of the mean over trials; at least 2 trials."""
+        low, high = intervals.slope(x, y, error_rate=self.error_rate)
+        middle = float(np.polyfit(x, y.mean(axis=0), 1)[0])
+        return Estimate(middle, float(low), float(high))
+
+    def chance(self, found: int, trials: int) -> Estimate:
+        """A probability with its exact binomial interval."""
+        low, high = intervals.clopper_pearson(found, trials, error_rate=self.error_rate)
+        return Estimate(found / trials, float(low), float(high))
+
+    def share(self, hits: Bool[np.ndarray, " trials"]) -> Estimate:
+        """The same, of what happened in each trial."""
+        return self.chance(int(np.sum(hits)), hits.size)
 
 
-def ratio(
-    upper: Float[np.ndarray, " trials"],
-    lower: Float[np.ndarray, " trials"],
-    *,
-    error_rate: float,
-) -> Estimate:
-    """The ratio of two means from paired trials.
+def jointly(config: Any, number: int) -> Intervals:
+    """So many intervals that all hold at the configuration's error rate."""
+    return Intervals(intervals.divide(config.error_rate, number))
 
-    Linearised (delta method): Student's interval of (upper - r lower) / mean(lower)
-    around r. Nominal; good where the mean of `lower` is known to a few per cent.
 
-    Args:
-      upper: `[trials]`, at least 2.
-      lower: `[trials]`, trial i made with the random numbers of upper[i].
-      error_rate: nominal chance to miss, in (0, 1).
-    """
-    value = float(np.mean(upper) / np.mean(lower))
-    rest = estimate((upper - value * lower) / np.mean(lower), error_rate=error_rate)
-    return Estimate(value, value + rest.low, value + rest.high)
+def all_of(verdicts: Iterable[Verdict]) -> Verdict:
+    """One "no" makes it "no"; else one "undecided", or none at all, "undecided"."""
+    found = set(verdicts) or {"undecided"}
+    return "no" if "no" in found else "undecided" if "undecided" in found else "yes"
+
+
+def at(table: Rows, **wanted: Any) -> list[Mapping[str, Any]]:
+    """The rows of these settings."""
+    return [row for row in table if all(row.get(k) == v for k, v in wanted.items())]
+
+
+def columns(**estimates: Estimate) -> Row:
+    """The table's columns NAME, NAME_low and NAME_high of each estimate."""
+    row: Row = {}
+    for name, one in estimates.items():
+        row |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
+    return row
 
 
 def read(row: Mapping[str, Any], name: str) -> Estimate:
-    """The estimate that `Estimate.columns` put into a row."""
+    """The estimate that `columns` put into a row."""
     return Estimate(row[name], row[f"{name}_low"], row[f"{name}_high"])
+
+
+def within(rows: Rows, name: str, low: float, high: float) -> Verdict:
+    """Whether a column's estimates lie in a band in all of the rows."""
+    return all_of(read(row, name).within(low, high) for row in rows)
+
+
+def column(rows: Rows, name: str) -> Float[np.ndarray, " rows"]:
+    """One column's numbers."""
+    return np.array([row[name] for row in rows], float)
 
 
 def curve(rows: Rows, label: str, x: str, y: str) -> report.Curve:
     """A column with its interval against another column, in the order of the rows."""
     names = (x, y, f"{y}_low", f"{y}_high")
-    at, middle, low, high = (
-        np.array([row[name] for row in rows], float) for name in names
-    )
+    at, middle, low, high = (column(rows, name) for name in names)
     return report.Curve(label, at, middle, low, high)
+
+
+def curves(
+    rows: Rows, by: str, labels: Mapping[Any, str], x: str, y: str
+) -> list[report.Curve]:
+    """A curve for each of some settings, with its name."""
+    return [curve(at(rows, **{by: value}), labels[value], x, y) for value in labels]
+
+
+def predicted(
+    rows: Rows, like: str, x: str, y: str, label: str = PREDICTED
+) -> report.Curve:
+    """The same without intervals, of what was predicted for the curve `like`."""
+    return report.Curve(label, column(rows, x), column(rows, y), like=like)
 
 
 def legend(error_rate: float) -> str:
@@ -131,151 +367,6 @@ def legend(error_rate: float) -> str:
     return f"intervals hold jointly at {1 - error_rate:.0%}"
 
 
-def generator(seed: int, *indices: int) -> np.random.Generator:
-    """NumPy's generator of one cell, independent between different indices."""
-    return np.random.default_rng([seed, *indices])
-
-
-def key(seed: int, *indices: int) -> PRNGKeyArray:
-    """JAX's key of one cell, independent between different indices."""
-    return jax.random.key(int(generator(seed, *indices).integers(2**31)))
-
-
-def check_at_least(config: Any, least: Mapping[str, int | float]) -> None:
-    """Raises ValueError, naming the field, where a value is below its least or is
-    not finite. A field that is a tuple is checked entry by entry."""
-    for name, bound in least.items():
-        value = getattr(config, name)
-        entries = value if isinstance(value, tuple) else (value,)
-        if not all(math.isfinite(entry) and entry >= bound for entry in entries):
-            raise ValueError(
-                f"`{name}` must be finite and at least {bound:g}, got {value}."
-            )
-
-
-def check_different(config: Any, *names: str, least: int = 1) -> None:
-    """Raises ValueError, naming the field, where a tuple repeats or is too short."""
-    for name in names:
-        values = getattr(config, name)
-        if len(values) < least or len(set(values)) < len(values):
-            raise ValueError(
-                f"`{name}` must hold different values, at least {least}, got {values}."
-            )
-
-
-def check_error_rate(config: Any) -> None:
-    """Raises ValueError where `error_rate` is outside (0, 1)."""
-    if not 0 < config.error_rate < 1:
-        raise ValueError(f"`error_rate` must be in (0, 1), got {config.error_rate}.")
-
-
-def measure(
-    experiment: str,
-    revision: int,
-    cells: Sequence[Cell],
-    compute: Callable[[Cell], Arrays],
-    options: Options,
-) -> list[dict[str, np.ndarray]]:
-    """Arrays of every cell, computed where they are not kept already.
-
-    One file per cell in `options.out/cells`, named after everything the cell depends
-    on and renamed into place when it is whole, so that a run which was cut off goes
-    on where it was. Runs are listed in `cells.provenance.json`.
-
-    Args:
-      experiment: id, e.g. "reviews.k".
-      revision: raised whenever a cell of the same settings changes its meaning.
-      cells: plain data; all that `compute` may depend on, seed included.
-      compute: one cell; gives the same arrays again for the same cell.
-      options: how to run.
-
-    Returns:
-      One mapping of arrays for each cell, in order.
-    """
-    folder = options.out / "cells"
-    paths = [folder / f"{_name(experiment, revision, cell)}.npz" for cell in cells]
-    kept = [_read(path) for path in paths]
-    missing = [index for index, arrays in enumerate(kept) if arrays is None]
-    if missing:
-        bar = Bar(experiment, visible=options.progress)
-        with Claims(folder, (1,)) as claims, bar:
-            bar.expect(len(missing))
-            journal = Journal(folder, claims, is_new=not folder.exists())
-            journal.start({**describe_run(), "experiment": experiment})
-            started = time.perf_counter()
-            for index in missing:
-                arrays = compute(cells[index])
-                _keep(paths[index], arrays)
-                kept[index] = {k: np.asarray(v) for k, v in arrays.items()}
-                bar.advance(1)
-            seconds = round(time.perf_counter() - started, 2)
-            journal.finish(seconds=seconds, blocks=len(missing))
-    return [arrays for arrays in kept if arrays is not None]
-
-
-def _name(experiment: str, revision: int, cell: Cell) -> str:
-    text = json.dumps([experiment, revision, dict(cell)], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
-
-
-def _read(path: pathlib.Path) -> dict[str, np.ndarray] | None:
-    """What is kept, or None if it is missing or damaged."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
-        return None
-
-
-def _keep(path: pathlib.Path, arrays: Arrays) -> None:
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
-
-
-def finish(
-    experiment: str,
-    config: Any,
-    options: Options,
-    *,
-    rows: Rows,
-    figures: Mapping[str, Figure],
-    answer: str,
-    decisions: Mapping[str, str],
-    started: float,
-) -> dict[str, Any]:
-    """Write table, figures, answer and configuration; the summary of the study.
-
-    Args:
-      experiment: id, e.g. "reviews.k".
-      config: the study's dataclass.
-      options: how it was run.
-      rows: the table, written to `table.csv`.
-      figures: drawn by `report.curves` or `report.heatmaps`, by file name.
-      answer: one paragraph, made from the rows; written to `answer.md`.
-      decisions: what each rule of the study came to, by name.
-      started: `time.perf_counter()` at the start.
-
-    Returns:
-      The summary for the command line: headline (the answer), files, decisions,
-      seconds and rows.
-    """
-    out = options.out
-    report.write_csv(out / "table.csv", rows)
-    settings = json.dumps(dataclasses.asdict(config), indent=2)
-    report.write_text(out / "config.json", settings + "\n")
-    report.write_text(out / "answer.md", answer.strip() + "\n")
-    drawn = [
-        path
-        for name, figure in figures.items()
-        for path in report.save(figure, out / name)
-    ]
-    names = ("table.csv", "config.json", "answer.md")
-    seconds = round(time.perf_counter() - started, 2)
-    return {
-        "experiment": experiment,
-        "headline": f"{experiment}, {seconds} s: {answer.strip()}",
-        "files": [str(path) for path in (*(out / name for name in names), *drawn)],
-        "decisions": dict(decisions),
-        "seconds": seconds,
-        "rows": list(rows),
-    }
+def listed(decisions: Verdicts) -> str:
+    """All rules and what they came to, for the answer."""
+    return " ".join(f"{rule}: {found}." for rule, found in decisions.items())

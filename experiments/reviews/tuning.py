@@ -18,18 +18,97 @@ Differs:   the paper calls a trial a success if any restart at any step size suc
            small steps end early: the choice of the step size is one of shrinkage too.
 """
 
-import time
+import dataclasses
 from typing import Any, Literal
 
-from experiments.options import Options
-from experiments.reviews import study
-from experiments.reviews.tuning_report import answer, decide, draw, rows
-from experiments.reviews.tuning_runs import Config, cells, compute
+import numpy as np
+from jaxtyping import Float
+from matplotlib.figure import Figure
+
+from cfljax import report
+from experiments.reviews import fixed_data, study
 
 __all__ = ["Config", "main", "preset"]
 
-EXPERIMENT = "reviews.tuning"
-REVISION = 1  # To be raised whenever a cell of the same settings changes its meaning.
+EXPERIMENTS = {
+    "reviews.tuning": {
+        "title": "restart and step size chosen by truth, training loss or held-out loss"
+    }
+}
+RULES = ("truth", "training", "held-out", "split", "none")
+CHOICES = ("restart", "restart and step size")
+TOP = 2.0  # Of the figure, so that the small regrets can be seen.
+NAMES = {
+    "training": "training loss",
+    "held-out": "loss on further samples",
+    "split": "loss on samples set aside",
+    "none": "no choice",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Everything that the study depends on. One field, one flag."""
+
+    num_samples: tuple[int, ...]
+    """n, samples per client."""
+    rho: tuple[float, ...]
+    """Squared separation over noise variance."""
+    num_trials: int
+    """Data sets per cell."""
+    step_sizes: tuple[float, ...] = (0.05, 0.1, 0.25, 0.5, 1.0)
+    """Gamma, divisor m, to choose from."""
+    fixed_step_size: float = 0.5
+    """Gamma where only the restart is chosen; one of `step_sizes`."""
+    num_restarts: int = 10
+    """Random starts to choose from, the same ones at every step size."""
+    num_rounds: int = 150
+    """T."""
+    num_clients: int = 40
+    """m, a multiple of the number of clusters."""
+    num_features: int = 40
+    """d."""
+    num_clusters: int = 2
+    """k."""
+    held_out: float = 0.2
+    """Share of a client's n samples that the rule "split" does not train on."""
+    margin: float = 0.05
+    """Relative regret that counts as none."""
+    seed: int = 0
+    """Of everything."""
+    error_rate: float = 0.05
+    """Of all intervals together."""
+
+    def __post_init__(self) -> None:
+        sizes = ("num_samples", "num_trials", "num_clients", "num_features")
+        study.check(
+            self,
+            different=("num_samples", "rho", "step_sizes"),
+            at_least={
+                0: ("margin",),
+                1e-9: ("step_sizes",),
+                1e-6: ("rho",),
+                1: ("num_restarts", "num_rounds"),
+                2: (*sizes, "num_clusters"),
+            },
+        )
+        if self.num_clients % self.num_clusters:
+            raise ValueError(
+                f"`num_clients` must be a multiple of {self.num_clusters} clusters, "
+                f"got {self.num_clients}."
+            )
+        if self.num_clusters > self.num_features:
+            raise ValueError(
+                f"`num_clusters` must be at most `num_features`, got "
+                f"{self.num_clusters} > {self.num_features}."
+            )
+        if self.fixed_step_size not in self.step_sizes:
+            raise ValueError(
+                f"`fixed_step_size` must be one of {self.step_sizes}, got "
+                f"{self.fixed_step_size}."
+            )
+        if not 0 < self.held_out < 1:
+            raise ValueError(f"`held_out` must lie in (0, 1), got {self.held_out}.")
 
 
 def preset(name: Literal["quick", "paper"]) -> Config:
@@ -42,20 +121,221 @@ def preset(name: Literal["quick", "paper"]) -> Config:
     )
 
 
-def main(config: Config, options: Options) -> dict[str, Any]:
-    """Compute what is missing, then write table, figure and answer."""
-    started = time.perf_counter()
-    grid = cells(config)
-    results = study.measure(EXPERIMENT, REVISION, grid, compute, options)
-    table = rows(config, grid, results)
-    decisions = decide(config, table)
-    return study.finish(
-        EXPERIMENT,
-        config,
-        options,
-        rows=table,
-        figures={"regret": draw(config, table)},
-        answer=answer(config, table, decisions),
-        decisions=decisions,
-        started=started,
+def cells(config: Config) -> list[study.Row]:
+    """All cells of the grid, samples fastest."""
+    shared = ("num_trials", "step_sizes", "fixed_step_size", "num_restarts")
+    shared += ("num_rounds", "num_clients", "num_features", "num_clusters")
+    same = study.settings(config, *shared, "held_out", "seed")
+    return study.grid(same, rho=config.rho, num_samples=config.num_samples)
+
+
+def held_out_loss(
+    trained: fixed_data.Clients,
+    validation: fixed_data.Clients,
+    models: Float[np.ndarray, "runs models d"],
+) -> Float[np.ndarray, " runs"]:
+    """Mean loss on further samples, of the model that fits a client's own data best;
+    infinite for a run that diverged."""
+    choice = fixed_data.assign(fixed_data.all_losses(trained, models))
+    losses = fixed_data.all_losses(validation, models)
+    own = np.take_along_axis(losses, np.maximum(choice, 0)[..., None], axis=2)[..., 0]
+    usable = (choice >= 0) & np.isfinite(own)
+    return np.mean(np.where(usable, own, np.inf), axis=0)
+
+
+def pick(scores: Float[np.ndarray, " runs"]) -> int:
+    """The least score; NaN never wins."""
+    return int(np.argmin(np.where(np.isnan(scores), np.inf, scores)))
+
+
+def compute(cell: study.Cell) -> study.Arrays:
+    """Errors of the chosen runs.
+
+    Returns:
+      `error` `[choices, rules, trials]`, mean distance of models and truths, matched,
+      infinite where a diverged run is chosen; `picked` of the same shape, index of the
+      step size; `oracle` `[trials]`, the same distance of least squares in the true
+      clusters.
+    """
+    trials, gammas = cell["num_trials"], np.array(cell["step_sizes"])
+    samples, restarts = cell["num_samples"], cell["num_restarts"]
+    away = max(1, round(cell["held_out"] * samples))
+    steps = np.tile(gammas, restarts)
+    fixed = np.flatnonzero(steps == cell["fixed_step_size"])
+    first = np.where(np.arange(len(steps)) == fixed[0], 0.0, 1.0)
+    shape = (len(CHOICES), len(RULES), trials)
+    errors, picked, oracle = np.empty(shape), np.empty(shape, int), np.empty(trials)
+    for trial in range(trials):
+        # Of the n samples the last ones are set aside, or n more follow; the first
+        # ones are the same either way.
+        place = (cell["seed"], 1, int(1000 * cell["rho"]), samples, trial)
+        whole, part = (
+            fixed_data.problem_of(
+                cell,
+                study.generator(*place),
+                num_samples=samples - held_out,
+                num_validation=held_out or samples,
+            )
+            for held_out in (0, away)
+        )
+        generator = study.generator(cell["seed"], 2, samples, trial)
+        starts = fixed_data.random_starts(generator, whole, restarts)
+        starts = np.repeat(starts, len(gammas), axis=0)
+        models, partly = (
+            fixed_data.ifca_runs(problem.clients, starts, steps, cell["num_rounds"])
+            for problem in (whole, part)
+        )
+        reached = fixed_data.centre_errors(whole, models)
+        further = held_out_loss(whole.clients, whole.validation, models)
+        aside = held_out_loss(part.clients, part.validation, partly)
+        scores = {
+            "truth": (reached, reached),
+            "training": (
+                fixed_data.training_loss(whole.clients, models),
+                reached,
+            ),
+            "held-out": (further, reached),
+            "split": (aside, fixed_data.centre_errors(part, partly)),
+            "none": (first, reached),
+        }
+        for choice, runs in enumerate((fixed, np.arange(len(steps)))):
+            for rule, name in enumerate(RULES):
+                score, error = scores[name]
+                best = runs[pick(score[runs])]
+                errors[choice, rule, trial] = np.nan_to_num(error[best], nan=np.inf)
+                picked[choice, rule, trial] = best % len(gammas)
+        oracle[trial] = fixed_data.oracle_error(whole)
+    return {"error": errors, "picked": picked, "oracle": oracle}
+
+
+def rows(config: Config, cells: study.Rows, results: study.Results) -> list[study.Row]:
+    """One row for each cell, choice and rule; ratios are geometric means."""
+    number = len(cells) * len(CHOICES) * len(RULES)
+    joint = study.jointly(config, 3 * number)
+
+    def ratio(values: np.ndarray) -> study.Estimate:
+        return joint.geometric(np.log(values))
+
+    table: list[study.Row] = []
+    for cell, arrays in zip(cells, results, strict=True):
+        for i, choice in enumerate(CHOICES):
+            errors = dict(zip(RULES, arrays["error"][i], strict=True))
+            for rule, picked in zip(RULES, arrays["picked"][i], strict=True):
+                row = {"rho": cell["rho"], "num_samples": cell["num_samples"]}
+                row |= {"choice": choice, "rule": rule}
+                error = errors[rule]
+                row |= study.columns(
+                    error=joint.mean(error),
+                    to_truth=ratio(error / errors["truth"]),
+                    to_training=ratio(error / errors["training"]),
+                )
+                row |= {"oracle": float(np.mean(arrays["oracle"]))}
+                row |= {"diverged": int(np.sum(~np.isfinite(error)))}
+                row |= {
+                    f"picked_step_{gamma:g}": int(np.sum(picked == index))
+                    for index, gamma in enumerate(config.step_sizes)
+                }
+                table.append(row)
+    return table
+
+
+def decide(config: Config, table: study.Rows) -> study.Verdicts:
+    """The rules of the header, from the rows alone."""
+    restart, both = CHOICES
+    trained = study.at(table, choice=restart, rule="training")
+    late = [row for row in trained if row["num_samples"] >= config.num_features / 2]
+    early = study.at(trained, num_samples=min(config.num_samples))
+
+    def no_regret(rows: study.Rows, name: str) -> study.Verdict:
+        return study.within(rows, name, 0.0, 1 + config.margin)
+
+    def regret(rows: study.Rows, name: str) -> study.Verdict:
+        return study.all_of(study.read(row, name).above(1.0) for row in rows)
+
+    further, aside = (
+        study.at(table, choice=both, rule=rule) for rule in ("held-out", "split")
     )
+    return {
+        "from n = d/2 on the training loss chooses restarts without regret": no_regret(
+            late, "to_truth"
+        ),
+        "at the fewest samples the training loss has regret": regret(early, "to_truth"),
+        "a loss on further samples never chooses worse than the training loss": (
+            no_regret(further, "to_training")
+        ),
+        "setting samples aside costs more than its choice gains": regret(
+            aside, "to_training"
+        ),
+    }
+
+
+def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
+    """The paragraph, from the rows alone."""
+    restart, _ = CHOICES
+    few = min(config.num_samples)
+
+    def regret(**wanted: Any) -> str:
+        (row,) = study.at(table, num_samples=few, **wanted)
+        regret = study.read(row, "to_truth").mapped(lambda ends: 100 * (ends - 1))
+        return f"{regret.value:.1f} % [{regret.low:.1f}, {regret.high:.1f}]"
+
+    parts = []
+    for rho in config.rho:
+        one, two = (
+            {rule: regret(rho=rho, choice=choice, rule=rule) for rule in RULES}
+            for choice in CHOICES
+        )
+        trend = ", ".join(
+            f"{100 * (row['to_truth'] - 1):.1f} % at n = {row['num_samples']}"
+            for row in study.at(table, rho=rho, choice=restart, rule="training")
+        )
+        parts.append(
+            f"At rho = {rho:g}, n = {few}, choosing restarts by the training loss "
+            f"costs {one['training']}, by the loss on further "
+            f"samples {one['held-out']}, and not at all {one['none']}; with step sizes "
+            f"to choose as well {two['training']}, {two['held-out']}, and "
+            f"{two['split']} where {100 * config.held_out:g} % of the "
+            f"own samples are set aside for it; restarts by the training loss over n: "
+            f"{trend}."
+        )
+    rho = min(config.rho, key=lambda value: abs(np.log(value / 4)))
+    shown = study.at(table, choice=restart, rho=rho, num_samples=few)
+    errors = ", ".join(f"{row['rule']} {study.read(row, 'error')}" for row in shown)
+    return (
+        "Regret is the error of the chosen run over that of the run chosen by the "
+        f"truth, as the paper chooses, minus 1 ({config.num_restarts} restarts, step "
+        f"sizes {', '.join(f'{gamma:g}' for gamma in config.step_sizes)}). "
+        f"{' '.join(parts)} Errors of the restarts chosen at rho = {rho:g}, n = {few}: "
+        f"{errors}, oracle {shown[0]['oracle']:.3g}. {study.listed(decisions)} "
+        f"Intervals are Student's over {config.num_trials} data sets and hold "
+        f"jointly at {1 - config.error_rate:.0%}, nominally."
+    )
+
+
+def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
+    """Regret of every rule against n."""
+
+    def panel(choice: str, rho: float) -> report.CurvePanel:
+        own = study.at(table, choice=choice, rho=rho)
+        return report.CurvePanel(
+            study.curves(own, "rule", NAMES, "num_samples", "to_truth"),
+            x_label="samples per client n",
+            y_label="error / error chosen by truth",
+            y_limits=(0.9, TOP),
+            log_x=True,
+            title=f"choice of {choice}, ρ = {rho:g}",
+        )
+
+    figure = report.curves(
+        [panel(choice, rho) for choice in CHOICES for rho in config.rho],
+        title=f"What choosing without the truth costs IFCA, k = {config.num_clusters}, "
+        f"d = {config.num_features}, m = {config.num_clients}",
+        legend_title=f"chosen by; {config.num_trials} data sets, Student's "
+        f"{study.legend(config.error_rate)},\ncut off at {TOP:g}; points moved aside",
+        panels_per_row=len(config.rho),
+    )
+    return {"regret": figure}
+
+
+STUDY = study.Study("reviews.tuning", 1, cells, compute, rows, decide, answer, figures)
+main = STUDY.main

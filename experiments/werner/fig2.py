@@ -18,26 +18,59 @@ on the way. What (7) can be over all models is computed beside it (`sup`), and (
 the one model where two clients' gradients meet.
 
 The paper leaves open the law of the minimisers, at which mean the clusters begin, the
-step size, the start and the number of rounds: `synthetic`, `fig2_trial`. With d = 10
-and n = 9 a client has fewer equations than unknowns.
+step size, the start and the number of rounds. With d = 10 and n = 9 a client has fewer
+equations than unknowns.
 """
 
 import dataclasses
 import math
-import time
 from typing import Any, Literal
 
+import jax
+import jax.numpy as jnp
+import matplotlib
+import numpy as np
+import xarray as xr
+from jaxtyping import Array, Float, PRNGKeyArray
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
 from cfljax import engine
+from cfljax.base import check_member, check_positive
+from cfljax.report import style
 from experiments.options import Options
-from experiments.werner.fig2_report import COLUMNS, draw, note, rows
-from experiments.werner.fig2_trial import DIMS, Trial, simulate
-from experiments.werner.synthetic import Minimisers
-from experiments.werner.write import finish, run
+from experiments.werner import study
+from experiments.werner.study import Row, Rows
+from experiments.werner.synthetic import Minimisers, curvatures, trial_data
 
-__all__ = ["REVISION", "Config", "main", "preset"]
+__all__ = [
+    "Config",
+    "Trial",
+    "main",
+    "note",
+    "preset",
+    "rows",
+    "simulate",
+]
 
-EXPERIMENT = "werner.fig2"
+
+EXPERIMENTS = {
+    "werner.fig2": {"title": "constants of Assumptions 4 and 5 along gradient descent"}
+}
+(EXPERIMENT,) = EXPERIMENTS
 REVISION = 1  # To be raised whenever a trial of the same fields changes its meaning.
+
+# Outputs of a trial and the names of their own axes.
+DIMS: dict[str, tuple[str, ...]] = {
+    "within": ("round", "client"),  # (7) at the model of the client's cluster
+    "between": ("round", "client"),  # (8), least over clients of other clusters
+    "within_anywhere": ("client",),  # sup of (7) over all models
+    "between_anywhere": (),  # (8) of one pair of clients, at one model
+    "distance": ("round", "cluster"),  # of the cluster's model from its minimiser
+}
+
+_LEAST = 1e-8  # Of the first mean gradient: below it (7) is 0 / 0.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,17 +97,10 @@ class Config:
     """Of all data sets."""
 
     def __post_init__(self) -> None:
-        if self.num_trials < 1:
-            raise ValueError(f"`num_trials` must be at least 1, got {self.num_trials}.")
+        check_positive(num_trials=self.num_trials)
         if not math.isfinite(self.first_mean):
             raise ValueError(f"`first_mean` must be finite, got {self.first_mean}.")
-        _ = self.trial  # It checks what it shares.
-
-    @property
-    def trial(self) -> Trial:
-        """The fields of one data set."""
-        own = {f.name: getattr(self, f.name) for f in dataclasses.fields(Trial)}
-        return Trial(**own)
+        study.trial_of(Trial, self)  # It checks what it shares.
 
 
 def preset(name: Literal["quick", "paper"]) -> Config:
@@ -83,36 +109,234 @@ def preset(name: Literal["quick", "paper"]) -> Config:
 
 
 def main(config: Config, options: Options) -> dict[str, Any]:
-    """Compute what the store lacks, then write the figure and its numbers.
-
-    Args:
-      config: of the experiment.
-      options: how to run.
-
-    Returns:
-      A summary for the command line.
-    """
-    started = time.perf_counter()
+    """Compute what the store lacks, then write the figure and its numbers."""
+    own = study.Study(EXPERIMENT, config, options)
     grid = engine.Grid(
         experiment=EXPERIMENT,
-        trial=config.trial,
+        trial=study.trial_of(Trial, config),
         axes={"first_mean": (config.first_mean,)},
         num_trials=config.num_trials,
+        traced=("first_mean",),
         dims=DIMS,
         coords={"round": list(range(config.num_rounds))},
         seed=config.seed,
         revision=REVISION,
     )
-    results = run(grid, simulate, "results", options)
-    table = rows(results, num_members=config.num_members)
-    return finish(
-        EXPERIMENT,
-        config,
-        options,
-        rows=table,
-        columns=COLUMNS,
+    results = own.sweep(grid, simulate, "results")
+    table = rows(results)
+    return own.finish(
+        tables={"table": (table, COLUMNS)},
         note=note(table, results),
-        figures={"constants": draw(results, num_members=config.num_members)},
-        results=[results],
-        started=started,
+        figures={"constants": draw(results)},
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """Everything that one data set's law depends on.
+
+    first_mean is traced by the engine; the rest is static.
+    """
+
+    minimisers: Minimisers
+    first_mean: float
+    num_clusters: int
+    num_members: int
+    num_samples: int
+    num_features: int
+    num_rounds: int
+
+    def __post_init__(self) -> None:
+        check_member(Minimisers, minimisers=self.minimisers)
+        check_positive(num_members=self.num_members, num_samples=self.num_samples)
+        check_positive(num_features=self.num_features, num_rounds=self.num_rounds)
+        study.check_several(self.num_clusters)
+
+
+def simulate(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array]:
+    """Gradient descent of every cluster, with everybody in the right one.
+
+    All clusters start at 0 and use one step size, 1 over the largest curvature of a
+    cluster's loss. All gradients are linear in the distance from a minimiser, which is
+    what is iterated, so that nothing cancels near the end.
+
+    Returns:
+      The arrays of `DIMS`; (7) is NaN where the mean gradient is below 1e-8 of the
+      first.
+    """
+    data, truth = trial_data(trial, key, trial.minimisers)
+    own = curvatures(data)
+    sizes = (trial.num_clusters, trial.num_members, *own.shape[1:])
+    means = jnp.mean(own.reshape(sizes), axis=1)  # of the clusters' mean losses
+    step = 1 / jnp.max(jnp.linalg.eigvalsh(means))
+    models, clusters = truth.models, truth.clusters
+    first = -models  # x_0 - x*
+    initial = _norms(_apply(means, first))
+
+    def move(aside: Array, _: None) -> tuple[Array, tuple[Array, ...]]:
+        mean = _apply(means, aside)  # of the gradients, [clusters, features]
+        size = jnp.where(_norms(mean) > _LEAST**2 * initial, _norms(mean), jnp.nan)
+        spread = _norms(_apply(own, aside[clusters]) - mean[clusters])
+        ratio = spread / size[clusters]  # (7)
+        at = (aside + models)[:, None, :] - models[clusters][None]  # x_k - x*_j
+        gradients = jnp.einsum("jde,kje->kjd", own, at, precision="highest")
+        found = ratio, _between(gradients, clusters), jnp.sqrt(_norms(aside))
+        return aside - step * mean, found
+
+    found = jax.lax.scan(move, first, None, length=trial.num_rounds)[1]
+    # The largest (7) is the squared norm of (H_i - H) H^-1, here transposed: both are
+    # symmetric.
+    mean = means[clusters]
+    turned = jnp.linalg.solve(mean, own - mean)
+    return {
+        **dict(zip(("within", "between", "distance"), found, strict=True)),
+        "within_anywhere": jnp.square(jnp.linalg.norm(turned, ord=2, axis=(1, 2))),
+        "between_anywhere": _meeting(own, models, clusters),
+    }
+
+
+def _apply(matrices: Array, vectors: Array) -> Array:
+    return jnp.einsum("kde,ke->kd", matrices, vectors, precision="highest")
+
+
+def _norms(vectors: Float[Array, "rows features"]) -> Float[Array, " rows"]:
+    """Squared."""
+    return jnp.sum(jnp.square(vectors), axis=1)
+
+
+def _between(
+    gradients: Float[Array, "clusters clients features"], clusters: Array
+) -> Float[Array, " clients"]:
+    """(8) of each client at its cluster's model, least over other clusters' clients."""
+
+    def of(index: Array) -> Array:
+        there = gradients[clusters[index]]
+        gaps = _norms(there - there[index][None])
+        return jnp.min(jnp.where(clusters == clusters[index], jnp.inf, gaps))
+
+    return jax.lax.map(of, jnp.arange(clusters.shape[0]))
+
+
+def _meeting(own: Array, models: Array, clusters: Array) -> Float[Array, ""]:
+    """(8) of the first and the last client where their gradients should be the same.
+
+    H_i (x - x*_k) = H_j (x - x*_l) has a solution x wherever H_i - H_j is invertible.
+    """
+    i, j = 0, clusters.shape[0] - 1
+    product = lambda matrix, vector: jnp.matmul(matrix, vector, precision="highest")
+    target = product(own[i], models[clusters[i]]) - product(own[j], models[clusters[j]])
+    at = jnp.linalg.solve(own[i] - own[j], target)
+    gap = product(own[i], at - models[clusters[i]])
+    gap = gap - product(own[j], at - models[clusters[j]])
+    return jnp.sum(jnp.square(gap))
+
+
+COLUMNS = {
+    "cluster": "cluster",
+    "trial": "data set",
+    "first": "(7), first round",
+    "last": "(7), last round above 0 / 0",
+    "largest": "(7), largest on the way",
+    "supremum": "(7), sup over all models",
+    "least": "(8), least on the way",
+    "left": "distance left, last / first",
+}
+_GREY, _BOUND = "#b5b5b5", "#D55E00"
+_DASHES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
+
+
+def rows(results: xr.Dataset) -> list[Row]:
+    """One row for each data set and cluster."""
+    table = []
+    data = results.isel(first_mean=0)
+    num_members = data.sizes["client"] // data.sizes["cluster"]
+    for trial in data["trial"].values.tolist():
+        own = data.isel(trial=trial)
+        for cluster in range(data.sizes["cluster"]):
+            members = slice(cluster * num_members, (cluster + 1) * num_members)
+            within = own["within"].values[:, members]
+            defined = within[np.isfinite(within).all(axis=1)]  # Not 0 / 0 at the end.
+            distance = own["distance"].values[:, cluster]
+            row = {
+                "cluster": cluster + 1,
+                "trial": trial,
+                "first": float(np.max(defined[0])),
+                "last": float(np.max(defined[-1])),
+                "largest": float(np.max(defined)),
+                "supremum": float(np.max(own["within_anywhere"].values[members])),
+                "least": float(np.min(own["between"].values[:, members])),
+                "left": float(distance[-1] / distance[0]),
+            }
+            table.append(row)
+    return table
+
+
+def note(table: Rows, results: xr.Dataset) -> str:
+    """What came out, in words made from the numbers."""
+    largest = [row["largest"] for row in table]
+    supremum = [row["supremum"] for row in table]
+    least = [row["least"] for row in table]
+    growth = [row["last"] / row["first"] for row in table]
+    meeting = float(np.max(results["between_anywhere"].values))
+    return (
+        "Largest and least values over the clients of a cluster. On the way (7) is at "
+        f"most {max(largest):.3g}, and (8) at least {min(least):.3g}, over all data "
+        f"sets; from the first round to the last, (7) changes {min(growth):.3g}- to "
+        f"{max(growth):.3g}-fold. Over all models (7) reaches {max(supremum):.3g} "
+        f"(exact; {min(supremum):.3g} in the most even cluster), so that max(1, A^4) "
+        f"of Theorem 3 is {max(supremum) ** 2:.2g}; and at the model where the first "
+        f"and the last client's gradients meet (8) is at most {meeting:.1g}: no "
+        "positive Delta^2 with D = 0 bounds it everywhere."
+    )
+
+
+def draw(results: xr.Dataset) -> Figure:
+    """Both quantities of the first data set, as in the paper."""
+    data = results.isel(first_mean=0, trial=0)
+    with matplotlib.rc_context(style()):
+        figure = Figure(figsize=(9.2, 4.4), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        handles = _panel(left, data, "within", np.nanmax)
+        left.set(
+            title="intra-cluster ratio (7), as in Assumption 4",
+            xlabel="round t",
+            ylabel="|∇fᵢ − ∇f|² / |∇f|²",
+        )
+        _panel(right, data, "between", np.nanmin)
+        right.set(
+            title="inter-cluster gap (8), as in Assumption 5 with D = 0",
+            xlabel="round t",
+            ylabel="least |∇fᵢ − ∇fⱼ|² over other clusters' j",
+        )
+        figure.suptitle("Werner et al., Figure 2: gradient descent with known clusters")
+        figure.legend(
+            handles.values(),
+            handles.keys(),
+            loc="outside lower center",
+            ncols=3,
+            handlelength=3.5,
+        )
+    return figure
+
+
+def _panel(axes: Axes, data: xr.Dataset, name: str, bound: Any) -> dict[str, Any]:
+    """Clients, clusters and the extreme that bounds them; what the legend shows."""
+    rounds, values = data["round"].values, data[name].values
+    axes.plot(rounds, values, color=_GREY, linewidth=0.4, alpha=0.6)
+    handles: dict[str, Any] = {"each client": Line2D([], [], color=_GREY)}
+    num_members = data.sizes["client"] // data.sizes["cluster"]
+    for cluster in range(data.sizes["cluster"]):
+        members = slice(cluster * num_members, (cluster + 1) * num_members)
+        (line,) = axes.plot(
+            rounds,
+            values[:, members].mean(axis=1),
+            color="black",
+            linewidth=1.6,
+            linestyle=_DASHES[cluster % len(_DASHES)],
+        )
+        handles[f"mean of cluster {cluster + 1}"] = line
+    look = {"color": _BOUND, "linestyle": (0, (7, 3)), "linewidth": 1.6}
+    handles["empirical bound"] = axes.axhline(float(bound(values)), **look)
+    axes.set_yscale("log")
+    axes.grid(True)
+    return handles

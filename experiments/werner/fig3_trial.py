@@ -1,39 +1,147 @@
-"""One data set of Figure 3: a method from one start, at all step sizes of its grid."""
+"""One data set of Figure 3: a method from one start, at all step sizes of its grid.
+
+All methods take one full-batch gradient step in a round, from given models and with the
+released code's momentum, so that they differ in whose gradients they use and in nothing
+else. What the figure leaves open, the law of the minimisers and where models start, is
+a scene.
+"""
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
 
 from cfljax import engine
-from cfljax.kernels.checks import check_member, check_positive
-from cfljax.kernels.evaluate import choose_cluster, client_losses, loss_matrix
-from cfljax.models import linear
-from cfljax.types import Algorithm, ClientData, Task, Truth
-from experiments.werner.fig3_methods import (
-    FIXED,
-    METHODS,
-    Method,
-    Setting,
-    build,
-    number_of_models,
-    started,
+from cfljax.algorithms import fedavg, federated_clustering, ifca, local, oracle
+from cfljax.base import (
+    Algorithm,
+    ClientData,
+    Task,
+    Truth,
+    check_member,
+    check_positive,
+    flat_normal,
 )
-from experiments.werner.fig3_scenes import SCENES, draw, first_models, traced
-from experiments.werner.synthetic import curvatures
+from cfljax.clustering import Edge, Radius, gap_radius, quantile_radius
+from cfljax.federated import LocalUpdate, choose_cluster, client_losses, loss_matrix
+from cfljax.models import linear
+from experiments.werner import study
+from experiments.werner.synthetic import curvatures, trial_data
 
-__all__ = ["DIMS", "Trial", "simulate"]
+__all__ = [
+    "DIMS",
+    "FIXED",
+    "METHODS",
+    "SCENES",
+    "Method",
+    "SceneName",
+    "Trial",
+    "first_models",
+    "simulate",
+    "started",
+    "traced",
+]
+
+
+Method = Literal[
+    "local",
+    "fedavg",
+    "ifca",
+    "ifca_best",
+    "ifca_released",
+    "oracle",
+    "quantile_cluster",
+    "quantile_fifth",
+    "quantile_strict",
+    "gap_outer",
+    "gap_middle",
+    "gap_inner",
+    "fixed",
+]
+FIXED: Method = "fixed"
+
+
+class Description(NamedTuple):
+    """What a method is."""
+
+    label: str  # for people
+    kind: Literal["own", "one", "several"]  # a model for each client, all, a cluster
+    is_baseline: bool = False  # whether Federated-Clustering is said to be better
+    rule: Callable[[int], Radius] | None = None  # from K, if not a number, to a radius
+    edge: Edge = "paper"  # whether the edge belongs to the ball
+
+
+def _rule(label: str, rule: Callable[[int], Radius], edge: Edge) -> Description:
+    return Description(f"FC, {label}", "own", rule=rule, edge=edge)
+
+
+METHODS: Mapping[str, Description] = MappingProxyType(
+    {
+        "local": Description("Local", "own", is_baseline=True),
+        "fedavg": Description("Global", "one", is_baseline=True),
+        "ifca": Description("IFCA, one start", "several", is_baseline=True),
+        "ifca_best": Description(
+            "IFCA, best of its starts", "several", is_baseline=True
+        ),
+        "ifca_released": Description("IFCA as released", "several"),
+        "oracle": Description("GT (oracle)", "several"),
+        "quantile_cluster": _rule(
+            "quantile 1/K", lambda number: quantile_radius(1 / number), "paper"
+        ),
+        "quantile_fifth": _rule("quantile .2", lambda _: quantile_radius(0.2), "paper"),
+        "quantile_strict": _rule(
+            "quantile 1/K as released",
+            lambda number: quantile_radius(1 / number, variant="reference"),
+            "reference",
+        ),
+        "gap_outer": _rule("adaptive-1", lambda _: gap_radius("outer"), "reference"),
+        "gap_middle": _rule("adaptive-2", lambda _: gap_radius("middle"), "reference"),
+        "gap_inner": _rule("adaptive-3", lambda _: gap_radius("inner"), "reference"),
+        FIXED: Description("FC, fixed radius", "own"),
+    }
+)
+assert tuple(METHODS) == get_args(Method)
+
+SceneName = Literal[
+    "zero", "normal", "near", "reference_zero", "reference_normal", "reference_near"
+]
+
+
+class Scene(NamedTuple):
+    """Minimisers and start: models start from `anchor` x* plus `spread` N(0, I)."""
+
+    label: str  # for people
+    released: Any  # whether minimisers are of the law "reference", else normal
+    anchor: Any  # 1 where starts know the own cluster's minimiser, else 0
+    spread: Any  # standard deviation of each coordinate
+
+
+_SIZE = 100 / 2**0.5  # Root mean square of a released minimiser's coordinate.
+SCENES: Mapping[str, Scene] = MappingProxyType(
+    {
+        "zero": Scene("x* from N(0, I), start at 0", False, 0.0, 0.0),
+        "normal": Scene("x* and start from N(0, I)", False, 0.0, 1.0),
+        "near": Scene("x* from N(0, I), start within .1", False, 1.0, 0.1),
+        "reference_zero": Scene("x* of 0 and 100, start at 0", True, 0.0, 0.0),
+        "reference_normal": Scene("x* of 0 and 100, start as large", True, 0.0, _SIZE),
+        "reference_near": Scene(
+            "as released: x* of 0 and 100, start within .1", True, 1.0, 0.1
+        ),
+    }
+)
+assert tuple(SCENES) == get_args(SceneName)
 
 # Outputs of a trial and the names of their own axes.
 DIMS: dict[str, tuple[str, ...]] = {
     "squared": ("step", "tested"),  # mean over clients of |x_i - x*|^2
     "distance": ("step", "tested"),  # mean over clients of |x_i - x*|
     "loss": ("step",),  # mean training loss in the end
-    "purity": ("step", "tested"),  # share of the last balls' other members that are of
-    # the receiver's cluster, over all receivers; NaN where there are none
-    "company": ("step", "tested"),  # share of a cluster's others that are in the balls
+    "purity": ("step", "tested"),  # of the last balls, see `study.balls`; else NaN
+    "company": ("step", "tested"),  # likewise
 }
 
 
@@ -41,21 +149,12 @@ DIMS: dict[str, tuple[str, ...]] = {
 class Trial:
     """Everything that one data set and the runs on it depend on.
 
-    method: a key of `METHODS`.
-    scene: place in `SCENES`.
-    factor: of "fixed", the radius over the mean gradient norm at the start.
-    num_clusters, num_members, num_samples, num_features, first_mean: of the data.
-    num_rounds: T.
-    rounds_between: rounds from one test to the next; divides `num_rounds`.
-    num_clipping_rounds: l of Federated-Clustering.
-    num_restarts: of "ifca_best".
-    num_steps: step sizes; each is the one before it over `step_ratio`.
-    largest_share: the first of them, over the `limit` of stability.
-    momentum: beta.
+    Fields are as in `Config`; besides, scene is a place in `SCENES`, factor is of the
+    method "fixed", and rounds_between is from one test to the next.
     """
 
     method: Method
-    scene: float
+    scene: int
     factor: float
     num_clusters: int
     num_members: int
@@ -77,10 +176,7 @@ class Trial:
         check_positive(num_features=self.num_features, num_steps=self.num_steps)
         check_positive(num_clipping_rounds=self.num_clipping_rounds)
         check_positive(num_restarts=self.num_restarts)
-        if self.num_clusters < 2:
-            raise ValueError(
-                f"`num_clusters` must be at least 2, got {self.num_clusters}."
-            )
+        study.check_several(self.num_clusters)
         if self.scene not in range(len(SCENES)):
             raise ValueError(
                 f"`scene` must be a place from 0 to {len(SCENES) - 1}, got "
@@ -88,15 +184,8 @@ class Trial:
             )
         if not self.factor >= 0:
             raise ValueError(f"`factor` must not be negative, got {self.factor}.")
-        if self.rounds_between < 1 or self.num_rounds % self.rounds_between:
-            raise ValueError(
-                f"`rounds_between` must divide `num_rounds`, got {self.rounds_between}"
-                f" and {self.num_rounds}."
-            )
-        if not self.largest_share > 0:
-            raise ValueError(
-                f"`largest_share` must be positive, got {self.largest_share}."
-            )
+        study.check_divides(self, "rounds_between", "num_rounds")
+        study.check_scale(largest_share=self.largest_share)
         if not self.step_ratio > 1:
             raise ValueError(f"`step_ratio` must be above 1, got {self.step_ratio}.")
         if not 0 <= self.momentum < 1:
@@ -108,22 +197,10 @@ def simulate(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array
 
     Methods, scenes and step sizes share the inputs of a data set. Of several starts of
     IFCA the one of least training loss in the end counts, at each step size.
-
-    Args:
-      trial: its parameters.
-      key: of the data set.
     """
     data_key, start_key, run_key = jax.random.split(key, 3)
     scene = traced(trial.scene)
-    data, truth = draw(
-        scene,
-        data_key,
-        num_clusters=trial.num_clusters,
-        num_members=trial.num_members,
-        num_samples=trial.num_samples,
-        num_features=trial.num_features,
-        first_mean=trial.first_mean,
-    )
+    data, truth = _data(trial, scene, data_key)
     restarts = trial.num_restarts if trial.method == "ifca_best" else 1
     keys = [jax.random.fold_in(start_key, number) for number in range(restarts)]
     starts = [first_models(trial.method, scene, truth, own) for own in keys]
@@ -158,26 +235,18 @@ def _run(
 ) -> dict[str, Array]:
     """One run at one step size: the arrays of `DIMS` without `step`."""
     task = linear(trial.num_features)
-    models = number_of_models(trial.method, trial.num_clusters, trial.num_members)
-    given = Setting(
-        step_size=step_size,
-        radius=_radius(trial, task, data, start),
-        clusters=truth.clusters,
-        num_clusters=trial.num_clusters,
-        num_clipping_rounds=trial.num_clipping_rounds,
-    )
+    models, radius = start.shape[0], _radius(trial, task, data, start)
+    plain = _plain(trial, task, truth.clusters, models, step_size, radius)
     moving = trial.num_clusters if trial.method == "ifca_released" else models
-    algorithm = started(
-        build(trial.method, task, given, models=models),
-        start,
-        momentum=trial.momentum,
-        trained=jnp.arange(models) < moving,
-    )
+    trained = jnp.arange(models) < moving
+    algorithm = started(plain, start, momentum=trial.momentum, trained=trained)
 
     def observe(models: Array, info: Any) -> dict[str, Array]:
         own = _own(trial.method, task, models, data, truth)
         away = jnp.sum(jnp.square(own - truth.models[truth.clusters]), axis=1)
-        purity, company = _balls(info, truth.clusters)
+        purity = company = jnp.full((), jnp.nan)  # Without balls.
+        if hasattr(info, "members"):
+            purity, company = study.balls(info.members, truth.clusters)
         return {
             "squared": jnp.mean(away),
             "distance": jnp.mean(jnp.sqrt(away)),
@@ -186,7 +255,7 @@ def _run(
         }
 
     last, trace = engine.run(
-        _between_tests(trial, algorithm),
+        study.between_tests(algorithm, trial.rounds_between),
         key,
         data,
         num_rounds=trial.num_rounds // trial.rounds_between,
@@ -225,26 +294,121 @@ def _radius(
     return trial.factor * jnp.mean(jnp.linalg.norm(gradients, axis=1))
 
 
-def _balls(info: Any, clusters: Int[Array, " clients"]) -> tuple[Array, Array]:
-    """Purity and company of the last balls; NaN without balls."""
-    if not hasattr(info, "members"):
-        return jnp.full((), jnp.nan), jnp.full((), jnp.nan)
-    stranger = ~jnp.eye(clusters.shape[0], dtype=bool)
-    alike = (clusters[:, None] == clusters[None, :]) & stranger
-    count = lambda mask: jnp.sum(mask, dtype=jnp.result_type(float))
-    right = count(info.members & alike)
-    return right / count(info.members & stranger), right / count(alike)
+def _plain(
+    trial: Trial,
+    task: Task,
+    clusters: Int[Array, " clients"],
+    models: int,
+    step_size: Array,
+    radius: Array,
+) -> Algorithm:
+    """The method with so many models; the radius is that of "fixed"."""
+    method = trial.method
+    shared: dict[str, Any] = {"step_size": step_size}
+    gradient: dict[str, Any] = shared | {"option": "gradient", "normalise": "cluster"}
+    if method == "local":
+        return local(task, update=LocalUpdate(order="batched"), **shared)
+    if method == "fedavg":
+        return fedavg(task, option="gradient", weights="clients", **shared)
+    if method == "oracle":
+        return oracle(task, clusters=clusters, num_clusters=models, **gradient)
+    if METHODS[method].kind == "several":
+        return ifca(task, num_clusters=models, **gradient)
+    rule = METHODS[method].rule
+    return federated_clustering(
+        task,
+        radius=radius if rule is None else rule(trial.num_clusters),
+        num_clipping_rounds=trial.num_clipping_rounds,
+        edge=METHODS[method].edge,
+        models_per_chunk=models,
+        **shared,
+    )
 
 
-def _between_tests(trial: Trial, algorithm: Algorithm) -> Algorithm:
-    """The algorithm with the rounds from test to test as one; the info is the last."""
+class Carried(NamedTuple):
+    """A state with momentum."""
 
-    def step(key: PRNGKeyArray, state: Any, data: ClientData) -> tuple[Any, Any]:
-        def one(index: Array, state: Any) -> Any:
-            return algorithm.step(jax.random.fold_in(key, index), state, data)[0]
+    state: Any  # the algorithm's own
+    models: Float[Array, "models features"]  # its models, also of a single one
+    moves: Float[Array, "models features"]  # m, of each model
 
-        last = trial.rounds_between - 1
-        state = jax.lax.fori_loop(0, last, one, state)
-        return algorithm.step(jax.random.fold_in(key, last), state, data)
 
-    return algorithm._replace(step=step)
+def started(
+    algorithm: Algorithm,
+    models: Float[Array, "models features"],
+    *,
+    momentum: ScalarLike,
+    trained: Bool[Array, " models"],
+) -> Algorithm:
+    """The algorithm from given models on, its steps averaged over rounds.
+
+    A step s of the algorithm becomes `m <- beta m + (1 - beta) s`, and the model
+    moves by m: damped momentum of whatever the method makes of gradients, as the
+    released code takes it of Federated-Clustering. One rule serves all methods.
+
+    The algorithm's state has `models`, or a single `model`; `trained` says which models
+    ever move. A momentum of 0, which may be traced, changes nothing but rounding.
+    """
+
+    def put(state: Any, models: Array) -> Any:
+        if hasattr(state, "models"):
+            return state._replace(models=models)
+        return state._replace(model=models[0])
+
+    def init(key: PRNGKeyArray, data: ClientData) -> Carried:
+        state = put(algorithm.init(key, data), models)
+        return Carried(state, models, jnp.zeros_like(models))
+
+    def step(
+        key: PRNGKeyArray, carried: Carried, data: ClientData
+    ) -> tuple[Carried, Any]:
+        state, info = algorithm.step(key, carried.state, data)
+        after = state.models if hasattr(state, "models") else state.model[None]
+        mean = momentum * carried.moves + (1 - momentum) * (after - carried.models)
+        moves = jnp.where(trained[:, None], mean, 0)
+        moved = carried.models + moves
+        return Carried(put(state, moved), moved, moves), info
+
+    predict = lambda carried, *rest: algorithm.predict(carried.state, *rest)
+    return Algorithm(init=init, step=step, predict=predict)
+
+
+def traced(place: int | Array) -> Scene:
+    """The scene at a place of `SCENES`, in arrays, so that one program serves all."""
+    index = jnp.asarray(place).astype(int)
+    columns = list(zip(*SCENES.values(), strict=True))
+    return Scene("", *(jnp.array(column)[index] for column in columns[1:]))
+
+
+def _data(trial: Trial, scene: Scene, key: PRNGKeyArray) -> tuple[ClientData, Truth]:
+    """Clients with the scene's minimisers; all scenes share the inputs of a key."""
+    data, truth = trial_data(trial, key, "normal")
+    other, other_truth = trial_data(trial, key, "reference")
+    choose = lambda normal, released: jnp.where(scene.released, released, normal)
+    targets = choose(data.targets, other.targets)
+    models = choose(truth.models, other_truth.models)
+    return data._replace(targets=targets), truth._replace(models=models)
+
+
+def first_models(
+    method: Method, scene: Scene, truth: Truth, key: PRNGKeyArray
+) -> Float[Array, "models features"]:
+    """Models to start from, drawn independently.
+
+    Equal models of IFCA would stay equal: where all others start at 0, IFCA's start as
+    large as the minimisers. The global model starts at the mean of clients' models,
+    and the released IFCA at those of every K-th client, whosever clusters these are.
+    Methods with as many models share the starts of a key.
+    """
+    clusters, features = truth.models.shape
+    kind, spread = METHODS[method].kind, scene.spread
+    own = jnp.arange(clusters) if kind == "several" else truth.clusters
+    if method == "ifca_released":
+        own = truth.clusters[::clusters]
+    if method.startswith("ifca"):
+        as_large = jnp.where(scene.released, _SIZE, 1.0)
+        blind = (scene.anchor == 0) & (spread == 0)
+        spread = jnp.where(blind, as_large, spread)
+    noise = flat_normal(jax.random.fold_in(key, 0), (own.shape[0], features))
+    start = scene.anchor * truth.models[own] + spread * noise
+    return jnp.mean(start, axis=0)[None] if kind == "one" else start

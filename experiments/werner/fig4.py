@@ -14,33 +14,71 @@ Paper:     90 samples of ten features in 10 clusters; sigma .5, 1, 2, 4 about th
            l >~ log sigma lower bound" of Theorem 1. Curves only, without numbers.
 
 The paper leaves open where centres start and how far apart the blobs are (here the
-box of scikit-learn); four starts are compared (`fig4_trial.Start`). The formula names
-no threshold, its numerator is negative where distances fall, and it is -1 in the step
-that reaches the minimum whatever the curve; `fig4_report.elbow` is what it may mean.
-Theorem 1 asks for l >= log(sigma / Delta) / log(1 - delta / 2) rounds, which falls with
-sigma; there sigma^2 is the sum of the variances of all coordinates.
+box of scikit-learn); four starts are compared (`Start`). The formula names no
+threshold, its numerator is negative where distances fall, and it is -1 in the step that
+reaches the minimum whatever the curve; `elbow` is what it may mean. Theorem 1 asks for
+l >= log(sigma / Delta) / log(1 - delta / 2) rounds, which falls with sigma; there
+sigma^2 is the sum of the variances of all coordinates.
 """
 
 import dataclasses
 import math
-import time
+from collections.abc import Sequence
 from typing import Any, Literal
 
-from cfljax import engine
-from experiments.options import Options
-from experiments.werner.fig4_figures import (
-    draw_distances,
-    draw_elbows,
-    draw_printed,
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+from jaxtyping import Array, Float, PRNGKeyArray
+from matplotlib.figure import Figure
+
+from cfljax import engine, intervals, report
+from cfljax.base import check_member, check_positive, flat_normal
+from cfljax.clustering import (
+    euclidean,
+    least_distance,
+    quantile_radius,
+    threshold_clustering,
 )
-from experiments.werner.fig4_report import COLUMNS, note, rows
-from experiments.werner.fig4_trial import DIMS, Start, Trial, simulate
-from experiments.werner.write import check_different, check_interval, finish, run
+from experiments.options import Options
+from experiments.werner import study
+from experiments.werner.study import Row, Rows
 
-__all__ = ["REVISION", "Config", "main", "preset"]
+__all__ = [
+    "Config",
+    "Start",
+    "Trial",
+    "asked",
+    "elbow",
+    "main",
+    "note",
+    "preset",
+    "printed",
+    "rows",
+    "simulate",
+]
 
-EXPERIMENT = "werner.fig4"
+
+EXPERIMENTS = {
+    "werner.fig4": {
+        "title": "rounds of Threshold-Clustering on blobs, and where the elbow is"
+    }
+}
+(EXPERIMENT,) = EXPERIMENTS
 REVISION = 1  # To be raised whenever a trial of the same fields changes its meaning.
+
+# What centre k starts from. member: the first sample of blob k; random: a sample, all
+# different, and its distance is from the centre of that sample's blob; near: the true
+# centre plus N(0, spread^2 I); origin: 0, so that all centres move as one.
+Start = Literal["member", "random", "near", "origin"]
+
+# Outputs of a trial and the names of their own axes.
+DIMS: dict[str, tuple[str, ...]] = {
+    "own": ("round",),  # mean distance of a centre from the truth of its start
+    "nearest": ("round",),  # mean distance of a true centre from the nearest one
+    "separation": (),  # Delta, least distance of two true centres
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +88,7 @@ class Config:
     num_trials: int
     """Repetitions, with their own true centres."""
     start: tuple[Start, ...] = ("member", "random", "near", "origin")
-    """What centres start from; see `fig4_trial.Start`."""
+    """What centres start from; see `fig4.Start`."""
     deviation: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
     """Sigma of each coordinate within a cluster."""
     quantile: float = 0.1
@@ -75,26 +113,14 @@ class Config:
     """Of each interval."""
 
     def __post_init__(self) -> None:
-        check_different(start=self.start, deviation=self.deviation)
-        check_interval(self.error_rate, self.num_trials)
-        for name in ("box", "spread"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise ValueError(f"`{name}` must be positive, got {value}.")
+        study.check_different(start=self.start, deviation=self.deviation)
+        study.check_interval(self.error_rate, self.num_trials)
+        study.check_scale(box=self.box, spread=self.spread)
         if not all(math.isfinite(own) and own > 0 for own in self.deviation):
             raise ValueError(f"`deviation` must be positive, got {self.deviation}.")
         if not 0 < self.threshold < 1:
             raise ValueError(f"`threshold` must be in (0, 1), got {self.threshold}.")
-        _ = self.trial  # It checks what it shares.
-
-    @property
-    def trial(self) -> Trial:
-        """The fields that all cells share, and the first value of each axis."""
-        fields = dataclasses.fields(Trial)
-        own: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields}
-        own["start"], own["deviation"] = self.start[0], self.deviation[0]
-        own["quantile"] = repr(self.quantile)  # Static: the rule rounds it.
-        return Trial(**own)
+        _grid(self).cells()  # They check what they share.
 
 
 def preset(name: Literal["quick", "paper"]) -> Config:
@@ -103,46 +129,318 @@ def preset(name: Literal["quick", "paper"]) -> Config:
 
 
 def main(config: Config, options: Options) -> dict[str, Any]:
-    """Compute what the store lacks, then write the figures and their numbers.
+    """Compute what the store lacks, then write the figures and their numbers."""
+    own = study.Study(EXPERIMENT, config, options)
+    results = own.sweep(_grid(config), simulate, "results")
+    table = rows(results, config)
+    return own.finish(
+        tables={"table": (table, COLUMNS)},
+        note=note(table),
+        figures={
+            "distances": draw_distances(results, config.error_rate),
+            "printed": draw_printed(results),
+            "elbows": draw_elbows(table),
+        },
+    )
 
-    Args:
-      config: of the experiment.
-      options: how to run.
 
-    Returns:
-      A summary for the command line.
-    """
-    started = time.perf_counter()
-    grid = engine.Grid(
+def _grid(config: Config) -> engine.Grid:
+    """Starts and deviations."""
+    trial = study.trial_of(
+        Trial,
+        config,
+        start=config.start[0],
+        deviation=config.deviation[0],
+        quantile=repr(config.quantile),  # Static: the rule rounds it.
+    )
+    return engine.Grid(
         experiment=EXPERIMENT,
-        trial=config.trial,
+        trial=trial,
         axes={"start": config.start, "deviation": config.deviation},
         num_trials=config.num_trials,
+        traced=("deviation", "box", "spread"),
         dims=DIMS,
         coords={"round": list(range(config.num_rounds + 1))},
         seed=config.seed,
         revision=REVISION,
     )
-    results = run(grid, simulate, "results", options)
-    known = {"threshold": config.threshold, "error_rate": config.error_rate}
-    table = rows(
-        results,
-        num_clusters=config.num_clusters,
-        num_features=config.num_features,
-        **known,
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """Everything that one repetition's law depends on.
+
+    deviation, box and spread are traced by the engine; the rest is static.
+    """
+
+    start: Start
+    deviation: float
+    quantile: str
+    num_clusters: int
+    num_members: int
+    num_features: int
+    num_rounds: int
+    box: float
+    spread: float
+
+    def __post_init__(self) -> None:
+        check_member(Start, start=self.start)
+        check_positive(num_members=self.num_members, num_features=self.num_features)
+        check_positive(num_rounds=self.num_rounds)
+        quantile_radius(float(self.quantile))
+        study.check_several(self.num_clusters)
+
+
+def simulate(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array]:
+    """Blobs as scikit-learn makes them, and Threshold-Clustering of them.
+
+    True centres are uniform in a box, samples N(centre, deviation^2 I). Deviations
+    and starts share the random numbers of a repetition, hence the true centres. Round 0
+    is the start.
+    """
+    centre_key, sample_key, start_key = jax.random.split(key, 3)
+    shape = (trial.num_clusters, trial.num_features)
+    truth = jax.random.uniform(centre_key, shape, minval=-1, maxval=1) * trial.box
+    sizes = (trial.num_clusters, trial.num_members, trial.num_features)
+    noise = trial.deviation * flat_normal(sample_key, sizes)
+    points = (truth[:, None, :] + noise).reshape(-1, trial.num_features)
+    centres, origin = _start(trial, start_key, points, truth)
+
+    rule = quantile_radius(float(trial.quantile))
+
+    def clip(centres: Array, _: None) -> tuple[Array, Array]:
+        found = threshold_clustering(points, centres, num_rounds=1, radius=rule)
+        return found.centres, found.centres
+
+    later = jax.lax.scan(clip, centres, None, length=trial.num_rounds)[1]
+    path = jnp.concatenate([centres[None], later])
+    own = jnp.mean(jnp.linalg.norm(path - truth[origin][None], axis=2), axis=1)
+    nearest = jax.lax.map(
+        lambda centres: jnp.mean(jnp.min(euclidean(truth, centres), axis=1)), path
     )
-    return finish(
-        EXPERIMENT,
-        config,
-        options,
-        rows=table,
-        columns=COLUMNS,
-        note=note(table),
-        figures={
-            "distances": draw_distances(results, error_rate=config.error_rate),
-            "printed": draw_printed(results),
-            "elbows": draw_elbows(table),
-        },
-        results=[results],
-        started=started,
+    return {"own": own, "nearest": nearest, "separation": least_distance(truth)}
+
+
+def _start(
+    trial: Trial,
+    key: PRNGKeyArray,
+    points: Float[Array, "points features"],
+    truth: Float[Array, "clusters features"],
+) -> tuple[Float[Array, "clusters features"], Array]:
+    """Centres to start from, and which true centre each is measured from."""
+    every = jnp.arange(trial.num_clusters)
+    if trial.start == "member":
+        return points[every * trial.num_members], every
+    if trial.start == "random":
+        chosen = jax.random.permutation(key, points.shape[0])[: trial.num_clusters]
+        return points[chosen], chosen // trial.num_members
+    if trial.start == "near":
+        return truth + trial.spread * flat_normal(key, truth.shape), every
+    return jnp.zeros_like(truth), every
+
+
+COLUMNS = {
+    "start": "start",
+    "deviation": "σ",
+    "first": "f(0)",
+    "floor": "min f",
+    "last": "f, last round",
+    "nearest": "distance to the nearest, last round",
+    "with_elbow": "fall at all",
+    **study.interval_columns("elbow", "elbow, corrected"),
+    "fallen": "rounds to 95 % of the fall",
+    "printed_first": "printed formula, l = 1",
+    "printed_least": "where f gets to its minimum",
+    "asked": "Theorem 1's l",
+}
+_SHARE = 0.95  # Of the fall.
+
+Curve = Float[np.ndarray, " rounds"]
+
+
+def elbow(curve: Curve, threshold: float) -> float:
+    """The first l whose round brings less than a share of the whole fall.
+
+    The corrected form of the paper's formula: min{l : (f(l-1) - f(l)) / (f(0) - min f)
+    < threshold}. NaN where f never falls below its start, or no round brings so little.
+    """
+    fall = curve[0] - np.min(curve)
+    if not fall > 0:
+        return math.nan
+    brings_little = (curve[:-1] - curve[1:]) / fall < threshold
+    return float(np.argmax(brings_little) + 1) if brings_little.any() else math.nan
+
+
+def printed(curve: Curve) -> Float[np.ndarray, " steps"]:
+    """(f(l) - f(l-1)) / (f(l-1) - min f) for l = 1, 2, ...; NaN where it is 0 / 0."""
+    left = curve[:-1] - np.min(curve)
+    safe = np.where(left > 0, left, np.nan)
+    return (curve[1:] - curve[:-1]) / safe
+
+
+def asked(separation: float, deviation: float, share: float) -> float:
+    """Theorem 1's l: log(sigma / Delta) / log(1 - delta / 2), at least 1.
+
+    The deviation sigma is the root of the sum of all coordinates' variances.
+    """
+    return max(1.0, math.log(deviation / separation) / math.log1p(-share / 2))
+
+
+def rows(results: xr.Dataset, config: Config) -> list[Row]:
+    """One row for each start and deviation."""
+    table = []
+    for at, cell in study.cells(results, "start", "deviation"):
+        curves = cell["own"].values.astype(float)
+        total = at["deviation"] * math.sqrt(config.num_features)
+        wanted = [
+            asked(float(separation), total, 1 / config.num_clusters)
+            for separation in cell["separation"].values
+        ]
+        elbows = _finite([elbow(curve, config.threshold) for curve in curves])
+        ends: Row = dict.fromkeys(("elbow", "elbow_low", "elbow_high"))
+        if len(elbows) > 1:
+            ends |= study.interval(elbows, "elbow", config.error_rate)
+        row = {
+            **at,
+            "first": float(curves[:, 0].mean()),
+            "floor": float(curves.min(axis=1).mean()),
+            "last": float(curves[:, -1].mean()),
+            "nearest": float(cell["nearest"].values[:, -1].mean()),
+            "with_elbow": f"{len(elbows)}/{len(curves)}",
+            **ends,
+            "fallen": _mean([_fallen(curve) for curve in curves]),
+            "printed_first": _mean([printed(curve)[0] for curve in curves]),
+            "printed_least": _mean([_at_least(curve) for curve in curves]),
+            "asked": float(np.mean(wanted)),
+        }
+        table.append(row)
+    return table
+
+
+def _finite(values: Sequence[float]) -> np.ndarray:
+    """Without the repetitions whose f never falls."""
+    every = np.array(values, float)
+    return every[np.isfinite(every)]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    """Of the repetitions that have one; None if none has."""
+    own = _finite(values)
+    return float(own.mean()) if own.size else None
+
+
+def _fallen(curve: Curve) -> float:
+    """The first l at which a share of the fall is over; NaN if there is none."""
+    fall = curve[0] - np.min(curve)
+    if not fall > 0:
+        return math.nan
+    return float(np.argmax(curve[0] - curve >= _SHARE * fall))
+
+
+def _at_least(curve: Curve) -> float:
+    """The printed formula in the step that reaches the minimum."""
+    step = int(np.argmin(curve))
+    return float(printed(curve)[step - 1]) if step else math.nan
+
+
+def note(table: Rows) -> str:
+    """What came out, in words made from the numbers."""
+    least = [row["printed_least"] for row in table if row["printed_least"] is not None]
+    parts = []
+    starts = study.groups(table, "start")
+    for start, own in starts.items():
+        elbows = [row["elbow"] for row in own]
+        shown = ["none" if at is None else f"{at:.3g}" for at in elbows]
+        parts.append(f"{start} {', '.join(shown)}")
+    first = next(iter(starts.values()))
+    wanted = ", ".join(f"{row['asked']:.3g}" for row in first)
+    deviations = ", ".join(f"{row['deviation']:g}" for row in first)
+    ends = f"{min(least):.3g} and {max(least):.3g}" if least else "nothing"
+    return (
+        f"Corrected elbows for σ = {deviations}: {'; '.join(parts)}. Theorem 1 asks "
+        f"for {wanted}. Where a curve gets to its minimum the printed formula is "
+        f"between {ends}, whatever the curve. Means are over the repetitions in which "
+        "f falls at all."
+    )
+
+
+STARTS = {
+    "member": "a member",
+    "random": "random samples",
+    "near": "near the centres",
+    "origin": "the origin",
+}
+
+
+def draw_distances(results: xr.Dataset, error_rate: float) -> Figure:
+    """f, a panel for each start."""
+
+    def curve(name: str, over: np.ndarray, own: np.ndarray) -> report.Curve:
+        low, high = intervals.student(own.T.astype(float), error_rate=error_rate)
+        return report.Curve(name, over, own.mean(axis=0), low, high)
+
+    number, percent = results.sizes["trial"], 100 * (1 - error_rate)
+    return report.curves(
+        _panels(results, curve, "mean distance f to the true centres", None),
+        title="Werner et al., Figure 4: Threshold-Clustering of blobs",
+        legend_title=f"means over {number} repetitions, {percent:g} % intervals",
+        panels_per_row=2,
+    )
+
+
+def draw_printed(results: xr.Dataset) -> Figure:
+    """The paper's formula on each start's mean curve."""
+
+    def curve(name: str, over: np.ndarray, own: np.ndarray) -> report.Curve:
+        mean = own.mean(axis=0)
+        until = max(int(np.argmin(mean)), 1)  # NaN where it never falls.
+        return report.Curve(name, over[1:][:until], printed(mean)[:until])
+
+    formula = "(f(l) − f(l−1)) / (f(l−1) − min f)"
+    return report.curves(
+        _panels(results, curve, formula, (-1.0, 0.1), aside=False),
+        title="Werner et al., Figure 4: the printed formula for elbows",
+        legend_title="of the mean curve over all repetitions, until it gets to its "
+        "minimum",
+        panels_per_row=2,
+    )
+
+
+def _panels(
+    results: xr.Dataset, curve: Any, label: str, limits: Any, **look: Any
+) -> list[report.CurvePanel]:
+    """A panel for each start, of the curves `curve(name, rounds, f)` by deviation."""
+    over, panels = results["round"].values.astype(float), []
+    for start in results["start"].values.tolist():
+        curves = [
+            curve(f"σ = {at['deviation']:g}", over, cell["own"].values)
+            for at, cell in study.cells(results.sel(start=start), "deviation")
+        ]
+        axes, title = ("clipping rounds l", label, limits), f"start: {STARTS[start]}"
+        panels.append(report.CurvePanel(curves, *axes, title=title, **look))
+    return panels
+
+
+def draw_elbows(table: Rows) -> Figure:
+    """Corrected elbows and Theorem 1's l against sigma."""
+    curves = []
+    starts = study.groups(table, "start")
+    for start, own in starts.items():
+        at, mean = study.column(own, "deviation"), study.column(own, "elbow")
+        ends = study.column(own, "elbow_low"), study.column(own, "elbow_high")
+        curves.append(report.Curve(STARTS[start], at, mean, *ends))
+    first = next(iter(starts.values()))
+    at, wanted = study.column(first, "deviation"), study.column(first, "asked")
+    curves.append(report.Curve("asked for by Theorem 1", at, wanted))
+    panel = report.CurvePanel(
+        curves,
+        x_label="standard deviation σ of each coordinate",
+        y_label="rounds l",
+        y_limits=None,
+        log_x=True,
+    )
+    return report.curves(
+        [panel],
+        title="Werner et al., Figure 4: where the elbow is",
+        legend_title="corrected elbow with intervals, by start",
     )

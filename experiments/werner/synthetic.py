@@ -5,17 +5,28 @@ clusters count from 0 or 1; the code released with it draws 100 times Bernoulli(
 coordinates.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
 
-from cfljax.kernels.checks import check_member, check_positive
-from cfljax.kernels.draws import bernoulli_models, flat_normal
-from cfljax.types import ClientData, Truth
+from cfljax.base import (
+    ClientData,
+    Truth,
+    bernoulli_models,
+    check_member,
+    check_positive,
+    flat_normal,
+)
 
-__all__ = ["Minimisers", "curvatures", "shifted_linear"]
+__all__ = [
+    "Minimisers",
+    "curvatures",
+    "shifted_linear",
+    "trial_data",
+]
+
 
 # Law of the clusters' minimisers: normal, N(0, I); reference, as released.
 Minimisers = Literal["normal", "reference"]
@@ -40,23 +51,12 @@ def shifted_linear(
 
     Source: Werner et al., section 4.1.
 
-    Args:
-      key: of the data set; a client's inputs depend on it and the client's index only.
-      num_clusters: K.
-      num_members: n_i, clients of each cluster; client i is in cluster
-        `i // num_members`.
-      num_samples: n, per client.
-      num_features: d.
-      minimisers: law of x*_k, see `Minimisers`.
-      first_mean: mean of all inputs of the first cluster; the next have one more
-        each. May be traced.
+    A client's inputs depend on the key and its index only; client i is in cluster
+    `i // num_members`. The first cluster's mean may be traced.
 
     Returns:
       Data with inputs `[clients, samples, features]`, the transposed A_i, and the truth
       with models `[clusters, features]`.
-
-    Raises:
-      ValueError: if a size is below 1 or the law unknown.
     """
     check_positive(num_clusters=num_clusters, num_members=num_members)
     check_positive(num_samples=num_samples, num_features=num_features)
@@ -84,6 +84,15 @@ def shifted_linear(
     targets = jnp.einsum("isd,id->is", inputs, models[clusters], precision="highest")
     mask = jnp.ones((number, num_samples), bool)
     return ClientData(inputs, targets, mask), Truth(clusters, models)
+
+
+def trial_data(
+    trial: Any, key: PRNGKeyArray, minimisers: Minimisers
+) -> tuple[ClientData, Truth]:
+    """`shifted_linear` with the sizes of a trial, and its first mean."""
+    names = ("num_clusters", "num_members", "num_samples", "num_features", "first_mean")
+    sizes: Any = {name: getattr(trial, name) for name in names}
+    return shifted_linear(key, minimisers=minimisers, **sizes)
 
 
 def curvatures(data: ClientData) -> Float[Array, "clients features features"]:

@@ -12,9 +12,7 @@ Measured:  quick, 13 minutes on two busy cores of an Intel Xeon (16 of processor
            oracle 86.9 ± .1 / 86.9 ± .3; oracle > FC > Local > Global in 3 of 3 seeds of
            both. Global passes Local on the rotations at step 640: 83.8 against 81.0
            after 960
-Paper:     accuracy in %, rotation / private label: Local 71.3 / 75.2, Global 46.6 /
-           22.2, Ditto 62.0 / 61.7, IFCA 54.6 / 65.4, KNN 52.1 / 63.2, FC 75.4 / 77.0,
-           oracle 84.7 / 85.1, of one run each
+Paper:     the numbers in `METHODS`, of one run each
 
 The paper gives the numbers of clients (4 clusters of 75) and subgroups (16), the
 quantile .2, and the two lambdas; neither network, step size, batches nor rounds. Here
@@ -27,144 +25,614 @@ trained alone, which soon know all they can: Ghosh et al. (2020, Table 1) have 8
 for the global and 80.1 % for local models of 200 samples.
 """
 
-import time
-from typing import Any
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, get_args
 
-from cfljax import engine
-from cfljax.data import Images, Sizes
-from experiments.ifca.rotated_sweep import Loaded, load
-from experiments.options import Options
-from experiments.werner.table1_config import NUM_CLUSTERS, Config, preset
-from experiments.werner.table1_figures import draw_curves
-from experiments.werner.table1_methods import Hyperparameters
-from experiments.werner.table1_report import (
-    COLUMNS,
-    LONG_COLUMNS,
-    long_rows,
-    note,
-    rows,
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+from matplotlib.figure import Figure
+
+from cfljax import engine, intervals, metrics, report
+from cfljax.algorithms import (
+    ditto,
+    fedavg,
+    federated_clustering,
+    ifca,
+    knn_per,
+    local,
+    momentum_clustering,
+    oracle,
 )
-from experiments.werner.table1_trial import DIMS, Partition, Trial, draw, simulate
-from experiments.werner.write import finish, run
+from cfljax.base import Algorithm, Task, check_member, check_positive
+from cfljax.clustering import quantile_radius
+from cfljax.data import Images, Sizes, feature_skewed, label_shifted
+from cfljax.federated import masked_mean
+from cfljax.losses import cross_entropy
+from cfljax.models import mlp
+from experiments.clove.partitions import Clients, repeated
+from experiments.images import Loaded, find_images
+from experiments.options import Options
+from experiments.werner import study
+from experiments.werner.study import Row, Rows
 
-__all__ = ["REVISION", "Config", "main", "preset"]
+__all__ = [
+    "Config",
+    "draw",
+    "long_rows",
+    "main",
+    "note",
+    "preset",
+    "rows",
+]
 
-EXPERIMENT = "werner.table1"
+
+EXPERIMENTS = {
+    "werner.table1": {
+        "title": "rotation and private labels: Federated-Clustering against baselines"
+    }
+}
+(EXPERIMENT,) = EXPERIMENTS
 REVISION = 1  # To be raised whenever a trial of the same fields changes its meaning.
 
+NUM_CLUSTERS = 4
+Method = Literal[
+    "local",
+    "fedavg",
+    "ditto",
+    "ditto_reference",
+    "ifca",
+    "knn_per",
+    "federated_clustering",
+    "momentum_clustering",
+    "oracle",
+]
+# rotation: images of cluster k turned by k quarter turns; private_label: labels
+# counted on by k.
+Partition = Literal["rotation", "private_label"]
+# What is trained. cross_entropy; or probability, 1 minus the probability of the label,
+# whose gradients the code released with the paper has: it takes the negative
+# likelihood of probabilities where it should be that of their logarithms.
+Loss = Literal["cross_entropy", "probability"]
+TASKS: tuple[Partition, ...] = get_args(Partition)
+Results = Mapping[str, xr.Dataset]  # by task
 
-def main(config: Config, options: Options) -> dict[str, Any]:
-    """Compute what the stores lack, then write tables and figure.
+# Outputs of a trial and the names of their own axes.
+DIMS: dict[str, tuple[str, ...]] = {
+    "accuracy": ("tested",),  # of the clients' own test samples
+    "cross_entropy": ("tested",),  # mean over clients, in nats
+    "probability": ("tested",),  # likewise, of 1 minus the probability of the label
+    "purity": ("tested",),  # share of the last balls' other members that are of the
+    # receiver's cluster; of IFCA, the adjusted Rand index; NaN for the others
+}
 
-    Args:
-      config: of the experiment.
-      options: how to run; `data` is the folder of the images.
 
-    Returns:
-      A summary for the command line.
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Everything that the table depends on. One field, one flag."""
 
-    Raises:
-      ValueError: if the images do not suffice, or are damaged.
-      FileNotFoundError: if there are none and `config.fall_back` is false.
-    """
-    started = time.perf_counter()
-    images = load(config.dataset, options, fall_back=config.fall_back)
-    results = {
-        partition: _run(config, options, images, partition)
-        for partition in config.partitions
-    }
-    longer = {}
-    if config.num_long_rounds and "rotation" in config.partitions:
-        longer = {"rotation": _run(config, options, images, "rotation", is_long=True)}
-    table = rows(results, config.error_rate, is_mnist=images.name == "mnist")
-    crossing = long_rows(longer, config.error_rate)
-    others = {"long": (crossing, LONG_COLUMNS)} if crossing else None
-    return finish(
-        EXPERIMENT,
-        config,
-        options,
-        rows=table,
-        columns=COLUMNS,
-        note=images.note + note(results, table, crossing),
-        figures=draw_curves(results, longer, config.error_rate),
-        results=[*results.values(), *longer.values()],
-        started=started,
-        others=others,
+    num_trials: int
+    """Seeds of each cell."""
+    num_clients: int
+    """N, of all clusters together."""
+    num_hidden: int
+    """Width of the hidden layer."""
+    num_groups: int
+    """Random subgroups of Federated-Clustering."""
+    num_rounds: int
+    """T, gradient steps of everybody."""
+    num_long_rounds: int
+    """Steps of the long runs, on the rotations; 0 for none."""
+    step_size: float
+    """Of every gradient step."""
+    fall_back: bool
+    """Use the embedded digits where the images are not found."""
+    methods: tuple[Method, ...] = get_args(Method)
+    """What to compare."""
+    long_methods: tuple[Method, ...] = ("local", "fedavg")
+    """Methods of the long runs."""
+    partitions: tuple[Partition, ...] = TASKS
+    """Tasks."""
+    loss: Loss = "cross_entropy"
+    """What is trained: cross_entropy; or probability, the released code's."""
+    dataset: Literal["mnist", "fashion_mnist", "digits"] = "mnist"
+    """Images."""
+    num_samples: int = 200
+    """Training samples of a client."""
+    num_test_samples: int = 33
+    """Test samples of a client."""
+    num_tests: int = 12
+    """How often a run is tested; divides the rounds."""
+    percentile: int = 20
+    """Of the distances, the radius of both clusterings."""
+    num_clipping_rounds: int = 10
+    """l of both clusterings."""
+    gradient_weight: float = 0.1
+    """Alpha, weight of a new gradient in Momentum-Clustering."""
+    penalty: float = 1.0
+    """Lambda of Ditto."""
+    knn_weights: tuple[float, ...] = (0.5, 0.9)
+    """Lambda of kNN-Per on each task."""
+    num_neighbours: int = 10
+    """k of kNN-Per, which the paper does not give."""
+    seed: int = 0
+    """Of all of them."""
+    error_rate: float = 0.05
+    """Of each interval."""
+
+    def __post_init__(self) -> None:
+        study.check_different(methods=self.methods, long_methods=self.long_methods)
+        study.check_different(partitions=self.partitions)
+        study.check_interval(self.error_rate, self.num_trials)
+        sizes = ("num_clients", "num_hidden", "num_groups", "num_tests", "num_samples")
+        for name in (*sizes, "num_test_samples", "num_neighbours"):
+            check_positive(**{name: getattr(self, name)})
+        if self.num_clients % NUM_CLUSTERS:
+            raise ValueError(
+                f"`num_clients` must be a multiple of the {NUM_CLUSTERS} clusters, "
+                f"got {self.num_clients}."
+            )
+        if len(self.knn_weights) != len(self.partitions):
+            raise ValueError(
+                "`knn_weights` must have a weight for each of `partitions`, got "
+                f"{self.knn_weights} for {self.partitions}."
+            )
+        for name in ("num_rounds", "num_long_rounds"):
+            study.check_divides(self, "num_tests", name)
+
+
+def preset(name: Literal["quick", "paper"]) -> Config:
+    """The configuration of a preset."""
+    if name == "quick":
+        return Config(
+            num_trials=3,
+            num_clients=80,
+            num_hidden=50,
+            num_groups=4,
+            num_test_samples=100,
+            num_rounds=48,
+            num_long_rounds=960,
+            step_size=0.25,
+            fall_back=True,
+        )
+    return Config(
+        num_trials=3,
+        num_clients=300,
+        num_hidden=200,
+        num_groups=16,
+        num_rounds=300,
+        num_long_rounds=3000,
+        step_size=0.1,
+        fall_back=False,
     )
 
 
-def _sizes(config: Config, images: Loaded) -> Sizes:
+def main(config: Config, options: Options) -> dict[str, Any]:
+    """Compute what the stores lack, then write tables and figures.
+
+    Raises:
+      ValueError: if the images in the folder `options.data` do not suffice, or are
+        damaged.
+      FileNotFoundError: if there are none and `config.fall_back` is false.
+    """
+    own = study.Study(EXPERIMENT, config, options)
+    images = find_images(config.dataset, options, fall_back=config.fall_back)
+    sweep = functools.partial(_sweep, own, config, images)
+    results = {partition: sweep(partition) for partition in config.partitions}
+    longer: Results = {}
+    if config.num_long_rounds and "rotation" in config.partitions:
+        longer = {"rotation": sweep("rotation", is_long=True)}
+    table = rows(results, config.error_rate, is_mnist=images.name == "mnist")
+    crossing = long_rows(longer, config.error_rate)
+    long = {"long": (crossing, LONG_COLUMNS)} if crossing else {}
+    return own.finish(
+        tables={"table": (table, COLUMNS), **long},
+        note=images.note + note(results, table, crossing),
+        figures=draw_curves(results, longer, config.error_rate),
+    )
+
+
+def _sweep(
+    own: study.Study,
+    config: Config,
+    images: Loaded,
+    partition: Partition,
+    *,
+    is_long: bool = False,
+) -> xr.Dataset:
+    """Methods and repetitions of one task, once its store has everything."""
     number = config.num_clients
     fit = lambda wanted, split: images.fitting(wanted, number, 1, split=split)
-    return Sizes(
+    sizes = Sizes(
         num_clients=number,
         num_samples=fit(config.num_samples, "training"),
         num_test_clients=number,
         num_test_samples=fit(config.num_test_samples, "test"),
     )
-
-
-def _grid(
-    config: Config, images: Loaded, partition: Partition, *, is_long: bool = False
-) -> engine.Grid:
-    """Methods and repetitions of one task."""
-    sizes = _sizes(config, images)
-    number = config.num_long_rounds if is_long else config.num_rounds
-    between = number // config.num_tests
-    own = {
-        name: getattr(config, name)
-        for name in Hyperparameters._fields
-        if hasattr(config, name)
-    }
     methods = config.long_methods if is_long else config.methods
-    trial = Trial(
+    num_rounds = config.num_long_rounds if is_long else config.num_rounds
+    between = num_rounds // config.num_tests
+    trial = study.trial_of(
+        Trial,
+        config,
         method=methods[0],
         partition=partition,
         dataset=images.name,
         checksum=images.checksum,
-        loss=config.loss,
-        num_clients=sizes.num_clients,
         num_samples=sizes.num_samples,
         num_test_samples=sizes.num_test_samples or sizes.num_samples,
-        num_hidden=config.num_hidden,
-        num_rounds=number,
+        num_rounds=num_rounds,
         rounds_between=between,
         num_clusters=NUM_CLUSTERS,
         knn_weight=config.knn_weights[config.partitions.index(partition)],
-        repetition=0.0,
-        **own,
+        repetition=0,
     )
-    return engine.Grid(
+    repetitions = tuple(range(config.num_trials))
+    grid = engine.Grid(
         experiment=EXPERIMENT,
         trial=trial,
-        axes={
-            "method": methods,
-            "repetition": tuple(float(i) for i in range(config.num_trials)),
-        },
+        axes={"method": methods, "repetition": repetitions},
         num_trials=1,
+        traced=("step_size", "gradient_weight", "penalty", "knn_weight", "repetition"),
         dims=DIMS,
-        coords={"tested": list(range(between, number + 1, between))},
+        coords={"tested": list(range(between, num_rounds + 1, between))},
         seed=config.seed,
         revision=REVISION,
     )
-
-
-def _run(
-    config: Config,
-    options: Options,
-    images: Loaded,
-    partition: Partition,
-    *,
-    is_long: bool = False,
-) -> Any:
-    """What the store has of one task, once it has everything."""
-    grid = _grid(config, images, partition, is_long=is_long)
     clients = draw(
         partition,
         Images(*images.arrays, source=images.source),
         seed=grid.seed,
         repetitions=config.num_trials,
-        sizes=_sizes(config, images),
+        sizes=sizes,
     )
     name = f"{'long-' if is_long else ''}{partition}"
-    return run(grid, simulate, name, options, clients)
+    return own.sweep(grid, simulate, name, clients)
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """Everything that one trial's law depends on, besides the images.
+
+    Fields are as in `Config`; besides, dataset and checksum are of the images found,
+    rounds_between is from one test to the next, and repetition is the number of the
+    seed, a float, which the engine traces.
+    """
+
+    method: Method
+    partition: Partition
+    dataset: str
+    checksum: str
+    loss: Loss
+    num_clients: int
+    num_samples: int
+    num_test_samples: int
+    num_hidden: int
+    num_rounds: int
+    rounds_between: int
+    step_size: float
+    num_clusters: int
+    num_groups: int
+    percentile: int
+    num_clipping_rounds: int
+    gradient_weight: float
+    penalty: float
+    knn_weight: float
+    num_neighbours: int
+    repetition: int
+
+    def __post_init__(self) -> None:
+        check_member(Method, method=self.method)
+        check_member(Partition, partition=self.partition)
+        check_member(Loss, loss=self.loss)
+        study.check_divides(self, "rounds_between", "num_rounds")
+
+
+def draw(
+    partition: Partition, images: Images, *, seed: int, repetitions: int, sizes: Sizes
+) -> Clients:
+    """The data of all repetitions; each follows from the seed and its number alone.
+
+    No image is used twice, and a client keeps its own (in the released code all are
+    dealt out anew in each epoch).
+
+    Memory: float32 pixels of all repetitions.
+    """
+    share_out = feature_skewed if partition == "rotation" else label_shifted
+    shared = functools.partial(share_out, images, sizes=sizes)
+    return repeated(shared, seed=seed, repetitions=repetitions)
+
+
+def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Array]:
+    """One run: the arrays of `DIMS`.
+
+    The methods of one repetition share its data and the run's key.
+    """
+    repetition = jnp.asarray(trial.repetition)
+    run_key = jax.random.fold_in(key, repetition.astype(jnp.uint32))
+    index = repetition.astype(jnp.int32)
+    train, clusters, test = jax.tree.map(lambda leaf: leaf[index], clients)
+    task = _task(train.inputs.shape[2:], trial.num_hidden, trial.loss)
+    algorithm = _algorithm(trial, task, clusters)
+
+    def observe(state: Any, info: Any) -> dict[str, Array]:
+        purity = jnp.full((), jnp.nan)
+        if hasattr(info, "members"):
+            purity = study.balls(info.members, clusters)[0]
+        elif trial.method == "ifca":
+            number = trial.num_clusters
+            purity = metrics.adjusted_rand_index(info.assignment, clusters, number)
+        outputs = algorithm.predict(state, train, test.inputs)
+        losses = jax.vmap(cross_entropy)(outputs, test.targets)
+        mean = lambda values: jnp.mean(masked_mean(values, test.mask))
+        return {
+            "accuracy": metrics.accuracy(outputs, test.targets, test.mask),
+            "cross_entropy": mean(losses),
+            "probability": mean(1 - jnp.exp(-losses)),
+            "purity": purity,
+        }
+
+    _, trace = engine.run(
+        study.between_tests(algorithm, trial.rounds_between),
+        run_key,
+        train,
+        num_rounds=trial.num_rounds // trial.rounds_between,
+        observe=observe,
+    )
+    return trace
+
+
+def _task(input_shape: tuple[int, ...], num_hidden: int, loss: Loss) -> Task:
+    """The network, under a loss."""
+    task = mlp(input_shape, hidden=(num_hidden,))
+    if loss == "cross_entropy":
+        return task
+
+    def losses(params: Any, inputs: Array, targets: Array) -> Float[Array, " samples"]:
+        return 1 - jnp.exp(-task.losses(params, inputs, targets))
+
+    return task._replace(losses=losses)
+
+
+def _algorithm(trial: Trial, task: Task, clusters: Int[Array, " clients"]) -> Algorithm:
+    """The method, which takes one full-batch gradient step in a round."""
+    shared: dict[str, Any] = {"step_size": trial.step_size}
+    gradient: dict[str, Any] = shared | {"option": "gradient", "normalise": "cluster"}
+    threshold: dict[str, Any] = {
+        "radius": quantile_radius(trial.percentile / 100),
+        "num_clipping_rounds": trial.num_clipping_rounds,
+        "start": "identical",
+    }
+    average: dict[str, Any] = shared | {"option": "gradient", "weights": "clients"}
+    own_ditto = functools.partial(ditto, task, penalty=trial.penalty, **shared)
+    builders: dict[Method, Callable[[], Algorithm]] = {
+        "local": lambda: local(task, **shared),
+        "fedavg": lambda: fedavg(task, **average),
+        "ditto": own_ditto,
+        "ditto_reference": lambda: own_ditto(variant="reference"),
+        "ifca": lambda: ifca(task, num_clusters=trial.num_clusters, **gradient),
+        "knn_per": lambda: knn_per(
+            task,
+            knn_weight=trial.knn_weight,
+            num_neighbours=trial.num_neighbours,
+            **average,
+        ),
+        "federated_clustering": lambda: federated_clustering(
+            task, num_groups=trial.num_groups, **threshold, **shared
+        ),
+        "momentum_clustering": lambda: momentum_clustering(
+            task, gradient_weight=trial.gradient_weight, **threshold, **shared
+        ),
+        "oracle": lambda: oracle(
+            task, clusters=clusters, num_clusters=trial.num_clusters, **gradient
+        ),
+    }
+    return builders[trial.method]()
+
+
+class Description(NamedTuple):
+    """What a method is."""
+
+    label: str  # for people
+    # Accuracy in % and loss in the paper, of each task; None if it is not there.
+    published: tuple[tuple[float, float], tuple[float, float]] | None = None
+    is_baseline: bool = False  # whether it looks for no clusters
+
+
+METHODS: Mapping[Method, Description] = MappingProxyType(
+    {
+        "local": Description("Local", ((71.3, 0.517), (75.2, 0.489)), True),
+        "fedavg": Description("Global", ((46.6, 0.631), (22.2, 0.803)), True),
+        "ditto": Description("Ditto", ((62.0, 0.576), (61.7, 0.578)), True),
+        "ditto_reference": Description("Ditto, frozen server", is_baseline=True),
+        "ifca": Description("IFCA", ((54.6, 0.588), (65.4, 0.531))),
+        "knn_per": Description("kNN-Per", ((52.1, 2.395), (63.2, 1.411)), True),
+        "federated_clustering": Description(
+            "Federated-Clustering", ((75.4, 0.475), (77.0, 0.468))
+        ),
+        "momentum_clustering": Description("Momentum-Clustering"),
+        "oracle": Description("Oracle", ((84.7, 0.432), (85.1, 0.430))),
+    }
+)
+assert tuple(METHODS) == get_args(Method)
+ORDER = ("oracle", "federated_clustering", "local", "fedavg")  # Best first.
+COLUMNS = {
+    "task": "task",
+    "label": "method",
+    **study.interval_columns("accuracy", "accuracy %"),
+    "deviation": "± over seeds",
+    "published": "paper",
+    "probability": "1 − p(label)",
+    "published_loss": "paper's loss",
+    "cross_entropy": "cross-entropy",
+    "purity": "purity or ARI",
+}
+LONG_COLUMNS = {
+    "task": "task",
+    "label": "method",
+    "step": "steps",
+    **study.interval_columns("accuracy", "accuracy %"),
+}
+
+
+def rows(results: Results, error_rate: float, *, is_mnist: bool) -> list[Row]:
+    """One row for each task and method, after the last round.
+
+    The paper's numbers are those of MNIST only.
+    """
+    table = []
+    for task, data in results.items():
+        for method in data["method"].values.tolist():
+            last = data.sel({"method": method}).isel(tested=-1)
+            values = {name: _seeds(last[name]) for name in last.data_vars}
+            percent = 100 * values["accuracy"]
+            purity = float(np.mean(values["purity"]))
+            label, published, _ = METHODS[method]
+            paper = published[TASKS.index(task)] if published and is_mnist else None
+            row = {
+                "task": task,
+                "method": method,
+                "label": label,
+                **_accuracy(percent, error_rate),
+                "deviation": float(np.std(percent, ddof=1)),
+                "published": paper and paper[0],
+                "probability": float(np.mean(values["probability"])),
+                "published_loss": paper and paper[1],
+                "cross_entropy": float(np.mean(values["cross_entropy"])),
+                "purity": purity if math.isfinite(purity) else None,
+            }
+            table.append(row)
+    return table
+
+
+def long_rows(results: Results, error_rate: float) -> list[Row]:
+    """Accuracies along the long runs."""
+    table = []
+    for task, data in results.items():
+        for at, cell in study.cells(data, "method", "tested"):
+            row = {"task": task, "method": at["method"]}
+            row |= {"label": METHODS[at["method"]].label, "step": at["tested"]}
+            percent = 100 * _seeds(cell["accuracy"])
+            table.append(row | _accuracy(percent, error_rate))
+    return table
+
+
+def note(results: Results, table: Rows, crossing: Rows) -> str:
+    """What the table shows, from its numbers."""
+    lines = [
+        "Accuracy of all clients' own test samples after the last round, each under "
+        "its client's model; means over seeds with Student's intervals."
+    ]
+    for task, data in results.items():
+        last = data["accuracy"].isel(tested=-1)
+        if set(ORDER) <= set(last["method"].values.tolist()):
+            chain = np.array([_seeds(last.sel({"method": name})) for name in ORDER])
+            # An accuracy that is no number is above none.
+            ordered = np.all(chain[:-1] > chain[1:], axis=0)
+            lines.append(
+                f"{task}: oracle > Federated-Clustering > Local > Global in "
+                f"{ordered.sum()} of {ordered.size} seeds."
+            )
+    lines += [_passing(crossing)] if crossing else []
+    if any(row["published_loss"] for row in table):
+        lines.append(
+            "The paper's losses are compared with 1 - p(label): no model can have a "
+            f"cross-entropy below log 4 = {math.log(4):.3f} where four clusters "
+            "contradict each other, and the paper's Global has 0.803."
+        )
+    return "\n".join(lines)
+
+
+def _passing(crossing: Rows) -> str:
+    """When, in the long runs, Global first was above Local, and stayed there."""
+    run = study.groups(crossing, "method")
+    if not {"local", "fedavg"} <= run.keys():
+        return "rotation, long runs: Local and Global were not both run."
+    both = run["local"], run["fedavg"]
+    alone, together = (study.column(own, "accuracy") for own in both)
+    steps = [row["step"] for row in run["local"]]
+    behind = np.flatnonzero(~(together > alone))
+    after = behind[-1] + 1 if behind.size else 0
+    ends = f"{together[-1]:.1f} % against {alone[-1]:.1f} % at the end"
+    if after == len(steps):
+        return f"rotation: Global stays below Local for {steps[-1]} steps ({ends})."
+    return f"rotation: Global is above Local from step {steps[after]} on ({ends})."
+
+
+def _accuracy(percent: np.ndarray, error_rate: float) -> dict[str, float]:
+    """A mean with its interval, inside what an accuracy can be."""
+    ends = study.interval(percent, "accuracy", error_rate)
+    return {name: float(np.clip(value, 0, 100)) for name, value in ends.items()}
+
+
+def _seeds(cell: xr.DataArray) -> np.ndarray:
+    """One number for each seed."""
+    return np.asarray(cell.values, float).reshape(-1)
+
+
+_LEVELS = ("federated_clustering", "oracle", "fedavg")  # Published, shown.
+
+
+def draw_curves(
+    results: Results, longer: Results, error_rate: float
+) -> dict[str, Figure]:
+    """Figures by name: methods that look for clusters, baselines, and long runs."""
+    figures = {}
+    for name, is_baseline in (("clustered", False), ("baselines", True)):
+        run = _methods(results)
+        shown: list[Method] = [m for m in run if METHODS[m].is_baseline == is_baseline]
+        if shown:
+            figures[name] = _figure(results, shown, error_rate)
+    if longer:
+        figures["long"] = _figure(longer, _methods(longer), error_rate)
+    return figures
+
+
+def _methods(results: Results) -> list[Method]:
+    """All that were run, of each task the same."""
+    run = next(iter(results.values()))["method"].values.tolist()
+    return [method for method in METHODS if method in run]
+
+
+def _figure(results: Results, methods: list[Method], error_rate: float) -> Figure:
+    """A panel for each task, with the published accuracies of a few methods."""
+    panels = []
+    for task, data in results.items():
+        levels = []
+        for method in methods:
+            label, published, _ = METHODS[method]
+            if published and method in _LEVELS:
+                accuracy, _ = published[TASKS.index(task)]
+                levels.append(report.Level(f"{label}, paper", accuracy, label))
+        panel = report.CurvePanel(
+            [_curve(data, method, error_rate) for method in methods],
+            x_label="full-batch gradient steps",
+            y_label="test accuracy [%]",
+            y_limits=(0.0, 100.0),
+            title=task.replace("_", " "),
+            levels=levels,
+            aside=False,
+        )
+        panels.append(panel)
+    seeds = next(iter(results.values())).sizes["repetition"]
+    return report.curves(
+        panels,
+        title="Werner et al., Table 1: accuracy along training",
+        legend_title=f"means over {seeds} seeds, {100 * (1 - error_rate):g} % "
+        "intervals",
+    )
+
+
+def _curve(data: xr.Dataset, method: Method, error_rate: float) -> report.Curve:
+    cell = data["accuracy"].sel({"method": method})
+    cell = cell.transpose("tested", "repetition", "trial")
+    values = 100 * np.asarray(cell.values, float).reshape(cell.sizes["tested"], -1)
+    ends = np.clip(intervals.student(values, error_rate=error_rate), 0, 100)
+    steps = data["tested"].values.astype(float)
+    return report.Curve(METHODS[method].label, steps, values.mean(axis=1), *ends)

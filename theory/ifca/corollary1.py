@@ -10,17 +10,32 @@ import functools
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 
-from theory.ifca.assumptions import Hidden, tightest
-from theory.ifca.scaling import Setting, follow
-from theory.ifca.theorem1 import least_factor, margins
-from theory.ifca.theorem1_explicit import failure_at_start
-from theory.judges import ERROR_RATE, at_most, tally
-from theory.statement import Margin, Preset, Statement
-from theory.verdict import Status, Verdict
+from cfljax.statements import (
+    ERROR_RATE,
+    Margin,
+    Preset,
+    Statement,
+    Status,
+    Verdict,
+    at_most,
+    combine,
+    never_exceeds,
+    tally,
+)
+from theory.ifca.common.checks import PerPoint, row
+from theory.ifca.common.linear import Setting, follow_all, start_margins
+from theory.ifca.theorem1 import failure_at_start, least_factor
 
-__all__ = ["STATEMENTS", "Goal", "check_goals", "check_printed", "goal_setting"]
+__all__ = [
+    "C6",
+    "STATEMENTS",
+    "Goal",
+    "goal_setting",
+    "worst_excess",
+]
+
 
 PRINTED, LOGARITHM = "ifca.cor1", "ifca.cor1.log"
 CORRECTED, NATURAL = "ifca.cor1.corrected", "ifca.cor1.log.corrected"
@@ -30,18 +45,12 @@ _STEPS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.5, 0.75)  # c1
 
 
 class Goal(NamedTuple):
-    """An accuracy to be reached.
+    """An accuracy to be reached."""
 
-    power: log_b(Delta/(4 eps)), so that T = 2 + power.
-    step: c1 = gamma p.
-    small_share: p; the other cluster has the rest.
-    base: b of the logarithm.
-    """
-
-    power: int
-    step: float
-    small_share: float = 0.5
-    base: float = 2.0
+    power: int  # log_b(Delta/(4 eps)), so that T = 2 + power
+    step: float  # c1 = gamma p
+    small_share: float = 0.5  # p; the other cluster has the rest
+    base: float = 2.0  # b of the logarithm
 
     @property
     def accuracy(self) -> float:
@@ -51,13 +60,8 @@ class Goal(NamedTuple):
 
 def goal_setting(goal: Goal) -> Setting:
     """The setting of which eps is c6 (sigma/p) sqrt(d/(m n')): sigma follows."""
-    one = Setting(
-        num_clients=1e4,
-        num_samples=1e4,
-        num_features=14.0,
-        shares=(goal.small_share, 1 - goal.small_share),
-        step=goal.step,
-    )
+    shares = (goal.small_share, 1 - goal.small_share)
+    one = Setting(1e4, 1e4, 14.0, shares=shares, step=goal.step)
     unit = np.sqrt(one.num_features / (one.num_clients * one.num_samples))
     return one._replace(noise=float(goal.accuracy * goal.small_share / (C6 * unit)))
 
@@ -66,11 +70,14 @@ def _missed(
     preset: Preset, name: str, goals: tuple[Goal, ...], batches: int
 ) -> Bool[np.ndarray, "goals trials"]:
     """Whether an error is above eps, or not a number, after T rounds."""
-    found = []
-    for index, goal in enumerate(goals):
-        run = follow(preset, name, index, goal_setting(goal), batches=batches)
-        found.append(~np.all(run.errors[:, 2 + goal.power] <= goal.accuracy, axis=1))
-    return np.array(found)
+    settings = tuple(goal_setting(goal) for goal in goals)
+    runs = follow_all(preset, name, settings, batches=batches)
+    return np.array(
+        [
+            ~np.all(run.errors[:, 2 + goal.power] <= goal.accuracy, axis=1)
+            for goal, run in zip(goals, runs, strict=True)
+        ]
+    )
 
 
 def check_printed(preset: Preset, *, small_share: float = 0.2) -> Verdict:
@@ -80,7 +87,8 @@ def check_printed(preset: Preset, *, small_share: float = 0.2) -> Verdict:
     above 1/e.
     """
     goals = tuple(Goal(38, step, small_share) for step in _STEPS)
-    missed = _unbalanced(preset, small_share)
+    batches = preset.choose(quick=1, full=10)
+    missed = _missed(preset, f"{PRINTED}.{small_share}", goals, batches)
     best = int(np.argmin(np.sum(missed, axis=1)))
     setting = goal_setting(goals[best])
     factor = least_factor(small_share)
@@ -94,13 +102,6 @@ def check_printed(preset: Preset, *, small_share: float = 0.2) -> Verdict:
         f"{len(_STEPS)} c1 {np.mean(missed[best]):.1%} of the runs miss eps after 40 "
         f"rounds; with factors of {factor:.2f} at least one error is {least:.3g} eps",
     )
-
-
-@functools.lru_cache(maxsize=2)
-def _unbalanced(preset: Preset, small_share: float) -> Bool[np.ndarray, "goals trials"]:
-    goals = tuple(Goal(38, step, small_share) for step in _STEPS)
-    batches = preset.choose(quick=1, full=10)
-    return _missed(preset, f"{PRINTED}.{small_share}", goals, batches)
 
 
 def check_goals(preset: Preset, *, name: str, goals: tuple[Goal, ...]) -> Verdict:
@@ -122,16 +123,93 @@ def check_goals(preset: Preset, *, name: str, goals: tuple[Goal, ...]) -> Verdic
     )
 
 
-def _margins(goals: tuple[Goal, ...], *, balanced: bool = True) -> tuple[Margin, ...]:
-    # d >= 2 log(2 k/delta) is enough with Lemma 2's exact tail.
-    hidden = Hidden(features=2.0, failure=0.01)
-    found = tightest(*(margins(goal_setting(goal), hidden) for goal in goals))
-    return found if balanced else _without_missing(found)
+def _goal_margins(goals: tuple[Goal, ...]) -> tuple[Margin, ...]:
+    return start_margins(*(goal_setting(goal) for goal in goals), failure=0.01)
 
 
-def _without_missing(found: tuple[Margin, ...]) -> tuple[Margin, ...]:
+def _printed_margins() -> tuple[Margin, ...]:
     """As printed: p_max <= 3 p is no condition there."""
+    found = _goal_margins((Goal(38, 0.2, 0.2),))
     return tuple(one for one in found if not one.assumption.startswith("missing"))
+
+
+MONOTONE = "ifca.claim.monotone"
+MONOTONE_CORRECTED = f"{MONOTONE}.corrected"
+
+_FAILURE = 0.1
+
+# From alpha0 = 1/4 and from (almost) the truth, gamma p = 1/2.
+_FLOORS = (
+    Setting(1e4, 3000.0, 100.0, 0.2, step=0.5),
+    Setting(1e4, 3000.0, 100.0, 0.2, step=0.5, alpha=0.5 - 1e-9),
+)
+# d/N close to 1/144 and a loud noise: the floor is not far below Delta/4.
+_LOUD = (
+    Setting(60.0, 4500.0, 900.0, 0.75, step=0.5, alpha=0.1),
+    Setting(60.0, 700.0, 140.0, 0.75, step=0.5, alpha=0.25),
+    Setting(60.0, 300.0, 60.0, 0.6, step=0.5, alpha=0.4),
+)
+
+
+def _errors(
+    preset: Preset, settings: tuple[Setting, ...]
+) -> Float[np.ndarray, "settings trials steps clusters"]:
+    batches = preset.choose(quick=2, full=20)
+    runs = follow_all(preset, MONOTONE, settings, batches=batches)
+    return np.array([run.errors for run in runs])
+
+
+def check_monotone(preset: Preset, *, above: float = 0.0) -> Verdict:
+    """That no error ever increases, except with probability 0.1.
+
+    With `above` only of steps from errors above that many times the median error after
+    the last round.
+    """
+    errors = _errors(preset, _FLOORS)
+    least = above * np.median(errors[:, :, -1])
+    grown = (errors[:, :, 1:] > errors[:, :, :-1]) & (errors[:, :, :-1] >= least)
+    settled = np.mean((errors[:, :, 1:] > errors[:, :, :-1])[:, :, 20:])
+    return at_most(
+        MONOTONE,
+        tally(np.any(grown, axis=(2, 3))),
+        np.full(len(errors), _FAILURE),
+        detail=f"{errors.shape[1]} runs each from alpha0 = 1/4 and from the truth; "
+        f"{settled:.1%} of the steps after round 20 increase an error",
+    )
+
+
+def worst_excess(alpha: PerPoint, *, excess: float) -> PerPoint:
+    """How far e+ = e/2 + `excess` Delta/8 climbs from 1/2 - alpha, Delta = 1.
+
+    Relative to 1/2 - min(alpha, 1/4).
+    """
+    error, largest = 0.5 - alpha, 0.5 - alpha
+    for _ in range(200):
+        error = error / 2 + excess / 8
+        largest = np.maximum(largest, error)
+    return largest - (0.5 - np.minimum(alpha, 0.25))
+
+
+def check_closeness(preset: Preset, *, excess: float = 1.0) -> Verdict:
+    """alpha_t >= min(alpha0, 1/4): in the worst recursion, and in runs."""
+    alpha = np.array([0.01, 0.1, 0.24, 0.25, 0.26, 0.3, 0.4, 0.49])
+    climb = worst_excess(alpha, excess=excess)
+    errors = np.max(_errors(preset, _LOUD), axis=-1)
+    allowed = np.array([0.5 - min(one.alpha, 0.25) for one in _LOUD])
+    allowed += 8 * np.finfo(float).eps  # of the first error, which is at the edge
+    fallen = ~np.all(errors <= allowed[:, None, None], axis=2)
+    floors = np.median(errors[:, :, -1], axis=1)
+    name = MONOTONE_CORRECTED
+    return combine(
+        name,
+        [
+            never_exceeds(name, climb, np.zeros(len(climb)), rounding=1e-14),
+            at_most(name, tally(fallen), np.full(len(_LOUD), _FAILURE)),
+        ],
+        detail=f"worst recursion {np.max(climb):+.2g} from the edge; runs of 40 rounds "
+        f"with floors from {np.min(floors):.3f} to {np.max(floors):.3f}, "
+        f"{np.mean(fallen):.1%} beyond",
+    )
 
 
 _BINARY = (
@@ -149,7 +227,6 @@ _NATURAL = (
     Goal(24, 0.66, base=float(np.e)),
 )
 _TOO_SMALL = (Goal(24, 0.29, base=float(np.e)),)
-
 _EPS = "eps = c6 (sigma/p) sqrt(d/(m n')) + c7 exp(-c8 (rho/(rho + 1))^2 n')"
 _TEXT = (
     "gamma = c1/p: after T = 2 + log(Delta/(4 eps)) rounds all errors are at most eps, "
@@ -168,9 +245,8 @@ def _row(
     preconditions: tuple[str, ...] = (),
     expected: Status = Status.HOLDS,
 ) -> Statement:
-    return Statement(
+    return row(
         id=name,
-        paper="ifca",
         place="Corollary 1",
         text=text,
         preconditions=(
@@ -181,16 +257,15 @@ def _row(
         claimed=_CLAIMED,
         expected=expected,
         check=functools.partial(check_goals, name=name, goals=goals),
-        control=functools.partial(check_goals, name=name, goals=control),
-        margins=functools.partial(_margins, goals),
+        control={"goals": control},
+        margins=functools.partial(_goal_margins, goals),
         note=note,
     )
 
 
 STATEMENTS = (
-    Statement(
+    row(
         id=PRINTED,
-        paper="ifca",
         place="Corollary 1",
         text=_TEXT,
         preconditions=("Assumptions 1 and 2, fresh data in every round",),
@@ -198,8 +273,8 @@ STATEMENTS = (
         claimed=_CLAIMED,
         expected=Status.VIOLATED,
         check=check_printed,
-        control=functools.partial(check_printed, small_share=0.1),
-        margins=functools.partial(_margins, (Goal(38, 0.2, 0.2),), balanced=False),
+        control={"small_share": 0.1},
+        margins=_printed_margins,
         note="False for every c1 as soon as p_max > 3 p, whatever the base: the error "
         "over eps grows without limit as sigma falls, so that no c6 helps. The control "
         "is the counterexample p = (0.1, 0.9).",
@@ -238,5 +313,34 @@ STATEMENTS = (
         ),
         note="What the corollary, which leaves c1 open, can be read as. The control "
         "has c1 = 0.29.",
+    ),
+    row(
+        id=MONOTONE,
+        place="Appendix B, second sentence",
+        text="|theta_j^(t+1) - theta_j*| <= |theta_j^(t) - theta_j*| for all t, so "
+        "alpha_0, alpha_1, ... does not decrease",
+        preconditions=("Assumptions 1 and 2", "gamma p = 1/2, equal clusters"),
+        claimed="by Assumption 2 and 0 < alpha0 < 1/2",
+        expected=Status.VIOLATED,
+        check=check_monotone,
+        control={"above": 1.0},
+        # 2 eps0 <= Delta/8.
+        margins=functools.partial(start_margins, *_FLOORS, failure=_FAILURE),
+        note="At the floor about every second step increases an error, from the truth "
+        "the first one does. The control asks it only of errors above the median of "
+        "those that runs end with.",
+    ),
+    row(
+        id=MONOTONE_CORRECTED,
+        place="Appendix B",
+        text="alpha_t >= min(alpha_0, 1/4) for all t",
+        preconditions=(
+            "rounds with |e+| <= |e|/2 + eps0 but for probability delta each",
+            "eps0 <= Delta/8; Assumption 2 gives half of that",
+        ),
+        constants={"eps0/Delta": 0.125},
+        check=check_closeness,
+        control={"excess": 1.02},
+        note="All that is used later. The control allows eps0 to be 2 % larger.",
     ),
 )

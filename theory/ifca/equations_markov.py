@@ -1,4 +1,4 @@
-"""Appendix C, displays (23), (28), (29), (31): Markov's inequality, four times.
+"""Appendix C, (23), (28), (29) and (31): Markov's inequality; (32) and (33) from them.
 
 Each bounds the norm of a mean of zero-mean terms, or a count, by its expectation over
 delta. For norms the second moment is at hand, so delta^2 holds where the paper has
@@ -10,43 +10,44 @@ from collections.abc import Callable
 
 import numpy as np
 import scipy.special
-from jaxtyping import Float
 
-from theory.ifca.rare_jump import flipping_jump, jump_tail, outlier_jump
-from theory.judges import never_exceeds
-from theory.statement import Preset, Statement
-from theory.verdict import Status, Verdict
+from cfljax.base import Numbers
+from cfljax.statements import (
+    Preset,
+    Statement,
+    Status,
+    Verdict,
+    at_most,
+    combine,
+    never_exceeds,
+    tally,
+)
+from theory.ifca.common.checks import Broadcast, Events, PerPoint, grid, row
+from theory.ifca.common.convex import (
+    ConvexSetting,
+    error_floor,
+    misassignment_scale,
+    random_setting,
+    worst_pair,
+)
+from theory.ifca.common.heavy_tails import flipping_jump, jump_tail, noise_tails
 
-__all__ = ["STATEMENTS", "check_count", "check_noise", "check_sum", "noise_tails"]
+__all__ = [
+    "STATEMENTS",
+    "check_count",
+    "check_noise",
+    "second_part",
+    "third_terms",
+]
+
 
 EQ23, EQ28, EQ29, EQ31 = (f"ifca.eq{number}" for number in (23, 28, 29, 31))
 
 _DELTAS = np.array([0.01, 0.05, 0.25, 0.5, 0.9])
-_DIMENSIONS = (1, 3, 40, 1000)
-
-
-def noise_tails(
-    level: Float[np.ndarray, " deltas"],
-) -> Float[np.ndarray, "laws deltas"]:
-    """P(|mean of N noises| > level v / sqrt(N)), for the laws that are checked.
-
-    Normal waves in 1, 3, 40 and 1000 dimensions, where the square is chi^2_d / d; and
-    rare jumps, one law per level and N = 100 or 1e6, whose single jump just exceeds it.
-    """
-    normal = [
-        scipy.special.gammaincc(d / 2, d * np.square(level) / 2) for d in _DIMENSIONS
-    ]
-    jumps = []
-    for total in (100.0, 1e6):
-        # A jump among N lifts the sum to about (1 - u) sqrt(N / u), u its chance.
-        chance = 1 / (np.square(level) + 2) * (1 - 1e-3)
-        law = outlier_jump(chance, total)
-        jumps.append(jump_tail(law, total, level * np.sqrt(total)))
-    return np.array([*normal, *jumps])
 
 
 def check_noise(
-    preset: Preset,
+    _: Preset,
     *,
     statement: str,
     power: float = 1.0,
@@ -55,14 +56,9 @@ def check_noise(
 ) -> Verdict:
     """P(|noise| > v / (delta sqrt(N))) <= `share` delta^`power`.
 
-    Args:
-      preset: both alike, nothing is drawn.
-      statement: id of the verdict.
-      power: 1 as printed, 2 by Chebyshev's inequality.
-      share: 1 as claimed.
-      step: what the noise is multiplied by and the bound is not; 1 as claimed.
+    The power is 1 as printed, 2 by Chebyshev's inequality; `step` is what the noise is
+    multiplied by and the bound is not, 1 as claimed.
     """
-    del preset
     tails = noise_tails(1 / (_DELTAS * step))
     claim = np.broadcast_to(share * _DELTAS**power, tails.shape)
     ratio = tails / _DELTAS**2
@@ -76,13 +72,12 @@ def check_noise(
     )
 
 
-def check_example(preset: Preset) -> Verdict:
+def check_example(_: Preset) -> Verdict:
     """(23) as printed in its smallest telling case: L = 0.4, p_1 = 1/2, d = 1000.
 
     gammahat = 1.25, and at delta0 = 0.9 the bound is 1.11 where the noise is nearly
     always 1.25, in units of v / sqrt(n' |S|).
     """
-    del preset  # nothing is drawn
     d, hat, delta = 1000, 1.25, 0.9
     tail = scipy.special.gammaincc(d / 2, d / (2 * (delta * hat) ** 2))
     detail = "L = 0.4, p_1 = 1/2, d = 1000, delta0 = 0.9"
@@ -91,13 +86,12 @@ def check_example(preset: Preset) -> Verdict:
     )
 
 
-def check_sum(preset: Preset, *, power: float = 1.0, share: float = 1.0) -> Verdict:
+def check_sum(_: Preset, *, power: float = 1.0, share: float = 1.0) -> Verdict:
     """(29): P(|T_2j| > 3 L s + sqrt(s) v / (delta1 sqrt(n'))) <= share delta1^power.
 
     With the population gradient as long as (27) allows, 3 L, and noise along it: rare
     jumps, and normal noise in one dimension.
     """
-    del preset  # nothing is drawn
     level = 1 / _DELTAS
     jumps = noise_tails(level)[-2:]
     # Against the gradient the noise would have to undo 6 L s first: not counted.
@@ -114,19 +108,15 @@ def check_sum(preset: Preset, *, power: float = 1.0, share: float = 1.0) -> Verd
     )
 
 
-def check_count(preset: Preset, *, c1: float = 4.0) -> Verdict:
+def check_count(_: Preset, *, c1: float = 4.0) -> Verdict:
     """(31): P(|S_1 cap not S_1*| > c1 x m / delta2) <= delta2, x Lemma 3's scale.
 
     k = 2, p_1 = 0.05, and rare jumps: the count is binomial, exactly.
     """
-    del preset  # nothing is drawn
     import scipy.stats  # Takes a second, which most callers need not wait for.
 
     clients, foreign, samples = 2000.0, 1900.0, 100.0
-    delta, part = (
-        axis.ravel()
-        for axis in np.meshgrid([1e-3, 0.01, 0.05, 0.3], np.linspace(0.5, 6, 400))
-    )
+    delta, part = grid([1e-3, 0.01, 0.05, 0.3], np.linspace(0.5, 6, 400))
     scale = part * delta / (4 * clients)
     each = jump_tail(flipping_jump(scale, samples), samples, samples / 2)
     limit = c1 * scale * clients / delta
@@ -141,35 +131,187 @@ def check_count(preset: Preset, *, c1: float = 4.0) -> Verdict:
     )
 
 
+EQ32, EQ33 = "ifca.eq32", "ifca.eq33"
+
+_ROUNDING = 1e-12  # relative, of products of a dozen factors, in logarithms
+_FAILURE = 0.2
+
+
+def second_part(setting: ConvexSetting, count: Numbers, first: Numbers) -> Broadcast:
+    """The right-hand side of (30), gamma = 1/L, with a count of misassigned clients.
+
+    `first` is delta1.
+    """
+    s = setting
+    noise = np.sqrt(s.gradient_variance * s.num_clusters * count / s.num_samples)
+    noise = noise / (first * s.smoothness * s.num_clients)
+    return np.asarray(3 * count / s.num_clients + noise)
+
+
+def third_terms(
+    setting: ConvexSetting, first: Numbers, second: Numbers, *, samples_power: float
+) -> Broadcast:
+    """The right-hand side of (32) with its explicit constants 24 and sqrt(8).
+
+    `first` and `second` are delta1 and delta2; the power of n' below the last term is
+    1/2 as printed, 1 as it should be.
+    """
+    s = setting
+    scale = misassignment_scale(s)
+    last = np.sqrt(8 * s.gradient_variance * s.num_clusters * scale * s.num_samples)
+    last = last / (first * np.sqrt(second) * s.smoothness * np.sqrt(s.num_clients))
+    last = last / np.power(s.num_samples, samples_power)
+    return np.asarray(24 * scale / second + last)
+
+
+def _sides(
+    preset: Preset, statement: str, samples_power: float
+) -> tuple[PerPoint, PerPoint]:
+    """Logarithms of what the substitution gives and of what is claimed."""
+    generator = preset.generator(EQ32)
+    size = preset.choose(quick=2000, full=200_000)
+    s = random_setting(generator, size)
+    if statement.startswith(EQ32):
+        first, second = 10 ** generator.uniform(-5, 0, (2, size))
+        count = 8 * misassignment_scale(s) * s.num_clients / second
+        given = second_part(s, count, first)
+        claimed = third_terms(s, first, second, samples_power=samples_power)
+    else:
+        # delta0 = delta / 4, delta1 = delta / (4 k), delta2 = delta / 4.
+        quarter = s.failure / 4
+        count = 8 * misassignment_scale(s) * s.num_clients / quarter
+        data = s.share * s.num_clients * s.num_samples
+        given = 2 * np.sqrt(s.gradient_variance / data) / (quarter * s.smoothness)
+        given = given + second_part(s, count, quarter / s.num_clusters)
+        claimed = error_floor(s, samples_power=samples_power)
+    return np.log(given), np.log(claimed)
+
+
+def check_valid(
+    preset: Preset, *, statement: str, samples_power: float = 0.5
+) -> Verdict:
+    """The printed form as a bound: on what the substitution gives, and on steps."""
+    given, claimed = _sides(preset, statement, samples_power)
+    events, bounds, reach = _events(preset, statement)
+    by_law = never_exceeds(
+        statement, given, claimed, rounding=_ROUNDING, logarithmic=True
+    )
+    return combine(
+        statement,
+        [by_law, at_most(statement, tally(events), bounds)],
+        detail=f"what follows is {np.exp(np.min(given - claimed)):.2g} to "
+        f"{np.exp(np.max(given - claimed)):.3g} times the claim at {len(given)} random "
+        f"settings; steps of the worst pair reach {reach:.2g} of it",
+    )
+
+
+def check_substitution(
+    preset: Preset, *, statement: str, samples_power: float = 1.0
+) -> Verdict:
+    """The corrected form as an equality with what the substitution gives."""
+    given, claimed = _sides(preset, statement, samples_power)
+    gap = np.abs(given - claimed)
+    return never_exceeds(
+        statement,
+        gap,
+        np.zeros(len(gap)),
+        rounding=_ROUNDING * (1 + np.abs(given)),
+        detail=f"logarithms differ by up to {np.max(gap):.2g} at {len(gap)} random "
+        "settings, n' from 10 to 1e8",
+    )
+
+
+@functools.lru_cache(maxsize=2)
+def _events(preset: Preset, statement: str) -> tuple[Events, PerPoint, float]:
+    """Whether |T2| exceeds (32), or |theta_j+ - theta_j*| exceeds (33)."""
+    pair = worst_pair(
+        sizes=(400, 600), num_samples=64.0, scale=1 / 16, wave_gradient=10.0
+    )
+    trials = preset.choose(quick=2000, full=100_000)
+    pieces = pair.step(preset.generator(EQ32, 1), trials)
+    s = pair.setting(failure=_FAILURE)
+    quarter = _FAILURE / 4
+    # With sqrt(m) n' the bound is smaller, and the printed one holds all the more.
+    if statement.startswith(EQ32):
+        left = np.linalg.norm(pieces.foreign, axis=-1)
+        right = third_terms(s, quarter / 2, quarter, samples_power=1.0)
+        allowed = 2 * quarter
+    else:
+        left = np.linalg.norm(pieces.errors, axis=-1)
+        before = np.linalg.norm(pair.models - pair.family.truths, axis=-1)
+        right = (1 - s.progress) * before + error_floor(s)
+        allowed = 3 * quarter + 2 * np.exp(-s.share * s.num_clients / 8)
+    return (left > right).T, np.full(2, float(allowed)), float(np.max(left / right))
+
+
 _FOLD = "S_1 fixed by folds that are independent of the gradients'"
+_PRECONDITIONS = (
+    "Assumptions 3-5, and Assumption 6's conditions on n', p and max |theta_j*|",
+    "gamma = 1/L, fresh folds of n' samples for identities and for gradients",
+)
+_TERMS = {
+    EQ32: "|T2| <= c1 eta^2 / (delta2 alpha^2 lambda^2 Delta^4 n') + c2 v eta sqrt(k) "
+    "/ (delta1 sqrt(delta2) alpha lambda L Delta^2 {})",
+    EQ33: "|theta_1+ - theta_1*| <= (1 - p lambda / (8 L)) |theta_1 - theta_1*| + 2 v "
+    "/ (delta0 L sqrt(p m n')) + the two terms of (32) with {}",
+}
+_CONSTANTS = {
+    EQ32: {"c1": 24.0, "c2": float(np.sqrt(8))},
+    EQ33: {"c1": 24.0, "c2": float(np.sqrt(8)), "c": 1 / 8},
+}
 
 
 def _noise_row(
-    statement: str,
-    place: str,
-    text: str,
-    check: Callable[..., Verdict],
-    *,
-    note: str,
+    number: str, text: str, check: Callable[..., Verdict], *, note: str
 ) -> Statement:
-    return Statement(
-        id=statement,
-        paper="ifca",
-        place=place,
+    return row(
+        id=f"ifca.eq{number}",
+        place=f"Appendix C, ({number[:2]})",
         text=text,
         preconditions=("Assumption 5", _FOLD),
         constants={"power of delta, sharp": 2.0},
         check=check,
-        control=functools.partial(check, power=2.0, share=0.98),
+        control={"power": 2.0, "share": 0.98},
         note=f"{note}The failure probability is even delta^2, which rare jumps attain "
         "in the limit. The control claims 0.98 delta^2.",
     )
 
 
+def _rows(statement: str) -> tuple[Statement, ...]:
+    """The printed form as a bound, and the corrected one as an equality."""
+    corrected = f"{statement}.corrected"
+    place = f"Appendix C, ({statement[-2:]})"
+    return (
+        row(
+            id=statement,
+            place=place,
+            text=_TERMS[statement].format("sqrt(m n')"),
+            preconditions=_PRECONDITIONS,
+            constants=_CONSTANTS[statement],
+            claimed="c1, c2 > 0, unnamed",
+            check=functools.partial(check_valid, statement=statement),
+            control={"samples_power": 1.01},
+            note="A valid bound, weaker by sqrt(n') than what (30) and (31) give; the "
+            "root may have been drawn too long in the text at hand. The control has "
+            "sqrt(m) n'^1.01.",
+        ),
+        row(
+            id=corrected,
+            place=place,
+            text=f"{_TERMS[statement].format('sqrt(m) n')}', equal to what (30) and "
+            "(31) give",
+            preconditions=_PRECONDITIONS,
+            constants=_CONSTANTS[statement],
+            check=functools.partial(check_substitution, statement=corrected),
+            control={"samples_power": 0.5},
+            note="The control has sqrt(m n'), which is not what comes out.",
+        ),
+    )
+
+
 STATEMENTS = (
-    Statement(
+    row(
         id=EQ23,
-        paper="ifca",
         place="Appendix C, (23)",
         text="|T12| <= v / (delta0 sqrt(n' |S_1 cap S_1*|)) with probability "
         "1 - delta0 or more",
@@ -182,32 +324,28 @@ STATEMENTS = (
         "(25) has the factor. The control is the case gammahat = 1.25.",
     ),
     _noise_row(
-        f"{EQ23}.corrected",
-        "Appendix C, (23)",
+        "23.corrected",
         "|T12| <= gammahat v / (delta0 sqrt(n' |S_1 cap S_1*|)) with probability "
         "1 - delta0 or more",
         functools.partial(check_noise, statement=f"{EQ23}.corrected"),
         note="gammahat cancels, so one check serves for all. ",
     ),
     _noise_row(
-        EQ28,
-        "Appendix C, (28)",
+        "28",
         "|sum over S_1 cap S_j* of (grad F_i - grad F^j)| <= sqrt(|S_1 cap S_j*|) v / "
         "(delta1 sqrt(n')) with probability 1 - delta1 or more",
         functools.partial(check_noise, statement=EQ28),
         note="The sum over s clients is s times a mean over s n' samples. ",
     ),
     _noise_row(
-        EQ29,
-        "Appendix C, (29)",
+        "29",
         "|T_2j| <= c1 L |S_1 cap S_j*| + sqrt(|S_1 cap S_j*|) v / (delta1 sqrt(n')) "
         "with probability 1 - delta1 or more",
         check_sum,
         note="c1 = 3, from (27). ",
     ),
-    Statement(
+    row(
         id=EQ31,
-        paper="ifca",
         place="Appendix C, (31)",
         text="|S_1 cap not S_1*| <= c1 eta^2 m / (delta2 alpha^2 lambda^2 Delta^4 n') "
         "with probability 1 - delta2 or more",
@@ -215,8 +353,10 @@ STATEMENTS = (
         constants={"c1": 4.0},
         claimed="c1 > 0, unnamed; 8 by the proof of Lemma 3",
         check=check_count,
-        control=functools.partial(check_count, c1=3.7),
+        control={"c1": 3.7},
         note="Near the best constant where the threshold is just below one client: "
         "4 (1 - p_1) is then exceeded. The control claims 3.7 at p_1 = 0.05.",
     ),
+    *_rows(EQ32),
+    *_rows(EQ33),
 )

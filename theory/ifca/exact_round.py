@@ -1,51 +1,200 @@
-"""One round's exact mean-square error, its stationary floor, and equivariance to scale.
-
-All three on raw data: rounds of `raw_rounds`, which know no law.
-"""
+"""What one round does to the models: exact laws, against raw data."""
 
 import functools
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from cfljax import intervals, law
-from theory.ifca.raw_rounds import Problem, draw_gradients, train
-from theory.judges import ERROR_RATE, never_exceeds, within
-from theory.statement import Preset, Statement
-from theory.verdict import Verdict, combine
+from cfljax import law
+from cfljax.statements import (
+    ERROR_RATE,
+    Preset,
+    Verdict,
+    combine,
+    never_exceeds,
+    same_law,
+)
+from theory.ifca.common.checks import (
+    Broadcast,
+    PerPoint,
+    PerTrial,
+    copies,
+    mean_within,
+    row,
+)
+from theory.ifca.common.raw_data import Problem, draw_gradients, train
 
-__all__ = ["STATEMENTS", "check_equivariance", "check_floor", "check_rms", "measured"]
+__all__ = [
+    "STATEMENTS",
+    "approximate_risk",
+    "check_equivariance",
+    "check_group",
+]
+
+
+GROUP = "ifca.exact.group"
+
+
+class _Group(NamedTuple):
+    num_rows: int
+    num_features: int
+    error: float  # |e|
+    noise: float
+
+
+_GROUPS = (
+    _Group(1, 2, 1.0, 0.5),
+    _Group(2, 3, 1.0, 0.1),
+    _Group(5, 3, 0.3, 1.0),
+    _Group(12, 8, 0.7, 0.4),
+)
+_MANY = 2  # index of the first group whose mean square is judged
+
+
+class _Views(NamedTuple):
+    """Numbers that X'w is compared by, one per draw."""
+
+    along: Float[np.ndarray, " trials"]  # component along e
+    beside: Float[np.ndarray, " trials"]  # one component across e
+    square: Float[np.ndarray, " trials"]  # |X'w|^2
+    # Component along e times the squared length across it, which tells whether both
+    # share their chi-square.
+    joint: Float[np.ndarray, " trials"]
+
+
+def _views(
+    along: Float[np.ndarray, " trials"],
+    beside: Float[np.ndarray, " trials"],
+    further: Float[np.ndarray, " trials"],
+) -> _Views:
+    across = beside**2 + further
+    return _Views(along, beside, along**2 + across, along * across)
+
+
+def _raw_views(generator: np.random.Generator, group: _Group, trials: int) -> _Views:
+    """From N rows of features and noise, e in a random direction."""
+    frame, _ = np.linalg.qr(generator.standard_normal((group.num_features, 2)))
+    shape = (trials, group.num_rows, group.num_features)
+    inputs = generator.standard_normal(shape)
+    noise = group.noise * generator.standard_normal(shape[:2])
+    weights = group.error * inputs @ frame[:, 0] - noise
+    total = (np.swapaxes(inputs, 1, 2) @ weights[:, :, None])[..., 0]
+    along, beside = (total @ frame).T
+    return _views(along, beside, np.sum(total**2, axis=1) - along**2 - beside**2)
+
+
+class _Draws(NamedTuple):
+    """The law's sampler: two coordinates held, the others by their spread."""
+
+    inside: Float[np.ndarray, "trials 2"]  # the first along e
+    spread: Float[np.ndarray, " trials"]  # sqrt(tau^2 chi2_N)
+    further: Float[np.ndarray, " trials"]  # squared length of what is not held
+
+
+def _law_draws(generator: np.random.Generator, group: _Group, trials: int) -> _Draws:
+    key = jax.random.key(int(generator.integers(2**31)))
+    errors = np.zeros((trials, 2))
+    errors[:, 0] = group.error
+    with jax.enable_x64(True):
+        inside, spread = law.aggregated_gradient(
+            key,
+            jnp.asarray(errors),
+            jnp.full(trials, float(group.num_rows)),
+            jnp.asarray(group.noise),
+        )
+    spread = np.asarray(spread)
+    rest = generator.standard_normal((trials, group.num_features - 2))
+    return _Draws(np.asarray(inside), spread, spread**2 * np.sum(rest**2, axis=1))
+
+
+def _law_views(
+    generator: np.random.Generator, group: _Group, draws: _Draws, *, wrong: str = ""
+) -> _Views:
+    """What the law says of the views.
+
+    `wrong` takes a chi-square of its own for the mean ("split") or lets zeta vary along
+    e as it does across ("round"); both falsify the law.
+    """
+    along, beside = draws.inside.T
+    energy = draws.spread**2 / (group.error**2 + group.noise**2)
+    if wrong == "split":
+        other = generator.chisquare(group.num_rows, len(along))
+        along = along + (other - energy) * group.error
+    if wrong == "round":
+        normal = generator.standard_normal(len(along))
+        along = energy * group.error + draws.spread * normal
+    return _views(along, beside, draws.further)
+
+
+def check_group(preset: Preset, *, wrong: str = "") -> Verdict:
+    """Four views of X'w and its mean square, raw data against the law's sampler."""
+    (raw, draws), claimed = _groups(preset), []
+    for index, group in enumerate(_GROUPS):
+        generator = preset.generator(GROUP, index, 2)
+        claimed += _law_views(generator, group, draws[index], wrong=wrong)
+    laws = same_law(
+        GROUP,
+        [view for views in raw for view in views],
+        claimed,
+        resolution=preset.choose(quick=0.06, full=0.02),
+        error_rate=ERROR_RATE / 2,
+        detail=f"{len(_GROUPS)} groups of up to {_GROUPS[-1].num_rows} rows, "
+        f"{len(raw[0].along)} raw data sets each, four views of X'w",
+    )
+    # Of few rows the square's tail is too heavy for Student's interval.
+    rows, features, error, noise = np.array(_GROUPS[_MANY:]).T
+    exact = rows * ((rows + features + 1) * error**2 + features * noise**2)
+    ratio = np.array([views.square for views in raw[_MANY:]]) / exact[:, None]
+    margin = preset.choose(quick=0.06, full=0.025)
+    moments = mean_within(
+        GROUP,
+        np.mean(ratio.reshape(len(ratio), 50, -1), axis=-1),
+        (1 - margin, 1 + margin),
+        error_rate=ERROR_RATE / 2,
+        num_trials=ratio.size,
+        detail=lambda low, high: (
+            "raw mean square over N ((N + d + 1) |e|^2 + d "
+            f"sigma^2) within [{np.min(low):.3f}, {np.max(high):.3f}]"
+        ),
+    )
+    return combine(GROUP, [laws, moments], detail=f"{laws.detail}; {moments.detail}")
+
+
+@functools.lru_cache(maxsize=1)
+def _groups(preset: Preset) -> tuple[list[_Views], list[_Draws]]:
+    """Raw views of every group, and the law's draws for it."""
+    trials = preset.choose(quick=50_000, full=500_000)
+    raw, drawn = [], []
+    for index, group in enumerate(_GROUPS):
+        raw.append(_raw_views(preset.generator(GROUP, index, 0), group, trials))
+        drawn.append(_law_draws(preset.generator(GROUP, index, 1), group, trials))
+    return raw, drawn
+
 
 RMS, FLOOR, EQUIV = "ifca.exact.rms", "ifca.exact.floor", "ifca.exact.equiv"
 
 _BATCHES = 200
 
 
-def measured(
-    statement: str,
-    squares: Float[np.ndarray, "points trials"],
-    exact: Float[np.ndarray, " points"],
-    *,
-    margin: float,
-    detail: str,
+def _measured(
+    statement: str, squares: PerTrial, exact: PerPoint, *, margin: float, detail: str
 ) -> Verdict:
     """Judge the claim that mean squares are the exact ones to a share `margin`.
 
     Averages of batches are close to normal, as Student's interval wants it.
     """
     means = np.mean(squares.reshape(len(exact), _BATCHES, -1), axis=-1)
-    low, high = intervals.student(
-        means / exact[:, None], error_rate=intervals.divide(ERROR_RATE, len(exact))
-    )
-    edge = np.ones(len(exact))
-    return within(
+    return mean_within(
         statement,
-        (low, high),
-        ((1 - margin) * edge, (1 + margin) * edge),
+        means / exact[:, None],
+        (1 - margin, 1 + margin),
         num_trials=squares.size,
-        detail=f"{detail}; measured over exact in [{np.min(low):.3f}, "
-        f"{np.max(high):.3f}]",
+        detail=lambda low, high: (
+            f"{detail}; measured over exact in [{np.min(low):.3f}, {np.max(high):.3f}]"
+        ),
     )
 
 
@@ -61,7 +210,7 @@ class _Round(NamedTuple):
 def _rounds() -> tuple[_Round, ...]:
     """Two and three clusters, some clients astray, every model used."""
     two = np.array([[0.5, 0.0], [-0.5, 0.0]])
-    three = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    three = np.eye(3)
     return (
         _Round(
             Problem(two, (2, 2), 3, 0.3),
@@ -85,32 +234,30 @@ def check_rms(preset: Preset, *, missing: float = 0.0) -> Verdict:
     """
     exact = []
     for one in _rounds():
+        problem = one.problem
         beta, error, rows = _weights(one)
-        total = float(sum(one.problem.num_clients))
         square = law.expected_square_error(
-            one.problem.truths,
+            problem.truths,
             one.models,
-            rows / one.problem.num_samples,
-            num_samples=one.problem.num_samples,
-            num_features=one.problem.truths.shape[1],
-            noise=one.problem.noise,
+            rows / problem.num_samples,
+            num_samples=problem.num_samples,
+            num_features=problem.truths.shape[1],
+            noise=problem.noise,
             step_size=one.step_size,
-            total=total,
+            total=float(sum(problem.num_clients)),
         )
         lost = missing * beta**2 * np.sum(rows * error**2, axis=0)
         exact.append(np.diagonal(square) - lost)
-    return measured(
+    return _measured(
         RMS,
-        _squares(preset),
+        _round_squares(preset),
         np.concatenate(exact),
         margin=preset.choose(quick=0.08, full=0.02),
         detail="5 models of two raw rounds, 4 of 10 clients misassigned",
     )
 
 
-def _weights(
-    one: _Round,
-) -> tuple[float, Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
+def _weights(one: _Round) -> tuple[float, Broadcast, Broadcast]:
     """beta, |theta_j - theta_l*| and the rows N_lj of a round."""
     truths, clients, samples, _ = one.problem
     clusters = np.repeat(np.arange(len(truths)), clients)
@@ -121,14 +268,14 @@ def _weights(
 
 
 @functools.lru_cache(maxsize=1)
-def _squares(preset: Preset) -> Float[np.ndarray, "points trials"]:
+def _round_squares(preset: Preset) -> PerTrial:
     num_trials = preset.choose(quick=60_000, full=1_000_000)
     found = []
     for index, one in enumerate(_rounds()):
         gradients = draw_gradients(
             preset.generator(RMS, index),
             one.problem,
-            np.broadcast_to(one.models, (num_trials, *one.models.shape)),
+            copies(one.models, num_trials),
             choices=one.choices,
         )
         after = one.models - one.step_size * gradients.mean
@@ -149,7 +296,7 @@ def check_floor(preset: Preset, *, missing: float = 0.0) -> Verdict:
     rows, features, step = np.array(_CHAINS).T
     floor = law.stationary_floor(rows, features, 1.0, step)
     left = step * features / floor**2
-    return measured(
+    return _measured(
         FLOOR,
         _chains(preset),
         step * features / (left + step * missing),
@@ -159,7 +306,7 @@ def check_floor(preset: Preset, *, missing: float = 0.0) -> Verdict:
 
 
 @functools.lru_cache(maxsize=1)
-def _chains(preset: Preset) -> Float[np.ndarray, "points trials"]:
+def _chains(preset: Preset) -> PerTrial:
     num_trials = preset.choose(quick=16_000, full=200_000)
     found = []
     for place, (rows, features, step) in enumerate(_CHAINS):
@@ -192,15 +339,11 @@ def check_equivariance(preset: Preset, *, noise_factor: float = 1.0) -> Verdict:
     start = preset.generator(EQUIV, 0).standard_normal((num_trials, *truths.shape))
 
     def run(scale: float, factor: float):
-        scaled = problem._replace(
-            truths=scale * truths, noise=factor * scale * problem.noise
-        )
+        noise = factor * scale * problem.noise
+        scaled = problem._replace(truths=scale * truths, noise=noise)
+        generator = preset.generator(EQUIV, 1)
         path, counts = train(
-            preset.generator(EQUIV, 1),
-            scaled,
-            scale * start,
-            step_size=0.5,
-            num_rounds=rounds,
+            generator, scaled, scale * start, step_size=0.5, num_rounds=rounds
         )
         return path / scale, counts
 
@@ -213,59 +356,154 @@ def check_equivariance(preset: Preset, *, noise_factor: float = 1.0) -> Verdict:
         scaled_path, scaled_counts = run(scale, noise_factor)
         apart.append(np.max(np.abs(scaled_path - path)))
         moved += float(np.sum(scaled_counts != counts))
-    zeros = np.zeros(len(apart))
-    detail = (
-        f"{num_trials} raw runs of {rounds} rounds at scales 2^-40, 3 and 1e5: models "
-        f"off by {max(apart):.2g}, {moved:.0f} counts differ"
-    )
+    eps, zeros = np.finfo(float).eps, np.zeros(len(apart))
     return combine(
         EQUIV,
         [
             never_exceeds(EQUIV, np.array(apart), zeros, rounding=float(error)),
-            never_exceeds(
-                EQUIV, np.array([moved]), zeros[:1], rounding=np.finfo(float).eps
-            ),
+            never_exceeds(EQUIV, np.array([moved]), zeros[:1], rounding=eps),
         ],
-        detail=detail,
+        detail=f"{num_trials} raw runs of {rounds} rounds at scales 2^-40, 3 and 1e5: "
+        f"models off by {max(apart):.2g}, {moved:.0f} counts differ",
     )
 
 
+POOLING = "ifca.exact.pooling"
+
+# Rows in all, features, separation over noise; both clusters have half of the rows.
+_FITS = ((12, 1, 10.0), (16, 2, 2.0))
+
+
+def approximate_risk(
+    num_rows: PerPoint, num_features: PerPoint, separation: PerPoint
+) -> PerPoint:
+    """D^2/4 + (1 + D^2/4) d/(N-d-1): as if the labels' spread were plain noise."""
+    bias = separation**2 / 4
+    return bias + (1 + bias) * num_features / (num_rows - num_features - 1)
+
+
+def check_pooling(preset: Preset, *, approximate: bool = False) -> Verdict:
+    """Squared distances of fits to raw data, in units of the exact risk.
+
+    Also, without data, that the oracle's risk, of half of the rows, is the pooled one
+    at D = 2 sigma sqrt(d/N) but for a share of about 1/N.
+    """
+    rows, features, separation = np.array(_FITS).T
+    exact = law.pooled_risk(rows, features, 1.0, separation)
+    if approximate:
+        exact = approximate_risk(rows, features, separation)
+    fits = _measured(
+        POOLING,
+        _fit_squares(preset),
+        exact,
+        margin=preset.choose(quick=0.02, full=0.006),
+        detail=f"fits to {len(_FITS)} kinds of raw data of {rows.min():.0f} to "
+        f"{rows.max():.0f} rows",
+    )
+    many = np.array([1e3, 1e5, 1e7])
+    crossing = 2 * np.sqrt(20 / many)
+    pooled = law.pooled_risk(many, 20.0, 1.0, crossing)
+    oracle = law.oracle_risk(many / 2, 20.0, 1.0)
+    apart = np.abs(pooled / oracle - 1)
+    cross = never_exceeds(POOLING, apart, 30 / many, rounding=1e-12)
+    return combine(
+        POOLING,
+        [fits, cross],
+        detail=f"{fits.detail}; pooled over oracle risk at D = 2 sigma sqrt(d/N), "
+        f"d = 20: 1 {pooled[0] / oracle[0] - 1:+.2g} at N = 1000",
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def _fit_squares(preset: Preset) -> PerTrial:
+    num_trials = preset.choose(quick=300_000, full=3_000_000)
+    return np.array(
+        [
+            _fits(preset.generator(POOLING, index), *fit, num_trials)
+            for index, fit in enumerate(_FITS)
+        ]
+    )
+
+
+def _fits(
+    generator: np.random.Generator,
+    num_rows: int,
+    num_features: int,
+    separation: float,
+    num_trials: int,
+) -> Float[np.ndarray, " trials"]:
+    """|fit - own truth|^2, the own truth at 0."""
+    inputs = generator.standard_normal((num_trials, num_rows, num_features))
+    labels = generator.standard_normal((num_trials, num_rows))
+    direction = generator.standard_normal(num_features)
+    direction *= separation / np.linalg.norm(direction)
+    labels[:, num_rows // 2 :] += inputs[:, num_rows // 2 :] @ direction
+    across = np.swapaxes(inputs, 1, 2)
+    fit = np.linalg.solve(across @ inputs, across @ labels[:, :, None])
+    return np.sum(fit**2, axis=(1, 2))
+
+
 STATEMENTS = (
-    Statement(
+    row(
+        id=GROUP,
+        place="Appendix A, the law behind (2) and (6)",
+        text="X'(X e - noise) = chi2_N e + sqrt(tau^2 chi2_N) zeta in law, one chi2_N, "
+        "zeta ~ N(0, I - e e'/tau^2), tau^2 = |e|^2 + sigma^2",
+        preconditions=(
+            "standard normal features and normal noise",
+            "N rows of one cluster at one model, drawn after e",
+        ),
+        check=check_group,
+        control={"wrong": "split"},
+        note="Not in the paper. (n'/2) times the sum of a group's gradients has this "
+        "law, so that a round costs the same for every n'. The control draws two "
+        "chi-squares where there is one.",
+    ),
+    row(
         id=RMS,
-        paper="ifca",
         place="Appendix A, the exact form of (2) and (8)",
         text="E|theta_j+ - theta_j*|^2 = |e_j - beta sum_l N_lj e_lj|^2 + beta^2 sum_l "
         "N_lj ((d + 1) |e_lj|^2 + d sigma^2), given who chose what",
         preconditions=("a gradient fold independent of the choices",),
         check=check_rms,
-        control=functools.partial(check_rms, missing=1.0),
+        control={"missing": 1.0},
         note="Not in the paper. e_lj = theta_j - theta_l*, N_lj = n' times the clients "
         "of cluster l at model j, beta = 2 gamma/(m n'). The control has d for d + 1.",
     ),
-    Statement(
+    row(
         id=FLOOR,
-        paper="ifca",
         place="Theorem 1, the exact form of its second term",
         text="without misassignment the mean-square error tends to sigma^2 x d / "
         "((2 - x) N - x (d + 1)), x = 2 gamma p_j, N = p_j m n'",
         preconditions=("0 < x < 2 N/(N + d + 1)", "fresh data in every round"),
         check=check_floor,
-        control=functools.partial(check_floor, missing=1.0),
+        control={"missing": 1.0},
         note="Not in the paper. With x = 1 it is sigma^2 d/(N - d - 1), the risk of "
         "least squares on one round's data. The control has d for d + 1.",
     ),
-    Statement(
+    row(
         id=EQUIV,
-        paper="ifca",
         place="Section 5.1, the linear model",
         text="(theta*, sigma, theta^(0)) -> s (theta*, sigma, theta^(0)) scales the "
         "whole run by s and changes no assignment",
         preconditions=("s > 0", "the same features and noise up to scale"),
         check=check_equivariance,
-        control=functools.partial(check_equivariance, noise_factor=1.001),
+        control={"noise_factor": 1.001},
         note="Success therefore depends on R/sigma and on the start over R only. At "
         "sigma = 0 a smaller R is the same problem with a larger start. The control "
         "scales the noise by 0.1 % more than the rest.",
+    ),
+    row(
+        id=POOLING,
+        place="Section 2, one global model for all clients",
+        text="E|pooled fit - theta_j*|^2 = (D^2/4) ((N+4)/(N+2) + N (N+1) (d-1) / "
+        "((N-1) (N+2) (N-d-1))) + sigma^2 d/(N-d-1), k = 2, N rows, D apart",
+        preconditions=("two clusters with half of the rows each", "N > d + 1"),
+        check=check_pooling,
+        control={"approximate": True},
+        note="Not in the paper. Least squares on the own cluster's N/2 rows has "
+        "sigma^2 d/(N/2-d-1): below D = 2 sigma sqrt(d/N) pooling is better. The "
+        "control treats the labels' spread as noise, D^2/4 + (sigma^2 + D^2/4) "
+        "d/(N-d-1), which is 1 to 4 % off here.",
     ),
 )

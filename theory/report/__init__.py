@@ -1,3 +1,1 @@
 """A static site of all verdicts: tables, a page and a plot per statement, errata."""
-
-__all__: list[str] = []

@@ -1,39 +1,149 @@
-"""What the pages of the site show, and how numbers are written on them."""
+"""The site: its pages, what they show, and how numbers are written on them."""
 
 import dataclasses
 import functools
+import inspect
+import json
 import math
 import pathlib
-import typing
-from collections.abc import Mapping, Sequence
-from typing import Any
+import re
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import jinja2
 import numpy as np
 from markupsafe import Markup, escape
 
-from theory import registry
-from theory.report.algorithms import EXAMPLE, described
-from theory.report.cache import Record, fingerprint, versions
-from theory.report.points import Series
+from cfljax.algorithms import REGISTRY
+from cfljax.cards import Card, Passes, Sizes
+from cfljax.report import replacing, write_text
+from cfljax.statements import SEVERITIES, Erratum, Margin, Preset, Status
+from theory.registry import is_under, paper_title
+from theory.report import plot
+from theory.report.records import Record, Series
 from theory.report.typeset import typeset
-from theory.statement import Erratum, Margin, Preset
-from theory.verdict import Status
+from theory.sources import fingerprint, versions
 
-__all__ = ["SEVERITIES", "Paper", "Plot", "Site"]
+__all__ = [
+    "Argument",
+    "algorithm_pages",
+    "arguments",
+    "prepare_folder",
+    "write_site",
+]
 
-SEVERITIES = {
-    "A": "the statement is false",
-    "B": "a step of the proof is false",
-    "C": "a condition is missing",
-    "D": "loose or vacuous",
-    "E": "typographical",
-}
-_TEMPLATES = pathlib.Path(__file__).with_name("templates")
+EXAMPLE = Sizes(num_clients=40, num_clusters=4, num_steps=10, num_personal_steps=10)
+_DATA = "data"
+_MANIFEST = "manifest.json"
+_HERE = pathlib.Path(__file__).parent
+_PIXELS_PER_INCH = 96
 _MOST_DIGITS = 300  # decades beyond which a mantissa says nothing
 
 
-class Plot(typing.NamedTuple):
+# The site as files in a folder: written whole, and nothing else touched.
+
+
+def prepare_folder(folder: pathlib.Path) -> pathlib.Path:
+    """Make sure that a report can be written, before hours go into its numbers.
+
+    Returns:
+      The folder of the outcomes' files.
+
+    Raises:
+      FileExistsError: if the folder holds an `index.html` that no report wrote.
+      OSError: if the folder cannot be made or written to.
+    """
+    index = folder / "index.html"
+    if index.exists() and "index.html" not in _listed(folder):
+        raise FileExistsError(0, "is not a report's, and would be lost", str(index))
+    data = folder / _DATA
+    data.mkdir(parents=True, exist_ok=True)
+    with replacing(data / "probe") as probe:
+        probe.write_text("")
+    (data / "probe").unlink()
+    return data
+
+
+def write_site(
+    records: Sequence[Record],
+    errata: Sequence[Erratum],
+    preset: Preset,
+    folder: pathlib.Path,
+    *,
+    known: Sequence[str],
+    shown: Callable[[Sequence[Record]], Iterable[Record]] = lambda records: records,
+) -> pathlib.Path:
+    """Write all pages, plots and assets, and remove those of an earlier run.
+
+    Only files that the earlier run's manifest lists are removed, and outcomes only of
+    statements that are no longer known.
+
+    Args:
+      records: of the statements in the report.
+      errata: of their papers.
+      preset: of the checks.
+      folder: made by `prepare_folder`, with the records' files in it.
+      known: ids of all statements there are.
+      shown: passes the records on while it shows how far the drawing is.
+
+    Returns:
+      The path of the first page.
+
+    Raises:
+      OSError: if a file cannot be written.
+    """
+    names = [record.outcome.statement.id for record in records]
+    pages = [f"statements/{name}.html" for name in names]
+    plots = [f"plots/{r.outcome.statement.id}.svg" for r in records if r.check]
+    assets = [f"assets/{path.name}" for path in sorted((_HERE / "static").iterdir())]
+    listed = _listed(folder)
+    kept = {f"{_DATA}/{name}.json" for name in known} & set(listed)
+    data = {f"{_DATA}/{name}.json" for name in names} | kept
+    algorithms = [one.name for one in algorithm_pages()]
+    pages += ["index.html", "errata.html", "algorithms.html"]
+    pages += [f"algorithms/{name}.html" for name in algorithms]
+    files = [*assets, *pages, *plots, *sorted(data)]
+    # Before the first page, so that none is left unlisted if this is interrupted.
+    _write_manifest(folder, [*files, *listed])
+    site = _Site(records, errata, preset)
+    for name in assets:
+        with replacing(folder / name) as temporary:
+            shutil.copyfile(_HERE / "static" / name.removeprefix("assets/"), temporary)
+    for record in shown(records):
+        name = record.outcome.statement.id
+        drawn = _draw(record, folder / f"plots/{name}.svg")
+        write_text(folder / f"statements/{name}.html", site.statement(name, drawn))
+    for name in algorithms:
+        write_text(folder / f"algorithms/{name}.html", site.algorithm(name))
+    write_text(folder / "algorithms.html", site.algorithms())
+    write_text(folder / "errata.html", site.errata())
+    write_text(folder / "index.html", site.index())
+    for name in set(listed) - set(files):
+        (folder / name).unlink(missing_ok=True)
+    _write_manifest(folder, files)
+    return folder / "index.html"
+
+
+def _listed(folder: pathlib.Path) -> list[str]:
+    """Files that an earlier run wrote, as far as they are below the folder."""
+    try:
+        names = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))["files"]
+        paths = [pathlib.PurePosixPath(name) for name in names]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    return [str(p) for p in paths if not p.is_absolute() and ".." not in p.parts]
+
+
+def _write_manifest(folder: pathlib.Path, files: Sequence[str]) -> None:
+    document = {"report": "cfljax theory", "files": sorted(set(files))}
+    write_text(folder / _MANIFEST, json.dumps(document, indent=1) + "\n")
+
+
+# The pages.
+
+
+class _Plot(NamedTuple):
     """A drawing's texts, and its size in pixels."""
 
     caption: str
@@ -43,17 +153,17 @@ class Plot(typing.NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Paper:
+class _Paper:
     """A paper's part of the report."""
 
     name: str
-    records: tuple[Record, ...]
-    errata: tuple[Erratum, ...]
+    records: list[Record]
+    errata: list[Erratum]
 
     @property
     def title(self) -> str:
         """Authors and title."""
-        return registry.paper_title(self.name)
+        return paper_title(self.name)
 
     @property
     def counts(self) -> dict[Status, int]:
@@ -66,37 +176,25 @@ class Paper:
         """Statements whose verdict or control was not as expected."""
         return sum(not record.outcome.as_expected for record in self.records)
 
-    @property
-    def num_errata(self) -> int:
-        """Errata of the paper."""
-        return len(self.errata)
 
-
-class Site:
-    """The pages' texts, as HTML.
-
-    Args:
-      records: of all statements in the report, in its order.
-      errata: of their papers.
-      preset: of the checks.
-    """
+class _Site:
+    """The pages' texts, as HTML."""
 
     def __init__(
         self, records: Sequence[Record], errata: Sequence[Erratum], preset: Preset
     ) -> None:
         self._records = {record.outcome.statement.id: record for record in records}
         self._errata = tuple(errata)
-        names = dict.fromkeys(record.outcome.statement.paper for record in records)
-        self._papers = [
-            Paper(
-                name,
-                tuple(r for r in records if r.outcome.statement.paper == name),
-                tuple(erratum for erratum in errata if erratum.paper == name),
-            )
-            for name in names
-        ]
+        papers = dict.fromkeys(record.outcome.statement.paper for record in records)
         self._shared: dict[str, Any] = {
-            "papers": self._papers,
+            "papers": [
+                _Paper(
+                    name,
+                    [r for r in records if r.outcome.statement.paper == name],
+                    [erratum for erratum in errata if erratum.paper == name],
+                )
+                for name in papers
+            ],
             "preset": preset,
             "records": self._records,
             "severities": SEVERITIES,
@@ -121,16 +219,16 @@ class Site:
             counts={letter: counts.count(letter) for letter in SEVERITIES},
         )
 
-    def statement(self, name: str, plot: Plot | None) -> str:
+    def statement(self, name: str, plot: _Plot | None) -> str:
         """One statement's page."""
         record = self._records[name]
         outcome = record.outcome
         corrects = self._records.get(name.removesuffix(".corrected"))
         corrects = None if corrects is record else corrects
         corrected = self._records.get(f"{name}.corrected")
+        family = ".".join(name.split(".")[:2])
         shown = [name, f"{name}.corrected", name.removesuffix(".corrected")]
         names = list(self._records)
-        place = names.index(name)
         return self._render(
             "statement.html",
             root="../",
@@ -140,12 +238,11 @@ class Site:
             corrected=corrected,
             corrects=corrects,
             derived=name.count(".") > 1,
-            family=[n for n in names if _family(n) == _family(name) and n not in shown],
+            family=[n for n in names if is_under(n, family) and n not in shown],
             errata=[e for e in self._errata if name in e.statements],
             plot=plot,
             command=f"python -m theory check {name} {self._command}",
-            before=names[place - 1] if place else None,
-            after=names[place + 1] if place + 1 < len(names) else None,
+            **_neighbours(names, name),
         )
 
     def algorithms(self) -> str:
@@ -154,15 +251,13 @@ class Site:
             "algorithms.html",
             root="",
             here="algorithms",
-            algorithms=described(),
+            algorithms=algorithm_pages(),
             example=EXAMPLE,
         )
 
     def algorithm(self, name: str) -> str:
         """One algorithm's page."""
-        every = {one.name: one for one in described()}
-        names = list(every)
-        place = names.index(name)
+        every = {one.name: one for one in algorithm_pages()}
         return self._render(
             "algorithm.html",
             root="../",
@@ -171,30 +266,33 @@ class Site:
             unit=every["fedavg"],
             example=EXAMPLE,
             statements=every[name].statements(self._records),
-            before=names[place - 1] if place else None,
-            after=names[place + 1] if place + 1 < len(names) else None,
+            **_neighbours(list(every), name),
         )
 
     def _render(self, template: str, **context: Any) -> str:
         return _environment().get_template(template).render(self._shared | context)
 
 
-def _family(name: str) -> str:
-    """The paper and the part of it that a statement belongs to."""
-    return ".".join(name.split(".")[:2])
+def _neighbours(names: Sequence[str], name: str) -> dict[str, str | None]:
+    """The pages before and after one."""
+    place = names.index(name)
+    return {
+        "before": names[place - 1] if place else None,
+        "after": names[place + 1] if place + 1 < len(names) else None,
+    }
 
 
 @functools.cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        loader=jinja2.FileSystemLoader(_HERE / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    filters: Mapping[str, Any] = {
+    filters: dict[str, Any] = {
         "breakable": _breakable,
         "decades": _decades,
         "factor": _factor,
@@ -261,3 +359,155 @@ def _searched(record: Record) -> str:
     texts = [row.place, row.text, row.note, row.claimed, *row.preconditions]
     seen = [typeset(text).striptags() for text in texts]
     return " ".join([row.id, *texts, *seen]).lower()
+
+
+# Drawings and what is written below them.
+
+
+def _draw(record: Record, path: pathlib.Path) -> _Plot | None:
+    if record.check is None:
+        return None
+    drawing = plot.draw(record.check, record.control)
+    plot.save_svg(drawing.figure, path)
+    width, height = drawing.figure.get_size_inches() * _PIXELS_PER_INCH
+    caption = _caption(drawing, record.check, record.control)
+    violating = int(record.check.violated.sum())
+    return _Plot(
+        caption,
+        f"Truth against claim of {record.outcome.statement.id} at "
+        f"{len(record.check.bounds)} points, of which {violating or 'none'} violate. "
+        f"{caption}",
+        round(width),
+        round(height),
+    )
+
+
+def _caption(drawing: plot.Drawing, main: Series, control: Series | None) -> str:
+    side = {"bound": "on or below", "equal": "on", "band": "within"}[main.kind]
+    if drawing.layout == "diagonal":
+        text, where = "What is true against what is claimed.", "the line"
+    else:
+        text = "Each point's truth and claim."
+        where = "its band" if main.kind == "band" else "its mark"
+    parts = [text, f"A claim holds {side} {where}."]
+    if np.any(main.high > main.low):
+        parts.append("Bars are intervals.")
+    drawn, all_points = len(main.bounds), main.total - main.undrawable
+    if drawn < all_points:
+        parts.append(
+            f"{drawn} of {all_points} points are drawn, among them all that tell most."
+        )
+    if main.undrawable:
+        parts.append(
+            f"{main.undrawable} more have no place: without a claim, or undefined."
+        )
+    if drawing.control_drawn:
+        parts.append("Grey: the control, a claim that is false.")
+    elif control is not None:
+        parts.append("The control makes another kind of claim and is not drawn.")
+    return " ".join(parts)
+
+
+# What the pages of algorithms show: cards, arguments, and what a round costs.
+
+
+class Argument(NamedTuple):
+    """One argument of a constructor.
+
+    name: as it is given.
+    default: as it would be written; None where it must be given.
+    text: what the docstring says of it.
+    """
+
+    name: str
+    default: str | None
+    text: str
+
+
+class AlgorithmPage(NamedTuple):
+    """An algorithm, as its page has it.
+
+    name: in the registry.
+    card: all that is said of it.
+    paper: where the registry places it.
+    arguments: of its constructor.
+    passes: of a client in a round of the size `EXAMPLE`.
+    ratio: of their work to FedAvg's.
+    """
+
+    name: str
+    card: Card
+    paper: str
+    arguments: tuple[Argument, ...]
+    passes: Passes
+    ratio: float
+
+    @property
+    def summary(self) -> str:
+        """The first two sentences."""
+        return " ".join(re.split(r"(?<=[.]) ", self.card.what)[:2])
+
+    def statements(self, ids: Iterable[str]) -> list[str]:
+        """The ids that it is about; beginnings that none of them has as they are."""
+        known, found = list(ids), []
+        for start in self.card.statements:
+            below = [name for name in known if is_under(name, start)]
+            found += below or [start]
+        return found
+
+
+@functools.cache
+def algorithm_pages() -> tuple[AlgorithmPage, ...]:
+    """All registered algorithms."""
+    unit = REGISTRY["fedavg"].card.passes(EXAMPLE).units
+    found = []
+    for name, row in REGISTRY.items():
+        passes, rows = row.card.passes(EXAMPLE), arguments(row.constructor)
+        ratio = passes.units / unit
+        found.append(AlgorithmPage(name, row.card, row.paper, rows, passes, ratio))
+    return tuple(found)
+
+
+def arguments(constructor: Callable[..., Any]) -> tuple[Argument, ...]:
+    """Arguments with the texts of a Google-style docstring.
+
+    Args:
+      constructor: whose docstring describes each of its arguments.
+
+    Raises:
+      ValueError: where one is not described, or one that is described is not there.
+    """
+    texts = _described_arguments(inspect.getdoc(constructor) or "")
+    parameters = inspect.signature(constructor).parameters
+    if set(texts) != set(parameters):
+        odd = sorted(set(texts) ^ set(parameters))
+        raise ValueError(
+            f"`constructor` must describe its arguments and no others, got "
+            f"{', '.join(odd)} of {constructor.__name__} on one side only."
+        )
+    return tuple(
+        Argument(name, _shown_default(parameter.default), texts[name])
+        for name, parameter in parameters.items()
+    )
+
+
+def _shown_default(value: Any) -> str | None:
+    if value is inspect.Parameter.empty:
+        return None
+    name = getattr(value, "__qualname__", None)
+    return f"{value.__module__.split('.')[0]}.{name}" if name else repr(value)
+
+
+def _described_arguments(documentation: str) -> dict[str, str]:
+    """What a docstring says of each argument, in one line each."""
+    _, _, section = documentation.partition("Args:\n")
+    found: dict[str, str] = {}
+    name = ""
+    for line in section.splitlines():
+        if not line.startswith("  "):
+            break
+        if not line.startswith("   "):
+            name, _, line = line.strip().partition(":")
+            found[name] = ""
+        found[name] = f"{found[name]} {line.strip()}".strip()
+    return found

@@ -1,4 +1,4 @@
-"""Werner et al.: Provably Personalized and Robust Federated Learning. One module per
-family of statements."""
+"""Werner et al.: Provably Personalized and Robust Federated Learning. Statements by
+theorem and by figure; what several of them need is in `common`."""
 
 __all__: list[str] = []

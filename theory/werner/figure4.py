@@ -12,44 +12,27 @@ import numpy as np
 from jaxtyping import Float
 
 from cfljax import intervals
-from theory.judges import ERROR_RATE, never_exceeds, within
-from theory.statement import Preset
-from theory.verdict import Verdict
-from theory.werner.theorem1_setting import asked_rounds
+from cfljax.statements import ERROR_RATE, Preset, Status, Verdict, never_exceeds, within
+from theory.werner.common.claims import row
+from theory.werner.common.instances import asked_rounds
 
 __all__ = [
-    "DEVIATION",
-    "ELBOW",
-    "ROUNDS",
-    "Blobs",
-    "Start",
-    "check_deviation",
-    "check_elbow",
-    "check_elbow_printed",
-    "check_rounds",
-    "check_rounds_printed",
+    "STATEMENTS",
     "curves",
     "draw_blobs",
     "elbow",
 ]
 
-ROUNDS, ELBOW = "werner.fig4", "werner.fig4.elbow"
-DEVIATION = "werner.fig4.deviation"
-
-Start = Literal["member", "near"]
 
 _SIGMAS = (0.5, 1.0, 2.0, 4.0)
+_SIGMAS_TOLD = f"sigma = {', '.join(map(str, _SIGMAS))}"
 _CLUSTERS, _SIZE, _FEATURES, _LAST = 10, 9, 10, 80
 _THRESHOLD = 0.01  # Share of the whole drop, below which a curve counts as flat.
 _ROUNDING = 1e-9
 
 
 class Blobs(NamedTuple):
-    """Data sets.
-
-    centres: `[repeats, clusters, features]`.
-    points: `[repeats, clusters, size, features]`.
-    """
+    """Data sets."""
 
     centres: Float[np.ndarray, "repeats clusters features"]
     points: Float[np.ndarray, "repeats clusters size features"]
@@ -64,7 +47,9 @@ def draw_blobs(generator: np.random.Generator, sigma: float, repeats: int) -> Bl
 
 
 @functools.lru_cache(maxsize=16)
-def curves(preset: Preset, start: Start) -> Float[np.ndarray, "sigmas rounds"]:
+def curves(
+    preset: Preset, start: Literal["member", "near"]
+) -> Float[np.ndarray, "sigmas rounds"]:
     """Mean distance of the centres to the true ones after 0, 1 ... rounds.
 
     Started at the first point of each cluster ("member"), or at the true centre plus
@@ -73,7 +58,8 @@ def curves(preset: Preset, start: Start) -> Float[np.ndarray, "sigmas rounds"]:
     repeats = preset.choose(quick=10, full=100)
     found = []
     for sigma in _SIGMAS:
-        generator = preset.generator(ROUNDS, 0)  # The same centres for every sigma.
+        # The same centres for every sigma.
+        generator = preset.generator("werner.fig4", 0)
         blobs = draw_blobs(generator, sigma, repeats)
         points = blobs.points.reshape(repeats, 1, -1, _FEATURES)
         centres = blobs.points[:, :, 0]
@@ -100,47 +86,52 @@ def elbow(curve: Float[np.ndarray, " rounds"], *, threshold: float = _THRESHOLD)
     return 1 + int(np.argmax(steps < threshold))
 
 
-def _separation(preset: Preset) -> float:
-    """Mean over data sets of the least distance of two centres."""
-    centres = draw_blobs(preset.generator(ROUNDS, 9), 1.0, 50).centres
+def _asked(
+    preset: Preset, num_clusters: int
+) -> tuple[Float[np.ndarray, " sigmas"], float]:
+    """Theorem 1's number of rounds, and the mean over data sets of the least distance
+    of two centres."""
+    centres = draw_blobs(preset.generator("werner.fig4", 9), 1.0, 50).centres
     apart = np.linalg.norm(centres[:, :, None] - centres[:, None], axis=-1)
     apart += np.where(np.eye(_CLUSTERS, dtype=bool), np.inf, 0)
-    return float(np.mean(np.min(apart, axis=(1, 2))))
-
-
-def check_rounds_printed(preset: Preset, *, num_clusters: int = _CLUSTERS) -> Verdict:
-    """Theorem 1's number of rounds does not fall from one sigma to the next."""
-    separation = _separation(preset)
+    separation = float(np.mean(np.min(apart, axis=(1, 2))))
     total = np.array(_SIGMAS) * np.sqrt(_FEATURES)
-    asked = asked_rounds(total, separation, 1 / num_clusters)
+    return asked_rounds(total, separation, 1 / num_clusters), separation
+
+
+def check_rounds_printed(
+    preset: Preset, name: str, *, num_clusters: int = _CLUSTERS
+) -> Verdict:
+    """Theorem 1's number of rounds does not fall from one sigma to the next."""
+    asked, separation = _asked(preset, num_clusters)
     return never_exceeds(
-        ROUNDS,
+        name,
         asked[:-1],
         asked[1:],
         rounding=_ROUNDING,
-        detail=f"sigma = {', '.join(map(str, _SIGMAS))}, least distance of centres "
-        f"{separation:.1f}: Theorem 1 asks for {', '.join(f'{a:.1f}' for a in asked)}",
+        detail=f"{_SIGMAS_TOLD}, least distance of centres {separation:.1f}: Theorem 1 "
+        f"asks for {', '.join(f'{a:.1f}' for a in asked)}",
     )
 
 
-def check_rounds(preset: Preset, *, base: float = 2.0, spread: int = 3) -> Verdict:
+def check_rounds(
+    preset: Preset, name: str, *, base: float = 2.0, spread: int = 3
+) -> Verdict:
     """The number asked for falls by log(`base`)/|log(1 - delta/2)| where sigma doubles.
 
     And elbows from members differ by at most `spread` rounds over all sigma, while
     those from starts that do not depend on sigma do not rise.
     """
-    share = 1 / _CLUSTERS
-    total = np.array(_SIGMAS) * np.sqrt(_FEATURES)
-    asked = asked_rounds(total, _separation(preset), share)
-    fall = -np.log(base) / np.log1p(-share / 2)
+    asked, _ = _asked(preset, _CLUSTERS)
+    fall = -np.log(base) / np.log1p(-1 / _CLUSTERS / 2)
     member = np.array([elbow(curve) for curve in curves(preset, "member")])
     near = np.array([elbow(curve) for curve in curves(preset, "near")])
     return never_exceeds(
-        f"{ROUNDS}.corrected",
+        name,
         np.concatenate([np.abs(-np.diff(asked) - fall), [np.ptp(member)], near[1:]]),
         np.concatenate([np.zeros(len(asked) - 1), [spread], near[:-1]]),
         rounding=_ROUNDING,
-        detail=f"sigma = {', '.join(map(str, _SIGMAS))}: elbows at "
+        detail=f"{_SIGMAS_TOLD}: elbows at "
         f"{', '.join(map(str, member))} from members, {', '.join(map(str, near))} from "
         "starts at a fixed distance",
     )
@@ -150,11 +141,11 @@ def _geometric(ratio: float) -> Float[np.ndarray, " rounds"]:
     return 1 + 5 * ratio ** np.arange(_LAST + 1)
 
 
-def check_elbow_printed(preset: Preset, *, backwards: bool = False) -> Verdict:
-    """The formula is smaller in size, its curve flatter, after the elbow than before.
-
-    Compared are its sizes at the first round and at the one that reaches the minimum.
-    """
+def check_elbow_printed(
+    preset: Preset, name: str, *, backwards: bool = False
+) -> Verdict:
+    """The formula is smaller in size, its curve flatter, at the round that reaches the
+    minimum than at the first."""
     decays = [_geometric(ratio) for ratio in (0.5, 0.8, 0.9, 0.95)]
     values, bounds = [], []
     for curve in (*decays, *curves(preset, "member")):
@@ -164,7 +155,7 @@ def check_elbow_printed(preset: Preset, *, backwards: bool = False) -> Verdict:
         values.append(ends[1])
         bounds.append(ends[0])
     return never_exceeds(
-        ELBOW,
+        name,
         np.array(values),
         np.array(bounds),
         rounding=_ROUNDING,
@@ -175,12 +166,11 @@ def check_elbow_printed(preset: Preset, *, backwards: bool = False) -> Verdict:
     )
 
 
-def check_elbow(preset: Preset, *, threshold: float = _THRESHOLD) -> Verdict:
+def check_elbow(_: Preset, name: str, *, threshold: float = _THRESHOLD) -> Verdict:
     """The corrected elbow of a geometric decay is where theory has it, and flat after.
 
     After it at most `threshold` r/(1 - r) of the drop is left, r the decay.
     """
-    del preset
     values, bounds = [], []
     for ratio in (0.5, 0.8, 0.85):
         curve = _geometric(ratio)
@@ -192,7 +182,7 @@ def check_elbow(preset: Preset, *, threshold: float = _THRESHOLD) -> Verdict:
         values += [abs(place - exact), left]
         bounds += [0.0, threshold * ratio / (1 - ratio)]
     return never_exceeds(
-        f"{ELBOW}.corrected",
+        name,
         np.array(values),
         np.array(bounds),
         rounding=_ROUNDING,
@@ -201,12 +191,14 @@ def check_elbow(preset: Preset, *, threshold: float = _THRESHOLD) -> Verdict:
     )
 
 
-def check_deviation(preset: Preset, *, between: bool, scale: float = 1.0) -> Verdict:
+def check_deviation(
+    preset: Preset, name: str, *, between: bool, scale: float = 1.0
+) -> Verdict:
     """Standard deviations between, or within, clusters are `scale` sigma to 10 %."""
     repeats = preset.choose(quick=60, full=1000)
     ratio = []
     for sigma in _SIGMAS:
-        blobs = draw_blobs(preset.generator(DEVIATION, 0), sigma, repeats)
+        blobs = draw_blobs(preset.generator("werner.fig4.deviation", 0), sigma, repeats)
         if between:
             variance = np.var(blobs.centres, axis=1, ddof=1)
         else:
@@ -215,10 +207,88 @@ def check_deviation(preset: Preset, *, between: bool, scale: float = 1.0) -> Ver
     ratio = np.array(ratio)
     edge = np.full(len(ratio), 0.1)
     return within(
-        DEVIATION if between else f"{DEVIATION}.corrected",
+        name,
         intervals.student(ratio, error_rate=ERROR_RATE / len(ratio)),
         (scale - edge, scale + edge),
         num_trials=ratio.size,
-        detail=f"sigma = {', '.join(map(str, _SIGMAS))}: deviation over sigma "
+        detail=f"{_SIGMAS_TOLD}: deviation over sigma "
         f"{', '.join(f'{r:.3f}' for r in np.mean(ratio, axis=1))}",
     )
+
+
+_BLOBS = "90 points, 10 clusters, d = 10, sigma = 0.5, 1, 2, 4 in each coordinate"
+_RULE = "tau = 10 % quantile of the distances to the centre"
+_row = functools.partial(row, place="Section 4.3, Figure 4", preconditions=(_BLOBS,))
+_deviation = functools.partial(
+    row,
+    place="Section 4.3, the caption of Figure 4 and section 3.2, note 4",
+    preconditions=(_BLOBS,),
+)
+
+STATEMENTS = (
+    _row(
+        id="werner.fig4",
+        text="the number of rounds that Theorem 1 asks for grows with sigma, l >= c "
+        "log(sigma)",
+        claimed="l >~ log sigma, a lower bound of Theorem 1",
+        expected=Status.VIOLATED,
+        check=check_rounds_printed,
+        control={"num_clusters": 5},
+        note="It is log(sigma/Delta)/log(1 - delta/2), with a negative denominator: it "
+        "falls, and is what suffices, not what is needed. Total deviation sigma "
+        "sqrt(10). The control has 5 clusters.",
+    ),
+    _row(
+        id="werner.fig4.corrected",
+        text="the number of rounds that Theorem 1 asks for falls by log(2)/|log(1 - "
+        "delta/2)| where sigma doubles; elbows of runs from members are within 3 "
+        "rounds for all sigma, of runs from a fixed distance they do not rise",
+        preconditions=(_BLOBS, _RULE, "means of 10 data sets, 80 rounds"),
+        constants={"rounds": 3.0},
+        check=check_rounds,
+        control={"base": 2.1},
+        note="A quantile q contracts by 1 - q whatever sigma is; the start, which the "
+        "paper does not name, decides the rest. The control claims log(2.1).",
+    ),
+    _row(
+        id="werner.fig4.elbow",
+        text="(f(l) - f(l-1))/(f(l-1) - min f) tells the elbow: it is smaller in size "
+        "after it, where the curve is flat, than in the first round",
+        preconditions=(_BLOBS, _RULE, "also f(l) = 1 + 5 r^l, r = 0.5 to 0.95"),
+        claimed="a formula without a threshold",
+        expected=Status.VIOLATED,
+        check=check_elbow_printed,
+        control={"backwards": True},
+        note="It is negative for a falling curve, about -(1 - r) throughout for a "
+        "geometric decay, -1 in the round that reaches the minimum, and 0/0 after it. "
+        "The control compares with half of the way.",
+    ),
+    _row(
+        id="werner.fig4.elbow.corrected",
+        text="the first l with (f(l-1) - f(l))/(f(0) - min f) < 0.01 is the elbow: for "
+        "a decay r it is at 2 + floor(log(0.01/(1 - r))/log r), up to the curve's end, "
+        "and at most 0.01 r/(1 - r) of the drop is left there",
+        preconditions=("f(l) = 1 + 5 r^l, r = 0.5, 0.8, 0.85, l up to 80",),
+        constants={"threshold": 0.01},
+        check=check_elbow,
+        control={"threshold": 0.007},
+        note="The control has a threshold of 0.007 in the claim.",
+    ),
+    _deviation(
+        id="werner.fig4.deviation",
+        text="sigma is the standard deviation between clusters, to 10 %",
+        claimed="inter-cluster standard deviation, inter-cluster variance",
+        expected=Status.VIOLATED,
+        check=functools.partial(check_deviation, between=True),
+        control={"scale": 2.0},
+        note="The centres are the same for all sigma, with a deviation of 20/sqrt(12) "
+        "here. The control claims 2 sigma.",
+    ),
+    _deviation(
+        id="werner.fig4.deviation.corrected",
+        text="sigma is the standard deviation within clusters, to 10 %",
+        check=functools.partial(check_deviation, between=False),
+        control={"scale": 1.2},
+        note="The control claims 1.2 sigma.",
+    ),
+)

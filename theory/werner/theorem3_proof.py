@@ -1,40 +1,58 @@
-"""The proof of Theorem 3 on top of Lemma 7: equations (14) to (17).
-
-(14) is an identity and Young's inequality, and true. From there the proof absorbs the
-delta_i avg|grad fbar|^2 of Lemma 7, with its unnamed constant, into the left side.
-Where delta_i times that constant is 1 nothing can be absorbed: in a single cluster the
-centre v = 0 satisfies Lemma 7 with constant 1, and never moves the model.
-"""
+"""The proof of Theorem 3: equations (14) to (18), its batches, and Lemma 6."""
 
 import functools
+import itertools
 
 import numpy as np
 from jaxtyping import Float
 
-from theory.judges import never_exceeds
-from theory.statement import Preset, Statement
-from theory.verdict import Status, Verdict, combine
-from theory.werner.hidden_constants import exactly, one_constant
+from cfljax.statements import (
+    ERROR_RATE,
+    Preset,
+    Statement,
+    Status,
+    Verdict,
+    combine,
+    never_exceeds,
+    within,
+)
+from theory.werner.common.claims import (
+    DECLARED,
+    exactly,
+    no_constant,
+    one_constant,
+    row,
+)
+from theory.werner.common.one_client import (
+    Cluster,
+    Level,
+    check_family,
+    family,
+    margins,
+    mean_square,
+)
 
-__all__ = ["STATEMENTS", "check_absorbed", "check_step"]
+__all__ = [
+    "STATEMENTS",
+    "batch_variance",
+    "check_step",
+]
 
-STEP = "werner.eq14"
+
 _LEVELS = np.array([1e2, 1e3, 1e4, 1e5, 1e6])
 
 
 def _instances(
     preset: Preset, *, tight: bool
 ) -> tuple[Float[np.ndarray, "2 cases"], Float[np.ndarray, "2 cases"]]:
-    """Both sides of (14), first with the gradient's error, then with Young's bound.
+    """f_i(x - eta v) - f_i(x), the same twice, and the right sides of (14): with the
+    gradient's error, and with Young's bound.
 
     Quadratic losses in R^3 whose curvatures lie in [-L, L]; all curvatures are L, and v
     - grad fbar = grad fbar - grad f_i, if `tight`.
-
-    Returns:
-      f_i(x - eta v) - f_i(x), the same twice, and the two right sides.
     """
     cases = preset.choose(quick=500, full=20_000)
-    generator = preset.generator(STEP, int(tight))
+    generator = preset.generator("werner.eq14", int(tight))
     smoothness = generator.uniform(0.5, 2, cases)
     step = generator.uniform(0.01, 1, cases) / smoothness
     ours, mean, centre = generator.standard_normal((3, cases, 3))
@@ -57,13 +75,10 @@ def _instances(
     return np.stack([change, change]), step * np.stack([exact, young])
 
 
-def check_step(preset: Preset, *, name: str = STEP, shift: float = 0.0) -> Verdict:
-    """f_i(x - eta v) is at most what both lines of (14) say.
+def check_step(preset: Preset, name: str, *, shift: float = 0.0) -> Verdict:
+    """f_i(x - eta v) is at most what both lines of (14) say, less `shift` times both.
 
-    Args:
-      preset: 500 random and 500 tight instances, or 20,000.
-      name: id of the row; (21) says the same with a momentum for grad fbar.
-      shift: by how much the right sides are lowered, relative to both.
+    (21) says the same with a momentum for grad fbar.
     """
     found = []
     for tight in (False, True):
@@ -84,32 +99,22 @@ def check_step(preset: Preset, *, name: str = STEP, shift: float = 0.0) -> Verdi
 
 
 def check_absorbed(
-    preset: Preset,
-    *,
+    _: Preset,
     name: str,
+    *,
     equation: int,
     share: float,
     similarities: tuple[float, ...],
-    constant: float = 16.0,
+    constant: float = DECLARED,
     kept: bool = False,
     relief: float = 0.0,
 ) -> Verdict:
     """(15), (16) or (17) divided by eta, for centres v = (1 - sqrt(share)) grad fbar.
 
     Losses fbar = x^2/2 and f_i = (1 + A) x^2/2 on the line, eta = 1/(2 L), no noise and
-    one cluster, so that Lemma 7 says avg|v - grad fbar|^2 <= C avg|grad fbar|^2.
-
-    Args:
-      preset: unused: nothing is random.
-      name: id of the row.
-      equation: 15, 16 or 17.
-      share: of |grad fbar|^2 that the centre's squared error is.
-      similarities: A, one family in T each.
-      constant: declared; infinite where no constant is to do.
-      kept: whether (15) keeps the term `share` avg|grad fbar|^2.
-      relief: see `one_constant`.
+    one cluster, so that Lemma 7 says avg|v - grad fbar|^2 <= C avg|grad fbar|^2. (15)
+    keeps the term `share` avg|grad fbar|^2 if `kept`.
     """
-    del preset
     families = []
     for similarity in similarities:
         step = 0.5 / (1 + similarity)
@@ -128,94 +133,396 @@ def check_absorbed(
     return one_constant(name, families, constant=constant, relief=relief)
 
 
-_row = functools.partial(Statement, paper="werner", place="Proof of Theorem 3")
 _NOISELESS = "no noise, no other cluster: delta = 1, V = 0"
+_PLACE = "Proof of Theorem 3"
 
 
 def _pair(
-    equation: int, text: str, better: str, repaired: functools.partial, note: str
+    equation: int, *, text: str, better: str, share: float, note: str
 ) -> tuple[Statement, Statement]:
-    name = f"werner.eq{equation}"
-    frozen = functools.partial(
-        check_absorbed,
-        name=name,
-        equation=equation,
-        share=1.0,
-        similarities=(0.0,),
-        constant=float("inf"),
-    )
+    """The printed row of an equation, and the corrected one."""
+    check = functools.partial(check_absorbed, equation=equation)
     return (
-        _row(
-            id=name,
+        no_constant(
+            id=f"werner.eq{equation}",
+            place=_PLACE,
             text=text,
             preconditions=("Lemma 7 with an unnamed constant", "A = 0", _NOISELESS),
-            claimed="one unnamed constant in <~",
-            expected=Status.VIOLATED,
-            check=frozen,
-            control=functools.partial(frozen, relief=0.25),
+            check=functools.partial(check, share=1.0, similarities=(0.0,)),
             note="v = 0 satisfies Lemma 7 with constant 1 and moves nothing. The "
             "control allows T^(1/4) more.",
         ),
-        _row(
-            id=f"{name}.corrected",
+        row(
+            id=f"werner.eq{equation}.corrected",
+            place=_PLACE,
             text=better,
             preconditions=("A = 0, 0.5, 1 and 2", _NOISELESS),
-            constants={"C": 16.0},
+            constants={"C": DECLARED},
             check=functools.partial(
-                repaired,
-                name=f"{name}.corrected",
-                equation=equation,
+                check,
                 similarities=(0.0, 0.5, 1.0, 2.0),
+                share=share,
+                kept=share == 1,
             ),
-            control=functools.partial(
-                check_absorbed,
-                name=f"{name}.corrected",
-                equation=equation,
-                similarities=(0.0, 0.5, 1.0, 2.0),
-                share=1.0,
-            ),
+            control={"share": 1.0, "kept": False},
             note=note,
         ),
     )
 
 
-_quarter = functools.partial(check_absorbed, share=0.25)
 _SMALL = "if avg|v - grad fbar|^2 <= avg|grad fbar|^2/4 + E: "
 
-STATEMENTS = (
-    _row(
-        id=STEP,
+_ABSORPTION = (
+    row(
+        id="werner.eq14",
+        place=_PLACE,
         text="f_i(x - eta v) <= f_i(x) + eta |v - grad fbar|^2 + eta A^2 |grad fbar|^2 "
         "- eta/2 |grad f_i|^2 - eta/2 (1 - L eta) |v|^2",
         preconditions=("f_i is L-smooth, eta <= 1/L", "A as in Assumption 4 at x"),
         constants={"C": 1.0},
         check=check_step,
-        control=functools.partial(check_step, shift=0.01),
+        control={"shift": 0.01},
         note="Also the line before it, with |v - grad f_i|^2/2 for two terms. Tight "
         "for curvature L. The control takes off a hundredth.",
     ),
     *_pair(
         15,
-        "Lemma 7 and (14) give avg|grad f_i|^2 <~ F0/(eta T) + A^2 avg|grad fbar|^2 + "
-        "V",
-        "avg|grad f_i|^2 <= C (F0/(eta T) + (A^2 + kappa) avg|grad fbar|^2 + E) if "
-        "avg|v - grad fbar|^2 <= kappa avg|grad fbar|^2 + E",
-        functools.partial(check_absorbed, share=1.0, kept=True),
-        "kappa = 1; what A^2 covers for A > 0 is not covered for A = 0. The control "
-        "leaves the term out.",
+        text="Lemma 7 and (14) give avg|grad f_i|^2 <~ F0/(eta T) + A^2 avg|grad "
+        "fbar|^2 + V",
+        better="avg|grad f_i|^2 <= C (F0/(eta T) + (A^2 + kappa) avg|grad fbar|^2 + E) "
+        "if avg|v - grad fbar|^2 <= kappa avg|grad fbar|^2 + E",
+        share=1.0,
+        note="kappa = 1; what A^2 covers for A > 0 is not covered for A = 0. The "
+        "control leaves the term out.",
     ),
     *_pair(
         16,
-        "Lemma 7 gives avg|grad fbar|^2 <~ Fbar0/(eta T) + V",
-        _SMALL + "avg|grad fbar|^2 <= C (Fbar0/(eta T) + E)",
-        _quarter,
-        "The control has avg|grad fbar|^2 for a quarter of it.",
+        text="Lemma 7 gives avg|grad fbar|^2 <~ Fbar0/(eta T) + V",
+        better=_SMALL + "avg|grad fbar|^2 <= C (Fbar0/(eta T) + E)",
+        share=0.25,
+        note="The control has avg|grad fbar|^2 for a quarter of it.",
     ),
     *_pair(
         17,
-        "Lemma 7 gives avg|grad f_i|^2 <~ (F0 + A^2 Fbar0)/(eta T) + max(1, A^2) V",
-        _SMALL + "avg|grad f_i|^2 <= C ((F0 + A^2 Fbar0)/(eta T) + max(1, A^2) E)",
-        _quarter,
-        "The control has avg|grad fbar|^2 for a quarter of it.",
+        text="Lemma 7 gives avg|grad f_i|^2 <~ (F0 + A^2 Fbar0)/(eta T) + max(1, A^2) "
+        "V",
+        better=_SMALL
+        + "avg|grad f_i|^2 <= C ((F0 + A^2 Fbar0)/(eta T) + max(1, A^2) E)",
+        share=0.25,
+        note="The control has avg|grad fbar|^2 for a quarter of it.",
     ),
 )
+
+
+_ROUNDS = (1e4, 1e5, 1e6, 1e7, 1e8)
+_ALONE, _ATTACKED = Cluster(), Cluster(bad=2)
+
+
+def _levels(cluster: Cluster, power: float) -> tuple[Level, ...]:
+    """|B| = (V T)^power, with the radius of the proof."""
+    return tuple(
+        Level(
+            rounds,
+            cluster._replace(batch=max(1.0, (cluster.printed * rounds) ** power)),
+            start=1.0,
+            rounds=rounds,
+            by_batch=True,
+        )
+        for rounds in _ROUNDS
+    )
+
+
+def check_rates(
+    preset: Preset,
+    name: str,
+    *,
+    powers: tuple[tuple[Cluster, float], ...],
+    exponent: float = -0.5,
+) -> Verdict:
+    """The mean square gradient falls like T^`exponent`, within 0.1, for the clusters
+    and p of `powers`, |B| = (V T)^p."""
+    trials = preset.choose(quick=6000, full=30_000)
+    band = np.array([exponent - 0.1]), np.array([exponent + 0.1])
+    found = []
+    for cluster, power in powers:
+        levels = _levels(cluster, power)
+        one = family(preset, name, "T", levels, lambda level: 1.0)
+        ends = np.array(one.slope)[:, None]
+        found.append(
+            within(
+                name,
+                (ends[0], ends[1]),
+                band,
+                num_trials=trials * len(levels),
+                error_rate=ERROR_RATE,
+                detail=f"beta = {cluster.beta:g}, |B| = (V T)^{power:g}: slope "
+                f"{np.mean(ends):.3f}",
+            )
+        )
+    return combine(name, found, detail="; ".join(one.detail for one in found))
+
+
+def check_optimal(_: Preset, name: str, *, prescribed: bool = True) -> Verdict:
+    """Whether (3) says more than what a client reaches without the others.
+
+    VACUOUS if stochastic gradient descent alone, with the same batches, |B| = V T or 1
+    unless `prescribed`, and as many rounds, stays below the right side of (3)
+    everywhere.
+    """
+    alone, bounds = [], []
+    for size in (1, 4, 16):
+        cluster = Cluster(24 * size, 24 * size, separation=50.0 * size)
+        for share in (1.0, 10.0, 100.0):
+            rounds = share / cluster.printed**3
+            batch = cluster.printed * rounds if prescribed else 1.0
+            alone.append(mean_square(1.0, 0.5, 0.0, 1 / batch, rounds))
+            bounds.append(np.sqrt(cluster.printed / rounds))
+    values, bounds = np.array(alone), np.array(bounds)
+    return never_exceeds(
+        name,
+        values,
+        np.where(values <= bounds, np.inf, bounds),
+        rounding=1e-12,
+        detail=f"{len(values)} settings with T >= sigma^4/V^3: alone / (3) is "
+        f"{np.min(values / bounds):.2g} to {np.max(values / bounds):.2g}",
+    )
+
+
+def check_remark_corrected(_: Preset, name: str, *, power: float = 1.0) -> Verdict:
+    """Without noise avg |grad f_i|^2 <= C L F0/T^`power`."""
+    rounds = np.array(_ROUNDS)
+    squares = mean_square(1.0, 0.5, 0.0, 0.0, rounds)
+    return one_constant(name, [exactly("T", rounds, squares / (0.5 / rounds**power))])
+
+
+def _last_step(
+    share: float,
+) -> tuple[Float[np.ndarray, "3 levels"], Float[np.ndarray, "3 levels"]]:
+    """Both sides of the end of (18) in three settings for sigma = 1 to 1e-4.
+
+    L F0/T + V/sqrt(|B|), and sqrt(V/T) as printed, for `share` 0, or L F0/T + sqrt(L F0
+    V/T) with `share` of the batch that has L F0 in it.
+    """
+    initial, rounds, left, right = 0.5, 1e4, [], []
+    for cluster in (Cluster(), Cluster(separation=500), Cluster(good=96)):
+        for sigma in np.logspace(0, -4, 5):
+            variance = cluster._replace(sigma=float(sigma)).printed
+            wanted = variance * rounds * (share / initial if share else 1.0)
+            batch = wanted if share else max(1.0, wanted)
+            rest = np.sqrt((initial if share else 1.0) * variance / rounds)
+            left.append(initial / rounds + variance / np.sqrt(batch))
+            right.append(rest + (initial / rounds if share else 0.0))
+    shape = (3, 5)
+    return np.array(left).reshape(shape), np.array(right).reshape(shape)
+
+
+def check_last_step(
+    _: Preset, name: str, *, constant: float, relief: float = 0.0
+) -> Verdict:
+    """L F0/T + V/sqrt(|B|) <= C sqrt(V/T) for |B| = max(1, V T)."""
+    left, right = _last_step(0.0)
+    levels = np.logspace(0, 4, 5)
+    families = [exactly("1/sigma", levels, ratios) for ratios in left / right]
+    return one_constant(name, families, constant=constant, relief=relief)
+
+
+def check_last_step_corrected(_: Preset, name: str, *, share: float = 1.0) -> Verdict:
+    """L F0/T + V/sqrt(|B|) <= L F0/T + sqrt(L F0 V/T) for |B| = `share` V T/(L F0)."""
+    left, right = _last_step(share)
+    return never_exceeds(
+        name,
+        left.ravel(),
+        right.ravel(),
+        rounding=1e-14,
+        detail="three settings, sigma = 1 to 1e-4, T = 10,000",
+    )
+
+
+_BASIC = (
+    "A = D = 0: the losses of the cluster are L x^2/2, the others Delta steeper",
+    "Delta >= 24 sigma/delta, beta = 0 or delta/12, tau^2 = delta rho Delta",
+    "eta = 1/(2 L), l as in Theorem 3",
+)
+_batch = functools.partial(
+    row,
+    place="Theorem 3, |B_i|; (18)",
+    preconditions=_BASIC,
+    constants={"margin": 0.1},
+)
+
+_BATCHES = (
+    _batch(
+        id="werner.thm3.batch",
+        text="1/sqrt(T) is the rate at batches |B| = V T, V = sigma^2/n + "
+        "sigma^3/Delta + beta sigma Delta",
+        claimed="|B| >~ sqrt(V m), T = m/|B|",
+        expected=Status.VIOLATED,
+        check=functools.partial(check_rates, powers=((_ALONE, 1.0),)),
+        control={"exponent": -0.25},
+        margins=functools.partial(margins, _ALONE),
+        note="Without malicious clients it is 1/T. sqrt(V m) has the units of a "
+        "gradient, too. The control claims T^(-1/4).",
+    ),
+    _batch(
+        id="werner.thm3.batch.corrected",
+        text="1/sqrt(T) is the rate at |B| = sqrt(V T) if beta = 0, and at |B| = V T "
+        "if beta > 0",
+        check=functools.partial(check_rates, powers=((_ALONE, 0.5), (_ATTACKED, 1.0))),
+        control={"powers": ((_ALONE, 0.5), (_ATTACKED, 0.5))},
+        margins=functools.partial(margins, _ALONE, _ATTACKED),
+        note="Up to units: V T/(L F0) for V T. The control has |B| = sqrt(V T) for "
+        "beta > 0.",
+    ),
+    row(
+        id="werner.thm3.optimal",
+        place="Remark 1 on Theorem 3",
+        text="the rate 1/sqrt(T) of (3) is optimal in T",
+        preconditions=("|B| = V T", "T >= sigma^4/V^3", "G_0 = sigma, eta = 1/(2 L)"),
+        expected=Status.VACUOUS,
+        check=check_optimal,
+        control={"prescribed": False},
+        note="With batches that grow like T a client on its own reaches 1/T. In "
+        "samples, m = |B| T, (3) is m^(-1/4). The control has |B| = 1, where the rate "
+        "would mean something.",
+    ),
+    no_constant(
+        id="werner.thm3.remark4",
+        place="Remark 4 on Theorem 3",
+        text="with |B| = m: avg E|grad f_i|^2 <~ L F0/T",
+        preconditions=("batches as in Lemma 6, drawn independently", *_BASIC),
+        claimed="one unnamed constant",
+        check=functools.partial(
+            check_family,
+            parameter="T",
+            levels=tuple(
+                Level(rounds, Cluster(batch=16), start=1.0, rounds=rounds)
+                for rounds in (1e3, 1e4, 1e5, 1e6, 1e7)
+            ),
+            bound=lambda level: level.initial / level.rounds,
+        ),
+        margins=functools.partial(margins, _ALONE),
+        note="By Lemma 6 the variance is sigma^2/m, not 0; and T = m/|B| is 1 then. "
+        "The control allows T^(1/4) more.",
+    ),
+    row(
+        id="werner.thm3.remark4.corrected",
+        place="Remark 4 on Theorem 3",
+        text="with |B| = m, drawn without replacement: avg E|grad f_i|^2 <= C L F0/T",
+        preconditions=_BASIC,
+        constants={"C": 16.0},
+        check=check_remark_corrected,
+        control={"power": 2.0},
+        note="All data in every round are no longer noise. The control has L F0/T^2.",
+    ),
+    no_constant(
+        id="werner.eq18",
+        place="(18)",
+        text="L F0/T + V/sqrt(|B|) <~ sqrt(V/T) for |B| >~ V T",
+        preconditions=("|B| = max(1, V T)", "T = 10,000, L F0 = 1/2"),
+        claimed="one unnamed constant",
+        check=check_last_step,
+        note="Needs T >= (L F0)^2/V, which small sigma violates. The control allows "
+        "sigma^(-1/4) more.",
+    ),
+    row(
+        id="werner.eq18.corrected",
+        place="(18)",
+        text="L F0/T + V/sqrt(|B|) <= L F0/T + sqrt(L F0 V/T) for |B| >= V T/(L F0)",
+        preconditions=("|B| >= 1",),
+        constants={"C": 1.0},
+        check=check_last_step_corrected,
+        control={"share": 0.9},
+        note="The control has 0.9 of the batch.",
+    ),
+)
+
+
+_ROUNDING = 1e-13  # of sums of at most 4^6 terms of order 1
+
+
+def batch_variance(
+    gradients: Float[np.ndarray, "samples features"], size: int, *, replaced: bool
+) -> float:
+    """E |g_B - E g_B|^2 over all batches of `size`, by enumeration: m^|B| of them, or m
+    over |B| unless a sample may be drawn twice."""
+    everyone = range(len(gradients))
+    if replaced:
+        batches = list(itertools.product(everyone, repeat=size))
+    else:
+        batches = list(itertools.combinations(everyone, size))
+    means = np.mean(gradients[np.array(batches)], axis=1)
+    middle = np.mean(gradients, axis=0)
+    return float(np.mean(np.sum((means - middle[None]) ** 2, axis=1)))
+
+
+def _data(preset: Preset) -> tuple[Float[np.ndarray, "samples features"], float]:
+    """Gradients of single samples, and their total variance sigma^2."""
+    num_samples = preset.choose(quick=4, full=6)
+    gradients = preset.generator("werner.lem6").standard_normal((num_samples, 2))
+    # One sample unlike all others, as data sets have them.
+    gradients[0] *= 10
+    return gradients, float(np.sum(np.var(gradients, axis=0)))
+
+
+def check_replaced(preset: Preset, name: str, *, copies: int = 1) -> Verdict:
+    """E |g_B - E g_B|^2 <= sigma^2/|B|, and not less, with independent samples; a batch
+    of `copies` of each drawn sample is not independent."""
+    gradients, single = _data(preset)
+    draws = np.arange(1, 6)
+    values = [batch_variance(gradients, int(one), replaced=True) for one in draws]
+    bounds = single / (draws * copies)
+    return never_exceeds(
+        name,
+        np.array(values),
+        bounds,
+        rounding=_ROUNDING * single,
+        detail=f"{len(gradients)} samples, |B| = 1 to {draws[-1] * copies}: variance "
+        f"over sigma^2/|B| is {np.min(values / bounds):.6g} to "
+        f"{np.max(values / bounds):.6g}",
+    )
+
+
+def check_once(preset: Preset, name: str, *, corrected: bool = True) -> Verdict:
+    """Without replacement it is (m - |B|)/(m - 1) sigma^2/|B| exactly; or without that
+    factor unless `corrected`."""
+    gradients, single = _data(preset)
+    total = len(gradients)
+    sizes = np.arange(1, total + 1)
+    values = [batch_variance(gradients, int(one), replaced=False) for one in sizes]
+    factor = (total - sizes) / (total - 1) if corrected else np.ones(total)
+    return never_exceeds(
+        name,
+        np.abs(np.array(values) - factor * single / sizes),
+        np.zeros(total),
+        rounding=_ROUNDING * single,
+        detail=f"all {total} batch sizes: |B| times the variance over sigma^2 is "
+        + ", ".join(f"{one:.3g}" for one in sizes * values / single),
+    )
+
+
+_lemma_6 = functools.partial(row, place="Lemma 6")
+
+_LEMMA_6 = (
+    _lemma_6(
+        id="werner.lem6",
+        text="E_x |g_i(x) - E_x g_i(x)|^2 <= sigma^2/|B| for the mean of a batch B",
+        preconditions=("independent samples, drawn with replacement",),
+        check=check_replaced,
+        control={"copies": 2},
+        note="With equality, where sigma^2 is the variance of a single sample. In the "
+        "control each sample is in the batch twice.",
+    ),
+    _lemma_6(
+        id="werner.lem6.once",
+        text="drawn without replacement from m samples E_x |g_i(x) - E_x g_i(x)|^2 = "
+        "(m - |B|)/(m - 1) sigma^2/|B|",
+        preconditions=("each set of |B| of the m samples is as likely",),
+        check=check_once,
+        control={"corrected": False},
+        note="Only so does a batch of all samples have no noise, as remark 4 after "
+        "Theorem 3 would have it; independent samples leave sigma^2/m. The control "
+        "omits the factor.",
+    ),
+)
+
+STATEMENTS = (*_ABSORPTION, *_BATCHES, *_LEMMA_6)

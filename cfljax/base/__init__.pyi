@@ -1,0 +1,13 @@
+from .checks import check_member as check_member
+from .checks import check_positive as check_positive
+from .draws import Convention as Convention
+from .draws import bernoulli_models as bernoulli_models
+from .draws import flat_normal as flat_normal
+from .tree import take as take
+from .types import NO_CLUSTER as NO_CLUSTER
+from .types import Algorithm as Algorithm
+from .types import ClientData as ClientData
+from .types import Numbers as Numbers
+from .types import Stacked as Stacked
+from .types import Task as Task
+from .types import Truth as Truth

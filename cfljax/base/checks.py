@@ -1,0 +1,73 @@
+"""Checks that many constructors make."""
+
+from typing import Any, get_args
+
+import numpy as np
+from jax.core import Tracer
+
+from cfljax.base.types import Task, Threat
+
+__all__ = [
+    "check_fit",
+    "check_member",
+    "check_not_negative",
+    "check_positive",
+    "check_threat",
+    "is_traced",
+]
+
+
+def is_traced(value: Any) -> bool:
+    """Whether a transformation hides the value, so that nothing can be checked."""
+    return isinstance(value, Tracer)
+
+
+def check_fit(task: Task) -> None:
+    """Raises ValueError if gradients of the task's losses are not what it trains on."""
+    if task.fit is not None:
+        raise ValueError(
+            "`task` must train on the losses it is judged by: clustered gradients have "
+            "no place for dropout, augmentation or batch statistics."
+        )
+
+
+def check_member(allowed: Any, **names: str) -> None:
+    """Raises ValueError, naming the first argument that a Literal does not have."""
+    for name, value in names.items():
+        if value not in get_args(allowed):
+            raise ValueError(f"`{name}` must be in {get_args(allowed)}, got {value!r}.")
+
+
+def check_not_negative(**numbers: Any) -> None:
+    """Raises ValueError, naming the first that is given, not traced, and negative."""
+    for name, value in numbers.items():
+        if value is None or is_traced(value):
+            continue
+        if not (np.asarray(value) >= 0).all():
+            raise ValueError(f"`{name}` must not be negative, got {value}.")
+
+
+def check_positive(**numbers: int | None) -> None:
+    """Raises ValueError, naming the first argument that is given and below 1."""
+    for name, value in numbers.items():
+        if value is not None and value < 1:
+            raise ValueError(f"`{name}` must be at least 1, got {value}.")
+
+
+def check_threat(
+    threat: Threat | None, num_clients: int, num_clusters: int | None = None
+) -> None:
+    """Raises ValueError if a threat is to other clients, or to a cluster there is not;
+    `num_clusters` is None where clients claim none."""
+    if threat is None:
+        return
+    if threat.num_clients != num_clients:
+        raise ValueError(
+            f"`threat` must say of each of {num_clients} clients whether it is "
+            f"Byzantine, got {threat.num_clients}."
+        )
+    if num_clusters is not None and threat.target >= num_clusters:
+        raise ValueError(
+            f"`target` of the threat must be one of {num_clusters} clusters, from 0 "
+            f"on, got {threat.target}."
+        )

@@ -1,0 +1,142 @@
+"""Whether the data of all clients are what algorithms take for granted."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool
+
+from cfljax.base.checks import is_traced
+from cfljax.base.types import ClientData, Task
+
+__all__ = ["check_clients", "check_concrete", "check_finite_rounds"]
+
+
+def check_clients(
+    data: ClientData,
+    *,
+    num_classes: int | None = None,
+    input_shape: tuple[int, ...] | None = None,
+) -> None:
+    """Raises one ValueError that names the first thing wrong with the clients' data.
+
+    What is checked, in this order: that inputs, targets and mask have the same
+    clients and samples, that there is a client and every client has a sample, the
+    shape of an input, that everything is finite, and the labels. Padding is checked
+    like samples, since kernels weigh it by zero and 0 x NaN is NaN.
+
+    Args:
+      data: leaves `[clients, samples, ...]`; concrete, not traced.
+      num_classes: targets must then be integers in `0..num_classes - 1`; None where
+        they are no labels.
+      input_shape: shape of one input; None for any.
+
+    Raises:
+      ValueError: naming the leaf, the requirement, how many clients break it and the
+        index of the first.
+
+    Cost: one pass over the data; a byte for each number.
+    """
+    if not all(isinstance(leaf, jax.Array | np.ndarray) for leaf in data):
+        raise ValueError("`data` must hold arrays in `inputs`, `targets` and `mask`.")
+    _check_shapes(data, input_shape)
+    present = np.any(data.mask, axis=1)
+    _refuse(np.asarray(present), "`mask` must leave every client a sample", "have none")
+    _check_finite(data)
+    if num_classes is not None:
+        _check_labels(data, num_classes)
+
+
+def check_concrete(task: Task, data: ClientData) -> None:
+    """Raises ValueError if concrete data cannot be learnt from; says nothing of traced.
+
+    Args:
+      task: whose outputs `[samples, classes]` say which labels there are, where targets
+        are integers `[clients, samples]`.
+      data: leaves `[clients, samples, ...]`.
+
+    Raises:
+      ValueError: if a value is not finite or a label is outside the classes, padding
+        included.
+
+    Cost: one pass over the data on the host; a byte for each number.
+    """
+    if not _is_concrete(data):
+        return
+    _check_finite(data)
+    if data.targets.ndim == 2 and np.issubdtype(data.targets.dtype, np.integer):
+        params = jax.eval_shape(task.init, jax.random.key(0))
+        outputs = jax.eval_shape(task.predict, params, data.inputs[0])
+        if getattr(outputs, "ndim", 0) == 2:
+            _check_labels(data, outputs.shape[1])
+
+
+def check_finite_rounds(data: ClientData) -> None:
+    """Raises ValueError if concrete data of several rounds, leaves `[rounds, clients,
+    samples, ...]`, are not finite, padding included; says nothing of traced."""
+    for index in range(data.mask.shape[0] if _is_concrete(data) else 0):
+        _check_finite(ClientData(*(np.asarray(leaf)[index] for leaf in data)))
+
+
+def _is_concrete(data: ClientData) -> bool:
+    is_array = all(isinstance(leaf, jax.Array | np.ndarray) for leaf in data)
+    return is_array and not any(map(is_traced, data))
+
+
+def _check_finite(data: ClientData) -> None:
+    """Raise ValueError unless all inputs and targets are finite, padding included."""
+    for name, leaf in (("inputs", data.inputs), ("targets", data.targets)):
+        if jnp.issubdtype(leaf.dtype, np.inexact):
+            good = np.isfinite(np.asarray(leaf))
+            _refuse(
+                np.all(good, axis=tuple(range(2, good.ndim))),
+                f"`{name}` must be finite, padding included",
+                "have a value that is not",
+            )
+
+
+def _check_shapes(data: ClientData, input_shape: tuple[int, ...] | None) -> None:
+    """Raise ValueError unless the leaves agree on clients and samples."""
+    shape = data.mask.shape
+    if data.mask.dtype != bool or len(shape) != 2:
+        raise ValueError(
+            "`mask` must be boolean, `[clients, samples]`, got "
+            f"{data.mask.dtype} of shape {shape}."
+        )
+    for name, leaf in (("inputs", data.inputs), ("targets", data.targets)):
+        if leaf.shape[:2] != shape:
+            raise ValueError(
+                f"`{name}` must begin with the shape of `mask`, {shape}, got "
+                f"{leaf.shape}."
+            )
+    if not shape[0]:
+        raise ValueError("`data` must have at least one client, got none.")
+    if input_shape is not None and data.inputs.shape[2:] != tuple(input_shape):
+        raise ValueError(
+            f"`inputs` must be of shape {tuple(input_shape)} each, got "
+            f"{data.inputs.shape[2:]}."
+        )
+
+
+def _check_labels(data: ClientData, num_classes: int) -> None:
+    """Raise ValueError unless all targets are labels of the classes."""
+    targets = np.asarray(data.targets)
+    if not np.issubdtype(targets.dtype, np.integer):
+        raise ValueError(f"`targets` must be integer labels, got {targets.dtype}.")
+    inside = (targets >= 0) & (targets < num_classes)
+    if not np.all(inside):
+        _refuse(
+            np.asarray(inside),
+            f"`targets` must be in 0..{num_classes - 1}, padding included",
+            f"have others, such as {targets[~inside][0]}",
+        )
+
+
+def _refuse(good: Bool[np.ndarray, "clients *rest"], rule: str, fault: str) -> None:
+    """Raise ValueError if any client breaks the rule: how many do, and the first."""
+    bad = np.any(~good.reshape(good.shape[0], -1), axis=1)
+    count = np.count_nonzero(bad)
+    if count:
+        raise ValueError(
+            f"{rule}; {count} of {good.shape[0]} clients {fault}, the first is client "
+            f"{np.argmax(bad)}."
+        )

@@ -1,0 +1,33 @@
+"""What every constructor of an algorithm does besides building it."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec
+
+from jaxtyping import PRNGKeyArray
+
+from cfljax.base.clients import check_concrete
+from cfljax.base.types import Algorithm, ClientData
+
+__all__ = ["constructor"]
+
+Settings = ParamSpec("Settings")
+
+
+def constructor(build: Callable[Settings, Algorithm]) -> Callable[Settings, Algorithm]:
+    """The constructor of algorithms that know their name and settings, and refuse data
+    that are not finite, or labels outside the classes, where these are concrete."""
+
+    @functools.wraps(build)
+    def construct(*arguments: Settings.args, **settings: Settings.kwargs) -> Algorithm:
+        algorithm = build(*arguments, **settings)
+        task: Any = arguments[0] if arguments else settings["task"]
+
+        def init(key: PRNGKeyArray, data: ClientData) -> Any:
+            check_concrete(task, data)
+            return algorithm.init(key, data)
+
+        given = {name: one for name, one in settings.items() if name != "task"}
+        return algorithm._replace(init=init, name=build.__name__, settings=given)
+
+    return construct

@@ -1,0 +1,5 @@
+"""Clustering: k-means, linkage, Threshold-Clustering, distances and matching."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,14 @@
+from .distances import bottleneck_distance as bottleneck_distance
+from .distances import euclidean as euclidean
+from .distances import least_distance as least_distance
+from .distances import match_clusters as match_clusters
+from .gram import combine as combine
+from .gram import gram_matrix as gram_matrix
+from .kmeans import spectral_k_means as spectral_k_means
+from .threshold import Edge as Edge
+from .threshold import Radius as Radius
+from .threshold import Rule as Rule
+from .threshold import gap_radius as gap_radius
+from .threshold import quantile_radius as quantile_radius
+from .threshold import threshold_clustering as threshold_clustering
+from .threshold import threshold_clustering_gram as threshold_clustering_gram

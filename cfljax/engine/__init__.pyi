@@ -1,0 +1,13 @@
+from .claims import Claims as Claims
+from .devices import clients_over_devices as clients_over_devices
+from .devices import use_cores as use_cores
+from .grid import Grid as Grid
+from .programs import Simulate as Simulate
+from .progress import Bar as Bar
+from .provenance import Journal as Journal
+from .provenance import describe_run as describe_run
+from .runs import run as run
+from .store import StoreError as StoreError
+from .store import SweepError as SweepError
+from .sweeps import Joint as Joint
+from .sweeps import sweep as sweep

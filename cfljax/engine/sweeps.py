@@ -1,0 +1,703 @@
+"""Sweep: run a grid of trials, and never lose one that is done.
+
+A call of `sweep` looks at the store, cuts what it lacks into pieces, claims them one
+after the other, computes and stores their blocks, and returns everything that is done.
+"""
+
+import contextlib
+import functools
+import logging
+import os
+import pathlib
+import time
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import xarray
+from jaxtyping import Int8, PRNGKeyArray, PyTree
+
+from cfljax.engine.claims import Claims, Shared
+from cfljax.engine.devices import trial_devices
+from cfljax.engine.grid import BLOCK, Cell, Grid
+from cfljax.engine.programs import (
+    Batching,
+    Program,
+    Simulate,
+    check_results,
+    compile_trials,
+    fit_chunk,
+    placed,
+    run_trials,
+)
+from cfljax.engine.progress import Bar
+from cfljax.engine.provenance import Journal, describe_run
+from cfljax.engine.store import (
+    DONE,
+    FAILED,
+    OPEN,
+    SPARE,
+    MemoryLimitError,
+    OutputsError,
+    Store,
+    StoreError,
+    SweepError,
+)
+
+__all__ = [
+    "Joint",
+    "sweep",
+]
+
+
+log = logging.getLogger(__name__)
+
+Block = tuple[int, ...]  # Position of a cell along the axes, then number of the block.
+Outputs = dict[str, np.ndarray]  # Of several trials of one cell, `[trials, ...]`.
+Enough = Callable[[Outputs, Any], bool]
+# What computes a range of trials of some cells that belong together, given the number
+# of their group: outputs of each cell, and the seconds they took.
+Compute = Callable[[int, Sequence[Any], slice], tuple[Sequence[Outputs], float]]
+
+# A sweep ends with these; with others that a trial raises only its cell does.
+FATAL = (MemoryLimitError, OutputsError, StoreError)
+
+
+class Joint(NamedTuple):
+    """How to compute one trial index of many cells at once.
+
+    Not traced: it runs on the host and compiles what it likes. Where its store lacks a
+    trial of any cell, a sweep asks for all cells that share their data, in the grid's
+    order, and writes the ones it lacks: so what a cell gets may depend on the others in
+    its last bits, but on nothing that was killed, repaired or left to another run. With
+    `enough`, cells that have stopped before a block are left out of it; of a store that
+    was partly filled under another rule, or none, the last bits are those of either.
+
+    simulate: `(trials, key, constants) -> one {name: array} for each of trials`, where
+      `trials` are those of the cells and `key` is `fold_in(key(seed), i)`, i the index
+      that they share.
+    shares: `trial -> hashable`; cells that give the same one are computed together.
+    """
+
+    simulate: Callable[[Sequence[Any], PRNGKeyArray, PyTree], Sequence[Outputs]]
+    shares: Callable[[Any], Hashable]
+
+
+def sweep(
+    grid: Grid,
+    simulate: Simulate | None,
+    path: str | os.PathLike[str],
+    *,
+    constants: PyTree = None,
+    chunk: int | None = None,
+    memory: int | None = None,
+    progress: bool = True,
+    batching: Batching | None = None,
+    devices: int | None = None,
+    joint: Joint | None = None,
+    shard: tuple[int, int] | None = None,
+    enough: Enough | None = None,
+) -> xarray.Dataset:
+    """Run what the store at `path` lacks of a grid, and return all of it.
+
+    A sweep that was killed, interrupted or stopped by a full disk resumes where it
+    was when it is called again; one that is complete is only read. A cell that raises
+    is recorded as failed, and tried again by the next call. Runs that diverge are
+    results like any other.
+
+    Trial `i` of each cell gets `fold_in(key(seed), i)`. The fields that `grid.traced`
+    names reach `simulate` traced, so cells that differ only in those share one
+    compilation; the others are static.
+
+    Any number of runs, on any machines that see the folder, may work on one store at
+    once. Each claims what it computes (a cell; if `joint`, a block of all cells that
+    share their data, or all their blocks with `enough`) by locks that die with their
+    process, see `claims`, and passes over what others hold. A run that is killed loses
+    at most the blocks that it was computing.
+
+    Cost: memory is that of one chunk, by XLA's own account, and of the results, twice.
+
+    Args:
+      grid: cells and trials.
+      simulate: `(trial, key, constants) -> {name: array}`, one trial; pure and
+        traceable. Its outputs have the same shapes in all cells. None with `joint`.
+      path: the store, a zarr group. `NAME.provenance.json`, `NAME.lock` and, if a cell
+        fails, `NAME.failures.jsonl` are written beside it.
+      constants: arrays that all trials share. They are no part of what identifies a
+        store: raise `grid.revision` when they change.
+      chunk: trials per compiled call, `BLOCK` at most; None for as many as fit.
+      memory: bytes that a compiled call may take; None for half of what is available.
+      progress: whether to show a bar, where the standard error is a terminal.
+      batching: "map" (one trial after the other, the default on a CPU, where one fills
+        the cores) or "vmap" (all at once, the default on an accelerator). With "map"
+        the chunk never changes a bit of the result; see `programs.compile_trials`.
+      devices: local devices that the trials of a chunk are spread over; None for one
+        on a CPU, and all on an accelerator unless clients are spread over them.
+      joint: instead of `simulate`, how to compute cells that share their random data
+        together; `chunk`, `memory`, `batching` and `devices` are its own affair.
+      shard: `(i, n)`, 1 <= i <= n: do only every n-th piece of work from the i-th on,
+        and return what is done by then.
+      enough: `(outputs, trial) -> bool`, whether a cell needs no more trials, asked
+        after each block with all outputs `[n, ...]` of the cell's first n trials; a
+        pure function, so that it does not matter who computed what and when. Blocks
+        beyond are neither computed nor, if they are stored, used.
+
+    Returns:
+      One variable of floats per output (integers and booleans become float64), NaN
+      where a trial was not computed; coordinates for the axes, for `trial` and for the
+      own axes that have labels; `failed`, booleans `[*axes]`; and `trials`, integers
+      `[*axes]`, how many of a cell's trials are used, its first ones unless some
+      failed. A trial that diverged has whatever it returned. The attributes count
+      `failures`, cells, and `open_blocks`, which are yet to be computed with `shard`.
+
+    Raises:
+      StoreError: if `path` belongs to something else, the disk refuses or, without
+        `shard`, other runs still compute blocks. Blocks that are done stay done.
+      ValueError: if an argument is out of its range, a trial or the chunk does not
+        fit in `memory`, the results do not fit in what is free, or outputs are not
+        what the grid announces.
+      SweepError: if every cell failed before its outputs were known.
+    """
+    given = {"chunk": chunk, "memory": memory, "batching": batching, "devices": devices}
+    _check_ways(simulate, joint, given)
+    _check_shard(shard)
+    if joint is None:
+        given |= {"batching": batching or _batching(), "devices": devices or _devices()}
+        trial_devices(given["devices"])  # Raises if there are not so many.
+    check_results(grid)
+    cells, path = grid.cells(), pathlib.Path(path)
+    rule = _Rule(enough)
+    if (found := _finished(grid, cells, path, rule)) is not None:
+        return found
+    pieces = _pieces(grid, cells, joint=joint, by_block=enough is None, shard=shard)
+    with Claims(path, (*grid.shape, grid.num_blocks)) as claims:
+        with claims.alone(Shared.STORE):
+            store, journal, states = _begin(grid, cells, path, claims, rule)
+        options = {name: given[name] for name in ("batching", "chunk", "memory")}
+        options |= {"devices_used": given["devices"], "joint": joint is not None}
+        options["shard"] = None if shard is None else "{}/{}".format(*shard)
+        journal.start({**describe_run(), **options})
+        with Bar(grid.experiment, visible=progress) as bar:
+            work = _Work(grid, store, claims, journal, bar, rule, states)
+            key = jax.random.key(grid.seed, impl="threefry2x32")
+            if joint is not None:
+                compute = _jointly(joint, key, constants, work)
+            else:
+                assert simulate is not None  # As `_check_ways` has seen.
+                constants = jax.device_put(constants)
+                compute = _one_by_one(grid, simulate, key, constants, work, given)
+            work.run(pieces, compute)
+    return _results(grid, cells, path, rule, journal, is_part=shard is not None)
+
+
+def _check_ways(
+    simulate: Simulate | None, joint: Joint | None, given: dict[str, Any]
+) -> None:
+    """Raises ValueError unless there is one way to compute, with its own options."""
+    if (simulate is None) == (joint is None):
+        found = "neither" if simulate is None else "both"
+        raise ValueError(f"give `simulate` or `joint`, one of the two; got {found}.")
+    for name, value in given.items():
+        if joint is not None and value is not None:
+            raise ValueError(f"`{name}` does not apply to a `joint` one; leave it out.")
+    if given["batching"] not in (None, "map", "vmap"):
+        got = given["batching"]
+        raise ValueError(f"`batching` must be 'map' or 'vmap', got {got!r}.")
+    for name, unit in (("chunk", ""), ("memory", " byte"), ("devices", "")):
+        value = given[name]
+        if value is not None and value < 1:
+            raise ValueError(f"`{name}` must be at least 1{unit}, got {value}.")
+
+
+def _check_shard(shard: tuple[int, int] | None) -> None:
+    """Raises ValueError unless it is one of n."""
+    if shard is None:
+        return
+    whole = len(shard) == 2 and all(type(number) is int for number in shard)
+    if not whole or not 1 <= shard[0] <= shard[1]:
+        raise ValueError(
+            f"`shard` must be (i, n) of whole numbers, 1 <= i <= n, got {shard!r}."
+        )
+
+
+def _batching() -> Batching:
+    return "map" if jax.default_backend() == "cpu" else "vmap"
+
+
+def _devices() -> int:
+    busy = not jax.sharding.get_abstract_mesh().empty
+    return 1 if busy or jax.default_backend() == "cpu" else jax.local_device_count()
+
+
+def _finished(
+    grid: Grid, cells: list[Cell], path: pathlib.Path, rule: "_Rule"
+) -> xarray.Dataset | None:
+    """All results if nothing is to be done; looking changes nothing on disk."""
+    store = Store(path, grid)
+    if rule.enough is None and not np.all(store.done == DONE):
+        return None
+    values, damaged = store.read()
+    states = rule.states(grid, cells, values, np.where(damaged, OPEN, store.done))
+    if np.any((states == OPEN) | (states == FAILED)):
+        return None
+    return _labelled(grid, values, states)
+
+
+def _begin(
+    grid: Grid, cells: list[Cell], path: pathlib.Path, claims: Claims, rule: "_Rule"
+) -> tuple[Store, Journal, Int8[np.ndarray, "*axes blocks"]]:
+    """Make or repair the store; the state of every block. For one run at a time."""
+    store = Store(path, grid)
+    journal = Journal(path, claims, is_new=store.is_new)
+    store.create()
+    values, damaged = store.read()
+    # A block is opened before it is written anew, so that none which is done and
+    # damaged is being repaired by another run, and a kill changes nothing.
+    for *cell, block in np.argwhere(damaged).tolist():
+        store.mark(tuple(cell), block, OPEN)
+    if count := int(np.sum(damaged)):
+        log.warning(
+            "`%s`: %d blocks are missing or damaged on disk; computing them again.",
+            path,
+            count,
+        )
+    states = rule.states(grid, cells, values, np.where(damaged, OPEN, store.done))
+    return store, journal, states
+
+
+def _results(
+    grid: Grid,
+    cells: list[Cell],
+    path: pathlib.Path,
+    rule: "_Rule",
+    journal: Journal,
+    *,
+    is_part: bool,
+) -> xarray.Dataset:
+    """What is stored now, by this run and others, who may hold blocks if `is_part`."""
+    store = Store(path, grid)
+    values, damaged = store.read()
+    states = rule.states(grid, cells, values, np.where(damaged, OPEN, store.done))
+    if np.any(damaged & (states == OPEN)):
+        raise StoreError(
+            f"`{path}` was damaged while it was written; run again to repair it."
+        )
+    dataset = _labelled(grid, values, states)
+    count, failed = dataset.attrs["open_blocks"], dataset.attrs["failures"]
+    first = journal.first_error or "an error in another run"
+    if failed and not values:
+        raise SweepError(
+            f"all cells {'so far ' if count else ''}failed, the first with {first};"
+            f" see `{journal.failures}`."
+        )
+    if failed:
+        log.warning(
+            "%d of %d cells failed, the first with %s; see `%s`. Run again to retry.",
+            failed,
+            len(cells),
+            first,
+            journal.failures,
+        )
+    if count and not is_part:
+        raise StoreError(
+            f"{count} blocks of `{path}` are being computed by another run; wait for it"
+            " and start again. What is done stays done."
+        )
+    return dataset
+
+
+def _labelled(
+    grid: Grid, values: Outputs, states: Int8[np.ndarray, "*axes blocks"]
+) -> xarray.Dataset:
+    """Outputs `[*axes, trials, *own]` with names on their axes, of done blocks alone;
+    see what `sweep` returns."""
+    computed = np.repeat(states == DONE, BLOCK, axis=-1)[..., : grid.num_trials]
+    variables = {}
+    for name, array in values.items():
+        is_float = np.issubdtype(array.dtype, np.floating)
+        plain = array if is_float else array.astype(np.float64)
+        own = grid.dims[name]
+        where = computed.reshape(computed.shape + (1,) * len(own))
+        if not np.all(where):
+            plain = np.where(where, plain, np.asarray(np.nan, plain.dtype))
+        variables[name] = ((*grid.axes, "trial", *own), plain)
+    failed = np.any(states == FAILED, axis=-1)
+    variables["failed"] = (tuple(grid.axes), failed)
+    variables["trials"] = (tuple(grid.axes), np.sum(computed, axis=-1))
+    return xarray.Dataset(
+        variables,
+        coords={
+            **{name: list(axis) for name, axis in grid.axes.items()},
+            "trial": np.arange(grid.num_trials),
+            **{name: np.asarray(labels) for name, labels in grid.coords.items()},
+        },
+        attrs={
+            "experiment": grid.experiment,
+            "revision": grid.revision,
+            "seed": grid.seed,
+            "failures": int(np.sum(failed)),
+            "open_blocks": int(np.sum(states == OPEN)),
+        },
+    )
+
+
+class _Rule:
+    """Asks `enough` after each block of a cell in order, and remembers the answers."""
+
+    def __init__(self, enough: Enough | None) -> None:
+        self.enough = enough
+        self._answers: dict[tuple[Block, int], bool] = {}
+
+    def stops(self, cell: Cell, blocks: Sequence[Outputs]) -> bool:
+        """Whether a cell needs no block after these, its first ones."""
+        if self.enough is None:
+            return False
+        question = (cell.index, len(blocks))
+        if question not in self._answers:
+            outputs = {
+                name: np.concatenate([block[name] for block in blocks])
+                for name in blocks[0]
+            }
+            self._answers[question] = bool(self.enough(outputs, cell.trial))
+        return self._answers[question]
+
+    def states(
+        self,
+        grid: Grid,
+        cells: Sequence[Cell],
+        values: Outputs,
+        done: Int8[np.ndarray, "*axes blocks"],
+    ) -> Int8[np.ndarray, "*axes blocks"]:
+        """The state of every block, `SPARE` where the rule has no use for it.
+
+        A cell's results are its first blocks that are done, up to where it stops:
+        what was stored beyond counts for nothing, so that the history does not matter.
+        """
+        states = done.astype(np.int8)
+        if self.enough is None:
+            return states
+        for cell in cells:
+            own = states[cell.index]
+            blocks = []
+            for number in range(grid.num_blocks):
+                if own[number] != DONE:
+                    later = own[number:]
+                    later[later == DONE] = SPARE
+                    break
+                where = (*cell.index, grid.block(number))
+                blocks.append({name: array[where] for name, array in values.items()})
+                if self.stops(cell, blocks):
+                    own[number + 1 :] = SPARE
+                    break
+        return states
+
+
+class _Piece(NamedTuple):
+    """What one run claims, computes and stores at a time.
+
+    group: number of the cells that share a compilation, or random data if joint.
+    cells: one of the group; all of it if joint.
+    blocks: numbers of the blocks, of each of the cells.
+    """
+
+    group: int
+    cells: tuple[Cell, ...]
+    blocks: range
+
+
+def _pieces(
+    grid: Grid,
+    cells: Sequence[Cell],
+    *,
+    joint: Joint | None,
+    by_block: bool,
+    shard: tuple[int, int] | None,
+) -> list[_Piece]:
+    """A grid cut in the same way for every run that asks the same.
+
+    Blocks of a joint group are pieces of their own if `by_block`; a rule that stops
+    cells needs them in order, and so in one piece. Shard (i, n) takes the pieces i,
+    i + n, i + 2 n, ... from 1.
+    """
+    groups: dict[Hashable, list[Cell]] = {}
+    for cell in cells:
+        shares = grid.static(cell.trial) if joint is None else joint.shares(cell.trial)
+        groups.setdefault(shares, []).append(cell)
+    every = range(grid.num_blocks)
+    pieces = []
+    for group, members in enumerate(groups.values()):
+        if joint is None:
+            pieces += [_Piece(group, (cell,), every) for cell in members]
+        elif by_block:
+            own = tuple(members)
+            pieces += [_Piece(group, own, range(block, block + 1)) for block in every]
+        else:
+            pieces.append(_Piece(group, tuple(members), every))
+    return pieces if shard is None else pieces[shard[0] - 1 :: shard[1]]
+
+
+class _Work:
+    """One run over a store: claim, compute and store what is missing, piece by piece.
+
+    Args:
+      grid: whose blocks.
+      store: where they are.
+      claims: on it.
+      journal: of the runs on it.
+      bar: shown meanwhile.
+      rule: when a cell needs no more blocks.
+      states: of all blocks at the start.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        store: Store,
+        claims: Claims,
+        journal: Journal,
+        bar: Bar,
+        rule: _Rule,
+        states: Int8[np.ndarray, "*axes blocks"],
+    ) -> None:
+        self._grid, self._store, self._claims = grid, store, claims
+        self._journal, self._bar, self._rule = journal, bar, rule
+        self._todo = (states == OPEN) | (states == FAILED)
+        self._blocks, self._seconds, self._trials = 0, 0.0, 0
+        self._failed: set[Block] = set()  # Cells, in this run.
+        self._accepted: dict[str, jax.ShapeDtypeStruct] | None = None
+
+    def accept(self, outputs: dict[str, jax.ShapeDtypeStruct]) -> None:
+        """Make the arrays for the outputs of a trial, or check those that are there.
+
+        Raises:
+          ValueError: if they are not what the grid announces or the store holds.
+        """
+        if outputs != self._accepted:
+            with self._claims.alone(Shared.STORE):
+                self._store.create_outputs(outputs)
+            self._accepted = dict(outputs)
+
+    def advance(self, trials: int) -> None:
+        """Count trials that are over."""
+        self._trials += trials
+        self._bar.advance(trials)
+
+    def run(self, pieces: Sequence[_Piece], compute: Compute) -> None:
+        """Do every piece that no other run holds, or has done meanwhile.
+
+        One that is held is tried again after the others, for as long as any gets
+        done: the run that held it may have been killed.
+        """
+        left = list(pieces)
+        self._bar.expect(sum(self._count(self._remaining(piece)) for piece in left))
+        try:
+            while left:
+                held = [piece for piece in left if not self._take(piece, compute)]
+                if len(held) == len(left):
+                    break
+                left = held
+        finally:
+            with contextlib.suppress(StoreError):  # Nothing that a result depends on.
+                self._journal.finish(seconds=self._seconds, blocks=self._blocks)
+
+    def _remaining(self, piece: _Piece) -> list[Block]:
+        """The blocks of a piece that were to be done at the start."""
+        every = ((*c.index, block) for c in piece.cells for block in piece.blocks)
+        return [block for block in every if self._todo[block]]
+
+    def _count(self, blocks: Sequence[Block]) -> int:
+        """Number of trials in some blocks."""
+        trials = (self._grid.block(number) for *_, number in blocks)
+        return sum(own.stop - own.start for own in trials)
+
+    def _take(self, piece: _Piece, compute: Compute) -> bool:
+        """Claim and do what a piece lacks; False if another run holds it."""
+        if not (remaining := self._remaining(piece)):
+            return True
+        before = [self._store.done[block] for block in remaining]
+        trials = self._trials
+        with self._claims.claim(remaining) as is_mine:
+            if not is_mine:
+                return False
+            self._store.refresh(remaining)
+            after = [self._store.done[block] for block in remaining]
+            # Another run has tried these since, and the next call will again.
+            tried = {
+                block[:-1]
+                for block, old, new in zip(remaining, before, after, strict=True)
+                if old != new == FAILED
+            }
+            asked = {block[:-1] for block in remaining}
+            if asked - tried - self._failed:
+                self._compute(piece, compute)
+            else:
+                for index in self._failed & asked:
+                    self._mark_failed(self._lacking(piece, index))
+        self._bar.expect(self._trials - trials - self._count(remaining))
+        return True
+
+    def _compute(self, piece: _Piece, compute: Compute) -> None:
+        """Do the blocks of a claimed piece in order, of each cell until it stops.
+
+        A block that any cell lacks is computed of all that have not stopped before it,
+        and written of those that lack it: what a cell gets may depend, in its last
+        bits, on the cells beside it, and so must not on who was killed when.
+        """
+        running = list(piece.cells)
+        known: dict[Block, list[Outputs]] = {cell.index: [] for cell in running}
+        for number in piece.blocks:
+            found = self._attempt(piece, running, number, compute)
+            if found is None:
+                return  # Which cells would stop here is not known.
+            if self._rule.enough is None:
+                continue
+            for cell in list(running):
+                stored = found.get(cell.index) or self._store.block(cell.index, number)
+                known[cell.index].append(stored)
+                if self._rule.stops(cell, known[cell.index]):
+                    running.remove(cell)
+
+    def _attempt(
+        self, piece: _Piece, cells: list[Cell], number: int, compute: Compute
+    ) -> dict[Block, Outputs] | None:
+        """Compute a block of some cells, and store it of those that lack it; what was
+        stored, or None if the computation raised, which is recorded."""
+        lacking = {
+            cell.index
+            for cell in cells
+            if self._store.done[(*cell.index, number)] != DONE
+        }
+        if not lacking:
+            return {}
+        trials = [cell.trial for cell in cells]
+        try:
+            results, seconds = compute(piece.group, trials, self._grid.block(number))
+        except FATAL:
+            raise
+        except Exception as error:
+            for cell in cells:
+                self._fail(piece, cell, error)
+            return None
+        found = {
+            cell.index: outputs
+            for cell, outputs in zip(cells, results, strict=True)
+            if cell.index in lacking
+        }
+        for index, outputs in found.items():
+            self._store.write(index, number, outputs, seconds / len(cells))
+        self._blocks += len(found)
+        self._seconds += seconds
+        return found
+
+    def _fail(self, piece: _Piece, cell: Cell, error: Exception) -> None:
+        """Record that a cell raised, if it lacks anything of the piece; its other
+        blocks are left for the next call."""
+        lacking = self._lacking(piece, cell.index)
+        if lacking and cell.index not in self._failed:
+            pairs = zip(self._grid.axes.items(), cell.index, strict=True)
+            point: dict[str, Any] = {name: values[i] for (name, values), i in pairs}
+            self._journal.record(point, error)
+            self._failed.add(cell.index)
+            self._bar.fail()
+        self._mark_failed(lacking)
+
+    def _lacking(self, piece: _Piece, index: Block) -> list[Block]:
+        """What a cell lacks of a piece."""
+        remaining, done = self._remaining(piece), self._store.done
+        return [b for b in remaining if b[:-1] == index and done[b] != DONE]
+
+    def _mark_failed(self, blocks: Sequence[Block]) -> None:
+        for *cell, number in blocks:
+            self._store.mark(tuple(cell), number, FAILED)
+
+
+def _one_by_one(
+    grid: Grid,
+    simulate: Simulate,
+    key: PRNGKeyArray,
+    constants: PyTree,
+    work: _Work,
+    given: dict[str, Any],
+) -> Compute:
+    """One cell at a time, compiled once for each group; remembers the last group."""
+    last: tuple[int, Program | Exception, list[PyTree]] | None = None
+    memory = {name: given[name] for name in ("chunk", "memory")}
+    block = min(BLOCK, grid.num_trials)
+
+    def compile_group(trial: Any) -> Program | Exception:
+        compile_chunk = functools.partial(
+            compile_trials,
+            simulate,
+            trial,
+            key,
+            constants,
+            traced=grid.traced,
+            batching=given["batching"],
+            devices=given["devices"],
+        )
+        try:
+            chunks = lambda size: compile_chunk(chunk=size)
+            return fit_chunk(chunks, block=block, **memory)
+        except Exception as error:
+            return error
+
+    def compute(
+        group: int, cells: Sequence[Any], trials: slice
+    ) -> tuple[list[Outputs], float]:
+        nonlocal last
+        (cell,) = cells
+        if last is None or last[0] != group:
+            last = None  # Two programs must not be alive at once.
+            program = compile_group(cell)
+            failed = isinstance(program, Exception)
+            last = (group, program, [] if failed else placed(program, constants))
+        _, program, own = last
+        if isinstance(program, Exception):  # For each cell of a group.
+            raise program
+        work.accept(program.outputs)
+        outputs, seconds = run_trials(program, cell, key, own, trials=trials)
+        work.advance(trials.stop - trials.start)
+        return [outputs], seconds
+
+    return compute
+
+
+def _jointly(
+    joint: Joint, key: PRNGKeyArray, constants: PyTree, work: _Work
+) -> Compute:
+    """All cells of a group at once, one index of a trial after the other."""
+
+    def one(cells: Sequence[Any], index: int) -> list[Outputs]:
+        found = joint.simulate(cells, jax.random.fold_in(key, index), constants)
+        if len(found) != len(cells):
+            raise OutputsError(
+                f"`joint.simulate` must give outputs for each of {len(cells)} cells,"
+                f" got {len(found)}."
+            )
+        every = [
+            {name: np.asarray(value) for name, value in outputs.items()}
+            for outputs in found
+        ]
+        for own in every:
+            shapes = {n: jax.ShapeDtypeStruct(a.shape, a.dtype) for n, a in own.items()}
+            work.accept(shapes)
+        return every
+
+    def compute(
+        group: int, cells: Sequence[Any], trials: slice
+    ) -> tuple[list[Outputs], float]:
+        del group
+        begin = time.perf_counter()
+        gathered: list[list[Outputs]] = [[] for _ in cells]
+        for index in range(trials.start, trials.stop):
+            for own, outputs in zip(gathered, one(cells, index), strict=True):
+                own.append(outputs)
+            work.advance(len(cells))
+        stacked = [
+            {name: np.stack([outputs[name] for outputs in own]) for name in own[0]}
+            for own in gathered
+        ]
+        return stacked, time.perf_counter() - begin
+
+    return compute

@@ -1,0 +1,16 @@
+from .average import Normalise as Normalise
+from .backend import Order as Order
+from .backend import clients_in_chunks as clients_in_chunks
+from .backend import over_clients as over_clients
+from .evaluate import choose_cluster as choose_cluster
+from .evaluate import client_losses as client_losses
+from .evaluate import loss_matrix as loss_matrix
+from .evaluate import masked_mean as masked_mean
+from .local_update import LocalUpdate as LocalUpdate
+from .local_update import local_descent as local_descent
+from .sharing import Shared as Shared
+from .sharing import merge_shared as merge_shared
+from .sharing import split as split
+from .training import FirstRound as FirstRound
+from .training import cohort as cohort
+from .training import start_models as start_models

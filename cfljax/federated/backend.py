@@ -1,0 +1,182 @@
+"""How a function of one client is carried to all clients on this machine.
+
+The one place that knows about processors. Two choices are made here:
+
+- Order. Clients that train weights of their own share no matrix product. On a CPU they
+  run one after the other, so that one client's weights stay in cache through all its
+  local steps; on an accelerator they run batched. Both give the same numbers up to
+  rounding.
+- Devices. Where the ambient mesh (`jax.set_mesh`) has an axis `clients`, clients are
+  spread over its devices; see `engine.clients_over_devices`. Without one, everything
+  runs on one device.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec
+from jaxtyping import PyTree
+
+from cfljax.base.checks import check_member, check_positive
+from cfljax.base.tree import length
+from cfljax.base.types import Stacked
+
+__all__ = [
+    "CLIENTS",
+    "Order",
+    "check_order",
+    "clients_in_chunks",
+    "gathered_over_devices",
+    "num_devices",
+    "over_clients",
+    "over_devices",
+    "padded",
+    "resolve",
+]
+
+
+Order = Literal["sequential", "batched"]
+
+CLIENTS = "clients"  # Axis of a device mesh that clients are spread over.
+ROWS = PartitionSpec(CLIENTS)
+EVERYWHERE = PartitionSpec()
+
+
+def check_order(order: str | None, clients_per_chunk: int | None) -> None:
+    """Raises ValueError, naming the argument, where one is out of its range."""
+    if order is not None:
+        check_member(Order, order=order)
+    check_positive(clients_per_chunk=clients_per_chunk)
+
+
+def resolve(order: Order | None) -> Order:
+    """The order asked for, or the one that suits the backend."""
+    if order is not None:
+        return order
+    return "sequential" if jax.default_backend() == "cpu" else "batched"
+
+
+def num_devices() -> int:
+    """Devices that clients are spread over at this point of the program."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if CLIENTS not in mesh.axis_names or CLIENTS in mesh.manual_axes:
+        return 1
+    return mesh.shape[CLIENTS]
+
+
+def over_devices(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """`function(shared, stacked)` on each device's own rows of `stacked`.
+
+    Leading axes must be multiples of the number of devices; `shared` is given to all.
+    """
+    if num_devices() == 1:
+        return function
+    return jax.shard_map(
+        function, in_specs=(EVERYWHERE, ROWS), out_specs=ROWS, check_vma=False
+    )
+
+
+def gathered_over_devices(
+    function: Callable[..., tuple[PyTree, PyTree]],
+) -> Callable[..., tuple[PyTree, PyTree]]:
+    """`over_devices` of a pair, whose first part all devices then have whole.
+
+    What is computed from it is computed alike on every device, in one order.
+    """
+    if num_devices() == 1:
+        return function
+
+    def run(shared: PyTree, stacked: Stacked) -> tuple[PyTree, PyTree]:
+        part, rest = function(shared, stacked)
+        gather = lambda leaf: jax.lax.all_gather(leaf, CLIENTS, tiled=True)
+        return jax.tree.map(gather, part), rest
+
+    return jax.shard_map(
+        run, in_specs=(EVERYWHERE, ROWS), out_specs=(EVERYWHERE, ROWS), check_vma=False
+    )
+
+
+def padded(stacked: Stacked, multiple: int) -> Stacked:
+    """Rows of the leading axis up to a multiple; the last row is repeated."""
+    rows = length(stacked)
+    total = math.ceil(rows / multiple) * multiple
+    if total == rows:
+        return stacked
+    index = np.minimum(np.arange(total), rows - 1)
+    return jax.tree.map(lambda leaf: leaf[index], stacked)
+
+
+def over_clients(
+    function: Callable[..., PyTree],
+    order: Order | None = None,
+    clients_per_chunk: int | None = None,
+) -> Callable[..., PyTree]:
+    """`function(shared, *client)` for all clients: `apply(shared, *clients)`.
+
+    Like `jax.vmap` over all arguments but the first, computed in the order that suits
+    the backend, on all devices of the mesh. It may be nested in further
+    transformations; gradients through it need the order "batched".
+
+    Args:
+      function: of what all clients share and one client's values. It must not close
+        over values that an outer transformation maps: pass them as `shared`.
+      order: forces the choice.
+      clients_per_chunk: bounds memory in batched order; all at once if None. In
+        sequential order one client is computed at a time and it changes nothing.
+    """
+    order = resolve(order)
+
+    def sequential(shared: PyTree, clients: tuple) -> PyTree:
+        return jax.lax.map(lambda client: function(shared, *client), clients)
+
+    def batched(shared: PyTree, clients: tuple) -> PyTree:
+        one = lambda client: function(shared, *client)
+        if clients_per_chunk is None:
+            return jax.vmap(one)(clients)
+        size = min(clients_per_chunk, length(clients))
+        return jax.lax.map(one, clients, batch_size=size)
+
+    def apply(shared: PyTree, *clients: Any) -> PyTree:
+        number = length(clients)
+        rows = padded(clients, num_devices())
+        if order == "sequential":
+            # Stays sequential under an outer vmap, over trials for example.
+            run = jax.custom_batching.sequential_vmap(over_devices(sequential))
+        else:
+            run = over_devices(batched)
+        results = run(shared, rows)
+        return jax.tree.map(lambda leaf: leaf[:number], results)
+
+    return apply
+
+
+def clients_in_chunks(
+    function: Callable[[PyTree, PyTree], PyTree],
+    shared: PyTree,
+    clients: Stacked,
+    clients_per_chunk: int | None = None,
+) -> Stacked:
+    """`function(shared, chunk)`, which treats many clients at once, from leaves
+    `[chunk, ...]` to such, on all of them; a client's row must not depend on the
+    others'. All of a device's clients at once if `clients_per_chunk` is None."""
+    number = length(clients)
+    devices = num_devices()
+    size = clients_per_chunk or number
+    if size >= number and devices == 1:
+        return function(shared, clients)
+    size = min(size, math.ceil(number / devices))
+
+    def run(shared: PyTree, own: Stacked) -> Stacked:
+        fold = lambda leaf: leaf.reshape((-1, size) + leaf.shape[1:])
+        unfold = lambda leaf: leaf.reshape((-1,) + leaf.shape[2:])
+        results = jax.lax.map(
+            lambda chunk: function(shared, chunk), jax.tree.map(fold, own)
+        )
+        return jax.tree.map(unfold, results)
+
+    results = over_devices(run)(shared, padded(clients, size * devices))
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf)[:number], results)

@@ -1,1 +1,0 @@
-"""Pure, stacked kernels: no algorithm, no input or output, no compilation."""

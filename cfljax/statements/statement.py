@@ -1,0 +1,154 @@
+"""A claim, the functions that put it to the test, and what a paper has wrong."""
+
+import dataclasses
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from cfljax.statements.verdict import Status, Verdict
+
+__all__ = ["SEVERITIES", "Erratum", "Margin", "Preset", "Statement"]
+
+SEVERITIES = {  # of an erratum
+    "A": "the statement is false",
+    "B": "a step of the proof is false",
+    "C": "a condition is missing",
+    "D": "loose or vacuous",
+    "E": "typographical",
+}
+
+Value = TypeVar("Value")
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """How hard to try, and with which random numbers.
+
+    Attributes:
+      name: "quick" (seconds on two cores) or "full" (minutes).
+      seed: at least 0; every check draws from streams of its own below it.
+    """
+
+    name: Literal["quick", "full"] = "quick"
+    seed: int = 0
+
+    def __post_init__(self):
+        if self.name not in ("quick", "full"):
+            raise ValueError(f'`name` must be "quick" or "full", got {self.name!r}.')
+        if self.seed < 0:
+            raise ValueError(f"`seed` must be at least 0, got {self.seed}.")
+
+    def choose(self, *, quick: Value, full: Value) -> Value:
+        """The value for this preset."""
+        return quick if self.name == "quick" else full
+
+    def generator(self, name: str, *indices: int) -> np.random.Generator:
+        """A stream of random numbers that no other name or indices share."""
+        branch = (zlib.crc32(name.encode()), *indices)
+        return np.random.default_rng(
+            np.random.SeedSequence(self.seed, spawn_key=branch)
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Margin:
+    """By how much an assumption is met.
+
+    Attributes:
+      assumption: its id and what it says, such as "ifca.asm2: n' >= C log m".
+      have: the side that is given.
+      need: the side that is asked for, hidden constants included.
+      at_least: whether `have` must be at least `need`, rather than at most.
+    """
+
+    assumption: str
+    have: float
+    need: float
+    at_least: bool = True
+
+    @property
+    def value(self) -> float:
+        """Distance to the edge of the assumption, negative where it fails."""
+        return self.have - self.need if self.at_least else self.need - self.have
+
+    @property
+    def holds(self) -> bool:
+        """Whether the assumption is met; an undefined side never meets it."""
+        return self.value >= 0
+
+    @property
+    def factor(self) -> float:
+        """What the hidden constant may be multiplied by until the edge is reached."""
+        top, bottom = self.have, self.need
+        if not self.at_least:
+            top, bottom = bottom, top
+        return float(np.divide(top, bottom))
+
+
+@dataclasses.dataclass(frozen=True)
+class Erratum:
+    """Something a paper has wrong, with the rows that show it.
+
+    Attributes:
+      id: dotted, such as "ifca.E1".
+      paper: short name of the paper.
+      place: where in the paper.
+      severity: a letter of `SEVERITIES`.
+      printed: what the paper says.
+      correction: what holds instead.
+      counterexample: what refutes it, with numbers.
+      statements: ids of the rows that carry the evidence, at least one.
+    """
+
+    id: str
+    paper: str
+    place: str
+    severity: Literal["A", "B", "C", "D", "E"]
+    printed: str
+    correction: str
+    counterexample: str
+    statements: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Statement:
+    """One claim, where it stands, and the two functions that put it to the test.
+
+    Attributes:
+      id: dotted name that starts with the paper's, such as "ifca.lem1.bound". A
+        corrected version of a false statement is a row of its own, `<id>.corrected`.
+      paper: short name of the paper, such as "ifca".
+      place: where the claim is made, such as "Lemma 1".
+      text: the claim, in a line.
+      preconditions: what the claim assumes, and the check therefore respects.
+      constants: explicit values of the constants the paper leaves unnamed.
+      expected: the verdict that the registry stands for.
+      check: measures and judges; its verdict must be `expected`.
+      control: the same check of a claim known to be false. Its verdict must be
+        VIOLATED, or else the check could not have seen a violation.
+      note: what is wrong, loose or remarkable about the claim, if anything.
+      claimed: the paper's own constants, such as "c1, c2 > 0, unnamed".
+      margins: by how much the preconditions are met where the check is made.
+    """
+
+    id: str
+    paper: str
+    place: str
+    text: str
+    check: Callable[[Preset], Verdict]
+    control: Callable[[Preset], Verdict]
+    expected: Status = Status.HOLDS
+    preconditions: tuple[str, ...] = ()
+    constants: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    note: str = ""
+    claimed: str = ""
+    margins: Callable[[], tuple[Margin, ...]] | None = None
+
+    def __post_init__(self):
+        if not self.id.startswith(f"{self.paper}."):
+            raise ValueError(
+                f"`id` must start with the paper's name and a dot, got {self.id!r} for "
+                f"paper {self.paper!r}."
+            )

@@ -1,0 +1,619 @@
+"""Figure 3 of IFCA: a trial, its criteria, its table, and when a cell has enough."""
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import xarray as xr
+
+from cfljax import engine, intervals, metrics
+from cfljax.clustering.distances import bottleneck_distance, least_distance
+from cfljax.data import mixed_linear
+from cfljax.report import read_csv
+from experiments.ifca import fig3, fig3_law
+from experiments.ifca.fig3_table import (
+    AXES,
+    Precision,
+    counts,
+    describe,
+    least_trials,
+    outcome_shares,
+    pivot,
+    rows,
+    stopping_rule,
+)
+from experiments.ifca.fig3_trial import (
+    CRITERIA,
+    DIMS,
+    Trial,
+    oracle_floor,
+    simulate,
+    stability_bound,
+)
+from experiments.options import Options
+
+SIZES: dict[str, Any] = {
+    "num_clients": 10,
+    "num_samples": 20,
+    "num_clusters": 2,
+    "num_features": 30,
+}
+TRIAL = Trial(
+    convention="reference",
+    separation=1.0,
+    noise=0.2,
+    num_clients=10,
+    num_samples=20,
+    num_clusters=2,
+    num_features=30,
+    num_restarts=3,
+    num_rounds=60,
+    init_scale=1.0,
+    init_unit="one",
+    normalise="all",
+    resample=False,
+)
+
+
+def test_oracle_floor_against_theory():
+    """Mean square error of least squares with known clusters, over 200 data sets."""
+
+    def draw(key):
+        settings: Any = {"separation": 1.0, "noise": 0.2, "convention": "reference"}
+        return mixed_linear(key, **settings, **SIZES)
+
+    many, truths = jax.vmap(draw)(jax.random.split(jax.random.key(0), 200))
+    inputs = np.asarray(many.inputs).reshape(400, 100, 30)  # one row per cluster
+    targets = np.asarray(many.targets).reshape(400, 100)
+    models = np.asarray(truths.models).reshape(400, 30)
+    errors = [
+        np.sum((np.linalg.lstsq(x, y)[0] - theta) ** 2)
+        for x, y, theta in zip(inputs, targets, models, strict=True)
+    ]
+    floor = oracle_floor(TRIAL) ** 2
+    error = np.std(errors, ddof=1) / math.sqrt(len(errors))
+    assert abs(np.mean(errors) - floor) < 5 * error
+    assert abs(np.mean(errors) - 1.2 * floor) > 5 * error
+
+
+def test_oracle_floor_needs_enough_rows():
+    assert oracle_floor(dataclasses.replace(TRIAL, num_samples=6)) == math.inf
+
+
+def test_stability_bound_against_theory():
+    """Descent with known clusters converges below the bound and not above it."""
+    sizes = SIZES | {"num_samples": 400}
+    bound = stability_bound(dataclasses.replace(TRIAL, **sizes))
+    data, truth = mixed_linear(
+        jax.random.key(0), separation=1.0, noise=0.0, convention="reference", **sizes
+    )
+    x = np.asarray(data.inputs)[np.asarray(truth.clusters) == 0].reshape(-1, 30)
+    curvature = np.linalg.eigvalsh(x.T @ x / len(x))[-1]
+
+    def factor(step_size):
+        return abs(1 - 2 * step_size / 2 * curvature)  # 2 gamma / k on the Gram matrix
+
+    assert factor(0.95 * bound) < 1 < factor(1.05 * bound)
+
+
+def test_bottleneck_matching_by_hand():
+    left = jnp.array([[0.0], [10.0], [4.0]])
+    right = jnp.array([[9.0], [1.0], [7.0]])
+    np.testing.assert_allclose(bottleneck_distance(left, right), 3.0)
+    assert jnp.isnan(bottleneck_distance(left.at[0].set(jnp.nan), right))
+    np.testing.assert_allclose(least_distance(right), 2.0)
+
+
+@pytest.fixture(scope="module")
+def outputs():
+    """Of one trial at two step sizes."""
+    return compiled(jax.random.key(0), jnp.array([0.5, 0.1]))
+
+
+@jax.jit
+def compiled(key, step_sizes):
+    return simulate(TRIAL, key, step_sizes)
+
+
+def test_a_simulated_trial_has_the_declared_outputs(outputs):
+    sizes = {"restart": 3, "step_size": 2}
+    for name, dims in DIMS.items():
+        assert outputs[name].shape == tuple(sizes[dim] for dim in dims), name
+    assert bool(jnp.all(outputs["nearest_distance"] <= outputs["distance"] + 1e-5))
+    assert bool(jnp.all(outputs["alpha"] < 0.5))
+
+
+def test_starts_do_not_depend_on_the_step_sizes(outputs):
+    one = compiled(jax.random.key(0), jnp.array([0.1]))["distance"]
+    two = outputs["distance"]
+    np.testing.assert_allclose(one[:, 0], two[:, 1], rtol=1e-4, atol=1e-5)
+    assert not np.allclose(two[:, 0], two[:, 1], rtol=1e-4, atol=1e-5)
+
+
+def cell():
+    """Four runs of one trial: found, diverged, collapsed, missed; a fifth is NaN."""
+    run = ("trial", "restart", "step_size")
+    return xr.Dataset(
+        {
+            "distance": (run, [[[0.01], [9.0], [2.0], [1.0], [np.nan]]]),
+            "loss": (run, [[[0.1], [50.0], [3.0], [1.0], [0.1]]]),
+            "used_clusters": (run, [[[2], [2], [1], [2], [1]]]),
+            "first_loss": (("trial", "restart"), [[5.0] * 5]),
+            "followed": (run, [[[1.0]] * 5]),
+        }
+    )
+
+
+def test_shares_are_of_the_runs_that_were_followed():
+    some = cell()
+    some["followed"].values[0, 2:] = 0
+    success = np.isfinite(some["distance"].values) & (some["distance"].values <= 0.05)
+    shares = outcome_shares(some, success)
+    assert (shares["share_succeeded"], shares["share_diverged"]) == (0.5, 0.5)
+    some["followed"].values[...] = 0
+    assert np.all(np.isnan(list(outcome_shares(some, success).values())))
+
+
+def test_outcomes_are_exclusive_and_complete():
+    distance = cell()["distance"].values
+    shares = outcome_shares(cell(), np.isfinite(distance) & (distance <= 0.05))
+    assert shares == {
+        "share_succeeded": 0.2,
+        "share_collapsed": 0.2,
+        "share_diverged": 0.4,
+        "share_missed": 0.2,
+    }
+
+
+def test_not_a_number_is_never_a_success():
+    assert not bool(metrics.is_success(jnp.array(jnp.nan), jnp.inf))
+
+
+def test_counts_by_trial_restart_and_step_size():
+    success = np.zeros((4, 3, 2), bool)
+    success[0, 0] = True  # both step sizes of one restart
+    success[1, 1, 0] = success[1, 2, 1] = True
+    columns = counts(success, "", np.array([1.0, 0.1]), 0.05)
+    assert (columns["successes"], columns["restart_successes"]) == (2, 3)
+    assert columns["successes_step_1"] == columns["successes_step_0.1"] == 2
+    assert columns["restart_successes_step_1"] == 2
+    assert columns["low"] == pytest.approx(0.0676, abs=1e-3)
+    assert columns["high"] == pytest.approx(0.9324, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("clients", "samples", "features"), [(40, 50, 200), (20, 40, 900)]
+)
+def test_a_trial_needs_at_most_twice_its_data(clients, samples, features):
+    trial = dataclasses.replace(
+        TRIAL, num_clients=clients, num_samples=samples, num_features=features
+    )
+    program = jax.jit(functools.partial(simulate, trial))
+    step_sizes = jnp.array([1.0, 0.1, 0.01])
+    plan = program.lower(jax.random.key(0), step_sizes).compile().memory_analysis()
+    assert plan is not None
+    data = 4 * clients * samples * (features + 1)
+    assert data < plan.temp_size_in_bytes < 2 * data
+
+
+CELL = dataclasses.replace(TRIAL, separation=0.5, num_samples=50)
+SEPARATIONS = (0.5, 1.0, 2.0)
+RUN_SIZES = {"restart": 3, "step_size": 2}
+RANGES = {  # Of each output where it is drawn; others lie between 0 and 1.
+    "distance": (0.0, 0.5),
+    "recovered": (0, 2),
+    "used_clusters": (1, 3),
+    "loss": (0.0, 2.0),
+    "first_loss": (1.0, 2.0),
+    "followed": (1, 2),
+}
+
+
+def sweep_results(num_trials: int, seed: int = 0) -> xr.Dataset:
+    """What a sweep over three separations may return."""
+    rng = np.random.default_rng(seed)
+    shape = (1, len(SEPARATIONS), 1, 1, 1, 100)  # More than are kept: the same ones.
+    variables = {}
+    for name, own in DIMS.items():
+        low, high = RANGES.get(name, (0.0, 1.0))
+        drawn = rng.uniform(low, high, (*shape, *(RUN_SIZES[dim] for dim in own)))
+        if isinstance(low, int):
+            drawn = np.floor(drawn)
+        kept = drawn[:, :, :, :, :, :num_trials].astype(np.float32)
+        variables[name] = ((*AXES, "trial", *own), kept)
+    variables["failed"] = (tuple(AXES), np.zeros(shape[:-1], bool))
+    point = {axis: [getattr(CELL, axis)] for axis in AXES}
+    coords = point | {"separation": list(SEPARATIONS), "step_size": [1.0, 0.1]}
+    return xr.Dataset(variables, coords=coords)
+
+
+def with_trials(results: xr.Dataset, numbers, filling: float = np.nan) -> xr.Dataset:
+    """The same where cells have fewer trials, with `filling` in place of the others."""
+    of_cells = xr.DataArray(np.reshape(numbers, (1, 3, 1, 1, 1)), dims=tuple(AXES))
+    index = xr.DataArray(np.arange(results.sizes["trial"]), dims="trial")
+    changed = {
+        name: results[name].where(index < of_cells, np.float32(filling))
+        for name in DIMS
+    }
+    return results.assign(changed | {"trials": of_cells})
+
+
+def table_of(results: xr.Dataset, **more):
+    return rows(results, CELL, tolerance=0.001, error_rate=0.03, **more)
+
+
+def same(one: dict, other: dict) -> bool:
+    return str(one) == str(other)  # NaN in the same places is the same, too.
+
+
+@pytest.mark.parametrize("filling", [np.nan, 0.0, 1.0])
+@pytest.mark.parametrize("sequential", [False, True])
+def test_trials_that_were_not_computed_count_for_nothing(filling, sequential):
+    numbers = (10, 20, 7)
+    results = with_trials(sweep_results(20), numbers, filling)
+    table = table_of(results, sequential=sequential)
+    for index, number in enumerate(numbers):
+        short = table_of(sweep_results(number), sequential=sequential)[index]
+        assert same(table[index], short)
+        assert table[index]["trials"] == number
+        assert table[index]["restarts"] == 3 * number
+    forgotten = table_of(results.drop_vars("trials"), sequential=sequential)
+    assert same(table[1], forgotten[1])  # Control: it had all of its trials.
+    assert not same(table[0], forgotten[0])
+
+
+def test_all_trials_are_meant_where_nothing_else_is_said():
+    results = sweep_results(20)
+    assert str(table_of(with_trials(results, (20, 20, 20)))) == str(table_of(results))
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+def test_the_intervals_are_of_the_kind_that_is_named(sequential):
+    results = with_trials(sweep_results(20), (10, 20, 7))
+    kinds = {
+        "exact binomial": intervals.clopper_pearson,
+        "confidence sequence": intervals.confidence_sequence,
+    }
+    name = list(kinds)[sequential]
+    for row in table_of(results, sequential=sequential):
+        assert row["interval"] == name
+        assert row["interval_error_rate"] == pytest.approx(0.01)
+        for prefix in (own.prefix for own in CRITERIA.values()):
+            found = row[f"{prefix}low"], row[f"{prefix}high"]
+            expected = kinds[name](
+                row[f"{prefix}successes"], row["trials"], error_rate=0.01
+            )
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_counts_by_hand():
+    results = with_trials(sweep_results(20), (10, 20, 7))
+    row = table_of(results)[0]
+    distance = results["distance"].values[0, 0, 0, 0, 0, :10]
+    good = distance <= 0.6 * 0.2 + 0.001
+    assert row["successes"] == good.any(axis=(1, 2)).sum() > 0
+    assert row["restart_successes"] == good.any(axis=2).sum()
+    assert row["share_succeeded"] == good.mean()
+    alpha = results["alpha"].values[0, 0, 0, 0, 0, :10]
+    assert row["alpha_mean"] == pytest.approx(alpha.mean())
+    shares = [
+        row[f"share_{n}"] for n in ("succeeded", "collapsed", "diverged", "missed")
+    ]
+    assert math.fsum(shares) == pytest.approx(1)
+
+
+def test_new_columns_come_last():
+    names = list(table_of(sweep_results(5))[0])
+    first = ["convention", "separation", "noise", "clients", "samples", "clusters"]
+    first += ["features", "trials", "failed", "successes", "low", "high"]
+    assert names[: len(first)] == first
+    followed = [f"runs_followed{step}" for step in ("", "_step_1", "_step_0.1")]
+    last = ["interval_error_rate", "step_sizes", "interval", *followed]
+    assert names[-len(last) :] == last
+
+
+def test_runs_followed_are_counted():
+    results = sweep_results(5)
+    results["followed"].values[:, 1, :, :, :, 0, 1:] = 0
+    plain, fewer, _ = table_of(results)
+    step = RUN_SIZES["step_size"]
+    assert plain["runs_followed"] == 5 * RUN_SIZES["restart"] * step
+    assert fewer["runs_followed"] == plain["runs_followed"] - step * (
+        RUN_SIZES["restart"] - 1
+    )
+
+
+def test_cells_without_trials_are_open_or_failed():
+    results = with_trials(sweep_results(20), (10, 0, 7))
+    results["failed"].values[0, 2] = True
+    table = table_of(results, sequential=True)
+    assert [row["trials"] for row in table] == [10, 0, 0]
+    assert [row["failed"] for row in table] == [False, False, True]
+    assert all("successes" not in row for row in table[1:])
+    (line,) = pivot(table, row_axis="noise", column_axis="separation")
+    texts = [line[f"separation {value:g}"] for value in SEPARATIONS]
+    assert texts == [f"{table[0]['successes']}/10", "open", "failed"]
+
+
+LIMIT = 0.6 * 0.2 + 0.001  # The paper's criterion with its tolerance.
+RULE: dict[str, Any] = {"tolerance": 0.001, "error_rate": 0.05, "num_cells": 20}
+BLOCK = 10
+
+
+def outputs_ending_at(best, recovered=0.0):
+    """Of one run per trial that ends at a distance, beside runs that diverged."""
+    distance = np.full((len(best), 3, 2), np.nan, np.float32)
+    distance[:, 1, 0] = best
+    distance[:, 2, 1] = np.inf
+    return {"distance": distance, "recovered": np.full(distance.shape, recovered)}
+
+
+def stops_after(best, **changes) -> int | None:
+    """The first block's end at which the rule has enough of these trials."""
+    usual: dict[str, Any] = {"width": 0.2, "tolerance": 0.001, "error_rate": 0.01}
+    rule = Precision(**(usual | changes))
+    ends = range(BLOCK, len(best) + 1, BLOCK)
+    return next(
+        (n for n in ends if rule.enough(outputs_ending_at(best[:n]), TRIAL)), None
+    )
+
+
+def shortest(successes: float, width=0.2, error_rate=0.01) -> int:
+    """The first block's end at which the interval of a share is short enough."""
+    for trials in range(BLOCK, 10_000, BLOCK):
+        low, high = intervals.confidence_sequence(
+            round(successes * trials), trials, error_rate=error_rate
+        )
+        if high - low < width:
+            return trials
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("best", "share"),
+    [
+        ([LIMIT - 1e-4], 1.0),
+        ([LIMIT + 1e-4], 0.0),
+        ([np.nan], 0.0),
+        ([-np.inf], 0.0),
+        ([0.0, 9.0], 0.5),
+    ],
+)
+def test_it_stops_where_the_interval_of_the_successes_is_short(best, share):
+    found = stops_after(np.resize(best, 1000))
+    assert found == shortest(share)
+    assert shortest(0.0) == shortest(1.0) < shortest(0.5)
+
+
+def test_it_depends_on_every_part_of_the_precision():
+    best = np.zeros(1000)
+    usual = stops_after(best)
+    assert usual is not None
+    for changes, later in (
+        ({"width": 0.1}, True),
+        ({"error_rate": 1e-4}, True),
+        ({"width": 0.4}, False),
+    ):
+        found = stops_after(best, **changes)
+        assert found is not None and (found > usual) == later
+    near = np.resize([LIMIT + 1e-4, 9.0], 1000)
+    assert stops_after(near, tolerance=0.01) == shortest(0.5) > shortest(0.0)
+
+
+def test_the_criterion_decides_what_is_counted():
+    best = np.resize([0.0, 1.0], 60)  # Half succeed by distance; all are recovered.
+    rule = Precision(0.3, 0.001, 0.01)
+    assert not rule.enough(outputs_ending_at(best, 1.0), TRIAL)
+    other = dataclasses.replace(rule, criterion="recovery")
+    assert other.enough(outputs_ending_at(best, 1.0), TRIAL)
+
+
+def test_no_trials_are_never_enough():
+    assert not Precision(1.0, 0.0, 0.5).enough(outputs_ending_at([]), TRIAL)
+
+
+def missed_when_stopped(method, width: float, error_rate: float, horizon: int = 400):
+    """The largest chance, over probabilities, to miss where a cell stops."""
+    p = np.linspace(0.01, 0.99, 50)[:, None]
+    missed, alive = np.zeros(len(p)), np.ones((len(p), 1))
+    for trials in range(1, horizon + 1):
+        alive = np.pad(alive * (1 - p), ((0, 0), (0, 1))) + np.pad(
+            alive * p, ((0, 0), (1, 0))
+        )
+        if trials % BLOCK:
+            continue
+        low, high = method(np.arange(trials + 1), trials, error_rate=error_rate)
+        stops = (high - low < width) | (trials == horizon)
+        outside = (low > p) | (high < p)
+        missed += np.sum(alive * (stops & outside), axis=1)
+        alive = np.where(stops, 0.0, alive)
+    return missed.max()
+
+
+def test_a_cell_that_stops_misses_no_more_than_stated():
+    """Clopper-Pearson, the control, misses more often when it stops this way."""
+    ours = missed_when_stopped(intervals.confidence_sequence, 0.3, 0.05)
+    control = missed_when_stopped(intervals.clopper_pearson, 0.3, 0.05)
+    assert 0 < ours <= 0.05 < control
+
+
+def test_the_error_rate_is_shared_by_the_cells():
+    rule = stopping_rule(0.2, **RULE, num_trials=1000)
+    assert rule is not None
+    needed = shortest(1.0, error_rate=0.05 / 20)
+    assert not rule(outputs_ending_at(np.zeros(needed - BLOCK)), TRIAL)
+    assert rule(outputs_ending_at(np.zeros(needed)), TRIAL)
+    assert needed > shortest(1.0, error_rate=0.05)
+    assert stopping_rule(None, **RULE, num_trials=1) is None
+
+
+@pytest.mark.parametrize("width", [1.0, 0.37, 0.02])
+def test_the_fewest_trials_are_the_fewest(width):
+    least = least_trials(width, error_rate=0.01)
+    for trials, is_short in ((least, True), (least - 1, False)):
+        if trials:
+            counts = np.arange(trials + 1)
+            low, high = intervals.confidence_sequence(counts, trials, error_rate=0.01)
+            assert bool(np.any(high - low < width)) == is_short
+
+
+def test_a_precision_out_of_reach_is_refused():
+    least = least_trials(0.2, error_rate=0.05 / 20)
+    assert stopping_rule(0.2, **RULE, num_trials=least)
+    message = f"`precision` 0.2 needs {least} trials or more in each of 20 cells"
+    with pytest.raises(ValueError, match=message):
+        stopping_rule(0.2, **RULE, num_trials=least - 1)
+    with pytest.raises(ValueError, match="or more in each"):
+        stopping_rule(1e-300, **RULE, num_trials=10**6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "argument"),
+    [
+        ({"width": 0.0}, "precision"),
+        ({"width": 1.1}, "precision"),
+        ({"width": math.nan}, "precision"),
+        ({"tolerance": -1.0}, "tolerance"),
+        ({"tolerance": math.inf}, "tolerance"),
+        ({"error_rate": 1.0}, "error_rate"),
+        ({"criterion": "distance"}, "criterion"),
+    ],
+)
+def test_misuse_names_the_argument(changes, argument):
+    usual: dict[str, Any] = {"width": 0.2, "tolerance": 0.0, "error_rate": 0.05}
+    with pytest.raises(ValueError, match=f"^`{argument}`"):
+        Precision(**(usual | changes))
+
+
+def test_the_legend_tells_the_trials_and_how_many_cells_are_precise():
+    cell = {"interval": "confidence sequence", "low": 0.0, "high": 0.1}
+    table = [
+        cell | {"trials": 20},
+        cell | {"trials": 100, "high": 0.3},
+        {"interval": "confidence sequence", "trials": 0, "failed": True},
+    ]
+    text = describe(table, error_rate=0.05, width=0.2)
+    assert "confidence sequence, 95 % for all 3 cells together" in text
+    assert "20 to 100 trials a cell, 1 of 3 intervals narrower than 0.2" in text
+    assert describe(table[:1], error_rate=0.05, width=None).endswith("20 trials a cell")
+    assert describe(table[2:], error_rate=0.05, width=None).endswith("0 trials a cell")
+
+
+TWO_RESTARTS = dataclasses.replace(TRIAL, num_restarts=2)
+WIDTH, ERROR_RATE = 0.4, 0.05
+GRID = engine.Grid(
+    experiment="precision",
+    trial=TWO_RESTARTS,
+    axes={axis: (getattr(TWO_RESTARTS, axis),) for axis in AXES}
+    | {"separation": (0.0, 0.5, 1.0)},
+    num_trials=95,
+    dims=DIMS,
+    coords={"step_size": [1.0]},
+)
+
+
+def succeed_by_chance(trial, key, constants):
+    """Succeeds with chance `separation`; the other run always diverges."""
+    is_success = jax.random.bernoulli(key, trial.separation)
+    distance = jnp.full((2, 1), jnp.nan).at[0, 0].set(jnp.where(is_success, 0.0, 1.0))
+    run = dict.fromkeys(
+        ("recovered", "used_clusters", "loss", "followed"), jnp.ones((2, 1))
+    )
+    start = dict.fromkeys(("first_loss", "alpha"), jnp.ones(2))
+    both = {"distance": distance, "nearest_distance": distance}
+    return both | run | start | {"gap": jnp.float32(1.0)}
+
+
+def sweep(folder, **more):
+    enough = stopping_rule(
+        WIDTH,
+        tolerance=0.0,
+        error_rate=ERROR_RATE,
+        num_cells=math.prod(GRID.shape),
+        num_trials=GRID.num_trials,
+    )
+    path = folder / "results.zarr"
+    return engine.sweep(
+        GRID, succeed_by_chance, path, enough=enough, progress=False, **more
+    )
+
+
+def table(results):
+    return rows(
+        results, TWO_RESTARTS, tolerance=0.0, error_rate=ERROR_RATE, sequential=True
+    )
+
+
+def test_cells_stop_at_the_first_block_that_is_precise(tmp_path):
+    results = sweep(tmp_path / "whole")
+    found = table(results)
+    surely, maybe = [found[0], found[2]], found[1]
+    assert [row["successes"] for row in surely] == [0, surely[1]["trials"]]
+    assert maybe["trials"] > surely[0]["trials"] == surely[1]["trials"]
+    distances = results["distance"].values[0, :, 0, 0, 0, :, 0, 0]
+    for row, distance in zip(found, distances, strict=True):
+        assert row["high"] - row["low"] < WIDTH or row["trials"] == GRID.num_trials
+        assert np.isfinite(distance).sum() == row["trials"]
+        before = row["trials"] - 10
+        earlier = intervals.confidence_sequence(
+            int(np.sum(distance[:before] == 0)), before, error_rate=ERROR_RATE / 3
+        )
+        assert earlier[1] - earlier[0] >= WIDTH
+        assert row["share_diverged"] == 0.5
+
+
+@pytest.mark.slow
+def test_two_workers_find_the_same_table(tmp_path):
+    first = sweep(tmp_path / "two", shard=(1, 2))
+    assert 0 < first.attrs["open_blocks"] < 30
+    assert sweep(tmp_path / "two", shard=(2, 2)).attrs["open_blocks"] == 0
+    found = [table(sweep(tmp_path / name)) for name in ("two", "whole")]
+    assert str(found[0]) == str(found[1])
+
+
+def test_another_criterion_refuses_both_stores_and_moves_both_curves(
+    tmp_path, monkeypatch, refuse_work
+):
+    panel = fig3.load("ifca.fig3a")
+    config = dataclasses.replace(
+        panel.preset("paper"),
+        convention=("reference",),
+        separation=(1.0, 2.0),
+        noise=(0.1,),
+        num_clients=(4,),
+        num_samples=(10,),
+        num_features=5,
+        num_trials=3,
+        num_restarts=2,
+        num_rounds=5,
+    )
+
+    def run(name):
+        """Successes of every cell on data and by the law."""
+        out = tmp_path / name
+        panel.main(config, Options(out=out, progress=False))
+        tables = [read_csv(out / f"{table}.csv") for table in ("table", "law")]
+        return [[row["successes"] for row in table] for table in tables]
+
+    usual = run("usual")
+    with monkeypatch.context() as patched:
+        other = CRITERIA["paper"]._replace(factor=100.0)
+        patched.setitem(CRITERIA, "paper", other)
+        refused = "`criteria` = 'distance ≤ 0.6 σ; .* this run has 'distance ≤ 100.0 σ"
+        with pytest.raises(engine.StoreError, match=f"results.zarr` .*{refused}"):
+            run("usual")
+        cells = fig3.grid(panel.id, config)
+        with pytest.raises(engine.StoreError, match=f"npz` .*{refused}"):
+            fig3_law.sweep(cells, tmp_path / "usual" / "law")
+        wide = run("wide")
+    assert wide == [[3, 3], [3, 3]]
+    assert all(max(curve) < 3 for curve in usual)
+    # Control: without the change both stores are read.
+    refuse_work()
+    monkeypatch.setattr(fig3_law, "distances", None)
+    assert run("usual") == usual

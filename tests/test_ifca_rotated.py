@@ -1,0 +1,722 @@
+"""IFCA on rotated images: Table 1 of MNIST and CIFAR, and Figure 4."""
+
+import csv
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import xarray as xr
+
+from cfljax import engine
+from cfljax.algorithms import fedavg, ifca
+from cfljax.base.types import ClientData
+from cfljax.models import mlp
+from experiments.ifca import fig4, rotated, table1
+from experiments.ifca.rotated import (
+    ALGORITHMS,
+    LEAST_SHARE,
+    Result,
+    Start,
+    Trial,
+    accuracy_of_best,
+    accuracy_of_each,
+    algorithm_of,
+    several_rounds,
+    with_balanced_start,
+)
+from experiments.ifca.rotated_report import draw, markdown, published, rows
+from experiments.ifca.table1 import cifar_preset, cifar_trial
+from experiments.images import Loaded, find_images
+from experiments.options import Options
+
+MNIST = table1.load("ifca.table1_mnist")
+TASK = mlp((2, 2), hidden=(3,), num_classes=3)
+SIZES = {"num_clients": (8,), "num_samples": (5,), "num_test_clients": (8,)}
+SMALL = dataclasses.replace(
+    table1.mnist_preset("quick"),
+    **SIZES,
+    num_rounds=4,
+    rounds_between=2,
+    num_hidden=6,
+    num_steps=2,
+    num_trials=2,
+)
+
+
+@pytest.fixture
+def no_data(tmp_path, monkeypatch):
+    """No folder of images is named or found."""
+    monkeypatch.delenv("CFLJAX_DATA", raising=False)
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "none"))
+
+
+def some_clients(num_clients: int = 6, num_samples: int = 4) -> ClientData:
+    key = jax.random.key(5)
+    inputs = jax.random.uniform(key, (num_clients, num_samples, 2, 2))
+    targets = jax.random.randint(key, (num_clients, num_samples), 0, 3)
+    return ClientData(inputs, targets, jnp.ones((num_clients, num_samples), bool))
+
+
+def some_models(count: int):
+    random = np.random.default_rng(3)
+    shapes = jax.eval_shape(TASK.init, jax.random.key(0))
+    draw = lambda leaf: jnp.float32(random.normal(size=(count, *leaf.shape)))
+    return jax.tree.map(draw, shapes)
+
+
+def logits(models, index: int, inputs) -> np.ndarray:
+    """What model `index` answers, computed by hand."""
+    first, last = (
+        jax.tree.map(lambda leaf: np.asarray(leaf[index]), models["layers"][i])
+        for i in range(2)
+    )
+    hidden = np.asarray(inputs).reshape(-1, 4) @ first["kernel"] + first["bias"]
+    return np.maximum(hidden, 0) @ last["kernel"] + last["bias"]
+
+
+def is_right(models, index: int, data: ClientData, client: int) -> np.ndarray:
+    scores = logits(models, index, data.inputs[client])
+    return scores.argmax(axis=1) == np.asarray(data.targets[client])
+
+
+def loss(models, index: int, data: ClientData, client: int) -> float:
+    scores = np.exp(logits(models, index, data.inputs[client]))
+    own = scores[np.arange(len(scores)), np.asarray(data.targets[client])]
+    return -np.log(own / scores.sum(axis=1)).mean()
+
+
+best_of = jax.jit(functools.partial(accuracy_of_best, TASK, clients_per_chunk=4))
+
+
+def test_accuracy_of_best_against_a_loop():
+    models, data = some_models(3), some_clients()
+    losses = [[loss(models, j, data, i) for j in range(3)] for i in range(6)]
+    best = np.argmin(losses, axis=1).tolist()
+    assert len(set(best)) > 1  # Else any fixed choice would pass.
+    right = [is_right(models, best[client], data, client) for client in range(6)]
+    scores = best_of(models, data)
+    np.testing.assert_allclose(scores.own_labels, np.mean(right), rtol=1e-6)
+    first = [is_right(models, 0, data, client) for client in range(6)]
+    assert abs(np.mean(right) - np.mean(first)) > 1e-3
+
+
+def test_held_out_accuracy_against_a_loop():
+    models, data = some_models(3), some_clients()
+    seen = jax.tree.map(lambda leaf: leaf[:, :2], data)
+    rest = jax.tree.map(lambda leaf: leaf[:, 2:], data)
+    losses = [[loss(models, j, seen, i) for j in range(3)] for i in range(6)]
+    best = np.argmin(losses, axis=1).tolist()
+    right = [is_right(models, best[i], rest, i) for i in range(6)]
+    scores = best_of(models, data)
+    np.testing.assert_allclose(scores.held_out, np.mean(right), rtol=1e-6)
+    seen = [is_right(models, best[i], seen, i) for i in range(6)]
+    assert abs(np.mean(right) - np.mean(seen)) > 1e-3  # Where it was chosen.
+
+
+def test_accuracy_of_each_against_a_loop():
+    models, data = some_models(4), some_clients()
+    right = np.array(
+        [[is_right(models, j, data, i) for i in range(6)] for j in range(4)]
+    )
+    own = [*right[:2, :3].mean(axis=(1, 2)), *right[2:, 3:].mean(axis=(1, 2))]
+    result = accuracy_of_each(TASK, models, jnp.array([0, 0, 1, 1]), data, 2)
+    np.testing.assert_allclose(result, own, rtol=1e-6)
+    last = accuracy_of_each(TASK, models, jnp.ones(4, int), data, 2)
+    np.testing.assert_allclose(last, right[:, 3:].mean(axis=(1, 2)), rtol=1e-6)
+    assert np.abs(last - result).max() > 1e-3
+
+
+def test_a_diverged_model_is_never_chosen_nor_right():
+    models, data = some_models(3), some_clients()
+    spoiled = jax.tree.map(lambda leaf: leaf.at[0].set(jnp.nan), models)
+    doubled = jax.tree.map(lambda leaf: leaf.at[0].set(leaf[1]), models)
+    np.testing.assert_array_equal(best_of(spoiled, data), best_of(doubled, data))
+    assert min(best_of(spoiled, data)) > 0
+    lost = jax.tree.map(lambda leaf: leaf * jnp.nan, models)
+    assert tuple(best_of(lost, data)) == (0, 0)
+
+
+@pytest.mark.slow
+def test_several_rounds_as_one_against_the_rounds_themselves():
+    data = some_clients()
+    algorithm = ifca(TASK, num_clusters=2, step_size=0.3, option="model", num_steps=2)
+    keep = lambda state, info: (state.models, info.assignment)
+    key = jax.random.key(0)
+    _, plain = engine.run(algorithm, key, data, num_rounds=6, observe=keep)
+    thrice = several_rounds(algorithm, 3)
+    _, joined = engine.run(thrice, key, data, num_rounds=2, observe=keep)
+    for ours, theirs in zip(
+        jax.tree.leaves(joined), jax.tree.leaves(plain), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs[2::3], rtol=1e-5, atol=1e-6)
+
+
+def digits(name: str = "digits") -> Loaded:
+    """The embedded images, by another name for tests of what stands beside it."""
+    images = find_images("digits", Options(out=pathlib.Path("unused")), fall_back=False)
+    return dataclasses.replace(images, name=name)
+
+
+def mnist_trial(config: table1.MnistConfig, images: Loaded) -> Trial:
+    """Of the first setting."""
+    return table1.mnist_grids(config, images)[0][1].trial
+
+
+def filled(dims, axes, values):
+    """The same values for every output; axes are those of a cell, trial and round."""
+    shapes = {name: len(axes) - 1 + len(own) for name, own in dims.items()}
+    return {
+        name: (axes[:size], values if size == len(axes) else values[..., 0])
+        for name, size in shapes.items()
+    }
+
+
+def made_up_result(images: str = "mnist") -> Result:
+    """Results of the paper's first setting: 90, 80 and 70 per cent, less before."""
+    config = dataclasses.replace(table1.mnist_preset("paper"), num_trials=2)
+    trial = mnist_trial(config, digits(images))
+    rounds = np.arange(10, 301, 10)
+    axes = ("algorithm", "repetition", "trial", "round")
+    levels = np.array([0.9, 0.8, 0.7])[:, None, None, None]
+    accuracy = levels - 0.1 / rounds + np.array([0, 0.01])[:, None, None]
+    data = filled(rotated.DIMS, axes, np.ones((3, 2, 1, 30)))
+    coords = {"algorithm": list(ALGORITHMS), "round": rounds}
+    return Result(trial, xr.Dataset(data | {"accuracy": (axes, accuracy)}, coords))
+
+
+def test_another_setting_names_the_papers_nearest():
+    result = made_up_result()
+    sizes = {"num_clients": 60, "num_local_clients": 60, "num_participants": 60}
+    trial = dataclasses.replace(result.trial, **sizes, num_samples=25)
+    text = markdown(rows(dataclasses.replace(result, trial=trial)))
+    assert "94.20 ± 0.03 | 4800 x 50" in text
+    (panel,) = draw([dataclasses.replace(result, trial=trial)]).axes
+    assert not any("paper" in str(line.get_label()) for line in panel.lines)
+
+
+def test_published_local_numbers_stand_once_beside_the_models_of_all_rounds():
+    result = made_up_result()
+    table = rows(result)
+    paper = [(row["label"], row["round"], row["paper_mean"]) for row in table]
+    assert paper == [
+        ("IFCA", 300, 94.2),
+        ("global", 300, 86.74),
+        ("local", 300, 63.32),
+        ("local, 10 rounds (as released)", 10, None),
+    ]
+    text = markdown(table)
+    assert text.count("63.32") == 1 and "may stem from 10 rounds" in text
+    alone = Result(result.trial, result.data.isel(round=[-1]))
+    assert "released" not in markdown(rows(alone))
+
+
+def test_published_numbers_are_levels_of_the_figure_and_no_curves():
+    (axes,) = draw([made_up_result()]).axes
+    assert axes.get_title() == "Rotated MNIST, 4800 clients x 50 samples"
+    lines = {str(line.get_label()): line for line in axes.get_lines()}
+    assert {name for name in lines if name[0] != "_"} == {"IFCA", "global", "local"}
+    for name, value in (("IFCA", 94.2), ("global", 86.74), ("local", 63.32)):
+        level = lines[f"_{name}, paper"]
+        np.testing.assert_array_equal(level.get_ydata(), [value, value])
+        assert level.get_color() == lines[name].get_color()
+    (other,) = draw([made_up_result("fashion_mnist")]).axes
+    assert other.get_title().startswith("Rotated Fashion-MNIST, ")
+    assert len(other.get_lines()) == 3
+
+
+@pytest.mark.slow
+def test_global_baseline_weighs_clients_alike():
+    """IFCA's averages count clients, FedAvg's their samples."""
+    trial = mnist_trial(SMALL, digits())
+    trial = dataclasses.replace(trial, algorithm="fedavg", num_steps=1)
+    data = some_clients()
+    uneven = data._replace(mask=data.mask.at[0, 1:].set(False))
+    key = jax.random.key(2)
+
+    def after_a_round(algorithm) -> np.ndarray:
+        state, _ = engine.run(algorithm, key, uneven, num_rounds=1)
+        return np.asarray(jax.tree.leaves(state.model)[0])
+
+    ours, _ = algorithm_of(TASK, trial)
+    settings = {"step_size": trial.step_size, "num_steps": 1}
+    alike = after_a_round(fedavg(TASK, weights="clients", **settings))
+    by_samples = after_a_round(fedavg(TASK, **settings))
+    np.testing.assert_array_equal(after_a_round(ours), alike)
+    assert np.abs(alike - by_samples).max() > 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_data")
+def test_command_writes_all_and_resumes_and_ifca_of_one_cluster_is_fedavg(
+    tmp_path, refuse_work
+):
+    options = Options(out=tmp_path / "out", progress=False)
+    config = dataclasses.replace(SMALL, num_clusters=1)
+    summary = MNIST.main(config, options)
+    assert "NOT mnist" in summary["headline"] and "digits" in summary["images"]
+    row, fedavg, local = summary["rows"]
+    assert (row["algorithm"], row["round"], row["trials"]) == ("ifca", 4, 2)
+    assert row["paper_mean"] is None and row["found"] == 2
+    np.testing.assert_allclose(row["accuracy_mean"], fedavg["accuracy_mean"], rtol=1e-5)
+    assert abs(row["accuracy_mean"] - local["accuracy_mean"]) > 1e-3
+    names = {"table.csv", "runs.csv", "table.md", "config.json"}
+    names |= {"accuracy.svg", "accuracy.png"}
+    assert {path.rsplit("/", 1)[1] for path in summary["files"]} == names
+    assert markdown(summary["rows"]) in summary["headline"]
+    with (tmp_path / "out" / "runs.csv").open(newline="") as file:
+        runs = [float(run["accuracy"]) for run in csv.DictReader(file)]
+    assert len(runs) == 6
+    np.testing.assert_allclose(np.mean(runs[:2]), row["accuracy_mean"])
+    assert runs[0] != runs[1]  # Seeds differ.
+
+    # Nothing is run again.
+    refuse_work()
+    again = MNIST.main(config, options)
+    assert json.dumps(again["rows"]) == json.dumps(summary["rows"])
+
+
+@pytest.mark.usefixtures("no_data")
+def test_missing_images_are_an_error_unless_one_may_fall_back(tmp_path):
+    strict = dataclasses.replace(SMALL, fall_back=False)
+    with pytest.raises(FileNotFoundError, match="No data of `mnist`"):
+        MNIST.main(strict, Options(out=tmp_path))
+    with pytest.raises(FileNotFoundError, match="No data of `mnist`"):
+        MNIST.main(SMALL, Options(out=tmp_path, data=tmp_path))
+
+
+def test_sizes_that_the_images_do_not_allow_are_refused_at_once(tmp_path):
+    big = dataclasses.replace(SMALL, images="digits", num_samples=(800,))
+    with pytest.raises(ValueError, match="images per cluster, got 1437"):
+        MNIST.main(big, Options(out=tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_clients": (8, 12)}, "one entry for each setting"),
+        ({"num_trials": 0}, "`num_trials` must be at least 1, got 0"),
+        ({"step_size": float("nan")}, "`step_size` must be finite"),
+        ({"algorithms": ()}, "`algorithms` must hold different names"),
+    ],
+)
+def test_impossible_configurations_of_mnist_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(SMALL, **change)
+
+
+def test_tests_must_divide_the_rounds():
+    trial = mnist_trial(SMALL, digits())
+    assert isinstance(trial, Trial)
+    with pytest.raises(ValueError, match="`rounds_between` must divide"):
+        dataclasses.replace(trial, rounds_between=3)
+
+
+def test_published_numbers_against_reference(shared):
+    with (shared / "published" / "numbers.csv").open(newline="") as file:
+        theirs = [
+            (row["setting"], row["algorithm"], float(row["mean"]), float(row["std"]))
+            for row in csv.DictReader(file)
+            if (row["item"], row["dataset"]) == ("Table 1", "Rotated MNIST")
+        ]
+    config = table1.mnist_preset("paper")
+    ours = []
+    for _, grid in table1.mnist_grids(config, digits("mnist")):
+        trial = grid.trial
+        assert trial.num_clients * trial.num_samples == 60000 * 4
+        assert trial.num_test_clients * trial.num_samples == 10000 * 4
+        for algorithm, name in (("ifca", "IFCA"), ("fedavg", "global"), ("local",) * 2):
+            cell = published(trial, algorithm)
+            assert cell is not None
+            assert cell.same
+            assert cell.setting == f"{trial.num_clients} x {trial.num_samples}"
+            label = f"clients x samples {cell.setting}"
+            ours.append((label, name, cell.mean, cell.std))
+        for change in ({"num_rounds": 60}, {"num_hidden": 100}, {"num_samples": 25}):
+            cell = published(dataclasses.replace(trial, **change), "ifca")
+            assert cell is not None and not cell.same
+        digit = dataclasses.replace(trial, images="digits")
+        assert published(digit, "ifca") is None
+    assert sorted(ours) == sorted(theirs) and len(theirs) == 9
+
+
+PAPER = cifar_preset("paper")
+
+
+def test_presets_are_the_released_setting():
+    trial = cifar_trial(PAPER, digits("cifar10"), "paper")
+    assert (trial.num_clients, trial.num_samples, trial.num_clusters) == (200, 500, 2)
+    assert (trial.num_participants, trial.num_rounds) == (20, 600)
+    assert (trial.step_size, trial.decay, trial.batch_size) == (0.25, "0.99", 50)
+    assert (trial.num_epochs, trial.num_test_clients) == (5, 40)
+    assert LEAST_SHARE[2] == 0.35 and LEAST_SHARE[4] == 0.1
+
+
+def test_published_numbers_stand_beside_the_published_setting_only():
+    trial = cifar_trial(PAPER, digits("cifar10"), "reference")
+    for name, value in (("ifca", 81.51), ("fedavg", 77.87), ("local", 33.97)):
+        cell = published(trial, name)
+        assert cell is not None and cell.same and cell.mean == value
+    for change in (
+        {"network": "narrow"},
+        {"num_epochs": 4},
+        {"num_rounds": 300},
+        {"decay": "1.0"},
+    ):
+        cell = published(dataclasses.replace(trial, **change), "ifca")
+        assert cell is not None and not cell.same
+    text = dataclasses.replace(trial, network="text", num_epochs=0, num_steps=5)
+    cell = published(text, "ifca")
+    assert cell is not None and cell.same
+
+
+def shares(models, data) -> np.ndarray:
+    """Share of the clients that choose each model, by a loop."""
+    losses = [
+        [
+            float(jnp.mean(TASK.losses(model, data.inputs[i], data.targets[i])))
+            for model in (
+                jax.tree.map(lambda leaf, j=j: leaf[j], models) for j in (0, 1)
+            )
+        ]
+        for i in range(len(data.mask))
+    ]
+    return np.bincount(np.argmin(losses, axis=1), minlength=2) / len(losses)
+
+
+@functools.cache
+def starting(least_share: float, most_draws: int):
+    """Compiled once for all seeds."""
+    algorithm = with_balanced_start(
+        ifca(TASK, num_clusters=2, step_size=0.1),
+        TASK,
+        lambda state: state.models,
+        participation=1.0,
+        least_share=least_share,
+        most_draws=most_draws,
+    )
+    return jax.jit(lambda key: algorithm.init(key, some_clients()))
+
+
+def test_starts_are_drawn_until_balanced():
+    data, found = some_clients(), []
+    for seed in range(4):
+        key = jax.random.key(seed)
+        now = starting(0.35, 50)(key)
+        own = shares(now.state.models, data)
+        np.testing.assert_allclose(now.share, own.min(), rtol=1e-6)
+        assert own.min() >= 0.35
+        found.append(int(now.draws))
+    assert min(found) == 1 < max(found)  # Else nothing was filtered.
+
+
+def test_a_start_that_is_never_balanced_is_the_last_draw():
+    key = jax.random.key(0)
+    now = starting(1.0, 3)(key)
+    assert int(now.draws) == 3 and float(now.share) < 1
+    third = ifca(TASK, num_clusters=2, step_size=0.1).init(
+        jax.random.fold_in(key, 2), some_clients()
+    )
+    first = ifca(TASK, num_clusters=2, step_size=0.1).init(key, some_clients())
+    leaves = lambda state: np.asarray(jax.tree.leaves(state.models)[0])
+    np.testing.assert_array_equal(leaves(now.state), leaves(third))
+    assert np.abs(leaves(third) - leaves(first)).max() > 1e-3
+    alone = starting(0.0, 3)(key)  # The first draw is the algorithm's own start.
+    np.testing.assert_array_equal(leaves(alone.state), leaves(first))
+
+
+@pytest.mark.parametrize(
+    ("least_share", "most_draws", "message"),
+    [(1.5, 3, "`least_share` must be in"), (0.35, 0, "`most_draws` must be at least")],
+)
+def test_impossible_filters_are_refused(least_share, most_draws, message):
+    with pytest.raises(ValueError, match=message):
+        starting(least_share, most_draws)
+
+
+def test_local_models_are_taken_from_all_clusters_and_some_come_first():
+    trial = cifar_trial(cifar_preset("quick"), digits(), "paper")
+    trial = dataclasses.replace(
+        trial, num_clients=12, num_participants=3, num_local_clients=6, num_released=2
+    )
+    clients, is_released = rotated._in_order(trial)
+    assert clients is not None
+    assert sorted(np.asarray(clients).tolist()) == [0, 2, 4, 6, 8, 10]
+    assert np.asarray(clients)[np.asarray(is_released)].tolist() == [0, 6]
+    everyone = dataclasses.replace(trial, num_local_clients=12, num_released=0)
+    clients, is_released = rotated._in_order(everyone)
+    assert clients is None and not np.any(is_released)
+
+
+@pytest.mark.slow
+def test_local_models_are_tested_on_their_own_and_on_the_last_rotation():
+    """Models that never move are as good in every round, by either test."""
+    config = dataclasses.replace(
+        cifar_preset("quick"),
+        num_clients=4,
+        num_samples=8,
+        num_test_clients=4,
+        num_test_samples=8,
+        num_local_clients=4,
+        num_released=4,
+        network="mlp",
+        num_hidden=3,
+        num_rounds=2,
+        rounds_between=1,
+    )
+    trial = cifar_trial(config, digits(), "paper")
+    trial = dataclasses.replace(trial, algorithm="local", step_size=0.0)
+    arrays = digits().arrays
+    run = jax.jit(functools.partial(rotated.simulate, trial))
+    still = run(jax.random.key(0), arrays)
+    for name in ("accuracy", "last_cluster"):
+        np.testing.assert_array_equal(still[name][0], still[name][1])
+    assert float(still["accuracy"][0]) != float(still["last_cluster"][0])
+    assert np.all(np.isnan(still["held_out"])) and not np.any(still["received"])
+
+
+STARTS: tuple[Start, ...] = ("paper", "reference")
+
+
+def made_up() -> list[Result]:
+    """Results of both starts: 80 and 82 per cent, global 70, local 40 and 30."""
+    results = []
+    levels = {"ifca": 0.8, "fedavg": 0.7, "local": 0.4}
+    for start, names in zip(STARTS, (levels, {"ifca": 0.82}), strict=True):
+        trial = cifar_trial(PAPER, digits("cifar10"), start)
+        rounds = np.arange(10, 601, 10)
+        shape = (len(names), 2, 1, len(rounds))
+        axes = ("algorithm", "repetition", "trial", "round")
+        data = filled(rotated.DIMS, axes, np.full(shape, np.nan))
+        accuracy = np.array(list(names.values()))[:, None, None, None] + np.zeros(shape)
+        accuracy[..., 3] += 0.05  # The best round is the fourth.
+        data |= {"accuracy": (axes, accuracy), "held_out": (axes, accuracy - 0.01)}
+        last = np.where(rounds <= 300, 0.3, 0.9) + np.zeros(shape)
+        data |= {"last_cluster": (axes, last)}
+        data |= {"matched_accuracy": (axes, np.ones(shape))}
+        coords = {"algorithm": list(names), "repetition": [0.0, 1.0], "round": rounds}
+        results.append(Result(trial, xr.Dataset(data, coords)))
+    return results
+
+
+def test_rows_say_which_form_they_have():
+    table = [row for result in made_up() for row in rows(result)]
+    shown = {(row["label"], row.get("start")): row for row in table}
+    own = shown["IFCA", "paper"]
+    np.testing.assert_allclose(own["accuracy_mean"], 80)
+    np.testing.assert_allclose(own["best_mean"], 85)
+    np.testing.assert_allclose(own["held_out_mean"], 79)
+    assert "independent" in own["variant"] and "5 epochs (code)" in own["variant"]
+    assert "redrawn" in shown["IFCA", "reference"]["variant"]
+    released = shown["local, as released", None]
+    np.testing.assert_allclose(released["accuracy_mean"], 30)
+    assert released["round"] == 300 and released["paper_mean"] is None
+    assert shown["local", None]["paper_mean"] == 33.97
+    text = markdown(table)
+    assert text.count("81.51") == 2 and "A stale loop variable" in text
+    (axes,) = draw(made_up()).axes  # Both starts share a panel.
+    assert {"IFCA", "IFCA, start redrawn"} <= {
+        str(line.get_label()) for line in axes.get_lines()
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"participation": 0.0}, "`participation` must be in"),
+        ({"decay": float("nan")}, "`decay` must be positive"),
+        ({"starts": ("paper", "paper")}, "`starts` must hold different"),
+        ({"batch_size": 0}, "`batch_size` must be at least 1"),
+        ({"num_epochs": 0}, "one of `num_epochs` and `num_steps` must be 0"),
+        ({"num_steps": 5}, "one of `num_epochs` and `num_steps` must be 0"),
+        ({"num_local_clients": 3}, "`num_local_clients` must be a multiple"),
+        ({"num_released": 500}, "`num_released` must be in 0..200"),
+    ],
+)
+def test_impossible_configurations_of_cifar_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        cifar_trial(dataclasses.replace(PAPER, **change), digits(), "paper")
+
+
+def test_only_ifca_has_more_than_one_start():
+    grids = table1.cifar_grids(cifar_preset("quick"), digits())
+    assert [grid.axes["algorithm"] for _, grid in grids] == [
+        ("ifca", "fedavg", "local"),
+        ("ifca",),
+    ]
+
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PROGRAM = """
+import dataclasses, json, pathlib, sys
+from cfljax import engine
+devices = int(sys.argv[1])
+assert engine.use_cores(devices) == devices
+from cfljax.engine import sweep as engine_sweep
+from cfljax.engine.programs import needed_memory
+from experiments.ifca import rotated, table1
+from experiments.images import find_images
+from experiments.options import Options
+
+plans = []
+module = sys.modules[engine_sweep.__module__]
+compiled = module.compile_trials
+
+def compile_trials(*args, **kwargs):
+    program = compiled(*args, **kwargs)
+    plan = program.compiled[0].memory_analysis()
+    arguments = plan.argument_size_in_bytes + plan.temp_size_in_bytes
+    plans.append((needed_memory(program, block=1), arguments))
+    return program
+
+module.compile_trials = compile_trials
+config = dataclasses.replace(
+    table1.cifar_preset("quick"), num_clients=8, num_samples=20, num_test_clients=4,
+    num_test_samples=20, num_local_clients=4, num_released=2, num_rounds=2,
+    rounds_between=1, num_channels=2, num_hidden=4, num_trials=1, clients_per_chunk=2,
+    images="digits",
+)
+options = Options(out=pathlib.Path(sys.argv[2]), devices=devices, progress=False)
+images = find_images("digits", options, fall_back=False)
+jobs = [(name, grid, images) for name, grid in table1.cifar_grids(config, images)]
+results = []
+for found in rotated.sweep(jobs, rotated.simulate, options):
+    data = found.data
+    assert not data.attrs["failures"]
+    results.append({name: data[name].values.tolist() for name in rotated.DIMS})
+print(json.dumps({"results": results, "plans": plans}))
+"""
+
+
+@pytest.mark.slow
+def test_devices_change_no_bit_and_their_memory_is_counted(tmp_path):
+    found = []
+    for devices in (1, 2):
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, str(devices), str(tmp_path / str(devices))],
+            cwd=ROOT,
+            env=os.environ | {"JAX_PLATFORMS": "cpu"},
+            capture_output=True,
+            text=True,
+        )
+        assert not done.returncode, done.stderr
+        found.append(json.loads(done.stdout.splitlines()[-1]))
+    for one, two in zip(found[0]["results"], found[1]["results"], strict=True):
+        for name, values in one.items():
+            np.testing.assert_array_equal(two[name], values, err_msg=name)
+    first, second = found[0]["results"]  # Another start is another result.
+    assert first["start_share"] != second["start_share"]
+    for devices, runs in enumerate(found, start=1):
+        for needed, plan in runs["plans"]:
+            assert devices * plan <= needed < (devices + 1) * plan
+
+
+TINY = {
+    "num_clients": (8, 8),
+    "num_samples": (5, 6),
+    "num_participants": (8, 4),
+    "num_hidden": (4, 4),
+    "num_channels": (1, 2),
+    "num_rounds": (3, 3),
+    "network": ("mlp", "mlp"),  # Compiles fast.
+}
+
+
+def config(**changes) -> fig4.Config:
+    return dataclasses.replace(fig4.preset("quick"), **{**TINY, **changes})
+
+
+def made_up_panel(matched: list[list[float]]) -> Result:
+    trial = fig4.grid(config(), 0, digits("mnist")).trial
+    values = np.array(matched)[:, None, :]
+    dims = ("repetition", "trial", "round")
+    data = filled(rotated.IDENTITY_DIMS, dims, np.ones(values.shape))
+    data |= {"matched_accuracy": (dims, values)}
+    coords = {"repetition": np.arange(len(values)) * 1.0, "round": np.arange(4)}
+    return Result(trial, xr.Dataset(data, coords))
+
+
+@pytest.mark.parametrize(
+    ("matched", "since"),
+    [
+        ([1, 1, 1], 0),
+        ([0.5, 1, 1], 1),
+        ([1, 0.9, 1], 2),
+        ([1, 1, 0.9], None),
+        ([1, 1, np.nan], None),
+    ],
+)
+def test_found_is_what_stays_found(matched, since):
+    assert fig4.found_since(np.array(matched)) == since
+
+
+def test_rows_and_picture_show_each_seed():
+    result = made_up_panel([[0.5, 0.5, 1, 1], [0.5, 1, 1, 1], [0.5, 0.5, 0.5, 0.75]])
+    line = fig4.row(result)
+    assert (line["found"], line["first_round"], line["trials"]) == ("2/3", 1.5, 3)
+    assert line["paper_round"] == 30 and line["mib"] == 2
+    np.testing.assert_allclose(line["matched"], 2.75 / 3)
+    assert len(fig4.rounds([result])) == 12
+    (axes,) = fig4.draw([result]).axes
+    lines = [line for line in axes.get_lines() if "_mean" not in str(line.get_label())]
+    drawn = [np.asarray(line.get_ydata()) for line in lines]  # All but the caps.
+    assert len(drawn) == 4  # The mean and three seeds.
+    np.testing.assert_allclose(drawn[0], [0.5, 2 / 3, 2.5 / 3, 2.75 / 3])
+    np.testing.assert_array_equal(drawn[3], [0.5, 0.5, 0.5, 0.75])
+
+
+@pytest.mark.slow
+def test_identities_are_those_of_the_run_that_is_tested():
+    mnist = table1.mnist_preset("quick")
+    small = dataclasses.replace(
+        mnist,
+        num_clients=(8,),
+        num_samples=(5,),
+        num_test_clients=(4,),
+        num_rounds=2,
+        rounds_between=1,
+        num_hidden=4,
+    )
+    images = digits()
+    trial = mnist_trial(small, images)
+    key = jax.random.key(1)
+    tested = jax.jit(lambda key, arrays: rotated.simulate(trial, key, arrays))
+    alone = jax.jit(lambda key, arrays: rotated.identities(trial, key, arrays))
+    ours, theirs = alone(key, images.arrays), tested(key, images.arrays)
+    assert set(ours) == set(rotated.IDENTITY_DIMS)
+    for name, values in ours.items():
+        np.testing.assert_allclose(values, theirs[name], rtol=1e-6, err_msg=name)
+    models = 4 * (64 * 4 + 4 + 4 * 10 + 10)  # Bytes of one.
+    np.testing.assert_allclose(ours["received"], 8 * 4 * models / 2**20, rtol=1e-6)
+    np.testing.assert_allclose(ours["sent"], 8 * (models + 1) / 2**20, rtol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_data")
+def test_command_writes_all(tmp_path):
+    options = Options(out=tmp_path / "out", progress=False)
+    summary = fig4.main(config(num_trials=2), options)
+    assert summary["headline"].count("digits: 8 x 8") == 2
+    names = {pathlib.Path(path).name for path in summary["files"]}
+    assert {"identities.csv", "identities.svg", "identities.png"} <= names
+    with (tmp_path / "out" / "identities.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == 2 * 2 * 3
+    assert {"matched_accuracy", "rand_index", "received_mib"} <= set(lines[0])
+    assert {line["start_draws"] for line in lines[:6]} == {""}
+    assert all(float(line["start_draws"]) >= 1 for line in lines[6:])
+
+
+def test_panels_must_have_all_their_settings():
+    with pytest.raises(ValueError, match="`num_rounds` must have one entry for each"):
+        config(num_rounds=(3,))
+    with pytest.raises(ValueError, match="`images` must hold different"):
+        config(images=("mnist", "mnist"))

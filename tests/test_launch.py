@@ -1,0 +1,225 @@
+"""The launcher: what it prints is what it submits, and the workers are the whole;
+misused, one line that says what to do, and nothing submitted."""
+
+import argparse
+import os
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
+
+import pytest
+from submitit.helpers import DelayedSubmission
+
+from cfljax.report import read_csv
+from experiments.arguments import parser
+from experiments.launch import Worker, main, run_here, workers
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+TEAM = ("ifca.fig3a", "--workers", "2")
+RESOURCES = [
+    *("--partition", "long", "--time", "90", "--cpus", "4", "--gpus", "1"),
+    *("--memory-gib", "8"),
+]
+
+
+def launch(*argv: str) -> int:
+    """`python -m experiments launch ...`, in this process."""
+    return main(*parser().parse_known_args(["launch", *argv]))
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    """A machine whose `sbatch` keeps the script; where it is kept."""
+    folder, kept = tmp_path / "bin", tmp_path / "submitted.sh"
+    folder.mkdir()
+    for name, line in (
+        ("sbatch", f'cp "$1" {shlex.quote(str(kept))}; echo Submitted batch job 42'),
+        ("srun", "exit 1"),
+    ):
+        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return kept
+
+
+def shares(lines: list[list[str]]) -> set[str]:
+    return {line[line.index("--shard") + 1] for line in lines}
+
+
+# Against itself
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_dry_run_prints_what_is_submitted(cluster, tmp_path, capsys, number):
+    out = tmp_path / "a folder"
+    flags = ["ifca.fig3a", "--workers", str(number), "--out", str(out), *RESOURCES]
+    flags += ["--noise", "0.1", "0.2"]
+    assert launch(*flags, "--dry-run") == 0
+    assert not out.exists() and not cluster.exists()
+    script, _, printed = capsys.readouterr().out.partition("workers'\n")
+    assert launch(*flags) == 0
+    submitted = cluster.read_text()
+    assert submitted.rstrip() == f"{script}workers'"
+    assert ("--array=0-2%3\n" in submitted) == (number == 3)
+    for asked in ("partition=long", "time=90", "cpus-per-task=4", "mem=8G", "requeue"):
+        assert f"#SBATCH --{asked}\n" in submitted
+    assert "srun" in submitted and " --cpus-per-task=4 " in submitted
+    pickled = sorted((out / "workers").glob("42*_submitted.pkl"))
+    commands = [list(DelayedSubmission.load(p).function.command) for p in pickled]
+    shown = [shlex.split(line) for line in printed.splitlines() if "--shard" in line]
+    assert commands == shown
+    assert shares(shown) == {f"{index + 1}/{number}" for index in range(number)}
+    assert "job 42" in capsys.readouterr().out
+    # Control: other workers are another script.
+    assert launch(*flags, "--workers", "2", "--dry-run") == 0
+    assert submitted.rstrip() not in capsys.readouterr().out
+
+
+def test_the_last_command_is_the_whole_experiment(tmp_path, capsys):
+    flags = ["--out", str(tmp_path), "--noise", "0.1", "--num-trials", "20"]
+    launch("ifca.fig3a", "--workers", "2", "--preset", "paper", "--dry-run", *flags)
+    whole = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    run = ["run", "ifca.fig3a", "--preset", "paper"]
+    assert whole == [sys.executable, "-m", "experiments", *run, *flags]
+    alone = [sys.executable, "-m", "experiments", *run]
+    for worker in workers(alone, flags, 2):
+        at = worker.command.index("--shard")
+        assert [*worker.command[:at], *worker.command[at + 2 :]] == whole
+
+
+def test_a_worker_is_deaf_to_warnings_of_the_end_and_says_how_it_ended():
+    source = (
+        "import signal, sys\n"
+        "deaf = signal.pthread_sigmask(signal.SIG_BLOCK, [])\n"
+        "sys.exit(0 if {signal.SIGUSR2, signal.SIGTERM} <= deaf else 3)"
+    )
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    worker = Worker((sys.executable, "-c", source))
+    assert worker() == 0
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+    # Control: a process that was started without care hears them.
+    assert subprocess.run(worker.command).returncode == 3
+    with pytest.raises(RuntimeError, match="exit status 7"):
+        Worker((sys.executable, "-c", "import sys; sys.exit(7)"))()
+    assert worker.checkpoint().function == worker
+
+
+def test_an_interrupted_worker_leaves_no_process(tmp_path):
+    class EnoughError(Exception):
+        pass
+
+    def stop(*_):
+        raise EnoughError
+
+    process = tmp_path / "process"
+    command = f"echo $$ > {shlex.quote(str(process))}; exec sleep 60"
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(EnoughError):
+            Worker(("sh", "-c", command))()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(process.read_text()), 0)
+
+
+@pytest.mark.slow
+def test_local_workers_together_make_the_table_of_one_run(tmp_path, capsys):
+    sizes = ["--num-features", "5", "--num-clients", "4", "--num-samples", "10"]
+    sizes += ["--num-trials", "20", "--num-restarts", "2", "--num-rounds", "5"]
+    sizes += ["--noise", "0.1", "0.4", "--separation", "1"]
+    team, alone = tmp_path / "team", tmp_path / "alone"
+    flags = ["--workers", "2", "--local", "--out", str(team), *sizes]
+    assert launch("ifca.fig3a", *flags) == 0
+    last = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    stored = len(list(team.rglob("c.*")))
+    assert stored
+    subprocess.run(last, cwd=ROOT, check=True)
+    assert len(list(team.rglob("c.*"))) == stored, "the workers had left nothing to do"
+    other = [str(alone) if word == str(team) else word for word in last]
+    subprocess.run(other, cwd=ROOT, check=True)
+    assert read_csv(team / "table.csv") == read_csv(alone / "table.csv")
+
+
+@pytest.mark.slow
+def test_a_local_worker_that_fails_is_counted_and_named(tmp_path, capsys):
+    refuses = "import sys; sys.exit('error: no such cell')"
+    team = [
+        Worker((sys.executable, "-c", source)) for source in ("print('done')", refuses)
+    ]
+    assert run_here(argparse.Namespace(gpus=None, time=None), tmp_path, team) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("worker 2: error: no such cell;") and said.count("\n") == 1
+
+
+# Against misuse
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["ifca.fig3a", "--workers", "0"], "`--workers` must be at least 1, got 0"),
+        ([*TEAM, "--time", "-1"], "`--time` must be at least 1, got -1"),
+        ([*TEAM, "--memory-gib", "0"], "`--memory-gib` must be at least 1"),
+        ([*TEAM, "--partition", "a\nb"], "`--partition` must be a name"),
+        ([*TEAM, "--shard", "1/2"], "`--shard` is each worker's own"),
+        ([*TEAM, "--shard=1/2"], "`--shard` is each worker's own"),
+        ([*TEAM, "--local", "--cpus", "2"], "`--cpus` has no use with `--local`"),
+        ([*TEAM, "--local", "--partition", "a"], "`--partition` has no use with"),
+        (["ifca.fig3", "--workers", "2"], "nearest: ifca.fig3d"),
+        ([*TEAM, "--noise", "-1"], "`noise` must be finite and not negative"),
+        ([*TEAM, "--nois", "1"], "--nois"),
+        ([*TEAM, "--chunk", "0"], "`chunk` must be at least 1"),
+        ([*TEAM, "--precision", "2"], "`precision` must be in (0, 1]"),
+        (["clove.fig4", "--workers", "2"], "no use for clove.fig4: only trials"),
+        (TEAM, "no Slurm here: `sbatch` was not found"),
+    ],
+)
+def test_misuse_is_refused_before_anything_is_submitted(
+    argv, message, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ValueError) as error:
+        launch(*argv, "--out", str(tmp_path / "out"))
+    assert message in str(error.value) and "\n" not in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["ifca.fig3a"],
+        ["ifca.fig3a", "--workers", "two"],
+        [*TEAM, "--preset", "full"],
+        [*TEAM, "--chunk", "many"],
+        [*TEAM, "--local", "--dry-run"],
+    ],
+)
+def test_wrong_words_are_one_line(argv, capsys):
+    with pytest.raises(SystemExit) as stop:
+        launch(*argv)
+    assert stop.value.code == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: ") and err.count("\n") == 1
+
+
+def test_without_submitit_it_is_said_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    with pytest.raises(ValueError, match=r"install the extra `slurm`.*pip install"):
+        launch(*TEAM, "--dry-run")
+
+
+def test_a_refusal_of_the_cluster_is_one_line(tmp_path, monkeypatch, capsys):
+    for name in ("sbatch", "srun"):
+        (tmp_path / name).write_text(
+            "#!/bin/sh\necho 'no such' >&2; echo queue >&2\nexit 1\n"
+        )
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(ValueError, match=r"^Slurm refuses: no such queue$"):
+        launch(*TEAM, "--out", str(tmp_path / "out"))
+    assert capsys.readouterr() == ("", "")

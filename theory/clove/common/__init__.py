@@ -1,0 +1,1 @@
+"""Helpers of two or more modules of statements."""

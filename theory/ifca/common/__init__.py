@@ -1,0 +1,1 @@
+"""What several families of statements share: settings, laws to draw from, runs."""

@@ -1,0 +1,233 @@
+"""What this paper's checks are written with: rows, shapes, grids, judges of means."""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Int, Num
+
+from cfljax import intervals
+from cfljax.statements import (
+    ERROR_RATE,
+    Margin,
+    Preset,
+    Statement,
+    Status,
+    Tally,
+    Verdict,
+    tally,
+    within,
+)
+
+__all__ = [
+    "Broadcast",
+    "Events",
+    "PerPoint",
+    "PerTrial",
+    "chunks",
+    "copies",
+    "difference_within",
+    "grid",
+    "least",
+    "listed",
+    "log_rounding",
+    "mean_within",
+    "row",
+    "slope_near",
+    "tallies",
+    "turn",
+    "unit",
+]
+
+
+PerPoint = Float[np.ndarray, " points"]  # a number at every point of a check
+PerTrial = Float[np.ndarray, "points trials"]  # one for every trial there
+Events = Bool[np.ndarray, "points trials"]  # whether it happened
+Broadcast = Float[np.ndarray, "..."]  # of the arguments' common shape
+
+
+def row(
+    *,
+    id: str,
+    place: str,
+    text: str,
+    check: Callable[..., Verdict],
+    control: Mapping[str, object] | Callable[[Preset], Verdict],
+    expected: Status = Status.HOLDS,
+    preconditions: tuple[str, ...] = (),
+    constants: Mapping[str, float] | None = None,
+    note: str = "",
+    claimed: str = "",
+    margins: Callable[[], tuple[Margin, ...]] | None = None,
+) -> Statement:
+    """A `Statement` of this paper.
+
+    Its `control` may be given as the arguments that turn `check` into one of a claim
+    known to be false; everything else is as in `Statement`.
+    """
+    if isinstance(control, Mapping):
+        control = functools.partial(check, **control)
+    return Statement(
+        id=id,
+        paper="ifca",
+        place=place,
+        text=text,
+        check=check,
+        control=control,
+        expected=expected,
+        preconditions=preconditions,
+        constants=constants or {},
+        note=note,
+        claimed=claimed,
+        margins=margins,
+    )
+
+
+def grid(
+    *axes: Sequence[float | int] | Num[np.ndarray, "_"],
+    indexing: Literal["xy", "ij"] = "xy",
+) -> list[PerPoint]:
+    """The coordinates of every point of a grid, one array for each axis."""
+    floats = [np.asarray(axis, float) for axis in axes]
+    return [one.ravel() for one in np.meshgrid(*floats, indexing=indexing)]
+
+
+def chunks(total: int, size: int) -> Iterator[int]:
+    """Sizes of the parts that `total` trials are drawn in, at most `size` each."""
+    for start in range(0, total, size):
+        yield min(size, total - start)
+
+
+def listed(values: Iterable[float], form: str) -> str:
+    """The values for a line of detail, each in the same format."""
+    return ", ".join(f"{value:{form}}" for value in values)
+
+
+def unit(vectors: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
+    """The vectors of the last axis, scaled to length 1."""
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def turn(angle: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n 2"]:
+    """Vectors of length 1 in the plane."""
+    return np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+
+
+def copies(models: Float[np.ndarray, "*n"], trials: int) -> Float[np.ndarray, "t *n"]:
+    """The same models for every trial, not to be written to."""
+    return np.broadcast_to(models, (trials, *models.shape))
+
+
+def least(losses: Float[np.ndarray, "*n models"]) -> Int[np.ndarray, "*n"]:
+    """The model of least loss; one whose loss is not a number never wins."""
+    return np.argmin(np.where(np.isnan(losses), np.inf, losses), axis=-1)
+
+
+def tallies(
+    events: Iterable[Float[np.ndarray, " _"] | Bool[np.ndarray, " _"]],
+) -> Tally:
+    """Count events at points with different numbers of trials."""
+    counts = [tally(one) for one in events]
+    return Tally(*(np.concatenate(part) for part in zip(*counts, strict=True)))
+
+
+def log_rounding(logarithms: PerPoint) -> PerPoint:
+    """Relative error of a logarithm of a probability, plus that of the probability."""
+    return 50 * np.finfo(float).eps * (1 + np.abs(logarithms))
+
+
+def mean_within(
+    statement: str,
+    values: PerTrial,
+    band: tuple[PerPoint | float, PerPoint | float],
+    *,
+    error_rate: float = ERROR_RATE,
+    num_trials: int | None = None,
+    detail: str | Callable[[PerPoint, PerPoint], str] = "",
+) -> Verdict:
+    """Judge the claim that means over trials lie in a band, by Student's intervals.
+
+    Args:
+      statement: id carried into the verdict.
+      values: `[points, trials]`, each row independent draws of one number.
+      band: ends of what is claimed, for each point or for all.
+      error_rate: of the intervals, all together.
+      num_trials: trials behind the values where these are averages of batches.
+      detail: one line carried into the verdict, or what makes it of the intervals.
+    """
+    low, high = intervals.student(values, error_rate=error_rate / len(values))
+    return within(
+        statement,
+        (low, high),
+        (np.broadcast_to(band[0], low.shape), np.broadcast_to(band[1], low.shape)),
+        num_trials=num_trials or values.size,
+        error_rate=error_rate,
+        detail=detail if isinstance(detail, str) else detail(low, high),
+    )
+
+
+def difference_within(
+    statement: str,
+    first: Bool[np.ndarray, " trials"],
+    second: Bool[np.ndarray, " others"],
+    band: tuple[float, float],
+    *,
+    detail: str = "",
+) -> Verdict:
+    """Judge the claim that P(first) - P(second) lies in a band.
+
+    Clopper-Pearson intervals of both, at half the error rate each: valid at every
+    sample size, whatever the dependence between the two samples.
+
+    Args:
+      statement: id carried into the verdict.
+      first: `[trials]`, whether the event happened.
+      second: `[others]`, the same in the other sample.
+      band: ends of what is claimed, in [-1, 1] or infinite.
+      detail: one line carried into the verdict.
+    """
+    ends = [
+        intervals.clopper_pearson(
+            int(np.sum(events)), len(events), error_rate=ERROR_RATE / 2
+        )
+        for events in (first, second)
+    ]
+    (low, high), (other_low, other_high) = ends
+    return within(
+        statement,
+        ((low - other_high).reshape(1), (high - other_low).reshape(1)),
+        (np.array([band[0]]), np.array([band[1]])),
+        num_trials=len(first) + len(second),
+        detail=detail,
+    )
+
+
+def slope_near(
+    statement: str,
+    x: Float[np.ndarray, " points"],
+    y: Float[np.ndarray, "trials points"],
+    target: float,
+    *,
+    margin: float = 0.05,
+    what: str,
+) -> Verdict:
+    """Judge the claim that log y grows like `target` log x, up to `margin`.
+
+    Args:
+      statement: id carried into the verdict.
+      x: `[points]`, positive, over decades.
+      y: `[trials, points]`, positive; points of one trial may depend on each other.
+      target: claimed slope.
+      margin: half the width of the band that counts as the claim.
+      what: of the detail line, before the slope.
+    """
+    low, high = intervals.slope(np.log(x), np.log(y), error_rate=ERROR_RATE)
+    return within(
+        statement,
+        (low.reshape(1), high.reshape(1)),
+        (np.array([target - margin]), np.array([target + margin])),
+        num_trials=y.size,
+        detail=f"{what}: slope {(low + high) / 2:.4f} +- {(high - low) / 2:.4f} over "
+        f"{np.log10(np.max(x) / np.min(x)):.1f} decades, claimed {target:g}",
+    )

@@ -1,0 +1,477 @@
+"""Displays (2) to (5): what the correctly assigned clients do to one step of model 1.
+
+With X of their N rows, beta = 2 gamma / (m n') and e = theta_1 - theta_1*, their part
+of the step is T1 = (I - beta X'X) e + beta X' eps.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy.special
+from jaxtyping import Float
+
+from cfljax import law
+from cfljax.statements import (
+    Margin,
+    Preset,
+    Status,
+    Verdict,
+    at_most,
+    combine,
+    never_exceeds,
+    tally,
+)
+from theory.ifca.common.checks import Events, PerTrial, chunks, listed, row
+from theory.ifca.common.raw_data import worst_client, wrong_choices
+
+__all__ = [
+    "STATEMENTS",
+    "check_counts",
+    "check_eq2_counterexample",
+    "check_eq5_printed",
+]
+
+
+EQ2, EQ2_CORRECTED = "ifca.eq2", "ifca.eq2.corrected"
+
+
+class _Sides(NamedTuple):
+    """The two sides of (2) for one draw."""
+
+    step_length: float  # beta N = 2 gamma N / (m n')
+    left: float
+    right: float  # with the absolute value
+    right_printed: float
+    rounding: float
+
+
+def _sides(
+    inputs: Float[np.ndarray, "samples features"],
+    noise: Float[np.ndarray, " samples"],
+    error: Float[np.ndarray, " features"],
+    *,
+    step_length: float,
+) -> _Sides:
+    num_samples, num_features = inputs.shape
+    beta = step_length / num_samples
+    gram, cross = inputs.T @ inputs, inputs.T @ noise
+    left = np.linalg.norm(error - beta * gram @ error + beta * cross)
+    deviation = np.linalg.norm(gram - num_samples * np.eye(num_features), 2)
+    size = np.linalg.norm(error)
+    rest = beta * deviation * size + beta * np.linalg.norm(cross)
+    # Inner products of N terms err by N eps |x||y|, matrix products by d times more.
+    scale = np.linalg.norm(inputs)
+    scale = size + beta * scale * (scale * size + np.linalg.norm(noise))
+    rounding = 8 * np.finfo(float).eps * (num_samples + num_features) * scale
+    return _Sides(
+        step_length=step_length,
+        left=float(left),
+        right=float(abs(1 - step_length) * size + rest),
+        right_printed=float((1 - step_length) * size + rest),
+        rounding=float(rounding),
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def _eq2_steps(preset: Preset) -> tuple[_Sides, ...]:
+    """Random N, d, gamma, e, sigma, a third of them aligned so that (2) is tight."""
+    generator = preset.generator(EQ2_CORRECTED)
+    steps = []
+    for index in range(preset.choose(quick=3000, full=60_000)):
+        num_samples = int(generator.integers(1, 200))
+        num_features = int(generator.integers(1, 9))
+        sigma = float(generator.choice([0.0, 10 ** generator.uniform(-3, 1)]))
+        inputs = generator.standard_normal((num_samples, num_features))
+        noise = sigma * generator.standard_normal(num_samples)
+        error = generator.standard_normal(num_features) * 10 ** generator.uniform(-3, 3)
+        step_length = float(10 ** generator.uniform(-2, 1))
+        if index % 3 == 0:
+            error, noise = _aligned(inputs, step_length, sigma, top=index % 2 == 0)
+        steps.append(_sides(inputs, noise, error, step_length=step_length))
+    return tuple(steps)
+
+
+def _aligned(
+    inputs: Float[np.ndarray, "samples features"],
+    step_length: float,
+    sigma: float,
+    *,
+    top: bool,
+) -> tuple[Float[np.ndarray, " features"], Float[np.ndarray, " samples"]]:
+    """An extreme eigenvector of X'X as error, and noise that pushes the same way."""
+    values, vectors = np.linalg.eigh(inputs.T @ inputs)
+    error, value = (vectors[:, -1], values[-1]) if top else (vectors[:, 0], values[0])
+    sign = np.sign(1 - step_length * value / len(inputs))
+    return error, sigma * sign * inputs @ error
+
+
+def check_eq2_printed(preset: Preset) -> Verdict:
+    """Display (2) as printed, at random step sizes on both sides of beta N = 1."""
+    steps = _eq2_steps(preset)
+    short = [step for step in steps if step.step_length <= 1]
+    kept = sum(step.left <= step.right_printed + step.rounding for step in short)
+    return _judge_eq2(
+        EQ2,
+        steps,
+        printed=True,
+        detail=f"without the absolute value; with 2 gamma N <= m n' it holds in {kept} "
+        f"of {len(short)} draws",
+    )
+
+
+def check_eq2_counterexample(preset: Preset) -> Verdict:
+    """The smallest telling case: two equal clusters, no misassignment, gamma p = 1.25.
+
+    Then beta N = 2 gamma p = 2.5: the error grows by 1.5, and the right-hand side's
+    first term is -1.5 |e|.
+    """
+    generator = preset.generator(EQ2)
+    num_clients, num_samples, share, gamma = 40, 20, 0.5, 2.5
+    rows = int(share * num_clients * num_samples)
+    step = _sides(
+        generator.standard_normal((rows, 2)),
+        0.05 * generator.standard_normal(rows),
+        np.array([0.25, 0.0]),
+        step_length=2 * gamma * rows / (num_clients * num_samples),
+    )
+    return _judge_eq2(
+        EQ2,
+        (step,),
+        printed=True,
+        detail="gamma p = 1.25, m = 40, n' = 20, d = 2, |e| = 0.25, sigma = 0.05",
+    )
+
+
+def check_eq2_corrected(preset: Preset, *, printed: bool = False) -> Verdict:
+    """Display (2) with |1 - beta N|, on the same draws as the printed form."""
+    steps = _eq2_steps(preset)
+    detail = f"{len(steps)} draws, 2 gamma N / (m n') from 0.01 to 10, a third tight"
+    return _judge_eq2(
+        EQ2_CORRECTED,
+        steps,
+        printed=printed,
+        detail="the printed form" if printed else detail,
+    )
+
+
+def _judge_eq2(
+    statement: str, steps: tuple[_Sides, ...], *, printed: bool, detail: str
+) -> Verdict:
+    _, left, right, right_printed, rounding = np.array(steps).T
+    claim = right_printed if printed else right
+    return never_exceeds(statement, left, claim, rounding=rounding, detail=detail)
+
+
+EQ3, EQ4 = "ifca.eq3", "ifca.eq4"
+
+EQ3_C = 0.1308  # KL(1/4 || 1/2) = log 2 - H(1/4), rounded down
+
+_EQ3_SIZES = (*range(1, 41), 64, 100, 400, 1000, 4000, 10**4, 10**5)
+_EQ3_RAW_SIZES = (8, 16, 40)  # clients of cluster 1
+_EQ4_SHAPES = ((8, 2), (12, 3), (16, 4), (24, 6), (40, 10), (400, 10))  # N, d
+
+
+def check_counts(preset: Preset, *, c: float = EQ3_C) -> Verdict:
+    """The exact binomial at P(E_i) = 1/2, and clients that choose almost blindly."""
+    sizes = np.array(_EQ3_SIZES, float)
+    exact = np.array([_log_quarter(size) for size in _EQ3_SIZES])
+    by_law = never_exceeds(
+        EQ3,
+        exact,
+        np.log(2) - c * sizes,
+        rounding=1e-15 * (1 + sizes * np.log(1 + sizes)),
+        logarithmic=True,
+    )
+    sizes = np.array(_EQ3_RAW_SIZES, float)
+    raw = at_most(EQ3, tally(_raw_quarters(preset)), 2 * np.exp(-c * sizes))
+    return combine(
+        EQ3,
+        [by_law, raw],
+        detail=f"exact binomial, 1 to 10^5 clients: {by_law.status.value}; raw choices "
+        f"of 8, 16 and 40 clients: {raw.status.value}",
+    )
+
+
+def _log_quarter(size: int) -> float:
+    """log P(Bin(size, 1/2) <= size / 4)."""
+    count = np.arange(size // 4 + 1)
+    terms = scipy.special.gammaln(count + 1) + scipy.special.gammaln(size - count + 1)
+    total = scipy.special.gammaln(size + 1) - size * np.log(2)
+    return float(scipy.special.logsumexp(total - terms))
+
+
+@functools.lru_cache(maxsize=1)
+def _raw_quarters(preset: Preset) -> Events:
+    """Whether at most a quarter of the clients choose well, one sample each."""
+    rounds = preset.choose(quick=10_000, full=500_000)
+    client = worst_client(preset.generator(EQ3, 0), 0.02, 0.5, 2, 1)
+    events = []
+    for size in _EQ3_RAW_SIZES:
+        trials = rounds * size
+        wrong = wrong_choices(preset, EQ3, size, client, num_trials=trials)
+        correct = np.sum(~wrong.reshape(rounds, size), axis=1)
+        events.append(correct <= size / 4)
+    return np.array(events)
+
+
+def check_covariance(preset: Preset, *, constant: float = 6.0) -> Verdict:
+    """Raw X'X at six shapes from N = 4 d on, and 6 sqrt(d N) <= 3 N there."""
+    rows, features = np.array(_EQ4_SHAPES, float).T
+    deviations = _raw_deviations(preset)
+    typical = np.median(deviations, axis=1)
+    raw = at_most(EQ4, tally(deviations > constant), 2 * np.exp(-features / 2))
+    of_order_n = never_exceeds(
+        EQ4, constant * np.sqrt(features * rows), 3 * rows, rounding=1e-12
+    )
+    return combine(
+        EQ4,
+        [raw, of_order_n],
+        detail=f"raw X of {len(_EQ4_SHAPES)} shapes, N >= 4 d: |X'X - N I| / "
+        f"sqrt(d N) has medians {np.min(typical):.2f} to {np.max(typical):.2f} and is "
+        f"above {constant:g} in {np.mean(deviations > constant):.2g} of the draws",
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def _raw_deviations(preset: Preset) -> PerTrial:
+    """|X'X - N I|_op / sqrt(d N)."""
+    trials = preset.choose(quick=4000, full=50_000)
+    found = []
+    for index, (rows, features) in enumerate(_EQ4_SHAPES):
+        generator = preset.generator(EQ4, index)
+        parts = []
+        for count in chunks(trials, 1000):
+            inputs = generator.standard_normal((count, rows, features))
+            values = np.linalg.eigvalsh(inputs.swapaxes(1, 2) @ inputs) - rows
+            parts.append(np.max(np.abs(values), axis=1) / np.sqrt(rows * features))
+        found.append(np.concatenate(parts))
+    return np.array(found)
+
+
+EQ5, EQ5_CORRECTED = "ifca.eq5", "ifca.eq5.corrected"
+
+C5, C6 = 0.05, 100.0  # of the printed form: weaker claims than its proof's 1/2 and 4
+
+
+class _Federation(NamedTuple):
+    """One step without misassignments, at sigma = 1e-6 |e|."""
+
+    step: float  # gamma p
+    share: float  # p_1
+    smallest_share: float  # p
+    num_clients: int = 200
+    num_samples: int = 10
+    num_features: int = 20
+
+
+_EQ5_FEDERATIONS = (
+    _Federation(step=0.25, share=0.5, smallest_share=0.5),
+    _Federation(step=0.5, share=0.5, smallest_share=0.5),
+    _Federation(step=1.0, share=0.5, smallest_share=0.5),
+    _Federation(step=1.25, share=0.5, smallest_share=0.5),
+    _Federation(step=0.25, share=0.8, smallest_share=0.2),
+)
+_EQ5_DETAIL = "gamma p = 0.25, 0.5, 1, 1.25 with equal clusters, 0.25 with p_1 = 4 p"
+
+
+class _EQ5Point(NamedTuple):
+    """N, d, x = 2 gamma N / (m n') and sigma, at |e| = 1."""
+
+    num_rows: int
+    num_features: int
+    step_length: float
+    sigma: float
+
+
+_EQ5_POINTS = (
+    _EQ5Point(32, 8, 0.1, 0.1),
+    _EQ5Point(100, 8, 1.0, 0.0),
+    _EQ5Point(48, 12, 1.0, 1.0),
+    _EQ5Point(150, 10, 1.9, 0.3),
+    _EQ5Point(40, 10, 2.5, 5.0),
+    _EQ5Point(200, 10, 4.5, 0.0),
+)
+
+
+def _raw_lengths(
+    generator: np.random.Generator, point: _EQ5Point, *, trials: int
+) -> Float[np.ndarray, " trials"]:
+    """|T1| of raw data, e along the first axis."""
+    lengths = []
+    for count in chunks(trials, 100):
+        shape = (count, point.num_rows, point.num_features)
+        inputs = generator.standard_normal(shape)
+        noise = point.sigma * generator.standard_normal((count, 1, point.num_rows))
+        residuals = inputs[:, None, :, 0] - noise  # X e - eps
+        moved = -point.step_length / point.num_rows * (residuals @ inputs)[:, 0]
+        moved[:, 0] += 1
+        lengths.append(np.linalg.norm(moved, axis=1))
+    return np.concatenate(lengths)
+
+
+@functools.lru_cache(maxsize=1)
+def _eq5_printed(preset: Preset) -> PerTrial:
+    trials = preset.choose(quick=200, full=2000)
+    found = []
+    for index, one in enumerate(_EQ5_FEDERATIONS):
+        rows = round(one.share * one.num_clients) * one.num_samples
+        length = 2 * one.step / one.smallest_share * one.share
+        point = _EQ5Point(rows, one.num_features, length, 1e-6)
+        found.append(_raw_lengths(preset.generator(EQ5, index), point, trials=trials))
+    return np.array(found)
+
+
+def check_eq5_printed(
+    preset: Preset,
+    *,
+    places: Sequence[int] = (0, 1, 2, 3, 4),
+    c5: float = C5,
+    c6: float = C6,
+    detail: str = _EQ5_DETAIL,
+) -> Verdict:
+    """Display (5) with c5 = 0.05 and c6 = 100, from short steps to too long ones."""
+    found = _eq5_printed(preset)[list(places)]
+    federations = np.array(_EQ5_FEDERATIONS)[list(places)]
+    step, _, smallest, clients, samples, features = federations.T
+    noise = step / smallest * 1e-6 * np.sqrt(features / (clients * samples))
+    allowed = (1 - c5 * step) + c6 * noise
+    # 2 exp(-c p m) of (3), 2 exp(-d/2) of (4) and the tail of Lemma 2
+    failure = 2 * np.exp(-0.1308 * smallest * clients) + 2 * np.exp(-features / 2)
+    failure += np.exp(-0.3068 * features)
+    medians = listed(np.median(found, axis=1), ".2f")
+    return at_most(
+        EQ5,
+        tally(found > allowed[:, None]),
+        failure,
+        detail=f"{detail}: median |T1| / |e| = {medians}",
+    )
+
+
+def check_eq5_corrected(preset: Preset, *, deviation: float = 6.0) -> Verdict:
+    """Raw steps on both sides of x = 1; `deviation` stands for the factor 6."""
+    rows, features, length, sigma = np.array(_EQ5_POINTS).T
+    spread = np.sqrt(features / rows)
+    allowed = np.abs(1 - length) + deviation * length * spread
+    allowed += 2 * length * sigma * spread
+    failure = 2 * np.exp(-features / 2)
+    failure += np.exp(law.log_product_tail(rows, features, 4 * rows * features))
+    ratios = _eq5_corrected(preset) / allowed[:, None]
+    return at_most(
+        EQ5_CORRECTED,
+        tally(ratios > 1),
+        failure,
+        detail=f"raw data at {len(_EQ5_POINTS)} points, 2 gamma N / (m n') from 0.1 to "
+        f"4.5: |T1| is at most {np.max(ratios):.2f} of the bound",
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def _eq5_corrected(preset: Preset) -> PerTrial:
+    trials = preset.choose(quick=4000, full=40_000)
+    return np.array(
+        [
+            _raw_lengths(preset.generator(EQ5_CORRECTED, index), point, trials=trials)
+            for index, point in enumerate(_EQ5_POINTS)
+        ]
+    )
+
+
+STATEMENTS = (
+    row(
+        id=EQ2,
+        place="Appendix A, (2)",
+        text="|T1| <= (1 - 2 gamma N / (m n')) |e| + (2 gamma / (m n')) "
+        "(|X'X - E X'X| |e| + |X' eps|)",
+        preconditions=("gamma > 0: no upper limit is stated",),
+        expected=Status.VIOLATED,
+        check=check_eq2_printed,
+        control=check_eq2_counterexample,
+        note="An absolute value is missing; harmless only if 2 gamma N <= m n'. The "
+        "control is the explicit counterexample gamma p = 1.25.",
+    ),
+    row(
+        id=EQ2_CORRECTED,
+        place="Appendix A, (2)",
+        text="|T1| <= |1 - 2 gamma N / (m n')| |e| + (2 gamma / (m n')) "
+        "(|X'X - E X'X| |e| + |X' eps|)",
+        preconditions=("gamma > 0",),
+        check=check_eq2_corrected,
+        control={"printed": True},
+        note="The control is the printed form.",
+    ),
+    row(
+        id=EQ3,
+        place="Appendix A, (3)",
+        text="P(N >= p_1 m n' / 4) >= 1 - 2 exp(-c p m)",
+        preconditions=(
+            "P(E_i) >= 1/2, which Lemma 1 and Assumption 2 give",
+            "independent clients",
+        ),
+        constants={"c": EQ3_C},
+        claimed="c > 0, universal, unnamed; by Hoeffding's inequality",
+        check=check_counts,
+        control={"c": 0.1325},
+        note="Hoeffding's inequality gives c = 1/8; the best exponent is KL(1/4 || "
+        "1/2) = 0.1308. The control claims 0.1325.",
+    ),
+    row(
+        id=EQ4,
+        place="Appendix A, (4)",
+        text="|X'X - E X'X|_op <= 6 sqrt(d N) <~ N with probability >= 1 - 2 exp(-d/2)",
+        preconditions=("X in R^{N x d} standard normal", "N >= 4 d"),
+        constants={"N / d at least": 4.0, "constant before N": 3.0},
+        claimed="N >~ d, constants unnamed",
+        check=check_covariance,
+        control={"constant": 2.5},
+        margins=lambda: tuple(
+            Margin("ifca.asm2: N >= 4 d", float(rows), 4.0 * features)
+            for rows, features in _EQ4_SHAPES
+        ),
+        note="The printed 6 needs N >= 4 d, and '<~ N' does not yet make (2) contract: "
+        "6 sqrt(d N) <= N / 2 takes N >= 144 d, the typical 2 sqrt(d N) + d takes "
+        "19.8 d. The control has 2.5 for 6.",
+    ),
+    row(
+        id=EQ5,
+        place="Appendix A, (5)",
+        text="|T1| <= (1 - c5 gamma p) |theta_1 - theta_1*| + c6 gamma sigma "
+        "sqrt(d / (m n')) with probability >= 1 - c1 exp(-c2 p m) - c3 exp(-c4 d)",
+        preconditions=(
+            "Assumption 2; gamma = c / p with no upper limit on c",
+            "no misassignment, so that N = p_1 m n'",
+        ),
+        constants={"c5": C5, "c6": C6},
+        claimed="c1, ..., c6 > 0, universal, unnamed",
+        expected=Status.VIOLATED,
+        check=check_eq5_printed,
+        control={
+            "places": [2],
+            "c5": 0.5,
+            "c6": 4.0,
+            "detail": "c5 = 1/2, gamma = 1 / (2 c5 p), two equal clusters",
+        },
+        note="It needs 2 gamma p_1 below 2 - c5 gamma p, and the paper's last step has "
+        "gamma = 1 / (2 c5 p) >= 1 / p. A sqrt(p_1) is dropped from the last term, "
+        "whose size is 2 gamma sigma sqrt(p_1 d / (m n')). The control is the proof's "
+        "own choice of constants.",
+    ),
+    row(
+        id=EQ5_CORRECTED,
+        place="Appendix A, (5)",
+        text="|T1| <= (|1 - x| + 6 x sqrt(d/N)) |theta_1 - theta_1*| + 2 x sigma "
+        "sqrt(d/N), x = 2 gamma N / (m n'), with probability >= 1 - 2 exp(-d/2) - "
+        "P(chi2_N chi2_d > 4 d N)",
+        preconditions=("N >= 4 d", "theta_1 independent of the fold"),
+        constants={"deviation": 6.0, "noise": 2.0},
+        check=check_eq5_corrected,
+        control={"deviation": 1.0},
+        margins=lambda: tuple(
+            Margin("N >= 4 d", float(point.num_rows), 4.0 * point.num_features)
+            for point in _EQ5_POINTS
+        ),
+        note="Without misassignment x = 2 gamma p_1 and N = p_1 m n'. The control has "
+        "1 in place of 6.",
+    ),
+)

@@ -1,0 +1,3 @@
+"""What two or more of Werner's modules share."""
+
+__all__: list[str] = []

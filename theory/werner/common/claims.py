@@ -1,0 +1,171 @@
+"""How a row is written, and the judge of claims LHS <~ RHS with a hidden constant.
+
+Such a claim says that one constant does for all instances. Along a family of instances,
+whose assumptions are met by a margin that does not shrink, the ratio of both sides may
+not grow like a power, and may not exceed the constant that was declared beforehand.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from cfljax.statements import ERROR_RATE, Statement, Status, Verdict, combine, within
+
+__all__ = [
+    "DECLARED",
+    "Family",
+    "exactly",
+    "no_constant",
+    "one_constant",
+    "row",
+]
+
+
+DECLARED = 16.0  # constant of a claim, unless its row says otherwise
+LARGEST_SLOPE = 0.1  # power of the level that counts as no growth
+
+_ROUNDING = 1e-9  # of a ratio that is computed, relative
+
+
+def row(
+    *, id: str, check: Callable[..., Verdict], control: Mapping[str, Any], **fields: Any
+) -> Statement:
+    """A statement of Werner's whose control is its check with other arguments.
+
+    Args:
+      id: dotted; the check gets it as `name`, for its verdict.
+      check: called with a preset and `name`.
+      control: the arguments in which the control differs from the check.
+      fields: all others of `Statement` but the paper.
+    """
+    named = functools.partial(check, name=id)
+    return Statement(
+        id=id,
+        paper="werner",
+        check=named,
+        control=functools.partial(named, **control),
+        **fields,
+    )
+
+
+def no_constant(
+    *,
+    check: Callable[..., Verdict],
+    relief: float = 0.25,
+    claimed: str = "one unnamed constant in <~",
+    **fields: Any,
+) -> Statement:
+    """A claim LHS <~ RHS that no constant makes true, by the growth of the ratio alone.
+
+    Args:
+      check: by `one_constant`, whose constant is infinite here.
+      relief: of the control, see `one_constant`.
+      claimed: what the paper says of the constant.
+      fields: all others of `row`.
+    """
+    return row(
+        check=functools.partial(check, constant=float("inf")),
+        control={"relief": relief},
+        claimed=claimed,
+        expected=Status.VIOLATED,
+        **fields,
+    )
+
+
+class Family(NamedTuple):
+    """Ratios LHS/RHS along one parameter.
+
+    name: of the parameter, such as "1/delta".
+    levels: `[levels]`, positive, rising.
+    low, high: `[levels]`, positive ends of intervals of the ratios.
+    """
+
+    name: str
+    levels: Float[np.ndarray, " levels"]
+    low: Float[np.ndarray, " levels"]
+    high: Float[np.ndarray, " levels"]
+
+    @property
+    def slope(self) -> tuple[float, float]:
+        """Least and largest slope, by least squares in logarithms, of all ratios
+        within the intervals."""
+        centred = np.log(self.levels) - np.mean(np.log(self.levels))
+        weights = centred / np.sum(centred**2)
+        ends = np.log([self.low, self.high])
+        parts = np.sort(weights * ends, axis=0)
+        return float(np.sum(parts[0])), float(np.sum(parts[1]))
+
+    def relieved(self, power: float) -> "Family":
+        """The same with the claim's right side raised by (level/first level)^power."""
+        ease = (self.levels / self.levels[0]) ** power
+        return self._replace(low=self.low / ease, high=self.high / ease)
+
+
+def exactly(
+    name: str,
+    levels: Float[np.ndarray, " levels"],
+    ratios: Float[np.ndarray, " levels"],
+) -> Family:
+    """A family whose ratios are computed, up to rounding."""
+    return Family(name, levels, ratios * (1 - _ROUNDING), ratios * (1 + _ROUNDING))
+
+
+def one_constant(
+    statement: str,
+    families: Sequence[Family],
+    *,
+    constant: float = DECLARED,
+    relief: float = 0.0,
+    num_trials: int = 0,
+    error_rate: float | None = None,
+    detail: str = "",
+) -> Verdict:
+    """Judge the claim that LHS <= C RHS in all families, with C declared.
+
+    HOLDS: no ratio grows faster than the level to the power of `LARGEST_SLOPE`, and
+    none exceeds `constant`. VIOLATED: one does, by the whole of its interval.
+
+    Args:
+      statement: id carried into the verdict.
+      families: at least one.
+      constant: C.
+      relief: power of the level by which the claim is weakened from the first level on,
+        see `Family.relieved`; of a false claim this makes one that is still false, and
+        harder to refute.
+      num_trials: behind the intervals; the number of ratios if 0.
+      error_rate: of the intervals, all together; 0 where they are rounding alone, which
+        is what None stands for if there are no trials.
+      detail: what was done, put before what was found.
+    """
+    if error_rate is None:
+        error_rate = ERROR_RATE if num_trials else 0.0
+    families = [one.relieved(relief) for one in families]
+    slopes = np.array([one.slope for one in families])
+    low = np.concatenate([one.low for one in families])
+    high = np.concatenate([one.high for one in families])
+    number = num_trials or low.size
+    found = "; ".join(
+        f"{one.name} = {one.levels[0]:g} to {one.levels[-1]:g}: ratio "
+        f"{(one.low[0] + one.high[0]) / 2:.3g} to "
+        f"{(one.low[-1] + one.high[-1]) / 2:.3g}, slope {sum(one.slope) / 2:.3f}"
+        for one in families
+    )
+    line = f"{detail}: {found}" if detail else found
+    parts = []
+    for ends, top in (
+        ((slopes[:, 0], slopes[:, 1]), LARGEST_SLOPE),
+        ((low, high), constant),
+    ):
+        bands = np.full(len(ends[0]), -np.inf), np.full(len(ends[0]), top)
+        parts.append(
+            within(statement, ends, bands, num_trials=number, error_rate=error_rate)
+        )
+    # Both come from the same intervals: neither rate nor trials add up.
+    both = combine(statement, parts, detail=line)
+    return dataclasses.replace(
+        both, num_trials=number, error_rate=error_rate, points=parts[1].points
+    )

@@ -1,0 +1,362 @@
+"""One client of Federated-Clustering on a line, with exact means over the rounds.
+
+In Algorithm 2 the path of client i depends on nothing but the gradients g_j(x_i) at its
+own model, so that one client is a replicate. All losses of its cluster are here f(x) =
+L x^2/2 and those of the others Delta steeper, so that the error of a centre, e = v -
+grad f, has a law that depends neither on the model nor on the round. Then gradients
+follow G_t = (1 - eta L) G_{t-1} - eta L e_t, and their mean square is known exactly
+from the first two moments of e. No lengths of models are needed: with L F0 = G_0^2/2
+everything is in units of gradients.
+"""
+
+import functools
+import math
+import zlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from cfljax import intervals
+from cfljax.base import Numbers
+from cfljax.statements import ERROR_RATE, Margin, Preset, Verdict
+from theory.werner.common.claims import DECLARED, Family, one_constant
+
+__all__ = [
+    "Cluster",
+    "Level",
+    "Moments",
+    "centre_errors",
+    "check_family",
+    "corrected",
+    "family",
+    "margins",
+    "mean_square",
+    "mean_square_between",
+    "moments",
+    "printed",
+    "settled",
+]
+
+
+_SEPARATION, _MALICIOUS = 24.0, 12.0  # C_Delta and C_beta that proofs can be given for
+
+
+class Cluster(NamedTuple):
+    """The cluster of client i among N clients.
+
+    good: n_i, clients of the cluster.
+    other: clients of other clusters, whose gradients are `separation` away.
+    bad: malicious clients.
+    separation: Delta.
+    sigma: of a stochastic gradient.
+    batch: |B|.
+    """
+
+    good: int = 24
+    other: int = 24
+    bad: int = 0
+    separation: float = 50.0
+    sigma: float = 1.0
+    batch: float = 1.0
+
+    @property
+    def delta(self) -> float:
+        """delta_i = n_i/N."""
+        return self.good / (self.good + self.other + self.bad)
+
+    @property
+    def beta(self) -> float:
+        """beta_i, share of malicious clients."""
+        return self.bad / (self.good + self.other + self.bad)
+
+    @property
+    def rho(self) -> float:
+        """rho = sigma/sqrt(|B|), of a gradient from a batch."""
+        return self.sigma / math.sqrt(self.batch)
+
+    @property
+    def printed(self) -> float:
+        """V = sigma^2/n + sigma^3/Delta + beta sigma Delta, as Theorem 3 prints it."""
+        pull = self.beta * self.sigma * self.separation
+        return self.sigma**2 / self.good + self.sigma**3 / self.separation + pull
+
+    def repaired(self, noise: float) -> float:
+        """rho^2/n + rho^3/(delta Delta) + beta^2 rho Delta/delta for rho = `noise`."""
+        pull = self.beta**2 * noise * self.separation / self.delta
+        clipped = noise**3 / (self.delta * self.separation)
+        return noise**2 / self.good + clipped + pull
+
+    @property
+    def num_rounds(self) -> int:
+        """l of Theorem 3."""
+        ratio = math.log(self.rho / self.separation) / math.log(1 - self.delta / 2)
+        return max(1, math.ceil(ratio))
+
+    def radius(self, noise: float) -> float:
+        """tau = sqrt(delta rho Delta) for rho = `noise`; sigma in the statement."""
+        return math.sqrt(self.delta * noise * self.separation)
+
+
+class Moments(NamedTuple):
+    """Intervals of E e and E e^2."""
+
+    first: tuple[float, float]
+    second: tuple[float, float]
+
+
+def settled(
+    places: Float[np.ndarray, "*#batch points"],
+    masses: Float[np.ndarray, "*#batch points"],
+    starts: Float[np.ndarray, "*batch"],
+    radius: Float[np.ndarray, "*#batch"] | float,
+    *,
+    num_rounds: int,
+    push: Float[np.ndarray, "*#batch"] | float = 0.0,
+) -> Float[np.ndarray, "*batch"]:
+    """Centres on a line after `num_rounds` rounds of rule (4).
+
+    The same as `population_map.settle`, but as soon as the ball holds the
+    same points now and at its fixed point, which the centre approaches in a straight
+    line, the remaining rounds are one power of 1 - mass.
+
+    Args:
+      places: of the points.
+      masses: share of each in the N points.
+      starts: v_0.
+      radius: tau.
+      num_rounds: l.
+      push: share of malicious points on the edge of the ball, times their direction.
+
+    Cost: a few passes over the points, instead of one for each round.
+    """
+    centres, radius = starts.copy(), np.broadcast_to(radius, starts.shape)
+    pull = push * radius
+    left = np.full(starts.shape, num_rounds)
+    while np.any(left > 0):
+        apart = places - centres[..., None]
+        inside = np.abs(apart) <= radius[..., None]
+        mass = np.sum(masses * inside, axis=-1)
+        move = np.sum(masses * inside * apart, axis=-1) + pull
+        limit = centres + np.divide(move, mass, out=np.zeros_like(move), where=mass > 0)
+        # Steady: nobody enters or leaves the ball between here and there.
+        final = places - limit[..., None]
+        alike = inside == (np.abs(final) <= radius[..., None])
+        alike &= inside | (apart * final > 0)
+        steady = np.all(alike, axis=-1) & ((mass > 0) | (move == 0))
+        jump = limit + (1 - mass) ** left * (centres - limit)
+        after = np.where(steady, jump, centres + move)
+        centres = np.where(left > 0, after, centres)
+        left = np.where(steady, 0, left - 1)
+    return centres
+
+
+def centre_errors(
+    cluster: Cluster,
+    noise: Float[np.ndarray, "trials good"],
+    radius: float,
+    *,
+    own_start: bool = True,
+    direction: float = 1.0,
+) -> Float[np.ndarray, " trials"]:
+    """e of independent trials: centre less the true gradient.
+
+    Args:
+      cluster: its bad clients sit on the edge of the ball in every round.
+      noise: of the gradients of the cluster; client i is the first.
+      radius: tau.
+      own_start: whether v_0 is the client's own gradient, as in Algorithm 2, rather
+        than the true one.
+      direction: in which the bad ones pull; -1 is towards the other clusters.
+    """
+    trials, good = noise.shape
+    total = cluster.good + cluster.other + cluster.bad
+    masses = np.append(np.full(good, 1 / total), cluster.other / total)
+    others = np.full((trials, 1), -cluster.separation)
+    return settled(
+        np.concatenate([noise, others], axis=1),
+        masses,
+        noise[:, 0] if own_start else np.zeros(trials),
+        radius,
+        num_rounds=cluster.num_rounds,
+        push=direction * cluster.beta,
+    )
+
+
+def moments(errors: Float[np.ndarray, " trials"], *, points: int) -> Moments:
+    """Intervals at the error rate of one of `points` levels."""
+    each = ERROR_RATE / (2 * points)
+    ends = [intervals.student(errors**power, error_rate=each) for power in (1, 2)]
+    (low, high), (least, most) = ends
+    return Moments((float(low), float(high)), (max(float(least), 0.0), float(most)))
+
+
+def mean_square(
+    start: Numbers,
+    step: Numbers,
+    first: Numbers,
+    second: Numbers,
+    rounds: Numbers,
+) -> Float[np.ndarray, "..."]:
+    """(1/T) sum_{t=0}^{T-1} E G_t^2, exactly.
+
+    Args:
+      start: G_0.
+      step: eta L, in (0, 1].
+      first: E e.
+      second: E e^2.
+      rounds: T.
+    """
+    start, step, first, second, rounds = np.broadcast_arrays(
+        *(np.asarray(one, float) for one in (start, step, first, second, rounds))
+    )
+    kept = 1 - step
+    once = (1 - kept**rounds) / step
+    twice = (1 - kept ** (2 * rounds)) / (step * (2 - step))
+    away = start + first
+    means = rounds * first**2 - 2 * first * away * once + away**2 * twice
+    spread = (second - first**2) * step / (2 - step) * (rounds - twice)
+    return np.asarray((means + spread) / rounds)
+
+
+def mean_square_between(
+    start: float, step: float, found: Moments, rounds: float
+) -> tuple[float, float]:
+    """Least and largest of `mean_square` with moments at the ends of their intervals.
+
+    It is linear in E e^2, and in E e a parabola whose lowest point, if inside, is
+    taken along.
+    """
+    first = np.array(found.first + (float(np.clip(0.0, *found.first)),))
+    values = mean_square(
+        start, step, first[:, None], np.array(found.second)[None], rounds
+    )
+    return float(np.min(values)), float(np.max(values))
+
+
+def margins(*clusters: Cluster) -> tuple[Margin, ...]:
+    """Conditions of Theorems 3 and 4 on Delta and beta, each where it is met least."""
+    far = min(clusters, key=lambda one: one.separation * one.delta / one.sigma)
+    few = max(clusters, key=lambda one: one.beta / one.delta)
+    found = Margin(
+        "werner.thm3, thm4: Delta >= 24 max(1, A^4) sigma/delta, D = 0",
+        far.separation,
+        _SEPARATION * far.sigma / far.delta,
+    )
+    if not few.bad:
+        return (found,)
+    limit = few.delta / _MALICIOUS
+    return (
+        found,
+        Margin("werner.thm3, thm4: beta <= delta/12", few.beta, limit, at_least=False),
+    )
+
+
+class Level(NamedTuple):
+    """One run.
+
+    value: of the parameter along the family.
+    cluster: whose client runs.
+    start: |grad f(x_0)|, in the units of sigma.
+    step: eta L.
+    rounds: T.
+    by_batch: whether tau is that of the proof, by rho, and not by sigma.
+    """
+
+    value: float
+    cluster: Cluster
+    start: float = 0.0
+    step: float = 0.5
+    rounds: float = 100.0
+    by_batch: bool = False
+
+    @property
+    def radius(self) -> float:
+        """tau."""
+        cluster = self.cluster
+        return cluster.radius(cluster.rho if self.by_batch else cluster.sigma)
+
+    @property
+    def initial(self) -> float:
+        """L F0 = G_0^2/2."""
+        return self.start**2 / 2
+
+
+def printed(level: Level) -> float:
+    """sqrt(V/T), the right side of (3)."""
+    return float(np.sqrt(level.cluster.printed / level.rounds))
+
+
+def corrected(level: Level, *, share: float = 1.0, power: float = 1.0) -> float:
+    """`share` (L F0)^`power`/T + rho^2/n + rho^3/(delta Delta) + beta^2 rho
+    Delta/delta."""
+    first = share * level.initial**power / level.rounds
+    return first + level.cluster.repaired(level.cluster.rho)
+
+
+@functools.lru_cache(maxsize=256)
+def _moments(
+    preset: Preset, name: str, cluster: Cluster, radius: float, points: int
+) -> Moments:
+    trials = preset.choose(quick=6000, full=30_000)
+    index = zlib.crc32(repr((cluster, radius)).encode())
+    generator = preset.generator(name, index)
+    noise = cluster.rho * generator.standard_normal((trials, cluster.good))
+    return moments(centre_errors(cluster, noise, radius), points=points)
+
+
+def family(
+    preset: Preset,
+    name: str,
+    parameter: str,
+    levels: Sequence[Level],
+    bound: Callable[[Level], float],
+) -> Family:
+    """Ratios of the mean square gradient, with normal noise, to a bound."""
+    found = [
+        mean_square_between(
+            level.start,
+            level.step,
+            _moments(preset, name, level.cluster, level.radius, len(levels)),
+            level.rounds,
+        )
+        for level in levels
+    ]
+    ends = np.array(found)
+    bounds = np.array([bound(level) for level in levels])
+    values = np.array([level.value for level in levels])
+    # Rounding would be all that is left of an interval without noise.
+    low, high = ends[:, 0] / bounds * (1 - 1e-9), ends[:, 1] / bounds * (1 + 1e-9)
+    return Family(parameter, values, low, high)
+
+
+def check_family(
+    preset: Preset,
+    name: str,
+    *,
+    parameter: str,
+    levels: Sequence[Level],
+    bound: Callable[[Level], float],
+    relief: float = 0.0,
+    constant: float = DECLARED,
+) -> Verdict:
+    """One constant does for all levels, and the ratio does not grow along them.
+
+    Args:
+      preset: 6000 independent calls of Threshold-Clustering at each level, or 30,000.
+      name: id of the row.
+      parameter: name of what the levels vary.
+      levels: five or more.
+      bound: of the mean square gradient.
+      relief: see `one_constant`.
+      constant: declared; infinite where no constant is to do.
+    """
+    trials = preset.choose(quick=6000, full=30_000)
+    return one_constant(
+        name,
+        [family(preset, name, parameter, levels, bound)],
+        constant=constant,
+        relief=relief,
+        num_trials=trials * len(levels),
+    )

@@ -1,0 +1,91 @@
+"""Rule (4) of Threshold-Clustering with infinitely many points, exactly.
+
+Each round takes a centre v to
+
+    v + sum_m mass_m (x_m - v) 1{|x_m - v| <= tau} + beta tau u,
+
+where the last term are bad points that sit on the edge of the ball in every round. No
+randomness is left: what is claimed of the mean over infinitely many points can be
+computed in float64.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Inexact, Num
+
+from theory.werner.common.laws import Discrete
+
+__all__ = ["Mixture", "mixture", "move", "settle"]
+
+
+class Mixture(NamedTuple):
+    """Where the good points are, and how many.
+
+    places: `[..., atoms]`, real, or complex for points of a plane.
+    masses: `[..., atoms]`, shares of all N points; with the bad ones they add up to 1.
+    """
+
+    places: Inexact[np.ndarray, "*batch atoms"]
+    masses: Inexact[np.ndarray, "*batch atoms"]
+
+
+def mixture(
+    laws: Sequence[Discrete],
+    means: Num[np.ndarray, " clusters"],
+    shares: Num[np.ndarray, " clusters"],
+) -> Mixture:
+    """Clusters with discrete noise around their means.
+
+    Args:
+      laws: noise of each cluster, with mean 0.
+      means: of the clusters, see `theory.werner.common.laws.line`.
+      shares: delta_k, good points of a cluster over all N; less than 1 in all where
+        there are bad ones.
+    """
+    places = [mean + law.values for law, mean in zip(laws, means, strict=True)]
+    masses = [share * law.chances for law, share in zip(laws, shares, strict=True)]
+    return Mixture(np.concatenate(places), np.concatenate(masses))
+
+
+def move(
+    points: Mixture,
+    centres: Inexact[np.ndarray, "*batch"],
+    radius: Num[np.ndarray, "*#batch"] | float,
+    *,
+    push: Num[np.ndarray, "*#batch"] | float | complex = 0.0,
+) -> Inexact[np.ndarray, "*batch"]:
+    """Centres after one round of rule (4).
+
+    Args:
+      points: one mixture for all centres, or one for each.
+      centres: v.
+      radius: tau; a point at just this distance is in the ball.
+      push: beta u: share of the bad points times the direction, of length 1, to which
+        they pull from the edge of the ball.
+    """
+    return settle(points, centres, radius, num_rounds=1, push=push)
+
+
+def settle(
+    points: Mixture,
+    starts: Inexact[np.ndarray, "*batch"],
+    radius: Num[np.ndarray, "*#batch"] | float,
+    *,
+    num_rounds: int,
+    push: Num[np.ndarray, "*#batch"] | float | complex = 0.0,
+) -> Inexact[np.ndarray, "*batch"]:
+    """Centres after `num_rounds` rounds, the others as in `move`.
+
+    Cost: rounds times centres times atoms.
+    """
+    centres, reach = starts, np.asarray(radius)[..., None]
+    for _ in range(num_rounds):
+        apart = points.places - centres[..., None]
+        pull = np.sum(np.where(np.abs(apart) <= reach, points.masses * apart, 0), -1)
+        moved = centres + pull + push * radius
+        if np.array_equal(moved, centres):
+            break  # all other rounds would be like this one
+        centres = moved
+    return centres

@@ -1,0 +1,688 @@
+"""Lemmas 9 to 12 and 16 to 19: the clipped points of one round, of which v is the mean.
+
+Lemmas 9 to 12 are about gradients, 16 to 19 say the same of momenta. A point z_j
+outside of the ball is replaced by the centre v, y_j = z_j 1{in} + v 1{out}; m is the
+cluster's mean, c^2 = E |v - m|^2.
+"""
+
+import functools
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from cfljax.statements import Margin, Preset, Status, Verdict, combine, never_exceeds
+from theory.werner.common.claims import DECLARED, exactly, one_constant, row
+from theory.werner.common.laws import Discrete, skew2, sym3, variance
+
+__all__ = [
+    "STATEMENTS",
+    "conditional_variance",
+    "member_start_variance",
+    "two_atoms",
+    "worst_stranger",
+]
+
+
+_ROUNDING = 1e-12  # relative to the bound; some hundred terms, none larger than it
+
+
+_STARTS = ("at the mean", "beside it", "rarely far", "a copy", "opposite")
+_SPREADS = (0.0, 0.5, 1.0, 2.0)
+
+
+class Setting(NamedTuple):
+    """One round at a given x, in units of the noise, rho = 1."""
+
+    share: float  # delta_i
+    margin: float  # Delta delta/(rho max(1, A^4))
+    constant: float  # C of the radius
+    spread: float  # A; half of the clients are at m + A sqrt(G), half at m - A sqrt(G)
+    square: float  # G = |grad F_i(x)|^2
+    start: str  # of `_STARTS`
+
+    @property
+    def separation(self) -> float:
+        """Delta."""
+        return self.margin / self.share * max(1, self.spread**4)
+
+    @property
+    def distance(self) -> float:
+        """c^2."""
+        return 0.0 if self.start == "at the mean" else 1.0
+
+    @property
+    def radius(self) -> float:
+        """tau, tau^2 = C (c^2 + A^4 G + delta rho Delta)."""
+        far = self.spread**4 * self.square + self.share * self.separation
+        return float(np.sqrt(self.constant * (self.distance + far)))
+
+
+def _joint(
+    noise: Discrete, start: str
+) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    """Atoms of v - m and of the noise, and their chances; E (v - m)^2 = c^2."""
+    if start == "opposite":
+        return -noise.values, noise.values, noise.chances
+    centres = {
+        "at the mean": Discrete(np.zeros(1), np.ones(1)),
+        "beside it": Discrete(np.ones(1), np.ones(1)),
+        "rarely far": sym3(50.0, 1.0),
+        "a copy": noise,
+    }[start]
+    places = np.meshgrid(centres.values, noise.values, indexing="ij")
+    chances = np.outer(centres.chances, noise.chances)
+    return places[0].ravel(), places[1].ravel(), chances.ravel()
+
+
+def _moments(noise: Discrete, setting: Setting) -> Float[np.ndarray, "3 2"]:
+    """|E (y - z)|^2, (E |y - z|)^2 and E |v - z|^2 after one round, exactly, first for
+    the clients below the mean, then for those above."""
+    start, own, chances = _joint(noise, setting.start)
+    found = []
+    for side in (-1, 1):
+        points = side * setting.spread * np.sqrt(setting.square) + own
+        moved = np.where(np.abs(start - points) > setting.radius, start - points, 0)
+        found.append(
+            (
+                np.sum(chances * moved) ** 2,
+                np.sum(chances * np.abs(moved)) ** 2,
+                np.sum(chances * (start - points) ** 2),
+            )
+        )
+    return np.array(found).T
+
+
+@functools.lru_cache(maxsize=4)
+def _rounds(
+    preset: Preset, spreads: tuple[float, ...]
+) -> tuple[Float[np.ndarray, "rounds 3 2"], Float[np.ndarray, "rounds 6"]]:
+    """Moments, and delta, Delta, C, A, G and c^2, of all settings and laws of noise."""
+    values, known = [], []
+    for entry in itertools.product(
+        preset.choose(quick=(0.5, 1 / 16), full=(1.0, 0.5, 0.25, 1 / 16, 1 / 256)),
+        preset.choose(quick=(2.0, 32.0), full=(1.0, 2.0, 8.0, 32.0, 128.0, 1e4)),
+        (1.0, 4.0, 24.0),
+        spreads,
+        (0.0, 1.0, 100.0),
+        _STARTS,
+    ):
+        one = Setting(*entry)
+        if one.spread == 0 < one.square:
+            continue
+        numbers = (one.share, one.separation, one.constant, one.spread, one.square)
+        for part, law in itertools.product((0.51, 1.01, 2.0), (skew2, sym3)):
+            values.append(_moments(law(max(2.0, part * one.radius), 1.0), one))
+            known.append((*numbers, one.distance))
+    return np.array(values), np.array(known)
+
+
+def check_mean(
+    preset: Preset, name: str, *, spreads: tuple[float, ...], constant: float
+) -> Verdict:
+    """|E (y - z)|^2 <= `constant`/C (c^2 + G + rho^3/(delta Delta)), with A only 0 for
+    momenta, which have one law in the cluster."""
+    values, known = _rounds(preset, spreads)
+    share, separation, radius_constant, _, square, distance = known.T
+    right = (distance + square + 1 / (share * separation)) / radius_constant
+    gaps = np.mean(values[:, 0], axis=1)
+    ratio = gaps / right
+    return never_exceeds(
+        name,
+        gaps,
+        constant * right,
+        rounding=_ROUNDING * constant * right,
+        detail=f"{len(ratio)} rounds, all atoms: C times the left-hand side over the "
+        f"right-hand one is at most {np.max(ratio):.3g}",
+    )
+
+
+def check_chain(preset: Preset, name: str, *, young: float = 3.0) -> Verdict:
+    """Each step of (20), `young` being the constant of Young's inequality in it."""
+    found, known = _rounds(preset, _SPREADS)
+    values = np.concatenate([found[:, :, 0], found[:, :, 1]])  # client by client
+    share, separation, constant, spread, square, distance = np.tile(known.T, 2)
+    own = spread**2 * square
+    radius = constant * (distance + spread**4 * square + share * separation)
+    steps = {
+        "Jensen": (values[:, 0], values[:, 1]),
+        "Markov": (values[:, 1], values[:, 2] ** 2 / radius),
+        "Young": (values[:, 2], young * (distance + own + 1)),
+    }
+    loss = 1 / (share * separation)
+    last = (1 + loss) * distance + (1 + loss * spread**2) * square + loss
+    steps["fractions"] = (distance + own + 1) ** 2 / radius, 3 / constant * last
+    steps["Delta"] = last, 2 * (distance + square + loss)
+    verdicts = [
+        never_exceeds(name, *both, rounding=_ROUNDING * (1 + both[1]))
+        for both in steps.values()
+    ]
+    reach = {  # steps that start from 0 tell nothing
+        step: np.max(left[right > 0] / right[right > 0])
+        for step, (left, right) in steps.items()
+    }
+    told = ", ".join(f"{step} {ratio:.3g}" for step, ratio in reach.items())
+    return combine(
+        name,
+        verdicts,
+        detail=f"{len(found)} rounds, largest left over right: {told}",
+    )
+
+
+_WHOLE = "tau^2 = C (c^2 + A^4 G + delta_i rho Delta), c^2 = E|v - grad F_i|^2"
+
+_MEANS = (
+    row(
+        id="werner.lem9",
+        place="Lemma 9",
+        text="E_{j~i} |E(y_j - g_j)|^2 <= C1 (c^2 + E|grad F_i|^2 + rho^3/(delta_i "
+        "Delta))",
+        preconditions=(
+            "F_i = mean of f_j over j ~ i",
+            _WHOLE,
+            "Delta >= max(1, A^4) rho/delta_i",
+        ),
+        constants={"C1 C": 27.0},
+        claimed="constant unnamed",
+        check=functools.partial(check_mean, spreads=_SPREADS, constant=27.0),
+        control={"constant": 0.5},
+        note="Whether or not v depends on g_j. The last display of the proof has E_x "
+        "where the first has E: given x and v it needs E|v - grad F_i|^4. The "
+        "control has 0.5 for 27.",
+    ),
+    row(
+        id="werner.eq20",
+        place="(20)",
+        text="|E(y_j - g_j)|^2 <= (E|y_j - g_j|)^2 <= (E|v - g_j|^2)^2/tau^2 <= 9 (c^2 "
+        "+ A^2 G + rho^2)^2/tau^2 <= 27/C ((1 + rho/(delta_i Delta)) c^2 + (1 + rho "
+        "A^2/(delta_i Delta)) G + rho^3/(delta_i Delta)), each factor at most 2",
+        preconditions=(
+            "F_i = mean of f_j over j ~ i, G = |grad F_i|^2",
+            _WHOLE,
+            "Delta >= max(1, A^4) rho/delta_i",
+        ),
+        claimed="constants unnamed",
+        check=check_chain,
+        control={"young": 1.0},
+        note="Young's constant 3 cannot be left out, as v and grad f_j may be on "
+        "different sides of the mean. The control does.",
+    ),
+    row(
+        id="werner.lem16",
+        place="Lemma 16",
+        text="E_{j~i} |E(y_j - m_j)|^2 <= C1 (c^2 + rho^3/(delta_i Delta))",
+        preconditions=(
+            "mu_i = E_x of the mean momentum in the cluster of i",
+            "tau^2 = C (c^2 + delta_i rho Delta), c^2 = E|v - mu_i|^2",
+            "Delta >= rho/delta_i",
+        ),
+        constants={"C1 C": 8.0},
+        claimed="constant unnamed",
+        check=functools.partial(check_mean, spreads=(0.0,), constant=8.0),
+        control={"constant": 0.5},
+        note="Whether or not v depends on m_j; 2 for 8 if it does not. The proof "
+        "prints |E y_j - m_j|^2 for |E(y_j - m_j)|^2. The control has 0.5 for 8.",
+    ),
+)
+
+
+_COUNTS = (2, 10, 50, 200, 800)  # n_i
+_SHARE, _SEPARATION, _CONSTANT = 0.5, 96.0, 4.0  # delta_i, Delta in rho, C
+# tau of c^2 = rho^2 = 1, which is E|v - m|^2 where v is a member.
+_RADIUS = float(np.sqrt(_CONSTANT * (1 + _SHARE * _SEPARATION)))
+_NOISE = sym3(1.001 * _RADIUS, 1.0)
+
+
+def member_start_variance(
+    noise: Discrete, radius: float, count: int, *, fresh: bool
+) -> float:
+    """E |sum_j (y_j - E y_j)|^2 where v is one of the cluster's points, or from a
+    `fresh` batch of its own, by the law of total variance, given v."""
+    apart = noise.values[None, :] - noise.values[:, None]  # from v to z
+    kept = np.where(np.abs(apart) <= radius, apart, 0) + noise.values[:, None]
+    mean = np.sum(noise.chances * kept, axis=1)  # of y given v
+    spread = np.sum(noise.chances * (kept - mean[:, None]) ** 2, axis=1)
+    others = count if fresh else count - 1
+    total = others * mean + (0 if fresh else noise.values)
+    middle = np.sum(noise.chances * total)
+    given = np.sum(noise.chances * others * spread)
+    return float(given + np.sum(noise.chances * (total - middle) ** 2))
+
+
+def check_sum(
+    _: Preset, name: str, *, common_model: bool = False, factor: float = 1.0
+) -> Verdict:
+    """E |sum_j (y_j - E y_j)|^2 <= `factor` n rho^2; also of gradients at a random
+    model, with a ball that holds everybody, if it is a `common_model`."""
+    counts = np.array(_COUNTS, float)
+    values = np.array(
+        [
+            member_start_variance(_NOISE, _RADIUS, count, fresh=fresh)
+            for fresh in (False, True)
+            for count in _COUNTS
+        ]
+    )
+    bounds = np.tile(counts, 2)
+    detail = f"left over right at n = {_COUNTS}, with the same and with fresh points: "
+    detail += ", ".join(f"{one:.4g}" for one in values / bounds)
+    if common_model:
+        # f(x) = x^2/2, eta = 1, v = the mean gradient: x_1 is the mean noise, and each
+        # of the n gradients at x_1 is x_1 and noise of its own, tau = infinity.
+        moved = counts**2 / counts + counts
+        values, bounds = np.append(values, moved), np.append(bounds, counts)
+        most = np.max(moved / counts)
+        detail += f"; on the path of a quadratic with eta = 1: {most:g}"
+    return never_exceeds(
+        name, values, factor * bounds, rounding=_ROUNDING * values, detail=detail
+    )
+
+
+def conditional_variance(
+    points: list[Discrete], start: float, radius: float
+) -> tuple[float, float]:
+    """E |sum_j (y_j - E y_j)|^2 and sum_j E (z_j - E z_j)^2, given v, for the law of
+    each client's point, not centred, by enumeration."""
+    everyone = np.array(list(itertools.product(*(one.values for one in points))))
+    chances = np.array(list(itertools.product(*(one.chances for one in points))))
+    chance = np.prod(chances, axis=1)
+    kept = np.where(np.abs(everyone - start) <= radius, everyone, start)
+    pairs = [(rows, chance @ rows) for rows in (kept, everyone)]
+    sums, _ = (np.sum(rows - means[None], axis=1) for rows, means in pairs)
+    middle = pairs[1][1]
+    raw = np.sum(chance[:, None] * (everyone - middle[None]) ** 2)
+    return float(np.sum(chance * sums**2)), float(raw)
+
+
+def check_conditional(
+    preset: Preset, name: str, *, spreads: tuple[float, ...], far_term: float = 1.0
+) -> Verdict:
+    """E[|sum_j (y_j - E[y_j|v])|^2 | v] <= n rho^2 + `far_term` sum_j |v - E z_j|^2,
+    and without the second term wherever tau >= 2 |v - E z_j| for all j, for distances
+    `spreads` of the clients' means from the cluster's."""
+    # The last law refutes contraction the furthest.
+    close = Discrete(np.array([-0.05, 0.05]), np.array([0.5, 0.5]))
+    laws = (_NOISE, skew2(3.0, 1.0), sym3(2.0, 1.0), close)
+    values, bounds, near, inside = [], [], [], []
+    for law, spread in itertools.product(laws, spreads):
+        means = spread * np.array([-1.0, 0.0, 1.0])
+        points = [Discrete(law.values + mean, law.chances) for mean in means]
+        size = float(np.max(np.abs(law.values)))
+        # Close to the distance of an atom the two sides differ most.
+        for start in np.linspace(-2, 2, preset.choose(quick=9, full=81)) * size:
+            for radius in (0.4 * size, 0.999 * size, 1.999 * size, 5 * size):
+                left, raw = conditional_variance(points, float(start), radius)
+                values.append(left)
+                bounds.append(raw + far_term * np.sum((start - means) ** 2))
+                near.append(raw)
+                inside.append(radius >= 2 * np.max(np.abs(start - means)))
+    left, right = np.array(values), np.array(bounds)
+    within, raw = np.array(inside), np.array(near)
+    everywhere = never_exceeds(name, left, right, rounding=_ROUNDING * (1 + right))
+    contracted = never_exceeds(
+        name, left[within], raw[within], rounding=_ROUNDING * (1 + raw[within])
+    )
+    return combine(
+        name,
+        [everywhere, contracted],
+        detail=f"{len(left)} centres and radii, three clients: left over n rho^2 is at "
+        f"most {np.max(left / raw):.3g}, with tau >= 2 |v - E z_j| "
+        f"{np.max((left / raw)[within]):.3g}, over the full bound "
+        f"{np.max(left / right):.3g}",
+    )
+
+
+def _margins_sums() -> tuple[Margin, ...]:
+    """Of the counterexample."""
+    # v is a member, whose law has the variance rho^2 up to rounding.
+    start, size = round(variance(_NOISE), 12), 1.001 * _RADIUS
+    return (
+        Margin("Delta >= rho/delta_i", _SEPARATION, 1 / _SHARE),
+        Margin("E|v - m|^2 <= rho^2", start, 1.0, at_least=False),
+        Margin("no stranger in the ball: Delta - s > s + tau", _SEPARATION, 3 * size),
+    )
+
+
+_printed = functools.partial(
+    row,
+    text="E |sum_{j~i} (y_j - E y_j)|^2 <= n_i rho^2",
+    preconditions=(
+        "Delta >= rho/delta_i",
+        "tau^2 = C (c^2 + A^4 G + delta_i rho Delta)",
+        "v_0 = a member's point, c^2 = rho^2",
+    ),
+    constants={"C": _CONSTANT, "A": 0.0},
+    expected=Status.VIOLATED,
+    control={"factor": 4.0},
+    margins=_margins_sums,
+)
+_corrected = functools.partial(
+    row,
+    preconditions=("all expectations given x and v",),
+    control={"far_term": 0.0},
+    note="That a clipped point varies no more than the point itself needs tau >= 2 |v "
+    "- E z_j|. The control omits the second term elsewhere, too.",
+)
+_WHY = (
+    "Points 0 and +-s, s just above tau: a member's ball holds only its equals, so "
+    "that all y_j = v, and the left-hand side is n^2 rho^2. Fresh points in each round "
+    "do not help, as all of them are still replaced by one v. "
+)
+
+_SUMS = (
+    _printed(
+        id="werner.lem10",
+        place="Lemma 10",
+        check=functools.partial(check_sum, common_model=True),
+        note=_WHY + "Besides, E is over the path of x, too. The control has four "
+        "times the bound.",
+    ),
+    _corrected(
+        id="werner.lem10.corrected",
+        place="Lemma 10",
+        text="given x and v, with points that are independent given them, E |sum_{j~i} "
+        "(y_j - E y_j)|^2 <= n_i rho^2 + sum_{j~i} |v - grad f_j|^2, and <= n_i rho^2 "
+        "if tau >= 2 |v - grad f_j| for all j",
+        check=functools.partial(check_conditional, spreads=(0.0, 0.5, 4.0)),
+    ),
+    _printed(
+        id="werner.lem17",
+        place="Lemma 17",
+        check=check_sum,
+        note=_WHY + "The control has four times the bound.",
+    ),
+    _corrected(
+        id="werner.lem17.corrected",
+        place="Lemma 17",
+        text="given x and v, with points that are independent given them, E |sum_{j~i} "
+        "(y_j - E y_j)|^2 <= n_i (rho^2 + |v - E m_i|^2), and <= n_i rho^2 if tau >= 2 "
+        "|v - E m_i|",
+        check=functools.partial(check_conditional, spreads=(0.0,)),
+    ),
+)
+
+
+_SHARES = (1 / 2, 1 / 10, 1 / 100, 1 / 1000)
+_GRADIENT, _DISTANCE, _SMALL = 1.0, 0.1, 1e-8  # |grad F|, Delta, rho
+
+
+def two_atoms(
+    place: Float[np.ndarray, " places"], mean: float
+) -> tuple[Float[np.ndarray, " places"], Float[np.ndarray, " places"]]:
+    """The law of variance 1 with most mass at `place` and beyond, given its mean, which
+    is above: the other atom, and the first one's chance, 1/(1 + (mean - place)^2)."""
+    gap = mean - place
+    return mean + 1 / gap, 1 / (1 + gap**2)
+
+
+def worst_stranger(start: float, radius: float, distance: float) -> float:
+    """Largest E (y - m)^2, with m = 0, of a stranger's point with rho = 1 and its mean
+    at `distance` on the side of v = `start`, at least 0.
+
+    The maximum over 400 places of the atom in the ball; the squared far edge of the
+    ball where the stranger's mean may be there.
+    """
+    edge = start + radius
+    if edge >= distance:
+        return edge**2
+    place = np.linspace(start, edge, 400)
+    other, caught = two_atoms(place, distance)
+    atoms = np.stack([place, other])
+    kept = np.where(np.abs(atoms - start) <= radius * (1 + 1e-15), atoms, start)
+    return float(np.max(caught * kept[0] ** 2 + (1 - caught) * kept[1] ** 2))
+
+
+def check_captured(_: Preset, name: str, *, constant: float = DECLARED) -> Verdict:
+    """One round with v = grad F and strangers at -grad F + Delta e_2, of which
+    `constant` (delta |grad F|^2 + rho^3/Delta) should be a bound, with c = 0 and D =
+    0."""
+    centre, stranger = np.array([_GRADIENT, 0.0]), np.array([-_GRADIENT, _DISTANCE])
+    levels, families = 1 / np.array(_SHARES), []
+    for factor in (1.0, 8.0, 24.0):  # C of the radius
+        ratios = []
+        for share in _SHARES:
+            # C A^4 = 8: the ball around v holds the strangers.
+            radius = np.sqrt(8 * _GRADIENT**2 + factor * share * _SMALL * _DISTANCE)
+            inside = np.linalg.norm(stranger - centre) <= radius
+            left = np.sum(((stranger if inside else centre) - centre) ** 2)
+            ratios.append(left / (share * _GRADIENT**2 + _SMALL**3 / _DISTANCE))
+        families.append(exactly(f"C = {factor:g}, 1/delta", levels, np.array(ratios)))
+    return one_constant(name, families, constant=constant)
+
+
+def _starts(distance: float) -> list[Discrete]:
+    """Laws of v - m with c^2 <= rho^2 = 1, fixed or seldom far."""
+    found = [Discrete(np.array([size]), np.ones(1)) for size in (0.0, 0.1, 0.5, 1.0)]
+    for far, square in itertools.product((0.3, 0.7, 1.0), (0.01, 1.0)):
+        chance = square / (far * distance) ** 2
+        if chance < 1:
+            places, chances = [0, far * distance], [1 - chance, chance]
+            found.append(Discrete(np.array(places), np.array(chances)))
+    return found
+
+
+def check_strangers(
+    preset: Preset,
+    name: str,
+    *,
+    steepness: tuple[float, ...] = (0.0,),
+    constants: tuple[float, float] = (8.0, 12.0),
+) -> Verdict:
+    """E|y - m|^2 <= (1 + delta/2) c^2 + C (c1 rho^3/Delta + c2 (rho/Delta) D^2 G), for
+    values of D^2 G/Delta^2, the `steepness`, and (c1, c2)."""
+    grid = itertools.product(
+        preset.choose(quick=(0.5, 0.1, 0.01), full=(0.5, 0.25, 0.1, 0.01, 1e-3)),
+        preset.choose(quick=(24.0, 100.0), full=(24.0, 50.0, 100.0, 1e3, 1e4)),
+        (1.0, 4.0, 24.0),
+        steepness,
+    )
+    values, bounds, excess = [], [], []
+    for share, margin, factor, lost in grid:
+        separation = margin * factor / share
+        # Assumption 5 at this x; nothing is left of it where D^2 G >= Delta^2.
+        distance = separation * np.sqrt(max(0.0, 1 - lost))
+        for law in _starts(separation):
+            square = float(np.sum(law.chances * law.values**2))
+            radius = np.sqrt(factor * (square + share * separation))
+            each = [worst_stranger(one, radius, distance) for one in law.values]
+            values.append(np.sum(law.chances * np.array(each)))
+            others = constants[0] / separation + constants[1] * lost * separation
+            bounds.append((1 + share / 2) * square + factor * others)
+            excess.append((values[-1] - (1 + share / 2) * square) / (factor * others))
+    return never_exceeds(
+        name,
+        np.array(values),
+        np.array(bounds),
+        rounding=_ROUNDING * np.array(bounds),
+        detail=f"{len(values)} rounds against the worst strangers: beyond (1 + "
+        f"delta/2) c^2 at most {max(excess):.3g} of what is allowed",
+    )
+
+
+def _margins_strangers() -> tuple[Margin, ...]:
+    """Of the counterexample, with A^4 = 8/C."""
+    apart = float(np.hypot(2 * _GRADIENT, _DISTANCE))
+    return (
+        Margin(
+            "Theorem 3: Delta >= 24 max(1, A^4) max(1, D^2) rho/delta_i",
+            _DISTANCE,
+            24 * 8 * _SMALL / min(_SHARES),
+        ),
+        Margin("Assumption 5: |grad f_i - grad f_j| >= Delta", apart, _DISTANCE),
+        Margin("c^2 = 0 <= rho^2", 0.0, _SMALL**2, at_least=False),
+    )
+
+
+_STRANGERS = (
+    row(
+        id="werner.lem11",
+        place="Lemma 11",
+        text="E_{j!~i} |y_j - grad F_i|^2 <= C1 ((1 + delta_i/2) c^2 + delta_i "
+        "E|grad F_i|^2 + (rho/Delta) D^2 E|grad f_i|^2 + rho^3/Delta)",
+        preconditions=(
+            "F_i = mean of f_j over j ~ i",
+            "Assumptions 4 and 5 at x, with A^4 = 8/C and D = 0",
+            "tau^2 = C (c^2 + A^4 |grad F_i|^2 + delta_i rho Delta), C = 1, 8, 24",
+        ),
+        constants={"C1": DECLARED, "C_Delta": 24.0},
+        claimed="constants unnamed",
+        expected=Status.VIOLATED,
+        check=check_captured,
+        control={"constant": 64.0},
+        margins=_margins_strangers,
+        note="A steep f_i makes the ball so large that it holds the strangers. The "
+        "proof takes Markov's inequality of a mean over t, and the product of two "
+        "means over t for the mean of products that grow together. The control allows "
+        "four times as much and is violated, too.",
+    ),
+    row(
+        id="werner.lem11.corrected",
+        place="Lemma 11",
+        text="if A = 0, at each t E_{j!~i} |y_j - grad F_i|^2 <= (1 + delta_i/2) c^2 "
+        "+ C (c1 rho^3/Delta + c2 (rho/Delta) D^2 |grad f_i|^2)",
+        preconditions=(
+            "F_i = mean of f_j over j ~ i",
+            "Assumption 5 at x",
+            "tau^2 = C (c^2 + delta_i rho Delta), 1 <= C <= 24",
+            "c <= rho, Delta >= C_Delta C rho/delta_i",
+        ),
+        constants={"C_Delta": 24.0, "c1": 8.0, "c2": 12.0},
+        check=functools.partial(
+            check_strangers, steepness=(0.0, 0.01, 0.3, 0.9, 1.0, 10.0)
+        ),
+        control={"constants": (8.0, 0.1)},
+        note="Also where D |grad f_i| >= Delta, and nothing is known of the strangers. "
+        "The control has c2 = 0.1.",
+    ),
+    row(
+        id="werner.lem18",
+        place="Lemma 18",
+        text="at each t E_{j!~i} |y_j - mu_i|^2 <= (1 + delta_i/2) c^2 + C c1 "
+        "rho^3/Delta",
+        preconditions=(
+            "mu_i = E_x of the mean momentum in the cluster of i",
+            "Assumption 9",
+            "tau^2 = C (c^2 + delta_i rho Delta), 1 <= C <= 24",
+            "c <= rho, Delta >= C_Delta C rho/delta_i",
+        ),
+        constants={"C_Delta": 24.0, "c1": 8.0},
+        claimed="constants unnamed",
+        check=check_strangers,
+        control={"constants": (0.1, 12.0)},
+        note="Without c <= rho at each t the proof's product of two means over t is no "
+        "bound of the mean of the products. The control has c1 = 0.1.",
+    ),
+)
+
+
+def _clipped(
+    points: Float[np.ndarray, "points features"],
+    centre: Float[np.ndarray, " features"],
+    radius: float,
+) -> Float[np.ndarray, "points features"]:
+    """y: the points in the ball, and the centre for those outside or not finite."""
+    finite = np.all(np.isfinite(points), axis=1)
+    apart = np.where(finite[:, None], points, 0) - centre[None]
+    # On the edge is inside; placing a point there rounds.
+    edge = radius * (1 + 1e-14)
+    inside = finite & (np.linalg.norm(apart, axis=1) <= edge)
+    return np.where(inside[:, None], apart, 0) + centre[None]
+
+
+def _attacks(
+    generator: np.random.Generator,
+    centre: Float[np.ndarray, " features"],
+    radius: float,
+) -> list[Float[np.ndarray, "points features"]]:
+    """Sets of bad points that know the centre, the radius and the mean, which is 0."""
+    length = np.linalg.norm(centre)
+    away = centre / length if length > 0 else np.eye(1, len(centre))[0]
+    random = generator.standard_normal((5, len(centre)))
+    random /= np.linalg.norm(random, axis=1)[:, None]
+    return [
+        (centre + radius * away)[None],
+        (centre - radius * away)[None],
+        centre[None] + radius * random,
+        centre[None] + radius * generator.uniform(0, 1.5, (5, 1)) * random,
+        (centre + 1.001 * radius * away)[None],
+        -5 * centre[None] - random,
+        np.stack([np.full(len(centre), np.nan), np.full(len(centre), np.inf)]),
+    ]
+
+
+def check_bad(
+    preset: Preset, name: str, *, spreads: tuple[float, ...], factor: float = 2.0
+) -> Verdict:
+    """E |mean of y - m|^2 <= (F + F C) c^2 + F C (A^4 G + delta rho Delta), F =
+    `factor`, for values of A^4 G, the `spreads`, in units of rho; only 0 for
+    momenta."""
+    generator = preset.generator(name)
+    grid = itertools.product(
+        (1.0, 4.0, 24.0), (0.5, 1 / 16), (2.0, 128.0), spreads, (0.0, 1.0, 1e3)
+    )
+    repeats = preset.choose(quick=2, full=50)
+    values, bounds = [], []
+    for constant, share, margin, square, far in grid:
+        # Two centres, as likely, at m + far and at m - far/2.
+        centres = far * np.array([[1.0, 0, 0], [0, -0.5, 0]])
+        distance = float(np.mean(np.sum(centres**2, axis=1)))
+        edge = square + share * (margin / share)
+        radius = float(np.sqrt(constant * (distance + edge)))
+        for _ in range(repeats):
+            each = [
+                [
+                    np.sum(np.mean(_clipped(bad, one, radius), axis=0) ** 2)
+                    for bad in _attacks(generator, one, radius)
+                ]
+                for one in centres
+            ]
+            values += list(np.mean(each, axis=0))
+            bound = factor * (1 + constant) * distance + factor * constant * edge
+            bounds += [bound] * len(each[0])
+    left, right = np.array(values), np.array(bounds)
+    return never_exceeds(
+        name,
+        left,
+        right,
+        rounding=_ROUNDING * right,
+        detail=f"{len(left)} attacks: left over right at most "
+        f"{np.max(left / right):.3g}",
+    )
+
+
+_bad = functools.partial(
+    row,
+    constants={"C, least": 1.0, "C, largest": 24.0},
+    claimed="constant unnamed",
+    control={"factor": 1.0},
+    note="For any bad points and each C, without further conditions; c^2 may come from "
+    "a centre that is random. The control has C + 1 and C for 2 C + 2 and 2 C.",
+)
+
+_BAD = (
+    _bad(
+        id="werner.lem12",
+        place="Lemma 12",
+        text="E |y_B - grad F_i|^2 <= (2 C + 2) c^2 + 2 C "
+        "(A^4 E|grad F_i|^2 + delta_i rho Delta)",
+        preconditions=(
+            "y_B = mean of y_j over the bad points",
+            "F_i = mean of f_j over j ~ i",
+            "tau^2 = C (c^2 + A^4 E|grad F_i|^2 + delta_i rho Delta)",
+        ),
+        check=functools.partial(check_bad, spreads=(0.0, 1.0, 1e4)),
+    ),
+    _bad(
+        id="werner.lem19",
+        place="Lemma 19",
+        text="E |y_B - mu_i|^2 <= (2 C + 2) c^2 + 2 C delta_i rho Delta",
+        preconditions=(
+            "y_B = mean of y_j over the bad points",
+            "mu_i = E_x of the mean momentum in the cluster of i",
+            "tau^2 = C (c^2 + delta_i rho Delta)",
+        ),
+        check=functools.partial(check_bad, spreads=(0.0,)),
+    ),
+)
+
+STATEMENTS = (*_MEANS, *_SUMS, *_STRANGERS, *_BAD)
