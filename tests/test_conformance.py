@@ -45,7 +45,7 @@ pytestmark = pytest.mark.usefixtures("few_programs")
 @functools.cache
 def compiled(name, index):
     """The functions of an algorithm, each compiled once for all tests."""
-    init, step, predict, _ = build(name, problem(name)[1], **CHANGES[name][index])
+    init, step, predict = build(name, problem(name)[1], **CHANGES[name][index])[:3]
 
     def counted(key, state, data):
         TRACES[name, index] += 1
