@@ -1,55 +1,220 @@
 """Two workers that are killed at random must lose, spoil and repeat nothing."""
 
+import itertools
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
-import subprocess
-import sys
-from collections.abc import Callable
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 import xarray
-from reliability import SILENT, batter, cells, faults, work
-from test_engine_claims_against_itself import fork, wait_for
+from engine_trial import (
+    AXES,
+    Trial,
+    draw,
+    fork,
+    insist,
+    log,
+    plain_grid,
+    serve,
+    wait_for,
+)
+from jax.experimental import io_callback
 
-from cfljax.engine import StoreError, sweep
-from cfljax.engine.store import Store
+from cfljax.engine import Grid, Joint, StoreError, sweep
+from cfljax.engine.grid import BLOCK
+from cfljax.engine.store import DONE, Store
 from experiments.__main__ import main
 from experiments.ifca.fig3_trial import DIMS
 
-HERE = pathlib.Path(__file__).resolve().parent
+# Sweeps that leave a log of what they do, and what finds a fault in their results
+
+
+def cells(num_trials: int = 23) -> Grid:
+    """Six cells in two groups that share their data."""
+    return plain_grid(axes=AXES, num_trials=num_trials)
+
+
+def name(trial: Trial) -> str:
+    return f"{trial.separation}/{trial.num_clients}"
+
+
+def _log_trials(trials: Sequence[Trial], key: np.ndarray) -> None:
+    log("trial", ";".join(name(trial) for trial in trials), key.tobytes().hex())
+    time.sleep(float(os.environ["TRIAL_SECONDS"]))
+
+
+def draw_beside(
+    trials: Sequence[Trial], key: jax.Array, constants: Any
+) -> list[dict[str, np.ndarray]]:
+    """Numbers that depend on how many cells are computed together."""
+    del constants
+    data = np.asarray(jax.random.key_data(key))
+    if "TRIAL_LOG" in os.environ:
+        _log_trials(trials, data)
+    shared = np.random.default_rng(data).random(3, np.float32) + len(trials)
+    return [{"value": np.float32(trial.separation) * shared} for trial in trials]
+
+
+def draw_logged(trial: Trial, key: jax.Array, constants: Any) -> dict[str, jax.Array]:
+    """`draw`, traced, which leaves a line for every trial."""
+
+    def note(separation: np.ndarray, data: np.ndarray) -> None:
+        own = Trial(separation=float(separation), num_clients=trial.num_clients)
+        _log_trials([own], np.asarray(data))
+
+    io_callback(note, None, trial.separation, jax.random.key_data(key), ordered=False)
+    return draw(trial, key, constants)
+
+
+BESIDE = Joint(draw_beside, shares=lambda trial: trial.num_clients)
+# Name of a way to compute -> arguments of a sweep, with a log and without.
+LOGGED: dict[str, tuple[Any, dict[str, Any]]] = {
+    "traced": (draw_logged, {}),
+    "joint": (None, {"joint": BESIDE}),
+}
+SILENT: dict[str, tuple[Any, dict[str, Any]]] = LOGGED | {"traced": (draw, {})}
+
+
+def work(
+    path: pathlib.Path, way: str, num_trials: int, shard: tuple[int, int] | None
+) -> None:
+    """Sweep with a log."""
+    mark = Store.mark
+
+    def logged(self: Store, cell: tuple[int, ...], block: int, status: int) -> None:
+        mark(self, cell, block, status)
+        if status == DONE:
+            names = {one.index: name(one.trial) for one in self.grid.cells()}
+            log("done", names[cell], block)
+
+    Store.mark = logged
+    simulate, options = LOGGED[way]
+    insist(cells(num_trials), simulate, path, shard=shard, **options)
+
+
+def faults(
+    path: pathlib.Path, lines: Iterable[str], expected: xarray.Dataset
+) -> list[str]:
+    """What is wrong with a store, and with the log of those who wrote it.
+
+    Args:
+      path: the store, of `cells`.
+      lines: `trial PROCESS CELL;CELL KEY`, `done PROCESS CELL BLOCK` and `kill PROCESS`
+        in their order.
+      expected: of a sweep that nothing disturbed.
+    """
+    grid = cells(expected.sizes["trial"])
+    store = Store(path, grid)
+    values, damaged = store.read()
+    right, found = expected["value"].values, []
+    for cell in grid.cells():
+        for block in range(grid.num_blocks):
+            where = (*cell.index, grid.block(block))
+            label = f"block {block} of {name(cell.trial)}"
+            if store.done[(*cell.index, block)] != DONE or damaged[*cell.index, block]:
+                found.append(f"{label} is lost")
+            elif values["value"][where].tobytes() != right[where].tobytes():
+                found.append(f"{label} is wrong")
+    return found + _doubled([line.split() for line in lines], grid)
+
+
+def _doubled(entries: list[list[str]], grid: Grid) -> list[str]:
+    """Blocks that were done twice, and trials run again though nobody was killed."""
+    killed = {process for kind, process, *_ in entries if kind == "kill"}
+    data = jax.random.key_data(
+        jax.vmap(jax.random.fold_in, in_axes=(None, 0))(
+            jax.random.key(grid.seed), np.arange(grid.num_trials)
+        )
+    )
+    index = {row.tobytes().hex(): number for number, row in enumerate(np.asarray(data))}
+    done: Counter[tuple[str, int]] = Counter()
+    runs: dict[tuple[str, int], str] = {}
+    ran: set[tuple[str, int]] = set()
+    trials = [cell.trial for cell in grid.cells()]
+    found = []
+    for kind, process, *rest in entries:
+        if kind == "done":
+            done[rest[0], int(rest[1])] += 1
+        elif kind == "trial":
+            trial, names = index[rest[1]], rest[0].split(";")
+            if all(done[own, trial // BLOCK] for own in names):
+                found.append(f"trial {trial} of {rest[0]} was run when it was done")
+            before = runs.get((rest[0], trial))
+            if before is not None and before not in killed:
+                found.append(f"trial {trial} of {rest[0]} was run twice")
+            runs[rest[0], trial] = process
+            ran.update((own, trial) for own in names)
+    for own, trial in itertools.product(map(name, trials), range(grid.num_trials)):
+        if (own, trial) not in ran:
+            found.append(f"trial {trial} of {own} was never run")
+    return found + [f"{own} was done twice" for own, count in done.items() if count > 1]
+
+
+def batter(
+    start: Callable[[int], int],
+    progress: Callable[[], int],
+    *,
+    kills: int,
+    most: int,
+    seed: int,
+) -> tuple[list[int], list[int]]:
+    """Kill two workers at random times and start them again, until they finish.
+
+    Args:
+      start: starts worker 0 or 1, returns its process.
+      progress: how much there is of what workers add to.
+      kills: how many there should be.
+      most: progress between two of them, at most.
+      seed: of their times and victims.
+
+    Returns:
+      The processes that were killed, and the statuses of those that ended themselves.
+    """
+    chance = random.Random(seed)
+    alive = {start(number): number for number in (0, 1)}
+    killed, statuses = [], []
+
+    def reap() -> None:
+        for process in list(alive):
+            ended, status = os.waitpid(process, os.WNOHANG)
+            if ended:
+                statuses.append(status)
+                del alive[process]
+
+    while len(killed) < kills:
+        is_early = chance.random() < 0.2  # While it starts.
+        target = progress() + (0 if is_early else chance.randint(1, most))
+        while alive and progress() < target:
+            reap()
+            time.sleep(0.0005)
+        time.sleep(chance.random() * (0.3 if is_early else 0.004))
+        reap()
+        if not alive:
+            break
+        victim = chance.choice(list(alive))
+        os.kill(victim, signal.SIGKILL)
+        if os.waitpid(victim, 0)[1] == signal.SIGKILL:
+            killed.append(victim)
+        number = alive.pop(victim)
+        alive[start(number)] = number
+    return killed, statuses + [os.waitpid(process, 0)[1] for process in alive]
+
+
+# Against failures: workers that are killed or stopped
+
 SIZES = ("--num-clients", "8", "--num-samples", "12", "--num-features", "6")
 SIZES += ("--num-restarts", "2", "--num-rounds", "5", "--step-sizes", "0.1", "0.01")
 CELLS = ("--separation", "0.5", "1.0", "--noise", "0.0", "0.1", "--num-trials", "20")
 SHARDS: dict[str, tuple] = {"shards": ((1, 2), (2, 2)), "whole": (None, None)}
-
-# Imports everything and starts nothing; forks the workers, which spares the imports.
-SERVER = """
-import json, pathlib, sys, warnings
-warnings.simplefilter("ignore")
-import test_reliability_against_kills as play
-
-calls = json.loads(sys.argv[1])
-print(json.dumps([getattr(play, name)(*rest) for name, *rest in calls]))
-"""
-
-
-def serve(*calls: tuple, seconds: float = 600.0) -> list[Any]:
-    """What functions of this file return in a process that has not started JAX."""
-    done = subprocess.run(
-        [sys.executable, "-c", SERVER, json.dumps(calls)],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": f"{HERE}:{HERE.parent}"},
-        timeout=seconds,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])  # After what commands said.
 
 
 def command(out: pathlib.Path, *flags: str) -> list[str]:
@@ -93,13 +258,8 @@ def play_command(folder: str, flags: list[str], kills: int, files: int) -> list[
         assert main(command(out, *flags, "--shard", f"{number + 1}/2")) == 0
 
     count = lambda: sum(1 for _ in out.rglob("*"))
-    killed, statuses = batter(
-        lambda number: fork(lambda: run(number)),
-        count,
-        kills=kills,
-        most=max(1, files // (kills + 1)),
-        seed=kills,
-    )
+    start, most = lambda number: fork(lambda: run(number)), max(1, files // (kills + 1))
+    killed, statuses = batter(start, count, kills=kills, most=most, seed=kills)
     return [len(killed), statuses]
 
 
@@ -138,10 +298,8 @@ def undisturbed(
     folder = tmp_path_factory.mktemp("undisturbed")
 
     def run(way: str, num_trials: int) -> xarray.Dataset:
-        simulate, options = SILENT[way]
-        return sweep(
-            cells(num_trials), simulate, folder / f"{way}{num_trials}", **options
-        )
+        (simulate, options), path = SILENT[way], folder / f"{way}{num_trials}"
+        return sweep(cells(num_trials), simulate, path, **options)
 
     return run
 
@@ -160,10 +318,11 @@ SMALL = (("traced", "shards", 3), ("joint", "whole", 3))
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, list]:
     folder = tmp_path_factory.mktemp("played")
-    calls = [
+    calls: list[tuple] = [
         ("play", str(folder / way), way, *rest, 23, "0.004") for way, *rest in SMALL
     ]
-    return folder, serve(*calls, ("pause", str(folder / "pause")))
+    calls.append(("pause", str(folder / "pause")))
+    return folder, serve(__name__, *calls, env=os.environ)
 
 
 @pytest.mark.parametrize("number", range(len(SMALL)))
@@ -188,7 +347,7 @@ def test_paused_worker_keeps_what_it_claimed(played, undisturbed):
 def test_a_hundred_kills_lose_and_repeat_nothing(tmp_path, undisturbed, way, kind):
     """A hundred in the four cases together."""
     call = ("play", str(tmp_path / way), way, kind, 25, 115, "0.01")
-    ((killed, statuses),) = serve(call)
+    ((killed, statuses),) = serve(__name__, call, env=os.environ)
     assert killed == 25 and statuses == [0, 0]
     check(tmp_path / way, undisturbed(way, 115))
 
@@ -211,7 +370,7 @@ def test_killed_commands_end_as_the_undisturbed_one(tmp_path, flag):
     files = sum(1 for _ in whole.rglob("*"))
     (tmp_path / "killed").mkdir()
     call = ("play_command", str(tmp_path / "killed"), [flag], 6, files)
-    ((killed, statuses),) = serve(call)
+    ((killed, statuses),) = serve(__name__, call, env=os.environ)
     assert killed == 6 and statuses == [0, 0]
     expected = blocks(whole)
     assert blocks(out) == expected and len(expected) == 8 * (len(DIMS) + 1)
@@ -251,14 +410,10 @@ def test_doubled_block_is_found(sound):
     again = next(line for line in lines if line.startswith("done"))
     (found,) = faults(path, [*lines, again], expected)
     assert found.endswith("was done twice")
-    trial = next(line for line in lines if line.startswith("trial"))
-    found = faults(path, [*lines, trial], expected)
+    begun = [line for line in lines if line.startswith("trial")]
+    found = faults(path, [*lines, begun[0]], expected)
     assert any("was run when it was done" in one for one in found)
     killed = {line.split()[1] for line in lines if line.startswith("kill")}
-    alive = next(
-        line
-        for line in lines
-        if line.startswith("trial") and line.split()[1] not in killed
-    )
+    alive = next(line for line in begun if line.split()[1] not in killed)
     (found,) = faults(path, [alive, *lines], expected)
     assert found.endswith("was run twice")
