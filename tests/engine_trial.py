@@ -82,22 +82,14 @@ def simulate(trial: Trial, key: jax.Array, constants: Any) -> dict[str, jax.Arra
 
 def small_grid(**changes: Any) -> Grid:
     """Two separations, three blocks each, the last one short."""
-    return dataclasses.replace(
-        Grid(
-            experiment="toy",
-            trial=Trial(),
-            axes={"separation": (0.5, 1.0)},
-            num_trials=23,
-            dims={
-                "distance": ("restart", "step_size"),
-                "assignment": ("client",),
-                "success": (),
-            },
-            coords={"step_size": STEP_SIZES},
-            traced=("separation", "noise"),
-        ),
-        **changes,
-    )
+    dims = {"distance": ("restart", "step_size"), "assignment": ("client",)}
+    usual: dict[str, Any] = {
+        "experiment": "toy",
+        "axes": {"separation": (0.5, 1.0)},
+        "dims": dims | {"success": ()},
+        "coords": {"step_size": STEP_SIZES},
+    }
+    return plain_grid(**(usual | changes))
 
 
 def draw(trial: Trial, key: jax.Array, constants: Any) -> dict[str, jax.Array]:
@@ -108,16 +100,15 @@ def draw(trial: Trial, key: jax.Array, constants: Any) -> dict[str, jax.Array]:
 
 def plain_grid(**changes: Any) -> Grid:
     """A grid for `draw` whose cells differ in what is traced."""
-    axes = {"separation": (0.5, 1.0), "noise": (1.0, 2.0)}
-    grid = Grid(
-        "plain",
-        Trial(),
-        axes,
-        num_trials=23,
-        dims={"value": ("number",)},
-        traced=("separation", "noise"),
-    )
-    return dataclasses.replace(grid, **changes)
+    usual: dict[str, Any] = {
+        "experiment": "plain",
+        "trial": Trial(),
+        "axes": {"separation": (0.5, 1.0), "noise": (1.0, 2.0)},
+        "num_trials": 23,
+        "dims": {"value": ("number",)},
+        "traced": ("separation", "noise"),
+    }
+    return Grid(**(usual | changes))
 
 
 def draw_jointly(

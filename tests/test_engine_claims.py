@@ -93,11 +93,8 @@ def race(folder: str) -> list[int]:
 
 
 def kill(folder: str) -> list[Any]:
-    """One process is killed while it holds a unit.
-
-    Returns what another was told meanwhile, the blocks that were done by then, and how
-    the last one ended.
-    """
+    """One process is killed while it holds a unit: what another was told meanwhile,
+    the blocks that were done by then, and how the first and the last one ended."""
     path, mark, told = (pathlib.Path(folder, name) for name in ("kill", "mark", "told"))
 
     def stuck(trials: Any, key: jax.Array, constants: Any) -> Any:
@@ -262,10 +259,10 @@ def many_blocks() -> Grid:
 
 
 def wear_down(store: str, kills: int) -> list[Any]:
-    """A sweep that is killed when it has added some files, at a moment that the delay
-    makes random within the writing of a block.
+    """How often a sweep was killed, the blocks done by then, and how the last ended.
 
-    Returns how often it was killed, the blocks done by then, and how the last ended.
+    It is killed when it has added some files, at a moment that the delay makes random
+    within the writing of a block.
     """
     path, chance = pathlib.Path(store), random.Random(kills)
     count = lambda: sum(1 for _ in path.rglob("*"))

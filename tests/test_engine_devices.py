@@ -87,9 +87,7 @@ def test_available_memory_is_that_of_the_machine():
     assert 2**20 < available_memory() <= physical
 
 
-def peak():
-    """MiB, of this program: the peak that getrusage tells includes the parent's at the
-    fork."""
+def peak():  # In MiB. That of getrusage includes the parent's at the fork.
     status = pathlib.Path("/proc/self/status").read_text()
     return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) / 1024
 

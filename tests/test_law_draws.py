@@ -210,8 +210,7 @@ def test_many_clients_come_in_blocks(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"num_features": 0}, {"num_rows": 0}, {"num_rounds": 0}, {"noise": -0.1}],
+    "wrong", [{"num_features": 0}, {"num_rows": 0}, {"num_rounds": 0}, {"noise": -0.1}]
 )
 def test_steps_misuse(wrong):
     arguments = {"num_features": 2, "num_rows": 3, "noise": 0.1, "step_size": 0.2}

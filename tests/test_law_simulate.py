@@ -22,22 +22,13 @@ from cfljax import law
 
 
 class Setting(NamedTuple):
-    """One small configuration.
-
-    num_clients: clients of each cluster.
-    num_models: models that are trained.
-    num_features, num_samples: d and n'.
-    noise, step_size: sigma and gamma.
-    divisor: of the summed gradients.
-    """
-
-    num_clients: tuple[int, ...]
+    num_clients: tuple[int, ...]  # Of each cluster.
     num_models: int
     num_features: int
     num_samples: int
     noise: float
     step_size: float
-    divisor: str = "all"
+    divisor: str = "all"  # Of the summed gradients.
 
     def vectors(self) -> tuple[np.ndarray, np.ndarray]:
         """Truths and starts, the same whenever they are asked for."""

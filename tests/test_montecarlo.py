@@ -86,11 +86,8 @@ def largest_stable(inputs: np.ndarray, normalise: str) -> float:
 
 @functools.partial(jax.jit, static_argnames="normalise")
 def in_full(inputs, targets, starts, step_sizes, normalise):
-    """Final models `[runs, models, features]`, and all rounds' losses.
-
-    Losses are `[runs, rounds, clients, models]`, under the models that a round begins
-    with.
-    """
+    """Final models `[runs, models, features]`, and the losses that rounds begin with,
+    `[runs, rounds, clients, models]`."""
 
     def one(start, own, step_size):
         algorithm = ifca(
@@ -158,10 +155,8 @@ def make(name: str) -> Case:
 def full_runs(problem: Problem, step_sizes: np.ndarray) -> tuple[np.ndarray, ...]:
     """`in_full` of a problem's runs, one for each step size."""
     targets = problem.targets[problem.which]
-    every = in_full(
-        problem.inputs, targets, problem.starts, step_sizes, problem.normalise
-    )
-    return tuple(map(np.asarray, every))
+    given = (problem.inputs, targets, problem.starts, step_sizes, problem.normalise)
+    return tuple(map(np.asarray, in_full(*given)))
 
 
 def assignments(losses):

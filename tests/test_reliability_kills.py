@@ -1,5 +1,6 @@
 """Two workers that are killed at random must lose, spoil and repeat nothing."""
 
+import functools
 import itertools
 import json
 import os
@@ -39,7 +40,6 @@ from experiments.ifca.fig3_trial import DIMS
 
 
 def cells(num_trials: int = 23) -> Grid:
-    """Six cells in two groups that share their data."""
     return plain_grid(axes=AXES, num_trials=num_trials)
 
 
@@ -65,8 +65,6 @@ def draw_beside(
 
 
 def draw_logged(trial: Trial, key: jax.Array, constants: Any) -> dict[str, jax.Array]:
-    """`draw`, traced, which leaves a line for every trial."""
-
     def note(separation: np.ndarray, data: np.ndarray) -> None:
         own = Trial(separation=float(separation), num_clients=trial.num_clients)
         _log_trials([own], np.asarray(data))
@@ -77,11 +75,11 @@ def draw_logged(trial: Trial, key: jax.Array, constants: Any) -> dict[str, jax.A
 
 BESIDE = Joint(draw_beside, shares=lambda trial: trial.num_clients)
 # Name of a way to compute -> arguments of a sweep, with a log and without.
-LOGGED: dict[str, tuple[Any, dict[str, Any]]] = {
+LOGGED: dict[str, Any] = {
     "traced": (draw_logged, {}),
     "joint": (None, {"joint": BESIDE}),
 }
-SILENT: dict[str, tuple[Any, dict[str, Any]]] = LOGGED | {"traced": (draw, {})}
+SILENT: dict[str, Any] = LOGGED | {"traced": (draw, {})}
 
 
 def work(
@@ -104,14 +102,8 @@ def work(
 def faults(
     path: pathlib.Path, lines: Iterable[str], expected: xarray.Dataset
 ) -> list[str]:
-    """What is wrong with a store, and with the log of those who wrote it.
-
-    Args:
-      path: the store, of `cells`.
-      lines: `trial PROCESS CELL;CELL KEY`, `done PROCESS CELL BLOCK` and `kill PROCESS`
-        in their order.
-      expected: of a sweep that nothing disturbed.
-    """
+    """What is wrong with a store of `cells`, and with the log of those who wrote it:
+    `trial PROCESS CELL;CELL KEY`, `done PROCESS CELL BLOCK` and `kill PROCESS`."""
     grid = cells(expected.sizes["trial"])
     store = Store(path, grid)
     values, damaged = store.read()
@@ -130,12 +122,11 @@ def faults(
 def _doubled(entries: list[list[str]], grid: Grid) -> list[str]:
     """Blocks that were done twice, and trials run again though nobody was killed."""
     killed = {process for kind, process, *_ in entries if kind == "kill"}
-    data = jax.random.key_data(
-        jax.vmap(jax.random.fold_in, in_axes=(None, 0))(
-            jax.random.key(grid.seed), np.arange(grid.num_trials)
-        )
+    fold_in = functools.partial(jax.random.fold_in, jax.random.key(grid.seed))
+    data = np.asarray(
+        jax.random.key_data(jax.vmap(fold_in)(np.arange(grid.num_trials)))
     )
-    index = {row.tobytes().hex(): number for number, row in enumerate(np.asarray(data))}
+    index = {row.tobytes().hex(): number for number, row in enumerate(data)}
     done: Counter[tuple[str, int]] = Counter()
     runs: dict[tuple[str, int], str] = {}
     ran: set[tuple[str, int]] = set()
@@ -169,15 +160,8 @@ def batter(
 ) -> tuple[list[int], list[int]]:
     """Kill two workers at random times and start them again, until they finish.
 
-    Args:
-      start: starts worker 0 or 1, returns its process.
-      progress: how much there is of what workers add to.
-      kills: how many there should be.
-      most: progress between two of them, at most.
-      seed: of their times and victims.
-
-    Returns:
-      The processes that were killed, and the statuses of those that ended themselves.
+    `start` returns the process of worker 0 or 1; `most` is the progress between two
+    kills. Returns the processes that were killed, and how those ended that were not.
     """
     chance = random.Random(seed)
     alive = {start(number): number for number in (0, 1)}
@@ -225,11 +209,8 @@ def command(out: pathlib.Path, *flags: str) -> list[str]:
 def play(
     folder: str, way: str, kind: str, kills: int, num_trials: int, seconds: str
 ) -> list[Any]:
-    """Two workers on `cells`, with a log; trials take some seconds more.
-
-    Returns:
-      The number of kills, and the statuses of those that ended by themselves.
-    """
+    """How often two workers on `cells` were killed, and how those ended that were not;
+    they log, and trials take some seconds more."""
     place = pathlib.Path(folder)
     place.mkdir()
     file = place / "log"
@@ -266,9 +247,7 @@ def play_command(folder: str, flags: list[str], kills: int, files: int) -> list[
 def pause(folder: str) -> list[Any]:
     """A worker is stopped while it holds a claim, and continued after another's end.
 
-    Returns:
-      What the other was told, the blocks that were done by then, and the status of the
-      first.
+    Returns what the other was told, the blocks done by then, and how the first ended.
     """
     place = pathlib.Path(folder)
     place.mkdir()
@@ -292,9 +271,7 @@ def pause(folder: str) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[[str, int], xarray.Dataset]:
+def undisturbed(tmp_path_factory) -> Callable[[str, int], xarray.Dataset]:
     folder = tmp_path_factory.mktemp("undisturbed")
 
     def run(way: str, num_trials: int) -> xarray.Dataset:
