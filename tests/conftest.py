@@ -15,7 +15,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import jax
 import pytest
-import xarray
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -108,21 +107,3 @@ def real_data(
         except OSError:  # Another worker was faster.
             shutil.rmtree(fresh)
     return folder
-
-
-@pytest.fixture(scope="session")
-def finished_sweep(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The folder of a sweep that nothing disturbed, to be copied."""
-    import reliability_kinds
-
-    folder = tmp_path_factory.mktemp("finished")
-    reliability_kinds.finish(folder)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def sweep_results(finished_sweep: pathlib.Path) -> xarray.Dataset:
-    """What it found."""
-    import reliability_kinds
-
-    return reliability_kinds.finish(finished_sweep)

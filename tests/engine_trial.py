@@ -1,14 +1,29 @@
-"""A small trial for the tests of the sweep: IFCA-like rounds of linear regression."""
+"""What tests of sweeps share: small trials, processes of their own, and damage.
 
+The larger of the trials are IFCA-like rounds of linear regression.
+"""
+
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+import errno
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+import zarr.storage._local
 
-from cfljax.engine import Grid, Joint
+from cfljax.engine import Grid, Joint, StoreError, sweep
+from cfljax.engine.store import Store
 
 CONVENTIONS = {"separation": (0.5, 1.0), "convention": ("paper", "reference")}
 STEP_SIZES = (0.1, 0.01)
@@ -67,22 +82,14 @@ def simulate(trial: Trial, key: jax.Array, constants: Any) -> dict[str, jax.Arra
 
 def small_grid(**changes: Any) -> Grid:
     """Two separations, three blocks each, the last one short."""
-    return dataclasses.replace(
-        Grid(
-            experiment="toy",
-            trial=Trial(),
-            axes={"separation": (0.5, 1.0)},
-            num_trials=23,
-            dims={
-                "distance": ("restart", "step_size"),
-                "assignment": ("client",),
-                "success": (),
-            },
-            coords={"step_size": STEP_SIZES},
-            traced=("separation", "noise"),
-        ),
-        **changes,
-    )
+    dims = {"distance": ("restart", "step_size"), "assignment": ("client",)}
+    usual: dict[str, Any] = {
+        "experiment": "toy",
+        "axes": {"separation": (0.5, 1.0)},
+        "dims": dims | {"success": ()},
+        "coords": {"step_size": STEP_SIZES},
+    }
+    return plain_grid(**(usual | changes))
 
 
 def draw(trial: Trial, key: jax.Array, constants: Any) -> dict[str, jax.Array]:
@@ -93,16 +100,15 @@ def draw(trial: Trial, key: jax.Array, constants: Any) -> dict[str, jax.Array]:
 
 def plain_grid(**changes: Any) -> Grid:
     """A grid for `draw` whose cells differ in what is traced."""
-    axes = {"separation": (0.5, 1.0), "noise": (1.0, 2.0)}
-    grid = Grid(
-        "plain",
-        Trial(),
-        axes,
-        num_trials=23,
-        dims={"value": ("number",)},
-        traced=("separation", "noise"),
-    )
-    return dataclasses.replace(grid, **changes)
+    usual: dict[str, Any] = {
+        "experiment": "plain",
+        "trial": Trial(),
+        "axes": {"separation": (0.5, 1.0), "noise": (1.0, 2.0)},
+        "num_trials": 23,
+        "dims": {"value": ("number",)},
+        "traced": ("separation", "noise"),
+    }
+    return Grid(**(usual | changes))
 
 
 def draw_jointly(
@@ -115,3 +121,132 @@ def draw_jointly(
 
 
 JOINT = Joint(draw_jointly, shares=lambda trial: trial.num_clients)
+# Six cells in two groups that share their data.
+AXES = {"separation": (0.5, 1.0, 2.0), "num_clients": (4, 6)}
+
+
+def insist(grid: Grid, simulate: Any, path: pathlib.Path, **options: Any) -> None:
+    """Sweep, again for as long as another process computes something."""
+    while True:
+        try:
+            sweep(grid, simulate, path, progress=False, **options)
+            return
+        except StoreError as error:
+            if "computed by another run" not in str(error):
+                raise
+            time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def interrupted_after(writes: int) -> Iterator[None]:
+    """Inside, the sweep is interrupted when it has written some blocks."""
+    original, done = Store.write, []
+
+    def write(self, *arguments):
+        if len(done) == writes:
+            raise KeyboardInterrupt
+        done.append(arguments)
+        original(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Store, "write", write)
+        with pytest.raises(KeyboardInterrupt):
+            yield
+
+
+# Processes of their own
+
+HERE = pathlib.Path(__file__).resolve().parent
+PATIENCE = 120.0  # Seconds that a process waits for another before it gives up.
+BARE = {"PATH": "/usr/bin:/bin"}
+# Imports everything and starts nothing, so that what it calls may fork.
+SERVER = """
+import importlib, json, sys, warnings
+warnings.simplefilter("ignore")
+calls, cores = map(json.loads, sys.argv[2:])
+if cores:
+    from cfljax import engine
+    assert engine.use_cores(cores) == cores  # Before a file's constants start JAX.
+    import conftest
+play = importlib.import_module(sys.argv[1])
+print(json.dumps([getattr(play, name)(*rest) for name, *rest in calls]))
+"""
+
+
+def known(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which the tests can be imported."""
+    return {**environment, "PYTHONPATH": f"{HERE}:{HERE.parent}"}
+
+
+def serve(
+    module: str, *calls: tuple, cores: int = 0, env: Mapping[str, str] = BARE
+) -> list[Any]:
+    """What functions of a file return in a process that has not started JAX, or of
+    which JAX sees the cores as devices."""
+    command = [sys.executable, "-c", SERVER, module, json.dumps(calls), str(cores)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=known(env), timeout=5 * PATIENCE
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])  # After what commands said.
+
+
+def fork(work: Callable[[], object]) -> int:
+    process = os.fork()
+    if process == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    return process
+
+
+def wait_for(is_true: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not is_true():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the other process did not come")
+        time.sleep(0.002)
+
+
+def log(kind: str, *words: object) -> None:
+    """Append a line to the file that processes share."""
+    with pathlib.Path(os.environ["TRIAL_LOG"]).open("a") as file:
+        file.write(" ".join(map(str, (kind, os.getpid(), *words))) + "\n")
+
+
+# Damage
+
+
+def contents(folder: pathlib.Path) -> dict[str, bytes]:
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
+
+
+def damage(file: pathlib.Path, kind: str, *, left: int) -> None:
+    """Of a kind: missing, empty, flipped in one bit, or truncated to what is left."""
+    whole = file.read_bytes()
+    if kind == "missing":
+        file.unlink()
+    else:
+        flipped = bytes([whole[0] ^ 1]) + whole[1:]
+        broken = {"truncated": whole[:left], "empty": b"", "flipped": flipped}
+        file.write_bytes(broken[kind])
+
+
+def filling(monkeypatch: pytest.MonkeyPatch, room: int) -> list[str]:
+    """Let the disk fill up after some writes of chunks or descriptions."""
+    puts: list[str] = []
+    put = zarr.storage._local._put
+
+    def refuse(path, *arguments, **options):
+        puts.append(str(path))
+        if len(puts) > room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return put(path, *arguments, **options)
+
+    monkeypatch.setattr(zarr.storage._local, "_put", refuse)
+    return puts

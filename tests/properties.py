@@ -1,5 +1,6 @@
 """Properties that hold for every input: few inputs by default, many in slow tests."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,26 +17,24 @@ FINITE = st.sampled_from((-2.0, -1.0, 0.0, 0.5, 1.0, 3.0)) | st.floats(
 NUMBERS = FINITE | st.sampled_from(EDGES)
 
 
-def always(**inputs: st.SearchStrategy[Any]) -> Callable[[Callable], Callable]:
-    """Turns a check of one input into tests of many, the same ones every time.
+_chosen = functools.partial(
+    hypothesis.settings,
+    deadline=None,
+    derandomize=True,
+    # How fast inputs are drawn says something of the machine only.
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 
-    Args:
-      **inputs: strategies of the check's arguments.
-    """
+
+def always(**inputs: st.SearchStrategy[Any]) -> Callable[[Callable], Callable]:
+    """Turns a check of one input into tests of many, the same ones every time."""
 
     def decorate(check: Callable[..., None]) -> Callable[[int], None]:
         @pytest.mark.parametrize(
             "examples", [FEW, pytest.param(MANY, marks=pytest.mark.slow)]
         )
         def test(examples: int) -> None:
-            chosen = hypothesis.settings(
-                max_examples=examples,
-                deadline=None,
-                derandomize=True,
-                # How fast inputs are drawn says something of the machine only.
-                suppress_health_check=[hypothesis.HealthCheck.too_slow],
-            )
-            chosen(hypothesis.given(**inputs)(check))()
+            _chosen(max_examples=examples)(hypothesis.given(**inputs)(check))()
 
         test.__name__, test.__doc__ = check.__name__, check.__doc__
         return test
@@ -45,13 +44,7 @@ def always(**inputs: st.SearchStrategy[Any]) -> Callable[[Callable], Callable]:
 
 def refuses(check: Callable[..., None], **inputs: st.SearchStrategy[Any]) -> bool:
     """Whether some input makes the check fail: what a control must show."""
-    chosen = hypothesis.settings(
-        max_examples=200,
-        deadline=None,
-        derandomize=True,
-        phases=[hypothesis.Phase.generate],
-        suppress_health_check=[hypothesis.HealthCheck.too_slow],
-    )
+    chosen = _chosen(max_examples=200, phases=[hypothesis.Phase.generate])
     try:
         chosen(hypothesis.given(**inputs)(check))()
     except AssertionError:

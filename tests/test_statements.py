@@ -246,37 +246,6 @@ def test_the_bands_of_a_law_miss_as_rarely_as_they_say():
     assert count > 0 and low <= 0.2
 
 
-def test_student_covers_a_normal_mean():
-    values = 3 + GENERATOR.standard_normal((4000, 5))
-    low, high = intervals.student(values, error_rate=0.1)
-    missed = int(np.sum((low > 3) | (high < 3)))
-    bounds = intervals.clopper_pearson(missed, 4000, error_rate=1e-6)
-    assert bounds[0] <= 0.1 <= bounds[1]
-    assert np.all(np.isnan(intervals.student(np.array([1.0, np.nan]), error_rate=0.1)))
-
-
-def test_slope_finds_a_power_law():
-    x = np.log(np.logspace(0, 3, 7))
-    y = -0.5 * x + 0.01 * GENERATOR.standard_normal((40, 7))
-    low, high = intervals.slope(x, y, error_rate=1e-6)
-    assert low < -0.5 < high and high - low < 0.02
-    exact = intervals.slope(x, np.stack([2 * x, 2 * x + 1]), error_rate=0.1)
-    np.testing.assert_allclose(exact, 2.0, rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    "call, name",
-    [
-        (lambda: intervals.student(np.zeros(1), error_rate=0.1), "values"),
-        (lambda: intervals.student(np.zeros(2), error_rate=0.0), "error_rate"),
-        (lambda: intervals.slope(np.zeros(2), np.zeros((2, 2)), error_rate=0.1), "x"),
-    ],
-)
-def test_impossible_intervals_are_refused(call, name):
-    with pytest.raises(ValueError, match=f"`{name}`"):
-        call()
-
-
 @pytest.mark.parametrize("at_least", [True, False])
 def test_margins(at_least):
     met = Margin("a", 3.0, 2.0, at_least)
@@ -305,7 +274,6 @@ RANK = {VIOLATED: 0, INCONCLUSIVE: 1, HOLDS: 2}
 # Short enough for verdicts of every kind from a few trials.
 ERROR_RATE = 0.2
 
-RATES = st.floats(1e-9, 0.5)  # One-sided, a higher one need not contain the estimate.
 BOUNDS = arrays(float, POINTS, elements=st.floats(0, 0.99))
 COUNTS = arrays(float, POINTS, elements=st.integers(0, 60).map(float))
 REAL = arrays(float, POINTS, elements=FINITE)
@@ -320,40 +288,6 @@ def spoil(values, where):
     values = np.array(values, float)
     values[where] = np.nan
     return values
-
-
-@always(
-    successes=st.integers(0, 999),
-    failures=st.integers(0, 999),
-    error_rate=RATES,
-    wider=st.floats(0.01, 1),
-    side=st.sampled_from(("both", "low", "high")),
-)
-def test_an_interval_follows_its_counts(successes, failures, error_rate, wider, side):
-    trials = successes + failures + 1
-    interval = lambda count, rate, side=side: np.array(
-        intervals.clopper_pearson(count, trials, error_rate=rate, side=side)
-    )
-    here = interval(successes, error_rate)
-    assert 0 <= here[0] <= successes / trials <= here[1] <= 1
-    assert np.all(interval(successes + 1, error_rate) >= here)
-    low, high = interval(successes, error_rate * wider)
-    assert low <= here[0] and here[1] <= high
-    mirror = {"both": "both", "low": "high", "high": "low"}[side]
-    there = interval(trials - successes, error_rate, mirror)
-    np.testing.assert_allclose(here, 1 - there[::-1], rtol=0, atol=1e-9)
-
-
-@always(
-    mean=st.floats(0, 1), trials=st.integers(1, 10**6), rate=RATES, more=st.floats(1, 9)
-)
-def test_an_interval_of_a_mean_shrinks_with_trials(mean, trials, rate, more):
-    low, high = intervals.hoeffding(mean, trials, rate)
-    assert 0 <= low <= mean <= high <= 1
-    inner = intervals.hoeffding(mean, trials * more, rate)
-    assert low <= inner[0] and inner[1] <= high
-    inner = intervals.hoeffding(mean, trials, min(rate * more, 0.99))
-    assert low <= inner[0] and inner[1] <= high
 
 
 @always(events=COUNTS, misses=COUNTS, more=COUNTS, bounds=BOUNDS)

@@ -1,7 +1,9 @@
-"""Figures: the same bytes again, nothing cut off, nothing overlapping."""
+"""Figures and tables: all of it shown, the same bytes again, nothing half written."""
 
+import csv
 import dataclasses
 import itertools
+import math
 
 import matplotlib
 import numpy as np
@@ -12,8 +14,23 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from cfljax.report import Curve, CurvePanel, HeatMap, Level, curves, heatmaps, save
+from cfljax.report import (
+    Curve,
+    CurvePanel,
+    HeatMap,
+    Level,
+    curves,
+    heatmaps,
+    markdown,
+    read_csv,
+    save,
+    write_csv,
+    write_text,
+)
 from cfljax.report.figures import COLOUR_MAP, LINES, style
+from cfljax.report.files import replacing
+
+# Figures against themselves: nothing cut off, nothing overlapping
 
 
 def heat_map(num_rows: int, num_columns: int, title: str = "") -> HeatMap:
@@ -27,6 +44,12 @@ def heat_map(num_rows: int, num_columns: int, title: str = "") -> HeatMap:
         cells=[[f"{count}/{counts.max()}" for count in row] for row in counts],
         title=title,
     )
+
+
+def with_value(panel: HeatMap, where: tuple[int, int], value: float) -> HeatMap:
+    values = np.array(panel.values)
+    values[where] = value
+    return dataclasses.replace(panel, values=values)
 
 
 def curve_panel(num_curves: int, title: str = "") -> CurvePanel:
@@ -138,11 +161,8 @@ def test_same_bytes_again(name, tmp_path):
 
 def test_other_data_give_other_bytes(tmp_path):
     """Control: the comparison of bytes sees a change of one cell."""
-    panel = heat_map(3, 3)
-    values = panel.values.copy()
-    values[1, 1] = 0.0
-    changed = dataclasses.replace(panel, values=values)
-    first, _ = save(heatmaps([panel]), tmp_path / "first")
+    first, _ = save(heatmaps([heat_map(3, 3)]), tmp_path / "first")
+    changed = with_value(heat_map(3, 3), (1, 1), 0.0)
     second, _ = save(heatmaps([changed]), tmp_path / "second")
     assert first.read_bytes() != second.read_bytes()
 
@@ -163,10 +183,8 @@ def test_labels_and_colours_say_what_was_given():
 
 
 def test_unmeasured_cells_are_not_zero():
-    panel = heat_map(3, 3)
-    values = panel.values.copy()
-    values[2, 2] = np.nan
-    figure = heatmaps([dataclasses.replace(panel, values=values, cells=None)])
+    panel = with_value(heat_map(3, 3), (2, 2), np.nan)
+    figure = heatmaps([dataclasses.replace(panel, cells=None)])
     (image,) = figure.axes[0].get_images()
     array = np.ma.asarray(image.get_array())
     assert np.ma.getmaskarray(array)[2, 2]
@@ -192,36 +210,6 @@ def test_a_name_looks_the_same_in_all_panels():
         for axes in figure.axes
     ]
     assert looks[1].items() < looks[0].items()
-
-
-def test_misuse_is_refused():
-    panel, x = heat_map(3, 3), np.arange(3.0)
-    with pytest.raises(ValueError, match="`values`"):
-        dataclasses.replace(panel, row_values=[1, 2])
-    with pytest.raises(ValueError, match="`cells`"):
-        dataclasses.replace(panel, cells=[["1"]])
-    with pytest.raises(ValueError, match="`low` and `high`"):
-        Curve("a", x, x, low=x)
-    with pytest.raises(ValueError, match="`curves`"):
-        CurvePanel([], "x", "y")
-    own = curve_panel(1)
-    name = own.curves[0].label
-    for level in (Level("b", 1.0, "absent"), Level(name, 1.0, name)):
-        with pytest.raises(ValueError, match="`levels`"):
-            dataclasses.replace(own, levels=[level])
-    with pytest.raises(ValueError, match="predicted curves must be like one of"):
-        dataclasses.replace(own, curves=[*own.curves, Curve("b", x, x, like="absent")])
-    with pytest.raises(ValueError, match="`value`"):
-        Level("b", float("nan"), name)
-    with pytest.raises(ValueError, match="`half_width`"):
-        Level("b", 1.0, name, -0.1)
-    with pytest.raises(ValueError, match="`panels`"):
-        heatmaps([])
-    with pytest.raises(ValueError, match="`panels`"):
-        curves([])
-    many = [Curve(str(i), x, x) for i in range(len(LINES) + 1)]
-    with pytest.raises(ValueError, match=r"at most 7 different curves, got 8"):
-        curves([CurvePanel(many, "x", "y")])
 
 
 @pytest.mark.parametrize("num_points", [3, 30])
@@ -272,9 +260,7 @@ def test_bands_that_would_merge_are_bars_with_caps(num_curves, num_points, fille
     x = np.linspace(0, 1, num_points)
     lines = [Curve(f"a{i}", x, x, x - 0.2, x + 0.1) for i in range(num_curves)]
     (axes,) = curves([CurvePanel(lines, "x", "y")]).axes
-    bands = [
-        artist for artist in axes.collections if isinstance(artist, PolyCollection)
-    ]
+    bands = [band for band in axes.collections if isinstance(band, PolyCollection)]
     assert len(bands) == filled
     caps = [line for line in axes.get_lines() if line.get_marker() == "_"]
     assert len(caps) == (2 * num_curves if num_points <= 8 else 0)
@@ -298,3 +284,125 @@ def test_only_curves_of_one_panel_make_room_for_each_other():
         if line.get_marker() != "_"
     ]
     assert np.diff(places).min() > 1
+
+
+# Tables against themselves: what is written is read back
+
+
+def test_rows_survive_a_file(tmp_path):
+    rows = [
+        {"name": "ifca", "clients": 100, "noise": 0.1, "won": True, "cell": "8/10"},
+        {"name": 'a, "b"', "clients": -3, "noise": 1 / 3, "won": False, "cell": None},
+        {"name": "c\nd", "clients": 0, "noise": 1e-300, "won": True, "cell": "10/10"},
+    ]
+    path = tmp_path / "new" / "table.csv"
+    write_csv(path, rows)
+    assert read_csv(path) == rows
+    write_csv(path, rows[:1])
+    assert read_csv(path) == rows[:1]
+    assert [entry.name for entry in path.parent.iterdir()] == ["table.csv"]
+
+
+def test_every_digit_survives(tmp_path):
+    values = np.random.default_rng(0).normal(size=200)
+    singles = values.astype(np.float32)
+    rows = [{"x": x, "y": y} for x, y in zip(values, singles, strict=True)]
+    write_csv(tmp_path / "table.csv", rows)
+    read = read_csv(tmp_path / "table.csv")
+    assert [row["x"] for row in read] == values.tolist()
+    assert [np.float32(row["y"]) for row in read] == singles.tolist()
+    rounded = [float(f"{x:.15g}") for x in values]
+    assert rounded != values.tolist()  # Control: 15 digits would not be enough.
+
+
+def test_special_values_survive(tmp_path):
+    row = {"nan": np.float32(np.nan), "inf": -math.inf, "one": np.int32(1)}
+    write_csv(tmp_path / "table.csv", [row])
+    (read,) = read_csv(tmp_path / "table.csv")
+    assert math.isnan(read["nan"])
+    assert (read["inf"], read["one"]) == (-math.inf, 1)
+
+
+def test_columns_keep_their_first_order(tmp_path):
+    write_csv(tmp_path / "table.csv", [{"b": 1, "a": 2}, {"c": 3, "a": 4}])
+    with (tmp_path / "table.csv").open(newline="") as file:
+        lines = list(csv.reader(file))
+    assert lines == [["b", "a", "c"], ["1", "2", ""], ["", "4", "3"]]
+
+
+def test_a_failure_leaves_the_old_file(tmp_path):
+    path = tmp_path / "table.csv"
+    write_csv(path, [{"a": 1}])
+    with pytest.raises(ValueError, match="shape"):
+        write_csv(path, [{"a": 2}, {"a": np.zeros(3)}])
+    with pytest.raises(RuntimeError), replacing(path) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert read_csv(path) == [{"a": 1}]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_text_survives(tmp_path):
+    write_text(tmp_path / "new" / "note.txt", "σ\nline\n")
+    assert (tmp_path / "new" / "note.txt").read_bytes() == "σ\nline\n".encode()
+
+
+def test_markdown_against_a_table_written_by_hand():
+    rows = [
+        {"name": "a|b", "rate": 0.123456, "count": 12345},
+        {"name": "c", "rate": float("nan"), "count": None},
+    ]
+    assert markdown(rows) == (
+        "| name | rate | count |\n"
+        "| --- | ---: | ---: |\n"
+        "| a\\|b | 0.123 | 12345 |\n"
+        "| c | nan |  |\n"
+    )
+    chosen = markdown(rows, {"count": "number", "name": "who"}, digits=1)
+    assert chosen.splitlines()[0] == "| number | who |"
+
+
+# Against misuse
+
+SQUARE, ALONE, X = heat_map(3, 3), curve_panel(1), np.arange(3.0)
+NAME = ALONE.curves[0].label
+MANY = [Curve(str(i), X, X) for i in range(len(LINES) + 1)]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: dataclasses.replace(SQUARE, row_values=[1, 2]), "`values`"),
+        (lambda: dataclasses.replace(SQUARE, cells=[["1"]]), "`cells`"),
+        (lambda: Curve("a", X, X, low=X), "`low` and `high`"),
+        (lambda: CurvePanel([], "x", "y"), "`curves`"),
+        *(
+            (lambda level=level: dataclasses.replace(ALONE, levels=[level]), "`levels`")
+            for level in (Level("b", 1.0, "absent"), Level(NAME, 1.0, NAME))
+        ),
+        (
+            lambda: dataclasses.replace(
+                ALONE, curves=[*ALONE.curves, Curve("b", X, X, like="absent")]
+            ),
+            "predicted curves must be like one of",
+        ),
+        (lambda: Level("b", float("nan"), NAME), "`value`"),
+        (lambda: Level("b", 1.0, NAME, -0.1), "`half_width`"),
+        (lambda: heatmaps([]), "`panels`"),
+        (lambda: curves([]), "`panels`"),
+        (
+            lambda: curves([CurvePanel(MANY, "x", "y")]),
+            "at most 7 different curves, got 8",
+        ),
+        (lambda: markdown([{"a": 1}], ["b"]), "`columns`"),
+        (lambda: markdown([{"a": 1}], digits=0), "`digits`"),
+    ],
+)
+def test_misuse_is_refused(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+def test_no_rows_are_no_table(tmp_path):
+    with pytest.raises(ValueError, match="`rows`"):
+        write_csv(tmp_path / "table.csv", [])

@@ -1,132 +1,101 @@
-"""Several runs on one store must share its work, and lose or repeat none of it."""
+"""Several runs on one store, and runs that are killed, lose and repeat nothing."""
 
 import json
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import sys
 import time
-import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 import xarray
-from engine_trial import JOINT, draw, draw_jointly, plain_grid
+from engine_trial import (
+    AXES,
+    BARE,
+    JOINT,
+    PATIENCE,
+    draw,
+    draw_jointly,
+    fork,
+    insist,
+    known,
+    log,
+    plain_grid,
+    serve,
+    wait_for,
+)
 from jax.experimental import io_callback
 
-from cfljax.engine import Joint, StoreError, claims, sweep
+from cfljax.engine import Grid, Joint, StoreError, claims, sweep
 from cfljax.engine.claims import Claims, Shared
 from cfljax.engine.provenance import Journal
 
-GRID = plain_grid(axes={"separation": (0.5, 1.0, 2.0), "num_clients": (4, 6)})
-HERE = pathlib.Path(__file__).parent
-PATIENCE = 120.0  # Seconds that a process waits for another before it gives up.
+GRID = plain_grid(axes=AXES)
 
-# Imports everything and starts nothing; forks the processes, which spares the imports.
-FORKS = """
-import json, pathlib, sys, warnings
-warnings.simplefilter("ignore")
-import test_engine_claims_against_itself as play
+# Against itself: several runs share the work
 
-folder = pathlib.Path(sys.argv[1])
-print(json.dumps([play.race(folder), play.kill(folder), play.write_journal(folder)]))
-"""
 # One of two processes that share nothing, not even imports.
 RUN = """
 import pathlib, sys, warnings
 warnings.simplefilter("ignore")
-import test_engine_claims_against_itself as play
+import test_engine_claims as play
 from cfljax.engine import claims
 
 folder, claims.OF_OPEN_FILE = pathlib.Path(sys.argv[1]), sys.argv[2] == "of open file"
-play.insist(folder / "s", play.log_traced)
+play.insist(play.GRID, play.draw_logged, folder / "s")
 """
 
 
-def wait_for(is_true: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not is_true():
-        if time.monotonic() > deadline:
-            raise TimeoutError("the other process did not come")
-        time.sleep(0.002)
+def logged(path: pathlib.Path) -> list[list[str]]:
+    """Processes and the trials that they began."""
+    return [line.split()[1:] for line in path.read_text().splitlines()]
 
 
-def log(line: str) -> None:
-    """Append a line to a file that processes share."""
-    with pathlib.Path(os.environ["TRIAL_LOG"]).open("a") as file:
-        file.write(f"{os.getpid()} {line}\n")
+def meet(trials: Iterable[tuple[Any, int]], key: Any) -> None:
+    """Log some trials, and wait until another process has logged one as well."""
+    for separation, num_clients in trials:
+        log("trial", f"{separation},{num_clients},{key.tolist()}".replace(" ", ""))
+    file = pathlib.Path(os.environ["TRIAL_LOG"])
+    wait_for(lambda: len({process for process, _ in logged(file)}) == 2)
 
 
-def lines(path: pathlib.Path) -> list[list[str]]:
-    return [line.split() for line in path.read_text().splitlines()]
-
-
-def meet_and_log(trials: Any, key: jax.Array, constants: Any) -> Any:
-    """`draw_jointly`, when another process holds a unit as well."""
-    for trial in trials:
-        name = f"{trial.separation},{trial.num_clients}"
-        log(f"{name},{jax.random.key_data(key).tolist()}".replace(" ", ""))
-    wait_for(lambda: len({process for process, _ in lines(log_file())}) == 2)
+def draw_jointly_and_log(trials: Any, key: jax.Array, constants: Any) -> Any:
+    names = [(trial.separation, trial.num_clients) for trial in trials]
+    meet(names, jax.random.key_data(key))
     return draw_jointly(trials, key, constants)
 
 
-def log_file() -> pathlib.Path:
-    return pathlib.Path(os.environ["TRIAL_LOG"])
-
-
-def log_traced(trial: Any, key: jax.Array, constants: Any) -> dict[str, jax.Array]:
-    def note(value, key):
-        log(f"{value},{trial.num_clients},{key.tolist()}".replace(" ", ""))
-        wait_for(lambda: len({process for process, _ in lines(log_file())}) == 2)
-
+def draw_logged(trial: Any, key: jax.Array, constants: Any) -> dict[str, jax.Array]:
+    note = lambda separation, data: meet([(separation, trial.num_clients)], data)
     io_callback(note, None, trial.separation, jax.random.key_data(key), ordered=False)
     return draw(trial, key, constants)
 
 
-def insist(path: pathlib.Path, simulate: Any, **options: Any) -> None:
-    """Sweep, again for as long as another process computes something."""
-    while True:
-        try:
-            sweep(GRID, simulate, path, progress=False, **options)
-            return
-        except StoreError as error:
-            if "computed by another run" not in str(error):
-                raise
-            time.sleep(0.02)
-
-
-def fork(work: Callable[[], object]) -> int:
-    process = os.fork()
-    if process == 0:
-        try:
-            work()
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-    return process
-
-
-def race(folder: pathlib.Path) -> list[int]:
-    """Two processes on one store; returns how they ended."""
-    os.environ["TRIAL_LOG"] = str(folder / "race.log")
-    joint = Joint(meet_and_log, JOINT.shares)
-    processes = [fork(lambda: insist(folder / "race", None, joint=joint)) for _ in "ab"]
+def both(work: Callable[[], object]) -> list[int]:
+    """How two processes end that do the same at the same time."""
+    processes = [fork(work) for _ in "ab"]
     return [os.waitpid(process, 0)[1] for process in processes]
 
 
-def kill(folder: pathlib.Path) -> list[Any]:
-    """One process is killed while it holds a unit.
+def race(folder: str) -> list[int]:
+    """Two processes on one store."""
+    place = pathlib.Path(folder)
+    os.environ["TRIAL_LOG"] = str(place / "race.log")
+    joint = Joint(draw_jointly_and_log, JOINT.shares)
+    return both(lambda: insist(GRID, None, place / "race", joint=joint))
 
-    Returns what another was told meanwhile, the blocks that were done by then, and how
-    the last one ended.
-    """
-    path, mark, told = folder / "kill", folder / "mark", folder / "told"
+
+def kill(folder: str) -> list[Any]:
+    """One process is killed while it holds a unit: what another was told meanwhile,
+    the blocks that were done by then, and how the first and the last one ended."""
+    path, mark, told = (pathlib.Path(folder, name) for name in ("kill", "mark", "told"))
 
     def stuck(trials: Any, key: jax.Array, constants: Any) -> Any:
         mark.touch()
@@ -147,13 +116,14 @@ def kill(folder: pathlib.Path) -> list[Any]:
     return [told.read_text(), done, killed, last]
 
 
-def write_journal(folder: pathlib.Path) -> list[int]:
+def write_journal(folder: str) -> list[int]:
     """Two processes that add their runs at the same time."""
+    path = pathlib.Path(folder, "journal")
 
     def runs() -> None:
-        with Claims(folder / "journal", (1,)) as own:
+        with Claims(path, (1,)) as own:
             for number in range(15):
-                journal = Journal(folder / "journal", own, is_new=False)
+                journal = Journal(path, own, is_new=False)
                 journal.start({"number": number})
                 try:
                     raise ValueError("a" * 5000)
@@ -161,13 +131,7 @@ def write_journal(folder: pathlib.Path) -> list[int]:
                     journal.record({"number": number}, error)
                 journal.finish(seconds=0.0, blocks=1)
 
-    processes = [fork(runs) for _ in "ab"]
-    return [os.waitpid(process, 0)[1] for process in processes]
-
-
-def environment(log: pathlib.Path) -> dict[str, str]:
-    paths = {"PYTHONPATH": f"{HERE}:{HERE.parent}", "PATH": "/usr/bin:/bin"}
-    return {**paths, "TRIAL_LOG": str(log)}
+    return both(runs)
 
 
 @pytest.fixture(scope="module")
@@ -179,21 +143,13 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> xarray.Dataset:
 def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, list]:
     """The folder and the returns of `race`, `kill` and `write_journal`."""
     folder = tmp_path_factory.mktemp("played")
-    done = subprocess.run(
-        [sys.executable, "-c", FORKS, str(folder)],
-        capture_output=True,
-        text=True,
-        env=environment(folder / "log"),
-        timeout=3 * PATIENCE,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr, done.stderr
-    return folder, json.loads(done.stdout)
+    names = ("race", "kill", "write_journal")
+    return folder, serve(__name__, *((name, str(folder)) for name in names))
 
 
-def check_shared_work(log: pathlib.Path) -> None:
+def check_shared_work(file: pathlib.Path) -> None:
     """Each trial of each cell was computed once, and not all by one process."""
-    entries = lines(log)
+    entries = logged(file)
     trials = Counter(trial for _, trial in entries)
     assert len(trials) == 6 * 23 and set(trials.values()) == {1}
     assert len({process for process, _ in entries}) == 2
@@ -232,7 +188,7 @@ def test_two_traced_runs_share_the_work(tmp_path, unbroken, kind):
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", RUN, str(tmp_path), kind],
-            env=environment(tmp_path / "log"),
+            env=known(BARE | {"TRIAL_LOG": str(tmp_path / "log")}),
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -248,9 +204,8 @@ def test_two_traced_runs_share_the_work(tmp_path, unbroken, kind):
 
 @pytest.mark.parametrize(("simulate", "way"), [(draw, {}), (None, {"joint": JOINT})])
 def test_shards_make_up_the_whole(tmp_path, unbroken, simulate, way):
-    path, parts = tmp_path / "s", []
-    for i in (2, 4, 1, 3):
-        parts.append(sweep(GRID, simulate, path, shard=(i, 4), **way))
+    path = tmp_path / "s"
+    parts = [sweep(GRID, simulate, path, shard=(i, 4), **way) for i in (2, 4, 1, 3)]
     blocks = [part.attrs["open_blocks"] for part in parts]
     assert blocks == [12, 9, 3, 0]  # 6 units of 3 blocks: two, one, two, one.
     assert parts[-1].identical(unbroken)
@@ -293,3 +248,47 @@ def test_claims_are_all_or_nothing(tmp_path):
 def test_claims_need_no_system_that_locks(tmp_path, monkeypatch):
     monkeypatch.setattr(claims, "fcntl", None)
     assert not np.isnan(sweep(GRID, draw, tmp_path / "s")["value"]).any()
+
+
+# Against failures: a sweep that is killed again and again
+
+
+def many_blocks() -> Grid:
+    axes = {"separation": tuple(np.linspace(0.1, 1.0, 5)), "noise": (1.0, 2.0)}
+    return plain_grid(axes=axes, num_trials=115)
+
+
+def wear_down(store: str, kills: int) -> list[Any]:
+    """How often a sweep was killed, the blocks done by then, and how the last ended.
+
+    It is killed when it has added some files, at a moment that the delay makes random
+    within the writing of a block.
+    """
+    path, chance = pathlib.Path(store), random.Random(kills)
+    count = lambda: sum(1 for _ in path.rglob("*"))
+    start = lambda: fork(lambda: sweep(many_blocks(), draw, path))
+    killed = 0
+    for attempt in range(kills):
+        process, before = start(), count()
+        more = chance.randrange(250 // kills) if attempt else chance.randrange(8)
+        while count() < before + more and os.waitpid(process, os.WNOHANG)[0] == 0:
+            time.sleep(0.0005)
+        time.sleep(chance.random() * 0.003)
+        try:
+            os.kill(process, signal.SIGKILL)
+            killed += os.waitpid(process, 0)[1] == signal.SIGKILL
+        except (ProcessLookupError, ChildProcessError):
+            break
+    done = len(list((path / "done").glob("c.*")))
+    return [killed, done, os.waitpid(start(), 0)[1]]
+
+
+@pytest.mark.parametrize("kills", [6, pytest.param(30, marks=pytest.mark.slow)])
+def test_killed_sweep_equals_the_unbroken_one(tmp_path, kills):
+    path = tmp_path / "worn"
+    ((killed, blocks, status),) = serve(__name__, ("wear_down", str(path), kills))
+    assert killed == kills and 0 < blocks < 120, "kills must fall in the middle"
+    assert status == 0
+    unbroken = sweep(many_blocks(), draw, tmp_path / "unbroken")
+    assert sweep(many_blocks(), draw, path).identical(unbroken)
+    assert not np.isnan(unbroken["value"]).any()

@@ -1,4 +1,4 @@
-"""Gradients by the Gram matrices of groups, against sums over clients."""
+"""What the exact Monte-Carlo keeps: Gram matrices of groups, and errors."""
 
 import types
 
@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 from cfljax.montecarlo import partitions, prepare
+from cfljax.montecarlo.error_cache import ErrorCache
 from cfljax.montecarlo.group_gradients import gradients
 from cfljax.montecarlo.partitions import Partitions
 from cfljax.montecarlo.rounds import forward
 from cfljax.montecarlo.samples import Samples
+
+# Gradients by the Gram matrices of groups, against sums over clients
 
 CLIENTS, SAMPLES, FEATURES, MODELS = 7, 5, 4, 3
 CLUSTERS = np.array([0, 0, 0, 1, 1, 1, 1])
@@ -84,11 +87,14 @@ def test_nobody_dissents():
 
 
 @pytest.fixture
-def majorities(monkeypatch):
-    """Of samples that are few."""
+def many_samples(monkeypatch):
+    """Inside, few samples count as many."""
     monkeypatch.setattr(partitions, "_SAMPLES", 0)
     monkeypatch.setattr(partitions, "_BY_GROUP", 0)
 
+
+@pytest.fixture
+def majorities(many_samples):
     def found(assignments, losses=None, heavy=1.0):
         samples, _, _ = draw(1, heavy)
         if losses is None:
@@ -130,11 +136,10 @@ def test_a_sum_is_not_blurred_by_what_it_leaves_out(majorities):
     assert majorities(assignments, heavy=100.0)[1].tolist() == [False, True]
 
 
+@pytest.mark.usefixtures("many_samples")
 @pytest.mark.parametrize("small", [0.0, 1e-3])
-def test_targets_of_zero_are_blurred_as_well(monkeypatch, small):
+def test_targets_of_zero_are_blurred_as_well(small):
     """In the problem that has them, and in no other."""
-    monkeypatch.setattr(partitions, "_SAMPLES", 0)
-    monkeypatch.setattr(partitions, "_BY_GROUP", 0)
     samples, _, _ = draw(1)
     targets = np.array(samples.targets)
     targets[0, :2], targets[0, 2] = small, 1e5
@@ -162,10 +167,87 @@ def test_few_samples_are_cheaper_than_gram_matrices():
     assert not np.any(found.majorities(every, losses, np.zeros(1, int))[1])
 
 
+@pytest.mark.usefixtures("many_samples")
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
 def test_an_accelerator_has_better_to_do(monkeypatch, platform):
-    monkeypatch.setattr(partitions, "_SAMPLES", 0)
-    monkeypatch.setattr(partitions, "_BY_GROUP", 0)
     device = types.SimpleNamespace(platform=platform)
     monkeypatch.setattr(Samples, "device", property(lambda _: device))
     assert Partitions(draw(1)[0]).pays_by_group == (platform == "cpu")
+
+
+# Errors that are kept are those of the models that they are said to be of
+
+RUNS, MODELS, ROWS = 5, 3, 4
+
+
+def columns_of(keys, age):
+    """Columns that tell whose they are and when they were evaluated."""
+    return jnp.asarray(
+        [[100 * age + 10 * run + model] * ROWS for run, model in keys], jnp.float32
+    )
+
+
+def seen(cache, keys):
+    """What is at hand of models, None where nothing is."""
+    just, kept = (np.asarray(part)[:, 0] for part in cache.errors)
+    columns = np.concatenate([just, kept])
+    return [columns[cache.place(key)] if key in cache else None for key in keys]
+
+
+def wanted(*keys):
+    is_wanted = np.zeros((RUNS, MODELS), bool)
+    for key in keys:
+        is_wanted[key] = True
+    return is_wanted
+
+
+def add(cache, age, *keys):
+    cache.add(columns_of(keys, age), {key: i for i, key in enumerate(keys)})
+
+
+def test_models_that_stay_are_kept_until_they_move():
+    cache = ErrorCache(4, ROWS)
+    add(cache, 1, (0, 0), (0, 1), (1, 2))
+    assert seen(cache, [(0, 1), (1, 2), (2, 0)]) == [101, 112, None]
+    cache.keep(wanted((0, 1), (1, 2)))
+    add(cache, 2, (0, 0), (2, 2))
+    everything = [(0, 0), (0, 1), (1, 2), (2, 2)]
+    assert seen(cache, everything) == [200, 101, 112, 222]
+    cache.keep(wanted((0, 0), (1, 2)))  # (0, 1) moved, (2, 2) is not wanted.
+    assert seen(cache, everything) == [200, None, 112, None]
+    add(cache, 3, (1, 2))  # Evaluated anew: the older column is forgotten.
+    assert seen(cache, everything) == [200, None, 312, None]
+    cache.keep(wanted((1, 2)))
+    assert seen(cache, everything) == [None, None, 312, None]
+
+
+def test_the_oldest_go_where_there_is_no_room():
+    cache = ErrorCache(2, ROWS)
+    first, second, third = (0, 0), (1, 1), (2, 2)
+    for age, key in enumerate((first, second, third)):
+        add(cache, age, key)
+        cache.keep(wanted(first, second, third))
+    assert seen(cache, [first, second, third]) == [None, 111, 222]
+    add(cache, 5, first, second, third, (3, 0))
+    cache.keep(wanted(first, second, third, (3, 0)))
+    found = seen(cache, [first, second, third, (3, 0)])
+    assert sum(value is not None for value in found) == 2
+
+
+@pytest.mark.parametrize("most", [1, 3, 40])
+def test_any_history_is_remembered_rightly(most):
+    draws = np.random.default_rng(0)
+    cache, latest, hits = ErrorCache(most, ROWS), {}, 0
+    for age in range(1, 40):
+        all_keys = [(run, model) for run in range(RUNS) for model in range(MODELS)]
+        chosen = [key for key in all_keys if draws.random() < 0.4] or all_keys[:1]
+        add(cache, age, *chosen)
+        latest |= {key: 100 * age + 10 * key[0] + key[1] for key in chosen}
+        for key, value in zip(all_keys, seen(cache, all_keys), strict=True):
+            assert value is None or value == latest[key]
+            hits += value is not None and key not in chosen
+        is_wanted = draws.random((RUNS, MODELS)) < 0.7
+        cache.keep(is_wanted)
+        for key in all_keys:
+            assert is_wanted[key] or key not in cache
+    assert hits > 10  # Some were kept.
