@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import jaxtyping
 import numpy as np
 import pytest
+from leaves import as_leaves, side_by_side
 from scipy import stats
 
 from cfljax.attacks import (
@@ -62,23 +63,6 @@ KEY = jax.random.key(0)
 KEYS = jax.random.split(KEY, TRIALS)
 
 
-def tree(points: Any) -> dict[str, Any]:
-    """The last axis as two leaves, one of them a matrix."""
-    return {
-        "a": points[..., :1],
-        "b": points[..., 1:].reshape(points.shape[:-1] + (2, 2)),
-    }
-
-
-def flat(messages: Any) -> np.ndarray:
-    a, b = np.asarray(messages["a"]), np.asarray(messages["b"])
-    return np.concatenate([a, b.reshape(a.shape[:-1] + (4,))], axis=-1)
-
-
-def leaves(points: np.ndarray) -> Any:
-    return jax.tree.map(jnp.asarray, tree(points))
-
-
 def attacked(
     attack: Any, byzantine: np.ndarray = BYZANTINE, **known: Any
 ) -> np.ndarray:
@@ -89,8 +73,8 @@ def attacked(
         context = Context(origin=origin, start=start, centre=centre, **fixed)
         return attack(key, messages, jnp.asarray(byzantine), context)
 
-    centres = leaves(ORIGIN), leaves(START), leaves(CENTRE)
-    return flat(jax.jit(jax.vmap(one))(KEYS, leaves(POINTS), *centres))
+    known_points = (as_leaves(each) for each in (POINTS, ORIGIN, START, CENTRE))
+    return side_by_side(jax.jit(jax.vmap(one))(KEYS, *known_points))
 
 
 def noise_of(trial: int) -> np.ndarray:
@@ -420,9 +404,7 @@ def test_what_is_no_number_is_out_of_every_ball(name, options):
 
 # Against misuse
 MASK = jnp.array([False, True, False])
-
-
-MESSAGES = {"w": jnp.ones((3, 2))}
+MESSAGES = jnp.ones((3, 2))
 
 
 LABELS = ClientData(jnp.ones((3, 1, 1)), jnp.ones((3, 1), jnp.int32), MASK[:, None])
@@ -444,6 +426,10 @@ def unchecked() -> Iterator[None]:
 
 def draw(num_clients, share):
     return draw_byzantine(KEY, num_clients=num_clients, share=share)
+
+
+def send(attack, messages: Any = MESSAGES, mask=MASK):
+    attack(KEY, messages, mask)
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -480,31 +466,23 @@ def draw(num_clients, share):
         (lambda: flip_labels(LABELS, MASK, 1), "`num_classes` must be .*got 1"),
         (lambda: flip_labels(LABELS, MASK, None), "`num_classes` must be given.*int32"),
         (lambda: flip_labels(REAL, MASK, 10), "`num_classes` must be None.*10 for flo"),
+        (lambda: send(ZERO, jnp.ones((3, 2), jnp.int32)), "`messages` must .*int32"),
+        (lambda: send(ZERO, {}), r"`messages` must have floating leaves .*got \[\]"),
+        (
+            lambda: send(ZERO, mask=MASK[:2]),
+            "`byzantine` must be .*3 clients, got bool",
+        ),
+        (lambda: send(build("edge_static")), "`radius` must be given .*got None"),
+        (lambda: send(build("edge_adaptive")), "`radius` must be given .*got None"),
+        (lambda: send(build("staged")), "`radius` must be given .*got None"),
+        (lambda: send(build("other_mean")), "`clusters` of the context .*got None"),
+        (
+            lambda: send(sleeper(ZERO, wake=1)),
+            "`context` must tell a sleeper the round",
+        ),
     ],
 )
-def test_misuse_is_named_where_things_are_made(call, words):
+def test_misuse_is_named(call, words):
     with pytest.raises(ValueError, match=words) as caught:
         call()
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "name, messages, mask, words",
-    [
-        ("zero", {"w": jnp.ones((3, 2), jnp.int32)}, MASK, "`messages` must .*int32"),
-        ("zero", {}, MASK, r"`messages` must have floating leaves .*got \[\]"),
-        ("zero", MESSAGES, MASK[:2], "`byzantine` must be .*3 clients, got bool of"),
-        ("edge_static", MESSAGES, MASK, "`radius` must be given .*got None"),
-        ("edge_adaptive", MESSAGES, MASK, "`radius` must be given .*got None"),
-        ("staged", MESSAGES, MASK, "`radius` must be given .*got None"),
-        ("other_mean", MESSAGES, MASK, "`clusters` of the context .*got None"),
-    ],
-)
-def test_misuse_is_named_where_messages_come(name, messages, mask, words):
-    with pytest.raises(ValueError, match=words):
-        build(name)(KEY, messages, mask)
-
-
-def test_a_sleeper_must_know_the_round():
-    with pytest.raises(ValueError, match="`context` must tell a sleeper the round"):
-        sleeper(ZERO, wake=1)(KEY, MESSAGES, MASK)

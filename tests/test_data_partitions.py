@@ -65,9 +65,8 @@ def checked(shared, sizes: Sizes = SIZES):
 def counts(data, clusters) -> np.ndarray:
     """Samples of each class that each cluster has."""
     found = np.zeros((clusters.max() + 1, 10), int)
-    mask = np.asarray(data.mask)
-    owners = np.broadcast_to(clusters[:, None], mask.shape)[mask]
-    np.add.at(found, (owners, np.asarray(data.targets)[mask]), 1)
+    owners, samples = np.nonzero(np.asarray(data.mask))
+    np.add.at(found, (clusters[owners], np.asarray(data.targets)[owners, samples]), 1)
     return found
 
 
@@ -82,10 +81,8 @@ def swapped(*swaps, sizes: Sizes = SIZES):
 
 
 def dominant(samples=None, num_clusters: int = 5, sizes: Sizes = SIZES, **changes):
-    samples = samples or numbered()
-    return dominated(
-        samples, key=KEY, num_clusters=num_clusters, sizes=sizes, **changes
-    )
+    arguments: dict[str, Any] = {"key": KEY, "num_clusters": num_clusters}
+    return dominated(samples or numbered(), sizes=sizes, **arguments, **changes)
 
 
 # Classes of the clusters, against equations

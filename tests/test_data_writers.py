@@ -1,6 +1,5 @@
 """Writers as clients, by hand, from the npz and LEAF's json; what is said of damage."""
 
-import dataclasses
 import functools
 import itertools
 import json
@@ -269,41 +268,35 @@ def test_environment_names_the_folder(real_data, femnist, monkeypatch):
 
 
 # Against misuse
+def changed(**leaves) -> Writers:
+    """Past the run-time check of annotations, which tests have and users do not."""
+    writers = numbered()
+    for name, leaf in leaves.items():
+        object.__setattr__(writers, name, leaf)
+    return writers
+
+
+# As LEAF's split by user has them: nobody is in both halves.
+APART = {"train_writers": 0 * numbered().train_writers + 1}
+APART |= {"test_writers": 0 * numbered().test_writers}
+WIDER = {"test_inputs": np.repeat(numbered().test_inputs, 2, axis=2)}
+
+
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("writers", "arguments", "message"),
     [
-        ({"num_clients": 5}, r"`num_clients` must be in 1\.\.4, .* got 5"),
-        ({"num_clients": 0}, r"`num_clients` must be in 1\.\.4, .* got 0"),
-        ({"num_clients": 3, "min_samples": 4}, r"in 1\.\.2, .* at least 4 images"),
-        ({"min_samples": 7}, "got 7; of 6 writers 4 .* most images of one are 6"),
+        ({}, {"num_clients": 5}, r"`num_clients` must be in 1\.\.4, .* got 5"),
+        ({}, {"num_clients": 0}, r"`num_clients` must be in 1\.\.4, .* got 0"),
+        ({}, {"num_clients": 3, "min_samples": 4}, r"in 1\.\.2, .* at least 4 images"),
+        ({}, {"min_samples": 7}, "got 7; of 6 writers 4 .* most images of one are 6"),
+        (APART, {}, r"of 6 writers 0 have .* `-t sample`"),
+        ({"num_classes": 5}, {}, r"`targets` must be in 0\.\.4"),
+        (WIDER, {}, r"of shape \(2, 3\) each, got \(2, 6\)"),
     ],
 )
-def test_too_few_writers_are_refused(change, message):
+def test_writers_that_are_no_clients_are_refused(writers, arguments, message):
     with pytest.raises(ValueError, match=message):
-        by_writer(numbered(), **change)
-
-
-def test_writers_without_training_or_test_images_leave_nobody():
-    """As LEAF's split by user has them: nobody is in both halves."""
-    writers = numbered()
-    apart = dataclasses.replace(writers, train_writers=writers.train_writers * 0 + 1)
-    apart = dataclasses.replace(apart, test_writers=writers.test_writers * 0)
-    with pytest.raises(ValueError, match=r"of 6 writers 0 have .* `-t sample`"):
-        by_writer(apart)
-
-
-def test_labels_outside_the_classes_are_refused():
-    writers = dataclasses.replace(numbered(), num_classes=5)
-    with pytest.raises(ValueError, match=r"`targets` must be in 0\.\.4"):
-        by_writer(writers)
-
-
-def test_images_of_two_shapes_are_refused():
-    wider = numbered()
-    # Past the run-time check of annotations, which tests have and users do not.
-    object.__setattr__(wider, "test_inputs", np.repeat(wider.test_inputs, 2, axis=2))
-    with pytest.raises(ValueError, match=r"of shape \(2, 3\) each, got \(2, 6\)"):
-        by_writer(wider)
+        by_writer(changed(**writers), **arguments)
 
 
 GREY = {"x": [[0.5] * 784], "y": [1]}

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from leaves import as_leaves, side_by_side
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
@@ -105,14 +106,11 @@ def test_many_features_are_clustered_as_their_coordinates_are(spread):
 def test_leaves_are_clustered_as_if_side_by_side():
     points = np.random.default_rng(8).normal(size=(7, 12)).astype(np.float32)
     points[2, 11] = np.inf
-    leaves = {"a": points[:, :2], "b": points[:, 2:].reshape(7, 5, 2)}
-    found, expected = CLUSTER(leaves), CLUSTER(points)
+    found, expected = CLUSTER(as_leaves(points)), CLUSTER(points)
     np.testing.assert_array_equal(found.assignment, expected.assignment)
     assert found.assignment[2] == -1
     np.testing.assert_allclose(found.inertia, expected.inertia, rtol=1e-5)
-    rows = np.concatenate(
-        [found.centres["a"], found.centres["b"].reshape(4, 10)], axis=1
-    )
+    rows = side_by_side(found.centres)
     np.testing.assert_allclose(rows, expected.centres, atol=1e-6)
 
 

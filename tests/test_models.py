@@ -438,8 +438,10 @@ def shapes_of(task: Task):
 def test_initial_values_of_perceptrons():
     params = jax.jit(mlp((28, 28)).init)(KEY)["layers"]
     for layer, fan_in in ((params[0], 784), (params[1], 200)):
-        assert uniform_within(layer["kernel"], 1 / np.sqrt(fan_in))
-        assert abs(layer["bias"]).max() <= 1 / np.sqrt(fan_in)
+        bound = 1 / np.sqrt(fan_in)
+        assert uniform_within(layer["kernel"], bound)
+        assert abs(layer["kernel"]).max() <= bound
+        assert abs(layer["bias"]).max() <= bound
     assert abs(params[1]["kernel"]).max() > 1 / np.sqrt(784)  # Its own fan-in.
 
 

@@ -30,11 +30,8 @@ def arrays():
 
     def draw(*leading: int, kernels: tuple[int, ...] = ()):
         keys = jax.random.split(jax.random.key(0), 2)
-        shapes = (*leading, 10, 6, 7, 2), (*kernels, 3, 4, 2, 3)
-        return [
-            jax.random.normal(key, shape, jnp.float64)
-            for key, shape in zip(keys, shapes, strict=True)
-        ]
+        images = jax.random.normal(keys[0], (*leading, 10, 6, 7, 2), jnp.float64)
+        return images, jax.random.normal(keys[1], (*kernels, 3, 4, 2, 3), jnp.float64)
 
     with jax.enable_x64(True):
         yield draw
@@ -176,6 +173,7 @@ def test_kernels_under_vmap_are_not_grouped_on_a_cpu(arrays, order):
     assert ("feature_group_count = 3" in text) == (order == "batched")
 
 
+# Pools and windows
 def images(*shape: int) -> jax.Array:
     return jax.random.normal(jax.random.key(0), shape)
 

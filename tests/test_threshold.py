@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from leaves import as_leaves, side_by_side
 
 from cfljax.clustering.gram import combine, gram_matrix
 from cfljax.clustering.linkage import squared_distances
@@ -249,12 +250,10 @@ def test_leaves_are_clustered_as_if_side_by_side(form):
         starts = jnp.arange(5)
         return threshold_members(points, starts, num_rounds=3, radius=3.5, form=form)
 
-    leaves = {"a": points[:, :1], "b": points[:, 1:].reshape(6, 3, 2)}
-    found, expected = run(leaves), run(jnp.asarray(points))
+    found, expected = run(as_leaves(points)), run(jnp.asarray(points))
     np.testing.assert_array_equal(found.members, expected.members)
     assert 0 < found.counts.sum() < found.counts.size * 5
-    rows = [found.centres["a"], found.centres["b"].reshape(5, 6)]
-    rows = np.concatenate(rows, axis=1)
+    rows = side_by_side(found.centres)
     np.testing.assert_allclose(rows, expected.centres, rtol=1e-5, atol=1e-6)
     assert np.isnan(rows[3]).any() and not np.isnan(rows[:3]).any()
     assert np.abs(rows[:3] - points[:3]).max() > 0.1  # Control: centres moved.
@@ -515,56 +514,51 @@ def test_a_start_without_points_around_it_breaks_the_bound(path):
 
 
 # Against misuse
-POINTS, CENTRES = jnp.ones((4, 2)), jnp.ones((2, 2))
+# Shapes that do not fit are refused even where nothing checks annotations.
+BARE: list[Any] = [
+    inspect.unwrap(function)
+    for function in (threshold_clustering, threshold_clustering_gram, quantile_radius)
+]
+
+
+def clip(**changes):
+    given = {"points": jnp.ones((4, 2)), "centres": jnp.ones((2, 2))}
+    BARE[0](**(given | {"num_rounds": 3, "radius": 1.0} | changes))
+
+
+def of_products(gram):
+    BARE[1](gram, np.ones((2, 4)) / 4, num_rounds=1, radius=1.0)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("call", "message"),
     [
-        ({"num_rounds": 0}, "`num_rounds` must be at least 1, got 0"),
-        ({"radius": -1.0}, "`radius` must not be negative, got -1.0"),
-        ({"radius": float("nan")}, "`radius` must not be negative, got nan"),
-        ({"radius": np.ones(3)}, r"`radius` must be a number, \[centres\]"),
-        ({"radius": np.ones((2, 2))}, "`radius` must be a number"),
-        ({"edge": "strict"}, "`edge` must be in"),
-        ({"centres_per_chunk": 0}, "`centres_per_chunk` must be at least 1"),
-        ({"points": POINTS[:0]}, "`points` must be at least 1"),
-        ({"centres": CENTRES[:0]}, "`centres` must be at least 1"),
-        ({"centres": jnp.ones((2, 3))}, "`centres` must have the features"),
-    ],
-)
-def test_misuse_is_named(change, message):
-    given = {"points": POINTS, "centres": CENTRES, "num_rounds": 3, "radius": 1.0}
-    # Shapes that do not fit are refused here even where nothing checks annotations.
-    function: Any = getattr(threshold_clustering, "__wrapped__", threshold_clustering)
-    with pytest.raises(ValueError, match=message):
-        function(**(given | change))
-
-
-def test_misuse_of_inner_products_is_named():
-    function: Any = threshold_clustering_gram
-    function = getattr(function, "__wrapped__", function)
-    for gram in (jnp.ones((3, 3)), jnp.ones((3, 4))):
-        with pytest.raises(ValueError, match="`gram` must be square"):
-            function(gram, jnp.ones((2, 4)) / 4, num_rounds=1, radius=1.0)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
+        (lambda: clip(num_rounds=0), "`num_rounds` must be at least 1, got 0"),
+        (lambda: clip(radius=-1.0), "`radius` must not be negative, got -1.0"),
+        (lambda: clip(radius=np.nan), "`radius` must not be negative, got nan"),
+        (
+            lambda: clip(radius=np.ones(3)),
+            r"`radius` must be a number, \[centres\]",
+        ),
+        (lambda: clip(radius=np.ones((2, 2))), "`radius` must be a number"),
+        (lambda: clip(edge="strict"), "`edge` must be in"),
+        (lambda: clip(centres_per_chunk=0), "`centres_per_chunk` must be at least 1"),
+        (lambda: clip(points=jnp.ones((0, 2))), "`points` must be at least 1"),
+        (lambda: clip(centres=jnp.ones((0, 2))), "`centres` must be at least 1"),
+        (lambda: clip(centres=jnp.ones((2, 3))), "`centres` must have the features"),
+        (lambda: of_products(np.ones((3, 3))), "`gram` must be square"),
+        (lambda: of_products(np.ones((3, 4))), "`gram` must be square"),
         (lambda: quantile_radius(1.1), "`quantile` must be from 0 to 1"),
-        (lambda: quantile_radius(float("nan")), "`quantile` must be from 0 to 1"),
+        (lambda: quantile_radius(np.nan), "`quantile` must be from 0 to 1"),
         (lambda: quantile_radius(0.5, factor=0.0), "`factor` must be positive"),
         (lambda: quantile_radius(0.5, variant="released"), "`variant` must be in"),
         (lambda: gap_radius("first"), "`gap` must be in"),
+        (
+            lambda: jax.jit(lambda q: BARE[2](q)(jnp.ones(3)))(0.5),
+            "`quantile` and `factor` must be known",
+        ),
     ],
 )
-def test_misuse_of_rules_is_named(make, message):
+def test_misuse_is_named(call, message):
     with pytest.raises(ValueError, match=message):
-        make()
-
-
-def test_quantiles_cannot_be_swept_by_vmap():
-    make: Any = inspect.unwrap(quantile_radius)  # Its annotation refuses them, too.
-    with pytest.raises(ValueError, match="`quantile` and `factor` must be known"):
-        jax.jit(lambda quantile: make(quantile)(jnp.ones(3)))(0.5)
+        call()
