@@ -31,14 +31,8 @@ from cfljax.base.types import ClientData
 
 # Against equations
 CLUSTERS = np.array([0, 0, 0, 0, 1, 1, 2, 1, 2])
-
-
 BYZANTINE = np.array([False] * 7 + [True] * 2)
-
-
 TARGET = np.array([True] * 4 + [False] * 5)  # Honest clients of cluster 0.
-
-
 FEATURES, TRIALS, RADIUS = 5, 2, 3.0
 
 
@@ -51,14 +45,8 @@ def stacks() -> np.ndarray:
 
 
 POINTS = stacks()
-
-
 CENTRES = np.random.default_rng(1).normal(size=(3, TRIALS, FEATURES))
-
-
 ORIGIN, START, CENTRE = CENTRES.astype(np.float32)
-
-
 KEY = jax.random.key(0)
 KEYS = jax.random.split(KEY, TRIALS)
 
@@ -405,14 +393,8 @@ def test_what_is_no_number_is_out_of_every_ball(name, options):
 # Against misuse
 MASK = jnp.array([False, True, False])
 MESSAGES = jnp.ones((3, 2))
-
-
 LABELS = ClientData(jnp.ones((3, 1, 1)), jnp.ones((3, 1), jnp.int32), MASK[:, None])
-
-
 REAL = LABELS._replace(targets=jnp.ones((3, 1)))
-
-
 ZERO = build("zero")
 
 

@@ -14,8 +14,6 @@ from cfljax.data import Sizes, Texts, as_counts, as_tokens, by_group, load_texts
 from cfljax.data.text import split_words, token_ids, vocabulary, word_counts
 
 CATEGORIES = ("books", "dvd", "electronics", "kitchen_&_housewares")
-
-
 NEWS = [["3", "Oil, up", "5% more"], ["1", 'The "Times"']]
 
 

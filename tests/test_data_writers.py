@@ -300,8 +300,6 @@ def test_writers_that_are_no_clients_are_refused(writers, arguments, message):
 
 
 GREY = {"x": [[0.5] * 784], "y": [1]}
-
-
 WHOLE = {"x": [[1.0] * 784], "y": [61]}
 DAMAGES = {
     "cut off": ('{"users": ["a"]', "cannot read"),

@@ -15,8 +15,6 @@ from cfljax.clustering.gram import central_gram_matrix, gram_matrix, squares_of
 from cfljax.clustering.kmeans import k_means, spectral_k_means
 
 KEY = jax.random.key(0)
-
-
 CLUSTER: Any = jax.jit(
     lambda points, number=4, key=KEY: k_means(key, points, number), static_argnums=1
 )
@@ -128,8 +126,6 @@ def test_a_lie_of_median_norm_takes_no_digits():
 
 # From the subspace, against theory
 THIRDS = np.arange(48) % 3
-
-
 SPECTRAL = jax.jit(lambda key, points: spectral_k_means(key, points, 3))
 
 

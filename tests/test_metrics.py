@@ -176,8 +176,6 @@ CASES = [
     ([0, 1, 0, 1], [0, 0, 1, 1]),
     ([2], [0]),
 ]
-
-
 INDEX = jax.jit(metrics.adjusted_rand_index, static_argnums=(2, 3))
 
 

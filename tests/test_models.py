@@ -516,17 +516,9 @@ def test_the_deeper_network_is_the_general_one():
 
 SAMPLES, CLASSES = 3, 4
 IMAGES = jax.random.uniform(KEY, (SAMPLES, 4, 4))
-
-
 WORDS = jnp.array([[1, 2, 0], [3, 4, 5], [5, 0, 0]])
-
-
 TARGETS = jnp.array([0, 3, 1])
-
-
 SIZES = {"channels": (2,), "kernel_size": 3, "num_classes": CLASSES}
-
-
 SPLIT: dict[str, Any] = {
     "mlp": (mlp((4, 4), hidden=(5, 6), num_classes=CLASSES), IMAGES, 6),
     "softmax regression": (mlp((4, 4), hidden=(), num_classes=CLASSES), IMAGES, 16),

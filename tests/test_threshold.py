@@ -26,8 +26,6 @@ from cfljax.clustering.threshold import (
 )
 
 ROUNDS = 4
-
-
 NUMBER = 20
 
 
@@ -41,11 +39,7 @@ def both(points, weights, radius, **options):
 
 
 STATIC = ("num_rounds", "edge", "centres_per_chunk")
-
-
 BOTH: Any = jax.jit(both, static_argnames=STATIC)
-
-
 THIRD: Any = jax.jit(
     lambda points, weights: both(
         points, weights, quantile_radius(0.3, variant="reference")
@@ -401,8 +395,18 @@ def test_the_distance_to_the_mean_shrinks_by_one_less_the_share(path, number):
 BAD = 2  # Of 60: beta below delta / 12 for two clusters.
 
 
-def instance(seed, separation, law):
-    """Points with attackers on the edge of the last ball, a start, and the margins."""
+def errors_and_bounds(path, seed, separation, law):
+    """Errors |v_l - mu|, their bound, and the part of it that bad points have.
+
+    Theorem 1 as corrected: with |v_0 - mu| <= tau / 2, 24 sigma^2 <= tau^2,
+    tau <= Delta / 3, 48 sigma^2 <= delta Delta^2 and beta <= delta / 12,
+
+        |v_l - mu| <= (1 - delta/2)^l |v_0 - mu| + 4 sigma^2 / tau
+                      + 8 tau sigma^2 / (delta Delta^2) + 2 beta tau / delta.
+
+    Chebyshev's inequality, all that its proof needs, holds for the points at hand with
+    their own mean and variance. Attackers are on the edge of the last ball.
+    """
     points, truth = clusters(seed, 2, separation, law)
     generator = np.random.default_rng([seed, 1])
     honest = np.arange(MANY) >= BAD
@@ -424,25 +428,8 @@ def instance(seed, separation, law):
         delta * gap**2 / (48 * spread**2),
         delta / (12 * beta),
     ]
-    return points, mean, start[None], spread, gap, delta, beta, radius, margins
-
-
-def errors_and_bounds(path, seed, separation, law):
-    """Errors |v_l - mu|, their bound, and the part of it that bad points have.
-
-    Theorem 1 as corrected: with |v_0 - mu| <= tau / 2, 24 sigma^2 <= tau^2,
-    tau <= Delta / 3, 48 sigma^2 <= delta Delta^2 and beta <= delta / 12,
-
-        |v_l - mu| <= (1 - delta/2)^l |v_0 - mu| + 4 sigma^2 / tau
-                      + 8 tau sigma^2 / (delta Delta^2) + 2 beta tau / delta.
-
-    Chebyshev's inequality, all that its proof needs, holds for the points at hand with
-    their own mean and variance.
-    """
-    found = instance(seed, separation, law)
-    points, mean, start, spread, gap, delta, beta, radius, margins = found
     assert min(margins) >= 1
-    errors = np.linalg.norm(path(points, start, radius) - mean, axis=1)
+    errors = np.linalg.norm(path(points, start[None], radius) - mean, axis=1)
     good = 4 * spread**2 / radius + 8 * radius * spread**2 / (delta * gap**2)
     shrunk = (1 - delta / 2) ** np.arange(STEPS + 1) * errors[0]
     bad = 2 * beta * radius / delta
