@@ -30,6 +30,12 @@ def points_of(seed, number=24):
     return np.random.default_rng(seed).normal(size=(number, 3)).astype(np.float32)
 
 
+def assert_same(tree, labels, number, criterion="maxclust"):
+    """The same partition as a cut of SciPy's tree."""
+    expected = fcluster(tree, number, criterion=criterion)
+    assert adjusted_rand_score(expected, np.asarray(labels)) == 1
+
+
 @pytest.mark.parametrize("method", ["ward", "average", "complete", "single"])
 def test_partitions_are_those_of_scipy(method):
     for seed in range(3):
@@ -37,9 +43,8 @@ def test_partitions_are_those_of_scipy(method):
         found = np.asarray(MERGE(jnp.asarray(points), MOST, linkage=method))
         tree = scipy_linkage(points.astype(float), method)
         for number in range(1, MOST + 1):
-            expected = fcluster(tree, number, criterion="maxclust")
             assert set(found[number - 1]) == set(range(number))
-            assert adjusted_rand_score(expected, found[number - 1]) == 1
+            assert_same(tree, found[number - 1], number)
 
 
 @pytest.mark.parametrize("method", ["average", "complete", "single", "weighted"])
@@ -51,13 +56,11 @@ def test_distances_alone_are_clustered_as_by_scipy(method):
         shifted = square - 100  # Cosines, say, may be negative.
         found = BY_NUMBER(shifted, MOST, linkage=method)
         for number in range(1, MOST + 1):
-            expected = fcluster(tree, number, criterion="maxclust")
-            assert adjusted_rand_score(expected, found[number - 1]) == 1
+            assert_same(tree, found[number - 1], number)
         height = (tree[-4, 2] + tree[-3, 2]) / 2
-        expected = fcluster(tree, height, criterion="distance")
         for shift in (0, 100):
             labels = BY_HEIGHT(square - shift, height - shift, linkage=method)
-            assert adjusted_rand_score(expected, labels) == 1
+            assert_same(tree, labels, height, "distance")
         assert set(np.asarray(labels)) == set(range(4))
 
 
@@ -91,8 +94,7 @@ def test_points_without_a_number_and_few_points():
     assert (found[:, 2] == -1).all()
     tree = scipy_linkage(points.astype(float), "ward")
     for number in range(1, 5):
-        expected = fcluster(tree, number, criterion="maxclust")
-        assert adjusted_rand_score(expected, np.delete(found[number - 1], 2)) == 1
+        assert_same(tree, np.delete(found[number - 1], 2), number)
     # More clusters than points: each is a cluster.
     assert np.delete(found, 2, axis=1)[-1].tolist() == [0, 1, 2, 3, 4]
     nobody = MERGE(jnp.full((6, 3), jnp.nan), 7)

@@ -1,5 +1,6 @@
 """Loss vectors: embedded, clustered, matched to models by hand (CLoVE, section 3)."""
 
+import functools
 import itertools
 from typing import Any
 
@@ -23,10 +24,15 @@ WORKED = np.array([[1.0, 5.1], [2.1, 3.5]], np.float32)  # Figure 1.
 CLUSTERINGS = ("k_means", "kumar_kannan", "agglomerative")
 
 
-def grouped(losses, **settings):
+@functools.cache
+def program(**settings):
+    """Compiled once for all tests of the same settings."""
     grouping = Grouping(**settings)
-    run = jax.jit(lambda key, losses: group_clients(key, losses, grouping))
-    return run(KEY, jnp.asarray(losses))
+    return jax.jit(lambda losses: group_clients(KEY, losses, grouping))
+
+
+def grouped(losses, **settings):
+    return program(**settings)(jnp.asarray(losses))
 
 
 @pytest.mark.parametrize("clustering", CLUSTERINGS)

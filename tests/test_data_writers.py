@@ -1,17 +1,18 @@
-"""FEMNIST from the npz and from LEAF's json, and what is said of damaged files."""
+"""Writers as clients, by hand, from the npz and LEAF's json; what is said of damage."""
 
+import functools
+import itertools
 import json
 import pathlib
 import shutil
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from cfljax.data import Writers, by_writer, check_clients, load_images, load_writers
 from cfljax.data.writers import FILE
-
-NAMES = ("f4020_15", "f1255_13", "f0424_27")  # The first has no test image.
 
 
 @pytest.fixture(autouse=True)
@@ -19,17 +20,106 @@ def no_data_of_this_machine(monkeypatch):
     monkeypatch.delenv("CFLJAX_DATA", raising=False)
 
 
+# Images of six writers; writer 1 has none to train on, writer 4 none for the test.
+TRAIN_SIZES, TEST_SIZES = (3, 0, 5, 1, 4, 2), (2, 3, 1, 1, 0, 1)
+
+
+def own(writers: Writers, split: str, writer: int) -> tuple[np.ndarray, np.ndarray]:
+    """Images and labels of one writer."""
+    inputs, labels, owners = (
+        getattr(writers, f"{split}_{leaf}") for leaf in ("inputs", "labels", "writers")
+    )
+    return inputs[owners == writer], labels[owners == writer]
+
+
+def numbered() -> Writers:
+    """Images whose top left pixel is their number, the writers' images mixed up."""
+
+    def split(sizes: tuple[int, ...], first: int):
+        writers = np.repeat(np.arange(len(sizes)), sizes)
+        writers = np.random.default_rng(0).permutation(writers).astype(np.int32)
+        pixels = np.full((len(writers), 2, 3), 255, np.uint8)
+        pixels[:, 0, 0] = first + np.arange(len(writers))
+        return pixels, pixels[:, 0, 0].astype(np.int32) % 62, writers
+
+    train, test = split(TRAIN_SIZES, 1), split(TEST_SIZES, 101)
+    return Writers(*train, *test, tuple("abcdef"), 62, "test")
+
+
+# Against equations
+@functools.cache
+def of_all(invert: bool):
+    """All that are eligible, as arrays of NumPy."""
+    return jax.device_get(by_writer(numbered(), invert=invert))
+
+
+@pytest.mark.parametrize("invert", [False, True])
+def test_every_pixel_and_label_by_hand(invert):
+    writers = numbered()
+    both = of_all(invert)
+    eligible = [0, 2, 3, 5]
+    for data, split, longest in zip(both, ("train", "test"), (5, 2), strict=True):
+        assert data.inputs.shape == (4, longest, 2, 3)
+        assert data.inputs.dtype == jnp.float32 and data.targets.dtype == jnp.int32
+        for client, writer in enumerate(eligible):
+            pixels, labels = own(writers, split, writer)
+            size, padding = len(labels), longest - len(labels)
+            assert data.mask[client].tolist() == [True] * size + [False] * padding
+            shares = pixels.astype(float) / 255
+            expected = 1 - shares if invert else shares
+            found = data.inputs[client]
+            np.testing.assert_allclose(found[:size], expected, rtol=1e-6, atol=1e-7)
+            assert not np.any(found[size:])
+            assert data.targets[client].tolist() == labels.tolist() + [0] * padding
+    others = of_all(not invert)[0]  # Control: the other polarity.
+    assert not np.allclose(others.inputs, both[0].inputs)
+
+
+def chosen(writers: Writers, **changes) -> list[int]:
+    """Who the clients are, read from their first training and test images."""
+    train, test = by_writer(writers, **changes)
+    first, tested = (np.asarray(d.targets)[:, 0].tolist() for d in (train, test))
+    found = [int(writers.train_writers[label - 1]) for label in first]
+    labels = writers.test_labels.tolist()
+    assert found == [int(writers.test_writers[labels.index(t)]) for t in tested]
+    return found
+
+
+def test_clients_are_those_with_enough_images():
+    writers = numbered()
+    assert chosen(writers) == [0, 2, 3, 5]
+    assert chosen(writers, min_samples=3) == [0, 2, 5]  # Writer 5 has 2 + 1.
+    assert chosen(writers, min_samples=4) == [0, 2]
+    assert chosen(writers, min_samples=4, num_clients=1) == [0]
+    train, _ = by_writer(writers, num_clients=1)
+    assert train.inputs.shape[1] == 3  # Padded to the longest of the chosen alone.
+
+
+def test_key_draws_clients_without_replacement():
+    writers = numbered()
+    draws = [
+        tuple(chosen(writers, num_clients=2, key=jax.random.key(seed)))
+        for seed in range(60)
+    ]
+    # A pair is missed by 60 fair draws with a chance of 2e-5; seeds are constants.
+    assert set(draws) == set(itertools.combinations((0, 2, 3, 5), 2))
+    assert draws[0] == tuple(chosen(writers, num_clients=2, key=jax.random.key(0)))
+    assert chosen(writers, key=jax.random.key(0)) == [0, 2, 3, 5]
+
+
+# Against reference
 @pytest.fixture(scope="module")
 def femnist(real_data) -> Writers:
     return load_writers(folder=real_data)
 
 
+NAMES = ("f4020_15", "f1255_13", "f0424_27")  # The first has no test image.
+
+
 def user_data(writers: Writers, split: str, name: str, double: bool = False) -> dict:
     """What LEAF stores of one writer; `double` puts the first image in twice."""
-    inputs, labels, owners = (
-        getattr(writers, f"{split}_{leaf}") for leaf in ("inputs", "labels", "writers")
-    )
-    rows = np.flatnonzero(owners == writers.names.index(name)).tolist()
+    inputs, labels = own(writers, split, writers.names.index(name))
+    rows = list(range(len(labels)))
     rows = rows[:1] + rows if double else rows
     pixels = inputs[rows].reshape(len(rows), 784) / 255
     return {"x": pixels.tolist(), "y": labels[rows].tolist()}
@@ -146,14 +236,9 @@ def test_json_against_the_npz(place, femnist, tmp_path):
     assert found.names == tuple(sorted(NAMES)) and str(folder) in found.source
     for split in ("train", "test"):
         for index, name in enumerate(found.names):
-            rows = getattr(found, f"{split}_writers") == index
-            ours = getattr(found, f"{split}_inputs")[rows]
-            theirs = user_data(femnist, split, name)
-            np.testing.assert_array_equal(
-                ours.reshape(-1, 784) / 255, np.reshape(theirs["x"], (-1, 784))
-            )
-            labels = getattr(found, f"{split}_labels")[rows]
-            assert labels.tolist() == theirs["y"]
+            theirs = own(femnist, split, femnist.names.index(name))
+            for ours, their in zip(own(found, split, index), theirs, strict=True):
+                np.testing.assert_array_equal(ours, their)
     train, _ = by_writer(found)
     assert train.inputs.shape[0] == 2
 
@@ -161,8 +246,7 @@ def test_json_against_the_npz(place, femnist, tmp_path):
 def test_doubles_go_unless_they_are_kept(femnist, tmp_path):
     folder = leaf_files(femnist, tmp_path / "femnist", double=True)
     path = sorted((folder / "test").glob("*.json"))[1]
-    train = user_data(femnist, "train", NAMES[2])
-    test = user_data(femnist, "test", NAMES[2])
+    train, test = (user_data(femnist, half, NAMES[2]) for half in ("train", "test"))
     test = {leaf: test[leaf] + train[leaf][3:4] for leaf in ("x", "y")}
     write(path, {NAMES[2]: test})  # A training image is in the test split, too.
     kept = load_writers(folder=tmp_path, keep_doubles=True)
@@ -178,20 +262,45 @@ def test_doubles_go_unless_they_are_kept(femnist, tmp_path):
     assert len(other.test_labels) == len(kept.test_labels)
 
 
-def test_npz_comes_first_and_is_checked(real_data, femnist, tmp_path):
-    leaf_files(femnist, tmp_path / "femnist")
-    path = tmp_path / "femnist" / FILE.name
-    shutil.copy(real_data / "femnist" / FILE.name, path)
-    path.chmod(0o644)
-    assert len(load_writers(folder=tmp_path).names) == 208
-    content = path.read_bytes()
-    path.write_bytes(content[:5000] + bytes([content[5000] ^ 1]) + content[5001:])
-    with pytest.raises(ValueError, match=FILE.md5) as caught:
-        load_writers(folder=tmp_path)
-    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+def test_environment_names_the_folder(real_data, femnist, monkeypatch):
+    monkeypatch.setenv("CFLJAX_DATA", str(real_data))
+    assert load_writers().source == femnist.source
+
+
+# Against misuse
+def changed(**leaves) -> Writers:
+    """Past the run-time check of annotations, which tests have and users do not."""
+    writers = numbered()
+    for name, leaf in leaves.items():
+        object.__setattr__(writers, name, leaf)
+    return writers
+
+
+# As LEAF's split by user has them: nobody is in both halves.
+APART = {"train_writers": 0 * numbered().train_writers + 1}
+APART |= {"test_writers": 0 * numbered().test_writers}
+WIDER = {"test_inputs": np.repeat(numbered().test_inputs, 2, axis=2)}
+
+
+@pytest.mark.parametrize(
+    ("writers", "arguments", "message"),
+    [
+        ({}, {"num_clients": 5}, r"`num_clients` must be in 1\.\.4, .* got 5"),
+        ({}, {"num_clients": 0}, r"`num_clients` must be in 1\.\.4, .* got 0"),
+        ({}, {"num_clients": 3, "min_samples": 4}, r"in 1\.\.2, .* at least 4 images"),
+        ({}, {"min_samples": 7}, "got 7; of 6 writers 4 .* most images of one are 6"),
+        (APART, {}, r"of 6 writers 0 have .* `-t sample`"),
+        ({"num_classes": 5}, {}, r"`targets` must be in 0\.\.4"),
+        (WIDER, {}, r"of shape \(2, 3\) each, got \(2, 6\)"),
+    ],
+)
+def test_writers_that_are_no_clients_are_refused(writers, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        by_writer(changed(**writers), **arguments)
 
 
 GREY = {"x": [[0.5] * 784], "y": [1]}
+WHOLE = {"x": [[1.0] * 784], "y": [61]}
 DAMAGES = {
     "cut off": ('{"users": ["a"]', "cannot read"),
     "another form": ('{"users": ["a"], "num_samples": [1]}', "not of LEAF's form"),
@@ -207,12 +316,24 @@ DAMAGES = {
 }
 
 
+def test_npz_comes_first_and_is_checked(real_data, femnist, tmp_path):
+    leaf_files(femnist, tmp_path / "femnist")
+    path = tmp_path / "femnist" / FILE.name
+    shutil.copy(real_data / "femnist" / FILE.name, path)
+    path.chmod(0o644)
+    assert len(load_writers(folder=tmp_path).names) == 208
+    content = path.read_bytes()
+    path.write_bytes(content[:5000] + bytes([content[5000] ^ 1]) + content[5001:])
+    with pytest.raises(ValueError, match=FILE.md5) as caught:
+        load_writers(folder=tmp_path)
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_json_is_one_clear_line(damage, tmp_path):
     content, message = DAMAGES[damage]
     path = tmp_path / "femnist" / "train" / "all_data_0.json"
-    whole = {"x": [[1.0] * 784], "y": [61]}
-    other = write(tmp_path / "femnist" / "test" / "all_data_0.json", {"a": whole})
+    other = write(tmp_path / "femnist" / "test" / "all_data_0.json", {"a": WHOLE})
     if isinstance(content, str):
         path.parent.mkdir()
         path.write_text(content)
@@ -225,14 +346,13 @@ def test_damaged_json_is_one_clear_line(damage, tmp_path):
     named = path.parents[1] if damage == "no writer" else path
     assert f"`{named}`" in str(caught.value) and "\n" not in str(caught.value)
     for split in ("train", "test"):  # Control: the same files, mended, are read.
-        write(tmp_path / "femnist" / split / path.name, {"a": whole})
+        write(tmp_path / "femnist" / split / path.name, {"a": WHOLE})
     assert load_writers(folder=tmp_path).train_labels.tolist() == [61]
 
 
 def test_files_of_two_runs_are_refused(tmp_path):
-    whole = {"a": {"x": [[1.0] * 784], "y": [61]}}
     for name in ("train/0.json", "train/1.json", "test/0.json"):
-        write(tmp_path / "femnist" / name, whole)
+        write(tmp_path / "femnist" / name, {"a": WHOLE})
     with pytest.raises(ValueError, match=r"1\.json` has the writer a, whom another"):
         load_writers(folder=tmp_path)
 
@@ -253,8 +373,3 @@ def test_missing_data_message_says_how_to_get_them(tmp_path):
         load_writers(folder=tmp_path / "absent")
     with pytest.raises(ValueError, match="`name` must be femnist, got 'FEMNIST'"):
         load_writers("FEMNIST")
-
-
-def test_environment_names_the_folder(real_data, femnist, monkeypatch):
-    monkeypatch.setenv("CFLJAX_DATA", str(real_data))
-    assert load_writers().source == femnist.source
