@@ -1,5 +1,6 @@
 """Statements and outcomes as JSON, for programs and for the next run."""
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -47,13 +48,7 @@ def outcome_document(outcome: Outcome) -> dict[str, Any]:
         "verdict": _judged(outcome.verdict),
         "control": _judged(outcome.control),
         "margins": [
-            {
-                "assumption": margin.assumption,
-                "have": margin.have,
-                "need": margin.need,
-                "at_least": margin.at_least,
-                "holds": bool(margin.holds),
-            }
+            dataclasses.asdict(margin) | {"holds": bool(margin.holds)}
             for margin in outcome.margins
         ],
     }

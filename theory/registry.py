@@ -61,16 +61,11 @@ class Listed(NamedTuple):
 
 def described(row: Statement | Listed) -> dict[str, Any]:
     """What the registry knows about a statement, ready for JSON."""
-    return {
-        "id": row.id,
-        "paper": row.paper,
-        "place": row.place,
-        "text": row.text,
+    told = {name: getattr(row, name) for name in Listed._fields if name != "module"}
+    return told | {
         "preconditions": list(row.preconditions),
-        "claimed": row.claimed,
         "constants": dict(row.constants),
         "expected": row.expected.value,
-        "note": row.note,
     }
 
 

@@ -92,12 +92,8 @@ def _absent(preset: Preset) -> Events:
 def check_defined(preset: Preset, *, share: float = 0.0) -> Verdict:
     """That line 15 divides 0 by 0 for the first cluster in a share of the rounds."""
     absent = _absent(preset)
-    return at_most(
-        AVERAGE,
-        tally(absent),
-        np.full(len(absent), share),
-        detail=_sizes(np.mean(absent, axis=1)),
-    )
+    detail = _sizes(np.mean(absent, axis=1))
+    return at_most(AVERAGE, tally(absent), share, detail=detail)
 
 
 def check_absence(preset: Preset, *, replacement: bool = False) -> Verdict:
@@ -148,7 +144,6 @@ _SHARES = (1.0, 0.5, 0.25, 0.125)
 @functools.lru_cache(maxsize=1)
 def _price_of_folds(preset: Preset) -> Float[np.ndarray, "trials points"]:
     """Error of T rounds on 2 T folds, over that of least squares on all samples."""
-    ratios = []
     ratios, runs = [], follow_all(preset, RESAMPLING, _FOLDED)
     for index, (setting, rounds) in enumerate(zip(_FOLDED, _NUM_ROUNDS, strict=True)):
         last = runs[index].errors[:, rounds]

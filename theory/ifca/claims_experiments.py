@@ -67,9 +67,8 @@ def _replica(preset: Preset) -> tuple[FixedData, Broadcast]:
     generator = preset.generator(SEPARATION)
     trials = preset.choose(quick=300, full=1500)
     truths = pattern(generator, trials, 2, 16, norm=1.0)
-    data = draw_clients(
-        generator, truths, num_clients=10, num_samples=18, noise=1 / _SNR
-    )
+    sizes = {"num_clients": 10, "num_samples": 18}
+    data = draw_clients(generator, truths, **sizes, noise=1 / _SNR)
     return data, pattern(generator, trials, 1, 2, 16)
 
 
@@ -107,7 +106,6 @@ def check_equivariance(preset: Preset, *, scale_start: bool = True) -> Verdict:
 
     Without `scale_start` the start is as it is, as in the experiment.
     """
-    name = f"{SEPARATION}.corrected"
     models, success = _at_scale(preset, 1.0, 1.0)
     differences, changed = [], 0
     for scale in (_SMALL, _LARGE):
@@ -116,9 +114,9 @@ def check_equivariance(preset: Preset, *, scale_start: bool = True) -> Verdict:
         changed += int(np.sum(also != success))
     worst = np.concatenate(differences)
     return never_exceeds(
-        name,
+        f"{SEPARATION}.corrected",
         worst,
-        np.zeros(len(worst)),
+        0.0,
         rounding=_ROUNDING,
         detail=f"models over R at R = 1/4 and 4 differ from those at R = 1 by up to "
         f"{np.max(worst):.2g}, outcomes in {changed} of {len(worst)} runs",
@@ -205,7 +203,7 @@ def check_oracle(preset: Preset, *, shift: float = 1.0) -> Verdict:
     return at_most(
         ORACLE,
         counts,
-        np.full(len(wrong), 0.03),
+        0.03,
         detail=f"m n = {line[0]:.0f} (k = 2), {line[1]:.0f} (k = 4); success 10 % "
         f"below it {wrong[0]:.2g}, {wrong[2]:.2g}, failure 10 % above {wrong[1]:.2g}, "
         f"{wrong[3]:.2g}",
@@ -235,7 +233,6 @@ def _from_random_starts(
     preset: Preset,
     name: str,
     index: int,
-    *,
     num_samples: float,
     scale: float,
     num_features: int,
@@ -260,8 +257,8 @@ def _from_random_starts(
     for batch in range(batches):
         generator = preset.generator(name, index, batch)
         models = generator.standard_normal((TRIALS, 2, num_features))
-        scaled = scale * models / np.sqrt(num_features)
-        start = law.place(truths, scaled, num_features=num_features)
+        models = scale * models / np.sqrt(num_features)
+        start = law.place(truths, models, num_features=num_features)
         trace = law.simulate(
             jax.random.key(int(generator.integers(2**31))),
             population,
@@ -271,8 +268,8 @@ def _from_random_starts(
             step_size=0.5,
         )
         used = trace.counts[:, -1] > 0
-        one_each = [np.all(np.sum(used, axis=axis) == 1, axis=1) for axis in (1, 2)]
-        success.append(one_each[0] & one_each[1])
+        alone = [np.all(np.sum(used, axis=axis) == 1, axis=1) for axis in (1, 2)]
+        success.append(np.logical_and(*alone))
         gaps = law.distances(np.asarray(population.truths), start)
         nearest = np.argmin(gaps, axis=-1)
         separates.append(nearest[:, 0] != nearest[:, 1])
@@ -281,20 +278,12 @@ def _from_random_starts(
 
 @functools.lru_cache(maxsize=1)
 def _fresh(preset: Preset) -> Events:
-    return np.stack(
-        [
-            _from_random_starts(
-                preset,
-                FRESH,
-                index,
-                num_samples=samples,
-                scale=1.0,
-                num_features=200,
-                batches=preset.choose(quick=1, full=10),
-            )[0]
-            for index, samples in enumerate((10.0, 1e5))
-        ]
-    )
+    batches = preset.choose(quick=1, full=10)
+    found = [
+        _from_random_starts(preset, FRESH, index, samples, 1.0, 200, batches)
+        for index, samples in enumerate((10.0, 1e5))
+    ]
+    return np.stack([success for success, _ in found])
 
 
 def check_fresh(preset: Preset, *, margin: float = 0.0) -> Verdict:
@@ -315,16 +304,9 @@ def check_fresh(preset: Preset, *, margin: float = 0.0) -> Verdict:
 
 @functools.lru_cache(maxsize=1)
 def _with_all_data(preset: Preset) -> tuple[Events, Events]:
+    name, batches = f"{DATA}.voronoi", preset.choose(quick=3, full=30)
     found = [
-        _from_random_starts(
-            preset,
-            f"{DATA}.voronoi",
-            index,
-            num_samples=1e9,
-            scale=float(scale),
-            num_features=400,
-            batches=preset.choose(quick=3, full=30),
-        )
+        _from_random_starts(preset, name, index, 1e9, float(scale), 400, batches)
         for index, scale in enumerate(_STARTS)
     ]
     return np.stack([one for one, _ in found]), np.stack([two for _, two in found])
@@ -345,7 +327,7 @@ def check_voronoi(preset: Preset, *, isotropic: bool = False) -> Verdict:
         name,
         [
             equals(name, tally(success), claimed, resolution=0.25),
-            at_most(name, tally(success != separates), np.full(len(claimed), 0.05)),
+            at_most(name, tally(success != separates), 0.05),
         ],
         detail="P(success) "
         + ", ".join(f"{mean:.3f} (claimed {claim:.3f})" for mean, claim in shown)
@@ -387,7 +369,7 @@ def check_labels(preset: Preset, *, share: float = 0.1) -> Verdict:
     return at_most(
         LABELS,
         tally(missed),
-        np.array([share]),
+        share,
         detail=f"k = 2: dist as printed rejects {np.sum(missed)} of {len(missed)} runs "
         "that found the true partition and both models",
     )
@@ -430,7 +412,7 @@ def check_matching(_: Preset, *, shared: bool = False) -> Verdict:
     return never_exceeds(
         f"{LABELS}.corrected",
         mistakes,
-        np.zeros(len(mistakes)),
+        0.0,
         rounding=1e-6,
         detail=f"accepts {np.sum(success)} of {len(maps)} maps of 4 models to 4 "
         f"truths, of which {np.sum(right)} are one to one; {np.sum(mistakes):.0f} "
@@ -452,7 +434,7 @@ def check_zero(_: Preset, *, criterion: float = _CRITERION) -> Verdict:
     return never_exceeds(
         ZERO,
         (success != (norms <= criterion * noise)).astype(float),
-        np.zeros(len(norms)),
+        0.0,
         rounding=1e-6,
         detail=f"zero models succeed at {np.sum(success)} of {len(norms)} pairs (R, "
         "sigma), among them R = 0.1 with sigma = 0.2 and 0.4",
@@ -510,7 +492,7 @@ def check_empty(preset: Preset, *, share: float = 0.5) -> Verdict:
     return at_most(
         EMPTY,
         tally(found["failed"]),
-        np.full(len(used), share),
+        share,
         detail="3 clusters; models used on average, and share without the true "
         "partition: "
         + ", ".join(
@@ -533,7 +515,7 @@ def check_surplus(preset: Preset, *, empty: bool = False) -> Verdict:
     return at_most(
         name,
         tally(events),
-        np.full(len(near), 0.15),
+        0.15,
         detail=f"started near: clusters mixed in {np.sum(found['mixed'][near]):.0f} of "
         f"{events.size} trials, {np.mean(found['used'][0]):.2f} of 4 and "
         f"{np.mean(found['used'][1]):.2f} of 6 models used",

@@ -54,8 +54,7 @@ _NOISE, _FEATURES, _CLIENTS = 0.3, 20, 20  # of the runs on small data, |theta*|
 
 def _over_minimax(preset: Preset) -> PerTrial:
     """Error after T rounds on 2 T folds over the oracle's sqrt(E |error|^2) on all."""
-    ratios = []
-    runs = follow_all(preset, OPTIMAL, tuple(setting for _, setting in _RATES))
+    ratios, runs = [], follow_all(preset, OPTIMAL, tuple(one for _, one in _RATES))
     for run, (rounds, setting) in zip(runs, _RATES, strict=True):
         whole = law.oracle_risk(
             2 * rounds * setting.num_rows[0], setting.num_features, setting.noise
@@ -121,7 +120,7 @@ def check_good_start(preset: Preset, *, sizes: tuple[int, ...] = (20, 400)) -> V
     return at_most(
         REUSE,
         tally(failed),
-        np.full(len(failed), 0.1),
+        0.1,
         detail=f"alpha0 = 0.05: {np.sum(failed)} of {failed.size} runs end elsewhere "
         "than at least squares on the true clusters; median distance from it "
         f"{np.median(distances):.1g} of its own error",
@@ -254,7 +253,7 @@ def check_random(preset: Preset, *, share: float = 0.1) -> Verdict:
     return at_most(
         RANDOM,
         counts,
-        np.full(len(_START_FEATURES), 0.5),
+        0.5,
         detail=f"mean alpha0 {listed(means, '.3f')} at d = 20, 100 "
         f"and 1000; alpha0 > 0 in {admitted:.0f} of {np.sum(counts.trials)} starts",
     )

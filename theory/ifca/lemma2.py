@@ -54,11 +54,6 @@ _SIZES = (1, 2, 3, 5, 11, 30, 100, 400, 2048, 10**4, 10**6)
 _CHUNK = 200_000  # normal draws at a time
 
 
-def sharp_exponent(c4: float) -> float:
-    """The largest c3 for a given c4 > 1, whatever c2: c4 - 1 - log c4."""
-    return c4 - 1 - float(np.log(c4))
-
-
 def check_product_law(preset: Preset, *, extra_rows: int = 0) -> Verdict:
     """Raw |X' eps|^2 against sigma^2 chi2_N chi2_d; `extra_rows` falsifies the N."""
     first = _raw_squares(preset)
@@ -130,8 +125,7 @@ def check_noise(
     rows, features = np.array(_shapes(preset), float).T
     reach = c4 * _SIGMA * np.sqrt(rows * features)
     events = np.sqrt(np.array(_raw_squares(preset))) > reach[:, None]
-    failure = c2 * np.exp(-c3 * np.minimum(rows, features))
-    raw = at_most(NOISE, tally(events), failure)
+    raw = at_most(NOISE, tally(events), c2 * np.exp(-c3 * np.minimum(rows, features)))
     rows, features = _grid()
     exact = law.log_product_tail(rows, features, c4**2 * rows * features)
     shortest = np.minimum(rows, features)
@@ -161,7 +155,7 @@ def check_sharp(_: Preset, *, factor: float = 1.0) -> Verdict:
     huge = np.array([1e8])
     values, bounds = [], []
     for c4 in (1.05, 1.5, 2.0, 3.0, 5.0):
-        c3 = factor * sharp_exponent(c4)
+        c3 = factor * (c4 - 1 - float(np.log(c4)))
         values.append(law.log_product_tail(rows, features, c4**2 * rows * features))
         bounds.append(-c3 * np.minimum(rows, features))
         exact = law.log_product_tail(huge, huge, c4**2 * huge**2)

@@ -554,11 +554,7 @@ class WorstPair(NamedTuple):
         """How many clients of each cluster choose each model: binomial, exactly."""
         sizes = np.array(self.family.sizes)
         wrong = generator.binomial(sizes, self.chance, (trials, 2)).astype(float)
-        counts = np.zeros((trials, 2, 2))
-        for own in range(2):
-            counts[:, own, 1 - own] = wrong[:, own]
-            counts[:, own, own] = sizes[own] - wrong[:, own]
-        return counts
+        return np.where(np.eye(2) > 0, (sizes - wrong)[..., None], wrong[..., None])
 
     def step(self, generator: np.random.Generator, trials: int) -> Pieces:
         """One step from its models, in independent trials."""

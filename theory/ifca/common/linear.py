@@ -29,6 +29,7 @@ __all__ = [
     "Run",
     "Setting",
     "Situation",
+    "as_printed",
     "assumption1",
     "assumption2",
     "closeness",
@@ -266,6 +267,12 @@ def tightest(*points: tuple[Margin, ...]) -> tuple[Margin, ...]:
         known = found.get(margin.assumption, margin)
         found[margin.assumption] = min(known, margin, key=lambda one: one.factor)
     return tuple(found.values())
+
+
+def as_printed(*points: tuple[Margin, ...]) -> tuple[Margin, ...]:
+    """The `tightest` of what is printed: p_max <= 3 p is no condition there."""
+    found = tightest(*points)
+    return tuple(one for one in found if not one.assumption.startswith("missing"))
 
 
 _MOST_MODELS = 8
