@@ -122,9 +122,8 @@ def _against_nearest(
 def _lone_pairs() -> Float[np.ndarray, "clusters models"]:
     """As if every wrong model had the chance to win against the nearest one alone."""
     kappa, own = _against_nearest(_ASSIGN_TRUTHS, _ASSIGN_MODELS, _ASSIGN_NOISE)
-    chances = law.misassignment_probability(kappa, _ASSIGN_SAMPLES)
-    chances = np.where(own, 0.0, chances)
-    return np.where(own, 1 - np.sum(chances, axis=1, keepdims=True), chances)
+    wrong = np.where(own, 0.0, law.misassignment_probability(kappa, _ASSIGN_SAMPLES))
+    return np.where(own, 1 - np.sum(wrong, axis=1, keepdims=True), wrong)
 
 
 def check_assignment(preset: Preset, *, alone: bool = False) -> Verdict:

@@ -9,6 +9,7 @@ P <= 4 x / (1 + 4 x), x = eta^2 / (alpha lambda Delta^2)^2 / n', so c1 = 4, the 
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -62,7 +63,7 @@ def check_bound(preset: Preset, *, c1: float = C1) -> Verdict:
     The last point of the raw losses has k = 3 models and the bound (k - 1) c1 x.
     """
     scale, samples, exact = _jumps()
-    tails, scales, errors = _students()
+    tails, scales, _ = _students()
     events = _cosine_events(preset)
     bounds = [c1 * (clusters - 1) * x for clusters, _, _, x in (*_COSINES, _UNION)]
     ratio = np.exp(exact - np.log(scale))
@@ -70,14 +71,7 @@ def check_bound(preset: Preset, *, c1: float = C1) -> Verdict:
     return combine(
         BOUND,
         [
-            never_exceeds(
-                BOUND,
-                exact,
-                np.log(c1 * scale),
-                rounding=1e3 * np.finfo(float).eps * (1 + np.abs(exact)),
-                logarithmic=True,
-            ),
-            never_exceeds(BOUND, tails, c1 * scales, rounding=errors),
+            *_by_law(BOUND, lambda x: c1 * x),
             at_most(BOUND, tally(events), np.array(bounds)),
         ],
         detail=f"P / x at most {np.max(ratio):.4f} over {len(exact)} rare jumps "
@@ -89,24 +83,29 @@ def check_bound(preset: Preset, *, c1: float = C1) -> Verdict:
 def check_sharp(_: Preset, *, c1: float = C1) -> Verdict:
     """P <= c1 x / (1 + c1 x), attained at n' = 1; no c1 smaller by 1e-6 will do."""
     scale, samples, exact = _jumps()
-    tails, scales, errors = _students()
-    cantelli = lambda x: c1 * x / (1 + c1 * x)
     limit = np.exp(exact - np.log(scale))[scale == np.min(_SCALES)]
     return combine(
         SHARP,
         [
-            never_exceeds(
-                SHARP,
-                exact,
-                np.log(cantelli(scale)),
-                rounding=1e3 * np.finfo(float).eps * (1 + np.abs(exact)),
-                logarithmic=True,
-            ),
-            never_exceeds(SHARP, tails, cantelli(scales), rounding=errors),
+            *_by_law(SHARP, lambda x: c1 * x / (1 + c1 * x)),
             never_exceeds(SHARP, np.full_like(limit, c1 - 1e-6), limit, rounding=1e-9),
         ],
         detail=f"P / x = {np.min(limit):.7f} or more at x = 1e-9 for every n' up to "
         f"{np.max(samples):.0e}; at n' = 1 the two sides agree",
+    )
+
+
+def _by_law(
+    statement: str, bound: Callable[[PerPoint], PerPoint]
+) -> tuple[Verdict, Verdict]:
+    """P(E_i^{j,j'}) <= bound(x) for rare jumps and for Student noise."""
+    scale, _, exact = _jumps()
+    tails, scales, errors = _students()
+    rounding = 1e3 * np.finfo(float).eps * (1 + np.abs(exact))
+    logs = np.log(bound(scale))
+    return (
+        never_exceeds(statement, exact, logs, rounding=rounding, logarithmic=True),
+        never_exceeds(statement, tails, bound(scales), rounding=errors),
     )
 
 
