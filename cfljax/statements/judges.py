@@ -285,13 +285,14 @@ def _decades(
     return float(np.min(bounds[telling] - values[telling]) / np.log(10))
 
 
+_Ends = Num[np.ndarray, "*points"] | float
 Cdf = Callable[[Float[np.ndarray, " samples"]], Float[np.ndarray, " samples"]]
 
 
 def within(
     statement: str,
-    interval: tuple[Num[np.ndarray, "*points"], Num[np.ndarray, "*points"]],
-    band: tuple[Num[np.ndarray, "*points"] | float, Num[np.ndarray, "*points"] | float],
+    interval: tuple[_Ends, _Ends],
+    band: tuple[_Ends, _Ends],
     *,
     num_trials: int,
     error_rate: float = ERROR_RATE,
