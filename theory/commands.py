@@ -11,8 +11,6 @@ from theory import display, documents, registry
 from theory.documents import Rotation
 from theory.report import records
 
-__all__ = ["check", "list_statements", "report", "rotations"]
-
 Item = TypeVar("Item")
 
 

@@ -12,13 +12,6 @@ from cfljax.statements import Outcome, Preset, Status, Verdict
 from theory.documents import Rotation, by_statement
 from theory.registry import Listed
 
-__all__ = [
-    "show_outcomes",
-    "show_rotations",
-    "show_statements",
-    "show_summary",
-]
-
 _WIDEST = 100_000  # characters of a line
 _COLOURS = {
     Status.HOLDS: "green",

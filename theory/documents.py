@@ -9,17 +9,6 @@ from typing import Any, NamedTuple
 from cfljax.statements import Margin, Outcome, Preset, Statement, Status, Verdict
 from theory.registry import Listed, described
 
-__all__ = [
-    "Rotation",
-    "by_statement",
-    "encoded",
-    "outcome_document",
-    "outcomes_document",
-    "read_outcome",
-    "rotations_document",
-    "statements_document",
-]
-
 _NUMBERS = ("bound", "error_rate", "resolution", "slack", "seconds")
 
 

@@ -26,20 +26,6 @@ import theory
 from cfljax.statements import SEVERITIES, Erratum, Statement, Status
 from theory.sources import fingerprint
 
-__all__ = [
-    "Listed",
-    "all_errata",
-    "all_statements",
-    "choose",
-    "described",
-    "is_under",
-    "listed",
-    "load",
-    "nearest",
-    "paper_title",
-    "select",
-]
-
 
 class Listed(NamedTuple):
     """What is known of a statement before its module is imported.

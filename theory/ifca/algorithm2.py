@@ -25,12 +25,6 @@ from theory.ifca.common.linear import (
     margins,
 )
 
-__all__ = [
-    "STATEMENTS",
-    "absence_probability",
-]
-
-
 SUM, AVERAGE = "ifca.alg2.line14", "ifca.alg2.line15"
 
 _WHOLE = Setting(num_clients=1e8, num_features=30.0, noise=1e-6, step=0.25)
@@ -165,13 +159,11 @@ def check_resampling(preset: Preset, *, folds: float = 2.0) -> Verdict:
     `folds` are those of each round in the claim.
     """
     ratios, claimed = _price_of_folds(preset), np.sqrt(folds * np.array(_NUM_ROUNDS))
-    return mean_within(
-        RESAMPLING,
-        (ratios / claimed).T,
-        (0.99, 1.01),
-        detail=f"ratios {listed(np.mean(ratios, axis=0), '.3f')} at T = 5, 10, 20, "
-        f"40; sqrt({folds:g} T) = {listed(claimed, '.3f')}",
+    detail = (
+        f"ratios {listed(np.mean(ratios, axis=0), '.3f')} at T = 5, 10, 20, "
+        f"40; sqrt({folds:g} T) = {listed(claimed, '.3f')}"
     )
+    return mean_within(RESAMPLING, (ratios / claimed).T, (0.99, 1.01), detail=detail)
 
 
 def _partial_floors(preset: Preset, divisor: str) -> Float[np.ndarray, "trials points"]:
@@ -211,13 +203,12 @@ def check_participation(preset: Preset, *, like_participants: bool = False) -> V
     )
     relative = np.mean(floors, axis=0)
     relative = relative / relative[0]
-    return combine(
-        PARTICIPATION,
-        [slope, equal],
-        detail=f"{slope.detail}; gamma / m: floors at |M_t| / m = 1, 1/2, 1/4, 1/8 are "
+    detail = (
+        f"{slope.detail}; gamma / m: floors at |M_t| / m = 1, 1/2, 1/4, 1/8 are "
         f"1 : {' : '.join(f'{one:.3f}' for one in relative[1:])}, over predicted "
-        f"{equal.detail}",
+        f"{equal.detail}"
     )
+    return combine(PARTICIPATION, [slope, equal], detail=detail)
 
 
 _PARTICIPATING = (

@@ -40,19 +40,6 @@ from theory.ifca.common.convex import (
 from theory.ifca.common.heavy_tails import flipping_jump, jump_tail
 from theory.ifca.common.linear import closeness, enough_samples, log_worst_chance
 
-__all__ = [
-    "STATEMENTS",
-    "assumption3",
-    "assumption4",
-    "assumption5",
-    "check_conditions",
-    "check_kept_closeness",
-    "check_variance",
-    "fewest_samples",
-    "squared_loss_variances",
-]
-
-
 CLOSENESS, SAMPLES = "ifca.asm1", "ifca.asm2"
 
 # P(alpha0 > 0) <= 2 _BASE^(-d/2) for random starts: each of the two matchings asks for
@@ -280,11 +267,8 @@ def check_variance(preset: Preset, *, order: int, factor: float = 1.0) -> Verdic
             f"{np.min(low):.3f} to {np.max(high):.3f} in raw samples, |theta| up to 1e6"
         ),
     )
-    return combine(
-        statement,
-        [phased, raw],
-        detail=f"claim {claim:.4f}; {np.max(exact):.4f} over the phases, {raw.detail}",
-    )
+    detail = f"claim {claim:.4f}; {np.max(exact):.4f} over the phases, {raw.detail}"
+    return combine(statement, [phased, raw], detail=detail)
 
 
 def _family_margins() -> tuple[Margin, ...]:
@@ -513,14 +497,12 @@ def check_monotone(preset: Preset, *, above: float = 0.0) -> Verdict:
     increased = errors[1:] > errors[:-1]
     settled = np.mean(increased[_ROUNDS // 2 :])
     increased &= errors[:-1] >= above * np.median(errors[-1])
-    return at_most(
-        MONOTONE,
-        tally(_some(increased)),
-        _FAILURE,
-        detail=f"{errors.shape[1]} runs of {_ROUNDS} rounds, started at "
+    detail = (
+        f"{errors.shape[1]} runs of {_ROUNDS} rounds, started at "
         f"alpha0 = 1/4 and at the truth; {settled:.1%} of the steps after round "
-        f"{_ROUNDS // 2} increase an error",
+        f"{_ROUNDS // 2} increase an error"
     )
+    return at_most(MONOTONE, tally(_some(increased)), _FAILURE, detail=detail)
 
 
 def _some(events: Bool[np.ndarray, "rounds runs clusters"]) -> Events:

@@ -40,14 +40,6 @@ from theory.ifca.common.fixed_data import (
 )
 from theory.ifca.common.linear import ROUNDS, TRIALS, least_squares_errors
 
-__all__ = [
-    "STATEMENTS",
-    "feasible_rows",
-    "mixes_clusters",
-    "separating_probability",
-]
-
-
 _CRITERION = 0.6  # of sigma, the largest distance that counts as success
 
 
@@ -90,15 +82,12 @@ def check_separation(preset: Preset, *, margin: float = 0.1) -> Verdict:
     Successes at R = 4 and R = 1/4 may differ by a margin at one ratio.
     """
     small, large = (_at_scale(preset, one, 1.0)[1] for one in (_SMALL, _LARGE))
-    return difference_within(
-        SEPARATION,
-        large,
-        small,
-        (-margin, margin),
-        detail=f"at R / sigma = {_SNR:g}, starts in {{0, 1}}^d: {np.mean(small):.3f} "
+    detail = (
+        f"at R / sigma = {_SNR:g}, starts in {{0, 1}}^d: {np.mean(small):.3f} "
         f"of single starts succeed at R = {_SMALL:g}, {np.mean(large):.3f} at R = "
-        f"{_LARGE:g}",
+        f"{_LARGE:g}"
     )
+    return difference_within(SEPARATION, large, small, (-margin, margin), detail=detail)
 
 
 def check_equivariance(preset: Preset, *, scale_start: bool = True) -> Verdict:
@@ -160,14 +149,11 @@ def _by_samples(preset: Preset) -> Bool[np.ndarray, "sizes trials"]:
 def check_data(preset: Preset, *, margin: float = 0.0) -> Verdict:
     """That fifty times the data per client do not lower the success by a margin."""
     few, many = _by_samples(preset)
-    return difference_within(
-        DATA,
-        many,
-        few,
-        (0.0 - margin, 1.0),
-        detail=f"k = 4, best of ten starts and three step sizes: {np.mean(few):.3f} "
-        f"succeed at n = 20, {np.mean(many):.3f} at n = 1000",
+    detail = (
+        f"k = 4, best of ten starts and three step sizes: {np.mean(few):.3f} "
+        f"succeed at n = 20, {np.mean(many):.3f} at n = 1000"
     )
+    return difference_within(DATA, many, few, (0.0 - margin, 1.0), detail=detail)
 
 
 def feasible_rows(num_clusters: int, num_features: float) -> float:
@@ -200,14 +186,12 @@ def check_oracle(preset: Preset, *, shift: float = 1.0) -> Verdict:
     counts = tally(np.array(events))
     line = [feasible_rows(clusters, 1000.0) for clusters in (2, 4)]
     wrong = counts.events / counts.trials
-    return at_most(
-        ORACLE,
-        counts,
-        0.03,
-        detail=f"m n = {line[0]:.0f} (k = 2), {line[1]:.0f} (k = 4); success 10 % "
+    detail = (
+        f"m n = {line[0]:.0f} (k = 2), {line[1]:.0f} (k = 4); success 10 % "
         f"below it {wrong[0]:.2g}, {wrong[2]:.2g}, failure 10 % above {wrong[1]:.2g}, "
-        f"{wrong[3]:.2g}",
+        f"{wrong[3]:.2g}"
     )
+    return at_most(ORACLE, counts, 0.03, detail=detail)
 
 
 FRESH = f"{DATA}.fresh"
@@ -292,14 +276,11 @@ def check_fresh(preset: Preset, *, margin: float = 0.0) -> Verdict:
     Or less often by no more than a margin.
     """
     few, many = _fresh(preset)
-    return difference_within(
-        FRESH,
-        many,
-        few,
-        (0.0 - margin, 1.0),
-        detail=f"k = 2, m = 100, d = 200, one start: {np.mean(few):.3f} succeed at "
-        f"n' = 10, {np.mean(many):.3f} at n' = 1e5",
+    detail = (
+        f"k = 2, m = 100, d = 200, one start: {np.mean(few):.3f} succeed at "
+        f"n' = 10, {np.mean(many):.3f} at n' = 1e5"
     )
+    return difference_within(FRESH, many, few, (0.0 - margin, 1.0), detail=detail)
 
 
 @functools.lru_cache(maxsize=1)
@@ -366,13 +347,11 @@ def _learned(preset: Preset) -> Bool[np.ndarray, " runs"]:
 def check_labels(preset: Preset, *, share: float = 0.1) -> Verdict:
     """That a share of the runs which learned both models fail by dist as printed."""
     missed = _learned(preset)
-    return at_most(
-        LABELS,
-        tally(missed),
-        share,
-        detail=f"k = 2: dist as printed rejects {np.sum(missed)} of {len(missed)} runs "
-        "that found the true partition and both models",
+    detail = (
+        f"k = 2: dist as printed rejects {np.sum(missed)} of {len(missed)} runs "
+        "that found the true partition and both models"
     )
+    return at_most(LABELS, tally(missed), share, detail=detail)
 
 
 def _accepted(
@@ -489,18 +468,16 @@ def check_empty(preset: Preset, *, share: float = 0.5) -> Verdict:
     """
     found = _too_many_models(preset)
     used, failed = (np.mean(found[name], axis=1) for name in ("used", "failed"))
-    return at_most(
-        EMPTY,
-        tally(found["failed"]),
-        share,
-        detail="3 clusters; models used on average, and share without the true "
+    detail = (
+        "3 clusters; models used on average, and share without the true "
         "partition: "
         + ", ".join(
             f"{mean:.2f} of {models} and {wrong:.2f} from "
             + ("near the truths" if near else "random")
             for (models, near), mean, wrong in zip(_SURPLUS, used, failed, strict=True)
-        ),
+        )
     )
+    return at_most(EMPTY, tally(found["failed"]), share, detail=detail)
 
 
 def check_surplus(preset: Preset, *, empty: bool = False) -> Verdict:
@@ -512,14 +489,12 @@ def check_surplus(preset: Preset, *, empty: bool = False) -> Verdict:
     found = _too_many_models(preset)
     near = [index for index, (_, close) in enumerate(_SURPLUS) if close]
     events = found["failed" if empty else "mixed"][near]
-    return at_most(
-        name,
-        tally(events),
-        0.15,
-        detail=f"started near: clusters mixed in {np.sum(found['mixed'][near]):.0f} of "
+    detail = (
+        f"started near: clusters mixed in {np.sum(found['mixed'][near]):.0f} of "
         f"{events.size} trials, {np.mean(found['used'][0]):.2f} of 4 and "
-        f"{np.mean(found['used'][1]):.2f} of 6 models used",
+        f"{np.mean(found['used'][1]):.2f} of 6 models used"
     )
+    return at_most(name, tally(events), 0.15, detail=detail)
 
 
 _REPLICA = (

@@ -28,15 +28,6 @@ from theory.ifca.common.checks import PerPoint, row
 from theory.ifca.common.linear import Setting, as_printed, follow_all, start_margins
 from theory.ifca.theorem1 import failure_at_start, least_factor
 
-__all__ = [
-    "C6",
-    "STATEMENTS",
-    "Goal",
-    "goal_setting",
-    "worst_excess",
-]
-
-
 PRINTED, LOGARITHM = "ifca.cor1", "ifca.cor1.log"
 CORRECTED, NATURAL = "ifca.cor1.corrected", "ifca.cor1.log.corrected"
 
@@ -156,13 +147,11 @@ def check_monotone(preset: Preset, *, above: float = 0.0) -> Verdict:
     grown = errors[:, :, 1:] > errors[:, :, :-1]
     settled = np.mean(grown[:, :, 20:])
     grown &= errors[:, :, :-1] >= above * np.median(errors[:, :, -1])
-    return at_most(
-        MONOTONE,
-        tally(np.any(grown, axis=(2, 3))),
-        _FAILURE,
-        detail=f"{errors.shape[1]} runs each from alpha0 = 1/4 and from the truth; "
-        f"{settled:.1%} of the steps after round 20 increase an error",
+    detail = (
+        f"{errors.shape[1]} runs each from alpha0 = 1/4 and from the truth; "
+        f"{settled:.1%} of the steps after round 20 increase an error"
     )
+    return at_most(MONOTONE, tally(np.any(grown, axis=(2, 3))), _FAILURE, detail=detail)
 
 
 def worst_excess(alpha: PerPoint, *, excess: float) -> PerPoint:

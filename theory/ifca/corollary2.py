@@ -47,18 +47,6 @@ from theory.ifca.common.convex import (
     train_waves,
 )
 
-__all__ = [
-    "STATEMENTS",
-    "check_chain",
-    "check_first_rounds",
-    "check_last_rounds",
-    "check_substitution",
-    "check_total",
-    "recursion",
-    "stationary_square",
-]
-
-
 BOUND, SHARP = "ifca.cor2", "ifca.cor2.sharp"
 
 _FAILURE = 0.05
@@ -109,13 +97,11 @@ def check_bound(preset: Preset, *, divisor: int = 1) -> Verdict:
     used = rounds // divisor
     error = np.max(_errors(preset)[used - 1], axis=-1)
     failure = setting.num_clusters * rounds * setting.failure
-    return at_most(
-        BOUND,
-        tally(error > final),
-        _FAILURE,
-        detail=f"eps = {final:.3g} at n' = {_SAMPLES:.0e}, T = {rounds}, of which "
-        f"{used} are run, k T delta0 = {failure:.3f}; errors up to {np.max(error):.3g}",
+    detail = (
+        f"eps = {final:.3g} at n' = {_SAMPLES:.0e}, T = {rounds}, of which "
+        f"{used} are run, k T delta0 = {failure:.3f}; errors up to {np.max(error):.3g}"
     )
+    return at_most(BOUND, tally(error > final), _FAILURE, detail=detail)
 
 
 def stationary_square(

@@ -26,14 +26,6 @@ from cfljax.statements import (
 from theory.ifca.common.checks import Events, PerTrial, chunks, listed, row
 from theory.ifca.common.raw_data import products, worst_client, wrong_choices
 
-__all__ = [
-    "STATEMENTS",
-    "check_counts",
-    "check_eq2_counterexample",
-    "check_eq5_printed",
-]
-
-
 EQ2, EQ2_CORRECTED = "ifca.eq2", "ifca.eq2.corrected"
 
 
@@ -180,12 +172,11 @@ def check_counts(preset: Preset, *, c: float = EQ3_C) -> Verdict:
     )
     sizes = np.array(_EQ3_RAW_SIZES, float)
     raw = at_most(EQ3, tally(_raw_quarters(preset)), 2 * np.exp(-c * sizes))
-    return combine(
-        EQ3,
-        [by_law, raw],
-        detail=f"exact binomial, 1 to 10^5 clients: {by_law.status.value}; raw choices "
-        f"of 8, 16 and 40 clients: {raw.status.value}",
+    detail = (
+        f"exact binomial, 1 to 10^5 clients: {by_law.status.value}; raw choices "
+        f"of 8, 16 and 40 clients: {raw.status.value}"
     )
+    return combine(EQ3, [by_law, raw], detail=detail)
 
 
 def _log_quarter(size: int) -> float:
@@ -219,13 +210,12 @@ def check_covariance(preset: Preset, *, constant: float = 6.0) -> Verdict:
     of_order_n = never_exceeds(
         EQ4, constant * np.sqrt(features * rows), 3 * rows, rounding=1e-12
     )
-    return combine(
-        EQ4,
-        [raw, of_order_n],
-        detail=f"raw X of {len(_EQ4_SHAPES)} shapes, N >= 4 d: |X'X - N I| / "
+    detail = (
+        f"raw X of {len(_EQ4_SHAPES)} shapes, N >= 4 d: |X'X - N I| / "
         f"sqrt(d N) has medians {np.min(typical):.2f} to {np.max(typical):.2f} and is "
-        f"above {constant:g} in {np.mean(deviations > constant):.2g} of the draws",
+        f"above {constant:g} in {np.mean(deviations > constant):.2g} of the draws"
     )
+    return combine(EQ4, [raw, of_order_n], detail=detail)
 
 
 @functools.lru_cache(maxsize=1)
@@ -340,13 +330,11 @@ def check_eq5_corrected(preset: Preset, *, deviation: float = 6.0) -> Verdict:
     failure = 2 * np.exp(-features / 2)
     failure += np.exp(law.log_product_tail(rows, features, 4 * rows * features))
     ratios = _eq5_corrected(preset) / allowed[:, None]
-    return at_most(
-        EQ5_CORRECTED,
-        tally(ratios > 1),
-        failure,
-        detail=f"raw data at {len(_EQ5_POINTS)} points, 2 gamma N / (m n') from 0.1 to "
-        f"4.5: |T1| is at most {np.max(ratios):.2f} of the bound",
+    detail = (
+        f"raw data at {len(_EQ5_POINTS)} points, 2 gamma N / (m n') from 0.1 to "
+        f"4.5: |T1| is at most {np.max(ratios):.2f} of the bound"
     )
+    return at_most(EQ5_CORRECTED, tally(ratios > 1), failure, detail=detail)
 
 
 @functools.lru_cache(maxsize=1)

@@ -32,15 +32,6 @@ from theory.ifca.common.convex import (
 )
 from theory.ifca.common.heavy_tails import flipping_jump, jump_tail, noise_tails
 
-__all__ = [
-    "STATEMENTS",
-    "check_count",
-    "check_noise",
-    "second_part",
-    "third_terms",
-]
-
-
 EQ23, EQ28, EQ29, EQ31 = (f"ifca.eq{number}" for number in (23, 28, 29, 31))
 
 _DELTAS = np.array([0.01, 0.05, 0.25, 0.5, 0.9])
@@ -115,14 +106,11 @@ def check_count(_: Preset, *, c1: float = 4.0) -> Verdict:
     each = jump_tail(flipping_jump(scale, samples), samples, samples / 2)
     limit = c1 * scale * clients / delta
     tail = scipy.stats.binom.sf(np.floor(limit), foreign, each)
-    return never_exceeds(
-        EQ31,
-        tail,
-        delta,
-        rounding=1e-12,
-        detail=f"exact binomial tails at {len(delta)} points, m = 2000, p = 0.05: at "
-        f"most {np.max(tail / delta):.4f} delta2",
+    detail = (
+        f"exact binomial tails at {len(delta)} points, m = 2000, p = 0.05: at "
+        f"most {np.max(tail / delta):.4f} delta2"
     )
+    return never_exceeds(EQ31, tail, delta, rounding=1e-12, detail=detail)
 
 
 EQ32, EQ33 = "ifca.eq32", "ifca.eq33"

@@ -42,19 +42,6 @@ from theory.ifca.lemma1 import C2 as C7
 from theory.ifca.lemma1 import PRECONDITIONS
 from theory.ifca.lemma2 import C3 as NOISE_EXPONENT
 
-__all__ = [
-    "C8",
-    "EQ11_C",
-    "STATEMENTS",
-    "GradientSum",
-    "asked_samples",
-    "check_length",
-    "check_under_assumption",
-    "raw_counts",
-    "sum_of_gradients",
-]
-
-
 EQ6, EQ6_GRADIENT = "ifca.eq6", "ifca.eq6.gradient"
 
 LONGEST = 3.0  # |theta_1 - theta_j*| at most, with max |theta_j*| <= 1
@@ -326,12 +313,11 @@ def check_expected(preset: Preset, *, c7: float = C7) -> Verdict:
         EQ10, (others * low, others * high), (-np.inf, bounds), num_trials=counts.size
     )
     shown = ", ".join(f"{a:.2f} <= {b:.2f}" for a, b in zip(means, bounds, strict=True))
-    return combine(
-        EQ10,
-        [by_law, raw],
-        detail=f"exact law at {len(exact)} worst cases: {by_law.status.value}; mean "
-        f"raw counts {shown}: {raw.status.value}",
+    detail = (
+        f"exact law at {len(exact)} worst cases: {by_law.status.value}; mean "
+        f"raw counts {shown}: {raw.status.value}"
     )
+    return combine(EQ10, [by_law, raw], detail=detail)
 
 
 def check_under_assumption(_: Preset, *, share: float = 1.0) -> Verdict:
@@ -369,13 +355,12 @@ def check_markov(preset: Preset, *, c8: float = C8) -> Verdict:
     counts = raw_counts(preset, _ENOUGH)
     events = tally(_above(counts, _ENOUGH))
     raw = at_most(EQ12_CORRECTED, events, 1 / np.array(_ENOUGH)[:, 0])
-    return combine(
-        EQ12_CORRECTED,
-        [by_law, raw],
-        detail=f"exact law of any misassignment at {len(exact)} worst cases: "
+    detail = (
+        f"exact law of any misassignment at {len(exact)} worst cases: "
         f"{by_law.status.value}; raw counts not 0 in {np.sum(counts > 0)} of "
-        f"{counts.size} rounds: {raw.status.value}",
+        f"{counts.size} rounds: {raw.status.value}"
     )
+    return combine(EQ12_CORRECTED, [by_law, raw], detail=detail)
 
 
 def check_printed(preset: Preset, *, eighth: bool = False) -> Verdict:
@@ -385,13 +370,11 @@ def check_printed(preset: Preset, *, eighth: bool = False) -> Verdict:
     """
     rows, power = (_EIGHTH, -1.0) if eighth else (_ENOUGH, 1.0)
     events = _above(raw_counts(preset, rows), rows)
-    return at_most(
-        EQ12,
-        tally(events),
-        np.array(rows)[:, 0] ** power,
-        detail=f"raw counts of {len(rows)} federations, poly(m) = m^{power:g}; somebody"
-        f" misassigned in {np.mean(events):.2g} of the rounds",
+    detail = (
+        f"raw counts of {len(rows)} federations, poly(m) = m^{power:g}; somebody"
+        f" misassigned in {np.mean(events):.2g} of the rounds"
     )
+    return at_most(EQ12, tally(events), np.array(rows)[:, 0] ** power, detail=detail)
 
 
 class Federation(NamedTuple):

@@ -30,14 +30,6 @@ from theory.ifca.common.convex import (
     gradient_step,
 )
 
-__all__ = [
-    "STATEMENTS",
-    "check_contraction",
-    "check_gradient",
-    "check_pull",
-]
-
-
 EQ21 = "ifca.eq21"
 
 
@@ -344,12 +336,8 @@ def check_first(preset: Preset, *, exact_share: float | None = None) -> Verdict:
             events.append(left > bound)
             reach.append(np.max(left / bound))
             bounds.append(delta + 2 * np.exp(-s.share * s.num_clients / 8))
-    return at_most(
-        EQ25,
-        tally(np.array(events)),
-        np.array(bounds),
-        detail=f"{len(events)} points, |T1| over its bound at most {np.max(reach):.3f}",
-    )
+    detail = f"{len(events)} points, |T1| over its bound at most {np.max(reach):.3f}"
+    return at_most(EQ25, tally(np.array(events)), np.array(bounds), detail=detail)
 
 
 def check_second(preset: Preset, *, clusters_less: float = 1.0) -> Verdict:

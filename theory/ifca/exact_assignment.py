@@ -32,14 +32,6 @@ from theory.ifca.common.raw_data import (
     train,
 )
 
-__all__ = [
-    "STATEMENTS",
-    "check_law",
-    "check_voronoi",
-    "revived",
-]
-
-
 LAW = "ifca.exact.tlaw"
 
 # num_features, num_samples, |a|, |b|, cos(a, b), noise
@@ -163,11 +155,8 @@ def check_assignment(preset: Preset, *, alone: bool = False) -> Verdict:
         resolution=preset.choose(quick=0.06, full=0.02),
         error_rate=ERROR_RATE / 2,
     )
-    return combine(
-        ASSIGN,
-        [choices, losses],
-        detail=f"{choices.detail}; losses, their gaps and least: {losses.status.value}",
-    )
+    detail = f"{choices.detail}; losses, their gaps and least: {losses.status.value}"
+    return combine(ASSIGN, [choices, losses], detail=detail)
 
 
 @functools.lru_cache(maxsize=1)

@@ -26,14 +26,6 @@ from theory.ifca.common.checks import (
 )
 from theory.ifca.common.raw_data import Problem, draw_gradients, train
 
-__all__ = [
-    "STATEMENTS",
-    "approximate_risk",
-    "check_equivariance",
-    "check_group",
-]
-
-
 GROUP = "ifca.exact.group"
 
 

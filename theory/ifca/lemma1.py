@@ -30,20 +30,6 @@ from theory.ifca.common.checks import (
 from theory.ifca.common.linear import log_worst_chance
 from theory.ifca.common.raw_data import Client, all_wrong_choices, worst_client
 
-__all__ = [
-    "BOUND",
-    "C1",
-    "C2",
-    "PRECONDITIONS",
-    "STATEMENTS",
-    "check_bound",
-    "check_sharp",
-    "check_stronger",
-    "check_worst",
-    "lemma1_bound",
-]
-
-
 BOUND, SHARP = "ifca.lem1.bound", "ifca.lem1.sharp"
 STRONGER = "ifca.lem1.stronger"
 

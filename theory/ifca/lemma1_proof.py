@@ -29,16 +29,6 @@ from theory.ifca.common.linear import log_worst_chance
 from theory.ifca.common.raw_data import Geometry, place_pair
 from theory.ifca.lemma1 import PRECONDITIONS, lemma1_bound
 
-__all__ = [
-    "STATEMENTS",
-    "check_route",
-    "check_tail",
-    "raw_losses",
-    "tail_form",
-    "tail_rate",
-]
-
-
 EQ13, EQ14, EQ15 = "ifca.eq13", "ifca.eq14", "ifca.eq15"
 
 _TINY = 1e-280  # below, SciPy's incomplete gamma functions underflow
@@ -128,13 +118,12 @@ def check_threshold(preset: Preset, *, factor: float = 1.0) -> Verdict:
     )
     raw = same_law(EQ13, *raw_losses(preset), resolution=0.05)
     share = float(np.max(np.exp(left[kept] - log_right)))
-    return combine(
-        EQ13,
-        [by_law, raw],
-        detail=f"exact at {np.sum(kept)} configurations and thresholds: at most "
+    detail = (
+        f"exact at {np.sum(kept)} configurations and thresholds: at most "
         f"{share:.4f} of the right side; raw U / A and V / B against chi2: "
-        f"{raw.status.value}",
+        f"{raw.status.value}"
     )
+    return combine(EQ13, [by_law, raw], detail=detail)
 
 
 @functools.lru_cache(maxsize=1)
@@ -245,12 +234,11 @@ def check_tail(
     )
     resolved = squared > 1e-12
     least = float(np.min(rate[resolved] / squared[resolved]))
-    return combine(
-        name,
-        [by_rate, by_law],
-        detail=f"exact tails at {np.sum(kept)} points: {by_law.status.value}; least "
-        f"exponent / (n' y^2) of {len(rate)} pairs alpha, rho: {least:.5f}",
+    detail = (
+        f"exact tails at {np.sum(kept)} points: {by_law.status.value}; least "
+        f"exponent / (n' y^2) of {len(rate)} pairs alpha, rho: {least:.5f}"
     )
+    return combine(name, [by_rate, by_law], detail=detail)
 
 
 ROUTE = "ifca.exact.lemma1"

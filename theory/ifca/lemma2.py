@@ -32,15 +32,6 @@ from cfljax.statements import (
 )
 from theory.ifca.common.checks import Events, PerPoint, chunks, grid, row
 
-__all__ = [
-    "C3",
-    "STATEMENTS",
-    "check_concentration",
-    "check_noise",
-    "check_sharp",
-]
-
-
 EXACT, OPERATOR = "ifca.exact.lemma2", "ifca.lem2.op"
 NOISE, SHARP = "ifca.lem2.noise", "ifca.lem2.sharp"
 
@@ -97,13 +88,11 @@ def check_operator_norm(preset: Preset, *, c: float = 3.0, c1: float = 0.5) -> V
     rows, features = np.array(_NORM_SHAPES).T
     longest = np.maximum(rows, features)
     events = np.array(_raw_norms(preset)) > c * np.sqrt(longest)[:, None]
-    return at_most(
-        OPERATOR,
-        tally(events),
-        2 * np.exp(-c1 * longest),
-        detail=f"raw X of {len(_NORM_SHAPES)} shapes up to 12 x 12: above {c:g} "
-        f"max(sqrt d, sqrt N) in {np.mean(events):.2g} of {events.size} draws",
+    detail = (
+        f"raw X of {len(_NORM_SHAPES)} shapes up to 12 x 12: above {c:g} "
+        f"max(sqrt d, sqrt N) in {np.mean(events):.2g} of {events.size} draws"
     )
+    return at_most(OPERATOR, tally(events), 2 * np.exp(-c1 * longest), detail=detail)
 
 
 @functools.lru_cache(maxsize=1)
@@ -137,13 +126,12 @@ def check_noise(
         rounding=_rounding(exact),
         logarithmic=True,
     )
-    return combine(
-        NOISE,
-        [verdict, raw],
-        detail=f"exact law at {len(exact)} shapes up to 10^6, least exponent / "
+    detail = (
+        f"exact law at {len(exact)} shapes up to 10^6, least exponent / "
         f"min(d, N) = {worst:.5f}: {verdict.status.value}; raw data of {len(events)} "
-        f"shapes: {raw.status.value}",
+        f"shapes: {raw.status.value}"
     )
+    return combine(NOISE, [verdict, raw], detail=detail)
 
 
 def check_sharp(_: Preset, *, factor: float = 1.0) -> Verdict:
@@ -205,13 +193,12 @@ def check_concentration(preset: Preset, *, c: float = 0.5) -> Verdict:
         rounding=1e-13 * (1 + np.abs(exact)),
         logarithmic=True,
     )
-    return combine(
-        EQ20,
-        [verdict, raw],
-        detail=f"exact law of 1 to 10^4 equal singular values, {len(exact)} points: "
+    detail = (
+        f"exact law of 1 to 10^4 equal singular values, {len(exact)} points: "
         f"{verdict.status.value}; raw noise on {len(_EQ20_MATRICES)} matrices: "
-        f"{raw.status.value}",
+        f"{raw.status.value}"
     )
+    return combine(EQ20, [verdict, raw], detail=detail)
 
 
 @functools.lru_cache(maxsize=1)

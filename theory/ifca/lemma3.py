@@ -33,14 +33,6 @@ from theory.ifca.common.heavy_tails import (
     student_mean_tail,
 )
 
-__all__ = [
-    "STATEMENTS",
-    "check_bound",
-    "check_places",
-    "check_sharp",
-]
-
-
 BOUND, SHARP, RATE = "ifca.lem3", "ifca.lem3.sharp", "ifca.lem3.rate"
 
 C1 = 4.0

@@ -46,16 +46,6 @@ from theory.ifca.common.linear import (
     needed_samples,
 )
 
-__all__ = [
-    "STATEMENTS",
-    "check_contraction",
-    "check_exponent",
-    "jump_bias",
-    "local_slopes",
-    "minimal_samples",
-]
-
-
 _PREFIX = "ifca.scale.floor"
 CLUSTERS = f"{_PREFIX}.p"
 BOUND = f"{CLUSTERS}.bound"
@@ -365,12 +355,11 @@ def check_rounds(preset: Preset, *, natural: float = 1 - np.log(2.0)) -> Verdict
         for kind, target in (("ln", natural), ("log2", 0.0))
     ]
     last = {kind: float(np.mean(values[:, -1])) for kind, values in errors.items()}
-    return combine(
-        ROUNDS_NEEDED,
-        parts,
-        detail=f"{parts[0].detail}; {parts[1].detail}; err_T / eps at the smallest "
-        f"eps: {last['ln']:.3g} with ln, {last['log2']:.3g} with log2",
+    detail = (
+        f"{parts[0].detail}; {parts[1].detail}; err_T / eps at the smallest "
+        f"eps: {last['ln']:.3g} with ln, {last['log2']:.3g} with log2"
     )
+    return combine(ROUNDS_NEEDED, parts, detail=detail)
 
 
 CLOSENESS, SLOW = "ifca.scale.alpha0", "ifca.claim.slowstart"
@@ -475,13 +464,11 @@ def check_first_round(preset: Preset, *, samples_share: float = 1.0) -> Verdict:
         runs = follow_all(preset, name, _settings(samples_share))
     factors = first_factors(runs)
     share = max(float(np.max(run.misassigned[:, 0])) for run in runs) / 1e6
-    return mean_within(
-        name,
-        factors,
-        (0.499, 0.501),
-        detail=f"factors {np.min(factors):.4f} to {np.max(factors):.4f}, at most "
-        f"{100 * share:.2g} % of the clients misassigned in round one",
+    detail = (
+        f"factors {np.min(factors):.4f} to {np.max(factors):.4f}, at most "
+        f"{100 * share:.2g} % of the clients misassigned in round one"
     )
+    return mean_within(name, factors, (0.499, 0.501), detail=detail)
 
 
 MISASSIGNMENT = "ifca.scale.mis"

@@ -41,17 +41,6 @@ from theory.ifca.common.linear import (
 from theory.ifca.common.raw_data import Problem, draw_gradients
 from theory.ifca.lemma1 import C1, C2
 
-__all__ = [
-    "STATEMENTS",
-    "explicit_bound",
-    "explicit_failure",
-    "failure_at_start",
-    "least_factor",
-    "printed_failure",
-    "violations",
-]
-
-
 PRINTED = "ifca.thm1"
 
 # Of the printed form: generous, and made harmless by n'.
@@ -115,15 +104,14 @@ def check_printed(preset: Preset, *, small_share: float = 0.2) -> Verdict:
     )
     hindsight = _raw_violations(preset, small_share)
     raw = at_most(PRINTED, tally(hindsight), _RAW_FAILURE, error_rate=ERROR_RATE / 2)
-    return combine(
-        PRINTED,
-        [raw, by_law],
-        detail=f"p = ({small_share:g}, {1 - small_share:g}): no c1 makes all factors "
+    detail = (
+        f"p = ({small_share:g}, {1 - small_share:g}): no c1 makes all factors "
         f"smaller than {least_factor(small_share):.2f}; (1) fails in "
         f"{np.mean(events[best]):.1%} of rounds at the best of {len(_STEPS)} c1 by law "
         f"({by_law.status.value}), on raw data in {np.mean(hindsight):.1%} at a c1 "
-        f"chosen afterwards ({raw.status.value})",
+        f"chosen afterwards ({raw.status.value})"
     )
+    return combine(PRINTED, [raw, by_law], detail=detail)
 
 
 def _raw_problem(small_share: float) -> Problem:
@@ -572,12 +560,11 @@ def check_misassigned(preset: Preset, *, extra_samples: int = 0) -> Verdict:
         f"{mean:.3f} ({exact:.3f})"
         for mean, exact in zip(np.mean(counts, axis=1), others * chance, strict=True)
     )
-    return combine(
-        MISASSIGNED,
-        [laws, means],
-        detail=f"n' = {_FEW}: mean raw counts (exact) {shown}; binomial law: "
-        f"{laws.status.value}",
+    detail = (
+        f"n' = {_FEW}: mean raw counts (exact) {shown}; binomial law: "
+        f"{laws.status.value}"
     )
+    return combine(MISASSIGNED, [laws, means], detail=detail)
 
 
 def _binomial(

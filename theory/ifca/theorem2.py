@@ -29,15 +29,6 @@ from theory.ifca.common.convex import (
 )
 from theory.ifca.common.heavy_tails import noise_tails
 
-__all__ = [
-    "STATEMENTS",
-    "check_bound",
-    "check_vacuity",
-    "ordinary",
-    "sharp_bound",
-]
-
-
 BOUND, VACUITY = "ifca.thm2", "ifca.thm2.vacuity"
 
 _FAILURE = 0.05
@@ -97,14 +88,12 @@ def check_bound(preset: Preset, *, part: float = 8.0) -> Verdict:
         events += list((after > (1 - gain) * before + floor).T)
         ratios.append(np.max(after / before))
         shares.append(float(floor / setting.progress / before.min()))
-    return at_most(
-        BOUND,
-        tally(np.array(events)),
-        _FAILURE,
-        detail=f"{np.sum(events)} violations; |theta+ - theta*| / |theta - theta*| up "
+    detail = (
+        f"{np.sum(events)} violations; |theta+ - theta*| / |theta - theta*| up "
         f"to {listed(ratios, '.4f')}; eps0 takes {listed(shares, '.2g')} of the "
-        "promised progress",
+        "promised progress"
     )
+    return at_most(BOUND, tally(np.array(events)), _FAILURE, detail=detail)
 
 
 def check_vacuity(_: Preset, *, largest: float = 1e6) -> Verdict:

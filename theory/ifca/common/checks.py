@@ -18,27 +18,6 @@ from cfljax.statements import (
     within,
 )
 
-__all__ = [
-    "Broadcast",
-    "Events",
-    "PerPoint",
-    "PerTrial",
-    "chunks",
-    "copies",
-    "difference_within",
-    "grid",
-    "least",
-    "listed",
-    "log_rounding",
-    "mean_within",
-    "row",
-    "slope_near",
-    "tallies",
-    "turn",
-    "unit",
-]
-
-
 PerPoint = Float[np.ndarray, " points"]  # a number at every point of a check
 PerTrial = Float[np.ndarray, "points trials"]  # one for every trial there
 Events = Bool[np.ndarray, "points trials"]  # whether it happened

@@ -16,31 +16,6 @@ from cfljax.statements import Margin
 from theory.ifca.common.checks import Broadcast, copies, least
 from theory.ifca.common.heavy_tails import RareJump, flipping_jump, jump_tail
 
-__all__ = [
-    "FLOOR_CONSTANTS",
-    "PAIR",
-    "PRECONDITIONS",
-    "ConvexSetting",
-    "CosineFamily",
-    "Counts",
-    "Draws",
-    "Models",
-    "Pieces",
-    "WaveFamily",
-    "WorstPair",
-    "assign",
-    "assumption6",
-    "error_floor",
-    "floor_terms",
-    "gradient_step",
-    "misassignment_scale",
-    "random_setting",
-    "train_cosine",
-    "train_waves",
-    "worst_pair",
-]
-
-
 Models = Float[np.ndarray, "trials clusters features"]
 Counts = Num[np.ndarray, "trials clusters clusters"]  # clients of a truth at a model
 

@@ -22,32 +22,6 @@ from cfljax.base import Numbers
 from cfljax.statements import Margin, Preset
 from theory.ifca.common.checks import Broadcast, PerTrial
 
-__all__ = [
-    "ROUNDS",
-    "TRIALS",
-    "Hidden",
-    "Run",
-    "Setting",
-    "Situation",
-    "as_printed",
-    "assumption1",
-    "assumption2",
-    "closeness",
-    "enough_samples",
-    "first_factors",
-    "floor",
-    "follow",
-    "follow_all",
-    "least_squares_errors",
-    "log_worst_chance",
-    "margins",
-    "needed_samples",
-    "start",
-    "start_margins",
-    "tightest",
-]
-
-
 # One compiled shape serves every row: all but these two numbers is traced.
 TRIALS, ROUNDS = 200, 40
 _SETTLED = 10  # last rounds that the floor is measured in

@@ -12,19 +12,6 @@ from jaxtyping import Bool, Float, Int
 from cfljax.statements import Preset
 from theory.ifca.common.checks import Events, chunks, least
 
-__all__ = [
-    "Client",
-    "Geometry",
-    "Problem",
-    "all_wrong_choices",
-    "draw_gradients",
-    "place_pair",
-    "train",
-    "worst_client",
-    "wrong_choices",
-]
-
-
 _Models = Float[np.ndarray, "trials models features"]
 
 
