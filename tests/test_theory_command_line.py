@@ -11,9 +11,10 @@ import pytest
 from rich.text import Text
 from toy_theory import BROKEN, register, toy
 
+import cfljax.engine
 from cfljax.statements import Preset, Statement, Status
 from theory import __main__ as command
-from theory import commands, display, registry
+from theory import commands, registry
 
 NAMES = ("list", "check", "report")
 CALLS: list[tuple[str, int]] = []
@@ -110,18 +111,23 @@ def test_help_has_examples(capsys):
 
 
 def test_progress_is_silent_without_a_terminal(capsys):
-    with display.LateProgress() as progress:
-        progress.advance(progress.add_task("checking", total=2))
+    assert list(commands._shown("ab", 2)) == ["a", "b"]
     output = capsys.readouterr()
     assert not output.err and not output.out
 
 
 def test_progress_appears_late(monkeypatch):
-    progress = display.LateProgress()
-    progress.add_task("checking", total=2)
-    assert not list(progress.get_renderables())
-    monkeypatch.setattr(progress, "delay", -1.0)
-    assert list(progress.get_renderables())
+    asked = {}
+
+    class Late(cfljax.engine.Bar):
+        def __init__(self, title, **options):
+            asked.update(options)
+            super().__init__(title, **options)
+            assert self._timer.interval == 5.0
+
+    monkeypatch.setattr(cfljax.engine, "Bar", Late)
+    assert list(commands._shown("ab", 2)) == ["a", "b"]
+    assert asked == {"visible": True, "delay": 5.0}
 
 
 def test_seeds_change_the_draws_and_nothing_else():

@@ -8,8 +8,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-__all__ = ["main"]
-
 _EXAMPLES = """\
 examples:
   python -m theory list                        every statement

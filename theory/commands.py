@@ -11,8 +11,6 @@ from theory import display, documents, registry
 from theory.documents import Rotation
 from theory.report import records
 
-__all__ = ["check", "list_statements", "report", "rotations"]
-
 Item = TypeVar("Item")
 
 
@@ -32,16 +30,10 @@ def check(
     as_json: bool,
     keep: pathlib.Path | None,
 ) -> int:
-    """Run checks and controls, and print their verdicts.
+    """Run checks and controls, and print their verdicts; 0 if all are as expected.
 
-    Args:
-      statements: to be checked.
-      preset: of the checks.
-      as_json: print one document instead of a table.
-      keep: folder in which outcomes are kept as they finish and found again, if any.
-
-    Returns:
-      0 if all are as expected, else 1.
+    Else 1. Outcomes are kept in the folder `keep`, if there is one, as they finish, and
+    found again.
 
     Raises:
       OSError: if an outcome cannot be kept.
@@ -65,17 +57,7 @@ def rotations(
     as_json: bool,
     keep: pathlib.Path | None,
 ) -> int:
-    """Run checks and controls for several seeds, and print what changed with them.
-
-    Args:
-      statements: to be checked.
-      preset: of the first rotation; the seed grows by one with each.
-      count: of rotations, at least 1.
-      as_json: print one document instead of a table.
-      keep: as in `check`.
-
-    Returns:
-      0 if all verdicts are as expected for every seed, else 1.
+    """As `check`, for `count` seeds from the preset's on; prints what they changed.
 
     Raises:
       ValueError: if `count` is below 1.
@@ -106,16 +88,9 @@ def report(
     *,
     as_json: bool,
 ) -> int:
-    """Check what is not checked already, and write the site.
+    """Check what is not checked already, and write the site; 0 if all are as expected.
 
-    Args:
-      statements: in the report.
-      preset: of the checks.
-      folder: of the site, made if missing.
-      as_json: print one document instead of a summary.
-
-    Returns:
-      0 if all are as expected, else 1.
+    Else 1. The folder is made if missing.
 
     Raises:
       OSError: if the folder or a file in it cannot be written.
@@ -162,8 +137,10 @@ def _shown(
     items: Iterable[Item], total: int, *, doing: str = "checking"
 ) -> Iterator[Item]:
     """The same items, with a bar for whoever waits for them."""
-    with display.LateProgress() as progress:
-        task = progress.add_task(doing, total=total)
+    from cfljax.engine import Bar
+
+    with Bar(doing, visible=True, delay=5.0) as bar:
+        bar.expect(total)
         for item in items:
-            progress.advance(task)
+            bar.advance(1)
             yield item

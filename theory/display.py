@@ -1,33 +1,16 @@
 """Statements, verdicts and rotations as tables."""
 
 import math
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from rich.console import Console, RenderableType
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from cfljax.statements import Outcome, Preset, Status, Verdict
 from theory.documents import Rotation, by_statement
 from theory.registry import Listed
-
-__all__ = [
-    "LateProgress",
-    "show_outcomes",
-    "show_rotations",
-    "show_statements",
-    "show_summary",
-]
 
 _WIDEST = 100_000  # characters of a line
 _COLOURS = {
@@ -36,34 +19,6 @@ _COLOURS = {
     Status.VACUOUS: "yellow",
     Status.INCONCLUSIVE: "magenta",
 }
-
-
-class LateProgress(Progress):
-    """A bar with the time left on stderr, shown only by a terminal and after 5 s."""
-
-    delay = 5.0
-
-    def __init__(self):
-        self._started = time.monotonic()
-        console = Console(stderr=True)
-        super().__init__(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-
-    def get_renderables(self) -> Iterable[RenderableType]:
-        """Nothing at first, then the bar."""
-        if time.monotonic() - self._started > self.delay:
-            yield from super().get_renderables()
 
 
 def show_statements(rows: Sequence[Listed]) -> None:
@@ -87,7 +42,8 @@ def show_outcomes(outcomes: Sequence[Outcome]) -> None:
     """
     console = _console()
     tables = [_outcomes_table(outcomes, rank) for rank in _RANKS]
-    fitting = [table for table in tables if _width(table) <= console.width]
+    wide = Console(width=_WIDEST)
+    fitting = [one for one in tables if wide.measure(one).maximum <= console.width]
     table = (fitting or tables[-1:])[0]
     console.print(table)
     hidden = len(tables[0].columns) - len(table.columns)
@@ -197,10 +153,6 @@ def _console() -> Console:
     """As wide as any table needs to be, unless it is a terminal."""
     console = Console()
     return console if console.is_terminal else Console(width=_WIDEST)
-
-
-def _width(table: Table) -> int:
-    return Console(width=_WIDEST).measure(table).maximum
 
 
 def _plain(cell: str | Text) -> Text:

@@ -1,5 +1,6 @@
 """Statements and outcomes as JSON, for programs and for the next run."""
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -7,17 +8,6 @@ from typing import Any, NamedTuple
 
 from cfljax.statements import Margin, Outcome, Preset, Statement, Status, Verdict
 from theory.registry import Listed, described
-
-__all__ = [
-    "Rotation",
-    "by_statement",
-    "encoded",
-    "outcome_document",
-    "outcomes_document",
-    "read_outcome",
-    "rotations_document",
-    "statements_document",
-]
 
 _NUMBERS = ("bound", "error_rate", "resolution", "slack", "seconds")
 
@@ -47,13 +37,7 @@ def outcome_document(outcome: Outcome) -> dict[str, Any]:
         "verdict": _judged(outcome.verdict),
         "control": _judged(outcome.control),
         "margins": [
-            {
-                "assumption": margin.assumption,
-                "have": margin.have,
-                "need": margin.need,
-                "at_least": margin.at_least,
-                "holds": bool(margin.holds),
-            }
+            dataclasses.asdict(margin) | {"holds": bool(margin.holds)}
             for margin in outcome.margins
         ],
     }

@@ -26,20 +26,6 @@ import theory
 from cfljax.statements import SEVERITIES, Erratum, Statement, Status
 from theory.sources import fingerprint
 
-__all__ = [
-    "Listed",
-    "all_errata",
-    "all_statements",
-    "choose",
-    "described",
-    "is_under",
-    "listed",
-    "load",
-    "nearest",
-    "paper_title",
-    "select",
-]
-
 
 class Listed(NamedTuple):
     """What is known of a statement before its module is imported.
@@ -61,16 +47,11 @@ class Listed(NamedTuple):
 
 def described(row: Statement | Listed) -> dict[str, Any]:
     """What the registry knows about a statement, ready for JSON."""
-    return {
-        "id": row.id,
-        "paper": row.paper,
-        "place": row.place,
-        "text": row.text,
+    told = {name: getattr(row, name) for name in Listed._fields if name != "module"}
+    return told | {
         "preconditions": list(row.preconditions),
-        "claimed": row.claimed,
         "constants": dict(row.constants),
         "expected": row.expected.value,
-        "note": row.note,
     }
 
 

@@ -8,8 +8,6 @@ import json
 import pathlib
 import platform
 
-__all__ = ["fingerprint", "versions"]
-
 _PACKAGES = ("cfljax", "jax", "jaxlib", "numpy", "scipy", "matplotlib")
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 

@@ -24,14 +24,17 @@ SPEED_PERIOD = 600.0
 class Bar:
     """A bar on the standard error, with the time left and the failures so far.
 
-    Shows nothing if that is not a terminal, or if all is over within a second.
+    Shows nothing if that is not a terminal, or if all is over before it is due.
 
     Args:
       title: what is running.
       visible: whether to show anything at all.
+      delay: seconds before it appears, `DELAY` if None.
     """
 
-    def __init__(self, title: str, *, visible: bool) -> None:
+    def __init__(
+        self, title: str, *, visible: bool, delay: float | None = None
+    ) -> None:
         console = Console(stderr=True)
         self._failures = 0
         self._total = 0
@@ -50,7 +53,7 @@ class Bar:
         self._task = self._progress.add_task(title, total=0, note="")
         self._lock = threading.Lock()
         self._over = not (visible and console.is_terminal and sys.stderr.isatty())
-        self._timer = threading.Timer(DELAY, self._show)
+        self._timer = threading.Timer(DELAY if delay is None else delay, self._show)
         self._timer.daemon = True
 
     def _show(self) -> None:

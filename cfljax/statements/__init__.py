@@ -5,7 +5,7 @@
     def check(preset, *, bound=0.5):
         heads = preset.generator("coin").random(10_000) < 0.4
         counts = statements.tally(heads)
-        return statements.at_most("mine.coin", counts, np.array([bound]))
+        return statements.at_most("mine.coin", counts, bound)
 
     claim = statements.Statement(
         id="mine.coin", paper="mine", place="Lemma 1", text="P(heads) <= 1/2",

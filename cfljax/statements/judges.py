@@ -70,7 +70,7 @@ def tally(
 def at_most(
     statement: str,
     counts: Tally,
-    bounds: Num[np.ndarray, " points"],
+    bounds: Num[np.ndarray, " points"] | float,
     *,
     error_rate: float = ERROR_RATE,
     detail: str = "",
@@ -84,7 +84,7 @@ def at_most(
     Args:
       statement: id carried into the verdict.
       counts: `[points]`, from `tally`.
-      bounds: `[points]`, claimed probabilities.
+      bounds: `[points]` or one for all, claimed probabilities.
       error_rate: chance that any of the intervals misses.
       detail: one line carried into the verdict.
 
@@ -92,6 +92,7 @@ def at_most(
       Verdict at the point whose interval reaches furthest towards its bound, in units
       of the interval's width.
     """
+    bounds = np.broadcast_to(np.asarray(bounds, float), counts.trials.shape)
     low, high = _limits(counts, error_rate)
     open_points = ~(bounds >= 1)  # NaN stays open, and is then inconclusive
     violated = open_points & (low > bounds)
@@ -114,7 +115,7 @@ def at_most(
         resolution=_resolution(bounds, counts, error_rate, open_points),
         detail=detail,
         slack=_slack(np.where(open_points, bounds, np.nan), high),
-        points=Points(np.asarray(bounds, float), low, high),
+        points=Points(bounds, low, high),
     )
 
 
@@ -212,10 +213,10 @@ def _resolution(
 
 def never_exceeds(
     statement: str,
-    values: Num[np.ndarray, " points"],
-    bounds: Num[np.ndarray, " points"],
+    values: Num[np.ndarray, "*points"] | float,
+    bounds: Num[np.ndarray, "*#points"] | float,
     *,
-    rounding: Num[np.ndarray, " points"] | float,
+    rounding: Num[np.ndarray, "*#points"] | float,
     logarithmic: bool = False,
     detail: str = "",
 ) -> Verdict:
@@ -223,10 +224,10 @@ def never_exceeds(
 
     Args:
       statement: id carried into the verdict.
-      values: `[points]`, computed left-hand sides.
-      bounds: `[points]`, computed right-hand sides; +inf is no claim.
-      rounding: `[points]` or one number, bound on the floating-point error of
-        `values - bounds`. It is no tolerance: nothing else may be put into it.
+      values: computed left-hand sides, of any shape.
+      bounds: computed right-hand sides, which broadcast; +inf is no claim.
+      rounding: bound on the floating-point error of `values - bounds`, which
+        broadcasts. It is no tolerance: nothing else may be put into it.
       logarithmic: whether both sides are natural logarithms of what is compared.
       detail: one line carried into the verdict.
 
@@ -237,7 +238,11 @@ def never_exceeds(
     Raises:
       ValueError: if there are no points or `rounding` is not positive and finite.
     """
-    rounding = np.broadcast_to(np.asarray(rounding, float), values.shape)
+    shape = np.shape(values)
+    values, bounds, rounding = (
+        np.broadcast_to(np.asarray(part, float), shape).ravel()
+        for part in (values, bounds, rounding)
+    )
     if values.size == 0:
         raise ValueError("`values` must hold at least one point, got none.")
     if not np.all((rounding > 0) & np.isfinite(rounding)):
@@ -266,12 +271,7 @@ def never_exceeds(
         resolution=error,
         detail=detail,
         slack=_decades(values, bounds) if logarithmic else _slack(bounds, values),
-        points=Points(
-            np.asarray(bounds, float),
-            np.asarray(values, float),
-            np.asarray(values, float),
-            scale="log" if logarithmic else "number",
-        ),
+        points=Points(bounds, values, values, scale="log" if logarithmic else "number"),
     )
 
 
@@ -285,13 +285,14 @@ def _decades(
     return float(np.min(bounds[telling] - values[telling]) / np.log(10))
 
 
+_Ends = Num[np.ndarray, "*points"] | float
 Cdf = Callable[[Float[np.ndarray, " samples"]], Float[np.ndarray, " samples"]]
 
 
 def within(
     statement: str,
-    interval: tuple[Num[np.ndarray, " points"], Num[np.ndarray, " points"]],
-    band: tuple[Num[np.ndarray, " points"], Num[np.ndarray, " points"]],
+    interval: tuple[_Ends, _Ends],
+    band: tuple[_Ends, _Ends],
     *,
     num_trials: int,
     error_rate: float = ERROR_RATE,
@@ -304,9 +305,10 @@ def within(
 
     Args:
       statement: id carried into the verdict.
-      interval: two `[points]`, ends of intervals that hold jointly except with
-        `error_rate`, such as those of `cfljax.intervals.slope`.
-      band: two `[points]`, ends of what is claimed; infinite where one-sided.
+      interval: two `[points]` or two numbers, ends of intervals that hold jointly
+        except with `error_rate`, such as those of `cfljax.intervals.slope`.
+      band: ends of what is claimed, each `[points]` or one number; infinite where
+        one-sided.
       num_trials: independent trials behind the intervals, in all.
       error_rate: of the intervals, all together.
       detail: one line carried into the verdict.
@@ -315,8 +317,8 @@ def within(
       Verdict at the point that reaches furthest towards the edge of its band, in units
       of its interval's width; `bound` is the nearer edge.
     """
-    low, high = (np.asarray(end, float) for end in interval)
-    bottom, top = (np.asarray(end, float) for end in band)
+    low, high = (np.atleast_1d(np.asarray(end, float)) for end in interval)
+    bottom, top = (np.broadcast_to(np.asarray(end, float), low.shape) for end in band)
     outside = (high < bottom) | (low > top)
     inside = (low >= bottom) & (high <= top)
     if np.any(outside):

@@ -25,12 +25,6 @@ from theory.ifca.common.linear import (
     margins,
 )
 
-__all__ = [
-    "STATEMENTS",
-    "absence_probability",
-]
-
-
 SUM, AVERAGE = "ifca.alg2.line14", "ifca.alg2.line15"
 
 _WHOLE = Setting(num_clients=1e8, num_features=30.0, noise=1e-6, step=0.25)
@@ -92,12 +86,8 @@ def _absent(preset: Preset) -> Events:
 def check_defined(preset: Preset, *, share: float = 0.0) -> Verdict:
     """That line 15 divides 0 by 0 for the first cluster in a share of the rounds."""
     absent = _absent(preset)
-    return at_most(
-        AVERAGE,
-        tally(absent),
-        np.full(len(absent), share),
-        detail=_sizes(np.mean(absent, axis=1)),
-    )
+    detail = _sizes(np.mean(absent, axis=1))
+    return at_most(AVERAGE, tally(absent), share, detail=detail)
 
 
 def check_absence(preset: Preset, *, replacement: bool = False) -> Verdict:
@@ -148,7 +138,6 @@ _SHARES = (1.0, 0.5, 0.25, 0.125)
 @functools.lru_cache(maxsize=1)
 def _price_of_folds(preset: Preset) -> Float[np.ndarray, "trials points"]:
     """Error of T rounds on 2 T folds, over that of least squares on all samples."""
-    ratios = []
     ratios, runs = [], follow_all(preset, RESAMPLING, _FOLDED)
     for index, (setting, rounds) in enumerate(zip(_FOLDED, _NUM_ROUNDS, strict=True)):
         last = runs[index].errors[:, rounds]
@@ -170,13 +159,11 @@ def check_resampling(preset: Preset, *, folds: float = 2.0) -> Verdict:
     `folds` are those of each round in the claim.
     """
     ratios, claimed = _price_of_folds(preset), np.sqrt(folds * np.array(_NUM_ROUNDS))
-    return mean_within(
-        RESAMPLING,
-        (ratios / claimed).T,
-        (0.99, 1.01),
-        detail=f"ratios {listed(np.mean(ratios, axis=0), '.3f')} at T = 5, 10, 20, "
-        f"40; sqrt({folds:g} T) = {listed(claimed, '.3f')}",
+    detail = (
+        f"ratios {listed(np.mean(ratios, axis=0), '.3f')} at T = 5, 10, 20, "
+        f"40; sqrt({folds:g} T) = {listed(claimed, '.3f')}"
     )
+    return mean_within(RESAMPLING, (ratios / claimed).T, (0.99, 1.01), detail=detail)
 
 
 def _partial_floors(preset: Preset, divisor: str) -> Float[np.ndarray, "trials points"]:
@@ -216,13 +203,12 @@ def check_participation(preset: Preset, *, like_participants: bool = False) -> V
     )
     relative = np.mean(floors, axis=0)
     relative = relative / relative[0]
-    return combine(
-        PARTICIPATION,
-        [slope, equal],
-        detail=f"{slope.detail}; gamma / m: floors at |M_t| / m = 1, 1/2, 1/4, 1/8 are "
+    detail = (
+        f"{slope.detail}; gamma / m: floors at |M_t| / m = 1, 1/2, 1/4, 1/8 are "
         f"1 : {' : '.join(f'{one:.3f}' for one in relative[1:])}, over predicted "
-        f"{equal.detail}",
+        f"{equal.detail}"
     )
+    return combine(PARTICIPATION, [slope, equal], detail=detail)
 
 
 _PARTICIPATING = (

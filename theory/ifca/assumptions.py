@@ -40,19 +40,6 @@ from theory.ifca.common.convex import (
 from theory.ifca.common.heavy_tails import flipping_jump, jump_tail
 from theory.ifca.common.linear import closeness, enough_samples, log_worst_chance
 
-__all__ = [
-    "STATEMENTS",
-    "assumption3",
-    "assumption4",
-    "assumption5",
-    "check_conditions",
-    "check_kept_closeness",
-    "check_variance",
-    "fewest_samples",
-    "squared_loss_variances",
-]
-
-
 CLOSENESS, SAMPLES = "ifca.asm1", "ifca.asm2"
 
 # P(alpha0 > 0) <= 2 _BASE^(-d/2) for random starts: each of the two matchings asks for
@@ -75,7 +62,7 @@ def check_closeness(
     truths = generator.standard_normal((1000, 2, 5))
     middle = np.repeat(np.mean(truths, axis=1, keepdims=True), 2, axis=1)
     middle[:, :, 0] += aside
-    midpoint = np.max(np.abs(closeness(truths, middle)), keepdims=True)
+    midpoint = float(np.max(np.abs(closeness(truths, middle))))
     drawn = _random_closeness(preset)
     wide = preset.generator(CLOSENESS, 1).standard_normal((2, 60, 2, 100))
     events = tally(drawn > 0)
@@ -83,9 +70,7 @@ def check_closeness(
     return combine(
         CLOSENESS,
         [
-            never_exceeds(
-                CLOSENESS, midpoint, np.zeros(1), rounding=32 * np.finfo(float).eps
-            ),
+            never_exceeds(CLOSENESS, midpoint, 0.0, rounding=32 * np.finfo(float).eps),
             at_most(CLOSENESS, events, 2 * base ** (-np.array(_START_FEATURES) / 2)),
         ],
         detail="alpha0 = 0 at the midpoint; at random starts P(alpha0 > 0) = "
@@ -129,12 +114,9 @@ def check_samples(_: Preset, *, constant: float = 2.0) -> Verdict:
     samples = np.ceil(enough_samples(*arguments, constant, sharpened=True))
     printed = np.ceil(enough_samples(*arguments))
     each = log_worst_chance(alpha, rho, samples)
+    count, error = np.log(clients * (clusters - 1)) + each, 1e-12 * (1 + np.abs(each))
     pairs = (
-        (
-            np.log(clients * (clusters - 1)) + each,
-            -np.log(clients),
-            1e-12 * (1 + np.abs(each)),
-        ),
+        (count, -np.log(clients), error),
         (np.log(samples), np.log(printed), 1e-12),
     )
     shown = []
@@ -268,40 +250,25 @@ def check_variance(preset: Preset, *, order: int, factor: float = 1.0) -> Verdic
     exact = np.mean((length * wave) ** 2, axis=-1)
     exact += 0 if order else problem.offset**2
     samples = preset.choose(quick=200_000, full=2_000_000)
-    squares = _squared_noise(problem, generator, models[::10], samples, order)
+    draws = problem.draw(generator, samples, 1)
+    if order == 0:
+        squares = [problem.noise(one, draws)[:, 0] ** 2 for one in models[::10]]
+    else:
+        noises = (problem.gradient_noise(one, draws) for one in models[::10])
+        squares = [np.sum(noise**2, axis=-1) for noise in noises]
     # The angle of a distant model is known to |inner| eps, and its cosine no better.
     rounding = 64 * np.finfo(float).eps * claim * (1 + np.max(np.abs(inner), axis=-1))
-    phased = never_exceeds(statement, exact, np.full(40, claim), rounding=rounding)
+    phased = never_exceeds(statement, exact, claim, rounding=rounding)
     raw = mean_within(
         statement,
-        squares,
+        np.array(squares),
         (claim * (1 - _BAND), claim * (1 + _BAND)),
         detail=lambda low, high: (
             f"{np.min(low):.3f} to {np.max(high):.3f} in raw samples, |theta| up to 1e6"
         ),
     )
-    return combine(
-        statement,
-        [phased, raw],
-        detail=f"claim {claim:.4f}; {np.max(exact):.4f} over the phases, {raw.detail}",
-    )
-
-
-def _squared_noise(
-    problem: CosineFamily,
-    generator: np.random.Generator,
-    models: Float[np.ndarray, "models features"],
-    samples: int,
-    order: int,
-) -> Float[np.ndarray, "models samples"]:
-    """Squared deviations of single losses or gradients from their expectations."""
-    draws = problem.draw(generator, samples, 1)
-    if order == 0:
-        rows = [problem.noise(model, draws)[:, 0] ** 2 for model in models]
-    else:
-        noises = [problem.gradient_noise(model, draws) for model in models]
-        rows = [np.sum(noise**2, axis=-1) for noise in noises]
-    return np.array(rows)
+    detail = f"claim {claim:.4f}; {np.max(exact):.4f} over the phases, {raw.detail}"
+    return combine(statement, [phased, raw], detail=detail)
 
 
 def _family_margins() -> tuple[Margin, ...]:
@@ -358,7 +325,7 @@ def check_unbounded(_: Preset, *, order: int, radius: float = np.inf) -> Verdict
     return never_exceeds(
         f"{_VARIANCES[order]}.squared",
         values,
-        np.full(len(radii), bound),
+        bound,
         rounding=1e-12 * values,
         detail=f"{values[-1]:.4g} at |e| = {radii[-1]:.4g}, growing like "
         f"|e|^{slope:.3f}; claimed {bound:.4g}",
@@ -371,13 +338,13 @@ def check_squared(preset: Preset, *, order: int, crossed: bool = True) -> Verdic
     Unless `crossed` without the cross term of eta^2, 2 (|e|^4 + sigma^4), or with d in
     place of d + 1 in v^2.
     """
-    claims = []
-    for radius in _SQUARED_RADII:
-        loss = 2 * (radius**4 + _SQUARED_NOISE**4)
-        gradient = 4 * _SQUARED_FEATURES * (radius**2 + _SQUARED_NOISE**2)
-        true = squared_loss_variances(radius)
-        claims.append((true if crossed else (loss, gradient))[order])
-    values, claim = _squared_batches(preset, order), np.array(claims)
+    radii = np.array(_SQUARED_RADII)
+    claim = np.array([squared_loss_variances(radius)[order] for radius in radii])
+    if not crossed and order == 0:
+        claim = 2 * (radii**4 + _SQUARED_NOISE**4)
+    elif not crossed:
+        claim = 4 * _SQUARED_FEATURES * (radii**2 + _SQUARED_NOISE**2)
+    values = _squared_batches(preset, order)
     return mean_within(
         f"{_VARIANCES[order]}.squared.corrected",
         values,
@@ -393,18 +360,18 @@ def _squared_batches(preset: Preset, order: int) -> Float[np.ndarray, "radii bat
     generator = preset.generator("ifca.squared", order)
     batches, each = preset.choose(quick=(100, 8000), full=(400, 40_000))
     rows = np.empty((len(_SQUARED_RADII), batches))
-    for place, radius in enumerate(_SQUARED_RADII):
-        for batch in range(batches):
-            inputs = generator.standard_normal((each, _SQUARED_FEATURES))
-            noise = _SQUARED_NOISE * generator.standard_normal(each)
-            residual = noise - radius * inputs[:, 0]
-            if order == 0:
-                squares = (residual**2 - radius**2 - _SQUARED_NOISE**2) ** 2
-            else:
-                gradient = -2 * residual[:, None] * inputs
-                gradient[:, 0] -= 2 * radius
-                squares = np.sum(gradient**2, axis=-1)
-            rows[place, batch] = np.mean(squares)
+    for place, batch in np.ndindex(rows.shape):
+        radius = _SQUARED_RADII[place]
+        inputs = generator.standard_normal((each, _SQUARED_FEATURES))
+        noise = _SQUARED_NOISE * generator.standard_normal(each)
+        residual = noise - radius * inputs[:, 0]
+        if order == 0:
+            squares = (residual**2 - radius**2 - _SQUARED_NOISE**2) ** 2
+        else:
+            gradient = -2 * residual[:, None] * inputs
+            gradient[:, 0] -= 2 * radius
+            squares = np.sum(gradient**2, axis=-1)
+        rows[place, batch] = np.mean(squares)
     return rows
 
 
@@ -437,7 +404,7 @@ def check_conditions(_: Preset, *, samples_constant: float = 4.0) -> Verdict:
     return combine(
         ASM6,
         [
-            never_exceeds(ASM6, union, np.full(30, 0.5), rounding=1e-8),
+            never_exceeds(ASM6, union, 0.5, rounding=1e-8),
             never_exceeds(ASM6, left, failure / 4, rounding=1e-15),
         ],
         detail=f"P(wrong identity) up to {np.max(union):.4f} at the edge in n' (1/2 "
@@ -527,17 +494,15 @@ def check_monotone(preset: Preset, *, above: float = 0.0) -> Verdict:
     the last round.
     """
     errors = _errors(preset)
-    least = above * np.median(errors[-1])
-    increased = (errors[1:] > errors[:-1]) & (errors[:-1] >= least)
-    settled = np.mean((errors[1:] > errors[:-1])[_ROUNDS // 2 :])
-    return at_most(
-        MONOTONE,
-        tally(_some(increased)),
-        np.full(2, _FAILURE),
-        detail=f"{errors.shape[1]} runs of {_ROUNDS} rounds, started at "
+    increased = errors[1:] > errors[:-1]
+    settled = np.mean(increased[_ROUNDS // 2 :])
+    increased &= errors[:-1] >= above * np.median(errors[-1])
+    detail = (
+        f"{errors.shape[1]} runs of {_ROUNDS} rounds, started at "
         f"alpha0 = 1/4 and at the truth; {settled:.1%} of the steps after round "
-        f"{_ROUNDS // 2} increase an error",
+        f"{_ROUNDS // 2} increase an error"
     )
+    return at_most(MONOTONE, tally(_some(increased)), _FAILURE, detail=detail)
 
 
 def _some(events: Bool[np.ndarray, "rounds runs clusters"]) -> Events:
@@ -568,15 +533,11 @@ def check_kept_closeness(preset: Preset, *, excess: float = 1.0) -> Verdict:
         statement,
         [
             never_exceeds(statement, largest, allowed, rounding=1e-12),
-            at_most(statement, tally(_some(fallen)), np.full(2, _FAILURE)),
+            at_most(statement, tally(_some(fallen)), _FAILURE),
         ],
         detail=f"worst recursion: error up to {np.max(largest - allowed):+.2g} from "
         f"the edge; runs: smallest alpha {np.min(closeness):.4f}",
     )
-
-
-def _asm6_margins() -> tuple[Margin, ...]:
-    return assumption6(_setting())
 
 
 _QUADRATIC = "f is the cosine family: quadratic plus random waves plus an offset"
@@ -666,7 +627,7 @@ STATEMENTS = (
         row(
             id=name,
             place=f"Assumption {name[-1]}",
-            text=text,
+            text=f"{text} for every theta and j",
             preconditions=(_QUADRATIC,),
             check=functools.partial(check_variance, order=order),
             control={"factor": 0.96},
@@ -674,16 +635,9 @@ STATEMENTS = (
             "it at every theta, with equality. The control claims 0.96 of it.",
             margins=_family_margins,
         )
-        for order, (name, text) in enumerate(
-            zip(
-                _VARIANCES,
-                (
-                    "Var f(theta; z) <= eta^2 for every theta and j",
-                    "E |grad f(theta; z) - grad F^j(theta)|^2 <= v^2 for every theta "
-                    "and j",
-                ),
-                strict=True,
-            )
+        for order, name, text in (
+            (0, _VARIANCES[0], "Var f(theta; z) <= eta^2"),
+            (1, _VARIANCES[1], "E |grad f(theta; z) - grad F^j(theta)|^2 <= v^2"),
         )
     ),
     *_squared_rows(
@@ -709,7 +663,7 @@ STATEMENTS = (
         check=check_conditions,
         control={"samples_constant": 3.9},
         note="For k = 2 and n' = 1 the constant 4 is the best. The control claims 3.9.",
-        margins=_asm6_margins,
+        margins=functools.partial(assumption6, _setting()),
     ),
     row(
         id=SEPARATION,
@@ -735,7 +689,7 @@ STATEMENTS = (
         note="At the floor an error increases in about every second step, and from the "
         "truth in the first. The control asks it only of errors above the median of "
         "those that runs end with.",
-        margins=_asm6_margins,
+        margins=functools.partial(assumption6, _setting()),
     ),
     row(
         id=f"{MONOTONE}.corrected",
@@ -748,6 +702,6 @@ STATEMENTS = (
         check=check_kept_closeness,
         control={"excess": 1.02},
         note="All that is used later. The control allows eps0 to be 2 % larger.",
-        margins=_asm6_margins,
+        margins=functools.partial(assumption6, _setting()),
     ),
 )

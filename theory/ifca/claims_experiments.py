@@ -40,14 +40,6 @@ from theory.ifca.common.fixed_data import (
 )
 from theory.ifca.common.linear import ROUNDS, TRIALS, least_squares_errors
 
-__all__ = [
-    "STATEMENTS",
-    "feasible_rows",
-    "mixes_clusters",
-    "separating_probability",
-]
-
-
 _CRITERION = 0.6  # of sigma, the largest distance that counts as success
 
 
@@ -67,9 +59,8 @@ def _replica(preset: Preset) -> tuple[FixedData, Broadcast]:
     generator = preset.generator(SEPARATION)
     trials = preset.choose(quick=300, full=1500)
     truths = pattern(generator, trials, 2, 16, norm=1.0)
-    data = draw_clients(
-        generator, truths, num_clients=10, num_samples=18, noise=1 / _SNR
-    )
+    sizes = {"num_clients": 10, "num_samples": 18}
+    data = draw_clients(generator, truths, **sizes, noise=1 / _SNR)
     return data, pattern(generator, trials, 1, 2, 16)
 
 
@@ -91,15 +82,12 @@ def check_separation(preset: Preset, *, margin: float = 0.1) -> Verdict:
     Successes at R = 4 and R = 1/4 may differ by a margin at one ratio.
     """
     small, large = (_at_scale(preset, one, 1.0)[1] for one in (_SMALL, _LARGE))
-    return difference_within(
-        SEPARATION,
-        large,
-        small,
-        (-margin, margin),
-        detail=f"at R / sigma = {_SNR:g}, starts in {{0, 1}}^d: {np.mean(small):.3f} "
+    detail = (
+        f"at R / sigma = {_SNR:g}, starts in {{0, 1}}^d: {np.mean(small):.3f} "
         f"of single starts succeed at R = {_SMALL:g}, {np.mean(large):.3f} at R = "
-        f"{_LARGE:g}",
+        f"{_LARGE:g}"
     )
+    return difference_within(SEPARATION, large, small, (-margin, margin), detail=detail)
 
 
 def check_equivariance(preset: Preset, *, scale_start: bool = True) -> Verdict:
@@ -107,7 +95,6 @@ def check_equivariance(preset: Preset, *, scale_start: bool = True) -> Verdict:
 
     Without `scale_start` the start is as it is, as in the experiment.
     """
-    name = f"{SEPARATION}.corrected"
     models, success = _at_scale(preset, 1.0, 1.0)
     differences, changed = [], 0
     for scale in (_SMALL, _LARGE):
@@ -116,9 +103,9 @@ def check_equivariance(preset: Preset, *, scale_start: bool = True) -> Verdict:
         changed += int(np.sum(also != success))
     worst = np.concatenate(differences)
     return never_exceeds(
-        name,
+        f"{SEPARATION}.corrected",
         worst,
-        np.zeros(len(worst)),
+        0.0,
         rounding=_ROUNDING,
         detail=f"models over R at R = 1/4 and 4 differ from those at R = 1 by up to "
         f"{np.max(worst):.2g}, outcomes in {changed} of {len(worst)} runs",
@@ -162,14 +149,11 @@ def _by_samples(preset: Preset) -> Bool[np.ndarray, "sizes trials"]:
 def check_data(preset: Preset, *, margin: float = 0.0) -> Verdict:
     """That fifty times the data per client do not lower the success by a margin."""
     few, many = _by_samples(preset)
-    return difference_within(
-        DATA,
-        many,
-        few,
-        (0.0 - margin, 1.0),
-        detail=f"k = 4, best of ten starts and three step sizes: {np.mean(few):.3f} "
-        f"succeed at n = 20, {np.mean(many):.3f} at n = 1000",
+    detail = (
+        f"k = 4, best of ten starts and three step sizes: {np.mean(few):.3f} "
+        f"succeed at n = 20, {np.mean(many):.3f} at n = 1000"
     )
+    return difference_within(DATA, many, few, (0.0 - margin, 1.0), detail=detail)
 
 
 def feasible_rows(num_clusters: int, num_features: float) -> float:
@@ -202,14 +186,12 @@ def check_oracle(preset: Preset, *, shift: float = 1.0) -> Verdict:
     counts = tally(np.array(events))
     line = [feasible_rows(clusters, 1000.0) for clusters in (2, 4)]
     wrong = counts.events / counts.trials
-    return at_most(
-        ORACLE,
-        counts,
-        np.full(len(wrong), 0.03),
-        detail=f"m n = {line[0]:.0f} (k = 2), {line[1]:.0f} (k = 4); success 10 % "
+    detail = (
+        f"m n = {line[0]:.0f} (k = 2), {line[1]:.0f} (k = 4); success 10 % "
         f"below it {wrong[0]:.2g}, {wrong[2]:.2g}, failure 10 % above {wrong[1]:.2g}, "
-        f"{wrong[3]:.2g}",
+        f"{wrong[3]:.2g}"
     )
+    return at_most(ORACLE, counts, 0.03, detail=detail)
 
 
 FRESH = f"{DATA}.fresh"
@@ -235,7 +217,6 @@ def _from_random_starts(
     preset: Preset,
     name: str,
     index: int,
-    *,
     num_samples: float,
     scale: float,
     num_features: int,
@@ -260,8 +241,8 @@ def _from_random_starts(
     for batch in range(batches):
         generator = preset.generator(name, index, batch)
         models = generator.standard_normal((TRIALS, 2, num_features))
-        scaled = scale * models / np.sqrt(num_features)
-        start = law.place(truths, scaled, num_features=num_features)
+        models = scale * models / np.sqrt(num_features)
+        start = law.place(truths, models, num_features=num_features)
         trace = law.simulate(
             jax.random.key(int(generator.integers(2**31))),
             population,
@@ -271,8 +252,8 @@ def _from_random_starts(
             step_size=0.5,
         )
         used = trace.counts[:, -1] > 0
-        one_each = [np.all(np.sum(used, axis=axis) == 1, axis=1) for axis in (1, 2)]
-        success.append(one_each[0] & one_each[1])
+        alone = [np.all(np.sum(used, axis=axis) == 1, axis=1) for axis in (1, 2)]
+        success.append(np.logical_and(*alone))
         gaps = law.distances(np.asarray(population.truths), start)
         nearest = np.argmin(gaps, axis=-1)
         separates.append(nearest[:, 0] != nearest[:, 1])
@@ -281,20 +262,12 @@ def _from_random_starts(
 
 @functools.lru_cache(maxsize=1)
 def _fresh(preset: Preset) -> Events:
-    return np.stack(
-        [
-            _from_random_starts(
-                preset,
-                FRESH,
-                index,
-                num_samples=samples,
-                scale=1.0,
-                num_features=200,
-                batches=preset.choose(quick=1, full=10),
-            )[0]
-            for index, samples in enumerate((10.0, 1e5))
-        ]
-    )
+    batches = preset.choose(quick=1, full=10)
+    found = [
+        _from_random_starts(preset, FRESH, index, samples, 1.0, 200, batches)
+        for index, samples in enumerate((10.0, 1e5))
+    ]
+    return np.stack([success for success, _ in found])
 
 
 def check_fresh(preset: Preset, *, margin: float = 0.0) -> Verdict:
@@ -303,28 +276,18 @@ def check_fresh(preset: Preset, *, margin: float = 0.0) -> Verdict:
     Or less often by no more than a margin.
     """
     few, many = _fresh(preset)
-    return difference_within(
-        FRESH,
-        many,
-        few,
-        (0.0 - margin, 1.0),
-        detail=f"k = 2, m = 100, d = 200, one start: {np.mean(few):.3f} succeed at "
-        f"n' = 10, {np.mean(many):.3f} at n' = 1e5",
+    detail = (
+        f"k = 2, m = 100, d = 200, one start: {np.mean(few):.3f} succeed at "
+        f"n' = 10, {np.mean(many):.3f} at n' = 1e5"
     )
+    return difference_within(FRESH, many, few, (0.0 - margin, 1.0), detail=detail)
 
 
 @functools.lru_cache(maxsize=1)
 def _with_all_data(preset: Preset) -> tuple[Events, Events]:
+    name, batches = f"{DATA}.voronoi", preset.choose(quick=3, full=30)
     found = [
-        _from_random_starts(
-            preset,
-            f"{DATA}.voronoi",
-            index,
-            num_samples=1e9,
-            scale=float(scale),
-            num_features=400,
-            batches=preset.choose(quick=3, full=30),
-        )
+        _from_random_starts(preset, name, index, 1e9, float(scale), 400, batches)
         for index, scale in enumerate(_STARTS)
     ]
     return np.stack([one for one, _ in found]), np.stack([two for _, two in found])
@@ -345,7 +308,7 @@ def check_voronoi(preset: Preset, *, isotropic: bool = False) -> Verdict:
         name,
         [
             equals(name, tally(success), claimed, resolution=0.25),
-            at_most(name, tally(success != separates), np.full(len(claimed), 0.05)),
+            at_most(name, tally(success != separates), 0.05),
         ],
         detail="P(success) "
         + ", ".join(f"{mean:.3f} (claimed {claim:.3f})" for mean, claim in shown)
@@ -384,13 +347,11 @@ def _learned(preset: Preset) -> Bool[np.ndarray, " runs"]:
 def check_labels(preset: Preset, *, share: float = 0.1) -> Verdict:
     """That a share of the runs which learned both models fail by dist as printed."""
     missed = _learned(preset)
-    return at_most(
-        LABELS,
-        tally(missed),
-        np.array([share]),
-        detail=f"k = 2: dist as printed rejects {np.sum(missed)} of {len(missed)} runs "
-        "that found the true partition and both models",
+    detail = (
+        f"k = 2: dist as printed rejects {np.sum(missed)} of {len(missed)} runs "
+        "that found the true partition and both models"
     )
+    return at_most(LABELS, tally(missed), share, detail=detail)
 
 
 def _accepted(
@@ -430,7 +391,7 @@ def check_matching(_: Preset, *, shared: bool = False) -> Verdict:
     return never_exceeds(
         f"{LABELS}.corrected",
         mistakes,
-        np.zeros(len(mistakes)),
+        0.0,
         rounding=1e-6,
         detail=f"accepts {np.sum(success)} of {len(maps)} maps of 4 models to 4 "
         f"truths, of which {np.sum(right)} are one to one; {np.sum(mistakes):.0f} "
@@ -452,7 +413,7 @@ def check_zero(_: Preset, *, criterion: float = _CRITERION) -> Verdict:
     return never_exceeds(
         ZERO,
         (success != (norms <= criterion * noise)).astype(float),
-        np.zeros(len(norms)),
+        0.0,
         rounding=1e-6,
         detail=f"zero models succeed at {np.sum(success)} of {len(norms)} pairs (R, "
         "sigma), among them R = 0.1 with sigma = 0.2 and 0.4",
@@ -507,18 +468,16 @@ def check_empty(preset: Preset, *, share: float = 0.5) -> Verdict:
     """
     found = _too_many_models(preset)
     used, failed = (np.mean(found[name], axis=1) for name in ("used", "failed"))
-    return at_most(
-        EMPTY,
-        tally(found["failed"]),
-        np.full(len(used), share),
-        detail="3 clusters; models used on average, and share without the true "
+    detail = (
+        "3 clusters; models used on average, and share without the true "
         "partition: "
         + ", ".join(
             f"{mean:.2f} of {models} and {wrong:.2f} from "
             + ("near the truths" if near else "random")
             for (models, near), mean, wrong in zip(_SURPLUS, used, failed, strict=True)
-        ),
+        )
     )
+    return at_most(EMPTY, tally(found["failed"]), share, detail=detail)
 
 
 def check_surplus(preset: Preset, *, empty: bool = False) -> Verdict:
@@ -530,14 +489,12 @@ def check_surplus(preset: Preset, *, empty: bool = False) -> Verdict:
     found = _too_many_models(preset)
     near = [index for index, (_, close) in enumerate(_SURPLUS) if close]
     events = found["failed" if empty else "mixed"][near]
-    return at_most(
-        name,
-        tally(events),
-        np.full(len(near), 0.15),
-        detail=f"started near: clusters mixed in {np.sum(found['mixed'][near]):.0f} of "
+    detail = (
+        f"started near: clusters mixed in {np.sum(found['mixed'][near]):.0f} of "
         f"{events.size} trials, {np.mean(found['used'][0]):.2f} of 4 and "
-        f"{np.mean(found['used'][1]):.2f} of 6 models used",
+        f"{np.mean(found['used'][1]):.2f} of 6 models used"
     )
+    return at_most(name, tally(events), 0.15, detail=detail)
 
 
 _REPLICA = (

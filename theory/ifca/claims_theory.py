@@ -32,13 +32,6 @@ from theory.ifca.common.fixed_data import (
 )
 from theory.ifca.common.linear import Setting, follow_all, margins
 
-__all__ = [
-    "STATEMENTS",
-    "closeness_on_the_way",
-    "locked_in",
-]
-
-
 OPTIMAL, REUSE = "ifca.claim.optimal", "ifca.claim.noresample"
 REUSE_RANDOM = f"{REUSE}.random"
 
@@ -54,8 +47,7 @@ _NOISE, _FEATURES, _CLIENTS = 0.3, 20, 20  # of the runs on small data, |theta*|
 
 def _over_minimax(preset: Preset) -> PerTrial:
     """Error after T rounds on 2 T folds over the oracle's sqrt(E |error|^2) on all."""
-    ratios = []
-    runs = follow_all(preset, OPTIMAL, tuple(setting for _, setting in _RATES))
+    ratios, runs = [], follow_all(preset, OPTIMAL, tuple(one for _, one in _RATES))
     for run, (rounds, setting) in zip(runs, _RATES, strict=True):
         whole = law.oracle_risk(
             2 * rounds * setting.num_rows[0], setting.num_features, setting.noise
@@ -74,13 +66,11 @@ def check_optimal(preset: Preset, *, exponent: float = 0.0) -> Verdict:
     share = np.array([setting.shares[0] for _, setting in _RATES])
     claimed = np.sqrt(2 * rounds) * (2 * share) ** -exponent
     mean = np.mean(ratios, axis=1) / np.sqrt(2 * rounds)
-    return mean_within(
-        OPTIMAL,
-        ratios / claimed[:, None],
-        (0.97, 1.03),
-        detail=f"error over sqrt(2 T) times the oracle's: {np.min(mean):.4f} to "
-        f"{np.max(mean):.4f} for p = 1/2, 1/16, 1/128 and T = 5, 20, 40",
+    detail = (
+        f"error over sqrt(2 T) times the oracle's: {np.min(mean):.4f} to "
+        f"{np.max(mean):.4f} for p = 1/2, 1/16, 1/128 and T = 5, 20, 40"
     )
+    return mean_within(OPTIMAL, ratios / claimed[:, None], (0.97, 1.03), detail=detail)
 
 
 def _small_data(
@@ -118,14 +108,12 @@ def _from_good_start(preset: Preset, sizes: tuple[int, ...]) -> tuple[Events, Pe
 def check_good_start(preset: Preset, *, sizes: tuple[int, ...] = (20, 400)) -> Verdict:
     """Runs on the same data, n = `sizes`, end at least squares on the true clusters."""
     failed, distances = _from_good_start(preset, sizes)
-    return at_most(
-        REUSE,
-        tally(failed),
-        np.full(len(failed), 0.1),
-        detail=f"alpha0 = 0.05: {np.sum(failed)} of {failed.size} runs end elsewhere "
+    detail = (
+        f"alpha0 = 0.05: {np.sum(failed)} of {failed.size} runs end elsewhere "
         "than at least squares on the true clusters; median distance from it "
-        f"{np.median(distances):.1g} of its own error",
+        f"{np.median(distances):.1g} of its own error"
     )
+    return at_most(REUSE, tally(failed), 0.1, detail=detail)
 
 
 def locked_in(data: FixedData, outcome: Outcome) -> Bool[np.ndarray, "trials starts"]:
@@ -177,14 +165,11 @@ def check_random_start(preset: Preset, *, margin: float = 0.1) -> Verdict:
     """
     _, same = _from_random_start(preset)
     fresh = _near_with_fresh_data(preset)
-    return difference_within(
-        REUSE_RANDOM,
-        same,
-        fresh,
-        (-margin, 1.0),
-        detail=f"n = n' = 5, d = 20: {np.mean(same):.3f} of the runs on the same data "
-        f"end within 1.5 times the oracle's error, {np.mean(fresh):.3f} on fresh data",
+    detail = (
+        f"n = n' = 5, d = 20: {np.mean(same):.3f} of the runs on the same data "
+        f"end within 1.5 times the oracle's error, {np.mean(fresh):.3f} on fresh data"
     )
+    return difference_within(REUSE_RANDOM, same, fresh, (-margin, 1.0), detail=detail)
 
 
 def check_lock_in(preset: Preset, *, samples: int = 40) -> Verdict:
@@ -251,13 +236,11 @@ def check_random(preset: Preset, *, share: float = 0.1) -> Verdict:
     counts = tallies(alpha <= 0 for alpha in alphas)
     means = [float(np.mean(alpha)) for alpha in alphas]
     admitted = np.sum(counts.trials - counts.events)
-    return at_most(
-        RANDOM,
-        counts,
-        np.full(len(_START_FEATURES), 0.5),
-        detail=f"mean alpha0 {listed(means, '.3f')} at d = 20, 100 "
-        f"and 1000; alpha0 > 0 in {admitted:.0f} of {np.sum(counts.trials)} starts",
+    detail = (
+        f"mean alpha0 {listed(means, '.3f')} at d = 20, 100 "
+        f"and 1000; alpha0 > 0 in {admitted:.0f} of {np.sum(counts.trials)} starts"
     )
+    return at_most(RANDOM, counts, 0.5, detail=detail)
 
 
 def check_closeness(preset: Preset, *, at_random: float = -0.5) -> Verdict:
@@ -270,14 +253,12 @@ def check_closeness(preset: Preset, *, at_random: float = -0.5) -> Verdict:
     alpha = np.stack([closeness_on_the_way(models, truths, one) for one in _SHARES])
     claimed = at_random + share * (0.5 - at_random)
     shown = zip(np.mean(alpha, axis=1), _SHARES, strict=True)
-    return mean_within(
-        name,
-        alpha,
-        (claimed - 0.04, claimed + 0.04),
-        detail="mean alpha0 "
+    detail = (
+        "mean alpha0 "
         + ", ".join(f"{mean:.3f} at {one:g}" for mean, one in shown)
-        + " of the way, d = 1000",
+        + " of the way, d = 1000"
     )
+    return mean_within(name, alpha, (claimed - 0.04, claimed + 0.04), detail=detail)
 
 
 _SMALL = "k = 2, d = 20, m = 20, |theta*| = 1, sigma = 0.3, gamma = 1/2"

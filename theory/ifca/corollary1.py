@@ -7,7 +7,7 @@ of (1) meets it for b = 2 only, not for the natural logarithm.
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -25,17 +25,8 @@ from cfljax.statements import (
     tally,
 )
 from theory.ifca.common.checks import PerPoint, row
-from theory.ifca.common.linear import Setting, follow_all, start_margins
+from theory.ifca.common.linear import Setting, as_printed, follow_all, start_margins
 from theory.ifca.theorem1 import failure_at_start, least_factor
-
-__all__ = [
-    "C6",
-    "STATEMENTS",
-    "Goal",
-    "goal_setting",
-    "worst_excess",
-]
-
 
 PRINTED, LOGARITHM = "ifca.cor1", "ifca.cor1.log"
 CORRECTED, NATURAL = "ifca.cor1.corrected", "ifca.cor1.log.corrected"
@@ -71,13 +62,9 @@ def _missed(
 ) -> Bool[np.ndarray, "goals trials"]:
     """Whether an error is above eps, or not a number, after T rounds."""
     settings = tuple(goal_setting(goal) for goal in goals)
-    runs = follow_all(preset, name, settings, batches=batches)
-    return np.array(
-        [
-            ~np.all(run.errors[:, 2 + goal.power] <= goal.accuracy, axis=1)
-            for goal, run in zip(goals, runs, strict=True)
-        ]
-    )
+    runs = zip(follow_all(preset, name, settings, batches=batches), goals, strict=True)
+    last = [run.errors[:, 2 + goal.power] <= goal.accuracy for run, goal in runs]
+    return ~np.all(last, axis=2)
 
 
 def check_printed(preset: Preset, *, small_share: float = 0.2) -> Verdict:
@@ -90,13 +77,12 @@ def check_printed(preset: Preset, *, small_share: float = 0.2) -> Verdict:
     batches = preset.choose(quick=1, full=10)
     missed = _missed(preset, f"{PRINTED}.{small_share}", goals, batches)
     best = int(np.argmin(np.sum(missed, axis=1)))
-    setting = goal_setting(goals[best])
-    factor = least_factor(small_share)
+    setting, factor = goal_setting(goals[best]), least_factor(small_share)
     least = 0.25 * factor**40 / goals[best].accuracy
     return at_most(
         PRINTED,
         tally(missed[best]),
-        np.array([40 / setting.num_clients]),
+        40 / setting.num_clients,
         error_rate=ERROR_RATE / len(_STEPS),
         detail=f"p = ({small_share:g}, {1 - small_share:g}): at the best of "
         f"{len(_STEPS)} c1 {np.mean(missed[best]):.1%} of the runs miss eps after 40 "
@@ -107,9 +93,7 @@ def check_printed(preset: Preset, *, small_share: float = 0.2) -> Verdict:
 def check_goals(preset: Preset, *, name: str, goals: tuple[Goal, ...]) -> Verdict:
     """P(some error above eps after T rounds) against T times the explicit delta."""
     missed = _missed(preset, name, goals, preset.choose(quick=3, full=30))
-    allowed = [
-        (2 + goal.power) * failure_at_start(goal_setting(goal)) for goal in goals
-    ]
+    delta = [failure_at_start(goal_setting(goal)) for goal in goals]
     rates = ", ".join(
         f"{np.mean(one):.1%} (T = {2 + goal.power}, c1 = {goal.step:g}, "
         f"p = {goal.small_share:g})"
@@ -118,19 +102,13 @@ def check_goals(preset: Preset, *, name: str, goals: tuple[Goal, ...]) -> Verdic
     return at_most(
         name,
         tally(missed),
-        np.array(allowed),
+        np.array([2 + goal.power for goal in goals]) * delta,
         detail=f"runs that miss eps, logarithm of base {goals[0].base:.3g}: {rates}",
     )
 
 
 def _goal_margins(goals: tuple[Goal, ...]) -> tuple[Margin, ...]:
     return start_margins(*(goal_setting(goal) for goal in goals), failure=0.01)
-
-
-def _printed_margins() -> tuple[Margin, ...]:
-    """As printed: p_max <= 3 p is no condition there."""
-    found = _goal_margins((Goal(38, 0.2, 0.2),))
-    return tuple(one for one in found if not one.assumption.startswith("missing"))
 
 
 MONOTONE = "ifca.claim.monotone"
@@ -166,16 +144,14 @@ def check_monotone(preset: Preset, *, above: float = 0.0) -> Verdict:
     the last round.
     """
     errors = _errors(preset, _FLOORS)
-    least = above * np.median(errors[:, :, -1])
-    grown = (errors[:, :, 1:] > errors[:, :, :-1]) & (errors[:, :, :-1] >= least)
-    settled = np.mean((errors[:, :, 1:] > errors[:, :, :-1])[:, :, 20:])
-    return at_most(
-        MONOTONE,
-        tally(np.any(grown, axis=(2, 3))),
-        np.full(len(errors), _FAILURE),
-        detail=f"{errors.shape[1]} runs each from alpha0 = 1/4 and from the truth; "
-        f"{settled:.1%} of the steps after round 20 increase an error",
+    grown = errors[:, :, 1:] > errors[:, :, :-1]
+    settled = np.mean(grown[:, :, 20:])
+    grown &= errors[:, :, :-1] >= above * np.median(errors[:, :, -1])
+    detail = (
+        f"{errors.shape[1]} runs each from alpha0 = 1/4 and from the truth; "
+        f"{settled:.1%} of the steps after round 20 increase an error"
     )
+    return at_most(MONOTONE, tally(np.any(grown, axis=(2, 3))), _FAILURE, detail=detail)
 
 
 def worst_excess(alpha: PerPoint, *, excess: float) -> PerPoint:
@@ -203,8 +179,8 @@ def check_closeness(preset: Preset, *, excess: float = 1.0) -> Verdict:
     return combine(
         name,
         [
-            never_exceeds(name, climb, np.zeros(len(climb)), rounding=1e-14),
-            at_most(name, tally(fallen), np.full(len(_LOUD), _FAILURE)),
+            never_exceeds(name, climb, 0.0, rounding=1e-14),
+            at_most(name, tally(fallen), _FAILURE),
         ],
         detail=f"worst recursion {np.max(climb):+.2g} from the edge; runs of 40 rounds "
         f"with floors from {np.min(floors):.3f} to {np.max(floors):.3f}, "
@@ -239,27 +215,20 @@ def _row(
     name: str,
     goals: tuple[Goal, ...],
     control: tuple[Goal, ...],
-    *,
-    text: str,
-    note: str,
-    preconditions: tuple[str, ...] = (),
-    expected: Status = Status.HOLDS,
+    preconditions: tuple[str, ...],
+    **more: Any,
 ) -> Statement:
+    fresh = "Assumptions 1 and 2, fresh data in every round"
     return row(
         id=name,
         place="Corollary 1",
-        text=text,
-        preconditions=(
-            "Assumptions 1 and 2, fresh data in every round",
-            *preconditions,
-        ),
+        preconditions=(fresh, *preconditions),
         constants={"c6": C6, "c7": 0.0},
         claimed=_CLAIMED,
-        expected=expected,
         check=functools.partial(check_goals, name=name, goals=goals),
         control={"goals": control},
         margins=functools.partial(_goal_margins, goals),
-        note=note,
+        **more,
     )
 
 
@@ -274,7 +243,7 @@ STATEMENTS = (
         expected=Status.VIOLATED,
         check=check_printed,
         control={"small_share": 0.1},
-        margins=_printed_margins,
+        margins=lambda: as_printed(_goal_margins((Goal(38, 0.2, 0.2),))),
         note="False for every c1 as soon as p_max > 3 p, whatever the base: the error "
         "over eps grows without limit as sigma falls, so that no c6 helps. The control "
         "is the counterexample p = (0.1, 0.9).",
@@ -283,9 +252,9 @@ STATEMENTS = (
         LOGARITHM,
         _QUARTER,
         _TOO_SMALL,
+        ("equal clusters, gamma p = 1/4: all factors are 1/2",),
         text="as derived in Appendix B from the factor 1/2 of (1), gamma = 1/(4 p), "
         f"with T = 2 + ln(Delta/(4 eps)); {_EPS}",
-        preconditions=("equal clusters, gamma p = 1/4: all factors are 1/2",),
         expected=Status.VIOLATED,
         note="(1/2)^ln(x) is x^-0.69, not 1/x: the error over eps grows like x^0.31, "
         "x = Delta/(4 eps). The control has c1 = 0.29, still below the 0.316 from "
@@ -295,10 +264,10 @@ STATEMENTS = (
         CORRECTED,
         _BINARY,
         _OTHER_BASE,
+        ("p_max <= 3 p", "delta of ifca.thm1.explicit"),
         text="if p_max <= 3 p and c1 lies in [1/4, 3 p/(4 p_max)] as in "
         "ifca.thm1.corrected, T = 2 + log2(Delta/(4 eps)) rounds are enough for eps = "
         "12 (sigma/p) sqrt(d/(m n')), but with probability T delta",
-        preconditions=("p_max <= 3 p", "delta of ifca.thm1.explicit"),
         note="Appendix B ends with 3 eps, which c6 absorbs; its power of 1/2 is T. The "
         "control has a logarithm of base 2.2.",
     ),
@@ -306,11 +275,9 @@ STATEMENTS = (
         NATURAL,
         _NATURAL,
         _TOO_SMALL,
+        ("equal clusters, or p_max <= 2.16 p with c1 in a shorter range",),
         text="for equal clusters T = 2 + ln(Delta/(4 eps)) rounds are enough if c1 "
         "lies in [0.316, 0.684], where all factors are at most 1/e",
-        preconditions=(
-            "equal clusters, or p_max <= 2.16 p with c1 in a shorter range",
-        ),
         note="What the corollary, which leaves c1 open, can be read as. The control "
         "has c1 = 0.29.",
     ),

@@ -47,18 +47,6 @@ from theory.ifca.common.convex import (
     train_waves,
 )
 
-__all__ = [
-    "STATEMENTS",
-    "check_chain",
-    "check_first_rounds",
-    "check_last_rounds",
-    "check_substitution",
-    "check_total",
-    "recursion",
-    "stationary_square",
-]
-
-
 BOUND, SHARP = "ifca.cor2", "ifca.cor2.sharp"
 
 _FAILURE = 0.05
@@ -97,9 +85,8 @@ def _errors(preset: Preset) -> Float[np.ndarray, "rounds trials clusters"]:
     away = unit(away)
     away[::4] *= 0.45 / 0.25
     models = problem.truths + 0.25 * float(_setting().unit) * away
-    rounds = _plan()[1]
     return train_waves(
-        problem, generator, models, num_samples=_SAMPLES, num_rounds=rounds
+        problem, generator, models, num_samples=_SAMPLES, num_rounds=_plan()[1]
     )
 
 
@@ -110,13 +97,11 @@ def check_bound(preset: Preset, *, divisor: int = 1) -> Verdict:
     used = rounds // divisor
     error = np.max(_errors(preset)[used - 1], axis=-1)
     failure = setting.num_clusters * rounds * setting.failure
-    return at_most(
-        BOUND,
-        tally(error > final),
-        np.array([_FAILURE]),
-        detail=f"eps = {final:.3g} at n' = {_SAMPLES:.0e}, T = {rounds}, of which "
-        f"{used} are run, k T delta0 = {failure:.3f}; errors up to {np.max(error):.3g}",
+    detail = (
+        f"eps = {final:.3g} at n' = {_SAMPLES:.0e}, T = {rounds}, of which "
+        f"{used} are run, k T delta0 = {failure:.3f}; errors up to {np.max(error):.3g}"
     )
+    return at_most(BOUND, tally(error > final), _FAILURE, detail=detail)
 
 
 def stationary_square(
@@ -184,19 +169,16 @@ def check_stationary(preset: Preset, *, limit: bool = False) -> Verdict:
     With `limit` the formula is that of a small share, v^2 / (2 lambda L m n').
     """
     exact, raw = _exact(preset), _raw(preset)
-    # The formula over its limit is 1 / (1 - p h / (2 L)).
-    shares = np.array([1 / 2, 1 / 4, 1 / 8])
-    exact = exact / (1 - shares / 2)[:, None] if limit else exact
-    raw = raw / (1 - 1 / 4) if limit else raw
+    if limit:  # The formula over its limit is 1 / (1 - p h / (2 L)).
+        shares = np.array([1 / 2, 1 / 4, 1 / 8])
+        exact, raw = exact / (1 - shares / 2)[:, None], raw / (1 - 1 / 4)
     each = ERROR_RATE / 4
-    each = ERROR_RATE / 4
-    verdicts = [
-        mean_within(SHARP, values, (1 - band, 1 + band), error_rate=each * len(values))
-        for values, band in ((exact, 0.05), (raw, 0.15))
-    ]
     return combine(
         SHARP,
-        verdicts,
+        [
+            mean_within(SHARP, part, (1 - band, 1 + band), error_rate=each * len(part))
+            for part, band in ((exact, 0.05), (raw, 0.15))
+        ],
         detail="mean square over the formula "
         f"{listed(np.mean(exact, axis=1), '.3f')} at k = 2, 4, 8 by exact law, "
         f"{np.mean(raw):.3f} in raw cosine losses",
@@ -239,7 +221,7 @@ def check_first_rounds(_: Preset, *, multiple: float, conditioned: bool) -> Verd
     return never_exceeds(
         EQ37 if conditioned else f"{EQ37}.sharp",
         error,
-        np.full(len(error), 0.25),
+        0.25,
         rounding=_RECURSION_ROUNDING,
         detail=f"error after T' rounds up to {np.max(error):.6f} of 1/4 at {len(error)}"
         " worst recursions, x from 1e-5 to 1/8",
@@ -325,15 +307,14 @@ def check_final_floor(
     claimed = np.logaddexp(np.logaddexp(np.log(first), np.log(third)), second)
     constant = np.log(_HIDDEN * (1e6 if exponent else 1))
     given = np.log(error_floor(s))
-    worst = np.max(given - claimed)
     return never_exceeds(
         statement,
         given,
         constant + claimed,
         rounding=_PRODUCT_ROUNDING * (1 + np.abs(claimed)),
         logarithmic=True,
-        detail=f"eps0 is up to {np.exp(worst):.4g} times the display at {given.size} "
-        f"settings, Delta up to {np.max(s.separation):.3g}; allowed "
+        detail=f"eps0 is up to {np.exp(np.max(given - claimed)):.4g} times the display "
+        f"at {given.size} settings, Delta up to {np.max(s.separation):.3g}; allowed "
         f"{np.exp(constant):.4g}",
     )
 
@@ -379,8 +360,8 @@ def check_substitution(
     gaps = np.array([np.log(left) - np.log(right) for left, right in pairs])
     return never_exceeds(
         SUBSTITUTION,
-        np.abs(gaps).ravel(),
-        np.zeros(gaps.size),
+        np.abs(gaps),
+        0.0,
         rounding=100 * _PRODUCT_ROUNDING,
         detail="logarithms of the three terms differ by up to "
         f"{listed(np.max(np.abs(gaps), axis=1), '.2g')} at "
@@ -389,16 +370,6 @@ def check_substitution(
 
 
 EQ40, CONDITION = "ifca.eq40", "ifca.eq40.condition"
-
-_CHAIN_ROUNDING = 1e-10
-
-
-def _chain_points() -> tuple[PerPoint, ...]:
-    """k, p lambda / L, delta, m n', Delta and eps0 < Delta p lambda / (8 L)."""
-    clusters, progress, failure, data, separation, share = grid(
-        [2.0, 10.0], [0.25, 0.01], [0.1, 1e-3], [1e4, 1e9], [0.2, 1.0], [1e-2, 1e-6]
-    )
-    return clusters, progress, failure, data, separation, separation * share * progress
 
 
 def check_chain(
@@ -411,7 +382,11 @@ def check_chain(
 
     `doubled` is whether 8 / c is in front of the second line as well, as printed.
     """
-    clusters, progress, failure, data, separation, floor = _chain_points()
+    # k, p lambda / L, delta, m n', Delta and eps0 < Delta p lambda / (8 L)
+    clusters, progress, failure, data, separation, share = grid(
+        [2.0, 10.0], [0.25, 0.01], [0.1, 1e-3], [1e4, 1e9], [0.2, 1.0], [1e-2, 1e-6]
+    )
+    floor = separation * share * progress
     each = progress * failure / (c * clusters * np.log(data))
     rounds = 8 / progress * np.log(separation / floor)
     exact = clusters * rounds * each
@@ -455,7 +430,7 @@ def check_condition(
         statement,
         left[kept],
         right[kept],
-        rounding=_CHAIN_ROUNDING,
+        rounding=1e-10,
         logarithmic=True,
         detail=f"{np.sum(kept)} points at the edge of the condition, delta from 0.1 to "
         f"1e-60: log of the two sides' ratio up to {np.max((left - right)[kept]):.4g}",

@@ -24,15 +24,7 @@ from cfljax.statements import (
     tally,
 )
 from theory.ifca.common.checks import Events, PerTrial, chunks, listed, row
-from theory.ifca.common.raw_data import worst_client, wrong_choices
-
-__all__ = [
-    "STATEMENTS",
-    "check_counts",
-    "check_eq2_counterexample",
-    "check_eq5_printed",
-]
-
+from theory.ifca.common.raw_data import products, worst_client, wrong_choices
 
 EQ2, EQ2_CORRECTED = "ifca.eq2", "ifca.eq2.corrected"
 
@@ -59,19 +51,15 @@ def _sides(
     gram, cross = inputs.T @ inputs, inputs.T @ noise
     left = np.linalg.norm(error - beta * gram @ error + beta * cross)
     deviation = np.linalg.norm(gram - num_samples * np.eye(num_features), 2)
-    size = np.linalg.norm(error)
-    rest = beta * deviation * size + beta * np.linalg.norm(cross)
+    size = float(np.linalg.norm(error))
+    rest = float(beta * deviation * size + beta * np.linalg.norm(cross))
     # Inner products of N terms err by N eps |x||y|, matrix products by d times more.
-    scale = np.linalg.norm(inputs)
-    scale = size + beta * scale * (scale * size + np.linalg.norm(noise))
+    scale = float(np.linalg.norm(inputs))
+    scale = size + beta * scale * (scale * size + float(np.linalg.norm(noise)))
     rounding = 8 * np.finfo(float).eps * (num_samples + num_features) * scale
-    return _Sides(
-        step_length=step_length,
-        left=float(left),
-        right=float(abs(1 - step_length) * size + rest),
-        right_printed=float((1 - step_length) * size + rest),
-        rounding=float(rounding),
-    )
+    right = abs(1 - step_length) * size + rest
+    printed = (1 - step_length) * size + rest
+    return _Sides(step_length, float(left), right, printed, float(rounding))
 
 
 @functools.lru_cache(maxsize=1)
@@ -148,12 +136,8 @@ def check_eq2_corrected(preset: Preset, *, printed: bool = False) -> Verdict:
     """Display (2) with |1 - beta N|, on the same draws as the printed form."""
     steps = _eq2_steps(preset)
     detail = f"{len(steps)} draws, 2 gamma N / (m n') from 0.01 to 10, a third tight"
-    return _judge_eq2(
-        EQ2_CORRECTED,
-        steps,
-        printed=printed,
-        detail="the printed form" if printed else detail,
-    )
+    detail = "the printed form" if printed else detail
+    return _judge_eq2(EQ2_CORRECTED, steps, printed=printed, detail=detail)
 
 
 def _judge_eq2(
@@ -175,8 +159,10 @@ _EQ4_SHAPES = ((8, 2), (12, 3), (16, 4), (24, 6), (40, 10), (400, 10))  # N, d
 
 def check_counts(preset: Preset, *, c: float = EQ3_C) -> Verdict:
     """The exact binomial at P(E_i) = 1/2, and clients that choose almost blindly."""
-    sizes = np.array(_EQ3_SIZES, float)
-    exact = np.array([_log_quarter(size) for size in _EQ3_SIZES])
+    sizes, exact = (
+        np.array(_EQ3_SIZES, float),
+        np.array(list(map(_log_quarter, _EQ3_SIZES))),
+    )
     by_law = never_exceeds(
         EQ3,
         exact,
@@ -186,12 +172,11 @@ def check_counts(preset: Preset, *, c: float = EQ3_C) -> Verdict:
     )
     sizes = np.array(_EQ3_RAW_SIZES, float)
     raw = at_most(EQ3, tally(_raw_quarters(preset)), 2 * np.exp(-c * sizes))
-    return combine(
-        EQ3,
-        [by_law, raw],
-        detail=f"exact binomial, 1 to 10^5 clients: {by_law.status.value}; raw choices "
-        f"of 8, 16 and 40 clients: {raw.status.value}",
+    detail = (
+        f"exact binomial, 1 to 10^5 clients: {by_law.status.value}; raw choices "
+        f"of 8, 16 and 40 clients: {raw.status.value}"
     )
+    return combine(EQ3, [by_law, raw], detail=detail)
 
 
 def _log_quarter(size: int) -> float:
@@ -225,13 +210,12 @@ def check_covariance(preset: Preset, *, constant: float = 6.0) -> Verdict:
     of_order_n = never_exceeds(
         EQ4, constant * np.sqrt(features * rows), 3 * rows, rounding=1e-12
     )
-    return combine(
-        EQ4,
-        [raw, of_order_n],
-        detail=f"raw X of {len(_EQ4_SHAPES)} shapes, N >= 4 d: |X'X - N I| / "
+    detail = (
+        f"raw X of {len(_EQ4_SHAPES)} shapes, N >= 4 d: |X'X - N I| / "
         f"sqrt(d N) has medians {np.min(typical):.2f} to {np.max(typical):.2f} and is "
-        f"above {constant:g} in {np.mean(deviations > constant):.2g} of the draws",
+        f"above {constant:g} in {np.mean(deviations > constant):.2g} of the draws"
     )
+    return combine(EQ4, [raw, of_order_n], detail=detail)
 
 
 @functools.lru_cache(maxsize=1)
@@ -255,23 +239,14 @@ EQ5, EQ5_CORRECTED = "ifca.eq5", "ifca.eq5.corrected"
 C5, C6 = 0.05, 100.0  # of the printed form: weaker claims than its proof's 1/2 and 4
 
 
-class _Federation(NamedTuple):
-    """One step without misassignments, at sigma = 1e-6 |e|."""
-
-    step: float  # gamma p
-    share: float  # p_1
-    smallest_share: float  # p
-    num_clients: int = 200
-    num_samples: int = 10
-    num_features: int = 20
-
-
+# One step without misassignments, at sigma = 1e-6 |e|: gamma p, p_1 and p.
+_EQ5_CLIENTS, _EQ5_SAMPLES, _EQ5_FEATURES = 200, 10, 20
 _EQ5_FEDERATIONS = (
-    _Federation(step=0.25, share=0.5, smallest_share=0.5),
-    _Federation(step=0.5, share=0.5, smallest_share=0.5),
-    _Federation(step=1.0, share=0.5, smallest_share=0.5),
-    _Federation(step=1.25, share=0.5, smallest_share=0.5),
-    _Federation(step=0.25, share=0.8, smallest_share=0.2),
+    (0.25, 0.5, 0.5),
+    (0.5, 0.5, 0.5),
+    (1.0, 0.5, 0.5),
+    (1.25, 0.5, 0.5),
+    (0.25, 0.8, 0.2),
 )
 _EQ5_DETAIL = "gamma p = 0.25, 0.5, 1, 1.25 with equal clusters, 0.25 with p_1 = 4 p"
 
@@ -299,13 +274,11 @@ def _raw_lengths(
     generator: np.random.Generator, point: _EQ5Point, *, trials: int
 ) -> Float[np.ndarray, " trials"]:
     """|T1| of raw data, e along the first axis."""
+    rows, features, step, sigma = point
+    sizes = {"error": 1.0, "noise": sigma, "num_trials": trials, "chunk": 100}
     lengths = []
-    for count in chunks(trials, 100):
-        shape = (count, point.num_rows, point.num_features)
-        inputs = generator.standard_normal(shape)
-        noise = point.sigma * generator.standard_normal((count, 1, point.num_rows))
-        residuals = inputs[:, None, :, 0] - noise  # X e - eps
-        moved = -point.step_length / point.num_rows * (residuals @ inputs)[:, 0]
+    for part in products(generator, rows, features, **sizes):
+        moved = -step / rows * part
         moved[:, 0] += 1
         lengths.append(np.linalg.norm(moved, axis=1))
     return np.concatenate(lengths)
@@ -315,10 +288,9 @@ def _raw_lengths(
 def _eq5_printed(preset: Preset) -> PerTrial:
     trials = preset.choose(quick=200, full=2000)
     found = []
-    for index, one in enumerate(_EQ5_FEDERATIONS):
-        rows = round(one.share * one.num_clients) * one.num_samples
-        length = 2 * one.step / one.smallest_share * one.share
-        point = _EQ5Point(rows, one.num_features, length, 1e-6)
+    for index, (step, share, smallest) in enumerate(_EQ5_FEDERATIONS):
+        rows = round(share * _EQ5_CLIENTS) * _EQ5_SAMPLES
+        point = _EQ5Point(rows, _EQ5_FEATURES, 2 * step / smallest * share, 1e-6)
         found.append(_raw_lengths(preset.generator(EQ5, index), point, trials=trials))
     return np.array(found)
 
@@ -333,13 +305,13 @@ def check_eq5_printed(
 ) -> Verdict:
     """Display (5) with c5 = 0.05 and c6 = 100, from short steps to too long ones."""
     found = _eq5_printed(preset)[list(places)]
-    federations = np.array(_EQ5_FEDERATIONS)[list(places)]
-    step, _, smallest, clients, samples, features = federations.T
-    noise = step / smallest * 1e-6 * np.sqrt(features / (clients * samples))
-    allowed = (1 - c5 * step) + c6 * noise
+    step, _, smallest = np.array(_EQ5_FEDERATIONS)[list(places)].T
+    spread = np.sqrt(_EQ5_FEATURES / (_EQ5_CLIENTS * _EQ5_SAMPLES))
+    allowed = (1 - c5 * step) + c6 * (step / smallest * 1e-6 * spread)
     # 2 exp(-c p m) of (3), 2 exp(-d/2) of (4) and the tail of Lemma 2
-    failure = 2 * np.exp(-0.1308 * smallest * clients) + 2 * np.exp(-features / 2)
-    failure += np.exp(-0.3068 * features)
+    failure = 2 * np.exp(-0.1308 * smallest * _EQ5_CLIENTS)
+    failure += 2 * np.exp(-_EQ5_FEATURES / 2)
+    failure += np.exp(-0.3068 * _EQ5_FEATURES)
     medians = listed(np.median(found, axis=1), ".2f")
     return at_most(
         EQ5,
@@ -358,13 +330,11 @@ def check_eq5_corrected(preset: Preset, *, deviation: float = 6.0) -> Verdict:
     failure = 2 * np.exp(-features / 2)
     failure += np.exp(law.log_product_tail(rows, features, 4 * rows * features))
     ratios = _eq5_corrected(preset) / allowed[:, None]
-    return at_most(
-        EQ5_CORRECTED,
-        tally(ratios > 1),
-        failure,
-        detail=f"raw data at {len(_EQ5_POINTS)} points, 2 gamma N / (m n') from 0.1 to "
-        f"4.5: |T1| is at most {np.max(ratios):.2f} of the bound",
+    detail = (
+        f"raw data at {len(_EQ5_POINTS)} points, 2 gamma N / (m n') from 0.1 to "
+        f"4.5: |T1| is at most {np.max(ratios):.2f} of the bound"
     )
+    return at_most(EQ5_CORRECTED, tally(ratios > 1), failure, detail=detail)
 
 
 @functools.lru_cache(maxsize=1)

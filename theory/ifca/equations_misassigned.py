@@ -27,7 +27,6 @@ from theory.ifca.common.checks import (
     Broadcast,
     PerPoint,
     PerTrial,
-    chunks,
     grid,
     listed,
     log_rounding,
@@ -37,24 +36,11 @@ from theory.ifca.common.checks import (
     unit,
 )
 from theory.ifca.common.linear import log_worst_chance
-from theory.ifca.common.raw_data import Client, worst_client
+from theory.ifca.common.raw_data import Client, products, worst_client
 from theory.ifca.lemma1 import C1 as C6
 from theory.ifca.lemma1 import C2 as C7
 from theory.ifca.lemma1 import PRECONDITIONS
 from theory.ifca.lemma2 import C3 as NOISE_EXPONENT
-
-__all__ = [
-    "C8",
-    "EQ11_C",
-    "STATEMENTS",
-    "GradientSum",
-    "asked_samples",
-    "check_length",
-    "check_under_assumption",
-    "raw_counts",
-    "sum_of_gradients",
-]
-
 
 EQ6, EQ6_GRADIENT = "ifca.eq6", "ifca.eq6.gradient"
 
@@ -82,14 +68,12 @@ def check_length(
         separation = np.linalg.norm(truth - other)
         model = truth + (0.5 - alpha) * separation * direction[2]
         labels = inputs @ other + noise
-        gradient = 2 * inputs.T @ (inputs @ model - labels)
-        norm = np.linalg.norm(inputs, 2)
+        left.append(np.linalg.norm(2 * inputs.T @ (inputs @ model - labels)))
         cross = np.linalg.norm(inputs.T @ noise)
-        left.append(np.linalg.norm(gradient))
-        right.append(of_inputs * norm**2 + of_noise * cross)
+        right.append(of_inputs * np.linalg.norm(inputs, 2) ** 2 + of_noise * cross)
         scale = np.sum(inputs**2) + np.linalg.norm(inputs) * np.linalg.norm(noise)
         rounding.append(50 * np.finfo(float).eps * (num_samples + num_features) * scale)
-    ratio = np.max(np.array(left) / np.array(right))
+    ratio = np.max(np.divide(left, right))
     return never_exceeds(
         EQ6,
         np.array(left),
@@ -130,7 +114,7 @@ def check_gradient(
     return never_exceeds(
         name,
         np.array(values),
-        np.zeros(len(values)),
+        0.0,
         rounding=np.array(rounding),
         detail=f"{len(values)} clients, largest difference {np.max(values):.3g}",
     )
@@ -170,14 +154,11 @@ def sum_of_gradients(
 ) -> Float[np.ndarray, " trials"]:
     """|sum of grad F_i| from raw data."""
     rows = one.num_samples * one.clients
-    found = []
-    for count in chunks(trials, max(1, _CHUNK // (rows * one.num_features))):
-        inputs = generator.standard_normal((count, rows, one.num_features))
-        residuals = one.error * inputs[:, None, :, 0]
-        residuals -= one.sigma * generator.standard_normal((count, 1, rows))
-        gradient = 2 / one.num_samples * (residuals @ inputs)[:, 0]
-        found.append(np.linalg.norm(gradient, axis=1))
-    return np.concatenate(found)
+    chunk = max(1, _CHUNK // (rows * one.num_features))
+    sizes = {"error": one.error, "noise": one.sigma, "num_trials": trials}
+    found = products(generator, rows, one.num_features, **sizes, chunk=chunk)
+    gradients = [2 / one.num_samples * part for part in found]
+    return np.linalg.norm(np.concatenate(gradients), axis=1)
 
 
 @functools.lru_cache(maxsize=2)
@@ -217,10 +198,9 @@ def check_root_mean_square(preset: Preset, *, extra_features: int = 1) -> Verdic
     samples, features, _ = np.array(_EQ7_SHARP_POINTS, float).T
     formula = 4 * (1 + (features + extra_features) / samples) * LONGEST**2
     formula += 4 * features / samples
-    ratios = np.array(_raw_means(preset)) / formula[:, None]
     return mean_within(
         EQ7_SHARP,
-        ratios,
+        np.array(_raw_means(preset)) / formula[:, None],
         (0.94, 1.06),
         detail="mean |grad F_i|^2 over the formula, n' = 5, 10, 10, 10 and d = 1, 10, "
         f"100, 300, whose roots are {listed(np.sqrt(formula), '.2f')}",
@@ -242,7 +222,6 @@ def _raw_means(preset: Preset) -> list[Float[np.ndarray, " batches"]]:
 EQ8, EQ9 = "ifca.eq8", "ifca.eq9"
 
 STEP = 0.5  # gamma p
-
 
 # All clients of the other of two equal clusters are misassigned; p m of each.
 _EQ8_POINTS = (
@@ -275,8 +254,8 @@ def _judge_foreign(
     samples, features, _, misassigned, _ = np.array(_EQ8_POINTS).T
     failure = C1 * np.exp(-NOISE_EXPONENT * np.minimum(features, samples))
     # |T2| = (gamma / m) |sum of grad F_i|
-    sums = _raw_sums(preset, EQ8, _EQ8_POINTS, full=60_000)
-    found = STEP / misassigned[:, None] * sums
+    found = STEP / misassigned[:, None]
+    found = found * _raw_sums(preset, EQ8, _EQ8_POINTS, full=60_000)
     ratio = found / by[:, None]
     medians = np.median(ratio, axis=1)
     return at_most(
@@ -331,18 +310,14 @@ def check_expected(preset: Preset, *, c7: float = C7) -> Verdict:
     )
     bounds = C6 * clients * np.exp(-c7 * _exponent(alpha, rho, samples))
     raw = within(
-        EQ10,
-        (others * low, others * high),
-        (np.full(len(means), -np.inf), bounds),
-        num_trials=counts.size,
+        EQ10, (others * low, others * high), (-np.inf, bounds), num_trials=counts.size
     )
     shown = ", ".join(f"{a:.2f} <= {b:.2f}" for a, b in zip(means, bounds, strict=True))
-    return combine(
-        EQ10,
-        [by_law, raw],
-        detail=f"exact law at {len(exact)} worst cases: {by_law.status.value}; mean "
-        f"raw counts {shown}: {raw.status.value}",
+    detail = (
+        f"exact law at {len(exact)} worst cases: {by_law.status.value}; mean "
+        f"raw counts {shown}: {raw.status.value}"
     )
+    return combine(EQ10, [by_law, raw], detail=detail)
 
 
 def check_under_assumption(_: Preset, *, share: float = 1.0) -> Verdict:
@@ -378,15 +353,14 @@ def check_markov(preset: Preset, *, c8: float = C8) -> Verdict:
         logarithmic=True,
     )
     counts = raw_counts(preset, _ENOUGH)
-    allowed = 1 / np.array(_ENOUGH)[:, 0]
-    raw = at_most(EQ12_CORRECTED, tally(_above(counts, _ENOUGH)), allowed)
-    return combine(
-        EQ12_CORRECTED,
-        [by_law, raw],
-        detail=f"exact law of any misassignment at {len(exact)} worst cases: "
+    events = tally(_above(counts, _ENOUGH))
+    raw = at_most(EQ12_CORRECTED, events, 1 / np.array(_ENOUGH)[:, 0])
+    detail = (
+        f"exact law of any misassignment at {len(exact)} worst cases: "
         f"{by_law.status.value}; raw counts not 0 in {np.sum(counts > 0)} of "
-        f"{counts.size} rounds: {raw.status.value}",
+        f"{counts.size} rounds: {raw.status.value}"
     )
+    return combine(EQ12_CORRECTED, [by_law, raw], detail=detail)
 
 
 def check_printed(preset: Preset, *, eighth: bool = False) -> Verdict:
@@ -394,16 +368,13 @@ def check_printed(preset: Preset, *, eighth: bool = False) -> Verdict:
 
     With `eighth`, P <= 1 / m at an eighth of the samples.
     """
-    rows = _EIGHTH if eighth else _ENOUGH
+    rows, power = (_EIGHTH, -1.0) if eighth else (_ENOUGH, 1.0)
     events = _above(raw_counts(preset, rows), rows)
-    power = -1.0 if eighth else 1.0
-    return at_most(
-        EQ12,
-        tally(events),
-        np.array(rows)[:, 0] ** power,
-        detail=f"raw counts of {len(rows)} federations, poly(m) = m^{power:g}; somebody"
-        f" misassigned in {np.mean(events):.2g} of the rounds",
+    detail = (
+        f"raw counts of {len(rows)} federations, poly(m) = m^{power:g}; somebody"
+        f" misassigned in {np.mean(events):.2g} of the rounds"
     )
+    return at_most(EQ12, tally(events), np.array(rows)[:, 0] ** power, detail=detail)
 
 
 class Federation(NamedTuple):
@@ -436,11 +407,8 @@ def _above(
     counts: Int[np.ndarray, "points rounds"], rows: tuple[Federation, ...]
 ) -> Bool[np.ndarray, "points rounds"]:
     """Whether the count is above the threshold of (12), which is below 1."""
-    thresholds = [
-        C6 * np.exp(-C8 / 2 * _exponent(one.alpha, one.rho, one.num_samples))
-        for one in rows
-    ]
-    return counts > np.array(thresholds)[:, None]
+    _, _, _, alpha, rho, samples = np.array(rows).T
+    return counts > C6 * np.exp(-C8 / 2 * _exponent(alpha, rho, samples))[:, None]
 
 
 def _assumed_grid() -> tuple[PerPoint, ...]:

@@ -30,14 +30,6 @@ from theory.ifca.common.convex import (
     gradient_step,
 )
 
-__all__ = [
-    "STATEMENTS",
-    "check_contraction",
-    "check_gradient",
-    "check_pull",
-]
-
-
 EQ21 = "ifca.eq21"
 
 
@@ -70,7 +62,7 @@ def check_identity(preset: Preset, *, all_chosen: bool = False) -> Verdict:
     return never_exceeds(
         EQ21,
         np.array(values),
-        np.zeros(len(values)),
+        0.0,
         rounding=np.array(rounding),
         detail=f"{len(values)} random cases, largest |T1 - T11 - T12| over its "
         f"rounding error: {np.max(np.array(values) / np.array(rounding)):.2g}",
@@ -81,16 +73,12 @@ EQ26, PARTS = "ifca.eq26", "ifca.eq21.parts"
 
 
 class _PartedStep(NamedTuple):
-    """One step of model 1 on raw samples, and what it is made of.
-
-    own, foreign: mean gradients of the clients of cluster 1 that chose model 1, and of
-      those of each other cluster.
-    """
+    """One step of model 1 on raw samples, and what it is made of."""
 
     start: Float[np.ndarray, " features"]  # theta_1 - theta_1*
     end: Float[np.ndarray, " features"]  # theta_1+ - theta_1*
-    own: Float[np.ndarray, "clients features"]
-    foreign: list[Float[np.ndarray, "_ features"]]
+    # Mean gradients of the clients that chose model 1, for each cluster.
+    groups: list[Float[np.ndarray, "_ features"]]
     population: Float[np.ndarray, "clusters features"]  # gradients of F^j at theta_1
     step: float  # gamma / m
 
@@ -114,16 +102,10 @@ def _parted_steps(preset: Preset) -> tuple[_PartedStep, ...]:
             # Sample by sample, as a client would: no population gradient in between.
             single = (family.hessian @ (model - truth)) + waves
             groups.append(np.mean(single, axis=1))
-        step = 1 / (family.smoothness * 30)
-        everyone = np.concatenate(groups)
-        end = model - step * np.sum(everyone, axis=0)
+        step, truth = 1 / (family.smoothness * 30), family.truths[0]
+        end = model - step * np.sum(np.concatenate(groups), axis=0)
         population = family.population_gradient(model, family.truths)
-        truth = family.truths[0]
-        steps.append(
-            _PartedStep(
-                model - truth, end - truth, groups[0], groups[1:], population, step
-            )
-        )
+        steps.append(_PartedStep(model - truth, end - truth, groups, population, step))
     return tuple(steps)
 
 
@@ -131,10 +113,10 @@ def check_parts(preset: Preset, *, statement: str, sign: float) -> Verdict:
     """theta_1+ - theta_1* = T1 + sign T2, the two sums over S_1."""
     differences, sizes = [], []
     for one in _parted_steps(preset):
-        own = one.start - one.step * np.sum(one.own, axis=0)
-        foreign = one.step * np.sum(np.concatenate(one.foreign), axis=0)
+        own = one.start - one.step * np.sum(one.groups[0], axis=0)
+        foreign = one.step * np.sum(np.concatenate(one.groups[1:]), axis=0)
         differences.append(np.linalg.norm(one.end - (own + sign * foreign)))
-        terms = np.linalg.norm(np.concatenate([one.own, *one.foreign]), axis=-1)
+        terms = np.linalg.norm(np.concatenate(one.groups), axis=-1)
         sizes.append(np.linalg.norm(one.start) + one.step * np.sum(terms))
     return _zero(statement, differences, sizes, "theta_1+ - theta_1* minus its parts")
 
@@ -146,12 +128,11 @@ def check_split(preset: Preset, *, off_by: float = 0.0) -> Verdict:
     """
     differences, sizes = [], []
     for one in _parted_steps(preset):
-        pairs = zip(one.foreign, one.population[1:], strict=True)
+        pairs = zip(one.groups[1:], one.population[1:], strict=True)
         for gradients, population in pairs:
-            pull = (len(gradients) + off_by) * population
-            noise = np.sum(gradients - population, axis=0)
-            left = np.sum(gradients, axis=0)
-            differences.append(np.linalg.norm(left - (pull + noise)))
+            right = (len(gradients) + off_by) * population
+            right += np.sum(gradients - population, axis=0)
+            differences.append(np.linalg.norm(np.sum(gradients, axis=0) - right))
             terms = np.linalg.norm(gradients, axis=-1) + np.linalg.norm(population)
             sizes.append(np.sum(terms))
     return _zero(EQ26, differences, sizes, "left minus right")
@@ -165,14 +146,13 @@ def _zero(
     return never_exceeds(
         statement,
         values,
-        np.zeros(len(values)),
+        0.0,
         rounding=64 * np.finfo(float).eps * np.array(sizes, float),
         detail=f"|{what}| up to {np.max(values):.2g} in {len(values)} raw steps",
     )
 
 
 EQ22, EQ24, EQ27 = "ifca.eq22", "ifca.eq24", "ifca.eq27"
-_EPS = np.finfo(float).eps
 
 
 class _Pulls(NamedTuple):
@@ -221,8 +201,7 @@ def check_contraction(
     """
     points = _pulls(preset)
     length = limit * np.resize([1.0, 0.05, 1.0, 0.5, 1.0, 0.8], len(points.model))
-    hat = length / points.smoothness
-    rate = points.strong_convexity
+    hat, rate = length / points.smoothness, points.strong_convexity
     if not sharp:
         rate = rate * points.smoothness / (rate + points.smoothness)
     statement = f"{EQ22}.sharp" if sharp else EQ22
@@ -244,6 +223,7 @@ def check_pull(preset: Preset, *, part: float = 8.0) -> Verdict:
 def _judge_pull(
     statement: str, points: _Pulls, hat: PerPoint, claim: PerPoint
 ) -> Verdict:
+    """|theta - hat grad F| <= claim |theta|."""
     size = np.linalg.norm(points.model, axis=-1)
     left = np.linalg.norm(points.model - hat[:, None] * points.gradient, axis=-1)
     gain = (1 - left / size) / (1 - claim)
@@ -251,7 +231,7 @@ def _judge_pull(
         statement,
         left / size,
         claim,
-        rounding=64 * _EPS,
+        rounding=64 * np.finfo(float).eps,
         detail=f"{len(size)} quadratics and sums of log cosh; true over claimed gain "
         f"{np.min(gain):.4f} or more",
     )
@@ -285,7 +265,7 @@ def check_gradient(preset: Preset, *, largest_truth: float = 1.0) -> Verdict:
         EQ27,
         np.concatenate([gradient, distance]),
         np.concatenate([distance, np.full(size, 3.0)]),
-        rounding=64 * _EPS * 3,
+        rounding=64 * np.finfo(float).eps * 3,
         detail=f"{size} places, k = 2; |theta_1 - theta_j*| up to "
         f"{np.max(distance):.4f}",
     )
@@ -297,14 +277,6 @@ _SAMPLES = 1200.0
 _DELTAS = (0.05, 0.25)
 _RADII = (0.0, 1.0)  # |theta_j - theta_j*| over (1/2 - alpha) sqrt(lambda / L) Delta
 _ALPHA = 0.1
-
-
-class _Sample(NamedTuple):
-    """Steps from one radius: models, who chose them, and what became of it."""
-
-    models: Models
-    counts: Counts
-    pieces: Pieces
 
 
 def _family() -> WaveFamily:
@@ -319,10 +291,11 @@ def _setting(failure: float) -> ConvexSetting:
 
 
 @functools.lru_cache(maxsize=1)
-def _samples(preset: Preset) -> tuple[_Sample, ...]:
-    """Half of each cluster's clients choose its model, the others one at random.
+def _samples(preset: Preset) -> tuple[tuple[Models, Counts, Pieces], ...]:
+    """Steps from both radii: models, who chose them, and what became of it.
 
-    (Every client does so with probability 1/2, the least that the proof allows.)
+    Every client chooses its own model with probability 1/2, the least that the proof
+    allows, and one of the others at random.
     """
     family, generator = _family(), preset.generator(EQ25)
     trials = preset.choose(quick=4000, full=200_000)
@@ -337,7 +310,7 @@ def _samples(preset: Preset) -> tuple[_Sample, ...]:
         for own, clients in enumerate(family.sizes):
             counts[:, own] = generator.multinomial(clients, chance[own], trials)
         pieces = gradient_step(family, generator, models, counts, _SAMPLES)
-        found.append(_Sample(models, counts, pieces))
+        found.append((models, counts, pieces))
     return tuple(found)
 
 
@@ -347,12 +320,10 @@ def check_first(preset: Preset, *, exact_share: float | None = None) -> Verdict:
     With `exact_share` its noise term is that share of the root mean square of T12 at
     |S_1 cap S_1*| = p_1 m / 2, without any delta0.
     """
-    family = _family()
     events, bounds, reach = [], [], []
-    for sample in _samples(preset):
-        size = np.linalg.norm(sample.models[:, 0] - family.truths[0], axis=-1)
-        first = sample.pieces.pull[:, 0] + sample.pieces.own_noise[:, 0]
-        left = np.linalg.norm(first, axis=-1)
+    for models, _, pieces in _samples(preset):
+        size = np.linalg.norm(models[:, 0] - _family().truths[0], axis=-1)
+        left = np.linalg.norm(pieces.pull[:, 0] + pieces.own_noise[:, 0], axis=-1)
         for delta in _DELTAS:
             s = _setting(delta)
             v = np.sqrt(s.gradient_variance)
@@ -365,12 +336,8 @@ def check_first(preset: Preset, *, exact_share: float | None = None) -> Verdict:
             events.append(left > bound)
             reach.append(np.max(left / bound))
             bounds.append(delta + 2 * np.exp(-s.share * s.num_clients / 8))
-    return at_most(
-        EQ25,
-        tally(np.array(events)),
-        np.array(bounds),
-        detail=f"{len(events)} points, |T1| over its bound at most {np.max(reach):.3f}",
-    )
+    detail = f"{len(events)} points, |T1| over its bound at most {np.max(reach):.3f}"
+    return at_most(EQ25, tally(np.array(events)), np.array(bounds), detail=detail)
 
 
 def check_second(preset: Preset, *, clusters_less: float = 1.0) -> Verdict:
@@ -404,15 +371,14 @@ def check_second(preset: Preset, *, clusters_less: float = 1.0) -> Verdict:
 def _second_events(preset: Preset) -> tuple[Events, PerPoint]:
     """Whether |T2| exceeds (30), and k delta1."""
     events, bounds = [], []
-    for sample in _samples(preset):
-        foreign = np.sum(sample.counts[:, 1:, 0], axis=-1)
+    for _, counts, pieces in _samples(preset):
+        foreign = np.sum(counts[:, 1:, 0], axis=-1)
+        left = np.linalg.norm(pieces.foreign[:, 0], axis=-1)
         for delta in _DELTAS:
             s = _setting(delta)
             step = 1 / (s.smoothness * s.num_clients)
             noise = np.sqrt(s.gradient_variance * 3 * foreign / _SAMPLES) / delta
-            limit = step * (3 * s.smoothness * foreign + noise)
-            left = np.linalg.norm(sample.pieces.foreign[:, 0], axis=-1)
-            events.append(left > limit)
+            events.append(left > step * (3 * s.smoothness * foreign + noise))
             bounds.append(3 * delta)
     return np.array(events), np.array(bounds)
 

@@ -1,7 +1,6 @@
 """Which model a client chooses: exact laws behind Lemma 1, against raw data."""
 
 import functools
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,14 +32,6 @@ from theory.ifca.common.raw_data import (
     train,
 )
 
-__all__ = [
-    "STATEMENTS",
-    "check_law",
-    "check_voronoi",
-    "revived",
-]
-
-
 LAW = "ifca.exact.tlaw"
 
 # num_features, num_samples, |a|, |b|, cos(a, b), noise
@@ -70,12 +61,10 @@ def check_law(
     0 that is added to the degrees of freedom.
     """
     clients, counts = _misassignments(preset)
-    kappa = np.array(
-        [
-            law.misassignment_kappa(one.truth, one.models[0], one.models[1], one.noise)
-            for one in clients
-        ]
-    )
+    kappa = [
+        law.misassignment_kappa(one.truth, one.models[0], one.models[1], one.noise)
+        for one in clients
+    ]
     freedom = np.array([one.num_samples for one in clients]) + extra_freedom
     # P(t >= sqrt(n) kappa): the threshold keeps the true n, the law may not.
     threshold = np.sqrt((freedom - extra_freedom) / freedom) * kappa * kappa_factor
@@ -108,13 +97,6 @@ _ASSIGN_TRUTHS = np.array([[0.15, 0.2, 0.1], [0.76, 0.4, 0.3]])
 _ASSIGN_MODELS = np.array([[1.0, 0.5, 0.2], [-0.1, 0.5, 0.1], [-0.1, 0.2, 0.4]])
 
 
-class _Chosen(NamedTuple):
-    """Clients of each cluster that chose each model."""
-
-    raw: Float[np.ndarray, "clusters models"]
-    law: Float[np.ndarray, "clusters models"]
-
-
 def _against_nearest(
     truths: Float[np.ndarray, "clusters features"],
     models: Float[np.ndarray, "models features"],
@@ -132,9 +114,8 @@ def _against_nearest(
 def _lone_pairs() -> Float[np.ndarray, "clusters models"]:
     """As if every wrong model had the chance to win against the nearest one alone."""
     kappa, own = _against_nearest(_ASSIGN_TRUTHS, _ASSIGN_MODELS, _ASSIGN_NOISE)
-    chances = law.misassignment_probability(kappa, _ASSIGN_SAMPLES)
-    chances = np.where(own, 0.0, chances)
-    return np.where(own, 1 - np.sum(chances, axis=1, keepdims=True), chances)
+    wrong = np.where(own, 0.0, law.misassignment_probability(kappa, _ASSIGN_SAMPLES))
+    return np.where(own, 1 - np.sum(wrong, axis=1, keepdims=True), wrong)
 
 
 def check_assignment(preset: Preset, *, alone: bool = False) -> Verdict:
@@ -143,9 +124,8 @@ def check_assignment(preset: Preset, *, alone: bool = False) -> Verdict:
     `alone` puts `_lone_pairs` in the law's place, which ignores that of two rivals only
     the better one is chosen.
     """
-    chosen = _chosen(preset)
-    points = chosen.raw.size
-    each = intervals.divide(ERROR_RATE / 4, points)
+    raw, drawn = _chosen(preset)
+    each = intervals.divide(ERROR_RATE / 4, raw.size)
 
     def chances(counts: Float[np.ndarray, "clusters models"]):
         total = np.sum(counts, axis=1, keepdims=True)
@@ -154,47 +134,44 @@ def check_assignment(preset: Preset, *, alone: bool = False) -> Verdict:
         )
         return low.ravel(), high.ravel()
 
-    raw_low, raw_high = chances(chosen.raw)
-    law_low, law_high = chances(chosen.law)
+    raw_low, raw_high = chances(raw)
+    law_low, law_high = chances(drawn)
     if alone:
         law_low = law_high = _lone_pairs().ravel()
-    edge = np.full(points, preset.choose(quick=0.025, full=0.008))
-    apart = (raw_low - law_high, raw_high - law_low)
+    edge = preset.choose(quick=0.025, full=0.008)
+    low, high = raw_low - law_high, raw_high - law_low
     choices = within(
         ASSIGN,
-        apart,
+        (low, high),
         (-edge, edge),
-        num_trials=int(np.sum(chosen.raw) + np.sum(chosen.law)),
+        num_trials=int(np.sum(raw) + np.sum(drawn)),
         error_rate=ERROR_RATE / 2,
-        detail=f"3 models, {np.sum(chosen.raw):.0f} raw choices, law minus raw between "
-        f"{np.min(-apart[1]):+.4f} and {np.max(-apart[0]):+.4f}",
+        detail=f"3 models, {np.sum(raw):.0f} raw choices, law minus raw between "
+        f"{np.min(-high):+.4f} and {np.max(-low):+.4f}",
     )
-    raw, drawn = _losses(preset)
     losses = same_law(
         ASSIGN,
-        list(raw),
-        list(drawn),
+        *_losses(preset),
         resolution=preset.choose(quick=0.06, full=0.02),
         error_rate=ERROR_RATE / 2,
     )
-    return combine(
-        ASSIGN,
-        [choices, losses],
-        detail=f"{choices.detail}; losses, their gaps and least: {losses.status.value}",
-    )
+    detail = f"{choices.detail}; losses, their gaps and least: {losses.status.value}"
+    return combine(ASSIGN, [choices, losses], detail=detail)
 
 
 @functools.lru_cache(maxsize=1)
-def _chosen(preset: Preset) -> _Chosen:
+def _chosen(
+    preset: Preset,
+) -> tuple[Float[np.ndarray, "clusters models"], Float[np.ndarray, "clusters models"]]:
+    """Clients of each cluster that chose each model, in raw data and by law."""
     trials, members = preset.choose(quick=150, full=2500), 400
     problem = Problem(_ASSIGN_TRUTHS, (members,) * 2, _ASSIGN_SAMPLES, _ASSIGN_NOISE)
     raw = draw_gradients(
         preset.generator(ASSIGN, 0), problem, copies(_ASSIGN_MODELS, trials)
     )
-    clients = 4 * trials * members
     counts = preset.choose(quick=_count_losses, full=_count_by_engine)
-    drawn = counts(preset.generator(ASSIGN, 1), clients)
-    return _Chosen(np.sum(raw.counts, axis=0), drawn)
+    drawn = counts(preset.generator(ASSIGN, 1), 4 * trials * members)
+    return np.sum(raw.counts, axis=0), drawn
 
 
 def _count_losses(
@@ -204,9 +181,7 @@ def _count_losses(
     counts = []
     for truth in _ASSIGN_TRUTHS:
         losses = _wishart_losses(generator, truth - _ASSIGN_MODELS, clients)
-        counts.append(
-            np.bincount(np.argmin(losses, axis=1), minlength=len(_ASSIGN_MODELS))
-        )
+        counts.append(np.bincount(np.argmin(losses, axis=1), minlength=3))
     return np.array(counts, float)
 
 
@@ -241,12 +216,12 @@ def _wishart_losses(
 
 def _losses(
     preset: Preset,
-) -> tuple[Float[np.ndarray, "views trials"], Float[np.ndarray, "views trials"]]:
+) -> tuple[list[Float[np.ndarray, " trials"]], list[Float[np.ndarray, " trials"]]]:
     """Views of one client's losses, from raw data and from their law."""
 
     def views(losses: Float[np.ndarray, "trials models"]):
         gaps = losses - np.roll(losses, 1, axis=1)
-        return np.vstack([losses.T, gaps.T, np.min(losses, axis=1)])
+        return [*losses.T, *gaps.T, np.min(losses, axis=1)]
 
     trials = preset.choose(quick=50_000, full=500_000)
     generator = preset.generator(ASSIGN, 2)
@@ -263,18 +238,12 @@ _VORONOI_TRUTHS = np.array([[1.0, 0.0], [-0.4, 0.8], [-0.5, -0.9]])
 _VORONOI_NOISE = 0.5
 
 
-class _Start(NamedTuple):
-    """Three models, and the samples with which their clients choose."""
-
-    models: Float[np.ndarray, "models features"]
-    num_samples: int
-
-
+# Three models, and the samples with which their clients choose: nearest to one truth
+# each; one model for all; two models for three truths.
 _VORONOI_STARTS = (
-    # nearest to one truth each; one model for all; two models for three truths
-    _Start(np.array([[0.7, 0.3], [-0.2, 0.5], [-0.1, -0.6]]), 12),
-    _Start(np.array([[0.1, 0.0], [2.0, 1.5], [-2.5, 0.3]]), 20),
-    _Start(np.array([[0.8, 0.8], [0.4, -1.0], [3.0, 3.0]]), 80),
+    (np.array([[0.7, 0.3], [-0.2, 0.5], [-0.1, -0.6]]), 12),
+    (np.array([[0.1, 0.0], [2.0, 1.5], [-2.5, 0.3]]), 20),
+    (np.array([[0.8, 0.8], [0.4, -1.0], [3.0, 3.0]]), 80),
 )
 
 
@@ -285,19 +254,20 @@ def check_voronoi(preset: Preset, *, share: float = 1.0, few: int = 0) -> Verdic
     a model that no more than `few` clients choose is claimed not to move, true for 0.
     """
     wrong, bounds = _choices(preset, share)
-    moved, unused, again = _moved(preset, few)
+    path, counts = _voronoi_runs(preset)
+    users = np.sum(counts, axis=2)  # [rounds, trials, models]
+    rare = users <= few
+    moved = float(np.max(np.linalg.norm(np.diff(path, axis=0), axis=-1)[rare]))
     return combine(
         VORONOI,
         [
             at_most(VORONOI, tally(wrong), bounds),
-            never_exceeds(
-                VORONOI, np.array([moved]), np.zeros(1), rounding=np.finfo(float).eps
-            ),
+            never_exceeds(VORONOI, moved, 0.0, rounding=np.finfo(float).eps),
         ],
-        detail=f"not the nearest model: "
-        f"{listed(np.mean(wrong, axis=1), '.2%')} of the clients "
-        f"at three starts; models that at most {few} clients chose, {unused} "
-        f"times, moved by {moved:.2g}, {again} of them were chosen again later",
+        detail=f"not the nearest model: {listed(np.mean(wrong, axis=1), '.2%')} of the "
+        f"clients at three starts; models that at most {few} clients chose, "
+        f"{np.sum(rare)} times, moved by {moved:.2g}, {revived(users)} of them were "
+        "chosen again later",
     )
 
 
@@ -312,27 +282,18 @@ def _choices(
     trials, members = preset.choose(quick=60, full=1500), 100
     total = 3 * trials * members
     wrong, bounds = [], []
-    for index, start in enumerate(_VORONOI_STARTS):
-        samples = round(share * start.num_samples)
+    for index, (models, full) in enumerate(_VORONOI_STARTS):
+        samples = round(share * full)
         problem = Problem(_VORONOI_TRUTHS, (members,) * 3, samples, _VORONOI_NOISE)
         counts = draw_gradients(
-            preset.generator(VORONOI, index), problem, copies(start.models, trials)
+            preset.generator(VORONOI, index), problem, copies(models, trials)
         ).counts
-        kappa, own = _against_nearest(_VORONOI_TRUTHS, start.models, _VORONOI_NOISE)
+        kappa, own = _against_nearest(_VORONOI_TRUTHS, models, _VORONOI_NOISE)
         right = np.sum(np.sum(counts, axis=0)[own])
         wrong.append(np.arange(total) < total - right)
-        each = 0.5 * np.exp(-start.num_samples * law.error_exponent(kappa))
+        each = 0.5 * np.exp(-full * law.error_exponent(kappa))
         bounds.append(np.mean(np.sum(np.where(own, 0.0, each), axis=1)))
     return np.array(wrong).astype(float), np.array(bounds)
-
-
-def _moved(preset: Preset, few: int) -> tuple[float, int, int]:
-    """Largest step of a little used model, how often one was, and chosen again."""
-    path, counts = _voronoi_runs(preset)
-    users = np.sum(counts, axis=2)  # [rounds, trials, models]
-    rare = users <= few
-    steps = np.linalg.norm(np.diff(path, axis=0), axis=-1)
-    return float(np.max(steps[rare])), int(np.sum(rare)), revived(users)
 
 
 def revived(users: Float[np.ndarray, "rounds trials models"]) -> int:

@@ -7,6 +7,7 @@ With the exact law and its worst case the constants become explicit.
 
 import dataclasses
 import functools
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -28,20 +29,6 @@ from theory.ifca.common.checks import (
 )
 from theory.ifca.common.linear import log_worst_chance
 from theory.ifca.common.raw_data import Client, all_wrong_choices, worst_client
-
-__all__ = [
-    "BOUND",
-    "C1",
-    "C2",
-    "PRECONDITIONS",
-    "STATEMENTS",
-    "check_bound",
-    "check_sharp",
-    "check_stronger",
-    "check_worst",
-    "lemma1_bound",
-]
-
 
 BOUND, SHARP = "ifca.lem1.bound", "ifca.lem1.sharp"
 STRONGER = "ifca.lem1.stronger"
@@ -231,12 +218,12 @@ def check_union(preset: Preset, *, pairwise: bool = True) -> Verdict:
 
     Without `pairwise` the factor k - 1 is left out, which is false for k > 2.
     """
+    clusters = listed((one.num_clusters for one in _UNION_POINTS), "d")
     return at_most(
         UNION,
         tally(_union_events(preset)),
         _union_bounds(pairwise=pairwise),
-        detail="raw data of "
-        f"{listed((one.num_clusters for one in _UNION_POINTS), 'd')} models",
+        detail=f"raw data of {clusters} models",
     )
 
 
@@ -274,12 +261,8 @@ _WORST_ALPHAS = (0.02, 0.1, 0.3, 0.49)
 _WORST_RHOS = (0.05, 1.0, 3.9, 4.1, 16.0, 256.0, 1e4)
 
 
-class _Found(NamedTuple):
-    """Configurations: the formula's kappa, the actual one, its rounding error."""
-
-    formula: PerPoint
-    kappa: PerPoint
-    rounding: PerPoint
+# Configurations: the formula's kappa, the actual one, its rounding error.
+_Found = tuple[PerPoint, ...]
 
 
 def check_worst(preset: Preset, *, factor: float = 1.0) -> Verdict:
@@ -288,25 +271,22 @@ def check_worst(preset: Preset, *, factor: float = 1.0) -> Verdict:
     Three parts: random configurations in 1, 2, 3 and 10 dimensions; bounded
     minimisation of kappa over lengths and angle; and equality at the formula's corner.
     """
-    corner, minima, random = _searched(preset)
-    formula, kappa, rounding = map(
-        np.concatenate, zip(corner, minima, random, strict=True)
-    )
+    corner, minima, *random = found = _searched(preset)
+    formula, kappa, rounding = map(np.concatenate, zip(*found, strict=True))
     return never_exceeds(
         WORST,
-        np.concatenate([factor * formula, corner.kappa]),
-        np.concatenate([kappa, factor * corner.formula]),
-        rounding=np.concatenate([rounding, corner.rounding]),
-        detail=f"equality at {len(corner.kappa)} corners; {len(minima.kappa)} "
-        f"minimisations and {len(random.kappa)} random configurations above",
+        np.concatenate([factor * formula, corner[1]]),
+        np.concatenate([kappa, factor * corner[0]]),
+        rounding=np.concatenate([rounding, corner[2]]),
+        detail=f"equality at {len(corner[0])} corners; {len(minima[0])} minimisations "
+        f"and {sum(len(one[0]) for one in random)} random configurations above",
     )
 
 
 @functools.lru_cache(maxsize=1)
-def _searched(preset: Preset) -> tuple[_Found, _Found, _Found]:
-    random = [_random_configurations(preset, number) for number in (1, 2, 3, 10)]
-    joined = _Found(*map(np.concatenate, zip(*random, strict=True)))
-    return _at_corner(preset), _minimised(preset), joined
+def _searched(preset: Preset) -> tuple[_Found, ...]:
+    random = (_random_configurations(preset, number) for number in (1, 2, 3, 10))
+    return _at_corner(preset), _minimised(preset), *random
 
 
 def _kappa_rounding(rho: Numbers, num_features: int, reach: float) -> Broadcast:
@@ -318,18 +298,13 @@ def _kappa_rounding(rho: Numbers, num_features: int, reach: float) -> Broadcast:
 
 def _at_corner(preset: Preset) -> _Found:
     rows = []
-    for num_features in (1, 2, 7):
-        for alpha in _WORST_ALPHAS:
-            for rho in _WORST_RHOS:
-                generator = preset.generator(WORST, 0)
-                one = worst_client(generator, alpha, rho, num_features, 1)
-                kappa = law.misassignment_kappa(
-                    one.truth, one.models[0], one.models[1], one.noise
-                )
-                formula = law.worst_kappa(alpha, rho, one_dimensional=num_features == 1)
-                error = _kappa_rounding(rho, num_features, reach=5.0)
-                rows.append((formula, kappa, error))
-    return _Found(*np.array(rows, float).T)
+    for number, alpha, rho in itertools.product((1, 2, 7), _WORST_ALPHAS, _WORST_RHOS):
+        one = worst_client(preset.generator(WORST, 0), alpha, rho, number, 1)
+        own, other = one.models
+        kappa = law.misassignment_kappa(one.truth, own, other, one.noise)
+        formula = law.worst_kappa(alpha, rho, one_dimensional=number == 1)
+        rows.append((formula, kappa, _kappa_rounding(rho, number, reach=5.0)))
+    return tuple(np.array(rows, float).T)
 
 
 def _minimised(preset: Preset) -> _Found:
@@ -337,24 +312,22 @@ def _minimised(preset: Preset) -> _Found:
 
     def kappa(point: Float[np.ndarray, " 3"], noise: float) -> float:
         own, other, angle = point
-        other_model = other * np.array([np.cos(angle), np.sin(angle)])
-        own_model = np.array([own, 0.0])
-        found = law.misassignment_kappa(np.zeros(2), own_model, other_model, noise)
-        return float(found)
+        rival = other * np.array([np.cos(angle), np.sin(angle)])
+        own = np.array([own, 0.0])
+        return float(law.misassignment_kappa(np.zeros(2), own, rival, noise))
 
     generator = preset.generator(WORST, 1)
     rows = []
-    for alpha in _WORST_ALPHAS:
-        for rho in _WORST_RHOS:
-            bounds = [(0.0, 0.5 - alpha), (0.5 + alpha, 3.0), (0.0, np.pi)]
-            for _ in range(preset.choose(quick=2, full=20)):
-                start = [generator.uniform(*pair) for pair in bounds]
-                best = scipy.optimize.minimize(
-                    kappa, start, args=(rho**-0.5,), bounds=bounds, method="L-BFGS-B"
-                )
-                formula = law.worst_kappa(alpha, rho)
-                rows.append((formula, best.fun, _kappa_rounding(rho, 2, 3.0)))
-    return _Found(*np.array(rows, float).T)
+    for alpha, rho in itertools.product(_WORST_ALPHAS, _WORST_RHOS):
+        bounds = [(0.0, 0.5 - alpha), (0.5 + alpha, 3.0), (0.0, np.pi)]
+        for _ in range(preset.choose(quick=2, full=20)):
+            start = [generator.uniform(*pair) for pair in bounds]
+            best = scipy.optimize.minimize(
+                kappa, start, args=(rho**-0.5,), bounds=bounds, method="L-BFGS-B"
+            )
+            formula = law.worst_kappa(alpha, rho)
+            rows.append((formula, best.fun, _kappa_rounding(rho, 2, 3.0)))
+    return tuple(np.array(rows, float).T)
 
 
 def _random_configurations(preset: Preset, num_features: int) -> _Found:
@@ -364,7 +337,6 @@ def _random_configurations(preset: Preset, num_features: int) -> _Found:
     alpha = generator.uniform(0.001, 0.499, points)
     rho = 10 ** generator.uniform(-3, 4, points)
     further = generator.exponential(size=points) * generator.integers(0, 2, points)
-    separation = 1 + further
 
     def ball():
         direction = unit(generator.standard_normal((points, num_features)))
@@ -372,14 +344,13 @@ def _random_configurations(preset: Preset, num_features: int) -> _Found:
         length = np.where(generator.uniform(size=points) < 0.5, 1.0, length)
         return direction * ((0.5 - alpha) * length)[:, None]
 
-    other_truth = np.zeros((points, num_features))
-    other_truth[:, 0] = separation
+    other_truth = (1 + further[:, None]) * np.eye(1, num_features)
     kappa = law.misassignment_kappa(
         np.zeros(num_features), ball(), other_truth + ball(), rho**-0.5
     )
     formula = law.worst_kappa(alpha, rho, one_dimensional=num_features == 1)
-    reach = float(np.max(separation)) + 1
-    return _Found(formula, kappa, _kappa_rounding(rho, num_features, reach))
+    reach = float(np.max(1 + further)) + 1
+    return formula, kappa, _kappa_rounding(rho, num_features, reach)
 
 
 STATEMENTS = (

@@ -29,16 +29,6 @@ from theory.ifca.common.linear import log_worst_chance
 from theory.ifca.common.raw_data import Geometry, place_pair
 from theory.ifca.lemma1 import PRECONDITIONS, lemma1_bound
 
-__all__ = [
-    "STATEMENTS",
-    "check_route",
-    "check_tail",
-    "raw_losses",
-    "tail_form",
-    "tail_rate",
-]
-
-
 EQ13, EQ14, EQ15 = "ifca.eq13", "ifca.eq14", "ifca.eq15"
 
 _TINY = 1e-280  # below, SciPy's incomplete gamma functions underflow
@@ -83,14 +73,13 @@ def _configurations(preset: Preset) -> _Configurations:
     corner = np.arange(points) % 3 == 0
     separation[corner] = 1
 
-    def ball(direction: float) -> Float[np.ndarray, "points features"]:
+    def ball() -> Float[np.ndarray, "points features"]:
         vectors = generator.standard_normal((points, 3))
-        vectors[corner] = (direction, 0, 0)
-        vectors = unit(vectors)
+        vectors[corner] = (1, 0, 0)
         length = np.where(corner, 1, generator.uniform(size=points))
-        return vectors * ((0.5 - alpha) * length)[:, None]
+        return unit(vectors) * ((0.5 - alpha) * length)[:, None]
 
-    own, other = ball(1.0), ball(1.0)
+    own, other = ball(), ball()
     other[:, 0] -= separation
     samples = np.floor(10 ** generator.uniform(0, 4, points))
     found = _Configurations(alpha, noise, own, other, samples, samples)
@@ -129,13 +118,12 @@ def check_threshold(preset: Preset, *, factor: float = 1.0) -> Verdict:
     )
     raw = same_law(EQ13, *raw_losses(preset), resolution=0.05)
     share = float(np.max(np.exp(left[kept] - log_right)))
-    return combine(
-        EQ13,
-        [by_law, raw],
-        detail=f"exact at {np.sum(kept)} configurations and thresholds: at most "
+    detail = (
+        f"exact at {np.sum(kept)} configurations and thresholds: at most "
         f"{share:.4f} of the right side; raw U / A and V / B against chi2: "
-        f"{raw.status.value}",
+        f"{raw.status.value}"
     )
+    return combine(EQ13, [by_law, raw], detail=detail)
 
 
 @functools.lru_cache(maxsize=1)
@@ -246,12 +234,11 @@ def check_tail(
     )
     resolved = squared > 1e-12
     least = float(np.min(rate[resolved] / squared[resolved]))
-    return combine(
-        name,
-        [by_rate, by_law],
-        detail=f"exact tails at {np.sum(kept)} points: {by_law.status.value}; least "
-        f"exponent / (n' y^2) of {len(rate)} pairs alpha, rho: {least:.5f}",
+    detail = (
+        f"exact tails at {np.sum(kept)} points: {by_law.status.value}; least "
+        f"exponent / (n' y^2) of {len(rate)} pairs alpha, rho: {least:.5f}"
     )
+    return combine(name, [by_rate, by_law], detail=detail)
 
 
 ROUTE = "ifca.exact.lemma1"
@@ -275,12 +262,10 @@ def log_tails(
     edges = [_deviation(alpha, rho, side) for side in (-1, 1)]
     half = num_samples / 2
     few = np.minimum(half, _FEW / 2)
-    tails = [
-        scipy.special.gammainc(few, few * (1 + edges[0])),
-        scipy.special.gammaincc(few, few * (1 + edges[1])),
-    ]
+    below = scipy.special.gammainc(few, few * (1 + edges[0]))
+    above = scipy.special.gammaincc(few, few * (1 + edges[1]))
     with np.errstate(divide="ignore"):
-        near = np.log(tails)
+        near = np.log([below, above])
     many = num_samples > _FEW
     far = [
         _log_far_tail(np.where(many, half, _FEW), np.where(many, edge, 0.0))
@@ -310,27 +295,21 @@ def _log_far_tail(half: PerPoint, edge: PerPoint) -> PerPoint:
     return density + np.log(end / 2 * integral)
 
 
-def _route_points() -> list[PerPoint]:
-    """alpha, rho and n', such that the form's exponent takes given values."""
+def check_route(_: Preset, *, c1: float = 1.0, c2: float = 0.25) -> Verdict:
+    """Exact law <= both tails <= c1 exp(-c2 ...), and Chernoff's sum with c1 = 2."""
     alpha, rho, level = grid(_ROUTE_ALPHAS, _ROUTE_RHOS, _ROUTE_LEVELS, indexing="ij")
     num_samples = np.ceil(4 * level / (alpha * rho / (rho + 1)) ** 2)
     kept = num_samples <= _LARGEST
-    return [alpha[kept], rho[kept], num_samples[kept]]
-
-
-def check_route(_: Preset, *, c1: float = 1.0, c2: float = 0.25) -> Verdict:
-    """Exact law <= both tails <= c1 exp(-c2 ...), and Chernoff's sum with c1 = 2."""
-    alpha, rho, num_samples = _route_points()
+    alpha, rho, num_samples = alpha[kept], rho[kept], num_samples[kept]
     tails = np.logaddexp(*log_tails(alpha, rho, num_samples))
     chernoffs = [-num_samples * tail_rate(alpha, rho, side) for side in (-1, 1)]
-    chernoff = np.logaddexp(*chernoffs)
     exact = log_worst_chance(alpha, rho, num_samples)
     bound = lemma1_bound(alpha, rho, num_samples, c1=c1, c2=c2)
     seen = np.isfinite(tails)  # both tails may underflow where the bound is loose
     pairs = [
         (exact[seen], tails[seen]),
         (tails[seen], bound[seen]),
-        (chernoff, bound + np.log(2)),
+        (np.logaddexp(*chernoffs), bound + np.log(2)),
     ]
     form = num_samples * (alpha * rho / (rho + 1)) ** 2
     rates = -np.max(chernoffs, axis=0) / form
@@ -355,27 +334,23 @@ def check_route(_: Preset, *, c1: float = 1.0, c2: float = 0.25) -> Verdict:
 
 _LOWER = "P((|theta_j - theta_1*|^2 + sigma^2) u_j <= t)"
 _UPPER = "P((|theta_1 - theta_1*|^2 + sigma^2) u_1 > t)"
-_THRESHOLD = "t = n' ((1/4 + alpha^2) Delta^2 + sigma^2)"
 
 
 def _tail_row(
-    number: int,
-    side: int,
-    slope: float,
-    text: str,
-    *,
-    control: Mapping[str, object],
-    note: str,
+    number: int, slope: float, *, control: Mapping[str, object], note: str
 ) -> Statement:
-    name = f"ifca.eq{number}"
-    names = ("c1", "c2") if side < 0 else ("c3", "c4")
+    """Of the tail below in (16) and (17), of the one above in (18) and (19)."""
+    name, side = f"ifca.eq{number}", -1 if number < 18 else 1
+    factor, rate = ("c1", "c2") if side < 0 else ("c3", "c4")
+    form = "rho" if slope == 0 else "(1 + 2 alpha) rho"
     return row(
         id=name,
         place=f"Appendix A.1, ({number})",
-        text=f"{text}, {_THRESHOLD}",
+        text=f"{_LOWER if side < 0 else _UPPER} <= {factor} exp(-{rate} n' (alpha rho "
+        f"/ ({form} + 1))^2), t = n' ((1/4 + alpha^2) Delta^2 + sigma^2)",
         preconditions=PRECONDITIONS,
-        constants=dict(zip(names, (1.0, 0.25), strict=True)),
-        claimed=f"{names[0]}, {names[1]} > 0, universal, unnamed",
+        constants={factor: 1.0, rate: 0.25},
+        claimed=f"{factor}, {rate} > 0, universal, unnamed",
         check=functools.partial(check_tail, name=name, side=side, slope=slope),
         control=control,
         note=note,
@@ -418,35 +393,27 @@ STATEMENTS = (
     ),
     _tail_row(
         16,
-        -1,
         2.0,
-        f"{_LOWER} <= c1 exp(-c2 n' (alpha rho / ((1 + 2 alpha) rho + 1))^2)",
         control={"c2": 0.251},
         note="1/4 is the best c2. The control claims 0.251.",
     ),
     _tail_row(
         17,
-        -1,
         0.0,
-        f"{_LOWER} <= c1 exp(-c2 n' (alpha rho / (rho + 1))^2)",
         control={"c2": 0.251},
         note="With equal constants this is less than (16), not more as the print has "
         "it; it holds nevertheless, and implies (16). The control claims 0.251.",
     ),
     _tail_row(
         18,
-        1,
         2.0,
-        f"{_UPPER} <= c3 exp(-c4 n' (alpha rho / ((1 + 2 alpha) rho + 1))^2)",
         control={"slope": -2.0},
         note="The tail itself has 1 - 2 alpha; with it in the denominator no c4 > 0 "
         "would do, since an upper tail is not sub-Gaussian. The control has it.",
     ),
     _tail_row(
         19,
-        1,
         0.0,
-        f"{_UPPER} <= c3 exp(-c4 n' (alpha rho / (rho + 1))^2)",
         control={"c2": 0.251},
         note="With equal constants this is less than (18), not more as the print has "
         "it; it holds nevertheless, and implies (18). The control claims 0.251.",

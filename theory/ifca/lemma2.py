@@ -32,15 +32,6 @@ from cfljax.statements import (
 )
 from theory.ifca.common.checks import Events, PerPoint, chunks, grid, row
 
-__all__ = [
-    "C3",
-    "STATEMENTS",
-    "check_concentration",
-    "check_noise",
-    "check_sharp",
-]
-
-
 EXACT, OPERATOR = "ifca.exact.lemma2", "ifca.lem2.op"
 NOISE, SHARP = "ifca.lem2.noise", "ifca.lem2.sharp"
 
@@ -52,11 +43,6 @@ _LARGE_SHAPES = ((60, 5), (40, 30))
 _NORM_SHAPES = ((8, 8), (3, 8), (12, 1), (12, 4), (4, 12), (12, 12))
 _SIZES = (1, 2, 3, 5, 11, 30, 100, 400, 2048, 10**4, 10**6)
 _CHUNK = 200_000  # normal draws at a time
-
-
-def sharp_exponent(c4: float) -> float:
-    """The largest c3 for a given c4 > 1, whatever c2: c4 - 1 - log c4."""
-    return c4 - 1 - float(np.log(c4))
 
 
 def check_product_law(preset: Preset, *, extra_rows: int = 0) -> Verdict:
@@ -102,13 +88,11 @@ def check_operator_norm(preset: Preset, *, c: float = 3.0, c1: float = 0.5) -> V
     rows, features = np.array(_NORM_SHAPES).T
     longest = np.maximum(rows, features)
     events = np.array(_raw_norms(preset)) > c * np.sqrt(longest)[:, None]
-    return at_most(
-        OPERATOR,
-        tally(events),
-        2 * np.exp(-c1 * longest),
-        detail=f"raw X of {len(_NORM_SHAPES)} shapes up to 12 x 12: above {c:g} "
-        f"max(sqrt d, sqrt N) in {np.mean(events):.2g} of {events.size} draws",
+    detail = (
+        f"raw X of {len(_NORM_SHAPES)} shapes up to 12 x 12: above {c:g} "
+        f"max(sqrt d, sqrt N) in {np.mean(events):.2g} of {events.size} draws"
     )
+    return at_most(OPERATOR, tally(events), 2 * np.exp(-c1 * longest), detail=detail)
 
 
 @functools.lru_cache(maxsize=1)
@@ -130,8 +114,7 @@ def check_noise(
     rows, features = np.array(_shapes(preset), float).T
     reach = c4 * _SIGMA * np.sqrt(rows * features)
     events = np.sqrt(np.array(_raw_squares(preset))) > reach[:, None]
-    failure = c2 * np.exp(-c3 * np.minimum(rows, features))
-    raw = at_most(NOISE, tally(events), failure)
+    raw = at_most(NOISE, tally(events), c2 * np.exp(-c3 * np.minimum(rows, features)))
     rows, features = _grid()
     exact = law.log_product_tail(rows, features, c4**2 * rows * features)
     shortest = np.minimum(rows, features)
@@ -143,13 +126,12 @@ def check_noise(
         rounding=_rounding(exact),
         logarithmic=True,
     )
-    return combine(
-        NOISE,
-        [verdict, raw],
-        detail=f"exact law at {len(exact)} shapes up to 10^6, least exponent / "
+    detail = (
+        f"exact law at {len(exact)} shapes up to 10^6, least exponent / "
         f"min(d, N) = {worst:.5f}: {verdict.status.value}; raw data of {len(events)} "
-        f"shapes: {raw.status.value}",
+        f"shapes: {raw.status.value}"
     )
+    return combine(NOISE, [verdict, raw], detail=detail)
 
 
 def check_sharp(_: Preset, *, factor: float = 1.0) -> Verdict:
@@ -161,7 +143,7 @@ def check_sharp(_: Preset, *, factor: float = 1.0) -> Verdict:
     huge = np.array([1e8])
     values, bounds = [], []
     for c4 in (1.05, 1.5, 2.0, 3.0, 5.0):
-        c3 = factor * sharp_exponent(c4)
+        c3 = factor * (c4 - 1 - float(np.log(c4)))
         values.append(law.log_product_tail(rows, features, c4**2 * rows * features))
         bounds.append(-c3 * np.minimum(rows, features))
         exact = law.log_product_tail(huge, huge, c4**2 * huge**2)
@@ -211,13 +193,12 @@ def check_concentration(preset: Preset, *, c: float = 0.5) -> Verdict:
         rounding=1e-13 * (1 + np.abs(exact)),
         logarithmic=True,
     )
-    return combine(
-        EQ20,
-        [verdict, raw],
-        detail=f"exact law of 1 to 10^4 equal singular values, {len(exact)} points: "
+    detail = (
+        f"exact law of 1 to 10^4 equal singular values, {len(exact)} points: "
         f"{verdict.status.value}; raw noise on {len(_EQ20_MATRICES)} matrices: "
-        f"{raw.status.value}",
+        f"{raw.status.value}"
     )
+    return combine(EQ20, [verdict, raw], detail=detail)
 
 
 @functools.lru_cache(maxsize=1)

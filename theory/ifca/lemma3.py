@@ -9,6 +9,7 @@ P <= 4 x / (1 + 4 x), x = eta^2 / (alpha lambda Delta^2)^2 / n', so c1 = 4, the 
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -32,14 +33,6 @@ from theory.ifca.common.heavy_tails import (
     student_mean_tail,
 )
 
-__all__ = [
-    "STATEMENTS",
-    "check_bound",
-    "check_places",
-    "check_sharp",
-]
-
-
 BOUND, SHARP, RATE = "ifca.lem3", "ifca.lem3.sharp", "ifca.lem3.rate"
 
 C1 = 4.0
@@ -62,7 +55,7 @@ def check_bound(preset: Preset, *, c1: float = C1) -> Verdict:
     The last point of the raw losses has k = 3 models and the bound (k - 1) c1 x.
     """
     scale, samples, exact = _jumps()
-    tails, scales, errors = _students()
+    tails, scales, _ = _students()
     events = _cosine_events(preset)
     bounds = [c1 * (clusters - 1) * x for clusters, _, _, x in (*_COSINES, _UNION)]
     ratio = np.exp(exact - np.log(scale))
@@ -70,14 +63,7 @@ def check_bound(preset: Preset, *, c1: float = C1) -> Verdict:
     return combine(
         BOUND,
         [
-            never_exceeds(
-                BOUND,
-                exact,
-                np.log(c1 * scale),
-                rounding=1e3 * np.finfo(float).eps * (1 + np.abs(exact)),
-                logarithmic=True,
-            ),
-            never_exceeds(BOUND, tails, c1 * scales, rounding=errors),
+            *_by_law(BOUND, lambda x: c1 * x),
             at_most(BOUND, tally(events), np.array(bounds)),
         ],
         detail=f"P / x at most {np.max(ratio):.4f} over {len(exact)} rare jumps "
@@ -89,24 +75,29 @@ def check_bound(preset: Preset, *, c1: float = C1) -> Verdict:
 def check_sharp(_: Preset, *, c1: float = C1) -> Verdict:
     """P <= c1 x / (1 + c1 x), attained at n' = 1; no c1 smaller by 1e-6 will do."""
     scale, samples, exact = _jumps()
-    tails, scales, errors = _students()
-    cantelli = lambda x: c1 * x / (1 + c1 * x)
     limit = np.exp(exact - np.log(scale))[scale == np.min(_SCALES)]
     return combine(
         SHARP,
         [
-            never_exceeds(
-                SHARP,
-                exact,
-                np.log(cantelli(scale)),
-                rounding=1e3 * np.finfo(float).eps * (1 + np.abs(exact)),
-                logarithmic=True,
-            ),
-            never_exceeds(SHARP, tails, cantelli(scales), rounding=errors),
-            never_exceeds(SHARP, np.full(limit.shape, c1 - 1e-6), limit, rounding=1e-9),
+            *_by_law(SHARP, lambda x: c1 * x / (1 + c1 * x)),
+            never_exceeds(SHARP, np.full_like(limit, c1 - 1e-6), limit, rounding=1e-9),
         ],
         detail=f"P / x = {np.min(limit):.7f} or more at x = 1e-9 for every n' up to "
         f"{np.max(samples):.0e}; at n' = 1 the two sides agree",
+    )
+
+
+def _by_law(
+    statement: str, bound: Callable[[PerPoint], PerPoint]
+) -> tuple[Verdict, Verdict]:
+    """P(E_i^{j,j'}) <= bound(x) for rare jumps and for Student noise."""
+    scale, _, exact = _jumps()
+    tails, scales, errors = _students()
+    rounding = 1e3 * np.finfo(float).eps * (1 + np.abs(exact))
+    logs = np.log(bound(scale))
+    return (
+        never_exceeds(statement, exact, logs, rounding=rounding, logarithmic=True),
+        never_exceeds(statement, tails, bound(scales), rounding=errors),
     )
 
 
@@ -175,10 +166,10 @@ def _students() -> tuple[PerPoint, ...]:
 @functools.lru_cache(maxsize=1)
 def _cosine_events(preset: Preset) -> Events:
     """Whether some wrong model wins, per design and trial."""
+    trials = preset.choose(quick=20_000, full=1_000_000)
     events = []
     for index, (clusters, features, samples, scale) in enumerate((*_COSINES, _UNION)):
         family, models = worst_cosine(clusters, features, samples, scale)
-        trials = preset.choose(quick=20_000, full=1_000_000)
         generator = preset.generator(BOUND, index)
         parts = [
             prefers(family, models, generator, samples, min(20_000, trials))
@@ -201,13 +192,8 @@ def worst_cosine(
     places = np.array([0.0, 1.0, -1.0])[:num_clusters, None]
     shifts = np.array([0.25, -0.25, 0.25])[:num_clusters, None]
     axis = np.eye(1, num_features)
-    gap = 0.25
-    family = CosineFamily(
-        places * axis,
-        np.eye(num_features),
-        amplitude=gap * float(np.sqrt(2 * scale * num_samples)),
-        frequency=2 * np.pi,
-    )
+    amplitude = 0.25 * float(np.sqrt(2 * scale * num_samples))
+    family = CosineFamily(places * axis, np.eye(num_features), amplitude, 2 * np.pi)
     return family, (places + shifts) * axis
 
 
@@ -229,7 +215,7 @@ def prefers(
 
 EQ34, EQ35, EQ36 = "ifca.eq34", "ifca.eq35", "ifca.eq36"
 
-_THRESHOLD_SCALE, _THRESHOLD_SAMPLES = 0.05, 4
+_THRESHOLD_SCALE = 0.05  # x of the raw cosine family, n' = 4
 
 
 @functools.lru_cache(maxsize=1)
@@ -237,10 +223,9 @@ def _losses(
     preset: Preset,
 ) -> tuple[Float[np.ndarray, "trials 2"], Float[np.ndarray, " 2"]]:
     """Raw losses of clients of cluster 1 at theirs and the rival, and their values."""
-    family, models = worst_cosine(2, 1, _THRESHOLD_SAMPLES, _THRESHOLD_SCALE)
+    family, models = worst_cosine(2, 1, 4, _THRESHOLD_SCALE)
     trials = preset.choose(quick=20_000, full=1_000_000)
-    draws = family.draw(preset.generator(EQ34), trials, _THRESHOLD_SAMPLES)
-    truth = family.truths[0]
+    draws, truth = family.draw(preset.generator(EQ34), trials, 4), family.truths[0]
     return family.losses(models, truth, draws), family.population_loss(models, truth)
 
 
@@ -253,8 +238,7 @@ def check_threshold(
     side wrong; `c1` the constant of c1 eta^2 / (alpha^2 lambda^2 Delta^4 n').
     """
     losses, population = _losses(preset)
-    own, rival = losses.T
-    rest = 1 - weight
+    (own, rival), rest = losses.T, 1 - weight
     threshold = weight * population[0] + rest * population[1]
     middle, half = np.mean(population), (population[1] - population[0]) / 2
     left, right = {
@@ -262,25 +246,21 @@ def check_threshold(
         EQ35: (own - middle, own - population[0] - 2 * rest * half),
         EQ36: (threshold - rival, -half - (rival - population[1])),
     }[statement]
-    happened = left > 0 if statement != EQ36 else left >= 0
-    agreed = right > 0 if statement != EQ36 else right >= 0
+    above = np.greater_equal if statement == EQ36 else np.greater
+    happened, agreed = above(left, 0), above(right, 0)
     # A trial tells nothing where rounding decides on which side of 0 a number is.
     telling = np.minimum(np.abs(left), np.abs(right)) > 1e-13
     differing = float(np.sum(telling & (happened != agreed)))
-    verdicts = [
-        never_exceeds(statement, np.array([differing]), np.zeros(1), rounding=0.5),
-        at_most(statement, tally(happened), np.array([c1 * _THRESHOLD_SCALE])),
-    ]
     return combine(
         statement,
-        verdicts,
+        [
+            never_exceeds(statement, differing, 0.0, rounding=0.5),
+            at_most(statement, tally(happened), c1 * _THRESHOLD_SCALE),
+        ],
         detail=f"the two events differ in {differing:.0f} of {len(own)} clients; "
         f"frequency {np.mean(happened):.4f}, Chebyshev's bound "
         f"{c1 * _THRESHOLD_SCALE:g}",
     )
-
-
-_TIE = ("Assumptions 3 and 4", "t = (F^1(theta_1) + F^1(theta_j)) / 2")
 
 
 DISTANCE, EVENT, GAP = "ifca.lem3.distance", "ifca.lem3.event", "ifca.lem3.gap"
@@ -353,11 +333,8 @@ def check_places(
 
 def check_example(_: Preset) -> Verdict:
     """alpha = 0.1, lambda = L, Delta = 1: theta_1 = 0.4 and theta_j = 0.6."""
-    between = np.array([0.6 - 0.4])
     detail = "theta_1* = 0, theta_1 = 0.4, theta_j = 0.6, theta_j* = 1"
-    return never_exceeds(
-        DISTANCE, np.array([0.5 + 0.1]), between, rounding=1e-15, detail=detail
-    )
+    return never_exceeds(DISTANCE, 0.5 + 0.1, 0.6 - 0.4, rounding=1e-15, detail=detail)
 
 
 def check_event(preset: Preset, *, statement: str, contained: bool) -> Verdict:
@@ -366,8 +343,7 @@ def check_event(preset: Preset, *, statement: str, contained: bool) -> Verdict:
     If `contained`, only whether it implies the inequality.
     """
     trials = preset.choose(quick=20_000, full=200_000)
-    family, _ = _three_models()
-    draws = family.draw(preset.generator(EVENT), trials, _EVENT_SAMPLES)
+    draws = _three_models()[0].draw(preset.generator(EVENT), trials, _EVENT_SAMPLES)
     return _judge_event(statement, draws, contained=contained)
 
 
@@ -386,16 +362,12 @@ def _three_models() -> tuple[CosineFamily, Float[np.ndarray, "clusters features"
 def _judge_event(statement: str, draws: Draws, *, contained: bool) -> Verdict:
     family, models = _three_models()
     losses = family.losses(models, family.truths[0], draws)
-    rival = 1
-    chosen = np.argmin(losses, axis=-1) == rival
-    beaten = losses[:, 0] >= losses[:, rival]
+    chosen = np.argmin(losses, axis=-1) == 1
+    beaten = losses[:, 0] >= losses[:, 1]
     wrong = chosen & ~beaten if contained else chosen != beaten
+    detail = f"k = 3: {np.sum(wrong)} of {len(losses)} clients disagree"
     return never_exceeds(
-        statement,
-        np.array([float(np.sum(wrong))]),
-        np.zeros(1),
-        rounding=0.5,
-        detail=f"k = 3: {np.sum(wrong)} of {len(losses)} clients disagree",
+        statement, float(np.sum(wrong)), 0.0, rounding=0.5, detail=detail
     )
 
 
@@ -404,7 +376,13 @@ _LEMMA_PRECONDITIONS = (
     "|theta_l - theta_l*| <= (1/2 - alpha) sqrt(lambda / L) Delta for l = j, j'",
     "a fold of n' samples independent of the models",
 )
-_NEAR = ("|theta_l - theta_l*| <= (1/2 - alpha) sqrt(lambda / L) Delta, l = 1, j",)
+_near = functools.partial(
+    row,
+    place="Appendix C.1, below (36)",
+    preconditions=(
+        "|theta_l - theta_l*| <= (1/2 - alpha) sqrt(lambda / L) Delta, l = 1, j",
+    ),
+)
 
 
 def _threshold_row(statement: str, text: str) -> Statement:
@@ -413,7 +391,7 @@ def _threshold_row(statement: str, text: str) -> Statement:
         place=f"Appendix C.1, ({statement[-2:]})",
         text=text,
         preconditions=("Assumptions 3 and 4", "t = (F^1(theta_1) + F^1(theta_j)) / 2"),
-        constants={"c1": 4.0},
+        constants={"c1": C1},
         claimed="4, in the last line of the proof",
         check=functools.partial(check_threshold, statement=statement),
         control={"weight": 0.51},
@@ -471,34 +449,28 @@ STATEMENTS = (
         "P(F_i(theta_j) <= t) = P(F_i(theta_j) - F^1(theta_j) <= "
         "-(F^1(theta_j) - F^1(theta_1))/2)",
     ),
-    row(
+    _near(
         id=DISTANCE,
-        place="Appendix C.1, below (36)",
         text="|theta_j - theta_1| >= Delta - (1/2 - alpha) sqrt(lambda / L) Delta >= "
         "(1/2 + alpha) Delta",
-        preconditions=_NEAR,
         expected=Status.VIOLATED,
         check=functools.partial(check_places, statement=DISTANCE, name="between"),
         control=check_example,
         note="theta_1 stands for theta_1*, which the next display uses. The control is "
         "the counterexample alpha = 0.1: 0.2 where 0.6 is claimed.",
     ),
-    row(
+    _near(
         id=f"{DISTANCE}.corrected",
-        place="Appendix C.1, below (36)",
         text="|theta_j - theta_1*| >= (1/2 + alpha) Delta",
-        preconditions=_NEAR,
         check=functools.partial(
             check_places, statement=f"{DISTANCE}.corrected", name="to_truth"
         ),
         control={"factor": 1.01},
         note="Attained for lambda = L. The control claims 1/2 + 1.01 alpha.",
     ),
-    row(
+    _near(
         id=GAP,
-        place="Appendix C.1, below (36)",
         text="F^1(theta_j) - F^1(theta_1) >= alpha lambda Delta^2",
-        preconditions=_NEAR,
         check=functools.partial(check_places, statement=GAP, name="gap"),
         control={"factor": 1.01},
         note="Attained for lambda = L and models on one line, between the truths. The "

@@ -8,7 +8,6 @@ from jaxtyping import Float
 from cfljax import intervals, law
 from cfljax.statements import (
     ERROR_RATE,
-    Margin,
     Preset,
     Statement,
     Status,
@@ -46,16 +45,6 @@ from theory.ifca.common.linear import (
     margins,
     needed_samples,
 )
-
-__all__ = [
-    "STATEMENTS",
-    "check_contraction",
-    "check_exponent",
-    "jump_bias",
-    "local_slopes",
-    "minimal_samples",
-]
-
 
 _PREFIX = "ifca.scale.floor"
 CLUSTERS = f"{_PREFIX}.p"
@@ -122,15 +111,11 @@ def check_bound(preset: Preset, *, exponent: float = 1.0) -> Verdict:
     return within(
         BOUND,
         (np.sqrt(np.maximum(low, 0)), np.sqrt(high)),
-        (np.zeros(len(share)), _CONSTANT * (2 * share) ** (1 - exponent)),
+        (0.0, _CONSTANT * (2 * share) ** (1 - exponent)),
         num_trials=ratio.size,
         detail=f"floor over (sigma / p) sqrt(d / (m n')): {np.sqrt(high[0]):.4f} at "
         f"p = 1/2, {np.sqrt(high[-1]):.4f} at p = 1/{1 / share[-1]:.0f}",
     )
-
-
-def _floor_margins(axis: str) -> tuple[Margin, ...]:
-    return margins(*AXES[axis].values())
 
 
 SCALING = "ifca.scale.sc"
@@ -147,20 +132,18 @@ def _convex_floors(preset: Preset) -> Float[np.ndarray, "axes batches points"]:
     """log root mean square errors at the end, against m (n' = 64) and n' (m = 40)."""
     batches, trials = preset.choose(quick=(30, 50), full=(100, 100))
     rows = np.empty((2, len(_CONVEX_CLIENTS), batches))
-    for axis in range(2):
-        for place in range(len(_CONVEX_CLIENTS)):
-            clients = int(_CONVEX_CLIENTS[place if axis == 0 else 0])
-            sizes = (clients // 4, clients - clients // 4)
-            curvatures = np.array([0.5, 0.8, 1.0])
-            errors = train_waves(
-                WaveFamily(PAIR, sizes, curvatures, 0.05, 20.0),
-                preset.generator(SCALING, axis, place),
-                copies(PAIR, batches * trials),
-                num_samples=float(_CONVEX_SAMPLES[place if axis == 1 else 0]),
-                num_rounds=60,
-            )
-            squares = errors[40::5].reshape(-1, batches, trials, 2) ** 2
-            rows[axis, place] = np.log(np.mean(squares, axis=(0, 2, 3))) / 2
+    for axis, place in np.ndindex(2, len(_CONVEX_CLIENTS)):
+        clients = int(_CONVEX_CLIENTS[place if axis == 0 else 0])
+        sizes = (clients // 4, clients - clients // 4)
+        errors = train_waves(
+            WaveFamily(PAIR, sizes, np.array([0.5, 0.8, 1.0]), 0.05, 20.0),
+            preset.generator(SCALING, axis, place),
+            copies(PAIR, batches * trials),
+            num_samples=float(_CONVEX_SAMPLES[place if axis == 1 else 0]),
+            num_rounds=60,
+        )
+        squares = errors[40::5].reshape(-1, batches, trials, 2) ** 2
+        rows[axis, place] = np.log(np.mean(squares, axis=(0, 2, 3))) / 2
     return np.swapaxes(rows, 1, 2)
 
 
@@ -211,16 +194,14 @@ def _biases(preset: Preset) -> Float[np.ndarray, "axes batches points"]:
     """log mean shifts against m (n' = 256) and against n' (m = 2560)."""
     batches, trials = preset.choose(quick=(30, 40), full=(100, 100))
     rows = np.empty((2, len(_CONVEX_CLIENTS), batches))
-    for axis in range(2):
-        for place in range(len(_CONVEX_CLIENTS)):
-            shifts = jump_bias(
-                preset.generator(SCALING, 2 + axis, place),
-                num_clients=int(_CONVEX_CLIENTS[place if axis == 0 else 3]),
-                num_samples=float(_CONVEX_SAMPLES[place if axis == 1 else 1]),
-                trials=batches * trials,
-            )
-            means = np.mean(shifts.reshape(batches, trials), axis=1)
-            rows[axis, place] = np.log(means)
+    for axis, place in np.ndindex(2, len(_CONVEX_CLIENTS)):
+        shifts = jump_bias(
+            preset.generator(SCALING, 2 + axis, place),
+            num_clients=int(_CONVEX_CLIENTS[place if axis == 0 else 3]),
+            num_samples=float(_CONVEX_SAMPLES[place if axis == 1 else 1]),
+            trials=batches * trials,
+        )
+        rows[axis, place] = np.log(np.mean(shifts.reshape(batches, trials), axis=1))
     return np.swapaxes(rows, 1, 2)
 
 
@@ -241,13 +222,12 @@ def check_scaling(preset: Preset, *, offset: float = 0.0) -> Verdict:
     low, high = np.array(found).T
     middle = (low + high) / 2
     slopes, errors = np.array([_student_slope(*noise) for noise in _STUDENTS]).T
-    limits = np.full(len(slopes), -1 - _CONVEX_BAND + offset)
     band = (claims - _CONVEX_BAND, claims + _CONVEX_BAND)
     return combine(
         SCALING,
         [
             within(SCALING, (low, high), band, num_trials=parts.size),
-            never_exceeds(SCALING, slopes, limits, rounding=errors),
+            never_exceeds(SCALING, slopes, -1 - _CONVEX_BAND + offset, rounding=errors),
         ],
         detail=f"slopes of the floor in m and n' {listed(middle[:2], '.3f')}; of the "
         f"bias by jumps {listed(middle[2:], '.3f')}; of P(E) in n' at nu = 2.1, 3, 5 "
@@ -313,19 +293,18 @@ def check_contraction(preset: Preset, *, factor: float = 1.0) -> Verdict:
     steps = np.concatenate([one.effective_steps for one in _CONTRACTIONS])
     claimed = np.abs(1 - factor * steps)
     curved = 1 - factor * 0.5 * _CURVATURES / _CURVATURES[-1]
-    parts = [
-        mean_within(
-            CONTRACTION,
-            values,
-            (target - _DIGITS, target + _DIGITS),
-            error_rate=ERROR_RATE / 2,
-        )
-        for values, target in ((measured, claimed), (along, curved))
-    ]
     off = np.max(np.abs(np.mean(measured, axis=1) - claimed))
     return combine(
         CONTRACTION,
-        parts,
+        [
+            mean_within(
+                CONTRACTION,
+                values,
+                (target - _DIGITS, target + _DIGITS),
+                error_rate=ERROR_RATE / 2,
+            )
+            for values, target in ((measured, claimed), (along, curved))
+        ],
         detail=f"{len(claimed)} factors from {np.min(claimed):.3f} to "
         f"{np.max(claimed):.3f}, off by {off:.1g} at most; along eigenvectors of the "
         f"Hessian {listed(np.mean(along, axis=1), '.4f')}",
@@ -376,12 +355,11 @@ def check_rounds(preset: Preset, *, natural: float = 1 - np.log(2.0)) -> Verdict
         for kind, target in (("ln", natural), ("log2", 0.0))
     ]
     last = {kind: float(np.mean(values[:, -1])) for kind, values in errors.items()}
-    return combine(
-        ROUNDS_NEEDED,
-        parts,
-        detail=f"{parts[0].detail}; {parts[1].detail}; err_T / eps at the smallest "
-        f"eps: {last['ln']:.3g} with ln, {last['log2']:.3g} with log2",
+    detail = (
+        f"{parts[0].detail}; {parts[1].detail}; err_T / eps at the smallest "
+        f"eps: {last['ln']:.3g} with ln, {last['log2']:.3g} with log2"
     )
+    return combine(ROUNDS_NEEDED, parts, detail=detail)
 
 
 CLOSENESS, SLOW = "ifca.scale.alpha0", "ifca.claim.slowstart"
@@ -418,9 +396,8 @@ def _settings(share: float = 1.0) -> tuple[Setting, ...]:
     found = []
     for alpha in _ALPHAS:
         one = Setting(step=0.25, alpha=alpha)
-        enough = float(np.ceil(needed_samples(one)))
-        samples = enough if share == 1 else float(np.ceil(enough * share))
-        found.append(one._replace(num_samples=samples))
+        samples = np.ceil(np.ceil(needed_samples(one)) * share)
+        found.append(one._replace(num_samples=float(samples)))
     return tuple(found)
 
 
@@ -443,14 +420,14 @@ def check_minimal_samples(preset: Preset, *, target: float = -2.0) -> Verdict:
             for clients in (1e2, 1e6)
         ]
     )
-    off, edge = np.abs(slopes - target), np.full(len(slopes), _MARGIN)
+    off = np.abs(slopes - target)
     late = np.stack([np.max(run.errors[:, 2], axis=1) > 0.25 for run in runs])
     wrong = sum(float(np.sum(run.misassigned)) for run in runs)
     return combine(
         CLOSENESS,
         [
-            never_exceeds(CLOSENESS, off, edge, rounding=_ROUNDING),
-            at_most(CLOSENESS, tally(late), np.full(len(late), 0.1)),
+            never_exceeds(CLOSENESS, off, _MARGIN, rounding=_ROUNDING),
+            at_most(CLOSENESS, tally(late), 0.1),
         ],
         detail=f"slope of the least n' in alpha0 from {np.min(slopes):.3f} to "
         f"{np.max(slopes):.3f}, claimed {target:g}; error above Delta / 4 after two "
@@ -487,17 +464,11 @@ def check_first_round(preset: Preset, *, samples_share: float = 1.0) -> Verdict:
         runs = follow_all(preset, name, _settings(samples_share))
     factors = first_factors(runs)
     share = max(float(np.max(run.misassigned[:, 0])) for run in runs) / 1e6
-    return mean_within(
-        name,
-        factors,
-        (0.499, 0.501),
-        detail=f"factors {np.min(factors):.4f} to {np.max(factors):.4f}, at most "
-        f"{100 * share:.2g} % of the clients misassigned in round one",
+    detail = (
+        f"factors {np.min(factors):.4f} to {np.max(factors):.4f}, at most "
+        f"{100 * share:.2g} % of the clients misassigned in round one"
     )
-
-
-def _closeness_margins() -> tuple[Margin, ...]:
-    return margins(*_settings())
+    return mean_within(name, factors, (0.499, 0.501), detail=detail)
 
 
 MISASSIGNMENT = "ifca.scale.mis"
@@ -523,16 +494,12 @@ def check_exponents(
     in_samples = _off_in_samples()
     # At the truth itself nothing saturates: E = log(1 + rho / 4) / 2.
     gained = np.diff(law.error_exponent(np.sqrt(np.array([1e4, 1e8])) / 2))
-    parts = (
-        (off, np.full(len(off), _MARGIN)),
-        (in_samples, np.full(len(in_samples), 0.01)),
-        (np.array([(1 - _MARGIN) * np.log(1e8 / 1e4) / 2]), gained),
-    )
+    least = np.full_like(gained, (1 - _MARGIN) * np.log(1e8 / 1e4) / 2)
     return combine(
         MISASSIGNMENT,
         [
             never_exceeds(MISASSIGNMENT, left, right, rounding=_ROUNDING)
-            for left, right in parts
+            for left, right in ((off, _MARGIN), (in_samples, 0.01), (least, gained))
         ],
         detail=f"slope in n' off by {100 * np.max(in_samples):.2g} % of -E at most; of "
         f"E in alpha {slopes[0][0][0]:.3f}, in rho {slopes[3][0][0]:.4f} at 1e-6 and "
@@ -549,13 +516,21 @@ def _off_in_samples() -> PerPoint:
     return np.abs((logs[0] - logs[1]) / (many - few) / exponent - 1)
 
 
-_CLUSTERED = (
-    "Assumptions 1 and 2, alpha0 = 1/4",
-    "1/p balanced clusters, gamma = 3 / (8 p): contraction 1/4",
+_clustered = functools.partial(
+    row,
+    preconditions=(
+        "Assumptions 1 and 2, alpha0 = 1/4",
+        "1/p balanced clusters, gamma = 3 / (8 p): contraction 1/4",
+    ),
+    margins=functools.partial(margins, *AXES["p"].values()),
 )
-_ASSUMED = (
-    "Assumptions 1 and 2, n' = 2 (1 + rho) / (alpha0^2 rho) log(m k / (2 delta))",
-    "two balanced clusters, gamma = 1 / (4 p), least favourable start",
+_assumed = functools.partial(
+    row,
+    preconditions=(
+        "Assumptions 1 and 2, n' = 2 (1 + rho) / (alpha0^2 rho) log(m k / (2 delta))",
+        "two balanced clusters, gamma = 1 / (4 p), least favourable start",
+    ),
+    margins=functools.partial(margins, *_settings()),
 )
 
 
@@ -573,7 +548,7 @@ def _floor_row(axis: str, symbol: str, target: float) -> Statement:
         constants={"exponent": target, "margin": 0.05},
         check=functools.partial(check_exponent, axis=axis, target=target),
         control={"target": wrong},
-        margins=functools.partial(_floor_margins, axis),
+        margins=functools.partial(margins, *AXES[axis].values()),
         note=f"The control claims the exponent {wrong:g}.",
     )
 
@@ -583,47 +558,41 @@ STATEMENTS = (
     _floor_row("n", "n'", -0.5),
     _floor_row("d", "d", 0.5),
     _floor_row("sigma", "sigma", 1.0),
-    row(
+    _clustered(
         id=CLUSTERS,
         place="Theorem 1, (1), and Corollary 1, as a scaling law",
         text="the error floor scales like the printed noise term "
         "(sigma / p) sqrt(d / (m n')): exponent -1 in p",
-        preconditions=_CLUSTERED,
         constants={"exponent": -1.0, "margin": 0.05},
         expected=Status.VIOLATED,
         check=functools.partial(check_exponent, axis="p", target=-1.0),
         control={"target": -0.9},
-        margins=functools.partial(_floor_margins, "p"),
         note="The paper claims no more than an upper bound, which holds "
         "(ifca.scale.floor.p.bound), and compares it with the minimax rate 'up to a "
         "logarithmic factor and a dependency on p'. That dependency is the bound's, "
         "not the algorithm's: (5) drops sqrt(p_1). The control claims -0.9.",
     ),
-    row(
+    _clustered(
         id=f"{CLUSTERS}.corrected",
         place="Theorem 1, (1), and Corollary 1, as a scaling law",
         text="the error floor scales like sigma sqrt(d / (p m n')), the minimax rate: "
         "exponent -1/2 in p",
-        preconditions=_CLUSTERED,
         constants={"exponent": -0.5, "margin": 0.05},
         check=functools.partial(
             check_exponent, axis="p", target=-0.5, statement=f"{CLUSTERS}.corrected"
         ),
         control={"target": -0.6},
-        margins=functools.partial(_floor_margins, "p"),
         note="Two of the 1/p clusters are followed; the others are so rarely "
         "misassigned that they have no effect. The control claims -0.6.",
     ),
-    row(
+    _clustered(
         id=BOUND,
         place="Theorem 1, (1), and Corollary 1",
         text="the error floor is at most a constant times (sigma / p) sqrt(d / (m n'))",
-        preconditions=_CLUSTERED,
         constants={"constant": _CONSTANT},
         claimed="c2, c6 > 0, unnamed",
         check=check_bound,
         control={"exponent": 0.4},
-        margins=functools.partial(_floor_margins, "p"),
         note="Tight at p = 1/2 and loose by sqrt(2 p) elsewhere. The control claims "
         "p^-0.4 with the same constant.",
     ),
@@ -667,53 +636,49 @@ STATEMENTS = (
         constants={"ln": 1 - float(np.log(2)), "log2": 0.0, "margin": 0.05},
         check=check_rounds,
         control={"natural": 0.0},
-        margins=functools.partial(
-            margins,
-            *(_rounds_setting("ln", one)[0] for one in _LOG_RATIOS["ln"][1]),
-            *(_rounds_setting("log2", one)[0] for one in _LOG_RATIOS["log2"][1]),
+        margins=lambda: margins(
+            *(
+                _rounds_setting(kind, power)[0]
+                for kind, (_, powers) in _LOG_RATIOS.items()
+                for power in powers
+            )
         ),
         note="The base is not stated. Corollary 1 itself leaves c1 open: |1 - 2 c1| <= "
         "1/e makes the natural logarithm right. The control claims that it is bounded "
         "with the natural one, too.",
     ),
-    row(
+    _assumed(
         id=CLOSENESS,
         place="Assumption 2 and Appendix B, T' >= 2",
         text="the n' that makes every identity right grows like alpha0^-2; once it is "
         "there, two rounds bring the error below Delta / 4 whatever alpha0",
-        preconditions=_ASSUMED,
         constants={"exponent": -2.0, "margin": 0.05, "rounds": 2.0},
         claimed="n' >~ ((rho + 1) / (alpha0 rho))^2 log m; T' >= 2",
         check=check_minimal_samples,
         control={"target": -1.9},
-        margins=_closeness_margins,
         note="Smallest n' with m k q <= 1/m by the exact law. The control claims the "
         "exponent -1.9.",
     ),
-    row(
+    _assumed(
         id=SLOW,
         place="Section 5.1, after Theorem 1",
         text="if IFCA starts with a very small alpha0, the convergence can be slow at "
         "the beginning",
-        preconditions=_ASSUMED,
         constants={"slower": 0.01},
         expected=Status.VIOLATED,
         check=check_slow_start,
         control={"slower": 0.001},
-        margins=_closeness_margins,
         note="Read as: the first round's factor is larger by 0.01 or more than at "
         "alpha0 = 0.4. Assumption 2 makes every identity right, so it is the same. "
         "The control asks for a tenth of that.",
     ),
-    row(
+    _assumed(
         id=f"{SLOW}.corrected",
         place="Section 5.1, after Theorem 1",
         text="under Assumption 2 the first round contracts by 1/2 whatever alpha0",
-        preconditions=_ASSUMED,
         constants={"factor": 0.5, "margin": 0.001},
         check=check_first_round,
         control={"samples_share": 0.01},
-        margins=_closeness_margins,
         note="Outside of Assumption 2 the remark is right: the control has a "
         "hundredth of that n'.",
     ),

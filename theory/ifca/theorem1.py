@@ -31,6 +31,7 @@ from cfljax.statements import (
 from theory.ifca.common.checks import copies, listed, row, tallies, unit
 from theory.ifca.common.linear import (
     Setting,
+    as_printed,
     follow,
     follow_all,
     start,
@@ -39,17 +40,6 @@ from theory.ifca.common.linear import (
 )
 from theory.ifca.common.raw_data import Problem, draw_gradients
 from theory.ifca.lemma1 import C1, C2
-
-__all__ = [
-    "STATEMENTS",
-    "explicit_bound",
-    "explicit_failure",
-    "failure_at_start",
-    "least_factor",
-    "printed_failure",
-    "violations",
-]
-
 
 PRINTED = "ifca.thm1"
 
@@ -109,22 +99,19 @@ def check_printed(preset: Preset, *, small_share: float = 0.2) -> Verdict:
     by_law = at_most(
         PRINTED,
         tally(events[best]),
-        np.array([1 / one.num_clients]),
+        1 / one.num_clients,
         error_rate=ERROR_RATE / 2 / len(_STEPS),
     )
     hindsight = _raw_violations(preset, small_share)
-    raw = at_most(
-        PRINTED, tally(hindsight), np.array([_RAW_FAILURE]), error_rate=ERROR_RATE / 2
-    )
-    return combine(
-        PRINTED,
-        [raw, by_law],
-        detail=f"p = ({small_share:g}, {1 - small_share:g}): no c1 makes all factors "
+    raw = at_most(PRINTED, tally(hindsight), _RAW_FAILURE, error_rate=ERROR_RATE / 2)
+    detail = (
+        f"p = ({small_share:g}, {1 - small_share:g}): no c1 makes all factors "
         f"smaller than {least_factor(small_share):.2f}; (1) fails in "
         f"{np.mean(events[best]):.1%} of rounds at the best of {len(_STEPS)} c1 by law "
         f"({by_law.status.value}), on raw data in {np.mean(hindsight):.1%} at a c1 "
-        f"chosen afterwards ({raw.status.value})",
+        f"chosen afterwards ({raw.status.value})"
     )
+    return combine(PRINTED, [raw, by_law], detail=detail)
 
 
 def _raw_problem(small_share: float) -> Problem:
@@ -135,11 +122,9 @@ def _raw_problem(small_share: float) -> Problem:
 
 
 def _raw_setting(small_share: float) -> Setting:
-    problem = _raw_problem(small_share)
-    features = float(problem.truths.shape[1])
-    shares = (small_share, 1 - small_share)
-    clients, samples = float(sum(problem.num_clients)), float(problem.num_samples)
-    return Setting(clients, samples, features, problem.noise, shares)
+    truths, clients, samples, noise = _raw_problem(small_share)
+    sizes = float(sum(clients)), float(samples), float(truths.shape[1])
+    return Setting(*sizes, noise, (small_share, 1 - small_share))
 
 
 @functools.lru_cache(maxsize=2)
@@ -158,18 +143,15 @@ def _raw_violations(preset: Preset, small_share: float) -> Bool[np.ndarray, " tr
     moved = (models - problem.truths)[:, None] - steps * gradients.mean[:, None]
     errors = np.linalg.norm(moved, axis=-1)
     each = np.stack([np.broadcast_to(errors[:, :1], errors.shape), errors], axis=2)
-    trials, many = errors.shape[:2]
-    failed = violations(each.reshape(trials * many, 2, 2), floor)
-    return np.all(failed.reshape(trials, many), axis=1)
+    failed = violations(each.reshape(-1, 2, 2), floor)
+    return np.all(failed.reshape(trials, -1), axis=1)
 
 
 def _printed_margins() -> tuple[Margin, ...]:
-    """As printed: without the condition on p_max, which is what is missing."""
-    found = tightest(
+    return as_printed(
         start_margins(_unbalanced(0.2)),
         start_margins(_raw_setting(0.2), failure=_RAW_FAILURE),
     )
-    return tuple(one for one in found if not one.assumption.startswith("missing"))
 
 
 EXPLICIT, VACUITY = "ifca.thm1.explicit", "ifca.thm1.explicit.vacuity"
@@ -257,11 +239,17 @@ def _law_case(
 ) -> _Case:
     batches *= preset.choose(quick=1, full=8)
     run = follow(preset, EXPLICIT, index, one, batches=batches)
-    astray = run.misassigned[:, 0] > 0
-    before, after = run.errors[:, 0], run.errors[:, 1]
-    x, failure = one.effective_steps, failure_at_start(one)
-    spreads = (x, one.num_rows, one.num_features, one.noise, constants)
-    return _case(before, after, astray, failure, *spreads)
+    return _case(
+        run.errors[:, 0],
+        run.errors[:, 1],
+        run.misassigned[:, 0] > 0,
+        failure_at_start(one),
+        one.effective_steps,
+        one.num_rows,
+        one.num_features,
+        one.noise,
+        constants,
+    )
 
 
 def _raw_case(preset: Preset, constants: tuple[float, float]) -> _Case:
@@ -443,7 +431,7 @@ def _four(preset: Preset) -> tuple[_Case, ...]:
     )
     problem = Problem(truths, (250,) * 4, samples, noise)
     allowed = explicit_failure(problem, models, features)
-    floor = 3 * noise * 4 * np.sqrt(features / (1000 * samples))
+    floor = float(3 * noise * 4 * np.sqrt(features / (1000 * samples)))
     found = []
     for step in (0.27, 0.5, 0.73):
         trace = law.simulate(
@@ -457,7 +445,7 @@ def _four(preset: Preset) -> tuple[_Case, ...]:
         distances = law.distances(np.asarray(population.truths), trace.models)
         errors = np.diagonal(distances, axis1=-2, axis2=-1)
         label = f"4 clusters, c1 = {step:g}"
-        found.append(_Case(violations(errors, float(floor)), allowed, label))
+        found.append(_Case(violations(errors, floor), allowed, label))
     return tuple(found)
 
 
@@ -505,23 +493,24 @@ def check_third_term(preset: Preset, *, share: float = 1.0) -> Verdict:
     and (1) holds with c3 = 0. `share` is that of the n' that Assumption 2 asks for; far
     below 1 clients go astray.
     """
-    needed, logs = [], []
     settings = tuple(
         one._replace(num_samples=float(np.ceil(share * one.num_samples)))
         for one in _EDGE_SETTINGS
     )
     batches = preset.choose(quick=3, full=30)
     runs = follow_all(preset, f"{THIRD}.{share}", settings, batches=batches)
-    for setting, run in zip(settings, runs, strict=True):
-        failed = violations(run.errors, second_and_third(setting))
-        needed.append(failed | (run.misassigned[:, 0] > 0))
-        logs.append(log_threshold(setting))
-    events, logs, zeros = np.array(needed), np.array(logs), np.zeros(len(logs))
+    events = np.array(
+        [
+            violations(run.errors, second_and_third(one)) | (run.misassigned[:, 0] > 0)
+            for one, run in zip(settings, runs, strict=True)
+        ]
+    )
+    logs = np.array([log_threshold(one) for one in settings])
     found = combine(
         THIRD,
         [
-            at_most(THIRD, tally(events), zeros + _EDGE_FAILURE),
-            never_exceeds(THIRD, logs, zeros, rounding=1e-12, logarithmic=True),
+            at_most(THIRD, tally(events), _EDGE_FAILURE),
+            never_exceeds(THIRD, logs, 0.0, rounding=1e-12, logarithmic=True),
         ],
         detail=f"threshold of (12) at most {np.exp(np.max(logs)):.2g}; (1) fails "
         "without its third term, or somebody is misassigned, in "
@@ -550,10 +539,7 @@ def check_misassigned(preset: Preset, *, extra_samples: int = 0) -> Verdict:
     laws = same_law(
         MISASSIGNED,
         list(counts),
-        [
-            functools.partial(_binomial, size, one)
-            for size, one in zip(others, chance, strict=True)
-        ],
+        [functools.partial(_binomial, *pair) for pair in np.stack([others, chance]).T],
         resolution=preset.choose(quick=0.06, full=0.015),
         error_rate=ERROR_RATE / 2,
     )
@@ -566,7 +552,7 @@ def check_misassigned(preset: Preset, *, extra_samples: int = 0) -> Verdict:
     means = within(
         MISASSIGNED,
         (low / chance, high / chance),
-        (np.full(2, 1 - margin), np.full(2, 1 + margin)),
+        (1 - margin, 1 + margin),
         num_trials=counts.size,
         error_rate=ERROR_RATE / 2,
     )
@@ -574,12 +560,11 @@ def check_misassigned(preset: Preset, *, extra_samples: int = 0) -> Verdict:
         f"{mean:.3f} ({exact:.3f})"
         for mean, exact in zip(np.mean(counts, axis=1), others * chance, strict=True)
     )
-    return combine(
-        MISASSIGNED,
-        [laws, means],
-        detail=f"n' = {_FEW}: mean raw counts (exact) {shown}; binomial law: "
-        f"{laws.status.value}",
+    detail = (
+        f"n' = {_FEW}: mean raw counts (exact) {shown}; binomial law: "
+        f"{laws.status.value}"
     )
+    return combine(MISASSIGNED, [laws, means], detail=detail)
 
 
 def _binomial(

@@ -6,7 +6,6 @@ probability 1 - delta. The proof makes the constants of eps0 explicit, 8, 96 and
 """
 
 import functools
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -30,26 +29,12 @@ from theory.ifca.common.convex import (
 )
 from theory.ifca.common.heavy_tails import noise_tails
 
-__all__ = [
-    "STATEMENTS",
-    "check_bound",
-    "check_vacuity",
-    "ordinary",
-    "sharp_bound",
-]
-
-
 BOUND, VACUITY = "ifca.thm2", "ifca.thm2.vacuity"
 
 _FAILURE = 0.05
 
 
-class _Sample(NamedTuple):
-    """Steps of one design: its constants, and errors before and after."""
-
-    setting: ConvexSetting
-    before: Float[np.ndarray, "trials clusters"]
-    after: Float[np.ndarray, "trials clusters"]
+_Errors = Float[np.ndarray, "trials clusters"]
 
 
 def _families() -> tuple[WaveFamily, WaveFamily]:
@@ -68,12 +53,12 @@ def _pair() -> WorstPair:
 
 
 @functools.lru_cache(maxsize=1)
-def _samples(preset: Preset) -> tuple[_Sample, ...]:
-    """Steps from the edge of what alpha = 1/4 allows, in three exact designs.
+def _samples(preset: Preset) -> tuple[tuple[ConvexSetting, _Errors, _Errors], ...]:
+    """Errors before and after steps from the edge of what alpha = 1/4 allows.
 
-    Normal waves around a square and around an unequal pair, at n' = 1e9, half of the
-    models off along the flattest direction; and the worst pair at n' = 1e7, whose rare
-    jumps misassign clients.
+    In three exact designs: normal waves around a square and around an unequal pair, at
+    n' = 1e9, half of the models off along the flattest direction; and the worst pair at
+    n' = 1e7, whose rare jumps misassign clients.
     """
     trials = preset.choose(quick=1500, full=50_000)
     found = []
@@ -86,35 +71,29 @@ def _samples(preset: Preset) -> tuple[_Sample, ...]:
         counts = assign(family, generator, models, 1e9)
         pieces = gradient_step(family, generator, models, counts, 1e9)
         before = np.linalg.norm(models - family.truths, axis=-1)
-        found.append(_Sample(setting, before, np.linalg.norm(pieces.errors, axis=-1)))
+        found.append((setting, before, np.linalg.norm(pieces.errors, axis=-1)))
     pair = _pair()
     before = np.linalg.norm(pair.models - pair.family.truths, axis=-1)
-    after = np.linalg.norm(
-        pair.step(preset.generator(BOUND, 2), trials).errors, axis=-1
-    )
-    setting = pair.setting(failure=_FAILURE)
-    found.append(_Sample(setting, np.broadcast_to(before, after.shape), after))
+    pieces = pair.step(preset.generator(BOUND, 2), trials)
+    after = np.linalg.norm(pieces.errors, axis=-1)
+    found.append((pair.setting(failure=_FAILURE), copies(before, trials), after))
     return tuple(found)
 
 
 def check_bound(preset: Preset, *, part: float = 8.0) -> Verdict:
     """P(violation) <= delta for each cluster, with 1 - p lambda / (`part` L)."""
     events, ratios, shares = [], [], []
-    for sample in _samples(preset):
-        gain = 8 * sample.setting.progress / part
-        bound = (1 - gain) * sample.before + error_floor(sample.setting)
-        events += list((sample.after > bound).T)
-        ratios.append(np.max(sample.after / sample.before))
-        floor = error_floor(sample.setting) / sample.setting.progress
-        shares.append(float(floor / sample.before.min()))
-    return at_most(
-        BOUND,
-        tally(np.array(events)),
-        np.full(len(events), _FAILURE),
-        detail=f"{np.sum(events)} violations; |theta+ - theta*| / |theta - theta*| up "
+    for setting, before, after in _samples(preset):
+        gain, floor = 8 * setting.progress / part, error_floor(setting)
+        events += list((after > (1 - gain) * before + floor).T)
+        ratios.append(np.max(after / before))
+        shares.append(float(floor / setting.progress / before.min()))
+    detail = (
+        f"{np.sum(events)} violations; |theta+ - theta*| / |theta - theta*| up "
         f"to {listed(ratios, '.4f')}; eps0 takes {listed(shares, '.2g')} of the "
-        "promised progress",
+        "promised progress"
     )
+    return at_most(BOUND, tally(np.array(events)), _FAILURE, detail=detail)
 
 
 def check_vacuity(_: Preset, *, largest: float = 1e6) -> Verdict:
@@ -133,7 +112,7 @@ def check_vacuity(_: Preset, *, largest: float = 1e6) -> Verdict:
     first = later[np.argmax(error_floor(ordinary(1e4, later)) < promised)]
     return never_exceeds(
         VACUITY,
-        np.full(len(floor), float(promised)),
+        np.full_like(floor, promised),
         floor,
         rounding=1e-13 * floor,
         detail=f"eps0 is {np.min(floor / promised):.3g} times the promised progress or "
@@ -189,21 +168,17 @@ def _sharp_pair() -> WorstPair:
     )
 
 
-def _sharp_waves() -> WaveFamily:
-    truths = np.array([[0.5, 0, 0], [-0.5, 0, 0], [0, 0.9, 0]])
-    return WaveFamily(truths, (300, 300, 400), np.array([0.8, 1.0, 1.0]), 0.1, 10.0)
-
-
 @functools.lru_cache(maxsize=1)
 def _sharp_events(preset: Preset) -> tuple[Events, str]:
     """Whether an error exceeds the bound, and how close errors come to it."""
     trials = preset.choose(quick=1500, full=50_000)
     events, reach, gains = [], [], []
-    pair, waves = _sharp_pair(), _sharp_waves()
-    generator = preset.generator(SHARP, 0)
-    setting = pair.setting(failure=_FAILURE)
-    models = copies(pair.models, trials)
+    pair, generator = _sharp_pair(), preset.generator(SHARP, 0)
+    setting, models = pair.setting(failure=_FAILURE), copies(pair.models, trials)
     steps = [(pair.family, setting, models, pair.counts(generator, trials))]
+    truths = np.array([[0.5, 0, 0], [-0.5, 0, 0], [0, 0.9, 0]])
+    curvatures = np.array([0.8, 1.0, 1.0])
+    waves = WaveFamily(truths, (300, 300, 400), curvatures, 0.1, 10.0)
     generator = preset.generator(SHARP, 1)
     setting = waves.setting(num_samples=200.0, alpha=0.25, failure=_FAILURE)
     away = generator.standard_normal((trials, *waves.truths.shape))
@@ -234,18 +209,17 @@ def check_sharp(preset: Preset, *, noise: float = 1.0) -> Verdict:
     events, detail = _sharp_events(preset)
     deltas = np.array([1e-4, 1e-3, 0.01, 0.04, 0.25])
     tails = noise_tails(noise / np.sqrt(deltas))
-    claim = np.broadcast_to(deltas, tails.shape)
     # r = 1/4 at the constants of `ifca.thm2.vacuity`, m = 1e4.
     samples = np.geomspace(10, 1e5, 401)
     sharp = [sharp_bound(ordinary(1e4, n), 2500, 0.25) for n in samples]
     first = samples[np.argmax(np.array(sharp) < 0.25)]
-    late = sharp_bound(ordinary(1e4, 2 * first), 2500, 0.25).reshape(1)
+    late = sharp_bound(ordinary(1e4, 2 * first), 2500, 0.25)
     return combine(
         SHARP,
         [
-            never_exceeds(SHARP, tails.ravel(), claim.ravel(), rounding=1e-10),
-            at_most(SHARP, tally(events), np.full(len(events), _FAILURE)),
-            never_exceeds(SHARP, late, np.array([0.25]), rounding=1e-12),
+            never_exceeds(SHARP, tails, deltas, rounding=1e-10),
+            at_most(SHARP, tally(events), _FAILURE),
+            never_exceeds(SHARP, late, 0.25, rounding=1e-12),
         ],
         detail=f"{np.sum(events)} violations in {events.size} steps, {detail}; noise "
         f"exceeds its bound with up to {np.max(tails / deltas):.4f} delta0; promises "

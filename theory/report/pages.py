@@ -25,14 +25,6 @@ from theory.report.records import Record, Series
 from theory.report.typeset import typeset
 from theory.sources import fingerprint, versions
 
-__all__ = [
-    "Argument",
-    "algorithm_pages",
-    "arguments",
-    "prepare_folder",
-    "write_site",
-]
-
 EXAMPLE = Sizes(num_clients=40, num_clusters=4, num_steps=10, num_personal_steps=10)
 _DATA = "data"
 _MANIFEST = "manifest.json"

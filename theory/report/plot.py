@@ -15,15 +15,6 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 from cfljax.report import METADATA, replacing, style
 from theory.report.records import Series
 
-__all__ = [
-    "Drawing",
-    "Scale",
-    "choose_scale",
-    "draw",
-    "save_svg",
-]
-
-
 _HOLDS: dict[str, Any] = {"color": "#0072B2", "marker": "o"}
 _VIOLATES: dict[str, Any] = {"color": "#D55E00", "marker": "X"}
 _GREY = "#7f7f7f"

@@ -17,8 +17,6 @@ from cfljax.statements import Outcome, Points, Preset, Statement, Status, Verdic
 from theory.documents import encoded, outcome_document, read_outcome
 from theory.sources import fingerprint
 
-__all__ = ["Record", "Series", "kept", "prepare"]
-
 _ARRAYS = ("bounds", "upper", "low", "high")
 _PARTS = ("verdict", "control")
 _LOG_10 = np.log(10.0)

@@ -9,8 +9,6 @@ import re
 
 from markupsafe import Markup, escape
 
-__all__ = ["typeset"]
-
 _LETTERS = {
     "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ε", "eps": "ε",
     "zeta": "ζ", "eta": "η", "theta": "θ", "kappa": "κ", "lambda": "λ", "mu": "μ",

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Num
@@ -10,36 +10,13 @@ from jaxtyping import Bool, Float, Int, Num
 from cfljax import intervals
 from cfljax.statements import (
     ERROR_RATE,
-    Margin,
     Preset,
     Statement,
-    Status,
     Tally,
     Verdict,
     tally,
     within,
 )
-
-__all__ = [
-    "Broadcast",
-    "Events",
-    "PerPoint",
-    "PerTrial",
-    "chunks",
-    "copies",
-    "difference_within",
-    "grid",
-    "least",
-    "listed",
-    "log_rounding",
-    "mean_within",
-    "row",
-    "slope_near",
-    "tallies",
-    "turn",
-    "unit",
-]
-
 
 PerPoint = Float[np.ndarray, " points"]  # a number at every point of a check
 PerTrial = Float[np.ndarray, "points trials"]  # one for every trial there
@@ -49,39 +26,18 @@ Broadcast = Float[np.ndarray, "..."]  # of the arguments' common shape
 
 def row(
     *,
-    id: str,
-    place: str,
-    text: str,
     check: Callable[..., Verdict],
     control: Mapping[str, object] | Callable[[Preset], Verdict],
-    expected: Status = Status.HOLDS,
-    preconditions: tuple[str, ...] = (),
-    constants: Mapping[str, float] | None = None,
-    note: str = "",
-    claimed: str = "",
-    margins: Callable[[], tuple[Margin, ...]] | None = None,
+    **fields: Any,
 ) -> Statement:
-    """A `Statement` of this paper.
+    """A `Statement` of this paper, from its other fields.
 
     Its `control` may be given as the arguments that turn `check` into one of a claim
-    known to be false; everything else is as in `Statement`.
+    known to be false.
     """
     if isinstance(control, Mapping):
         control = functools.partial(check, **control)
-    return Statement(
-        id=id,
-        paper="ifca",
-        place=place,
-        text=text,
-        check=check,
-        control=control,
-        expected=expected,
-        preconditions=preconditions,
-        constants=constants or {},
-        note=note,
-        claimed=claimed,
-        margins=margins,
-    )
+    return Statement(paper="ifca", check=check, control=control, **fields)
 
 
 def grid(
@@ -160,7 +116,7 @@ def mean_within(
     return within(
         statement,
         (low, high),
-        (np.broadcast_to(band[0], low.shape), np.broadcast_to(band[1], low.shape)),
+        band,
         num_trials=num_trials or values.size,
         error_rate=error_rate,
         detail=detail if isinstance(detail, str) else detail(low, high),
@@ -196,8 +152,8 @@ def difference_within(
     (low, high), (other_low, other_high) = ends
     return within(
         statement,
-        ((low - other_high).reshape(1), (high - other_low).reshape(1)),
-        (np.array([band[0]]), np.array([band[1]])),
+        (low - other_high, high - other_low),
+        band,
         num_trials=len(first) + len(second),
         detail=detail,
     )
@@ -225,8 +181,8 @@ def slope_near(
     low, high = intervals.slope(np.log(x), np.log(y), error_rate=ERROR_RATE)
     return within(
         statement,
-        (low.reshape(1), high.reshape(1)),
-        (np.array([target - margin]), np.array([target + margin])),
+        (low, high),
+        (target - margin, target + margin),
         num_trials=y.size,
         detail=f"{what}: slope {(low + high) / 2:.4f} +- {(high - low) / 2:.4f} over "
         f"{np.log10(np.max(x) / np.min(x)):.1f} decades, claimed {target:g}",

@@ -16,31 +16,6 @@ from cfljax.statements import Margin
 from theory.ifca.common.checks import Broadcast, copies, least
 from theory.ifca.common.heavy_tails import RareJump, flipping_jump, jump_tail
 
-__all__ = [
-    "FLOOR_CONSTANTS",
-    "PAIR",
-    "PRECONDITIONS",
-    "ConvexSetting",
-    "CosineFamily",
-    "Counts",
-    "Draws",
-    "Models",
-    "Pieces",
-    "WaveFamily",
-    "WorstPair",
-    "assign",
-    "assumption6",
-    "error_floor",
-    "floor_terms",
-    "gradient_step",
-    "misassignment_scale",
-    "random_setting",
-    "train_cosine",
-    "train_waves",
-    "worst_pair",
-]
-
-
 Models = Float[np.ndarray, "trials clusters features"]
 Counts = Num[np.ndarray, "trials clusters clusters"]  # clients of a truth at a model
 
@@ -554,11 +529,7 @@ class WorstPair(NamedTuple):
         """How many clients of each cluster choose each model: binomial, exactly."""
         sizes = np.array(self.family.sizes)
         wrong = generator.binomial(sizes, self.chance, (trials, 2)).astype(float)
-        counts = np.zeros((trials, 2, 2))
-        for own in range(2):
-            counts[:, own, 1 - own] = wrong[:, own]
-            counts[:, own, own] = sizes[own] - wrong[:, own]
-        return counts
+        return np.where(np.eye(2) > 0, (sizes - wrong)[..., None], wrong[..., None])
 
     def step(self, generator: np.random.Generator, trials: int) -> Pieces:
         """One step from its models, in independent trials."""

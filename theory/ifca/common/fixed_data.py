@@ -13,20 +13,6 @@ from jaxtyping import Bool, Float, Int
 
 from theory.ifca.common.checks import Broadcast, least
 
-__all__ = [
-    "FixedData",
-    "Outcome",
-    "draw_clients",
-    "least_squares",
-    "matched_distance",
-    "pattern",
-    "recovered",
-    "train",
-    "train_afresh",
-    "used_models",
-]
-
-
 _Models = Float[np.ndarray, "trials starts models features"]
 _Choices = Int[np.ndarray, "trials clients starts"]
 

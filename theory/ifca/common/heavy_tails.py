@@ -20,16 +20,6 @@ from jaxtyping import Float
 from cfljax.base import Numbers
 from theory.ifca.common.checks import Broadcast
 
-__all__ = [
-    "RareJump",
-    "flipping_jump",
-    "jump_tail",
-    "log_jump_tail",
-    "noise_tails",
-    "outlier_jump",
-    "student_mean_tail",
-]
-
 
 class RareJump(NamedTuple):
     """The law of X; both fields may be arrays."""

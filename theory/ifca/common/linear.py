@@ -22,31 +22,6 @@ from cfljax.base import Numbers
 from cfljax.statements import Margin, Preset
 from theory.ifca.common.checks import Broadcast, PerTrial
 
-__all__ = [
-    "ROUNDS",
-    "TRIALS",
-    "Hidden",
-    "Run",
-    "Setting",
-    "Situation",
-    "assumption1",
-    "assumption2",
-    "closeness",
-    "enough_samples",
-    "first_factors",
-    "floor",
-    "follow",
-    "follow_all",
-    "least_squares_errors",
-    "log_worst_chance",
-    "margins",
-    "needed_samples",
-    "start",
-    "start_margins",
-    "tightest",
-]
-
-
 # One compiled shape serves every row: all but these two numbers is traced.
 TRIALS, ROUNDS = 200, 40
 _SETTLED = 10  # last rounds that the floor is measured in
@@ -266,6 +241,12 @@ def tightest(*points: tuple[Margin, ...]) -> tuple[Margin, ...]:
         known = found.get(margin.assumption, margin)
         found[margin.assumption] = min(known, margin, key=lambda one: one.factor)
     return tuple(found.values())
+
+
+def as_printed(*points: tuple[Margin, ...]) -> tuple[Margin, ...]:
+    """The `tightest` of what is printed: p_max <= 3 p is no condition there."""
+    found = tightest(*points)
+    return tuple(one for one in found if not one.assumption.startswith("missing"))
 
 
 _MOST_MODELS = 8

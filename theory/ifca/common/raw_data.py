@@ -3,7 +3,7 @@
 Nothing here knows the exact laws: it is the independent side of every comparison.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,19 +11,6 @@ from jaxtyping import Bool, Float, Int
 
 from cfljax.statements import Preset
 from theory.ifca.common.checks import Events, chunks, least
-
-__all__ = [
-    "Client",
-    "Geometry",
-    "Problem",
-    "all_wrong_choices",
-    "draw_gradients",
-    "place_pair",
-    "train",
-    "worst_client",
-    "wrong_choices",
-]
-
 
 _Models = Float[np.ndarray, "trials models features"]
 
@@ -124,6 +111,24 @@ def all_wrong_choices(
             for index, client in enumerate(clients)
         ]
     )
+
+
+def products(
+    generator: np.random.Generator,
+    num_rows: int,
+    num_features: int,
+    *,
+    error: float,
+    noise: float,
+    num_trials: int,
+    chunk: int,
+) -> Iterator[Float[np.ndarray, "chunk features"]]:
+    """X'(X e - eps) of raw rows in chunks of trials, e along the first axis."""
+    for count in chunks(num_trials, chunk):
+        inputs = generator.standard_normal((count, num_rows, num_features))
+        residuals = error * inputs[:, None, :, 0]
+        residuals -= noise * generator.standard_normal((count, 1, num_rows))
+        yield (residuals @ inputs)[:, 0]
 
 
 _ROUND_CHUNK = 400_000  # features drawn at a time, 3 megabytes
