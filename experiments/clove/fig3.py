@@ -20,7 +20,6 @@ of different settings agree is (separation / noise)^2 sqrt(samples).
 """
 
 import dataclasses
-import itertools
 import math
 import time
 from collections.abc import Sequence
@@ -39,9 +38,10 @@ from cfljax.base import Algorithm, check_member
 from cfljax.clustering import euclidean, least_distance
 from cfljax.data import nearby_linear
 from cfljax.models import linear
-from experiments.checks import check_positive
+from experiments.checks import check_different, check_positive
 from experiments.clove.rows import FOUND, finish
 from experiments.options import Options
+from experiments.werner.study import cells, column, trial_of
 
 __all__ = [
     "DIMS",
@@ -98,9 +98,7 @@ class Config:
 
     def __post_init__(self) -> None:
         for name in ("method", "separation", "noise"):
-            values = getattr(self, name)
-            if not values or len(set(values)) < len(values):
-                raise ValueError(f"`{name}` must hold different values, got {values}.")
+            check_different(name, getattr(self, name), "values")
         check_positive(self, "num_trials", "num_rounds", "num_steps", "num_samples")
         if not all(0 < value <= 1 for value in self.separation):
             raise ValueError(f"`separation` must be in (0, 1], got {self.separation}.")
@@ -130,17 +128,12 @@ def preset(name: Literal["quick", "paper"]) -> Config:
 def main(config: Config, options: Options) -> dict[str, Any]:
     """Compute what the store lacks, then write figures and table."""
     started = time.perf_counter()
-    axes = ("method", "noise", "separation")
-    shared = {
-        field.name: getattr(config, field.name)
-        for field in dataclasses.fields(Trial)
-        if field.name not in axes
-    }
-    first = {name: getattr(config, name)[0] for name in axes}
+    axes = {name: getattr(config, name) for name in ("method", "noise", "separation")}
+    first = {name: values[0] for name, values in axes.items()}
     grid = engine.Grid(
         experiment=EXPERIMENT,
-        trial=Trial(**first, **shared),
-        axes={name: getattr(config, name) for name in axes},
+        trial=trial_of(Trial, config, **first),
+        axes=axes,
         num_trials=config.num_trials,
         traced=("separation", "noise", "step_size"),
         dims=DIMS,
@@ -157,9 +150,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
         progress=options.progress,
     )
     table = rows(results, num_samples=config.num_samples, error_rate=config.error_rate)
-    heading = (
-        "Adjusted Rand index in the last round, data sets with all clients right\n\n"
-    )
+    heading = "Adjusted Rand index in the last round, data sets with all clients right"
     figures: dict[str, Figure | None] = {"final": draw_final(table)}
     if "clove" in config.method:
         figures["rounds"] = draw_rounds(results)
@@ -169,7 +160,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
         started,
         tables={"table": table},
         text=report.markdown(table, COLUMNS),
-        headline=heading + report.markdown(overview(table)),
+        headline=f"{heading}\n\n{report.markdown(overview(table))}",
         figures=figures,
         failures=int(results.attrs["failures"]),
     )
@@ -212,15 +203,9 @@ def simulate(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array
     Methods share the data of a trial, separations and noises the random numbers.
     """
     data_key, run_key = jax.random.split(key)
-    data, truth = nearby_linear(
-        data_key,
-        num_clients=trial.num_clients,
-        num_clusters=trial.num_clusters,
-        num_samples=trial.num_samples,
-        num_features=trial.num_features,
-        separation=trial.separation,
-        noise=trial.noise,
-    )
+    sizes = ("num_clients", "num_clusters", "num_samples", "num_features")
+    own = {name: getattr(trial, name) for name in (*sizes, "separation", "noise")}
+    data, truth = nearby_linear(data_key, **own)
 
     def observe(state: Any, info: Any) -> Array:
         del state
@@ -252,14 +237,14 @@ def _algorithm(trial: Trial) -> Algorithm:
         return start / jnp.linalg.norm(start)
 
     task = linear(trial.num_features)._replace(init=init)
-    common: dict[str, Any] = {"num_clusters": trial.num_clusters}
-    common["step_size"] = trial.step_size
-    if trial.method == "k_fed":
-        return k_fed(task, **common)
-    common["num_steps"] = trial.num_steps
+    names = ("num_clusters", "step_size", "num_steps")
+    common: dict[str, Any] = {name: getattr(trial, name) for name in names}
     if trial.method == "ifca":
         return ifca(task, option="model", **common)
-    return clove(task, **common)
+    if trial.method == "clove":
+        return clove(task, **common)
+    del common["num_steps"]
+    return k_fed(task, **common)
 
 
 NAMES = {"clove": "CLoVE", "ifca": "IFCA", "k_fed": "k-FED"}
@@ -285,33 +270,23 @@ def rows(
 
     Bonferroni divides the error rate of all intervals.
     """
-    settings = ("method", "noise", "separation")
-    points = list(itertools.product(*(results[s].values.tolist() for s in settings)))
+    points = list(cells(results, "method", "noise", "separation"))
+    rate = error_rate / len(points)
     table = []
-    for method, noise, separation in points:
-        point = {"method": method, "noise": noise, "separation": separation}
+    for point, data in points:
+        noise, separation = point["noise"], point["separation"]
         signal = (separation / noise) ** 2 * num_samples**0.5 if noise else np.inf
-        rand = np.nan_to_num(results.sel(point)["rand_index"].values)  # [trial, round]
+        rand = np.nan_to_num(data["rand_index"].values)  # [trial, round]
         last = rand[:, -1]
         number, exact = len(last), int(np.sum(last == 1))
-        rate = error_rate / len(points)
         low, high = intervals.clopper_pearson(exact, number, error_rate=rate)
         first = [int(np.argmax(run)) + 1 for run in rand >= FOUND if run.any()]
-        table.append(
-            {
-                "method": NAMES[method],
-                "noise": noise,
-                "separation": separation,
-                "signal": signal,
-                "trials": number,
-                "rand_first": float(np.mean(rand[:, 0])),
-                "rand_last": float(np.mean(last)),
-                "exact": exact / number,
-                "exact_low": float(low),
-                "exact_high": float(high),
-                "reached": float(np.median(first)) if first else None,
-            }
-        )
+        row = point | {"method": NAMES[point["method"]], "signal": signal}
+        row |= {"trials": number, "rand_first": float(np.mean(rand[:, 0]))}
+        row |= {"rand_last": float(np.mean(last)), "exact": exact / number}
+        row |= {"exact_low": float(low), "exact_high": float(high)}
+        row |= {"reached": float(np.median(first)) if first else None}
+        table.append(row)
     return table
 
 
@@ -332,9 +307,9 @@ def draw_final(table: Sequence[dict[str, Any]]) -> Figure:
 
     def curve(noise: float, method: str) -> report.Curve:
         own = [row for row in table if (row["noise"], row["method"]) == (noise, method)]
-        column = lambda name: np.array([row[name] for row in own], float)
-        share = column("exact"), column("exact_low"), column("exact_high")
-        return report.Curve(method, column("separation"), *share)
+        names = ("separation", "exact", "exact_low", "exact_high")
+        x, share, low, high = (column(own, name) for name in names)
+        return report.Curve(method, x, share, low, high)
 
     methods = dict.fromkeys(row["method"] for row in table)
     return report.curves(
