@@ -43,18 +43,7 @@ from experiments.clove.rows import FOUND, finish
 from experiments.options import Options
 from experiments.werner.study import cells, column, trial_of
 
-__all__ = [
-    "DIMS",
-    "EXPERIMENTS",
-    "Config",
-    "Trial",
-    "main",
-    "overview",
-    "preset",
-    "rows",
-    "simulate",
-]
-
+__all__ = ["Config", "main", "preset"]
 
 EXPERIMENT = "clove.fig3"
 EXPERIMENTS = {

@@ -49,17 +49,7 @@ from experiments.clove.study import (
 )
 from experiments.options import Options
 
-__all__ = [
-    "DIMS",
-    "EXPERIMENTS",
-    "draw",
-    "main",
-    "markdown",
-    "models_of_clusters",
-    "preset",
-    "rows",
-]
-
+__all__ = ["main", "preset"]
 
 EXPERIMENT = "clove.fig5"
 EXPERIMENTS = {

@@ -56,22 +56,7 @@ from experiments.images import checksum
 from experiments.options import Options
 from experiments.werner.study import trial_of
 
-__all__ = [
-    "DIMS",
-    "EXPERIMENTS",
-    "Config",
-    "Method",
-    "clusters_of",
-    "draw",
-    "label",
-    "main",
-    "markdown",
-    "method_of",
-    "preset",
-    "rows",
-    "runs",
-]
-
+__all__ = ["Config", "main", "preset"]
 
 EXPERIMENT = "clove.unknown_k"
 EXPERIMENTS = {

@@ -213,14 +213,9 @@ def _descend(
 
 
 def _reused_data(cell: study.Cell) -> study.Arrays:
-    """Rounds to the target and errors of all arms.
-
-    Returns:
-      `rounds` `[arms, trials]` to the target, T + 1 if it is not reached; `bits`, what
-      a client receives and sends until then, restarts included, infinite if it is not
-      reached; `final`, last errors; `stable` `[trials]`, rounds until the identities of
-      IFCA's chosen run had been stable, T if never.
-    """
+    """Of all arms, `[arms, trials]`: rounds to the target, T + 1 if it is not reached;
+    bits of a client until then, restarts included, infinite if it is not reached; last
+    errors. And rounds until identities of IFCA's chosen run were stable, T if never."""
     k, restarts, length = (
         cell[name] for name in ("num_clusters", "num_restarts", "num_rounds")
     )
@@ -291,11 +286,7 @@ def frozen_square(
 
 def _fresh_data(cell: study.Cell) -> study.Arrays:
     """IFCA from the truth on fresh data: its floor, that of the identities of one of
-    its rounds frozen, and the first time that identities are stable.
-
-    Identities are known up to the order of a cluster's clients, all equally likely: B
-    of M clients are the same ones in two rounds with probability 1 / C(M, B).
-    """
+    its rounds frozen, and the first time that identities are stable."""
     samples, num_rounds = cell["num_samples"], cell["num_rounds"]
     sizes = {name: cell[name] for name in ("num_samples", "num_features", "rho")}
     population = exact_law.population(cell, 2)
@@ -310,6 +301,8 @@ def _fresh_data(cell: study.Cell) -> study.Arrays:
     half = num_rounds // 2
     own = exact_law.own_distances(population, trace.models[:, half:])
     wrong = exact_law.misassigned(trace.counts)
+    # Identities are known up to the order of a cluster's clients, all equally likely: B
+    # of M clients are the same ones in two rounds with probability 1 / C(M, B).
     same = np.all(wrong[:, 1:] == wrong[:, :-1], axis=-1)
     members = cell["num_clients"] / 2
     log_ways = scipy.special.gammaln(members + 1) - scipy.special.gammaln(wrong + 1)
