@@ -58,32 +58,20 @@ Method = Literal["clove", "ifca", "k_fed"]
 class Config:
     """Everything that the figure depends on. One field, one flag."""
 
-    num_trials: int
-    """Data sets, with a start each, for every setting."""
-    method: tuple[Method, ...] = ("clove", "ifca", "k_fed")
-    """Who clusters."""
+    num_trials: int  # Data sets, with a start each, for every setting.
+    method: tuple[Method, ...] = ("clove", "ifca", "k_fed")  # Who clusters.
     separation: tuple[float, ...] = (0.0003, 0.001, 0.01, 0.1, 0.5, 1.0)
     """Delta: distances of true models lie between it and five times it."""
-    noise: tuple[float, ...] = (0.0001, 0.001, 0.01, 0.1)
-    """Sigma."""
-    num_clusters: int = 5
-    """K."""
-    num_clients: int = 25
-    """M, a multiple of the number of clusters."""
-    num_samples: int = 1000
-    """n, per client, the same in every round."""
-    num_features: int = 20
-    """d."""
-    num_rounds: int = 30
-    """T."""
-    num_steps: int = 25
-    """Tau, local epochs, each a step on all samples."""
-    step_size: float = 0.05
-    """Gamma."""
-    seed: int = 0
-    """Of everything."""
-    error_rate: float = 0.05
-    """Of all intervals together."""
+    noise: tuple[float, ...] = (0.0001, 0.001, 0.01, 0.1)  # Sigma.
+    num_clusters: int = 5  # K.
+    num_clients: int = 25  # M, a multiple of the number of clusters.
+    num_samples: int = 1000  # n, per client, the same in every round.
+    num_features: int = 20  # d.
+    num_rounds: int = 30  # T.
+    num_steps: int = 25  # Tau, local epochs, each a step on all samples.
+    step_size: float = 0.05  # Gamma.
+    seed: int = 0  # Of everything.
+    error_rate: float = 0.05  # Of all intervals together.
 
     def __post_init__(self) -> None:
         for name in ("method", "separation", "noise"):

@@ -67,57 +67,37 @@ REVISION = 1  # To be raised whenever a trial of the same fields changes its mea
 class Config:
     """Everything that the results depend on. One field, one flag."""
 
-    datasets: tuple[Dataset, ...]
-    """Sets of images or texts."""
-    partitions: tuple[Partition, ...]
-    """How samples are shared out."""
-    methods: tuple[Method, ...]
-    """What to compare."""
+    datasets: tuple[Dataset, ...]  # Sets of images or texts.
+    partitions: tuple[Partition, ...]  # How samples are shared out.
+    methods: tuple[Method, ...]  # What to compare.
     cluster_sizes: tuple[int, ...] | None
     """Clients of a cluster; the paper's if None, unless `num_clients` says it."""
     num_samples: tuple[int, ...] | None
     """Training samples of a client, one number or one for each number of clients; the
     paper's if None."""
-    num_test_samples: tuple[int, ...]
-    """Test samples of a client, likewise."""
-    num_channels: int
-    """Of the first convolution; each further one has twice as many."""
-    num_hidden: int
-    """Width of the hidden layer."""
-    num_rounds: int
-    """T, communication rounds."""
-    rounds_between: int
-    """Rounds from one test to the next."""
-    batch_size: int
-    """Of a local step."""
-    num_trials: int
-    """Seeds of each cell."""
-    fall_back: bool
-    """Use the embedded digits where the images are not found."""
+    num_test_samples: tuple[int, ...]  # Test samples of a client, likewise.
+    num_channels: int  # Of the first convolution; each further one has twice as many.
+    num_hidden: int  # Width of the hidden layer.
+    num_rounds: int  # T, communication rounds.
+    rounds_between: int  # Rounds from one test to the next.
+    batch_size: int  # Of a local step.
+    num_trials: int  # Seeds of each cell.
+    fall_back: bool  # Use the embedded digits where the images are not found.
     num_clients: tuple[int, ...] | None = None
     """Clients of all clusters together, instead of `cluster_sizes`."""
     num_clusters: tuple[int, ...] | None = None
     """K; the paper's, or what its numbers of clients imply, if None."""
     participations: tuple[float, ...] = (1.0,)
     """Rho, fractions of the clients that take part in a round."""
-    reconstruct: bool = False
-    """Train autoencoders, rather than classifiers."""
-    num_latent: int = 32
-    """Width of an autoencoder's bottleneck."""
-    num_words: int = 5000
-    """Vocabulary of texts."""
-    num_tokens: int = 64
-    """Words of a text that are kept, for AG News."""
-    num_epochs: int = 1
-    """Tau, local epochs of a round."""
-    step_size: float = 0.001
-    """Of Adam."""
-    gradient_step_size: float = 0.1
-    """Of gradient averaging, one step a round."""
-    clients_per_chunk: int = 5
-    """Clients evaluated at a time; bounds memory."""
-    seed: int = 0
-    """Of all of them."""
+    reconstruct: bool = False  # Train autoencoders, rather than classifiers.
+    num_latent: int = 32  # Width of an autoencoder's bottleneck.
+    num_words: int = 5000  # Vocabulary of texts.
+    num_tokens: int = 64  # Words of a text that are kept, for AG News.
+    num_epochs: int = 1  # Tau, local epochs of a round.
+    step_size: float = 0.001  # Of Adam.
+    gradient_step_size: float = 0.1  # Of gradient averaging, one step a round.
+    clients_per_chunk: int = 5  # Clients evaluated at a time; bounds memory.
+    seed: int = 0  # Of all of them.
 
     def __post_init__(self) -> None:
         for name in ("datasets", "partitions", "methods", "participations"):

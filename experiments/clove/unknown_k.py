@@ -73,36 +73,25 @@ METHODS = ("clove", "clove-2", "clove-3", "ifca-2", "ifca-3", "fedavg", "local")
 class Config:
     """Everything that the table depends on. One field, one flag."""
 
-    num_clients: int
-    """M, writers, drawn by the seed."""
-    num_channels: int
-    """Of the first convolution; the second has twice as many."""
-    num_hidden: int
-    """Width of the hidden layer."""
-    num_rounds: int
-    """T, communication rounds."""
-    batch_size: int
-    """Of a local step."""
-    num_trials: int
-    """Seeds of each method: of starts and batches."""
+    num_clients: int  # M, writers, drawn by the seed.
+    num_channels: int  # Of the first convolution; the second has twice as many.
+    num_hidden: int  # Width of the hidden layer.
+    num_rounds: int  # T, communication rounds.
+    batch_size: int  # Of a local step.
+    num_trials: int  # Seeds of each method: of starts and batches.
     methods: tuple[str, ...] = METHODS
     """What to compare: clove of unknown K, clove-K, ifca-K, fedavg, local."""
-    max_clusters: int = 15
-    """Largest K that is tried, if there are so many clients."""
+    max_clusters: int = 15  # Largest K that is tried, if there are so many clients.
     first_round: FirstRound = "random"
     """Who decides on the first models: chance, or the losses (evaluation)."""
-    num_epochs: int = 1
-    """Tau, local epochs of a round."""
-    step_size: float = 0.001
-    """Of Adam."""
+    num_epochs: int = 1  # Tau, local epochs of a round.
+    step_size: float = 0.001  # Of Adam.
     min_samples: int = 2
     """Images that a writer has at least, training and test together."""
     invert: bool = True
     """Ink 1 and paper 0, as in MNIST; otherwise paper is 1, as in LEAF."""
-    clients_per_chunk: int = 5
-    """Clients evaluated at a time; bounds memory."""
-    seed: int = 0
-    """Of all of them."""
+    clients_per_chunk: int = 5  # Clients evaluated at a time; bounds memory.
+    seed: int = 0  # Of all of them.
 
     def __post_init__(self) -> None:
         check_different("methods", self.methods)

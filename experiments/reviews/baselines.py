@@ -68,32 +68,20 @@ Linkage = Literal["single", "complete"]
 class Config:
     """Everything that the study depends on. One field, one flag."""
 
-    num_samples: tuple[int, ...]
-    """n, samples per client."""
-    num_clients: tuple[int, ...]
-    """m, each a multiple of the number of clusters."""
-    rho: tuple[float, ...]
-    """Squared separation over noise variance."""
-    num_trials: int
-    """Data sets per cell."""
-    num_features: int = 40
-    """d."""
-    num_clusters: int = 2
-    """k, known to every arm."""
-    num_restarts: int = 10
-    """Random starts of IFCA."""
-    num_rounds: int = 200
-    """T of IFCA."""
-    step_size: float = 0.5
-    """Gamma of IFCA, divisor m."""
+    num_samples: tuple[int, ...]  # n, samples per client.
+    num_clients: tuple[int, ...]  # m, each a multiple of the number of clusters.
+    rho: tuple[float, ...]  # Squared separation over noise variance.
+    num_trials: int  # Data sets per cell.
+    num_features: int = 40  # d.
+    num_clusters: int = 2  # k, known to every arm.
+    num_restarts: int = 10  # Random starts of IFCA.
+    num_rounds: int = 200  # T of IFCA.
+    step_size: float = 0.5  # Gamma of IFCA, divisor m.
     local_steps: tuple[int, ...] = (0, 1, 3, 10, 30, 100, 300)
     """Steps of local fine-tuning, the best of which is chosen by the truth."""
-    margin: float = 0.01
-    """Relative difference of errors below which arms are the same."""
-    num_resamples: int = 20_000
-    """Of the bootstrap."""
-    seed: int = 0
-    """Of everything."""
+    margin: float = 0.01  # Relative difference of errors below which arms are the same.
+    num_resamples: int = 20_000  # Of the bootstrap.
+    seed: int = 0  # Of everything.
     error_rate: float = 0.05
     """Of all intervals of a figure, and of all comparisons, together."""
 

@@ -53,42 +53,26 @@ SAMPLES = "samples per client n"
 class Config:
     """Everything that the study depends on. One field, one flag."""
 
-    num_samples: tuple[int, ...]
-    """n, samples per client, drawn once."""
-    num_clusters: tuple[int, ...]
-    """k of the runs from near starts."""
-    num_trials: int
-    """Data sets per cell."""
-    fresh_samples: tuple[int, ...]
-    """n' of the runs on fresh data."""
-    fresh_trials: int
-    """Runs on fresh data."""
-    clients_per_cluster: int = 10
-    """m / k."""
-    num_features: int = 40
-    """d."""
-    rho: float = 4.0
-    """Squared separation over noise variance."""
+    num_samples: tuple[int, ...]  # n, samples per client, drawn once.
+    num_clusters: tuple[int, ...]  # k of the runs from near starts.
+    num_trials: int  # Data sets per cell.
+    fresh_samples: tuple[int, ...]  # n' of the runs on fresh data.
+    fresh_trials: int  # Runs on fresh data.
+    clients_per_cluster: int = 10  # m / k.
+    num_features: int = 40  # d.
+    rho: float = 4.0  # Squared separation over noise variance.
     start_distance: float = 0.4
     """Of near starts to their truths, over the separation, in random directions."""
-    num_restarts: int = 10
-    """Random starts at k = 2, all of them paid for."""
-    num_rounds: int = 150
-    """T."""
-    step: float = 0.1
-    """Effective step 2 gamma / k."""
+    num_restarts: int = 10  # Random starts at k = 2, all of them paid for.
+    num_rounds: int = 150  # T.
+    step: float = 0.1  # Effective step 2 gamma / k.
     patience: int = 3
     """Rounds without a change of any identity after which identities are frozen."""
-    fresh_clients: int = 200
-    """m of the runs on fresh data, even."""
-    fresh_features: int = 20
-    """d of the runs on fresh data."""
-    margin: float = 0.02
-    """Relative excess error that counts as none."""
-    seed: int = 0
-    """Of everything."""
-    error_rate: float = 0.05
-    """Of all intervals together."""
+    fresh_clients: int = 200  # m of the runs on fresh data, even.
+    fresh_features: int = 20  # d of the runs on fresh data.
+    margin: float = 0.02  # Relative excess error that counts as none.
+    seed: int = 0  # Of everything.
+    error_rate: float = 0.05  # Of all intervals together.
 
     def __post_init__(self) -> None:
         ones = ("num_samples", "fresh_samples", "clients_per_cluster", "num_restarts")

@@ -84,40 +84,24 @@ DIMS: dict[str, tuple[str, ...]] = {
 class Config:
     """Everything that the study depends on. One field, one flag."""
 
-    separation: tuple[float, ...]
-    """R of panels a and b."""
-    noise: tuple[float, ...]
-    """Sigma of panels a and b, above 0."""
-    clients_c: tuple[int, ...]
-    """m of panel c, even."""
-    clients_d: tuple[int, ...]
-    """m of panel d, multiples of 4."""
-    num_samples: tuple[int, ...]
-    """n of panels c and d."""
-    num_trials: int
-    """Data sets per cell."""
-    num_restarts: int
-    """Random starts per data set."""
+    separation: tuple[float, ...]  # R of panels a and b.
+    noise: tuple[float, ...]  # Sigma of panels a and b, above 0.
+    clients_c: tuple[int, ...]  # m of panel c, even.
+    clients_d: tuple[int, ...]  # m of panel d, multiples of 4.
+    num_samples: tuple[int, ...]  # n of panels c and d.
+    num_trials: int  # Data sets per cell.
+    num_restarts: int  # Random starts per data set.
     convention: tuple[Convention, ...] = ("reference", "paper")
     """Scale of the true models: as released, as printed, or both."""
-    clients_a: int = 40
-    """m of panel a, even."""
-    clients_b: int = 160
-    """m of panel b, a multiple of 4."""
-    samples_ab: int = 16
-    """n of panels a and b."""
-    num_features: int = 64
-    """d of the replicas; all lengths are those of d = 1000."""
-    num_rounds: int = 300
-    """T."""
-    agreement: float = 0.8
-    """Cohen's kappa from which on two criteria count as one."""
-    num_resamples: int = 10_000
-    """Of the bootstrap."""
-    seed: int = 0
-    """Of everything."""
-    error_rate: float = 0.05
-    """Of all intervals of one kind together."""
+    clients_a: int = 40  # m of panel a, even.
+    clients_b: int = 160  # m of panel b, a multiple of 4.
+    samples_ab: int = 16  # n of panels a and b.
+    num_features: int = 64  # d of the replicas; all lengths are those of d = 1000.
+    num_rounds: int = 300  # T.
+    agreement: float = 0.8  # Cohen's kappa from which on two criteria count as one.
+    num_resamples: int = 10_000  # Of the bootstrap.
+    seed: int = 0  # Of everything.
+    error_rate: float = 0.05  # Of all intervals of one kind together.
 
     def __post_init__(self) -> None:
         tuples = ("separation", "noise", "clients_c", "clients_d", "num_samples")

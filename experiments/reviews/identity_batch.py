@@ -57,38 +57,25 @@ class Config:
     """Squared separation over noise variance; at most 3 values fit the figure."""
     identity_samples: tuple[int, ...] = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
     """b, samples for the identity."""
-    num_clients: int = 200
-    """m, half of them in each cluster."""
-    num_samples: int = 100
-    """n', samples for the gradient."""
-    num_features: int = 20
-    """d."""
+    num_clients: int = 200  # m, half of them in each cluster.
+    num_samples: int = 100  # n', samples for the gradient.
+    num_features: int = 20  # d.
     num_raw_clients: int = 200_000
     """Clients whose residuals are drawn, for each rho and b."""
-    num_trials: int = 200
-    """Of the stationary runs."""
-    num_rounds: int = 25
-    """T of the stationary runs, of which the first are left out."""
-    target: float = 1e-3
-    """Misassignment that the least b has to reach."""
-    escape_clusters: tuple[int, ...] = (2, 4)
-    """k of the runs from random starts."""
+    num_trials: int = 200  # Of the stationary runs.
+    num_rounds: int = 25  # T of the stationary runs, of which the first are left out.
+    target: float = 1e-3  # Misassignment that the least b has to reach.
+    escape_clusters: tuple[int, ...] = (2, 4)  # k of the runs from random starts.
     escape_samples: tuple[int, ...] = (2, 32, 100, 1000)
     """b of their first stage; the last one is the second stage's b for all."""
-    escape_features: int = 200
-    """d of the runs from random starts."""
+    escape_features: int = 200  # d of the runs from random starts.
     escape_clients: int = 200
     """m of the runs from random starts, a multiple of every k."""
-    escape_rho: float = 4.0
-    """rho of the runs from random starts."""
-    escape_rounds: int = 48
-    """Rounds of each of the two stages, a multiple of 8."""
-    escape_trials: int = 60
-    """Random starts, the same ones for every b."""
-    seed: int = 0
-    """Of everything."""
-    error_rate: float = 0.05
-    """Of all intervals of each figure together."""
+    escape_rho: float = 4.0  # rho of the runs from random starts.
+    escape_rounds: int = 48  # Rounds of each of the two stages, a multiple of 8.
+    escape_trials: int = 60  # Random starts, the same ones for every b.
+    seed: int = 0  # Of everything.
+    error_rate: float = 0.05  # Of all intervals of each figure together.
 
     def __post_init__(self) -> None:
         tuples = ("rho", "identity_samples", "escape_clusters", "escape_samples")

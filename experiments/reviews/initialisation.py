@@ -60,41 +60,29 @@ class Config:
     """alpha0: first models are (1/2 - alpha0) Delta from their truths."""
     num_samples: tuple[int, ...]
     """n' of the arms; Assumption 2's two n' are added for each alpha0."""
-    shares: tuple[float, ...]
-    """s of the starts (1 - s) theta* + s random, increasing."""
+    shares: tuple[float, ...]  # s of the starts (1 - s) theta* + s random, increasing.
     basin_samples: tuple[int, ...]
     """n' of the runs from these starts; the largest stands for infinitely many."""
-    num_trials: int
-    """Runs of each cell, rounded up to a multiple of 40."""
+    num_trials: int  # Runs of each cell, rounded up to a multiple of 40.
     num_first: int
     """Draws of all first choices, for the chance of a wrong one; a tenth of it below
     the least n' that suffices."""
-    num_starts: int
-    """Starts for the chance to be Voronoi-separating."""
-    shown_margin: float = 0.05
-    """alpha0 of the figure, one of `margins`."""
-    num_rounds: int = 20
-    """T of each run; an error is the mean over the second half."""
-    num_clients: int = 200
-    """m, a multiple of the number of clusters."""
+    num_starts: int  # Starts for the chance to be Voronoi-separating.
+    shown_margin: float = 0.05  # alpha0 of the figure, one of `margins`.
+    num_rounds: int = 20  # T of each run; an error is the mean over the second half.
+    num_clients: int = 200  # m, a multiple of the number of clusters.
     num_clusters: int = 4
     """k, of equal sizes; at most 6, because all matchings are tried."""
-    num_features: int = 30
-    """d, at least k."""
-    noise: float = 0.5
-    """Sigma, above 0."""
-    separation: float = 1.0
-    """Delta, distance between any two truths."""
-    step_size: float = 2.0
-    """Gamma of the arms; k/2 is a full step of every cluster."""
+    num_features: int = 30  # d, at least k.
+    noise: float = 0.5  # Sigma, above 0.
+    separation: float = 1.0  # Delta, distance between any two truths.
+    step_size: float = 2.0  # Gamma of the arms; k/2 is a full step of every cluster.
     basin_step_size: float = 0.5
     """Gamma from other starts, where one model may get all clients; below 1."""
     failure: float = 0.01
     """delta of Assumption 2: chance that any first choice is wrong."""
-    seed: int = 0
-    """Of all runs."""
-    error_rate: float = 0.05
-    """Of all intervals together."""
+    seed: int = 0  # Of all runs.
+    error_rate: float = 0.05  # Of all intervals together.
 
     def __post_init__(self) -> None:
         study.check(

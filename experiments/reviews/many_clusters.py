@@ -48,42 +48,27 @@ MOST_DIFFERENT = 0.05  # Of all runs, between success and the Voronoi condition.
 class Config:
     """Everything that the study depends on. One field, one flag."""
 
-    num_clusters: tuple[int, ...]
-    """k of the floors, each a divisor of `num_clients`."""
+    num_clusters: tuple[int, ...]  # k of the floors, each a divisor of `num_clients`.
     random_clusters: tuple[int, ...]
     """k of the random starts averaged over members, each a divisor of m."""
     printed_clusters: tuple[int, ...]
     """k of the random starts divided by all clients, each a divisor of m."""
     separated_clusters: tuple[int, ...]
     """k of the chance of a Voronoi-separating start."""
-    num_trials: int
-    """Runs of each cell with `num_samples`."""
-    many_trials: int
-    """Runs of each cell with `many_samples`."""
-    num_starts: int
-    """Random starts for that chance."""
-    num_clients: int = 640
-    """m."""
-    num_features: int = 64
-    """d, at least the number of clusters."""
-    num_samples: int = 60
-    """n', fresh samples of a client for each use."""
-    many_samples: int = 100_000_000
-    """n' that stands for infinitely many."""
-    noise: float = 0.1
-    """Sigma."""
-    separation: float = 1.0
-    """Delta, distance between any two truths."""
-    num_rounds: int = 25
-    """T of each run; a floor is measured over the second half."""
-    step_size: float = 0.25
-    """Gamma of random starts, averaged over members."""
-    printed_step_size: float = 0.5
-    """Gamma of random starts, divided by all clients."""
-    seed: int = 0
-    """Of all runs."""
-    error_rate: float = 0.05
-    """Of all intervals together."""
+    num_trials: int  # Runs of each cell with `num_samples`.
+    many_trials: int  # Runs of each cell with `many_samples`.
+    num_starts: int  # Random starts for that chance.
+    num_clients: int = 640  # m.
+    num_features: int = 64  # d, at least the number of clusters.
+    num_samples: int = 60  # n', fresh samples of a client for each use.
+    many_samples: int = 100_000_000  # n' that stands for infinitely many.
+    noise: float = 0.1  # Sigma.
+    separation: float = 1.0  # Delta, distance between any two truths.
+    num_rounds: int = 25  # T of each run; a floor is measured over the second half.
+    step_size: float = 0.25  # Gamma of random starts, averaged over members.
+    printed_step_size: float = 0.5  # Gamma of random starts, divided by all clients.
+    seed: int = 0  # Of all runs.
+    error_rate: float = 0.05  # Of all intervals together.
 
     def __post_init__(self) -> None:
         divisors = ("num_clusters", "random_clusters", "printed_clusters")

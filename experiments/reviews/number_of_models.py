@@ -47,34 +47,22 @@ RULES = {"lowest": "lowest held-out loss", "chosen": "held-out loss of the choic
 class Config:
     """Everything that the study depends on. One field, one flag."""
 
-    num_models: tuple[int, ...]
-    """Numbers of models to try, in rising order."""
-    num_trials: int
-    """Runs of each cell."""
-    num_clusters: int = 4
-    """k of the truth, of equal sizes."""
-    num_clients: int = 200
-    """m, a multiple of `num_clusters`."""
-    num_features: int = 30
-    """d, at least the number of clusters."""
-    num_samples: int = 50
-    """n', fresh samples of a client for each use."""
+    num_models: tuple[int, ...]  # Numbers of models to try, in rising order.
+    num_trials: int  # Runs of each cell.
+    num_clusters: int = 4  # k of the truth, of equal sizes.
+    num_clients: int = 200  # m, a multiple of `num_clusters`.
+    num_features: int = 30  # d, at least the number of clusters.
+    num_samples: int = 50  # n', fresh samples of a client for each use.
     num_held_out: int = 50
     """Samples of a client by which the number of models is selected, twice."""
-    noise: float = 0.25
-    """Sigma."""
-    separation: float = 1.0
-    """Delta, distance between any two truths."""
+    noise: float = 0.25  # Sigma.
+    separation: float = 1.0  # Delta, distance between any two truths.
     radius: float = 0.2
     """Distance of a first model from the truth that it starts near, of Delta."""
-    num_rounds: int = 30
-    """T."""
-    step_size: float = 0.5
-    """Gamma, with gradients averaged over a model's clients."""
-    seed: int = 0
-    """Of all runs."""
-    error_rate: float = 0.05
-    """Of all intervals together."""
+    num_rounds: int = 30  # T.
+    step_size: float = 0.5  # Gamma, with gradients averaged over a model's clients.
+    seed: int = 0  # Of all runs.
+    error_rate: float = 0.05  # Of all intervals together.
 
     def __post_init__(self) -> None:
         study.check(

@@ -50,40 +50,24 @@ MARGIN = 0.05  # Of the slope, and of the floors.
 class Config:
     """Everything that the study depends on. One field, one flag."""
 
-    num_participants: tuple[int, ...]
-    """M, clients drawn in each round."""
-    few_participants: tuple[int, ...]
-    """M of the study of absent clusters."""
-    num_rounds: int
-    """T of each run; the floor is the mean over the last `num_last`."""
-    num_last: int
-    """Rounds at the end that count as stationary."""
-    num_draws: int
-    """Independent sequences of participants."""
-    num_trials: int
-    """Runs for each of them."""
-    num_subsets: int
-    """Subsets drawn to count absent clusters."""
-    num_clients: int = 800
-    """m, a multiple of the number of clusters."""
-    num_clusters: int = 4
-    """k, of equal sizes."""
-    num_features: int = 40
-    """d."""
-    num_samples: int = 100
-    """n', fresh samples of a client for each use."""
-    noise: float = 0.1
-    """Sigma."""
-    separation: float = 1.0
-    """Delta, distance between any two true models."""
+    num_participants: tuple[int, ...]  # M, clients drawn in each round.
+    few_participants: tuple[int, ...]  # M of the study of absent clusters.
+    num_rounds: int  # T of each run; the floor is the mean over the last `num_last`.
+    num_last: int  # Rounds at the end that count as stationary.
+    num_draws: int  # Independent sequences of participants.
+    num_trials: int  # Runs for each of them.
+    num_subsets: int  # Subsets drawn to count absent clusters.
+    num_clients: int = 800  # m, a multiple of the number of clusters.
+    num_clusters: int = 4  # k, of equal sizes.
+    num_features: int = 40  # d.
+    num_samples: int = 100  # n', fresh samples of a client for each use.
+    noise: float = 0.1  # Sigma.
+    separation: float = 1.0  # Delta, distance between any two true models.
     start: float = 0.2
     """Distance of every first model from its truth, towards the next truth."""
-    step_size: float = 1.0
-    """Gamma."""
-    seed: int = 0
-    """Of all runs."""
-    error_rate: float = 0.05
-    """Of all intervals together."""
+    step_size: float = 1.0  # Gamma.
+    seed: int = 0  # Of all runs.
+    error_rate: float = 0.05  # Of all intervals together.
 
     def __post_init__(self) -> None:
         ones = ("num_participants", "few_participants", "num_last", "num_trials")

@@ -106,28 +106,19 @@ class Config:
     """Everything that the study depends on. One field, one flag; entry i of the
     first six belongs to setting i."""
 
-    num_features: tuple[int, ...]
-    """d, above 1 and at least k."""
-    num_clients: tuple[int, ...]
-    """m."""
-    num_samples: tuple[int, ...]
-    """n of each client, drawn once."""
-    num_clusters: tuple[int, ...]
-    """k, with truths at one distance from each other."""
+    num_features: tuple[int, ...]  # d, above 1 and at least k.
+    num_clients: tuple[int, ...]  # m.
+    num_samples: tuple[int, ...]  # n of each client, drawn once.
+    num_clusters: tuple[int, ...]  # k, with truths at one distance from each other.
     shares: tuple[float, ...]
     """Of the clients, in the first cluster; the others share the rest equally."""
-    num_runs: tuple[int, ...]
-    """Data sets on which IFCA runs."""
-    num_trials: int
-    """Data sets of each setting with known clusters."""
-    noise: float = 1.0
-    """Sigma."""
+    num_runs: tuple[int, ...]  # Data sets on which IFCA runs.
+    num_trials: int  # Data sets of each setting with known clusters.
+    noise: float = 1.0  # Sigma.
     num_rounds: int = 200
     """Most rounds of an IFCA run, which ends when no client moves."""
-    seed: int = 0
-    """Of all data."""
-    error_rate: float = 0.05
-    """Of all intervals together."""
+    seed: int = 0  # Of all data.
+    error_rate: float = 0.05  # Of all intervals together.
 
     def __post_init__(self) -> None:
         counts = [len(column) for column in (*self._columns, self.num_runs)]

@@ -53,38 +53,23 @@ class Config:
 
     floor_rounds: tuple[int, ...]
     """T: a client's n samples are dealt out over 2T folds."""
-    floor_samples: int
-    """n of the floors, a multiple of 2T for every T."""
-    num_samples: tuple[int, ...]
-    """n of the random starts."""
+    floor_samples: int  # n of the floors, a multiple of 2T for every T.
+    num_samples: tuple[int, ...]  # n of the random starts.
     rho: tuple[float, ...]
     """Squared separation over noise variance of the random starts."""
-    num_features: int
-    """d of the random starts."""
-    num_clients: int
-    """m of the random starts, even."""
-    num_trials: int
-    """Data sets with a random start each, in every cell."""
-    num_rounds: int = 150
-    """T of the random starts."""
-    step_size: float = 0.5
-    """Gamma of the random starts, divisor m."""
-    floor_rho: float = 4.0
-    """rho of the floors."""
-    floor_features: int = 20
-    """d of the floors."""
-    floor_clients: int = 100
-    """m of the floors, even."""
-    floor_trials: int = 2000
-    """Runs on fresh folds."""
-    fixed_trials: int = 200
-    """Data sets for the floor of reused data."""
-    margin: float = 0.05
-    """Relative deviation that the floor's law may have."""
-    seed: int = 0
-    """Of everything."""
-    error_rate: float = 0.05
-    """Of all intervals together."""
+    num_features: int  # d of the random starts.
+    num_clients: int  # m of the random starts, even.
+    num_trials: int  # Data sets with a random start each, in every cell.
+    num_rounds: int = 150  # T of the random starts.
+    step_size: float = 0.5  # Gamma of the random starts, divisor m.
+    floor_rho: float = 4.0  # rho of the floors.
+    floor_features: int = 20  # d of the floors.
+    floor_clients: int = 100  # m of the floors, even.
+    floor_trials: int = 2000  # Runs on fresh folds.
+    fixed_trials: int = 200  # Data sets for the floor of reused data.
+    margin: float = 0.05  # Relative deviation that the floor's law may have.
+    seed: int = 0  # Of everything.
+    error_rate: float = 0.05  # Of all intervals together.
 
     def __post_init__(self) -> None:
         twos = ("num_features", "num_clients", "floor_clients")

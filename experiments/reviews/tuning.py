@@ -51,34 +51,24 @@ NAMES = {
 class Config:
     """Everything that the study depends on. One field, one flag."""
 
-    num_samples: tuple[int, ...]
-    """n, samples per client."""
-    rho: tuple[float, ...]
-    """Squared separation over noise variance."""
-    num_trials: int
-    """Data sets per cell."""
+    num_samples: tuple[int, ...]  # n, samples per client.
+    rho: tuple[float, ...]  # Squared separation over noise variance.
+    num_trials: int  # Data sets per cell.
     step_sizes: tuple[float, ...] = (0.05, 0.1, 0.25, 0.5, 1.0)
     """Gamma, divisor m, to choose from."""
     fixed_step_size: float = 0.5
     """Gamma where only the restart is chosen; one of `step_sizes`."""
     num_restarts: int = 10
     """Random starts to choose from, the same ones at every step size."""
-    num_rounds: int = 150
-    """T."""
-    num_clients: int = 40
-    """m, a multiple of the number of clusters."""
-    num_features: int = 40
-    """d."""
-    num_clusters: int = 2
-    """k."""
+    num_rounds: int = 150  # T.
+    num_clients: int = 40  # m, a multiple of the number of clusters.
+    num_features: int = 40  # d.
+    num_clusters: int = 2  # k.
     held_out: float = 0.2
     """Share of a client's n samples that the rule "split" does not train on."""
-    margin: float = 0.05
-    """Relative regret that counts as none."""
-    seed: int = 0
-    """Of everything."""
-    error_rate: float = 0.05
-    """Of all intervals together."""
+    margin: float = 0.05  # Relative regret that counts as none.
+    seed: int = 0  # Of everything.
+    error_rate: float = 0.05  # Of all intervals together.
 
     def __post_init__(self) -> None:
         sizes = ("num_samples", "num_trials", "num_clients", "num_features")
