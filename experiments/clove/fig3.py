@@ -22,7 +22,7 @@ of different settings agree is (separation / noise)^2 sqrt(samples).
 import dataclasses
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import jax
@@ -289,20 +289,14 @@ def draw_final(table: Sequence[dict[str, Any]]) -> Figure:
         return report.Curve(method, x, share, low, high)
 
     methods = dict.fromkeys(row["method"] for row in table)
-    return report.curves(
-        [
-            report.CurvePanel(
-                [curve(noise, method) for method in methods],
-                x_label="separation Δ of the true models",
-                y_label="all clients in their cluster",
-                log_x=True,
-                title=f"noise σ = {noise:g}",
-            )
-            for noise in dict.fromkeys(row["noise"] for row in table)
-        ],
-        title="CLoVE, Figure 3: recovery in the last round",
-        legend_title="share of the data sets, with joint intervals",
-        panels_per_row=2,
+    noises = dict.fromkeys(row["noise"] for row in table)
+    return _panels(
+        {noise: [curve(noise, method) for method in methods] for noise in noises},
+        "separation Δ of the true models",
+        "all clients in their cluster",
+        "CLoVE, Figure 3: recovery in the last round",
+        "share of the data sets, with joint intervals",
+        log_x=True,
     )
 
 
@@ -311,26 +305,35 @@ def draw_rounds(results: xr.Dataset) -> Figure:
 
     A round without a clustering counts as 0.
     """
-    over = results["round"].values.astype(float)
-
-    def curve(noise: float, separation: float) -> report.Curve:
-        point = {"method": "clove", "noise": noise, "separation": separation}
-        own = np.nan_to_num(results["rand_index"].sel(point).values)
-        return report.Curve(f"Δ = {separation:g}", over, own.mean(axis=0))
-
-    separations = results["separation"].values.tolist()
-    return report.curves(
-        [
-            report.CurvePanel(
-                [curve(noise, separation) for separation in separations],
-                x_label="round",
-                y_label="mean adjusted Rand index",
-                y_limits=(-0.1, 1.05),
-                title=f"noise σ = {noise:g}",
-            )
-            for noise in results["noise"].values.tolist()
-        ],
-        title="CLoVE, Figure 3(a): agreement with the true clusters",
-        legend_title="separation of the true models, means over the data sets",
-        panels_per_row=2,
+    lines: dict[float, list[report.Curve]] = {}
+    for point, data in cells(results.sel(method="clove"), "noise", "separation"):
+        own = np.nan_to_num(data["rand_index"].values)
+        label, over = f"Δ = {point['separation']:g}", results["round"].values
+        curve = report.Curve(label, over.astype(float), own.mean(axis=0))
+        lines.setdefault(point["noise"], []).append(curve)
+    return _panels(
+        lines,
+        "round",
+        "mean adjusted Rand index",
+        "CLoVE, Figure 3(a): agreement with the true clusters",
+        "separation of the true models, means over the data sets",
+        y_limits=(-0.1, 1.05),
     )
+
+
+def _panels(
+    lines: Mapping[float, Sequence[report.Curve]],
+    x_label: str,
+    y_label: str,
+    title: str,
+    legend: str,
+    **options: Any,
+) -> Figure:
+    """A panel for each noise."""
+    panels = [
+        report.CurvePanel(
+            own, x_label, y_label, title=f"noise σ = {noise:g}", **options
+        )
+        for noise, own in lines.items()
+    ]
+    return report.curves(panels, title=title, legend_title=legend, panels_per_row=2)

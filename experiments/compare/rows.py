@@ -115,17 +115,15 @@ def rows(results: Sequence[Result], config: Config) -> list[dict[str, Any]]:
     error rate is divided over them; the baseline has none.
     """
     baseline = results[config.baseline_index]
-    num_differences = max(1, len(results) - 1)
-    rate = intervals.divide(config.error_rate, num_differences)
+    rate = intervals.divide(config.error_rate, max(1, len(results) - 1))
     table = []
     for result in results:
         row = _row(result, config)
         ours, theirs = result.chosen, baseline.chosen
         if result is not baseline and ours is not None and theirs is not None:
             last = lambda setting: 100 * setting.values("test")[:, -1]
-            row |= _interval(
-                last(ours) - last(theirs), "difference", rate, (-100.0, 100.0)
-            )
+            apart = last(ours) - last(theirs)
+            row |= _interval(apart, "difference", rate, (-100.0, 100.0))
         table.append(row)
     return table
 
