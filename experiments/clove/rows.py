@@ -394,10 +394,7 @@ def draw(results: Sequence[Result], view: View) -> Figure | None:
     return report.curves(
         [
             report.CurvePanel(
-                curves,
-                x_label="round",
-                y_label="adjusted Rand index, all seen",
-                title=title,
+                curves, "round", "adjusted Rand index, all seen", title=title
             )
             for title, curves in panels.items()
         ],

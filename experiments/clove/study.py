@@ -565,10 +565,7 @@ def store_name(trial: Trial) -> str:
 
 
 def compute(
-    options: Options,
-    grid: engine.Grid,
-    source: Source,
-    simulate: Simulate = simulate,
+    options: Options, grid: engine.Grid, source: Source, simulate: Simulate = simulate
 ) -> Result:
     """What the store has of one grid of `Trial`s, once it has everything.
 

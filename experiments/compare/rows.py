@@ -302,30 +302,19 @@ def _figure(results: Sequence[Result], config: Config, title: str) -> Figure:
     step = config.rounds_between
     tested = np.arange(step, config.num_rounds + 1, step)
     accuracy = [_curve(r, "test", tested, config.error_rate) for r in results]
-    panels = [
-        report.CurvePanel(
-            accuracy,
-            x_label="round",
-            y_label="accuracy on own test samples [%]",
-            y_limits=_limits(accuracy),
-            title="accuracy",
-        )
-    ]
+    label, limits = "accuracy on own test samples [%]", _limits(accuracy)
+    panels = [report.CurvePanel(accuracy, "round", label, limits, title="accuracy")]
     found = [result for result in results if finds_clusters(result.contestant.arm)]
     if found:
         rounds = np.arange(1, config.num_rounds + 1)
         # No agreement is 0; runs that lost a client have none at all.
         agreement = [_curve(r, "rand_index", rounds, config.error_rate) for r in found]
         least = min([0.0, *(y for c in agreement for y in c.y if y < 0)])
-        panels.append(
-            report.CurvePanel(
-                agreement,
-                x_label="round",
-                y_label="adjusted Rand index",
-                y_limits=(least, 1.0),
-                title="clusters found",
-            )
+        label, limits = "adjusted Rand index", (least, 1.0)
+        panel = report.CurvePanel(
+            agreement, "round", label, limits, title="clusters found"
         )
+        panels.append(panel)
     return report.curves(
         panels,
         title=title,
