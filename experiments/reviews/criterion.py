@@ -324,8 +324,12 @@ def estimates(data: ClientData, truth: Truth) -> dict[str, Float[Array, ""]]:
         "pooled": _least_squares(rows.reshape(-1, num_features), values.reshape(-1)),
         "zero": jnp.zeros(num_features),
     }
-    apart = lambda guess: jnp.mean(jnp.linalg.norm(guess - truth.models, axis=1))
-    return {name: apart(guess) for name, guess in guesses.items()}
+
+    def distance(guess: Array) -> Float[Array, ""]:
+        gaps = jnp.broadcast_to(guess, truth.models.shape) - truth.models
+        return jnp.mean(jnp.linalg.norm(gaps, axis=1))
+
+    return {name: distance(guess) for name, guess in guesses.items()}
 
 
 def _least_squares(
