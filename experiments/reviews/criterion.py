@@ -701,9 +701,9 @@ def _verdict_panel(
     the interval is that of the number of data sets, not of their sum over cells."""
     own = study.at(replicas, convention=convention, panel=panel)
     joint = study.jointly(config, len(replicas) * len(CRITERIA))
-    x, label = "rows_per_feature", "rows per feature N/d"
+    x, x_label = "rows_per_feature", "rows per feature N/d"
     if panel in "ab":
-        x, label = "separation", "separation R"
+        x, x_label = "separation", "separation R"
     at = np.array(sorted({row[x] for row in own}))
     lines = []
     for name, label in CRITERIA.items():
@@ -711,7 +711,7 @@ def _verdict_panel(
         low, high = intervals.hoeffding(shares, config.num_trials, joint.error_rate)
         lines.append(report.Curve(label, at, shares, low, high))
     share, title = "data sets with a success", f"({panel}), {SCALES[convention]}"
-    return study.panel(lines, label, share, title, "x", y_limits=(-0.05, 1.05))
+    return study.panel(lines, x_label, share, title, "x", y_limits=(-0.05, 1.05))
 
 
 STUDY = _Replicas("reviews.crit", 1, cells, simulate, rows, decide, answer, figures)
