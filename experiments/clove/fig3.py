@@ -306,10 +306,11 @@ def draw_rounds(results: xr.Dataset) -> Figure:
     A round without a clustering counts as 0.
     """
     lines: dict[float, list[report.Curve]] = {}
-    for point, data in cells(results.sel(method="clove"), "noise", "separation"):
-        own = np.nan_to_num(data["rand_index"].values)
+    own = results.sel({"method": "clove"})  # `method=` is an option of `sel`.
+    for point, data in cells(own, "noise", "separation"):
+        found = np.nan_to_num(data["rand_index"].values)
         label, over = f"Δ = {point['separation']:g}", results["round"].values
-        curve = report.Curve(label, over.astype(float), own.mean(axis=0))
+        curve = report.Curve(label, over.astype(float), found.mean(axis=0))
         lines.setdefault(point["noise"], []).append(curve)
     return _panels(
         lines,
