@@ -20,10 +20,9 @@ of different settings agree is (separation / noise)^2 sqrt(samples).
 """
 
 import dataclasses
-import itertools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import jax
@@ -39,22 +38,12 @@ from cfljax.base import Algorithm, check_member
 from cfljax.clustering import euclidean, least_distance
 from cfljax.data import nearby_linear
 from cfljax.models import linear
-from experiments.checks import check_positive
+from experiments.checks import check_different, check_positive
 from experiments.clove.rows import FOUND, finish
 from experiments.options import Options
+from experiments.werner.study import cells, column, trial_of
 
-__all__ = [
-    "DIMS",
-    "EXPERIMENTS",
-    "Config",
-    "Trial",
-    "main",
-    "overview",
-    "preset",
-    "rows",
-    "simulate",
-]
-
+__all__ = ["Config", "main", "preset"]
 
 EXPERIMENT = "clove.fig3"
 EXPERIMENTS = {
@@ -69,38 +58,24 @@ Method = Literal["clove", "ifca", "k_fed"]
 class Config:
     """Everything that the figure depends on. One field, one flag."""
 
-    num_trials: int
-    """Data sets, with a start each, for every setting."""
-    method: tuple[Method, ...] = ("clove", "ifca", "k_fed")
-    """Who clusters."""
+    num_trials: int  # Data sets, with a start each, for every setting.
+    method: tuple[Method, ...] = ("clove", "ifca", "k_fed")  # Who clusters.
     separation: tuple[float, ...] = (0.0003, 0.001, 0.01, 0.1, 0.5, 1.0)
     """Delta: distances of true models lie between it and five times it."""
-    noise: tuple[float, ...] = (0.0001, 0.001, 0.01, 0.1)
-    """Sigma."""
-    num_clusters: int = 5
-    """K."""
-    num_clients: int = 25
-    """M, a multiple of the number of clusters."""
-    num_samples: int = 1000
-    """n, per client, the same in every round."""
-    num_features: int = 20
-    """d."""
-    num_rounds: int = 30
-    """T."""
-    num_steps: int = 25
-    """Tau, local epochs, each a step on all samples."""
-    step_size: float = 0.05
-    """Gamma."""
-    seed: int = 0
-    """Of everything."""
-    error_rate: float = 0.05
-    """Of all intervals together."""
+    noise: tuple[float, ...] = (0.0001, 0.001, 0.01, 0.1)  # Sigma.
+    num_clusters: int = 5  # K.
+    num_clients: int = 25  # M, a multiple of the number of clusters.
+    num_samples: int = 1000  # n, per client, the same in every round.
+    num_features: int = 20  # d.
+    num_rounds: int = 30  # T.
+    num_steps: int = 25  # Tau, local epochs, each a step on all samples.
+    step_size: float = 0.05  # Gamma.
+    seed: int = 0  # Of everything.
+    error_rate: float = 0.05  # Of all intervals together.
 
     def __post_init__(self) -> None:
         for name in ("method", "separation", "noise"):
-            values = getattr(self, name)
-            if not values or len(set(values)) < len(values):
-                raise ValueError(f"`{name}` must hold different values, got {values}.")
+            check_different(name, getattr(self, name), "values")
         check_positive(self, "num_trials", "num_rounds", "num_steps", "num_samples")
         if not all(0 < value <= 1 for value in self.separation):
             raise ValueError(f"`separation` must be in (0, 1], got {self.separation}.")
@@ -130,17 +105,12 @@ def preset(name: Literal["quick", "paper"]) -> Config:
 def main(config: Config, options: Options) -> dict[str, Any]:
     """Compute what the store lacks, then write figures and table."""
     started = time.perf_counter()
-    axes = ("method", "noise", "separation")
-    shared = {
-        field.name: getattr(config, field.name)
-        for field in dataclasses.fields(Trial)
-        if field.name not in axes
-    }
-    first = {name: getattr(config, name)[0] for name in axes}
+    axes = {name: getattr(config, name) for name in ("method", "noise", "separation")}
+    first = {name: values[0] for name, values in axes.items()}
     grid = engine.Grid(
         experiment=EXPERIMENT,
-        trial=Trial(**first, **shared),
-        axes={name: getattr(config, name) for name in axes},
+        trial=trial_of(Trial, config, **first),
+        axes=axes,
         num_trials=config.num_trials,
         traced=("separation", "noise", "step_size"),
         dims=DIMS,
@@ -157,9 +127,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
         progress=options.progress,
     )
     table = rows(results, num_samples=config.num_samples, error_rate=config.error_rate)
-    heading = (
-        "Adjusted Rand index in the last round, data sets with all clients right\n\n"
-    )
+    heading = "Adjusted Rand index in the last round, data sets with all clients right"
     figures: dict[str, Figure | None] = {"final": draw_final(table)}
     if "clove" in config.method:
         figures["rounds"] = draw_rounds(results)
@@ -169,7 +137,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
         started,
         tables={"table": table},
         text=report.markdown(table, COLUMNS),
-        headline=heading + report.markdown(overview(table)),
+        headline=f"{heading}\n\n{report.markdown(overview(table))}",
         figures=figures,
         failures=int(results.attrs["failures"]),
     )
@@ -212,15 +180,9 @@ def simulate(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array
     Methods share the data of a trial, separations and noises the random numbers.
     """
     data_key, run_key = jax.random.split(key)
-    data, truth = nearby_linear(
-        data_key,
-        num_clients=trial.num_clients,
-        num_clusters=trial.num_clusters,
-        num_samples=trial.num_samples,
-        num_features=trial.num_features,
-        separation=trial.separation,
-        noise=trial.noise,
-    )
+    sizes = ("num_clients", "num_clusters", "num_samples", "num_features")
+    own = {name: getattr(trial, name) for name in (*sizes, "separation", "noise")}
+    data, truth = nearby_linear(data_key, **own)
 
     def observe(state: Any, info: Any) -> Array:
         del state
@@ -252,14 +214,14 @@ def _algorithm(trial: Trial) -> Algorithm:
         return start / jnp.linalg.norm(start)
 
     task = linear(trial.num_features)._replace(init=init)
-    common: dict[str, Any] = {"num_clusters": trial.num_clusters}
-    common["step_size"] = trial.step_size
-    if trial.method == "k_fed":
-        return k_fed(task, **common)
-    common["num_steps"] = trial.num_steps
+    names = ("num_clusters", "step_size", "num_steps")
+    common: dict[str, Any] = {name: getattr(trial, name) for name in names}
     if trial.method == "ifca":
         return ifca(task, option="model", **common)
-    return clove(task, **common)
+    if trial.method == "clove":
+        return clove(task, **common)
+    del common["num_steps"]
+    return k_fed(task, **common)
 
 
 NAMES = {"clove": "CLoVE", "ifca": "IFCA", "k_fed": "k-FED"}
@@ -285,33 +247,23 @@ def rows(
 
     Bonferroni divides the error rate of all intervals.
     """
-    settings = ("method", "noise", "separation")
-    points = list(itertools.product(*(results[s].values.tolist() for s in settings)))
+    points = list(cells(results, "method", "noise", "separation"))
+    rate = error_rate / len(points)
     table = []
-    for method, noise, separation in points:
-        point = {"method": method, "noise": noise, "separation": separation}
+    for point, data in points:
+        noise, separation = point["noise"], point["separation"]
         signal = (separation / noise) ** 2 * num_samples**0.5 if noise else np.inf
-        rand = np.nan_to_num(results.sel(point)["rand_index"].values)  # [trial, round]
+        rand = np.nan_to_num(data["rand_index"].values)  # [trial, round]
         last = rand[:, -1]
         number, exact = len(last), int(np.sum(last == 1))
-        rate = error_rate / len(points)
         low, high = intervals.clopper_pearson(exact, number, error_rate=rate)
         first = [int(np.argmax(run)) + 1 for run in rand >= FOUND if run.any()]
-        table.append(
-            {
-                "method": NAMES[method],
-                "noise": noise,
-                "separation": separation,
-                "signal": signal,
-                "trials": number,
-                "rand_first": float(np.mean(rand[:, 0])),
-                "rand_last": float(np.mean(last)),
-                "exact": exact / number,
-                "exact_low": float(low),
-                "exact_high": float(high),
-                "reached": float(np.median(first)) if first else None,
-            }
-        )
+        row = point | {"method": NAMES[point["method"]], "signal": signal}
+        row |= {"trials": number, "rand_first": float(np.mean(rand[:, 0]))}
+        row |= {"rand_last": float(np.mean(last)), "exact": exact / number}
+        row |= {"exact_low": float(low), "exact_high": float(high)}
+        row |= {"reached": float(np.median(first)) if first else None}
+        table.append(row)
     return table
 
 
@@ -332,25 +284,19 @@ def draw_final(table: Sequence[dict[str, Any]]) -> Figure:
 
     def curve(noise: float, method: str) -> report.Curve:
         own = [row for row in table if (row["noise"], row["method"]) == (noise, method)]
-        column = lambda name: np.array([row[name] for row in own], float)
-        share = column("exact"), column("exact_low"), column("exact_high")
-        return report.Curve(method, column("separation"), *share)
+        names = ("separation", "exact", "exact_low", "exact_high")
+        x, share, low, high = (column(own, name) for name in names)
+        return report.Curve(method, x, share, low, high)
 
     methods = dict.fromkeys(row["method"] for row in table)
-    return report.curves(
-        [
-            report.CurvePanel(
-                [curve(noise, method) for method in methods],
-                x_label="separation Δ of the true models",
-                y_label="all clients in their cluster",
-                log_x=True,
-                title=f"noise σ = {noise:g}",
-            )
-            for noise in dict.fromkeys(row["noise"] for row in table)
-        ],
-        title="CLoVE, Figure 3: recovery in the last round",
-        legend_title="share of the data sets, with joint intervals",
-        panels_per_row=2,
+    noises = dict.fromkeys(row["noise"] for row in table)
+    return _panels(
+        {noise: [curve(noise, method) for method in methods] for noise in noises},
+        "separation Δ of the true models",
+        "all clients in their cluster",
+        "CLoVE, Figure 3: recovery in the last round",
+        "share of the data sets, with joint intervals",
+        log_x=True,
     )
 
 
@@ -359,26 +305,36 @@ def draw_rounds(results: xr.Dataset) -> Figure:
 
     A round without a clustering counts as 0.
     """
-    over = results["round"].values.astype(float)
-
-    def curve(noise: float, separation: float) -> report.Curve:
-        point = {"method": "clove", "noise": noise, "separation": separation}
-        own = np.nan_to_num(results["rand_index"].sel(point).values)
-        return report.Curve(f"Δ = {separation:g}", over, own.mean(axis=0))
-
-    separations = results["separation"].values.tolist()
-    return report.curves(
-        [
-            report.CurvePanel(
-                [curve(noise, separation) for separation in separations],
-                x_label="round",
-                y_label="mean adjusted Rand index",
-                y_limits=(-0.1, 1.05),
-                title=f"noise σ = {noise:g}",
-            )
-            for noise in results["noise"].values.tolist()
-        ],
-        title="CLoVE, Figure 3(a): agreement with the true clusters",
-        legend_title="separation of the true models, means over the data sets",
-        panels_per_row=2,
+    lines: dict[float, list[report.Curve]] = {}
+    own = results.sel({"method": "clove"})  # `method=` is an option of `sel`.
+    for point, data in cells(own, "noise", "separation"):
+        found = np.nan_to_num(data["rand_index"].values)
+        label, over = f"Δ = {point['separation']:g}", results["round"].values
+        curve = report.Curve(label, over.astype(float), found.mean(axis=0))
+        lines.setdefault(point["noise"], []).append(curve)
+    return _panels(
+        lines,
+        "round",
+        "mean adjusted Rand index",
+        "CLoVE, Figure 3(a): agreement with the true clusters",
+        "separation of the true models, means over the data sets",
+        y_limits=(-0.1, 1.05),
     )
+
+
+def _panels(
+    lines: Mapping[float, Sequence[report.Curve]],
+    x_label: str,
+    y_label: str,
+    title: str,
+    legend: str,
+    **options: Any,
+) -> Figure:
+    """A panel for each noise."""
+    panels = [
+        report.CurvePanel(
+            own, x_label, y_label, title=f"noise σ = {noise:g}", **options
+        )
+        for noise, own in lines.items()
+    ]
+    return report.curves(panels, title=title, legend_title=legend, panels_per_row=2)

@@ -34,7 +34,7 @@ from cfljax.clustering import match_clusters
 from cfljax.federated import loss_matrix
 from experiments.clove.methods import METHODS, Method, clusters
 from experiments.clove.partitions import Clients
-from experiments.clove.rows import DATASETS, cells, finish, without_empty
+from experiments.clove.rows import DATASETS, cells, columns, conclude, without_empty
 from experiments.clove.study import (
     PAPER,
     QUICK,
@@ -49,17 +49,7 @@ from experiments.clove.study import (
 )
 from experiments.options import Options
 
-__all__ = [
-    "DIMS",
-    "EXPERIMENTS",
-    "draw",
-    "main",
-    "markdown",
-    "models_of_clusters",
-    "preset",
-    "rows",
-]
-
+__all__ = ["main", "preset"]
 
 EXPERIMENT = "clove.fig5"
 EXPERIMENTS = {
@@ -100,20 +90,9 @@ def main(config: Config, options: Options) -> dict[str, Any]:
         for grid, source in planned(config, loaded)
     ]
     table = [row for result in results for row in rows(result)]
-    text = markdown(table)
-    origins = [source.samples.source for source in loaded]
-    finished = finish(
-        config,
-        options,
-        started,
-        tables={"table": table},
-        text=text,
-        headline="".join(source.note for source in loaded) + text,
-        figures={"losses": draw(results)},
-        failures=sum(int(result.data.attrs["failures"]) for result in results),
-        sources=origins,
-    )
-    return {"experiment": EXPERIMENT, "sources": origins, **finished}
+    tables, figures = {"table": table}, {"losses": draw(results)}
+    found = config, options, started, loaded, results
+    return conclude(EXPERIMENT, *found, tables, markdown(table), figures)
 
 
 # Outputs of a trial and the names of their own axes, both as long as there are true
@@ -221,16 +200,9 @@ def rows(result: Result) -> list[dict[str, Any]]:
     found = {(name, repetition): cell for name, repetition, cell in cells(result.data)}
     table = []
     for (name, repetition), cell in sorted(found.items(), key=lambda item: item[0][1]):
-        row = {
-            "dataset": result.trial.dataset,
-            "clusters": result.trial.num_clusters,
-            "clients": result.trial.num_clients,
-            "samples": result.trial.num_samples,
-            "method": name,
-            "label": METHODS[name].label,
-            "repetition": repetition,
-            "failed": bool(cell["failed"]),
-        }
+        row = columns(result.trial, "dataset", "clusters", "clients", "samples")
+        row |= {"method": name, "label": METHODS[name].label}
+        row |= {"repetition": repetition, "failed": bool(cell["failed"])}
         if not row["failed"]:
             row |= _measured(name, cell, found.get(("clove", repetition)))
         table.append(row)
@@ -270,17 +242,16 @@ def _diagonal(name: Method, cell: xr.Dataset) -> Float[np.ndarray, " clients"]:
 
 def markdown(table: Sequence[Mapping[str, Any]]) -> str:
     """The table for people, with losses scaled, shares as counts, and a note."""
-    shown = []
-    for row in table:
-        texts = dict(row)
-        for name in texts:
-            if name in ("diagonal", "loss"):
-                texts[name] = f"{SCALE * row[name]:.1f}"
-            elif name in ("smallest", "clove_lower"):
-                texts[name] = f"{round(row[name] * row['clusters'])}/{row['clusters']}"
-            elif name == "rand_index":
-                texts[name] = f"{row[name]:.2f}"
-        shown.append(texts)
+
+    def text(row: Mapping[str, Any], name: str) -> Any:
+        value, number = row[name], row["clusters"]
+        if name in ("diagonal", "loss"):
+            return f"{SCALE * value:.1f}"
+        if name in ("smallest", "clove_lower"):
+            return f"{round(value * number)}/{number}"
+        return f"{value:.2f}" if name == "rand_index" else value
+
+    shown = [{name: text(row, name) for name in row} for row in table]
     return report.markdown(shown, without_empty(shown, COLUMNS)) + NOTE
 
 

@@ -14,13 +14,7 @@ from cfljax.models import (
     text_cnn,
 )
 
-__all__ = [
-    "Network",
-    "is_classifier",
-    "network",
-    "network_of",
-    "num_classes",
-]
+__all__ = ["Network", "is_classifier", "network", "network_of", "num_classes"]
 
 
 Network = Literal[

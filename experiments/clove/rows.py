@@ -19,6 +19,7 @@ from cfljax import report
 from experiments.clove.methods import METHODS, Method, clusters
 from experiments.clove.networks import is_classifier
 from experiments.clove.partitions import Partition, published_sizes
+from experiments.clove.sources import Source
 from experiments.clove.study import Result, Trial
 from experiments.options import Options
 
@@ -28,6 +29,8 @@ __all__ = [
     "View",
     "band",
     "cells",
+    "columns",
+    "conclude",
     "draw",
     "finish",
     "finished",
@@ -159,23 +162,20 @@ def cells(data: xr.Dataset) -> Iterator[tuple[Any, int, xr.Dataset]]:
             yield method, int(repetition), data.sel(where).isel(trial=0)
 
 
+def columns(trial: Trial, *names: str) -> dict[str, Any]:
+    """Fields of a trial by their names, without the `num_` that some begin with."""
+    values = dataclasses.asdict(trial)
+    return {name: values[name if name in values else f"num_{name}"] for name in names}
+
+
 def _row(result: Result, view: View, name: Method) -> dict[str, Any]:
-    trial = result.trial
-    own = finished(result.data, name)
+    trial, own = result.trial, finished(result.data, name)
     traffic = own["received"].values + own["sent"].values
-    row = {
-        "dataset": trial.dataset,
-        "partition": trial.partition,
-        "clusters": trial.num_clusters,
-        "clients": trial.num_clients,
-        "samples": trial.num_samples,
-        "participants": trial.num_participants,
-        "method": name,
-        "label": METHODS[name].label,
-        "round": trial.num_rounds,
-        "trials": own.sizes["repetition"],
-        "mebibytes_mean": float(traffic.mean()) if traffic.size else None,
-    }
+    sizes = ("clusters", "clients", "samples", "participants")
+    row = columns(trial, "dataset", "partition", *sizes)
+    row |= {"method": name, "label": METHODS[name].label, "round": trial.num_rounds}
+    row |= {"trials": own.sizes["repetition"]}
+    row |= {"mebibytes_mean": float(traffic.mean()) if traffic.size else None}
     measured = _measured(trial, view, name, own)
     for measure, values in measured.items():
         row |= spread(measure, values)
@@ -196,12 +196,9 @@ def _measured(
         return found
     indices = own[view.index].values.astype(float)
     firsts = [first for run in indices if (first := first_found(run)) is not None]
-    stable = own["stable"].values > 0
-    found |= {
-        "rand": indices[:, -1],
-        "first": np.array(firsts, float),
-        "stable": np.array([np.argmax(run) for run in stable if run.any()], float),
-    }
+    found |= {"rand": indices[:, -1], "first": np.array(firsts, float)}
+    stable = [np.argmax(run) for run in own["stable"].values > 0 if run.any()]
+    found["stable"] = np.array(stable, float)
     if trial.num_rounds >= EARLY:
         found["rand_early"] = indices[:, EARLY - 1]
     return found
@@ -397,10 +394,7 @@ def draw(results: Sequence[Result], view: View) -> Figure | None:
     return report.curves(
         [
             report.CurvePanel(
-                curves,
-                x_label="round",
-                y_label="adjusted Rand index, all seen",
-                title=title,
+                curves, "round", "adjusted Rand index, all seen", title=title
             )
             for title, curves in panels.items()
         ],
@@ -435,29 +429,45 @@ def curve_names(view: View, trial: Trial, name: Method) -> tuple[str, str]:
 def runs(result: Result, view: View) -> list[dict[str, Any]]:
     """One row for each run, after its last round."""
     table, trial = [], result.trial
+    sizes = ("clusters", "clients", "participants")
     for name, repetition, cell in cells(result.data):
-        row = {
-            "dataset": trial.dataset,
-            "partition": trial.partition,
-            "clusters": trial.num_clusters,
-            "clients": trial.num_clients,
-            "participants": trial.num_participants,
-            "method": name,
-            "repetition": repetition,
-            "failed": bool(cell["failed"]),
-            "score": float(cell["score"][-1]),
-            "received_mib": float(cell["received"].sum()),
-            "sent_mib": float(cell["sent"].sum()),
-        }
+        row = columns(trial, "dataset", "partition", *sizes)
+        row |= {"method": name, "repetition": repetition}
+        row |= {"failed": bool(cell["failed"]), "score": float(cell["score"][-1])}
+        row |= {f"{n}_mib": float(cell[n].sum()) for n in ("received", "sent")}
         if clusters(name):
             found = cell[view.index].values.astype(float)
-            row |= {
-                "rand_index": float(found[-1]),
-                "first_found": first_found(found),
-                "used_models": float(cell["used_models"][-1]),
-            }
+            row |= {"rand_index": float(found[-1]), "first_found": first_found(found)}
+            row |= {"used_models": float(cell["used_models"][-1])}
         table.append(row)
     return table
+
+
+def conclude(
+    experiment: str,
+    config: Any,
+    options: Options,
+    started: float,
+    loaded: Sequence[Source],
+    results: Sequence[Result],
+    tables: Mapping[str, Sequence[Mapping[str, Any]]],
+    text: str,
+    figures: Mapping[str, Figure | None],
+) -> dict[str, Any]:
+    """As `finish`, of a study of all sources, whose notes stand above the table."""
+    origins = [source.samples.source for source in loaded]
+    finished = finish(
+        config,
+        options,
+        started,
+        tables=tables,
+        text=text,
+        headline="".join(source.note for source in loaded) + text,
+        figures=figures,
+        failures=sum(int(result.data.attrs["failures"]) for result in results),
+        sources=origins,
+    )
+    return {"experiment": experiment, "sources": origins, **finished}
 
 
 def finish(

@@ -37,6 +37,7 @@ from experiments.clove.partitions import (
 )
 from experiments.clove.sources import Dataset, Source, load_source, without_inputs
 from experiments.options import Options
+from experiments.werner.study import trial_of
 
 __all__ = [
     "PAPER",
@@ -66,57 +67,37 @@ REVISION = 1  # To be raised whenever a trial of the same fields changes its mea
 class Config:
     """Everything that the results depend on. One field, one flag."""
 
-    datasets: tuple[Dataset, ...]
-    """Sets of images or texts."""
-    partitions: tuple[Partition, ...]
-    """How samples are shared out."""
-    methods: tuple[Method, ...]
-    """What to compare."""
+    datasets: tuple[Dataset, ...]  # Sets of images or texts.
+    partitions: tuple[Partition, ...]  # How samples are shared out.
+    methods: tuple[Method, ...]  # What to compare.
     cluster_sizes: tuple[int, ...] | None
     """Clients of a cluster; the paper's if None, unless `num_clients` says it."""
     num_samples: tuple[int, ...] | None
     """Training samples of a client, one number or one for each number of clients; the
     paper's if None."""
-    num_test_samples: tuple[int, ...]
-    """Test samples of a client, likewise."""
-    num_channels: int
-    """Of the first convolution; each further one has twice as many."""
-    num_hidden: int
-    """Width of the hidden layer."""
-    num_rounds: int
-    """T, communication rounds."""
-    rounds_between: int
-    """Rounds from one test to the next."""
-    batch_size: int
-    """Of a local step."""
-    num_trials: int
-    """Seeds of each cell."""
-    fall_back: bool
-    """Use the embedded digits where the images are not found."""
+    num_test_samples: tuple[int, ...]  # Test samples of a client, likewise.
+    num_channels: int  # Of the first convolution; each further one has twice as many.
+    num_hidden: int  # Width of the hidden layer.
+    num_rounds: int  # T, communication rounds.
+    rounds_between: int  # Rounds from one test to the next.
+    batch_size: int  # Of a local step.
+    num_trials: int  # Seeds of each cell.
+    fall_back: bool  # Use the embedded digits where the images are not found.
     num_clients: tuple[int, ...] | None = None
     """Clients of all clusters together, instead of `cluster_sizes`."""
     num_clusters: tuple[int, ...] | None = None
     """K; the paper's, or what its numbers of clients imply, if None."""
     participations: tuple[float, ...] = (1.0,)
     """Rho, fractions of the clients that take part in a round."""
-    reconstruct: bool = False
-    """Train autoencoders, rather than classifiers."""
-    num_latent: int = 32
-    """Width of an autoencoder's bottleneck."""
-    num_words: int = 5000
-    """Vocabulary of texts."""
-    num_tokens: int = 64
-    """Words of a text that are kept, for AG News."""
-    num_epochs: int = 1
-    """Tau, local epochs of a round."""
-    step_size: float = 0.001
-    """Of Adam."""
-    gradient_step_size: float = 0.1
-    """Of gradient averaging, one step a round."""
-    clients_per_chunk: int = 5
-    """Clients evaluated at a time; bounds memory."""
-    seed: int = 0
-    """Of all of them."""
+    reconstruct: bool = False  # Train autoencoders, rather than classifiers.
+    num_latent: int = 32  # Width of an autoencoder's bottleneck.
+    num_words: int = 5000  # Vocabulary of texts.
+    num_tokens: int = 64  # Words of a text that are kept, for AG News.
+    num_epochs: int = 1  # Tau, local epochs of a round.
+    step_size: float = 0.001  # Of Adam.
+    gradient_step_size: float = 0.1  # Of gradient averaging, one step a round.
+    clients_per_chunk: int = 5  # Clients evaluated at a time; bounds memory.
+    seed: int = 0  # Of all of them.
 
     def __post_init__(self) -> None:
         for name in ("datasets", "partitions", "methods", "participations"):
@@ -377,15 +358,12 @@ def _round(
     truth: Int[Array, " clients"],
 ) -> dict[str, Array]:
     """What one round did: clusters found, and MiB sent."""
-    found = {
-        "received": metrics.mebibytes(info.received),
-        "sent": metrics.mebibytes(info.sent),
-    }
     stable = jnp.asarray(getattr(info, "stable", False), jnp.float32)
+    found = traffic(info) | {"stable": stable}
     if not clusters(trial.method):
         nothing = jnp.full((), jnp.nan, jnp.float32)
         names = ("rand_index", "seen_rand_index", "used_models")
-        return found | dict.fromkeys(names, nothing) | {"stable": stable}
+        return found | dict.fromkeys(names, nothing)
     # Participants that no model has a finite loss for are no clustering.
     is_lost = jnp.any((info.received > 0) & (info.assignment == NO_CLUSTER))
     index = lambda own: jnp.where(is_lost, jnp.nan, rand_index(own, truth))
@@ -396,7 +374,13 @@ def _round(
         "rand_index": index(info.assignment),
         "seen_rand_index": index(latest),
         "used_models": used.astype(jnp.float32),
-        "stable": stable,
+    }
+
+
+def traffic(info: Any) -> dict[str, Array]:
+    """MiB of a round, from the centre to all clients and back."""
+    return {
+        name: metrics.mebibytes(getattr(info, name)) for name in ("received", "sent")
     }
 
 
@@ -503,30 +487,33 @@ def grids(config: Config, source: Source) -> Iterator[engine.Grid]:
         raise ValueError(
             f"`partitions` must have one of {source.name}, got {config.partitions}."
         )
-    tested = range(config.rounds_between, config.num_rounds + 1, config.rounds_between)
     for partition in own:
         # The number of groups is that of the samples.
         several = config.num_clusters if partition != "groups" else None
-        for shape in itertools.product(
-            several or (None,), config.sizes, config.participations
-        ):
+        axes = several or (None,), config.sizes, config.participations
+        for shape in itertools.product(*axes):
             yield engine.Grid(
                 experiment=STUDY,
                 trial=_trial(config, partition, source, *shape),
-                axes={
-                    "method": config.methods,
-                    "repetition": tuple(range(config.num_trials)),
-                },
+                axes={"method": config.methods, **repetitions(config)},
                 num_trials=1,
                 traced=("step_size", "gradient_step_size", "repetition"),
                 dims=DIMS,
-                coords={
-                    "round": list(range(1, config.num_rounds + 1)),
-                    "tested": list(tested),
-                },
+                coords=rounds(config),
                 seed=config.seed,
                 revision=REVISION,
             )
+
+
+def repetitions(config: Any) -> dict[str, tuple[int, ...]]:
+    """The axis of a grid along which the seed's number changes."""
+    return {"repetition": tuple(range(config.num_trials))}
+
+
+def rounds(config: Any) -> dict[str, list[int]]:
+    """Coordinates of a grid: all rounds, and those with a test behind them."""
+    last, step = config.num_rounds + 1, config.rounds_between
+    return {"round": list(range(1, last)), "tested": list(range(step, last, step))}
 
 
 def _trial(
@@ -547,22 +534,21 @@ def _trial(
             f"`cluster_sizes` are given, got {published.num_clusters}."
         )
     fit = lambda wanted, is_test: source.fitting(wanted, num_clients, is_test=is_test)
-    names = {field.name for field in dataclasses.fields(Trial)}
-    alike = {name: getattr(config, name) for name in names if hasattr(config, name)}
-    own = {
-        "method": config.methods[0],
-        "partition": partition,
-        "dataset": source.name,
-        "checksum": source.checksum,
-        "num_clients": num_clients,
-        "num_samples": fit(samples or published.num_samples, False),
-        "num_test_samples": fit(tests, True),
-        "num_participants": max(1, round(participation * num_clients)),
-        "num_clusters": published.num_clusters,
-        "network": network_of(source.name, reconstructs=config.reconstruct),
-        "repetition": 0,
-    }
-    return Trial(**(alike | own))
+    return trial_of(
+        Trial,
+        config,
+        method=config.methods[0],
+        partition=partition,
+        dataset=source.name,
+        checksum=source.checksum,
+        num_clients=num_clients,
+        num_samples=fit(samples or published.num_samples, False),
+        num_test_samples=fit(tests, True),
+        num_participants=max(1, round(participation * num_clients)),
+        num_clusters=published.num_clusters,
+        network=network_of(source.name, reconstructs=config.reconstruct),
+        repetition=0,
+    )
 
 
 def _shared_sizes(trial: Trial) -> dict[str, int]:
@@ -579,10 +565,7 @@ def store_name(trial: Trial) -> str:
 
 
 def compute(
-    options: Options,
-    grid: engine.Grid,
-    source: Source,
-    simulate: Simulate = simulate,
+    options: Options, grid: engine.Grid, source: Source, simulate: Simulate = simulate
 ) -> Result:
     """What the store has of one grid of `Trial`s, once it has everything.
 

@@ -28,8 +28,8 @@ from collections.abc import Mapping
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
-from experiments.clove.methods import CLUSTERED, COMPARED
-from experiments.clove.rows import View, draw, finish, markdown, rows, runs
+from experiments.clove.methods import CLUSTERED, COMPARED, Method
+from experiments.clove.rows import View, conclude, draw, markdown, rows, runs
 from experiments.clove.study import (
     PAPER,
     QUICK,
@@ -120,6 +120,19 @@ _AUTOENCODERS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+_FEW_SAMPLES: Mapping[str, Any] = {"num_samples": (50,), "num_test_samples": (20,)}
+_STARTS: Mapping[Method, str] = {
+    "clove": "init:d first:e",
+    "clove_random_first": "init:d first:r",
+    "clove_identical": "init:s first:e",
+    "clove_identical_random_first": "init:s first:r",
+    "ifca": "init:d first:e",
+    "ifca_random_first": "init:d first:r",
+    "ifca_identical": "init:s first:e",
+    "ifca_identical_random_first": "init:s first:r",
+}
+
+
 class Table(NamedTuple):
     """Some runs, and what is shown of them.
 
@@ -161,25 +174,16 @@ def run(
     """
     started = time.perf_counter()
     loaded = sources(config, options)
-    results = [
-        compute(options, grid, source) for grid, source in planned(config, loaded)
-    ]
+    pairs = planned(config, loaded)
+    results = [compute(options, grid, source) for grid, source in pairs]
     table = [row for result in results for row in rows(result, view)]
     every = [row for result in results for row in runs(result, view)]
-    text = markdown(table, view)
-    origins = [source.samples.source for source in loaded]
-    finished = finish(
-        config,
-        options,
-        started,
-        tables={"table": table, "runs": every},
-        text=text,
-        headline="".join(source.note for source in loaded) + text,
-        figures={"rand_index": draw(results, view)},
-        failures=sum(int(result.data.attrs["failures"]) for result in results),
-        sources=origins,
+    tables, figures = (
+        {"table": table, "runs": every},
+        {"rand_index": draw(results, view)},
     )
-    return {"experiment": experiment, "sources": origins, **finished}
+    own = config, options, started, loaded, results
+    return conclude(experiment, *own, tables, markdown(table, view), figures)
 
 
 _RATES = (1.0, 0.9, 0.75, 0.5, 0.25, 0.1)
@@ -410,11 +414,7 @@ TABLES: tuple[Table, ...] = (
             "each has 50 here, for want of images.",
         ),
         both={"methods": ("clove", "ifca"), "cluster_sizes": None},
-        quick={
-            "num_clients": (20, 50),
-            "num_samples": (50,),
-            "num_test_samples": (20,),
-        },
+        quick={**_FEW_SAMPLES, "num_clients": (20, 50)},
         paper={
             "num_clients": (50, 100, 250, 500, 1000),
             "num_samples": (200, 200, 200, 100, 50),
@@ -443,11 +443,7 @@ TABLES: tuple[Table, ...] = (
             "has 50 here, for want of images.",
         ),
         both={"methods": ("clove", "ifca"), "cluster_sizes": None},
-        quick={
-            "num_clients": (50, 100),
-            "num_samples": (50,),
-            "num_test_samples": (20,),
-        },
+        quick={**_FEW_SAMPLES, "num_clients": (50, 100)},
         paper={
             "datasets": ("mnist",),
             "num_clients": (100, 200, 500, 1000),
@@ -492,31 +488,11 @@ TABLES: tuple[Table, ...] = (
         View(
             "CLoVE, Figure 2: starts and first rounds",
             splits_algorithms=True,
-            curves={
-                "clove": "init:d first:e",
-                "clove_random_first": "init:d first:r",
-                "clove_identical": "init:s first:e",
-                "clove_identical_random_first": "init:s first:r",
-                "ifca": "init:d first:e",
-                "ifca_random_first": "init:d first:r",
-                "ifca_identical": "init:s first:e",
-                "ifca_identical_random_first": "init:s first:r",
-            },
+            curves=_STARTS,
             partitions=("one_class",),
             reconstructs=True,
         ),
-        both={
-            "methods": (
-                "clove",
-                "clove_random_first",
-                "clove_identical",
-                "clove_identical_random_first",
-                "ifca",
-                "ifca_random_first",
-                "ifca_identical",
-                "ifca_identical_random_first",
-            )
-        },
+        both={"methods": tuple(_STARTS)},
         paper={"datasets": ("mnist",), "cluster_sizes": (5,), "num_samples": (500,)},
     ),
     # Figure 4: fewer participants than clusters. The curve is the index of all clients'

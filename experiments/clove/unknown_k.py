@@ -41,6 +41,7 @@ from cfljax.data import by_writer, load_writers
 from cfljax.federated import FirstRound
 from cfljax.models import cnn
 from experiments.checks import check_different, check_positive, check_step_size
+from experiments.clove import methods
 from experiments.clove.rows import (
     band,
     cells,
@@ -50,26 +51,12 @@ from experiments.clove.rows import (
     spread,
     without_empty,
 )
-from experiments.clove.study import local_training, sweep
+from experiments.clove.study import local_training, repetitions, sweep, traffic
 from experiments.images import checksum
 from experiments.options import Options
+from experiments.werner.study import trial_of
 
-__all__ = [
-    "DIMS",
-    "EXPERIMENTS",
-    "Config",
-    "Method",
-    "clusters_of",
-    "draw",
-    "label",
-    "main",
-    "markdown",
-    "method_of",
-    "preset",
-    "rows",
-    "runs",
-]
-
+__all__ = ["Config", "main", "preset"]
 
 EXPERIMENT = "clove.unknown_k"
 EXPERIMENTS = {
@@ -86,36 +73,25 @@ METHODS = ("clove", "clove-2", "clove-3", "ifca-2", "ifca-3", "fedavg", "local")
 class Config:
     """Everything that the table depends on. One field, one flag."""
 
-    num_clients: int
-    """M, writers, drawn by the seed."""
-    num_channels: int
-    """Of the first convolution; the second has twice as many."""
-    num_hidden: int
-    """Width of the hidden layer."""
-    num_rounds: int
-    """T, communication rounds."""
-    batch_size: int
-    """Of a local step."""
-    num_trials: int
-    """Seeds of each method: of starts and batches."""
+    num_clients: int  # M, writers, drawn by the seed.
+    num_channels: int  # Of the first convolution; the second has twice as many.
+    num_hidden: int  # Width of the hidden layer.
+    num_rounds: int  # T, communication rounds.
+    batch_size: int  # Of a local step.
+    num_trials: int  # Seeds of each method: of starts and batches.
     methods: tuple[str, ...] = METHODS
     """What to compare: clove of unknown K, clove-K, ifca-K, fedavg, local."""
-    max_clusters: int = 15
-    """Largest K that is tried, if there are so many clients."""
+    max_clusters: int = 15  # Largest K that is tried, if there are so many clients.
     first_round: FirstRound = "random"
     """Who decides on the first models: chance, or the losses (evaluation)."""
-    num_epochs: int = 1
-    """Tau, local epochs of a round."""
-    step_size: float = 0.001
-    """Of Adam."""
+    num_epochs: int = 1  # Tau, local epochs of a round.
+    step_size: float = 0.001  # Of Adam.
     min_samples: int = 2
     """Images that a writer has at least, training and test together."""
     invert: bool = True
     """Ink 1 and paper 0, as in MNIST; otherwise paper is 1, as in LEAF."""
-    clients_per_chunk: int = 5
-    """Clients evaluated at a time; bounds memory."""
-    seed: int = 0
-    """Of all of them."""
+    clients_per_chunk: int = 5  # Clients evaluated at a time; bounds memory.
+    seed: int = 0  # Of all of them.
 
     def __post_init__(self) -> None:
         check_different("methods", self.methods)
@@ -125,10 +101,8 @@ class Config:
         positive += ("num_trials", "num_epochs", "min_samples", "clients_per_chunk")
         check_positive(self, *positive)
         for name in ("num_clients", "max_clusters"):
-            if getattr(self, name) < 2:
-                raise ValueError(
-                    f"`{name}` must be at least 2, got {getattr(self, name)}."
-                )
+            if (value := getattr(self, name)) < 2:
+                raise ValueError(f"`{name}` must be at least 2, got {value}.")
         check_step_size(self.step_size)
 
 
@@ -193,19 +167,19 @@ def main(config: Config, options: Options) -> dict[str, Any]:
 
 def _grid(config: Config, checksum: str, num_classes: int) -> engine.Grid:
     """All methods and repetitions; those of one repetition share its key."""
-    names = {field.name for field in dataclasses.fields(Trial)}
-    shared = {name: getattr(config, name) for name in names if hasattr(config, name)}
-    shared["max_clusters"] = min(config.max_clusters, config.num_clients)
+    trial = trial_of(
+        Trial,
+        config,
+        method=config.methods[0],
+        checksum=checksum,
+        num_classes=num_classes,
+        max_clusters=min(config.max_clusters, config.num_clients),
+        repetition=0,
+    )
     return engine.Grid(
         experiment=EXPERIMENT,
-        trial=Trial(
-            method=config.methods[0],
-            checksum=checksum,
-            num_classes=num_classes,
-            repetition=0,
-            **shared,
-        ),
-        axes={"method": config.methods, "repetition": tuple(range(config.num_trials))},
+        trial=trial,
+        axes={"method": config.methods, **repetitions(config)},
         num_trials=1,
         traced=("step_size", "repetition"),
         dims=DIMS,
@@ -321,13 +295,11 @@ def simulate(
         used = largest = jnp.full((), jnp.nan, jnp.float32)
         if method.clusters:
             used, largest = clusters_of(info.assignment, number)
-        return {
+        return traffic(info) | {
             "accuracy": metrics.accuracy(outputs, test.targets, test.mask),
             "client_accuracy": jnp.mean(each),
             "used_models": used,
             "largest_cluster": largest,
-            "received": metrics.mebibytes(info.received),
-            "sent": metrics.mebibytes(info.sent),
         }
 
     _, trace = engine.run(
@@ -339,22 +311,15 @@ def simulate(
 def _algorithm(trial: Trial, method: Method, task: Task) -> tuple[Algorithm, int]:
     """The method and its number of models; all train alike."""
     settings = local_training(trial)
-    if method.name == "local":
-        return local(task, **settings), 1
-    if method.name == "fedavg":
-        return fedavg(task, **settings), 1
-    settings["first_round"] = trial.first_round
+    if not method.clusters:
+        return (local if method.name == "local" else fedavg)(task, **settings), 1
+    number = method.num_clusters or trial.max_clusters
+    settings |= {"first_round": trial.first_round, "num_clusters": number}
     if method.name == "ifca":
-        assert method.num_clusters is not None
-        settings |= {"option": "model", "weights": "samples"}
-        number = method.num_clusters
-        return ifca(task, num_clusters=number, **settings), number
-    if method.num_clusters is not None:
-        number = method.num_clusters
-        return clove(task, num_clusters=number, **settings), number
-    number = trial.max_clusters
-    settings |= {"clustering": "agglomerative", "select_number": True}
-    return clove(task, num_clusters=number, **settings), number
+        return ifca(task, option="model", weights="samples", **settings), number
+    if method.num_clusters is None:
+        settings |= {"clustering": "agglomerative", "select_number": True}
+    return clove(task, **settings), number
 
 
 def clusters_of(assignment: Int[Array, " clients"], number: int) -> tuple[Array, Array]:
@@ -393,11 +358,8 @@ preset, and a mean over clients or over samples, which it does not say.
 def label(method: str) -> str:
     """Name of a method for people."""
     name, number = method_of(method)
-    names = {"clove": "CLoVE", "ifca": "IFCA", "fedavg": "FedAvg"}
-    names["local"] = "Local-only"
-    if number is None:
-        return "CLoVE, unknown K" if name == "clove" else names[name]
-    return f"{names[name]}, K = {number}"
+    plain = "CLoVE, unknown K" if method == "clove" else methods.METHODS[name].label
+    return plain if number is None else f"{methods.METHODS[name].label}, K = {number}"
 
 
 def rows(results: xr.Dataset) -> list[dict[str, Any]]:
@@ -409,16 +371,14 @@ def rows(results: xr.Dataset) -> list[dict[str, Any]]:
     table = []
     for method in results["method"].values.tolist():
         own = finished(results, method)
-        mean, std = PUBLISHED.get(method, (None, None))
-        row: dict[str, Any] = {
-            "method": method,
-            "label": label(method),
-            "round": int(results["round"].values[-1]),
-            "trials": own.sizes["repetition"],
-            "failed": results.sizes["repetition"] - own.sizes["repetition"],
-            "paper_accuracy_mean": mean,
-            "paper_accuracy_std": std,
-        }
+        number, (mean, std) = (
+            own.sizes["repetition"],
+            PUBLISHED.get(method, (None, None)),
+        )
+        row: dict[str, Any] = {"method": method, "label": label(method)}
+        row |= {"round": int(results["round"].values[-1]), "trials": number}
+        row |= {"failed": results.sizes["repetition"] - number}
+        row |= {"paper_accuracy_mean": mean, "paper_accuracy_std": std}
         for name in ("accuracy", "client_accuracy"):
             row |= spread(name, 100 * own[name].values[:, -1].astype(float))
         for name in ("received", "sent"):
@@ -438,14 +398,11 @@ def rows(results: xr.Dataset) -> list[dict[str, Any]]:
 def runs(results: xr.Dataset) -> list[dict[str, Any]]:
     """One row for each run, after its last round; accuracies in per cent."""
     table = []
+    names = ("accuracy", "client_accuracy")
     for method, repetition, cell in cells(results):
-        row = {
-            "method": method,
-            "repetition": repetition,
-            "failed": bool(cell["failed"]),
-            "accuracy": 100 * float(cell["accuracy"][-1]),
-            "client_accuracy": 100 * float(cell["client_accuracy"][-1]),
-        }
+        row = {"method": method, "repetition": repetition}
+        row |= {"failed": bool(cell["failed"])}
+        row |= {name: 100 * float(cell[name][-1]) for name in names}
         if method_of(method).clusters:
             row["used_models"] = float(cell["used_models"][-1])
         table.append(row)
@@ -457,13 +414,8 @@ def markdown(table: Sequence[Mapping[str, Any]]) -> str:
     shown = []
     for row in table:
         texts = dict(row)
-        for name in (
-            "accuracy",
-            "client_accuracy",
-            "paper_accuracy",
-            "largest_cluster",
-        ):
-            texts[name] = mean_text(row, name, 1)
+        means = ("accuracy", "client_accuracy", "paper_accuracy", "largest_cluster")
+        texts |= {name: mean_text(row, name, 1) for name in means}
         for name in ("received", "sent"):
             texts[name] = None if row[name] is None else f"{row[name]:.2f}"
         shown.append(texts)
@@ -474,20 +426,16 @@ def draw(results: xr.Dataset) -> Figure | None:
     """Models used and accuracy in each round; None if all runs failed."""
     names = results["method"].values.tolist()
     clustered = [name for name in names if method_of(name).clusters]
-    own = {name: finished(results, name).astype(float) for name in names}
-    curves = {
-        "models that clients have": [
-            band(label(name), own[name]["used_models"]) for name in clustered
-        ],
-        "test accuracy %": [
-            band(label(name), 100 * own[name]["accuracy"]) for name in names
-        ],
-    }
-    panels = [
-        report.CurvePanel(found, x_label="round", y_label=quantity, y_limits=None)
-        for quantity, all_curves in curves.items()
-        if (found := [curve for curve in all_curves if curve is not None])
-    ]
+    quantities = (
+        ("models that clients have", clustered, "used_models", 1),
+        ("test accuracy %", names, "accuracy", 100),
+    )
+    panels = []
+    for quantity, shown, variable, scale in quantities:
+        own = {name: finished(results, name).astype(float) for name in shown}
+        curves = [band(label(n), scale * data[variable]) for n, data in own.items()]
+        if found := [curve for curve in curves if curve is not None]:
+            panels.append(report.CurvePanel(found, "round", quantity, y_limits=None))
     if not panels:
         return None
     return report.curves(

@@ -114,52 +114,37 @@ class Config:
     """Name of the data set; --folder or CFLJAX_DATA say where its files are."""
     partition: Partition = "label_skew_1"
     """How samples are shared out among clusters and clients."""
-    baseline: str | None = None
-    """Whom the others are compared with; the first if None."""
+    baseline: str | None = None  # Whom the others are compared with; the first if None.
     step_sizes: tuple[float, ...] = (0.1,)
     """Each algorithm takes the one of best validation accuracy."""
     search: tuple[str, ...] = ()
     """NAME:ARGUMENT=V1,V2: further arguments, chosen likewise."""
     num_clusters: int | None = None
     """True clusters; those of CLoVE's experiments if None."""
-    cluster_size: int = 4
-    """Clients of a cluster that train."""
+    cluster_size: int = 4  # Clients of a cluster that train.
     num_newcomers: int = 2
     """Clients of a cluster that never train, and join after the last round; 0: none."""
-    num_samples: int = 100
-    """Training samples of a client."""
+    num_samples: int = 100  # Training samples of a client.
     num_validation_samples: int = 20
     """Further samples of the training set, by which values and rounds are chosen."""
-    num_test_samples: int = 50
-    """Test samples of a client."""
+    num_test_samples: int = 50  # Test samples of a client.
     network: Literal["own", "mlp"] = "own"
     """own: the kind that fits the data; mlp: one hidden layer, the fastest."""
     num_channels: int = 4
     """Of the first convolution; each further one has twice as many."""
-    num_hidden: int = 32
-    """Width of the hidden layer, and of a word's embedding."""
-    num_words: int = 5000
-    """Vocabulary of texts."""
-    num_tokens: int = 64
-    """Words of a text that are kept, for ag_news."""
-    num_rounds: int = 20
-    """T, communication rounds."""
+    num_hidden: int = 32  # Width of the hidden layer, and of a word's embedding.
+    num_words: int = 5000  # Vocabulary of texts.
+    num_tokens: int = 64  # Words of a text that are kept, for ag_news.
+    num_rounds: int = 20  # T, communication rounds.
     rounds_between: int = 2
     """Rounds from one test to the next; tests count in the seconds."""
-    num_epochs: int = 1
-    """Local epochs of a round."""
-    batch_size: int = 10
-    """Of a local step."""
-    optimizer: Optimizer = "sgd"
-    """Of local training; momentum is sgd with 0.9."""
-    num_trials: int = 3
-    """Seeds; all algorithms share them."""
-    error_rate: float = 0.05
-    """Of each interval, and of all differences together."""
-    clients_per_chunk: int = 5
-    """Clients evaluated at a time; bounds memory."""
-    seed: int = 0
-    """Of all of them."""
+    num_epochs: int = 1  # Local epochs of a round.
+    batch_size: int = 10  # Of a local step.
+    optimizer: Optimizer = "sgd"  # Of local training; momentum is sgd with 0.9.
+    num_trials: int = 3  # Seeds; all algorithms share them.
+    error_rate: float = 0.05  # Of each interval, and of all differences together.
+    clients_per_chunk: int = 5  # Clients evaluated at a time; bounds memory.
+    seed: int = 0  # Of all of them.
     fall_back: bool = False
     """Use the embedded digits where no folder is named and no images are found."""
 

@@ -115,17 +115,15 @@ def rows(results: Sequence[Result], config: Config) -> list[dict[str, Any]]:
     error rate is divided over them; the baseline has none.
     """
     baseline = results[config.baseline_index]
-    num_differences = max(1, len(results) - 1)
-    rate = intervals.divide(config.error_rate, num_differences)
+    rate = intervals.divide(config.error_rate, max(1, len(results) - 1))
     table = []
     for result in results:
         row = _row(result, config)
         ours, theirs = result.chosen, baseline.chosen
         if result is not baseline and ours is not None and theirs is not None:
             last = lambda setting: 100 * setting.values("test")[:, -1]
-            row |= _interval(
-                last(ours) - last(theirs), "difference", rate, (-100.0, 100.0)
-            )
+            apart = last(ours) - last(theirs)
+            row |= _interval(apart, "difference", rate, (-100.0, 100.0))
         table.append(row)
     return table
 
@@ -304,30 +302,19 @@ def _figure(results: Sequence[Result], config: Config, title: str) -> Figure:
     step = config.rounds_between
     tested = np.arange(step, config.num_rounds + 1, step)
     accuracy = [_curve(r, "test", tested, config.error_rate) for r in results]
-    panels = [
-        report.CurvePanel(
-            accuracy,
-            x_label="round",
-            y_label="accuracy on own test samples [%]",
-            y_limits=_limits(accuracy),
-            title="accuracy",
-        )
-    ]
+    label, limits = "accuracy on own test samples [%]", _limits(accuracy)
+    panels = [report.CurvePanel(accuracy, "round", label, limits, title="accuracy")]
     found = [result for result in results if finds_clusters(result.contestant.arm)]
     if found:
         rounds = np.arange(1, config.num_rounds + 1)
         # No agreement is 0; runs that lost a client have none at all.
         agreement = [_curve(r, "rand_index", rounds, config.error_rate) for r in found]
         least = min([0.0, *(y for c in agreement for y in c.y if y < 0)])
-        panels.append(
-            report.CurvePanel(
-                agreement,
-                x_label="round",
-                y_label="adjusted Rand index",
-                y_limits=(least, 1.0),
-                title="clusters found",
-            )
+        label, limits = "adjusted Rand index", (least, 1.0)
+        panel = report.CurvePanel(
+            agreement, "round", label, limits, title="clusters found"
         )
+        panels.append(panel)
     return report.curves(
         panels,
         title=title,

@@ -25,17 +25,9 @@ from experiments.clove.networks import network_of
 from experiments.clove.partitions import PARTITIONS, belongs, published_sizes, share_out
 from experiments.clove.rows import finish
 from experiments.clove.sources import Source, load_source, without_inputs
-from experiments.clove.study import sweep
+from experiments.clove.study import repetitions, rounds, sweep
 from experiments.compare.arms import Arm, Config, preset
-from experiments.compare.rows import (
-    Result,
-    Setting,
-    draw,
-    markdown,
-    note,
-    rows,
-    runs,
-)
+from experiments.compare.rows import Result, Setting, draw, markdown, note, rows, runs
 from experiments.compare.trial import (
     DIMS,
     NUM_CLASSES,
@@ -47,6 +39,7 @@ from experiments.compare.trial import (
     simulate,
 )
 from experiments.options import Options
+from experiments.werner import study as werner
 
 __all__ = ["Config", "main", "preset"]
 
@@ -71,12 +64,9 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     source = _source(config, options)
     trial = trial_of(config, source)
     _refuse_impossible(config, trial, source)
+    number, sizes = config.num_trials, _sizes(trial)
     clients = draw_clients(
-        config.partition,
-        source,
-        _sizes(trial),
-        seed=config.seed,
-        repetitions=config.num_trials,
+        config.partition, source, sizes, seed=config.seed, repetitions=number
     )
     results = list(_results(config, options, trial, clients))
     if all(result.chosen is None for result in results):
@@ -137,23 +127,22 @@ def trial_of(config: Config, source: Source) -> Trial:
     total = source.fitting(wanted, number, is_test=False)
     tests = source.fitting(config.num_test_samples, number, is_test=True)
     held_out = max(1, total * config.num_validation_samples // wanted)
-    own = {
-        "arm": config.contestants[0].settings[0].without("step_size").text,
-        "dataset": source.name,
-        "checksum": source.checksum,
-        "num_clusters": published.num_clusters,
-        "num_samples": max(1, total - held_out),
-        "num_validation_samples": held_out,
-        "num_test_samples": tests,
-        "num_classes": NUM_CLASSES.get(source.name, 10),
-        "step_size": config.step_sizes[0],
-        "repetition": 0,
-    }
-    if config.network == "own":
-        own["network"] = network_of(source.name, reconstructs=False)
-    names = {field.name for field in dataclasses.fields(Trial)}
-    alike = {name: getattr(config, name) for name in names if hasattr(config, name)}
-    return Trial(**(alike | own))
+    is_own = config.network == "own"
+    return werner.trial_of(
+        Trial,
+        config,
+        arm=config.contestants[0].settings[0].without("step_size").text,
+        dataset=source.name,
+        checksum=source.checksum,
+        num_clusters=published.num_clusters,
+        num_samples=max(1, total - held_out),
+        num_validation_samples=held_out,
+        num_test_samples=tests,
+        num_classes=NUM_CLASSES.get(source.name, 10),
+        network=network_of(source.name, reconstructs=False) if is_own else "mlp",
+        step_size=config.step_sizes[0],
+        repetition=0,
+    )
 
 
 def _refuse_impossible(config: Config, trial: Trial, source: Source) -> None:
@@ -180,20 +169,15 @@ def grid_of(config: Config, trial: Trial, arm: Arm) -> engine.Grid:
     """Step sizes and repetitions of one setting; its own step size if it has one."""
     own = dict(arm.changes).get("step_size")
     sizes = config.step_sizes if own is None else (float(own),)  # pyright: ignore
-    rounds, step = config.num_rounds, config.rounds_between
+    text = arm.without("step_size").text
     return engine.Grid(
         experiment="compare",
-        trial=dataclasses.replace(
-            trial, arm=arm.without("step_size").text, step_size=sizes[0]
-        ),
-        axes={"step_size": sizes, "repetition": tuple(range(config.num_trials))},
+        trial=dataclasses.replace(trial, arm=text, step_size=sizes[0]),
+        axes={"step_size": sizes, **repetitions(config)},
         num_trials=1,
         traced=("step_size", "repetition"),
         dims=DIMS,
-        coords={
-            "round": list(range(1, rounds + 1)),
-            "tested": list(range(step, rounds + 1, step)),
-        },
+        coords=rounds(config),
         seed=config.seed,
         revision=REVISION,
     )

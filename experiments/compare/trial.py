@@ -14,8 +14,9 @@ from cfljax.models import mlp
 from experiments.clove.networks import Network, network
 from experiments.clove.partitions import Partition, draw
 from experiments.clove.sources import Source
-from experiments.clove.study import rand_index
+from experiments.clove.study import rand_index, traffic
 from experiments.compare.arms import Optimizer, Setup, build, finds_clusters, parse
+from experiments.werner.study import trial_of
 
 __all__ = [
     "DIMS",
@@ -151,21 +152,15 @@ def build_algorithm(
     trial: Trial, input_shape: tuple[int, ...], clusters: Int[Array, "_"]
 ) -> Algorithm:
     """The trial's arm on its network, given the true clusters of those who train."""
-    names = (field.name for field in dataclasses.fields(Setup))
-    setup = Setup(**{name: getattr(trial, name) for name in names})
     if trial.network == "mlp":  # For as many classes as there are.
         hidden = (trial.num_hidden,)
         task = mlp(input_shape, hidden=hidden, num_classes=trial.num_classes)
     else:
-        task = network(
-            trial.network,
-            input_shape,
-            num_channels=trial.num_channels,
-            num_hidden=trial.num_hidden,
-            num_latent=1,  # Of autoencoders.
-            num_words=trial.num_words,
-        )
-    arm = parse(trial.arm)
+        names = ("num_channels", "num_hidden", "num_words")
+        widths = {name: getattr(trial, name) for name in names}
+        # Autoencoders alone have a latent space.
+        task = network(trial.network, input_shape, num_latent=1, **widths)
+    arm, setup = parse(trial.arm), trial_of(Setup, trial)
     return build(arm, task, setup, step_size=trial.step_size, clusters=clusters)
 
 
@@ -187,11 +182,7 @@ def _between_tests(
             is_lost = jnp.any((info.received > 0) & (assignment == NO_CLUSTER))
             found = rand_index(assignment, truth).astype(index.dtype)
             index = jnp.where(is_lost, index, found)
-        return {
-            "rand_index": index,
-            "received": metrics.mebibytes(info.received),
-            "sent": metrics.mebibytes(info.sent),
-        }
+        return traffic(info) | {"rand_index": index}
 
     def step(key: PRNGKeyArray, state: Any, data: ClientData) -> tuple[Any, Any]:
         def one(state: Any, index: Array) -> tuple[Any, dict[str, Array]]:
@@ -245,13 +236,8 @@ def draw_clients(
 
     Memory: float32 pixels of all samples, twice.
     """
-    whole = draw(
-        partition,
-        source.samples,
-        seed=seed,
-        repetitions=repetitions,
-        **sizes.shared_out,
-    )
+    seeds = {"seed": seed, "repetitions": repetitions}
+    whole = draw(partition, source.samples, **seeds, **sizes.shared_out)
     # Clients of one cluster are consecutive; the last of each are the newcomers.
     of_cluster = sizes.cluster_size + sizes.num_newcomers
     places = np.arange(sizes.num_clusters * of_cluster)

@@ -68,32 +68,20 @@ Linkage = Literal["single", "complete"]
 class Config:
     """Everything that the study depends on. One field, one flag."""
 
-    num_samples: tuple[int, ...]
-    """n, samples per client."""
-    num_clients: tuple[int, ...]
-    """m, each a multiple of the number of clusters."""
-    rho: tuple[float, ...]
-    """Squared separation over noise variance."""
-    num_trials: int
-    """Data sets per cell."""
-    num_features: int = 40
-    """d."""
-    num_clusters: int = 2
-    """k, known to every arm."""
-    num_restarts: int = 10
-    """Random starts of IFCA."""
-    num_rounds: int = 200
-    """T of IFCA."""
-    step_size: float = 0.5
-    """Gamma of IFCA, divisor m."""
+    num_samples: tuple[int, ...]  # n, samples per client.
+    num_clients: tuple[int, ...]  # m, each a multiple of the number of clusters.
+    rho: tuple[float, ...]  # Squared separation over noise variance.
+    num_trials: int  # Data sets per cell.
+    num_features: int = 40  # d.
+    num_clusters: int = 2  # k, known to every arm.
+    num_restarts: int = 10  # Random starts of IFCA.
+    num_rounds: int = 200  # T of IFCA.
+    step_size: float = 0.5  # Gamma of IFCA, divisor m.
     local_steps: tuple[int, ...] = (0, 1, 3, 10, 30, 100, 300)
     """Steps of local fine-tuning, the best of which is chosen by the truth."""
-    margin: float = 0.01
-    """Relative difference of errors below which arms are the same."""
-    num_resamples: int = 20_000
-    """Of the bootstrap."""
-    seed: int = 0
-    """Of everything."""
+    margin: float = 0.01  # Relative difference of errors below which arms are the same.
+    num_resamples: int = 20_000  # Of the bootstrap.
+    seed: int = 0  # Of everything.
     error_rate: float = 0.05
     """Of all intervals of a figure, and of all comparisons, together."""
 
@@ -136,9 +124,8 @@ def cells(config: Config) -> list[study.Row]:
     """All cells of the grid, samples fastest."""
     shared = ("num_trials", "num_features", "num_clusters", "num_restarts")
     shared += ("num_rounds", "step_size", "local_steps", "seed")
-    axes = ("num_clients", "rho", "num_samples")
-    same = study.settings(config, *shared)
-    return study.grid(same, **study.settings(config, *axes))
+    axes = study.settings(config, "num_clients", "rho", "num_samples")
+    return study.grid(study.settings(config, *shared), **axes)
 
 
 # The arms: the least versions that mixed linear regression needs.
@@ -150,15 +137,6 @@ def ridge_models(clients: fixed_data.Clients, penalty: float) -> Models:
     gram = transposed @ clients.inputs + penalty * np.eye(transposed.shape[1])
     products = transposed @ clients.targets[..., None]
     return np.linalg.solve(gram, products)[..., 0]
-
-
-def _gradients(
-    clients: fixed_data.Clients, members: Int[np.ndarray, " members"]
-) -> Float[np.ndarray, "members features"]:
-    """Of members' summed squared residuals, over 2, where their joint training ends."""
-    inputs, targets = clients.inputs[members], clients.targets[members]
-    residuals = inputs @ fixed_data.least_squares(clients, members) - targets
-    return np.matmul(residuals[:, None], inputs)[:, 0]
 
 
 def split_in_two(
@@ -190,7 +168,9 @@ def recursive_bipartition(
         worst, members, slopes = -1.0, np.arange(0), np.zeros((0, 0))
         for label in range(new):
             group = np.flatnonzero(labels == label)
-            own = _gradients(clients, group)
+            inputs, targets = clients.inputs[group], clients.targets[group]
+            residuals = inputs @ fixed_data.least_squares(clients, group) - targets
+            own = np.matmul(residuals[:, None], inputs)[:, 0]
             spread = float(np.mean(np.sum(own**2, axis=1)))
             if len(group) > 1 and spread > worst:
                 worst, members, slopes = spread, group, own
@@ -274,20 +254,19 @@ def compute(cell: study.Cell) -> study.Arrays:
       `error` `[arms, trials]`, root mean square over clients of the distance to the
       own truth; `rand` `[partitions, trials]`, adjusted Rand index.
     """
-    trials = cell["num_trials"]
-    errors = np.empty((len(ARMS), trials))
-    found = np.empty((len(PARTITIONS), trials, cell["num_clients"]), int)
-    clusters = np.arange(0)
-    for trial in range(trials):
-        sizes = (cell["num_clients"], cell["num_samples"], int(1000 * cell["rho"]))
+    sizes = (cell["num_clients"], cell["num_samples"], int(1000 * cell["rho"]))
+
+    def one(trial: int) -> study.Row:
         generator = study.generator(cell["seed"], *sizes, trial)
         problem = fixed_data.problem_of(cell, generator)
         models, labels = _all_arms(cell, problem, generator)
-        errors[:, trial] = [_client_error(problem, models[arm]) for arm in ARMS]
-        found[:, trial] = [labels[arm] for arm in PARTITIONS]
-        clusters = problem.clusters
-    rand = fixed_data.rand_index(found.reshape(-1, found.shape[-1]), clusters)
-    return {"error": errors, "rand": rand.reshape(found.shape[:2])}
+        found = np.stack([labels[arm] for arm in PARTITIONS])
+        return {
+            "error": np.stack([_client_error(problem, models[arm]) for arm in ARMS]),
+            "rand": fixed_data.rand_index(found, problem.clusters),
+        }
+
+    return study.stacked(cell["num_trials"], one)
 
 
 # Which of two arms is better.
@@ -358,8 +337,7 @@ def rows(config: Config, cells: study.Rows, results: study.Results) -> list[stud
             row = {name: cell[name] for name in ("num_clients", "rho", "num_samples")}
             row |= {"samples_per_feature": cell["num_samples"] / config.num_features}
             row |= {"arm": arm, "error": float(np.exp(logs[arm].mean()))}
-            over = logs[arm] - logs["oracle"]
-            row |= study.columns(to_oracle=joint.geometric(over))
+            row |= study.columns(to_oracle=joint.geometric(logs[arm] - logs["oracle"]))
             if arm in PARTITIONS:
                 rand = arrays["rand"][PARTITIONS.index(arm)]
                 row |= study.columns(rand=joint.mean(rand))
@@ -434,16 +412,11 @@ def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
 
     parts = []
     for group in _groups(config):
-        near = [
-            row["num_samples"]
-            for row in study.at(table, arm="IFCA", **group)
-            if row["to_oracle_high"] <= 1.05
-        ]
+        own = study.at(table, arm="IFCA", **group)
+        near = [row["num_samples"] for row in own if row["to_oracle_high"] <= 1.05]
         won = {arm: several(_won(table, arm, group)) for arm in RIVALS}
-        losses = ", ".join(
-            f"n = {n} ({'; '.join(arms)})"
-            for n, arms in sorted(_lost(table, group).items())
-        )
+        lost = sorted(_lost(table, group).items())
+        losses = ", ".join(f"n = {n} ({'; '.join(arms)})" for n, arms in lost)
         parts.append(
             f"At rho = {group['rho']:g}, m = {group['num_clients']}, IFCA is within "
             f"5 % of the oracle at n = {several(near)}; it beats one-shot k-means at "
@@ -502,35 +475,24 @@ def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
         risk = law.oracle_risk(pooled, config.num_features, group["rho"] ** -0.5)
         alone = np.sqrt(local_risk(dense, config.num_features, group["rho"]) / risk)
         exact = report.Curve("local, exact risk", dense, alone, like="local")
-        common = {"x_label": "samples per client n", "log_x": True, "aside": False}
-        common |= {"title": f"ρ = {group['rho']:g}, m = {group['num_clients']}"}
-        errors.append(
-            report.CurvePanel(
-                [*lines(group, DRAWN, "to_oracle"), exact],
-                y_label="error / oracle's error",
-                y_limits=(0.9, 30.0),
-                log_y=True,
-                **common,
-            )
-        )
+        over = [*lines(group, DRAWN, "to_oracle"), exact]
         known = [arm for arm in PARTITIONS if arm != BOUND]
-        partitions.append(
-            report.CurvePanel(
-                lines(group, known, "rand"), y_label="adjusted Rand index", **common
-            )
-        )
+        rand = lines(group, known, "rand")
+        x, title = "samples per client n", f"ρ = {group['rho']:g}"
+        title += f", m = {group['num_clients']}"
+        options = {"y_limits": (0.9, 30.0), "aside": False}
+        name = "error / oracle's error"
+        errors.append(study.panel(over, x, name, title, "xy", **options))
+        name = "adjusted Rand index"
+        partitions.append(study.panel(rand, x, name, title, "x", aside=False))
+    title = f"k = {config.num_clusters}, d = {config.num_features}"
+    title = f"IFCA and other methods on fixed data, {title}"
     legend = f"{config.num_trials} data sets; Student's "
     legend += study.legend(config.error_rate)
+    agreement = "Agreement with the true clusters"
     return {
-        "errors": report.curves(
-            errors,
-            title="IFCA and other methods on fixed data, k = "
-            f"{config.num_clusters}, d = {config.num_features}",
-            legend_title=legend,
-        ),
-        "partitions": report.curves(
-            partitions, title="Agreement with the true clusters", legend_title=legend
-        ),
+        "errors": report.curves(errors, title=title, legend_title=legend),
+        "partitions": report.curves(partitions, title=agreement, legend_title=legend),
     }
 
 

@@ -46,48 +46,33 @@ IFCA, FROZEN, ONE_SHOT, _ = ARMS
 FLOAT_BITS = 32
 TARGET = 1.1  # Times the oracle's error.
 STEP = 0.5  # x on fresh data, effective: gradients are averaged over a model's clients.
+SAMPLES = "samples per client n"
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
     """Everything that the study depends on. One field, one flag."""
 
-    num_samples: tuple[int, ...]
-    """n, samples per client, drawn once."""
-    num_clusters: tuple[int, ...]
-    """k of the runs from near starts."""
-    num_trials: int
-    """Data sets per cell."""
-    fresh_samples: tuple[int, ...]
-    """n' of the runs on fresh data."""
-    fresh_trials: int
-    """Runs on fresh data."""
-    clients_per_cluster: int = 10
-    """m / k."""
-    num_features: int = 40
-    """d."""
-    rho: float = 4.0
-    """Squared separation over noise variance."""
+    num_samples: tuple[int, ...]  # n, samples per client, drawn once.
+    num_clusters: tuple[int, ...]  # k of the runs from near starts.
+    num_trials: int  # Data sets per cell.
+    fresh_samples: tuple[int, ...]  # n' of the runs on fresh data.
+    fresh_trials: int  # Runs on fresh data.
+    clients_per_cluster: int = 10  # m / k.
+    num_features: int = 40  # d.
+    rho: float = 4.0  # Squared separation over noise variance.
     start_distance: float = 0.4
     """Of near starts to their truths, over the separation, in random directions."""
-    num_restarts: int = 10
-    """Random starts at k = 2, all of them paid for."""
-    num_rounds: int = 150
-    """T."""
-    step: float = 0.1
-    """Effective step 2 gamma / k."""
+    num_restarts: int = 10  # Random starts at k = 2, all of them paid for.
+    num_rounds: int = 150  # T.
+    step: float = 0.1  # Effective step 2 gamma / k.
     patience: int = 3
     """Rounds without a change of any identity after which identities are frozen."""
-    fresh_clients: int = 200
-    """m of the runs on fresh data, even."""
-    fresh_features: int = 20
-    """d of the runs on fresh data."""
-    margin: float = 0.02
-    """Relative excess error that counts as none."""
-    seed: int = 0
-    """Of everything."""
-    error_rate: float = 0.05
-    """Of all intervals together."""
+    fresh_clients: int = 200  # m of the runs on fresh data, even.
+    fresh_features: int = 20  # d of the runs on fresh data.
+    margin: float = 0.02  # Relative excess error that counts as none.
+    seed: int = 0  # Of everything.
+    error_rate: float = 0.05  # Of all intervals together.
 
     def __post_init__(self) -> None:
         ones = ("num_samples", "fresh_samples", "clients_per_cluster", "num_restarts")
@@ -189,19 +174,10 @@ def _descend(
     models: Float[np.ndarray, "runs clusters features"],
     held: Int[np.ndarray, "clients runs"],
     freezes: Bool[np.ndarray, " runs"],
-) -> tuple[
-    Float[np.ndarray, "rounds runs"],
-    Int[np.ndarray, " runs"],
-    Float[np.ndarray, " runs"],
-]:
-    """IFCA where some runs keep their identities: those held from the start, or, where
-    -1 is held and the run freezes, once they have been stable.
-
-    Returns:
-      Matched mean distances to the truths after each round; rounds until the identities
-      had been stable for `patience` rounds, T if never, counted in all runs; training
-      losses in the end, infinite where a run diverged.
-    """
+) -> tuple[Float[np.ndarray, "rounds runs"], np.ndarray, np.ndarray]:
+    """Errors after each round, rounds until identities were stable, T if never, and
+    training losses of runs that keep those held from the start, or, where -1 is held
+    and the run freezes, those that have been stable."""
     clients, runs, num_rounds = problem.clients, len(models), cell["num_rounds"]
     steps = np.full(runs, cell["step"] * cell["num_clusters"] / 2)
     stable, calm = np.full(runs, num_rounds), np.zeros(runs, int)
@@ -217,64 +193,54 @@ def _descend(
         settled = (calm >= cell["patience"]) & (stable == num_rounds)
         stable[settled] = index + 1
         frozen = frozen | (settled & freezes)
-    return (
-        errors,
-        stable,
-        fixed_data.training_loss(clients, models),
-    )
+    return errors, stable, fixed_data.training_loss(clients, models)
 
 
 def _reused_data(cell: study.Cell) -> study.Arrays:
-    """Rounds to the target and errors of all arms.
+    """Of all arms, `[arms, trials]`: rounds to the target, T + 1 if it is not reached;
+    bits of a client until then, restarts included, infinite if it is not reached; last
+    errors. And rounds until identities of IFCA's chosen run were stable, T if never."""
+    k, restarts, length = (
+        cell[name] for name in ("num_clusters", "num_restarts", "num_rounds")
+    )
+    place = (cell["seed"], 1, k, cell["num_samples"])
 
-    Returns:
-      `rounds` `[arms, trials]` to the target, T + 1 if it is not reached; `bits`, what
-      a client receives and sends until then, restarts included, infinite if it is not
-      reached; `final`, last errors; `stable` `[trials]`, rounds until the identities of
-      IFCA's chosen run had been stable, T if never.
-    """
-    k, trials, length = cell["num_clusters"], cell["num_trials"], cell["num_rounds"]
-    restarts = cell["num_restarts"]
-    rounds, stable = np.empty((len(ARMS), trials), int), np.empty(trials, int)
-    final, paid = np.empty((len(ARMS), trials)), np.full((len(ARMS), trials), np.inf)
-    for trial in range(trials):
-        place = (k, cell["num_samples"], int(cell["start_distance"] is None), trial)
-        generator = study.generator(cell["seed"], 1, *place)
+    def one(trial: int) -> study.Row:
+        is_random = int(cell["start_distance"] is None)
+        generator = study.generator(*place, is_random, trial)
         problem = fixed_data.problem_of(cell, generator)
         first = _starts(cell, problem, generator)
         solutions = fixed_data.local_models(problem.clients)
         labels = fixed_data.k_means(solutions, k, int(generator.integers(2**31)))
         # Means of the clients' own solutions, which the server already has.
-        found = np.stack(
-            [solutions[labels == label].mean(axis=0) for label in range(k)]
-        )
-        models = np.concatenate([first, first, found[None], first[:1]])
+        found = [solutions[labels == label].mean(axis=0) for label in range(k)]
+        models = np.concatenate([first, first, [found], first[:1]])
         held = np.full((len(labels), len(models)), -1)
         held[:, -2], held[:, -1] = labels, problem.clusters
         freezes = np.arange(len(models)) >= restarts
         errors, calm, losses = _descend(cell, problem, models, held, freezes)
         target = TARGET * fixed_data.oracle_error(problem)
         groups = (slice(restarts), slice(restarts, 2 * restarts), [-2], [-1])
-        for index, (arm, group) in enumerate(zip(ARMS, groups, strict=True)):
-            own = np.arange(len(models))[group]
-            chosen = own[np.argmin(losses[own])]
-            good = errors[:, chosen] <= target
-            rounds[index, trial] = (good.argmax() if good.any() else length) + 1
-            final[index, trial] = errors[-1, chosen]
-            if good.any():
-                paid[index, trial] = sum(
-                    bits(
-                        arm,
-                        rounds=int(rounds[index, trial]),
-                        frozen_from=int(calm[run]),
-                        num_clusters=k,
-                        num_features=cell["num_features"],
-                    )
-                    for run in own
-                )
-            if arm == IFCA:
-                stable[trial] = calm[chosen]
-    return {"rounds": rounds, "bits": paid, "final": final, "stable": stable}
+        runs = [np.arange(len(models))[group] for group in groups]
+        chosen = [own[np.argmin(losses[own])] for own in runs]
+        good = errors[:, chosen] <= target
+        reached = np.any(good, axis=0)
+        rounds = np.where(reached, np.argmax(good, axis=0), length) + 1
+        sizes = {"num_clusters": k, "num_features": cell["num_features"]}
+        paid = [
+            sum(
+                bits(arm, rounds=int(n), frozen_from=int(calm[i]), **sizes) for i in own
+            )
+            for arm, n, own in zip(ARMS, rounds, runs, strict=True)
+        ]
+        return {
+            "rounds": rounds,
+            "bits": np.where(reached, np.array(paid, float), np.inf),
+            "final": errors[-1, chosen],
+            "stable": calm[chosen[0]],
+        }
+
+    return study.stacked(cell["num_trials"], one)
 
 
 # Fresh data in every round, exactly in law.
@@ -304,27 +270,23 @@ def frozen_square(
 
 def _fresh_data(cell: study.Cell) -> study.Arrays:
     """IFCA from the truth on fresh data: its floor, that of the identities of one of
-    its rounds frozen, and the first time that identities are stable.
-
-    Identities are known up to the order of a cluster's clients, all equally likely: B
-    of M clients are the same ones in two rounds with probability 1 / C(M, B).
-    """
+    its rounds frozen, and the first time that identities are stable."""
     samples, num_rounds = cell["num_samples"], cell["num_rounds"]
     sizes = {name: cell[name] for name in ("num_samples", "num_features", "rho")}
     population = exact_law.population(cell, 2)
-    truths = exact_law.truths(2)
-    trace = law.simulate(
+    trace = exact_law.run(
         study.key(cell["seed"], 2, samples),
         population,
-        law.place(truths, truths, num_features=cell["num_features"]),
-        num_trials=cell["num_trials"],
-        num_rounds=num_rounds,
+        population.truths,
+        cell,
         step_size=STEP / 2,
         divisor="cluster",
     )
     half = num_rounds // 2
     own = exact_law.own_distances(population, trace.models[:, half:])
     wrong = exact_law.misassigned(trace.counts)
+    # Identities are known up to the order of a cluster's clients, all equally likely: B
+    # of M clients are the same ones in two rounds with probability 1 / C(M, B).
     same = np.all(wrong[:, 1:] == wrong[:, :-1], axis=-1)
     members = cell["num_clients"] / 2
     log_ways = scipy.special.gammaln(members + 1) - scipy.special.gammaln(wrong + 1)
@@ -373,16 +335,15 @@ def rows(config: Config, cells: study.Rows, results: study.Results) -> list[stud
         if cell["kind"] == "fresh":
             table.append(_fresh_row(cell, own, joint))
         else:
-            table += [
-                _reused_row(cell, own, index, joint) for index in range(len(ARMS))
-            ]
+            table += [_reused_row(cell, own, arm, joint) for arm in ARMS]
     return table
 
 
 def _reused_row(
-    cell: study.Cell, own: study.Arrays, index: int, joint: study.Intervals
+    cell: study.Cell, own: study.Arrays, arm: str, joint: study.Intervals
 ) -> study.Row:
-    arm, spent, known = ARMS[index], own["bits"][index], own["bits"][-1]
+    index = ARMS.index(arm)
+    spent, known = own["bits"][index], own["bits"][-1]
     reached, trials = int(np.sum(np.isfinite(spent))), len(spent)
     row = {"kind": "reused", "num_clusters": cell["num_clusters"]}
     row |= {"start": "random" if cell["start_distance"] is None else "near"}
@@ -427,8 +388,6 @@ def _groups(config: Config) -> list[study.Row]:
 
 def decide(config: Config, table: study.Rows) -> study.Verdicts:
     """The rules of the header, from the rows alone."""
-    most = 1 + config.margin
-    near, random = (study.at(table, arm=FROZEN, start=s) for s in ("near", "random"))
     last = study.at(table, num_samples=max(config.num_samples), kind="reused")
     costs = []
     for row in study.at(last, arm=IFCA, start="near"):
@@ -437,20 +396,24 @@ def decide(config: Config, table: study.Rows) -> study.Verdicts:
             costs.append(study.read(row, "to_known").within(0.9 * factor, 1.1 * factor))
     cheaper = []
     for group in _groups(config):
-        (one,) = study.at(last, arm=ONE_SHOT, **group)
-        (frozen,) = study.at(last, arm=FROZEN, **group)
-        transfers = study.read(one, "transfers")
-        cheaper.append(study.read(frozen, "transfers").above(transfers))
+        one, frozen = (
+            study.read(row, "transfers")
+            for arm in (ONE_SHOT, FROZEN)
+            for row in study.at(last, arm=arm, **group)
+        )
+        cheaper.append(frozen.above(one))
+    most, free = 1 + config.margin, "freezing stable identities costs no accuracy from "
+    harmless: dict[str, study.Verdict] = {
+        f"{free}{start} starts": study.within(
+            study.at(table, arm=FROZEN, start=start), "final_to_ifca", 0.0, most
+        )
+        for start in ("near", "random")
+    }
     return {
         "at the most samples IFCA costs (k + 1)/2 times known clusters": study.all_of(
             costs
         ),
-        "freezing stable identities costs no accuracy from near starts": study.within(
-            near, "final_to_ifca", 0.0, most
-        ),
-        "freezing stable identities costs no accuracy from random starts": (
-            study.within(random, "final_to_ifca", 0.0, most)
-        ),
+        **harmless,
         "at the most samples one-shot needs the fewest bits": study.all_of(cheaper),
     }
 
@@ -475,13 +438,12 @@ def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
             )
     stable, worst = [], []
     for start in ("near", "random"):
-        medians = study.column(study.at(table, arm=IFCA, start=start), "stable")
-        stable.append(
-            f"{medians.min():g} to {medians.max():g} rounds from {start} starts"
+        least, *_, most = sorted(
+            row["stable"] for row in study.at(table, arm=IFCA, start=start)
         )
-        row = max(
-            study.at(table, arm=FROZEN, start=start), key=lambda r: r["final_to_ifca"]
-        )
+        stable.append(f"{least:g} to {most:g} rounds from {start} starts")
+        frozen = study.at(table, arm=FROZEN, start=start)
+        row = max(frozen, key=lambda row: row["final_to_ifca"])
         worst.append(
             f"{start} starts {study.read(row, 'final_to_ifca')} (k = "
             f"{row['num_clusters']}, n = {row['num_samples']})"
@@ -515,14 +477,12 @@ def predicted_excess(
     """
     q = law.misassignment_probability(math.sqrt(config.rho) / 2, samples)
     v = q * (1 - q) * ((1 - q) ** 2 + q**2) * 2 / config.fresh_clients
-    exact = np.zeros((len(samples), 2, 2))
-    exact[:, [0, 1], [0, 1]] = (config.fresh_clients / 2 * (1 - q))[:, None]
-    exact[:, [0, 1], [1, 0]] = (config.fresh_clients / 2 * q)[:, None]
+    exact = config.fresh_clients / 2 * np.array([[1 - q, q], [q, 1 - q]])
     sizes = {"num_features": config.fresh_features, "rho": config.rho}
     shared = np.array(
         [
             frozen_square(counts, num_samples=float(number), **sizes)
-            for counts, number in zip(exact, samples, strict=True)
+            for counts, number in zip(np.moveaxis(exact, -1, 0), samples, strict=True)
         ]
     )
     return np.sqrt((shared + v) / (shared + v * STEP / (2 - STEP)))
@@ -552,38 +512,27 @@ def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
 def _bits_panel(
     config: Config, table: study.Rows, group: study.Row
 ) -> report.CurvePanel:
-    random = group["start"] == "random"
-    start = (
-        f"random, {config.num_restarts} restarts"
-        if random
-        else f"{config.start_distance:g} Δ from the truths"
-    )
+    restarts, start = 1, f"{config.start_distance:g} Δ from the truths"
+    if group["start"] == "random":
+        restarts = config.num_restarts
+        start = f"random, {restarts} restarts"
     lines = []
     for arm in ARMS:
         own = study.at(table, arm=arm, **group)
-        x, y, low, high = (
-            study.column(own, name)
-            for name in ("num_samples", "transfers", "transfers_low", "transfers_high")
-        )
+        names = ("num_samples", "transfers", "transfers_low", "transfers_high")
+        x, y, low, high = (study.column(own, name) for name in names)
         # Open intervals end beyond the axis; there is none where the median is open.
         y, low, high = (
             np.where(np.isfinite(y), np.clip(end, 1e-9, 1e9), np.nan)
             for end in (y, low, high)
         )
         lines.append(report.Curve(arm, x, y, low, high))
-    factor = (group["num_clusters"] + 1) / 2 * (config.num_restarts if random else 1)
-    known = lines[-1]
+    known, factor = lines[-1], (group["num_clusters"] + 1) / 2 * restarts
     label = "known × (k + 1)/2 × restarts"
     lines.append(report.Curve(label, known.x, factor * known.y, like=IFCA))
-    return report.CurvePanel(
-        lines,
-        x_label="samples per client n",
-        y_label="model transfers per client",
-        y_limits=(1.0, 3000.0),
-        log_x=True,
-        log_y=True,
-        title=f"k = {group['num_clusters']}, start {start}",
-    )
+    title = f"k = {group['num_clusters']}, start {start}"
+    y = "model transfers per client"
+    return study.panel(lines, SAMPLES, y, title, "xy", y_limits=(1.0, 3000.0))
 
 
 def _freezing_panels(config: Config, table: study.Rows) -> list[report.CurvePanel]:
@@ -600,39 +549,24 @@ def _freezing_panels(config: Config, table: study.Rows) -> list[report.CurvePane
             for group in _groups(config)
         ]
 
-    fresh = "frozen at once, fresh data"
+    fresh, own = "frozen at once, fresh data", study.at(table, kind="fresh")
     folds = np.geomspace(min(config.fresh_samples), max(config.fresh_samples), 60)
-    expected = predicted_excess(config, folds)
+    excess = [
+        study.curve(own, fresh, "num_samples", "excess"),
+        report.Curve(
+            study.PREDICTED, folds, predicted_excess(config, folds), like=fresh
+        ),
+    ]
+    calm, lost = "rounds until identities are stable", "error frozen / not frozen"
+    once = f"no change for {config.patience} rounds, data drawn once"
+    kept, anew = "frozen when stable, data drawn once", "one round's identities kept, "
     return [
-        report.CurvePanel(
-            lines(IFCA, "stable"),
-            x_label="samples per client n",
-            y_label="rounds until identities are stable",
-            title=f"no change for {config.patience} rounds, data drawn once",
-            log_x=True,
-            y_limits=None,
-        ),
-        report.CurvePanel(
-            lines(FROZEN, "final_to_ifca"),
-            x_label="samples per client n",
-            y_label="error frozen / not frozen",
-            title="frozen when stable, data drawn once",
-            log_x=True,
-            y_limits=None,
-        ),
-        report.CurvePanel(
-            [
-                study.curve(
-                    study.at(table, kind="fresh"), fresh, "num_samples", "excess"
-                ),
-                report.Curve(study.PREDICTED, folds, expected, like=fresh),
-            ],
-            x_label="samples per fold n'",
-            y_label="error frozen / not frozen",
-            title="one round's identities kept, fresh data",
-            log_x=True,
-            y_limits=None,
-        ),
+        study.panel(lines, x, y, title, "x", y_limits=None)
+        for lines, x, y, title in (
+            (lines(IFCA, "stable"), SAMPLES, calm, once),
+            (lines(FROZEN, "final_to_ifca"), SAMPLES, lost, kept),
+            (excess, "samples per fold n'", lost, f"{anew}fresh data"),
+        )
     ]
 
 

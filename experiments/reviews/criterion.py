@@ -46,24 +46,7 @@ from experiments.ifca.fig3_trial import judge
 from experiments.options import Options
 from experiments.reviews import study
 
-__all__ = [
-    "PANELS",
-    "Config",
-    "cohen_kappa",
-    "estimates",
-    "exact_rows",
-    "least_samples",
-    "main",
-    "oracle_over_noise",
-    "pair",
-    "patterns",
-    "pooled_over_noise",
-    "preset",
-    "resampled",
-    "share",
-    "verdicts",
-]
-
+__all__ = ["Config", "main", "preset"]
 
 EXPERIMENTS = {
     "reviews.crit": {
@@ -101,40 +84,24 @@ DIMS: dict[str, tuple[str, ...]] = {
 class Config:
     """Everything that the study depends on. One field, one flag."""
 
-    separation: tuple[float, ...]
-    """R of panels a and b."""
-    noise: tuple[float, ...]
-    """Sigma of panels a and b, above 0."""
-    clients_c: tuple[int, ...]
-    """m of panel c, even."""
-    clients_d: tuple[int, ...]
-    """m of panel d, multiples of 4."""
-    num_samples: tuple[int, ...]
-    """n of panels c and d."""
-    num_trials: int
-    """Data sets per cell."""
-    num_restarts: int
-    """Random starts per data set."""
+    separation: tuple[float, ...]  # R of panels a and b.
+    noise: tuple[float, ...]  # Sigma of panels a and b, above 0.
+    clients_c: tuple[int, ...]  # m of panel c, even.
+    clients_d: tuple[int, ...]  # m of panel d, multiples of 4.
+    num_samples: tuple[int, ...]  # n of panels c and d.
+    num_trials: int  # Data sets per cell.
+    num_restarts: int  # Random starts per data set.
     convention: tuple[Convention, ...] = ("reference", "paper")
     """Scale of the true models: as released, as printed, or both."""
-    clients_a: int = 40
-    """m of panel a, even."""
-    clients_b: int = 160
-    """m of panel b, a multiple of 4."""
-    samples_ab: int = 16
-    """n of panels a and b."""
-    num_features: int = 64
-    """d of the replicas; all lengths are those of d = 1000."""
-    num_rounds: int = 300
-    """T."""
-    agreement: float = 0.8
-    """Cohen's kappa from which on two criteria count as one."""
-    num_resamples: int = 10_000
-    """Of the bootstrap."""
-    seed: int = 0
-    """Of everything."""
-    error_rate: float = 0.05
-    """Of all intervals of one kind together."""
+    clients_a: int = 40  # m of panel a, even.
+    clients_b: int = 160  # m of panel b, a multiple of 4.
+    samples_ab: int = 16  # n of panels a and b.
+    num_features: int = 64  # d of the replicas; all lengths are those of d = 1000.
+    num_rounds: int = 300  # T.
+    agreement: float = 0.8  # Cohen's kappa from which on two criteria count as one.
+    num_resamples: int = 10_000  # Of the bootstrap.
+    seed: int = 0  # Of everything.
+    error_rate: float = 0.05  # Of all intervals of one kind together.
 
     def __post_init__(self) -> None:
         tuples = ("separation", "noise", "clients_c", "clients_d", "num_samples")
@@ -244,24 +211,16 @@ def exact_rows() -> list[study.Row]:
             sizes = float(clients * samples), full.num_clusters, full.num_features
             oracle = oracle_over_noise(*sizes)
             pooled = pooled_over_noise(*sizes, separation=separation, noise=noise)
-            row = {
-                "kind": EXACT,
-                "panel": panel,
-                "clients": clients,
-                "samples": samples,
-                "clusters": full.num_clusters,
-                "features": full.num_features,
-                "separation": separation,
-                "noise": noise,
-                "oracle_over_noise": oracle,
-                "criterion_over_oracle": FACTOR / oracle,
-                "oracle_passes": oracle <= FACTOR,
-                "zero_over_noise": separation / noise,
-                "zero_passes": separation <= FACTOR * noise,
-                "half_gap_passes": separation / 2 <= FACTOR * noise,
-                "pooled_over_noise": pooled,
-                "pooled_passes": pooled <= FACTOR,
-            }
+            row = {"kind": EXACT, "panel": panel, "clients": clients}
+            row |= {"samples": samples, "clusters": full.num_clusters}
+            row |= {"features": full.num_features, "separation": separation}
+            row |= {"noise": noise, "oracle_over_noise": oracle}
+            row |= {"criterion_over_oracle": FACTOR / oracle}
+            row |= {"oracle_passes": oracle <= FACTOR}
+            row |= {"zero_over_noise": separation / noise}
+            row |= {"zero_passes": separation <= FACTOR * noise}
+            row |= {"half_gap_passes": separation / 2 <= FACTOR * noise}
+            row |= {"pooled_over_noise": pooled, "pooled_passes": pooled <= FACTOR}
             table.append(row)
     return table
 
@@ -310,17 +269,12 @@ def cells(config: Config) -> list[study.Row]:
 def _draw(trial: Trial, key: PRNGKeyArray) -> tuple[ClientData, Truth]:
     """The data set of one trial, with truths as long as at d = `FULL_FEATURES`."""
 
+    sizes = ("num_clients", "num_clusters", "num_samples", "num_features", "noise")
+    same = study.settings(trial, *sizes)
+
     def scaled(convention: Convention, separation: Any):
-        return lambda own_key: mixed_linear(
-            own_key,
-            num_clients=trial.num_clients,
-            num_clusters=trial.num_clusters,
-            num_samples=trial.num_samples,
-            num_features=trial.num_features,
-            separation=separation,
-            noise=trial.noise,
-            convention=convention,
-        )
+        own = {"separation": separation, "convention": convention}
+        return lambda own_key: mixed_linear(own_key, **same, **own)
 
     # One program for both: compiling the runs takes longer than all else here.
     stretch = math.sqrt(FULL_FEATURES / trial.num_features)
@@ -370,14 +324,12 @@ def estimates(data: ClientData, truth: Truth) -> dict[str, Float[Array, ""]]:
         "pooled": _least_squares(rows.reshape(-1, num_features), values.reshape(-1)),
         "zero": jnp.zeros(num_features),
     }
-    return {
-        name: jnp.mean(
-            jnp.linalg.norm(
-                jnp.broadcast_to(guess, truth.models.shape) - truth.models, axis=1
-            )
-        )
-        for name, guess in guesses.items()
-    }
+
+    def distance(guess: Array) -> Float[Array, ""]:
+        gaps = jnp.broadcast_to(guess, truth.models.shape) - truth.models
+        return jnp.mean(jnp.linalg.norm(gaps, axis=1))
+
+    return {name: distance(guess) for name, guess in guesses.items()}
 
 
 def _least_squares(
@@ -401,17 +353,13 @@ class _Replicas(study.Study):
         others than in the other panels.
         """
         found = []
+        sizes = study.settings(config, "num_features", "num_restarts", "num_rounds")
         for index, (panel, full) in enumerate(PANELS.items()):
             axes = _axes(config, panel)
+            first = {name: values[0] for name, values in axes.items()}
             grid = engine.Grid(
                 experiment=f"{self.id}.{panel}",
-                trial=Trial(
-                    **{name: values[0] for name, values in axes.items()},
-                    num_clusters=full.num_clusters,
-                    num_features=config.num_features,
-                    num_restarts=config.num_restarts,
-                    num_rounds=config.num_rounds,
-                ),
+                trial=Trial(**first, **sizes, num_clusters=full.num_clusters),
                 axes=axes,
                 num_trials=config.num_trials,
                 traced=("released", "separation", "noise"),
@@ -570,33 +518,27 @@ def _replica_row(
     found: Sequence[np.ndarray],
     joint: study.Intervals,
 ) -> study.Row:
-    noise, clusters = cell["noise"], cell["num_clusters"]
-    total = cell["num_clients"] * cell["num_samples"]
-    row: study.Row = {
-        "kind": "replica",
-        "panel": cell["panel"],
-        "convention": "reference" if cell["released"] else "paper",
-        "clients": cell["num_clients"],
-        "samples": cell["num_samples"],
-        "clusters": clusters,
-        "features": config.num_features,
-        "separation": cell["separation"],
-        "noise": noise,
-        "rows_per_feature": total / clusters / config.num_features,
-        "trials": config.num_trials,
-        "runs": arrays["distance"].size,
-    }
+    noise, features = cell["noise"], config.num_features
+    sizes = {n: cell[f"num_{n}"] for n in ("clients", "samples", "clusters")}
+    total = sizes["clients"] * sizes["samples"]
+    row: study.Row = {"kind": "replica", "panel": cell["panel"]}
+    row |= {"convention": "reference" if cell["released"] else "paper"}
+    row |= sizes | {"features": features}
+    row |= {"separation": cell["separation"], "noise": noise}
+    row |= {"rows_per_feature": total / sizes["clusters"] / features}
+    row |= {"trials": config.num_trials, "runs": arrays["distance"].size}
     for name, runs in zip(CRITERIA, found, strict=True):
         row[f"{name}_runs"] = int(runs.sum())
         row |= study.columns(**{name: joint.share(np.any(runs, axis=(1, 2)))})
     first, _, third = found
     out_of_reach = arrays["oracle"][:, None, None] > FACTOR * noise
-    row |= {
-        "failures_recovered": int(np.sum(~first & third)),
-        "failures_recovered_oracle_fails": int(np.sum(~first & third & out_of_reach)),
-        "successes_not_recovered": int(np.sum(first & ~third)),
-        "successes_oracle_fails": int(np.sum(first & out_of_reach)),
+    events = {
+        "failures_recovered": ~first & third,
+        "failures_recovered_oracle_fails": ~first & third & out_of_reach,
+        "successes_not_recovered": first & ~third,
+        "successes_oracle_fails": first & out_of_reach,
     }
+    row |= {name: int(np.sum(event)) for name, event in events.items()}
     for name in ("oracle", "pooled", "zero"):
         row[f"{name}_over_noise"] = float(np.mean(arrays[name])) / noise
         row[f"{name}_trials"] = int(np.sum(arrays[name] <= FACTOR * noise))
@@ -639,19 +581,13 @@ def _whole(table: study.Rows, unit: str) -> Mapping[str, Any]:
 def decide(config: Config, table: study.Rows) -> study.Verdicts:
     """The rules of the header, from the rows alone."""
     exact, whole = study.at(table, kind=EXACT), _whole(table, "run")
-    reachable = all(row["oracle_passes"] for row in exact)
+    missed = any(not row["oracle_passes"] for row in exact)
     trivial = any(row["zero_passes"] or row["pooled_passes"] for row in exact)
-
-    def same(name: str) -> study.Verdict:
-        return study.within([whole], name, config.agreement, 1.0)
-
+    never = lambda event: "no" if event else "yes"
+    same = lambda name: study.within([whole], name, config.agreement, 1.0)
     return {
-        "0.6 sigma is within the oracle's reach in all of Figure 3": (
-            "yes" if reachable else "no"
-        ),
-        "no estimate without clusters passes in any setting": (
-            "no" if trivial else "yes"
-        ),
+        "0.6 sigma is within the oracle's reach in all of Figure 3": never(missed),
+        "no estimate without clusters passes in any setting": never(trivial),
         "0.6 sigma and exact recovery count as one": same("kappa_noise_recovery"),
         "0.6 sigma and 1.1 x the oracle count as one": same("kappa_noise_oracle"),
     }
@@ -719,23 +655,13 @@ def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
     exact, replicas = (study.at(table, kind=kind) for kind in (EXACT, "replica"))
     clusters = dict.fromkeys(row["clusters"] for row in exact)
     groups = dict.fromkeys((row["convention"], row["panel"]) for row in replicas)
-    joint = study.jointly(config, len(replicas) * len(CRITERIA))
     return {
         "oracle": report.curves(
             [_oracle_panel(study.at(exact, clusters=k), k) for k in clusters],
             title="Least squares with the true clusters, and what Figure 3 asks",
         ),
         "verdicts": report.curves(
-            [
-                _verdict_panel(
-                    config,
-                    study.at(replicas, convention=convention, panel=panel),
-                    joint,
-                    panel in "ab",
-                    f"({panel}), {SCALES[convention]}",
-                )
-                for convention, panel in groups
-            ],
+            [_verdict_panel(config, replicas, *group) for group in groups],
             title=f"Success of IFCA by three criteria, d = {config.num_features}, "
             "noise levels together",
             legend_title=f"{config.num_trials} data sets per setting; Hoeffding's,\n"
@@ -760,41 +686,32 @@ def _oracle_panel(exact: study.Rows, clusters: int) -> report.CurvePanel:
     name, dense = lines[-1].label, np.geomspace(1.15, 50, 400)
     law = [oracle_over_noise(float(x * unit), clusters, features) for x in dense]
     lines.append(report.Curve("oracle, exact", dense, np.array(law), like=name))
-    return report.CurvePanel(
-        lines,
-        x_label="m n / (k d)",
-        y_label="oracle's error / σ",
-        y_limits=(0.1, 3.0),
-        log_y=True,
-        title=f"k = {clusters}, d = {features}",
-        levels=[report.Level(f"criterion, {FACTOR:g} σ", FACTOR, like=name)],
-        aside=False,
+    level = report.Level(f"criterion, {FACTOR:g} σ", FACTOR, like=name)
+    options = {"y_limits": (0.1, 3.0), "levels": [level], "aside": False}
+    title = f"k = {clusters}, d = {features}"
+    return study.panel(
+        lines, "m n / (k d)", "oracle's error / σ", title, "y", **options
     )
 
 
 def _verdict_panel(
-    config: Config, own: study.Rows, joint: study.Intervals, is_grid: bool, title: str
+    config: Config, replicas: study.Rows, convention: str, panel: str
 ) -> report.CurvePanel:
-    """Shares of data sets over all cells at one x.
-
-    Cells of one x have the same random numbers, so the interval is that of the number
-    of data sets, not of their sum over cells: wide, and never too short.
-    """
-    x = "separation" if is_grid else "rows_per_feature"
+    """Shares of data sets over all cells at one x, which have the same random numbers:
+    the interval is that of the number of data sets, not of their sum over cells."""
+    own = study.at(replicas, convention=convention, panel=panel)
+    joint = study.jointly(config, len(replicas) * len(CRITERIA))
+    x, x_label = "rows_per_feature", "rows per feature N/d"
+    if panel in "ab":
+        x, x_label = "separation", "separation R"
     at = np.array(sorted({row[x] for row in own}))
     lines = []
     for name, label in CRITERIA.items():
         shares = np.array([np.mean([r[name] for r in own if r[x] == v]) for v in at])
         low, high = intervals.hoeffding(shares, config.num_trials, joint.error_rate)
         lines.append(report.Curve(label, at, shares, low, high))
-    return report.CurvePanel(
-        lines,
-        x_label="separation R" if is_grid else "rows per feature N/d",
-        y_label="data sets with a success",
-        y_limits=(-0.05, 1.05),
-        log_x=True,
-        title=title,
-    )
+    share, title = "data sets with a success", f"({panel}), {SCALES[convention]}"
+    return study.panel(lines, x_label, share, title, "x", y_limits=(-0.05, 1.05))
 
 
 STUDY = _Replicas("reviews.crit", 1, cells, simulate, rows, decide, answer, figures)

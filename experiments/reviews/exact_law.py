@@ -15,6 +15,7 @@ __all__ = [
     "population",
     "random_models",
     "random_starts",
+    "run",
     "separating",
     "succeeded",
     "truths",
@@ -48,6 +49,20 @@ def population(sizes: Mapping[str, Any], number: int, **others: Any) -> law.Popu
         num_features=own["num_features"],
         noise=own["noise"] if "noise" in own else 1 / math.sqrt(own["rho"]),
     )
+
+
+def run(
+    key: PRNGKeyArray,
+    population: law.Population,
+    models: Float[np.ndarray, "*trials models frame"],
+    sizes: Mapping[str, Any],
+    **options: Any,
+) -> law.Trace:
+    """Runs from these models, as many and as long as a cell or a configuration says,
+    at its `step_size`; `options` are those of `law.simulate`, or instead of these."""
+    names = ("num_trials", "num_rounds", "step_size")
+    own = {name: sizes[name] for name in names if name in sizes}
+    return law.simulate(key, population, models, **(own | options))
 
 
 def random_models(
@@ -115,11 +130,9 @@ def separating(
 
 
 def succeeded(
-    population: law.Population,
-    models: Float[np.ndarray, "*trials models frame"],
-    separation: float,
-) -> Bool[np.ndarray, "*trials"]:
+    population: law.Population, trace: law.Trace, separation: float
+) -> Bool[np.ndarray, " trials"]:
     """Whether every truth ends with a close model of its own."""
-    last = law.distances(population.truths, models)
+    last = law.distances(population.truths, trace.models[:, -1])
     close = last.min(axis=-1).max(axis=-1) <= CLOSE * separation
     return separating(last) & close

@@ -28,7 +28,7 @@ Differs:   the paper uses all local data for the identity (so its released code)
 
 import dataclasses
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -57,38 +57,25 @@ class Config:
     """Squared separation over noise variance; at most 3 values fit the figure."""
     identity_samples: tuple[int, ...] = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
     """b, samples for the identity."""
-    num_clients: int = 200
-    """m, half of them in each cluster."""
-    num_samples: int = 100
-    """n', samples for the gradient."""
-    num_features: int = 20
-    """d."""
+    num_clients: int = 200  # m, half of them in each cluster.
+    num_samples: int = 100  # n', samples for the gradient.
+    num_features: int = 20  # d.
     num_raw_clients: int = 200_000
     """Clients whose residuals are drawn, for each rho and b."""
-    num_trials: int = 200
-    """Of the stationary runs."""
-    num_rounds: int = 25
-    """T of the stationary runs, of which the first are left out."""
-    target: float = 1e-3
-    """Misassignment that the least b has to reach."""
-    escape_clusters: tuple[int, ...] = (2, 4)
-    """k of the runs from random starts."""
+    num_trials: int = 200  # Of the stationary runs.
+    num_rounds: int = 25  # T of the stationary runs, of which the first are left out.
+    target: float = 1e-3  # Misassignment that the least b has to reach.
+    escape_clusters: tuple[int, ...] = (2, 4)  # k of the runs from random starts.
     escape_samples: tuple[int, ...] = (2, 32, 100, 1000)
     """b of their first stage; the last one is the second stage's b for all."""
-    escape_features: int = 200
-    """d of the runs from random starts."""
+    escape_features: int = 200  # d of the runs from random starts.
     escape_clients: int = 200
     """m of the runs from random starts, a multiple of every k."""
-    escape_rho: float = 4.0
-    """rho of the runs from random starts."""
-    escape_rounds: int = 48
-    """Rounds of each of the two stages, a multiple of 8."""
-    escape_trials: int = 60
-    """Random starts, the same ones for every b."""
-    seed: int = 0
-    """Of everything."""
-    error_rate: float = 0.05
-    """Of all intervals of each figure together."""
+    escape_rho: float = 4.0  # rho of the runs from random starts.
+    escape_rounds: int = 48  # Rounds of each of the two stages, a multiple of 8.
+    escape_trials: int = 60  # Random starts, the same ones for every b.
+    seed: int = 0  # Of everything.
+    error_rate: float = 0.05  # Of all intervals of each figure together.
 
     def __post_init__(self) -> None:
         tuples = ("rho", "identity_samples", "escape_clusters", "escape_samples")
@@ -190,13 +177,11 @@ def _stationary(cell: study.Cell) -> study.Arrays:
     """Mean square distance and misassigned share of runs that start at the truth."""
     rho, samples = cell["rho"], cell["samples"]
     population = exact_law.population(cell, 2)
-    truths = exact_law.truths(2)
-    trace = law.simulate(
+    trace = exact_law.run(
         study.key(cell["seed"], 1, samples),
         population,
-        law.place(truths, truths, num_features=cell["num_features"]),
-        num_trials=cell["num_trials"],
-        num_rounds=cell["num_rounds"],
+        population.truths,
+        cell,
         step_size=0.5,
         divisor="cluster",
         identity_samples=float(samples),
@@ -213,10 +198,8 @@ def _stationary(cell: study.Cell) -> study.Arrays:
 
 
 def _escape(cell: study.Cell) -> study.Arrays:
-    """Final distance and clusters without clients, from random starts.
-
-    Distance is the largest over clusters, models matched one to one.
-    """
+    """Largest final distance over clusters, models matched one to one, and clusters
+    without clients, from random starts."""
     import scipy.optimize  # Slow to import.
 
     k, trials = cell["clusters"], cell["num_trials"]
@@ -227,11 +210,11 @@ def _escape(cell: study.Cell) -> study.Arrays:
     first = [cell["samples"] or min(2**i, last) for i in range(8)]
     counts = np.zeros((trials, k, k))
     for index, samples in enumerate(first + [last] * 8):
-        trace = law.simulate(
+        trace = exact_law.run(
             study.key(cell["seed"], 4, k, index),
             population,
             models,
-            num_trials=trials,
+            cell,
             num_rounds=cell["num_rounds"] // 8,
             step_size=k / 4,  # Effective step 2 gamma p = 1/2.
             identity_samples=float(samples),
@@ -265,15 +248,14 @@ def least_samples(rho: float, target: float) -> int:
 def rows(config: Config, cells: study.Rows, results: study.Results) -> list[study.Row]:
     """One row per cell; intervals of each kind hold together at the error rate."""
     kinds = [cell["kind"] for cell in cells]
-    checks = {"stationary": 3 * kinds.count("stationary")}
-    checks["escape"] = kinds.count("escape")
-    make = {"stationary": _near_row, "escape": _far_row}
+    make = {"stationary": (_near_row, 3), "escape": (_far_row, 1)}
     names = ("num_clients", "num_samples", "num_features", "num_rounds", "num_trials")
     table = []
     for kind, cell, own in zip(kinds, cells, results, strict=True):
-        joint = study.jointly(config, checks[kind])
-        row = make[kind](cell, own, joint) | {"interval_error_rate": joint.error_rate}
-        table.append(row | {name: cell[name] for name in names})
+        row, checks = make[kind]
+        joint = study.jointly(config, checks * kinds.count(kind))
+        found = row(cell, own, joint) | {"interval_error_rate": joint.error_rate}
+        table.append(found | {name: cell[name] for name in names})
     return table
 
 
@@ -319,16 +301,12 @@ def _far(table: study.Rows, clusters: int) -> tuple[study.Rows, study.Cell]:
 
 
 def _chi_square(table: study.Rows) -> tuple[float, int, float]:
-    """Statistic, degrees of freedom and p-value of the raw counts against the law.
-
-    Pearson's, over the cells in which at least 5 of either kind are expected.
-    """
+    """Pearson's statistic, degrees of freedom and p-value of the raw counts against the
+    law, over the cells in which at least 5 of either kind are expected."""
     import scipy.stats  # Slow to import.
 
-    near = study.at(table, kind="stationary")
-    clients, wrong, q = (
-        study.column(near, name) for name in ("raw_clients", "raw_wrong", "law")
-    )
+    near, names = study.at(table, kind="stationary"), ("raw_clients", "raw_wrong")
+    clients, wrong, q = (study.column(near, name) for name in (*names, "law"))
     kept = clients * np.minimum(q, 1 - q) >= 5
     terms = (wrong - clients * q) ** 2 / (clients * q * (1 - q))
     statistic, degrees = float(terms[kept].sum()), int(kept.sum())
@@ -354,9 +332,8 @@ def decide(config: Config, table: study.Rows) -> study.Verdicts:
     }
     for clusters in sorted(config.escape_clusters):
         fixed, doubled = _far(table, clusters)
-        full = study.read(fixed[-1], "success")
-        helps = study.read(doubled, "success").above(full)
-        rules[f"few samples help random starts, k = {clusters}"] = helps
+        few, full = (study.read(row, "success") for row in (doubled, fixed[-1]))
+        rules[f"few samples help random starts, k = {clusters}"] = few.above(full)
     return rules
 
 
@@ -408,27 +385,25 @@ def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
 def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
     """Misassignment, floor and least b, beside what the laws say of them; success from
     random starts against b of the first stage."""
-    percent = f"{100 * (1 - config.error_rate):g} %"
-    escape = _escape_panel(config, table)
+    together = f"{100 * (1 - config.error_rate):g} % for all points together"
     return {
         "floor": report.curves(
             _floor_panels(config, table),
             title="How many samples should estimate a client's identity?",
-            legend_title=f"intervals: exact binomial or Student's, {percent} for all "
-            "points together",
+            legend_title=f"intervals: exact binomial or Student's, {together}",
         ),
         "escape": report.curves(
-            [escape],
+            [_escape_panel(config, table)],
             title="Random starts against samples for the identity",
-            legend_title=f"intervals: exact binomial, {percent} for all points "
-            f"together;\n{config.escape_trials} random starts, the same at every b",
+            legend_title=f"intervals: exact binomial, {together};\n"
+            f"{config.escape_trials} random starts, the same at every b",
         ),
     }
 
 
 def _floor_panels(config: Config, table: study.Rows) -> list[report.CurvePanel]:
     values = sorted(config.rho)
-    batches = np.array(sorted(config.identity_samples), float)
+    batches = sorted(map(float, config.identity_samples))
     dense = np.unique(np.geomspace(batches[0], batches[-1], 200).round())
     errors, floors = [], []
     for rho in values:
@@ -444,32 +419,15 @@ def _floor_panels(config: Config, table: study.Rows) -> list[report.CurvePanel]:
     least = np.array([least_samples(rho, config.target) for rho in grid], float)
     bound = math.log(1 / (2 * config.target)) / (np.log1p(grid / 4) / 2)
     needed = report.Curve("least b of the law", grid, least)
-    common: dict[str, Any] = {"log_x": True, "log_y": True}
+    needs = [needed, report.Curve("Chernoff's bound", grid, bound, like=needed.label)]
+    wrong, raw = "misassigned clients q", "At the true models, counted on raw residuals"
+    floor, stationary = "floor / separation Δ", "Stationary error of IFCA"
+    ratio = "squared separation over noise variance ρ = (Δ/σ)²"
+    title = f"Least b for q ≤ {config.target:g}"
     return [
-        report.CurvePanel(
-            errors,
-            x_label=BATCH,
-            y_label="misassigned clients q",
-            y_limits=(1e-6, 1.0),
-            title="At the true models, counted on raw residuals",
-            **common,
-        ),
-        report.CurvePanel(
-            floors,
-            x_label=BATCH,
-            y_label="floor / separation Δ",
-            y_limits=None,
-            title="Stationary error of IFCA",
-            **common,
-        ),
-        report.CurvePanel(
-            [needed, report.Curve("Chernoff's bound", grid, bound, like=needed.label)],
-            x_label="squared separation over noise variance ρ = (Δ/σ)²",
-            y_label=BATCH,
-            y_limits=None,
-            title=f"Least b for q ≤ {config.target:g}",
-            **common,
-        ),
+        study.panel(errors, BATCH, wrong, raw, "xy", y_limits=(1e-6, 1.0)),
+        study.panel(floors, BATCH, floor, stationary, "xy", y_limits=None),
+        study.panel(needs, ratio, BATCH, title, "xy", y_limits=None),
     ]
 
 
@@ -481,17 +439,14 @@ def _escape_panel(config: Config, table: study.Rows) -> report.CurvePanel:
         lines.append(study.curve(own, f"{name}fixed b", BATCHES, "success"))
         success, like = doubled["success"], lines[-1].label
         levels.append(report.Level(f"{name}b doubled from 1", success, like=like))
-    return report.CurvePanel(
-        lines,
-        x_label=f"{BATCH} in the first {config.escape_rounds} rounds",
-        y_label="success probability",
-        log_x=True,
-        levels=levels,
-        title=f"Then b = {config.escape_samples[-1]} for {config.escape_rounds} "
-        f"rounds; success: error ≤ 2 × floor\nρ = {config.escape_rho:g}, "
+    title = (
+        f"Then b = {config.escape_samples[-1]} for {config.escape_rounds} rounds; "
+        f"success: error ≤ 2 × floor\nρ = {config.escape_rho:g}, "
         f"d = {config.escape_features}, m = {config.escape_clients}, "
-        f"n' = {config.num_samples}",
+        f"n' = {config.num_samples}"
     )
+    b = f"{BATCH} in the first {config.escape_rounds} rounds"
+    return study.panel(lines, b, "success probability", title, "x", levels=levels)
 
 
 STUDY = study.Study("reviews.idbatch", 1, cells, compute, rows, decide, answer, figures)

@@ -24,6 +24,7 @@ Differs:   equidistant truths and equal clusters, fresh data drawn exactly in la
            true one (oracle).
 """
 
+import bisect
 import dataclasses
 import itertools
 import math
@@ -59,41 +60,29 @@ class Config:
     """alpha0: first models are (1/2 - alpha0) Delta from their truths."""
     num_samples: tuple[int, ...]
     """n' of the arms; Assumption 2's two n' are added for each alpha0."""
-    shares: tuple[float, ...]
-    """s of the starts (1 - s) theta* + s random, increasing."""
+    shares: tuple[float, ...]  # s of the starts (1 - s) theta* + s random, increasing.
     basin_samples: tuple[int, ...]
     """n' of the runs from these starts; the largest stands for infinitely many."""
-    num_trials: int
-    """Runs of each cell, rounded up to a multiple of 40."""
+    num_trials: int  # Runs of each cell, rounded up to a multiple of 40.
     num_first: int
     """Draws of all first choices, for the chance of a wrong one; a tenth of it below
     the least n' that suffices."""
-    num_starts: int
-    """Starts for the chance to be Voronoi-separating."""
-    shown_margin: float = 0.05
-    """alpha0 of the figure, one of `margins`."""
-    num_rounds: int = 20
-    """T of each run; an error is the mean over the second half."""
-    num_clients: int = 200
-    """m, a multiple of the number of clusters."""
+    num_starts: int  # Starts for the chance to be Voronoi-separating.
+    shown_margin: float = 0.05  # alpha0 of the figure, one of `margins`.
+    num_rounds: int = 20  # T of each run; an error is the mean over the second half.
+    num_clients: int = 200  # m, a multiple of the number of clusters.
     num_clusters: int = 4
     """k, of equal sizes; at most 6, because all matchings are tried."""
-    num_features: int = 30
-    """d, at least k."""
-    noise: float = 0.5
-    """Sigma, above 0."""
-    separation: float = 1.0
-    """Delta, distance between any two truths."""
-    step_size: float = 2.0
-    """Gamma of the arms; k/2 is a full step of every cluster."""
+    num_features: int = 30  # d, at least k.
+    noise: float = 0.5  # Sigma, above 0.
+    separation: float = 1.0  # Delta, distance between any two truths.
+    step_size: float = 2.0  # Gamma of the arms; k/2 is a full step of every cluster.
     basin_step_size: float = 0.5
     """Gamma from other starts, where one model may get all clients; below 1."""
     failure: float = 0.01
     """delta of Assumption 2: chance that any first choice is wrong."""
-    seed: int = 0
-    """Of all runs."""
-    error_rate: float = 0.05
-    """Of all intervals together."""
+    seed: int = 0  # Of all runs.
+    error_rate: float = 0.05  # Of all intervals together.
 
     def __post_init__(self) -> None:
         study.check(
@@ -143,12 +132,9 @@ class Config:
 
     def minimal_samples(self, margin: float) -> int:
         """Least n' with m (k - 1) q <= delta, q the exact worst chance of Lemma 1."""
-        low, high = 0, self.sufficient_samples(margin)
-        while high - low > 1:
-            middle = (low + high) // 2
-            enough = self.union_bound(margin, middle) <= self.failure
-            low, high = (low, middle) if enough else (middle, high)
-        return high
+        tried = range(1, self.sufficient_samples(margin))
+        enough = lambda samples: self.union_bound(margin, samples) <= self.failure
+        return 1 + bisect.bisect_left(tried, True, key=enough)
 
     def union_bound(self, margin: float, samples: int) -> float:
         """m (k - 1) q: at least the chance that any first choice is wrong."""
@@ -183,22 +169,13 @@ def preset(name: Literal["quick", "paper"]) -> Config:
 
 def cells(config: Config) -> list[study.Row]:
     """Arms by kind of start, alpha0 and n'; runs from other starts by n' and s."""
-    arms = [
-        {"kind": "arms", "geometry": geometry, "margin": margin, "samples": samples}
-        for geometry in GEOMETRIES
-        for margin in config.margins
-        for samples in sorted(
-            {
-                *config.num_samples,
-                config.minimal_samples(margin),
-                config.sufficient_samples(margin),
-            }
-        )
-    ]
-    basin = study.grid(
-        {"kind": "basin"}, samples=config.basin_samples, share=config.shares
-    )
-    return [{"config": dataclasses.asdict(config)} | case for case in arms + basin]
+    same, found = {"config": dataclasses.asdict(config)}, []
+    for geometry, margin in itertools.product(GEOMETRIES, config.margins):
+        own = same | {"kind": "arms", "geometry": geometry, "margin": margin}
+        enough = config.minimal_samples(margin), config.sufficient_samples(margin)
+        found += study.grid(own, samples=sorted({*config.num_samples, *enough}))
+    basin = {"samples": config.basin_samples, "share": config.shares}
+    return found + study.grid(same | {"kind": "basin"}, **basin)
 
 
 def compute(cell: study.Cell) -> study.Arrays:
@@ -302,10 +279,8 @@ def separating_chance(
 
 
 def _arms(config: Config, geometry: str, margin: float, samples: int) -> study.Arrays:
-    """Errors of all arms, shares misassigned at both ends, and wrong first choices.
-
-    The arms share their keys, hence their gradients wherever their counts agree.
-    """
+    """Errors of all arms, which share their keys, shares misassigned at both ends, and
+    wrong first choices."""
     place = (GEOMETRIES.index(geometry), int(1e6 * margin), samples)
     random = study.generator(config.seed, 0, *place)
     features, clusters = config.num_features, config.num_clusters
@@ -319,13 +294,12 @@ def _arms(config: Config, geometry: str, margin: float, samples: int) -> study.A
         first = None
         for arm in ARMS:
             fixed = {"IFCA": None, "frozen": first}.get(arm, true_counts)
-            trace = law.simulate(
+            trace = exact_law.run(
                 study.key(config.seed, 1, *place, batch),
                 population,
                 law.place(truths[:, :clusters], models, num_features=features),
+                vars(config),
                 num_trials=BATCH,
-                num_rounds=config.num_rounds,
-                step_size=config.step_size,
                 fixed_counts=fixed,
             )
             late = trace.models[:, 1 + config.num_rounds // 2 :]
@@ -363,16 +337,15 @@ def _basin(config: Config, samples: int, share: float) -> study.Arrays:
         key = study.key(config.seed, 2, batch)
         random = exact_law.random_models(key, population, BATCH, separation=separation)
         models = (1 - share) * population.truths + share * random
-        trace = law.simulate(
+        trace = exact_law.run(
             study.key(config.seed, 3, batch, samples, int(1e6 * share)),
             population,
             models,
+            vars(config),
             num_trials=BATCH,
-            num_rounds=config.num_rounds,
             step_size=config.basin_step_size,
         )
-        last = trace.models[:, -1]
-        success.append(exact_law.succeeded(population, last, separation))
+        success.append(exact_law.succeeded(population, trace, separation))
         start.append(law.distances(population.truths, models))
     distances = np.concatenate(start)
     return {
@@ -405,10 +378,8 @@ def _arms_row(
 ) -> study.Row:
     margin, samples = case["margin"], case["samples"]
     ifca, frozen, oracle = (arrays[arm] for arm in ARMS)
-    row: study.Row = {
-        "assumed": samples >= config.minimal_samples(margin),
-        "any_wrong_bound": min(1.0, config.union_bound(margin, samples)),
-    }
+    row: study.Row = {"assumed": samples >= config.minimal_samples(margin)}
+    row |= {"any_wrong_bound": min(1.0, config.union_bound(margin, samples))}
     row |= study.columns(
         any_wrong=joint.chance(int(arrays["any_wrong"]), int(arrays["draws"])),
         before=joint.mean(arrays["before"]),
@@ -455,10 +426,9 @@ def half_way(
     for before, after in itertools.pairwise(own):
         if before[name] >= 0.5 > after[name]:
             part = (before[name] - 0.5) / (before[name] - after[name])
-            share, close = (
-                (1 - part) * before[column] + part * after[column]
-                for column in ("share", "closeness")
-            )
+            ends = ((row["share"], row["closeness"]) for row in (before, after))
+            first, second = map(np.array, ends)
+            share, close = (1 - part) * first + part * second
             return share, close
     return None
 
@@ -473,12 +443,10 @@ def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
         """The n' of each alpha0 at which re-assignment helps."""
         texts = []
         for margin in config.margins:
-            found = [
-                f"{row['samples']:g}"
-                for row in of(geometry, margin)
-                if row["frozen_to_ifca_low"] > 1 / GAIN
-            ]
-            texts.append(f"{', '.join(found) or 'none'} (alpha0 = {margin:g})")
+            own = of(geometry, margin)
+            helped = [row for row in own if row["frozen_to_ifca_low"] > 1 / GAIN]
+            found = ", ".join(f"{row['samples']:g}" for row in helped)
+            texts.append(f"{found or 'none'} (alpha0 = {margin:g})")
         return f"{geometry} starts {'; '.join(texts)}"
 
     def half(samples: int) -> str:
@@ -489,11 +457,9 @@ def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
         return f"at s = {share:.2f} (mean alpha0 = {close:.2f}) for n' = {samples:.3g}"
 
     assumed = study.at(table, kind="arms", assumed=True)
-    worst = max(assumed, key=lambda row: row["any_wrong_high"])
-    far = max(
-        assumed,
-        key=lambda row: max(row["frozen_to_ifca_high"], 2 - row["frozen_to_ifca_low"]),
-    )
+    worst = max(row["any_wrong_high"] for row in assumed)
+    off = lambda row: max(row["frozen_to_ifca_high"], 2 - row["frozen_to_ifca_low"])
+    far = max(assumed, key=off)
     margin, fewest = config.shown_margin, min(config.num_samples)
     least, enough = config.minimal_samples(margin), config.sufficient_samples(margin)
     exact, equal, upheld, voronoi = decisions.values()
@@ -510,7 +476,7 @@ def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
         f"{margin:g} Assumption 2 asks for n' = {enough} with proved constants, and "
         f"the exact worst case for {least}. From such n' on the chance of any wrong "
         f"first choice of m = {config.num_clients} clients is at most "
-        f"{worst['any_wrong_high']:.2g} (delta = {config.failure:g}; rule: {exact}), "
+        f"{worst:.2g} (delta = {config.failure:g}; rule: {exact}), "
         f"and freezing the first assignment changes the error by a factor of "
         f"{study.read(far, 'frozen_to_ifca')} at the most (rule: {equal}). Outside, "
         f"re-assigning helps: IFCA's and the frozen error over the oracle's, from "
@@ -534,49 +500,34 @@ def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
     )
 
     def panel(ifca: str, frozen: str, label: str) -> report.CurvePanel:
-        return report.CurvePanel(
-            [
-                study.curve(
-                    study.at(table, kind="arms", geometry=geometry, margin=margin),
-                    f"{arm}, {geometry}",
-                    "samples",
-                    name,
-                )
-                for geometry in GEOMETRIES
-                for arm, name in (("IFCA", ifca), ("first choice kept", frozen))
-            ],
-            x_label="samples per use n'",
-            y_label=label,
-            y_limits=None,
-            log_x=True,
-            aside=False,
-        )
+        lines = []
+        for geometry in GEOMETRIES:
+            own = study.at(table, kind="arms", geometry=geometry, margin=margin)
+            for arm, name in (("IFCA", ifca), ("first choice kept", frozen)):
+                line = study.curve(own, f"{arm}, {geometry}", "samples", name)
+                lines.append(line)
+        options = {"y_limits": None, "aside": False}
+        return study.panel(lines, "samples per use n'", label, "", "x", **options)
 
     labels = {samples: f"n' = {samples:.3g}" for samples in config.basin_samples}
     own = study.at(table, kind="basin")
     lines = study.curves(own, "samples", labels, "share", "success")
     dense = np.linspace(min(config.shares), max(config.shares), 41)
     chance = separating_chance(config, dense)
-    basin = report.CurvePanel(
-        [*lines, report.Curve("chance of a Voronoi-separating start", dense, chance)],
-        x_label="place of the start s: truth 0, random 1",
-        y_label="success of one run",
-        title="starts (1 - s) θ* + s random",
-        aside=False,
+    lines.append(report.Curve("chance of a Voronoi-separating start", dense, chance))
+    place, between = "place of the start s: truth 0, random 1", "(1 - s) θ* + s random"
+    basin = study.panel(
+        lines, place, "success of one run", f"starts {between}", aside=False
     )
+    panels = [
+        panel("after", "before", "share misassigned at the end"),
+        panel("ifca_to_oracle", "frozen_to_oracle", "error over the oracle's"),
+    ]
+    good, worse = f"Good starts: α0 = {margin:g}, {title}", f"Worse starts: {title}"
     legend = study.legend(config.error_rate)
     return {
-        "initialisation": report.curves(
-            [
-                panel("after", "before", "share misassigned at the end"),
-                panel("ifca_to_oracle", "frozen_to_oracle", "error over the oracle's"),
-            ],
-            title=f"Good starts: α0 = {margin:g}, {title}",
-            legend_title=legend,
-        ),
-        "basin": report.curves(
-            [basin], title=f"Worse starts: {title}", legend_title=legend
-        ),
+        "initialisation": report.curves(panels, title=good, legend_title=legend),
+        "basin": report.curves([basin], title=worse, legend_title=legend),
     }
 
 

@@ -21,7 +21,7 @@ Differs:   equidistant truths, normal starts as long as the truths. Two divisors
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -48,42 +48,27 @@ MOST_DIFFERENT = 0.05  # Of all runs, between success and the Voronoi condition.
 class Config:
     """Everything that the study depends on. One field, one flag."""
 
-    num_clusters: tuple[int, ...]
-    """k of the floors, each a divisor of `num_clients`."""
+    num_clusters: tuple[int, ...]  # k of the floors, each a divisor of `num_clients`.
     random_clusters: tuple[int, ...]
     """k of the random starts averaged over members, each a divisor of m."""
     printed_clusters: tuple[int, ...]
     """k of the random starts divided by all clients, each a divisor of m."""
     separated_clusters: tuple[int, ...]
     """k of the chance of a Voronoi-separating start."""
-    num_trials: int
-    """Runs of each cell with `num_samples`."""
-    many_trials: int
-    """Runs of each cell with `many_samples`."""
-    num_starts: int
-    """Random starts for that chance."""
-    num_clients: int = 640
-    """m."""
-    num_features: int = 64
-    """d, at least the number of clusters."""
-    num_samples: int = 60
-    """n', fresh samples of a client for each use."""
-    many_samples: int = 100_000_000
-    """n' that stands for infinitely many."""
-    noise: float = 0.1
-    """Sigma."""
-    separation: float = 1.0
-    """Delta, distance between any two truths."""
-    num_rounds: int = 25
-    """T of each run; a floor is measured over the second half."""
-    step_size: float = 0.25
-    """Gamma of random starts, averaged over members."""
-    printed_step_size: float = 0.5
-    """Gamma of random starts, divided by all clients."""
-    seed: int = 0
-    """Of all runs."""
-    error_rate: float = 0.05
-    """Of all intervals together."""
+    num_trials: int  # Runs of each cell with `num_samples`.
+    many_trials: int  # Runs of each cell with `many_samples`.
+    num_starts: int  # Random starts for that chance.
+    num_clients: int = 640  # m.
+    num_features: int = 64  # d, at least the number of clusters.
+    num_samples: int = 60  # n', fresh samples of a client for each use.
+    many_samples: int = 100_000_000  # n' that stands for infinitely many.
+    noise: float = 0.1  # Sigma.
+    separation: float = 1.0  # Delta, distance between any two truths.
+    num_rounds: int = 25  # T of each run; a floor is measured over the second half.
+    step_size: float = 0.25  # Gamma of random starts, averaged over members.
+    printed_step_size: float = 0.5  # Gamma of random starts, divided by all clients.
+    seed: int = 0  # Of all runs.
+    error_rate: float = 0.05  # Of all intervals together.
 
     def __post_init__(self) -> None:
         divisors = ("num_clusters", "random_clusters", "printed_clusters")
@@ -179,31 +164,26 @@ def cells(config: Config) -> list[study.Row]:
 def compute(cell: study.Cell) -> study.Arrays:
     """One cell of any kind."""
     config, clusters = Config(**cell["config"]), cell["clusters"]
-    if cell["kind"] == "floor":
-        return _floor(config, clusters)
-    if cell["kind"] == "chance":
-        return _chance(config, clusters)
-    return _runs(config, clusters, cell["arm"])
+    if cell["kind"] == "runs":
+        return _runs(config, clusters, cell["arm"])
+    return (_floor if cell["kind"] == "floor" else _chance)(config, clusters)
 
 
 def _floor(config: Config, clusters: int) -> study.Arrays:
-    """Mean square error of each trial, started at the truth with full steps.
-
-    At the truth a client errs with probability P(t_n' >= sqrt(n' rho) / 2), which the
-    cell keeps: where it is negligible the true assignment is IFCA's. All k share one
-    compilation, the largest k's, in which the other clusters have no clients.
-    """
+    """Mean square error of each trial, started at the truth with full steps; and of how
+    many choices an error is expected, so that the true assignment may be IFCA's."""
+    # All k share the largest one's compilation; its other clusters have no clients.
     width = max(config.num_clusters)
     members = np.where(np.arange(width) < clusters, config.num_clients // clusters, 0)
     population = exact_law.population(vars(config), width, members=members)
     square = []
     for first in range(0, config.num_trials, BATCH):
-        trace = law.simulate(
+        trace = exact_law.run(
             study.key(config.seed, 0, clusters, first),
             population,
             population.truths,
+            vars(config),
             num_trials=BATCH,
-            num_rounds=config.num_rounds,
             step_size=0.5,
             divisor="cluster",
             fixed_counts=np.diag(population.num_clients),
@@ -219,11 +199,8 @@ def _floor(config: Config, clusters: int) -> study.Arrays:
 
 
 def _chance(config: Config, clusters: int) -> study.Arrays:
-    """How many of many random starts are Voronoi-separating, also if infinitely short.
-
-    Distances only need a model's coordinates along the truths and its length, and of a
-    very short model not even that.
-    """
+    """How many of many random starts are Voronoi-separating, also if infinitely short:
+    distances then need a model's coordinates along the truths, not its length."""
     length = config.separation / math.sqrt(2)
     found = short = 0
     for along, rest in exact_law.random_starts(
@@ -242,10 +219,7 @@ def _chance(config: Config, clusters: int) -> study.Arrays:
 
 
 def _runs(config: Config, clusters: int, arm: str) -> study.Arrays:
-    """Whether starts separate, and whether their runs succeed, at both n'.
-
-    Runs come in batches of one size, so that all share one compilation.
-    """
+    """Whether starts separate, and whether their runs succeed, at both n'."""
     trials = {"few": config.num_trials, "many": config.many_trials}
     models = exact_law.random_models(
         study.key(config.seed, 2, clusters),
@@ -261,7 +235,7 @@ def _runs(config: Config, clusters: int, arm: str) -> study.Arrays:
         samples = config.num_samples if name == "few" else config.many_samples
         population = exact_law.population(vars(config), clusters, num_samples=samples)
         success = []
-        for first in range(0, number, BATCH):
+        for first in range(0, number, BATCH):  # One size, and so one compilation.
             trace = law.simulate(
                 study.key(config.seed, 3, clusters, first, samples),
                 population,
@@ -271,8 +245,7 @@ def _runs(config: Config, clusters: int, arm: str) -> study.Arrays:
                 step_size=config.printed_step_size if printed else config.step_size,
                 divisor=ARMS[arm],
             )
-            last = trace.models[:, -1]
-            success.append(exact_law.succeeded(population, last, config.separation))
+            success.append(exact_law.succeeded(population, trace, config.separation))
         distances = law.distances(population.truths, models[:number])
         outcomes[name] = np.concatenate(success)[:number]
         outcomes[f"{name}_separating"] = exact_law.separating(distances)
@@ -290,10 +263,8 @@ def rows(config: Config, cells: study.Rows, results: study.Results) -> list[stud
     for cell, arrays in zip(cells, results, strict=True):
         own = {k: cell[k] for k in ("kind", "clusters", "arm") if k in cell}
         table.append(own | make[cell["kind"]](config, cell["clusters"], arrays, joint))
-    own = study.at(table, kind="runs")
-    gained, lost, trials = (
-        sum(row[name] for row in own) for name in ("gained", "lost", "trials")
-    )
+    own, names = study.at(table, kind="runs"), ("gained", "lost", "trials")
+    gained, lost, trials = (sum(row[name] for row in own) for name in names)
     closing = {"kind": "all runs", "gained": gained, "lost": lost, "trials": trials}
     different = joint.chance(gained + lost, trials)
     closing |= study.columns(different=different) | {"mcnemar": mcnemar(gained, lost)}
@@ -304,11 +275,10 @@ def rows(config: Config, cells: study.Rows, results: study.Results) -> list[stud
 def _floor_row(
     config: Config, clusters: int, arrays: study.Arrays, joint: study.Intervals
 ) -> study.Row:
-    return study.columns(floor=joint.mean(arrays["square"]).root()) | {
-        "floor_predicted": _predicted_floor(config, clusters),
-        "floor_paper": _paper_floor(config, clusters),
-        "wrong_choices_at_most": float(arrays["wrong"]),
-    }
+    row = study.columns(floor=joint.mean(arrays["square"]).root())
+    row |= {"floor_predicted": _predicted_floor(config, clusters)}
+    row |= {"floor_paper": _paper_floor(config, clusters)}
+    return row | {"wrong_choices_at_most": float(arrays["wrong"])}
 
 
 def _chance_row(
@@ -316,15 +286,13 @@ def _chance_row(
 ) -> study.Row:
     """Of starts as long as the truths, and of infinitely short ones."""
     expected = short_start_chance(clusters)
-    shares = {
-        name: joint.chance(int(arrays[name]), config.num_starts)
+    chance, short = (
+        joint.chance(int(arrays[name]), config.num_starts)
         for name in ("chance", "short")
-    }
-    return study.columns(**shares) | {
-        "short_predicted": expected,
-        "restarts": restarts(shares["chance"].value),
-        "short_restarts_predicted": restarts(expected),
-    }
+    )
+    row = study.columns(chance=chance, short=short) | {"short_predicted": expected}
+    row |= {"restarts": restarts(chance.value)}
+    return row | {"short_restarts_predicted": restarts(expected)}
 
 
 def _runs_row(
@@ -356,18 +324,14 @@ def _floor_slope(
     squares = [arrays["square"] for arrays in results[: len(counts)]]
     logs = np.log(np.stack(squares, axis=1)) / 2
     expected = [math.log(_predicted_floor(config, k)) for k in config.num_clusters]
-    return (
-        {"kind": "slope of log floor in log k"}
-        | study.columns(slope=joint.slope(counts, logs))
-        | {"slope_predicted": float(np.polyfit(counts, expected, 1)[0])}
-    )
+    row = {"kind": "slope of log floor in log k"}
+    row |= study.columns(slope=joint.slope(counts, logs))
+    return row | {"slope_predicted": float(np.polyfit(counts, expected, 1)[0])}
 
 
 def _chance_slope(table: study.Rows, name: str) -> study.Row:
-    """Slope of a chance's logarithm against k, where a start was found.
-
-    Its ends are those that the chances' joint intervals allow.
-    """
+    """Slope of a chance's logarithm against k, where a start was found, with the ends
+    that the chances' joint intervals allow."""
     own = [row for row in study.at(table, kind="chance") if row[name] > 0]
     counts = study.column(own, "clusters")
     weights = (counts - counts.mean()) / np.sum((counts - counts.mean()) ** 2)
@@ -378,23 +342,21 @@ def _chance_slope(table: study.Rows, name: str) -> study.Row:
         float(np.sum(np.minimum(weights * low, weights * high))),
         float(np.sum(np.maximum(weights * low, weights * high))),
     )
-    return (
-        {"kind": f"slope of log {name} in k"}
-        | study.columns(slope=slope)
-        | {"slope_predicted": float(weights @ expected)}
-    )
+    row = {"kind": f"slope of log {name} in k"} | study.columns(slope=slope)
+    return row | {"slope_predicted": float(weights @ expected)}
 
 
 def decide(config: Config, table: study.Rows) -> study.Verdicts:
     """The two rules of the header, from the rows alone."""
-    difference, floor_slope, *_ = table[-4:]
+    different, slope = (
+        study.read(table[-4], "different"),
+        study.read(table[-3], "slope"),
+    )
+    grows = slope.within(0.5 - MARGIN_OF_SLOPE, 0.5 + MARGIN_OF_SLOPE)
+    same = different.within(0.0, MOST_DIFFERENT)
     return {
-        "the floor grows as the root of k": study.within(
-            [floor_slope], "slope", 0.5 - MARGIN_OF_SLOPE, 0.5 + MARGIN_OF_SLOPE
-        ),
-        "success with many samples is the Voronoi condition": study.within(
-            [difference], "different", 0.0, MOST_DIFFERENT
-        ),
+        "the floor grows as the root of k": grows,
+        "success with many samples is the Voronoi condition": same,
     }
 
 
@@ -439,56 +401,38 @@ def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
 def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
     """Floors, success from random starts (where n' is large also the starts that
     separate) and the chance of such starts, against k."""
-    floors = study.at(table, kind="floor")
-    measured = "IFCA started at the truth"
-    paper = study.column(floors, "floor_paper")
-    floor = report.CurvePanel(
-        [
-            study.curve(floors, measured, "clusters", "floor"),
-            study.predicted(floors, measured, "clusters", "floor_predicted"),
-            report.Curve(
-                "the paper's rate, constant 1", study.column(floors, "clusters"), paper
-            ),
-        ],
-        x_label="clusters k",
-        y_label="error floor |θ - θ*|",
-        y_limits=None,
-        log_x=True,
-        log_y=True,
-        title=f"m n' = {config.num_clients * config.num_samples}, "
-        f"d = {config.num_features}",
-        aside=False,
-    )
-    runs = study.at(table, kind="runs")
-    arm = next(iter(ARMS))
+    free: dict[str, Any] = {"y_limits": None, "aside": False}
+    k, floors = "clusters k", study.at(table, kind="floor")
+    measured, rate = "IFCA started at the truth", "the paper's rate, constant 1"
+    counts, paper = (study.column(floors, name) for name in ("clusters", "floor_paper"))
+    lines = [
+        study.curve(floors, measured, "clusters", "floor"),
+        study.predicted(floors, measured, "clusters", "floor_predicted"),
+        report.Curve(rate, counts, paper),
+    ]
+    title = f"m n' = {config.num_clients * config.num_samples}, d = "
+    title += str(config.num_features)
+    floor = study.panel(lines, k, "error floor |θ - θ*|", title, "xy", **free)
+    runs, arm = study.at(table, kind="runs"), next(iter(ARMS))
     own = study.at(runs, arm=arm)
     few = {name: f"n' = {config.num_samples}, {name}" for name in ARMS}
     many = f"n' = {config.many_samples:.0e}, {arm}"
     starts = "separating starts of these runs"
-    success = report.CurvePanel(
-        [
-            *study.curves(runs, "arm", few, "clusters", "few"),
-            study.curve(own, many, "clusters", "many"),
-            study.predicted(own, many, "clusters", "separating", starts),
-        ],
-        x_label="clusters k",
-        y_label="success of one random start",
-        title=f"m = {config.num_clients}, d = {config.num_features}",
-    )
+    lines = [
+        *study.curves(runs, "arm", few, "clusters", "few"),
+        study.curve(own, many, "clusters", "many"),
+        study.predicted(own, many, "clusters", "separating", starts),
+    ]
+    title = f"m = {config.num_clients}, d = {config.num_features}"
+    success = study.panel(lines, k, "success of one random start", title)
     own = [row for row in study.at(table, kind="chance") if row["chance"] > 0]
     short = "very short starts"
-    chance = report.CurvePanel(
-        [
-            study.curve(own, "starts as long as the truths", "clusters", "chance"),
-            study.curve(own, short, "clusters", "short"),
-            study.predicted(own, short, "clusters", "short_predicted", "k!/k^k"),
-        ],
-        x_label="clusters k",
-        y_label="chance to be Voronoi-separating",
-        y_limits=None,
-        log_y=True,
-        aside=False,
-    )
+    lines = [
+        study.curve(own, "starts as long as the truths", "clusters", "chance"),
+        study.curve(own, short, "clusters", "short"),
+        study.predicted(own, short, "clusters", "short_predicted", "k!/k^k"),
+    ]
+    chance = study.panel(lines, k, "chance to be Voronoi-separating", "", "y", **free)
     figure = report.curves(
         [floor, success, chance],
         title="Many clusters",

@@ -47,34 +47,22 @@ RULES = {"lowest": "lowest held-out loss", "chosen": "held-out loss of the choic
 class Config:
     """Everything that the study depends on. One field, one flag."""
 
-    num_models: tuple[int, ...]
-    """Numbers of models to try, in rising order."""
-    num_trials: int
-    """Runs of each cell."""
-    num_clusters: int = 4
-    """k of the truth, of equal sizes."""
-    num_clients: int = 200
-    """m, a multiple of `num_clusters`."""
-    num_features: int = 30
-    """d, at least the number of clusters."""
-    num_samples: int = 50
-    """n', fresh samples of a client for each use."""
+    num_models: tuple[int, ...]  # Numbers of models to try, in rising order.
+    num_trials: int  # Runs of each cell.
+    num_clusters: int = 4  # k of the truth, of equal sizes.
+    num_clients: int = 200  # m, a multiple of `num_clusters`.
+    num_features: int = 30  # d, at least the number of clusters.
+    num_samples: int = 50  # n', fresh samples of a client for each use.
     num_held_out: int = 50
     """Samples of a client by which the number of models is selected, twice."""
-    noise: float = 0.25
-    """Sigma."""
-    separation: float = 1.0
-    """Delta, distance between any two truths."""
+    noise: float = 0.25  # Sigma.
+    separation: float = 1.0  # Delta, distance between any two truths.
     radius: float = 0.2
     """Distance of a first model from the truth that it starts near, of Delta."""
-    num_rounds: int = 30
-    """T."""
-    step_size: float = 0.5
-    """Gamma, with gradients averaged over a model's clients."""
-    seed: int = 0
-    """Of all runs."""
-    error_rate: float = 0.05
-    """Of all intervals together."""
+    num_rounds: int = 30  # T.
+    step_size: float = 0.5  # Gamma, with gradients averaged over a model's clients.
+    seed: int = 0  # Of all runs.
+    error_rate: float = 0.05  # Of all intervals together.
 
     def __post_init__(self) -> None:
         study.check(
@@ -116,11 +104,9 @@ def preset(name: Literal["quick", "paper"]) -> Config:
 def cells(config: Config) -> list[study.Row]:
     """Numbers of models, and where those beyond the truths start."""
     above = [number for number in config.num_models if number > config.num_clusters]
-    return [
-        {"config": dataclasses.asdict(config), "models": number, "extra": extra}
-        for extra, numbers in ((NEAR, config.num_models), (RANDOM, above))
-        for number in numbers
-    ]
+    same = {"config": dataclasses.asdict(config)}
+    near = study.grid(same | {"extra": NEAR}, models=config.num_models)
+    return near + study.grid(same | {"extra": RANDOM}, models=above)
 
 
 def _truths(config: Config) -> Float[np.ndarray, "clusters clusters"]:
@@ -146,15 +132,8 @@ def compute(cell: study.Cell) -> study.Arrays:
     models = law.place(_truths(config), starts, num_features=config.num_features)
     # All numbers of models share a compilation: what is not finite is never chosen.
     models[:, number:] = np.nan
-    trace = law.simulate(
-        study.key(*indices, 1),
-        population,
-        models,
-        num_trials=config.num_trials,
-        num_rounds=config.num_rounds,
-        step_size=config.step_size,
-        divisor="cluster",
-    )
+    key, options = study.key(*indices, 1), vars(config)
+    trace = exact_law.run(key, population, models, options, divisor="cluster")
     outcome = _outcome(config, population, trace)
     return outcome | _use(trace.counts[..., :number]) | {"last": trace.models[:, -1]}
 
@@ -181,13 +160,9 @@ def _starts(
 def _outcome(
     config: Config, population: law.Population, trace: law.Trace
 ) -> dict[str, np.ndarray]:
-    """Errors over the last rounds, seen from the clients.
-
-    square: mean over clients of the squared distance to the model they chose, after
-      its step; expected: the same given models and choices before (exactly).
-    worst: largest distance of a client from its model.
-    splits: mean over clients of the number of models that serve its cluster.
-    """
+    """Over the last rounds: mean over clients of the squared distance to the model they
+    chose, after its step, and what was to be expected of it exactly; the largest
+    distance; mean over clients of the number of models that serve its cluster."""
     counts = trace.counts[:, -LAST:]
     after, before = trace.models[:, -LAST:], trace.models[:, -LAST - 1 : -1]
     truths, chosen = population.truths, counts > 0
@@ -217,12 +192,8 @@ def _outcome(
 def _use(
     counts: Float[np.ndarray, "trials rounds clusters models"],
 ) -> dict[str, np.ndarray]:
-    """Who is used.
-
-    used: models with a client in the last rounds.
-    waited: models without a client in some round after the first few.
-    revived: those of them that had one later.
-    """
+    """Models with a client in the last rounds, those without one in some round after
+    the first few, and those of them that had one later."""
     active = counts.sum(axis=2)[:, SETTLED:] > 0  # [trials, rounds, models]
     waiting = np.logical_or.accumulate(~active, axis=1)
     revived = np.any(waiting[:, :-1] & active[:, 1:], axis=1)
@@ -292,28 +263,20 @@ def _joint(config: Config) -> study.Intervals:
 
 def rows(config: Config, cells: study.Rows, results: study.Results) -> list[study.Row]:
     """One row for each cell, with how often its number of models was selected."""
-    joint, trials = _joint(config), config.num_trials
-    table = []
+    joint, floor = _joint(config), oracle(config)
+    table: list[study.Row] = []
     for cell, own in zip(cells, results, strict=True):
         number, splits = cell["models"], float(own["splits"].mean())
-        law_of_splits = float(oracle(config) * np.sqrt(splits))
+        law_of_splits = float(floor * np.sqrt(splits))
         error = joint.mean(own["square"]).root()
-        worst = joint.mean(own["worst"])
-        exact = joint.ratio(own["square"], own["expected"])
-        row = {"models": number, "extra": cell["extra"], "trials": trials}
-        row |= study.columns(error=error, worst=worst)
-        row |= {
-            "error_expected": float(np.sqrt(own["expected"].mean())),
-            "oracle": oracle(config),
-            "splits": splits,
-            "error_of_splits": law_of_splits,
-            "bias_bound": merged(config, number),
-            "used": float(own["used"].mean()),
-            "waited": int(own["waited"].sum()),
-            "revived": int(own["revived"].sum()),
-        }
+        row = {"models": number, "extra": cell["extra"], "trials": config.num_trials}
+        row |= study.columns(error=error, worst=joint.mean(own["worst"]))
+        row |= {"error_expected": float(np.sqrt(own["expected"].mean()))}
+        row |= {"oracle": floor, "splits": splits, "error_of_splits": law_of_splits}
+        row |= {"bias_bound": merged(config, number), "used": float(own["used"].mean())}
+        row |= {name: int(own[name].sum()) for name in ("waited", "revived")}
         row |= study.columns(
-            square_ratio=exact,
+            square_ratio=joint.ratio(own["square"], own["expected"]),
             all_used=joint.share(own["used"] == number),
             spare_empty=joint.share(own["used"] == config.num_clusters),
             splits_ratio=error.over(law_of_splits),
@@ -347,12 +310,11 @@ def decide(config: Config, table: study.Rows) -> study.Verdicts:
 
     def stay_empty(extra: str) -> study.Verdict:
         own = study.at(table, extra=extra)
-        waited, found = (
-            sum(row[name] for row in own) for name in ("waited", "revived")
-        )
+        waited = sum(row["waited"] for row in own)
         if not waited:
             return "undecided"
-        return _joint(config).chance(found, waited).within(0.0, MOST_REVIVED)
+        revived = _joint(config).chance(sum(row["revived"] for row in own), waited)
+        return revived.within(0.0, MOST_REVIVED)
 
     return {
         "too many models cost the root of the splits": study.within(
@@ -407,10 +369,8 @@ def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
 
 def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
     """Errors, models in use and selection against the number of models."""
-    labels = {
-        extra: f"extra models {extra}"
-        for extra in dict.fromkeys(row["extra"] for row in table)
-    }
+    extras = dict.fromkeys(row["extra"] for row in table)
+    labels = {extra: f"extra models {extra}" for extra in extras}
     own, near = study.at(table, extra=NEAR), labels[NEAR]
     errors = study.curves(table, "extra", labels, "models", "error")
     used = []
@@ -421,29 +381,21 @@ def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
         errors.append(report.Curve(study.PREDICTED, counts, np.array(bound), like=arm))
         used.append(report.Curve(arm, counts, study.column(part, "used")))
     used.append(study.predicted(own, near, "models", "models", "all of them"))
-
-    def panel(
-        curves: list[report.Curve], label: str, **options: Any
-    ) -> report.CurvePanel:
-        return report.CurvePanel(curves, "models", label, **options)
-
     selected = [
         study.curve(own, f"smallest {text}", "models", f"selected_{rule}")
         for rule, text in RULES.items()
     ]
+    free: dict[str, Any] = {"y_limits": None, "aside": False}
+    level = {"levels": [report.Level("oracle", oracle(config), near)]}
+    panels = [
+        study.panel(
+            errors, "models", "error of a client |θ - θ*|", "", "y", **level, **free
+        ),
+        study.panel(used, "models", "models in use at the end", **free),
+        study.panel(selected, "models", "share of trials that select it"),
+    ]
     figure = report.curves(
-        [
-            panel(
-                errors,
-                "error of a client |θ - θ*|",
-                y_limits=None,
-                log_y=True,
-                levels=[report.Level("oracle", oracle(config), near)],
-                aside=False,
-            ),
-            panel(used, "models in use at the end", y_limits=None, aside=False),
-            panel(selected, "share of trials that select it"),
-        ],
+        panels,
         title=f"A wrong number of models: k = {config.num_clusters}, "
         f"m = {config.num_clients}, d = {config.num_features}, "
         f"n' = {config.num_samples}, σ = {config.noise:g}",

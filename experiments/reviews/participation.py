@@ -30,20 +30,7 @@ from cfljax.base import Numbers
 from cfljax.law import Divisor
 from experiments.reviews import exact_law, study
 
-__all__ = [
-    "ARMS",
-    "Config",
-    "absence",
-    "answer",
-    "cells",
-    "decide",
-    "facts",
-    "main",
-    "predicted_floor",
-    "preset",
-    "rows",
-]
-
+__all__ = ["Config", "main", "preset"]
 
 EXPERIMENTS = {
     "reviews.particip": {
@@ -63,40 +50,24 @@ MARGIN = 0.05  # Of the slope, and of the floors.
 class Config:
     """Everything that the study depends on. One field, one flag."""
 
-    num_participants: tuple[int, ...]
-    """M, clients drawn in each round."""
-    few_participants: tuple[int, ...]
-    """M of the study of absent clusters."""
-    num_rounds: int
-    """T of each run; the floor is the mean over the last `num_last`."""
-    num_last: int
-    """Rounds at the end that count as stationary."""
-    num_draws: int
-    """Independent sequences of participants."""
-    num_trials: int
-    """Runs for each of them."""
-    num_subsets: int
-    """Subsets drawn to count absent clusters."""
-    num_clients: int = 800
-    """m, a multiple of the number of clusters."""
-    num_clusters: int = 4
-    """k, of equal sizes."""
-    num_features: int = 40
-    """d."""
-    num_samples: int = 100
-    """n', fresh samples of a client for each use."""
-    noise: float = 0.1
-    """Sigma."""
-    separation: float = 1.0
-    """Delta, distance between any two true models."""
+    num_participants: tuple[int, ...]  # M, clients drawn in each round.
+    few_participants: tuple[int, ...]  # M of the study of absent clusters.
+    num_rounds: int  # T of each run; the floor is the mean over the last `num_last`.
+    num_last: int  # Rounds at the end that count as stationary.
+    num_draws: int  # Independent sequences of participants.
+    num_trials: int  # Runs for each of them.
+    num_subsets: int  # Subsets drawn to count absent clusters.
+    num_clients: int = 800  # m, a multiple of the number of clusters.
+    num_clusters: int = 4  # k, of equal sizes.
+    num_features: int = 40  # d.
+    num_samples: int = 100  # n', fresh samples of a client for each use.
+    noise: float = 0.1  # Sigma.
+    separation: float = 1.0  # Delta, distance between any two true models.
     start: float = 0.2
     """Distance of every first model from its truth, towards the next truth."""
-    step_size: float = 1.0
-    """Gamma."""
-    seed: int = 0
-    """Of all runs."""
-    error_rate: float = 0.05
-    """Of all intervals together."""
+    step_size: float = 1.0  # Gamma.
+    seed: int = 0  # Of all runs.
+    error_rate: float = 0.05  # Of all intervals together.
 
     def __post_init__(self) -> None:
         ones = ("num_participants", "few_participants", "num_last", "num_trials")
@@ -197,31 +168,30 @@ def compute(cell: study.Cell) -> study.Arrays:
     towards = (np.roll(truths, -1, axis=0) - truths) / config.separation
     starts = truths + config.start * towards
     models = law.place(truths, starts, num_features=config.num_features)
-    factors, squares, strays = [], [], 0.0
-    for draw in range(config.num_draws):
+
+    def one(draw: int) -> study.Row:
         present = study.generator(config.seed, 0, draw).multivariate_hypergeometric(
             [members] * clusters, cell["participants"], size=config.num_rounds
         )
-        trace = law.simulate(
+        trace = exact_law.run(
             study.key(config.seed, 1, draw),
             population,
             models,
-            num_trials=config.num_trials,
-            num_rounds=config.num_rounds,
-            step_size=config.step_size,
+            vars(config),
             divisor=ARMS[arm],
             participants=present.astype(float),
         )
         errors = trace.models - population.truths
         along = np.sum(errors[:, :2] * errors[:, :1], axis=-1)
-        factors.append(np.mean(along[:, 1] / along[:, 0]))
-        squares.append(np.mean(np.sum(errors[:, -config.num_last :] ** 2, axis=-1)))
-        strays += trace.counts.sum() - np.trace(trace.counts.sum(axis=(0, 1)))
-    return {
-        "factor": np.array(factors),
-        "square": np.array(squares),
-        "strays": np.array(strays),
-    }
+        late = errors[:, -config.num_last :]
+        return {
+            "factor": np.mean(along[:, 1] / along[:, 0]),
+            "square": np.mean(np.sum(late**2, axis=-1)),
+            "strays": trace.counts.sum() - np.trace(trace.counts.sum(axis=(0, 1))),
+        }
+
+    found = study.stacked(config.num_draws, one)
+    return found | {"strays": np.sum(found["strays"])}
 
 
 def _joint(config: Config) -> study.Intervals:
@@ -236,22 +206,17 @@ def rows(config: Config, cells: study.Rows, results: study.Results) -> list[stud
     table: list[study.Row] = []
     for cell, arrays in zip(cells, results, strict=True):
         arm, count = cell["arm"], cell["participants"]
-        factor = joint.mean(arrays["factor"])
         floor = joint.mean(arrays["square"]).root()
         expected = predicted_floor(config, arm, count)
-        table.append(
-            {"arm": arm, "participants": count}
-            | study.columns(factor=factor)
-            | {"factor_predicted": _predicted_factor(config, arm, count)}
-            | study.columns(floor=floor)
-            | {
-                "floor_predicted": expected,
-                "floor_ratio_low": floor.low / expected,
-                "floor_ratio_high": floor.high / expected,
-                "misassigned": float(arrays["strays"]),
-                "numbers_sent": (config.num_clusters + 1) * config.num_features * count,
-            }
-        )
+        row = {"arm": arm, "participants": count}
+        row |= study.columns(factor=joint.mean(arrays["factor"]))
+        row |= {"factor_predicted": _predicted_factor(config, arm, count)}
+        row |= study.columns(floor=floor) | {"floor_predicted": expected}
+        ratio = floor.over(expected)
+        row |= {"floor_ratio_low": ratio.low, "floor_ratio_high": ratio.high}
+        row |= {"misassigned": float(arrays["strays"])}
+        sent = (config.num_clusters + 1) * config.num_features * count
+        table.append(row | {"numbers_sent": sent})
     # How often the first cluster is absent from a random subset of clients.
     for index, count in enumerate(config.few_participants):
         random = study.generator(config.seed, 2, index)
@@ -270,28 +235,25 @@ def rows(config: Config, cells: study.Rows, results: study.Results) -> list[stud
 def facts(config: Config, results: study.Results) -> dict[str, Any]:
     """`slopes`: of log floor against log M, over the draws, by arm."""
     counts = np.log(np.array(config.num_participants, float))
-    slopes = {}
-    for index, arm in enumerate(ARMS):
-        own = results[index * len(counts) : (index + 1) * len(counts)]
-        logs = np.log(np.stack([arrays["square"] for arrays in own], axis=1)) / 2
-        slopes[arm] = _joint(config).slope(counts, logs)
-    return {"slopes": slopes}
+    logs = np.log(np.stack([arrays["square"] for arrays in results], axis=1)) / 2
+    parts = np.split(logs, len(ARMS), axis=1)
+    slopes = [_joint(config).slope(counts, part) for part in parts]
+    return {"slopes": dict(zip(ARMS, slopes, strict=True))}
 
 
 def decide(
     config: Config, table: study.Rows, slopes: Mapping[str, study.Estimate]
 ) -> study.Verdicts:
     """The two rules of the header, from the rows and slopes alone."""
+    replaces = slopes[AVERAGED].within(-0.5 - MARGIN, -0.5 + MARGIN)
+    ratios = [
+        study.Estimate(1.0, row["floor_ratio_low"], row["floor_ratio_high"])
+        for row in study.at(table, arm=DIVIDED)
+    ]
+    slows = study.all_of(ratio.within(1 - MARGIN, 1 + MARGIN) for ratio in ratios)
     return {
-        "M replaces m in the rate": slopes[AVERAGED].within(
-            -0.5 - MARGIN, -0.5 + MARGIN
-        ),
-        "the printed divisor slows the rate, not the floor": study.all_of(
-            study.Estimate(1.0, row["floor_ratio_low"], row["floor_ratio_high"]).within(
-                1 - MARGIN, 1 + MARGIN
-            )
-            for row in study.at(table, arm=DIVIDED)
-        ),
+        "M replaces m in the rate": replaces,
+        "the printed divisor slows the rate, not the floor": slows,
     }
 
 
@@ -340,40 +302,31 @@ def answer(
 def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
     """Floors, factors and absent clusters against M, with what was predicted."""
     dense = np.geomspace(min(config.num_participants), max(config.num_participants), 50)
-    common = {"x_label": "participants per round M", "log_x": True}
+    x, free = "participants per round M", {"y_limits": None}
 
-    def panel(
-        name: str, predict: Callable[[Config, str, Numbers], float], **own: Any
-    ) -> report.CurvePanel:
-        lines = []
+    def lines(
+        name: str, predict: Callable[[Config, str, Numbers], float]
+    ) -> list[report.Curve]:
+        found = []
         for arm in ARMS:
             measured = study.at(table, arm=arm)
-            lines.append(study.curve(measured, arm, "participants", name))
+            found.append(study.curve(measured, arm, "participants", name))
             expected = np.array([predict(config, arm, count) for count in dense])
-            lines.append(report.Curve(study.PREDICTED, dense, expected, like=arm))
-        return report.CurvePanel(lines, aside=False, **common, **own)
+            found.append(report.Curve(study.PREDICTED, dense, expected, like=arm))
+        return found
 
-    absent = study.at(table, arm=ABSENT)
+    own = study.at(table, arm=ABSENT)
+    absent = [
+        study.curve(own, ABSENT, "participants", "absent"),
+        study.predicted(own, ABSENT, "participants", "absent_predicted"),
+    ]
+    floor, factor = lines("floor", predicted_floor), lines("factor", _predicted_factor)
+    error, chance = "error floor |θ - θ*|", "chance per round and cluster"
     figure = report.curves(
         [
-            panel(
-                "floor",
-                predicted_floor,
-                y_label="error floor |θ - θ*|",
-                y_limits=None,
-                log_y=True,
-            ),
-            panel("factor", _predicted_factor, y_label="factor of the error"),
-            report.CurvePanel(
-                [
-                    study.curve(absent, ABSENT, "participants", "absent"),
-                    study.predicted(absent, ABSENT, "participants", "absent_predicted"),
-                ],
-                y_label="chance per round and cluster",
-                y_limits=None,
-                log_y=True,
-                **common,
-            ),
+            study.panel(floor, x, error, "", "xy", aside=False, **free),
+            study.panel(factor, x, "factor of the error", "", "x", aside=False),
+            study.panel(absent, x, chance, "", "xy", **free),
         ],
         title=f"Partial participation: k = {config.num_clusters}, "
         f"m = {config.num_clients}, d = {config.num_features}, "

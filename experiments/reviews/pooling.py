@@ -23,8 +23,9 @@ Differs:   data drawn once; IFCA started at the truths, with least squares for i
 """
 
 import dataclasses
+import itertools
 import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -105,37 +106,26 @@ class Config:
     """Everything that the study depends on. One field, one flag; entry i of the
     first six belongs to setting i."""
 
-    num_features: tuple[int, ...]
-    """d, above 1 and at least k."""
-    num_clients: tuple[int, ...]
-    """m."""
-    num_samples: tuple[int, ...]
-    """n of each client, drawn once."""
-    num_clusters: tuple[int, ...]
-    """k, with truths at one distance from each other."""
+    num_features: tuple[int, ...]  # d, above 1 and at least k.
+    num_clients: tuple[int, ...]  # m.
+    num_samples: tuple[int, ...]  # n of each client, drawn once.
+    num_clusters: tuple[int, ...]  # k, with truths at one distance from each other.
     shares: tuple[float, ...]
     """Of the clients, in the first cluster; the others share the rest equally."""
-    num_runs: tuple[int, ...]
-    """Data sets on which IFCA runs."""
-    num_trials: int
-    """Data sets of each setting with known clusters."""
-    noise: float = 1.0
-    """Sigma."""
+    num_runs: tuple[int, ...]  # Data sets on which IFCA runs.
+    num_trials: int  # Data sets of each setting with known clusters.
+    noise: float = 1.0  # Sigma.
     num_rounds: int = 200
     """Most rounds of an IFCA run, which ends when no client moves."""
-    seed: int = 0
-    """Of all data."""
-    error_rate: float = 0.05
-    """Of all intervals together."""
+    seed: int = 0  # Of all data.
+    error_rate: float = 0.05  # Of all intervals together.
 
     def __post_init__(self) -> None:
-        names = ("num_features", "num_clients", "num_samples", "num_clusters", "shares")
-        names += ("num_runs",)
-        counts = {len(getattr(self, name)) for name in names}
-        if len(counts) != 1 or 0 in counts:
+        counts = [len(column) for column in (*self._columns, self.num_runs)]
+        if len(set(counts)) != 1 or 0 in counts:
             raise ValueError(
                 "`shares` and the other settings must be as many as each other and at "
-                f"least one, got {[len(getattr(self, name)) for name in names]}."
+                f"least one, got {counts}."
             )
         twos = ("num_features", "num_clusters", "num_trials", "num_runs")
         study.check(self, at_least={1: ("num_samples", "num_rounds"), 2: twos})
@@ -145,11 +135,14 @@ class Config:
             _check(setting)
 
     @property
+    def _columns(self) -> tuple[tuple[Any, ...], ...]:
+        sizes = (self.num_features, self.num_clients, self.num_samples)
+        return (*sizes, self.num_clusters, self.shares)
+
+    @property
     def settings(self) -> list[Setting]:
         """All points of the study."""
-        columns = (self.num_features, self.num_clients, self.num_samples)
-        rest = (self.num_clusters, self.shares)
-        return [Setting(*row) for row in zip(*columns, *rest, strict=True)]
+        return [Setting(*row) for row in zip(*self._columns, strict=True)]
 
 
 def _check(setting: Setting) -> None:
@@ -196,16 +189,8 @@ def preset(name: Literal["quick", "paper"]) -> Config:
             (20, 160, 40, 2, 0.1, 300),
             (32, 64, 64, 8, 0.125, 300),
         ]
-    features, clients, samples, clusters, shares, runs = zip(*settings, strict=True)
-    return Config(
-        num_features=features,
-        num_clients=clients,
-        num_samples=samples,
-        num_clusters=clusters,
-        shares=shares,
-        num_runs=runs,
-        num_trials=3000 if name == "quick" else 10_000,
-    )
+    num_trials = 3000 if name == "quick" else 10_000
+    return Config(*zip(*settings, strict=True), num_trials=num_trials)
 
 
 # Predictions.
@@ -315,26 +300,25 @@ def compute(cell: study.Cell) -> study.Arrays:
     config, setting = Config(**cell["config"]), Setting(*cell["setting"])
     features, members = setting.num_features, setting.members
     separations = grid(setting) * leading_crossing(setting, config.noise)
-    known, pooled, ifca = [], [], []
-    for trial in range(config.num_trials):
-        generator = study.generator(config.seed, cell["index"], 0, trial)
-        gram, moments = draw_gram(generator, members * setting.num_samples, features)
-        known.append(errors(gram, config.noise * moments, setting, separations))
     samples = np.full(setting.num_clients, setting.num_samples)
     starts = np.cumsum(members) - members
+
+    def drawn(rows: np.ndarray, *place: int) -> tuple[Gram, Moments]:
+        generator = study.generator(config.seed, cell["index"], *place)
+        gram, moments = draw_gram(generator, rows, features)
+        return gram, config.noise * moments
+
+    known, pooled, ifca = [], [], []
+    for trial in range(config.num_trials):
+        gram, moments = drawn(members * setting.num_samples, 0, trial)
+        known.append(errors(gram, moments, setting, separations))
     for trial in range(cell["runs"]):
-        generator = study.generator(config.seed, cell["index"], 1, trial)
-        gram, moments = draw_gram(generator, samples, features)
-        moments = config.noise * moments
-        sums = (np.add.reduceat(gram, starts), np.add.reduceat(moments, starts))
-        pooled.append(errors(*sums, setting, separations)[1])
-        rounds = config.num_rounds
-        ifca.append(_ifca_errors(gram, moments, setting, separations, rounds))
-    return {
-        "known": np.array(known),
-        "ifca": np.array(ifca),
-        "pooled": np.array(pooled),
-    }
+        every = drawn(samples, 1, trial)
+        gram, moments = (np.add.reduceat(own, starts) for own in every)
+        pooled.append(errors(gram, moments, setting, separations)[1])
+        ifca.append(_ifca_errors(*every, setting, separations, config.num_rounds))
+    found = {"known": known, "ifca": ifca, "pooled": pooled}
+    return {name: np.array(values) for name, values in found.items()}
 
 
 def draw_gram(
@@ -387,9 +371,9 @@ def _ifca_errors(
     separations: Separations,
     num_rounds: int,
 ) -> Float[np.ndarray, "3 separations"]:
-    """IFCA started at the truths: mean over clients of the squared distance of the
-    model they end with to their truth; that of the model which started at their
-    truth; and 1 where the run came to its end, else 0."""
+    """IFCA started at the truths: mean over clients of the squared distance to their
+    truth of the model they end with, and of the one that started there; and 1 where
+    the run came to its end, else 0."""
     clusters = np.repeat(np.arange(setting.num_clusters), setting.members)
     unit, scale = setting.truths, separations[:, None, None]
     signal = (gram @ unit[clusters][..., None])[..., 0]
@@ -511,26 +495,22 @@ def rows(config: Config, cells: study.Rows, results: study.Results) -> list[stud
     # Each interval's: three crossings of a setting, four errors at every separation.
     checks = sum(3 + 4 * len(grid(setting)) for setting in config.settings)
     joint = study.jointly(config, checks)
-    crossings: list[study.Row] = []
-    measured: list[study.Row] = []
-    for setting, arrays in zip(config.settings, results, strict=True):
-        crossings.append(_crossing_row(config.noise, setting, arrays, joint))
-        measured += _error_rows(config.noise, setting, arrays, joint)
-    return crossings + measured
+    pairs = list(zip(config.settings, results, strict=True))
+    crossings = [_crossing_row(config.noise, *pair, joint) for pair in pairs]
+    measured = [_error_rows(config.noise, *pair, joint) for pair in pairs]
+    return crossings + list(itertools.chain.from_iterable(measured))
 
 
 def _crossing_row(
     noise: float, setting: Setting, arrays: study.Arrays, joint: study.Intervals
 ) -> study.Row:
     """Crossings over the leading one."""
-    known, ifca = arrays["known"], arrays["ifca"]
+    known, ifca, pooled = arrays["known"], arrays["ifca"], arrays["pooled"]
     leading, at = leading_crossing(setting, noise), grid(setting)
-    unknowns = setting.num_clusters * setting.num_features
     row: study.Row = {"kind": "crossing", "setting": str(setting)}
+    unknowns = setting.num_clusters * setting.num_features
     row |= setting._asdict() | {"clients_over_kd": setting.num_clients / unknowns}
-    row |= {"leading": leading}
-    pooled = arrays["pooled"]
-    row |= study.columns(
+    row |= {"leading": leading} | study.columns(
         oracle=crossing(at, known[:, 1], known[:, 0], joint),
         clients=crossing(at, pooled, ifca[:, 0], joint),
         models=crossing(at, pooled, ifca[:, 1], joint),
@@ -629,54 +609,28 @@ def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
     pooling stops to win, against clients per unknown."""
     pairs = [setting for setting in config.settings if setting.balanced_pair]
     pairs = sorted(pairs or config.settings, key=lambda s: s.num_clients / s[0] / s[3])
+    free: dict[str, Any] = {"y_limits": None, "aside": False}
     panels = []
     for index in sorted({0, len(pairs) - 1}):
-        own = study.at(table, kind="error", setting=str(pairs[index]))
+        title = str(pairs[index])
+        own = study.at(table, kind="error", setting=title)
         lines = [study.curve(own, label, "at", name) for name, label in LABELS.items()]
         lines += [
             study.predicted(own, LABELS[name], "at", f"{name}_predicted")
             for name in ("oracle", "pooled")
         ]
-        panels.append(
-            report.CurvePanel(
-                lines,
-                x_label="separation Δ/Δ*",
-                y_label="squared error |θ - θ*|²",
-                y_limits=None,
-                log_x=bool(lines[0].x[-1] > 5),
-                log_y=True,
-                title=str(pairs[index]),
-                aside=False,
-            )
-        )
-    own = [
-        row
-        for pair in pairs
-        for row in study.at(table, kind="crossing", setting=str(pair))
-    ]
-    lines, x = [], "clients_over_kd"
-    for name, expected in (
-        ("oracle", "exact"),
-        ("clients", "many"),
-        ("models", "many_models"),
-    ):
+        log, error = "xy" if lines[0].x[-1] > 5 else "y", "squared error |θ - θ*|²"
+        panels.append(study.panel(lines, "separation Δ/Δ*", error, title, log, **free))
+    every = {row["setting"]: row for row in study.at(table, kind="crossing")}
+    own, x = [every[str(pair)] for pair in pairs], "clients_over_kd"
+    lines, laws = [], ("exact", "many", "many_models")
+    for name, expected in zip(("oracle", "clients", "models"), laws, strict=True):
         lines.append(study.curve(own, LABELS[name], x, name))
         lines.append(study.predicted(own, LABELS[name], x, expected))
-    sure = study.column(own, "identifiable")
-    name = "no client in doubt, predicted"
-    lines.append(report.Curve(name, study.column(own, x), sure))
-    panels.append(
-        report.CurvePanel(
-            lines,
-            x_label="clients m/(k d)",
-            y_label="pooling wins below Δ/Δ*",
-            y_limits=None,
-            log_x=True,
-            log_y=True,
-            title="two equal clusters",
-            aside=False,
-        )
-    )
+    name, at = "no client in doubt, predicted", study.column(own, x)
+    lines.append(report.Curve(name, at, study.column(own, "identifiable")))
+    wins, title = "pooling wins below Δ/Δ*", "two equal clusters"
+    panels.append(study.panel(lines, "clients m/(k d)", wins, title, "xy", **free))
     figure = report.curves(
         panels,
         title="Pooling against clustering",

@@ -53,38 +53,23 @@ class Config:
 
     floor_rounds: tuple[int, ...]
     """T: a client's n samples are dealt out over 2T folds."""
-    floor_samples: int
-    """n of the floors, a multiple of 2T for every T."""
-    num_samples: tuple[int, ...]
-    """n of the random starts."""
+    floor_samples: int  # n of the floors, a multiple of 2T for every T.
+    num_samples: tuple[int, ...]  # n of the random starts.
     rho: tuple[float, ...]
     """Squared separation over noise variance of the random starts."""
-    num_features: int
-    """d of the random starts."""
-    num_clients: int
-    """m of the random starts, even."""
-    num_trials: int
-    """Data sets with a random start each, in every cell."""
-    num_rounds: int = 150
-    """T of the random starts."""
-    step_size: float = 0.5
-    """Gamma of the random starts, divisor m."""
-    floor_rho: float = 4.0
-    """rho of the floors."""
-    floor_features: int = 20
-    """d of the floors."""
-    floor_clients: int = 100
-    """m of the floors, even."""
-    floor_trials: int = 2000
-    """Runs on fresh folds."""
-    fixed_trials: int = 200
-    """Data sets for the floor of reused data."""
-    margin: float = 0.05
-    """Relative deviation that the floor's law may have."""
-    seed: int = 0
-    """Of everything."""
-    error_rate: float = 0.05
-    """Of all intervals together."""
+    num_features: int  # d of the random starts.
+    num_clients: int  # m of the random starts, even.
+    num_trials: int  # Data sets with a random start each, in every cell.
+    num_rounds: int = 150  # T of the random starts.
+    step_size: float = 0.5  # Gamma of the random starts, divisor m.
+    floor_rho: float = 4.0  # rho of the floors.
+    floor_features: int = 20  # d of the floors.
+    floor_clients: int = 100  # m of the floors, even.
+    floor_trials: int = 2000  # Runs on fresh folds.
+    fixed_trials: int = 200  # Data sets for the floor of reused data.
+    margin: float = 0.05  # Relative deviation that the floor's law may have.
+    seed: int = 0  # Of everything.
+    error_rate: float = 0.05  # Of all intervals together.
 
     def __post_init__(self) -> None:
         twos = ("num_features", "num_clients", "floor_clients")
@@ -163,15 +148,10 @@ def _fresh_floor(cell: study.Cell) -> study.Arrays:
     rounds, truths = cell["rounds"], exact_law.truths(2)
     samples = cell["num_samples"] / (2 * rounds)
     population = exact_law.population(cell, 2, num_samples=samples)
-    starts = _near_models(truths)
-    trace = law.simulate(
-        study.key(cell["seed"], 1, rounds),
-        population,
-        law.place(truths, starts, num_features=cell["num_features"]),
-        num_trials=cell["num_trials"],
-        num_rounds=cell["num_rounds"],  # The same program for every T.
-        step_size=1.0,
-    )
+    starts = law.place(truths, _near_models(truths), num_features=cell["num_features"])
+    # For as many rounds, and so by the same program, at every T.
+    key = study.key(cell["seed"], 1, rounds)
+    trace = exact_law.run(key, population, starts, cell, step_size=1.0)
     own = exact_law.own_distances(population, trace.models[:, rounds])
     wrong = exact_law.misassigned(trace.counts[:, rounds - 1])
     return {"square": np.mean(own**2, axis=1), "wrong": np.sum(wrong, axis=1)}
@@ -179,16 +159,16 @@ def _fresh_floor(cell: study.Cell) -> study.Arrays:
 
 def _fixed_floor(cell: study.Cell) -> study.Arrays:
     """The same where every round uses all of the client's samples."""
-    squares = np.empty(cell["num_trials"])
-    for trial in range(cell["num_trials"]):
+
+    def one(trial: int) -> study.Row:
         generator = study.generator(cell["seed"], 2, trial)
         problem = fixed_data.problem_of(cell, generator, num_clusters=2)
-        start = _near_models(problem.truths)[None]
-        models = fixed_data.ifca_runs(
-            problem.clients, start, np.ones(1), cell["num_rounds"]
-        )
-        squares[trial] = np.mean(np.sum((models[0] - problem.truths) ** 2, axis=1))
-    return {"square": squares}
+        start, rounds = _near_models(problem.truths)[None], cell["num_rounds"]
+        models = fixed_data.ifca_runs(problem.clients, start, np.ones(1), rounds)
+        apart = np.sum((models[0] - problem.truths) ** 2, axis=1)
+        return {"square": np.mean(apart)}
+
+    return study.stacked(cell["num_trials"], one)
 
 
 def outcome(
@@ -211,31 +191,27 @@ def outcome(
 
 
 def _random_ends(cell: study.Cell) -> study.Arrays:
-    """How runs end on reused data, from a random start and from the truth, and on fresh
-    data of the same size in every round.
+    """Numbers of trials by outcome: on reused data, from a random start and from the
+    truth, and on fresh data of the same size in every round."""
+    sizes = (cell["num_samples"], int(1000 * cell["rho"]))
 
-    Returns:
-      `fixed`, `from_truth`, `fresh`: `[outcomes]`, numbers of trials.
-    """
-    trials = cell["num_trials"]
-    last = np.empty((trials, 2, cell["num_clients"]), int)
-    calm = np.zeros((trials, 2), int)
-    clusters = np.arange(0)
-    for trial in range(trials):
-        sizes = (cell["num_samples"], int(1000 * cell["rho"]))
+    def one(trial: int) -> study.Row:
         generator = study.generator(cell["seed"], 3, *sizes, trial)
         problem = fixed_data.problem_of(cell, generator, num_clusters=2)
-        clusters = problem.clusters
         models = fixed_data.random_starts(generator, problem, 1)
         models = np.concatenate([models, problem.truths[None]])
-        steps = np.full(2, cell["step_size"])
+        steps, calm = np.full(2, cell["step_size"]), np.zeros(2, int)
+        last = np.full((cell["num_clients"], 2), -2)  # Which nobody chooses.
         for _ in range(cell["num_rounds"]):
             models, assignment = fixed_data.ifca_round(problem.clients, models, steps)
-            same = np.all(last[trial] == assignment.T, axis=1)
-            calm[trial] = np.where(same, calm[trial] + 1, 0)
-            last[trial] = assignment.T
+            calm = np.where(np.all(last == assignment, axis=0), calm + 1, 0)
+            last = assignment
+        return {"clusters": problem.clusters, "last": last, "settled": calm >= STABLE}
+
+    found = study.stacked(cell["num_trials"], one)
+    last, clusters = found["last"], found["clusters"][:, 0]
     fixed, from_truth = (
-        _counts(last[:, i], clusters, calm[:, i] >= STABLE) for i in (0, 1)
+        _counts(last[:, start].T, clusters, found["settled"][start]) for start in (0, 1)
     )
     return {"fixed": fixed, "from_truth": from_truth, "fresh": _fresh_ends(cell)}
 
@@ -255,14 +231,8 @@ def _fresh_ends(cell: study.Cell) -> Int[np.ndarray, " outcomes"]:
     run is settled where its last rounds have the same counts."""
     population, trials = exact_law.population(cell, 2), cell["num_trials"]
     starts = exact_law.random_models(study.key(cell["seed"], 4), population, trials)
-    trace = law.simulate(
-        study.key(cell["seed"], 5, cell["num_samples"], int(1000 * cell["rho"])),
-        population,
-        starts,
-        num_trials=trials,
-        num_rounds=cell["num_rounds"],
-        step_size=cell["step_size"],
-    )
+    key = study.key(cell["seed"], 5, cell["num_samples"], int(1000 * cell["rho"]))
+    trace = exact_law.run(key, population, starts, cell)
     last = trace.counts[:, -1].astype(int)
     settled = np.all(trace.counts[:, -STABLE:] == trace.counts[:, -1:], axis=(1, 2, 3))
     members = cell["num_clients"] // 2
@@ -305,18 +275,13 @@ def _floor_row(
         math.sqrt(max(part.low, 0.0) / whole.high),
         math.sqrt(part.high / whole.low) if whole.low > 0 else math.inf,
     )
-    rounds = cell["rounds"]
-    root = math.sqrt(2 * rounds)
-    names = ("num_samples", "num_features", "num_clients", "rho")
-    return (
-        {"kind": "floor", "rounds": rounds}
-        | {name: cell[name] for name in names}
-        | study.columns(ratio=ratio)
-        | {"ratio_predicted": root, "ratio_exact": _exact_ratio(cell, rounds)}
-        | study.columns(to_root=ratio.over(root))
-        | {"fresh_square": part.value, "reused_square": whole.value}
-        | {"misassigned": float(np.mean(own["wrong"]))}
-    )
+    root, row = math.sqrt(2 * cell["rounds"]), {"kind": "floor"}
+    names = ("rounds", "num_samples", "num_features", "num_clients", "rho")
+    row |= {name: cell[name] for name in names} | study.columns(ratio=ratio)
+    row |= {"ratio_predicted": root, "ratio_exact": _exact_ratio(cell, cell["rounds"])}
+    row |= study.columns(to_root=ratio.over(root))
+    row |= {"fresh_square": part.value, "reused_square": whole.value}
+    return row | {"misassigned": float(np.mean(own["wrong"]))}
 
 
 def _ends_row(
@@ -338,10 +303,6 @@ def _ends_row(
 def decide(config: Config, table: study.Rows) -> study.Verdicts:
     """The rules of the header, from the rows alone."""
 
-    def rare(arm: str) -> study.Verdict:
-        own = study.at(table, arm=ARMS[arm])
-        return study.within(own, "locked_in_share", -1.0, 0.25)
-
     falls, floors = [], study.at(table, kind="floor")
     for rho in config.rho:
         own = study.at(table, arm=ARMS["fixed"], rho=rho)
@@ -351,14 +312,16 @@ def decide(config: Config, table: study.Rows) -> study.Verdicts:
             for row in study.at(own, num_samples=end(config.num_samples))
         )
         falls.append(few.above(many))
+    fresh, near = (study.at(table, arm=ARMS[arm]) for arm in ("fresh", "from_truth"))
+    rare = lambda own: study.within(own, "locked_in_share", -1.0, 0.25)
     return {
         "resampling costs sqrt(2T) in the floor": study.within(
             floors, "to_root", 1 - config.margin, 1 + config.margin
         ),
         "lock-in falls with N/d": study.all_of(falls),
-        "fresh data lock in less often than 1 in 4 everywhere": rare("fresh"),
+        "fresh data lock in less often than 1 in 4 everywhere": rare(fresh),
         "from the truth reused data lock in less often than 1 in 4 everywhere": rare(
-            "from_truth"
+            near
         ),
     }
 
@@ -401,39 +364,30 @@ def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
     floors = study.at(table, kind="floor")
     dense = np.geomspace(floors[0]["rounds"], floors[-1]["rounds"], 50)
     exact = np.array([_exact_ratio(floors[0], rounds) for rounds in dense])
-    first = report.CurvePanel(
-        [
-            study.curve(floors, RATIO, "rounds", "ratio"),
-            report.Curve("√(2T), and exactly", dense, np.sqrt(2 * dense), like=RATIO),
-            report.Curve("√(2T), and exactly", dense, exact, like=RATIO),
-        ],
-        x_label="rounds T",
-        y_label="ratio of the floors",
-        y_limits=None,
-        aside=False,
-        title=f"n = {config.floor_samples}, ρ = {config.floor_rho:g}",
-    )
-
-    def ends(rho: float) -> report.CurvePanel:
-        return report.CurvePanel(
-            [
-                study.curve(
-                    study.at(table, arm=ARMS[arm], rho=rho),
-                    f"{name}, {ARMS[arm]}",
-                    "rows_per_feature",
-                    f"{name.replace(' ', '_')}_share",
-                )
-                for name in ("locked in", "collapsed")
-                for arm in ("fixed", "fresh")
-            ],
-            x_label="samples per cluster and feature N/d",
-            y_label="share of random starts",
-            log_x=True,
-            title=f"d = {config.num_features}, m = {config.num_clients}, ρ = {rho:g}",
-        )
-
+    ratios = [
+        study.curve(floors, RATIO, "rounds", "ratio"),
+        report.Curve("√(2T), and exactly", dense, np.sqrt(2 * dense), like=RATIO),
+        report.Curve("√(2T), and exactly", dense, exact, like=RATIO),
+    ]
+    title = f"n = {config.floor_samples}, ρ = {config.floor_rho:g}"
+    free = {"y_limits": None, "aside": False}
+    panels = [study.panel(ratios, "rounds T", "ratio of the floors", title, **free)]
+    for rho in config.rho:
+        lines = [
+            study.curve(
+                study.at(table, arm=ARMS[arm], rho=rho),
+                f"{name}, {ARMS[arm]}",
+                "rows_per_feature",
+                f"{name.replace(' ', '_')}_share",
+            )
+            for name in ("locked in", "collapsed")
+            for arm in ("fixed", "fresh")
+        ]
+        title = f"d = {config.num_features}, m = {config.num_clients}, ρ = {rho:g}"
+        x, y = "samples per cluster and feature N/d", "share of random starts"
+        panels.append(study.panel(lines, x, y, title, "x"))
     figure = report.curves(
-        [first, *(ends(rho) for rho in config.rho)],
+        panels,
         title="The price of reusing data, and of not reusing them",
         legend_title=f"{config.num_trials} random starts; exact binomial and Student's "
         f"{study.legend(config.error_rate)}; shares moved aside",

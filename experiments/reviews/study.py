@@ -49,9 +49,11 @@ __all__ = [
     "key",
     "legend",
     "listed",
+    "panel",
     "predicted",
     "read",
     "settings",
+    "stacked",
     "within",
 ]
 
@@ -65,10 +67,6 @@ Verdict = Literal["yes", "no", "undecided"]
 Verdicts = Mapping[str, Verdict]  # What each rule came to.
 
 PREDICTED = "predicted, in the colour of what was measured"
-
-
-def _nothing(config: Any, results: Any) -> dict[str, Any]:
-    return {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +94,7 @@ class Study:
     decide: Callable[..., Verdicts]
     answer: Callable[..., str]
     figures: Callable[[Any, Any], dict[str, Figure]]
-    facts: Callable[[Any, Any], dict[str, Any]] = _nothing
+    facts: Callable[[Any, Any], dict[str, Any]] = lambda config, results: {}
 
     def measure(
         self, config: Any, cells: Sequence[Cell], options: Options
@@ -181,6 +179,12 @@ def grid(same: Row, **axes: Iterable[Any]) -> list[Row]:
     return [same | dict(zip(axes, place, strict=True)) for place in values]
 
 
+def stacked(number: int, one: Callable[[int], Row]) -> dict[str, np.ndarray]:
+    """The arrays of each of so many trials, over a last axis of trials."""
+    found = [one(trial) for trial in range(number)]
+    return {name: np.stack([own[name] for own in found], axis=-1) for name in found[0]}
+
+
 def check(
     config: Any,
     *,
@@ -197,24 +201,21 @@ def check(
       different: tuples that must hold at least one value, and none twice.
       several: tuples that must hold at least two, and none twice.
     """
+
+    def need(holds: bool, name: str, what: str) -> None:
+        if not holds:
+            raise ValueError(f"`{name}` must {what}, got {getattr(config, name)}.")
+
     for least, names in ((2, several), (1, different)):
-        for name in names:
-            values = getattr(config, name)
-            if len(values) < least or len(set(values)) < len(values):
-                raise ValueError(
-                    f"`{name}` must hold different values, at least {least}, got "
-                    f"{values}."
-                )
+        for name, values in settings(config, *names).items():
+            fine = least <= len(values) == len(set(values))
+            need(fine, name, f"hold different values, at least {least}")
     for bound, names in at_least.items():
-        for name in names:
-            value = getattr(config, name)
+        for name, value in settings(config, *names).items():
             entries = value if isinstance(value, tuple) else (value,)
-            if not all(math.isfinite(entry) and entry >= bound for entry in entries):
-                raise ValueError(
-                    f"`{name}` must be finite and at least {bound:g}, got {value}."
-                )
-    if not 0 < config.error_rate < 1:
-        raise ValueError(f"`error_rate` must be in (0, 1), got {config.error_rate}.")
+            fine = all(math.isfinite(entry) and entry >= bound for entry in entries)
+            need(fine, name, f"be finite and at least {bound:g}")
+    need(0 < config.error_rate < 1, "error_rate", "be in (0, 1)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -360,6 +361,20 @@ def predicted(
 ) -> report.Curve:
     """The same without intervals, of what was predicted for the curve `like`."""
     return report.Curve(label, column(rows, x), column(rows, y), like=like)
+
+
+def panel(
+    curves: Sequence[report.Curve],
+    x_label: str,
+    y_label: str,
+    title: str = "",
+    log: Literal["", "x", "y", "xy"] = "",
+    **options: Any,
+) -> report.CurvePanel:
+    """A panel of curves with a title, `log` the axes on which equal ratios look the
+    same; `options` are further fields of the panel."""
+    scales: dict[str, Any] = {f"log_{axis}": True for axis in log}
+    return report.CurvePanel(curves, x_label, y_label, title=title, **scales, **options)
 
 
 def legend(error_rate: float) -> str:

@@ -19,6 +19,7 @@ Differs:   the paper calls a trial a success if any restart at any step size suc
 """
 
 import dataclasses
+import itertools
 from typing import Any, Literal
 
 import numpy as np
@@ -50,34 +51,24 @@ NAMES = {
 class Config:
     """Everything that the study depends on. One field, one flag."""
 
-    num_samples: tuple[int, ...]
-    """n, samples per client."""
-    rho: tuple[float, ...]
-    """Squared separation over noise variance."""
-    num_trials: int
-    """Data sets per cell."""
+    num_samples: tuple[int, ...]  # n, samples per client.
+    rho: tuple[float, ...]  # Squared separation over noise variance.
+    num_trials: int  # Data sets per cell.
     step_sizes: tuple[float, ...] = (0.05, 0.1, 0.25, 0.5, 1.0)
     """Gamma, divisor m, to choose from."""
     fixed_step_size: float = 0.5
     """Gamma where only the restart is chosen; one of `step_sizes`."""
     num_restarts: int = 10
     """Random starts to choose from, the same ones at every step size."""
-    num_rounds: int = 150
-    """T."""
-    num_clients: int = 40
-    """m, a multiple of the number of clusters."""
-    num_features: int = 40
-    """d."""
-    num_clusters: int = 2
-    """k."""
+    num_rounds: int = 150  # T.
+    num_clients: int = 40  # m, a multiple of the number of clusters.
+    num_features: int = 40  # d.
+    num_clusters: int = 2  # k.
     held_out: float = 0.2
     """Share of a client's n samples that the rule "split" does not train on."""
-    margin: float = 0.05
-    """Relative regret that counts as none."""
-    seed: int = 0
-    """Of everything."""
-    error_rate: float = 0.05
-    """Of all intervals together."""
+    margin: float = 0.05  # Relative regret that counts as none.
+    seed: int = 0  # Of everything.
+    error_rate: float = 0.05  # Of all intervals together.
 
     def __post_init__(self) -> None:
         sizes = ("num_samples", "num_trials", "num_clients", "num_features")
@@ -157,15 +148,15 @@ def compute(cell: study.Cell) -> study.Arrays:
       step size; `oracle` `[trials]`, the same distance of least squares in the true
       clusters.
     """
-    trials, gammas = cell["num_trials"], np.array(cell["step_sizes"])
+    gammas, rounds = np.array(cell["step_sizes"]), cell["num_rounds"]
     samples, restarts = cell["num_samples"], cell["num_restarts"]
     away = max(1, round(cell["held_out"] * samples))
     steps = np.tile(gammas, restarts)
+    every = np.arange(len(steps))
     fixed = np.flatnonzero(steps == cell["fixed_step_size"])
-    first = np.where(np.arange(len(steps)) == fixed[0], 0.0, 1.0)
-    shape = (len(CHOICES), len(RULES), trials)
-    errors, picked, oracle = np.empty(shape), np.empty(shape, int), np.empty(trials)
-    for trial in range(trials):
+    first = np.where(every == fixed[0], 0.0, 1.0)
+
+    def one(trial: int) -> study.Row:
         # Of the n samples the last ones are set aside, or n more follow; the first
         # ones are the same either way.
         place = (cell["seed"], 1, int(1000 * cell["rho"]), samples, trial)
@@ -182,40 +173,40 @@ def compute(cell: study.Cell) -> study.Arrays:
         starts = fixed_data.random_starts(generator, whole, restarts)
         starts = np.repeat(starts, len(gammas), axis=0)
         models, partly = (
-            fixed_data.ifca_runs(problem.clients, starts, steps, cell["num_rounds"])
+            fixed_data.ifca_runs(problem.clients, starts, steps, rounds)
             for problem in (whole, part)
         )
         reached = fixed_data.centre_errors(whole, models)
-        further = held_out_loss(whole.clients, whole.validation, models)
-        aside = held_out_loss(part.clients, part.validation, partly)
         scores = {
-            "truth": (reached, reached),
-            "training": (
-                fixed_data.training_loss(whole.clients, models),
-                reached,
-            ),
-            "held-out": (further, reached),
-            "split": (aside, fixed_data.centre_errors(part, partly)),
-            "none": (first, reached),
+            "truth": reached,
+            "training": fixed_data.training_loss(whole.clients, models),
+            "held-out": held_out_loss(whole.clients, whole.validation, models),
+            "split": held_out_loss(part.clients, part.validation, partly),
+            "none": first,
         }
-        for choice, runs in enumerate((fixed, np.arange(len(steps)))):
-            for rule, name in enumerate(RULES):
-                score, error = scores[name]
-                best = runs[pick(score[runs])]
-                errors[choice, rule, trial] = np.nan_to_num(error[best], nan=np.inf)
-                picked[choice, rule, trial] = best % len(gammas)
-        oracle[trial] = fixed_data.oracle_error(whole)
-    return {"error": errors, "picked": picked, "oracle": oracle}
+        own = {"split": fixed_data.centre_errors(part, partly)}
+        error = np.stack([own.get(rule, reached) for rule in RULES])
+        best = np.array(
+            [
+                [runs[pick(scores[rule][runs])] for rule in RULES]
+                for runs in (fixed, every)
+            ]
+        )
+        chosen = error[np.arange(len(RULES)), best]
+        return {
+            "error": np.nan_to_num(chosen, nan=np.inf),
+            "picked": best % len(gammas),
+            "oracle": fixed_data.oracle_error(whole),
+        }
+
+    return study.stacked(cell["num_trials"], one)
 
 
 def rows(config: Config, cells: study.Rows, results: study.Results) -> list[study.Row]:
     """One row for each cell, choice and rule; ratios are geometric means."""
     number = len(cells) * len(CHOICES) * len(RULES)
     joint = study.jointly(config, 3 * number)
-
-    def ratio(values: np.ndarray) -> study.Estimate:
-        return joint.geometric(np.log(values))
-
+    ratio = lambda values: joint.geometric(np.log(values))
     table: list[study.Row] = []
     for cell, arrays in zip(cells, results, strict=True):
         for i, choice in enumerate(CHOICES):
@@ -314,20 +305,14 @@ def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
 
 def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
     """Regret of every rule against n."""
-
-    def panel(choice: str, rho: float) -> report.CurvePanel:
+    x, y, panels = "samples per client n", "error / error chosen by truth", []
+    for choice, rho in itertools.product(CHOICES, config.rho):
         own = study.at(table, choice=choice, rho=rho)
-        return report.CurvePanel(
-            study.curves(own, "rule", NAMES, "num_samples", "to_truth"),
-            x_label="samples per client n",
-            y_label="error / error chosen by truth",
-            y_limits=(0.9, TOP),
-            log_x=True,
-            title=f"choice of {choice}, ρ = {rho:g}",
-        )
-
+        lines = study.curves(own, "rule", NAMES, "num_samples", "to_truth")
+        title = f"choice of {choice}, ρ = {rho:g}"
+        panels.append(study.panel(lines, x, y, title, "x", y_limits=(0.9, TOP)))
     figure = report.curves(
-        [panel(choice, rho) for choice in CHOICES for rho in config.rho],
+        panels,
         title=f"What choosing without the truth costs IFCA, k = {config.num_clusters}, "
         f"d = {config.num_features}, m = {config.num_clients}",
         legend_title=f"chosen by; {config.num_trials} data sets, Student's "
