@@ -31,11 +31,12 @@ from matplotlib.figure import Figure
 
 from cfljax import engine, report
 from cfljax.algorithms import ifca
-from cfljax.base import ClientData, Task, check_member, check_positive
+from cfljax.base import ClientData, Task, check_member
 from cfljax.clustering import threshold_clustering
+from experiments import study
+from experiments.checks import check_interval, check_positive, check_values
 from experiments.options import Options
-from experiments.werner import study
-from experiments.werner.study import Row, Rows
+from experiments.study import Row, Rows
 
 __all__ = [
     "Config",
@@ -133,10 +134,8 @@ class Config:
     """Of each interval."""
 
     def __post_init__(self) -> None:
-        radii = ("myopic_radius", "symmetric_radius", "bipartition_radius")
-        for name in (*radii, "batch_size"):
-            study.check_different(**{name: getattr(self, name)})
-        study.check_interval(self.error_rate, self.num_trials)
+        check_values(self, *(f"{name}_radius" for name in FAILING), "batch_size")
+        check_interval(self.error_rate, self.num_trials)
         if not 0 < self.tolerance < 0.5:
             raise ValueError(f"`tolerance` must be in (0, .5), got {self.tolerance}.")
         for name in FAILING:
@@ -365,8 +364,7 @@ class Trial:
     def __post_init__(self) -> None:
         check_member(Name, example=self.example)
         check_member(Method, method=self.method)
-        check_positive(batch_size=self.batch_size, num_rounds=self.num_rounds)
-        check_positive(num_clipping_rounds=self.num_clipping_rounds)
+        check_positive(self, "batch_size", "num_rounds", "num_clipping_rounds")
         if not self.radius >= 0:
             raise ValueError(f"`radius` must not be negative, got {self.radius}.")
         if not 0 < self.step_size < 1:

@@ -50,17 +50,24 @@ from cfljax.algorithms import (
     momentum_clustering,
     oracle,
 )
-from cfljax.base import Algorithm, Task, check_member, check_positive
+from cfljax.base import Algorithm, Task, check_member
 from cfljax.clustering import quantile_radius
 from cfljax.data import Images, Sizes, feature_skewed, label_shifted
 from cfljax.federated import masked_mean
 from cfljax.losses import cross_entropy
 from cfljax.models import mlp
+from experiments import study
+from experiments.checks import (
+    check_divides,
+    check_interval,
+    check_positive,
+    check_values,
+)
 from experiments.clove.partitions import Clients, repeated
 from experiments.images import Loaded, find_images
 from experiments.options import Options
-from experiments.werner import study
-from experiments.werner.study import Row, Rows
+from experiments.study import Row, Rows
+from experiments.werner.study import balls
 
 __all__ = [
     "Config",
@@ -167,12 +174,10 @@ class Config:
     """Of each interval."""
 
     def __post_init__(self) -> None:
-        study.check_different(methods=self.methods, long_methods=self.long_methods)
-        study.check_different(partitions=self.partitions)
-        study.check_interval(self.error_rate, self.num_trials)
-        sizes = ("num_clients", "num_hidden", "num_groups", "num_tests", "num_samples")
-        for name in (*sizes, "num_test_samples", "num_neighbours"):
-            check_positive(**{name: getattr(self, name)})
+        check_values(self, "methods", "long_methods", "partitions")
+        check_interval(self.error_rate, self.num_trials)
+        check_positive(self, "num_clients", "num_hidden", "num_groups", "num_tests")
+        check_positive(self, "num_samples", "num_test_samples", "num_neighbours")
         if self.num_clients % NUM_CLUSTERS:
             raise ValueError(
                 f"`num_clients` must be a multiple of the {NUM_CLUSTERS} clusters, "
@@ -184,7 +189,7 @@ class Config:
                 f"{self.knn_weights} for {self.partitions}."
             )
         for name in ("num_rounds", "num_long_rounds"):
-            study.check_divides(self, "num_tests", name)
+            check_divides(self, "num_tests", name)
 
 
 def preset(name: Literal["quick", "paper"]) -> Config:
@@ -331,7 +336,7 @@ class Trial:
         check_member(Method, method=self.method)
         check_member(Partition, partition=self.partition)
         check_member(Loss, loss=self.loss)
-        study.check_divides(self, "rounds_between", "num_rounds")
+        check_divides(self, "rounds_between", "num_rounds")
 
 
 def draw(
@@ -364,7 +369,7 @@ def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Arr
     def observe(state: Any, info: Any) -> dict[str, Array]:
         purity = jnp.full((), jnp.nan)
         if hasattr(info, "members"):
-            purity = study.balls(info.members, clusters)[0]
+            purity = balls(info.members, clusters)[0]
         elif trial.method == "ifca":
             number = trial.num_clusters
             purity = metrics.adjusted_rand_index(info.assignment, clusters, number)
@@ -379,7 +384,7 @@ def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Arr
         }
 
     _, trace = engine.run(
-        study.between_tests(algorithm, trial.rounds_between),
+        study.several_rounds(algorithm, trial.rounds_between),
         run_key,
         train,
         num_rounds=trial.num_rounds // trial.rounds_between,
