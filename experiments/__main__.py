@@ -19,8 +19,6 @@ from experiments.arguments import configure, find, parser
 from experiments.options import Options
 from experiments.registry import Entry
 
-__all__ = ["main"]
-
 
 def plain(value: Any) -> Any:
     """A summary in JSON's own types: NaN and infinity become null."""

@@ -10,12 +10,6 @@ import numpy as np
 from cfljax.data import Arrays, Images, ImageSet, load_images
 from experiments.options import Options
 
-__all__ = [
-    "Loaded",
-    "checksum",
-    "find_images",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class Loaded:

@@ -3,8 +3,6 @@
 import dataclasses
 import pathlib
 
-__all__ = ["Options"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Options:

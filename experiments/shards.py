@@ -2,8 +2,6 @@
 
 from typing import Any
 
-__all__ = ["shard_summary"]
-
 
 def shard_summary(
     experiment: str,

@@ -60,17 +60,6 @@ from experiments.ifca.fig3_trial import SIZES, Trial, shares, simulate, simulate
 from experiments.options import Options
 from experiments.study import fields, groups, trial_of, write
 
-__all__ = [
-    "Config",
-    "Measured",
-    "main",
-    "panel_config",
-    "preset",
-    "scaling_rows",
-    "slopes",
-]
-
-
 BENCHMARKS = {
     "fig3": {
         "title": "Figure 3 at full size: against PyTorch, its growth, hours of its "

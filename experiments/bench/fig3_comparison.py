@@ -45,21 +45,6 @@ from experiments.ifca.fig3_trial import (
     thresholds,
 )
 
-__all__ = [
-    "COUNTS",
-    "NAMES",
-    "PYTORCH",
-    "Record",
-    "Way",
-    "by_pytorch",
-    "differences",
-    "draw",
-    "measure",
-    "table",
-    "trial_key",
-]
-
-
 Way = Literal["decide", "follow"]
 NAMES: Mapping[Way, str] = {
     "decide": "cfljax, until decided",

@@ -22,8 +22,6 @@ from experiments.bench.timing import one_table, timed
 from experiments.checks import check_positive
 from experiments.options import Options
 
-__all__ = ["Config", "main", "preset"]
-
 BENCHMARKS = {
     "law": {"title": "the exact-law engine at 1e9 clients, and beside raw data"},
 }

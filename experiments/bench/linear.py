@@ -32,16 +32,6 @@ from experiments.ifca.fig3_trial import SIZES
 from experiments.options import Options
 from experiments.study import fields
 
-__all__ = [
-    "Config",
-    "TorchEnds",
-    "main",
-    "preset",
-    "torch_on_data",
-    "torch_samples",
-    "torch_threads",
-]
-
 BENCHMARKS = {
     "linear": {"title": "the Monte-Carlo kernel against its bare products and PyTorch"},
 }

@@ -46,16 +46,6 @@ from experiments.bench.timing import is_busy, timed
 from experiments.options import Options
 from experiments.study import column, groups, write
 
-__all__ = [
-    "RATIO",
-    "SPEED",
-    "Config",
-    "growth",
-    "main",
-    "preset",
-    "targets",
-]
-
 BENCHMARKS = {
     "neural": {
         "title": "local training and loss matrices against PyTorch and bare products",

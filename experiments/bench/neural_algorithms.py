@@ -40,22 +40,6 @@ from experiments.bench.timing import headline, is_busy, timed
 from experiments.options import Options
 from experiments.study import column, groups, write
 
-__all__ = [
-    "EXCESS",
-    "LIMIT",
-    "MEASURED",
-    "PREDICTED",
-    "PROCESSOR",
-    "build",
-    "main",
-    "names",
-    "passes",
-    "rows",
-    "targets",
-    "third_round",
-]
-
-
 LIMIT = 2.0  # Of measured by predicted time.
 NUM_CLASSES = 10  # Of `neural_jobs.client_data`.
 UNIT = "fedavg"

@@ -30,24 +30,6 @@ from cfljax.federated import LocalUpdate, Order, loss_matrix
 from cfljax.models import cnn, mlp
 from experiments.bench.timing import pytorch
 
-__all__ = [
-    "LOOP",
-    "ONE_THREAD",
-    "Program",
-    "Work",
-    "bare_products",
-    "client_data",
-    "compiled",
-    "first_models",
-    "in_torch_layout",
-    "losses",
-    "measure",
-    "round_program",
-    "torch_training",
-    "training",
-]
-
-
 Job = Callable[[], Any]
 LOOP = "PyTorch, loop"
 ONE_THREAD = "PyTorch, loop, 1 thread"

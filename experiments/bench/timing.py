@@ -15,17 +15,6 @@ import numpy as np
 
 from experiments.options import Options
 
-__all__ = [
-    "Times",
-    "has_torch",
-    "headline",
-    "is_busy",
-    "one_table",
-    "pytorch",
-    "timed",
-    "timed_call",
-]
-
 Rows = list[dict[str, Any]]
 
 BUSY = 0.25  # Load of each core at the start, from which times are not judged.

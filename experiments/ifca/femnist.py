@@ -37,29 +37,6 @@ from cfljax.losses import cross_entropy
 from cfljax.models import cnn, mlp
 from experiments.checks import check_divides
 
-__all__ = [
-    "DIMS",
-    "PRETRAINED_DIMS",
-    "Inputs",
-    "Method",
-    "Samples",
-    "Trial",
-    "Variant",
-    "features",
-    "head",
-    "is_shared",
-    "mean_of_clients",
-    "method_of",
-    "network",
-    "padded",
-    "pretrain",
-    "score",
-    "simulate",
-    "trained",
-    "trained_alone",
-]
-
-
 Variant = Literal["paper", "reference"]
 Name = Literal["ifca", "one_shot", "fedavg", "local"]
 

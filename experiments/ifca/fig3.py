@@ -64,15 +64,6 @@ from experiments.options import Options
 from experiments.shards import shard_summary
 from experiments.study import settings, trial_of, write
 
-__all__ = [
-    "REVISION",
-    "Config",
-    "compute",
-    "grid",
-    "load",
-]
-
-
 EXPERIMENTS = {
     "ifca.fig3a": {
         "title": "success against separation and noise, k = 2",

@@ -13,14 +13,6 @@ from cfljax.report import Curve, CurvePanel, HeatMap, curves, heatmaps, style
 from experiments.ifca.fig3_trial import CRITERIA
 from experiments.study import Rows, groups
 
-__all__ = [
-    "DATA",
-    "FRESH",
-    "draw_curves",
-    "draw_heatmaps",
-]
-
-
 DATA = "data re-used (as published)"
 FRESH = "fresh data every round (law)"
 # Where the second curve is not the first one with other data.

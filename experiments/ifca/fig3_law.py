@@ -36,14 +36,6 @@ from experiments.ifca.fig3_table import AXES, counts
 from experiments.ifca.fig3_trial import Trial, thresholds, within
 from experiments.kept import Kept
 
-__all__ = [
-    "REVISION",
-    "distances",
-    "rows",
-    "sweep",
-]
-
-
 REVISION = 1  # To be raised whenever a trial of the same fields changes its law.
 STREAM = 2**32 - 1  # Above the number of any trial on data.
 

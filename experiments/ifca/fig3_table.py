@@ -24,19 +24,6 @@ from experiments.ifca.fig3_trial import (
 )
 from experiments.study import cells
 
-__all__ = [
-    "AXES",
-    "Precision",
-    "counts",
-    "describe",
-    "least_trials",
-    "outcome_shares",
-    "pivot",
-    "rows",
-    "stopping_rule",
-]
-
-
 # Grid axes, in the order of the store, and their columns in the table.
 AXES = {
     "convention": "convention",

@@ -27,29 +27,6 @@ from cfljax.models import linear
 from cfljax.montecarlo import choose
 from experiments.study import fields
 
-__all__ = [
-    "CRITERIA",
-    "DIMS",
-    "Criterion",
-    "InitUnit",
-    "Trial",
-    "draw_data",
-    "draw_starts",
-    "draw_truth",
-    "judge",
-    "oracle_floor",
-    "promise",
-    "shares",
-    "simulate",
-    "simulate_jointly",
-    "stability_bound",
-    "start_task",
-    "successful",
-    "thresholds",
-    "within",
-]
-
-
 InitUnit = Literal["one", "separation"]
 RUN = ("restart", "step_size")
 SIZES = ("num_clients", "num_clusters", "num_samples", "num_features")

@@ -41,8 +41,6 @@ from experiments.images import Loaded, find_images
 from experiments.options import Options
 from experiments.study import Study, cells, computed, fields, mean, settings
 
-__all__ = ["Config", "draw", "found_since", "grid", "main", "preset", "rounds", "row"]
-
 EXPERIMENTS = {
     "ifca.fig4": {
         "title": "accuracy of the cluster identities, round by round",

@@ -36,28 +36,6 @@ from experiments.images import Loaded
 from experiments.options import Options
 from experiments.study import several_rounds
 
-__all__ = [
-    "ALGORITHMS",
-    "DIMS",
-    "IDENTITY_DIMS",
-    "LEAST_SHARE",
-    "Name",
-    "Network",
-    "Result",
-    "Start",
-    "Trial",
-    "accuracy_of_best",
-    "accuracy_of_each",
-    "algorithm_of",
-    "identities",
-    "several_rounds",
-    "simulate",
-    "sweep",
-    "trial_of",
-    "with_balanced_start",
-]
-
-
 Name = Literal["ifca", "fedavg", "local"]
 Start = Literal["paper", "reference"]
 Network = Literal["mlp", "code", "text", "narrow"]

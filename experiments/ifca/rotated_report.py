@@ -18,8 +18,6 @@ from experiments.ifca.tables import (
 )
 from experiments.study import cells, computed, mean
 
-__all__ = ["draw", "markdown", "published", "rows", "runs", "setting_title"]
-
 NAMES = {"ifca": "IFCA", "fedavg": "global", "local": "local"}  # In the paper's table.
 BALANCED = "IFCA, start redrawn"  # As in the released code.
 DATASETS = {"mnist": "Rotated MNIST", "cifar10": "Rotated CIFAR"}

@@ -77,17 +77,6 @@ from experiments.images import Loaded, find_images
 from experiments.options import Options
 from experiments.study import Study, settings
 
-__all__ = [
-    "CifarConfig",
-    "MnistConfig",
-    "cifar_grids",
-    "cifar_preset",
-    "cifar_trial",
-    "load",
-    "mnist_grids",
-    "mnist_preset",
-]
-
 EXPERIMENTS = {
     "ifca.table1_mnist": {
         "title": "Rotated MNIST: IFCA against a global model and local models",

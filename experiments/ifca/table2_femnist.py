@@ -62,8 +62,6 @@ from experiments.images import checksum
 from experiments.options import Options
 from experiments.study import mean
 
-__all__ = ["Config", "Result", "draw", "main", "markdown", "preset", "rows", "runs"]
-
 EXPERIMENTS = {
     "ifca.table2_femnist": {
         "title": "FEMNIST: IFCA with shared layers, one-shot, global and local models",

@@ -48,23 +48,6 @@ from experiments.checks import (
 from experiments.options import Options
 from experiments.study import Row, Rows
 
-__all__ = [
-    "Config",
-    "Trial",
-    "breakdown",
-    "breakdown_rows",
-    "main",
-    "note",
-    "order_statistic",
-    "overview",
-    "predicted_breakdown",
-    "preset",
-    "rows",
-    "simulate",
-    "squared_radius",
-]
-
-
 EXPERIMENTS = {
     "werner.byzantine": {
         "title": "attacks on Threshold-Clustering: influence and breakdown"

@@ -38,19 +38,6 @@ from experiments.checks import check_interval, check_positive, check_values
 from experiments.options import Options
 from experiments.study import Row, Rows
 
-__all__ = [
-    "Config",
-    "fail",
-    "failing_rows",
-    "main",
-    "note",
-    "preset",
-    "rows",
-    "simulate",
-    "windows",
-]
-
-
 EXPERIMENTS = {
     "werner.fig1": {
         "title": "three methods that fail, and the radii by which clipping escapes"

@@ -45,17 +45,6 @@ from experiments.options import Options
 from experiments.study import Row, Rows
 from experiments.werner.synthetic import Minimisers, curvatures, trial_data
 
-__all__ = [
-    "Config",
-    "Trial",
-    "main",
-    "note",
-    "preset",
-    "rows",
-    "simulate",
-]
-
-
 EXPERIMENTS = {
     "werner.fig2": {"title": "constants of Assumptions 4 and 5 along gradient descent"}
 }

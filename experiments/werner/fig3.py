@@ -69,8 +69,6 @@ from experiments.werner.fig3_trial import (
     simulate,
 )
 
-__all__ = ["Config", "main", "preset"]
-
 EXPERIMENTS = {
     "werner.fig3": {"title": "Federated-Clustering against baselines on synthetic data"}
 }

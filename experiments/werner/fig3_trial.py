@@ -38,21 +38,6 @@ from experiments.study import several_rounds
 from experiments.werner.study import balls
 from experiments.werner.synthetic import curvatures, trial_data
 
-__all__ = [
-    "DIMS",
-    "FIXED",
-    "METHODS",
-    "SCENES",
-    "Method",
-    "SceneName",
-    "Trial",
-    "first_models",
-    "simulate",
-    "started",
-    "traced",
-]
-
-
 Method = Literal[
     "local",
     "fedavg",

@@ -51,21 +51,6 @@ from experiments.checks import (
 from experiments.options import Options
 from experiments.study import Row, Rows, computed, mean
 
-__all__ = [
-    "Config",
-    "Start",
-    "Trial",
-    "asked",
-    "elbow",
-    "main",
-    "note",
-    "preset",
-    "printed",
-    "rows",
-    "simulate",
-]
-
-
 EXPERIMENTS = {
     "werner.fig4": {
         "title": "rounds of Threshold-Clustering on blobs, and where the elbow is"

@@ -21,14 +21,6 @@ from cfljax.base import (
 )
 from experiments.study import fields
 
-__all__ = [
-    "Minimisers",
-    "curvatures",
-    "shifted_linear",
-    "trial_data",
-]
-
-
 # Law of the clusters' minimisers: normal, N(0, I); reference, as released.
 Minimisers = Literal["normal", "reference"]
 

@@ -69,17 +69,6 @@ from experiments.options import Options
 from experiments.study import Row, Rows
 from experiments.werner.study import balls
 
-__all__ = [
-    "Config",
-    "draw",
-    "long_rows",
-    "main",
-    "note",
-    "preset",
-    "rows",
-]
-
-
 EXPERIMENTS = {
     "werner.table1": {
         "title": "rotation and private labels: Federated-Clustering against baselines"
