@@ -81,14 +81,12 @@ class Method(NamedTuple):
             return trained_alone(task, **settings)
         if self.name == "fedavg":
             return fedavg(task, **settings)
-        settings |= {"weights": "samples", "option": "model"}
+        settings |= {"num_clusters": self.num_clusters, "shared": shared}
+        settings["weights"] = "samples"
         if self.name == "ifca":
-            return ifca(task, num_clusters=self.num_clusters, shared=shared, **settings)
-        del settings["option"]
+            return ifca(task, option="model", **settings)
         return one_shot(
             task,
-            num_clusters=self.num_clusters,
-            shared=shared,
             local_task=first,
             local_step_size=first_step_size,
             num_local_steps=num_first_steps,
@@ -532,7 +530,7 @@ def features(
 def head(task: Task) -> Task:
     """The last layer of a network, on `features` instead of images.
 
-    Its params are those of `kernels.sharing.split(params, is_shared)[0]`, drawn as the
+    Its params are those of `federated.split(params, is_shared)[0]`, drawn as the
     network draws them: with frozen layers below it, training it on their features
     gives the numbers of training the network on images.
     """
@@ -541,12 +539,11 @@ def head(task: Task) -> Task:
         last = params["output"]
         return jnp.matmul(inputs, last["kernel"]) + last["bias"][None, :]
 
-    def losses(params: PyTree, inputs: Array, targets: Array) -> Array:
-        return cross_entropy(predict(params, inputs), targets)
-
     return Task(
         init=lambda key: split(task.init(key), is_shared)[0],
-        losses=losses,
+        losses=lambda params, inputs, targets: cross_entropy(
+            predict(params, inputs), targets
+        ),
         predict=predict,
     )
 

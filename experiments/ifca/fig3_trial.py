@@ -75,9 +75,6 @@ def _all_criteria() -> str:
 class Trial:
     """Everything that one trial's results depend on, besides the step sizes.
 
-    separation, noise, init_scale and tolerance are traced by the engine; the rest is
-    static.
-
     decide: leave a trial's other runs alone once one has succeeded under every
       criterion, with `tolerance`; their results are NaN then.
     shortcuts: compute cells that share their samples together, by `simulate_jointly`:

@@ -185,22 +185,17 @@ def _grids(config: Config) -> tuple[engine.Grid, engine.Grid]:
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """Everything that one trial's law depends on.
-
-    share is the number of attackers over that of the target's honest clients, which is
-    beta / delta; num_places is the most attackers there can be. share, noise,
-    separation and quantile are traced by the engine; the rest is static.
-    """
+    """Everything that one trial's law depends on."""
 
     attack: str
     radii: Radii
-    share: float
+    share: float  # attackers over the target's honest clients, beta / delta
     noise: float
     separation: float
     quantile: float
     num_clusters: int
     num_members: int
-    num_places: int
+    num_places: int  # the most attackers there can be
     num_features: int
     num_rounds: int
 

@@ -335,10 +335,7 @@ def bipartition(
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """Everything that one run depends on.
-
-    radius and step_size are traced by the engine; the rest is static.
-    """
+    """Everything that one run depends on."""
 
     example: Name
     radius: float

@@ -123,10 +123,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """Everything that one data set's law depends on.
-
-    first_mean is traced by the engine; the rest is static.
-    """
+    """Everything that one data set's law depends on."""
 
     minimisers: Minimisers
     first_mean: float

@@ -323,11 +323,10 @@ def rows(results: Mapping[Panel, xr.Dataset]) -> list[Row]:
     scenes = next(iter(results.values()))["scene"].values.tolist()
     for scene in scenes:
         for panel, data in results.items():
-            for method in data["method"].values.tolist():
-                cell = data.sel({"scene": scene, "method": method})
+            for at, cell in study.cells(data.sel(scene=scene), "method"):
                 row = {"scene": scene, "num_clusters": panel[0]}
                 row |= {"num_members": panel[1], "panel": f"({panel[0]}, {panel[1]})"}
-                row |= {"method": method, "label": label(method)}
+                row |= {**at, "label": label(at["method"])}
                 table.append(row | _ends(cell))
     return table
 

@@ -159,10 +159,7 @@ def _grid(config: Config) -> engine.Grid:
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """Everything that one repetition's law depends on.
-
-    deviation, box and spread are traced by the engine; the rest is static.
-    """
+    """Everything that one repetition's law depends on."""
 
     start: Start
     deviation: float

@@ -267,11 +267,10 @@ def _sweep(
         knn_weight=config.knn_weights[config.partitions.index(partition)],
         repetition=0,
     )
-    repetitions = tuple(range(config.num_trials))
     grid = engine.Grid(
         experiment=EXPERIMENT,
         trial=trial,
-        axes={"method": methods, "repetition": repetitions},
+        axes={"method": methods, "repetition": tuple(range(config.num_trials))},
         num_trials=1,
         traced=("step_size", "gradient_weight", "penalty", "knn_weight", "repetition"),
         dims=DIMS,
@@ -296,7 +295,7 @@ class Trial:
 
     Fields are as in `Config`; besides, dataset and checksum are of the images found,
     rounds_between is from one test to the next, and repetition is the number of the
-    seed, a float, which the engine traces.
+    seed.
     """
 
     method: Method
@@ -482,8 +481,8 @@ def rows(results: Results, error_rate: float, *, is_mnist: bool) -> list[Row]:
     """
     table = []
     for task, data in results.items():
-        for method in data["method"].values.tolist():
-            last = data.sel({"method": method}).isel(tested=-1)
+        for at, last in study.cells(data.isel(tested=-1), "method"):
+            method = at["method"]
             values = {name: _seeds(last[name]) for name in last.data_vars}
             percent = 100 * values["accuracy"]
             purity = float(np.mean(values["purity"]))
@@ -578,8 +577,8 @@ def draw_curves(
 ) -> dict[str, Figure]:
     """Figures by name: methods that look for clusters, baselines, and long runs."""
     figures = {}
+    run = _methods(results)
     for name, is_baseline in (("clustered", False), ("baselines", True)):
-        run = _methods(results)
         shown: list[Method] = [m for m in run if METHODS[m].is_baseline == is_baseline]
         if shown:
             figures[name] = _figure(results, shown, error_rate)
