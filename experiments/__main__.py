@@ -19,8 +19,6 @@ from experiments.arguments import configure, find, parser
 from experiments.options import Options
 from experiments.registry import Entry
 
-__all__ = ["main"]
-
 
 def plain(value: Any) -> Any:
     """A summary in JSON's own types: NaN and infinity become null."""
@@ -58,21 +56,18 @@ def listing(as_json: bool) -> None:
 
 def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     """Run an experiment or benchmark; the exit status."""
-    is_own = arguments.command == "compare"
-    if is_own:
-        entry = registry.COMPARISON
-    elif arguments.command == "run":
-        entry = find(registry.EXPERIMENTS, arguments.id)
-    else:
-        entry = find(registry.BENCHMARKS, arguments.id)
+    is_own, is_run = arguments.command == "compare", arguments.command == "run"
+    entries = registry.EXPERIMENTS if is_run else registry.BENCHMARKS
+    entry = registry.COMPARISON if is_own else find(entries, arguments.id)
     _check_use(entry, arguments)
     _prepare_devices(entry, arguments.devices)
     config = configure(entry, arguments, rest)
     memory = arguments.memory
     if memory is not None and not math.isfinite(memory):
         raise ValueError(f"`--memory` must be a number of GiB, got {memory}.")
-    usual = ("compare", f"{config.data}-{config.partition}") if is_own else None
-    usual = usual or (arguments.id, arguments.preset)
+    usual = arguments.id, arguments.preset
+    if is_own:
+        usual = "compare", f"{config.data}-{config.partition}"
     options = Options(
         out=arguments.out or pathlib.Path("results", *usual),
         chunk=arguments.chunk,

@@ -12,8 +12,6 @@ from typing import Any, NoReturn
 from experiments import registry
 from experiments.registry import Entry
 
-__all__ = ["MINUTES", "configure", "find", "parser"]
-
 MINUTES = 240  # Of a worker on a cluster; it is queued again when they are over.
 EXAMPLES = """\
 examples:

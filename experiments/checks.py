@@ -3,13 +3,6 @@
 import math
 from typing import Any
 
-__all__ = [
-    "check_different",
-    "check_not_negative",
-    "check_positive",
-    "check_step_size",
-]
-
 
 def check_positive(config: Any, *names: str) -> None:
     """Raises ValueError where a field, or an entry of it, is below 1."""
@@ -36,7 +29,46 @@ def check_step_size(step_size: float, name: str = "step_size") -> None:
         raise ValueError(f"`{name}` must be finite and not negative, got {step_size}.")
 
 
+def check_scale(**values: float) -> None:
+    """Raises ValueError, naming the first argument that is not positive and finite."""
+    for name, value in values.items():
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError(f"`{name}` must be positive, got {value}.")
+
+
 def check_different(name: str, values: tuple, what: str = "names") -> None:
     """Raises ValueError where a list is empty or repeats one of its entries."""
     if not values or len(set(values)) < len(values):
         raise ValueError(f"`{name}` must hold different {what}, got {values}.")
+
+
+def check_values(config: Any, *names: str) -> None:
+    """Raises ValueError where a field is empty or repeats one of its entries."""
+    for name in names:
+        check_different(name, getattr(config, name), "values")
+
+
+def check_divides(config: Any, name: str, other: str) -> None:
+    """Raises ValueError unless the first of two fields divides the second."""
+    part, whole = getattr(config, name), getattr(config, other)
+    if part < 1 or whole % part:
+        raise ValueError(f"`{name}` must divide `{other}`, got {part} and {whole}.")
+
+
+def check_error_rate(error_rate: float) -> None:
+    """Raises ValueError unless intervals can have it."""
+    if not 0 < error_rate < 1:
+        raise ValueError(f"`error_rate` must be in (0, 1), got {error_rate}.")
+
+
+def check_interval(error_rate: float, num_trials: int) -> None:
+    """Raises ValueError unless intervals of means can be made."""
+    check_error_rate(error_rate)
+    if num_trials < 2:
+        raise ValueError(f"`num_trials` must be at least 2, got {num_trials}.")
+
+
+def check_several(num_clusters: int) -> None:
+    """Raises ValueError if there is nothing to tell apart."""
+    if num_clusters < 2:
+        raise ValueError(f"`num_clusters` must be at least 2, got {num_clusters}.")

@@ -10,31 +10,17 @@ import numpy as np
 from cfljax.data import Arrays, Images, ImageSet, load_images
 from experiments.options import Options
 
-__all__ = [
-    "Loaded",
-    "checksum",
-    "find_images",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class Loaded:
-    """Images that an experiment runs on.
+    """Images that an experiment runs on."""
 
-    name: of the set.
-    arrays: of the set, in the host's memory.
-    checksum: of the arrays.
-    source: where they came from.
-    note: on the images, for people; ends with an empty line.
-    is_substitute: whether they stand in for images that were not found.
-    """
-
-    name: str
-    arrays: Arrays
-    checksum: str
-    source: str
-    note: str
-    is_substitute: bool
+    name: str  # of the set
+    arrays: Arrays  # of the set, in the host's memory
+    checksum: str  # of the arrays
+    source: str  # where they came from
+    note: str  # on the images, for people; ends with an empty line
+    is_substitute: bool  # whether they stand in for images that were not found
 
     def fitting(
         self,
@@ -58,10 +44,7 @@ class Loaded:
 def find_images(images: ImageSet, options: Options, *, fall_back: bool) -> Loaded:
     """The images, or the embedded digits if they are not found and one may fall back.
 
-    Args:
-      images: name of the set.
-      options: of the command line; `data` is the folder of the images.
-      fall_back: whether the digits will do where no folder is named.
+    `options.data` is the folder of the images; where it is named, nothing else will do.
 
     Raises:
       ValueError: if files are damaged.

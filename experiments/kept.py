@@ -11,8 +11,6 @@ import numpy as np
 
 from cfljax.report import replacing
 
-__all__ = ["Kept"]
-
 
 class Kept:
     """A folder of named arrays, one `.npz` file for each key.

@@ -27,8 +27,6 @@ from experiments import registry
 from experiments.arguments import MINUTES, configure, find, parser
 from experiments.options import Options
 
-__all__ = ["Worker", "main", "run_here", "workers"]
-
 _NAME = re.compile(r"[\w.,-]+")
 _YEAR = 365 * 24 * 60  # Minutes of a local worker, which nobody waits behind.
 _REQUEUES = 10  # Of a worker that meets its time limit.

@@ -3,8 +3,6 @@
 import dataclasses
 import pathlib
 
-__all__ = ["Options"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Options:
@@ -34,12 +32,10 @@ class Options:
     shard: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        if self.chunk is not None and self.chunk < 1:
-            raise ValueError(f"`chunk` must be at least 1, got {self.chunk}.")
-        if self.devices is not None and self.devices < 1:
-            raise ValueError(f"`devices` must be at least 1, got {self.devices}.")
-        if self.memory is not None and self.memory < 1:
-            raise ValueError(f"`memory` must be at least 1 byte, got {self.memory}.")
+        for name, least in (("chunk", "1"), ("devices", "1"), ("memory", "1 byte")):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"`{name}` must be at least {least}, got {value}.")
         if self.precision is not None and not 0 < self.precision <= 1:
             raise ValueError(f"`precision` must be in (0, 1], got {self.precision}.")
         if self.shard is not None and not 1 <= self.shard[0] <= self.shard[1]:

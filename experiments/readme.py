@@ -11,12 +11,6 @@ from cfljax.algorithms import REGISTRY
 from cfljax.statements import Status
 from theory.registry import all_statements
 
-__all__ = [
-    "README",
-    "refreshed",
-]
-
-
 SPECIFICATION = ("CLoVE",)  # Papers of one algorithm that have a line of their own.
 README = pathlib.Path(__file__).resolve().parents[1] / "README.md"
 

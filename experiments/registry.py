@@ -21,8 +21,6 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["BENCHMARKS", "COMPARISON", "EXPERIMENTS", "PRESETS", "Entry", "read"]
-
 PRESETS = ("quick", "paper")
 FOLDER = pathlib.Path(__file__).parent
 LITERALS = ("EXPERIMENTS", "BENCHMARKS", "COMPARISON")

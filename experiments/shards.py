@@ -2,8 +2,6 @@
 
 from typing import Any
 
-__all__ = ["shard_summary"]
-
 
 def shard_summary(
     experiment: str,
@@ -15,24 +13,16 @@ def shard_summary(
 ) -> dict[str, Any]:
     """A summary for the command line, of a run that writes no files.
 
-    Args:
-      experiment: id, e.g. "ifca.fig3a".
-      shard: `(i, n)`, this was worker i of n.
-      num_open: blocks of the whole sweep that are yet to be computed; failed ones are
-        not among them.
-      num_blocks: of the whole sweep.
-      failed_cells: whose computation failed, in any worker.
+    `shard` is `(i, n)`, worker i of n; of the whole sweep, `num_open` blocks are yet to
+    be computed, failed ones not among them, and `failed_cells` failed, in any worker.
     """
     number, workers = shard
-    state = f"none of {num_blocks} blocks is open; run"
-    if num_open:
-        state = (
-            f"{num_open} of {num_blocks} blocks are open; start the others, then run"
-        )
+    count = f"{num_open} of {num_blocks} blocks are open; start the others, then"
+    state = count if num_open else f"none of {num_blocks} blocks is open;"
     return {
         "experiment": experiment,
-        "headline": f"{experiment}, worker {number} of {workers}: {state} without "
-        "--shard for table and figures",
+        "headline": f"{experiment}, worker {number} of {workers}: {state} run "
+        "without --shard for table and figures",
         "files": [],
         "shard": f"{number}/{workers}",
         "open_blocks": num_open,

@@ -24,14 +24,6 @@ from experiments.bench.timing import one_table, timed
 from experiments.checks import check_positive
 from experiments.options import Options
 
-__all__ = [
-    "Config",
-    "draw",
-    "main",
-    "preset",
-]
-
-
 BENCHMARKS = {
     "clustering": {
         "title": "a clustering step of CLoVE against scikit-learn and SciPy"

@@ -54,21 +54,11 @@ from experiments.bench import timing
 from experiments.bench.fig3_comparison import COUNTS, Way, draw, measure, trial_key
 from experiments.bench.linear import torch_threads
 from experiments.bench.timing import timed_call
-from experiments.checks import check_different, check_not_negative, check_positive
+from experiments.checks import check_not_negative, check_positive, check_values
 from experiments.ifca import fig3 as figure
-from experiments.ifca.fig3_trial import Trial, shares, simulate, simulate_jointly
+from experiments.ifca.fig3_trial import SIZES, Trial, shares, simulate, simulate_jointly
 from experiments.options import Options
-
-__all__ = [
-    "Config",
-    "Measured",
-    "main",
-    "panel_config",
-    "preset",
-    "scaling_rows",
-    "slopes",
-]
-
+from experiments.study import fields, groups, trial_of, write
 
 BENCHMARKS = {
     "fig3": {
@@ -135,43 +125,32 @@ class Config:
     """Of all trials."""
 
     def __post_init__(self) -> None:
-        for name in ("parts", "ways", "separation", "step_sizes", "panels"):
-            check_different(name, getattr(self, name), "values")
+        check_values(self, "parts", "ways", "separation", "step_sizes", "panels")
         for name in ("scaling_clients", "scaling_samples", "scaling_features"):
             values = getattr(self, name)
             if len(values) < 2 or sorted(set(values)) != list(values):
                 raise ValueError(
                     f"`{name}` must hold at least 2 ascending values, got {values}."
                 )
-        check_positive(self, "num_trials", "num_restarts", "num_rounds")
-        check_positive(self, "scaling_trials")
+        counts = ("num_trials", "num_restarts", "num_rounds", "scaling_trials")
+        check_positive(self, *counts)
         check_not_negative(self, "separation", "step_sizes", "noise", "tolerance")
         for trial in (*self.cells(), *self.sizes()):
-            check_mixed_linear(
-                num_clients=trial.num_clients,
-                num_clusters=trial.num_clusters,
-                num_samples=trial.num_samples,
-                num_features=trial.num_features,
-            )
+            check_mixed_linear(**fields(trial, *SIZES))
 
     def cells(self) -> list[Trial]:
         """The cells of the comparison."""
-        base = Trial(
+        base = trial_of(
+            Trial,
+            self,
             convention="reference",
             separation=0.0,
-            noise=self.noise,
-            num_clients=self.num_clients,
-            num_samples=self.num_samples,
-            num_clusters=self.num_clusters,
-            num_features=self.num_features,
-            num_restarts=self.num_restarts,
-            num_rounds=self.num_rounds,
             init_scale=1.0,
             init_unit="one",
             normalise="all",
             resample=False,
             shortcuts=True,
-            tolerance=self.tolerance,
+            decide=False,
         )
         return [dataclasses.replace(base, separation=own) for own in self.separation]
 
@@ -231,16 +210,17 @@ def main(config: Config, options: Options) -> dict[str, Any]:
         sizes = _measure_scaling(config, options)
         tables |= {"scaling": scaling_rows(sizes), "slopes": slopes(sizes)}
     if "projection" in config.parts:
-        groups = _measure_projection(config, options)
-        tables |= {"projection": groups, "panels": _panel_rows(groups)}
-    files = [options.out / f"{name}.csv" for name in tables]
-    for path, rows in zip(files, tables.values(), strict=True):
-        report.write_csv(path, [row | {"settings": described} for row in rows])
+        projected = _measure_projection(config, options)
+        tables |= {"projection": projected, "panels": _panel_rows(projected)}
+    contents = {
+        f"{name}.csv": [row | {"settings": described} for row in rows]
+        for name, rows in tables.items()
+    }
     return {
         "benchmark": "fig3",
         "settings": described,
         "headline": timing.headline(described, _shown(tables), notes),
-        "files": [str(path) for path in files],
+        "files": write(options.out, contents),
         "rows": tables.get("table", []),
         "tables": tables,
         "notes": notes,
@@ -282,20 +262,13 @@ FULL, SHORT = "all rounds", "with shortcuts"
 
 
 class Measured(NamedTuple):
-    """One size.
-
-    trial: its parameters.
-    num_runs: restarts x step sizes.
-    seconds_full: of each trial, data included, as compiled by the engine.
-    seconds: the same with shortcuts.
-    work: what that took.
-    """
+    """One size, with the trials that were timed."""
 
     trial: Trial
-    num_runs: int
-    seconds_full: list[float]
-    seconds: list[float]
-    work: list[montecarlo.Work]
+    num_runs: int  # restarts x step sizes
+    seconds_full: list[float]  # of each trial, data included, as compiled by the engine
+    seconds: list[float]  # the same with shortcuts
+    work: list[montecarlo.Work]  # what that took
 
     @property
     def product(self) -> float:
@@ -425,13 +398,7 @@ def panel_config(letter: Panel) -> figure.Config:
 
 
 class _Group(NamedTuple):
-    """All cells of a panel that are computed together.
-
-    panel: letter.
-    way: how.
-    config: of the panel.
-    trials: of the cells.
-    """
+    """All cells of a panel, by its letter, that are computed together in one way."""
 
     panel: str
     way: Way
@@ -455,18 +422,17 @@ class _Group(NamedTuple):
 def _measure_projection(config: Config, options: Options) -> Rows:
     """Times two trials of every size of the panels, cold and warm; resumes."""
     path = options.out / "projection.json"
-    groups = [
+    sizes = [
         group
         for way in config.ways
         for letter in config.panels
         for group in _groups(letter, way)
     ]
     kept = _kept(path)
+    missing = [group for group in sizes if group.name not in kept]
     with Bar("projection", visible=options.progress) as bar:
-        bar.expect(sum(group.name not in kept for group in groups))
-        for group in groups:
-            if group.name in kept:
-                continue
+        bar.expect(len(missing))
+        for group in missing:
             load = os.getloadavg()[0]
             cold, warm = group.seconds(0), group.seconds(1)
             kept[group.name] = {"cold": cold, "warm": warm, "load": load}
@@ -474,7 +440,7 @@ def _measure_projection(config: Config, options: Options) -> Rows:
                 path, json.dumps({"run": describe_run(), "times": kept}) + "\n"
             )
             bar.advance(1)
-    return [_projection_row(group, kept[group.name]) for group in groups]
+    return [_projection_row(group, kept[group.name]) for group in sizes]
 
 
 def _groups(letter: Panel, way: Way) -> list[_Group]:
@@ -517,22 +483,20 @@ def _projection_row(group: _Group, times: Mapping[str, float]) -> dict[str, Any]
     }
 
 
-def _panel_rows(groups: Rows) -> Rows:
+def _panel_rows(sizes: Rows) -> Rows:
     """Sums over the sizes of a panel, and over all panels."""
     rows = []
-    for way in dict.fromkeys(row["way"] for row in groups):
-        mine = [row for row in groups if row["way"] == way]
-        letters = list(dict.fromkeys(row["panel"] for row in mine))
-        for letter in letters:
-            own = [row for row in mine if row["panel"] == letter]
+    for way, mine in groups(sizes, "way").items():
+        panels = groups(mine, "panel")
+        for letter, own in panels.items():
             rows.append({"panel": letter, "way": way} | _sums(own))
-        if len(letters) > 1:
+        if len(panels) > 1:
             rows.append({"panel": "all", "way": way} | _sums(mine))
     return rows
 
 
-def _sums(groups: Rows) -> dict[str, Any]:
+def _sums(sizes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     names = ("cells", "cold, s", "warm, s", "hours")
-    sums = {name: sum(row[name] for row in groups) for name in names}
-    trials = sum(row["cells"] * row["trials"] for row in groups)
-    return {"sizes": len(groups), "trials of cells": trials} | sums
+    sums = {name: sum(row[name] for row in sizes) for name in names}
+    trials = sum(row["cells"] * row["trials"] for row in sizes)
+    return {"sizes": len(sizes), "trials of cells": trials} | sums

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from cfljax import metrics, montecarlo
+from cfljax import metrics
 from cfljax.base import Truth
 from cfljax.data import linear_targets
 from cfljax.engine import Bar
@@ -36,6 +36,7 @@ from experiments.bench.timing import timed_call
 from experiments.ifca.fig3_trial import (
     Trial,
     draw_data,
+    draw_samples,
     draw_starts,
     draw_truth,
     simulate_jointly,
@@ -43,21 +44,6 @@ from experiments.ifca.fig3_trial import (
     successful,
     thresholds,
 )
-
-__all__ = [
-    "COUNTS",
-    "NAMES",
-    "PYTORCH",
-    "Record",
-    "Way",
-    "by_pytorch",
-    "differences",
-    "draw",
-    "measure",
-    "table",
-    "trial_key",
-]
-
 
 Way = Literal["decide", "follow"]
 NAMES: Mapping[Way, str] = {
@@ -84,18 +70,12 @@ Outputs = Mapping[str, np.ndarray]
 
 
 class _Job(NamedTuple):
-    """One way to compute a trial of some cells.
+    """One way to compute a trial of some cells."""
 
-    what: name.
-    cells: indices of the cells.
-    prepare: `index -> call`; what is timed is the call.
-    judge: `(index, what the call returned) -> outputs` of each of the cells.
-    """
-
-    what: str
-    cells: tuple[int, ...]
-    prepare: Callable[[int], Callable[[], Any]]
-    judge: Callable[[int, Any], Sequence[Outputs]]
+    what: str  # its name
+    cells: tuple[int, ...]  # indices of the cells
+    prepare: Callable[[int], Callable[[], Any]]  # of a trial's index; the call is timed
+    judge: Callable[[int, Any], Sequence[Outputs]]  # what it returned, for each cell
 
 
 def measure(
@@ -109,28 +89,22 @@ def measure(
 ) -> tuple[Rows, Rows]:
     """Times all jobs in turn, trial by trial, after one trial to compile.
 
-    Args:
-      cells: alike but for the separation.
-      step_sizes: gamma, one run for each restart.
-      ways: of this library.
-      num_trials: how many, at the sweep's own keys.
-      seed: of the trials.
-      progress: whether to draw a bar.
+    Cells are alike but for the separation; trials have the sweep's own keys.
 
     Returns:
       One row for each of the jobs, and the seconds of every job in every trial.
     """
     jobs = list(_jobs(cells, step_sizes, ways, seed))
     records = [Record(job.what, job.cells) for job in jobs]
+    pairs = list(zip(records, jobs, strict=True))
     draws = _draws(cells[0], seed)
     with Bar("comparison", visible=progress) as bar:
         bar.expect((num_trials + 1) * len(jobs))
         for draw_data in draws.values():
             draw_data(num_trials)
-        for record, job in zip(records, jobs, strict=True):
+        for record, job in pairs:
             record.first, _, _ = timed_call(job.prepare(num_trials))
             bar.advance(1)
-        pairs = list(zip(records, jobs, strict=True))
         for index in range(num_trials):
             # There and back, so that no job is always the one before another.
             for record, job in pairs if index % 2 else reversed(pairs):
@@ -215,12 +189,7 @@ def _draws(trial: Trial, seed: int) -> dict[bool, Callable[[int], Any]]:
 
     def by_us(index: int) -> Any:
         truth, samples_key = _true_models(trial, trial_key(seed, index))
-        inputs, errors = montecarlo.draw_samples(
-            samples_key,
-            num_clients=trial.num_clients,
-            num_samples=trial.num_samples,
-            num_features=trial.num_features,
-        )
+        inputs, errors = draw_samples(trial, samples_key)
         return inputs, linear_targets(inputs, errors, truth, trial.noise)
 
     def by_pytorch(_: int) -> Any:
@@ -261,23 +230,17 @@ def _true_models(trial: Trial, key: PRNGKeyArray) -> tuple[Truth, PRNGKeyArray]:
 
 @dataclasses.dataclass
 class Record:
-    """What was seen of a job, one entry for each trial.
+    """What was seen of a job, one entry for each trial."""
 
-    what: its name.
-    cells: indices of the cells that it computed.
-    first: seconds of the call that compiles.
-    seconds: of a call.
-    processor: the same, of all cores together.
-    data: of drawing its data by its own generator.
-    outputs: of each of its cells.
-    """
-
-    what: str
-    cells: tuple[int, ...]
-    first: float = np.nan
-    seconds: list[float] = dataclasses.field(default_factory=list)
+    what: str  # its name
+    cells: tuple[int, ...]  # indices of the cells that it computed
+    first: float = np.nan  # seconds of the call that compiles
+    seconds: list[float] = dataclasses.field(default_factory=list)  # of a call
+    # The same, of all cores together.
     processor: list[float] = dataclasses.field(default_factory=list)
+    # Of drawing its data by its own generator.
     data: list[float] = dataclasses.field(default_factory=list)
+    # Of each of its cells.
     outputs: list[Sequence[Outputs]] = dataclasses.field(default_factory=list)
 
     def times(self) -> dict[str, np.ndarray]:

@@ -22,8 +22,6 @@ from experiments.bench.timing import one_table, timed
 from experiments.checks import check_positive
 from experiments.options import Options
 
-__all__ = ["Config", "main", "preset"]
-
 BENCHMARKS = {
     "law": {"title": "the exact-law engine at 1e9 clients, and beside raw data"},
 }
@@ -133,27 +131,13 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     """Time everything in turn; seconds, and microseconds per trial and round."""
     options.out.mkdir(parents=True, exist_ok=True)  # Or hear of it after the timing.
     rounds = config.num_rounds
+    two, eight = config.num_trials, config.num_trials_of_eight
+    on_data = config.num_trials_on_data
     cases = {
-        "law, two models, m = 1e9, n' = 1e3, d = 1e8": (
-            _by_law,
-            TWO,
-            config.num_trials,
-        ),
-        "law, eight models, m = 1e5, n' = 1e3, d = 1e6": (
-            _by_law,
-            EIGHT,
-            config.num_trials_of_eight,
-        ),
-        "law, two models, m = 40, n' = 50, d = 200": (
-            _by_law,
-            SMALL,
-            config.num_trials,
-        ),
-        "data, two models, m = 40, n' = 50, d = 200": (
-            _on_data,
-            SMALL,
-            config.num_trials_on_data,
-        ),
+        "law, two models, m = 1e9, n' = 1e3, d = 1e8": (_by_law, TWO, two),
+        "law, eight models, m = 1e5, n' = 1e3, d = 1e6": (_by_law, EIGHT, eight),
+        "law, two models, m = 40, n' = 50, d = 200": (_by_law, SMALL, two),
+        "data, two models, m = 40, n' = 50, d = 200": (_on_data, SMALL, on_data),
     }
     jobs, table = {}, []
     for name, (make, size, trials) in cases.items():

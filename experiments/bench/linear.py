@@ -28,17 +28,9 @@ from cfljax.models import linear
 from experiments.bench import timing
 from experiments.bench.timing import one_table, pytorch, timed
 from experiments.checks import check_positive
+from experiments.ifca.fig3_trial import SIZES
 from experiments.options import Options
-
-__all__ = [
-    "Config",
-    "TorchEnds",
-    "main",
-    "preset",
-    "torch_on_data",
-    "torch_samples",
-    "torch_threads",
-]
+from experiments.study import fields
 
 BENCHMARKS = {
     "linear": {"title": "the Monte-Carlo kernel against its bare products and PyTorch"},
@@ -69,12 +61,7 @@ class Config:
     """Side of the large square product."""
 
     def __post_init__(self) -> None:
-        check_mixed_linear(
-            num_clients=self.num_clients,
-            num_clusters=self.num_clusters,
-            num_samples=self.num_samples,
-            num_features=self.num_features,
-        )
+        check_mixed_linear(**fields(self, *SIZES))
         if not all(math.isfinite(step) and step > 0 for step in self.step_sizes):
             raise ValueError(
                 f"`step_sizes` must be finite and positive, got {self.step_sizes}."
@@ -110,10 +97,12 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     parts = {}
     if timing.has_torch():
         num_runs = config.num_restarts * len(config.step_sizes)
-        jobs["PyTorch, all runs batched"] = _torch_batched(config)
-        # One run stands for all: they are the same work, and it is slow.
+        every = list(config.step_sizes) * config.num_restarts
+        jobs["PyTorch, all runs batched"] = _torch_program(config, every)
+        # One run, as a plain loop over runs would make it, stands for all: they are
+        # the same work, and it is slow.
         name = f"PyTorch, one run at a time (1 of {num_runs} timed)"
-        jobs[name] = _torch_one_run(config)
+        jobs[name] = _torch_program(config, [config.step_sizes[0]])
         parts[name] = num_runs
     times = timed(jobs, repeats=config.repeats)
     speeds = {
@@ -144,10 +133,7 @@ def _kernel(config: Config) -> Callable[[], Any]:
     """The library's own path: `ifca` under the engine, vmapped over runs."""
     data, _ = mixed_linear(
         jax.random.key(0),
-        num_clients=config.num_clients,
-        num_clusters=config.num_clusters,
-        num_samples=config.num_samples,
-        num_features=config.num_features,
+        **fields(config, *SIZES),
         separation=1.0,
         noise=0.1,
         convention="reference",
@@ -198,13 +184,10 @@ def _square_product(config: Config) -> Callable[[], Any]:
 
 
 class TorchEnds(NamedTuple):
-    """Where runs ended.
+    """Where runs ended."""
 
-    models: the final ones.
-    assignment: each client's model of lowest loss, -1 where no loss is finite.
-    """
-
-    models: Float[np.ndarray, "runs clusters features"]
+    models: Float[np.ndarray, "runs clusters features"]  # the final ones
+    # Each client's model of lowest loss, -1 where no loss is finite.
     assignment: Int[np.ndarray, "runs clients"]
 
 
@@ -217,19 +200,6 @@ def torch_samples(num_rows: int, num_features: int) -> tuple[Any, Any]:
     """PyTorch's own draw of inputs and noise of this shape."""
     torch = pytorch()
     return torch.randn(num_rows, num_features), torch.randn(num_rows)
-
-
-def _torch_batched(config: Config) -> Callable[[], Any]:
-    """All runs at once: a pair of products a round."""
-    num_runs = config.num_restarts * len(config.step_sizes)
-    return _torch_program(
-        config, num_runs, list(config.step_sizes) * config.num_restarts
-    )
-
-
-def _torch_one_run(config: Config) -> Callable[[], Any]:
-    """A single run, as a plain loop over runs would make it, one after the other."""
-    return _torch_program(config, 1, [config.step_sizes[0]])
 
 
 def torch_on_data(
@@ -261,23 +231,18 @@ def torch_on_data(
     return program
 
 
-def _torch_program(
-    config: Config, num_runs: int, step_sizes: list[float]
-) -> Callable[[], Any]:
+def _torch_program(config: Config, step_sizes: list[float]) -> Callable[[], Any]:
+    """A run for each step size, all at once: a pair of products a round."""
     torch = pytorch()
-    m, n, d, k = (
-        config.num_clients,
-        config.num_samples,
-        config.num_features,
-        config.num_clusters,
-    )
+    m, n = config.num_clients, config.num_samples
+    d, k = config.num_features, config.num_clusters
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randn(m * n, d, generator=generator)
     truth = torch.randint(0, 2, (k, d), generator=generator).float()
     clusters = torch.arange(m) // (m // k)
     noise = 0.1 * torch.randn(m * n, generator=generator)
     targets = (inputs.view(m, n, d) @ truth[clusters][:, :, None]).view(-1) + noise
-    start = torch.randint(0, 2, (d, num_runs * k), generator=generator).float()
+    start = torch.randint(0, 2, (d, len(step_sizes) * k), generator=generator).float()
     return lambda: _descend(inputs, targets, start, step_sizes, config.num_rounds, m)
 
 

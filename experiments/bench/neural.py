@@ -44,16 +44,7 @@ from experiments.bench import neural_algorithms, neural_jobs, timing
 from experiments.bench.neural_jobs import Work, measure
 from experiments.bench.timing import is_busy, timed
 from experiments.options import Options
-
-__all__ = [
-    "RATIO",
-    "SPEED",
-    "Config",
-    "growth",
-    "main",
-    "preset",
-    "targets",
-]
+from experiments.study import column, groups, write
 
 BENCHMARKS = {
     "neural": {
@@ -222,13 +213,17 @@ def main(config: Config, options: Options) -> dict[str, Any]:
         f"{config.num_clusters} clusters; {devices} devices, "
         f"{jax.devices()[0].device_kind}"
     )
+    contents: dict[str, Any] = {
+        f"{name}.csv": tables[name] for name in TITLES if tables[name]
+    }
+    contents["training"] = _figure(tables["training"])
     return {
         "benchmark": "neural",
         "settings": settings,
         "headline": timing.headline(
             settings, {title: tables[name] for name, title in TITLES.items()}, notes
         ),
-        "files": _write(tables, options.out),
+        "files": write(options.out, contents),
         "rows": tables["training"],
         "tables": tables,
         "notes": notes,
@@ -285,16 +280,19 @@ def _loss_rows(work: Work, config: Config) -> Rows:
 
 def _memory_rows(works: list[Work], folder: pathlib.Path) -> Rows:
     """Peak of a round beyond its data and models; no rows where nobody tells."""
-    rows = []
-    for work in works:
-        found = measure("memory", work, folder=folder)
-        if found:
-            row = {"network": work.name, "clients": work.num_clients}
-            row |= {"data, MiB": found["data"], "models, MiB": found["models"]}
-            row |= {"peak beyond, MiB": found["peak"]}
-            row |= {"peak beyond / data": found["peak"] / found["data"]}
-            rows.append(row)
-    return rows
+    found = {work: measure("memory", work, folder=folder) for work in works}
+    return [
+        {
+            "network": work.name,
+            "clients": work.num_clients,
+            "data, MiB": own["data"],
+            "models, MiB": own["models"],
+            "peak beyond, MiB": own["peak"],
+            "peak beyond / data": own["peak"] / own["data"],
+        }
+        for work, own in found.items()
+        if own
+    ]
 
 
 def _compilation_rows(works: list[Work], folder: pathlib.Path) -> Rows:
@@ -305,8 +303,7 @@ def _compilation_rows(works: list[Work], folder: pathlib.Path) -> Rows:
             found = measure("compilation", work, folder=folder)
             row = {"network": work.name, "clients": work.num_clients, "cache": state}
             row |= {"the round, s": found["round"], "all, s": found["all"]}
-            row["the round, processor s"] = found["processor"]
-            rows.append(row)
+            rows.append(row | {"the round, processor s": found["processor"]})
     return rows
 
 
@@ -318,10 +315,8 @@ def growth(rows: Rows) -> Rows:
     clients. Nothing where fewer than two numbers of clients were measured.
     """
     found = []
-    for network, what in dict.fromkeys((row["network"], row["what"]) for row in rows):
-        mine = [row for row in rows if (row["network"], row["what"]) == (network, what)]
-        clients = np.array([row["clients"] for row in mine], float)
-        times = np.array([1e3 / row["rounds/s"] for row in mine])
+    for (network, what), mine in groups(rows, "network", "what").items():
+        clients, times = column(mine, "clients"), 1e3 / column(mine, "rounds/s")
         if len(set(clients)) < 2:
             continue
         slope, fixed = np.polyfit(clients, times, 1, w=1 / times)
@@ -341,12 +336,8 @@ def growth(rows: Rows) -> Rows:
 
 
 def targets(tables: Tables, *, busy: bool) -> Rows:
-    """What was aimed at, what was measured, and whether it was reached.
-
-    Args:
-      tables: all others.
-      busy: whether other programs used the machine, which leaves all open.
-    """
+    """What was aimed at, what was measured in the other tables, and whether it was
+    reached: open if other programs used the machine."""
     found: Rows = []
 
     def add(what: str, target: str, measured: float, reached: bool) -> None:
@@ -380,39 +371,23 @@ def targets(tables: Tables, *, busy: bool) -> Rows:
     return found
 
 
-def _write(tables: Tables, folder: pathlib.Path) -> list[str]:
-    """A CSV file for each table that has rows, and the figure; the files written."""
-    files = []
-    for name in TITLES:
-        if tables[name]:
-            path = folder / f"{name}.csv"
-            report.write_csv(path, tables[name])
-            files.append(path)
-    files += report.save(_figure(tables["training"]), folder / "training")
-    return [str(path) for path in files]
-
-
 def _figure(rows: Rows) -> Any:
     """Time of one client's step against clients, one line for each implementation."""
-    panels = []
-    for network in dict.fromkeys(row["network"] for row in rows):
-        mine = [row for row in rows if row["network"] == network]
-        curves = []
-        for what in dict.fromkeys(row["what"] for row in mine):
-            points = [row for row in mine if row["what"] == what]
-            x = np.array([row["clients"] for row in points])
-            y = np.array([row["ms per client-step"] for row in points])
-            curves.append(report.Curve(label=what, x=x, y=y))
-        panels.append(
-            report.CurvePanel(
-                curves=curves,
-                x_label="clients C",
-                y_label="time of one client's step, ms",
-                y_limits=None,
-                log_x=True,
-                log_y=True,
-                title=network,
-                aside=False,
-            )
+    name = "ms per client-step"
+    panels = [
+        report.CurvePanel(
+            curves=[
+                report.Curve(what, column(points, "clients"), column(points, name))
+                for what, points in groups(mine, "what").items()
+            ],
+            x_label="clients C",
+            y_label="time of one client's step, ms",
+            y_limits=None,
+            log_x=True,
+            log_y=True,
+            title=network,
+            aside=False,
         )
+        for network, mine in groups(rows, "network").items()
+    ]
     return report.curves(panels)

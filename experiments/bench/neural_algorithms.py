@@ -31,7 +31,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from cfljax import report
 from cfljax.algorithms import REGISTRY
 from cfljax.base import Algorithm
 from cfljax.cards import CARDS, Passes, Sizes
@@ -39,22 +38,7 @@ from cfljax.report import BarPanel, bars
 from experiments.bench.neural_jobs import Program, Work, client_data, compiled
 from experiments.bench.timing import headline, is_busy, timed
 from experiments.options import Options
-
-__all__ = [
-    "EXCESS",
-    "LIMIT",
-    "MEASURED",
-    "PREDICTED",
-    "PROCESSOR",
-    "build",
-    "main",
-    "names",
-    "passes",
-    "rows",
-    "targets",
-    "third_round",
-]
-
+from experiments.study import column, groups, write
 
 LIMIT = 2.0  # Of measured by predicted time.
 NUM_CLASSES = 10  # Of `neural_jobs.client_data`.
@@ -166,34 +150,29 @@ def targets(table: Rows, *, busy: bool) -> Rows:
 
     Where other programs used the machine, `busy` leaves all open.
     """
-    found = []
-    for row in table:
-        what = f"{row['network']}, {row['algorithm']}: {EXCESS}"
-        reached = "yes" if row[EXCESS] <= LIMIT else "no"
-        found.append(
-            {"what": what, "target": f"at most {LIMIT:g}", "measured": row[EXCESS]}
-            | {"reached": "open" if busy else reached}
-        )
-    return found
+    return [
+        {
+            "what": f"{row['network']}, {row['algorithm']}: {EXCESS}",
+            "target": f"at most {LIMIT:g}",
+            "measured": row[EXCESS],
+            "reached": "open" if busy else "yes" if row[EXCESS] <= LIMIT else "no",
+        }
+        for row in table
+    ]
 
 
 def figure(table: Rows) -> Any:
     """Measured against predicted times, one panel for each network."""
     panels = []
-    for network in dict.fromkeys(row["network"] for row in table):
-        mine = [row for row in table if row["network"] == network]
-        values = lambda what, mine=mine: np.array([row[what] for row in mine])
+    for network, mine in groups(table, "network").items():
+        values = {
+            "measured": column(mine, MEASURED),
+            "measured, processor": column(mine, PROCESSOR),
+            "predicted by its passes": column(mine, PREDICTED),
+        }
+        names = [row["algorithm"] for row in mine]
         panels.append(
-            BarPanel(
-                [row["algorithm"] for row in mine],
-                {
-                    "measured": values(MEASURED),
-                    "measured, processor": values(PROCESSOR),
-                    "predicted by its passes": values(PREDICTED),
-                },
-                "time of a round / FedAvg's",
-                title=network,
-            )
+            BarPanel(names, values, "time of a round / FedAvg's", title=network)
         )
     return bars(panels)
 
@@ -206,21 +185,15 @@ def main(
     repeats: int,
     seconds: int | float,
 ) -> dict[str, Any]:
-    """Time the rounds; a table, a figure, and which algorithms keep to their passes.
+    """Time the rounds of `chosen` algorithms, one of `works` for each network: a table,
+    a figure, and which algorithms keep to their passes.
 
-    Args:
-      chosen: names of algorithms.
-      works: rounds, one for each network.
-      options: where to write.
-      repeats: of each pair of rounds, at most.
-      seconds: of one pair, after which it is not repeated again.
+    A pair of rounds is repeated at most so often, and not after so many seconds.
     """
     busy = is_busy()
     options.out.mkdir(parents=True, exist_ok=True)  # Or hear of it after the timing.
-    limits = {"repeats": repeats, "seconds": seconds}
-    table = []
-    for work in works:
-        table += rows(chosen, work, progress=options.progress, **limits)
+    how: Any = {"repeats": repeats, "seconds": seconds, "progress": options.progress}
+    table = [row for work in works for row in rows(chosen, work, **how)]
     judged = targets(table, busy=busy)
     notes = ["Other programs used this machine: targets are not judged."] * busy
     first = works[0]
@@ -230,11 +203,11 @@ def main(
         f"{first.num_clusters} clusters; a forward pass counts 1, a backward pass 2; "
         f"{jax.devices()[0].device_kind}"
     )
-    files = []
-    for name, one in (("algorithms", table), ("algorithm_targets", judged)):
-        report.write_csv(options.out / f"{name}.csv", one)
-        files.append(options.out / f"{name}.csv")
-    files += report.save(figure(table), options.out / "algorithms")
+    contents = {
+        "algorithms.csv": table,
+        "algorithm_targets.csv": judged,
+        "algorithms": figure(table),
+    }
     return {
         "benchmark": "neural",
         "settings": settings,
@@ -243,7 +216,7 @@ def main(
             {"A round beside FedAvg's, medians": table, "Targets": judged},
             notes,
         ),
-        "files": [str(path) for path in files],
+        "files": write(options.out, contents),
         "rows": table,
         "tables": {"algorithms": table, "targets": judged},
         "notes": notes,

@@ -30,24 +30,6 @@ from cfljax.federated import LocalUpdate, Order, loss_matrix
 from cfljax.models import cnn, mlp
 from experiments.bench.timing import pytorch
 
-__all__ = [
-    "LOOP",
-    "ONE_THREAD",
-    "Program",
-    "Work",
-    "bare_products",
-    "client_data",
-    "compiled",
-    "first_models",
-    "in_torch_layout",
-    "losses",
-    "measure",
-    "round_program",
-    "torch_training",
-    "training",
-]
-
-
 Job = Callable[[], Any]
 LOOP = "PyTorch, loop"
 ONE_THREAD = "PyTorch, loop, 1 thread"
@@ -56,29 +38,17 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """A round: who trains what for how long.
+    """A round of plain gradient descent: who trains what for how long."""
 
-    num_clients: C.
-    num_samples: of each client, all of them in every step.
-    num_steps: local steps of plain gradient descent.
-    num_clusters: K; client i belongs to cluster i modulo K.
-    image: height and width in pixels.
-    channels: of the convolutions; a perceptron if there are none.
-    kernel_size: height and width of the convolutions' kernels, in pixels.
-    hidden: width of the one hidden linear layer.
-    clients_per_chunk: clients trained at a time in batched order.
-    step_size: gamma.
-    """
-
-    num_clients: int
-    num_samples: int
-    num_steps: int
-    num_clusters: int = 4
-    image: int = 28
-    channels: tuple[int, ...] = ()
-    kernel_size: int = 5
-    hidden: int = 200
-    clients_per_chunk: int = 25
+    num_clients: int  # C
+    num_samples: int  # of each client, all of them in every step
+    num_steps: int  # local ones
+    num_clusters: int = 4  # K; client i belongs to cluster i modulo K
+    image: int = 28  # height and width in pixels
+    channels: tuple[int, ...] = ()  # of the convolutions; a perceptron without any
+    kernel_size: int = 5  # height and width of the convolutions' kernels, in pixels
+    hidden: int = 200  # width of the one hidden linear layer
+    clients_per_chunk: int = 25  # trained at a time in batched order
     step_size: float = 0.05
 
     @property
@@ -126,16 +96,12 @@ def first_models(work: Work) -> Stacked:
 
 
 class Program(NamedTuple):
-    """A compiled program, its arguments where it wants them, and what making it took.
-
-    seconds: to trace and compile it.
-    processor: seconds of all cores together for the same.
-    """
+    """A compiled program, its arguments where it wants them, and what it cost."""
 
     compiled: Any
     arguments: tuple
-    seconds: float
-    processor: float
+    seconds: float  # to trace and compile it
+    processor: float  # seconds of all cores together for the same
 
     def __call__(self) -> Any:
         return jax.block_until_ready(self.compiled(*self.arguments))
@@ -232,7 +198,7 @@ def bare_products(work: Work) -> Job:
     return compiled(products, images, first, second)
 
 
-def torch_training(work: Work) -> dict[str, Callable[[], list[Any]]]:
+def torch_training(work: Work) -> dict[str, Job]:
     """A round in all ways; each returns the models, in PyTorch's layout."""
     loop = _torch_loop(work)
     return {
@@ -242,8 +208,7 @@ def torch_training(work: Work) -> dict[str, Callable[[], list[Any]]]:
     }
 
 
-def _on_one_thread(program: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
-    """The program on one thread."""
+def _on_one_thread(program: Job) -> Job:
     torch = pytorch()
 
     def run() -> list[Any]:
@@ -260,10 +225,10 @@ def _on_one_thread(program: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
 def in_torch_layout(work: Work, models: Stacked) -> list[np.ndarray]:
     """This library's stacked models as the parameters of `_module`, in their order."""
     models = jax.tree.map(np.asarray, models)
+    found = []
     if not work.channels:
-        layers, found = [layer for _, layer in sorted(models["layers"].items())], []
+        layers = [layer for _, layer in sorted(models["layers"].items())]
     else:
-        found = []
         for _, layer in sorted(models["convolutions"].items()):
             found += [layer["kernel"].transpose(0, 4, 3, 1, 2), layer["bias"]]
         hidden = dict(models["hidden"][0])
@@ -376,17 +341,12 @@ def _torch_vmapped(work: Work) -> Callable[[], list[Any]]:
 def measure(
     what: str, work: Work, *, folder: pathlib.Path, order: Order | None = None
 ) -> dict[str, float]:
-    """Measure a round of training in a new process.
+    """Measure a round of training in a new process, with a compilation cache's folder.
 
-    Args:
-      what: "memory" gives MiB of the data, of the models and of the peak beyond what
-        was resident before the first call, empty where the system does not tell;
-        "compilation" gives seconds for the round, on the clock and of all cores
-        together, and for all from the backend's start on: with drawing the data and
-        the first models.
-      work: the round.
-      folder: of the compilation cache.
-      order: over clients.
+    "memory" gives MiB of the data, of the models and of the peak beyond what was
+    resident before the first call, empty where the system does not tell; "compilation"
+    gives seconds for the round, on the clock and of all cores together, and for all
+    from the backend's start on, with drawing the data and the first models.
 
     Raises:
       RuntimeError: with the process's last words, if it failed.

@@ -36,15 +36,6 @@ from experiments.bench.timing import one_table, timed
 from experiments.checks import check_positive
 from experiments.options import Options
 
-__all__ = [
-    "Config",
-    "by_coordinates",
-    "main",
-    "preset",
-    "work",
-]
-
-
 BENCHMARKS = {
     "thresholding": {
         "title": "Federated-Clustering's rounds against bare products, and Gram "

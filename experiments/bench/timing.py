@@ -15,31 +15,17 @@ import numpy as np
 
 from experiments.options import Options
 
-__all__ = [
-    "Times",
-    "has_torch",
-    "headline",
-    "is_busy",
-    "one_table",
-    "pytorch",
-    "timed",
-    "timed_call",
-]
-
 Rows = list[dict[str, Any]]
 
 BUSY = 0.25  # Load of each core at the start, from which times are not judged.
 
 
 class Times(NamedTuple):
-    """Seconds of each repeat of a job.
+    """Seconds of each repeat of a job."""
 
-    wall: on the clock.
-    processor: of all cores together, with what threads spend on waiting for each other
-      in a loop; the better one where other programs use the machine.
-    """
-
-    wall: np.ndarray
+    wall: np.ndarray  # on the clock
+    # Of all cores together, with what threads spend on waiting for each other in a
+    # loop; the better one where other programs use the machine.
     processor: np.ndarray
 
     @property
@@ -55,13 +41,9 @@ def timed(
     seconds: int | float = math.inf,
     is_warm: bool = False,
 ) -> dict[str, Times]:
-    """Times of every job, all jobs in turn, after one call each to warm up.
+    """Times of every job, all jobs in turn, after one call each unless all `is_warm`.
 
-    Args:
-      jobs: by name.
-      repeats: at most.
-      seconds: no repeat starts after so many; there is always one.
-      is_warm: whether the jobs have been called before, and need no more.
+    No repeat starts after so many seconds; there is always one.
     """
     found: dict[str, list[tuple]] = {name: [] for name in jobs}
     for job in () if is_warm else jobs.values():

@@ -26,11 +26,10 @@ from cfljax.algorithms import REGISTRY
 from cfljax.base import Algorithm, Task
 from cfljax.clustering import quantile_radius
 from cfljax.federated import LocalUpdate
-from experiments.checks import check_positive
+from experiments.checks import check_interval, check_positive, check_values
 from experiments.clove.methods import first_split
 from experiments.clove.partitions import Partition
 from experiments.clove.sources import Dataset
-from experiments.werner.study import check_different, check_interval
 
 __all__ = [
     "Arm",
@@ -157,7 +156,7 @@ class Config:
             raise ValueError(
                 f"`num_newcomers` must not be negative, got {self.num_newcomers}."
             )
-        check_different(step_sizes=self.step_sizes)
+        check_values(self, "step_sizes")
         if not all(math.isfinite(size) and size > 0 for size in self.step_sizes):
             raise ValueError(
                 f"`step_sizes` must be finite and positive, got {self.step_sizes}."

@@ -17,7 +17,7 @@ from cfljax import intervals, report
 from cfljax.report import LINES
 from experiments.clove.rows import without_empty
 from experiments.compare.arms import Arm, Config, Contestant, finds_clusters
-from experiments.werner.study import interval
+from experiments.study import interval
 
 __all__ = [
     "Result",

@@ -11,7 +11,7 @@ and the last layers are trained on them.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from cfljax import engine, metrics
 from cfljax.algorithms import fedavg, ifca, one_shot, oracle
-from cfljax.base import Algorithm, ClientData, Stacked, Task, take
+from cfljax.base import Algorithm, ClientData, Stacked, Task, check_member, take
 from cfljax.federated import (
     LocalUpdate,
     Shared,
@@ -35,29 +35,7 @@ from cfljax.federated import (
 )
 from cfljax.losses import cross_entropy
 from cfljax.models import cnn, mlp
-
-__all__ = [
-    "DIMS",
-    "PRETRAINED_DIMS",
-    "Inputs",
-    "Method",
-    "Samples",
-    "Trial",
-    "Variant",
-    "features",
-    "head",
-    "is_shared",
-    "mean_of_clients",
-    "method_of",
-    "network",
-    "padded",
-    "pretrain",
-    "score",
-    "simulate",
-    "trained",
-    "trained_alone",
-]
-
+from experiments.checks import check_divides
 
 Variant = Literal["paper", "reference"]
 Name = Literal["ifca", "one_shot", "fedavg", "local"]
@@ -78,14 +56,10 @@ SAMPLES_AT_ONCE = 256
 
 
 class Method(NamedTuple):
-    """A row of the table.
+    """A row of the table."""
 
-    name: of the algorithm.
-    num_clusters: k; 1 where the algorithm has no clusters.
-    """
-
-    name: Name
-    num_clusters: int
+    name: Name  # of the algorithm
+    num_clusters: int  # k; 1 where the algorithm has no clusters
 
     def algorithm(
         self,
@@ -107,14 +81,12 @@ class Method(NamedTuple):
             return trained_alone(task, **settings)
         if self.name == "fedavg":
             return fedavg(task, **settings)
-        settings |= {"weights": "samples", "option": "model"}
+        settings |= {"num_clusters": self.num_clusters, "shared": shared}
+        settings["weights"] = "samples"
         if self.name == "ifca":
-            return ifca(task, num_clusters=self.num_clusters, shared=shared, **settings)
-        del settings["option"]
+            return ifca(task, option="model", **settings)
         return one_shot(
             task,
-            num_clusters=self.num_clusters,
-            shared=shared,
             local_task=first,
             local_step_size=first_step_size,
             num_local_steps=num_first_steps,
@@ -174,33 +146,19 @@ class Trial:
     repetition: int
 
     def __post_init__(self) -> None:
-        if self.variant not in get_args(Variant):
-            raise ValueError(
-                f"`variant` must be in {get_args(Variant)}, got {self.variant!r}."
-            )
+        check_member(Variant, variant=self.variant)
         method_of(self.method)
-        if self.rounds_between < 1 or self.num_rounds % self.rounds_between:
-            raise ValueError(
-                f"`rounds_between` must divide `num_rounds`, got {self.rounds_between}"
-                f" and {self.num_rounds}."
-            )
+        check_divides(self, "rounds_between", "num_rounds")
 
 
 class Samples(NamedTuple):
-    """Real samples of all clients.
+    """Real samples of all clients."""
 
-    inputs: `[samples, ...]`, those of a client consecutive.
-    targets: `[samples]`.
-    owners: `[samples]`, the client of each.
-    places: `[clients, most]`, where each client's samples are; 0 beyond its last.
-    mask: `[clients, most]`, false beyond a client's last sample.
-    """
-
-    inputs: Array
+    inputs: Array  # [samples, ...], those of a client consecutive
     targets: Int[Array, " samples"]
-    owners: Int[Array, " samples"]
-    places: Int[Array, "clients most"]
-    mask: Bool[Array, "clients most"]
+    owners: Int[Array, " samples"]  # the client of each
+    places: Int[Array, "clients most"]  # of each client's samples; 0 beyond its last
+    mask: Bool[Array, "clients most"]  # false beyond a client's last sample
 
     @classmethod
     def of(cls, data: ClientData) -> "Samples":
@@ -219,11 +177,8 @@ class Samples(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """What all trials share.
-
-    train, test: samples of the same clients.
-    pretrained: a flat model for each repetition; None with variant "paper".
-    """
+    """What all trials share: samples of the same clients, and flat pretrained models,
+    None with variant "paper"."""
 
     train: Samples
     test: Samples
@@ -291,19 +246,13 @@ def _keys(trial: Trial, key: PRNGKeyArray) -> Array:
 
 
 class Problem(NamedTuple):
-    """What is learned, from what.
+    """What is learned, from what."""
 
-    task: the network, or its last layer.
-    train, test: its samples.
-    start: images that one-shot clustering starts with.
-    is_defined: whether pretraining went well.
-    """
-
-    task: Task
+    task: Task  # the network, or its last layer
     train: Samples
     test: Samples
-    start: ClientData
-    is_defined: Array
+    start: ClientData  # images that one-shot clustering starts with
+    is_defined: Array  # whether pretraining went well
 
 
 def _problem(trial: Trial, inputs: Inputs) -> Problem:
@@ -398,15 +347,13 @@ def _several_rounds(algorithm: Algorithm, num_rounds: int) -> Algorithm:
     def step(key: PRNGKeyArray, state: Any, data: ClientData) -> tuple[Any, PyTree]:
         def one(state: Any, index: Array) -> tuple[Any, tuple[Array, Array]]:
             state, info = algorithm.step(jax.random.fold_in(key, index), state, data)
-            return state, (
-                metrics.mebibytes(info.received),
-                metrics.mebibytes(info.sent),
-            )
+            traffic = metrics.mebibytes(info.received), metrics.mebibytes(info.sent)
+            return state, traffic
 
         state, traffic = jax.lax.scan(one, state, jnp.arange(num_rounds))
         return state, jax.tree.map(jnp.mean, traffic)
 
-    return Algorithm(init=algorithm.init, step=step, predict=algorithm.predict)
+    return algorithm._replace(step=step)
 
 
 class Alone(NamedTuple):
@@ -461,16 +408,11 @@ def trained_alone(
 
 
 class Score(NamedTuple):
-    """How good the models are after a round.
+    """How good the models are after a round."""
 
-    accuracy: share of all test samples that are right, each under its client's model.
-    used_clusters: models that some client has; NaN for local models.
-    is_finite: whether all parameters are. An average leaves out clients whose
-      parameters are not.
-    """
-
-    accuracy: Float[Array, ""]
-    used_clusters: Float[Array, ""]
+    accuracy: Float[Array, ""]  # of all test samples, each under its client's model
+    used_clusters: Float[Array, ""]  # models that some client has; NaN for local ones
+    # Whether all parameters are; an average leaves out clients whose are not.
     is_finite: Float[Array, ""]
 
 
@@ -588,8 +530,8 @@ def features(
 def head(task: Task) -> Task:
     """The last layer of a network, on `features` instead of images.
 
-    Its params are the first of `federated.sharing.split(params, is_shared)`, drawn as
-    the network draws them: with frozen layers below it, training it on their features
+    Its params are those of `federated.split(params, is_shared)[0]`, drawn as the
+    network draws them: with frozen layers below it, training it on their features
     gives the numbers of training the network on images.
     """
 
@@ -597,12 +539,11 @@ def head(task: Task) -> Task:
         last = params["output"]
         return jnp.matmul(inputs, last["kernel"]) + last["bias"][None, :]
 
-    def losses(params: PyTree, inputs: Array, targets: Array) -> Array:
-        return cross_entropy(predict(params, inputs), targets)
-
     return Task(
         init=lambda key: split(task.init(key), is_shared)[0],
-        losses=losses,
+        losses=lambda params, inputs, targets: cross_entropy(
+            predict(params, inputs), targets
+        ),
         predict=predict,
     )
 

@@ -31,7 +31,6 @@ jointly all the same.
 """
 
 import dataclasses
-import json
 import math
 import time
 from collections.abc import Mapping
@@ -44,8 +43,12 @@ from cfljax import engine, report
 from cfljax.base import Convention
 from cfljax.data import check_mixed_linear
 from cfljax.federated import Normalise
-from cfljax.report import replacing
-from experiments.checks import check_different, check_not_negative, check_positive
+from experiments.checks import (
+    check_error_rate,
+    check_not_negative,
+    check_positive,
+    check_values,
+)
 from experiments.ifca import fig3_law
 from experiments.ifca.fig3_figures import draw_curves, draw_heatmaps
 from experiments.ifca.fig3_table import AXES, describe, pivot, rows, stopping_rule
@@ -59,16 +62,7 @@ from experiments.ifca.fig3_trial import (
 )
 from experiments.options import Options
 from experiments.shards import shard_summary
-
-__all__ = [
-    "REVISION",
-    "Config",
-    "compute",
-    "grid",
-    "load",
-    "run_panel",
-]
-
+from experiments.study import settings, trial_of, write
 
 EXPERIMENTS = {
     "ifca.fig3a": {
@@ -142,13 +136,11 @@ class Config:
     """Of all intervals of one criterion together."""
 
     def __post_init__(self) -> None:
-        for name in (*AXES, "step_sizes"):
-            check_different(name, getattr(self, name), "values")
+        check_values(self, *AXES, "step_sizes")
         check_positive(self, "num_trials", "num_restarts", "num_rounds")
-        if not 0 < self.error_rate < 1:
-            raise ValueError(f"`error_rate` must be in (0, 1), got {self.error_rate}.")
-        check_not_negative(self, "separation", "noise", "step_sizes")
-        check_not_negative(self, "tolerance", "init_scale")
+        check_error_rate(self.error_rate)
+        not_negative = ("separation", "noise", "step_sizes", "tolerance", "init_scale")
+        check_not_negative(self, *not_negative)
         for clients in self.num_clients:
             for samples in self.num_samples:
                 check_mixed_linear(
@@ -166,37 +158,61 @@ class Config:
     @property
     def trial(self) -> Trial:
         """The fields that all cells share, and the first value of each axis."""
-        names = [f.name for f in dataclasses.fields(Trial) if f.init]
-        own = {name: getattr(self, name) for name in names}
-        own |= {axis: own[axis][0] for axis in AXES}
+        first = {axis: getattr(self, axis)[0] for axis in AXES}
         # Judging comes after the sweep, unless it decides what is computed.
-        own["tolerance"] = self.tolerance if self.decide else 0.0
-        return Trial(**own)
+        first["tolerance"] = self.tolerance if self.decide else 0.0
+        return trial_of(Trial, self, **first)
 
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """One panel, an experiment of its own.
+    """One panel, an experiment of its own."""
 
-    id: of the experiment.
-    title: of both figures.
-    axes: the table's columns along the heatmap's rows and columns.
-    quick, paper: fields of its presets.
-    """
-
-    id: str
-    title: str
-    axes: tuple[str, str]
-    quick: Mapping[str, Any]
-    paper: Mapping[str, Any]
+    id: str  # of the experiment
+    title: str  # of both figures
+    axes: tuple[str, str]  # the table's columns along the heatmap's rows and columns
+    quick: Mapping[str, Any]  # fields of this preset
+    paper: Mapping[str, Any]  # fields of the other
 
     def preset(self, name: Literal["quick", "paper"]) -> Config:
         """The configuration of a preset."""
         return Config(**(self.quick if name == "quick" else self.paper))
 
     def main(self, config: Config, options: Options) -> dict[str, Any]:
-        """Compute the panel and write its table and figures."""
-        return run_panel(self, config, options)
+        """Compute what the store lacks, then write the panel's tables and figures."""
+        started = time.perf_counter()
+        cells = grid(self.id, config)
+        results = compute(cells, config, options)
+        if options.shard is not None:
+            return shard_summary(
+                self.id,
+                shard=options.shard,
+                num_open=results.attrs["open_blocks"],
+                num_blocks=math.prod(cells.shape) * cells.num_blocks,
+                failed_cells=results.attrs["failures"],
+            )
+        limits = {"tolerance": config.tolerance, "error_rate": config.error_rate}
+        sequential = options.precision is not None
+        table = rows(results, config.trial, **limits, sequential=sequential)
+        law: list[dict[str, Any]] = []
+        if config.law and not config.resample:
+            folder = options.out / "law"
+            found = fig3_law.sweep(cells, folder, progress=options.progress)
+            law = fig3_law.rows(cells, found, **limits)
+        files = _write(self, table, law, config, options)
+        seconds = round(time.perf_counter() - started, 2)
+        row_axis, column_axis = self.axes
+        overview = report.markdown(
+            pivot(table, row_axis=row_axis, column_axis=column_axis)
+        )
+        return {
+            "experiment": self.id,
+            "headline": f"{self.title}: successes by trial, {seconds} s\n\n{overview}",
+            "files": files,
+            "seconds": seconds,
+            "failed_cells": sum(row["failed"] for row in table),
+            "rows": table,
+        }
 
 
 def load(id: str) -> Panel:
@@ -282,45 +298,6 @@ def compute(cells: engine.Grid, config: Config, options: Options) -> xarray.Data
     return engine.sweep(cells, simulate, store, devices=options.devices, **size, **how)
 
 
-def run_panel(panel: Panel, config: Config, options: Options) -> dict[str, Any]:
-    """Compute what the store lacks, then write the panel's tables and figures.
-
-    Returns:
-      A summary for the command line: files written and the table's rows.
-    """
-    started = time.perf_counter()
-    cells = grid(panel.id, config)
-    results = compute(cells, config, options)
-    if options.shard is not None:
-        return shard_summary(
-            panel.id,
-            shard=options.shard,
-            num_open=results.attrs["open_blocks"],
-            num_blocks=math.prod(cells.shape) * cells.num_blocks,
-            failed_cells=results.attrs["failures"],
-        )
-    limits = {"tolerance": config.tolerance, "error_rate": config.error_rate}
-    sequential = options.precision is not None
-    table = rows(results, config.trial, **limits, sequential=sequential)
-    law: list[dict[str, Any]] = []
-    if config.law and not config.resample:
-        folder = options.out / "law"
-        found = fig3_law.sweep(cells, folder, progress=options.progress)
-        law = fig3_law.rows(cells, found, **limits)
-    files = _write(panel, table, law, config, options)
-    seconds = round(time.perf_counter() - started, 2)
-    row_axis, column_axis = panel.axes
-    overview = report.markdown(pivot(table, row_axis=row_axis, column_axis=column_axis))
-    return {
-        "experiment": panel.id,
-        "headline": f"{panel.title}: successes by trial, {seconds} s\n\n{overview}",
-        "files": files,
-        "seconds": seconds,
-        "failed_cells": sum(row["failed"] for row in table),
-        "rows": table,
-    }
-
-
 def _write(
     panel: Panel,
     table: list[dict[str, Any]],
@@ -329,13 +306,6 @@ def _write(
     options: Options,
 ) -> list[str]:
     """Tables, configuration and both figures; returns their paths."""
-    out = options.out
-    tables = {"table.csv": table} | ({"law.csv": law} if law else {})
-    for name, lines in tables.items():
-        report.write_csv(out / name, lines)
-    settings = dataclasses.asdict(config) | {"precision": options.precision}
-    with replacing(out / "config.json") as temporary:
-        temporary.write_text(json.dumps(settings, indent=2) + "\n")
     row_axis, column_axis = panel.axes
     look: Mapping[str, Any] = {
         "row_axis": row_axis,
@@ -348,12 +318,13 @@ def _write(
         + (", " if options.precision is None else ",\n")
         + "the same seeds in all cells; points moved aside to show all"
     )
-    drawn = report.save(draw_heatmaps(table, **look), out / "heatmap")
-    drawn += report.save(
-        draw_curves(table, **look, confidence=confidence, law_rows=law), out / "curves"
-    )
-    names = (*tables, "config.json")
-    return [str(path) for path in (*(out / name for name in names), *drawn)]
+    contents = {"table.csv": table} | ({"law.csv": law} if law else {})
+    contents |= {
+        "config.json": settings(config, precision=options.precision),
+        "heatmap": draw_heatmaps(table, **look),
+        "curves": draw_curves(table, **look, confidence=confidence, law_rows=law),
+    }
+    return write(options.out, contents)
 
 
 PANELS = (

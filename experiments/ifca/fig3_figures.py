@@ -1,6 +1,5 @@
 """The heatmaps and curves of the success-probability experiment."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib
@@ -12,14 +11,7 @@ from matplotlib.transforms import ScaledTranslation
 
 from cfljax.report import Curve, CurvePanel, HeatMap, curves, heatmaps, style
 from experiments.ifca.fig3_trial import CRITERIA
-
-__all__ = [
-    "DATA",
-    "FRESH",
-    "draw_curves",
-    "draw_heatmaps",
-]
-
+from experiments.study import Rows, groups
 
 DATA = "data re-used (as published)"
 FRESH = "fresh data every round (law)"
@@ -28,6 +20,7 @@ LAW_TEXT = (
     "law: n fresh samples of each client to choose, n others for the gradient,\n"
     "anew for each run and round; its intervals are in law.csv"
 )
+LAW = "{} (law)"  # Label of the curve beside one of a label.
 LABELS = {
     "separation": "separation R",
     "noise": "noise σ",
@@ -40,24 +33,18 @@ _DASHES = (0, (4, 1.8))
 _GREY = "#444444"
 _ASIDE = 2.5  # Points of the page between a curve and its law: half of a step aside.
 
-Rows = Sequence[Mapping[str, Any]]
-
 
 def draw_heatmaps(
     rows: Rows, *, row_axis: str, column_axis: str, title: str, tolerance: float
 ) -> Any:
     """One panel for each convention and criterion, with counts in the cells.
 
-    Args:
-      rows: of `fig3_table.rows`.
-      row_axis: "noise" or "samples".
-      column_axis: "separation" or "clients".
-      title: of the figure.
-      tolerance: of both distance criteria.
+    Rows are those of `fig3_table.rows`; the axes "noise" or "samples", and "separation"
+    or "clients"; the tolerance is that of both distance criteria.
     """
     axes = row_axis, column_axis
     panels = []
-    for convention, own in _by_convention(rows).items():
+    for convention, own in groups(rows, "convention").items():
         trials = _table(own, "trials", *axes)
         for name, criterion in CRITERIA.items():
             successes = _table(own, f"{criterion.prefix}successes", *axes)
@@ -99,10 +86,10 @@ def draw_curves(
       title: of the figure.
       tolerance: of the criterion.
       confidence: what the intervals are, for the legend.
-      law_rows: of `fig3_law.rows`, for the same cells; without intervals in the figure,
-        where they would hide those of the data.
+      law_rows: of `fig3_law.rows`, for the same cells; their intervals would hide those
+        of the data.
     """
-    by_law = _by_convention(law_rows)
+    by_law = groups(law_rows, "convention")
     panels = [
         CurvePanel(
             _lines(own, by_law.get(convention, ()), row_axis, column_axis),
@@ -111,7 +98,7 @@ def draw_curves(
             log_x=column_axis in ("clients", "samples"),
             title=f"{convention} convention, {_stated('paper', tolerance)}",
         )
-        for convention, own in _by_convention(rows).items()
+        for convention, own in groups(rows, "convention").items()
     ]
     if not law_rows:
         return curves(panels, title=title, legend_title=confidence)
@@ -141,14 +128,9 @@ def _lines(own: Rows, by_law: Rows, row_axis: str, column_axis: str) -> list[Cur
                 f"{_settings(by_law, axis)} beside {_settings(own, axis)}."
             )
     return lines + [
-        Curve(_law_name(name), x, values, like=name)
+        Curve(LAW.format(name), x, values, like=name)
         for name, values in zip(names, rate(by_law), strict=True)
     ]
-
-
-def _by_convention(rows: Rows) -> dict[str, Rows]:
-    names = dict.fromkeys(row["convention"] for row in rows)
-    return {name: [r for r in rows if r["convention"] == name] for name in names}
 
 
 def _settings(rows: Rows, axis: str) -> list[Any]:
@@ -187,11 +169,6 @@ def _stated(name: str, tolerance: float) -> str:
     return criterion.text() + (f" + {tolerance:g}" if tolerance and has_limit else "")
 
 
-def _law_name(name: str) -> str:
-    """Label of the law's curve that stands beside a curve of this label."""
-    return f"{name} (law)"
-
-
 def _beside_law(figure: Figure) -> Figure:
     """Restyle the pairs of curves in place, and give the figure their legend."""
     handles: dict[str, Line2D] = {}
@@ -202,7 +179,10 @@ def _beside_law(figure: Figure) -> Figure:
     old = figure.legends[0]
     title = old.get_title().get_text()
     with matplotlib.rc_context(style()):
-        entries = [_entry(measured) for measured in handles.values()]
+        entries = [  # Settings are told by colour and marker alone.
+            Line2D([], [], color=m.get_color(), marker=m.get_marker(), linestyle="none")
+            for m in handles.values()
+        ]
         labels = list(handles)
         if len(labels) % 2:  # Filled column by column, the last holds the two kinds.
             entries.append(Line2D([], [], linestyle="none"))
@@ -222,7 +202,7 @@ def _beside_law(figure: Figure) -> Figure:
 def _pairs(axes: Axes) -> dict[str, tuple[Line2D, Line2D]]:
     """Measured and predicted line by the measured one's label."""
     lines = {str(line.get_label()): line for line in axes.lines}
-    found = {name: lines.get(f"_{_law_name(name)}") for name in lines}
+    found = {name: lines.get(f"_{LAW.format(name)}") for name in lines}
     return {
         name: (lines[name], predicted)
         for name, predicted in found.items()
@@ -238,12 +218,6 @@ def _restyle(axes: Axes, measured: Line2D, predicted: Line2D) -> None:
     predicted.set(markerfacecolor="white", markeredgecolor=colour, markeredgewidth=1.3)
     aside = ScaledTranslation(_ASIDE / 72, 0, axes.figure.dpi_scale_trans)
     predicted.set_transform(measured.get_transform() + aside)
-
-
-def _entry(measured: Line2D) -> Line2D:
-    """A setting in the legend: its colour and marker."""
-    colour, marker = measured.get_color(), measured.get_marker()
-    return Line2D([], [], color=colour, marker=marker, linestyle="none")
 
 
 def _kind(*, hollow: bool) -> Line2D:

@@ -17,11 +17,9 @@ and kept in one file for each; they are judged as those of the data are.
 import concurrent.futures
 import dataclasses
 import functools
-import hashlib
 import json
 import os
 import pathlib
-import zipfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,17 +32,9 @@ from cfljax import engine, law, metrics
 from cfljax.base import Convention, bernoulli_models
 from cfljax.engine import Bar
 from cfljax.intervals import divide
-from cfljax.report import replacing
 from experiments.ifca.fig3_table import AXES, counts
 from experiments.ifca.fig3_trial import Trial, thresholds, within
-
-__all__ = [
-    "REVISION",
-    "distances",
-    "rows",
-    "sweep",
-]
-
+from experiments.kept import Kept
 
 REVISION = 1  # To be raised whenever a trial of the same fields changes its law.
 STREAM = 2**32 - 1  # Above the number of any trial on data.
@@ -121,11 +111,8 @@ def _unit_vectors(
     seed: int,
     index: int,
 ) -> tuple[Float[np.ndarray, "clusters frame"], Float[np.ndarray, "..."]]:
-    """True models and starts of scale 1 in their frame.
-
-    `conventions` are the truths' and the starts', `sizes` clusters, features and
-    restarts, `index` is that of the trial.
-    """
+    """Truths and starts of scale 1 in their frame, of these conventions; sizes are
+    clusters, features and restarts."""
     clusters, features, restarts = sizes
     truths_key, starts_key, _ = _keys(seed, index)
     with jax.enable_x64(True):
@@ -171,14 +158,8 @@ def sweep(
 ) -> list[Distances]:
     """Distances of every cell of a panel's grid, in the order of `grid.cells()`.
 
-    Each cell is one file of `folder`, which appears whole or not at all, and is named
-    after all that its distances depend on: a sweep that was killed resumes, and several
-    may share the folder. A file that is damaged is computed again.
-
-    Args:
-      grid: of the trials on data; its revision is theirs and counts for nothing here.
-      folder: made if missing.
-      progress: whether to show a bar, where the standard error is a terminal.
+    Each cell is one file of the folder, see `Kept`: a sweep that was killed resumes,
+    and several may share the folder. The grid's revision counts for nothing here.
 
     Raises:
       StoreError: where a file's runs were to be judged by other criteria.
@@ -210,33 +191,22 @@ def _stored(grid: engine.Grid, trial: Trial, folder: pathlib.Path) -> Distances:
         | {"step_sizes": steps.tolist(), "num_trials": grid.num_trials}
         | {"seed": grid.seed, "revision": REVISION}
     )
+    text = json.dumps(identity, sort_keys=True)
     here = identity.pop("criteria")
-    name = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
-    path = folder / f"{name[:24]}.npz"
-    if (found := _read(path)) is not None:
-        there = found[0].pop("criteria", None)
-        if there != here:
-            raise engine.StoreError(
-                f"`{path}` was written with `criteria` = {there!r}, this run has "
-                f"{here!r}; choose another folder or delete it."
-            )
-        shape = (grid.num_trials, trial.num_restarts, len(steps))
-        if found[0] == identity and found[1].shape == shape:
-            return found[1]
-    distance = distances(trial, steps, num_trials=grid.num_trials, seed=grid.seed)
-    text = json.dumps(identity | {"criteria": here}, sort_keys=True)
-    with replacing(path) as temporary:
-        np.savez(temporary, distance=distance, identity=np.array(text))
-    return distance
 
+    def compute() -> dict[str, Any]:
+        own = distances(trial, steps, num_trials=grid.num_trials, seed=grid.seed)
+        return {"distance": own, "identity": np.array(text)}
 
-def _read(path: pathlib.Path) -> tuple[dict[str, Any], np.ndarray] | None:
-    """What a file was computed for, and its distances; None if absent or damaged."""
-    try:
-        with path.open("rb") as file, np.load(file) as stored:
-            return json.loads(str(stored["identity"])), stored["distance"]
-    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile):
-        return None
+    kept = Kept(folder)
+    found = kept.remembered(identity, compute)
+    there = json.loads(str(found["identity"])).get("criteria")
+    if there != here:
+        raise engine.StoreError(
+            f"`{kept.path(identity)}` was written with `criteria` = {there!r}, this "
+            f"run has {here!r}; choose another folder or delete it."
+        )
+    return found["distance"]
 
 
 def rows(
@@ -246,18 +216,11 @@ def rows(
     tolerance: float,
     error_rate: float,
 ) -> list[dict[str, Any]]:
-    """One row for each cell: successes under the paper's criterion.
+    """One row for each cell that `sweep` gave: successes by the paper's criterion.
 
-    Args:
-      grid: of the panel.
-      found: what `sweep` returned for it.
-      tolerance: added to the threshold.
-      error_rate: of all intervals together; each cell gets an equal part of it.
-
-    Returns:
-      Rows whose columns are named like those of `fig3_table.rows`, with
-      `identity_samples` and `gradient_samples`, drawn afresh by each client in each
-      round, and `seed`.
+    Columns are named like those of `fig3_table.rows`, with `identity_samples` and
+    `gradient_samples`, drawn afresh by each client in each round, and `seed`. The error
+    rate is that of all intervals together.
     """
     cells = grid.cells()
     cell_rate = divide(error_rate, len(cells))

@@ -5,7 +5,6 @@ Rows of the table of Figure 3, and the rule by which a cell stops at a precision
 
 import bisect
 import dataclasses
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 from cfljax.intervals import clopper_pearson, confidence_sequence, divide
+from experiments.checks import check_error_rate, check_not_negative
 from experiments.ifca.fig3_trial import (
     CRITERIA,
     Trial,
@@ -22,19 +22,7 @@ from experiments.ifca.fig3_trial import (
     successful,
     thresholds,
 )
-
-__all__ = [
-    "AXES",
-    "Precision",
-    "counts",
-    "describe",
-    "least_trials",
-    "outcome_shares",
-    "pivot",
-    "rows",
-    "stopping_rule",
-]
-
+from experiments.study import cells
 
 # Grid axes, in the order of the store, and their columns in the table.
 AXES = {
@@ -59,33 +47,26 @@ def rows(
     error_rate: float,
     sequential: bool = False,
 ) -> list[dict[str, Any]]:
-    """One row for each cell of the grid.
+    """One row for each cell of the grid, empty where it failed or has not begun.
 
     Shares and means are over the trials that a cell has. Where the outcomes decided
     when it was enough, its interval makes up for that; shares and means do not.
 
     Args:
-      results: what `engine.sweep` returned for `fig3_trial.simulate`. A variable
-        `trials` tells how many of its trials each cell has, the first ones; without
-        it every cell has all.
+      results: of `engine.sweep` for `fig3_trial.simulate`. A variable `trials` tells
+        how many of its trials each cell has, the first ones; without it it has all.
       trial: the fields that all cells share.
       tolerance: added to both distance thresholds.
-      error_rate: of the intervals of all cells together, under one criterion; each
-        cell gets an equal part of it.
+      error_rate: of the intervals of all cells together, under one criterion.
       sequential: whether the outcomes decided how many trials a cell has. The
         intervals are then confidence sequences, which allow for it.
-
-    Returns:
-      Rows whose results are empty where a cell failed, or has not begun.
     """
-    points = list(itertools.product(*(results[axis].values for axis in AXES)))
-    cell_rate = divide(error_rate, len(points))
+    cell_rate = divide(error_rate, math.prod(results.sizes[axis] for axis in AXES))
     interval = "confidence sequence" if sequential else "exact binomial"
     step_sizes = " ".join(f"{s:g}" for s in results["step_size"].values)
     table = []
-    for values in points:
-        point = {n: np.asarray(v).item() for n, v in zip(AXES, values, strict=True)}
-        cell = _computed(results.sel(point))
+    for point, data in cells(results, *AXES):
+        cell = _computed(data)
         own = dataclasses.replace(trial, **point)
         trials = int(cell.sizes["trial"])
         row = {column: getattr(own, axis) for axis, column in AXES.items()}
@@ -136,11 +117,10 @@ def _outcomes(
 def _followed(cell: xr.Dataset) -> dict[str, int]:
     """Runs that were followed to their end, out of which restarts' successes are."""
     followed = cell["followed"].values == 1
-    columns = {"runs_followed": int(np.sum(followed))}
-    for index, step_size in enumerate(cell["step_size"].values):
-        number = int(np.sum(followed[:, :, index]))
-        columns[f"runs_followed_step_{step_size:g}"] = number
-    return columns
+    return {"runs_followed": int(np.sum(followed))} | {
+        f"runs_followed_step_{step_size:g}": int(np.sum(followed[:, :, index]))
+        for index, step_size in enumerate(cell["step_size"].values)
+    }
 
 
 def counts(
@@ -152,11 +132,10 @@ def counts(
 ) -> dict[str, Any]:
     """Successes by trial (with its interval), by restart and by step size."""
     by_trial = success.any(axis=(1, 2))
-    low, high = INTERVALS[interval](
-        int(by_trial.sum()), by_trial.size, error_rate=error_rate
-    )
+    successes = int(by_trial.sum())
+    low, high = INTERVALS[interval](successes, by_trial.size, error_rate=error_rate)
     columns = {
-        f"{prefix}successes": int(by_trial.sum()),
+        f"{prefix}successes": successes,
         f"{prefix}low": float(low),
         f"{prefix}high": float(high),
         f"{prefix}restart_successes": int(success.any(axis=2).sum()),
@@ -213,27 +192,17 @@ MOST = 10**9  # Trials, more than anyone runs in a cell.
 
 @dataclasses.dataclass(frozen=True)
 class Precision:
-    """How well the success probability of a cell must be known.
+    """How well the success probability of a cell must be known."""
 
-    width: of its confidence sequence's interval, which must be below it; in (0, 1].
-    tolerance: added to the distance thresholds.
-    error_rate: of the cell, in (0, 1).
-    criterion: of `fig3_trial.CRITERIA`.
-    """
-
-    width: float
-    tolerance: float
-    error_rate: float
-    criterion: str = "paper"
+    width: float  # its interval must be narrower; in (0, 1]
+    tolerance: float  # added to the distance thresholds
+    error_rate: float  # of the cell, in (0, 1)
+    criterion: str = "paper"  # of `fig3_trial.CRITERIA`
 
     def __post_init__(self) -> None:
         _check_width(self.width)
-        if not math.isfinite(self.tolerance) or self.tolerance < 0:
-            raise ValueError(
-                f"`tolerance` must be finite and not negative, got {self.tolerance}."
-            )
-        if not 0 < self.error_rate < 1:
-            raise ValueError(f"`error_rate` must be in (0, 1), got {self.error_rate}.")
+        check_not_negative(self, "tolerance")
+        check_error_rate(self.error_rate)
         if self.criterion not in CRITERIA:
             known = ", ".join(CRITERIA)
             raise ValueError(f"`criterion` must be of {known}, got {self.criterion!r}.")
@@ -265,12 +234,8 @@ def stopping_rule(
 ) -> Callable[[Mapping[str, np.ndarray], Trial], bool] | None:
     """The rule for each cell of a grid, so that all intervals hold together.
 
-    Args:
-      width: of every interval, in (0, 1]; None for as many trials as there are.
-      tolerance: added to the distance thresholds.
-      error_rate: of the intervals of all cells together.
-      num_cells: of the grid.
-      num_trials: most trials that a cell can have.
+    Intervals are narrower than `width`, in (0, 1]; None is for all `num_trials`. The
+    tolerance is added to the distance thresholds.
 
     Raises:
       ValueError: if no cell of `num_trials` could be that precise, or an argument is
@@ -311,10 +276,7 @@ def _check_width(width: float) -> None:
 def describe(
     table: Sequence[Mapping[str, Any]], *, error_rate: float, width: float | None
 ) -> str:
-    """What the intervals of a table are, for the legend of its figure.
-
-    Arguments as of `rows`, whose table it is, and of `stopping_rule`.
-    """
+    """What the intervals of a table of `rows` are, for the legend of its figure."""
     numbers = [row["trials"] for row in table if row["trials"]] or [0]
     least, most = min(numbers), max(numbers)
     text = (

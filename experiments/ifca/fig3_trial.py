@@ -25,32 +25,11 @@ from cfljax.data import linear_targets, mixed_linear, mixed_truth, split_rounds
 from cfljax.federated import Normalise, choose_cluster, loss_matrix, start_models
 from cfljax.models import linear
 from cfljax.montecarlo import choose
-
-__all__ = [
-    "CRITERIA",
-    "DIMS",
-    "Criterion",
-    "InitUnit",
-    "Trial",
-    "draw_data",
-    "draw_starts",
-    "draw_truth",
-    "judge",
-    "oracle_floor",
-    "promise",
-    "shares",
-    "simulate",
-    "simulate_jointly",
-    "stability_bound",
-    "start_task",
-    "successful",
-    "thresholds",
-    "within",
-]
-
+from experiments.study import fields
 
 InitUnit = Literal["one", "separation"]
 RUN = ("restart", "step_size")
+SIZES = ("num_clients", "num_clusters", "num_samples", "num_features")
 
 # Outputs of a trial and the names of their own axes.
 DIMS: dict[str, tuple[str, ...]] = {
@@ -67,16 +46,11 @@ DIMS: dict[str, tuple[str, ...]] = {
 
 
 class Criterion(NamedTuple):
-    """What a run must reach.
+    """What a run must reach."""
 
-    prefix: of its columns in tables; the paper's own has none.
-    unit: of the largest distance, see `thresholds`; None for the true partition.
-    factor: of that unit, to which a configuration may add a tolerance.
-    """
-
-    prefix: str
-    unit: str | None
-    factor: float = 0.0
+    prefix: str  # of its columns in tables; the paper's own has none
+    unit: str | None  # of the largest distance, see `thresholds`; None: the partition
+    factor: float = 0.0  # of that unit, to which a configuration may add a tolerance
 
     def text(self) -> str:
         """As a panel's title states it."""
@@ -100,9 +74,6 @@ def _all_criteria() -> str:
 @dataclasses.dataclass(frozen=True)
 class Trial:
     """Everything that one trial's results depend on, besides the step sizes.
-
-    separation, noise, init_scale and tolerance are traced by the engine; the rest is
-    static.
 
     decide: leave a trial's other runs alone once one has succeeded under every
       criterion, with `tolerance`; their results are NaN then.
@@ -139,12 +110,8 @@ class Trial:
 
 
 def thresholds(trial: Trial, tolerance: float) -> dict[str, float]:
-    """Largest distance of a success under each criterion that has one.
-
-    Args:
-      trial: of the cell.
-      tolerance: added to all.
-    """
+    """Largest distance of a success under each criterion that has one, each with the
+    tolerance added."""
     units = {"σ": trial.noise, "× oracle floor": oracle_floor(trial)}
     return {
         # No estimate can be asked to reach an infinite floor.
@@ -164,12 +131,8 @@ def within(distance: np.ndarray, threshold: float) -> Bool[np.ndarray, "..."]:
 def successful(
     outputs: Mapping[Any, Any], thresholds: Mapping[str, float]
 ) -> dict[str, Bool[np.ndarray, "trial restart step_size"]]:
-    """Runs that succeed under each criterion; one that diverged never does.
-
-    Args:
-      outputs: of a cell's trials, see `DIMS`; `[trial, restart, step_size]`.
-      thresholds: as the function of this name has them.
-    """
+    """Runs of a cell's trials, see `DIMS`, that succeed under each criterion; one that
+    diverged never does."""
     distance = np.asarray(outputs["distance"])
     recovered = np.isfinite(distance) & (np.asarray(outputs["recovered"]) == 1)
     return {
@@ -267,28 +230,25 @@ def start_task(trial: Trial) -> Task:
 
 def draw_data(trial: Trial, key: PRNGKeyArray) -> tuple[ClientData, Truth]:
     """The trial's data set, from its data's key."""
-    return mixed_linear(
-        key,
-        num_clients=trial.num_clients,
-        num_clusters=trial.num_clusters,
-        num_samples=trial.num_samples,
-        num_features=trial.num_features,
-        separation=trial.separation,
-        noise=trial.noise,
-        convention=trial.convention,
-    )
+    names = (*SIZES, "separation", "noise", "convention")
+    return mixed_linear(key, **fields(trial, *names))
 
 
 def draw_truth(trial: Trial, key: PRNGKeyArray) -> tuple[Truth, PRNGKeyArray]:
     """The truth of `draw_data` alone, and the key of its samples."""
-    return mixed_truth(
-        key,
-        num_clients=trial.num_clients,
-        num_clusters=trial.num_clusters,
-        num_features=trial.num_features,
-        separation=trial.separation,
-        convention=trial.convention,
-    )
+    names = ("num_clients", "num_clusters", "num_features", "separation", "convention")
+    return mixed_truth(key, **fields(trial, *names))
+
+
+def draw_samples(
+    trial: Trial, key: PRNGKeyArray
+) -> tuple[
+    Float[Array, "clients samples features"],
+    Float[Array, "clients samples"],
+]:
+    """Inputs and noise of `draw_data`, of scale 1, from the key of its samples."""
+    sizes = fields(trial, "num_clients", "num_samples", "num_features")
+    return montecarlo.draw_samples(key, **sizes)
 
 
 def draw_starts(
@@ -405,12 +365,7 @@ def simulate_jointly(
 
 def _samples(cells: Sequence[_Cell]) -> montecarlo.Samples:
     first = cells[0].trial
-    inputs, errors = montecarlo.draw_samples(
-        cells[0].samples_key,
-        num_clients=first.num_clients,
-        num_samples=first.num_samples,
-        num_features=first.num_features,
-    )
+    inputs, errors = draw_samples(first, cells[0].samples_key)
     targets = [
         linear_targets(inputs, errors, cell.truth, cell.trial.noise) for cell in cells
     ]

@@ -16,7 +16,6 @@ Table 1 with the same seeds: there, rounds between tests draw other keys.
 """
 
 import dataclasses
-import time
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -37,17 +36,10 @@ from experiments.ifca.rotated import (
 )
 from experiments.ifca.rotated_report import setting_title
 from experiments.ifca.table1 import cifar_preset, mnist_preset
-from experiments.ifca.tables import (
-    computed,
-    mean,
-    mean_curve,
-    std,
-    write_settings,
-)
+from experiments.ifca.tables import mean_curve, std
 from experiments.images import Loaded, find_images
 from experiments.options import Options
-
-__all__ = ["Config", "draw", "found_since", "grid", "main", "preset", "rounds", "row"]
+from experiments.study import Study, cells, computed, fields, mean, settings
 
 EXPERIMENTS = {
     "ifca.fig4": {
@@ -165,7 +157,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
       ValueError: if the images do not suffice for a panel, or are damaged.
       FileNotFoundError: if there are none and `config.fall_back` is false.
     """
-    started = time.perf_counter()
+    study = Study("ifca.fig4", config, options)
     found = [
         find_images(name, options, fall_back=config.fall_back) for name in config.images
     ]
@@ -176,25 +168,20 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     results = sweep(jobs, identities, options)
     table = [row(result) for result in results]
     text = report.markdown(table, COLUMNS)
-    out = options.out
-    report.write_csv(out / "identities.csv", rounds(results))
-    report.write_csv(out / "table.csv", table)
-    report.write_text(out / "table.md", text)
-    drawn = report.save(draw(results), out / "identities")
     sources = [images.source for images in found]
-    files = [out / name for name in ("identities.csv", "table.csv", "table.md")]
-    return {
-        "experiment": "ifca.fig4",
-        "images": sources,
-        "headline": "".join(images.note for images in found) + text,
-        "files": [
-            *map(str, [*files, *drawn]),
-            write_settings(config, options, sources),
-        ],
-        "seconds": round(time.perf_counter() - started, 2),
-        "failed_cells": sum(int(result.data.attrs["failures"]) for result in results),
-        "rows": table,
-    }
+    return study.summary(
+        "".join(images.note for images in found) + text,
+        {
+            "identities.csv": rounds(results),
+            "table.csv": table,
+            "table.md": text,
+            "identities": draw(results),
+            "config.json": settings(config, source=sources),
+        },
+        table,
+        [result.data for result in results],
+        images=sources,
+    )
 
 
 def grid(config: Config, panel: int, images: Loaded) -> engine.Grid:
@@ -264,25 +251,17 @@ def rounds(results: Sequence[Result]) -> list[dict[str, Any]]:
     """One row for each panel, seed and round; traffic is that of the next round."""
     table = []
     for result in results:
-        data = result.data.isel(trial=0)
-        for repetition in data["repetition"].values:
-            run = data.sel(repetition=repetition)
-            draws, share = float(run["start_draws"]), float(run["start_share"])
-            for index in data["round"].values.tolist():
-                now = run.sel(round=index)
-                line = {
-                    "images": result.trial.images,
-                    "network": result.trial.network,
-                    "start": result.trial.start,
-                    "repetition": int(repetition),
-                    "round": index,
-                }
-                line |= {name: float(now[name]) for name in MEASURES}
-                if result.trial.start == "reference":
-                    line |= {"start_draws": draws, "start_share": share}
-                line["received_mib"] = line.pop("received")
-                line["sent_mib"] = line.pop("sent")
-                table.append(line)
+        trial = result.trial
+        for at, now in cells(result.data.isel(trial=0), "repetition", "round"):
+            line = fields(trial, "images", "network", "start")
+            line |= {"repetition": int(at["repetition"]), "round": at["round"]}
+            line |= {name: float(now[name]) for name in MEASURES}
+            if trial.start == "reference":
+                own = ("start_draws", "start_share")
+                line |= {name: float(now[name]) for name in own}
+            line["received_mib"] = line.pop("received")
+            line["sent_mib"] = line.pop("sent")
+            table.append(line)
     return table
 
 

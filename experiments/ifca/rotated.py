@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from cfljax import engine, metrics
 from cfljax.algorithms import fedavg, ifca, local
-from cfljax.base import Algorithm, ClientData, Stacked, Task, Truth
+from cfljax.base import Algorithm, ClientData, Stacked, Task, Truth, check_member
 from cfljax.data import Arrays, Images, rotated
 from cfljax.engine import Simulate
 from cfljax.federated import (
@@ -30,30 +30,11 @@ from cfljax.federated import (
     over_clients,
 )
 from cfljax.models import cnn, mlp, rotated_cifar_cnn, windowed
+from experiments import study
+from experiments.checks import check_divides
 from experiments.images import Loaded
 from experiments.options import Options
-
-__all__ = [
-    "ALGORITHMS",
-    "DIMS",
-    "IDENTITY_DIMS",
-    "LEAST_SHARE",
-    "Name",
-    "Network",
-    "Result",
-    "Start",
-    "Trial",
-    "accuracy_of_best",
-    "accuracy_of_each",
-    "algorithm_of",
-    "identities",
-    "several_rounds",
-    "simulate",
-    "sweep",
-    "trial_of",
-    "with_balanced_start",
-]
-
+from experiments.study import several_rounds
 
 Name = Literal["ifca", "fedavg", "local"]
 Start = Literal["paper", "reference"]
@@ -81,6 +62,10 @@ DIMS: dict[str, tuple[str, ...]] = {
 LEAST_SHARE = {1: 0.0, 2: 0.35, 4: 0.1}
 MOST_DRAWS = 100
 
+SIZES = (  # Of the data.
+    *("num_clients", "num_samples", "num_clusters"),
+    *("num_test_clients", "num_test_samples"),
+)
 _KEY = jax.eval_shape(lambda: jax.random.key(0))
 _WINDOW = 24  # Height and width that the networks for CIFAR see of its images.
 
@@ -126,25 +111,15 @@ class Trial:
     repetition: int
 
     def __post_init__(self) -> None:
-        for name, allowed in (
-            ("algorithm", ALGORITHMS),
-            ("start", get_args(Start)),
-            ("network", get_args(Network)),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"`{name}` must be in {allowed}, got {getattr(self, name)!r}."
-                )
+        check_member(Name, algorithm=self.algorithm)
+        check_member(Start, start=self.start)
+        check_member(Network, network=self.network)
         if (self.num_epochs == 0) == (self.num_steps == 0):
             raise ValueError(
                 "one of `num_epochs` and `num_steps` must be 0, the other is tau, got "
                 f"{self.num_epochs} and {self.num_steps}."
             )
-        if self.rounds_between < 1 or self.num_rounds % self.rounds_between:
-            raise ValueError(
-                f"`rounds_between` must divide `num_rounds`, got {self.rounds_between}"
-                f" and {self.num_rounds}."
-            )
+        check_divides(self, "rounds_between", "num_rounds")
         if not 1 <= self.num_participants <= self.num_clients:
             raise ValueError(
                 f"`num_participants` must be in 1..{self.num_clients}, the number of "
@@ -165,22 +140,16 @@ class Trial:
 
 def trial_of(config: Any, images: Loaded, **own: Any) -> Trial:
     """The trial that a configuration's fields of the same names and `own` make."""
-    names = [field.name for field in dataclasses.fields(Trial)]
-    shared = {name: getattr(config, name) for name in names if hasattr(config, name)}
-    shared |= {"images": images.name, "checksum": images.checksum, "repetition": 0}
-    return Trial(**shared | own)
+    own |= {"images": images.name, "checksum": images.checksum, "repetition": 0}
+    return study.trial_of(Trial, config, **own)
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What was found in one setting.
+    """What was found in one setting."""
 
-    trial: the fields that its cells share.
-    data: variables of `DIMS`, `[algorithm, repetition, trial(, round)]`.
-    """
-
-    trial: Trial
-    data: xr.Dataset
+    trial: Trial  # the fields that its cells share
+    data: xr.Dataset  # variables of `DIMS`, [algorithm, repetition, trial(, round)]
 
 
 def sweep(
@@ -190,28 +159,16 @@ def sweep(
 ) -> list[Result]:
     """Compute what the stores lack, with clients spread over devices.
 
-    Args:
-      jobs: name of the store, without suffix, grid of trials, and their images.
-      simulate: one trial.
-      options: of the command line.
-
-    Raises:
-      ValueError: for sizes that cannot be, before anything is run.
+    Jobs are a store's name, a grid of trials, and their images. Sizes that cannot be
+    raise a ValueError before anything is run.
     """
     for _, grid, images in jobs:
         jax.eval_shape(functools.partial(simulate, grid.trial), _KEY, images.arrays)
     results = []
     for name, grid, images in jobs:
-        with engine.clients_over_devices(options.devices):
-            data = engine.sweep(
-                grid,
-                simulate,
-                options.out / f"{name}.zarr",
-                constants=images.arrays,
-                chunk=options.chunk,
-                memory=options.memory,
-                progress=options.progress,
-            )
+        data = study.sweep(
+            options, grid, simulate, name, images.arrays, spreads_clients=True
+        )
         results.append(Result(grid.trial, data))
     return results
 
@@ -294,11 +251,7 @@ def _clients(
     train, truth, test, _ = rotated(
         Images(*images, source=trial.images),
         key=data_key,
-        num_clients=trial.num_clients,
-        num_samples=trial.num_samples,
-        num_clusters=trial.num_clusters,
-        num_test_clients=trial.num_test_clients,
-        num_test_samples=trial.num_test_samples,
+        **study.fields(trial, *SIZES),
     )
     return run_key, train, truth, test
 
@@ -386,31 +339,13 @@ def algorithm_of(
     return started, lambda now: now.state.models
 
 
-def several_rounds(algorithm: Algorithm, num_rounds: int) -> Algorithm:
-    """The algorithm with `num_rounds` of its rounds as one; info is the last's."""
-
-    def step(key: PRNGKeyArray, state: Any, data: ClientData) -> tuple[Any, PyTree]:
-        for_info = jax.eval_shape(algorithm.step, key, state, data)[1]
-        empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), for_info)
-
-        def one(index: Array, carry: tuple[Any, PyTree]) -> tuple[Any, PyTree]:
-            return algorithm.step(jax.random.fold_in(key, index), carry[0], data)
-
-        return jax.lax.fori_loop(0, num_rounds, one, (state, empty))
-
-    return Algorithm(init=algorithm.init, step=step, predict=algorithm.predict)
-
-
 class Started(NamedTuple):
-    """The state of an algorithm, and how it was started.
-
-    draws: number of starts that were drawn, the accepted one among them.
-    share: of the sampled clients in the smallest cluster of the start that is used;
-      below what was asked for if no draw was good enough.
-    """
+    """The state of an algorithm, and how it was started."""
 
     state: Any
-    draws: Int[Array, ""]
+    draws: Int[Array, ""]  # starts that were drawn, the accepted one among them
+    # Of the sampled clients in the smallest cluster of the start that is used; below
+    # what was asked for if no draw was good enough.
     share: Float[Array, ""]
 
 
@@ -479,22 +414,19 @@ def with_balanced_start(
         state, info = algorithm.step(key, now.state, data)
         return now._replace(state=state), info
 
-    def predict(now: Started, data: ClientData, inputs: Array) -> Array:
-        return algorithm.predict(now.state, data, inputs)
-
+    predict = lambda now, *rest: algorithm.predict(now.state, *rest)
     return Algorithm(init=init, step=step, predict=predict)
 
 
 class Accuracy(NamedTuple):
-    """Test accuracy where each test client takes the model of lowest loss.
+    """Test accuracy where each test client takes the model of lowest loss."""
 
-    own_labels: chosen and judged on all of its samples, as in paper and code: the
-      choice sees the labels that it is judged by.
-    held_out: chosen on the first half of its samples, judged on the rest.
-    """
-
+    # Chosen and judged on all of its samples, as in paper and code: the choice sees the
+    # labels that it is judged by.
     own_labels: Float[Array, ""]
-    held_out: Float[Array, ""]
+    held_out: Float[
+        Array, ""
+    ]  # chosen on the first half of its samples, judged on rest
 
 
 def accuracy_of_best(
@@ -574,17 +506,12 @@ def _local_accuracies(
     clusters: Int[Array, " clients"],
     test: ClientData,
 ) -> dict[str, Float[Array, " tests"]]:
-    """Mean test accuracy of local models after some of the rounds.
+    """Mean test accuracy of local models after some of the rounds: on test clients of
+    each model's own cluster, and of `num_released` models on those of the last one.
 
     Clients that train alone need not be in memory together: a group runs through
     all rounds, then the next, which draws from a key of its own. Test clients of a
     cluster are consecutive.
-
-    Returns:
-      "accuracy", on the test clients of each model's own cluster, and
-      "last_cluster", of `num_released` models on those of the last cluster.
-
-    Memory: models and data of `clients_per_chunk` clients at most, beside all data.
     """
     k, size = trial.num_clusters, _group_size(trial)
     chunk = {"clients_per_chunk": trial.clients_per_chunk}
@@ -642,8 +569,7 @@ def _in_order(
 ) -> tuple[Int[Array, " models"] | None, Bool[Array, " models"]]:
     """The clients that train models, those tested as released first, and which are.
 
-    Both are evenly spaced, so that all clusters have their share. None for all
-    clients in their order, which need not be copied.
+    Evenly spaced over the clusters; None for all clients, which need not be copied.
     """
     number, released = trial.num_local_clients, trial.num_released
     is_released = jnp.arange(number) < released

@@ -9,8 +9,6 @@ from matplotlib.figure import Figure
 from cfljax import report
 from experiments.ifca.rotated import Result, Trial
 from experiments.ifca.tables import (
-    computed,
-    mean,
     mean_curve,
     moments,
     number,
@@ -18,8 +16,7 @@ from experiments.ifca.tables import (
     shown_table,
     spread,
 )
-
-__all__ = ["draw", "markdown", "published", "rows", "runs", "setting_title"]
+from experiments.study import cells, computed, mean
 
 NAMES = {"ifca": "IFCA", "fedavg": "global", "local": "local"}  # In the paper's table.
 BALANCED = "IFCA, start redrawn"  # As in the released code.
@@ -130,10 +127,10 @@ def _row(
         **moments("accuracy", accuracy),
         **moments("best", best),
         **moments("held_out", held_out),
-        "paper_setting": paper.setting if paper else None,
-        "paper_is_same": paper.same if paper else None,
-        "paper_mean": paper.mean if paper else None,
-        "paper_std": paper.std if paper else None,
+        "paper_setting": paper and paper.setting,
+        "paper_is_same": paper and paper.same,
+        "paper_mean": paper and paper.mean,
+        "paper_std": paper and paper.std,
     }
     if name != "ifca":
         return row
@@ -175,37 +172,35 @@ def _variant(trial: Trial, name: str) -> str | None:
 
 def runs(result: Result) -> list[dict[str, Any]]:
     """One row for each run, after its last round; accuracies in per cent."""
-    last = result.data.isel(round=-1, trial=0)
-    table = []
-    for name in last["algorithm"].values.tolist():
-        for repetition in last["repetition"].values:
-            where = {"algorithm": name, "repetition": repetition}
-            cell = last.sel(where)
-            every = result.data["accuracy"].isel(trial=0).sel(where)
-            row: dict[str, Any] = {
-                "images": result.trial.images,
-                "clients": result.trial.num_clients,
-                "samples": result.trial.num_samples,
-                "algorithm": name,
-                "start": result.trial.start if name == "ifca" else None,
-                "repetition": int(repetition),
-                "failed": bool(cell["failed"]),
-                "accuracy": 100 * float(cell["accuracy"]),
-                "best_accuracy": 100 * float(every.max()),
-                "received_mib": float(cell["received"]),
-                "sent_mib": float(cell["sent"]),
-            }
-            if name != "local":
-                row |= {"held_out_accuracy": 100 * float(cell["held_out"])}
-            elif result.trial.num_released:
-                row |= {"last_cluster_accuracy": 100 * float(cell["last_cluster"])}
-            if name == "ifca":
-                own = ("matched_accuracy", "rand_index", "used_clusters")
-                row |= {measure: float(cell[measure]) for measure in own}
-                if result.trial.start == "reference":
-                    own = ("start_draws", "start_share")
-                    row |= {measure: float(cell[measure]) for measure in own}
-            table.append(row)
+    every = result.data["accuracy"].isel(trial=0)
+    trial, table = result.trial, []
+    for at, cell in cells(
+        result.data.isel(round=-1, trial=0), "algorithm", "repetition"
+    ):
+        name = at["algorithm"]
+        row: dict[str, Any] = {
+            "images": trial.images,
+            "clients": trial.num_clients,
+            "samples": trial.num_samples,
+            "algorithm": name,
+            "start": trial.start if name == "ifca" else None,
+            "repetition": int(at["repetition"]),
+            "failed": bool(cell["failed"]),
+            "accuracy": 100 * float(cell["accuracy"]),
+            "best_accuracy": 100 * float(every.sel(at).max()),
+            "received_mib": float(cell["received"]),
+            "sent_mib": float(cell["sent"]),
+        }
+        if name != "local":
+            row |= {"held_out_accuracy": 100 * float(cell["held_out"])}
+        elif trial.num_released:
+            row |= {"last_cluster_accuracy": 100 * float(cell["last_cluster"])}
+        if name == "ifca":
+            own = ["matched_accuracy", "rand_index", "used_clusters"]
+            if trial.start == "reference":
+                own += ["start_draws", "start_share"]
+            row |= {measure: float(cell[measure]) for measure in own}
+        table.append(row)
     return table
 
 
@@ -243,18 +238,13 @@ def markdown(table: Sequence[Mapping[str, Any]]) -> str:
 
 
 class Published(NamedTuple):
-    """A cell of the paper's table, in per cent.
+    """A cell of the paper's table, in per cent, over 5 seeds."""
 
-    setting: the paper's clients x samples.
-    mean: over 5 seeds.
-    std: over the same.
-    same: whether the trial's setting is the paper's in everything, or the released
-      code's where the two differ.
-    """
-
-    setting: str
+    setting: str  # the paper's clients x samples
     mean: float
     std: float
+    # Whether the trial's setting is the paper's in everything, or the released code's
+    # where the two differ.
     same: bool
 
 
@@ -271,10 +261,8 @@ def published(trial: Trial, algorithm: str) -> Published | None:
             continue
         setting = row["setting"].removeprefix("clients x samples ")
         clients, samples = map(int, setting.split(" x "))
-        same = _is_published(trial) and (clients, samples) == (
-            trial.num_clients,
-            trial.num_samples,
-        )
+        sizes = trial.num_clients, trial.num_samples
+        same = _is_published(trial) and (clients, samples) == sizes
         cell = Published(setting, row["mean"], row["std"], same)
         found.append((abs(samples - trial.num_samples), cell))
     return min(found)[1]

@@ -50,13 +50,17 @@ standardising them, and reports their tenth last test, which is not followed.
 
 import dataclasses
 import math
-import time
 from collections.abc import Callable
 from typing import Any, Literal
 
 from cfljax import engine
 from cfljax.data import ImageSet
-from experiments.checks import check_different, check_positive, check_step_size
+from experiments.checks import (
+    check_different,
+    check_not_negative,
+    check_positive,
+    check_scale,
+)
 from experiments.ifca.rotated import (
     ALGORITHMS,
     DIMS,
@@ -69,20 +73,9 @@ from experiments.ifca.rotated import (
     trial_of,
 )
 from experiments.ifca.rotated_report import draw, markdown, rows, runs
-from experiments.ifca.tables import write_tables
 from experiments.images import Loaded, find_images
 from experiments.options import Options
-
-__all__ = [
-    "CifarConfig",
-    "MnistConfig",
-    "cifar_grids",
-    "cifar_preset",
-    "cifar_trial",
-    "load",
-    "mnist_grids",
-    "mnist_preset",
-]
+from experiments.study import Study, settings
 
 EXPERIMENTS = {
     "ifca.table1_mnist": {
@@ -104,18 +97,12 @@ Grids = list[tuple[str, engine.Grid]]  # With the names of their stores.
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """One of the two, an experiment of its own.
+    """One of the two, an experiment of its own."""
 
-    id: of the experiment.
-    preset: `name -> config`.
-    grids: `(config, images) -> grids`, one for each setting.
-    by_algorithm: whether rows are in the order of algorithms, then of settings.
-    """
-
-    id: str
+    id: str  # of the experiment
     preset: Callable[[Literal["quick", "paper"]], Any]
-    grids: Callable[[Any, Loaded], Grids]
-    by_algorithm: bool
+    grids: Callable[[Any, Loaded], Grids]  # one for each setting
+    by_algorithm: bool  # whether rows are in the order of algorithms, then of settings
 
     def main(self, config: Any, options: Options) -> dict[str, Any]:
         """Compute what the stores lack, then write tables and figure.
@@ -124,7 +111,7 @@ class Table:
           ValueError: if the images do not suffice for a setting, or are damaged.
           FileNotFoundError: if there are none and `config.fall_back` is false.
         """
-        started = time.perf_counter()
+        study = Study(self.id, config, options)
         images = find_images(config.images, options, fall_back=config.fall_back)
         jobs = [(name, grid, images) for name, grid in self.grids(config, images)]
         results = sweep(jobs, simulate, options)
@@ -132,24 +119,19 @@ class Table:
         if self.by_algorithm:
             table.sort(key=lambda row: config.algorithms.index(row["algorithm"]))
         text = markdown(table)
-        files = write_tables(
-            config,
-            options,
-            table=table,
-            runs=[run for result in results for run in runs(result)],
-            text=text,
-            figure=draw(results),
-            source=images.source,
+        return study.summary(
+            f"{images.note}{text}",
+            {
+                "table.csv": table,
+                "runs.csv": [run for result in results for run in runs(result)],
+                "table.md": text,
+                "accuracy": draw(results),
+                "config.json": settings(config, source=images.source),
+            },
+            table,
+            [result.data for result in results],
+            images=images.source,
         )
-        return {
-            "experiment": self.id,
-            "images": images.source,
-            "headline": f"{images.note}{text}",
-            "files": files,
-            "seconds": round(time.perf_counter() - started, 2),
-            "failed_cells": sum(int(own.data.attrs["failures"]) for own in results),
-            "rows": table,
-        }
 
 
 def load(id: str) -> Table:
@@ -210,15 +192,9 @@ class MnistConfig:
         if len(set(self.settings)) < len(self.settings):
             raise ValueError(f"settings must differ, got {self.settings}.")
         check_different("algorithms", self.algorithms)
-        check_positive(
-            self,
-            "num_rounds",
-            "num_steps",
-            "num_hidden",
-            "num_trials",
-            "clients_per_chunk",
-        )
-        check_step_size(self.step_size)
+        check_positive(self, "num_rounds", "num_steps", "num_hidden")
+        check_positive(self, "num_trials", "clients_per_chunk")
+        check_not_negative(self, "step_size")
 
     @property
     def settings(self) -> tuple[tuple[int, int, int], ...]:
@@ -270,11 +246,10 @@ def mnist_grids(config: MnistConfig, images: Loaded) -> Grids:
             batch_size=0,
             decay=1.0,
         )
-        name = f"{trial.images}-{num_clients}x{num_samples}"
         grid = _grid(
             "ifca.table1_mnist", MNIST_REVISION, config, config.algorithms, trial
         )
-        grids.append((name, grid))
+        grids.append((f"{trial.images}-{num_clients}x{num_samples}", grid))
     return grids
 
 
@@ -341,9 +316,8 @@ class CifarConfig:
         check_different("starts", self.starts)
         positive = ("num_rounds", "num_trials", "batch_size", "clients_per_chunk")
         check_positive(self, *positive, "num_channels", "num_hidden", "num_clients")
-        check_step_size(self.step_size)
-        if not (math.isfinite(self.decay) and self.decay > 0):
-            raise ValueError(f"`decay` must be positive, got {self.decay}.")
+        check_not_negative(self, "step_size")
+        check_scale(decay=self.decay)
         if not 0 < self.participation <= 1:
             raise ValueError(
                 f"`participation` must be in (0, 1], got {self.participation}."
@@ -430,10 +404,7 @@ def _grid(
     return engine.Grid(
         experiment=experiment,
         trial=trial,
-        axes={
-            "algorithm": names,
-            "repetition": tuple(range(config.num_trials)),
-        },
+        axes={"algorithm": names, "repetition": tuple(range(config.num_trials))},
         num_trials=1,
         traced=("step_size", "repetition"),
         dims=DIMS,

@@ -26,7 +26,6 @@ pretrained to start from, reach 14 %.
 """
 
 import dataclasses
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
@@ -38,6 +37,7 @@ from matplotlib.figure import Figure
 
 from cfljax import engine, report
 from cfljax.data import by_writer, load_writers
+from experiments import study
 from experiments.checks import check_different, check_not_negative, check_positive
 from experiments.ifca.femnist import (
     DIMS,
@@ -51,19 +51,16 @@ from experiments.ifca.femnist import (
     simulate,
 )
 from experiments.ifca.tables import (
-    mean,
     mean_curve,
     moments,
     number,
     published_rows,
     shown_table,
     spread,
-    write_tables,
 )
 from experiments.images import checksum
 from experiments.options import Options
-
-__all__ = ["Config", "Result", "draw", "main", "markdown", "preset", "rows", "runs"]
+from experiments.study import mean
 
 EXPERIMENTS = {
     "ifca.table2_femnist": {
@@ -205,7 +202,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
       ValueError: if the writers do not suffice, or the images are damaged.
       FileNotFoundError: if there are no images; the message says how to get them.
     """
-    started = time.perf_counter()
+    own = study.Study(EXPERIMENT, config, options)
     writers = load_writers("femnist", folder=options.data)
     clients = by_writer(
         writers,
@@ -222,42 +219,32 @@ def main(config: Config, options: Options) -> dict[str, Any]:
                 f"`{name}` must be in 1..{num_clients}, the clients, got "
                 f"{getattr(config, name)}."
             )
-    with engine.clients_over_devices(options.devices):
-        results = _results(config, options, inputs, writers.num_classes)
+    results = _results(config, options, inputs, writers.num_classes)
     table = [row for result in results for row in rows(result)]
     text = markdown(table, num_clients)
-    files = write_tables(
-        config,
-        options,
-        table=table,
-        runs=[run for result in results for run in runs(result)],
-        text=text,
-        figure=draw(results),
-        source=writers.source,
+    figure = draw(results)
+    return own.summary(
+        f"images: {writers.source}, {num_clients} writers\n\n{text}",
+        {
+            "table.csv": table,
+            "runs.csv": [run for result in results for run in runs(result)],
+            "table.md": text,
+            **({"accuracy": figure} if figure else {}),
+            "config.json": study.settings(config, source=writers.source),
+        },
+        table,
+        [result.data for result in results],
+        images=writers.source,
     )
-    return {
-        "experiment": EXPERIMENT,
-        "images": writers.source,
-        "headline": f"images: {writers.source}, {num_clients} writers\n\n{text}",
-        "files": files,
-        "seconds": round(time.perf_counter() - started, 2),
-        "failed_cells": sum(int(result.data.attrs["failures"]) for result in results),
-        "rows": table,
-    }
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What was found in one variant, or in pretraining.
+    """What was found in one variant, or in pretraining."""
 
-    name: "paper", "pretraining" or "reference".
-    trial: the fields that its cells share.
-    data: variables of `femnist.DIMS`, `[method, repetition, trial, round]`.
-    """
-
-    name: str
-    trial: Trial
-    data: xr.Dataset
+    name: str  # "paper", "pretraining" or "reference"
+    trial: Trial  # the fields that its cells share
+    data: xr.Dataset  # variables of `femnist.DIMS`, [method, repetition, trial, round]
 
 
 def _results(
@@ -297,19 +284,18 @@ def _results(
 
 def _trial(config: Config, inputs: Inputs, num_classes: int) -> Trial:
     """Everything but what variants differ in, which is as "paper" has it."""
-    names = [field.name for field in dataclasses.fields(Trial)]
-    shared = {name: getattr(config, name) for name in names if hasattr(config, name)}
-    own = {
-        "variant": "paper",
-        "method": config.methods[0],
-        "checksum": checksum(jax.tree.leaves(inputs)),
-        "num_classes": num_classes,
-        "pretraining_rounds": 0,
-        "pretraining_participants": 0,
-        "warm_up_rounds": 0,
-        "repetition": 0,
-    }
-    return Trial(**shared | own)
+    return study.trial_of(
+        Trial,
+        config,
+        variant="paper",
+        method=config.methods[0],
+        checksum=checksum(jax.tree.leaves(inputs)),
+        num_classes=num_classes,
+        pretraining_rounds=0,
+        pretraining_participants=0,
+        warm_up_rounds=0,
+        repetition=0,
+    )
 
 
 def _sweep(
@@ -332,15 +318,8 @@ def _sweep(
         seed=config.seed,
         revision=REVISION,
     )
-    data = engine.sweep(
-        grid,
-        pretrain if is_pretraining else simulate,
-        options.out / f"{name}.zarr",
-        constants=inputs,
-        chunk=options.chunk,
-        memory=options.memory,
-        progress=options.progress,
-    )
+    job = pretrain if is_pretraining else simulate
+    data = study.sweep(options, grid, job, name, inputs, spreads_clients=True)
     return Result(name, trial, data)
 
 
@@ -397,38 +376,29 @@ def label(method: str) -> str:
 def runs(result: Result) -> list[dict[str, Any]]:
     """One row for each run, after its last round; accuracies in per cent."""
     table = []
-    for method in result.data["method"].values.tolist():
-        for repetition in result.data["repetition"].values:
-            cell = result.data.isel(trial=0).sel(
-                {"method": method, "repetition": repetition}
-            )
-            accuracy = 100 * cell["accuracy"].values
-            failed = bool(cell["failed"]) or not np.isfinite(accuracy).all()
-            best = None if failed else int(np.argmax(accuracy))
-            table.append(
-                {
-                    "variant": result.name,
-                    "method": method,
-                    "repetition": int(repetition),
-                    "failed": failed,
-                    "is_finite": float(cell["is_finite"][-1]),
-                    "accuracy": float(accuracy[-1]),
-                    "best": None if best is None else float(accuracy[best]),
-                    "best_round": None if best is None else int(cell["round"][best]),
-                    "used_clusters": float(cell["used_clusters"][-1]),
-                }
-            )
+    for at, cell in study.cells(result.data.isel(trial=0), "method", "repetition"):
+        accuracy = 100 * cell["accuracy"].values
+        failed = bool(cell["failed"]) or not np.isfinite(accuracy).all()
+        best = None if failed else int(np.argmax(accuracy))
+        row = {
+            "variant": result.name,
+            "method": at["method"],
+            "repetition": int(at["repetition"]),
+            "failed": failed,
+            "is_finite": float(cell["is_finite"][-1]),
+            "accuracy": float(accuracy[-1]),
+            "best": None if best is None else float(accuracy[best]),
+            "best_round": None if best is None else int(cell["round"][best]),
+            "used_clusters": float(cell["used_clusters"][-1]),
+        }
+        table.append(row)
     return table
 
 
 def markdown(table: Sequence[Mapping[str, Any]], num_clients: int) -> str:
-    """The table for people, and what its words mean.
+    """The table of `rows` for people, and what its words mean.
 
     Columns that are empty throughout are left out.
-
-    Args:
-      table: of `rows`.
-      num_clients: writers.
     """
     shown = [
         {

@@ -1,43 +1,14 @@
-"""What IFCA's tables of accuracies share: numbers and curves over seeds, and files."""
+"""What IFCA's tables of accuracies share: numbers and curves over seeds."""
 
-import dataclasses
-import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from matplotlib.figure import Figure
 
 from cfljax import report
-from experiments.options import Options
-
-__all__ = [
-    "computed",
-    "mean",
-    "mean_curve",
-    "moments",
-    "number",
-    "published_rows",
-    "shown_table",
-    "spread",
-    "std",
-    "write_settings",
-    "write_tables",
-]
-
-Rows = Sequence[Mapping[str, Any]]
-
-
-def computed(values: np.ndarray) -> Float[np.ndarray, " runs"]:
-    """The runs that did not fail."""
-    return values[np.isfinite(values)].astype(float)
-
-
-def mean(values: np.ndarray) -> float | None:
-    """Mean over the runs, if there are any."""
-    return float(values.mean()) if values.size else None
+from experiments.study import Rows, mean
 
 
 def std(values: np.ndarray) -> float | None:
@@ -86,41 +57,3 @@ def shown_table(rows: Rows, columns: Mapping[str, str]) -> str:
         if any(row[name] is not None for row in rows)
     }
     return report.markdown(rows, used)
-
-
-def write_tables(
-    config: Any,
-    options: Options,
-    *,
-    table: Rows,
-    runs: Rows,
-    text: str,
-    figure: Figure | None,
-    source: str,
-) -> list[str]:
-    """Tables, figure and configuration; returns their paths.
-
-    Args:
-      config: of the experiment.
-      options: whose `out` is the folder.
-      table: rows, one for each algorithm of a setting.
-      runs: rows, one for each run.
-      text: the table for people.
-      figure: of accuracies; None for none.
-      source: of the images.
-    """
-    out = options.out
-    report.write_csv(out / "table.csv", table)
-    report.write_csv(out / "runs.csv", runs)
-    report.write_text(out / "table.md", text)
-    drawn = [] if figure is None else report.save(figure, out / "accuracy")
-    paths = [out / name for name in ("table.csv", "runs.csv", "table.md")] + [*drawn]
-    return [*map(str, paths), write_settings(config, options, source)]
-
-
-def write_settings(config: Any, options: Options, source: Any) -> str:
-    """The configuration and where the images came from; returns the path."""
-    settings = dataclasses.asdict(config) | {"source": source}
-    path = options.out / "config.json"
-    report.write_text(path, json.dumps(settings, indent=2) + "\n")
-    return str(path)

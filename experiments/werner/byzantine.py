@@ -36,28 +36,17 @@ from matplotlib.figure import Figure
 
 from cfljax import engine, report
 from cfljax.attacks import ATTACKS, Context, build
-from cfljax.base import check_member, check_positive, flat_normal
+from cfljax.base import check_member, flat_normal
 from cfljax.clustering import Rule, gap_radius, threshold_clustering
+from experiments import study
+from experiments.checks import (
+    check_interval,
+    check_positive,
+    check_scale,
+    check_values,
+)
 from experiments.options import Options
-from experiments.werner import study
-from experiments.werner.study import Row, Rows
-
-__all__ = [
-    "Config",
-    "Trial",
-    "breakdown",
-    "breakdown_rows",
-    "main",
-    "note",
-    "order_statistic",
-    "overview",
-    "predicted_breakdown",
-    "preset",
-    "rows",
-    "simulate",
-    "squared_radius",
-]
-
+from experiments.study import Row, Rows
 
 EXPERIMENTS = {
     "werner.byzantine": {
@@ -123,9 +112,9 @@ class Config:
     """Of all intervals of influences together, and of each other one."""
 
     def __post_init__(self) -> None:
-        for name in ("attack", "share", "radii", "broken_separation", "broken_attack"):
-            study.check_different(**{name: getattr(self, name)})
-        study.check_interval(self.error_rate, self.num_trials)
+        check_values(self, "attack", "share", "radii")
+        check_values(self, "broken_separation", "broken_attack")
+        check_interval(self.error_rate, self.num_trials)
         if self.share[0] != 0:
             raise ValueError(f"`share` must start with 0, got {self.share}.")
         if "edge_adaptive" not in self.broken_attack:
@@ -171,7 +160,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
 
 def _grids(config: Config) -> tuple[engine.Grid, engine.Grid]:
     """Errors of all attacks, and breakdowns of some with Theorem 1's radius."""
-    axes = {name: getattr(config, name) for name in ("radii", "attack", "share")}
+    axes = study.fields(config, "radii", "attack", "share")
     first = study.trial_of(Trial, config, **{name: axes[name][0] for name in axes})
     known: Any = {"num_trials": config.num_trials, "seed": config.seed}
     known["revision"] = REVISION
@@ -196,22 +185,17 @@ def _grids(config: Config) -> tuple[engine.Grid, engine.Grid]:
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """Everything that one trial's law depends on.
-
-    share is the number of attackers over that of the target's honest clients, which is
-    beta / delta; num_places is the most attackers there can be. share, noise,
-    separation and quantile are traced by the engine; the rest is static.
-    """
+    """Everything that one trial's law depends on."""
 
     attack: str
     radii: Radii
-    share: float
+    share: float  # attackers over the target's honest clients, beta / delta
     noise: float
     separation: float
     quantile: float
     num_clusters: int
     num_members: int
-    num_places: int
+    num_places: int  # the most attackers there can be
     num_features: int
     num_rounds: int
 
@@ -221,8 +205,7 @@ class Trial:
                 f"`attack` must be in {tuple(ATTACKS)}, got {self.attack!r}."
             )
         check_member(Radii, radii=self.radii)
-        check_positive(num_members=self.num_members, num_places=self.num_places)
-        check_positive(num_rounds=self.num_rounds)
+        check_positive(self, "num_members", "num_places", "num_rounds")
         if not 2 <= self.num_clusters <= self.num_features:
             raise ValueError(
                 "`num_clusters` must be at least 2 and at most `num_features`, got "
@@ -237,7 +220,7 @@ class Trial:
                 "`share` must be a whole number of attackers over `num_members`, got "
                 f"{self.share} of {self.num_members}."
             )
-        study.check_scale(noise=self.noise, separation=self.separation)
+        check_scale(noise=self.noise, separation=self.separation)
         if not 0 <= self.quantile <= 1:
             raise ValueError(f"`quantile` must be from 0 to 1, got {self.quantile}.")
 

@@ -31,24 +31,12 @@ from matplotlib.figure import Figure
 
 from cfljax import engine, report
 from cfljax.algorithms import ifca
-from cfljax.base import ClientData, Task, check_member, check_positive
+from cfljax.base import ClientData, Task, check_member
 from cfljax.clustering import threshold_clustering
+from experiments import study
+from experiments.checks import check_interval, check_positive, check_values
 from experiments.options import Options
-from experiments.werner import study
-from experiments.werner.study import Row, Rows
-
-__all__ = [
-    "Config",
-    "fail",
-    "failing_rows",
-    "main",
-    "note",
-    "preset",
-    "rows",
-    "simulate",
-    "windows",
-]
-
+from experiments.study import Row, Rows
 
 EXPERIMENTS = {
     "werner.fig1": {
@@ -133,10 +121,8 @@ class Config:
     """Of each interval."""
 
     def __post_init__(self) -> None:
-        radii = ("myopic_radius", "symmetric_radius", "bipartition_radius")
-        for name in (*radii, "batch_size"):
-            study.check_different(**{name: getattr(self, name)})
-        study.check_interval(self.error_rate, self.num_trials)
+        check_values(self, *(f"{name}_radius" for name in FAILING), "batch_size")
+        check_interval(self.error_rate, self.num_trials)
         if not 0 < self.tolerance < 0.5:
             raise ValueError(f"`tolerance` must be in (0, .5), got {self.tolerance}.")
         for name in FAILING:
@@ -349,10 +335,7 @@ def bipartition(
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """Everything that one run depends on.
-
-    radius and step_size are traced by the engine; the rest is static.
-    """
+    """Everything that one run depends on."""
 
     example: Name
     radius: float
@@ -365,8 +348,7 @@ class Trial:
     def __post_init__(self) -> None:
         check_member(Name, example=self.example)
         check_member(Method, method=self.method)
-        check_positive(batch_size=self.batch_size, num_rounds=self.num_rounds)
-        check_positive(num_clipping_rounds=self.num_clipping_rounds)
+        check_positive(self, "batch_size", "num_rounds", "num_clipping_rounds")
         if not self.radius >= 0:
             raise ValueError(f"`radius` must not be negative, got {self.radius}.")
         if not 0 < self.step_size < 1:

@@ -37,23 +37,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from cfljax import engine
-from cfljax.base import check_member, check_positive
+from cfljax.base import check_member
 from cfljax.report import style
+from experiments import study
+from experiments.checks import check_positive, check_several
 from experiments.options import Options
-from experiments.werner import study
-from experiments.werner.study import Row, Rows
+from experiments.study import Row, Rows
 from experiments.werner.synthetic import Minimisers, curvatures, trial_data
-
-__all__ = [
-    "Config",
-    "Trial",
-    "main",
-    "note",
-    "preset",
-    "rows",
-    "simulate",
-]
-
 
 EXPERIMENTS = {
     "werner.fig2": {"title": "constants of Assumptions 4 and 5 along gradient descent"}
@@ -97,7 +87,7 @@ class Config:
     """Of all data sets."""
 
     def __post_init__(self) -> None:
-        check_positive(num_trials=self.num_trials)
+        check_positive(self, "num_trials")
         if not math.isfinite(self.first_mean):
             raise ValueError(f"`first_mean` must be finite, got {self.first_mean}.")
         study.trial_of(Trial, self)  # It checks what it shares.
@@ -133,10 +123,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """Everything that one data set's law depends on.
-
-    first_mean is traced by the engine; the rest is static.
-    """
+    """Everything that one data set's law depends on."""
 
     minimisers: Minimisers
     first_mean: float
@@ -148,9 +135,8 @@ class Trial:
 
     def __post_init__(self) -> None:
         check_member(Minimisers, minimisers=self.minimisers)
-        check_positive(num_members=self.num_members, num_samples=self.num_samples)
-        check_positive(num_features=self.num_features, num_rounds=self.num_rounds)
-        study.check_several(self.num_clusters)
+        check_positive(self, "num_members", "num_samples", "num_features", "num_rounds")
+        check_several(self.num_clusters)
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array]:

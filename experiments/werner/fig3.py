@@ -54,8 +54,10 @@ from jaxtyping import Int
 from matplotlib.figure import Figure
 
 from cfljax import engine, report
+from experiments import study
+from experiments.checks import check_different, check_divides, check_values
 from experiments.options import Options
-from experiments.werner import study
+from experiments.study import Row, Rows, computed, mean
 from experiments.werner.fig3_trial import (
     DIMS,
     FIXED,
@@ -66,9 +68,6 @@ from experiments.werner.fig3_trial import (
     Trial,
     simulate,
 )
-from experiments.werner.study import Row, Rows
-
-__all__ = ["Config", "main", "preset"]
 
 EXPERIMENTS = {
     "werner.fig3": {"title": "Federated-Clustering against baselines on synthetic data"}
@@ -138,9 +137,9 @@ class Config:
                 "`num_clusters`, `num_members` and `num_trials` must have as many "
                 f"values as each other, got {panels}."
             )
-        study.check_different(panels=tuple(self.panels))
-        study.check_different(scene=self.scene, factor=self.factor)
-        study.check_different(method=(*self.method, *self.first_method))
+        check_different("panels", tuple(self.panels), "values")
+        check_values(self, "scene", "factor")
+        check_different("method", (*self.method, *self.first_method), "values")
         for name in ("local", "oracle", "ifca"):
             if name not in self.method:
                 raise ValueError(
@@ -151,7 +150,7 @@ class Config:
             raise ValueError("`method` must leave out fixed, which `factor` asks for.")
         if not math.isfinite(self.first_mean):
             raise ValueError(f"`first_mean` must be finite, got {self.first_mean}.")
-        study.check_divides(self, "num_tests", "num_rounds")
+        check_divides(self, "num_tests", "num_rounds")
         for place in range(len(self.num_clusters)):
             for grid in _grids(self, place).values():
                 grid.cells()  # They check what they share.
@@ -324,11 +323,10 @@ def rows(results: Mapping[Panel, xr.Dataset]) -> list[Row]:
     scenes = next(iter(results.values()))["scene"].values.tolist()
     for scene in scenes:
         for panel, data in results.items():
-            for method in data["method"].values.tolist():
-                cell = data.sel({"scene": scene, "method": method})
+            for at, cell in study.cells(data.sel(scene=scene), "method"):
                 row = {"scene": scene, "num_clusters": panel[0]}
                 row |= {"num_members": panel[1], "panel": f"({panel[0]}, {panel[1]})"}
-                row |= {"method": method, "label": label(method)}
+                row |= {**at, "label": label(at["method"])}
                 table.append(row | _ends(cell))
     return table
 
@@ -356,16 +354,10 @@ def _ends(cell: xr.Dataset) -> Row:
             np.quantile(values["squared"][at, known, -1], 0.5, method="nearest")
         ),
         "steps": "/".join(str(count) for count in counts),
-        "purity_first": _mean(values["purity"][at, best, 1]),
-        "purity": _mean(values["purity"][at, best, -1]),
-        "company": _mean(values["company"][at, best, -1]),
+        "purity_first": mean(computed(values["purity"][at, best, 1])),
+        "purity": mean(computed(values["purity"][at, best, -1])),
+        "company": mean(computed(values["company"][at, best, -1])),
     }
-
-
-def _mean(values: np.ndarray) -> float | None:
-    """Over the data sets in which somebody else is in a ball; None if in none."""
-    own = values[np.isfinite(values)]
-    return float(own.mean()) if own.size else None
 
 
 def claims(table: Rows) -> list[Row]:

@@ -23,29 +23,20 @@ from cfljax.base import (
     Task,
     Truth,
     check_member,
-    check_positive,
     flat_normal,
 )
 from cfljax.clustering import Edge, Radius, gap_radius, quantile_radius
 from cfljax.federated import LocalUpdate, choose_cluster, client_losses, loss_matrix
 from cfljax.models import linear
-from experiments.werner import study
+from experiments.checks import (
+    check_divides,
+    check_positive,
+    check_scale,
+    check_several,
+)
+from experiments.study import several_rounds
+from experiments.werner.study import balls
 from experiments.werner.synthetic import curvatures, trial_data
-
-__all__ = [
-    "DIMS",
-    "FIXED",
-    "METHODS",
-    "SCENES",
-    "Method",
-    "SceneName",
-    "Trial",
-    "first_models",
-    "simulate",
-    "started",
-    "traced",
-]
-
 
 Method = Literal[
     "local",
@@ -172,11 +163,9 @@ class Trial:
 
     def __post_init__(self) -> None:
         check_member(Method, method=self.method)
-        check_positive(num_members=self.num_members, num_samples=self.num_samples)
-        check_positive(num_features=self.num_features, num_steps=self.num_steps)
-        check_positive(num_clipping_rounds=self.num_clipping_rounds)
-        check_positive(num_restarts=self.num_restarts)
-        study.check_several(self.num_clusters)
+        check_positive(self, "num_members", "num_samples", "num_features", "num_steps")
+        check_positive(self, "num_clipping_rounds", "num_restarts")
+        check_several(self.num_clusters)
         if self.scene not in range(len(SCENES)):
             raise ValueError(
                 f"`scene` must be a place from 0 to {len(SCENES) - 1}, got "
@@ -184,8 +173,8 @@ class Trial:
             )
         if not self.factor >= 0:
             raise ValueError(f"`factor` must not be negative, got {self.factor}.")
-        study.check_divides(self, "rounds_between", "num_rounds")
-        study.check_scale(largest_share=self.largest_share)
+        check_divides(self, "rounds_between", "num_rounds")
+        check_scale(largest_share=self.largest_share)
         if not self.step_ratio > 1:
             raise ValueError(f"`step_ratio` must be above 1, got {self.step_ratio}.")
         if not 0 <= self.momentum < 1:
@@ -246,7 +235,7 @@ def _run(
         away = jnp.sum(jnp.square(own - truth.models[truth.clusters]), axis=1)
         purity = company = jnp.full((), jnp.nan)  # Without balls.
         if hasattr(info, "members"):
-            purity, company = study.balls(info.members, truth.clusters)
+            purity, company = balls(info.members, truth.clusters)
         return {
             "squared": jnp.mean(away),
             "distance": jnp.mean(jnp.sqrt(away)),
@@ -255,7 +244,7 @@ def _run(
         }
 
     last, trace = engine.run(
-        study.between_tests(algorithm, trial.rounds_between),
+        several_rounds(algorithm, trial.rounds_between),
         key,
         data,
         num_rounds=trial.num_rounds // trial.rounds_between,
@@ -373,7 +362,7 @@ def started(
     return Algorithm(init=init, step=step, predict=predict)
 
 
-def traced(place: int | Array) -> Scene:
+def traced(place: ScalarLike) -> Scene:
     """The scene at a place of `SCENES`, in arrays, so that one program serves all."""
     index = jnp.asarray(place).astype(int)
     columns = list(zip(*SCENES.values(), strict=True))

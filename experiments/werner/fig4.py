@@ -23,7 +23,6 @@ sigma^2 is the sum of the variances of all coordinates.
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import jax
@@ -34,31 +33,23 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from matplotlib.figure import Figure
 
 from cfljax import engine, intervals, report
-from cfljax.base import check_member, check_positive, flat_normal
+from cfljax.base import check_member, flat_normal
 from cfljax.clustering import (
     euclidean,
     least_distance,
     quantile_radius,
     threshold_clustering,
 )
+from experiments import study
+from experiments.checks import (
+    check_interval,
+    check_positive,
+    check_scale,
+    check_several,
+    check_values,
+)
 from experiments.options import Options
-from experiments.werner import study
-from experiments.werner.study import Row, Rows
-
-__all__ = [
-    "Config",
-    "Start",
-    "Trial",
-    "asked",
-    "elbow",
-    "main",
-    "note",
-    "preset",
-    "printed",
-    "rows",
-    "simulate",
-]
-
+from experiments.study import Row, Rows, computed, mean
 
 EXPERIMENTS = {
     "werner.fig4": {
@@ -113,9 +104,9 @@ class Config:
     """Of each interval."""
 
     def __post_init__(self) -> None:
-        study.check_different(start=self.start, deviation=self.deviation)
-        study.check_interval(self.error_rate, self.num_trials)
-        study.check_scale(box=self.box, spread=self.spread)
+        check_values(self, "start", "deviation")
+        check_interval(self.error_rate, self.num_trials)
+        check_scale(box=self.box, spread=self.spread)
         if not all(math.isfinite(own) and own > 0 for own in self.deviation):
             raise ValueError(f"`deviation` must be positive, got {self.deviation}.")
         if not 0 < self.threshold < 1:
@@ -168,10 +159,7 @@ def _grid(config: Config) -> engine.Grid:
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """Everything that one repetition's law depends on.
-
-    deviation, box and spread are traced by the engine; the rest is static.
-    """
+    """Everything that one repetition's law depends on."""
 
     start: Start
     deviation: float
@@ -185,10 +173,9 @@ class Trial:
 
     def __post_init__(self) -> None:
         check_member(Start, start=self.start)
-        check_positive(num_members=self.num_members, num_features=self.num_features)
-        check_positive(num_rounds=self.num_rounds)
+        check_positive(self, "num_members", "num_features", "num_rounds")
         quantile_radius(float(self.quantile))
-        study.check_several(self.num_clusters)
+        check_several(self.num_clusters)
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array]:
@@ -296,7 +283,7 @@ def rows(results: xr.Dataset, config: Config) -> list[Row]:
             asked(float(separation), total, 1 / config.num_clusters)
             for separation in cell["separation"].values
         ]
-        elbows = _finite([elbow(curve, config.threshold) for curve in curves])
+        elbows = computed([elbow(curve, config.threshold) for curve in curves])
         ends: Row = dict.fromkeys(("elbow", "elbow_low", "elbow_high"))
         if len(elbows) > 1:
             ends |= study.interval(elbows, "elbow", config.error_rate)
@@ -308,25 +295,13 @@ def rows(results: xr.Dataset, config: Config) -> list[Row]:
             "nearest": float(cell["nearest"].values[:, -1].mean()),
             "with_elbow": f"{len(elbows)}/{len(curves)}",
             **ends,
-            "fallen": _mean([_fallen(curve) for curve in curves]),
-            "printed_first": _mean([printed(curve)[0] for curve in curves]),
-            "printed_least": _mean([_at_least(curve) for curve in curves]),
+            "fallen": mean(computed([_fallen(curve) for curve in curves])),
+            "printed_first": mean(computed([printed(curve)[0] for curve in curves])),
+            "printed_least": mean(computed([_at_least(curve) for curve in curves])),
             "asked": float(np.mean(wanted)),
         }
         table.append(row)
     return table
-
-
-def _finite(values: Sequence[float]) -> np.ndarray:
-    """Without the repetitions whose f never falls."""
-    every = np.array(values, float)
-    return every[np.isfinite(every)]
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    """Of the repetitions that have one; None if none has."""
-    own = _finite(values)
-    return float(own.mean()) if own.size else None
 
 
 def _fallen(curve: Curve) -> float:
@@ -392,9 +367,9 @@ def draw_printed(results: xr.Dataset) -> Figure:
     """The paper's formula on each start's mean curve."""
 
     def curve(name: str, over: np.ndarray, own: np.ndarray) -> report.Curve:
-        mean = own.mean(axis=0)
-        until = max(int(np.argmin(mean)), 1)  # NaN where it never falls.
-        return report.Curve(name, over[1:][:until], printed(mean)[:until])
+        middle = own.mean(axis=0)
+        until = max(int(np.argmin(middle)), 1)  # NaN where it never falls.
+        return report.Curve(name, over[1:][:until], printed(middle)[:until])
 
     formula = "(f(l) − f(l−1)) / (f(l−1) − min f)"
     return report.curves(
@@ -426,9 +401,7 @@ def draw_elbows(table: Rows) -> Figure:
     curves = []
     starts = study.groups(table, "start")
     for start, own in starts.items():
-        at, mean = study.column(own, "deviation"), study.column(own, "elbow")
-        ends = study.column(own, "elbow_low"), study.column(own, "elbow_high")
-        curves.append(report.Curve(STARTS[start], at, mean, *ends))
+        curves.append(study.curve(own, STARTS[start], "deviation", "elbow"))
     first = next(iter(starts.values()))
     at, wanted = study.column(first, "deviation"), study.column(first, "asked")
     curves.append(report.Curve("asked for by Theorem 1", at, wanted))

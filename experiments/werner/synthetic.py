@@ -19,14 +19,7 @@ from cfljax.base import (
     check_positive,
     flat_normal,
 )
-
-__all__ = [
-    "Minimisers",
-    "curvatures",
-    "shifted_linear",
-    "trial_data",
-]
-
+from experiments.study import fields
 
 # Law of the clusters' minimisers: normal, N(0, I); reference, as released.
 Minimisers = Literal["normal", "reference"]
@@ -91,8 +84,7 @@ def trial_data(
 ) -> tuple[ClientData, Truth]:
     """`shifted_linear` with the sizes of a trial, and its first mean."""
     names = ("num_clusters", "num_members", "num_samples", "num_features", "first_mean")
-    sizes: Any = {name: getattr(trial, name) for name in names}
-    return shifted_linear(key, minimisers=minimisers, **sizes)
+    return shifted_linear(key, minimisers=minimisers, **fields(trial, *names))
 
 
 def curvatures(data: ClientData) -> Float[Array, "clients features features"]:

@@ -50,28 +50,24 @@ from cfljax.algorithms import (
     momentum_clustering,
     oracle,
 )
-from cfljax.base import Algorithm, Task, check_member, check_positive
+from cfljax.base import Algorithm, Task, check_member
 from cfljax.clustering import quantile_radius
 from cfljax.data import Images, Sizes, feature_skewed, label_shifted
 from cfljax.federated import masked_mean
 from cfljax.losses import cross_entropy
 from cfljax.models import mlp
+from experiments import study
+from experiments.checks import (
+    check_divides,
+    check_interval,
+    check_positive,
+    check_values,
+)
 from experiments.clove.partitions import Clients, repeated
 from experiments.images import Loaded, find_images
 from experiments.options import Options
-from experiments.werner import study
-from experiments.werner.study import Row, Rows
-
-__all__ = [
-    "Config",
-    "draw",
-    "long_rows",
-    "main",
-    "note",
-    "preset",
-    "rows",
-]
-
+from experiments.study import Row, Rows
+from experiments.werner.study import balls
 
 EXPERIMENTS = {
     "werner.table1": {
@@ -167,12 +163,10 @@ class Config:
     """Of each interval."""
 
     def __post_init__(self) -> None:
-        study.check_different(methods=self.methods, long_methods=self.long_methods)
-        study.check_different(partitions=self.partitions)
-        study.check_interval(self.error_rate, self.num_trials)
-        sizes = ("num_clients", "num_hidden", "num_groups", "num_tests", "num_samples")
-        for name in (*sizes, "num_test_samples", "num_neighbours"):
-            check_positive(**{name: getattr(self, name)})
+        check_values(self, "methods", "long_methods", "partitions")
+        check_interval(self.error_rate, self.num_trials)
+        check_positive(self, "num_clients", "num_hidden", "num_groups", "num_tests")
+        check_positive(self, "num_samples", "num_test_samples", "num_neighbours")
         if self.num_clients % NUM_CLUSTERS:
             raise ValueError(
                 f"`num_clients` must be a multiple of the {NUM_CLUSTERS} clusters, "
@@ -184,7 +178,7 @@ class Config:
                 f"{self.knn_weights} for {self.partitions}."
             )
         for name in ("num_rounds", "num_long_rounds"):
-            study.check_divides(self, "num_tests", name)
+            check_divides(self, "num_tests", name)
 
 
 def preset(name: Literal["quick", "paper"]) -> Config:
@@ -273,11 +267,10 @@ def _sweep(
         knn_weight=config.knn_weights[config.partitions.index(partition)],
         repetition=0,
     )
-    repetitions = tuple(range(config.num_trials))
     grid = engine.Grid(
         experiment=EXPERIMENT,
         trial=trial,
-        axes={"method": methods, "repetition": repetitions},
+        axes={"method": methods, "repetition": tuple(range(config.num_trials))},
         num_trials=1,
         traced=("step_size", "gradient_weight", "penalty", "knn_weight", "repetition"),
         dims=DIMS,
@@ -302,7 +295,7 @@ class Trial:
 
     Fields are as in `Config`; besides, dataset and checksum are of the images found,
     rounds_between is from one test to the next, and repetition is the number of the
-    seed, a float, which the engine traces.
+    seed.
     """
 
     method: Method
@@ -331,7 +324,7 @@ class Trial:
         check_member(Method, method=self.method)
         check_member(Partition, partition=self.partition)
         check_member(Loss, loss=self.loss)
-        study.check_divides(self, "rounds_between", "num_rounds")
+        check_divides(self, "rounds_between", "num_rounds")
 
 
 def draw(
@@ -364,7 +357,7 @@ def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Arr
     def observe(state: Any, info: Any) -> dict[str, Array]:
         purity = jnp.full((), jnp.nan)
         if hasattr(info, "members"):
-            purity = study.balls(info.members, clusters)[0]
+            purity = balls(info.members, clusters)[0]
         elif trial.method == "ifca":
             number = trial.num_clusters
             purity = metrics.adjusted_rand_index(info.assignment, clusters, number)
@@ -379,7 +372,7 @@ def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Arr
         }
 
     _, trace = engine.run(
-        study.between_tests(algorithm, trial.rounds_between),
+        study.several_rounds(algorithm, trial.rounds_between),
         run_key,
         train,
         num_rounds=trial.num_rounds // trial.rounds_between,
@@ -488,8 +481,8 @@ def rows(results: Results, error_rate: float, *, is_mnist: bool) -> list[Row]:
     """
     table = []
     for task, data in results.items():
-        for method in data["method"].values.tolist():
-            last = data.sel({"method": method}).isel(tested=-1)
+        for at, last in study.cells(data.isel(tested=-1), "method"):
+            method = at["method"]
             values = {name: _seeds(last[name]) for name in last.data_vars}
             percent = 100 * values["accuracy"]
             purity = float(np.mean(values["purity"]))
@@ -584,8 +577,8 @@ def draw_curves(
 ) -> dict[str, Figure]:
     """Figures by name: methods that look for clusters, baselines, and long runs."""
     figures = {}
+    run = _methods(results)
     for name, is_baseline in (("clustered", False), ("baselines", True)):
-        run = _methods(results)
         shown: list[Method] = [m for m in run if METHODS[m].is_baseline == is_baseline]
         if shown:
             figures[name] = _figure(results, shown, error_rate)
