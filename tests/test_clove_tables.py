@@ -17,23 +17,9 @@ import experiments.clove
 from cfljax.data import Samples
 from cfljax.engine.store import Store
 from cfljax.report import read_csv
+from experiments.clove import rows
 from experiments.clove.methods import METHODS, clusters
 from experiments.clove.partitions import PARTITIONS, PUBLISHED, belongs, draw
-from experiments.clove.rows import (
-    MEASURES,
-    View,
-    causes,
-    curve_names,
-    differs,
-    first_found,
-    is_of_paper,
-    markdown,
-    published_rows,
-    published_values,
-    rows,
-    runs,
-)
-from experiments.clove.rows import draw as draw_figure
 from experiments.clove.sources import Source, load_source
 from experiments.clove.study import (
     PAPER,
@@ -106,7 +92,7 @@ def test_presets_write_and_draw_nothing_twice(name, own, preset):
         stores = {store_name(trial) for trial in trials}
         assert len(stores) == len(trials) > 0, name
         drawn = [
-            curve_names(own.view, trial, method)
+            rows.curve_names(own.view, trial, method)
             for trial in trials
             for method in config.methods
             if clusters(method)
@@ -122,15 +108,17 @@ def test_the_papers_own_tables_are_shown_whole(name, own):
     for dataset in config.datasets:
         for grid in grids(config, named(dataset)):
             for method in config.methods:
-                for measure in MEASURES:
-                    if found := published_values(grid.trial, view, method, measure):
+                for measure in rows.MEASURES:
+                    if found := rows.published_values(
+                        grid.trial, view, method, measure
+                    ):
                         shown.add((grid.trial, method, measure, str(found)))
     names = {METHODS[method].label for method in config.methods}
     names |= set(view.published.values())
     item = "Table " + name.removeprefix("clove.table")
     wanted = [
         row
-        for row in published_rows()
+        for row in rows.published_rows()
         if row["item"] == item and row["algorithm"] in names
     ]
     # Table 15's rows stand beside both numbers of clusters.
@@ -253,13 +241,13 @@ def made_up_result() -> Result:
 
 def test_first_found_by_hand():
     nan = np.nan
-    assert first_found(np.array([0.5, 0.89, 0.9, 0.2])) == 3
-    assert first_found(np.array([nan, 1.0])) == 2
-    assert first_found(np.array([nan, nan, 0.89])) is None
+    assert rows.first_found(np.array([0.5, 0.89, 0.9, 0.2])) == 3
+    assert rows.first_found(np.array([nan, 1.0])) == 2
+    assert rows.first_found(np.array([nan, nan, 0.89])) is None
 
 
 def test_rows_by_hand_beside_the_published_numbers():
-    clove, ifca, fedavg, local = rows(made_up_result(), TABLE1.view)
+    clove, ifca, fedavg, local = rows.rows(made_up_result(), TABLE1.view)
     assert clove["trials"] == 3 and ifca["trials"] == 2  # One run failed.
     np.testing.assert_allclose(clove["accuracy_mean"], 92)
     np.testing.assert_allclose(clove["accuracy_std"], np.std([90, 91, 95]))
@@ -272,14 +260,14 @@ def test_rows_by_hand_beside_the_published_numbers():
     assert published == [99.8, 99.1, 87.4, 99.5]
     assert [row["paper_rand_mean"] for row in (clove, ifca)] == [1, 0.83]
     assert (clove["paper_first_mean"], ifca["paper_rand_early_mean"]) == (2, 0.83)
-    text = markdown([clove, ifca, fedavg, local], TABLE1.view)
+    text = rows.markdown([clove, ifca, fedavg, local], TABLE1.view)
     assert "0.72 ± 0.00 | 0.83 ± 0.12 | 0/2" in text
 
 
 def test_a_reconstruction_has_a_loss_and_no_accuracy():
     result = made_up_result()
     trial = dataclasses.replace(result.trial, network="autoencoder")
-    row = rows(dataclasses.replace(result, trial=trial), TABLE1.view)[0]
+    row = rows.rows(dataclasses.replace(result, trial=trial), TABLE1.view)[0]
     assert "accuracy_mean" not in row
     np.testing.assert_allclose(row["loss_mean"], 0.92)
 
@@ -297,23 +285,23 @@ def test_a_reconstruction_has_a_loss_and_no_accuracy():
 def test_other_trials_have_no_published_numbers(change):
     result = made_up_result()
     trial = dataclasses.replace(result.trial, **change)
-    table = rows(dataclasses.replace(result, trial=trial), TABLE1.view)
+    table = rows.rows(dataclasses.replace(result, trial=trial), TABLE1.view)
     assert not any(name.startswith("paper_") for row in table for name in row)
 
 
 def test_what_is_missing_is_said():
-    clove, ifca, *_ = rows(made_up_result(), TABLE1.view)
+    clove, ifca, *_ = rows.rows(made_up_result(), TABLE1.view)
     one = {**clove, "accuracy_std": None, "rand_mean": float("nan")}
-    text = markdown([one, ifca], TABLE1.view)
+    text = rows.markdown([one, ifca], TABLE1.view)
     assert "| 92.0 |" in text and "| undefined |" in text and "| never |" in text
-    assert "undefined" not in markdown([clove, ifca], TABLE1.view)
+    assert "undefined" not in rows.markdown([clove, ifca], TABLE1.view)
 
 
 def test_a_figure_of_few_participants_shows_all_who_were_seen():
     result = made_up_result()
     result.data["seen_rand_index"].values[...] = 0.25
-    assert rows(result, TABLE1.view)[0]["rand_mean"] == 1
-    assert rows(result, load("clove.fig4").view)[0]["rand_mean"] == 0.25
+    assert rows.rows(result, TABLE1.view)[0]["rand_mean"] == 1
+    assert rows.rows(result, load("clove.fig4").view)[0]["rand_mean"] == 0.25
 
 
 def test_index_where_there_is_something_to_find():
@@ -328,19 +316,19 @@ def test_index_where_there_is_something_to_find():
 def test_a_run_without_an_index_spoils_the_mean_and_is_not_found():
     result = made_up_result()
     result.data["rand_index"].values[0, 1] = np.nan
-    clove = rows(result, TABLE1.view)[0]
+    clove = rows.rows(result, TABLE1.view)[0]
     assert np.isnan(clove["rand_mean"]) and (clove["found"], clove["trials"]) == (2, 3)
 
 
 def test_the_figure_has_the_methods_that_find_clusters():
     result = made_up_result()
-    figure = draw_figure([result], TABLE1.view)
+    figure = rows.draw([result], TABLE1.view)
     assert figure is not None and len(figure.axes) == 1
     names = {str(line.get_label()) for line in figure.axes[0].get_lines()}
     assert {name for name in names if name[0] != "_"} == {"CLoVE", "IFCA"}
     alone = Result(result.trial, result.data.sel({"method": ["local"]}))
-    assert draw_figure([alone], TABLE1.view) is None
-    failed = [run["failed"] for run in runs(result, TABLE1.view)]
+    assert rows.draw([alone], TABLE1.view) is None
+    failed = [run["failed"] for run in rows.runs(result, TABLE1.view)]
     assert failed == [False] * 5 + [True] + [False] * 6
 
 
@@ -367,28 +355,28 @@ def accuracy(*numbers, **which):
 
 def test_two_pooled_deviations_and_half_a_point():
     # sqrt((3^2 + 1^2) / 2) = sqrt(5); twice that is 4.47.
-    assert not differs(accuracy(84.4, 3.0), "accuracy")
-    assert differs(accuracy(84.5, 3.0), "accuracy")
-    assert differs(accuracy(75.5, 3.0), "accuracy")
-    assert not differs(accuracy(80.5, 0.0, 80.0, 0.0), "accuracy")
-    assert differs(accuracy(80.6, 0.0, 80.0, 0.0), "accuracy")
-    assert differs(accuracy(math.nan, 3.0), "accuracy"), "diverged is not alike"
+    assert not rows.differs(accuracy(84.4, 3.0), "accuracy")
+    assert rows.differs(accuracy(84.5, 3.0), "accuracy")
+    assert rows.differs(accuracy(75.5, 3.0), "accuracy")
+    assert not rows.differs(accuracy(80.5, 0.0, 80.0, 0.0), "accuracy")
+    assert rows.differs(accuracy(80.6, 0.0, 80.0, 0.0), "accuracy")
+    assert rows.differs(accuracy(math.nan, 3.0), "accuracy"), "diverged is not alike"
 
 
 def test_what_is_unknown_does_not_differ():
-    assert not differs(accuracy(1.0, None), "accuracy")
-    assert not differs(accuracy(None, None), "accuracy")
-    assert not differs(accuracy(1.0, 0.0, None, None), "accuracy")
-    assert differs(accuracy(1.0, 0.0, 80.0, None), "accuracy")
+    assert not rows.differs(accuracy(1.0, None), "accuracy")
+    assert not rows.differs(accuracy(None, None), "accuracy")
+    assert not rows.differs(accuracy(1.0, 0.0, None, None), "accuracy")
+    assert rows.differs(accuracy(1.0, 0.0, 80.0, None), "accuracy")
 
 
 def test_other_sizes_come_before_any_other_cause(paper_trial):
-    assert is_of_paper(paper_trial, ITEMS)
+    assert rows.is_of_paper(paper_trial, ITEMS)
     shorter = dataclasses.replace(paper_trial, num_rounds=10)
-    assert not is_of_paper(shorter, ITEMS)
+    assert not rows.is_of_paper(shorter, ITEMS)
     table = [accuracy(1.0, 0.0), accuracy(80.0, 0.0)]
-    assert causes(table, shorter, ITEMS) == ["other sizes", None]
-    assert causes(table, paper_trial, ITEMS) == ["open", None]
+    assert rows.causes(table, shorter, ITEMS) == ["other sizes", None]
+    assert rows.causes(table, paper_trial, ITEMS) == ["open", None]
 
 
 @pytest.mark.parametrize(
@@ -398,30 +386,30 @@ def test_presets_have_the_sizes_of_their_tables(table):
     config, items = table.preset("paper"), table.view.items
     trials = [g.trial for name in config.datasets for g in grids(config, named(name))]
     for trial in trials:  # Of 1000 clients none can have the paper's 100 samples.
-        assert is_of_paper(trial, items) == (trial.num_clients < 1000)
+        assert rows.is_of_paper(trial, items) == (trial.num_clients < 1000)
     fewer = dataclasses.replace(trials[0], num_clients=trials[0].num_clients - 5)
-    assert not is_of_paper(fewer, items)
+    assert not rows.is_of_paper(fewer, items)
     others = TABLE14.view.items if table is TABLE1 else ITEMS
-    assert not is_of_paper(trials[0], others)
+    assert not rows.is_of_paper(trials[0], others)
 
 
 def test_a_defect_is_a_cause_where_its_variant_is_like_the_paper(paper_trial):
     plain = accuracy(99.0, 0.1, method="fesem")
     defective = accuracy(80.1, 0.1, method="fesem_reference")
-    found = causes([plain, defective], paper_trial, ITEMS)
+    found = rows.causes([plain, defective], paper_trial, ITEMS)
     label = METHODS["fesem_reference"].label
     assert found == [f"public code: see {label}", None]
     other = accuracy(70.0, 0.1, method="fesem_reference")
-    assert causes([plain, other], paper_trial, ITEMS) == ["open", "open"]
+    assert rows.causes([plain, other], paper_trial, ITEMS) == ["open", "open"]
     for unknown in (80.1, None), (None, None):
         lacking = accuracy(*unknown, method="fesem_reference")
-        assert causes([plain, lacking], paper_trial, ITEMS) == ["open", None]
+        assert rows.causes([plain, lacking], paper_trial, ITEMS) == ["open", None]
     no_paper = accuracy(80.1, 0.1, None, None, method="fesem_reference")
-    assert causes([plain, no_paper], paper_trial, ITEMS) == ["open", None]
+    assert rows.causes([plain, no_paper], paper_trial, ITEMS) == ["open", None]
     elsewhere = defective | row_of(0.1, 0.0, 0.9, 0.0, method="fesem_reference")
-    assert causes([plain, elsewhere], paper_trial, ITEMS) == ["open", "open"]
+    assert rows.causes([plain, elsewhere], paper_trial, ITEMS) == ["open", "open"]
     unlike = accuracy(80.1, 0.1, method="cfl_s_reference")
-    assert causes([plain, unlike], paper_trial, ITEMS) == ["open", None]
+    assert rows.causes([plain, unlike], paper_trial, ITEMS) == ["open", None]
 
 
 # Against a reference: the numbers that stand beside the experiments.
@@ -558,7 +546,7 @@ def test_few_participants_autoencoders_and_every_variant(tmp_path):
         num_latent=2,
     )
     options = Options(out=tmp_path, progress=False)
-    early, identical, gradient = run("any", View("any"), config, options)["rows"]
+    early, identical, gradient = run("any", rows.View("any"), config, options)["rows"]
     assert {row["participants"] for row in (early, identical, gradient)} == {8}
     assert 0 < early["loss_mean"] < 1 and "accuracy_mean" not in early
     # All losses under identical models are equal, so that only the first is trained.

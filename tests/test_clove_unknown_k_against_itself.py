@@ -12,17 +12,6 @@ import xarray as xr
 from cfljax.data.writers import Writers
 from experiments.__main__ import main as command
 from experiments.clove import unknown_k
-from experiments.clove.unknown_k import (
-    DIMS,
-    Method,
-    clusters_of,
-    draw,
-    label,
-    markdown,
-    method_of,
-    rows,
-    runs,
-)
 from experiments.options import Options
 
 SMALL = dataclasses.replace(
@@ -51,7 +40,7 @@ def made_up() -> xr.Dataset:
     """Two seeds of three rounds; the second of IFCA failed."""
     axes = ("method", "repetition", "trial", "round")
     shape = (3, 2, 1, 3)
-    values = {name: np.full(shape, np.nan) for name in DIMS}
+    values = {name: np.full(shape, np.nan) for name in unknown_k.DIMS}
     values["accuracy"][:] = [0.1, 0.2, 0.6]
     values["accuracy"][0, 1] += 0.2
     values["client_accuracy"][:] = 0.5
@@ -60,25 +49,31 @@ def made_up() -> xr.Dataset:
     values["largest_cluster"][:2] = 0.75
     values["received"][:], values["sent"][:] = 4.0, 1.0
     failed = np.array([[False, False], [False, True], [False, False]])
-    for name in DIMS:
+    for name in unknown_k.DIMS:
         values[name][1, 1] = np.nan
-    data = {name: (axes, values[name]) for name in DIMS}
+    data = {name: (axes, values[name]) for name in unknown_k.DIMS}
     coords = {"method": list(NAMES), "repetition": [0.0, 1.0], "round": [1, 2, 3]}
     return xr.Dataset(data | {"failed": (axes[:2], failed)}, coords)
 
 
 def test_methods_by_name():
-    assert method_of("clove") == Method("clove", None)
-    assert method_of("clove-3") == Method("clove", 3)
-    assert method_of("ifca-2").clusters and not method_of("local").clusters
-    assert (label("clove"), label("clove-2")) == ("CLoVE, unknown K", "CLoVE, K = 2")
+    assert unknown_k.method_of("clove") == unknown_k.Method("clove", None)
+    assert unknown_k.method_of("clove-3") == unknown_k.Method("clove", 3)
+    assert (
+        unknown_k.method_of("ifca-2").clusters
+        and not unknown_k.method_of("local").clusters
+    )
+    assert (unknown_k.label("clove"), unknown_k.label("clove-2")) == (
+        "CLoVE, unknown K",
+        "CLoVE, K = 2",
+    )
     for wrong in ("ifca", "clove-0", "fedavg-2", "clove-", "other", "clove-x"):
         with pytest.raises(ValueError, match="a method must be clove"):
-            method_of(wrong)
+            unknown_k.method_of(wrong)
 
 
 def test_clusters_by_hand():
-    found = jax.jit(clusters_of, static_argnums=1)
+    found = jax.jit(unknown_k.clusters_of, static_argnums=1)
     used, largest = found(jnp.array([3, 0, 3, 3, -1]), 4)
     assert (float(used), round(float(largest), 6)) == (2, 0.6)
     # A client without a model is in no cluster, not even in the last.
@@ -87,7 +82,7 @@ def test_clusters_by_hand():
 
 
 def test_rows_by_hand():
-    clove, ifca, local = table = rows(made_up())
+    clove, ifca, local = table = unknown_k.rows(made_up())
     np.testing.assert_allclose(clove["accuracy_mean"], 70)
     np.testing.assert_allclose(clove["accuracy_std"], 10)
     assert (clove["trials"], ifca["trials"], ifca["failed"]) == (2, 1, 1)
@@ -99,19 +94,19 @@ def test_rows_by_hand():
     assert "used_models" not in local and local["received"] == 4
     published = [row["paper_accuracy_mean"] for row in table]
     assert published == [68.2, None, None]
-    text = markdown(table)
+    text = unknown_k.markdown(table)
     assert "CLoVE, unknown K | 3 | 2 | 70.0 ± 10.0 | 50.0 ± 0.0 | 68.2 ± 1.3" in text
     assert "IFCA, K = 2 | 3 | 1 | 60.0 | 50.0 |" in text
-    failed = [run["failed"] for run in runs(made_up())]
+    failed = [run["failed"] for run in unknown_k.runs(made_up())]
     assert failed == [False, False, False, True, False, False]
 
 
 def test_the_figure_has_models_of_those_that_find_clusters():
-    figure = draw(made_up())
+    figure = unknown_k.draw(made_up())
     assert figure is not None
     models, accuracy = (
         [
-            label
+            unknown_k.label
             for line in axes.get_lines()
             if (label := str(line.get_label()))[0] != "_"
         ]
@@ -119,11 +114,11 @@ def test_the_figure_has_models_of_those_that_find_clusters():
     )
     assert models == ["CLoVE, unknown K", "IFCA, K = 2"]
     assert accuracy == [*models, "Local-only"]
-    alone = draw(made_up().sel({"method": ["local"]}))
+    alone = unknown_k.draw(made_up().sel({"method": ["local"]}))
     assert alone is not None and len(alone.axes) == 1
     broken = made_up()
     broken["failed"].values[:] = True
-    assert draw(broken) is None
+    assert unknown_k.draw(broken) is None
 
 
 @pytest.mark.parametrize(

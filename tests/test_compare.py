@@ -23,24 +23,7 @@ from cfljax.report import read_csv
 from experiments.__main__ import main
 from experiments.clove.sources import Source
 from experiments.clove.study import rand_index
-from experiments.compare import arms, study
-from experiments.compare.arms import (
-    Config,
-    Setup,
-    build,
-    finds_clusters,
-    parse,
-    parse_all,
-)
-from experiments.compare.rows import (
-    Result,
-    Setting,
-    best_rounds,
-    choose,
-    draw,
-    markdown,
-    rows,
-)
+from experiments.compare import arms, rows, study
 from experiments.compare.trial import DIMS, Sizes, draw_clients, simulate
 from experiments.options import Options
 
@@ -90,9 +73,9 @@ def made_up(names, accuracies, config, validations=None):
                 **dict.fromkeys(("rand_index", "received", "sent"), nothing),
             }
         )
-        setting = Setting(parse(name), 0.1, data, np.ones(len(test)), 0)
+        setting = rows.Setting(arms.parse(name), 0.1, data, np.ones(len(test)), 0)
         contestant = config.contestants[index]
-        found.append(Result(contestant, (setting,)))
+        found.append(rows.Result(contestant, (setting,)))
     return found
 
 
@@ -156,7 +139,7 @@ def test_test_labels_never_choose(tmp_path):
     what chose by them would choose otherwise."""
     longer: dict[str, Any] = {"num_epochs": 5, "num_test_samples": 20}
     longer |= {"num_newcomers": 0}
-    config = Config(("local",), step_sizes=(0.001, 0.3), **(TINY | longer))
+    config = arms.Config(("local",), step_sizes=(0.001, 0.3), **(TINY | longer))
     source = study._source(config, Options(out=tmp_path))
     trial = study.trial_of(config, source)
     clients = draw_clients(
@@ -185,9 +168,9 @@ def test_test_labels_never_choose(tmp_path):
                 for name in DIMS
             }
             settings.append(
-                Setting(parse("local"), size, xr.Dataset(data), np.ones(2), 0)
+                rows.Setting(arms.parse("local"), size, xr.Dataset(data), np.ones(2), 0)
             )
-        return Result(config.contestants[0], tuple(settings))
+        return rows.Result(config.contestants[0], tuple(settings))
 
     plain, poisoned = result(clients), result(clients._replace(test=wrong))
     last = lambda r, name: np.array([s.values(name)[:, -1] for s in r.settings])
@@ -195,37 +178,39 @@ def test_test_labels_never_choose(tmp_path):
         last(plain, "validation"), last(poisoned, "validation")
     )
     assert plain.chosen_text == poisoned.chosen_text == "step_size=0.3"
-    reported = [rows([r], config)[0]["accuracy"] for r in (plain, poisoned)]
+    reported = [rows.rows([r], config)[0]["accuracy"] for r in (plain, poisoned)]
     assert reported[0] > 70 and reported[1] < 20
-    assert choose(last(plain, "test")) == 1
-    assert choose(last(poisoned, "test")) == 0, "control: the choice can be misled"
+    assert rows.choose(last(plain, "test")) == 1
+    assert rows.choose(last(poisoned, "test")) == 0, "control: the choice can be misled"
 
 
 def test_nan_is_never_chosen():
-    assert choose(np.array([[0.9, np.nan], [0.1, 0.2], [0.2, 0.1]])) == 1
-    assert choose(np.full((2, 2), np.nan)) is None
-    np.testing.assert_array_equal(best_rounds(np.array([[0.1, 0.3, 0.3]])), [1])
+    assert rows.choose(np.array([[0.9, np.nan], [0.1, 0.2], [0.2, 0.1]])) == 1
+    assert rows.choose(np.full((2, 2), np.nan)) is None
+    np.testing.assert_array_equal(rows.best_rounds(np.array([[0.1, 0.3, 0.3]])), [1])
 
 
 def test_the_chosen_values_are_named():
     """Those searched over, not those asked for."""
-    config = Config(("ditto:num_steps=2",), search=("ditto:penalty=1,2",))
+    config = arms.Config(("ditto:num_steps=2",), search=("ditto:penalty=1,2",))
     names = [arm.text for arm in config.contestants[0].settings]
     settings = tuple(
         made_up([name], [[[score]] * 3], config)[0].settings[0]
         for name, score in zip(names, (np.nan, 0.4), strict=True)
     )
-    result = Result(config.contestants[0], settings)
+    result = rows.Result(config.contestants[0], settings)
     assert result.chosen_text == "penalty=2, step_size=0.1"
-    assert Result(config.contestants[0], settings[:1]).chosen is None
+    assert rows.Result(config.contestants[0], settings[:1]).chosen is None
 
 
 def test_rows_by_hand():
-    config = Config(("local", "fedavg", "ifca"), num_trials=2, num_rounds=4)
+    config = arms.Config(("local", "fedavg", "ifca"), num_trials=2, num_rounds=4)
     accuracies = [[[0.5, 0.4], [0.6, 0.6]], [[0.7, 0.8], [0.9, 0.9]], [[0.5, 0.5]] * 2]
     validations = [[[1, 0], [0, 1]], [[0, 1]] * 2, [[0, 0]] * 2]
     names = ["local", "fedavg", "ifca"]
-    first, second, _ = rows(made_up(names, accuracies, config, validations), config)
+    first, second, _ = rows.rows(
+        made_up(names, accuracies, config, validations), config
+    )
     np.testing.assert_allclose(first["accuracy"], 50)
     assert "difference" not in first
     # Student's quantile for one degree of freedom is tan(pi (1 - rate) / 2).
@@ -235,7 +220,7 @@ def test_rows_by_hand():
     np.testing.assert_allclose(first["best_accuracy"], 55)
     np.testing.assert_allclose(first["best_round"], 3)
     np.testing.assert_allclose(second["newcomers"], 42.5)
-    assert "minus baseline" in markdown([first, second])
+    assert "minus baseline" in rows.markdown([first, second])
 
 
 def test_differences_share_their_error_rate():
@@ -243,20 +228,20 @@ def test_differences_share_their_error_rate():
     accuracies = [[[0.5]] * 3, [[0.6], [0.62], [0.61]], [[0.6], [0.62], [0.61]]]
     widths = []
     for names in (("local", "fedavg"), ("local", "fedavg", "ifca")):
-        config = Config(names, num_rounds=1, rounds_between=1)
-        row = rows(made_up(names, accuracies, config), config)[1]
+        config = arms.Config(names, num_rounds=1, rounds_between=1)
+        row = rows.rows(made_up(names, accuracies, config), config)[1]
         widths.append(row["difference_high"] - row["difference_low"])
     quantiles = [4.302653, 6.205347]  # Of Student's t_2 at 0.975 and 0.9875.
     np.testing.assert_allclose(widths[1] / widths[0], quantiles[1] / quantiles[0], 1e-6)
 
 
 def test_an_algorithm_that_failed_keeps_its_row():
-    config = Config(("local", "fedavg"), num_trials=2, num_rounds=2)
+    config = arms.Config(("local", "fedavg"), num_trials=2, num_rounds=2)
     good, bad = made_up(("local", "fedavg"), [[[0.5]] * 2] * 2, config)
-    setting = Setting(parse("fedavg"), 0.1, None, np.full(2, np.nan), 2)
-    table = rows([good, Result(bad.contestant, (setting,))], config)
+    setting = rows.Setting(arms.parse("fedavg"), 0.1, None, np.full(2, np.nan), 2)
+    table = rows.rows([good, rows.Result(bad.contestant, (setting,))], config)
     assert "accuracy" not in table[1] and "difference" not in table[1]
-    assert "2 runs" in markdown(table)
+    assert "2 runs" in rows.markdown(table)
 
 
 @pytest.mark.parametrize(("num_rounds", "most"), [(4, 5), (18, 7)])
@@ -267,10 +252,10 @@ def test_figures_tell_few_curves_apart(num_rounds, most):
         "num_rounds": num_rounds,
         "baseline": names[3],
     }
-    config = Config(tuple(names), **asked)
+    config = arms.Config(tuple(names), **asked)
     runs = [np.linspace(0.1, 0.9, num_rounds // 2)] * 2
     results = made_up(names, [runs] * len(names), config)
-    figures = draw(results, config, "digits")
+    figures = rows.draw(results, config, "digits")
     assert list(figures) == ["accuracy", "accuracy-2"]
     shown = [[t.get_text() for t in f.legends[0].get_texts()] for f in figures.values()]
     assert all(own[0] == names[3] and len(own) <= most for own in shown)
@@ -320,12 +305,14 @@ def test_every_algorithm_runs(name, tmp_path, capsys):
 
 @pytest.mark.parametrize("name", sorted(REGISTRY))
 def test_every_algorithm_can_be_built(name):
-    setup = Setup(2, 10, 20, 5, 1, "sgd", 5)
+    setup = arms.Setup(2, 10, 20, 5, 1, "sgd", 5)
     task = mlp((4,), hidden=(3,))
     clusters = jnp.array([0, 1])
-    build(parse(name), task, setup, step_size=0.1, clusters=clusters)
+    arms.build(arms.parse(name), task, setup, step_size=0.1, clusters=clusters)
     assert (
-        finds_clusters(parse(name)) or not REGISTRY[name].clustered or name == "oracle"
+        arms.finds_clusters(arms.parse(name))
+        or not REGISTRY[name].clustered
+        or name == "oracle"
     )
 
 
@@ -355,11 +342,11 @@ def test_arguments_reach_the_constructor(monkeypatch):
     defaults["left_out"] = 9.0
     row = Registration(made_up, "", defaults, clustered=True)  # pyright: ignore
     monkeypatch.setattr(arms, "REGISTRY", {"made_up": row})
-    setup = Setup(2, 10, 20, 5, 4, "sgd", 5)
+    setup = arms.Setup(2, 10, 20, 5, 4, "sgd", 5)
 
     def told(text):
         arms.build(
-            parse(text), linear(2), setup, step_size=0.5, clusters=jnp.array([0])
+            arms.parse(text), linear(2), setup, step_size=0.5, clusters=jnp.array([0])
         )
 
     told("made_up")
@@ -380,16 +367,16 @@ def test_arguments_reach_the_constructor(monkeypatch):
 
 def test_texts_of_arms_are_canonical():
     texts = ["ditto:penalty=.10:num_steps=3", "fedavg:keep_optimizer=True,local"]
-    found = parse_all(texts)
+    found = arms.parse_all(texts)
     shown = ["ditto:penalty=0.1:num_steps=3", "fedavg:keep_optimizer=true", "local"]
     assert [arm.text for arm in found] == shown
-    assert [parse(text) for text in shown] == found
-    assert [arm.algorithm for arm in parse_all(["all"])] == list(REGISTRY)
+    assert [arms.parse(text) for text in shown] == found
+    assert [arm.algorithm for arm in arms.parse_all(["all"])] == list(REGISTRY)
 
 
 def test_searches_multiply():
     search = ("ditto:penalty=.1,1", "ditto:num_steps=1,2,3")
-    config = Config(("ditto", "local"), search=search)
+    config = arms.Config(("ditto", "local"), search=search)
     numbers = [len(contestant.settings) for contestant in config.contestants]
     assert numbers == [6, 1]
     assert config.contestants[0].settings[1].text == "ditto:penalty=0.1:num_steps=2"
@@ -416,7 +403,7 @@ def test_searches_multiply():
 )
 def test_arms_that_cannot_be_are_refused(text, message):
     with pytest.raises(ValueError) as refused:
-        parse(text)
+        arms.parse(text)
     assert message in str(refused.value)
 
 
@@ -446,7 +433,7 @@ def test_arms_that_cannot_be_are_refused(text, message):
 )
 def test_configurations_that_cannot_be_are_refused(change, message):
     with pytest.raises(ValueError) as refused:
-        dataclasses.replace(Config(), **change)
+        dataclasses.replace(arms.Config(), **change)
     assert message in str(refused.value)
 
 
@@ -492,4 +479,4 @@ def test_bad_input_gets_one_clear_line(refusal, flags, message):
 
 def test_newcomers_and_validation_may_be_few():
     fewer = {**TINY, "num_newcomers": 0, "num_validation_samples": 1}
-    assert Config(**fewer).num_newcomers == 0
+    assert arms.Config(**fewer).num_newcomers == 0

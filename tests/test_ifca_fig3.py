@@ -15,26 +15,7 @@ from cfljax import engine, intervals, metrics
 from cfljax.clustering.distances import bottleneck_distance, least_distance
 from cfljax.data import mixed_linear
 from cfljax.report import read_csv
-from experiments.ifca import fig3, fig3_law
-from experiments.ifca.fig3_table import (
-    AXES,
-    Precision,
-    counts,
-    describe,
-    least_trials,
-    outcome_shares,
-    pivot,
-    rows,
-    stopping_rule,
-)
-from experiments.ifca.fig3_trial import (
-    CRITERIA,
-    DIMS,
-    Trial,
-    oracle_floor,
-    simulate,
-    stability_bound,
-)
+from experiments.ifca import fig3, fig3_law, fig3_table, fig3_trial
 from experiments.options import Options
 
 SIZES: dict[str, Any] = {
@@ -43,7 +24,7 @@ SIZES: dict[str, Any] = {
     "num_clusters": 2,
     "num_features": 30,
 }
-TRIAL = Trial(
+TRIAL = fig3_trial.Trial(
     convention="reference",
     separation=1.0,
     noise=0.2,
@@ -75,20 +56,22 @@ def test_oracle_floor_against_theory():
         np.sum((np.linalg.lstsq(x, y)[0] - theta) ** 2)
         for x, y, theta in zip(inputs, targets, models, strict=True)
     ]
-    floor = oracle_floor(TRIAL) ** 2
+    floor = fig3_trial.oracle_floor(TRIAL) ** 2
     error = np.std(errors, ddof=1) / math.sqrt(len(errors))
     assert abs(np.mean(errors) - floor) < 5 * error
     assert abs(np.mean(errors) - 1.2 * floor) > 5 * error
 
 
 def test_oracle_floor_needs_enough_rows():
-    assert oracle_floor(dataclasses.replace(TRIAL, num_samples=6)) == math.inf
+    assert (
+        fig3_trial.oracle_floor(dataclasses.replace(TRIAL, num_samples=6)) == math.inf
+    )
 
 
 def test_stability_bound_against_theory():
     """Descent with known clusters converges below the bound and not above it."""
     sizes = SIZES | {"num_samples": 400}
-    bound = stability_bound(dataclasses.replace(TRIAL, **sizes))
+    bound = fig3_trial.stability_bound(dataclasses.replace(TRIAL, **sizes))
     data, truth = mixed_linear(
         jax.random.key(0), separation=1.0, noise=0.0, convention="reference", **sizes
     )
@@ -117,12 +100,12 @@ def outputs():
 
 @jax.jit
 def compiled(key, step_sizes):
-    return simulate(TRIAL, key, step_sizes)
+    return fig3_trial.simulate(TRIAL, key, step_sizes)
 
 
 def test_a_simulated_trial_has_the_declared_outputs(outputs):
     sizes = {"restart": 3, "step_size": 2}
-    for name, dims in DIMS.items():
+    for name, dims in fig3_trial.DIMS.items():
         assert outputs[name].shape == tuple(sizes[dim] for dim in dims), name
     assert bool(jnp.all(outputs["nearest_distance"] <= outputs["distance"] + 1e-5))
     assert bool(jnp.all(outputs["alpha"] < 0.5))
@@ -153,15 +136,17 @@ def test_shares_are_of_the_runs_that_were_followed():
     some = cell()
     some["followed"].values[0, 2:] = 0
     success = np.isfinite(some["distance"].values) & (some["distance"].values <= 0.05)
-    shares = outcome_shares(some, success)
+    shares = fig3_table.outcome_shares(some, success)
     assert (shares["share_succeeded"], shares["share_diverged"]) == (0.5, 0.5)
     some["followed"].values[...] = 0
-    assert np.all(np.isnan(list(outcome_shares(some, success).values())))
+    assert np.all(np.isnan(list(fig3_table.outcome_shares(some, success).values())))
 
 
 def test_outcomes_are_exclusive_and_complete():
     distance = cell()["distance"].values
-    shares = outcome_shares(cell(), np.isfinite(distance) & (distance <= 0.05))
+    shares = fig3_table.outcome_shares(
+        cell(), np.isfinite(distance) & (distance <= 0.05)
+    )
     assert shares == {
         "share_succeeded": 0.2,
         "share_collapsed": 0.2,
@@ -178,7 +163,7 @@ def test_counts_by_trial_restart_and_step_size():
     success = np.zeros((4, 3, 2), bool)
     success[0, 0] = True  # both step sizes of one restart
     success[1, 1, 0] = success[1, 2, 1] = True
-    columns = counts(success, "", np.array([1.0, 0.1]), 0.05)
+    columns = fig3_table.counts(success, "", np.array([1.0, 0.1]), 0.05)
     assert (columns["successes"], columns["restart_successes"]) == (2, 3)
     assert columns["successes_step_1"] == columns["successes_step_0.1"] == 2
     assert columns["restart_successes_step_1"] == 2
@@ -193,7 +178,7 @@ def test_a_trial_needs_at_most_twice_its_data(clients, samples, features):
     trial = dataclasses.replace(
         TRIAL, num_clients=clients, num_samples=samples, num_features=features
     )
-    program = jax.jit(functools.partial(simulate, trial))
+    program = jax.jit(functools.partial(fig3_trial.simulate, trial))
     step_sizes = jnp.array([1.0, 0.1, 0.01])
     plan = program.lower(jax.random.key(0), step_sizes).compile().memory_analysis()
     assert plan is not None
@@ -219,32 +204,34 @@ def sweep_results(num_trials: int, seed: int = 0) -> xr.Dataset:
     rng = np.random.default_rng(seed)
     shape = (1, len(SEPARATIONS), 1, 1, 1, 100)  # More than are kept: the same ones.
     variables = {}
-    for name, own in DIMS.items():
+    for name, own in fig3_trial.DIMS.items():
         low, high = RANGES.get(name, (0.0, 1.0))
         drawn = rng.uniform(low, high, (*shape, *(RUN_SIZES[dim] for dim in own)))
         if isinstance(low, int):
             drawn = np.floor(drawn)
         kept = drawn[:, :, :, :, :, :num_trials].astype(np.float32)
-        variables[name] = ((*AXES, "trial", *own), kept)
-    variables["failed"] = (tuple(AXES), np.zeros(shape[:-1], bool))
-    point = {axis: [getattr(CELL, axis)] for axis in AXES}
+        variables[name] = ((*fig3_table.AXES, "trial", *own), kept)
+    variables["failed"] = (tuple(fig3_table.AXES), np.zeros(shape[:-1], bool))
+    point = {axis: [getattr(CELL, axis)] for axis in fig3_table.AXES}
     coords = point | {"separation": list(SEPARATIONS), "step_size": [1.0, 0.1]}
     return xr.Dataset(variables, coords=coords)
 
 
 def with_trials(results: xr.Dataset, numbers, filling: float = np.nan) -> xr.Dataset:
     """The same where cells have fewer trials, with `filling` in place of the others."""
-    of_cells = xr.DataArray(np.reshape(numbers, (1, 3, 1, 1, 1)), dims=tuple(AXES))
+    of_cells = xr.DataArray(
+        np.reshape(numbers, (1, 3, 1, 1, 1)), dims=tuple(fig3_table.AXES)
+    )
     index = xr.DataArray(np.arange(results.sizes["trial"]), dims="trial")
     changed = {
         name: results[name].where(index < of_cells, np.float32(filling))
-        for name in DIMS
+        for name in fig3_trial.DIMS
     }
     return results.assign(changed | {"trials": of_cells})
 
 
 def table_of(results: xr.Dataset, **more):
-    return rows(results, CELL, tolerance=0.001, error_rate=0.03, **more)
+    return fig3_table.rows(results, CELL, tolerance=0.001, error_rate=0.03, **more)
 
 
 def same(one: dict, other: dict) -> bool:
@@ -283,7 +270,7 @@ def test_the_intervals_are_of_the_kind_that_is_named(sequential):
     for row in table_of(results, sequential=sequential):
         assert row["interval"] == name
         assert row["interval_error_rate"] == pytest.approx(0.01)
-        for prefix in (own.prefix for own in CRITERIA.values()):
+        for prefix in (own.prefix for own in fig3_trial.CRITERIA.values()):
             found = row[f"{prefix}low"], row[f"{prefix}high"]
             expected = kinds[name](
                 row[f"{prefix}successes"], row["trials"], error_rate=0.01
@@ -335,7 +322,7 @@ def test_cells_without_trials_are_open_or_failed():
     assert [row["trials"] for row in table] == [10, 0, 0]
     assert [row["failed"] for row in table] == [False, False, True]
     assert all("successes" not in row for row in table[1:])
-    (line,) = pivot(table, row_axis="noise", column_axis="separation")
+    (line,) = fig3_table.pivot(table, row_axis="noise", column_axis="separation")
     texts = [line[f"separation {value:g}"] for value in SEPARATIONS]
     assert texts == [f"{table[0]['successes']}/10", "open", "failed"]
 
@@ -356,7 +343,7 @@ def outputs_ending_at(best, recovered=0.0):
 def stops_after(best, **changes) -> int | None:
     """The first block's end at which the rule has enough of these trials."""
     usual: dict[str, Any] = {"width": 0.2, "tolerance": 0.001, "error_rate": 0.01}
-    rule = Precision(**(usual | changes))
+    rule = fig3_table.Precision(**(usual | changes))
     ends = range(BLOCK, len(best) + 1, BLOCK)
     return next(
         (n for n in ends if rule.enough(outputs_ending_at(best[:n]), TRIAL)), None
@@ -407,14 +394,14 @@ def test_it_depends_on_every_part_of_the_precision():
 
 def test_the_criterion_decides_what_is_counted():
     best = np.resize([0.0, 1.0], 60)  # Half succeed by distance; all are recovered.
-    rule = Precision(0.3, 0.001, 0.01)
+    rule = fig3_table.Precision(0.3, 0.001, 0.01)
     assert not rule.enough(outputs_ending_at(best, 1.0), TRIAL)
     other = dataclasses.replace(rule, criterion="recovery")
     assert other.enough(outputs_ending_at(best, 1.0), TRIAL)
 
 
 def test_no_trials_are_never_enough():
-    assert not Precision(1.0, 0.0, 0.5).enough(outputs_ending_at([]), TRIAL)
+    assert not fig3_table.Precision(1.0, 0.0, 0.5).enough(outputs_ending_at([]), TRIAL)
 
 
 def missed_when_stopped(method, width: float, error_rate: float, horizon: int = 400):
@@ -443,18 +430,18 @@ def test_a_cell_that_stops_misses_no_more_than_stated():
 
 
 def test_the_error_rate_is_shared_by_the_cells():
-    rule = stopping_rule(0.2, **RULE, num_trials=1000)
+    rule = fig3_table.stopping_rule(0.2, **RULE, num_trials=1000)
     assert rule is not None
     needed = shortest(1.0, error_rate=0.05 / 20)
     assert not rule(outputs_ending_at(np.zeros(needed - BLOCK)), TRIAL)
     assert rule(outputs_ending_at(np.zeros(needed)), TRIAL)
     assert needed > shortest(1.0, error_rate=0.05)
-    assert stopping_rule(None, **RULE, num_trials=1) is None
+    assert fig3_table.stopping_rule(None, **RULE, num_trials=1) is None
 
 
 @pytest.mark.parametrize("width", [1.0, 0.37, 0.02])
 def test_the_fewest_trials_are_the_fewest(width):
-    least = least_trials(width, error_rate=0.01)
+    least = fig3_table.least_trials(width, error_rate=0.01)
     for trials, is_short in ((least, True), (least - 1, False)):
         if trials:
             counts = np.arange(trials + 1)
@@ -463,13 +450,13 @@ def test_the_fewest_trials_are_the_fewest(width):
 
 
 def test_a_precision_out_of_reach_is_refused():
-    least = least_trials(0.2, error_rate=0.05 / 20)
-    assert stopping_rule(0.2, **RULE, num_trials=least)
+    least = fig3_table.least_trials(0.2, error_rate=0.05 / 20)
+    assert fig3_table.stopping_rule(0.2, **RULE, num_trials=least)
     message = f"`precision` 0.2 needs {least} trials or more in each of 20 cells"
     with pytest.raises(ValueError, match=message):
-        stopping_rule(0.2, **RULE, num_trials=least - 1)
+        fig3_table.stopping_rule(0.2, **RULE, num_trials=least - 1)
     with pytest.raises(ValueError, match="or more in each"):
-        stopping_rule(1e-300, **RULE, num_trials=10**6)
+        fig3_table.stopping_rule(1e-300, **RULE, num_trials=10**6)
 
 
 @pytest.mark.parametrize(
@@ -487,7 +474,7 @@ def test_a_precision_out_of_reach_is_refused():
 def test_misuse_names_the_argument(changes, argument):
     usual: dict[str, Any] = {"width": 0.2, "tolerance": 0.0, "error_rate": 0.05}
     with pytest.raises(ValueError, match=f"^`{argument}`"):
-        Precision(**(usual | changes))
+        fig3_table.Precision(**(usual | changes))
 
 
 def test_the_legend_tells_the_trials_and_how_many_cells_are_precise():
@@ -497,11 +484,15 @@ def test_the_legend_tells_the_trials_and_how_many_cells_are_precise():
         cell | {"trials": 100, "high": 0.3},
         {"interval": "confidence sequence", "trials": 0, "failed": True},
     ]
-    text = describe(table, error_rate=0.05, width=0.2)
+    text = fig3_table.describe(table, error_rate=0.05, width=0.2)
     assert "confidence sequence, 95 % for all 3 cells together" in text
     assert "20 to 100 trials a cell, 1 of 3 intervals narrower than 0.2" in text
-    assert describe(table[:1], error_rate=0.05, width=None).endswith("20 trials a cell")
-    assert describe(table[2:], error_rate=0.05, width=None).endswith("0 trials a cell")
+    assert fig3_table.describe(table[:1], error_rate=0.05, width=None).endswith(
+        "20 trials a cell"
+    )
+    assert fig3_table.describe(table[2:], error_rate=0.05, width=None).endswith(
+        "0 trials a cell"
+    )
 
 
 TWO_RESTARTS = dataclasses.replace(TRIAL, num_restarts=2)
@@ -509,10 +500,10 @@ WIDTH, ERROR_RATE = 0.4, 0.05
 GRID = engine.Grid(
     experiment="precision",
     trial=TWO_RESTARTS,
-    axes={axis: (getattr(TWO_RESTARTS, axis),) for axis in AXES}
+    axes={axis: (getattr(TWO_RESTARTS, axis),) for axis in fig3_table.AXES}
     | {"separation": (0.0, 0.5, 1.0)},
     num_trials=95,
-    dims=DIMS,
+    dims=fig3_trial.DIMS,
     coords={"step_size": [1.0]},
 )
 
@@ -530,7 +521,7 @@ def succeed_by_chance(trial, key, constants):
 
 
 def sweep(folder, **more):
-    enough = stopping_rule(
+    enough = fig3_table.stopping_rule(
         WIDTH,
         tolerance=0.0,
         error_rate=ERROR_RATE,
@@ -544,7 +535,7 @@ def sweep(folder, **more):
 
 
 def table(results):
-    return rows(
+    return fig3_table.rows(
         results, TWO_RESTARTS, tolerance=0.0, error_rate=ERROR_RATE, sequential=True
     )
 
@@ -602,8 +593,8 @@ def test_another_criterion_refuses_both_stores_and_moves_both_curves(
 
     usual = run("usual")
     with monkeypatch.context() as patched:
-        other = CRITERIA["paper"]._replace(factor=100.0)
-        patched.setitem(CRITERIA, "paper", other)
+        other = fig3_trial.CRITERIA["paper"]._replace(factor=100.0)
+        patched.setitem(fig3_trial.CRITERIA, "paper", other)
         refused = "`criteria` = 'distance ≤ 0.6 σ; .* this run has 'distance ≤ 100.0 σ"
         with pytest.raises(engine.StoreError, match=f"results.zarr` .*{refused}"):
             run("usual")

@@ -20,20 +20,7 @@ from cfljax.algorithms import fedavg, ifca
 from cfljax.base.types import ClientData
 from cfljax.models import mlp
 from experiments.ifca import fig4, rotated, table1
-from experiments.ifca.rotated import (
-    ALGORITHMS,
-    LEAST_SHARE,
-    Result,
-    Start,
-    Trial,
-    accuracy_of_best,
-    accuracy_of_each,
-    algorithm_of,
-    several_rounds,
-    with_balanced_start,
-)
 from experiments.ifca.rotated_report import draw, markdown, published, rows
-from experiments.ifca.table1 import cifar_preset, cifar_trial
 from experiments.images import Loaded, find_images
 from experiments.options import Options
 
@@ -93,7 +80,9 @@ def loss(models, index: int, data: ClientData, client: int) -> float:
     return -np.log(own / scores.sum(axis=1)).mean()
 
 
-best_of = jax.jit(functools.partial(accuracy_of_best, TASK, clients_per_chunk=4))
+best_of = jax.jit(
+    functools.partial(rotated.accuracy_of_best, TASK, clients_per_chunk=4)
+)
 
 
 def test_accuracy_of_best_against_a_loop():
@@ -127,9 +116,9 @@ def test_accuracy_of_each_against_a_loop():
         [[is_right(models, j, data, i) for i in range(6)] for j in range(4)]
     )
     own = [*right[:2, :3].mean(axis=(1, 2)), *right[2:, 3:].mean(axis=(1, 2))]
-    result = accuracy_of_each(TASK, models, jnp.array([0, 0, 1, 1]), data, 2)
+    result = rotated.accuracy_of_each(TASK, models, jnp.array([0, 0, 1, 1]), data, 2)
     np.testing.assert_allclose(result, own, rtol=1e-6)
-    last = accuracy_of_each(TASK, models, jnp.ones(4, int), data, 2)
+    last = rotated.accuracy_of_each(TASK, models, jnp.ones(4, int), data, 2)
     np.testing.assert_allclose(last, right[:, 3:].mean(axis=(1, 2)), rtol=1e-6)
     assert np.abs(last - result).max() > 1e-3
 
@@ -151,7 +140,7 @@ def test_several_rounds_as_one_against_the_rounds_themselves():
     keep = lambda state, info: (state.models, info.assignment)
     key = jax.random.key(0)
     _, plain = engine.run(algorithm, key, data, num_rounds=6, observe=keep)
-    thrice = several_rounds(algorithm, 3)
+    thrice = rotated.several_rounds(algorithm, 3)
     _, joined = engine.run(thrice, key, data, num_rounds=2, observe=keep)
     for ours, theirs in zip(
         jax.tree.leaves(joined), jax.tree.leaves(plain), strict=True
@@ -165,7 +154,7 @@ def digits(name: str = "digits") -> Loaded:
     return dataclasses.replace(images, name=name)
 
 
-def mnist_trial(config: table1.MnistConfig, images: Loaded) -> Trial:
+def mnist_trial(config: table1.MnistConfig, images: Loaded) -> rotated.Trial:
     """Of the first setting."""
     return table1.mnist_grids(config, images)[0][1].trial
 
@@ -179,7 +168,7 @@ def filled(dims, axes, values):
     }
 
 
-def made_up_result(images: str = "mnist") -> Result:
+def made_up_result(images: str = "mnist") -> rotated.Result:
     """Results of the paper's first setting: 90, 80 and 70 per cent, less before."""
     config = dataclasses.replace(table1.mnist_preset("paper"), num_trials=2)
     trial = mnist_trial(config, digits(images))
@@ -188,8 +177,10 @@ def made_up_result(images: str = "mnist") -> Result:
     levels = np.array([0.9, 0.8, 0.7])[:, None, None, None]
     accuracy = levels - 0.1 / rounds + np.array([0, 0.01])[:, None, None]
     data = filled(rotated.DIMS, axes, np.ones((3, 2, 1, 30)))
-    coords = {"algorithm": list(ALGORITHMS), "round": rounds}
-    return Result(trial, xr.Dataset(data | {"accuracy": (axes, accuracy)}, coords))
+    coords = {"algorithm": list(rotated.ALGORITHMS), "round": rounds}
+    return rotated.Result(
+        trial, xr.Dataset(data | {"accuracy": (axes, accuracy)}, coords)
+    )
 
 
 def test_another_setting_names_the_papers_nearest():
@@ -214,7 +205,7 @@ def test_published_local_numbers_stand_once_beside_the_models_of_all_rounds():
     ]
     text = markdown(table)
     assert text.count("63.32") == 1 and "may stem from 10 rounds" in text
-    alone = Result(result.trial, result.data.isel(round=[-1]))
+    alone = rotated.Result(result.trial, result.data.isel(round=[-1]))
     assert "released" not in markdown(rows(alone))
 
 
@@ -245,7 +236,7 @@ def test_global_baseline_weighs_clients_alike():
         state, _ = engine.run(algorithm, key, uneven, num_rounds=1)
         return np.asarray(jax.tree.leaves(state.model)[0])
 
-    ours, _ = algorithm_of(TASK, trial)
+    ours, _ = rotated.algorithm_of(TASK, trial)
     settings = {"step_size": trial.step_size, "num_steps": 1}
     alike = after_a_round(fedavg(TASK, weights="clients", **settings))
     by_samples = after_a_round(fedavg(TASK, **settings))
@@ -315,7 +306,7 @@ def test_impossible_configurations_of_mnist_are_refused(change, message):
 
 def test_tests_must_divide_the_rounds():
     trial = mnist_trial(SMALL, digits())
-    assert isinstance(trial, Trial)
+    assert isinstance(trial, rotated.Trial)
     with pytest.raises(ValueError, match="`rounds_between` must divide"):
         dataclasses.replace(trial, rounds_between=3)
 
@@ -348,20 +339,20 @@ def test_published_numbers_against_reference(shared):
     assert sorted(ours) == sorted(theirs) and len(theirs) == 9
 
 
-PAPER = cifar_preset("paper")
+PAPER = table1.cifar_preset("paper")
 
 
 def test_presets_are_the_released_setting():
-    trial = cifar_trial(PAPER, digits("cifar10"), "paper")
+    trial = table1.cifar_trial(PAPER, digits("cifar10"), "paper")
     assert (trial.num_clients, trial.num_samples, trial.num_clusters) == (200, 500, 2)
     assert (trial.num_participants, trial.num_rounds) == (20, 600)
     assert (trial.step_size, trial.decay, trial.batch_size) == (0.25, "0.99", 50)
     assert (trial.num_epochs, trial.num_test_clients) == (5, 40)
-    assert LEAST_SHARE[2] == 0.35 and LEAST_SHARE[4] == 0.1
+    assert rotated.LEAST_SHARE[2] == 0.35 and rotated.LEAST_SHARE[4] == 0.1
 
 
 def test_published_numbers_stand_beside_the_published_setting_only():
-    trial = cifar_trial(PAPER, digits("cifar10"), "reference")
+    trial = table1.cifar_trial(PAPER, digits("cifar10"), "reference")
     for name, value in (("ifca", 81.51), ("fedavg", 77.87), ("local", 33.97)):
         cell = published(trial, name)
         assert cell is not None and cell.same and cell.mean == value
@@ -395,7 +386,7 @@ def shares(models, data) -> np.ndarray:
 @functools.cache
 def starting(least_share: float, most_draws: int):
     """Compiled once for all seeds."""
-    algorithm = with_balanced_start(
+    algorithm = rotated.with_balanced_start(
         ifca(TASK, num_clusters=2, step_size=0.1),
         TASK,
         lambda state: state.models,
@@ -443,7 +434,7 @@ def test_impossible_filters_are_refused(least_share, most_draws, message):
 
 
 def test_local_models_are_taken_from_all_clusters_and_some_come_first():
-    trial = cifar_trial(cifar_preset("quick"), digits(), "paper")
+    trial = table1.cifar_trial(table1.cifar_preset("quick"), digits(), "paper")
     trial = dataclasses.replace(
         trial, num_clients=12, num_participants=3, num_local_clients=6, num_released=2
     )
@@ -460,7 +451,7 @@ def test_local_models_are_taken_from_all_clusters_and_some_come_first():
 def test_local_models_are_tested_on_their_own_and_on_the_last_rotation():
     """Models that never move are as good in every round, by either test."""
     config = dataclasses.replace(
-        cifar_preset("quick"),
+        table1.cifar_preset("quick"),
         num_clients=4,
         num_samples=8,
         num_test_clients=4,
@@ -472,7 +463,7 @@ def test_local_models_are_tested_on_their_own_and_on_the_last_rotation():
         num_rounds=2,
         rounds_between=1,
     )
-    trial = cifar_trial(config, digits(), "paper")
+    trial = table1.cifar_trial(config, digits(), "paper")
     trial = dataclasses.replace(trial, algorithm="local", step_size=0.0)
     arrays = digits().arrays
     run = jax.jit(functools.partial(rotated.simulate, trial))
@@ -483,15 +474,15 @@ def test_local_models_are_tested_on_their_own_and_on_the_last_rotation():
     assert np.all(np.isnan(still["held_out"])) and not np.any(still["received"])
 
 
-STARTS: tuple[Start, ...] = ("paper", "reference")
+STARTS: tuple[rotated.Start, ...] = ("paper", "reference")
 
 
-def made_up() -> list[Result]:
+def made_up() -> list[rotated.Result]:
     """Results of both starts: 80 and 82 per cent, global 70, local 40 and 30."""
     results = []
     levels = {"ifca": 0.8, "fedavg": 0.7, "local": 0.4}
     for start, names in zip(STARTS, (levels, {"ifca": 0.82}), strict=True):
-        trial = cifar_trial(PAPER, digits("cifar10"), start)
+        trial = table1.cifar_trial(PAPER, digits("cifar10"), start)
         rounds = np.arange(10, 601, 10)
         shape = (len(names), 2, 1, len(rounds))
         axes = ("algorithm", "repetition", "trial", "round")
@@ -503,7 +494,7 @@ def made_up() -> list[Result]:
         data |= {"last_cluster": (axes, last)}
         data |= {"matched_accuracy": (axes, np.ones(shape))}
         coords = {"algorithm": list(names), "repetition": [0.0, 1.0], "round": rounds}
-        results.append(Result(trial, xr.Dataset(data, coords)))
+        results.append(rotated.Result(trial, xr.Dataset(data, coords)))
     return results
 
 
@@ -543,11 +534,11 @@ def test_rows_say_which_form_they_have():
 )
 def test_impossible_configurations_of_cifar_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
-        cifar_trial(dataclasses.replace(PAPER, **change), digits(), "paper")
+        table1.cifar_trial(dataclasses.replace(PAPER, **change), digits(), "paper")
 
 
 def test_only_ifca_has_more_than_one_start():
-    grids = table1.cifar_grids(cifar_preset("quick"), digits())
+    grids = table1.cifar_grids(table1.cifar_preset("quick"), digits())
     assert [grid.axes["algorithm"] for _, grid in grids] == [
         ("ifca", "fedavg", "local"),
         ("ifca",),
@@ -634,14 +625,14 @@ def config(**changes) -> fig4.Config:
     return dataclasses.replace(fig4.preset("quick"), **{**TINY, **changes})
 
 
-def made_up_panel(matched: list[list[float]]) -> Result:
+def made_up_panel(matched: list[list[float]]) -> rotated.Result:
     trial = fig4.grid(config(), 0, digits("mnist")).trial
     values = np.array(matched)[:, None, :]
     dims = ("repetition", "trial", "round")
     data = filled(rotated.IDENTITY_DIMS, dims, np.ones(values.shape))
     data |= {"matched_accuracy": (dims, values)}
     coords = {"repetition": np.arange(len(values)) * 1.0, "round": np.arange(4)}
-    return Result(trial, xr.Dataset(data, coords))
+    return rotated.Result(trial, xr.Dataset(data, coords))
 
 
 @pytest.mark.parametrize(

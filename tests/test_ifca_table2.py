@@ -24,27 +24,10 @@ from cfljax.federated.sharing import split, with_frozen
 from cfljax.models import femnist_cnn, mlp
 from experiments.__main__ import main
 from experiments.ifca import femnist, table2_femnist
-from experiments.ifca.femnist import (
-    DIMS,
-    Inputs,
-    Method,
-    Samples,
-    features,
-    head,
-    is_shared,
-    mean_of_clients,
-    method_of,
-    network,
-    padded,
-    score,
-    trained,
-    trained_alone,
-)
-from experiments.ifca.table2_femnist import Result, draw, markdown, preset, rows, runs
 from experiments.options import Options
 
 SIZES = {"num_channels": 1, "num_hidden": 5}
-TASK = network((4, 4), classes=3, **SIZES)
+TASK = femnist.network((4, 4), classes=3, **SIZES)
 COUNTS = np.array([4, 1, 3, 2, 4])
 UPDATE = LocalUpdate(num_epochs=1)
 
@@ -71,7 +54,7 @@ def some_models(count: int):
 
 MODELS = some_models(3)
 TRAIN, TEST = some_clients(1), some_clients(2, np.array([2, 3, 1, 5, 2]))
-SAMPLES = Samples.of(TRAIN), Samples.of(TEST)
+SAMPLES = femnist.Samples.of(TRAIN), femnist.Samples.of(TEST)
 model = lambda j: jax.tree.map(lambda leaf: leaf[j], MODELS)
 
 
@@ -99,7 +82,7 @@ def losses_and_rights(data: ClientData) -> tuple[np.ndarray, list[list[np.ndarra
 CLUSTERS, OWN = np.array([2, 0, -1, 1, 1]), np.array([0, 1, 2, 0, 1])
 KINDS = {
     kind.name: kind
-    for kind in map(method_of, ("ifca-3", "one_shot-3", "fedavg", "local"))
+    for kind in map(femnist.method_of, ("ifca-3", "one_shot-3", "fedavg", "local"))
 }
 
 
@@ -116,7 +99,7 @@ def scores(models):
         "local": state(models=take(OWN)),
     }
     return {
-        name: score(KINDS[name], TASK, state, *SAMPLES, is_shared)
+        name: femnist.score(KINDS[name], TASK, state, *SAMPLES, femnist.is_shared)
         for name, state in states.items()
     }
 
@@ -162,13 +145,15 @@ def test_one_shot_keeps_its_clusters_and_global_and_local_have_theirs():
 
 def test_samples_are_the_clients_without_padding():
     samples = SAMPLES[0]
-    again = padded(samples)
+    again = femnist.padded(samples)
     mask = np.asarray(TRAIN.mask)
     np.testing.assert_array_equal(again.mask, mask)
     for ours, theirs in zip(again[:2], TRAIN[:2], strict=True):
         np.testing.assert_array_equal(np.asarray(ours)[mask], np.asarray(theirs)[mask])
     assert samples.inputs.shape[0] == mask.sum() < mask.size
-    means = mean_of_clients(samples.targets.astype(jnp.float32)[:, None], samples)
+    means = femnist.mean_of_clients(
+        samples.targets.astype(jnp.float32)[:, None], samples
+    )
     targets = np.asarray(TRAIN.targets)
     expected = [row[own].mean() for row, own in zip(targets, mask, strict=True)]
     np.testing.assert_allclose(means[:, 0], expected, rtol=1e-6)
@@ -179,16 +164,18 @@ def test_the_last_layer_on_features_is_the_network_on_images():
     logits, found = jax.jit(
         lambda params: (
             TASK.predict(params, images),
-            features(params, images, **SIZES),
+            femnist.features(params, images, **SIZES),
         )
     )(model(0))
     assert found.shape == (len(images), 5) and float(found.min()) >= 0
-    own, _ = split(model(0), is_shared)
-    np.testing.assert_allclose(head(TASK).predict(own, found), logits, rtol=1e-5)
-    other, _ = split(model(1), is_shared)
-    assert np.abs(head(TASK).predict(other, found) - logits).max() > 1e-2
+    own, _ = split(model(0), femnist.is_shared)
+    np.testing.assert_allclose(
+        femnist.head(TASK).predict(own, found), logits, rtol=1e-5
+    )
+    other, _ = split(model(1), femnist.is_shared)
+    assert np.abs(femnist.head(TASK).predict(other, found) - logits).max() > 1e-2
     key = jax.random.key(4)
-    drawn = jax.tree.leaves(head(TASK).init(key))
+    drawn = jax.tree.leaves(femnist.head(TASK).init(key))
     for ours, theirs in zip(
         drawn, jax.tree.leaves(TASK.init(key)["output"]), strict=True
     ):
@@ -196,8 +183,8 @@ def test_the_last_layer_on_features_is_the_network_on_images():
 
 
 def test_published_sizes_make_the_network_of_leaf():
-    paper = preset("paper")
-    ours = network(
+    paper = table2_femnist.preset("paper")
+    ours = femnist.network(
         (28, 28),
         num_channels=paper.num_channels,
         num_hidden=paper.num_hidden,
@@ -211,7 +198,7 @@ def test_published_sizes_make_the_network_of_leaf():
 def test_local_models_train_only_when_drawn_and_then_as_in_fedavg():
     settings = {"step_size": 0.1, "participation": 0.2, "update": UPDATE}
     task, key = mlp((4, 4), hidden=(), num_classes=3), jax.random.key(7)
-    algorithm = trained_alone(task, **settings)
+    algorithm = femnist.trained_alone(task, **settings)
     state = jax.jit(algorithm.init)(jax.random.key(1), TRAIN)
     after, info = jax.jit(algorithm.step)(key, state, TRAIN)
     kernels = np.asarray([jax.tree.leaves(s.models)[1] for s in (state, after)])
@@ -231,8 +218,8 @@ def test_local_models_train_only_when_drawn_and_then_as_in_fedavg():
 @pytest.mark.parametrize("text", ["ifca", "ifca-0", "fedavg-2", "ifca-x", "", "IFCA-2"])
 def test_methods_that_are_none_are_refused(text):
     with pytest.raises(ValueError, match="a method must be fedavg, local, or ifca"):
-        method_of(text)
-    assert method_of("one_shot-3") == Method("one_shot", 3)
+        femnist.method_of(text)
+    assert femnist.method_of("one_shot-3") == femnist.Method("one_shot", 3)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +234,7 @@ def test_methods_that_are_none_are_refused(text):
 )
 def test_impossible_configurations_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
-        dataclasses.replace(preset("quick"), **change)
+        dataclasses.replace(table2_femnist.preset("quick"), **change)
 
 
 def made_up_result(name: str = "paper", methods=("ifca-2", "fedavg", "local")):
@@ -258,16 +245,18 @@ def made_up_result(name: str = "paper", methods=("ifca-2", "fedavg", "local")):
     seeds = np.array([0, 0.01, np.nan])[None, :, None, None]
     rounds = np.array([0.5, 0.62, 0.6])
     accuracy = np.broadcast_to(rounds + seeds, (len(methods), 3, 1, 3))
-    data = {name: (list(axes), np.ones_like(accuracy)) for name in DIMS}
+    data = {name: (list(axes), np.ones_like(accuracy)) for name in femnist.DIMS}
     data["accuracy"] = (list(axes), accuracy)
     data["failed"] = (list(axes[:2]), np.isnan(accuracy[:, :, 0, 0]))
     coords = {"method": list(methods), "repetition": np.arange(3.0)}
-    return Result(name, trial, xr.Dataset(data, coords | {"round": [20, 40, 60]}))
+    return table2_femnist.Result(
+        name, trial, xr.Dataset(data, coords | {"round": [20, 40, 60]})
+    )
 
 
 def test_rows_by_hand():
     result = made_up_result()
-    first = rows(result)[0]
+    first = table2_femnist.rows(result)[0]
     assert (first["label"], first["trials"], first["failed"]) == ("IFCA k=2", 2, 1)
     np.testing.assert_allclose(first["accuracy_mean"], 60.5)
     np.testing.assert_allclose(first["accuracy_std"], np.sqrt(0.5))
@@ -277,18 +266,18 @@ def test_rows_by_hand():
     assert first["diverged"] == 0
     result.data["is_finite"][0, 0] = 0
     result.data["is_finite"][0, 2] = 0  # Of a run that is not there.
-    assert rows(result)[0]["diverged"] == 1
-    each = runs(result)[:3]
+    assert table2_femnist.rows(result)[0]["diverged"] == 1
+    each = table2_femnist.runs(result)[:3]
     assert [run["failed"] for run in each] == [False, False, True]
     assert each[0]["best_round"] == 40 and each[2]["best"] is None
 
 
 def test_pretraining_has_a_row_without_a_published_number():
-    first = rows(made_up_result("pretraining", ("fedavg",)))[0]
+    first = table2_femnist.rows(made_up_result("pretraining", ("fedavg",)))[0]
     assert (first["variant"], first["label"]) == ("reference", "pretraining")
     assert first["paper_mean"] is None
-    table = rows(made_up_result()) + [first]
-    text = markdown(table, 188)
+    table = table2_femnist.rows(made_up_result()) + [first]
+    text = table2_femnist.markdown(table, 188)
     assert "84.45 ± 0.51" in text and "this table from 188" in text
     assert "diverged" not in text.split("\n", 1)[0]
 
@@ -297,8 +286,8 @@ def test_a_figure_has_a_panel_for_each_variant_and_seven_curves():
     many = ("ifca-2", "ifca-3", "ifca-4", "ifca-5", "ifca-6", "fedavg", "local")
     results = [made_up_result(name, (*many, "ifca-7")) for name in ("paper",)]
     results.append(made_up_result("pretraining", ("fedavg",)))
-    figure = draw(results)
-    assert figure is not None and draw(results[1:]) is None
+    figure = table2_femnist.draw(results)
+    assert figure is not None and table2_femnist.draw(results[1:]) is None
     (axes,) = figure.axes
     names = {str(line.get_label()) for line in axes.get_lines()}
     names = {name for name in names if not name.startswith("_")}
@@ -337,7 +326,7 @@ def some_writers() -> Writers:
 
 
 CLIENTS = by_writer(some_writers(), num_clients=5, min_samples=3)
-INPUTS = Inputs(Samples.of(CLIENTS[0]), Samples.of(CLIENTS[1]))
+INPUTS = femnist.Inputs(femnist.Samples.of(CLIENTS[0]), femnist.Samples.of(CLIENTS[1]))
 PRETRAINED = TASK.init(jax.random.key(11))
 FLAT = ravel_pytree(PRETRAINED)[0]
 
@@ -353,11 +342,11 @@ def frozen_run(trial, key):
     """Final state and logits on test images of IFCA with layers that are frozen, on
     images throughout."""
     _, warm_key, run_key = femnist._keys(trial, key)
-    task = with_frozen(TASK, PRETRAINED, is_shared)
+    task = with_frozen(TASK, PRETRAINED, femnist.is_shared)
     settings = femnist._settings(trial, INPUTS) | {
         "option": "model",
         "weights": "samples",
-        "shared": is_shared,
+        "shared": femnist.is_shared,
         "variant": "reference",
         "num_clusters": 2,
     }
@@ -374,7 +363,7 @@ def frozen_run(trial, key):
 @pytest.mark.slow
 def test_features_of_frozen_layers_give_the_numbers_of_frozen_layers():
     trial, key = reference("ifca-2"), jax.random.key(2)
-    run = jax.jit(lambda step_size, flat: trained(
+    run = jax.jit(lambda step_size, flat: femnist.trained(
         _bind(trial, {"step_size": step_size}),
         key,
         INPUTS._replace(pretrained=flat[None, :]),
@@ -414,7 +403,7 @@ def test_features_of_frozen_layers_give_the_numbers_of_frozen_layers():
 
 @pytest.mark.slow
 def test_a_local_run_that_diverges_has_a_result_and_is_counted():
-    run = jax.jit(lambda step_size: trained(
+    run = jax.jit(lambda step_size: femnist.trained(
         _bind(reference("local"), {"step_size": step_size}),
         jax.random.key(2),
         INPUTS._replace(pretrained=FLAT[None, :]),
@@ -430,7 +419,7 @@ def test_ifca_of_one_cluster_is_the_global_model():
     key = jax.random.key(3)
     trial = dataclasses.replace(table2_femnist._trial(SMALL, INPUTS, 3), num_rounds=2)
     run = lambda method: jax.jit(
-        lambda: trained(dataclasses.replace(trial, method=method), key, INPUTS)
+        lambda: femnist.trained(dataclasses.replace(trial, method=method), key, INPUTS)
     )()
     single, average = run("ifca-1"), run("fedavg")
     for a, b in zip(
@@ -492,10 +481,14 @@ def test_failed_pretraining_is_recorded_and_nothing_built_on_it(tmp_path, monkey
     def sweep(config, options, trial, inputs, name):
         asked.append(name)
         axes = ("method", "repetition", "trial", "round")
-        data = {name: (list(axes), np.full((1, 2, 1, 1), np.nan)) for name in DIMS}
+        data = {
+            name: (list(axes), np.full((1, 2, 1, 1), np.nan)) for name in femnist.DIMS
+        }
         data["failed"] = (list(axes[:2]), np.array([[True, True]]))
         coords = {"method": ["fedavg"], "repetition": [0.0, 1.0], "round": [2]}
-        return Result(name, trial, xr.Dataset(data, coords, {"failures": 2}))
+        return table2_femnist.Result(
+            name, trial, xr.Dataset(data, coords, {"failures": 2})
+        )
 
     monkeypatch.setattr(table2_femnist, "_sweep", sweep)
     config = dataclasses.replace(SMALL, variants=("reference",))

@@ -8,17 +8,7 @@ import pytest
 import xarray as xr
 
 from experiments.options import Options
-from experiments.werner.fig1 import (
-    Config,
-    _grids,
-    fail,
-    failing_rows,
-    note,
-    preset,
-    rows,
-    simulate,
-    windows,
-)
+from experiments.werner import fig1
 from experiments.werner.study import Study
 
 EDGES = {
@@ -27,20 +17,20 @@ EDGES = {
     "bipartition_radius": (0.25, 0.6),
 }
 TINY = dataclasses.replace(
-    preset("quick"), **EDGES, batch_size=(1, 64), num_trials=2, num_rounds=200
+    fig1.preset("quick"), **EDGES, batch_size=(1, 64), num_trials=2, num_rounds=200
 )
 
 
-def computed(folder: pathlib.Path, name, which: int, config: Config = TINY):
+def computed(folder: pathlib.Path, name, which: int, config: fig1.Config = TINY):
     """The failing methods (0) or Federated-Clustering (1) of an example."""
-    grid = _grids(config, name)[which]
+    grid = fig1._grids(config, name)[which]
     own = Study("fig1", config, Options(out=folder, progress=False))
-    return own.sweep(grid, (fail, simulate)[which], f"{name}{which}")
+    return own.sweep(grid, (fig1.fail, fig1.simulate)[which], f"{name}{which}")
 
 
 def clustered(folder, name):
     found = {name: computed(folder, name, 1)}
-    return rows(found, TINY)
+    return fig1.rows(found, TINY)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +47,7 @@ def test_myopic_clustering_stays_at_the_saddle(tmp_path):
     np.testing.assert_array_equal(path[:2], [[1.5, 1.5, 1.5], [1, 1, 2]])
     np.testing.assert_allclose(path[:, 0][1:20], (2 / 3) ** np.arange(19), rtol=1e-5)
     np.testing.assert_array_equal(path[1:, 1:], np.broadcast_to([1, 2], (200, 2)))
-    right = [row["right"] for row in failing_rows({"myopic": found}, 0.05)]
+    right = [row["right"] for row in fig1.failing_rows({"myopic": found}, 0.05)]
     assert right == [True, False, True]
 
 
@@ -92,7 +82,7 @@ def test_radii_of_the_first_example(myopic, radius, right):
 
 
 def test_windows_of_the_first_example(myopic):
-    every, second = (row for row in windows(myopic) if row["example"] == "myopic")
+    every, second = (row for row in fig1.windows(myopic) if row["example"] == "myopic")
     assert (every["least"], every["largest"]) == (0.3334, 0.6666)
     assert (second["least"], second["largest"]) == (0.3334, 0.9999)
     assert (every["radii"], second["radii"]) == ("2/6", "4/6")
@@ -121,13 +111,13 @@ def test_radii_of_the_second_example(tmp_path):
     table = clustered(tmp_path, "symmetric")
     right = {row["radius"]: row["right"] for row in table}
     assert right == {0.0: True, 1.9999: True, 2.0001: False}
-    (window,) = (row for row in windows(table) if row["example"] == "symmetric")
+    (window,) = (row for row in fig1.windows(table) if row["example"] == "symmetric")
     assert (window["least"], window["largest"]) == (0.0, 1.9999)
 
 
 def test_single_samples_never_bring_partners_together(tmp_path):
     table = clustered(tmp_path, "bipartition")
-    own = [row for row in windows(table) if row["example"] == "bipartition"]
+    own = [row for row in fig1.windows(table) if row["example"] == "bipartition"]
     found = {(row["batch_size"], row["claim"]): row["radii"] for row in own}
     assert found[64, "all, together"] == found[64, "all"] == "1/2"
     assert found[1, "all, together"] == "0/2"  # Right only where all are alone.
@@ -151,7 +141,7 @@ def made_up(positions, tails):
         "strangers": (axes, counts),
     }
     found = xr.Dataset(data, {"batch_size": [1], "radius": [0.5]})
-    return rows({"symmetric": found}, dataclasses.replace(TINY, tolerance=0.1))
+    return fig1.rows({"symmetric": found}, dataclasses.replace(TINY, tolerance=0.1))
 
 
 def test_a_cycle_around_the_optimum_is_not_right():
@@ -172,6 +162,6 @@ def test_what_is_no_number_is_not_right():
         {"position": (("method", "trial", "round", "client"), positions)},
         {"method": ["option_one"]},
     )
-    failed = failing_rows({"symmetric": data}, 0.05)
+    failed = fig1.failing_rows({"symmetric": data}, 0.05)
     assert [row["right"] for row in failed] == [False, True]
-    assert "wrong: 1." in note(failed)
+    assert "wrong: 1." in fig1.note(failed)

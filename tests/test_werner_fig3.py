@@ -8,23 +8,7 @@ import xarray as xr
 
 from cfljax import engine
 from cfljax.base.types import Algorithm, ClientData, Truth
-from experiments.werner.fig3 import (
-    TRACED_FIELDS,
-    chosen,
-    claims,
-    note,
-    overview,
-    rows,
-)
-from experiments.werner.fig3_trial import (
-    DIMS,
-    SCENES,
-    Trial,
-    first_models,
-    simulate,
-    started,
-    traced,
-)
+from experiments.werner import fig3, fig3_trial
 
 NAN = float("nan")
 
@@ -43,9 +27,9 @@ def test_rows_by_hand():
     squared = [[[9, 8, 4], [9, 8, 1]], [[9, 7, 16], [9, 7, 25]], [[9, 9, 9]] * 2]
     data = made_up(squared, [[0.1, 0.2], [NAN, 5], [3, 3]])
     one = data.sel({"method": "fixed 0.1", "scene": "zero"})
-    assert chosen(one).tolist() == [0, 1, 0]  # NaN never wins.
-    assert chosen(one, "truth").tolist() == [1, 0, 0]
-    (row,) = rows({(4, 4): data})
+    assert fig3.chosen(one).tolist() == [0, 1, 0]  # NaN never wins.
+    assert fig3.chosen(one, "truth").tolist() == [1, 0, 0]
+    (row,) = fig3.rows({(4, 4): data})
     assert (row["label"], row["panel"]) == ("FC, fixed radius, factor 0.1", "(4, 4)")
     assert (row["start"], row["squared"], row["by_truth"]) == (9, 9, 9)
     np.testing.assert_allclose(row["squared_mean"], (4 + 25 + 9) / 3)
@@ -86,12 +70,12 @@ ORACLE = {"oracle": (0.0, 0.0), "ifca_best": (0.3, 0.02)}
 )
 def test_the_rules(errors, beats, beats_best, matches):
     lines = table(**BASELINES, **ORACLE, quantile_cluster=errors)
-    found = claims(lines)
+    found = fig3.claims(lines)
     assert len(found) == 4
     for row in found:
         assert row["beats"] == beats and row["beats_best"] == beats_best
         assert row["matches"] == matches
-    text = note(lines, found, unknown_share=0.1)
+    text = fig3.note(lines, found, unknown_share=0.1)
     name = "quantile 1/K (by every error)"
     assert (f"every panel with {name}" in text) == beats
     assert (f"Both claims: zero: {name}" in text) == (beats and matches)
@@ -100,12 +84,12 @@ def test_the_rules(errors, beats, beats_best, matches):
 
 def test_no_rule_holds_beside_a_baseline_or_an_oracle_without_number():
     broken = BASELINES | {"fedavg": (8.0, NAN)}
-    row = claims(table(**broken, **ORACLE, gap_inner=(0.2, 0.01)))[0]
+    row = fig3.claims(table(**broken, **ORACLE, gap_inner=(0.2, 0.01)))[0]
     assert not row["beats"] and row["matches"]
     useless = ORACLE | {"oracle": (0.0, 1.0)}
     lines = table(**BASELINES, **useless, gap_inner=(0.2, 0.01))
-    assert claims(lines)[0]["beats"] and not claims(lines)[0]["matches"]
-    (line,) = [row for row in overview(lines) if row["method"] == "gap_inner"]
+    assert fig3.claims(lines)[0]["beats"] and not fig3.claims(lines)[0]["matches"]
+    (line,) = [row for row in fig3.overview(lines) if row["method"] == "gap_inner"]
     assert (line["zero (4, 4)"], line["zero (4, 16)"]) == (0.2, 0.01)
 
 
@@ -122,7 +106,7 @@ def test_momentum_by_hand():
     key = jax.random.key(0)
     for momentum in (0.0, 0.9):
         start = jnp.array([[1.0], [2.0]])
-        own = started(plain, start, momentum=momentum, trained=trained)
+        own = fig3_trial.started(plain, start, momentum=momentum, trained=trained)
         state, x, m = own.init(key, nothing), 1.0, 0.0
         for _ in range(5):
             state = own.step(key, state, nothing)[0]
@@ -134,14 +118,16 @@ def test_momentum_by_hand():
 
 
 def test_models_and_starts():
-    key, places = jax.random.key(0), list(SCENES)
+    key, places = jax.random.key(0), list(fig3_trial.SCENES)
 
     def start(method, scene, sizes=(2, 3)):
         clusters, members = sizes
         truth = Truth(
             jnp.arange(clusters * members) // members, 100.0 * jnp.eye(clusters)
         )
-        return first_models(method, traced(float(places.index(scene))), truth, key)
+        return fig3_trial.first_models(
+            method, fig3_trial.traced(float(places.index(scene))), truth, key
+        )
 
     number = lambda method, *sizes: start(method, "normal", sizes).shape[0]
     sizes = ((4, 4), (4, 16), (16, 4))
@@ -159,7 +145,7 @@ def test_models_and_starts():
 
 
 def test_radius_0_is_training_alone_and_the_limit_is_one_of_stability(tmp_path):
-    trial = Trial(
+    trial = fig3_trial.Trial(
         method="local",
         scene=1,
         factor=0.0,
@@ -179,9 +165,16 @@ def test_radius_0_is_training_alone_and_the_limit_is_one_of_stability(tmp_path):
     )
     axes = {"method": ("local", "fixed"), "largest_share": (0.95, 1.05)}
     grid = engine.Grid(
-        "fig3", trial, axes, num_trials=2, dims=DIMS, traced=TRACED_FIELDS
+        "fig3",
+        trial,
+        axes,
+        num_trials=2,
+        dims=fig3_trial.DIMS,
+        traced=fig3.TRACED_FIELDS,
     )
-    found = engine.sweep(grid, simulate, tmp_path / "own.zarr", progress=False)
+    found = engine.sweep(
+        grid, fig3_trial.simulate, tmp_path / "own.zarr", progress=False
+    )
     alone, radius = (found.sel({"method": name}) for name in axes["method"])
     at = {"largest_share": 0.95}
     paths = [own["squared"].sel(at).values for own in (radius, alone)]

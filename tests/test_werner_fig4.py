@@ -9,21 +9,11 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from experiments.werner.fig4 import (
-    Start,
-    Trial,
-    asked,
-    elbow,
-    note,
-    preset,
-    printed,
-    rows,
-    simulate,
-)
+from experiments.werner import fig4
 
 
-def run(start: Start, **changes):
-    trial = Trial(
+def run(start: fig4.Start, **changes):
+    trial = fig4.Trial(
         **{
             "start": start,
             "deviation": 0.2,
@@ -37,7 +27,7 @@ def run(start: Start, **changes):
             **changes,
         }
     )
-    found = jax.jit(functools.partial(simulate, trial))(jax.random.key(1))
+    found = jax.jit(functools.partial(fig4.simulate, trial))(jax.random.key(1))
     return {name: np.asarray(array, float) for name, array in found.items()}
 
 
@@ -78,23 +68,25 @@ def test_elbow_of_a_geometric_curve():
     curve = floor + 3 * rate ** np.arange(201)
     # A round brings (1 - r) r^(l-1) of the fall.
     exact = math.ceil(1 + math.log(0.01 / (1 - rate)) / math.log(rate))
-    assert elbow(curve, 0.01) == exact == 23
-    assert elbow(curve, 0.05) < exact
-    np.testing.assert_allclose(printed(curve)[:50], -(1 - rate), rtol=1e-6)
-    assert printed(curve)[-1] == -1  # Where it gets to its minimum, whatever it was.
-    assert math.isnan(elbow(curve[::-1].copy(), 0.01))
+    assert fig4.elbow(curve, 0.01) == exact == 23
+    assert fig4.elbow(curve, 0.05) < exact
+    np.testing.assert_allclose(fig4.printed(curve)[:50], -(1 - rate), rtol=1e-6)
+    assert (
+        fig4.printed(curve)[-1] == -1
+    )  # Where it gets to its minimum, whatever it was.
+    assert math.isnan(fig4.elbow(curve[::-1].copy(), 0.01))
 
 
 @pytest.mark.parametrize("curve", [np.ones(5), np.arange(4.0)])
 def test_what_never_falls_has_no_elbow(curve):
-    assert math.isnan(elbow(curve, 0.01))
+    assert math.isnan(fig4.elbow(curve, 0.01))
 
 
 def test_theorem_1_asks_for_fewer_rounds_of_wider_clusters():
-    wanted = [asked(13.7, sigma * math.sqrt(10), 0.1) for sigma in (0.5, 1, 2, 4)]
+    wanted = [fig4.asked(13.7, sigma * math.sqrt(10), 0.1) for sigma in (0.5, 1, 2, 4)]
     np.testing.assert_allclose(wanted, [42.1, 28.6, 15.1, 1.55], atol=0.05)
     assert sorted(wanted, reverse=True) == wanted
-    assert asked(1.0, 5.0, 0.1) == 1  # Never less than one.
+    assert fig4.asked(1.0, 5.0, 0.1) == 1  # Never less than one.
 
 
 # Against itself
@@ -116,7 +108,9 @@ def made_up(curves) -> xr.Dataset:
 
 def table(curves):
     known = {"num_clusters": 4, "num_features": 4, "threshold": 0.1}
-    return rows(made_up(curves), dataclasses.replace(preset("quick"), **known))
+    return fig4.rows(
+        made_up(curves), dataclasses.replace(fig4.preset("quick"), **known)
+    )
 
 
 def test_rows_by_hand():
@@ -136,4 +130,4 @@ def test_repetitions_that_never_fall_are_no_successes():
     assert (row["fallen"], row["printed_least"]) == (1, -1)
     (none,) = table([[1, 2, 3], [1, 1, 1]])
     assert none["with_elbow"] == "0/2" and none["printed_least"] is None
-    assert "origin none" in note([none]) and "nothing" in note([none])
+    assert "origin none" in fig4.note([none]) and "nothing" in fig4.note([none])
