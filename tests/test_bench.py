@@ -570,8 +570,8 @@ def test_the_flag_chooses_the_benchmark(monkeypatch, tmp_path):
     seen = []
     look = lambda *given, **_: seen.append(given[:2]) or {}
     monkeypatch.setattr(neural_algorithms, "main", look)
-    sizes: dict = {"algorithm_clients": 7, "algorithm_samples": 3, "mlp_hidden": 9}
-    config = neural.Config(algorithms="ifca", algorithm_channels=(2,), **sizes)
+    asked: dict = {"algorithm_clients": 7, "algorithm_samples": 3, "mlp_hidden": 9}
+    config = neural.Config(algorithms="ifca", algorithm_channels=(2,), **asked)
     assert neural.main(config, Options(out=tmp_path)) == {}
     ((chosen, works),) = seen
     assert chosen == ("ifca",)

@@ -132,6 +132,17 @@ def test_command_writes_all(name, tmp_path, capsys):
 
 # Against misuse
 
+
+@pytest.mark.parametrize("name", ["clove.unknown_k", "ifca.table2_femnist"])
+def test_without_data_one_message_says_how_to_get_them(
+    name, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.delenv("CFLJAX_DATA", raising=False)
+    assert main(["run", name, "--out", str(tmp_path / "out")]) == 2
+    assert "No folder of data is named" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 REFUSED = {
     "clustering": [
         ({"repeats": 0}, "`repeats` must be at least 1, got 0"),

@@ -1,4 +1,4 @@
-"""What tests of several experiments share: images, writers, a second run."""
+"""What tests of several experiments share: made-up data, a second run, comparisons."""
 
 import dataclasses
 import json
@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 
 from cfljax.data.writers import Writers
@@ -54,3 +55,14 @@ def labels(axes: Any) -> list[str]:
     """Names of the curves that a legend shows."""
     names = [str(line.get_label()) for line in axes.get_lines()]
     return [name for name in names if not name.startswith("_")]
+
+
+def pick(tree: Any, index: Any) -> Any:
+    """The same tree with `leaf[index]` for every leaf."""
+    return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
+def assert_close(one: Any, other: Any, **tolerance: Any) -> None:
+    """Leaf by leaf."""
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_allclose(a, b, **tolerance)
