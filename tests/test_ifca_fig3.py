@@ -1,8 +1,9 @@
-"""Figure 3 of IFCA: a trial, its criteria, its table, and when a cell has enough."""
+"""Figure 3 of IFCA: its criteria, its table, when a cell has enough, and its law."""
 
 import dataclasses
 import functools
 import math
+import pathlib
 from typing import Any
 
 import jax
@@ -10,112 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
+from toy_experiments import trial_of_fig3
 
 from cfljax import engine, intervals, metrics
-from cfljax.clustering.distances import bottleneck_distance, least_distance
-from cfljax.data import mixed_linear
-from cfljax.report import read_csv
+from cfljax.algorithms import ifca
+from cfljax.data import split_rounds
+from cfljax.models import linear
+from cfljax.report import read_csv, write_csv
 from experiments.ifca import fig3, fig3_law, fig3_table, fig3_trial
+from experiments.ifca.fig3_figures import DATA, FRESH, draw_curves
 from experiments.options import Options
 
-SIZES: dict[str, Any] = {
-    "num_clients": 10,
-    "num_samples": 20,
-    "num_clusters": 2,
-    "num_features": 30,
-}
-TRIAL = fig3_trial.Trial(
-    convention="reference",
-    separation=1.0,
-    noise=0.2,
-    num_clients=10,
-    num_samples=20,
-    num_clusters=2,
-    num_features=30,
-    num_restarts=3,
-    num_rounds=60,
-    init_scale=1.0,
-    init_unit="one",
-    normalise="all",
-    resample=False,
-)
-
-
-def test_oracle_floor_against_theory():
-    """Mean square error of least squares with known clusters, over 200 data sets."""
-
-    def draw(key):
-        settings: Any = {"separation": 1.0, "noise": 0.2, "convention": "reference"}
-        return mixed_linear(key, **settings, **SIZES)
-
-    many, truths = jax.vmap(draw)(jax.random.split(jax.random.key(0), 200))
-    inputs = np.asarray(many.inputs).reshape(400, 100, 30)  # one row per cluster
-    targets = np.asarray(many.targets).reshape(400, 100)
-    models = np.asarray(truths.models).reshape(400, 30)
-    errors = [
-        np.sum((np.linalg.lstsq(x, y)[0] - theta) ** 2)
-        for x, y, theta in zip(inputs, targets, models, strict=True)
-    ]
-    floor = fig3_trial.oracle_floor(TRIAL) ** 2
-    error = np.std(errors, ddof=1) / math.sqrt(len(errors))
-    assert abs(np.mean(errors) - floor) < 5 * error
-    assert abs(np.mean(errors) - 1.2 * floor) > 5 * error
-
-
-def test_oracle_floor_needs_enough_rows():
-    assert (
-        fig3_trial.oracle_floor(dataclasses.replace(TRIAL, num_samples=6)) == math.inf
-    )
-
-
-def test_stability_bound_against_theory():
-    """Descent with known clusters converges below the bound and not above it."""
-    sizes = SIZES | {"num_samples": 400}
-    bound = fig3_trial.stability_bound(dataclasses.replace(TRIAL, **sizes))
-    data, truth = mixed_linear(
-        jax.random.key(0), separation=1.0, noise=0.0, convention="reference", **sizes
-    )
-    x = np.asarray(data.inputs)[np.asarray(truth.clusters) == 0].reshape(-1, 30)
-    curvature = np.linalg.eigvalsh(x.T @ x / len(x))[-1]
-
-    def factor(step_size):
-        return abs(1 - 2 * step_size / 2 * curvature)  # 2 gamma / k on the Gram matrix
-
-    assert factor(0.95 * bound) < 1 < factor(1.05 * bound)
-
-
-def test_bottleneck_matching_by_hand():
-    left = jnp.array([[0.0], [10.0], [4.0]])
-    right = jnp.array([[9.0], [1.0], [7.0]])
-    np.testing.assert_allclose(bottleneck_distance(left, right), 3.0)
-    assert jnp.isnan(bottleneck_distance(left.at[0].set(jnp.nan), right))
-    np.testing.assert_allclose(least_distance(right), 2.0)
-
-
-@pytest.fixture(scope="module")
-def outputs():
-    """Of one trial at two step sizes."""
-    return compiled(jax.random.key(0), jnp.array([0.5, 0.1]))
-
-
-@jax.jit
-def compiled(key, step_sizes):
-    return fig3_trial.simulate(TRIAL, key, step_sizes)
-
-
-def test_a_simulated_trial_has_the_declared_outputs(outputs):
-    sizes = {"restart": 3, "step_size": 2}
-    for name, dims in fig3_trial.DIMS.items():
-        assert outputs[name].shape == tuple(sizes[dim] for dim in dims), name
-    assert bool(jnp.all(outputs["nearest_distance"] <= outputs["distance"] + 1e-5))
-    assert bool(jnp.all(outputs["alpha"] < 0.5))
-
-
-def test_starts_do_not_depend_on_the_step_sizes(outputs):
-    one = compiled(jax.random.key(0), jnp.array([0.1]))["distance"]
-    two = outputs["distance"]
-    np.testing.assert_allclose(one[:, 0], two[:, 1], rtol=1e-4, atol=1e-5)
-    assert not np.allclose(two[:, 0], two[:, 1], rtol=1e-4, atol=1e-5)
+TRIAL = trial_of_fig3()
 
 
 def cell():
@@ -155,10 +62,6 @@ def test_outcomes_are_exclusive_and_complete():
     }
 
 
-def test_not_a_number_is_never_a_success():
-    assert not bool(metrics.is_success(jnp.array(jnp.nan), jnp.inf))
-
-
 def test_counts_by_trial_restart_and_step_size():
     success = np.zeros((4, 3, 2), bool)
     success[0, 0] = True  # both step sizes of one restart
@@ -169,21 +72,6 @@ def test_counts_by_trial_restart_and_step_size():
     assert columns["restart_successes_step_1"] == 2
     assert columns["low"] == pytest.approx(0.0676, abs=1e-3)
     assert columns["high"] == pytest.approx(0.9324, abs=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("clients", "samples", "features"), [(40, 50, 200), (20, 40, 900)]
-)
-def test_a_trial_needs_at_most_twice_its_data(clients, samples, features):
-    trial = dataclasses.replace(
-        TRIAL, num_clients=clients, num_samples=samples, num_features=features
-    )
-    program = jax.jit(functools.partial(fig3_trial.simulate, trial))
-    step_sizes = jnp.array([1.0, 0.1, 0.01])
-    plan = program.lower(jax.random.key(0), step_sizes).compile().memory_analysis()
-    assert plan is not None
-    data = 4 * clients * samples * (features + 1)
-    assert data < plan.temp_size_in_bytes < 2 * data
 
 
 CELL = dataclasses.replace(TRIAL, separation=0.5, num_samples=50)
@@ -520,7 +408,7 @@ def succeed_by_chance(trial, key, constants):
     return both | run | start | {"gap": jnp.float32(1.0)}
 
 
-def sweep(folder, **more):
+def sweep_precisely(folder, **more):
     enough = fig3_table.stopping_rule(
         WIDTH,
         tolerance=0.0,
@@ -541,7 +429,7 @@ def table(results):
 
 
 def test_cells_stop_at_the_first_block_that_is_precise(tmp_path):
-    results = sweep(tmp_path / "whole")
+    results = sweep_precisely(tmp_path / "whole")
     found = table(results)
     surely, maybe = [found[0], found[2]], found[1]
     assert [row["successes"] for row in surely] == [0, surely[1]["trials"]]
@@ -560,10 +448,10 @@ def test_cells_stop_at_the_first_block_that_is_precise(tmp_path):
 
 @pytest.mark.slow
 def test_two_workers_find_the_same_table(tmp_path):
-    first = sweep(tmp_path / "two", shard=(1, 2))
+    first = sweep_precisely(tmp_path / "two", shard=(1, 2))
     assert 0 < first.attrs["open_blocks"] < 30
-    assert sweep(tmp_path / "two", shard=(2, 2)).attrs["open_blocks"] == 0
-    found = [table(sweep(tmp_path / name)) for name in ("two", "whole")]
+    assert sweep_precisely(tmp_path / "two", shard=(2, 2)).attrs["open_blocks"] == 0
+    found = [table(sweep_precisely(tmp_path / name)) for name in ("two", "whole")]
     assert str(found[0]) == str(found[1])
 
 
@@ -608,3 +496,269 @@ def test_another_criterion_refuses_both_stores_and_moves_both_curves(
     refuse_work()
     monkeypatch.setattr(fig3_law, "distances", None)
     assert run("usual") == usual
+
+
+# The law against fresh raw data, and its seeds, files, table and curves.
+
+# Two proportions differ if their exact intervals do not meet: equal ones do so with a
+# chance of at most this.
+RATE = 1e-3
+NUM_TRIALS = 300
+SAMPLES, ROUNDS, STEP = 2, 12, 0.5
+THRESHOLD = 0.6  # About two runs of five come as near.
+LAW = trial_of_fig3(
+    noise=0.5,
+    num_clients=8,
+    num_samples=SAMPLES,
+    num_features=8,
+    num_restarts=1,
+    num_rounds=ROUNDS,
+)
+
+
+def differ(one, two):
+    """Whether two arrays of distances show different success probabilities."""
+    ends = [
+        intervals.clopper_pearson(
+            int(np.sum(d <= THRESHOLD)), d.size, error_rate=RATE / 2
+        )
+        for d in (one, two)
+    ]
+    return bool(ends[0][1] < ends[1][0] or ends[1][1] < ends[0][0])
+
+
+@functools.cache
+def by_law(step_size=STEP, trial=LAW):
+    found = fig3_law.distances(
+        trial, np.array([step_size]), num_trials=NUM_TRIALS, seed=0
+    )
+    return found.ravel()
+
+
+def keys():
+    return jax.random.split(jax.random.key(1), NUM_TRIALS)
+
+
+@functools.cache
+def on_separate_folds():
+    """The experiment's own runs on data, each round halved and none used twice."""
+    trial = dataclasses.replace(LAW, resample=True, num_samples=2 * ROUNDS * SAMPLES)
+    steps = jnp.array([STEP])
+    run = jax.jit(
+        jax.vmap(lambda key: fig3_trial.simulate(trial, key, steps)["distance"])
+    )
+    return np.asarray(run(keys())).ravel()
+
+
+@functools.cache
+def on_one_fold():
+    """Fresh data in every round, but one and the same to choose and to descend."""
+
+    def run(key):
+        data_key, run_key = jax.random.split(key)
+        whole = dataclasses.replace(LAW, num_samples=ROUNDS * SAMPLES)
+        data, truth = fig3_trial.draw_data(whole, data_key)
+        task = linear(LAW.num_features)
+        state, _ = engine.run(
+            ifca(task, num_clusters=LAW.num_clusters, step_size=STEP),
+            run_key,
+            split_rounds(data, ROUNDS),
+            num_rounds=ROUNDS,
+            data_per_round=True,
+        )
+        return metrics.centre_distance(state.models, truth.models)
+
+    return np.asarray(jax.jit(jax.vmap(run))(keys()))
+
+
+def test_law_and_fresh_data_succeed_equally_often():
+    law, data = by_law(), on_separate_folds()
+    assert 0.2 < np.mean(data <= THRESHOLD) < 0.8  # Or any law would do.
+    assert not differ(law, data)
+
+
+def test_a_wrong_step_size_is_noticed():
+    """Control: the law of half the step."""
+    assert differ(by_law(STEP / 2), on_separate_folds())
+
+
+def test_choosing_on_the_gradients_samples_is_noticed():
+    """Control: it is another law where samples are few, see the module's docstring."""
+    assert differ(by_law(), on_one_fold())
+
+
+def test_a_resampled_trials_law_has_the_samples_of_one_use():
+    folds = dataclasses.replace(LAW, resample=True, num_samples=2 * ROUNDS * SAMPLES)
+    found = fig3_law.distances(folds, np.array([STEP]), num_trials=5, seed=0)
+    np.testing.assert_allclose(found.ravel(), by_law()[:5], rtol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("convention", ["reference", "paper"])
+def test_law_and_fresh_data_agree_for_three_clusters(convention):
+    """More models take another path through the engine."""
+    trial = dataclasses.replace(
+        LAW,
+        convention=convention,
+        num_clients=12,
+        num_clusters=3,
+        num_features=12,
+        num_samples=4,
+        noise=0.3,
+        init_unit="separation",
+        separation=2.0,
+    )
+    steps = jnp.array([1.0])
+    folds = dataclasses.replace(trial, resample=True, num_samples=2 * ROUNDS * 4)
+    run = jax.jit(
+        jax.vmap(lambda key: fig3_trial.simulate(folds, key, steps)["distance"])
+    )
+    data = np.asarray(run(keys())).ravel()
+    assert 0.1 < np.mean(data <= THRESHOLD) < 0.9
+    assert not differ(by_law(1.0, trial), data)
+    assert differ(by_law(0.05, trial), data)  # Control.
+
+
+STEPS = (0.5, 1e6)  # The second diverges.
+SMALL = trial_of_fig3(num_clients=4, num_features=10, num_restarts=2)
+
+
+def grid(**changes: Any) -> engine.Grid:
+    axes = {axis: (getattr(SMALL, axis),) for axis in fig3_table.AXES}
+    settings: dict[str, Any] = {
+        "experiment": "ifca.fig3a",
+        "trial": SMALL,
+        "axes": axes | {"separation": (0.5, 1.0), "noise": (0.0, 0.2)},
+        "num_trials": 3,
+        "dims": fig3_trial.DIMS,
+        "coords": {"step_size": STEPS},
+    }
+    return engine.Grid(**(settings | changes))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return tmp_path_factory.mktemp("law")
+
+
+@pytest.fixture(scope="module")
+def found(folder: pathlib.Path) -> list[np.ndarray]:
+    return fig3_law.sweep(grid(), folder)
+
+
+def test_a_trial_is_the_same_however_many_others_there_are(found):
+    one = fig3_law.distances(
+        dataclasses.replace(SMALL, separation=0.5, noise=0.0),
+        np.array(STEPS),
+        num_trials=1,
+        seed=0,
+    )
+    np.testing.assert_allclose(found[0][:1], one, rtol=1e-12)
+    assert not np.array_equal(found[0][0], found[0][1])
+
+
+def test_another_seed_gives_other_runs(found):
+    other = fig3_law.distances(
+        dataclasses.replace(SMALL, separation=0.5, noise=0.0),
+        np.array(STEPS),
+        num_trials=1,
+        seed=1,
+    )
+    assert not np.any(other[:, :, 0] == found[0][:1, :, 0])
+
+
+def test_runs_that_diverge_never_succeed(found):
+    table = fig3_law.rows(grid(), found, tolerance=np.inf, error_rate=0.05)
+    for row, distance in zip(table, found, strict=True):
+        assert not np.any(np.isfinite(distance[:, :, 1]))
+        assert row["successes_step_1e+06"] == 0
+        assert row["successes"] == row["successes_step_0.5"] == 3
+
+
+def test_cells_that_are_stored_are_not_computed_again(folder, found, monkeypatch):
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(fig3_law, "distances", refuse)
+    for one, two in zip(fig3_law.sweep(grid(), folder), found, strict=True):
+        np.testing.assert_array_equal(one, two)
+    for other in ({"seed": 1}, {"num_trials": 2}, {"coords": {"step_size": (0.25,)}}):
+        with pytest.raises(AssertionError, match="again"):  # Control: not of these.
+            fig3_law.sweep(grid(**other), folder)
+
+
+@pytest.mark.parametrize("left", [0, 100, 400])
+def test_a_torn_file_is_computed_again(folder, found, left):
+    victim = sorted(folder.glob("*.npz"))[0]
+    whole = victim.read_bytes()
+    assert len(whole) > left
+    victim.write_bytes(whole[:left])
+    for one, two in zip(fig3_law.sweep(grid(), folder), found, strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert len(list(folder.iterdir())) == 4
+
+
+def test_table_counts_and_divides_the_error_rate(tmp_path):
+    distance = np.full((3, 2, 2), np.nan)
+    distance[0, :, 0] = 0.11  # Two runs of one trial.
+    distance[1, 1, 1] = 0.12  # 0.6 sigma exactly.
+    distance[2, 0, 0] = 0.13
+    table = fig3_law.rows(grid(), [distance] * 4, tolerance=1e-9, error_rate=0.04)
+    row = next(r for r in table if r["noise"] == 0.2)
+    assert (row["trials"], row["successes"], row["restart_successes"]) == (3, 2, 3)
+    assert (row["successes_step_0.5"], row["successes_step_1e+06"]) == (1, 1)
+    assert row["restart_successes_step_0.5"] == 2
+    assert row["interval_error_rate"] == pytest.approx(0.01)
+    # Clopper and Pearson's upper end u for 2 of 3: 1 - u^3 = 0.995.
+    assert row["high"] == pytest.approx((1 - 0.005) ** (1 / 3))
+    assert row["identity_samples"] == row["gradient_samples"] == 20
+    assert next(r for r in table if r["noise"] == 0.0)["successes"] == 0
+    write_csv(tmp_path / "law.csv", table)
+    assert read_csv(tmp_path / "law.csv") == table
+
+
+def look(table: list[dict[str, Any]], **more: Any) -> Any:
+    return draw_curves(
+        table,
+        row_axis="noise",
+        column_axis="separation",
+        title="title",
+        tolerance=0.0,
+        confidence="confidence",
+        **more,
+    )
+
+
+def test_each_curve_has_its_law_beside_it(found):
+    data = fig3_law.rows(grid(), found, tolerance=np.inf, error_rate=0.05)
+    none = [row | {"successes": 0} for row in data]
+    figure = look(data, law_rows=none)
+    (axes,) = figure.axes
+    lines = {line.get_label(): line for line in axes.lines}
+    for name in ("σ = 0", "σ = 0.2"):
+        solid, dashed = lines[name], lines[f"_{name} (law)"]
+        assert solid.get_linestyle() == "-" and dashed.get_linestyle() == "--"
+        assert solid.get_color() == dashed.get_color()
+        np.testing.assert_array_equal(solid.get_ydata(), 1)
+        np.testing.assert_array_equal(dashed.get_ydata(), 0)
+    (legend,) = figure.legends
+    labels = [text.get_text() for text in legend.get_texts()]
+    assert labels == ["σ = 0", "σ = 0.2", DATA, FRESH]
+
+
+def test_legend_lies_within_the_figure(found):
+    data = fig3_law.rows(grid(), found, tolerance=0.1, error_rate=0.05)
+    figure = look(data, law_rows=data)
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    box = legend.get_window_extent()
+    assert box.x0 >= 0 and box.x1 <= figure.bbox.width
+    plain = look(data)  # Control: without a law nothing is restyled.
+    assert [line.get_linestyle() for line in plain.axes[0].lines][:1] == ["-"]
+    assert FRESH not in [text.get_text() for text in plain.legends[0].get_texts()]
+
+
+def test_law_of_other_cells_is_refused(found):
+    data = fig3_law.rows(grid(), found, tolerance=0.1, error_rate=0.05)
+    with pytest.raises(ValueError, match="must hold the cells"):
+        look(data, law_rows=[row for row in data if row["noise"] == 0])

@@ -11,6 +11,7 @@ import numpy as np
 
 from cfljax.data.writers import Writers
 from experiments.clove.sources import Source, load_source
+from experiments.ifca.fig3_trial import Trial
 from experiments.options import Options
 
 
@@ -19,6 +20,16 @@ def digits(name: str = "digits") -> Source:
     options = Options(out=pathlib.Path("unused"))
     own = load_source("digits", options, fall_back=False, num_words=1, num_tokens=1)
     return dataclasses.replace(own, name=name)
+
+
+def trial_of_fig3(**changes: Any) -> Trial:
+    """A small one of IFCA's Figure 3."""
+    sizes = {"num_clients": 10, "num_samples": 20, "num_clusters": 2}
+    sizes |= {"num_features": 30, "num_restarts": 3, "num_rounds": 60}
+    usual = {"convention": "reference", "separation": 1.0, "noise": 0.2}
+    usual |= {"init_scale": 1.0, "init_unit": "one"}
+    usual |= {"normalise": "all", "resample": False}
+    return Trial(**(usual | sizes | changes))
 
 
 def some_writers(*counts: int) -> Writers:
