@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from toy_experiments import configured
 
 from cfljax.algorithms import REGISTRY
 from cfljax.montecarlo import Work as Columns
@@ -28,7 +29,6 @@ from experiments.bench import (
 )
 from experiments.bench.neural_algorithms import EXCESS, MEASURED, PREDICTED, PROCESSOR
 from experiments.bench.neural_jobs import Work, client_data, measure
-from experiments.ifca import fig3 as figure
 from experiments.ifca.fig3_trial import simulate
 from experiments.options import Options
 
@@ -46,9 +46,8 @@ def test_both_find_the_clusters_of_models_near_their_truths(tmp_path):
 
 
 def test_losses_have_their_mean_and_spread():
-    losses, clusters = clustering.draw(
-        dataclasses.replace(SMALL, num_clients=3000), 0.25
-    )
+    many = dataclasses.replace(SMALL, num_clients=3000)
+    losses, clusters = clustering.draw(many, 0.25)
     own = clusters[:, None] == np.arange(3)
     for entries, square in ((losses[own], 0.0725), (losses[~own], 2.0725)):
         error = square * np.sqrt(2 / SMALL.num_samples / len(entries))
@@ -56,16 +55,10 @@ def test_losses_have_their_mean_and_spread():
         np.testing.assert_allclose(entries.std(), square * np.sqrt(0.1), rtol=0.1)
 
 
-LITTLE = thresholding.Config(
-    num_clients=5,
-    num_samples=3,
-    num_groups=2,
-    num_hidden=4,
-    num_points=20,
-    num_features=30,
-    num_clipping_rounds=2,
-    num_compared=2,
-    repeats=1,
+LITTLE = configured(
+    "thresholding",
+    "--num-clients 5 --num-samples 3 --num-groups 2 --num-hidden 4 --num-points 20"
+    " --num-features 30 --num-clipping-rounds 2 --num-compared 2 --repeats 1",
 )
 
 
@@ -95,20 +88,12 @@ def test_both_forms_agree(tmp_path):
 
 # Figure 3
 
-TINY = fig3.Config(
-    num_trials=2,
-    separation=(0.1, 1.0),
-    num_clients=6,
-    num_samples=10,
-    num_features=8,
-    num_restarts=2,
-    step_sizes=(0.5, 0.1),
-    num_rounds=20,
-    scaling_trials=1,
-    scaling_clients=(4, 6),
-    scaling_samples=(5, 10),
-    scaling_features=(4, 8),
-    panels=("a",),
+TINY = configured(
+    "fig3",
+    "--num-trials 2 --separation 0.1 1.0 --num-clients 6 --num-samples 10 --panels a"
+    " --num-features 8 --num-restarts 2 --step-sizes 0.5 0.1 --num-rounds 20"
+    " --scaling-trials 1 --scaling-clients 4 6 --scaling-samples 5 10"
+    " --scaling-features 4 8",
 )
 TRIAL = TINY.cells()[1]
 
@@ -126,10 +111,12 @@ def without_torch(monkeypatch):
 @pytest.fixture
 def tiny_panel(monkeypatch):
     """A panel of two sizes, and how often a size was timed."""
-    sizes: dict = {"separation": (0.1, 1.0), "noise": (0.1,), "num_clients": (4, 6)}
-    sizes |= {"num_samples": (10,), "num_features": 5, "num_restarts": 2}
-    paper = figure.load("ifca.fig3a").preset("paper")
-    config = dataclasses.replace(paper, **sizes, num_rounds=5)
+    config = configured(
+        "ifca.fig3a",
+        "--separation 0.1 1.0 --noise 0.1 --num-clients 4 6 --num-samples 10"
+        " --num-features 5 --num-restarts 2 --num-rounds 5",
+        preset="paper",
+    )
     monkeypatch.setattr(fig3, "panel_config", lambda letter: config)
     calls = []
 
@@ -341,17 +328,11 @@ def test_times_of_others_are_not_kept(tmp_path, tiny_panel, content):
 
 MLP = Work(5, 6, 2, num_clusters=2, image=8, hidden=7, clients_per_chunk=2)
 CNN = dataclasses.replace(MLP, channels=(2, 3))
-NEURAL = neural.Config(
-    mlp_clients=(2, 5),
-    mlp_samples=6,
-    mlp_steps=2,
-    mlp_hidden=7,
-    cnn_clients=(),
-    image=8,
-    num_clusters=2,
-    clients_per_chunk=2,
-    loss_chunks=(2,),
-    repeats=2,
+NEURAL = configured(
+    "neural",
+    "--mlp-clients 2 5 --mlp-samples 6 --mlp-steps 2 --mlp-hidden 7 --cnn-clients"
+    " --image 8 --num-clusters 2 --clients-per-chunk 2 --loss-chunks 2 --repeats 2"
+    " --seconds 60",
 )
 
 
@@ -541,14 +522,12 @@ def test_targets_of_algorithms_are_reached_or_not():
 
 def test_tables_and_figure_of_algorithms_are_written(made_up, tmp_path, capsys):
     works = [WORK, Work(6, 5, 3, num_clusters=2, image=4, channels=(2,))]
-    summary = neural_algorithms.main(
-        ("ifca", "local"), works, Options(out=tmp_path), repeats=2, seconds=1
-    )
+    names, options = ("ifca", "local"), Options(out=tmp_path)
+    summary = neural_algorithms.main(names, works, options, repeats=2, seconds=1)
     assert "CNN, local" in capsys.readouterr().err
     found = read_csv(tmp_path / "algorithms.csv")
-    assert [(row["network"], row["algorithm"]) for row in found] == [
-        (network, name) for network in ("MLP", "CNN") for name in ("ifca", "local")
-    ]
+    rows = [(row["network"], row["algorithm"]) for row in found]
+    assert rows == [(network, name) for network in ("MLP", "CNN") for name in names]
     assert len(read_csv(tmp_path / "algorithm_targets.csv")) == 4
     assert len(summary["files"]) == 4
     assert all((tmp_path / f"algorithms.{end}").exists() for end in ("svg", "png"))

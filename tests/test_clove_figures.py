@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
-from toy_experiments import digits, files, labels, run_twice, some_writers
+from toy_experiments import configured, digits, files, labels, run_twice, some_writers
 
 from cfljax.intervals import clopper_pearson
 from experiments.clove import fig3, fig5, unknown_k
@@ -15,24 +15,14 @@ from experiments.clove.study import Result, grids
 
 # Figure 3: what k-FED cannot find
 
-TRIAL = fig3.Trial(
-    method="clove",
-    separation=0.5,
-    noise=0.01,
-    num_clients=6,
-    num_clusters=3,
-    num_samples=100,
-    num_features=10,
-    num_rounds=6,
-    num_steps=10,
-    step_size=0.05,
-)
+SIZES = {"num_clients": 6, "num_clusters": 3, "num_samples": 100, "num_features": 10}
+ROUNDS = {"num_rounds": 6, "num_steps": 10, "step_size": 0.05}
 
 
 @pytest.mark.slow
 def test_clove_finds_what_k_fed_cannot():
     def run(method):
-        trial = dataclasses.replace(TRIAL, method=method)
+        trial = fig3.Trial(method, separation=0.5, noise=0.01, **SIZES, **ROUNDS)
         found = jax.jit(lambda key: fig3.simulate(trial, key))(jax.random.key(0))
         assert set(found) == set(fig3.DIMS)
         assert 1 <= found["least_distance"] <= found["largest_distance"] <= 5
@@ -171,17 +161,11 @@ def test_the_figure_shows_every_loss_where_it_belongs():
 @pytest.mark.slow
 @jax.numpy_dtype_promotion("standard")  # Optax's Adam: a float to an integer's power.
 def test_losses_are_written_and_resume(tmp_path, refuse_work):
-    config = dataclasses.replace(
-        fig5.preset("quick"),
-        datasets=("digits",),
-        cluster_sizes=(2,),
-        num_samples=(4,),
-        num_test_samples=(4,),
-        num_hidden=4,
-        num_latent=2,
-        num_rounds=2,
-        rounds_between=1,
-        batch_size=4,
+    config = configured(
+        "clove.fig5",
+        "--datasets digits --cluster-sizes 2 --num-samples 4 --num-test-samples 4"
+        " --num-hidden 4 --num-latent 2 --num-rounds 2 --rounds-between 1"
+        " --batch-size 4",
     )
     summary = run_twice(fig5.main, config, tmp_path, refuse_work)
     clove, ifca, fedavg, local = summary["rows"]
@@ -205,14 +189,10 @@ def test_sizes_of_losses_are_the_papers():
 # An unknown number of clusters
 
 WRITERS = some_writers(5, 3, 8, 6, 4, 7)
-SMALL = dataclasses.replace(
-    unknown_k.preset("quick"),
-    num_clients=5,
-    num_channels=1,
-    num_hidden=3,
-    num_rounds=2,
-    batch_size=3,
-    max_clusters=15,
+SMALL = configured(
+    "clove.unknown_k",
+    "--num-clients 5 --num-channels 1 --num-hidden 3 --num-rounds 2 --batch-size 3"
+    " --max-clusters 15",
 )
 
 

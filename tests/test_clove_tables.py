@@ -6,13 +6,14 @@ import itertools
 import json
 import math
 import pathlib
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
-from toy_experiments import digits, files, labels
+from toy_experiments import configured, digits, files, labels
 
 import experiments.clove
 from cfljax.data import Samples
@@ -33,17 +34,10 @@ from experiments.clove.tables import EXPERIMENTS, TABLES, load, run
 from experiments.options import Options
 
 TABLE1, TABLE14 = load("clove.table1"), load("clove.table14")
-SMALL = dataclasses.replace(
-    TABLE1.preset("quick"),
-    datasets=("digits",),
-    cluster_sizes=(2,),
-    num_samples=(6,),
-    num_test_samples=(4,),
-    num_channels=1,
-    num_hidden=4,
-    num_rounds=4,
-    rounds_between=2,
-    batch_size=4,
+SMALL = configured(
+    "clove.table1",
+    "--datasets digits --cluster-sizes 2 --num-samples 6 --num-test-samples 4"
+    " --num-channels 1 --num-hidden 4 --num-rounds 4 --rounds-between 2 --batch-size 4",
 )
 DIGITS = digits()
 
@@ -120,7 +114,7 @@ def test_as_many_participants_as_the_paper_asks_for():
 
 def drawn(partition, num_clusters, num_test_samples=4, samples=DIGITS.samples, **more):
     """Clients with 8 samples each to train on, by default one a cluster."""
-    usual = {"num_clients": num_clusters, "seed": 0, "repetitions": 1} | more
+    usual = {"num_clients": num_clusters, "seed": 0, "repetitions": 1, **more}
     sizes = {"num_samples": 8, "num_test_samples": num_test_samples}
     return draw(partition, samples, num_clusters=num_clusters, **sizes, **usual)
 
@@ -128,7 +122,7 @@ def drawn(partition, num_clusters, num_test_samples=4, samples=DIGITS.samples, *
 @pytest.mark.parametrize("partition", [p for p in PARTITIONS if belongs(p, "digits")])
 def test_clients_of_a_repetition_are_the_same_whatever_the_others(partition):
     number = PUBLISHED[partition].num_clusters
-    known = {"num_clients": 2 * number, "seed": 3}
+    known: Any = {"num_clients": 2 * number, "seed": 3}
     one, two = (drawn(partition, number, repetitions=n, **known) for n in (1, 2))
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b[:1]), one, two)
     assert two.train.mask.shape == (2, 2 * number, 8)
@@ -245,18 +239,13 @@ def test_a_reconstruction_has_a_loss_and_no_accuracy(result):
     np.testing.assert_allclose(row["loss_mean"], 0.92)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"dataset": "digits"},
-        {"num_participants": 5},
-        {"num_clusters": 3},
-        {"partition": "label_skew_3"},
-        {"network": "autoencoder"},
-    ],
-)
-def test_other_trials_have_no_published_numbers(change, result):
-    table = table_of(result, **change)
+OTHERS = {"dataset": "digits", "num_participants": 5, "num_clusters": 3}
+OTHERS |= {"partition": "label_skew_3", "network": "autoencoder"}
+
+
+@pytest.mark.parametrize(("field", "value"), OTHERS.items())
+def test_other_trials_have_no_published_numbers(field, value, result):
+    table = table_of(result, **{field: value})
     assert not any(name.startswith("paper_") for row in table for name in row)
 
 
@@ -420,9 +409,8 @@ def test_what_cannot_be_is_refused_before_anything_is_run(change, message):
 
 
 def test_texts_have_neither_reconstructions_nor_more_clusters_than_clients():
-    texts = dataclasses.replace(
-        SMALL, partitions=("pairs_of_classes",), cluster_sizes=None, num_clusters=(40,)
-    )
+    sizes = {"cluster_sizes": None, "num_clusters": (40,)}
+    texts = dataclasses.replace(SMALL, partitions=("pairs_of_classes",), **sizes)
     with pytest.raises(ValueError, match="`num_clusters` must be at most the 30"):
         next(grids(texts, digits("ag_news")))
     images = dataclasses.replace(texts, num_clusters=(4,), reconstruct=True)

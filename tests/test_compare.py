@@ -15,7 +15,7 @@ import xarray as xr
 from cfljax.algorithms import REGISTRY, Registration
 from cfljax.base.types import Algorithm
 from cfljax.data import Samples
-from cfljax.engine import sweep
+from cfljax.engine import sweeps
 from cfljax.engine.programs import compile_trials, run_trials
 from cfljax.federated.local_update import LocalUpdate
 from cfljax.models import linear, mlp
@@ -27,21 +27,10 @@ from experiments.compare import arms, rows, study
 from experiments.compare.trial import DIMS, Sizes, draw_clients, simulate
 from experiments.options import Options
 
-TINY: dict[str, Any] = {
-    "data": "digits",
-    "num_clusters": 2,
-    "cluster_size": 2,
-    "num_newcomers": 1,
-    "num_samples": 12,
-    "num_validation_samples": 8,
-    "num_test_samples": 8,
-    "network": "mlp",
-    "num_hidden": 4,
-    "num_rounds": 4,
-    "num_trials": 2,
-}
-
-
+SIZES = {"num_clusters": 2, "cluster_size": 2, "num_newcomers": 1, "num_samples": 12}
+SIZES |= {"num_validation_samples": 8, "num_test_samples": 8, "num_hidden": 4}
+TINY: dict[str, Any] = {**SIZES, "num_rounds": 4, "num_trials": 2}
+TINY |= {"data": "digits", "network": "mlp"}
 FLAGS = [f"--{k.replace('_', '-')}={v}" for k, v in TINY.items()]
 FLAGS += ["--json", "--devices", "1"]
 
@@ -125,7 +114,7 @@ def test_what_was_cut_off_ends_like_what_was_not(three, tmp_path, capsys, monkey
             raise KeyboardInterrupt
         return run_trials(*arguments, **named)
 
-    monkeypatch.setattr(sweep, "run_trials", third_call_stops)
+    monkeypatch.setattr(sweeps, "run_trials", third_call_stops)
     flags = ["--algorithms", "local", *ASKED]
     assert main(["compare", "--out", str(tmp_path), *FLAGS, *flags]) == 130
     capsys.readouterr()
@@ -167,16 +156,14 @@ def test_test_labels_never_choose(tmp_path):
                 name: (("repetition", *DIMS[name]), np.stack([s[name] for s in seeds]))
                 for name in DIMS
             }
-            settings.append(
-                rows.Setting(arms.parse("local"), size, xr.Dataset(data), np.ones(2), 0)
-            )
+            arm, own = arms.parse("local"), xr.Dataset(data)
+            settings.append(rows.Setting(arm, size, own, np.ones(2), 0))
         return rows.Result(config.contestants[0], tuple(settings))
 
     plain, poisoned = result(clients), result(clients._replace(test=wrong))
     last = lambda r, name: np.array([s.values(name)[:, -1] for s in r.settings])
-    np.testing.assert_array_equal(
-        last(plain, "validation"), last(poisoned, "validation")
-    )
+    scores, poisoned_scores = (last(r, "validation") for r in (plain, poisoned))
+    np.testing.assert_array_equal(scores, poisoned_scores)
     assert plain.chosen_text == poisoned.chosen_text == "step_size=0.3"
     reported = [rows.rows([r], config)[0]["accuracy"] for r in (plain, poisoned)]
     assert reported[0] > 70 and reported[1] < 20
@@ -208,9 +195,8 @@ def test_rows_by_hand():
     accuracies = [[[0.5, 0.4], [0.6, 0.6]], [[0.7, 0.8], [0.9, 0.9]], [[0.5, 0.5]] * 2]
     validations = [[[1, 0], [0, 1]], [[0, 1]] * 2, [[0, 0]] * 2]
     names = ["local", "fedavg", "ifca"]
-    first, second, _ = rows.rows(
-        made_up(names, accuracies, config, validations), config
-    )
+    results = made_up(names, accuracies, config, validations)
+    first, second, _ = rows.rows(results, config)
     np.testing.assert_allclose(first["accuracy"], 50)
     assert "difference" not in first
     # Student's quantile for one degree of freedom is tan(pi (1 - rate) / 2).
@@ -247,11 +233,7 @@ def test_an_algorithm_that_failed_keeps_its_row():
 @pytest.mark.parametrize(("num_rounds", "most"), [(4, 5), (18, 7)])
 def test_figures_tell_few_curves_apart(num_rounds, most):
     names = list(REGISTRY)[:9]
-    asked: dict[str, Any] = {
-        "num_trials": 2,
-        "num_rounds": num_rounds,
-        "baseline": names[3],
-    }
+    asked: dict = {"num_trials": 2, "num_rounds": num_rounds, "baseline": names[3]}
     config = arms.Config(tuple(names), **asked)
     runs = [np.linspace(0.1, 0.9, num_rounds // 2)] * 2
     results = made_up(names, [runs] * len(names), config)
@@ -345,9 +327,8 @@ def test_arguments_reach_the_constructor(monkeypatch):
     setup = arms.Setup(2, 10, 20, 5, 4, "sgd", 5)
 
     def told(text):
-        arms.build(
-            arms.parse(text), linear(2), setup, step_size=0.5, clusters=jnp.array([0])
-        )
+        known = {"step_size": 0.5, "clusters": jnp.array([0])}
+        arms.build(arms.parse(text), linear(2), setup, **known)
 
     told("made_up")
     assert (given["num_clusters"], given["max_clusters"]) == (2, 2)
@@ -404,36 +385,6 @@ def test_searches_multiply():
 def test_arms_that_cannot_be_are_refused(text, message):
     with pytest.raises(ValueError) as refused:
         arms.parse(text)
-    assert message in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"algorithms": ()}, "`algorithms` must hold different algorithms, got none"),
-        ({"algorithms": ("ifca,ifca",)}, "must hold different algorithms, got ifca"),
-        ({"baseline": "clove"}, "`baseline`: unknown algorithm 'clove'"),
-        ({"search": ("ifca",)}, "`search` must be NAME:ARGUMENT=V1,V2"),
-        ({"search": ("clove:num_steps=1,2",)}, "`search`: unknown algorithm 'clove'"),
-        ({"search": ("ifca:num_steps=1,1",)}, "no value yet, with different values"),
-        ({"search": ("ifca:num_steps=1", "ifca:num_steps=2")}, "has no value yet"),
-        (
-            {"algorithms": ("ditto:penalty=1",), "search": ("ditto:penalty=1,2",)},
-            "got ditto:penalty=1,2 for ditto:penalty=1.",
-        ),
-        ({"step_sizes": (0.1, 0.1)}, "`step_sizes` must hold different values"),
-        ({"step_sizes": (-0.1,)}, "`step_sizes` must be finite and positive"),
-        ({"num_trials": 1}, "`num_trials` must be at least 2, got 1"),
-        ({"num_newcomers": -1}, "`num_newcomers` must not be negative"),
-        ({"num_validation_samples": 0}, "`num_validation_samples` must be at least 1"),
-        ({"rounds_between": 3}, "`rounds_between` must divide `num_rounds`"),
-        ({"error_rate": 0.0}, "`error_rate` must be in (0, 1)"),
-        ({"network": "mlp", "data": "ag_news"}, "`network` mlp needs numbers"),
-    ],
-)
-def test_configurations_that_cannot_be_are_refused(change, message):
-    with pytest.raises(ValueError) as refused:
-        dataclasses.replace(arms.Config(), **change)
     assert message in str(refused.value)
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
-from toy_experiments import trial_of_fig3
+from toy_experiments import configured, trial_of_fig3
 
 from cfljax import engine, intervals, metrics
 from cfljax.algorithms import ifca
@@ -28,15 +28,14 @@ TRIAL = trial_of_fig3()
 def cell():
     """Four runs of one trial: found, diverged, collapsed, missed; a fifth is NaN."""
     run = ("trial", "restart", "step_size")
-    return xr.Dataset(
-        {
-            "distance": (run, [[[0.01], [9.0], [2.0], [1.0], [np.nan]]]),
-            "loss": (run, [[[0.1], [50.0], [3.0], [1.0], [0.1]]]),
-            "used_clusters": (run, [[[2], [2], [1], [2], [1]]]),
-            "first_loss": (("trial", "restart"), [[5.0] * 5]),
-            "followed": (run, [[[1.0]] * 5]),
-        }
-    )
+    data = {
+        "distance": (run, [[[0.01], [9.0], [2.0], [1.0], [np.nan]]]),
+        "loss": (run, [[[0.1], [50.0], [3.0], [1.0], [0.1]]]),
+        "used_clusters": (run, [[[2], [2], [1], [2], [1]]]),
+        "first_loss": (("trial", "restart"), [[5.0] * 5]),
+        "followed": (run, [[[1.0]] * 5]),
+    }
+    return xr.Dataset(data)
 
 
 def test_shares_are_of_the_runs_that_were_followed():
@@ -51,15 +50,10 @@ def test_shares_are_of_the_runs_that_were_followed():
 
 def test_outcomes_are_exclusive_and_complete():
     distance = cell()["distance"].values
-    shares = fig3_table.outcome_shares(
-        cell(), np.isfinite(distance) & (distance <= 0.05)
-    )
-    assert shares == {
-        "share_succeeded": 0.2,
-        "share_collapsed": 0.2,
-        "share_diverged": 0.4,
-        "share_missed": 0.2,
-    }
+    success = np.isfinite(distance) & (distance <= 0.05)
+    shares = fig3_table.outcome_shares(cell(), success)
+    expected = {"succeeded": 0.2, "collapsed": 0.2, "diverged": 0.4, "missed": 0.2}
+    assert shares == {f"share_{name}": value for name, value in expected.items()}
 
 
 def test_counts_by_trial_restart_and_step_size():
@@ -107,9 +101,8 @@ def sweep_results(num_trials: int, seed: int = 0) -> xr.Dataset:
 
 def with_trials(results: xr.Dataset, numbers, filling: float = np.nan) -> xr.Dataset:
     """The same where cells have fewer trials, with `filling` in place of the others."""
-    of_cells = xr.DataArray(
-        np.reshape(numbers, (1, 3, 1, 1, 1)), dims=tuple(fig3_table.AXES)
-    )
+    shape = (1, 3, 1, 1, 1)
+    of_cells = xr.DataArray(np.reshape(numbers, shape), dims=tuple(fig3_table.AXES))
     index = xr.DataArray(np.arange(results.sizes["trial"]), dims="trial")
     changed = {
         name: results[name].where(index < of_cells, np.float32(filling))
@@ -160,9 +153,8 @@ def test_the_intervals_are_of_the_kind_that_is_named(sequential):
         assert row["interval_error_rate"] == pytest.approx(0.01)
         for prefix in (own.prefix for own in fig3_trial.CRITERIA.values()):
             found = row[f"{prefix}low"], row[f"{prefix}high"]
-            expected = kinds[name](
-                row[f"{prefix}successes"], row["trials"], error_rate=0.01
-            )
+            counts = row[f"{prefix}successes"], row["trials"]
+            expected = kinds[name](*counts, error_rate=0.01)
             np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
@@ -176,10 +168,8 @@ def test_counts_by_hand():
     assert row["share_succeeded"] == good.mean()
     alpha = results["alpha"].values[0, 0, 0, 0, 0, :10]
     assert row["alpha_mean"] == pytest.approx(alpha.mean())
-    shares = [
-        row[f"share_{n}"] for n in ("succeeded", "collapsed", "diverged", "missed")
-    ]
-    assert math.fsum(shares) == pytest.approx(1)
+    names = ("succeeded", "collapsed", "diverged", "missed")
+    assert math.fsum(row[f"share_{n}"] for n in names) == pytest.approx(1)
 
 
 def test_new_columns_come_last():
@@ -198,9 +188,8 @@ def test_runs_followed_are_counted():
     plain, fewer, _ = table_of(results)
     step = RUN_SIZES["step_size"]
     assert plain["runs_followed"] == 5 * RUN_SIZES["restart"] * step
-    assert fewer["runs_followed"] == plain["runs_followed"] - step * (
-        RUN_SIZES["restart"] - 1
-    )
+    fallen = plain["runs_followed"] - fewer["runs_followed"]
+    assert fallen == step * (RUN_SIZES["restart"] - 1)
 
 
 def test_cells_without_trials_are_open_or_failed():
@@ -233,17 +222,15 @@ def stops_after(best, **changes) -> int | None:
     usual: dict[str, Any] = {"width": 0.2, "tolerance": 0.001, "error_rate": 0.01}
     rule = fig3_table.Precision(**(usual | changes))
     ends = range(BLOCK, len(best) + 1, BLOCK)
-    return next(
-        (n for n in ends if rule.enough(outputs_ending_at(best[:n]), TRIAL)), None
-    )
+    is_enough = lambda n: rule.enough(outputs_ending_at(best[:n]), TRIAL)
+    return next(filter(is_enough, ends), None)
 
 
 def shortest(successes: float, width=0.2, error_rate=0.01) -> int:
     """The first block's end at which the interval of a share is short enough."""
     for trials in range(BLOCK, 10_000, BLOCK):
-        low, high = intervals.confidence_sequence(
-            round(successes * trials), trials, error_rate=error_rate
-        )
+        found = round(successes * trials)
+        low, high = intervals.confidence_sequence(found, trials, error_rate=error_rate)
         if high - low < width:
             return trials
     raise AssertionError
@@ -297,9 +284,8 @@ def missed_when_stopped(method, width: float, error_rate: float, horizon: int = 
     p = np.linspace(0.01, 0.99, 50)[:, None]
     missed, alive = np.zeros(len(p)), np.ones((len(p), 1))
     for trials in range(1, horizon + 1):
-        alive = np.pad(alive * (1 - p), ((0, 0), (0, 1))) + np.pad(
-            alive * p, ((0, 0), (1, 0))
-        )
+        missing, found = alive * (1 - p), alive * p
+        alive = np.pad(missing, ((0, 0), (0, 1))) + np.pad(found, ((0, 0), (1, 0)))
         if trials % BLOCK:
             continue
         low, high = method(np.arange(trials + 1), trials, error_rate=error_rate)
@@ -375,21 +361,18 @@ def test_the_legend_tells_the_trials_and_how_many_cells_are_precise():
     text = fig3_table.describe(table, error_rate=0.05, width=0.2)
     assert "confidence sequence, 95 % for all 3 cells together" in text
     assert "20 to 100 trials a cell, 1 of 3 intervals narrower than 0.2" in text
-    assert fig3_table.describe(table[:1], error_rate=0.05, width=None).endswith(
-        "20 trials a cell"
-    )
-    assert fig3_table.describe(table[2:], error_rate=0.05, width=None).endswith(
-        "0 trials a cell"
-    )
+    for some, number in ((table[:1], 20), (table[2:], 0)):
+        text = fig3_table.describe(some, error_rate=0.05, width=None)
+        assert text.endswith(f"{number} trials a cell")
 
 
 TWO_RESTARTS = dataclasses.replace(TRIAL, num_restarts=2)
 WIDTH, ERROR_RATE = 0.4, 0.05
+POINT = {axis: (getattr(TWO_RESTARTS, axis),) for axis in fig3_table.AXES}
 GRID = engine.Grid(
     experiment="precision",
     trial=TWO_RESTARTS,
-    axes={axis: (getattr(TWO_RESTARTS, axis),) for axis in fig3_table.AXES}
-    | {"separation": (0.0, 0.5, 1.0)},
+    axes=POINT | {"separation": (0.0, 0.5, 1.0)},
     num_trials=95,
     dims=fig3_trial.DIMS,
     coords={"step_size": [1.0]},
@@ -400,32 +383,24 @@ def succeed_by_chance(trial, key, constants):
     """Succeeds with chance `separation`; the other run always diverges."""
     is_success = jax.random.bernoulli(key, trial.separation)
     distance = jnp.full((2, 1), jnp.nan).at[0, 0].set(jnp.where(is_success, 0.0, 1.0))
-    run = dict.fromkeys(
-        ("recovered", "used_clusters", "loss", "followed"), jnp.ones((2, 1))
-    )
+    names = ("recovered", "used_clusters", "loss", "followed")
+    run = dict.fromkeys(names, jnp.ones((2, 1)))
     start = dict.fromkeys(("first_loss", "alpha"), jnp.ones(2))
     both = {"distance": distance, "nearest_distance": distance}
     return both | run | start | {"gap": jnp.float32(1.0)}
 
 
 def sweep_precisely(folder, **more):
-    enough = fig3_table.stopping_rule(
-        WIDTH,
-        tolerance=0.0,
-        error_rate=ERROR_RATE,
-        num_cells=math.prod(GRID.shape),
-        num_trials=GRID.num_trials,
-    )
+    asked = {"num_cells": math.prod(GRID.shape), "num_trials": GRID.num_trials}
+    known = {"tolerance": 0.0, "error_rate": ERROR_RATE}
+    more |= {"enough": fig3_table.stopping_rule(WIDTH, **known, **asked)}
     path = folder / "results.zarr"
-    return engine.sweep(
-        GRID, succeed_by_chance, path, enough=enough, progress=False, **more
-    )
+    return engine.sweep(GRID, succeed_by_chance, path, progress=False, **more)
 
 
 def table(results):
-    return fig3_table.rows(
-        results, TWO_RESTARTS, tolerance=0.0, error_rate=ERROR_RATE, sequential=True
-    )
+    known = {"tolerance": 0.0, "error_rate": ERROR_RATE, "sequential": True}
+    return fig3_table.rows(results, TWO_RESTARTS, **known)
 
 
 def test_cells_stop_at_the_first_block_that_is_precise(tmp_path):
@@ -439,10 +414,9 @@ def test_cells_stop_at_the_first_block_that_is_precise(tmp_path):
         assert row["high"] - row["low"] < WIDTH or row["trials"] == GRID.num_trials
         assert np.isfinite(distance).sum() == row["trials"]
         before = row["trials"] - 10
-        earlier = intervals.confidence_sequence(
-            int(np.sum(distance[:before] == 0)), before, error_rate=ERROR_RATE / 3
-        )
-        assert earlier[1] - earlier[0] >= WIDTH
+        known = int(np.sum(distance[:before] == 0)), before
+        low, high = intervals.confidence_sequence(*known, error_rate=ERROR_RATE / 3)
+        assert high - low >= WIDTH
         assert row["share_diverged"] == 0.5
 
 
@@ -459,17 +433,12 @@ def test_another_criterion_refuses_both_stores_and_moves_both_curves(
     tmp_path, monkeypatch, refuse_work
 ):
     panel = fig3.load("ifca.fig3a")
-    config = dataclasses.replace(
-        panel.preset("paper"),
-        convention=("reference",),
-        separation=(1.0, 2.0),
-        noise=(0.1,),
-        num_clients=(4,),
-        num_samples=(10,),
-        num_features=5,
-        num_trials=3,
-        num_restarts=2,
-        num_rounds=5,
+    config = configured(
+        "ifca.fig3a",
+        "--convention reference --separation 1 2 --noise 0.1 --num-clients 4"
+        " --num-samples 10 --num-features 5 --num-trials 3 --num-restarts 2"
+        " --num-rounds 5",
+        preset="paper",
     )
 
     def run(name):
@@ -506,33 +475,24 @@ RATE = 1e-3
 NUM_TRIALS = 300
 SAMPLES, ROUNDS, STEP = 2, 12, 0.5
 THRESHOLD = 0.6  # About two runs of five come as near.
-LAW = trial_of_fig3(
-    noise=0.5,
-    num_clients=8,
-    num_samples=SAMPLES,
-    num_features=8,
-    num_restarts=1,
-    num_rounds=ROUNDS,
-)
+SIZES = {"num_clients": 8, "num_samples": SAMPLES, "num_features": 8}
+LAW = trial_of_fig3(noise=0.5, num_restarts=1, num_rounds=ROUNDS, **SIZES)
 
 
 def differ(one, two):
     """Whether two arrays of distances show different success probabilities."""
-    ends = [
-        intervals.clopper_pearson(
-            int(np.sum(d <= THRESHOLD)), d.size, error_rate=RATE / 2
-        )
+    rate = RATE / 2
+    (low, high), (least, largest) = (
+        intervals.clopper_pearson(int(np.sum(d <= THRESHOLD)), d.size, error_rate=rate)
         for d in (one, two)
-    ]
-    return bool(ends[0][1] < ends[1][0] or ends[1][1] < ends[0][0])
+    )
+    return bool(high < least or largest < low)
 
 
 @functools.cache
 def by_law(step_size=STEP, trial=LAW):
-    found = fig3_law.distances(
-        trial, np.array([step_size]), num_trials=NUM_TRIALS, seed=0
-    )
-    return found.ravel()
+    steps = np.array([step_size])
+    return fig3_law.distances(trial, steps, num_trials=NUM_TRIALS, seed=0).ravel()
 
 
 def keys():
@@ -540,13 +500,13 @@ def keys():
 
 
 @functools.cache
-def on_separate_folds():
+def on_separate_folds(step_size=STEP, trial=LAW):
     """The experiment's own runs on data, each round halved and none used twice."""
-    trial = dataclasses.replace(LAW, resample=True, num_samples=2 * ROUNDS * SAMPLES)
-    steps = jnp.array([STEP])
-    run = jax.jit(
-        jax.vmap(lambda key: fig3_trial.simulate(trial, key, steps)["distance"])
-    )
+    num_samples = 2 * ROUNDS * trial.num_samples
+    folds = dataclasses.replace(trial, resample=True, num_samples=num_samples)
+    steps = jnp.array([step_size])
+    simulate = fig3_trial.simulate
+    run = jax.jit(jax.vmap(lambda key: simulate(folds, key, steps)["distance"]))
     return np.asarray(run(keys())).ravel()
 
 
@@ -559,13 +519,10 @@ def on_one_fold():
         whole = dataclasses.replace(LAW, num_samples=ROUNDS * SAMPLES)
         data, truth = fig3_trial.draw_data(whole, data_key)
         task = linear(LAW.num_features)
-        state, _ = engine.run(
-            ifca(task, num_clusters=LAW.num_clusters, step_size=STEP),
-            run_key,
-            split_rounds(data, ROUNDS),
-            num_rounds=ROUNDS,
-            data_per_round=True,
-        )
+        algorithm = ifca(task, num_clusters=LAW.num_clusters, step_size=STEP)
+        own = {"num_rounds": ROUNDS, "data_per_round": True}
+        folds = split_rounds(data, ROUNDS)
+        state, _ = engine.run(algorithm, run_key, folds, **own)
         return metrics.centre_distance(state.models, truth.models)
 
     return np.asarray(jax.jit(jax.vmap(run))(keys()))
@@ -597,23 +554,10 @@ def test_a_resampled_trials_law_has_the_samples_of_one_use():
 @pytest.mark.parametrize("convention", ["reference", "paper"])
 def test_law_and_fresh_data_agree_for_three_clusters(convention):
     """More models take another path through the engine."""
-    trial = dataclasses.replace(
-        LAW,
-        convention=convention,
-        num_clients=12,
-        num_clusters=3,
-        num_features=12,
-        num_samples=4,
-        noise=0.3,
-        init_unit="separation",
-        separation=2.0,
-    )
-    steps = jnp.array([1.0])
-    folds = dataclasses.replace(trial, resample=True, num_samples=2 * ROUNDS * 4)
-    run = jax.jit(
-        jax.vmap(lambda key: fig3_trial.simulate(folds, key, steps)["distance"])
-    )
-    data = np.asarray(run(keys())).ravel()
+    sizes = {"num_clients": 12, "num_clusters": 3, "num_features": 12, "num_samples": 4}
+    scale = {"init_unit": "separation", "separation": 2.0, "noise": 0.3}
+    trial = dataclasses.replace(LAW, convention=convention, **sizes, **scale)
+    data = on_separate_folds(1.0, trial)
     assert 0.1 < np.mean(data <= THRESHOLD) < 0.9
     assert not differ(by_law(1.0, trial), data)
     assert differ(by_law(0.05, trial), data)  # Control.
@@ -646,25 +590,19 @@ def found(folder: pathlib.Path) -> list[np.ndarray]:
     return fig3_law.sweep(grid(), folder)
 
 
+def first_trial(seed):
+    """Of the first cell."""
+    trial = dataclasses.replace(SMALL, separation=0.5, noise=0.0)
+    return fig3_law.distances(trial, np.array(STEPS), num_trials=1, seed=seed)
+
+
 def test_a_trial_is_the_same_however_many_others_there_are(found):
-    one = fig3_law.distances(
-        dataclasses.replace(SMALL, separation=0.5, noise=0.0),
-        np.array(STEPS),
-        num_trials=1,
-        seed=0,
-    )
-    np.testing.assert_allclose(found[0][:1], one, rtol=1e-12)
+    np.testing.assert_allclose(found[0][:1], first_trial(0), rtol=1e-12)
     assert not np.array_equal(found[0][0], found[0][1])
 
 
 def test_another_seed_gives_other_runs(found):
-    other = fig3_law.distances(
-        dataclasses.replace(SMALL, separation=0.5, noise=0.0),
-        np.array(STEPS),
-        num_trials=1,
-        seed=1,
-    )
-    assert not np.any(other[:, :, 0] == found[0][:1, :, 0])
+    assert not np.any(first_trial(1)[:, :, 0] == found[0][:1, :, 0])
 
 
 def test_runs_that_diverge_never_succeed(found):
@@ -718,15 +656,9 @@ def test_table_counts_and_divides_the_error_rate(tmp_path):
 
 
 def look(table: list[dict[str, Any]], **more: Any) -> Any:
-    return draw_curves(
-        table,
-        row_axis="noise",
-        column_axis="separation",
-        title="title",
-        tolerance=0.0,
-        confidence="confidence",
-        **more,
-    )
+    axes = {"row_axis": "noise", "column_axis": "separation"}
+    texts = {"title": "title", "confidence": "confidence"}
+    return draw_curves(table, tolerance=0.0, **axes, **texts, **more)
 
 
 def test_each_curve_has_its_law_beside_it(found):

@@ -44,13 +44,9 @@ from experiments.ifca.fig3_trial import (
 
 # Against theory
 
-SIZES: dict[str, Any] = {
-    "num_clients": 10,
-    "num_samples": 20,
-    "num_clusters": 2,
-    "num_features": 30,
-}
 TRIAL = trial_of_fig3()
+NAMES = ("num_clients", "num_samples", "num_clusters", "num_features")
+SIZES: dict[str, Any] = {name: getattr(TRIAL, name) for name in NAMES}
 
 
 def test_oracle_floor_against_theory():
@@ -80,11 +76,10 @@ def test_oracle_floor_needs_enough_rows():
 
 def test_stability_bound_against_theory():
     """Descent with known clusters converges below the bound and not above it."""
-    sizes = SIZES | {"num_samples": 400}
+    sizes: dict = SIZES | {"num_samples": 400}
     bound = stability_bound(dataclasses.replace(TRIAL, **sizes))
-    data, truth = mixed_linear(
-        jax.random.key(0), separation=1.0, noise=0.0, convention="reference", **sizes
-    )
+    settings: Any = {"separation": 1.0, "noise": 0.0, "convention": "reference"}
+    data, truth = mixed_linear(jax.random.key(0), **settings, **sizes)
     x = np.asarray(data.inputs)[np.asarray(truth.clusters) == 0].reshape(-1, 30)
     curvature = np.linalg.eigvalsh(x.T @ x / len(x))[-1]
 
@@ -124,9 +119,8 @@ def test_starts_do_not_depend_on_the_step_sizes(outputs):
     ("clients", "samples", "features"), [(40, 50, 200), (20, 40, 900)]
 )
 def test_a_trial_needs_at_most_twice_its_data(clients, samples, features):
-    trial = dataclasses.replace(
-        TRIAL, num_clients=clients, num_samples=samples, num_features=features
-    )
+    sizes = {"num_clients": clients, "num_samples": samples, "num_features": features}
+    trial = trial_of_fig3(**sizes)
     program = jax.jit(functools.partial(simulate, trial))
     lowered = program.lower(jax.random.key(0), jnp.array([1.0, 0.1, 0.01]))
     plan = lowered.compile().memory_analysis()
@@ -508,9 +502,8 @@ def test_stable_runs_are_the_same_in_every_kind(runs):
 @pytest.mark.slow
 def test_control_unstable_runs_differ_with_nothing_but_the_precision(runs):
     unstable = [run for run in runs if not run.is_stable]
-    differing = {
-        kind: sum(apart(run, kind, "float64") for run in unstable) for kind in KINDS[:3]
-    }
+    count = lambda kind: sum(apart(run, kind, "float64") for run in unstable)
+    differing = {kind: count(kind) for kind in KINDS[:3]}
     print(len(unstable), "unstable runs, apart from float64:", differing)
     assert differing["float32"] > 0
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
-from toy_experiments import assert_close, files, labels, pick, run_twice
+from toy_experiments import assert_close, configured, files, labels, pick, run_twice
 
 from cfljax import engine
 from cfljax.algorithms import fedavg, ifca
@@ -28,15 +28,10 @@ from experiments.options import Options
 
 MNIST = table1.load("ifca.table1_mnist")
 TASK = mlp((2, 2), hidden=(3,), num_classes=3)
-SIZES = {"num_clients": (8,), "num_samples": (5,), "num_test_clients": (8,)}
-SMALL = dataclasses.replace(
-    table1.mnist_preset("quick"),
-    **SIZES,
-    num_rounds=4,
-    rounds_between=2,
-    num_hidden=6,
-    num_steps=2,
-    num_trials=2,
+SMALL = configured(
+    "ifca.table1_mnist",
+    "--num-clients 8 --num-samples 5 --num-test-clients 8 --num-rounds 4"
+    " --rounds-between 2 --num-hidden 6 --num-steps 2 --num-trials 2",
 )
 
 
@@ -87,9 +82,8 @@ def choices(models, data: ClientData, number: int = 3) -> list[int]:
     return np.argmin(losses, axis=0).tolist()
 
 
-best_of = jax.jit(
-    functools.partial(rotated.accuracy_of_best, TASK, clients_per_chunk=4)
-)
+best = functools.partial(rotated.accuracy_of_best, TASK, clients_per_chunk=4)
+best_of = jax.jit(best)
 
 
 def test_accuracy_of_best_against_a_loop():
@@ -171,9 +165,8 @@ def made_up_result(images: str = "mnist") -> rotated.Result:
     accuracy = levels - 0.1 / rounds + np.array([0, 0.01])[:, None, None]
     data = filled(rotated.DIMS, axes, np.ones((3, 2, 1, 30)))
     coords = {"algorithm": list(rotated.ALGORITHMS), "round": rounds}
-    return rotated.Result(
-        trial, xr.Dataset(data | {"accuracy": (axes, accuracy)}, coords)
-    )
+    data |= {"accuracy": (axes, accuracy)}
+    return rotated.Result(trial, xr.Dataset(data, coords))
 
 
 def test_another_setting_names_the_papers_nearest():
@@ -387,9 +380,8 @@ def test_impossible_filters_are_refused(least_share, most_draws, message):
 
 def test_local_models_are_taken_from_all_clusters_and_some_come_first():
     trial = table1.cifar_trial(table1.cifar_preset("quick"), digits(), "paper")
-    trial = dataclasses.replace(
-        trial, num_clients=12, num_participants=3, num_local_clients=6, num_released=2
-    )
+    sizes = {"num_clients": 12, "num_participants": 3, "num_local_clients": 6}
+    trial = dataclasses.replace(trial, num_released=2, **sizes)
     clients, is_released = rotated._in_order(trial)
     assert clients is not None
     assert sorted(np.asarray(clients).tolist()) == [0, 2, 4, 6, 8, 10]
@@ -402,11 +394,12 @@ def test_local_models_are_taken_from_all_clusters_and_some_come_first():
 @pytest.mark.slow
 def test_local_models_are_tested_on_their_own_and_on_the_last_rotation():
     """Models that never move are as good in every round, by either test."""
-    sizes: dict = {"network": "mlp", "num_hidden": 3, "num_rounds": 2}
-    sizes |= dict.fromkeys(("num_clients", "num_test_clients", "num_local_clients"), 4)
-    sizes |= {"num_released": 4, "num_samples": 8, "num_test_samples": 8}
-    quick = table1.cifar_preset("quick")
-    config = dataclasses.replace(quick, **sizes, rounds_between=1)
+    config = configured(
+        "ifca.table1_cifar",
+        "--num-clients 4 --num-samples 8 --num-test-clients 4 --num-test-samples 8"
+        " --num-local-clients 4 --num-released 4 --network mlp --num-hidden 3"
+        " --num-rounds 2 --rounds-between 1",
+    )
     trial = table1.cifar_trial(config, digits(), "paper")
     trial = dataclasses.replace(trial, algorithm="local", step_size=0.0)
     arrays = digits().arrays
@@ -548,19 +541,14 @@ def test_devices_change_no_bit_and_their_memory_is_counted(tmp_path):
             assert devices * plan <= needed < (devices + 1) * plan
 
 
-TINY = {
-    "num_clients": (8, 8),
-    "num_samples": (5, 6),
-    "num_participants": (8, 4),
-    "num_hidden": (4, 4),
-    "num_channels": (1, 2),
-    "num_rounds": (3, 3),
-    "network": ("mlp", "mlp"),  # Compiles fast.
-}
-
-
 def config(**changes) -> fig4.Config:
-    return dataclasses.replace(fig4.preset("quick"), **{**TINY, **changes})
+    """Of two panels, whose network compiles fast."""
+    own = configured(
+        "ifca.fig4",
+        "--num-clients 8 8 --num-samples 5 6 --num-participants 8 4 --num-hidden 4 4"
+        " --num-channels 1 2 --num-rounds 3 3 --network mlp mlp",
+    )
+    return dataclasses.replace(own, **changes)
 
 
 def made_up_panel(matched: list[list[float]]) -> rotated.Result:
@@ -604,9 +592,10 @@ def test_rows_and_picture_show_each_seed():
 
 @pytest.mark.slow
 def test_identities_are_those_of_the_run_that_is_tested():
-    sizes = {"num_rounds": 2, "rounds_between": 1, "num_hidden": 4}
-    small = dataclasses.replace(
-        table1.mnist_preset("quick"), **SIZES | {"num_test_clients": (4,)}, **sizes
+    small = configured(
+        "ifca.table1_mnist",
+        "--num-clients 8 --num-samples 5 --num-test-clients 4 --num-rounds 2"
+        " --rounds-between 1 --num-hidden 4",
     )
     images = digits()
     trial = mnist_trial(small, images)

@@ -11,6 +11,7 @@ import xarray as xr
 from jax.flatten_util import ravel_pytree
 from toy_experiments import (
     assert_close,
+    configured,
     files,
     labels,
     pick,
@@ -60,18 +61,16 @@ MODELS = some_models(3)
 TRAIN, TEST = some_clients(1, 4, 1, 3, 2, 4), some_clients(2, 2, 3, 1, 5, 2)
 SAMPLES = femnist.Samples.of(TRAIN), femnist.Samples.of(TEST)
 # Logits `[models, clients, samples, classes]`, one client at a time.
-predict_all = jax.jit(
-    jax.vmap(jax.vmap(TASK.predict, in_axes=(None, 0)), in_axes=(0, None))
-)
+predict_of_clients = jax.vmap(TASK.predict, in_axes=(None, 0))
+predict_all = jax.jit(jax.vmap(predict_of_clients, in_axes=(0, None)))
 
 
 def losses_and_rights(data: ClientData) -> tuple[np.ndarray, list[list[np.ndarray]]]:
     """Mean losses `[clients, models]`, and which samples each model gets right."""
     losses, rights = [], []
     logits = np.asarray(predict_all(MODELS, data.inputs))
-    for client, (targets, mask) in enumerate(
-        zip(np.asarray(data.targets), np.asarray(data.mask), strict=True)
-    ):
+    every = zip(np.asarray(data.targets), np.asarray(data.mask), strict=True)
+    for client, (targets, mask) in enumerate(every):
         targets, scores = targets[mask], [each[client][mask] for each in logits]
         picked = [s[np.arange(len(s)), targets] for s in scores]
         logs = [np.log(np.exp(s).sum(axis=1)) for s in scores]
@@ -217,9 +216,8 @@ def made_up_result(name: str = "paper", methods=("ifca-2", "fedavg", "local")):
     data["accuracy"] = (list(axes), accuracy)
     data["failed"] = (list(axes[:2]), np.isnan(accuracy[:, :, 0, 0]))
     coords = {"method": list(methods), "repetition": np.arange(3.0)}
-    return table2.Result(
-        name, trial, xr.Dataset(data, coords | {"round": [20, 40, 60]})
-    )
+    coords |= {"round": [20, 40, 60]}
+    return table2.Result(name, trial, xr.Dataset(data, coords))
 
 
 def test_rows_by_hand():
@@ -262,20 +260,11 @@ def test_a_figure_has_a_panel_for_each_variant_and_seven_curves():
     assert axes.get_title().startswith("paper")
 
 
-SMALL = dataclasses.replace(
-    table2.preset("quick"),
-    num_clients=5,
-    min_samples=3,
-    num_channels=1,
-    num_hidden=5,
-    pretraining_rounds=2,
-    num_rounds=4,
-    rounds_between=2,
-    num_participants=2,
-    pretraining_participants=2,
-    warm_up_rounds=2,
-    batch_size=3,
-    num_first_steps=2,
+SMALL = configured(
+    "ifca.table2_femnist",
+    "--num-clients 5 --min-samples 3 --num-channels 1 --num-hidden 5 --num-rounds 4"
+    " --pretraining-rounds 2 --rounds-between 2 --num-participants 2 --batch-size 3"
+    " --pretraining-participants 2 --warm-up-rounds 2 --num-first-steps 2",
 )
 LAST = 4 * (5 * 3 + 3)  # Bytes of the last layer, then of all others.
 BELOW = 4 * ((25 + 1) + (25 * 2 + 2) + (2 * 5 + 5))
@@ -420,9 +409,8 @@ def test_failed_pretraining_is_recorded_and_nothing_built_on_it(tmp_path, monkey
     def sweep(config, options, trial, inputs, name):
         asked.append(name)
         axes = ("method", "repetition", "trial", "round")
-        data = {
-            name: (list(axes), np.full((1, 2, 1, 1), np.nan)) for name in femnist.DIMS
-        }
+        nothing = np.full((1, 2, 1, 1), np.nan)
+        data = {name: (list(axes), nothing) for name in femnist.DIMS}
         data["failed"] = (list(axes[:2]), np.array([[True, True]]))
         coords = {"method": ["fedavg"], "repetition": [0.0, 1.0], "round": [2]}
         return table2.Result(name, trial, xr.Dataset(data, coords, {"failures": 2}))

@@ -9,10 +9,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from toy_experiments import configured
 
 from cfljax.base.types import ClientData, Truth
 from cfljax.report import read_csv
-from experiments.arguments import configure, parser
 from experiments.kept import Kept
 from experiments.options import Options
 from experiments.registry import EXPERIMENTS
@@ -121,9 +121,7 @@ EXPLAINED = [
 
 def small(name: str) -> Any:
     """The study's configuration."""
-    flags = SMALL.get(name, "").split()
-    arguments = parser().parse_known_args(["run", name, *flags])
-    return configure(EXPERIMENTS[name], *arguments)
+    return configured(name, SMALL.get(name, ""))
 
 
 # What is shared
@@ -166,9 +164,8 @@ def test_cells_are_kept_and_damaged_ones_computed_again(tmp_path):
         return {"values": np.full(cell["size"], float(cell["seed"]))}
 
     def measure(revision: int = 1) -> list[float]:
-        one = dataclasses.replace(
-            tuning.STUDY, id="reviews.test", revision=revision, compute=compute
-        )
+        changes = {"id": "reviews.test", "revision": revision, "compute": compute}
+        one = dataclasses.replace(tuning.STUDY, **changes)
         found = one.measure(None, cells, options)
         return [float(arrays["values"].sum()) for arrays in found]
 
@@ -220,9 +217,8 @@ def test_oracle_table_against_numbers_by_hand():
 @pytest.mark.parametrize("clusters, total", [(2, 7557.5556), (4, 15115.1111)])
 def test_least_samples_are_where_the_oracle_meets_the_criterion(clusters, total):
     assert criterion.least_samples(clusters, 1000) == pytest.approx(total, abs=1e-3)
-    assert criterion.oracle_over_noise(total, clusters, 1000) == pytest.approx(
-        0.6, rel=1e-6
-    )
+    error = criterion.oracle_over_noise(total, clusters, 1000)
+    assert error == pytest.approx(0.6, rel=1e-6)
     without_one = clusters * 1000 * (1 + 0.6**-2)
     error = criterion.oracle_over_noise(without_one, clusters, 1000)
     assert error != pytest.approx(0.6, rel=1e-6), "control: the 1 forgotten"
@@ -237,13 +233,11 @@ def test_estimates_without_clusters_pass_where_they_must():
     }
     assert zero == {(0.1, 0.2), (0.1, 0.4)}
     for separation, passes in ((1.19, True), (1.21, False)):
-        found = criterion.pooled_over_noise(
-            1e9, 2, 1000, separation=separation, noise=1.0
-        )
+        known = {"separation": separation, "noise": 1.0}
+        found = criterion.pooled_over_noise(1e9, 2, 1000, **known)
         assert (found <= 0.6) == passes
-    assert criterion.pooled_over_noise(
-        1e9, 4, 10, separation=1.0, noise=0.5
-    ) == pytest.approx(2 * math.sqrt(3 / 8))
+    found = criterion.pooled_over_noise(1e9, 4, 10, separation=1.0, noise=0.5)
+    assert found == pytest.approx(2 * math.sqrt(3 / 8))
 
 
 def test_kappa_against_a_table_by_hand():
@@ -407,9 +401,8 @@ def test_the_criterion_writes_its_files(panels, tmp_path, monkeypatch):
     """By default one panel of each kind: every panel compiles a program of its own."""
     chosen = {panel: criterion.PANELS[panel] for panel in panels}
     monkeypatch.setattr(criterion, "PANELS", chosen)
-    summary = criterion.main(
-        small("reviews.crit"), Options(out=tmp_path, progress=False)
-    )
+    options = Options(out=tmp_path, progress=False)
+    summary = criterion.main(small("reviews.crit"), options)
     names = {"table.csv", "config.json", "answer.md", "oracle.svg", "verdicts.svg"}
     assert names <= {path.name for path in tmp_path.iterdir()}
     assert json.loads((tmp_path / "config.json").read_text())["num_features"] == 10

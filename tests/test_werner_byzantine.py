@@ -12,6 +12,7 @@ from cfljax.attacks import Context, build
 from cfljax.clustering.threshold import quantile_radius, threshold_clustering
 from experiments.werner import byzantine
 
+SIZES = {"num_clusters": 3, "num_members": 20, "num_places": 24, "num_features": 4}
 TRIAL = byzantine.Trial(
     attack="edge_adaptive",
     radii="fixed",
@@ -19,11 +20,8 @@ TRIAL = byzantine.Trial(
     noise=1.0,
     separation=200.0,
     quantile=0.2,
-    num_clusters=3,
-    num_members=20,
-    num_places=24,
-    num_features=4,
     num_rounds=80,
+    **SIZES,
 )
 KEYS = jax.random.split(jax.random.key(5), 12)
 

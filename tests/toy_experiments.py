@@ -10,9 +10,19 @@ import jax
 import numpy as np
 
 from cfljax.data.writers import Writers
+from experiments.arguments import configure, parser
 from experiments.clove.sources import Source, load_source
 from experiments.ifca.fig3_trial import Trial
 from experiments.options import Options
+from experiments.registry import BENCHMARKS, EXPERIMENTS
+
+
+def configured(name: str, flags: str, preset: str = "quick") -> Any:
+    """Configuration of an experiment or a benchmark: a preset, and flags as typed."""
+    entry = {**EXPERIMENTS, **BENCHMARKS}[name]
+    command = "run" if name in EXPERIMENTS else "bench"
+    words = [command, name, "--preset", preset, *flags.split()]
+    return configure(entry, *parser().parse_known_args(words))
 
 
 def digits(name: str = "digits") -> Source:
@@ -24,12 +34,12 @@ def digits(name: str = "digits") -> Source:
 
 def trial_of_fig3(**changes: Any) -> Trial:
     """A small one of IFCA's Figure 3."""
-    sizes = {"num_clients": 10, "num_samples": 20, "num_clusters": 2}
-    sizes |= {"num_features": 30, "num_restarts": 3, "num_rounds": 60}
-    usual = {"convention": "reference", "separation": 1.0, "noise": 0.2}
+    usual: dict[str, Any] = {"num_clients": 10, "num_samples": 20, "num_clusters": 2}
+    usual |= {"num_features": 30, "num_restarts": 3, "num_rounds": 60}
+    usual |= {"convention": "reference", "separation": 1.0, "noise": 0.2}
     usual |= {"init_scale": 1.0, "init_unit": "one"}
     usual |= {"normalise": "all", "resample": False}
-    return Trial(**(usual | sizes | changes))
+    return Trial(**(usual | changes))
 
 
 def some_writers(*counts: int) -> Writers:
