@@ -102,26 +102,19 @@ def test_listing(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert main(["list", "--json"]) == 0
     both = json.loads(capsys.readouterr().out)
-    titles = both["experiments"] | {
-        f"bench {id}": t for id, t in both["benchmarks"].items()
-    }
+    titles = [*both["experiments"].values(), *both["benchmarks"].values()]
     assert both["experiments"]["ifca.fig3d"].endswith("k = 4")
-    assert len(lines) == len(titles)
-    assert all(
-        line.endswith(title) for line, title in zip(lines, titles.values(), strict=True)
-    )
+    for line, title in zip(lines, titles, strict=True):
+        assert line.endswith(title)
     assert main(["list", "everything"]) == 2
+
+
+SHARDS = ["--shard 2/2", "then the table", "--num-trials 1000 --precision .2"]
 
 
 @pytest.mark.parametrize(
     ("flags", "texts"),
-    [
-        (["ifca.fig3a", "--help-config"], ["--separation"]),
-        (
-            ["--help"],
-            ["--shard 2/2", "then the table", "--num-trials 1000 --precision .2"],
-        ),
-    ],
+    [(["ifca.fig3a", "--help-config"], ["--separation"]), (["--help"], SHARDS)],
 )
 def test_help_shows_flags_and_examples(capsys, flags, texts):
     with pytest.raises(SystemExit) as stop:
@@ -198,6 +191,12 @@ def package(folder, **sources):
     return folder / "own"
 
 
+def reads_one_line(folder, message):
+    with pytest.raises(ValueError) as error:
+        read(folder)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
 def test_literals_are_found_and_sorted_without_an_import(tmp_path, monkeypatch):
     several = """raise ImportError
 EXPERIMENTS: dict = {"new.fig10": {"title": "a"}, "werner.x": {"title": "b"},
@@ -226,40 +225,41 @@ def load(id):
     assert other.__name__ == "own.papers.other"
 
 
+TITLED = "EXPERIMENTS = {'x': {'title': "
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (TITLED + "str(1)}}", "a.py must be a literal"),
+        ("EXPERIMENTS = {'x': {'is_sweep': True}}", "a.py: 'x' has no title"),
+        ("EXPERIMENTS = {'x': 'title'}", "'x' must be an id with a dict"),
+        ("EXPERIMENTS = {1: {'title': ''}}", "1 must be an id with a dict"),
+        ("EXPERIMENTS = {'x'}", "`EXPERIMENTS` of own/papers/a.py must be a dict"),
+        (TITLED + "'', 'sweep': True}}", "key 'sweep'; known"),
+        (TITLED + "1}}", "title must be a str, got 1"),
+        (TITLED + "'', 'is_sweep': 1}}", "is_sweep must be a bool, got 1"),
+        ("EXPERIMENTS = {'x': {}, 'x': {}}", "a.py has a key twice"),
+        ("COMPARISON = {'title': ''}", "the comparison is in own.papers.a and"),
+        ("BENCHMARKS = {", "own/papers/a.py, line 1: '{' was never closed"),
+    ],
+)
+def test_faults_of_literals_are_one_clear_line(tmp_path, source, message):
+    reads_one_line(package(tmp_path, a=source), message)
+
+
 @pytest.mark.parametrize(
     ("sources", "message"),
     [
-        ({"a": "EXPERIMENTS = {'x': {'title': str(1)}}"}, "a.py must be a literal"),
-        ({"a": "EXPERIMENTS = {'x': {'is_sweep': True}}"}, "a.py: 'x' has no title"),
-        ({"a": "EXPERIMENTS = {'x': 'title'}"}, "'x' must be an id with a dict"),
-        ({"a": "EXPERIMENTS = {1: {'title': ''}}"}, "1 must be an id with a dict"),
-        (
-            {"a": "EXPERIMENTS = {'x'}"},
-            "`EXPERIMENTS` of own/papers/a.py must be a dict",
-        ),
-        (
-            {"a": "EXPERIMENTS = {'x': {'title': '', 'sweep': True}}"},
-            "key 'sweep'; known",
-        ),
-        ({"a": "EXPERIMENTS = {'x': {'title': 1}}"}, "title must be a str, got 1"),
-        (
-            {"a": "EXPERIMENTS = {'x': {'title': '', 'is_sweep': 1}}"},
-            "is_sweep must be a bool, got 1",
-        ),
         (
             dict.fromkeys("ab", "BENCHMARKS = {'x': {'title': ''}}"),
             "id 'x' is in own.papers.a and own.papers.b",
         ),
-        ({"a": "EXPERIMENTS = {'x': {}, 'x': {}}"}, "a.py has a key twice"),
-        ({"a": "COMPARISON = {'title': ''}"}, "the comparison is in own.papers.a and"),
         ({"compare": ""}, "no module in own has `COMPARISON`"),
-        ({"a": "BENCHMARKS = {"}, "own/papers/a.py, line 1: '{' was never closed"),
     ],
 )
-def test_faults_of_literals_are_one_clear_line(tmp_path, sources, message):
-    with pytest.raises(ValueError) as error:
-        read(package(tmp_path, **sources))
-    assert message in str(error.value) and "\n" not in str(error.value)
+def test_faults_of_several_modules_are_one_clear_line(tmp_path, sources, message):
+    reads_one_line(package(tmp_path, **sources), message)
 
 
 def test_a_fault_of_a_literal_stops_every_command_in_one_line(monkeypatch, capsys):
@@ -429,31 +429,26 @@ def test_json_knows_no_infinity():
 # The flags of sweeps, `--precision` and `--shard`: who takes them, what they say
 
 
+RANGES = {"--precision": "in (0, 1]", "--shard": "I/N with 1 <= I <= N"}
+
+
 @pytest.mark.parametrize(
-    ("flags", "message"),
+    ("flag", "value"),
     [
-        (["--precision", "0"], "`precision` must be in (0, 1], got 0.0."),
-        (["--precision", "1.1"], "`precision` must be in (0, 1], got 1.1."),
-        (["--precision", "nan"], "`precision` must be in (0, 1], got nan."),
-        (["--precision=-inf"], "`precision` must be in (0, 1], got -inf."),
-        (["--shard", "0/2"], "`shard` must be I/N with 1 <= I <= N, got 0/2."),
-        (["--shard", "3/2"], "`shard` must be I/N with 1 <= I <= N, got 3/2."),
-        (["--shard", "0/0"], "`shard` must be I/N with 1 <= I <= N, got 0/0."),
+        *(("--precision", value) for value in ("0.0", "1.1", "nan", "-inf")),
+        *(("--shard", value) for value in ("0/2", "3/2", "0/0")),
     ],
 )
-def test_values_out_of_range_are_one_line(command, flags, message):
-    assert command(*flags, tiny=[]) == (2, "", f"error: {message}\n")
+def test_values_out_of_range_are_one_line(command, flag, value):
+    message = f"`{flag[2:]}` must be {RANGES[flag]}, got {value}."
+    assert command(f"{flag}={value}", tiny=[]) == (2, "", f"error: {message}\n")
 
 
 @pytest.mark.parametrize(
     "flags",
     [
         ["--precision", "fine"],
-        ["--shard", "2"],
-        ["--shard", "1/-2"],
-        ["--shard", "-1/2"],
-        ["--shard", "1/2\n"],
-        ["--shard", "½/2"],
+        *(["--shard", text] for text in ("2", "1/-2", "-1/2", "1/2\n", "½/2")),
         ["--shard", "1/" + "9" * 5000],
         ["--shard"],
     ],
@@ -468,15 +463,11 @@ def test_unreadable_values_are_one_line(flags, capsys):
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--devices", "2"], "`--devices` has no use for werner.fig1, got 2."),
-        (["--precision", "0.1"], "`--precision` has no use for werner.fig1, got 0.1."),
-        (["--shard", "1/2"], "`--shard` has no use for werner.fig1, got 1/2."),
-    ],
+    ("flag", "value"), [("--devices", "2"), ("--precision", "0.1"), ("--shard", "1/2")]
 )
-def test_flags_without_use_are_one_line(command, flags, message):
-    told = command(*flags, experiment="werner.fig1", tiny=[])
+def test_flags_without_use_are_one_line(command, flag, value):
+    told = command(flag, value, experiment="werner.fig1", tiny=[])
+    message = f"`{flag}` has no use for werner.fig1, got {value}."
     assert told == (2, "", f"error: {message}\n")
 
 

@@ -1,8 +1,9 @@
-"""Figure 3 of IFCA: a trial, its criteria, its table, and when a cell has enough."""
+"""Figure 3 of IFCA: its criteria, its table, when a cell has enough, and its law."""
 
 import dataclasses
 import functools
 import math
+import pathlib
 from typing import Any
 
 import jax
@@ -10,195 +11,61 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
+from toy_experiments import configured, trial_of_fig3
 
 from cfljax import engine, intervals, metrics
-from cfljax.clustering.distances import bottleneck_distance, least_distance
-from cfljax.data import mixed_linear
-from cfljax.report import read_csv
-from experiments.ifca import fig3, fig3_law
-from experiments.ifca.fig3_table import (
-    AXES,
-    Precision,
-    counts,
-    describe,
-    least_trials,
-    outcome_shares,
-    pivot,
-    rows,
-    stopping_rule,
-)
-from experiments.ifca.fig3_trial import (
-    CRITERIA,
-    DIMS,
-    Trial,
-    oracle_floor,
-    simulate,
-    stability_bound,
-)
+from cfljax.algorithms import ifca
+from cfljax.data import split_rounds
+from cfljax.models import linear
+from cfljax.report import read_csv, write_csv
+from experiments.ifca import fig3, fig3_law, fig3_table, fig3_trial
+from experiments.ifca.fig3_figures import DATA, FRESH, draw_curves
 from experiments.options import Options
 
-SIZES: dict[str, Any] = {
-    "num_clients": 10,
-    "num_samples": 20,
-    "num_clusters": 2,
-    "num_features": 30,
-}
-TRIAL = Trial(
-    convention="reference",
-    separation=1.0,
-    noise=0.2,
-    num_clients=10,
-    num_samples=20,
-    num_clusters=2,
-    num_features=30,
-    num_restarts=3,
-    num_rounds=60,
-    init_scale=1.0,
-    init_unit="one",
-    normalise="all",
-    resample=False,
-)
-
-
-def test_oracle_floor_against_theory():
-    """Mean square error of least squares with known clusters, over 200 data sets."""
-
-    def draw(key):
-        settings: Any = {"separation": 1.0, "noise": 0.2, "convention": "reference"}
-        return mixed_linear(key, **settings, **SIZES)
-
-    many, truths = jax.vmap(draw)(jax.random.split(jax.random.key(0), 200))
-    inputs = np.asarray(many.inputs).reshape(400, 100, 30)  # one row per cluster
-    targets = np.asarray(many.targets).reshape(400, 100)
-    models = np.asarray(truths.models).reshape(400, 30)
-    errors = [
-        np.sum((np.linalg.lstsq(x, y)[0] - theta) ** 2)
-        for x, y, theta in zip(inputs, targets, models, strict=True)
-    ]
-    floor = oracle_floor(TRIAL) ** 2
-    error = np.std(errors, ddof=1) / math.sqrt(len(errors))
-    assert abs(np.mean(errors) - floor) < 5 * error
-    assert abs(np.mean(errors) - 1.2 * floor) > 5 * error
-
-
-def test_oracle_floor_needs_enough_rows():
-    assert oracle_floor(dataclasses.replace(TRIAL, num_samples=6)) == math.inf
-
-
-def test_stability_bound_against_theory():
-    """Descent with known clusters converges below the bound and not above it."""
-    sizes = SIZES | {"num_samples": 400}
-    bound = stability_bound(dataclasses.replace(TRIAL, **sizes))
-    data, truth = mixed_linear(
-        jax.random.key(0), separation=1.0, noise=0.0, convention="reference", **sizes
-    )
-    x = np.asarray(data.inputs)[np.asarray(truth.clusters) == 0].reshape(-1, 30)
-    curvature = np.linalg.eigvalsh(x.T @ x / len(x))[-1]
-
-    def factor(step_size):
-        return abs(1 - 2 * step_size / 2 * curvature)  # 2 gamma / k on the Gram matrix
-
-    assert factor(0.95 * bound) < 1 < factor(1.05 * bound)
-
-
-def test_bottleneck_matching_by_hand():
-    left = jnp.array([[0.0], [10.0], [4.0]])
-    right = jnp.array([[9.0], [1.0], [7.0]])
-    np.testing.assert_allclose(bottleneck_distance(left, right), 3.0)
-    assert jnp.isnan(bottleneck_distance(left.at[0].set(jnp.nan), right))
-    np.testing.assert_allclose(least_distance(right), 2.0)
-
-
-@pytest.fixture(scope="module")
-def outputs():
-    """Of one trial at two step sizes."""
-    return compiled(jax.random.key(0), jnp.array([0.5, 0.1]))
-
-
-@jax.jit
-def compiled(key, step_sizes):
-    return simulate(TRIAL, key, step_sizes)
-
-
-def test_a_simulated_trial_has_the_declared_outputs(outputs):
-    sizes = {"restart": 3, "step_size": 2}
-    for name, dims in DIMS.items():
-        assert outputs[name].shape == tuple(sizes[dim] for dim in dims), name
-    assert bool(jnp.all(outputs["nearest_distance"] <= outputs["distance"] + 1e-5))
-    assert bool(jnp.all(outputs["alpha"] < 0.5))
-
-
-def test_starts_do_not_depend_on_the_step_sizes(outputs):
-    one = compiled(jax.random.key(0), jnp.array([0.1]))["distance"]
-    two = outputs["distance"]
-    np.testing.assert_allclose(one[:, 0], two[:, 1], rtol=1e-4, atol=1e-5)
-    assert not np.allclose(two[:, 0], two[:, 1], rtol=1e-4, atol=1e-5)
+TRIAL = trial_of_fig3()
 
 
 def cell():
     """Four runs of one trial: found, diverged, collapsed, missed; a fifth is NaN."""
     run = ("trial", "restart", "step_size")
-    return xr.Dataset(
-        {
-            "distance": (run, [[[0.01], [9.0], [2.0], [1.0], [np.nan]]]),
-            "loss": (run, [[[0.1], [50.0], [3.0], [1.0], [0.1]]]),
-            "used_clusters": (run, [[[2], [2], [1], [2], [1]]]),
-            "first_loss": (("trial", "restart"), [[5.0] * 5]),
-            "followed": (run, [[[1.0]] * 5]),
-        }
-    )
+    data = {
+        "distance": (run, [[[0.01], [9.0], [2.0], [1.0], [np.nan]]]),
+        "loss": (run, [[[0.1], [50.0], [3.0], [1.0], [0.1]]]),
+        "used_clusters": (run, [[[2], [2], [1], [2], [1]]]),
+        "first_loss": (("trial", "restart"), [[5.0] * 5]),
+        "followed": (run, [[[1.0]] * 5]),
+    }
+    return xr.Dataset(data)
 
 
 def test_shares_are_of_the_runs_that_were_followed():
     some = cell()
     some["followed"].values[0, 2:] = 0
     success = np.isfinite(some["distance"].values) & (some["distance"].values <= 0.05)
-    shares = outcome_shares(some, success)
+    shares = fig3_table.outcome_shares(some, success)
     assert (shares["share_succeeded"], shares["share_diverged"]) == (0.5, 0.5)
     some["followed"].values[...] = 0
-    assert np.all(np.isnan(list(outcome_shares(some, success).values())))
+    assert np.all(np.isnan(list(fig3_table.outcome_shares(some, success).values())))
 
 
 def test_outcomes_are_exclusive_and_complete():
     distance = cell()["distance"].values
-    shares = outcome_shares(cell(), np.isfinite(distance) & (distance <= 0.05))
-    assert shares == {
-        "share_succeeded": 0.2,
-        "share_collapsed": 0.2,
-        "share_diverged": 0.4,
-        "share_missed": 0.2,
-    }
-
-
-def test_not_a_number_is_never_a_success():
-    assert not bool(metrics.is_success(jnp.array(jnp.nan), jnp.inf))
+    success = np.isfinite(distance) & (distance <= 0.05)
+    shares = fig3_table.outcome_shares(cell(), success)
+    expected = {"succeeded": 0.2, "collapsed": 0.2, "diverged": 0.4, "missed": 0.2}
+    assert shares == {f"share_{name}": value for name, value in expected.items()}
 
 
 def test_counts_by_trial_restart_and_step_size():
     success = np.zeros((4, 3, 2), bool)
     success[0, 0] = True  # both step sizes of one restart
     success[1, 1, 0] = success[1, 2, 1] = True
-    columns = counts(success, "", np.array([1.0, 0.1]), 0.05)
+    columns = fig3_table.counts(success, "", np.array([1.0, 0.1]), 0.05)
     assert (columns["successes"], columns["restart_successes"]) == (2, 3)
     assert columns["successes_step_1"] == columns["successes_step_0.1"] == 2
     assert columns["restart_successes_step_1"] == 2
     assert columns["low"] == pytest.approx(0.0676, abs=1e-3)
     assert columns["high"] == pytest.approx(0.9324, abs=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("clients", "samples", "features"), [(40, 50, 200), (20, 40, 900)]
-)
-def test_a_trial_needs_at_most_twice_its_data(clients, samples, features):
-    trial = dataclasses.replace(
-        TRIAL, num_clients=clients, num_samples=samples, num_features=features
-    )
-    program = jax.jit(functools.partial(simulate, trial))
-    step_sizes = jnp.array([1.0, 0.1, 0.01])
-    plan = program.lower(jax.random.key(0), step_sizes).compile().memory_analysis()
-    assert plan is not None
-    data = 4 * clients * samples * (features + 1)
-    assert data < plan.temp_size_in_bytes < 2 * data
 
 
 CELL = dataclasses.replace(TRIAL, separation=0.5, num_samples=50)
@@ -219,32 +86,33 @@ def sweep_results(num_trials: int, seed: int = 0) -> xr.Dataset:
     rng = np.random.default_rng(seed)
     shape = (1, len(SEPARATIONS), 1, 1, 1, 100)  # More than are kept: the same ones.
     variables = {}
-    for name, own in DIMS.items():
+    for name, own in fig3_trial.DIMS.items():
         low, high = RANGES.get(name, (0.0, 1.0))
         drawn = rng.uniform(low, high, (*shape, *(RUN_SIZES[dim] for dim in own)))
         if isinstance(low, int):
             drawn = np.floor(drawn)
         kept = drawn[:, :, :, :, :, :num_trials].astype(np.float32)
-        variables[name] = ((*AXES, "trial", *own), kept)
-    variables["failed"] = (tuple(AXES), np.zeros(shape[:-1], bool))
-    point = {axis: [getattr(CELL, axis)] for axis in AXES}
+        variables[name] = ((*fig3_table.AXES, "trial", *own), kept)
+    variables["failed"] = (tuple(fig3_table.AXES), np.zeros(shape[:-1], bool))
+    point = {axis: [getattr(CELL, axis)] for axis in fig3_table.AXES}
     coords = point | {"separation": list(SEPARATIONS), "step_size": [1.0, 0.1]}
     return xr.Dataset(variables, coords=coords)
 
 
 def with_trials(results: xr.Dataset, numbers, filling: float = np.nan) -> xr.Dataset:
     """The same where cells have fewer trials, with `filling` in place of the others."""
-    of_cells = xr.DataArray(np.reshape(numbers, (1, 3, 1, 1, 1)), dims=tuple(AXES))
+    shape = (1, 3, 1, 1, 1)
+    of_cells = xr.DataArray(np.reshape(numbers, shape), dims=tuple(fig3_table.AXES))
     index = xr.DataArray(np.arange(results.sizes["trial"]), dims="trial")
     changed = {
         name: results[name].where(index < of_cells, np.float32(filling))
-        for name in DIMS
+        for name in fig3_trial.DIMS
     }
     return results.assign(changed | {"trials": of_cells})
 
 
 def table_of(results: xr.Dataset, **more):
-    return rows(results, CELL, tolerance=0.001, error_rate=0.03, **more)
+    return fig3_table.rows(results, CELL, tolerance=0.001, error_rate=0.03, **more)
 
 
 def same(one: dict, other: dict) -> bool:
@@ -283,11 +151,10 @@ def test_the_intervals_are_of_the_kind_that_is_named(sequential):
     for row in table_of(results, sequential=sequential):
         assert row["interval"] == name
         assert row["interval_error_rate"] == pytest.approx(0.01)
-        for prefix in (own.prefix for own in CRITERIA.values()):
+        for prefix in (own.prefix for own in fig3_trial.CRITERIA.values()):
             found = row[f"{prefix}low"], row[f"{prefix}high"]
-            expected = kinds[name](
-                row[f"{prefix}successes"], row["trials"], error_rate=0.01
-            )
+            counts = row[f"{prefix}successes"], row["trials"]
+            expected = kinds[name](*counts, error_rate=0.01)
             np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
@@ -301,10 +168,8 @@ def test_counts_by_hand():
     assert row["share_succeeded"] == good.mean()
     alpha = results["alpha"].values[0, 0, 0, 0, 0, :10]
     assert row["alpha_mean"] == pytest.approx(alpha.mean())
-    shares = [
-        row[f"share_{n}"] for n in ("succeeded", "collapsed", "diverged", "missed")
-    ]
-    assert math.fsum(shares) == pytest.approx(1)
+    names = ("succeeded", "collapsed", "diverged", "missed")
+    assert math.fsum(row[f"share_{n}"] for n in names) == pytest.approx(1)
 
 
 def test_new_columns_come_last():
@@ -323,9 +188,8 @@ def test_runs_followed_are_counted():
     plain, fewer, _ = table_of(results)
     step = RUN_SIZES["step_size"]
     assert plain["runs_followed"] == 5 * RUN_SIZES["restart"] * step
-    assert fewer["runs_followed"] == plain["runs_followed"] - step * (
-        RUN_SIZES["restart"] - 1
-    )
+    fallen = plain["runs_followed"] - fewer["runs_followed"]
+    assert fallen == step * (RUN_SIZES["restart"] - 1)
 
 
 def test_cells_without_trials_are_open_or_failed():
@@ -335,7 +199,7 @@ def test_cells_without_trials_are_open_or_failed():
     assert [row["trials"] for row in table] == [10, 0, 0]
     assert [row["failed"] for row in table] == [False, False, True]
     assert all("successes" not in row for row in table[1:])
-    (line,) = pivot(table, row_axis="noise", column_axis="separation")
+    (line,) = fig3_table.pivot(table, row_axis="noise", column_axis="separation")
     texts = [line[f"separation {value:g}"] for value in SEPARATIONS]
     assert texts == [f"{table[0]['successes']}/10", "open", "failed"]
 
@@ -356,19 +220,17 @@ def outputs_ending_at(best, recovered=0.0):
 def stops_after(best, **changes) -> int | None:
     """The first block's end at which the rule has enough of these trials."""
     usual: dict[str, Any] = {"width": 0.2, "tolerance": 0.001, "error_rate": 0.01}
-    rule = Precision(**(usual | changes))
+    rule = fig3_table.Precision(**(usual | changes))
     ends = range(BLOCK, len(best) + 1, BLOCK)
-    return next(
-        (n for n in ends if rule.enough(outputs_ending_at(best[:n]), TRIAL)), None
-    )
+    is_enough = lambda n: rule.enough(outputs_ending_at(best[:n]), TRIAL)
+    return next(filter(is_enough, ends), None)
 
 
 def shortest(successes: float, width=0.2, error_rate=0.01) -> int:
     """The first block's end at which the interval of a share is short enough."""
     for trials in range(BLOCK, 10_000, BLOCK):
-        low, high = intervals.confidence_sequence(
-            round(successes * trials), trials, error_rate=error_rate
-        )
+        found = round(successes * trials)
+        low, high = intervals.confidence_sequence(found, trials, error_rate=error_rate)
         if high - low < width:
             return trials
     raise AssertionError
@@ -407,14 +269,14 @@ def test_it_depends_on_every_part_of_the_precision():
 
 def test_the_criterion_decides_what_is_counted():
     best = np.resize([0.0, 1.0], 60)  # Half succeed by distance; all are recovered.
-    rule = Precision(0.3, 0.001, 0.01)
+    rule = fig3_table.Precision(0.3, 0.001, 0.01)
     assert not rule.enough(outputs_ending_at(best, 1.0), TRIAL)
     other = dataclasses.replace(rule, criterion="recovery")
     assert other.enough(outputs_ending_at(best, 1.0), TRIAL)
 
 
 def test_no_trials_are_never_enough():
-    assert not Precision(1.0, 0.0, 0.5).enough(outputs_ending_at([]), TRIAL)
+    assert not fig3_table.Precision(1.0, 0.0, 0.5).enough(outputs_ending_at([]), TRIAL)
 
 
 def missed_when_stopped(method, width: float, error_rate: float, horizon: int = 400):
@@ -422,9 +284,8 @@ def missed_when_stopped(method, width: float, error_rate: float, horizon: int = 
     p = np.linspace(0.01, 0.99, 50)[:, None]
     missed, alive = np.zeros(len(p)), np.ones((len(p), 1))
     for trials in range(1, horizon + 1):
-        alive = np.pad(alive * (1 - p), ((0, 0), (0, 1))) + np.pad(
-            alive * p, ((0, 0), (1, 0))
-        )
+        missing, found = alive * (1 - p), alive * p
+        alive = np.pad(missing, ((0, 0), (0, 1))) + np.pad(found, ((0, 0), (1, 0)))
         if trials % BLOCK:
             continue
         low, high = method(np.arange(trials + 1), trials, error_rate=error_rate)
@@ -443,18 +304,18 @@ def test_a_cell_that_stops_misses_no_more_than_stated():
 
 
 def test_the_error_rate_is_shared_by_the_cells():
-    rule = stopping_rule(0.2, **RULE, num_trials=1000)
+    rule = fig3_table.stopping_rule(0.2, **RULE, num_trials=1000)
     assert rule is not None
     needed = shortest(1.0, error_rate=0.05 / 20)
     assert not rule(outputs_ending_at(np.zeros(needed - BLOCK)), TRIAL)
     assert rule(outputs_ending_at(np.zeros(needed)), TRIAL)
     assert needed > shortest(1.0, error_rate=0.05)
-    assert stopping_rule(None, **RULE, num_trials=1) is None
+    assert fig3_table.stopping_rule(None, **RULE, num_trials=1) is None
 
 
 @pytest.mark.parametrize("width", [1.0, 0.37, 0.02])
 def test_the_fewest_trials_are_the_fewest(width):
-    least = least_trials(width, error_rate=0.01)
+    least = fig3_table.least_trials(width, error_rate=0.01)
     for trials, is_short in ((least, True), (least - 1, False)):
         if trials:
             counts = np.arange(trials + 1)
@@ -463,13 +324,13 @@ def test_the_fewest_trials_are_the_fewest(width):
 
 
 def test_a_precision_out_of_reach_is_refused():
-    least = least_trials(0.2, error_rate=0.05 / 20)
-    assert stopping_rule(0.2, **RULE, num_trials=least)
+    least = fig3_table.least_trials(0.2, error_rate=0.05 / 20)
+    assert fig3_table.stopping_rule(0.2, **RULE, num_trials=least)
     message = f"`precision` 0.2 needs {least} trials or more in each of 20 cells"
     with pytest.raises(ValueError, match=message):
-        stopping_rule(0.2, **RULE, num_trials=least - 1)
+        fig3_table.stopping_rule(0.2, **RULE, num_trials=least - 1)
     with pytest.raises(ValueError, match="or more in each"):
-        stopping_rule(1e-300, **RULE, num_trials=10**6)
+        fig3_table.stopping_rule(1e-300, **RULE, num_trials=10**6)
 
 
 @pytest.mark.parametrize(
@@ -487,7 +348,7 @@ def test_a_precision_out_of_reach_is_refused():
 def test_misuse_names_the_argument(changes, argument):
     usual: dict[str, Any] = {"width": 0.2, "tolerance": 0.0, "error_rate": 0.05}
     with pytest.raises(ValueError, match=f"^`{argument}`"):
-        Precision(**(usual | changes))
+        fig3_table.Precision(**(usual | changes))
 
 
 def test_the_legend_tells_the_trials_and_how_many_cells_are_precise():
@@ -497,22 +358,23 @@ def test_the_legend_tells_the_trials_and_how_many_cells_are_precise():
         cell | {"trials": 100, "high": 0.3},
         {"interval": "confidence sequence", "trials": 0, "failed": True},
     ]
-    text = describe(table, error_rate=0.05, width=0.2)
+    text = fig3_table.describe(table, error_rate=0.05, width=0.2)
     assert "confidence sequence, 95 % for all 3 cells together" in text
     assert "20 to 100 trials a cell, 1 of 3 intervals narrower than 0.2" in text
-    assert describe(table[:1], error_rate=0.05, width=None).endswith("20 trials a cell")
-    assert describe(table[2:], error_rate=0.05, width=None).endswith("0 trials a cell")
+    for some, number in ((table[:1], 20), (table[2:], 0)):
+        text = fig3_table.describe(some, error_rate=0.05, width=None)
+        assert text.endswith(f"{number} trials a cell")
 
 
 TWO_RESTARTS = dataclasses.replace(TRIAL, num_restarts=2)
 WIDTH, ERROR_RATE = 0.4, 0.05
+POINT = {axis: (getattr(TWO_RESTARTS, axis),) for axis in fig3_table.AXES}
 GRID = engine.Grid(
     experiment="precision",
     trial=TWO_RESTARTS,
-    axes={axis: (getattr(TWO_RESTARTS, axis),) for axis in AXES}
-    | {"separation": (0.0, 0.5, 1.0)},
+    axes=POINT | {"separation": (0.0, 0.5, 1.0)},
     num_trials=95,
-    dims=DIMS,
+    dims=fig3_trial.DIMS,
     coords={"step_size": [1.0]},
 )
 
@@ -521,36 +383,28 @@ def succeed_by_chance(trial, key, constants):
     """Succeeds with chance `separation`; the other run always diverges."""
     is_success = jax.random.bernoulli(key, trial.separation)
     distance = jnp.full((2, 1), jnp.nan).at[0, 0].set(jnp.where(is_success, 0.0, 1.0))
-    run = dict.fromkeys(
-        ("recovered", "used_clusters", "loss", "followed"), jnp.ones((2, 1))
-    )
+    names = ("recovered", "used_clusters", "loss", "followed")
+    run = dict.fromkeys(names, jnp.ones((2, 1)))
     start = dict.fromkeys(("first_loss", "alpha"), jnp.ones(2))
     both = {"distance": distance, "nearest_distance": distance}
     return both | run | start | {"gap": jnp.float32(1.0)}
 
 
-def sweep(folder, **more):
-    enough = stopping_rule(
-        WIDTH,
-        tolerance=0.0,
-        error_rate=ERROR_RATE,
-        num_cells=math.prod(GRID.shape),
-        num_trials=GRID.num_trials,
-    )
+def sweep_precisely(folder, **more):
+    asked = {"num_cells": math.prod(GRID.shape), "num_trials": GRID.num_trials}
+    known = {"tolerance": 0.0, "error_rate": ERROR_RATE}
+    more |= {"enough": fig3_table.stopping_rule(WIDTH, **known, **asked)}
     path = folder / "results.zarr"
-    return engine.sweep(
-        GRID, succeed_by_chance, path, enough=enough, progress=False, **more
-    )
+    return engine.sweep(GRID, succeed_by_chance, path, progress=False, **more)
 
 
 def table(results):
-    return rows(
-        results, TWO_RESTARTS, tolerance=0.0, error_rate=ERROR_RATE, sequential=True
-    )
+    known = {"tolerance": 0.0, "error_rate": ERROR_RATE, "sequential": True}
+    return fig3_table.rows(results, TWO_RESTARTS, **known)
 
 
 def test_cells_stop_at_the_first_block_that_is_precise(tmp_path):
-    results = sweep(tmp_path / "whole")
+    results = sweep_precisely(tmp_path / "whole")
     found = table(results)
     surely, maybe = [found[0], found[2]], found[1]
     assert [row["successes"] for row in surely] == [0, surely[1]["trials"]]
@@ -560,19 +414,18 @@ def test_cells_stop_at_the_first_block_that_is_precise(tmp_path):
         assert row["high"] - row["low"] < WIDTH or row["trials"] == GRID.num_trials
         assert np.isfinite(distance).sum() == row["trials"]
         before = row["trials"] - 10
-        earlier = intervals.confidence_sequence(
-            int(np.sum(distance[:before] == 0)), before, error_rate=ERROR_RATE / 3
-        )
-        assert earlier[1] - earlier[0] >= WIDTH
+        known = int(np.sum(distance[:before] == 0)), before
+        low, high = intervals.confidence_sequence(*known, error_rate=ERROR_RATE / 3)
+        assert high - low >= WIDTH
         assert row["share_diverged"] == 0.5
 
 
 @pytest.mark.slow
 def test_two_workers_find_the_same_table(tmp_path):
-    first = sweep(tmp_path / "two", shard=(1, 2))
+    first = sweep_precisely(tmp_path / "two", shard=(1, 2))
     assert 0 < first.attrs["open_blocks"] < 30
-    assert sweep(tmp_path / "two", shard=(2, 2)).attrs["open_blocks"] == 0
-    found = [table(sweep(tmp_path / name)) for name in ("two", "whole")]
+    assert sweep_precisely(tmp_path / "two", shard=(2, 2)).attrs["open_blocks"] == 0
+    found = [table(sweep_precisely(tmp_path / name)) for name in ("two", "whole")]
     assert str(found[0]) == str(found[1])
 
 
@@ -580,17 +433,12 @@ def test_another_criterion_refuses_both_stores_and_moves_both_curves(
     tmp_path, monkeypatch, refuse_work
 ):
     panel = fig3.load("ifca.fig3a")
-    config = dataclasses.replace(
-        panel.preset("paper"),
-        convention=("reference",),
-        separation=(1.0, 2.0),
-        noise=(0.1,),
-        num_clients=(4,),
-        num_samples=(10,),
-        num_features=5,
-        num_trials=3,
-        num_restarts=2,
-        num_rounds=5,
+    config = configured(
+        "ifca.fig3a",
+        "--convention reference --separation 1 2 --noise 0.1 --num-clients 4"
+        " --num-samples 10 --num-features 5 --num-trials 3 --num-restarts 2"
+        " --num-rounds 5",
+        preset="paper",
     )
 
     def run(name):
@@ -602,8 +450,8 @@ def test_another_criterion_refuses_both_stores_and_moves_both_curves(
 
     usual = run("usual")
     with monkeypatch.context() as patched:
-        other = CRITERIA["paper"]._replace(factor=100.0)
-        patched.setitem(CRITERIA, "paper", other)
+        other = fig3_trial.CRITERIA["paper"]._replace(factor=100.0)
+        patched.setitem(fig3_trial.CRITERIA, "paper", other)
         refused = "`criteria` = 'distance ≤ 0.6 σ; .* this run has 'distance ≤ 100.0 σ"
         with pytest.raises(engine.StoreError, match=f"results.zarr` .*{refused}"):
             run("usual")
@@ -617,3 +465,232 @@ def test_another_criterion_refuses_both_stores_and_moves_both_curves(
     refuse_work()
     monkeypatch.setattr(fig3_law, "distances", None)
     assert run("usual") == usual
+
+
+# The law against fresh raw data, and its seeds, files, table and curves.
+
+# Two proportions differ if their exact intervals do not meet: equal ones do so with a
+# chance of at most this.
+RATE = 1e-3
+NUM_TRIALS = 300
+SAMPLES, ROUNDS, STEP = 2, 12, 0.5
+THRESHOLD = 0.6  # About two runs of five come as near.
+SIZES = {"num_clients": 8, "num_samples": SAMPLES, "num_features": 8}
+LAW = trial_of_fig3(noise=0.5, num_restarts=1, num_rounds=ROUNDS, **SIZES)
+
+
+def differ(one, two):
+    """Whether two arrays of distances show different success probabilities."""
+    rate = RATE / 2
+    (low, high), (least, largest) = (
+        intervals.clopper_pearson(int(np.sum(d <= THRESHOLD)), d.size, error_rate=rate)
+        for d in (one, two)
+    )
+    return bool(high < least or largest < low)
+
+
+@functools.cache
+def by_law(step_size=STEP, trial=LAW):
+    steps = np.array([step_size])
+    return fig3_law.distances(trial, steps, num_trials=NUM_TRIALS, seed=0).ravel()
+
+
+def keys():
+    return jax.random.split(jax.random.key(1), NUM_TRIALS)
+
+
+@functools.cache
+def on_separate_folds(step_size=STEP, trial=LAW):
+    """The experiment's own runs on data, each round halved and none used twice."""
+    num_samples = 2 * ROUNDS * trial.num_samples
+    folds = dataclasses.replace(trial, resample=True, num_samples=num_samples)
+    steps = jnp.array([step_size])
+    simulate = fig3_trial.simulate
+    run = jax.jit(jax.vmap(lambda key: simulate(folds, key, steps)["distance"]))
+    return np.asarray(run(keys())).ravel()
+
+
+@functools.cache
+def on_one_fold():
+    """Fresh data in every round, but one and the same to choose and to descend."""
+
+    def run(key):
+        data_key, run_key = jax.random.split(key)
+        whole = dataclasses.replace(LAW, num_samples=ROUNDS * SAMPLES)
+        data, truth = fig3_trial.draw_data(whole, data_key)
+        task = linear(LAW.num_features)
+        algorithm = ifca(task, num_clusters=LAW.num_clusters, step_size=STEP)
+        own = {"num_rounds": ROUNDS, "data_per_round": True}
+        folds = split_rounds(data, ROUNDS)
+        state, _ = engine.run(algorithm, run_key, folds, **own)
+        return metrics.centre_distance(state.models, truth.models)
+
+    return np.asarray(jax.jit(jax.vmap(run))(keys()))
+
+
+def test_law_and_fresh_data_succeed_equally_often():
+    law, data = by_law(), on_separate_folds()
+    assert 0.2 < np.mean(data <= THRESHOLD) < 0.8  # Or any law would do.
+    assert not differ(law, data)
+
+
+def test_a_wrong_step_size_is_noticed():
+    """Control: the law of half the step."""
+    assert differ(by_law(STEP / 2), on_separate_folds())
+
+
+def test_choosing_on_the_gradients_samples_is_noticed():
+    """Control: it is another law where samples are few, see the module's docstring."""
+    assert differ(by_law(), on_one_fold())
+
+
+def test_a_resampled_trials_law_has_the_samples_of_one_use():
+    folds = dataclasses.replace(LAW, resample=True, num_samples=2 * ROUNDS * SAMPLES)
+    found = fig3_law.distances(folds, np.array([STEP]), num_trials=5, seed=0)
+    np.testing.assert_allclose(found.ravel(), by_law()[:5], rtol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("convention", ["reference", "paper"])
+def test_law_and_fresh_data_agree_for_three_clusters(convention):
+    """More models take another path through the engine."""
+    sizes = {"num_clients": 12, "num_clusters": 3, "num_features": 12, "num_samples": 4}
+    scale = {"init_unit": "separation", "separation": 2.0, "noise": 0.3}
+    trial = dataclasses.replace(LAW, convention=convention, **sizes, **scale)
+    data = on_separate_folds(1.0, trial)
+    assert 0.1 < np.mean(data <= THRESHOLD) < 0.9
+    assert not differ(by_law(1.0, trial), data)
+    assert differ(by_law(0.05, trial), data)  # Control.
+
+
+STEPS = (0.5, 1e6)  # The second diverges.
+SMALL = trial_of_fig3(num_clients=4, num_features=10, num_restarts=2)
+
+
+def grid(**changes: Any) -> engine.Grid:
+    axes = {axis: (getattr(SMALL, axis),) for axis in fig3_table.AXES}
+    settings: dict[str, Any] = {
+        "experiment": "ifca.fig3a",
+        "trial": SMALL,
+        "axes": axes | {"separation": (0.5, 1.0), "noise": (0.0, 0.2)},
+        "num_trials": 3,
+        "dims": fig3_trial.DIMS,
+        "coords": {"step_size": STEPS},
+    }
+    return engine.Grid(**(settings | changes))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return tmp_path_factory.mktemp("law")
+
+
+@pytest.fixture(scope="module")
+def found(folder: pathlib.Path) -> list[np.ndarray]:
+    return fig3_law.sweep(grid(), folder)
+
+
+def first_trial(seed):
+    """Of the first cell."""
+    trial = dataclasses.replace(SMALL, separation=0.5, noise=0.0)
+    return fig3_law.distances(trial, np.array(STEPS), num_trials=1, seed=seed)
+
+
+def test_a_trial_is_the_same_however_many_others_there_are(found):
+    np.testing.assert_allclose(found[0][:1], first_trial(0), rtol=1e-12)
+    assert not np.array_equal(found[0][0], found[0][1])
+
+
+def test_another_seed_gives_other_runs(found):
+    assert not np.any(first_trial(1)[:, :, 0] == found[0][:1, :, 0])
+
+
+def test_runs_that_diverge_never_succeed(found):
+    table = fig3_law.rows(grid(), found, tolerance=np.inf, error_rate=0.05)
+    for row, distance in zip(table, found, strict=True):
+        assert not np.any(np.isfinite(distance[:, :, 1]))
+        assert row["successes_step_1e+06"] == 0
+        assert row["successes"] == row["successes_step_0.5"] == 3
+
+
+def test_cells_that_are_stored_are_not_computed_again(folder, found, monkeypatch):
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(fig3_law, "distances", refuse)
+    for one, two in zip(fig3_law.sweep(grid(), folder), found, strict=True):
+        np.testing.assert_array_equal(one, two)
+    for other in ({"seed": 1}, {"num_trials": 2}, {"coords": {"step_size": (0.25,)}}):
+        with pytest.raises(AssertionError, match="again"):  # Control: not of these.
+            fig3_law.sweep(grid(**other), folder)
+
+
+@pytest.mark.parametrize("left", [0, 100, 400])
+def test_a_torn_file_is_computed_again(folder, found, left):
+    victim = sorted(folder.glob("*.npz"))[0]
+    whole = victim.read_bytes()
+    assert len(whole) > left
+    victim.write_bytes(whole[:left])
+    for one, two in zip(fig3_law.sweep(grid(), folder), found, strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert len(list(folder.iterdir())) == 4
+
+
+def test_table_counts_and_divides_the_error_rate(tmp_path):
+    distance = np.full((3, 2, 2), np.nan)
+    distance[0, :, 0] = 0.11  # Two runs of one trial.
+    distance[1, 1, 1] = 0.12  # 0.6 sigma exactly.
+    distance[2, 0, 0] = 0.13
+    table = fig3_law.rows(grid(), [distance] * 4, tolerance=1e-9, error_rate=0.04)
+    row = next(r for r in table if r["noise"] == 0.2)
+    assert (row["trials"], row["successes"], row["restart_successes"]) == (3, 2, 3)
+    assert (row["successes_step_0.5"], row["successes_step_1e+06"]) == (1, 1)
+    assert row["restart_successes_step_0.5"] == 2
+    assert row["interval_error_rate"] == pytest.approx(0.01)
+    # Clopper and Pearson's upper end u for 2 of 3: 1 - u^3 = 0.995.
+    assert row["high"] == pytest.approx((1 - 0.005) ** (1 / 3))
+    assert row["identity_samples"] == row["gradient_samples"] == 20
+    assert next(r for r in table if r["noise"] == 0.0)["successes"] == 0
+    write_csv(tmp_path / "law.csv", table)
+    assert read_csv(tmp_path / "law.csv") == table
+
+
+def look(table: list[dict[str, Any]], **more: Any) -> Any:
+    axes = {"row_axis": "noise", "column_axis": "separation"}
+    texts = {"title": "title", "confidence": "confidence"}
+    return draw_curves(table, tolerance=0.0, **axes, **texts, **more)
+
+
+def test_each_curve_has_its_law_beside_it(found):
+    data = fig3_law.rows(grid(), found, tolerance=np.inf, error_rate=0.05)
+    none = [row | {"successes": 0} for row in data]
+    figure = look(data, law_rows=none)
+    (axes,) = figure.axes
+    lines = {line.get_label(): line for line in axes.lines}
+    for name in ("σ = 0", "σ = 0.2"):
+        solid, dashed = lines[name], lines[f"_{name} (law)"]
+        assert solid.get_linestyle() == "-" and dashed.get_linestyle() == "--"
+        assert solid.get_color() == dashed.get_color()
+        np.testing.assert_array_equal(solid.get_ydata(), 1)
+        np.testing.assert_array_equal(dashed.get_ydata(), 0)
+    (legend,) = figure.legends
+    labels = [text.get_text() for text in legend.get_texts()]
+    assert labels == ["σ = 0", "σ = 0.2", DATA, FRESH]
+
+
+def test_legend_lies_within_the_figure(found):
+    data = fig3_law.rows(grid(), found, tolerance=0.1, error_rate=0.05)
+    figure = look(data, law_rows=data)
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    box = legend.get_window_extent()
+    assert box.x0 >= 0 and box.x1 <= figure.bbox.width
+    plain = look(data)  # Control: without a law nothing is restyled.
+    assert [line.get_linestyle() for line in plain.axes[0].lines][:1] == ["-"]
+    assert FRESH not in [text.get_text() for text in plain.legends[0].get_texts()]
+
+
+def test_law_of_other_cells_is_refused(found):
+    data = fig3_law.rows(grid(), found, tolerance=0.1, error_rate=0.05)
+    with pytest.raises(ValueError, match="must hold the cells"):
+        look(data, law_rows=[row for row in data if row["noise"] == 0])

@@ -1,9 +1,6 @@
 """IFCA's Table 2, FEMNIST: its tests and table by hand, frozen layers, its command."""
 
-import csv
 import dataclasses
-import functools
-import json
 import types
 
 import jax
@@ -12,50 +9,41 @@ import numpy as np
 import pytest
 import xarray as xr
 from jax.flatten_util import ravel_pytree
+from toy_experiments import (
+    assert_close,
+    configured,
+    files,
+    labels,
+    pick,
+    run_twice,
+    some_writers,
+)
 
 from cfljax import engine
 from cfljax.algorithms import fedavg, ifca, oracle
 from cfljax.base.types import ClientData
 from cfljax.data import by_writer
-from cfljax.data.writers import Writers
 from cfljax.engine.programs import _bind
 from cfljax.federated.local_update import LocalUpdate
 from cfljax.federated.sharing import split, with_frozen
 from cfljax.models import femnist_cnn, mlp
-from experiments.__main__ import main
-from experiments.ifca import femnist, table2_femnist
-from experiments.ifca.femnist import (
-    DIMS,
-    Inputs,
-    Method,
-    Samples,
-    features,
-    head,
-    is_shared,
-    mean_of_clients,
-    method_of,
-    network,
-    padded,
-    score,
-    trained,
-    trained_alone,
-)
-from experiments.ifca.table2_femnist import Result, draw, markdown, preset, rows, runs
+from cfljax.report import read_csv
+from experiments.ifca import femnist
+from experiments.ifca import table2_femnist as table2
 from experiments.options import Options
 
 SIZES = {"num_channels": 1, "num_hidden": 5}
-TASK = network((4, 4), classes=3, **SIZES)
-COUNTS = np.array([4, 1, 3, 2, 4])
+TASK = femnist.network((4, 4), classes=3, **SIZES)
 UPDATE = LocalUpdate(num_epochs=1)
 
 
-def some_clients(seed: int, counts: np.ndarray = COUNTS) -> ClientData:
+def some_clients(seed: int, *counts: int) -> ClientData:
     random = np.random.default_rng(seed)
     shape = (len(counts), max(counts))
     return ClientData(
         jnp.float32(random.uniform(size=(*shape, 4, 4))),
         jnp.int32(random.integers(0, 3, shape)),
-        jnp.asarray(np.arange(shape[1])[None] < counts[:, None]),
+        jnp.asarray(np.arange(shape[1]) < np.array(counts)[:, None]),
     )
 
 
@@ -70,24 +58,19 @@ def some_models(count: int):
 
 
 MODELS = some_models(3)
-TRAIN, TEST = some_clients(1), some_clients(2, np.array([2, 3, 1, 5, 2]))
-SAMPLES = Samples.of(TRAIN), Samples.of(TEST)
-model = lambda j: jax.tree.map(lambda leaf: leaf[j], MODELS)
-
-
+TRAIN, TEST = some_clients(1, 4, 1, 3, 2, 4), some_clients(2, 2, 3, 1, 5, 2)
+SAMPLES = femnist.Samples.of(TRAIN), femnist.Samples.of(TEST)
 # Logits `[models, clients, samples, classes]`, one client at a time.
-predict_all = jax.jit(
-    jax.vmap(jax.vmap(TASK.predict, in_axes=(None, 0)), in_axes=(0, None))
-)
+predict_of_clients = jax.vmap(TASK.predict, in_axes=(None, 0))
+predict_all = jax.jit(jax.vmap(predict_of_clients, in_axes=(0, None)))
 
 
 def losses_and_rights(data: ClientData) -> tuple[np.ndarray, list[list[np.ndarray]]]:
     """Mean losses `[clients, models]`, and which samples each model gets right."""
     losses, rights = [], []
     logits = np.asarray(predict_all(MODELS, data.inputs))
-    for client, (targets, mask) in enumerate(
-        zip(np.asarray(data.targets), np.asarray(data.mask), strict=True)
-    ):
+    every = zip(np.asarray(data.targets), np.asarray(data.mask), strict=True)
+    for client, (targets, mask) in enumerate(every):
         targets, scores = targets[mask], [each[client][mask] for each in logits]
         picked = [s[np.arange(len(s)), targets] for s in scores]
         logs = [np.log(np.exp(s).sum(axis=1)) for s in scores]
@@ -99,7 +82,7 @@ def losses_and_rights(data: ClientData) -> tuple[np.ndarray, list[list[np.ndarra
 CLUSTERS, OWN = np.array([2, 0, -1, 1, 1]), np.array([0, 1, 2, 0, 1])
 KINDS = {
     kind.name: kind
-    for kind in map(method_of, ("ifca-3", "one_shot-3", "fedavg", "local"))
+    for kind in map(femnist.method_of, ("ifca-3", "one_shot-3", "fedavg", "local"))
 }
 
 
@@ -108,15 +91,14 @@ def scores(models):
     """Of all methods; their clusters and models are those above, global is the second
     model."""
     state = types.SimpleNamespace
-    take = lambda index: jax.tree.map(lambda leaf: leaf[index], models)
     states = {
         "ifca": state(models=models),
         "one_shot": state(models=models, clusters=jnp.asarray(CLUSTERS)),
-        "fedavg": state(model=take(1)),
-        "local": state(models=take(OWN)),
+        "fedavg": state(model=pick(models, 1)),
+        "local": state(models=pick(models, OWN)),
     }
     return {
-        name: score(KINDS[name], TASK, state, *SAMPLES, is_shared)
+        name: femnist.score(KINDS[name], TASK, state, *SAMPLES, femnist.is_shared)
         for name, state in states.items()
     }
 
@@ -162,47 +144,36 @@ def test_one_shot_keeps_its_clusters_and_global_and_local_have_theirs():
 
 def test_samples_are_the_clients_without_padding():
     samples = SAMPLES[0]
-    again = padded(samples)
+    again = femnist.padded(samples)
     mask = np.asarray(TRAIN.mask)
     np.testing.assert_array_equal(again.mask, mask)
     for ours, theirs in zip(again[:2], TRAIN[:2], strict=True):
         np.testing.assert_array_equal(np.asarray(ours)[mask], np.asarray(theirs)[mask])
     assert samples.inputs.shape[0] == mask.sum() < mask.size
-    means = mean_of_clients(samples.targets.astype(jnp.float32)[:, None], samples)
+    values = samples.targets.astype(jnp.float32)[:, None]
+    means = femnist.mean_of_clients(values, samples)
     targets = np.asarray(TRAIN.targets)
     expected = [row[own].mean() for row, own in zip(targets, mask, strict=True)]
     np.testing.assert_allclose(means[:, 0], expected, rtol=1e-6)
 
 
 def test_the_last_layer_on_features_is_the_network_on_images():
-    images = SAMPLES[0].inputs
-    logits, found = jax.jit(
-        lambda params: (
-            TASK.predict(params, images),
-            features(params, images, **SIZES),
-        )
-    )(model(0))
+    images, last = SAMPLES[0].inputs, femnist.head(TASK)
+    logits = jax.jit(TASK.predict)(pick(MODELS, 0), images)
+    find = jax.jit(lambda params: femnist.features(params, images, **SIZES))
+    found = find(pick(MODELS, 0))
     assert found.shape == (len(images), 5) and float(found.min()) >= 0
-    own, _ = split(model(0), is_shared)
-    np.testing.assert_allclose(head(TASK).predict(own, found), logits, rtol=1e-5)
-    other, _ = split(model(1), is_shared)
-    assert np.abs(head(TASK).predict(other, found) - logits).max() > 1e-2
+    own, other = (split(pick(MODELS, j), femnist.is_shared)[0] for j in (0, 1))
+    np.testing.assert_allclose(last.predict(own, found), logits, rtol=1e-5)
+    assert np.abs(last.predict(other, found) - logits).max() > 1e-2
     key = jax.random.key(4)
-    drawn = jax.tree.leaves(head(TASK).init(key))
-    for ours, theirs in zip(
-        drawn, jax.tree.leaves(TASK.init(key)["output"]), strict=True
-    ):
-        np.testing.assert_array_equal(ours, theirs)
+    assert_close(last.init(key), TASK.init(key)["output"], rtol=0)
 
 
 def test_published_sizes_make_the_network_of_leaf():
-    paper = preset("paper")
-    ours = network(
-        (28, 28),
-        num_channels=paper.num_channels,
-        num_hidden=paper.num_hidden,
-        classes=62,
-    )
+    paper = table2.preset("paper")
+    sizes = {"num_channels": paper.num_channels, "num_hidden": paper.num_hidden}
+    ours = femnist.network((28, 28), classes=62, **sizes)
     shape = lambda task: jax.eval_shape(task.init, jax.random.key(0))
     assert shape(ours) == shape(femnist_cnn())
     assert shape(ours) != shape(femnist_cnn(hidden=128))
@@ -211,7 +182,7 @@ def test_published_sizes_make_the_network_of_leaf():
 def test_local_models_train_only_when_drawn_and_then_as_in_fedavg():
     settings = {"step_size": 0.1, "participation": 0.2, "update": UPDATE}
     task, key = mlp((4, 4), hidden=(), num_classes=3), jax.random.key(7)
-    algorithm = trained_alone(task, **settings)
+    algorithm = femnist.trained_alone(task, **settings)
     state = jax.jit(algorithm.init)(jax.random.key(1), TRAIN)
     after, info = jax.jit(algorithm.step)(key, state, TRAIN)
     kernels = np.asarray([jax.tree.leaves(s.models)[1] for s in (state, after)])
@@ -220,54 +191,38 @@ def test_local_models_train_only_when_drawn_and_then_as_in_fedavg():
     # FedAvg of the same single participant, from the same model.
     average = fedavg(task, **settings)
     start = jax.eval_shape(average.init, key, TRAIN)
-    own = jax.tree.map(lambda leaf: leaf[client], state.models)
+    own = pick(state.models, client)
     alone, told = jax.jit(average.step)(key, start._replace(model=own), TRAIN)
     assert int(np.flatnonzero(told.received)[0]) == client
-    ours = jax.tree.map(lambda leaf: leaf[client], after.models)
-    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(alone.model), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    assert_close(pick(after.models, client), alone.model, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("text", ["ifca", "ifca-0", "fedavg-2", "ifca-x", "", "IFCA-2"])
 def test_methods_that_are_none_are_refused(text):
     with pytest.raises(ValueError, match="a method must be fedavg, local, or ifca"):
-        method_of(text)
-    assert method_of("one_shot-3") == Method("one_shot", 3)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"methods": ("ifca-2", "ifca-2")}, "`methods` must hold different names"),
-        ({"variants": ()}, "`variants` must hold different names"),
-        ({"num_trials": 0}, "`num_trials` must be at least 1, got 0"),
-        ({"step_size": float("nan")}, "`step_size` must be finite"),
-        ({"warm_up_rounds": -1}, "`warm_up_rounds` must not be negative"),
-    ],
-)
-def test_impossible_configurations_are_refused(change, message):
-    with pytest.raises(ValueError, match=message):
-        dataclasses.replace(preset("quick"), **change)
+        femnist.method_of(text)
+    assert femnist.method_of("one_shot-3") == femnist.Method("one_shot", 3)
 
 
 def made_up_result(name: str = "paper", methods=("ifca-2", "fedavg", "local")):
     """60 per cent at last and 62 at best for the first seed, one more for the second;
     the third is not there."""
-    trial = table2_femnist._trial(SMALL, INPUTS, 3)
+    trial = table2._trial(SMALL, INPUTS, 3)
     axes = ("method", "repetition", "trial", "round")
     seeds = np.array([0, 0.01, np.nan])[None, :, None, None]
     rounds = np.array([0.5, 0.62, 0.6])
     accuracy = np.broadcast_to(rounds + seeds, (len(methods), 3, 1, 3))
-    data = {name: (list(axes), np.ones_like(accuracy)) for name in DIMS}
+    data = {name: (list(axes), np.ones_like(accuracy)) for name in femnist.DIMS}
     data["accuracy"] = (list(axes), accuracy)
     data["failed"] = (list(axes[:2]), np.isnan(accuracy[:, :, 0, 0]))
     coords = {"method": list(methods), "repetition": np.arange(3.0)}
-    return Result(name, trial, xr.Dataset(data, coords | {"round": [20, 40, 60]}))
+    coords |= {"round": [20, 40, 60]}
+    return table2.Result(name, trial, xr.Dataset(data, coords))
 
 
 def test_rows_by_hand():
     result = made_up_result()
-    first = rows(result)[0]
+    first = table2.rows(result)[0]
     assert (first["label"], first["trials"], first["failed"]) == ("IFCA k=2", 2, 1)
     np.testing.assert_allclose(first["accuracy_mean"], 60.5)
     np.testing.assert_allclose(first["accuracy_std"], np.sqrt(0.5))
@@ -277,87 +232,77 @@ def test_rows_by_hand():
     assert first["diverged"] == 0
     result.data["is_finite"][0, 0] = 0
     result.data["is_finite"][0, 2] = 0  # Of a run that is not there.
-    assert rows(result)[0]["diverged"] == 1
-    each = runs(result)[:3]
+    assert table2.rows(result)[0]["diverged"] == 1
+    each = table2.runs(result)[:3]
     assert [run["failed"] for run in each] == [False, False, True]
     assert each[0]["best_round"] == 40 and each[2]["best"] is None
 
 
 def test_pretraining_has_a_row_without_a_published_number():
-    first = rows(made_up_result("pretraining", ("fedavg",)))[0]
+    first = table2.rows(made_up_result("pretraining", ("fedavg",)))[0]
     assert (first["variant"], first["label"]) == ("reference", "pretraining")
     assert first["paper_mean"] is None
-    table = rows(made_up_result()) + [first]
-    text = markdown(table, 188)
+    table = table2.rows(made_up_result()) + [first]
+    text = table2.markdown(table, 188)
     assert "84.45 ± 0.51" in text and "this table from 188" in text
     assert "diverged" not in text.split("\n", 1)[0]
 
 
 def test_a_figure_has_a_panel_for_each_variant_and_seven_curves():
     many = ("ifca-2", "ifca-3", "ifca-4", "ifca-5", "ifca-6", "fedavg", "local")
-    results = [made_up_result(name, (*many, "ifca-7")) for name in ("paper",)]
+    results = [made_up_result("paper", (*many, "ifca-7"))]
     results.append(made_up_result("pretraining", ("fedavg",)))
-    figure = draw(results)
-    assert figure is not None and draw(results[1:]) is None
+    figure = table2.draw(results)
+    assert figure is not None and table2.draw(results[1:]) is None
     (axes,) = figure.axes
-    names = {str(line.get_label()) for line in axes.get_lines()}
-    names = {name for name in names if not name.startswith("_")}
+    names = {*labels(axes)}
     assert len(names) == 7 and "IFCA k=6" in names and "IFCA k=7" not in names
     assert axes.get_title().startswith("paper")
 
 
-SMALL = dataclasses.replace(
-    table2_femnist.preset("quick"),
-    num_clients=5,
-    min_samples=3,
-    num_channels=1,
-    num_hidden=5,
-    pretraining_rounds=2,
-    num_rounds=4,
-    rounds_between=2,
-    num_participants=2,
-    pretraining_participants=2,
-    warm_up_rounds=2,
-    batch_size=3,
-    num_first_steps=2,
+SMALL = configured(
+    "ifca.table2_femnist",
+    "--num-clients 5 --min-samples 3 --num-channels 1 --num-hidden 5 --num-rounds 4"
+    " --pretraining-rounds 2 --rounds-between 2 --num-participants 2 --batch-size 3"
+    " --pretraining-participants 2 --warm-up-rounds 2 --num-first-steps 2",
 )
 LAST = 4 * (5 * 3 + 3)  # Bytes of the last layer, then of all others.
 BELOW = 4 * ((25 + 1) + (25 * 2 + 2) + (2 * 5 + 5))
 
-
-def some_writers() -> Writers:
-    """Seven writers of 4 x 4 images, with numbers of images of their own."""
-    random = np.random.default_rng(8)
-    owners = [np.repeat(np.arange(7), n) for n in ([5, 3, 8, 6, 4, 7, 1], 7 * [2])]
-    images = [random.integers(0, 256, (len(o), 4, 4)).astype(np.uint8) for o in owners]
-    labels = [random.integers(0, 3, len(o)).astype(np.int32) for o in owners]
-    names = tuple("abcdefg")
-    first, second = zip(images, labels, owners, strict=True)
-    return Writers(*first, *second, names, 3, "made up")
-
-
-CLIENTS = by_writer(some_writers(), num_clients=5, min_samples=3)
-INPUTS = Inputs(Samples.of(CLIENTS[0]), Samples.of(CLIENTS[1]))
+# Seven writers, of whom two are left out.
+WRITERS = some_writers(5, 3, 8, 6, 4, 7, 1)
+CLIENTS = by_writer(WRITERS, num_clients=5, min_samples=3)
+INPUTS = femnist.Inputs(femnist.Samples.of(CLIENTS[0]), femnist.Samples.of(CLIENTS[1]))
 PRETRAINED = TASK.init(jax.random.key(11))
 FLAT = ravel_pytree(PRETRAINED)[0]
 
 
-def reference(method: str, **changes):
-    trial = table2_femnist._trial(SMALL, INPUTS, 3)
-    return dataclasses.replace(
-        trial, variant="reference", method=method, warm_up_rounds=2, **changes
-    )
+def reference(method: str):
+    """A trial of the released code."""
+    changes = {"variant": "reference", "method": method, "warm_up_rounds": 2}
+    return dataclasses.replace(table2._trial(SMALL, INPUTS, 3), **changes)
+
+
+def compiled(method: str):
+    """Such a trial's state and trace, of a step size and the pretrained layers."""
+    trial, key = reference(method), jax.random.key(2)
+
+    def run(step_size, flat):
+        own = _bind(trial, {"step_size": step_size})
+        return femnist.trained(own, key, INPUTS._replace(pretrained=flat[None, :]))
+
+    return jax.jit(run)
 
 
 def frozen_run(trial, key):
     """Final state and logits on test images of IFCA with layers that are frozen, on
     images throughout."""
     _, warm_key, run_key = femnist._keys(trial, key)
-    task = with_frozen(TASK, PRETRAINED, is_shared)
+    task = with_frozen(TASK, PRETRAINED, femnist.is_shared)
     settings = femnist._settings(trial, INPUTS) | {
         "option": "model",
         "weights": "samples",
-        "shared": is_shared,
+        "shared": femnist.is_shared,
         "variant": "reference",
         "num_clusters": 2,
     }
@@ -373,22 +318,12 @@ def frozen_run(trial, key):
 
 @pytest.mark.slow
 def test_features_of_frozen_layers_give_the_numbers_of_frozen_layers():
-    trial, key = reference("ifca-2"), jax.random.key(2)
-    run = jax.jit(lambda step_size, flat: trained(
-        _bind(trial, {"step_size": step_size}),
-        key,
-        INPUTS._replace(pretrained=flat[None, :]),
-    ))  # fmt: skip
+    run = compiled("ifca-2")
     state, trace = run(0.5, FLAT)
-    plain, logits = jax.jit(lambda: frozen_run(
-        dataclasses.replace(trial, step_size=0.5), key
-    ))()  # fmt: skip
+    trial = dataclasses.replace(reference("ifca-2"), step_size=0.5)
+    plain, logits = jax.jit(lambda: frozen_run(trial, jax.random.key(2)))()
     last = state.models["output"]
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
-        last,
-        plain.models["output"],
-    )
+    assert_close(last, plain.models["output"], rtol=1e-4, atol=1e-5)
     test = CLIENTS[1]
     right = np.asarray(logits.argmax(axis=-1) == test.targets)[np.asarray(test.mask)]
     np.testing.assert_allclose(trace["accuracy"][-1], right.mean(), rtol=1e-6)
@@ -402,11 +337,8 @@ def test_features_of_frozen_layers_give_the_numbers_of_frozen_layers():
     # Models that clients cannot train stay; what was never pretrained has no result.
     stuck, dropped = run(jnp.inf, FLAT)
     start, _ = run(0.0, FLAT)
-    jax.tree.map(  # The mean of one model twice is rounded.
-        functools.partial(np.testing.assert_allclose, rtol=1e-6),
-        stuck.models["output"],
-        start.models["output"],
-    )
+    # The mean of one model twice is rounded.
+    assert_close(stuck.models["output"], start.models["output"], rtol=1e-6)
     np.testing.assert_array_equal(dropped["is_finite"], 1)
     assert np.isfinite(dropped["accuracy"]).all()
     assert np.isnan(run(0.5, jnp.nan * FLAT)[1]["accuracy"]).all()
@@ -414,13 +346,9 @@ def test_features_of_frozen_layers_give_the_numbers_of_frozen_layers():
 
 @pytest.mark.slow
 def test_a_local_run_that_diverges_has_a_result_and_is_counted():
-    run = jax.jit(lambda step_size: trained(
-        _bind(reference("local"), {"step_size": step_size}),
-        jax.random.key(2),
-        INPUTS._replace(pretrained=FLAT[None, :]),
-    )[1])  # fmt: skip
+    run = compiled("local")
     for step_size, is_finite in ((jnp.inf, 0), (0.5, 1)):
-        trace = run(step_size)
+        _, trace = run(step_size, FLAT)
         np.testing.assert_array_equal(trace["is_finite"], is_finite)
         assert np.isfinite(trace["accuracy"]).all()
 
@@ -428,56 +356,45 @@ def test_a_local_run_that_diverges_has_a_result_and_is_counted():
 @pytest.mark.slow
 def test_ifca_of_one_cluster_is_the_global_model():
     key = jax.random.key(3)
-    trial = dataclasses.replace(table2_femnist._trial(SMALL, INPUTS, 3), num_rounds=2)
+    trial = dataclasses.replace(table2._trial(SMALL, INPUTS, 3), num_rounds=2)
     run = lambda method: jax.jit(
-        lambda: trained(dataclasses.replace(trial, method=method), key, INPUTS)
+        lambda: femnist.trained(dataclasses.replace(trial, method=method), key, INPUTS)
     )()
     single, average = run("ifca-1"), run("fedavg")
-    for a, b in zip(
-        jax.tree.leaves(single[0].models),
-        jax.tree.leaves(average[0].model),
-        strict=True,
-    ):
-        np.testing.assert_allclose(a[0], b, rtol=1e-5, atol=1e-6)
+    assert_close(pick(single[0].models, 0), average[0].model, rtol=1e-5, atol=1e-6)
     for name in ("accuracy", "received", "sent"):
         np.testing.assert_allclose(single[1][name], average[1][name], rtol=1e-6)
     np.testing.assert_allclose(2**20 * single[1]["sent"], 2 * (LAST + BELOW))
 
 
-def run_command(config, tmp_path, monkeypatch):
-    """Summary of the experiment on the made-up writers."""
-    monkeypatch.setattr(table2_femnist, "load_writers", lambda *_, **__: some_writers())
-    return table2_femnist.main(config, Options(out=tmp_path, progress=False))
+@pytest.fixture
+def made_up_writers(monkeypatch):
+    """The experiment's data are those above."""
+    monkeypatch.setattr(table2, "load_writers", lambda *_, **__: WRITERS)
 
 
 @pytest.mark.slow
-def test_command_writes_all_and_resumes(tmp_path, monkeypatch, refuse_work):
+@pytest.mark.usefixtures("made_up_writers")
+def test_command_writes_all_and_resumes(tmp_path, refuse_work):
     config = dataclasses.replace(SMALL, methods=("local",), variants=("paper",))
-    summary = run_command(config, tmp_path, monkeypatch)
-    assert summary["failed_cells"] == 0
+    summary = run_twice(table2.main, config, tmp_path, refuse_work)
     found = [(row["variant"], row["label"], row["round"]) for row in summary["rows"]]
     assert found == [("paper", "local", 6)]
     assert all(row["trials"] == 2 for row in summary["rows"])
     names = {"table.csv", "runs.csv", "table.md", "config.json"}
     names |= {"accuracy.svg", "accuracy.png"}
-    assert {path.rsplit("/", 1)[1] for path in summary["files"]} == names
-    with (tmp_path / "runs.csv").open(newline="") as file:
-        accuracies = [float(run["accuracy"]) for run in csv.DictReader(file)]
-    means = np.reshape(accuracies, (1, 2)).mean(axis=1)
-    expected = [row["accuracy_mean"] for row in summary["rows"]]
-    np.testing.assert_allclose(means, expected)
-
-    # Nothing is run again.
-    refuse_work()
-    again = run_command(config, tmp_path, monkeypatch)
-    assert json.dumps(again["rows"]) == json.dumps(summary["rows"])
+    assert files(summary) == names
+    accuracies = [run["accuracy"] for run in read_csv(tmp_path / "runs.csv")]
+    assert len(accuracies) == 2
+    np.testing.assert_allclose(np.mean(accuracies), summary["rows"][0]["accuracy_mean"])
 
 
 @pytest.mark.slow
-def test_every_method_runs_in_both_variants(tmp_path, monkeypatch):
+@pytest.mark.usefixtures("made_up_writers")
+def test_every_method_runs_in_both_variants(tmp_path):
     methods = ("ifca-2", "ifca-3", "one_shot-2", "fedavg", "local")
     config = dataclasses.replace(SMALL, methods=methods)
-    summary = run_command(config, tmp_path, monkeypatch)
+    summary = table2.main(config, Options(out=tmp_path, progress=False))
     assert summary["failed_cells"] == 0
     assert len(summary["rows"]) == 2 * len(methods) + 1
     accuracies = [row["accuracy_mean"] for row in summary["rows"]]
@@ -485,39 +402,31 @@ def test_every_method_runs_in_both_variants(tmp_path, monkeypatch):
     assert all(row["diverged"] == 0 for row in summary["rows"])
 
 
+@pytest.mark.usefixtures("made_up_writers")
 def test_failed_pretraining_is_recorded_and_nothing_built_on_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(table2_femnist, "load_writers", lambda *_, **__: some_writers())
     asked = []
 
     def sweep(config, options, trial, inputs, name):
         asked.append(name)
         axes = ("method", "repetition", "trial", "round")
-        data = {name: (list(axes), np.full((1, 2, 1, 1), np.nan)) for name in DIMS}
+        nothing = np.full((1, 2, 1, 1), np.nan)
+        data = {name: (list(axes), nothing) for name in femnist.DIMS}
         data["failed"] = (list(axes[:2]), np.array([[True, True]]))
         coords = {"method": ["fedavg"], "repetition": [0.0, 1.0], "round": [2]}
-        return Result(name, trial, xr.Dataset(data, coords, {"failures": 2}))
+        return table2.Result(name, trial, xr.Dataset(data, coords, {"failures": 2}))
 
-    monkeypatch.setattr(table2_femnist, "_sweep", sweep)
+    monkeypatch.setattr(table2, "_sweep", sweep)
     config = dataclasses.replace(SMALL, variants=("reference",))
-    summary = table2_femnist.main(config, Options(out=tmp_path, progress=False))
+    summary = table2.main(config, Options(out=tmp_path, progress=False))
     assert asked == ["pretraining"] and summary["failed_cells"] == 2
     (row,) = summary["rows"]
     assert (row["trials"], row["failed"], row["accuracy_mean"]) == (0, 2, None)
     assert not any(path.endswith(".png") for path in summary["files"])
 
 
-def test_without_data_one_message_says_how_to_get_them(tmp_path, monkeypatch, capsys):
-    monkeypatch.delenv("CFLJAX_DATA", raising=False)
-    status = main(["run", "ifca.table2_femnist", "--out", str(tmp_path / "out")])
-    assert status == 2
-    assert "No folder of data is named" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
-def test_more_participants_than_writers_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(table2_femnist, "load_writers", lambda *_, **__: some_writers())
+@pytest.mark.usefixtures("made_up_writers")
+def test_more_participants_than_writers_are_refused(tmp_path):
     config = dataclasses.replace(SMALL, pretraining_participants=6)
-    with pytest.raises(
-        ValueError, match=r"`pretraining_participants` must be in 1\.\.5"
-    ):
-        table2_femnist.main(config, Options(out=tmp_path))
+    message = r"`pretraining_participants` must be in 1\.\.5"
+    with pytest.raises(ValueError, match=message):
+        table2.main(config, Options(out=tmp_path))

@@ -30,17 +30,26 @@ def launch(*argv: str) -> int:
 
 
 @pytest.fixture
-def cluster(tmp_path, monkeypatch):
-    """A machine whose `sbatch` keeps the script; where it is kept."""
-    folder, kept = tmp_path / "bin", tmp_path / "submitted.sh"
-    folder.mkdir()
-    for name, line in (
-        ("sbatch", f'cp "$1" {shlex.quote(str(kept))}; echo Submitted batch job 42'),
-        ("srun", "exit 1"),
-    ):
-        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
-        (folder / name).chmod(0o755)
+def programs(tmp_path, monkeypatch):
+    """Makes programs of these names and lines, which are found before all others."""
+    folder = tmp_path / "bin"
+
+    def make(**lines):
+        folder.mkdir()
+        for name, line in lines.items():
+            (folder / name).write_text(f"#!/bin/sh\n{line}\n")
+            (folder / name).chmod(0o755)
+
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return make
+
+
+@pytest.fixture
+def cluster(tmp_path, programs):
+    """A machine whose `sbatch` keeps the script; where it is kept."""
+    kept = tmp_path / "submitted.sh"
+    keep = f'cp "$1" {shlex.quote(str(kept))}; echo Submitted batch job 42'
+    programs(sbatch=keep, srun="exit 1")
     return kept
 
 
@@ -147,9 +156,8 @@ def test_local_workers_together_make_the_table_of_one_run(tmp_path, capsys):
 @pytest.mark.slow
 def test_a_local_worker_that_fails_is_counted_and_named(tmp_path, capsys):
     refuses = "import sys; sys.exit('error: no such cell')"
-    team = [
-        Worker((sys.executable, "-c", source)) for source in ("print('done')", refuses)
-    ]
+    sources = ("print('done')", refuses)
+    team = [Worker((sys.executable, "-c", source)) for source in sources]
     assert run_here(argparse.Namespace(gpus=None, time=None), tmp_path, team) == 1
     said = capsys.readouterr().out
     assert said.startswith("worker 2: error: no such cell;") and said.count("\n") == 1
@@ -213,13 +221,9 @@ def test_without_submitit_it_is_said_how_to_get_it(monkeypatch):
         launch(*TEAM, "--dry-run")
 
 
-def test_a_refusal_of_the_cluster_is_one_line(tmp_path, monkeypatch, capsys):
-    for name in ("sbatch", "srun"):
-        (tmp_path / name).write_text(
-            "#!/bin/sh\necho 'no such' >&2; echo queue >&2\nexit 1\n"
-        )
-        (tmp_path / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+def test_a_refusal_of_the_cluster_is_one_line(tmp_path, programs, capsys):
+    refuse = "echo 'no such' >&2; echo queue >&2\nexit 1"
+    programs(sbatch=refuse, srun=refuse)
     with pytest.raises(ValueError, match=r"^Slurm refuses: no such queue$"):
         launch(*TEAM, "--out", str(tmp_path / "out"))
     assert capsys.readouterr() == ("", "")

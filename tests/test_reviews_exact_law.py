@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 import scipy.stats
+from toy_experiments import configured
 
 from cfljax import intervals, law
 from experiments.options import Options
@@ -28,20 +29,12 @@ from experiments.reviews.identity_batch import least_samples, misassigned_raw
 ERROR_RATE = 1e-6
 TRUTHS = np.array([[0.0], [1.0]])
 TRUE = law.place(TRUTHS, TRUTHS, num_features=4.0)
-CONFIG = initialisation.Config(
-    margins=(0.2,),
-    num_samples=(5,),
-    shares=(0.0, 1.0),
-    basin_samples=(100_000_000,),
-    num_trials=40,
-    num_first=1500,
-    num_starts=2000,
-    shown_margin=0.2,
-    num_rounds=8,
-    num_clients=40,
-    num_clusters=2,
-    step_size=1.0,
-    failure=0.05,
+CONFIG = configured(
+    "reviews.init",
+    "--margins 0.2 --num-samples 5 --shares 0 1 --basin-samples 100_000_000"
+    " --num-trials 40 --num-first 1500 --num-starts 2000 --shown-margin 0.2"
+    " --num-rounds 8 --num-clients 40 --num-clusters 2 --step-size 1 --failure 0.05",
+    preset="paper",
 )
 
 
@@ -57,26 +50,20 @@ def test_floor_of_random_participants_is_the_fixed_point(participants):
     )[:, :1]
     first = np.eye(1, config.num_clusters)
 
-    def after(square: float) -> np.ndarray:
+    names = ("num_samples", "num_features", "noise", "step_size")
+    settings = {name: getattr(config, name) for name in names}
+    counts, of_draw = np.unique(present, return_inverse=True)
+
+    def after(square: float, count: float) -> float:
         model = first + np.sqrt(square) * np.eye(1, config.num_clusters, 1)
-        return np.array(
-            [
-                law.expected_square_error(
-                    first,
-                    model,
-                    np.array([[float(count)]]),
-                    num_samples=config.num_samples,
-                    num_features=config.num_features,
-                    noise=config.noise,
-                    step_size=config.step_size,
-                    total=participants,
-                ).item()
-                for count in np.unique(present)
-            ]
-        )[np.unique(present, return_inverse=True)[1].ravel()]
+        present = np.array([[float(count)]])
+        return law.expected_square_error(
+            first, model, present, total=participants, **settings
+        ).item()
 
     def agrees(floor: float) -> bool:
-        values = after(floor**2)
+        each = np.array([after(floor**2, count) for count in counts])
+        values = each[of_draw.ravel()]
         if np.ptp(values) == 0:
             return math.isclose(values[0], floor**2, rel_tol=1e-12)
         low, high = intervals.student(values, error_rate=ERROR_RATE)
@@ -93,9 +80,8 @@ def test_absence_is_hypergeometric():
     config = participation.preset("quick")
     for count in (1, 2, 8, 20, 700):
         exact = scipy.stats.hypergeom.pmf(0, 800, 200, count)
-        assert math.isclose(
-            participation.absence(config, count), exact, rel_tol=1e-9, abs_tol=0
-        ) or (exact < 1e-300 > participation.absence(config, count))
+        found = participation.absence(config, count)
+        assert math.isclose(found, exact, rel_tol=1e-9) or found < 1e-300 > exact
     assert not math.isclose(participation.absence(config, 8), 0.75**8)
 
 
@@ -105,14 +91,11 @@ def participation_results(exponent: float, printed: float) -> list[dict[str, Any
     config = participation.preset("quick")
     scatter = 1 + 0.002 * np.random.default_rng(0).standard_normal(config.num_draws)
     _, divided = participation.ARMS
-    results = []
+    floors = [0.1 * (count / 50) ** exponent for count in config.num_participants]
     for count in config.num_participants:
-        square = 0.01 * (count / 50) ** (2 * exponent) * scatter
-        results.append({"square": square})
-    for count in config.num_participants:
-        floor = participation.predicted_floor(config, divided, count)
-        results.append({"square": (printed * floor) ** 2 * scatter})
-    return [{"factor": 0.5 * scatter, "strays": np.array(0.0)} | r for r in results]
+        floors.append(printed * participation.predicted_floor(config, divided, count))
+    others = {"factor": 0.5 * scatter, "strays": np.array(0.0)}
+    return [others | {"square": floor**2 * scatter} for floor in floors]
 
 
 @pytest.mark.parametrize(
@@ -164,9 +147,8 @@ def test_chance_of_separating_starts():
     cell = {"config": config, "kind": "chance", "clusters": 4}
     found = many_clusters.compute(cell)
     for name, is_short in (("short", True), ("chance", False)):
-        low, high = intervals.clopper_pearson(
-            found[name], config["num_starts"], error_rate=ERROR_RATE
-        )
+        counts = found[name], config["num_starts"]
+        low, high = intervals.clopper_pearson(*counts, error_rate=ERROR_RATE)
         assert (low <= chance(4) <= high) == is_short
 
 
@@ -226,14 +208,9 @@ def test_merging_bias_is_the_best_partitions():
     config = number_of_models.preset("quick")
     truths = np.eye(4) / math.sqrt(2)
     for models in (1, 2, 3, 4):
+        spread = lambda own: np.sum((own - own.mean(0)) ** 2)
         least = min(
-            sum(
-                np.sum(
-                    (truths[np.equal(labels, j)] - truths[np.equal(labels, j)].mean(0))
-                    ** 2
-                )
-                for j in set(labels)
-            )
+            sum(spread(truths[np.equal(labels, j)]) for j in set(labels))
             for labels in itertools.product(range(models), repeat=4)
         )
         bias = number_of_models.merged(config, models)
@@ -306,9 +283,8 @@ def test_held_out_losses_are_noise_and_squared_distances():
 def test_first_choices_follow_lemma_one_in_its_worst_case(wrong_noise: bool) -> None:
     """The least favourable start attains kappa = alpha0 sqrt(rho) for cluster one."""
     config = dataclasses.replace(CONFIG, num_clusters=4)
-    models = initialisation.starts(
-        config, "least favourable", 0.1, np.random.default_rng(0), 1
-    )
+    random = np.random.default_rng(0)
+    models = initialisation.starts(config, "least favourable", 0.1, random, 1)
     truths = config.separation / np.sqrt(2) * np.eye(4, config.num_features)
     kappas = law.misassignment_kappa(truths[0], models[0, 0], models[0, 1], 0.5)
     assert np.isclose(kappas, law.worst_kappa(0.1, config.rho), rtol=1e-12)
@@ -321,15 +297,11 @@ def test_first_choices_follow_lemma_one_in_its_worst_case(wrong_noise: bool) -> 
         num_samples=samples,
         noise=0.55 if wrong_noise else 0.5,
     )
-    chances = law.misassignment_probability(
-        np.array(
-            [
-                law.misassignment_kappa(truths[a], models[0, a], models[0, b], 0.5)
-                for a, b in ((0, 1), (1, 0))
-            ]
-        ),
-        samples,
-    )
+    both = [
+        law.misassignment_kappa(truths[a], models[0, a], models[0, b], 0.5)
+        for a, b in ((0, 1), (1, 0))
+    ]
+    chances = law.misassignment_probability(np.array(both), samples)
     # Trials are independent sums of many clients: Student's interval of the mean.
     low, high = intervals.student(wrong / (2 * members), error_rate=ERROR_RATE)
     assert (low <= np.mean(chances) <= high) != wrong_noise
@@ -372,52 +344,35 @@ def test_a_tiny_run_and_its_rules(tmp_path: pathlib.Path) -> None:
         row |= {f"{column}_high": value + 0.01}
         verdicts = initialisation.decide(CONFIG, spoilt)
         assert verdicts["the complaint is upheld"] == "no"
-    runs = [
-        {"kind": "basin", "samples": 9, "share": s, "closeness": -s} for s in (0, 1)
-    ]
-    places = [run | {"success": 1 - 0.8 * run["share"]} for run in runs]
+    run = {"kind": "basin", "samples": 9}
+    ends = ((0, 1.0), (1, 0.2))
+    places = [run | {"share": s, "closeness": -s, "success": p} for s, p in ends]
     assert initialisation.half_way(places, 9) == pytest.approx((0.625, -0.625))
     assert initialisation.half_way(places[:1], 9) is None
 
 
-def two_clusters(num_models: int) -> law.Population:
-    return law.population(
-        TRUTHS,
-        num_models=num_models,
-        num_clients=np.array([100.0, 100.0]),
-        num_samples=100.0,
-        num_features=4.0,
-        noise=0.5,
+def one_round(identity_samples, num_trials=4000, start=TRUE, **more) -> law.Trace:
+    """Of 200 clients in two clusters, whose models start at the truth."""
+    sizes = {"num_samples": 100.0, "num_features": 4.0, "noise": 0.5}
+    members = np.array([100.0, 100.0])
+    clusters = law.population(
+        TRUTHS, num_models=len(start), num_clients=members, **sizes
     )
-
-
-def one_round(identity_samples: float | None) -> law.Trace:
-    """4000 trials of one round from the truth, with 200 clients."""
+    asked: dict = {"num_trials": num_trials, "num_rounds": 1, "step_size": 0.5, **more}
+    key = jax.random.key(7)
     return law.simulate(
-        jax.random.key(7),
-        two_clusters(2),
-        TRUE,
-        num_trials=4000,
-        num_rounds=1,
-        step_size=0.5,
-        divisor="cluster",
-        identity_samples=identity_samples,
+        key, clusters, start, identity_samples=identity_samples, **asked
     )
-
-
-def misassigned(trace: law.Trace) -> int:
-    return int(trace.counts[:, 0, 0, 1].sum() + trace.counts[:, 0, 1, 0].sum())
 
 
 @pytest.mark.slow
 def test_identity_samples_decide_the_choice_and_nothing_else():
     """P(t_b >= sqrt(b) / (2 noise)) of the choice, floor of n' rows of the step."""
-    same, default = one_round(100.0), one_round(None)
+    same, default, few = (one_round(n, divisor="cluster") for n in (100.0, None, 4.0))
     np.testing.assert_array_equal(same.models, default.models)
-    few = one_round(4.0)
-    low, high = intervals.clopper_pearson(
-        misassigned(few), 4000 * 200, error_rate=ERROR_RATE
-    )
+    wrong_ones = few.counts[:, 0, 0, 1].sum() + few.counts[:, 0, 1, 0].sum()
+    counts = int(wrong_ones), 4000 * 200
+    low, high = intervals.clopper_pearson(*counts, error_rate=ERROR_RATE)
     right = float(law.misassignment_probability(1.0, 4.0))
     wrong = float(law.misassignment_probability(1.0, 5.0))
     assert low <= right <= high
@@ -453,15 +408,7 @@ def test_too_few_identity_samples_for_three_models_are_drawn_as_rows(
         return np.zeros((1, 2, 3, 4)), np.zeros((1, 1, 2, 3))
 
     monkeypatch.setattr(sys.modules["cfljax.law.simulate"], "_run", run)
-    law.simulate(
-        jax.random.key(8),
-        two_clusters(3),
-        np.zeros((3, 4)),
-        num_trials=1,
-        num_rounds=1,
-        step_size=0.5,
-        identity_samples=identity_samples,
-    )
+    one_round(identity_samples, num_trials=1, start=np.zeros((3, 4)))
     assert seen == [num_rows]
 
 
@@ -493,9 +440,8 @@ def test_frozen_identities_have_the_floor_of_raw_regressions():
         slope = inputs.T @ (inputs @ model - targets) / len(targets)
         model = model - step * slope
         squares.append(np.sum((model - truths[0]) ** 2))
-    low, high = intervals.student(
-        np.array(squares[1000:]).reshape(95, -1).mean(axis=1), error_rate=ERROR_RATE
-    )
+    means = np.array(squares[1000:]).reshape(95, -1).mean(axis=1)
+    low, high = intervals.student(means, error_rate=ERROR_RATE)
     symmetric = np.array([[8.0, 2.0], [2.0, 8.0]])  # Both models as the first one.
     sizes = {"num_features": d, "rho": 4.0, "step": step}
     expected = float(frozen_square(symmetric, num_samples=float(rows), **sizes))

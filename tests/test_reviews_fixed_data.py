@@ -68,14 +68,10 @@ def test_a_round_of_ifca_is_that_of_the_library():
     inputs, targets = raw_data(3)
     starts = np.random.default_rng(4).standard_normal((2, 3, 4))
     steps = np.array([0.3, 0.1])
-    after, choice = fixed_data.ifca_round(
-        fixed_data.compress(inputs, targets), starts, steps
-    )
-    data = ClientData(
-        jnp.asarray(inputs, jnp.float32),
-        jnp.asarray(targets, jnp.float32),
-        jnp.ones(targets.shape, bool),
-    )
+    clients = fixed_data.compress(inputs, targets)
+    after, choice = fixed_data.ifca_round(clients, starts, steps)
+    mask = jnp.ones(targets.shape, bool)
+    data = ClientData(jnp.float32(inputs), jnp.float32(targets), mask)
     for run, step_size in enumerate(steps):
         algorithm = ifca(linear(4), num_clusters=3, step_size=step_size)
         state = State(jnp.asarray(starts[run], jnp.float32))
@@ -102,21 +98,15 @@ def test_diverged_models_are_chosen_by_nobody_and_never_picked():
 def test_data_are_the_same_for_every_number_of_samples():
     sizes = {"num_clients": 4, "num_clusters": 2, "num_features": 6, "rho": 4.0}
 
-    def drawn(samples, validation):
-        return fixed_data.draw(
-            np.random.default_rng(7),
-            num_samples=samples,
-            num_validation=validation,
-            **sizes,
-        )
+    def drawn(seed, samples, **more):
+        random = np.random.default_rng(seed)
+        return fixed_data.draw(random, num_samples=samples, **(sizes | more))
 
-    whole, part = drawn(5, 5), drawn(3, 2)
+    whole, part = drawn(7, 5, num_validation=5), drawn(7, 3, num_validation=2)
     np.testing.assert_array_equal(whole.clients.inputs[:, :3], part.clients.inputs)
     np.testing.assert_array_equal(whole.clients.inputs[:, 3:], part.validation.inputs)
     assert np.linalg.norm(whole.truths[0] - whole.truths[1]) == pytest.approx(1)
-    many = fixed_data.draw(
-        np.random.default_rng(8), num_samples=2000, **(sizes | {"num_clusters": 1})
-    )
+    many = drawn(8, 2000, num_clusters=1)
     square = fixed_data.all_losses(many.clients, many.truths[None])[:, 0, 0]
     low, high = scipy.stats.chi2.ppf([ERROR_RATE, 1 - ERROR_RATE], 8000) / 8000
     assert low <= square.mean() * 4.0 <= high, "noise variance 1 / rho"
@@ -128,9 +118,8 @@ def test_centre_errors_are_those_of_the_library():
     clients = fixed_data.compress(*raw_data(9, features=5))
     problem = fixed_data.Problem(clients, clients, np.zeros(6, int), np.eye(4, 5))
     expected = [metrics.centre_distance(jnp.asarray(m), jnp.eye(4, 5)) for m in models]
-    np.testing.assert_allclose(
-        fixed_data.centre_errors(problem, models), expected, rtol=1e-5
-    )
+    found = fixed_data.centre_errors(problem, models)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_local_models_solve_their_normal_equations_or_are_the_shortest():
@@ -170,14 +159,8 @@ def test_the_published_bipartition_has_the_least_largest_similarity_across():
 
 
 def test_every_clustering_arm_finds_clear_clusters():
-    problem = fixed_data.draw(
-        np.random.default_rng(11),
-        num_clients=12,
-        num_clusters=3,
-        num_samples=60,
-        num_features=5,
-        rho=1e4,
-    )
+    sizes = {"num_clients": 12, "num_clusters": 3, "num_samples": 60, "rho": 1e4}
+    problem = fixed_data.draw(np.random.default_rng(11), num_features=5, **sizes)
     clients, true = problem.clients, problem.clusters
     best = fixed_data.by_clusters(clients, true)
     local = fixed_data.local_models(clients)
@@ -221,12 +204,10 @@ def test_p_values_keep_their_rate_and_see_what_is_there():
         values = mean + generator.standard_normal(25)
         return paired_p_value(values, generator, margin=margin, num_resamples=999)
 
-    null = sum(p_value(0.0, 0.0) <= 0.05 for _ in range(400))
-    low, _ = intervals.clopper_pearson(null, 400, error_rate=ERROR_RATE)
-    assert low <= 0.06, "nominal: a little above the rate is allowed"
-    edge = sum(p_value(0.5, 0.5) <= 0.05 for _ in range(400))
-    low, _ = intervals.clopper_pearson(edge, 400, error_rate=ERROR_RATE)
-    assert low <= 0.06, "at the margin the hypothesis is still true"
+    for margin in (0.0, 0.5):  # At the margin the hypothesis is still true.
+        found = sum(p_value(margin, margin) <= 0.05 for _ in range(400))
+        low, _ = intervals.clopper_pearson(found, 400, error_rate=ERROR_RATE)
+        assert low <= 0.06, "nominal: a little above the rate is allowed"
     seen = sum(p_value(1.0, 0.0) <= 0.05 for _ in range(100))
     assert seen > 90, "control: a difference of one standard deviation is seen"
 
@@ -245,15 +226,10 @@ def test_p_values_of_degenerate_differences():
 
 
 def test_holm_by_hand():
-    p_values = np.array([0.01, 0.04, 0.03, 0.005])
-    np.testing.assert_array_equal(
-        holm(p_values, error_rate=0.05), [True, False, False, True]
-    )
     # Bonferroni would stop at 0.05 / 4; a third p-value of 0.025 passes 0.05 / 2.
-    p_values[2] = 0.025
-    np.testing.assert_array_equal(
-        holm(p_values, error_rate=0.05), [True, True, True, True]
-    )
+    for third, rejected in ((0.03, [True, False, False, True]), (0.025, [True] * 4)):
+        found = holm(np.array([0.01, 0.04, third, 0.005]), error_rate=0.05)
+        np.testing.assert_array_equal(found, rejected)
 
 
 def test_medians_and_their_order_statistics():
@@ -382,13 +358,10 @@ def test_alternation_against_a_plain_loop_on_raw_rows(num_samples):
     inputs = random.standard_normal((7, num_samples, 3))
     targets = random.standard_normal((2, 7, num_samples))
     starts = random.standard_normal((2, 3, 3))
-    models, chosen, ended = alternate(
-        np.swapaxes(inputs, 1, 2) @ inputs,
-        np.einsum("msd,rms->rmd", inputs, targets),
-        starts,
-        num_samples=num_samples,
-        num_rounds=50,
-    )
+    gram = np.swapaxes(inputs, 1, 2) @ inputs
+    moments = np.einsum("msd,rms->rmd", inputs, targets)
+    sizes = {"num_samples": num_samples, "num_rounds": 50}
+    models, chosen, ended = alternate(gram, moments, starts, **sizes)
     assert np.all(ended)
     for run, plain in enumerate(starts.copy()):
         for _ in range(50):

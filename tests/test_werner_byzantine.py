@@ -10,37 +10,23 @@ import xarray as xr
 
 from cfljax.attacks import Context, build
 from cfljax.clustering.threshold import quantile_radius, threshold_clustering
-from experiments.werner.byzantine import (
-    Trial,
-    breakdown,
-    breakdown_rows,
-    note,
-    order_statistic,
-    overview,
-    predicted_breakdown,
-    preset,
-    rows,
-    simulate,
-    squared_radius,
-)
+from experiments.werner import byzantine
 
-TRIAL = Trial(
+SIZES = {"num_clusters": 3, "num_members": 20, "num_places": 24, "num_features": 4}
+TRIAL = byzantine.Trial(
     attack="edge_adaptive",
     radii="fixed",
     share=0.5,
     noise=1.0,
     separation=200.0,
     quantile=0.2,
-    num_clusters=3,
-    num_members=20,
-    num_places=24,
-    num_features=4,
     num_rounds=80,
+    **SIZES,
 )
 KEYS = jax.random.split(jax.random.key(5), 12)
 
 
-def errors(function=simulate, keys=KEYS, **changes):
+def errors(function=byzantine.simulate, keys=KEYS, **changes):
     trial = dataclasses.replace(TRIAL, **changes)
     found = jax.jit(jax.lax.map, static_argnums=0)(lambda k: function(trial, k), keys)
     return {name: np.asarray(array, float) for name, array in found.items()}
@@ -84,8 +70,8 @@ def test_a_majority_at_the_edge_takes_the_centre(honest):
 
 
 def test_breakdown_is_near_its_prediction():
-    adaptive = errors(breakdown, KEYS[:4])
-    exact = predicted_breakdown(3, 1.0, 200.0)
+    adaptive = errors(byzantine.breakdown, KEYS[:4])
+    exact = byzantine.predicted_breakdown(3, 1.0, 200.0)
     assert abs(adaptive["share"].mean() - exact) < 0.1
     # By hand: the last number that holds and the first that does not.
     least = round(adaptive["share"][0] * 20)
@@ -95,18 +81,18 @@ def test_breakdown_is_near_its_prediction():
 
 
 def test_points_that_stay_where_they_are_break_nothing():
-    found = errors(breakdown, KEYS[:2], attack="edge_static")
+    found = errors(byzantine.breakdown, KEYS[:2], attack="edge_static")
     assert np.isinf(found["share"]).all()
 
 
 def test_predicted_breakdown_solves_its_equation():
     for separation in (50.0, 200.0, 800.0):
-        share = predicted_breakdown(4, 1.0, separation)
-        tau = np.sqrt(squared_radius(share, 4, 1.0, separation))
+        share = byzantine.predicted_breakdown(4, 1.0, separation)
+        tau = np.sqrt(byzantine.squared_radius(share, 4, 1.0, separation))
         np.testing.assert_allclose(share, 1 - 1 / tau, rtol=1e-12)
-    shares = [predicted_breakdown(4, 1.0, d) for d in (50.0, 200.0, 800.0)]
+    shares = [byzantine.predicted_breakdown(4, 1.0, d) for d in (50.0, 200.0, 800.0)]
     np.testing.assert_allclose(shares, [0.694, 0.844, 0.922], atol=5e-4)
-    assert predicted_breakdown(4, 10.0, 1.0) == 0  # tau below sigma
+    assert byzantine.predicted_breakdown(4, 10.0, 1.0) == 0  # tau below sigma
 
 
 def test_a_traced_place_is_the_quantile_of_who_is_there():
@@ -114,8 +100,10 @@ def test_a_traced_place_is_the_quantile_of_who_is_there():
     for quantile in (0.0, 0.2, 0.25, 0.6, 1.0):
         exact = quantile_radius(quantile)(distances[:5])
         at = jnp.asarray(quantile) * 4
-        np.testing.assert_allclose(order_statistic(at)(distances), exact, rtol=1e-6)
-    assert np.isinf(order_statistic(jnp.asarray(6.0))(distances))
+        np.testing.assert_allclose(
+            byzantine.order_statistic(at)(distances), exact, rtol=1e-6
+        )
+    assert np.isinf(byzantine.order_statistic(jnp.asarray(6.0))(distances))
 
 
 @pytest.mark.parametrize("radii", ["fixed", "quantile"])
@@ -152,14 +140,14 @@ def made_up(errors):
     axes = ("radii", "attack", "share", "trial")
     coords = {"radii": ["fixed"], "attack": ["alie"], "share": [0.0, 0.5, 1.0]}
     data = {"error": (axes, values), "radius": (axes, np.ones_like(values))}
-    return rows(xr.Dataset(data, coords), preset("quick"))
+    return byzantine.rows(xr.Dataset(data, coords), byzantine.preset("quick"))
 
 
 def broken(shares):
     axes = ("attack", "separation", "trial")
     coords = {"attack": ["edge_adaptive"], "separation": [200.0]}
     data = {"share": (axes, np.array(shares, float)[None, None])}
-    return breakdown_rows(xr.Dataset(data, coords), preset("quick"))
+    return byzantine.breakdown_rows(xr.Dataset(data, coords), byzantine.preset("quick"))
 
 
 def test_influence_by_hand():
@@ -169,7 +157,7 @@ def test_influence_by_hand():
     np.testing.assert_allclose(some["influence"], 11 / (50 / 4.5))
     np.testing.assert_allclose(some["influence_low"], 11 / (50 / 4.5))
     assert some["below"] and not many["below"] and many["influence"] == 0
-    (line,) = overview([none, some, many])
+    (line,) = byzantine.overview([none, some, many])
     assert [line[f"β/δ = {share}"] for share in ("0", "0.5", "1")] == [2, 13, 2]
 
 
@@ -183,7 +171,7 @@ def test_influence_by_hand():
     ],
 )
 def test_the_rule_of_influences(errors, verdict):
-    assert f"breakdown: {verdict} settings" in note(made_up(errors), [])
+    assert f"breakdown: {verdict} settings" in byzantine.note(made_up(errors), [])
 
 
 @pytest.mark.parametrize(
@@ -199,4 +187,4 @@ def test_the_rule_of_the_breakdown(shares, text):
     (row,) = broken(shares)
     exact = 1 - np.sqrt((4 + row["predicted"]) / 200)
     np.testing.assert_allclose(row["predicted"], exact, rtol=1e-12)
-    assert text in note([], [row])
+    assert text in byzantine.note([], [row])

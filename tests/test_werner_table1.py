@@ -7,14 +7,8 @@ import pytest
 import xarray as xr
 
 from cfljax.data import Sizes, load_images
+from experiments.werner import table1
 from experiments.werner.study import balls
-from experiments.werner.table1 import (
-    _task,
-    draw,
-    long_rows,
-    note,
-    rows,
-)
 
 NAMES = ("oracle", "federated_clustering", "local", "fedavg")
 
@@ -32,17 +26,17 @@ def made_up(accuracies, steps=(10,)) -> xr.Dataset:
 
 def told(accuracies):
     results = {"rotation": made_up([[[a] for a in own] for own in accuracies])}
-    return note(results, rows(results, 0.05, is_mnist=True), [])
+    return table1.note(results, table1.rows(results, 0.05, is_mnist=True), [])
 
 
 def test_rows_by_hand():
     results = {"rotation": made_up([[[0.8], [0.9]]])}
-    (row,) = rows(results, 0.05, is_mnist=True)
+    (row,) = table1.rows(results, 0.05, is_mnist=True)
     np.testing.assert_allclose(row["accuracy"], 85)
     np.testing.assert_allclose(row["deviation"], 10 / np.sqrt(2))
     assert row["accuracy_high"] == 100, "no accuracy is above"
     assert (row["published"], row["published_loss"]) == (84.7, 0.432)
-    (other,) = rows(results, 0.05, is_mnist=False)
+    (other,) = table1.rows(results, 0.05, is_mnist=False)
     assert other["published"] is None, "the paper's numbers are of its own images"
 
 
@@ -65,8 +59,8 @@ def test_the_ordering_is_counted_by_seed():
 def test_when_global_passes_local(local, together, text):
     data = made_up([[local] * 2, [together] * 2], steps=(10, 20, 30))
     data = data.assign_coords(method=["local", "fedavg"])
-    crossing = long_rows({"rotation": data}, 0.05)
-    assert text in note({}, [], crossing)
+    crossing = table1.long_rows({"rotation": data}, 0.05)
+    assert text in table1.note({}, [], crossing)
 
 
 def test_purity_leaves_out_the_receiver():
@@ -76,7 +70,7 @@ def test_purity_leaves_out_the_receiver():
 
 
 def test_the_released_loss_against_its_definition():
-    task = _task((2, 2), 3, "probability")
+    task = table1._task((2, 2), 3, "probability")
     params = task.init(jax.random.key(0))
     inputs, targets = jnp.ones((1, 2, 2)), jnp.array([3])
     likelihood = jax.nn.softmax(task.predict(params, inputs))[0, 3]
@@ -87,8 +81,8 @@ def test_the_released_loss_against_its_definition():
 def test_private_labels_count_on():
     images = load_images("digits")
     sizes = Sizes(num_clients=8, num_samples=10, num_test_clients=8)
-    data = draw("private_label", images, seed=0, repetitions=1, sizes=sizes)
-    plain = draw("rotation", images, seed=0, repetitions=1, sizes=sizes)
+    data = table1.draw("private_label", images, seed=0, repetitions=1, sizes=sizes)
+    plain = table1.draw("rotation", images, seed=0, repetitions=1, sizes=sizes)
     np.testing.assert_array_equal(data.clusters[0], np.repeat(np.arange(4), 2))
     shift = data.clusters[0][:, None]
     found = (data.train.targets[0] - shift) % 10

@@ -1,17 +1,29 @@
-"""Trials computed together, by exact shortcuts, against trials one by one in full."""
+"""Trials of IFCA's Figure 3: their theory, computed together, and the released code.
+
+The released experiment (m = 40, n = 50, d = 200, k = 2, sigma = .1, step size .1)
+crosses 10 true models with 10 starts, all of fixed seeds, so its 100 outcomes are not
+independent. Our replicas keep these models and starts, draw the samples anew, and
+predict the count by their own spread.
+"""
 
 import dataclasses
 import functools
+import json
+import math
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
+from toy_experiments import trial_of_fig3
 
-from cfljax import engine
-from cfljax.algorithms import ifca
-from cfljax.base.types import Truth
+from cfljax import engine, metrics
+from cfljax.algorithms.ifca import State, ifca
+from cfljax.base.types import ClientData, Truth
+from cfljax.data import mixed_linear
+from cfljax.models import linear
 from experiments.ifca.fig3_trial import (
     CRITERIA,
     DIMS,
@@ -19,6 +31,7 @@ from experiments.ifca.fig3_trial import (
     _surely_met,
     draw_data,
     judge,
+    oracle_floor,
     promise,
     shares,
     simulate,
@@ -29,25 +42,99 @@ from experiments.ifca.fig3_trial import (
     thresholds,
 )
 
-TOLERANCE = 0.001
-TRIAL = Trial(
-    convention="reference",
-    separation=1.0,
-    noise=0.2,
-    num_clients=16,
-    num_samples=20,
-    num_clusters=2,
-    num_features=30,
-    num_restarts=2,
-    num_rounds=60,
-    init_scale=1.0,
-    init_unit="one",
-    normalise="all",
-    resample=False,
-    tolerance=TOLERANCE,
+# Against theory
+
+TRIAL = trial_of_fig3()
+NAMES = ("num_clients", "num_samples", "num_clusters", "num_features")
+SIZES: dict[str, Any] = {name: getattr(TRIAL, name) for name in NAMES}
+
+
+def test_oracle_floor_against_theory():
+    """Mean square error of least squares with known clusters, over 200 data sets."""
+
+    def draw(key):
+        settings: Any = {"separation": 1.0, "noise": 0.2, "convention": "reference"}
+        return mixed_linear(key, **settings, **SIZES)
+
+    many, truths = jax.vmap(draw)(jax.random.split(jax.random.key(0), 200))
+    inputs = np.asarray(many.inputs).reshape(400, 100, 30)  # one row per cluster
+    targets = np.asarray(many.targets).reshape(400, 100)
+    models = np.asarray(truths.models).reshape(400, 30)
+    errors = [
+        np.sum((np.linalg.lstsq(x, y)[0] - theta) ** 2)
+        for x, y, theta in zip(inputs, targets, models, strict=True)
+    ]
+    floor = oracle_floor(TRIAL) ** 2
+    error = np.std(errors, ddof=1) / math.sqrt(len(errors))
+    assert abs(np.mean(errors) - floor) < 5 * error
+    assert abs(np.mean(errors) - 1.2 * floor) > 5 * error
+
+
+def test_oracle_floor_needs_enough_rows():
+    assert oracle_floor(dataclasses.replace(TRIAL, num_samples=6)) == math.inf
+
+
+def test_stability_bound_against_theory():
+    """Descent with known clusters converges below the bound and not above it."""
+    sizes: dict = SIZES | {"num_samples": 400}
+    bound = stability_bound(dataclasses.replace(TRIAL, **sizes))
+    settings: Any = {"separation": 1.0, "noise": 0.0, "convention": "reference"}
+    data, truth = mixed_linear(jax.random.key(0), **settings, **sizes)
+    x = np.asarray(data.inputs)[np.asarray(truth.clusters) == 0].reshape(-1, 30)
+    curvature = np.linalg.eigvalsh(x.T @ x / len(x))[-1]
+
+    def factor(step_size):
+        return abs(1 - 2 * step_size / 2 * curvature)  # 2 gamma / k on the Gram matrix
+
+    assert factor(0.95 * bound) < 1 < factor(1.05 * bound)
+
+
+@jax.jit
+def compiled(key, step_sizes):
+    return simulate(TRIAL, key, step_sizes)
+
+
+@pytest.fixture(scope="module")
+def outputs():
+    """Of one trial at two step sizes."""
+    return compiled(jax.random.key(0), jnp.array([0.5, 0.1]))
+
+
+def test_a_simulated_trial_has_the_declared_outputs(outputs):
+    sizes = {"restart": 3, "step_size": 2}
+    for name, dims in DIMS.items():
+        assert outputs[name].shape == tuple(sizes[dim] for dim in dims), name
+    assert bool(jnp.all(outputs["nearest_distance"] <= outputs["distance"] + 1e-5))
+    assert bool(jnp.all(outputs["alpha"] < 0.5))
+
+
+def test_starts_do_not_depend_on_the_step_sizes(outputs):
+    one = compiled(jax.random.key(0), jnp.array([0.1]))["distance"]
+    two = outputs["distance"]
+    np.testing.assert_allclose(one[:, 0], two[:, 1], rtol=1e-4, atol=1e-5)
+    assert not np.allclose(two[:, 0], two[:, 1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("clients", "samples", "features"), [(40, 50, 200), (20, 40, 900)]
 )
+def test_a_trial_needs_at_most_twice_its_data(clients, samples, features):
+    sizes = {"num_clients": clients, "num_samples": samples, "num_features": features}
+    trial = trial_of_fig3(**sizes)
+    program = jax.jit(functools.partial(simulate, trial))
+    lowered = program.lower(jax.random.key(0), jnp.array([1.0, 0.1, 0.01]))
+    plan = lowered.compile().memory_analysis()
+    assert plan is not None
+    data = 4 * clients * samples * (features + 1)
+    assert data < plan.temp_size_in_bytes < 2 * data
+
+
+# Together, by exact shortcuts, against one by one in full
+
+TOLERANCE = 0.001
+SHARED = trial_of_fig3(num_clients=16, num_restarts=2, tolerance=TOLERANCE)
 CELLS = [
-    dataclasses.replace(TRIAL, convention=convention, noise=noise)
+    dataclasses.replace(SHARED, convention=convention, noise=noise)
     for convention in ("reference", "paper")
     for noise in (0.0, 0.2)
 ]
@@ -150,40 +237,26 @@ def test_the_set_of_cells_changes_nothing(joint, chosen):
 
 
 def test_shares_tells_which_trials_draw_the_same_inputs():
-    same = {
-        "convention": "paper",
-        "separation": 0.5,
-        "noise": 0.1,
-        "init_scale": 2.0,
-        "init_unit": "separation",
-        "tolerance": 0.0,
-    }
-    other = {
-        "num_clients": 8,
-        "num_samples": 10,
-        "num_clusters": 4,
-        "num_features": 20,
-        "num_restarts": 3,
-        "num_rounds": 30,
-        "normalise": "cluster",
-        "resample": True,
-        "shortcuts": True,
-    }
+    same = {"convention": "paper", "separation": 0.5, "noise": 0.1, "tolerance": 0.0}
+    same |= {"init_scale": 2.0, "init_unit": "separation"}
+    other = {"num_clients": 8, "num_samples": 10, "num_clusters": 4, "num_features": 20}
+    other |= {"num_restarts": 3, "num_rounds": 30, "normalise": "cluster"}
+    other |= {"resample": True, "shortcuts": True}
     fields = {field.name for field in dataclasses.fields(Trial)}
     assert fields == {*same, *other, "decide", "criteria"}
     for name, value in same.items():
-        assert shares(dataclasses.replace(TRIAL, **{name: value})) == shares(TRIAL)
+        assert shares(dataclasses.replace(SHARED, **{name: value})) == shares(SHARED)
     for name, value in other.items():
-        assert shares(dataclasses.replace(TRIAL, **{name: value})) != shares(TRIAL)
-    by_shortcuts = dataclasses.replace(TRIAL, shortcuts=True)
+        assert shares(dataclasses.replace(SHARED, **{name: value})) != shares(SHARED)
+    by_shortcuts = dataclasses.replace(SHARED, shortcuts=True)
     deciding = dataclasses.replace(by_shortcuts, decide=True)
     assert shares(deciding) != shares(by_shortcuts)
 
 
 def test_promise_by_hand():
     """The largest stable step size first, then smaller ones, unstable ones last."""
-    assert 0.9 < stability_bound(TRIAL) < 1.0
-    turns = promise(TRIAL, np.array([0.01, 1.0, 0.9, 5.0, 0.1]))
+    assert 0.9 < stability_bound(SHARED) < 1.0
+    turns = promise(SHARED, np.array([0.01, 1.0, 0.9, 5.0, 0.1]))
     assert turns.tolist() == [2, 3, 0, 4, 1]
 
 
@@ -212,10 +285,7 @@ def test_runs_that_are_left_alone_are_not_a_number(joint, decided):
             for name in set(DIMS) - {"followed"}:
                 if DIMS[name] == DIMS["followed"]:
                     assert np.array_equal(np.isnan(ours[name]), alone), name
-                    both = (
-                        np.where(alone, 0, every[name]),
-                        np.where(alone, 0, ours[name]),
-                    )
+                    both = [np.where(alone, 0, own[name]) for own in (every, ours)]
                     np.testing.assert_allclose(*both, rtol=1e-4, atol=1e-5)
             met = {name: np.any(own) for name, own in flags(cell, ours).items()}
             assert not np.any(alone) or all(met.values())
@@ -257,30 +327,23 @@ def test_a_run_that_is_given_up_fails_as_it_would():
     for cell, found, expected in zip(CELLS, ours, theirs, strict=True):
         is_followed = found["followed"] == 1
         lost += np.sum(is_followed[:, 1])
+        wanted = flags(cell, expected)
         for name, flag in flags(cell, found).items():
-            assert np.array_equal(
-                flag[is_followed], flags(cell, expected)[name][is_followed]
-            )
+            assert np.array_equal(flag[is_followed], wanted[name][is_followed])
         diverged = ~(found["loss"] <= found["first_loss"][:, None])
         assert np.all(diverged[:, 1][is_followed[:, 1]])
     assert lost > 0
 
 
-NUM_TRIALS = 3
+NUM_SHAREDS = 3
 QUICK_STEPS = {2: (1.0, 0.1, 0.01), 4: (2.0, 1.0, 0.5)}
 KINDS = ("shortcuts", "full", "float32", "float64")
 
 
 def cells(num_clusters: int) -> list[Trial]:
-    first = dataclasses.replace(
-        TRIAL,
-        num_clients=40,
-        num_samples=50,
-        num_clusters=num_clusters,
-        num_features=200,
-        num_restarts=4,
-        num_rounds=300,
-    )
+    sizes = {"num_clients": 40, "num_samples": 50, "num_clusters": num_clusters}
+    sizes |= {"num_features": 200, "num_restarts": 4, "num_rounds": 300}
+    first = dataclasses.replace(SHARED, **sizes)
     return [
         dataclasses.replace(first, convention=convention, noise=noise, separation=apart)
         for convention in ("reference", "paper")
@@ -370,14 +433,13 @@ class Run(NamedTuple):
 def runs(request) -> list[Run]:
     steps = np.array(QUICK_STEPS[request.param], np.float32)
     found = []
-    for index in range(NUM_TRIALS):
+    for index in range(NUM_SHAREDS):
         key = jax.random.fold_in(jax.random.key(0), index)
         trials = cells(request.param)
         quick = [dataclasses.replace(trial, shortcuts=True) for trial in trials]
         known: dict[bytes, float] = {}
-        for cell, (trial, joint) in enumerate(
-            zip(trials, simulate_jointly(quick, key, jnp.asarray(steps)), strict=True)
-        ):
+        joints = simulate_jointly(quick, key, jnp.asarray(steps))
+        for cell, (trial, joint) in enumerate(zip(trials, joints, strict=True)):
             found += compare(trial, joint, key, steps, known, (index, cell))
     return found
 
@@ -395,19 +457,17 @@ def compare(trial, joint, key, steps, known, place):
         outputs[kind.__name__] = judges(ends.models, ends.losses)
     limits = thresholds(trial, TOLERANCE)
     flat = {
-        kind: {
-            name: np.asarray(own[name]).reshape(1, -1, 1)
-            for name in ("distance", "recovered")
-        }
+        kind: {n: np.reshape(own[n], (1, -1, 1)) for n in ("distance", "recovered")}
         for kind, own in outputs.items()
     }
     met = {kind: successful(own, limits) for kind, own in flat.items()}
+    sizes = np.tile(steps, len(starts))
     return [
         Run(
             place=(*place, run),
             num_clusters=trial.num_clusters,
             gap=float(full["gap"]),
-            is_stable=step_size * sharpness(data, own, trial.num_clusters, known) < 2,
+            is_stable=sizes[run] * sharpness(data, own, trial.num_clusters, known) < 2,
             distances={
                 kind: float(flat[kind]["distance"][0, run, 0]) for kind in KINDS
             },
@@ -416,9 +476,7 @@ def compare(trial, joint, key, steps, known, place):
                 for kind in KINDS
             },
         )
-        for run, (step_size, own) in enumerate(
-            zip(np.tile(steps, len(starts)), ends.choices, strict=True)
-        )
+        for run, own in enumerate(ends.choices)
     ]
 
 
@@ -444,9 +502,8 @@ def test_stable_runs_are_the_same_in_every_kind(runs):
 @pytest.mark.slow
 def test_control_unstable_runs_differ_with_nothing_but_the_precision(runs):
     unstable = [run for run in runs if not run.is_stable]
-    differing = {
-        kind: sum(apart(run, kind, "float64") for run in unstable) for kind in KINDS[:3]
-    }
+    count = lambda kind: sum(apart(run, kind, "float64") for run in unstable)
+    differing = {kind: count(kind) for kind in KINDS[:3]}
     print(len(unstable), "unstable runs, apart from float64:", differing)
     assert differing["float32"] > 0
 
@@ -468,3 +525,120 @@ def test_every_trial_comes_as_near_in_all_kinds_or_in_none(runs):
             differing[name] += len(kinds) > 1
     print(len(trials), "trials, different in some kind:", differing)
     assert differing["paper"] == differing["floor"] == 0
+
+
+# Against the released code's success counts
+
+CLIENTS, SAMPLES, FEATURES, CLUSTERS, NOISE, STEP = 40, 50, 200, 2, 0.1, 0.1
+STARTS = TRIALS = 10
+ROUNDS = 300
+ERROR_RATE = 1e-3  # Of the four separations together.
+
+
+@pytest.fixture(scope="module")
+def golden(shared):
+    return json.loads((shared / "reference" / "ifca_golden.json").read_text())
+
+
+def released_models():
+    """Starts and truths, `[seed, cluster, feature]`: Bernoulli vectors from the legacy
+    NumPy stream that the released code uses."""
+
+    def coins(seed, is_start):
+        stream = np.random.RandomState(seed)
+        if is_start:
+            stream.normal()
+        return [stream.binomial(1, 0.5, FEATURES) for _ in range(CLUSTERS)]
+
+    every = [[coins(seed, own) for seed in range(TRIALS)] for own in (True, False)]
+    return jnp.asarray(every, jnp.float32)
+
+
+def distances(data, truth_models, starts, step_size):
+    """Final distance of a run from each start, `[starts]`."""
+    algorithm = ifca(linear(FEATURES), num_clusters=CLUSTERS, step_size=step_size)
+
+    def one(start):
+        def one_round(state, _):
+            return algorithm.step(jax.random.key(0), state, data)[0], None
+
+        state, _ = jax.lax.scan(one_round, State(start), None, length=ROUNDS)
+        return metrics.centre_distance(state.models, truth_models)
+
+    return jax.vmap(one)(starts)
+
+
+@jax.jit
+def study(key, separation, init_scale):
+    """Successes among the released 10 truths x 10 starts, with samples of our own."""
+    starts, truths = released_models()
+
+    def trial(inputs):
+        key, models = inputs
+        sizes: Any = {"num_clients": CLIENTS, "num_clusters": CLUSTERS}
+        sizes |= {"num_samples": SAMPLES, "num_features": FEATURES}
+        # The targets are noise alone, so that the models are ours.
+        data, truth = mixed_linear(key, separation=0.0, noise=NOISE, **sizes)
+        own = models[truth.clusters]
+        clean = jnp.einsum("csf,cf->cs", data.inputs, own, precision="highest")
+        data = data._replace(targets=data.targets + clean)
+        final = distances(data, models, init_scale * starts, STEP)
+        return metrics.is_success(final, 0.6 * NOISE)
+
+    keys = jax.random.split(key, TRIALS)
+    return jnp.sum(jax.lax.map(trial, (keys, separation * truths)))
+
+
+def reach_and_mean(separation, num_studies, seed, init_scale=1.0):
+    """Prediction interval for one more study, from the spread of `num_studies`."""
+    keys = jax.random.split(jax.random.key(seed), num_studies)
+    ours = np.array([int(study(key, separation, init_scale)) for key in keys])
+    tail = scipy.stats.t.ppf(1 - ERROR_RATE / 4 / 2, num_studies - 1)
+    reach = tail * ours.std(ddof=1) * np.sqrt(1 + 1 / num_studies)
+    return reach, ours.mean()
+
+
+@pytest.mark.slow  # By default, single runs of the released code are compared.
+def test_a_count_against_reference(golden):
+    """At R = 1, and a control that must leave it: starts twenty times as far."""
+    row = golden["reduced_scale"]["summary"][3]
+    reach, mean = reach_and_mean(row["r"], num_studies=6, seed=0)
+    assert abs(row["init_success"] - mean) <= reach
+    _, other = reach_and_mean(row["r"], num_studies=2, seed=0, init_scale=20.0)
+    assert abs(row["init_success"] - other) > reach
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("index", range(4))
+def test_counts_against_reference(golden, index):
+    row = golden["reduced_scale"]["summary"][index]
+    reach, mean = reach_and_mean(row["r"], num_studies=40, seed=1)
+    print(f"R = {row['r']}: {mean:.1f} +- {reach:.1f}, released {row['init_success']}")
+    assert abs(row["init_success"] - mean) <= reach
+
+
+@pytest.mark.slow
+def test_every_run_against_reference_on_the_same_random_numbers(golden):
+    """All 400 runs of the released code, on the streams that PyTorch gave it."""
+    torch = pytest.importorskip("torch", reason="its random streams need PyTorch")
+    rows = {
+        (row["r"], row["data_seed"], row["train_seed"]): row["matched_dist"]
+        for row in golden["reduced_scale_rows"]
+    }
+    starts, truths = released_models()
+    replay = jax.jit(distances)
+    for separation in (0.1, 0.25, 0.5, 1.0):
+        for seed, truth in enumerate(separation * truths):
+            torch.manual_seed(seed)
+            inputs, targets = [], []
+            for client in range(CLIENTS):
+                x, noise = torch.randn(SAMPLES, FEATURES), torch.randn(SAMPLES)
+                own = torch.tensor(truth[client // (CLIENTS // CLUSTERS)].tolist())
+                inputs.append(x.numpy())
+                targets.append((x @ own + NOISE * noise).numpy())
+            mask = jnp.ones((CLIENTS, SAMPLES), bool)
+            data = ClientData(jnp.stack(inputs), jnp.stack(targets), mask)
+            ours = replay(data, truth, starts, STEP)
+            theirs = [rows[separation, seed, start] for start in range(STARTS)]
+            np.testing.assert_allclose(ours, theirs, rtol=1e-4)
+            np.testing.assert_array_equal(ours <= 0.06, np.array(theirs) <= 0.06)
