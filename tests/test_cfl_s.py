@@ -1,17 +1,18 @@
-"""CFL-S: rounds by hand in NumPy, limits, late clients, and the index that slips."""
+"""CFL-S: rounds by hand in NumPy, limits, late clients, and clusters cut in two."""
 
 import functools
+import itertools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import pytest
-from scipy.cluster.hierarchy import fcluster, linkage
+import scipy.cluster.hierarchy
+from least_squares import MISUSE, compiled, differ, padded, trained_by_hand
 
 from cfljax.algorithms import cfl_s, fedavg
-from cfljax.base.types import ClientData
+from cfljax.algorithms.cfl_s import bisect_clusters, is_congruent, largest_across
 from cfljax.federated.local_update import LocalUpdate
 from cfljax.models import linear
 
@@ -21,6 +22,12 @@ GROUPS = np.array([0, 1, 2, 2, 1, 0, 0, 1])
 LATE, ROOM = 3, 4  # Rounds before a split, and the most clusters.
 FIRST = np.array([0.5, 0.5, 1.0], "f4")
 TASK = linear(FEATURES)
+COMMON: dict[str, Any] = {
+    "max_clusters": ROOM,
+    "first_split": LATE,
+    "num_steps": STEPS,
+    "step_size": STEP,
+}
 KINDS: dict[str, dict[str, Any]] = {
     "paper": {"weights": "samples"},
     "reference": {"variant": "reference"},
@@ -40,9 +47,7 @@ def draw():
         base = np.linalg.qr(generator.normal(size=(number, FEATURES)))[0]
         noise = 0.1 * generator.normal(size=base.shape)
         inputs[i, :number] = np.sqrt(number) * base + noise
-    targets = np.einsum("csf,cf->cs", inputs, centres[GROUPS]).astype("f4")
-    mask = np.arange(SAMPLES)[None] < KEPT[:, None]
-    return ClientData(jnp.asarray(inputs), jnp.asarray(targets), jnp.asarray(mask))
+    return padded(inputs, np.einsum("csf,cf->cs", inputs, centres[GROUPS]), KEPT)
 
 
 DATA = draw()
@@ -51,13 +56,8 @@ ABSOLUTE = (0.22, 0.35)
 
 
 def built(limits, **settings):
-    given: dict[str, Any] = {
-        "max_clusters": ROOM,
-        "num_steps": STEPS,
-        "step_size": STEP,
-    }
-    given |= {"mean_norm": limits[0], "largest_norm": limits[1], "first_split": LATE}
-    return cfl_s(TASK, **(given | settings))
+    given: dict[str, Any] = {"mean_norm": limits[0], "largest_norm": limits[1]}
+    return cfl_s(TASK, **(COMMON | given | settings))
 
 
 @functools.partial(jax.jit, static_argnames=("kind", "rounds"))
@@ -76,18 +76,15 @@ def run(kind, limits, data, first=FIRST, rounds=ROUNDS):
 
 
 def trained(i, model, step_size):
-    keep = np.asarray(DATA.mask[i])
-    x, y = np.asarray(DATA.inputs[i])[keep], np.asarray(DATA.targets[i])[keep]
-    for _ in range(STEPS):
-        model = model - step_size * 2 / len(y) * x.T @ (x @ model - y)
-    return model
+    return trained_by_hand(DATA, i, model, step_size=step_size, num_steps=STEPS)
 
 
 def halves(updates):
     """Places of the two parts, that of the first one first."""
     unit = updates / np.linalg.norm(updates, axis=1)[:, None]
     distances = (1 - unit @ unit.T)[np.triu_indices(len(unit), 1)]
-    part = fcluster(linkage(distances, "complete"), 2, "maxclust")
+    tree = scipy.cluster.hierarchy.linkage(distances, "complete")
+    part = scipy.cluster.hierarchy.fcluster(tree, 2, "maxclust")
     return [np.flatnonzero(part == part[0]), np.flatnonzero(part != part[0])]
 
 
@@ -131,12 +128,13 @@ def check(kind, told):
     for t, (expected, clusters) in enumerate(told):
         found = [np.flatnonzero(row).tolist() for row in np.asarray(members[t])]
         assert found[: info.number[t]] == [c.tolist() for c in clusters]
-        first = lambda i, told=found: next(
-            (k for k, c in enumerate(told) if i in c), -1
-        )
-        np.testing.assert_array_equal(info.assignment[t], [first(i) for i in range(8)])
+        own = [[k for k, c in enumerate(found) if i in c] for i in range(CLIENTS)]
+        assert info.assignment[t].tolist() == [k[0] if k else -1 for k in own]
         each = models[t] if kind == "reference" else models[t][info.assignment[t]]
         np.testing.assert_allclose(each, expected, rtol=1e-5, atol=2e-6)
+
+
+# Against equations
 
 
 @pytest.mark.parametrize("kind", ["paper", "reference", "relative"])
@@ -182,41 +180,36 @@ def test_a_client_in_no_cluster_stands_still_and_one_in_two_moves_twice():
     np.testing.assert_array_equal(still, number == 0)
 
 
+# Against itself
+
+
 @pytest.mark.parametrize(("kind", "limits"), [("paper", (0, 0)), ("single", ABSOLUTE)])
 def test_without_splits_it_is_fedavg(kind, limits):
     _, (models, _, info) = run(kind, tuple(map(float, limits)), DATA)
-    other = fedavg(TASK, step_size=STEP, num_steps=STEPS)
-    step = jax.jit(other.step)
+    other = compiled(fedavg(TASK, step_size=STEP, num_steps=STEPS))
     state = other.init(jax.random.key(0), DATA)._replace(model=jnp.asarray(FIRST))
-    expected, told = [], []
+    expected = []
     for key in jax.random.split(jax.random.key(1), ROUNDS):
-        state, theirs = step(key, state, DATA)
-        expected, told = [*expected, state.model], [*told, theirs]
+        state, theirs = other.step(key, state, DATA)
+        expected.append(state.model)
     np.testing.assert_allclose(models[:, 0], expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(info.losses[-1], told[-1].losses, rtol=1e-5)
-    np.testing.assert_array_equal(info.sent[-1], told[-1].sent)
+    np.testing.assert_allclose(info.losses[-1], theirs.losses, rtol=1e-5)
+    np.testing.assert_array_equal(info.sent[-1], theirs.sent)
     split = run("paper", ABSOLUTE, DATA)[1][0]
-    with pytest.raises(AssertionError):  # Control.
-        np.testing.assert_allclose(split[:, 0], expected, rtol=1e-3)
+    differ(split[:, 0], expected, rtol=1e-3, atol=0)
 
 
 def test_absolute_thresholds_above_all_updates_leave_fedavg():
     """Nothing says so but the number of clusters; relative ones split."""
     numbers = []
     for thresholds in ("absolute", "relative"):
-        algorithm = cfl_s(
-            TASK,
-            step_size=STEP,
-            num_steps=STEPS,
-            max_clusters=ROOM,
-            first_split=LATE,
-            thresholds=thresholds,
-            mean_norm=None if thresholds == "absolute" else 0.45,
+        mean_norm = None if thresholds == "absolute" else 0.45
+        algorithm = compiled(
+            cfl_s(TASK, **COMMON, thresholds=thresholds, mean_norm=mean_norm)
         )
         state = algorithm.init(jax.random.key(0), DATA)
-        step = jax.jit(algorithm.step)
         for key in jax.random.split(jax.random.key(1), ROUNDS):
-            state, info = step(key, state, DATA)
+            state, info = algorithm.step(key, state, DATA)
         numbers.append(int(info.number))
     assert numbers[0] == 1 < numbers[1]
 
@@ -302,6 +295,144 @@ def test_the_absent_are_placed_when_they_come_back():
     np.testing.assert_array_equal(info.sent, info.received)
 
 
+# Against equations: clusters cut in two, by all possible cuts
+
+
+NUMBER, MOST = 16, 5
+CUT = jax.jit(bisect_clusters, static_argnames=("linkage", "by_position"))
+EVERYBODY = jnp.ones(NUMBER, bool)
+
+
+def units(seed, number=NUMBER, features=4):
+    points = np.random.default_rng(seed).normal(size=(number, features))
+    return points / np.linalg.norm(points, axis=1)[:, None]
+
+
+def one_cluster(number=NUMBER):
+    return jnp.zeros((MOST, number), bool).at[0].set(True)
+
+
+def cut(
+    similarities, members=None, number=1, due=None, present=EVERYBODY, **settings: Any
+):
+    """By default of one cluster of everybody, all whose clusters are due."""
+    members = one_cluster() if members is None else members
+    due = np.arange(MOST) < number if due is None else due
+    given = jnp.int32(number), jnp.asarray(due), present
+    return CUT(jnp.asarray(similarities, jnp.float32), members, *given, **settings)
+
+
+def hierarchy(groups):
+    """Cosines of four groups, the first two and the last two nearer to each other."""
+    centres = np.array([[2, 1, 0], [2, -1, 0], [-2, 0, 1], [-2, 0, -1]], float)
+    points = centres[groups] + 0.1 * units(1, NUMBER, 3)
+    points /= np.linalg.norm(points, axis=1)[:, None]
+    return points @ points.T
+
+
+def test_places_taken_for_clients_lose_half_of_them():
+    """Four groups, split twice: 8 of 16 clients are then in no cluster, 8 in two."""
+    groups = np.random.default_rng(5).permutation(np.arange(NUMBER) % 4)
+    similarities, found = hierarchy(groups), {}
+    for by_position in (False, True):
+        first = cut(similarities, by_position=by_position)
+        assert int(first.number) == 2
+        np.testing.assert_array_equal(first.parents, [0, -1, -1, -1])
+        second = cut(similarities, first.members, 2, by_position=by_position)
+        assert int(second.number) == 4
+        np.testing.assert_array_equal(second.parents, [-1, 0, 1, -1])
+        found[by_position] = np.asarray(second.members)
+    times = found[True].sum(axis=0)
+    np.testing.assert_array_equal(times, np.repeat([2, 0], 8))
+    right = found[False]
+    np.testing.assert_array_equal(right.sum(axis=0), np.ones(NUMBER))
+    labels = right.argmax(axis=0)
+    pairs = labels[:, None] == labels[None, :]
+    np.testing.assert_array_equal(pairs, groups[:, None] == groups[None, :])
+
+
+def test_single_linkage_is_the_optimal_bipartition():
+    """No cut has a smaller largest similarity across; complete linkage may."""
+    number, worse = 7, 0
+    cuts = [np.array((0,) + c) for c in itertools.product((0, 1), repeat=number - 1)]
+    for seed in range(12):
+        unit = units(seed, number, 3)
+        similarities = unit @ unit.T
+        across = lambda part, s=similarities: s[np.ix_(part == 0, part == 1)].max()
+        best = min(across(part) for part in cuts[1:])
+        for linkage in ("single", "complete"):
+            members, present = one_cluster(number), jnp.ones(number, bool)
+            found = cut(similarities, members, present=present, linkage=linkage)
+            value = across(np.asarray(found.members[1], int))
+            if linkage == "single":
+                np.testing.assert_allclose(value, best, rtol=1e-6)
+            worse += value > best + 1e-3
+    assert worse > 3, "control: complete linkage is another rule"
+
+
+def test_incongruence_is_the_angle_within_a_distribution():
+    """Gradients within gamma of one direction are never parted, and barely others."""
+    generator, gamma = np.random.default_rng(2), 0.3
+    centre = np.array([1.0, 0, 0])
+    noise = gamma * units(3, 400, 3) * generator.uniform(0, 1, (400, 1)) ** 0.1
+    points = centre + noise
+    points /= np.linalg.norm(points, axis=1)[:, None]
+    least = (points @ points.T).min()
+    bound = 1 - 2 * gamma**2
+    assert bound <= least < bound + 0.05
+    congruent = jax.jit(is_congruent)
+    assert congruent(jnp.float32(least), gamma)
+    assert not congruent(jnp.float32(bound - 1e-3), gamma), "control"
+    groups = np.random.default_rng(5).permutation(np.arange(NUMBER) % 4)
+    similarities = hierarchy(groups)
+    halves = groups < 2
+    across = similarities[np.ix_(halves, ~halves)].max()
+    jitted = jax.jit(largest_across)
+    found = jitted(jnp.asarray(similarities, "f4"), jnp.asarray(halves), ~halves)
+    np.testing.assert_allclose(found, across, rtol=1e-6)
+    limit = np.sqrt((1 - across) / 2)
+    for factor, number in ((0.99, 2), (1.01, 1)):
+        parted = cut(similarities, incongruence=jnp.float32(factor * limit))
+        assert int(parted.number) == number
+
+
+def test_only_those_present_are_compared_and_room_is_kept():
+    groups = np.arange(NUMBER) % 2 * 2
+    similarities = hierarchy(groups)
+    similarities[3] = similarities[:, 3] = np.nan
+    present = EVERYBODY.at[3].set(False)
+    found = cut(similarities, present=present)
+    expected = (groups == 2) & (np.arange(NUMBER) != 3)
+    np.testing.assert_array_equal(found.members[1], expected)
+    np.testing.assert_array_equal(found.members[0], ~expected)
+    nobody = cut(similarities, due=np.zeros(MOST, bool), present=present)
+    np.testing.assert_array_equal(nobody.members, one_cluster())
+    alone = cut(similarities, present=EVERYBODY & (np.arange(NUMBER) < 1))
+    assert int(alone.number) == 1
+    full = jnp.asarray(np.arange(NUMBER) % MOST == np.arange(MOST)[:, None])
+    kept = cut(similarities, full, MOST, present=present)
+    np.testing.assert_array_equal(kept.members, full)
+
+
+@pytest.mark.parametrize("due", [(0, 1), (1, 0), (1, 1)])
+def test_clusters_are_cut_apart_from_each_other(due):
+    groups = np.random.default_rng(6).permutation(np.arange(NUMBER) % 4)
+    start = one_cluster().at[0].set(jnp.asarray(groups < 2))
+    start = start.at[1].set(jnp.asarray(groups >= 2))
+    wanted = np.concatenate([np.array(due, bool), np.zeros(MOST - 2, bool)])
+    found = cut(hierarchy(groups), start, 2, wanted)
+    assert int(found.number) == 2 + sum(due)
+    together = functools.reduce(
+        np.logical_or, [np.outer(row, row) for row in np.asarray(found.members)]
+    )
+    scale = np.where(np.array(due, bool)[groups // 2], 1, 2)
+    expected = groups // scale + 10 * scale
+    np.testing.assert_array_equal(together, expected[:, None] == expected[None, :])
+
+
+# Against misuse
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -317,5 +448,5 @@ def test_the_absent_are_placed_when_they_come_back():
     ],
 )
 def test_misuse_is_named(settings, message):
-    with pytest.raises((ValueError, jaxtyping.TypeCheckError), match=message):
+    with pytest.raises(MISUSE, match=message):
         cfl_s(TASK, **({"step_size": STEP, "max_clusters": 2} | settings))

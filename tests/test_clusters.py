@@ -1,4 +1,4 @@
-"""What kernels promise for every input: choices, averages, matchings, distances."""
+"""What holds of clusters for every input: choices, means, matchings, distances."""
 
 import itertools
 
@@ -12,8 +12,11 @@ from properties import FINITE, NUMBERS, always, refuses
 from cfljax.base.types import NO_CLUSTER
 from cfljax.clustering.distances import (
     bottleneck_distance,
+    cosines,
+    inner_products,
     least_distance,
     match_clusters,
+    norms,
 )
 from cfljax.federated.average import gradient_step, mean_of_sums, membership
 from cfljax.federated.evaluate import (
@@ -44,6 +47,9 @@ keep = jax.jit(keep_cluster)
 match = jax.jit(match_clusters)
 least = jax.jit(least_distance)
 bottleneck = jax.jit(bottleneck_distance)
+
+
+# Choices, against equations
 
 
 def is_the_best_choice(losses, chosen):
@@ -89,6 +95,9 @@ def test_members_are_in_their_own_cluster_only(assignment):
     assert np.array_equal(rows.sum(axis=1), assignment >= 0)
     inside = assignment >= 0
     assert rows[inside, assignment[inside]].all()
+
+
+# Means, against equations
 
 
 @jax.jit
@@ -188,6 +197,9 @@ def test_a_gradient_step_is_the_mean_and_an_empty_cluster_stays(
     assert np.all(np.abs(moved - after[clusters]) <= 20 * EPSILON * largest)
 
 
+# Matchings and distances, against equations
+
+
 def is_the_best_matching(cost, matched):
     """Fewest entries that are not finite, then least total; by trying all."""
     size = len(cost)
@@ -253,3 +265,23 @@ def test_the_least_distance_is_that_of_the_nearest_pair(models, order, spoilt):
     assert np.isnan(float(least(models))) and np.isnan(
         float(bottleneck(models, models))
     )
+
+
+def test_cosines_against_numpy():
+    generator = np.random.default_rng(0)
+    leaves = [generator.normal(size=(5, 2, 3)), generator.normal(size=(5, 4))]
+    for leaf in leaves:
+        leaf[3] = 0.0
+    flat = np.concatenate([leaf.reshape(5, -1) for leaf in leaves], axis=1)
+    tree = {"a": jnp.asarray(leaves[0], "f4"), "b": jnp.asarray(leaves[1], "f4")}
+    three = jax.tree.map(lambda leaf: leaf[:3], tree)
+    run = lambda t, u: (inner_products(t, u), norms(t), cosines(t, u))
+    products, lengths, angles = jax.jit(run)(tree, three)
+    sizes = np.linalg.norm(flat, axis=1)
+    np.testing.assert_allclose(products, flat @ flat[:3].T, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(lengths, sizes, rtol=1e-6)
+    sizes[3] = 1.0  # No direction.
+    expected = flat @ flat[:3].T / sizes[:, None] / sizes[:3]
+    np.testing.assert_allclose(angles, expected, rtol=1e-5, atol=1e-6)
+    assert (np.asarray(angles[3]) == 0).all()
+    assert np.abs(products - expected).max() > 0.1, "control: norms matter"
