@@ -160,7 +160,7 @@ def test_models_share_no_memory():
 
 def test_identical_centres_would_train_the_first_alone():
     for start in ("independent", "farthest"):
-        models = np.asarray(compiled(start=start).init(jax.random.key(0), DATA).models)
+        models = np.asarray(build(start=start).init(jax.random.key(0), DATA).models)
         apart = np.abs(models[:, None] - models[None]).max(axis=2)
         assert np.all(apart[~np.eye(CLUSTERS, dtype=bool)] > 0)
     copies = np.broadcast_to(START[:1], START.shape)

@@ -1,21 +1,16 @@
 """Rounds of Momentum-Clustering (Werner et al., Algorithm 4) by hand."""
 
+import functools
 import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import least_squares
 import numpy as np
 import pytest
-from thresholded import (
-    CLIENTS,
-    DATA,
-    FEATURES,
-    MODELS,
-    TRUTH,
-    clustered,
-    gradient_by_hand,
-)
+from least_squares import gradient_by_hand
+from thresholded import CLIENTS, DATA, FEATURES, MODELS, TRUTH, clustered
 
 from cfljax.algorithms.momentum_clustering import State, momentum_clustering
 from cfljax.attacks import build, threat
@@ -26,18 +21,19 @@ from cfljax.federated.local_update import draw_batch
 from cfljax.models import linear
 
 STEP, ROUNDS, RADIUS, CLUSTERS = 0.1, 3, 5.0, 2
+SETTINGS: dict[str, Any] = {
+    "step_size": STEP,
+    "radius": RADIUS,
+    "num_clipping_rounds": ROUNDS,
+}
+WARM: dict[str, Any] = {"centre_start": "warm", "num_clusters": CLUSTERS}
 LIARS = np.isin(np.arange(CLIENTS), [2, 5])
 HONEST = np.flatnonzero(~LIARS)
 
 
 def run(rounds: int = 2, data: ClientData = DATA, **changes: Any) -> list[tuple]:
     """State and info after each round, from models of their own."""
-    arguments = {
-        "step_size": STEP,
-        "radius": RADIUS,
-        "num_clipping_rounds": ROUNDS,
-    } | changes
-    algorithm = momentum_clustering(linear(FEATURES), **arguments)
+    algorithm = momentum_clustering(linear(FEATURES), **(SETTINGS | changes))
     models, centres = jnp.asarray(MODELS), None
     if changes.get("centre_start") == "warm":
         centres = jnp.zeros((CLUSTERS, FEATURES))
@@ -63,11 +59,8 @@ def moves_by_hand(
     return np.array([row[0] for row in found]), np.array([row[1] for row in found])
 
 
-def close(found: Any, expected: Any) -> None:
-    """Equal up to two rounds in single precision."""
-    np.testing.assert_allclose(found, expected, rtol=3e-5, atol=3e-5)
-
-
+# Equal up to two rounds in single precision.
+close = functools.partial(least_squares.close, rtol=3e-5, atol=3e-5)
 fixed = lambda distances: RADIUS
 CASES: dict[str, tuple[dict[str, Any], Any, tuple[float, float]]] = {
     # The weight of the gradient in the first round, and in the second.
@@ -85,6 +78,9 @@ CASES: dict[str, tuple[dict[str, Any], Any, tuple[float, float]]] = {
         (0.6, 0.6),
     ),
 }
+
+
+# Against equations
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -110,8 +106,7 @@ def test_two_rounds_of_members_by_hand(case):
 def test_two_warm_rounds_by_hand(first):
     """Centres go on where they ended; a client moves along the nearest."""
     weights = (0.4, 0.4) if first == "zero" else (1.0, 0.4)
-    warm: dict[str, Any] = {"centre_start": "warm", "num_clusters": CLUSTERS}
-    seen = run(gradient_weight=0.4, radius=2.0, first_momentum=first, **warm)
+    seen = run(gradient_weight=0.4, radius=2.0, first_momentum=first, **WARM)
     rule = lambda distances: 2.0
     models, momenta = MODELS.astype(float), np.zeros_like(MODELS, float)
     centres = np.zeros((CLUSTERS, FEATURES))
@@ -210,7 +205,7 @@ def test_attackers_of_members_by_hand(adaptive):
 
 def test_attackers_who_send_no_number():
     liars = threat(build("nan"), LIARS)
-    for changes in ({}, {"centre_start": "warm", "num_clusters": CLUSTERS}):
+    for changes in ({}, WARM):
         ((state, info),) = run(rounds=1, gradient_weight=1.0, threat=liars, **changes)
         models = np.asarray(state.models)
         assert np.isfinite(models[HONEST]).all() and np.isnan(models[LIARS]).all()
@@ -221,6 +216,24 @@ def test_attackers_who_send_no_number():
             assert (np.asarray(info.assignment) == -1).tolist() == LIARS.tolist()
 
 
+# Against itself
+
+
+def test_the_default_is_no_printed_warm_start():
+    """A centre for each client starts at its momentum; the printed one is kept."""
+    build = functools.partial(momentum_clustering, linear(FEATURES), **SETTINGS)
+    first = lambda algorithm: algorithm.init(jax.random.key(0), DATA).centres
+    assert first(build()) is None
+    assert first(build(**WARM)).shape == (CLUSTERS, FEATURES)
+    plain, member = run(), run(centre_start="member")
+    np.testing.assert_array_equal(plain[-1][0].models, member[-1][0].models)
+
+
+# Against misuse
+
+ADAPTIVE = threat(build("nan"), LIARS, adaptive=True)
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
@@ -228,24 +241,14 @@ def test_attackers_who_send_no_number():
         ({"gradient_weight": 1.1}, "`gradient_weight` must be in"),
         ({"num_clusters": 2}, "`num_clusters` belongs to `centre_start='warm'`"),
         ({"centre_start": "warm"}, "`num_clusters` must be given with"),
+        (WARM | {"num_clusters": 0}, "`num_clusters` must be at least 1"),
+        (WARM | {"form": "gram"}, "`form='gram'`"),
         (
-            {"centre_start": "warm", "num_clusters": 0},
-            "`num_clusters` must be at least 1",
-        ),
-        ({"centre_start": "warm", "num_clusters": 2, "form": "gram"}, "`form='gram'`"),
-        (
-            {
-                "centre_start": "warm",
-                "num_clusters": 2,
-                "threat": threat(build("nan"), LIARS, adaptive=True),
-            },
+            WARM | {"threat": ADAPTIVE},
             "`threat` may be adaptive with `centre_start='member'` only",
         ),
         ({"radius": np.ones(2)}, r"`radius` must be a number or a rule, got shape \(2"),
-        (
-            {"form": "gram", "threat": threat(build("nan"), LIARS, adaptive=True)},
-            "`form` must be 'coordinates' or None",
-        ),
+        ({"form": "gram", "threat": ADAPTIVE}, "`form` must be 'coordinates' or None"),
         ({"num_clipping_rounds": 0}, "`num_clipping_rounds` must be at least 1"),
         ({"batch_size": 0}, "`batch_size` must be at least 1"),
         ({"centres_per_chunk": 0}, "`centres_per_chunk` must be at least 1"),
@@ -253,21 +256,5 @@ def test_attackers_who_send_no_number():
     ],
 )
 def test_misuse_is_named(changes, named):
-    arguments = {"step_size": 0.1, "radius": 1.0} | changes
     with pytest.raises(ValueError, match=named):
-        momentum_clustering(linear(3), **arguments)
-
-
-def test_the_default_is_no_printed_warm_start():
-    """A centre for each client starts at its momentum; the printed one is kept."""
-    given: dict[str, Any] = {"step_size": STEP, "radius": RADIUS}
-    kept = [
-        momentum_clustering(linear(FEATURES), **given, **changes)
-        .init(jax.random.key(0), DATA)
-        .centres
-        for changes in ({}, {"centre_start": "warm", "num_clusters": CLUSTERS})
-    ]
-    assert kept[0] is None
-    assert kept[1] is not None and kept[1].shape == (CLUSTERS, FEATURES)
-    plain, member = run(), run(centre_start="member")
-    np.testing.assert_array_equal(plain[-1][0].models, member[-1][0].models)
+        momentum_clustering(linear(3), **(SETTINGS | changes))

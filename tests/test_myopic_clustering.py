@@ -60,6 +60,9 @@ def rounds_of(algorithm: Algorithm, number: int) -> Any:
     return jax.lax.scan(one, state, keys)[1]
 
 
+# Against theory
+
+
 @pytest.fixture(scope="module")
 def myopic() -> Any:
     algorithm = myopic_clustering(example(ETA), num_clusters=2, step_size=ETA)
@@ -154,6 +157,9 @@ def test_one_cluster_moves_everybody_alike_and_no_number_joins_none():
     expected = START - ETA * slopes(np.full(3, START), ETA)[[0, 2]].mean()
     np.testing.assert_allclose(moved.models[::2], [expected] * 2, rtol=1e-6)
     assert np.isnan(moved.models[1])
+
+
+# Against misuse
 
 
 @pytest.mark.parametrize(

@@ -40,13 +40,8 @@ def models_of(state):
 
 
 def test_whoever_sends_messages_takes_a_threat():
-    parameters = {
-        name: inspect.signature(REGISTRY[name].constructor).parameters
-        for name in REGISTRY
-    }
-    assert [
-        name for name in sorted(parameters) if "threat" in parameters[name]
-    ] == NAMES
+    parameters = lambda name: inspect.signature(REGISTRY[name].constructor).parameters
+    assert [name for name in sorted(REGISTRY) if "threat" in parameters(name)] == NAMES
 
 
 @pytest.mark.parametrize("name", TOLD)

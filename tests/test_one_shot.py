@@ -19,8 +19,8 @@ CLIENTS, CLUSTERS, SAMPLES, FEATURES, STEP = 8, 2, 12, 4, 0.05
 
 @pytest.fixture(scope="module")
 def problem():
-    draw = functools.partial(
-        mixed_linear,
+    return mixed_linear(
+        jax.random.key(0),
         num_clients=CLIENTS,
         num_clusters=CLUSTERS,
         num_samples=SAMPLES,
@@ -28,7 +28,6 @@ def problem():
         separation=3.0,
         noise=0.1,
     )
-    return jax.jit(draw)(jax.random.key(0))
 
 
 def build(**changes):
@@ -45,6 +44,9 @@ def start(**changes):
 @jax.jit
 def agreement(clusters, true):
     return metrics.adjusted_rand_index(clusters, true, CLUSTERS)
+
+
+# Against itself
 
 
 def test_solutions_reveal_the_clusters_and_too_few_steps_do_not(problem):
@@ -102,17 +104,14 @@ def test_wrong_clusters_are_never_corrected(problem):
 
 def test_clients_without_samples_or_with_diverged_solutions_have_no_cluster(problem):
     data, truth = problem
-    mask = np.asarray(data.mask).copy()
-    mask[2] = False
-    state = start()(jax.random.key(1), data._replace(mask=jnp.asarray(mask)))
+    empty = data._replace(mask=data.mask.at[2].set(False))
+    state = start()(jax.random.key(1), empty)
     clusters = np.asarray(state.clusters)
     assert clusters[2] == -1
     assert np.isfinite(state.models).all()
     assert (np.delete(clusters, 2) >= 0).all()
-    inputs = np.asarray(data.inputs).copy()
-    inputs[3] *= 1e10
-    state = start()(jax.random.key(1), data._replace(inputs=jnp.asarray(inputs)))
-    clusters = np.asarray(state.clusters)
+    wild = data._replace(inputs=data.inputs.at[3].multiply(1e10))
+    clusters = np.asarray(start()(jax.random.key(1), wild).clusters)
     assert clusters[3] == -1
     others = np.arange(CLIENTS) != 3
     assert (clusters[others] >= 0).all()
@@ -129,14 +128,13 @@ def test_another_task_may_find_the_clusters():
     inputs = signs * levels[:, :, None] + 0.1 * jax.random.normal(key, (4, 10, 2))
     data = ClientData(inputs, labels, jnp.ones((4, 10), bool))
     network = mlp((2,), hidden=(3,), num_classes=2)
-    algorithm = one_shot(
-        network,
-        num_clusters=2,
-        step_size=0.1,
-        local_task=mlp((2,), hidden=(), num_classes=2),
-    )
+    simple = mlp((2,), hidden=(), num_classes=2)
+    algorithm = one_shot(network, num_clusters=2, step_size=0.1, local_task=simple)
     clusters = np.asarray(algorithm.init(key, data).clusters)
     assert clusters[0] == clusters[1] != clusters[2] == clusters[3]
+
+
+# Against misuse
 
 
 @pytest.mark.parametrize("name", ["num_clusters", "num_local_steps", "num_restarts"])
