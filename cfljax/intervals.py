@@ -1,7 +1,7 @@
 """Intervals for proportions and means that are valid at every sample size.
 
-`fixed` holds those of a number of trials that was fixed beforehand, `sequence` the
-one that stays valid however the trials were stopped.
+All are for a number of trials that was fixed beforehand but `confidence_sequence`,
+which stays valid however the trials were stopped.
 """
 
 from typing import Literal

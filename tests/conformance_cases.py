@@ -31,9 +31,9 @@ SIZES = Sizes(num_clients=CLIENTS, num_clusters=CLUSTERS)
 UNLABELLED = {"myopic_clustering"}
 # A newcomer's answers follow from the key and its place among the newcomers.
 DRAWS_TO_JOIN = {"local"}
-# All newcomers answer with one model: there is one, nothing is split yet, or all
-# momenta of the first round are in one ball.
-ANSWERS_ALIKE = {"cfl_s", "fedavg", "fedprox", "momentum_clustering"}
+# All newcomers answer with one model, though there may be several: nothing is split
+# yet, or all momenta of the first round are in one ball.
+ANSWERS_ALIKE = {"cfl_s", "momentum_clustering"}
 
 
 def draw():

@@ -45,7 +45,7 @@ pytestmark = pytest.mark.usefixtures("few_programs")
 @functools.cache
 def compiled(name, index):
     """The functions of an algorithm, each compiled once for all tests."""
-    init, step, predict, _ = build(name, problem(name)[1], **CHANGES[name][index])
+    init, step, predict = build(name, problem(name)[1], **CHANGES[name][index])[:3]
 
     def counted(key, state, data):
         TRACES[name, index] += 1
@@ -190,7 +190,8 @@ def test_newcomers_join_whoever_joins_beside_them(name):
     close(moved[-1], together[-1])
     if name not in DRAWS_TO_JOIN:
         close(moved, together[order])
-    if name not in ANSWERS_ALIKE:
+    one_model = algorithm.predict.__qualname__.startswith("predict_one_model")
+    if name not in ANSWERS_ALIKE and not one_model:
         assert not np.allclose(moved, together, rtol=1e-3), "who joins must matter"
 
 

@@ -90,7 +90,7 @@ def test_an_interruption_resumes(command, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("cfljax.engine.sweeps", interrupt)
+        patched.setattr("cfljax.engine.sweep", interrupt)
         status, _, err = command()
     assert status == 130
     assert "resume" in err

@@ -1,6 +1,7 @@
 """Federated-Clustering (Werner et al., Algorithms 2 and 3) by hand, attacked or not."""
 
 import functools
+import inspect
 import math
 from typing import Any
 
@@ -407,6 +408,6 @@ def test_tasks_that_train_otherwise_are_refused():
 @pytest.mark.parametrize("named", ["variant", "edge", "start", "form", "order"])
 def test_unknown_words_are_named(named):
     arguments = {"step_size": 0.1, "radius": 1.0, named: "neither"}
-    function = getattr(federated_clustering, "__wrapped__", federated_clustering)
+    unchecked = inspect.unwrap(federated_clustering)
     with pytest.raises(ValueError, match=f"`{named}` must be in"):
-        function(linear(3), **arguments)
+        unchecked(linear(3), **arguments)

@@ -355,7 +355,7 @@ def test_presets_are_the_released_setting():
     trial = cifar_trial(PAPER, digits("cifar10"), "paper")
     assert (trial.num_clients, trial.num_samples, trial.num_clusters) == (200, 500, 2)
     assert (trial.num_participants, trial.num_rounds) == (20, 600)
-    assert (trial.step_size, trial.decay, trial.batch_size) == (0.25, "0.99", 50)
+    assert (trial.step_size, trial.decay, trial.batch_size) == (0.25, 0.99, 50)
     assert (trial.num_epochs, trial.num_test_clients) == (5, 40)
     assert LEAST_SHARE[2] == 0.35 and LEAST_SHARE[4] == 0.1
 
@@ -369,7 +369,7 @@ def test_published_numbers_stand_beside_the_published_setting_only():
         {"network": "narrow"},
         {"num_epochs": 4},
         {"num_rounds": 300},
-        {"decay": "1.0"},
+        {"decay": 1.0},
     ):
         cell = published(dataclasses.replace(trial, **change), "ifca")
         assert cell is not None and not cell.same

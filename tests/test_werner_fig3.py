@@ -141,7 +141,7 @@ def test_models_and_starts():
         truth = Truth(
             jnp.arange(clusters * members) // members, 100.0 * jnp.eye(clusters)
         )
-        return first_models(method, traced(float(places.index(scene))), truth, key)
+        return first_models(method, traced(places.index(scene)), truth, key)
 
     number = lambda method, *sizes: start(method, "normal", sizes).shape[0]
     sizes = ((4, 4), (4, 16), (16, 4))

@@ -148,7 +148,7 @@ def mimic(*, direction: Direction = "diagonal") -> Attack:
     Datasets via Bucketing", ICLR 2022.
 
     Args:
-      direction: of u, see `directions.Direction`.
+      direction: of u, see `Direction`.
 
     Returns:
       The attack (`scene.attack_from`). Of several farthest clients the first is
@@ -233,7 +233,7 @@ def edge_static(
     Args:
       radius: tau, in units of the messages; the context's if None.
       fraction: of the radius, not negative; above 1 the points are outside.
-      direction: of u, see `directions.Direction`.
+      direction: of u, see `Direction`.
 
     Returns:
       The attack (`scene.attack_from`). It raises a ValueError if no radius is known.
@@ -264,7 +264,7 @@ def edge_adaptive(
     Args:
       radius: tau, in units of the messages; the context's if None.
       fraction: of the radius, not negative; above 1 the points are outside.
-      direction: of u, see `directions.Direction`.
+      direction: of u, see `Direction`.
 
     Returns:
       The attack (`scene.attack_from`). It raises a ValueError if no radius is known.
@@ -293,7 +293,7 @@ def staged(
       radius: tau, in units of the messages; the context's if None.
       fraction: of the radius, not negative.
       spacing: of the chain, in `tau / n_i`, not negative.
-      direction: of u, see `directions.Direction`.
+      direction: of u, see `Direction`.
 
     Returns:
       The attack (`scene.attack_from`). It raises a ValueError if no radius is known.

@@ -22,7 +22,7 @@ def check_clients(
     What is checked, in this order: that inputs, targets and mask have the same
     clients and samples, that there is a client and every client has a sample, the
     shape of an input, that everything is finite, and the labels. Padding is checked
-    like samples, since kernels weigh it by zero and 0 x NaN is NaN.
+    like samples, since means weigh it by zero and 0 x NaN is NaN.
 
     Args:
       data: leaves `[clients, samples, ...]`; concrete, not traced.

@@ -172,6 +172,10 @@ class Algorithm(NamedTuple):
     name: str = "Algorithm"
     settings: Mapping[str, Any] = MappingProxyType({})
 
+    def __hash__(self) -> int:
+        """By its functions: settings may be arrays, which have no hash."""
+        return hash(self[:4])
+
     def __repr__(self) -> str:
         """As it was made, without the task."""
         settings = ", ".join(f"{name}={short(v)}" for name, v in self.settings.items())

@@ -1,7 +1,7 @@
-"""Partitions by label, with the true clusters: label skews, concept shift, groups.
+"""CLoVE's partitions with the true clusters: skews of labels, concepts and features.
 
-Feature skew is in `feature_skew`. Here every sample is used once at most, whatever
-the cluster: CLoVE (section 5) partitions "without replacement".
+Every sample is used once at most, whatever the cluster: CLoVE (section 5) partitions
+"without replacement".
 """
 
 from collections.abc import Sequence
@@ -65,7 +65,8 @@ def label_skewed(
     Args:
       samples: images or others, to be shared out.
       key: a typed random key, which with the sizes decides everything.
-      classes: of each cluster; see `class_sets` for those of the paper.
+      classes: of each cluster; `unique_classes`,
+        `overlapping_classes` and their like give those of the paper.
       sizes: how many clients there are and what they take.
       concentration: alpha of the Dirichlet law; None divides evenly.
       reserve: the least part of a class that is divided evenly, in [0, 1].

@@ -49,7 +49,7 @@ def use_cores(number: int | None = None) -> int:
 
 @contextlib.contextmanager
 def clients_over_devices(number: int | None = None) -> Iterator[int]:
-    """Inside, kernels spread clients over local devices.
+    """Inside, algorithms spread clients over local devices.
 
     On a CPU the results are the same bits for 1, 2, 4 and 8 devices; on accelerators
     sums are rounded in another order.

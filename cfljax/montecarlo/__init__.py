@@ -1,4 +1,4 @@
-"""Exact shortcuts: runs of IFCA on linear regression, for less than their rounds."""
+"""Runs of IFCA on linear regression followed exactly, for less than their rounds."""
 
 from cfljax.montecarlo.lookahead import choose
 from cfljax.montecarlo.run import Ends, run_ifca

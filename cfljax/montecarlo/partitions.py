@@ -71,7 +71,8 @@ class Partitions:
     Unions of the samples' groups are at hand. Any other set is built from the nearest
     one that is, once the rounds that its runs have made on the samples have cost as
     much as that: no choice without foresight is better than twice the best one with it
-    in the worst case (the ski-rental problem). Rounds by group (`dissent`) count less.
+    in the worst case (the ski-rental problem). Rounds by group (`group_gradients`)
+    count less.
 
     Costs are counted in columns, one model's product with all samples.
 
@@ -79,7 +80,8 @@ class Partitions:
       samples: of all runs.
 
     Attributes:
-      pays_by_group: whether gradients by the groups' Gram matrices may (`dissent`).
+      pays_by_group: whether gradients by the groups' Gram matrices may
+        (`group_gradients`).
     """
 
     def __init__(self, samples: Samples) -> None:

@@ -5,12 +5,12 @@ participation and fixed samples ends with. It makes all rounds; what it leaves o
 products whose result is known:
 
 - Losses are evaluated where a client could have changed its choice, not in every
-  round: `certificate.pair_radii` says, with proof, how far models may move before.
+  round: `lookahead.pair_radii` says, with proof, how far models may move before.
 - While the choices stay, a round is a linear map of the models, `theta - rate
   ((2 / n) X_S^T X_S theta - (2 / n) X_S^T y)`, applied by d x d Gram matrices that all
   runs with the same set S of clients share (`partitions`).
 - Where a few clients only do not choose as the rest of their group, a gradient is that
-  of whole groups and a correction by these clients' samples (`dissent`).
+  of whole groups and a correction by these clients' samples (`group_gradients`).
 - Where a product has room for more columns, coming rounds are guessed and evaluated
   with the present one (`lookahead`); what every client's choice proves needs no more.
 - A model that nobody chose does not move, so neither do its losses; where few runs are

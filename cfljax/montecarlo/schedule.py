@@ -3,8 +3,9 @@
 IFCA on linear regression with fixed samples is a deterministic map of the models. Its
 runs are followed exactly, with two ways to go on a round:
 
-- on the samples: errors of the models that moved, choices, gradients (`dissent`);
-- by Gram matrices, while a certificate (`certificate.pair_radii`) says that no client
+- on the samples: errors of the models that moved, choices, gradients
+  (`group_gradients`);
+- by Gram matrices, while a certificate (`lookahead.pair_radii`) says that no client
   changes its choice: a model's step is then `theta - rate ((2/n) X_S^T X_S theta -
   (2/n) X_S^T y)`, which costs d^2 instead of m n d. Losses of the models are evaluated
   anew only where the certificate ends.
@@ -50,7 +51,8 @@ _FEW = 192
 _AT_ONCE = 8
 
 # Columns of a model's round that count towards Gram matrices of its own clients: by two
-# products; by group (`dissent`), as measured: such runs mostly oscillate between sets.
+# products; by group (`group_gradients`), as measured: such runs mostly oscillate
+# between sets.
 _MORE, _MORE_BY_GROUP = 2, 0.25
 
 # Errors of models that stayed are kept for as many products.

@@ -387,7 +387,7 @@ def draw_panel(axes: Axes, panel: CurvePanel, names: Sequence[str]) -> dict[str,
     Args:
       axes: empty.
       panel: what to draw.
-      names: of all curves of the figure, at most as many as `style.LINES`; a curve's
+      names: of all curves of the figure, at most as many as `LINES`; a curve's
         place among them decides its look.
 
     Returns:

@@ -588,8 +588,8 @@ def features(
 def head(task: Task) -> Task:
     """The last layer of a network, on `features` instead of images.
 
-    Its params are those of `kernels.sharing.split(params, is_shared)[0]`, drawn as the
-    network draws them: with frozen layers below it, training it on their features
+    Its params are the first of `federated.sharing.split(params, is_shared)`, drawn as
+    the network draws them: with frozen layers below it, training it on their features
     gives the numbers of training the network on images.
     """
 

@@ -14,11 +14,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from cfljax.data import load_images
-from cfljax.statements import Erratum, Preset, Status, Verdict, never_exceeds
+from cfljax.statements import Preset, Status, Verdict, never_exceeds
 from theory.werner.common.claims import row
 
 __all__ = [
-    "ERRATA",
     "STATEMENTS",
     "batch_gradients",
     "clipped_centres",
@@ -182,21 +181,6 @@ _LOSS = (
         control={"published": 0.74},
         note="The released code trains the negative likelihood of probabilities, -p, "
         "which is 1 - p up to a constant. The control claims 0.74.",
-    ),
-)
-
-ERRATA = (
-    Erratum(
-        id="werner.E36",
-        paper="werner",
-        place="Section 4.2, Table 1",
-        severity="E",
-        printed="Losses between 0.43 and 0.80 beside accuracies, of no kind that is "
-        "named.",
-        correction="Means of 1 - p(label), but for KNN's.",
-        counterexample="A cross-entropy of one model on four contradictory labelings "
-        "is at least log 4 = 1.386; Global has 0.803.",
-        statements=("werner.table1.loss", "werner.table1.loss.corrected"),
     ),
 )
 
