@@ -3,22 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
+from least_squares import gradient_by_hand, padded
 
 from cfljax.base.types import ClientData
-
-__all__ = [
-    "CLIENTS",
-    "DATA",
-    "FEATURES",
-    "MODELS",
-    "TRUTH",
-    "Rule",
-    "clustered",
-    "gradient_by_hand",
-    "updates_by_hand",
-]
 
 CLIENTS, SAMPLES, FEATURES = 6, 5, 3
 TRUTH = np.array([0, 0, 0, 1, 1, 1])
@@ -34,25 +22,12 @@ def draw() -> tuple[ClientData, np.ndarray]:
     thetas = np.array([[2.0, -1, 1], [-1, 2, 0]])
     x = generator.normal(size=(CLIENTS, SAMPLES, FEATURES))
     y = np.einsum("nsd,nd->ns", x, thetas[TRUTH])
-    mask = np.ones((CLIENTS, SAMPLES), bool)
-    mask[1, 3:] = False
-    inputs, targets = (jnp.asarray(leaf.astype(np.float32)) for leaf in (x, y))
     models = generator.normal(size=(CLIENTS, FEATURES))
-    return ClientData(inputs, targets, jnp.asarray(mask)), models.astype(np.float32)
+    return padded(x, y, [5, 3, 5, 5, 5, 5]), models.astype(np.float32)
 
 
 DATA, MODELS = draw()
 EVERYBODY = (np.arange(CLIENTS)[None],)
-
-
-def gradient_by_hand(data: ClientData, client: int, theta: np.ndarray) -> np.ndarray:
-    """Of the mean squared error over real samples; 0 without any."""
-    kept = np.asarray(data.mask[client])
-    if not kept.any():
-        return np.zeros(FEATURES)
-    x = np.asarray(data.inputs[client], float)[kept]
-    error = x @ theta - np.asarray(data.targets[client], float)[kept]
-    return 2 / len(x) * x.T @ error
 
 
 def clustered(
@@ -98,17 +73,8 @@ def updates_by_hand(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """v_i of all clients, their balls' members, and the counts, by loops over pairs.
 
-    Args:
-      models: x_i.
-      rule: of the radius.
-      num_rounds: of clipping.
-      data: of the round.
-      groups: client indices.
-      momenta: of the pairs, moved in place; none if None.
-      keep: beta of the momenta.
-      send: what arrives at a receiver; the points as they are if None.
-      adaptive: whether it is asked in every clipping round.
-      **options: of `clustered`.
+    Momenta of the pairs, with beta `keep`, are moved in place. What arrives at a
+    receiver is what `send` makes of the points, in every clipping round if `adaptive`.
     """
     updates = np.zeros((CLIENTS, FEATURES))
     members = np.zeros((CLIENTS, CLIENTS), bool)

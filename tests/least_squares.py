@@ -1,0 +1,94 @@
+"""Linear clients of unequal sizes, what gradient steps make of them in NumPy, and how
+compiled rounds are compared with that."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jaxtyping
+import numpy as np
+import optax
+import pytest
+
+from cfljax.base.types import Algorithm, ClientData
+from cfljax.federated.local_update import LocalUpdate
+
+# Of an unknown word: who sees it first depends on how the tests are run.
+MISUSE = (ValueError, jaxtyping.TypeCheckError)
+MOMENTUM = functools.partial(optax.sgd, momentum=0.9)
+UPDATE = LocalUpdate(
+    batch_size=3, num_epochs=2, decay=0.9, optimizer=MOMENTUM, keep_optimizer=True
+)
+
+
+def padded(inputs: Any, targets: Any, kept: Any) -> ClientData:
+    """Clients with so many real samples each, in single precision."""
+    mask = np.arange(np.shape(inputs)[1])[None] < np.asarray(kept)[:, None]
+    arrays = (jnp.asarray(leaf, jnp.float32) for leaf in (inputs, targets))
+    return ClientData(*arrays, jnp.asarray(mask))
+
+
+def draw(
+    kept: Any, *, num_samples: int, num_features: int, seed: int, scale: float = 1.0
+) -> ClientData:
+    """Every client with a normal model of its own, and without noise."""
+    generator = np.random.default_rng(seed)
+    shape = (len(kept), num_samples, num_features)
+    inputs = generator.normal(size=shape).astype("f4")
+    truth = scale * generator.normal(size=(len(kept), num_features)).astype("f4")
+    return padded(inputs, np.einsum("csf,cf->cs", inputs, truth), kept)
+
+
+def own(data: ClientData, i: int) -> tuple[np.ndarray, np.ndarray]:
+    """A client's real samples."""
+    keep = np.asarray(data.mask[i])
+    return np.asarray(data.inputs[i], float)[keep], np.asarray(data.targets[i])[keep]
+
+
+def loss_by_hand(data: ClientData, i: int, theta: np.ndarray) -> Any:
+    """Mean squared error; not a number without samples."""
+    x, y = own(data, i)
+    return np.mean((x @ theta - y) ** 2) if len(y) else np.nan
+
+
+def gradient_by_hand(data: ClientData, i: int, theta: np.ndarray) -> np.ndarray:
+    """Of the mean squared error; 0 without samples."""
+    x, y = own(data, i)
+    return 2 / max(len(y), 1) * x.T @ (x @ theta - y)
+
+
+def trained_by_hand(
+    data: ClientData, i: int, theta: np.ndarray, *, step_size: float, num_steps: int
+) -> np.ndarray:
+    """The model after steps on all samples."""
+    for _ in range(num_steps):
+        theta = theta - step_size * gradient_by_hand(data, i, theta)
+    return theta
+
+
+def compiled(algorithm: Algorithm) -> Algorithm:
+    """The algorithm, whose start and rounds are compiled once."""
+    return algorithm._replace(
+        init=jax.jit(algorithm.init), step=jax.jit(algorithm.step)
+    )
+
+
+def rounds(
+    algorithm: Algorithm, state: Any, data: ClientData, number: int = 2
+) -> tuple[Any, Any]:
+    """The state after rounds with the keys 0, 1, ..., and what the last one told."""
+    info = None
+    for seed in range(number):
+        state, info = algorithm.step(jax.random.key(seed), state, data)
+    return state, info
+
+
+def close(found: Any, expected: Any, rtol: float = 2e-5, atol: float = 2e-6) -> None:
+    np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol)
+
+
+def differ(found: Any, expected: Any, rtol: float = 2e-5, atol: float = 2e-6) -> None:
+    """A control: `close` with these tolerances would have noticed."""
+    with pytest.raises(AssertionError):
+        close(found, expected, rtol, atol)
