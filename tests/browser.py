@@ -13,8 +13,6 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["Browser", "missing", "open_browser"]
-
 _FLAGS = (
     "--headless=new",
     "--no-sandbox",

@@ -4,8 +4,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["as_leaves", "side_by_side"]
-
 
 def as_leaves(points: Any) -> dict[str, Any]:
     """The last axis, of five or more, as two leaves, one of them a matrix."""

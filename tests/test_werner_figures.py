@@ -15,8 +15,8 @@ import xarray as xr
 from cfljax import engine
 from cfljax.base.types import Algorithm, ClientData, Truth
 from experiments.options import Options
+from experiments.study import Study
 from experiments.werner import fig1, fig2, fig3, fig3_trial, fig4
-from experiments.werner.study import Study
 from experiments.werner.synthetic import curvatures, shifted_linear
 
 NAN = float("nan")

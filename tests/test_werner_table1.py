@@ -8,7 +8,7 @@ import xarray as xr
 
 from cfljax.data import Sizes, load_images
 from experiments.werner import table1
-from experiments.werner.study import balls
+from experiments.werner.balls import balls
 
 NAMES = ("oracle", "federated_clustering", "local", "fedavg")
 

@@ -47,16 +47,6 @@ from cfljax.federated.training import (
     spread,
 )
 
-__all__ = [
-    "Info",
-    "State",
-    "bisect_clusters",
-    "cfl_s",
-    "is_congruent",
-    "largest_across",
-]
-
-
 Variant = Literal["paper", "reference"]
 
 

@@ -39,20 +39,6 @@ from cfljax.federated.training import (
     start_models,
 )
 
-__all__ = [
-    "Grouping",
-    "Info",
-    "State",
-    "centroids_of",
-    "clove",
-    "embed",
-    "first_stability",
-    "group_clients",
-    "match_to_models",
-    "nearest_centroid",
-    "observe_round",
-]
-
 
 class Stability(NamedTuple):
     """What clients and server know of the clustering's past.

@@ -36,9 +36,6 @@ from cfljax.federated.training import (
     train_alone,
 )
 
-__all__ = ["Info", "State", "ditto"]
-
-
 Variant = Literal["paper", "reference"]
 
 

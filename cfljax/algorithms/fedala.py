@@ -61,21 +61,6 @@ from cfljax.federated.training import (
     train_alone,
 )
 
-__all__ = [
-    "Info",
-    "Own",
-    "Rates",
-    "State",
-    "fedala",
-    "learn_weights",
-    "merged",
-    "merged_models",
-    "part_of",
-    "random_slice",
-    "with_part",
-]
-
-
 Answer = Literal["trained", "merged"]
 
 

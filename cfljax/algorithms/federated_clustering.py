@@ -35,9 +35,6 @@ from cfljax.federated.local_update import batch_loss, draw_batch
 from cfljax.federated.traffic import pairwise_traffic
 from cfljax.federated.training import Start, start_models
 
-__all__ = ["Info", "State", "draw_groups", "federated_clustering"]
-
-
 # Where momentum is taken. paper: before thresholding, of what is clustered, as
 # equation (6) has it for Algorithm 4; reference: after thresholding and undamped,
 # m <- beta m + v, as the released MNIST code does.

@@ -73,16 +73,6 @@ from cfljax.federated.training import (
     spread,
 )
 
-__all__ = [
-    "Info",
-    "State",
-    "TwoStages",
-    "best_mixtures",
-    "class_moments",
-    "fedpac",
-    "project_on_simplex",
-]
-
 
 class State(NamedTuple):
     """All that the next round needs.

@@ -57,8 +57,6 @@ from cfljax.federated.training import (
     start_own_models,
 )
 
-__all__ = ["Info", "State", "fedproto", "prototype_scores"]
-
 Answer = Literal["prototype", "head"]
 
 

@@ -17,8 +17,6 @@ from cfljax.federated.rounds import GlobalState as State
 from cfljax.federated.rounds import Info, global_round, global_start
 from cfljax.federated.training import Training, Weights
 
-__all__ = ["Info", "State", "fedprox"]
-
 
 @constructor
 def fedprox(

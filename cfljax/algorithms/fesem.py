@@ -51,17 +51,6 @@ from cfljax.federated.training import (
     train_alone,
 )
 
-__all__ = [
-    "Info",
-    "State",
-    "fesem",
-    "leaves_of",
-    "middle_of",
-    "move_to_one",
-    "squares_to_centres",
-]
-
-
 CentreStart = Literal["k_means", "independent"]
 Variant = Literal["paper", "reference"]
 

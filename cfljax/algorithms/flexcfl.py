@@ -42,17 +42,6 @@ from cfljax.federated.training import (
     train_alone,
 )
 
-__all__ = [
-    "Info",
-    "State",
-    "cosine_differences",
-    "decomposed_cosines",
-    "direction_cosines",
-    "flexcfl",
-    "group_updates",
-    "towards_others",
-]
-
 
 class State(NamedTuple):
     """All that the next round needs.

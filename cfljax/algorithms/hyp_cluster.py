@@ -44,9 +44,6 @@ from cfljax.federated.training import (
     train_alone,
 )
 
-__all__ = ["Info", "State", "hyp_cluster"]
-
-
 Start = Literal["independent", "farthest"]
 ServerOptimizer = Callable[[Any], optax.GradientTransformation]  # Of a step size.
 

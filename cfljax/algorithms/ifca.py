@@ -37,8 +37,6 @@ from cfljax.federated.training import (
     start_models,
 )
 
-__all__ = ["Info", "State", "first_history", "ifca", "is_settled", "remember"]
-
 
 class History(NamedTuple):
     """What the server knows of the clients' clusters.

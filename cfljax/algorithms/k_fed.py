@@ -30,8 +30,6 @@ from cfljax.federated.training import (
     start_models,
 )
 
-__all__ = ["Info", "State", "k_fed"]
-
 Points = Literal["inputs", "samples"]
 Variant = Literal["paper", "reference"]
 

@@ -23,17 +23,6 @@ from cfljax.federated.rounds import GlobalState as State
 from cfljax.federated.rounds import Info, global_round, global_start
 from cfljax.federated.training import Option, Training, Weights
 
-__all__ = [
-    "Info",
-    "Interpolation",
-    "State",
-    "best_weights",
-    "knn_per",
-    "nearest_samples",
-    "neighbour_mean",
-]
-
-
 Embed = Callable[[PyTree, Array], Shaped[Array, "samples ..."]]
 Mixing = Literal["paper", "reference"]
 

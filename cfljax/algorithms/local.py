@@ -23,8 +23,6 @@ from cfljax.federated.training import (
     train_alone,
 )
 
-__all__ = ["Info", "State", "local"]
-
 
 class State(NamedTuple):
     """All that the next round needs.

@@ -43,9 +43,6 @@ from cfljax.federated.local_update import client_gradients, draw_batch
 from cfljax.federated.traffic import exchanged
 from cfljax.federated.training import Start, start_models
 
-__all__ = ["Info", "State", "momentum_clustering"]
-
-
 # Where the centres start. member: one for each client, at its own momentum, as the
 # proof of Theorem 4 and the released class have it. warm: one for each of K clusters,
 # where it ended in the round before, as line 4 prints it; the first ones, which the

@@ -24,8 +24,6 @@ from cfljax.federated.rounds import Info
 from cfljax.federated.traffic import exchanged
 from cfljax.federated.training import Start, start_models
 
-__all__ = ["Info", "State", "myopic_clustering"]
-
 
 class State(NamedTuple):
     """All that the next round needs.

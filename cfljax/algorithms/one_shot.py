@@ -32,8 +32,6 @@ from cfljax.federated.training import (
     train_alone,
 )
 
-__all__ = ["Info", "State", "one_shot"]
-
 
 class State(NamedTuple):
     """All that the next round needs.

@@ -29,8 +29,6 @@ from cfljax.federated.training import (
     start_models,
 )
 
-__all__ = ["Info", "State", "oracle"]
-
 
 class State(NamedTuple):
     """All that the next round needs.

@@ -39,17 +39,6 @@ from cfljax.federated.training import (
     train_alone,
 )
 
-__all__ = [
-    "Info",
-    "State",
-    "Subspaces",
-    "angles_between",
-    "client_subspaces",
-    "group_subspaces",
-    "nearest_groups",
-    "pacfl",
-]
-
 
 class Subspaces(NamedTuple):
     """What clients tell of their samples.

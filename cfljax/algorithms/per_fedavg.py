@@ -30,9 +30,6 @@ from cfljax.federated.rounds import GlobalState as State
 from cfljax.federated.rounds import Info, global_round, global_start
 from cfljax.federated.training import Training, Weights
 
-__all__ = ["Adaptation", "Info", "Method", "State", "meta_task", "parts", "per_fedavg"]
-
-
 Variant = Literal["paper", "reference"]
 Method = Literal["first_order", "hessian_free", "exact"]
 

@@ -6,8 +6,6 @@ from jaxtyping import Array, Bool
 from cfljax.base.tree import rows
 from cfljax.base.types import ClientData
 
-__all__ = ["flip_labels"]
-
 
 def flip_labels(
     data: ClientData, byzantine: Bool[Array, " clients"], num_classes: int | None

@@ -12,20 +12,6 @@ from cfljax.base.checks import is_traced
 from cfljax.base.tree import flat, length, like, select
 from cfljax.base.types import Stacked
 
-__all__ = [
-    "Attack",
-    "Context",
-    "Lie",
-    "Points",
-    "Scene",
-    "attack_from",
-    "check_finite",
-    "check_not_negative",
-    "mean_of",
-    "one_point",
-]
-
-
 Points = Float[Array, "clients features"]
 
 

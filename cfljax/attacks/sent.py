@@ -27,27 +27,6 @@ from cfljax.base.decompositions import eigenvectors
 from cfljax.base.draws import flat_normal
 from cfljax.base.types import Stacked
 
-__all__ = [
-    "alie",
-    "bit_flip",
-    "boosting",
-    "edge_adaptive",
-    "edge_static",
-    "gaussian",
-    "ipm",
-    "mimic",
-    "noise",
-    "not_finite",
-    "other_mean",
-    "sign_flip",
-    "sleeper",
-    "staged",
-    "time_coupled",
-    "unit_direction",
-    "zero",
-]
-
-
 _RAREST = 1e-3  # Probabilities of ALIE stay this far from 0 and 1: |z| <= 3.09.
 
 

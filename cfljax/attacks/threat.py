@@ -13,8 +13,6 @@ from cfljax.base.checks import is_traced
 from cfljax.base.tree import rows
 from cfljax.base.types import Stacked, Threat
 
-__all__ = ["draw_byzantine", "threat"]
-
 
 def threat(
     attack: Attack,

@@ -7,15 +7,6 @@ from jax.core import Tracer
 
 from cfljax.base.types import Task, Threat
 
-__all__ = [
-    "check_fit",
-    "check_member",
-    "check_not_negative",
-    "check_positive",
-    "check_threat",
-    "is_traced",
-]
-
 
 def is_traced(value: Any) -> bool:
     """Whether a transformation hides the value, so that nothing can be checked."""

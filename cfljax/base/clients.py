@@ -8,8 +8,6 @@ from jaxtyping import Bool
 from cfljax.base.checks import is_traced
 from cfljax.base.types import ClientData, Task
 
-__all__ = ["check_clients", "check_concrete", "check_finite_rounds"]
-
 
 def check_clients(
     data: ClientData,

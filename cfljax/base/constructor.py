@@ -9,8 +9,6 @@ from jaxtyping import PRNGKeyArray
 from cfljax.base.clients import check_concrete
 from cfljax.base.types import Algorithm, ClientData
 
-__all__ = ["constructor"]
-
 Settings = ParamSpec("Settings")
 
 

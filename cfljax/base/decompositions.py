@@ -10,9 +10,6 @@ import jax.numpy as jnp
 from jax.custom_batching import sequential_vmap
 from jaxtyping import Array, Float
 
-__all__ = ["eigenvectors", "right_factor", "singular_vectors"]
-
-
 Matrix = Float[Array, "rows columns"]
 
 

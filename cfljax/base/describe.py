@@ -2,8 +2,6 @@
 
 from typing import Any
 
-__all__ = ["short", "summary"]
-
 
 def summary(self: Any) -> str:
     """A NamedTuple with its type's name, and shapes in place of arrays.

@@ -9,9 +9,6 @@ from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
 
 from cfljax.base.checks import check_member
 
-__all__ = ["Convention", "bernoulli_models", "flat_normal"]
-
-
 Convention = Literal["paper", "reference"]
 
 

@@ -7,8 +7,6 @@ of a round must fold it first.
 
 import enum
 
-__all__ = ["Stream"]
-
 
 class Stream(enum.IntEnum):
     """Never renumber: every recorded number depends on these."""

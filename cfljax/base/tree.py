@@ -10,23 +10,6 @@ from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
 from cfljax.base.types import Stacked, Variables
 
-__all__ = [
-    "finite_rows",
-    "flat",
-    "is_finite",
-    "length",
-    "like",
-    "num_features",
-    "put",
-    "repeat",
-    "rows",
-    "select",
-    "take",
-    "trained_part",
-    "with_trained",
-]
-
-
 Tree = TypeVar("Tree")
 
 

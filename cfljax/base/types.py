@@ -9,20 +9,6 @@ from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray, PyTree
 
 from cfljax.base.describe import short
 
-__all__ = [
-    "NO_CLUSTER",
-    "Algorithm",
-    "ClientData",
-    "Layers",
-    "Numbers",
-    "Stacked",
-    "Task",
-    "Threat",
-    "Truth",
-    "Variables",
-]
-
-
 Stacked = PyTree  # A pytree whose leaves share one leading axis.
 Numbers = int | float | np.number | Num[np.ndarray, "..."]  # Outside of JAX.
 

@@ -12,17 +12,6 @@ from optax.assignment import hungarian_algorithm
 from cfljax.base.tree import rows
 from cfljax.base.types import Stacked
 
-__all__ = [
-    "bottleneck_distance",
-    "cosines",
-    "euclidean",
-    "inner_products",
-    "least_distance",
-    "match_clusters",
-    "norms",
-    "squared_euclidean",
-]
-
 
 def euclidean(
     left: Float[Array, "rows features"], right: Float[Array, "columns features"]

@@ -14,9 +14,6 @@ from jaxtyping import Array, Bool, Float, Int
 from cfljax.base.tree import finite_rows, rows
 from cfljax.base.types import Stacked
 
-__all__ = ["central_gram_matrix", "combine", "gram_matrix", "squares_of"]
-
-
 _BLOCK = 2048  # Features of a block of inner products.
 _FAR = 2  # Times the least sum of distances, from where an origin is not in the midst.
 

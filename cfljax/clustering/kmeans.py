@@ -14,9 +14,6 @@ from cfljax.base.types import NO_CLUSTER, Stacked
 from cfljax.clustering.distances import euclidean, squared_euclidean
 from cfljax.clustering.gram import central_gram_matrix, combine, squares_of
 
-__all__ = ["k_means", "lloyd", "plus_plus", "spectral_k_means"]
-
-
 # From the centres' coordinates to the squared distances of all points.
 Metric = Callable[
     [Float[Array, "clusters coordinates"]], Float[Array, "points clusters"]

@@ -9,17 +9,6 @@ from jaxtyping import Array, Bool, Float, Int, ScalarLike
 from cfljax.base.checks import check_member, check_positive
 from cfljax.base.types import NO_CLUSTER
 
-__all__ = [
-    "PairLinkage",
-    "agglomerate",
-    "agglomerate_distances",
-    "cut_distances",
-    "select_clusters",
-    "silhouette",
-    "squared_distances",
-]
-
-
 Linkage = Literal["ward", "average", "complete", "single"]
 PairLinkage = Literal["average", "complete", "single", "weighted"]
 

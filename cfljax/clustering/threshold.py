@@ -19,23 +19,6 @@ from cfljax.base.tree import flat, length, like, num_features
 from cfljax.base.types import Stacked, Threat
 from cfljax.clustering.gram import combine, gram_matrix, squares_of
 
-__all__ = [
-    "Edge",
-    "Form",
-    "Radius",
-    "Rule",
-    "check_form",
-    "check_one_radius",
-    "gap_radius",
-    "known_radius",
-    "quantile_radius",
-    "threshold_clustering",
-    "threshold_clustering_gram",
-    "threshold_members",
-    "threshold_messages",
-]
-
-
 # Who is in the ball. paper: whose distance is at most the radius, as equation (4) and
 # the released MNIST and CIFAR code have it. reference: whose distance is less, as the
 # released synthetic code (the paper's Figures 2 and 3) has it; with a quantile as the

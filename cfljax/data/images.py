@@ -14,20 +14,6 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from jaxtyping import Array, Int, Num, UInt8
 
-__all__ = [
-    "CLASS_COUNTS",
-    "FILES",
-    "Arrays",
-    "File",
-    "ImageSet",
-    "Images",
-    "Samples",
-    "load_images",
-    "named_folder",
-    "read_bytes",
-]
-
-
 ImageSet = Literal["digits", "mnist", "fashion_mnist", "cifar10"]
 
 _NUM_TEST_DIGITS = 360  # Of the 1797, a fifth.

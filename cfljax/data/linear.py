@@ -8,18 +8,6 @@ from cfljax.base.draws import Convention, bernoulli_models, flat_normal
 from cfljax.base.types import ClientData, Truth
 from cfljax.clustering.distances import euclidean
 
-__all__ = [
-    "check_mixed_linear",
-    "linear_clients",
-    "linear_targets",
-    "mixed_linear",
-    "mixed_truth",
-    "nearby_linear",
-    "nearby_models",
-    "split_rounds",
-    "standard_samples",
-]
-
 
 def check_mixed_linear(
     *, num_clients: int, num_clusters: int, num_samples: int, num_features: int

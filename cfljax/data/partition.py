@@ -11,19 +11,6 @@ from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray, UInt8
 from cfljax.base.types import ClientData, Truth
 from cfljax.data.images import Images, Samples
 
-__all__ = [
-    "Rows",
-    "Shared",
-    "Sizes",
-    "Split",
-    "count_classes",
-    "fill",
-    "generator",
-    "rotated",
-    "rows_by_class",
-    "splits",
-]
-
 
 def rotated(
     images: Images,

@@ -25,21 +25,6 @@ from cfljax.data.partition import (
     splits,
 )
 
-__all__ = [
-    "SWAPS",
-    "ClassSets",
-    "all_but_one_class",
-    "all_classes",
-    "by_group",
-    "dominated",
-    "feature_skewed",
-    "label_shifted",
-    "label_skewed",
-    "label_swapped",
-    "overlapping_classes",
-    "unique_classes",
-]
-
 
 def label_skewed(
     samples: Images | Samples,

@@ -15,20 +15,6 @@ from jaxtyping import Float, Int
 
 from cfljax.data.images import Samples, named_folder
 
-__all__ = [
-    "NUM_RESERVED",
-    "TextSet",
-    "Texts",
-    "as_counts",
-    "as_tokens",
-    "load_texts",
-    "split_words",
-    "token_ids",
-    "vocabulary",
-    "word_counts",
-]
-
-
 TextSet = Literal["ag_news", "amazon_reviews"]
 
 _TOPICS = ("World", "Sports", "Business", "Sci/Tech")

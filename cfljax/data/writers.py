@@ -16,14 +16,6 @@ from cfljax.base.clients import check_clients
 from cfljax.base.types import ClientData
 from cfljax.data.images import File, named_folder, read_bytes
 
-__all__ = [
-    "FILE",
-    "Writers",
-    "by_writer",
-    "load_writers",
-]
-
-
 FILE = File("femnist_leaf_208writers.npz", "fa4c9a2a93edbac651bcdc2cd1e22d04")
 
 

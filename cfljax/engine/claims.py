@@ -24,8 +24,6 @@ try:
 except ImportError:  # Not on Windows, where nothing stops a second writer.
     fcntl = None
 
-__all__ = ["Claims", "Shared"]
-
 # Locks of the open file, not of the process: they also hold between threads, and
 # outlive the closing of another handle. Linux alone has them.
 OF_OPEN_FILE = hasattr(fcntl, "F_OFD_SETLK")

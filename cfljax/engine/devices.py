@@ -10,14 +10,6 @@ import jax
 
 from cfljax.federated.backend import CLIENTS
 
-__all__ = [
-    "check_decompositions",
-    "check_devices",
-    "clients_over_devices",
-    "trial_devices",
-    "use_cores",
-]
-
 _DECOMPOSITIONS = {
     primitive for name, primitive in vars(jax.lax.linalg).items() if name.endswith("_p")
 }

@@ -7,13 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = [
-    "BLOCK",
-    "Cell",
-    "Grid",
-]
-
-
 BLOCK = 10  # Trials per stored chunk: a constant of the layout, never of a result.
 RESERVED = ("block", "done", "failed", "seconds", "trial", "trials")
 SCALARS = (bool, int, float, str)

@@ -19,20 +19,6 @@ from cfljax.engine.devices import check_decompositions, trial_devices
 from cfljax.engine.grid import Grid
 from cfljax.engine.store import MemoryLimitError
 
-__all__ = [
-    "Batching",
-    "Program",
-    "Simulate",
-    "available_memory",
-    "check_results",
-    "compile_trials",
-    "fit_chunk",
-    "needed_memory",
-    "placed",
-    "run_trials",
-]
-
-
 Batching = Literal["map", "vmap"]
 Simulate = Callable[[Any, PRNGKeyArray, PyTree], dict[str, Array]]
 

@@ -14,8 +14,6 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-__all__ = ["Bar"]
-
 DELAY = 1.0  # Seconds before the bar appears; what is over by then needs none.
 # Seconds of which the speed is taken: some trials alone take longer than rich's 30.
 SPEED_PERIOD = 600.0

@@ -21,8 +21,6 @@ import jax
 from cfljax.engine.claims import Claims, Shared
 from cfljax.engine.store import disk_errors
 
-__all__ = ["Journal", "describe_run"]
-
 PACKAGES = ("cfljax", "jax", "jaxlib", "numpy")
 
 

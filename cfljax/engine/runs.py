@@ -10,10 +10,6 @@ from jaxtyping import PRNGKeyArray, PyTree
 from cfljax.base.clients import check_finite_rounds
 from cfljax.base.types import Algorithm, ClientData
 
-__all__ = [
-    "run",
-]
-
 
 def nothing(state: Any, info: Any) -> tuple[()]:
     """Keeps no trace of a round."""

@@ -25,20 +25,6 @@ from zarr.codecs import Crc32cCodec
 import cfljax
 from cfljax.engine.grid import BLOCK, Grid
 
-__all__ = [
-    "DONE",
-    "FAILED",
-    "OPEN",
-    "SPARE",
-    "MemoryLimitError",
-    "OutputsError",
-    "Store",
-    "StoreError",
-    "SweepError",
-    "disk_errors",
-]
-
-
 # The last one is never stored: a block that a rule has no use for, see `stopping`.
 OPEN, DONE, FAILED, SPARE = 0, 1, -1, 2
 

@@ -45,12 +45,6 @@ from cfljax.engine.store import (
     SweepError,
 )
 
-__all__ = [
-    "Joint",
-    "sweep",
-]
-
-
 log = logging.getLogger(__name__)
 
 Block = tuple[int, ...]  # Position of a cell along the axes, then number of the block.

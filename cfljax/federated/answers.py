@@ -15,17 +15,6 @@ from cfljax.base.tree import length, repeat, take
 from cfljax.base.types import ClientData, Task
 from cfljax.federated.evaluate import choose_cluster, loss_matrix, predict_own
 
-__all__ = [
-    "check_clients",
-    "join_best_cluster",
-    "join_best_model",
-    "predict_best_model",
-    "predict_one_model",
-    "predict_own_cluster",
-    "predict_own_model",
-]
-
-
 Predict = Callable[[Any, ClientData, Array], Array]
 Join = Callable[[PRNGKeyArray, Any, ClientData], Any]
 

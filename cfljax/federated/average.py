@@ -10,9 +10,6 @@ from jaxtyping import Array, Bool, Float, Int, ScalarLike
 from cfljax.base.tree import length, rows, select
 from cfljax.base.types import Stacked
 
-__all__ = ["Normalise", "centres_of", "gradient_step", "mean_of_sums", "membership"]
-
-
 # Divisor of a cluster's summed gradients. It changes the effective step size: for k
 # balanced clusters under full participation "cluster" moves k times further.
 #   all: m, as IFCA's line 14 prints; participants: |M_t|; cluster: its members.

@@ -25,20 +25,6 @@ from cfljax.base.checks import check_member, check_positive
 from cfljax.base.tree import length
 from cfljax.base.types import Stacked
 
-__all__ = [
-    "CLIENTS",
-    "Order",
-    "check_order",
-    "clients_in_chunks",
-    "gathered_over_devices",
-    "num_devices",
-    "over_clients",
-    "over_devices",
-    "padded",
-    "resolve",
-]
-
-
 Order = Literal["sequential", "batched"]
 
 CLIENTS = "clients"  # Axis of a device mesh that clients are spread over.

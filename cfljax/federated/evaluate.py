@@ -9,16 +9,6 @@ from cfljax.base.types import NO_CLUSTER, ClientData, Stacked, Task
 from cfljax.federated.backend import Order, clients_in_chunks, over_clients
 from cfljax.federated.sharing import merge_shared
 
-__all__ = [
-    "assigned_losses",
-    "choose_cluster",
-    "client_losses",
-    "keep_cluster",
-    "loss_matrix",
-    "masked_mean",
-    "predict_own",
-]
-
 
 def masked_mean(
     values: Float[Array, "*batch samples"],

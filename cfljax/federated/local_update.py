@@ -18,22 +18,6 @@ from cfljax.federated.backend import Order, check_order, over_clients
 from cfljax.federated.evaluate import masked_mean
 from cfljax.federated.sharing import merge_shared
 
-__all__ = [
-    "ClientUpdate",
-    "LocalUpdate",
-    "batch_at",
-    "batch_loss",
-    "client_gradients",
-    "client_key",
-    "client_update",
-    "draw_batch",
-    "first_order",
-    "local_descent",
-    "schedule",
-    "step_size_at",
-    "work_alone",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class LocalUpdate:

@@ -9,16 +9,6 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 from cfljax.base.types import ClientData, Layers, Task
 from cfljax.federated.traffic import identity_bytes
 
-__all__ = [
-    "Prototypes",
-    "aligned",
-    "class_means",
-    "first_prototypes",
-    "layers_of",
-    "mean_prototypes",
-    "prototype_bytes",
-]
-
 
 class Prototypes(NamedTuple):
     """A point in feature space for every class.

@@ -18,9 +18,6 @@ from cfljax.base.checks import check_positive, is_traced
 from cfljax.base.tree import flat, like, rows
 from cfljax.base.types import Stacked
 
-__all__ = ["Aggregate", "centred_clipping", "mean", "median", "trimmed_mean"]
-
-
 _Weights = Float[Array, " participants"]
 Aggregate = Callable[[Stacked, _Weights, PyTree], PyTree]
 

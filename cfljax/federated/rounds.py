@@ -47,16 +47,6 @@ from cfljax.federated.training import (
     spread,
 )
 
-__all__ = [
-    "GlobalState",
-    "Info",
-    "assigned_round",
-    "fixed_round",
-    "global_round",
-    "global_start",
-    "train_round",
-]
-
 
 class Info(NamedTuple):
     """What one round did; nothing here is carried over.

@@ -8,17 +8,6 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from cfljax.base.types import Task, Variables
 
-__all__ = [
-    "Shared",
-    "SharingVariant",
-    "merge_shared",
-    "paths",
-    "split",
-    "with_common",
-    "with_frozen",
-]
-
-
 Shared = Callable[[str], bool]
 SharingVariant = Literal["paper", "reference"]
 

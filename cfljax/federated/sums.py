@@ -24,9 +24,6 @@ from cfljax.federated.backend import (
     resolve,
 )
 
-__all__ = ["sum_in_clusters"]
-
-
 # Sequential clients are added up in this many lanes, and the lanes in their order. The
 # order of the additions is then the same on 1, 2, 4 and 8 devices, and so are the bits.
 LANES = 8

@@ -10,17 +10,6 @@ from jaxtyping import Array, Bool, Int, PyTree
 from cfljax.base.tree import length
 from cfljax.base.types import Stacked
 
-__all__ = [
-    "MessageBytes",
-    "exchanged",
-    "identity_bytes",
-    "num_bytes",
-    "pairwise_traffic",
-    "single",
-    "traffic",
-]
-
-
 _LARGEST = 2**31 - 1
 
 

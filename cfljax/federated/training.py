@@ -62,29 +62,6 @@ from cfljax.federated.robust import Aggregate
 from cfljax.federated.sharing import Shared, SharingVariant, split
 from cfljax.federated.traffic import MessageBytes, identity_bytes, num_bytes
 
-__all__ = [
-    "FirstRound",
-    "LocalState",
-    "Option",
-    "Start",
-    "Training",
-    "Weights",
-    "cohort",
-    "first_local_state",
-    "message_bytes",
-    "moments_of",
-    "newcomers_local_state",
-    "next_local_state",
-    "option_for",
-    "round_of",
-    "shares",
-    "spread",
-    "start_models",
-    "start_own_models",
-    "train_alone",
-]
-
-
 FirstRound = Literal["evaluation", "random"]
 Option = Literal["gradient", "model"]
 Start = Literal["independent", "identical"]

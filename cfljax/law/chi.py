@@ -14,17 +14,6 @@ from jaxtyping import Array, Complex, Float
 
 from cfljax.base.types import Numbers
 
-__all__ = [
-    "chi_mean",
-    "chi_mean_ratio",
-    "chi_variance",
-    "choice_kappa",
-    "log_chi_square_tail",
-    "log_product_tail",
-    "student_tail",
-]
-
-
 _SERIES_FROM = 60.0  # degrees of freedom where the series below has full precision
 _UNDERFLOW = 1e-280  # below, the incomplete gamma functions lose digits, then vanish
 

@@ -17,17 +17,6 @@ from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
 
 from cfljax.base.types import Numbers
 
-__all__ = [
-    "aggregated_gradient",
-    "bartlett",
-    "binomial",
-    "chi_square",
-    "contraction",
-    "error_floor",
-    "expected_square_error",
-    "gradient_steps",
-]
-
 
 @jax.jit
 def aggregated_gradient(

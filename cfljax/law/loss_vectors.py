@@ -13,8 +13,6 @@ from jaxtyping import Float
 
 from cfljax.law.chi import chi_mean_ratio
 
-__all__ = ["loss_factor", "loss_vectors", "root_loss_covariance"]
-
 _BLOCK = 2**22  # numbers held at a time, 32 MB
 
 

@@ -19,19 +19,6 @@ from cfljax.base.types import Numbers
 from cfljax.law.chi import choice_kappa, student_tail
 from cfljax.law.gradients import binomial, chi_square
 
-__all__ = [
-    "assign",
-    "beaten_losses",
-    "error_exponent",
-    "free_losses",
-    "log_misassignment_probability",
-    "misassignment_kappa",
-    "misassignment_probability",
-    "pair_factors",
-    "worst_kappa",
-]
-
-
 _FAR = 30.0  # num_samples kappa^2 from which the continued fraction is used
 _FRACTION_DEPTH = 120  # enough there for full precision, whatever num_samples
 

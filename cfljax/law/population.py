@@ -19,15 +19,6 @@ from jaxtyping import Array, Float, Int, Num, PRNGKeyArray
 
 from cfljax.law.gradients import bartlett
 
-__all__ = [
-    "Population",
-    "distances",
-    "is_plain",
-    "place",
-    "population",
-    "random_starts",
-]
-
 
 class Population(NamedTuple):
     """The clients, known up to rotation.

@@ -9,8 +9,6 @@ from jaxtyping import Float
 
 from cfljax.base.types import Numbers
 
-__all__ = ["oracle_risk", "pooled_risk", "stationary_floor"]
-
 
 def stationary_floor(
     num_rows: Numbers, num_features: Numbers, noise: Numbers, effective_step: Numbers

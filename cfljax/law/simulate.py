@@ -18,8 +18,6 @@ from cfljax.law.gradients import aggregated_gradient, bartlett
 from cfljax.law.misassignment import assign
 from cfljax.law.population import Population, is_plain
 
-__all__ = ["Divisor", "Trace", "simulate"]
-
 _LARGEST_BLOCK = 1024
 _SMALL_BLOCK = 16  # Trials that draw so few at a time are batched.
 

@@ -19,11 +19,6 @@ from cfljax.models.image_networks import (
 )
 from cfljax.models.perceptron import LinearLayers
 
-__all__ = [
-    "autoencoder",
-    "convolutional_autoencoder",
-]
-
 
 def autoencoder(
     input_shape: Sequence[int], *, hidden: Sequence[int] = (128,), latent: int = 32

@@ -20,15 +20,6 @@ from jaxtyping import Array, Float
 
 from cfljax.federated.backend import Order
 
-__all__ = [
-    "Padding",
-    "convolution",
-    "local_response",
-    "max_pool",
-    "overlapping_max_pool",
-]
-
-
 Padding = str | Sequence[tuple[int, int]]
 _Pads = tuple[tuple[int, int], tuple[int, int]]
 _BLOCK = 8  # Samples whose share of a kernel's gradient fits the cache.

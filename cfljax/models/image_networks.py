@@ -18,19 +18,6 @@ from cfljax.losses import cross_entropy
 from cfljax.models.convolution import convolution, max_pool
 from cfljax.models.perceptron import uniform
 
-__all__ = [
-    "Convolution",
-    "Initialiser",
-    "check_images",
-    "cnn",
-    "deep_cnn",
-    "fan_in_uniform",
-    "femnist_cnn",
-    "functions",
-    "truncated_normal",
-]
-
-
 Initialiser = Literal["fan_in", "glorot"]
 
 

@@ -7,10 +7,6 @@ from cfljax.base.draws import Convention, bernoulli_models
 from cfljax.base.types import Task
 from cfljax.losses import squared_error
 
-__all__ = [
-    "linear",
-]
-
 
 def linear(
     num_features: int,

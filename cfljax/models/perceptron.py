@@ -13,12 +13,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from cfljax.base.types import Layers, Task
 from cfljax.losses import cross_entropy
 
-__all__ = [
-    "LinearLayers",
-    "mlp",
-    "uniform",
-]
-
 
 def mlp(
     input_shape: Sequence[int], *, hidden: Sequence[int] = (200,), num_classes: int = 10

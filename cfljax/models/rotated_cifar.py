@@ -20,16 +20,6 @@ from cfljax.models.image_networks import (
     truncated_normal,
 )
 
-__all__ = [
-    "Variant",
-    "central_window",
-    "distort",
-    "rotated_cifar_cnn",
-    "standardise",
-    "windowed",
-]
-
-
 Variant = Literal["code", "text"]
 
 _INPUT = (32, 32, 3)

@@ -11,10 +11,6 @@ from cfljax.base.types import Layers, Task
 from cfljax.losses import cross_entropy
 from cfljax.models.image_networks import fan_in_uniform, functions
 
-__all__ = [
-    "text_cnn",
-]
-
 
 def text_cnn(
     num_tokens: int,

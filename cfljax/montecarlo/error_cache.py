@@ -14,12 +14,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from cfljax.montecarlo.samples import padded, power_of_two
 
-__all__ = [
-    "ErrorCache",
-    "Key",
-]
-
-
 # A run and a model of its own.
 Key = tuple[int, int]
 

@@ -23,14 +23,6 @@ from jaxtyping import Array, Float, Int
 
 from cfljax.montecarlo.samples import EXACT, Samples, padded
 
-__all__ = [
-    "backward_by_group",
-    "backward_by_row",
-    "errors_by_row",
-    "gradients",
-]
-
-
 # Parts of the rows that are summed side by side, as one keeps one core busy: always as
 # many, so that sums do not depend on the number of cores.
 _PARTS = 2

@@ -26,18 +26,6 @@ from cfljax.montecarlo.rounds import frozen_rounds, step_rates
 from cfljax.montecarlo.samples import EXACT, padded, power_of_two
 from cfljax.montecarlo.state import Runs
 
-__all__ = [
-    "Frozen",
-    "FrozenRuns",
-    "Lookahead",
-    "Partition",
-    "Path",
-    "choose",
-    "pair_radii",
-    "set_path",
-]
-
-
 _MOST_AHEAD = 32  # Rounds of a path.
 _AHEAD = (4, _MOST_AHEAD)  # Sizes of compiled ones: most are short, and room costs.
 _MOST_RUNS = 64  # Whose choices are guessed together.

@@ -9,14 +9,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from cfljax.montecarlo.samples import Samples, normal_change, padded, power_of_two
 
-__all__ = [
-    "PASS",
-    "Normal",
-    "Partitions",
-    "Sets",
-]
-
-
 # The clients of each used model, as the bytes of their masks; ascending.
 Sets = tuple[bytes, ...]
 

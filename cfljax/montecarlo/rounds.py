@@ -9,16 +9,6 @@ from jaxtyping import Array, Bool, Float, Int
 from cfljax.federated.evaluate import choose_cluster
 from cfljax.montecarlo.samples import EXACT
 
-__all__ = [
-    "backward",
-    "backward_by_client",
-    "forward",
-    "frozen_rounds",
-    "pays_by_client",
-    "sample_rounds",
-    "step_rates",
-]
-
 
 @functools.partial(jax.jit, static_argnames="num_clients")
 def forward(

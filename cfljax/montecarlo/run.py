@@ -37,11 +37,6 @@ from cfljax.montecarlo.samples import Samples
 from cfljax.montecarlo.schedule import Finished, Schedule
 from cfljax.montecarlo.state import Runs, Work
 
-__all__ = [
-    "Ends",
-    "run_ifca",
-]
-
 
 class Ends(NamedTuple):
     """Where runs ended.

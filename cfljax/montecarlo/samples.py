@@ -11,18 +11,6 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from cfljax.data.linear import standard_samples
 
-__all__ = [
-    "EXACT",
-    "Samples",
-    "draw_samples",
-    "normal_change",
-    "operator_norms",
-    "padded",
-    "power_of_two",
-    "prepare",
-]
-
-
 EXACT: Any = {"precision": jax.lax.Precision.HIGHEST}  # not TF32 on an accelerator
 # Factors of the bound in `operator_norms`: squarings of a client's Gram matrix.
 _SQUARINGS = 5

@@ -33,12 +33,6 @@ from cfljax.montecarlo.lookahead import (
 from cfljax.montecarlo.partitions import PASS, Partitions
 from cfljax.montecarlo.state import Runs
 
-__all__ = [
-    "Finished",
-    "Schedule",
-]
-
-
 # A run, a model of its own, and the model's clients.
 _Column = tuple[int, int, np.ndarray]
 

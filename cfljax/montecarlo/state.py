@@ -20,12 +20,6 @@ from cfljax.montecarlo.rounds import (
 )
 from cfljax.montecarlo.samples import Samples, padded, power_of_two
 
-__all__ = [
-    "Runs",
-    "Work",
-]
-
-
 # Columns of a compiled product, of which some are faster than lesser ones.
 _FORWARD = (4, 8, 16, 24, 32, 48, 64, 80, 96, 128, 160, 192)
 _BACKWARD = (4, 8, 16, 32, 64, 128, 192)

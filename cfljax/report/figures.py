@@ -25,23 +25,6 @@ from matplotlib.transforms import ScaledTranslation
 
 from cfljax.report.files import replacing
 
-__all__ = [
-    "COLOUR_MAP",
-    "LINES",
-    "METADATA",
-    "BarPanel",
-    "Curve",
-    "CurvePanel",
-    "HeatMap",
-    "Level",
-    "bars",
-    "curves",
-    "heatmaps",
-    "save",
-    "style",
-]
-
-
 _LETTER = 0.085  # Inches of width that a letter of a panel's title takes.
 
 

@@ -6,8 +6,6 @@ import pathlib
 import tempfile
 from collections.abc import Iterator
 
-__all__ = ["replacing", "write_text"]
-
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:

@@ -10,8 +10,6 @@ import numpy as np
 
 from cfljax.report.files import replacing
 
-__all__ = ["markdown", "read_csv", "write_csv"]
-
 
 def write_csv(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) -> None:
     """Write rows as a CSV file, whole or not at all.

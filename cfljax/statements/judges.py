@@ -13,18 +13,6 @@ from jaxtyping import Bool, Float, Num
 
 from cfljax.statements.verdict import Points, Status, Verdict
 
-__all__ = [
-    "ERROR_RATE",
-    "Tally",
-    "at_most",
-    "equals",
-    "never_exceeds",
-    "same_law",
-    "tally",
-    "within",
-]
-
-
 # Per statement: a thousand statements are wrong together with chance below 1e-3.
 ERROR_RATE = 1e-6
 

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from cfljax.statements.statement import Margin, Preset, Statement
 from cfljax.statements.verdict import Status, Verdict
 
-__all__ = ["Outcome", "run"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:

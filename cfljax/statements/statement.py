@@ -9,8 +9,6 @@ import numpy as np
 
 from cfljax.statements.verdict import Status, Verdict
 
-__all__ = ["SEVERITIES", "Erratum", "Margin", "Preset", "Statement"]
-
 SEVERITIES = {  # of an erratum
     "A": "the statement is false",
     "B": "a step of the proof is false",

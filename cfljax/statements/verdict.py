@@ -9,8 +9,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["Points", "Status", "Verdict", "combine"]
-
 
 class Status(enum.Enum):
     """The four possible answers."""

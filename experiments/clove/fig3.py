@@ -41,9 +41,7 @@ from cfljax.models import linear
 from experiments.checks import check_different, check_positive
 from experiments.clove.rows import FOUND, finish
 from experiments.options import Options
-from experiments.werner.study import cells, column, trial_of
-
-__all__ = ["Config", "main", "preset"]
+from experiments.study import cells, column, trial_of
 
 EXPERIMENT = "clove.fig3"
 EXPERIMENTS = {

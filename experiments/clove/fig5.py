@@ -49,8 +49,6 @@ from experiments.clove.study import (
 )
 from experiments.options import Options
 
-__all__ = ["main", "preset"]
-
 EXPERIMENT = "clove.fig5"
 EXPERIMENTS = {
     "clove.fig5": {

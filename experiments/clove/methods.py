@@ -6,8 +6,6 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from cfljax.algorithms import REGISTRY
 
-__all__ = ["CLUSTERED", "COMPARED", "METHODS", "Method", "clusters", "first_split"]
-
 Method = Literal[
     "clove",
     "ifca",

@@ -14,9 +14,6 @@ from cfljax.models import (
     text_cnn,
 )
 
-__all__ = ["Network", "is_classifier", "network", "network_of", "num_classes"]
-
-
 Network = Literal[
     "cnn", "deep_cnn", "autoencoder", "convolutional_autoencoder", "text_cnn", "mlp"
 ]

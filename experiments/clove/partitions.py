@@ -32,19 +32,6 @@ from cfljax.data import (
     unique_classes,
 )
 
-__all__ = [
-    "PARTITIONS",
-    "PUBLISHED",
-    "Clients",
-    "Partition",
-    "belongs",
-    "draw",
-    "published_sizes",
-    "repeated",
-    "share_out",
-]
-
-
 Partition = Literal[
     "label_skew_1",
     "label_skew_2",

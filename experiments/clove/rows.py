@@ -23,25 +23,6 @@ from experiments.clove.sources import Source
 from experiments.clove.study import Result, Trial
 from experiments.options import Options
 
-__all__ = [
-    "DATASETS",
-    "FOUND",
-    "View",
-    "band",
-    "cells",
-    "columns",
-    "conclude",
-    "draw",
-    "finish",
-    "finished",
-    "markdown",
-    "mean_text",
-    "rows",
-    "runs",
-    "spread",
-    "without_empty",
-]
-
 DATASETS = {
     "mnist": "MNIST",
     "fashion_mnist": "FMNIST",

@@ -9,8 +9,6 @@ from cfljax.data import Images, Samples, as_counts, as_tokens, load_texts
 from experiments.images import checksum, find_images
 from experiments.options import Options
 
-__all__ = ["Dataset", "Source", "load_source", "without_inputs"]
-
 Dataset = Literal[
     "digits", "mnist", "fashion_mnist", "cifar10", "ag_news", "amazon_reviews"
 ]

@@ -37,26 +37,7 @@ from experiments.clove.partitions import (
 )
 from experiments.clove.sources import Dataset, Source, load_source, without_inputs
 from experiments.options import Options
-from experiments.werner.study import trial_of
-
-__all__ = [
-    "PAPER",
-    "QUICK",
-    "Config",
-    "Result",
-    "Trial",
-    "compute",
-    "grids",
-    "local_training",
-    "planned",
-    "rand_index",
-    "run",
-    "sources",
-    "store_name",
-    "sweep",
-    "task_of",
-]
-
+from experiments.study import trial_of
 
 # One name for all, so that experiments of one folder share what both run.
 STUDY = "clove.study"

@@ -41,8 +41,6 @@ from experiments.clove.study import (
 )
 from experiments.options import Options
 
-__all__ = ["EXPERIMENTS", "load"]
-
 EXPERIMENTS = {
     "clove.table1": {
         "title": "four partitions of images: CLoVE, IFCA, FedAvg, local",

@@ -54,9 +54,7 @@ from experiments.clove.rows import (
 from experiments.clove.study import local_training, repetitions, sweep, traffic
 from experiments.images import checksum
 from experiments.options import Options
-from experiments.werner.study import trial_of
-
-__all__ = ["Config", "main", "preset"]
+from experiments.study import trial_of
 
 EXPERIMENT = "clove.unknown_k"
 EXPERIMENTS = {

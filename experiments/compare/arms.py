@@ -31,20 +31,6 @@ from experiments.clove.methods import first_split
 from experiments.clove.partitions import Partition
 from experiments.clove.sources import Dataset
 
-__all__ = [
-    "Arm",
-    "Config",
-    "Contestant",
-    "Optimizer",
-    "Setup",
-    "build",
-    "finds_clusters",
-    "parse",
-    "parse_all",
-    "preset",
-]
-
-
 Optimizer = Literal["sgd", "momentum", "adam"]
 _OPTIMIZERS: Mapping[Optimizer, Callable[[Any], optax.GradientTransformation]] = {
     "sgd": optax.sgd,

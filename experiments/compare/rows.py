@@ -19,18 +19,6 @@ from experiments.clove.rows import without_empty
 from experiments.compare.arms import Arm, Config, Contestant, finds_clusters
 from experiments.study import interval
 
-__all__ = [
-    "Result",
-    "Setting",
-    "best_rounds",
-    "choose",
-    "draw",
-    "markdown",
-    "note",
-    "rows",
-    "runs",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class Setting:

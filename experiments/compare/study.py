@@ -26,7 +26,8 @@ from experiments.clove.partitions import PARTITIONS, belongs, published_sizes, s
 from experiments.clove.rows import finish
 from experiments.clove.sources import Source, load_source, without_inputs
 from experiments.clove.study import repetitions, rounds, sweep
-from experiments.compare.arms import Arm, Config, preset
+from experiments.compare.arms import Arm, Config
+from experiments.compare.arms import preset as preset
 from experiments.compare.rows import Result, Setting, draw, markdown, note, rows, runs
 from experiments.compare.trial import (
     DIMS,
@@ -39,9 +40,7 @@ from experiments.compare.trial import (
     simulate,
 )
 from experiments.options import Options
-from experiments.werner import study as werner
-
-__all__ = ["Config", "main", "preset"]
+from experiments.study import trial_of
 
 COMPARISON = {
     "title": "any registered algorithms, side by side",
@@ -128,7 +127,7 @@ def trial_of(config: Config, source: Source) -> Trial:
     tests = source.fitting(config.num_test_samples, number, is_test=True)
     held_out = max(1, total * config.num_validation_samples // wanted)
     is_own = config.network == "own"
-    return werner.trial_of(
+    return trial_of(
         Trial,
         config,
         arm=config.contestants[0].settings[0].without("step_size").text,

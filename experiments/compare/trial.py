@@ -16,19 +16,7 @@ from experiments.clove.partitions import Partition, draw
 from experiments.clove.sources import Source
 from experiments.clove.study import rand_index, traffic
 from experiments.compare.arms import Optimizer, Setup, build, finds_clusters, parse
-from experiments.werner.study import trial_of
-
-__all__ = [
-    "DIMS",
-    "NUM_CLASSES",
-    "Clients",
-    "Sizes",
-    "Trial",
-    "build_algorithm",
-    "draw_clients",
-    "simulate",
-]
-
+from experiments.study import trial_of
 
 NUM_CLASSES = {"ag_news": 4, "amazon_reviews": 2}  # The others have ten.
 

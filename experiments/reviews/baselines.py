@@ -39,8 +39,6 @@ from matplotlib.figure import Figure
 from cfljax import law, report
 from experiments.reviews import fixed_data, study
 
-__all__ = ["Config", "main", "preset"]
-
 EXPERIMENTS = {
     "reviews.baselines": {
         "title": "IFCA against one-shot clustering, bipartition, fine-tuning and more"

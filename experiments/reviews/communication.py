@@ -34,8 +34,6 @@ from matplotlib.figure import Figure
 from cfljax import law, report
 from experiments.reviews import exact_law, fixed_data, study
 
-__all__ = ["Config", "main", "preset"]
-
 EXPERIMENTS = {
     "reviews.comm": {
         "title": "bits until near the oracle: IFCA, frozen identities, one-shot"

@@ -46,8 +46,6 @@ from experiments.ifca.fig3_trial import judge
 from experiments.options import Options
 from experiments.reviews import study
 
-__all__ = ["Config", "main", "preset"]
-
 EXPERIMENTS = {
     "reviews.crit": {
         "title": "the criterion of 0.6 sigma against the oracle and exact recovery"

@@ -9,18 +9,6 @@ from jaxtyping import Bool, Float, PRNGKeyArray
 
 from cfljax import law
 
-__all__ = [
-    "misassigned",
-    "own_distances",
-    "population",
-    "random_models",
-    "random_starts",
-    "run",
-    "separating",
-    "succeeded",
-    "truths",
-]
-
 CLOSE = 0.25  # Of the separation: where a run has found its cluster.
 
 

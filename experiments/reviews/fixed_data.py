@@ -16,27 +16,6 @@ from jaxtyping import Float, Int
 
 from cfljax import metrics
 
-__all__ = [
-    "Clients",
-    "Problem",
-    "all_losses",
-    "assign",
-    "by_clusters",
-    "centre_errors",
-    "compress",
-    "draw",
-    "ifca_round",
-    "ifca_runs",
-    "k_means",
-    "least_squares",
-    "local_models",
-    "oracle_error",
-    "problem_of",
-    "rand_index",
-    "random_starts",
-    "training_loss",
-]
-
 
 class Clients(NamedTuple):
     """Samples of all clients, up to a rotation of each client's rows.

@@ -36,8 +36,6 @@ from matplotlib.figure import Figure
 from cfljax import law, report
 from experiments.reviews import exact_law, study
 
-__all__ = ["Config", "main", "preset"]
-
 EXPERIMENTS = {
     "reviews.idbatch": {
         "title": "what the batch size of the identity estimate does, near and far"

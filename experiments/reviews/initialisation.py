@@ -37,8 +37,6 @@ from matplotlib.figure import Figure
 from cfljax import law, report
 from experiments.reviews import exact_law, study
 
-__all__ = ["Config", "main", "preset"]
-
 EXPERIMENTS = {
     "reviews.init": {
         "title": "is the clustering already done by the assumed initialisation?"

@@ -30,8 +30,6 @@ from cfljax import law, report
 from cfljax.law import Divisor
 from experiments.reviews import exact_law, study
 
-__all__ = ["Config", "main", "preset"]
-
 EXPERIMENTS = {"reviews.largek": {"title": "can there be too many clusters?"}}
 
 # A model's summed gradients are divided by its members, or by all m as printed.

@@ -30,8 +30,6 @@ from matplotlib.figure import Figure
 from cfljax import law, report
 from experiments.reviews import exact_law, study
 
-__all__ = ["Config", "main", "preset"]
-
 EXPERIMENTS = {
     "reviews.k": {"title": "what if the number of models is not that of the clusters?"}
 }

@@ -30,8 +30,6 @@ from cfljax.base import Numbers
 from cfljax.law import Divisor
 from experiments.reviews import exact_law, study
 
-__all__ = ["Config", "main", "preset"]
-
 EXPERIMENTS = {
     "reviews.particip": {
         "title": "does the number of participating clients enter the rate?"

@@ -34,8 +34,6 @@ from matplotlib.figure import Figure
 from cfljax import law, report
 from experiments.reviews import exact_law, study
 
-__all__ = ["Config", "main", "preset"]
-
 EXPERIMENTS = {
     "reviews.pool": {
         "title": "the dissimilarity from which clustering beats pooling all clients"

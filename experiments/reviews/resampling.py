@@ -30,8 +30,6 @@ from matplotlib.figure import Figure
 from cfljax import law, report
 from experiments.reviews import exact_law, fixed_data, study
 
-__all__ = ["Config", "main", "preset"]
-
 EXPERIMENTS = {
     "reviews.resample": {
         "title": "fresh folds against reused data: floors, and runs that lock in"

@@ -24,40 +24,6 @@ from cfljax.engine import Bar, Claims, Journal, describe_run
 from experiments.kept import Kept
 from experiments.options import Options
 
-__all__ = [
-    "PREDICTED",
-    "Arrays",
-    "Cell",
-    "Estimate",
-    "Intervals",
-    "Results",
-    "Row",
-    "Rows",
-    "Study",
-    "Verdict",
-    "Verdicts",
-    "all_of",
-    "at",
-    "check",
-    "column",
-    "columns",
-    "curve",
-    "curves",
-    "generator",
-    "grid",
-    "jointly",
-    "key",
-    "legend",
-    "listed",
-    "panel",
-    "predicted",
-    "read",
-    "settings",
-    "stacked",
-    "within",
-]
-
-
 Cell = Mapping[str, Any]
 Arrays = Mapping[str, np.ndarray]
 Results = Sequence[Arrays]  # One for each cell.

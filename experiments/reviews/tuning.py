@@ -29,8 +29,6 @@ from matplotlib.figure import Figure
 from cfljax import report
 from experiments.reviews import fixed_data, study
 
-__all__ = ["Config", "main", "preset"]
-
 EXPERIMENTS = {
     "reviews.tuning": {
         "title": "restart and step size chosen by truth, training loss or held-out loss"

@@ -35,7 +35,7 @@ from experiments.checks import (
     check_several,
 )
 from experiments.study import several_rounds
-from experiments.werner.study import balls
+from experiments.werner.balls import balls
 from experiments.werner.synthetic import curvatures, trial_data
 
 Method = Literal[

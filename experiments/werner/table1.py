@@ -67,7 +67,7 @@ from experiments.clove.partitions import Clients, repeated
 from experiments.images import Loaded, find_images
 from experiments.options import Options
 from experiments.study import Row, Rows
-from experiments.werner.study import balls
+from experiments.werner.balls import balls
 
 EXPERIMENTS = {
     "werner.table1": {

@@ -3,10 +3,6 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from experiments.study import Study, trial_of
-
-__all__ = ["Study", "balls", "trial_of"]
-
 
 def balls(
     members: Bool[Array, "clients clients"], clusters: Int[Array, " clients"]
