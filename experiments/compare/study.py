@@ -21,6 +21,7 @@ import numpy as np
 import zarr
 
 from cfljax import engine
+from experiments import study
 from experiments.clove.networks import network_of
 from experiments.clove.partitions import PARTITIONS, belongs, published_sizes, share_out
 from experiments.clove.rows import finish
@@ -40,7 +41,6 @@ from experiments.compare.trial import (
     simulate,
 )
 from experiments.options import Options
-from experiments.study import trial_of
 
 COMPARISON = {
     "title": "any registered algorithms, side by side",
@@ -127,7 +127,7 @@ def trial_of(config: Config, source: Source) -> Trial:
     tests = source.fitting(config.num_test_samples, number, is_test=True)
     held_out = max(1, total * config.num_validation_samples // wanted)
     is_own = config.network == "own"
-    return trial_of(
+    return study.trial_of(
         Trial,
         config,
         arm=config.contestants[0].settings[0].without("step_size").text,

@@ -23,12 +23,11 @@ from cfljax import intervals, report
 from cfljax.engine import Bar, Claims, Journal, describe_run
 from experiments.kept import Kept
 from experiments.options import Options
+from experiments.study import Row, Rows, column, curve
 
 Cell = Mapping[str, Any]
 Arrays = Mapping[str, np.ndarray]
 Results = Sequence[Arrays]  # One for each cell.
-Row = dict[str, Any]
-Rows = Sequence[Mapping[str, Any]]
 Verdict = Literal["yes", "no", "undecided"]
 Verdicts = Mapping[str, Verdict]  # What each rule came to.
 
@@ -301,18 +300,6 @@ def read(row: Mapping[str, Any], name: str) -> Estimate:
 def within(rows: Rows, name: str, low: float, high: float) -> Verdict:
     """Whether a column's estimates lie in a band in all of the rows."""
     return all_of(read(row, name).within(low, high) for row in rows)
-
-
-def column(rows: Rows, name: str) -> Float[np.ndarray, " rows"]:
-    """One column's numbers."""
-    return np.array([row[name] for row in rows], float)
-
-
-def curve(rows: Rows, label: str, x: str, y: str) -> report.Curve:
-    """A column with its interval against another column, in the order of the rows."""
-    names = (x, y, f"{y}_low", f"{y}_high")
-    at, middle, low, high = (column(rows, name) for name in names)
-    return report.Curve(label, at, middle, low, high)
 
 
 def curves(
