@@ -35,16 +35,11 @@ BENCHMARKS = {
 class Config:
     """One field, one flag."""
 
-    num_clients: int = 1000
-    """M."""
-    num_clusters: int = 10
-    """K."""
-    num_restarts: int = 10
-    """Of k-means."""
-    num_samples: int = 20
-    """n, of each client; fewer make the clusters overlap."""
-    repeats: int = 20
-    """Times that everything is timed; medians are reported."""
+    num_clients: int = 1000  # M.
+    num_clusters: int = 10  # K.
+    num_restarts: int = 10  # Of k-means.
+    num_samples: int = 20  # n, of each client; fewer make the clusters overlap.
+    repeats: int = 20  # Times that everything is timed; medians are reported.
 
     def __post_init__(self) -> None:
         check_positive(self, *(field.name for field in dataclasses.fields(self)))

@@ -84,33 +84,22 @@ TITLES = {
 class Config:
     """What is timed. The sizes of the comparison are those of Figure 3(a)."""
 
-    parts: tuple[Part, ...] = get_args(Part)
-    """What to do."""
+    parts: tuple[Part, ...] = get_args(Part)  # What to do.
     ways: tuple[Way, ...] = ("decide",)
     """Of this library: decide, which leaves a trial's other runs alone once it is known
     to succeed; follow, which follows all runs to their end."""
-    num_trials: int = 40
-    """Trials of the comparison."""
-    separation: tuple[float, ...] = (0.1, 1.0)
-    """R of its cells."""
-    noise: float = 0.1
-    """Sigma."""
-    num_clients: int = 100
-    """m."""
-    num_samples: int = 100
-    """n."""
-    num_features: int = 1000
-    """d."""
-    num_clusters: int = 2
-    """k."""
-    num_restarts: int = 10
-    """Starts of a trial."""
+    num_trials: int = 40  # Trials of the comparison.
+    separation: tuple[float, ...] = (0.1, 1.0)  # R of its cells.
+    noise: float = 0.1  # Sigma.
+    num_clients: int = 100  # m.
+    num_samples: int = 100  # n.
+    num_features: int = 1000  # d.
+    num_clusters: int = 2  # k.
+    num_restarts: int = 10  # Starts of a trial.
     step_sizes: tuple[float, ...] = (1.0, 0.1, 0.01)
     """Gamma; a run for each of them and each start."""
-    num_rounds: int = 300
-    """T."""
-    tolerance: float = 0.001
-    """Added to the distance thresholds."""
+    num_rounds: int = 300  # T.
+    tolerance: float = 0.001  # Added to the distance thresholds.
     scaling_trials: int = 3
     """Trials at every size of the scaling, besides one that compiles."""
     scaling_clients: tuple[int, ...] = (30, 100, 300)
@@ -119,10 +108,8 @@ class Config:
     """n; the middle one while m and d change."""
     scaling_features: tuple[int, ...] = (300, 1000, 3000)
     """d; the middle one while m and n change."""
-    panels: tuple[Panel, ...] = get_args(Panel)
-    """Of the projection."""
-    seed: int = 0
-    """Of all trials."""
+    panels: tuple[Panel, ...] = get_args(Panel)  # Of the projection.
+    seed: int = 0  # Of all trials.
 
     def __post_init__(self) -> None:
         check_values(self, "parts", "ways", "separation", "step_sizes", "panels")

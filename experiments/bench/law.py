@@ -31,16 +31,11 @@ BENCHMARKS = {
 class Config:
     """How often; the sizes are the targets' own."""
 
-    repeats: int = 5
-    """Times that everything is timed; medians are reported."""
-    num_rounds: int = 30
-    """T."""
-    num_trials: int = 10_000
-    """Trials with two models."""
-    num_trials_of_eight: int = 20
-    """Trials with eight models."""
-    num_trials_on_data: int = 20
-    """Trials of the reference, on raw data."""
+    repeats: int = 5  # Times that everything is timed; medians are reported.
+    num_rounds: int = 30  # T.
+    num_trials: int = 10_000  # Trials with two models.
+    num_trials_of_eight: int = 20  # Trials with eight models.
+    num_trials_on_data: int = 20  # Trials of the reference, on raw data.
 
     def __post_init__(self) -> None:
         check_positive(self, *(field.name for field in dataclasses.fields(self)))

@@ -41,24 +41,15 @@ BENCHMARKS = {
 class Config:
     """The shape of the work. Defaults: one trial of Figure 3(a) at full size."""
 
-    num_clients: int = 100
-    """m."""
-    num_samples: int = 100
-    """n."""
-    num_features: int = 1000
-    """d."""
-    num_clusters: int = 2
-    """k."""
-    num_restarts: int = 10
-    """Starts, run together."""
-    step_sizes: tuple[float, ...] = (1.0, 0.1, 0.01)
-    """Gamma, run together."""
-    num_rounds: int = 300
-    """T."""
-    repeats: int = 5
-    """Times that everything is timed; medians are reported."""
-    square: int = 4000
-    """Side of the large square product."""
+    num_clients: int = 100  # m.
+    num_samples: int = 100  # n.
+    num_features: int = 1000  # d.
+    num_clusters: int = 2  # k.
+    num_restarts: int = 10  # Starts, run together.
+    step_sizes: tuple[float, ...] = (1.0, 0.1, 0.01)  # Gamma, run together.
+    num_rounds: int = 300  # T.
+    repeats: int = 5  # Times that everything is timed; medians are reported.
+    square: int = 4000  # Side of the large square product.
 
     def __post_init__(self) -> None:
         check_mixed_linear(**fields(self, *SIZES))

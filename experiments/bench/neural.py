@@ -73,32 +73,23 @@ class Config:
 
     mlp_clients: tuple[int, ...] = (25, 120, 1200)
     """Numbers of clients C that train a perceptron."""
-    mlp_samples: int = 50
-    """Images of each of its clients, all in every step."""
-    mlp_steps: int = 10
-    """Its local steps."""
-    mlp_hidden: int = 200
-    """Its hidden units."""
+    mlp_samples: int = 50  # Images of each of its clients, all in every step.
+    mlp_steps: int = 10  # Its local steps.
+    mlp_hidden: int = 200  # Its hidden units.
     cnn_clients: tuple[int, ...] = (25, 120, 1200)
     """Numbers of clients C that train a convolutional network; none leaves it out."""
-    cnn_samples: int = 64
-    """Images of each of its clients, all in every step."""
-    cnn_steps: int = 5
-    """Its local steps."""
+    cnn_samples: int = 64  # Images of each of its clients, all in every step.
+    cnn_steps: int = 5  # Its local steps.
     cnn_channels: tuple[int, ...] = (32, 64)
     """Its convolutions of 5 x 5 pixels, each followed by a pool."""
-    cnn_hidden: int = 512
-    """Its hidden units."""
-    image: int = 28
-    """Height and width of an image, in pixels."""
-    num_clusters: int = 4
-    """K."""
+    cnn_hidden: int = 512  # Its hidden units.
+    image: int = 28  # Height and width of an image, in pixels.
+    num_clusters: int = 4  # K.
     clients_per_chunk: int = 25
     """Clients computed at a time, where they are computed together."""
     loss_chunks: tuple[int, ...] = (50, 150)
     """Clients at a time in the loss matrix, besides all at once."""
-    repeats: int = 5
-    """Times that everything is timed, at most; medians are reported."""
+    repeats: int = 5  # Times that everything is timed, at most; medians are reported.
     seconds: int | float = 60
     """Of timing at one number of clients, after which nothing is repeated again."""
     algorithms: str = ""

@@ -50,24 +50,17 @@ _INPUTS, _CLASSES, _SQUARE = 784, 10, 3000
 class Config:
     """One field, one flag."""
 
-    num_clients: int = 300
-    """N of Federated-Clustering."""
-    num_samples: int = 200
-    """Of each client, all in its gradient."""
-    num_groups: int = 16
-    """Random subgroups."""
-    num_hidden: int = 200
-    """Width of the hidden layer."""
+    num_clients: int = 300  # N of Federated-Clustering.
+    num_samples: int = 200  # Of each client, all in its gradient.
+    num_groups: int = 16  # Random subgroups.
+    num_hidden: int = 200  # Width of the hidden layer.
     num_points: int = 1000
     """Points, and as many centres, of the clustering from a Gram matrix."""
-    num_features: int = 1_000_000
-    """d of these points; 8 bytes each."""
-    num_clipping_rounds: int = 10
-    """l, clipping rounds of both."""
+    num_features: int = 1_000_000  # d of these points; 8 bytes each.
+    num_clipping_rounds: int = 10  # l, clipping rounds of both.
     num_compared: int = 2
     """Centres that are also computed from differences of coordinates."""
-    repeats: int = 5
-    """Times that everything is timed; medians are reported."""
+    repeats: int = 5  # Times that everything is timed; medians are reported.
 
     def __post_init__(self) -> None:
         check_positive(self, *(field.name for field in dataclasses.fields(self)))

@@ -91,34 +91,21 @@ class Config:
 
     convention: tuple[Convention, ...]
     """Scale of the true models: reference, paper, or both."""
-    separation: tuple[float, ...]
-    """R."""
-    noise: tuple[float, ...]
-    """Sigma, standard deviation of the additive noise."""
-    num_clients: tuple[int, ...]
-    """m, each a multiple of the number of clusters."""
-    num_samples: tuple[int, ...]
-    """n, samples per client."""
-    num_clusters: int
-    """k."""
-    num_features: int
-    """d."""
-    step_sizes: tuple[float, ...]
-    """Gamma; a trial succeeds if any of them does."""
-    num_trials: int
-    """Data sets per cell."""
-    tolerance: float
-    """Added to the distance thresholds."""
-    num_restarts: int = 10
-    """Random starts per trial."""
-    num_rounds: int = 300
-    """T, communication rounds."""
-    init_scale: float = 1.0
-    """Scale of the Bernoulli start, in units of `init_unit`."""
+    separation: tuple[float, ...]  # R.
+    noise: tuple[float, ...]  # Sigma, standard deviation of the additive noise.
+    num_clients: tuple[int, ...]  # m, each a multiple of the number of clusters.
+    num_samples: tuple[int, ...]  # n, samples per client.
+    num_clusters: int  # k.
+    num_features: int  # d.
+    step_sizes: tuple[float, ...]  # Gamma; a trial succeeds if any of them does.
+    num_trials: int  # Data sets per cell.
+    tolerance: float  # Added to the distance thresholds.
+    num_restarts: int = 10  # Random starts per trial.
+    num_rounds: int = 300  # T, communication rounds.
+    init_scale: float = 1.0  # Scale of the Bernoulli start, in units of `init_unit`.
     init_unit: InitUnit = "one"
     """one: absolute, as published; separation: starts drawn like the true models."""
-    normalise: Normalise = "all"
-    """Divisor of the summed gradients."""
+    normalise: Normalise = "all"  # Divisor of the summed gradients.
     resample: bool = False
     """Fresh samples for every round: n is dealt out over 2T folds."""
     shortcuts: bool = True
@@ -130,10 +117,8 @@ class Config:
     of the runs that were followed."""
     law: bool = True
     """Also simulate every cell with fresh data in every round, exactly in law."""
-    seed: int = 0
-    """Of all trials."""
-    error_rate: float = 0.05
-    """Of all intervals of one criterion together."""
+    seed: int = 0  # Of all trials.
+    error_rate: float = 0.05  # Of all intervals of one criterion together.
 
     def __post_init__(self) -> None:
         check_values(self, *AXES, "step_sizes")

@@ -70,44 +70,28 @@ class Config:
     Tuples have one entry for each panel.
     """
 
-    images: tuple[ImageSet, ...]
-    """Image set."""
-    num_clients: tuple[int, ...]
-    """m, a multiple of the number of clusters."""
-    num_samples: tuple[int, ...]
-    """n of a training client."""
-    num_clusters: tuple[int, ...]
-    """k, 1, 2 or 4 rotations."""
-    num_participants: tuple[int, ...]
-    """Clients of one round."""
-    network: tuple[Network, ...]
-    """mlp; code, text or narrow, see ifca.table1_cifar."""
-    num_channels: tuple[int, ...]
-    """Of the first convolution of the narrow network."""
+    images: tuple[ImageSet, ...]  # Image set.
+    num_clients: tuple[int, ...]  # m, a multiple of the number of clusters.
+    num_samples: tuple[int, ...]  # n of a training client.
+    num_clusters: tuple[int, ...]  # k, 1, 2 or 4 rotations.
+    num_participants: tuple[int, ...]  # Clients of one round.
+    network: tuple[Network, ...]  # mlp; code, text or narrow, see ifca.table1_cifar.
+    num_channels: tuple[int, ...]  # Of the first convolution of the narrow network.
     num_hidden: tuple[int, ...]
     """Width of the hidden layer of the networks mlp and narrow."""
-    num_rounds: tuple[int, ...]
-    """T, communication rounds."""
+    num_rounds: tuple[int, ...]  # T, communication rounds.
     num_epochs: tuple[int, ...]
     """Tau as passes over a client's samples; 0 to count steps."""
-    num_steps: tuple[int, ...]
-    """Tau as steps; 0 to count epochs."""
-    batch_size: tuple[int, ...]
-    """Samples of a local step; 0 for all of a client's."""
-    step_size: tuple[float, ...]
-    """Gamma of the first round."""
-    decay: tuple[float, ...]
-    """Factor of the step size from round to round."""
-    clients_per_chunk: tuple[int, ...]
-    """Clients evaluated at a time; bounds memory."""
+    num_steps: tuple[int, ...]  # Tau as steps; 0 to count epochs.
+    batch_size: tuple[int, ...]  # Samples of a local step; 0 for all of a client's.
+    step_size: tuple[float, ...]  # Gamma of the first round.
+    decay: tuple[float, ...]  # Factor of the step size from round to round.
+    clients_per_chunk: tuple[int, ...]  # Clients evaluated at a time; bounds memory.
     start: tuple[Start, ...]
     """paper: independent models; reference: redrawn until balanced, as released."""
-    fall_back: bool
-    """Use the embedded digits where the images are not found."""
-    num_trials: int = 5
-    """Seeds of each panel."""
-    seed: int = 0
-    """Of all of them."""
+    fall_back: bool  # Use the embedded digits where the images are not found.
+    num_trials: int = 5  # Seeds of each panel.
+    seed: int = 0  # Of all of them.
 
     def __post_init__(self) -> None:
         check_different("images", self.images)

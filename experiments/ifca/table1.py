@@ -152,34 +152,22 @@ class MnistConfig:
 
     num_clients: tuple[int, ...]
     """m of each setting, a multiple of the number of clusters."""
-    num_samples: tuple[int, ...]
-    """n of each setting, of training and test clients."""
+    num_samples: tuple[int, ...]  # n of each setting, of training and test clients.
     num_test_clients: tuple[int, ...]
     """Test clients of each setting, a multiple of the number of clusters."""
-    num_rounds: int
-    """T, communication rounds."""
-    rounds_between: int
-    """Rounds from one test to the next."""
-    fall_back: bool
-    """Use the embedded digits where the images are not found."""
-    images: ImageSet = "mnist"
-    """Image set."""
+    num_rounds: int  # T, communication rounds.
+    rounds_between: int  # Rounds from one test to the next.
+    fall_back: bool  # Use the embedded digits where the images are not found.
+    images: ImageSet = "mnist"  # Image set.
     algorithms: tuple[Name, ...] = ALGORITHMS
     """What to compare: ifca, fedavg (the global model), local."""
-    num_clusters: int = 4
-    """k, 1, 2 or 4 rotations."""
-    num_hidden: int = 200
-    """Width of the hidden layer."""
-    num_steps: int = 10
-    """Tau, local steps per round."""
-    step_size: float = 0.1
-    """Gamma."""
-    clients_per_chunk: int = 100
-    """Clients evaluated at a time; bounds memory."""
-    num_trials: int = 5
-    """Seeds of each setting and algorithm."""
-    seed: int = 0
-    """Of all of them."""
+    num_clusters: int = 4  # k, 1, 2 or 4 rotations.
+    num_hidden: int = 200  # Width of the hidden layer.
+    num_steps: int = 10  # Tau, local steps per round.
+    step_size: float = 0.1  # Gamma.
+    clients_per_chunk: int = 100  # Clients evaluated at a time; bounds memory.
+    num_trials: int = 5  # Seeds of each setting and algorithm.
+    seed: int = 0  # Of all of them.
 
     def __post_init__(self) -> None:
         sizes = (self.num_clients, self.num_samples, self.num_test_clients)
@@ -260,56 +248,37 @@ def mnist_grids(config: MnistConfig, images: Loaded) -> Grids:
 class CifarConfig:
     """Everything that the table depends on. One field, one flag."""
 
-    num_clients: int
-    """m, a multiple of the number of clusters."""
-    num_samples: int
-    """n of a training client."""
-    num_test_clients: int
-    """A multiple of the number of clusters."""
-    num_test_samples: int
-    """Samples of a test client."""
+    num_clients: int  # m, a multiple of the number of clusters.
+    num_samples: int  # n of a training client.
+    num_test_clients: int  # A multiple of the number of clusters.
+    num_test_samples: int  # Samples of a test client.
     num_local_clients: int
     """Training clients that local models are trained of, evenly over the clusters."""
     num_released: int
     """Local models that are tested as released as well, on the last cluster."""
-    participation: float
-    """Fraction of the clients in a round."""
+    participation: float  # Fraction of the clients in a round.
     network: Network
     """code: as released; text: as printed; narrow: a smaller one, for a quick look."""
-    num_rounds: int
-    """T, communication rounds."""
-    rounds_between: int
-    """Rounds from one test to the next."""
-    batch_size: int
-    """Samples of a local step."""
-    step_size: float
-    """Gamma of the first round."""
-    decay: float
-    """Factor of the step size from round to round."""
-    num_trials: int
-    """Seeds of each algorithm."""
-    fall_back: bool
-    """Use the embedded digits where the images are not found."""
+    num_rounds: int  # T, communication rounds.
+    rounds_between: int  # Rounds from one test to the next.
+    batch_size: int  # Samples of a local step.
+    step_size: float  # Gamma of the first round.
+    decay: float  # Factor of the step size from round to round.
+    num_trials: int  # Seeds of each algorithm.
+    fall_back: bool  # Use the embedded digits where the images are not found.
     num_epochs: int = 5
     """Tau as passes over a client's samples, as released; 0 to count steps."""
-    num_steps: int = 0
-    """Tau as steps, as printed; 0 to count epochs."""
-    images: ImageSet = "cifar10"
-    """Image set."""
+    num_steps: int = 0  # Tau as steps, as printed; 0 to count epochs.
+    images: ImageSet = "cifar10"  # Image set.
     algorithms: tuple[Name, ...] = ALGORITHMS
     """What to compare: ifca, fedavg (the global model), local."""
     starts: tuple[Start, ...] = ("paper", "reference")
     """Of IFCA. paper: independent; reference: redrawn until balanced, as released."""
-    num_clusters: int = 2
-    """k, 1, 2 or 4 rotations."""
-    num_channels: int = 8
-    """Of the first convolution of the narrow network."""
-    num_hidden: int = 64
-    """Width of the hidden layer of the narrow network."""
-    clients_per_chunk: int = 5
-    """Clients evaluated at a time; bounds memory."""
-    seed: int = 0
-    """Of all of them."""
+    num_clusters: int = 2  # k, 1, 2 or 4 rotations.
+    num_channels: int = 8  # Of the first convolution of the narrow network.
+    num_hidden: int = 64  # Width of the hidden layer of the narrow network.
+    clients_per_chunk: int = 5  # Clients evaluated at a time; bounds memory.
+    seed: int = 0  # Of all of them.
 
     def __post_init__(self) -> None:
         check_different("algorithms", self.algorithms)

@@ -112,42 +112,29 @@ class Config:
 
     num_clients: int | None
     """Writers, drawn by the seed; all with enough images if None."""
-    num_channels: int
-    """Of the first convolution; the second has twice as many."""
-    num_hidden: int
-    """Width of the hidden layer."""
-    pretraining_rounds: int
-    """FedAvg of the layers that variant "reference" freezes."""
-    num_rounds: int
-    """T of "reference"; "paper" has `pretraining_rounds` more."""
-    step_size: float
-    """Gamma, of all training."""
-    num_trials: int
-    """Seeds of each method: of starts, participants and batches."""
+    num_channels: int  # Of the first convolution; the second has twice as many.
+    num_hidden: int  # Width of the hidden layer.
+    pretraining_rounds: int  # FedAvg of the layers that variant "reference" freezes.
+    num_rounds: int  # T of "reference"; "paper" has `pretraining_rounds` more.
+    step_size: float  # Gamma, of all training.
+    num_trials: int  # Seeds of each method: of starts, participants and batches.
     methods: tuple[str, ...] = METHODS
     """What to compare: ifca-K and one_shot-K for K clusters, fedavg, local."""
     variants: tuple[Variant, ...] = ("paper", "reference")
     """Layers below the last trained by all (paper), or pretrained (reference)."""
     min_samples: int = 99
     """Images that a writer has at least, training and test together."""
-    num_participants: int = 6
-    """Writers drawn in each round."""
-    pretraining_participants: int = 3
-    """Writers drawn in each round of pretraining."""
+    num_participants: int = 6  # Writers drawn in each round.
+    pretraining_participants: int = 3  # Writers drawn in each round of pretraining.
     warm_up_rounds: int = 20
     """Rounds of random groups before IFCA's first, "reference" only."""
-    batch_size: int = 10
-    """Of local training."""
-    num_epochs: int = 1
-    """Of local training in each round."""
-    rounds_between: int = 20
-    """Rounds from one test to the next."""
+    batch_size: int = 10  # Of local training.
+    num_epochs: int = 1  # Of local training in each round.
+    rounds_between: int = 20  # Rounds from one test to the next.
     num_first_steps: int = 300
     """Of the softmax regressions on pixels that one-shot clustering compares."""
-    first_step_size: float = 0.02
-    """Of the same."""
-    seed: int = 0
-    """Of all of them."""
+    first_step_size: float = 0.02  # Of the same.
+    seed: int = 0  # Of all of them.
 
     def __post_init__(self) -> None:
         for method in self.methods:

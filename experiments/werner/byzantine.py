@@ -82,32 +82,22 @@ class Config:
     """Names in `cfljax.attacks.ATTACKS`, each with its defaults."""
     share: tuple[float, ...]
     """Attackers over the target's honest clients, beta / delta; 0 comes first."""
-    num_trials: int
-    """Sets of honest points."""
+    num_trials: int  # Sets of honest points.
     radii: tuple[Radii, ...] = ("fixed", "quantile", "inner", "outer")
     """Theorem 1's tau, a quantile of the distances, gaps between them."""
     broken_separation: tuple[float, ...] = (50.0, 200.0, 800.0)
     """Deltas at which breakdowns are sought."""
     broken_attack: tuple[str, ...] = ("edge_adaptive", "edge_static", "staged")
     """Attacks whose breakdowns are sought."""
-    num_clusters: int = 4
-    """K."""
-    num_members: int = 50
-    """n, honest clients of each cluster."""
-    num_places: int = 75
-    """Most attackers, in breakdowns as well."""
-    num_features: int = 10
-    """d."""
-    num_rounds: int = 100
-    """l, clipping rounds."""
-    noise: float = 1.0
-    """Sigma, the root of the sum of all coordinates' variances."""
-    separation: float = 200.0
-    """Delta, of any two clusters."""
-    quantile: float = 0.2
-    """Of the rule `quantile`."""
-    seed: int = 0
-    """Of all trials."""
+    num_clusters: int = 4  # K.
+    num_members: int = 50  # n, honest clients of each cluster.
+    num_places: int = 75  # Most attackers, in breakdowns as well.
+    num_features: int = 10  # d.
+    num_rounds: int = 100  # l, clipping rounds.
+    noise: float = 1.0  # Sigma, the root of the sum of all coordinates' variances.
+    separation: float = 200.0  # Delta, of any two clusters.
+    quantile: float = 0.2  # Of the rule `quantile`.
+    seed: int = 0  # Of all trials.
     error_rate: float = 0.05
     """Of all intervals of influences together, and of each other one."""
 

@@ -97,28 +97,19 @@ class Config:
 
     myopic_radius: tuple[float, ...]
     """Radii of example (a), in units of 1 / (step size)."""
-    symmetric_radius: tuple[float, ...]
-    """Radii of example (b)."""
-    bipartition_radius: tuple[float, ...]
-    """Radii of example (c)."""
+    symmetric_radius: tuple[float, ...]  # Radii of example (b).
+    bipartition_radius: tuple[float, ...]  # Radii of example (c).
     batch_size: tuple[int, ...]
     """Samples of a gradient of example (c), where alone they matter."""
-    num_trials: int
-    """Runs of example (c)."""
+    num_trials: int  # Runs of example (c).
     myopic_step_size: float = 0.25
     """Eta of example (a); below 11/36, or client 2 swings about its optimum."""
-    step_size: float = 0.1
-    """Eta of the other examples."""
-    num_rounds: int = 400
-    """T; ends are means over the second half."""
-    num_clipping_rounds: int = 10
-    """l, rounds of Threshold-Clustering."""
-    tolerance: float = 0.05
-    """How near its optimum a client is right."""
-    seed: int = 0
-    """Of the batches."""
-    error_rate: float = 0.05
-    """Of each interval."""
+    step_size: float = 0.1  # Eta of the other examples.
+    num_rounds: int = 400  # T; ends are means over the second half.
+    num_clipping_rounds: int = 10  # l, rounds of Threshold-Clustering.
+    tolerance: float = 0.05  # How near its optimum a client is right.
+    seed: int = 0  # Of the batches.
+    error_rate: float = 0.05  # Of each interval.
 
     def __post_init__(self) -> None:
         check_values(self, *(f"{name}_radius" for name in FAILING), "batch_size")

@@ -67,24 +67,17 @@ _LEAST = 1e-8  # Of the first mean gradient: below it (7) is 0 / 0.
 class Config:
     """Everything that the figure depends on. One field, one flag."""
 
-    num_trials: int
-    """Data sets; the first is drawn."""
+    num_trials: int  # Data sets; the first is drawn.
     minimisers: Minimisers = "normal"
     """Law of the true models: normal, N(0, I); reference, 100 x Bernoulli(1/2)."""
     first_mean: float = 1.0
     """Mean of the first cluster's inputs; the next ones have one more each."""
-    num_clusters: int = 4
-    """K."""
-    num_members: int = 75
-    """n_i, clients of each cluster."""
-    num_samples: int = 9
-    """n, per client."""
-    num_features: int = 10
-    """d."""
-    num_rounds: int = 300
-    """T, steps of gradient descent."""
-    seed: int = 0
-    """Of all data sets."""
+    num_clusters: int = 4  # K.
+    num_members: int = 75  # n_i, clients of each cluster.
+    num_samples: int = 9  # n, per client.
+    num_features: int = 10  # d.
+    num_rounds: int = 300  # T, steps of gradient descent.
+    seed: int = 0  # Of all data sets.
 
     def __post_init__(self) -> None:
         check_positive(self, "num_trials")

@@ -91,44 +91,28 @@ Errors = Mapping[tuple[str, Panel], float]  # by method
 class Config:
     """Everything that the figure depends on. One field, one flag."""
 
-    num_clusters: tuple[int, ...]
-    """K of each panel."""
-    num_members: tuple[int, ...]
-    """n_i of each panel."""
-    num_trials: tuple[int, ...]
-    """Data sets of each panel."""
-    scene: tuple[SceneName, ...]
-    """Minimisers and starts; see `fig3_trial.SCENES`."""
+    num_clusters: tuple[int, ...]  # K of each panel.
+    num_members: tuple[int, ...]  # n_i of each panel.
+    num_trials: tuple[int, ...]  # Data sets of each panel.
+    scene: tuple[SceneName, ...]  # Minimisers and starts; see `fig3_trial.SCENES`.
     method: tuple[Method, ...]
     """What to compare in all panels; "fixed" is asked for by `factor`."""
-    first_method: tuple[Method, ...]
-    """Further methods of the first panel."""
-    factor: tuple[float, ...]
-    """Fixed radii, over the mean gradient norm at the start."""
-    num_rounds: int
-    """T, gradient steps of everybody."""
-    num_steps: int
-    """Step sizes to choose from."""
-    num_tests: int = 30
-    """How often a run is tested; divides the rounds."""
+    first_method: tuple[Method, ...]  # Further methods of the first panel.
+    factor: tuple[float, ...]  # Fixed radii, over the mean gradient norm at the start.
+    num_rounds: int  # T, gradient steps of everybody.
+    num_steps: int  # Step sizes to choose from.
+    num_tests: int = 30  # How often a run is tested; divides the rounds.
     largest_share: float = 0.9
     """The largest step size, over that from which a client's own descent diverges."""
-    step_ratio: float = 3.0
-    """From one step size to the next smaller one."""
-    momentum: float = 0.9
-    """Beta, damped; 0 is plain gradient descent."""
-    num_restarts: int = 4
-    """Starts of the better IFCA."""
-    num_clipping_rounds: int = 10
-    """l of Federated-Clustering."""
+    step_ratio: float = 3.0  # From one step size to the next smaller one.
+    momentum: float = 0.9  # Beta, damped; 0 is plain gradient descent.
+    num_restarts: int = 4  # Starts of the better IFCA.
+    num_clipping_rounds: int = 10  # l of Federated-Clustering.
     first_mean: float = 1.0
     """Mean of the first cluster's inputs; the next ones have one more each."""
-    num_samples: int = 9
-    """n, per client."""
-    num_features: int = 10
-    """d."""
-    seed: int = 0
-    """Of all data sets and starts."""
+    num_samples: int = 9  # n, per client.
+    num_features: int = 10  # d.
+    seed: int = 0  # Of all data sets and starts.
 
     def __post_init__(self) -> None:
         panels = self.num_clusters, self.num_members, self.num_trials

@@ -76,32 +76,22 @@ DIMS: dict[str, tuple[str, ...]] = {
 class Config:
     """Everything that the figure depends on. One field, one flag."""
 
-    num_trials: int
-    """Repetitions, with their own true centres."""
+    num_trials: int  # Repetitions, with their own true centres.
     start: tuple[Start, ...] = ("member", "random", "near", "origin")
     """What centres start from; see `fig4.Start`."""
     deviation: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
     """Sigma of each coordinate within a cluster."""
-    quantile: float = 0.1
-    """Of the distances, the radius of a round."""
-    num_clusters: int = 10
-    """K."""
-    num_members: int = 9
-    """Samples of each cluster."""
-    num_features: int = 10
-    """d."""
-    num_rounds: int = 100
-    """Largest l."""
-    box: float = 10.0
-    """True centres are uniform in [-box, box]^d."""
-    spread: float = 3.0
-    """Standard deviation of `near`, of each coordinate."""
+    quantile: float = 0.1  # Of the distances, the radius of a round.
+    num_clusters: int = 10  # K.
+    num_members: int = 9  # Samples of each cluster.
+    num_features: int = 10  # d.
+    num_rounds: int = 100  # Largest l.
+    box: float = 10.0  # True centres are uniform in [-box, box]^d.
+    spread: float = 3.0  # Standard deviation of `near`, of each coordinate.
     threshold: float = 0.01
     """Of the corrected elbow: the share of the whole fall that a round must bring."""
-    seed: int = 0
-    """Of all repetitions."""
-    error_rate: float = 0.05
-    """Of each interval."""
+    seed: int = 0  # Of all repetitions.
+    error_rate: float = 0.05  # Of each interval.
 
     def __post_init__(self) -> None:
         check_values(self, "start", "deviation")

@@ -113,54 +113,32 @@ DIMS: dict[str, tuple[str, ...]] = {
 class Config:
     """Everything that the table depends on. One field, one flag."""
 
-    num_trials: int
-    """Seeds of each cell."""
-    num_clients: int
-    """N, of all clusters together."""
-    num_hidden: int
-    """Width of the hidden layer."""
-    num_groups: int
-    """Random subgroups of Federated-Clustering."""
-    num_rounds: int
-    """T, gradient steps of everybody."""
-    num_long_rounds: int
-    """Steps of the long runs, on the rotations; 0 for none."""
-    step_size: float
-    """Of every gradient step."""
-    fall_back: bool
-    """Use the embedded digits where the images are not found."""
-    methods: tuple[Method, ...] = get_args(Method)
-    """What to compare."""
-    long_methods: tuple[Method, ...] = ("local", "fedavg")
-    """Methods of the long runs."""
-    partitions: tuple[Partition, ...] = TASKS
-    """Tasks."""
+    num_trials: int  # Seeds of each cell.
+    num_clients: int  # N, of all clusters together.
+    num_hidden: int  # Width of the hidden layer.
+    num_groups: int  # Random subgroups of Federated-Clustering.
+    num_rounds: int  # T, gradient steps of everybody.
+    num_long_rounds: int  # Steps of the long runs, on the rotations; 0 for none.
+    step_size: float  # Of every gradient step.
+    fall_back: bool  # Use the embedded digits where the images are not found.
+    methods: tuple[Method, ...] = get_args(Method)  # What to compare.
+    long_methods: tuple[Method, ...] = ("local", "fedavg")  # Methods of the long runs.
+    partitions: tuple[Partition, ...] = TASKS  # Tasks.
     loss: Loss = "cross_entropy"
     """What is trained: cross_entropy; or probability, the released code's."""
-    dataset: Literal["mnist", "fashion_mnist", "digits"] = "mnist"
-    """Images."""
-    num_samples: int = 200
-    """Training samples of a client."""
-    num_test_samples: int = 33
-    """Test samples of a client."""
-    num_tests: int = 12
-    """How often a run is tested; divides the rounds."""
-    percentile: int = 20
-    """Of the distances, the radius of both clusterings."""
-    num_clipping_rounds: int = 10
-    """l of both clusterings."""
+    dataset: Literal["mnist", "fashion_mnist", "digits"] = "mnist"  # Images.
+    num_samples: int = 200  # Training samples of a client.
+    num_test_samples: int = 33  # Test samples of a client.
+    num_tests: int = 12  # How often a run is tested; divides the rounds.
+    percentile: int = 20  # Of the distances, the radius of both clusterings.
+    num_clipping_rounds: int = 10  # l of both clusterings.
     gradient_weight: float = 0.1
     """Alpha, weight of a new gradient in Momentum-Clustering."""
-    penalty: float = 1.0
-    """Lambda of Ditto."""
-    knn_weights: tuple[float, ...] = (0.5, 0.9)
-    """Lambda of kNN-Per on each task."""
-    num_neighbours: int = 10
-    """k of kNN-Per, which the paper does not give."""
-    seed: int = 0
-    """Of all of them."""
-    error_rate: float = 0.05
-    """Of each interval."""
+    penalty: float = 1.0  # Lambda of Ditto.
+    knn_weights: tuple[float, ...] = (0.5, 0.9)  # Lambda of kNN-Per on each task.
+    num_neighbours: int = 10  # k of kNN-Per, which the paper does not give.
+    seed: int = 0  # Of all of them.
+    error_rate: float = 0.05  # Of each interval.
 
     def __post_init__(self) -> None:
         check_values(self, "methods", "long_methods", "partitions")
