@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.cluster.hierarchy
-from least_squares import MISUSE, compiled, differ, padded, trained_by_hand
+from rounds_by_hand import compiled, differ, misuse, padded, trained_by_hand
 
 from cfljax.algorithms import cfl_s, fedavg
 from cfljax.algorithms.cfl_s import bisect_clusters, is_congruent, largest_across
@@ -433,20 +433,15 @@ def test_clusters_are_cut_apart_from_each_other(due):
 # Against misuse
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"max_clusters": 0}, "`max_clusters`"),
-        ({"mean_norm": -1.0}, "`mean_norm` must not be negative, got -1.0"),
-        ({"largest_norm": float("nan")}, "`largest_norm` must not be negative"),
-        ({"first_split": -1}, "`first_split` must not be negative, got -1"),
-        ({"min_members": 1}, "`min_members` must be at least 2"),
-        ({"incongruence": 1.0}, r"`incongruence` must be in \[0, 1\), got 1.0"),
-        ({"variant": "reference", "participation": 0.5}, "`participation` must be 1"),
-        ({"thresholds": "none"}, "thresholds"),
-        ({"linkage": "ward"}, "linkage"),
-    ],
+test_misuse_is_named = misuse(
+    functools.partial(cfl_s, TASK, step_size=STEP, max_clusters=2),
+    ({"max_clusters": 0}, "`max_clusters`"),
+    ({"mean_norm": -1.0}, "`mean_norm` must not be negative, got -1.0"),
+    ({"largest_norm": float("nan")}, "`largest_norm` must not be negative"),
+    ({"first_split": -1}, "`first_split` must not be negative, got -1"),
+    ({"min_members": 1}, "`min_members` must be at least 2"),
+    ({"incongruence": 1.0}, r"`incongruence` must be in \[0, 1\), got 1.0"),
+    ({"variant": "reference", "participation": 0.5}, "`participation` must be 1"),
+    ({"thresholds": "none"}, "thresholds"),
+    ({"linkage": "ward"}, "linkage"),
 )
-def test_misuse_is_named(settings, message):
-    with pytest.raises(MISUSE, match=message):
-        cfl_s(TASK, **({"step_size": STEP, "max_clusters": 2} | settings))

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from least_squares import MISUSE, compiled, loss_by_hand, trained_by_hand
+from rounds_by_hand import compiled, loss_by_hand, misuse, trained_by_hand
 
 from cfljax import engine
 from cfljax.algorithms import clove, fedavg, oracle
@@ -395,18 +395,13 @@ def test_once_the_clusters_are_right_it_is_the_oracle():
 # Against misuse
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"num_clusters": 0}, "`num_clusters` must be at least 1"),
-        ({"stable_rounds": 0}, "`stable_rounds` must be at least 1"),
-        ({"first_round": "never"}, "first_round"),
-        ({"start": "same"}, "start"),
-        ({"select_number": True}, "give `clustering='agglomerative'`"),
-        ({"participation": 0.0}, "`participation` must be in"),
-        ({"option": "gradient", "num_steps": 2}, "`num_steps` belongs to"),
-    ],
+test_misuse_is_named = misuse(
+    three,
+    ({"num_clusters": 0}, "`num_clusters` must be at least 1"),
+    ({"stable_rounds": 0}, "`stable_rounds` must be at least 1"),
+    ({"first_round": "never"}, "first_round"),
+    ({"start": "same"}, "start"),
+    ({"select_number": True}, "give `clustering='agglomerative'`"),
+    ({"participation": 0.0}, "`participation` must be in"),
+    ({"option": "gradient", "num_steps": 2}, "`num_steps` belongs to"),
 )
-def test_misuse_is_named(arguments, message):
-    with pytest.raises(MISUSE, match=message):
-        three(**arguments)

@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from least_squares import (
-    MISUSE,
+from rounds_by_hand import (
     MOMENTUM,
     UPDATE,
     close,
@@ -17,6 +16,7 @@ from least_squares import (
     draw,
     gradient_by_hand,
     loss_by_hand,
+    misuse,
     rounds,
     trained_by_hand,
 )
@@ -223,16 +223,11 @@ def test_statistics_are_not_pulled():
 # Against misuse
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"num_personal_steps": 0}, "`num_personal_steps` must be at least 1"),
-        ({"penalty": -0.1}, "`penalty` must not be negative, got -0.1"),
-        ({"personal_update": LocalUpdate(proximal=0.1)}, "`personal_update` must have"),
-        ({"variant": "code"}, "variant"),
-        ({"start": "random"}, "start"),
-    ],
+test_misuse_is_named = misuse(
+    functools.partial(ditto, TASK, step_size=STEP),
+    ({"num_personal_steps": 0}, "`num_personal_steps` must be at least 1"),
+    ({"penalty": -0.1}, "`penalty` must not be negative, got -0.1"),
+    ({"personal_update": LocalUpdate(proximal=0.1)}, "`personal_update` must have"),
+    ({"variant": "code"}, "variant"),
+    ({"start": "random"}, "start"),
 )
-def test_misuse_is_named(settings, message):
-    with pytest.raises(MISUSE, match=message):
-        ditto(TASK, step_size=STEP, **settings)

@@ -7,12 +7,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import least_squares
 import numpy as np
 import prototype_rounds as by_hand
 import pytest
-from least_squares import MISUSE, UPDATE, compiled, own, rounds
+import rounds_by_hand
 from prototype_rounds import CLASSES, CLIENTS, DATA, FEATURES, KEPT, TASK
+from rounds_by_hand import UPDATE, compiled, misuse, own, rounds
 from scipy.optimize import minimize
 
 from cfljax.algorithms import fedpac, ifca
@@ -39,8 +39,8 @@ SETTINGS: dict[str, Any] = {
     "smallest_weight": SMALLEST,
 }
 KEY = jax.random.key(0)
-close = functools.partial(least_squares.close, rtol=3e-5, atol=3e-6)
-differ = functools.partial(least_squares.differ, rtol=3e-5, atol=3e-6)
+close = functools.partial(rounds_by_hand.close, rtol=3e-5, atol=3e-6)
+differ = functools.partial(rounds_by_hand.differ, rtol=3e-5, atol=3e-6)
 
 
 def build(**settings):
@@ -461,19 +461,14 @@ def test_projection_against_sorting():
 # Against misuse
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"num_head_epochs": 0}, "`num_head_epochs` must be at least 1"),
-        ({"num_iterations": 0}, "`num_iterations` must be at least 1"),
-        ({"penalty": -0.1}, "`penalty` must not be negative, got -0.1"),
-        ({"smallest_weight": -1}, "`smallest_weight` must not be negative, got -1"),
-        ({"prototype_weights": "none"}, "prototype_weights"),
-    ],
+test_misuse_is_named = misuse(
+    functools.partial(fedpac, TASK, num_classes=CLASSES, step_size=STEP),
+    ({"num_head_epochs": 0}, "`num_head_epochs` must be at least 1"),
+    ({"num_iterations": 0}, "`num_iterations` must be at least 1"),
+    ({"penalty": -0.1}, "`penalty` must not be negative, got -0.1"),
+    ({"smallest_weight": -1}, "`smallest_weight` must not be negative, got -1"),
+    ({"prototype_weights": "none"}, "prototype_weights"),
 )
-def test_misuse_is_named(settings, message):
-    with pytest.raises(MISUSE, match=message):
-        fedpac(TASK, **({"num_classes": CLASSES, "step_size": STEP} | settings))
 
 
 def test_tasks_without_a_body_are_named():

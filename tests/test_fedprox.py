@@ -6,9 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
-from least_squares import (
-    MISUSE,
+from rounds_by_hand import (
     UPDATE,
     close,
     compiled,
@@ -16,6 +14,7 @@ from least_squares import (
     draw,
     gradient_by_hand,
     loss_by_hand,
+    misuse,
     own,
     rounds,
 )
@@ -141,16 +140,11 @@ def test_newcomers_are_answered_by_the_model():
 # Against misuse
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"proximal": -0.1}, "`proximal` must not be negative, got -0.1"),
-        ({"proximal": float("nan")}, "`proximal` must not be negative, got nan"),
-        ({"update": LocalUpdate(proximal=0.2)}, "`update` must have no other proximal"),
-        ({"num_steps": 0}, "`num_steps` must be at least 1"),
-        ({"weights": "equal"}, "weights"),
-    ],
+test_misuse_is_named = misuse(
+    functools.partial(fedprox, TASK, step_size=STEP, proximal=0.1),
+    ({"proximal": -0.1}, "`proximal` must not be negative, got -0.1"),
+    ({"proximal": float("nan")}, "`proximal` must not be negative, got nan"),
+    ({"update": LocalUpdate(proximal=0.2)}, "`update` must have no other proximal"),
+    ({"num_steps": 0}, "`num_steps` must be at least 1"),
+    ({"weights": "equal"}, "weights"),
 )
-def test_misuse_is_named(settings, message):
-    with pytest.raises(MISUSE, match=message):
-        fedprox(TASK, **({"step_size": STEP, "proximal": 0.1} | settings))

@@ -1,19 +1,20 @@
 """FeSEM: rounds by hand in NumPy, its limits, and means that are one client's model."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from least_squares import (
-    MISUSE,
+from rounds_by_hand import (
     UPDATE,
     close,
     compiled,
     differ,
     loss_by_hand,
+    misuse,
     padded,
     rounds,
     trained_by_hand,
@@ -262,18 +263,13 @@ def test_the_last_layer_alone_may_decide():
 # Against misuse
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"num_clusters": 0}, "`num_clusters` must be at least 1"),
-        ({"num_restarts": 0}, "`num_restarts` must be at least 1"),
-        ({"compared": "head"}, "`task` must have `layers`"),
-        ({"compared": "first"}, "compared"),
-        ({"variant": "code"}, "variant"),
-        ({"variant": "reference"}, "`variant='reference'` needs"),
-        ({"start": "identical"}, "start"),
-    ],
+test_misuse_is_named = misuse(
+    functools.partial(fesem, TASK, **SETTINGS),
+    ({"num_clusters": 0}, "`num_clusters` must be at least 1"),
+    ({"num_restarts": 0}, "`num_restarts` must be at least 1"),
+    ({"compared": "head"}, "`task` must have `layers`"),
+    ({"compared": "first"}, "compared"),
+    ({"variant": "code"}, "variant"),
+    ({"variant": "reference"}, "`variant='reference'` needs"),
+    ({"start": "identical"}, "start"),
 )
-def test_misuse_is_named(settings, message):
-    with pytest.raises(MISUSE, match=message):
-        fesem(TASK, **(SETTINGS | settings))

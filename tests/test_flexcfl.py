@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from least_squares import (
-    MISUSE,
+from rounds_by_hand import (
     UPDATE,
     close,
     compiled,
     differ,
     loss_by_hand,
+    misuse,
     padded,
     rounds,
     trained_by_hand,
@@ -380,20 +380,15 @@ def test_learning_between_groups_against_its_formula():
 # Against misuse
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"num_clusters": 0}, "`num_clusters` must be at least 1"),
-        ({"num_pretrain_steps": 0}, "`num_pretrain_steps` must be at least 1"),
-        ({"pretrain_scale": 0}, "`pretrain_scale` must be at least 1"),
-        ({"num_restarts": 0}, "`num_restarts` must be at least 1"),
-        (
-            {"inter_group_step_size": -0.1},
-            "`inter_group_step_size` must not be negative",
-        ),
-        ({"clustering": "k_means"}, "clustering"),
-    ],
+test_misuse_is_named = misuse(
+    functools.partial(flexcfl, TASK, **SETTINGS),
+    ({"num_clusters": 0}, "`num_clusters` must be at least 1"),
+    ({"num_pretrain_steps": 0}, "`num_pretrain_steps` must be at least 1"),
+    ({"pretrain_scale": 0}, "`pretrain_scale` must be at least 1"),
+    ({"num_restarts": 0}, "`num_restarts` must be at least 1"),
+    (
+        {"inter_group_step_size": -0.1},
+        "`inter_group_step_size` must not be negative",
+    ),
+    ({"clustering": "k_means"}, "clustering"),
 )
-def test_misuse_is_named(settings, message):
-    with pytest.raises(MISUSE, match=message):
-        flexcfl(TASK, **(SETTINGS | settings))

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from least_squares import (
-    MISUSE,
+from rounds_by_hand import (
     compiled,
     gradient_by_hand,
     loss_by_hand,
+    misuse,
     padded,
     trained_by_hand,
 )
@@ -26,7 +26,6 @@ from cfljax.algorithms.oracle import oracle
 from cfljax.base.types import NO_CLUSTER, ClientData
 from cfljax.clustering.distances import least_distance
 from cfljax.data import mixed_linear
-from cfljax.federated.evaluate import choose_cluster
 from cfljax.federated.training import Training
 from cfljax.models import linear
 
@@ -119,18 +118,6 @@ def test_resample_trains_on_the_second_half():
     for i, j in enumerate(losses.argmin(axis=1)):
         expected[j] -= STEP / CLIENTS * gradient_by_hand(second, i, MODELS[j])
     np.testing.assert_allclose(state.models, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_ties_go_to_the_lowest_index():
-    losses = jnp.array([[2.0, 1.0, 1.0], [3.0, 3.0, 3.0]])
-    np.testing.assert_array_equal(choose_cluster(losses), [1, 0])
-
-
-def test_what_is_not_finite_is_never_chosen():
-    nan, inf = jnp.nan, jnp.inf
-    losses = jnp.array([[nan, 5.0, 7.0], [-inf, inf, 2.0], [nan, inf, -inf]])
-    np.testing.assert_array_equal(choose_cluster(losses), [1, 2, NO_CLUSTER])
-    assert np.argmin(np.asarray(losses[0])) == 0  # What a plain argmin would do.
 
 
 @pytest.mark.parametrize("option", ["gradient", "model"])
@@ -361,22 +348,17 @@ def test_another_step_size_leaves_the_reference(golden):
 # Against misuse
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"num_clusters": 0}, "num_clusters"),
-        ({"num_steps": 0}, "num_steps"),
-        ({"option": "gradient", "num_steps": 2}, "num_steps"),
-        ({"participation": 0.0}, "participation"),
-        ({"participation": 1.5}, "participation"),
-        ({"stable_rounds": 0}, "`stable_rounds` must be at least 1"),
-        ({"first_round": "neither"}, "first_round"),
-        ({"start": "neither"}, "start"),
-    ],
+test_misuse_is_named = misuse(
+    functools.partial(ifca, linear(FEATURES), **SETTINGS),
+    ({"num_clusters": 0}, "num_clusters"),
+    ({"num_steps": 0}, "num_steps"),
+    ({"option": "gradient", "num_steps": 2}, "num_steps"),
+    ({"participation": 0.0}, "participation"),
+    ({"participation": 1.5}, "participation"),
+    ({"stable_rounds": 0}, "`stable_rounds` must be at least 1"),
+    ({"first_round": "neither"}, "first_round"),
+    ({"start": "neither"}, "start"),
 )
-def test_misuse_is_named(changes, named):
-    with pytest.raises(MISUSE, match=named):
-        ifca(linear(FEATURES), **(SETTINGS | changes))
 
 
 @pytest.mark.parametrize("named", ["option", "normalise", "weights", "variant"])

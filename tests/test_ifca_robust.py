@@ -6,10 +6,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import least_squares
 import numpy as np
 import pytest
-from least_squares import gradient_by_hand, loss_by_hand, padded, trained_by_hand
+import rounds_by_hand
+from rounds_by_hand import gradient_by_hand, loss_by_hand, padded, trained_by_hand
 
 from cfljax.algorithms.ifca import State, ifca
 from cfljax.attacks import build, sleeper, threat
@@ -17,7 +17,6 @@ from cfljax.base.types import ClientData, Task, Threat
 from cfljax.federated import rounds
 from cfljax.federated.local_update import LocalUpdate
 from cfljax.federated.robust import (
-    Aggregate,
     centred_clipping,
     mean,
     median,
@@ -74,18 +73,14 @@ RULES = {
 }
 
 
-def choice_by_hand(client: int) -> Any:
-    return np.argmin([loss_by_hand(DATA, client, theta) for theta in MODELS])
-
-
-CHOICES = np.array([choice_by_hand(i) for i in range(CLIENTS)])
+LOSSES = [[loss_by_hand(DATA, i, theta) for theta in MODELS] for i in range(CLIENTS)]
+CHOICES = np.argmin(LOSSES, axis=1)
 
 
 def message_by_hand(
     option: str,
     client: int,
     theta: np.ndarray,
-    *,
     data: ClientData = DATA,
     num_steps: int = STEPS,
 ) -> np.ndarray:
@@ -128,17 +123,15 @@ def settings(option: str) -> dict[str, Any]:
     return given | {"option": option, "num_steps": steps}
 
 
-def run(
-    option: str = "gradient",
-    models: Any = MODELS,
-    rounds: int = 1,
-    **changes: Any,
-) -> tuple[Any, Any]:
+def memory_of(threat: Threat | None) -> LocalState | None:
+    """What attackers have: a count of rounds."""
+    return None if threat is None else LocalState(jnp.zeros((), jnp.int32), ())
+
+
+def run(option="gradient", models: Any = MODELS, rounds=1, **changes: Any):
     """State and info after some rounds."""
     algorithm = ifca(linear(FEATURES), **(settings(option) | changes))
-    memory = None
-    if changes.get("threat") is not None:
-        memory = LocalState(jnp.zeros((), jnp.int32), ())
+    memory = memory_of(changes.get("threat"))
     state, info = State(jnp.asarray(models), memory), None
     step = jax.jit(algorithm.step)
     for index in range(rounds):
@@ -150,7 +143,7 @@ def byzantine(*clients: int) -> np.ndarray:
     return np.isin(np.arange(CLIENTS), clients)
 
 
-close = functools.partial(least_squares.close, rtol=1e-5, atol=1e-5)
+close = functools.partial(rounds_by_hand.close, rtol=1e-5, atol=1e-5)
 
 
 # Against equations: robust means
@@ -380,9 +373,7 @@ WIDER = SHARED._replace(inputs=jnp.concatenate([SHARED.inputs, ONES], axis=2))
 message = functools.partial(message_by_hand, data=WIDER, num_steps=2)
 
 
-def by_hand(
-    option: str, normalise: str, rule: Callable, lie: Callable | None
-) -> tuple[np.ndarray, np.ndarray]:
+def by_hand(option: str, normalise: str, rule: Any, lie: Any):
     """Body and heads after a round in which the last client lies to cluster 0."""
     chosen = OWNERS.copy()
     thetas = np.concatenate([np.tile(BODY, (CLUSTERS, 1)), HEADS], axis=1)
@@ -401,28 +392,14 @@ def by_hand(
     return BODY - STEP * body, HEADS - STEP * shares * heads
 
 
-def run_sharing(
-    option: str,
-    data: ClientData,
-    normalise: str = "all",
-    threat: Threat | None = None,
-    aggregate: Aggregate | None = None,
-) -> dict[str, np.ndarray]:
-    arguments: dict[str, Any] = {"option": option, "normalise": normalise}
-    algorithm = ifca(
-        TASK,
-        num_clusters=CLUSTERS,
-        step_size=STEP,
-        num_steps=2 if option == "model" else 1,
-        shared=lambda name: name == "body",
-        threat=threat,
-        aggregate=aggregate,
-        **arguments,
-    )
+def run_sharing(option: str, data: ClientData, threat=None, **changes: Any):
+    arguments: dict[str, Any] = settings(option) | {"threat": threat} | changes
+    if option == "model":
+        arguments["num_steps"] = 2
+    algorithm = ifca(TASK, **arguments, shared=lambda name: name == "body")
     rows = np.tile(BODY, (CLUSTERS, 1)), HEADS
     body, heads = (jnp.asarray(leaf.astype(np.float32)) for leaf in rows)
-    memory = None if threat is None else LocalState(jnp.zeros((), jnp.int32), ())
-    state = State({"body": body, "head": heads}, memory)
+    state = State({"body": body, "head": heads}, memory_of(threat))
     return jax.jit(algorithm.step)(jax.random.key(0), state, data)[0].models
 
 
@@ -448,7 +425,7 @@ def test_common_leaves_are_the_mean_of_everybody(option, normalise, rule, lie):
     attack, told = LIES.get(lie, (None, None))
     liar = None if attack is None else threat(attack, LAST)
     aggregate = median() if rule is np.median else None
-    found = run_sharing(option, SHARED, normalise, liar, aggregate)
+    found = run_sharing(option, SHARED, liar, normalise=normalise, aggregate=aggregate)
     body, heads = by_hand(option, normalise, rule, told)
     np.testing.assert_allclose(found["head"], heads, rtol=1e-5, atol=1e-6)
     for row in found["body"]:

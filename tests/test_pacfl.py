@@ -10,11 +10,11 @@ import pytest
 import scipy.cluster.hierarchy
 import scipy.linalg
 import scipy.spatial.distance
-from least_squares import (
-    MISUSE,
+from rounds_by_hand import (
     close,
     differ,
     loss_by_hand,
+    misuse,
     own,
     padded,
     trained_by_hand,
@@ -557,42 +557,31 @@ def test_newcomers_go_to_the_nearest(linkage):
 # Against misuse
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({}, "one of `threshold` and `num_clusters` must be given"),
-        ({"threshold": 3.0, "num_clusters": 2}, "one of `threshold` and"),
-        ({"threshold": 3.0}, "`max_clusters` must be given beside `threshold`"),
-        ({"num_clusters": 2, "max_clusters": 2}, "`max_clusters` must be given"),
-        ({"num_clusters": 0}, "`num_clusters` must be at least 1, got 0"),
-        ({"threshold": 3.0, "max_clusters": 0}, "`max_clusters` must be at least 1"),
-        ({"threshold": -1.0, "max_clusters": 2}, "`threshold` must not be negative"),
-        ({"threshold": np.nan, "max_clusters": 2}, "`threshold` must not be negative"),
-        ({"num_clusters": 2, "num_vectors": 0}, "`num_vectors` must be at least 1"),
-        ({"num_clusters": 2, "num_classes": 0}, "`num_classes` must be at least 1"),
-        ({"num_clusters": 2, "angle": "cosine"}, "angle"),
-        ({"num_clusters": 2, "linkage": "ward"}, "linkage"),
-    ],
+test_misuse_is_named = misuse(
+    build,
+    ({}, "one of `threshold` and `num_clusters` must be given"),
+    ({"threshold": 3.0, "num_clusters": 2}, "one of `threshold` and"),
+    ({"threshold": 3.0}, "`max_clusters` must be given beside `threshold`"),
+    ({"num_clusters": 2, "max_clusters": 2}, "`max_clusters` must be given"),
+    ({"num_clusters": 0}, "`num_clusters` must be at least 1, got 0"),
+    ({"threshold": 3.0, "max_clusters": 0}, "`max_clusters` must be at least 1"),
+    ({"threshold": -1.0, "max_clusters": 2}, "`threshold` must not be negative"),
+    ({"threshold": np.nan, "max_clusters": 2}, "`threshold` must not be negative"),
+    ({"num_clusters": 2, "num_vectors": 0}, "`num_vectors` must be at least 1"),
+    ({"num_clusters": 2, "num_classes": 0}, "`num_classes` must be at least 1"),
+    ({"num_clusters": 2, "angle": "cosine"}, "angle"),
+    ({"num_clusters": 2, "linkage": "ward"}, "linkage"),
 )
-def test_misuse_is_named(settings, message):
-    with pytest.raises(MISUSE, match=message):
-        build(**settings)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"num_vectors": 0}, "`num_vectors` must be at least 1, got 0"),
-        ({"num_vectors": 1, "num_classes": 0}, "`num_classes` must be at least 1"),
-        ({"num_vectors": 1, "num_classes": 2}, "`num_classes` needs targets that"),
-    ],
+NUMBERED = IMAGES._replace(targets=IMAGES.inputs[:, :, 0, 0])
+test_misuse_of_subspaces_is_named = misuse(
+    functools.partial(client_subspaces, NUMBERED),
+    ({"num_vectors": 0}, "`num_vectors` must be at least 1, got 0"),
+    ({"num_vectors": 1, "num_classes": 0}, "`num_classes` must be at least 1"),
+    ({"num_vectors": 1, "num_classes": 2}, "`num_classes` needs targets that"),
 )
-def test_misuse_of_subspaces_is_named(settings: dict[str, Any], message):
-    data = IMAGES._replace(targets=IMAGES.inputs[:, :, 0, 0])
-    with pytest.raises(ValueError, match=message):
-        client_subspaces(data, **settings)
-
-
-def test_an_unknown_angle_is_named():
-    with pytest.raises(MISUSE, match="angle"):
-        angles_between(told(), told(), angle="cosine")  # pyright: ignore
+test_an_unknown_angle_is_named = misuse(
+    lambda angle: angles_between(told(), told(), angle=angle),
+    ({"angle": "cosine"}, "angle"),
+)

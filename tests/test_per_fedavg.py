@@ -8,14 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from least_squares import (
-    MISUSE,
+from rounds_by_hand import (
     close,
     compiled,
     differ,
     draw,
     gradient_by_hand,
     loss_by_hand,
+    misuse,
     own,
     trained_by_hand,
 )
@@ -324,21 +324,14 @@ def test_each_part_has_its_own_role():
 # Against misuse
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"adaptation_step_size": None}, "`adaptation_step_size` must be given"),
-        ({"adaptation_step_size": -0.1}, "`adaptation_step_size` must not be negative"),
-        ({"variant": "reference"}, "`adaptation_step_size` must be None .*, got 0.1"),
-        ({"difference": 0.0}, "`difference` must be positive, got 0.0"),
-        ({"num_adaptation_steps": -1}, "`num_adaptation_steps` must not be negative"),
-        ({"num_steps": 0}, "`num_steps` must be at least 1"),
-        ({"method": "second_order"}, "method"),
-        ({"variant": "code"}, "variant"),
-    ],
+test_misuse_is_named = misuse(
+    functools.partial(per_fedavg, TASK, step_size=BETA, adaptation_step_size=0.1),
+    ({"adaptation_step_size": None}, "`adaptation_step_size` must be given"),
+    ({"adaptation_step_size": -0.1}, "`adaptation_step_size` must not be negative"),
+    ({"variant": "reference"}, "`adaptation_step_size` must be None .*, got 0.1"),
+    ({"difference": 0.0}, "`difference` must be positive, got 0.0"),
+    ({"num_adaptation_steps": -1}, "`num_adaptation_steps` must not be negative"),
+    ({"num_steps": 0}, "`num_steps` must be at least 1"),
+    ({"method": "second_order"}, "method"),
+    ({"variant": "code"}, "variant"),
 )
-def test_misuse_is_named(settings, message):
-    with pytest.raises(MISUSE, match=message):
-        per_fedavg(
-            TASK, **({"step_size": BETA, "adaptation_step_size": 0.1} | settings)
-        )

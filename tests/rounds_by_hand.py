@@ -1,7 +1,8 @@
-"""Linear clients of unequal sizes, what gradient steps make of them in NumPy, and how
-compiled rounds are compared with that."""
+"""Linear clients of unequal sizes, what gradient steps make of them in NumPy, how
+compiled rounds are compared with that, and how misuse is refused."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,8 +15,6 @@ import pytest
 from cfljax.base.types import Algorithm, ClientData
 from cfljax.federated.local_update import LocalUpdate
 
-# Of an unknown word: who sees it first depends on how the tests are run.
-MISUSE = (ValueError, jaxtyping.TypeCheckError)
 MOMENTUM = functools.partial(optax.sgd, momentum=0.9)
 UPDATE = LocalUpdate(
     batch_size=3, num_epochs=2, decay=0.9, optimizer=MOMENTUM, keep_optimizer=True
@@ -92,3 +91,19 @@ def differ(found: Any, expected: Any, rtol: float = 2e-5, atol: float = 2e-6) ->
     """A control: `close` with these tolerances would have noticed."""
     with pytest.raises(AssertionError):
         close(found, expected, rtol, atol)
+
+
+def misuse(
+    build: Callable[..., Any], *rows: tuple[dict[str, Any], str]
+) -> Callable[..., None]:
+    """A test that every row's settings are refused with its message.
+
+    An unknown word may be seen by the annotations first, if these are checked.
+    """
+
+    @pytest.mark.parametrize(("settings", "message"), rows)
+    def test_misuse(settings: dict[str, Any], message: str) -> None:
+        with pytest.raises((ValueError, jaxtyping.TypeCheckError), match=message):
+            build(**settings)
+
+    return test_misuse
