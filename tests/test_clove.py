@@ -3,11 +3,12 @@
 import functools
 import itertools
 
+import by_hand
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from rounds_by_hand import compiled, loss_by_hand, misuse, trained_by_hand
+from by_hand import compiled, misuse
 
 from cfljax import engine
 from cfljax.algorithms import clove, fedavg, oracle
@@ -66,10 +67,10 @@ def two_means(points):
     return chosen
 
 
-def by_hand(state, data, *, option, num_steps=1, root=False):
+def round_by_hand(state, data, *, option, num_steps=1, root=False):
     """Models and assignment after a round (lines 6-23)."""
     models = np.asarray(state.models, float)
-    of = lambda i: [loss_by_hand(data, i, theta) for theta in models]
+    of = lambda i: [by_hand.loss(data, i, theta) for theta in models]
     losses = np.array([of(i) for i in range(CLIENTS)])
     clusters = two_means(np.sqrt(losses) if root else losses)  # line 11
     cost = [losses[clusters == cluster].sum(axis=0) for cluster in (0, 1)]
@@ -82,7 +83,7 @@ def by_hand(state, data, *, option, num_steps=1, root=False):
         if not len(members):
             continue
         moved = [
-            trained_by_hand(
+            by_hand.trained(
                 data, i, models[model], step_size=GAMMA, num_steps=num_steps
             )
             for i in members
@@ -106,7 +107,7 @@ def by_hand(state, data, *, option, num_steps=1, root=False):
 def test_a_round_by_hand(settings):
     data = problem()
     state, after, info = one_round(**settings)
-    models, assignment, losses = by_hand(
+    models, assignment, losses = round_by_hand(
         state,
         data,
         option=settings["option"],
@@ -119,7 +120,7 @@ def test_a_round_by_hand(settings):
     # The control: equal weights of the clients are other models.
     counts = np.full(CLIENTS, 7)
     even = data._replace(mask=jnp.arange(SAMPLES)[None, :] < counts[:, None])
-    other, _, _ = by_hand(state, even, option=settings["option"])
+    other, _, _ = round_by_hand(state, even, option=settings["option"])
     assert np.abs(other - models).max() > 1e-3
 
 

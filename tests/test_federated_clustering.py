@@ -5,12 +5,12 @@ import inspect
 import math
 from typing import Any
 
+import by_hand
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import rounds_by_hand
-from rounds_by_hand import gradient_by_hand, loss_by_hand, misuse, own
+from by_hand import misuse
 from thresholded import (
     CLIENTS,
     DATA,
@@ -41,7 +41,7 @@ from cfljax.clustering.threshold import quantile_radius
 from cfljax.federated.local_update import draw_batch
 from cfljax.models import linear
 
-close = functools.partial(rounds_by_hand.close, atol=2e-5)
+close = functools.partial(by_hand.close, atol=2e-5)
 
 
 def run(rounds: int = 1, data: ClientData = DATA, **changes: Any) -> list:
@@ -86,8 +86,8 @@ def test_round_by_hand(case):
     close(state.models, MODELS - STEP * updates)
     np.testing.assert_array_equal(info.members, members)
     np.testing.assert_array_equal(info.counts, counts)
-    own = [gradient_by_hand(DATA, i, MODELS[i]) for i in range(CLIENTS)]
-    at_own = lambda i: [gradient_by_hand(DATA, j, MODELS[i]) for j in range(CLIENTS)]
+    own = [by_hand.gradient(DATA, i, MODELS[i]) for i in range(CLIENTS)]
+    at_own = lambda i: [by_hand.gradient(DATA, j, MODELS[i]) for j in range(CLIENTS)]
     in_ball = {"quantile": 3, "released quantile": 4, "released edge": 3}.get(case)
     assert in_ball is None or (counts == in_ball).all()
     if case == "zero":  # All N terms of (4) are the own gradient: a whole step alone.
@@ -105,7 +105,7 @@ def test_round_by_hand(case):
 
 def test_losses_are_those_at_own_models_before_the_step():
     ((_, info),) = run()
-    expected = [loss_by_hand(DATA, i, MODELS[i]) for i in range(CLIENTS)]
+    expected = [by_hand.loss(DATA, i, MODELS[i]) for i in range(CLIENTS)]
     np.testing.assert_allclose(info.losses, expected, rtol=1e-5)
     np.testing.assert_allclose(info.radii, np.full((CLIENTS, ROUNDS), RADIUS))
 
@@ -140,7 +140,7 @@ def test_batches_by_hand():
     models = MODELS.astype(float)
     for batch, (state, _) in zip(batches, (first, second), strict=True):
         for i in range(CLIENTS):
-            rows = own(DATA, i)[0].tolist()
+            rows = by_hand.own(DATA, i)[0].tolist()
             drawn = np.asarray(batch.inputs[i]).tolist()
             places = [rows.index(row) for row in drawn]  # Real samples of its own,
             assert len(set(places)) == 2 and batch.mask[i].all()  # and no repetition.
@@ -189,8 +189,8 @@ def test_a_client_without_samples():
 
 
 def test_starts():
-    for changes, equal in (({"start": "identical"}, True), ({}, False)):
-        algorithm = federated_clustering(linear(FEATURES), **SETTINGS, **changes)
+    build = functools.partial(federated_clustering, linear(FEATURES), **SETTINGS)
+    for algorithm, equal in ((build(start="identical"), True), (build(), False)):
         models = np.asarray(algorithm.init(jax.random.key(3), DATA).models)
         assert (models == models[:1]).all() == equal
 
@@ -277,7 +277,7 @@ def test_the_adaptive_edge_is_always_in_the_ball():
         offset += (2 * 0.999 - offset) / CLIENTS
     for i in HONEST.tolist():
         assert np.flatnonzero(info.members[i]).tolist() == sorted({i, 2, 5})
-        own = gradient_by_hand(DATA, i, MODELS[i])
+        own = by_hand.gradient(DATA, i, MODELS[i])
         moved = (MODELS[i] - np.asarray(state.models[i])) / STEP - own
         np.testing.assert_allclose(moved, offset * radius * U, rtol=0.01, atol=1e-5)
 
@@ -332,7 +332,7 @@ def test_gradients_at_three_times_the_model():
     ((state, _),) = run(radius=np.inf, threat=threat(silent, LIARS, model_factor=3.0))
     for i in range(CLIENTS):
         at = lambda j, i=i: (1 + 2 * LIARS[j]) * MODELS[i]
-        gradients = [gradient_by_hand(DATA, j, at(j)) for j in range(CLIENTS)]
+        gradients = [by_hand.gradient(DATA, j, at(j)) for j in range(CLIENTS)]
         expected = MODELS[i] - STEP * np.mean(gradients, axis=0)
         np.testing.assert_allclose(state.models[i], expected, rtol=1e-5, atol=1e-5)
 

@@ -4,21 +4,12 @@ import dataclasses
 import functools
 from typing import Any
 
+import by_hand
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from rounds_by_hand import (
-    UPDATE,
-    close,
-    compiled,
-    differ,
-    loss_by_hand,
-    misuse,
-    padded,
-    rounds,
-    trained_by_hand,
-)
+from by_hand import UPDATE, close, compiled, differ, misuse, padded, rounds
 
 from cfljax.algorithms import fedavg, fesem
 from cfljax.algorithms.fesem import (
@@ -65,7 +56,7 @@ STATE = State(jnp.asarray(CENTRES), jnp.asarray(LABELS), jnp.asarray(LOCAL))
 
 
 def trained(i, theta, data=DATA):
-    return trained_by_hand(data, i, theta, step_size=STEP, num_steps=2)
+    return by_hand.trained(data, i, theta, step_size=STEP, num_steps=2)
 
 
 def nearest(local, centres):
@@ -95,7 +86,7 @@ def test_two_rounds_against_equations():
         close(state.models, centres)
         np.testing.assert_array_equal(state.clusters, labels)
         np.testing.assert_array_equal(info.assignment, labels)
-        losses = [loss_by_hand(DATA, i, old[k]) for i, k in enumerate(before)]
+        losses = [by_hand.loss(DATA, i, old[k]) for i, k in enumerate(before)]
         np.testing.assert_allclose(info.losses, losses, rtol=1e-4)
         # Controls: clients that weigh alike, and means by the labels before training.
         differ(state.models, mean(local, labels, old, np.ones(CLIENTS)))

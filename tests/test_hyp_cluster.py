@@ -3,13 +3,13 @@
 import functools
 from typing import Any
 
+import by_hand
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-import rounds_by_hand
-from rounds_by_hand import compiled, loss_by_hand, misuse, padded, trained_by_hand
+from by_hand import compiled, misuse, padded
 
 from cfljax.algorithms import hyp_cluster, ifca
 from cfljax.algorithms.hyp_cluster import State
@@ -48,13 +48,13 @@ def begin(algorithm, models, data=DATA):
 
 
 def losses_by_hand(data, models):
-    of = functools.partial(loss_by_hand, data)
+    of = functools.partial(by_hand.loss, data)
     return np.array([[of(i, theta) for theta in models] for i in range(CLIENTS)])
 
 
-trained = functools.partial(trained_by_hand, step_size=STEP, num_steps=STEPS)
-close = functools.partial(rounds_by_hand.close, atol=1e-6)
-differ = functools.partial(rounds_by_hand.differ, atol=1e-6)
+trained = functools.partial(by_hand.trained, step_size=STEP, num_steps=STEPS)
+close = functools.partial(by_hand.close, atol=1e-6)
+differ = functools.partial(by_hand.differ, atol=1e-6)
 
 
 def round_by_hand(data, models, trace):

@@ -4,18 +4,12 @@ import functools
 import json
 from typing import Any
 
+import by_hand
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from rounds_by_hand import (
-    compiled,
-    gradient_by_hand,
-    loss_by_hand,
-    misuse,
-    padded,
-    trained_by_hand,
-)
+from by_hand import compiled, misuse, padded
 
 from cfljax import engine
 from cfljax.algorithms.fedavg import State as FedAvgState
@@ -58,7 +52,7 @@ def one_round(models=MODELS, data=DATA, key=KEY, **changes):
 
 def losses_by_hand(data, models):
     """F_i(theta_j), one client and model at a time."""
-    of = functools.partial(loss_by_hand, data)
+    of = functools.partial(by_hand.loss, data)
     return np.array([[of(i, theta) for theta in models] for i in range(CLIENTS)])
 
 
@@ -73,7 +67,7 @@ def test_gradient_round_against_equations(normalise):
     for j in range(CLUSTERS):
         members = np.flatnonzero(chosen == j)
         divisor = max(len(members), 1) if normalise == "cluster" else CLIENTS
-        total = sum((gradient_by_hand(DATA, i, MODELS[j]) for i in members), start=0.0)
+        total = sum((by_hand.gradient(DATA, i, MODELS[j]) for i in members), start=0.0)
         expected[j] -= STEP / divisor * total
     state, info = one_round(normalise=normalise)
     np.testing.assert_allclose(info.losses, losses, rtol=1e-5)
@@ -83,7 +77,7 @@ def test_gradient_round_against_equations(normalise):
 
 def test_model_round_against_equations():
     chosen = losses_by_hand(DATA, MODELS).argmin(axis=1)
-    train = functools.partial(trained_by_hand, DATA, step_size=STEP, num_steps=4)
+    train = functools.partial(by_hand.trained, DATA, step_size=STEP, num_steps=4)
     trained = np.array([train(i, MODELS[j]) for i, j in enumerate(chosen)])
     state, _ = one_round(option="model", num_steps=4)
     for j in range(CLUSTERS):
@@ -116,7 +110,7 @@ def test_resample_trains_on_the_second_half():
     np.testing.assert_allclose(info.losses, losses, rtol=1e-5)
     expected = MODELS.copy()
     for i, j in enumerate(losses.argmin(axis=1)):
-        expected[j] -= STEP / CLIENTS * gradient_by_hand(second, i, MODELS[j])
+        expected[j] -= STEP / CLIENTS * by_hand.gradient(second, i, MODELS[j])
     np.testing.assert_allclose(state.models, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -154,7 +148,7 @@ def test_weights_against_equations(option, weights):
     kept = np.array([8, 2, 5, 8, 1, 3])
     data = padded(*DATA[:2], kept)
     start = MODELS[0]
-    moved = [start - STEP * gradient_by_hand(data, i, start) for i in range(CLIENTS)]
+    moved = [start - STEP * by_hand.gradient(data, i, start) for i in range(CLIENTS)]
     share = kept if weights == "samples" else np.ones(CLIENTS)
     expected = np.average(moved, axis=0, weights=share)
     algorithm = fedavg(linear(FEATURES), step_size=STEP, option=option, weights=weights)

@@ -4,12 +4,12 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import by_hand
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import rounds_by_hand
-from rounds_by_hand import gradient_by_hand, loss_by_hand, padded, trained_by_hand
+from by_hand import padded
 
 from cfljax.algorithms.ifca import State, ifca
 from cfljax.attacks import build, sleeper, threat
@@ -73,8 +73,9 @@ RULES = {
 }
 
 
-LOSSES = [[loss_by_hand(DATA, i, theta) for theta in MODELS] for i in range(CLIENTS)]
+LOSSES = [[by_hand.loss(DATA, i, theta) for theta in MODELS] for i in range(CLIENTS)]
 CHOICES = np.argmin(LOSSES, axis=1)
+EVERYBODY = np.arange(CLIENTS)
 
 
 def message_by_hand(
@@ -85,8 +86,8 @@ def message_by_hand(
     num_steps: int = STEPS,
 ) -> np.ndarray:
     if option == "gradient":
-        return gradient_by_hand(data, client, theta)
-    return trained_by_hand(data, client, theta, step_size=STEP, num_steps=num_steps)
+        return by_hand.gradient(data, client, theta)
+    return by_hand.trained(data, client, theta, step_size=STEP, num_steps=num_steps)
 
 
 def round_by_hand(
@@ -94,13 +95,11 @@ def round_by_hand(
     rule: Rule,
     *,
     normalise: str = "all",
-    chosen: np.ndarray | None = None,
+    chosen: np.ndarray = CHOICES,
     lies: Mapping[int, np.ndarray] | None = None,
-    present: np.ndarray | None = None,
+    present: np.ndarray = EVERYBODY,
 ) -> np.ndarray:
     """Models after a round in which some send what `lies` has for them."""
-    chosen = CHOICES if chosen is None else chosen
-    present = np.arange(CLIENTS) if present is None else present
     expected = MODELS.astype(float)
     for j in range(CLUSTERS):
         members = [i for i in present if chosen[i] == j]
@@ -128,7 +127,7 @@ def memory_of(threat: Threat | None) -> LocalState | None:
     return None if threat is None else LocalState(jnp.zeros((), jnp.int32), ())
 
 
-def run(option="gradient", models: Any = MODELS, rounds=1, **changes: Any):
+def run(option="gradient", models=MODELS, rounds=1, **changes: Any) -> tuple[Any, Any]:
     """State and info after some rounds."""
     algorithm = ifca(linear(FEATURES), **(settings(option) | changes))
     memory = memory_of(changes.get("threat"))
@@ -140,10 +139,10 @@ def run(option="gradient", models: Any = MODELS, rounds=1, **changes: Any):
 
 
 def byzantine(*clients: int) -> np.ndarray:
-    return np.isin(np.arange(CLIENTS), clients)
+    return np.isin(EVERYBODY, clients)
 
 
-close = functools.partial(rounds_by_hand.close, rtol=1e-5, atol=1e-5)
+close = functools.partial(by_hand.close, rtol=1e-5, atol=1e-5)
 
 
 # Against equations: robust means
@@ -186,7 +185,7 @@ def test_released_divisors():
     chosen = CHOICES
     for j in range(CLUSTERS):
         members = np.flatnonzero(chosen == j).tolist()
-        gradients = np.array([gradient_by_hand(DATA, i, MODELS[j]) for i in members])
+        gradients = np.array([by_hand.gradient(DATA, i, MODELS[j]) for i in members])
         close(moves["mean", "all"][j], gradients.sum(axis=0) / CLIENTS)
         close(moves["median", "cluster"][j], np.median(gradients, axis=0))
         share = len(members) / CLIENTS
@@ -373,7 +372,7 @@ WIDER = SHARED._replace(inputs=jnp.concatenate([SHARED.inputs, ONES], axis=2))
 message = functools.partial(message_by_hand, data=WIDER, num_steps=2)
 
 
-def by_hand(option: str, normalise: str, rule: Any, lie: Any):
+def sharing_by_hand(option: str, normalise: str, rule: Any, lie: Any):
     """Body and heads after a round in which the last client lies to cluster 0."""
     chosen = OWNERS.copy()
     thetas = np.concatenate([np.tile(BODY, (CLUSTERS, 1)), HEADS], axis=1)
@@ -426,7 +425,7 @@ def test_common_leaves_are_the_mean_of_everybody(option, normalise, rule, lie):
     liar = None if attack is None else threat(attack, LAST)
     aggregate = median() if rule is np.median else None
     found = run_sharing(option, SHARED, liar, normalise=normalise, aggregate=aggregate)
-    body, heads = by_hand(option, normalise, rule, told)
+    body, heads = sharing_by_hand(option, normalise, rule, told)
     np.testing.assert_allclose(found["head"], heads, rtol=1e-5, atol=1e-6)
     for row in found["body"]:
         np.testing.assert_allclose(row, body, rtol=1e-5, atol=1e-6)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from rounds_by_hand import misuse, padded
+from by_hand import misuse, padded
 
 from cfljax import engine
 from cfljax.algorithms import k_fed, oracle

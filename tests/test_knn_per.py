@@ -3,12 +3,12 @@
 import functools
 from typing import Any
 
+import by_hand
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import rounds_by_hand
-from rounds_by_hand import compiled, misuse, padded, rounds
+from by_hand import compiled, misuse, padded, rounds
 from sklearn.neighbors import NearestNeighbors
 
 from cfljax.algorithms import fedavg, knn_per
@@ -70,7 +70,7 @@ def neighbours_by_hand(points, labels, query, *, scale=1.0):
     return votes / shares.sum()
 
 
-def by_hand(data, *, embed=predict, scale=1.0, raw=False):
+def mixed_by_hand(data, *, embed=predict, scale=1.0, raw=False):
     """Mixed probabilities, or mixtures with raw scores."""
     answers = np.empty((CLIENTS, QUERIES, CLASSES))
     for i in range(CLIENTS):
@@ -87,8 +87,8 @@ def by_hand(data, *, embed=predict, scale=1.0, raw=False):
     return answers
 
 
-close = functools.partial(rounds_by_hand.close, rtol=3e-6, atol=3e-6)
-differ = functools.partial(rounds_by_hand.differ, rtol=3e-6, atol=3e-6)
+close = functools.partial(by_hand.close, rtol=3e-6, atol=3e-6)
+differ = functools.partial(by_hand.differ, rtol=3e-6, atol=3e-6)
 
 
 def answers(data=DATA, new=NEW, **settings):
@@ -103,13 +103,13 @@ def answers(data=DATA, new=NEW, **settings):
 
 def test_answers_against_equations():
     found = answers()
-    close(np.exp(found), by_hand(DATA))
+    close(np.exp(found), mixed_by_hand(DATA))
     close(np.exp(found).sum(axis=2), 1)
-    differ(np.exp(found), by_hand(DATA, scale=1.01))  # Another kernel.
+    differ(np.exp(found), mixed_by_hand(DATA, scale=1.01))  # Another kernel.
     outer = lambda kernel, x: np.concatenate([x, 2 * x[:, :1]], axis=1)
     embed = lambda kernel, x: jnp.concatenate([x, 2 * x[:, :1]], axis=1)
     found = answers(embed=embed, scale=0.2, queries_per_chunk=2)
-    close(np.exp(found), by_hand(DATA, embed=outer, scale=0.2))
+    close(np.exp(found), mixed_by_hand(DATA, embed=outer, scale=0.2))
 
 
 def test_padding_is_nobodys_neighbour():
@@ -124,14 +124,14 @@ def test_padding_is_nobodys_neighbour():
         other = ClientData(jnp.asarray(inputs), jnp.asarray(targets), DATA.mask)
         np.testing.assert_array_equal(answers(other), answers())
         everything = other._replace(mask=jnp.ones_like(DATA.mask))
-        differ(np.exp(answers(other)), by_hand(everything))
+        differ(np.exp(answers(other)), mixed_by_hand(everything))
 
 
 def test_probabilities_are_not_mixed_with_scores():
     """Large scores drown what the neighbours say; the released code has it so."""
     paper, reference = answers(), answers(variant="reference")
-    close(np.exp(paper), by_hand(DATA))
-    close(reference, by_hand(DATA, raw=True))
+    close(np.exp(paper), mixed_by_hand(DATA))
+    close(reference, mixed_by_hand(DATA, raw=True))
     assert (paper.argmax(axis=2) != reference.argmax(axis=2)).any()
 
 
@@ -154,9 +154,9 @@ def test_answers_can_be_measured():
     found = jnp.asarray(answers())
     labels = jnp.asarray(np.random.default_rng(3).integers(0, 3, (CLIENTS, QUERIES)))
     losses = jax.vmap(cross_entropy)(found, labels)
-    shares = np.take_along_axis(by_hand(DATA), np.asarray(labels)[..., None], 2)
+    shares = np.take_along_axis(mixed_by_hand(DATA), np.asarray(labels)[..., None], 2)
     close(losses, -np.log(shares[..., 0]), rtol=1e-5, atol=1e-5)
-    right = by_hand(DATA).argmax(axis=2) == np.asarray(labels)
+    right = mixed_by_hand(DATA).argmax(axis=2) == np.asarray(labels)
     close(accuracy(found, labels, jnp.ones(labels.shape, bool)), right.mean())
 
 

@@ -4,12 +4,12 @@ import functools
 import math
 from typing import Any
 
+import by_hand
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import rounds_by_hand
-from rounds_by_hand import gradient_by_hand, misuse
+from by_hand import misuse
 from thresholded import (
     CLIENTS,
     DATA,
@@ -50,7 +50,7 @@ def run(rounds: int = 2, data: ClientData = DATA, **changes: Any) -> list[tuple]
 
 
 def gradients_by_hand(models: np.ndarray, data: ClientData = DATA) -> np.ndarray:
-    return np.array([gradient_by_hand(data, i, models[i]) for i in range(CLIENTS)])
+    return np.array([by_hand.gradient(data, i, models[i]) for i in range(CLIENTS)])
 
 
 def moves_by_hand(
@@ -62,7 +62,7 @@ def moves_by_hand(
 
 
 # Equal up to two rounds in single precision.
-close = functools.partial(rounds_by_hand.close, rtol=3e-5, atol=3e-5)
+close = functools.partial(by_hand.close, rtol=3e-5, atol=3e-5)
 CASES: dict[str, tuple[dict[str, Any], Any, tuple[float, float]]] = {
     # The weight of the gradient in the first round, and in the second.
     "zero": ({}, FIXED, (0.1, 0.1)),

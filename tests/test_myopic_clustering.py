@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from rounds_by_hand import misuse
+from by_hand import misuse
 
 from cfljax.algorithms.federated_clustering import federated_clustering
 from cfljax.algorithms.momentum_clustering import momentum_clustering

@@ -3,6 +3,7 @@
 import functools
 from typing import Any
 
+import by_hand
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,15 +11,7 @@ import pytest
 import scipy.cluster.hierarchy
 import scipy.linalg
 import scipy.spatial.distance
-from rounds_by_hand import (
-    close,
-    differ,
-    loss_by_hand,
-    misuse,
-    own,
-    padded,
-    trained_by_hand,
-)
+from by_hand import close, differ, misuse, padded
 
 from cfljax.algorithms import fedavg, pacfl
 from cfljax.algorithms.pacfl import (
@@ -81,13 +74,14 @@ def run(threshold, max_clusters=CLIENTS, data=DATA):
 
 def distances_by_hand():
     """Smallest principal angles, degrees."""
-    spans = [np.linalg.svd(own(DATA, i)[0].T)[0][:, :VECTORS] for i in range(CLIENTS)]
+    span = lambda x: np.linalg.svd(x.T)[0][:, :VECTORS]
+    spans = [span(by_hand.own(DATA, i)[0]) for i in range(CLIENTS)]
     angle = lambda a, b: np.rad2deg(scipy.linalg.subspace_angles(a, b).min())
     return np.array([[angle(a, b) for b in spans] for a in spans])
 
 
 def trained(theta, i, data=DATA):
-    return trained_by_hand(data, i, theta, step_size=STEP, num_steps=STEPS)
+    return by_hand.trained(data, i, theta, step_size=STEP, num_steps=STEPS)
 
 
 def rounds_by_hand(start, clusters, weights=KEPT):
@@ -123,7 +117,7 @@ def test_two_rounds_against_equations():
     close(answers, np.einsum("csf,cf->cs", DATA.inputs, models))
     np.testing.assert_array_equal(last.models[2], start)  # Nobody's.
     for i in range(CLIENTS):
-        close(first.losses[i], loss_by_hand(DATA, i, start))
+        close(first.losses[i], by_hand.loss(DATA, i, start))
     wrong = clusters.copy()
     wrong[3] = 0
     for other in (

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+import by_hand
 import jax
 import numpy as np
-from rounds_by_hand import gradient_by_hand, padded
+from by_hand import padded
 
 from cfljax.base.types import Algorithm, ClientData
 
@@ -93,7 +94,7 @@ def updates_by_hand(
     counts = np.zeros((CLIENTS, ROUNDS), int)
     for group in (np.asarray(row) for block in groups for row in block):
         for place, i in enumerate(group):
-            points = np.array([gradient_by_hand(data, j, models[i]) for j in group])
+            points = np.array([by_hand.gradient(data, j, models[i]) for j in group])
             if momenta is not None:
                 momenta[i] = points = (1 - keep) * points + keep * momenta[i]
             start, resend = points[place], None

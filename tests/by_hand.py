@@ -23,9 +23,9 @@ UPDATE = LocalUpdate(
 
 def padded(inputs: Any, targets: Any, kept: Any) -> ClientData:
     """Clients with so many real samples each, in single precision."""
-    mask = np.arange(np.shape(inputs)[1])[None] < np.asarray(kept)[:, None]
-    arrays = (jnp.asarray(leaf, jnp.float32) for leaf in (inputs, targets))
-    return ClientData(*arrays, jnp.asarray(mask))
+    mask = jnp.arange(np.shape(inputs)[1])[None] < np.asarray(kept)[:, None]
+    inputs, targets = (jnp.asarray(leaf, jnp.float32) for leaf in (inputs, targets))
+    return ClientData(inputs, targets, mask)
 
 
 def draw(
@@ -39,30 +39,30 @@ def draw(
     return padded(inputs, np.einsum("csf,cf->cs", inputs, truth), kept)
 
 
-def own(data: ClientData, i: int) -> tuple[np.ndarray, np.ndarray]:
+def own(data: ClientData, i: Any) -> tuple[np.ndarray, np.ndarray]:
     """A client's real samples."""
     keep = np.asarray(data.mask[i])
     return np.asarray(data.inputs[i], float)[keep], np.asarray(data.targets[i])[keep]
 
 
-def loss_by_hand(data: ClientData, i: int, theta: np.ndarray) -> Any:
+def loss(data: ClientData, i: Any, theta: np.ndarray) -> Any:
     """Mean squared error; not a number without samples."""
     x, y = own(data, i)
     return np.mean((x @ theta - y) ** 2) if len(y) else np.nan
 
 
-def gradient_by_hand(data: ClientData, i: int, theta: np.ndarray) -> np.ndarray:
+def gradient(data: ClientData, i: Any, theta: np.ndarray) -> np.ndarray:
     """Of the mean squared error; 0 without samples."""
     x, y = own(data, i)
     return 2 / max(len(y), 1) * x.T @ (x @ theta - y)
 
 
-def trained_by_hand(
-    data: ClientData, i: int, theta: np.ndarray, *, step_size: float, num_steps: int
+def trained(
+    data: ClientData, i: Any, theta: np.ndarray, *, step_size: float, num_steps: int
 ) -> np.ndarray:
     """The model after steps on all samples."""
     for _ in range(num_steps):
-        theta = theta - step_size * gradient_by_hand(data, i, theta)
+        theta = theta - step_size * gradient(data, i, theta)
     return theta
 
 
