@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from least_squares import padded
+from by_hand import padded
 
 from cfljax.base.types import Layers, Task
 from cfljax.losses import cross_entropy

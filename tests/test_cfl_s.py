@@ -4,12 +4,13 @@ import functools
 import itertools
 from typing import Any
 
+import by_hand
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.cluster.hierarchy
-from least_squares import MISUSE, compiled, differ, padded, trained_by_hand
+from by_hand import compiled, differ, misuse, padded
 
 from cfljax.algorithms import cfl_s, fedavg
 from cfljax.algorithms.cfl_s import bisect_clusters, is_congruent, largest_across
@@ -76,7 +77,7 @@ def run(kind, limits, data, first=FIRST, rounds=ROUNDS):
 
 
 def trained(i, model, step_size):
-    return trained_by_hand(DATA, i, model, step_size=step_size, num_steps=STEPS)
+    return by_hand.trained(DATA, i, model, step_size=step_size, num_steps=STEPS)
 
 
 def halves(updates):
@@ -88,7 +89,7 @@ def halves(updates):
     return [np.flatnonzero(part == part[0]), np.flatnonzero(part != part[0])]
 
 
-def by_hand(kind, wrong=None):
+def all_rounds_by_hand(kind, wrong=None):
     """Models of the clients and lists of members after every round."""
     weights = KEPT if kind == "paper" else np.ones(CLIENTS)
     models, clusters = np.tile(FIRST.astype(float), (CLIENTS, 1)), [np.arange(CLIENTS)]
@@ -139,7 +140,7 @@ def check(kind, told):
 
 @pytest.mark.parametrize("kind", ["paper", "reference", "relative"])
 def test_rounds_against_equations(kind):
-    told = by_hand(kind)
+    told = all_rounds_by_hand(kind)
     assert len(told[LATE - 1][1]) == 1 and len(told[-1][1]) > 2
     check(kind, told)
 
@@ -158,7 +159,7 @@ def test_rounds_against_equations(kind):
 )
 def test_a_wrong_rule_is_rejected(kind, wrong):
     with pytest.raises(AssertionError):
-        check(kind, by_hand(kind, wrong))
+        check(kind, all_rounds_by_hand(kind, wrong))
 
 
 def test_groups_are_found_and_never_merged():
@@ -267,7 +268,7 @@ def test_newcomers_walk_down_the_tree():
 
 def test_the_tree_keeps_models_and_directions_of_splits():
     tree = run("paper", ABSOLUTE, DATA)[0].splits.tree
-    told = by_hand("paper")
+    told = all_rounds_by_hand("paper")
     for s, (t, parent) in enumerate([(3, 0), (5, 1)]):
         assert (int(tree.rounds[s]), int(tree.parents[s])) == (t, parent)
         models, before = told[t - 1]
@@ -433,20 +434,15 @@ def test_clusters_are_cut_apart_from_each_other(due):
 # Against misuse
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"max_clusters": 0}, "`max_clusters`"),
-        ({"mean_norm": -1.0}, "`mean_norm` must not be negative, got -1.0"),
-        ({"largest_norm": float("nan")}, "`largest_norm` must not be negative"),
-        ({"first_split": -1}, "`first_split` must not be negative, got -1"),
-        ({"min_members": 1}, "`min_members` must be at least 2"),
-        ({"incongruence": 1.0}, r"`incongruence` must be in \[0, 1\), got 1.0"),
-        ({"variant": "reference", "participation": 0.5}, "`participation` must be 1"),
-        ({"thresholds": "none"}, "thresholds"),
-        ({"linkage": "ward"}, "linkage"),
-    ],
+test_misuse_is_named = misuse(
+    functools.partial(cfl_s, TASK, step_size=STEP, max_clusters=2),
+    ({"max_clusters": 0}, "`max_clusters`"),
+    ({"mean_norm": -1.0}, "`mean_norm` must not be negative, got -1.0"),
+    ({"largest_norm": float("nan")}, "`largest_norm` must not be negative"),
+    ({"first_split": -1}, "`first_split` must not be negative, got -1"),
+    ({"min_members": 1}, "`min_members` must be at least 2"),
+    ({"incongruence": 1.0}, r"`incongruence` must be in \[0, 1\), got 1.0"),
+    ({"variant": "reference", "participation": 0.5}, "`participation` must be 1"),
+    ({"thresholds": "none"}, "thresholds"),
+    ({"linkage": "ward"}, "linkage"),
 )
-def test_misuse_is_named(settings, message):
-    with pytest.raises(MISUSE, match=message):
-        cfl_s(TASK, **({"step_size": STEP, "max_clusters": 2} | settings))

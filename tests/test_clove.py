@@ -3,11 +3,12 @@
 import functools
 import itertools
 
+import by_hand
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from least_squares import MISUSE, compiled, loss_by_hand, trained_by_hand
+from by_hand import compiled, misuse
 
 from cfljax import engine
 from cfljax.algorithms import clove, fedavg, oracle
@@ -66,10 +67,10 @@ def two_means(points):
     return chosen
 
 
-def by_hand(state, data, *, option, num_steps=1, root=False):
+def round_by_hand(state, data, *, option, num_steps=1, root=False):
     """Models and assignment after a round (lines 6-23)."""
     models = np.asarray(state.models, float)
-    of = lambda i: [loss_by_hand(data, i, theta) for theta in models]
+    of = lambda i: [by_hand.loss(data, i, theta) for theta in models]
     losses = np.array([of(i) for i in range(CLIENTS)])
     clusters = two_means(np.sqrt(losses) if root else losses)  # line 11
     cost = [losses[clusters == cluster].sum(axis=0) for cluster in (0, 1)]
@@ -82,7 +83,7 @@ def by_hand(state, data, *, option, num_steps=1, root=False):
         if not len(members):
             continue
         moved = [
-            trained_by_hand(
+            by_hand.trained(
                 data, i, models[model], step_size=GAMMA, num_steps=num_steps
             )
             for i in members
@@ -106,7 +107,7 @@ def by_hand(state, data, *, option, num_steps=1, root=False):
 def test_a_round_by_hand(settings):
     data = problem()
     state, after, info = one_round(**settings)
-    models, assignment, losses = by_hand(
+    models, assignment, losses = round_by_hand(
         state,
         data,
         option=settings["option"],
@@ -119,7 +120,7 @@ def test_a_round_by_hand(settings):
     # The control: equal weights of the clients are other models.
     counts = np.full(CLIENTS, 7)
     even = data._replace(mask=jnp.arange(SAMPLES)[None, :] < counts[:, None])
-    other, _, _ = by_hand(state, even, option=settings["option"])
+    other, _, _ = round_by_hand(state, even, option=settings["option"])
     assert np.abs(other - models).max() > 1e-3
 
 
@@ -395,18 +396,13 @@ def test_once_the_clusters_are_right_it_is_the_oracle():
 # Against misuse
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"num_clusters": 0}, "`num_clusters` must be at least 1"),
-        ({"stable_rounds": 0}, "`stable_rounds` must be at least 1"),
-        ({"first_round": "never"}, "first_round"),
-        ({"start": "same"}, "start"),
-        ({"select_number": True}, "give `clustering='agglomerative'`"),
-        ({"participation": 0.0}, "`participation` must be in"),
-        ({"option": "gradient", "num_steps": 2}, "`num_steps` belongs to"),
-    ],
+test_misuse_is_named = misuse(
+    three,
+    ({"num_clusters": 0}, "`num_clusters` must be at least 1"),
+    ({"stable_rounds": 0}, "`stable_rounds` must be at least 1"),
+    ({"first_round": "never"}, "first_round"),
+    ({"start": "same"}, "start"),
+    ({"select_number": True}, "give `clustering='agglomerative'`"),
+    ({"participation": 0.0}, "`participation` must be in"),
+    ({"option": "gradient", "num_steps": 2}, "`num_steps` belongs to"),
 )
-def test_misuse_is_named(arguments, message):
-    with pytest.raises(MISUSE, match=message):
-        three(**arguments)

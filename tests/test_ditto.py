@@ -3,23 +3,12 @@
 import functools
 from typing import Any
 
+import by_hand
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from least_squares import (
-    MISUSE,
-    MOMENTUM,
-    UPDATE,
-    close,
-    compiled,
-    differ,
-    draw,
-    gradient_by_hand,
-    loss_by_hand,
-    rounds,
-    trained_by_hand,
-)
+from by_hand import MOMENTUM, UPDATE, close, compiled, differ, misuse, rounds
 
 from cfljax.algorithms import ditto, fedavg, local
 from cfljax.base.types import Task, Variables
@@ -30,7 +19,7 @@ CLIENTS, FEATURES, STEP, PENALTY = 5, 4, 0.05, 0.7
 KEPT = np.array([8, 2, 5, 8, 4])  # Real samples of each client.
 
 
-DATA = draw(KEPT, num_samples=8, num_features=FEATURES, seed=1)
+DATA = by_hand.draw(KEPT, num_samples=8, num_features=FEATURES, seed=1)
 TASK = linear(FEATURES)
 MODEL = np.array([1.0, -1.0, 0.5, 0.0], "f4")
 PERSONAL = np.random.default_rng(2).normal(size=(CLIENTS, FEATURES)).astype("f4")
@@ -49,7 +38,7 @@ def build(**settings):
 
 PAPER = build(**SETTINGS)
 REFERENCE = build(**SETTINGS, variant="reference")
-gradient = functools.partial(gradient_by_hand, DATA)
+gradient = functools.partial(by_hand.gradient, DATA)
 
 
 def begin(algorithm):
@@ -59,7 +48,7 @@ def begin(algorithm):
 
 
 def common_by_hand(model):
-    train = functools.partial(trained_by_hand, DATA, step_size=STEP, num_steps=2)
+    train = functools.partial(by_hand.trained, DATA, step_size=STEP, num_steps=2)
     trained = [train(i, model) for i in range(CLIENTS)]
     return np.average(trained, axis=0, weights=KEPT)
 
@@ -80,7 +69,7 @@ def personal_by_hand(personal, anchor, penalty=PENALTY):
 def test_two_rounds_against_equations():
     state, model, personal = begin(PAPER), MODEL, PERSONAL
     for seed in range(2):
-        losses = [loss_by_hand(DATA, i, personal[i]) for i in range(CLIENTS)]
+        losses = [by_hand.loss(DATA, i, personal[i]) for i in range(CLIENTS)]
         state, info = PAPER.step(jax.random.key(seed), state, DATA)
         model, personal = common_by_hand(model), personal_by_hand(personal, model)
         close(state.model, model)
@@ -223,16 +212,11 @@ def test_statistics_are_not_pulled():
 # Against misuse
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"num_personal_steps": 0}, "`num_personal_steps` must be at least 1"),
-        ({"penalty": -0.1}, "`penalty` must not be negative, got -0.1"),
-        ({"personal_update": LocalUpdate(proximal=0.1)}, "`personal_update` must have"),
-        ({"variant": "code"}, "variant"),
-        ({"start": "random"}, "start"),
-    ],
+test_misuse_is_named = misuse(
+    functools.partial(ditto, TASK, step_size=STEP),
+    ({"num_personal_steps": 0}, "`num_personal_steps` must be at least 1"),
+    ({"penalty": -0.1}, "`penalty` must not be negative, got -0.1"),
+    ({"personal_update": LocalUpdate(proximal=0.1)}, "`personal_update` must have"),
+    ({"variant": "code"}, "variant"),
+    ({"start": "random"}, "start"),
 )
-def test_misuse_is_named(settings, message):
-    with pytest.raises(MISUSE, match=message):
-        ditto(TASK, step_size=STEP, **settings)

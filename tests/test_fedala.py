@@ -4,21 +4,12 @@ import collections
 import functools
 from typing import Any
 
+import by_hand
 import jax
 import jax.numpy as jnp
-import least_squares
 import numpy as np
 import pytest
-from least_squares import (
-    MISUSE,
-    UPDATE,
-    compiled,
-    draw,
-    gradient_by_hand,
-    loss_by_hand,
-    rounds,
-    trained_by_hand,
-)
+from by_hand import UPDATE, compiled, misuse, rounds
 
 from cfljax.algorithms import fedala, fedavg, local
 from cfljax.algorithms.fedala import (
@@ -42,7 +33,7 @@ KEPT = np.array([6, 2, 5, 6, 3])  # Real samples of each client.
 FIRST, TOLERANCE = 16, 0.1
 
 
-DATA = draw(KEPT, num_samples=6, num_features=FEATURES, seed=6, scale=2)
+DATA = by_hand.draw(KEPT, num_samples=6, num_features=FEATURES, seed=6, scale=2)
 TASK = linear(FEATURES)
 MODEL = np.array([1.0, -1.0, 0.5], "f4")
 MODELS = np.broadcast_to(MODEL, (CLIENTS, FEATURES))
@@ -85,32 +76,32 @@ def learned(i, weights, own, received, is_new, clips=True):
     losses = []
     while True:
         theta = own + (received - own) * weights
-        slope = gradient_by_hand(DATA, i, theta)
+        slope = by_hand.gradient(DATA, i, theta)
         weights = weights - ETA * slope * (received - own)
         if clips:
             weights = np.clip(weights, 0, 1)
-        losses.append(loss_by_hand(DATA, i, theta))
+        losses.append(by_hand.loss(DATA, i, theta))
         settled = len(losses) > 10 and np.std(losses[-10:]) < TOLERANCE
         if not is_new or settled or len(losses) == FIRST:
             return weights, len(losses)
 
 
-def by_hand(models, weights, received, is_new, one_for_all=False, **how):
+def round_by_hand(models, weights, received, is_new, one_for_all=False, **how):
     """A round: models, weights, epochs, losses before training, and the mean."""
     weights, trained, epochs, losses = weights.copy(), models.copy(), [], []
     for i in range(CLIENTS):
         before = weights[i - 1] if one_for_all and i else weights[i]
         weights[i], count = learned(i, before, models[i], received, is_new, **how)
         theta = models[i] + (received - models[i]) * weights[i]
-        losses.append(loss_by_hand(DATA, i, theta))
-        trained[i] = trained_by_hand(DATA, i, theta, step_size=STEP, num_steps=2)
+        losses.append(by_hand.loss(DATA, i, theta))
+        trained[i] = by_hand.trained(DATA, i, theta, step_size=STEP, num_steps=2)
         epochs.append(count)
     mean = np.average(trained, axis=0, weights=KEPT)
     return trained, weights, epochs, losses, mean
 
 
-close = functools.partial(least_squares.close, rtol=1e-4, atol=1e-5)
-differ = functools.partial(least_squares.differ, rtol=1e-4, atol=1e-5)
+close = functools.partial(by_hand.close, rtol=1e-4, atol=1e-5)
+differ = functools.partial(by_hand.differ, rtol=1e-4, atol=1e-5)
 
 
 # Against equations
@@ -124,7 +115,7 @@ def test_three_rounds_against_equations():
     for round_index in range(3):
         before = models, weights, model, round_index < 2
         state, info = step(jax.random.key(round_index), state, DATA)
-        models, weights, epochs, losses, model = by_hand(*before)
+        models, weights, epochs, losses, model = round_by_hand(*before)
         close(state.own.models, models)
         close(state.own.weights, weights)
         close(state.model, model)
@@ -136,7 +127,7 @@ def test_three_rounds_against_equations():
             assert {11, FIRST} <= set(epochs)
             assert weights.min() == 0 < np.mean(weights) < weights.max() == 1
             for wrong in ({"one_for_all": True}, {"clips": False}):
-                differ(state.own.weights, by_hand(*before, **wrong)[1])
+                differ(state.own.weights, round_by_hand(*before, **wrong)[1])
     after = PAPER, fedala(TASK, **SETTINGS, answer="merged")
     expected = models, models + (model - models) * weights
     for algorithm, own in zip(after, expected, strict=True):
@@ -221,7 +212,7 @@ def test_newcomers_train_the_global_model_once():
     state = begin(models=np.zeros((CLIENTS, FEATURES), "f4"))
     new = jax.tree.map(lambda leaf: leaf[:2], DATA)
     joined = jax.jit(PAPER.join)(jax.random.key(0), state, new)
-    expected, weights, *_ = by_hand(MODELS, np.ones_like(MODELS), MODEL, True)
+    expected, weights, *_ = round_by_hand(MODELS, np.ones_like(MODELS), MODEL, True)
     close(joined.own.models, expected[:2])
     np.testing.assert_array_equal(joined.own.weights, weights[:2])
     np.testing.assert_array_equal(joined.own.is_new, [True, True])
@@ -356,19 +347,14 @@ def test_a_step_that_is_not_finite_is_not_taken():
 # Against misuse
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"adaptive": lambda name: False}, "`adaptive` must be true of a leaf"),
-        ({"weight_step_size": -1.0}, "`weight_step_size` must not be negative"),
-        ({"sample_share": 0.0}, r"`sample_share` must be in \(0, 1\], got 0.0"),
-        ({"sample_share": 1.5}, r"`sample_share` must be in \(0, 1\], got 1.5"),
-        ({"tolerance": -0.1}, "`tolerance` must not be negative"),
-        ({"num_initial_epochs": 0}, "`num_initial_epochs` must be at least 1"),
-        ({"num_weight_epochs": 0}, "`num_weight_epochs` must be at least 1"),
-        ({"answer": "received"}, "answer"),
-    ],
+test_misuse_is_named = misuse(
+    functools.partial(fedala, TASK, step_size=STEP),
+    ({"adaptive": lambda name: False}, "`adaptive` must be true of a leaf"),
+    ({"weight_step_size": -1.0}, "`weight_step_size` must not be negative"),
+    ({"sample_share": 0.0}, r"`sample_share` must be in \(0, 1\], got 0.0"),
+    ({"sample_share": 1.5}, r"`sample_share` must be in \(0, 1\], got 1.5"),
+    ({"tolerance": -0.1}, "`tolerance` must not be negative"),
+    ({"num_initial_epochs": 0}, "`num_initial_epochs` must be at least 1"),
+    ({"num_weight_epochs": 0}, "`num_weight_epochs` must be at least 1"),
+    ({"answer": "received"}, "answer"),
 )
-def test_misuse_is_named(settings, message):
-    with pytest.raises(MISUSE, match=message):
-        fedala(TASK, step_size=STEP, **settings)

@@ -5,14 +5,30 @@ import inspect
 import math
 from typing import Any
 
+import by_hand
 import jax
 import jax.numpy as jnp
-import least_squares
 import numpy as np
 import pytest
-from least_squares import gradient_by_hand, loss_by_hand, own
-from thresholded import CLIENTS, DATA, FEATURES, MODELS, TRUTH, Rule
-from thresholded import updates_by_hand as pairs_by_hand
+from by_hand import misuse
+from thresholded import (
+    CLIENTS,
+    DATA,
+    FEATURES,
+    FIXED,
+    HONEST,
+    LIARS,
+    MODELS,
+    RADIUS,
+    ROUNDS,
+    SETTINGS,
+    STEP,
+    TRUTH,
+    Rule,
+    fixed,
+    rounds_of,
+    updates_by_hand,
+)
 
 from cfljax.algorithms.federated_clustering import (
     State,
@@ -25,42 +41,25 @@ from cfljax.clustering.threshold import quantile_radius
 from cfljax.federated.local_update import draw_batch
 from cfljax.models import linear
 
-STEP, ROUNDS, RADIUS = 0.1, 3, 5.0
-SETTINGS: dict[str, Any] = {
-    "step_size": STEP,
-    "radius": RADIUS,
-    "num_clipping_rounds": ROUNDS,
-}
-updates_by_hand = functools.partial(pairs_by_hand, num_rounds=ROUNDS)
-close = functools.partial(least_squares.close, atol=2e-5)
+close = functools.partial(by_hand.close, atol=2e-5)
 
 
-def run(
-    rounds: int = 1,
-    models: np.ndarray = MODELS,
-    data: ClientData = DATA,
-    **changes: Any,
-) -> list[tuple[Any, Any]]:
+def run(rounds: int = 1, data: ClientData = DATA, **changes: Any) -> list:
     """State and info after each round."""
     algorithm = federated_clustering(linear(FEATURES), **(SETTINGS | changes))
     momenta: Any = ()
     if changes.get("momentum"):
         pairs = changes.get("variant", "paper") == "paper"
         momenta = jnp.zeros((CLIENTS,) * (1 + pairs) + (FEATURES,))
-    state = State(jnp.asarray(models), momenta, jnp.zeros((), jnp.int32))
-    step, seen = jax.jit(algorithm.step), []
-    for index in range(rounds):
-        state, info = step(jax.random.key(index), state, data)
-        seen.append((state, info))
-    return seen
+    state = State(jnp.asarray(MODELS), momenta, jnp.zeros((), jnp.int32))
+    return rounds_of(algorithm, state, data, rounds)
 
 
-fixed = lambda radius: lambda distances: radius
 half = quantile_radius(0.5, variant="reference")
 
 CASES: dict[str, tuple[dict[str, Any], Rule, dict[str, Any]]] = {
-    "number": ({}, fixed(RADIUS), {}),
-    "gram": ({"form": "gram"}, fixed(RADIUS), {}),
+    "number": ({}, FIXED, {}),
+    "gram": ({"form": "gram"}, FIXED, {}),
     "zero": ({"radius": 0.0}, fixed(1e-9), {}),  # By hand in spite of rounding.
     "infinite": ({"radius": np.inf}, fixed(np.inf), {}),
     # Position .5 x 5 of the six distances; the released index is floor(.5 x 6), which
@@ -72,7 +71,7 @@ CASES: dict[str, tuple[dict[str, Any], Rule, dict[str, Any]]] = {
         lambda distances: distances[3],
         {"strict": True},
     ),
-    "blocks": ({"models_per_chunk": 4, "order": "batched"}, fixed(RADIUS), {}),
+    "blocks": ({"models_per_chunk": 4, "order": "batched"}, FIXED, {}),
 }
 
 
@@ -87,8 +86,8 @@ def test_round_by_hand(case):
     close(state.models, MODELS - STEP * updates)
     np.testing.assert_array_equal(info.members, members)
     np.testing.assert_array_equal(info.counts, counts)
-    own = [gradient_by_hand(DATA, i, MODELS[i]) for i in range(CLIENTS)]
-    at_own = lambda i: [gradient_by_hand(DATA, j, MODELS[i]) for j in range(CLIENTS)]
+    own = [by_hand.gradient(DATA, i, MODELS[i]) for i in range(CLIENTS)]
+    at_own = lambda i: [by_hand.gradient(DATA, j, MODELS[i]) for j in range(CLIENTS)]
     in_ball = {"quantile": 3, "released quantile": 4, "released edge": 3}.get(case)
     assert in_ball is None or (counts == in_ball).all()
     if case == "zero":  # All N terms of (4) are the own gradient: a whole step alone.
@@ -106,7 +105,7 @@ def test_round_by_hand(case):
 
 def test_losses_are_those_at_own_models_before_the_step():
     ((_, info),) = run()
-    expected = [loss_by_hand(DATA, i, MODELS[i]) for i in range(CLIENTS)]
+    expected = [by_hand.loss(DATA, i, MODELS[i]) for i in range(CLIENTS)]
     np.testing.assert_allclose(info.losses, expected, rtol=1e-5)
     np.testing.assert_allclose(info.radii, np.full((CLIENTS, ROUNDS), RADIUS))
 
@@ -119,7 +118,7 @@ def test_groups_by_hand(num_groups):
     assert sizes == ([(2, 3)] if num_groups == 2 else [(2, 2), (2, 1)])
     everybody = np.concatenate([np.ravel(block) for block in groups])
     assert sorted(everybody.tolist()) == list(range(CLIENTS))
-    updates, members, counts = updates_by_hand(MODELS, fixed(RADIUS), groups=groups)
+    updates, members, counts = updates_by_hand(MODELS, groups=groups)
     close(state.models, MODELS - STEP * updates)
     np.testing.assert_array_equal(info.members, members)
     np.testing.assert_array_equal(info.counts, counts)
@@ -129,7 +128,7 @@ def test_groups_by_hand(num_groups):
     assert info.received.tolist() == info.sent.tolist() == expected
     other = draw_groups(jax.random.key(1), CLIENTS, num_groups)
     assert any((a != b).any() for a, b in zip(groups, other, strict=True))
-    alone, _, _ = updates_by_hand(MODELS, fixed(RADIUS))
+    alone, _, _ = updates_by_hand(MODELS)
     assert np.abs(STEP * (alone - updates)).max() > 0.01  # Control: groups matter.
 
 
@@ -141,11 +140,11 @@ def test_batches_by_hand():
     models = MODELS.astype(float)
     for batch, (state, _) in zip(batches, (first, second), strict=True):
         for i in range(CLIENTS):
-            rows = own(DATA, i)[0].tolist()
+            rows = by_hand.own(DATA, i)[0].tolist()
             drawn = np.asarray(batch.inputs[i]).tolist()
             places = [rows.index(row) for row in drawn]  # Real samples of its own,
             assert len(set(places)) == 2 and batch.mask[i].all()  # and no repetition.
-        updates, _, _ = updates_by_hand(models, fixed(RADIUS), data=batch)
+        updates, _, _ = updates_by_hand(models, data=batch)
         models = models - STEP * updates
         close(state.models, models)
     assert (batches[0].inputs != batches[1].inputs).any()
@@ -158,7 +157,7 @@ def test_momentum_after_thresholding_is_undamped():
     seen = run(rounds=2, momentum=0.5, variant="reference")
     models, momenta = MODELS.astype(float), np.zeros_like(MODELS)
     for state, _ in seen:
-        updates, _, _ = updates_by_hand(models, fixed(RADIUS))
+        updates, _, _ = updates_by_hand(models)
         momenta = 0.5 * momenta + updates
         models = models - STEP * momenta
         close(state.models, models)
@@ -172,9 +171,7 @@ def test_momentum_of_pairs_is_thresholded():
         seen = run(rounds=2, momentum=0.5, form=form)
         models, momenta = MODELS.astype(float), np.zeros((CLIENTS, CLIENTS, FEATURES))
         for state, info in seen:
-            updates, members, _ = updates_by_hand(
-                models, fixed(RADIUS), momenta=momenta, keep=0.5
-            )
+            updates, members, _ = updates_by_hand(models, momenta=momenta, keep=0.5)
             models = models - STEP * updates
             close(state.models, models)
             close(state.momenta, momenta)
@@ -185,15 +182,15 @@ def test_a_client_without_samples():
     """Its gradient is 0: it learns from those who are near to that, and counts."""
     data = DATA._replace(mask=DATA.mask.at[4].set(False))
     ((state, info),) = run(data=data)
-    updates, members, _ = updates_by_hand(MODELS, fixed(RADIUS), data=data)
+    updates, members, _ = updates_by_hand(MODELS, data=data)
     close(state.models, MODELS - STEP * updates)
     np.testing.assert_array_equal(info.members, members)
     assert np.flatnonzero(np.isnan(info.losses)).tolist() == [4]
 
 
 def test_starts():
-    for changes, equal in (({"start": "identical"}, True), ({}, False)):
-        algorithm = federated_clustering(linear(FEATURES), **SETTINGS, **changes)
+    build = functools.partial(federated_clustering, linear(FEATURES), **SETTINGS)
+    for algorithm, equal in ((build(start="identical"), True), (build(), False)):
         models = np.asarray(algorithm.init(jax.random.key(3), DATA).models)
         assert (models == models[:1]).all() == equal
 
@@ -201,14 +198,7 @@ def test_starts():
 # Against equations: Byzantine clients (section 3.1.1)
 
 
-LIARS = np.isin(np.arange(CLIENTS), [2, 5])
-HONEST = np.flatnonzero(~LIARS)
 U = np.full(FEATURES, -1 / math.sqrt(FEATURES))
-
-
-def lied_by_hand(models: np.ndarray = MODELS, **options: Any) -> Any:
-    """What `updates_by_hand` finds in balls of the given radius."""
-    return updates_by_hand(models, fixed(RADIUS), **options)
 
 
 @functools.cache
@@ -262,17 +252,17 @@ def test_attack_by_hand(case):
     name, options, send = ATTACKS[case]
     ((state, info),) = run(threat=threat(build(name), LIARS, **options))
     adaptive = options.get("adaptive", False)
-    updates, members, counts = lied_by_hand(send=send, adaptive=adaptive)
+    updates, members, counts = updates_by_hand(MODELS, send=send, adaptive=adaptive)
     found = np.asarray(state.models)
     close(found[HONEST], (MODELS - STEP * updates)[HONEST])
     np.testing.assert_array_equal(info.members[HONEST], members[HONEST])
     np.testing.assert_array_equal(info.counts[HONEST], counts[HONEST])
     # What an attacker sends itself is its own affair; nobody else is NaN.
     assert np.isnan(found[LIARS]).all() == (case == "nan")
-    plain, _, _ = lied_by_hand()
+    plain, _, _ = updates_by_hand(MODELS)
     others = {"cluster": "everybody", "everybody": "cluster", "first edge": "nan"}
     other = ATTACKS[others.get(case, "first edge")][2]
-    wrong, _, _ = lied_by_hand(send=other)
+    wrong, _, _ = updates_by_hand(MODELS, send=other)
     for control in (plain, wrong):
         assert np.abs(STEP * (control - updates))[HONEST].max() > 1e-3
 
@@ -287,7 +277,7 @@ def test_the_adaptive_edge_is_always_in_the_ball():
         offset += (2 * 0.999 - offset) / CLIENTS
     for i in HONEST.tolist():
         assert np.flatnonzero(info.members[i]).tolist() == sorted({i, 2, 5})
-        own = gradient_by_hand(DATA, i, MODELS[i])
+        own = by_hand.gradient(DATA, i, MODELS[i])
         moved = (MODELS[i] - np.asarray(state.models[i])) / STEP - own
         np.testing.assert_allclose(moved, offset * radius * U, rtol=0.01, atol=1e-5)
 
@@ -308,7 +298,7 @@ def test_masks_and_radii_may_be_swept_by_vmap():
 
     radii = np.array([RADIUS, RADIUS, 2.0], np.float32)
     swept = jax.jit(jax.vmap(one))(jnp.asarray(masks), jnp.asarray(radii))
-    updates, _, _ = lied_by_hand(send=against_cluster)
+    updates, _, _ = updates_by_hand(MODELS, send=against_cluster)
     close(swept[0], MODELS - STEP * updates)
     updates, _, _ = updates_by_hand(MODELS, fixed(2.0))
     close(swept[2], MODELS - STEP * updates)
@@ -319,7 +309,7 @@ def test_attackers_in_groups_know_their_own_group():
     attack = threat(build("ipm"), LIARS, clusters=TRUTH)
     ((state, _),) = run(num_groups=2, threat=attack)
     groups = draw_groups(jax.random.key(0), CLIENTS, 2)
-    updates, _, _ = lied_by_hand(groups=groups, send=against_cluster)
+    updates, _, _ = updates_by_hand(MODELS, groups=groups, send=against_cluster)
     close(state.models, MODELS - STEP * updates)
 
 
@@ -329,7 +319,7 @@ def test_attackers_send_momenta():
     state, _ = run(rounds=2, momentum=0.5, threat=attack)[-1]
     models, momenta = MODELS.astype(float), np.zeros((CLIENTS, CLIENTS, FEATURES))
     for _ in range(2):
-        updates, _, _ = lied_by_hand(
+        updates, _, _ = updates_by_hand(
             models, momenta=momenta, keep=0.5, send=against_cluster
         )
         models = models - STEP * updates
@@ -342,7 +332,7 @@ def test_gradients_at_three_times_the_model():
     ((state, _),) = run(radius=np.inf, threat=threat(silent, LIARS, model_factor=3.0))
     for i in range(CLIENTS):
         at = lambda j, i=i: (1 + 2 * LIARS[j]) * MODELS[i]
-        gradients = [gradient_by_hand(DATA, j, at(j)) for j in range(CLIENTS)]
+        gradients = [by_hand.gradient(DATA, j, at(j)) for j in range(CLIENTS)]
         expected = MODELS[i] - STEP * np.mean(gradients, axis=0)
         np.testing.assert_allclose(state.models[i], expected, rtol=1e-5, atol=1e-5)
 
@@ -362,47 +352,35 @@ def test_attackers_know_the_round():
 LIAR = threat(build("edge_adaptive"), LIARS, adaptive=True)
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        (
-            {"momentum": 0.5, "num_groups": 2},
-            "`momentum` of pairs needs `num_groups=1`",
-        ),
-        ({"momentum": 1.0}, r"`momentum` must be in \[0, 1\), got 1.0"),
-        ({"momentum": -0.1}, "`momentum` must be in"),
-        ({"num_groups": 0}, "`num_groups` must be at least 1"),
-        ({"num_clipping_rounds": 0}, "`num_clipping_rounds` must be at least 1"),
-        ({"batch_size": 0}, "`batch_size` must be at least 1"),
-        ({"models_per_chunk": 0}, "`models_per_chunk` must be at least 1"),
-        ({"radius": -1.0}, "`radius` must not be negative, got -1.0"),
-        ({"radius": np.ones(3)}, r"`radius` must be a number or a rule, got shape \(3"),
-        ({"threat": LIAR, "form": "gram"}, "`form` must be 'coordinates' or None"),
-    ],
+test_misuse_is_named = misuse(
+    functools.partial(federated_clustering, linear(3), **SETTINGS),
+    (
+        {"momentum": 0.5, "num_groups": 2},
+        "`momentum` of pairs needs `num_groups=1`",
+    ),
+    ({"momentum": 1.0}, r"`momentum` must be in \[0, 1\), got 1.0"),
+    ({"momentum": -0.1}, "`momentum` must be in"),
+    ({"num_groups": 0}, "`num_groups` must be at least 1"),
+    ({"num_clipping_rounds": 0}, "`num_clipping_rounds` must be at least 1"),
+    ({"batch_size": 0}, "`batch_size` must be at least 1"),
+    ({"models_per_chunk": 0}, "`models_per_chunk` must be at least 1"),
+    ({"radius": -1.0}, "`radius` must not be negative, got -1.0"),
+    ({"radius": np.ones(3)}, r"`radius` must be a number or a rule, got shape \(3"),
+    ({"threat": LIAR, "form": "gram"}, "`form` must be 'coordinates' or None"),
 )
-def test_misuse_is_named(changes, named):
-    with pytest.raises(ValueError, match=named):
-        federated_clustering(linear(3), **(SETTINGS | changes))
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"num_groups": 7}, "`num_groups` must be from 1 to the 6 clients, got 7"),
-        ({"threat": LIAR, "radius": quantile_radius(0.3)}, "`radius` must be given"),
-    ],
+def first_round(**changes):
+    algorithm = federated_clustering(linear(3), **(SETTINGS | changes))
+    state = algorithm.init(jax.random.key(0), DATA)
+    jax.eval_shape(algorithm.step, jax.random.key(0), state, DATA)
+
+
+test_misuse_is_named_in_the_first_round = misuse(
+    first_round,
+    ({"num_groups": 7}, "`num_groups` must be from 1 to the 6 clients, got 7"),
+    ({"threat": LIAR, "radius": quantile_radius(0.3)}, "`radius` must be given"),
 )
-def test_misuse_is_named_in_the_first_round(changes, named):
-    with pytest.raises(ValueError, match=named):
-        algorithm = federated_clustering(linear(3), **(SETTINGS | changes))
-        state = algorithm.init(jax.random.key(0), DATA)
-        jax.eval_shape(algorithm.step, jax.random.key(0), state, DATA)
-
-
-def test_tasks_that_train_otherwise_are_refused():
-    task = linear(3)._replace(fit=lambda key, model, *batch: (jnp.zeros(1), model))
-    with pytest.raises(ValueError, match="`task` must train on the losses"):
-        federated_clustering(task, step_size=0.1, radius=1.0)
 
 
 @pytest.mark.parametrize("named", ["variant", "edge", "start", "form", "order"])

@@ -3,13 +3,13 @@
 import functools
 from typing import Any
 
+import by_hand
 import jax
 import jax.numpy as jnp
-import least_squares
 import numpy as np
-import prototype_rounds as by_hand
+import prototype_rounds as network
 import pytest
-from least_squares import MISUSE, UPDATE, compiled, own, rounds
+from by_hand import UPDATE, compiled, misuse, rounds
 from prototype_rounds import CLASSES, CLIENTS, DATA, FEATURES, TASK
 
 from cfljax.algorithms import fedpac, fedproto, local
@@ -29,8 +29,8 @@ SETTINGS: dict[str, Any] = {
     "start": "independent",
 }
 KEY = jax.random.key(0)
-close = functools.partial(least_squares.close, rtol=3e-5, atol=3e-6)
-differ = functools.partial(least_squares.differ, rtol=3e-5, atol=3e-6)
+close = functools.partial(by_hand.close, rtol=3e-5, atol=3e-6)
+differ = functools.partial(by_hand.differ, rtol=3e-5, atol=3e-6)
 
 
 def build(**settings):
@@ -47,22 +47,22 @@ def round_by_hand(models, means, known, *, weigh=np.sign, penalty=PENALTY):
     """The models, the prototypes, what is known of them, and the losses."""
     after, sent, counts, losses = [], [], [], []
     for i, model in enumerate(models):
-        x, y = own(DATA, i)
+        x, y = by_hand.own(DATA, i)
         for _ in range(2):
-            slope = by_hand.slopes(model, x, y, means, known, penalty)[1]
+            slope = network.slopes(model, x, y, means, known, penalty)[1]
             model = {n: model[n] - STEP * slope[n] for n in model}
-        losses.append(by_hand.slopes(model, x, y, means, known, 0)[0])
-        mean, count = by_hand.class_means(model, x, y)
+        losses.append(network.slopes(model, x, y, means, known, 0)[0])
+        mean, count = network.class_means(model, x, y)
         after.append(model)
         sent.append(mean)
         counts.append(count)
     weights = weigh(np.array(counts, float))
-    prototypes = by_hand.mean_prototypes(np.array(sent), weights, means, known)
+    prototypes = network.mean_prototypes(np.array(sent), weights, means, known)
     return after, *prototypes, losses
 
 
 def two_rounds(**changes):
-    models = by_hand.models_of(START.models)
+    models = network.models_of(START.models)
     means, known = np.zeros((CLASSES, FEATURES)), np.zeros(CLASSES, bool)
     for _ in range(2):
         models, means, known, losses = round_by_hand(models, means, known, **changes)
@@ -111,7 +111,7 @@ def test_another_rule_is_another_algorithm(changes, monkeypatch):
             np.einsum("ij,ijf->jf", weights, means) / len(means),
             weights.sum(axis=0) > 0,
         )
-        monkeypatch.setattr(by_hand, "mean_prototypes", total)
+        monkeypatch.setattr(network, "mean_prototypes", total)
     with pytest.raises(AssertionError):
         check(found(PLAIN), two_rounds(**changes))
 
@@ -198,15 +198,15 @@ def test_a_liar_lies_about_its_prototypes():
     honest, _ = PLAIN.step(KEY, START, DATA)
     close(after.models["body"], honest.models["body"])
     pairs = [
-        by_hand.class_means(model, *own(DATA, i))
-        for i, model in enumerate(by_hand.models_of(honest.models))
+        network.class_means(model, *by_hand.own(DATA, i))
+        for i, model in enumerate(network.models_of(honest.models))
     ]
     means, counts = (np.stack(parts) for parts in zip(*pairs, strict=True))
     nothing = np.zeros((CLASSES, FEATURES)), np.zeros(CLASSES, bool)
-    told = by_hand.mean_prototypes(means, np.sign(counts), *nothing)[0]
+    told = network.mean_prototypes(means, np.sign(counts), *nothing)[0]
     close(honest.prototypes.means, told)
     means[3] = -np.mean(means[~liars], axis=0)
-    told = by_hand.mean_prototypes(means, np.sign(counts), *nothing)[0]
+    told = network.mean_prototypes(means, np.sign(counts), *nothing)[0]
     close(after.prototypes.means, told)
 
 
@@ -215,11 +215,11 @@ def test_a_newcomer_trains_a_fresh_model_with_the_prototypes():
     new = jax.tree.map(lambda leaf: leaf[2:4], DATA)
     joined = jax.jit(PLAIN.join)(jax.random.key(0), state, new)
     means, known = (np.asarray(part) for part in state.prototypes)
-    start = by_hand.models_of(START.models)  # Drawn from the same key.
+    start = network.models_of(START.models)  # Drawn from the same key.
     for i, model in enumerate(start[:2]):
-        x, y = own(new, i)
+        x, y = by_hand.own(new, i)
         for _ in range(2):
-            slope = by_hand.slopes(model, x, y, means, known, PENALTY)[1]
+            slope = network.slopes(model, x, y, means, known, PENALTY)[1]
             model = {n: model[n] - STEP * slope[n] for n in model}
         close(joined.models["body"][i], model["body"])
     jax.tree.map(np.testing.assert_array_equal, joined.prototypes, state.prototypes)
@@ -230,13 +230,13 @@ def test_a_newcomer_trains_a_fresh_model_with_the_prototypes():
 
 def test_the_body_is_run_once_in_a_step():
     """The two losses share one forward pass."""
-    task, calls = by_hand.counting()
+    task, calls = network.counting()
     every = Prototypes(jnp.zeros((CLASSES, FEATURES)), jnp.ones(CLASSES, bool))
     fit = aligned(task, every, 1.0).fit
     assert fit is not None
     one = jax.tree.map(lambda leaf: leaf[0], DATA)
     loss = lambda model: jnp.sum(fit(KEY, model, *one)[0])
-    jax.make_jaxpr(jax.grad(loss))(by_hand.init(KEY))
+    jax.make_jaxpr(jax.grad(loss))(network.init(KEY))
     assert len(calls) == 1
 
 
@@ -289,18 +289,13 @@ def test_networks_with_dropout_and_statistics(constructor):
 # Against misuse
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"num_classes": 0}, "`num_classes` must be at least 1"),
-        ({"penalty": -0.1}, "`penalty` must not be negative, got -0.1"),
-        ({"answer": "both"}, "answer"),
-        ({"start": "random"}, "start"),
-    ],
+test_misuse_is_named = misuse(
+    functools.partial(fedproto, TASK, num_classes=CLASSES, step_size=STEP),
+    ({"num_classes": 0}, "`num_classes` must be at least 1"),
+    ({"penalty": -0.1}, "`penalty` must not be negative, got -0.1"),
+    ({"answer": "both"}, "answer"),
+    ({"start": "random"}, "start"),
 )
-def test_misuse_is_named(settings, message):
-    with pytest.raises(MISUSE, match=message):
-        fedproto(TASK, **({"num_classes": CLASSES, "step_size": STEP} | settings))
 
 
 def test_tasks_without_classes_are_named():

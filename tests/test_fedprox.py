@@ -3,22 +3,11 @@
 import functools
 from typing import Any
 
+import by_hand
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
-from least_squares import (
-    MISUSE,
-    UPDATE,
-    close,
-    compiled,
-    differ,
-    draw,
-    gradient_by_hand,
-    loss_by_hand,
-    own,
-    rounds,
-)
+from by_hand import UPDATE, close, compiled, differ, misuse, rounds
 
 from cfljax.algorithms import fedavg, fedprox
 from cfljax.algorithms.fedavg import State as Plain
@@ -30,7 +19,7 @@ CLIENTS, FEATURES, STEP, PROXIMAL = 5, 3, 0.05, 0.7
 KEPT = np.array([6, 2, 5, 6, 3])  # Real samples of each client.
 
 
-DATA = draw(KEPT, num_samples=6, num_features=FEATURES, seed=1)
+DATA = by_hand.draw(KEPT, num_samples=6, num_features=FEATURES, seed=1)
 TASK = linear(FEATURES)
 MODEL = np.array([1.0, -1.0, 0.5], "f4")
 
@@ -46,14 +35,14 @@ def begin(model=MODEL):
     return State(jnp.asarray(model, "f4"))
 
 
-def by_hand(model, anchor=None, proximal=PROXIMAL, num_steps=3):
+def round_by_hand(model, anchor=None, proximal=PROXIMAL, num_steps=3):
     """Clients' steps from one model, each held to its anchor, and their mean."""
     anchor = model if anchor is None else anchor
     trained = []
     for i in range(CLIENTS):
         theta = model
         for _ in range(num_steps):
-            slope = gradient_by_hand(DATA, i, theta) + proximal * (theta - anchor)
+            slope = by_hand.gradient(DATA, i, theta) + proximal * (theta - anchor)
             theta = theta - STEP * slope
         trained.append(theta)
     return np.average(trained, axis=0, weights=KEPT)
@@ -65,16 +54,17 @@ def by_hand(model, anchor=None, proximal=PROXIMAL, num_steps=3):
 def test_two_rounds_against_equations():
     state, model = begin(), MODEL
     for seed in range(2):
-        losses = [loss_by_hand(DATA, i, model) for i in range(CLIENTS)]
+        losses = [by_hand.loss(DATA, i, model) for i in range(CLIENTS)]
         state, info = PAPER.step(jax.random.key(seed), state, DATA)
-        before, model = model, by_hand(model)
+        before, model = model, round_by_hand(model)
         close(state.model, model)
         close(info.losses, losses)
     for wrong in (
-        by_hand(before, anchor=MODEL),  # The first round's model, not this one's.
-        by_hand(before, anchor=np.zeros(FEATURES)),
-        by_hand(before, proximal=PROXIMAL / 2),  # The square without its half is 2 mu.
-        by_hand(before, proximal=2 * PROXIMAL),
+        round_by_hand(before, anchor=MODEL),  # The first round's model, not this one's.
+        round_by_hand(before, anchor=np.zeros(FEATURES)),
+        # The square without its half is 2 mu.
+        round_by_hand(before, proximal=PROXIMAL / 2),
+        round_by_hand(before, proximal=2 * PROXIMAL),
     ):
         differ(state.model, wrong)
 
@@ -96,7 +86,7 @@ def test_exact_minimisers_and_their_fixed_point():
     """
     maps, terms, hessians, linear_terms = [], [], [], []
     for i in range(CLIENTS):
-        x, y = own(DATA, i)
+        x, y = by_hand.own(DATA, i)
         hessian, linear_term = 2 / len(y) * x.T @ x, 2 / len(y) * x.T @ y
         inverse = np.linalg.inv(hessian + PROXIMAL * np.eye(FEATURES))
         maps.append(PROXIMAL * inverse)
@@ -141,16 +131,11 @@ def test_newcomers_are_answered_by_the_model():
 # Against misuse
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"proximal": -0.1}, "`proximal` must not be negative, got -0.1"),
-        ({"proximal": float("nan")}, "`proximal` must not be negative, got nan"),
-        ({"update": LocalUpdate(proximal=0.2)}, "`update` must have no other proximal"),
-        ({"num_steps": 0}, "`num_steps` must be at least 1"),
-        ({"weights": "equal"}, "weights"),
-    ],
+test_misuse_is_named = misuse(
+    functools.partial(fedprox, TASK, step_size=STEP, proximal=0.1),
+    ({"proximal": -0.1}, "`proximal` must not be negative, got -0.1"),
+    ({"proximal": float("nan")}, "`proximal` must not be negative, got nan"),
+    ({"update": LocalUpdate(proximal=0.2)}, "`update` must have no other proximal"),
+    ({"num_steps": 0}, "`num_steps` must be at least 1"),
+    ({"weights": "equal"}, "weights"),
 )
-def test_misuse_is_named(settings, message):
-    with pytest.raises(MISUSE, match=message):
-        fedprox(TASK, **({"step_size": STEP, "proximal": 0.1} | settings))

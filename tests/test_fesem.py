@@ -1,23 +1,15 @@
 """FeSEM: rounds by hand in NumPy, its limits, and means that are one client's model."""
 
 import dataclasses
+import functools
 from typing import Any
 
+import by_hand
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from least_squares import (
-    MISUSE,
-    UPDATE,
-    close,
-    compiled,
-    differ,
-    loss_by_hand,
-    padded,
-    rounds,
-    trained_by_hand,
-)
+from by_hand import UPDATE, close, compiled, differ, misuse, padded, rounds
 
 from cfljax.algorithms import fedavg, fesem
 from cfljax.algorithms.fesem import (
@@ -64,7 +56,7 @@ STATE = State(jnp.asarray(CENTRES), jnp.asarray(LABELS), jnp.asarray(LOCAL))
 
 
 def trained(i, theta, data=DATA):
-    return trained_by_hand(data, i, theta, step_size=STEP, num_steps=2)
+    return by_hand.trained(data, i, theta, step_size=STEP, num_steps=2)
 
 
 def nearest(local, centres):
@@ -94,7 +86,7 @@ def test_two_rounds_against_equations():
         close(state.models, centres)
         np.testing.assert_array_equal(state.clusters, labels)
         np.testing.assert_array_equal(info.assignment, labels)
-        losses = [loss_by_hand(DATA, i, old[k]) for i, k in enumerate(before)]
+        losses = [by_hand.loss(DATA, i, old[k]) for i, k in enumerate(before)]
         np.testing.assert_allclose(info.losses, losses, rtol=1e-4)
         # Controls: clients that weigh alike, and means by the labels before training.
         differ(state.models, mean(local, labels, old, np.ones(CLIENTS)))
@@ -262,18 +254,13 @@ def test_the_last_layer_alone_may_decide():
 # Against misuse
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"num_clusters": 0}, "`num_clusters` must be at least 1"),
-        ({"num_restarts": 0}, "`num_restarts` must be at least 1"),
-        ({"compared": "head"}, "`task` must have `layers`"),
-        ({"compared": "first"}, "compared"),
-        ({"variant": "code"}, "variant"),
-        ({"variant": "reference"}, "`variant='reference'` needs"),
-        ({"start": "identical"}, "start"),
-    ],
+test_misuse_is_named = misuse(
+    functools.partial(fesem, TASK, **SETTINGS),
+    ({"num_clusters": 0}, "`num_clusters` must be at least 1"),
+    ({"num_restarts": 0}, "`num_restarts` must be at least 1"),
+    ({"compared": "head"}, "`task` must have `layers`"),
+    ({"compared": "first"}, "compared"),
+    ({"variant": "code"}, "variant"),
+    ({"variant": "reference"}, "`variant='reference'` needs"),
+    ({"start": "identical"}, "start"),
 )
-def test_misuse_is_named(settings, message):
-    with pytest.raises(MISUSE, match=message):
-        fesem(TASK, **(SETTINGS | settings))

@@ -4,21 +4,12 @@ import dataclasses
 import functools
 from typing import Any
 
+import by_hand
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from least_squares import (
-    MISUSE,
-    UPDATE,
-    close,
-    compiled,
-    differ,
-    loss_by_hand,
-    padded,
-    rounds,
-    trained_by_hand,
-)
+from by_hand import UPDATE, close, compiled, differ, misuse, padded, rounds
 
 from cfljax.algorithms import fedavg, flexcfl
 from cfljax.algorithms.flexcfl import (
@@ -67,7 +58,7 @@ BETWEEN = build(**SETTINGS, inter_group_step_size=0.3)
 
 
 def trained(i, theta, steps):
-    return trained_by_hand(DATA, i, theta, step_size=STEP, num_steps=steps)
+    return by_hand.trained(DATA, i, theta, step_size=STEP, num_steps=steps)
 
 
 def means(rows, labels, weights):
@@ -114,7 +105,7 @@ def test_rounds_against_equations():
     for seed in range(2):
         local = np.stack([trained(i, models[k], 2) for i, k in enumerate(labels)])
         plain, info = PAPER.step(jax.random.key(seed), plain, DATA)
-        losses = [loss_by_hand(DATA, i, models[k]) for i, k in enumerate(labels)]
+        losses = [by_hand.loss(DATA, i, models[k]) for i, k in enumerate(labels)]
         np.testing.assert_allclose(info.losses, losses, rtol=1e-4)
         models = means(local, labels, KEPT)
         close(plain.models, models)
@@ -380,20 +371,15 @@ def test_learning_between_groups_against_its_formula():
 # Against misuse
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"num_clusters": 0}, "`num_clusters` must be at least 1"),
-        ({"num_pretrain_steps": 0}, "`num_pretrain_steps` must be at least 1"),
-        ({"pretrain_scale": 0}, "`pretrain_scale` must be at least 1"),
-        ({"num_restarts": 0}, "`num_restarts` must be at least 1"),
-        (
-            {"inter_group_step_size": -0.1},
-            "`inter_group_step_size` must not be negative",
-        ),
-        ({"clustering": "k_means"}, "clustering"),
-    ],
+test_misuse_is_named = misuse(
+    functools.partial(flexcfl, TASK, **SETTINGS),
+    ({"num_clusters": 0}, "`num_clusters` must be at least 1"),
+    ({"num_pretrain_steps": 0}, "`num_pretrain_steps` must be at least 1"),
+    ({"pretrain_scale": 0}, "`pretrain_scale` must be at least 1"),
+    ({"num_restarts": 0}, "`num_restarts` must be at least 1"),
+    (
+        {"inter_group_step_size": -0.1},
+        "`inter_group_step_size` must not be negative",
+    ),
+    ({"clustering": "k_means"}, "clustering"),
 )
-def test_misuse_is_named(settings, message):
-    with pytest.raises(MISUSE, match=message):
-        flexcfl(TASK, **(SETTINGS | settings))

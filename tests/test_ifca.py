@@ -4,18 +4,12 @@ import functools
 import json
 from typing import Any
 
+import by_hand
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from least_squares import (
-    MISUSE,
-    compiled,
-    gradient_by_hand,
-    loss_by_hand,
-    padded,
-    trained_by_hand,
-)
+from by_hand import compiled, misuse, padded
 
 from cfljax import engine
 from cfljax.algorithms.fedavg import State as FedAvgState
@@ -26,7 +20,6 @@ from cfljax.algorithms.oracle import oracle
 from cfljax.base.types import NO_CLUSTER, ClientData
 from cfljax.clustering.distances import least_distance
 from cfljax.data import mixed_linear
-from cfljax.federated.evaluate import choose_cluster
 from cfljax.federated.training import Training
 from cfljax.models import linear
 
@@ -59,7 +52,7 @@ def one_round(models=MODELS, data=DATA, key=KEY, **changes):
 
 def losses_by_hand(data, models):
     """F_i(theta_j), one client and model at a time."""
-    of = functools.partial(loss_by_hand, data)
+    of = functools.partial(by_hand.loss, data)
     return np.array([[of(i, theta) for theta in models] for i in range(CLIENTS)])
 
 
@@ -74,7 +67,7 @@ def test_gradient_round_against_equations(normalise):
     for j in range(CLUSTERS):
         members = np.flatnonzero(chosen == j)
         divisor = max(len(members), 1) if normalise == "cluster" else CLIENTS
-        total = sum((gradient_by_hand(DATA, i, MODELS[j]) for i in members), start=0.0)
+        total = sum((by_hand.gradient(DATA, i, MODELS[j]) for i in members), start=0.0)
         expected[j] -= STEP / divisor * total
     state, info = one_round(normalise=normalise)
     np.testing.assert_allclose(info.losses, losses, rtol=1e-5)
@@ -84,7 +77,7 @@ def test_gradient_round_against_equations(normalise):
 
 def test_model_round_against_equations():
     chosen = losses_by_hand(DATA, MODELS).argmin(axis=1)
-    train = functools.partial(trained_by_hand, DATA, step_size=STEP, num_steps=4)
+    train = functools.partial(by_hand.trained, DATA, step_size=STEP, num_steps=4)
     trained = np.array([train(i, MODELS[j]) for i, j in enumerate(chosen)])
     state, _ = one_round(option="model", num_steps=4)
     for j in range(CLUSTERS):
@@ -117,20 +110,8 @@ def test_resample_trains_on_the_second_half():
     np.testing.assert_allclose(info.losses, losses, rtol=1e-5)
     expected = MODELS.copy()
     for i, j in enumerate(losses.argmin(axis=1)):
-        expected[j] -= STEP / CLIENTS * gradient_by_hand(second, i, MODELS[j])
+        expected[j] -= STEP / CLIENTS * by_hand.gradient(second, i, MODELS[j])
     np.testing.assert_allclose(state.models, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_ties_go_to_the_lowest_index():
-    losses = jnp.array([[2.0, 1.0, 1.0], [3.0, 3.0, 3.0]])
-    np.testing.assert_array_equal(choose_cluster(losses), [1, 0])
-
-
-def test_what_is_not_finite_is_never_chosen():
-    nan, inf = jnp.nan, jnp.inf
-    losses = jnp.array([[nan, 5.0, 7.0], [-inf, inf, 2.0], [nan, inf, -inf]])
-    np.testing.assert_array_equal(choose_cluster(losses), [1, 2, NO_CLUSTER])
-    assert np.argmin(np.asarray(losses[0])) == 0  # What a plain argmin would do.
 
 
 @pytest.mark.parametrize("option", ["gradient", "model"])
@@ -167,7 +148,7 @@ def test_weights_against_equations(option, weights):
     kept = np.array([8, 2, 5, 8, 1, 3])
     data = padded(*DATA[:2], kept)
     start = MODELS[0]
-    moved = [start - STEP * gradient_by_hand(data, i, start) for i in range(CLIENTS)]
+    moved = [start - STEP * by_hand.gradient(data, i, start) for i in range(CLIENTS)]
     share = kept if weights == "samples" else np.ones(CLIENTS)
     expected = np.average(moved, axis=0, weights=share)
     algorithm = fedavg(linear(FEATURES), step_size=STEP, option=option, weights=weights)
@@ -361,22 +342,17 @@ def test_another_step_size_leaves_the_reference(golden):
 # Against misuse
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"num_clusters": 0}, "num_clusters"),
-        ({"num_steps": 0}, "num_steps"),
-        ({"option": "gradient", "num_steps": 2}, "num_steps"),
-        ({"participation": 0.0}, "participation"),
-        ({"participation": 1.5}, "participation"),
-        ({"stable_rounds": 0}, "`stable_rounds` must be at least 1"),
-        ({"first_round": "neither"}, "first_round"),
-        ({"start": "neither"}, "start"),
-    ],
+test_misuse_is_named = misuse(
+    functools.partial(ifca, linear(FEATURES), **SETTINGS),
+    ({"num_clusters": 0}, "num_clusters"),
+    ({"num_steps": 0}, "num_steps"),
+    ({"option": "gradient", "num_steps": 2}, "num_steps"),
+    ({"participation": 0.0}, "participation"),
+    ({"participation": 1.5}, "participation"),
+    ({"stable_rounds": 0}, "`stable_rounds` must be at least 1"),
+    ({"first_round": "neither"}, "first_round"),
+    ({"start": "neither"}, "start"),
 )
-def test_misuse_is_named(changes, named):
-    with pytest.raises(MISUSE, match=named):
-        ifca(linear(FEATURES), **(SETTINGS | changes))
 
 
 @pytest.mark.parametrize("named", ["option", "normalise", "weights", "variant"])

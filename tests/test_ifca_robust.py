@@ -4,12 +4,12 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import by_hand
 import jax
 import jax.numpy as jnp
-import least_squares
 import numpy as np
 import pytest
-from least_squares import gradient_by_hand, loss_by_hand, padded, trained_by_hand
+from by_hand import padded
 
 from cfljax.algorithms.ifca import State, ifca
 from cfljax.attacks import build, sleeper, threat
@@ -17,7 +17,6 @@ from cfljax.base.types import ClientData, Task, Threat
 from cfljax.federated import rounds
 from cfljax.federated.local_update import LocalUpdate
 from cfljax.federated.robust import (
-    Aggregate,
     centred_clipping,
     mean,
     median,
@@ -74,24 +73,21 @@ RULES = {
 }
 
 
-def choice_by_hand(client: int) -> Any:
-    return np.argmin([loss_by_hand(DATA, client, theta) for theta in MODELS])
-
-
-CHOICES = np.array([choice_by_hand(i) for i in range(CLIENTS)])
+LOSSES = [[by_hand.loss(DATA, i, theta) for theta in MODELS] for i in range(CLIENTS)]
+CHOICES = np.argmin(LOSSES, axis=1)
+EVERYBODY = np.arange(CLIENTS)
 
 
 def message_by_hand(
     option: str,
     client: int,
     theta: np.ndarray,
-    *,
     data: ClientData = DATA,
     num_steps: int = STEPS,
 ) -> np.ndarray:
     if option == "gradient":
-        return gradient_by_hand(data, client, theta)
-    return trained_by_hand(data, client, theta, step_size=STEP, num_steps=num_steps)
+        return by_hand.gradient(data, client, theta)
+    return by_hand.trained(data, client, theta, step_size=STEP, num_steps=num_steps)
 
 
 def round_by_hand(
@@ -99,13 +95,11 @@ def round_by_hand(
     rule: Rule,
     *,
     normalise: str = "all",
-    chosen: np.ndarray | None = None,
+    chosen: np.ndarray = CHOICES,
     lies: Mapping[int, np.ndarray] | None = None,
-    present: np.ndarray | None = None,
+    present: np.ndarray = EVERYBODY,
 ) -> np.ndarray:
     """Models after a round in which some send what `lies` has for them."""
-    chosen = CHOICES if chosen is None else chosen
-    present = np.arange(CLIENTS) if present is None else present
     expected = MODELS.astype(float)
     for j in range(CLUSTERS):
         members = [i for i in present if chosen[i] == j]
@@ -128,17 +122,15 @@ def settings(option: str) -> dict[str, Any]:
     return given | {"option": option, "num_steps": steps}
 
 
-def run(
-    option: str = "gradient",
-    models: Any = MODELS,
-    rounds: int = 1,
-    **changes: Any,
-) -> tuple[Any, Any]:
+def memory_of(threat: Threat | None) -> LocalState | None:
+    """What attackers have: a count of rounds."""
+    return None if threat is None else LocalState(jnp.zeros((), jnp.int32), ())
+
+
+def run(option="gradient", models=MODELS, rounds=1, **changes: Any) -> tuple[Any, Any]:
     """State and info after some rounds."""
     algorithm = ifca(linear(FEATURES), **(settings(option) | changes))
-    memory = None
-    if changes.get("threat") is not None:
-        memory = LocalState(jnp.zeros((), jnp.int32), ())
+    memory = memory_of(changes.get("threat"))
     state, info = State(jnp.asarray(models), memory), None
     step = jax.jit(algorithm.step)
     for index in range(rounds):
@@ -147,10 +139,10 @@ def run(
 
 
 def byzantine(*clients: int) -> np.ndarray:
-    return np.isin(np.arange(CLIENTS), clients)
+    return np.isin(EVERYBODY, clients)
 
 
-close = functools.partial(least_squares.close, rtol=1e-5, atol=1e-5)
+close = functools.partial(by_hand.close, rtol=1e-5, atol=1e-5)
 
 
 # Against equations: robust means
@@ -193,7 +185,7 @@ def test_released_divisors():
     chosen = CHOICES
     for j in range(CLUSTERS):
         members = np.flatnonzero(chosen == j).tolist()
-        gradients = np.array([gradient_by_hand(DATA, i, MODELS[j]) for i in members])
+        gradients = np.array([by_hand.gradient(DATA, i, MODELS[j]) for i in members])
         close(moves["mean", "all"][j], gradients.sum(axis=0) / CLIENTS)
         close(moves["median", "cluster"][j], np.median(gradients, axis=0))
         share = len(members) / CLIENTS
@@ -380,9 +372,7 @@ WIDER = SHARED._replace(inputs=jnp.concatenate([SHARED.inputs, ONES], axis=2))
 message = functools.partial(message_by_hand, data=WIDER, num_steps=2)
 
 
-def by_hand(
-    option: str, normalise: str, rule: Callable, lie: Callable | None
-) -> tuple[np.ndarray, np.ndarray]:
+def sharing_by_hand(option: str, normalise: str, rule: Any, lie: Any):
     """Body and heads after a round in which the last client lies to cluster 0."""
     chosen = OWNERS.copy()
     thetas = np.concatenate([np.tile(BODY, (CLUSTERS, 1)), HEADS], axis=1)
@@ -401,28 +391,14 @@ def by_hand(
     return BODY - STEP * body, HEADS - STEP * shares * heads
 
 
-def run_sharing(
-    option: str,
-    data: ClientData,
-    normalise: str = "all",
-    threat: Threat | None = None,
-    aggregate: Aggregate | None = None,
-) -> dict[str, np.ndarray]:
-    arguments: dict[str, Any] = {"option": option, "normalise": normalise}
-    algorithm = ifca(
-        TASK,
-        num_clusters=CLUSTERS,
-        step_size=STEP,
-        num_steps=2 if option == "model" else 1,
-        shared=lambda name: name == "body",
-        threat=threat,
-        aggregate=aggregate,
-        **arguments,
-    )
+def run_sharing(option: str, data: ClientData, threat=None, **changes: Any):
+    arguments: dict[str, Any] = settings(option) | {"threat": threat} | changes
+    if option == "model":
+        arguments["num_steps"] = 2
+    algorithm = ifca(TASK, **arguments, shared=lambda name: name == "body")
     rows = np.tile(BODY, (CLUSTERS, 1)), HEADS
     body, heads = (jnp.asarray(leaf.astype(np.float32)) for leaf in rows)
-    memory = None if threat is None else LocalState(jnp.zeros((), jnp.int32), ())
-    state = State({"body": body, "head": heads}, memory)
+    state = State({"body": body, "head": heads}, memory_of(threat))
     return jax.jit(algorithm.step)(jax.random.key(0), state, data)[0].models
 
 
@@ -448,8 +424,8 @@ def test_common_leaves_are_the_mean_of_everybody(option, normalise, rule, lie):
     attack, told = LIES.get(lie, (None, None))
     liar = None if attack is None else threat(attack, LAST)
     aggregate = median() if rule is np.median else None
-    found = run_sharing(option, SHARED, normalise, liar, aggregate)
-    body, heads = by_hand(option, normalise, rule, told)
+    found = run_sharing(option, SHARED, liar, normalise=normalise, aggregate=aggregate)
+    body, heads = sharing_by_hand(option, normalise, rule, told)
     np.testing.assert_allclose(found["head"], heads, rtol=1e-5, atol=1e-6)
     for row in found["body"]:
         np.testing.assert_allclose(row, body, rtol=1e-5, atol=1e-6)

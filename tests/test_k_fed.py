@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from least_squares import MISUSE, padded
+from by_hand import misuse, padded
 
 from cfljax import engine
 from cfljax.algorithms import k_fed, oracle
@@ -132,16 +132,11 @@ def test_clients_without_samples_belong_nowhere():
 # Against misuse
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"num_clusters": 0}, "`num_clusters` must be at least 1"),
-        ({"num_clusters": 2, "num_local_clusters": 0}, "`num_local_clusters` must"),
-        ({"num_clusters": 7}, "`num_clusters` must not exceed the centres"),
-        ({"num_clusters": 2, "points": "targets"}, "points"),
-        ({"num_clusters": 2, "variant": "code"}, "variant"),
-    ],
+test_misuse_is_named = misuse(
+    functools.partial(clusters, problem(WHOLE)),
+    ({"num_clusters": 0}, "`num_clusters` must be at least 1"),
+    ({"num_clusters": 2, "num_local_clusters": 0}, "`num_local_clusters` must"),
+    ({"num_clusters": 7}, "`num_clusters` must not exceed the centres"),
+    ({"num_clusters": 2, "points": "targets"}, "points"),
+    ({"num_clusters": 2, "variant": "code"}, "variant"),
 )
-def test_misuse_is_named(settings, message):
-    with pytest.raises(MISUSE, match=message):
-        clusters(problem(WHOLE), **settings)

@@ -4,13 +4,28 @@ import functools
 import math
 from typing import Any
 
+import by_hand
 import jax
 import jax.numpy as jnp
-import least_squares
 import numpy as np
 import pytest
-from least_squares import gradient_by_hand
-from thresholded import CLIENTS, DATA, FEATURES, MODELS, TRUTH, clustered
+from by_hand import misuse
+from thresholded import (
+    CLIENTS,
+    DATA,
+    FEATURES,
+    FIXED,
+    HONEST,
+    LIARS,
+    MODELS,
+    RADIUS,
+    SETTINGS,
+    STEP,
+    TRUTH,
+    clustered,
+    fixed,
+    rounds_of,
+)
 
 from cfljax.algorithms.momentum_clustering import State, momentum_clustering
 from cfljax.attacks import build, threat
@@ -20,15 +35,8 @@ from cfljax.clustering.threshold import quantile_radius
 from cfljax.federated.local_update import draw_batch
 from cfljax.models import linear
 
-STEP, ROUNDS, RADIUS, CLUSTERS = 0.1, 3, 5.0, 2
-SETTINGS: dict[str, Any] = {
-    "step_size": STEP,
-    "radius": RADIUS,
-    "num_clipping_rounds": ROUNDS,
-}
+CLUSTERS = 2
 WARM: dict[str, Any] = {"centre_start": "warm", "num_clusters": CLUSTERS}
-LIARS = np.isin(np.arange(CLIENTS), [2, 5])
-HONEST = np.flatnonzero(~LIARS)
 
 
 def run(rounds: int = 2, data: ClientData = DATA, **changes: Any) -> list[tuple]:
@@ -38,40 +46,33 @@ def run(rounds: int = 2, data: ClientData = DATA, **changes: Any) -> list[tuple]
     if changes.get("centre_start") == "warm":
         centres = jnp.zeros((CLUSTERS, FEATURES))
     state = State(models, jnp.zeros_like(models), centres, jnp.zeros((), jnp.int32))
-    step, seen = jax.jit(algorithm.step), []
-    for index in range(rounds):
-        state, info = step(jax.random.key(index), state, data)
-        seen.append((state, info))
-    return seen
+    return rounds_of(algorithm, state, data, rounds)
 
 
 def gradients_by_hand(models: np.ndarray, data: ClientData = DATA) -> np.ndarray:
-    return np.array([gradient_by_hand(data, i, models[i]) for i in range(CLIENTS)])
+    return np.array([by_hand.gradient(data, i, models[i]) for i in range(CLIENTS)])
 
 
 def moves_by_hand(
     points: np.ndarray, rule: Any, **options: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """Each client's own centre and who is in its ball."""
-    found = [
-        clustered(points, point, rule, num_rounds=ROUNDS, **options) for point in points
-    ]
+    found = [clustered(points, point, rule, **options) for point in points]
     return np.array([row[0] for row in found]), np.array([row[1] for row in found])
 
 
 # Equal up to two rounds in single precision.
-close = functools.partial(least_squares.close, rtol=3e-5, atol=3e-5)
-fixed = lambda distances: RADIUS
+close = functools.partial(by_hand.close, rtol=3e-5, atol=3e-5)
 CASES: dict[str, tuple[dict[str, Any], Any, tuple[float, float]]] = {
     # The weight of the gradient in the first round, and in the second.
-    "zero": ({}, fixed, (0.1, 0.1)),
+    "zero": ({}, FIXED, (0.1, 0.1)),
     "gradient": (
         {"gradient_weight": 0.3, "first_momentum": "gradient"},
-        fixed,
+        FIXED,
         (1.0, 0.3),
     ),
-    "no memory": ({"gradient_weight": 1.0}, fixed, (1.0, 1.0)),
-    "gram": ({"gradient_weight": 0.6, "form": "gram"}, fixed, (0.6, 0.6)),
+    "no memory": ({"gradient_weight": 1.0}, FIXED, (1.0, 1.0)),
+    "gram": ({"gradient_weight": 0.6, "form": "gram"}, FIXED, (0.6, 0.6)),
     "rule": (
         {"gradient_weight": 0.6, "radius": quantile_radius(0.6)},
         lambda distances: distances[3],
@@ -107,7 +108,7 @@ def test_two_warm_rounds_by_hand(first):
     """Centres go on where they ended; a client moves along the nearest."""
     weights = (0.4, 0.4) if first == "zero" else (1.0, 0.4)
     seen = run(gradient_weight=0.4, radius=2.0, first_momentum=first, **WARM)
-    rule = lambda distances: 2.0
+    rule = fixed(2.0)
     models, momenta = MODELS.astype(float), np.zeros_like(MODELS, float)
     centres = np.zeros((CLUSTERS, FEATURES))
     drawn = []
@@ -121,7 +122,7 @@ def test_two_warm_rounds_by_hand(first):
             centres = np.asarray(draw(key, points, everybody, num_clusters=CLUSTERS))
             away = np.abs(centres[:, None] - momenta[None]).max(axis=-1)
             drawn = np.flatnonzero(away.min(axis=0) < 1e-5)
-        found = [clustered(momenta, v, rule, num_rounds=ROUNDS) for v in centres]
+        found = [clustered(momenta, v, rule) for v in centres]
         centres = np.array([row[0] for row in found])
         distances = np.linalg.norm(momenta[:, None] - centres[None], axis=-1)
         nearest = distances.argmin(axis=1)
@@ -195,11 +196,11 @@ def test_attackers_of_members_by_hand(adaptive):
         LIARS[:, None], v + 0.999 * RADIUS * u if adaptive else -0.5 * mean, points
     )
     sent = momenta if adaptive else lie(momenta, None)
-    moves, members = moves_by_hand(sent, fixed, resend=lie if adaptive else None)
+    moves, members = moves_by_hand(sent, FIXED, resend=lie if adaptive else None)
     close(state.momenta, momenta)  # What they keep is what they measured.
     close(state.models[HONEST], (MODELS - STEP * moves)[HONEST])
     np.testing.assert_array_equal(info.members[HONEST], members[HONEST])
-    honest, _ = moves_by_hand(momenta, fixed)
+    honest, _ = moves_by_hand(momenta, FIXED)
     assert np.abs(STEP * (honest - moves))[HONEST].max() > 1e-3
 
 
@@ -234,27 +235,22 @@ def test_the_default_is_no_printed_warm_start():
 ADAPTIVE = threat(build("nan"), LIARS, adaptive=True)
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"gradient_weight": 0.0}, r"`gradient_weight` must be in \(0, 1\], got 0.0"),
-        ({"gradient_weight": 1.1}, "`gradient_weight` must be in"),
-        ({"num_clusters": 2}, "`num_clusters` belongs to `centre_start='warm'`"),
-        ({"centre_start": "warm"}, "`num_clusters` must be given with"),
-        (WARM | {"num_clusters": 0}, "`num_clusters` must be at least 1"),
-        (WARM | {"form": "gram"}, "`form='gram'`"),
-        (
-            WARM | {"threat": ADAPTIVE},
-            "`threat` may be adaptive with `centre_start='member'` only",
-        ),
-        ({"radius": np.ones(2)}, r"`radius` must be a number or a rule, got shape \(2"),
-        ({"form": "gram", "threat": ADAPTIVE}, "`form` must be 'coordinates' or None"),
-        ({"num_clipping_rounds": 0}, "`num_clipping_rounds` must be at least 1"),
-        ({"batch_size": 0}, "`batch_size` must be at least 1"),
-        ({"centres_per_chunk": 0}, "`centres_per_chunk` must be at least 1"),
-        ({"clients_per_chunk": 0}, "`clients_per_chunk` must be at least 1"),
-    ],
+test_misuse_is_named = misuse(
+    functools.partial(momentum_clustering, linear(3), **SETTINGS),
+    ({"gradient_weight": 0.0}, r"`gradient_weight` must be in \(0, 1\], got 0.0"),
+    ({"gradient_weight": 1.1}, "`gradient_weight` must be in"),
+    ({"num_clusters": 2}, "`num_clusters` belongs to `centre_start='warm'`"),
+    ({"centre_start": "warm"}, "`num_clusters` must be given with"),
+    (WARM | {"num_clusters": 0}, "`num_clusters` must be at least 1"),
+    (WARM | {"form": "gram"}, "`form='gram'`"),
+    (
+        WARM | {"threat": ADAPTIVE},
+        "`threat` may be adaptive with `centre_start='member'` only",
+    ),
+    ({"radius": np.ones(2)}, r"`radius` must be a number or a rule, got shape \(2"),
+    ({"form": "gram", "threat": ADAPTIVE}, "`form` must be 'coordinates' or None"),
+    ({"num_clipping_rounds": 0}, "`num_clipping_rounds` must be at least 1"),
+    ({"batch_size": 0}, "`batch_size` must be at least 1"),
+    ({"centres_per_chunk": 0}, "`centres_per_chunk` must be at least 1"),
+    ({"clients_per_chunk": 0}, "`clients_per_chunk` must be at least 1"),
 )
-def test_misuse_is_named(changes, named):
-    with pytest.raises(ValueError, match=named):
-        momentum_clustering(linear(3), **(SETTINGS | changes))

@@ -5,12 +5,14 @@ f_1 = x^2 / (6 eta); f_2 = 4 (x-1)^3 + 3 (x-1)^4 + 1 left of 1 and (x-1)^2 / (2 
 right of it; f_3 = (x-2)^2 / (2 eta). The optima are 0, 0 and 2; 1 is a saddle of f_2.
 """
 
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from by_hand import misuse
 
 from cfljax.algorithms.federated_clustering import federated_clustering
 from cfljax.algorithms.momentum_clustering import momentum_clustering
@@ -162,24 +164,25 @@ def test_one_cluster_moves_everybody_alike_and_no_number_joins_none():
 # Against misuse
 
 
+test_misuse_is_named = misuse(
+    functools.partial(myopic_clustering, linear(3), num_clusters=2, step_size=0.1),
+    ({"num_clusters": 0}, "`num_clusters` must be at least 1"),
+    ({"num_restarts": 0}, "`num_restarts` must be at least 1"),
+    ({"batch_size": 0}, "`batch_size` must be at least 1"),
+    ({"clients_per_chunk": 0}, "`clients_per_chunk` must be at least 1"),
+)
+
+
 @pytest.mark.parametrize(
-    ("changes", "named"),
+    ("constructor", "settings"),
     [
-        ({"num_clusters": 0}, "`num_clusters` must be at least 1"),
-        ({"num_restarts": 0}, "`num_restarts` must be at least 1"),
-        ({"batch_size": 0}, "`batch_size` must be at least 1"),
-        ({"clients_per_chunk": 0}, "`clients_per_chunk` must be at least 1"),
+        (myopic_clustering, {"num_clusters": 2}),
+        (momentum_clustering, {"radius": 1.0}),
+        (federated_clustering, {"radius": 1.0}),
     ],
 )
-def test_misuse_is_named(changes, named):
-    arguments = {"num_clusters": 2, "step_size": 0.1} | changes
-    with pytest.raises(ValueError, match=named):
-        myopic_clustering(linear(3), **arguments)
-
-
-def test_tasks_that_train_otherwise_are_refused():
+def test_tasks_that_train_otherwise_are_refused(constructor, settings):
     task = linear(3)._replace(fit=lambda key, model, *batch: (jnp.zeros(1), model))
+    arguments = {"step_size": 0.1} | settings
     with pytest.raises(ValueError, match="`task` must train on the losses"):
-        myopic_clustering(task, num_clusters=2, step_size=0.1)
-    with pytest.raises(ValueError, match="`task` must train on the losses"):
-        momentum_clustering(task, step_size=0.1, radius=1.0)
+        constructor(task, **arguments)

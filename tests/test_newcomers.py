@@ -1,10 +1,11 @@
-"""Newcomers that work for as long as in a round: in the round that they join."""
+"""Newcomers that work when they join, clients nobody knows, and data nobody takes."""
 
 import jax
 import numpy as np
 import pytest
-from conformance_cases import build, problem
+from conformance_cases import NAMES, build, problem, task_of
 
+from cfljax.algorithms import fedavg
 from cfljax.federated.local_update import LocalUpdate
 
 # The others' newcomers choose a model, or train as everybody does before round one.
@@ -69,3 +70,22 @@ def test_others_are_not_answered_before_they_join(name):
     joined = jax.eval_shape(algorithm.join, jax.random.key(1), state, few)
     assert answers(joined, few).shape[0] == 4
     assert answers(state, data).shape[0] == 6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_data_that_are_no_numbers_are_refused_in_padding_too(name):
+    data, truth = problem(name)
+    algorithm = build(name, truth)
+    padded = data._replace(mask=data.mask.at[2, -1].set(False))
+    spoilt = padded._replace(inputs=padded.inputs.at[2, -1].set(np.nan))
+    with pytest.raises(ValueError, match="`inputs` must be finite, padding included"):
+        algorithm.init(jax.random.key(0), spoilt)
+
+
+def test_labels_that_begin_at_one_are_refused():
+    data, truth = problem("fedproto")
+    wrong = data._replace(targets=data.targets + 1)
+    plain = fedavg(task_of("fedproto"), step_size=0.1)
+    for algorithm in (plain, build("fedproto", truth), build("fedpac", truth)):
+        with pytest.raises(ValueError, match=r"`targets` must be in 0\.\.2, padding"):
+            algorithm.init(jax.random.key(0), wrong)

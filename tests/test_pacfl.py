@@ -3,6 +3,7 @@
 import functools
 from typing import Any
 
+import by_hand
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,15 +11,7 @@ import pytest
 import scipy.cluster.hierarchy
 import scipy.linalg
 import scipy.spatial.distance
-from least_squares import (
-    MISUSE,
-    close,
-    differ,
-    loss_by_hand,
-    own,
-    padded,
-    trained_by_hand,
-)
+from by_hand import close, differ, misuse, padded
 
 from cfljax.algorithms import fedavg, pacfl
 from cfljax.algorithms.pacfl import (
@@ -81,13 +74,14 @@ def run(threshold, max_clusters=CLIENTS, data=DATA):
 
 def distances_by_hand():
     """Smallest principal angles, degrees."""
-    spans = [np.linalg.svd(own(DATA, i)[0].T)[0][:, :VECTORS] for i in range(CLIENTS)]
+    span = lambda x: np.linalg.svd(x.T)[0][:, :VECTORS]
+    spans = [span(by_hand.own(DATA, i)[0]) for i in range(CLIENTS)]
     angle = lambda a, b: np.rad2deg(scipy.linalg.subspace_angles(a, b).min())
     return np.array([[angle(a, b) for b in spans] for a in spans])
 
 
 def trained(theta, i, data=DATA):
-    return trained_by_hand(data, i, theta, step_size=STEP, num_steps=STEPS)
+    return by_hand.trained(data, i, theta, step_size=STEP, num_steps=STEPS)
 
 
 def rounds_by_hand(start, clusters, weights=KEPT):
@@ -123,7 +117,7 @@ def test_two_rounds_against_equations():
     close(answers, np.einsum("csf,cf->cs", DATA.inputs, models))
     np.testing.assert_array_equal(last.models[2], start)  # Nobody's.
     for i in range(CLIENTS):
-        close(first.losses[i], loss_by_hand(DATA, i, start))
+        close(first.losses[i], by_hand.loss(DATA, i, start))
     wrong = clusters.copy()
     wrong[3] = 0
     for other in (
@@ -557,42 +551,31 @@ def test_newcomers_go_to_the_nearest(linkage):
 # Against misuse
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({}, "one of `threshold` and `num_clusters` must be given"),
-        ({"threshold": 3.0, "num_clusters": 2}, "one of `threshold` and"),
-        ({"threshold": 3.0}, "`max_clusters` must be given beside `threshold`"),
-        ({"num_clusters": 2, "max_clusters": 2}, "`max_clusters` must be given"),
-        ({"num_clusters": 0}, "`num_clusters` must be at least 1, got 0"),
-        ({"threshold": 3.0, "max_clusters": 0}, "`max_clusters` must be at least 1"),
-        ({"threshold": -1.0, "max_clusters": 2}, "`threshold` must not be negative"),
-        ({"threshold": np.nan, "max_clusters": 2}, "`threshold` must not be negative"),
-        ({"num_clusters": 2, "num_vectors": 0}, "`num_vectors` must be at least 1"),
-        ({"num_clusters": 2, "num_classes": 0}, "`num_classes` must be at least 1"),
-        ({"num_clusters": 2, "angle": "cosine"}, "angle"),
-        ({"num_clusters": 2, "linkage": "ward"}, "linkage"),
-    ],
+test_misuse_is_named = misuse(
+    build,
+    ({}, "one of `threshold` and `num_clusters` must be given"),
+    ({"threshold": 3.0, "num_clusters": 2}, "one of `threshold` and"),
+    ({"threshold": 3.0}, "`max_clusters` must be given beside `threshold`"),
+    ({"num_clusters": 2, "max_clusters": 2}, "`max_clusters` must be given"),
+    ({"num_clusters": 0}, "`num_clusters` must be at least 1, got 0"),
+    ({"threshold": 3.0, "max_clusters": 0}, "`max_clusters` must be at least 1"),
+    ({"threshold": -1.0, "max_clusters": 2}, "`threshold` must not be negative"),
+    ({"threshold": np.nan, "max_clusters": 2}, "`threshold` must not be negative"),
+    ({"num_clusters": 2, "num_vectors": 0}, "`num_vectors` must be at least 1"),
+    ({"num_clusters": 2, "num_classes": 0}, "`num_classes` must be at least 1"),
+    ({"num_clusters": 2, "angle": "cosine"}, "angle"),
+    ({"num_clusters": 2, "linkage": "ward"}, "linkage"),
 )
-def test_misuse_is_named(settings, message):
-    with pytest.raises(MISUSE, match=message):
-        build(**settings)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"num_vectors": 0}, "`num_vectors` must be at least 1, got 0"),
-        ({"num_vectors": 1, "num_classes": 0}, "`num_classes` must be at least 1"),
-        ({"num_vectors": 1, "num_classes": 2}, "`num_classes` needs targets that"),
-    ],
+NUMBERED = IMAGES._replace(targets=IMAGES.inputs[:, :, 0, 0])
+test_misuse_of_subspaces_is_named = misuse(
+    functools.partial(client_subspaces, NUMBERED),
+    ({"num_vectors": 0}, "`num_vectors` must be at least 1, got 0"),
+    ({"num_vectors": 1, "num_classes": 0}, "`num_classes` must be at least 1"),
+    ({"num_vectors": 1, "num_classes": 2}, "`num_classes` needs targets that"),
 )
-def test_misuse_of_subspaces_is_named(settings: dict[str, Any], message):
-    data = IMAGES._replace(targets=IMAGES.inputs[:, :, 0, 0])
-    with pytest.raises(ValueError, match=message):
-        client_subspaces(data, **settings)
-
-
-def test_an_unknown_angle_is_named():
-    with pytest.raises(MISUSE, match="angle"):
-        angles_between(told(), told(), angle="cosine")  # pyright: ignore
+test_an_unknown_angle_is_named = misuse(
+    lambda angle: angles_between(told(), told(), angle=angle),
+    ({"angle": "cosine"}, "angle"),
+)

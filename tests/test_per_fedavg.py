@@ -3,22 +3,13 @@
 import functools
 import itertools
 
+import by_hand
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from least_squares import (
-    MISUSE,
-    close,
-    compiled,
-    differ,
-    draw,
-    gradient_by_hand,
-    loss_by_hand,
-    own,
-    trained_by_hand,
-)
+from by_hand import close, compiled, differ, misuse
 
 from cfljax.algorithms import fedavg, per_fedavg
 from cfljax.algorithms.fedavg import State as Plain
@@ -32,7 +23,7 @@ CLIENTS, SAMPLES, FEATURES, ALPHA, BETA = 5, 6, 3, 0.2, 0.05
 KEPT = np.array([6, 2, 5, 6, 3])  # Real samples of each client.
 
 
-DATA = draw(KEPT, num_samples=SAMPLES, num_features=FEATURES, seed=1)
+DATA = by_hand.draw(KEPT, num_samples=SAMPLES, num_features=FEATURES, seed=1)
 TASK = linear(FEATURES)
 MODEL = np.array([1.0, -1.0, 0.5], "f4")
 
@@ -48,16 +39,16 @@ def begin(model=MODEL):
     return State(jnp.asarray(model))
 
 
-gradient = functools.partial(gradient_by_hand, DATA)
+gradient = functools.partial(by_hand.gradient, DATA)
 
 
-def by_hand(
+def round_by_hand(
     model, second_order, num_steps=2, momentum=0.0, alpha=ALPHA, weights=None, sign=1
 ):
     """A round on all samples."""
     trained = []
     for i in range(CLIENTS):
-        x, _ = own(DATA, i)
+        x, _ = by_hand.own(DATA, i)
         theta, trace = model, np.zeros(FEATURES)
         for _ in range(num_steps):
             slope = gradient(i, theta - sign * alpha * gradient(i, theta))
@@ -88,16 +79,16 @@ def test_two_rounds_against_equations(method):
     second_order = method != "first_order"
     state, model = begin(), MODEL
     for seed in range(2):
-        losses = [loss_by_hand(DATA, i, model) for i in range(CLIENTS)]
+        losses = [by_hand.loss(DATA, i, model) for i in range(CLIENTS)]
         state, info = algorithm.step(jax.random.key(seed), state, DATA)
-        before, model = model, by_hand(model, second_order, momentum=0.5)
+        before, model = model, round_by_hand(model, second_order, momentum=0.5)
         close(state.model, model)
         close(info.losses, losses)
     for wrong in (
-        by_hand(before, not second_order, momentum=0.5),
-        by_hand(before, second_order, momentum=0.0),
-        by_hand(before, second_order, momentum=0.5, sign=-1),
-        by_hand(before, second_order, momentum=0.5, weights=KEPT),
+        round_by_hand(before, not second_order, momentum=0.5),
+        round_by_hand(before, second_order, momentum=0.0),
+        round_by_hand(before, second_order, momentum=0.5, sign=-1),
+        round_by_hand(before, second_order, momentum=0.5, weights=KEPT),
     ):
         differ(state.model, wrong)
 
@@ -177,9 +168,9 @@ def test_without_adaptation_it_is_fedavg():
 def test_the_released_code_trains_twice_with_one_step_size():
     by_steps = build(variant="reference", num_steps=2)
     state, _ = by_steps.step(jax.random.key(0), begin(), DATA)
-    close(state.model, by_hand(MODEL, False, num_steps=4, alpha=BETA))
+    close(state.model, round_by_hand(MODEL, False, num_steps=4, alpha=BETA))
     for num_steps, alpha in ((2, BETA), (4, ALPHA)):
-        differ(state.model, by_hand(MODEL, False, num_steps, alpha=alpha))
+        differ(state.model, round_by_hand(MODEL, False, num_steps, alpha=alpha))
 
 
 @pytest.mark.slow
@@ -205,7 +196,7 @@ def test_answers_and_newcomers_adapt_on_their_own_samples():
         assert joined.model.shape == MODEL.shape
         answers = jax.jit(algorithm.predict)(joined, empty, DATA.inputs)
         for i in range(CLIENTS):
-            theta = trained_by_hand(
+            theta = by_hand.trained(
                 DATA, i, MODEL, step_size=ALPHA, num_steps=number if i != 1 else 0
             )
             close(answers[i], np.asarray(DATA.inputs[i]) @ theta)
@@ -309,36 +300,29 @@ def test_each_part_has_its_own_role():
     # Targets are inputs: the gradient is mean(x^3) (sum w - 1)^2 in each coordinate.
     cubes = [np.mean(np.array(part) ** 3.0) for part in ([0, 3], [1, 4], [2])]
 
-    def by_hand(adapt, judge, curve):
+    def round_by_hand(adapt, judge, curve):
         total = WEIGHTS.sum()
         adapted = total - 3 * 0.01 * adapt * (total - 1) ** 2
         value = judge * (adapted - 1) ** 2
         return value - 0.01 * 3 * 2 * curve * (total - 1) * value
 
-    np.testing.assert_allclose(found, np.full(3, by_hand(*cubes)), rtol=1e-5)
+    np.testing.assert_allclose(found, np.full(3, round_by_hand(*cubes)), rtol=1e-5)
     for order in itertools.permutations(range(3)):
-        wrong = by_hand(*np.array(cubes)[list(order)])
+        wrong = round_by_hand(*np.array(cubes)[list(order)])
         assert order == (0, 1, 2) or abs(wrong - found[0]) > 1e-2
 
 
 # Against misuse
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"adaptation_step_size": None}, "`adaptation_step_size` must be given"),
-        ({"adaptation_step_size": -0.1}, "`adaptation_step_size` must not be negative"),
-        ({"variant": "reference"}, "`adaptation_step_size` must be None .*, got 0.1"),
-        ({"difference": 0.0}, "`difference` must be positive, got 0.0"),
-        ({"num_adaptation_steps": -1}, "`num_adaptation_steps` must not be negative"),
-        ({"num_steps": 0}, "`num_steps` must be at least 1"),
-        ({"method": "second_order"}, "method"),
-        ({"variant": "code"}, "variant"),
-    ],
+test_misuse_is_named = misuse(
+    functools.partial(per_fedavg, TASK, step_size=BETA, adaptation_step_size=0.1),
+    ({"adaptation_step_size": None}, "`adaptation_step_size` must be given"),
+    ({"adaptation_step_size": -0.1}, "`adaptation_step_size` must not be negative"),
+    ({"variant": "reference"}, "`adaptation_step_size` must be None .*, got 0.1"),
+    ({"difference": 0.0}, "`difference` must be positive, got 0.0"),
+    ({"num_adaptation_steps": -1}, "`num_adaptation_steps` must not be negative"),
+    ({"num_steps": 0}, "`num_steps` must be at least 1"),
+    ({"method": "second_order"}, "method"),
+    ({"variant": "code"}, "variant"),
 )
-def test_misuse_is_named(settings, message):
-    with pytest.raises(MISUSE, match=message):
-        per_fedavg(
-            TASK, **({"step_size": BETA, "adaptation_step_size": 0.1} | settings)
-        )

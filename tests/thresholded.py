@@ -3,17 +3,31 @@
 from collections.abc import Callable
 from typing import Any
 
+import by_hand
+import jax
 import numpy as np
-from least_squares import gradient_by_hand, padded
+from by_hand import padded
 
-from cfljax.base.types import ClientData
+from cfljax.base.types import Algorithm, ClientData
 
 CLIENTS, SAMPLES, FEATURES = 6, 5, 3
 TRUTH = np.array([0, 0, 0, 1, 1, 1])
+LIARS = np.isin(np.arange(CLIENTS), [2, 5])  # Where there are any.
+HONEST = np.flatnonzero(~LIARS)
+STEP, ROUNDS, RADIUS = 0.1, 3, 5.0
+SETTINGS: dict[str, Any] = {
+    "step_size": STEP,
+    "radius": RADIUS,
+    "num_clipping_rounds": ROUNDS,
+}
 Rule = Callable[[np.ndarray], float]  # From ascending distances to a radius.
 # From the points, whose they are, the receiver, the centre's start and the centre, to
 # what arrives.
 Send = Callable[[np.ndarray, np.ndarray, int, np.ndarray, np.ndarray], np.ndarray]
+
+
+def fixed(radius: float) -> Rule:
+    return lambda distances: radius
 
 
 def draw() -> tuple[ClientData, np.ndarray]:
@@ -27,6 +41,7 @@ def draw() -> tuple[ClientData, np.ndarray]:
 
 
 DATA, MODELS = draw()
+FIXED = fixed(RADIUS)
 EVERYBODY = (np.arange(CLIENTS)[None],)
 
 
@@ -35,7 +50,6 @@ def clustered(
     start: np.ndarray,
     rule: Rule,
     *,
-    num_rounds: int,
     strict: bool = False,
     divide_by: str = "points",
     resend: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
@@ -43,7 +57,7 @@ def clustered(
     """Equation (4), point by point: the centre, who was in its ball, how many were."""
     centre, counts = start.astype(float), []
     inside = np.zeros(len(points), bool)
-    for _ in range(num_rounds):
+    for _ in range(ROUNDS):
         if resend is not None:
             points = resend(points, centre)
         distances = np.array([np.linalg.norm(point - centre) for point in points])
@@ -60,9 +74,8 @@ def clustered(
 
 def updates_by_hand(
     models: np.ndarray,
-    rule: Rule,
+    rule: Rule = FIXED,
     *,
-    num_rounds: int,
     data: ClientData = DATA,
     groups: tuple = EVERYBODY,
     momenta: np.ndarray | None = None,
@@ -78,10 +91,10 @@ def updates_by_hand(
     """
     updates = np.zeros((CLIENTS, FEATURES))
     members = np.zeros((CLIENTS, CLIENTS), bool)
-    counts = np.zeros((CLIENTS, num_rounds), int)
+    counts = np.zeros((CLIENTS, ROUNDS), int)
     for group in (np.asarray(row) for block in groups for row in block):
         for place, i in enumerate(group):
-            points = np.array([gradient_by_hand(data, j, models[i]) for j in group])
+            points = np.array([by_hand.gradient(data, j, models[i]) for j in group])
             if momenta is not None:
                 momenta[i] = points = (1 - keep) * points + keep * momenta[i]
             start, resend = points[place], None
@@ -91,8 +104,15 @@ def updates_by_hand(
             elif send is not None:
                 points = send(points, group, int(i), start, start)
                 start = points[place]
-            found = clustered(
-                points, start, rule, num_rounds=num_rounds, resend=resend, **options
-            )
+            found = clustered(points, start, rule, resend=resend, **options)
             updates[i], members[i, group], counts[i] = found
     return updates, members, counts
+
+
+def rounds_of(algorithm: Algorithm, state: Any, data: ClientData, number: int) -> list:
+    """State and info after each round."""
+    step, seen = jax.jit(algorithm.step), []
+    for index in range(number):
+        state, info = step(jax.random.key(index), state, data)
+        seen.append((state, info))
+    return seen

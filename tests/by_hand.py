@@ -1,7 +1,8 @@
-"""Linear clients of unequal sizes, what gradient steps make of them in NumPy, and how
-compiled rounds are compared with that."""
+"""Linear clients of unequal sizes, what gradient steps make of them in NumPy, how
+compiled rounds are compared with that, and how misuse is refused."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,8 +15,6 @@ import pytest
 from cfljax.base.types import Algorithm, ClientData
 from cfljax.federated.local_update import LocalUpdate
 
-# Of an unknown word: who sees it first depends on how the tests are run.
-MISUSE = (ValueError, jaxtyping.TypeCheckError)
 MOMENTUM = functools.partial(optax.sgd, momentum=0.9)
 UPDATE = LocalUpdate(
     batch_size=3, num_epochs=2, decay=0.9, optimizer=MOMENTUM, keep_optimizer=True
@@ -24,9 +23,9 @@ UPDATE = LocalUpdate(
 
 def padded(inputs: Any, targets: Any, kept: Any) -> ClientData:
     """Clients with so many real samples each, in single precision."""
-    mask = np.arange(np.shape(inputs)[1])[None] < np.asarray(kept)[:, None]
-    arrays = (jnp.asarray(leaf, jnp.float32) for leaf in (inputs, targets))
-    return ClientData(*arrays, jnp.asarray(mask))
+    mask = jnp.arange(np.shape(inputs)[1])[None] < np.asarray(kept)[:, None]
+    inputs, targets = (jnp.asarray(leaf, jnp.float32) for leaf in (inputs, targets))
+    return ClientData(inputs, targets, mask)
 
 
 def draw(
@@ -40,30 +39,30 @@ def draw(
     return padded(inputs, np.einsum("csf,cf->cs", inputs, truth), kept)
 
 
-def own(data: ClientData, i: int) -> tuple[np.ndarray, np.ndarray]:
+def own(data: ClientData, i: Any) -> tuple[np.ndarray, np.ndarray]:
     """A client's real samples."""
     keep = np.asarray(data.mask[i])
     return np.asarray(data.inputs[i], float)[keep], np.asarray(data.targets[i])[keep]
 
 
-def loss_by_hand(data: ClientData, i: int, theta: np.ndarray) -> Any:
+def loss(data: ClientData, i: Any, theta: np.ndarray) -> Any:
     """Mean squared error; not a number without samples."""
     x, y = own(data, i)
     return np.mean((x @ theta - y) ** 2) if len(y) else np.nan
 
 
-def gradient_by_hand(data: ClientData, i: int, theta: np.ndarray) -> np.ndarray:
+def gradient(data: ClientData, i: Any, theta: np.ndarray) -> np.ndarray:
     """Of the mean squared error; 0 without samples."""
     x, y = own(data, i)
     return 2 / max(len(y), 1) * x.T @ (x @ theta - y)
 
 
-def trained_by_hand(
-    data: ClientData, i: int, theta: np.ndarray, *, step_size: float, num_steps: int
+def trained(
+    data: ClientData, i: Any, theta: np.ndarray, *, step_size: float, num_steps: int
 ) -> np.ndarray:
     """The model after steps on all samples."""
     for _ in range(num_steps):
-        theta = theta - step_size * gradient_by_hand(data, i, theta)
+        theta = theta - step_size * gradient(data, i, theta)
     return theta
 
 
@@ -92,3 +91,19 @@ def differ(found: Any, expected: Any, rtol: float = 2e-5, atol: float = 2e-6) ->
     """A control: `close` with these tolerances would have noticed."""
     with pytest.raises(AssertionError):
         close(found, expected, rtol, atol)
+
+
+def misuse(
+    build: Callable[..., Any], *rows: tuple[dict[str, Any], str]
+) -> Callable[..., None]:
+    """A test that every row's settings are refused with its message.
+
+    An unknown word may be seen by the annotations first, if these are checked.
+    """
+
+    @pytest.mark.parametrize(("settings", "message"), rows)
+    def test_misuse(settings: dict[str, Any], message: str) -> None:
+        with pytest.raises((ValueError, jaxtyping.TypeCheckError), match=message):
+            build(**settings)
+
+    return test_misuse
