@@ -34,10 +34,22 @@ COMPILED = (
 )
 
 
+def share_bytecode(config: pytest.Config) -> None:
+    """Where Python is told to write no bytecode, a folder for it that all processes of
+    the tests share: each would compile the same sources anew."""
+    folder = tempfile.mkdtemp(prefix="bytecode-")
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    del os.environ["PYTHONDONTWRITEBYTECODE"]
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = folder
+    sys.dont_write_bytecode = False
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Flags of XLA, which reads them when the first array is made, and a folder where
     modules and their subprocesses share what they compiled: one for each worker, since
     JAX writes its files in place."""
+    if sys.dont_write_bytecode and "PYTHONDONTWRITEBYTECODE" in os.environ:
+        share_bytecode(config)
     if "not slow" in config.option.markexpr:
         os.environ.setdefault("XLA_FLAGS", QUICK_TO_COMPILE)
         if "JAX_COMPILATION_CACHE_DIR" not in os.environ:

@@ -50,7 +50,7 @@ def digest(leaf: Any) -> str:
     import jax
     import numpy as np
 
-    if jax.numpy.issubdtype(getattr(leaf, "dtype", None), jax.dtypes.prng_key):
+    if hasattr(leaf, "dtype") and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)
     array = np.ascontiguousarray(leaf)
     code = hashlib.sha256(array.tobytes()).hexdigest()[:16]
