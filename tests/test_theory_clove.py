@@ -1,8 +1,6 @@
 """CLoVE's statements: verdicts, what checks rest on, and claims close to theirs."""
 
 import csv
-import functools
-import inspect
 import itertools
 import pathlib
 
@@ -10,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.special
+from toy_theory import each
 
 import experiments.clove
 from cfljax import intervals, law, metrics
 from cfljax.statements import Preset, Status, same_law
-from theory import registry
 from theory.clove import (
     appendix_a1,
     lemma_a1,
@@ -38,55 +36,6 @@ from theory.clove.common.loss_means import (
 from theory.clove.common.recovery import NOISE, Cell
 
 QUICK = Preset()
-ROWS = registry.select(["clove"])
-SLOW = {  # rows that take longer than half a second, with their controls
-    "clove.ARIdef",
-    "clove.NK",
-    "clove.NK.corrected",
-    "clove.corA14",
-    "clove.fig4",
-    "clove.jointlaw",
-    "clove.kkcond.loose",
-    "clove.kkcond.losses",
-    "clove.lemA13",
-    "clove.lemA2",
-    "clove.lemA7",
-    "clove.remA12",
-    "clove.remA12.corrected",
-    "clove.thm41",
-    "clove.thm41.corrected",
-    "clove.thm41.law",
-    "clove.thmA10",
-    "clove.thmA10.corrected",
-    "clove.thmA9",
-    "clove.thmA9.corrected",
-}
-
-
-def _marked(row):
-    marks = [pytest.mark.slow] if row.id in SLOW else []
-    return pytest.param(row, marks=marks, id=row.id)
-
-
-@pytest.mark.parametrize("row", [_marked(row) for row in ROWS])
-def test_verdict_and_control(row):
-    assert row.check(QUICK).status is row.expected
-    assert row.control(QUICK).status is Status.VIOLATED
-
-
-def test_slow_rows_exist():
-    assert {row.id for row in ROWS} >= SLOW
-
-
-def each(check, *, slow: bool = False, **told):
-    """Cases of a check with every combination of what it is told."""
-    if "name" in inspect.signature(check).parameters:
-        told = {"name": ("toy.a",)} | told
-    marks = [pytest.mark.slow] if slow else []
-    for values in itertools.product(*told.values()):
-        changed = dict(zip(told, values, strict=True))
-        yield pytest.param(functools.partial(check, QUICK, **changed), marks=marks)
-
 
 SPECTRA = (lemmas.SPECTRAL, lemmas.TRACE)
 CLOSE = [
@@ -124,7 +73,7 @@ def test_a_claim_close_to_a_certified_one_is_refused(check):
 
 
 def test_the_least_constant_of_the_order_holds():
-    assert appendix_a1.check_variance_order(QUICK).status is Status.HOLDS
+    assert appendix_a1.check_variance_order(QUICK, "toy.a").status is Status.HOLDS
 
 
 def test_the_printed_mean_is_that_of_one_less():
@@ -138,11 +87,11 @@ def test_the_printed_mean_is_that_of_one_less():
 
 def test_raw_losses_notice_a_wrong_law(monkeypatch):
     """Control: data with a tenth more noise than the law is told."""
-    assert appendix_a1.check_expansion(QUICK).status is Status.HOLDS
+    assert appendix_a1.check_expansion(QUICK, "toy.a").status is Status.HOLDS
     appendix_a1._raw_roots(QUICK)
     monkeypatch.setattr(appendix_a1, "_RAW_NOISE", 0.6)
-    assert appendix_a1.check_expansion(QUICK).status is Status.VIOLATED
-    assert appendix_a1.check_root_variance(QUICK).status is Status.VIOLATED
+    assert appendix_a1.check_expansion(QUICK, "toy.a").status is Status.VIOLATED
+    assert appendix_a1.check_root_variance(QUICK, "toy.a").status is Status.VIOLATED
 
 
 def test_coincident_means_are_what_they_say():
@@ -286,7 +235,7 @@ def test_gaps_are_what_they_say():
 
 def test_k_means_recovers_narrow_clusters():
     """Control: the same check holds where the spread is small."""
-    assert lemma_a17.check_k_means(QUICK, spread=0.1).status is Status.HOLDS
+    assert lemma_a17.check_k_means(QUICK, "toy.a", spread=0.1).status is Status.HOLDS
 
 
 def test_agreement_by_hand():
@@ -404,7 +353,7 @@ def test_many_samples_mend_the_printed_theorems(monkeypatch):
     other = Preset(seed=1)
     monkeypatch.setattr(theorem_a9, "_NUM_SAMPLES", (20_000,))
     monkeypatch.setattr(theorem_a9, "_NUM_CLIENTS", np.array([1000.0]))
-    assert theorem_a9.check_all(other).status is Status.HOLDS
+    assert theorem_a9.check_all(other, "toy.a").status is Status.HOLDS
     cell = Cell("orthonormal", 2, 2, 1000, 10**6)
     monkeypatch.setattr(theorem41, "_FIXED", {theorem41.THEOREM: (cell,)})
     found = theorem41.check_printed(other, name=theorem41.THEOREM, risk=0.5)
@@ -474,14 +423,14 @@ def test_brackets_of_known_curves():
 
 @pytest.mark.slow
 def test_a_remark_close_to_the_printed_one_does_not_hold():
-    assert theorem41.check_remark(QUICK, share=0.95).status is not Status.HOLDS
+    assert theorem41.check_remark(QUICK, "toy.a", share=0.95).status is not Status.HOLDS
 
 
 @pytest.mark.slow
 def test_d_models_recover_where_k_do_not():
     found = theorem41._at_the_same(QUICK, 64.0)
-    assert np.max(np.mean(found.many, axis=1)) < 0.1
-    assert np.min(np.mean(found.few, axis=1)) > 0.3
+    assert np.max(np.mean(found[1], axis=1)) < 0.1
+    assert np.min(np.mean(found[0], axis=1)) > 0.3
 
 
 def brute_force(points: np.ndarray) -> float:
@@ -626,7 +575,7 @@ def test_the_order_of_two_losses_by_counting():
 
 
 def test_the_best_constant_of_the_order():
-    assert lemma_a16.check_order(QUICK, c2=0.12113).status is Status.HOLDS
+    assert lemma_a16.check_order(QUICK, "toy.a", c2=0.12113).status is Status.HOLDS
     rho = np.geomspace(0.1, 10, 2001)
     kappa = law.worst_kappa(0.25, rho)
     rate = law.error_exponent(kappa) * (1 + 1 / rho) ** 2

@@ -2,10 +2,13 @@
 
 import dataclasses
 import functools
+import inspect
+import itertools
 import math
 import pathlib
 import sys
 import types
+from collections.abc import Callable
 from html.parser import HTMLParser
 from typing import Literal
 from urllib.parse import urlsplit
@@ -216,3 +219,15 @@ def _resolves(link: str, path: pathlib.Path, read: dict[pathlib.Path, _Page]) ->
     if not target.is_file():
         return False
     return not parts.fragment or parts.fragment in read[target].ids
+
+
+def each(check: Callable[..., Verdict], *, slow: bool = False, **told: tuple):
+    """Cases of a check, called with every combination of what it is told."""
+    needed = inspect.signature(check).parameters
+    told = {one: ("toy.a",) for one in ("name", "statement") if one in needed} | told
+    for values in itertools.product(*told.values()):
+        changed = dict(zip(told, values, strict=True))
+        said = [f"{key}={value}" for key, value in changed.items() if value != "toy.a"]
+        name = "-".join([check.__module__.split(".")[-1], check.__name__, *said])
+        call = functools.partial(check, QUICK, **changed)
+        yield pytest.param(call, marks=[pytest.mark.slow] * slow, id=name[:80])

@@ -10,7 +10,6 @@ from cfljax import intervals, law
 from cfljax.statements import (
     ERROR_RATE,
     Preset,
-    Statement,
     Status,
     Verdict,
     combine,
@@ -19,17 +18,7 @@ from cfljax.statements import (
     within,
 )
 from theory.clove.common.loss_means import random_units
-
-__all__ = [
-    "STATEMENTS",
-    "check_expansion",
-    "check_mean",
-    "check_root_variance",
-    "check_variance_order",
-    "coincident_truths",
-    "quadrature_moments",
-]
-
+from theory.rows import listed, row
 
 _EPS = np.finfo(float).eps
 
@@ -40,11 +29,8 @@ _CHI_COUNTS = np.unique(np.round(np.geomspace(2, 1e6, 120)))
 
 
 def quadrature_moments(freedom: float) -> tuple[float, float]:
-    """Mean and variance of chi_n by the trapezoidal rule in log x.
-
-    The integrand exp(n u - e^{2u} / 2) dies out at both ends faster than any power,
-    where the rule converges exponentially; gamma functions are not used.
-    """
+    """Mean and variance of chi_n by the trapezoidal rule in log x, which converges
+    exponentially as the integrand dies out faster than any power, without gammas."""
     mode = np.log(freedom) / 2
     width = 40 / np.sqrt(freedom) if freedom > 40 else 40 / freedom + 3
     logarithm = mode + np.linspace(-width, min(width, 3.0), 40_001)
@@ -57,7 +43,7 @@ def quadrature_moments(freedom: float) -> tuple[float, float]:
     return mean, float(np.sum(weight * (root - mean) ** 2))
 
 
-def check_mean(_: Preset, *, name: str, slope: float, constant: float) -> Verdict:
+def check_mean(_: Preset, name: str, *, slope: float, constant: float) -> Verdict:
     """|E chi_n / sqrt(n-1) - 1 - `slope`/n| <= `constant`/n^2 for n from 2 to 10^6."""
     counts = _CHI_COUNTS
     ratio = law.chi_mean_ratio(counts) / np.sqrt(1 - 1 / counts)
@@ -73,12 +59,10 @@ def check_mean(_: Preset, *, name: str, slope: float, constant: float) -> Verdic
 
 
 def check_variance_definition(
-    _: Preset, *, name: str, freedom_less: float, formula: bool
+    _: Preset, name: str, *, freedom_less: float, formula: bool
 ) -> Verdict:
-    """Var chi_n by quadrature against (n - `freedom_less`) - (E chi_n)^2.
-
-    With `formula`, against `law.chi_variance` as well.
-    """
+    """Var chi_n by quadrature against (n - `freedom_less`) - (E chi_n)^2, and with
+    `formula` against `law.chi_variance` as well."""
     counts = np.array([1.0, 2, 3, 5, 10, 30, 59, 60, 100, 1000, 1e4])
     mean, variance = np.array([quadrature_moments(count) for count in counts]).T
     claimed = counts - freedom_less - mean**2
@@ -90,28 +74,28 @@ def check_variance_definition(
     return never_exceeds(
         name,
         np.concatenate(gaps),
-        np.zeros(sum(map(len, gaps))),
+        0.0,
         rounding=np.concatenate(rounding),
         detail=f"the right-hand side is {claimed[4]:.4f} at n = 10, where the variance "
         f"is {variance[4]:.4f}",
     )
 
 
-def check_variance_order(_: Preset, *, constant: float = 1.45) -> Verdict:
+def check_variance_order(_: Preset, name: str, *, constant: float = 1.45) -> Verdict:
     """|Var chi_n / ((n-1)/(2n)) - 1| <= `constant`/n for n from 2 to 10^6."""
     counts = _CHI_COUNTS
     ratio = law.chi_variance(counts) * 2 * counts / (counts - 1)
     return never_exceeds(
-        f"{VARIANCE}.order",
+        name,
         np.abs(ratio - 1) * counts,
-        np.full(len(counts), constant),
+        constant,
         rounding=1e-12 * counts,
         detail=f"n (ratio - 1) from {counts[0] * (ratio[0] - 1):.3f} at n = 2 to "
         f"{counts[-1] * (ratio[-1] - 1):.4f} at n = 10^6",
     )
 
 
-_row = partial(Statement, paper="clove", place="Appendix A.1")
+_row = partial(row, place="Appendix A.1")
 
 _CHI_ROWS = (
     _row(
@@ -121,8 +105,8 @@ _CHI_ROWS = (
         constants={"O": 1e3},
         claimed="O(1/n^2), unnamed",
         expected=Status.VIOLATED,
-        check=partial(check_mean, name=MEAN, slope=-0.25, constant=1e3),
-        control=partial(check_mean, name=MEAN, slope=0.26, constant=1e3),
+        check=partial(check_mean, slope=-0.25, constant=1e3),
+        control={"slope": 0.26},
         note="The sign of 1/(4n) is wrong; the display is that of chi(n-1). Whatever "
         "the constant in O, it fails from twice that n on. The control has 0.26/n.",
     ),
@@ -131,10 +115,8 @@ _CHI_ROWS = (
         text="E[chi(n)] = sqrt(n-1) [1 + 1/(4n) + O(1/n^2)]",
         preconditions=("n >= 2",),
         constants={"O": 0.52},
-        check=partial(check_mean, name=f"{MEAN}.corrected", slope=0.25, constant=0.52),
-        control=partial(
-            check_mean, name=f"{MEAN}.corrected", slope=0.2501, constant=0.52
-        ),
+        check=partial(check_mean, slope=0.25, constant=0.52),
+        control={"slope": 0.2501},
         note="Equivalently sqrt(n) [1 - 1/(4n) + O(1/n^2)]. The control has 0.2501/n.",
     ),
     _row(
@@ -142,12 +124,8 @@ _CHI_ROWS = (
         text="Var[chi(n)] = (n-1) - E[chi(n)]^2",
         preconditions=("n >= 1",),
         expected=Status.VIOLATED,
-        check=partial(
-            check_variance_definition, name=VARIANCE, freedom_less=1.0, formula=False
-        ),
-        control=partial(
-            check_variance_definition, name=VARIANCE, freedom_less=0.5, formula=False
-        ),
+        check=partial(check_variance_definition, freedom_less=1.0, formula=False),
+        control={"freedom_less": 0.5},
         note="The right-hand side is negative; it is that of chi(n-1). The control has "
         "n - 1/2.",
     ),
@@ -155,18 +133,8 @@ _CHI_ROWS = (
         id=f"{VARIANCE}.corrected",
         text="Var[chi(n)] = n - E[chi(n)]^2 = 1/2 - 1/(8n) - ...",
         preconditions=("n >= 1",),
-        check=partial(
-            check_variance_definition,
-            name=f"{VARIANCE}.corrected",
-            freedom_less=0.0,
-            formula=True,
-        ),
-        control=partial(
-            check_variance_definition,
-            name=f"{VARIANCE}.corrected",
-            freedom_less=1e-6,
-            formula=True,
-        ),
+        check=partial(check_variance_definition, freedom_less=0.0, formula=True),
+        control={"freedom_less": 1e-6},
         note="By quadrature, without gamma functions. The control has n - 10^-6.",
     ),
     _row(
@@ -176,7 +144,7 @@ _CHI_ROWS = (
         constants={"O": 1.45},
         claimed="O(1/n), unnamed",
         check=check_variance_order,
-        control=partial(check_variance_order, constant=1.43),
+        control={"constant": 1.43},
         note="True of chi(n) as well as of chi(n-1). The least constant is 1.4336, at "
         "n = 2; the control has 1.43.",
     ),
@@ -190,44 +158,41 @@ _RAW_COUNTS = (1, 2, 5, 20)
 _RAW_FEATURES, _RAW_DISTANCE, _RAW_NOISE = 3, 0.9, 0.4
 
 
-def check_expansion(preset: Preset, *, constant: float = 0.048) -> Verdict:
+def check_expansion(preset: Preset, name: str, *, constant: float = 0.048) -> Verdict:
     """|E F / alpha - 1 + 1/(4n)| <= `constant`/n^2, and E F on raw data."""
     counts = _ROOT_COUNTS
     rest = law.chi_mean_ratio(counts) - 1 + 0.25 / counts
     bound = constant / counts**2
-    by_law = never_exceeds(LOSS_MEAN, np.abs(rest), bound, rounding=8 * _EPS)
+    by_law = never_exceeds(name, np.abs(rest), bound, rounding=8 * _EPS)
     found = np.mean(_raw_roots(preset), axis=2)
     exact = law.chi_mean_ratio(np.array(_RAW_COUNTS))
-    by_data = _judge_raw(LOSS_MEAN, found, exact, resolution=0.04)
-    return combine(
-        LOSS_MEAN,
-        [by_law, by_data],
-        detail=f"n^2 (E F / alpha - 1 + 1/(4n)) from {rest[0]:.4f} at n = 1 to "
+    by_data = _judge_raw(name, found, exact, resolution=0.04)
+    detail = (
+        f"n^2 (E F / alpha - 1 + 1/(4n)) from {rest[0]:.4f} at n = 1 to "
         f"{rest[60] * counts[60] ** 2:.4f} at n = {counts[60]:g}; raw data at "
-        f"{len(found)} n: {by_data.status.value}",
+        f"{len(found)} n: {by_data.status.value}"
     )
+    return combine(name, [by_law, by_data], detail=detail)
 
 
 def check_root_variance(
-    preset: Preset, *, constant: float = 0.375, factor: float = 1.0
+    preset: Preset, name: str, *, constant: float = 0.375, factor: float = 1.0
 ) -> Verdict:
     """n Var F / alpha^2: within `constant`/n of (n-1)/(2n), below `factor`/2, raw."""
     counts = _ROOT_COUNTS
     variance = law.chi_variance(counts)
     away = np.abs(variance - (counts - 1) / (2 * counts))
-    order = never_exceeds(LOSS_VARIANCE, away, constant / counts, rounding=1e-13)
-    half = np.full(len(counts), factor / 2)
-    below = never_exceeds(LOSS_VARIANCE, variance, half, rounding=1e-13)
+    order = never_exceeds(name, away, constant / counts, rounding=1e-13)
+    below = never_exceeds(name, variance, factor / 2, rounding=1e-13)
     raw_counts = np.array(_RAW_COUNTS, float)
     found = np.var(_raw_roots(preset), axis=2, ddof=1) * raw_counts[:, None]
     exact = law.chi_variance(raw_counts)
-    raw = _judge_raw(LOSS_VARIANCE, found, exact, resolution=0.1, power=2)
-    return combine(
-        LOSS_VARIANCE,
-        [order, below, raw],
-        detail=f"2 n Var F / alpha^2 from {2 * variance[0]:.4f} at n = 1 to 1 - "
-        f"{1 - 2 * variance[-1]:.3g} at n = 10^6; raw data: {raw.status.value}",
+    raw = _judge_raw(name, found, exact, resolution=0.1, power=2)
+    detail = (
+        f"2 n Var F / alpha^2 from {2 * variance[0]:.4f} at n = 1 to 1 - "
+        f"{1 - 2 * variance[-1]:.3g} at n = 10^6; raw data: {raw.status.value}"
     )
+    return combine(name, [order, below, raw], detail=detail)
 
 
 def _judge_raw(
@@ -242,11 +207,10 @@ def _judge_raw(
     error_rate = ERROR_RATE / len(values)
     low, high = intervals.student(values, error_rate=error_rate)
     scale = exact * np.hypot(_RAW_DISTANCE, _RAW_NOISE) ** power
-    margin = np.full(len(exact), resolution)
     return within(
         name,
         (low / scale - 1, high / scale - 1),
-        (-margin, margin),
+        (-resolution, resolution),
         num_trials=values.size,
     )
 
@@ -277,7 +241,7 @@ _ROOT_ROWS = (
         constants={"O": 0.048},
         claimed="O(1/n^2), unnamed",
         check=check_expansion,
-        control=partial(check_expansion, constant=0.047),
+        control={"constant": 0.047},
         note="True, but it does not follow from the printed E[chi(n)], which would "
         "give 1 - 3/(4n). The control has 0.047, which fails at n = 1.",
     ),
@@ -288,7 +252,7 @@ _ROOT_ROWS = (
         constants={"O": 0.375},
         claimed="O(1/n), unnamed; ~= alpha^2/(2n)",
         check=check_root_variance,
-        control=partial(check_root_variance, factor=0.999),
+        control={"factor": 0.999},
         note="Below alpha^2/(2n) strictly and for every n, so that later proofs may "
         "use it as an upper bound; they write an equality. The control has 0.999.",
     ),
@@ -332,7 +296,7 @@ def _true_separation(
     return np.asarray(np.linalg.norm(one - two, axis=-1))
 
 
-def check_dropped(_: Preset, *, share: float = 1.0) -> Verdict:
+def check_dropped(_: Preset, name: str, *, share: float = 1.0) -> Verdict:
     """|c_1 - c_2| >= `share` Delta / sqrt(4 + sigma^2) for the true means."""
     claimed, found, lengths = [], [], []
     for num_features, *counts in _UNEQUAL:
@@ -342,18 +306,17 @@ def check_dropped(_: Preset, *, share: float = 1.0) -> Verdict:
         distance = np.linalg.norm(pair[0] - pair[1])
         claimed.append(share * distance / np.sqrt(4 + _SMALL_NOISE**2))
         found.append(_true_separation(*pair, (one, two), _SMALL_NOISE))
-    return never_exceeds(
-        DROPPED,
-        np.array(claimed),
-        np.array(found),
-        rounding=1e-12,
-        detail=f"unit truths (to {np.max(np.abs(np.array(lengths) - 1)):.1g}) whose "
+    detail = (
+        f"unit truths (to {np.max(np.abs(np.array(lengths) - 1)):.1g}) whose "
         f"means should be {np.min(claimed):.3f} or more apart are at most "
-        f"{np.max(found):.1g} apart",
+        f"{np.max(found):.1g} apart"
+    )
+    return never_exceeds(
+        name, np.array(claimed), np.array(found), rounding=1e-12, detail=detail
     )
 
 
-def check_corrected(preset: Preset, *, price: float = 1.0) -> Verdict:
+def check_corrected(preset: Preset, name: str, *, price: float = 1.0) -> Verdict:
     """|c_1 - c_2| >= kappa_1 Delta/sqrt(4 + sigma^2) - `price` (kappa_2 - kappa_1)
     sqrt(d (2 + sigma^2) + 2 sqrt(d)), kappa_1 <= kappa_2, at the counterexamples and
     at random."""
@@ -373,14 +336,11 @@ def check_corrected(preset: Preset, *, price: float = 1.0) -> Verdict:
         claimed.append(bound - price * (two - one) * lost)
         found.append(_true_separation(truths[0], truths[1], (one, two), _SMALL_NOISE))
     values, bounds = np.concatenate(claimed), np.concatenate(found)
-    return never_exceeds(
-        f"{DROPPED}.corrected",
-        values,
-        bounds,
-        rounding=1e-12,
-        detail=f"{len(values)} pairs of truths, equal and unequal n; least slack "
-        f"{np.min(bounds - values):.2g}",
+    detail = (
+        f"{len(values)} pairs of truths, equal and unequal n; least slack "
+        f"{np.min(bounds - values):.2g}"
     )
+    return never_exceeds(name, values, bounds, rounding=1e-12, detail=detail)
 
 
 _DROPPED_ROWS = (
@@ -392,7 +352,7 @@ _DROPPED_ROWS = (
         preconditions=("N = d orthonormal models", "|theta_k*| = 1", "n_k may differ"),
         expected=Status.VIOLATED,
         check=check_dropped,
-        control=partial(check_dropped, share=1e-3),
+        control={"share": 1e-3},
         note="Clusters with 1, 10 or 20 samples and one with 10^7 have the same mean. "
         "The control claims a thousandth.",
     ),
@@ -404,7 +364,7 @@ _DROPPED_ROWS = (
         "nothing is lost but the factor kappa_n",
         preconditions=("N = d orthonormal models", "|theta_k*| = 1"),
         check=check_corrected,
-        control=partial(check_corrected, price=0.3),
+        control={"price": 0.3},
         note="1 - kappa_n ~ 1/(4n): it takes sqrt(d) / min n_k well below Delta, or "
         "equal n_k. The control takes off 0.3 of what may be lost.",
     ),
@@ -437,7 +397,7 @@ def _raw_losses(preset: Preset) -> tuple[Float[np.ndarray, "trials models"], ...
     return tuple(found)
 
 
-def check_marginals(preset: Preset, *, more: int = 0) -> Verdict:
+def check_marginals(preset: Preset, name: str, *, more: int = 0) -> Verdict:
     """n L_j/alpha_j^2 ~ chi2_{n + `more`}; the joint law's sampler has the raw law."""
     factor = law.loss_factor(np.eye(_JOINT_FEATURES), _truth(preset), _JOINT_NOISE)
     squares = np.sum(factor**2, axis=0)
@@ -454,20 +414,20 @@ def check_marginals(preset: Preset, *, more: int = 0) -> Verdict:
         )
         sums += [np.sum(losses, axis=1), np.max(losses, axis=1)]
         drawn_sums += [np.sum(drawn, axis=1), np.max(drawn, axis=1)]
-    judged = partial(same_law, MARGINAL, error_rate=ERROR_RATE / 2)
+    judged = partial(same_law, name, error_rate=ERROR_RATE / 2)
     alone = judged(samples, laws, resolution=0.05)
     together = judged(sums, drawn_sums, resolution=0.15)
-    return combine(
-        MARGINAL,
-        [alone, together],
-        detail=f"raw data, n = {', '.join(map(str, _JOINT_COUNTS))}, "
-        f"{_JOINT_FEATURES} models: entries by the exact law {alone.status.value}, "
-        "sums and maxima against draws of diag(Wishart(G, n))/n "
-        f"{together.status.value}",
+    detail = (
+        f"raw data, n = {listed(_JOINT_COUNTS)}, {_JOINT_FEATURES} models: entries by "
+        f"the exact law {alone.status.value}, sums and maxima against draws of "
+        f"diag(Wishart(G, n))/n {together.status.value}"
     )
+    return combine(name, [alone, together], detail=detail)
 
 
-def check_dependence(preset: Preset, *, independent: bool = False) -> Verdict:
+def check_dependence(
+    preset: Preset, name: str, *, independent: bool = False
+) -> Verdict:
     """Cov(L_j, L_l) = 2 G_jl^2/n on raw data, or 0 off the diagonal."""
     factor = law.loss_factor(np.eye(_JOINT_FEATURES), _truth(preset), _JOINT_NOISE)
     gram = factor.T @ factor
@@ -484,12 +444,11 @@ def check_dependence(preset: Preset, *, independent: bool = False) -> Verdict:
         lows.append((low - claimed[pairs]) / scale[pairs])
         highs.append((high - claimed[pairs]) / scale[pairs])
     low, high = np.concatenate(lows), np.concatenate(highs)
-    margin = np.full(len(low), 0.25)
     share = np.mean((gram**2 / scale)[~np.eye(_JOINT_FEATURES, dtype=bool)])
     return within(
-        DEPENDENCE,
+        name,
         (low, high),
-        (-margin, margin),
+        (-0.25, 0.25),
         num_trials=sum(map(len, _raw_losses(preset))),
         detail=f"raw data, {len(low)} covariances, in units of 2 alpha_j^2 alpha_l^2/n:"
         f" mean correlation of two losses {share:.3f}",
@@ -510,7 +469,7 @@ _JOINT_ROWS = (
         id=MARGINAL,
         text="F_k^i(theta) ~ alpha(theta, theta_k*) chi(n_k)/sqrt(n_k)",
         check=check_marginals,
-        control=partial(check_marginals, more=1),
+        control={"more": 1},
         note="Entry by entry. Together the losses are the diagonal of a Wishart matrix "
         "over n, which is how later rows draw them. The control has n + 1.",
     ),
@@ -519,7 +478,7 @@ _JOINT_ROWS = (
         text="Cov(L_j, L_l) = 2 G_jl^2/n, G the Gram matrix of (theta_j - theta_k*; "
         "-sigma)",
         check=check_dependence,
-        control=partial(check_dependence, independent=True),
+        control={"independent": True},
         note="Not in the paper, which assumes no independence either. A band of 0.25 "
         "in units of 2 alpha_j^2 alpha_l^2/n. The control takes the entries for "
         "independent.",

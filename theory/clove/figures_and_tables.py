@@ -10,17 +10,8 @@ import scipy.optimize
 from jaxtyping import Float, Int
 
 from cfljax import metrics
-from cfljax.statements import (
-    Preset,
-    Statement,
-    Status,
-    Verdict,
-    at_most,
-    never_exceeds,
-    tally,
-)
-
-__all__ = ["STATEMENTS"]
+from cfljax.statements import Preset, Status, Verdict, at_most, never_exceeds, tally
+from theory.rows import listed, row
 
 # Figure 1's example, and the adjusted Rand index of footnote 1.
 #
@@ -39,7 +30,7 @@ _PARTITIONS = (
 )
 
 
-def check_example(_: Preset, *, other_loss: float = 5.1) -> Verdict:
+def check_example(_: Preset, name: str, *, other_loss: float = 5.1) -> Verdict:
     """Both clusters' losses are least at model 1, with `other_loss` for cluster 1 on
     model 2; the cheapest matching is right."""
     losses = np.array([[1.0, other_loss], [2.1, 3.5]])
@@ -47,7 +38,7 @@ def check_example(_: Preset, *, other_loss: float = 5.1) -> Verdict:
     kept = float(losses[0, 0] + losses[1, 1])
     swapped = float(losses[0, 1] + losses[1, 0])
     return never_exceeds(
-        EXAMPLE,
+        name,
         np.array([*losses[:, 0], kept, *np.abs(matched - np.arange(2))]),
         np.array([*losses[:, 1], swapped, 0, 0]),
         rounding=1e-14,
@@ -79,41 +70,39 @@ def _agreements() -> tuple[list[float], list[float], list[float]]:
     return shares, means, indices
 
 
-def check_index(_: Preset, *, adjusted: bool = True) -> Verdict:
+def check_index(_: Preset, name: str, *, adjusted: bool = True) -> Verdict:
     """The library's index is (R - E R)/(1 - E R), or R where not `adjusted`."""
     share, mean, index = map(np.array, _agreements())
     claimed = (share - mean) / (1 - mean) if adjusted else share
     return never_exceeds(
-        INDEX,
+        name,
         np.abs(index - claimed),
-        np.zeros(len(claimed)),
+        0.0,
         rounding=4 * float(np.finfo(np.float32).eps),
         detail=f"{len(index)} pairs of clusterings of 6 clients, all 720 renamings; "
-        f"indices {', '.join(f'{one:.3f}' for one in index)}",
+        f"indices {listed(index, '.3f')}",
     )
 
 
-_row = partial(Statement, paper="clove")
-
 _DEFINITION_ROWS = (
-    _row(
+    row(
         id=EXAMPLE,
         place="Figure 1",
         text="with losses (1.0, 5.1) and (2.1, 3.5) IFCA sends all clients to model 1, "
         "while the cheapest matching gives each cluster its model, 4.5 against 7.2",
         preconditions=("the losses of the figure",),
         check=check_example,
-        control=partial(check_example, other_loss=2.0),
+        control={"other_loss": 2.0},
         note="The control lowers the loss of cluster 1 on model 2 to 2.0.",
     ),
-    _row(
+    row(
         id=INDEX,
         place="Section 1, footnote 1",
         text="the adjusted Rand index is the share of pairs on which two clusterings "
         "agree, adjusted for chance",
         preconditions=("chance: a uniformly random renaming of the clients",),
         check=check_index,
-        control=partial(check_index, adjusted=False),
+        control={"adjusted": False},
         note="Informal, as the adjustment is not said; with Hubert and Arabie's it is "
         "the usual index. The control does not adjust.",
     ),
@@ -168,31 +157,25 @@ def indices(preset: Preset, is_parted: bool) -> Float[np.ndarray, " runs"]:
     return np.array(found)
 
 
-def check_printed(preset: Preset, *, least: float = 0.9) -> Verdict:
+def check_printed(preset: Preset, name: str, *, least: float = 0.9) -> Verdict:
     """P(index < `least` after 100 rounds) <= 1/2."""
     found = indices(preset, True)
-    return at_most(
-        FIGURE,
-        tally((found < least)[None]),
-        np.array([0.5]),
-        detail=f"index {np.mean(found):.3f} +- {np.std(found):.3f} after {_ROUNDS} "
-        f"rounds of {len(found)} runs with perfect models",
+    detail = (
+        f"index {np.mean(found):.3f} +- {np.std(found):.3f} after {_ROUNDS} "
+        f"rounds of {len(found)} runs with perfect models"
     )
+    return at_most(name, tally((found < least)[None]), 0.5, detail=detail)
 
 
-def check_grouped(preset: Preset, *, is_parted: bool = False) -> Verdict:
+def check_grouped(preset: Preset, name: str, *, is_parted: bool = False) -> Verdict:
     """P(index < 1 after 100 rounds) <= 5 %, by the grouping that is right."""
     found = indices(preset, is_parted)
-    return at_most(
-        f"{FIGURE}.corrected",
-        tally((found < 1)[None]),
-        np.array([0.05]),
-        detail=f"least index {np.min(found):.3f} of {len(found)} runs",
-    )
+    detail = f"least index {np.min(found):.3f} of {len(found)} runs"
+    return at_most(name, tally((found < 1)[None]), 0.05, detail=detail)
 
 
 _figure4_row = partial(
-    _row,
+    row,
     place="Figure 4 and appendix D.1.6",
     preconditions=("M = 20, K = 10 equal clusters", "8 participants a round"),
 )
@@ -206,7 +189,7 @@ _FIGURE4_ROWS = (
         claimed="almost optimal",
         expected=Status.VIOLATED,
         check=check_printed,
-        control=partial(check_printed, least=0.8),
+        control={"least": 0.8},
         note="K clusters of fewer loss vectors are one of each: two clients of one "
         "cluster who take part together are parted, and keep different models until "
         "one of them takes part without the other. This even with perfect models. The "
@@ -217,7 +200,7 @@ _FIGURE4_ROWS = (
         text="with as many clusters as the participants truly are of, the index is 1 "
         "once models are perfect",
         check=check_grouped,
-        control=partial(check_grouped, is_parted=True),
+        control={"is_parted": True},
         note="How to find that number is left open: the largest silhouette of 8 loss "
         "vectors, as in Algorithm 2, mostly finds 2. The control parts all of them.",
     ),
@@ -303,25 +286,22 @@ def misses(num_clusters: int, *, correction: int = 0) -> Float[np.ndarray, " cel
 
 
 def check_clusters(
-    _: Preset, *, name: str, num_clusters: int, half: float = 0.005, correction: int = 0
+    _: Preset, name: str, *, num_clusters: int, half: float = 0.005, correction: int = 0
 ) -> Verdict:
     """Every published mean and sd is within `half`, half a unit of its last digit, of
     those of three merged indices."""
     values = misses(num_clusters, correction=correction)
     ways = len(list(block_sizes(num_clusters)))
-    return never_exceeds(
-        name,
-        values,
-        np.full(len(values), half),
-        rounding=1e-14,
-        detail=f"{np.sum(values <= half)} of {len(values)} means and standard "
+    detail = (
+        f"{np.sum(values <= half)} of {len(values)} means and standard "
         f"deviations fit K = {num_clusters}, {ways} ways to merge, three seeds; "
-        f"largest miss {np.max(values):.3g}",
+        f"largest miss {np.max(values):.3g}"
     )
+    return never_exceeds(name, values, half, rounding=1e-14, detail=detail)
 
 
 def check_sizes(
-    _: Preset, *, name: str, samples: tuple[int, int, int], more_images: int = 0
+    _: Preset, name: str, *, samples: tuple[int, int, int], more_images: int = 0
 ) -> Verdict:
     """M = 1000 clients of `samples` images on MNIST, CIFAR-10 and FMNIST need no more
     than there are, `more_images` beyond each data set's training images."""
@@ -332,12 +312,11 @@ def check_sizes(
         needed,
         there,
         rounding=float(np.finfo(float).eps),  # whole numbers, hence exact
-        detail=f"{', '.join(f'{one:,.0f}' for one in needed)} images needed of "
-        f"{', '.join(f'{one:,.0f}' for one in there)}",
+        detail=f"{listed(needed, ',.0f')} images needed of {listed(there, ',.0f')}",
     )
 
 
-_table15_row = partial(_row, place="Appendix D.3, Table 15")
+_table15_row = partial(row, place="Appendix D.3, Table 15")
 _clusters = partial(
     _table15_row,
     preconditions=(
@@ -355,8 +334,8 @@ _TABLE15_ROWS = (
         id=CLUSTERS,
         text="the indices of IFCA in Table 15 are those of 10 clusters",
         expected=Status.VIOLATED,
-        check=partial(check_clusters, name=CLUSTERS, num_clusters=10),
-        control=partial(check_clusters, name=CLUSTERS, num_clusters=10, half=0.01),
+        check=partial(check_clusters, num_clusters=10),
+        control={"half": 0.01},
         note="Only 2 of 15 means and standard deviations can come from 10 clusters. "
         "Evidence, not proof: a model that got a part of a cluster could give other "
         "indices. The control allows twice the rounding.",
@@ -364,10 +343,8 @@ _TABLE15_ROWS = (
     _clusters(
         id=f"{CLUSTERS}.corrected",
         text="the indices of IFCA in Table 15 are those of 5 clusters",
-        check=partial(check_clusters, name=f"{CLUSTERS}.corrected", num_clusters=5),
-        control=partial(
-            check_clusters, name=f"{CLUSTERS}.corrected", num_clusters=5, correction=1
-        ),
+        check=partial(check_clusters, num_clusters=5),
+        control={"correction": 1},
         note="All 15 fit, which is no matter of course: of the 3654 triples that 10 "
         "clusters can give, 5 clusters match less than 4 %. The control takes the "
         "sample's standard deviation.",
@@ -376,10 +353,8 @@ _TABLE15_ROWS = (
         id=SIZES,
         text="each of 1000 clients holds 100 images or more of its own",
         expected=Status.VIOLATED,
-        check=partial(check_sizes, name=SIZES, samples=(100, 100, 100)),
-        control=partial(
-            check_sizes, name=SIZES, samples=(100, 100, 100), more_images=10_000
-        ),
+        check=partial(check_sizes, samples=(100, 100, 100)),
+        control={"more_images": 10_000},
         note="100,000 images, more than MNIST, CIFAR-10 or FMNIST has. The control "
         "deals out the test images too.",
     ),
@@ -387,8 +362,8 @@ _TABLE15_ROWS = (
         id=f"{SIZES}.corrected",
         text="each of 1000 clients can hold 60 images of MNIST or FMNIST, or 50 of "
         "CIFAR-10, of its own",
-        check=partial(check_sizes, name=f"{SIZES}.corrected", samples=(60, 50, 60)),
-        control=partial(check_sizes, name=f"{SIZES}.corrected", samples=(61, 51, 61)),
+        check=partial(check_sizes, samples=(60, 50, 60)),
+        control={"samples": (61, 51, 61)},
         note="Exactly all training images. The control has one more a client.",
     ),
 )

@@ -6,18 +6,9 @@ import numpy as np
 import scipy.optimize
 from jaxtyping import Bool, Float
 
-from cfljax.statements import (
-    Preset,
-    Statement,
-    Status,
-    Verdict,
-    at_most,
-    never_exceeds,
-    tally,
-)
+from cfljax.statements import Preset, Status, Verdict, at_most, never_exceeds, tally
 from theory.clove.common.loss_means import ortho_separation, random_units, separation
-
-__all__ = ["STATEMENTS"]
+from theory.rows import listed, row
 
 # Lemma A.1: mean loss vectors on N = d orthonormal models are Delta/c apart, c ~= 2.
 #
@@ -87,25 +78,20 @@ def _ratios(
     return np.concatenate(ratios), np.concatenate(noises)
 
 
-def check_separation(preset: Preset, *, name: str, square: float) -> Verdict:
+def check_separation(preset: Preset, name: str, *, square: float) -> Verdict:
     """|c_1 - c_2| >= Delta / sqrt(`square` + sigma^2)."""
     ratios, noises = _ratios(preset)
     claimed = 1 / np.sqrt(square + noises**2)
     least = float(np.min(ratios[noises == 0]))
-    return never_exceeds(
-        name,
-        claimed,
-        ratios,
-        rounding=1e-10,
-        detail=f"{len(ratios)} pairs of truths, d to 200, a third of them without "
-        f"noise: there the least |c_1 - c_2| / Delta is {least:.5f}, c = "
-        f"{1 / least:.4f}",
+    detail = (
+        f"{len(ratios)} pairs of truths, d to 200, a third of them without noise: "
+        f"there the least |c_1 - c_2| / Delta is {least:.5f}, c = {1 / least:.4f}"
     )
+    return never_exceeds(name, claimed, ratios, rounding=1e-10, detail=detail)
 
 
 _ortho_row = partial(
-    Statement,
-    paper="clove",
+    row,
     preconditions=(
         "N = d orthonormal models",
         "|theta_k*| = 1, |theta_i* - theta_j*| >= Delta",
@@ -120,8 +106,8 @@ _ORTHO_ROWS = (
         text="|c_i - c_j| >= Delta/c, c = sqrt(4 + sigma^2)",
         constants={"c at sigma = 0": 2.0},
         claimed="c ~= 2",
-        check=partial(check_separation, name=ORTHO, square=4.0),
-        control=partial(check_separation, name=ORTHO, square=3.41),
+        check=partial(check_separation, square=4.0),
+        control={"square": 3.41},
         note="The first display of the proof lacks | | on its left-hand side. The "
         "control has c^2 = 3.41 + sigma^2.",
     ),
@@ -130,8 +116,8 @@ _ORTHO_ROWS = (
         place="Lemma A.1, its constant",
         text="|c_i - c_j| >= Delta/sqrt(2 + sqrt(2) + sigma^2)",
         constants={"c at sigma = 0": float(np.sqrt(BEST))},
-        check=partial(check_separation, name=f"{ORTHO}.best", square=BEST),
-        control=partial(check_separation, name=f"{ORTHO}.best", square=BEST - 1e-4),
+        check=partial(check_separation, square=BEST),
+        control={"square": BEST - 1e-4},
         note="Found by descent, and approached as Delta falls to 0. The control has "
         "10^-4 less.",
     ),
@@ -180,31 +166,25 @@ def _adversaries(preset: Preset) -> Float[np.ndarray, "points 2"]:
 
 
 def check_adversary(
-    preset: Preset, *, name: str, by_singular_value: bool, share: float = 1.0
+    preset: Preset, name: str, *, by_singular_value: bool, share: float = 1.0
 ) -> Verdict:
     """|c_1 - c_2| >= `share` Delta/sqrt(4 + sigma^2), or s_min times that."""
     found, least = _adversaries(preset).T
     claimed = share / np.sqrt(4 + _NOISE**2) * (least if by_singular_value else 1.0)
     claimed = np.broadcast_to(claimed, found.shape)
-    return never_exceeds(
-        name,
-        claimed,
-        found,
-        rounding=1e-11,
-        detail=f"truths along the last singular direction, {len(found)} sets of "
+    detail = (
+        f"truths along the last singular direction, {len(found)} sets of "
         f"models: |c_1 - c_2| over the claim from {np.min(found / claimed):.2g} to "
-        f"{np.max(found / claimed):.2g}",
+        f"{np.max(found / claimed):.2g}"
     )
+    return never_exceeds(name, claimed, found, rounding=1e-11, detail=detail)
 
 
 def independent_ratios(
     generator: np.random.Generator, num_features: int, trials: int
 ) -> Float[np.ndarray, " trials"]:
-    """|c_1 - c_2| sqrt(4 + sigma^2) / Delta, truths at 60 degrees, Delta = 1.
-
-    A random unit vector enters by its part in the truths' plane alone: two normals over
-    the root of their squares and a chi-square variable, d - 2 degrees of freedom.
-    """
+    """|c_1 - c_2| sqrt(4 + sigma^2) / Delta, truths at 60 degrees, Delta = 1; of a
+    random unit vector, which enters by its part in the truths' plane alone."""
     plane = generator.standard_normal((trials, num_features, 2))
     rest = generator.chisquare(num_features - 2, (trials, num_features))
     plane /= np.sqrt(np.sum(plane**2, axis=-1) + rest)[..., None]
@@ -229,21 +209,19 @@ def _failures(
 
 
 def check_independent(
-    preset: Preset, *, dimensions: tuple[int, ...] = (50, 100, 200)
+    preset: Preset, name: str, *, dimensions: tuple[int, ...] = (50, 100, 200)
 ) -> Verdict:
     """P(|c_1 - c_2| < Delta/sqrt(4 + sigma^2)) <= 1/100 for truths fixed beforehand."""
     events = _failures(preset, dimensions)
-    return at_most(
-        f"{RANDOM}.independent",
-        tally(events),
-        np.full(len(events), 0.01),
-        detail=f"share below the claim at d = {', '.join(map(str, dimensions))}: "
-        f"{', '.join(f'{share:.2g}' for share in np.mean(events, axis=1))}",
+    detail = (
+        f"share below the claim at d = {listed(dimensions)}: "
+        f"{listed(np.mean(events, axis=1), '.2g')}"
     )
+    return at_most(name, tally(events), 0.01, detail=detail)
 
 
 _MODELS = "N = d independent models, uniform on the unit sphere"
-_row = partial(Statement, paper="clove", place="Lemma A.1, last sentence")
+_row = partial(row, place="Lemma A.1, last sentence")
 
 _RANDOM_ROWS = (
     _row(
@@ -253,10 +231,8 @@ _RANDOM_ROWS = (
         preconditions=(_MODELS, "theta_k* any unit vectors, chosen after the models"),
         claimed="since they are nearly orthogonal, for large d",
         expected=Status.VIOLATED,
-        check=partial(check_adversary, name=RANDOM, by_singular_value=False),
-        control=partial(
-            check_adversary, name=RANDOM, by_singular_value=False, share=0.5
-        ),
+        check=partial(check_adversary, by_singular_value=False),
+        control={"share": 0.5},
         note="Read as its proof and Theorem A.9 have it, for all truths. Nearly "
         "orthogonal in pairs is not nearly isometric: |Theta' Theta - I| tends to 3. "
         "The control claims half as much.",
@@ -265,15 +241,8 @@ _RANDOM_ROWS = (
         id=f"{RANDOM}.corrected",
         text="|c_i - c_j| >= s_min(Theta) Delta/sqrt(4 + sigma^2)",
         preconditions=("N models of length 1", "|theta_k*| = 1"),
-        check=partial(
-            check_adversary, name=f"{RANDOM}.corrected", by_singular_value=True
-        ),
-        control=partial(
-            check_adversary,
-            name=f"{RANDOM}.corrected",
-            by_singular_value=True,
-            share=1.6,
-        ),
+        check=partial(check_adversary, by_singular_value=True),
+        control={"share": 1.6},
         note="What the proof gives for any models. The control has 1.6 times it.",
     ),
     _row(
@@ -283,7 +252,7 @@ _RANDOM_ROWS = (
         constants={"d at least": 50.0, "probability": 0.01},
         claimed="for large d",
         check=check_independent,
-        control=partial(check_independent, dimensions=(5, 10)),
+        control={"dimensions": (5, 10)},
         note="The algorithm's own use of it: models are drawn after the truths. The "
         "control has d = 5 and 10.",
     ),

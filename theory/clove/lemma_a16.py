@@ -16,7 +16,6 @@ from cfljax import intervals, law
 from cfljax.statements import (
     ERROR_RATE,
     Preset,
-    Statement,
     Status,
     Verdict,
     at_most,
@@ -25,13 +24,7 @@ from cfljax.statements import (
     tally,
     within,
 )
-
-__all__ = [
-    "STATEMENTS",
-    "check_order",
-    "check_rewriting",
-]
-
+from theory.rows import listed, row
 
 LEMMA, ASSUMPTION = "clove.lemA16", "clove.A15"
 LAW, REWRITING = f"{LEMMA}.law", f"{LEMMA}.rewriting"
@@ -65,14 +58,14 @@ def _grid() -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, " points"]]
     return samples.ravel(), rho.ravel()
 
 
-def check_order(_: Preset, *, c1: float = 0.5, c2: float = C2) -> Verdict:
+def check_order(_: Preset, name: str, *, c1: float = 0.5, c2: float = C2) -> Verdict:
     """P(mis-order) <= `c1` exp(-`c2` n_k m_k (rho/(1+rho))^2), exactly."""
     samples, rho = _grid()
     exact = _log_wrong(samples, rho)
     strength = _strength(samples, rho)
     least = np.min((np.log(c1) - exact)[strength > 1] / strength[strength > 1])
     return never_exceeds(
-        f"{LEMMA}.order",
+        name,
         exact,
         np.log(c1) - c2 * strength,
         rounding=1e-12 * (1 + np.abs(exact)),
@@ -103,7 +96,9 @@ def _mismatched(preset: Preset) -> Bool[np.ndarray, "cells trials"]:
     return np.array(found)
 
 
-def check_matching(preset: Preset, *, c1: float = np.e, c2: float = C2) -> Verdict:
+def check_matching(
+    preset: Preset, name: str, *, c1: float = np.e, c2: float = C2
+) -> Verdict:
     """P(not identity) <= `c1` exp(-`c2` n_k m_k (rho/(1+rho))^2 / log K^2)."""
     samples, rho = _grid()
     parts = []
@@ -112,27 +107,23 @@ def check_matching(preset: Preset, *, c1: float = np.e, c2: float = C2) -> Verdi
         bound = np.log(c1) - c2 * _strength(samples, rho) / np.log(clusters**2)
         rounding = 1e-12 * (1 + np.abs(union))
         union = np.minimum(union, 0)
-        by_law = never_exceeds(LEMMA, union, bound, rounding=rounding, logarithmic=True)
+        by_law = never_exceeds(name, union, bound, rounding=rounding, logarithmic=True)
         parts.append(by_law)
     cells = np.array(_CELLS, float)
     strength = _strength(cells[:, 1], cells[:, 2])
     events = _mismatched(preset)
     bounds = c1 * np.exp(-c2 * strength / np.log(cells[:, 0] ** 2))
     sharper = cells[:, 0] ** 2 / 2 * np.exp(-c2 * strength)
-    raw = at_most(LEMMA, tally(events), np.minimum(bounds, sharper))
-    found, allowed = (
-        ", ".join(f"{one:.3f}" for one in row)
-        for row in (np.mean(events, axis=1), sharper)
+    raw = at_most(name, tally(events), np.minimum(bounds, sharper))
+    found, allowed = (listed(row, ".3f") for row in (np.mean(events, axis=1), sharper))
+    detail = (
+        f"union of exact laws, K to 1000: {parts[0].status.value}; raw "
+        f"matchings differ in {found}, K^2/2 exp(-c2 ...) is {allowed}"
     )
-    return combine(
-        LEMMA,
-        [*parts, raw],
-        detail=f"union of exact laws, K to 1000: {parts[0].status.value}; raw "
-        f"matchings differ in {found}, K^2/2 exp(-c2 ...) is {allowed}",
-    )
+    return combine(name, [*parts, raw], detail=detail)
 
 
-def check_rewriting(_: Preset, *, name: str, factor: float, capped: bool) -> Verdict:
+def check_rewriting(_: Preset, name: str, *, factor: float, capped: bool) -> Verdict:
     """K^2 e^{-x} <= `factor` e^{-x/log K^2}, of a probability where `capped`."""
     clusters, x = (
         axis.ravel() for axis in np.meshgrid(_CLUSTERS, np.linspace(0, 60, 2401))
@@ -154,11 +145,9 @@ def check_rewriting(_: Preset, *, name: str, factor: float, capped: bool) -> Ver
     )
 
 
-def check_law(preset: Preset, *, name: str, power: int, factor: float = 1.0) -> Verdict:
-    """E sum_i L_i = `factor` m^`power` alpha^2, m = 7 clients of n = 5 samples.
-
-    chi2(n m) has mean n m, so that (1/n) alpha^2 chi2(n m) has power 1 and (m/n) 2.
-    """
+def check_law(preset: Preset, name: str, *, power: int, factor: float = 1.0) -> Verdict:
+    """E sum_i L_i = `factor` m^`power` alpha^2, m = 7 clients of n = 5 samples, as
+    chi2(n m) has mean n m: power 1 for (1/n) alpha^2 chi2(n m), 2 for (m/n)."""
     clients, samples, noise = 7, 5, 0.5
     generator = preset.generator(LAW)
     trials = preset.choose(quick=20_000, full=1_000_000)
@@ -170,15 +159,15 @@ def check_law(preset: Preset, *, name: str, power: int, factor: float = 1.0) -> 
     claimed = factor * clients**power * (gap @ gap + noise**2)
     return within(
         name,
-        (np.array([low]) / claimed - 1, np.array([high]) / claimed - 1),
-        (np.array([-0.03]), np.array([0.03])),
+        (low / claimed - 1, high / claimed - 1),
+        (-0.03, 0.03),
         num_trials=trials,
         detail=f"m = {clients}, n = {samples}: mean of the summed losses "
         f"{np.mean(totals):.3f}, claimed {claimed:.3f}",
     )
 
 
-def check_assumption(_: Preset, *, constant: float = 1 / C2) -> Verdict:
+def check_assumption(_: Preset, name: str, *, constant: float = 1 / C2) -> Verdict:
     """K (K-1) P(mis-order) <= delta if n_k m_k (rho/(1+rho))^2 >= `constant`
     log(K^2/(2 delta))."""
     clusters, rho, delta = (
@@ -188,7 +177,7 @@ def check_assumption(_: Preset, *, constant: float = 1 / C2) -> Verdict:
     samples = np.ceil(needed)
     union = np.log(clusters * (clusters - 1)) + _log_wrong(samples, rho)
     return never_exceeds(
-        ASSUMPTION,
+        name,
         union,
         np.log(delta),
         rounding=1e-12 * (1 + np.abs(union)),
@@ -199,8 +188,7 @@ def check_assumption(_: Preset, *, constant: float = 1 / C2) -> Verdict:
 
 
 _row = partial(
-    Statement,
-    paper="clove",
+    row,
     preconditions=(
         "|theta_k - theta_k*| <= Delta/4 for all k, |theta_i* - theta_j*| >= Delta",
         "clusters known, fresh samples",
@@ -220,7 +208,7 @@ STATEMENTS = (
         constants={"C": 1 / C2},
         claimed=">> polylog(K)",
         check=check_assumption,
-        control=partial(check_assumption, constant=3.0),
+        control={"constant": 3.0},
         note="The certified form of the assumption; C = 32 and K^2/delta if both "
         "losses are read as independent. The control has C = 3.",
     ),
@@ -232,7 +220,7 @@ STATEMENTS = (
         constants={"c1": 0.5, "c2": C2},
         claimed="c1, c2, unnamed",
         check=check_order,
-        control=partial(check_order, c2=0.1212),
+        control={"c2": 0.1212},
         note="Both losses are on the same samples, which the exact law respects; the "
         "paper reads them as independent, which is safe and gives c2 = 1/32. Best c2 "
         "0.12113, at rho = 1.065. The control has 0.1212.",
@@ -246,7 +234,7 @@ STATEMENTS = (
         constants={"c1": float(np.e), "c2": C2},
         claimed="c1, c2, unnamed",
         check=check_matching,
-        control=partial(check_matching, c2=4.0),
+        control={"c2": 4.0},
         note="Needs proximal models, which the first round does not have. The control "
         "has c2 = 4.",
     ),
@@ -254,24 +242,24 @@ STATEMENTS = (
         id=LAW,
         text="sum over Q_k of L_i ~ (m_k/n_k) alpha^2 chi2(n_k m_k)",
         expected=Status.VIOLATED,
-        check=partial(check_law, name=LAW, power=2),
-        control=partial(check_law, name=LAW, power=2, factor=1.1),
+        check=partial(check_law, power=2),
+        control={"factor": 1.1},
         note="m times too large; it cancels, being on both sides. The control is a "
         "tenth larger still.",
     ),
     _law_row(
         id=f"{LAW}.corrected",
         text="sum over Q_k of L_i ~ (1/n_k) alpha^2 chi2(n_k m_k)",
-        check=partial(check_law, name=f"{LAW}.corrected", power=1),
-        control=partial(check_law, name=f"{LAW}.corrected", power=1, factor=1.1),
+        check=partial(check_law, power=1),
+        control={"factor": 1.1},
         note="Its mean is checked. The control is a tenth larger.",
     ),
     _rewriting_row(
         id=REWRITING,
         text="K^2 c1 e^{-x} <= c1 e^{-x/log K^2}",
         expected=Status.VIOLATED,
-        check=partial(check_rewriting, name=REWRITING, factor=1.0, capped=False),
-        control=partial(check_rewriting, name=REWRITING, factor=0.5, capped=False),
+        check=partial(check_rewriting, factor=1.0, capped=False),
+        control={"factor": 0.5},
         note="True only from x = (log K^2)^2/(log K^2 - 1) on; K = 10, x = 2.94 gives "
         "5.28 and 0.528. The control has c1/2 on the right.",
     ),
@@ -279,12 +267,8 @@ STATEMENTS = (
         id=f"{REWRITING}.corrected",
         text="min(1, K^2 e^{-x}) <= e e^{-x/log K^2}",
         constants={"factor": float(np.e)},
-        check=partial(
-            check_rewriting, name=f"{REWRITING}.corrected", factor=np.e, capped=True
-        ),
-        control=partial(
-            check_rewriting, name=f"{REWRITING}.corrected", factor=2.718, capped=True
-        ),
+        check=partial(check_rewriting, factor=np.e, capped=True),
+        control={"factor": 2.718},
         note="As a bound on a probability it needs a factor e, attained at x = log "
         "K^2; K^2 e^{-x} itself is far better. The control has 2.718.",
     ),

@@ -9,15 +9,12 @@ not see it, k-means sees nothing else. A spread below sqrt(2) delta is enough fo
 linkage.
 """
 
-from functools import partial
-
 import numpy as np
 import scipy.optimize
 from jaxtyping import Float, Int
 
-from cfljax.statements import Preset, Statement, Status, Verdict, never_exceeds
-
-__all__ = ["STATEMENTS"]
+from cfljax.statements import Preset, Status, Verdict, never_exceeds
+from theory.rows import row
 
 LEMMA, RECOVERY = "clove.lemA17", "clove.lemA17.recovery"
 
@@ -60,7 +57,9 @@ def _closest(num_models: int, generator: np.random.Generator) -> float:
     return float(np.sqrt(distance(end)) / (1 + np.min(room(end))))
 
 
-def check_distance(preset: Preset, *, constant: float = np.sqrt(2)) -> Verdict:
+def check_distance(
+    preset: Preset, name: str, *, constant: float = np.sqrt(2)
+) -> Verdict:
     """|L_i - L_j| >= `constant` delta: at random, at the tight case and by descent."""
     generator = preset.generator(LEMMA)
     size = preset.choose(quick=4000, full=200_000)
@@ -78,7 +77,7 @@ def check_distance(preset: Preset, *, constant: float = np.sqrt(2)) -> Verdict:
         found.append(np.array([_closest(num_models, generator)]))
     distances = np.concatenate(found)
     return never_exceeds(
-        LEMMA,
+        name,
         np.full(len(distances), float(constant)),
         distances,
         rounding=1e-10,
@@ -104,7 +103,7 @@ def _inertia(
 
 
 def check_k_means(
-    preset: Preset, *, spread: float = 1000.0, allowed: float = 0.0
+    preset: Preset, name: str, *, spread: float = 1000.0, allowed: float = 0.0
 ) -> Verdict:
     """k-means on loss vectors judges at most `allowed` of the pairs wrongly."""
     generator = preset.generator(RECOVERY)
@@ -117,19 +116,16 @@ def check_k_means(
         chosen.append(np.mean(np.argmin(losses, axis=-1) == clusters))
         wrong.append(_wrong_pairs(found, clusters))
         ratios.append(_inertia(losses, found) / _inertia(losses, clusters))
-    return never_exceeds(
-        RECOVERY,
-        np.array(wrong),
-        np.full(len(wrong), allowed),
-        rounding=1e-12,
-        detail=f"{len(wrong)} times 100 clients whose losses vary by {spread:g} gaps: "
+    detail = (
+        f"{len(wrong)} times 100 clients whose losses vary by {spread:g} gaps: "
         f"IFCA chooses right for {np.min(chosen):.0%}, k-means judges "
         f"{np.min(wrong):.0%} to {np.max(wrong):.0%} of the pairs wrongly, at "
-        f"{np.max(ratios):.2f} or less of the true clusters' inertia",
+        f"{np.max(ratios):.2f} or less of the true clusters' inertia"
     )
+    return never_exceeds(name, np.array(wrong), allowed, rounding=1e-12, detail=detail)
 
 
-def check_linkage(preset: Preset, *, spread: float = 0.999) -> Verdict:
+def check_linkage(preset: Preset, name: str, *, spread: float = 0.999) -> Verdict:
     """Single linkage recovers clusters of diameter `spread` sqrt(2) delta or less."""
     generator = preset.generator(RECOVERY, 1)
     wrong = []
@@ -141,30 +137,26 @@ def check_linkage(preset: Preset, *, spread: float = 0.999) -> Verdict:
             tree = scipy.cluster.hierarchy.linkage(losses, "single")
             found = scipy.cluster.hierarchy.fcluster(tree, num_models, "maxclust")
             wrong.append(_wrong_pairs(found, clusters))
-    return never_exceeds(
-        f"{RECOVERY}.corrected",
-        np.array(wrong),
-        np.zeros(len(wrong)),
-        rounding=1e-12,
-        detail=f"{len(wrong)} sets of clients, K = 2 to 10: pairs judged wrongly at "
-        f"most {np.max(wrong):.1%}",
+    detail = (
+        f"{len(wrong)} sets of clients, K = 2 to 10: pairs judged wrongly at "
+        f"most {np.max(wrong):.1%}"
     )
+    return never_exceeds(name, np.array(wrong), 0.0, rounding=1e-12, detail=detail)
 
 
 _GAP = "every client's least loss is delta or more below its next, delta > 0"
-_row = partial(Statement, paper="clove")
 
 STATEMENTS = (
-    _row(
+    row(
         id=LEMMA,
         place="Lemma A.17",
         text="|L_i - L_j| >= sqrt(2) delta for clients of different best models",
         preconditions=(_GAP,),
         check=check_distance,
-        control=partial(check_distance, constant=1.41422),
+        control={"constant": 1.41422},
         note="Tight. The control has 1.41422.",
     ),
-    _row(
+    row(
         id=RECOVERY,
         place="Appendix A.3, first sentence",
         text="IFCA's condition of cluster recovery implies that CLoVE's loss vectors "
@@ -172,19 +164,19 @@ STATEMENTS = (
         preconditions=(_GAP, "best models differ between clusters"),
         expected=Status.VIOLATED,
         check=check_k_means,
-        control=partial(check_k_means, allowed=0.1),
+        control={"allowed": 0.1},
         note="Clusters sqrt(2) delta apart may be far wider than that: IFCA's choice "
         "is then right and k-means is no better than chance. The control allows a "
         "tenth of the pairs.",
     ),
-    _row(
+    row(
         id=f"{RECOVERY}.corrected",
         place="Appendix A.3",
         text="if besides no two clients of a cluster are sqrt(2) delta or more apart, "
         "single linkage of the loss vectors recovers the clusters",
         preconditions=(_GAP, "|L_i - L_j| < sqrt(2) delta within clusters"),
         check=check_linkage,
-        control=partial(check_linkage, spread=30.0),
+        control={"spread": 30.0},
         note="Every distance within is then below every one between. The control lets "
         "clusters be 30 times as wide.",
     ),

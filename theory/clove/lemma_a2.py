@@ -6,10 +6,9 @@ import numpy as np
 import scipy.optimize
 from jaxtyping import Float, Num
 
-from cfljax.statements import Preset, Statement, Status, Verdict, combine, never_exceeds
+from cfljax.statements import Preset, Status, Verdict, combine, never_exceeds
 from theory.clove.common.loss_means import alphas
-
-__all__ = ["STATEMENTS"]
+from theory.rows import row
 
 # Entry i of c_i - c_j is sqrt(r_j^2 + sigma^2) - sqrt(r_i^2 + sigma^2), r_i <= Delta/4
 # the distance of theta_i from its own truth and r_j >= 3 Delta/4 that from the other.
@@ -41,11 +40,8 @@ def _place(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def least_separation(
     generator: np.random.Generator, ratio: float, starts: int
 ) -> float:
-    """Least |c_1 - c_2| / Delta over places, by descent from random ones; K = 2.
-
-    More clusters only add entries to c_1 - c_2. Wherever the descent ends is drawn back
-    into the balls, so that it is a place that the lemma speaks of.
-    """
+    """Least |c_1 - c_2| / Delta, K = 2, by descent from random places; its ends are
+    drawn back into the balls, of which the lemma speaks."""
 
     def distance(flat: np.ndarray) -> float:
         truths, models = _place(flat)
@@ -86,22 +82,21 @@ def _on_segment(ratio: Float[np.ndarray, " ratios"]) -> Float[np.ndarray, " rati
     return np.linalg.norm(one - two, axis=1)
 
 
-def check_lemma(preset: Preset, *, name: str, up_to: float) -> Verdict:
+def check_lemma(preset: Preset, name: str, *, up_to: float) -> Verdict:
     """|c_i - c_j| >= Delta/2 for sigma up to `up_to` Delta: by formula and descent."""
     fine = up_to * np.linspace(0, 1, 200)
     searched = _descended(preset)[np.array(_ALL) <= up_to]
     found = np.concatenate([factor(fine), _on_segment(fine), searched])
+    detail = (
+        f"sigma/Delta up to {up_to:.5f}, least |c_i - c_j| / Delta "
+        f"{np.min(found):.5f}; {len(searched)} noises by descent"
+    )
     return never_exceeds(
-        name,
-        np.full(len(found), 0.5),
-        found,
-        rounding=1e-12,
-        detail=f"sigma/Delta up to {up_to:.5f}, least |c_i - c_j| / Delta "
-        f"{np.min(found):.5f}; {len(searched)} noises by descent",
+        name, np.full(len(found), 0.5), found, rounding=1e-12, detail=detail
     )
 
 
-def check_infimum(preset: Preset, *, scale: float = 1.0) -> Verdict:
+def check_infimum(preset: Preset, name: str, *, scale: float = 1.0) -> Verdict:
     """`scale` f(sigma/Delta): never undercut by descent, attained on the segment."""
     ratios = np.array(_ALL)
     claimed = scale * factor(ratios)
@@ -109,16 +104,15 @@ def check_infimum(preset: Preset, *, scale: float = 1.0) -> Verdict:
     below = never_exceeds(name, claimed, found, rounding=1e-12)
     attained = never_exceeds(name, _on_segment(ratios), claimed, rounding=1e-12)
     excess = float(np.max(found - claimed))
-    return combine(
-        name,
-        [below, attained],
-        detail=f"{len(ratios)} noises: descent ends at most {excess:.1g} above "
-        "Delta f(sigma/Delta), the segment attains it",
+    detail = (
+        f"{len(ratios)} noises: descent ends at most {excess:.1g} above "
+        "Delta f(sigma/Delta), the segment attains it"
     )
+    return combine(name, [below, attained], detail=detail)
 
 
 _PROXIMAL = ("|theta_k - theta_k*| <= Delta/4 for all k, N = K",)
-_row = partial(Statement, paper="clove", place="Lemma A.2")
+_row = partial(row, place="Lemma A.2")
 
 _LEMMA_ROWS = (
     _row(
@@ -126,8 +120,8 @@ _LEMMA_ROWS = (
         text="|c_i - c_j| > Delta/2",
         preconditions=(*_PROXIMAL, "sigma <= Delta/4, which only the proof says"),
         claimed="sigma << Delta/4 in the proof",
-        check=partial(check_lemma, name=LEMMA, up_to=0.25),
-        control=partial(check_lemma, name=LEMMA, up_to=0.48),
+        check=partial(check_lemma, up_to=0.25),
+        control={"up_to": 0.48},
         note="True by a margin: the least is 0.618 Delta at sigma = Delta/4. With the "
         "true means it is kappa_n times that, and n = 1 fails there. The control has "
         "sigma up to 0.48 Delta.",
@@ -137,8 +131,8 @@ _LEMMA_ROWS = (
         text="|c_i - c_j| > Delta/2, whatever sigma << 1",
         preconditions=(*_PROXIMAL, "sigma < 1, Delta any: as the lemma is stated"),
         expected=Status.VIOLATED,
-        check=partial(check_lemma, name=ANY_NOISE, up_to=2.0),
-        control=partial(check_lemma, name=ANY_NOISE, up_to=0.6),
+        check=partial(check_lemma, up_to=2.0),
+        control={"up_to": 0.6},
         note="Small Delta is what Figure 3 has: with Delta = 0.05 and sigma = 0.1 the "
         "means are 0.0085 apart. The control has sigma up to 0.6 Delta.",
     ),
@@ -148,10 +142,8 @@ _LEMMA_ROWS = (
         "not otherwise",
         preconditions=_PROXIMAL,
         constants={"sigma/Delta below": THRESHOLD},
-        check=partial(check_lemma, name=f"{ANY_NOISE}.corrected", up_to=THRESHOLD),
-        control=partial(
-            check_lemma, name=f"{ANY_NOISE}.corrected", up_to=THRESHOLD + 1e-6
-        ),
+        check=partial(check_lemma, up_to=THRESHOLD),
+        control={"up_to": THRESHOLD + 1e-6},
         note="Equality at the threshold. The control has sigma/Delta larger by 10^-6.",
     ),
     _row(
@@ -160,7 +152,7 @@ _LEMMA_ROWS = (
         "sqrt(1/16 + sigma^2/Delta^2))",
         preconditions=_PROXIMAL,
         check=check_infimum,
-        control=partial(check_infimum, scale=1 - 1e-6),
+        control={"scale": 1 - 1e-6},
         note="Attained where both models lie on the segment between the truths. The "
         "control claims 10^-6 less.",
     ),
@@ -176,7 +168,7 @@ STEP = "clove.lemA2.step"
 
 
 def check_step(
-    preset: Preset, *, name: str, squared: bool, noise: float = 0.25
+    preset: Preset, name: str, *, squared: bool, noise: float = 0.25
 ) -> Verdict:
     """The displayed step |sqrt(A) - sqrt(B)| >= ..., sigma up to `noise` Delta; the
     right-hand side as printed, in `squared` lengths, or as corrected."""
@@ -193,20 +185,16 @@ def check_step(
     else:
         least = (3 - np.sqrt(2)) / 4 * delta
         right = np.maximum(other - np.hypot(own, delta / 4), least)
-    return never_exceeds(
-        name,
-        right,
-        left,
-        rounding=1e-13,
-        detail=f"{np.mean(right > left + 1e-13):.0%} of {size} distances fail; at "
+    detail = (
+        f"{np.mean(right > left + 1e-13):.0%} of {size} distances fail; at "
         f"|theta_i - theta_j*| = 2, theta_i = theta_i*, sigma = 0, Delta = 1 the sides "
-        f"are {left[0]:.4g} and {right[0]:.4g}",
+        f"are {left[0]:.4g} and {right[0]:.4g}"
     )
+    return never_exceeds(name, right, left, rounding=1e-13, detail=detail)
 
 
 _step_row = partial(
-    Statement,
-    paper="clove",
+    row,
     place="Lemma A.2, first display of the proof",
     preconditions=("|theta_k - theta_k*| <= Delta/4 for all k", "sigma <= Delta/4"),
 )
@@ -217,18 +205,16 @@ _STEP_ROWS = (
         text="|c_j^i - c_i^i| >= | |theta_i - theta_j*|^2 - |theta_i - theta_i*|^2 + "
         "(Delta/4)^2 |",
         expected=Status.VIOLATED,
-        check=partial(check_step, name=STEP, squared=True),
-        control=partial(check_step, name=STEP, squared=True, noise=0.0),
+        check=partial(check_step, squared=True),
+        control={"noise": 0.0},
         note="A length against a squared length. The control has no noise.",
     ),
     _step_row(
         id=f"{STEP}.corrected",
         text="|c_j^i - c_i^i| >= |theta_i - theta_j*| - sqrt(|theta_i - theta_i*|^2 + "
         "(Delta/4)^2) >= (3 - sqrt(2)) Delta/4",
-        check=partial(check_step, name=f"{STEP}.corrected", squared=False),
-        control=partial(
-            check_step, name=f"{STEP}.corrected", squared=False, noise=0.27
-        ),
+        check=partial(check_step, squared=False),
+        control={"noise": 0.27},
         note="What the display must mean. The control has sigma up to 0.27 Delta.",
     ),
 )

@@ -7,18 +7,9 @@ import numpy as np
 from jaxtyping import Float
 
 from cfljax import law
-from cfljax.statements import (
-    Preset,
-    Statement,
-    Status,
-    Tally,
-    Verdict,
-    at_most,
-    never_exceeds,
-)
+from cfljax.statements import Preset, Status, Tally, Verdict, at_most, never_exceeds
 from theory.clove.common.loss_means import random_units
-
-__all__ = ["STATEMENTS"]
+from theory.rows import row
 
 # Lemma A.4: square-root loss vectors stay close to their mean, all of them at once.
 #
@@ -109,7 +100,7 @@ def _judge(
     )
 
 
-def check_printed(preset: Preset, *, share: float = 1.0) -> Verdict:
+def check_printed(preset: Preset, name: str, *, share: float = 1.0) -> Verdict:
     """P(all |a_i - c|^2 <= `share` (9/2) log^2(NM/delta) max_j Var_j) >= 1 - delta."""
     drawn = _draws(preset)
     bounds = []
@@ -118,10 +109,10 @@ def check_printed(preset: Preset, *, share: float = 1.0) -> Verdict:
         level = 4.5 * np.log(pairs / one.cell.delta) ** 2
         bounds.append(share * level * float(np.max(one.variances)))
     detail = "median of max |a_i - c|^2 over the bound (beyond it)"
-    return _judge(LEMMA, drawn, bounds, detail)
+    return _judge(name, drawn, bounds, detail)
 
 
-def check_corrected(preset: Preset, *, share: float = 1.0) -> Verdict:
+def check_corrected(preset: Preset, name: str, *, share: float = 1.0) -> Verdict:
     """P(all |a_i - c| <= `share` (sqrt(sum Var) + |U| sqrt(2 log(M/delta)/n))) >= 1 -
     delta."""
     drawn = _draws(preset)
@@ -132,12 +123,11 @@ def check_corrected(preset: Preset, *, share: float = 1.0) -> Verdict:
         reach = np.sqrt(np.sum(one.variances)) + one.operator * tail
         bounds.append(float(share * reach) ** 2)
     detail = "median of max |a_i - c|^2 over the square of the bound (beyond it)"
-    return _judge(f"{LEMMA}.corrected", drawn, bounds, detail)
+    return _judge(name, drawn, bounds, detail)
 
 
 _lemma_row = partial(
-    Statement,
-    paper="clove",
+    row,
     place="Lemma A.4",
     preconditions=("N = d orthonormal models", "fresh samples", "delta < 1"),
 )
@@ -149,7 +139,7 @@ _LEMMA_ROWS = (
         "- delta",
         expected=Status.VIOLATED,
         check=check_printed,
-        control=partial(check_printed, share=0.5),
+        control={"share": 0.5},
         note="The union bound is over entries, the claim about their sum of squares: a "
         "factor N is lost, which log^2 hides while N is below some 4.5 "
         "log^2(NM/delta). The control claims half.",
@@ -159,7 +149,7 @@ _LEMMA_ROWS = (
         text="P(for all i: |a_i - c_s(i)| <= sqrt(sum_j Var_j) + |U|_op sqrt(2 "
         "log(M/delta)/n)) >= 1 - delta, U = (theta_j - theta*; -sigma) for all j",
         check=check_corrected,
-        control=partial(check_corrected, share=0.35),
+        control={"share": 0.35},
         note="By the Lipschitz constant of the square-root loss vector. For "
         "orthonormal models |U|_op^2 <= (1 + sqrt(N))^2 + sigma^2 N: both terms are of "
         "order sqrt(N/n). The control claims 0.35 of it.",
@@ -196,11 +186,10 @@ def _rounding(count: Float[np.ndarray, " points"]) -> Float[np.ndarray, " points
 
 
 def check_quoted(
-    _: Preset, *, name: str, exchanged: bool, prefactor: float = 1.0
+    _: Preset, name: str, *, exchanged: bool, prefactor: float = 1.0
 ) -> Verdict:
-    """P(chi2_n - n >= threshold) <= `prefactor` e^{-x}, with the exact tail; the
-    threshold is 2 sqrt(n x) + 2 x, or 2 sqrt(x) + 2 sqrt(n) x, as printed, where
-    `exchanged`."""
+    """P(chi2_n - n >= threshold) <= `prefactor` e^{-x}, exactly; the threshold is 2
+    sqrt(n x) + 2 x, or as printed 2 sqrt(x) + 2 sqrt(n) x, where `exchanged`."""
     count, x = _grid(_EXPONENTS)
     weight = np.sqrt(count)
     near, far = (1.0, weight) if exchanged else (weight, 1.0)
@@ -216,24 +205,21 @@ def check_quoted(
     )
 
 
-def check_step(_: Preset, *, name: str, from_ratio: float) -> Verdict:
+def check_step(_: Preset, name: str, *, from_ratio: float) -> Verdict:
     """2 sqrt(x)/n + 2x/sqrt(n) < 3x/sqrt(n) for x > max(1, `from_ratio`/n)."""
     count, factor = _grid(1 + np.geomspace(1e-6, 10, 300))
     x = np.maximum(1.0, from_ratio / count) * factor
     left = 2 * np.sqrt(x) / count + 2 * x / np.sqrt(count)
     right = 3 * x / np.sqrt(count)
-    return never_exceeds(
-        name,
-        left,
-        right,
-        rounding=1e-14 * right,
-        detail=f"{len(x)} points, left over right side at most "
+    detail = (
+        f"{len(x)} points, left over right side at most "
         f"{np.max(left / right):.7f}, above 1 at n = "
-        f"{', '.join(f'{n:g}' for n in np.unique(count[left > right])) or 'none'}",
+        f"{', '.join(f'{n:g}' for n in np.unique(count[left > right])) or 'none'}"
     )
+    return never_exceeds(name, left, right, rounding=1e-14 * right, detail=detail)
 
 
-def check_single(_: Preset, *, name: str, rate: float = 1 / 3) -> Verdict:
+def check_single(_: Preset, name: str, *, rate: float = 1 / 3) -> Verdict:
     """P((F - EF)^2 >= t Var F) <= exp(-`rate` sqrt(2t)), or of L, two-sided, exact."""
     count, t = _grid(_MULTIPLES)
     if name == LOSS:
@@ -260,14 +246,14 @@ def check_single(_: Preset, *, name: str, rate: float = 1 / 3) -> Verdict:
     )
 
 
-def check_sharp(_: Preset, *, divisor: float = 2.0) -> Verdict:
+def check_sharp(_: Preset, name: str, *, divisor: float = 2.0) -> Verdict:
     """P(|F - EF| >= alpha s/sqrt(n)) <= 2 exp(-s^2/`divisor`)."""
     count, s = _grid(np.geomspace(1e-3, 60, 400))
     mean, variance = law.chi_mean(count), law.chi_variance(count)
     below = np.where(s < mean, -s * (2 * mean - s) - variance, -count)
     logarithm = _two_sided(count, s * (2 * mean + s) - variance, below)
     return never_exceeds(
-        f"{ROOT}.sharp",
+        name,
         logarithm,
         np.log(2) - s**2 / divisor,
         rounding=_rounding(count),
@@ -288,10 +274,7 @@ def _two_sided(
 
 
 _tail_row = partial(
-    Statement,
-    paper="clove",
-    place="Lemma A.4, proof",
-    preconditions=("L = alpha^2 chi2_n / n",),
+    row, place="Lemma A.4, proof", preconditions=("L = alpha^2 chi2_n / n",)
 )
 
 _TAIL_ROWS = (
@@ -299,8 +282,8 @@ _TAIL_ROWS = (
         id=QUOTED,
         text="P(L - EL >= 2 |a|_inf sqrt(x) + 2 |a|_2 x) <= e^{-x}, |a|_2 = "
         "EL/sqrt(n), |a|_inf = EL/n",
-        check=partial(check_quoted, name=QUOTED, exchanged=True),
-        control=partial(check_quoted, name=QUOTED, exchanged=True, prefactor=0.49),
+        check=partial(check_quoted, exchanged=True),
+        control={"prefactor": 0.49},
         note="Misquoted, the two norms are exchanged; true for equal weights, with 1/2 "
         "before e^{-x}, and the reason for log^2 in Lemma A.4 where log would do. The "
         "control has 0.49.",
@@ -308,33 +291,31 @@ _TAIL_ROWS = (
     _tail_row(
         id=f"{QUOTED}.corrected",
         text="P(L - EL >= 2 |a|_2 sqrt(x) + 2 |a|_inf x) <= e^{-x}",
-        check=partial(check_quoted, name=f"{QUOTED}.corrected", exchanged=False),
-        control=partial(
-            check_quoted, name=f"{QUOTED}.corrected", exchanged=False, prefactor=0.49
-        ),
+        check=partial(check_quoted, exchanged=False),
+        control={"prefactor": 0.49},
         note="Lemma 1 as Laurent and Massart have it. The control has 0.49 e^{-x}.",
     ),
     _tail_row(
         id=STEP,
         text="3x/sqrt(n) > 2 sqrt(x)/n + 2x/sqrt(n) for x > 1",
         expected=Status.VIOLATED,
-        check=partial(check_step, name=STEP, from_ratio=1.0),
-        control=partial(check_step, name=STEP, from_ratio=2.0),
+        check=partial(check_step, from_ratio=1.0),
+        control={"from_ratio": 2.0},
         note="False for n <= 3 and 1 < x <= 4/n, such as n = 1, x = 2: 6 < 6.83; the "
         "tail bound that it serves is true there. The control takes x > 2/n.",
     ),
     _tail_row(
         id=f"{STEP}.corrected",
         text="3x/sqrt(n) > 2 sqrt(x)/n + 2x/sqrt(n) for x > 4/n",
-        check=partial(check_step, name=f"{STEP}.corrected", from_ratio=4.0),
-        control=partial(check_step, name=f"{STEP}.corrected", from_ratio=3.99),
+        check=partial(check_step, from_ratio=4.0),
+        control={"from_ratio": 3.99},
         note="So for x > 1 it takes n >= 4. The control takes x > 3.99/n.",
     ),
     _tail_row(
         id=ROOT,
         text="P((F - EF)^2 >= t Var F) <= exp(-sqrt(2t)/3)",
-        check=partial(check_single, name=ROOT),
-        control=partial(check_single, name=ROOT, rate=0.52),
+        check=check_single,
+        control={"rate": 0.52},
         note="True for every n and t, although the proof takes EL for (EF)^2, bounds "
         "the upper tail alone, and has an equality for Var F <= alpha^2/(2n). The "
         "control has 0.52 for 1/3.",
@@ -344,15 +325,15 @@ _TAIL_ROWS = (
         text="P(|F - EF| >= alpha s/sqrt(n)) <= 2 exp(-s^2/2), so that t = 4 "
         "log(2NM/delta) serves all N M entries",
         check=check_sharp,
-        control=partial(check_sharp, divisor=1.9),
+        control={"divisor": 1.9},
         note="F is a Lipschitz function of normal variables. The control has s^2/1.9.",
     ),
     _tail_row(
         id=LOSS,
         place="Remark A.12",
         text="P((L - EL)^2 >= t Var L) <= exp(-sqrt(2t)/3)",
-        check=partial(check_single, name=LOSS),
-        control=partial(check_single, name=LOSS, rate=0.51),
+        check=check_single,
+        control={"rate": 0.51},
         note="The losses themselves obey the same bound; the remark is too "
         "pessimistic. The control has 0.51 for 1/3.",
     ),

@@ -6,21 +6,11 @@ import numpy as np
 from jaxtyping import Float
 
 from cfljax import law
-from cfljax.statements import (
-    Preset,
-    Statement,
-    Status,
-    Verdict,
-    at_most,
-    never_exceeds,
-    tally,
-)
+from cfljax.statements import Preset, Status, Verdict, at_most, never_exceeds, tally
 from theory.clove.common.loss_means import random_units
-
-__all__ = ["STATEMENTS"]
+from theory.rows import listed, row
 
 _NOISES = (0.0, 0.1, 1.0)
-_row = partial(Statement, paper="clove")
 
 # Lemma A.3 and (2): lengths of models, and the bound on the variance of F.
 #
@@ -50,20 +40,15 @@ def _proximal(preset: Preset) -> Float[np.ndarray, "points 2"]:
     return np.concatenate(found)
 
 
-def check_length(preset: Preset, *, limit: float = 2.0) -> Verdict:
+def check_length(preset: Preset, name: str, *, limit: float = 2.0) -> Verdict:
     """|theta| < `limit`, and |theta| <= 1 + Delta/4, for proximal models."""
     lengths, separations = _proximal(preset).T
     claimed = np.minimum(limit, 1 + separations / 4)
-    return never_exceeds(
-        LENGTH,
-        lengths,
-        claimed,
-        rounding=1e-13,
-        detail=f"{len(lengths)} models, d to 100: longest {np.max(lengths):.6f}",
-    )
+    detail = f"{len(lengths)} models, d to 100: longest {np.max(lengths):.6f}"
+    return never_exceeds(name, lengths, claimed, rounding=1e-13, detail=detail)
 
 
-def check_variance(preset: Preset, *, square: float = 9.0) -> Verdict:
+def check_variance(preset: Preset, name: str, *, square: float = 9.0) -> Verdict:
     """Var F <= (|theta - theta*|^2 + sigma^2)/(2n) <= (`square` + sigma^2)/(2n)."""
     generator = preset.generator(VARIANCE)
     size = preset.choose(quick=300, full=30_000)
@@ -83,7 +68,7 @@ def check_variance(preset: Preset, *, square: float = 9.0) -> Verdict:
                 values += [exact, middle]
                 bounds += [middle, right]
     return never_exceeds(
-        VARIANCE,
+        name,
         np.concatenate(values),
         np.concatenate(bounds),
         rounding=1e-13,
@@ -93,24 +78,24 @@ def check_variance(preset: Preset, *, square: float = 9.0) -> Verdict:
 
 
 _LENGTH_ROWS = (
-    _row(
+    row(
         id=LENGTH,
         place="Lemma A.3",
         text="|theta| < 2 for any Delta-proximal model",
         preconditions=("|theta - theta_k*| <= Delta/4 for some k", "|theta_k*| = 1"),
         claimed="Delta < 2",
         check=check_length,
-        control=partial(check_length, limit=1.499),
+        control={"limit": 1.499},
         note="Even 3/2, as unit truths are at most 2 apart. The control claims 1.499.",
     ),
-    _row(
+    row(
         id=VARIANCE,
         place="Appendix A.2, (2)",
         text="(|theta - theta_k*|^2 + sigma^2)/(2 n_k) <= (9 + sigma^2)/(2 n_k), and "
         "no less than Var F",
         preconditions=("|theta| <= 2", "|theta_k*| = 1"),
         check=check_variance,
-        control=partial(check_variance, square=8.99),
+        control={"square": 8.99},
         note="25/4 serves proximal models and 4 orthonormal ones. The control has "
         "8.99.",
     ),
@@ -127,7 +112,7 @@ PROJECTION = "clove.lemA5"
 _SIZES = (2, 10, 50)
 
 
-def check_projection(preset: Preset, *, factor: float = 1.0) -> Verdict:
+def check_projection(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     """v'Sv <= `factor` (sum |v_i| sqrt(S_ii))^2, random, singular and, of rank 1 with
     the signs of v, tight."""
     generator = preset.generator(PROJECTION)
@@ -147,23 +132,22 @@ def check_projection(preset: Preset, *, factor: float = 1.0) -> Verdict:
             right.append(np.sum(np.abs(direction) * spread, axis=1) ** 2)
     values, bounds = np.concatenate(left), np.concatenate(right)
     tightest = float(np.max(values / bounds))
+    detail = (
+        f"{len(values)} covariances, N to 50, a sixth of them tight: largest "
+        f"ratio of both sides {tightest:.12f}"
+    )
     return never_exceeds(
-        PROJECTION,
-        values,
-        factor * bounds,
-        rounding=1e-13 * bounds,
-        detail=f"{len(values)} covariances, N to 50, a sixth of them tight: largest "
-        f"ratio of both sides {tightest:.12f}",
+        name, values, factor * bounds, rounding=1e-13 * bounds, detail=detail
     )
 
 
-_PROJECTION_ROW = _row(
+_PROJECTION_ROW = row(
     id=PROJECTION,
     place="Lemma A.5",
     text="E<X, v>^2 <= (sum |v_i| sqrt(Var(x_i)))^2",
     preconditions=("E x_i = 0", "v any vector"),
     check=check_projection,
-    control=partial(check_projection, factor=1 - 1e-6),
+    control={"factor": 1 - 1e-6},
     note="Equality for perfectly correlated entries with the signs of v. The control "
     "claims 10^-6 less.",
 )
@@ -211,20 +195,17 @@ def _covariances(preset: Preset) -> Float[np.ndarray, "points 4"]:
     return np.array(found)
 
 
-def check_covariance(preset: Preset, *, name: str, square: float = 9.0) -> Verdict:
+def check_covariance(preset: Preset, name: str, *, square: float = 9.0) -> Verdict:
     """Largest eigenvalue, or trace, of Cov(X_i) <= N (`square` + sigma^2)/(2n)."""
     largest, trace, half, variance = _covariances(preset).T
     value = largest if name == SPECTRAL else trace
     bound = half * (square + variance)
     ratio = value / bound
-    return never_exceeds(
-        name,
-        value,
-        bound,
-        rounding=1e-12 * bound,
-        detail=f"{len(value)} exact covariances, n to {_COUNTS[-1]}: ratio to the "
-        f"bound {np.min(ratio):.3f} to {np.max(ratio):.5f}",
+    detail = (
+        f"{len(value)} exact covariances, n to {_COUNTS[-1]}: ratio to the "
+        f"bound {np.min(ratio):.3f} to {np.max(ratio):.5f}"
     )
+    return never_exceeds(name, value, bound, rounding=1e-12 * bound, detail=detail)
 
 
 @lru_cache(maxsize=1)
@@ -250,23 +231,21 @@ def _norms(preset: Preset) -> Float[np.ndarray, "2 points trials"]:
     return np.array(found).swapaxes(0, 1)
 
 
-def check_norm(preset: Preset, *, name: str, polylog: float = 1.0) -> Verdict:
+def check_norm(preset: Preset, name: str, *, polylog: float = 1.0) -> Verdict:
     """P(|X| > gamma sqrt(M) `polylog`) <= 1/100, operator norm or Frobenius'."""
     operator, frobenius = _norms(preset)
     ratios = operator if name == NORM else frobenius
-    return at_most(
-        name,
-        tally(ratios > polylog),
-        np.full(len(ratios), 0.01),
-        detail=f"(d, n, M) = {', '.join(map(str, _SHAPES))}: |X|/(gamma sqrt(M)) at "
-        f"most {', '.join(f'{np.max(one):.3f}' for one in ratios)}",
+    detail = (
+        f"(d, n, M) = {listed(_SHAPES)}: |X|/(gamma sqrt(M)) at "
+        f"most {', '.join(f'{np.max(one):.3f}' for one in ratios)}"
     )
+    return at_most(name, tally(ratios > polylog), 0.01, detail=detail)
 
 
 _NINE = "9 = (2 + 1)^2 from |theta_j| <= 2"
-_bounded_row = partial(_row, preconditions=("|theta_j| <= 2", "|theta_k*| = 1"))
+_bounded_row = partial(row, preconditions=("|theta_j| <= 2", "|theta_k*| = 1"))
 _norm_row = partial(
-    _row,
+    row,
     place="Lemma A.7",
     preconditions=("N = d orthonormal models", "independent clients"),
     constants={"polylog": 1.0, "probability": 0.01},
@@ -278,8 +257,8 @@ _COVARIANCE_ROWS = (
         id=SPECTRAL,
         place="Lemma A.6, (4)",
         text="max over |v| = 1 of E <X_i, v>^2 <= N (9 + sigma^2)/(2 n_k)",
-        check=partial(check_covariance, name=SPECTRAL),
-        control=partial(check_covariance, name=SPECTRAL, square=8.9),
+        check=check_covariance,
+        control={"square": 8.9},
         note=f"Strictly, for every n; {_NINE}, nearly reached by N equal models "
         "opposite to the truth. Order N is genuine for orthonormal models, too: their "
         "losses share theta*. The control has 8.9.",
@@ -288,8 +267,8 @@ _COVARIANCE_ROWS = (
         id=TRACE,
         place="Lemma A.6, (5)",
         text="E|X_i|^2 <= N (9 + sigma^2)/(2 n_k)",
-        check=partial(check_covariance, name=TRACE),
-        control=partial(check_covariance, name=TRACE, square=8.9),
+        check=check_covariance,
+        control={"square": 8.9},
         note=f"Strictly, for every n; {_NINE}. The same bound as for the largest "
         "eigenvalue. The control has 8.9.",
     ),
@@ -297,16 +276,16 @@ _COVARIANCE_ROWS = (
         id=NORM,
         text="|X(Theta)| <= gamma sqrt(M) polylog(M) with high probability, gamma = "
         "sqrt(N (9 + sigma^2)/(2n))",
-        check=partial(check_norm, name=NORM),
-        control=partial(check_norm, name=NORM, polylog=0.35),
+        check=check_norm,
+        control={"polylog": 0.35},
         note="A polylog of 1 is enough. The control has 0.35.",
     ),
     _norm_row(
         id=f"{NORM}.frobenius",
         text="|X(Theta)|_F <= gamma sqrt(M) with high probability, as E|X|_F^2 <= "
         "gamma^2 M",
-        check=partial(check_norm, name=f"{NORM}.frobenius"),
-        control=partial(check_norm, name=f"{NORM}.frobenius", polylog=0.45),
+        check=check_norm,
+        control={"polylog": 0.45},
         note="One line of proof by (5) and Markov's inequality, for any M and N: as "
         "gamma has the factor N in it, nothing is gained by Lemma A.8. The control has "
         "0.45.",
@@ -333,33 +312,28 @@ _EXCESSES = (1.0, 2.0, 3.0, 4.0, 5.0)  # tau
 def spike_norms(
     generator: np.random.Generator, num_rows: int, num_features: int, trials: int
 ) -> Float[np.ndarray, " trials"]:
-    """|Y|^2/(gamma^2 n) of rows gamma sqrt(n) e_j, each j with probability 1/n, else 0.
-
-    Y'Y is diagonal with the counts of each j times gamma^2 n, E Y'Y = gamma^2 n I.
-    """
+    """|Y|^2/(gamma^2 n) of rows gamma sqrt(n) e_j, each j with probability 1/n, else 0:
+    the largest count, as Y'Y is diagonal."""
     chances = np.full(num_features + 1, 1 / num_rows)
     chances[-1] = max(0.0, 1 - num_features / num_rows)
     counts = generator.multinomial(num_rows, chances, size=trials)
     return np.max(counts[:, :-1], axis=1).astype(float)
 
 
-def check_fact(_: Preset, *, power: float = 4.0) -> Verdict:
+def check_fact(_: Preset, name: str, *, power: float = 4.0) -> Verdict:
     """|Y| <= gamma sqrt(n) log(n)^`power` for a Y that has a positive probability."""
     rows = 10.0 ** np.arange(2, 25)
     norm = np.sqrt(rows)  # |Y|/(gamma sqrt(n)), all n rows being gamma sqrt(n) e_1
     bound = np.log(rows) ** power
     first = rows[norm > bound]
-    return never_exceeds(
-        FACT,
-        norm,
-        bound,
-        rounding=1e-12 * norm,
-        detail=f"all rows gamma sqrt(n) e_1, of probability n^-n: |Y| above gamma "
-        f"sqrt(n) log(n)^{power:g} from n = {first[0] if len(first) else np.inf:g} on",
+    detail = (
+        f"all rows gamma sqrt(n) e_1, of probability n^-n: |Y| above gamma "
+        f"sqrt(n) log(n)^{power:g} from n = {first[0] if len(first) else np.inf:g} on"
     )
+    return never_exceeds(name, norm, bound, rounding=1e-12 * norm, detail=detail)
 
 
-def check_chernoff(preset: Preset, *, prefactor: float = 1.0) -> Verdict:
+def check_chernoff(preset: Preset, name: str, *, prefactor: float = 1.0) -> Verdict:
     """P(|Y|^2 >= (1 + tau) gamma^2 n) <= `prefactor` d e^tau/(1 + tau)^(1 + tau)."""
     trials = preset.choose(quick=20_000, full=400_000)
     events, bounds = [], []
@@ -374,21 +348,18 @@ def check_chernoff(preset: Preset, *, prefactor: float = 1.0) -> Verdict:
             bounds.append(prefactor * num_features * np.exp(logarithm))
     counted, claimed = np.concatenate(events), np.concatenate(bounds)
     shares = np.mean(counted[: len(excess)], axis=1)
-    return at_most(
-        f"{FACT}.corrected",
-        tally(counted),
-        claimed,
-        detail=f"rows gamma sqrt(n) e_j with probability 1/n each, {len(claimed)} (n, "
+    detail = (
+        f"rows gamma sqrt(n) e_j with probability 1/n each, {len(claimed)} (n, "
         "d, tau), d = 1, n = 100 beyond tau = 1, 2, 3: "
-        + ", ".join(f"{share:.3g}" for share in shares[:3])
+        + listed(shares[:3], ".3g")
         + ", bounds "
-        + ", ".join(f"{bound:.3g}" for bound in claimed[:3]),
+        + listed(claimed[:3], ".3g")
     )
+    return at_most(name, tally(counted), claimed, detail=detail)
 
 
 _fact_row = partial(
-    Statement,
-    paper="clove",
+    row,
     place="Lemma A.8",
     preconditions=(
         "independent rows, max |Y_i| <= gamma sqrt(n)",
@@ -405,7 +376,7 @@ _FACT_ROWS = (
         claimed="gamma sqrt(n p) polylog(n), p undefined, with no probability",
         expected=Status.VIOLATED,
         check=check_fact,
-        control=partial(check_fact, power=1.0),
+        control={"power": 1.0},
         note="As printed, for every Y, with p read as 1 and polylog(n) as log(n)^4; a "
         'larger power fails at larger n. What is missing is "with high probability". '
         "The control has log(n).",
@@ -414,7 +385,7 @@ _FACT_ROWS = (
         id=f"{FACT}.corrected",
         text="P(|Y|^2 >= (1 + tau) gamma^2 n) <= d e^tau/(1 + tau)^(1 + tau)",
         check=check_chernoff,
-        control=partial(check_chernoff, prefactor=0.3),
+        control={"prefactor": 0.3},
         note="The matrix Chernoff bound: tau of order log d is enough. Lemma A.7's "
         "rows have no bound, and it must be applied given their lengths. The control "
         "has 0.3 of it.",

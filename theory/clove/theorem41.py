@@ -14,7 +14,6 @@ from cfljax.statements import (
     ERROR_RATE,
     Points,
     Preset,
-    Statement,
     Status,
     Verdict,
     at_most,
@@ -32,25 +31,9 @@ from theory.clove.common.recovery import (
     samples_by_clients,
     samples_by_condition,
 )
-
-__all__ = [
-    "STATEMENTS",
-    "THEOREM",
-    "Curves",
-    "brackets",
-    "check_condition",
-    "check_curve",
-    "check_more",
-    "check_printed",
-    "check_remark",
-    "check_remark_corrected",
-    "condition_ratio",
-    "pair_error",
-]
-
+from theory.rows import listed, row
 
 RISK = 0.05  # delta
-_row = partial(Statement, paper="clove")
 
 
 THEOREM, SECOND = "clove.thm41", "clove.thmA10"
@@ -99,20 +82,18 @@ def _moved(preset: Preset, name: str) -> Bool[np.ndarray, "cells trials"]:
     return np.array(found)
 
 
-def check_printed(preset: Preset, *, name: str, risk: float = RISK) -> Verdict:
+def check_printed(preset: Preset, name: str, *, risk: float = RISK) -> Verdict:
     """P(true clusters are no fixed point) <= `risk` + 1/log(M) where (7) is met."""
     cells, events = _FIXED[name], _moved(preset, name)
     bounds = np.array([risk + 1 / np.log(cell.num_clients) for cell in cells])
     ratios = ", ".join(f"{condition_ratio(cell):.2g}" for cell in cells)
-    return at_most(
-        name,
-        tally(events),
-        bounds,
-        detail=f"d K^4 log(M)^2/(nM) = {ratios}: the true clusters are no fixed point "
+    detail = (
+        f"d K^4 log(M)^2/(nM) = {ratios}: the true clusters are no fixed point "
         "of Lloyd's iterations in "
-        + ", ".join(f"{share:.3g}" for share in np.mean(events, axis=1))
-        + f" of {events.shape[1]} trials each",
+        + listed(np.mean(events, axis=1), ".3g")
+        + f" of {events.shape[1]} trials each"
     )
+    return at_most(name, tally(events), bounds, detail=detail)
 
 
 def _errs(
@@ -135,21 +116,19 @@ def _failures(preset: Preset, constant: float) -> Bool[np.ndarray, "cells trials
     return _errs(preset, cells, preset.choose(quick=500, full=3000), SECOND)
 
 
-def check_condition(preset: Preset, *, constant: float = 0.5) -> Verdict:
+def check_condition(preset: Preset, name: str, *, constant: float = 0.5) -> Verdict:
     """P(k-means errs) <= delta at the least n with n Delta^2 >= `constant` N K^3
     log(M)^2 log(1/delta)."""
     events = _failures(preset, constant)
     shares = np.mean(events, axis=1)
-    return at_most(
-        f"{SECOND}.corrected",
-        tally(events),
-        np.full(len(events), RISK),
-        detail=f"{len(events)} cells at the least n: k-means errs in "
-        f"{np.min(shares):.3g} to {np.max(shares):.3g} of {events.shape[1]} trials",
+    detail = (
+        f"{len(events)} cells at the least n: k-means errs in "
+        f"{np.min(shares):.3g} to {np.max(shares):.3g} of {events.shape[1]} trials"
     )
+    return at_most(name, tally(events), RISK, detail=detail)
 
 
-def check_curve(preset: Preset, *, constant: float = 32.0) -> Verdict:
+def check_curve(preset: Preset, name: str, *, constant: float = 32.0) -> Verdict:
     """n* <= `constant` log(M)/Delta^2, n* the least n with P(k-means errs) <= delta +
     1/log(M)."""
     measured = curves(preset)
@@ -159,11 +138,11 @@ def check_curve(preset: Preset, *, constant: float = 32.0) -> Verdict:
     unit = np.array([np.log(one.num_clients) / one.separation**2 for one in claimed])
     features = sorted({cell.num_features for cell in measured.cells})
     verdict = within(
-        f"{THEOREM}.corrected",
+        name,
         (low, high),
-        (np.zeros(len(bound)), bound),
+        (0.0, bound),
         num_trials=sum(len(part) for parts in measured.on_roots for part in parts),
-        detail=f"{len(bound)} (d, M, Delta), d = {', '.join(map(str, features))}, "
+        detail=f"{len(bound)} (d, M, Delta), d = {listed(features)}, "
         f"{len(measured.factors)} n each: n* Delta^2/log(M) from "
         f"{np.min(low / unit):.3g} to {np.max(high / unit):.3g}",
     )
@@ -173,7 +152,7 @@ def check_curve(preset: Preset, *, constant: float = 32.0) -> Verdict:
 
 _CLIENTS = "M/K clients in each cluster, sigma = 0.1, delta = 0.05"
 _printed = partial(
-    _row,
+    row,
     text="if d K^4 polylog(M) = o(nM), then P(k-means with suitable centres recovers "
     "all clients in one shot) >= 1 - delta - 1/polylog(M)",
     claimed="polylog(M), here log(M)^2 in (7) and log(M) in 1/polylog(M)",
@@ -203,13 +182,9 @@ _LARGE_CELLS = (
 
 
 class Curves(NamedTuple):
-    """Trials in which k-means erred, by cell and factor.
-
-    cells: without n.
-    factors: n Delta^2/log(M), rising.
-    on_roots, on_losses: `[cells][factors]` arrays `[trials]`, for square-root loss
-      vectors and loss vectors of the same clients.
-    """
+    """Trials in which k-means erred on square-root loss vectors and on loss vectors of
+    the same clients, `[cells][factors]` arrays, factors being n Delta^2/log(M),
+    rising."""
 
     cells: tuple[Cell, ...]
     factors: tuple[float, ...]
@@ -248,12 +223,9 @@ def allowed(cell: Cell) -> float:
 def brackets(
     measured: Curves,
 ) -> tuple[Float[np.ndarray, " cells"], Float[np.ndarray, " cells"]]:
-    """Between which n lies n* of square-root loss vectors, in each cell.
-
-    The lower end is the largest n of the grid at which recovery certainly fails too
-    often, the upper end the least at which it certainly does not; 0 and infinity where
-    there is none. All intervals hold together except with `ERROR_RATE`.
-    """
+    """Between which n lies n* of square-root loss vectors: the largest n of the grid at
+    which recovery certainly fails too often, or 0, and the least at which it certainly
+    does not, or infinity."""
     each = ERROR_RATE / (len(measured.cells) * len(measured.factors))
     ends = []
     for cell, parts in zip(measured.cells, measured.on_roots, strict=True):
@@ -274,10 +246,10 @@ _THEOREM_ROWS = (
         id=SECOND,
         place="Theorem A.10",
         preconditions=("N = d orthonormal models, K = 2, Delta = 1", _CLIENTS),
-        check=partial(check_printed, name=SECOND),
-        control=partial(check_printed, name=SECOND, risk=0.2),
+        check=check_printed,
+        control={"risk": 0.2},
     ),
-    _row(
+    row(
         id=f"{SECOND}.corrected",
         place="Theorem A.10",
         text="if n Delta^2 >= C N K^3 log(M)^2 log(1/delta), then P(k-means recovers "
@@ -288,7 +260,7 @@ _THEOREM_ROWS = (
         ),
         constants={"C": 0.5},
         check=check_condition,
-        control=partial(check_condition, constant=1 / 64),
+        control={"constant": 1 / 64},
         note="By Kumar and Kannan's start. N is needed for truths that differ along "
         "the sum of the models, where the noise common to all losses counts in full. "
         "The control has C = 1/64.",
@@ -297,10 +269,10 @@ _THEOREM_ROWS = (
         id=THEOREM,
         place="Theorem 4.1",
         preconditions=("orthonormal or proximal models, K = 2, Delta = 1", _CLIENTS),
-        check=partial(check_printed, name=THEOREM),
-        control=partial(check_printed, name=THEOREM, risk=0.2),
+        check=check_printed,
+        control={"risk": 0.2},
     ),
-    _row(
+    row(
         id=f"{THEOREM}.corrected",
         place="Theorem 4.1",
         text="if n >= C log(M)/Delta^2, then P(k-means recovers all clients) >= 1 - "
@@ -311,7 +283,7 @@ _THEOREM_ROWS = (
         ),
         constants={"C": 32.0},
         check=check_curve,
-        control=partial(check_curve, constant=6.0),
+        control={"constant": 6.0},
         note="Drawn is n*, the least n that is enough, against C log(M)/Delta^2, "
         "rounded up, for d = 10, 20 and 50: order log(M)/Delta^2 without d, as signal "
         "and noise along it are the same. Means of M/K clients add a part that falls "
@@ -342,11 +314,8 @@ def pair_error(
     *,
     dependent: bool = True,
 ) -> float:
-    """Phi(-|w|^2/(2 sqrt(w' Sigma w))): a client nearer to another cluster's mean, from
-    the factors of `law.loss_factor` for its own and the other one's truth.
-
-    With `dependent` false its losses under several models are taken for independent.
-    """
+    """Phi(-|w|^2/(2 sqrt(w' Sigma w))): a client nearer to another cluster's mean, by
+    its own and the other's factors; its losses are independent unless `dependent`."""
     gram = own.T @ own
     lengths = np.sqrt(np.diagonal(gram))
     offset = np.linalg.norm(foreign, axis=0) - lengths
@@ -392,7 +361,7 @@ def _counts(preset: Preset) -> Float[np.ndarray, "points 5"]:
     return np.array(found)
 
 
-def check_law(preset: Preset, *, dependent: bool = True) -> Verdict:
+def check_law(preset: Preset, name: str, *, dependent: bool = True) -> Verdict:
     """P(nearer to the foreign mean) is Phi(...), within a factor of 2."""
     events, clients, exact, naive, counts = _counts(preset).T
     claimed = exact if dependent else naive
@@ -400,7 +369,7 @@ def check_law(preset: Preset, *, dependent: bool = True) -> Verdict:
     low, high = intervals.clopper_pearson(events, clients, error_rate=each)
     ratio = events / clients / claimed
     return within(
-        LAW,
+        name,
         (low, high),
         (claimed / 2, claimed * 2),
         num_trials=int(np.sum(clients)),
@@ -411,7 +380,7 @@ def check_law(preset: Preset, *, dependent: bool = True) -> Verdict:
     )
 
 
-_LAW_ROW = _row(
+_LAW_ROW = row(
     id=LAW,
     place="Theorem 4.1",
     text="P(|a - c_j'| < |a - c_j|) = Phi(-|w|^2/(2 sqrt(w' Sigma w))) within a factor "
@@ -422,7 +391,7 @@ _LAW_ROW = _row(
     ),
     constants={"factor": 2.0},
     check=check_law,
-    control=partial(check_law, dependent=False),
+    control={"dependent": False},
     note="Predicts recovery curves: n* = 16 log(M)/Delta^2 for orthonormal models "
     "turned at random to the truths, whatever d; d/K times that for K random ones; "
     "order N log(M)/Delta^2 for truths that differ along the sum of the models. "
@@ -440,20 +409,18 @@ _REMARK_CELLS = (  # of the bound on all rows; M clients of one cluster
 )
 
 
-def check_remark(preset: Preset, *, share: float = 0.5) -> Verdict:
+def check_remark(preset: Preset, name: str, *, share: float = 0.5) -> Verdict:
     """P(k-means on losses recovers all) <= `share` where it does on their roots."""
     measured = curves(preset)
     events = np.array([~parts[-1] for parts in measured.on_losses])
     least = min(float(np.mean(one)) for one in events)
     on_roots = min(1 - float(np.mean(parts[-1])) for parts in measured.on_roots)
-    return at_most(
-        REMARK,
-        tally(events),
-        np.full(len(events), share),
-        detail=f"n = {measured.factors[-1]:g} log(M)/Delta^2, {len(events)} (d, M, "
+    detail = (
+        f"n = {measured.factors[-1]:g} log(M)/Delta^2, {len(events)} (d, M, "
         f"Delta): all clients recovered in {least:.3g} of the trials or more on "
-        f"losses, {on_roots:.3g} on roots",
+        f"losses, {on_roots:.3g} on roots"
     )
+    return at_most(name, tally(events), share, detail=detail)
 
 
 def row_bound(
@@ -487,7 +454,7 @@ def _largest_rows(preset: Preset) -> Float[np.ndarray, "cells trials"]:
 
 
 def check_remark_corrected(
-    preset: Preset, *, constant: float = 48.0, share: float = 1.0
+    preset: Preset, name: str, *, constant: float = 48.0, share: float = 1.0
 ) -> Verdict:
     """P(k-means on losses errs) <= delta + 1/log(M) at n = `constant` log(M)/Delta^2,
     and P(some row is further off than `share` of its bound) <= delta."""
@@ -497,18 +464,17 @@ def check_remark_corrected(
     shares, ratios = np.mean(events, axis=1), _largest_rows(preset)
     half = partial(at_most, name, error_rate=ERROR_RATE / 2)
     recovery = half(tally(events), np.array([allowed(one) for one in measured.cells]))
-    rows = half(tally(ratios > share), np.full(len(ratios), RISK))
-    return combine(
-        name,
-        [recovery, rows],
-        detail=f"{len(events)} (d, M, Delta): k-means errs in "
+    rows = half(tally(ratios > share), RISK)
+    detail = (
+        f"{len(events)} (d, M, Delta): k-means errs in "
         f"{np.min(shares):.3g} to {np.max(shares):.3g} of the trials; max_i |L_i - E "
-        f"L_i| at most {np.max(ratios):.3g} of its bound",
+        f"L_i| at most {np.max(ratios):.3g} of its bound"
     )
+    return combine(name, [recovery, rows], detail=detail)
 
 
 _remark_row = partial(
-    _row,
+    row,
     place="Remark A.12",
     preconditions=(
         "N = d orthonormal models, turned at random to the truths, d <= M/2, K = 2",
@@ -525,7 +491,7 @@ _REMARK_ROWS = (
         claimed="not all but still a large number of clients",
         expected=Status.VIOLATED,
         check=check_remark,
-        control=partial(check_remark, share=0.6),
+        control={"share": 0.6},
         note="Read as a claim on recovery; as one on what could be proved it is too "
         "modest. The control has P(all) <= 0.6.",
     ),
@@ -536,7 +502,7 @@ _REMARK_ROWS = (
         "F| for all i) >= 1 - delta",
         constants={"C": 48.0},
         check=check_remark_corrected,
-        control=partial(check_remark_corrected, constant=6.0),
+        control={"constant": 6.0},
         note="zeta from the corrected Lemma A.4; each entry's tail is clove.A4LV. "
         "Losses are 2 Delta apart instead of Delta/sqrt(2), at a noise larger by as "
         "much. Slightly more samples than with the root, and clearly more for proximal "
@@ -555,20 +521,15 @@ _FEW_CELLS = (  # n follows
 )
 
 
-class _Failures(NamedTuple):
-    """Whether k-means errs, with N = K and with N = d models."""
-
-    few: Bool[np.ndarray, "cells trials"]
-    many: Bool[np.ndarray, "half_of_them trials"]
-
-
 @lru_cache(maxsize=2)
-def _at_the_same(preset: Preset, factor: float) -> _Failures:
-    """At n = `factor` log(M)/Delta^2."""
+def _at_the_same(
+    preset: Preset, factor: float
+) -> tuple[Bool[np.ndarray, "cells trials"], Bool[np.ndarray, "half_of_them trials"]]:
+    """Whether k-means errs at n = `factor` log(M)/Delta^2, with N = K and N = d."""
     few = [samples_by_clients(one, factor) for one in _FEW_CELLS]
     many = [one._replace(kind="orthonormal") for one in few[1::2]]
     wrong = _errs(preset, few + many, preset.choose(quick=150, full=2000), GAP, 0)
-    return _Failures(wrong[: len(few)], wrong[len(few) :])
+    return wrong[: len(few)], wrong[len(few) :]
 
 
 @lru_cache(maxsize=2)
@@ -579,27 +540,27 @@ def _with_more(preset: Preset, factor: float) -> Bool[np.ndarray, "cells trials"
     return _errs(preset, cells, preset.choose(quick=150, full=2000), GAP, 1)
 
 
-def check_same(preset: Preset, *, factor: float = 64.0) -> Verdict:
+def check_same(preset: Preset, name: str, *, factor: float = 64.0) -> Verdict:
     """P(k-means errs) <= delta + 1/log(M) with N = K at n = `factor` log(M)/Delta^2."""
     found = _at_the_same(preset, factor)
-    few, many = (", ".join(f"{s:.2g}" for s in np.mean(e, axis=1)) for e in found)
+    few, many = (listed(np.mean(e, axis=1), ".2g") for e in found)
     cells = _FEW_CELLS
     shapes = ", ".join(f"({one.num_features}, {one.num_clusters})" for one in cells)
     return at_most(
-        GAP,
-        tally(found.few),
+        name,
+        tally(found[0]),
         np.array([allowed(one) for one in cells]),
         detail=f"(d, K) = {shapes}, M = {cells[0].num_clients}: k-means errs in {few} "
         f"with N = K, in {many} with N = d = {cells[-1].num_features}",
     )
 
 
-def check_more(preset: Preset, *, factor: float = 256.0) -> Verdict:
+def check_more(preset: Preset, name: str, *, factor: float = 256.0) -> Verdict:
     """The same at n = `factor` (d/K) log(M)/Delta^2."""
     events = _with_more(preset, factor)
-    shares = ", ".join(f"{share:.2g}" for share in np.mean(events, axis=1))
+    shares = listed(np.mean(events, axis=1), ".2g")
     return at_most(
-        f"{GAP}.corrected",
+        name,
         tally(events),
         np.array([allowed(one) for one in _FEW_CELLS]),
         detail=f"{len(events)} (d, K), {events.shape[1]} trials each: k-means errs in "
@@ -608,7 +569,7 @@ def check_more(preset: Preset, *, factor: float = 256.0) -> Verdict:
 
 
 _few_row = partial(
-    _row,
+    row,
     place="Algorithm 1, line 1",
     preconditions=(
         "N = K independent models, uniform on the unit sphere, Delta = 1",
@@ -625,7 +586,7 @@ _FEW_ROWS = (
         constants={"C": 64.0},
         expected=Status.VIOLATED,
         check=check_same,
-        control=partial(check_same, factor=32.0),
+        control={"factor": 32.0},
         note="d orthonormal models recover at this n. Of the means' distance, about "
         "Delta/sqrt(2) with those, K random ones leave sqrt(K/d). The control has C = "
         "32.",
@@ -636,7 +597,7 @@ _FEW_ROWS = (
         "all clients) >= 1 - delta - 1/log(M)",
         constants={"C": 256.0},
         check=check_more,
-        control=partial(check_more, factor=16.0),
+        control={"factor": 16.0},
         note="C is larger than for d models, as two truths may differ mostly across "
         "the few that were drawn. The control has C = 16.",
     ),

@@ -12,7 +12,6 @@ from cfljax.statements import (
     ERROR_RATE,
     Margin,
     Preset,
-    Statement,
     Status,
     Verdict,
     at_most,
@@ -21,19 +20,7 @@ from cfljax.statements import (
     tally,
     within,
 )
-
-__all__ = [
-    "STATEMENTS",
-    "check_certificate",
-    "check_contracts",
-    "check_lemma",
-    "check_noise",
-    "log_certificate",
-]
-
-
-_row = partial(Statement, paper="clove")
-
+from theory.rows import listed, row
 
 THEOREM = "clove.thm42"
 
@@ -54,7 +41,7 @@ def log_certificate(
 
 
 def check_certificate(
-    _: Preset, *, least: float = 0.5, num_rounds: int = 150
+    _: Preset, name: str, *, least: float = 0.5, num_rounds: int = 150
 ) -> Verdict:
     """P(|e_T| <= Delta/c1^T) >= `least` for T to `num_rounds`, against the
     certificate."""
@@ -63,14 +50,12 @@ def check_certificate(
     found = np.exp(log_certificate(rate**-rounds, noise))
     loud = noise == max(_NOISES)
     first = [int(np.min(rounds[loud & (rate == c) & (found < 0.01)])) for c in _RATES]
+    detail = (
+        f"d = {_NUM_FEATURES}, N = {_ROWS}, sigma = 0.1: the probability is "
+        f"below 1 % from round {listed(first)} on for c1 = {listed(_RATES)}"
+    )
     return never_exceeds(
-        THEOREM,
-        np.full(len(found), least),
-        found,
-        rounding=1e-10,
-        detail=f"d = {_NUM_FEATURES}, N = {_ROWS}, sigma = 0.1: the probability is "
-        f"below 1 % from round {', '.join(map(str, first))} on for c1 = "
-        f"{', '.join(map(str, _RATES))}",
+        name, np.full(len(found), least), found, rounding=1e-10, detail=detail
     )
 
 
@@ -91,22 +76,20 @@ def _runs(
     )
 
 
-def check_noiseless(preset: Preset, *, rate: float = 4.0) -> Verdict:
+def check_noiseless(preset: Preset, name: str, *, rate: float = 4.0) -> Verdict:
     """P(|e_T| > Delta/`rate`^T) <= 1/100 for T = 1, ..., 12 without noise."""
     runs = _runs(preset, 0.0, float(np.sqrt(2)))[1:]
     rounds = np.arange(1, len(runs) + 1)
     events = runs > rate ** -rounds[:, None].astype(float)
     slope = float(np.mean(np.log(runs[-1] / runs[0]))) / (len(runs) - 1)
-    return at_most(
-        f"{THEOREM}.noiseless",
-        tally(events),
-        np.full(len(runs), 0.01),
-        detail=f"{runs.shape[1]} runs of {len(runs)} rounds from |e_0| = sqrt(2): "
-        f"error times {np.exp(slope):.4f} a round",
+    detail = (
+        f"{runs.shape[1]} runs of {len(runs)} rounds from |e_0| = sqrt(2): "
+        f"error times {np.exp(slope):.4f} a round"
     )
+    return at_most(name, tally(events), 0.01, detail=detail)
 
 
-def check_floor(preset: Preset, *, floor_factor: float = 1.0) -> Verdict:
+def check_floor(preset: Preset, name: str, *, floor_factor: float = 1.0) -> Verdict:
     """E|e_T|^2 is r^T |e_0|^2 + (1 - r^T) phi^2 within a tenth, for T to 12."""
     noise, start = 0.1, float(np.sqrt(2))
     squares = _runs(preset, noise, start) ** 2
@@ -117,7 +100,7 @@ def check_floor(preset: Preset, *, floor_factor: float = 1.0) -> Verdict:
     low, high = intervals.student(squares[1:], error_rate=ERROR_RATE / len(rounds))
     rest = float(np.sqrt(np.mean(squares[-1])))
     return within(
-        f"{THEOREM}.corrected",
+        name,
         (low, high),
         (0.9 * exact, 1.1 * exact),
         num_trials=squares.size,
@@ -127,7 +110,7 @@ def check_floor(preset: Preset, *, floor_factor: float = 1.0) -> Verdict:
 
 
 _theorem_row = partial(
-    _row,
+    row,
     place="Theorem 4.2",
     preconditions=(
         "clusters and matching right in every round, fresh samples, N = m_k n_k",
@@ -144,7 +127,7 @@ _THEOREM_ROWS = (
         claimed="c1, unnamed; delta T << 1",
         expected=Status.VIOLATED,
         check=check_certificate,
-        control=partial(check_certificate, least=0.9),
+        control={"least": 0.9},
         note="sigma = 0.01 and 0.1. The probability falls to 0 for every c1 > 1, as "
         "there is a floor; for a fixed T it takes N of order d (sigma c1^T/Delta)^2. "
         "Wrong clusterings add their own probability to the certificate. The control "
@@ -155,7 +138,7 @@ _THEOREM_ROWS = (
         text="|theta_k - theta_k*| <= Delta/4^T with probability >= 0.99 if sigma = 0",
         constants={"c1": 4.0, "T at most": float(_ROUNDS)},
         check=check_noiseless,
-        control=partial(check_noiseless, rate=12.0),
+        control={"rate": 12.0},
         note="Without noise the theorem is right, at a rate of 1/sqrt(r) = 10.4 a "
         "round in the mean square. The control has c1 = 12.",
     ),
@@ -164,7 +147,7 @@ _THEOREM_ROWS = (
         text="E|theta_k - theta_k*|^2 = r^T |e_0|^2 + (1 - r^T) phi^2, r = (1 - 2 "
         "eta)^2 + 4 eta^2 (d + 1)/N, phi = 2 eta sigma sqrt(d/N)/sqrt(1 - r)",
         check=check_floor,
-        control=partial(check_floor, floor_factor=0.9),
+        control={"floor_factor": 0.9},
         note="Geometric down to a floor of order sigma sqrt(d/N). Drawn from left to "
         "right are rounds 1 to 12, and a tenth around the law. The control has a floor "
         "of 0.9 phi.",
@@ -227,22 +210,20 @@ def _after(preset: Preset, step: Step) -> Float[np.ndarray, " trials"]:
 
 
 def check_lemma(
-    preset: Preset, *, name: str, steps: tuple[Step, ...], target: float = _TARGET
+    preset: Preset, name: str, *, steps: tuple[Step, ...], target: float = _TARGET
 ) -> Verdict:
     """P(|e+| > `target`) <= 4 exp(-d/2) at every step."""
     events = np.array([_after(preset, step) > target for step in steps])
     features = np.array([step.num_features for step in steps], float)
     share = np.mean(events, axis=1)
-    return at_most(
-        name,
-        tally(events),
-        4 * np.exp(-features / 2),
-        detail=f"{len(steps)} steps, {events.shape[1]} trials each: |e+| > Delta/c = "
-        f"{target:g} in {np.min(share):.2g} to {np.max(share):.2g} of them",
+    detail = (
+        f"{len(steps)} steps, {events.shape[1]} trials each: |e+| > Delta/c = "
+        f"{target:g} in {np.min(share):.2g} to {np.max(share):.2g} of them"
     )
+    return at_most(name, tally(events), 4 * np.exp(-features / 2), detail=detail)
 
 
-def check_bound(preset: Preset, *, factor: float = 1.0) -> Verdict:
+def check_bound(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     """P(|e+| > `factor` ((|1-2 eta| + 12 eta eps)|e| + 6 eta sigma eps)) <= 4
     e^{-d/2}."""
     events, reach = [], []
@@ -255,7 +236,7 @@ def check_bound(preset: Preset, *, factor: float = 1.0) -> Verdict:
         reach.append(np.max(found) / bound)
     features = np.array([step.num_features for step in _CELLS], float)
     return at_most(
-        f"{LEMMA}.bound",
+        name,
         tally(np.array(events)),
         4 * np.exp(-features / 2),
         detail=f"{len(_CELLS)} steps with N = 4 d and 20 d: |e+| over the bound is at "
@@ -273,25 +254,23 @@ def _near_floor(shares: tuple[float, ...]) -> tuple[tuple[Step, ...], float]:
 
 def check_contracts(
     preset: Preset,
-    *,
     name: str,
+    *,
     shares: tuple[float, ...] = (0.0, 0.1, 1.0, 3.0, 30.0),
     fraction: float = 1.0,
 ) -> Verdict:
     """P(|e+| >= `fraction` |e|) <= 4 exp(-d/2) from `shares` of the floor."""
     steps, floor = _near_floor(shares)
     events = np.array([_after(preset, one) >= fraction * one.length for one in steps])
-    found = ", ".join(f"{share:.2g}" for share in np.mean(events, axis=1))
-    return at_most(
-        name,
-        tally(events),
-        np.full(len(steps), 4 * np.exp(-5.0)),
-        detail=f"phi = {floor:.4f}; from {', '.join(map(str, shares))} phi the error "
-        f"is not below {fraction:g} of itself in {found}",
+    found = listed(np.mean(events, axis=1), ".2g")
+    detail = (
+        f"phi = {floor:.4f}; from {listed(shares)} phi the error "
+        f"is not below {fraction:g} of itself in {found}"
     )
+    return at_most(name, tally(events), 4 * np.exp(-5.0), detail=detail)
 
 
-def check_moment(preset: Preset, *, noise_factor: float = 1.0) -> Verdict:
+def check_moment(preset: Preset, name: str, *, noise_factor: float = 1.0) -> Verdict:
     """E|e+|^2 = r |e|^2 + 4 eta^2 sigma^2 d/N, more than |e|^2 just below the floor."""
     name = f"{COROLLARY}.corrected"
     steps, floor = _near_floor((0.0, 0.5, 1.0, 2.0, 30.0))
@@ -302,27 +281,25 @@ def check_moment(preset: Preset, *, noise_factor: float = 1.0) -> Verdict:
     exact = ratio * length**2 + added
     over = np.mean(squares, axis=1) / exact
     low, high = intervals.student(squares, error_rate=ERROR_RATE / (2 * len(steps)))
-    margin = np.full(len(steps), 0.1)
     relative = low / exact - 1, high / exact - 1
-    moment = within(name, relative, (-margin, margin), num_trials=squares.size)
+    moment = within(name, relative, (-0.1, 0.1), num_trials=squares.size)
     away, grows = length != floor, (length < floor)[length != floor]
     bands = np.where(grows, 0, -np.inf), np.where(grows, np.inf, 0)
     change = (low - length**2)[away], (high - length**2)[away]
     sign = within(name, change, bands, num_trials=squares.size)
     far = check_contracts(preset, name=name, shares=(3.0, 30.0), fraction=0.9)
-    return combine(
-        name,
-        [moment, sign, far],
-        detail=f"{len(steps)} errors around phi = {floor:.4f}: E|e+|^2 over the "
+    detail = (
+        f"{len(steps)} errors around phi = {floor:.4f}: E|e+|^2 over the "
         f"formula {np.min(over):.3f} to {np.max(over):.3f}; from 3 phi and 30 phi: "
-        f"{far.status.value}",
+        f"{far.status.value}"
     )
+    return combine(name, [moment, sign, far], detail=detail)
 
 
 _DATA = "fresh samples, N = m_k n_k, clients of one cluster"
 
 _STEP_ROWS = (
-    _row(
+    row(
         id=LEMMA,
         place="Lemma A.13",
         text="|theta_k - theta_k*| <= Delta/c with probability >= 1 - c6 exp(-c7 d) "
@@ -331,39 +308,37 @@ _STEP_ROWS = (
         constants={"c": 4.0, "c6": 4.0, "c7": 0.5},
         claimed="c6, c7, unnamed",
         expected=Status.VIOLATED,
-        check=partial(check_lemma, name=LEMMA, steps=_ALLOWED),
-        control=partial(check_lemma, name=LEMMA, steps=_ALLOWED, target=0.2),
+        check=partial(check_lemma, steps=_ALLOWED),
+        control={"target": 0.2},
         note="The bound on eta is the wrong way round, eta = 0 leaves the model where "
         "it was; and Delta/c + (c2 + c3) Delta < Delta/c cannot be, so that even the "
         "largest eta fails in half of the steps. No c6, c7 help. The control has 0.8 "
         "Delta/c.",
     ),
-    _row(
+    row(
         id=f"{LEMMA}.corrected",
         place="Lemma A.13",
         text="|theta_k - theta_k*| <= Delta/c with probability >= 1 - 4 exp(-d/2) for "
         "|1 - 2 eta| <= Delta/(6c) and (36 + 6 sigma) eta sqrt(d/N) <= Delta/(2c)",
         preconditions=(_DATA, "|theta| <= 2", "N >= 4 d"),
         constants={"c": 4.0, "c6": 4.0, "c7": 0.5},
-        check=partial(check_lemma, name=f"{LEMMA}.corrected", steps=_CORRECTED),
-        control=partial(
-            check_lemma, name=f"{LEMMA}.corrected", steps=_CORRECTED, target=0.12
-        ),
+        check=partial(check_lemma, steps=_CORRECTED),
+        control={"target": 0.12},
         note="Holds for all theta at once, since the operator norm does not depend on "
         "theta; K clusters cost a factor K. Says nothing for d <= 2 log(4K). The "
         "control has about half of Delta/c.",
     ),
-    _row(
+    row(
         id=f"{LEMMA}.bound",
         place="Lemma A.13, its last display but two",
         text="|theta_k - theta_k*| <= (|1 - 2 eta| + 12 eta sqrt(d/N)) |theta - "
         "theta_k*| + 6 eta sigma sqrt(d/N) with probability >= 1 - 4 exp(-d/2)",
         preconditions=(_DATA, "N >= 4 d"),
         check=check_bound,
-        control=partial(check_bound, factor=0.3),
+        control={"factor": 0.3},
         note="What the proof gives, for every eta. The control has 0.3 of it.",
     ),
-    _row(
+    row(
         id=COROLLARY,
         place="Corollary A.14",
         text="|theta_k - theta_k*| is a constant fraction smaller than |theta - "
@@ -372,12 +347,12 @@ _STEP_ROWS = (
         constants={"c6": 4.0, "c7": 0.5, "fraction": 1.0},
         claimed="constants unnamed; the proof adds |e| >> (c2 + c3) Delta",
         expected=Status.VIOLATED,
-        check=partial(check_contracts, name=COROLLARY),
-        control=partial(check_contracts, name=COROLLARY, fraction=0.9),
+        check=check_contracts,
+        control={"fraction": 0.9},
         note="From the truth itself every step leads away. The control asks for a "
         "fraction of 0.9.",
     ),
-    _row(
+    row(
         id=f"{COROLLARY}.corrected",
         place="Corollary A.14",
         text="E|theta_k - theta_k*|^2 = r |theta - theta_k*|^2 + 4 eta^2 sigma^2 d/N, "
@@ -385,7 +360,7 @@ _STEP_ROWS = (
         "phi = 2 eta sigma sqrt(d/N)/sqrt(1 - r)",
         preconditions=(_DATA,),
         check=check_moment,
-        control=partial(check_moment, noise_factor=0.5),
+        control={"noise_factor": 0.5},
         note="Beyond 3 phi errors shrink with high probability, too. The control has "
         "half of the noise.",
     ),
@@ -416,13 +391,13 @@ def _deviations(preset: Preset) -> Float[np.ndarray, "points trials"]:
     return np.array(found)
 
 
-def check_operator(preset: Preset, *, constant: float = 6.0) -> Verdict:
+def check_operator(preset: Preset, name: str, *, constant: float = 6.0) -> Verdict:
     """P(|N I - H'H| > `constant` sqrt(d N)) <= 2 exp(-d/2) on raw H, N >= 4 d."""
     deviations = _deviations(preset)
     features = np.array([shape[1] for shape in _SHAPES], float)
     high = np.quantile(deviations, 0.99, axis=1)
     return at_most(
-        OPERATOR,
+        name,
         tally(deviations > constant),
         2 * np.exp(-features / 2),
         detail=f"{len(_SHAPES)} shapes, N >= 4 d: 99 % of |N I - H'H| / sqrt(d N) are "
@@ -430,7 +405,7 @@ def check_operator(preset: Preset, *, constant: float = 6.0) -> Verdict:
     )
 
 
-def check_noise(_: Preset, *, constant: float = 3.0) -> Verdict:
+def check_noise(_: Preset, name: str, *, constant: float = 3.0) -> Verdict:
     """P(chi_N chi'_d > `constant` sqrt(d N)) <= 2 exp(-d/2), exactly, N >= 4 d."""
     grid = np.meshgrid(_FEATURES, _ROWS_PER_FEATURE)
     features, ratio = (axis.ravel() for axis in grid)
@@ -438,7 +413,7 @@ def check_noise(_: Preset, *, constant: float = 3.0) -> Verdict:
     exact = law.log_product_tail(rows, features, constant**2 * rows * features)
     bound = np.log(2) - features / 2
     return never_exceeds(
-        NOISE,
+        name,
         exact,
         bound,
         rounding=1e-11 + 2e-13 * np.abs(exact),
@@ -448,11 +423,9 @@ def check_noise(_: Preset, *, constant: float = 3.0) -> Verdict:
     )
 
 
-def check_identity(preset: Preset, *, factor: float = 2.0) -> Verdict:
-    """theta_k - theta* = (I - `factor` eta S) e + (`factor` eta/N) H' xi, S = H'H/N.
-
-    Against theta - (eta/m) sum of the clients' gradients, each taken sample by sample.
-    """
+def check_identity(preset: Preset, name: str, *, factor: float = 2.0) -> Verdict:
+    """theta_k - theta* = (I - `factor` eta S) e + (`factor` eta/N) H' xi, S = H'H/N,
+    against gradients that are taken sample by sample."""
     generator = preset.generator(IDENTITY)
     gaps, scales = [], []
     for clients, samples, features in ((1, 1, 1), (3, 4, 2), (5, 2, 7), (2, 30, 10)):
@@ -472,12 +445,9 @@ def check_identity(preset: Preset, *, factor: float = 2.0) -> Verdict:
         formula = error - factor * step / rows * pull
         gaps.append(np.max(np.abs(found - formula)))
         scales.append(1 + np.max(np.abs(found)))
+    detail = f"{len(gaps)} random data sets, largest difference {np.max(gaps):.1g}"
     return never_exceeds(
-        IDENTITY,
-        np.array(gaps),
-        np.zeros(len(gaps)),
-        rounding=1e-13 * np.array(scales),
-        detail=f"{len(gaps)} random data sets, largest difference {np.max(gaps):.1g}",
+        name, np.array(gaps), 0.0, rounding=1e-13 * np.array(scales), detail=detail
     )
 
 
@@ -488,7 +458,7 @@ def _margins() -> tuple[Margin, ...]:
     )
 
 
-_norm_row = partial(_row, place="Lemma A.13, proof")
+_norm_row = partial(row, place="Lemma A.13, proof")
 
 _NORM_ROWS = (
     _norm_row(
@@ -498,7 +468,7 @@ _NORM_ROWS = (
         constants={"N / d at least": 4.0},
         claimed="d << m_k n_k",
         check=check_operator,
-        control=partial(check_operator, constant=2.5),
+        control={"constant": 2.5},
         margins=_margins,
         note="Without N >= 4 d it does not follow. Says nothing for d = 1, little for "
         "d up to 5, and 6 is twice what is needed. The control has 2.5.",
@@ -510,7 +480,7 @@ _NORM_ROWS = (
         constants={"c1": 3.0, "c4": 2.0, "c5": 0.5},
         claimed="c1, c4, c5, unnamed",
         check=check_noise,
-        control=partial(check_noise, constant=1.75),
+        control={"constant": 1.75},
         note="By the exact law sigma chi_N chi_d. The control has c1 = 1.75.",
     ),
     _norm_row(
@@ -519,7 +489,7 @@ _NORM_ROWS = (
         "xi",
         preconditions=("theta_k = theta - (eta/m_k) sum of the clients' gradients",),
         check=check_identity,
-        control=partial(check_identity, factor=2.001),
+        control={"factor": 2.001},
         note="The control has 2.001 eta.",
     ),
 )

@@ -2,7 +2,6 @@
 
 import itertools
 from functools import lru_cache, partial
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -11,7 +10,6 @@ from cfljax import intervals, law
 from cfljax.statements import (
     ERROR_RATE,
     Preset,
-    Statement,
     Status,
     Tally,
     Verdict,
@@ -29,24 +27,7 @@ from theory.clove.common.recovery import (
     samples_by_clients,
     samples_by_condition,
 )
-
-__all__ = [
-    "STATEMENTS",
-    "best_cost",
-    "check_all",
-    "check_enough",
-    "check_loose",
-    "check_proximity",
-    "check_theorem",
-    "cost",
-    "least_margin",
-    "negative_margins",
-    "terms",
-]
-
-
-_row = partial(Statement, paper="clove")
-
+from theory.rows import listed, row
 
 THEOREM = "clove.thmA9"
 
@@ -70,16 +51,9 @@ _MORE_CELLS = (
 )
 
 
-class Share(NamedTuple):
-    """How many clients have a negative margin, and of how many."""
-
-    events: int
-    trials: int
-
-
 @lru_cache(maxsize=1)
-def negative_margins(preset: Preset) -> tuple[Share, ...]:
-    """Clients nearer to a foreign mean, at each n: N = d = 10, K = 2, Delta = 1."""
+def negative_margins(preset: Preset) -> tuple[tuple[int, int], ...]:
+    """Clients nearer to a foreign mean, of how many, at each n: N = d = 10, K = 2."""
     total = preset.choose(quick=100_000, full=2_000_000)
     found = []
     for count in _NUM_SAMPLES:
@@ -89,11 +63,11 @@ def negative_margins(preset: Preset) -> tuple[Share, ...]:
         # In parts: all distances at once would take much memory.
         parts = np.array_split(np.sqrt(drawn.losses), total // 1000, axis=1)
         events = sum(int(np.sum(margins(part, centres) < 0)) for part in parts)
-        found.append(Share(events, total))
+        found.append((events, total))
     return tuple(found)
 
 
-def check_all(preset: Preset, *, limit: float = 0.05) -> Verdict:
+def check_all(preset: Preset, name: str, *, limit: float = 0.05) -> Verdict:
     """P(some margin < 0) <= delta + 1/log(M) where d K^4 log(M)^2 <= `limit` n M."""
     events, trials = np.array(negative_margins(preset)).T
     error_rate = ERROR_RATE / len(events)
@@ -108,15 +82,14 @@ def check_all(preset: Preset, *, limit: float = 0.05) -> Verdict:
     low = -np.expm1(clients * np.log1p(-least[index]))
     high = np.minimum(clients * most[index], 1)
     bound = _RISK + 1 / np.log(clients)
-    return within(
-        THEOREM,
-        (low, high),
-        (np.zeros(len(bound)), bound),
-        num_trials=int(np.sum(trials)),
-        detail=f"{len(bound)} (n, M), M from {np.min(clients):g} to "
+    detail = (
+        f"{len(bound)} (n, M), M from {np.min(clients):g} to "
         f"{np.max(clients):g}; a client's margin is negative with probability "
-        + ", ".join(f"{share:.3g}" for share in events / trials)
-        + f" at n = {', '.join(map(str, _NUM_SAMPLES))}",
+        + listed(events / trials, ".3g")
+        + f" at n = {listed(_NUM_SAMPLES)}"
+    )
+    return within(
+        name, (low, high), (0.0, bound), num_trials=int(np.sum(trials)), detail=detail
     )
 
 
@@ -147,24 +120,22 @@ def _missed(
     return tuple(found)
 
 
-def check_theorem(preset: Preset, *, constant: float = 1.0) -> Verdict:
+def check_theorem(preset: Preset, name: str, *, constant: float = 1.0) -> Verdict:
     """P(some client misses the condition with roots) <= delta at the least n with n
     Delta^2 >= `constant` N K^3 log(M)^2 log(1/delta)."""
     risks = (0.3, _RISK)
     parts = [_missed(preset, constant, risk) for risk in risks]
     events = np.array([one for part in parts for one in part])
     shares = np.mean(events, axis=1)
-    return at_most(
-        f"{THEOREM}.corrected",
-        tally(events),
-        np.repeat(risks, len(parts[0])),
-        detail=f"{len(parts[0])} cells, delta = 0.3 and {_RISK}: some client misses "
+    detail = (
+        f"{len(parts[0])} cells, delta = 0.3 and {_RISK}: some client misses "
         f"the condition in {np.min(shares):.3g} to {np.max(shares):.3g} of "
-        f"{events.shape[1]} trials each",
+        f"{events.shape[1]} trials each"
     )
+    return at_most(name, tally(events), np.repeat(risks, len(parts[0])), detail=detail)
 
 
-_theorem_row = partial(_row, place="Theorem A.9")
+_theorem_row = partial(row, place="Theorem A.9")
 
 _THEOREM_ROWS = (
     _theorem_row(
@@ -180,7 +151,7 @@ _THEOREM_ROWS = (
         claimed="c' large; polylog(M), here log(M)^2 in (7) and log(M) in 1/polylog(M)",
         expected=Status.VIOLATED,
         check=check_all,
-        control=partial(check_all, limit=1e-5),
+        control={"limit": 1e-5},
         note="Fixed n: a client is on the wrong side with a probability p > 0 of its "
         "own, which other clients do not change, and all are right with at most (1 - "
         "p)^M. For a single client the claim fails as well, once delta + 1/polylog(M) "
@@ -196,7 +167,7 @@ _THEOREM_ROWS = (
         ),
         constants={"C": 1.0, "c'": 1.0},
         check=check_theorem,
-        control=partial(check_theorem, constant=1 / 16),
+        control={"constant": 1 / 16},
         note="At the least such n, without 1/polylog(M), and for truths that differ "
         "along the sum of the models as well, where the losses' common noise counts in "
         "full and N is needed. C = 1 is measured; clove.cond7.corrected proves C = "
@@ -227,7 +198,7 @@ def terms(
     return 2 * zeta, spread
 
 
-def check_condition(_: Preset, *, limit: float = 1e-3) -> Verdict:
+def check_condition(_: Preset, name: str, *, limit: float = 1e-3) -> Verdict:
     """Delta/2 >= 2 zeta + second term wherever d K^4 log(M)^2 <= `limit` n M."""
     grid = itertools.product(*_SIZES, _CONDITION_SAMPLES)
     models, clusters, clients, samples = np.array(list(grid)).T
@@ -236,18 +207,17 @@ def check_condition(_: Preset, *, limit: float = 1e-3) -> Verdict:
     first, second = terms(models, clusters, clients, samples, 0.05)
     needed = (first + second)[met]
     quotient = (first / second)[met]
-    return never_exceeds(
-        CONDITION7,
-        needed,
-        np.full(len(needed), _SEPARATION / 2),
-        rounding=1e-12 * needed,
-        detail=f"{len(needed)} (d, K, M, n) with d K^4 log(M)^2/(nM) <= {limit:g}, "
+    detail = (
+        f"{len(needed)} (d, K, M, n) with d K^4 log(M)^2/(nM) <= {limit:g}, "
         f"Delta = 1, delta = 0.05: first term over second from {np.min(quotient):.3g} "
-        f"to {np.max(quotient):.3g}, their sum up to {np.max(needed):.3g}",
+        f"to {np.max(quotient):.3g}, their sum up to {np.max(needed):.3g}"
+    )
+    return never_exceeds(
+        name, needed, _SEPARATION / 2, rounding=1e-12 * needed, detail=detail
     )
 
 
-def check_enough(_: Preset, *, constant: float = 100.0) -> Verdict:
+def check_enough(_: Preset, name: str, *, constant: float = 100.0) -> Verdict:
     """kappa_n Delta/sqrt(4 + sigma^2) >= 2 zeta' + second term with roots, at the least
     n with n Delta^2 >= `constant` N K^3 log(M)^2 log(1/delta)."""
     grid = itertools.product(*_SIZES, _SEPARATIONS, _RISKS)
@@ -263,18 +233,15 @@ def check_enough(_: Preset, *, constant: float = 100.0) -> Verdict:
     spread = 2 * clusters**1.5 * gamma * np.log(clients)
     needed = 2 * zeta + spread
     given = law.chi_mean_ratio(samples) * separation / np.sqrt(4 + _NOISE**2)
-    return never_exceeds(
-        f"{CONDITION7}.corrected",
-        needed,
-        given,
-        rounding=1e-12 * needed,
-        detail=f"{len(needed)} (N, K, M, Delta, delta): needed over given "
-        f"{np.min(needed / given):.3f} to {np.max(needed / given):.3f}",
+    detail = (
+        f"{len(needed)} (N, K, M, Delta, delta): needed over given "
+        f"{np.min(needed / given):.3f} to {np.max(needed / given):.3f}"
     )
+    return never_exceeds(name, needed, given, rounding=1e-12 * needed, detail=detail)
 
 
 _condition_row = partial(
-    _row, preconditions=("N = d orthonormal models", "M/K clients in each cluster")
+    row, preconditions=("N = d orthonormal models", "M/K clients in each cluster")
 )
 
 _CONDITION_ROWS = (
@@ -287,7 +254,7 @@ _CONDITION_ROWS = (
         claimed="c' large, c ~ 2; polylog(M), here log(M)",
         expected=Status.VIOLATED,
         check=check_condition,
-        control=partial(check_condition, limit=1e-6),
+        control={"limit": 1e-6},
         note="With the paper's own zeta, too small by sqrt(N) after Lemma A.4, and its "
         "own 1/m, too small as well: the first term dominates, does not fall with M, "
         "and (7) does not bound it. gamma <= sqrt(2d/n) has 2 for (9 + sigma^2)/2, and "
@@ -300,7 +267,7 @@ _CONDITION_ROWS = (
         "+ sigma^2) >= 2 zeta' + (c'K/sqrt(m_i) + c'K/sqrt(m_j)) gamma sqrt(M) log(M)",
         constants={"C": 100.0, "c'": 1.0},
         check=check_enough,
-        control=partial(check_enough, constant=80.0),
+        control={"constant": 80.0},
         note="zeta' from the corrected Lemma A.4, the roots of Kumar and Kannan. More "
         "clients do not help a single one: n itself must grow. The control has C = 80.",
     ),
@@ -328,12 +295,8 @@ def cost(points: Float[np.ndarray, "points 2"]) -> float:
 
 
 def best_cost(points: Float[np.ndarray, "points 2"]) -> float:
-    """The least cost of two means, over all pairs of sets that a line separates.
-
-    The best two sets are on two sides of a line. Between two neighbouring directions in
-    which some pair of points comes level the order of all points is the same, and every
-    split of that order is tried. Cost: points^4.
-    """
+    """The least cost of two means: every split of the order of all points along each
+    direction between two in which some pair comes level. Cost: points^4."""
     one, two = np.triu_indices(len(points), 1)
     gaps = points[one] - points[two]
     level = np.unique(np.mod(np.arctan2(gaps[:, 1], gaps[:, 0]) + np.pi / 2, np.pi))
@@ -385,7 +348,7 @@ def _measured(preset: Preset) -> Float[np.ndarray, "clouds 4"]:
 
 
 def check_proximity(
-    preset: Preset, *, name: str, power: float, constant: float = 1.0
+    preset: Preset, name: str, *, power: float, constant: float = 1.0
 ) -> Verdict:
     """Where all margins are at least `constant` K (m_1^-`power` + m_2^-`power`)
     |A - C|, no two means cost less than the true ones."""
@@ -396,19 +359,16 @@ def check_proximity(
     values = np.broadcast_to(truth, met.shape)[met]
     bounds = np.broadcast_to(best, met.shape)[met]
     worst = np.max(values / bounds)
-    return never_exceeds(
-        name,
-        values,
-        bounds,
-        rounding=1e-11 * values,
-        detail=f"{len(values)} of {met.size} sets of points, up to "
+    detail = (
+        f"{len(values)} of {met.size} sets of points, up to "
         f"{_STRIP * max(_COPIES):g} a cluster, meet the condition; the truth costs up "
-        f"to {worst:.3f} times as much as the best two means",
+        f"to {worst:.3f} times as much as the best two means"
     )
+    return never_exceeds(name, values, bounds, rounding=1e-11 * values, detail=detail)
 
 
 _proximity_row = partial(
-    _row,
+    row,
     preconditions=("the centres found are the best K means", "K = 2"),
     claimed="some large constant c'",
 )
@@ -421,8 +381,8 @@ _PROXIMITY_ROWS = (
         "c'K/m_j) |A - C| for all points",
         constants={"c'": 10.0},
         expected=Status.VIOLATED,
-        check=partial(check_proximity, name=PROXIMITY, power=1.0, constant=10.0),
-        control=partial(check_proximity, name=PROXIMITY, power=1.0, constant=1.0),
+        check=partial(check_proximity, power=1.0, constant=10.0),
+        control={"constant": 1.0},
         note="Misquoted: the square roots are missing, and with copies of the points "
         "any positive margin is enough. From the true centres Lloyd's algorithm stays "
         "where it is; the best means are elsewhere. m_i, i a client, should be m_j'. "
@@ -434,10 +394,8 @@ _PROXIMITY_ROWS = (
         text="k-means recovers the clusters if |a - c_j'| - |a - c_j| >= "
         "(c'K/sqrt(m_j') + c'K/sqrt(m_j)) |A - C| for all points",
         constants={"c'": 1.0},
-        check=partial(check_proximity, name=f"{PROXIMITY}.corrected", power=0.5),
-        control=partial(
-            check_proximity, name=f"{PROXIMITY}.corrected", power=0.5, constant=0.03
-        ),
+        check=partial(check_proximity, power=0.5),
+        control={"constant": 0.03},
         note="Strips and random planar clusters, against every split by a line. c' = 1 "
         "is enough there, and already asks for many times the distance at which "
         "k-means succeeds. The control has c' = 0.03.",
@@ -480,15 +438,15 @@ def _trials(preset: Preset) -> Float[np.ndarray, "2 trials"]:
     return np.stack([np.array(largest), exact.astype(float)])
 
 
-def check_implication(preset: Preset, *, constant: float = 1.0) -> Verdict:
+def check_implication(preset: Preset, name: str, *, constant: float = 1.0) -> Verdict:
     """P(k-means errs | the condition with roots and c' = `constant`) <= 1/100."""
     largest, exact = _trials(preset)
     met, wrong = largest >= constant, exact == 0
     events, count = np.sum(met & wrong), np.sum(met)
     return at_most(
-        IMPLIES,
+        name,
         Tally(np.array([events]), np.zeros(1), np.array([count])),
-        np.array([0.01]),
+        0.01,
         detail=f"{len(_IMPLIED_CELLS)} cells: the condition holds in {count} of "
         f"{len(met)} trials, k-means errs in {events} of those and in "
         f"{np.sum(wrong & ~met)} of the others",
@@ -507,21 +465,19 @@ def _constants(preset: Preset, factor: float) -> Float[np.ndarray, "cells trials
     return np.array(found)
 
 
-def check_loose(preset: Preset, *, factor: float = 32.0) -> Verdict:
+def check_loose(preset: Preset, name: str, *, factor: float = 32.0) -> Verdict:
     """P(the condition with roots and c' = 1) <= 1/10 at n = `factor` log(M)/Delta^2."""
     largest = _constants(preset, factor)
-    return at_most(
-        LOOSE,
-        tally(largest >= 1),
-        np.full(len(largest), 0.1),
-        detail=f"n = {factor:g} log(M)/Delta^2, {len(largest)} (d, M): median of the "
+    detail = (
+        f"n = {factor:g} log(M)/Delta^2, {len(largest)} (d, M): median of the "
         f"largest c' {np.min(np.median(largest, axis=1)):.3g} to "
-        f"{np.max(np.median(largest, axis=1)):.3g}",
+        f"{np.max(np.median(largest, axis=1)):.3g}"
     )
+    return at_most(name, tally(largest >= 1), 0.1, detail=detail)
 
 
 _implied_row = partial(
-    _row,
+    row,
     place="Section 4 and Theorem A.9, proximity condition",
     constants={"c'": 1.0},
     claimed="some large constant c'",
@@ -537,7 +493,7 @@ _IMPLIED_ROWS = (
             "orthonormal, random, few random or proximal models, Delta = 1",
         ),
         check=check_implication,
-        control=partial(check_implication, constant=0.02),
+        control={"constant": 0.02},
         note="With the roots, and c' = 1 in place of a large constant: no trial that "
         "meets the condition is lost. The control has c' = 0.02, hardly more than "
         "positive margins.",
@@ -551,7 +507,7 @@ _IMPLIED_ROWS = (
             "N = d orthonormal models, Delta = 1",
         ),
         check=check_loose,
-        control=partial(check_loose, factor=1000.0),
+        control={"factor": 1000.0},
         note="The condition is far from necessary: clove.thm41.corrected recovers at "
         "this n, and the condition takes ten times as much or more; n grows with c'^2. "
         "The control has n = 1000 log(M)/Delta^2.",

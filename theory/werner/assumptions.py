@@ -17,18 +17,10 @@ from cfljax.statements import (
     same_law,
     tally,
 )
-from theory.werner.common.claims import row
+from theory.rows import listed, row
 from theory.werner.common.laws import Discrete, draw, sample, skew2, sym3, variance
 from theory.werner.common.population_map import Mixture, settle
 from theory.werner.failure_modes import gradients_a
-
-__all__ = [
-    "STATEMENTS",
-    "all_samples",
-    "curvature_bound",
-    "energy",
-]
-
 
 _LAWS = (skew2(3.0, 1.0), skew2(20.0, 1.0), sym3(2.0, 1.0))
 _PERMUTATIONS = 19  # the largest of 20 statistics: size 1/20
@@ -70,13 +62,10 @@ def check_same_law(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict
             rejected.append(found[0] > np.max(found[1:]))
         events.append(rejected)
     counts = tally(np.array(events))
-    shares = ", ".join(f"{one:.3f}" for one in counts.events / trials)
+    shares = listed(counts.events / trials, ".3f")
+    detail = f"2 x 10 points, gauss, t3 and skew2: rejected in {shares}"
     return equals(
-        name,
-        counts,
-        np.full(3, 1 / (_PERMUTATIONS + 1)),
-        resolution=0.1,
-        detail=f"2 x 10 points, gauss, t3 and skew2: rejected in {shares}",
+        name, counts, np.full(3, 1 / (_PERMUTATIONS + 1)), resolution=0.1, detail=detail
     )
 
 
@@ -110,13 +99,12 @@ def check_separation(_: Preset, name: str, *, corrected: bool = True) -> Verdict
                 gaps.append(abs(np.sum(chances * found) - separation**2))
                 scales.append(separation**2 + np.max(np.abs(found)))
     values = np.array(gaps)
+    detail = (
+        f"{len(values)} cases, all samples of 2 to 4 points: largest bias "
+        f"{np.max(values):.2g} sigma^2"
+    )
     return never_exceeds(
-        name,
-        values,
-        np.zeros(len(values)),
-        rounding=1e-13 * np.array(scales),
-        detail=f"{len(values)} cases, all samples of 2 to 4 points: largest bias "
-        f"{np.max(values):.2g} sigma^2",
+        name, values, 0.0, rounding=1e-13 * np.array(scales), detail=detail
     )
 
 
@@ -133,14 +121,11 @@ def check_variance(_: Preset, name: str, *, freedom: int = 1) -> Verdict:
             pooled = expected / (first + second - 2 * freedom)
             gaps.append(abs(pooled - variance(law)))
     values = np.array(gaps)
-    return never_exceeds(
-        name,
-        values,
-        np.zeros(len(values)),
-        rounding=1e-11,
-        detail=f"{len(values)} cases, all samples of 2 to 4 points: largest bias "
-        f"{np.max(values):.2g} sigma^2",
+    detail = (
+        f"{len(values)} cases, all samples of 2 to 4 points: largest bias "
+        f"{np.max(values):.2g} sigma^2"
     )
+    return never_exceeds(name, values, 0.0, rounding=1e-11, detail=detail)
 
 
 def check_unseen(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
@@ -150,14 +135,11 @@ def check_unseen(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     seen = 1 - (1 - chances[:, None]) ** numbers - chances[:, None] ** numbers
     claimed = factor * numbers * chances[:, None]
     example = float(seen[2, 8])
-    return never_exceeds(
-        name,
-        seen.ravel(),
-        claimed.ravel(),
-        rounding=1e-13,
-        detail=f"s = 5 to 1000 sigma, n to 199: ten points with s = 100 sigma show any "
-        f"variance at all with probability {example:.2g}",
+    detail = (
+        f"s = 5 to 1000 sigma, n to 199: ten points with s = 100 sigma show any "
+        f"variance at all with probability {example:.2g}"
     )
+    return never_exceeds(name, seen, claimed, rounding=1e-13, detail=detail)
 
 
 _POINTS = (
@@ -231,7 +213,7 @@ def check_stationary(preset: Preset, name: str, *, converse: bool = False) -> Ve
         f"{np.max(apart[mean[:, 0] != 0] / np.abs(mean[mean != 0])):.3f}; other "
         f"gradients at most {np.max(most):.3g} where "
         f"{'one of the two' if converse else 'the mean'} is 0, x = "
-        f"{', '.join(f'{x:g}' for x in np.unique(places[still]))}",
+        f"{listed(np.unique(places[still]), 'g')}",
     )
 
 
@@ -247,17 +229,14 @@ def check_optima(preset: Preset, name: str, *, power: int, factor: float) -> Ver
         -found,
         -factor * separations**power,
         rounding=_ROUNDING * separations**2,
-        detail=f"Delta = {', '.join(f'{s:g}' for s in separations)}: squares over "
-        f"Delta^{power} = {', '.join(f'{r:g}' for r in found / separations**power)}",
+        detail=f"Delta = {listed(separations, 'g')}: squares over "
+        f"Delta^{power} = {listed(found / separations**power, 'g')}",
     )
 
 
 def curvature_bound(low: float, high: float, step_size: float) -> float:
-    """The largest |f_2''| of example (a) between two places.
-
-    f_2'' = 24 u + 36 u^2 with u = x - 1 < 0, which is least, -4, at u = -1/3, and 1/eta
-    from 1 on.
-    """
+    """The largest |f_2''| of example (a) between two places: 24 u + 36 u^2 with u = x -
+    1 < 0, which is least, -4, at u = -1/3, and 1/eta from 1 on."""
     ends = [min(place - 1, 0.0) for place in (low, high)]
     if ends[0] <= -1 / 3 <= ends[1]:
         ends.append(-1 / 3)
@@ -293,12 +272,9 @@ def check_smooth(
 def _momenta(
     preset: Preset, times: tuple[int, ...], split: int | None
 ) -> Float[np.ndarray, "times clients trials"]:
-    """Momenta of two clients of one cluster in Momentum-Clustering.
-
-    Three clients have f = x^2/2, three others a constant gradient of 20, so that the
-    clusters never meet. From round `split` on the second client is given the centre of
-    the others' cluster.
-    """
+    """Momenta of two of three clients with f = x^2/2 beside three with a constant
+    gradient of 20; from round `split` on the second of them is given the others'
+    centre."""
     trials = preset.choose(quick=8000, full=100_000)
     alpha, step_size, clients = 0.2, 0.1, 6
     generator = preset.generator("werner.asm8", 0)
@@ -333,7 +309,7 @@ def check_momenta(preset: Preset, name: str, *, split: int | None = None) -> Ver
         [one[0, :half] for one in found],
         [one[1, half:] for one in found],
         resolution=0.2,
-        detail=f"rounds {', '.join(map(str, times))}: means of the two "
+        detail=f"rounds {listed(times)}: means of the two "
         + ", ".join(f"({one:.3f}, {two:.3f})" for one, two in means),
     )
 

@@ -19,25 +19,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from cfljax import attacks
-from cfljax.clustering import (
-    Rule,
-    gap_radius,
-    quantile_radius,
-    threshold_clustering,
-)
+from cfljax.clustering import Rule, gap_radius, quantile_radius, threshold_clustering
 from cfljax.statements import Preset, Statement, Verdict, never_exceeds
-from theory.werner.common.claims import row
-
-__all__ = [
-    "RADIUS",
-    "STATEMENTS",
-    "Scenes",
-    "adaptive_errors",
-    "attacked",
-    "draw_scenes",
-    "gradient_gaps",
-]
-
+from theory.rows import listed, row
 
 _SIGMA, _SEPARATION = 1.0, 200.0
 _OWN, _ALL, _FEATURES, _ROUNDS = 25, 125, 10, 60
@@ -169,8 +153,8 @@ def check_attack(
         factor * np.concatenate([run.reach for run in runs]),
         rounding=_ROUNDING,
         detail=f"{sum(map(len, shift))} scenes, beta/delta 0.08 to 0.72: |v - m| over "
-        f"(beta/delta) tau at most {', '.join(f'{r:.2g}' for r in ratio)}; mean I "
-        f"{', '.join(f'{i:.2g}' for i in influence)}",
+        f"(beta/delta) tau at most {listed(ratio, '.2g')}; mean I "
+        f"{listed(influence, '.2g')}",
     )
 
 
@@ -181,7 +165,7 @@ def check_edge(preset: Preset, name: str, *, share: float = 0.999) -> Verdict:
     return never_exceeds(
         name,
         np.abs(run.shift - share * run.reach),
-        np.zeros(len(ratio)),
+        0.0,
         rounding=_ROUNDING,
         detail=f"{len(ratio)} scenes, beta/delta 0.08 to 0.72: |v - m| over "
         f"(beta/delta) tau from {np.min(ratio):.4f} to {np.max(ratio):.4f}; mean I "
@@ -268,10 +252,8 @@ _FLOAT32 = 1e-3  # rounding up to 1e5, in units of sigma or shares of Delta
 def adaptive_errors(
     honest: Float[np.ndarray, "own features"], radius: float, num_rounds: int
 ) -> Float[np.ndarray, " attackers"]:
-    """|v - m|^2 under the adaptive edge, for 1, 2 ... as many attackers as honest ones.
-
-    N = 4 own + attackers; the other three clusters are out of reach. v starts at m.
-    """
+    """|v - m|^2 from m under the adaptive edge, for 1, 2 ... as many attackers as
+    honest ones among N = 4 own + attackers."""
     number = np.arange(1, len(honest) + 1)[:, None]
     mean = np.mean(honest, axis=0)
     away = honest - mean
@@ -297,14 +279,10 @@ def check_breakdown(preset: Preset, name: str, *, factor: float = 1.0) -> Verdic
             first = (1 + np.argmax(broken)) / own if np.any(broken) else np.nan
             values.append(abs(first - (1 - factor / radius)))
         shown.append(f"{first:.2f} (tau = {radius:g}: {1 - 1 / radius:.2f})")
-    return never_exceeds(
-        name,
-        np.array(values),
-        np.full(len(values), 0.1),
-        rounding=1e-9,
-        detail=f"n_i = {own}, d = {features}: breakdown at beta/delta = "
-        f"{', '.join(shown)}",
+    detail = (
+        f"n_i = {own}, d = {features}: breakdown at beta/delta = {', '.join(shown)}"
     )
+    return never_exceeds(name, np.array(values), 0.1, rounding=1e-9, detail=detail)
 
 
 def _clouds(
@@ -350,14 +328,13 @@ def check_percentile(preset: Preset, name: str, *, threshold: int = 20) -> Verdi
             scale = 1.0 if robust else separation
             values.append((moved if robust else -moved) / scale)
             bounds.append((2.0 if robust else -least) / scale)
-        shown.append(", ".join(f"{s:.3g}" for s in shift))
+        shown.append(listed(shift, ".3g"))
+    detail = (
+        f"n_i = {listed(own)} of {_POINTS}: shifts {shown[0]} at "
+        f"Delta = 100, {shown[1]} at 10000"
+    )
     return never_exceeds(
-        name,
-        np.array(values),
-        np.array(bounds),
-        rounding=_FLOAT32,
-        detail=f"n_i = {', '.join(map(str, own))} of {_POINTS}: shifts {shown[0]} at "
-        f"Delta = 100, {shown[1]} at 10000",
+        name, np.array(values), np.array(bounds), rounding=_FLOAT32, detail=detail
     )
 
 
@@ -378,8 +355,7 @@ def check_gap(preset: Preset, name: str, *, gap: str = "outer") -> Verdict:
         np.repeat([-0.25, 2.0], len(_OWNS)),
         rounding=_FLOAT32,
         detail=f"n_i = 25, 40 of {_POINTS}, Delta = {_APART:g}, one attacker at 10 "
-        f"Delta: {gap} gap {', '.join(f'{s:.0f}' for s in found)}, inner gap "
-        f"{', '.join(f'{s:.2g}' for s in inner)}",
+        f"Delta: {gap} gap {listed(found, '.0f')}, inner gap {listed(inner, '.2g')}",
     )
 
 
@@ -481,14 +457,8 @@ def _lies(
 def gradient_gaps(
     preset: Preset, kind: Kind
 ) -> tuple[Float[np.ndarray, "trials rounds"], Float[np.ndarray, "trials rounds"]]:
-    """|grad f_i(x_t) - grad f_i(x'_t)| of runs with and without an attack, and |grad
-    f_i(x_t)|^2 under attack.
-
-    "labelflip": honest gradients for targets of the other sign; "time_coupled": the
-    adaptive edge in one direction for ever; "alternating": near the edge, in turns on
-    both sides; "sleeper": honest up to half of the rounds, then the adaptive edge. The
-    runs share all noise.
-    """
+    """|grad f_i(x_t) - grad f_i(x'_t)| of runs with and without an attack and with the
+    same noise, and |grad f_i(x_t)|^2 under attack; see `_lies` for the kinds."""
     trials = preset.choose(quick=10, full=100)
     rounds = preset.choose(quick=60, full=500)
     generator = preset.generator("werner.byz", 1)

@@ -22,19 +22,8 @@ from cfljax.statements import (
     never_exceeds,
     within,
 )
-from theory.werner.common.claims import row
+from theory.rows import listed, row
 from theory.werner.common.population_map import Mixture, settle
-
-__all__ = [
-    "STATEMENTS",
-    "ball_chances",
-    "bipartition",
-    "federated_step",
-    "gradients_a",
-    "gradients_b",
-    "ifca_round",
-    "two_means",
-]
 
 
 def gradients_a(
@@ -60,12 +49,9 @@ def check_gradients(_: Preset, name: str, *, third: float) -> Verdict:
     """eta times the gradients at 1.5 are 1/2, 1/2 and `third`."""
     found = np.concatenate([eta * gradients_a(np.array(1.5), eta) for eta in _STEPS])
     claimed = np.tile([0.5, 0.5, third], len(_STEPS))
+    detail = f"gradients times eta: {listed(found[:3], 'g')}"
     return never_exceeds(
-        name,
-        np.abs(found - claimed),
-        np.zeros(len(found)),
-        rounding=_ROUNDING,
-        detail=f"gradients times eta: {', '.join(f'{g:g}' for g in found[:3])}",
+        name, np.abs(found - claimed), 0.0, rounding=_ROUNDING, detail=detail
     )
 
 
@@ -121,8 +107,8 @@ def check_myopic(_: Preset, name: str, *, second: float = 1.0) -> Verdict:
         np.concatenate(values),
         np.concatenate(bounds),
         rounding=_ROUNDING,
-        detail=f"eta = {', '.join(map(str, _STEPS))}, {_ROUNDS} rounds: models end at "
-        f"{', '.join(f'{x:.1g}' for x in models[-1])}",
+        detail=f"eta = {listed(_STEPS)}, {_ROUNDS} rounds: models end at "
+        f"{listed(models[-1], '.1g')}",
     )
 
 
@@ -160,14 +146,11 @@ def check_ifca(_: Preset, name: str, *, first: float = -1.5) -> Verdict:
                 wrong = np.mean(np.argmin(loss, axis=1) != 1)
                 values.append(max(float(wrong), *np.abs(models - start)))
     losses = ", ".join(f"{(x + a) ** 2:g}" for x in start for a in (0.5, -0.5))
-    return never_exceeds(
-        name,
-        np.array(values),
-        np.zeros(len(values)),
-        rounding=_ROUNDING,
-        detail=f"Options I and II, 3 step sizes: losses {losses}, models move by at "
-        f"most {max(values):.1g}",
+    detail = (
+        f"Options I and II, 3 step sizes: losses {losses}, models move by at "
+        f"most {max(values):.1g}"
     )
+    return never_exceeds(name, np.array(values), 0.0, rounding=_ROUNDING, detail=detail)
 
 
 def check_basin(preset: Preset, name: str, *, share: float = 0.5) -> Verdict:
@@ -180,12 +163,9 @@ def check_basin(preset: Preset, name: str, *, share: float = 0.5) -> Verdict:
     loss = (models[..., None, :] - np.array([[-0.5], [0.5]])) ** 2
     choice = np.argmin(loss, axis=-1)
     found = np.mean(choice[..., 0] == choice[..., 1])
+    detail = f"{cells}^2 starts: {100 * found:.2f} % end with one model for both"
     return never_exceeds(
-        name,
-        np.array([abs(found - share)]),
-        np.array([2 / cells]),
-        rounding=_ROUNDING,
-        detail=f"{cells}^2 starts: {100 * found:.2f} % end with one model for both",
+        name, abs(found - share), 2 / cells, rounding=_ROUNDING, detail=detail
     )
 
 
@@ -204,11 +184,8 @@ def bipartition(gradients: np.ndarray) -> frozenset[frozenset[int]]:
 def check_clustered(
     _: Preset, name: str, *, optimum: float, wrong: tuple[int, int], share: float
 ) -> Verdict:
-    """FedAvg's optimum is `optimum`; its gradients join the two `wrong` w.p. `share`.
-
-    Clients are numbered from 0; the third part of the claim is that 1 and 2, which
-    belong together, are parted with probability 1/2.
-    """
+    """FedAvg's optimum is `optimum`; its gradients join the two `wrong`, from 0, w.p.
+    `share`, and part clients 1 and 2, who belong together, w.p. 1/2."""
     exact = np.mean([0.0, 0.5, 0.5])  # Mean gradient x - (0 + 1/2 + E g_3's zero)/3.
     joined, parted = 0.0, 0.0
     for zero in (0.0, 1.0):  # g_3 = x - zero, each with probability 1/2.
@@ -218,7 +195,7 @@ def check_clustered(
     return never_exceeds(
         name,
         np.array([abs(optimum - exact), abs(joined - share), abs(parted - 0.5)]),
-        np.zeros(3),
+        0.0,
         rounding=_ROUNDING,
         detail=f"optimum {exact:.4f}; clients {wrong[0] + 1} and {wrong[1] + 1} are "
         f"joined with probability {joined:g}, 2 and 3 parted with {parted:g}",
@@ -237,8 +214,7 @@ def check_conclusion(preset: Preset, name: str, *, share: float = 0.5) -> Verdic
 
 _section = functools.partial(row, place="Section 2.1, Figure 1")
 _clustered = functools.partial(
-    _section,
-    preconditions=("example (c), weights 1/N as in (1), cosine bipartition",),
+    _section, preconditions=("example (c), weights 1/N as in (1), cosine bipartition",)
 )
 
 _FAILURES = (
@@ -352,14 +328,11 @@ def _run_a(scaled: tuple[float, ...]) -> Float[np.ndarray, "steps radii 3"]:
 def check_theory_radius(_: Preset, name: str, *, tau_eta: float = 0.0) -> Verdict:
     """With sigma = 0, tau = sqrt(delta sigma Delta) = 0, client 2 reaches 0."""
     found = np.abs(_run_a((tau_eta,))[:, 0, 1])
-    return never_exceeds(
-        name,
-        found,
-        np.full(len(found), 1e-3),
-        rounding=_SETTLED,
-        detail=f"eta = {', '.join(map(str, _SLOW))}, tau eta = {tau_eta:g}: client 2 "
-        f"ends at {', '.join(f'{x:.3g}' for x in found)}",
+    detail = (
+        f"eta = {listed(_SLOW)}, tau eta = {tau_eta:g}: client 2 "
+        f"ends at {listed(found, '.3g')}"
     )
+    return never_exceeds(name, found, 1e-3, rounding=_SETTLED, detail=detail)
 
 
 def check_window(
@@ -371,14 +344,11 @@ def check_window(
     everybody = np.all(right, axis=-1) != ((scaled >= 1 / 3) & (scaled < all_below))
     second = right[..., 1] != ((scaled >= 1 / 3) & (scaled < second_below))
     values = np.concatenate([everybody, second], axis=None).astype(float)
-    return never_exceeds(
-        name,
-        values,
-        np.zeros(len(values)),
-        rounding=_SETTLED,
-        detail=f"{len(_SLOW)} step sizes, {len(_RADII)} radii from 0 to 1.2/eta: "
-        f"{np.sum(values):.0f} claims of {len(values)} fail",
+    detail = (
+        f"{len(_SLOW)} step sizes, {len(_RADII)} radii from 0 to 1.2/eta: "
+        f"{np.sum(values):.0f} claims of {len(values)} fail"
     )
+    return never_exceeds(name, values, 0.0, rounding=_SETTLED, detail=detail)
 
 
 def check_opposed(_: Preset, name: str, *, widest: float = 1.99) -> Verdict:
@@ -391,25 +361,18 @@ def check_opposed(_: Preset, name: str, *, widest: float = 1.99) -> Verdict:
                 models, gradients_b(models), step_size=0.1, radius=radius
             )
         values += list(np.abs(models - [-0.5, 0.5]))
-    return never_exceeds(
-        name,
-        np.array(values),
-        np.zeros(len(values)),
-        rounding=_SETTLED,
-        detail=f"radii 0, 1 and {widest:g}: distances from the minima at most "
-        f"{max(values):.2g}",
+    detail = (
+        f"radii 0, 1 and {widest:g}: distances from the minima at most "
+        f"{max(values):.2g}"
     )
+    return never_exceeds(name, np.array(values), 0.0, rounding=_SETTLED, detail=detail)
 
 
 def ball_chances(
     batch: int, radius: float
 ) -> tuple[Float[np.ndarray, " heads"], Float[np.ndarray, " heads"]]:
-    """Example (c), the first balls, for each number h of samples with g_3 = x - 1: the
-    probability of h, and how many of the first two clients' balls are their own
-    clusters, {1} and {2, 3}.
-
-    Clients 1 and 2 send x and x - 1/2, client 3 sends x - h/|B| for a binomial h.
-    """
+    """Of each number of samples with g_3 = x - 1 in example (c): its probability, and
+    how many of the first two clients' first balls are their own clusters."""
     heads = np.arange(batch + 1)
     steps = np.log(batch - heads[:-1]) - np.log(heads[:-1] + 1)
     logarithms = np.concatenate([[0.0], np.cumsum(steps)]) - batch * np.log(2)
@@ -426,14 +389,11 @@ def check_balls(_: Preset, name: str, *, batch: int = 1, share: float = 0.5) -> 
     for radius in radii:
         chances, right = ball_chances(batch, float(radius))
         found.append(float(np.sum(chances[right == 2])))
-    return never_exceeds(
-        name,
-        np.array([share]),
-        np.array([max(found)]),
-        rounding=_SETTLED,
-        detail=f"|B| = {batch}, radii 0 to {radii[-1]:.2f}: the balls of clients 1 and "
-        f"2 are their clusters with probability at most {max(found):.3g}",
+    detail = (
+        f"|B| = {batch}, radii 0 to {radii[-1]:.2f}: the balls of clients 1 and "
+        f"2 are their clusters with probability at most {max(found):.3g}"
     )
+    return never_exceeds(name, share, max(found), rounding=_SETTLED, detail=detail)
 
 
 def _tails(preset: Preset, batch: int) -> Float[np.ndarray, "3 trials"]:
@@ -466,28 +426,20 @@ def check_batches(
         wrong.append(float(np.sum(chances[right < 2])))
         bounds.append(2 * np.exp(-batch / 8))
         away.append(_tails(preset, batch) - np.array(goals)[:, None])
-    balls = never_exceeds(
-        name,
-        np.array(wrong),
-        np.array(bounds),
-        rounding=_SETTLED,
-    )
+    balls = never_exceeds(name, np.array(wrong), np.array(bounds), rounding=_SETTLED)
     samples = np.concatenate(away)
-    edge = np.full(len(samples), 0.02)
     ends = within(
         name,
         intervals.student(samples, error_rate=ERROR_RATE / len(samples)),
-        (-edge, edge),
+        (-0.02, 0.02),
         num_trials=samples.size,
     )
-    shown = ", ".join(f"{mean:.4f}" for mean in np.mean(samples, axis=1))
-    return combine(
-        name,
-        [balls, ends],
-        detail=f"|B| = {', '.join(map(str, batches))}, radius 1/4: balls are wrong "
-        f"w.p. {', '.join(f'{w:.1g}' for w in wrong)}; models minus (0, 1/2, 1/2): "
-        f"{shown}",
+    shown = listed(np.mean(samples, axis=1), ".4f")
+    detail = (
+        f"|B| = {listed(batches)}, radius 1/4: balls are wrong w.p. "
+        f"{listed(wrong, '.1g')}; models minus (0, 1/2, 1/2): {shown}"
     )
+    return combine(name, [balls, ends], detail=detail)
 
 
 _escape = functools.partial(row, place="Section 3.1.3")

@@ -13,20 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from cfljax.statements import Preset, Status, Verdict, never_exceeds
-from theory.werner.common.claims import row
-
-__all__ = [
-    "STATEMENTS",
-    "certificate",
-    "descent",
-    "draw_regression",
-    "gradients",
-    "intra_ratio",
-    "least_apart",
-    "noise_forms",
-    "worst_ratio",
-]
-
+from theory.rows import listed, row
 
 _STEPS = 300
 # Relative error of a few products of 10 x 10 matrices of condition up to 1000.
@@ -95,13 +82,8 @@ def least_apart(
 def worst_ratio(
     task: Regression, cluster: int
 ) -> tuple[Float[np.ndarray, " clients"], Float[np.ndarray, "clients features"]]:
-    """A_i^2, the largest ratio (7) over all x, and an x where it is attained.
-
-    It is the squared operator norm of (H_i - Hbar) Hbar^-1.
-
-    Raises:
-      LinAlgError: if the cluster's mean Hessian is singular.
-    """
+    """A_i^2, the largest ratio (7) over all x, as the squared operator norm of (H_i -
+    Hbar) Hbar^-1, and an x where it is attained."""
     hessians = task.hessians[cluster]
     inverse = np.linalg.inv(np.mean(hessians, axis=0))
     apart = (hessians - np.mean(hessians, axis=0)) @ inverse
@@ -110,11 +92,8 @@ def worst_ratio(
 
 
 def descent(task: Regression, num_steps: int) -> Float[np.ndarray, "steps k features"]:
-    """Models of the clusters under gradient descent with the true clusters, from 0.
-
-    The step size is 1/L for L the largest eigenvalue of any cluster's mean Hessian.
-    Row t is the model after t steps.
-    """
+    """Models of the clusters after 0, 1 ... steps of 1/L with the true clusters, from
+    0, L the largest eigenvalue of any cluster's mean Hessian."""
     means = np.mean(task.hessians, axis=1)
     step_size = 1 / np.max(np.linalg.eigvalsh(means))
     models = [np.zeros_like(task.optima)]
@@ -149,10 +128,8 @@ def certificate(
 
 
 def noise_forms(task: Regression) -> Float[np.ndarray, "clusters clients d d"]:
-    """Q_i, by which a batch of one sample has the variance (x - x*)^T Q_i (x - x*).
-
-    Q_i = (1/n) sum_b (a_b a_b^T)^2 - H_i^2 over the client's inputs a_b.
-    """
+    """Q_i = (1/n) sum_b (a_b a_b^T)^2 - H_i^2, by which a batch of one sample has the
+    variance (x - x*)^T Q_i (x - x*)."""
     samples = task.inputs.shape[-1]
     norms = np.sum(task.inputs**2, axis=-2, keepdims=True)
     squares = (norms * task.inputs) @ np.swapaxes(task.inputs, -1, -2) / samples
@@ -202,22 +179,19 @@ def check_within(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
             for task, ratios in zip(_tasks(preset), path, strict=True)
         ]
     )
-    return never_exceeds(
-        name,
-        path.ravel(),
-        factor * exact.ravel(),
-        rounding=_ROUNDING * exact.ravel(),
-        detail=f"{path.size} clusters: path over exact A^2 from "
+    detail = (
+        f"{path.size} clusters: path over exact A^2 from "
         f"{np.min(path / exact):.2f} to {np.max(path / exact):.2f}; A^2 up to "
-        f"{np.max(exact):.0f}, path up to {np.max(path):.0f}",
+        f"{np.max(exact):.0f}, path up to {np.max(path):.0f}"
+    )
+    return never_exceeds(
+        name, path, factor * exact, rounding=_ROUNDING * exact, detail=detail
     )
 
 
 def check_printed_between(preset: Preset, name: str, *, factor: float = 0.0) -> Verdict:
-    """(8) as printed, |grad f_i - grad f_i|^2, plus `factor` of the real one.
-
-    A lower bound of 0 is none: Assumption 5 with Delta = 0 holds for all losses.
-    """
+    """(8) as printed, |grad f_i - grad f_i|^2, plus `factor` of the real one; a lower
+    bound of 0 is none, as Assumption 5 with Delta = 0 holds for all losses."""
     values = np.min(_inter(preset), axis=1)
     own = np.concatenate(
         [gradients(t, x).ravel() for t in _tasks(preset) for x in t.optima]
@@ -227,7 +201,7 @@ def check_printed_between(preset: Preset, name: str, *, factor: float = 0.0) -> 
     return never_exceeds(
         name,
         -values,
-        np.full(len(values), -bound if bound > 0 else np.inf),
+        -bound if bound > 0 else np.inf,
         rounding=_ROUNDING,
         detail=f"(8) as printed is {printed:g} for all clients and places",
     )
@@ -239,15 +213,11 @@ def check_between(preset: Preset, name: str, *, everywhere: bool = False) -> Ver
     if everywhere:
         few = [task._replace(hessians=task.hessians[:, :3]) for task in _tasks(preset)]
         least = np.array([np.min(certificate(task, 0.0)[0]) for task in few])
-    return never_exceeds(
-        name,
-        -least,
-        np.full(len(least), -0.01),
-        rounding=_ROUNDING,
-        detail=f"{len(least)} draws: least (8) "
-        f"{'over all x' if everywhere else 'on the path'} "
-        f"{', '.join(f'{value:.2g}' for value in least)}",
+    detail = (
+        f"{len(least)} draws: least (8) "
+        f"{'over all x' if everywhere else 'on the path'} {listed(least, '.2g')}"
     )
+    return never_exceeds(name, -least, -0.01, rounding=_ROUNDING, detail=detail)
 
 
 def check_curves(preset: Preset, name: str, *, since: int = 20) -> Verdict:
@@ -277,7 +247,7 @@ def check_rank(preset: Preset, name: str, *, missing: int, samples: int = 9) -> 
     return never_exceeds(
         name,
         np.abs(found - missing).ravel().astype(float),
-        np.zeros(found.size),
+        0.0,
         rounding=_ROUNDING,
         detail=f"{found.size} clients, {samples} equations, {features} unknowns: "
         f"solutions have dimension {np.min(found)} to {np.max(found)}",
@@ -401,13 +371,12 @@ def check_ratio(preset: Preset, name: str, *, on_path: bool = False) -> Verdict:
         bounds += [limit] * len(parts)
     largest = np.array([np.max(worst_ratio(task, k)[0]) for k in range(4)])
     bounds = np.concatenate(bounds)
+    detail = (
+        f"A^2 = {listed(largest, '.0f')} in the clusters, on "
+        f"the path at most {listed(seen, '.0f')}"
+    )
     return never_exceeds(
-        name,
-        np.concatenate(values),
-        bounds,
-        rounding=_ROUNDING * bounds,
-        detail=f"A^2 = {', '.join(f'{a:.0f}' for a in largest)} in the clusters, on "
-        f"the path at most {', '.join(f'{a:.0f}' for a in seen)}",
+        name, np.concatenate(values), bounds, rounding=_ROUNDING * bounds, detail=detail
     )
 
 
@@ -416,13 +385,12 @@ def check_unconditional(preset: Preset, name: str, *, slack: float = 0.0) -> Ver
     task = _task(preset, "werner.asm5")
     claimed = min(least_apart(task, models) for models in descent(task, 300)[::10])
     found, places = certificate(task, slack)
+    detail = (
+        f"{len(found)} pairs: {claimed:.2g} on the path, over all x at least "
+        f"{np.min(found):.1g}, at |x| up to {np.max(np.abs(places)):.0f}"
+    )
     return never_exceeds(
-        name,
-        -found,
-        np.full(len(found), -claimed),
-        rounding=_ROUNDING * claimed,
-        detail=f"{len(found)} pairs: {claimed:.2g} on the path, over all x at least "
-        f"{np.min(found):.1g}, at |x| up to {np.max(np.abs(places)):.0f}",
+        name, -found, -claimed, rounding=_ROUNDING * claimed, detail=detail
     )
 
 
@@ -479,13 +447,12 @@ def check_noise_everywhere(
         values.append(far)
         bounds.append(np.max(seen, axis=0))
     values, bounds = np.concatenate(values), np.concatenate(bounds)
+    detail = (
+        f"sigma^2 = {np.max(bounds):.3g} on the path, {np.max(values):.3g} at "
+        f"{reach:g} times the distance of the start"
+    )
     return never_exceeds(
-        name,
-        values,
-        bounds,
-        rounding=_ROUNDING * values,
-        detail=f"sigma^2 = {np.max(bounds):.3g} on the path, {np.max(values):.3g} at "
-        f"{reach:g} times the distance of the start",
+        name, values, bounds, rounding=_ROUNDING * values, detail=detail
     )
 
 
@@ -502,13 +469,12 @@ def check_noise_form(preset: Preset, name: str, *, factor: float = 1.0) -> Verdi
             values.append(_noise(task, cluster, place))
             bounds.append(factor * sizes[:, -1] * distance)
     values, bounds = np.concatenate(values), np.concatenate(bounds)
+    detail = (
+        "at the worst direction, at the optimum and around it: at most "
+        f"{np.nanmax(values[bounds > 0] / bounds[bounds > 0]):.3f} of the bound"
+    )
     return never_exceeds(
-        name,
-        values,
-        bounds,
-        rounding=_ROUNDING * (values + 1),
-        detail="at the worst direction, at the optimum and around it: at most "
-        f"{np.nanmax(values[bounds > 0] / bounds[bounds > 0]):.3f} of the bound",
+        name, values, bounds, rounding=_ROUNDING * (values + 1), detail=detail
     )
 
 

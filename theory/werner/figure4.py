@@ -13,19 +13,11 @@ from jaxtyping import Float
 
 from cfljax import intervals
 from cfljax.statements import ERROR_RATE, Preset, Status, Verdict, never_exceeds, within
-from theory.werner.common.claims import row
+from theory.rows import listed, row
 from theory.werner.common.instances import asked_rounds
 
-__all__ = [
-    "STATEMENTS",
-    "curves",
-    "draw_blobs",
-    "elbow",
-]
-
-
 _SIGMAS = (0.5, 1.0, 2.0, 4.0)
-_SIGMAS_TOLD = f"sigma = {', '.join(map(str, _SIGMAS))}"
+_SIGMAS_TOLD = f"sigma = {listed(_SIGMAS)}"
 _CLUSTERS, _SIZE, _FEATURES, _LAST = 10, 9, 10, 80
 _THRESHOLD = 0.01  # Share of the whole drop, below which a curve counts as flat.
 _ROUNDING = 1e-9
@@ -50,11 +42,8 @@ def draw_blobs(generator: np.random.Generator, sigma: float, repeats: int) -> Bl
 def curves(
     preset: Preset, start: Literal["member", "near"]
 ) -> Float[np.ndarray, "sigmas rounds"]:
-    """Mean distance of the centres to the true ones after 0, 1 ... rounds.
-
-    Started at the first point of each cluster ("member"), or at the true centre plus
-    N(0, 9 I) ("near").
-    """
+    """Mean distance of the centres to the true ones after 0, 1 ... rounds, started at
+    the first point of each cluster, or at the true centre plus N(0, 9 I)."""
     repeats = preset.choose(quick=10, full=100)
     found = []
     for sigma in _SIGMAS:
@@ -104,24 +93,18 @@ def check_rounds_printed(
 ) -> Verdict:
     """Theorem 1's number of rounds does not fall from one sigma to the next."""
     asked, separation = _asked(preset, num_clusters)
-    return never_exceeds(
-        name,
-        asked[:-1],
-        asked[1:],
-        rounding=_ROUNDING,
-        detail=f"{_SIGMAS_TOLD}, least distance of centres {separation:.1f}: Theorem 1 "
-        f"asks for {', '.join(f'{a:.1f}' for a in asked)}",
+    detail = (
+        f"{_SIGMAS_TOLD}, least distance of centres {separation:.1f}: Theorem 1 "
+        f"asks for {listed(asked, '.1f')}"
     )
+    return never_exceeds(name, asked[:-1], asked[1:], rounding=_ROUNDING, detail=detail)
 
 
 def check_rounds(
     preset: Preset, name: str, *, base: float = 2.0, spread: int = 3
 ) -> Verdict:
-    """The number asked for falls by log(`base`)/|log(1 - delta/2)| where sigma doubles.
-
-    And elbows from members differ by at most `spread` rounds over all sigma, while
-    those from starts that do not depend on sigma do not rise.
-    """
+    """The number asked for falls by log(`base`)/|log(1 - delta/2)| where sigma doubles;
+    elbows from members differ by at most `spread` rounds, others do not rise."""
     asked, _ = _asked(preset, _CLUSTERS)
     fall = -np.log(base) / np.log1p(-1 / _CLUSTERS / 2)
     member = np.array([elbow(curve) for curve in curves(preset, "member")])
@@ -131,9 +114,8 @@ def check_rounds(
         np.concatenate([np.abs(-np.diff(asked) - fall), [np.ptp(member)], near[1:]]),
         np.concatenate([np.zeros(len(asked) - 1), [spread], near[:-1]]),
         rounding=_ROUNDING,
-        detail=f"{_SIGMAS_TOLD}: elbows at "
-        f"{', '.join(map(str, member))} from members, {', '.join(map(str, near))} from "
-        "starts at a fixed distance",
+        detail=f"{_SIGMAS_TOLD}: elbows at {listed(member)} from members, "
+        f"{listed(near)} from starts at a fixed distance",
     )
 
 
@@ -154,23 +136,20 @@ def check_elbow_printed(
         ends = abs(fall[0]), abs(fall[least // 2 if backwards else -1])
         values.append(ends[1])
         bounds.append(ends[0])
-    return never_exceeds(
-        name,
-        np.array(values),
-        np.array(bounds),
-        rounding=_ROUNDING,
-        detail="geometric decay and blobs: the formula is "
+    detail = (
+        "geometric decay and blobs: the formula is "
         f"{', '.join(f'-{b:.3f}' for b in bounds)} in the first round, "
         f"{', '.join(f'-{v:.3f}' for v in values)} in "
-        f"{'half of them' if backwards else 'the last that falls'}",
+        f"{'half of them' if backwards else 'the last that falls'}"
+    )
+    return never_exceeds(
+        name, np.array(values), np.array(bounds), rounding=_ROUNDING, detail=detail
     )
 
 
 def check_elbow(_: Preset, name: str, *, threshold: float = _THRESHOLD) -> Verdict:
-    """The corrected elbow of a geometric decay is where theory has it, and flat after.
-
-    After it at most `threshold` r/(1 - r) of the drop is left, r the decay.
-    """
+    """The corrected elbow of a geometric decay r is where theory has it, and after it
+    at most `threshold` r/(1 - r) of the drop is left."""
     values, bounds = [], []
     for ratio in (0.5, 0.8, 0.85):
         curve = _geometric(ratio)
@@ -181,13 +160,9 @@ def check_elbow(_: Preset, name: str, *, threshold: float = _THRESHOLD) -> Verdi
         left = (curve[place] - curve[-1]) / (curve[0] - curve[-1])
         values += [abs(place - exact), left]
         bounds += [0.0, threshold * ratio / (1 - ratio)]
+    detail = f"decays 0.5, 0.8, 0.85: {max(values[1::2]):.3f} of the drop left at most"
     return never_exceeds(
-        name,
-        np.array(values),
-        np.array(bounds),
-        rounding=_ROUNDING,
-        detail=f"decays 0.5, 0.8, 0.85: {max(values[1::2]):.3f} of the drop left at "
-        "most",
+        name, np.array(values), np.array(bounds), rounding=_ROUNDING, detail=detail
     )
 
 
@@ -205,14 +180,13 @@ def check_deviation(
             variance = np.mean(np.var(blobs.points, axis=2, ddof=1), axis=1)
         ratio.append(np.sqrt(np.mean(variance, axis=-1)) / sigma)
     ratio = np.array(ratio)
-    edge = np.full(len(ratio), 0.1)
     return within(
         name,
         intervals.student(ratio, error_rate=ERROR_RATE / len(ratio)),
-        (scale - edge, scale + edge),
+        (scale - 0.1, scale + 0.1),
         num_trials=ratio.size,
         detail=f"{_SIGMAS_TOLD}: deviation over sigma "
-        f"{', '.join(f'{r:.3f}' for r in np.mean(ratio, axis=1))}",
+        f"{listed(np.mean(ratio, axis=1), '.3f')}",
     )
 
 

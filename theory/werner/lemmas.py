@@ -13,21 +13,11 @@ from jaxtyping import Float
 from scipy import stats
 
 from cfljax.statements import Margin, Preset, Status, Verdict, never_exceeds
-from theory.werner.common.claims import DECLARED, exactly, one_constant, row
+from theory.rows import row
+from theory.werner.common.claims import DECLARED, exactly, one_constant
 from theory.werner.common.instances import LEAST_SEPARATION, asked_rounds
 from theory.werner.common.laws import Discrete, skew2, sym3, variance
 from theory.werner.common.population_map import Mixture, mixture, move
-
-__all__ = [
-    "STATEMENTS",
-    "draw_rounds",
-    "everybody",
-    "mean_error",
-    "member_error",
-    "path_variance",
-    "settled_error",
-]
-
 
 _ROUNDING = 1e-12  # relative to the bound; each round adds a few units
 
@@ -138,14 +128,11 @@ def check_path(
         centres = move(points, centres, radius, push=push)
         kept = kept * (1 - share / 2)
         worst = np.maximum(worst, np.abs(centres) / (kept + rest))
-    return never_exceeds(
-        name,
-        worst,
-        np.ones(count),
-        rounding=_ROUNDING,
-        detail=f"{count} instances, K = 2 to 64, {num_rounds} rounds each: distance "
-        f"over bound at most {np.max(worst):.3g}",
+    detail = (
+        f"{count} instances, K = 2 to 64, {num_rounds} rounds each: distance "
+        f"over bound at most {np.max(worst):.3g}"
     )
+    return never_exceeds(name, worst, 1.0, rounding=_ROUNDING, detail=detail)
 
 
 _GRADIENTS = (2, 10, 50, 200)  # K = 1/delta
@@ -154,11 +141,9 @@ _SEPARATION, _NOISE = 10.0, 1e-4  # Delta, rho, with |grad F| = 1
 
 
 def settled_error() -> Float[np.ndarray, "clients clusters"]:
-    """|v_l - grad F|^2 from either kind of client, for each number of clusters.
-
-    The cluster's clients have f_j = (1 + s_j) x^2/2, s_j = A or -2 A/3, looked at in x
-    = 1; strangers have Delta y besides. There is no noise at all.
-    """
+    """|v_l - grad F|^2 in x = 1 from either kind of client, f_j = (1 + s_j) x^2/2 with
+    s_j = A or -2 A/3, for each K; strangers have Delta y besides, and nothing is
+    noisy."""
     share = 1 / np.array(_GRADIENTS, float)
     own = np.array([1 + _SPREAD, 1 - _SPREAD * _PART / (1 - _PART)])
     places = np.append(own, 1 + 1j * _SEPARATION)
@@ -373,22 +358,15 @@ def check_step(
     """Var E_x m_t <= `constant` rho^2 in every round, rho^2 = alpha sigma^2."""
     values = np.array([np.max(path_variance(one, alpha)) for one in _NOISES])
     family = exactly("1/sigma", 1 / _NOISES, values / (alpha * _NOISES**2))
-    return one_constant(
-        name,
-        [family],
-        constant=constant,
-        detail=f"largest variance in {_ROUNDS} rounds over rho^2",
-    )
+    detail = f"largest variance in {_ROUNDS} rounds over rho^2"
+    return one_constant(name, [family], constant=constant, detail=detail)
 
 
 def check_round(
     preset: Preset, name: str, *, heterogeneous: bool, slope: float = 0.5
 ) -> Verdict:
-    """E |mean y - m|^2 <= (1 - `slope` delta) e^2 + the terms of bias and variance.
-
-    Exact for each round: the points are independent given v, so that the left-hand side
-    is the square of the mean and the variances over the number of points.
-    """
+    """E |mean y - m|^2 <= (1 - `slope` delta) e^2 + the terms of bias and variance,
+    exactly for each round, as points are independent given v."""
     count = preset.choose(quick=5000, full=500_000)
     rounds = draw_rounds(preset.generator(name), count, heterogeneous=heterogeneous)
     members = preset.generator(name, 1).integers(1, 1000, count)  # n_i
@@ -412,14 +390,11 @@ def check_round(
     right += 24 * share * square**2 / radius**2
     right += 96 * radius**2 / (share * apart**4)
     right += square / members * (share**2 + 4 * share * radius**2 / apart**2)
-    return never_exceeds(
-        name,
-        left,
-        right,
-        rounding=_ROUNDING * right,
-        detail=f"{count} rounds, K = 2 to 64: left over right at most "
-        f"{np.max(left / right):.3g}",
+    detail = (
+        f"{count} rounds, K = 2 to 64: left over right at most "
+        f"{np.max(left / right):.3g}"
     )
+    return never_exceeds(name, left, right, rounding=_ROUNDING * right, detail=detail)
 
 
 _step_iv: dict[str, Any] = {

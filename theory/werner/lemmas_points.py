@@ -13,17 +13,9 @@ import numpy as np
 from jaxtyping import Float
 
 from cfljax.statements import Margin, Preset, Status, Verdict, combine, never_exceeds
-from theory.werner.common.claims import DECLARED, exactly, one_constant, row
+from theory.rows import listed, row
+from theory.werner.common.claims import DECLARED, exactly, one_constant
 from theory.werner.common.laws import Discrete, skew2, sym3, variance
-
-__all__ = [
-    "STATEMENTS",
-    "conditional_variance",
-    "member_start_variance",
-    "two_atoms",
-    "worst_stranger",
-]
-
 
 _ROUNDING = 1e-12  # relative to the bound; some hundred terms, none larger than it
 
@@ -163,11 +155,8 @@ def check_chain(preset: Preset, name: str, *, young: float = 3.0) -> Verdict:
         for step, (left, right) in steps.items()
     }
     told = ", ".join(f"{step} {ratio:.3g}" for step, ratio in reach.items())
-    return combine(
-        name,
-        verdicts,
-        detail=f"{len(found)} rounds, largest left over right: {told}",
-    )
+    detail = f"{len(found)} rounds, largest left over right: {told}"
+    return combine(name, verdicts, detail=detail)
 
 
 _WHOLE = "tau^2 = C (c^2 + A^4 G + delta_i rho Delta), c^2 = E|v - grad F_i|^2"
@@ -265,7 +254,7 @@ def check_sum(
     )
     bounds = np.tile(counts, 2)
     detail = f"left over right at n = {_COUNTS}, with the same and with fresh points: "
-    detail += ", ".join(f"{one:.4g}" for one in values / bounds)
+    detail += listed(values / bounds, ".4g")
     if common_model:
         # f(x) = x^2/2, eta = 1, v = the mean gradient: x_1 is the mean noise, and each
         # of the n gradients at x_1 is x_1 and noise of its own, tau = infinity.
@@ -322,14 +311,13 @@ def check_conditional(
     contracted = never_exceeds(
         name, left[within], raw[within], rounding=_ROUNDING * (1 + raw[within])
     )
-    return combine(
-        name,
-        [everywhere, contracted],
-        detail=f"{len(left)} centres and radii, three clients: left over n rho^2 is at "
+    detail = (
+        f"{len(left)} centres and radii, three clients: left over n rho^2 is at "
         f"most {np.max(left / raw):.3g}, with tau >= 2 |v - E z_j| "
         f"{np.max((left / raw)[within]):.3g}, over the full bound "
-        f"{np.max(left / right):.3g}",
+        f"{np.max(left / right):.3g}"
     )
+    return combine(name, [everywhere, contracted], detail=detail)
 
 
 def _margins_sums() -> tuple[Margin, ...]:
@@ -417,11 +405,7 @@ def two_atoms(
 
 def worst_stranger(start: float, radius: float, distance: float) -> float:
     """Largest E (y - m)^2, with m = 0, of a stranger's point with rho = 1 and its mean
-    at `distance` on the side of v = `start`, at least 0.
-
-    The maximum over 400 places of the atom in the ball; the squared far edge of the
-    ball where the stranger's mean may be there.
-    """
+    at `distance` on the side of v = `start` >= 0, over 400 places of its atom."""
     edge = start + radius
     if edge >= distance:
         return edge**2
@@ -640,14 +624,8 @@ def check_bad(
             bound = factor * (1 + constant) * distance + factor * constant * edge
             bounds += [bound] * len(each[0])
     left, right = np.array(values), np.array(bounds)
-    return never_exceeds(
-        name,
-        left,
-        right,
-        rounding=_ROUNDING * right,
-        detail=f"{len(left)} attacks: left over right at most "
-        f"{np.max(left / right):.3g}",
-    )
+    detail = f"{len(left)} attacks: left over right at most {np.max(left / right):.3g}"
+    return never_exceeds(name, left, right, rounding=_ROUNDING * right, detail=detail)
 
 
 _bad = functools.partial(

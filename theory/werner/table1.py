@@ -15,15 +15,7 @@ from jaxtyping import Float, Int
 
 from cfljax.data import load_images
 from cfljax.statements import Preset, Status, Verdict, never_exceeds
-from theory.werner.common.claims import row
-
-__all__ = [
-    "STATEMENTS",
-    "batch_gradients",
-    "clipped_centres",
-    "strangers",
-]
-
+from theory.rows import listed, row
 
 _CLUSTERS, _CLASSES = 4, 10
 _QUANTILE, _CLIPPINGS = 0.2, 10
@@ -38,21 +30,13 @@ def check_labelings(_: Preset, name: str, *, limit: float = 0.25) -> Verdict:
     labels, predictions = np.arange(10)[:, None, None], np.arange(10)[None, :, None]
     right = predictions == (labels + np.arange(_CLUSTERS)) % 10
     best = np.max(np.mean(right, axis=-1), axis=-1)
-    return never_exceeds(
-        name,
-        best,
-        np.full(len(best), limit),
-        rounding=_ROUNDING,
-        detail="10 labels, 10 predictions, 4 clusters: at most "
-        f"{100 * np.max(best):g} %",
-    )
+    detail = f"10 labels, 10 predictions, 4 clusters: at most {100 * np.max(best):g} %"
+    return never_exceeds(name, best, limit, rounding=_ROUNDING, detail=detail)
 
 
 def strangers(group: int, needed: int) -> float:
-    """P(fewer than `needed` of a client's cluster are in its group), itself included.
-
-    The others of the group are drawn from the other 299 clients without replacement.
-    """
+    """P(fewer than `needed` of a client's cluster are in its group), itself included,
+    the others being drawn from the other 299 clients without replacement."""
     own, others = _OWN - 1, _CLIENTS - _OWN
     ways = sum(
         math.comb(own, friends) * math.comb(others, group - 1 - friends)
@@ -62,10 +46,8 @@ def strangers(group: int, needed: int) -> float:
 
 
 def check_batch(preset: Preset, name: str, *, quantile: float = _QUANTILE) -> Verdict:
-    """Points in the ball, P(strangers among them), and what is left of v_0.
-
-    Claimed: 4; 0.162 and 0.133; 0.081 and 0.094 for groups of 18 and 19.
-    """
+    """Points in the ball, P(strangers among them), and what is left of v_0, for groups
+    of 18 and 19."""
     groups = (18, 19)
     distances = preset.generator(name).random(groups[1])
     inside = []
@@ -128,12 +110,10 @@ _LOSSES: dict[str, Loss] = {
 def check_loss(
     preset: Preset, name: str, *, kind: str, published: float = 0.803
 ) -> Verdict:
-    """The published loss, by default Global's for private labels, is one that a single
-    model can have.
+    """The published loss is one that a single model can have.
 
-    The loss of even probabilities of the clusters' labels is the least, since the mean
-    of a convex function is at least the function of the mean; of many others, drawn at
-    random, nothing is below it.
+    The loss of even probabilities of the clusters' labels is the least, by convexity;
+    nothing of many others, drawn at random, is below it.
     """
     loss = _LOSSES[kind]
     number = preset.choose(quick=20_000, full=2_000_000)
@@ -145,13 +125,12 @@ def check_loss(
     drawn /= drawn.sum(axis=1, keepdims=True)
     found = float(np.min(np.mean(loss(drawn[:, :_CLUSTERS]), axis=1)))
     even = float(loss(np.array(1 / _CLUSTERS)))
+    detail = (
+        f"{kind}: at least {even:.4f}, {found:.4f} the least of those drawn; "
+        f"published {published:g}"
+    )
     return never_exceeds(
-        name,
-        np.array([min(even, found)]),
-        np.array([published]),
-        rounding=_ROUNDING,
-        detail=f"{kind}: at least {even:.4f}, {found:.4f} the least of those drawn; "
-        f"published {published:g}",
+        name, min(even, found), published, rounding=_ROUNDING, detail=detail
     )
 
 
@@ -183,7 +162,6 @@ _LOSS = (
         "which is 1 - p up to a constant. The control claims 0.74.",
     ),
 )
-
 
 Task = Literal["rotation", "private"]
 Arm = Literal["local", "global", "clustered", "oracle"]
@@ -275,11 +253,8 @@ def clipped_centres(
 
 @functools.lru_cache(maxsize=16)
 def accuracies(preset: Preset, task: Task, draw: int) -> dict[Arm, float]:
-    """Mean test accuracy of all clients' models, in percent.
-
-    "local": own gradients; "global": one model for all, the mean gradient; "clustered":
-    Federated-Clustering; "oracle": the mean over the true cluster.
-    """
+    """Mean test accuracy in percent of own gradients ("local"), the mean gradient
+    ("global"), Federated-Clustering, and the mean over the true cluster ("oracle")."""
     data = _data(preset.generator("werner.table1", draw), task)
     number, _, features = data.inputs.shape
     cluster = np.arange(number) // _EACH
@@ -323,13 +298,10 @@ def check_ordering(
             points = [found[arm] for arm in order]
             values += points[1:]
             bounds += points[:-1]
-            shown.append(f"{task} " + ", ".join(f"{point:.1f}" for point in points))
+            shown.append(f"{task} " + listed(points, ".1f"))
+    detail = f"{', '.join(order)}: {'; '.join(shown)} %"
     return never_exceeds(
-        name,
-        np.array(values),
-        np.array(bounds),
-        rounding=_ROUNDING,
-        detail=f"{', '.join(order)}: {'; '.join(shown)} %",
+        name, np.array(values), np.array(bounds), rounding=_ROUNDING, detail=detail
     )
 
 

@@ -31,7 +31,8 @@ from cfljax.statements import (
     never_exceeds,
     within,
 )
-from theory.werner.common.claims import DECLARED, exactly, one_constant, row
+from theory.rows import listed, row
+from theory.werner.common.claims import DECLARED, exactly, one_constant
 from theory.werner.common.instances import CONSTANTS, Instance, asked_rounds, margins
 from theory.werner.common.laws import (
     Continuous,
@@ -45,15 +46,6 @@ from theory.werner.common.laws import (
 )
 from theory.werner.common.population_map import Mixture, mixture, move, settle
 from theory.werner.theorem1_share import check_share
-
-__all__ = [
-    "STATEMENTS",
-    "member_errors",
-    "rounds_needed",
-    "student",
-    "worst_instances",
-]
-
 
 _INFINITE = "infinitely many points: v follows the mean over them"
 
@@ -84,9 +76,8 @@ class Worst(NamedTuple):
 def worst_instances(generator: np.random.Generator, number: int) -> Worst:
     """Random instances, half of them at the edge of each condition.
 
-    Noise of the cluster has an atom around the edge of the ball, opposite to where the
-    others' rare atom and the bad points pull. A third of the clusters have noise in any
-    direction.
+    Noise has an atom around the edge of the ball, opposite to where the others' rare
+    atom and the bad points pull; a third of the clusters have noise in any direction.
     """
     share = np.exp(generator.uniform(np.log(0.01), np.log(0.95), number))
 
@@ -132,11 +123,8 @@ def worst_instances(generator: np.random.Generator, number: int) -> Worst:
 
 
 def check_bound(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
-    """|v_l - mu| is below the corrected bound for l to 200 and instances of all kinds.
-
-    The largest ratio of each instance is judged. What remains of the bound after many
-    rounds is taken `factor` times.
-    """
+    """|v_l - mu| is below the corrected bound for l to 200 and instances of all kinds;
+    what remains of the bound after many rounds is taken `factor` times."""
     number = preset.choose(quick=3000, full=100_000)
     one = worst_instances(preset.generator("werner.thm1"), number)
     settled = 4 / one.radii + 8 * one.radii / (one.shares * one.separations**2)
@@ -148,25 +136,19 @@ def check_bound(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
         remaining = remaining * (1 - one.shares / 2)
         bounds = remaining + factor * settled
         largest = np.maximum(largest, np.abs(centres) / bounds)
-    return never_exceeds(
-        name,
-        largest,
-        np.ones(number),
-        rounding=1e-12,
-        detail=f"{number} instances, 200 rounds, delta = 0.01 to 0.95: largest ratio "
+    detail = (
+        f"{number} instances, 200 rounds, delta = 0.01 to 0.95: largest ratio "
         f"{np.max(largest):.4f}, of the settled ones "
-        f"{np.max(np.abs(centres) / settled * (remaining < 0.01 * settled)):.4f}",
+        f"{np.max(np.abs(centres) / settled * (remaining < 0.01 * settled)):.4f}"
     )
+    return never_exceeds(name, largest, 1.0, rounding=1e-12, detail=detail)
 
 
 def _errors(
     generator: np.random.Generator, law: Continuous, number: int, trials: int
 ) -> Float[np.ndarray, " trials"]:
-    """n |v_l - mu|^2 in a plane, two clusters, the same points always.
-
-    From a member, but for Student's noise from mu: a member of that is now and then so
-    far out that hardly anybody is in its ball, which few trials do not show.
-    """
+    """n |v_l - mu|^2 in a plane, two clusters, the same points always, from a member;
+    for Student's noise from mu, as few trials show a member that is far out."""
     one = Instance(0.5, 100.0)
     noise = draw(law, generator, (trials, 2 * number, 2), 1.0)
     places = noise[..., 0] + 1j * noise[..., 1]
@@ -195,14 +177,13 @@ def check_samples(preset: Preset, name: str, *, constant: float = 4.0) -> Verdic
     low, high = np.array(found).T
     centres = ((low + high) / 2).reshape(3, -1)
     slopes = [np.polyfit(np.log(numbers), np.log(line), 1)[0] for line in centres]
-    return within(
-        name,
-        (low, high),
-        (np.full(len(low), -np.inf), np.full(len(low), constant)),
-        num_trials=trials,
-        detail=f"gauss, unif and t3, n = 8 to 512: n Err/sigma^2 {np.min(centres):.2f} "
+    detail = (
+        f"gauss, unif and t3, n = 8 to 512: n Err/sigma^2 {np.min(centres):.2f} "
         f"to {np.max(centres):.2f}, slopes in n {np.min(slopes):.2f} to "
-        f"{np.max(slopes):.2f}",
+        f"{np.max(slopes):.2f}"
+    )
+    return within(
+        name, (low, high), (-np.inf, constant), num_trials=trials, detail=detail
     )
 
 
@@ -251,12 +232,9 @@ def _proof_radius(constant: float, instance: Instance) -> float:
 
 
 def check_start(preset: Preset, name: str, *, relief: float = 0.0) -> Verdict:
-    """E|v_l - mu|^2 <= C (sigma^2/n_i + sigma^3/Delta) from a member, n_i = Delta.
-
-    With the radius of the statement, and with that of the proof for three constants;
-    with the same points in each round, and with fresh ones. Exact: in each of the three
-    strata of v_0 the error is the same for all draws.
-    """
+    """E|v_l - mu|^2 <= C (sigma^2/n_i + sigma^3/Delta) from a member, n_i = Delta, for
+    radii of statement and proof, the same and fresh points; exact, as in each of the
+    three strata of v_0 the error is the same for all draws."""
     # The proof's radius must stay below Delta - s, hence larger Delta.
     large = preset.choose(quick=_NUMBERS[-5:] * 4, full=_NUMBERS * 16)
     cases: list[tuple[str, Float[np.ndarray, " levels"], float | None, bool]] = [
@@ -299,13 +277,8 @@ def _never_beyond(
 ) -> Verdict:
     """No |v_l - mu| is beyond its corrected bound."""
     left, right = np.concatenate(paths, axis=1)
-    return never_exceeds(
-        name,
-        left,
-        right,
-        rounding=1e-12 * right,
-        detail=f"{told}: largest ratio {np.max(left / right):.3f}",
-    )
+    detail = f"{told}: largest ratio {np.max(left / right):.3f}"
+    return never_exceeds(name, left, right, rounding=1e-12 * right, detail=detail)
 
 
 def check_near(_: Preset, name: str, *, start: float = 0.5) -> Verdict:
@@ -379,33 +352,26 @@ _THEOREM = (
         control={"constant": 0.5},
         margins=lambda: margins(Instance(0.5, 100.0), start=1.0),
         note="What Theorem 1 says of such laws is right; seen, not proved. For "
-        "Student's noise from a member see werner.thm1.tails. The control has C = "
-        "0.5.",
+        "Student's noise from a member see werner.thm1.tails. The control has C = 0.5.",
     ),
 )
 
 
 def check_reached(_: Preset, name: str, *, reach: float = 0.5) -> Verdict:
-    """P(|z - v_0| > tau) <= 4 sigma^2/tau^2 for all |v_0 - mu| <= `reach` tau.
-
-    For the law that is worst: an atom just out of the ball, with the largest
-    probability that its mean and variance allow.
-    """
+    """P(|z - v_0| > tau) <= 4 sigma^2/tau^2 for all |v_0 - mu| <= `reach` tau and the
+    law that is worst, whose atom is just out of the ball."""
     radii = np.sqrt(24.0) * 2.0 ** np.arange(0, 8)
     distances = np.linspace(0, reach, 11)[:, None] * radii
     gap = (radii - distances) * (1 + 1e-9)
     outside = 1 / (1 + gap**2)  # Cantelli's, attained by two atoms at gap and -1/gap
     values = outside.ravel()
     bounds = np.broadcast_to(4 / radii**2, outside.shape).ravel()
-    return never_exceeds(
-        name,
-        values,
-        bounds,
-        rounding=1e-12 * bounds,
-        detail=f"tau = sqrt(24) to {radii[-1]:.0f} sigma, |v_0 - mu| to {reach:g} tau: "
+    detail = (
+        f"tau = sqrt(24) to {radii[-1]:.0f} sigma, |v_0 - mu| to {reach:g} tau: "
         f"at most {np.max(values):.3f} of the cluster is out of the ball, "
-        f"{np.max(values / bounds):.3f} of the bound",
+        f"{np.max(values / bounds):.3f} of the bound"
     )
+    return never_exceeds(name, values, bounds, rounding=1e-12 * bounds, detail=detail)
 
 
 def _start_margins() -> tuple[Margin, ...]:
@@ -415,6 +381,12 @@ def _start_margins() -> tuple[Margin, ...]:
 
 
 _algorithm = functools.partial(row, place="Theorem 1, Algorithm 2")
+_refuted = functools.partial(
+    _algorithm,
+    constants={**CONSTANTS, "C": DECLARED},
+    expected=Status.VIOLATED,
+    control={"relief": 0.25},
+)
 _CONDITIONS = (
     "Assumptions 1 to 3, Delta >= C sigma/delta_i, beta_i = 0",
     "l and tau as stated",
@@ -427,14 +399,11 @@ _FROM_NEARBY = (
 )
 
 _START = (
-    _algorithm(
+    _refuted(
         id="werner.thm1.start",
         text=_FROM_A_MEMBER,
         preconditions=(*_CONDITIONS, _MOMENT),
-        constants={**CONSTANTS, "C": DECLARED},
-        expected=Status.VIOLATED,
         check=check_start,
-        control={"relief": 0.25},
         margins=_start_margins,
         note="The error is sigma^2 for all l, n_i and Delta: with noise -s, 0 or s, s "
         "just more than tau, the ball of a member at s holds none but its equals. The "
@@ -452,18 +421,14 @@ _START = (
         note="On the laws of the counterexample and their skewed likes. A bound on "
         "E|v_0 - E z_i|^2 is not enough. The control starts at a member.",
     ),
-    _algorithm(
+    _refuted(
         id="werner.thm1.unreached",
         text="E|v_l - E z_i|^2 <= C (sigma^2/n_i + sigma^3/Delta), whatever v_0",
         preconditions=_CONDITIONS,
-        constants={**CONSTANTS, "C": DECLARED},
-        expected=Status.VIOLATED,
         check=check_unreached,
-        control={"relief": 0.25},
         margins=lambda: margins(*_instances()),
         note="From half-way to the next cluster nobody is in the ball, and v stays. "
-        "The statement has no condition on v_0. The control allows "
-        "Delta^(1/4) more.",
+        "The statement has no condition on v_0. The control allows Delta^(1/4) more.",
     ),
     _algorithm(
         id="werner.thm1.unreached.corrected",
@@ -479,18 +444,14 @@ _START = (
 
 
 def student(tail_atoms: int = 60) -> Discrete:
-    """Student's law with 3 degrees of freedom over sqrt(3), in symmetric atoms.
-
-    Each atom is the median of its share; shares shrink to 1e-7 in the tails, so that
-    the variance is just below 1.
-    """
+    """Student's law with 3 degrees of freedom over sqrt(3) in symmetric atoms, medians
+    of shares down to 1e-7 in the tails: the variance is just below 1."""
     near = np.linspace(0.01, 0.5, 60)[1:]
     below = np.concatenate([[0.0], np.geomspace(1e-7, 1e-2, tail_atoms), near])
     shares = np.diff(below)
     values = scipy.special.stdtrit(3, below[:-1] + shares / 2) / np.sqrt(3)
     return Discrete(
-        np.concatenate([values, -values[::-1]]),
-        np.concatenate([shares, shares[::-1]]),
+        np.concatenate([values, -values[::-1]]), np.concatenate([shares, shares[::-1]])
     )
 
 
@@ -534,12 +495,10 @@ _STUDENT = (
     _INFINITE,
 )
 _TAILS = (
-    _algorithm(
+    _refuted(
         id="werner.thm1.tails",
         text=_FROM_A_MEMBER,
         preconditions=(*_STUDENT, _MOMENT),
-        constants={**CONSTANTS, "C": DECLARED},
-        expected=Status.VIOLATED,
         check=check_tails,
         control={"relief": 0.1, "rounds_factor": 4},
         margins=lambda: margins(
@@ -600,14 +559,10 @@ def check_contraction(preset: Preset, name: str, *, factor: float = 1.0) -> Verd
             exact = (1 - factor * one.share) ** step * start
             gaps.append(np.max(np.abs(centres - mean - exact)))
     values = np.array(gaps)
-    return never_exceeds(
-        name,
-        values,
-        np.zeros(len(values)),
-        rounding=1e-11,
-        detail=f"v_l - m against (1 - delta)^l (v_0 - m): largest gap "
-        f"{np.max(values):.1e}",
+    detail = (
+        f"v_l - m against (1 - delta)^l (v_0 - m): largest gap {np.max(values):.1e}"
     )
+    return never_exceeds(name, values, 0.0, rounding=1e-11, detail=detail)
 
 
 def check_rounds(
@@ -638,27 +593,20 @@ def _claimed_by_noise(
 
 
 def check_noise(_: Preset, name: str, *, grows: bool, least: float = 0.0) -> Verdict:
-    """Theorem 1's l grows with sigma, or falls, by at least `least` a level.
-
-    For the clusters of Figure 4 and 21 standard deviations from 0.1 to 4.
-    """
+    """Theorem 1's l grows with sigma, or falls, by at least `least` a level, for 21
+    standard deviations from 0.1 to 4."""
     rounds = _claimed_by_noise(np.geomspace(0.1, 4, 21))
     before, after = (rounds[:-1], rounds[1:]) if grows else (rounds[1:], rounds[:-1])
     marked = _claimed_by_noise(np.array([0.5, 1, 2, 4]))
-    return never_exceeds(
-        name,
-        before + least,
-        after,
-        rounding=1e-12,
-        detail=f"K = 10, Delta = 13.7: l = {', '.join(f'{one:.1f}' for one in marked)} "
-        "for standard deviations 0.5, 1, 2, 4 of a coordinate",
+    detail = (
+        f"K = 10, Delta = 13.7: l = {listed(marked, '.1f')} "
+        "for standard deviations 0.5, 1, 2, 4 of a coordinate"
     )
+    return never_exceeds(name, before + least, after, rounding=1e-12, detail=detail)
 
 
 _text = functools.partial(
-    row,
-    place="Section 4.3",
-    preconditions=("sigma < Delta, 0 < delta_i < 1",),
+    row, place="Section 4.3", preconditions=("sigma < Delta, 0 < delta_i < 1",)
 )
 _ROUNDS = (
     row(

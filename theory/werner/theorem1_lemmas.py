@@ -10,16 +10,10 @@ import itertools
 import numpy as np
 
 from cfljax.statements import Preset, Status, Verdict, combine, never_exceeds
-from theory.werner.common.claims import DECLARED, exactly, one_constant, row
+from theory.rows import row
+from theory.werner.common.claims import DECLARED, exactly, one_constant
 from theory.werner.common.instances import CONSTANTS, Instance, margins
 from theory.werner.common.laws import Discrete, line, skew2, sym3, variance
-
-__all__ = [
-    "STATEMENTS",
-    "clipped",
-    "one_round",
-    "sum_variance",
-]
 
 
 def clipped(
@@ -86,14 +80,11 @@ def check_fixed(
             kept = (1 - one.share / 2) * centre**2
             bounds.append(kept + constant * one.printed(number))
     left, right = np.array(values), np.array(bounds)
-    return never_exceeds(
-        name,
-        left,
-        right,
-        rounding=1e-12 * right,
-        detail=f"{left.size} rounds, K = 2 to 16, n = 8 to 10^6, v to {reach:g} tau: "
-        f"largest ratio {np.max(left / right):.3f}",
+    detail = (
+        f"{left.size} rounds, K = 2 to 16, n = 8 to 10^6, v to {reach:g} tau: "
+        f"largest ratio {np.max(left / right):.3f}"
     )
+    return never_exceeds(name, left, right, rounding=1e-12 * right, detail=detail)
 
 
 def check_units(
@@ -175,10 +166,9 @@ _LEMMA_1 = (
 
 
 def check_bias(preset: Preset, name: str, *, constant: float = 8.0) -> Verdict:
-    """|E(y - z)|^2 <= C (c^2 + (c^2 + sigma^2) sigma/(delta Delta)) for any joint law.
-
-    With tau^2 = c^2 + delta sigma Delta; only delta Delta/sigma = 24 to 3000 matters.
-    """
+    """|E(y - z)|^2 <= C (c^2 + (c^2 + sigma^2) sigma/(delta Delta)) for any joint law,
+    tau^2 = c^2 + delta sigma Delta and delta Delta/sigma = 24 to 3000, all that
+    matters."""
     # Values of v, of z, and chances of both; E z = 0, E z^2 = 1, half independent.
     number, generator = preset.choose(quick=3000, full=300_000), preset.generator(name)
     chances = generator.dirichlet(np.full(9, 0.3), number).reshape(-1, 3, 3)
@@ -204,20 +194,13 @@ def check_bias(preset: Preset, name: str, *, constant: float = 8.0) -> Verdict:
         first, _ = clipped(law, 0.0, 0.0, float(np.sqrt(scaled)))
         ratios.append(np.array([first**2 * scaled]))
     values = np.concatenate(ratios)
-    return never_exceeds(
-        name,
-        values,
-        np.full(values.size, constant),
-        rounding=1e-10,
-        detail=f"{values.size} joint laws of v and z: ratio up to {np.max(values):.3f}",
-    )
+    detail = f"{values.size} joint laws of v and z: ratio up to {np.max(values):.3f}"
+    return never_exceeds(name, values, constant, rounding=1e-10, detail=detail)
 
 
 def sum_variance(law: Discrete, number: int, radius: float) -> float:
-    """E |sum_j (y_j - E y_j)|^2 for v = z_1 and n points in all, y_1 = v.
-
-    Given v the other y_j are independent; they share v.
-    """
+    """E |sum_j (y_j - E y_j)|^2 for v = z_1 and n points in all, y_1 = v; given v,
+    which they share, the other y_j are independent."""
     firsts, variances = np.array(
         [clipped(law, 0.0, float(value), radius) for value in law.values]
     ).T
@@ -338,12 +321,9 @@ _OWN_POINTS = (
 
 
 def check_others(_: Preset, name: str, *, constant: float = 8.0) -> Verdict:
-    """E|y_j - mu|^2 <= (1 + delta/2 + sigma^2/(delta Delta^2)) c^2 + C sigma^3/Delta.
-
-    For fixed v, c = 0 to 2 sigma, and for v at the other mean with probability
-    c^2/Delta^2 and at mu otherwise, c = sigma/4 to 2 sigma; tau^2 = C_tau (c^2 + delta
-    sigma Delta) with C_tau = 1 and 4.
-    """
+    """E|y_j - mu|^2 <= (1 + delta/2 + sigma^2/(delta Delta^2)) c^2 + C sigma^3/Delta,
+    for v fixed, or at the other mean with probability c^2/Delta^2 and at mu
+    otherwise."""
     values, bounds = [], []
     shares = (1 / 2, 1 / 4, 1 / 16, 1 / 64)
     grid = itertools.product(shares, (24.0, 100.0, 3000.0), (1.0, 4.0))
@@ -366,22 +346,16 @@ def check_others(_: Preset, name: str, *, constant: float = 8.0) -> Verdict:
                 )
                 bounds.append(bound)
     left, right = np.array(values), np.array(bounds)
-    return never_exceeds(
-        name,
-        left,
-        right,
-        rounding=1e-12 * right,
-        detail=f"{left.size} cases, delta = 1/2 to 1/64: largest ratio "
-        f"{np.max(left / right):.3f}",
+    detail = (
+        f"{left.size} cases, delta = 1/2 to 1/64: largest ratio "
+        f"{np.max(left / right):.3f}"
     )
+    return never_exceeds(name, left, right, rounding=1e-12 * right, detail=detail)
 
 
 def check_event(_: Preset, name: str, *, relief: float = 0.0) -> Verdict:
-    """Delta^2 <= C (|z_j - E z_j|^2 + tau^2 + c^2 + sigma^2) where |z_j - v| <= tau.
-
-    v is the other mean with probability sigma^2/Delta^2, else mu, so that c = sigma;
-    z_j = E z_j is then in the ball.
-    """
+    """Delta^2 <= C (|z_j - E z_j|^2 + tau^2 + c^2 + sigma^2) where |z_j - v| <= tau, v
+    being the other mean, z_j = E z_j, with probability sigma^2/Delta^2, else mu."""
     factors = 24.0 * 4.0 ** np.arange(7)
     share = 0.5
     separations = factors / share
@@ -391,11 +365,9 @@ def check_event(_: Preset, name: str, *, relief: float = 0.0) -> Verdict:
 
 
 def check_chance(preset: Preset, name: str, *, constant: float = 9.0) -> Verdict:
-    """P(|z_j - v| <= tau) <= 9 (sigma^2 + c^2)/Delta^2 for tau = Delta/3.
-
-    For random joint laws of z_j - E z_j and v - mu of three values each, half of them
-    large enough to bring both together.
-    """
+    """P(|z_j - v| <= tau) <= 9 (sigma^2 + c^2)/Delta^2 for tau = Delta/3 and random
+    joint laws of three values each, half of them large enough to bring both
+    together."""
     generator = preset.generator("werner.lem4.event")
     number = preset.choose(quick=4000, full=400_000)
     chances = generator.dirichlet(np.full(9, 0.3), number).reshape(-1, 3, 3)
@@ -415,22 +387,16 @@ def check_chance(preset: Preset, name: str, *, constant: float = 9.0) -> Verdict
     squares = np.sum(chances.sum(axis=2) * centres**2, axis=1)
     squares += np.sum(chances.sum(axis=1) * points**2, axis=1)
     right = constant * squares / separation[:, 0] ** 2
-    return never_exceeds(
-        name,
-        left,
-        right,
-        rounding=1e-11,
-        detail=f"{number} joint laws of z_j and v: largest ratio "
-        f"{np.max(left / np.maximum(right, 1e-300)):.3f}",
+    detail = (
+        f"{number} joint laws of z_j and v: largest ratio "
+        f"{np.max(left / np.maximum(right, 1e-300)):.3f}"
     )
+    return never_exceeds(name, left, right, rounding=1e-11, detail=detail)
 
 
 def check_bad(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
-    """|mean of bad y - mu|^2 <= 2 tau^2 + 2 |v - mu|^2, whatever the bad points are.
-
-    On the edge of the ball or just outside, all at one place or scattered, near and
-    far, with v at 0 to 3 tau from mu; in five dimensions.
-    """
+    """|mean of bad y - mu|^2 <= 2 tau^2 + 2 |v - mu|^2 for bad points on the edge of
+    the ball or just outside, together or scattered, in five dimensions."""
     generator = preset.generator(name)
     draws = preset.choose(quick=200, full=20_000)
     values, bounds = [], []
@@ -449,13 +415,12 @@ def check_bad(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
         values.append(np.sum(kept.mean(axis=1) ** 2, axis=-1))
         bounds.append(np.full(draws, 2 + 2 * distance**2))
     left, right = np.concatenate(values), np.concatenate(bounds)
+    detail = (
+        f"{left.size} sets of ten bad points, tau = 1: largest ratio "
+        f"{np.max(left / right):.9f}"
+    )
     return never_exceeds(
-        name,
-        left,
-        factor * right,
-        rounding=1e-13 * right,
-        detail=f"{left.size} sets of ten bad points, tau = 1: largest ratio "
-        f"{np.max(left / right):.9f}",
+        name, left, factor * right, rounding=1e-13 * right, detail=detail
     )
 
 

@@ -10,17 +10,11 @@ import functools
 import numpy as np
 
 from cfljax.statements import Preset, Status, Verdict, combine, never_exceeds
-from theory.werner.common.claims import DECLARED, Family, exactly, one_constant, row
+from theory.rows import row
+from theory.werner.common.claims import DECLARED, Family, exactly, one_constant
 from theory.werner.common.instances import CONSTANTS, Instance, margins, settled_square
 from theory.werner.common.laws import skew2
 from theory.werner.common.population_map import Mixture, settle
-
-__all__ = [
-    "STATEMENTS",
-    "check_share",
-    "worst_square",
-]
-
 
 _CLUSTERS = 2 ** np.arange(1, 7)
 _SEPARATION = 24.0  # Delta delta_i/sigma of the family in K
@@ -41,11 +35,8 @@ def check_share(
     constant: float = DECLARED,
     relief: float = 0.0,
 ) -> Verdict:
-    """|v_l - mu|^2 <= C sigma^3/Delta, or sigma^3/(delta_i Delta) unless `printed`.
-
-    From v_0 = mu, with infinitely many points, along K for three sizes of the noise and
-    along Delta for two K; `relief` as in `one_constant`.
-    """
+    """|v_l - mu|^2 <= C sigma^3/Delta, or sigma^3/(delta_i Delta) unless `printed`,
+    from v_0 = mu with infinitely many points, along K and along Delta."""
     cases = [
         (f"s = {size:g} tau, K", size, _instances(preset))
         for size in (_NEAREST, 1.5, 2.0)
@@ -104,13 +95,12 @@ def check_separated(
                 found.append(settled_square(one, _NEAREST) + 1 / number)
                 known.append(1 / number)
     values, bounds = np.array(found), np.array(known)
+    detail = (
+        f"K = 2 to 64, n = 48 to 3072, Delta = {least:g} and {2 * least:g} n "
+        f"sigma/delta: largest ratio {np.max(values / bounds):.3f}"
+    )
     return never_exceeds(
-        name,
-        values,
-        constant * bounds,
-        rounding=1e-14 * bounds,
-        detail=f"K = 2 to 64, n = 48 to 3072, Delta = {least:g} and {2 * least:g} n "
-        f"sigma/delta: largest ratio {np.max(values / bounds):.3f}",
+        name, values, constant * bounds, rounding=1e-14 * bounds, detail=detail
     )
 
 
@@ -211,10 +201,9 @@ def worst_square(instance: Instance, radius: float) -> float:
     """Largest |v_l - mu|^2 over skew2 noise of some sizes, from v_0 = mu, tau =
     `radius`.
 
-    The others have all that the cluster and the bad points leave. The means of the
-    other clusters are at Delta from mu on axes of their own; their rare atoms lie in
-    the ball, near its edge on the side to which noise and bad points move the centre,
-    whence all that is in the ball lies on one line.
+    All that the cluster and the bad points leave is at Delta from mu on axes of its
+    own; its rare atoms lie in the ball, near its edge on the side to which noise and
+    bad points move the centre, whence all that is in the ball lies on one line.
     """
     apart = float(np.hypot(instance.separation, radius))
     stray = (1 - instance.share - instance.bad) * skew2(apart, 1.0).chances[1]
@@ -249,11 +238,8 @@ def check_byzantine(
     constant: float = DECLARED,
     relief: float = 0.0,
 ) -> Verdict:
-    """Error <= C times the right side that belongs to the radius, along K.
-
-    For the text's radius that is (2), as `printed`; for the theorem's own the corrected
-    (2), with sigma^3/(delta_i Delta) and beta_i sigma Delta.
-    """
+    """Error <= C times the right side that belongs to the radius, along K: as `printed`
+    (2) for the text's, else the corrected one for the theorem's own."""
     instances, ratios = _many_clusters(preset, per_share=50.0, bad=1 / 12), []
     for one in instances:
         if printed:

@@ -14,16 +14,10 @@ import numpy as np
 from jaxtyping import Float
 
 from cfljax.statements import Preset, Statement, Status, Verdict, combine, never_exceeds
-from theory.werner.common.claims import exactly, one_constant, row
+from theory.rows import row
+from theory.werner.common.claims import exactly, one_constant
 from theory.werner.common.instances import Instance
 from theory.werner.common.population_map import Mixture, settle
-
-__all__ = [
-    "ALGORITHMS",
-    "STATEMENTS",
-    "laws_apart",
-    "pair",
-]
 
 
 class Laws(NamedTuple):
@@ -92,11 +86,8 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 
 def check_minimax(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
-    """(S - Delta)^2/16 <= the larger of both risks, on the same draws for both.
-
-    All algorithms know delta, p and which centre is the first; answers depend on the
-    share of points that are delta.
-    """
+    """(S - Delta)^2/16 <= the larger of both risks, on the same draws for both, of
+    algorithms that know delta, p and which centre is the first."""
     risks, bounds, names = [], [], []
     for index, separation in enumerate((1.5, 2.0, 4.0, 8.0, 32.0)):
         laws = laws_apart(separation)
@@ -134,12 +125,9 @@ def check_samples(name: str) -> Verdict:
     unsure = np.where(total > 0, density * mirrored / np.maximum(total, 1e-300), 0)
     best = 4 * float(np.sum(unsure / 2) * step)
     numbers = 2.0 ** np.arange(2, 9)
+    detail = f"n = 4 to 256: the best answer's risk is {best:.4f} sigma^2/n"
     return never_exceeds(
-        name,
-        0.25 / numbers,
-        best / numbers,
-        rounding=1e-12 / numbers,
-        detail=f"n = 4 to 256: the best answer's risk is {best:.4f} sigma^2/n",
+        name, 0.25 / numbers, best / numbers, rounding=1e-12 / numbers, detail=detail
     )
 
 
@@ -267,22 +255,15 @@ def check_identity(
             left, right = each(pair(level))
             gaps.append(float(abs(left - factor * right) / left))
     values = np.array(gaps)
-    return never_exceeds(
-        name,
-        values,
-        np.zeros(len(values)),
-        rounding=_EXACT,
-        detail=f"Delta/sigma = 0.05 to 1000, in fractions: relative gap up to "
-        f"{np.max(values):.3g}",
+    detail = (
+        f"Delta/sigma = 0.05 to 1000, in fractions: relative gap up to "
+        f"{np.max(values):.3g}"
     )
+    return never_exceeds(name, values, 0.0, rounding=_EXACT, detail=detail)
 
 
 def check_lower(
-    _: Preset,
-    name: str,
-    *,
-    constant: Fraction,
-    levels: Sequence[Fraction] = _LEVELS,
+    _: Preset, name: str, *, constant: Fraction, levels: Sequence[Fraction] = _LEVELS
 ) -> Verdict:
     """C sigma^4/Delta^2 <= delta^2 p^2/4, for ten Delta or those that are given."""
     laws = [pair(level) for level in levels]
@@ -291,7 +272,7 @@ def check_lower(
     return never_exceeds(
         name,
         np.array([float(one) for one in excess]),
-        np.zeros(len(laws)),
+        0.0,
         rounding=_EXACT,
         detail=f"Delta from {float(laws[0].separation):.5f} sigma: delta^2 p^2/4 is "
         f"{min(ratios):.5f} to {max(ratios):.5f} times sigma^4/Delta^2, claimed "

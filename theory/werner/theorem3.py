@@ -26,13 +26,13 @@ from cfljax.statements import (
     combine,
     never_exceeds,
 )
+from theory.rows import row
 from theory.werner.common.claims import (
     DECLARED,
     Family,
     exactly,
     no_constant,
     one_constant,
-    row,
 )
 from theory.werner.common.laws import stratified, sym3
 from theory.werner.common.one_client import (
@@ -49,15 +49,6 @@ from theory.werner.common.one_client import (
 )
 from theory.werner.common.population_map import Mixture, settle
 from theory.werner.failure_modes import gradients_a
-
-__all__ = [
-    "STATEMENTS",
-    "Plane",
-    "follow",
-    "noisy_runs",
-    "slopes",
-]
-
 
 _PLACE = "Theorem 3, (3)"
 _row = functools.partial(row, place=_PLACE)
@@ -216,11 +207,8 @@ def check_start(
     repaired: bool = False,
 ) -> Verdict:
     """Along n ~ Delta/sigma the mean square gradient stays below C times the bound of
-    (3), or of (3') if `repaired`.
-
-    From x_0 = x*, for as many rounds T = 1/V as one sample a batch is enough for, |B| =
-    V T = 1; noise of `reach` tau.
-    """
+    (3), or of (3') if `repaired`, from x_0 = x*, |B| = V T = 1, with noise of `reach`
+    tau."""
     low, high = [], []
     for cluster in _CLUSTERS:
         rounds = float(math.floor(1 / cluster.printed))
@@ -359,10 +347,8 @@ class Plane(NamedTuple):
 def slopes(
     runs: tuple[Plane, ...],
 ) -> tuple[Float[np.ndarray, "runs 3"], Float[np.ndarray, "runs 3"]]:
-    """Slopes 1 + A, max(0, 1 - A) and 1 with mean 1, and their shares of all clients.
-
-    An eighth of the cluster is steep; no loss is unbounded from below.
-    """
+    """Slopes 1 + A of an eighth, max(0, 1 - A) and 1, with mean 1, and their shares of
+    all clients; no loss is unbounded from below."""
     similarity = np.array([run.similarity for run in runs])
     flat = np.maximum(similarity, 1) / 8
     each = np.stack(
@@ -397,10 +383,8 @@ def _centre(
 
 @functools.lru_cache(maxsize=8)
 def follow(runs: tuple[Plane, ...], num_steps: int) -> Float[np.ndarray, "runs steps"]:
-    """|grad f_i(x_{t-1})|^2 of a client with s = 1, for t = 1 to `num_steps`.
-
-    No gradient is noisy: sigma is only a bound. Cost: l rounds of a few calls a step.
-    """
+    """|grad f_i(x_{t-1})|^2 of a client with s = 1, for t = 1 to `num_steps`, without
+    noise. Cost: l rounds of a few calls a step."""
     beta = np.array([run.beta for run in runs])
     curvatures, masses = slopes(runs)
     far = 1 - np.sum(masses, axis=1) - beta
@@ -559,12 +543,11 @@ def check_printed(preset: Preset, name: str, *, controls: bool = False) -> Verdi
     """(3) under every counterexample; the controls of all of them if asked for."""
     found = [(one.control if controls else one.check)(preset) for one in _DEFECTS]
     failed = [one.statement for one in found if one.status is Status.VIOLATED]
-    return combine(
-        name,
-        found,
-        detail=f"{len(failed)} of {len(found)} families of counterexamples grow: "
-        + ", ".join(one.removeprefix("werner.thm3.") for one in failed),
+    detail = (
+        f"{len(failed)} of {len(found)} families of counterexamples grow: "
+        + ", ".join(one.removeprefix("werner.thm3.") for one in failed)
     )
+    return combine(name, found, detail=detail)
 
 
 def _families() -> dict[str, tuple[Level, ...]]:
@@ -593,11 +576,9 @@ def _families() -> dict[str, tuple[Level, ...]]:
 def noisy_runs(
     preset: Preset, similarities: Float[np.ndarray, " levels"], rounds: int
 ) -> Float[np.ndarray, "levels trials rounds"]:
-    """|grad f_i|^2/sigma^2 of a client with s = 1 + A, others with s = 1 - A or 1.
-
-    In the plane, as above, from x_0 = 5 sigma, with normal noise, 8 of 16 clients in
-    the cluster, Delta = 48 sigma, tau^2 = delta sigma Delta.
-    """
+    """|grad f_i|^2/sigma^2 of a client with s = 1 + A, others with s = 1 - A or 1, in
+    the plane, from x_0 = 5 sigma, with normal noise, 8 of 16 clients, Delta = 48
+    sigma."""
     trials, members = preset.choose(quick=200, full=2000), 8
     cluster = Cluster(members, members, separation=48.0)
     generator = preset.generator("werner.thm3.corrected")
@@ -678,7 +659,7 @@ def check_saddle(_: Preset, name: str, *, radius: float = 0.0) -> Verdict:
     return never_exceeds(
         name,
         np.array([abs(gradients_a(np.array(place), step)[1]), 1 - height]),
-        np.zeros(2),
+        0.0,
         rounding=1e-12,
         detail=f"after {rounds} rounds x_2 = {place:.6g}, f_2 - min f_2 = {height:.6g}",
     )

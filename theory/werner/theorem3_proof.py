@@ -7,7 +7,6 @@ import numpy as np
 from jaxtyping import Float
 
 from cfljax.statements import (
-    ERROR_RATE,
     Preset,
     Statement,
     Status,
@@ -16,13 +15,8 @@ from cfljax.statements import (
     never_exceeds,
     within,
 )
-from theory.werner.common.claims import (
-    DECLARED,
-    exactly,
-    no_constant,
-    one_constant,
-    row,
-)
+from theory.rows import listed, row
+from theory.werner.common.claims import DECLARED, exactly, no_constant, one_constant
 from theory.werner.common.one_client import (
     Cluster,
     Level,
@@ -32,25 +26,14 @@ from theory.werner.common.one_client import (
     mean_square,
 )
 
-__all__ = [
-    "STATEMENTS",
-    "batch_variance",
-    "check_step",
-]
-
-
 _LEVELS = np.array([1e2, 1e3, 1e4, 1e5, 1e6])
 
 
 def _instances(
     preset: Preset, *, tight: bool
 ) -> tuple[Float[np.ndarray, "2 cases"], Float[np.ndarray, "2 cases"]]:
-    """f_i(x - eta v) - f_i(x), the same twice, and the right sides of (14): with the
-    gradient's error, and with Young's bound.
-
-    Quadratic losses in R^3 whose curvatures lie in [-L, L]; all curvatures are L, and v
-    - grad fbar = grad fbar - grad f_i, if `tight`.
-    """
+    """f_i(x - eta v) - f_i(x), twice, and the right sides of (14), with the gradient's
+    error and with Young's bound, of quadratics in R^3; both are attained if `tight`."""
     cases = preset.choose(quick=500, full=20_000)
     generator = preset.generator("werner.eq14", int(tight))
     smoothness = generator.uniform(0.5, 2, cases)
@@ -76,10 +59,8 @@ def _instances(
 
 
 def check_step(preset: Preset, name: str, *, shift: float = 0.0) -> Verdict:
-    """f_i(x - eta v) is at most what both lines of (14) say, less `shift` times both.
-
-    (21) says the same with a momentum for grad fbar.
-    """
+    """f_i(x - eta v) is at most what both lines of (14), or (21), say, less `shift`
+    times both."""
     found = []
     for tight in (False, True):
         left, right = _instances(preset, tight=tight)
@@ -112,8 +93,7 @@ def check_absorbed(
     """(15), (16) or (17) divided by eta, for centres v = (1 - sqrt(share)) grad fbar.
 
     Losses fbar = x^2/2 and f_i = (1 + A) x^2/2 on the line, eta = 1/(2 L), no noise and
-    one cluster, so that Lemma 7 says avg|v - grad fbar|^2 <= C avg|grad fbar|^2. (15)
-    keeps the term `share` avg|grad fbar|^2 if `kept`.
+    one cluster. (15) keeps the term `share` avg|grad fbar|^2 if `kept`.
     """
     families = []
     for similarity in similarities:
@@ -159,10 +139,7 @@ def _pair(
             preconditions=("A = 0, 0.5, 1 and 2", _NOISELESS),
             constants={"C": DECLARED},
             check=functools.partial(
-                check,
-                similarities=(0.0, 0.5, 1.0, 2.0),
-                share=share,
-                kept=share == 1,
+                check, similarities=(0.0, 0.5, 1.0, 2.0), share=share, kept=share == 1
             ),
             control={"share": 1.0, "kept": False},
             note=note,
@@ -242,33 +219,27 @@ def check_rates(
     """The mean square gradient falls like T^`exponent`, within 0.1, for the clusters
     and p of `powers`, |B| = (V T)^p."""
     trials = preset.choose(quick=6000, full=30_000)
-    band = np.array([exponent - 0.1]), np.array([exponent + 0.1])
     found = []
     for cluster, power in powers:
         levels = _levels(cluster, power)
         one = family(preset, name, "T", levels, lambda level: 1.0)
-        ends = np.array(one.slope)[:, None]
         found.append(
             within(
                 name,
-                (ends[0], ends[1]),
-                band,
+                one.slope,
+                (exponent - 0.1, exponent + 0.1),
                 num_trials=trials * len(levels),
-                error_rate=ERROR_RATE,
                 detail=f"beta = {cluster.beta:g}, |B| = (V T)^{power:g}: slope "
-                f"{np.mean(ends):.3f}",
+                f"{np.mean(one.slope):.3f}",
             )
         )
     return combine(name, found, detail="; ".join(one.detail for one in found))
 
 
 def check_optimal(_: Preset, name: str, *, prescribed: bool = True) -> Verdict:
-    """Whether (3) says more than what a client reaches without the others.
-
-    VACUOUS if stochastic gradient descent alone, with the same batches, |B| = V T or 1
-    unless `prescribed`, and as many rounds, stays below the right side of (3)
-    everywhere.
-    """
+    """Whether (3) says more than what a client reaches without the others: VACUOUS if
+    descent alone, with the same batches, |B| = V T or 1 unless `prescribed`, and as
+    many rounds, stays below its right side everywhere."""
     alone, bounds = [], []
     for size in (1, 4, 16):
         cluster = Cluster(24 * size, 24 * size, separation=50.0 * size)
@@ -298,11 +269,8 @@ def check_remark_corrected(_: Preset, name: str, *, power: float = 1.0) -> Verdi
 def _last_step(
     share: float,
 ) -> tuple[Float[np.ndarray, "3 levels"], Float[np.ndarray, "3 levels"]]:
-    """Both sides of the end of (18) in three settings for sigma = 1 to 1e-4.
-
-    L F0/T + V/sqrt(|B|), and sqrt(V/T) as printed, for `share` 0, or L F0/T + sqrt(L F0
-    V/T) with `share` of the batch that has L F0 in it.
-    """
+    """Both sides of the end of (18) in three settings for sigma = 1 to 1e-4: as printed
+    for `share` 0, or with `share` of the batch that has L F0 in it."""
     initial, rounds, left, right = 0.5, 1e4, [], []
     for cluster in (Cluster(), Cluster(separation=500), Cluster(good=96)):
         for sigma in np.logspace(0, -4, 5):
@@ -329,13 +297,8 @@ def check_last_step(
 def check_last_step_corrected(_: Preset, name: str, *, share: float = 1.0) -> Verdict:
     """L F0/T + V/sqrt(|B|) <= L F0/T + sqrt(L F0 V/T) for |B| = `share` V T/(L F0)."""
     left, right = _last_step(share)
-    return never_exceeds(
-        name,
-        left.ravel(),
-        right.ravel(),
-        rounding=1e-14,
-        detail="three settings, sigma = 1 to 1e-4, T = 10,000",
-    )
+    detail = "three settings, sigma = 1 to 1e-4, T = 10,000"
+    return never_exceeds(name, left, right, rounding=1e-14, detail=detail)
 
 
 _BASIC = (
@@ -344,10 +307,7 @@ _BASIC = (
     "eta = 1/(2 L), l as in Theorem 3",
 )
 _batch = functools.partial(
-    row,
-    place="Theorem 3, |B_i|; (18)",
-    preconditions=_BASIC,
-    constants={"margin": 0.1},
+    row, place="Theorem 3, |B_i|; (18)", preconditions=_BASIC, constants={"margin": 0.1}
 )
 
 _BATCHES = (
@@ -471,14 +431,13 @@ def check_replaced(preset: Preset, name: str, *, copies: int = 1) -> Verdict:
     draws = np.arange(1, 6)
     values = [batch_variance(gradients, int(one), replaced=True) for one in draws]
     bounds = single / (draws * copies)
-    return never_exceeds(
-        name,
-        np.array(values),
-        bounds,
-        rounding=_ROUNDING * single,
-        detail=f"{len(gradients)} samples, |B| = 1 to {draws[-1] * copies}: variance "
+    detail = (
+        f"{len(gradients)} samples, |B| = 1 to {draws[-1] * copies}: variance "
         f"over sigma^2/|B| is {np.min(values / bounds):.6g} to "
-        f"{np.max(values / bounds):.6g}",
+        f"{np.max(values / bounds):.6g}"
+    )
+    return never_exceeds(
+        name, np.array(values), bounds, rounding=_ROUNDING * single, detail=detail
     )
 
 
@@ -493,10 +452,10 @@ def check_once(preset: Preset, name: str, *, corrected: bool = True) -> Verdict:
     return never_exceeds(
         name,
         np.abs(np.array(values) - factor * single / sizes),
-        np.zeros(total),
+        0.0,
         rounding=_ROUNDING * single,
         detail=f"all {total} batch sizes: |B| times the variance over sigma^2 is "
-        + ", ".join(f"{one:.3g}" for one in sizes * values / single),
+        + listed(sizes * values / single, ".3g"),
     )
 
 

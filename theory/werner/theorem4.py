@@ -26,13 +26,13 @@ from cfljax.statements import (
     never_exceeds,
     within,
 )
+from theory.rows import row
 from theory.werner.common.claims import (
     DECLARED,
     Family,
     exactly,
     no_constant,
     one_constant,
-    row,
 )
 from theory.werner.common.laws import sample, skew2
 from theory.werner.common.one_client import (
@@ -43,15 +43,6 @@ from theory.werner.common.one_client import (
     settled,
 )
 from theory.werner.common.population_map import mixture, settle
-
-__all__ = [
-    "STATEMENTS",
-    "Run",
-    "follow",
-    "mean_squares",
-    "pair",
-]
-
 
 _CLUSTER, _ATTACKED = Cluster(), Cluster(bad=2)
 _CLAIMED = "one unnamed constant"
@@ -68,12 +59,11 @@ def pair(
     *,
     linear: bool = False,
 ) -> tuple[Float[np.ndarray, "cells rounds"], Float[np.ndarray, "cells rounds"]]:
-    """Expected momenta of two clusters that are never confused.
+    """|E m_1 - E m_2| of two clusters that are never confused, and the first one's
+    squared gradient before each round, from x_0 = m_0 = 0.
 
-    Losses L (x + 1)^2/2 and L (x - 1)^2/2 from x_0 = 0 and m_0 = 0, or the second
-    linear with the same first gradient; `step` is eta L. No noise is needed: it has no
-    mean. Found are |E m_1 - E m_2| and the first cluster's squared gradient before each
-    round.
+    Losses L (x + 1)^2/2 and L (x - 1)^2/2, or the second linear with the same first
+    gradient; `step` is eta L. Noise has no mean, and is not needed.
     """
     gradient, momentum = np.ones(len(step)), np.zeros(len(step))
     apart, squares = [], []
@@ -148,21 +138,18 @@ def check_printed(
 def check_separation(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     """|E m_1 - E m_2| >= Delta until T = 300 to 10,000, judged at T/10."""
     cells = _cells(False)
+    detail = (
+        f"{len(cells.early)} cells: |E m_1 - E m_2| at T/10 is at most "
+        f"{np.max(cells.early / cells.separation):.2g} Delta"
+    )
     return never_exceeds(
-        name,
-        factor * cells.separation,
-        cells.early,
-        rounding=1e-12,
-        detail=f"{len(cells.early)} cells: |E m_1 - E m_2| at T/10 is at most "
-        f"{np.max(cells.early / cells.separation):.2g} Delta",
+        name, factor * cells.separation, cells.early, rounding=1e-12, detail=detail
     )
 
 
 def check_consequence(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
-    """min_t |E m_1 - E m_2|^2 <= `factor` 2 (avg|grad f_1|^2 + avg|grad f_2|^2).
-
-    Also at gradients that never change and alpha = 1, where both sides are equal.
-    """
+    """min_t |E m_1 - E m_2|^2 <= `factor` 2 (avg|grad f_1|^2 + avg|grad f_2|^2), also
+    where both are equal: gradients that never change, alpha = 1."""
     # Of the last pair neither gradient changes.
     step, alpha = np.array([0.02, 0.1, 0.25, 0.0]), np.array([0.04, 0.2, 0.5, 1.0])
     lasts, found, claimed = np.array([1, 3, 10, 30, 100]), [], []
@@ -172,13 +159,8 @@ def check_consequence(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
         found.append(np.minimum.accumulate(apart, axis=1)[:, lasts - 1].ravel() ** 2)
         claimed.append(2 * (means + (1 if linear else means)))
     values, bounds = np.concatenate(found), np.concatenate(claimed)
-    return never_exceeds(
-        name,
-        values,
-        factor * bounds,
-        rounding=1e-12,
-        detail=f"{len(values)} settings: at most {np.max(values / bounds):.3g} of it",
-    )
+    detail = f"{len(values)} settings: at most {np.max(values / bounds):.3g} of it"
+    return never_exceeds(name, values, factor * bounds, rounding=1e-12, detail=detail)
 
 
 def _margins() -> tuple[Margin, ...]:
@@ -300,10 +282,8 @@ def follow(
     """G_{t-1}^2 for t = 1 to the largest T, m_0 = 0, of runs side by side.
 
     `noise` is that of gradients, in units of sigma. Bad clients sit on the edge of the
-    ball in every round, with tau^2 = delta rho Delta `by_momentum`, else delta sigma
-    Delta. Threshold-Clustering starts at the momentum of a member, or as in Algorithm 4
-    at the centre of the previous round, first 0. Cost: for each round a few passes over
-    runs times trials times members.
+    ball, tau^2 = delta rho Delta `by_momentum`, else delta sigma Delta. Clustering
+    starts at a member's momentum, or as in Algorithm 4 at the previous centre, first 0.
     """
     members = runs[0].cluster.good
     sizes = np.array([(run.cluster.good, run.cluster.other) for run in runs], float)
@@ -401,6 +381,7 @@ def check_corrected(
     clients, within 0.1."""
     found, clusters = [], (_CLUSTER, _ATTACKED)
     rounds = np.array(_levels(preset), float)
+    each = ERROR_RATE / 4
     for cluster, slope, means in zip(clusters, slopes, _measured(preset), strict=True):
         low, high = intervals.student(means, error_rate=ERROR_RATE / (4 * len(rounds)))
         bounds = np.array([run.corrected for run in runs_for(cluster, _levels(preset))])
@@ -408,26 +389,23 @@ def check_corrected(
             within(
                 name,
                 (low / bounds, high / bounds),
-                (np.zeros(len(rounds)), np.full(len(rounds), DECLARED)),
+                (0.0, DECLARED),
                 num_trials=means.size,
-                error_rate=ERROR_RATE / 4,
+                error_rate=each,
                 detail=f"beta = {cluster.beta:g}, T = {rounds[0]:g} to {rounds[-1]:g}: "
                 f"over the bound {np.min(low / bounds):.2f} to "
                 f"{np.max(high / bounds):.2f}",
             )
         )
         batches = np.mean(means.reshape(len(rounds), 16, -1), axis=-1)
-        ends = intervals.slope(
-            np.log(rounds), np.log(batches).T, error_rate=ERROR_RATE / 4
-        )
-        band = np.array([slope - 0.1]), np.array([slope + 0.1])
+        ends = intervals.slope(np.log(rounds), np.log(batches).T, error_rate=each)
         found.append(
             within(
                 name,
-                (ends[0].reshape(1), ends[1].reshape(1)),
-                band,
+                ends,
+                (slope - 0.1, slope + 0.1),
                 num_trials=means.size,
-                error_rate=ERROR_RATE / 4,
+                error_rate=each,
                 detail=f"slope {float(ends[0] + ends[1]) / 2:.3f} (claimed {slope:g})",
             )
         )
@@ -478,23 +456,20 @@ def check_first_corrected(_: Preset, name: str, *, share: float = 0.5) -> Verdic
     apart = pair(np.zeros(len(alpha)), alpha, 2000, linear=True)[0]
     later = np.ceil(np.log(2) / alpha).astype(int)
     found = np.take_along_axis(apart, later[:, None] - 1, 1)[:, 0]
+    detail = (
+        f"alpha = {alpha[0]:.3g} to {alpha[-1]:.3g}: at round {later[0]} to "
+        f"{later[-1]} at least {np.min(found) / 2:.3f} of it"
+    )
     return never_exceeds(
-        name,
-        np.full(len(alpha), 2 * share),
-        found,
-        rounding=1e-12,
-        detail=f"alpha = {alpha[0]:.3g} to {alpha[-1]:.3g}: at round {later[0]} to "
-        f"{later[-1]} at least {np.min(found) / 2:.3f} of it",
+        name, np.full(len(alpha), 2 * share), found, rounding=1e-12, detail=detail
     )
 
 
 def check_momentum(
     _: Preset, name: str, *, constant: float, relief: float = 0.0
 ) -> Verdict:
-    """(5) with alpha = 1 and skewed gradients, from the best start v_0 = grad f_i.
-
-    All points in the ball are equal, so that the centre is known for every n.
-    """
+    """(5) with alpha = 1 and skewed gradients, from v_0 = grad f_i, the best; all
+    points in the ball are equal, so that the centre is known for every n."""
     radius = _CLUSTER.radius(_CLUSTER.sigma)
     law = skew2(_SIZE * radius, _CLUSTER.sigma)
     rest = skew2(2 * _CLUSTER.sigma, _CLUSTER.sigma)
@@ -547,10 +522,8 @@ def check_momentum_corrected(
 def check_step(
     _: Preset, name: str, *, frozen: bool, repaired: bool, **judged: Any
 ) -> Verdict:
-    """(5), or the corrected bound, with eta = 1/(L T) or the theorem's own eta.
-
-    Without noise or malicious clients, alpha = 1.
-    """
+    """(5), or the corrected bound, with eta = 1/(L T) or the theorem's own, without
+    noise or malicious clients, alpha = 1."""
     runs, left = runs_for(_CLUSTER, _LONG), []
     for run in runs:
         step = 1 / run.rounds if frozen else run.step

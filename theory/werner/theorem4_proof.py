@@ -20,25 +20,10 @@ import numpy as np
 from jaxtyping import Float
 
 from cfljax.statements import Margin, Preset, Status, Verdict, combine, never_exceeds
-from theory.werner.common.claims import (
-    DECLARED,
-    exactly,
-    no_constant,
-    one_constant,
-    row,
-)
+from theory.rows import listed, row
+from theory.werner.common.claims import DECLARED, exactly, no_constant, one_constant
 from theory.werner.common.instances import Instance, margins, settled_square
 from theory.werner.theorem3_proof import check_step
-
-__all__ = [
-    "STATEMENTS",
-    "absorption",
-    "average",
-    "momentum",
-    "noise_law",
-    "path_noise",
-    "total_variance",
-]
 
 
 def momentum(
@@ -83,9 +68,9 @@ def check_average(preset: Preset, name: str, *, later: int = 0) -> Verdict:
     return never_exceeds(
         name,
         values,
-        np.zeros(len(values)),
+        0.0,
         rounding=1e-300,  # nothing is rounded
-        detail=f"alpha = {', '.join(map(str, alphas))}, t to {rounds}, in fractions: "
+        detail=f"alpha = {listed(alphas)}, t to {rounds}, in fractions: "
         f"gap up to {np.max(values):.3g}",
     )
 
@@ -144,16 +129,12 @@ def check_printed(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     first = path_noise(0.1, 1, gradient_start=True)
     values = np.append(total, first)
     bounds = factor * np.append(weights, 0.1)
-    told = ", ".join(f"{one:.4g}" for one in total)
-    return never_exceeds(
-        name,
-        values,
-        bounds,
-        rounding=_ROUNDING,
-        detail=f"Var m_t/sigma^2 with eta h = 1 is {told} at alpha = "
-        f"{', '.join(map(str, _LARGE))}; with m_0 = g_0 the noise at t = 1, alpha = "
-        f"0.1 is {first[0]:.3g} sigma^2",
+    told = listed(total, ".4g")
+    detail = (
+        f"Var m_t/sigma^2 with eta h = 1 is {told} at alpha = {listed(_LARGE)}; with "
+        f"m_0 = g_0 the noise at t = 1, alpha = 0.1 is {first[0]:.3g} sigma^2"
     )
+    return never_exceeds(name, values, bounds, rounding=_ROUNDING, detail=detail)
 
 
 def check_noise(preset: Preset, name: str, *, claimed: float = 1.0) -> Verdict:
@@ -171,14 +152,13 @@ def check_noise(preset: Preset, name: str, *, claimed: float = 1.0) -> Verdict:
             bounds.append(claimed * alpha * np.ones(rounds)[late])
     miss = np.abs(np.concatenate(misses))
     left, right = np.concatenate(values), np.concatenate(bounds)
-    law = never_exceeds(name, miss, np.zeros(len(miss)), rounding=_ROUNDING)
+    law = never_exceeds(name, miss, 0.0, rounding=_ROUNDING)
     bound = never_exceeds(name, left, right, rounding=_ROUNDING)
-    return combine(
-        name,
-        [bound, law],
-        detail=f"all 2^{rounds} paths: off the law by {np.max(miss):.2g}; over alpha "
-        f"sigma^2 at most {np.max(claimed * left / right):.4g}",
+    detail = (
+        f"all 2^{rounds} paths: off the law by {np.max(miss):.2g}; over alpha "
+        f"sigma^2 at most {np.max(claimed * left / right):.4g}"
     )
+    return combine(name, [bound, law], detail=detail)
 
 
 _MOMENTA = (
@@ -287,11 +267,8 @@ def check_geometric(
     constant: float = DECLARED,
     relief: float = 0.0,
 ) -> Verdict:
-    """E|v - E m|^2 <= C rho^3/(delta^`power` Delta) along K = 1/delta = 2 to 64.
-
-    Infinitely many clients, no bad ones, alpha = 1, skewed noise of size s = 1.5 tau,
-    Delta = 24 sigma/delta, from v_0 = E m.
-    """
+    """E|v - E m|^2 <= C rho^3/(delta^`power` Delta) along K = 2 to 64, from v_0 = E m,
+    with infinitely many clients and skewed noise of size s = 1.5 tau."""
     ratios = []
     for one in _INSTANCES:
         error = settled_square(one, 1.5)
@@ -395,15 +372,12 @@ def check_each(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     values = np.array([np.max(found[:one]) for one in _FEW_ROUNDS])
     bounds = (1 - _SMALL_STEP) / 2 * squares[np.array(_FEW_ROUNDS) - 1]
     pairs = zip(values, bounds, strict=True)
-    return never_exceeds(
-        name,
-        values,
-        factor * bounds,
-        rounding=_SUMMED,
-        detail=f"gradient 1 at x_0, L eta = {_SMALL_STEP}, alpha = {_WEIGHT}, T = "
-        f"{', '.join(map(str, _FEW_ROUNDS))}: largest a_t against the bound "
-        + ", ".join(f"{one:.3g}/{two:.3g}" for one, two in pairs),
+    detail = (
+        f"gradient 1 at x_0, L eta = {_SMALL_STEP}, alpha = {_WEIGHT}, T = "
+        f"{listed(_FEW_ROUNDS)}: largest a_t against the bound "
+        + ", ".join(f"{one:.3g}/{two:.3g}" for one, two in pairs)
     )
+    return never_exceeds(name, values, factor * bounds, rounding=_SUMMED, detail=detail)
 
 
 def check_sum(preset: Preset, name: str, *, ratio: float = 1.5) -> Verdict:
@@ -426,14 +400,11 @@ def check_sum(preset: Preset, name: str, *, ratio: float = 1.5) -> Verdict:
         values.append(np.sum(found, axis=0))
         bounds.append(first + (1 - steps) / 2 * np.sum(pull[:-1] ** 2, axis=0))
     left, right = np.concatenate(values), np.concatenate(bounds)
-    return never_exceeds(
-        name,
-        left,
-        right,
-        rounding=_SUMMED * right,
-        detail=f"{len(left)} paths of {rounds} rounds, alpha = {ratio:g} L eta: left "
-        f"over right at most {np.max(left / right):.3g}",
+    detail = (
+        f"{len(left)} paths of {rounds} rounds, alpha = {ratio:g} L eta: left "
+        f"over right at most {np.max(left / right):.3g}"
     )
+    return never_exceeds(name, left, right, rounding=_SUMMED * right, detail=detail)
 
 
 _display = functools.partial(row, place="Proof of Theorem 4, step (ii) before (22)")

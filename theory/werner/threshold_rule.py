@@ -14,17 +14,10 @@ from jaxtyping import Float
 
 from cfljax.clustering import threshold_clustering
 from cfljax.statements import Preset, Status, Verdict, combine, never_exceeds
-from theory.werner.common.claims import row
+from theory.rows import row
 from theory.werner.common.instances import CONSTANTS, Instance, margins
 from theory.werner.common.laws import sym3
 from theory.werner.common.population_map import Mixture, move, settle
-
-__all__ = [
-    "STATEMENTS",
-    "literal",
-    "squared_errors",
-]
-
 
 _ROUNDS = 6
 _CLOUDS = np.array([[0.0, 0.0, 0.0], [10.0, 0.0, 0.0], [0.0, 20.0, 0.0]])
@@ -120,22 +113,16 @@ def check_rule(preset: Preset, name: str, *, ball_only: bool = False) -> Verdict
     gaps = np.stack([np.abs(found - path[-1]), np.abs(found - back)])
     scale = 60.0 + 8.0
     rounding = _ROUNDS * (len(points) + 3) * np.finfo(np.float32).eps * scale
-    equal = never_exceeds(
-        name, gaps.ravel(), np.zeros(gaps.size), rounding=float(rounding)
-    )
+    equal = never_exceeds(name, gaps, 0.0, rounding=float(rounding))
     steps = np.linalg.norm(np.diff(path, axis=0), axis=-1)
     apart = np.linalg.norm(path[:-1, :, None] - points, axis=-1)
     shares = np.mean(apart <= _RADII[:, None], axis=-1)
-    short = never_exceeds(
-        name, steps.ravel(), (_RADII * shares).ravel(), rounding=1e-12
+    short = never_exceeds(name, steps, _RADII * shares, rounding=1e-12)
+    detail = (
+        f"{len(_RADII)} centres, {_ROUNDS} rounds, {len(points)} points: largest gap "
+        f"to (4) {np.max(gaps[0]):.1e}, to the moved points' {np.max(gaps[1]):.1e}"
     )
-    return combine(
-        name,
-        [equal, short],
-        detail=f"{len(_RADII)} centres, {_ROUNDS} rounds, {len(points)} points: "
-        f"largest gap to (4) {np.max(gaps[0]):.1e}, to the moved points' "
-        f"{np.max(gaps[1]):.1e}",
-    )
+    return combine(name, [equal, short], detail=detail)
 
 
 def check_points(
@@ -151,13 +138,12 @@ def check_points(
     inside = np.asarray(found.members)[0][:, None]
     kept = np.where(inside, points if factor else 1, centre if outside else 0)
     miss = np.abs(np.asarray(found.centres)[0] - np.mean(kept, axis=0)).astype(float)
+    detail = (
+        f"{np.sum(inside)} of {len(points)} points in the ball; the mean of y "
+        f"misses the centre by {np.max(miss):.2g}"
+    )
     return never_exceeds(
-        name,
-        miss,
-        np.zeros(len(miss)),
-        rounding=float(64 * np.finfo(np.float32).eps),
-        detail=f"{np.sum(inside)} of {len(points)} points in the ball; the mean of y "
-        f"misses the centre by {np.max(miss):.2g}",
+        name, miss, 0.0, rounding=float(64 * np.finfo(np.float32).eps), detail=detail
     )
 
 
@@ -263,23 +249,20 @@ def check_robust(preset: Preset, name: str, *, largest: float = 1 / 12) -> Verdi
     influence = errors / np.array([one.bad for one in instances])
     bounds = np.array([one.separation for one in instances])
     worst = int(np.argmax(influence / bounds))
-    return never_exceeds(
-        name,
-        influence,
-        bounds,
-        rounding=1e-12 * bounds,
-        detail=f"{len(ATTACKS)} attacks, K = 2 to 16, Delta delta/sigma = 24 to 5000, "
+    detail = (
+        f"{len(ATTACKS)} attacks, K = 2 to 16, Delta delta/sigma = 24 to 5000, "
         f"beta <= {largest:.3g} delta: E_2 up to {influence[worst] / bounds[worst]:.3g}"
-        f" sigma Delta ({attacks[worst]})",
+        f" sigma Delta ({attacks[worst]})"
+    )
+    return never_exceeds(
+        name, influence, bounds, rounding=1e-12 * bounds, detail=detail
     )
 
 
 def check_influence(_: Preset, name: str, *, static: bool = False) -> Verdict:
-    """|v_l - mu| <= beta tau/delta for all attacks, and a round moves by <= beta tau.
-
-    In the control `static` points, that stay on the edge where it is at the start, are
-    taken to be the worst, which would give beta tau/(beta + delta).
-    """
+    """|v_l - mu| <= beta tau/delta for all attacks, and a round moves by <= beta tau;
+    in the control `static` points are taken to be the worst: beta tau/(beta +
+    delta)."""
     instances, attacks, errors = _battery(np.array([0.02, 0.08, 0.16, 0.32]))
     claimed = np.array(
         [one.bad * one.radius / (one.share + one.bad * static) for one in instances]
@@ -301,9 +284,7 @@ def check_influence(_: Preset, name: str, *, static: bool = False) -> Verdict:
     distances = np.concatenate([np.linspace(0, 3, 301), [1 - 1e-12, 1 + 1e-12, 1e9]])
     alone = Mixture(distances[:, None], np.full((len(distances), 1), 0.1))
     moved = move(alone, np.zeros(len(distances)), 1.0)
-    once = never_exceeds(
-        name, moved, np.full(len(moved), 0.1), rounding=1e-15, detail=""
-    )
+    once = never_exceeds(name, moved, 0.1, rounding=1e-15, detail="")
     best = distances[int(np.argmax(moved))]
     detail = f"{settled.detail}; a round is moved most from {best:g} tau"
     return combine(name, [settled, once], detail=detail)

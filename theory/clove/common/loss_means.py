@@ -9,13 +9,6 @@ from jaxtyping import Float
 
 from cfljax.base import Numbers
 
-__all__ = [
-    "alphas",
-    "ortho_separation",
-    "random_units",
-    "separation",
-]
-
 
 def random_units(
     generator: np.random.Generator, shape: tuple[int, ...]
@@ -41,11 +34,8 @@ def separation(
     models: Float[np.ndarray, "*points models features"],
     noise: Numbers,
 ) -> Float[np.ndarray, "*points"]:
-    """|c_1 - c_2| of two truths, without kappa.
-
-    alpha_1j - alpha_2j = <theta_1* - theta_2*, theta_1* + theta_2* - 2 theta_j> /
-    (alpha_1j + alpha_2j), which keeps its digits when the truths nearly coincide.
-    """
+    """|c_1 - c_2| of two truths, without kappa, as <theta_1* - theta_2*, theta_1* +
+    theta_2* - 2 theta_j> / (alpha_1j + alpha_2j), which keeps its digits."""
     total = alphas(first, models, noise) + alphas(second, models, noise)
     reach = (first + second)[..., None, :] - 2 * models
     gap = np.einsum("...f,...mf->...m", first - second, reach) / total
@@ -57,10 +47,8 @@ def ortho_separation(
     second: Float[np.ndarray, "*points features"],
     noise: Numbers,
 ) -> Float[np.ndarray, "*points"]:
-    """`separation` of unit truths for N = d orthonormal models.
-
-    In their basis alpha_kj^2 = 2 + sigma^2 - 2 theta*_kj, so that no model is needed.
-    """
+    """`separation` of unit truths in the basis of N = d orthonormal models, where
+    alpha_kj^2 = 2 + sigma^2 - 2 theta*_kj."""
     level = 2 + np.asarray(noise)[..., None] ** 2
     total = np.sqrt(level - 2 * first) + np.sqrt(level - 2 * second)
     return np.asarray(np.linalg.norm(2 * (first - second) / total, axis=-1))

@@ -18,21 +18,6 @@ from cfljax import law
 from cfljax.clustering import spectral_k_means
 from theory.clove.common.loss_means import alphas, random_units
 
-__all__ = [
-    "NOISE",
-    "Cell",
-    "Drawn",
-    "draw",
-    "is_fixed_point",
-    "largest_constant",
-    "margins",
-    "models_and_truths",
-    "recovered",
-    "samples_by_clients",
-    "samples_by_condition",
-]
-
-
 NOISE = 0.1
 
 Kind = Literal["orthonormal", "level", "random", "few", "proximal"]
@@ -60,11 +45,7 @@ class Cell(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Losses of all clients under all models, and their expectations.
-
-    losses: `[clusters, members, models]`.
-    squares: `[clusters, models]`, alpha^2 = E L.
-    """
+    """Losses of all clients under all models, and alpha^2 = E L."""
 
     losses: Float[np.ndarray, "clusters members models"]
     squares: Float[np.ndarray, "clusters models"]
@@ -79,11 +60,8 @@ def models_and_truths(
 ) -> tuple[
     Float[np.ndarray, "models features"], Float[np.ndarray, "clusters features"]
 ]:
-    """Models of the cell's kind, and truths that do not depend on them.
-
-    Except that "proximal" models are near their truths, and that "level" truths are
-    chosen after the models.
-    """
+    """Models of the cell's kind, and truths that do not depend on them, unless models
+    are "proximal" or truths "level"."""
     size, number = cell.num_features, cell.num_clusters
     if cell.kind == "level":
         along = np.full(size, cell.separation / 2 / np.sqrt(size))
@@ -144,10 +122,8 @@ def largest_constant(
 
 
 def samples_by_condition(cell: Cell, constant: float, risk: float) -> Cell:
-    """The cell at the least n with n Delta^2 >= `constant` N K^3 log(M)^2 log(1/delta).
-
-    N = K for proximal models, else d; delta is `risk`.
-    """
+    """The cell at the least n with n Delta^2 >= `constant` N K^3 log(M)^2 log(1/delta),
+    N = K for proximal models, else d; delta is `risk`."""
     number = cell.num_clusters
     models = number if cell.kind == "proximal" else cell.num_features
     scale = models * number**3 * np.log(cell.num_clients) ** 2 * np.log(1 / risk)
@@ -170,14 +146,8 @@ Points = Float[np.ndarray, "_ _ _"]  # clusters, members, models
 def recovered(
     generator: np.random.Generator, trials: Sequence[Points]
 ) -> Bool[np.ndarray, " trials"]:
-    """Whether k-means finds the clusters of each trial, without any mistake.
-
-    With Kumar and Kannan's start, for which the theorem is stated.
-
-    Args:
-      generator: of the starts.
-      trials: points by true cluster; sizes may differ.
-    """
+    """Whether k-means, with Kumar and Kannan's start, finds the clusters of each trial
+    without any mistake; sizes may differ."""
     numbers = np.array([len(trial) for trial in trials])
     found = np.zeros(len(trials), bool)
     for number in np.unique(numbers):
@@ -246,10 +216,8 @@ def _is_partition(
 
 
 def is_fixed_point(points: Float[np.ndarray, "clusters members models"]) -> bool:
-    """Whether Lloyd's iterations stay where they are at the true clusters.
-
-    If not, no k-means ends there, however its centres are initialised.
-    """
+    """Whether Lloyd's iterations stay where they are at the true clusters; if not, no
+    k-means ends there, however its centres are initialised."""
     means = np.mean(points, axis=1)
     # Without the point's own square, which is the same for all means.
     scores = np.sum(means**2, axis=1) - 2 * points @ means.T

@@ -1,4 +1,4 @@
-"""How a row is written, and the judge of claims LHS <~ RHS with a hidden constant.
+"""The judge of claims LHS <~ RHS with a hidden constant, and their rows.
 
 Such a claim says that one constant does for all instances. Along a family of instances,
 whose assumptions are met by a margin that does not shrink, the ratio of both sides may
@@ -7,49 +7,19 @@ not grow like a power, and may not exceed the constant that was declared beforeh
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from cfljax.statements import ERROR_RATE, Statement, Status, Verdict, combine, within
-
-__all__ = [
-    "DECLARED",
-    "Family",
-    "exactly",
-    "no_constant",
-    "one_constant",
-    "row",
-]
-
+from theory.rows import row
 
 DECLARED = 16.0  # constant of a claim, unless its row says otherwise
 LARGEST_SLOPE = 0.1  # power of the level that counts as no growth
 
 _ROUNDING = 1e-9  # of a ratio that is computed, relative
-
-
-def row(
-    *, id: str, check: Callable[..., Verdict], control: Mapping[str, Any], **fields: Any
-) -> Statement:
-    """A statement of Werner's whose control is its check with other arguments.
-
-    Args:
-      id: dotted; the check gets it as `name`, for its verdict.
-      check: called with a preset and `name`.
-      control: the arguments in which the control differs from the check.
-      fields: all others of `Statement` but the paper.
-    """
-    named = functools.partial(check, name=id)
-    return Statement(
-        id=id,
-        paper="werner",
-        check=named,
-        control=functools.partial(named, **control),
-        **fields,
-    )
 
 
 def no_constant(
@@ -59,14 +29,8 @@ def no_constant(
     claimed: str = "one unnamed constant in <~",
     **fields: Any,
 ) -> Statement:
-    """A claim LHS <~ RHS that no constant makes true, by the growth of the ratio alone.
-
-    Args:
-      check: by `one_constant`, whose constant is infinite here.
-      relief: of the control, see `one_constant`.
-      claimed: what the paper says of the constant.
-      fields: all others of `row`.
-    """
+    """A row whose claim LHS <~ RHS no constant makes true, by the growth of the ratio
+    alone; its check is by `one_constant`, and `relief` that of its control."""
     return row(
         check=functools.partial(check, constant=float("inf")),
         control={"relief": relief},
@@ -77,12 +41,8 @@ def no_constant(
 
 
 class Family(NamedTuple):
-    """Ratios LHS/RHS along one parameter.
-
-    name: of the parameter, such as "1/delta".
-    levels: `[levels]`, positive, rising.
-    low, high: `[levels]`, positive ends of intervals of the ratios.
-    """
+    """Ratios LHS/RHS, by the ends of their intervals, along one named parameter with
+    positive, rising levels."""
 
     name: str
     levels: Float[np.ndarray, " levels"]
@@ -133,12 +93,10 @@ def one_constant(
       statement: id carried into the verdict.
       families: at least one.
       constant: C.
-      relief: power of the level by which the claim is weakened from the first level on,
-        see `Family.relieved`; of a false claim this makes one that is still false, and
-        harder to refute.
+      relief: power of the level by which the claim is weakened, see `Family.relieved`;
+        a false claim is then still false, and harder to refute.
       num_trials: behind the intervals; the number of ratios if 0.
-      error_rate: of the intervals, all together; 0 where they are rounding alone, which
-        is what None stands for if there are no trials.
+      error_rate: of the intervals, all together; if None 0 where there are no trials.
       detail: what was done, put before what was found.
     """
     if error_rate is None:
@@ -160,9 +118,9 @@ def one_constant(
         ((slopes[:, 0], slopes[:, 1]), LARGEST_SLOPE),
         ((low, high), constant),
     ):
-        bands = np.full(len(ends[0]), -np.inf), np.full(len(ends[0]), top)
+        band = -np.inf, top
         parts.append(
-            within(statement, ends, bands, num_trials=number, error_rate=error_rate)
+            within(statement, ends, band, num_trials=number, error_rate=error_rate)
         )
     # Both come from the same intervals: neither rate nor trials add up.
     both = combine(statement, parts, detail=line)

@@ -14,16 +14,6 @@ from cfljax.statements import Margin
 from theory.werner.common.laws import line, skew2
 from theory.werner.common.population_map import mixture, settle
 
-__all__ = [
-    "CONSTANTS",
-    "LEAST_SEPARATION",
-    "Instance",
-    "asked_rounds",
-    "margins",
-    "settled_square",
-]
-
-
 LEAST_SEPARATION, _LEAST_BAD = 24.0, 12.0
 CONSTANTS = {"C_Delta": LEAST_SEPARATION, "C_beta": _LEAST_BAD, "C_l": 2.0}
 
@@ -73,13 +63,8 @@ class Instance(NamedTuple):
 
 
 def margins(*instances: Instance, start: float | None = None) -> tuple[Margin, ...]:
-    """Conditions of Theorem 1, each where it is met least.
-
-    Args:
-      instances: those of a check, at least one.
-      start: E|v_0 - E z_i|^2/sigma^2 of the check, which the proof takes to be at most
-        1; left out if None.
-    """
+    """Conditions of Theorem 1, each where it is met least; `start` is the check's E|v_0
+    - E z_i|^2/sigma^2, which the proof takes to be at most 1."""
     found: dict[str, Margin] = {}
     for one in instances:
         least, most = LEAST_SEPARATION / one.share, one.share / _LEAST_BAD
@@ -102,13 +87,8 @@ def margins(*instances: Instance, start: float | None = None) -> tuple[Margin, .
 
 
 def settled_square(instance: Instance, size: float, *, rounds: int = 0) -> float:
-    """|v_l - mu|^2 from v_0 = mu with skew2 noise of `size` tau in all clusters.
-
-    Args:
-      instance: 1/delta_i clusters on a line, none bad.
-      size: s/tau.
-      rounds: l; those of the instance if 0.
-    """
+    """|v_l - mu|^2 from v_0 = mu with skew2 noise of `size` tau in all clusters on a
+    line, none bad, after `rounds`, or those of the instance."""
     clusters = round(1 / instance.share)
     points = mixture(
         [skew2(size * instance.radius, 1.0)] * clusters,

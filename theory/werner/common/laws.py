@@ -14,28 +14,11 @@ from jaxtyping import Float
 
 from cfljax import intervals
 
-__all__ = [
-    "Continuous",
-    "Discrete",
-    "draw",
-    "line",
-    "sample",
-    "skew2",
-    "stratified",
-    "sym3",
-    "variance",
-]
-
-
 Continuous = Literal["gauss", "unif", "t3"]
 
 
 class Discrete(NamedTuple):
-    """A law on the line with finitely many atoms.
-
-    values: `[atoms]`.
-    chances: `[atoms]`, their probabilities.
-    """
+    """A law on the line: its atoms' values and chances."""
 
     values: Float[np.ndarray, " atoms"]
     chances: Float[np.ndarray, " atoms"]
@@ -44,12 +27,8 @@ class Discrete(NamedTuple):
 def skew2(size: float, sigma: float) -> Discrete:
     """0 or `size`, less their mean s p, p = (1 - sqrt(1 - 4 sigma^2/s^2))/2.
 
-    Args:
-      size: s, at least 2 sigma.
-      sigma: standard deviation.
-
     Raises:
-      ValueError: if no such law exists.
+      ValueError: if `size` is below 2 sigma, and no such law exists.
     """
     if not size >= 2 * sigma > 0:
         raise ValueError(
@@ -65,12 +44,8 @@ def skew2(size: float, sigma: float) -> Discrete:
 def sym3(size: float, sigma: float) -> Discrete:
     """-s, 0 or s with probabilities p/2, 1 - p and p/2, p = sigma^2/s^2.
 
-    Args:
-      size: s, at least sigma.
-      sigma: standard deviation.
-
     Raises:
-      ValueError: if no such law exists.
+      ValueError: if `size` is below sigma, and no such law exists.
     """
     if not size >= sigma > 0:
         raise ValueError(f"`size` must be at least sigma = {sigma:g} > 0, got {size}.")
@@ -101,15 +76,8 @@ def draw(
     shape: tuple[int, ...],
     sigma: float,
 ) -> Float[np.ndarray, "*batch features"]:
-    """Points with independent coordinates of a continuous law.
-
-    Args:
-      name: "gauss", "unif", or "t3": Student's with 3 degrees of freedom, which has no
-        fourth moment.
-      generator: to draw from.
-      shape: the last axis is the features'.
-      sigma: square root of the total variance, the trace of the covariance.
-    """
+    """Points, `shape[-1]` their features, with independent coordinates of a continuous
+    law and total variance sigma^2; "t3" is Student's, without a fourth moment."""
     scale = sigma / np.sqrt(shape[-1])
     if name == "gauss":
         return scale * generator.standard_normal(shape)
@@ -129,15 +97,7 @@ def stratified(
     *,
     error_rate: float,
 ) -> tuple[float, float]:
-    """Interval of E x = sum_k P(k) E(x | k), from trials in each stratum.
-
-    Args:
-      samples: values of x given each stratum, independent.
-      chances: P(k), known exactly.
-      error_rate: of the interval, shared out over the strata.
-
-    Returns:
-      Its ends.
-    """
+    """Interval of E x = sum_k P(k) E(x | k), from independent trials in each stratum;
+    the error rate is shared out over the strata."""
     low, high = intervals.student(samples, error_rate=error_rate / len(chances))
     return float(np.sum(chances * low)), float(np.sum(chances * high))

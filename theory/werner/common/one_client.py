@@ -23,23 +23,6 @@ from cfljax.base import Numbers
 from cfljax.statements import ERROR_RATE, Margin, Preset, Verdict
 from theory.werner.common.claims import DECLARED, Family, one_constant
 
-__all__ = [
-    "Cluster",
-    "Level",
-    "Moments",
-    "centre_errors",
-    "check_family",
-    "corrected",
-    "family",
-    "margins",
-    "mean_square",
-    "mean_square_between",
-    "moments",
-    "printed",
-    "settled",
-]
-
-
 _SEPARATION, _MALICIOUS = 24.0, 12.0  # C_Delta and C_beta that proofs can be given for
 
 
@@ -115,21 +98,12 @@ def settled(
     num_rounds: int,
     push: Float[np.ndarray, "*#batch"] | float = 0.0,
 ) -> Float[np.ndarray, "*batch"]:
-    """Centres on a line after `num_rounds` rounds of rule (4).
+    """Centres on a line after `num_rounds` rounds of rule (4), as
+    `population_map.settle`.
 
-    The same as `population_map.settle`, but as soon as the ball holds the
-    same points now and at its fixed point, which the centre approaches in a straight
-    line, the remaining rounds are one power of 1 - mass.
-
-    Args:
-      places: of the points.
-      masses: share of each in the N points.
-      starts: v_0.
-      radius: tau.
-      num_rounds: l.
-      push: share of malicious points on the edge of the ball, times their direction.
-
-    Cost: a few passes over the points, instead of one for each round.
+    As soon as the ball holds the same points now and at its fixed point, which the
+    centre approaches in a straight line, the remaining rounds are one power of 1 -
+    mass. Cost: a few passes over the points, instead of one for each round.
     """
     centres, radius = starts.copy(), np.broadcast_to(radius, starts.shape)
     pull = push * radius
@@ -162,13 +136,8 @@ def centre_errors(
 ) -> Float[np.ndarray, " trials"]:
     """e of independent trials: centre less the true gradient.
 
-    Args:
-      cluster: its bad clients sit on the edge of the ball in every round.
-      noise: of the gradients of the cluster; client i is the first.
-      radius: tau.
-      own_start: whether v_0 is the client's own gradient, as in Algorithm 2, rather
-        than the true one.
-      direction: in which the bad ones pull; -1 is towards the other clusters.
+    The bad clients pull towards `direction`, -1 being that of the other clusters, from
+    the edge of the ball in every round; v_0 is the noise of client i, the first, or 0.
     """
     trials, good = noise.shape
     total = cluster.good + cluster.other + cluster.bad
@@ -193,21 +162,10 @@ def moments(errors: Float[np.ndarray, " trials"], *, points: int) -> Moments:
 
 
 def mean_square(
-    start: Numbers,
-    step: Numbers,
-    first: Numbers,
-    second: Numbers,
-    rounds: Numbers,
+    start: Numbers, step: Numbers, first: Numbers, second: Numbers, rounds: Numbers
 ) -> Float[np.ndarray, "..."]:
-    """(1/T) sum_{t=0}^{T-1} E G_t^2, exactly.
-
-    Args:
-      start: G_0.
-      step: eta L, in (0, 1].
-      first: E e.
-      second: E e^2.
-      rounds: T.
-    """
+    """(1/T) sum_{t=0}^{T-1} E G_t^2, exactly, from G_0, eta L in (0, 1], E e, E e^2 and
+    T."""
     start, step, first, second, rounds = np.broadcast_arrays(
         *(np.asarray(one, float) for one in (start, step, first, second, rounds))
     )
@@ -223,11 +181,8 @@ def mean_square(
 def mean_square_between(
     start: float, step: float, found: Moments, rounds: float
 ) -> tuple[float, float]:
-    """Least and largest of `mean_square` with moments at the ends of their intervals.
-
-    It is linear in E e^2, and in E e a parabola whose lowest point, if inside, is
-    taken along.
-    """
+    """Least and largest of `mean_square`, which is linear in E e^2 and a parabola in E
+    e, with moments at the ends of their intervals."""
     first = np.array(found.first + (float(np.clip(0.0, *found.first)),))
     values = mean_square(
         start, step, first[:, None], np.array(found.second)[None], rounds
@@ -341,17 +296,8 @@ def check_family(
     relief: float = 0.0,
     constant: float = DECLARED,
 ) -> Verdict:
-    """One constant does for all levels, and the ratio does not grow along them.
-
-    Args:
-      preset: 6000 independent calls of Threshold-Clustering at each level, or 30,000.
-      name: id of the row.
-      parameter: name of what the levels vary.
-      levels: five or more.
-      bound: of the mean square gradient.
-      relief: see `one_constant`.
-      constant: declared; infinite where no constant is to do.
-    """
+    """One constant does for all levels, by 6000 independent calls of
+    Threshold-Clustering at each, or 30,000, and the ratio does not grow along them."""
     trials = preset.choose(quick=6000, full=30_000)
     return one_constant(
         name,

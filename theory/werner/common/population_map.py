@@ -17,8 +17,6 @@ from jaxtyping import Inexact, Num
 
 from theory.werner.common.laws import Discrete
 
-__all__ = ["Mixture", "mixture", "move", "settle"]
-
 
 class Mixture(NamedTuple):
     """Where the good points are, and how many.
@@ -36,14 +34,8 @@ def mixture(
     means: Num[np.ndarray, " clusters"],
     shares: Num[np.ndarray, " clusters"],
 ) -> Mixture:
-    """Clusters with discrete noise around their means.
-
-    Args:
-      laws: noise of each cluster, with mean 0.
-      means: of the clusters, see `theory.werner.common.laws.line`.
-      shares: delta_k, good points of a cluster over all N; less than 1 in all where
-        there are bad ones.
-    """
+    """Clusters with discrete noise around their means; `shares` are delta_k, over all
+    N."""
     places = [mean + law.values for law, mean in zip(laws, means, strict=True)]
     masses = [share * law.chances for law, share in zip(laws, shares, strict=True)]
     return Mixture(np.concatenate(places), np.concatenate(masses))
@@ -58,12 +50,8 @@ def move(
 ) -> Inexact[np.ndarray, "*batch"]:
     """Centres after one round of rule (4).
 
-    Args:
-      points: one mixture for all centres, or one for each.
-      centres: v.
-      radius: tau; a point at just this distance is in the ball.
-      push: beta u: share of the bad points times the direction, of length 1, to which
-        they pull from the edge of the ball.
+    Points at just the distance `radius` are in the ball; `push` is beta u, the share of
+    the bad points times the direction, of length 1, to which they pull from its edge.
     """
     return settle(points, centres, radius, num_rounds=1, push=push)
 

@@ -1,0 +1,33 @@
+"""How rows are written whose control is their check with other arguments, and lists."""
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from cfljax.statements import Statement, Verdict
+
+
+def row(
+    *, id: str, check: Callable[..., Verdict], control: Mapping[str, Any], **fields: Any
+) -> Statement:
+    """A statement whose control is its check with other arguments.
+
+    Args:
+      id: dotted, the paper first; the check gets it as `name`, for its verdict.
+      check: called with a preset and `name`.
+      control: the arguments in which the control differs from the check.
+      fields: all others of `Statement`.
+    """
+    named = functools.partial(check, name=id)
+    return Statement(
+        id=id,
+        paper=id.split(".")[0],
+        check=named,
+        control=functools.partial(named, **control),
+        **fields,
+    )
+
+
+def listed(values: Iterable[Any], form: str = "") -> str:
+    """Values in one line, each in the given form, such as ".3g"."""
+    return ", ".join(format(value, form) for value in values)
