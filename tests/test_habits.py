@@ -1,7 +1,8 @@
 """Habits of the house: read from the sources, nothing of the project is run.
 
 A shared module serves at least two others, applications enter the library by its front
-door, what is public is documented and annotated, and a file has one subject.
+door, a room says what it offers in one place, what is public is documented and
+annotated, and a file has one subject.
 """
 
 import ast
@@ -82,6 +83,19 @@ def inner(files: Sources, rooms: Iterable[str]) -> list[str]:
     ]
 
 
+def second_lists(files: Sources) -> list[str]:
+    """Modules behind a room's face that list again what it offers."""
+    return [
+        path
+        for path, tree in files.items()
+        if not path.endswith("__init__.py")
+        and (path.startswith(APPLICATIONS) or path.count("/") > 1)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets)
+    ]
+
+
 def public(body: list[ast.stmt]) -> Iterator[Function | ast.ClassDef]:
     """Public functions and classes, and public methods of public classes."""
     for node in body:
@@ -143,6 +157,10 @@ def test_applications_enter_by_the_rooms():
     assert inner(sources(), rooms()) == []
 
 
+def test_a_room_says_in_its_face_alone_what_it_offers():
+    assert second_lists(sources()) == []
+
+
 def test_the_library_is_documented_and_annotated():
     library = {name: tree for name, tree in sources().items() if "cfljax/" in name}
     faults = {name: library_faults(tree) for name, tree in library.items()}
@@ -189,6 +207,15 @@ def test_inner_imports_are_seen():
     assert inner(parse(), ["engine"]) == []
     files["experiments/z.py"] = "from cfljax.engine.store import Store"
     assert inner(parse(), ["engine"]) == ["experiments/z.py: cfljax.engine.store"]
+
+
+def test_second_lists_are_seen():
+    """Control: behind a face they are, in one they are not."""
+    listed = ast.parse("__all__ = []")
+    faces = ("cfljax/metrics.py", "cfljax/law/__init__.py")
+    assert second_lists(dict.fromkeys(faces, listed)) == []
+    behind = ("cfljax/law/chi.py", "theory/rows.py")
+    assert second_lists(dict.fromkeys(behind, listed)) == list(behind)
 
 
 GOOD = '''"""Module."""
