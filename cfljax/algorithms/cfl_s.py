@@ -39,8 +39,8 @@ from cfljax.federated.local_update import (
 from cfljax.federated.rounds import global_start
 from cfljax.federated.traffic import MessageBytes, num_bytes, traffic
 from cfljax.federated.training import (
-    Training,
     Weights,
+    averaging,
     cohort,
     first_local_state,
     shares,
@@ -224,14 +224,7 @@ def cfl_s(
     known = incongruence is not None and not is_traced(incongruence)
     if known and not 0 <= float(np.asarray(incongruence)) < 1:
         raise ValueError(f"`incongruence` must be in [0, 1), got {incongruence}.")
-    training = Training(
-        step_size=step_size,
-        num_steps=num_steps,
-        weights=weights,
-        participation=participation,
-        update=update or LocalUpdate(),
-        threat=threat,
-    )
+    training = averaging(step_size, num_steps, weights, participation, update, threat)
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         num_clients = data.mask.shape[0]
@@ -322,14 +315,8 @@ def cfl_s(
         seen: Int[Array, " clients"],
         clients: Int[Array, " clients"],
     ) -> tuple[Int[Array, " clients"], Int[Array, " clients"]]:
-        """Clusters of clients that were absent when their clusters were split, and how
-        many splits each was asked about; they need not walk the first `seen` ones.
-
-        At every split of its cluster a client trains the model of that split as it
-        would have in that round, with a fresh optimiser, and goes where the members'
-        updates have the larger cosine with its own in the mean. A client without
-        samples, or whose update is not finite, stays.
-        """
+        """Clusters of clients that were absent when theirs were split, by training the
+        model of each split from `seen` on, and how many splits each was asked about."""
         fresh = dataclasses.replace(training.update, keep_optimizer=False)
         train = client_update(task, fresh, num_steps)
 
@@ -483,15 +470,8 @@ def cfl_s(
 
 
 class _Updates(NamedTuple):
-    """What a round's participants send, and what they keep.
-
-    losses: under the models that they worked with, before training.
-    updates: leaves `[participants, ...]`, statistics included; 0 where they do not
-      count.
-    sizes: norms of what is trained of them.
-    usable: whose updates count: they and the loss are finite, and there are samples.
-    moments: optimiser states, or an empty tree.
-    """
+    """What participants send and keep: updates, and norms of what is trained of them,
+    are 0 unless `usable`, which needs finite ones, a finite loss, and samples."""
 
     losses: Float[Array, " participants"]
     updates: Stacked

@@ -27,6 +27,7 @@ from cfljax.federated.training import (
     Start,
     Training,
     Weights,
+    averaging,
     cohort,
     first_local_state,
     newcomers_local_state,
@@ -138,14 +139,7 @@ def ditto(
     check_member(Start, start=start)
     check_member(Variant, variant=variant)
     check_not_negative(penalty=penalty)
-    training = Training(
-        step_size=step_size,
-        num_steps=num_steps,
-        weights=weights,
-        participation=participation,
-        update=update or LocalUpdate(),
-        threat=threat,
-    )
+    training = averaging(step_size, num_steps, weights, participation, update, threat)
     if personal_update is None:
         personal_update = dataclasses.replace(training.update, proximal=0.0)
     elif personal_update.proximal:
@@ -234,12 +228,9 @@ def _held_near(
     *,
     apart: ScalarLike | None,
 ) -> optax.GradientTransformation:
-    """The optimiser of `loss + penalty / 2 |weights - anchor|^2`, of the same state.
-
-    With `apart`, the step size, the term is added to the optimiser's step instead,
-    which then knows nothing of it: the same for plain gradient descent of that step
-    size; beside momentum beta it is `1 - beta` times as strong.
-    """
+    """The optimiser of `loss + penalty / 2 |weights - anchor|^2`, of the same state;
+    with `apart`, the step size, the term is added to its step, which knows nothing of
+    it."""
 
     def update(
         updates: PyTree, state: PyTree, params: PyTree | None = None

@@ -51,8 +51,8 @@ from cfljax.federated.sums import sum_in_clusters
 from cfljax.federated.traffic import traffic
 from cfljax.federated.training import (
     LocalState,
-    Training,
     Weights,
+    averaging,
     cohort,
     first_local_state,
     message_bytes,
@@ -184,14 +184,7 @@ def fedala(
         raise ValueError(f"`sample_share` must be in (0, 1], got {sample_share}.")
     check_not_negative(tolerance=tolerance)
     chosen = _adaptive_leaves(task, adaptive)
-    training = Training(
-        step_size=step_size,
-        num_steps=num_steps,
-        weights=weights,
-        participation=participation,
-        update=update or LocalUpdate(),
-        threat=threat,
-    )
+    training = averaging(step_size, num_steps, weights, participation, update, threat)
     train = client_update(task, training.update, num_steps)
 
     def first_own(model: PyTree, num_clients: int) -> Own:
@@ -250,8 +243,7 @@ def fedala(
         shared: tuple, client: Array, own: Own, received: PyTree, data: ClientData
     ) -> tuple[Own, Array, Array, Array]:
         """What a participant has after it learned its weights, merged and trained; its
-        loss before, its epochs, and whether all is finite; if not it keeps what it
-        had."""
+        loss before, its epochs, and whether all is finite; if not it keeps its own."""
         key, step_size, rates, model = shared
         received = model if received is None else received
 
@@ -289,12 +281,8 @@ def fedala(
         clients: Int[Array, " participants"],
         data: ClientData,
     ) -> tuple[PyTree, Int[Array, " participants"]]:
-        """The mean of trained models as participants send them, and the assignment as
-        they claim it.
-
-        Added up in the order of `rounds.train_round`, which trains and adds at once, so
-        that equal models have equal means.
-        """
+        """The mean of trained models as participants send them, added up in the order
+        of `rounds.train_round`, and the assignment as they claim it."""
         origin = repeat(state.model, 1)
         if threat is not None:
             assignment = threat.claim(assignment, clients)
@@ -366,12 +354,8 @@ _RECENT = 10  # Losses that tell whether the weights have settled.
 
 
 class _Learned(NamedTuple):
-    """What learning leaves behind.
-
-    weights: A, a part of a model with entries in [0, 1].
-    is_new: whether the first time is still to come.
-    epochs: that were taken.
-    """
+    """What learning leaves behind: A, with entries in [0, 1], whether the first time is
+    still to come, and the epochs that were taken."""
 
     weights: PyTree
     is_new: Bool[Array, ""]

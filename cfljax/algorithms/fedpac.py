@@ -63,6 +63,7 @@ from cfljax.federated.training import (
     LocalState,
     Training,
     Weights,
+    averaging,
     cohort,
     first_local_state,
     moments_of,
@@ -190,14 +191,7 @@ def fedpac(
     check_member(Weights, prototype_weights=prototype_weights)
     check_not_negative(penalty=penalty, smallest_weight=smallest_weight)
     layers = layers_of(task)
-    training = Training(
-        step_size=step_size,
-        num_steps=num_steps,
-        weights=weights,
-        participation=participation,
-        update=update or LocalUpdate(),
-        threat=threat,
-    )
+    training = averaging(step_size, num_steps, weights, participation, update, threat)
     stages = TwoStages(
         task=task,
         training=training,
@@ -249,11 +243,8 @@ def fedpac(
         moments: Stacked,
         before: LocalState | None,
     ) -> tuple[PyTree, Message, Stacked]:
-        """The mean of the trained bodies, kept where nobody has any weight; and what
-        else participants make, not usable of a client without samples.
-
-        Bodies are added up as they come, unless Byzantine clients are to see all.
-        """
+        """The mean of the trained bodies, kept where nobody has any weight; messages,
+        not usable of a client without samples; and moments."""
         number, honest = clients.shape[0], threat is None
         bodies = () if honest else repeat(received.body, number)
 
@@ -532,9 +523,8 @@ def _combined_heads(
     smallest_weight: ScalarLike,
     num_iterations: int,
 ) -> tuple[Stacked, Mixtures]:
-    """For each client the mixture of all last layers that is best for it, lower weights
-    than the smallest left out; a client without a usable message keeps its own, and has
-    weights of 0 and a gap of NaN."""
+    """Each client's best mixture of last layers, small weights left out; a client
+    without a usable message keeps its own, and has weights of 0 and a gap of NaN."""
     usable = message.usable
     points = message.joint.reshape(message.joint.shape[0], -1)
     found = best_mixtures(

@@ -45,8 +45,8 @@ from cfljax.federated.rounds import Info
 from cfljax.federated.training import (
     LocalState,
     Start,
-    Training,
     Weights,
+    averaging,
     cohort,
     first_local_state,
     moments_of,
@@ -143,14 +143,7 @@ def fedproto(
     check_member(Answer, answer=answer)
     check_member(Start, start=start)
     check_not_negative(penalty=penalty)
-    training = Training(
-        step_size=step_size,
-        num_steps=num_steps,
-        weights=weights,
-        participation=participation,
-        update=update or LocalUpdate(),
-        threat=threat,
-    )
+    training = averaging(step_size, num_steps, weights, participation, update, threat)
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         models = start_own_models(task, key, len(data.mask), start)

@@ -39,8 +39,8 @@ from cfljax.federated.sharing import paths
 from cfljax.federated.traffic import single, traffic
 from cfljax.federated.training import (
     LocalState,
-    Training,
     Weights,
+    averaging,
     cohort,
     message_bytes,
     next_local_state,
@@ -148,14 +148,7 @@ def fesem(
         raise ValueError(
             f"`variant='reference'` needs `start='independent'`, got {start!r}."
         )
-    training = Training(
-        step_size=step_size,
-        num_steps=num_steps,
-        weights=weights,
-        participation=participation,
-        update=update or LocalUpdate(),
-        threat=threat,
-    )
+    training = averaging(step_size, num_steps, weights, participation, update, threat)
     is_reference = variant == "reference"
     leaves = leaves_of(task, compared)
 

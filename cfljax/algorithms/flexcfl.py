@@ -37,6 +37,7 @@ from cfljax.federated.training import (
     LocalState,
     Training,
     Weights,
+    averaging,
     first_local_state,
     message_bytes,
     train_alone,
@@ -142,14 +143,7 @@ def flexcfl(
     )
     check_member(Clustering, clustering=clustering)
     check_not_negative(inter_group_step_size=inter_group_step_size)
-    training = Training(
-        step_size=step_size,
-        num_steps=num_steps,
-        weights=weights,
-        participation=participation,
-        update=update or LocalUpdate(),
-        threat=threat,
-    )
+    training = averaging(step_size, num_steps, weights, participation, update, threat)
     # By a number of steps from a fresh optimiser, towards nothing.
     plain = dataclasses.replace(
         training.update, num_epochs=None, proximal=0.0, keep_optimizer=False
@@ -212,10 +206,9 @@ def flexcfl(
         data: ClientData,
         clients: Int[Array, " clients"],
     ) -> Int[Array, " clients"]:
-        """The group whose direction is nearest to what a client makes of the common
-        start, `argmin_k (1 - cos(update_i, direction_k)) / 2`; never one without
-        direction. `NO_CLUSTER` for a client without samples or whose update is not
-        finite."""
+        """The group nearest to a client's own direction, `argmin_k (1 - cos) / 2`,
+        never one without any; `NO_CLUSTER` without samples or with an update that is
+        not finite."""
         train = client_update(task, plain, num_pretrain_steps)
 
         def one(shared: tuple, client: Array, data: ClientData) -> Array:

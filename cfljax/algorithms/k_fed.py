@@ -24,8 +24,8 @@ from cfljax.federated.local_update import LocalUpdate
 from cfljax.federated.rounds import Info, fixed_round
 from cfljax.federated.training import (
     LocalState,
-    Training,
     Weights,
+    averaging,
     first_local_state,
     start_models,
 )
@@ -108,14 +108,7 @@ def k_fed(
     )
     check_member(Points, points=points)
     check_member(Variant, variant=variant)
-    training = Training(
-        step_size=step_size,
-        num_steps=num_steps,
-        weights=weights,
-        participation=participation,
-        update=update or LocalUpdate(),
-        threat=threat,
-    )
+    training = averaging(step_size, num_steps, weights, participation, update, threat)
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         models_key, cluster_key = jax.random.split(key)

@@ -156,12 +156,8 @@ class Interpolation:
 
 
 class _Answers(NamedTuple):
-    """One client's answers, `[samples, outputs]`, before they are mixed.
-
-    model: what the model predicts.
-    neighbours: mean of the neighbours' one-hot labels, or of their targets.
-    known: whether there is any neighbour.
-    """
+    """One client's answers before they are mixed: the model's, the mean of neighbours'
+    one-hot labels or targets, and whether there is any neighbour."""
 
     model: Float[Array, "samples outputs"]
     neighbours: Float[Array, "samples outputs"]

@@ -224,12 +224,8 @@ def momentum_clustering(
         before: Float[Array, "clusters features"],
         round_index: Int[Array, ""],
     ) -> tuple[Array, Array, Array, Array]:
-        """The centres from where they ended on, the nearest one of each client, its
-        coordinates, and whose momenta were in its ball.
-
-        A client without a centre that is finitely far moves along NaN, for it has
-        diverged, and has nobody in its ball.
-        """
+        """The centres from where they ended on, each client's nearest, its coordinates
+        (NaN without a finite distance), and whose momenta were in its ball."""
         if threat is not None:
             points = threat.send(
                 jax.random.fold_in(key, Stream.ATTACKERS),

@@ -290,9 +290,8 @@ def _adapted_models(
     num_steps: int,
     update: LocalUpdate,
 ) -> Stacked:
-    """What each client makes of one model by gradient steps on all of its samples: the
-    model itself without samples. The losses are those that the task is judged by: no
-    dropout, statistics as they are."""
+    """What each client makes of one model by gradient steps on all of its samples, by
+    the losses that the task is judged by; the model itself without samples."""
     if not num_steps:
         return repeat(model, data.mask.shape[0])
 

@@ -168,21 +168,8 @@ _Averaged = tuple[_Parts, _Assignment, Array, Stacked]
 
 
 class _Setting(NamedTuple):
-    """What is settled before a round.
-
-    key: of the round.
-    task: the learning problem.
-    training: how models are trained.
-    step_size: of this round.
-    num_clients: m, counting the clients that do not participate.
-    clients: index of each participant among all clients.
-    train: what participants train on.
-    estimate: what they choose a cluster by.
-    moments: optimiser states that they kept; an empty tree if none are kept.
-    choose: from the loss matrix to a cluster for each participant, as it claims it.
-    skip: whether to leave out the losses; None for never.
-    round_index: rounds that are over; None where nothing depends on it.
-    """
+    """What is settled before a round: `choose` has clusters as claimed, `skip` leaves
+    out losses; None for never, and for a `round_index` that nothing depends on."""
 
     key: PRNGKeyArray
     task: Task
@@ -270,11 +257,8 @@ def _average_gradients(setting: _Setting, parts: _Parts) -> _Averaged:
 def _gradient_pullback(
     setting: _Setting, parts: _Parts, assignment: _Assignment
 ) -> Callable[[Float[Array, "participants clusters"]], tuple[_Parts]]:
-    """The weighted sums of gradients that a round asks for, from single messages.
-
-    From weights, all but those of a client's own cluster 0, to sums: the robust mean of
-    the members times their summed weights. Holds a gradient of each participant.
-    """
+    """From weights, all but those of a client's own cluster 0, to the sums of
+    gradients: the robust mean of the members' messages times their summed weights."""
     training, (own, common) = setting.training, parts
     models = take(own, jnp.maximum(assignment, 0))
     if training.threat is not None:
@@ -306,13 +290,9 @@ def _gradient_pullback(
 
 
 def _average_models(setting: _Setting, parts: _Parts) -> _Averaged:
-    """Members train their cluster's model, which becomes their mean (lines 11, 15);
-    results as of `_average_gradients`.
-
-    A member whose trained model is not finite has no weight and keeps its moments. It
-    keeps its assignment, too, which it chose by losses that are finite. A robust mean
-    is given such a model as it is.
-    """
+    """Members train their cluster's model, which becomes their mean (lines 11, 15),
+    unless not finite, if no robust mean judges it; results as of
+    `_average_gradients`."""
     training = setting.training
     compute = lambda: setting.losses(parts, setting.estimate)
     if setting.skip is None:
@@ -396,11 +376,8 @@ def _member_training(setting: _Setting) -> Callable[..., tuple[_Parts, PyTree]]:
 def _sent_models(
     setting: _Setting, parts: _Parts, assignment: _Assignment
 ) -> tuple[_Parts, Stacked]:
-    """The participants' trained models as they arrive, and the moments they keep.
-
-    A participant without cluster trains the first one's model, one without samples
-    sends its model as it is: neither may be given any weight.
-    """
+    """The participants' trained models as they arrive, and the moments they keep; not
+    to be weighed without a cluster, where the first is trained, or without samples."""
     training, (own, common) = setting.training, parts
     models = take(own, jnp.maximum(assignment, 0))
     if training.threat is not None:

@@ -30,11 +30,8 @@ LANES = 8
 
 
 class _Members(NamedTuple):
-    """Where each client's value goes.
-
-    row: of the sums, `[clients]`.
-    weight: `[clients]`; a client of no weight is not computed.
-    """
+    """Where each client's value goes: the row of the sums, and its weight, without
+    which it is not computed."""
 
     row: Int[Array, " clients"]
     weight: Float[Array, " clients"]
