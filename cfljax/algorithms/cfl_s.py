@@ -258,14 +258,8 @@ def cfl_s(
         members, asked = before.members[:, clients], jnp.zeros_like(clients)
         if before.tree is not None and before.seen is not None:
             own = jax.random.fold_in(key, Stream.RETURNING)
-            clusters, asked = walk(
-                own,
-                before.tree,
-                present,
-                _first(members),
-                before.seen[clients],
-                clients,
-            )
+            at, seen = _first(members), before.seen[clients]
+            clusters, asked = walk(own, before.tree, present, at, seen, clients)
             members = _one_hot(clusters, max_clusters)
         found = updates(key, state, _first(members), clients, present)
         weight = shares(training, present)
@@ -333,9 +327,8 @@ def cfl_s(
                 def choose() -> tuple:
                     size = step_size_at(fresh, step_size, round_index)
                     after, _ = train(own, size, model, (), data)
-                    moved = jax.tree.map(
-                        jnp.subtract, trained_part(after), trained_part(model)
-                    )
+                    pair = trained_part(after), trained_part(model)
+                    moved = jax.tree.map(jnp.subtract, *pair)
                     pair = repeat(moved, 1), repeat(direction, 1)
                     towards = inner_products(*pair)[0, 0]
                     return jnp.where(towards > 0, index + 1, cluster), asked + 1
@@ -509,9 +502,7 @@ def _one_hot(
 
 def _combined(weights: Array, leaf: Array) -> Array:
     """Rows of a leaf added up with weights, in full precision on every machine."""
-    return jnp.tensordot(
-        weights.astype(leaf.dtype), leaf, axes=1, precision=jax.lax.Precision.HIGHEST
-    )
+    return jnp.tensordot(weights.astype(leaf.dtype), leaf, axes=1, precision="highest")
 
 
 def _means(

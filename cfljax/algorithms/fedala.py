@@ -212,13 +212,9 @@ def fedala(
             copies = repeat(state.model, clients.shape[0])
             received = threat.evaluate(copies, clients)
         number = lambda value: jnp.asarray(value, jnp.result_type(float))
-        rates = weight_step_size, sample_share, tolerance
-        shared = (
-            key,
-            number(step_size_at(training.update, step_size, state.round)),
-            Rates(*map(number, rates)),
-            state.model,
-        )
+        size = number(step_size_at(training.update, step_size, state.round))
+        rates = Rates(*map(number, (weight_step_size, sample_share, tolerance)))
+        shared = key, size, rates, state.model
         apply = training.update.over_clients(one_participant)
         done, losses, epochs, fine = apply(
             shared, clients, take(state.own, clients), received, present
@@ -230,11 +226,9 @@ def fedala(
         own = put(state.own, clients, done)
         known = lambda row, absent: spread(row, clients, num_clients, absent=absent)
         assignment = known(assignment, NO_CLUSTER)
-        received, sent = traffic(
-            message_bytes(training, repeat(state.model, 1)),
-            jnp.zeros(num_clients, bool).at[clients].set(True),
-            assignment,
-        )
+        sizes = message_bytes(training, repeat(state.model, 1))
+        took_part = jnp.zeros(num_clients, bool).at[clients].set(True)
+        received, sent = traffic(sizes, took_part, assignment)
         losses, epochs = known(losses, jnp.nan), known(epochs, 0)
         info = Info(assignment, losses, epochs, received, sent)
         return State(model, own, state.round + 1), info
@@ -286,13 +280,9 @@ def fedala(
         origin = repeat(state.model, 1)
         if threat is not None:
             assignment = threat.claim(assignment, clients)
+            own = jax.random.fold_in(key, Stream.ATTACKERS)
             trained = threat.send(
-                jax.random.fold_in(key, Stream.ATTACKERS),
-                trained,
-                clients,
-                origin,
-                clusters=assignment,
-                round=state.round,
+                own, trained, clients, origin, clusters=assignment, round=state.round
             )
         weights = jnp.where(assignment >= 0, shares(training, data), 0)
         sums, _ = sum_in_clusters(

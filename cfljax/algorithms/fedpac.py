@@ -221,10 +221,7 @@ def fedpac(
             received, clients, heads, present, moments_of(before, clients), before
         )
         heads, mixtures = _combined_heads(
-            message,
-            heads,
-            smallest_weight=smallest_weight,
-            num_iterations=num_iterations,
+            message, heads, smallest_weight, num_iterations
         )
         equal = prototype_weights == "clients"
         counts = jnp.sign(message.counts) if equal else message.counts
@@ -412,9 +409,8 @@ class TwoStages:
         model = merge_shared(received.body, head)
         features = layers.embed(model, data.inputs)
         losses = layers.losses(layers.answer(model, features), data.targets)
-        means_of = lambda features: class_means(
-            features, data.targets, data.mask, self.num_classes
-        )
+        real = data.targets, data.mask
+        means_of = lambda features: class_means(features, *real, self.num_classes)
         means, counts = means_of(features)
         joint, variance = class_moments(features, means, counts, data.mask)
         goal = _with_own(received.prototypes, Prototypes(means, counts > 0))
@@ -447,12 +443,9 @@ class TwoStages:
             proximal=0.0,
             keep_optimizer=False,
         )
-        answer = lambda head, features: layers.answer(
-            merge_shared(received.body, head), features
-        )
-        losses = lambda head, features, targets: layers.losses(
-            answer(head, features), targets
-        )
+        whole = lambda head: merge_shared(received.body, head)
+        answer = lambda head, features: layers.answer(whole(head), features)
+        losses = lambda head, some, targets: layers.losses(answer(head, some), targets)
         learn = client_update(Task(self.task.init, losses, answer), update, 1)
         size, on_features = received.head_step_size, data._replace(inputs=features)
         return learn(key, size, head, (), on_features)[0]
@@ -519,7 +512,6 @@ class Mixtures(NamedTuple):
 def _combined_heads(
     message: Message,
     before: Stacked,
-    *,
     smallest_weight: ScalarLike,
     num_iterations: int,
 ) -> tuple[Stacked, Mixtures]:
@@ -527,9 +519,8 @@ def _combined_heads(
     without a usable message keeps its own, and has weights of 0 and a gap of NaN."""
     usable = message.usable
     points = message.joint.reshape(message.joint.shape[0], -1)
-    found = best_mixtures(
-        points, message.variance, usable, num_iterations=num_iterations
-    )
+    noise = message.variance
+    found = best_mixtures(points, noise, usable, num_iterations=num_iterations)
     large = jnp.where(found.weights < smallest_weight, 0, found.weights)
     large = jnp.where(jnp.any(large > 0, axis=1)[:, None], large, found.weights)
     total = jnp.sum(large, axis=1, keepdims=True)
@@ -637,14 +628,10 @@ def _info(state: State, message: Message, mixtures: Mixtures, clients: Array) ->
     number = message.means.dtype.itemsize
     held = jnp.sum(message.counts > 0, axis=1)
     known = jnp.sum(state.prototypes.known)
-    sent = (
-        model
-        + number
-        + prototype_bytes(held, state.prototypes, per_class=features * number + 4)
-    )
-    received = jnp.broadcast_to(
-        model + prototype_bytes(known, state.prototypes), clients.shape
-    )
+    per_class = features * number + 4
+    sent = model + number + prototype_bytes(held, state.prototypes, per_class=per_class)
+    prototypes = model + prototype_bytes(known, state.prototypes)
+    received = jnp.broadcast_to(prototypes, clients.shape)
     combination = jnp.zeros((num_clients, num_clients), mixtures.weights.dtype)
     return Info(
         assignment=row(jnp.where(message.usable, 0, NO_CLUSTER), NO_CLUSTER),

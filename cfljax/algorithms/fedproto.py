@@ -198,13 +198,8 @@ def fedproto(
             key, step_size, penalty, prototypes = shared
             local = aligned(task, prototypes, penalty)  # (7)
             train = client_update(local, training.update, num_steps)
-            model, moments = work_alone(
-                key,
-                client,
-                data,
-                lambda own: train(own, step_size, model, moments, data),
-                (model, moments),
-            )
+            learn = lambda own: train(own, step_size, model, moments, data)
+            model, moments = work_alone(key, client, data, learn, (model, moments))
             features = layers.embed(model, data.inputs)
             losses = layers.losses(layers.answer(model, features), data.targets)
             means, counts = class_means(  # (3)
@@ -212,12 +207,9 @@ def fedproto(
             )
             return model, moments, means, counts, masked_mean(losses, data.mask)
 
-        shared = (
-            key,
-            step_size_at(training.update, step_size, round_of(state.local_state)),
-            jnp.asarray(penalty, jnp.result_type(float)),
-            state.prototypes,
-        )
+        size = step_size_at(training.update, step_size, round_of(state.local_state))
+        strength = jnp.asarray(penalty, jnp.result_type(float))
+        shared = key, size, strength, state.prototypes
         moments = moments_of(state.local_state, clients)
         models = take(state.models, clients)
         return training.update.over_clients(one)(shared, clients, models, moments, data)
@@ -237,10 +229,8 @@ def fedproto(
     def join(key: PRNGKeyArray, state: State, data: ClientData) -> State:
         num_clients = data.mask.shape[0]
         models = start_own_models(task, key, num_clients, start)
-        local_state = newcomers_local_state(
-            training, state.local_state, models, num_clients
-        )
-        fresh = State(models, state.prototypes, local_state)
+        kept = newcomers_local_state(training, state.local_state, models, num_clients)
+        fresh = State(models, state.prototypes, kept)
         models, *_ = work(key, fresh, jnp.arange(num_clients), data)
         return fresh._replace(models=models)
 

@@ -185,9 +185,8 @@ def flexcfl(
         clusters = jnp.full(number, NO_CLUSTER, jnp.result_type(int))
         clusters = clusters.at[first].set(groups)
         if others.shape[0]:
-            nearest = newcomer_start(
-                train_key, start, directions, take(data, others), others
-            )
+            late = take(data, others)
+            nearest = newcomer_start(train_key, start, directions, late, others)
             clusters = clusters.at[others].set(nearest)
         return State(
             models=models,
@@ -206,9 +205,8 @@ def flexcfl(
         data: ClientData,
         clients: Int[Array, " clients"],
     ) -> Int[Array, " clients"]:
-        """The group nearest to a client's own direction, `argmin_k (1 - cos) / 2`,
-        never one without any; `NO_CLUSTER` without samples or with an update that is
-        not finite."""
+        """The group of direction nearest to a client's own; `NO_CLUSTER` without
+        samples or with an update that is not finite."""
         train = client_update(task, plain, num_pretrain_steps)
 
         def one(shared: tuple, client: Array, data: ClientData) -> Array:
@@ -253,9 +251,8 @@ def flexcfl(
 
     def join(key: PRNGKeyArray, state: State, data: ClientData) -> State:
         number = data.mask.shape[0]
-        nearest = newcomer_start(
-            key, state.start, state.directions, data, jnp.arange(number)
-        )
+        start, directions, own = state.start, state.directions, jnp.arange(number)
+        nearest = newcomer_start(key, start, directions, data, own)
         return state._replace(clusters=nearest, started=jnp.zeros(number, bool))
 
     return Algorithm(init, step, predict_own_cluster(task), join)

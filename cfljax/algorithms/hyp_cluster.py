@@ -21,7 +21,6 @@ from cfljax.base.tree import (
     finite_rows,
     length,
     repeat,
-    rows,
     select,
     take,
     trained_part,
@@ -216,9 +215,8 @@ def _farthest_start(
     least = jnp.full(len(able), jnp.inf, kind)
     chosen, _ = jax.lax.fori_loop(1, number, add, (chosen, least))
     given = chosen >= 0
-    pick = lambda new, old: jnp.where(
-        rows(given, old), new[jnp.maximum(chosen, 0)], old
-    )
+    one = lambda new: new[jnp.maximum(chosen, 0)]
+    pick = lambda new, old: jnp.where(rows(given, old), one(new), old)
     models = jax.tree.map(pick, trained, random)
     gives = jnp.any(jnp.arange(num_clients)[:, None] == chosen[None, :], axis=1)
     model = message_bytes(training, random).one_model

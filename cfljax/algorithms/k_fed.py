@@ -202,9 +202,8 @@ def _farthest_first(
     slots = jnp.arange(number)
 
     def add(slot: Array, start: Array) -> Array:
-        squares = jnp.where(
-            (slots < slot)[None, :], squared_euclidean(flat, start), jnp.inf
-        )
+        known = (slots < slot)[None, :]
+        squares = jnp.where(known, squared_euclidean(flat, start), jnp.inf)
         nearest = jnp.where(used, jnp.min(squares, axis=1), -1)
         farthest = flat[jnp.argmax(nearest)]
         return jnp.where(slot >= taken, start.at[slot].set(farthest), start)

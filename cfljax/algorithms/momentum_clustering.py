@@ -203,9 +203,8 @@ def momentum_clustering(
         assignment, centres = None, state.centres
         if centres is None:  # line 4
             own = jax.random.fold_in(key, Stream.ATTACKERS)
-            found = member_centres(
-                own, momenta, clients, clients, round_index=state.round
-            )
+            now = state.round
+            found = member_centres(own, momenta, clients, clients, round_index=now)
             moves, members = found.centres, found.members
         else:
             centres, assignment, moves, members = warm_centres(
@@ -227,13 +226,9 @@ def momentum_clustering(
         """The centres from where they ended on, each client's nearest, its coordinates
         (NaN without a finite distance), and whose momenta were in its ball."""
         if threat is not None:
-            points = threat.send(
-                jax.random.fold_in(key, Stream.ATTACKERS),
-                points,
-                jnp.arange(points.shape[0]),
-                radius=known_radius(radius),
-                round=round_index,
-            )
+            own = jax.random.fold_in(key, Stream.ATTACKERS)
+            everyone, ball = jnp.arange(points.shape[0]), known_radius(radius)
+            points = threat.send(own, points, everyone, radius=ball, round=round_index)
         finite = jnp.all(jnp.isfinite(points), axis=1)
         kept = jnp.where(finite[:, None], points, 0)
         own = jax.random.fold_in(key, Stream.ALGORITHM)

@@ -291,10 +291,8 @@ def client_subspaces(
             classes = jnp.arange(num_classes, dtype=data.targets.dtype)
             masks = masks & (data.targets[None, :] == classes[:, None])
         number = min(num_vectors, *inputs.shape)
-        nothing = (
-            jnp.zeros((inputs.shape[1], number), inputs.dtype),
-            jnp.zeros(number, bool),
-        )
+        none = jnp.zeros((inputs.shape[1], number), inputs.dtype)
+        nothing = none, jnp.zeros(number, bool)
 
         def of_class(mask: Array) -> tuple[Array, Array]:
             found = lambda: _principal_vectors(inputs, mask, num_vectors)
@@ -312,9 +310,8 @@ def _principal_vectors(
     mask: Bool[Array, " samples"],
     num_vectors: int,
 ) -> tuple[Float[Array, "features vectors"], Bool[Array, " vectors"]]:
-    """First left singular vectors of samples as columns, not centred, their largest
-    entry positive, and which there are: 0 beyond the rank, or where inputs are not
-    finite."""
+    """First left singular vectors of samples as columns, not centred, largest entry
+    positive, and which there are: 0 beyond the rank or where not all is finite."""
     rows = jnp.where(mask[:, None], inputs, 0)
     sizes, directions = singular_vectors(rows)
     number = min(num_vectors, sizes.shape[0])
@@ -387,9 +384,8 @@ def _principal_angles(right: Subspaces, vectors: Array, kept: Array) -> _Row:
     del kept  # Columns that there are not are 0.
     inner = jnp.einsum("fa,ofb->oab", vectors, right.vectors, precision=_EXACT)
     squares = jnp.einsum("oab,ocb->oac", inner, inner, precision=_EXACT)
-    best = jax.vmap(eigenvectors)(squares)[1][
-        :, :, -1
-    ]  # Of the largest singular value.
+    # Of the largest singular value.
+    best = jax.vmap(eigenvectors)(squares)[1][:, :, -1]
     image = jnp.einsum("oab,oa->ob", inner, best, precision=_EXACT)
     nearest = jnp.einsum("ofb,ob->of", right.vectors, image, precision=_EXACT)
     point = jnp.einsum("fa,oa->of", vectors, best, precision=_EXACT)

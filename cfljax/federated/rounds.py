@@ -5,6 +5,7 @@ robust means need them all, side by side: rounds with either take the second pat
 """
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -219,9 +220,8 @@ def _average_gradients(setting: _Setting, parts: _Parts) -> _Averaged:
             "trains with dropout, augmentation or batch statistics; use "
             "`option='model'`."
         )
-    losses, pullback = jax.vjp(
-        lambda parts: setting.losses(parts, setting.train), parts
-    )
+    of_training = lambda parts: setting.losses(parts, setting.train)
+    losses, pullback = jax.vjp(of_training, parts)
     if setting.estimate is not setting.train:
         losses = setting.losses(parts, setting.estimate)
     if setting.skip is not None:
@@ -290,9 +290,8 @@ def _gradient_pullback(
 
 
 def _average_models(setting: _Setting, parts: _Parts) -> _Averaged:
-    """Members train their cluster's model, which becomes their mean (lines 11, 15),
-    unless not finite, if no robust mean judges it; results as of
-    `_average_gradients`."""
+    """Members train their cluster's model, which becomes their mean (lines 11, 15), of
+    finite models unless it is robust; results as of `_average_gradients`."""
     training = setting.training
     compute = lambda: setting.losses(parts, setting.estimate)
     if setting.skip is None:
@@ -317,9 +316,8 @@ def _average_models(setting: _Setting, parts: _Parts) -> _Averaged:
         whether it is."""
         key, step_size, own, common = shared
         start, (moments, _) = take(own, cluster), kept
-        sent, moved = train(
-            client_key(key, client), step_size, start, common, moments, data
-        )
+        own_key = client_key(key, client)
+        sent, moved = train(own_key, step_size, start, common, moments, data)
         finite = is_finite(sent)
         sent = jax.tree.map(lambda leaf: jnp.where(finite, leaf, 0), sent)
         keep = lambda new, old: jnp.where(finite, new, old)
@@ -389,13 +387,9 @@ def _sent_models(
     ) -> tuple[_Parts, PyTree]:
         key, step_size, common = shared
         frozen = training.shared is None or training.variant == "reference"
-        return work_alone(
-            key,
-            client,
-            data,
-            lambda own: train(own, step_size, model, common, moments, data),
-            ((model, () if frozen else common), moments),
-        )
+        learn = lambda own: train(own, step_size, model, common, moments, data)
+        nothing = (model, () if frozen else common), moments
+        return work_alone(key, client, data, learn, nothing)
 
     shared = setting.key, setting.step_size, common
     sent, moved = training.update.over_clients(one)(
@@ -481,22 +475,14 @@ class GlobalState(NamedTuple):
     __repr__ = summary
 
 
-class _OneCluster(NamedTuple):
-    """The same as `train_round` takes it."""
-
-    models: Stacked
-    local_state: LocalState | None
-
-
 def global_start(
     key: PRNGKeyArray, task: Task, training: Training, num_clients: int
 ) -> GlobalState:
     """A random model and the state before the first round, as FedAvg draws them."""
     (first,) = jax.random.split(key, 1)  # As IFCA with one cluster draws it.
     model = task.init(first)
-    return GlobalState(
-        model, first_local_state(training, repeat(model, 1), num_clients)
-    )
+    local_state = first_local_state(training, repeat(model, 1), num_clients)
+    return GlobalState(model, local_state)
 
 
 def global_round(
@@ -507,10 +493,11 @@ def global_round(
     training: Training,
 ) -> tuple[GlobalState, Info]:
     """A round of federated averaging: `train_round` with one cluster."""
-    one = _OneCluster(repeat(state.model, 1), state.local_state)
+    models = repeat(state.model, 1)
+    one = SimpleNamespace(models=models, local_state=state.local_state)
     choose = lambda losses, _: choose_cluster(losses)
     after = train_round(key, task, one, data, training, choose)
-    sizes = message_bytes(training, one.models)
+    sizes = message_bytes(training, models)
     received, sent = traffic(sizes, after.present, after.assignment)
     model = jax.tree.map(lambda leaf: leaf[0], after.models)
     info = Info(after.assignment, after.losses[:, 0], received, sent)
