@@ -376,9 +376,8 @@ def cfl_s(
         losses, (moves, kept) = apply(shared, clients, choice, moments, data)
         if threat is not None:
             own = jax.random.fold_in(key, Stream.ATTACKERS)
-            moves = threat.send(
-                own, moves, clients, clusters=clusters, round=state.round
-            )
+            now = state.round
+            moves = threat.send(own, moves, clients, clusters=clusters, round=now)
         usable = jnp.any(data.mask, axis=1) & jnp.isfinite(losses)
         usable = usable & jnp.isfinite(norms(moves))
         sizes = jnp.where(usable, norms(trained_part(moves)), 0)
@@ -427,9 +426,8 @@ def cfl_s(
         nobody = jnp.full(max_clusters - 1, NO_CLUSTER, jnp.int32)
         parted, tree = Bipartition(members, splits.number, nobody), splits.tree
         if max_clusters > 1:  # There is room for a split.
-            parted, tree = jax.lax.cond(
-                jnp.any(due), bisect, lambda *same: same, parted, tree
-            )
+            keep = lambda *same: same
+            parted, tree = jax.lax.cond(jnp.any(due), bisect, keep, parted, tree)
         seen = splits.seen
         if seen is not None:  # An update that does not count places nobody.
             known = jnp.where(found.usable, parted.number, splits.number) - 1

@@ -402,13 +402,8 @@ def learn_weights(
         noise = jax.random.fold_in(noise_key, index)
         loss = lambda at: batch_loss(task, with_part(received, at), batch, noise)[0]
         value, slope = jax.value_and_grad(loss)(merged(weights, ours, theirs))
-        weights = jax.tree.map(
-            lambda a, d, w, g: _projected(a, rates.step_size * d * (g - w)),
-            weights,
-            slope,
-            ours,
-            theirs,
-        )
+        descend = lambda a, d, w, g: _projected(a, rates.step_size * d * (g - w))
+        weights = jax.tree.map(descend, weights, slope, ours, theirs)
         is_last = (index + 1) % plan.batches == 0
         recent = jnp.where(is_last, jnp.roll(recent, -1).at[-1].set(value), recent)
         return index + 1, weights, order, recent
@@ -462,12 +457,9 @@ def part_of(params: PyTree, chosen: Shared) -> PyTree:
 
 def with_part(params: PyTree, part: PyTree) -> PyTree:
     """The params with the leaves of a part in place of their own."""
-    weights = jax.tree.map(
-        lambda new, old: old if new is None else new,
-        part,
-        trained_part(params),
-        is_leaf=lambda leaf: leaf is None,
-    )
+    pick = lambda new, old: old if new is None else new
+    is_none = lambda leaf: leaf is None
+    weights = jax.tree.map(pick, part, trained_part(params), is_leaf=is_none)
     return with_trained(params, weights)
 
 

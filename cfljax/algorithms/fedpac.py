@@ -276,13 +276,11 @@ def fedpac(
         # Bodies, changes of last layers and prototypes as they arrive.
         changes = jax.tree.map(jnp.subtract, message.head, heads)
         nothing = lambda tree: jax.tree.map(lambda leaf: jnp.zeros_like(leaf[:1]), tree)
+        own = jax.random.fold_in(received.key, Stream.ATTACKERS)
+        origin = repeat(received.body, 1), nothing(changes), nothing(message.means)
+        sent, first = (bodies, changes, message.means), jnp.zeros_like(clients)
         bodies, changes, means = threat.send(
-            jax.random.fold_in(received.key, Stream.ATTACKERS),
-            (bodies, changes, message.means),
-            clients,
-            (repeat(received.body, 1), nothing(changes), nothing(message.means)),
-            clusters=jnp.zeros_like(clients),
-            round=round_of(before),
+            own, sent, clients, origin, clusters=first, round=round_of(before)
         )
         usable = message.usable & finite_rows((bodies, changes, means))
         head = jax.tree.map(jnp.add, heads, changes)

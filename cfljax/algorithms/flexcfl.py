@@ -364,10 +364,8 @@ def _products(left: Array, right: Array) -> Float[Array, "rows columns"]:
 def direction_cosines(update: PyTree, directions: Stacked) -> Float[Array, " groups"]:
     """Cosine of an update to every group's direction: 0 for an update that is 0, NaN
     for a direction that is, and everywhere if the update is not finite."""
-    sizes = [
-        jnp.max(jnp.abs(leaf.reshape(leaf.shape[0], -1)), axis=1)
-        for leaf in jax.tree.leaves(directions)
-    ]
+    size = lambda leaf: jnp.max(jnp.abs(leaf.reshape(leaf.shape[0], -1)), axis=1)
+    sizes = [size(leaf) for leaf in jax.tree.leaves(directions)]
     found = cosines(repeat(update, 1), directions)[0]
     return jnp.where(jnp.max(jnp.stack(sizes), axis=0) > 0, found, jnp.nan)
 

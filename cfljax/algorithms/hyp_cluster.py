@@ -21,6 +21,7 @@ from cfljax.base.tree import (
     finite_rows,
     length,
     repeat,
+    rows,
     select,
     take,
     trained_part,

@@ -177,12 +177,9 @@ def _answers(
     points = _flat(embed(model, data.inputs))
     outputs = task.predict(model, inputs)
     queries = outputs if how.embed is None else embed(model, inputs)
+    number, size = how.num_neighbours, how.queries_per_chunk
     indices, squares = nearest_samples(
-        points,
-        data.mask,
-        _flat(queries),
-        how.num_neighbours,
-        queries_per_chunk=how.queries_per_chunk,
+        points, data.mask, _flat(queries), number, queries_per_chunk=size
     )
     flat = _flat(outputs)
     if _has_classes(data):

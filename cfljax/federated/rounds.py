@@ -449,13 +449,9 @@ def _arrived(
     threat = setting.training.threat
     if threat is None:
         return messages
+    own, now = jax.random.fold_in(setting.key, Stream.ATTACKERS), setting.round_index
     return threat.send(
-        jax.random.fold_in(setting.key, Stream.ATTACKERS),
-        messages,
-        setting.clients,
-        origin,
-        clusters=assignment,
-        round=setting.round_index,
+        own, messages, setting.clients, origin, clusters=assignment, round=now
     )
 
 

@@ -82,10 +82,8 @@ def sum_in_clusters(
     one = lambda row: jax.tree.map(lambda leaf: leaf[0], row)
     shapes = jax.eval_shape(lambda: function(shared, one(kept), *one(clients))[0])
     zeros = lambda count: lambda leaf: jnp.zeros((count,) + leaf.shape, leaf.dtype)
-    empty = (
-        jax.tree.map(zeros(num_clusters), shapes[0]),
-        jax.tree.map(zeros(1), shapes[1]),
-    )
+    own = jax.tree.map(zeros(num_clusters), shapes[0])
+    empty = own, jax.tree.map(zeros(1), shapes[1])
     if resolve(order) == "sequential":
         run = jax.custom_batching.sequential_vmap(_in_lanes(function))
         return run(shared, empty, stacked)

@@ -154,6 +154,7 @@ def averaging(
     participation: float,
     update: LocalUpdate | None,
     threat: Threat | None,
+    aggregate: Aggregate | None = None,
 ) -> Training:
     """Training by option "model" with the arguments that nearly all algorithms have."""
     return Training(
@@ -163,6 +164,7 @@ def averaging(
         participation=participation,
         update=update or LocalUpdate(),
         threat=threat,
+        aggregate=aggregate,
     )
 
 
