@@ -39,8 +39,8 @@ from cfljax.federated.local_update import (
 from cfljax.federated.rounds import global_start
 from cfljax.federated.traffic import MessageBytes, num_bytes, traffic
 from cfljax.federated.training import (
-    Training,
     Weights,
+    averaging,
     cohort,
     first_local_state,
     shares,
@@ -224,14 +224,7 @@ def cfl_s(
     known = incongruence is not None and not is_traced(incongruence)
     if known and not 0 <= float(np.asarray(incongruence)) < 1:
         raise ValueError(f"`incongruence` must be in [0, 1), got {incongruence}.")
-    training = Training(
-        step_size=step_size,
-        num_steps=num_steps,
-        weights=weights,
-        participation=participation,
-        update=update or LocalUpdate(),
-        threat=threat,
-    )
+    training = averaging(step_size, num_steps, weights, participation, update, threat)
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         num_clients = data.mask.shape[0]
@@ -265,14 +258,8 @@ def cfl_s(
         members, asked = before.members[:, clients], jnp.zeros_like(clients)
         if before.tree is not None and before.seen is not None:
             own = jax.random.fold_in(key, Stream.RETURNING)
-            clusters, asked = walk(
-                own,
-                before.tree,
-                present,
-                _first(members),
-                before.seen[clients],
-                clients,
-            )
+            at, seen = _first(members), before.seen[clients]
+            clusters, asked = walk(own, before.tree, present, at, seen, clients)
             members = _one_hot(clusters, max_clusters)
         found = updates(key, state, _first(members), clients, present)
         weight = shares(training, present)
@@ -322,14 +309,8 @@ def cfl_s(
         seen: Int[Array, " clients"],
         clients: Int[Array, " clients"],
     ) -> tuple[Int[Array, " clients"], Int[Array, " clients"]]:
-        """Clusters of clients that were absent when their clusters were split, and how
-        many splits each was asked about; they need not walk the first `seen` ones.
-
-        At every split of its cluster a client trains the model of that split as it
-        would have in that round, with a fresh optimiser, and goes where the members'
-        updates have the larger cosine with its own in the mean. A client without
-        samples, or whose update is not finite, stays.
-        """
+        """Clusters of clients that were absent when theirs were split, by training the
+        model of each split from `seen` on, and how many splits each was asked about."""
         fresh = dataclasses.replace(training.update, keep_optimizer=False)
         train = client_update(task, fresh, num_steps)
 
@@ -346,9 +327,8 @@ def cfl_s(
                 def choose() -> tuple:
                     size = step_size_at(fresh, step_size, round_index)
                     after, _ = train(own, size, model, (), data)
-                    moved = jax.tree.map(
-                        jnp.subtract, trained_part(after), trained_part(model)
-                    )
+                    pair = trained_part(after), trained_part(model)
+                    moved = jax.tree.map(jnp.subtract, *pair)
                     pair = repeat(moved, 1), repeat(direction, 1)
                     towards = inner_products(*pair)[0, 0]
                     return jnp.where(towards > 0, index + 1, cluster), asked + 1
@@ -396,9 +376,8 @@ def cfl_s(
         losses, (moves, kept) = apply(shared, clients, choice, moments, data)
         if threat is not None:
             own = jax.random.fold_in(key, Stream.ATTACKERS)
-            moves = threat.send(
-                own, moves, clients, clusters=clusters, round=state.round
-            )
+            now = state.round
+            moves = threat.send(own, moves, clients, clusters=clusters, round=now)
         usable = jnp.any(data.mask, axis=1) & jnp.isfinite(losses)
         usable = usable & jnp.isfinite(norms(moves))
         sizes = jnp.where(usable, norms(trained_part(moves)), 0)
@@ -447,9 +426,8 @@ def cfl_s(
         nobody = jnp.full(max_clusters - 1, NO_CLUSTER, jnp.int32)
         parted, tree = Bipartition(members, splits.number, nobody), splits.tree
         if max_clusters > 1:  # There is room for a split.
-            parted, tree = jax.lax.cond(
-                jnp.any(due), bisect, lambda *same: same, parted, tree
-            )
+            keep = lambda *same: same
+            parted, tree = jax.lax.cond(jnp.any(due), bisect, keep, parted, tree)
         seen = splits.seen
         if seen is not None:  # An update that does not count places nobody.
             known = jnp.where(found.usable, parted.number, splits.number) - 1
@@ -483,15 +461,8 @@ def cfl_s(
 
 
 class _Updates(NamedTuple):
-    """What a round's participants send, and what they keep.
-
-    losses: under the models that they worked with, before training.
-    updates: leaves `[participants, ...]`, statistics included; 0 where they do not
-      count.
-    sizes: norms of what is trained of them.
-    usable: whose updates count: they and the loss are finite, and there are samples.
-    moments: optimiser states, or an empty tree.
-    """
+    """What participants send and keep: updates, and norms of what is trained of them,
+    are 0 unless `usable`, which needs finite ones, a finite loss, and samples."""
 
     losses: Float[Array, " participants"]
     updates: Stacked
@@ -529,9 +500,7 @@ def _one_hot(
 
 def _combined(weights: Array, leaf: Array) -> Array:
     """Rows of a leaf added up with weights, in full precision on every machine."""
-    return jnp.tensordot(
-        weights.astype(leaf.dtype), leaf, axes=1, precision=jax.lax.Precision.HIGHEST
-    )
+    return jnp.tensordot(weights.astype(leaf.dtype), leaf, axes=1, precision="highest")
 
 
 def _means(

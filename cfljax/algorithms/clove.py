@@ -254,12 +254,9 @@ def clove(
         shape = jax.ShapeDtypeStruct((num_clusters,), after.losses.dtype)
         newcomer = (stability.identities < 0) & stability.stable
         alone = unasked & ~newcomer
-        received, sent = traffic(
-            plain._replace(answer=answer + num_bytes(shape)),
-            after.present,
-            after.assignment,
-            jnp.broadcast_to(alone, after.present.shape),
-        )
+        sizes = plain._replace(answer=answer + num_bytes(shape))
+        each = jnp.broadcast_to(alone, after.present.shape)
+        received, sent = traffic(sizes, after.present, after.assignment, each)
         sent = jnp.where((sent > 0) & alone, answer, sent).astype(sent.dtype)
         # A newcomer was asked about the saved models; it trains the present one.
         current = jnp.where(newcomer & after.present, plain.one_model, 0)

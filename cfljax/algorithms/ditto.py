@@ -27,6 +27,7 @@ from cfljax.federated.training import (
     Start,
     Training,
     Weights,
+    averaging,
     cohort,
     first_local_state,
     newcomers_local_state,
@@ -138,14 +139,7 @@ def ditto(
     check_member(Start, start=start)
     check_member(Variant, variant=variant)
     check_not_negative(penalty=penalty)
-    training = Training(
-        step_size=step_size,
-        num_steps=num_steps,
-        weights=weights,
-        participation=participation,
-        update=update or LocalUpdate(),
-        threat=threat,
-    )
+    training = averaging(step_size, num_steps, weights, participation, update, threat)
     if personal_update is None:
         personal_update = dataclasses.replace(training.update, proximal=0.0)
     elif personal_update.proximal:
@@ -171,12 +165,10 @@ def ditto(
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
         common = GlobalState(state.model, state.local_state)
         after, seen = global_round(key, task, common, data, training)
-        personal, personal_state, losses = personal_round(
-            key, state, data, participation
-        )
+        personal, own_state, losses = personal_round(key, state, data, participation)
         model = state.model if is_reference else after.model
         info = Info(seen.assignment, losses, seen.losses, seen.received, seen.sent)
-        return State(model, personal, after.local_state, personal_state), info
+        return State(model, personal, after.local_state, own_state), info
 
     def personal_round(
         key: PRNGKeyArray, state: State, data: ClientData, participation: float
@@ -187,28 +179,18 @@ def ditto(
         before, models = state.personal_state, take(state.personal, clients)
         losses = client_losses(task, models, present, **own.update.placement)
 
-        def train_by(shared: tuple[Array, PyTree]) -> ClientUpdate:
+        def held(shared: tuple[Array, PyTree]) -> ClientUpdate:
             penalty, anchor = shared
+            apart = lambda size: size if is_reference else None
             optimizer = lambda size: _held_near(
-                own.update.optimizer(size),
-                anchor,
-                penalty,
-                apart=size if is_reference else None,
+                own.update.optimizer(size), anchor, penalty, apart=apart(size)
             )
-            held = dataclasses.replace(own.update, optimizer=optimizer)
-            return client_update(task, held, num_personal_steps)
+            update = dataclasses.replace(own.update, optimizer=optimizer)
+            return client_update(task, update, num_personal_steps)
 
-        strength = jnp.asarray(penalty, jnp.result_type(float))
+        goal = jnp.asarray(penalty, jnp.result_type(float)), trained_part(state.model)
         trained, moments = train_alone(
-            key,
-            task,
-            models,
-            present,
-            own,
-            before,
-            clients,
-            shared=(strength, trained_part(state.model)),
-            train_by=train_by,
+            key, task, models, present, own, before, clients, shared=goal, train_by=held
         )
         personal = put(state.personal, clients, trained)
         losses = spread(losses, clients, data.mask.shape[0], absent=jnp.nan)
@@ -217,10 +199,8 @@ def ditto(
     def join(key: PRNGKeyArray, state: State, data: ClientData) -> State:
         num_clients = data.mask.shape[0]
         models = repeat(state.model, num_clients)
-        personal_state = newcomers_local_state(
-            own, state.personal_state, models, num_clients
-        )
-        fresh = State(state.model, models, None, personal_state)
+        kept = newcomers_local_state(own, state.personal_state, models, num_clients)
+        fresh = State(state.model, models, None, kept)
         # Each newcomer works.
         return fresh._replace(personal=personal_round(key, fresh, data, 1.0)[0])
 
@@ -234,12 +214,8 @@ def _held_near(
     *,
     apart: ScalarLike | None,
 ) -> optax.GradientTransformation:
-    """The optimiser of `loss + penalty / 2 |weights - anchor|^2`, of the same state.
-
-    With `apart`, the step size, the term is added to the optimiser's step instead,
-    which then knows nothing of it: the same for plain gradient descent of that step
-    size; beside momentum beta it is `1 - beta` times as strong.
-    """
+    """The optimiser of `loss + penalty / 2 |weights - anchor|^2`, of the same state;
+    with `apart`, the step size, the term is added to the optimiser's step instead."""
 
     def update(
         updates: PyTree, state: PyTree, params: PyTree | None = None

@@ -51,8 +51,8 @@ from cfljax.federated.sums import sum_in_clusters
 from cfljax.federated.traffic import traffic
 from cfljax.federated.training import (
     LocalState,
-    Training,
     Weights,
+    averaging,
     cohort,
     first_local_state,
     message_bytes,
@@ -184,14 +184,7 @@ def fedala(
         raise ValueError(f"`sample_share` must be in (0, 1], got {sample_share}.")
     check_not_negative(tolerance=tolerance)
     chosen = _adaptive_leaves(task, adaptive)
-    training = Training(
-        step_size=step_size,
-        num_steps=num_steps,
-        weights=weights,
-        participation=participation,
-        update=update or LocalUpdate(),
-        threat=threat,
-    )
+    training = averaging(step_size, num_steps, weights, participation, update, threat)
     train = client_update(task, training.update, num_steps)
 
     def first_own(model: PyTree, num_clients: int) -> Own:
@@ -219,13 +212,9 @@ def fedala(
             copies = repeat(state.model, clients.shape[0])
             received = threat.evaluate(copies, clients)
         number = lambda value: jnp.asarray(value, jnp.result_type(float))
-        rates = weight_step_size, sample_share, tolerance
-        shared = (
-            key,
-            number(step_size_at(training.update, step_size, state.round)),
-            Rates(*map(number, rates)),
-            state.model,
-        )
+        size = number(step_size_at(training.update, step_size, state.round))
+        rates = Rates(*map(number, (weight_step_size, sample_share, tolerance)))
+        shared = key, size, rates, state.model
         apply = training.update.over_clients(one_participant)
         done, losses, epochs, fine = apply(
             shared, clients, take(state.own, clients), received, present
@@ -237,11 +226,9 @@ def fedala(
         own = put(state.own, clients, done)
         known = lambda row, absent: spread(row, clients, num_clients, absent=absent)
         assignment = known(assignment, NO_CLUSTER)
-        received, sent = traffic(
-            message_bytes(training, repeat(state.model, 1)),
-            jnp.zeros(num_clients, bool).at[clients].set(True),
-            assignment,
-        )
+        sizes = message_bytes(training, repeat(state.model, 1))
+        took_part = jnp.zeros(num_clients, bool).at[clients].set(True)
+        received, sent = traffic(sizes, took_part, assignment)
         losses, epochs = known(losses, jnp.nan), known(epochs, 0)
         info = Info(assignment, losses, epochs, received, sent)
         return State(model, own, state.round + 1), info
@@ -250,8 +237,7 @@ def fedala(
         shared: tuple, client: Array, own: Own, received: PyTree, data: ClientData
     ) -> tuple[Own, Array, Array, Array]:
         """What a participant has after it learned its weights, merged and trained; its
-        loss before, its epochs, and whether all is finite; if not it keeps what it
-        had."""
+        loss before, its epochs, and whether all is finite; if not it keeps its own."""
         key, step_size, rates, model = shared
         received = model if received is None else received
 
@@ -289,22 +275,14 @@ def fedala(
         clients: Int[Array, " participants"],
         data: ClientData,
     ) -> tuple[PyTree, Int[Array, " participants"]]:
-        """The mean of trained models as participants send them, and the assignment as
-        they claim it.
-
-        Added up in the order of `rounds.train_round`, which trains and adds at once, so
-        that equal models have equal means.
-        """
+        """The mean of trained models as participants send them, added up in the order
+        of `rounds.train_round`, and the assignment as they claim it."""
         origin = repeat(state.model, 1)
         if threat is not None:
             assignment = threat.claim(assignment, clients)
+            own = jax.random.fold_in(key, Stream.ATTACKERS)
             trained = threat.send(
-                jax.random.fold_in(key, Stream.ATTACKERS),
-                trained,
-                clients,
-                origin,
-                clusters=assignment,
-                round=state.round,
+                own, trained, clients, origin, clusters=assignment, round=state.round
             )
         weights = jnp.where(assignment >= 0, shares(training, data), 0)
         sums, _ = sum_in_clusters(
@@ -366,12 +344,8 @@ _RECENT = 10  # Losses that tell whether the weights have settled.
 
 
 class _Learned(NamedTuple):
-    """What learning leaves behind.
-
-    weights: A, a part of a model with entries in [0, 1].
-    is_new: whether the first time is still to come.
-    epochs: that were taken.
-    """
+    """What learning leaves behind: A, with entries in [0, 1], whether the first time is
+    still to come, and the epochs that were taken."""
 
     weights: PyTree
     is_new: Bool[Array, ""]
@@ -428,13 +402,8 @@ def learn_weights(
         noise = jax.random.fold_in(noise_key, index)
         loss = lambda at: batch_loss(task, with_part(received, at), batch, noise)[0]
         value, slope = jax.value_and_grad(loss)(merged(weights, ours, theirs))
-        weights = jax.tree.map(
-            lambda a, d, w, g: _projected(a, rates.step_size * d * (g - w)),
-            weights,
-            slope,
-            ours,
-            theirs,
-        )
+        descend = lambda a, d, w, g: _projected(a, rates.step_size * d * (g - w))
+        weights = jax.tree.map(descend, weights, slope, ours, theirs)
         is_last = (index + 1) % plan.batches == 0
         recent = jnp.where(is_last, jnp.roll(recent, -1).at[-1].set(value), recent)
         return index + 1, weights, order, recent
@@ -488,12 +457,9 @@ def part_of(params: PyTree, chosen: Shared) -> PyTree:
 
 def with_part(params: PyTree, part: PyTree) -> PyTree:
     """The params with the leaves of a part in place of their own."""
-    weights = jax.tree.map(
-        lambda new, old: old if new is None else new,
-        part,
-        trained_part(params),
-        is_leaf=lambda leaf: leaf is None,
-    )
+    pick = lambda new, old: old if new is None else new
+    is_none = lambda leaf: leaf is None
+    weights = jax.tree.map(pick, part, trained_part(params), is_leaf=is_none)
     return with_trained(params, weights)
 
 

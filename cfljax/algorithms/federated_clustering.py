@@ -188,9 +188,8 @@ def federated_clustering(
         if momentum and not of_pairs:
             add = lambda m, v: momentum * m + v
             moves = momenta = jax.tree.map(add, momenta, moves)
-        models = jax.tree.map(  # line 7
-            lambda x, v: x - step_size * v, state.models, moves
-        )
+        move = lambda x, v: x - step_size * v  # line 7
+        models = jax.tree.map(move, state.models, moves)
         info = Info(losses, members, counts, radii, *pairwise_traffic(models, groups))
         return State(models, momenta, state.round + 1), info
 

@@ -63,6 +63,7 @@ from cfljax.federated.training import (
     LocalState,
     Training,
     Weights,
+    averaging,
     cohort,
     first_local_state,
     moments_of,
@@ -190,14 +191,7 @@ def fedpac(
     check_member(Weights, prototype_weights=prototype_weights)
     check_not_negative(penalty=penalty, smallest_weight=smallest_weight)
     layers = layers_of(task)
-    training = Training(
-        step_size=step_size,
-        num_steps=num_steps,
-        weights=weights,
-        participation=participation,
-        update=update or LocalUpdate(),
-        threat=threat,
-    )
+    training = averaging(step_size, num_steps, weights, participation, update, threat)
     stages = TwoStages(
         task=task,
         training=training,
@@ -227,10 +221,7 @@ def fedpac(
             received, clients, heads, present, moments_of(before, clients), before
         )
         heads, mixtures = _combined_heads(
-            message,
-            heads,
-            smallest_weight=smallest_weight,
-            num_iterations=num_iterations,
+            message, heads, smallest_weight, num_iterations
         )
         equal = prototype_weights == "clients"
         counts = jnp.sign(message.counts) if equal else message.counts
@@ -249,11 +240,8 @@ def fedpac(
         moments: Stacked,
         before: LocalState | None,
     ) -> tuple[PyTree, Message, Stacked]:
-        """The mean of the trained bodies, kept where nobody has any weight; and what
-        else participants make, not usable of a client without samples.
-
-        Bodies are added up as they come, unless Byzantine clients are to see all.
-        """
+        """The mean of the trained bodies, kept where nobody has any weight; messages,
+        not usable of a client without samples; and moments."""
         number, honest = clients.shape[0], threat is None
         bodies = () if honest else repeat(received.body, number)
 
@@ -288,13 +276,11 @@ def fedpac(
         # Bodies, changes of last layers and prototypes as they arrive.
         changes = jax.tree.map(jnp.subtract, message.head, heads)
         nothing = lambda tree: jax.tree.map(lambda leaf: jnp.zeros_like(leaf[:1]), tree)
+        own = jax.random.fold_in(received.key, Stream.ATTACKERS)
+        origin = repeat(received.body, 1), nothing(changes), nothing(message.means)
+        sent, first = (bodies, changes, message.means), jnp.zeros_like(clients)
         bodies, changes, means = threat.send(
-            jax.random.fold_in(received.key, Stream.ATTACKERS),
-            (bodies, changes, message.means),
-            clients,
-            (repeat(received.body, 1), nothing(changes), nothing(message.means)),
-            clusters=jnp.zeros_like(clients),
-            round=round_of(before),
+            own, sent, clients, origin, clusters=first, round=round_of(before)
         )
         usable = message.usable & finite_rows((bodies, changes, means))
         head = jax.tree.map(jnp.add, heads, changes)
@@ -421,9 +407,8 @@ class TwoStages:
         model = merge_shared(received.body, head)
         features = layers.embed(model, data.inputs)
         losses = layers.losses(layers.answer(model, features), data.targets)
-        means_of = lambda features: class_means(
-            features, data.targets, data.mask, self.num_classes
-        )
+        real = data.targets, data.mask
+        means_of = lambda features: class_means(features, *real, self.num_classes)
         means, counts = means_of(features)
         joint, variance = class_moments(features, means, counts, data.mask)
         goal = _with_own(received.prototypes, Prototypes(means, counts > 0))
@@ -456,12 +441,9 @@ class TwoStages:
             proximal=0.0,
             keep_optimizer=False,
         )
-        answer = lambda head, features: layers.answer(
-            merge_shared(received.body, head), features
-        )
-        losses = lambda head, features, targets: layers.losses(
-            answer(head, features), targets
-        )
+        whole = lambda head: merge_shared(received.body, head)
+        answer = lambda head, features: layers.answer(whole(head), features)
+        losses = lambda head, some, targets: layers.losses(answer(head, some), targets)
         learn = client_update(Task(self.task.init, losses, answer), update, 1)
         size, on_features = received.head_step_size, data._replace(inputs=features)
         return learn(key, size, head, (), on_features)[0]
@@ -528,18 +510,15 @@ class Mixtures(NamedTuple):
 def _combined_heads(
     message: Message,
     before: Stacked,
-    *,
     smallest_weight: ScalarLike,
     num_iterations: int,
 ) -> tuple[Stacked, Mixtures]:
-    """For each client the mixture of all last layers that is best for it, lower weights
-    than the smallest left out; a client without a usable message keeps its own, and has
-    weights of 0 and a gap of NaN."""
+    """Each client's best mixture of last layers, small weights left out; a client
+    without a usable message keeps its own, and has weights of 0 and a gap of NaN."""
     usable = message.usable
     points = message.joint.reshape(message.joint.shape[0], -1)
-    found = best_mixtures(
-        points, message.variance, usable, num_iterations=num_iterations
-    )
+    noise = message.variance
+    found = best_mixtures(points, noise, usable, num_iterations=num_iterations)
     large = jnp.where(found.weights < smallest_weight, 0, found.weights)
     large = jnp.where(jnp.any(large > 0, axis=1)[:, None], large, found.weights)
     total = jnp.sum(large, axis=1, keepdims=True)
@@ -647,14 +626,10 @@ def _info(state: State, message: Message, mixtures: Mixtures, clients: Array) ->
     number = message.means.dtype.itemsize
     held = jnp.sum(message.counts > 0, axis=1)
     known = jnp.sum(state.prototypes.known)
-    sent = (
-        model
-        + number
-        + prototype_bytes(held, state.prototypes, per_class=features * number + 4)
-    )
-    received = jnp.broadcast_to(
-        model + prototype_bytes(known, state.prototypes), clients.shape
-    )
+    per_class = features * number + 4
+    sent = model + number + prototype_bytes(held, state.prototypes, per_class=per_class)
+    prototypes = model + prototype_bytes(known, state.prototypes)
+    received = jnp.broadcast_to(prototypes, clients.shape)
     combination = jnp.zeros((num_clients, num_clients), mixtures.weights.dtype)
     return Info(
         assignment=row(jnp.where(message.usable, 0, NO_CLUSTER), NO_CLUSTER),

@@ -45,8 +45,8 @@ from cfljax.federated.rounds import Info
 from cfljax.federated.training import (
     LocalState,
     Start,
-    Training,
     Weights,
+    averaging,
     cohort,
     first_local_state,
     moments_of,
@@ -143,14 +143,7 @@ def fedproto(
     check_member(Answer, answer=answer)
     check_member(Start, start=start)
     check_not_negative(penalty=penalty)
-    training = Training(
-        step_size=step_size,
-        num_steps=num_steps,
-        weights=weights,
-        participation=participation,
-        update=update or LocalUpdate(),
-        threat=threat,
-    )
+    training = averaging(step_size, num_steps, weights, participation, update, threat)
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         models = start_own_models(task, key, len(data.mask), start)
@@ -205,13 +198,8 @@ def fedproto(
             key, step_size, penalty, prototypes = shared
             local = aligned(task, prototypes, penalty)  # (7)
             train = client_update(local, training.update, num_steps)
-            model, moments = work_alone(
-                key,
-                client,
-                data,
-                lambda own: train(own, step_size, model, moments, data),
-                (model, moments),
-            )
+            learn = lambda own: train(own, step_size, model, moments, data)
+            model, moments = work_alone(key, client, data, learn, (model, moments))
             features = layers.embed(model, data.inputs)
             losses = layers.losses(layers.answer(model, features), data.targets)
             means, counts = class_means(  # (3)
@@ -219,12 +207,9 @@ def fedproto(
             )
             return model, moments, means, counts, masked_mean(losses, data.mask)
 
-        shared = (
-            key,
-            step_size_at(training.update, step_size, round_of(state.local_state)),
-            jnp.asarray(penalty, jnp.result_type(float)),
-            state.prototypes,
-        )
+        size = step_size_at(training.update, step_size, round_of(state.local_state))
+        strength = jnp.asarray(penalty, jnp.result_type(float))
+        shared = key, size, strength, state.prototypes
         moments = moments_of(state.local_state, clients)
         models = take(state.models, clients)
         return training.update.over_clients(one)(shared, clients, models, moments, data)
@@ -244,10 +229,8 @@ def fedproto(
     def join(key: PRNGKeyArray, state: State, data: ClientData) -> State:
         num_clients = data.mask.shape[0]
         models = start_own_models(task, key, num_clients, start)
-        local_state = newcomers_local_state(
-            training, state.local_state, models, num_clients
-        )
-        fresh = State(models, state.prototypes, local_state)
+        kept = newcomers_local_state(training, state.local_state, models, num_clients)
+        fresh = State(models, state.prototypes, kept)
         models, *_ = work(key, fresh, jnp.arange(num_clients), data)
         return fresh._replace(models=models)
 

@@ -15,7 +15,7 @@ from cfljax.federated.local_update import LocalUpdate
 from cfljax.federated.robust import Aggregate
 from cfljax.federated.rounds import GlobalState as State
 from cfljax.federated.rounds import Info, global_round, global_start
-from cfljax.federated.training import Training, Weights
+from cfljax.federated.training import Weights, averaging
 
 
 @constructor
@@ -67,14 +67,9 @@ def fedprox(
             "`update` must have no other proximal term than `proximal`, got "
             f"{update.proximal} beside {proximal}."
         )
-    training = Training(
-        step_size=step_size,
-        num_steps=num_steps,
-        weights=weights,
-        participation=participation,
-        update=dataclasses.replace(update, proximal=proximal),
-        threat=threat,
-        aggregate=aggregate,
+    held = dataclasses.replace(update, proximal=proximal)
+    training = averaging(
+        step_size, num_steps, weights, participation, held, threat, aggregate
     )
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:

@@ -39,8 +39,8 @@ from cfljax.federated.sharing import paths
 from cfljax.federated.traffic import single, traffic
 from cfljax.federated.training import (
     LocalState,
-    Training,
     Weights,
+    averaging,
     cohort,
     message_bytes,
     next_local_state,
@@ -148,14 +148,7 @@ def fesem(
         raise ValueError(
             f"`variant='reference'` needs `start='independent'`, got {start!r}."
         )
-    training = Training(
-        step_size=step_size,
-        num_steps=num_steps,
-        weights=weights,
-        participation=participation,
-        update=update or LocalUpdate(),
-        threat=threat,
-    )
+    training = averaging(step_size, num_steps, weights, participation, update, threat)
     is_reference = variant == "reference"
     leaves = leaves_of(task, compared)
 
@@ -188,14 +181,9 @@ def fesem(
         used = starts if threat is None else threat.evaluate(starts, clients)
         sent, moments = train_alone(key, task, used, present, training, before, clients)
         if threat is not None:
-            sent = threat.send(
-                jax.random.fold_in(key, Stream.ATTACKERS),
-                sent,
-                clients,
-                state.models,
-                clusters=jnp.maximum(known, 0),
-                round=round_of(before),
-            )
+            own = jax.random.fold_in(key, Stream.ATTACKERS)
+            at, now = jnp.maximum(known, 0), round_of(before)
+            sent = threat.send(own, sent, clients, state.models, clusters=at, round=now)
         usable = finite_rows(sent) & jnp.any(present.mask, axis=1)
         local = put(state.local, clients, select(usable, sent, old))
         own = jax.random.fold_in(key, Stream.ALGORITHM)
@@ -290,11 +278,10 @@ def squares_to_centres(
     each centre, and no copy of them."""
 
     def to_one(centre: PyTree) -> Float[Array, " models"]:
+        pairs = zip(jax.tree.leaves(models), jax.tree.leaves(centre), strict=True)
         squares = [
             jnp.sum(jnp.square(leaf - c[None]).reshape(leaf.shape[0], -1), axis=1)
-            for leaf, c in zip(
-                jax.tree.leaves(models), jax.tree.leaves(centre), strict=True
-            )
+            for leaf, c in pairs
         ]
         return sum(squares[1:], squares[0])
 

@@ -37,6 +37,7 @@ from cfljax.federated.training import (
     LocalState,
     Training,
     Weights,
+    averaging,
     first_local_state,
     message_bytes,
     train_alone,
@@ -142,14 +143,7 @@ def flexcfl(
     )
     check_member(Clustering, clustering=clustering)
     check_not_negative(inter_group_step_size=inter_group_step_size)
-    training = Training(
-        step_size=step_size,
-        num_steps=num_steps,
-        weights=weights,
-        participation=participation,
-        update=update or LocalUpdate(),
-        threat=threat,
-    )
+    training = averaging(step_size, num_steps, weights, participation, update, threat)
     # By a number of steps from a fresh optimiser, towards nothing.
     plain = dataclasses.replace(
         training.update, num_epochs=None, proximal=0.0, keep_optimizer=False
@@ -191,9 +185,8 @@ def flexcfl(
         clusters = jnp.full(number, NO_CLUSTER, jnp.result_type(int))
         clusters = clusters.at[first].set(groups)
         if others.shape[0]:
-            nearest = newcomer_start(
-                train_key, start, directions, take(data, others), others
-            )
+            late = take(data, others)
+            nearest = newcomer_start(train_key, start, directions, late, others)
             clusters = clusters.at[others].set(nearest)
         return State(
             models=models,
@@ -212,10 +205,8 @@ def flexcfl(
         data: ClientData,
         clients: Int[Array, " clients"],
     ) -> Int[Array, " clients"]:
-        """The group whose direction is nearest to what a client makes of the common
-        start, `argmin_k (1 - cos(update_i, direction_k)) / 2`; never one without
-        direction. `NO_CLUSTER` for a client without samples or whose update is not
-        finite."""
+        """The group of direction nearest to a client's own; `NO_CLUSTER` without
+        samples or with an update that is not finite."""
         train = client_update(task, plain, num_pretrain_steps)
 
         def one(shared: tuple, client: Array, data: ClientData) -> Array:
@@ -260,9 +251,8 @@ def flexcfl(
 
     def join(key: PRNGKeyArray, state: State, data: ClientData) -> State:
         number = data.mask.shape[0]
-        nearest = newcomer_start(
-            key, state.start, state.directions, data, jnp.arange(number)
-        )
+        start, directions, own = state.start, state.directions, jnp.arange(number)
+        nearest = newcomer_start(key, start, directions, data, own)
         return state._replace(clusters=nearest, started=jnp.zeros(number, bool))
 
     return Algorithm(init, step, predict_own_cluster(task), join)
@@ -374,10 +364,8 @@ def _products(left: Array, right: Array) -> Float[Array, "rows columns"]:
 def direction_cosines(update: PyTree, directions: Stacked) -> Float[Array, " groups"]:
     """Cosine of an update to every group's direction: 0 for an update that is 0, NaN
     for a direction that is, and everywhere if the update is not finite."""
-    sizes = [
-        jnp.max(jnp.abs(leaf.reshape(leaf.shape[0], -1)), axis=1)
-        for leaf in jax.tree.leaves(directions)
-    ]
+    size = lambda leaf: jnp.max(jnp.abs(leaf.reshape(leaf.shape[0], -1)), axis=1)
+    sizes = [size(leaf) for leaf in jax.tree.leaves(directions)]
     found = cosines(repeat(update, 1), directions)[0]
     return jnp.where(jnp.max(jnp.stack(sizes), axis=0) > 0, found, jnp.nan)
 

@@ -38,6 +38,7 @@ from cfljax.federated.training import (
     LocalState,
     Training,
     Weights,
+    averaging,
     first_local_state,
     message_bytes,
     start_models,
@@ -116,14 +117,7 @@ def hyp_cluster(
     """
     check_positive(num_clusters=num_clusters, num_start_rounds=num_start_rounds)
     check_member(Start, start=start)
-    training = Training(
-        step_size=step_size,
-        num_steps=num_steps,
-        weights=weights,
-        participation=participation,
-        update=update or LocalUpdate(),
-        threat=threat,
-    )
+    training = averaging(step_size, num_steps, weights, participation, update, threat)
     optimizer = server_optimizer(server_step_size)
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
@@ -165,14 +159,8 @@ def _server_step(
     states: Stacked,
     used: Bool[Array, " clusters"],
 ) -> tuple[Stacked, Stacked]:
-    """One step of every cluster's model along its pseudo-gradient, `model - mean`, the
-    mean being that of what the members trained (Reddi et al., "Adaptive Federated
-    Optimization", ICLR 2021, Algorithm 1).
-
-    A plain step of size 1 lands on the mean, which is federated averaging. Statistics
-    (`Variables`) are no weights: they become their mean. A cluster that is not used
-    keeps its model and state.
-    """
+    """A step of every used cluster's model along `model - mean` of its members (Reddi
+    et al., ICLR 2021, Algorithm 1); statistics (`Variables`) become their mean."""
     weights = trained_part(models)
     gradient = jax.tree.map(jnp.subtract, weights, trained_part(means))
     changes, after = jax.vmap(optimizer.update)(gradient, states, weights)
@@ -188,17 +176,8 @@ def _farthest_start(
     data: ClientData,
     num_rounds: int,
 ) -> tuple[Stacked, Int[Array, "2 clients"]]:
-    """Models among those that clients trained from one start, and the bytes: a client
-    receives the start and every chosen model but the last; it sends its loss under each
-    of these, and its model if that is chosen.
-
-    The first is drawn, then always that of the worst served is taken, in the manner of
-    k-means++ without its draws: of the client whose least loss over the models so far
-    is the largest. A client gives one model at most; one without samples, with a model
-    that is not finite, or without any finite loss gives none, and a `random` one fills
-    the row. The code released with Mansour et al. 2020 (fedjax, `kmeans_init`) may take
-    the same client several times.
-    """
+    """Models trained by clients from one start, the first drawn, then always that of
+    the client worst served so far, `random` where none is left; and the bytes."""
     num_clients = data.mask.shape[0]
     number = length(random)
     if num_clients < number:
@@ -237,9 +216,8 @@ def _farthest_start(
     least = jnp.full(len(able), jnp.inf, kind)
     chosen, _ = jax.lax.fori_loop(1, number, add, (chosen, least))
     given = chosen >= 0
-    pick = lambda new, old: jnp.where(
-        rows(given, old), new[jnp.maximum(chosen, 0)], old
-    )
+    one = lambda new: new[jnp.maximum(chosen, 0)]
+    pick = lambda new, old: jnp.where(rows(given, old), one(new), old)
     models = jax.tree.map(pick, trained, random)
     gives = jnp.any(jnp.arange(num_clients)[:, None] == chosen[None, :], axis=1)
     model = message_bytes(training, random).one_model

@@ -205,9 +205,8 @@ def ifca(
 
 def first_history(num_clients: int) -> History:
     """Nothing is known."""
-    return History(
-        jnp.full(num_clients, NO_CLUSTER, jnp.int32), jnp.zeros((), jnp.int32)
-    )
+    nobody = jnp.full(num_clients, NO_CLUSTER, jnp.int32)
+    return History(nobody, jnp.zeros((), jnp.int32))
 
 
 def is_settled(history: History, stable_rounds: int) -> Bool[Array, " clients"]:

@@ -24,8 +24,8 @@ from cfljax.federated.local_update import LocalUpdate
 from cfljax.federated.rounds import Info, fixed_round
 from cfljax.federated.training import (
     LocalState,
-    Training,
     Weights,
+    averaging,
     first_local_state,
     start_models,
 )
@@ -108,14 +108,7 @@ def k_fed(
     )
     check_member(Points, points=points)
     check_member(Variant, variant=variant)
-    training = Training(
-        step_size=step_size,
-        num_steps=num_steps,
-        weights=weights,
-        participation=participation,
-        update=update or LocalUpdate(),
-        threat=threat,
-    )
+    training = averaging(step_size, num_steps, weights, participation, update, threat)
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         models_key, cluster_key = jax.random.split(key)
@@ -209,9 +202,8 @@ def _farthest_first(
     slots = jnp.arange(number)
 
     def add(slot: Array, start: Array) -> Array:
-        squares = jnp.where(
-            (slots < slot)[None, :], squared_euclidean(flat, start), jnp.inf
-        )
+        known = (slots < slot)[None, :]
+        squares = jnp.where(known, squared_euclidean(flat, start), jnp.inf)
         nearest = jnp.where(used, jnp.min(squares, axis=1), -1)
         farthest = flat[jnp.argmax(nearest)]
         return jnp.where(slot >= taken, start.at[slot].set(farthest), start)

@@ -156,12 +156,8 @@ class Interpolation:
 
 
 class _Answers(NamedTuple):
-    """One client's answers, `[samples, outputs]`, before they are mixed.
-
-    model: what the model predicts.
-    neighbours: mean of the neighbours' one-hot labels, or of their targets.
-    known: whether there is any neighbour.
-    """
+    """One client's answers before they are mixed: the model's, the mean of neighbours'
+    one-hot labels or targets, and whether there is any neighbour."""
 
     model: Float[Array, "samples outputs"]
     neighbours: Float[Array, "samples outputs"]
@@ -181,12 +177,9 @@ def _answers(
     points = _flat(embed(model, data.inputs))
     outputs = task.predict(model, inputs)
     queries = outputs if how.embed is None else embed(model, inputs)
+    number, size = how.num_neighbours, how.queries_per_chunk
     indices, squares = nearest_samples(
-        points,
-        data.mask,
-        _flat(queries),
-        how.num_neighbours,
-        queries_per_chunk=how.queries_per_chunk,
+        points, data.mask, _flat(queries), number, queries_per_chunk=size
     )
     flat = _flat(outputs)
     if _has_classes(data):

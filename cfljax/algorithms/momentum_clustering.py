@@ -188,12 +188,10 @@ def momentum_clustering(
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
         models, clients = state.models, jnp.arange(data.mask.shape[0])
         check_threat(threat, data.mask.shape[0])
+        used = models if threat is None else threat.evaluate(models, clients)
+        batch = draw_batch(key, data, batch_size)
         losses, (gradients, _) = client_gradients(
-            task,
-            models if threat is None else threat.evaluate(models, clients),
-            draw_batch(key, data, batch_size),
-            order=order,
-            clients_per_chunk=clients_per_chunk,
+            task, used, batch, order=order, clients_per_chunk=clients_per_chunk
         )
         weight = jnp.asarray(gradient_weight, jnp.result_type(float))
         if first_momentum == "gradient":
@@ -203,18 +201,16 @@ def momentum_clustering(
         assignment, centres = None, state.centres
         if centres is None:  # line 4
             own = jax.random.fold_in(key, Stream.ATTACKERS)
-            found = member_centres(
-                own, momenta, clients, clients, round_index=state.round
-            )
+            now = state.round
+            found = member_centres(own, momenta, clients, clients, round_index=now)
             moves, members = found.centres, found.members
         else:
             centres, assignment, moves, members = warm_centres(
                 key, flat(momenta), centres, state.round
             )
             moves = like(moves, models)
-        models = jax.tree.map(  # line 5
-            lambda x, v: x - step_size * v, models, moves
-        )
+        move = lambda x, v: x - step_size * v  # line 5
+        models = jax.tree.map(move, models, moves)
         info = Info(assignment, losses, members, *exchanged(models))
         return State(models, momenta, centres, state.round + 1), info
 
@@ -224,28 +220,17 @@ def momentum_clustering(
         before: Float[Array, "clusters features"],
         round_index: Int[Array, ""],
     ) -> tuple[Array, Array, Array, Array]:
-        """The centres from where they ended on, the nearest one of each client, its
-        coordinates, and whose momenta were in its ball.
-
-        A client without a centre that is finitely far moves along NaN, for it has
-        diverged, and has nobody in its ball.
-        """
+        """The centres from where they ended on, each client's nearest, its coordinates
+        (NaN without a finite distance), and whose momenta were in its ball."""
         if threat is not None:
-            points = threat.send(
-                jax.random.fold_in(key, Stream.ATTACKERS),
-                points,
-                jnp.arange(points.shape[0]),
-                radius=known_radius(radius),
-                round=round_index,
-            )
+            own = jax.random.fold_in(key, Stream.ATTACKERS)
+            everyone, ball = jnp.arange(points.shape[0]), known_radius(radius)
+            points = threat.send(own, points, everyone, radius=ball, round=round_index)
         finite = jnp.all(jnp.isfinite(points), axis=1)
         kept = jnp.where(finite[:, None], points, 0)
         own = jax.random.fold_in(key, Stream.ALGORITHM)
-        begin = jax.lax.cond(
-            round_index == 0,
-            lambda: plus_plus(own, kept, finite, before.shape[0]),
-            lambda: before,
-        )
+        draw = lambda: plus_plus(own, kept, finite, before.shape[0])
+        begin = jax.lax.cond(round_index == 0, draw, lambda: before)
         found = threshold_clustering(points, begin, **clipping)
         # One centre after the other, in the memory of one set of differences.
         to = lambda centre: jnp.sum(jnp.square(points - centre[None]), axis=1)

@@ -93,12 +93,10 @@ def myopic_clustering(
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
         models, clients = state.models, jnp.arange(data.mask.shape[0])
         check_threat(threat, data.mask.shape[0])
+        used = models if threat is None else threat.evaluate(models, clients)
+        batch = draw_batch(key, data, batch_size)
         losses, (gradients, _) = client_gradients(
-            task,
-            models if threat is None else threat.evaluate(models, clients),
-            draw_batch(key, data, batch_size),
-            order=order,
-            clients_per_chunk=clients_per_chunk,
+            task, used, batch, order=order, clients_per_chunk=clients_per_chunk
         )
         sent = gradients  # line 3
         if threat is not None:

@@ -32,8 +32,8 @@ from cfljax.federated.rounds import assigned_round, global_start
 from cfljax.federated.traffic import single, traffic
 from cfljax.federated.training import (
     LocalState,
-    Training,
     Weights,
+    averaging,
     message_bytes,
     newcomers_local_state,
     train_alone,
@@ -167,14 +167,7 @@ def pacfl(
     check_member(PairLinkage, linkage=linkage)
     check_not_negative(threshold=threshold)
     update = update or LocalUpdate()
-    training = Training(
-        step_size=step_size,
-        num_steps=num_steps,
-        weights=weights,
-        participation=participation,
-        update=update,
-        threat=threat,
-    )
+    training = averaging(step_size, num_steps, weights, participation, update, threat)
     subspaces_of = functools.partial(
         client_subspaces,
         num_vectors=num_vectors,
@@ -298,10 +291,8 @@ def client_subspaces(
             classes = jnp.arange(num_classes, dtype=data.targets.dtype)
             masks = masks & (data.targets[None, :] == classes[:, None])
         number = min(num_vectors, *inputs.shape)
-        nothing = (
-            jnp.zeros((inputs.shape[1], number), inputs.dtype),
-            jnp.zeros(number, bool),
-        )
+        none = jnp.zeros((inputs.shape[1], number), inputs.dtype)
+        nothing = none, jnp.zeros(number, bool)
 
         def of_class(mask: Array) -> tuple[Array, Array]:
             found = lambda: _principal_vectors(inputs, mask, num_vectors)
@@ -319,13 +310,8 @@ def _principal_vectors(
     mask: Bool[Array, " samples"],
     num_vectors: int,
 ) -> tuple[Float[Array, "features vectors"], Bool[Array, " vectors"]]:
-    """First left singular vectors of the matrix whose columns are the samples, by
-    falling singular value, and which there are: fewer where the rank is less, in the
-    working precision, and none where an input is not finite. The others are 0.
-
-    A singular vector has no sign of its own. Here its entry of largest size, the first
-    of several, is positive. The mean of the samples is not taken off.
-    """
+    """First left singular vectors of samples as columns, not centred, largest entry
+    positive, and which there are: 0 beyond the rank or where not all is finite."""
     rows = jnp.where(mask[:, None], inputs, 0)
     sizes, directions = singular_vectors(rows)
     number = min(num_vectors, sizes.shape[0])
@@ -398,9 +384,8 @@ def _principal_angles(right: Subspaces, vectors: Array, kept: Array) -> _Row:
     del kept  # Columns that there are not are 0.
     inner = jnp.einsum("fa,ofb->oab", vectors, right.vectors, precision=_EXACT)
     squares = jnp.einsum("oab,ocb->oac", inner, inner, precision=_EXACT)
-    best = jax.vmap(eigenvectors)(squares)[1][
-        :, :, -1
-    ]  # Of the largest singular value.
+    # Of the largest singular value.
+    best = jax.vmap(eigenvectors)(squares)[1][:, :, -1]
     image = jnp.einsum("oab,oa->ob", inner, best, precision=_EXACT)
     nearest = jnp.einsum("ofb,ob->of", right.vectors, image, precision=_EXACT)
     point = jnp.einsum("fa,oa->of", vectors, best, precision=_EXACT)

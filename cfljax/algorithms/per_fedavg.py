@@ -28,7 +28,7 @@ from cfljax.federated.local_update import LocalUpdate, batch_loss
 from cfljax.federated.robust import Aggregate
 from cfljax.federated.rounds import GlobalState as State
 from cfljax.federated.rounds import Info, global_round, global_start
-from cfljax.federated.training import Training, Weights
+from cfljax.federated.training import Weights, averaging
 
 Variant = Literal["paper", "reference"]
 Method = Literal["first_order", "hessian_free", "exact"]
@@ -117,14 +117,9 @@ def per_fedavg(
     if variant == "reference":  # Trained twice.
         num_steps = num_steps if epochs else 2 * num_steps
         epochs = epochs and 2 * epochs
-    training = Training(
-        step_size=step_size,
-        num_steps=num_steps,
-        weights=weights,
-        participation=participation,
-        update=dataclasses.replace(update, batch_size=size, num_epochs=epochs),
-        threat=threat,
-        aggregate=aggregate,
+    dealt = dataclasses.replace(update, batch_size=size, num_epochs=epochs)
+    training = averaging(
+        step_size, num_steps, weights, participation, dealt, threat, aggregate
     )
     meta = meta_task(task, Adaptation(alpha, method, difference), update)
 
@@ -290,9 +285,8 @@ def _adapted_models(
     num_steps: int,
     update: LocalUpdate,
 ) -> Stacked:
-    """What each client makes of one model by gradient steps on all of its samples: the
-    model itself without samples. The losses are those that the task is judged by: no
-    dropout, statistics as they are."""
+    """What each client makes of one model by gradient steps on all of its samples, by
+    the losses that the task is judged by; the model itself without samples."""
     if not num_steps:
         return repeat(model, data.mask.shape[0])
 

@@ -56,11 +56,8 @@ def ipm(*, epsilon: ScalarLike = 0.5) -> Attack:
     """
     check_not_negative(epsilon=epsilon)
 
-    def lie(key: PRNGKeyArray, scene: Scene) -> Float[Array, " features"]:
-        del key
-        return scene.origin - scene.number(epsilon) * (scene.mean - scene.origin)
-
-    return attack_from(lie)
+    push = lambda scene: scene.number(epsilon) * (scene.mean - scene.origin)
+    return attack_from(lambda key, scene: scene.origin - push(scene))
 
 
 def alie(*, z: ScalarLike | None = None) -> Attack:

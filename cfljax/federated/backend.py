@@ -159,9 +159,8 @@ def clients_in_chunks(
     def run(shared: PyTree, own: Stacked) -> Stacked:
         fold = lambda leaf: leaf.reshape((-1, size) + leaf.shape[1:])
         unfold = lambda leaf: leaf.reshape((-1,) + leaf.shape[2:])
-        results = jax.lax.map(
-            lambda chunk: function(shared, chunk), jax.tree.map(fold, own)
-        )
+        of_chunk = lambda chunk: function(shared, chunk)
+        results = jax.lax.map(of_chunk, jax.tree.map(fold, own))
         return jax.tree.map(unfold, results)
 
     results = over_devices(run)(shared, padded(clients, size * devices))

@@ -158,12 +158,8 @@ def client_update(task: Task, update: LocalUpdate, num_steps: int) -> ClientUpda
             weights = trained_part(params)
             gradient, after = jax.grad(loss, has_aux=True)(weights)
             if update.proximal:
-                gradient = jax.tree.map(
-                    lambda g, w, start: g + update.proximal * (w - start),
-                    gradient,
-                    weights,
-                    trained_part(received),
-                )
+                pull = lambda g, w, start: g + update.proximal * (w - start)
+                gradient = jax.tree.map(pull, gradient, weights, trained_part(received))
             changes, moments = optimizer.update(gradient, moments, weights)
             weights = optax.apply_updates(weights, changes)
             return with_trained(after, weights), moments
@@ -251,13 +247,8 @@ def local_descent(
     ) -> tuple[PyTree, PyTree]:
         key, step_size, extra = shared
         train = make(extra)
-        return work_alone(
-            key,
-            client,
-            data,
-            lambda own: train(own, step_size, model, moments, data),
-            (model, moments),
-        )
+        learn = lambda own: train(own, step_size, model, moments, data)
+        return work_alone(key, client, data, learn, (model, moments))
 
     if clients is None:
         clients = jnp.arange(data.mask.shape[0])

@@ -5,6 +5,7 @@ robust means need them all, side by side: rounds with either take the second pat
 """
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -168,21 +169,8 @@ _Averaged = tuple[_Parts, _Assignment, Array, Stacked]
 
 
 class _Setting(NamedTuple):
-    """What is settled before a round.
-
-    key: of the round.
-    task: the learning problem.
-    training: how models are trained.
-    step_size: of this round.
-    num_clients: m, counting the clients that do not participate.
-    clients: index of each participant among all clients.
-    train: what participants train on.
-    estimate: what they choose a cluster by.
-    moments: optimiser states that they kept; an empty tree if none are kept.
-    choose: from the loss matrix to a cluster for each participant, as it claims it.
-    skip: whether to leave out the losses; None for never.
-    round_index: rounds that are over; None where nothing depends on it.
-    """
+    """What is settled before a round: `choose` has clusters as claimed, `skip` leaves
+    out losses; None for never, and for a `round_index` that nothing depends on."""
 
     key: PRNGKeyArray
     task: Task
@@ -232,9 +220,8 @@ def _average_gradients(setting: _Setting, parts: _Parts) -> _Averaged:
             "trains with dropout, augmentation or batch statistics; use "
             "`option='model'`."
         )
-    losses, pullback = jax.vjp(
-        lambda parts: setting.losses(parts, setting.train), parts
-    )
+    of_training = lambda parts: setting.losses(parts, setting.train)
+    losses, pullback = jax.vjp(of_training, parts)
     if setting.estimate is not setting.train:
         losses = setting.losses(parts, setting.estimate)
     if setting.skip is not None:
@@ -270,11 +257,8 @@ def _average_gradients(setting: _Setting, parts: _Parts) -> _Averaged:
 def _gradient_pullback(
     setting: _Setting, parts: _Parts, assignment: _Assignment
 ) -> Callable[[Float[Array, "participants clusters"]], tuple[_Parts]]:
-    """The weighted sums of gradients that a round asks for, from single messages.
-
-    From weights, all but those of a client's own cluster 0, to sums: the robust mean of
-    the members times their summed weights. Holds a gradient of each participant.
-    """
+    """From weights, all but those of a client's own cluster 0, to the sums of
+    gradients: the robust mean of the members' messages times their summed weights."""
     training, (own, common) = setting.training, parts
     models = take(own, jnp.maximum(assignment, 0))
     if training.threat is not None:
@@ -306,13 +290,8 @@ def _gradient_pullback(
 
 
 def _average_models(setting: _Setting, parts: _Parts) -> _Averaged:
-    """Members train their cluster's model, which becomes their mean (lines 11, 15);
-    results as of `_average_gradients`.
-
-    A member whose trained model is not finite has no weight and keeps its moments. It
-    keeps its assignment, too, which it chose by losses that are finite. A robust mean
-    is given such a model as it is.
-    """
+    """Members train their cluster's model, which becomes their mean (lines 11, 15), of
+    finite models unless it is robust; results as of `_average_gradients`."""
     training = setting.training
     compute = lambda: setting.losses(parts, setting.estimate)
     if setting.skip is None:
@@ -337,9 +316,8 @@ def _average_models(setting: _Setting, parts: _Parts) -> _Averaged:
         whether it is."""
         key, step_size, own, common = shared
         start, (moments, _) = take(own, cluster), kept
-        sent, moved = train(
-            client_key(key, client), step_size, start, common, moments, data
-        )
+        own_key = client_key(key, client)
+        sent, moved = train(own_key, step_size, start, common, moments, data)
         finite = is_finite(sent)
         sent = jax.tree.map(lambda leaf: jnp.where(finite, leaf, 0), sent)
         keep = lambda new, old: jnp.where(finite, new, old)
@@ -396,11 +374,8 @@ def _member_training(setting: _Setting) -> Callable[..., tuple[_Parts, PyTree]]:
 def _sent_models(
     setting: _Setting, parts: _Parts, assignment: _Assignment
 ) -> tuple[_Parts, Stacked]:
-    """The participants' trained models as they arrive, and the moments they keep.
-
-    A participant without cluster trains the first one's model, one without samples
-    sends its model as it is: neither may be given any weight.
-    """
+    """The participants' trained models as they arrive, and the moments they keep; not
+    to be weighed without a cluster, where the first is trained, or without samples."""
     training, (own, common) = setting.training, parts
     models = take(own, jnp.maximum(assignment, 0))
     if training.threat is not None:
@@ -412,13 +387,9 @@ def _sent_models(
     ) -> tuple[_Parts, PyTree]:
         key, step_size, common = shared
         frozen = training.shared is None or training.variant == "reference"
-        return work_alone(
-            key,
-            client,
-            data,
-            lambda own: train(own, step_size, model, common, moments, data),
-            ((model, () if frozen else common), moments),
-        )
+        learn = lambda own: train(own, step_size, model, common, moments, data)
+        nothing = (model, () if frozen else common), moments
+        return work_alone(key, client, data, learn, nothing)
 
     shared = setting.key, setting.step_size, common
     sent, moved = training.update.over_clients(one)(
@@ -478,13 +449,9 @@ def _arrived(
     threat = setting.training.threat
     if threat is None:
         return messages
+    own, now = jax.random.fold_in(setting.key, Stream.ATTACKERS), setting.round_index
     return threat.send(
-        jax.random.fold_in(setting.key, Stream.ATTACKERS),
-        messages,
-        setting.clients,
-        origin,
-        clusters=assignment,
-        round=setting.round_index,
+        own, messages, setting.clients, origin, clusters=assignment, round=now
     )
 
 
@@ -504,22 +471,14 @@ class GlobalState(NamedTuple):
     __repr__ = summary
 
 
-class _OneCluster(NamedTuple):
-    """The same as `train_round` takes it."""
-
-    models: Stacked
-    local_state: LocalState | None
-
-
 def global_start(
     key: PRNGKeyArray, task: Task, training: Training, num_clients: int
 ) -> GlobalState:
     """A random model and the state before the first round, as FedAvg draws them."""
     (first,) = jax.random.split(key, 1)  # As IFCA with one cluster draws it.
     model = task.init(first)
-    return GlobalState(
-        model, first_local_state(training, repeat(model, 1), num_clients)
-    )
+    local_state = first_local_state(training, repeat(model, 1), num_clients)
+    return GlobalState(model, local_state)
 
 
 def global_round(
@@ -530,10 +489,11 @@ def global_round(
     training: Training,
 ) -> tuple[GlobalState, Info]:
     """A round of federated averaging: `train_round` with one cluster."""
-    one = _OneCluster(repeat(state.model, 1), state.local_state)
+    models = repeat(state.model, 1)
+    one = SimpleNamespace(models=models, local_state=state.local_state)
     choose = lambda losses, _: choose_cluster(losses)
     after = train_round(key, task, one, data, training, choose)
-    sizes = message_bytes(training, one.models)
+    sizes = message_bytes(training, models)
     received, sent = traffic(sizes, after.present, after.assignment)
     model = jax.tree.map(lambda leaf: leaf[0], after.models)
     info = Info(after.assignment, after.losses[:, 0], received, sent)

@@ -30,11 +30,8 @@ LANES = 8
 
 
 class _Members(NamedTuple):
-    """Where each client's value goes.
-
-    row: of the sums, `[clients]`.
-    weight: `[clients]`; a client of no weight is not computed.
-    """
+    """Where each client's value goes: the row of the sums, and its weight, without
+    which it is not computed."""
 
     row: Int[Array, " clients"]
     weight: Float[Array, " clients"]
@@ -85,10 +82,8 @@ def sum_in_clusters(
     one = lambda row: jax.tree.map(lambda leaf: leaf[0], row)
     shapes = jax.eval_shape(lambda: function(shared, one(kept), *one(clients))[0])
     zeros = lambda count: lambda leaf: jnp.zeros((count,) + leaf.shape, leaf.dtype)
-    empty = (
-        jax.tree.map(zeros(num_clusters), shapes[0]),
-        jax.tree.map(zeros(1), shapes[1]),
-    )
+    own = jax.tree.map(zeros(num_clusters), shapes[0])
+    empty = own, jax.tree.map(zeros(1), shapes[1])
     if resolve(order) == "sequential":
         run = jax.custom_batching.sequential_vmap(_in_lanes(function))
         return run(shared, empty, stacked)
@@ -156,9 +151,8 @@ def _unfold(kept: Stacked, number: int) -> Stacked:
         return kept
     index, used = _table(number, length(kept))
     if number % LANES == 0:
-        return jax.tree.map(
-            lambda leaf: leaf[:LANES].reshape((number,) + leaf.shape[2:]), kept
-        )
+        unfold = lambda leaf: leaf[:LANES].reshape((number,) + leaf.shape[2:])
+        return jax.tree.map(unfold, kept)
     lane, place = np.nonzero(used)
     place, lane = place[np.argsort(index[used])], lane[np.argsort(index[used])]
     return jax.tree.map(lambda leaf: leaf[lane, place], kept)
@@ -190,9 +184,8 @@ def _in_chunks(
         )
         own, common = jax.tree.map(weigh, values)
         number = [length(part) if jax.tree.leaves(part) else 1 for part in empty]
-        own = jax.tree.map(
-            lambda leaf: jax.ops.segment_sum(leaf, members.row, number[0]), own
-        )
+        add = lambda leaf: jax.ops.segment_sum(leaf, members.row, number[0])
+        own = jax.tree.map(add, own)
         common = jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0, keepdims=True), common)
         keep = lambda new, old: jnp.where(rows(present, new), new, old)
         return (own, common), jax.tree.map(keep, changed, kept)
@@ -216,10 +209,8 @@ def _in_chunks(
 
             sums, kept = jax.lax.scan(step, empty, jax.tree.map(fold, own))
             unfold = lambda leaf: leaf.reshape((-1,) + leaf.shape[2:])
-            return (
-                jax.tree.map(lambda leaf: leaf[None], sums),
-                jax.tree.map(unfold, kept),
-            )
+            own_sums = jax.tree.map(lambda leaf: leaf[None], sums)
+            return own_sums, jax.tree.map(unfold, kept)
 
         sums, kept = over_devices(device)((shared, empty), (members, *others))
         total = jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), sums)

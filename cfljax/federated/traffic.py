@@ -35,10 +35,8 @@ def single(message: int) -> MessageBytes:
 
 def num_bytes(params: PyTree) -> int:
     """Bytes of an uncompressed message with these arrays, or shapes of arrays."""
-    leaves = jax.tree.leaves(params)
-    return sum(
-        math.prod(leaf.shape) * jnp.dtype(leaf.dtype).itemsize for leaf in leaves
-    )
+    size = lambda leaf: math.prod(leaf.shape) * jnp.dtype(leaf.dtype).itemsize
+    return sum(map(size, jax.tree.leaves(params)))
 
 
 def identity_bytes(num_clusters: int) -> int:

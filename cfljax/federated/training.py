@@ -46,7 +46,7 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, ScalarLike, Shaped
 
 from cfljax.base.checks import check_member, check_positive
 from cfljax.base.tree import put, repeat, take, trained_part
@@ -145,6 +145,27 @@ class Training:
                 "`update` belongs to `option='model'`, but for `decay` and "
                 f"`clients_per_chunk`; got {update}."
             )
+
+
+def averaging(
+    step_size: ScalarLike,
+    num_steps: int,
+    weights: Weights,
+    participation: float,
+    update: LocalUpdate | None,
+    threat: Threat | None,
+    aggregate: Aggregate | None = None,
+) -> Training:
+    """Training by option "model" with the arguments that nearly all algorithms have."""
+    return Training(
+        step_size=step_size,
+        num_steps=num_steps,
+        weights=weights,
+        participation=participation,
+        update=update or LocalUpdate(),
+        threat=threat,
+        aggregate=aggregate,
+    )
 
 
 def option_for(option: Option | None, num_steps: int) -> Option:
