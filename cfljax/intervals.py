@@ -199,8 +199,7 @@ def resolution(
     claim, trials_each = probability.ravel(), trials.ravel()
     distance = _reach(claim, trials_each, error_rate)
     if side == "both":
-        below = _reach(1 - claim, trials_each, error_rate)
-        distance = np.maximum(distance, below)
+        distance = np.maximum(distance, _reach(1 - claim, trials_each, error_rate))
     return distance.reshape(probability.shape)
 
 

@@ -90,8 +90,7 @@ def matched_accuracy(
     _checked(num_clusters, None)
     table = _contingency(assignment, truth, num_clusters, num_clusters)
     table = table[:num_clusters, :num_clusters]
-    correct = jnp.sum(_matched(table, match_clusters(-table)))
-    return correct / assignment.shape[0]
+    return jnp.sum(_matched(table, match_clusters(-table))) / assignment.shape[0]
 
 
 def centre_distance(
@@ -164,8 +163,7 @@ def exact_recovery(
     """
     order = jnp.lexsort((truth, assignment))
     starts_cluster = _changes(assignment[order])
-    starts_truth = _changes(truth[order])
-    num_pairs = jnp.sum(starts_cluster | starts_truth)
+    num_pairs = jnp.sum(starts_cluster | _changes(truth[order]))
     # As many pairs of labels as labels on either side: the pairs are a renaming.
     same = (num_pairs == jnp.sum(starts_cluster)) & (
         num_pairs == jnp.sum(_changes(jnp.sort(truth)))
@@ -214,8 +212,7 @@ def accuracy(
         predicted classes are not integers.
     """
     predicted = _predicted(outputs, targets.shape).astype(targets.dtype)
-    correct = predicted == targets
-    return jnp.mean(correct, where=mask)
+    return jnp.mean(predicted == targets, where=mask)
 
 
 def _changes(sorted_labels: Int[Array, " clients"]) -> Bool[Array, " changes"]:

@@ -82,10 +82,8 @@ def like(points: Float[Array, "rows features"], stacked: Stacked) -> Stacked:
     leaves, form = jax.tree.flatten(stacked)
     ends = np.cumsum([math.prod(leaf.shape[1:]) for leaf in leaves])
     parts = jnp.split(points, ends[:-1], axis=1)
-    shaped = [
-        part.reshape((points.shape[0],) + leaf.shape[1:])
-        for part, leaf in zip(parts, leaves, strict=True)
-    ]
+    pairs = zip(parts, leaves, strict=True)
+    shaped = [part.reshape((points.shape[0],) + leaf.shape[1:]) for part, leaf in pairs]
     return jax.tree.unflatten(form, shaped)
 
 

@@ -105,8 +105,7 @@ def k_means(
     if metric is None:
         centres = like(best.centres + middle[None, :], points)
     else:
-        weights = jnp.where(finite[None, :], best.centres, 0)
-        centres = combine(weights, points, finite)
+        centres = combine(jnp.where(finite[None, :], best.centres, 0), points, finite)
     assignment = jnp.where(finite, best.assignment, NO_CLUSTER)
     return Clustering(assignment, centres, best.inertia)
 
@@ -273,18 +272,14 @@ def _centres_of_core(
     projected: Float[Array, "points directions"],
     first: Clustering,
 ) -> Float[Array, "clusters features"]:
-    """Means of the points that clearly belong to a projected centre.
-
-    A centre to which nobody clearly belongs takes the mean of its members, and one
-    without members that of the point next to it, so that all are points' means.
-    """
+    """Means of the points that clearly belong to a projected centre: without any, of
+    its members; without those, the point next to it."""
     distances = euclidean(projected, first.centres)
     own = jnp.arange(first.centres.shape[0])[None, :] == first.assignment[:, None]
     rival = jnp.min(jnp.where(own, jnp.inf, distances), axis=1)
     clear = 3 * jnp.min(distances, axis=1) <= rival
     core = own & clear[:, None]
-    used = jnp.any(core, axis=0)
-    core = jnp.where(used[None, :], core, own)
+    core = jnp.where(jnp.any(core, axis=0)[None, :], core, own)
     far = jnp.where(jnp.isnan(distances), jnp.inf, distances)
     nearest = jnp.arange(points.shape[0])[:, None] == jnp.argmin(far, axis=0)[None, :]
     core = jnp.where(jnp.any(core, axis=0)[None, :], core, nearest)

@@ -116,13 +116,8 @@ def _start(
 
 
 class _Merging(NamedTuple):
-    """Between two merges.
-
-    distances: of clusters, in the rows of their first points; infinite elsewhere.
-    sizes: of clusters, 0 in other rows.
-    leader: first point of each point's cluster.
-    partitions: leaders when there were 1, 2, ... clusters.
-    """
+    """Between two merges: distances and sizes are in the rows of the clusters' first
+    points (infinite and 0 elsewhere), `partitions` leaders of 1, 2, ... clusters."""
 
     distances: Float[Array, "points points"]
     sizes: Float[Array, " points"]
@@ -141,8 +136,7 @@ def _merged(state: _Merging, linkage: str, height: ScalarLike = jnp.inf) -> _Mer
     nearest = distances[first, second]
     new = _distance(linkage, distances, sizes, first, second)
     index = jnp.arange(number)
-    others = (sizes > 0) & (index != first) & (index != second)
-    new = jnp.where(others, new, jnp.inf)
+    new = jnp.where((sizes > 0) & (index != first) & (index != second), new, jnp.inf)
     moved = distances.at[first].set(new).at[:, first].set(new)
     moved = moved.at[second].set(jnp.inf).at[:, second].set(jnp.inf)
     after = _Merging(
@@ -151,8 +145,7 @@ def _merged(state: _Merging, linkage: str, height: ScalarLike = jnp.inf) -> _Mer
         leader=jnp.where(leader == second, first, leader),
         partitions=partitions,
     )
-    left = jnp.sum(after.sizes > 0)
-    kept = partitions.at[left - 1].set(after.leader, mode="drop")
+    kept = partitions.at[jnp.sum(after.sizes > 0) - 1].set(after.leader, mode="drop")
     after = after._replace(partitions=kept)
     done = jnp.isinf(nearest) | (nearest > height)
     return jax.tree.map(lambda old, new: jnp.where(done, old, new), state, after)
@@ -199,8 +192,7 @@ def _numbered(
     leader: Int[Array, " points"], finite: Bool[Array, " points"]
 ) -> Int[Array, " points"]:
     """Clusters 0, 1, ... in the order of their leaders."""
-    leads = finite & (leader == jnp.arange(leader.shape[0]))
-    rank = jnp.cumsum(leads) - 1
+    rank = jnp.cumsum(finite & (leader == jnp.arange(leader.shape[0]))) - 1
     return jnp.where(finite, rank[leader], NO_CLUSTER)
 
 
@@ -217,8 +209,7 @@ def silhouette(
     other points of its cluster and b the least mean distance to another cluster; 0 for
     a point alone in its cluster, so that partitions into single points gain nothing.
     """
-    known = assignment >= 0
-    kept = jnp.where(known[:, None], points, 0)
+    kept = jnp.where((assignment >= 0)[:, None], points, 0)
     return _mean_score(jnp.sqrt(squared_distances(kept)), assignment, num_clusters)
 
 
@@ -276,8 +267,7 @@ def select_clusters(
     """
     partitions = agglomerate(points, max_clusters, linkage=linkage)
     known = partitions[0] >= 0
-    kept = jnp.where(known[:, None], points, 0)
-    distances = jnp.sqrt(squared_distances(kept))
+    distances = jnp.sqrt(squared_distances(jnp.where(known[:, None], points, 0)))
     judge = lambda assignment: _mean_score(distances, assignment, max_clusters)
     scores = jax.lax.map(judge, partitions)
     number = jnp.sum(known)

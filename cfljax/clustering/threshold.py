@@ -182,8 +182,7 @@ def threshold_clustering_gram(
     def distances_of(weights: Float[Array, " points"]) -> Float[Array, " points"]:
         means = jnp.matmul(weights, squares, precision="highest")
         found = jnp.maximum(means - jnp.sum(means * weights) / 2, 0)
-        lost = jnp.any((weights != 0) & ~finite)
-        known = finite & ~lost & (found < largest / 2)
+        known = finite & ~jnp.any((weights != 0) & ~finite) & (found < largest / 2)
         return jnp.where(known, jnp.sqrt(found), jnp.inf)
 
     found = _rounds(
@@ -230,8 +229,7 @@ def threshold_members(
     gram = gram_matrix(points, starts[0] if starts.shape[0] == 1 else None)
     weights = starts[:, None] == jnp.arange(length(points))[None, :]
     found = threshold_clustering_gram(gram, weights.astype(gram.dtype), **settings)
-    finite = jnp.isfinite(jnp.diagonal(gram))
-    centres = combine(found.weights, points, finite)
+    centres = combine(found.weights, points, jnp.isfinite(jnp.diagonal(gram)))
     return Thresholding(centres, found.members, found.counts, found.radii)
 
 
@@ -345,9 +343,8 @@ def _rounds(
     Int[Array, "centres rounds"],
     Float[Array, "centres rounds"],
 ]:
-    """The places after the rounds, and the members, counts and radii of `Thresholding`;
-    `distances_of` leads from a place to all points, of no meaning unless finite, and
-    `sum_of` from 1 for some points and 0 for others to the coordinates of their sum."""
+    """Places, members, counts and radii after the rounds; `distances_of` a place mean
+    nothing unless finite, and `sum_of` takes 1 for some points, 0 for others."""
     number, dtype = places.shape[0], places.dtype
     check_positive(num_rounds=num_rounds, points=num_points, centres=number)
     check_positive(centres_per_chunk=centres_per_chunk)
@@ -379,8 +376,7 @@ def _rounds(
 
     if centres_per_chunk is None:
         return jax.vmap(one)((places, given))
-    size = min(centres_per_chunk, number)
-    return jax.lax.map(one, (places, given), batch_size=size)
+    return jax.lax.map(one, (places, given), batch_size=min(centres_per_chunk, number))
 
 
 def _given_radii(
@@ -475,8 +471,7 @@ def quantile_radius(
     def rule(distances: Float[Array, " points"]) -> Float[Array, ""]:
         last = distances.shape[0] - 1
         if variant == "reference":
-            chosen = distances[min(int(quantile * (last + 1)), last)]
-            return chosen * factor
+            return distances[min(int(quantile * (last + 1)), last)] * factor
         place = quantile * last
         if math.isclose(place, round(place)):  # 0.7 of 90 is 62.99999999999999.
             place = round(place)
@@ -522,8 +517,7 @@ def gap_radius(gap: str = "outer") -> Rule:
         first, second = _cuts(distances, number)
         near = _mean(distances, jnp.zeros_like(first), first)
         middle = _mean(distances, first, second)
-        far = _mean(distances, second, number)
-        outer = (middle + far) / 2
+        outer = (middle + _mean(distances, second, number)) / 2
         if gap == "outer":
             radius = outer
         elif gap == "middle":
@@ -538,13 +532,8 @@ def gap_radius(gap: str = "outer") -> Rule:
 def _cuts(
     distances: Float[Array, " points"], number: Int[Array, ""]
 ) -> tuple[Int[Array, ""], Int[Array, ""]]:
-    """How many points are before the middle and before the far cluster, at the best.
-
-    The sum of squares within is least where the sum of (sum of a cluster)^2 / (its
-    size) is largest. For every second cut there is a best first one, and it moves up
-    with the second (the costs are Monge). So it is found for every `step`-th second
-    cut, and between two of those only first cuts between theirs are tried.
-    """
+    """How many points are before the middle and the far cluster for the least squares
+    within; the best first cut moves up with the second (the costs are Monge)."""
     step = math.isqrt(distances.shape[0]) + 1
     blocks = distances.shape[0] // step + 1
     sums = _prefix_sums(distances, number, blocks * step)
@@ -598,7 +587,6 @@ def _mean(
 ) -> Float[Array, ""]:
     """Mean of a run of sorted distances, never outside of it by rounding."""
     index = jnp.arange(distances.shape[0])
-    inside = (index >= first) & (index < end)
-    total = jnp.sum(jnp.where(inside, distances, 0))
+    total = jnp.sum(jnp.where((index >= first) & (index < end), distances, 0))
     mean = total / jnp.maximum(end - first, 1).astype(distances.dtype)
     return jnp.clip(mean, distances[first], distances[jnp.maximum(end - 1, first)])

@@ -7,7 +7,7 @@ import json
 import os
 import pickle
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -63,26 +63,20 @@ def load_images(name: str, *, folder: str | os.PathLike[str] | None = None) -> I
     if name == "digits":
         return _digits()
     named = named_folder(folder)
-    places = list(_places(named))
+    prepared = Path(os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets"))
+    places = [*([] if named is None else [named]), prepared.expanduser()]
     if named is not None and (found := find_files(name, named)):
         try:
             arrays = read_files(name, found)
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{error} {_advice(name)}") from error
-        return _images(arrays, f"{name}: original files in {found}")
+        return Images(*arrays, source=f"{name}: original files in {found}")
     for place in places:
         if found := find_prepared(name, place):
             source = f"{name}: prepared by tensorflow-datasets in {found}"
-            return _images(read_prepared(name, found), source)
+            return Images(*read_prepared(name, found), source=source)
     looked = " or ".join(str(place) for place in places)
     raise FileNotFoundError(f"No data of `{name}` in {looked}. {_advice(name)}")
-
-
-def _places(named: Path | None) -> Iterator[Path]:
-    """Folders to look in: the one named, then the one of tensorflow-datasets."""
-    if named is not None:
-        yield named
-    yield Path(os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")).expanduser()
 
 
 class Arrays(NamedTuple):
@@ -92,10 +86,6 @@ class Arrays(NamedTuple):
     train_labels: Int[np.ndarray, " train"]
     test_inputs: UInt8[np.ndarray, "test height width *channels"]
     test_labels: Int[np.ndarray, " test"]
-
-
-def _images(arrays: Arrays, source: str) -> Images:
-    return Images(*arrays, source=source)
 
 
 def _digits() -> Images:
@@ -108,13 +98,8 @@ def _digits() -> Images:
     # The set is ordered by writer: an unshuffled split would test on other hands.
     order = np.random.default_rng(0).permutation(len(labels))
     test, train = np.split(order, [_NUM_TEST_DIGITS])
-    return Images(
-        train_inputs=pixels[train],
-        train_labels=labels[train],
-        test_inputs=pixels[test],
-        test_labels=labels[test],
-        source="digits: 8 x 8 images embedded in scikit-learn",
-    )
+    source = "digits: 8 x 8 images embedded in scikit-learn"
+    return Images(pixels[train], labels[train], pixels[test], labels[test], source)
 
 
 def _advice(name: str) -> str:
@@ -290,15 +275,10 @@ def _other_owner(md5: str) -> str:
 
 def _read_idx(contents: Iterable[bytes]) -> Arrays:
     """Arrays from the four idx files: images have 16 bytes of header, labels 8."""
-    train_images, train_labels, test_images, test_labels = (
-        np.frombuffer(content, np.uint8) for content in contents
-    )
-    return Arrays(
-        train_inputs=train_images[16:].reshape(-1, 28, 28),
-        train_labels=train_labels[8:].astype(np.int32),
-        test_inputs=test_images[16:].reshape(-1, 28, 28),
-        test_labels=test_labels[8:].astype(np.int32),
-    )
+    both = [np.frombuffer(content, np.uint8) for content in contents]
+    train, test = (pixels[16:].reshape(-1, 28, 28) for pixels in both[::2])
+    train_labels, test_labels = (labels[8:].astype(np.int32) for labels in both[1::2])
+    return Arrays(train, train_labels, test, test_labels)
 
 
 def _read_cifar(contents: Iterable[bytes]) -> Arrays:
@@ -308,12 +288,8 @@ def _read_cifar(contents: Iterable[bytes]) -> Arrays:
         batch[b"data"].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1) for batch in batches
     ]
     labels = [np.asarray(batch[b"labels"], np.int32) for batch in batches]
-    return Arrays(
-        train_inputs=np.concatenate(pixels[:-1]),
-        train_labels=np.concatenate(labels[:-1]),
-        test_inputs=np.ascontiguousarray(pixels[-1]),
-        test_labels=labels[-1],
-    )
+    train, test = np.concatenate(pixels[:-1]), np.ascontiguousarray(pixels[-1])
+    return Arrays(train, np.concatenate(labels[:-1]), test, labels[-1])
 
 
 # Training images of each class. They tell MNIST from Fashion-MNIST, whose archives
@@ -327,13 +303,10 @@ CLASS_COUNTS: dict[str, tuple[int, ...]] = {
 
 # Classes that describe a set of images in tensorflow-datasets' `features.json`, which
 # would import any other that it finds there, whoever wrote the file.
-_FEATURES = tuple(
-    f"tensorflow_datasets.core.features.{name}"
-    for name in (
-        "features_dict.FeaturesDict",
-        "image_feature.Image",
-        "class_label_feature.ClassLabel",
-    )
+_FEATURES = (
+    "tensorflow_datasets.core.features.features_dict.FeaturesDict",
+    "tensorflow_datasets.core.features.image_feature.Image",
+    "tensorflow_datasets.core.features.class_label_feature.ClassLabel",
 )
 _NAMES_OF_CLASSES = ("pythonClassName", "python_class_name", "type")
 _NESTED = ("jsonFeature", "json_feature")  # Text that is parsed for classes in turn.
@@ -411,8 +384,7 @@ def _check_classes(entry: Any) -> None:
 
 
 def _version(place: Path) -> tuple[int, ...]:
-    parts = place.name.split(".")
-    return tuple(int(part) if part.isdigit() else -1 for part in parts)
+    return tuple(int(p) if p.isdigit() else -1 for p in place.name.split("."))
 
 
 def _decode(

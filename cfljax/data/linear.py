@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
 
+from cfljax.base.checks import check_positive
 from cfljax.base.draws import Convention, bernoulli_models, flat_normal
 from cfljax.base.types import ClientData, Truth
 from cfljax.clustering.distances import euclidean
@@ -13,15 +14,12 @@ def check_mixed_linear(
     *, num_clients: int, num_clusters: int, num_samples: int, num_features: int
 ) -> None:
     """Raises ValueError, naming the argument, where one is out of its range."""
-    sizes = {
-        "num_clients": num_clients,
-        "num_clusters": num_clusters,
-        "num_samples": num_samples,
-        "num_features": num_features,
-    }
-    for name, value in sizes.items():
-        if value < 1:
-            raise ValueError(f"`{name}` must be at least 1, got {value}.")
+    check_positive(
+        num_clients=num_clients,
+        num_clusters=num_clusters,
+        num_samples=num_samples,
+        num_features=num_features,
+    )
     if num_clusters > num_clients:
         raise ValueError(
             f"`num_clusters` must be at most `num_clients`, got {num_clusters} > "
@@ -131,15 +129,12 @@ def linear_clients(
 
     def client(index: Array) -> tuple[Array, Array]:
         inputs, error = _standard_client(key, index, num_samples, num_features)
-        clean = jnp.dot(
-            inputs, models[clusters[index]], precision=jax.lax.Precision.HIGHEST
-        )
+        clean = jnp.dot(inputs, models[clusters[index]], precision="highest")
         return inputs, clean + noise * error
 
     num_clients = clusters.shape[0]
     inputs, targets = jax.lax.map(client, jnp.arange(num_clients))
-    mask = jnp.ones((num_clients, num_samples), bool)
-    return ClientData(inputs, targets, mask)
+    return ClientData(inputs, targets, jnp.ones((num_clients, num_samples), bool))
 
 
 def standard_samples(
@@ -172,12 +167,8 @@ def linear_targets(
 
     Those of `linear_clients`, up to the rounding of the products.
     """
-    clean = jnp.einsum(
-        "mnd,md->mn",
-        inputs,
-        truth.models[truth.clusters],
-        precision=jax.lax.Precision.HIGHEST,
-    )
+    own = truth.models[truth.clusters]
+    clean = jnp.einsum("mnd,md->mn", inputs, own, precision="highest")
     return clean + noise * errors
 
 
@@ -262,8 +253,7 @@ def nearby_linear(
     )
     models_key, clients_key = jax.random.split(key)
     models = nearby_models(models_key, num_clusters, num_features, separation)
-    clusters = jnp.arange(num_clients) // (num_clients // num_clusters)
-    truth = Truth(clusters, models)
+    truth = Truth(jnp.arange(num_clients) // (num_clients // num_clusters), models)
     return linear_clients(clients_key, truth, num_samples, noise), truth
 
 

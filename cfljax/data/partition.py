@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray, UInt8
 
+from cfljax.base.checks import check_positive
 from cfljax.base.types import ClientData, Truth
 from cfljax.data.images import Images, Samples
 
@@ -147,11 +148,8 @@ def _proportions(
     owned: Bool[np.ndarray, "clusters classes"],
     concentration: float | None,
 ) -> Float[np.ndarray, "clusters classes"]:
-    """Each cluster's share of each class's samples, drawn class by class.
-
-    Columns add up to 1, or to 0 where no cluster has the class. Without a
-    concentration the clusters that have a class share it evenly.
-    """
+    """Each cluster's share of each class's samples, evenly without a concentration;
+    columns add up to 1, or to 0 where no cluster has the class."""
     shares = np.zeros(owned.shape)
     for label, owners in enumerate(owned.T):
         count = np.count_nonzero(owners)
@@ -245,9 +243,7 @@ class Sizes:
     min_test_samples: int | None = None
 
     def __post_init__(self) -> None:
-        for name, value in dataclasses.asdict(self).items():
-            if value is not None and value < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {value}.")
+        check_positive(**dataclasses.asdict(self))
         for name, least, most in (
             ("min_samples", self.min_samples, self.num_samples),
             ("min_test_samples", self.min_test_samples, self.test_samples),

@@ -5,12 +5,13 @@ Every sample is used once at most, whatever the cluster: CLoVE (section 5) parti
 """
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from cfljax.base.checks import check_member, check_positive
 from cfljax.base.types import ClientData
 from cfljax.data.images import Images, Samples
 from cfljax.data.partition import (
@@ -282,26 +283,19 @@ def dominated(
     return fill(samples, rows, num_clusters)
 
 
-def _counts(
-    size: int, num_samples: int, num_clusters: int, num_classes: int, dominance: float
-) -> Int[np.ndarray, "clients classes"]:
-    """Samples of each class that every client takes."""
-    clients = np.arange(size * num_clusters)[:, None]
-    most = round(dominance * num_samples)
-    each, odd = divmod(num_samples - most, num_classes)
-    offsets = (np.arange(num_classes)[None] - clients * odd) % num_classes
-    is_dominant = np.arange(num_classes)[None] == clients // size
-    return each + (offsets < odd) + most * is_dominant
-
-
 def _checked(
     own: Split, num_clusters: int, num_classes: int, dominance: float
 ) -> Int[np.ndarray, "clients classes"]:
     """Samples of each class that every client takes, once there are enough."""
     available = np.bincount(own.strata, minlength=num_classes)
+    classes = np.arange(num_classes)[None]
+    clients = np.arange(own.size * num_clusters)[:, None]
 
     def counts(num_samples: int) -> Int[np.ndarray, "clients classes"]:
-        return _counts(own.size, num_samples, num_clusters, num_classes, dominance)
+        most = round(dominance * num_samples)
+        each, odd = divmod(num_samples - most, num_classes)
+        offsets = (classes - clients * odd) % num_classes
+        return each + (offsets < odd) + most * (classes == clients // own.size)
 
     def is_enough(num_samples: int) -> bool:
         return bool(np.all(np.sum(counts(num_samples), axis=0) <= available))
@@ -347,7 +341,7 @@ def all_classes(num_classes: int, num_clusters: int) -> ClassSets:
     Raises:
       ValueError: if a number is below 1.
     """
-    _check(num_classes, num_clusters)
+    check_positive(num_classes=num_classes, num_clusters=num_clusters)
     return (tuple(range(num_classes)),) * num_clusters
 
 
@@ -366,7 +360,7 @@ def unique_classes(
     Raises:
       ValueError: if the classes do not suffice.
     """
-    _check(num_classes, num_clusters)
+    check_positive(num_classes=num_classes, num_clusters=num_clusters)
     owned = num_classes // num_clusters if num_owned is None else num_owned
     if owned < 1 or owned * num_clusters > num_classes:
         raise ValueError(
@@ -407,10 +401,8 @@ def overlapping_classes(
       ValueError: if the numbers do not fit, `layout` is unknown, or two clusters
         would have the same classes.
     """
-    _check(num_classes, num_clusters)
-    if layout not in get_args(Layout):
-        allowed = get_args(Layout)
-        raise ValueError(f"`layout` must be in {allowed}, got {layout!r}.")
+    check_positive(num_classes=num_classes, num_clusters=num_clusters)
+    check_member(Layout, layout=layout)
     if not 0 <= num_shared < num_owned <= num_classes:
         raise ValueError(
             "`num_shared` must be below `num_owned`, which must be at most "
@@ -448,7 +440,7 @@ def all_but_one_class(num_classes: int, num_clusters: int) -> ClassSets:
     Raises:
       ValueError: if the classes do not suffice.
     """
-    _check(num_classes, num_clusters)
+    check_positive(num_classes=num_classes, num_clusters=num_clusters)
     if num_classes < 2 or num_clusters > num_classes + 1:
         raise ValueError(
             "`num_clusters` must be at most `num_classes` + 1, of at least 2 classes, "
@@ -458,13 +450,6 @@ def all_but_one_class(num_classes: int, num_clusters: int) -> ClassSets:
     missing = [(cluster - 1) % num_classes for cluster in range(num_clusters - 1)]
     sets = [tuple(label for label in every if label != gap) for gap in missing]
     return (*sets, tuple(every))
-
-
-def _check(num_classes: int, num_clusters: int) -> None:
-    """Raise ValueError unless both numbers are positive."""
-    for name, value in (("num_classes", num_classes), ("num_clusters", num_clusters)):
-        if value < 1:
-            raise ValueError(f"`{name}` must be at least 1, got {value}.")
 
 
 def feature_skewed(
@@ -503,8 +488,7 @@ def feature_skewed(
             "`num_clusters` 1 or 2."
         )
     strata = np.asarray(images.train_labels), np.asarray(images.test_labels)
-    num_classes = count_classes(strata)
-    owned = np.ones((num_clusters, num_classes), bool)
+    owned = np.ones((num_clusters, count_classes(strata)), bool)
     rows = rows_by_class(strata, key, owned, sizes, None, 1.0)
     train, truth, test, test_truth = fill(images, rows, num_clusters)
     turned = [_turned(data, num_clusters) for data in (train, test)]

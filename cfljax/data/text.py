@@ -6,13 +6,14 @@ import dataclasses
 import io
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from cfljax.base.checks import check_positive
 from cfljax.data.images import Samples, named_folder
 
 TextSet = Literal["ag_news", "amazon_reviews"]
@@ -167,8 +168,7 @@ def _amazon_reviews(place: Path) -> Texts:
             own = [text for text in _read_reviews(path) if text not in seen]
             own = list(dict.fromkeys(own))
             seen.update(own)
-            order = random.permutation(len(own))
-            test, train = np.split(order, [len(own) // 5])
+            test, train = np.split(random.permutation(len(own)), [len(own) // 5])
             for split, chosen in zip(splits, (train, test), strict=True):
                 split += [(own[row], label, group) for row in chosen]
     (texts, labels, groups), (test_texts, test_labels, test_groups) = (
@@ -236,13 +236,11 @@ def vocabulary(texts: Iterable[str], num_words: int) -> tuple[str, ...]:
     Raises:
       ValueError: if `num_words` is below 1 or the texts have no words.
     """
-    if num_words < 1:
-        raise ValueError(f"`num_words` must be at least 1, got {num_words}.")
+    check_positive(num_words=num_words)
     counts = collections.Counter(word for text in texts for word in split_words(text))
     if not counts:
         raise ValueError("`texts` must have words, got none.")
-    ranked = sorted(counts, key=lambda word: (-counts[word], word))
-    return tuple(ranked[:num_words])
+    return tuple(sorted(counts, key=lambda word: (-counts[word], word))[:num_words])
 
 
 def token_ids(
@@ -258,8 +256,7 @@ def token_ids(
     Raises:
       ValueError: if `length` is below 1.
     """
-    if length < 1:
-        raise ValueError(f"`length` must be at least 1, got {length}.")
+    check_positive(length=length)
     ids = {word: NUM_RESERVED + index for index, word in enumerate(words)}
     found = np.zeros((len(texts), length), np.int32)
     for row, text in zip(found, texts, strict=True):
@@ -282,8 +279,7 @@ def word_counts(
     ids = {word: index for index, word in enumerate(words)}
     found = np.zeros((len(texts), len(words)), np.float32)
     for row, text in zip(found, texts, strict=True):
-        own = [ids[word] for word in split_words(text) if word in ids]
-        np.add.at(row, own, 1)
+        np.add.at(row, [ids[word] for word in split_words(text) if word in ids], 1)
     return found
 
 
@@ -301,8 +297,7 @@ def as_tokens(texts: Texts, *, num_words: int = 10000, length: int = 64) -> Samp
       ValueError: if a number is below 1 or the training texts have no words.
     """
     words = vocabulary(texts.train_texts, num_words)
-    encode = lambda own: token_ids(own, words, length=length)
-    return _samples(texts, encode(texts.train_texts), encode(texts.test_texts))
+    return _samples(texts, lambda own: token_ids(own, words, length=length))
 
 
 def as_counts(texts: Texts, *, num_words: int = 5000) -> Samples:
@@ -320,15 +315,14 @@ def as_counts(texts: Texts, *, num_words: int = 5000) -> Samples:
       ValueError: if `num_words` is below 1 or the training texts have no words.
     """
     words = vocabulary(texts.train_texts, num_words)
-    encode = lambda own: word_counts(own, words)
-    return _samples(texts, encode(texts.train_texts), encode(texts.test_texts))
+    return _samples(texts, lambda own: word_counts(own, words))
 
 
-def _samples(texts: Texts, train: np.ndarray, test: np.ndarray) -> Samples:
+def _samples(texts: Texts, encode: Callable[[tuple[str, ...]], np.ndarray]) -> Samples:
     return Samples(
-        train_inputs=train,
+        train_inputs=encode(texts.train_texts),
         train_labels=texts.train_labels,
-        test_inputs=test,
+        test_inputs=encode(texts.test_texts),
         test_labels=texts.test_labels,
         source=texts.source,
         train_groups=texts.train_groups,

@@ -227,18 +227,16 @@ def _from_leaf(place: Path, keep_doubles: bool) -> Writers:
 
 def _advice() -> str:
     """What to do when the set is not there or not whole: exact commands."""
-    return "\n".join(
-        [
-            "Do one of these:",
-            "  with LEAF (its scripts need `pip install numpy 'pillow<10'`): "
-            "`git clone https://github.com/TalwalkarLab/leaf`, "
-            "`cd leaf/data/femnist`, `./preprocess.sh -s niid --sf 0.05 -k 100 "
-            "-t sample --smplseed 1549786595 --spltseed 1549786796`, "
-            "then pass `--data leaf/data` or set CFLJAX_DATA=leaf/data",
-            "  put such json files in FOLDER/femnist/train and FOLDER/femnist/test, or "
-            f"{FILE.name} in FOLDER/femnist, then pass `--data FOLDER` or set "
-            "CFLJAX_DATA=FOLDER",
-        ]
+    return (
+        "Do one of these:\n"
+        "  with LEAF (its scripts need `pip install numpy 'pillow<10'`): "
+        "`git clone https://github.com/TalwalkarLab/leaf`, `cd leaf/data/femnist`, "
+        "`./preprocess.sh -s niid --sf 0.05 -k 100 -t sample --smplseed 1549786595 "
+        "--spltseed 1549786796`, then pass `--data leaf/data` or set "
+        "CFLJAX_DATA=leaf/data\n"
+        "  put such json files in FOLDER/femnist/train and FOLDER/femnist/test, or "
+        f"{FILE.name} in FOLDER/femnist, then pass `--data FOLDER` or set "
+        "CFLJAX_DATA=FOLDER"
     )
 
 

@@ -12,7 +12,6 @@ import os
 import pathlib
 import struct
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import BinaryIO
 
 import numpy as np
@@ -64,12 +63,7 @@ class Claims:
     def __enter__(self) -> "Claims":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     @contextlib.contextmanager

@@ -108,8 +108,7 @@ class Grid:
 
     def static(self, trial: Any) -> tuple:
         """What cells share that share one compilation: all fields but the traced."""
-        fields = _fields(trial)
-        return tuple(v for name, v in fields.items() if name not in self.traced)
+        return tuple(v for k, v in _fields(trial).items() if k not in self.traced)
 
     def identity(self) -> dict[str, Any]:
         """What two sweeps must share to share a store, ready for JSON."""

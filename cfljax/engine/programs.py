@@ -118,8 +118,7 @@ def compile_trials(
 
     def mapped(values, key, start, count, constants):
         def body(i, buffers):
-            index = start + i.astype(jnp.uint32)
-            result = one(values, key, index, constants)
+            result = one(values, key, start + i.astype(jnp.uint32), constants)
             return jax.tree.map(lambda b, leaf: b.at[i].set(leaf), buffers, result)
 
         shapes = jax.eval_shape(one, values, key, start, constants)
@@ -277,24 +276,18 @@ def needed_memory(program: Program, *, block: int) -> int:
     that XLA calls may take a little more. A plan is that of one device; the cores of a
     CPU share their memory, and so its plans add up.
     """
-    per_trial = sum(
+    gathered = block * sum(
         math.prod(output.shape) * output.dtype.itemsize
         for output in program.outputs.values()
     )
-    gathered = block * per_trial
     plan = program.compiled[0].memory_analysis()
     if plan is None:  # Not every backend tells.
         return gathered
     arguments = plan.argument_size_in_bytes + plan.temp_size_in_bytes
-    sharing = _devices_in_one_memory(program)
-    return sharing * (arguments + plan.output_size_in_bytes) + gathered
-
-
-def _devices_in_one_memory(program: Program) -> int:
-    """Devices of a program that take their memory from the same place."""
     sets = [sharding.device_set for sharding in program.shardings]
     is_cpu = next(iter(sets[0])).platform == "cpu"
-    return sum(len(devices) for devices in sets) if is_cpu else 1
+    sharing = sum(len(devices) for devices in sets) if is_cpu else 1
+    return sharing * (arguments + plan.output_size_in_bytes) + gathered
 
 
 def fit_chunk(
@@ -332,29 +325,15 @@ def fit_chunk(
     below = min(
         wanted - 1, math.ceil(program.turns * program.devices * allowed / needed)
     )
-    fitting = _largest(compile_chunk, single, below=below, block=block, allowed=allowed)
+    programs = (compile_chunk(size) for size in range(below, 1, -1))
+    fits = lambda program: needed_memory(program, block=block) <= allowed
+    fitting = next(filter(fits, programs), single)
     if chunk is not None:
         raise MemoryLimitError(
             f"`chunk` of {wanted} trials needs {_size(needed)} but `memory` allows"
             f" {_size(allowed)}; a chunk of {fitting.chunk} would fit."
         )
     return fitting
-
-
-def _largest(
-    compile_chunk: Callable[[int], Program],
-    single: Program,
-    *,
-    below: int,
-    block: int,
-    allowed: int,
-) -> Program:
-    """The largest chunk, up to `below`, that fits; one trial does."""
-    for size in range(below, 1, -1):
-        program = compile_chunk(size)
-        if needed_memory(program, block=block) <= allowed:
-            return program
-    return single
 
 
 def _size(count: int) -> str:

@@ -2,7 +2,6 @@
 
 import sys
 import threading
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress import (
@@ -71,20 +70,14 @@ class Bar:
     def fail(self) -> None:
         """Count a cell that failed."""
         self._failures += 1
-        note = f"{self._failures} failed"
-        self._progress.update(self._task, note=note)
+        self._progress.update(self._task, note=f"{self._failures} failed")
 
     def __enter__(self) -> "Bar":
         if not self._over:
             self._timer.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._over = True
             self._timer.cancel()

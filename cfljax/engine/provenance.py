@@ -77,23 +77,19 @@ class Journal:
     def _save(self) -> None:
         with self._claims.alone(Shared.JOURNAL):
             runs = _runs(self._runs_file)
-            own = [
-                i for i, run in enumerate(runs) if run.get("run") == self._run["run"]
-            ]
-            at = own[0] if own else len(runs)
-            self._replace([*runs[:at], self._run, *runs[at + 1 :]])
-
-    def _replace(self, runs: list[dict[str, Any]]) -> None:
-        text = json.dumps({"runs": runs}, indent=1) + "\n"
-        partial = self._runs_file.with_suffix(f".{uuid.uuid4().hex}.partial")
-        with disk_errors(self._runs_file):
-            self._runs_file.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                partial.write_text(text)
-                os.replace(partial, self._runs_file)
-            except OSError:
-                partial.unlink(missing_ok=True)
-                raise
+            own = self._run["run"]
+            at = next((i for i, r in enumerate(runs) if r.get("run") == own), len(runs))
+            runs[at : at + 1] = [self._run]
+            text = json.dumps({"runs": runs}, indent=1) + "\n"
+            partial = self._runs_file.with_suffix(f".{uuid.uuid4().hex}.partial")
+            with disk_errors(self._runs_file):
+                self._runs_file.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    partial.write_text(text)
+                    os.replace(partial, self._runs_file)
+                except OSError:
+                    partial.unlink(missing_ok=True)
+                    raise
 
 
 def describe_run() -> dict[str, Any]:

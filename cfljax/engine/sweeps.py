@@ -5,7 +5,6 @@ after the other, computes and stores their blocks, and returns everything that i
 """
 
 import contextlib
-import functools
 import logging
 import os
 import pathlib
@@ -363,11 +362,8 @@ class _Rule:
         values: Outputs,
         done: Int8[np.ndarray, "*axes blocks"],
     ) -> Int8[np.ndarray, "*axes blocks"]:
-        """The state of every block, `SPARE` where the rule has no use for it.
-
-        A cell's results are its first blocks that are done, up to where it stops:
-        what was stored beyond counts for nothing, so that the history does not matter.
-        """
+        """The state of every block: `SPARE` behind where a cell stops or has a gap, so
+        that what was stored there once, under another rule, counts for nothing."""
         states = done.astype(np.int8)
         if self.enough is None:
             return states
@@ -388,12 +384,8 @@ class _Rule:
 
 
 class _Piece(NamedTuple):
-    """What one run claims, computes and stores at a time.
-
-    group: number of the cells that share a compilation, or random data if joint.
-    cells: one of the group; all of it if joint.
-    blocks: numbers of the blocks, of each of the cells.
-    """
+    """What one run claims, computes and stores at a time: of a group that shares a
+    compilation one cell; of one that shares random data, if joint, all."""
 
     group: int
     cells: tuple[Cell, ...]
@@ -408,12 +400,8 @@ def _pieces(
     by_block: bool,
     shard: tuple[int, int] | None,
 ) -> list[_Piece]:
-    """A grid cut in the same way for every run that asks the same.
-
-    Blocks of a joint group are pieces of their own if `by_block`; a rule that stops
-    cells needs them in order, and so in one piece. Shard (i, n) takes the pieces i,
-    i + n, i + 2 n, ... from 1.
-    """
+    """A grid cut in the same way for every run that asks the same; blocks of a joint
+    group apart if `by_block`, as a rule that stops cells needs them in order."""
     groups: dict[Hashable, list[Cell]] = {}
     for cell in cells:
         shares = grid.static(cell.trial) if joint is None else joint.shares(cell.trial)
@@ -432,17 +420,7 @@ def _pieces(
 
 
 class _Work:
-    """One run over a store: claim, compute and store what is missing, piece by piece.
-
-    Args:
-      grid: whose blocks.
-      store: where they are.
-      claims: on it.
-      journal: of the runs on it.
-      bar: shown meanwhile.
-      rule: when a cell needs no more blocks.
-      states: of all blocks at the start.
-    """
+    """One run over a store: claim, compute and store what it lacks, piece by piece."""
 
     def __init__(
         self,
@@ -462,11 +440,8 @@ class _Work:
         self._accepted: dict[str, jax.ShapeDtypeStruct] | None = None
 
     def accept(self, outputs: dict[str, jax.ShapeDtypeStruct]) -> None:
-        """Make the arrays for the outputs of a trial, or check those that are there.
-
-        Raises:
-          ValueError: if they are not what the grid announces or the store holds.
-        """
+        """Make the arrays for a trial's outputs, or check those that are there:
+        ValueError if they are not what the grid announces or the store holds."""
         if outputs != self._accepted:
             with self._claims.alone(Shared.STORE):
                 self._store.create_outputs(outputs)
@@ -478,11 +453,8 @@ class _Work:
         self._bar.advance(trials)
 
     def run(self, pieces: Sequence[_Piece], compute: Compute) -> None:
-        """Do every piece that no other run holds, or has done meanwhile.
-
-        One that is held is tried again after the others, for as long as any gets
-        done: the run that held it may have been killed.
-        """
+        """Do every piece that no other run holds, or has done meanwhile; held ones
+        again while any gets done: the run that held them may have been killed."""
         left = list(pieces)
         self._bar.expect(sum(self._count(self._remaining(piece)) for piece in left))
         try:
@@ -532,12 +504,8 @@ class _Work:
         return True
 
     def _compute(self, piece: _Piece, compute: Compute) -> None:
-        """Do the blocks of a claimed piece in order, of each cell until it stops.
-
-        A block that any cell lacks is computed of all that have not stopped before it,
-        and written of those that lack it: what a cell gets may depend, in its last
-        bits, on the cells beside it, and so must not on who was killed when.
-        """
+        """Do a claimed piece in order: a block that any cell lacks of all that have not
+        stopped before it, as the cells beside it may decide a cell's last bits."""
         running = list(piece.cells)
         known: dict[Block, list[Outputs]] = {cell.index: [] for cell in running}
         for number in piece.blocks:
@@ -617,22 +585,15 @@ def _one_by_one(
     """One cell at a time, compiled once for each group; remembers the last group."""
     last: tuple[int, Program | Exception, list[PyTree]] | None = None
     memory = {name: given[name] for name in ("chunk", "memory")}
+    how = {name: given[name] for name in ("batching", "devices")}
     block = min(BLOCK, grid.num_trials)
 
     def compile_group(trial: Any) -> Program | Exception:
-        compile_chunk = functools.partial(
-            compile_trials,
-            simulate,
-            trial,
-            key,
-            constants,
-            traced=grid.traced,
-            batching=given["batching"],
-            devices=given["devices"],
+        compile_chunk = lambda size: compile_trials(
+            simulate, trial, key, constants, chunk=size, traced=grid.traced, **how
         )
         try:
-            chunks = lambda size: compile_chunk(chunk=size)
-            return fit_chunk(chunks, block=block, **memory)
+            return fit_chunk(compile_chunk, block=block, **memory)
         except Exception as error:
             return error
 

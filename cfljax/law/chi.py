@@ -214,10 +214,8 @@ def _saddle(
     *,
     above: bool,
 ) -> Float[np.ndarray, " points"]:
-    """Where the integrand is smallest on the real axis, found by bisection.
-
-    Any point of the interval would give the same integral; this one loses no digits.
-    """
+    """Where the integrand is smallest on the real axis: any point of the interval would
+    do, this one, found by bisection, loses no digits."""
     smaller = np.minimum(a, b)
     # The slope at s > 0 is at least log(s^2 / (a b)) - level, since digamma(x) is at
     # least log(x - 1/2): log 64 at the upper end, where 1 / s is at most 1/8.
@@ -284,8 +282,7 @@ def choice_kappa(
       `[...]`; NaN where the models coincide.
     """
     direction = other_offset - own_offset
-    length = jnp.linalg.norm(direction, axis=-1, keepdims=True)
-    direction = direction / length
+    direction = direction / jnp.linalg.norm(direction, axis=-1, keepdims=True)
     middle = (own_offset + other_offset) / 2
     height = jnp.sum(middle * direction, axis=-1)
     width = jnp.linalg.norm(middle - height[..., None] * direction, axis=-1)

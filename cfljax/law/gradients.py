@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
 
+from cfljax.base.checks import check_positive
 from cfljax.base.types import Numbers
 
 
@@ -49,8 +50,7 @@ def aggregated_gradient(
     ratio = jnp.where(variance > 0, square / variance, 0.0)
     remaining = jnp.sqrt(jnp.maximum(1 - ratio, 0.0))
     shrink = jnp.where(variance > 0, 1 / variance, 0.0) / (1 + remaining)
-    along = jnp.sum(normal * errors, axis=-1)
-    zeta = normal - (shrink * along)[..., None] * errors
+    zeta = normal - (shrink * jnp.sum(normal * errors, axis=-1))[..., None] * errors
     return energy[..., None] * errors + spread[..., None] * zeta, spread
 
 
@@ -163,22 +163,13 @@ def gradient_steps(
     Raises:
       ValueError: if a count is below 1, or `noise` negative.
     """
-    counts = {
-        "num_features": num_features,
-        "num_rows": num_rows,
-        "num_rounds": num_rounds,
-    }
-    for name, count in counts.items():
-        if count < 1:
-            raise ValueError(f"`{name}` must be at least 1, got {count}.")
+    check_positive(num_features=num_features, num_rows=num_rows, num_rounds=num_rounds)
     if not noise >= 0:
         raise ValueError(f"`noise` must be at least 0, got {noise}.")
     found = [np.asarray(lengths, float)]
     with jax.enable_x64(True):
-        numbers = [
-            jnp.asarray(number, float)
-            for number in (num_features, num_rows, noise, step_size)
-        ]
+        given = (num_features, num_rows, noise, step_size)
+        numbers = [jnp.asarray(number, float) for number in given]
         for key in jax.random.split(jax.random.key(seed), num_rounds):
             found.append(np.asarray(_step(key, jnp.asarray(found[-1]), *numbers)))
     return np.stack(found)
@@ -251,8 +242,7 @@ def binomial(
     The smaller of the two outcomes is drawn, so that a chance close to 1 loses no
     digits.
     """
-    few = jnp.minimum(chance, 1 - chance)
-    drawn = jax.random.binomial(key, trials, few)
+    drawn = jax.random.binomial(key, trials, jnp.minimum(chance, 1 - chance))
     return jnp.where(chance <= 0.5, drawn, trials - drawn)
 
 

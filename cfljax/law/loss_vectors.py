@@ -11,6 +11,7 @@ import numpy as np
 import scipy.special
 from jaxtyping import Float
 
+from cfljax.base.checks import check_positive
 from cfljax.law.chi import chi_mean_ratio
 
 _BLOCK = 2**22  # numbers held at a time, 32 MB
@@ -68,9 +69,7 @@ def loss_vectors(
     Raises:
       ValueError: if a count is below 1.
     """
-    for name, count in (("num_samples", num_samples), ("num_clients", num_clients)):
-        if count < 1:
-            raise ValueError(f"`{name}` must be at least 1, got {count}.")
+    check_positive(num_samples=num_samples, num_clients=num_clients)
     rows = min(num_samples, len(factor))
     block = max(1, _BLOCK // (rows * max(factor.shape)))
     found = []

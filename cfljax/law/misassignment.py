@@ -249,8 +249,7 @@ def pair_factors(
         sorted_rows = rows[order]
         first, second = sorted_rows[0], sorted_rows[1]
         mixed = sorted_rows.at[0].set(first - second).at[1].set(first + second)
-        padding = max(0, models - mixed.shape[1])
-        wide = jnp.pad(mixed, ((0, 0), (0, padding)))
+        wide = jnp.pad(mixed, ((0, 0), (0, max(0, models - mixed.shape[1]))))
         upper = jnp.linalg.qr(wide.T, mode="r")
         signs = jnp.where(jnp.diagonal(upper) < 0, -1.0, 1.0)
         lower = (upper * signs[:, None]).T
@@ -342,11 +341,8 @@ def _triangles(
 def _given_win(
     key: PRNGKeyArray, kappa: Float[Array, " block"], num_samples: Float[Array, ""]
 ) -> tuple[Float[Array, " block"], Float[Array, " block"]]:
-    """T_11 and T_21 over their common length, given T_21 >= kappa T_11, kappa > 0.
-
-    Y has density in proportion to y^(n/2 - 1) (1 - y)^(-1/2) up to its edge: proposed
-    by its first factor, accepted by its second relative to the edge.
-    """
+    """T_11 and T_21 over their common length, given T_21 >= kappa T_11, kappa > 0:
+    proposed by y^(n/2 - 1), accepted by (1 - y)^(-1/2) relative to the edge."""
     kappa = jnp.where(jnp.isfinite(kappa), kappa, 1.0)  # of a rival without a chance
     edge = 1 / (1 + kappa**2)
     beyond = kappa**2 / (1 + kappa**2)  # 1 - edge, without its cancellation
@@ -410,16 +406,8 @@ def assign(
     keys = jax.random.split(key, clusters)
 
     def one_cluster(arguments: tuple[Array, Array, Array]) -> Array:
-        cluster_key, own_offsets, clients = arguments
         return _among_many(
-            cluster_key,
-            own_offsets,
-            clients,
-            num_samples,
-            noise,
-            open_models,
-            num_rows=num_rows,
-            block=block,
+            *arguments, num_samples, noise, open_models, num_rows=num_rows, block=block
         )
 
     # One after the other: what a cluster costs depends on how many rivals win there.
@@ -462,8 +450,7 @@ def _among_many(
 ) -> Float[Array, " models"]:
     """One cluster: the nearest model's clients are those whom no other wins over."""
     models = offsets.shape[0]
-    length = jnp.where(open_models, jnp.sum(offsets**2, axis=-1), jnp.inf)
-    nearest = jnp.argmin(length)
+    nearest = jnp.argmin(jnp.where(open_models, jnp.sum(offsets**2, axis=-1), jnp.inf))
     factors = pair_factors(offsets, nearest, noise)
     rival = open_models & (jnp.arange(models) != nearest)
 

@@ -185,10 +185,8 @@ def _rotated(
     truths: Float[np.ndarray, "clusters features"],
     vectors: Float[np.ndarray, "*trials rows others"],
 ) -> Float[np.ndarray, "*trials rows columns"]:
-    """Coordinates in an orthonormal basis whose first vectors span the truths.
-
-    Householder's reflections make it, so that dependent truths do no harm.
-    """
+    """Coordinates in an orthonormal basis whose first vectors span the truths, by
+    Householder's reflections, so that dependent truths do no harm."""
     columns = max(vectors.shape[-1], *truths.shape)
     padded = np.pad(np.asarray(truths, float), _right(truths, columns))
     basis, upper = np.linalg.qr(padded.T, mode="complete")
@@ -208,8 +206,7 @@ def _triangular(
     vectors: Float[np.ndarray, "*trials rows features"],
 ) -> Float[np.ndarray, "*trials rows rows"]:
     """Lower-triangular rows with the vectors' inner products, signs positive."""
-    rows = vectors.shape[-2]
-    wide = np.pad(np.asarray(vectors, float), _right(vectors, rows))
+    wide = np.pad(np.asarray(vectors, float), _right(vectors, vectors.shape[-2]))
     upper = np.linalg.qr(np.swapaxes(wide, -1, -2), mode="r")
     signs = np.where(np.diagonal(upper, axis1=-2, axis2=-1) < 0, -1.0, 1.0)
     return np.swapaxes(upper * signs[..., None], -1, -2)

@@ -228,12 +228,8 @@ def _descend(
     """theta_j+ = theta_j - (step / divisor) (2 / n') sum_l X'w of group (l, j)."""
     group_key, outside_key = jax.random.split(key)
     errors = models[None] - jnp.asarray(population.truths)[:, None]
-    inside, spread = aggregated_gradient(
-        group_key,
-        errors,
-        population.num_samples * counts,
-        jnp.asarray(population.noise),
-    )
+    rows, noise = population.num_samples * counts, jnp.asarray(population.noise)
+    inside, spread = aggregated_gradient(group_key, errors, rows, noise)
     inside = jnp.where((counts > 0)[..., None], inside, 0.0)
     spread = jnp.where(counts > 0, spread, 0.0)
     total = {

@@ -177,8 +177,7 @@ class ConvolutionalAutoencoder(nnx.Module):
         self.encoder = nnx.List(_chain(kernel_size, (depth, *channels), rngs))
         self.bottleneck = _linear(features, latent, rngs)
         self.widening = _linear(latent, features, rngs)
-        depths = (*reversed(channels), depth)
-        self.decoder = nnx.List(_chain(kernel_size, depths, rngs))
+        self.decoder = nnx.List(_chain(kernel_size, (*reversed(channels), depth), rngs))
 
     def __call__(self, images: Array) -> Array:
         """Outputs before the tanh, of the images' shape."""

@@ -89,9 +89,7 @@ def _explicit(padding: Padding, lengths: tuple[int, ...]) -> _Pads:
 def _plain(pads: _Pads, inputs: Array, kernel: Array) -> Array:
     """XLA's convolution."""
     names = ("NHWC", "HWIO", "NHWC")
-    return lax.conv_general_dilated(
-        inputs, kernel, (1, 1), pads, dimension_numbers=names
-    )
+    return lax.conv_general_dilated(inputs, kernel, (1, 1), pads, None, None, names)
 
 
 def _multiply(pads: _Pads, inputs: Array, kernel: Array) -> Array:
@@ -99,8 +97,7 @@ def _multiply(pads: _Pads, inputs: Array, kernel: Array) -> Array:
     if pads != ((0, 0), (0, 0)):
         return _plain(pads, inputs, kernel)
     # Without any padding larger images take 2.5 times as long per output.
-    wider = _plain(((0, 0), (0, 1)), inputs, kernel)
-    return lax.optimization_barrier(wider)[:, :, :-1]
+    return lax.optimization_barrier(_plain(((0, 0), (0, 1)), inputs, kernel))[:, :, :-1]
 
 
 def _input_products(pads: _Pads, outputs: Array, kernel: Array) -> Array:
@@ -143,11 +140,8 @@ def _kernel_products(pads: _Pads, inputs: Array, outputs: Array) -> Array:
 
 
 def _take_turns(function: Callable, merge: bool) -> Callable:
-    """`function(pads, first, second)` with a batching rule of its own.
-
-    merge: whether to merge the mapped axis into the samples where only `first` has
-      it. Otherwise, and where `second` has it, a loop runs over that axis.
-    """
+    """`function(pads, first, second)` that loops over a mapped axis; if `merge` and
+    only `first` has that axis, it is merged into the samples instead."""
 
     @functools.cache
     def with_rule(pads: _Pads) -> Callable:

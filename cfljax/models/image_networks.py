@@ -4,7 +4,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from flax.typing import Initializer
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
+from cfljax.base.checks import check_member
 from cfljax.base.types import Layers, Task, Variables
 from cfljax.losses import cross_entropy
 from cfljax.models.convolution import convolution, max_pool
@@ -72,11 +73,8 @@ def cnn(
         raise ValueError(f"`dropout` must be in [0, 1), got {dropout}.")
     if dropout and not hidden:
         raise ValueError(f"`dropout` needs a layer in `hidden`, got {dropout}.")
-    if initialiser not in get_args(Initialiser):
-        allowed = get_args(Initialiser)
-        raise ValueError(f"`initialiser` must be in {allowed}, got {initialiser!r}.")
-    starts = {"fan_in": fan_in_uniform, "glorot": glorot_uniform}
-    start = starts[initialiser]
+    check_member(Initialiser, initialiser=initialiser)
+    start = {"fan_in": fan_in_uniform, "glorot": glorot_uniform}[initialiser]
     network = functions(
         lambda rngs: Network(
             image,
@@ -315,11 +313,8 @@ def _linear(fan_in: int, fan_out: int, start: Start, rngs: nnx.Rngs) -> nnx.Line
 def _normalise(
     layer: nnx.BatchNorm, images: Array, mask: Bool[Array, " samples"] | None
 ) -> Array:
-    """By the real samples of a batch, whose statistics move the running ones.
-
-    None as a mask takes the running statistics. A batch without real samples is
-    normalised by its padding and moves nothing.
-    """
+    """By the real samples of a batch, which move the running statistics; by those
+    without a mask; by its padding, moving nothing, where no sample is real."""
     if mask is None:
         return layer(images, use_running_average=True)
     before = layer.mean[...], layer.var[...]

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ from flax import nnx
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
+from cfljax.base.checks import check_member
 from cfljax.base.types import Task
 from cfljax.losses import cross_entropy
 from cfljax.models.convolution import local_response, overlapping_max_pool
@@ -64,9 +65,7 @@ def rotated_cifar_cnn(
     """
     if num_classes < 2:
         raise ValueError(f"`num_classes` must be at least 2, got {num_classes}.")
-    if variant not in get_args(Variant):
-        allowed = get_args(Variant)
-        raise ValueError(f"`variant` must be in {allowed}, got {variant!r}.")
+    check_member(Variant, variant=variant)
     hidden = (384, 192) if variant == "code" else (384,)
     init, apply, *_ = functions(
         lambda rngs: RotatedCifar(

@@ -159,11 +159,8 @@ class TextNetwork(nnx.Module):
 
 
 class _TimeConvolution(nnx.Module):
-    """Convolution over time whose windows begin at every word.
-
-    kernel: `[length, width, channels]`.
-    bias: `[channels]`.
-    """
+    """Convolution over time whose windows begin at every word, with a kernel `[length,
+    width, channels]`."""
 
     def __init__(self, length: int, width: int, channels: int, rngs: nnx.Rngs):
         weights, biases = fan_in_uniform(length * width, length * channels)

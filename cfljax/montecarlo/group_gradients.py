@@ -11,9 +11,7 @@ Gram matrices, and with the samples of the clients that dissent. Runs that diver
 few of these: their clients leave a model together once it is the longest.
 """
 
-import concurrent.futures
 import functools
-import itertools
 from typing import NamedTuple
 
 import jax
@@ -21,23 +19,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from cfljax.montecarlo.samples import EXACT, Samples, padded
+from cfljax.montecarlo.samples import EXACT, Samples, in_parts, padded
 
-# Parts of the rows that are summed side by side, as one keeps one core busy: always as
-# many, so that sums do not depend on the number of cores.
-_PARTS = 2
 _ROWS = (8, 32)  # Of one client that meet its samples together.
 _RUNS, _ENTRIES = 16, 64  # Least sizes of compiled programs.
 
 
 class _Rows(NamedTuple):
-    """Errors of single clients that gradients gain or lose, client by client.
-
-    clients: of each entry of the list.
-    places: columns of the errors, one for each row of an entry.
-    slots: gradients that the rows belong to; past the last one for no row.
-    signs: 1 or -1; 0 for no row, whose errors may be no numbers.
-    """
+    """Errors that gradients gain (sign 1) or lose (-1), client by client, with their
+    columns and gradients; no row has sign 0 and a slot past the last one."""
 
     clients: Int[np.ndarray, " entries"]
     places: Int[np.ndarray, "entries rows"]
@@ -83,17 +73,11 @@ def gradients(
     clients, places, slots, signs = (part[entries] for part in rows)
     own = errors_by_row(errors, clients, places, signs, samples.num_clients)
     size = len(index) * num_models
-
-    def part(ends: tuple[np.int32, np.int32]) -> np.ndarray:
-        with jax.default_device(samples.device):  # A thread's own setting.
-            summed = backward_by_row(samples.inputs, own, clients, slots, size, ends)
-            return np.asarray(summed)
-
-    cuts = np.linspace(0, len(rows.clients), _PARTS + 1).astype(np.int32)
-    with concurrent.futures.ThreadPoolExecutor(_PARTS) as pool:
-        parts = list(pool.map(part, itertools.pairwise(cuts)))
-    summed = np.sum(parts, axis=0).reshape(len(index), *models.shape[1:])
-    return found + summed[:number]
+    product = functools.partial(
+        backward_by_row, samples.inputs, own, clients, slots, size
+    )
+    summed = in_parts(product, len(rows.clients), samples.device)
+    return found + summed.reshape(len(index), *models.shape[1:])[:number]
 
 
 def _size(number: int, least: int) -> int:

@@ -228,10 +228,8 @@ class Lookahead:
         return _within(paths, room)
 
     def _paths(self, sets: Sets, chosen: list[int], most: int) -> list[Path]:
-        """Paths of runs by the sets of a partition, or by the samples' groups if none.
-
-        A path is no longer than a run's reach, and not longer than `most` rounds.
-        """
+        """Paths of at most `most` rounds and a run's reach, by the sets of a partition,
+        or by the samples' groups if none."""
         runs, samples = self._runs, self._runs.samples
         reach = np.minimum(self._reach[chosen], runs.left[chosen])
         reach = np.minimum(reach, most)
@@ -247,13 +245,13 @@ class Lookahead:
             normal = [self._partitions.normal(key) for key in sets]
             clusters = np.where(np.any(masks, axis=0), np.argmax(masks, axis=0), -1)
             grams = tuple(gram for gram, _ in normal)
-            parts = [moments[problems] for _, moments in normal]
-            moments = np.stack(parts, axis=1)
+            moments = np.stack([moments[problems] for _, moments in normal], axis=1)
         members = (clusters == np.arange(len(grams))[:, None]).astype(np.float32)
+        squares = samples.squares[problems][:, None]  # Those of others may be infinite.
         path = set_path(
             grams,
             moments,
-            _sums(samples.squares[problems], members),
+            np.sum(np.where(members[None] > 0, squares, 0), axis=2),
             np.sum(members, axis=1),
             runs.step_sizes[row],
             runs.divisor,
@@ -308,15 +306,6 @@ class Lookahead:
         longer = min(2 * number, _MOST_AHEAD)
         self._reach[run] = longer if went == number else max(1, went)
         return places[went]
-
-
-def _sums(
-    values: Float[np.ndarray, "runs clients"],
-    members: Float[np.ndarray, "sets clients"],
-) -> Float[np.ndarray, "runs sets"]:
-    """Of each set; values of others may be infinite."""
-    own = np.where(members[None] > 0, values[:, None], 0)
-    return np.sum(own, axis=2)
 
 
 def _within(paths: list[Path], room: int) -> list[Path]:

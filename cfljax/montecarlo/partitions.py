@@ -46,12 +46,8 @@ class Normal(NamedTuple):
 
 
 class _Past(NamedTuple):
-    """How the equations of a set came about.
-
-    depth: changes, one built from another, from a union on.
-    summed: bounds of all that was added and taken away, of the Gram matrix and of the
-      moments of each problem: what rounding left is a small share of these.
-    """
+    """How the equations of a set came about: by how many changes, and through which
+    bounds, of which rounding left a small share."""
 
     depth: int
     summed: Float[np.ndarray, " bounds"]
@@ -222,15 +218,8 @@ class Partitions:
     def _nearest(
         self, key: bytes
     ) -> tuple[bool, Bool[np.ndarray, " clients"], bytes, _Past]:
-        """The set at hand that differs in the fewest clients, of those sharp enough.
-
-        A difference of sums is blurred where it is much less than what rounding made
-        of them: then one of groups alone is taken, or nothing.
-
-        Returns:
-          Whether it is the complement of a set that was built, which clients differ,
-          the set, or the one it is the complement of, and the past of what comes of it.
-        """
+        """The set at hand, or complement of one, that differs in the fewest clients and
+        is not blurred by rounding; whether it is one, who differs, it, its past."""
         mask = np.frombuffer(key, bool)
         clusters = self._samples.clusters
         union = (2 * np.bincount(clusters, weights=mask) > self._sizes)[clusters]

@@ -175,23 +175,6 @@ def step_rates(
     return step_sizes[:, None] / jnp.where(divisor == 0, own, divisor)
 
 
-def _norms(
-    values: Float[Array, "runs used features"],
-) -> Float[Array, "runs used"]:
-    return jnp.sqrt(jnp.sum(jnp.square(values), axis=2))
-
-
-def _frozen_round(
-    grams: tuple[Float[Array, "features features"], ...],
-    moments: Float[Array, "runs used features"],
-    rates: Float[Array, "runs used"],
-    models: Float[Array, "runs used features"],
-) -> Float[Array, "runs used features"]:
-    outputs = [jnp.matmul(models[:, i], gram, **EXACT) for i, gram in enumerate(grams)]
-    gradient = jnp.stack(outputs, axis=1) - moments
-    return models - rates[:, :, None] * gradient
-
-
 @jax.jit
 def frozen_rounds(
     grams: tuple[Float[Array, "features features"], ...],
@@ -226,7 +209,7 @@ def frozen_rounds(
     alone = jnp.eye(len(grams), dtype=bool)
 
     def can_step(models: Array, made: Array) -> Array:
-        moved = _norms(models - anchors)
+        moved = jnp.sqrt(jnp.sum(jnp.square(models - anchors), axis=2))
         pairs = moved[:, :, None] + jnp.where(alone[None], 0, moved[:, None, :])
         holds = jnp.all(pairs < radii, axis=(1, 2))
         return (made < left) & (holds | (fresh & (made == 0)))
@@ -237,7 +220,9 @@ def frozen_rounds(
 
     def one_round(carry: tuple) -> tuple:
         models, made, can, turn = carry
-        moved = _frozen_round(grams, moments, rates, models)
+        own = [jnp.matmul(models[:, i], gram, **EXACT) for i, gram in enumerate(grams)]
+        gradient = jnp.stack(own, axis=1) - moments
+        moved = models - rates[:, :, None] * gradient
         models = jnp.where(can[:, None, None], moved, models)
         made = made + can.astype(made.dtype)
         return models, made, can & can_step(models, made), turn + 1

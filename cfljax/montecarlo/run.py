@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from cfljax.base.checks import check_member
+from cfljax.base.checks import check_member, check_positive
 from cfljax.federated.average import Normalise
 from cfljax.montecarlo.partitions import Partitions
 from cfljax.montecarlo.samples import Samples
@@ -106,8 +106,7 @@ def run_ifca(
     check_member(Normalise, normalise=normalise)
     if num_rounds < 0:
         raise ValueError(f"`num_rounds` must be at least 0, got {num_rounds}.")
-    if columns < 1:
-        raise ValueError(f"`columns` must be at least 1, got {columns}.")
+    check_positive(columns=columns)
     number, _, features = starts.shape
     if features != samples.inputs.shape[1]:
         raise ValueError(

@@ -1,7 +1,10 @@
 """Samples: what all runs on one data set share, computed once."""
 
+import concurrent.futures
 import dataclasses
 import functools
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -206,6 +209,23 @@ def normal_change(
     blocks = inputs.reshape(-1, num_samples, inputs.shape[1])[clients]
     gram, moments = _normal(jnp.where(counts, blocks, 0), targets[:, clients])
     return sign * gram, sign * moments
+
+
+# Parts that are summed side by side, as one keeps one core busy: always as many, so
+# that sums do not depend on the number of cores.
+_PARTS = 2
+
+
+def in_parts(product: Callable[[tuple], Array], number: int, device: Any) -> np.ndarray:
+    """The sum of `product((first, end))` over the parts of a list of a given length."""
+
+    def part(ends: tuple[np.int32, np.int32]) -> np.ndarray:
+        with jax.default_device(device):  # A thread's own setting.
+            return np.asarray(product(ends))
+
+    cuts = np.linspace(0, number, _PARTS + 1).astype(np.int32)
+    with concurrent.futures.ThreadPoolExecutor(_PARTS) as pool:
+        return np.sum(list(pool.map(part, itertools.pairwise(cuts))), axis=0)
 
 
 def padded(indices: Int[np.ndarray, " some"], size: int) -> Int[np.ndarray, " size"]:

@@ -175,11 +175,8 @@ class Schedule:
         self._spare += passes * max(0.0, 1 - float(needed) / PASS)
 
     def _evaluate(self, batch: Int[np.ndarray, " runs"]) -> int:
-        """Losses of the models that moved, and of those to come if there is room.
-
-        Returns:
-          How many columns that product had.
-        """
+        """Losses of the models that moved, and of those to come if there is room;
+        returns how many columns that product had."""
         runs = self._runs
         where, models = np.nonzero(runs.stale[batch])
         rows, number = batch[where], len(where)
@@ -209,14 +206,8 @@ class Schedule:
         share: float,
         is_few: bool,
     ) -> list[_Column]:
-        """Freezes the runs whose partition is known; returns the columns of the others.
-
-        Args:
-          batch: runs just evaluated.
-          assignments: theirs.
-          share: columns that one column of this product costs.
-          is_few: whether a run is not frozen after a guess without a right round.
-        """
+        """Freezes runs whose partition is known, if `is_few` none just guessed wrong;
+        returns the other columns, of which one costs `share` of this product's."""
         whole = np.all(assignments >= 0, axis=1)
         losses = self._runs.losses[batch]
         lipschitz = self._runs.samples.lipschitz

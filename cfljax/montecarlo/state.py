@@ -1,12 +1,9 @@
 """State of many runs of IFCA on one data set, each in a round of its own."""
 
-import concurrent.futures
 import dataclasses
 import functools
-import itertools
 from collections.abc import Iterable, Mapping
 
-import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
@@ -18,14 +15,11 @@ from cfljax.montecarlo.rounds import (
     pays_by_client,
     sample_rounds,
 )
-from cfljax.montecarlo.samples import Samples, padded, power_of_two
+from cfljax.montecarlo.samples import Samples, in_parts, padded, power_of_two
 
 # Columns of a compiled product, of which some are faster than lesser ones.
 _FORWARD = (4, 8, 16, 24, 32, 48, 64, 80, 96, 128, 160, 192)
 _BACKWARD = (4, 8, 16, 32, 64, 128, 192)
-# Parts of the clients that go through `backward_by_client` side by side, which keeps
-# one core busy: always as many, so that sums do not depend on the number of cores.
-_PARTS = 2
 _BY_CLIENT = (8, 16, 32, 48, 64, 96, 128, 192)
 _RUNS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192)
 
@@ -207,15 +201,9 @@ class Runs:
             self.models.shape[1],
         )
 
-        def part(ends: tuple[np.int32, np.int32]) -> np.ndarray:
-            with jax.default_device(self.samples.device):  # A thread's own setting.
-                return np.asarray(product(ends))
-
-        cuts = np.linspace(0, members.shape[1], _PARTS + 1).astype(np.int32)
-        with concurrent.futures.ThreadPoolExecutor(_PARTS) as pool:
-            parts = list(pool.map(part, itertools.pairwise(cuts)))
+        summed = in_parts(product, members.shape[1], self.samples.device)
         self.work.backward += number
-        return np.sum(parts, axis=0)[slots, models]
+        return summed[slots, models]
 
     def _gradients_by_group(
         self,

@@ -334,8 +334,9 @@ def _draw_heatmap(axes: Axes, panel: HeatMap, limits: tuple[float, float]) -> Ax
     axes.set_yticks(np.arange(values.shape[0] - 1) + 0.5, minor=True)
     axes.grid(which="minor", color="white", linewidth=1.5)
     axes.tick_params(which="minor", length=0)
+    # How light the colours look, 0 to 1, from their red, green and blue.
+    lightness = image.to_rgba(values)[..., :3] @ np.array([0.299, 0.587, 0.114])
     for row, column in np.ndindex(values.shape):
-        background = image.to_rgba(values)[row, column, :3]
         axes.text(
             column,
             row,
@@ -343,7 +344,7 @@ def _draw_heatmap(axes: Axes, panel: HeatMap, limits: tuple[float, float]) -> Ax
             ha="center",
             va="center",
             fontsize=9,
-            color="black" if _lightness(background) > 0.5 else "white",
+            color="black" if lightness[row, column] > 0.5 else "white",
         )
     return image
 
@@ -353,11 +354,6 @@ def _cell_text(panel: HeatMap, row: int, column: int) -> str:
         return panel.cells[row][column]
     value = panel.values[row, column]
     return f"{value:.2f}" if np.isfinite(value) else "–"
-
-
-def _lightness(colour: np.ndarray) -> float:
-    """How light a colour looks, 0 to 1, from its red, green and blue."""
-    return float(colour @ np.array([0.299, 0.587, 0.114]))
 
 
 _FEW = 8  # Points of a curve that has room for its intervals.
@@ -398,13 +394,8 @@ def draw_panel(axes: Axes, panel: CurvePanel, names: Sequence[str]) -> dict[str,
 def _draw_curve(
     axes: Axes, curve: Curve, look: dict[str, Any], shift: float, *, filled: bool
 ) -> tuple[Any, ...]:
-    """The curve, its intervals and its band; returns what the legend shows.
-
-    Success rates at a few settings often coincide: each curve is then moved sideways,
-    by points of the page and not of the data, so that all of them and their intervals
-    stay visible, and is not `filled`: bands over each other merge into grey. A curve
-    of many points has room for its line and band only.
-    """
+    """The curve, its intervals and its band if `filled`; if of few points, moved on the
+    page, so that equal ones stay visible. Returns the legend's part."""
     few = len(curve.x) <= _FEW
     aside = ScaledTranslation(few * shift / 72, 0, axes.figure.dpi_scale_trans)
     place = axes.transData + aside

@@ -85,12 +85,7 @@ def at_most(
     open_points = ~(bounds >= 1)  # NaN stays open, and is then inconclusive
     violated = open_points & (low > bounds)
     held = ~open_points | ((high <= bounds) & (counts.undefined == 0))
-    if np.any(violated):
-        status = Status.VIOLATED
-    elif not np.all(held):
-        status = Status.INCONCLUSIVE
-    else:
-        status = Status.HOLDS if np.any(open_points) else Status.VACUOUS
+    status = _status(violated, np.all(held), open_points)
     reach = (low + high - 2 * bounds) / (high - low)
     worst = _most_telling(np.where(open_points, reach, -np.inf), violated)
     return Verdict(
@@ -139,12 +134,7 @@ def equals(
     noticed = _resolution(
         probabilities, counts, error_rate, np.isfinite(probabilities), side="both"
     )
-    if np.any(outside):
-        status = Status.VIOLATED
-    elif defined and noticed <= resolution:
-        status = Status.HOLDS
-    else:
-        status = Status.INCONCLUSIVE
+    status = _status(outside, defined and noticed <= resolution)
     distance = np.abs(low + high - 2 * probabilities) / (high - low)
     worst = _most_telling(distance, outside)
     return Verdict(
@@ -158,6 +148,19 @@ def equals(
         detail=detail,
         points=Points(np.asarray(probabilities, float), low, high, kind="equal"),
     )
+
+
+def _status(
+    violated: Bool[np.ndarray, " points"],
+    holds: bool | np.bool_,
+    claimed: Bool[np.ndarray, " points"] | bool = True,
+) -> Status:
+    """The answer, once it is known where the claim is refuted and says anything."""
+    if np.any(violated):
+        return Status.VIOLATED
+    if not holds:
+        return Status.INCONCLUSIVE
+    return Status.HOLDS if np.any(claimed) else Status.VACUOUS
 
 
 def _limits(
@@ -241,12 +244,8 @@ def never_exceeds(
         excess = np.where(claimed, values - bounds, -np.inf)
         scores = excess / rounding
     violated = excess > rounding
-    if np.any(violated):
-        status = Status.VIOLATED
-    elif np.any(np.isnan(excess)) or np.any(np.isnan(values)):
-        status = Status.INCONCLUSIVE
-    else:
-        status = Status.HOLDS if np.any(claimed) else Status.VACUOUS
+    defined = not (np.any(np.isnan(excess)) or np.any(np.isnan(values)))
+    status = _status(violated, defined, claimed)
     worst = _most_telling(scores, violated)
     value, error = float(values[worst]), float(rounding[worst])
     return Verdict(
@@ -308,11 +307,7 @@ def within(
     low, high = (np.atleast_1d(np.asarray(end, float)) for end in interval)
     bottom, top = (np.broadcast_to(np.asarray(end, float), low.shape) for end in band)
     outside = (high < bottom) | (low > top)
-    inside = (low >= bottom) & (high <= top)
-    if np.any(outside):
-        status = Status.VIOLATED
-    else:
-        status = Status.HOLDS if np.all(inside) else Status.INCONCLUSIVE
+    status = _status(outside, np.all((low >= bottom) & (high <= top)))
     # An interval of no width is infinitely telling; one of infinite ends says nothing.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         reach = high - low
@@ -370,12 +365,8 @@ def same_law(
     distance, reach = np.array(found).T
     violated = distance > reach
     noticed = float(np.max(2 * reach))
-    if np.any(violated):
-        status = Status.VIOLATED
-    elif np.any(np.isnan(distance)) or noticed > resolution:
-        status = Status.INCONCLUSIVE
-    else:
-        status = Status.HOLDS
+    unknown = np.any(np.isnan(distance)) or noticed > resolution
+    status = _status(violated, not unknown)
     worst = _most_telling(distance / reach, violated)
     low, high = np.maximum(distance - reach, 0), np.minimum(distance + reach, 1)
     return Verdict(
@@ -420,10 +411,8 @@ def _compare(
 def _slack(
     bounds: Num[np.ndarray, " points"], values: Num[np.ndarray, " points"]
 ) -> float:
-    """Decades between bound and value at the tightest point, log10(bound / value).
-
-    Points where either side is not a positive number say nothing; NaN if none does.
-    """
+    """Decades between bound and value at the tightest point, log10(bound / value), of
+    points where both are positive; NaN if none is."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         telling = (bounds > 0) & (values > 0) & np.isfinite(bounds)
         if not np.any(telling):
