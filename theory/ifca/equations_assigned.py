@@ -111,10 +111,8 @@ def check_eq2_printed(preset: Preset) -> Verdict:
 
 def check_eq2_counterexample(preset: Preset) -> Verdict:
     """The smallest telling case: two equal clusters, no misassignment, gamma p = 1.25.
-
     Then beta N = 2 gamma p = 2.5: the error grows by 1.5, and the right-hand side's
-    first term is -1.5 |e|.
-    """
+    first term is -1.5 |e|."""
     generator = preset.generator(EQ2)
     num_clients, num_samples, share, gamma = 40, 20, 0.5, 2.5
     rows = int(share * num_clients * num_samples)

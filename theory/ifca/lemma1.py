@@ -70,9 +70,7 @@ def lemma1_bound(
 
 def check_bound(preset: Preset, *, c1: float = C1, c2: float = C2) -> Verdict:
     """The worst case's exact probability on a grid, and raw data at some of its points.
-
-    The grid is judged in logarithms, where nothing underflows.
-    """
+    The grid is judged in logarithms, where nothing underflows."""
     halves = [_by_raw_data(preset, c1=c1, c2=c2), _by_exact_law(c1=c1, c2=c2)]
     verdict = combine(BOUND, halves)
     found = "; ".join(f"{half.detail}: {half.status.value}" for half in halves)
@@ -214,10 +212,8 @@ _UNION_POINTS = (
 
 
 def check_union(preset: Preset, *, pairwise: bool = True) -> Verdict:
-    """Raw data of k models: P(not E_i) <= (k - 1) c1 exp(...).
-
-    Without `pairwise` the factor k - 1 is left out, which is false for k > 2.
-    """
+    """Raw data of k models: P(not E_i) <= (k - 1) c1 exp(...). Without `pairwise` the
+    factor k - 1 is left out, which is false for k > 2."""
     clusters = listed((one.num_clusters for one in _UNION_POINTS), "d")
     return at_most(
         UNION,
@@ -266,11 +262,9 @@ _Found = tuple[PerPoint, ...]
 
 
 def check_worst(preset: Preset, *, factor: float = 1.0) -> Verdict:
-    """Look for a smaller kappa than `factor` times the formula's.
-
-    Three parts: random configurations in 1, 2, 3 and 10 dimensions; bounded
-    minimisation of kappa over lengths and angle; and equality at the formula's corner.
-    """
+    """Look for a smaller kappa than `factor` times the formula's. Three parts: random
+    configurations in 1, 2, 3 and 10 dimensions; bounded minimisation of kappa over
+    lengths and angle; and equality at the formula's corner."""
     corner, minima, *random = found = _searched(preset)
     formula, kappa, rounding = map(np.concatenate, zip(*found, strict=True))
     return never_exceeds(

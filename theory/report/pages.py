@@ -37,10 +37,8 @@ _MOST_DIGITS = 300  # decades beyond which a mantissa says nothing
 
 
 def prepare_folder(folder: pathlib.Path) -> pathlib.Path:
-    """Make sure that a report can be written, before hours go into its numbers.
-
-    Returns:
-      The folder of the outcomes' files.
+    """Make sure that a report can be written, before hours go into its numbers; returns
+    the folder of the outcomes' files.
 
     Raises:
       FileExistsError: if the folder holds an `index.html` that no report wrote.
@@ -66,21 +64,11 @@ def write_site(
     known: Sequence[str],
     shown: Callable[[Sequence[Record]], Iterable[Record]] = lambda records: records,
 ) -> pathlib.Path:
-    """Write all pages, plots and assets, and remove those of an earlier run.
-
-    Only files that the earlier run's manifest lists are removed, and outcomes only of
-    statements that are no longer known.
-
-    Args:
-      records: of the statements in the report.
-      errata: of their papers.
-      preset: of the checks.
-      folder: made by `prepare_folder`, with the records' files in it.
-      known: ids of all statements there are.
-      shown: passes the records on while it shows how far the drawing is.
-
-    Returns:
-      The path of the first page.
+    """Write all pages, plots and assets; returns the path of the first page. Of the
+    files of an earlier run those are removed that its manifest lists, outcomes only of
+    statements no longer `known`. The folder is made by `prepare_folder`, with the
+    records' files in it; `shown` passes the records on while it shows how far the
+    drawing is.
 
     Raises:
       OSError: if a file cannot be written.
@@ -461,10 +449,7 @@ def algorithm_pages() -> tuple[AlgorithmPage, ...]:
 
 
 def arguments(constructor: Callable[..., Any]) -> tuple[Argument, ...]:
-    """Arguments with the texts of a Google-style docstring.
-
-    Args:
-      constructor: whose docstring describes each of its arguments.
+    """Arguments with the texts of the constructor's Google-style docstring.
 
     Raises:
       ValueError: where one is not described, or one that is described is not there.

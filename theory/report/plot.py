@@ -39,13 +39,8 @@ class Drawing(NamedTuple):
 
 
 def draw(main: Series, control: Series | None) -> Drawing:
-    """Draw all points of a check and of its control.
-
-    Args:
-      main: of the check.
-      control: of the same check of a false claim, if it has points; left out where it
-        makes another kind of claim.
-    """
+    """Draw all points of a check and of its control, which is left out where it makes
+    another kind of claim."""
     if control is not None:
         alike = (control.kind, control.scale) == (main.kind, main.scale)
         control = control if alike else None

@@ -73,12 +73,8 @@ class Record(NamedTuple):
 def kept(
     statements: Iterable[Statement], preset: Preset, folder: pathlib.Path | None
 ) -> Iterator[Record]:
-    """Yield one record per statement, read where possible and computed otherwise.
-
-    Args:
-      statements: to be checked.
-      preset: of the checks.
-      folder: of the files `ID.json`, made if missing; nothing is kept if None.
+    """Yield one record per statement, read from `ID.json` in the folder where possible,
+    else computed and written there; nothing is kept if the folder is None.
 
     Raises:
       OSError: if a file cannot be written.
@@ -149,14 +145,9 @@ def _series(found: dict[str, Any] | None) -> Series | None:
 
 
 def prepare(verdict: Verdict, *, most: int = 400) -> Series | None:
-    """The drawable points of a verdict, at most `most` of them.
-
-    Kept are those that say most: the reported one, violations in the order of their
-    size, points closest to their claim, and of the others an even selection.
-
-    Returns:
-      The series, or None if there is nothing to draw.
-    """
+    """The drawable points of a verdict, at most `most`; None if there are none. Kept
+    are those that say most: the reported one, violations in the order of their size,
+    points closest to their claim, and of the others an even selection."""
     if verdict.points is None:
         return None
     points = _in_decades(verdict.points)

@@ -70,11 +70,9 @@ def floor_terms(
     constants: tuple[float, float, float] = FLOOR_CONSTANTS,
     samples_power: float = 1.0,
 ) -> tuple[Broadcast, ...]:
-    """The three terms of Theorem 2's eps0, with these constants in front.
-
-    The power of n' below the third term is 1 for sqrt(m) n', what the proof gives, and
-    1/2 for sqrt(m n'), as the text at hand has it.
-    """
+    """The three terms of Theorem 2's eps0, with these constants in front. The power of
+    n' below the third term is 1 for sqrt(m) n', what the proof gives, and 1/2 for
+    sqrt(m n'), as the text at hand has it."""
     s = setting
     first = np.sqrt(s.gradient_variance) / (
         s.failure * s.smoothness * np.sqrt(s.share * s.num_clients * s.num_samples)
@@ -262,10 +260,8 @@ def train_cosine(
     num_rounds: int,
 ) -> Float[np.ndarray, "rounds trials clusters features"]:
     """IFCA on raw samples, step 1/L and the gamma / m average: models after each round.
-
     Every round draws two folds of n' samples for each client, of whom `sizes` are in
-    each true cluster. Cost: O(trials clients n' (features + clusters)) per round.
-    """
+    each true cluster. Cost: O(trials clients n' (features + clusters)) per round."""
     history = []
     step = 1 / (family.smoothness * sum(sizes))
     for _ in range(num_rounds):
@@ -308,9 +304,7 @@ _NEGLIGIBLE = 1e-15
 
 class Pieces(NamedTuple):
     """The parts of one step, `[trials, clusters, features]` each, display (21).
-
-    theta_j+ - theta_j* = pull + own_noise - foreign.
-    """
+    theta_j+ - theta_j* = pull + own_noise - foreign."""
 
     pull: Models  # T11 = theta_j - theta_j* - gammahat grad F^j(theta_j)
     own_noise: Models  # T12, of the clients that belong to the cluster
@@ -452,10 +446,8 @@ def gradient_step(
     counts: Counts,
     num_samples: float,
 ) -> Pieces:
-    """One step of length 1/L from these models, given who chose which.
-
-    The noise of a group of c clients is N(0, c v^2 / (d n') I), exactly.
-    """
+    """One step of length 1/L from these models, given who chose which. The noise of a
+    group of c clients is N(0, c v^2 / (d n') I), exactly."""
     _, num_clusters, num_features = models.shape
     scale = family.frequency * family.loss_deviation / np.sqrt(num_features)
     scale /= np.sqrt(num_samples)
@@ -547,10 +539,8 @@ def worst_pair(
     num_features: int = 2,
 ) -> WorstPair:
     """The instance in which eta^2 / (alpha^2 lambda^2 Delta^4 n') of jumps is `scale`.
-
     Lemma 3 allows P(E) up to four times this. `wave_gradient` is the root mean square
-    of the normal gradient noise; the line is the first coordinate.
-    """
+    of the normal gradient noise; the line is the first coordinate."""
     axis = np.eye(1, num_features)
     truths = np.array([[-0.5], [0.5]]) * axis
     deviation = wave_gradient / _WAVE_FREQUENCY

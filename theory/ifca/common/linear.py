@@ -172,11 +172,9 @@ def least_squares_errors(
     noise: float,
     size: tuple[int, ...],
 ) -> Broadcast:
-    """|estimate - truth| of least squares on N rows, exactly in law.
-
-    Given X the error is N(0, sigma^2 (X'X)^-1), and z' (X'X)^-1 z for an independent
-    normal z is chi2_d / chi2_(N-d+1), independent (Hotelling's T^2). N is at least d.
-    """
+    """|estimate - truth| of least squares on N rows, exactly in law. Given X the error
+    is N(0, sigma^2 (X'X)^-1), and z' (X'X)^-1 z for an independent normal z is chi2_d /
+    chi2_(N-d+1), independent (Hotelling's T^2). N is at least d."""
     top = generator.chisquare(num_features, size)
     bottom = generator.chisquare(num_rows - num_features + 1, size)
     return noise * np.sqrt(top / bottom)
@@ -188,22 +186,18 @@ def log_worst_chance(alpha: Numbers, rho: Numbers, num_samples: Numbers) -> Broa
 
 
 def needed_samples(setting: Setting) -> float:
-    """n' that makes misassignment of any client rarer than delta, by Lemma 1.
-
-    2 (1 + rho) / (alpha^2 rho) log(m k / (2 delta)): the explicit form of Assumption
-    2's condition, gained from P <= exp(-n' alpha^2 rho / (2 (1 + rho))) / 2.
-    """
+    """n' that makes misassignment of any client rarer than delta, by Lemma 1. 2 (1 +
+    rho) / (alpha^2 rho) log(m k / (2 delta)): the explicit form of Assumption 2's
+    condition, gained from P <= exp(-n' alpha^2 rho / (2 (1 + rho))) / 2."""
     rho, clusters = setting.noise**-2, 1 / min(setting.shares)
     union = math.log(setting.num_clients * clusters / (2 * _FAILURE))
     return 2 * (1 + rho) / (setting.alpha**2 * rho) * union
 
 
 def margins(*settings: Setting) -> tuple[Margin, ...]:
-    """Assumptions 1 and 2 with explicit constants, each where it is met least.
-
-    Failure probability 1e-3 for each condition; the condition on Delta keeps twice
-    the error floor of Theorem 1's explicit form below Delta / 8.
-    """
+    """Assumptions 1 and 2 with explicit constants, each where it is met least. Failure
+    probability 1e-3 for each condition; the condition on Delta keeps twice the error
+    floor of Theorem 1's explicit form below Delta / 8."""
     return tightest(*(_explicit_margins(one) for one in settings))
 
 
@@ -377,10 +371,8 @@ def enough_samples(
     sharpened: bool = False,
 ) -> Broadcast:
     """n' = C ((rho + 1)/(alpha rho))^2 log(m k/(2 delta)), Assumption 2's form.
-
     `sharpened` has (rho + 1)/(alpha^2 rho) in place of the square: with C = 2 both are
-    enough that nobody is misassigned, except with probability delta.
-    """
+    enough that nobody is misassigned, except with probability delta."""
     union = np.log(np.asarray(num_clients) * num_clusters / (2 * np.asarray(failure)))
     power = (1 + rho) / (alpha**2 * rho)
     return np.asarray(
@@ -392,10 +384,8 @@ def start_margins(
     *settings: Setting, failure: float | None = None
 ) -> tuple[Margin, ...]:
     """Assumptions 1 and 2 where runs of `follow` are started, where they are met least.
-
     With a `failure` probability of its own d >= 2 log(2 k/delta) is asked for, which is
-    enough with Lemma 2's exact tail.
-    """
+    enough with Lemma 2's exact tail."""
     hidden = Hidden() if failure is None else Hidden(features=2.0, failure=failure)
     return tightest(
         *(

@@ -30,9 +30,7 @@ class Client(NamedTuple):
 
 class Geometry(NamedTuple):
     """Where two models are: errors are |truth - model| and the cosine of their angle.
-
-    In one dimension that must be 1 or -1.
-    """
+    In one dimension that must be 1 or -1."""
 
     num_features: int
     num_samples: int
@@ -159,11 +157,9 @@ def draw_gradients(
     *,
     choices: Int[np.ndarray, " clients"] | None = None,
 ) -> Gradients:
-    """One round's gradients in independent trials, each on fresh data.
-
-    A loss that is not a number never wins. Costs 2 m n' d normal draws per trial. With
-    `choices`, one for each client, cluster after cluster, nobody chooses.
-    """
+    """One round's gradients in independent trials, each on fresh data. A loss that is
+    not a number never wins. Costs 2 m n' d normal draws per trial. With `choices`, one
+    for each client, cluster after cluster, nobody chooses."""
     clients = sum(problem.num_clients)
     size = clients * problem.num_samples * problem.truths.shape[1]
     chunk = max(1, _ROUND_CHUNK // size)
