@@ -119,10 +119,7 @@ RESAMPLING, PARTICIPATION = "ifca.scale.resample", "ifca.scale.particip"
 # 80,000 samples of each client, dealt out over 2 T folds
 _NUM_ROUNDS = (5, 10, 20, 40)
 _FOLDED = tuple(
-    Setting(
-        num_clients=1e5, num_samples=80_000.0 / (2 * one), num_features=3e4, step=0.5
-    )
-    for one in _NUM_ROUNDS
+    Setting(1e5, 80_000.0 / (2 * one), 3e4, step=0.5) for one in _NUM_ROUNDS
 )
 
 _PARTIAL = Setting(num_clients=1e8, step=0.5, alpha=0.5)

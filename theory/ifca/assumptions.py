@@ -490,12 +490,10 @@ def _some(events: Bool[np.ndarray, "rounds runs clusters"]) -> Events:
 
 
 def check_kept_closeness(preset: Preset, *, excess: float = 1.0) -> Verdict:
-    """alpha_t >= min(alpha_0, 1/4): in runs, and in the worst recursion.
-
-    The worst recursion takes every bound with equality: e+ = (1 - x) e + eps0, x =
-    p lambda / (8 L), e and eps0 in units of sqrt(lambda / L) Delta, and
-    eps0 = `excess` x / 4, the largest that is allowed.
-    """
+    """alpha_t >= min(alpha_0, 1/4): in runs, and in the worst recursion. The worst
+    recursion takes every bound with equality: e+ = (1 - x) e + eps0, x = p lambda / (8
+    L), e and eps0 in units of sqrt(lambda / L) Delta, and eps0 = `excess` x / 4, the
+    largest that is allowed."""
     statement = f"{MONOTONE}.corrected"
     alpha, step = grid([0.01, 0.1, 0.24, 0.25, 0.3, 0.49], [1e-3, 0.02, 0.125])
     allowed = 0.5 - np.minimum(alpha, 0.25)

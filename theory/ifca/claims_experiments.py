@@ -42,7 +42,6 @@ from theory.ifca.common.linear import ROUNDS, TRIALS, least_squares_errors
 
 _CRITERION = 0.6  # of sigma, the largest distance that counts as success
 
-
 SEPARATION = "ifca.claim.fig3ab"
 
 _SMALL, _LARGE = 0.25, 4.0  # separation scales R, powers of 2
@@ -350,12 +349,10 @@ def _accepted(
 
 
 def check_matching(_: Preset, *, shared: bool = False) -> Verdict:
-    """Success under the best one-to-one matching is having learned every model.
-
-    Four models, each at sigma / 10 from any of four truths: 4^4 cases, of which the 4!
+    """Success under the best one-to-one matching is having learned every model. Four
+    models, each at sigma / 10 from any of four truths: 4^4 cases, of which the 4!
     one-to-one ones are right. If `shared`, models may share their nearest truth, as in
-    the released code.
-    """
+    the released code."""
     maps = np.array(list(itertools.product(range(4), repeat=4)))
     right = np.all(np.sort(maps, axis=1) == np.arange(4), axis=1)
     success = _accepted(
@@ -439,8 +436,7 @@ def check_empty(preset: Preset, *, share: float = 0.5) -> Verdict:
     found = _too_many_models(preset)
     used, failed = (np.mean(found[name], axis=1) for name in ("used", "failed"))
     detail = (
-        "3 clusters; models used on average, and share without the true "
-        "partition: "
+        "3 clusters; models used on average, and share without the true partition: "
         + ", ".join(
             f"{mean:.2f} of {models} and {wrong:.2f} from "
             + ("near the truths" if near else "random")

@@ -320,13 +320,10 @@ def _quiet() -> ConvexSetting:
 def check_substitution(
     preset: Preset, *, clusters_power: float = 0.0, samples_power: float = 1.0
 ) -> Verdict:
-    """Corollary 2's first two terms are (38)'s with (40), times 16 c * (8, 1536).
-
-    And its last, Otilde(1 / (n' sqrt(m))), has the powers of m and n' of (38)'s.
-
+    """Corollary 2's first two terms are (38)'s with (40), times 16 c * (8, 1536). And
+    its last, Otilde(1 / (n' sqrt(m))), has the powers of m and n' of (38)'s.
     `clusters_power` is that of k in (38)'s second term, 0 in Theorem 2, 1 as printed;
-    `samples_power` that of n' in the third, 1/2 in the text at hand.
-    """
+    `samples_power` that of n' in the third, 1/2 in the text at hand."""
     s = random_setting(
         preset.generator(SUBSTITUTION), preset.choose(quick=2000, full=200_000)
     )
@@ -367,13 +364,10 @@ EQ40, CONDITION = "ifca.eq40", "ifca.eq40.condition"
 def check_chain(
     _: Preset, *, statement: str, doubled: bool, c: float = 16.0
 ) -> Verdict:
-    """The failure probability k T delta0, delta0 of (40), down to its last bound.
-
-    k T delta0 <= (8 k L / (p lambda)) log(Delta / eps0) delta0
-    = delta log(Delta / eps0) / log((m n')^(c/8)) <= delta log(1 / eps0) / the same.
-
-    `doubled` is whether 8 / c is in front of the second line as well, as printed.
-    """
+    """The failure probability k T delta0, delta0 of (40), down to its last bound. k T
+    delta0 <= (8 k L / (p lambda)) log(Delta / eps0) delta0 = delta log(Delta / eps0) /
+    log((m n')^(c/8)) <= delta log(1 / eps0) / the same. `doubled` is whether 8 / c is
+    in front of the second line as well, as printed."""
     # k, p lambda / L, delta, m n', Delta and eps0 < Delta p lambda / (8 L)
     clusters, progress, failure, data, separation, share = grid(
         [2.0, 10.0], [0.25, 0.01], [0.1, 1e-3], [1e4, 1e9], [0.2, 1.0], [1e-2, 1e-6]

@@ -233,7 +233,6 @@ VORONOI = "ifca.exact.voronoi"
 _VORONOI_TRUTHS = np.array([[1.0, 0.0], [-0.4, 0.8], [-0.5, -0.9]])
 _VORONOI_NOISE = 0.5
 
-
 # Three models, and the samples with which their clients choose: nearest to one truth
 # each; one model for all; two models for three truths.
 _VORONOI_STARTS = (

@@ -112,12 +112,10 @@ def _spot_events(preset: Preset) -> Events:
 
 
 def check_sharp(preset: Preset, *, c2: float = C2, slack: float = 1e-4) -> Verdict:
-    """`c2` suffices, and `c2 + slack` or a `c1` of 0.4999 would not.
-
-    Sufficient: the exponent over its form is at least `c2`, at the minimum found by
-    optimisation. Not improvable: some worst case exceeds the bound with `c2 + slack`
-    (at large n', whatever c1), and another the bound with `c1 = 0.4999`.
-    """
+    """`c2` suffices, and `c2 + slack` or a `c1` of 0.4999 would not. Sufficient: the
+    exponent over its form is at least `c2`, at the minimum found by optimisation. Not
+    improvable: some worst case exceeds the bound with `c2 + slack` (at large n',
+    whatever c1), and another the bound with `c1 = 0.4999`."""
     alpha, rho, smallest = _smallest_ratio(preset)
     large, small = 10.0**8, 1e-9
     too_fast = lemma1_bound(alpha, rho, large, c2=c2 + slack)
@@ -181,7 +179,6 @@ PRECONDITIONS = (
     "|theta_l - theta_l*| <= (1/2 - alpha) Delta for l = j, j', 0 < alpha < 1/2",
     "standard normal features, normal noise, a fold independent of the models",
 )
-
 
 UNION = "ifca.lem1.union"
 
@@ -255,7 +252,6 @@ WORST = "ifca.exact.worst"
 
 _WORST_ALPHAS = (0.02, 0.1, 0.3, 0.49)
 _WORST_RHOS = (0.05, 1.0, 3.9, 4.1, 16.0, 256.0, 1e4)
-
 
 # Configurations: the formula's kappa, the actual one, its rounding error.
 _Found = tuple[PerPoint, ...]
@@ -356,9 +352,8 @@ STATEMENTS = (
         constants={"c1": C1, "c2": C2},
         check=check_bound,
         control={"c2": 3.0},
-        note="The paper leaves c1 and c2 unnamed; its own route gives 2 and 1/4. "
-        "The control claims c2 = 3, "
-        "which raw data and exact law each refute.",
+        note="The paper leaves c1 and c2 unnamed; its own route gives 2 and 1/4. The "
+        "control claims c2 = 3, which raw data and exact law each refute.",
     ),
     row(
         id=SHARP,

@@ -33,7 +33,6 @@ BOUND, VACUITY = "ifca.thm2", "ifca.thm2.vacuity"
 
 _FAILURE = 0.05
 
-
 _Errors = Float[np.ndarray, "trials clusters"]
 
 

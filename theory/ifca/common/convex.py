@@ -94,35 +94,24 @@ def error_floor(setting: ConvexSetting, *, samples_power: float = 1.0) -> Broadc
 
 
 def assumption6(setting: ConvexSetting) -> tuple[Margin, ...]:
-    """By how much Assumption 6 is met, hidden constants explicit.
-
-    The condition on Delta is what it is for: eps0 small enough that the error stays
-    below max(1/2 - alpha0, 1/4) in units of sqrt(lambda / L) Delta, and that it falls
-    below 1/4 (Appendix D, (b)).
-    """
+    """By how much Assumption 6 is met, hidden constants explicit. The condition on
+    Delta is what it is for: eps0 small enough that the error stays below max(1/2 -
+    alpha0, 1/4) in units of sqrt(lambda / L) Delta, and that it falls below 1/4
+    (Appendix D, (b))."""
     s = setting
     k = float(np.max(s.num_clusters))
     needed = 4 * (2 * k - 3) * misassignment_scale(s) * s.num_samples
+    floor = float(error_floor(s) / s.progress)
+    members, enough = s.share * s.num_clients, float(8 * np.log(8 / s.failure))
+    samples = "n' >= 4 (2k - 3) eta^2 / (alpha0^2 lambda^2 Delta^4)"
+    apart = "8 L eps0 / (p lambda) <= sqrt(lambda / L) Delta / 8"
     return (
         Margin("ifca.asm6: max |theta_j*| <= 1", float(s.largest_truth), 1.0, False),
         Margin("ifca.asm6: alpha0 > 0", float(s.alpha), float(np.finfo(float).tiny)),
         Margin("ifca.asm6: alpha0 < 1/2", float(s.alpha), 0.5 - 2.0**-54, False),
-        Margin(
-            "ifca.asm6: n' >= 4 (2k - 3) eta^2 / (alpha0^2 lambda^2 Delta^4)",
-            float(s.num_samples),
-            float(needed),
-        ),
-        Margin(
-            "ifca.asm6: p m >= 8 log(8 / delta)",
-            float(s.share * s.num_clients),
-            float(8 * np.log(8 / s.failure)),
-        ),
-        Margin(
-            "ifca.asm6: 8 L eps0 / (p lambda) <= sqrt(lambda / L) Delta / 8",
-            float(error_floor(s) / s.progress),
-            float(s.unit / 8),
-            False,
-        ),
+        Margin(f"ifca.asm6: {samples}", float(s.num_samples), float(needed)),
+        Margin("ifca.asm6: p m >= 8 log(8 / delta)", float(members), enough),
+        Margin(f"ifca.asm6: {apart}", floor, float(s.unit / 8), False),
     )
 
 
@@ -377,12 +366,9 @@ def assign(
     num_samples: float,
 ) -> Counts:
     """How many clients of each true cluster (second axis) choose each model (third).
-
     Two models: binomial, with the exact probability. More: by the clients' own draws,
-    or certain where fewer than 1e-15 misassignments are expected.
-
-    Cost: O(trials) for two models, else O(trials clients clusters features).
-    """
+    or certain where fewer than 1e-15 misassignments are expected. Cost: O(trials) for
+    two models, else O(trials clients clusters features)."""
     trials, num_clusters, _ = models.shape
     counts = np.zeros((trials, num_clusters, num_clusters))
     for own, (truth, size) in enumerate(zip(family.truths, family.sizes, strict=True)):

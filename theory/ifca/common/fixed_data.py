@@ -56,12 +56,10 @@ def draw_clients(
     num_samples: int,
     noise: float,
 ) -> FixedData:
-    """Data of clients in equal clusters: x ~ N(0, I), y = <x, truth> + noise z.
-
-    Given X, X' noise is N(0, noise^2 X'X): for n >= d it is drawn from the Cholesky
-    factor of X'X, whose law is Bartlett's; for n < d rows are drawn. m must be a
-    multiple of the number of clusters.
-    """
+    """Data of clients in equal clusters: x ~ N(0, I), y = <x, truth> + noise z. Given
+    X, X' noise is N(0, noise^2 X'X): for n >= d it is drawn from the Cholesky factor of
+    X'X, whose law is Bartlett's; for n < d rows are drawn. m must be a multiple of the
+    number of clusters."""
     trials, num_clusters, features = truths.shape
     clusters = np.arange(num_clients) // (num_clients // num_clusters)
     shape = (trials, num_clients)

@@ -14,7 +14,6 @@ from theory.ifca.common.checks import Events, chunks, least
 
 _Models = Float[np.ndarray, "trials models features"]
 
-
 _CLIENT_CHUNK = 60_000  # features drawn at a time: half a megabyte stays in the cache
 
 
@@ -58,12 +57,10 @@ def worst_client(
     num_features: int,
     num_samples: int,
 ) -> Client:
-    """The client that Lemma 1's assumptions make likeliest to choose wrongly.
-
-    The own model is (1/2 - alpha) from the truth and the other (1/2 + alpha), in units
-    of the separation, at the angle that makes the two losses independent, or opposite
-    where no angle does (see `cfljax.law.worst_kappa`).
-    """
+    """The client that Lemma 1's assumptions make likeliest to choose wrongly. The own
+    model is (1/2 - alpha) from the truth and the other (1/2 + alpha), in units of the
+    separation, at the angle that makes the two losses independent, or opposite where no
+    angle does (see `cfljax.law.worst_kappa`)."""
     own_error, other_error = 0.5 - alpha, 0.5 + alpha
     independent = -1 / (rho * own_error * other_error)
     cosine = max(-1.0, independent) if num_features > 1 else -1.0
