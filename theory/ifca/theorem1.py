@@ -145,13 +145,6 @@ def _raw_violations(preset: Preset, small_share: float) -> Bool[np.ndarray, " tr
     return np.all(failed.reshape(trials, -1), axis=1)
 
 
-def _printed_margins() -> tuple[Margin, ...]:
-    return as_printed(
-        start_margins(_unbalanced(0.2)),
-        start_margins(_raw_setting(0.2), failure=_RAW_FAILURE),
-    )
-
-
 EXPLICIT, VACUITY = "ifca.thm1.explicit", "ifca.thm1.explicit.vacuity"
 
 
@@ -591,7 +584,10 @@ STATEMENTS = (
         expected=Status.VIOLATED,
         check=check_printed,
         control={"small_share": 0.1},
-        margins=_printed_margins,
+        margins=lambda: as_printed(
+            start_margins(_unbalanced(0.2)),
+            start_margins(_raw_setting(0.2), failure=_RAW_FAILURE),
+        ),
         note="False whenever p_max > 3 p, for every c1: no |1 - 2 c1 p_j/p| <= 1/2 for "
         "all j. Larger c2, c3 or smaller c4 do not help: their terms vanish as n' "
         "grows. The control is the counterexample p = (0.1, 0.9).",
