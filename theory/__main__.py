@@ -25,14 +25,7 @@ exit status: 0 if every verdict is the expected one and every control is violate
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Args:
-      argv: arguments after the program's name; those of the process if None.
-
-    Returns:
-      Exit status: 0 as expected, 1 a surprise, 2 misuse, 130 interrupted.
-    """
+    """Run the command line; 0 as expected, 1 a surprise, 2 misuse, 130 interrupted."""
     try:
         status = _run(argv)
         if sys.stdout is not None:  # as it is where the shell has closed it

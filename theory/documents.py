@@ -99,14 +99,8 @@ def statements_document(rows: Sequence[Listed]) -> str:
 def outcomes_document(
     outcomes: Sequence[Outcome], preset: Preset, *, seconds: float, **more: Any
 ) -> str:
-    """One JSON object with every number of every verdict; null where undefined.
-
-    Args:
-      outcomes: to be told.
-      preset: of the checks.
-      seconds: that the whole run took.
-      **more: further entries of the object.
-    """
+    """One JSON object with every number of every verdict, null where undefined, the
+    `seconds` that the whole run took, and further entries."""
     return _written(
         {
             "preset": preset.name,

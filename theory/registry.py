@@ -86,12 +86,8 @@ def listed() -> tuple[Listed, ...]:
 
 
 def choose(ids: Sequence[str] = (), *, paper: str | None = None) -> tuple[Listed, ...]:
-    """Statements with one of the ids or below one, in the registry's order.
-
-    Args:
-      ids: dotted names; "ifca.lem1" takes "ifca.lem1" and every "ifca.lem1.*". Empty
-        takes all.
-      paper: keep only this paper's.
+    """Statements with one of the dotted `ids` (all if empty) or below one, of `paper`
+    if given, in the registry's order.
 
     Raises:
       KeyError: with the first name that takes nothing.

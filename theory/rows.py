@@ -10,14 +10,8 @@ from cfljax.statements import Statement, Verdict
 def row(
     *, id: str, check: Callable[..., Verdict], control: Mapping[str, Any], **fields: Any
 ) -> Statement:
-    """A statement whose control is its check with other arguments.
-
-    Args:
-      id: dotted, the paper first; the check gets it as `name`, for its verdict.
-      check: called with a preset and `name`.
-      control: the arguments in which the control differs from the check.
-      fields: all others of `Statement`.
-    """
+    """A statement whose control is its check with the other arguments `control`. The
+    check gets `id`, dotted with the paper first, as `name`."""
     named = functools.partial(check, name=id)
     return Statement(
         id=id,

@@ -36,10 +36,8 @@ _DRAWS = ((8, 2, 2), (20, 4, 4), (100, 4, 10), (100, 2, 3))  # clients, clusters
 def check_line14(
     preset: Preset, *, statement: str = SUM, power: float = 0.0, margin: float = 1e-3
 ) -> Verdict:
-    """A round's factor with |M_t| participants: 1 - 2 gamma p (|M_t| / m)^power.
-
-    The power is 0 as if line 14 averaged over the participants, 1 as printed.
-    """
+    """A round's factor with |M_t| participants: 1 - 2 gamma p (|M_t| / m)^power. The
+    power is 0 as if line 14 averaged over the participants, 1 as printed."""
     participants = tuple(_DIVISION_FRACTIONS * _WHOLE.num_clients)
     runs = follow_all(preset, SUM, (_WHOLE,) * 3, participants=participants)
     factors = first_factors(runs)
@@ -56,10 +54,8 @@ def check_line14(
 
 
 def absence_probability(num_clients: int, members: int, num_participants: int) -> float:
-    """C(m - m_j, M) / C(m, M): no participant is of a cluster of m_j clients.
-
-    By logarithms of the gamma function; 0 where M exceeds m - m_j.
-    """
+    """C(m - m_j, M) / C(m, M): no participant is of a cluster of m_j clients. By
+    logarithms of the gamma function; 0 where M exceeds m - m_j."""
     others = num_clients - members
     if num_participants > others:
         return 0.0
@@ -91,10 +87,8 @@ def check_defined(preset: Preset, *, share: float = 0.0) -> Verdict:
 
 
 def check_absence(preset: Preset, *, replacement: bool = False) -> Verdict:
-    """The probability of 0 / 0 in line 15, under a perfect assignment.
-
-    With `replacement` the claim is (1 - p_j)^M, as if clients were drawn so.
-    """
+    """The probability of 0 / 0 in line 15, under a perfect assignment. With
+    `replacement` the claim is (1 - p_j)^M, as if clients were drawn so."""
     absent = _absent(preset)
     claimed = np.array(
         [
@@ -125,10 +119,7 @@ RESAMPLING, PARTICIPATION = "ifca.scale.resample", "ifca.scale.particip"
 # 80,000 samples of each client, dealt out over 2 T folds
 _NUM_ROUNDS = (5, 10, 20, 40)
 _FOLDED = tuple(
-    Setting(
-        num_clients=1e5, num_samples=80_000.0 / (2 * one), num_features=3e4, step=0.5
-    )
-    for one in _NUM_ROUNDS
+    Setting(1e5, 80_000.0 / (2 * one), 3e4, step=0.5) for one in _NUM_ROUNDS
 )
 
 _PARTIAL = Setting(num_clients=1e8, step=0.5, alpha=0.5)
@@ -154,10 +145,8 @@ def _price_of_folds(preset: Preset) -> Float[np.ndarray, "trials points"]:
 
 
 def check_resampling(preset: Preset, *, folds: float = 2.0) -> Verdict:
-    """Floor with T rounds' fresh folds over that with all samples: sqrt(2 T).
-
-    `folds` are those of each round in the claim.
-    """
+    """Floor with T rounds' fresh folds over that with all samples: sqrt(2 T). `folds`
+    are those of each round in the claim."""
     ratios, claimed = _price_of_folds(preset), np.sqrt(folds * np.array(_NUM_ROUNDS))
     detail = (
         f"ratios {listed(np.mean(ratios, axis=0), '.3f')} at T = 5, 10, 20, "
@@ -181,9 +170,7 @@ def _partial_floors(preset: Preset, divisor: str) -> Float[np.ndarray, "trials p
 
 def check_participation(preset: Preset, *, like_participants: bool = False) -> Verdict:
     """The floor falls with |M_t| only where gradients are divided by |M_t|.
-
-    `like_participants` claims of line 14 what holds for gamma / |M_t|.
-    """
+    `like_participants` claims of line 14 what holds for gamma / |M_t|."""
     fractions, floors = np.array(_SHARES), _partial_floors(preset, "all")
     slope = slope_near(
         PARTICIPATION,

@@ -53,11 +53,9 @@ _START_FEATURES = (2, 4, 8, 12)
 def check_closeness(
     preset: Preset, *, base: float = _BASE, aside: float = 0.0
 ) -> Verdict:
-    """alpha0 at midpoints of two truths, and at starts with the truths' own law.
-
-    `base` is that of the bound 2 base^(-d/2); both models are moved `aside` from the
-    midpoint.
-    """
+    """alpha0 at midpoints of two truths, and at starts with the truths' own law. `base`
+    is that of the bound 2 base^(-d/2); both models are moved `aside` from the
+    midpoint."""
     generator = preset.generator(CLOSENESS, 0)
     truths = generator.standard_normal((1000, 2, 5))
     middle = np.repeat(np.mean(truths, axis=1, keepdims=True), 2, axis=1)
@@ -101,9 +99,7 @@ _TABLE = (
 
 def check_samples(_: Preset, *, constant: float = 2.0) -> Verdict:
     """n' enough that nobody is misassigned but with probability 1/m, by the exact law.
-
-    At the sharpened n' with `constant`, which is at most Assumption 2's.
-    """
+    At the sharpened n' with `constant`, which is at most Assumption 2's."""
     clients, clusters, alpha, rho = grid(
         [2.0, 10, 100, 1e4, 1e8],
         [2.0, 4, 10],
@@ -197,10 +193,8 @@ def _family() -> CosineFamily:
 
 
 def check_curvature(preset: Preset, *, factor: float = 1.0) -> Verdict:
-    """Definitions 1 and 2 at random pairs, with `factor` lambda and L / `factor`.
-
-    Every third pair is apart along an extreme eigenvector, where both are tight.
-    """
+    """Definitions 1 and 2 at random pairs, with `factor` lambda and L / `factor`. Every
+    third pair is apart along an extreme eigenvector, where both are tight."""
     problem = _family()
     generator = preset.generator("ifca.asm3")
     size = preset.choose(quick=3000, full=300_000)
@@ -231,12 +225,9 @@ def check_curvature(preset: Preset, *, factor: float = 1.0) -> Verdict:
 
 
 def check_variance(preset: Preset, *, order: int, factor: float = 1.0) -> Verdict:
-    """Assumption 4 or 5 with `factor` times the family's eta^2 or v^2.
-
-    Over the phases exactly, by a sum over 16 of them (exact for the square of a
-    cosine), at |theta| up to 1e6; and over raw samples, whose variance must be within
-    3 % of the claim.
-    """
+    """Assumption 4 or 5 with `factor` times the family's eta^2 or v^2. Over the phases
+    exactly, by a sum over 16 of them (exact for the square of a cosine), at |theta| up
+    to 1e6; and over raw samples, whose variance must be within 3 % of the claim."""
     statement, problem = _VARIANCES[order], _family()
     claim = [problem.loss_variance, problem.gradient_variance][order] * factor
     generator = preset.generator(statement)
@@ -301,20 +292,16 @@ def squared_loss_variances(
     noise: float = _SQUARED_NOISE,
 ) -> tuple[float, float]:
     """Var f and E |grad f - grad F^j|^2 of (y - <x, theta>)^2 at |theta - theta_j*|.
-
-    Increasing in the radius: the supremum over a ball is attained on its surface.
-    """
+    Increasing in the radius: the supremum over a ball is attained on its surface."""
     loss = 2 * (radius**2 + noise**2) ** 2
     gradient = 4 * ((num_features + 1) * radius**2 + num_features * noise**2)
     return loss, gradient
 
 
 def check_unbounded(_: Preset, *, order: int, radius: float = np.inf) -> Verdict:
-    """That one constant bounds the variance at every theta.
-
-    The constant is the variance at the `radius`, tested just beyond it; or 1e6, tested
-    out to |e| = 1e11, if that is infinite.
-    """
+    """That one constant bounds the variance at every theta. The constant is the
+    variance at the `radius`, tested just beyond it; or 1e6, tested out to |e| = 1e11,
+    if that is infinite."""
     if np.isinf(radius):
         radii, bound = 10.0 ** np.arange(12), 1e6
     else:
@@ -333,11 +320,9 @@ def check_unbounded(_: Preset, *, order: int, radius: float = np.inf) -> Verdict
 
 
 def check_squared(preset: Preset, *, order: int, crossed: bool = True) -> Verdict:
-    """The formulas at |e| = 0, 1 and 3: raw samples within 5 %.
-
-    Unless `crossed` without the cross term of eta^2, 2 (|e|^4 + sigma^4), or with d in
-    place of d + 1 in v^2.
-    """
+    """The formulas at |e| = 0, 1 and 3: raw samples within 5 %. Unless `crossed`
+    without the cross term of eta^2, 2 (|e|^4 + sigma^4), or with d in place of d + 1 in
+    v^2."""
     radii = np.array(_SQUARED_RADII)
     claim = np.array([squared_loss_variances(radius)[order] for radius in radii])
     if not crossed and order == 0:
@@ -414,10 +399,8 @@ def check_conditions(_: Preset, *, samples_constant: float = 4.0) -> Verdict:
 
 
 def needed_separation(setting: ConvexSetting, *, samples_power: float) -> PerPoint:
-    """The smallest Delta with 8 L eps0 / (p lambda) <= sqrt(lambda / L) Delta / 8.
-
-    By bisection in log Delta: the left side falls with Delta, the right one rises.
-    """
+    """The smallest Delta with 8 L eps0 / (p lambda) <= sqrt(lambda / L) Delta / 8. By
+    bisection in log Delta: the left side falls with Delta, the right one rises."""
     low = np.full(np.shape(setting.num_samples), -40.0)
     high = np.full(np.shape(setting.num_samples), 40.0)
     for _ in range(80):
@@ -431,10 +414,8 @@ def needed_separation(setting: ConvexSetting, *, samples_power: float) -> PerPoi
 
 def check_separation(_: Preset, *, samples_power: float = 1.0) -> Verdict:
     """Delta >= max of C1 (m n')^(-1/2) and the two printed terms is enough for eps0.
-
-    C1, C2, C3 give each term of eps0 a third of what is allowed. They are read off at
-    m = n' = alpha0 = 1 and must then do for all m, n' and alpha0.
-    """
+    C1, C2, C3 give each term of eps0 a third of what is allowed. They are read off at m
+    = n' = alpha0 = 1 and must then do for all m, n' and alpha0."""
     clients, samples, alpha = grid(
         10.0 ** np.arange(2, 7), 10.0 ** np.arange(0, 19, 2), [1e-3, 0.05, 0.4]
     )
@@ -488,11 +469,8 @@ def _errors(preset: Preset) -> Float[np.ndarray, "rounds trials clusters"]:
 
 
 def check_monotone(preset: Preset, *, above: float = 0.0) -> Verdict:
-    """That no error ever increases, except with probability delta.
-
-    With `above` only of steps from errors above that many times the median error after
-    the last round.
-    """
+    """That no error ever increases, except with probability delta. With `above` only of
+    steps from errors above that many times the median error after the last round."""
     errors = _errors(preset)
     increased = errors[1:] > errors[:-1]
     settled = np.mean(increased[_ROUNDS // 2 :])
@@ -512,12 +490,10 @@ def _some(events: Bool[np.ndarray, "rounds runs clusters"]) -> Events:
 
 
 def check_kept_closeness(preset: Preset, *, excess: float = 1.0) -> Verdict:
-    """alpha_t >= min(alpha_0, 1/4): in runs, and in the worst recursion.
-
-    The worst recursion takes every bound with equality: e+ = (1 - x) e + eps0, x =
-    p lambda / (8 L), e and eps0 in units of sqrt(lambda / L) Delta, and
-    eps0 = `excess` x / 4, the largest that is allowed.
-    """
+    """alpha_t >= min(alpha_0, 1/4): in runs, and in the worst recursion. The worst
+    recursion takes every bound with equality: e+ = (1 - x) e + eps0, x = p lambda / (8
+    L), e and eps0 in units of sqrt(lambda / L) Delta, and eps0 = `excess` x / 4, the
+    largest that is allowed."""
     statement = f"{MONOTONE}.corrected"
     alpha, step = grid([0.01, 0.1, 0.24, 0.25, 0.3, 0.49], [1e-3, 0.02, 0.125])
     allowed = 0.5 - np.minimum(alpha, 0.25)

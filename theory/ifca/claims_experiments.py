@@ -42,7 +42,6 @@ from theory.ifca.common.linear import ROUNDS, TRIALS, least_squares_errors
 
 _CRITERION = 0.6  # of sigma, the largest distance that counts as success
 
-
 SEPARATION = "ifca.claim.fig3ab"
 
 _SMALL, _LARGE = 0.25, 4.0  # separation scales R, powers of 2
@@ -52,10 +51,8 @@ _ROUNDING = 1e-9  # of 300 rounds of a contraction, relative to R
 
 @functools.lru_cache(maxsize=1)
 def _replica(preset: Preset) -> tuple[FixedData, Broadcast]:
-    """Data at R = 1 and sigma = 1/8, and unscaled Bernoulli starts (section 6.1).
-
-    k = 2, d = 16, m = 10, n = 18: p m n / d = 5.6, at panel (a) it is 5.
-    """
+    """Data at R = 1 and sigma = 1/8, and unscaled Bernoulli starts (section 6.1). k =
+    2, d = 16, m = 10, n = 18: p m n / d = 5.6, at panel (a) it is 5."""
     generator = preset.generator(SEPARATION)
     trials = preset.choose(quick=300, full=1500)
     truths = pattern(generator, trials, 2, 16, norm=1.0)
@@ -77,10 +74,8 @@ def _at_scale(
 
 
 def check_separation(preset: Preset, *, margin: float = 0.1) -> Verdict:
-    """That success depends on R through the signal-to-noise ratio R / sigma.
-
-    Successes at R = 4 and R = 1/4 may differ by a margin at one ratio.
-    """
+    """That success depends on R through the signal-to-noise ratio R / sigma. Successes
+    at R = 4 and R = 1/4 may differ by a margin at one ratio."""
     small, large = (_at_scale(preset, one, 1.0)[1] for one in (_SMALL, _LARGE))
     detail = (
         f"at R / sigma = {_SNR:g}, starts in {{0, 1}}^d: {np.mean(small):.3f} "
@@ -91,10 +86,8 @@ def check_separation(preset: Preset, *, margin: float = 0.1) -> Verdict:
 
 
 def check_equivariance(preset: Preset, *, scale_start: bool = True) -> Verdict:
-    """That runs are the same, in units of R, if start and noise scale with R.
-
-    Without `scale_start` the start is as it is, as in the experiment.
-    """
+    """That runs are the same, in units of R, if start and noise scale with R. Without
+    `scale_start` the start is as it is, as in the experiment."""
     models, success = _at_scale(preset, 1.0, 1.0)
     differences, changed = [], 0
     for scale in (_SMALL, _LARGE):
@@ -122,11 +115,8 @@ CLAIM = (
 
 @functools.lru_cache(maxsize=1)
 def _by_samples(preset: Preset) -> Bool[np.ndarray, "sizes trials"]:
-    """Success at n = 20 and n = 1000 under the protocol of section 6.1, k = 4.
-
-    R = 1, sigma = 0.3, d = 10, m = 20; ten starts in {0, 1}^d, and all step sizes of
-    the sweep: a trial succeeds if one of the thirty runs does.
-    """
+    """Success at n = 20 and n = 1000 under the protocol of section 6.1, k = 4: of any
+    of thirty runs, from ten starts at all step sizes of the sweep."""
     trials = preset.choose(quick=120, full=300)
     rounds = preset.choose(quick=60, full=300)
     found = []
@@ -158,17 +148,13 @@ def check_data(preset: Preset, *, margin: float = 0.0) -> Verdict:
 
 def feasible_rows(num_clusters: int, num_features: float) -> float:
     """m n at which least squares on the true clusters has root-mean-square 0.6 sigma.
-
-    sigma^2 d / (m n / k - d - 1) = (0.6 sigma)^2.
-    """
+    sigma^2 d / (m n / k - d - 1) = (0.6 sigma)^2."""
     return num_clusters * (num_features * (1 + _CRITERION**-2) + 1)
 
 
 def check_oracle(preset: Preset, *, shift: float = 1.0) -> Verdict:
     """The criterion fails below a line in m n even with the true clusters, d = 1000.
-
-    `shift` multiplies the claimed line.
-    """
+    `shift` multiplies the claimed line."""
     trials = preset.choose(quick=10_000, full=1_000_000)
     events = []
     for index, clusters in enumerate((2, 4)):
@@ -222,12 +208,8 @@ def _from_random_starts(
     num_features: int,
     batches: int,
 ) -> tuple[Bool[np.ndarray, " trials"], Bool[np.ndarray, " trials"]]:
-    """Success with fresh samples in every round, and whether the start separates.
-
-    Two clusters of 50 clients with orthogonal truths of norm 1, sigma = 0.1, step 1/2,
-    40 rounds; the start has N(0, scale^2 / d) coordinates. Success: either model has
-    the clients of one cluster in the last round.
-    """
+    """Whether either model has the clients of one of two clusters in the last round,
+    and whether the start, with N(0, scale^2 / d) coordinates, separates."""
     truths = np.eye(2, num_features)
     population = law.population(
         truths,
@@ -271,10 +253,8 @@ def _fresh(preset: Preset) -> Events:
 
 
 def check_fresh(preset: Preset, *, margin: float = 0.0) -> Verdict:
-    """That a random start succeeds no less often with n' = 1e5 than with n' = 10.
-
-    Or less often by no more than a margin.
-    """
+    """That a random start succeeds no less often with n' = 1e5 than with n' = 10. Or
+    less often by no more than a margin."""
     few, many = _fresh(preset)
     detail = (
         f"k = 2, m = 100, d = 200, one start: {np.mean(few):.3f} succeed at "
@@ -294,10 +274,8 @@ def _with_all_data(preset: Preset) -> tuple[Events, Events]:
 
 
 def check_voronoi(preset: Preset, *, isotropic: bool = False) -> Verdict:
-    """Success from one random start as n' grows: that of separating starts.
-
-    If `isotropic` k! / k^k = 1/2 is claimed, as for starts of one norm.
-    """
+    """Success from one random start as n' grows: that of separating starts. If
+    `isotropic` k! / k^k = 1/2 is claimed, as for starts of one norm."""
     name = f"{FRESH}.corrected"
     success, separates = _with_all_data(preset)
     claimed = separating_probability(_STARTS)
@@ -326,10 +304,8 @@ _CASES = 4**4
 
 @functools.lru_cache(maxsize=1)
 def _learned(preset: Preset) -> Bool[np.ndarray, " runs"]:
-    """For every run that learned both models: whether dist as printed is too large.
-
-    Learned: the true partition, and a matched distance within the criterion.
-    """
+    """For every run that learned both models, with the true partition and a matched
+    distance within the criterion: whether dist as printed is too large."""
     generator = preset.generator(LABELS)
     trials = preset.choose(quick=400, full=4000)
     truths = pattern(generator, trials, 2, 10, norm=1.0)
@@ -373,12 +349,10 @@ def _accepted(
 
 
 def check_matching(_: Preset, *, shared: bool = False) -> Verdict:
-    """Success under the best one-to-one matching is having learned every model.
-
-    Four models, each at sigma / 10 from any of four truths: 4^4 cases, of which the 4!
+    """Success under the best one-to-one matching is having learned every model. Four
+    models, each at sigma / 10 from any of four truths: 4^4 cases, of which the 4!
     one-to-one ones are right. If `shared`, models may share their nearest truth, as in
-    the released code.
-    """
+    the released code."""
     maps = np.array(list(itertools.product(range(4), repeat=4)))
     right = np.all(np.sort(maps, axis=1) == np.arange(4), axis=1)
     success = _accepted(
@@ -401,9 +375,7 @@ def check_matching(_: Preset, *, shared: bool = False) -> Verdict:
 
 def check_zero(_: Preset, *, criterion: float = _CRITERION) -> Verdict:
     """Models that are all zero meet dist <= 0.6 sigma as soon as R <= 0.6 sigma.
-
-    `criterion` stands for the latter 0.6.
-    """
+    `criterion` stands for the latter 0.6."""
     norms, noise = np.array(
         [(r, s) for r in (0.1, 0.25, 0.5, 0.75, 1.0) for s in (0.1, 0.2, 0.4)]
         + [(0.55, 1.0), (0.59, 1.0), (0.61, 1.0)]
@@ -437,11 +409,8 @@ _SURPLUS = ((4, True), (6, True), (4, False))  # models, whether to start near
 
 @functools.lru_cache(maxsize=1)
 def _too_many_models(preset: Preset) -> dict[str, PerTrial]:
-    """IFCA with 4 or 6 models for 3 clusters: models used, and clusters mixed.
-
-    Started near: models j, j + 3, ... at 0.2 from truth j in random directions. The
-    other start is normal, of the truths' norm 1 on average.
-    """
+    """IFCA with 4 or 6 models for 3 clusters, from near the truths or at random (norm 1
+    on average): models used, and clusters mixed."""
     used, mixed, failed = [], [], []
     trials = preset.choose(quick=150, full=1500)
     for index, (models, near) in enumerate(_SURPLUS):
@@ -462,15 +431,12 @@ def _too_many_models(preset: Preset) -> dict[str, PerTrial]:
 
 
 def check_empty(preset: Preset, *, share: float = 0.5) -> Verdict:
-    """That one model per cluster ends up with its clients, and no other with any.
-
-    But for a share of the trials.
-    """
+    """That one model per cluster ends up with its clients, and no other with any. But
+    for a share of the trials."""
     found = _too_many_models(preset)
     used, failed = (np.mean(found[name], axis=1) for name in ("used", "failed"))
     detail = (
-        "3 clusters; models used on average, and share without the true "
-        "partition: "
+        "3 clusters; models used on average, and share without the true partition: "
         + ", ".join(
             f"{mean:.2f} of {models} and {wrong:.2f} from "
             + ("near the truths" if near else "random")
@@ -481,10 +447,8 @@ def check_empty(preset: Preset, *, share: float = 0.5) -> Verdict:
 
 
 def check_surplus(preset: Preset, *, empty: bool = False) -> Verdict:
-    """From near the truths, surplus models split clusters, but do not mix them.
-
-    Nor, if claimed as well, have they any client.
-    """
+    """From near the truths, surplus models split clusters, but do not mix them. Nor, if
+    claimed as well, have they any client."""
     name = f"{EMPTY}.corrected"
     found = _too_many_models(preset)
     near = [index for index, (_, close) in enumerate(_SURPLUS) if close]

@@ -57,10 +57,8 @@ def _over_minimax(preset: Preset) -> PerTrial:
 
 
 def check_optimal(preset: Preset, *, exponent: float = 0.0) -> Verdict:
-    """The final error is sqrt(2 T) times that of least squares, whatever p.
-
-    `exponent` is that of a further factor 1 / (2 p) in the claim.
-    """
+    """The final error is sqrt(2 T) times that of least squares, whatever p. `exponent`
+    is that of a further factor 1 / (2 p) in the claim."""
     ratios = _over_minimax(preset)
     rounds = np.array([one for one, _ in _RATES])
     share = np.array([setting.shares[0] for _, setting in _RATES])
@@ -85,10 +83,8 @@ def _small_data(
 
 
 def _from_good_start(preset: Preset, sizes: tuple[int, ...]) -> tuple[Events, PerTrial]:
-    """Whether runs fail to end at least squares on the true clusters, and how far.
-
-    The start has alpha0 = 0.05, in random directions.
-    """
+    """Whether runs fail to end at least squares on the true clusters, and how far. The
+    start has alpha0 = 0.05, in random directions."""
     failed, distances = [], []
     for samples in sizes:
         generator, data = _small_data(preset, REUSE, samples, num_samples=samples)
@@ -159,10 +155,8 @@ def _near_with_fresh_data(preset: Preset) -> Bool[np.ndarray, " trials"]:
 
 
 def check_random_start(preset: Preset, *, margin: float = 0.1) -> Verdict:
-    """That from a random start runs on the same data succeed as often as on fresh.
-
-    Or less often by no more than a margin.
-    """
+    """That from a random start runs on the same data succeed as often as on fresh. Or
+    less often by no more than a margin."""
     _, same = _from_random_start(preset)
     fresh = _near_with_fresh_data(preset)
     detail = (
@@ -173,10 +167,8 @@ def check_random_start(preset: Preset, *, margin: float = 0.1) -> Verdict:
 
 
 def check_lock_in(preset: Preset, *, samples: int = 40) -> Verdict:
-    """Wrong partitions that nobody leaves: the rule at n = 5, the exception later.
-
-    They are claimed to be rare at n = `samples`, 7 or 40.
-    """
+    """Wrong partitions that nobody leaves: the rule at n = 5, the exception later. They
+    are claimed to be rare at n = `samples`, 7 or 40."""
     name = f"{REUSE_RANDOM}.corrected"
     locked, _ = _from_random_start(preset)
     rare = locked[{7: 1, 40: 2}[samples]]
@@ -201,11 +193,9 @@ def closeness_on_the_way(
     truths: Float[np.ndarray, "trials 2 features"],
     share: float,
 ) -> Float[np.ndarray, " trials"]:
-    """alpha0 of models moved a share of their way to the truths, best matched.
-
-    1/2 - max_j |theta_j - theta_p(j)*| / Delta under the better matching p, whose
-    truths are also those moved to.
-    """
+    """alpha0 of models moved a share of their way to the truths, best matched. 1/2 -
+    max_j |theta_j - theta_p(j)*| / Delta under the better matching p, whose truths are
+    also those moved to."""
     gaps = np.linalg.norm(models[:, :, None] - truths[:, None], axis=-1)
     straight = np.maximum(gaps[:, 0, 0], gaps[:, 1, 1])
     crossed = np.maximum(gaps[:, 0, 1], gaps[:, 1, 0])
@@ -225,10 +215,8 @@ def _starts(preset: Preset, index: int) -> tuple[Broadcast, Broadcast]:
 
 
 def check_random(preset: Preset, *, share: float = 0.1) -> Verdict:
-    """That Assumption 1 admits every other start slightly better than random.
-
-    That is moved a share of its way to the truths.
-    """
+    """That Assumption 1 admits every other start slightly better than random. That is
+    moved a share of its way to the truths."""
     alphas = [
         closeness_on_the_way(*_starts(preset, index), share)
         for index in range(len(_START_FEATURES))
@@ -244,10 +232,8 @@ def check_random(preset: Preset, *, share: float = 0.1) -> Verdict:
 
 
 def check_closeness(preset: Preset, *, at_random: float = -0.5) -> Verdict:
-    """Mean alpha0 of a random start moved a share of its way, at d = 1000.
-
-    `at_random` is claimed of a random start; it then grows to 1/2 linearly.
-    """
+    """Mean alpha0 of a random start moved a share of its way, at d = 1000. `at_random`
+    is claimed of a random start; it then grows to 1/2 linearly."""
     name, share = f"{RANDOM}.corrected", np.array(_SHARES)
     models, truths = _starts(preset, len(_START_FEATURES) - 1)
     alpha = np.stack([closeness_on_the_way(models, truths, one) for one in _SHARES])

@@ -68,11 +68,9 @@ def _missed(
 
 
 def check_printed(preset: Preset, *, small_share: float = 0.2) -> Verdict:
-    """The corollary at the best of many c1, even with T by the binary logarithm.
-
-    T by the natural one is smaller, and the errors larger, wherever some factor is
-    above 1/e.
-    """
+    """The corollary at the best of many c1, even with T by the binary logarithm. T by
+    the natural one is smaller, and the errors larger, wherever some factor is above
+    1/e."""
     goals = tuple(Goal(38, step, small_share) for step in _STEPS)
     batches = preset.choose(quick=1, full=10)
     missed = _missed(preset, f"{PRINTED}.{small_share}", goals, batches)
@@ -138,11 +136,8 @@ def _errors(
 
 
 def check_monotone(preset: Preset, *, above: float = 0.0) -> Verdict:
-    """That no error ever increases, except with probability 0.1.
-
-    With `above` only of steps from errors above that many times the median error after
-    the last round.
-    """
+    """That no error ever increases, except with probability 0.1. With `above` only of
+    steps from errors above that many times the median error after the last round."""
     errors = _errors(preset, _FLOORS)
     grown = errors[:, :, 1:] > errors[:, :, :-1]
     settled = np.mean(grown[:, :, 20:])
@@ -155,10 +150,8 @@ def check_monotone(preset: Preset, *, above: float = 0.0) -> Verdict:
 
 
 def worst_excess(alpha: PerPoint, *, excess: float) -> PerPoint:
-    """How far e+ = e/2 + `excess` Delta/8 climbs from 1/2 - alpha, Delta = 1.
-
-    Relative to 1/2 - min(alpha, 1/4).
-    """
+    """How far e+ = e/2 + `excess` Delta/8 climbs from 1/2 - alpha, Delta = 1. Relative
+    to 1/2 - min(alpha, 1/4)."""
     error, largest = 0.5 - alpha, 0.5 - alpha
     for _ in range(200):
         error = error / 2 + excess / 8

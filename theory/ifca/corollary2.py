@@ -111,10 +111,8 @@ def stationary_square(
     gradient_variance: float,
     num_data: float,
 ) -> float:
-    """E |theta_j - theta_j*|^2 in the limit of many rounds, nobody misassigned.
-
-    For eigenvalues of H, p_j, L, v^2, the same in every direction, and m n'.
-    """
+    """E |theta_j - theta_j*|^2 in the limit of many rounds, nobody misassigned. For
+    eigenvalues of H, p_j, L, v^2, the same in every direction, and m n'."""
     pull = share * curvatures / smoothness
     noise = share * gradient_variance / (smoothness**2 * num_data * len(curvatures))
     return float(np.sum(noise / (1 - (1 - pull) ** 2)))
@@ -165,9 +163,7 @@ def _raw(preset: Preset) -> PerTrial:
 
 def check_stationary(preset: Preset, *, limit: bool = False) -> Verdict:
     """Mean square errors over the formula: within 5 % by exact law, 15 % in raw data.
-
-    With `limit` the formula is that of a small share, v^2 / (2 lambda L m n').
-    """
+    With `limit` the formula is that of a small share, v^2 / (2 lambda L m n')."""
     exact, raw = _exact(preset), _raw(preset)
     if limit:  # The formula over its limit is 1 / (1 - p h / (2 L)).
         shares = np.array([1 / 2, 1 / 4, 1 / 8])
@@ -211,10 +207,8 @@ def _recursions() -> tuple[PerPoint, ...]:
 
 
 def check_first_rounds(_: Preset, *, multiple: float, conditioned: bool) -> Verdict:
-    """T' = log(`multiple` sqrt(L / lambda)) / x rounds lead to an error of 1/4.
-
-    Unless `conditioned` without sqrt(L / lambda).
-    """
+    """T' = log(`multiple` sqrt(L / lambda)) / x rounds lead to an error of 1/4. Unless
+    `conditioned` without sqrt(L / lambda)."""
     step, ratio, alpha, share = _recursions()
     rounds = np.log(multiple * (ratio**-0.5 if conditioned else 1)) / step
     error = recursion(0.5 - alpha, share * step / 8, step, rounds)
@@ -230,9 +224,7 @@ def check_first_rounds(_: Preset, *, multiple: float, conditioned: bool) -> Verd
 
 def check_last_rounds(_: Preset, *, divisor: float = 32.0) -> Verdict:
     """(39): T'' = log(p Delta (lambda / L)^(3/2) / (`divisor` eps0)) / x more rounds.
-
-    They leave at most eps0 / x of the first error, 1/4, and 2 eps0 / x in all.
-    """
+    They leave at most eps0 / x of the first error, 1/4, and 2 eps0 / x in all."""
     step, *_rest, share = _recursions()
     floor = share * step / 8  # over sqrt(lambda / L) Delta
     # p Delta (lambda / L)^(3/2) / eps0 = 8 x (sqrt(lambda / L) Delta) / eps0
@@ -328,13 +320,10 @@ def _quiet() -> ConvexSetting:
 def check_substitution(
     preset: Preset, *, clusters_power: float = 0.0, samples_power: float = 1.0
 ) -> Verdict:
-    """Corollary 2's first two terms are (38)'s with (40), times 16 c * (8, 1536).
-
-    And its last, Otilde(1 / (n' sqrt(m))), has the powers of m and n' of (38)'s.
-
+    """Corollary 2's first two terms are (38)'s with (40), times 16 c * (8, 1536). And
+    its last, Otilde(1 / (n' sqrt(m))), has the powers of m and n' of (38)'s.
     `clusters_power` is that of k in (38)'s second term, 0 in Theorem 2, 1 as printed;
-    `samples_power` that of n' in the third, 1/2 in the text at hand.
-    """
+    `samples_power` that of n' in the third, 1/2 in the text at hand."""
     s = random_setting(
         preset.generator(SUBSTITUTION), preset.choose(quick=2000, full=200_000)
     )
@@ -375,13 +364,10 @@ EQ40, CONDITION = "ifca.eq40", "ifca.eq40.condition"
 def check_chain(
     _: Preset, *, statement: str, doubled: bool, c: float = 16.0
 ) -> Verdict:
-    """The failure probability k T delta0, delta0 of (40), down to its last bound.
-
-    k T delta0 <= (8 k L / (p lambda)) log(Delta / eps0) delta0
-    = delta log(Delta / eps0) / log((m n')^(c/8)) <= delta log(1 / eps0) / the same.
-
-    `doubled` is whether 8 / c is in front of the second line as well, as printed.
-    """
+    """The failure probability k T delta0, delta0 of (40), down to its last bound. k T
+    delta0 <= (8 k L / (p lambda)) log(Delta / eps0) delta0 = delta log(Delta / eps0) /
+    log((m n')^(c/8)) <= delta log(1 / eps0) / the same. `doubled` is whether 8 / c is
+    in front of the second line as well, as printed."""
     # k, p lambda / L, delta, m n', Delta and eps0 < Delta p lambda / (8 L)
     clusters, progress, failure, data, separation, share = grid(
         [2.0, 10.0], [0.25, 0.01], [0.1, 1e-3], [1e4, 1e9], [0.2, 1.0], [1e-2, 1e-6]
@@ -409,10 +395,8 @@ def check_condition(
     _: Preset, *, statement: str, complete: bool, constant: float
 ) -> Verdict:
     """2 exp(-p m / 8) <= delta0 / 4, delta0 of (40), from p m >= 8 `constant` log(...).
-
     `complete` is whether ... is 8 c k L log(m n') / (p lambda delta), or m n' alone, as
-    Assumption 6 has it.
-    """
+    Assumption 6 has it."""
     clients, samples, failure, ratio = grid(
         [1e3, 1e5], [10.0, 1e6], [1e-1, 1e-4, 1e-12, 1e-60], [0.5, 1e-5]
     )

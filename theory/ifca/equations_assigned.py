@@ -111,10 +111,8 @@ def check_eq2_printed(preset: Preset) -> Verdict:
 
 def check_eq2_counterexample(preset: Preset) -> Verdict:
     """The smallest telling case: two equal clusters, no misassignment, gamma p = 1.25.
-
     Then beta N = 2 gamma p = 2.5: the error grows by 1.5, and the right-hand side's
-    first term is -1.5 |e|.
-    """
+    first term is -1.5 |e|."""
     generator = preset.generator(EQ2)
     num_clients, num_samples, share, gamma = 40, 20, 0.5, 2.5
     rows = int(share * num_clients * num_samples)
@@ -159,10 +157,8 @@ _EQ4_SHAPES = ((8, 2), (12, 3), (16, 4), (24, 6), (40, 10), (400, 10))  # N, d
 
 def check_counts(preset: Preset, *, c: float = EQ3_C) -> Verdict:
     """The exact binomial at P(E_i) = 1/2, and clients that choose almost blindly."""
-    sizes, exact = (
-        np.array(_EQ3_SIZES, float),
-        np.array(list(map(_log_quarter, _EQ3_SIZES))),
-    )
+    sizes = np.array(_EQ3_SIZES, float)
+    exact = np.array(list(map(_log_quarter, _EQ3_SIZES)))
     by_law = never_exceeds(
         EQ3,
         exact,
@@ -237,7 +233,6 @@ def _raw_deviations(preset: Preset) -> PerTrial:
 EQ5, EQ5_CORRECTED = "ifca.eq5", "ifca.eq5.corrected"
 
 C5, C6 = 0.05, 100.0  # of the printed form: weaker claims than its proof's 1/2 and 4
-
 
 # One step without misassignments, at sigma = 1e-6 |e|: gamma p, p_1 and p.
 _EQ5_CLIENTS, _EQ5_SAMPLES, _EQ5_FEATURES = 200, 10, 20

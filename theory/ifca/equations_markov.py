@@ -45,11 +45,9 @@ def check_noise(
     share: float = 1.0,
     step: float = 1.0,
 ) -> Verdict:
-    """P(|noise| > v / (delta sqrt(N))) <= `share` delta^`power`.
-
-    The power is 1 as printed, 2 by Chebyshev's inequality; `step` is what the noise is
-    multiplied by and the bound is not, 1 as claimed.
-    """
+    """P(|noise| > v / (delta sqrt(N))) <= `share` delta^`power`. The power is 1 as
+    printed, 2 by Chebyshev's inequality; `step` is what the noise is multiplied by and
+    the bound is not, 1 as claimed."""
     tails = noise_tails(1 / (_DELTAS * step))
     return never_exceeds(
         statement,
@@ -64,10 +62,8 @@ def check_noise(
 
 def check_example(_: Preset) -> Verdict:
     """(23) as printed in its smallest telling case: L = 0.4, p_1 = 1/2, d = 1000.
-
     gammahat = 1.25, and at delta0 = 0.9 the bound is 1.11 where the noise is nearly
-    always 1.25, in units of v / sqrt(n' |S|).
-    """
+    always 1.25, in units of v / sqrt(n' |S|)."""
     d, hat, delta = 1000, 1.25, 0.9
     tail = scipy.special.gammaincc(d / 2, d / (2 * (delta * hat) ** 2))
     detail = "L = 0.4, p_1 = 1/2, d = 1000, delta0 = 0.9"
@@ -76,10 +72,8 @@ def check_example(_: Preset) -> Verdict:
 
 def check_sum(_: Preset, *, power: float = 1.0, share: float = 1.0) -> Verdict:
     """(29): P(|T_2j| > 3 L s + sqrt(s) v / (delta1 sqrt(n'))) <= share delta1^power.
-
     With the population gradient as long as (27) allows, 3 L, and noise along it: rare
-    jumps, and normal noise in one dimension.
-    """
+    jumps, and normal noise in one dimension."""
     level = 1 / _DELTAS
     # Against the gradient the noise would have to undo 6 L s first: not counted.
     tails = np.array([*noise_tails(level)[-2:], scipy.special.ndtr(-level)])
@@ -94,10 +88,8 @@ def check_sum(_: Preset, *, power: float = 1.0, share: float = 1.0) -> Verdict:
 
 
 def check_count(_: Preset, *, c1: float = 4.0) -> Verdict:
-    """(31): P(|S_1 cap not S_1*| > c1 x m / delta2) <= delta2, x Lemma 3's scale.
-
-    k = 2, p_1 = 0.05, and rare jumps: the count is binomial, exactly.
-    """
+    """(31): P(|S_1 cap not S_1*| > c1 x m / delta2) <= delta2, x Lemma 3's scale. k =
+    2, p_1 = 0.05, and rare jumps: the count is binomial, exactly."""
     import scipy.stats  # Takes a second, which most callers need not wait for.
 
     clients, foreign, samples = 2000.0, 1900.0, 100.0
@@ -121,9 +113,7 @@ _FAILURE = 0.2
 
 def second_part(setting: ConvexSetting, count: Numbers, first: Numbers) -> Broadcast:
     """The right-hand side of (30), gamma = 1/L, with a count of misassigned clients.
-
-    `first` is delta1.
-    """
+    `first` is delta1."""
     s = setting
     noise = np.sqrt(s.gradient_variance * s.num_clusters * count / s.num_samples)
     step = first * s.smoothness * s.num_clients
@@ -133,11 +123,9 @@ def second_part(setting: ConvexSetting, count: Numbers, first: Numbers) -> Broad
 def third_terms(
     setting: ConvexSetting, first: Numbers, second: Numbers, *, samples_power: float
 ) -> Broadcast:
-    """The right-hand side of (32) with its explicit constants 24 and sqrt(8).
-
-    `first` and `second` are delta1 and delta2; the power of n' below the last term is
-    1/2 as printed, 1 as it should be.
-    """
+    """The right-hand side of (32) with its explicit constants 24 and sqrt(8). `first`
+    and `second` are delta1 and delta2; the power of n' below the last term is 1/2 as
+    printed, 1 as it should be."""
     s = setting
     scale = misassignment_scale(s)
     last = np.sqrt(8 * s.gradient_variance * s.num_clusters * scale * s.num_samples)

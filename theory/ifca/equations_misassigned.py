@@ -87,11 +87,9 @@ def check_length(
 def check_gradient(
     preset: Preset, *, sign: float = 1.0, smallest: bool = False
 ) -> Verdict:
-    """grad F_i as `sign` (2 / n') X'(Y - X theta), against central differences.
-
-    F_i is quadratic, so that differences over any distance are exact. The paper's sign
-    is 1; with `smallest`, at d = n' = 1, x = y = 1 and theta = 0.
-    """
+    """grad F_i as `sign` (2 / n') X'(Y - X theta), against central differences. F_i is
+    quadratic, so that differences over any distance are exact. The paper's sign is 1;
+    with `smallest`, at d = n' = 1, x = y = 1 and theta = 0."""
     name = EQ6_GRADIENT if sign == 1 else f"{EQ6_GRADIENT}.corrected"
     generator = preset.generator(EQ6_GRADIENT)
     values, rounding = [], []
@@ -364,10 +362,8 @@ def check_markov(preset: Preset, *, c8: float = C8) -> Verdict:
 
 
 def check_printed(preset: Preset, *, eighth: bool = False) -> Verdict:
-    """The printed end of (12), P(count > threshold) <= poly(m), with poly(m) = m.
-
-    With `eighth`, P <= 1 / m at an eighth of the samples.
-    """
+    """The printed end of (12), P(count > threshold) <= poly(m), with poly(m) = m. With
+    `eighth`, P <= 1 / m at an eighth of the samples."""
     rows, power = (_EIGHTH, -1.0) if eighth else (_ENOUGH, 1.0)
     events = _above(raw_counts(preset, rows), rows)
     detail = (
@@ -433,10 +429,8 @@ def _eq11_margins() -> tuple[Margin, ...]:
 def raw_counts(
     preset: Preset, rows: tuple[Federation, ...]
 ) -> Int[np.ndarray, "points rounds"]:
-    """Clients of other clusters whose raw loss is smallest at model 1, per round.
-
-    Costs rounds * clients * num_samples * 3 normal draws for each federation.
-    """
+    """Clients of other clusters whose raw loss is smallest at model 1, per round. Costs
+    rounds * clients * num_samples * 3 normal draws for each federation."""
     rounds = preset.choose(quick=1500, full=12_000)
     found = []
     for index, one in enumerate(rows):

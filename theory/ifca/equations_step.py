@@ -34,10 +34,8 @@ EQ21 = "ifca.eq21"
 
 
 def check_identity(preset: Preset, *, all_chosen: bool = False) -> Verdict:
-    """Random errors, gradients, sets and step sizes.
-
-    With `all_chosen`, gamma^ counts all of S_1, as if nobody were misassigned.
-    """
+    """Random errors, gradients, sets and step sizes. With `all_chosen`, gamma^ counts
+    all of S_1, as if nobody were misassigned."""
     generator = preset.generator(EQ21)
     values, rounding = [], []
     for _ in range(preset.choose(quick=500, full=50_000)):
@@ -122,10 +120,8 @@ def check_parts(preset: Preset, *, statement: str, sign: float) -> Verdict:
 
 
 def check_split(preset: Preset, *, off_by: float = 0.0) -> Verdict:
-    """(26), T_2j as a multiple of the population gradient and noise.
-
-    `off_by` is added to the count in front of the population gradient; 0 as claimed.
-    """
+    """(26), T_2j as a multiple of the population gradient and noise. `off_by` is added
+    to the count in front of the population gradient; 0 as claimed."""
     differences, sizes = [], []
     for one in _parted_steps(preset):
         pairs = zip(one.groups[1:], one.population[1:], strict=True)
@@ -166,11 +162,8 @@ class _Pulls(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def _pulls(preset: Preset) -> _Pulls:
-    """lambda |x|^2 / 2 plus a quadratic (half of the points) or a sum of log cosh.
-
-    log cosh has second derivatives in (0, 1], so L = lambda + |sum a a'| bounds them.
-    Every other model is along an extreme eigenvector, where quadratics are tight.
-    """
+    """lambda |x|^2 / 2 plus a quadratic or, in turn, log cosh (L = lambda + |sum a
+    a'|); every other model is along an extreme eigenvector."""
     generator = preset.generator(EQ22)
     size, features = preset.choose(quick=4000, full=400_000), 3
     rows = generator.standard_normal((size, 2, features))
@@ -194,11 +187,9 @@ def _pulls(preset: Preset) -> _Pulls:
 def check_contraction(
     preset: Preset, *, sharp: bool = False, factor: float = 1.0, limit: float = 1.0
 ) -> Verdict:
-    """|theta - theta* - gammahat grad F| <= (1 - factor gammahat s) |theta - theta*|.
-
-    s = lambda L / (lambda + L) as printed, or lambda if `sharp`; `limit` is the largest
-    gammahat L, 1 as claimed, which every second point takes.
-    """
+    """|theta - theta* - gammahat grad F| <= (1 - factor gammahat s) |theta - theta*|. s
+    = lambda L / (lambda + L) as printed, or lambda if `sharp`; `limit` is the largest
+    gammahat L, 1 as claimed, which every second point takes."""
     points = _pulls(preset)
     length = limit * np.resize([1.0, 0.05, 1.0, 0.5, 1.0, 0.8], len(points.model))
     hat, rate = length / points.smoothness, points.strong_convexity
@@ -238,11 +229,9 @@ def _judge_pull(
 
 
 def check_gradient(preset: Preset, *, largest_truth: float = 1.0) -> Verdict:
-    """(27): |grad F^j(theta_1)| <= L |theta_1 - theta_j*| <= 3 L.
-
-    Truths of length `largest_truth` at most, 1 as claimed. Every third point has them
-    opposite and theta_1 outward: the extreme case.
-    """
+    """(27): |grad F^j(theta_1)| <= L |theta_1 - theta_j*| <= 3 L. Truths of length
+    `largest_truth` at most, 1 as claimed. Every third point has them opposite and
+    theta_1 outward: the extreme case."""
     generator = preset.generator(EQ27)
     size = preset.choose(quick=3000, full=300_000)
     angles = generator.uniform(0, 2 * np.pi, (4, size))
@@ -292,11 +281,8 @@ def _setting(failure: float) -> ConvexSetting:
 
 @functools.lru_cache(maxsize=1)
 def _samples(preset: Preset) -> tuple[tuple[Models, Counts, Pieces], ...]:
-    """Steps from both radii: models, who chose them, and what became of it.
-
-    Every client chooses its own model with probability 1/2, the least that the proof
-    allows, and one of the others at random.
-    """
+    """Steps from both radii; a client chooses its own model with probability 1/2, the
+    least that the proof allows, else one of the others at random."""
     family, generator = _family(), preset.generator(EQ25)
     trials = preset.choose(quick=4000, full=200_000)
     found = []
@@ -315,11 +301,9 @@ def _samples(preset: Preset) -> tuple[tuple[Models, Counts, Pieces], ...]:
 
 
 def check_first(preset: Preset, *, exact_share: float | None = None) -> Verdict:
-    """(25) for the smallest cluster, with c = 1/8 in its probability.
-
-    With `exact_share` its noise term is that share of the root mean square of T12 at
-    |S_1 cap S_1*| = p_1 m / 2, without any delta0.
-    """
+    """(25) for the smallest cluster, with c = 1/8 in its probability. With
+    `exact_share` its noise term is that share of the root mean square of T12 at |S_1
+    cap S_1*| = p_1 m / 2, without any delta0."""
     events, bounds, reach = [], [], []
     for models, _, pieces in _samples(preset):
         size = np.linalg.norm(models[:, 0] - _family().truths[0], axis=-1)
@@ -341,10 +325,8 @@ def check_first(preset: Preset, *, exact_share: float | None = None) -> Verdict:
 
 
 def check_second(preset: Preset, *, clusters_less: float = 1.0) -> Verdict:
-    """(30) with sqrt(k - clusters_less) in place of sqrt(k).
-
-    The sum over clusters of (29) at every count, and steps as they are.
-    """
+    """(30) with sqrt(k - clusters_less) in place of sqrt(k). The sum over clusters of
+    (29) at every count, and steps as they are."""
     generator = preset.generator(EQ30)
     size = preset.choose(quick=2000, full=200_000)
     clusters = generator.integers(2, 12, size)

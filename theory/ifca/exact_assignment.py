@@ -55,11 +55,9 @@ _LARGE_GEOMETRIES = ((64, 60, 0.4, 0.6, -0.3, 1.0), (300, 10, 0.3, 0.6, 0.1, 0.5
 def check_law(
     preset: Preset, *, kappa_factor: float = 1.0, extra_freedom: int = 0
 ) -> Verdict:
-    """Compare misassignment frequencies in raw data with the Student law.
-
-    The factor multiplies kappa, anything but 1 falsifies the law; so does anything but
-    0 that is added to the degrees of freedom.
-    """
+    """Compare misassignment frequencies in raw data with the Student law. The factor
+    multiplies kappa, anything but 1 falsifies the law; so does anything but 0 that is
+    added to the degrees of freedom."""
     clients, counts = _misassignments(preset)
     kappa = [
         law.misassignment_kappa(one.truth, one.models[0], one.models[1], one.noise)
@@ -120,10 +118,8 @@ def _lone_pairs() -> Float[np.ndarray, "clusters models"]:
 
 def check_assignment(preset: Preset, *, alone: bool = False) -> Verdict:
     """How often each model is chosen, raw and by law, and the law of raw losses.
-
     `alone` puts `_lone_pairs` in the law's place, which ignores that of two rivals only
-    the better one is chosen.
-    """
+    the better one is chosen."""
     raw, drawn = _chosen(preset)
     each = intervals.divide(ERROR_RATE / 4, raw.size)
 
@@ -237,7 +233,6 @@ VORONOI = "ifca.exact.voronoi"
 _VORONOI_TRUTHS = np.array([[1.0, 0.0], [-0.4, 0.8], [-0.5, -0.9]])
 _VORONOI_NOISE = 0.5
 
-
 # Three models, and the samples with which their clients choose: nearest to one truth
 # each; one model for all; two models for three truths.
 _VORONOI_STARTS = (
@@ -248,11 +243,9 @@ _VORONOI_STARTS = (
 
 
 def check_voronoi(preset: Preset, *, share: float = 1.0, few: int = 0) -> Verdict:
-    """The rate of wrong choices on raw data, and how far unused models move.
-
-    `share` is of the samples that the data have, and below 1 the claimed rate is false;
-    a model that no more than `few` clients choose is claimed not to move, true for 0.
-    """
+    """The rate of wrong choices on raw data, and how far unused models move. `share` is
+    of the samples that the data have, and below 1 the claimed rate is false; a model
+    that no more than `few` clients choose is claimed not to move, true for 0."""
     wrong, bounds = _choices(preset, share)
     path, counts = _voronoi_runs(preset)
     users = np.sum(counts, axis=2)  # [rounds, trials, models]
@@ -275,10 +268,8 @@ def check_voronoi(preset: Preset, *, share: float = 1.0, few: int = 0) -> Verdic
 def _choices(
     preset: Preset, share: float
 ) -> tuple[Float[np.ndarray, "points clients"], PerPoint]:
-    """Whether clients miss their nearest models, and the rates at the full n'.
-
-    A third of the clients belongs to each cluster.
-    """
+    """Whether clients miss their nearest models, and the rates at the full n'. A third
+    of the clients belongs to each cluster."""
     trials, members = preset.choose(quick=60, full=1500), 100
     total = 3 * trials * members
     wrong, bounds = [], []

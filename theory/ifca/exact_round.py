@@ -102,11 +102,8 @@ def _law_draws(generator: np.random.Generator, group: _Group, trials: int) -> _D
 def _law_views(
     generator: np.random.Generator, group: _Group, draws: _Draws, wrong: str
 ) -> _Views:
-    """What the law says of the views, or falsely says.
-
-    `wrong`: a chi-square of its own for the mean ("split"), or a zeta that varies along
-    e as it does across ("round").
-    """
+    """What the law says of the views; `wrong` gives the mean a chi-square of its own
+    ("split"), or zeta the same spread along e as across ("round")."""
     along, beside = draws.inside.T
     energy = draws.spread**2 / (group.error**2 + group.noise**2)
     if wrong == "split":
@@ -171,9 +168,7 @@ def _measured(
     statement: str, squares: PerTrial, exact: PerPoint, *, margin: float, detail: str
 ) -> Verdict:
     """Judge the claim that mean squares are the exact ones to a share `margin`.
-
-    Averages of batches are close to normal, as Student's interval wants it.
-    """
+    Averages of batches are close to normal, as Student's interval wants it."""
     means = np.mean(squares.reshape(len(exact), _BATCHES, -1), axis=-1)
     return mean_within(
         statement,
@@ -216,10 +211,8 @@ def _rounds() -> tuple[_Round, ...]:
 
 
 def check_rms(preset: Preset, *, missing: float = 0.0) -> Verdict:
-    """E|theta_j+ - theta_j*|^2 after a raw round with misassigned clients.
-
-    `missing` is taken from d + 1, the factor of |e|^2; anything but 0 is wrong.
-    """
+    """E|theta_j+ - theta_j*|^2 after a raw round with misassigned clients. `missing` is
+    taken from d + 1, the factor of |e|^2; anything but 0 is wrong."""
     exact = []
     for one in _rounds():
         truths, clients, samples, noise = one.problem
@@ -270,10 +263,8 @@ _BURN_IN, _ROUNDS = 6, 14  # the first 6 leave less than 1e-3 of the start
 
 
 def check_floor(preset: Preset, *, missing: float = 0.0) -> Verdict:
-    """The mean square after many raw rounds, against the fixed point.
-
-    `missing` is taken from d + 1 in the fixed point; anything but 0 is wrong.
-    """
+    """The mean square after many raw rounds, against the fixed point. `missing` is
+    taken from d + 1 in the fixed point; anything but 0 is wrong."""
     rows, features, step = np.array(_CHAINS).T
     floor = law.stationary_floor(rows, features, 1.0, step)
     left = step * features / floor**2
@@ -310,10 +301,8 @@ _SCALES = (2.0**-40, 3.0, 1e5)
 
 
 def check_equivariance(preset: Preset, *, noise_factor: float = 1.0) -> Verdict:
-    """Whole runs on the same random numbers, scaled and not.
-
-    `noise_factor` multiplies the scaled noise; anything but 1 falsifies the claim.
-    """
+    """Whole runs on the same random numbers, scaled and not. `noise_factor` multiplies
+    the scaled noise; anything but 1 falsifies the claim."""
     truths = np.array([[0.6, 0.0, 0.2], [-0.3, 0.5, 0.0], [0.0, -0.5, 0.4]])
     problem = Problem(truths, (5, 8, 7), 12, 0.3)
     num_trials, rounds = preset.choose(quick=20, full=500), 15
@@ -364,11 +353,9 @@ def approximate_risk(
 
 
 def check_pooling(preset: Preset, *, approximate: bool = False) -> Verdict:
-    """Squared distances of fits to raw data, in units of the exact risk.
-
-    Also, without data, that the oracle's risk, of half of the rows, is the pooled one
-    at D = 2 sigma sqrt(d/N) but for a share of about 1/N.
-    """
+    """Squared distances of fits to raw data, in units of the exact risk. Also, without
+    data, that the oracle's risk, of half of the rows, is the pooled one at D = 2 sigma
+    sqrt(d/N) but for a share of about 1/N."""
     rows, features, separation = np.array(_FITS).T
     fits = _measured(
         POOLING,

@@ -70,9 +70,7 @@ def lemma1_bound(
 
 def check_bound(preset: Preset, *, c1: float = C1, c2: float = C2) -> Verdict:
     """The worst case's exact probability on a grid, and raw data at some of its points.
-
-    The grid is judged in logarithms, where nothing underflows.
-    """
+    The grid is judged in logarithms, where nothing underflows."""
     halves = [_by_raw_data(preset, c1=c1, c2=c2), _by_exact_law(c1=c1, c2=c2)]
     verdict = combine(BOUND, halves)
     found = "; ".join(f"{half.detail}: {half.status.value}" for half in halves)
@@ -114,12 +112,10 @@ def _spot_events(preset: Preset) -> Events:
 
 
 def check_sharp(preset: Preset, *, c2: float = C2, slack: float = 1e-4) -> Verdict:
-    """`c2` suffices, and `c2 + slack` or a `c1` of 0.4999 would not.
-
-    Sufficient: the exponent over its form is at least `c2`, at the minimum found by
-    optimisation. Not improvable: some worst case exceeds the bound with `c2 + slack`
-    (at large n', whatever c1), and another the bound with `c1 = 0.4999`.
-    """
+    """`c2` suffices, and `c2 + slack` or a `c1` of 0.4999 would not. Sufficient: the
+    exponent over its form is at least `c2`, at the minimum found by optimisation. Not
+    improvable: some worst case exceeds the bound with `c2 + slack` (at large n',
+    whatever c1), and another the bound with `c1 = 0.4999`."""
     alpha, rho, smallest = _smallest_ratio(preset)
     large, small = 10.0**8, 1e-9
     too_fast = lemma1_bound(alpha, rho, large, c2=c2 + slack)
@@ -184,7 +180,6 @@ PRECONDITIONS = (
     "standard normal features, normal noise, a fold independent of the models",
 )
 
-
 UNION = "ifca.lem1.union"
 
 
@@ -214,10 +209,8 @@ _UNION_POINTS = (
 
 
 def check_union(preset: Preset, *, pairwise: bool = True) -> Verdict:
-    """Raw data of k models: P(not E_i) <= (k - 1) c1 exp(...).
-
-    Without `pairwise` the factor k - 1 is left out, which is false for k > 2.
-    """
+    """Raw data of k models: P(not E_i) <= (k - 1) c1 exp(...). Without `pairwise` the
+    factor k - 1 is left out, which is false for k > 2."""
     clusters = listed((one.num_clusters for one in _UNION_POINTS), "d")
     return at_most(
         UNION,
@@ -260,17 +253,14 @@ WORST = "ifca.exact.worst"
 _WORST_ALPHAS = (0.02, 0.1, 0.3, 0.49)
 _WORST_RHOS = (0.05, 1.0, 3.9, 4.1, 16.0, 256.0, 1e4)
 
-
 # Configurations: the formula's kappa, the actual one, its rounding error.
 _Found = tuple[PerPoint, ...]
 
 
 def check_worst(preset: Preset, *, factor: float = 1.0) -> Verdict:
-    """Look for a smaller kappa than `factor` times the formula's.
-
-    Three parts: random configurations in 1, 2, 3 and 10 dimensions; bounded
-    minimisation of kappa over lengths and angle; and equality at the formula's corner.
-    """
+    """Look for a smaller kappa than `factor` times the formula's. Three parts: random
+    configurations in 1, 2, 3 and 10 dimensions; bounded minimisation of kappa over
+    lengths and angle; and equality at the formula's corner."""
     corner, minima, *random = found = _searched(preset)
     formula, kappa, rounding = map(np.concatenate, zip(*found, strict=True))
     return never_exceeds(
@@ -362,9 +352,8 @@ STATEMENTS = (
         constants={"c1": C1, "c2": C2},
         check=check_bound,
         control={"c2": 3.0},
-        note="The paper leaves c1 and c2 unnamed; its own route gives 2 and 1/4. "
-        "The control claims c2 = 3, "
-        "which raw data and exact law each refute.",
+        note="The paper leaves c1 and c2 unnamed; its own route gives 2 and 1/4. The "
+        "control claims c2 = 3, which raw data and exact law each refute.",
     ),
     row(
         id=SHARP,

@@ -204,11 +204,9 @@ def tail_rate(alpha: PerPoint, rho: PerPoint, side: int) -> PerPoint:
 def check_tail(
     _: Preset, *, name: str, side: int, slope: float, c2: float = 0.25
 ) -> Verdict:
-    """Exact tails for n' <= 10^6, and their exponents for all n'.
-
-    `side` is -1 in (16) and (17), 1 in (18) and (19); `slope` as in `tail_form`; `c2`
-    stands for c4 as well.
-    """
+    """Exact tails for n' <= 10^6, and their exponents for all n'. `side` is -1 in (16)
+    and (17), 1 in (18) and (19); `slope` as in `tail_form`; `c2` stands for c4 as
+    well."""
     alpha, rho, samples = grid(_TAIL_ALPHAS, _TAIL_RHOS, _TAIL_SAMPLES)
     threshold = samples * ((0.25 + alpha**2) * rho + 1)
     variance = (0.5 - side * alpha) ** 2 * rho + 1  # in units of sigma^2
@@ -254,11 +252,9 @@ _FEW = 2000  # n' up to which SciPy's tails are used
 def log_tails(
     alpha: PerPoint, rho: PerPoint, num_samples: PerPoint
 ) -> Float[np.ndarray, "tails points"]:
-    """Logarithms of both tails, -inf where one underflows.
-
-    SciPy's lower tail stops its series too early where n' is large (half of the true
-    value at n' = 4e8, 5 standard deviations out), hence the second form.
-    """
+    """Logarithms of both tails, -inf where one underflows. SciPy's lower tail stops its
+    series too early where n' is large (half of the true value at n' = 4e8, 5 standard
+    deviations out), hence the second form."""
     edges = [_deviation(alpha, rho, side) for side in (-1, 1)]
     half = num_samples / 2
     few = np.minimum(half, _FEW / 2)
@@ -275,13 +271,8 @@ def log_tails(
 
 
 def _log_far_tail(half: PerPoint, edge: PerPoint) -> PerPoint:
-    """log P(u/n' - 1 beyond `edge`) for n' = 2 `half`, by quadrature.
-
-    The density of v = u/n' - 1 is sqrt(h/(2 pi)) exp(-rest - h (v - log(1 + v)))
-    / (1 + v), rest that of Stirling's formula. Relative to its value at the edge it
-    falls like exp(-h |v| s) and like a normal density of width 1/sqrt(h): 40 lengths
-    of the former or 12 of the latter, whichever is less, are far enough.
-    """
+    """log P(u/n' - 1 beyond `edge`), n' = 2 `half`, by quadrature over 40 lengths of
+    its exponential fall or 12 of its normal one, whichever is less."""
     side = np.where(edge < 0, -1.0, 1.0)
     end = 1 / (half * np.abs(edge) / 40 + np.sqrt(half) / 12)
     nodes, weights = np.polynomial.legendre.leggauss(80)

@@ -135,10 +135,8 @@ def check_noise(
 
 
 def check_sharp(_: Preset, *, factor: float = 1.0) -> Verdict:
-    """c2 = 1 and c3 = `factor` (c4 - 1 - log c4) suffice, 0.1 % more never does.
-
-    Not improvable: at N = d = 10^8 the probability exceeds 10^9 exp(-1.001 c3 d).
-    """
+    """c2 = 1 and c3 = `factor` (c4 - 1 - log c4) suffice, 0.1 % more never does. Not
+    improvable: at N = d = 10^8 the probability exceeds 10^9 exp(-1.001 c3 d)."""
     rows, features = _grid()
     huge = np.array([1e8])
     values, bounds = [], []

@@ -50,10 +50,8 @@ _UNION = (3, 1, 8, 0.1)
 
 
 def check_bound(preset: Preset, *, c1: float = C1) -> Verdict:
-    """P(E_i^{j,j'}) <= c1 x: rare jumps, Student noise, and raw cosine losses.
-
-    The last point of the raw losses has k = 3 models and the bound (k - 1) c1 x.
-    """
+    """P(E_i^{j,j'}) <= c1 x: rare jumps, Student noise, and raw cosine losses. The last
+    point of the raw losses has k = 3 models and the bound (k - 1) c1 x."""
     scale, samples, exact = _jumps()
     tails, scales, _ = _students()
     events = _cosine_events(preset)
@@ -102,10 +100,8 @@ def _by_law(
 
 
 def check_rate(_: Preset, *, fixed: bool = True) -> Verdict:
-    """n' P falls as n' grows, from n' = 64, for Student noise held fixed.
-
-    With `fixed` false the law may change with n': rare jumps at a fixed gap.
-    """
+    """n' P falls as n' grows, from n' = 64, for Student noise held fixed. With `fixed`
+    false the law may change with n': rare jumps at a fixed gap."""
     if fixed:
         logs, errors = [], []
         for freedom, largest in _STUDENTS:
@@ -153,10 +149,8 @@ def _student(freedom: float, num_samples: float) -> tuple[float, float]:
 
 @functools.cache
 def _students() -> tuple[PerPoint, ...]:
-    """P(E), x and errors for Student noise that is opposite at the two models.
-
-    Then the wrong model wins if the mean noise is at least gap / 2.
-    """
+    """P(E), x and errors for Student noise that is opposite at the two models. Then the
+    wrong model wins if the mean noise is at least gap / 2."""
     points = [(f, n) for f, largest in _STUDENTS for n in _powers(largest)]
     tails, errors = np.array([_student(*point) for point in points]).T
     numbers = np.array([number for _, number in points])
@@ -205,9 +199,7 @@ def prefers(
     num_trials: int,
 ) -> Bool[np.ndarray, "trials rivals"]:
     """Whether each rival's loss is at most that of the first model, its client's own.
-
-    An undefined loss counts as a preference for the rival.
-    """
+    An undefined loss counts as a preference for the rival."""
     draws = family.draw(generator, num_trials, num_samples)
     losses = family.losses(models, family.truths[0], draws)
     return ~(losses[:, 1:] > losses[:, :1])
@@ -233,10 +225,8 @@ def check_threshold(
     preset: Preset, *, statement: str, weight: float = 0.5, c1: float = 4.0
 ) -> Verdict:
     """One of (34)-(36): equal events in every trial, and Chebyshev's bound on them.
-
     `weight` is that of F^1(theta_1) in t, and anything but 1/2 makes the right-hand
-    side wrong; `c1` the constant of c1 eta^2 / (alpha^2 lambda^2 Delta^4 n').
-    """
+    side wrong; `c1` the constant of c1 eta^2 / (alpha^2 lambda^2 Delta^4 n')."""
     losses, population = _losses(preset)
     (own, rival), rest = losses.T, 1 - weight
     threshold = weight * population[0] + rest * population[1]
@@ -269,10 +259,8 @@ _EVENT_SAMPLES = 4
 
 
 class _Places(NamedTuple):
-    """Where models and truths are, on a random line or in space, Delta = 1.
-
-    All `[points]`: distances and the gap F^1(theta_j) - F^1(theta_1) over lambda.
-    """
+    """Where models and truths are, on a random line or in space, Delta = 1. All
+    `[points]`: distances and the gap F^1(theta_j) - F^1(theta_1) over lambda."""
 
     alpha: PerPoint
     between: PerPoint  # |theta_j - theta_1|
@@ -313,10 +301,8 @@ def check_places(
     preset: Preset, *, statement: str, name: str, factor: float = 1.0
 ) -> Verdict:
     """A distance or a gap is at least what alpha allows, wherever the models are.
-
     `name` is "between" or "to_truth", at least 1/2 + factor alpha, or "gap", at least
-    factor alpha.
-    """
+    factor alpha."""
     places = _places(preset)
     have = getattr(places, name)
     need = factor * places.alpha + (0 if name == "gap" else 0.5)
@@ -339,9 +325,7 @@ def check_example(_: Preset) -> Verdict:
 
 def check_event(preset: Preset, *, statement: str, contained: bool) -> Verdict:
     """Whether E_i^{1,j}, being classified to j, is F_i(theta_1) >= F_i(theta_j), k = 3.
-
-    If `contained`, only whether it implies the inequality.
-    """
+    If `contained`, only whether it implies the inequality."""
     trials = preset.choose(quick=20_000, full=200_000)
     draws = _three_models()[0].draw(preset.generator(EVENT), trials, _EVENT_SAMPLES)
     return _judge_event(statement, draws, contained=contained)

@@ -100,10 +100,8 @@ def check_exponent(
 
 
 def check_bound(preset: Preset, *, exponent: float = 1.0) -> Verdict:
-    """The floor never exceeds 0.55 (sigma / p) sqrt(d / (m n')).
-
-    Another `exponent` of 1/p in the bound keeps its value at p = 1/2.
-    """
+    """The floor never exceeds 0.55 (sigma / p) sqrt(d / (m n')). Another `exponent` of
+    1/p in the bound keeps its value at p = 1/2."""
     share, one = np.array(list(AXES["p"])), AXES["p"][0.5]
     unit = one.noise * np.sqrt(one.num_features / (one.num_clients * one.num_samples))
     ratio = _floors(preset, "p") / (unit / share)
@@ -207,10 +205,8 @@ def _biases(preset: Preset) -> Float[np.ndarray, "axes batches points"]:
 
 def check_scaling(preset: Preset, *, offset: float = 0.0) -> Verdict:
     """Slopes -1/2, -1/2 of the floor and 0, -1 of the bias, in m and n', within 0.05.
-
     And below -1 - `_CONVEX_BAND` for P(E) under Student noise that does not change with
-    n'. `offset` is added to the claimed slopes.
-    """
+    n'. `offset` is added to the claimed slopes."""
     claims = np.array([-0.5, -0.5, 0.0, -1.0]) + offset
     each = ERROR_RATE / 4
     parts = np.concatenate([_convex_floors(preset), _biases(preset)])
@@ -285,10 +281,8 @@ def _one_round(preset: Preset) -> tuple[PerTrial, Float[np.ndarray, "directions 
 
 
 def check_contraction(preset: Preset, *, factor: float = 1.0) -> Verdict:
-    """One round's factors, to three digits.
-
-    `factor` multiplies the step in the claimed |1 - 2 gamma p_j| and 1 - gamma p h.
-    """
+    """One round's factors, to three digits. `factor` multiplies the step in the claimed
+    |1 - 2 gamma p_j| and 1 - gamma p h."""
     measured, along = _one_round(preset)
     steps = np.concatenate([one.effective_steps for one in _CONTRACTIONS])
     claimed = np.abs(1 - factor * steps)
@@ -312,10 +306,8 @@ def check_contraction(preset: Preset, *, factor: float = 1.0) -> Verdict:
 
 
 def _rounds_setting(kind: str, power: int) -> tuple[Setting, float]:
-    """A setting with log(Delta / (4 eps)) = `power` to the base, and its eps.
-
-    eps = (sigma / p) sqrt(d / (m n')), Corollary 1's with c6 = 1: sigma follows.
-    """
+    """A setting with log(Delta / (4 eps)) = `power` to the base, and its eps. eps =
+    (sigma / p) sqrt(d / (m n')), Corollary 1's with c6 = 1: sigma follows."""
     base, _ = _LOG_RATIOS[kind]
     accuracy = float(np.exp(-base * power)) / 4
     one = Setting(num_clients=1e4, num_features=30.0, step=0.25)
@@ -339,10 +331,8 @@ def _final_errors(preset: Preset) -> dict[str, Float[np.ndarray, "trials points"
 
 
 def check_rounds(preset: Preset, *, natural: float = 1 - np.log(2.0)) -> Verdict:
-    """err_T / eps against Delta / eps, for rounds of factor 1/2.
-
-    `natural` is the claimed slope with the natural logarithm.
-    """
+    """err_T / eps against Delta / eps, for rounds of factor 1/2. `natural` is the
+    claimed slope with the natural logarithm."""
     errors = _final_errors(preset)
     parts = [
         slope_near(
@@ -377,10 +367,8 @@ def local_slopes(x: PerPoint, y: PerPoint) -> Float[np.ndarray, " pieces"]:
 def minimal_samples(
     alpha: PerPoint, *, rho: float, num_clients: float, num_clusters: float = 2.0
 ) -> PerPoint:
-    """The least n' with m k q <= 1/m at Lemma 1's least favourable models.
-
-    By bisection in log n', since the exact q falls with n'; not rounded up.
-    """
+    """The least n' with m k q <= 1/m at Lemma 1's least favourable models. By bisection
+    in log n', since the exact q falls with n'; not rounded up."""
     kappa = law.worst_kappa(alpha, rho)
     low, high = np.zeros(len(alpha)), np.full(len(alpha), 40.0)
     for _ in range(60):
@@ -407,10 +395,8 @@ def _first_rounds(preset: Preset) -> tuple[Run, ...]:
 
 
 def check_minimal_samples(preset: Preset, *, target: float = -2.0) -> Verdict:
-    """n' that alpha0 asks for, and how soon alpha_t >= 1/4 once it is there.
-
-    `target` is the claimed slope of the least n' in alpha0.
-    """
+    """n' that alpha0 asks for, and how soon alpha_t >= 1/4 once it is there. `target`
+    is the claimed slope of the least n' in alpha0."""
     runs = _first_rounds(preset)
     alpha = np.geomspace(1e-4, 0.1, 13)
     slopes = np.concatenate(
@@ -437,10 +423,8 @@ def check_minimal_samples(preset: Preset, *, target: float = -2.0) -> Verdict:
 
 
 def check_slow_start(preset: Preset, *, slower: float = 0.01) -> Verdict:
-    """That small alpha0 contracts less in the first round, by `slower` or more.
-
-    Against alpha0 = 0.4, with n' as Assumption 2 asks for.
-    """
+    """That small alpha0 contracts less in the first round, by `slower` or more. Against
+    alpha0 = 0.4, with n' as Assumption 2 asks for."""
     factors = first_factors(_first_rounds(preset))
     shown = zip(_ALPHAS, np.mean(factors, axis=1), strict=True)
     return mean_within(
@@ -454,10 +438,8 @@ def check_slow_start(preset: Preset, *, slower: float = 0.01) -> Verdict:
 
 
 def check_first_round(preset: Preset, *, samples_share: float = 1.0) -> Verdict:
-    """The first round's factor is 1/2 up to 0.001, whatever alpha0.
-
-    With another share of the n' that Assumption 2 asks for on runs of its own.
-    """
+    """The first round's factor is 1/2 up to 0.001, whatever alpha0. With another share
+    of the n' that Assumption 2 asks for on runs of its own."""
     name = f"{SLOW}.corrected"
     runs = _first_rounds(preset)
     if samples_share != 1:
@@ -477,11 +459,9 @@ MISASSIGNMENT = "ifca.scale.mis"
 def check_exponents(
     _: Preset, *, low_rho: float = 1.0, in_alpha: float = 2.0
 ) -> Verdict:
-    """Slopes of log P in n', and of its rate E in alpha and rho.
-
-    Claimed are the slopes of E in rho as rho tends to 0, of which Lemma 1's form has 2,
-    and in alpha for small alpha.
-    """
+    """Slopes of log P in n', and of its rate E in alpha and rho. Claimed are the slopes
+    of E in rho as rho tends to 0, of which Lemma 1's form has 2, and in alpha for small
+    alpha."""
     alpha = np.geomspace(1e-4, 0.1, 13)
     low, high = np.geomspace(1e-6, 1e-1, 6), np.geomspace(1e4, 1e8, 5)
     rate = lambda alpha, rho: law.error_exponent(law.worst_kappa(alpha, rho))

@@ -81,11 +81,9 @@ def _unbalanced(small_share: float) -> Setting:
 
 
 def check_printed(preset: Preset, *, small_share: float = 0.2) -> Verdict:
-    """(1) with the best of many c1: by law, and on raw data with hindsight.
-
-    The claim is that some c1 keeps P((1) fails) below 1/m. It is judged at the c1 that
-    fails least often; the raw data choose a c1 for every single round.
-    """
+    """(1) with the best of many c1: by law, and on raw data with hindsight. The claim
+    is that some c1 keeps P((1) fails) below 1/m. It is judged at the c1 that fails
+    least often; the raw data choose a c1 for every single round."""
     one = _unbalanced(small_share)
     runs = follow_all(
         preset,
@@ -147,13 +145,6 @@ def _raw_violations(preset: Preset, small_share: float) -> Bool[np.ndarray, " tr
     return np.all(failed.reshape(trials, -1), axis=1)
 
 
-def _printed_margins() -> tuple[Margin, ...]:
-    return as_printed(
-        start_margins(_unbalanced(0.2)),
-        start_margins(_raw_setting(0.2), failure=_RAW_FAILURE),
-    )
-
-
 EXPLICIT, VACUITY = "ifca.thm1.explicit", "ifca.thm1.explicit.vacuity"
 
 
@@ -175,10 +166,8 @@ def explicit_bound(
 def explicit_failure(
     problem: Problem, models: Float[np.ndarray, "models features"], num_features: float
 ) -> float:
-    """delta, with every kappa_lj from where truths and models are.
-
-    They may have fewer columns than d.
-    """
+    """delta, with every kappa_lj from where truths and models are. They may have fewer
+    columns than d."""
     truths, clients = problem.truths, np.array(problem.num_clients, float)
     kappa = law.misassignment_kappa(
         truths[:, None], models[:, None], models[None], problem.noise
@@ -201,10 +190,8 @@ def failure_at_start(setting: Setting) -> float:
 
 
 def printed_failure(num_models: int, num_features: int) -> float:
-    """2 k exp(-d/2) + 2 k exp(-0.1534 d), Lemma 2's tail by its explicit constants.
-
-    For N >= d, and without the clients' part.
-    """
+    """2 k exp(-d/2) + 2 k exp(-0.1534 d), Lemma 2's tail by its explicit constants. For
+    N >= d, and without the clients' part."""
     each = np.exp(-num_features / 2) + np.exp(-0.1534 * num_features)
     return float(2 * num_models * each)
 
@@ -304,9 +291,7 @@ def check_explicit(
     preset: Preset, *, constants: tuple[float, float] = (6.0, 2.0)
 ) -> Verdict:
     """How often the conclusion fails, by law and on raw data, against delta.
-
-    `constants` are those of the two terms with sqrt(d/N).
-    """
+    `constants` are those of the two terms with sqrt(d/N)."""
     cases = _cases(preset, constants)
     rates = [f"{np.mean(one.failed):.2g} <= {one.failure:.2g}" for one in cases]
     return _judge_cases(
@@ -340,9 +325,8 @@ _VACUOUS = ((2, 9), (4, 13), (10, 19))
 
 def check_vacuity(preset: Preset, *, exact: bool = False) -> Verdict:
     """The same rounds at d <= 9 against delta with exp(-0.1534 d) for Lemma 2's tail.
-
-    With `exact`, the exact tail and the constants 1 and 1: a claim that says something.
-    """
+    With `exact`, the exact tail and the constants 1 and 1: a claim that says
+    something."""
     constants = (1.0, 1.0) if exact else (6.0, 2.0)
     cases = []
     for index, features in enumerate((7.0, 8.0, 9.0), len(_EXPLICIT_SETTINGS) + 1):
@@ -381,11 +365,9 @@ def _similar(small_share: float, step: float) -> Setting:
 
 
 def check_corrected(preset: Preset, *, admitted: bool = True) -> Verdict:
-    """(1) with c2 = 3 and c3 = 0, at c1 close to the ends of what is admitted.
-
-    With the full preset also for four clusters. Without `admitted` just outside, and at
-    gamma p = 1.25: the claim is then judged at the c1 that fails least often.
-    """
+    """(1) with c2 = 3 and c3 = 0, at c1 close to the ends of what is admitted. With the
+    full preset also for four clusters. Without `admitted` just outside, and at gamma p
+    = 1.25: the claim is then judged at the c1 that fails least often."""
     cases = _two_clusters(preset, admitted)
     if admitted:
         cases += () if preset.name == "quick" else _four(preset)
@@ -475,11 +457,9 @@ _EDGE_SETTINGS = (
 
 
 def log_threshold(setting: Setting) -> float:
-    """log of c6 exp(-(c8/2) (alpha rho/(rho + 1))^2 n'), the threshold in (12).
-
-    With c6, c7 of Lemma 1 and the largest c8 that (11) allows:
-    m <= exp((c7 - c8) (...)^2 n').
-    """
+    """log of c6 exp(-(c8/2) (alpha rho/(rho + 1))^2 n'), the threshold in (12). With
+    c6, c7 of Lemma 1 and the largest c8 that (11) allows: m <= exp((c7 - c8) (...)^2
+    n')."""
     rho = setting.noise**-2
     form = (setting.alpha * rho / (rho + 1)) ** 2 * setting.num_samples
     return float(np.log(C1) - (C2 * form - np.log(setting.num_clients)) / 2)
@@ -528,9 +508,7 @@ _ASTRAY_MODELS = np.array([[0.3, 0.2, 0.0], [-0.4, 0.1, 0.2]])
 
 def check_misassigned(preset: Preset, *, extra_samples: int = 0) -> Verdict:
     """Raw counts of foreign clients at both models: their binomial law and mean.
-
-    `extra_samples` are added to n' in the law; anything but 0 falsifies it.
-    """
+    `extra_samples` are added to n' in the law; anything but 0 falsifies it."""
     counts = _foreign(preset)
     truths, clients, _, noise = _ASTRAY
     kappa = law.misassignment_kappa(truths, _ASTRAY_MODELS, _ASTRAY_MODELS[::-1], noise)
@@ -606,7 +584,10 @@ STATEMENTS = (
         expected=Status.VIOLATED,
         check=check_printed,
         control={"small_share": 0.1},
-        margins=_printed_margins,
+        margins=lambda: as_printed(
+            start_margins(_unbalanced(0.2)),
+            start_margins(_raw_setting(0.2), failure=_RAW_FAILURE),
+        ),
         note="False whenever p_max > 3 p, for every c1: no |1 - 2 c1 p_j/p| <= 1/2 for "
         "all j. Larger c2, c3 or smaller c4 do not help: their terms vanish as n' "
         "grows. The control is the counterexample p = (0.1, 0.9).",

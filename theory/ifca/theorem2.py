@@ -33,7 +33,6 @@ BOUND, VACUITY = "ifca.thm2", "ifca.thm2.vacuity"
 
 _FAILURE = 0.05
 
-
 _Errors = Float[np.ndarray, "trials clusters"]
 
 
@@ -54,12 +53,8 @@ def _pair() -> WorstPair:
 
 @functools.lru_cache(maxsize=1)
 def _samples(preset: Preset) -> tuple[tuple[ConvexSetting, _Errors, _Errors], ...]:
-    """Errors before and after steps from the edge of what alpha = 1/4 allows.
-
-    In three exact designs: normal waves around a square and around an unequal pair, at
-    n' = 1e9, half of the models off along the flattest direction; and the worst pair at
-    n' = 1e7, whose rare jumps misassign clients.
-    """
+    """Errors before and after steps from the edge of alpha = 1/4: normal waves around a
+    square and an unequal pair, and rare jumps of the worst pair."""
     trials = preset.choose(quick=1500, full=50_000)
     found = []
     for index, family in enumerate(_families()):
@@ -97,11 +92,9 @@ def check_bound(preset: Preset, *, part: float = 8.0) -> Verdict:
 
 
 def check_vacuity(_: Preset, *, largest: float = 1e6) -> Verdict:
-    """eps0 >= (p lambda / 8 L) |theta_j - theta_j*| for all n' up to `largest`.
-
-    k = 4, p = 1/4, lambda = L = v = eta = Delta = 1, alpha = 1/4, delta = 0.05, m from
-    100 to 1e4, the error at the edge of what alpha allows.
-    """
+    """eps0 >= (p lambda / 8 L) |theta_j - theta_j*| for all n' up to `largest`. k = 4,
+    p = 1/4, lambda = L = v = eta = Delta = 1, alpha = 1/4, delta = 0.05, m from 100 to
+    1e4, the error at the edge of what alpha allows."""
     clients, samples = grid(
         [1e2, 1e3, 1e4], np.geomspace(1, largest, 1 + int(8 * np.log10(largest)))
     )
@@ -141,10 +134,8 @@ def sharp_bound(
     noise: float = 1.0,
 ) -> Broadcast:
     """The right-hand side above for a cluster of `size` m_1 and |theta_1 - theta_1*|.
-
     `setting` has scalars, and delta as its `failure`; `noise` multiplies the second
-    term, 1 as proved.
-    """
+    term, 1 as proved."""
     import scipy.stats  # Takes a second, which most callers need not wait for.
 
     s = setting

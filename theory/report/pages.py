@@ -37,10 +37,8 @@ _MOST_DIGITS = 300  # decades beyond which a mantissa says nothing
 
 
 def prepare_folder(folder: pathlib.Path) -> pathlib.Path:
-    """Make sure that a report can be written, before hours go into its numbers.
-
-    Returns:
-      The folder of the outcomes' files.
+    """Make sure that a report can be written, before hours go into its numbers; returns
+    the folder of the outcomes' files.
 
     Raises:
       FileExistsError: if the folder holds an `index.html` that no report wrote.
@@ -66,21 +64,11 @@ def write_site(
     known: Sequence[str],
     shown: Callable[[Sequence[Record]], Iterable[Record]] = lambda records: records,
 ) -> pathlib.Path:
-    """Write all pages, plots and assets, and remove those of an earlier run.
-
-    Only files that the earlier run's manifest lists are removed, and outcomes only of
-    statements that are no longer known.
-
-    Args:
-      records: of the statements in the report.
-      errata: of their papers.
-      preset: of the checks.
-      folder: made by `prepare_folder`, with the records' files in it.
-      known: ids of all statements there are.
-      shown: passes the records on while it shows how far the drawing is.
-
-    Returns:
-      The path of the first page.
+    """Write all pages, plots and assets; returns the path of the first page. Of the
+    files of an earlier run those are removed that its manifest lists, outcomes only of
+    statements no longer `known`. The folder is made by `prepare_folder`, with the
+    records' files in it; `shown` passes the records on while it shows how far the
+    drawing is.
 
     Raises:
       OSError: if a file cannot be written.
@@ -187,6 +175,7 @@ class _Site:
                 )
                 for name in papers
             ],
+            "example": EXAMPLE,
             "preset": preset,
             "records": self._records,
             "severities": SEVERITIES,
@@ -199,17 +188,13 @@ class _Site:
     def index(self) -> str:
         """All statements, with the filter."""
         expected = sum(r.outcome.as_expected for r in self._records.values())
-        return self._render("index.html", root="", here="index", num_expected=expected)
+        return self._render("index", num_expected=expected)
 
     def errata(self) -> str:
         """All errata."""
         counts = [erratum.severity for erratum in self._errata]
-        return self._render(
-            "errata.html",
-            root="",
-            here="errata",
-            counts={letter: counts.count(letter) for letter in SEVERITIES},
-        )
+        tally = {letter: counts.count(letter) for letter in SEVERITIES}
+        return self._render("errata", counts=tally)
 
     def statement(self, name: str, plot: _Plot | None) -> str:
         """One statement's page."""
@@ -222,9 +207,8 @@ class _Site:
         shown = [name, f"{name}.corrected", name.removesuffix(".corrected")]
         names = list(self._records)
         return self._render(
-            "statement.html",
+            "statement",
             root="../",
-            here="statement",
             record=record,
             sides=[(outcome.verdict, record.check), (outcome.control, record.control)],
             corrected=corrected,
@@ -239,30 +223,23 @@ class _Site:
 
     def algorithms(self) -> str:
         """All algorithms, with what a round of each costs."""
-        return self._render(
-            "algorithms.html",
-            root="",
-            here="algorithms",
-            algorithms=algorithm_pages(),
-            example=EXAMPLE,
-        )
+        return self._render("algorithms", algorithms=algorithm_pages())
 
     def algorithm(self, name: str) -> str:
         """One algorithm's page."""
         every = {one.name: one for one in algorithm_pages()}
         return self._render(
-            "algorithm.html",
+            "algorithm",
             root="../",
-            here="algorithm",
             algorithm=every[name],
             unit=every["fedavg"],
-            example=EXAMPLE,
             statements=every[name].statements(self._records),
             **_neighbours(list(every), name),
         )
 
-    def _render(self, template: str, **context: Any) -> str:
-        return _environment().get_template(template).render(self._shared | context)
+    def _render(self, here: str, *, root: str = "", **context: Any) -> str:
+        template = _environment().get_template(f"{here}.html")
+        return template.render(self._shared, here=here, root=root, **context)
 
 
 def _neighbours(names: Sequence[str], name: str) -> dict[str, str | None]:
@@ -284,17 +261,9 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    filters: dict[str, Any] = {
-        "breakable": _breakable,
-        "decades": _decades,
-        "factor": _factor,
-        "grouped": _grouped,
-        "measured": _measured,
-        "number": _number,
-        "searched": _searched,
-        "typeset": typeset,
-    }
-    environment.filters.update(filters)
+    own = (_breakable, _decades, _factor, _grouped, _measured, _number, _searched)
+    filters: dict[str, Any] = {one.__name__.removeprefix("_"): one for one in own}
+    environment.filters.update(filters, typeset=typeset)
     return environment
 
 
@@ -404,35 +373,22 @@ def _caption(drawing: plot.Drawing, main: Series, control: Series | None) -> str
 
 
 class Argument(NamedTuple):
-    """One argument of a constructor.
-
-    name: as it is given.
-    default: as it would be written; None where it must be given.
-    text: what the docstring says of it.
-    """
+    """One argument of a constructor."""
 
     name: str
-    default: str | None
-    text: str
+    default: str | None  # as it would be written; None where it must be given
+    text: str  # what the docstring says of it
 
 
 class AlgorithmPage(NamedTuple):
-    """An algorithm, as its page has it.
+    """An algorithm, as its page has it."""
 
-    name: in the registry.
-    card: all that is said of it.
-    paper: where the registry places it.
-    arguments: of its constructor.
-    passes: of a client in a round of the size `EXAMPLE`.
-    ratio: of their work to FedAvg's.
-    """
-
-    name: str
+    name: str  # in the registry
     card: Card
-    paper: str
-    arguments: tuple[Argument, ...]
-    passes: Passes
-    ratio: float
+    paper: str  # where the registry places it
+    arguments: tuple[Argument, ...]  # of its constructor
+    passes: Passes  # of a client in a round of the size `EXAMPLE`
+    ratio: float  # of their work to FedAvg's
 
     @property
     def summary(self) -> str:
@@ -461,10 +417,7 @@ def algorithm_pages() -> tuple[AlgorithmPage, ...]:
 
 
 def arguments(constructor: Callable[..., Any]) -> tuple[Argument, ...]:
-    """Arguments with the texts of a Google-style docstring.
-
-    Args:
-      constructor: whose docstring describes each of its arguments.
+    """Arguments with the texts of the constructor's Google-style docstring.
 
     Raises:
       ValueError: where one is not described, or one that is described is not there.

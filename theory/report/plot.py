@@ -27,25 +27,16 @@ _LEAST = float(np.finfo(float).tiny)
 
 
 class Drawing(NamedTuple):
-    """A figure and what its caption needs to know.
-
-    layout: "diagonal" (truth against claim) or "row" (both, point by point).
-    control_drawn: whether the control's points are in it.
-    """
+    """A figure and what its caption needs to know."""
 
     figure: Figure
-    layout: Literal["diagonal", "row"]
-    control_drawn: bool
+    layout: Literal["diagonal", "row"]  # truth against claim, or both, point by point
+    control_drawn: bool  # whether the control's points are in it
 
 
 def draw(main: Series, control: Series | None) -> Drawing:
-    """Draw all points of a check and of its control.
-
-    Args:
-      main: of the check.
-      control: of the same check of a false claim, if it has points; left out where it
-        makes another kind of claim.
-    """
+    """Draw all points of a check and of its control, which is left out where it makes
+    another kind of claim."""
     if control is not None:
         alike = (control.kind, control.scale) == (main.kind, main.scale)
         control = control if alike else None
@@ -200,17 +191,11 @@ def _points(
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """How numbers become places on an axis.
-
-    kind: "linear", "log", or "symlog", which is linear below `threshold` and shows
-      both signs.
-    threshold: positive; only for "symlog".
-    powers: whether the numbers are decades: x stands for 10^x.
-    """
+    """How numbers become places on an axis; "symlog" shows both signs."""
 
     kind: Literal["linear", "log", "symlog"]
-    threshold: float = 1.0
-    powers: bool = False
+    threshold: float = 1.0  # positive; below it "symlog" is linear
+    powers: bool = False  # whether the numbers are decades: x stands for 10^x
 
     def limits(self, values: Float[np.ndarray, " values"]) -> tuple[float, float]:
         """Ends of an axis that shows all values which have a place, with a margin."""
@@ -259,9 +244,8 @@ class Scale:
         if self.kind == "log":
             return np.log10(values)
         size = np.abs(values) / self.threshold
-        return np.sign(values) * np.where(
-            size > 1, 1 + np.log10(np.fmax(size, 1)), size
-        )
+        grown = np.where(size > 1, 1 + np.log10(np.fmax(size, 1)), size)
+        return np.sign(values) * grown
 
     def _number(self, places: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         if self.kind == "linear":

@@ -24,29 +24,18 @@ _ROUNDING = 1e-9  # in decades or relative: what is nearer to its claim is on it
 
 
 class Series(NamedTuple):
-    """Points in the units of the axes: decades where the check is in logarithms.
+    """Points in the units of the axes: decades where the check is in logarithms."""
 
-    bounds: `[points]`, what is claimed; the lower end for a band.
-    upper: `[points]`, upper end of the band, `bounds` for other claims.
-    low, high: `[points]`, interval of the truth, possibly infinite.
-    violated: `[points]`, whether the whole interval is on the wrong side.
-    reported: index of the point that the verdict is about; -1 if it is not drawn.
-    kind: of the claim, see `cfljax.statements.Points`.
-    scale: "log" where the numbers are decades: x stands for 10^x.
-    total: number of points of the check.
-    undrawable: how many of them have no place: without a claim, or undefined.
-    """
-
-    bounds: Float[np.ndarray, " points"]
-    upper: Float[np.ndarray, " points"]
-    low: Float[np.ndarray, " points"]
+    bounds: Float[np.ndarray, " points"]  # what is claimed; the lower end for a band
+    upper: Float[np.ndarray, " points"]  # of the band, `bounds` for other claims
+    low: Float[np.ndarray, " points"]  # of the truth's interval, possibly infinite
     high: Float[np.ndarray, " points"]
-    violated: Bool[np.ndarray, " points"]
-    reported: int
-    kind: Literal["bound", "equal", "band"]
-    scale: Literal["number", "log"]
-    total: int
-    undrawable: int
+    violated: Bool[np.ndarray, " points"]  # the whole interval on the wrong side
+    reported: int  # index of the point that the verdict is about; -1 if not drawn
+    kind: Literal["bound", "equal", "band"]  # see `cfljax.statements.Points`
+    scale: Literal["number", "log"]  # "log" for decades: x stands for 10^x
+    total: int  # points of the check
+    undrawable: int  # of them have no place: without a claim, or undefined
 
     @property
     def truth(self) -> Float[np.ndarray, " points"]:
@@ -57,28 +46,19 @@ class Series(NamedTuple):
 
 
 class Record(NamedTuple):
-    """An outcome without its points, and the points that are drawn.
+    """An outcome without its points, and the points that are drawn."""
 
-    outcome: with `points` None in both verdicts.
-    check, control: points of the two verdicts, if they have any.
-    is_new: whether it was computed now, rather than read.
-    """
-
-    outcome: Outcome
-    check: Series | None
+    outcome: Outcome  # with `points` None in both verdicts
+    check: Series | None  # points of the verdict, if it has any
     control: Series | None
-    is_new: bool = True
+    is_new: bool = True  # computed now, rather than read
 
 
 def kept(
     statements: Iterable[Statement], preset: Preset, folder: pathlib.Path | None
 ) -> Iterator[Record]:
-    """Yield one record per statement, read where possible and computed otherwise.
-
-    Args:
-      statements: to be checked.
-      preset: of the checks.
-      folder: of the files `ID.json`, made if missing; nothing is kept if None.
+    """Yield one record per statement, read from `ID.json` in the folder where possible,
+    else computed and written there; nothing is kept if the folder is None.
 
     Raises:
       OSError: if a file cannot be written.
@@ -149,22 +129,15 @@ def _series(found: dict[str, Any] | None) -> Series | None:
 
 
 def prepare(verdict: Verdict, *, most: int = 400) -> Series | None:
-    """The drawable points of a verdict, at most `most` of them.
-
-    Kept are those that say most: the reported one, violations in the order of their
-    size, points closest to their claim, and of the others an even selection.
-
-    Returns:
-      The series, or None if there is nothing to draw.
-    """
+    """The drawable points of a verdict, at most `most`; None if there are none. Kept
+    are those that say most: the reported one, violations in the order of their size,
+    points closest to their claim, and of the others an even selection."""
     if verdict.points is None:
         return None
     points = _in_decades(verdict.points)
-    bounds, low, high = (
-        np.asarray(part, float).ravel()
-        for part in (points.bounds, points.low, points.high)
-    )
-    upper = bounds if points.upper is None else np.asarray(points.upper, float).ravel()
+    upper = points.bounds if points.upper is None else points.upper
+    parts = (points.bounds, upper, points.low, points.high)
+    bounds, upper, low, high = (np.asarray(part, float).ravel() for part in parts)
     placed = np.isfinite(low) | np.isfinite(high)
     placed &= ~(np.isnan(low) | np.isnan(high) | np.isnan(bounds) | np.isnan(upper))
     placed &= np.isfinite(bounds) | np.isfinite(upper)
@@ -183,23 +156,16 @@ def prepare(verdict: Verdict, *, most: int = 400) -> Series | None:
         undrawable=int(np.sum(~placed)),
     )
     excess = _excess(whole)
-    whole = whole._replace(
-        violated=_violated(excess, verdict.status),
-        reported=_reported(whole, verdict),
-    )
-    return _thinned(whole, excess, most)
+    violated, reported = _violated(excess, verdict.status), _reported(whole, verdict)
+    return _thinned(whole._replace(violated=violated, reported=reported), excess, most)
 
 
 def _in_decades(points: Points) -> Points:
     if points.scale == "number":
         return points
-    upper = None if points.upper is None else points.upper / _LOG_10
-    return points._replace(
-        bounds=points.bounds / _LOG_10,
-        low=points.low / _LOG_10,
-        high=points.high / _LOG_10,
-        upper=upper,
-    )
+    known = {name: getattr(points, name) for name in _ARRAYS}
+    decades = {name: x / _LOG_10 for name, x in known.items() if x is not None}
+    return points._replace(**decades)
 
 
 def _excess(series: Series) -> Float[np.ndarray, " points"]:
@@ -251,10 +217,5 @@ def _thinned(series: Series, excess: Float[np.ndarray, " points"], most: int) ->
     even = np.linspace(0, len(others) - 1, most - len(first)).round().astype(int)
     kept = np.sort(np.concatenate([first, others[even]]))
     reported = int(np.searchsorted(kept, series.reported))
-    return series._replace(
-        **{
-            name: getattr(series, name)[kept]
-            for name in ("bounds", "upper", "low", "high", "violated")
-        },
-        reported=reported if series.reported >= 0 else -1,
-    )
+    arrays = {name: getattr(series, name)[kept] for name in (*_ARRAYS, "violated")}
+    return series._replace(**arrays, reported=reported if series.reported >= 0 else -1)

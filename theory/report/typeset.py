@@ -50,13 +50,8 @@ _TOKEN = re.compile(
 
 def typeset(text: str) -> Markup:
     """HTML of a claim: Greek letters, indices, powers, primes, roots and relations.
-
-    Text between backticks becomes code. A negative power before a slash, as in
-    n^-1/2, could be read in two ways and is left alone.
-
-    Args:
-      text: plain text; what would be markup in it is escaped.
-    """
+    What would be markup is escaped, text between backticks becomes code. A negative
+    power before a slash, as in n^-1/2, could be read in two ways and is left alone."""
     pieces, end = [], 0
     for match in _TOKEN.finditer(text):
         pieces += [escape(text[end : match.start()]), _set(match)]

@@ -30,11 +30,8 @@ def row(
     control: Mapping[str, object] | Callable[[Preset], Verdict],
     **fields: Any,
 ) -> Statement:
-    """A `Statement` of this paper, from its other fields.
-
-    Its `control` may be given as the arguments that turn `check` into one of a claim
-    known to be false.
-    """
+    """A `Statement` of this paper, from its other fields. Its `control` may be given as
+    the arguments that turn `check` into one of a claim known to be false."""
     if isinstance(control, Mapping):
         control = functools.partial(check, **control)
     return Statement(paper="ifca", check=check, control=control, **fields)
@@ -103,15 +100,8 @@ def mean_within(
     detail: str | Callable[[PerPoint, PerPoint], str] = "",
 ) -> Verdict:
     """Judge the claim that means over trials lie in a band, by Student's intervals.
-
-    Args:
-      statement: id carried into the verdict.
-      values: `[points, trials]`, each row independent draws of one number.
-      band: ends of what is claimed, for each point or for all.
-      error_rate: of the intervals, all together.
-      num_trials: trials behind the values where these are averages of batches.
-      detail: one line carried into the verdict, or what makes it of the intervals.
-    """
+    Rows of `values` are independent draws of one number; `num_trials` counts those
+    behind averages of batches; `detail` may be made of the intervals."""
     low, high = intervals.student(values, error_rate=error_rate / len(values))
     return within(
         statement,
@@ -131,18 +121,9 @@ def difference_within(
     *,
     detail: str = "",
 ) -> Verdict:
-    """Judge the claim that P(first) - P(second) lies in a band.
-
-    Clopper-Pearson intervals of both, at half the error rate each: valid at every
-    sample size, whatever the dependence between the two samples.
-
-    Args:
-      statement: id carried into the verdict.
-      first: `[trials]`, whether the event happened.
-      second: `[others]`, the same in the other sample.
-      band: ends of what is claimed, in [-1, 1] or infinite.
-      detail: one line carried into the verdict.
-    """
+    """Judge the claim that P(first) - P(second) lies in a band, of ends in [-1, 1] or
+    infinite. Clopper-Pearson intervals of both, at half the error rate each: valid at
+    every sample size, whatever the dependence between the two samples."""
     ends = [
         intervals.clopper_pearson(
             int(np.sum(events)), len(events), error_rate=ERROR_RATE / 2
@@ -168,16 +149,8 @@ def slope_near(
     margin: float = 0.05,
     what: str,
 ) -> Verdict:
-    """Judge the claim that log y grows like `target` log x, up to `margin`.
-
-    Args:
-      statement: id carried into the verdict.
-      x: `[points]`, positive, over decades.
-      y: `[trials, points]`, positive; points of one trial may depend on each other.
-      target: claimed slope.
-      margin: half the width of the band that counts as the claim.
-      what: of the detail line, before the slope.
-    """
+    """Judge the claim that log y grows like `target` log x, up to `margin`. All are
+    positive, x over decades; points of one trial may depend on each other."""
     low, high = intervals.slope(np.log(x), np.log(y), error_rate=ERROR_RATE)
     return within(
         statement,

@@ -70,11 +70,9 @@ def floor_terms(
     constants: tuple[float, float, float] = FLOOR_CONSTANTS,
     samples_power: float = 1.0,
 ) -> tuple[Broadcast, ...]:
-    """The three terms of Theorem 2's eps0, with these constants in front.
-
-    The power of n' below the third term is 1 for sqrt(m) n', what the proof gives, and
-    1/2 for sqrt(m n'), as the text at hand has it.
-    """
+    """The three terms of Theorem 2's eps0, with these constants in front. The power of
+    n' below the third term is 1 for sqrt(m) n', what the proof gives, and 1/2 for
+    sqrt(m n'), as the text at hand has it."""
     s = setting
     first = np.sqrt(s.gradient_variance) / (
         s.failure * s.smoothness * np.sqrt(s.share * s.num_clients * s.num_samples)
@@ -96,35 +94,24 @@ def error_floor(setting: ConvexSetting, *, samples_power: float = 1.0) -> Broadc
 
 
 def assumption6(setting: ConvexSetting) -> tuple[Margin, ...]:
-    """By how much Assumption 6 is met, hidden constants explicit.
-
-    The condition on Delta is what it is for: eps0 small enough that the error stays
-    below max(1/2 - alpha0, 1/4) in units of sqrt(lambda / L) Delta, and that it falls
-    below 1/4 (Appendix D, (b)).
-    """
+    """By how much Assumption 6 is met, hidden constants explicit. The condition on
+    Delta is what it is for: eps0 small enough that the error stays below max(1/2 -
+    alpha0, 1/4) in units of sqrt(lambda / L) Delta, and that it falls below 1/4
+    (Appendix D, (b))."""
     s = setting
     k = float(np.max(s.num_clusters))
     needed = 4 * (2 * k - 3) * misassignment_scale(s) * s.num_samples
+    floor = float(error_floor(s) / s.progress)
+    members, enough = s.share * s.num_clients, float(8 * np.log(8 / s.failure))
+    samples = "n' >= 4 (2k - 3) eta^2 / (alpha0^2 lambda^2 Delta^4)"
+    apart = "8 L eps0 / (p lambda) <= sqrt(lambda / L) Delta / 8"
     return (
         Margin("ifca.asm6: max |theta_j*| <= 1", float(s.largest_truth), 1.0, False),
         Margin("ifca.asm6: alpha0 > 0", float(s.alpha), float(np.finfo(float).tiny)),
         Margin("ifca.asm6: alpha0 < 1/2", float(s.alpha), 0.5 - 2.0**-54, False),
-        Margin(
-            "ifca.asm6: n' >= 4 (2k - 3) eta^2 / (alpha0^2 lambda^2 Delta^4)",
-            float(s.num_samples),
-            float(needed),
-        ),
-        Margin(
-            "ifca.asm6: p m >= 8 log(8 / delta)",
-            float(s.share * s.num_clients),
-            float(8 * np.log(8 / s.failure)),
-        ),
-        Margin(
-            "ifca.asm6: 8 L eps0 / (p lambda) <= sqrt(lambda / L) Delta / 8",
-            float(error_floor(s) / s.progress),
-            float(s.unit / 8),
-            False,
-        ),
+        Margin(f"ifca.asm6: {samples}", float(s.num_samples), float(needed)),
+        Margin("ifca.asm6: p m >= 8 log(8 / delta)", float(members), enough),
+        Margin(f"ifca.asm6: {apart}", floor, float(s.unit / 8), False),
     )
 
 
@@ -262,10 +249,8 @@ def train_cosine(
     num_rounds: int,
 ) -> Float[np.ndarray, "rounds trials clusters features"]:
     """IFCA on raw samples, step 1/L and the gamma / m average: models after each round.
-
     Every round draws two folds of n' samples for each client, of whom `sizes` are in
-    each true cluster. Cost: O(trials clients n' (features + clusters)) per round.
-    """
+    each true cluster. Cost: O(trials clients n' (features + clusters)) per round."""
     history = []
     step = 1 / (family.smoothness * sum(sizes))
     for _ in range(num_rounds):
@@ -308,9 +293,7 @@ _NEGLIGIBLE = 1e-15
 
 class Pieces(NamedTuple):
     """The parts of one step, `[trials, clusters, features]` each, display (21).
-
-    theta_j+ - theta_j* = pull + own_noise - foreign.
-    """
+    theta_j+ - theta_j* = pull + own_noise - foreign."""
 
     pull: Models  # T11 = theta_j - theta_j* - gammahat grad F^j(theta_j)
     own_noise: Models  # T12, of the clients that belong to the cluster
@@ -383,12 +366,9 @@ def assign(
     num_samples: float,
 ) -> Counts:
     """How many clients of each true cluster (second axis) choose each model (third).
-
     Two models: binomial, with the exact probability. More: by the clients' own draws,
-    or certain where fewer than 1e-15 misassignments are expected.
-
-    Cost: O(trials) for two models, else O(trials clients clusters features).
-    """
+    or certain where fewer than 1e-15 misassignments are expected. Cost: O(trials) for
+    two models, else O(trials clients clusters features)."""
     trials, num_clusters, _ = models.shape
     counts = np.zeros((trials, num_clusters, num_clusters))
     for own, (truth, size) in enumerate(zip(family.truths, family.sizes, strict=True)):
@@ -452,10 +432,8 @@ def gradient_step(
     counts: Counts,
     num_samples: float,
 ) -> Pieces:
-    """One step of length 1/L from these models, given who chose which.
-
-    The noise of a group of c clients is N(0, c v^2 / (d n') I), exactly.
-    """
+    """One step of length 1/L from these models, given who chose which. The noise of a
+    group of c clients is N(0, c v^2 / (d n') I), exactly."""
     _, num_clusters, num_features = models.shape
     scale = family.frequency * family.loss_deviation / np.sqrt(num_features)
     scale /= np.sqrt(num_samples)
@@ -547,10 +525,8 @@ def worst_pair(
     num_features: int = 2,
 ) -> WorstPair:
     """The instance in which eta^2 / (alpha^2 lambda^2 Delta^4 n') of jumps is `scale`.
-
     Lemma 3 allows P(E) up to four times this. `wave_gradient` is the root mean square
-    of the normal gradient noise; the line is the first coordinate.
-    """
+    of the normal gradient noise; the line is the first coordinate."""
     axis = np.eye(1, num_features)
     truths = np.array([[-0.5], [0.5]]) * axis
     deviation = wave_gradient / _WAVE_FREQUENCY

@@ -40,9 +40,7 @@ def pattern(
     generator: np.random.Generator, *shape: int, norm: float | None = None
 ) -> Broadcast:
     """Vectors of independent Bernoulli(1/2) coordinates, the last axis (section 6.1).
-
-    Rescaled to the l2 norm that is asked for, the paper's R.
-    """
+    Rescaled to the l2 norm that is asked for, the paper's R."""
     found = generator.integers(0, 2, shape).astype(float)
     if norm is None:
         return found
@@ -58,12 +56,10 @@ def draw_clients(
     num_samples: int,
     noise: float,
 ) -> FixedData:
-    """Data of clients in equal clusters: x ~ N(0, I), y = <x, truth> + noise z.
-
-    Given X, X' noise is N(0, noise^2 X'X): for n >= d it is drawn from the Cholesky
-    factor of X'X, whose law is Bartlett's; for n < d rows are drawn. m must be a
-    multiple of the number of clusters.
-    """
+    """Data of clients in equal clusters: x ~ N(0, I), y = <x, truth> + noise z. Given
+    X, X' noise is N(0, noise^2 X'X): for n >= d it is drawn from the Cholesky factor of
+    X'X, whose law is Bartlett's; for n < d rows are drawn. m must be a multiple of the
+    number of clusters."""
     trials, num_clusters, features = truths.shape
     clusters = np.arange(num_clients) // (num_clients // num_clusters)
     shape = (trials, num_clients)
@@ -89,11 +85,9 @@ def draw_clients(
 def train(
     data: FixedData, models: _Models, *, step_size: float, num_rounds: int
 ) -> Outcome:
-    """Algorithm 2, option I with M_t = [m], on the same data in every round.
-
-    Ties go to the lowest index; an undefined loss is never the smallest. Cost: O(trials
-    clients starts models features^2) for each of at least 1 rounds.
-    """
+    """Algorithm 2, option I with M_t = [m], on the same data in every round. Ties go to
+    the lowest index; an undefined loss is never the smallest. Cost: O(trials clients
+    starts models features^2) for each of at least 1 rounds."""
     choice = np.array(0)
     for _ in range(num_rounds):
         slopes, choice = _evaluate(data, models)
@@ -112,10 +106,8 @@ def train_afresh(
     step_size: float,
     num_rounds: int,
 ) -> Outcome:
-    """As `train`, but every round draws two folds: for identities, for gradients.
-
-    From the truths and clusters of `data`, in at least 2 rounds.
-    """
+    """As `train`, but every round draws two folds: for identities, for gradients. From
+    the truths and clusters of `data`, in at least 2 rounds."""
     before = choice = np.array(0)
     for _ in range(num_rounds):
         folds = [
@@ -181,11 +173,9 @@ def used_models(outcome: Outcome) -> Int[np.ndarray, "trials starts"]:
 def matched_distance(
     data: FixedData, outcome: Outcome
 ) -> Float[np.ndarray, "trials starts"]:
-    """(1/k) sum_j |model_p(j) - truth_j| under the best one-to-one matching p.
-
-    For as many models as clusters, at most 4 of them: all matchings are tried. NaN
-    where a model is not finite.
-    """
+    """(1/k) sum_j |model_p(j) - truth_j| under the best one-to-one matching p. For as
+    many models as clusters, at most 4 of them: all matchings are tried. NaN where a
+    model is not finite."""
     models, truths = outcome.models, data.truths
     # [trials, starts, models, clusters]
     gaps = np.linalg.norm(models[:, :, :, None] - truths[:, None, None], axis=-1)

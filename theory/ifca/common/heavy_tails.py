@@ -88,11 +88,9 @@ def log_jump_tail(law: RareJump, total: Numbers, level: Numbers) -> Broadcast:
 def noise_tails(
     level: Float[np.ndarray, " levels"],
 ) -> Float[np.ndarray, "laws levels"]:
-    """P(|mean of N noises| > level v / sqrt(N)), for the laws that are checked.
-
-    Normal waves in 1, 3, 40 and 1000 dimensions, where the square is chi^2_d / d; and
-    rare jumps, one law per level and N = 100 or 1e6, whose single jump just exceeds it.
-    """
+    """P(|mean of N noises| > level v / sqrt(N)), for the laws that are checked. Normal
+    waves in 1, 3, 40 and 1000 dimensions, where the square is chi^2_d / d; and rare
+    jumps, one law per level and N = 100 or 1e6, whose single jump just exceeds it."""
     squares = np.square(level)
     normal = [scipy.special.gammaincc(d / 2, d * squares / 2) for d in (1, 3, 40, 1000)]
     jumps = []

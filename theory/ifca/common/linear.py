@@ -67,12 +67,10 @@ class Run(NamedTuple):
 def start(
     setting: Setting,
 ) -> tuple[Float[np.ndarray, "2 2"], Float[np.ndarray, "2 2"]]:
-    """Truths and the least favourable models that Assumption 1 allows, in a plane.
-
-    The second model is moved straight towards the first truth. The first one is moved
-    so far out of the line that a client of the first cluster meets two independent
-    losses, or along it where no angle achieves that (see `cfljax.law.worst_kappa`).
-    """
+    """Truths and the least favourable models that Assumption 1 allows, in a plane. The
+    second model is moved straight towards the first truth. The first one is moved so
+    far out of the line that a client of the first cluster meets two independent losses,
+    or along it where no angle achieves that (see `cfljax.law.worst_kappa`)."""
     radius, rho = 0.5 - setting.alpha, setting.noise**-2
     reach = rho * radius * (0.5 + setting.alpha)
     along = 1 / max(reach, 1.0)
@@ -172,11 +170,9 @@ def least_squares_errors(
     noise: float,
     size: tuple[int, ...],
 ) -> Broadcast:
-    """|estimate - truth| of least squares on N rows, exactly in law.
-
-    Given X the error is N(0, sigma^2 (X'X)^-1), and z' (X'X)^-1 z for an independent
-    normal z is chi2_d / chi2_(N-d+1), independent (Hotelling's T^2). N is at least d.
-    """
+    """|estimate - truth| of least squares on N rows, exactly in law. Given X the error
+    is N(0, sigma^2 (X'X)^-1), and z' (X'X)^-1 z for an independent normal z is chi2_d /
+    chi2_(N-d+1), independent (Hotelling's T^2). N is at least d."""
     top = generator.chisquare(num_features, size)
     bottom = generator.chisquare(num_rows - num_features + 1, size)
     return noise * np.sqrt(top / bottom)
@@ -188,49 +184,39 @@ def log_worst_chance(alpha: Numbers, rho: Numbers, num_samples: Numbers) -> Broa
 
 
 def needed_samples(setting: Setting) -> float:
-    """n' that makes misassignment of any client rarer than delta, by Lemma 1.
-
-    2 (1 + rho) / (alpha^2 rho) log(m k / (2 delta)): the explicit form of Assumption
-    2's condition, gained from P <= exp(-n' alpha^2 rho / (2 (1 + rho))) / 2.
-    """
+    """n' that makes misassignment of any client rarer than delta, by Lemma 1. 2 (1 +
+    rho) / (alpha^2 rho) log(m k / (2 delta)): the explicit form of Assumption 2's
+    condition, gained from P <= exp(-n' alpha^2 rho / (2 (1 + rho))) / 2."""
     rho, clusters = setting.noise**-2, 1 / min(setting.shares)
     union = math.log(setting.num_clients * clusters / (2 * _FAILURE))
     return 2 * (1 + rho) / (setting.alpha**2 * rho) * union
 
 
 def margins(*settings: Setting) -> tuple[Margin, ...]:
-    """Assumptions 1 and 2 with explicit constants, each where it is met least.
-
-    Failure probability 1e-3 for each condition; the condition on Delta keeps twice
-    the error floor of Theorem 1's explicit form below Delta / 8.
-    """
+    """Assumptions 1 and 2 with explicit constants, each where it is met least. Failure
+    probability 1e-3 for each condition; the condition on Delta keeps twice the error
+    floor of Theorem 1's explicit form below Delta / 8."""
     return tightest(*(_explicit_margins(one) for one in settings))
 
 
 def _explicit_margins(setting: Setting) -> tuple[Margin, ...]:
-    clusters, share = 1 / min(setting.shares), min(setting.shares)
+    share, features = min(setting.shares), setting.num_features
     rows = float(setting.num_rows[int(np.argmin(setting.shares))])
     noise = 2 * np.max(setting.effective_steps) * setting.noise
-    floor = 16 * noise * np.sqrt(setting.num_features / rows)
+    floor = 16 * noise * np.sqrt(features / rows)
+    samples, needed = float(setting.num_samples), needed_samples(setting)
+    least_features = 2 * math.log(2 * (1 / share) / _FAILURE) + 1
+    clients, least_clients = share * setting.num_clients, 8 * math.log(2 / _FAILURE)
+    asked = (
+        ("n' >= 2 (1 + rho) / (alpha0^2 rho) log(m k / (2 delta))", samples, needed),
+        ("d >= 2 log(2 k / delta) + 1", features, least_features),
+        ("p m >= 8 log(2 / delta)", clients, least_clients),
+        ("p m n' >= 19.8 d", rows, 19.8 * features),
+        ("Delta >= 32 x sigma sqrt(d / (p m n'))", 1.0, float(floor)),
+    )
     return (
         Margin("ifca.asm1: alpha0 > 0", setting.alpha, float(np.finfo(float).tiny)),
-        Margin(
-            "ifca.asm2: n' >= 2 (1 + rho) / (alpha0^2 rho) log(m k / (2 delta))",
-            float(setting.num_samples),
-            needed_samples(setting),
-        ),
-        Margin(
-            "ifca.asm2: d >= 2 log(2 k / delta) + 1",
-            setting.num_features,
-            2 * math.log(2 * clusters / _FAILURE) + 1,
-        ),
-        Margin(
-            "ifca.asm2: p m >= 8 log(2 / delta)",
-            share * setting.num_clients,
-            8 * math.log(2 / _FAILURE),
-        ),
-        Margin("ifca.asm2: p m n' >= 19.8 d", rows, 19.8 * setting.num_features),
-        Margin("ifca.asm2: Delta >= 32 x sigma sqrt(d / (p m n'))", 1.0, float(floor)),
+        *(Margin(f"ifca.asm2: {text}", have, need) for text, have, need in asked),
     )
 
 
@@ -331,37 +317,23 @@ def assumption2(
     form = (situation.alpha * rho / (rho + 1)) ** 2
     floor = situation.noise / share * math.sqrt(features / (clients * samples))
     floor += math.exp(-hidden.rate * form * samples)
-    needed = enough_samples(
-        clients, clusters, situation.alpha, rho, failure, hidden.samples
+    needed = float(
+        enough_samples(clients, clusters, situation.alpha, rho, failure, hidden.samples)
+    )
+    least_features = hidden.features * math.log(2 * clusters / failure)
+    least_clients, delta = hidden.clients * math.log(2 / failure), situation.separation
+    rest = "(sigma/p) sqrt(d/(m n')) + exp(-c (...)^2 n')"
+    asked = (
+        ("n' >= C ((rho + 1)/(alpha0 rho))^2 log(m k/(2 delta))", samples, needed),
+        ("d >= C log(2 k/delta)", features, least_features),
+        ("p m >= C log(2/delta)", share * clients, least_clients),
+        ("p m n' >= C d", share * clients * samples, hidden.rows * features),
+        (f"Delta >= C ({rest})", delta, hidden.floor * floor),
     )
     return (
         Margin("ifca.asm2: max |theta_j*| <= C", situation.radius, hidden.size, False),
         Margin("ifca.asm2: sigma <= C", situation.noise, hidden.size, False),
-        Margin(
-            "ifca.asm2: n' >= C ((rho + 1)/(alpha0 rho))^2 log(m k/(2 delta))",
-            samples,
-            float(needed),
-        ),
-        Margin(
-            "ifca.asm2: d >= C log(2 k/delta)",
-            features,
-            hidden.features * math.log(2 * clusters / failure),
-        ),
-        Margin(
-            "ifca.asm2: p m >= C log(2/delta)",
-            share * clients,
-            hidden.clients * math.log(2 / failure),
-        ),
-        Margin(
-            "ifca.asm2: p m n' >= C d",
-            share * clients * samples,
-            hidden.rows * features,
-        ),
-        Margin(
-            "ifca.asm2: Delta >= C ((sigma/p) sqrt(d/(m n')) + exp(-c (...)^2 n'))",
-            situation.separation,
-            hidden.floor * floor,
-        ),
+        *(Margin(f"ifca.asm2: {text}", have, need) for text, have, need in asked),
         Margin("missing from ifca.asm2: p_max <= 3 p", largest, 3 * share, False),
     )
 
@@ -377,10 +349,8 @@ def enough_samples(
     sharpened: bool = False,
 ) -> Broadcast:
     """n' = C ((rho + 1)/(alpha rho))^2 log(m k/(2 delta)), Assumption 2's form.
-
     `sharpened` has (rho + 1)/(alpha^2 rho) in place of the square: with C = 2 both are
-    enough that nobody is misassigned, except with probability delta.
-    """
+    enough that nobody is misassigned, except with probability delta."""
     union = np.log(np.asarray(num_clients) * num_clusters / (2 * np.asarray(failure)))
     power = (1 + rho) / (alpha**2 * rho)
     return np.asarray(
@@ -392,10 +362,8 @@ def start_margins(
     *settings: Setting, failure: float | None = None
 ) -> tuple[Margin, ...]:
     """Assumptions 1 and 2 where runs of `follow` are started, where they are met least.
-
     With a `failure` probability of its own d >= 2 log(2 k/delta) is asked for, which is
-    enough with Lemma 2's exact tail.
-    """
+    enough with Lemma 2's exact tail."""
     hidden = Hidden() if failure is None else Hidden(features=2.0, failure=failure)
     return tightest(
         *(
@@ -406,12 +374,6 @@ def start_margins(
 
 
 def _situation(setting: Setting) -> Situation:
-    return Situation(
-        num_clients=tuple(share * setting.num_clients for share in setting.shares),
-        num_samples=setting.num_samples,
-        num_features=setting.num_features,
-        noise=setting.noise,
-        separation=1.0,
-        alpha=setting.alpha,
-        radius=0.5,
-    )
+    _, samples, features, noise, shares, _, alpha = setting
+    sizes = tuple(share * setting.num_clients for share in shares)
+    return Situation(sizes, samples, features, noise, 1.0, alpha, radius=0.5)

@@ -14,7 +14,6 @@ from theory.ifca.common.checks import Events, chunks, least
 
 _Models = Float[np.ndarray, "trials models features"]
 
-
 _CLIENT_CHUNK = 60_000  # features drawn at a time: half a megabyte stays in the cache
 
 
@@ -30,9 +29,7 @@ class Client(NamedTuple):
 
 class Geometry(NamedTuple):
     """Where two models are: errors are |truth - model| and the cosine of their angle.
-
-    In one dimension that must be 1 or -1.
-    """
+    In one dimension that must be 1 or -1."""
 
     num_features: int
     num_samples: int
@@ -60,12 +57,10 @@ def worst_client(
     num_features: int,
     num_samples: int,
 ) -> Client:
-    """The client that Lemma 1's assumptions make likeliest to choose wrongly.
-
-    The own model is (1/2 - alpha) from the truth and the other (1/2 + alpha), in units
-    of the separation, at the angle that makes the two losses independent, or opposite
-    where no angle does (see `cfljax.law.worst_kappa`).
-    """
+    """The client that Lemma 1's assumptions make likeliest to choose wrongly. The own
+    model is (1/2 - alpha) from the truth and the other (1/2 + alpha), in units of the
+    separation, at the angle that makes the two losses independent, or opposite where no
+    angle does (see `cfljax.law.worst_kappa`)."""
     own_error, other_error = 0.5 - alpha, 0.5 + alpha
     independent = -1 / (rho * own_error * other_error)
     cosine = max(-1.0, independent) if num_features > 1 else -1.0
@@ -159,11 +154,9 @@ def draw_gradients(
     *,
     choices: Int[np.ndarray, " clients"] | None = None,
 ) -> Gradients:
-    """One round's gradients in independent trials, each on fresh data.
-
-    A loss that is not a number never wins. Costs 2 m n' d normal draws per trial. With
-    `choices`, one for each client, cluster after cluster, nobody chooses.
-    """
+    """One round's gradients in independent trials, each on fresh data. A loss that is
+    not a number never wins. Costs 2 m n' d normal draws per trial. With `choices`, one
+    for each client, cluster after cluster, nobody chooses."""
     clients = sum(problem.num_clients)
     size = clients * problem.num_samples * problem.truths.shape[1]
     chunk = max(1, _ROUND_CHUNK // size)
