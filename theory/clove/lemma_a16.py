@@ -78,8 +78,7 @@ def check_order(_: Preset, name: str, *, c1: float = 0.5, c2: float = C2) -> Ver
 @lru_cache(maxsize=1)
 def _mismatched(preset: Preset) -> Bool[np.ndarray, "cells trials"]:
     """Whether the cheapest matching of raw losses is another than the true one."""
-    trials = preset.choose(quick=1500, full=50_000)
-    found = []
+    trials, found = preset.choose(quick=1500, full=50_000), []
     for index, (size, num_rows, rho) in enumerate(_CELLS):
         generator = preset.generator(LEMMA, index)
         truths = np.eye(size) / np.sqrt(2)  # 1 apart
@@ -174,8 +173,7 @@ def check_assumption(_: Preset, name: str, *, constant: float = 1 / C2) -> Verdi
         axis.ravel() for axis in np.meshgrid(_CLUSTERS, _RHOS, (0.1, 0.01, 1e-6))
     )
     needed = constant * np.log(clusters**2 / (2 * delta)) * ((1 + rho) / rho) ** 2
-    samples = np.ceil(needed)
-    union = np.log(clusters * (clusters - 1)) + _log_wrong(samples, rho)
+    union = np.log(clusters * (clusters - 1)) + _log_wrong(np.ceil(needed), rho)
     return never_exceeds(
         name,
         union,

@@ -27,8 +27,7 @@ def _proximal(preset: Preset) -> Float[np.ndarray, "points 2"]:
     """|theta| and Delta of models Delta/4 from a unit truth, half of them straight
     out."""
     generator = preset.generator(LENGTH)
-    size = preset.choose(quick=1000, full=100_000)
-    found = []
+    size, found = preset.choose(quick=1000, full=100_000), []
     for num_features in (1, 2, 10, 100):
         truths = random_units(generator, (size, num_features))
         offsets = random_units(generator, (size, num_features))
@@ -63,10 +62,8 @@ def check_variance(preset: Preset, name: str, *, square: float = 9.0) -> Verdict
         for noise in _NOISES:
             for count in _VARIANCE_COUNTS:
                 middle = (distance**2 + noise**2) / (2 * count)
-                exact = middle * 2 * law.chi_variance(count)
-                right = np.full(size, (square + noise**2) / (2 * count))
-                values += [exact, middle]
-                bounds += [middle, right]
+                values += [middle * 2 * law.chi_variance(count), middle]
+                bounds += [middle, np.full(size, (square + noise**2) / (2 * count))]
     return never_exceeds(
         name,
         np.concatenate(values),
@@ -124,8 +121,7 @@ def check_projection(preset: Preset, name: str, *, factor: float = 1.0) -> Verdi
             factors *= 10 ** generator.uniform(-2, 2, (draws, size, 1))
             direction = generator.standard_normal((draws, size))
             if rank == 1:
-                signs = np.sign(factors[..., 0])
-                direction[::2] = np.abs(direction[::2]) * signs[::2]
+                direction[::2] = np.abs(direction[::2]) * np.sign(factors[..., 0])[::2]
             spread = np.linalg.norm(factors, axis=2)
             projected = np.einsum("tir,ti->tr", factors, direction)
             left.append(np.sum(projected**2, axis=1))
@@ -211,15 +207,13 @@ def check_covariance(preset: Preset, name: str, *, square: float = 9.0) -> Verdi
 @lru_cache(maxsize=1)
 def _norms(preset: Preset) -> Float[np.ndarray, "2 points trials"]:
     """|X|_op and |X|_F over gamma sqrt(M), orthonormal models, sigma = 0.1."""
-    trials = preset.choose(quick=2000, full=20_000)
-    found = []
+    trials, found = preset.choose(quick=2000, full=20_000), []
     for index, (num_features, count, clients) in enumerate(_SHAPES):
         generator = preset.generator(NORM, index)
         truth = random_units(generator, (num_features,))
         factor = law.loss_factor(np.eye(num_features), truth, 0.1)
         mean = np.linalg.norm(factor, axis=0) * law.chi_mean_ratio(count)
-        gamma = np.sqrt(num_features * (9 + 0.1**2) / (2 * count))
-        grams = []
+        gamma, grams = np.sqrt(num_features * (9 + 0.1**2) / (2 * count)), []
         for _ in range(0, trials, 100):
             sizes = {"num_samples": count, "num_clients": 100 * clients}
             losses = law.loss_vectors(generator, factor, **sizes)
@@ -347,11 +341,10 @@ def check_chernoff(preset: Preset, name: str, *, prefactor: float = 1.0) -> Verd
             logarithm = excess - (1 + excess) * np.log1p(excess)
             bounds.append(prefactor * num_features * np.exp(logarithm))
     counted, claimed = np.concatenate(events), np.concatenate(bounds)
-    shares = np.mean(counted[: len(excess)], axis=1)
     detail = (
         f"rows gamma sqrt(n) e_j with probability 1/n each, {len(claimed)} (n, "
         "d, tau), d = 1, n = 100 beyond tau = 1, 2, 3: "
-        + listed(shares[:3], ".3g")
+        + listed(np.mean(counted[: len(excess)], axis=1)[:3], ".3g")
         + ", bounds "
         + listed(claimed[:3], ".3g")
     )

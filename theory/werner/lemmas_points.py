@@ -278,8 +278,7 @@ def conditional_variance(
     kept = np.where(np.abs(everyone - start) <= radius, everyone, start)
     pairs = [(rows, chance @ rows) for rows in (kept, everyone)]
     sums, _ = (np.sum(rows - means[None], axis=1) for rows, means in pairs)
-    middle = pairs[1][1]
-    raw = np.sum(chance[:, None] * (everyone - middle[None]) ** 2)
+    raw = np.sum(chance[:, None] * (everyone - pairs[1][1][None]) ** 2)
     return float(np.sum(chance * sums**2)), float(raw)
 
 
@@ -454,14 +453,13 @@ def check_strangers(
 ) -> Verdict:
     """E|y - m|^2 <= (1 + delta/2) c^2 + C (c1 rho^3/Delta + c2 (rho/Delta) D^2 G), for
     values of D^2 G/Delta^2, the `steepness`, and (c1, c2)."""
-    grid = itertools.product(
+    values, bounds, excess = [], [], []
+    for share, margin, factor, lost in itertools.product(
         preset.choose(quick=(0.5, 0.1, 0.01), full=(0.5, 0.25, 0.1, 0.01, 1e-3)),
         preset.choose(quick=(24.0, 100.0), full=(24.0, 50.0, 100.0, 1e3, 1e4)),
         (1.0, 4.0, 24.0),
         steepness,
-    )
-    values, bounds, excess = [], [], []
-    for share, margin, factor, lost in grid:
+    ):
         separation = margin * factor / share
         # Assumption 5 at this x; nothing is left of it where D^2 G >= Delta^2.
         distance = separation * np.sqrt(max(0.0, 1 - lost))
@@ -568,8 +566,7 @@ def _clipped(
     finite = np.all(np.isfinite(points), axis=1)
     apart = np.where(finite[:, None], points, 0) - centre[None]
     # On the edge is inside; placing a point there rounds.
-    edge = radius * (1 + 1e-14)
-    inside = finite & (np.linalg.norm(apart, axis=1) <= edge)
+    inside = finite & (np.linalg.norm(apart, axis=1) <= radius * (1 + 1e-14))
     return np.where(inside[:, None], apart, 0) + centre[None]
 
 

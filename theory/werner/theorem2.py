@@ -67,8 +67,7 @@ def _threshold(laws: Laws, ones: Answers, *, wide: bool) -> Answers:
         np.broadcast_to(np.array([0.0, laws.size]), (len(ones), 2)),
         np.stack([1 - ones, ones], axis=-1),
     )
-    start = np.zeros(len(ones))
-    return settle(points, start, float(radius), num_rounds=one.num_rounds)
+    return settle(points, np.zeros(len(ones)), float(radius), num_rounds=one.num_rounds)
 
 
 ALGORITHMS: dict[str, Algorithm] = {
@@ -98,8 +97,7 @@ def check_minimax(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
             for label, algorithm in ALGORITHMS.items():
                 answers = algorithm(laws, ones)
                 truth = laws.size * laws.chance
-                risk = max(np.mean((answers - truth) ** 2), np.mean(answers**2))
-                risks.append(risk)
+                risks.append(max(np.mean((answers - truth) ** 2), np.mean(answers**2)))
                 bounds.append(laws.least_risk)
                 names.append(label)
     larger, least = np.array(risks), np.array(bounds)
@@ -143,8 +141,7 @@ def check_factor(_: Preset, name: str, *, power: float) -> Verdict:
     separations = 24.0 * 2.0 ** np.arange(8)
     upper = np.array([Instance(0.5, float(one)).printed() for one in separations])
     lower = np.array([16 * laws_apart(float(one)).least_risk for one in separations])
-    ratios = upper / lower / separations**power
-    family = exactly("Delta", separations, ratios)
+    family = exactly("Delta", separations, upper / lower / separations**power)
     return one_constant(name, [family], constant=2.0, detail=f"power {power:g}")
 
 

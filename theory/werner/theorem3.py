@@ -181,11 +181,10 @@ def start_moments(preset: Preset, name: str, cluster: Cluster, reach: float) -> 
     for own, value in enumerate(law.values):
         counts = generator.multinomial(cluster.good - 1, law.chances, trials)
         counts[:, own] += 1
-        others = np.full((trials, 1), cluster.other)
         found.append(
             settled(
                 places,
-                np.append(counts, others, axis=1) / total,
+                np.append(counts, np.full((trials, 1), cluster.other), axis=1) / total,
                 np.full(trials, value),
                 radius,
                 num_rounds=cluster.num_rounds,
@@ -218,11 +217,10 @@ def check_start(
         ends = mean_square_between(0.0, level.step, found, level.rounds)
         low.append(ends[0] / bound * (1 - 1e-9))
         high.append(ends[1] / bound * (1 + 1e-9))
-    members = np.array(_MEMBERS, float)
     trials = 3 * preset.choose(quick=_TRIALS, full=25 * _TRIALS) * len(_CLUSTERS)
     return one_constant(
         name,
-        [Family("n", members, np.array(low), np.array(high))],
+        [Family("n", np.array(_MEMBERS, float), np.array(low), np.array(high))],
         constant=constant,
         relief=relief,
         num_trials=trials,
@@ -325,8 +323,7 @@ class Plane(NamedTuple):
     @property
     def num_rounds(self) -> int:
         """l of Theorem 3."""
-        ratio = np.log(_NOISE / _SEPARATION) / np.log(1 - self.share / 2)
-        return int(np.ceil(ratio))
+        return int(np.ceil(np.log(_NOISE / _SEPARATION) / np.log(1 - self.share / 2)))
 
     def bound(self, rounds: Float[np.ndarray, " levels"]) -> Float[np.ndarray, "..."]:
         """sqrt(max(1, A^2) V/T), the right side of (3)."""
@@ -387,8 +384,7 @@ def follow(runs: tuple[Plane, ...], num_steps: int) -> Float[np.ndarray, "runs s
     noise. Cost: l rounds of a few calls a step."""
     beta = np.array([run.beta for run in runs])
     curvatures, masses = slopes(runs)
-    far = 1 - np.sum(masses, axis=1) - beta
-    masses = np.append(masses, far[:, None], axis=1)
+    masses = np.append(masses, (1 - np.sum(masses, axis=1) - beta)[:, None], axis=1)
     step = 1 / (2 * np.array([run.smoothness for run in runs]))
     place, squares = np.full(len(runs), _START + 0j), []
     for _ in range(num_steps):
@@ -399,9 +395,8 @@ def follow(runs: tuple[Plane, ...], num_steps: int) -> Float[np.ndarray, "runs s
         ours = curvatures * along[:, None] + 1j * across[:, None]
         theirs = other + 1j * (across - _SEPARATION)
         points = np.append(ours, theirs[:, None], axis=1)
-        centre = _centre(runs, points, masses, place, beta)
         squares.append(np.abs(place) ** 2)
-        place = place - step * centre
+        place = place - step * _centre(runs, points, masses, place, beta)
     return np.array(squares).T
 
 

@@ -66,13 +66,12 @@ def check_step(preset: Preset, name: str, *, shift: float = 0.0) -> Verdict:
         left, right = _instances(preset, tight=tight)
         size = np.abs(left) + np.abs(right)
         values, bounds = left.ravel(), (right - shift * size).ravel()
-        largest = 1 + float(np.max(size))
         found.append(
             never_exceeds(
                 name,
                 values,
                 bounds,
-                rounding=64 * np.finfo(float).eps * largest,
+                rounding=64 * np.finfo(float).eps * (1 + float(np.max(size))),
                 detail=f"{values.size} quadratics in R^3, tight: {tight}",
             )
         )
@@ -218,8 +217,7 @@ def check_rates(
 ) -> Verdict:
     """The mean square gradient falls like T^`exponent`, within 0.1, for the clusters
     and p of `powers`, |B| = (V T)^p."""
-    trials = preset.choose(quick=6000, full=30_000)
-    found = []
+    trials, found = preset.choose(quick=6000, full=30_000), []
     for cluster, power in powers:
         levels = _levels(cluster, power)
         one = family(preset, name, "T", levels, lambda level: 1.0)

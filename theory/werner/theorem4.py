@@ -105,14 +105,13 @@ def _cells(linear: bool) -> _Cells:
     separation, widest = share * np.max(apart, axis=1), np.argmax(apart, axis=1)
     later = np.arange(apart.shape[1])[None] > widest[:, None]
     narrow = later & (apart < separation[:, None])
-    first = np.where(np.any(narrow, axis=1), np.argmax(narrow, axis=1) + 1, np.inf)
     cells, sums = np.arange(len(rounds)), np.cumsum(squares, axis=1)
     return _Cells(
         rounds=rounds.astype(float),
         separation=separation,
         bound=np.sqrt(variance / rounds),
         mean=sums[cells, rounds - 1] / rounds,
-        first=first,
+        first=np.where(np.any(narrow, axis=1), np.argmax(narrow, axis=1) + 1, np.inf),
         early=apart[cells, rounds // 10 - 1],
         sigma=sigma,
     )
@@ -242,8 +241,7 @@ class Run(NamedTuple):
     @property
     def printed(self) -> float:
         """Right side of (5)."""
-        still = self.cluster._replace(bad=0).printed
-        cluster = self.cluster
+        still, cluster = self.cluster._replace(bad=0).printed, self.cluster
         pull = cluster.beta * cluster.sigma * cluster.separation
         return float(
             np.sqrt(still / self.rounds) + pull / (self.rounds * still) ** 0.25
@@ -471,10 +469,9 @@ def check_momentum(
     """(5) with alpha = 1 and skewed gradients, from v_0 = grad f_i, the best; all
     points in the ball are equal, so that the centre is known for every n."""
     radius = _CLUSTER.radius(_CLUSTER.sigma)
-    law = skew2(_SIZE * radius, _CLUSTER.sigma)
     rest = skew2(2 * _CLUSTER.sigma, _CLUSTER.sigma)
     points = mixture(
-        [law, rest],
+        [skew2(_SIZE * radius, _CLUSTER.sigma), rest],
         np.array([0.0, -_CLUSTER.separation]),
         np.array([_CLUSTER.delta, 1 - _CLUSTER.delta]),
     )
@@ -619,8 +616,7 @@ def check_radius(
     runs, left = runs_for(_ATTACKED, _LONG), []
     for run in runs:
         radius = _ATTACKED.radius(run.rho if by_momentum else _ATTACKED.sigma)
-        still = np.zeros((1, _ATTACKED.good))
-        pull = float(centre_errors(_ATTACKED, still, radius)[0])
+        pull = float(centre_errors(_ATTACKED, np.zeros((1, _ATTACKED.good)), radius)[0])
         left.append(float(mean_square(run.start, run.step, pull, pull**2, run.rounds)))
     return _along_rounds(name, runs, left, repaired=repaired, **judged)
 

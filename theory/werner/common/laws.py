@@ -35,8 +35,7 @@ def skew2(size: float, sigma: float) -> Discrete:
             f"`size` must be at least 2 sigma = {2 * sigma:g} > 0, got {size:g}."
         )
     # The small root, without the cancellation of its usual form.
-    root = np.sqrt(1 - 4 * (sigma / size) ** 2)
-    chance = 2 * (sigma / size) ** 2 / (1 + root)
+    chance = 2 * (sigma / size) ** 2 / (1 + np.sqrt(1 - 4 * (sigma / size) ** 2))
     values = np.array([-chance, 1 - chance]) * size
     return Discrete(values, np.array([1 - chance, chance]))
 
