@@ -128,8 +128,7 @@ def check_rewriting(_: Preset, name: str, *, factor: float, capped: bool) -> Ver
         axis.ravel() for axis in np.meshgrid(_CLUSTERS, np.linspace(0, 60, 2401))
     )
     exponent = np.log(clusters**2)
-    x = np.concatenate([x, exponent])
-    exponent = np.concatenate([exponent, exponent])
+    x, exponent = np.concatenate([x, exponent]), np.concatenate([exponent, exponent])
     left = exponent - x
     left = np.minimum(left, 0) if capped else left
     fails = left > np.log(factor) - x / exponent + 1e-12

@@ -111,10 +111,9 @@ def certificate(
     """
     size, features = task.hessians.shape[1], task.optima.shape[1]
     hessians = task.hessians.reshape(-1, features, features)
-    optima = np.repeat(task.optima, size, axis=0)
     cluster = np.repeat(np.arange(len(task.optima)), size)
     first, second = np.nonzero(cluster[:, None] != cluster[None, :])
-    own = np.einsum("nij,nj->ni", hessians, optima)
+    own = np.einsum("nij,nj->ni", hessians, np.repeat(task.optima, size, axis=0))
     matrix = np.concatenate(
         [hessians[first] - hessians[second], slack * hessians[first]], axis=1
     )

@@ -54,14 +54,12 @@ def draw_rounds(
     near = np.maximum(3 * radius, np.sqrt(48 / shares))
     separation = near * generator.choice([1.0, 1.2, 3.0, 30.0], count)
     noise, chances = _noise(generator, radius)
-    members = (own[:, :, None] + noise[:, None, :]).reshape(count, 6)
-    member_chances = (weights[:, :, None] * chances[:, None, :]).reshape(count, 6)
     place = radius * generator.uniform(0, 1.3, count)
     beyond = separation + 1 / (separation - place)
     caught = 1 / (1 + (separation - place) ** 2)
     return Rounds(
-        members,
-        member_chances,
+        (own[:, :, None] + noise[:, None, :]).reshape(count, 6),
+        (weights[:, :, None] * chances[:, None, :]).reshape(count, 6),
         generator.choice([-1.0, 1.0], count)[:, None] * np.stack([place, beyond], 1),
         np.stack([caught, 1 - caught], 1),
         shares,

@@ -598,12 +598,11 @@ def check_bad(
     `factor`, for values of A^4 G, the `spreads`, in units of rho; only 0 for
     momenta."""
     generator = preset.generator(name)
-    grid = itertools.product(
-        (1.0, 4.0, 24.0), (0.5, 1 / 16), (2.0, 128.0), spreads, (0.0, 1.0, 1e3)
-    )
     repeats = preset.choose(quick=2, full=50)
     values, bounds = [], []
-    for constant, share, margin, square, far in grid:
+    for constant, share, margin, square, far in itertools.product(
+        (1.0, 4.0, 24.0), (0.5, 1 / 16), (2.0, 128.0), spreads, (0.0, 1.0, 1e3)
+    ):
         # Two centres, as likely, at m + far and at m - far/2.
         centres = far * np.array([[1.0, 0, 0], [0, -0.5, 0]])
         distance = float(np.mean(np.sum(centres**2, axis=1)))

@@ -588,15 +588,14 @@ def noisy_runs(
         own = place[..., None]
         points = slopes * np.real(own) + 1j * np.imag(own) + noise / np.sqrt(2)
         points = np.append(points, own - 1j * cluster.separation, axis=-1)
-        centre = settle(
+        steep = slopes[..., 0] * np.real(place) + 1j * np.imag(place)
+        squares.append(np.abs(steep) ** 2)
+        place = place - step * settle(
             Mixture(points, np.broadcast_to(masses, points.shape)),
             points[..., 0],
             cluster.radius(1.0),
             num_rounds=cluster.num_rounds,
         )
-        steep = slopes[..., 0] * np.real(place) + 1j * np.imag(place)
-        squares.append(np.abs(steep) ** 2)
-        place = place - step * centre
     return np.stack(squares, axis=-1)
 
 

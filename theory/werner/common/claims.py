@@ -96,7 +96,6 @@ def one_constant(
     families = [one.relieved(relief) for one in families]
     slopes = np.array([one.slope for one in families])
     low = np.concatenate([one.low for one in families])
-    high = np.concatenate([one.high for one in families])
     number = num_trials or low.size
     found = "; ".join(
         f"{one.name} = {one.levels[0]:g} to {one.levels[-1]:g}: ratio "
@@ -104,18 +103,17 @@ def one_constant(
         f"{(one.low[-1] + one.high[-1]) / 2:.3g}, slope {sum(one.slope) / 2:.3f}"
         for one in families
     )
-    line = f"{detail}: {found}" if detail else found
     parts = []
     for ends, top in (
         ((slopes[:, 0], slopes[:, 1]), LARGEST_SLOPE),
-        ((low, high), constant),
+        ((low, np.concatenate([one.high for one in families])), constant),
     ):
         band = -np.inf, top
         parts.append(
             within(statement, ends, band, num_trials=number, error_rate=error_rate)
         )
     # Both come from the same intervals: neither rate nor trials add up.
-    both = combine(statement, parts, detail=line)
+    both = combine(statement, parts, detail=f"{detail}: {found}" if detail else found)
     return dataclasses.replace(
         both, num_trials=number, error_rate=error_rate, points=parts[1].points
     )

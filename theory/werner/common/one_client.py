@@ -89,10 +89,10 @@ def settled(
     num_rounds: int,
     push: Float[np.ndarray, "*#batch"] | float = 0.0,
 ) -> Float[np.ndarray, "*batch"]:
-    """Centres on a line after `num_rounds` rounds of rule (4), as `population_map.settle`,
-    in a few passes over the points: as soon as the ball holds the same points now and at
-    its fixed point, which the centre approaches in a straight line, the remaining
-    rounds are one power of 1 - mass."""
+    """Centres on a line after `num_rounds` rounds of rule (4), like those of
+    `population_map.settle`, in a few passes over the points: once the ball holds the
+    same points now and at its fixed point, which the centre approaches in a straight
+    line, the remaining rounds are one power of 1 - mass."""
     centres, radius = starts.copy(), np.broadcast_to(radius, starts.shape)
     pull = push * radius
     left = np.full(starts.shape, num_rounds)
@@ -254,8 +254,7 @@ def family(
         )
         for level in levels
     ]
-    ends = np.array(found)
-    bounds = np.array([bound(level) for level in levels])
+    ends, bounds = np.array(found), np.array([bound(level) for level in levels])
     # Rounding would be all that is left of an interval without noise.
     low, high = ends[:, 0] / bounds * (1 - 1e-9), ends[:, 1] / bounds * (1 + 1e-9)
     return Family(parameter, np.array([level.value for level in levels]), low, high)
