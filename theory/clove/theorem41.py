@@ -509,11 +509,10 @@ _REMARK_ROWS = (
 
 GAP = "clove.NK"
 
-_FEW_CELLS = (  # n follows
-    Cell("few", 10, 2, 100, 1),
-    Cell("few", 50, 2, 100, 1),
-    Cell("few", 10, 5, 100, 1),
-    Cell("few", 50, 5, 100, 1),
+_FEW_CELLS = tuple(  # n follows
+    Cell("few", features, clusters, 100, 1)
+    for clusters in (2, 5)
+    for features in (10, 50)
 )
 
 

@@ -6,6 +6,7 @@ and step (v) drops it.
 """
 
 import functools
+from typing import Any
 
 import numpy as np
 
@@ -32,8 +33,7 @@ def check_share(
     name: str,
     *,
     printed: bool,
-    constant: float = DECLARED,
-    relief: float = 0.0,
+    **judged: Any,
 ) -> Verdict:
     """|v_l - mu|^2 <= C sigma^3/Delta, or sigma^3/(delta_i Delta) unless `printed`,
     from v_0 = mu with infinitely many points, along K and along Delta."""
@@ -52,7 +52,7 @@ def check_share(
         errors = np.array([settled_square(one, size) for one in instances])
         bounds = [one.printed() if printed else one.corrected() for one in instances]
         families.append(exactly(case, np.array(levels), errors / np.array(bounds)))
-    return one_constant(name, families, constant=constant, relief=relief)
+    return one_constant(name, families, **judged)
 
 
 def check_unrolled(
@@ -233,8 +233,7 @@ def check_byzantine(
     name: str,
     *,
     printed: bool,
-    constant: float = DECLARED,
-    relief: float = 0.0,
+    **judged: Any,
 ) -> Verdict:
     """Error <= C times the right side that belongs to the radius, along K: as `printed`
     (2) for the text's, else the corrected one for the theorem's own."""
@@ -249,8 +248,7 @@ def check_byzantine(
     return one_constant(
         name,
         [exactly("1/delta", levels, np.array(ratios))],
-        constant=constant,
-        relief=relief,
+        **judged,
     )
 
 

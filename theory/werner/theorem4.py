@@ -341,15 +341,13 @@ def _along_rounds(
     left: Sequence[float] | Float[np.ndarray, " runs"],
     *,
     repaired: bool,
-    constant: float = DECLARED,
-    relief: float = 0.0,
-    detail: str = "",
+    **judged: Any,
 ) -> Verdict:
     """The left side is at most C times (5), or the corrected bound if `repaired`."""
     bounds = np.array([run.corrected if repaired else run.printed for run in runs])
     rounds = np.array([run.rounds for run in runs], float)
     family = exactly("T", rounds, np.array(left) / bounds)
-    return one_constant(name, [family], constant=constant, relief=relief, detail=detail)
+    return one_constant(name, [family], **judged)
 
 
 def _levels(preset: Preset) -> tuple[int, ...]:
@@ -438,14 +436,12 @@ _SHORT = (100, 300, 1000, 3000)
 _SIZE = 1.5  # s/tau of the skewed noise
 
 
-def check_first(
-    _: Preset, name: str, *, constant: float, relief: float = 0.0
-) -> Verdict:
+def check_first(_: Preset, name: str, **judged: Any) -> Verdict:
     """Gradients Delta apart at x_0 are momenta C Delta apart in round 1."""
     alpha = np.array([run.alpha for run in runs_for(_CLUSTER, _LONG)])
     apart = pair(alpha / 2, alpha, 1)[0][:, 0]
     family = exactly("T", np.array(_LONG, float), 2 / apart)
-    return one_constant(name, [family], constant=constant, relief=relief)
+    return one_constant(name, [family], **judged)
 
 
 def check_first_corrected(_: Preset, name: str, *, share: float = 0.5) -> Verdict:
@@ -463,9 +459,7 @@ def check_first_corrected(_: Preset, name: str, *, share: float = 0.5) -> Verdic
     )
 
 
-def check_momentum(
-    _: Preset, name: str, *, constant: float, relief: float = 0.0
-) -> Verdict:
+def check_momentum(_: Preset, name: str, **judged: Any) -> Verdict:
     """(5) with alpha = 1 and skewed gradients, from v_0 = grad f_i, the best; all
     points in the ball are equal, so that the centre is known for every n."""
     radius = _CLUSTER.radius(_CLUSTER.sigma)
@@ -476,19 +470,11 @@ def check_momentum(
         np.array([_CLUSTER.delta, 1 - _CLUSTER.delta]),
     )
     bias = float(settle(points, np.zeros(1), radius, num_rounds=_CLUSTER.num_rounds)[0])
-    runs = runs_for(_CLUSTER, _LONG)
-    return _along_rounds(
-        name,
-        runs,
-        [
-            float(mean_square(run.start, run.step, bias, bias**2, run.rounds))
-            for run in runs
-        ],
-        repaired=False,
-        constant=constant,
-        relief=relief,
-        detail=f"bias^2 = {bias**2:.4f} sigma^2",
-    )
+    runs, left = runs_for(_CLUSTER, _LONG), []
+    for run in runs:
+        left.append(float(mean_square(run.start, run.step, bias, bias**2, run.rounds)))
+    detail = f"bias^2 = {bias**2:.4f} sigma^2"
+    return _along_rounds(name, runs, left, repaired=False, detail=detail, **judged)
 
 
 @functools.lru_cache(maxsize=2)

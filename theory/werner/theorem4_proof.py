@@ -259,8 +259,7 @@ def check_geometric(
     name: str,
     *,
     power: float,
-    constant: float = DECLARED,
-    relief: float = 0.0,
+    **judged: Any,
 ) -> Verdict:
     """E|v - E m|^2 <= C rho^3/(delta^`power` Delta) along K = 2 to 64, from v_0 = E m,
     with infinitely many clients and skewed noise of size s = 1.5 tau."""
@@ -268,7 +267,7 @@ def check_geometric(
     for one in _INSTANCES:
         ratios.append(settled_square(one, 1.5) * one.separation * one.share**power)
     family = exactly("1/delta", np.array(_CLUSTERS, float), np.array(ratios))
-    return one_constant(name, [family], constant=constant, relief=relief)
+    return one_constant(name, [family], **judged)
 
 
 _geometric: dict[str, Any] = {

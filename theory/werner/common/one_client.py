@@ -13,7 +13,7 @@ import functools
 import math
 import zlib
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -21,7 +21,7 @@ from jaxtyping import Float
 from cfljax import intervals
 from cfljax.base import Numbers
 from cfljax.statements import ERROR_RATE, Margin, Preset, Verdict
-from theory.werner.common.claims import DECLARED, Family, one_constant
+from theory.werner.common.claims import Family, one_constant
 
 _SEPARATION, _MALICIOUS = 24.0, 12.0  # C_Delta and C_beta that proofs can be given for
 
@@ -267,15 +267,13 @@ def check_family(
     parameter: str,
     levels: Sequence[Level],
     bound: Callable[[Level], float],
-    relief: float = 0.0,
-    constant: float = DECLARED,
+    **judged: Any,
 ) -> Verdict:
     """One constant does for all levels, by 6000 independent calls of
     Threshold-Clustering at each, or 30,000, and the ratio does not grow along them."""
     return one_constant(
         name,
         [family(preset, name, parameter, levels, bound)],
-        constant=constant,
-        relief=relief,
+        **judged,
         num_trials=preset.choose(quick=6000, full=30_000) * len(levels),
     )
