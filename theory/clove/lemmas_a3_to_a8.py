@@ -13,10 +13,6 @@ from theory.rows import listed, row
 _NOISES = (0.0, 0.1, 1.0)
 
 # Lemma A.3 and (2): lengths of models, and the bound on the variance of F.
-#
-# |theta| <= 1 + Delta/4 <= 3/2 for proximal models, as Delta <= 2 for unit truths, and
-# 1 for orthonormal ones. The 9 in (2) is (2 + 1)^2; 25/4 serves proximal models and 4
-# orthonormal ones.
 
 LENGTH, VARIANCE = "clove.lemA3", "clove.eq2"
 
@@ -99,10 +95,7 @@ _LENGTH_ROWS = (
 )
 
 
-# Lemma A.5: the variance of a projection, E<X, v>^2 <= (sum |v_i| sd_i)^2.
-#
-# Minkowski's inequality in L2; equality where the entries are perfectly correlated,
-# with the signs of v.
+# Lemma A.5: the variance of a projection, by Minkowski's inequality in L2.
 
 PROJECTION = "clove.lemA5"
 
@@ -152,9 +145,7 @@ _PROJECTION_ROW = row(
 # Lemmas A.6 and A.7: covariance of a square-root loss vector, and the norm of X.
 #
 # X has the rows a_i - c_s(i). The covariance is known exactly (a hypergeometric
-# function of the cosines), so that (4) and (5) need no draws. (5) bounds the trace by
-# what (4) bounds the largest eigenvalue with; hence |X| <= |X|_F, whose mean square is
-# at most gamma^2 M, already gives Lemma A.7 by Markov's inequality.
+# function of the cosines), so that (4) and (5) need no draws.
 
 SPECTRAL, TRACE, NORM = "clove.lemA6", "clove.eq5", "clove.lemA7"
 
@@ -290,11 +281,9 @@ _COVARIANCE_ROWS = (
 # Lemma A.8, quoted from Kumar and Kannan (Fact 6.1): norms of matrices of bounded
 # independent rows.
 #
-# As printed nothing is said of a probability, and an undefined p is under the root.
 # Rows that are gamma sqrt(n) e_1 with probability 1/n, and 0 otherwise, meet both
 # conditions; all n of them may come at once, and |Y| is then gamma n. What holds is the
-# matrix Chernoff bound (Tropp, 2012): P(|Y|^2 >= (1 + tau) gamma^2 n) <= d e^tau/(1 +
-# tau)^(1 + tau).
+# matrix Chernoff bound (Tropp, 2012).
 
 FACT = "clove.lemA8"
 
