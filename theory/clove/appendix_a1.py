@@ -186,8 +186,7 @@ def check_root_variance(
     below = never_exceeds(name, variance, factor / 2, rounding=1e-13)
     raw_counts = np.array(_RAW_COUNTS, float)
     found = np.var(_raw_roots(preset), axis=2, ddof=1) * raw_counts[:, None]
-    exact = law.chi_variance(raw_counts)
-    raw = _judge_raw(name, found, exact, resolution=0.1, power=2)
+    raw = _judge_raw(name, found, law.chi_variance(raw_counts), resolution=0.1, power=2)
     detail = (
         f"2 n Var F / alpha^2 from {2 * variance[0]:.4f} at n = 1 to 1 - "
         f"{1 - 2 * variance[-1]:.3g} at n = 10^6; raw data: {raw.status.value}"
@@ -204,8 +203,7 @@ def _judge_raw(
     power: int = 1,
 ) -> Verdict:
     """Whether means over batches, in units of alpha^`power`, are `exact`."""
-    error_rate = ERROR_RATE / len(values)
-    low, high = intervals.student(values, error_rate=error_rate)
+    low, high = intervals.student(values, error_rate=ERROR_RATE / len(values))
     scale = exact * np.hypot(_RAW_DISTANCE, _RAW_NOISE) ** power
     return within(
         name,
@@ -218,15 +216,13 @@ def _judge_raw(
 @lru_cache(maxsize=1)
 def _raw_roots(preset: Preset) -> Float[np.ndarray, "points batches trials"]:
     """F on raw data: inputs and noise drawn one by one."""
-    trials = preset.choose(quick=40_000, full=1_000_000)
-    found = []
+    trials, found = preset.choose(quick=40_000, full=1_000_000), []
     for index, count in enumerate(_RAW_COUNTS):
         generator = preset.generator(LOSS_MEAN, index)
         inputs = generator.standard_normal((trials, count, _RAW_FEATURES))
         noise = _RAW_NOISE * generator.standard_normal((trials, count))
         gap = np.full(_RAW_FEATURES, _RAW_DISTANCE / np.sqrt(_RAW_FEATURES))
-        residuals = inputs @ gap + noise
-        found.append(np.sqrt(np.mean(residuals**2, axis=1)))
+        found.append(np.sqrt(np.mean((inputs @ gap + noise) ** 2, axis=1)))
     return np.array(found).reshape(len(_RAW_COUNTS), 100, -1)
 
 
@@ -331,9 +327,8 @@ def check_corrected(preset: Preset, name: str, *, price: float = 1.0) -> Verdict
             truths[:, 0] = coincident_truths(num_features, ratio, _SMALL_NOISE)
         distance = np.linalg.norm(truths[0] - truths[1], axis=-1)
         squares = num_features * (2 + _SMALL_NOISE**2) + 2 * np.sqrt(num_features)
-        lost = np.sqrt(squares)
         bound = one * distance / np.sqrt(4 + _SMALL_NOISE**2)
-        claimed.append(bound - price * (two - one) * lost)
+        claimed.append(bound - price * (two - one) * np.sqrt(squares))
         found.append(_true_separation(truths[0], truths[1], (one, two), _SMALL_NOISE))
     values, bounds = np.concatenate(claimed), np.concatenate(found)
     detail = (

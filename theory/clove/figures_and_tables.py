@@ -148,8 +148,7 @@ def indices(preset: Preset, is_parted: bool) -> Float[np.ndarray, " runs"]:
     from sklearn.metrics import adjusted_rand_score  # Slow to import.
 
     generator = preset.generator(FIGURE, int(is_parted))
-    truth = np.arange(_CLIENTS) * _CLUSTERS // _CLIENTS
-    found = []
+    truth, found = np.arange(_CLIENTS) * _CLUSTERS // _CLIENTS, []
     for _ in range(preset.choose(quick=300, full=5000)):
         latest = latest_models(generator, is_parted=is_parted)
         seen = latest >= 0

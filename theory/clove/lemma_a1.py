@@ -155,8 +155,7 @@ def adversarial_truths(
 def _adversaries(preset: Preset) -> Float[np.ndarray, "points 2"]:
     """|c_1 - c_2| and s_min where the truths are chosen after the models, Delta = 1."""
     found = []
-    dimensions = _DIMENSIONS + preset.choose(quick=(), full=_LARGE_DIMENSIONS)
-    for num_features in dimensions:
+    for num_features in _DIMENSIONS + preset.choose(quick=(), full=_LARGE_DIMENSIONS):
         generator = preset.generator(RANDOM, num_features)
         for _ in range(preset.choose(quick=3, full=30)):
             models = random_units(generator, (num_features, num_features))
@@ -198,8 +197,7 @@ def independent_ratios(
 def _failures(
     preset: Preset, dimensions: tuple[int, ...]
 ) -> Bool[np.ndarray, "points trials"]:
-    trials = preset.choose(quick=6000, full=60_000)
-    found = []
+    trials, found = preset.choose(quick=6000, full=60_000), []
     for num_features in dimensions:
         generator = preset.generator(RANDOM, num_features, 1)
         parts = range(trials // 500)

@@ -78,8 +78,7 @@ def check_order(_: Preset, name: str, *, c1: float = 0.5, c2: float = C2) -> Ver
 @lru_cache(maxsize=1)
 def _mismatched(preset: Preset) -> Bool[np.ndarray, "cells trials"]:
     """Whether the cheapest matching of raw losses is another than the true one."""
-    trials = preset.choose(quick=1500, full=50_000)
-    found = []
+    trials, found = preset.choose(quick=1500, full=50_000), []
     for index, (size, num_rows, rho) in enumerate(_CELLS):
         generator = preset.generator(LEMMA, index)
         truths = np.eye(size) / np.sqrt(2)  # 1 apart
@@ -129,8 +128,7 @@ def check_rewriting(_: Preset, name: str, *, factor: float, capped: bool) -> Ver
         axis.ravel() for axis in np.meshgrid(_CLUSTERS, np.linspace(0, 60, 2401))
     )
     exponent = np.log(clusters**2)
-    x = np.concatenate([x, exponent])
-    exponent = np.concatenate([exponent, exponent])
+    x, exponent = np.concatenate([x, exponent]), np.concatenate([exponent, exponent])
     left = exponent - x
     left = np.minimum(left, 0) if capped else left
     fails = left > np.log(factor) - x / exponent + 1e-12
@@ -174,8 +172,7 @@ def check_assumption(_: Preset, name: str, *, constant: float = 1 / C2) -> Verdi
         axis.ravel() for axis in np.meshgrid(_CLUSTERS, _RHOS, (0.1, 0.01, 1e-6))
     )
     needed = constant * np.log(clusters**2 / (2 * delta)) * ((1 + rho) / rho) ** 2
-    samples = np.ceil(needed)
-    union = np.log(clusters * (clusters - 1)) + _log_wrong(samples, rho)
+    union = np.log(clusters * (clusters - 1)) + _log_wrong(np.ceil(needed), rho)
     return never_exceeds(
         name,
         union,

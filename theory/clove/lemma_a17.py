@@ -62,8 +62,7 @@ def check_distance(
 ) -> Verdict:
     """|L_i - L_j| >= `constant` delta: at random, at the tight case and by descent."""
     generator = preset.generator(LEMMA)
-    size = preset.choose(quick=4000, full=200_000)
-    found = []
+    size, found = preset.choose(quick=4000, full=200_000), []
     for num_models in _CLUSTERS:
         pairs = 10 ** generator.uniform(-2, 2, (size, 1, 1))
         pairs = pairs * generator.standard_normal((size, 2, num_models))
@@ -90,8 +89,7 @@ def _wrong_pairs(
     found: Int[np.ndarray, " clients"], clusters: Int[np.ndarray, " clients"]
 ) -> float:
     """Share of pairs joined though they belong apart, or parted though not."""
-    joined = found[:, None] == found
-    return float(np.mean(joined != (clusters[:, None] == clusters)))
+    return float(np.mean((found[:, None] == found) != (clusters[:, None] == clusters)))
 
 
 def _inertia(
@@ -127,8 +125,7 @@ def check_k_means(
 
 def check_linkage(preset: Preset, name: str, *, spread: float = 0.999) -> Verdict:
     """Single linkage recovers clusters of diameter `spread` sqrt(2) delta or less."""
-    generator = preset.generator(RECOVERY, 1)
-    wrong = []
+    generator, wrong = preset.generator(RECOVERY, 1), []
     for num_models in _CLUSTERS:
         clusters = np.repeat(np.arange(num_models), 6)
         for _ in range(preset.choose(quick=20, full=1000)):

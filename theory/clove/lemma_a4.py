@@ -58,15 +58,13 @@ class _Drawn(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _draws(preset: Preset) -> tuple[_Drawn, ...]:
-    cells = _CELLS + preset.choose(quick=(), full=_LARGER)
     found = []
-    for index, cell in enumerate(cells):
+    for index, cell in enumerate(_CELLS + preset.choose(quick=(), full=_LARGER)):
         generator = preset.generator(LEMMA, index)
         truth = random_units(generator, (cell.num_features,))
         factor = law.loss_factor(np.eye(cell.num_features), truth, _NOISE)
         lengths = np.linalg.norm(factor, axis=0)
-        mean = lengths * law.chi_mean_ratio(cell.num_samples)
-        squares = []
+        mean, squares = lengths * law.chi_mean_ratio(cell.num_samples), []
         for _ in range(cell.trials):
             losses = law.loss_vectors(
                 generator,
@@ -102,8 +100,7 @@ def _judge(
 
 def check_printed(preset: Preset, name: str, *, share: float = 1.0) -> Verdict:
     """P(all |a_i - c|^2 <= `share` (9/2) log^2(NM/delta) max_j Var_j) >= 1 - delta."""
-    drawn = _draws(preset)
-    bounds = []
+    drawn, bounds = _draws(preset), []
     for one in drawn:
         pairs = one.cell.num_features * one.cell.num_clients
         level = 4.5 * np.log(pairs / one.cell.delta) ** 2
@@ -115,8 +112,7 @@ def check_printed(preset: Preset, name: str, *, share: float = 1.0) -> Verdict:
 def check_corrected(preset: Preset, name: str, *, share: float = 1.0) -> Verdict:
     """P(all |a_i - c| <= `share` (sqrt(sum Var) + |U| sqrt(2 log(M/delta)/n))) >= 1 -
     delta."""
-    drawn = _draws(preset)
-    bounds = []
+    drawn, bounds = _draws(preset), []
     for one in drawn:
         cell = one.cell
         tail = np.sqrt(2 * np.log(cell.num_clients / cell.delta) / cell.num_samples)

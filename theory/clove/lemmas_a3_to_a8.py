@@ -13,10 +13,6 @@ from theory.rows import listed, row
 _NOISES = (0.0, 0.1, 1.0)
 
 # Lemma A.3 and (2): lengths of models, and the bound on the variance of F.
-#
-# |theta| <= 1 + Delta/4 <= 3/2 for proximal models, as Delta <= 2 for unit truths, and
-# 1 for orthonormal ones. The 9 in (2) is (2 + 1)^2; 25/4 serves proximal models and 4
-# orthonormal ones.
 
 LENGTH, VARIANCE = "clove.lemA3", "clove.eq2"
 
@@ -27,8 +23,7 @@ def _proximal(preset: Preset) -> Float[np.ndarray, "points 2"]:
     """|theta| and Delta of models Delta/4 from a unit truth, half of them straight
     out."""
     generator = preset.generator(LENGTH)
-    size = preset.choose(quick=1000, full=100_000)
-    found = []
+    size, found = preset.choose(quick=1000, full=100_000), []
     for num_features in (1, 2, 10, 100):
         truths = random_units(generator, (size, num_features))
         offsets = random_units(generator, (size, num_features))
@@ -63,10 +58,8 @@ def check_variance(preset: Preset, name: str, *, square: float = 9.0) -> Verdict
         for noise in _NOISES:
             for count in _VARIANCE_COUNTS:
                 middle = (distance**2 + noise**2) / (2 * count)
-                exact = middle * 2 * law.chi_variance(count)
-                right = np.full(size, (square + noise**2) / (2 * count))
-                values += [exact, middle]
-                bounds += [middle, right]
+                values += [middle * 2 * law.chi_variance(count), middle]
+                bounds += [middle, np.full(size, (square + noise**2) / (2 * count))]
     return never_exceeds(
         name,
         np.concatenate(values),
@@ -102,10 +95,7 @@ _LENGTH_ROWS = (
 )
 
 
-# Lemma A.5: the variance of a projection, E<X, v>^2 <= (sum |v_i| sd_i)^2.
-#
-# Minkowski's inequality in L2; equality where the entries are perfectly correlated,
-# with the signs of v.
+# Lemma A.5: the variance of a projection, by Minkowski's inequality in L2.
 
 PROJECTION = "clove.lemA5"
 
@@ -124,8 +114,7 @@ def check_projection(preset: Preset, name: str, *, factor: float = 1.0) -> Verdi
             factors *= 10 ** generator.uniform(-2, 2, (draws, size, 1))
             direction = generator.standard_normal((draws, size))
             if rank == 1:
-                signs = np.sign(factors[..., 0])
-                direction[::2] = np.abs(direction[::2]) * signs[::2]
+                direction[::2] = np.abs(direction[::2]) * np.sign(factors[..., 0])[::2]
             spread = np.linalg.norm(factors, axis=2)
             projected = np.einsum("tir,ti->tr", factors, direction)
             left.append(np.sum(projected**2, axis=1))
@@ -156,9 +145,7 @@ _PROJECTION_ROW = row(
 # Lemmas A.6 and A.7: covariance of a square-root loss vector, and the norm of X.
 #
 # X has the rows a_i - c_s(i). The covariance is known exactly (a hypergeometric
-# function of the cosines), so that (4) and (5) need no draws. (5) bounds the trace by
-# what (4) bounds the largest eigenvalue with; hence |X| <= |X|_F, whose mean square is
-# at most gamma^2 M, already gives Lemma A.7 by Markov's inequality.
+# function of the cosines), so that (4) and (5) need no draws.
 
 SPECTRAL, TRACE, NORM = "clove.lemA6", "clove.eq5", "clove.lemA7"
 
@@ -211,15 +198,13 @@ def check_covariance(preset: Preset, name: str, *, square: float = 9.0) -> Verdi
 @lru_cache(maxsize=1)
 def _norms(preset: Preset) -> Float[np.ndarray, "2 points trials"]:
     """|X|_op and |X|_F over gamma sqrt(M), orthonormal models, sigma = 0.1."""
-    trials = preset.choose(quick=2000, full=20_000)
-    found = []
+    trials, found = preset.choose(quick=2000, full=20_000), []
     for index, (num_features, count, clients) in enumerate(_SHAPES):
         generator = preset.generator(NORM, index)
         truth = random_units(generator, (num_features,))
         factor = law.loss_factor(np.eye(num_features), truth, 0.1)
         mean = np.linalg.norm(factor, axis=0) * law.chi_mean_ratio(count)
-        gamma = np.sqrt(num_features * (9 + 0.1**2) / (2 * count))
-        grams = []
+        gamma, grams = np.sqrt(num_features * (9 + 0.1**2) / (2 * count)), []
         for _ in range(0, trials, 100):
             sizes = {"num_samples": count, "num_clients": 100 * clients}
             losses = law.loss_vectors(generator, factor, **sizes)
@@ -296,11 +281,9 @@ _COVARIANCE_ROWS = (
 # Lemma A.8, quoted from Kumar and Kannan (Fact 6.1): norms of matrices of bounded
 # independent rows.
 #
-# As printed nothing is said of a probability, and an undefined p is under the root.
 # Rows that are gamma sqrt(n) e_1 with probability 1/n, and 0 otherwise, meet both
 # conditions; all n of them may come at once, and |Y| is then gamma n. What holds is the
-# matrix Chernoff bound (Tropp, 2012): P(|Y|^2 >= (1 + tau) gamma^2 n) <= d e^tau/(1 +
-# tau)^(1 + tau).
+# matrix Chernoff bound (Tropp, 2012).
 
 FACT = "clove.lemA8"
 
@@ -347,11 +330,10 @@ def check_chernoff(preset: Preset, name: str, *, prefactor: float = 1.0) -> Verd
             logarithm = excess - (1 + excess) * np.log1p(excess)
             bounds.append(prefactor * num_features * np.exp(logarithm))
     counted, claimed = np.concatenate(events), np.concatenate(bounds)
-    shares = np.mean(counted[: len(excess)], axis=1)
     detail = (
         f"rows gamma sqrt(n) e_j with probability 1/n each, {len(claimed)} (n, "
         "d, tau), d = 1, n = 100 beyond tau = 1, 2, 3: "
-        + listed(shares[:3], ".3g")
+        + listed(np.mean(counted[: len(excess)], axis=1)[:3], ".3g")
         + ", bounds "
         + listed(claimed[:3], ".3g")
     )

@@ -226,8 +226,7 @@ def brackets(
     """Between which n lies n* of square-root loss vectors: the largest n of the grid at
     which recovery certainly fails too often, or 0, and the least at which it certainly
     does not, or infinity."""
-    each = ERROR_RATE / (len(measured.cells) * len(measured.factors))
-    ends = []
+    each, ends = ERROR_RATE / (len(measured.cells) * len(measured.factors)), []
     for cell, parts in zip(measured.cells, measured.on_roots, strict=True):
         events = np.array([np.sum(part) for part in parts])
         trials = np.array([len(part) for part in parts])
@@ -341,8 +340,7 @@ def _samples_for(
 @lru_cache(maxsize=1)
 def _counts(preset: Preset) -> Float[np.ndarray, "points 5"]:
     """Events, clients, the predicted chance with and without dependence, and n."""
-    found = []
-    clients = preset.choose(quick=40_000, full=1_000_000)
+    clients, found = preset.choose(quick=40_000, full=1_000_000), []
     for index, cell in enumerate(_LAW_CELLS):
         generator = preset.generator(LAW, index)
         models, truths = models_and_truths(generator, cell)
@@ -440,8 +438,7 @@ def _largest_rows(preset: Preset) -> Float[np.ndarray, "cells trials"]:
     """max_i |L_i - E L_i| over its bound, for M clients of one cluster."""
     found = []
     for index, cell in enumerate(_REMARK_CELLS):
-        generator = preset.generator(REMARK, index)
-        ratios = []
+        generator, ratios = preset.generator(REMARK, index), []
         for _ in range(preset.choose(quick=600, full=6000)):
             models, truths = models_and_truths(generator, cell)
             factor = law.loss_factor(models, truths[0], NOISE)
@@ -464,13 +461,12 @@ def check_remark_corrected(
     shares, ratios = np.mean(events, axis=1), _largest_rows(preset)
     half = partial(at_most, name, error_rate=ERROR_RATE / 2)
     recovery = half(tally(events), np.array([allowed(one) for one in measured.cells]))
-    rows = half(tally(ratios > share), RISK)
     detail = (
         f"{len(events)} (d, M, Delta): k-means errs in "
         f"{np.min(shares):.3g} to {np.max(shares):.3g} of the trials; max_i |L_i - E "
         f"L_i| at most {np.max(ratios):.3g} of its bound"
     )
-    return combine(name, [recovery, rows], detail=detail)
+    return combine(name, [recovery, half(tally(ratios > share), RISK)], detail=detail)
 
 
 _remark_row = partial(
@@ -513,11 +509,10 @@ _REMARK_ROWS = (
 
 GAP = "clove.NK"
 
-_FEW_CELLS = (  # n follows
-    Cell("few", 10, 2, 100, 1),
-    Cell("few", 50, 2, 100, 1),
-    Cell("few", 10, 5, 100, 1),
-    Cell("few", 50, 5, 100, 1),
+_FEW_CELLS = tuple(  # n follows
+    Cell("few", features, clusters, 100, 1)
+    for clusters in (2, 5)
+    for features in (10, 50)
 )
 
 

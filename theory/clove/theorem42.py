@@ -63,11 +63,9 @@ def check_certificate(
 def _runs(
     preset: Preset, noise: float, start: float
 ) -> Float[np.ndarray, "rounds_1 trials"]:
-    trials = preset.choose(quick=2000, full=100_000)
-    seed = int(preset.generator(THEOREM, round(1000 * noise)).integers(2**31))
     return law.gradient_steps(
-        seed,
-        np.full(trials, start),
+        int(preset.generator(THEOREM, round(1000 * noise)).integers(2**31)),
+        np.full(preset.choose(quick=2000, full=100_000), start),
         num_features=_NUM_FEATURES,
         num_rows=_ROWS,
         noise=noise,
@@ -79,8 +77,7 @@ def _runs(
 def check_noiseless(preset: Preset, name: str, *, rate: float = 4.0) -> Verdict:
     """P(|e_T| > Delta/`rate`^T) <= 1/100 for T = 1, ..., 12 without noise."""
     runs = _runs(preset, 0.0, float(np.sqrt(2)))[1:]
-    rounds = np.arange(1, len(runs) + 1)
-    events = runs > rate ** -rounds[:, None].astype(float)
+    events = runs > rate ** -np.arange(1, len(runs) + 1)[:, None].astype(float)
     slope = float(np.mean(np.log(runs[-1] / runs[0]))) / (len(runs) - 1)
     detail = (
         f"{runs.shape[1]} runs of {len(runs)} rounds from |e_0| = sqrt(2): "
@@ -196,12 +193,10 @@ _CELLS = tuple(
 @lru_cache(maxsize=64)
 def _after(preset: Preset, step: Step) -> Float[np.ndarray, " trials"]:
     """|e+| of independent trials."""
-    trials = preset.choose(quick=2000, full=100_000)
     name = f"{LEMMA} {step}".encode()
-    seed = int(preset.generator(LEMMA, zlib.crc32(name)).integers(2**31))
     return law.gradient_steps(
-        seed,
-        np.full(trials, step.length),
+        int(preset.generator(LEMMA, zlib.crc32(name)).integers(2**31)),
+        np.full(preset.choose(quick=2000, full=100_000), step.length),
         num_features=step.num_features,
         num_rows=step.num_rows,
         noise=step.noise,
@@ -234,11 +229,10 @@ def check_bound(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
         found = _after(preset, step)
         events.append(found > factor * bound)
         reach.append(np.max(found) / bound)
-    features = np.array([step.num_features for step in _CELLS], float)
     return at_most(
         name,
         tally(np.array(events)),
-        4 * np.exp(-features / 2),
+        4 * np.exp(-np.array([step.num_features for step in _CELLS], float) / 2),
         detail=f"{len(_CELLS)} steps with N = 4 d and 20 d: |e+| over the bound is at "
         f"most {min(reach):.2f} to {max(reach):.2f}",
     )
@@ -276,9 +270,8 @@ def check_moment(preset: Preset, name: str, *, noise_factor: float = 1.0) -> Ver
     steps, floor = _near_floor((0.0, 0.5, 1.0, 2.0, 30.0))
     squares = np.array([_after(preset, step) for step in steps]) ** 2
     length = np.array([step.length for step in steps])
-    ratio = law.contraction(10, 10_000, _PRINTED)
     added = 4 * _PRINTED**2 * 0.01 * 10 / 10_000 * noise_factor
-    exact = ratio * length**2 + added
+    exact = law.contraction(10, 10_000, _PRINTED) * length**2 + added
     over = np.mean(squares, axis=1) / exact
     low, high = intervals.student(squares, error_rate=ERROR_RATE / (2 * len(steps)))
     relative = low / exact - 1, high / exact - 1
@@ -377,11 +370,9 @@ _ROWS_PER_FEATURE = (4, 5, 10, 100, 10_000)
 @lru_cache(maxsize=1)
 def _deviations(preset: Preset) -> Float[np.ndarray, "points trials"]:
     """|N I - H'H|_op / sqrt(d N) on raw H."""
-    trials = preset.choose(quick=2000, full=40_000)
-    found = []
+    trials, found = preset.choose(quick=2000, full=40_000), []
     for index, (rows, features) in enumerate(_SHAPES):
-        generator = preset.generator(OPERATOR, index)
-        parts = []
+        generator, parts = preset.generator(OPERATOR, index), []
         for start in range(0, trials, 1000):
             size = (min(1000, trials - start), rows, features)
             inputs = generator.standard_normal(size)
@@ -394,12 +385,11 @@ def _deviations(preset: Preset) -> Float[np.ndarray, "points trials"]:
 def check_operator(preset: Preset, name: str, *, constant: float = 6.0) -> Verdict:
     """P(|N I - H'H| > `constant` sqrt(d N)) <= 2 exp(-d/2) on raw H, N >= 4 d."""
     deviations = _deviations(preset)
-    features = np.array([shape[1] for shape in _SHAPES], float)
     high = np.quantile(deviations, 0.99, axis=1)
     return at_most(
         name,
         tally(deviations > constant),
-        2 * np.exp(-features / 2),
+        2 * np.exp(-np.array([shape[1] for shape in _SHAPES], float) / 2),
         detail=f"{len(_SHAPES)} shapes, N >= 4 d: 99 % of |N I - H'H| / sqrt(d N) are "
         f"below {np.min(high):.2f} to {np.max(high):.2f}",
     )
@@ -442,8 +432,7 @@ def check_identity(preset: Preset, name: str, *, factor: float = 2.0) -> Verdict
         flat = inputs.reshape(rows, features)
         error = model - truth
         pull = flat.T @ (flat @ error) - flat.T @ noise.ravel()
-        formula = error - factor * step / rows * pull
-        gaps.append(np.max(np.abs(found - formula)))
+        gaps.append(np.max(np.abs(found - (error - factor * step / rows * pull))))
         scales.append(1 + np.max(np.abs(found)))
     detail = f"{len(gaps)} random data sets, largest difference {np.max(gaps):.1g}"
     return never_exceeds(

@@ -54,8 +54,7 @@ _MORE_CELLS = (
 @lru_cache(maxsize=1)
 def negative_margins(preset: Preset) -> tuple[tuple[int, int], ...]:
     """Clients nearer to a foreign mean, of how many, at each n: N = d = 10, K = 2."""
-    total = preset.choose(quick=100_000, full=2_000_000)
-    found = []
+    total, found = preset.choose(quick=100_000, full=2_000_000), []
     for count in _NUM_SAMPLES:
         cell = Cell("orthonormal", _NUM_FEATURES, _NUM_CLUSTERS, total, count)
         drawn = draw(preset.generator(THEOREM, count), cell)
@@ -110,8 +109,7 @@ def _missed(
     preset: Preset, constant: float, risk: float
 ) -> tuple[Bool[np.ndarray, " trials"], ...]:
     """Whether some client misses the condition with roots and c' = 1, by cell."""
-    found = []
-    cells = _THEOREM_CELLS + preset.choose(quick=(), full=_MORE_CELLS)
+    cells, found = _THEOREM_CELLS + preset.choose(quick=(), full=_MORE_CELLS), []
     for index, one in enumerate(cells):
         cell = samples_by_condition(one, constant, risk)
         generator = preset.generator(THEOREM, index, round(100 * risk))
@@ -194,16 +192,14 @@ def terms(
     """2 zeta and (K/m_i + K/m_j) gamma sqrt(M) log(M) as printed, c' = 1, m = M/K."""
     gamma = np.sqrt(models * (9 + _NOISE**2) / (2 * samples))
     zeta = 3 / np.sqrt(2 * models) * np.log(models * clients / risk) * gamma
-    spread = 2 * clusters**2 / np.sqrt(clients) * gamma * np.log(clients)
-    return 2 * zeta, spread
+    return 2 * zeta, 2 * clusters**2 / np.sqrt(clients) * gamma * np.log(clients)
 
 
 def check_condition(_: Preset, name: str, *, limit: float = 1e-3) -> Verdict:
     """Delta/2 >= 2 zeta + second term wherever d K^4 log(M)^2 <= `limit` n M."""
     grid = itertools.product(*_SIZES, _CONDITION_SAMPLES)
     models, clusters, clients, samples = np.array(list(grid)).T
-    ratio = models * clusters**4 * np.log(clients) ** 2 / (samples * clients)
-    met = ratio <= limit
+    met = models * clusters**4 * np.log(clients) ** 2 / (samples * clients) <= limit
     first, second = terms(models, clusters, clients, samples, 0.05)
     needed = (first + second)[met]
     quotient = (first / second)[met]
@@ -225,13 +221,11 @@ def check_enough(_: Preset, name: str, *, constant: float = 100.0) -> Verdict:
     scale = models * clusters**3 * np.log(clients) ** 2 * np.log(1 / risk)
     samples = np.ceil(constant * scale / separation**2)
     # Orthonormal models: sum of alpha_j^2, and |U|_op, at most.
-    squares = models * (2 + _NOISE**2) + 2 * np.sqrt(models)
     operator = 1 + (1 + _NOISE) * np.sqrt(models)
-    zeta = np.sqrt(squares / (2 * samples))
+    zeta = np.sqrt((models * (2 + _NOISE**2) + 2 * np.sqrt(models)) / (2 * samples))
     zeta += operator * np.sqrt(2 * np.log(clients / risk) / samples)
     gamma = np.sqrt(models * (9 + _NOISE**2) / (2 * samples))
-    spread = 2 * clusters**1.5 * gamma * np.log(clients)
-    needed = 2 * zeta + spread
+    needed = 2 * zeta + 2 * clusters**1.5 * gamma * np.log(clients)
     given = law.chi_mean_ratio(samples) * separation / np.sqrt(4 + _NOISE**2)
     detail = (
         f"{len(needed)} (N, K, M, Delta, delta): needed over given "
@@ -316,9 +310,8 @@ def best_cost(points: Float[np.ndarray, "points 2"]) -> float:
 def least_margin(points: Float[np.ndarray, "2 points 2"]) -> float:
     """min over points of |a - c_other| - |a - c_own|."""
     centres = np.mean(points, axis=1)
-    far = np.linalg.norm(points - centres[::-1, None], axis=2)
     near = np.linalg.norm(points - centres[:, None], axis=2)
-    return float(np.min(far - near))
+    return float(np.min(np.linalg.norm(points - centres[::-1, None], axis=2) - near))
 
 
 @lru_cache(maxsize=1)
@@ -327,8 +320,7 @@ def _clouds(preset: Preset) -> tuple[Float[np.ndarray, "2 points 2"], ...]:
     generator = preset.generator(PROXIMITY)
     found = [strips(height) for height in _HEIGHTS]
     for _ in range(preset.choose(quick=60, full=2000)):
-        shape = generator.uniform(0.1, 1, 2)
-        cloud = shape * generator.standard_normal((2, _STRIP, 2))
+        cloud = generator.uniform(0.1, 1, 2) * generator.standard_normal((2, _STRIP, 2))
         cloud[1] += np.exp(generator.uniform(0, 4)) * generator.standard_normal(2)
         found.append(cloud)
     return tuple(found)
@@ -459,9 +451,8 @@ def _constants(preset: Preset, factor: float) -> Float[np.ndarray, "cells trials
     found = []
     for index, one in enumerate(_LOOSE_CELLS):
         cell = samples_by_clients(one, factor)
-        generator = preset.generator(LOOSE, index)
         trials = preset.choose(quick=200, full=4000)
-        found.append(_largest_constants(generator, cell, trials))
+        found.append(_largest_constants(preset.generator(LOOSE, index), cell, trials))
     return np.array(found)
 
 

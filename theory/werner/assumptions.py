@@ -41,8 +41,7 @@ def check_same_law(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict
     """The energy test at 1/20 rejects two halves of one cluster with chance 1/20, for
     normal, Student's and skewed noise in two dimensions, 2 x 10 points; the noise of
     the second half is `factor` times larger."""
-    trials = preset.choose(quick=1000, full=20_000)
-    events = []
+    trials, events = preset.choose(quick=1000, full=20_000), []
     for index, kind in enumerate(("gauss", "t3", "skew2")):
         generator = preset.generator(name, index)
         if kind == "skew2":
@@ -57,8 +56,7 @@ def check_same_law(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict
         rejected = []
         for one in points:
             chosen[1:] = generator.permuted(chosen[1:], axis=1)
-            apart = np.linalg.norm(one[:, None] - one[None], axis=-1)
-            found = energy(apart, chosen)
+            found = energy(np.linalg.norm(one[:, None] - one[None], axis=-1), chosen)
             rejected.append(found[0] > np.max(found[1:]))
         events.append(rejected)
     counts = tally(np.array(events))
@@ -219,9 +217,8 @@ def check_stationary(preset: Preset, name: str, *, converse: bool = False) -> Ve
 
 def check_optima(preset: Preset, name: str, *, power: int, factor: float) -> Verdict:
     """|grad f_i(x_j*)|^2 >= `factor` Delta^`power` for f_i = |x - a_i|^2/2."""
-    features = preset.choose(quick=3, full=30)
     separations = np.array([1e-3, 0.1, 0.5, 1.0, 2.0, 100.0])
-    far = np.zeros((len(separations), features))
+    far = np.zeros((len(separations), preset.choose(quick=3, full=30)))
     far[:, -1] = separations
     found = np.sum(far**2, axis=-1)  # grad f_i(a_j) = a_j - a_i, at Delta from 0.
     return never_exceeds(
@@ -251,8 +248,7 @@ def check_smooth(
     cells = preset.choose(quick=2000, full=100_000)
     values, bounds = [], []
     for step_size in (0.01, 0.1, 1.0):
-        places = np.linspace(low, high, cells + 1)
-        slopes = gradients_a(places, step_size)[:, 1]
+        slopes = gradients_a(np.linspace(low, high, cells + 1), step_size)[:, 1]
         limit = factor * max(12.0, 1 / step_size)
         width = (high - low) / cells
         exact = curvature_bound(low, high, step_size)
@@ -272,9 +268,8 @@ def check_smooth(
 def _momenta(
     preset: Preset, times: tuple[int, ...], split: int | None
 ) -> Float[np.ndarray, "times clients trials"]:
-    """Momenta of two of three clients with f = x^2/2 beside three with a constant
-    gradient of 20; from round `split` on the second of them is given the others'
-    centre."""
+    """Momenta of two of three clients with f = x^2/2 beside three with a constant 20;
+    from round `split` on the second is given the others' centre."""
     trials = preset.choose(quick=8000, full=100_000)
     alpha, step_size, clients = 0.2, 0.1, 6
     generator = preset.generator("werner.asm8", 0)
@@ -303,14 +298,13 @@ def check_momenta(preset: Preset, name: str, *, split: int | None = None) -> Ver
     times = (1, 5, 40)
     found = _momenta(preset, times, split)
     half = found.shape[-1] // 2
-    means = np.mean(found, axis=-1)
     return same_law(
         name,
         [one[0, :half] for one in found],
         [one[1, half:] for one in found],
         resolution=0.2,
         detail=f"rounds {listed(times)}: means of the two "
-        + ", ".join(f"({one:.3f}, {two:.3f})" for one, two in means),
+        + ", ".join(f"({one:.3f}, {two:.3f})" for one, two in np.mean(found, axis=-1)),
     )
 
 

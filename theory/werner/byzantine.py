@@ -58,8 +58,7 @@ def draw_scenes(preset: Preset, name: str) -> Scenes:
     repeats = preset.choose(quick=5, full=100)
     grids = np.meshgrid(np.repeat(_ATTACKERS, repeats), _MEANS, indexing="ij")
     number, mean = (grid.ravel() for grid in grids)
-    others = np.arange(_ALL) >= _OWN
-    clusters = np.where(others, 1 + np.arange(_ALL) % 3, 0)
+    clusters = np.where(np.arange(_ALL) >= _OWN, 1 + np.arange(_ALL) % 3, 0)
     axes = _SEPARATION * np.eye(4, _FEATURES)
     axes[0] = 0.0
     generator = preset.generator(name)
@@ -67,10 +66,9 @@ def draw_scenes(preset: Preset, name: str) -> Scenes:
     points = axes[clusters] + _SIGMA / np.sqrt(_FEATURES) * noise
     points[..., 0] += mean[:, None]
     order = np.arange(_ALL) - _OWN
-    byzantine = (order >= 0) & (order < number[:, None])
     return Scenes(
         points.astype(np.float32),
-        byzantine,
+        (order >= 0) & (order < number[:, None]),
         clusters.astype(np.int32),
         number / _OWN,
         mean,
@@ -255,8 +253,7 @@ def adaptive_errors(
     """|v - m|^2 from m under the adaptive edge, for 1, 2 ... as many attackers as
     honest ones among N = 4 own + attackers."""
     number = np.arange(1, len(honest) + 1)[:, None]
-    mean = np.mean(honest, axis=0)
-    away = honest - mean
+    away = honest - np.mean(honest, axis=0)
     centre = np.zeros((len(honest), honest.shape[1]))
     push = -np.ones(honest.shape[1]) / np.sqrt(honest.shape[1])
     for _ in range(num_rounds):
@@ -447,8 +444,7 @@ def _lies(
         return model[:, None] + _OPTIMUM + noise
     honest = model[:, None] - _OPTIMUM + noise
     if kind == "alternating":
-        sign = 1 if turn % 2 else -1
-        push = sign * 0.9 * RADIUS / np.sqrt(_DIMENSION)
+        push = (1 if turn % 2 else -1) * 0.9 * RADIUS / np.sqrt(_DIMENSION)
         return np.mean(honest, axis=1, keepdims=True) + np.full_like(noise, push)
     return honest if kind == "sleeper" and turn < rounds // 2 else None
 

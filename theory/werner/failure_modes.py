@@ -92,14 +92,12 @@ def check_myopic(_: Preset, name: str, *, second: float = 1.0) -> Verdict:
         wrong = [{0, 1} not in clusters[0]]
         wrong += [{1, 2} not in division for division in clusters[1:]]
         left = (2 / 3) ** (_ROUNDS - 1)
-        final = eta * np.abs(np.diagonal(gradients_a(models[-1], eta)))
-        parts = (
+        for found, bound in (
             (np.array(wrong, float), 0.0),
             (np.abs(models[1] - [1, 1, 2]), 0.0),
             (np.abs(models[-1] - [0, second, 2]), left),
-            (final, left),
-        )
-        for found, bound in parts:
+            (eta * np.abs(np.diagonal(gradients_a(models[-1], eta))), left),
+        ):
             values.append(found)
             bounds.append(np.full(len(found), bound))
     return never_exceeds(
@@ -133,8 +131,7 @@ def ifca_round(
 
 def check_ifca(_: Preset, name: str, *, first: float = -1.5) -> Verdict:
     """From (`first`, 0) no model ever moves and both clients choose the second."""
-    start = np.array([first, 0.0])
-    values = []
+    start, values = np.array([first, 0.0]), []
     for local_steps in (None, 1, 5):
         for step_size in (0.01, 0.1, 0.5):
             models = start
@@ -304,11 +301,9 @@ def federated_step(
 ) -> Float[np.ndarray, "*batch clients"]:
     """A round of Federated-Clustering (Algorithm 2) on the line, for g_j(x_i) with the
     last axis j's, and l clipping rounds from the client's own gradient."""
-    number = received.shape[-1]
-    points = Mixture(received, np.full(received.shape, 1 / number))
+    points = Mixture(received, np.full(received.shape, 1 / received.shape[-1]))
     own = np.diagonal(received, axis1=-2, axis2=-1)
-    centres = settle(points, own, radius, num_rounds=num_rounds)
-    return models - step_size * centres
+    return models - step_size * settle(points, own, radius, num_rounds=num_rounds)
 
 
 @functools.lru_cache(maxsize=8)
@@ -384,8 +379,7 @@ def ball_chances(
 
 def check_balls(_: Preset, name: str, *, batch: int = 1, share: float = 0.5) -> Verdict:
     """With |B| = `batch` both balls are right w.p. `share` or more at some radius."""
-    radii = np.arange(0.0, 1.2, 0.05)
-    found = []
+    radii, found = np.arange(0.0, 1.2, 0.05), []
     for radius in radii:
         chances, right = ball_chances(batch, float(radius))
         found.append(float(np.sum(chances[right == 2])))

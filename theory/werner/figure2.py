@@ -41,17 +41,15 @@ def draw_regression(
     shape = (num_clusters, num_clients, features, samples)
     means = np.arange(1, num_clusters + 1, dtype=float)[:, None, None, None]
     inputs = means + generator.standard_normal(shape)
-    hessians = inputs @ np.swapaxes(inputs, -1, -2) / samples
     optima = generator.standard_normal((num_clusters, features))
-    return Regression(inputs, hessians, optima)
+    return Regression(inputs, inputs @ np.swapaxes(inputs, -1, -2) / samples, optima)
 
 
 def gradients(
     task: Regression, place: Float[np.ndarray, " features"]
 ) -> Float[np.ndarray, "clusters clients features"]:
     """grad f_i of every client at one place x."""
-    error = place - task.optima
-    return np.einsum("knij,kj->kni", task.hessians, error)
+    return np.einsum("knij,kj->kni", task.hessians, place - task.optima)
 
 
 def intra_ratio(
@@ -62,8 +60,7 @@ def intra_ratio(
     own = np.einsum("nij,pj->pni", task.hessians[cluster], error)
     mean = np.mean(own, axis=1, keepdims=True)
     with np.errstate(invalid="ignore"):
-        apart = np.sum((own - mean) ** 2, axis=-1)
-        return apart / np.sum(mean**2, axis=-1)
+        return np.sum((own - mean) ** 2, axis=-1) / np.sum(mean**2, axis=-1)
 
 
 def least_apart(
@@ -114,10 +111,9 @@ def certificate(
     """
     size, features = task.hessians.shape[1], task.optima.shape[1]
     hessians = task.hessians.reshape(-1, features, features)
-    optima = np.repeat(task.optima, size, axis=0)
     cluster = np.repeat(np.arange(len(task.optima)), size)
     first, second = np.nonzero(cluster[:, None] != cluster[None, :])
-    own = np.einsum("nij,nj->ni", hessians, optima)
+    own = np.einsum("nij,nj->ni", hessians, np.repeat(task.optima, size, axis=0))
     matrix = np.concatenate(
         [hessians[first] - hessians[second], slack * hessians[first]], axis=1
     )
@@ -350,8 +346,7 @@ def _around(
     generator = preset.generator("werner.asm4", 1, cluster)
     number = preset.choose(quick=200, full=5000)
     away = generator.standard_normal((number, task.optima.shape[1]))
-    scale = 10 ** generator.uniform(-1, 2, (number, 1))
-    return task.optima[cluster] + scale * away
+    return task.optima[cluster] + 10 ** generator.uniform(-1, 2, (number, 1)) * away
 
 
 def check_ratio(preset: Preset, name: str, *, on_path: bool = False) -> Verdict:

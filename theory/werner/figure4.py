@@ -32,8 +32,7 @@ class Blobs(NamedTuple):
 
 def draw_blobs(generator: np.random.Generator, sigma: float, repeats: int) -> Blobs:
     """Data sets with the deviation sigma of every coordinate around the centres."""
-    shape = (repeats, _CLUSTERS, _FEATURES)
-    centres = generator.uniform(-10, 10, shape)
+    centres = generator.uniform(-10, 10, (repeats, _CLUSTERS, _FEATURES))
     noise = generator.standard_normal((repeats, _CLUSTERS, _SIZE, _FEATURES))
     return Blobs(centres, centres[:, :, None] + sigma * noise)
 
@@ -44,8 +43,7 @@ def curves(
 ) -> Float[np.ndarray, "sigmas rounds"]:
     """Mean distance of the centres to the true ones after 0, 1 ... rounds, started at
     the first point of each cluster, or at the true centre plus N(0, 9 I)."""
-    repeats = preset.choose(quick=10, full=100)
-    found = []
+    repeats, found = preset.choose(quick=10, full=100), []
     for sigma in _SIGMAS:
         # The same centres for every sigma.
         generator = preset.generator("werner.fig4", 0)
@@ -53,17 +51,14 @@ def curves(
         points = blobs.points.reshape(repeats, 1, -1, _FEATURES)
         centres = blobs.points[:, :, 0]
         if start == "near":
-            away = generator.standard_normal(blobs.centres.shape)
-            centres = blobs.centres + 3 * away
+            centres = blobs.centres + 3 * generator.standard_normal(blobs.centres.shape)
         curve = []
         for _ in range(_LAST + 1):
-            gap = np.linalg.norm(centres - blobs.centres, axis=-1)
-            curve.append(np.mean(gap))
+            curve.append(np.mean(np.linalg.norm(centres - blobs.centres, axis=-1)))
             apart = points - centres[:, :, None]
             distance = np.sqrt(np.sum(apart**2, axis=-1))
             radius = np.quantile(distance, 0.1, axis=-1, keepdims=True)
-            inside = (distance <= radius).astype(float)
-            pull = np.einsum("rkn,rknd->rkd", inside, apart)
+            pull = np.einsum("rkn,rknd->rkd", (distance <= radius).astype(float), apart)
             centres = centres + pull / points.shape[2]
         found.append(curve)
     return np.array(found)
@@ -154,11 +149,9 @@ def check_elbow(_: Preset, name: str, *, threshold: float = _THRESHOLD) -> Verdi
     for ratio in (0.5, 0.8, 0.85):
         curve = _geometric(ratio)
         place = elbow(curve)
-        whole = 1 - ratio**_LAST
-        limit = threshold * whole / (1 - ratio)
-        exact = 2 + np.floor(np.log(limit) / np.log(ratio))
+        limit = threshold * (1 - ratio**_LAST) / (1 - ratio)
         left = (curve[place] - curve[-1]) / (curve[0] - curve[-1])
-        values += [abs(place - exact), left]
+        values += [abs(place - (2 + np.floor(np.log(limit) / np.log(ratio)))), left]
         bounds += [0.0, threshold * ratio / (1 - ratio)]
     detail = f"decays 0.5, 0.8, 0.85: {max(values[1::2]):.3f} of the drop left at most"
     return never_exceeds(
@@ -170,8 +163,7 @@ def check_deviation(
     preset: Preset, name: str, *, between: bool, scale: float = 1.0
 ) -> Verdict:
     """Standard deviations between, or within, clusters are `scale` sigma to 10 %."""
-    repeats = preset.choose(quick=60, full=1000)
-    ratio = []
+    repeats, ratio = preset.choose(quick=60, full=1000), []
     for sigma in _SIGMAS:
         blobs = draw_blobs(preset.generator("werner.fig4.deviation", 0), sigma, repeats)
         if between:

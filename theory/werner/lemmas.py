@@ -54,16 +54,13 @@ def draw_rounds(
     near = np.maximum(3 * radius, np.sqrt(48 / shares))
     separation = near * generator.choice([1.0, 1.2, 3.0, 30.0], count)
     noise, chances = _noise(generator, radius)
-    members = (own[:, :, None] + noise[:, None, :]).reshape(count, 6)
-    member_chances = (weights[:, :, None] * chances[:, None, :]).reshape(count, 6)
     place = radius * generator.uniform(0, 1.3, count)
     beyond = separation + 1 / (separation - place)
     caught = 1 / (1 + (separation - place) ** 2)
-    side = generator.choice([-1.0, 1.0], count)
     return Rounds(
-        members,
-        member_chances,
-        side[:, None] * np.stack([place, beyond], 1),
+        (own[:, :, None] + noise[:, None, :]).reshape(count, 6),
+        (weights[:, :, None] * chances[:, None, :]).reshape(count, 6),
+        generator.choice([-1.0, 1.0], count)[:, None] * np.stack([place, beyond], 1),
         np.stack([caught, 1 - caught], 1),
         shares,
         spread,
@@ -151,8 +148,7 @@ def settled_error() -> Float[np.ndarray, "clients clusters"]:
     shape = (len(own), len(share), 3)
     points = Mixture(np.broadcast_to(places, shape), np.broadcast_to(masses, shape))
     centres = np.broadcast_to(own[:, None], shape[:2]).astype(complex)
-    steps = asked_rounds(_NOISE, _SEPARATION, np.min(share))
-    for _ in range(int(np.ceil(steps))):
+    for _ in range(int(np.ceil(asked_rounds(_NOISE, _SEPARATION, np.min(share))))):
         square = np.abs(centres - 1) ** 2
         fixed = _SPREAD**4 + share * _NOISE * _SEPARATION
         centres = move(points, centres, np.sqrt(_CONSTANT * (square + fixed)))
@@ -343,10 +339,8 @@ def path_variance(noise: float, alpha: float) -> Float[np.ndarray, " rounds"]:
     place, momentum = np.zeros(len(positive)), np.zeros(len(positive))
     found = []
     for index in range(_ROUNDS):
-        slope = place**3 - place
-        expected = alpha * slope + (1 - alpha) * momentum  # given the path
-        middle = np.sum(chances * expected)
-        found.append(np.sum(chances * (expected - middle) ** 2))
+        expected = alpha * (place**3 - place) + (1 - alpha) * momentum  # given the path
+        found.append(np.sum(chances * (expected - np.sum(chances * expected)) ** 2))
         momentum = expected + (alpha * mean_noise if index == 0 else 0)
         place = place - _STEP_SIZE * momentum
     return np.array(found)
@@ -371,22 +365,19 @@ def check_round(
     rounds = draw_rounds(preset.generator(name), count, heterogeneous=heterogeneous)
     members = preset.generator(name, 1).integers(1, 1000, count)  # n_i
     share, radius, apart = rounds.shares, rounds.radius, rounds.separation
-    start = rounds.starts[:, None]
-    moments = []
+    start, moments = rounds.starts[:, None], []
     for places, chances in (
         (rounds.members, rounds.member_chances),
         (rounds.strangers, rounds.stranger_chances),
     ):
         kept = np.where(np.abs(places - start) <= radius[:, None], places, start)
         mean = np.sum(chances * kept, axis=1)
-        spread = np.sum(chances * (kept - mean[:, None]) ** 2, axis=1)
-        moments.append((mean, spread))
+        moments.append((mean, np.sum(chances * (kept - mean[:, None]) ** 2, axis=1)))
     (mine, own), (others, foreign) = moments
     # The clients' own means differ: pooled, their variance is no less than theirs.
     left = (share * mine + (1 - share) * others) ** 2
     left += share / members * (share * own + (1 - share) * foreign)
-    square = rounds.spread
-    right = (1 - slope * share) * rounds.starts**2
+    square, right = rounds.spread, (1 - slope * share) * rounds.starts**2
     right += 24 * share * square**2 / radius**2
     right += 96 * radius**2 / (share * apart**4)
     right += square / members * (share**2 + 4 * share * radius**2 / apart**2)

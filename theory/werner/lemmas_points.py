@@ -5,8 +5,8 @@ outside of the ball is replaced by the centre v, y_j = z_j 1{in} + v 1{out}; m i
 cluster's mean, c^2 = E |v - m|^2.
 """
 
-import functools
 import itertools
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -86,7 +86,7 @@ def _moments(noise: Discrete, setting: Setting) -> Float[np.ndarray, "3 2"]:
     return np.array(found).T
 
 
-@functools.lru_cache(maxsize=4)
+@lru_cache(maxsize=4)
 def _rounds(
     preset: Preset, spreads: tuple[float, ...]
 ) -> tuple[Float[np.ndarray, "rounds 3 2"], Float[np.ndarray, "rounds 6"]]:
@@ -174,7 +174,7 @@ _MEANS = (
         ),
         constants={"C1 C": 27.0},
         claimed="constant unnamed",
-        check=functools.partial(check_mean, spreads=_SPREADS, constant=27.0),
+        check=partial(check_mean, spreads=_SPREADS, constant=27.0),
         control={"constant": 0.5},
         note="Whether or not v depends on g_j. The last display of the proof has E_x "
         "where the first has E: given x and v it needs E|v - grad F_i|^4. The "
@@ -208,7 +208,7 @@ _MEANS = (
         ),
         constants={"C1 C": 8.0},
         claimed="constant unnamed",
-        check=functools.partial(check_mean, spreads=(0.0,), constant=8.0),
+        check=partial(check_mean, spreads=(0.0,), constant=8.0),
         control={"constant": 0.5},
         note="Whether or not v depends on m_j; 2 for 8 if it does not. The proof "
         "prints |E y_j - m_j|^2 for |E(y_j - m_j)|^2. The control has 0.5 for 8.",
@@ -278,8 +278,7 @@ def conditional_variance(
     kept = np.where(np.abs(everyone - start) <= radius, everyone, start)
     pairs = [(rows, chance @ rows) for rows in (kept, everyone)]
     sums, _ = (np.sum(rows - means[None], axis=1) for rows, means in pairs)
-    middle = pairs[1][1]
-    raw = np.sum(chance[:, None] * (everyone - middle[None]) ** 2)
+    raw = np.sum(chance[:, None] * (everyone - pairs[1][1][None]) ** 2)
     return float(np.sum(chance * sums**2)), float(raw)
 
 
@@ -331,7 +330,7 @@ def _margins_sums() -> tuple[Margin, ...]:
     )
 
 
-_printed = functools.partial(
+_printed = partial(
     row,
     text="E |sum_{j~i} (y_j - E y_j)|^2 <= n_i rho^2",
     preconditions=(
@@ -344,7 +343,7 @@ _printed = functools.partial(
     control={"factor": 4.0},
     margins=_margins_sums,
 )
-_corrected = functools.partial(
+_corrected = partial(
     row,
     preconditions=("all expectations given x and v",),
     control={"far_term": 0.0},
@@ -361,7 +360,7 @@ _SUMS = (
     _printed(
         id="werner.lem10",
         place="Lemma 10",
-        check=functools.partial(check_sum, common_model=True),
+        check=partial(check_sum, common_model=True),
         note=_WHY + "Besides, E is over the path of x, too. The control has four "
         "times the bound.",
     ),
@@ -371,7 +370,7 @@ _SUMS = (
         text="given x and v, with points that are independent given them, E |sum_{j~i} "
         "(y_j - E y_j)|^2 <= n_i rho^2 + sum_{j~i} |v - grad f_j|^2, and <= n_i rho^2 "
         "if tau >= 2 |v - grad f_j| for all j",
-        check=functools.partial(check_conditional, spreads=(0.0, 0.5, 4.0)),
+        check=partial(check_conditional, spreads=(0.0, 0.5, 4.0)),
     ),
     _printed(
         id="werner.lem17",
@@ -385,7 +384,7 @@ _SUMS = (
         text="given x and v, with points that are independent given them, E |sum_{j~i} "
         "(y_j - E y_j)|^2 <= n_i (rho^2 + |v - E m_i|^2), and <= n_i rho^2 if tau >= 2 "
         "|v - E m_i|",
-        check=functools.partial(check_conditional, spreads=(0.0,)),
+        check=partial(check_conditional, spreads=(0.0,)),
     ),
 )
 
@@ -454,14 +453,13 @@ def check_strangers(
 ) -> Verdict:
     """E|y - m|^2 <= (1 + delta/2) c^2 + C (c1 rho^3/Delta + c2 (rho/Delta) D^2 G), for
     values of D^2 G/Delta^2, the `steepness`, and (c1, c2)."""
-    grid = itertools.product(
+    values, bounds, excess = [], [], []
+    for share, margin, factor, lost in itertools.product(
         preset.choose(quick=(0.5, 0.1, 0.01), full=(0.5, 0.25, 0.1, 0.01, 1e-3)),
         preset.choose(quick=(24.0, 100.0), full=(24.0, 50.0, 100.0, 1e3, 1e4)),
         (1.0, 4.0, 24.0),
         steepness,
-    )
-    values, bounds, excess = [], [], []
-    for share, margin, factor, lost in grid:
+    ):
         separation = margin * factor / share
         # Assumption 5 at this x; nothing is left of it where D^2 G >= Delta^2.
         distance = separation * np.sqrt(max(0.0, 1 - lost))
@@ -531,9 +529,7 @@ _STRANGERS = (
             "c <= rho, Delta >= C_Delta C rho/delta_i",
         ),
         constants={"C_Delta": 24.0, "c1": 8.0, "c2": 12.0},
-        check=functools.partial(
-            check_strangers, steepness=(0.0, 0.01, 0.3, 0.9, 1.0, 10.0)
-        ),
+        check=partial(check_strangers, steepness=(0.0, 0.01, 0.3, 0.9, 1.0, 10.0)),
         control={"constants": (8.0, 0.1)},
         note="Also where D |grad f_i| >= Delta, and nothing is known of the strangers. "
         "The control has c2 = 0.1.",
@@ -568,8 +564,7 @@ def _clipped(
     finite = np.all(np.isfinite(points), axis=1)
     apart = np.where(finite[:, None], points, 0) - centre[None]
     # On the edge is inside; placing a point there rounds.
-    edge = radius * (1 + 1e-14)
-    inside = finite & (np.linalg.norm(apart, axis=1) <= edge)
+    inside = finite & (np.linalg.norm(apart, axis=1) <= radius * (1 + 1e-14))
     return np.where(inside[:, None], apart, 0) + centre[None]
 
 
@@ -601,12 +596,11 @@ def check_bad(
     `factor`, for values of A^4 G, the `spreads`, in units of rho; only 0 for
     momenta."""
     generator = preset.generator(name)
-    grid = itertools.product(
-        (1.0, 4.0, 24.0), (0.5, 1 / 16), (2.0, 128.0), spreads, (0.0, 1.0, 1e3)
-    )
     repeats = preset.choose(quick=2, full=50)
     values, bounds = [], []
-    for constant, share, margin, square, far in grid:
+    for constant, share, margin, square, far in itertools.product(
+        (1.0, 4.0, 24.0), (0.5, 1 / 16), (2.0, 128.0), spreads, (0.0, 1.0, 1e3)
+    ):
         # Two centres, as likely, at m + far and at m - far/2.
         centres = far * np.array([[1.0, 0, 0], [0, -0.5, 0]])
         distance = float(np.mean(np.sum(centres**2, axis=1)))
@@ -628,7 +622,7 @@ def check_bad(
     return never_exceeds(name, left, right, rounding=_ROUNDING * right, detail=detail)
 
 
-_bad = functools.partial(
+_bad = partial(
     row,
     constants={"C, least": 1.0, "C, largest": 24.0},
     claimed="constant unnamed",
@@ -648,7 +642,7 @@ _BAD = (
             "F_i = mean of f_j over j ~ i",
             "tau^2 = C (c^2 + A^4 E|grad F_i|^2 + delta_i rho Delta)",
         ),
-        check=functools.partial(check_bad, spreads=(0.0, 1.0, 1e4)),
+        check=partial(check_bad, spreads=(0.0, 1.0, 1e4)),
     ),
     _bad(
         id="werner.lem19",
@@ -659,7 +653,7 @@ _BAD = (
             "mu_i = E_x of the mean momentum in the cluster of i",
             "tau^2 = C (c^2 + delta_i rho Delta)",
         ),
-        check=functools.partial(check_bad, spreads=(0.0,)),
+        check=partial(check_bad, spreads=(0.0,)),
     ),
 )
 

@@ -38,19 +38,17 @@ def strangers(group: int, needed: int) -> float:
     """P(fewer than `needed` of a client's cluster are in its group), itself included,
     the others being drawn from the other 299 clients without replacement."""
     own, others = _OWN - 1, _CLIENTS - _OWN
-    ways = sum(
+    return sum(
         math.comb(own, friends) * math.comb(others, group - 1 - friends)
         for friends in range(needed - 1)
-    )
-    return ways / math.comb(_CLIENTS - 1, group - 1)
+    ) / math.comb(_CLIENTS - 1, group - 1)
 
 
 def check_batch(preset: Preset, name: str, *, quantile: float = _QUANTILE) -> Verdict:
     """Points in the ball, P(strangers among them), and what is left of v_0, for groups
     of 18 and 19."""
     groups = (18, 19)
-    distances = preset.generator(name).random(groups[1])
-    inside = []
+    distances, inside = preset.generator(name).random(groups[1]), []
     for group in groups:
         kept = distances[:group]
         inside.append(int(np.sum(kept <= np.quantile(kept, quantile))))
@@ -220,8 +218,7 @@ def batch_gradients(
     logits = np.einsum("jsf,ifc->jsic", inputs, models, optimize=True)
     odds = np.exp(logits - np.max(logits, axis=-1, keepdims=True))
     error = odds / np.sum(odds, axis=-1, keepdims=True) - targets[:, :, None]
-    found = np.einsum("jsf,jsic->ijfc", inputs, error, optimize=True)
-    return found / inputs.shape[1]
+    return np.einsum("jsf,jsic->ijfc", inputs, error, optimize=True) / inputs.shape[1]
 
 
 def _own_gradients(

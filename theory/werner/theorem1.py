@@ -86,8 +86,7 @@ def worst_instances(generator: np.random.Generator, number: int) -> Worst:
         return np.where(edge, 1.0, largest ** generator.random(number))
 
     radius = np.sqrt(24.0) * factor(30.0)
-    least = np.maximum(3 * radius, np.sqrt(48 / share))
-    separation = least * factor(30.0)
+    separation = np.maximum(3 * radius, np.sqrt(48 / share)) * factor(30.0)
     bad = share / 12 * np.minimum(1, generator.choice([0, 0.3, 1], number))
     distance = radius / 2 * np.where(generator.random(number) < 0.3, 1, 1e-3)
     turn = np.where(
@@ -134,8 +133,7 @@ def check_bound(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     for _ in range(200):
         centres = move(one.points, centres, one.radii, push=one.bad)
         remaining = remaining * (1 - one.shares / 2)
-        bounds = remaining + factor * settled
-        largest = np.maximum(largest, np.abs(centres) / bounds)
+        largest = np.maximum(largest, np.abs(centres) / (remaining + factor * settled))
     detail = (
         f"{number} instances, 200 rounds, delta = 0.01 to 0.95: largest ratio "
         f"{np.max(largest):.4f}, of the settled ones "
@@ -152,11 +150,10 @@ def _errors(
     one = Instance(0.5, 100.0)
     noise = draw(law, generator, (trials, 2 * number, 2), 1.0)
     places = noise[..., 0] + 1j * noise[..., 1]
-    starts = np.zeros(trials, complex) if law == "t3" else places[:, 0].copy()
     places[:, number:] += one.separation
     found = settle(
         Mixture(places, np.array(1 / (2 * number))),
-        starts,
+        np.zeros(trials, complex) if law == "t3" else places[:, 0].copy(),
         one.radius,
         num_rounds=one.num_rounds,
     )
@@ -199,8 +196,7 @@ def _instances(numbers: Float[np.ndarray, " levels"] = _NUMBERS) -> list[Instanc
 
 
 def _two_clusters(law: Discrete, instance: Instance) -> Mixture:
-    shares = np.full(2, instance.share)
-    return mixture([law, law], line(2, instance.separation), shares)
+    return mixture([law, law], line(2, instance.separation), np.full(2, instance.share))
 
 
 def member_errors(
@@ -263,8 +259,7 @@ def bounded_path(
     """|v_l - mu| in two clusters, and its corrected bound, for every l and start."""
     points, centres = _two_clusters(law, instance), starts
     radius, share = instance.radius, instance.share
-    settled = 4 / radius + 8 * radius / (share * instance.separation**2)
-    pairs = []
+    settled, pairs = 4 / radius + 8 * radius / (share * instance.separation**2), []
     for step in range(1, instance.num_rounds + 1):
         centres = move(points, centres, radius)
         bound = (1 - share / 2) ** step * np.abs(starts) + settled
@@ -361,8 +356,7 @@ def check_reached(_: Preset, name: str, *, reach: float = 0.5) -> Verdict:
     """P(|z - v_0| > tau) <= 4 sigma^2/tau^2 for all |v_0 - mu| <= `reach` tau and the
     law that is worst, whose atom is just out of the ball."""
     radii = np.sqrt(24.0) * 2.0 ** np.arange(0, 8)
-    distances = np.linspace(0, reach, 11)[:, None] * radii
-    gap = (radii - distances) * (1 + 1e-9)
+    gap = (radii - np.linspace(0, reach, 11)[:, None] * radii) * (1 + 1e-9)
     outside = 1 / (1 + gap**2)  # Cantelli's, attained by two atoms at gap and -1/gap
     values = outside.ravel()
     bounds = np.broadcast_to(4 / radii**2, outside.shape).ravel()
@@ -460,8 +454,7 @@ def check_tails(
 ) -> Verdict:
     """E|v_l - mu|^2 <= C sigma^3/Delta from a member, infinitely many points, after
     `rounds_factor` times the rounds of an instance, which has twice the theorem's."""
-    law = student(preset.choose(quick=60, full=300))
-    squares = []
+    law, squares = student(preset.choose(quick=60, full=300)), []
     for one in _instances():
         # By symmetry half of the starts are enough, those that point away.
         half = len(law.values) // 2
@@ -542,8 +535,7 @@ def rounds_needed(instance: Instance, number: int, *, factor: float = 2.0) -> in
 
 def check_contraction(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     """|v_l - m - (1 - `factor` delta)^l (v_0 - m)| = 0 on drawn points, l to 20."""
-    generator = preset.generator(name)
-    gaps = []
+    generator, gaps = preset.generator(name), []
     for clusters in (2, 4, 10):
         noise = draw("unif", generator, (50, clusters * 16, 2), 1.0)
         places = noise[..., 0] + 1j * noise[..., 1]

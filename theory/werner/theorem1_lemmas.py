@@ -47,8 +47,7 @@ def check_member(_: Preset, name: str, *, relief: float = 0.0) -> Verdict:
     """LHS - (1 - delta/2) c^2 <= C (sigma^2/n + sigma^3/Delta), v = z_i, c = sigma."""
     families = []
     for clusters in (2, 8):
-        levels = 24.0 * clusters * 2.0 ** np.arange(8)
-        ratios = []
+        levels, ratios = 24.0 * clusters * 2.0 ** np.arange(8), []
         for level in levels:
             one = Instance(1 / clusters, float(level))
             law = sym3(1.001 * one.radius, 1.0)
@@ -68,8 +67,7 @@ def check_fixed(
     tau, skewed and symmetric noise around the edge of the ball, on either side."""
     values, bounds = [], []
     for clusters, factor in itertools.product((2, 4, 16), (1.0, 4.0, 64.0)):
-        one = Instance(1 / clusters, 24.0 * clusters * factor)
-        laws = []
+        one, laws = Instance(1 / clusters, 24.0 * clusters * factor), []
         for size in (0.6, 1.001, 1.1, 1.5):
             law = skew2(max(2.0, size * one.radius), 1.0)
             mirrored = Discrete(-law.values, law.chances)
@@ -94,13 +92,11 @@ def check_units(
     multiplied by up to 1000, v = mu, skew2 noise of 1.05 tau, Delta = 24
     sigma/delta."""
     one = Instance(0.5, 48.0)
-    scales = 10.0 ** np.linspace(0, 3, 7)
-    ratios = []
+    scales, ratios = 10.0 ** np.linspace(0, 3, 7), []
     for scale in scales:
         law = skew2(1.05 * scale * one.radius, float(scale))
-        first = clipped(law, 0.0, 0.0, float(scale * one.radius))[0]
         right = scale ** (2 + power) / (one.share * scale * one.separation)
-        ratios.append(first**2 / right)
+        ratios.append(clipped(law, 0.0, 0.0, float(scale * one.radius))[0] ** 2 / right)
     family = exactly("unit", scales, np.array(ratios))
     return one_constant(name, [family], constant=constant, detail=f"sigma^{power:g}")
 
@@ -181,8 +177,7 @@ def check_bias(preset: Preset, name: str, *, constant: float = 8.0) -> Verdict:
     points /= np.sqrt(np.sum(columns * points**2, axis=1))[:, None]
     centres = generator.standard_t(2, (number, 3))
     centres *= (10 ** generator.uniform(-2, 1, number))[:, None]
-    squares = np.sum(chances.sum(axis=2) * centres**2, axis=1)
-    ratios = []
+    squares, ratios = np.sum(chances.sum(axis=2) * centres**2, axis=1), []
     for scaled in (24.0, 300.0, 3000.0):
         radius = np.sqrt(squares + scaled)[:, None, None]
         apart = centres[:, :, None] - points[:, None, :]
@@ -212,19 +207,16 @@ def sum_variance(law: Discrete, number: int, radius: float) -> float:
 def check_variance(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     """E|sum (y - E y)|^2 <= `factor` n sigma^2, from a member, along n; and Var y <=
     `factor` Var z for v = 0, tau = 1 and z = 1 or 1 + eps, along 1/eps."""
-    numbers = 8 * 2.0 ** np.arange(8)
-    ratios = []
+    numbers, ratios = 8 * 2.0 ** np.arange(8), []
     for number in numbers:
         radius = float(np.sqrt(0.5 * 48 * number))
         law = sym3(1.001 * radius, 1.0)
         ratios.append(sum_variance(law, int(number), radius) / number)
     families = [exactly("v = z_i, n", numbers, np.array(ratios) / factor)]
-    inverse = 2.0 ** np.arange(1, 8)
-    ratios = []
+    inverse, ratios = 2.0 ** np.arange(1, 8), []
     for one in inverse:
         law = Discrete(np.array([-0.5, 0.5]) / one, np.full(2, 0.5))
-        variance = clipped(law, float(1 + 0.5 / one), 0.0, 1.0)[1]
-        ratios.append(variance * 4 * one**2)
+        ratios.append(clipped(law, float(1 + 0.5 / one), 0.0, 1.0)[1] * 4 * one**2)
     families.append(exactly("v fixed, 1/eps", inverse, np.array(ratios) / factor))
     return one_constant(name, families, constant=1.0)
 
@@ -356,8 +348,7 @@ def check_others(_: Preset, name: str, *, constant: float = 8.0) -> Verdict:
 def check_event(_: Preset, name: str, *, relief: float = 0.0) -> Verdict:
     """Delta^2 <= C (|z_j - E z_j|^2 + tau^2 + c^2 + sigma^2) where |z_j - v| <= tau, v
     being the other mean, z_j = E z_j, with probability sigma^2/Delta^2, else mu."""
-    factors = 24.0 * 4.0 ** np.arange(7)
-    share = 0.5
+    factors, share = 24.0 * 4.0 ** np.arange(7), 0.5
     separations = factors / share
     right = (1 + factors) + 1 + 1  # tau^2, c^2, sigma^2
     family = exactly("Delta", separations, separations**2 / right)

@@ -6,6 +6,7 @@ and step (v) drops it.
 """
 
 import functools
+from typing import Any
 
 import numpy as np
 
@@ -32,8 +33,7 @@ def check_share(
     name: str,
     *,
     printed: bool,
-    constant: float = DECLARED,
-    relief: float = 0.0,
+    **judged: Any,
 ) -> Verdict:
     """|v_l - mu|^2 <= C sigma^3/Delta, or sigma^3/(delta_i Delta) unless `printed`,
     from v_0 = mu with infinitely many points, along K and along Delta."""
@@ -52,7 +52,7 @@ def check_share(
         errors = np.array([settled_square(one, size) for one in instances])
         bounds = [one.printed() if printed else one.corrected() for one in instances]
         families.append(exactly(case, np.array(levels), errors / np.array(bounds)))
-    return one_constant(name, families, constant=constant, relief=relief)
+    return one_constant(name, families, **judged)
 
 
 def check_unrolled(
@@ -60,15 +60,13 @@ def check_unrolled(
 ) -> Verdict:
     """c_l^2 <= (1 - delta/2)^l c_1^2 + C r/delta^power for the recursion (1 - delta/2)
     c^2 + r, along 1/delta at l = 10/delta, with c_1 = 0 and r = 1."""
-    shares = 1.0 / preset.choose(quick=_CLUSTERS, full=2 ** np.arange(1, 16))
-    sums = []
+    shares, sums = 1.0 / preset.choose(quick=_CLUSTERS, full=2 ** np.arange(1, 16)), []
     for share in shares:
         total = 0.0
         for _ in range(int(10 / share)):
             total = (1 - share / 2) * total + 1
         sums.append(total)
-    ratios = np.array(sums) * shares**power
-    family = exactly("1/delta", 1 / shares, ratios)
+    family = exactly("1/delta", 1 / shares, np.array(sums) * shares**power)
     return one_constant(name, [family], constant=constant, detail=f"power {power:g}")
 
 
@@ -235,8 +233,7 @@ def check_byzantine(
     name: str,
     *,
     printed: bool,
-    constant: float = DECLARED,
-    relief: float = 0.0,
+    **judged: Any,
 ) -> Verdict:
     """Error <= C times the right side that belongs to the radius, along K: as `printed`
     (2) for the text's, else the corrected one for the theorem's own."""
@@ -245,15 +242,13 @@ def check_byzantine(
         if printed:
             radius, right = float(np.sqrt(one.separation)), one.printed()
         else:
-            radius = one.radius
-            right = 1 / one.radius**2 + one.bad * one.separation
+            radius, right = one.radius, 1 / one.radius**2 + one.bad * one.separation
         ratios.append(worst_square(one, radius) / right)
     levels = np.array([1 / one.share for one in instances])
     return one_constant(
         name,
         [exactly("1/delta", levels, np.array(ratios))],
-        constant=constant,
-        relief=relief,
+        **judged,
     )
 
 
@@ -262,8 +257,7 @@ def _without_bad(preset: Preset, power: float) -> list[Family]:
     for `power` 2; with a factor (Delta delta/sigma)^(power - 2) otherwise."""
     along_clusters = _many_clusters(preset, per_share=50.0, bad=0.0)
     separations = 200.0 * 2.0 ** np.arange(6)
-    along_separation = [Instance(0.25, float(one)) for one in separations]
-    families = []
+    along_separation, families = [Instance(0.25, float(one)) for one in separations], []
     for name, instances in (("K", along_clusters), ("Delta", along_separation)):
         ratios = []
         for one in instances:

@@ -5,9 +5,9 @@ or delta with probability 1/2. Whatever an algorithm answers for the first mean,
 delta p, one of the squared errors is at least (delta p)^2/4 in the mean.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -67,8 +67,7 @@ def _threshold(laws: Laws, ones: Answers, *, wide: bool) -> Answers:
         np.broadcast_to(np.array([0.0, laws.size]), (len(ones), 2)),
         np.stack([1 - ones, ones], axis=-1),
     )
-    start = np.zeros(len(ones))
-    return settle(points, start, float(radius), num_rounds=one.num_rounds)
+    return settle(points, np.zeros(len(ones)), float(radius), num_rounds=one.num_rounds)
 
 
 ALGORITHMS: dict[str, Algorithm] = {
@@ -79,8 +78,8 @@ ALGORITHMS: dict[str, Algorithm] = {
     # Two atoms: the centres are the atoms, unless all points are alike.
     "2-means": lambda laws, ones: laws.size * (ones == 1),
     "EM": _expectation_maximisation,
-    "Threshold-Clustering": functools.partial(_threshold, wide=False),
-    "Threshold-Clustering, wide": functools.partial(_threshold, wide=True),
+    "Threshold-Clustering": partial(_threshold, wide=False),
+    "Threshold-Clustering, wide": partial(_threshold, wide=True),
     "half-way": lambda laws, ones: np.full_like(ones, laws.size * laws.chance / 2),
 }
 
@@ -98,8 +97,7 @@ def check_minimax(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
             for label, algorithm in ALGORITHMS.items():
                 answers = algorithm(laws, ones)
                 truth = laws.size * laws.chance
-                risk = max(np.mean((answers - truth) ** 2), np.mean(answers**2))
-                risks.append(risk)
+                risks.append(max(np.mean((answers - truth) ** 2), np.mean(answers**2)))
                 bounds.append(laws.least_risk)
                 names.append(label)
     larger, least = np.array(risks), np.array(bounds)
@@ -143,12 +141,11 @@ def check_factor(_: Preset, name: str, *, power: float) -> Verdict:
     separations = 24.0 * 2.0 ** np.arange(8)
     upper = np.array([Instance(0.5, float(one)).printed() for one in separations])
     lower = np.array([16 * laws_apart(float(one)).least_risk for one in separations])
-    ratios = upper / lower / separations**power
-    family = exactly("Delta", separations, ratios)
+    family = exactly("Delta", separations, upper / lower / separations**power)
     return one_constant(name, [family], constant=2.0, detail=f"power {power:g}")
 
 
-_factor = functools.partial(
+_factor = partial(
     row,
     place="Section 3.1.2",
     preconditions=("beta_i = 0, n_i large, Delta >= 24 sigma",),
@@ -177,7 +174,7 @@ _BOUND = (
         text="(2) is tight within a factor of sigma/Delta: upper <= C (sigma/Delta) "
         "lower bound",
         expected=Status.VIOLATED,
-        check=functools.partial(check_factor, power=-1.0),
+        check=partial(check_factor, power=-1.0),
         control={"power": 0.5},
         note="(sigma^3/Delta)/(sigma^4/Delta^2) = Delta/sigma: turned upside down, and "
         "it grows with the separation. An upper bound below the lower one would "
@@ -186,7 +183,7 @@ _BOUND = (
     _factor(
         id="werner.thm2.factor.corrected",
         text="(2) is tight within a factor of Delta/sigma",
-        check=functools.partial(check_factor, power=1.0),
+        check=partial(check_factor, power=1.0),
         control={"power": 0.8},
         note="The gap is of the radius, see werner.thm1.tauopt. The control claims "
         "(Delta/sigma)^0.8.",
@@ -302,7 +299,7 @@ def _equation(
         place=place,
         text=text,
         preconditions=("0 < p < 1/2 and sigma, Delta > 0",),
-        check=functools.partial(check_identity, sides=sides),
+        check=partial(check_identity, sides=sides),
         control={"factor": 1 + Fraction(1, 10**12)},
         note=f"{note} The control is off by 10^-12.".strip(),
     )
@@ -344,7 +341,7 @@ _ALGEBRA = (
         text="delta^2 p^2/4 = (sigma^2/4) (sqrt(4 sigma^2 + Delta^2) - Delta)/Delta",
         preconditions=("sigma, Delta > 0",),
         expected=Status.VIOLATED,
-        check=functools.partial(
+        check=partial(
             check_identity,
             sides=(
                 lambda laws: (
@@ -369,9 +366,7 @@ _ALGEBRA = (
         text="delta^2 p^2/4 >= sigma^4/(4 Delta^2) for Delta^2 >= 2 sigma^2",
         preconditions=("sigma, Delta > 0 and Delta^2 >= 2 sigma^2",),
         expected=Status.VIOLATED,
-        check=functools.partial(
-            check_lower, constant=Fraction(1, 4), levels=_LEVELS[4:]
-        ),
+        check=partial(check_lower, constant=Fraction(1, 4), levels=_LEVELS[4:]),
         control={"constant": Fraction(1, 5)},
         note="False for every Delta: S - Delta = 4 sigma^2/(S + Delta) < 2 "
         "sigma^2/Delta. The control claims 1/5, which is false for the first Delta.",
@@ -381,9 +376,7 @@ _ALGEBRA = (
         place="Theorem 2, last display but one",
         text="delta^2 p^2/4 >= sigma^4/(16 Delta^2) for Delta^2 >= sigma^2/2",
         preconditions=("sigma, Delta > 0 and Delta^2 >= sigma^2/2",),
-        check=functools.partial(
-            check_lower, constant=Fraction(1, 16), levels=_LEVELS[3:]
-        ),
+        check=partial(check_lower, constant=Fraction(1, 16), levels=_LEVELS[3:]),
         control={"levels": (Fraction(14_095, 10_000),)},
         note="Delta^2 >= 2 sigma^2 of the paper is more than enough, and gives 0.134 "
         "sigma^4/Delta^2. The control has Delta = 0.70003 sigma.",

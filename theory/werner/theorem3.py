@@ -7,9 +7,9 @@ gradients at most tau/2 off, A^2 <= delta and beta <= delta/(12 max(1, A^4)),
                           + rho^3/(delta Delta) + beta^2 rho Delta/delta)).
 """
 
-import functools
 import math
 from collections.abc import Mapping
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,8 +51,8 @@ from theory.werner.common.population_map import Mixture, settle
 from theory.werner.failure_modes import gradients_a
 
 _PLACE = "Theorem 3, (3)"
-_row = functools.partial(row, place=_PLACE)
-_refuted = functools.partial(no_constant, place=_PLACE)
+_row = partial(row, place=_PLACE)
+_refuted = partial(no_constant, place=_PLACE)
 _QUADRATIC = (
     "A = D = 0: the losses of the cluster are L x^2/2, the others Delta steeper"
 )
@@ -90,24 +90,24 @@ def _pair(
     control: Mapping[str, Any],
 ) -> tuple[Statement, Statement]:
     """The printed row, by its growth alone, and the corrected one."""
-    check = functools.partial(check_family, parameter=parameter)
+    check = partial(check_family, parameter=parameter)
     after = _row(
         id=f"{name}.corrected",
         text="avg E|grad f_i|^2 <= C (L F0/T + rho^2/n + rho^3/(delta Delta)), rho = "
         f"sigma/sqrt(|B|), {claims[1]}",
         preconditions=(*_BENIGN, condition),
         constants={"C": DECLARED},
-        check=functools.partial(check, levels=levels[1], bound=corrected),
+        check=partial(check, levels=levels[1], bound=corrected),
         control=control,
-        margins=functools.partial(margins, *(one.cluster for one in levels[1])),
+        margins=partial(margins, *(one.cluster for one in levels[1])),
         note=notes[1],
     )
     before = _refuted(
         id=name,
         text=f"avg E|grad f_i|^2 <~ sqrt((sigma^2/n + sigma^3/Delta)/T) {claims[0]}",
         preconditions=(*_BENIGN, *after.preconditions),
-        check=functools.partial(check, levels=levels[0], bound=printed),
-        margins=functools.partial(margins, *(one.cluster for one in levels[0])),
+        check=partial(check, levels=levels[0], bound=printed),
+        margins=partial(margins, *(one.cluster for one in levels[0])),
         note=f"{notes[0]} No constant does. The control allows the fourth root of "
         f"{parameter} more.",
     )
@@ -126,7 +126,7 @@ _SCALES = (
             "the right side s.",
             "The control has sqrt(L F0)/T, which has the units of (3).",
         ),
-        control={"bound": functools.partial(corrected, power=0.5)},
+        control={"bound": partial(corrected, power=0.5)},
     ),
     *_pair(
         "werner.thm3.noiseless",
@@ -138,7 +138,7 @@ _SCALES = (
             "The first of the T gradients is the start's, whatever sigma.",
             "The control has L F0/T^2 for L F0/T.",
         ),
-        control={"bound": functools.partial(corrected, share=0.01)},
+        control={"bound": partial(corrected, share=0.01)},
     ),
     *_pair(
         "werner.thm3.step",
@@ -181,11 +181,10 @@ def start_moments(preset: Preset, name: str, cluster: Cluster, reach: float) -> 
     for own, value in enumerate(law.values):
         counts = generator.multinomial(cluster.good - 1, law.chances, trials)
         counts[:, own] += 1
-        others = np.full((trials, 1), cluster.other)
         found.append(
             settled(
                 places,
-                np.append(counts, others, axis=1) / total,
+                np.append(counts, np.full((trials, 1), cluster.other), axis=1) / total,
                 np.full(trials, value),
                 radius,
                 num_rounds=cluster.num_rounds,
@@ -202,9 +201,8 @@ def check_start(
     name: str,
     *,
     reach: float,
-    constant: float = DECLARED,
-    relief: float = 0.0,
     repaired: bool = False,
+    **judged: Any,
 ) -> Verdict:
     """Along n ~ Delta/sigma the mean square gradient stays below C times the bound of
     (3), or of (3') if `repaired`, from x_0 = x*, |B| = V T = 1, with noise of `reach`
@@ -218,13 +216,11 @@ def check_start(
         ends = mean_square_between(0.0, level.step, found, level.rounds)
         low.append(ends[0] / bound * (1 - 1e-9))
         high.append(ends[1] / bound * (1 + 1e-9))
-    members = np.array(_MEMBERS, float)
     trials = 3 * preset.choose(quick=_TRIALS, full=25 * _TRIALS) * len(_CLUSTERS)
     return one_constant(
         name,
-        [Family("n", members, np.array(low), np.array(high))],
-        constant=constant,
-        relief=relief,
+        [Family("n", np.array(_MEMBERS, float), np.array(low), np.array(high))],
+        **judged,
         num_trials=trials,
         detail=f"gradients {reach:g} tau off with probability (sigma/s)^2",
     )
@@ -236,7 +232,7 @@ _attacked: dict[str, Any] = {
         "Delta = 24 sigma/delta, beta = delta/12, bad clients on the edge of the ball",
         "x_0 = x*, eta = 1/(2 L), |B| = V T, l as in Theorem 3",
     ),
-    "margins": functools.partial(margins, _ATTACKED),
+    "margins": partial(margins, _ATTACKED),
 }
 _started: dict[str, Any] = {
     "preconditions": (
@@ -244,7 +240,7 @@ _started: dict[str, Any] = {
         "Delta >= 24 sigma/delta, no malicious clients, tau and l as in Theorem 3",
         "x_0 = x*, eta = 1/(2 L), |B| = 1 = V T",
     ),
-    "margins": functools.partial(margins, *_CLUSTERS),
+    "margins": partial(margins, *_CLUSTERS),
 }
 
 _CLIPPING = (
@@ -252,9 +248,7 @@ _CLIPPING = (
         id="werner.thm3.radius",
         text="with tau = sqrt(delta sigma Delta): avg E|grad f_i|^2 <~ sqrt((sigma^2/n "
         "+ sigma^3/Delta + beta sigma Delta)/T)",
-        check=functools.partial(
-            check_family, parameter="T", levels=_STATED, bound=printed
-        ),
+        check=partial(check_family, parameter="T", levels=_STATED, bound=printed),
         note="The floor beta^2 sigma Delta/delta does not know of batches. The control "
         "allows T^(1/4) more.",
         **_attacked,
@@ -265,9 +259,7 @@ _CLIPPING = (
         "f_i|^2 <= C sqrt((sigma^2/n + sigma^3/Delta + beta sigma Delta)/T) from x_0 "
         "= x*",
         constants={"C": DECLARED},
-        check=functools.partial(
-            check_family, parameter="T", levels=_PROVED, bound=printed
-        ),
+        check=partial(check_family, parameter="T", levels=_PROVED, bound=printed),
         control={"levels": _STATED},
         note="From elsewhere L F0/T is needed too. The control has the radius of the "
         "statement.",
@@ -276,7 +268,7 @@ _CLIPPING = (
     _refuted(
         id="werner.thm3.start",
         text="from v_0 = g_i: avg E|grad f_i|^2 <~ sqrt((sigma^2/n + sigma^3/Delta)/T)",
-        check=functools.partial(check_start, reach=1.001),
+        check=partial(check_start, reach=1.001),
         note="There is no gain from the cluster at all: the left side stays "
         "sigma^2/3. The control allows n^(1/4) more.",
         **_started,
@@ -286,7 +278,7 @@ _CLIPPING = (
         text="from v_0 = g_i with |g_j - grad f_j| <= tau/2 for all j: avg "
         "E|grad f_i|^2 <= C (L F0/T + rho^2/n + rho^3/(delta Delta))",
         constants={"C": DECLARED},
-        check=functools.partial(check_start, reach=0.49, repaired=True),
+        check=partial(check_start, reach=0.49, repaired=True),
         control={"reach": 1.001},
         note="Bounded noise, or a bounded fourth moment. The control has gradients "
         "1.001 tau off.",
@@ -325,8 +317,7 @@ class Plane(NamedTuple):
     @property
     def num_rounds(self) -> int:
         """l of Theorem 3."""
-        ratio = np.log(_NOISE / _SEPARATION) / np.log(1 - self.share / 2)
-        return int(np.ceil(ratio))
+        return int(np.ceil(np.log(_NOISE / _SEPARATION) / np.log(1 - self.share / 2)))
 
     def bound(self, rounds: Float[np.ndarray, " levels"]) -> Float[np.ndarray, "..."]:
         """sqrt(max(1, A^2) V/T), the right side of (3)."""
@@ -381,14 +372,13 @@ def _centre(
     return centres
 
 
-@functools.lru_cache(maxsize=8)
+@lru_cache(maxsize=8)
 def follow(runs: tuple[Plane, ...], num_steps: int) -> Float[np.ndarray, "runs steps"]:
     """|grad f_i(x_{t-1})|^2 of a client with s = 1, for t = 1 to `num_steps`, without
     noise. Cost: l rounds of a few calls a step."""
     beta = np.array([run.beta for run in runs])
     curvatures, masses = slopes(runs)
-    far = 1 - np.sum(masses, axis=1) - beta
-    masses = np.append(masses, far[:, None], axis=1)
+    masses = np.append(masses, (1 - np.sum(masses, axis=1) - beta)[:, None], axis=1)
     step = 1 / (2 * np.array([run.smoothness for run in runs]))
     place, squares = np.full(len(runs), _START + 0j), []
     for _ in range(num_steps):
@@ -399,9 +389,8 @@ def follow(runs: tuple[Plane, ...], num_steps: int) -> Float[np.ndarray, "runs s
         ours = curvatures * along[:, None] + 1j * across[:, None]
         theirs = other + 1j * (across - _SEPARATION)
         points = np.append(ours, theirs[:, None], axis=1)
-        centre = _centre(runs, points, masses, place, beta)
         squares.append(np.abs(place) ** 2)
-        place = place - step * centre
+        place = place - step * _centre(runs, points, masses, place, beta)
     return np.array(squares).T
 
 
@@ -411,8 +400,7 @@ def check_runs(
     *,
     runs: tuple[Plane, ...],
     repaired: bool,
-    constant: float = DECLARED,
-    relief: float = 0.0,
+    **judged: Any,
 ) -> Verdict:
     """The mean of |grad f_i|^2 over T = 32 to 512 rounds is below C times the bound of
     (3), or of (3') if `repaired`."""
@@ -422,7 +410,7 @@ def check_runs(
         bound = run.repaired(_LEVELS * 1.0) if repaired else run.bound(_LEVELS * 1.0)
         label = f"A = {run.similarity:g}, C = {run.factor:g}, T"
         families.append(exactly(label, _LEVELS * 1.0, mean / bound))
-    return one_constant(name, families, constant=constant, relief=relief)
+    return one_constant(name, families, **judged)
 
 
 def _margins(runs: tuple[Plane, ...], power: int) -> tuple[Margin, ...]:
@@ -460,8 +448,8 @@ def _captured(
             id=name,
             text=texts[0],
             preconditions=shared,
-            check=functools.partial(check_runs, runs=runs[0], repaired=False),
-            margins=functools.partial(_margins, runs[0], 0),
+            check=partial(check_runs, runs=runs[0], repaired=False),
+            margins=partial(_margins, runs[0], 0),
             note=notes[0] + " The control allows T^(1/4) more.",
         ),
         _row(
@@ -469,9 +457,9 @@ def _captured(
             text=texts[1],
             preconditions=shared,
             constants={"C": DECLARED},
-            check=functools.partial(check_runs, runs=runs[1], repaired=True),
+            check=partial(check_runs, runs=runs[1], repaired=True),
             control={"runs": runs[0]},
-            margins=functools.partial(_margins, runs[1], power),
+            margins=partial(_margins, runs[1], power),
             note=notes[1] + " The control has the runs of the printed row.",
         ),
     )
@@ -484,14 +472,8 @@ _ALIKE = tuple(
 _SMALL = tuple(run._replace(grows=False) for run in _TWO)
 _PUSHED = (Plane(4.0, 1.0, 12 / 13, attacked=True, members=24),)
 _FEW = tuple(
-    Plane(
-        similarity,
-        1.0,
-        12 * similarity**4 / (1 + 12 * similarity**4),
-        attacked=True,
-        members=24 * int(similarity) ** 4,
-    )
-    for similarity in (1.0, 2.0, 4.0)
+    Plane(a, 1.0, 12 * a**4 / (1 + 12 * a**4), attacked=True, members=24 * int(a) ** 4)
+    for a in (1.0, 2.0, 4.0)
 )
 _CAPTURE = (
     *_captured(
@@ -552,7 +534,7 @@ def check_printed(preset: Preset, name: str, *, controls: bool = False) -> Verdi
 
 def _families() -> dict[str, tuple[Level, ...]]:
     """Runs that meet all conditions of (3'), A = 0, along one parameter each."""
-    run = functools.partial(Level, by_batch=True)
+    run = partial(Level, by_batch=True)
     times, sizes = (1e1, 1e2, 1e3, 1e4, 1e5), (12, 24, 48, 96, 192)
     batches = [max(1.0, _ATTACKED.printed * time) for time in times]
     return {
@@ -593,15 +575,14 @@ def noisy_runs(
         own = place[..., None]
         points = slopes * np.real(own) + 1j * np.imag(own) + noise / np.sqrt(2)
         points = np.append(points, own - 1j * cluster.separation, axis=-1)
-        centre = settle(
+        steep = slopes[..., 0] * np.real(place) + 1j * np.imag(place)
+        squares.append(np.abs(steep) ** 2)
+        place = place - step * settle(
             Mixture(points, np.broadcast_to(masses, points.shape)),
             points[..., 0],
             cluster.radius(1.0),
             num_rounds=cluster.num_rounds,
         )
-        steep = slopes[..., 0] * np.real(place) + 1j * np.imag(place)
-        squares.append(np.abs(steep) ** 2)
-        place = place - step * centre
     return np.stack(squares, axis=-1)
 
 
@@ -625,7 +606,7 @@ def _unlike(preset: Preset, share: float) -> list[Family]:
 
 def check_corrected(preset: Preset, name: str, *, share: float = 1.0) -> Verdict:
     """(3') with `share` of L (F0 + A^2 Fbar0)/T, along T, n and 1/delta."""
-    bound = functools.partial(corrected, share=share)
+    bound = partial(corrected, share=share)
     families = [
         family(preset, name, parameter, levels, bound)
         for parameter, levels in _families().items()

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -66,13 +67,12 @@ def check_step(preset: Preset, name: str, *, shift: float = 0.0) -> Verdict:
         left, right = _instances(preset, tight=tight)
         size = np.abs(left) + np.abs(right)
         values, bounds = left.ravel(), (right - shift * size).ravel()
-        largest = 1 + float(np.max(size))
         found.append(
             never_exceeds(
                 name,
                 values,
                 bounds,
-                rounding=64 * np.finfo(float).eps * largest,
+                rounding=64 * np.finfo(float).eps * (1 + float(np.max(size))),
                 detail=f"{values.size} quadratics in R^3, tight: {tight}",
             )
         )
@@ -86,9 +86,8 @@ def check_absorbed(
     equation: int,
     share: float,
     similarities: tuple[float, ...],
-    constant: float = DECLARED,
     kept: bool = False,
-    relief: float = 0.0,
+    **judged: Any,
 ) -> Verdict:
     """(15), (16) or (17) divided by eta, for centres v = (1 - sqrt(share)) grad fbar.
 
@@ -110,7 +109,7 @@ def check_absorbed(
         }[equation]
         right = right + share * mean * kept
         families.append(exactly(f"A = {similarity:g}, T", _LEVELS, left / right))
-    return one_constant(name, families, constant=constant, relief=relief)
+    return one_constant(name, families, **judged)
 
 
 _NOISELESS = "no noise, no other cluster: delta = 1, V = 0"
@@ -197,15 +196,10 @@ _ALONE, _ATTACKED = Cluster(), Cluster(bad=2)
 
 def _levels(cluster: Cluster, power: float) -> tuple[Level, ...]:
     """|B| = (V T)^power, with the radius of the proof."""
+    batches = [max(1.0, (cluster.printed * rounds) ** power) for rounds in _ROUNDS]
     return tuple(
-        Level(
-            rounds,
-            cluster._replace(batch=max(1.0, (cluster.printed * rounds) ** power)),
-            start=1.0,
-            rounds=rounds,
-            by_batch=True,
-        )
-        for rounds in _ROUNDS
+        Level(rounds, cluster._replace(batch=batch), 1.0, rounds=rounds, by_batch=True)
+        for rounds, batch in zip(_ROUNDS, batches, strict=True)
     )
 
 
@@ -218,8 +212,7 @@ def check_rates(
 ) -> Verdict:
     """The mean square gradient falls like T^`exponent`, within 0.1, for the clusters
     and p of `powers`, |B| = (V T)^p."""
-    trials = preset.choose(quick=6000, full=30_000)
-    found = []
+    trials, found = preset.choose(quick=6000, full=30_000), []
     for cluster, power in powers:
         levels = _levels(cluster, power)
         one = family(preset, name, "T", levels, lambda level: 1.0)
@@ -284,14 +277,12 @@ def _last_step(
     return np.array(left).reshape(shape), np.array(right).reshape(shape)
 
 
-def check_last_step(
-    _: Preset, name: str, *, constant: float, relief: float = 0.0
-) -> Verdict:
+def check_last_step(_: Preset, name: str, **judged: Any) -> Verdict:
     """L F0/T + V/sqrt(|B|) <= C sqrt(V/T) for |B| = max(1, V T)."""
     left, right = _last_step(0.0)
     levels = np.logspace(0, 4, 5)
     families = [exactly("1/sigma", levels, ratios) for ratios in left / right]
-    return one_constant(name, families, constant=constant, relief=relief)
+    return one_constant(name, families, **judged)
 
 
 def check_last_step_corrected(_: Preset, name: str, *, share: float = 1.0) -> Verdict:

@@ -105,14 +105,13 @@ def _cells(linear: bool) -> _Cells:
     separation, widest = share * np.max(apart, axis=1), np.argmax(apart, axis=1)
     later = np.arange(apart.shape[1])[None] > widest[:, None]
     narrow = later & (apart < separation[:, None])
-    first = np.where(np.any(narrow, axis=1), np.argmax(narrow, axis=1) + 1, np.inf)
     cells, sums = np.arange(len(rounds)), np.cumsum(squares, axis=1)
     return _Cells(
         rounds=rounds.astype(float),
         separation=separation,
         bound=np.sqrt(variance / rounds),
         mean=sums[cells, rounds - 1] / rounds,
-        first=first,
+        first=np.where(np.any(narrow, axis=1), np.argmax(narrow, axis=1) + 1, np.inf),
         early=apart[cells, rounds // 10 - 1],
         sigma=sigma,
     )
@@ -242,8 +241,7 @@ class Run(NamedTuple):
     @property
     def printed(self) -> float:
         """Right side of (5)."""
-        still = self.cluster._replace(bad=0).printed
-        cluster = self.cluster
+        still, cluster = self.cluster._replace(bad=0).printed, self.cluster
         pull = cluster.beta * cluster.sigma * cluster.separation
         return float(
             np.sqrt(still / self.rounds) + pull / (self.rounds * still) ** 0.25
@@ -343,15 +341,13 @@ def _along_rounds(
     left: Sequence[float] | Float[np.ndarray, " runs"],
     *,
     repaired: bool,
-    constant: float = DECLARED,
-    relief: float = 0.0,
-    detail: str = "",
+    **judged: Any,
 ) -> Verdict:
     """The left side is at most C times (5), or the corrected bound if `repaired`."""
     bounds = np.array([run.corrected if repaired else run.printed for run in runs])
     rounds = np.array([run.rounds for run in runs], float)
     family = exactly("T", rounds, np.array(left) / bounds)
-    return one_constant(name, [family], constant=constant, relief=relief, detail=detail)
+    return one_constant(name, [family], **judged)
 
 
 def _levels(preset: Preset) -> tuple[int, ...]:
@@ -440,14 +436,12 @@ _SHORT = (100, 300, 1000, 3000)
 _SIZE = 1.5  # s/tau of the skewed noise
 
 
-def check_first(
-    _: Preset, name: str, *, constant: float, relief: float = 0.0
-) -> Verdict:
+def check_first(_: Preset, name: str, **judged: Any) -> Verdict:
     """Gradients Delta apart at x_0 are momenta C Delta apart in round 1."""
     alpha = np.array([run.alpha for run in runs_for(_CLUSTER, _LONG)])
     apart = pair(alpha / 2, alpha, 1)[0][:, 0]
     family = exactly("T", np.array(_LONG, float), 2 / apart)
-    return one_constant(name, [family], constant=constant, relief=relief)
+    return one_constant(name, [family], **judged)
 
 
 def check_first_corrected(_: Preset, name: str, *, share: float = 0.5) -> Verdict:
@@ -465,33 +459,22 @@ def check_first_corrected(_: Preset, name: str, *, share: float = 0.5) -> Verdic
     )
 
 
-def check_momentum(
-    _: Preset, name: str, *, constant: float, relief: float = 0.0
-) -> Verdict:
+def check_momentum(_: Preset, name: str, **judged: Any) -> Verdict:
     """(5) with alpha = 1 and skewed gradients, from v_0 = grad f_i, the best; all
     points in the ball are equal, so that the centre is known for every n."""
     radius = _CLUSTER.radius(_CLUSTER.sigma)
-    law = skew2(_SIZE * radius, _CLUSTER.sigma)
     rest = skew2(2 * _CLUSTER.sigma, _CLUSTER.sigma)
     points = mixture(
-        [law, rest],
+        [skew2(_SIZE * radius, _CLUSTER.sigma), rest],
         np.array([0.0, -_CLUSTER.separation]),
         np.array([_CLUSTER.delta, 1 - _CLUSTER.delta]),
     )
     bias = float(settle(points, np.zeros(1), radius, num_rounds=_CLUSTER.num_rounds)[0])
-    runs = runs_for(_CLUSTER, _LONG)
-    return _along_rounds(
-        name,
-        runs,
-        [
-            float(mean_square(run.start, run.step, bias, bias**2, run.rounds))
-            for run in runs
-        ],
-        repaired=False,
-        constant=constant,
-        relief=relief,
-        detail=f"bias^2 = {bias**2:.4f} sigma^2",
-    )
+    runs, left = runs_for(_CLUSTER, _LONG), []
+    for run in runs:
+        left.append(float(mean_square(run.start, run.step, bias, bias**2, run.rounds)))
+    detail = f"bias^2 = {bias**2:.4f} sigma^2"
+    return _along_rounds(name, runs, left, repaired=False, detail=detail, **judged)
 
 
 @functools.lru_cache(maxsize=2)
@@ -619,8 +602,7 @@ def check_radius(
     runs, left = runs_for(_ATTACKED, _LONG), []
     for run in runs:
         radius = _ATTACKED.radius(run.rho if by_momentum else _ATTACKED.sigma)
-        still = np.zeros((1, _ATTACKED.good))
-        pull = float(centre_errors(_ATTACKED, still, radius)[0])
+        pull = float(centre_errors(_ATTACKED, np.zeros((1, _ATTACKED.good)), radius)[0])
         left.append(float(mean_square(run.start, run.step, pull, pull**2, run.rounds)))
     return _along_rounds(name, runs, left, repaired=repaired, **judged)
 

@@ -41,10 +41,9 @@ def average(
 ) -> Fraction:
     """(1 - alpha)^t m_0 + sum over s < t of alpha (1 - alpha)^s g_{t-s}."""
     kept = Fraction(1 - alpha)
-    aged = sum(
+    return kept ** len(gradients) * start + sum(
         alpha * kept**age * gradient for age, gradient in enumerate(gradients[::-1])
     )
-    return kept ** len(gradients) * start + aged
 
 
 def check_average(preset: Preset, name: str, *, later: int = 0) -> Verdict:
@@ -52,8 +51,7 @@ def check_average(preset: Preset, name: str, *, later: int = 0) -> Verdict:
     in the control they are `later` by a round."""
     alphas = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 3), Fraction(9, 10), 1)
     rounds = preset.choose(quick=12, full=100)
-    drawn = preset.generator(name).integers(-1000, 1000, rounds + 1).tolist()
-    gaps = []
+    drawn, gaps = preset.generator(name).integers(-1000, 1000, rounds + 1).tolist(), []
     for alpha in alphas:
         for length in range(1, rounds + 1):
             # Gradients that are all 1, from 1, have the sum of the weights as average.
@@ -61,8 +59,7 @@ def check_average(preset: Preset, name: str, *, later: int = 0) -> Verdict:
                 (drawn[0], drawn[1 : length + 1]),
                 (1, [1] * length),
             ):
-                late = (1 - alpha) ** later
-                claimed = late * average(alpha, start, gradients)
+                claimed = (1 - alpha) ** later * average(alpha, start, gradients)
                 gaps.append(float(abs(momentum(alpha, start, gradients) - claimed)))
     values = np.array(gaps)
     return never_exceeds(
@@ -109,8 +106,7 @@ def path_noise(
     signs = np.array(list(itertools.product((-1.0, 1.0), repeat=num_rounds + 1))).T
     place = np.full(signs.shape[1], 0.2)
     calm = place**3 - place if gradient_start else np.ones_like(place)
-    momentum = calm + signs[0] * gradient_start
-    found = []
+    momentum, found = calm + signs[0] * gradient_start, []
     for sign in signs[1:]:
         slope = place**3 - place
         momentum = alpha * (slope + sign) + (1 - alpha) * momentum
@@ -237,8 +233,7 @@ def descent(
 
 def check_absorption(preset: Preset, name: str, *, least: float = 1.5) -> Verdict:
     """The condition for all L eta and alpha >= `least` L eta, and (22) on runs."""
-    points = preset.choose(quick=2000, full=100_000)
-    excesses = []
+    points, excesses = preset.choose(quick=2000, full=100_000), []
     for times in (1.0, 1.1, 2.0, 8.0):
         step = np.linspace(1e-4, 1 / (least * times), points)
         excesses.append(absorption(step, least * times * step) - (1 - step) / 2)
@@ -264,17 +259,15 @@ def check_geometric(
     name: str,
     *,
     power: float,
-    constant: float = DECLARED,
-    relief: float = 0.0,
+    **judged: Any,
 ) -> Verdict:
     """E|v - E m|^2 <= C rho^3/(delta^`power` Delta) along K = 2 to 64, from v_0 = E m,
     with infinitely many clients and skewed noise of size s = 1.5 tau."""
     ratios = []
     for one in _INSTANCES:
-        error = settled_square(one, 1.5)
-        ratios.append(error * one.separation * one.share**power)
+        ratios.append(settled_square(one, 1.5) * one.separation * one.share**power)
     family = exactly("1/delta", np.array(_CLUSTERS, float), np.array(ratios))
-    return one_constant(name, [family], constant=constant, relief=relief)
+    return one_constant(name, [family], **judged)
 
 
 _geometric: dict[str, Any] = {
@@ -349,8 +342,7 @@ def lags(
     """a_t on f(x) = h x^2/2 of either curvature h, from m_0 = 0 and x_0 = `start`, with
     alpha = `weights` and eta v_t = `moves`, whatever led to them."""
     place = np.full(len(weights), start)
-    momentum = np.zeros(len(weights))
-    found = []
+    momentum, found = np.zeros(len(weights)), []
     for move in moves:
         slope = curvature * place
         momentum = weights * slope + (1 - weights) * momentum

@@ -111,8 +111,7 @@ def check_rule(preset: Preset, name: str, *, ball_only: bool = False) -> Verdict
     points, found, back = _computed(preset)
     path = _paths(points, ball_only=ball_only)
     gaps = np.stack([np.abs(found - path[-1]), np.abs(found - back)])
-    scale = 60.0 + 8.0
-    rounding = _ROUNDS * (len(points) + 3) * np.finfo(np.float32).eps * scale
+    rounding = _ROUNDS * (len(points) + 3) * np.finfo(np.float32).eps * (60.0 + 8.0)
     equal = never_exceeds(name, gaps, 0.0, rounding=float(rounding))
     steps = np.linalg.norm(np.diff(path, axis=0), axis=-1)
     apart = np.linalg.norm(path[:-1, :, None] - points, axis=-1)
@@ -244,8 +243,7 @@ def _battery(
 def check_robust(preset: Preset, name: str, *, largest: float = 1 / 12) -> Verdict:
     """(Err - E_1)/beta <= sigma Delta for all attacks, beta/delta up to `largest`."""
     levels = preset.choose(quick=3, full=12)
-    relative = largest * np.arange(1, levels + 1) / levels
-    instances, attacks, errors = _battery(relative)
+    instances, attacks, errors = _battery(largest * np.arange(1, levels + 1) / levels)
     influence = errors / np.array([one.bad for one in instances])
     bounds = np.array([one.separation for one in instances])
     worst = int(np.argmax(influence / bounds))

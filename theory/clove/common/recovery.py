@@ -26,22 +26,17 @@ Kind = Literal["orthonormal", "level", "random", "few", "proximal"]
 class Cell(NamedTuple):
     """Where recovery is tried.
 
-    kind: of the models. "orthonormal", N = d; "level", the same with truths that differ
-      along the sum of the models, K = 2; "random", d unit vectors; "few", K of them;
-      "proximal", one at Delta/4 of each truth.
-    num_features: d, at least K.
-    num_clusters: K.
-    num_clients: M, a multiple of K.
-    num_samples: n of each client.
-    separation: Delta.
+    Models are "orthonormal", N = d; "level", the same with truths that differ along the
+    sum of the models, K = 2; "random", d unit vectors; "few", K of them; or "proximal",
+    one at Delta/4 of each truth.
     """
 
     kind: Kind
-    num_features: int
-    num_clusters: int
-    num_clients: int
-    num_samples: int
-    separation: float = 1.0
+    num_features: int  # d, at least K
+    num_clusters: int  # K
+    num_clients: int  # M, a multiple of K
+    num_samples: int  # n of each client
+    separation: float = 1.0  # Delta
 
 
 class Drawn(NamedTuple):
@@ -182,8 +177,7 @@ def _clustered(
     body, found = _one_trial(number), []
     # Many small decompositions: threads would wait for each other most of the time.
     with jax.enable_x64(True), threadpool_limits(1, "blas"):
-        key = jax.random.key(int(generator.integers(2**31)))
-        keys = jax.random.split(key, count)
+        keys = jax.random.split(jax.random.key(int(generator.integers(2**31))), count)
         for first in range(0, count, _AT_A_TIME):
             part = slice(first, first + _AT_A_TIME)
             points = filled[part].reshape(_AT_A_TIME, number * members, models)
@@ -211,8 +205,7 @@ def _is_partition(
     first = labels[:, :, :1]
     together = np.all((labels == first) | ~present, axis=(1, 2))
     ranked = np.sort(first[:, :, 0], axis=1)
-    apart = np.all(np.diff(ranked, axis=1) > 0, axis=1)
-    return together & apart & (ranked[:, 0] >= 0)
+    return together & np.all(np.diff(ranked, axis=1) > 0, axis=1) & (ranked[:, 0] >= 0)
 
 
 def is_fixed_point(points: Float[np.ndarray, "clusters members models"]) -> bool:
@@ -221,5 +214,4 @@ def is_fixed_point(points: Float[np.ndarray, "clusters members models"]) -> bool
     means = np.mean(points, axis=1)
     # Without the point's own square, which is the same for all means.
     scores = np.sum(means**2, axis=1) - 2 * points @ means.T
-    own = np.arange(len(means))[:, None]
-    return bool(np.all(np.argmin(scores, axis=-1) == own))
+    return bool(np.all(np.argmin(scores, axis=-1) == np.arange(len(means))[:, None]))

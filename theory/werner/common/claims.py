@@ -54,9 +54,8 @@ class Family(NamedTuple):
         """Least and largest slope, by least squares in logarithms, of all ratios
         within the intervals."""
         centred = np.log(self.levels) - np.mean(np.log(self.levels))
-        weights = centred / np.sum(centred**2)
         ends = np.log([self.low, self.high])
-        parts = np.sort(weights * ends, axis=0)
+        parts = np.sort(centred / np.sum(centred**2) * ends, axis=0)
         return float(np.sum(parts[0])), float(np.sum(parts[1]))
 
     def relieved(self, power: float) -> "Family":
@@ -87,24 +86,16 @@ def one_constant(
     """Judge the claim that LHS <= C RHS in all families, with C declared.
 
     HOLDS: no ratio grows faster than the level to the power of `LARGEST_SLOPE`, and
-    none exceeds `constant`. VIOLATED: one does, by the whole of its interval.
-
-    Args:
-      statement: id carried into the verdict.
-      families: at least one.
-      constant: C.
-      relief: power of the level by which the claim is weakened, see `Family.relieved`;
-        a false claim is then still false, and harder to refute.
-      num_trials: behind the intervals; the number of ratios if 0.
-      error_rate: of the intervals, all together; if None 0 where there are no trials.
-      detail: what was done, put before what was found.
+    none exceeds `constant`. VIOLATED: one does, by the whole of its interval. A claim
+    weakened by `relief`, see `Family.relieved`, is harder to refute. `num_trials` are
+    behind the intervals, or the number of ratios if 0; `error_rate` is that of all
+    intervals, 0 if None and there are no trials; `detail` is put before what was found.
     """
     if error_rate is None:
         error_rate = ERROR_RATE if num_trials else 0.0
     families = [one.relieved(relief) for one in families]
     slopes = np.array([one.slope for one in families])
     low = np.concatenate([one.low for one in families])
-    high = np.concatenate([one.high for one in families])
     number = num_trials or low.size
     found = "; ".join(
         f"{one.name} = {one.levels[0]:g} to {one.levels[-1]:g}: ratio "
@@ -112,18 +103,17 @@ def one_constant(
         f"{(one.low[-1] + one.high[-1]) / 2:.3g}, slope {sum(one.slope) / 2:.3f}"
         for one in families
     )
-    line = f"{detail}: {found}" if detail else found
     parts = []
     for ends, top in (
         ((slopes[:, 0], slopes[:, 1]), LARGEST_SLOPE),
-        ((low, high), constant),
+        ((low, np.concatenate([one.high for one in families])), constant),
     ):
         band = -np.inf, top
         parts.append(
             within(statement, ends, band, num_trials=number, error_rate=error_rate)
         )
     # Both come from the same intervals: neither rate nor trials add up.
-    both = combine(statement, parts, detail=line)
+    both = combine(statement, parts, detail=f"{detail}: {found}" if detail else found)
     return dataclasses.replace(
         both, num_trials=number, error_rate=error_rate, points=parts[1].points
     )

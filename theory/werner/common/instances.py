@@ -26,16 +26,11 @@ def asked_rounds(
 
 
 class Instance(NamedTuple):
-    """Clusters to be told apart; sigma = 1.
+    """Clusters to be told apart; sigma = 1."""
 
-    share: delta_i, good points of the cluster over all N.
-    separation: Delta.
-    bad: beta_i, bad points over all N.
-    """
-
-    share: float
-    separation: float
-    bad: float = 0.0
+    share: float  # delta_i, good points of the cluster over all N
+    separation: float  # Delta
+    bad: float = 0.0  # beta_i, bad points over all N
 
     @property
     def radius(self) -> float:

@@ -25,28 +25,21 @@ class Discrete(NamedTuple):
 
 
 def skew2(size: float, sigma: float) -> Discrete:
-    """0 or `size`, less their mean s p, p = (1 - sqrt(1 - 4 sigma^2/s^2))/2.
-
-    Raises:
-      ValueError: if `size` is below 2 sigma, and no such law exists.
-    """
+    """0 or `size`, less their mean s p, p = (1 - sqrt(1 - 4 sigma^2/s^2))/2; below 2
+    sigma no such law exists."""
     if not size >= 2 * sigma > 0:
         raise ValueError(
             f"`size` must be at least 2 sigma = {2 * sigma:g} > 0, got {size:g}."
         )
     # The small root, without the cancellation of its usual form.
-    root = np.sqrt(1 - 4 * (sigma / size) ** 2)
-    chance = 2 * (sigma / size) ** 2 / (1 + root)
+    chance = 2 * (sigma / size) ** 2 / (1 + np.sqrt(1 - 4 * (sigma / size) ** 2))
     values = np.array([-chance, 1 - chance]) * size
     return Discrete(values, np.array([1 - chance, chance]))
 
 
 def sym3(size: float, sigma: float) -> Discrete:
-    """-s, 0 or s with probabilities p/2, 1 - p and p/2, p = sigma^2/s^2.
-
-    Raises:
-      ValueError: if `size` is below sigma, and no such law exists.
-    """
+    """-s, 0 or s with probabilities p/2, 1 - p and p/2, p = sigma^2/s^2, for a `size` s
+    of at least sigma."""
     if not size >= sigma > 0:
         raise ValueError(f"`size` must be at least sigma = {sigma:g} > 0, got {size}.")
     chance = (sigma / size) ** 2

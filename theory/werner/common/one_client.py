@@ -13,7 +13,7 @@ import functools
 import math
 import zlib
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -21,28 +21,20 @@ from jaxtyping import Float
 from cfljax import intervals
 from cfljax.base import Numbers
 from cfljax.statements import ERROR_RATE, Margin, Preset, Verdict
-from theory.werner.common.claims import DECLARED, Family, one_constant
+from theory.werner.common.claims import Family, one_constant
 
 _SEPARATION, _MALICIOUS = 24.0, 12.0  # C_Delta and C_beta that proofs can be given for
 
 
 class Cluster(NamedTuple):
-    """The cluster of client i among N clients.
+    """The cluster of client i among N clients."""
 
-    good: n_i, clients of the cluster.
-    other: clients of other clusters, whose gradients are `separation` away.
-    bad: malicious clients.
-    separation: Delta.
-    sigma: of a stochastic gradient.
-    batch: |B|.
-    """
-
-    good: int = 24
-    other: int = 24
-    bad: int = 0
-    separation: float = 50.0
-    sigma: float = 1.0
-    batch: float = 1.0
+    good: int = 24  # n_i, clients of the cluster
+    other: int = 24  # clients of other clusters, whose gradients are `separation` away
+    bad: int = 0  # malicious clients
+    separation: float = 50.0  # Delta
+    sigma: float = 1.0  # of a stochastic gradient
+    batch: float = 1.0  # |B|
 
     @property
     def delta(self) -> float:
@@ -68,8 +60,7 @@ class Cluster(NamedTuple):
     def repaired(self, noise: float) -> float:
         """rho^2/n + rho^3/(delta Delta) + beta^2 rho Delta/delta for rho = `noise`."""
         pull = self.beta**2 * noise * self.separation / self.delta
-        clipped = noise**3 / (self.delta * self.separation)
-        return noise**2 / self.good + clipped + pull
+        return noise**2 / self.good + noise**3 / (self.delta * self.separation) + pull
 
     @property
     def num_rounds(self) -> int:
@@ -98,13 +89,10 @@ def settled(
     num_rounds: int,
     push: Float[np.ndarray, "*#batch"] | float = 0.0,
 ) -> Float[np.ndarray, "*batch"]:
-    """Centres on a line after `num_rounds` rounds of rule (4), as
-    `population_map.settle`.
-
-    As soon as the ball holds the same points now and at its fixed point, which the
-    centre approaches in a straight line, the remaining rounds are one power of 1 -
-    mass. Cost: a few passes over the points, instead of one for each round.
-    """
+    """Centres on a line after `num_rounds` rounds of rule (4), like those of
+    `population_map.settle`, in a few passes over the points: once the ball holds the
+    same points now and at its fixed point, which the centre approaches in a straight
+    line, the remaining rounds are one power of 1 - mass."""
     centres, radius = starts.copy(), np.broadcast_to(radius, starts.shape)
     pull = push * radius
     left = np.full(starts.shape, num_rounds)
@@ -120,8 +108,7 @@ def settled(
         alike &= inside | (apart * final > 0)
         steady = np.all(alike, axis=-1) & ((mass > 0) | (move == 0))
         jump = limit + (1 - mass) ** left * (centres - limit)
-        after = np.where(steady, jump, centres + move)
-        centres = np.where(left > 0, after, centres)
+        centres = np.where(left > 0, np.where(steady, jump, centres + move), centres)
         left = np.where(steady, 0, left - 1)
     return centres
 
@@ -141,11 +128,9 @@ def centre_errors(
     """
     trials, good = noise.shape
     total = cluster.good + cluster.other + cluster.bad
-    masses = np.append(np.full(good, 1 / total), cluster.other / total)
-    others = np.full((trials, 1), -cluster.separation)
     return settled(
-        np.concatenate([noise, others], axis=1),
-        masses,
+        np.concatenate([noise, np.full((trials, 1), -cluster.separation)], axis=1),
+        np.append(np.full(good, 1 / total), cluster.other / total),
         noise[:, 0] if own_start else np.zeros(trials),
         radius,
         num_rounds=cluster.num_rounds,
@@ -209,22 +194,14 @@ def margins(*clusters: Cluster) -> tuple[Margin, ...]:
 
 
 class Level(NamedTuple):
-    """One run.
+    """One run."""
 
-    value: of the parameter along the family.
-    cluster: whose client runs.
-    start: |grad f(x_0)|, in the units of sigma.
-    step: eta L.
-    rounds: T.
-    by_batch: whether tau is that of the proof, by rho, and not by sigma.
-    """
-
-    value: float
-    cluster: Cluster
-    start: float = 0.0
-    step: float = 0.5
-    rounds: float = 100.0
-    by_batch: bool = False
+    value: float  # of the parameter along the family
+    cluster: Cluster  # whose client runs
+    start: float = 0.0  # |grad f(x_0)|, in the units of sigma
+    step: float = 0.5  # eta L
+    rounds: float = 100.0  # T
+    by_batch: bool = False  # whether tau is that of the proof, by rho, and not by sigma
 
     @property
     def radius(self) -> float:
@@ -255,8 +232,7 @@ def _moments(
     preset: Preset, name: str, cluster: Cluster, radius: float, points: int
 ) -> Moments:
     trials = preset.choose(quick=6000, full=30_000)
-    index = zlib.crc32(repr((cluster, radius)).encode())
-    generator = preset.generator(name, index)
+    generator = preset.generator(name, zlib.crc32(repr((cluster, radius)).encode()))
     noise = cluster.rho * generator.standard_normal((trials, cluster.good))
     return moments(centre_errors(cluster, noise, radius), points=points)
 
@@ -278,12 +254,10 @@ def family(
         )
         for level in levels
     ]
-    ends = np.array(found)
-    bounds = np.array([bound(level) for level in levels])
-    values = np.array([level.value for level in levels])
+    ends, bounds = np.array(found), np.array([bound(level) for level in levels])
     # Rounding would be all that is left of an interval without noise.
     low, high = ends[:, 0] / bounds * (1 - 1e-9), ends[:, 1] / bounds * (1 + 1e-9)
-    return Family(parameter, values, low, high)
+    return Family(parameter, np.array([level.value for level in levels]), low, high)
 
 
 def check_family(
@@ -293,16 +267,13 @@ def check_family(
     parameter: str,
     levels: Sequence[Level],
     bound: Callable[[Level], float],
-    relief: float = 0.0,
-    constant: float = DECLARED,
+    **judged: Any,
 ) -> Verdict:
     """One constant does for all levels, by 6000 independent calls of
     Threshold-Clustering at each, or 30,000, and the ratio does not grow along them."""
-    trials = preset.choose(quick=6000, full=30_000)
     return one_constant(
         name,
         [family(preset, name, parameter, levels, bound)],
-        constant=constant,
-        relief=relief,
-        num_trials=trials * len(levels),
+        **judged,
+        num_trials=preset.choose(quick=6000, full=30_000) * len(levels),
     )

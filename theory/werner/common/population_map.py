@@ -19,13 +19,10 @@ from theory.werner.common.laws import Discrete
 
 
 class Mixture(NamedTuple):
-    """Where the good points are, and how many.
+    """Where the good points are, and how many."""
 
-    places: `[..., atoms]`, real, or complex for points of a plane.
-    masses: `[..., atoms]`, shares of all N points; with the bad ones they add up to 1.
-    """
-
-    places: Inexact[np.ndarray, "*batch atoms"]
+    places: Inexact[np.ndarray, "*batch atoms"]  # real, or complex for those of a plane
+    # Shares of all N points; with the bad ones they add up to 1.
     masses: Inexact[np.ndarray, "*batch atoms"]
 
 
@@ -64,10 +61,8 @@ def settle(
     num_rounds: int,
     push: Num[np.ndarray, "*#batch"] | float | complex = 0.0,
 ) -> Inexact[np.ndarray, "*batch"]:
-    """Centres after `num_rounds` rounds, the others as in `move`.
-
-    Cost: rounds times centres times atoms.
-    """
+    """Centres after `num_rounds` rounds, the others as in `move`. Cost: rounds times
+    centres times atoms."""
     centres, reach = starts, np.asarray(radius)[..., None]
     for _ in range(num_rounds):
         apart = points.places - centres[..., None]
