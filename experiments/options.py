@@ -8,11 +8,9 @@ import pathlib
 class Options:
     """How to run, never what: no option changes a trial.
 
-    out: folder of the results; made if missing.
     chunk: trials per compiled call; as many as fit in `memory` if None.
     memory: bytes that a sweep may use; half of what is free if None.
     data: folder of the original data files; `CFLJAX_DATA` if None.
-    progress: whether to draw a progress bar.
     devices: local devices that experiments spread clients over, and sweeps trials; all
       if None, but one for sweeps on a CPU.
     precision: length of a cell's interval, in (0, 1], below which a sweep adds no
@@ -22,11 +20,11 @@ class Options:
       sweep if None.
     """
 
-    out: pathlib.Path
+    out: pathlib.Path  # folder of the results; made if missing
     chunk: int | None = None
     memory: int | None = None
     data: pathlib.Path | None = None
-    progress: bool = True
+    progress: bool = True  # whether to draw a progress bar
     devices: int | None = None
     precision: float | None = None
     shard: tuple[int, int] | None = None

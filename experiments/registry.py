@@ -42,9 +42,6 @@ ORDER = (
 class Entry:
     """One experiment, as its module says.
 
-    id: its name; "" of the comparison.
-    module: to import when the experiment is asked for.
-    title: one line for `list`.
     spreads_clients: whether it spreads clients over devices; on a CPU every core is
       then made one.
     is_sweep: whether all it computes is one sweep of independent trials, which can
@@ -52,9 +49,9 @@ class Entry:
       devices.
     """
 
-    id: str
-    module: str
-    title: str
+    id: str  # its name; "" of the comparison
+    module: str  # to import when the experiment is asked for
+    title: str  # one line for `list`
     spreads_clients: bool = False
     is_sweep: bool = False
 

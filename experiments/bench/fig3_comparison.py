@@ -118,8 +118,7 @@ def measure(
                 record.data.append(data)
                 record.outputs.append(job.judge(index, found))
                 bar.advance(1)
-    steps = np.asarray(step_sizes)
-    return table(cells, steps, records), _log(cells, records)
+    return table(cells, np.asarray(step_sizes), records), _log(cells, records)
 
 
 def _jobs(
@@ -193,8 +192,7 @@ def _draws(trial: Trial, seed: int) -> dict[bool, Callable[[int], Any]]:
         return inputs, linear_targets(inputs, errors, truth, trial.noise)
 
     def by_pytorch(_: int) -> Any:
-        rows = trial.num_clients * trial.num_samples
-        return torch_samples(rows, trial.num_features)
+        return torch_samples(trial.num_clients * trial.num_samples, trial.num_features)
 
     return {False: by_us} | ({True: by_pytorch} if timing.has_torch() else {})
 
@@ -218,8 +216,7 @@ def draw(trial: Trial, key: PRNGKeyArray) -> Drawn:
     """As `fig3_trial.simulate` draws from the same key."""
     data_key, runs_key = jax.random.split(key)
     data, truth = draw_data(trial, data_key)
-    starts = draw_starts(trial, runs_key)
-    return Drawn(data.inputs, data.targets, truth, starts)
+    return Drawn(data.inputs, data.targets, truth, draw_starts(trial, runs_key))
 
 
 def _true_models(trial: Trial, key: PRNGKeyArray) -> tuple[Truth, PRNGKeyArray]:

@@ -312,7 +312,6 @@ def growth(rows: Rows) -> Rows:
             continue
         slope, fixed = np.polyfit(clients, times, 1, w=1 / times)
         deviation = float(np.max(np.abs((fixed + slope * clients) / times - 1)))
-        exponent = np.polyfit(np.log(clients), np.log(times), 1)[0]
         found.append(
             {
                 "network": network,
@@ -320,7 +319,7 @@ def growth(rows: Rows) -> Rows:
                 "fixed, ms": float(fixed),
                 "per client, ms": float(slope),
                 "largest deviation": deviation if len(clients) > 2 else None,
-                "exponent": float(exponent),
+                "exponent": float(np.polyfit(np.log(clients), np.log(times), 1)[0]),
             }
         )
     return found

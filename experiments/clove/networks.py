@@ -74,8 +74,7 @@ def network(
             input_shape, channels=(width, 2 * width), latent=num_latent
         )
     if name == "text_cnn":
-        vocabulary = num_words + NUM_RESERVED
-        return text_cnn(vocabulary, embedding=num_hidden, channels=width)
+        return text_cnn(num_words + NUM_RESERVED, embedding=num_hidden, channels=width)
     if name == "mlp":
         return mlp(input_shape, hidden=hidden, num_classes=2)
     raise ValueError(f"`network` must be in {get_args(Network)}, got {name!r}.")

@@ -49,16 +49,11 @@ _NUM_TOPICS = 4  # Classes of AG News.
 
 
 class Published(NamedTuple):
-    """Sizes of a partition in the paper.
+    """Sizes of a partition in the paper."""
 
-    num_clusters: K, mostly inferred.
-    cluster_size: clients of a cluster.
-    num_samples: training samples of a client.
-    """
-
-    num_clusters: int
-    cluster_size: int
-    num_samples: int
+    num_clusters: int  # K, mostly inferred
+    cluster_size: int  # clients of a cluster
+    num_samples: int  # training samples of a client
 
 
 PUBLISHED: dict[Partition, Published] = {
@@ -109,16 +104,11 @@ def belongs(partition: Partition, dataset: str) -> bool:
 
 
 class Clients(NamedTuple):
-    """The data of all repetitions of one partition, leaves `[repetitions, ...]`.
+    """The data of all repetitions of one partition, leaves `[repetitions, ...]`."""
 
-    train: training samples.
-    clusters: true ones.
-    test: each client's own test samples, in the same order of clients.
-    """
-
-    train: ClientData
-    clusters: Int[Array, "repetitions clients"]
-    test: ClientData
+    train: ClientData  # training samples
+    clusters: Int[Array, "repetitions clients"]  # true ones
+    test: ClientData  # each client's own test samples, in the same order of clients
 
 
 def draw(
@@ -210,8 +200,7 @@ def share_out(
                 f"`num_clusters` must be at most {len(SWAPS)} for a concept shift, got "
                 f"{num_clusters}."
             )
-        swaps = SWAPS[:num_clusters]
-        return label_swapped(samples, key=key, sizes=sizes, swaps=swaps)
+        return label_swapped(samples, key=key, sizes=sizes, swaps=SWAPS[:num_clusters])
     if partition == "label_skew_4":
         return dominated(samples, key=key, num_clusters=num_clusters, sizes=sizes)
     if partition == "label_skew_1":

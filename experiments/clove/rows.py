@@ -65,7 +65,6 @@ def _partition(trial: Trial) -> str:
 class View:
     """What an experiment shows of its results.
 
-    title: of its figure.
     items: the paper's tables that have numbers on it, such as "Table 1".
     setting: a trial's setting as those tables name it.
     published: names of methods in those tables, where they are not `METHODS`' own.
@@ -76,13 +75,11 @@ class View:
     curves: names of methods in such panels.
     partitions: those that are run, and that the tables are about; any if None.
     reconstructs: whether autoencoders are trained, and the tables are about them.
-    is_partial: whether they are about partial participation.
     index: which ARI the table shows: "rand_index" of the participants, or
       "seen_rand_index" of all who ever took part.
-    note: on the paper's numbers, for people.
     """
 
-    title: str
+    title: str  # of its figure
     items: tuple[str, ...] = ()
     setting: Callable[[Trial], str] = lambda trial: _partition(trial).capitalize()
     published: Mapping[Method, str] = dataclasses.field(default_factory=dict)
@@ -92,9 +89,9 @@ class View:
     curves: Mapping[Method, str] = dataclasses.field(default_factory=dict)
     partitions: tuple[Partition, ...] | None = None
     reconstructs: bool = False
-    is_partial: bool = False
+    is_partial: bool = False  # whether they are about partial participation
     index: Literal["rand_index", "seen_rand_index"] = "rand_index"
-    note: str = ""
+    note: str = ""  # on the paper's numbers, for people
 
     def applies(self, trial: Trial) -> bool:
         """Whether the paper's tables are about such a trial, sizes of clients aside."""
@@ -249,9 +246,8 @@ def differs(row: Mapping[str, Any], measure: str) -> bool:
     if mean is None or std is None or paper_mean is None:
         return False
     pooled = math.sqrt((std**2 + (paper_std or 0.0) ** 2) / 2)
-    difference = abs(mean - paper_mean)
     # A run that diverged has no number, and is not like the paper's.
-    return not difference <= max(2 * pooled, LEAST[measure])
+    return not abs(mean - paper_mean) <= max(2 * pooled, LEAST[measure])
 
 
 def _numbers(row: Mapping[str, Any], measure: str) -> list[float | None]:

@@ -16,20 +16,13 @@ Dataset = Literal[
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Samples that an experiment runs on.
+    """Samples that an experiment runs on."""
 
-    name: of the set.
-    samples: all of them, in the host's memory.
-    checksum: of the arrays, which tells preparations in another order apart.
-    note: on the samples, for people; ends with an empty line.
-    is_substitute: whether they stand in for images that were not found.
-    """
-
-    name: Dataset
-    samples: Images | Samples
-    checksum: str
-    note: str
-    is_substitute: bool = False
+    name: Dataset  # of the set
+    samples: Images | Samples  # all of them, in the host's memory
+    checksum: str  # of the arrays, which tells preparations in another order apart
+    note: str  # on the samples, for people; ends with an empty line
+    is_substitute: bool = False  # whether they stand in for images that were not found
 
     def fitting(self, num_samples: int, num_clients: int, *, is_test: bool) -> int:
         """Samples of a client: those wanted, or fewer if the digits have no more.

@@ -165,18 +165,17 @@ def main(config: Config, options: Options) -> dict[str, Any]:
 
 def _grid(config: Config, checksum: str, num_classes: int) -> engine.Grid:
     """All methods and repetitions; those of one repetition share its key."""
-    trial = trial_of(
-        Trial,
-        config,
-        method=config.methods[0],
-        checksum=checksum,
-        num_classes=num_classes,
-        max_clusters=min(config.max_clusters, config.num_clients),
-        repetition=0,
-    )
     return engine.Grid(
         experiment=EXPERIMENT,
-        trial=trial,
+        trial=trial_of(
+            Trial,
+            config,
+            method=config.methods[0],
+            checksum=checksum,
+            num_classes=num_classes,
+            max_clusters=min(config.max_clusters, config.num_clients),
+            repetition=0,
+        ),
         axes={"method": config.methods, **repetitions(config)},
         num_trials=1,
         traced=("step_size", "repetition"),
@@ -201,11 +200,10 @@ DIMS: dict[str, tuple[str, ...]] = {
 class Method(NamedTuple):
     """What is trained.
 
-    name: of the algorithm.
     num_clusters: K; None where CLoVE chooses it in every round, or has no meaning.
     """
 
-    name: Literal["clove", "ifca", "fedavg", "local"]
+    name: Literal["clove", "ifca", "fedavg", "local"]  # of the algorithm
     num_clusters: int | None
 
     @property
@@ -235,22 +233,17 @@ def method_of(text: str) -> Method:
 class Trial:
     """Everything that one trial's law depends on, besides the images.
 
-    method: a text that `method_of` understands.
-    checksum: of the clients' samples, which tells other data apart.
-    num_classes: number of classes.
-    max_clusters: models of CLoVE where it chooses how many are used.
-    first_round: whether clients' first models are random, or follow from losses.
     num_channels, num_hidden, num_rounds, num_epochs, batch_size, step_size,
       clients_per_chunk: of `Config`.
     repetition: number of the seed. Traced, so that repetitions share a program and
       yet are stored one by one.
     """
 
-    method: str
-    checksum: str
-    num_classes: int
-    max_clusters: int
-    first_round: str
+    method: str  # a text that `method_of` understands
+    checksum: str  # of the clients' samples, which tells other data apart
+    num_classes: int  # number of classes
+    max_clusters: int  # models of CLoVE where it chooses how many are used
+    first_round: str  # whether clients' first models are random, or follow from losses
     num_channels: int
     num_hidden: int
     num_rounds: int

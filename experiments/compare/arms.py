@@ -52,11 +52,10 @@ Value = int | float | bool | str | None | Percent
 class Arm:
     """An algorithm with what is changed of its arguments.
 
-    algorithm: a key of `REGISTRY`.
     changes: names of arguments with their values, in the order given.
     """
 
-    algorithm: str
+    algorithm: str  # a key of `REGISTRY`
     changes: tuple[tuple[str, Value], ...] = ()
 
     @property
@@ -79,11 +78,10 @@ class Arm:
 class Contestant:
     """One row of the table: an algorithm and the values it is searched over.
 
-    arm: as it was asked for.
     settings: the arm with each combination of the values searched over, at least one.
     """
 
-    arm: Arm
+    arm: Arm  # as it was asked for
     settings: tuple[Arm, ...]
 
 
@@ -388,20 +386,16 @@ _STEPS = ("num_steps", "num_personal_steps")  # Which a number of epochs overrul
 class Setup:
     """What all arms are told alike; each takes what it has arguments for.
 
-    num_clusters: true clusters, and models of those that are told how many.
-    num_classes: of the data.
-    num_rounds: of the run.
     batch_size, num_epochs, optimizer: of local training.
-    clients_per_chunk: clients evaluated at a time.
     """
 
-    num_clusters: int
-    num_classes: int
-    num_rounds: int
+    num_clusters: int  # true clusters, and models of those that are told how many
+    num_classes: int  # of the data
+    num_rounds: int  # of the run
     batch_size: int
     num_epochs: int
     optimizer: Optimizer
-    clients_per_chunk: int
+    clients_per_chunk: int  # clients evaluated at a time
 
 
 def build(

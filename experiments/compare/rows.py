@@ -24,20 +24,17 @@ from experiments.study import interval
 class Setting:
     """One combination of values, over all seeds.
 
-    arm: with the values searched over.
-    step_size: of local training.
     data: variables of `trial.DIMS`, `[repetition, ...]`, NaN where a run failed; None
       if nothing could be run.
     seconds: `[repetition]`, of a whole run without compilation, on the machine that
       computed it.
-    num_failed: runs that raised.
     """
 
-    arm: Arm
-    step_size: float
+    arm: Arm  # with the values searched over
+    step_size: float  # of local training
     data: xr.Dataset | None
     seconds: Float[np.ndarray, " seeds"]
-    num_failed: int
+    num_failed: int  # runs that raised
 
     def values(self, name: str) -> Float[np.ndarray, "seeds ..."]:
         """One variable in full precision."""
@@ -47,14 +44,10 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """One row of the table.
+    """One row of the table."""
 
-    contestant: what was asked for.
-    settings: all that were tried.
-    """
-
-    contestant: Contestant
-    settings: tuple[Setting, ...]
+    contestant: Contestant  # what was asked for
+    settings: tuple[Setting, ...]  # all that were tried
 
     @property
     def chosen(self) -> Setting | None:
@@ -299,10 +292,9 @@ def _figure(results: Sequence[Result], config: Config, title: str) -> Figure:
         agreement = [_curve(r, "rand_index", rounds, config.error_rate) for r in found]
         least = min([0.0, *(y for c in agreement for y in c.y if y < 0)])
         label, limits = "adjusted Rand index", (least, 1.0)
-        panel = report.CurvePanel(
-            agreement, "round", label, limits, title="clusters found"
+        panels.append(
+            report.CurvePanel(agreement, "round", label, limits, title="clusters found")
         )
-        panels.append(panel)
     return report.curves(
         panels,
         title=title,

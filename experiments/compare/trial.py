@@ -36,13 +36,9 @@ DIMS: dict[str, tuple[str, ...]] = {
 class Trial:
     """Everything that one trial's law depends on, besides the samples.
 
-    arm: text of an `Arm`, without its step size.
-    partition: of `clove.partitions`.
     dataset, checksum: of the samples.
     num_clusters, cluster_size, num_newcomers, num_samples, num_validation_samples,
       num_test_samples: of `Sizes`.
-    num_classes: of the samples.
-    network: of `clove.networks`.
     num_channels, num_hidden, num_words: of its widths.
     num_rounds, rounds_between, step_size: of `Config`.
     num_epochs, batch_size, optimizer, clients_per_chunk: of `Setup`.
@@ -50,8 +46,8 @@ class Trial:
       yet are stored one by one.
     """
 
-    arm: str
-    partition: Partition
+    arm: str  # text of an `Arm`, without its step size
+    partition: Partition  # of `clove.partitions`
     dataset: str
     checksum: str
     num_clusters: int
@@ -60,8 +56,8 @@ class Trial:
     num_samples: int
     num_validation_samples: int
     num_test_samples: int
-    num_classes: int
-    network: Network
+    num_classes: int  # of the samples
+    network: Network  # of `clove.networks`
     num_channels: int
     num_hidden: int
     num_words: int
@@ -83,17 +79,13 @@ class Trial:
 class Clients(NamedTuple):
     """The data of all repetitions, leaves `[repetitions, clients, ...]`.
 
-    train: training samples.
-    clusters: `[repetitions, clients]`, true ones.
-    validation: what hyperparameters and rounds are chosen by.
-    test: what nothing is chosen by.
     new_train, new_test: of the newcomers, which have clusters of the same kinds.
     """
 
-    train: ClientData
-    clusters: Int[Array, "repetitions clients"]
-    validation: ClientData
-    test: ClientData
+    train: ClientData  # training samples
+    clusters: Int[Array, "repetitions clients"]  # true ones
+    validation: ClientData  # what hyperparameters and rounds are chosen by
+    test: ClientData  # what nothing is chosen by
     new_train: ClientData
     new_test: ClientData
 
@@ -183,22 +175,14 @@ def _between_tests(
 
 
 class Sizes(NamedTuple):
-    """How many of everything.
+    """How many of everything."""
 
-    num_clusters: true clusters.
-    cluster_size: clients of a cluster that train.
-    num_newcomers: clients of a cluster that never train; may be 0.
-    num_samples: training samples of a client.
-    num_validation_samples: further ones, of the training split, never trained on.
-    num_test_samples: of a client, of the test split.
-    """
-
-    num_clusters: int
-    cluster_size: int
-    num_newcomers: int
-    num_samples: int
-    num_validation_samples: int
-    num_test_samples: int
+    num_clusters: int  # true clusters
+    cluster_size: int  # clients of a cluster that train
+    num_newcomers: int  # clients of a cluster that never train; may be 0
+    num_samples: int  # training samples of a client
+    num_validation_samples: int  # further ones, of the training split, never trained on
+    num_test_samples: int  # of a client, of the test split
 
     @property
     def shared_out(self) -> dict[str, int]:

@@ -117,18 +117,14 @@ class Trial:
 
     Fields that the configuration has too mean the same (`table2_femnist`).
 
-    variant: "paper" or "reference"; see this module.
-    method: a text that `method_of` understands.
-    checksum: of the clients' samples, which tells other data apart.
     pretraining_rounds, pretraining_participants: of the frozen layers; 0 with "paper".
-    warm_up_rounds: of random groups before IFCA's first round; 0 with "paper".
     repetition: number of the seed. Traced, so that repetitions share a program and
       yet are stored one by one.
     """
 
-    variant: Variant
-    method: str
-    checksum: str
+    variant: Variant  # "paper" or "reference"; see this module
+    method: str  # a text that `method_of` understands
+    checksum: str  # of the clients' samples, which tells other data apart
     num_classes: int
     num_channels: int
     num_hidden: int
@@ -140,7 +136,7 @@ class Trial:
     step_size: float
     pretraining_rounds: int
     pretraining_participants: int
-    warm_up_rounds: int
+    warm_up_rounds: int  # of random groups before IFCA's first round; 0 with "paper"
     num_first_steps: int
     first_step_size: float
     repetition: int
@@ -262,8 +258,7 @@ def _problem(trial: Trial, inputs: Inputs) -> Problem:
     start = padded(inputs.train)
     if inputs.pretrained is None:
         return Problem(task, inputs.train, inputs.test, start, jnp.asarray(True))
-    repetition = jnp.asarray(trial.repetition).astype(jnp.int32)
-    flat = inputs.pretrained[repetition]
+    flat = inputs.pretrained[jnp.asarray(trial.repetition).astype(jnp.int32)]
     _, unravel = ravel_pytree(task.init(jax.random.key(0)))  # For the form only.
     params = unravel(flat)
     train, test = (
@@ -275,15 +270,14 @@ def _problem(trial: Trial, inputs: Inputs) -> Problem:
 
 def _settings(trial: Trial, inputs: Inputs) -> dict[str, Any]:
     """What all algorithms are trained with."""
-    update = LocalUpdate(
-        batch_size=trial.batch_size,
-        num_epochs=trial.num_epochs,
-        clients_per_chunk=CLIENTS_AT_ONCE,
-    )
     return {
         "step_size": trial.step_size,
         "participation": trial.num_participants / inputs.train.mask.shape[0],
-        "update": update,
+        "update": LocalUpdate(
+            batch_size=trial.batch_size,
+            num_epochs=trial.num_epochs,
+            clients_per_chunk=CLIENTS_AT_ONCE,
+        ),
     }
 
 
@@ -298,10 +292,9 @@ def _warm_models(
     """Models of random groups of clients, as equal in size as can be."""
     group_key, run_key = jax.random.split(key)
     num_clients, k = data.mask.shape[0], method.num_clusters
-    groups = jax.random.permutation(group_key, num_clients) % k
     forced = oracle(
         task,
-        clusters=groups,
+        clusters=jax.random.permutation(group_key, num_clients) % k,
         num_clusters=k,
         option="model",
         weights="samples",
@@ -422,8 +415,7 @@ def _is_right(task: Task) -> Callable[[PyTree, Array, Array], Array]:
     def right(params: PyTree, inputs: Array, targets: Array) -> Array:
         logits = task.predict(params, inputs)
         defined = ~jnp.any(jnp.isnan(logits), axis=1)
-        same = jnp.argmax(logits, axis=1) == targets
-        return (same & defined).astype(logits.dtype)
+        return ((jnp.argmax(logits, axis=1) == targets) & defined).astype(logits.dtype)
 
     return right
 
@@ -473,8 +465,7 @@ def score(
 
 def _score_alone(task: Task, models: Stacked, test: Samples) -> Score:
     """Score of one model for each client."""
-    right = task._replace(losses=_is_right(task))
-    shares = client_losses(right, models, padded(test))
+    shares = client_losses(task._replace(losses=_is_right(task)), models, padded(test))
     counts = jnp.sum(test.mask, axis=1, dtype=shares.dtype)
     accuracy = jnp.sum(shares * counts) / jnp.sum(counts)
     return Score(accuracy, jnp.full((), jnp.nan), _is_finite(models))
@@ -580,7 +571,5 @@ def mean_of_clients(
     values: Float[Array, "samples clusters"], samples: Samples
 ) -> Float[Array, "clients clusters"]:
     """Mean over each client's samples; NaN for a client without any."""
-    num_clients = samples.mask.shape[0]
-    totals = jax.ops.segment_sum(values, samples.owners, num_clients)
-    counts = jnp.sum(samples.mask, axis=1, dtype=values.dtype)
-    return totals / counts[:, None]
+    totals = jax.ops.segment_sum(values, samples.owners, samples.mask.shape[0])
+    return totals / jnp.sum(samples.mask, axis=1, dtype=values.dtype)[:, None]

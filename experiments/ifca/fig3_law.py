@@ -100,8 +100,7 @@ def _samples_per_use(trial: Trial) -> int:
     n; with `trial.resample`, whose data are fresh in every round as well, what it has
     there, so that both curves then have one law for each run.
     """
-    share = 2 * trial.num_rounds if trial.resample else 1
-    return trial.num_samples // share
+    return trial.num_samples // (2 * trial.num_rounds if trial.resample else 1)
 
 
 @functools.lru_cache(maxsize=1000)

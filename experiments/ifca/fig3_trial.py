@@ -187,15 +187,14 @@ def simulate(
     rounds = split_rounds(data, trial.num_rounds) if trial.resample else data
 
     def one_run(run_key: PRNGKeyArray, step_size: Array) -> dict[str, Array]:
-        algorithm = ifca(
-            task,
-            num_clusters=trial.num_clusters,
-            step_size=step_size,
-            normalise=trial.normalise,
-            resample=trial.resample,
-        )
         state, _ = engine.run(
-            algorithm,
+            ifca(
+                task,
+                num_clusters=trial.num_clusters,
+                step_size=step_size,
+                normalise=trial.normalise,
+                resample=trial.resample,
+            ),
             run_key,
             rounds,
             num_rounds=trial.num_rounds,
@@ -214,8 +213,7 @@ def simulate(
     restarts = jnp.arange(trial.num_restarts)
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(runs_key, restarts)
     over_runs = jax.vmap(jax.vmap(one_run, in_axes=(None, 0)), in_axes=(0, None))
-    outcomes = over_runs(keys, step_sizes) | jax.vmap(start)(keys)
-    return outcomes | {"gap": gap}
+    return (over_runs(keys, step_sizes) | jax.vmap(start)(keys)) | {"gap": gap}
 
 
 def start_task(trial: Trial) -> Task:
@@ -364,8 +362,7 @@ def simulate_jointly(
 
 
 def _samples(cells: Sequence[_Cell]) -> montecarlo.Samples:
-    first = cells[0].trial
-    inputs, errors = draw_samples(first, cells[0].samples_key)
+    inputs, errors = draw_samples(cells[0].trial, cells[0].samples_key)
     targets = [
         linear_targets(inputs, errors, cell.truth, cell.trial.noise) for cell in cells
     ]
@@ -438,10 +435,9 @@ def _outcomes(
 ) -> dict[str, np.ndarray]:
     """What `judge` keeps of runs, NaN of those that were left alone."""
     over_runs = jax.vmap(lambda own, seen: judge(cell.truth, own, seen.T))
-    found = over_runs(jnp.asarray(models), jnp.asarray(losses))
     kept = {
         name: np.where(is_done, np.asarray(values, np.float32), np.nan).reshape(shape)
-        for name, values in found.items()
+        for name, values in over_runs(jnp.asarray(models), jnp.asarray(losses)).items()
     }
     return kept | {"followed": is_done.astype(np.float32).reshape(shape)}
 

@@ -78,7 +78,6 @@ class Trial:
     for what is not used, and of `batch_size` for all samples of a client.
 
     checksum: of the images' arrays, which tells preparations in another order apart.
-    num_participants: clients of one round.
     decay: factor of the step size from round to round; not traced, since no decay at
       all is another program.
     repetition: number of the seed. Traced, so that repetitions share a program and
@@ -101,7 +100,7 @@ class Trial:
     num_hidden: int
     num_rounds: int
     rounds_between: int
-    num_participants: int
+    num_participants: int  # clients of one round
     num_epochs: int
     num_steps: int
     batch_size: int
@@ -269,11 +268,10 @@ def _clusters_found(trial: Trial, info: Any, truth: Truth) -> dict[str, Array]:
     k = trial.num_clusters
     (present,) = jnp.nonzero(info.received, size=trial.num_participants)
     chosen, rotations = info.assignment[present], truth.clusters[present]
-    used = metrics.num_used_clusters(chosen, k)
     return {
         "matched_accuracy": metrics.matched_accuracy(chosen, rotations, k),
         "rand_index": metrics.adjusted_rand_index(chosen, rotations, k),
-        "used_clusters": used.astype(jnp.float32),
+        "used_clusters": metrics.num_used_clusters(chosen, k).astype(jnp.float32),
     } | traffic
 
 
@@ -387,8 +385,7 @@ def with_balanced_start(
         models = models_of(state)
         _, sample = cohort(key, data, participation)
         losses = loss_matrix(task, models, sample, clients_per_chunk=clients_per_chunk)
-        clusters = jnp.arange(losses.shape[1])
-        chosen = choose_cluster(losses)[:, None] == clusters[None, :]
+        chosen = choose_cluster(losses)[:, None] == jnp.arange(losses.shape[1])[None, :]
         return jnp.min(jnp.mean(chosen, axis=0, dtype=losses.dtype))
 
     def init(key: PRNGKeyArray, data: ClientData) -> Started:
@@ -399,10 +396,8 @@ def with_balanced_start(
 
         def draw(now: Started) -> Started:
             again = jax.random.fold_in(key, now.draws)
-            own = jnp.where(now.draws == 0, key, again)
-            state = algorithm.init(own, data)
-            sample_key = jax.random.fold_in(again, 1)
-            share = smallest_share(sample_key, state, data)
+            state = algorithm.init(jnp.where(now.draws == 0, key, again), data)
+            share = smallest_share(jax.random.fold_in(again, 1), state, data)
             return Started(state, now.draws + 1, share)
 
         zeros = lambda leaf: jnp.zeros(leaf.shape, leaf.dtype)
@@ -456,9 +451,8 @@ def accuracy_of_best(
 
         def of_choice(mask: Array) -> Array:
             means = masked_mean(losses, jnp.broadcast_to(mask, losses.shape))
-            choice = choose_cluster(means.T)
             # Without any finite loss a client has chosen -1, and is wrong by any model.
-            return logits[jnp.maximum(choice, 0), jnp.arange(clients)]
+            return logits[jnp.maximum(choose_cluster(means.T), 0), jnp.arange(clients)]
 
         return of_choice(mask), of_choice(mask & is_first[None, :])
 
@@ -559,8 +553,7 @@ def _local_accuracies(
 
 def _group_size(trial: Trial) -> int:
     """Clients of a group: as many as a chunk may have, and as many in each group."""
-    most = min(trial.clients_per_chunk, trial.num_local_clients)
-    sizes = range(most, 0, -1)
+    sizes = range(min(trial.clients_per_chunk, trial.num_local_clients), 0, -1)
     return next(size for size in sizes if trial.num_local_clients % size == 0)
 
 

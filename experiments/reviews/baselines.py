@@ -133,8 +133,7 @@ def ridge_models(clients: fixed_data.Clients, penalty: float) -> Models:
     """Each client alone: least |y - X theta|^2 + penalty |theta|^2."""
     transposed = np.swapaxes(clients.inputs, 1, 2)
     gram = transposed @ clients.inputs + penalty * np.eye(transposed.shape[1])
-    products = transposed @ clients.targets[..., None]
-    return np.linalg.solve(gram, products)[..., 0]
+    return np.linalg.solve(gram, transposed @ clients.targets[..., None])[..., 0]
 
 
 def split_in_two(
@@ -186,14 +185,12 @@ def fine_tuned(
     The step size is half the stable one of n normal samples, 1 / (2 (1 + sqrt(d/n))^2)
     for the loss without factor 1/2.
     """
-    num_features = clients.inputs.shape[-1]
-    edge = (1 + np.sqrt(num_features / clients.num_samples)) ** 2
+    edge = (1 + np.sqrt(clients.inputs.shape[-1] / clients.num_samples)) ** 2
     scale = 1 / (edge * clients.num_samples)
     models, seen = start, {0: start}
     for step in range(1, max(steps) + 1):
         residuals = (clients.inputs @ models[..., None])[..., 0] - clients.targets
-        slope = np.matmul(residuals[:, None], clients.inputs)[:, 0]
-        models = models - scale * slope
+        models = models - scale * np.matmul(residuals[:, None], clients.inputs)[:, 0]
         seen[step] = models
     return np.stack([seen[step] for step in steps])
 
@@ -203,8 +200,7 @@ def _client_error(
 ) -> Float[np.ndarray, "*runs"]:
     """Root mean square over clients of the distance to their own truth."""
     difference = models - problem.truths[problem.clusters]
-    square = np.mean(np.sum(difference**2, axis=-1), axis=-1)
-    return np.asarray(np.sqrt(square))
+    return np.asarray(np.sqrt(np.mean(np.sum(difference**2, axis=-1), axis=-1)))
 
 
 def _all_arms(
@@ -474,8 +470,7 @@ def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
         alone = np.sqrt(local_risk(dense, config.num_features, group["rho"]) / risk)
         exact = report.Curve("local, exact risk", dense, alone, like="local")
         over = [*lines(group, DRAWN, "to_oracle"), exact]
-        known = [arm for arm in PARTITIONS if arm != BOUND]
-        rand = lines(group, known, "rand")
+        rand = lines(group, [arm for arm in PARTITIONS if arm != BOUND], "rand")
         x, title = "samples per client n", f"ρ = {group['rho']:g}"
         title += f", m = {group['num_clients']}"
         options = {"y_limits": (0.9, 30.0), "aside": False}

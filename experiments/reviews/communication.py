@@ -204,8 +204,7 @@ def _reused_data(cell: study.Cell) -> study.Arrays:
     place = (cell["seed"], 1, k, cell["num_samples"])
 
     def one(trial: int) -> study.Row:
-        is_random = int(cell["start_distance"] is None)
-        generator = study.generator(*place, is_random, trial)
+        generator = study.generator(*place, int(cell["start_distance"] is None), trial)
         problem = fixed_data.problem_of(cell, generator)
         first = _starts(cell, problem, generator)
         solutions = fixed_data.local_models(problem.clients)
@@ -290,13 +289,11 @@ def _fresh_data(cell: study.Cell) -> study.Arrays:
     log_ways = scipy.special.gammaln(members + 1) - scipy.special.gammaln(wrong + 1)
     log_ways -= scipy.special.gammaln(members - wrong + 1)
     chance = np.exp(-np.sum(log_ways[:, 1:], axis=-1))
-    generator = study.generator(cell["seed"], 3, samples)
-    same &= generator.random(same.shape) < chance
+    same &= study.generator(cell["seed"], 3, samples).random(same.shape) < chance
     calm, stable = np.zeros(len(same), int), np.full(len(same), num_rounds + 1)
     for index in range(same.shape[1]):
         calm = np.where(same[:, index], calm + 1, 0)
-        first = (calm >= cell["patience"]) & (stable > num_rounds)
-        stable[first] = index + 2
+        stable[(calm >= cell["patience"]) & (stable > num_rounds)] = index + 2
     frozen = frozen_square(trace.counts[:, half], **sizes)
     return {"square": np.mean(own**2, axis=(1, 2)), "frozen": frozen, "stable": stable}
 

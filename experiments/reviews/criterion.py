@@ -227,11 +227,10 @@ def exact_rows() -> list[study.Row]:
 class Trial:
     """Everything that one trial's law depends on, besides the step sizes.
 
-    released: whether truths are scaled as in the released code; it,
-    separation and noise are traced by the engine; the rest is static.
+    `released`, `separation` and `noise` are traced by the engine; the rest is static.
     """
 
-    released: bool
+    released: bool  # whether truths are scaled as in the released code
     separation: float
     noise: float
     num_clients: int
@@ -355,19 +354,18 @@ class _Replicas(study.Study):
         for index, (panel, full) in enumerate(PANELS.items()):
             axes = _axes(config, panel)
             first = {name: values[0] for name, values in axes.items()}
-            grid = engine.Grid(
-                experiment=f"{self.id}.{panel}",
-                trial=Trial(**first, **sizes, num_clusters=full.num_clusters),
-                axes=axes,
-                num_trials=config.num_trials,
-                traced=("released", "separation", "noise"),
-                dims=DIMS,
-                coords={"step_size": full.step_sizes},
-                seed=int(study.generator(config.seed, index).integers(2**31)),
-                revision=self.revision,
-            )
             results = engine.sweep(
-                grid,
+                engine.Grid(
+                    experiment=f"{self.id}.{panel}",
+                    trial=Trial(**first, **sizes, num_clusters=full.num_clusters),
+                    axes=axes,
+                    num_trials=config.num_trials,
+                    traced=("released", "separation", "noise"),
+                    dims=DIMS,
+                    coords={"step_size": full.step_sizes},
+                    seed=int(study.generator(config.seed, index).integers(2**31)),
+                    revision=self.revision,
+                ),
                 self.compute,
                 options.out / f"{panel}.zarr",
                 constants=jnp.asarray(full.step_sizes, jnp.float32),
@@ -392,10 +390,9 @@ def verdicts(noise: float, arrays: study.Arrays) -> tuple[np.ndarray, ...]:
     """
     distance = arrays["distance"]
     finite = np.isfinite(distance)
-    floors = arrays["oracle"][:, None, None]
     return (
         finite & (distance <= FACTOR * noise),
-        finite & (distance <= ORACLE_FACTOR * floors),
+        finite & (distance <= ORACLE_FACTOR * arrays["oracle"][:, None, None]),
         finite & (arrays["recovered"] == 1),
     )
 
@@ -571,8 +568,7 @@ def _agreement(
 
 def _whole(table: study.Rows, unit: str) -> Mapping[str, Any]:
     """Agreement by "run" or "trial", all panels and scales together."""
-    kind = f"agreement by {unit}"
-    (row,) = study.at(table, kind=kind, panel=ALL, convention=ALL)
+    (row,) = study.at(table, kind=f"agreement by {unit}", panel=ALL, convention=ALL)
     return row
 
 

@@ -95,8 +95,7 @@ def own_distances(
     population: law.Population, models: Float[np.ndarray, "*trials models frame"]
 ) -> Float[np.ndarray, "*trials models"]:
     """Distance of model j from truth j."""
-    apart = law.distances(population.truths, models)
-    return np.diagonal(apart, axis1=-2, axis2=-1)
+    return np.diagonal(law.distances(population.truths, models), axis1=-2, axis2=-1)
 
 
 def misassigned(
@@ -112,8 +111,7 @@ def separating(
     """Whether every truth has a nearest model of its own (a Voronoi-separating start);
     never with a NaN."""
     nearest = np.argmin(distances, axis=-1)
-    every = np.arange(distances.shape[-1])
-    apart = np.all(np.sort(nearest, axis=-1) == every, axis=-1)
+    apart = np.all(np.sort(nearest, axis=-1) == np.arange(distances.shape[-1]), axis=-1)
     return apart & np.all(np.isfinite(distances), axis=(-2, -1))
 
 
@@ -122,5 +120,4 @@ def succeeded(
 ) -> Bool[np.ndarray, " trials"]:
     """Whether every truth ends with a close model of its own."""
     last = law.distances(population.truths, trace.models[:, -1])
-    close = last.min(axis=-1).max(axis=-1) <= CLOSE * separation
-    return separating(last) & close
+    return separating(last) & (last.min(axis=-1).max(axis=-1) <= CLOSE * separation)

@@ -18,29 +18,22 @@ from cfljax import metrics
 
 
 class Clients(NamedTuple):
-    """Samples of all clients, up to a rotation of each client's rows.
-
-    inputs: `[clients, rows, features]`.
-    targets: `[clients, rows]`.
-    num_samples: n that the rows stand for, the same for every client.
-    """
+    """Samples of all clients, up to a rotation of each client's rows."""
 
     inputs: Float[np.ndarray, "clients rows features"]
     targets: Float[np.ndarray, "clients rows"]
-    num_samples: int
+    num_samples: int  # n that the rows stand for, the same for every client
 
 
 class Problem(NamedTuple):
     """One data set: clients to train on, others to validate on, and the truth.
 
-    clusters: `[clients]`, true cluster of each.
     truths: `[clusters, features]`, orthogonal and at distance 1 from each other.
-    validation: further samples of the same clients, never trained on.
     """
 
     clients: Clients
-    validation: Clients
-    clusters: Int[np.ndarray, " clients"]
+    validation: Clients  # further samples of the same clients, never trained on
+    clusters: Int[np.ndarray, " clients"]  # true cluster of each
     truths: Float[np.ndarray, "clusters features"]
 
 
@@ -147,8 +140,7 @@ def ifca_round(
     with np.errstate(over="ignore", invalid="ignore"):
         residuals = _residuals(clients, models)
         if assignment is None:
-            losses = np.sum(residuals**2, axis=1) / clients.num_samples
-            assignment = assign(losses)
+            assignment = assign(np.sum(residuals**2, axis=1) / clients.num_samples)
         chosen = assignment[:, None, :, None] == np.arange(models.shape[1])
         residuals = np.where(chosen, residuals, 0.0)
         num_clients, _, num_features = clients.inputs.shape

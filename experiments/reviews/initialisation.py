@@ -291,14 +291,13 @@ def _arms(config: Config, geometry: str, margin: float, samples: int) -> study.A
         models = starts(config, geometry, margin, random, BATCH)
         first = None
         for arm in ARMS:
-            fixed = {"IFCA": None, "frozen": first}.get(arm, true_counts)
             trace = exact_law.run(
                 study.key(config.seed, 1, *place, batch),
                 population,
                 law.place(truths[:, :clusters], models, num_features=features),
                 vars(config),
                 num_trials=BATCH,
-                fixed_counts=fixed,
+                fixed_counts={"IFCA": None, "frozen": first}.get(arm, true_counts),
             )
             late = trace.models[:, 1 + config.num_rounds // 2 :]
             own = exact_law.own_distances(population, late)
@@ -312,11 +311,10 @@ def _arms(config: Config, geometry: str, margin: float, samples: int) -> study.A
     assumed = samples >= config.minimal_samples(margin)
     any_wrong, draws = 0, config.num_first if assumed else -(-config.num_first // 10)
     for begin in range(0, draws, 500):
-        size = min(500, draws - begin)
         mistakes = first_mistakes(
             random,
             truths,
-            starts(config, geometry, margin, random, size),
+            starts(config, geometry, margin, random, min(500, draws - begin)),
             members=members,
             num_samples=samples,
             noise=config.noise,
@@ -502,8 +500,7 @@ def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
         for geometry in GEOMETRIES:
             own = study.at(table, kind="arms", geometry=geometry, margin=margin)
             for arm, name in (("IFCA", ifca), ("first choice kept", frozen)):
-                line = study.curve(own, f"{arm}, {geometry}", "samples", name)
-                lines.append(line)
+                lines.append(study.curve(own, f"{arm}, {geometry}", "samples", name))
         options = {"y_limits": None, "aside": False}
         return study.panel(lines, "samples per use n'", label, "", "x", **options)
 

@@ -194,11 +194,10 @@ def _use(
     the first few, and those of them that had one later."""
     active = counts.sum(axis=2)[:, SETTLED:] > 0  # [trials, rounds, models]
     waiting = np.logical_or.accumulate(~active, axis=1)
-    revived = np.any(waiting[:, :-1] & active[:, 1:], axis=1)
     return {
         "used": active[:, -LAST:].any(axis=1).sum(axis=1),
         "waited": waiting[:, -1].sum(axis=1),
-        "revived": revived.sum(axis=1),
+        "revived": np.any(waiting[:, :-1] & active[:, 1:], axis=1).sum(axis=1),
     }
 
 
@@ -385,15 +384,14 @@ def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
     ]
     free: dict[str, Any] = {"y_limits": None, "aside": False}
     level = {"levels": [report.Level("oracle", oracle(config), near)]}
-    panels = [
-        study.panel(
-            errors, "models", "error of a client |θ - θ*|", "", "y", **level, **free
-        ),
-        study.panel(used, "models", "models in use at the end", **free),
-        study.panel(selected, "models", "share of trials that select it"),
-    ]
     figure = report.curves(
-        panels,
+        [
+            study.panel(
+                errors, "models", "error of a client |θ - θ*|", "", "y", **level, **free
+            ),
+            study.panel(used, "models", "models in use at the end", **free),
+            study.panel(selected, "models", "share of trials that select it"),
+        ],
         title=f"A wrong number of models: k = {config.num_clusters}, "
         f"m = {config.num_clients}, d = {config.num_features}, "
         f"n' = {config.num_samples}, σ = {config.noise:g}",

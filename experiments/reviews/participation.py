@@ -181,10 +181,9 @@ def compute(cell: study.Cell) -> study.Arrays:
         )
         errors = trace.models - population.truths
         along = np.sum(errors[:, :2] * errors[:, :1], axis=-1)
-        late = errors[:, -config.num_last :]
         return {
             "factor": np.mean(along[:, 1] / along[:, 0]),
-            "square": np.mean(np.sum(late**2, axis=-1)),
+            "square": np.mean(np.sum(errors[:, -config.num_last :] ** 2, axis=-1)),
             "strays": trace.counts.sum() - np.trace(trace.counts.sum(axis=(0, 1))),
         }
 

@@ -197,8 +197,7 @@ def preset(name: Literal["quick", "paper"]) -> Config:
 def oracle_error(setting: Setting, noise: float) -> float:
     """Mean over clients of E|estimate - truth|^2, every cluster fitted alone."""
     rows = setting.members.astype(float) * setting.num_samples
-    risks = law.oracle_risk(rows, setting.num_features, noise)
-    return float(setting.shares @ risks)
+    return float(setting.shares @ law.oracle_risk(rows, setting.num_features, noise))
 
 
 def pooled_error(setting: Setting, noise: float, separation: float) -> float:
@@ -374,10 +373,9 @@ def _ifca_errors(
     the run came to its end, else 0."""
     clusters = np.repeat(np.arange(setting.num_clusters), setting.members)
     unit, scale = setting.truths, separations[:, None, None]
-    signal = (gram @ unit[clusters][..., None])[..., 0]
     models, chosen, ended = alternate(
         gram,
-        scale * signal + noise_moments,
+        scale * (gram @ unit[clusters][..., None])[..., 0] + noise_moments,
         scale * unit,
         num_samples=setting.num_samples,
         num_rounds=num_rounds,
@@ -434,8 +432,7 @@ def _nearest(gram: Gram, moments: np.ndarray, models: np.ndarray) -> np.ndarray:
     products = flat @ models.reshape(-1, features).T
     products = products.reshape(clients, features, runs, number)
     quadratic = np.einsum("rkd,mdrk->rmk", models, products)
-    losses = quadratic - 2 * moments @ np.swapaxes(models, 1, 2)
-    return np.argmin(losses, axis=2)
+    return np.argmin(quadratic - 2 * moments @ np.swapaxes(models, 1, 2), axis=2)
 
 
 def _steps(

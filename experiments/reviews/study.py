@@ -38,8 +38,6 @@ PREDICTED = "predicted, in the colour of what was measured"
 class Study:
     """One question as the functions of its module, which `main` runs in their order.
 
-    id: of the experiment, e.g. "reviews.k".
-    revision: raised whenever a cell of the same settings changes its meaning.
     cells: of a configuration: plain data, all that `compute` may depend on, seed
       included.
     compute: one cell; gives the same arrays again for the same cell.
@@ -47,17 +45,16 @@ class Study:
     facts: what the rules and the answer need besides the rows, by name, from the
       configuration and the arrays of all cells.
     decide: what each rule of the header came to, by name, from configuration and rows.
-    answer: one paragraph, from configuration, rows and decisions.
     figures: by file name, from configuration and rows.
     """
 
-    id: str
-    revision: int
+    id: str  # of the experiment, e.g. "reviews.k"
+    revision: int  # raised whenever a cell of the same settings changes its meaning
     cells: Callable[[Any], list[Row]]
     compute: Callable[..., Any]
     rows: Callable[[Any, Any, Any], list[Row]]
     decide: Callable[..., Verdicts]
-    answer: Callable[..., str]
+    answer: Callable[..., str]  # one paragraph, from configuration, rows and decisions
     figures: Callable[[Any, Any], dict[str, Figure]]
     facts: Callable[[Any, Any], dict[str, Any]] = lambda config, results: {}
 

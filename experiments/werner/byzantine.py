@@ -162,7 +162,7 @@ def _grids(config: Config) -> tuple[engine.Grid, engine.Grid]:
         dims=DIMS,
         **known,
     )
-    broken = engine.Grid(
+    return errors, engine.Grid(
         experiment=f"{EXPERIMENT}.breakdown",
         trial=dataclasses.replace(first, radii="fixed", share=0.0),
         axes={"attack": config.broken_attack, "separation": config.broken_separation},
@@ -170,7 +170,6 @@ def _grids(config: Config) -> tuple[engine.Grid, engine.Grid]:
         dims=BREAKDOWN_DIMS,
         **known,
     )
-    return errors, broken
 
 
 @dataclasses.dataclass(frozen=True)
@@ -297,10 +296,9 @@ def _attacked(
     def send(centre: Float[Array, " features"]) -> Float[Array, "clients features"]:
         known = lure
         if callable(lure):
-            alone = threshold_clustering(
+            known = threshold_clustering(
                 crowd.points, centre[None], num_rounds=1, radius=lure
-            )
-            known = alone.radii[0, 0]
+            ).radii[0, 0]
         context = Context(clusters=crowd.clusters, start=start, centre=centre)
         return attack(key, crowd.points, byzantine, context._replace(radius=known))
 

@@ -186,7 +186,7 @@ def _grids(config: Config, name: Name) -> tuple[engine.Grid, engine.Grid]:
         dims=FAILING_DIMS,
         **shared,
     )
-    clustering = engine.Grid(
+    return failing, engine.Grid(
         experiment=f"{EXPERIMENT}.clustering",
         axes={
             "batch_size": config.batch_size if is_random else (1,),
@@ -197,7 +197,6 @@ def _grids(config: Config, name: Name) -> tuple[engine.Grid, engine.Grid]:
         dims=DIMS,
         **shared,
     )
-    return failing, clustering
 
 
 class Example(NamedTuple):
@@ -318,8 +317,7 @@ def bipartition(
         mean = jnp.where(same, own[None, :], 0).sum(axis=1) / sizes
         return models - step_size * mean, models
 
-    first = jnp.full((3,), x)
-    last, models = jax.lax.scan(apart, first, None, num_rounds - before)
+    last, models = jax.lax.scan(apart, jnp.full((3,), x), None, num_rounds - before)
     common = jnp.broadcast_to(common[:, None], (before, 3))
     return jnp.concatenate([common, models, last[None]])
 

@@ -304,8 +304,7 @@ def rows(results: Mapping[Panel, xr.Dataset]) -> list[Row]:
     one of the two in the middle, so that infinite errors stay apart.
     """
     table = []
-    scenes = next(iter(results.values()))["scene"].values.tolist()
-    for scene in scenes:
+    for scene in next(iter(results.values()))["scene"].values.tolist():
         for panel, data in results.items():
             for at, cell in study.cells(data.sel(scene=scene), "method"):
                 row = {"scene": scene, "num_clusters": panel[0]}

@@ -396,8 +396,7 @@ def first_models(
         own = truth.clusters[::clusters]
     if method.startswith("ifca"):
         as_large = jnp.where(scene.released, _SIZE, 1.0)
-        blind = (scene.anchor == 0) & (spread == 0)
-        spread = jnp.where(blind, as_large, spread)
+        spread = jnp.where((scene.anchor == 0) & (spread == 0), as_large, spread)
     noise = flat_normal(jax.random.fold_in(key, 0), (own.shape[0], features))
     start = scene.anchor * truth.models[own] + spread * noise
     return jnp.mean(start, axis=0)[None] if kind == "one" else start

@@ -251,8 +251,7 @@ def elbow(curve: Curve, threshold: float) -> float:
 def printed(curve: Curve) -> Float[np.ndarray, " steps"]:
     """(f(l) - f(l-1)) / (f(l-1) - min f) for l = 1, 2, ...; NaN where it is 0 / 0."""
     left = curve[:-1] - np.min(curve)
-    safe = np.where(left > 0, left, np.nan)
-    return (curve[1:] - curve[:-1]) / safe
+    return (curve[1:] - curve[:-1]) / np.where(left > 0, left, np.nan)
 
 
 def asked(separation: float, deviation: float, share: float) -> float:

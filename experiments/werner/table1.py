@@ -230,24 +230,23 @@ def _sweep(
     methods = config.long_methods if is_long else config.methods
     num_rounds = config.num_long_rounds if is_long else config.num_rounds
     between = num_rounds // config.num_tests
-    trial = study.trial_of(
-        Trial,
-        config,
-        method=methods[0],
-        partition=partition,
-        dataset=images.name,
-        checksum=images.checksum,
-        num_samples=sizes.num_samples,
-        num_test_samples=sizes.num_test_samples or sizes.num_samples,
-        num_rounds=num_rounds,
-        rounds_between=between,
-        num_clusters=NUM_CLUSTERS,
-        knn_weight=config.knn_weights[config.partitions.index(partition)],
-        repetition=0,
-    )
     grid = engine.Grid(
         experiment=EXPERIMENT,
-        trial=trial,
+        trial=study.trial_of(
+            Trial,
+            config,
+            method=methods[0],
+            partition=partition,
+            dataset=images.name,
+            checksum=images.checksum,
+            num_samples=sizes.num_samples,
+            num_test_samples=sizes.num_test_samples or sizes.num_samples,
+            num_rounds=num_rounds,
+            rounds_between=between,
+            num_clusters=NUM_CLUSTERS,
+            knn_weight=config.knn_weights[config.partitions.index(partition)],
+            repetition=0,
+        ),
         axes={"method": methods, "repetition": tuple(range(config.num_trials))},
         num_trials=1,
         traced=("step_size", "gradient_weight", "penalty", "knn_weight", "repetition"),
@@ -489,8 +488,7 @@ def long_rows(results: Results, error_rate: float) -> list[Row]:
         for at, cell in study.cells(data, "method", "tested"):
             row = {"task": task, "method": at["method"]}
             row |= {"label": METHODS[at["method"]].label, "step": at["tested"]}
-            percent = 100 * _seeds(cell["accuracy"])
-            table.append(row | _accuracy(percent, error_rate))
+            table.append(row | _accuracy(100 * _seeds(cell["accuracy"]), error_rate))
     return table
 
 
