@@ -56,10 +56,8 @@ class Entry:
     is_sweep: bool = False
 
     def load(self) -> Any:
-        """What has `preset(name) -> Config` and `main(config, options) -> summary`.
-
-        A summary is a mapping with at least `headline` (text) and `files` (paths
-        written).
+        """What has `preset(name) -> Config` and `main(config, options) -> summary`, a
+        mapping with at least `headline` (text) and `files` (paths written).
         """
         module = importlib.import_module(self.module)
         load = getattr(module, "load", None)

@@ -119,24 +119,18 @@ def draw(
     repetitions: int,
     **sizes: int,
 ) -> Clients:
-    """The data of all repetitions; `sizes` are those of `share_out`.
+    """The data of all repetitions; `sizes` are those of `share_out`. Memory: float32
+    pixels of all samples, twice.
 
-    Each follows from the seed and its number alone, so that a sweep may compute some
-    of them now and others later.
-
-    Memory: float32 pixels of all samples, twice.
+    Each follows from the seed and its number alone, so a sweep may compute some later.
     """
     shared = functools.partial(share_out, partition, samples, **sizes)
     return repeated(shared, seed=seed, repetitions=repetitions)
 
 
 def repeated(shared: Callable[..., Shared], *, seed: int, repetitions: int) -> Clients:
-    """What all repetitions share out, each with a key of its own.
-
-    Args:
-      shared: from `key=` to training clients, truth, test clients, their truth.
-      seed: of the sweep.
-      repetitions: how many.
+    """What `shared` makes with the key of each repetition: training clients, truth,
+    test clients, their truth.
     """
     key = jax.random.fold_in(jax.random.key(seed), 1)  # Runs draw from 0.
     found = []
@@ -156,7 +150,8 @@ def share_out(
     num_samples: int,
     num_test_samples: int,
 ) -> Shared:
-    """Clients of one partition, each with samples to train on and others to test on.
+    """Clients of one partition, each with samples to train on and others to test on:
+    training clients, their truth, test clients in the same order, their truth.
 
     Label skew 1: two classes that no other cluster has. Label skew 2: four classes, two
     of which each neighbour shares. Label skew 3: all classes but one, the last cluster
@@ -164,19 +159,8 @@ def share_out(
     the clusters that have it. Label skew 4: two thirds of one class, the rest of all.
     Concept shift: all classes, two pairs of labels exchanged. Feature skew: quarter
     turns. One class: of each cluster its own. Pairs of classes: of four, all six pairs,
-    or fewer in a ring. Groups: those of the samples.
-
-    Args:
-      partition: a member of `PARTITIONS`.
-      samples: to be shared out.
-      key: decides everything, with the sizes.
-      num_clusters: K.
-      num_clients: a multiple of `num_clusters`, those of a cluster consecutive.
-      num_samples: of each for training.
-      num_test_samples: of each for the test.
-
-    Returns:
-      Training clients, their truth, test clients in the same order, their truth.
+    or fewer in a ring. Groups: those of the samples. The clients of a cluster, as many
+    in each, are consecutive; the key decides everything, with the sizes.
 
     Raises:
       ValueError: if the samples do not suffice, or the partition does not have so many

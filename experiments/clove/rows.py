@@ -109,10 +109,8 @@ class View:
 
 
 def rows(result: Result, view: View) -> list[dict[str, Any]]:
-    """One row for each method; accuracies in per cent.
-
-    Runs that failed are left out and not counted. A run that diverged has no ARI, and
-    then neither has the mean.
+    """One row for each method, accuracies in per cent, of the runs that did not fail. A
+    run that diverged has no ARI, and then neither has the mean.
     """
     names: list[Method] = result.data["method"].values.tolist()
     table = [_row(result, view, name) for name in names]
@@ -237,10 +235,8 @@ _TESTED: Mapping[tuple[str, str, str], str] = {}
 
 
 def differs(row: Mapping[str, Any], measure: str) -> bool:
-    """Whether a row's number differs from the published one.
-
-    False where either is missing, and where it was found by one seed only: its spread
-    is not known.
+    """Whether a row's number differs from the published one; not where either is
+    missing or comes from one seed only, whose spread is not known.
     """
     mean, std, paper_mean, paper_std = _numbers(row, measure)
     if mean is None or std is None or paper_mean is None:
@@ -459,18 +455,11 @@ def finish(
     failures: int,
     **origin: Any,
 ) -> dict[str, Any]:
-    """Write all files; returns what the command's summary has of it.
+    """Write all files to `options.out`; returns what the command's summary has of it.
 
-    Args:
-      config: of the experiment, a dataclass.
-      options: whose `out` is the folder.
-      started: by `time.perf_counter()`.
-      tables: rows by the names of their files; those of "table" are the summary's.
-      text: the table for people.
-      headline: what the command line shows.
-      figures: by the names of their files; None for one that cannot be drawn.
-      failures: cells that failed.
-      origin: of the samples, which the configuration's file says as well.
+    `tables` and `figures` go by the names of their files, rows of "table" being the
+    summary's and None a figure that cannot be drawn; `text` and `headline` are for
+    people. The configuration's file tells the samples' origin; `failures` are cells.
     """
     out = options.out
     for name, own in tables.items():

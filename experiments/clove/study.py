@@ -235,14 +235,8 @@ class Carry(NamedTuple):
 def run(
     trial: Trial, key: PRNGKeyArray, clients: Clients
 ) -> tuple[Carry, dict[str, Array]]:
-    """What the last round leaves, and the arrays of `DIMS`.
-
-    The methods of one repetition share its data and the run's key.
-
-    Args:
-      trial: its parameters.
-      key: of all trials; folded with the repetition, it is the run's.
-      clients: of all repetitions.
+    """What the last round leaves, and the arrays of `DIMS`; folded with the repetition,
+    `key` is the run's, and methods of a repetition share it, and its data.
     """
     repetition = jnp.asarray(trial.repetition)
     run_key = jax.random.fold_in(key, repetition.astype(jnp.uint32))

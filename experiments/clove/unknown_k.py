@@ -263,11 +263,8 @@ def simulate(
 ) -> dict[str, Array]:
     """One run from one random start, tested in every round: the arrays of `DIMS`.
 
-    The methods of one repetition share the run's key. Samples are for training and for
-    the test, of the same clients.
-
-    Cost of a round: that of the algorithm's, and a test of all clients; IFCA's is
-    preceded by another choice of models.
+    Samples are for training and for the test, of the same clients. A round costs that
+    of the algorithm and a test of all; IFCA's is preceded by another choice of models.
     """
     run_key = jax.random.fold_in(key, jnp.asarray(trial.repetition).astype(jnp.uint32))
     method = method_of(trial.method)
@@ -354,10 +351,8 @@ def label(method: str) -> str:
 
 
 def rows(results: xr.Dataset) -> list[dict[str, Any]]:
-    """One row for each method; accuracies and shares in per cent.
-
-    Runs that failed are left out and not counted. A run that diverged has the accuracy
-    of what its models answer.
+    """One row for each method, in per cent, of the runs that did not fail. A run that
+    diverged has the accuracy of what its models answer.
     """
     table = []
     for method in results["method"].values.tolist():

@@ -292,10 +292,8 @@ _UPDATE = ("batch_size", "num_epochs", "decay", "proximal", "keep_optimizer")
 
 
 def _read(text: str, hint: Any, name: str) -> Value:
-    """The value that a text stands for, as far as the annotation `hint` has it.
-
-    It is a number, a word, "true", "false" or "none"; "20%" is a quantile of distances,
-    where a rule may take the place of a radius.
+    """The value of a text, as far as the annotation `hint` has it: a number, a word,
+    "true", "false", "none", or as "20%" a quantile of distances in place of a radius.
     """
     value = _plain(text)
     if not any(_is_of(value, part) for part in _parts(hint)):

@@ -90,10 +90,9 @@ def best_rounds(
 
 
 def rows(results: Sequence[Result], config: Config) -> list[dict[str, Any]]:
-    """One row for each algorithm, in per cent, under the setting it chose.
-
-    Means have `_low` and `_high`. Differences are those of the same seeds, and the
-    error rate is divided over them; the baseline has none.
+    """One row for each algorithm, in per cent, under the setting it chose; means have
+    `_low` and `_high`. Differences are those of the same seeds, and the error rate is
+    divided over them; the baseline has none.
     """
     baseline = results[config.baseline_index]
     rate = intervals.divide(config.error_rate, max(1, len(results) - 1))
@@ -253,11 +252,9 @@ _ASIDE = 5  # Curves that may then step aside without leaving the panel.
 
 
 def draw(results: Sequence[Result], config: Config, dataset: str) -> dict[str, Figure]:
-    """Accuracy along training by file name, and agreement of clusters beside it.
-
-    A figure tells seven curves apart, or five of few points, which step aside from
-    each other: where there are more algorithms, each has the baseline and some of the
-    others.
+    """Accuracy along training by file name, and agreement of clusters beside it; where
+    there are more algorithms than a figure tells apart, seven curves or five of few
+    points, each has the baseline and some of the others.
     """
     drawn = [result for result in results if result.chosen is not None]
     shared = [r for r in drawn if r is results[config.baseline_index]]

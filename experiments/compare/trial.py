@@ -199,14 +199,13 @@ def draw_clients(
     partition: Partition, source: Source, sizes: Sizes, *, seed: int, repetitions: int
 ) -> Clients:
     """The data of all repetitions; each follows from the seed and its number alone.
+    Memory: float32 pixels of all samples, twice.
 
-    No sample is used twice, whoever has it. A client's samples come in a random order,
-    so that its last ones are a fair validation set.
+    No sample is used twice. A client's come in a random order, its last ones to
+    validate.
 
     Raises:
       ValueError: if the samples do not suffice.
-
-    Memory: float32 pixels of all samples, twice.
     """
     seeds = {"seed": seed, "repetitions": repetitions}
     whole = draw(partition, source.samples, **seeds, **sizes.shared_out)

@@ -71,11 +71,9 @@ class Method(NamedTuple):
         first_step_size: Any,
         **settings: Any,
     ) -> Algorithm:
-        """The algorithm, averaging models weighted by samples.
-
-        `first` is the problem of one-shot clustering's line 1, whose full-batch steps
-        the two fields after it are; `settings` are `step_size`, `participation` and
-        `update` of every algorithm.
+        """The algorithm, averaging models weighted by samples. `first` and the two
+        fields after it are one-shot clustering's line 1; `settings` are every
+        algorithm's.
         """
         if self.name == "local":
             return trained_alone(task, **settings)
@@ -182,10 +180,8 @@ class Inputs(NamedTuple):
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, inputs: Inputs) -> dict[str, Array]:
-    """One run from one random start, tests along the way: the arrays of `DIMS`.
-
-    The key, that of all trials, is folded with the repetition and splits into those of
-    pretraining, warm-up and run.
+    """One run from one random start, tests along the way: the arrays of `DIMS`. The
+    key, folded with the repetition, splits into those of pretraining, warm-up and run.
     """
     return trained(trial, key, inputs)[1]
 
@@ -430,11 +426,10 @@ def score(
 ) -> Score:
     """Accuracy on the test samples, as the released code counts it.
 
-    IFCA's clients take the model of lowest training loss, and none if no loss is
-    finite, which makes their samples wrong. One-shot clustering never asks again.
-
-    Cost: a forward pass of the common layers for each sample, and of the others for
-    each sample and model; test samples only where nothing is chosen.
+    IFCA's clients take the model of lowest training loss, and none, hence wrong
+    answers, if no loss is finite. Cost: a forward pass of the common layers for each
+    sample, and of the others for each sample and model; test samples only where nothing
+    is chosen.
     """
     if method.name == "local":
         return _score_alone(task, state.models, test)
@@ -519,11 +514,8 @@ def features(
 
 
 def head(task: Task) -> Task:
-    """The last layer of a network, on `features` instead of images.
-
-    Its params are those of `federated.split(params, is_shared)[0]`, drawn as the
-    network draws them: with frozen layers below it, training it on their features
-    gives the numbers of training the network on images.
+    """The last layer of a network, on `features` instead of images; params are those of
+    `federated.split(params, is_shared)[0]`, drawn as the network draws them.
     """
 
     def predict(params: PyTree, inputs: Array) -> Array:
@@ -551,11 +543,8 @@ def _per_sample(
     common: PyTree,
     samples: Samples,
 ) -> Float[Array, "samples clusters"]:
-    """A value of every sample under every model.
-
-    Models are without what is `common` to them, computed once; None for nothing.
-
-    Cost: one forward pass for each pair of sample and model, spread over devices.
+    """A value of every sample under every model, which lacks what is `common`, computed
+    once (None for nothing). Cost: a forward pass for each pair, spread over devices.
     """
 
     def chunk(parts: tuple, rows: tuple) -> Array:

@@ -142,10 +142,8 @@ def successful(
 
 
 def oracle_floor(trial: Trial) -> float:
-    """Root-mean-square error of least squares with known clusters.
-
-    `sigma sqrt(d / (N - d - 1))` with `N = m n / k` Gaussian rows; infinite where
-    N <= d + 1, since the estimate then has no finite second moment.
+    """Root-mean-square error of least squares with known clusters, `sigma sqrt(d / (N -
+    d - 1))` with `N = m n / k` Gaussian rows; infinite where N <= d + 1.
     """
     spare = _rows_per_cluster(trial) - trial.num_features - 1
     return (
@@ -171,14 +169,12 @@ def _rows_per_cluster(trial: Trial) -> float:
 def simulate(
     trial: Trial, key: PRNGKeyArray, step_sizes: Float[Array, " step_size"]
 ) -> dict[str, Array]:
-    """One trial: a data set, and a run for each restart and step size.
+    """One trial: a data set, and a run for each restart and step size: the arrays of
+    `DIMS`.
 
-    All runs meet the same samples in one pair of matrix products per round. A
-    restart starts from the same models at every step size. The trial's key splits into
-    the data's and the runs', which is folded with the restart's index.
-
-    Returns:
-      The arrays of `DIMS`.
+    All runs meet the same samples in one pair of matrix products per round. A restart
+    starts from the same models at every step size. The trial's key splits into the
+    data's and the runs', which is folded with the restart's index.
     """
     data_key, runs_key = jax.random.split(key)
     data, truth = draw_data(trial, data_key)
@@ -381,10 +377,8 @@ def promise(trial: Trial, step_sizes: Float[np.ndarray, " step_size"]) -> np.nda
 def _decide(
     cells: Sequence[_Cell], problem: Int[np.ndarray, " runs"]
 ) -> Callable[[int, np.ndarray, np.ndarray], Iterable[int]]:
-    """Tells the schedule which runs cannot change their trial's outcome any more.
-
-    A trial succeeds under a criterion if one of its runs does. Once every criterion
-    has been met by some run, no other run can add to that.
+    """Tells the schedule which runs cannot change their trial's outcome any more: all
+    others, once every criterion has been met by some run.
     """
     limits = [thresholds(cell.trial, cell.trial.tolerance) for cell in cells]
     unmet = [

@@ -173,13 +173,10 @@ def sweep(
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, images: Arrays) -> dict[str, Array]:
-    """One trial: data, one run from one random start, tests along the way.
+    """One trial: data, one run from one random start, tests along the way, by `DIMS`.
 
     The key, that of all trials, is folded with the repetition and splits into the
     data's key and the run's, which the algorithms of one repetition share.
-
-    Returns:
-      The arrays of `DIMS`.
     """
     run_key, train, truth, test = _clients(trial, key, images)
     task = task_of(trial, images.train_inputs.shape[1:])
@@ -206,11 +203,9 @@ def simulate(trial: Trial, key: PRNGKeyArray, images: Arrays) -> dict[str, Array
 
 
 def identities(trial: Trial, key: PRNGKeyArray, images: Arrays) -> dict[str, Array]:
-    """One trial of IFCA like `simulate`, in which nothing is tested.
-
-    Returns:
-      The arrays of `IDENTITY_DIMS`. Estimates in round t are made with the models of
-      the round before, at whose end they are.
+    """One trial of IFCA like `simulate`, in which nothing is tested, by
+    `IDENTITY_DIMS`. Estimates in round t are made with the models at the end of the
+    round before.
     """
     run_key, train, truth, _ = _clients(trial, key, images)
     task = task_of(trial, images.train_inputs.shape[1:])
@@ -276,12 +271,11 @@ def _clusters_found(trial: Trial, info: Any, truth: Truth) -> dict[str, Array]:
 
 
 def task_of(trial: Trial, input_shape: Sequence[int]) -> Task:
-    """The network of a trial.
-
-    "mlp" is the perceptron of Rotated MNIST; "code" and "text" are those of
-    `models.rotated_cifar_cnn`. "narrow" stands in for them where time is short: two
-    5 x 5 convolutions of `num_channels` and twice as many channels and one hidden
-    layer, on standardised random windows of colour images, mirrored or not.
+    """The network of a trial. "mlp" is the perceptron of Rotated MNIST; "code" and
+    "text" are those of `models.rotated_cifar_cnn`, and "narrow" stands in for them
+    where time is short: two 5 x 5 convolutions of `num_channels` and twice as many
+    channels and one hidden layer, on standardised random windows of colour images,
+    mirrored or not.
     """
     if trial.network == "mlp":
         return mlp(input_shape, hidden=(trial.num_hidden,))
@@ -360,21 +354,17 @@ def with_balanced_start(
     """The algorithm, started anew until some clients choose all of its models.
 
     For every draw a fresh sample of clients chooses the models of lowest loss; the
-    first draw with at least `least_share` of the sample on every model is used, or
-    else the last. No label of a cluster is needed. The first draw is the one that
-    the algorithm alone would start from.
+    first draw with at least `least_share` of the sample on every model is used, or else
+    the last. No label of a cluster is needed. The first draw is the one that the
+    algorithm alone would start from. The state is `Started`, in whose own state
+    `models_of` finds the stacked models. Cost: a forward pass for each sampled client
+    and model, for every draw.
 
     Source: `find_good_initializer` of the released code for Rotated CIFAR, with 35 %
     for two clusters and 10 % for four; its paper has independent random models.
 
-    Returns:
-      An algorithm whose state is `Started`; `models_of` finds the stacked models in
-      that of `algorithm`, whose rounds stay as they are.
-
     Raises:
       ValueError: where a number is out of its range.
-
-    Cost: a forward pass for each sampled client and model, for every draw.
     """
     if not 0 <= least_share <= 1:
         raise ValueError(f"`least_share` must be in [0, 1], got {least_share}.")
@@ -472,10 +462,7 @@ def accuracy_of_each(
     *,
     clients_per_chunk: int | None = None,
 ) -> Float[Array, " models"]:
-    """Accuracy of each model on all test clients of one cluster.
-
-    Test clients of a cluster are consecutive.
-
+    """Accuracy of each model on all test clients of one cluster, which are consecutive.
     Cost: a forward pass for each model and test image of its cluster.
     """
     by_cluster = lambda leaf: leaf.reshape(num_clusters, -1, *leaf.shape[1:])
@@ -500,12 +487,9 @@ def _local_accuracies(
     clusters: Int[Array, " clients"],
     test: ClientData,
 ) -> dict[str, Float[Array, " tests"]]:
-    """Mean test accuracy of local models after some of the rounds: on test clients of
-    each model's own cluster, and of `num_released` models on those of the last one.
-
-    Clients that train alone need not be in memory together: a group runs through
-    all rounds, then the next, which draws from a key of its own. Test clients of a
-    cluster are consecutive.
+    """Mean accuracy of local models after some rounds, on test clients of the own
+    cluster, consecutive, and of `num_released` models on the last one's; a group at a
+    time.
     """
     k, size = trial.num_clusters, _group_size(trial)
     chunk = {"clients_per_chunk": trial.clients_per_chunk}

@@ -72,10 +72,9 @@ COLUMNS = {
 def rows(result: Result) -> list[dict[str, Any]]:
     """One row for each algorithm, and one more for local models as released.
 
-    Accuracies are in per cent, means and standard deviations over the seeds that
-    were computed; `found` counts the seeds in which the last participants' clusters
-    are the rotations. What the paper prints stands beside local models of its own
-    description, never beside those of its released code.
+    Accuracies are means and deviations over the seeds in per cent; `found` counts seeds
+    in which the last participants' clusters are the rotations. What the paper prints
+    stands beside local models of its own description, never of its released code.
     """
     table = []
     for name in result.data["algorithm"].values.tolist():

@@ -363,10 +363,8 @@ BREAKDOWN_COLUMNS = {
 
 
 def predicted_breakdown(num_clusters: int, noise: float, separation: float) -> float:
-    """The share s at which s = 1 - sigma / tau(s); 0 if tau is never above sigma.
-
-    There the adaptive edge moves the centre by s tau from the target's mean, from
-    where honest points, at sigma from their mean, just reach into the ball.
+    """The share s at which s = 1 - sigma / tau(s), 0 if tau is never above sigma: there
+    the adaptive edge moves the centre by s tau, to where honest points just reach in.
     """
     share = 0.0
     for _ in range(100):  # A contraction: the slope is sigma / (2 tau (K + s)) < 1 / 8.
@@ -376,10 +374,9 @@ def predicted_breakdown(num_clusters: int, noise: float, separation: float) -> f
 
 
 def rows(results: xr.Dataset, config: Config) -> list[Row]:
-    """One row for each radius, attack and share.
-
-    The influence is that beside the same trial without attackers, where the radius is
-    fixed; its intervals hold jointly, by Bonferroni.
+    """One row for each radius, attack and share. The influence is that beside the same
+    trial without attackers, at a fixed radius; its intervals hold jointly, by
+    Bonferroni.
     """
     shares = results["share"].values.tolist()
     number = results.sizes["attack"] * (len(shares) - 1)

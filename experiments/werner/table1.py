@@ -268,11 +268,9 @@ def _sweep(
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """Everything that one trial's law depends on, besides the images.
-
-    Fields are as in `Config`; besides, dataset and checksum are of the images found,
-    rounds_between is from one test to the next, and repetition is the number of the
-    seed.
+    """Everything that one trial's law depends on, as in `Config`; dataset and checksum
+    are of the images, rounds_between from test to test, repetition is the seed's
+    number.
     """
 
     method: Method
@@ -307,12 +305,9 @@ class Trial:
 def draw(
     partition: Partition, images: Images, *, seed: int, repetitions: int, sizes: Sizes
 ) -> Clients:
-    """The data of all repetitions; each follows from the seed and its number alone.
-
-    No image is used twice, and a client keeps its own (in the released code all are
-    dealt out anew in each epoch).
-
-    Memory: float32 pixels of all repetitions.
+    """The data of all repetitions; each follows from the seed and its number alone, and
+    no image is used twice (the released code deals anew). Memory: float32 pixels of
+    all.
     """
     share_out = feature_skewed if partition == "rotation" else label_shifted
     shared = functools.partial(share_out, images, sizes=sizes)
