@@ -299,11 +299,10 @@ def _compilation_rows(works: list[Work], folder: pathlib.Path) -> Rows:
 
 
 def growth(rows: Rows) -> Rows:
-    """How a round's time grows with its clients, for each implementation.
-
-    A line of least relative squares, the largest relative distance from it (none of two
-    points), and the slope on log axes, which is 1 where time is proportional to
-    clients. Nothing where fewer than two numbers of clients were measured.
+    """How a round's time grows with its clients, for each implementation: a line of
+    least relative squares, the largest relative distance from it (none of two points),
+    and the slope on log axes. Nothing where fewer than two numbers of clients were
+    measured.
     """
     found = []
     for (network, what), mine in groups(rows, "network", "what").items():

@@ -186,9 +186,7 @@ def main(
     seconds: int | float,
 ) -> dict[str, Any]:
     """Time the rounds of `chosen` algorithms, one of `works` for each network: a table,
-    a figure, and which algorithms keep to their passes.
-
-    A pair of rounds is repeated at most so often, and not after so many seconds.
+    a figure, and which keep to their passes. Pairs of rounds have a limit of seconds.
     """
     busy = is_busy()
     options.out.mkdir(parents=True, exist_ok=True)  # Or hear of it after the timing.

@@ -141,10 +141,9 @@ def compute(cell: study.Cell) -> study.Arrays:
 def bits(
     arm: str, *, rounds: int, frozen_from: int, num_clusters: int, num_features: int
 ) -> int:
-    """Bits that a client receives and sends in so many rounds, 32 for each number.
-
-    IFCA: k models down, one and its name up, in every round; once frozen, as with known
-    clusters, one down and one up. One-shot: the client's solution up, then the same.
+    """Bits that a client receives and sends in so many rounds, 32 for each number:
+    IFCA's k models down, one and its name up, or once known or frozen one each;
+    one-shot one up first.
     """
     model = FLOAT_BITS * num_features
     full = (num_clusters + 1) * model + math.ceil(math.log2(num_clusters))
@@ -301,10 +300,9 @@ def _fresh_data(cell: study.Cell) -> study.Arrays:
 def median(
     values: Float[np.ndarray, " trials"], *, error_rate: float
 ) -> study.Estimate:
-    """The median and its exact interval by order statistics; entries may be infinite.
-
-    The ends are the r-th smallest and largest values with P(Bin(trials, 1/2) < r) at
-    most half the error rate; without such r they are infinite.
+    """The median and its exact interval by order statistics, the r-th ones with
+    P(Bin(trials, 1/2) < r) at most half the error rate, else infinite; as entries may
+    be.
     """
     import scipy.stats  # Slow to import.
 

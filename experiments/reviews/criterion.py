@@ -158,11 +158,9 @@ def preset(name: Literal["quick", "paper"]) -> Config:
 def oracle_over_noise(
     total_samples: float, num_clusters: int, num_features: int
 ) -> float:
-    """Root-mean-square error of least squares with the true clusters, over sigma.
-
-    sqrt(d / (m n / k - d - 1)), inf unless m n / k > d + 1. The mean distance over
-    clusters, which the criterion uses, has a smaller expectation by Jensen, and at
-    d = 1000 hardly so.
+    """Root-mean-square error of least squares with the true clusters, over sigma:
+    sqrt(d / (m n / k - d - 1)), or inf; the criterion's mean distance is hardly smaller
+    at d = 1000.
     """
     rows = total_samples / num_clusters
     return math.sqrt(float(law.oracle_risk(rows, num_features, 1.0)))
@@ -181,10 +179,8 @@ def pooled_over_noise(
     separation: float,
     noise: float,
 ) -> float:
-    """The same of one least-squares fit to everybody, truths equally far apart.
-
-    Exact for two clusters; for more, what an infinite number of samples leaves, the
-    distance from a truth to the mean of all, Delta sqrt((k - 1) / (2 k)).
+    """The same of one least-squares fit to everybody, truths equally far apart: exact
+    for two clusters; for more, Delta sqrt((k - 1) / (2 k)), of infinitely many samples.
     """
     apart = separation / noise
     if num_clusters == 2:
@@ -284,10 +280,8 @@ def _draw(trial: Trial, key: PRNGKeyArray) -> tuple[ClientData, Truth]:
 def simulate(
     trial: Trial, key: PRNGKeyArray, step_sizes: Float[Array, " step_size"]
 ) -> dict[str, Array]:
-    """One data set: a run for each restart and step size, and what needs no run.
-
-    Returns:
-      The arrays of `DIMS`.
+    """One data set: a run for each restart and step size, and what needs no run:
+    `DIMS`.
     """
     data_key, runs_key = jax.random.split(key)
     data, truth = _draw(trial, data_key)
@@ -307,11 +301,8 @@ def simulate(
 
 
 def estimates(data: ClientData, truth: Truth) -> dict[str, Float[Array, ""]]:
-    """Mean distances to the truths of three estimates that are no run of IFCA.
-
-    Returns:
-      `oracle`, least squares with the true clusters, which must be contiguous and
-      equal; `pooled`, one least-squares fit to all; `zero`.
+    """Mean distances to the truths of `oracle`, least squares with the true clusters,
+    contiguous and equal; `pooled`, one fit to all; and `zero`.
     """
     num_clusters, num_features = truth.models.shape
     rows = data.inputs.reshape(num_clusters, -1, num_features)
@@ -344,10 +335,8 @@ class _Replicas(study.Study):
     def measure(
         self, config: Config, cells: Sequence[study.Cell], options: Options
     ) -> list[dict[str, np.ndarray]]:
-        """The arrays of `DIMS` of every cell.
-
-        Trial i of a panel has the same random numbers in all of the panel's cells, and
-        others than in the other panels.
+        """The arrays of `DIMS` of every cell; trial i of a panel has the same random
+        numbers in all of the panel's cells, and others than in the other panels.
         """
         found = []
         sizes = study.settings(config, "num_features", "num_restarts", "num_rounds")
@@ -454,11 +443,8 @@ def resampled(
     num_resamples: int,
     error_rate: float,
 ) -> list[study.Estimate]:
-    """Percentile bootstrap over the data sets of every block.
-
-    The runs of a data set stay together, for they depend on each other. Nominal; of
-    no width where all data sets agree, and NaN where a resample leaves the statistic
-    undefined.
+    """Percentile bootstrap over the data sets of every block, runs of one together.
+    Nominal; of no width where all agree, NaN where a resample leaves it undefined.
     """
     totals = np.zeros((num_resamples, 8))
     for counts in blocks:
@@ -476,12 +462,10 @@ def resampled(
 
 
 def rows(config: Config, cells: study.Rows, results: study.Results) -> list[study.Row]:
-    """One row for each setting of Figure 3, one for each cell of the replicas, and one
-    for each group of cells.
-
-    Groups are the panels under each scale of the truths, each scale, and all. A
-    group's verdicts are taken once for every run, once for every data set, where the
-    best of its runs counts.
+    """One row for each setting of Figure 3, for each cell of the replicas, and for each
+    group of cells: the panels under each scale of the truths, each scale, and all. A
+    group's verdicts are taken for every run, and for every data set by the best of its
+    runs.
     """
     joint = study.jointly(config, len(cells) * len(CRITERIA))
     replicas: list[study.Row] = []

@@ -20,13 +20,9 @@ def truths(
 
 
 def population(sizes: Mapping[str, Any], number: int, **others: Any) -> law.Population:
-    """Clusters of equal sizes, who draw from `truths`.
-
-    Args:
-      sizes: of a cell or a configuration: `num_clients`, `num_samples`, `num_features`,
-        and `noise` with `separation`, or `rho` where the separation is 1.
-      number: of clusters.
-      others: instead of these; `members`, clients of each cluster, and `num_models`.
+    """`number` clusters of equal sizes, who draw from `truths`, by the `num_clients`,
+    `num_samples`, `num_features`, `noise` and `separation` (or `rho`, where it is 1) of
+    `sizes`, or instead by `others`: `members` of each cluster, and `num_models`.
     """
     own = {**sizes, **others}
     return law.population(

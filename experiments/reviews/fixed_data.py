@@ -61,10 +61,9 @@ def draw(
     rho: float,
     num_validation: int = 0,
 ) -> Problem:
-    """Balanced clusters at distance 1, label noise 1 / sqrt(rho), normal inputs.
-
-    Axes are as good as any directions: nothing here prefers one. Sample s of a client
-    is the same for every number of samples, and those to validate on come last.
+    """Balanced clusters at distance 1, label noise 1 / sqrt(rho), normal inputs; sample
+    s of a client is the same for every number of samples, those to validate on come
+    last.
     """
     clusters = np.arange(num_clients) % num_clusters
     truths = np.eye(num_clusters, num_features) / math.sqrt(2)
@@ -129,13 +128,9 @@ def ifca_round(
     step_sizes: Float[np.ndarray, " runs"],
     assignment: Int[np.ndarray, "clients runs"] | None = None,
 ) -> tuple[Float[np.ndarray, "runs models features"], Int[np.ndarray, "clients runs"]]:
-    """One round of IFCA, option I, divisor m, for every run at once.
-
-    Clients train what `assignment` says, else the model of least loss.
-
-    Returns:
-      Models after the round, and the assignment that made them. Diverged models are
-      not finite and chosen by nobody.
+    """One round of IFCA, option I, divisor m, for every run at once: models after it,
+    and the assignment that made them, as given or else of least loss. Diverged models
+    are not finite and chosen by nobody.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         residuals = _residuals(clients, models)

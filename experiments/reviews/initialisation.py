@@ -190,12 +190,10 @@ def compute(cell: study.Cell) -> study.Arrays:
 def starts(
     config: Config, geometry: str, margin: float, random: np.random.Generator, size: int
 ) -> Float[np.ndarray, "trials models features"]:
-    """First models at distance (1/2 - alpha0) Delta of their truths.
-
-    "random": in independent uniform directions. "least favourable": both models of a
-    pair of clusters are shifted from the second truth towards the first, so that the
-    first cluster has Lemma 1's smallest kappa, alpha0 sqrt(rho), wherever
-    (1/4 - alpha0^2) rho <= 1. A cluster without a partner starts at its truth.
+    """First models at distance (1/2 - alpha0) Delta of their truths: "random", in
+    independent uniform directions, or "least favourable", both of a pair shifted from
+    the second truth towards the first, which has Lemma 1's smallest kappa, alpha0
+    sqrt(rho), wherever (1/4 - alpha0^2) rho <= 1; without a partner, at the truth.
     """
     clusters, features = config.num_clusters, config.num_features
     truths = exact_law.truths(clusters, features, separation=config.separation)
@@ -219,11 +217,10 @@ def first_mistakes(
     num_samples: int,
     noise: float,
 ) -> Int[np.ndarray, " trials"]:
-    """Clients that do not choose their own model, in one choice of every client.
-
-    A client's losses are the diagonal of a Wishart matrix with n' degrees of freedom,
-    whose scale is the Gram matrix of (truth - model, sigma); drawn by Bartlett's
-    factor, in NumPy, so that the engine's choices are not judged by themselves.
+    """Clients that do not choose their own model, in one choice of every client. Its
+    losses are the diagonal of a Wishart matrix with n' degrees of freedom, by
+    Bartlett's factor, in NumPy, so that the engine's choices are not judged by
+    themselves.
     """
     trials, width = models.shape[:2]
     degrees = num_samples - np.arange(width)

@@ -207,13 +207,10 @@ def _use(
 def select(
     config: Config, results: study.Results
 ) -> dict[str, Float[np.ndarray, "trials models"]]:
-    """Mean held-out loss of every trial and number of models, by two rules.
-
-    "lowest": a client's lowest loss on the held-out samples themselves. "chosen": the
-    loss of the model that it picks on other samples. The law of each number of models
-    is exact. In common they have the label noise and the inputs along the truths;
-    elsewhere, where independently trained models are nearly orthogonal, inputs are
-    drawn apart. `results` are those of the cells near a truth.
+    """Mean held-out loss of every trial and number of models, exact in law, by two
+    rules: "lowest" of the held-out samples, or of the model "chosen" by others. In
+    common they have the label noise and the inputs along the truths; elsewhere inputs
+    are drawn apart. `results` are those of the cells near a truth.
     """
     clients, samples = config.num_clients, config.num_held_out
     homes = np.repeat(_truths(config), clients // config.num_clusters, axis=0)
@@ -288,10 +285,8 @@ def rows(config: Config, cells: study.Rows, results: study.Results) -> list[stud
 
 
 def merged(config: Config, models: int) -> float:
-    """Least root-mean-square bias of fewer models than clusters, 0 otherwise.
-
-    g equidistant truths of equal weight are Delta sqrt((g-1) / (2g)) from their mean;
-    over the clients that is Delta^2 (k - models) / (2k), however they are merged.
+    """Least root-mean-square bias of fewer models than clusters, 0 otherwise: over the
+    clients Delta^2 (k - models) / (2k), however equidistant truths are merged.
     """
     missing = max(0, config.num_clusters - models)
     return config.separation * math.sqrt(missing / (2 * config.num_clusters))

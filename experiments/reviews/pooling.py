@@ -321,10 +321,9 @@ def compute(cell: study.Cell) -> study.Arrays:
 def draw_gram(
     generator: np.random.Generator, rows: Int[np.ndarray, " groups"], num_features: int
 ) -> tuple[Gram, Moments]:
-    """X'X and X'z, z standard normal noise, of groups of rows, exactly in law.
-
-    With X = QR, R has independent entries (Bartlett, 1933) and Q'z is normal. Groups
-    of fewer than d rows, which must be equal, are drawn themselves. Cost free of n.
+    """X'X and X'z, z normal noise, of groups of rows, exactly in law: by Bartlett
+    (1933), X = QR, free of n; groups of fewer than d rows, which must be equal, are
+    drawn.
     """
     groups, least = len(rows), int(np.min(rows))
     if least < num_features and np.any(rows != least):
@@ -398,15 +397,11 @@ def alternate(
     Int[np.ndarray, "runs clients"],
     Bool[np.ndarray, " runs"],
 ]:
-    """IFCA run to its end on data drawn once: nearest model, then least squares.
+    """IFCA run to its end on data drawn once: nearest model, then least squares, by the
+    shortest step that fits a model's clients' rows; none moves it not at all.
 
-    A model moves by the shortest step that fits its clients' rows, and not at all if
-    it has none: where its gradient steps, as many as it takes, would lead.
-
-    Returns:
-      Models, the assignment that made them, and whether the run came to its end before
-      the last round. Cost of a round: two products of `[clients x d, d]` with all
-      models that move.
+    These are models, the assignment that made them, and whether a run ended before the
+    last round, each two products of `[clients x d, d]` with all models that move.
     """
     models = starts.copy()
     assignment = np.full(moments.shape[:2], -1)
@@ -463,12 +458,9 @@ def crossing(
     other: Float[np.ndarray, "trials points"],
     joint: study.Intervals,
 ) -> study.Estimate:
-    """Where the mean error of pooling passes another one for good.
-
-    Linear in the square of `at` between points, in which the pooled error is linear.
-    The interval is Student's of the trials' differences there, over the slope
-    (delta method: nominal). NaN unless pooling is the better one somewhere and the
-    worse one at the end.
+    """Where the mean error of pooling passes another one for good, by the square of
+    `at`. Student's interval of differences, over the slope (delta method: nominal). NaN
+    unless pooling is the better one somewhere and the worse one at the end.
     """
     gaps = pooled - other
     mean, square = gaps.mean(axis=0), at**2

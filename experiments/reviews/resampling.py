@@ -173,11 +173,9 @@ def outcome(
     clusters: Int[np.ndarray, " clients"],
     settled: Bool[np.ndarray, " runs"],
 ) -> Int[np.ndarray, " runs"]:
-    """Index into `OUTCOMES` of each run.
-
-    Collapsed: all clients chose one model. Locked in: settled on a partition that has
-    little to do with the true one, adjusted Rand index at most 1/2, where every model
-    is chosen. Moving: the same without having settled.
+    """Index into `OUTCOMES` of each run: collapsed, if all chose one model; locked in,
+    if settled at an adjusted Rand index of 1/2 or less with all models; moving, if not
+    settled.
     """
     rand = fixed_data.rand_index(assignment, clusters)
     collapsed = np.all(assignment == assignment[:, :1], axis=1)

@@ -61,10 +61,8 @@ class Study:
     def measure(
         self, config: Any, cells: Sequence[Cell], options: Options
     ) -> list[dict[str, np.ndarray]]:
-        """Arrays of every cell, in order, computed where they are not kept already.
-
-        One file per cell in `options.out/cells`, so that a run which was cut off goes
-        on where it was. Runs are listed in `cells.provenance.json`.
+        """Arrays of every cell, in order, computed where `options.out/cells` does not
+        keep them in a file each; runs are listed in `cells.provenance.json`.
         """
         folder = options.out / "cells"
         kept = Kept(folder)
@@ -88,10 +86,7 @@ class Study:
 
     def main(self, config: Any, options: Options) -> dict[str, Any]:
         """Compute what is not kept yet; write table, figures, answer and configuration.
-
-        Returns:
-          The summary for the command line: headline (the answer), files, decisions,
-          seconds and rows.
+        The summary has the headline (the answer), files, decisions, seconds and rows.
         """
         started = time.perf_counter()
         cells = self.cells(config)
@@ -156,12 +151,9 @@ def check(
 ) -> None:
     """Raises ValueError, naming the field, where a configuration makes no sense.
 
-    Args:
-      config: with an `error_rate`, which must be in (0, 1).
-      at_least: fields by their least value; they must be finite too, and tuples are
-        checked entry by entry.
-      different: tuples that must hold at least one value, and none twice.
-      several: tuples that must hold at least two, and none twice.
+    Its `error_rate` must be in (0, 1), fields `at_least` so large and finite (tuples
+    entry by entry), tuples that are `different` or `several` of one or two values, none
+    twice.
     """
 
     def need(holds: bool, name: str, what: str) -> None:
@@ -238,10 +230,8 @@ class Intervals:
     def ratio(
         self, upper: Float[np.ndarray, " trials"], lower: Float[np.ndarray, " trials"]
     ) -> Estimate:
-        """The ratio of two means from paired trials.
-
-        Linearised (delta method): Student's interval of (upper - r lower) / mean(lower)
-        around r. Nominal; good where the mean of `lower` is known to a few per cent.
+        """The ratio of two means from paired trials, in Student's interval of (upper -
+        r lower) / mean(lower) (delta method: nominal, good if `lower` is well known).
         """
         value = float(np.mean(upper) / np.mean(lower))
         rest = self.mean((upper - value * lower) / np.mean(lower))

@@ -137,13 +137,9 @@ def pick(scores: Float[np.ndarray, " runs"]) -> int:
 
 
 def compute(cell: study.Cell) -> study.Arrays:
-    """Errors of the chosen runs.
-
-    Returns:
-      `error` `[choices, rules, trials]`, mean distance of models and truths, matched,
-      infinite where a diverged run is chosen; `picked` of the same shape, index of the
-      step size; `oracle` `[trials]`, the same distance of least squares in the true
-      clusters.
+    """Errors of the chosen runs: `error` `[choices, rules, trials]`, mean distance of
+    matched models and truths, or infinite; `picked`, indices of step sizes; `oracle`
+    `[trials]`.
     """
     gammas, rounds = np.array(cell["step_sizes"]), cell["num_rounds"]
     samples, restarts = cell["num_samples"], cell["num_restarts"]
