@@ -40,19 +40,15 @@ ORDER = (
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One experiment, as its module says.
-
-    spreads_clients: whether it spreads clients over devices; on a CPU every core is
-      then made one.
-    is_sweep: whether all it computes is one sweep of independent trials, which can
-      stop at a precision, be shared by several workers, and spread its trials over
-      devices.
-    """
+    """One experiment, as its module says."""
 
     id: str  # its name; "" of the comparison
     module: str  # to import when the experiment is asked for
     title: str  # one line for `list`
+    # Whether it spreads clients over devices; on a CPU every core is then made one.
     spreads_clients: bool = False
+    # Whether all it computes is one sweep of independent trials, which can stop at a
+    # precision, be shared by several workers, and spread its trials over devices.
     is_sweep: bool = False
 
     def load(self) -> Any:

@@ -340,9 +340,8 @@ def scaling_rows(sizes: Sequence[Measured]) -> Rows:
 
 
 def slopes(sizes: Sequence[Measured]) -> Rows:
-    """Log-log slopes along m, n and d: of every trial, their median and range.
-
-    A slope is that of the least-squares line through all sizes of an axis.
+    """Log-log slopes of least squares along m, n and d: of every trial, median and
+    range.
     """
     found = []
     for letter, field in AXES.items():

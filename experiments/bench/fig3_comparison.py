@@ -87,9 +87,8 @@ def measure(
     seed: int,
     progress: bool,
 ) -> tuple[Rows, Rows]:
-    """Times all jobs in turn, trial by trial, after one trial to compile, of cells that
-    are alike but for the separation: a row a job, and seconds of every job in every
-    trial.
+    """Times all jobs in turn, trial by trial, after one trial to compile, of cells
+    alike but for separation: a row a job, and seconds of every job in every trial.
     """
     jobs = list(_jobs(cells, step_sizes, ways, seed))
     records = [Record(job.what, job.cells) for job in jobs]

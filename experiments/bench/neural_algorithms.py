@@ -146,9 +146,8 @@ def rows(
 
 
 def targets(table: Rows, *, busy: bool) -> Rows:
-    """Whether each algorithm's round costs what its passes cost.
-
-    Where other programs used the machine, `busy` leaves all open.
+    """Whether rounds cost what their passes cost; open where `busy` with other
+    programs.
     """
     return [
         {

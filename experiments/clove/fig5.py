@@ -104,9 +104,8 @@ DIMS: dict[str, tuple[str, ...]] = {
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Array]:
-    """One run, and the losses of its final models: the arrays of `DIMS`. Cost: that of
-    the run, and a forward pass for each model and test sample of a client of each
-    cluster.
+    """One run, and the losses of its final models, by `DIMS`. Cost: that of the run,
+    and a forward pass for each model and test sample of a client of each cluster.
     """
     carry, trace = run(trial, key, clients)
     index = jnp.asarray(trial.repetition).astype(jnp.int32)

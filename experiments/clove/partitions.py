@@ -129,9 +129,7 @@ def draw(
 
 
 def repeated(shared: Callable[..., Shared], *, seed: int, repetitions: int) -> Clients:
-    """What `shared` makes with the key of each repetition: training clients, truth,
-    test clients, their truth.
-    """
+    """`shared`, with a key for each repetition: train, truth, test and its truth."""
     key = jax.random.fold_in(jax.random.key(seed), 1)  # Runs draw from 0.
     found = []
     for repetition in range(repetitions):

@@ -63,33 +63,31 @@ def _partition(trial: Trial) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class View:
-    """What an experiment shows of its results.
-
-    items: the paper's tables that have numbers on it, such as "Table 1".
-    setting: a trial's setting as those tables name it.
-    published: names of methods in those tables, where they are not `METHODS`' own.
-    series: what tells curves of one method apart, for the legend; "" if nothing.
-    panel: what tells panels of one partition apart, for their titles; "" if nothing.
-    splits_algorithms: whether each algorithm has a panel of its own, in which `curves`
-      or else `series` names the curves.
-    curves: names of methods in such panels.
-    partitions: those that are run, and that the tables are about; any if None.
-    reconstructs: whether autoencoders are trained, and the tables are about them.
-    index: which ARI the table shows: "rand_index" of the participants, or
-      "seen_rand_index" of all who ever took part.
-    """
+    """What an experiment shows of its results."""
 
     title: str  # of its figure
+    # The paper's tables that have numbers on it, such as "Table 1".
     items: tuple[str, ...] = ()
+    # A trial's setting as those tables name it.
     setting: Callable[[Trial], str] = lambda trial: _partition(trial).capitalize()
+    # Names of methods in those tables, where they are not `METHODS`' own.
     published: Mapping[Method, str] = dataclasses.field(default_factory=dict)
+    # What tells curves of one method apart, for the legend; "" if nothing.
     series: Callable[[Trial], str] = lambda trial: ""
+    # What tells panels of one partition apart, for their titles; "" if nothing.
     panel: Callable[[Trial], str] = lambda trial: ""
+    # Whether each algorithm has a panel of its own, in which `curves` or else `series`
+    # names the curves.
     splits_algorithms: bool = False
+    # Names of methods in such panels.
     curves: Mapping[Method, str] = dataclasses.field(default_factory=dict)
+    # Those that are run, and that the tables are about; any if None.
     partitions: tuple[Partition, ...] | None = None
+    # Whether autoencoders are trained, and the tables are about them.
     reconstructs: bool = False
     is_partial: bool = False  # whether they are about partial participation
+    # Which ARI the table shows: "rand_index" of the participants, or "seen_rand_index"
+    # of all who ever took part.
     index: Literal["rand_index", "seen_rand_index"] = "rand_index"
     note: str = ""  # on the paper's numbers, for people
 

@@ -166,8 +166,6 @@ class Trial:
     num_channels, num_hidden, num_latent, num_words: of `networks.network`.
     num_rounds, rounds_between, num_epochs, batch_size, step_size, clients_per_chunk: of
       `Config`.
-    repetition: number of the seed. Traced, so that repetitions share a program and
-      yet are stored one by one.
     """
 
     method: Method  # a key of `METHODS`
@@ -191,7 +189,7 @@ class Trial:
     step_size: float
     gradient_step_size: float  # of gradient averaging, which takes one step a round
     clients_per_chunk: int
-    repetition: int
+    repetition: int  # seed, traced: repetitions share a program, yet are stored alone
 
     def __post_init__(self) -> None:
         check_member(Method, method=self.method)
@@ -223,12 +221,10 @@ def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Arr
 
 
 class Carry(NamedTuple):
-    """What goes from round to round.
-
-    latest: `[clients]`, the model that each client trained last, `NO_CLUSTER` before.
-    """
+    """What goes from round to round."""
 
     state: Any  # of the algorithm
+    # `[clients]`, the model that each client trained last, `NO_CLUSTER` before.
     latest: Int[Array, " clients"]
 
 
@@ -397,12 +393,10 @@ def rand_index(
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What was found for one shape of the data.
-
-    data: variables of the trial's dims, `[method, repetition, trial, ...]`.
-    """
+    """What was found for one shape of the data."""
 
     trial: Trial  # the fields that its cells share
+    # Variables of the trial's dims, `[method, repetition, trial, ...]`.
     data: xr.Dataset
 
 
@@ -531,9 +525,8 @@ def store_name(trial: Trial) -> str:
 def compute(
     options: Options, grid: engine.Grid, source: Source, simulate: Simulate = simulate
 ) -> Result:
-    """What the store has of one grid of `Trial`s, once it has everything.
-
-    Another `simulate` makes what the grid's dims say.
+    """What the store has of one grid of `Trial`s, or of another `simulate`, once
+    complete.
     """
     clients = draw(
         grid.trial.partition,

@@ -198,12 +198,10 @@ DIMS: dict[str, tuple[str, ...]] = {
 
 
 class Method(NamedTuple):
-    """What is trained.
-
-    num_clusters: K; None where CLoVE chooses it in every round, or has no meaning.
-    """
+    """What is trained."""
 
     name: Literal["clove", "ifca", "fedavg", "local"]  # of the algorithm
+    # K; None where CLoVE chooses it in every round, or has no meaning.
     num_clusters: int | None
 
     @property
@@ -235,8 +233,6 @@ class Trial:
 
     num_channels, num_hidden, num_rounds, num_epochs, batch_size, step_size,
       clients_per_chunk: of `Config`.
-    repetition: number of the seed. Traced, so that repetitions share a program and
-      yet are stored one by one.
     """
 
     method: str  # a text that `method_of` understands
@@ -251,7 +247,7 @@ class Trial:
     batch_size: int
     step_size: float
     clients_per_chunk: int
-    repetition: int
+    repetition: int  # seed, traced: repetitions share a program, yet are stored alone
 
     def __post_init__(self) -> None:
         method_of(self.method)

@@ -50,12 +50,10 @@ Value = int | float | bool | str | None | Percent
 
 @dataclasses.dataclass(frozen=True)
 class Arm:
-    """An algorithm with what is changed of its arguments.
-
-    changes: names of arguments with their values, in the order given.
-    """
+    """An algorithm with what is changed of its arguments."""
 
     algorithm: str  # a key of `REGISTRY`
+    # Names of arguments with their values, in the order given.
     changes: tuple[tuple[str, Value], ...] = ()
 
     @property
@@ -76,12 +74,10 @@ class Arm:
 
 @dataclasses.dataclass(frozen=True)
 class Contestant:
-    """One row of the table: an algorithm and the values it is searched over.
-
-    settings: the arm with each combination of the values searched over, at least one.
-    """
+    """One row of the table: an algorithm and the values it is searched over."""
 
     arm: Arm  # as it was asked for
+    # The arm with each combination of the values searched over, at least one.
     settings: tuple[Arm, ...]
 
 

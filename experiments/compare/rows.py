@@ -22,17 +22,15 @@ from experiments.study import interval
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """One combination of values, over all seeds.
-
-    data: variables of `trial.DIMS`, `[repetition, ...]`, NaN where a run failed; None
-      if nothing could be run.
-    seconds: `[repetition]`, of a whole run without compilation, on the machine that
-      computed it.
-    """
+    """One combination of values, over all seeds."""
 
     arm: Arm  # with the values searched over
     step_size: float  # of local training
+    # Variables of `trial.DIMS`, `[repetition, ...]`, NaN where a run failed; None if
+    # nothing could be run.
     data: xr.Dataset | None
+    # `[repetition]`, of a whole run without compilation, on the machine that computed
+    # it.
     seconds: Float[np.ndarray, " seeds"]
     num_failed: int  # runs that raised
 

@@ -42,8 +42,6 @@ class Trial:
     num_channels, num_hidden, num_words: of its widths.
     num_rounds, rounds_between, step_size: of `Config`.
     num_epochs, batch_size, optimizer, clients_per_chunk: of `Setup`.
-    repetition: number of the seed. Traced, so that repetitions share a program and
-      yet are stored one by one.
     """
 
     arm: str  # text of an `Arm`, without its step size
@@ -68,7 +66,7 @@ class Trial:
     optimizer: Optimizer
     clients_per_chunk: int
     step_size: float
-    repetition: int
+    repetition: int  # seed, traced: repetitions share a program, yet are stored alone
 
     def __post_init__(self) -> None:
         check_member(Partition, partition=self.partition)
@@ -91,10 +89,7 @@ class Clients(NamedTuple):
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Array]:
-    """One run from one random start, tested along the way: the arrays of `DIMS`.
-
-    All arms of one repetition share its data and the run's key.
-    """
+    """One run from a random start of its repetition, with tests: the arrays of `DIMS`."""
     repetition = jnp.asarray(trial.repetition)
     run_key = jax.random.fold_in(key, repetition.astype(jnp.uint32))
     index = repetition.astype(jnp.int32)

@@ -72,8 +72,7 @@ class Method(NamedTuple):
         **settings: Any,
     ) -> Algorithm:
         """The algorithm, averaging models weighted by samples. `first` and the two
-        fields after it are one-shot clustering's line 1; `settings` are every
-        algorithm's.
+        after it are one-shot clustering's line 1; `settings` are every algorithm's.
         """
         if self.name == "local":
             return trained_alone(task, **settings)
@@ -116,8 +115,6 @@ class Trial:
     Fields that the configuration has too mean the same (`table2_femnist`).
 
     pretraining_rounds, pretraining_participants: of the frozen layers; 0 with "paper".
-    repetition: number of the seed. Traced, so that repetitions share a program and
-      yet are stored one by one.
     """
 
     variant: Variant  # "paper" or "reference"; see this module
@@ -137,7 +134,7 @@ class Trial:
     warm_up_rounds: int  # of random groups before IFCA's first round; 0 with "paper"
     num_first_steps: int
     first_step_size: float
-    repetition: int
+    repetition: int  # seed, traced: repetitions share a program, yet are stored alone
 
     def __post_init__(self) -> None:
         check_member(Variant, variant=self.variant)

@@ -73,14 +73,7 @@ def _all_criteria() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """Everything that one trial's results depend on, besides the step sizes.
-
-    decide: leave a trial's other runs alone once one has succeeded under every
-      criterion, with `tolerance`; their results are NaN then.
-    shortcuts: compute cells that share their samples together, by `simulate_jointly`:
-      the same runs up to rounding, for less.
-    criteria: of success, so that what was judged by others is not taken for this.
-    """
+    """Everything that one trial's results depend on, besides the step sizes."""
 
     convention: Convention
     separation: float
@@ -95,9 +88,14 @@ class Trial:
     init_unit: InitUnit
     normalise: Normalise
     resample: bool
+    # Compute cells that share their samples together, by `simulate_jointly`: the same
+    # runs up to rounding, for less.
     shortcuts: bool = False
+    # Leave a trial's other runs alone once one has succeeded under every criterion,
+    # with `tolerance`; their results are NaN then.
     decide: bool = False
     tolerance: float = 0.0
+    # Of success, so that what was judged by others is not taken for this.
     criteria: str = dataclasses.field(default_factory=_all_criteria, init=False)
 
     def __post_init__(self) -> None:
@@ -142,8 +140,8 @@ def successful(
 
 
 def oracle_floor(trial: Trial) -> float:
-    """Root-mean-square error of least squares with known clusters, `sigma sqrt(d / (N -
-    d - 1))` with `N = m n / k` Gaussian rows; infinite where N <= d + 1.
+    """Root-mean-square error of least squares with known clusters, for Gaussian rows:
+    `sigma sqrt(d / (N - d - 1))` with `N = m n / k`; infinite where N <= d + 1.
     """
     spare = _rows_per_cluster(trial) - trial.num_features - 1
     return (

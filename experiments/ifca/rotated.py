@@ -80,8 +80,6 @@ class Trial:
     checksum: of the images' arrays, which tells preparations in another order apart.
     decay: factor of the step size from round to round; not traced, since no decay at
       all is another program.
-    repetition: number of the seed. Traced, so that repetitions share a program and
-      yet are stored one by one.
     """
 
     algorithm: Name
@@ -107,7 +105,7 @@ class Trial:
     step_size: float
     decay: float
     clients_per_chunk: int
-    repetition: int
+    repetition: int  # seed, traced: repetitions share a program, yet are stored alone
 
     def __post_init__(self) -> None:
         check_member(Name, algorithm=self.algorithm)
@@ -203,9 +201,8 @@ def simulate(trial: Trial, key: PRNGKeyArray, images: Arrays) -> dict[str, Array
 
 
 def identities(trial: Trial, key: PRNGKeyArray, images: Arrays) -> dict[str, Array]:
-    """One trial of IFCA like `simulate`, in which nothing is tested, by
-    `IDENTITY_DIMS`. Estimates in round t are made with the models at the end of the
-    round before.
+    """IFCA like `simulate`, in which nothing is tested, by `IDENTITY_DIMS`. Estimates
+    in round t are made with the models at the end of the round before.
     """
     run_key, train, truth, _ = _clients(trial, key, images)
     task = task_of(trial, images.train_inputs.shape[1:])

@@ -314,9 +314,8 @@ def _sweep(
 
 
 def rows(result: Result) -> list[dict[str, Any]]:
-    """One row for each method: accuracies in per cent, means and standard deviations
-    over the seeds, `clusters_used` in each; diverged runs have what their models
-    answered.
+    """One row for each method: accuracies in per cent, means and deviations over seeds,
+    each one's `clusters_used`; diverged runs have what their models answered.
     """
     return [_row(result, name) for name in result.data["method"].values.tolist()]
 

@@ -140,8 +140,7 @@ def split_in_two(
     similarity: Float[np.ndarray, "members members"], linkage: Linkage
 ) -> Int[np.ndarray, " members"]:
     """Two groups, by joining the most similar ones until two are left: "single" linkage
-    as published (Sattler et al., 2019, Algorithm 1), "complete" as in its released
-    code.
+    as published (Sattler et al., 2019), "complete" as in its released code.
     """
     from sklearn.cluster import AgglomerativeClustering  # Slow to import.
 
@@ -176,8 +175,7 @@ def fine_tuned(
     clients: fixed_data.Clients, start: Models, steps: Sequence[int]
 ) -> Float[np.ndarray, "settings clients features"]:
     """Models after so many local gradient steps from a common start, half the stable
-    one of n normal samples long: 1 / (2 (1 + sqrt(d/n))^2) for the loss without factor
-    1/2.
+    one of n normal samples, 1 / (2 (1 + sqrt(d/n))^2), for the loss without 1/2.
     """
     edge = (1 + np.sqrt(clients.inputs.shape[-1] / clients.num_samples)) ** 2
     scale = 1 / (edge * clients.num_samples)
@@ -295,8 +293,7 @@ def holm(
     p_values: Float[np.ndarray, " tests"], *, error_rate: float
 ) -> Bool[np.ndarray, " tests"]:
     """Which hypotheses are rejected, with at most `error_rate` chance of any false one,
-    by Holm (1979): smallest p-values against error_rate / tests, / (tests - 1) and so
-    on.
+    by Holm (1979): the i-th smallest p-value against error_rate / (tests + 1 - i).
     """
     order = np.argsort(p_values)
     limits = error_rate / np.arange(len(p_values), 0, -1)

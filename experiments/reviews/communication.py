@@ -141,9 +141,8 @@ def compute(cell: study.Cell) -> study.Arrays:
 def bits(
     arm: str, *, rounds: int, frozen_from: int, num_clusters: int, num_features: int
 ) -> int:
-    """Bits that a client receives and sends in so many rounds, 32 for each number:
-    IFCA's k models down, one and its name up, or once known or frozen one each;
-    one-shot one up first.
+    """Bits that a client receives and sends, 32 a number: k models of IFCA down, one
+    and its name up; known or frozen, one each; one-shot, first one up as well.
     """
     model = FLOAT_BITS * num_features
     full = (num_clusters + 1) * model + math.ceil(math.log2(num_clusters))
@@ -301,8 +300,7 @@ def median(
     values: Float[np.ndarray, " trials"], *, error_rate: float
 ) -> study.Estimate:
     """The median and its exact interval by order statistics, the r-th ones with
-    P(Bin(trials, 1/2) < r) at most half the error rate, else infinite; as entries may
-    be.
+    P(Bin(trials, 1/2) < r) at most half the error rate; else infinite.
     """
     import scipy.stats  # Slow to import.
 

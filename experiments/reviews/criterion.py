@@ -159,8 +159,7 @@ def oracle_over_noise(
     total_samples: float, num_clusters: int, num_features: int
 ) -> float:
     """Root-mean-square error of least squares with the true clusters, over sigma:
-    sqrt(d / (m n / k - d - 1)), or inf; the criterion's mean distance is hardly smaller
-    at d = 1000.
+    sqrt(d / (m n / k - d - 1)), or inf; the criterion's is hardly less at d = 1000.
     """
     rows = total_samples / num_clusters
     return math.sqrt(float(law.oracle_risk(rows, num_features, 1.0)))

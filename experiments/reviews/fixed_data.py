@@ -26,14 +26,12 @@ class Clients(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """One data set: clients to train on, others to validate on, and the truth.
-
-    truths: `[clusters, features]`, orthogonal and at distance 1 from each other.
-    """
+    """One data set: clients to train on, others to validate on, and the truth."""
 
     clients: Clients
     validation: Clients  # further samples of the same clients, never trained on
     clusters: Int[np.ndarray, " clients"]  # true cluster of each
+    # `[clusters, features]`, orthogonal and at distance 1 from each other.
     truths: Float[np.ndarray, "clusters features"]
 
 
@@ -61,9 +59,8 @@ def draw(
     rho: float,
     num_validation: int = 0,
 ) -> Problem:
-    """Balanced clusters at distance 1, label noise 1 / sqrt(rho), normal inputs; sample
-    s of a client is the same for every number of samples, those to validate on come
-    last.
+    """Balanced clusters at distance 1, label noise 1 / sqrt(rho), normal inputs, those
+    to validate on last; sample s is the same for every number of samples.
     """
     clusters = np.arange(num_clients) % num_clusters
     truths = np.eye(num_clusters, num_features) / math.sqrt(2)

@@ -54,15 +54,13 @@ Separations = Float[np.ndarray, " separations"]
 
 
 class Setting(NamedTuple):
-    """One point (d, m, n, k, p) of the study.
-
-    share: of the clients, in the first cluster; the others share the rest equally.
-    """
+    """One point (d, m, n, k, p) of the study."""
 
     num_features: int
     num_clients: int
     num_samples: int
     num_clusters: int
+    # Of the clients, in the first cluster; the others share the rest equally.
     share: float
 
     @property
@@ -322,8 +320,7 @@ def draw_gram(
     generator: np.random.Generator, rows: Int[np.ndarray, " groups"], num_features: int
 ) -> tuple[Gram, Moments]:
     """X'X and X'z, z normal noise, of groups of rows, exactly in law: by Bartlett
-    (1933), X = QR, free of n; groups of fewer than d rows, which must be equal, are
-    drawn.
+    (1933) free of n; groups of fewer than d rows, which must be equal, are drawn.
     """
     groups, least = len(rows), int(np.min(rows))
     if least < num_features and np.any(rows != least):

@@ -173,9 +173,8 @@ def outcome(
     clusters: Int[np.ndarray, " clients"],
     settled: Bool[np.ndarray, " runs"],
 ) -> Int[np.ndarray, " runs"]:
-    """Index into `OUTCOMES` of each run: collapsed, if all chose one model; locked in,
-    if settled at an adjusted Rand index of 1/2 or less with all models; moving, if not
-    settled.
+    """Index into `OUTCOMES`: collapsed, if all chose one model; locked in, if settled
+    at an adjusted Rand index of 1/2 or less with all models; moving, if not.
     """
     rand = fixed_data.rand_index(assignment, clusters)
     collapsed = np.all(assignment == assignment[:, :1], axis=1)

@@ -36,26 +36,23 @@ PREDICTED = "predicted, in the colour of what was measured"
 
 @dataclasses.dataclass(frozen=True)
 class Study:
-    """One question as the functions of its module, which `main` runs in their order.
-
-    cells: of a configuration: plain data, all that `compute` may depend on, seed
-      included.
-    compute: one cell; gives the same arrays again for the same cell.
-    rows: the table, from the configuration, the cells and their arrays.
-    facts: what the rules and the answer need besides the rows, by name, from the
-      configuration and the arrays of all cells.
-    decide: what each rule of the header came to, by name, from configuration and rows.
-    figures: by file name, from configuration and rows.
-    """
+    """One question as the functions of its module, which `main` runs in their order."""
 
     id: str  # of the experiment, e.g. "reviews.k"
     revision: int  # raised whenever a cell of the same settings changes its meaning
+    # Of a configuration: plain data, all that `compute` may depend on, seed included.
     cells: Callable[[Any], list[Row]]
+    # One cell; gives the same arrays again for the same cell.
     compute: Callable[..., Any]
+    # The table, from the configuration, the cells and their arrays.
     rows: Callable[[Any, Any, Any], list[Row]]
+    # What each rule of the header came to, by name, from configuration and rows.
     decide: Callable[..., Verdicts]
     answer: Callable[..., str]  # one paragraph, from configuration, rows and decisions
+    # By file name, from configuration and rows.
     figures: Callable[[Any, Any], dict[str, Figure]]
+    # What the rules and the answer need besides the rows, by name, from the
+    # configuration and the arrays of all cells.
     facts: Callable[[Any, Any], dict[str, Any]] = lambda config, results: {}
 
     def measure(

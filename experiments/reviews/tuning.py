@@ -137,9 +137,8 @@ def pick(scores: Float[np.ndarray, " runs"]) -> int:
 
 
 def compute(cell: study.Cell) -> study.Arrays:
-    """Errors of the chosen runs: `error` `[choices, rules, trials]`, mean distance of
-    matched models and truths, or infinite; `picked`, indices of step sizes; `oracle`
-    `[trials]`.
+    """Errors of chosen runs: `error` `[choices, rules, trials]`, mean distance of
+    matched models and truths, or inf; `picked`, step sizes; `oracle` `[trials]`.
     """
     gammas, rounds = np.array(cell["step_sizes"]), cell["num_rounds"]
     samples, restarts = cell["num_samples"], cell["num_restarts"]

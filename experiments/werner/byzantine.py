@@ -374,9 +374,8 @@ def predicted_breakdown(num_clusters: int, noise: float, separation: float) -> f
 
 
 def rows(results: xr.Dataset, config: Config) -> list[Row]:
-    """One row for each radius, attack and share. The influence is that beside the same
-    trial without attackers, at a fixed radius; its intervals hold jointly, by
-    Bonferroni.
+    """One row for each radius, attack and share; the influence is that beside the same
+    trial without attackers, at a fixed radius, by joint intervals.
     """
     shares = results["share"].values.tolist()
     number = results.sizes["attack"] * (len(shares) - 1)

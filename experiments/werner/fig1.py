@@ -232,8 +232,7 @@ EXAMPLES: dict[str, Example] = {
 
 def myopic(num_rounds: int, step_size: ScalarLike) -> Float[Array, "rounds clients"]:
     """Myopic-Clustering (Algorithm 1) with two clusters, from the example's start: the
-    best partition of the three gradients, of equal ones that with the first client
-    alone.
+    best partition of the three gradients, of equal ones client 1 alone.
     """
     example = EXAMPLES["myopic"]
     alone = jnp.eye(3, dtype=bool)
@@ -354,9 +353,8 @@ def fail(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array]:
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array]:
-    """Federated-Clustering (Algorithm 2): the arrays of `DIMS`. A client's model is
-    moved by Threshold-Clustering, from its own, of everyone's gradients of one batch
-    there.
+    """Federated-Clustering (Algorithm 2), by `DIMS`: Threshold-Clustering of everyone's
+    gradients of one batch at a client's model, from its own, moves that model.
     """
     example = EXAMPLES[trial.example]
     clusters = jnp.array(example.clusters)

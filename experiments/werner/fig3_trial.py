@@ -202,8 +202,7 @@ def simulate(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array
 
 def _limit(trial: Trial, data: ClientData) -> Float[Array, ""]:
     """Step size above which gradient descent diverges on some client's own loss: 2 over
-    the curvature, twice `curvatures`; damped momentum allows (1 + beta) / (1 - beta) as
-    much.
+    twice `curvatures`; damped momentum has (1 + beta) / (1 - beta) as much.
     """
     largest = 2 * jnp.max(jnp.linalg.eigvalsh(curvatures(data)))
     return 2 * (1 + trial.momentum) / (1 - trial.momentum) / largest

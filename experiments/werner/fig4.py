@@ -169,9 +169,8 @@ class Trial:
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array]:
-    """Blobs as scikit-learn makes them (centres uniform in a box, N(centre, deviation^2
-    I)) and Threshold-Clustering of them from round 0. A repetition shares its
-    randomness.
+    """Blobs as scikit-learn makes them, uniform centres and N(centre, deviation^2 I),
+    and Threshold-Clustering of them from round 0; settings share random numbers.
     """
     centre_key, sample_key, start_key = jax.random.split(key, 3)
     shape = (trial.num_clusters, trial.num_features)
@@ -234,9 +233,8 @@ Curve = Float[np.ndarray, " rounds"]
 
 
 def elbow(curve: Curve, threshold: float) -> float:
-    """The first l with (f(l-1) - f(l)) / (f(0) - min f) < threshold: the paper's
-    formula, corrected. NaN where f never falls below its start, or no round brings so
-    little.
+    """The first l with (f(l-1) - f(l)) / (f(0) - min f) < threshold, corrected. NaN
+    where f never falls below its start, or no round brings so little.
     """
     fall = curve[0] - np.min(curve)
     if not fall > 0:

@@ -269,8 +269,7 @@ def _sweep(
 @dataclasses.dataclass(frozen=True)
 class Trial:
     """Everything that one trial's law depends on, as in `Config`; dataset and checksum
-    are of the images, rounds_between from test to test, repetition is the seed's
-    number.
+    are of the images, rounds_between from test to test, repetition the seed's.
     """
 
     method: Method
@@ -305,9 +304,8 @@ class Trial:
 def draw(
     partition: Partition, images: Images, *, seed: int, repetitions: int, sizes: Sizes
 ) -> Clients:
-    """The data of all repetitions; each follows from the seed and its number alone, and
-    no image is used twice (the released code deals anew). Memory: float32 pixels of
-    all.
+    """The data of all repetitions, by the seed and its number alone; no image is used
+    twice (the released code deals anew). Memory: float32 pixels of all.
     """
     share_out = feature_skewed if partition == "rotation" else label_shifted
     shared = functools.partial(share_out, images, sizes=sizes)
@@ -315,10 +313,7 @@ def draw(
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Array]:
-    """One run: the arrays of `DIMS`.
-
-    The methods of one repetition share its data and the run's key.
-    """
+    """One run: the arrays of `DIMS`; methods of a repetition share its data and key."""
     repetition = jnp.asarray(trial.repetition)
     run_key = jax.random.fold_in(key, repetition.astype(jnp.uint32))
     index = repetition.astype(jnp.int32)
