@@ -89,7 +89,9 @@ class Clients(NamedTuple):
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Array]:
-    """One run from a random start of its repetition, with tests: the arrays of `DIMS`."""
+    """One run from one random start, tested along the way: the arrays of `DIMS`. The
+    arms of one repetition share its data and the run's key.
+    """
     repetition = jnp.asarray(trial.repetition)
     run_key = jax.random.fold_in(key, repetition.astype(jnp.uint32))
     index = repetition.astype(jnp.int32)

@@ -395,10 +395,10 @@ def alternate(
     Bool[np.ndarray, " runs"],
 ]:
     """IFCA run to its end on data drawn once: nearest model, then least squares, by the
-    shortest step that fits a model's clients' rows; none moves it not at all.
+    shortest step that fits a model's clients' rows; one without clients stays.
 
-    These are models, the assignment that made them, and whether a run ended before the
-    last round, each two products of `[clients x d, d]` with all models that move.
+    Returns models, the assignment that made them, and whether a run ended before the
+    last round, which costs two products of `[clients x d, d]` with moving models.
     """
     models = starts.copy()
     assignment = np.full(moments.shape[:2], -1)

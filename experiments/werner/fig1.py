@@ -232,7 +232,7 @@ EXAMPLES: dict[str, Example] = {
 
 def myopic(num_rounds: int, step_size: ScalarLike) -> Float[Array, "rounds clients"]:
     """Myopic-Clustering (Algorithm 1) with two clusters, from the example's start: the
-    best partition of the three gradients, of equal ones client 1 alone.
+    best partition of the gradients, of equal ones that with the first client alone.
     """
     example = EXAMPLES["myopic"]
     alone = jnp.eye(3, dtype=bool)
