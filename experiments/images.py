@@ -70,10 +70,8 @@ def _loaded(name: str, images: Images, note: str, is_substitute: bool) -> Loaded
 
 
 def checksum(arrays: Iterable[Any]) -> str:
-    """CRC-32 of the bytes of all arrays, one after the other, as eight digits.
-
-    It tells data that were prepared in another order apart, which two runs must not
-    share a store for; shapes and types do not count.
+    """CRC-32 of the bytes of all arrays, one after the other, as eight digits, which
+    two runs with a common store must share; shapes and types do not count.
     """
     found = 0
     for array in arrays:

@@ -13,14 +13,11 @@ from cfljax.report import replacing
 
 
 class Kept:
-    """A folder of named arrays, one `.npz` file for each key.
+    """A folder, made if missing, of named arrays, one `.npz` file for each key.
 
-    A key is plain data that holds everything its arrays depend on, so that any change
-    asks for another file. Files appear whole or not at all; one that is damaged counts
-    as missing. Several processes may share the folder.
-
-    Args:
-      folder: made if missing.
+    A key is plain data that holds everything its arrays depend on. Files appear whole
+    or not at all; a damaged one counts as missing. Several processes may share the
+    folder.
     """
 
     def __init__(self, folder: pathlib.Path) -> None:

@@ -33,11 +33,8 @@ _REQUEUES = 10  # Of a worker that meets its time limit.
 
 
 def main(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
-    """Launch what was asked for; the exit status, 1 if a local worker failed.
-
-    Args:
-      arguments: as `arguments.parser` parses them.
-      rest: flags of the experiment.
+    """Launch what was asked for; the exit status, 1 if a local worker failed. `rest`
+    are flags of the experiment.
 
     Raises:
       ValueError: if anything is wrong with the flags, or submitit or Slurm is missing.

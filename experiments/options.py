@@ -6,29 +6,25 @@ import pathlib
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How to run, never what: no option changes a trial.
+    """How to run, never what: no option changes a trial."""
 
-    out: folder of the results; made if missing.
-    chunk: trials per compiled call; as many as fit in `memory` if None.
-    memory: bytes that a sweep may use; half of what is free if None.
-    data: folder of the original data files; `CFLJAX_DATA` if None.
-    progress: whether to draw a progress bar.
-    devices: local devices that experiments spread clients over, and sweeps trials; all
-      if None, but one for sweeps on a CPU.
-    precision: length of a cell's interval, in (0, 1], below which a sweep adds no
-      trials to it. The only option that decides how many trials there are; as many as
-      configured if None.
-    shard: `(i, n)`, this is worker i of n, from 1, on the sweep's store; the whole
-      sweep if None.
-    """
-
-    out: pathlib.Path
+    out: pathlib.Path  # folder of the results; made if missing
+    # Trials per compiled call; as many as fit in `memory` if None.
     chunk: int | None = None
+    # Bytes that a sweep may use; half of what is free if None.
     memory: int | None = None
+    # Folder of the original data files; `CFLJAX_DATA` if None.
     data: pathlib.Path | None = None
-    progress: bool = True
+    progress: bool = True  # whether to draw a progress bar
+    # Local devices that experiments spread clients over, and sweeps trials; all if
+    # None, but one for sweeps on a CPU.
     devices: int | None = None
+    # Length of a cell's interval, in (0, 1], below which a sweep adds no trials to it.
+    # The only option that decides how many trials there are; as many as configured if
+    # None.
     precision: float | None = None
+    # `(i, n)`, this is worker i of n, from 1, on the sweep's store; the whole sweep if
+    # None.
     shard: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:

@@ -40,29 +40,20 @@ ORDER = (
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One experiment, as its module says.
+    """One experiment, as its module says."""
 
-    id: its name; "" of the comparison.
-    module: to import when the experiment is asked for.
-    title: one line for `list`.
-    spreads_clients: whether it spreads clients over devices; on a CPU every core is
-      then made one.
-    is_sweep: whether all it computes is one sweep of independent trials, which can
-      stop at a precision, be shared by several workers, and spread its trials over
-      devices.
-    """
-
-    id: str
-    module: str
-    title: str
+    id: str  # its name; "" of the comparison
+    module: str  # to import when the experiment is asked for
+    title: str  # one line for `list`
+    # Whether it spreads clients over devices; on a CPU every core is then made one.
     spreads_clients: bool = False
+    # Whether all it computes is one sweep of independent trials, which can stop at a
+    # precision, be shared by several workers, and spread its trials over devices.
     is_sweep: bool = False
 
     def load(self) -> Any:
-        """What has `preset(name) -> Config` and `main(config, options) -> summary`.
-
-        A summary is a mapping with at least `headline` (text) and `files` (paths
-        written).
+        """What has `preset(name) -> Config` and `main(config, options) -> summary`, a
+        mapping with at least `headline` (text) and `files` (paths written).
         """
         module = importlib.import_module(self.module)
         load = getattr(module, "load", None)

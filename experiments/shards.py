@@ -11,10 +11,8 @@ def shard_summary(
     num_blocks: int,
     failed_cells: int = 0,
 ) -> dict[str, Any]:
-    """A summary for the command line, of a run that writes no files.
-
-    `shard` is `(i, n)`, worker i of n; of the whole sweep, `num_open` blocks are yet to
-    be computed, failed ones not among them, and `failed_cells` failed, in any worker.
+    """A summary for the command line of worker i of n, for a `shard` of `(i, n)`, which
+    writes no files; open blocks and failed cells are the whole sweep's.
     """
     number, workers = shard
     count = f"{num_open} of {num_blocks} blocks are open; start the others, then"

@@ -58,10 +58,8 @@ def preset(name: str) -> Config:
 def draw(
     config: Config, closeness: float
 ) -> tuple[Float[np.ndarray, "clients clusters"], Int[np.ndarray, " clients"]]:
-    """Losses of models at `closeness` from orthonormal truths, and true clusters.
-
-    Each entry alone has its exact law, alpha^2 chi2(n)/n with alpha^2 = |theta_j -
-    theta*_k|^2 + 0.01; entries are drawn independently.
+    """Losses of models at `closeness` from orthonormal truths, alpha^2 chi2(n)/n each,
+    alpha^2 = |theta_j - theta*_k|^2 + 0.01, drawn independently; and true clusters.
     """
     generator = np.random.default_rng(0)
     clusters = np.arange(config.num_clients) % config.num_clusters

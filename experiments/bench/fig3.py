@@ -307,16 +307,14 @@ def _shortcut(trial: Trial, key: PRNGKeyArray, steps: jax.Array) -> montecarlo.W
     samples = montecarlo.prepare(
         drawn.inputs, drawn.targets[None], np.asarray(drawn.truth.clusters)
     )
-    number = len(steps)
-    starts = np.repeat(np.asarray(drawn.starts), number, axis=0)
-    ends = montecarlo.run_ifca(
+    starts = np.repeat(np.asarray(drawn.starts), len(steps), axis=0)
+    return montecarlo.run_ifca(
         samples,
         starts,
         np.zeros(len(starts), int),
         np.tile(np.asarray(steps), trial.num_restarts),
         num_rounds=trial.num_rounds,
-    )
-    return ends.work
+    ).work
 
 
 def scaling_rows(sizes: Sequence[Measured]) -> Rows:
@@ -342,9 +340,8 @@ def scaling_rows(sizes: Sequence[Measured]) -> Rows:
 
 
 def slopes(sizes: Sequence[Measured]) -> Rows:
-    """Log-log slopes along m, n and d: of every trial, their median and range.
-
-    A slope is that of the least-squares line through all sizes of an axis.
+    """Log-log slopes of least squares along m, n and d: of every trial, median and
+    range.
     """
     found = []
     for letter, field in AXES.items():
@@ -453,7 +450,6 @@ def _kept(path: pathlib.Path) -> dict[str, dict[str, float]]:
 
 def _projection_row(group: _Group, times: Mapping[str, float]) -> dict[str, Any]:
     first, number = group.trials[0], group.config.num_trials
-    total = times["cold"] + (number - 1) * times["warm"]
     return {
         "panel": group.panel,
         "way": group.way,
@@ -465,7 +461,7 @@ def _projection_row(group: _Group, times: Mapping[str, float]) -> dict[str, Any]
         "cold, s": times["cold"],
         "warm, s": times["warm"],
         "trials": number,
-        "hours": total / 3600,
+        "hours": (times["cold"] + (number - 1) * times["warm"]) / 3600,
         "load": times["load"],
     }
 

@@ -87,12 +87,8 @@ def measure(
     seed: int,
     progress: bool,
 ) -> tuple[Rows, Rows]:
-    """Times all jobs in turn, trial by trial, after one trial to compile.
-
-    Cells are alike but for the separation; trials have the sweep's own keys.
-
-    Returns:
-      One row for each of the jobs, and the seconds of every job in every trial.
+    """Times all jobs in turn, trial by trial, after one trial to compile, of cells
+    alike but for separation: a row a job, and seconds of every job in every trial.
     """
     jobs = list(_jobs(cells, step_sizes, ways, seed))
     records = [Record(job.what, job.cells) for job in jobs]
@@ -118,8 +114,7 @@ def measure(
                 record.data.append(data)
                 record.outputs.append(job.judge(index, found))
                 bar.advance(1)
-    steps = np.asarray(step_sizes)
-    return table(cells, steps, records), _log(cells, records)
+    return table(cells, np.asarray(step_sizes), records), _log(cells, records)
 
 
 def _jobs(
@@ -193,8 +188,7 @@ def _draws(trial: Trial, seed: int) -> dict[bool, Callable[[int], Any]]:
         return inputs, linear_targets(inputs, errors, truth, trial.noise)
 
     def by_pytorch(_: int) -> Any:
-        rows = trial.num_clients * trial.num_samples
-        return torch_samples(rows, trial.num_features)
+        return torch_samples(trial.num_clients * trial.num_samples, trial.num_features)
 
     return {False: by_us} | ({True: by_pytorch} if timing.has_torch() else {})
 
@@ -218,8 +212,7 @@ def draw(trial: Trial, key: PRNGKeyArray) -> Drawn:
     """As `fig3_trial.simulate` draws from the same key."""
     data_key, runs_key = jax.random.split(key)
     data, truth = draw_data(trial, data_key)
-    starts = draw_starts(trial, runs_key)
-    return Drawn(data.inputs, data.targets, truth, starts)
+    return Drawn(data.inputs, data.targets, truth, draw_starts(trial, runs_key))
 
 
 def _true_models(trial: Trial, key: PRNGKeyArray) -> tuple[Truth, PRNGKeyArray]:

@@ -299,11 +299,10 @@ def _compilation_rows(works: list[Work], folder: pathlib.Path) -> Rows:
 
 
 def growth(rows: Rows) -> Rows:
-    """How a round's time grows with its clients, for each implementation.
-
-    A line of least relative squares, the largest relative distance from it (none of two
-    points), and the slope on log axes, which is 1 where time is proportional to
-    clients. Nothing where fewer than two numbers of clients were measured.
+    """How a round's time grows with its clients, for each implementation: a line of
+    least relative squares, the largest relative distance from it (none of two points),
+    and the slope on log axes. Nothing where fewer than two numbers of clients were
+    measured.
     """
     found = []
     for (network, what), mine in groups(rows, "network", "what").items():
@@ -312,7 +311,6 @@ def growth(rows: Rows) -> Rows:
             continue
         slope, fixed = np.polyfit(clients, times, 1, w=1 / times)
         deviation = float(np.max(np.abs((fixed + slope * clients) / times - 1)))
-        exponent = np.polyfit(np.log(clients), np.log(times), 1)[0]
         found.append(
             {
                 "network": network,
@@ -320,7 +318,7 @@ def growth(rows: Rows) -> Rows:
                 "fixed, ms": float(fixed),
                 "per client, ms": float(slope),
                 "largest deviation": deviation if len(clients) > 2 else None,
-                "exponent": float(exponent),
+                "exponent": float(np.polyfit(np.log(clients), np.log(times), 1)[0]),
             }
         )
     return found

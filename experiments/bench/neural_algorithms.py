@@ -146,9 +146,8 @@ def rows(
 
 
 def targets(table: Rows, *, busy: bool) -> Rows:
-    """Whether each algorithm's round costs what its passes cost.
-
-    Where other programs used the machine, `busy` leaves all open.
+    """Whether rounds cost what their passes cost; open where `busy` with other
+    programs.
     """
     return [
         {
@@ -186,9 +185,7 @@ def main(
     seconds: int | float,
 ) -> dict[str, Any]:
     """Time the rounds of `chosen` algorithms, one of `works` for each network: a table,
-    a figure, and which algorithms keep to their passes.
-
-    A pair of rounds is repeated at most so often, and not after so many seconds.
+    a figure, and which keep to their passes. Pairs of rounds have a limit of seconds.
     """
     busy = is_busy()
     options.out.mkdir(parents=True, exist_ok=True)  # Or hear of it after the timing.

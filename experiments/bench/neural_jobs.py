@@ -184,8 +184,7 @@ def losses(work: Work, chunks: tuple[int, ...]) -> dict[str, Job]:
 
 def bare_products(work: Work) -> Job:
     """The two matrix products of every model on all samples, and nothing else."""
-    rows = work.num_clients * work.num_samples
-    images = client_data(work).inputs.reshape(rows, -1)
+    images = client_data(work).inputs.reshape(work.num_clients * work.num_samples, -1)
     first, second = (
         leaf["kernel"] for _, leaf in sorted(first_models(work)["layers"].items())
     )
@@ -254,8 +253,7 @@ def _module(work: Work) -> Any:
         conv = nn.Conv2d(depth, width, work.kernel_size, padding="same")
         layers += [conv, nn.MaxPool2d(2), nn.ReLU()]
         depth, side = width, side // 2
-    features = depth * side * side
-    layers += [nn.Flatten(), nn.Linear(features, work.hidden), nn.ReLU()]
+    layers += [nn.Flatten(), nn.Linear(depth * side * side, work.hidden), nn.ReLU()]
     return nn.Sequential(*layers, nn.Linear(work.hidden, 10))
 
 
@@ -367,8 +365,7 @@ def measure(
 
 def _measured(settings: dict[str, Any]) -> dict[str, float]:
     """The child's part."""
-    fields = settings["work"] | {"channels": tuple(settings["work"]["channels"])}
-    work = Work(**fields)
+    work = Work(**settings["work"] | {"channels": tuple(settings["work"]["channels"])})
     devices = engine.use_cores()
     jax.config.update("jax_compilation_cache_dir", settings["folder"])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
@@ -385,12 +382,10 @@ def _measured(settings: dict[str, Any]) -> dict[str, float]:
     with engine.clients_over_devices(devices):
         program()
     data, models = program.arguments[1].inputs.nbytes, program.arguments[0]
-    size = sum(leaf.nbytes for leaf in jax.tree.leaves(models))
-    peak = _status("VmHWM")
     return {
         "data": data / 2**20,
-        "models": size / 2**20,
-        "peak": (peak or 0) - before,
+        "models": sum(leaf.nbytes for leaf in jax.tree.leaves(models)) / 2**20,
+        "peak": (_status("VmHWM") or 0) - before,
     }
 
 

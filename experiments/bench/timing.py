@@ -41,9 +41,8 @@ def timed(
     seconds: int | float = math.inf,
     is_warm: bool = False,
 ) -> dict[str, Times]:
-    """Times of every job, all jobs in turn, after one call each unless all `is_warm`.
-
-    No repeat starts after so many seconds; there is always one.
+    """Times of every job, all in turn, after a call each unless all `is_warm`; at least
+    one repeat, none that starts after so many seconds.
     """
     found: dict[str, list[tuple]] = {name: [] for name in jobs}
     for job in () if is_warm else jobs.values():

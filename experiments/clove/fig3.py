@@ -105,19 +105,18 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     started = time.perf_counter()
     axes = {name: getattr(config, name) for name in ("method", "noise", "separation")}
     first = {name: values[0] for name, values in axes.items()}
-    grid = engine.Grid(
-        experiment=EXPERIMENT,
-        trial=trial_of(Trial, config, **first),
-        axes=axes,
-        num_trials=config.num_trials,
-        traced=("separation", "noise", "step_size"),
-        dims=DIMS,
-        coords={"round": list(range(1, config.num_rounds + 1))},
-        seed=config.seed,
-        revision=REVISION,
-    )
     results = engine.sweep(
-        grid,
+        engine.Grid(
+            experiment=EXPERIMENT,
+            trial=trial_of(Trial, config, **first),
+            axes=axes,
+            num_trials=config.num_trials,
+            traced=("separation", "noise", "step_size"),
+            dims=DIMS,
+            coords={"round": list(range(1, config.num_rounds + 1))},
+            seed=config.seed,
+            revision=REVISION,
+        ),
         simulate,
         options.out / "results.zarr",
         chunk=options.chunk,

@@ -104,10 +104,8 @@ DIMS: dict[str, tuple[str, ...]] = {
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Array]:
-    """One run, and the losses of its final models: the arrays of `DIMS`.
-
-    Cost: that of the run, and a forward pass for each model and test sample of one
-    client of each true cluster.
+    """One run, and the losses of its final models, by `DIMS`. Cost: that of the run,
+    and a forward pass for each model and test sample of a client of each cluster.
     """
     carry, trace = run(trial, key, clients)
     index = jnp.asarray(trial.repetition).astype(jnp.int32)
@@ -155,10 +153,9 @@ def models_of_clusters(
 ) -> Int[Array, " clusters"]:
     """The model of each true cluster, one for each, that most of its clients have.
 
-    Clusters that are equal in this, such as several whose clients share one model, are
-    told apart by their losses, which are not negative: the model goes to the one that
-    it fits best. A loss that is not finite is larger than any other. A client without a
-    model has a negative number.
+    Among equals, such as clusters whose clients share one model, it goes to the cluster
+    it fits best, by losses of 0 or more, of which one that is not finite is the
+    largest. A client without a model has a negative number.
     """
     number = losses.shape[0]
     members = jax.nn.one_hot(truth, number).T @ jax.nn.one_hot(assignment, number)
@@ -255,9 +252,7 @@ def markdown(table: Sequence[Mapping[str, Any]]) -> str:
 
 def draw(results: Sequence[Result]) -> Figure | None:
     """The first seed's heat maps, a panel for each method; None if all runs failed.
-
-    Colours end at the largest loss under a model that some client has, so that models
-    which nobody trained do not take all of them.
+    Colours end at the largest loss under a model that some client has.
     """
     shown = [
         (result, name, cell)

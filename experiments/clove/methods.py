@@ -40,20 +40,16 @@ Method = Literal[
 
 
 class Description(NamedTuple):
-    """What a method is.
+    """What a method is."""
 
-    label: for people.
-    algorithm: its name in `cfljax.algorithms.REGISTRY`.
-    options: of the algorithm, where they differ from its own first choice.
-    published: its name in the paper's tables, where that is not its label.
-    reference_of: the method whose public code it is, defects included, and which gives
-      it its published name; None if it has the formulas of its own paper.
-    """
-
-    label: str
-    algorithm: str
+    label: str  # for people
+    algorithm: str  # its name in `cfljax.algorithms.REGISTRY`
+    # Of the algorithm, where they differ from its own first choice.
     options: Mapping[str, Any] = MappingProxyType({})
+    # Its name in the paper's tables, where that is not its label.
     published: str | None = None
+    # The method whose public code it is, defects included, and which gives it its
+    # published name; None if it has the formulas of its own paper.
     reference_of: Method | None = None
 
     @property

@@ -51,16 +51,12 @@ def network(
     num_latent: int,
     num_words: int,
 ) -> Task:
-    """The task of a network, which uses the widths that it has.
+    """The task of a network for samples of `input_shape`, which "deep_cnn" has fixed.
 
-    Args:
-      name: a member of `Network`.
-      input_shape: of one sample; fixed for "deep_cnn".
-      num_channels: of the first convolution, each further one having twice as many; of
-        every convolution over words.
-      num_hidden: of the hidden layer; width of a word's embedding.
-      num_latent: of an autoencoder's bottleneck.
-      num_words: vocabulary of a set of texts.
+    It uses the widths it has: channels of the first convolution, each further one
+    having twice as many, or of every one over words; units of the hidden layer, or of a
+    word's embedding; units of an autoencoder's bottleneck; and the vocabulary of a set
+    of texts.
     """
     width, hidden = num_channels, (num_hidden,)
     if name == "cnn":
@@ -74,8 +70,7 @@ def network(
             input_shape, channels=(width, 2 * width), latent=num_latent
         )
     if name == "text_cnn":
-        vocabulary = num_words + NUM_RESERVED
-        return text_cnn(vocabulary, embedding=num_hidden, channels=width)
+        return text_cnn(num_words + NUM_RESERVED, embedding=num_hidden, channels=width)
     if name == "mlp":
         return mlp(input_shape, hidden=hidden, num_classes=2)
     raise ValueError(f"`network` must be in {get_args(Network)}, got {name!r}.")

@@ -49,16 +49,11 @@ _NUM_TOPICS = 4  # Classes of AG News.
 
 
 class Published(NamedTuple):
-    """Sizes of a partition in the paper.
+    """Sizes of a partition in the paper."""
 
-    num_clusters: K, mostly inferred.
-    cluster_size: clients of a cluster.
-    num_samples: training samples of a client.
-    """
-
-    num_clusters: int
-    cluster_size: int
-    num_samples: int
+    num_clusters: int  # K, mostly inferred
+    cluster_size: int  # clients of a cluster
+    num_samples: int  # training samples of a client
 
 
 PUBLISHED: dict[Partition, Published] = {
@@ -109,16 +104,11 @@ def belongs(partition: Partition, dataset: str) -> bool:
 
 
 class Clients(NamedTuple):
-    """The data of all repetitions of one partition, leaves `[repetitions, ...]`.
+    """The data of all repetitions of one partition, leaves `[repetitions, ...]`."""
 
-    train: training samples.
-    clusters: true ones.
-    test: each client's own test samples, in the same order of clients.
-    """
-
-    train: ClientData
-    clusters: Int[Array, "repetitions clients"]
-    test: ClientData
+    train: ClientData  # training samples
+    clusters: Int[Array, "repetitions clients"]  # true ones
+    test: ClientData  # each client's own test samples, in the same order of clients
 
 
 def draw(
@@ -129,25 +119,17 @@ def draw(
     repetitions: int,
     **sizes: int,
 ) -> Clients:
-    """The data of all repetitions; `sizes` are those of `share_out`.
+    """The data of all repetitions; `sizes` are those of `share_out`. Memory: float32
+    pixels of all samples, twice.
 
-    Each follows from the seed and its number alone, so that a sweep may compute some
-    of them now and others later.
-
-    Memory: float32 pixels of all samples, twice.
+    Each follows from the seed and its number alone, so a sweep may compute some later.
     """
     shared = functools.partial(share_out, partition, samples, **sizes)
     return repeated(shared, seed=seed, repetitions=repetitions)
 
 
 def repeated(shared: Callable[..., Shared], *, seed: int, repetitions: int) -> Clients:
-    """What all repetitions share out, each with a key of its own.
-
-    Args:
-      shared: from `key=` to training clients, truth, test clients, their truth.
-      seed: of the sweep.
-      repetitions: how many.
-    """
+    """`shared`, with a key for each repetition: train, truth, test and its truth."""
     key = jax.random.fold_in(jax.random.key(seed), 1)  # Runs draw from 0.
     found = []
     for repetition in range(repetitions):
@@ -166,7 +148,8 @@ def share_out(
     num_samples: int,
     num_test_samples: int,
 ) -> Shared:
-    """Clients of one partition, each with samples to train on and others to test on.
+    """Clients of one partition, each with samples to train on and others to test on:
+    training clients, their truth, test clients in the same order, their truth.
 
     Label skew 1: two classes that no other cluster has. Label skew 2: four classes, two
     of which each neighbour shares. Label skew 3: all classes but one, the last cluster
@@ -174,19 +157,8 @@ def share_out(
     the clusters that have it. Label skew 4: two thirds of one class, the rest of all.
     Concept shift: all classes, two pairs of labels exchanged. Feature skew: quarter
     turns. One class: of each cluster its own. Pairs of classes: of four, all six pairs,
-    or fewer in a ring. Groups: those of the samples.
-
-    Args:
-      partition: a member of `PARTITIONS`.
-      samples: to be shared out.
-      key: decides everything, with the sizes.
-      num_clusters: K.
-      num_clients: a multiple of `num_clusters`, those of a cluster consecutive.
-      num_samples: of each for training.
-      num_test_samples: of each for the test.
-
-    Returns:
-      Training clients, their truth, test clients in the same order, their truth.
+    or fewer in a ring. Groups: those of the samples. The clients of a cluster, as many
+    in each, are consecutive; the key decides everything, with the sizes.
 
     Raises:
       ValueError: if the samples do not suffice, or the partition does not have so many
@@ -210,8 +182,7 @@ def share_out(
                 f"`num_clusters` must be at most {len(SWAPS)} for a concept shift, got "
                 f"{num_clusters}."
             )
-        swaps = SWAPS[:num_clusters]
-        return label_swapped(samples, key=key, sizes=sizes, swaps=swaps)
+        return label_swapped(samples, key=key, sizes=sizes, swaps=SWAPS[:num_clusters])
     if partition == "label_skew_4":
         return dominated(samples, key=key, num_clusters=num_clusters, sizes=sizes)
     if partition == "label_skew_1":

@@ -63,38 +63,33 @@ def _partition(trial: Trial) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class View:
-    """What an experiment shows of its results.
+    """What an experiment shows of its results."""
 
-    title: of its figure.
-    items: the paper's tables that have numbers on it, such as "Table 1".
-    setting: a trial's setting as those tables name it.
-    published: names of methods in those tables, where they are not `METHODS`' own.
-    series: what tells curves of one method apart, for the legend; "" if nothing.
-    panel: what tells panels of one partition apart, for their titles; "" if nothing.
-    splits_algorithms: whether each algorithm has a panel of its own, in which `curves`
-      or else `series` names the curves.
-    curves: names of methods in such panels.
-    partitions: those that are run, and that the tables are about; any if None.
-    reconstructs: whether autoencoders are trained, and the tables are about them.
-    is_partial: whether they are about partial participation.
-    index: which ARI the table shows: "rand_index" of the participants, or
-      "seen_rand_index" of all who ever took part.
-    note: on the paper's numbers, for people.
-    """
-
-    title: str
+    title: str  # of its figure
+    # The paper's tables that have numbers on it, such as "Table 1".
     items: tuple[str, ...] = ()
+    # A trial's setting as those tables name it.
     setting: Callable[[Trial], str] = lambda trial: _partition(trial).capitalize()
+    # Names of methods in those tables, where they are not `METHODS`' own.
     published: Mapping[Method, str] = dataclasses.field(default_factory=dict)
+    # What tells curves of one method apart, for the legend; "" if nothing.
     series: Callable[[Trial], str] = lambda trial: ""
+    # What tells panels of one partition apart, for their titles; "" if nothing.
     panel: Callable[[Trial], str] = lambda trial: ""
+    # Whether each algorithm has a panel of its own, in which `curves` or else `series`
+    # names the curves.
     splits_algorithms: bool = False
+    # Names of methods in such panels.
     curves: Mapping[Method, str] = dataclasses.field(default_factory=dict)
+    # Those that are run, and that the tables are about; any if None.
     partitions: tuple[Partition, ...] | None = None
+    # Whether autoencoders are trained, and the tables are about them.
     reconstructs: bool = False
-    is_partial: bool = False
+    is_partial: bool = False  # whether they are about partial participation
+    # Which ARI the table shows: "rand_index" of the participants, or "seen_rand_index"
+    # of all who ever took part.
     index: Literal["rand_index", "seen_rand_index"] = "rand_index"
-    note: str = ""
+    note: str = ""  # on the paper's numbers, for people
 
     def applies(self, trial: Trial) -> bool:
         """Whether the paper's tables are about such a trial, sizes of clients aside."""
@@ -112,10 +107,8 @@ class View:
 
 
 def rows(result: Result, view: View) -> list[dict[str, Any]]:
-    """One row for each method; accuracies in per cent.
-
-    Runs that failed are left out and not counted. A run that diverged has no ARI, and
-    then neither has the mean.
+    """One row for each method, accuracies in per cent, of the runs that did not fail. A
+    run that diverged has no ARI, and then neither has the mean.
     """
     names: list[Method] = result.data["method"].values.tolist()
     table = [_row(result, view, name) for name in names]
@@ -240,18 +233,15 @@ _TESTED: Mapping[tuple[str, str, str], str] = {}
 
 
 def differs(row: Mapping[str, Any], measure: str) -> bool:
-    """Whether a row's number differs from the published one.
-
-    False where either is missing, and where it was found by one seed only: its spread
-    is not known.
+    """Whether a row's number differs from the published one; not where either is
+    missing or comes from one seed only, whose spread is not known.
     """
     mean, std, paper_mean, paper_std = _numbers(row, measure)
     if mean is None or std is None or paper_mean is None:
         return False
     pooled = math.sqrt((std**2 + (paper_std or 0.0) ** 2) / 2)
-    difference = abs(mean - paper_mean)
     # A run that diverged has no number, and is not like the paper's.
-    return not difference <= max(2 * pooled, LEAST[measure])
+    return not abs(mean - paper_mean) <= max(2 * pooled, LEAST[measure])
 
 
 def _numbers(row: Mapping[str, Any], measure: str) -> list[float | None]:
@@ -463,18 +453,11 @@ def finish(
     failures: int,
     **origin: Any,
 ) -> dict[str, Any]:
-    """Write all files; returns what the command's summary has of it.
+    """Write all files to `options.out`; returns what the command's summary has of it.
 
-    Args:
-      config: of the experiment, a dataclass.
-      options: whose `out` is the folder.
-      started: by `time.perf_counter()`.
-      tables: rows by the names of their files; those of "table" are the summary's.
-      text: the table for people.
-      headline: what the command line shows.
-      figures: by the names of their files; None for one that cannot be drawn.
-      failures: cells that failed.
-      origin: of the samples, which the configuration's file says as well.
+    `tables` and `figures` go by the names of their files, rows of "table" being the
+    summary's and None a figure that cannot be drawn; `text` and `headline` are for
+    people. The configuration's file tells the samples' origin; `failures` are cells.
     """
     out = options.out
     for name, own in tables.items():

@@ -16,26 +16,17 @@ Dataset = Literal[
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Samples that an experiment runs on.
+    """Samples that an experiment runs on."""
 
-    name: of the set.
-    samples: all of them, in the host's memory.
-    checksum: of the arrays, which tells preparations in another order apart.
-    note: on the samples, for people; ends with an empty line.
-    is_substitute: whether they stand in for images that were not found.
-    """
-
-    name: Dataset
-    samples: Images | Samples
-    checksum: str
-    note: str
-    is_substitute: bool = False
+    name: Dataset  # of the set
+    samples: Images | Samples  # all of them, in the host's memory
+    checksum: str  # of the arrays, which tells preparations in another order apart
+    note: str  # on the samples, for people; ends with an empty line
+    is_substitute: bool = False  # whether they stand in for images that were not found
 
     def fitting(self, num_samples: int, num_clients: int, *, is_test: bool) -> int:
-        """Samples of a client: those wanted, or fewer if the digits have no more.
-
-        Sets that were asked for are never shared out otherwise than asked. Of a
-        stand-in, half at most is shared out: clusters have unequal parts.
+        """Samples of a client: those wanted, or fewer if the digits have no more; of a
+        stand-in half at most is shared out, since clusters have unequal parts.
         """
         if not self.is_substitute:
             return num_samples
@@ -53,12 +44,7 @@ def load_source(
 ) -> Source:
     """The samples, or the embedded digits if images are not found and one may.
 
-    Args:
-      dataset: name of the set.
-      options: of the command line; `data` is the folder of the sets.
-      fall_back: whether the digits will do where no folder is named.
-      num_words: vocabulary of a set of texts.
-      num_tokens: words of a text that are kept, for AG News.
+    Digits will do where `options.data` names no folder; `num_tokens` is for AG News.
 
     Raises:
       ValueError: if files are damaged.

@@ -162,32 +162,22 @@ PAPER = dataclasses.replace(
 class Trial:
     """Everything that one trial's law depends on, besides the samples.
 
-    method: a key of `METHODS`.
-    partition: of `partitions`.
-    dataset: name of the samples.
-    checksum: of their arrays, which tells preparations in another order apart.
     num_clients, num_samples, num_test_samples: of the clients; each is also tested.
-    num_participants: clients drawn for a round; local models train always.
-    num_clusters: true ones, and models of the methods that find clusters.
-    network: of `networks`.
     num_channels, num_hidden, num_latent, num_words: of `networks.network`.
-    gradient_step_size: of gradient averaging, which takes one step a round.
     num_rounds, rounds_between, num_epochs, batch_size, step_size, clients_per_chunk: of
       `Config`.
-    repetition: number of the seed. Traced, so that repetitions share a program and
-      yet are stored one by one.
     """
 
-    method: Method
-    partition: Partition
-    dataset: str
-    checksum: str
+    method: Method  # a key of `METHODS`
+    partition: Partition  # of `partitions`
+    dataset: str  # name of the samples
+    checksum: str  # of their arrays, which tells preparations in another order apart
     num_clients: int
     num_samples: int
     num_test_samples: int
-    num_participants: int
-    num_clusters: int
-    network: Network
+    num_participants: int  # clients drawn for a round; local models train always
+    num_clusters: int  # true ones, and models of the methods that find clusters
+    network: Network  # of `networks`
     num_channels: int
     num_hidden: int
     num_latent: int
@@ -197,9 +187,9 @@ class Trial:
     num_epochs: int
     batch_size: int
     step_size: float
-    gradient_step_size: float
+    gradient_step_size: float  # of gradient averaging, which takes one step a round
     clients_per_chunk: int
-    repetition: int
+    repetition: int  # seed, traced: repetitions share a program, yet are stored alone
 
     def __post_init__(self) -> None:
         check_member(Method, method=self.method)
@@ -231,27 +221,18 @@ def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Arr
 
 
 class Carry(NamedTuple):
-    """What goes from round to round.
+    """What goes from round to round."""
 
-    state: of the algorithm.
-    latest: `[clients]`, the model that each client trained last, `NO_CLUSTER` before.
-    """
-
-    state: Any
+    state: Any  # of the algorithm
+    # `[clients]`, the model that each client trained last, `NO_CLUSTER` before.
     latest: Int[Array, " clients"]
 
 
 def run(
     trial: Trial, key: PRNGKeyArray, clients: Clients
 ) -> tuple[Carry, dict[str, Array]]:
-    """What the last round leaves, and the arrays of `DIMS`.
-
-    The methods of one repetition share its data and the run's key.
-
-    Args:
-      trial: its parameters.
-      key: of all trials; folded with the repetition, it is the run's.
-      clients: of all repetitions.
+    """What the last round leaves, and the arrays of `DIMS`; folded with the repetition,
+    `key` is the run's, and methods of a repetition share it, and its data.
     """
     repetition = jnp.asarray(trial.repetition)
     run_key = jax.random.fold_in(key, repetition.astype(jnp.uint32))
@@ -348,8 +329,7 @@ def _round(
     # Participants that no model has a finite loss for are no clustering.
     is_lost = jnp.any((info.received > 0) & (info.assignment == NO_CLUSTER))
     index = lambda own: jnp.where(is_lost, jnp.nan, rand_index(own, truth))
-    is_told = METHODS[trial.method].is_told
-    labels = trial.num_clusters if is_told else trial.num_clients
+    labels = trial.num_clusters if METHODS[trial.method].is_told else trial.num_clients
     used = metrics.num_used_clusters(info.assignment, labels)
     return found | {
         "rand_index": index(info.assignment),
@@ -413,13 +393,10 @@ def rand_index(
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What was found for one shape of the data.
+    """What was found for one shape of the data."""
 
-    trial: the fields that its cells share.
-    data: variables of the trial's dims, `[method, repetition, trial, ...]`.
-    """
-
-    trial: Trial
+    trial: Trial  # the fields that its cells share
+    # Variables of the trial's dims, `[method, repetition, trial, ...]`.
     data: xr.Dataset
 
 
@@ -548,9 +525,8 @@ def store_name(trial: Trial) -> str:
 def compute(
     options: Options, grid: engine.Grid, source: Source, simulate: Simulate = simulate
 ) -> Result:
-    """What the store has of one grid of `Trial`s, once it has everything.
-
-    Another `simulate` makes what the grid's dims say.
+    """What the store has of one grid of `Trial`s, or of another `simulate`, once
+    complete.
     """
     clients = draw(
         grid.trial.partition,

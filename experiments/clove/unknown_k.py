@@ -165,18 +165,17 @@ def main(config: Config, options: Options) -> dict[str, Any]:
 
 def _grid(config: Config, checksum: str, num_classes: int) -> engine.Grid:
     """All methods and repetitions; those of one repetition share its key."""
-    trial = trial_of(
-        Trial,
-        config,
-        method=config.methods[0],
-        checksum=checksum,
-        num_classes=num_classes,
-        max_clusters=min(config.max_clusters, config.num_clients),
-        repetition=0,
-    )
     return engine.Grid(
         experiment=EXPERIMENT,
-        trial=trial,
+        trial=trial_of(
+            Trial,
+            config,
+            method=config.methods[0],
+            checksum=checksum,
+            num_classes=num_classes,
+            max_clusters=min(config.max_clusters, config.num_clients),
+            repetition=0,
+        ),
         axes={"method": config.methods, **repetitions(config)},
         num_trials=1,
         traced=("step_size", "repetition"),
@@ -199,13 +198,10 @@ DIMS: dict[str, tuple[str, ...]] = {
 
 
 class Method(NamedTuple):
-    """What is trained.
+    """What is trained."""
 
-    name: of the algorithm.
-    num_clusters: K; None where CLoVE chooses it in every round, or has no meaning.
-    """
-
-    name: Literal["clove", "ifca", "fedavg", "local"]
+    name: Literal["clove", "ifca", "fedavg", "local"]  # of the algorithm
+    # K; None where CLoVE chooses it in every round, or has no meaning.
     num_clusters: int | None
 
     @property
@@ -235,22 +231,15 @@ def method_of(text: str) -> Method:
 class Trial:
     """Everything that one trial's law depends on, besides the images.
 
-    method: a text that `method_of` understands.
-    checksum: of the clients' samples, which tells other data apart.
-    num_classes: number of classes.
-    max_clusters: models of CLoVE where it chooses how many are used.
-    first_round: whether clients' first models are random, or follow from losses.
     num_channels, num_hidden, num_rounds, num_epochs, batch_size, step_size,
       clients_per_chunk: of `Config`.
-    repetition: number of the seed. Traced, so that repetitions share a program and
-      yet are stored one by one.
     """
 
-    method: str
-    checksum: str
-    num_classes: int
-    max_clusters: int
-    first_round: str
+    method: str  # a text that `method_of` understands
+    checksum: str  # of the clients' samples, which tells other data apart
+    num_classes: int  # number of classes
+    max_clusters: int  # models of CLoVE where it chooses how many are used
+    first_round: str  # whether clients' first models are random, or follow from losses
     num_channels: int
     num_hidden: int
     num_rounds: int
@@ -258,7 +247,7 @@ class Trial:
     batch_size: int
     step_size: float
     clients_per_chunk: int
-    repetition: int
+    repetition: int  # seed, traced: repetitions share a program, yet are stored alone
 
     def __post_init__(self) -> None:
         method_of(self.method)
@@ -270,11 +259,8 @@ def simulate(
 ) -> dict[str, Array]:
     """One run from one random start, tested in every round: the arrays of `DIMS`.
 
-    The methods of one repetition share the run's key. Samples are for training and for
-    the test, of the same clients.
-
-    Cost of a round: that of the algorithm's, and a test of all clients; IFCA's is
-    preceded by another choice of models.
+    Samples are for training and for the test, of the same clients. A round costs that
+    of the algorithm and a test of all; IFCA's is preceded by another choice of models.
     """
     run_key = jax.random.fold_in(key, jnp.asarray(trial.repetition).astype(jnp.uint32))
     method = method_of(trial.method)
@@ -361,10 +347,8 @@ def label(method: str) -> str:
 
 
 def rows(results: xr.Dataset) -> list[dict[str, Any]]:
-    """One row for each method; accuracies and shares in per cent.
-
-    Runs that failed are left out and not counted. A run that diverged has the accuracy
-    of what its models answer.
+    """One row for each method, in per cent, of the runs that did not fail. A run that
+    diverged has the accuracy of what its models answer.
     """
     table = []
     for method in results["method"].values.tolist():

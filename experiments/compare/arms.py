@@ -50,13 +50,10 @@ Value = int | float | bool | str | None | Percent
 
 @dataclasses.dataclass(frozen=True)
 class Arm:
-    """An algorithm with what is changed of its arguments.
+    """An algorithm with what is changed of its arguments."""
 
-    algorithm: a key of `REGISTRY`.
-    changes: names of arguments with their values, in the order given.
-    """
-
-    algorithm: str
+    algorithm: str  # a key of `REGISTRY`
+    # Names of arguments with their values, in the order given.
     changes: tuple[tuple[str, Value], ...] = ()
 
     @property
@@ -77,13 +74,10 @@ class Arm:
 
 @dataclasses.dataclass(frozen=True)
 class Contestant:
-    """One row of the table: an algorithm and the values it is searched over.
+    """One row of the table: an algorithm and the values it is searched over."""
 
-    arm: as it was asked for.
-    settings: the arm with each combination of the values searched over, at least one.
-    """
-
-    arm: Arm
+    arm: Arm  # as it was asked for
+    # The arm with each combination of the values searched over, at least one.
     settings: tuple[Arm, ...]
 
 
@@ -294,10 +288,8 @@ _UPDATE = ("batch_size", "num_epochs", "decay", "proximal", "keep_optimizer")
 
 
 def _read(text: str, hint: Any, name: str) -> Value:
-    """The value that a text stands for, as far as the annotation `hint` has it.
-
-    It is a number, a word, "true", "false" or "none"; "20%" is a quantile of distances,
-    where a rule may take the place of a radius.
+    """The value of a text, as far as the annotation `hint` has it: a number, a word,
+    "true", "false", "none", or as "20%" a quantile of distances in place of a radius.
     """
     value = _plain(text)
     if not any(_is_of(value, part) for part in _parts(hint)):
@@ -388,20 +380,16 @@ _STEPS = ("num_steps", "num_personal_steps")  # Which a number of epochs overrul
 class Setup:
     """What all arms are told alike; each takes what it has arguments for.
 
-    num_clusters: true clusters, and models of those that are told how many.
-    num_classes: of the data.
-    num_rounds: of the run.
     batch_size, num_epochs, optimizer: of local training.
-    clients_per_chunk: clients evaluated at a time.
     """
 
-    num_clusters: int
-    num_classes: int
-    num_rounds: int
+    num_clusters: int  # true clusters, and models of those that are told how many
+    num_classes: int  # of the data
+    num_rounds: int  # of the run
     batch_size: int
     num_epochs: int
     optimizer: Optimizer
-    clients_per_chunk: int
+    clients_per_chunk: int  # clients evaluated at a time
 
 
 def build(

@@ -22,22 +22,17 @@ from experiments.study import interval
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """One combination of values, over all seeds.
+    """One combination of values, over all seeds."""
 
-    arm: with the values searched over.
-    step_size: of local training.
-    data: variables of `trial.DIMS`, `[repetition, ...]`, NaN where a run failed; None
-      if nothing could be run.
-    seconds: `[repetition]`, of a whole run without compilation, on the machine that
-      computed it.
-    num_failed: runs that raised.
-    """
-
-    arm: Arm
-    step_size: float
+    arm: Arm  # with the values searched over
+    step_size: float  # of local training
+    # Variables of `trial.DIMS`, `[repetition, ...]`, NaN where a run failed; None if
+    # nothing could be run.
     data: xr.Dataset | None
+    # `[repetition]`, of a whole run without compilation, on the machine that computed
+    # it.
     seconds: Float[np.ndarray, " seeds"]
-    num_failed: int
+    num_failed: int  # runs that raised
 
     def values(self, name: str) -> Float[np.ndarray, "seeds ..."]:
         """One variable in full precision."""
@@ -47,14 +42,10 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """One row of the table.
+    """One row of the table."""
 
-    contestant: what was asked for.
-    settings: all that were tried.
-    """
-
-    contestant: Contestant
-    settings: tuple[Setting, ...]
+    contestant: Contestant  # what was asked for
+    settings: tuple[Setting, ...]  # all that were tried
 
     @property
     def chosen(self) -> Setting | None:
@@ -97,10 +88,9 @@ def best_rounds(
 
 
 def rows(results: Sequence[Result], config: Config) -> list[dict[str, Any]]:
-    """One row for each algorithm, in per cent, under the setting it chose.
-
-    Means have `_low` and `_high`. Differences are those of the same seeds, and the
-    error rate is divided over them; the baseline has none.
+    """One row for each algorithm, in per cent, under the setting it chose; means have
+    `_low` and `_high`. Differences are those of the same seeds, and the error rate is
+    divided over them; the baseline has none.
     """
     baseline = results[config.baseline_index]
     rate = intervals.divide(config.error_rate, max(1, len(results) - 1))
@@ -260,11 +250,9 @@ _ASIDE = 5  # Curves that may then step aside without leaving the panel.
 
 
 def draw(results: Sequence[Result], config: Config, dataset: str) -> dict[str, Figure]:
-    """Accuracy along training by file name, and agreement of clusters beside it.
-
-    A figure tells seven curves apart, or five of few points, which step aside from
-    each other: where there are more algorithms, each has the baseline and some of the
-    others.
+    """Accuracy along training by file name, and agreement of clusters beside it; where
+    there are more algorithms than a figure tells apart, seven curves or five of few
+    points, each has the baseline and some of the others.
     """
     drawn = [result for result in results if result.chosen is not None]
     shared = [r for r in drawn if r is results[config.baseline_index]]
@@ -299,10 +287,9 @@ def _figure(results: Sequence[Result], config: Config, title: str) -> Figure:
         agreement = [_curve(r, "rand_index", rounds, config.error_rate) for r in found]
         least = min([0.0, *(y for c in agreement for y in c.y if y < 0)])
         label, limits = "adjusted Rand index", (least, 1.0)
-        panel = report.CurvePanel(
-            agreement, "round", label, limits, title="clusters found"
+        panels.append(
+            report.CurvePanel(agreement, "round", label, limits, title="clusters found")
         )
-        panels.append(panel)
     return report.curves(
         panels,
         title=title,

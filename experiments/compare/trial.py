@@ -36,22 +36,16 @@ DIMS: dict[str, tuple[str, ...]] = {
 class Trial:
     """Everything that one trial's law depends on, besides the samples.
 
-    arm: text of an `Arm`, without its step size.
-    partition: of `clove.partitions`.
     dataset, checksum: of the samples.
     num_clusters, cluster_size, num_newcomers, num_samples, num_validation_samples,
       num_test_samples: of `Sizes`.
-    num_classes: of the samples.
-    network: of `clove.networks`.
     num_channels, num_hidden, num_words: of its widths.
     num_rounds, rounds_between, step_size: of `Config`.
     num_epochs, batch_size, optimizer, clients_per_chunk: of `Setup`.
-    repetition: number of the seed. Traced, so that repetitions share a program and
-      yet are stored one by one.
     """
 
-    arm: str
-    partition: Partition
+    arm: str  # text of an `Arm`, without its step size
+    partition: Partition  # of `clove.partitions`
     dataset: str
     checksum: str
     num_clusters: int
@@ -60,8 +54,8 @@ class Trial:
     num_samples: int
     num_validation_samples: int
     num_test_samples: int
-    num_classes: int
-    network: Network
+    num_classes: int  # of the samples
+    network: Network  # of `clove.networks`
     num_channels: int
     num_hidden: int
     num_words: int
@@ -72,7 +66,7 @@ class Trial:
     optimizer: Optimizer
     clients_per_chunk: int
     step_size: float
-    repetition: int
+    repetition: int  # seed, traced: repetitions share a program, yet are stored alone
 
     def __post_init__(self) -> None:
         check_member(Partition, partition=self.partition)
@@ -83,25 +77,20 @@ class Trial:
 class Clients(NamedTuple):
     """The data of all repetitions, leaves `[repetitions, clients, ...]`.
 
-    train: training samples.
-    clusters: `[repetitions, clients]`, true ones.
-    validation: what hyperparameters and rounds are chosen by.
-    test: what nothing is chosen by.
     new_train, new_test: of the newcomers, which have clusters of the same kinds.
     """
 
-    train: ClientData
-    clusters: Int[Array, "repetitions clients"]
-    validation: ClientData
-    test: ClientData
+    train: ClientData  # training samples
+    clusters: Int[Array, "repetitions clients"]  # true ones
+    validation: ClientData  # what hyperparameters and rounds are chosen by
+    test: ClientData  # what nothing is chosen by
     new_train: ClientData
     new_test: ClientData
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Array]:
-    """One run from one random start, tested along the way: the arrays of `DIMS`.
-
-    All arms of one repetition share its data and the run's key.
+    """One run from one random start, tested along the way: the arrays of `DIMS`. The
+    arms of one repetition share its data and the run's key.
     """
     repetition = jnp.asarray(trial.repetition)
     run_key = jax.random.fold_in(key, repetition.astype(jnp.uint32))
@@ -183,22 +172,14 @@ def _between_tests(
 
 
 class Sizes(NamedTuple):
-    """How many of everything.
+    """How many of everything."""
 
-    num_clusters: true clusters.
-    cluster_size: clients of a cluster that train.
-    num_newcomers: clients of a cluster that never train; may be 0.
-    num_samples: training samples of a client.
-    num_validation_samples: further ones, of the training split, never trained on.
-    num_test_samples: of a client, of the test split.
-    """
-
-    num_clusters: int
-    cluster_size: int
-    num_newcomers: int
-    num_samples: int
-    num_validation_samples: int
-    num_test_samples: int
+    num_clusters: int  # true clusters
+    cluster_size: int  # clients of a cluster that train
+    num_newcomers: int  # clients of a cluster that never train; may be 0
+    num_samples: int  # training samples of a client
+    num_validation_samples: int  # further ones, of the training split, never trained on
+    num_test_samples: int  # of a client, of the test split
 
     @property
     def shared_out(self) -> dict[str, int]:
@@ -215,14 +196,13 @@ def draw_clients(
     partition: Partition, source: Source, sizes: Sizes, *, seed: int, repetitions: int
 ) -> Clients:
     """The data of all repetitions; each follows from the seed and its number alone.
+    Memory: float32 pixels of all samples, twice.
 
-    No sample is used twice, whoever has it. A client's samples come in a random order,
-    so that its last ones are a fair validation set.
+    No sample is used twice. A client's come in a random order, its last ones to
+    validate.
 
     Raises:
       ValueError: if the samples do not suffice.
-
-    Memory: float32 pixels of all samples, twice.
     """
     seeds = {"seed": seed, "repetitions": repetitions}
     whole = draw(partition, source.samples, **seeds, **sizes.shared_out)

@@ -71,11 +71,8 @@ class Method(NamedTuple):
         first_step_size: Any,
         **settings: Any,
     ) -> Algorithm:
-        """The algorithm, averaging models weighted by samples.
-
-        `first` is the problem of one-shot clustering's line 1, whose full-batch steps
-        the two fields after it are; `settings` are `step_size`, `participation` and
-        `update` of every algorithm.
+        """The algorithm, averaging models weighted by samples. `first` and the two
+        after it are one-shot clustering's line 1; `settings` are every algorithm's.
         """
         if self.name == "local":
             return trained_alone(task, **settings)
@@ -117,18 +114,12 @@ class Trial:
 
     Fields that the configuration has too mean the same (`table2_femnist`).
 
-    variant: "paper" or "reference"; see this module.
-    method: a text that `method_of` understands.
-    checksum: of the clients' samples, which tells other data apart.
     pretraining_rounds, pretraining_participants: of the frozen layers; 0 with "paper".
-    warm_up_rounds: of random groups before IFCA's first round; 0 with "paper".
-    repetition: number of the seed. Traced, so that repetitions share a program and
-      yet are stored one by one.
     """
 
-    variant: Variant
-    method: str
-    checksum: str
+    variant: Variant  # "paper" or "reference"; see this module
+    method: str  # a text that `method_of` understands
+    checksum: str  # of the clients' samples, which tells other data apart
     num_classes: int
     num_channels: int
     num_hidden: int
@@ -140,10 +131,10 @@ class Trial:
     step_size: float
     pretraining_rounds: int
     pretraining_participants: int
-    warm_up_rounds: int
+    warm_up_rounds: int  # of random groups before IFCA's first round; 0 with "paper"
     num_first_steps: int
     first_step_size: float
-    repetition: int
+    repetition: int  # seed, traced: repetitions share a program, yet are stored alone
 
     def __post_init__(self) -> None:
         check_member(Variant, variant=self.variant)
@@ -186,10 +177,8 @@ class Inputs(NamedTuple):
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, inputs: Inputs) -> dict[str, Array]:
-    """One run from one random start, tests along the way: the arrays of `DIMS`.
-
-    The key, that of all trials, is folded with the repetition and splits into those of
-    pretraining, warm-up and run.
+    """One run from one random start, tests along the way: the arrays of `DIMS`. The
+    key, folded with the repetition, splits into those of pretraining, warm-up and run.
     """
     return trained(trial, key, inputs)[1]
 
@@ -262,8 +251,7 @@ def _problem(trial: Trial, inputs: Inputs) -> Problem:
     start = padded(inputs.train)
     if inputs.pretrained is None:
         return Problem(task, inputs.train, inputs.test, start, jnp.asarray(True))
-    repetition = jnp.asarray(trial.repetition).astype(jnp.int32)
-    flat = inputs.pretrained[repetition]
+    flat = inputs.pretrained[jnp.asarray(trial.repetition).astype(jnp.int32)]
     _, unravel = ravel_pytree(task.init(jax.random.key(0)))  # For the form only.
     params = unravel(flat)
     train, test = (
@@ -275,15 +263,14 @@ def _problem(trial: Trial, inputs: Inputs) -> Problem:
 
 def _settings(trial: Trial, inputs: Inputs) -> dict[str, Any]:
     """What all algorithms are trained with."""
-    update = LocalUpdate(
-        batch_size=trial.batch_size,
-        num_epochs=trial.num_epochs,
-        clients_per_chunk=CLIENTS_AT_ONCE,
-    )
     return {
         "step_size": trial.step_size,
         "participation": trial.num_participants / inputs.train.mask.shape[0],
-        "update": update,
+        "update": LocalUpdate(
+            batch_size=trial.batch_size,
+            num_epochs=trial.num_epochs,
+            clients_per_chunk=CLIENTS_AT_ONCE,
+        ),
     }
 
 
@@ -298,10 +285,9 @@ def _warm_models(
     """Models of random groups of clients, as equal in size as can be."""
     group_key, run_key = jax.random.split(key)
     num_clients, k = data.mask.shape[0], method.num_clusters
-    groups = jax.random.permutation(group_key, num_clients) % k
     forced = oracle(
         task,
-        clusters=groups,
+        clusters=jax.random.permutation(group_key, num_clients) % k,
         num_clusters=k,
         option="model",
         weights="samples",
@@ -422,8 +408,7 @@ def _is_right(task: Task) -> Callable[[PyTree, Array, Array], Array]:
     def right(params: PyTree, inputs: Array, targets: Array) -> Array:
         logits = task.predict(params, inputs)
         defined = ~jnp.any(jnp.isnan(logits), axis=1)
-        same = jnp.argmax(logits, axis=1) == targets
-        return (same & defined).astype(logits.dtype)
+        return ((jnp.argmax(logits, axis=1) == targets) & defined).astype(logits.dtype)
 
     return right
 
@@ -438,11 +423,10 @@ def score(
 ) -> Score:
     """Accuracy on the test samples, as the released code counts it.
 
-    IFCA's clients take the model of lowest training loss, and none if no loss is
-    finite, which makes their samples wrong. One-shot clustering never asks again.
-
-    Cost: a forward pass of the common layers for each sample, and of the others for
-    each sample and model; test samples only where nothing is chosen.
+    IFCA's clients take the model of lowest training loss, and none, hence wrong
+    answers, if no loss is finite. Cost: a forward pass of the common layers for each
+    sample, and of the others for each sample and model; test samples only where nothing
+    is chosen.
     """
     if method.name == "local":
         return _score_alone(task, state.models, test)
@@ -473,8 +457,7 @@ def score(
 
 def _score_alone(task: Task, models: Stacked, test: Samples) -> Score:
     """Score of one model for each client."""
-    right = task._replace(losses=_is_right(task))
-    shares = client_losses(right, models, padded(test))
+    shares = client_losses(task._replace(losses=_is_right(task)), models, padded(test))
     counts = jnp.sum(test.mask, axis=1, dtype=shares.dtype)
     accuracy = jnp.sum(shares * counts) / jnp.sum(counts)
     return Score(accuracy, jnp.full((), jnp.nan), _is_finite(models))
@@ -528,11 +511,8 @@ def features(
 
 
 def head(task: Task) -> Task:
-    """The last layer of a network, on `features` instead of images.
-
-    Its params are those of `federated.split(params, is_shared)[0]`, drawn as the
-    network draws them: with frozen layers below it, training it on their features
-    gives the numbers of training the network on images.
+    """The last layer of a network, on `features` instead of images; params are those of
+    `federated.split(params, is_shared)[0]`, drawn as the network draws them.
     """
 
     def predict(params: PyTree, inputs: Array) -> Array:
@@ -560,11 +540,8 @@ def _per_sample(
     common: PyTree,
     samples: Samples,
 ) -> Float[Array, "samples clusters"]:
-    """A value of every sample under every model.
-
-    Models are without what is `common` to them, computed once; None for nothing.
-
-    Cost: one forward pass for each pair of sample and model, spread over devices.
+    """A value of every sample under every model, which lacks what is `common`, computed
+    once (None for nothing). Cost: a forward pass for each pair, spread over devices.
     """
 
     def chunk(parts: tuple, rows: tuple) -> Array:
@@ -580,7 +557,5 @@ def mean_of_clients(
     values: Float[Array, "samples clusters"], samples: Samples
 ) -> Float[Array, "clients clusters"]:
     """Mean over each client's samples; NaN for a client without any."""
-    num_clients = samples.mask.shape[0]
-    totals = jax.ops.segment_sum(values, samples.owners, num_clients)
-    counts = jnp.sum(samples.mask, axis=1, dtype=values.dtype)
-    return totals / counts[:, None]
+    totals = jax.ops.segment_sum(values, samples.owners, samples.mask.shape[0])
+    return totals / jnp.sum(samples.mask, axis=1, dtype=values.dtype)[:, None]

@@ -37,10 +37,8 @@ _ASIDE = 2.5  # Points of the page between a curve and its law: half of a step a
 def draw_heatmaps(
     rows: Rows, *, row_axis: str, column_axis: str, title: str, tolerance: float
 ) -> Any:
-    """One panel for each convention and criterion, with counts in the cells.
-
-    Rows are those of `fig3_table.rows`; the axes "noise" or "samples", and "separation"
-    or "clients"; the tolerance is that of both distance criteria.
+    """One panel for each convention and criterion, with counts in the cells; rows are
+    those of `fig3_table.rows`, the tolerance that of both distance criteria.
     """
     axes = row_axis, column_axis
     panels = []
@@ -74,20 +72,9 @@ def draw_curves(
 ) -> Any:
     """The paper's curves: success under its criterion, with exact binomial intervals.
 
-    With `law_rows` every curve has a second one in its colour, dashed and with hollow
-    markers: the same cells with fresh data in every round (`fig3_law`). It stands a
-    little aside, so that neither hides the other where both are at 0 or 1. Dashes tell
-    data and law apart, so that the settings keep only colour and marker.
-
-    Args:
-      rows: of `fig3_table.rows`.
-      row_axis: one curve for each of its values.
-      column_axis: the horizontal axis.
-      title: of the figure.
-      tolerance: of the criterion.
-      confidence: what the intervals are, for the legend.
-      law_rows: of `fig3_law.rows`, for the same cells; their intervals would hide those
-        of the data.
+    One for each value on `row_axis`, along `column_axis`. With `law_rows`, those of
+    `fig3_law.rows` for the same cells, each has a second one in its colour, dashed,
+    hollow, a little aside and without interval: fresh data in every round.
     """
     by_law = groups(law_rows, "convention")
     panels = [

@@ -49,10 +49,8 @@ def distances(
     num_trials: int,
     seed: int,
 ) -> Float[np.ndarray, "trial restart step_size"]:
-    """Mean matched distance to the truth after the last round of every run.
-
-    Not finite where a model diverged. The seed is that of all trials, of which there
-    is at least one.
+    """Mean matched distance to the truth after the last round of every run, not finite
+    where a model diverged. The seed is that of all trials.
     """
     clusters, steps = trial.num_clusters, np.asarray(step_sizes, float)
     relative = trial.init_unit == "separation"
@@ -95,13 +93,10 @@ def distances(
 
 
 def _samples_per_use(trial: Trial) -> int:
-    """Samples that a client draws afresh to choose, and again for its gradient.
-
-    n; with `trial.resample`, whose data are fresh in every round as well, what it has
-    there, so that both curves then have one law for each run.
+    """Samples a client draws afresh to choose, and again for its gradient: n, or with
+    `trial.resample` what it has there, so that both curves have one law.
     """
-    share = 2 * trial.num_rounds if trial.resample else 1
-    return trial.num_samples // share
+    return trial.num_samples // (2 * trial.num_rounds if trial.resample else 1)
 
 
 @functools.lru_cache(maxsize=1000)
@@ -216,11 +211,8 @@ def rows(
     tolerance: float,
     error_rate: float,
 ) -> list[dict[str, Any]]:
-    """One row for each cell that `sweep` gave: successes by the paper's criterion.
-
-    Columns are named like those of `fig3_table.rows`, with `identity_samples` and
-    `gradient_samples`, drawn afresh by each client in each round, and `seed`. The error
-    rate is that of all intervals together.
+    """One row for each cell that `sweep` gave: successes by the paper's criterion,
+    columns as in `fig3_table.rows`. The error rate is that of all intervals together.
     """
     cells = grid.cells()
     cell_rate = divide(error_rate, len(cells))

@@ -49,17 +49,11 @@ def rows(
 ) -> list[dict[str, Any]]:
     """One row for each cell of the grid, empty where it failed or has not begun.
 
-    Shares and means are over the trials that a cell has. Where the outcomes decided
-    when it was enough, its interval makes up for that; shares and means do not.
-
-    Args:
-      results: of `engine.sweep` for `fig3_trial.simulate`. A variable `trials` tells
-        how many of its trials each cell has, the first ones; without it it has all.
-      trial: the fields that all cells share.
-      tolerance: added to both distance thresholds.
-      error_rate: of the intervals of all cells together, under one criterion.
-      sequential: whether the outcomes decided how many trials a cell has. The
-        intervals are then confidence sequences, which allow for it.
+    Shares and means are over a cell's trials: the first ones that a variable `trials`
+    of `engine.sweep`'s results counts, or all. The tolerance is added to both distance
+    thresholds, and the error rate that of all cells together, under one criterion.
+    Where the outcomes decided how many trials there are (`sequential`), intervals allow
+    for it, being confidence sequences; shares and means do not.
     """
     cell_rate = divide(error_rate, math.prod(results.sizes[axis] for axis in AXES))
     interval = "confidence sequence" if sequential else "exact binomial"
@@ -208,11 +202,9 @@ class Precision:
             raise ValueError(f"`criterion` must be of {known}, got {self.criterion!r}.")
 
     def enough(self, outputs: Mapping[str, np.ndarray], trial: Trial) -> bool:
-        """Whether the trials so far tell the success probability well enough.
-
-        A trial succeeds if any of its runs does; `outputs` are those of all trials of
-        the cell so far (`fig3_trial.DIMS`). The interval is valid at all numbers of
-        trials at once, so asking again after every block spoils nothing.
+        """Whether `outputs` (`fig3_trial.DIMS`) of all trials of the cell so far tell
+        its success probability well; asking again spoils nothing. Any run's success is
+        the trial's.
         """
         success = successful(outputs, thresholds(trial, self.tolerance))
         by_trial = success[self.criterion].any(axis=(1, 2))

@@ -73,14 +73,7 @@ def _all_criteria() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """Everything that one trial's results depend on, besides the step sizes.
-
-    decide: leave a trial's other runs alone once one has succeeded under every
-      criterion, with `tolerance`; their results are NaN then.
-    shortcuts: compute cells that share their samples together, by `simulate_jointly`:
-      the same runs up to rounding, for less.
-    criteria: of success, so that what was judged by others is not taken for this.
-    """
+    """Everything that one trial's results depend on, besides the step sizes."""
 
     convention: Convention
     separation: float
@@ -95,9 +88,14 @@ class Trial:
     init_unit: InitUnit
     normalise: Normalise
     resample: bool
+    # Compute cells that share their samples together, by `simulate_jointly`: the same
+    # runs up to rounding, for less.
     shortcuts: bool = False
+    # Leave a trial's other runs alone once one has succeeded under every criterion,
+    # with `tolerance`; their results are NaN then.
     decide: bool = False
     tolerance: float = 0.0
+    # Of success, so that what was judged by others is not taken for this.
     criteria: str = dataclasses.field(default_factory=_all_criteria, init=False)
 
     def __post_init__(self) -> None:
@@ -142,10 +140,8 @@ def successful(
 
 
 def oracle_floor(trial: Trial) -> float:
-    """Root-mean-square error of least squares with known clusters.
-
-    `sigma sqrt(d / (N - d - 1))` with `N = m n / k` Gaussian rows; infinite where
-    N <= d + 1, since the estimate then has no finite second moment.
+    """Root-mean-square error of least squares with known clusters, for Gaussian rows:
+    `sigma sqrt(d / (N - d - 1))` with `N = m n / k`; infinite where N <= d + 1.
     """
     spare = _rows_per_cluster(trial) - trial.num_features - 1
     return (
@@ -171,14 +167,12 @@ def _rows_per_cluster(trial: Trial) -> float:
 def simulate(
     trial: Trial, key: PRNGKeyArray, step_sizes: Float[Array, " step_size"]
 ) -> dict[str, Array]:
-    """One trial: a data set, and a run for each restart and step size.
+    """One trial: a data set, and a run for each restart and step size: the arrays of
+    `DIMS`.
 
-    All runs meet the same samples in one pair of matrix products per round. A
-    restart starts from the same models at every step size. The trial's key splits into
-    the data's and the runs', which is folded with the restart's index.
-
-    Returns:
-      The arrays of `DIMS`.
+    All runs meet the same samples in one pair of matrix products per round. A restart
+    starts from the same models at every step size. The trial's key splits into the
+    data's and the runs', which is folded with the restart's index.
     """
     data_key, runs_key = jax.random.split(key)
     data, truth = draw_data(trial, data_key)
@@ -187,15 +181,14 @@ def simulate(
     rounds = split_rounds(data, trial.num_rounds) if trial.resample else data
 
     def one_run(run_key: PRNGKeyArray, step_size: Array) -> dict[str, Array]:
-        algorithm = ifca(
-            task,
-            num_clusters=trial.num_clusters,
-            step_size=step_size,
-            normalise=trial.normalise,
-            resample=trial.resample,
-        )
         state, _ = engine.run(
-            algorithm,
+            ifca(
+                task,
+                num_clusters=trial.num_clusters,
+                step_size=step_size,
+                normalise=trial.normalise,
+                resample=trial.resample,
+            ),
             run_key,
             rounds,
             num_rounds=trial.num_rounds,
@@ -214,8 +207,7 @@ def simulate(
     restarts = jnp.arange(trial.num_restarts)
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(runs_key, restarts)
     over_runs = jax.vmap(jax.vmap(one_run, in_axes=(None, 0)), in_axes=(0, None))
-    outcomes = over_runs(keys, step_sizes) | jax.vmap(start)(keys)
-    return outcomes | {"gap": gap}
+    return (over_runs(keys, step_sizes) | jax.vmap(start)(keys)) | {"gap": gap}
 
 
 def start_task(trial: Trial) -> Task:
@@ -364,8 +356,7 @@ def simulate_jointly(
 
 
 def _samples(cells: Sequence[_Cell]) -> montecarlo.Samples:
-    first = cells[0].trial
-    inputs, errors = draw_samples(first, cells[0].samples_key)
+    inputs, errors = draw_samples(cells[0].trial, cells[0].samples_key)
     targets = [
         linear_targets(inputs, errors, cell.truth, cell.trial.noise) for cell in cells
     ]
@@ -384,10 +375,8 @@ def promise(trial: Trial, step_sizes: Float[np.ndarray, " step_size"]) -> np.nda
 def _decide(
     cells: Sequence[_Cell], problem: Int[np.ndarray, " runs"]
 ) -> Callable[[int, np.ndarray, np.ndarray], Iterable[int]]:
-    """Tells the schedule which runs cannot change their trial's outcome any more.
-
-    A trial succeeds under a criterion if one of its runs does. Once every criterion
-    has been met by some run, no other run can add to that.
+    """Tells the schedule which runs cannot change their trial's outcome any more: all
+    others, once every criterion has been met by some run.
     """
     limits = [thresholds(cell.trial, cell.trial.tolerance) for cell in cells]
     unmet = [
@@ -438,10 +427,9 @@ def _outcomes(
 ) -> dict[str, np.ndarray]:
     """What `judge` keeps of runs, NaN of those that were left alone."""
     over_runs = jax.vmap(lambda own, seen: judge(cell.truth, own, seen.T))
-    found = over_runs(jnp.asarray(models), jnp.asarray(losses))
     kept = {
         name: np.where(is_done, np.asarray(values, np.float32), np.nan).reshape(shape)
-        for name, values in found.items()
+        for name, values in over_runs(jnp.asarray(models), jnp.asarray(losses)).items()
     }
     return kept | {"followed": is_done.astype(np.float32).reshape(shape)}
 

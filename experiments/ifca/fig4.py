@@ -209,7 +209,6 @@ def row(result: Result) -> dict[str, Any]:
     since = [
         first for run in matched if (first := found_since(run)) is not None
     ]  # in runs that end with all of them found
-    traffic = data["received"] + data["sent"]
     return {
         "setting": setting_title(trial),
         "start": trial.start,
@@ -220,7 +219,7 @@ def row(result: Result) -> dict[str, Any]:
         "matched": mean(matched[:, -1]),
         "matched_std": std(matched[:, -1]),
         "rand": mean(computed(data["rand_index"].values[:, -1])),
-        "mib": mean(computed(traffic.values.ravel())),
+        "mib": mean(computed((data["received"] + data["sent"]).values.ravel())),
     }
 
 

@@ -78,11 +78,8 @@ class Trial:
     for what is not used, and of `batch_size` for all samples of a client.
 
     checksum: of the images' arrays, which tells preparations in another order apart.
-    num_participants: clients of one round.
     decay: factor of the step size from round to round; not traced, since no decay at
       all is another program.
-    repetition: number of the seed. Traced, so that repetitions share a program and
-      yet are stored one by one.
     """
 
     algorithm: Name
@@ -101,14 +98,14 @@ class Trial:
     num_hidden: int
     num_rounds: int
     rounds_between: int
-    num_participants: int
+    num_participants: int  # clients of one round
     num_epochs: int
     num_steps: int
     batch_size: int
     step_size: float
     decay: float
     clients_per_chunk: int
-    repetition: int
+    repetition: int  # seed, traced: repetitions share a program, yet are stored alone
 
     def __post_init__(self) -> None:
         check_member(Name, algorithm=self.algorithm)
@@ -174,13 +171,10 @@ def sweep(
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, images: Arrays) -> dict[str, Array]:
-    """One trial: data, one run from one random start, tests along the way.
+    """One trial: data, one run from one random start, tests along the way, by `DIMS`.
 
     The key, that of all trials, is folded with the repetition and splits into the
     data's key and the run's, which the algorithms of one repetition share.
-
-    Returns:
-      The arrays of `DIMS`.
     """
     run_key, train, truth, test = _clients(trial, key, images)
     task = task_of(trial, images.train_inputs.shape[1:])
@@ -207,11 +201,8 @@ def simulate(trial: Trial, key: PRNGKeyArray, images: Arrays) -> dict[str, Array
 
 
 def identities(trial: Trial, key: PRNGKeyArray, images: Arrays) -> dict[str, Array]:
-    """One trial of IFCA like `simulate`, in which nothing is tested.
-
-    Returns:
-      The arrays of `IDENTITY_DIMS`. Estimates in round t are made with the models of
-      the round before, at whose end they are.
+    """IFCA like `simulate`, in which nothing is tested, by `IDENTITY_DIMS`. Estimates
+    in round t are made with the models at the end of the round before.
     """
     run_key, train, truth, _ = _clients(trial, key, images)
     task = task_of(trial, images.train_inputs.shape[1:])
@@ -269,21 +260,19 @@ def _clusters_found(trial: Trial, info: Any, truth: Truth) -> dict[str, Array]:
     k = trial.num_clusters
     (present,) = jnp.nonzero(info.received, size=trial.num_participants)
     chosen, rotations = info.assignment[present], truth.clusters[present]
-    used = metrics.num_used_clusters(chosen, k)
     return {
         "matched_accuracy": metrics.matched_accuracy(chosen, rotations, k),
         "rand_index": metrics.adjusted_rand_index(chosen, rotations, k),
-        "used_clusters": used.astype(jnp.float32),
+        "used_clusters": metrics.num_used_clusters(chosen, k).astype(jnp.float32),
     } | traffic
 
 
 def task_of(trial: Trial, input_shape: Sequence[int]) -> Task:
-    """The network of a trial.
-
-    "mlp" is the perceptron of Rotated MNIST; "code" and "text" are those of
-    `models.rotated_cifar_cnn`. "narrow" stands in for them where time is short: two
-    5 x 5 convolutions of `num_channels` and twice as many channels and one hidden
-    layer, on standardised random windows of colour images, mirrored or not.
+    """The network of a trial. "mlp" is the perceptron of Rotated MNIST; "code" and
+    "text" are those of `models.rotated_cifar_cnn`, and "narrow" stands in for them
+    where time is short: two 5 x 5 convolutions of `num_channels` and twice as many
+    channels and one hidden layer, on standardised random windows of colour images,
+    mirrored or not.
     """
     if trial.network == "mlp":
         return mlp(input_shape, hidden=(trial.num_hidden,))
@@ -362,21 +351,17 @@ def with_balanced_start(
     """The algorithm, started anew until some clients choose all of its models.
 
     For every draw a fresh sample of clients chooses the models of lowest loss; the
-    first draw with at least `least_share` of the sample on every model is used, or
-    else the last. No label of a cluster is needed. The first draw is the one that
-    the algorithm alone would start from.
+    first draw with at least `least_share` of the sample on every model is used, or else
+    the last. No label of a cluster is needed. The first draw is the one that the
+    algorithm alone would start from. The state is `Started`, in whose own state
+    `models_of` finds the stacked models. Cost: a forward pass for each sampled client
+    and model, for every draw.
 
     Source: `find_good_initializer` of the released code for Rotated CIFAR, with 35 %
     for two clusters and 10 % for four; its paper has independent random models.
 
-    Returns:
-      An algorithm whose state is `Started`; `models_of` finds the stacked models in
-      that of `algorithm`, whose rounds stay as they are.
-
     Raises:
       ValueError: where a number is out of its range.
-
-    Cost: a forward pass for each sampled client and model, for every draw.
     """
     if not 0 <= least_share <= 1:
         raise ValueError(f"`least_share` must be in [0, 1], got {least_share}.")
@@ -387,8 +372,7 @@ def with_balanced_start(
         models = models_of(state)
         _, sample = cohort(key, data, participation)
         losses = loss_matrix(task, models, sample, clients_per_chunk=clients_per_chunk)
-        clusters = jnp.arange(losses.shape[1])
-        chosen = choose_cluster(losses)[:, None] == clusters[None, :]
+        chosen = choose_cluster(losses)[:, None] == jnp.arange(losses.shape[1])[None, :]
         return jnp.min(jnp.mean(chosen, axis=0, dtype=losses.dtype))
 
     def init(key: PRNGKeyArray, data: ClientData) -> Started:
@@ -399,10 +383,8 @@ def with_balanced_start(
 
         def draw(now: Started) -> Started:
             again = jax.random.fold_in(key, now.draws)
-            own = jnp.where(now.draws == 0, key, again)
-            state = algorithm.init(own, data)
-            sample_key = jax.random.fold_in(again, 1)
-            share = smallest_share(sample_key, state, data)
+            state = algorithm.init(jnp.where(now.draws == 0, key, again), data)
+            share = smallest_share(jax.random.fold_in(again, 1), state, data)
             return Started(state, now.draws + 1, share)
 
         zeros = lambda leaf: jnp.zeros(leaf.shape, leaf.dtype)
@@ -456,9 +438,8 @@ def accuracy_of_best(
 
         def of_choice(mask: Array) -> Array:
             means = masked_mean(losses, jnp.broadcast_to(mask, losses.shape))
-            choice = choose_cluster(means.T)
             # Without any finite loss a client has chosen -1, and is wrong by any model.
-            return logits[jnp.maximum(choice, 0), jnp.arange(clients)]
+            return logits[jnp.maximum(choose_cluster(means.T), 0), jnp.arange(clients)]
 
         return of_choice(mask), of_choice(mask & is_first[None, :])
 
@@ -478,10 +459,7 @@ def accuracy_of_each(
     *,
     clients_per_chunk: int | None = None,
 ) -> Float[Array, " models"]:
-    """Accuracy of each model on all test clients of one cluster.
-
-    Test clients of a cluster are consecutive.
-
+    """Accuracy of each model on all test clients of one cluster, which are consecutive.
     Cost: a forward pass for each model and test image of its cluster.
     """
     by_cluster = lambda leaf: leaf.reshape(num_clusters, -1, *leaf.shape[1:])
@@ -506,12 +484,9 @@ def _local_accuracies(
     clusters: Int[Array, " clients"],
     test: ClientData,
 ) -> dict[str, Float[Array, " tests"]]:
-    """Mean test accuracy of local models after some of the rounds: on test clients of
-    each model's own cluster, and of `num_released` models on those of the last one.
-
-    Clients that train alone need not be in memory together: a group runs through
-    all rounds, then the next, which draws from a key of its own. Test clients of a
-    cluster are consecutive.
+    """Mean accuracy of local models after some rounds, on test clients of the own
+    cluster, consecutive, and of `num_released` models on the last one's; a group at a
+    time.
     """
     k, size = trial.num_clusters, _group_size(trial)
     chunk = {"clients_per_chunk": trial.clients_per_chunk}
@@ -559,8 +534,7 @@ def _local_accuracies(
 
 def _group_size(trial: Trial) -> int:
     """Clients of a group: as many as a chunk may have, and as many in each group."""
-    most = min(trial.clients_per_chunk, trial.num_local_clients)
-    sizes = range(most, 0, -1)
+    sizes = range(min(trial.clients_per_chunk, trial.num_local_clients), 0, -1)
     return next(size for size in sizes if trial.num_local_clients % size == 0)
 
 

@@ -72,10 +72,9 @@ COLUMNS = {
 def rows(result: Result) -> list[dict[str, Any]]:
     """One row for each algorithm, and one more for local models as released.
 
-    Accuracies are in per cent, means and standard deviations over the seeds that
-    were computed; `found` counts the seeds in which the last participants' clusters
-    are the rotations. What the paper prints stands beside local models of its own
-    description, never beside those of its released code.
+    Accuracies are means and deviations over the seeds in per cent; `found` counts seeds
+    in which the last participants' clusters are the rotations. What the paper prints
+    stands beside local models of its own description, never of its released code.
     """
     table = []
     for name in result.data["algorithm"].values.tolist():
@@ -96,8 +95,7 @@ def _released(result: Result, rounds: Sequence[int]) -> list[dict[str, Any]]:
         return []
     if at not in rounds:
         at = rounds[-1]
-    measure = "last_cluster" if is_last_cluster else "accuracy"
-    row = _row(result, "local", at, measure)
+    row = _row(result, "local", at, "last_cluster" if is_last_cluster else "accuracy")
     theirs = [column for column in row if column.startswith("paper_")]
     row |= {"label": RELEASED_CIFAR if is_last_cluster else RELEASED_MNIST}
     if is_last_cluster:
@@ -336,20 +334,19 @@ def setting_title(trial: Trial) -> str:
 def _panel(title: str, group: Sequence[Result]) -> report.CurvePanel:
     curves = [curve for result in group for curve in _curves(result)]
     shown = {curve.label for curve in curves}
-    levels = [
-        report.Level(f"{name}, paper", paper.mean, name, paper.std)
-        for algorithm, name in NAMES.items()
-        if name in shown
-        and (paper := published(group[0].trial, algorithm))
-        and paper.same
-    ]
     return report.CurvePanel(
         curves,
         x_label="round",
         y_label="test accuracy %",
         y_limits=None,
         title=title,
-        levels=levels,
+        levels=[
+            report.Level(f"{name}, paper", paper.mean, name, paper.std)
+            for algorithm, name in NAMES.items()
+            if name in shown
+            and (paper := published(group[0].trial, algorithm))
+            and paper.same
+        ],
     )
 
 
@@ -362,5 +359,4 @@ def _curves(result: Result) -> Iterator[report.Curve]:
         if not len(accuracy):
             continue
         is_redrawn = name == "ifca" and result.trial.start == "reference"
-        label = BALANCED if is_redrawn else NAMES[name]
-        yield mean_curve(label, rounds, accuracy)
+        yield mean_curve(BALANCED if is_redrawn else NAMES[name], rounds, accuracy)

@@ -314,11 +314,8 @@ def _sweep(
 
 
 def rows(result: Result) -> list[dict[str, Any]]:
-    """One row for each method.
-
-    Accuracies are in per cent, means and standard deviations over the seeds that were
-    computed; a run that diverged has whatever its models answered. `clusters_used` has
-    the number of each seed.
+    """One row for each method: accuracies in per cent, means and deviations over seeds,
+    each one's `clusters_used`; diverged runs have what their models answered.
     """
     return [_row(result, name) for name in result.data["method"].values.tolist()]
 

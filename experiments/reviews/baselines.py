@@ -133,18 +133,14 @@ def ridge_models(clients: fixed_data.Clients, penalty: float) -> Models:
     """Each client alone: least |y - X theta|^2 + penalty |theta|^2."""
     transposed = np.swapaxes(clients.inputs, 1, 2)
     gram = transposed @ clients.inputs + penalty * np.eye(transposed.shape[1])
-    products = transposed @ clients.targets[..., None]
-    return np.linalg.solve(gram, products)[..., 0]
+    return np.linalg.solve(gram, transposed @ clients.targets[..., None])[..., 0]
 
 
 def split_in_two(
     similarity: Float[np.ndarray, "members members"], linkage: Linkage
 ) -> Int[np.ndarray, " members"]:
-    """Two groups, by joining the most similar ones until two are left.
-
-    "single" judges two groups by their most similar members, and so finds the split
-    whose largest similarity across is least, as published (Sattler et al., 2019,
-    Algorithm 1); "complete" by their least similar ones, as in its released code.
+    """Two groups, by joining the most similar ones until two are left: "single" linkage
+    as published (Sattler et al., 2019), "complete" as in its released code.
     """
     from sklearn.cluster import AgglomerativeClustering  # Slow to import.
 
@@ -155,11 +151,8 @@ def split_in_two(
 def recursive_bipartition(
     clients: fixed_data.Clients, num_clusters: int, linkage: Linkage
 ) -> Labels:
-    """Split the group that disagrees most until there are k groups (Sattler-style), by
-    the cosines of its members' gradients.
-
-    Disagreement: root mean square of the members' gradients where their joint training
-    ends. Knowing k replaces the published stopping thresholds, in its favour.
+    """Split the group that disagrees most, by root mean square of gradients where its
+    joint training ends, by their cosines (Sattler-style), until there are k groups.
     """
     labels = np.zeros(len(clients.inputs), int)
     for new in range(1, num_clusters):
@@ -181,19 +174,15 @@ def recursive_bipartition(
 def fine_tuned(
     clients: fixed_data.Clients, start: Models, steps: Sequence[int]
 ) -> Float[np.ndarray, "settings clients features"]:
-    """Models after so many local gradient steps from a common start.
-
-    The step size is half the stable one of n normal samples, 1 / (2 (1 + sqrt(d/n))^2)
-    for the loss without factor 1/2.
+    """Models after so many local gradient steps from a common start, half the stable
+    one of n normal samples, 1 / (2 (1 + sqrt(d/n))^2), for the loss without 1/2.
     """
-    num_features = clients.inputs.shape[-1]
-    edge = (1 + np.sqrt(num_features / clients.num_samples)) ** 2
+    edge = (1 + np.sqrt(clients.inputs.shape[-1] / clients.num_samples)) ** 2
     scale = 1 / (edge * clients.num_samples)
     models, seen = start, {0: start}
     for step in range(1, max(steps) + 1):
         residuals = (clients.inputs @ models[..., None])[..., 0] - clients.targets
-        slope = np.matmul(residuals[:, None], clients.inputs)[:, 0]
-        models = models - scale * slope
+        models = models - scale * np.matmul(residuals[:, None], clients.inputs)[:, 0]
         seen[step] = models
     return np.stack([seen[step] for step in steps])
 
@@ -203,8 +192,7 @@ def _client_error(
 ) -> Float[np.ndarray, "*runs"]:
     """Root mean square over clients of the distance to their own truth."""
     difference = models - problem.truths[problem.clusters]
-    square = np.mean(np.sum(difference**2, axis=-1), axis=-1)
-    return np.asarray(np.sqrt(square))
+    return np.asarray(np.sqrt(np.mean(np.sum(difference**2, axis=-1), axis=-1)))
 
 
 def _all_arms(
@@ -246,11 +234,8 @@ def _all_arms(
 
 
 def compute(cell: study.Cell) -> study.Arrays:
-    """Errors of all arms, and the agreement of their partitions with the true one.
-
-    Returns:
-      `error` `[arms, trials]`, root mean square over clients of the distance to the
-      own truth; `rand` `[partitions, trials]`, adjusted Rand index.
+    """Errors of all arms, `error` `[arms, trials]`, root mean square over clients, and
+    `rand` `[partitions, trials]`, agreement of their partitions with the true one.
     """
     sizes = (cell["num_clients"], cell["num_samples"], int(1000 * cell["rho"]))
 
@@ -307,10 +292,8 @@ def paired_p_value(
 def holm(
     p_values: Float[np.ndarray, " tests"], *, error_rate: float
 ) -> Bool[np.ndarray, " tests"]:
-    """Which hypotheses are rejected, with at most `error_rate` chance of any false one.
-
-    Holm (1979): the smallest p-value is compared with error_rate / tests, the next one
-    with error_rate / (tests - 1) and so on until one is too large.
+    """Which hypotheses are rejected, with at most `error_rate` chance of any false one,
+    by Holm (1979): the i-th smallest p-value against error_rate / (tests + 1 - i).
     """
     order = np.argsort(p_values)
     limits = error_rate / np.arange(len(p_values), 0, -1)
@@ -323,9 +306,8 @@ def holm(
 def rows(config: Config, cells: study.Rows, results: study.Results) -> list[study.Row]:
     """One row for each cell and arm, with the comparison of the arm with IFCA.
 
-    Errors are averaged as logarithms, over the trials of a cell; intervals are
-    Student's. `better` names the better arm where Holm's correction over all rows lets
-    a difference beyond the margin stand.
+    Errors are averaged as logarithms; intervals are Student's. `better` is the better
+    arm where Holm's correction over all rows lets a difference beyond the margin stand.
     """
     joint = study.jointly(config, len(cells) * (len(ARMS) - 1))
     table: list[study.Row] = []
@@ -474,8 +456,7 @@ def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
         alone = np.sqrt(local_risk(dense, config.num_features, group["rho"]) / risk)
         exact = report.Curve("local, exact risk", dense, alone, like="local")
         over = [*lines(group, DRAWN, "to_oracle"), exact]
-        known = [arm for arm in PARTITIONS if arm != BOUND]
-        rand = lines(group, known, "rand")
+        rand = lines(group, [arm for arm in PARTITIONS if arm != BOUND], "rand")
         x, title = "samples per client n", f"ρ = {group['rho']:g}"
         title += f", m = {group['num_clients']}"
         options = {"y_limits": (0.9, 30.0), "aside": False}

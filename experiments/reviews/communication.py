@@ -141,10 +141,8 @@ def compute(cell: study.Cell) -> study.Arrays:
 def bits(
     arm: str, *, rounds: int, frozen_from: int, num_clusters: int, num_features: int
 ) -> int:
-    """Bits that a client receives and sends in so many rounds, 32 for each number.
-
-    IFCA: k models down, one and its name up, in every round; once frozen, as with known
-    clusters, one down and one up. One-shot: the client's solution up, then the same.
+    """Bits that a client receives and sends, 32 a number: k models of IFCA down, one
+    and its name up; known or frozen, one each; one-shot, first one up as well.
     """
     model = FLOAT_BITS * num_features
     full = (num_clusters + 1) * model + math.ceil(math.log2(num_clusters))
@@ -204,8 +202,7 @@ def _reused_data(cell: study.Cell) -> study.Arrays:
     place = (cell["seed"], 1, k, cell["num_samples"])
 
     def one(trial: int) -> study.Row:
-        is_random = int(cell["start_distance"] is None)
-        generator = study.generator(*place, is_random, trial)
+        generator = study.generator(*place, int(cell["start_distance"] is None), trial)
         problem = fixed_data.problem_of(cell, generator)
         first = _starts(cell, problem, generator)
         solutions = fixed_data.local_models(problem.clients)
@@ -290,13 +287,11 @@ def _fresh_data(cell: study.Cell) -> study.Arrays:
     log_ways = scipy.special.gammaln(members + 1) - scipy.special.gammaln(wrong + 1)
     log_ways -= scipy.special.gammaln(members - wrong + 1)
     chance = np.exp(-np.sum(log_ways[:, 1:], axis=-1))
-    generator = study.generator(cell["seed"], 3, samples)
-    same &= generator.random(same.shape) < chance
+    same &= study.generator(cell["seed"], 3, samples).random(same.shape) < chance
     calm, stable = np.zeros(len(same), int), np.full(len(same), num_rounds + 1)
     for index in range(same.shape[1]):
         calm = np.where(same[:, index], calm + 1, 0)
-        first = (calm >= cell["patience"]) & (stable > num_rounds)
-        stable[first] = index + 2
+        stable[(calm >= cell["patience"]) & (stable > num_rounds)] = index + 2
     frozen = frozen_square(trace.counts[:, half], **sizes)
     return {"square": np.mean(own**2, axis=(1, 2)), "frozen": frozen, "stable": stable}
 
@@ -304,10 +299,8 @@ def _fresh_data(cell: study.Cell) -> study.Arrays:
 def median(
     values: Float[np.ndarray, " trials"], *, error_rate: float
 ) -> study.Estimate:
-    """The median and its exact interval by order statistics; entries may be infinite.
-
-    The ends are the r-th smallest and largest values with P(Bin(trials, 1/2) < r) at
-    most half the error rate; without such r they are infinite.
+    """The median and its exact interval by order statistics, the r-th ones with
+    P(Bin(trials, 1/2) < r) at most half the error rate; else infinite.
     """
     import scipy.stats  # Slow to import.
 

@@ -158,11 +158,8 @@ def preset(name: Literal["quick", "paper"]) -> Config:
 def oracle_over_noise(
     total_samples: float, num_clusters: int, num_features: int
 ) -> float:
-    """Root-mean-square error of least squares with the true clusters, over sigma.
-
-    sqrt(d / (m n / k - d - 1)), inf unless m n / k > d + 1. The mean distance over
-    clusters, which the criterion uses, has a smaller expectation by Jensen, and at
-    d = 1000 hardly so.
+    """Root-mean-square error of least squares with the true clusters, over sigma:
+    sqrt(d / (m n / k - d - 1)), or inf; the criterion's is hardly less at d = 1000.
     """
     rows = total_samples / num_clusters
     return math.sqrt(float(law.oracle_risk(rows, num_features, 1.0)))
@@ -181,10 +178,8 @@ def pooled_over_noise(
     separation: float,
     noise: float,
 ) -> float:
-    """The same of one least-squares fit to everybody, truths equally far apart.
-
-    Exact for two clusters; for more, what an infinite number of samples leaves, the
-    distance from a truth to the mean of all, Delta sqrt((k - 1) / (2 k)).
+    """The same of one least-squares fit to everybody, truths equally far apart: exact
+    for two clusters; for more, Delta sqrt((k - 1) / (2 k)), of infinitely many samples.
     """
     apart = separation / noise
     if num_clusters == 2:
@@ -227,11 +222,10 @@ def exact_rows() -> list[study.Row]:
 class Trial:
     """Everything that one trial's law depends on, besides the step sizes.
 
-    released: whether truths are scaled as in the released code; it,
-    separation and noise are traced by the engine; the rest is static.
+    `released`, `separation` and `noise` are traced by the engine; the rest is static.
     """
 
-    released: bool
+    released: bool  # whether truths are scaled as in the released code
     separation: float
     noise: float
     num_clients: int
@@ -285,10 +279,8 @@ def _draw(trial: Trial, key: PRNGKeyArray) -> tuple[ClientData, Truth]:
 def simulate(
     trial: Trial, key: PRNGKeyArray, step_sizes: Float[Array, " step_size"]
 ) -> dict[str, Array]:
-    """One data set: a run for each restart and step size, and what needs no run.
-
-    Returns:
-      The arrays of `DIMS`.
+    """One data set: a run for each restart and step size, and what needs no run:
+    `DIMS`.
     """
     data_key, runs_key = jax.random.split(key)
     data, truth = _draw(trial, data_key)
@@ -308,11 +300,8 @@ def simulate(
 
 
 def estimates(data: ClientData, truth: Truth) -> dict[str, Float[Array, ""]]:
-    """Mean distances to the truths of three estimates that are no run of IFCA.
-
-    Returns:
-      `oracle`, least squares with the true clusters, which must be contiguous and
-      equal; `pooled`, one least-squares fit to all; `zero`.
+    """Mean distances to the truths of `oracle`, least squares with the true clusters,
+    contiguous and equal; `pooled`, one fit to all; and `zero`.
     """
     num_clusters, num_features = truth.models.shape
     rows = data.inputs.reshape(num_clusters, -1, num_features)
@@ -345,29 +334,26 @@ class _Replicas(study.Study):
     def measure(
         self, config: Config, cells: Sequence[study.Cell], options: Options
     ) -> list[dict[str, np.ndarray]]:
-        """The arrays of `DIMS` of every cell.
-
-        Trial i of a panel has the same random numbers in all of the panel's cells, and
-        others than in the other panels.
+        """The arrays of `DIMS` of every cell; trial i of a panel has the same random
+        numbers in all of the panel's cells, and others than in the other panels.
         """
         found = []
         sizes = study.settings(config, "num_features", "num_restarts", "num_rounds")
         for index, (panel, full) in enumerate(PANELS.items()):
             axes = _axes(config, panel)
             first = {name: values[0] for name, values in axes.items()}
-            grid = engine.Grid(
-                experiment=f"{self.id}.{panel}",
-                trial=Trial(**first, **sizes, num_clusters=full.num_clusters),
-                axes=axes,
-                num_trials=config.num_trials,
-                traced=("released", "separation", "noise"),
-                dims=DIMS,
-                coords={"step_size": full.step_sizes},
-                seed=int(study.generator(config.seed, index).integers(2**31)),
-                revision=self.revision,
-            )
             results = engine.sweep(
-                grid,
+                engine.Grid(
+                    experiment=f"{self.id}.{panel}",
+                    trial=Trial(**first, **sizes, num_clusters=full.num_clusters),
+                    axes=axes,
+                    num_trials=config.num_trials,
+                    traced=("released", "separation", "noise"),
+                    dims=DIMS,
+                    coords={"step_size": full.step_sizes},
+                    seed=int(study.generator(config.seed, index).integers(2**31)),
+                    revision=self.revision,
+                ),
                 self.compute,
                 options.out / f"{panel}.zarr",
                 constants=jnp.asarray(full.step_sizes, jnp.float32),
@@ -392,10 +378,9 @@ def verdicts(noise: float, arrays: study.Arrays) -> tuple[np.ndarray, ...]:
     """
     distance = arrays["distance"]
     finite = np.isfinite(distance)
-    floors = arrays["oracle"][:, None, None]
     return (
         finite & (distance <= FACTOR * noise),
-        finite & (distance <= ORACLE_FACTOR * floors),
+        finite & (distance <= ORACLE_FACTOR * arrays["oracle"][:, None, None]),
         finite & (arrays["recovered"] == 1),
     )
 
@@ -457,11 +442,8 @@ def resampled(
     num_resamples: int,
     error_rate: float,
 ) -> list[study.Estimate]:
-    """Percentile bootstrap over the data sets of every block.
-
-    The runs of a data set stay together, for they depend on each other. Nominal; of
-    no width where all data sets agree, and NaN where a resample leaves the statistic
-    undefined.
+    """Percentile bootstrap over the data sets of every block, runs of one together.
+    Nominal; of no width where all agree, NaN where a resample leaves it undefined.
     """
     totals = np.zeros((num_resamples, 8))
     for counts in blocks:
@@ -479,12 +461,10 @@ def resampled(
 
 
 def rows(config: Config, cells: study.Rows, results: study.Results) -> list[study.Row]:
-    """One row for each setting of Figure 3, one for each cell of the replicas, and one
-    for each group of cells.
-
-    Groups are the panels under each scale of the truths, each scale, and all. A
-    group's verdicts are taken once for every run, once for every data set, where the
-    best of its runs counts.
+    """One row for each setting of Figure 3, for each cell of the replicas, and for each
+    group of cells: the panels under each scale of the truths, each scale, and all. A
+    group's verdicts are taken for every run, and for every data set by the best of its
+    runs.
     """
     joint = study.jointly(config, len(cells) * len(CRITERIA))
     replicas: list[study.Row] = []
@@ -571,8 +551,7 @@ def _agreement(
 
 def _whole(table: study.Rows, unit: str) -> Mapping[str, Any]:
     """Agreement by "run" or "trial", all panels and scales together."""
-    kind = f"agreement by {unit}"
-    (row,) = study.at(table, kind=kind, panel=ALL, convention=ALL)
+    (row,) = study.at(table, kind=f"agreement by {unit}", panel=ALL, convention=ALL)
     return row
 
 

@@ -20,13 +20,9 @@ def truths(
 
 
 def population(sizes: Mapping[str, Any], number: int, **others: Any) -> law.Population:
-    """Clusters of equal sizes, who draw from `truths`.
-
-    Args:
-      sizes: of a cell or a configuration: `num_clients`, `num_samples`, `num_features`,
-        and `noise` with `separation`, or `rho` where the separation is 1.
-      number: of clusters.
-      others: instead of these; `members`, clients of each cluster, and `num_models`.
+    """`number` clusters of equal sizes, who draw from `truths`, by the `num_clients`,
+    `num_samples`, `num_features`, `noise` and `separation` (or `rho`, where it is 1) of
+    `sizes`, or instead by `others`: `members` of each cluster, and `num_models`.
     """
     own = {**sizes, **others}
     return law.population(
@@ -95,8 +91,7 @@ def own_distances(
     population: law.Population, models: Float[np.ndarray, "*trials models frame"]
 ) -> Float[np.ndarray, "*trials models"]:
     """Distance of model j from truth j."""
-    apart = law.distances(population.truths, models)
-    return np.diagonal(apart, axis1=-2, axis2=-1)
+    return np.diagonal(law.distances(population.truths, models), axis1=-2, axis2=-1)
 
 
 def misassigned(
@@ -112,8 +107,7 @@ def separating(
     """Whether every truth has a nearest model of its own (a Voronoi-separating start);
     never with a NaN."""
     nearest = np.argmin(distances, axis=-1)
-    every = np.arange(distances.shape[-1])
-    apart = np.all(np.sort(nearest, axis=-1) == every, axis=-1)
+    apart = np.all(np.sort(nearest, axis=-1) == np.arange(distances.shape[-1]), axis=-1)
     return apart & np.all(np.isfinite(distances), axis=(-2, -1))
 
 
@@ -122,5 +116,4 @@ def succeeded(
 ) -> Bool[np.ndarray, " trials"]:
     """Whether every truth ends with a close model of its own."""
     last = law.distances(population.truths, trace.models[:, -1])
-    close = last.min(axis=-1).max(axis=-1) <= CLOSE * separation
-    return separating(last) & close
+    return separating(last) & (last.min(axis=-1).max(axis=-1) <= CLOSE * separation)

@@ -18,29 +18,20 @@ from cfljax import metrics
 
 
 class Clients(NamedTuple):
-    """Samples of all clients, up to a rotation of each client's rows.
-
-    inputs: `[clients, rows, features]`.
-    targets: `[clients, rows]`.
-    num_samples: n that the rows stand for, the same for every client.
-    """
+    """Samples of all clients, up to a rotation of each client's rows."""
 
     inputs: Float[np.ndarray, "clients rows features"]
     targets: Float[np.ndarray, "clients rows"]
-    num_samples: int
+    num_samples: int  # n that the rows stand for, the same for every client
 
 
 class Problem(NamedTuple):
-    """One data set: clients to train on, others to validate on, and the truth.
-
-    clusters: `[clients]`, true cluster of each.
-    truths: `[clusters, features]`, orthogonal and at distance 1 from each other.
-    validation: further samples of the same clients, never trained on.
-    """
+    """One data set: clients to train on, others to validate on, and the truth."""
 
     clients: Clients
-    validation: Clients
-    clusters: Int[np.ndarray, " clients"]
+    validation: Clients  # further samples of the same clients, never trained on
+    clusters: Int[np.ndarray, " clients"]  # true cluster of each
+    # `[clusters, features]`, orthogonal and at distance 1 from each other.
     truths: Float[np.ndarray, "clusters features"]
 
 
@@ -68,10 +59,8 @@ def draw(
     rho: float,
     num_validation: int = 0,
 ) -> Problem:
-    """Balanced clusters at distance 1, label noise 1 / sqrt(rho), normal inputs.
-
-    Axes are as good as any directions: nothing here prefers one. Sample s of a client
-    is the same for every number of samples, and those to validate on come last.
+    """Balanced clusters at distance 1, label noise 1 / sqrt(rho), normal inputs, those
+    to validate on last; sample s is the same for every number of samples.
     """
     clusters = np.arange(num_clients) % num_clusters
     truths = np.eye(num_clusters, num_features) / math.sqrt(2)
@@ -136,19 +125,14 @@ def ifca_round(
     step_sizes: Float[np.ndarray, " runs"],
     assignment: Int[np.ndarray, "clients runs"] | None = None,
 ) -> tuple[Float[np.ndarray, "runs models features"], Int[np.ndarray, "clients runs"]]:
-    """One round of IFCA, option I, divisor m, for every run at once.
-
-    Clients train what `assignment` says, else the model of least loss.
-
-    Returns:
-      Models after the round, and the assignment that made them. Diverged models are
-      not finite and chosen by nobody.
+    """One round of IFCA, option I, divisor m, for every run at once: models after it,
+    and the assignment that made them, as given or else of least loss. Diverged models
+    are not finite and chosen by nobody.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         residuals = _residuals(clients, models)
         if assignment is None:
-            losses = np.sum(residuals**2, axis=1) / clients.num_samples
-            assignment = assign(losses)
+            assignment = assign(np.sum(residuals**2, axis=1) / clients.num_samples)
         chosen = assignment[:, None, :, None] == np.arange(models.shape[1])
         residuals = np.where(chosen, residuals, 0.0)
         num_clients, _, num_features = clients.inputs.shape

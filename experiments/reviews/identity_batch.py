@@ -279,8 +279,7 @@ def _near_row(cell: study.Cell, own: study.Arrays, joint: study.Intervals) -> st
 def _far_row(cell: study.Cell, own: study.Arrays, joint: study.Intervals) -> study.Row:
     k, rho = cell["clusters"], cell["rho"]
     rows = cell["num_samples"] * cell["num_clients"] / k
-    floor = law.stationary_floor(rows, cell["num_features"], rho**-0.5, 0.5)
-    limit = 2 * float(floor)
+    limit = 2 * float(law.stationary_floor(rows, cell["num_features"], rho**-0.5, 0.5))
     good = own["distance"] <= limit
     return (
         {"kind": "escape", "rho": rho, BATCHES: cell["samples"]}

@@ -190,12 +190,10 @@ def compute(cell: study.Cell) -> study.Arrays:
 def starts(
     config: Config, geometry: str, margin: float, random: np.random.Generator, size: int
 ) -> Float[np.ndarray, "trials models features"]:
-    """First models at distance (1/2 - alpha0) Delta of their truths.
-
-    "random": in independent uniform directions. "least favourable": both models of a
-    pair of clusters are shifted from the second truth towards the first, so that the
-    first cluster has Lemma 1's smallest kappa, alpha0 sqrt(rho), wherever
-    (1/4 - alpha0^2) rho <= 1. A cluster without a partner starts at its truth.
+    """First models at distance (1/2 - alpha0) Delta of their truths: "random", in
+    independent uniform directions, or "least favourable", both of a pair shifted from
+    the second truth towards the first, which has Lemma 1's smallest kappa, alpha0
+    sqrt(rho), wherever (1/4 - alpha0^2) rho <= 1; without a partner, at the truth.
     """
     clusters, features = config.num_clusters, config.num_features
     truths = exact_law.truths(clusters, features, separation=config.separation)
@@ -219,11 +217,10 @@ def first_mistakes(
     num_samples: int,
     noise: float,
 ) -> Int[np.ndarray, " trials"]:
-    """Clients that do not choose their own model, in one choice of every client.
-
-    A client's losses are the diagonal of a Wishart matrix with n' degrees of freedom,
-    whose scale is the Gram matrix of (truth - model, sigma); drawn by Bartlett's
-    factor, in NumPy, so that the engine's choices are not judged by themselves.
+    """Clients that do not choose their own model, in one choice of every client. Its
+    losses are the diagonal of a Wishart matrix with n' degrees of freedom, by
+    Bartlett's factor, in NumPy, so that the engine's choices are not judged by
+    themselves.
     """
     trials, width = models.shape[:2]
     degrees = num_samples - np.arange(width)
@@ -291,14 +288,13 @@ def _arms(config: Config, geometry: str, margin: float, samples: int) -> study.A
         models = starts(config, geometry, margin, random, BATCH)
         first = None
         for arm in ARMS:
-            fixed = {"IFCA": None, "frozen": first}.get(arm, true_counts)
             trace = exact_law.run(
                 study.key(config.seed, 1, *place, batch),
                 population,
                 law.place(truths[:, :clusters], models, num_features=features),
                 vars(config),
                 num_trials=BATCH,
-                fixed_counts=fixed,
+                fixed_counts={"IFCA": None, "frozen": first}.get(arm, true_counts),
             )
             late = trace.models[:, 1 + config.num_rounds // 2 :]
             own = exact_law.own_distances(population, late)
@@ -312,11 +308,10 @@ def _arms(config: Config, geometry: str, margin: float, samples: int) -> study.A
     assumed = samples >= config.minimal_samples(margin)
     any_wrong, draws = 0, config.num_first if assumed else -(-config.num_first // 10)
     for begin in range(0, draws, 500):
-        size = min(500, draws - begin)
         mistakes = first_mistakes(
             random,
             truths,
-            starts(config, geometry, margin, random, size),
+            starts(config, geometry, margin, random, min(500, draws - begin)),
             members=members,
             num_samples=samples,
             noise=config.noise,
@@ -502,8 +497,7 @@ def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
         for geometry in GEOMETRIES:
             own = study.at(table, kind="arms", geometry=geometry, margin=margin)
             for arm, name in (("IFCA", ifca), ("first choice kept", frozen)):
-                line = study.curve(own, f"{arm}, {geometry}", "samples", name)
-                lines.append(line)
+                lines.append(study.curve(own, f"{arm}, {geometry}", "samples", name))
         options = {"y_limits": None, "aside": False}
         return study.panel(lines, "samples per use n'", label, "", "x", **options)
 

@@ -176,7 +176,7 @@ def _floor(config: Config, clusters: int) -> study.Arrays:
     population = exact_law.population(vars(config), width, members=members)
     square = []
     for first in range(0, config.num_trials, BATCH):
-        trace = exact_law.run(
+        late = exact_law.run(
             study.key(config.seed, 0, clusters, first),
             population,
             population.truths,
@@ -185,8 +185,7 @@ def _floor(config: Config, clusters: int) -> study.Arrays:
             step_size=0.5,
             divisor="cluster",
             fixed_counts=np.diag(population.num_clients),
-        )
-        late = trace.models[:, 1 + config.num_rounds // 2 :, :clusters]
+        ).models[:, 1 + config.num_rounds // 2 :, :clusters]
         errors = np.sum((late - population.truths[:clusters]) ** 2, axis=-1)
         square.append(errors.mean(axis=(1, 2)))
     kappa = config.separation / (2 * config.noise) if config.noise else math.inf

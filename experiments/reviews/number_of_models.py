@@ -194,11 +194,10 @@ def _use(
     the first few, and those of them that had one later."""
     active = counts.sum(axis=2)[:, SETTLED:] > 0  # [trials, rounds, models]
     waiting = np.logical_or.accumulate(~active, axis=1)
-    revived = np.any(waiting[:, :-1] & active[:, 1:], axis=1)
     return {
         "used": active[:, -LAST:].any(axis=1).sum(axis=1),
         "waited": waiting[:, -1].sum(axis=1),
-        "revived": revived.sum(axis=1),
+        "revived": np.any(waiting[:, :-1] & active[:, 1:], axis=1).sum(axis=1),
     }
 
 
@@ -208,13 +207,10 @@ def _use(
 def select(
     config: Config, results: study.Results
 ) -> dict[str, Float[np.ndarray, "trials models"]]:
-    """Mean held-out loss of every trial and number of models, by two rules.
-
-    "lowest": a client's lowest loss on the held-out samples themselves. "chosen": the
-    loss of the model that it picks on other samples. The law of each number of models
-    is exact. In common they have the label noise and the inputs along the truths;
-    elsewhere, where independently trained models are nearly orthogonal, inputs are
-    drawn apart. `results` are those of the cells near a truth.
+    """Mean held-out loss of every trial and number of models, exact in law, by two
+    rules: "lowest" of the held-out samples, or of the model "chosen" by others. In
+    common they have the label noise and the inputs along the truths; elsewhere inputs
+    are drawn apart. `results` are those of the cells near a truth.
     """
     clients, samples = config.num_clients, config.num_held_out
     homes = np.repeat(_truths(config), clients // config.num_clusters, axis=0)
@@ -289,10 +285,8 @@ def rows(config: Config, cells: study.Rows, results: study.Results) -> list[stud
 
 
 def merged(config: Config, models: int) -> float:
-    """Least root-mean-square bias of fewer models than clusters, 0 otherwise.
-
-    g equidistant truths of equal weight are Delta sqrt((g-1) / (2g)) from their mean;
-    over the clients that is Delta^2 (k - models) / (2k), however they are merged.
+    """Least root-mean-square bias of fewer models than clusters, 0 otherwise: over the
+    clients Delta^2 (k - models) / (2k), however equidistant truths are merged.
     """
     missing = max(0, config.num_clusters - models)
     return config.separation * math.sqrt(missing / (2 * config.num_clusters))
@@ -385,15 +379,14 @@ def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
     ]
     free: dict[str, Any] = {"y_limits": None, "aside": False}
     level = {"levels": [report.Level("oracle", oracle(config), near)]}
-    panels = [
-        study.panel(
-            errors, "models", "error of a client |θ - θ*|", "", "y", **level, **free
-        ),
-        study.panel(used, "models", "models in use at the end", **free),
-        study.panel(selected, "models", "share of trials that select it"),
-    ]
     figure = report.curves(
-        panels,
+        [
+            study.panel(
+                errors, "models", "error of a client |θ - θ*|", "", "y", **level, **free
+            ),
+            study.panel(used, "models", "models in use at the end", **free),
+            study.panel(selected, "models", "share of trials that select it"),
+        ],
         title=f"A wrong number of models: k = {config.num_clusters}, "
         f"m = {config.num_clients}, d = {config.num_features}, "
         f"n' = {config.num_samples}, σ = {config.noise:g}",

@@ -127,11 +127,9 @@ def _predicted_factor(config: Config, arm: str, participants: Numbers) -> float:
 
 
 def predicted_floor(config: Config, arm: str, participants: Numbers) -> float:
-    """Stationary root-mean-square error with hypergeometric numbers of members.
-
-    With M_j of M participants in the cluster, N = n' M_j and beta N the step, the
-    fixed point of E|e+|^2 = E[(1 - beta N)^2 + beta^2 N (d + 1)] |e|^2
-    + beta^2 E[N] d sigma^2; E and Var of M_j are M/k and M/k (1 - 1/k) (m-M)/(m-1).
+    """Stationary root-mean-square error with hypergeometric numbers of members: M_j of
+    M with mean M/k and Var M/k (1 - 1/k) (m-M)/(m-1), N = n' M_j, beta N the step, in
+    E|e+|^2 = E[(1 - beta N)^2 + beta^2 N (d + 1)] |e|^2 + beta^2 E[N] d sigma^2.
     """
     share = 1 / config.num_clusters
     clients = config.num_clients
@@ -181,10 +179,9 @@ def compute(cell: study.Cell) -> study.Arrays:
         )
         errors = trace.models - population.truths
         along = np.sum(errors[:, :2] * errors[:, :1], axis=-1)
-        late = errors[:, -config.num_last :]
         return {
             "factor": np.mean(along[:, 1] / along[:, 0]),
-            "square": np.mean(np.sum(late**2, axis=-1)),
+            "square": np.mean(np.sum(errors[:, -config.num_last :] ** 2, axis=-1)),
             "strays": trace.counts.sum() - np.trace(trace.counts.sum(axis=(0, 1))),
         }
 

@@ -54,15 +54,13 @@ Separations = Float[np.ndarray, " separations"]
 
 
 class Setting(NamedTuple):
-    """One point (d, m, n, k, p) of the study.
-
-    share: of the clients, in the first cluster; the others share the rest equally.
-    """
+    """One point (d, m, n, k, p) of the study."""
 
     num_features: int
     num_clients: int
     num_samples: int
     num_clusters: int
+    # Of the clients, in the first cluster; the others share the rest equally.
     share: float
 
     @property
@@ -197,8 +195,7 @@ def preset(name: Literal["quick", "paper"]) -> Config:
 def oracle_error(setting: Setting, noise: float) -> float:
     """Mean over clients of E|estimate - truth|^2, every cluster fitted alone."""
     rows = setting.members.astype(float) * setting.num_samples
-    risks = law.oracle_risk(rows, setting.num_features, noise)
-    return float(setting.shares @ risks)
+    return float(setting.shares @ law.oracle_risk(rows, setting.num_features, noise))
 
 
 def pooled_error(setting: Setting, noise: float, separation: float) -> float:
@@ -322,10 +319,8 @@ def compute(cell: study.Cell) -> study.Arrays:
 def draw_gram(
     generator: np.random.Generator, rows: Int[np.ndarray, " groups"], num_features: int
 ) -> tuple[Gram, Moments]:
-    """X'X and X'z, z standard normal noise, of groups of rows, exactly in law.
-
-    With X = QR, R has independent entries (Bartlett, 1933) and Q'z is normal. Groups
-    of fewer than d rows, which must be equal, are drawn themselves. Cost free of n.
+    """X'X and X'z, z normal noise, of groups of rows, exactly in law: by Bartlett
+    (1933) free of n; groups of fewer than d rows, which must be equal, are drawn.
     """
     groups, least = len(rows), int(np.min(rows))
     if least < num_features and np.any(rows != least):
@@ -374,10 +369,9 @@ def _ifca_errors(
     the run came to its end, else 0."""
     clusters = np.repeat(np.arange(setting.num_clusters), setting.members)
     unit, scale = setting.truths, separations[:, None, None]
-    signal = (gram @ unit[clusters][..., None])[..., 0]
     models, chosen, ended = alternate(
         gram,
-        scale * signal + noise_moments,
+        scale * (gram @ unit[clusters][..., None])[..., 0] + noise_moments,
         scale * unit,
         num_samples=setting.num_samples,
         num_rounds=num_rounds,
@@ -400,15 +394,11 @@ def alternate(
     Int[np.ndarray, "runs clients"],
     Bool[np.ndarray, " runs"],
 ]:
-    """IFCA run to its end on data drawn once: nearest model, then least squares.
+    """IFCA run to its end on data drawn once: nearest model, then least squares, by the
+    shortest step that fits a model's clients' rows; one without clients stays.
 
-    A model moves by the shortest step that fits its clients' rows, and not at all if
-    it has none: where its gradient steps, as many as it takes, would lead.
-
-    Returns:
-      Models, the assignment that made them, and whether the run came to its end before
-      the last round. Cost of a round: two products of `[clients x d, d]` with all
-      models that move.
+    Returns models, the assignment that made them, and whether a run ended before the
+    last round, which costs two products of `[clients x d, d]` with moving models.
     """
     models = starts.copy()
     assignment = np.full(moments.shape[:2], -1)
@@ -434,8 +424,7 @@ def _nearest(gram: Gram, moments: np.ndarray, models: np.ndarray) -> np.ndarray:
     products = flat @ models.reshape(-1, features).T
     products = products.reshape(clients, features, runs, number)
     quadratic = np.einsum("rkd,mdrk->rmk", models, products)
-    losses = quadratic - 2 * moments @ np.swapaxes(models, 1, 2)
-    return np.argmin(losses, axis=2)
+    return np.argmin(quadratic - 2 * moments @ np.swapaxes(models, 1, 2), axis=2)
 
 
 def _steps(
@@ -466,12 +455,9 @@ def crossing(
     other: Float[np.ndarray, "trials points"],
     joint: study.Intervals,
 ) -> study.Estimate:
-    """Where the mean error of pooling passes another one for good.
-
-    Linear in the square of `at` between points, in which the pooled error is linear.
-    The interval is Student's of the trials' differences there, over the slope
-    (delta method: nominal). NaN unless pooling is the better one somewhere and the
-    worse one at the end.
+    """Where the mean error of pooling passes another one for good, by the square of
+    `at`. Student's interval of differences, over the slope (delta method: nominal). NaN
+    unless pooling is the better one somewhere and the worse one at the end.
     """
     gaps = pooled - other
     mean, square = gaps.mean(axis=0), at**2

@@ -163,8 +163,7 @@ def _fixed_floor(cell: study.Cell) -> study.Arrays:
         problem = fixed_data.problem_of(cell, generator, num_clusters=2)
         start, rounds = _near_models(problem.truths)[None], cell["num_rounds"]
         models = fixed_data.ifca_runs(problem.clients, start, np.ones(1), rounds)
-        apart = np.sum((models[0] - problem.truths) ** 2, axis=1)
-        return {"square": np.mean(apart)}
+        return {"square": np.mean(np.sum((models[0] - problem.truths) ** 2, axis=1))}
 
     return study.stacked(cell["num_trials"], one)
 
@@ -174,18 +173,14 @@ def outcome(
     clusters: Int[np.ndarray, " clients"],
     settled: Bool[np.ndarray, " runs"],
 ) -> Int[np.ndarray, " runs"]:
-    """Index into `OUTCOMES` of each run.
-
-    Collapsed: all clients chose one model. Locked in: settled on a partition that has
-    little to do with the true one, adjusted Rand index at most 1/2, where every model
-    is chosen. Moving: the same without having settled.
+    """Index into `OUTCOMES`: collapsed, if all chose one model; locked in, if settled
+    at an adjusted Rand index of 1/2 or less with all models; moving, if not.
     """
     rand = fixed_data.rand_index(assignment, clusters)
     collapsed = np.all(assignment == assignment[:, :1], axis=1)
     right = np.all(assignment == clusters, axis=1)
     right |= np.all(assignment == 1 - clusters, axis=1)
-    wrong = np.where(settled, 2, 4)
-    return np.select([right, collapsed, rand > 0.5], [0, 3, 1], wrong)
+    return np.select([right, collapsed, rand > 0.5], [0, 3, 1], np.where(settled, 2, 4))
 
 
 def _random_ends(cell: study.Cell) -> study.Arrays:
@@ -220,8 +215,7 @@ def _counts(
     settled: Bool[np.ndarray, " runs"],
 ) -> Int[np.ndarray, " outcomes"]:
     """Numbers of runs by outcome."""
-    ends = outcome(assignment, clusters, settled)
-    return np.bincount(ends, minlength=len(OUTCOMES))
+    return np.bincount(outcome(assignment, clusters, settled), minlength=len(OUTCOMES))
 
 
 def _fresh_ends(cell: study.Cell) -> Int[np.ndarray, " outcomes"]:
@@ -242,8 +236,7 @@ def _fresh_ends(cell: study.Cell) -> Int[np.ndarray, " outcomes"]:
 def rows(config: Config, cells: study.Rows, results: study.Results) -> list[study.Row]:
     """One row for each T, then one for each start, rho and n."""
     starts = sum(cell["kind"] == "starts" for cell in cells)
-    number = len(config.floor_rounds) + 1 + 2 * len(ARMS) * starts
-    joint = study.jointly(config, number)
+    joint = study.jointly(config, len(config.floor_rounds) + 1 + 2 * len(ARMS) * starts)
     pairs = list(zip(cells, results, strict=True))
     (reused,) = [own["square"] for cell, own in pairs if cell["kind"] == "fixed"]
     whole = joint.mean(reused)

@@ -36,38 +36,30 @@ PREDICTED = "predicted, in the colour of what was measured"
 
 @dataclasses.dataclass(frozen=True)
 class Study:
-    """One question as the functions of its module, which `main` runs in their order.
+    """One question as the functions of its module, which `main` runs in their order."""
 
-    id: of the experiment, e.g. "reviews.k".
-    revision: raised whenever a cell of the same settings changes its meaning.
-    cells: of a configuration: plain data, all that `compute` may depend on, seed
-      included.
-    compute: one cell; gives the same arrays again for the same cell.
-    rows: the table, from the configuration, the cells and their arrays.
-    facts: what the rules and the answer need besides the rows, by name, from the
-      configuration and the arrays of all cells.
-    decide: what each rule of the header came to, by name, from configuration and rows.
-    answer: one paragraph, from configuration, rows and decisions.
-    figures: by file name, from configuration and rows.
-    """
-
-    id: str
-    revision: int
+    id: str  # of the experiment, e.g. "reviews.k"
+    revision: int  # raised whenever a cell of the same settings changes its meaning
+    # Of a configuration: plain data, all that `compute` may depend on, seed included.
     cells: Callable[[Any], list[Row]]
+    # One cell; gives the same arrays again for the same cell.
     compute: Callable[..., Any]
+    # The table, from the configuration, the cells and their arrays.
     rows: Callable[[Any, Any, Any], list[Row]]
+    # What each rule of the header came to, by name, from configuration and rows.
     decide: Callable[..., Verdicts]
-    answer: Callable[..., str]
+    answer: Callable[..., str]  # one paragraph, from configuration, rows and decisions
+    # By file name, from configuration and rows.
     figures: Callable[[Any, Any], dict[str, Figure]]
+    # What the rules and the answer need besides the rows, by name, from the
+    # configuration and the arrays of all cells.
     facts: Callable[[Any, Any], dict[str, Any]] = lambda config, results: {}
 
     def measure(
         self, config: Any, cells: Sequence[Cell], options: Options
     ) -> list[dict[str, np.ndarray]]:
-        """Arrays of every cell, in order, computed where they are not kept already.
-
-        One file per cell in `options.out/cells`, so that a run which was cut off goes
-        on where it was. Runs are listed in `cells.provenance.json`.
+        """Arrays of every cell, in order, computed where `options.out/cells` does not
+        keep them in a file each; runs are listed in `cells.provenance.json`.
         """
         folder = options.out / "cells"
         kept = Kept(folder)
@@ -91,10 +83,7 @@ class Study:
 
     def main(self, config: Any, options: Options) -> dict[str, Any]:
         """Compute what is not kept yet; write table, figures, answer and configuration.
-
-        Returns:
-          The summary for the command line: headline (the answer), files, decisions,
-          seconds and rows.
+        The summary has the headline (the answer), files, decisions, seconds and rows.
         """
         started = time.perf_counter()
         cells = self.cells(config)
@@ -159,12 +148,9 @@ def check(
 ) -> None:
     """Raises ValueError, naming the field, where a configuration makes no sense.
 
-    Args:
-      config: with an `error_rate`, which must be in (0, 1).
-      at_least: fields by their least value; they must be finite too, and tuples are
-        checked entry by entry.
-      different: tuples that must hold at least one value, and none twice.
-      several: tuples that must hold at least two, and none twice.
+    Its `error_rate` must be in (0, 1), fields `at_least` so large and finite (tuples
+    entry by entry), tuples that are `different` or `several` of one or two values, none
+    twice.
     """
 
     def need(holds: bool, name: str, what: str) -> None:
@@ -241,10 +227,8 @@ class Intervals:
     def ratio(
         self, upper: Float[np.ndarray, " trials"], lower: Float[np.ndarray, " trials"]
     ) -> Estimate:
-        """The ratio of two means from paired trials.
-
-        Linearised (delta method): Student's interval of (upper - r lower) / mean(lower)
-        around r. Nominal; good where the mean of `lower` is known to a few per cent.
+        """The ratio of two means from paired trials, in Student's interval of (upper -
+        r lower) / mean(lower) (delta method: nominal, good if `lower` is well known).
         """
         value = float(np.mean(upper) / np.mean(lower))
         rest = self.mean((upper - value * lower) / np.mean(lower))

@@ -128,8 +128,7 @@ def held_out_loss(
     choice = fixed_data.assign(fixed_data.all_losses(trained, models))
     losses = fixed_data.all_losses(validation, models)
     own = np.take_along_axis(losses, np.maximum(choice, 0)[..., None], axis=2)[..., 0]
-    usable = (choice >= 0) & np.isfinite(own)
-    return np.mean(np.where(usable, own, np.inf), axis=0)
+    return np.mean(np.where((choice >= 0) & np.isfinite(own), own, np.inf), axis=0)
 
 
 def pick(scores: Float[np.ndarray, " runs"]) -> int:
@@ -138,13 +137,8 @@ def pick(scores: Float[np.ndarray, " runs"]) -> int:
 
 
 def compute(cell: study.Cell) -> study.Arrays:
-    """Errors of the chosen runs.
-
-    Returns:
-      `error` `[choices, rules, trials]`, mean distance of models and truths, matched,
-      infinite where a diverged run is chosen; `picked` of the same shape, index of the
-      step size; `oracle` `[trials]`, the same distance of least squares in the true
-      clusters.
+    """Errors of chosen runs: `error` `[choices, rules, trials]`, mean distance of
+    matched models and truths, or inf; `picked`, step sizes; `oracle` `[trials]`.
     """
     gammas, rounds = np.array(cell["step_sizes"]), cell["num_rounds"]
     samples, restarts = cell["num_samples"], cell["num_restarts"]
@@ -190,9 +184,8 @@ def compute(cell: study.Cell) -> study.Arrays:
                 for runs in (fixed, every)
             ]
         )
-        chosen = error[np.arange(len(RULES)), best]
         return {
-            "error": np.nan_to_num(chosen, nan=np.inf),
+            "error": np.nan_to_num(error[np.arange(len(RULES)), best], nan=np.inf),
             "picked": best % len(gammas),
             "oracle": fixed_data.oracle_error(whole),
         }
@@ -202,8 +195,7 @@ def compute(cell: study.Cell) -> study.Arrays:
 
 def rows(config: Config, cells: study.Rows, results: study.Results) -> list[study.Row]:
     """One row for each cell, choice and rule; ratios are geometric means."""
-    number = len(cells) * len(CHOICES) * len(RULES)
-    joint = study.jointly(config, 3 * number)
+    joint = study.jointly(config, 3 * (len(cells) * len(CHOICES) * len(RULES)))
     ratio = lambda values: joint.geometric(np.log(values))
     table: list[study.Row] = []
     for cell, arrays in zip(cells, results, strict=True):

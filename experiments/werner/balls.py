@@ -7,10 +7,8 @@ from jaxtyping import Array, Bool, Float, Int
 def balls(
     members: Bool[Array, "clients clients"], clusters: Int[Array, " clients"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Purity and company of all receivers' balls, in which nobody counts itself.
-
-    Purity is the share of the balls' members that are of the receiver's cluster, NaN
-    where there are none; company the share of the own cluster's that are in the ball.
+    """Purity and company of all receivers' balls, without themselves: share of the ball
+    that is of the own cluster (or NaN), of the cluster that is in the ball.
     """
     stranger = ~jnp.eye(clusters.shape[0], dtype=bool)
     alike = (clusters[:, None] == clusters[None, :]) & stranger

@@ -162,7 +162,7 @@ def _grids(config: Config) -> tuple[engine.Grid, engine.Grid]:
         dims=DIMS,
         **known,
     )
-    broken = engine.Grid(
+    return errors, engine.Grid(
         experiment=f"{EXPERIMENT}.breakdown",
         trial=dataclasses.replace(first, radii="fixed", share=0.0),
         axes={"attack": config.broken_attack, "separation": config.broken_separation},
@@ -170,7 +170,6 @@ def _grids(config: Config) -> tuple[engine.Grid, engine.Grid]:
         dims=BREAKDOWN_DIMS,
         **known,
     )
-    return errors, broken
 
 
 @dataclasses.dataclass(frozen=True)
@@ -297,10 +296,9 @@ def _attacked(
     def send(centre: Float[Array, " features"]) -> Float[Array, "clients features"]:
         known = lure
         if callable(lure):
-            alone = threshold_clustering(
+            known = threshold_clustering(
                 crowd.points, centre[None], num_rounds=1, radius=lure
-            )
-            known = alone.radii[0, 0]
+            ).radii[0, 0]
         context = Context(clusters=crowd.clusters, start=start, centre=centre)
         return attack(key, crowd.points, byzantine, context._replace(radius=known))
 
@@ -365,10 +363,8 @@ BREAKDOWN_COLUMNS = {
 
 
 def predicted_breakdown(num_clusters: int, noise: float, separation: float) -> float:
-    """The share s at which s = 1 - sigma / tau(s); 0 if tau is never above sigma.
-
-    There the adaptive edge moves the centre by s tau from the target's mean, from
-    where honest points, at sigma from their mean, just reach into the ball.
+    """The share s at which s = 1 - sigma / tau(s), 0 if tau is never above sigma: there
+    the adaptive edge moves the centre by s tau, to where honest points just reach in.
     """
     share = 0.0
     for _ in range(100):  # A contraction: the slope is sigma / (2 tau (K + s)) < 1 / 8.
@@ -378,10 +374,8 @@ def predicted_breakdown(num_clusters: int, noise: float, separation: float) -> f
 
 
 def rows(results: xr.Dataset, config: Config) -> list[Row]:
-    """One row for each radius, attack and share.
-
-    The influence is that beside the same trial without attackers, where the radius is
-    fixed; its intervals hold jointly, by Bonferroni.
+    """One row for each radius, attack and share; the influence is that beside the same
+    trial without attackers, at a fixed radius, by joint intervals.
     """
     shares = results["share"].values.tolist()
     number = results.sizes["attack"] * (len(shares) - 1)

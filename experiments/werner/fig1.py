@@ -186,7 +186,7 @@ def _grids(config: Config, name: Name) -> tuple[engine.Grid, engine.Grid]:
         dims=FAILING_DIMS,
         **shared,
     )
-    clustering = engine.Grid(
+    return failing, engine.Grid(
         experiment=f"{EXPERIMENT}.clustering",
         axes={
             "batch_size": config.batch_size if is_random else (1,),
@@ -197,14 +197,11 @@ def _grids(config: Config, name: Name) -> tuple[engine.Grid, engine.Grid]:
         dims=DIMS,
         **shared,
     )
-    return failing, clustering
 
 
 class Example(NamedTuple):
-    """Clients whose losses are functions of one number.
-
-    Gradients are of all clients at one model x, and of what a stochastic client saw:
-    the coin, 0 or 1 or a mean. Their unit is that of the radii.
+    """Clients whose losses are functions of one number. Gradients, whose unit the radii
+    have, are of all at one model x and what a stochastic client saw: 0, 1 or a mean.
     """
 
     gradients: Callable[[Array, Array, ScalarLike], Models]  # (x, coin, step size)
@@ -234,10 +231,8 @@ EXAMPLES: dict[str, Example] = {
 
 
 def myopic(num_rounds: int, step_size: ScalarLike) -> Float[Array, "rounds clients"]:
-    """Myopic-Clustering (Algorithm 1) with two clusters, from the example's start.
-
-    The centres are those of the best partition of the three gradients into two, which
-    leaves one client alone; of equally good ones that with the first client alone.
+    """Myopic-Clustering (Algorithm 1) with two clusters, from the example's start: the
+    best partition of the gradients, of equal ones that with the first client alone.
     """
     example = EXAMPLES["myopic"]
     alone = jnp.eye(3, dtype=bool)
@@ -291,11 +286,9 @@ def bipartition(
 ) -> Float[Array, "rounds clients"]:
     """Clustered Federated Learning (Sattler et al.), one split after a quarter of T.
 
-    All clients average until then. The split leaves alone whom the largest cosine of
-    gradients across it is least for. Expected gradients are used for training, and
-    one realisation for the split.
-
-    The coin, 0 or 1, is what the third client saw in the round of the split.
+    All average until then. The split leaves alone whom the largest cosine of gradients
+    across it is least for; it sees what the coin, 0 or 1, gives the third client, while
+    training uses expected gradients.
     """
     example = EXAMPLES["bipartition"]
     half = jnp.full((), 0.5)
@@ -318,8 +311,7 @@ def bipartition(
         mean = jnp.where(same, own[None, :], 0).sum(axis=1) / sizes
         return models - step_size * mean, models
 
-    first = jnp.full((3,), x)
-    last, models = jax.lax.scan(apart, first, None, num_rounds - before)
+    last, models = jax.lax.scan(apart, jnp.full((3,), x), None, num_rounds - before)
     common = jnp.broadcast_to(common[:, None], (before, 3))
     return jnp.concatenate([common, models, last[None]])
 
@@ -361,11 +353,8 @@ def fail(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array]:
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array]:
-    """Federated-Clustering (Algorithm 2): the arrays of `DIMS`.
-
-    In each round every client's model is moved by Threshold-Clustering of everyone's
-    gradients at that model, which starts at the client's own gradient. A client sends
-    everyone the gradient of one batch.
+    """Federated-Clustering (Algorithm 2), by `DIMS`: Threshold-Clustering of everyone's
+    gradients of one batch at a client's model, from its own, moves that model.
     """
     example = EXAMPLES[trial.example]
     clusters = jnp.array(example.clusters)
@@ -531,10 +520,8 @@ _EDGE = "exact window, expected gradients"
 
 
 def draw_paths(failing: Results, clustering: Results) -> Figure:
-    """The first failing method of each example above, Federated-Clustering below.
-
-    Of the latter the first trial with the largest batch and the nearest radius to one
-    that escapes.
+    """The first failing method of each example above, Federated-Clustering below, in
+    its first trial with the largest batch and the nearest radius to one that escapes.
     """
     panels = []
     for name, data in failing.items():

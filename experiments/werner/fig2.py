@@ -133,15 +133,12 @@ class Trial:
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array]:
-    """Gradient descent of every cluster, with everybody in the right one.
+    """Gradient descent of every cluster, with everybody in the right one, by `DIMS`.
 
     All clusters start at 0 and use one step size, 1 over the largest curvature of a
-    cluster's loss. All gradients are linear in the distance from a minimiser, which is
-    what is iterated, so that nothing cancels near the end.
-
-    Returns:
-      The arrays of `DIMS`; (7) is NaN where the mean gradient is below 1e-8 of the
-      first.
+    cluster's loss. Gradients are linear in the distance from a minimiser, which is
+    iterated so that nothing cancels. (7) is NaN below a mean gradient of 1e-8 of the
+    first.
     """
     data, truth = trial_data(trial, key, trial.minimisers)
     own = curvatures(data)

@@ -298,14 +298,11 @@ def chosen(
 
 
 def rows(results: Mapping[Panel, xr.Dataset]) -> list[Row]:
-    """One row for each scene, panel and method.
-
-    Medians and quartiles over data sets, unless a mean is asked for; of an even number
-    one of the two in the middle, so that infinite errors stay apart.
+    """One row for each scene, panel and method: medians and quartiles over data sets,
+    of an even number one of the two in the middle, or a mean where one is asked for.
     """
     table = []
-    scenes = next(iter(results.values()))["scene"].values.tolist()
-    for scene in scenes:
+    for scene in next(iter(results.values()))["scene"].values.tolist():
         for panel, data in results.items():
             for at, cell in study.cells(data.sel(scene=scene), "method"):
                 row = {"scene": scene, "num_clusters": panel[0]}
@@ -345,10 +342,8 @@ def _ends(cell: xr.Dataset) -> Row:
 
 
 def claims(table: Rows) -> list[Row]:
-    """What the paper says, for each scene, radius and error.
-
-    A radius that some panel lacks does not beat; of the panels of the fewest clusters,
-    that of the most members is where the oracle is matched.
+    """What the paper says, for each scene, radius and error. A radius that some panel
+    lacks does not beat; the oracle is matched at most members, of the fewest clusters.
     """
     panels = list(study.groups(table, "num_clusters", "num_members"))
     found = []
@@ -488,10 +483,8 @@ _SHOWN = ("local", "fedavg", "ifca", "oracle", "quantile_cluster")
 
 
 def draw(results: Mapping[Panel, xr.Dataset], table: Rows) -> dict[str, Figure]:
-    """Squared errors, a figure for each scene and a panel for each K and n_i.
-
-    Of the fixed radii, the one whose largest median over panels is the least. Where
-    starts know the minimisers, the released IFCA takes the place of "adaptive-3".
+    """Squared errors, a figure for each scene and a panel for each K and n_i, with the
+    fixed radius of least largest median, and the released IFCA where it belongs.
     """
     figures = {}
     for scene, own in study.groups(table, "scene").items():

@@ -138,10 +138,8 @@ DIMS: dict[str, tuple[str, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """Everything that one data set and the runs on it depend on.
-
-    Fields are as in `Config`; besides, scene is a place in `SCENES`, factor is of the
-    method "fixed", and rounds_between is from one test to the next.
+    """Everything that one data set and the runs on it depend on, as in `Config`; scene
+    is a place in `SCENES`, factor is of "fixed", rounds_between from test to test.
     """
 
     method: Method
@@ -182,10 +180,8 @@ class Trial:
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array]:
-    """Runs at all step sizes: the arrays of `DIMS`, tests with the start first.
-
-    Methods, scenes and step sizes share the inputs of a data set. Of several starts of
-    IFCA the one of least training loss in the end counts, at each step size.
+    """Runs at all step sizes on shared inputs: the arrays of `DIMS`, the start tested
+    first; of IFCA's starts, at each step size, that of least training loss in the end.
     """
     data_key, start_key, run_key = jax.random.split(key, 3)
     scene = traced(trial.scene)
@@ -205,10 +201,8 @@ def simulate(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array
 
 
 def _limit(trial: Trial, data: ClientData) -> Float[Array, ""]:
-    """Step size above which gradient descent diverges on some client's own loss.
-
-    Without momentum it is 2 over the largest curvature, which is twice that of
-    `curvatures`; damped momentum beta allows (1 + beta) / (1 - beta) times as much.
+    """Step size above which gradient descent diverges on some client's own loss: 2 over
+    twice `curvatures`; damped momentum has (1 + beta) / (1 - beta) as much.
     """
     largest = 2 * jnp.max(jnp.linalg.eigvalsh(curvatures(data)))
     return 2 * (1 + trial.momentum) / (1 - trial.momentum) / largest
@@ -331,12 +325,10 @@ def started(
 ) -> Algorithm:
     """The algorithm from given models on, its steps averaged over rounds.
 
-    A step s of the algorithm becomes `m <- beta m + (1 - beta) s`, and the model
-    moves by m: damped momentum of whatever the method makes of gradients, as the
-    released code takes it of Federated-Clustering. One rule serves all methods.
-
-    The algorithm's state has `models`, or a single `model`; `trained` says which models
-    ever move. A momentum of 0, which may be traced, changes nothing but rounding.
+    A step s of it becomes `m <- beta m + (1 - beta) s`, and the model moves by m:
+    damped momentum, as the released code takes it of Federated-Clustering. Its state
+    has `models`, or a single `model`; `trained` says which ever move. The momentum may
+    be traced, and 0.
     """
 
     def put(state: Any, models: Array) -> Any:
@@ -382,12 +374,11 @@ def _data(trial: Trial, scene: Scene, key: PRNGKeyArray) -> tuple[ClientData, Tr
 def first_models(
     method: Method, scene: Scene, truth: Truth, key: PRNGKeyArray
 ) -> Float[Array, "models features"]:
-    """Models to start from, drawn independently.
+    """Models to start from, drawn independently, alike for methods with as many models.
 
     Equal models of IFCA would stay equal: where all others start at 0, IFCA's start as
-    large as the minimisers. The global model starts at the mean of clients' models,
-    and the released IFCA at those of every K-th client, whosever clusters these are.
-    Methods with as many models share the starts of a key.
+    large as the minimisers. The global model starts at the mean of clients' models, and
+    the released IFCA at those of every K-th client, whosever clusters these are.
     """
     clusters, features = truth.models.shape
     kind, spread = METHODS[method].kind, scene.spread
@@ -396,8 +387,7 @@ def first_models(
         own = truth.clusters[::clusters]
     if method.startswith("ifca"):
         as_large = jnp.where(scene.released, _SIZE, 1.0)
-        blind = (scene.anchor == 0) & (spread == 0)
-        spread = jnp.where(blind, as_large, spread)
+        spread = jnp.where((scene.anchor == 0) & (spread == 0), as_large, spread)
     noise = flat_normal(jax.random.fold_in(key, 0), (own.shape[0], features))
     start = scene.anchor * truth.models[own] + spread * noise
     return jnp.mean(start, axis=0)[None] if kind == "one" else start

@@ -169,11 +169,8 @@ class Trial:
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array]:
-    """Blobs as scikit-learn makes them, and Threshold-Clustering of them.
-
-    True centres are uniform in a box, samples N(centre, deviation^2 I). Deviations
-    and starts share the random numbers of a repetition, hence the true centres. Round 0
-    is the start.
+    """Blobs as scikit-learn makes them, uniform centres and N(centre, deviation^2 I),
+    and Threshold-Clustering of them from round 0; settings share random numbers.
     """
     centre_key, sample_key, start_key = jax.random.split(key, 3)
     shape = (trial.num_clusters, trial.num_features)
@@ -236,10 +233,8 @@ Curve = Float[np.ndarray, " rounds"]
 
 
 def elbow(curve: Curve, threshold: float) -> float:
-    """The first l whose round brings less than a share of the whole fall.
-
-    The corrected form of the paper's formula: min{l : (f(l-1) - f(l)) / (f(0) - min f)
-    < threshold}. NaN where f never falls below its start, or no round brings so little.
+    """The first l with (f(l-1) - f(l)) / (f(0) - min f) < threshold, corrected. NaN
+    where f never falls below its start, or no round brings so little.
     """
     fall = curve[0] - np.min(curve)
     if not fall > 0:
@@ -251,8 +246,7 @@ def elbow(curve: Curve, threshold: float) -> float:
 def printed(curve: Curve) -> Float[np.ndarray, " steps"]:
     """(f(l) - f(l-1)) / (f(l-1) - min f) for l = 1, 2, ...; NaN where it is 0 / 0."""
     left = curve[:-1] - np.min(curve)
-    safe = np.where(left > 0, left, np.nan)
-    return (curve[1:] - curve[:-1]) / safe
+    return (curve[1:] - curve[:-1]) / np.where(left > 0, left, np.nan)
 
 
 def asked(separation: float, deviation: float, share: float) -> float:

@@ -37,19 +37,12 @@ def shifted_linear(
     minimisers: Minimisers = "normal",
     first_mean: ScalarLike = 1.0,
 ) -> tuple[ClientData, Truth]:
-    """Clients with `y = A^T x*_k` and entries of A from N(first_mean + k, 1).
+    """Clients with `y = A^T x*_k` and entries of A from N(first_mean + k, 1), no noise.
 
-    There is no noise. With fewer samples than features, as in the paper, a client's
-    own data leave its minimiser open (the paper calls this overdetermined).
-
-    Source: Werner et al., section 4.1.
-
-    A client's inputs depend on the key and its index only; client i is in cluster
-    `i // num_members`. The first cluster's mean may be traced.
-
-    Returns:
-      Data with inputs `[clients, samples, features]`, the transposed A_i, and the truth
-      with models `[clusters, features]`.
+    With fewer samples than features, as in the paper (section 4.1), a client's own data
+    leave its minimiser open. A client's inputs depend on the key and its index only;
+    client i is in cluster `i // num_members`. The first cluster's mean may be traced.
+    Inputs are `[clients, samples, features]`, the transposed A_i.
     """
     check_positive(num_clusters=num_clusters, num_members=num_members)
     check_positive(num_samples=num_samples, num_features=num_features)

@@ -230,24 +230,23 @@ def _sweep(
     methods = config.long_methods if is_long else config.methods
     num_rounds = config.num_long_rounds if is_long else config.num_rounds
     between = num_rounds // config.num_tests
-    trial = study.trial_of(
-        Trial,
-        config,
-        method=methods[0],
-        partition=partition,
-        dataset=images.name,
-        checksum=images.checksum,
-        num_samples=sizes.num_samples,
-        num_test_samples=sizes.num_test_samples or sizes.num_samples,
-        num_rounds=num_rounds,
-        rounds_between=between,
-        num_clusters=NUM_CLUSTERS,
-        knn_weight=config.knn_weights[config.partitions.index(partition)],
-        repetition=0,
-    )
     grid = engine.Grid(
         experiment=EXPERIMENT,
-        trial=trial,
+        trial=study.trial_of(
+            Trial,
+            config,
+            method=methods[0],
+            partition=partition,
+            dataset=images.name,
+            checksum=images.checksum,
+            num_samples=sizes.num_samples,
+            num_test_samples=sizes.num_test_samples or sizes.num_samples,
+            num_rounds=num_rounds,
+            rounds_between=between,
+            num_clusters=NUM_CLUSTERS,
+            knn_weight=config.knn_weights[config.partitions.index(partition)],
+            repetition=0,
+        ),
         axes={"method": methods, "repetition": tuple(range(config.num_trials))},
         num_trials=1,
         traced=("step_size", "gradient_weight", "penalty", "knn_weight", "repetition"),
@@ -269,11 +268,8 @@ def _sweep(
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """Everything that one trial's law depends on, besides the images.
-
-    Fields are as in `Config`; besides, dataset and checksum are of the images found,
-    rounds_between is from one test to the next, and repetition is the number of the
-    seed.
+    """Everything that one trial's law depends on, as in `Config`; dataset and checksum
+    are of the images, rounds_between from test to test, repetition the seed's.
     """
 
     method: Method
@@ -308,12 +304,8 @@ class Trial:
 def draw(
     partition: Partition, images: Images, *, seed: int, repetitions: int, sizes: Sizes
 ) -> Clients:
-    """The data of all repetitions; each follows from the seed and its number alone.
-
-    No image is used twice, and a client keeps its own (in the released code all are
-    dealt out anew in each epoch).
-
-    Memory: float32 pixels of all repetitions.
+    """The data of all repetitions, by the seed and its number alone; no image is used
+    twice (the released code deals anew). Memory: float32 pixels of all.
     """
     share_out = feature_skewed if partition == "rotation" else label_shifted
     shared = functools.partial(share_out, images, sizes=sizes)
@@ -321,10 +313,7 @@ def draw(
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Array]:
-    """One run: the arrays of `DIMS`.
-
-    The methods of one repetition share its data and the run's key.
-    """
+    """One run: the arrays of `DIMS`; methods of a repetition share its data and key."""
     repetition = jnp.asarray(trial.repetition)
     run_key = jax.random.fold_in(key, repetition.astype(jnp.uint32))
     index = repetition.astype(jnp.int32)
@@ -489,8 +478,7 @@ def long_rows(results: Results, error_rate: float) -> list[Row]:
         for at, cell in study.cells(data, "method", "tested"):
             row = {"task": task, "method": at["method"]}
             row |= {"label": METHODS[at["method"]].label, "step": at["tested"]}
-            percent = 100 * _seeds(cell["accuracy"])
-            table.append(row | _accuracy(percent, error_rate))
+            table.append(row | _accuracy(100 * _seeds(cell["accuracy"]), error_rate))
     return table
 
 
