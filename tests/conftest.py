@@ -27,10 +27,7 @@ gc.set_threshold(100_000, 20, 100)
 # the default ones where XLA_FLAGS is set, even to nothing, run what users run.
 QUICK_TO_COMPILE = (
     "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
-)
-COMPILED = (
-    ("persistent_cache_min_compile_time_secs", 0),
-    ("persistent_cache_min_entry_size_bytes", -1),
+    " --xla_cpu_parallel_codegen_split_count=1"
 )
 
 
@@ -45,32 +42,29 @@ def share_bytecode(config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Flags of XLA, which reads them when the first array is made, and a folder where
-    modules and their subprocesses share what they compiled: one for each worker, since
-    JAX writes its files in place."""
+    """Flags of XLA, which reads them when the first array is made."""
     if sys.dont_write_bytecode and "PYTHONDONTWRITEBYTECODE" in os.environ:
         share_bytecode(config)
     if "not slow" in config.option.markexpr:
         os.environ.setdefault("XLA_FLAGS", QUICK_TO_COMPILE)
-        if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-            folder = tempfile.mkdtemp(prefix="compiled-")
-            config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-            os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
-            jax.config.update("jax_compilation_cache_dir", folder)
-        for name, value in COMPILED:
-            os.environ[f"JAX_{name.upper()}"] = str(value)
-            jax.config.update(f"jax_{name}", value)
 
 
 SHARED = pathlib.Path(__file__).resolve().parents[2] / "shared"
 
 
 def _forget_programs() -> None:
-    """Free compiled programs where half as many mappings of memory are in use as Linux
-    allows a process, 65,530: each program has several."""
+    """Free compiled programs where three quarters of the mappings of memory are in use
+    that Linux allows a process, 65,530: each program has several."""
     mappings = pathlib.Path("/proc/self/maps")
-    if mappings.exists() and mappings.read_bytes().count(b"\n") > 65_530 // 2:
+    if mappings.exists() and mappings.read_bytes().count(b"\n") > 65_530 * 3 // 4:
         jax.clear_caches()
+
+
+def pytest_sessionfinish() -> None:
+    """pytest's last look for lost errors collects all garbage five times: one is
+    enough, the others then find nothing to go through."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)
