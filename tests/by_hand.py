@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import jaxtyping
 import numpy as np
 import optax
@@ -23,9 +22,9 @@ UPDATE = LocalUpdate(
 
 def padded(inputs: Any, targets: Any, kept: Any) -> ClientData:
     """Clients with so many real samples each, in single precision."""
-    mask = jnp.arange(np.shape(inputs)[1])[None] < np.asarray(kept)[:, None]
-    inputs, targets = (jnp.asarray(leaf, jnp.float32) for leaf in (inputs, targets))
-    return ClientData(inputs, targets, mask)
+    mask = np.arange(np.shape(inputs)[1])[None] < np.asarray(kept)[:, None]
+    inputs, targets = (np.asarray(leaf, np.float32) for leaf in (inputs, targets))
+    return ClientData(*jax.device_put((inputs, targets, mask)))
 
 
 def draw(
@@ -41,8 +40,8 @@ def draw(
 
 def own(data: ClientData, i: Any) -> tuple[np.ndarray, np.ndarray]:
     """A client's real samples."""
-    keep = np.asarray(data.mask[i])
-    return np.asarray(data.inputs[i], float)[keep], np.asarray(data.targets[i])[keep]
+    inputs, targets, mask = (np.asarray(leaf)[i] for leaf in data)
+    return inputs.astype(float)[mask], targets[mask]
 
 
 def loss(data: ClientData, i: Any, theta: np.ndarray) -> Any:

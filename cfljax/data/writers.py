@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int, PRNGKeyArray, UInt8
 
@@ -192,7 +191,7 @@ def _share_out(
         shares = inputs[own].astype(np.float32) / 255
         pixels[client, : last - first] = 1 - shares if invert else shares
         targets[client, : last - first] = labels[own]
-    return ClientData(jnp.asarray(pixels), jnp.asarray(targets), jnp.asarray(mask))
+    return ClientData(*jax.device_put((pixels, targets, mask)))
 
 
 def _from_npz(path: Path) -> Writers:

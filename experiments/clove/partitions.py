@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple, get_args
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from cfljax.base import ClientData
@@ -135,7 +135,8 @@ def repeated(shared: Callable[..., Shared], *, seed: int, repetitions: int) -> C
     for repetition in range(repetitions):
         train, truth, test, _ = shared(key=jax.random.fold_in(key, repetition))
         found.append(Clients(train, truth.clusters, test))
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *found)
+    together = jax.tree.map(lambda *leaves: np.stack(leaves), *found)
+    return jax.device_put(together)  # Nothing to compile for each size.
 
 
 def share_out(
