@@ -40,21 +40,21 @@ UPDATE = LocalUpdate(num_epochs=1)
 def some_clients(seed: int, *counts: int) -> ClientData:
     random = np.random.default_rng(seed)
     shape = (len(counts), max(counts))
-    return ClientData(
-        jnp.float32(random.uniform(size=(*shape, 4, 4))),
-        jnp.int32(random.integers(0, 3, shape)),
-        jnp.asarray(np.arange(shape[1]) < np.array(counts)[:, None]),
-    )
+    inputs = random.uniform(size=(*shape, 4, 4)).astype("f4")
+    targets = random.integers(0, 3, shape).astype("i4")
+    mask = np.arange(shape[1]) < np.array(counts)[:, None]
+    return ClientData(*jax.device_put((inputs, targets, mask)))
 
 
 def some_models(count: int):
     """Random models that differ in their last layer only."""
     random = np.random.default_rng(3)
-    draw = lambda shape: jnp.float32(random.normal(size=shape))
-    one = jax.tree.map(lambda leaf: draw(leaf.shape), TASK.init(jax.random.key(0)))
-    stacked = jax.tree.map(lambda leaf: jnp.stack([leaf] * count), one)
+    draw = lambda shape: random.normal(size=shape).astype("f4")
+    shapes = jax.eval_shape(TASK.init, jax.random.key(0))
+    one = jax.tree.map(lambda leaf: draw(leaf.shape), shapes)
+    stacked = jax.tree.map(lambda leaf: np.stack([leaf] * count), one)
     last = jax.tree.map(lambda leaf: 2 * draw(leaf.shape), stacked["output"])
-    return stacked | {"output": last}
+    return jax.device_put(stacked | {"output": last})
 
 
 MODELS = some_models(3)
