@@ -584,14 +584,17 @@ STABLE = dataclasses.replace(
 )
 
 
-def converged(dtype: Any, seed: int = 0) -> dict[str, np.ndarray]:
-    """Trials of a stable configuration, long enough to converge."""
-    step_sizes = jnp.asarray(STABLE.step_sizes, dtype)
-    key = jax.random.key(seed)
+@jax.jit
+def trials_of(key: Any, step_sizes: Any) -> dict[str, Any]:
+    """Of a stable configuration, long enough to converge."""
     one = lambda index: fig3_trial.simulate(
         STABLE.trial, jax.random.fold_in(key, index), step_sizes
     )
-    found = jax.jit(lambda: jax.lax.map(one, jnp.arange(6, dtype=jnp.uint32)))()
+    return jax.lax.map(one, jnp.arange(6, dtype=jnp.uint32))
+
+
+def converged(dtype: Any, seed: int = 0) -> dict[str, np.ndarray]:
+    found = trials_of(jax.random.key(seed), jnp.asarray(STABLE.step_sizes, dtype))
     assert found["distance"].dtype == dtype
     return {name: np.asarray(values) for name, values in found.items()}
 
