@@ -4,8 +4,6 @@ Every function is pure, serves one trial and can be compiled and batched by vmap
 A client may abstain: its label is then outside `[0, num_clusters)`, usually -1.
 """
 
-import functools
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Num, ScalarLike
@@ -56,12 +54,6 @@ def adjusted_rand_index(
     """
     num_true_clusters = _checked(num_clusters, num_true_clusters)
     table = _contingency(assignment, truth, num_clusters, num_true_clusters, present)
-    return _adjusted_rand_index(table)
-
-
-@jax.jit
-def _adjusted_rand_index(table: Float[Array, "rows columns"]) -> Float[Array, ""]:
-    """Of the clients in each pair of clusters."""
     together = jnp.sum(_pairs(table))
     in_rows = jnp.sum(_pairs(jnp.sum(table, axis=1)))
     in_columns = jnp.sum(_pairs(jnp.sum(table, axis=0)))
@@ -117,14 +109,6 @@ def centre_distance(
       models: estimated models, one per cluster.
       truth: true models, one per cluster, in any order.
     """
-    return _centre_distance(models, truth)
-
-
-@jax.jit  # One program where each operation would be one.
-def _centre_distance(
-    models: Float[Array, "clusters features"],
-    truth: Float[Array, "clusters features"],
-) -> Float[Array, ""]:
     distances = euclidean(models, truth)
     return jnp.mean(_matched(distances, match_clusters(distances)))
 
@@ -262,7 +246,6 @@ def _checked(num_clusters: int, num_true_clusters: int | None) -> int:
     return num_true_clusters
 
 
-@functools.partial(jax.jit, static_argnames=("num_clusters", "num_true_clusters"))
 def _contingency(
     assignment: Int[Array, " clients"],
     truth: Int[Array, " clients"],

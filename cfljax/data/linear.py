@@ -1,10 +1,8 @@
 """Mixed linear regression: the synthetic data of IFCA's sections 5.1 and 6.1."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
+from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
 
 from cfljax.base.checks import check_positive
 from cfljax.base.draws import Convention, bernoulli_models, flat_normal
@@ -126,30 +124,17 @@ def linear_clients(
 
     Cost: as `mixed_linear`.
     """
-    inputs, targets = _samples(
-        key, truth.models, truth.clusters, noise, num_samples=num_samples
-    )
-    mask = jnp.ones((truth.clusters.shape[0], num_samples), bool)
-    return ClientData(inputs, targets, mask)
-
-
-@functools.partial(jax.jit, static_argnames="num_samples")
-def _samples(
-    key: PRNGKeyArray,
-    models: Float[Array, "clusters features"],
-    clusters: Int[Array, " clients"],
-    noise: ScalarLike,
-    *,
-    num_samples: int,
-) -> tuple[Float[Array, "clients samples features"], Float[Array, "clients samples"]]:
-    """Compiled once for each size: another key is another data set, not a program."""
+    models, clusters = truth.models, truth.clusters
+    num_features = models.shape[1]
 
     def client(index: Array) -> tuple[Array, Array]:
-        inputs, error = _standard_client(key, index, num_samples, models.shape[1])
+        inputs, error = _standard_client(key, index, num_samples, num_features)
         clean = jnp.dot(inputs, models[clusters[index]], precision="highest")
         return inputs, clean + noise * error
 
-    return jax.lax.map(client, jnp.arange(clusters.shape[0]))
+    num_clients = clusters.shape[0]
+    inputs, targets = jax.lax.map(client, jnp.arange(num_clients))
+    return ClientData(inputs, targets, jnp.ones((num_clients, num_samples), bool))
 
 
 def standard_samples(
