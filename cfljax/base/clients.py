@@ -37,8 +37,8 @@ def check_clients(
     if not all(isinstance(leaf, jax.Array | np.ndarray) for leaf in data):
         raise ValueError("`data` must hold arrays in `inputs`, `targets` and `mask`.")
     _check_shapes(data, input_shape)
-    present = np.any(data.mask, axis=1)
-    _refuse(np.asarray(present), "`mask` must leave every client a sample", "have none")
+    present = np.any(np.asarray(data.mask), axis=1)
+    _refuse(present, "`mask` must leave every client a sample", "have none")
     _check_finite(data)
     if num_classes is not None:
         _check_labels(data, num_classes)

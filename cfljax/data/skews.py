@@ -7,9 +7,9 @@ Every sample is used once at most, whatever the cluster: CLoVE (section 5) parti
 from collections.abc import Sequence
 from typing import Literal
 
-import jax.numpy as jnp
+import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Bool, Int, PRNGKeyArray
 
 from cfljax.base.checks import check_member, check_positive
 from cfljax.base.types import ClientData
@@ -497,9 +497,9 @@ def feature_skewed(
 
 def _turned(data: ClientData, num_clusters: int) -> ClientData:
     """The images of cluster c turned by c of `num_clusters` turns."""
-    clusters: list[Float[Array, ...]] = jnp.split(data.inputs, num_clusters)
+    clusters = np.split(np.asarray(data.inputs), num_clusters)
     inputs = [
-        jnp.rot90(images, cluster * 4 // num_clusters, axes=(2, 3))
+        np.rot90(images, cluster * 4 // num_clusters, axes=(2, 3))
         for cluster, images in enumerate(clusters)
     ]
-    return data._replace(inputs=jnp.concatenate(inputs))
+    return data._replace(inputs=jax.device_put(np.concatenate(inputs)))
