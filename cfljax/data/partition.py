@@ -405,7 +405,7 @@ def fill(
         if maps is not None:
             pairs = zip(clusters, targets, strict=True)
             targets = [maps[cluster][label] for cluster, label in pairs]
-        truth = Truth(clusters=jnp.asarray(clusters, jnp.int32), models=None)
+        truth = Truth(clusters=jax.device_put(clusters.astype(np.int32)), models=None)
         found += [_padded(np.asarray(inputs), targets, own), truth]
     return found[0], found[1], found[2], found[3]
 
@@ -426,4 +426,4 @@ def _padded(
         filled[client, : len(own)] = chosen / np.float32(255) if is_pixels else chosen
         labels[client, : len(own)] = targets[client]
         mask[client, : len(own)] = True
-    return ClientData(jnp.asarray(filled), jnp.asarray(labels), jnp.asarray(mask))
+    return ClientData(*jax.device_put((filled, labels, mask)))

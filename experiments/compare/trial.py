@@ -213,12 +213,12 @@ def draw_clients(
     old, new = places[~is_new], places[is_new]
     whole = jax.tree.map(np.asarray, whole)  # Nothing to compile for each part.
     take = lambda data, rows, samples=slice(None): jax.tree.map(
-        lambda leaf: jnp.asarray(leaf[:, rows][:, :, samples]), data
+        lambda leaf: jax.device_put(leaf[:, rows][:, :, samples]), data
     )
     trained = slice(sizes.num_samples)
     return Clients(
         train=take(whole.train, old, trained),
-        clusters=jnp.asarray(whole.clusters[:, old]),
+        clusters=jax.device_put(whole.clusters[:, old]),
         validation=take(whole.train, old, slice(sizes.num_samples, None)),
         test=take(whole.test, old),
         new_train=take(whole.train, new, trained),

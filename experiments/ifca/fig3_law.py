@@ -145,7 +145,7 @@ def _matched(
 ) -> Float[np.ndarray, "trial run"]:
     with jax.enable_x64(True):
         runs = jax.vmap(metrics.centre_distance, in_axes=(0, None))
-        return np.asarray(jax.vmap(runs)(jnp.asarray(models), jnp.asarray(truths)))
+        return np.asarray(jax.vmap(runs)(*jax.device_put((models, truths))))
 
 
 def sweep(
