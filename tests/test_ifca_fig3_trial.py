@@ -305,7 +305,8 @@ judged_at_once = jax.jit(judge)
     ],
 )
 def test_what_decides_a_trial_is_what_is_judged(losses, is_recovered):
-    truth = Truth(np.array([0, 1, 1]), np.array([[1.0], [-1.0]], np.float32))
+    truths = np.array([[1.0], [-1.0]], np.float32)
+    truth = Truth(jax.device_put(np.array([0, 1, 1])), jax.device_put(truths))
     models, losses = np.full((2, 1), 9.0, np.float32), np.array(losses, np.float32)
     met = _surely_met(truth, models, losses, {"paper": 0.1, "floor": 0.1})
     assert met == ["recovery"] * is_recovered
@@ -314,7 +315,8 @@ def test_what_decides_a_trial_is_what_is_judged(losses, is_recovered):
 
 
 def test_models_too_far_to_measure_decide_nothing():
-    truth = Truth(np.array([0, 1]), np.float32([[1.0, 1.0], [-1.0, -1.0]]))
+    truths = np.array([[1.0, 1.0], [-1.0, -1.0]], np.float32)
+    truth = Truth(jax.device_put(np.array([0, 1])), jax.device_put(truths))
     losses = np.array([[0.1, 0.5], [0.5, 0.1]], np.float32)
     models = np.full((2, 2), 3e38, np.float32)
     assert _surely_met(truth, models, losses, {"paper": 0.1}) == []
