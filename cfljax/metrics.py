@@ -148,6 +148,7 @@ def is_success(
     return jnp.isfinite(distance) & (distance <= threshold)
 
 
+@jax.jit
 def exact_recovery(
     assignment: Int[Array, " clients"], truth: Int[Array, " clients"]
 ) -> Bool[Array, ""]:

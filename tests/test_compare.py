@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
+from toy_experiments import save_no_figures
 
 from cfljax.algorithms import REGISTRY, Registration
 from cfljax.base.types import Algorithm
@@ -81,7 +82,7 @@ def three(tmp_path_factory):
     return json.loads(printed.getvalue()), out, flags
 
 
-def test_three_algorithms_through_the_command(three, capsys):
+def test_three_algorithms_through_the_command(three, capsys, monkeypatch):
     summary, out, flags = three
     table = summary["rows"]
     assert summary["failed_cells"] == 0
@@ -100,6 +101,7 @@ def test_three_algorithms_through_the_command(three, capsys):
     np.testing.assert_allclose(table[0]["accuracy"], 50 * (kept[0] + kept[1]))
     paired = 50 * (kept[0] - kept[4] + kept[1] - kept[5])
     np.testing.assert_allclose(table[0]["difference"], paired, atol=1e-9)
+    save_no_figures(monkeypatch)
     assert run(out, capsys, *flags)[1]["rows"] == table, "read, seconds included"
 
 
@@ -255,6 +257,7 @@ def groups() -> Source:
 def test_no_sample_is_used_twice():
     sizes = Sizes(2, 2, 1, 10, 4, 5)
     own = draw_clients("groups", groups(), sizes, seed=1, repetitions=2)
+    own = jax.tree.map(np.asarray, own)
     parts = (own.train, own.validation, own.test, own.new_train, own.new_test)
     shapes = [part.mask.shape for part in parts]
     assert shapes == [(2, 4, 10), (2, 4, 4), (2, 4, 5), (2, 2, 10), (2, 2, 5)]
@@ -264,7 +267,7 @@ def test_no_sample_is_used_twice():
     np.testing.assert_array_equal(own.clusters[0], [0, 0, 1, 1])
     np.testing.assert_array_equal(own.train.targets[0, :, 0], [0, 0, 1, 1])
     np.testing.assert_array_equal(own.new_test.targets[0, :, 0], [0, 1])
-    assert np.all(np.asarray(own.validation.inputs) > 0), "of the training split"
+    assert np.all(own.validation.inputs > 0), "of the training split"
 
 
 def test_clusters_may_have_any_number():

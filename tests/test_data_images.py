@@ -1,5 +1,6 @@
 """Image sets read from original and prepared files, and what is said of absent ones."""
 
+import functools
 import gzip
 import io
 import json
@@ -33,9 +34,15 @@ def refusal(name: str, folder: pathlib.Path | None, kind: Any = ValueError) -> s
 
 
 # Original files, against reference
+@functools.cache
+def original(name: str, folder: pathlib.Path) -> images.Images:
+    """A set as it is read, once: unpacking takes most of a second."""
+    return load_images(name, folder=folder)
+
+
 @pytest.mark.parametrize("name", sorted(SHAPES))
 def test_original_files_against_reference(name, real_data):
-    images = load_images(name, folder=real_data)
+    images = original(name, real_data)
     count = sum(CLASS_COUNTS[name])
     assert images.train_inputs.shape == (count, *SHAPES[name])
     assert images.test_inputs.shape == (10000, *SHAPES[name])
@@ -45,13 +52,13 @@ def test_original_files_against_reference(name, real_data):
 
 def test_pixels_are_those_of_the_files(real_data):
     """Facts known of the sets: first labels, first pixels, orientation, channels."""
-    mnist = load_images("mnist", folder=real_data)
+    mnist = original("mnist", real_data)
     assert mnist.train_labels[:6].tolist() == [5, 0, 4, 1, 9, 2]
     assert mnist.test_labels[:4].tolist() == [7, 2, 1, 0]
     one = mnist.train_inputs[3].astype(bool)  # Leans right: from (20, 10) to (4, 18).
     rows, columns = np.nonzero(one)
     assert columns[rows < 10].mean() > columns[rows > 18].mean()
-    cifar = load_images("cifar10", folder=real_data)
+    cifar = original("cifar10", real_data)
     assert cifar.train_labels[:5].tolist() == [6, 9, 9, 4, 1]
     assert cifar.train_inputs[0, 0, 0].tolist() == [59, 62, 63]
 
@@ -73,8 +80,8 @@ def test_repacked_files_directly_in_the_folder_are_accepted(real_data, tmp_path)
         )
         (tmp_path / file.name).write_bytes(gzip.compress(content, 0))
     again = load_images("fashion_mnist", folder=tmp_path)
-    original = load_images("fashion_mnist", folder=real_data)
-    np.testing.assert_array_equal(again.train_inputs, original.train_inputs)
+    first = original("fashion_mnist", real_data)
+    np.testing.assert_array_equal(again.train_inputs, first.train_inputs)
     assert "corrupt, truncated or another file" in refusal("mnist", tmp_path)
 
 

@@ -38,6 +38,9 @@ from cfljax.engine.claims import Claims, Shared
 from cfljax.engine.provenance import Journal
 
 GRID = plain_grid(axes=AXES)
+KILLS = 6  # Of a sweep, by default.
+# Processes compile as these tests do.
+ALIKE = BARE | {"XLA_FLAGS": os.environ.get("XLA_FLAGS", "")}
 
 # Against itself: several runs share the work
 
@@ -134,6 +137,36 @@ def write_journal(folder: str) -> list[int]:
     return both(runs)
 
 
+def many_blocks() -> Grid:
+    axes = {"separation": tuple(np.linspace(0.1, 1.0, 5)), "noise": (1.0, 2.0)}
+    return plain_grid(axes=axes, num_trials=115)
+
+
+def wear_down(store: str, kills: int) -> list[Any]:
+    """How often a sweep was killed, the blocks done by then, and how the last ended.
+
+    It is killed when it has added some files, at a moment that the delay makes random
+    within the writing of a block.
+    """
+    path, chance = pathlib.Path(store), random.Random(kills)
+    count = lambda: sum(1 for _ in path.rglob("*"))
+    start = lambda: fork(lambda: sweep(many_blocks(), draw, path))
+    killed = 0
+    for attempt in range(kills):
+        process, before = start(), count()
+        more = chance.randrange(250 // kills) if attempt else chance.randrange(8)
+        while count() < before + more and os.waitpid(process, os.WNOHANG)[0] == 0:
+            time.sleep(0.0005)
+        time.sleep(chance.random() * 0.003)
+        try:
+            os.kill(process, signal.SIGKILL)
+            killed += os.waitpid(process, 0)[1] == signal.SIGKILL
+        except (ProcessLookupError, ChildProcessError):
+            break
+    done = len(list((path / "done").glob("c.*")))
+    return [killed, done, os.waitpid(start(), 0)[1]]
+
+
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> xarray.Dataset:
     return sweep(GRID, draw, tmp_path_factory.mktemp("unbroken") / "s")
@@ -141,10 +174,13 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> xarray.Dataset:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, list]:
-    """The folder and the returns of `race`, `kill` and `write_journal`."""
+    """The folder and the returns of `race`, `kill`, `write_journal` and `wear_down`."""
     folder = tmp_path_factory.mktemp("played")
-    names = ("race", "kill", "write_journal")
-    return folder, serve(__name__, *((name, str(folder)) for name in names))
+    calls: list[tuple] = [
+        (name, str(folder)) for name in ("race", "kill", "write_journal")
+    ]
+    calls.append(("wear_down", str(folder / "worn"), KILLS))
+    return folder, serve(__name__, *calls, env=ALIKE)
 
 
 def check_shared_work(file: pathlib.Path) -> None:
@@ -165,7 +201,7 @@ def test_two_runs_share_the_work_and_repeat_none(played, unbroken):
 
 
 def test_what_a_killed_run_held_is_computed_by_the_next(played, unbroken):
-    folder, (_, (told, done, killed, last), _) = played
+    folder, (_, (told, done, killed, last), *_) = played
     assert "3 blocks of" in told and "wait for it and start again" in told
     assert "\n" not in told
     assert (done, killed, last) == (15, signal.SIGKILL, 0)
@@ -173,7 +209,7 @@ def test_what_a_killed_run_held_is_computed_by_the_next(played, unbroken):
 
 
 def test_no_entry_of_the_journal_is_lost(played):
-    folder, (*_, statuses) = played
+    folder, (_, _, statuses, _) = played
     assert statuses == [0, 0]
     runs = json.loads((folder / "journal.provenance.json").read_text())["runs"]
     assert Counter(run["number"] for run in runs) == dict.fromkeys(range(15), 2)
@@ -253,42 +289,23 @@ def test_claims_need_no_system_that_locks(tmp_path, monkeypatch):
 # Against failures: a sweep that is killed again and again
 
 
-def many_blocks() -> Grid:
-    axes = {"separation": tuple(np.linspace(0.1, 1.0, 5)), "noise": (1.0, 2.0)}
-    return plain_grid(axes=axes, num_trials=115)
-
-
-def wear_down(store: str, kills: int) -> list[Any]:
-    """How often a sweep was killed, the blocks done by then, and how the last ended.
-
-    It is killed when it has added some files, at a moment that the delay makes random
-    within the writing of a block.
-    """
-    path, chance = pathlib.Path(store), random.Random(kills)
-    count = lambda: sum(1 for _ in path.rglob("*"))
-    start = lambda: fork(lambda: sweep(many_blocks(), draw, path))
-    killed = 0
-    for attempt in range(kills):
-        process, before = start(), count()
-        more = chance.randrange(250 // kills) if attempt else chance.randrange(8)
-        while count() < before + more and os.waitpid(process, os.WNOHANG)[0] == 0:
-            time.sleep(0.0005)
-        time.sleep(chance.random() * 0.003)
-        try:
-            os.kill(process, signal.SIGKILL)
-            killed += os.waitpid(process, 0)[1] == signal.SIGKILL
-        except (ProcessLookupError, ChildProcessError):
-            break
-    done = len(list((path / "done").glob("c.*")))
-    return [killed, done, os.waitpid(start(), 0)[1]]
-
-
-@pytest.mark.parametrize("kills", [6, pytest.param(30, marks=pytest.mark.slow)])
-def test_killed_sweep_equals_the_unbroken_one(tmp_path, kills):
-    path = tmp_path / "worn"
-    ((killed, blocks, status),) = serve(__name__, ("wear_down", str(path), kills))
+def check_worn(path: pathlib.Path, kills: int, returned: list[Any]) -> None:
+    """A sweep that was killed so often ends as one that was not."""
+    killed, blocks, status = returned
     assert killed == kills and 0 < blocks < 120, "kills must fall in the middle"
     assert status == 0
-    unbroken = sweep(many_blocks(), draw, tmp_path / "unbroken")
+    unbroken = sweep(many_blocks(), draw, path.with_name("whole"))
     assert sweep(many_blocks(), draw, path).identical(unbroken)
     assert not np.isnan(unbroken["value"]).any()
+
+
+def test_killed_sweep_equals_the_unbroken_one(played):
+    folder, (*_, returned) = played
+    check_worn(folder / "worn", KILLS, returned)
+
+
+@pytest.mark.slow
+def test_sweep_killed_more_often_equals_the_unbroken_one(tmp_path):
+    path = tmp_path / "worn"
+    (returned,) = serve(__name__, ("wear_down", str(path), 30))
+    check_worn(path, 30, returned)

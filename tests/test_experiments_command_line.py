@@ -8,6 +8,7 @@ import sys
 import types
 
 import pytest
+from toy_experiments import save_no_figures
 
 from cfljax.report import read_csv
 from experiments.__main__ import main, plain
@@ -70,7 +71,8 @@ def test_a_panel_writes_its_table_and_figures(command, tmp_path):
     assert all(row["low"] <= row["successes"] / 3 <= row["high"] for row in rows)
 
 
-def test_json_is_one_document_and_a_second_run_is_the_same(command):
+def test_json_is_one_document_and_a_second_run_is_the_same(command, monkeypatch):
+    save_no_figures(monkeypatch)
     first = json.loads(command("--json")[1])
     again = json.loads(command("--json")[1])
     assert first["rows"] == again["rows"]
@@ -89,6 +91,7 @@ def test_an_interruption_resumes(command, monkeypatch):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
+    save_no_figures(monkeypatch)
     with monkeypatch.context() as patched:
         patched.setattr("cfljax.engine.sweep", interrupt)
         status, _, err = command()

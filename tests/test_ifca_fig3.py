@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
-from toy_experiments import configured, trial_of_fig3
+from toy_experiments import configured, save_no_figures, trial_of_fig3
 
 from cfljax import engine, intervals, metrics
 from cfljax.algorithms import ifca
@@ -432,6 +432,7 @@ def test_two_workers_find_the_same_table(tmp_path):
 def test_another_criterion_refuses_both_stores_and_moves_both_curves(
     tmp_path, monkeypatch, refuse_work
 ):
+    save_no_figures(monkeypatch)
     panel = fig3.load("ifca.fig3a")
     config = configured(
         "ifca.fig3a",

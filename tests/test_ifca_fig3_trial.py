@@ -56,7 +56,7 @@ def test_oracle_floor_against_theory():
         settings: Any = {"separation": 1.0, "noise": 0.2, "convention": "reference"}
         return mixed_linear(key, **settings, **SIZES)
 
-    many, truths = jax.vmap(draw)(jax.random.split(jax.random.key(0), 200))
+    many, truths = jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(0), 200))
     inputs = np.asarray(many.inputs).reshape(400, 100, 30)  # one row per cluster
     targets = np.asarray(many.targets).reshape(400, 100)
     models = np.asarray(truths.models).reshape(400, 30)
@@ -293,6 +293,9 @@ def test_runs_that_are_left_alone_are_not_a_number(joint, decided):
     assert left > 0
 
 
+judged_at_once = jax.jit(judge)
+
+
 @pytest.mark.parametrize(
     ("losses", "is_recovered"),
     [
@@ -302,20 +305,22 @@ def test_runs_that_are_left_alone_are_not_a_number(joint, decided):
     ],
 )
 def test_what_decides_a_trial_is_what_is_judged(losses, is_recovered):
-    truth = Truth(jnp.array([0, 1, 1]), jnp.array([[1.0], [-1.0]]))
+    truths = np.array([[1.0], [-1.0]], np.float32)
+    truth = Truth(jax.device_put(np.array([0, 1, 1])), jax.device_put(truths))
     models, losses = np.full((2, 1), 9.0, np.float32), np.array(losses, np.float32)
     met = _surely_met(truth, models, losses, {"paper": 0.1, "floor": 0.1})
     assert met == ["recovery"] * is_recovered
-    judged = judge(truth, jnp.asarray(models), jnp.asarray(losses.T))
+    judged = judged_at_once(truth, models, losses.T)
     assert bool(judged["recovered"]) == is_recovered
 
 
 def test_models_too_far_to_measure_decide_nothing():
-    truth = Truth(jnp.array([0, 1]), jnp.array([[1.0, 1.0], [-1.0, -1.0]]))
+    truths = np.array([[1.0, 1.0], [-1.0, -1.0]], np.float32)
+    truth = Truth(jax.device_put(np.array([0, 1])), jax.device_put(truths))
     losses = np.array([[0.1, 0.5], [0.5, 0.1]], np.float32)
     models = np.full((2, 2), 3e38, np.float32)
     assert _surely_met(truth, models, losses, {"paper": 0.1}) == []
-    distance = judge(truth, jnp.asarray(models), jnp.asarray(losses.T))["distance"]
+    distance = judged_at_once(truth, models, losses.T)["distance"]
     assert not np.isfinite(distance)
 
 

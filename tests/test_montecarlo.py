@@ -111,8 +111,8 @@ def in_full(inputs, targets, starts, step_sizes, normalise):
 def in_short(problem, step_sizes, *, clusters=None, slopes=1.0, **options) -> Ends:
     """The same runs, by shortcuts."""
     samples = prepare(
-        jnp.asarray(problem.inputs),
-        jnp.asarray(problem.targets),
+        jax.device_put(problem.inputs),
+        jax.device_put(problem.targets),
         problem.clusters if clusters is None else clusters,
     )
     samples = dataclasses.replace(samples, lipschitz=slopes * samples.lipschitz)
@@ -551,7 +551,7 @@ def nested(ratio):
 def worst_error(inputs, targets):
     """Of sets that lose one client after the other, the heaviest first."""
     groups = np.zeros(CLIENTS, int)
-    known = Partitions(prepare(jnp.asarray(inputs), jnp.asarray(targets), groups))
+    known = Partitions(prepare(jax.device_put(inputs), jax.device_put(targets), groups))
     inside, errors = np.ones(CLIENTS, bool), []
     for client in range(HEAVY):
         inside[client] = False
@@ -655,7 +655,7 @@ def plain(inputs, targets, model, step, number):
 @pytest.mark.parametrize("number", [20, 60, 300])
 def test_a_client_that_loses_the_only_model_moves_it_no_more(number):
     inputs, targets, start, step = two_clients()
-    samples = prepare(jnp.asarray(inputs), jnp.asarray(targets), np.array([0, 1]))
+    samples = prepare(jax.device_put(inputs), jax.device_put(targets), np.array([0, 1]))
     steps, which = np.array([step]), np.zeros(1, int)
     ends = run_ifca(samples, start, which, steps, num_rounds=number)
     expected, dropped = plain(inputs, targets[0], start[0, 0], step, number)
@@ -667,7 +667,9 @@ def test_many_numbers_of_runs_need_few_programs(monkeypatch):
     draws = np.random.default_rng(0)
     inputs = draws.normal(size=(6, NUM_SAMPLES, NUM_FEATURES)).astype(np.float32)
     targets = draws.normal(size=(1, 6, NUM_SAMPLES)).astype(np.float32)
-    samples = prepare(jnp.asarray(inputs), jnp.asarray(targets), np.arange(6) // 3)
+    samples = prepare(
+        jax.device_put(inputs), jax.device_put(targets), np.arange(6) // 3
+    )
     number = 192
     starts = draws.normal(size=(number, 1, NUM_FEATURES)).astype(np.float32)
     which, steps = np.zeros(number, int), np.full(number, 0.1)
@@ -698,7 +700,7 @@ def test_threads_compute_where_the_samples_are(monkeypatch):
     monkeypatch.setattr(jax, "default_device", told)
     monkeypatch.setattr(state, "pays_by_client", lambda *_: True)
     inputs, targets, start, step = two_clients()
-    samples = prepare(jnp.asarray(inputs), jnp.asarray(targets), np.array([0, 1]))
+    samples = prepare(jax.device_put(inputs), jax.device_put(targets), np.array([0, 1]))
     which, steps = np.zeros(1, int), np.array([step])
     runs = Runs(samples, start, which, steps, num_rounds=1, per_cluster=False)
     errors, _ = runs.evaluate(which, start[0])
@@ -711,8 +713,8 @@ def test_threads_compute_where_the_samples_are(monkeypatch):
 
 # Against misuse
 
-INPUTS = jnp.ones((NUM_CLIENTS, NUM_SAMPLES, NUM_FEATURES))
-TARGETS = jnp.ones((1, NUM_CLIENTS, NUM_SAMPLES))
+INPUTS = jax.device_put(np.ones((NUM_CLIENTS, NUM_SAMPLES, NUM_FEATURES), np.float32))
+TARGETS = jax.device_put(np.ones((1, NUM_CLIENTS, NUM_SAMPLES), np.float32))
 GROUPS = np.array([0, 0, 1, 1])
 FINITE = "`inputs` and `targets` must be finite"
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import jax
 import numpy as np
+import pytest
 
+from cfljax import report
 from cfljax.data.writers import Writers
 from experiments.arguments import configure, parser
 from experiments.clove.sources import Source, load_source
@@ -65,6 +67,11 @@ def run_twice(
     assert json.dumps(main(config, options)["rows"]) == json.dumps(summary["rows"])
     assert summary["failed_cells"] == 0
     return summary
+
+
+def save_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are drawn and not written, which takes longer than a small run."""
+    monkeypatch.setattr(report, "save", lambda figure, path: [])
 
 
 def files(summary: dict[str, Any]) -> set[str]:

@@ -32,7 +32,8 @@ class ErrorCache:
         self._kept = jnp.zeros((most, num_rows), jnp.float32)
         self._free = list(range(most))
         self._slots: dict[Key, int] = {}  # Of the kept ones, the oldest first.
-        self._just = self._kept[:0]
+        # Made once: a slice is compiled for each number of columns it is taken from.
+        self._none = self._just = self._kept[:0]
         self._places: dict[Key, int] = {}  # Of those just evaluated.
 
     @property
@@ -76,7 +77,7 @@ class ErrorCache:
             columns = padded(np.array([self._places[key] for key in keys]), size)
             to = padded(np.array(slots), size)
             self._kept = _copied(self._kept, self._just, columns, to)
-        self._just, self._places = self._just[:0], {}
+        self._just, self._places = self._none, {}
 
 
 @functools.partial(jax.jit, donate_argnums=0)

@@ -3,6 +3,7 @@
 import collections
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -193,7 +194,7 @@ class Partitions:
             groups = np.unique(self._samples.clusters[mask])
             assert np.sum(self._sizes[groups]) == np.sum(mask), "a set not known"
             union = Normal(
-                jnp.sum(self._samples.grams[groups], axis=0),
+                jnp.sum(_rows(self._samples.grams, groups), axis=0),
                 np.sum(self._samples.moments[:, groups], axis=1),
             )
             self._keep(key, union)
@@ -274,6 +275,13 @@ class Partitions:
             return
         self._pasts[key] = past
         self._keep(key, Normal(gram, moments))
+
+
+@jax.jit
+def _rows(
+    values: Float[Array, "rows *shape"], which: Int[Array, " some"]
+) -> Float[Array, "some *shape"]:
+    return values[which]
 
 
 def _in_parts(indices: Int[np.ndarray, " some"]) -> list[np.ndarray]:

@@ -113,7 +113,7 @@ def prepare(
     grams, moments = [], []
     for group in range(len(sizes)):
         members = np.flatnonzero(clusters == group)
-        gram, moment = _normal(inputs[members], targets[:, members])
+        gram, moment = _normal(*_of_clients(inputs, targets, members))
         grams.append(gram)
         moments.append(np.asarray(moment))
     return Samples(
@@ -143,6 +143,17 @@ def _design(
 ) -> Float[Array, "features_and_problems rows"]:
     flat = inputs.reshape(-1, inputs.shape[2])
     return jnp.concatenate([flat.T, targets.reshape(targets.shape[0], -1)])
+
+
+@jax.jit
+def _of_clients(
+    inputs: Float[Array, "clients samples features"],
+    targets: Float[Array, "problems clients samples"],
+    members: Int[Array, " members"],
+) -> tuple[
+    Float[Array, "members samples features"], Float[Array, "problems members samples"]
+]:
+    return inputs[members], targets[:, members]
 
 
 @jax.jit

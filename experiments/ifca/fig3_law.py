@@ -24,7 +24,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -145,7 +144,7 @@ def _matched(
 ) -> Float[np.ndarray, "trial run"]:
     with jax.enable_x64(True):
         runs = jax.vmap(metrics.centre_distance, in_axes=(0, None))
-        return np.asarray(jax.vmap(runs)(jnp.asarray(models), jnp.asarray(truths)))
+        return np.asarray(jax.vmap(runs)(*jax.device_put((models, truths))))
 
 
 def sweep(

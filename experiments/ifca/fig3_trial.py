@@ -429,7 +429,7 @@ def _outcomes(
     over_runs = jax.vmap(lambda own, seen: judge(cell.truth, own, seen.T))
     kept = {
         name: np.where(is_done, np.asarray(values, np.float32), np.nan).reshape(shape)
-        for name, values in over_runs(jnp.asarray(models), jnp.asarray(losses)).items()
+        for name, values in over_runs(*jax.device_put((models, losses))).items()
     }
     return kept | {"followed": is_done.astype(np.float32).reshape(shape)}
 
@@ -439,9 +439,9 @@ def _beginning(
 ) -> dict[str, np.ndarray]:
     gap = least_distance(cell.truth.models)
     worst = jax.vmap(bottleneck_distance, in_axes=(0, None))(
-        jnp.asarray(cell.starts), cell.truth.models
+        jax.device_put(cell.starts), cell.truth.models
     )
-    first = jax.vmap(lambda own: _mean_lowest_loss(own.T))(jnp.asarray(losses))
+    first = jax.vmap(lambda own: _mean_lowest_loss(own.T))(jax.device_put(losses))
     return {
         "first_loss": np.asarray(first),
         "alpha": np.asarray(0.5 - worst / gap),

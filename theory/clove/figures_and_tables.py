@@ -136,8 +136,9 @@ def latest_models(
         if not is_parted:
             continue
         _, first = np.unique(truth[chosen], return_index=True)
-        free = np.setdiff1d(np.arange(_CLUSTERS), truth[chosen])
-        others = np.delete(chosen, first)
+        is_other, is_free = np.ones(_PARTICIPANTS, bool), np.ones(_CLUSTERS, bool)
+        is_other[first] = is_free[truth[chosen]] = False
+        free, others = np.flatnonzero(is_free), chosen[is_other]
         latest[others] = generator.permutation(free)[: len(others)]
     return latest
 
