@@ -148,7 +148,6 @@ def is_success(
     return jnp.isfinite(distance) & (distance <= threshold)
 
 
-@jax.jit
 def exact_recovery(
     assignment: Int[Array, " clients"], truth: Int[Array, " clients"]
 ) -> Bool[Array, ""]:

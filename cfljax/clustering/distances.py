@@ -122,7 +122,6 @@ def _scaled(stacked: Stacked) -> Stacked:
 _LARGEST_ENUMERATED = 5  # 5! = 120 permutations: one gather, no loop on the device.
 
 
-@jax.jit
 def match_clusters(cost: Float[Array, "clusters clusters"]) -> Int[Array, " clusters"]:
     """One-to-one matching of least total cost.
 
