@@ -2,11 +2,11 @@
 compiled rounds are compared with that, and how misuse is refused."""
 
 import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import jaxtyping
 import numpy as np
 import optax
@@ -23,9 +23,9 @@ UPDATE = LocalUpdate(
 
 def padded(inputs: Any, targets: Any, kept: Any) -> ClientData:
     """Clients with so many real samples each, in single precision."""
-    mask = jnp.arange(np.shape(inputs)[1])[None] < np.asarray(kept)[:, None]
-    inputs, targets = (jnp.asarray(leaf, jnp.float32) for leaf in (inputs, targets))
-    return ClientData(inputs, targets, mask)
+    mask = np.arange(np.shape(inputs)[1])[None] < np.asarray(kept)[:, None]
+    inputs, targets = (np.asarray(leaf, np.float32) for leaf in (inputs, targets))
+    return ClientData(*map(jax.device_put, (inputs, targets, mask)))
 
 
 def draw(
@@ -41,8 +41,8 @@ def draw(
 
 def own(data: ClientData, i: Any) -> tuple[np.ndarray, np.ndarray]:
     """A client's real samples."""
-    keep = np.asarray(data.mask[i])
-    return np.asarray(data.inputs[i], float)[keep], np.asarray(data.targets[i])[keep]
+    inputs, targets, mask = (np.asarray(leaf)[i] for leaf in data)
+    return inputs[mask].astype(float), targets[mask]
 
 
 def loss(data: ClientData, i: Any, theta: np.ndarray) -> Any:
@@ -64,6 +64,24 @@ def trained(
     for _ in range(num_steps):
         theta = theta - step_size * gradient(data, i, theta)
     return theta
+
+
+PROGRAMS: dict[Any, Any] = {}
+
+
+def once(function: Callable[..., Any], *arguments: Any, **own: Any) -> Any:
+    """`function`, to be compiled, or what is already that computes the same from
+    arguments of these shapes, letter by letter, for tests with the same `own`."""
+    program = jax.jit(function)
+    traced = program.trace(*arguments)
+    constants = (np.asarray(constant) for constant in traced.jaxpr.consts)
+    same = (
+        re.sub("0x[0-9a-f]+", "", str(traced.jaxpr)),
+        *((constant.dtype, constant.tobytes()) for constant in constants),
+        *map(jax.tree.structure, (arguments, traced.out_info)),
+        *own.items(),
+    )
+    return PROGRAMS.setdefault(same, program)
 
 
 def compiled(algorithm: Algorithm) -> Algorithm:
