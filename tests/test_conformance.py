@@ -191,7 +191,8 @@ def test_what_padding_holds_changes_nothing(name):
     def after(fill):
         keep = lambda leaf: real.reshape(real.shape + (1,) * (leaf.ndim - 2))
         put = lambda leaf: np.where(keep(leaf), leaf, np.asarray(fill, leaf.dtype))
-        padded = ClientData(put(data.inputs), put(data.targets), real)
+        leaves = put(data.inputs), put(data.targets), real
+        padded = ClientData(*map(jax.device_put, leaves))
         return step(jax.random.key(1), init(jax.random.key(0), padded), padded)
 
     close(after(9), after(-7))
@@ -203,7 +204,7 @@ def test_padding_invariance(name, index):
 
     def pad(leaf, value):
         widths = ((0, 0), (0, 3)) + ((0, 0),) * (leaf.ndim - 2)
-        return np.pad(leaf, widths, constant_values=value)
+        return jax.device_put(np.pad(leaf, widths, constant_values=value))
 
     padded = ClientData(
         pad(data.inputs, 9.0), pad(data.targets, -7), pad(data.mask, False)

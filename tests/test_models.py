@@ -307,7 +307,8 @@ def test_batch_normalisation_uses_and_measures_the_real_samples():
     assert task.fit is not None
     params = negative_scales(params)
     inputs, labels = batch()
-    mask = np.arange(7) < 4
+    mask = jax.device_put(np.arange(7) < 4)
+    everybody = jax.device_put(np.ones(7, bool))
     measured = {}
 
     def moments(index, values):
@@ -323,7 +324,7 @@ def test_batch_normalisation_uses_and_measures_the_real_samples():
         found = after.statistics["normalisations"][index]
         np.testing.assert_allclose(found["mean"], 0.1 * mean, atol=1e-6)
         np.testing.assert_allclose(found["var"], 0.9 + 0.1 * variance, rtol=1e-5)
-    all_real, _ = task.fit(jax.random.key(5), params, inputs, labels, mask | True)
+    all_real, _ = task.fit(jax.random.key(5), params, inputs, labels, everybody)
     assert not np.allclose(all_real, losses, rtol=1e-3)
     jax.tree.map(np.testing.assert_array_equal, after.weights, params.weights)
 
@@ -339,7 +340,7 @@ def test_batch_normalisation_uses_and_measures_the_real_samples():
 def test_a_batch_without_real_samples_moves_no_statistics():
     task, params = normalised()
     assert task.fit is not None
-    nobody = np.zeros(7, bool)
+    nobody = jax.device_put(np.zeros(7, bool))
     losses, after = task.fit(jax.random.key(5), params, *batch(), nobody)
     assert np.isfinite(losses).all()
     jax.tree.map(np.testing.assert_array_equal, after, params)
@@ -351,8 +352,8 @@ def test_dropout_draws_from_the_key_and_keeps_the_mean():
     assert task.fit is not None
     params = task.init(KEY)
     inputs, labels = batch()
-    fit = task.fit
-    draw = lambda key: fit(key, params, inputs, labels, np.ones(7, bool))[0]
+    fit, everybody = task.fit, jax.device_put(np.ones(7, bool))
+    draw = lambda key: fit(key, params, inputs, labels, everybody)[0]
     keys = jax.random.split(jax.random.key(3), 200)
     drawn = np.asarray(jax.jit(jax.vmap(draw))(keys))
     plain = task.losses(params, inputs, labels)
@@ -365,28 +366,29 @@ def test_dropout_draws_from_the_key_and_keeps_the_mean():
 
 
 def test_padding_changes_nothing():
-    task = CASES["text"][0]
-    params, tokens = start("text"), TOKENS
+    task, params, tokens = CASES["text"][0], start("text"), TOKENS
+    predict = lambda words: np.asarray(task.predict(params, jax.device_put(words)))
     longer = np.pad(tokens, ((0, 0), (0, 3)))
-    short = np.asarray(task.predict(params, tokens))
-    np.testing.assert_allclose(task.predict(params, longer), short, atol=1e-6)
+    short = predict(tokens)
+    np.testing.assert_allclose(predict(longer), short, atol=1e-6)
     # A text without words has the output's bias alone.
     np.testing.assert_allclose(short[2], params["output"]["bias"], atol=1e-7)
     one = tokens[1:2, :2]  # Shorter than the longest window.
-    found = task.predict(params, one)
+    found = predict(one)
     np.testing.assert_allclose(found, text_by_hand(params, one), atol=1e-6)
     # Control: a word in the place of padding is not the same.
     longer[:, -1] = 1
-    other = task.predict(params, longer)
+    other = predict(longer)
     assert not np.allclose(other, short, atol=1e-4)
-    other = np.asarray(task.predict(params, np.where(tokens == 5, 6, tokens)))
+    other = predict(np.where(tokens == 5, 6, tokens))
     assert not np.allclose(other[0], short[0], atol=1e-4)  # And every word matters.
 
 
 def test_ids_that_are_no_token_have_no_loss_and_no_gradient():
-    task, labels = CASES["text"][0], np.array([0, 1, 2, 0], np.int32)
-    params, tokens = start("text"), TOKENS.copy()
-    tokens[0, 0], tokens[1, 1] = 7, -1
+    task, params, words = CASES["text"][0], start("text"), TOKENS.copy()
+    words[0, 0], words[1, 1] = 7, -1
+    labels = np.array([0, 1, 2, 0], np.int32)
+    tokens, labels = jax.device_put(words), jax.device_put(labels)
     losses = task.losses(params, tokens, labels)
     np.testing.assert_array_equal(np.isnan(losses), [True, True, False, False])
     kept = lambda params: jnp.nansum(task.losses(params, tokens, labels))
