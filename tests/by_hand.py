@@ -2,6 +2,7 @@
 compiled rounds are compared with that, and how misuse is refused."""
 
 import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -41,7 +42,7 @@ def draw(
 def own(data: ClientData, i: Any) -> tuple[np.ndarray, np.ndarray]:
     """A client's real samples."""
     inputs, targets, mask = (np.asarray(leaf)[i] for leaf in data)
-    return inputs.astype(float)[mask], targets[mask]
+    return inputs[mask].astype(float), targets[mask]
 
 
 def loss(data: ClientData, i: Any, theta: np.ndarray) -> Any:
@@ -63,6 +64,24 @@ def trained(
     for _ in range(num_steps):
         theta = theta - step_size * gradient(data, i, theta)
     return theta
+
+
+PROGRAMS: dict[Any, Any] = {}
+
+
+def once(function: Callable[..., Any], *arguments: Any, **own: Any) -> Any:
+    """`function`, to be compiled, or what is already that computes the same from
+    arguments of these shapes, letter by letter, for tests with the same `own`."""
+    program = jax.jit(function)
+    traced = program.trace(*arguments)
+    constants = (np.asarray(constant) for constant in traced.jaxpr.consts)
+    same = (
+        re.sub("0x[0-9a-f]+", "", str(traced.jaxpr)),
+        *((constant.dtype, constant.tobytes()) for constant in constants),
+        *map(jax.tree.structure, (arguments, traced.out_info)),
+        *own.items(),
+    )
+    return PROGRAMS.setdefault(same, program)
 
 
 def compiled(algorithm: Algorithm) -> Algorithm:

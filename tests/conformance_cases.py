@@ -1,5 +1,6 @@
 """What every registered algorithm is tried on, and what is special about some."""
 
+import collections
 import functools
 import inspect
 
@@ -8,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from by_hand import once
 
 from cfljax.algorithms import REGISTRY
 from cfljax.attacks import build as attack
 from cfljax.attacks import threat
+from cfljax.base.types import Algorithm
 from cfljax.cards import Sizes
 from cfljax.data import mixed_linear
 from cfljax.federated.local_update import LocalUpdate
@@ -48,18 +51,23 @@ def draw():
     )
 
 
-def draw_of(name):
+def draw_of(needs_classes):
     """Data of an algorithm's task: numbers, or classes where it needs them."""
     data, truth = draw()
-    if REGISTRY[name].needs_classes:
+    if needs_classes:
         targets = jnp.argmax(data.inputs[:, :, :CLASSES], axis=2)
         data = data._replace(targets=targets)
     return data, truth
 
 
 @functools.cache
+def drawn(needs_classes):
+    """Data that all tests of the same kind of task share."""
+    return jax.jit(draw_of, static_argnums=0)(needs_classes)
+
+
 def problem(name="ifca"):
-    return jax.jit(draw_of, static_argnums=0)(name)
+    return drawn(bool(REGISTRY[name].needs_classes))
 
 
 def task_of(name):
@@ -86,6 +94,31 @@ def build(name, truth, **changes):
         arguments["num_classes"] = CLASSES
     arguments.update(changes)
     return row.constructor(task_of(name), **arguments)
+
+
+TRACES = collections.Counter()
+
+
+@functools.cache
+def compiled(name, index):
+    """The functions of an algorithm, each compiled once for all tests."""
+    data, truth = problem(name)
+    init, step, predict = build(name, truth, **CHANGES[name][index])[:3]
+
+    def counted(key, state, data):
+        TRACES[name] += 1
+        return step(key, state, data)
+
+    key = jax.random.key(0)
+    init = once(init, key, data)
+    state = jax.eval_shape(init, key, data)
+    run = once(counted, key, state, data, name=name)
+    return Algorithm(init, run, once(predict, state, data, data.inputs))
+
+
+@functools.cache
+def start(name, index=0):
+    return compiled(name, index).init(jax.random.key(0), problem(name)[0])
 
 
 def received(name):
@@ -120,7 +153,7 @@ def shuffled(tree, order):
     def move(leaf):
         for axis in range(getattr(leaf, "ndim", 0)):
             if leaf.shape[axis] == CLIENTS:
-                leaf = jnp.take(leaf, order, axis=axis)
+                leaf = np.take(np.asarray(leaf), order, axis=axis)
         return leaf
 
     return jax.tree.map(move, tree)

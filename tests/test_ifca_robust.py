@@ -132,7 +132,7 @@ def run(option="gradient", models=MODELS, rounds=1, **changes: Any) -> tuple[Any
     algorithm = ifca(linear(FEATURES), **(settings(option) | changes))
     memory = memory_of(changes.get("threat"))
     state, info = State(jnp.asarray(models), memory), None
-    step = jax.jit(algorithm.step)
+    step = by_hand.once(algorithm.step, jax.random.key(0), state, DATA)
     for index in range(rounds):
         state, info = step(jax.random.key(index), state, DATA)
     return state, info
@@ -399,7 +399,8 @@ def run_sharing(option: str, data: ClientData, threat=None, **changes: Any):
     rows = np.tile(BODY, (CLUSTERS, 1)), HEADS
     body, heads = (jnp.asarray(leaf.astype(np.float32)) for leaf in rows)
     state = State({"body": body, "head": heads}, memory_of(threat))
-    return jax.jit(algorithm.step)(jax.random.key(0), state, data)[0].models
+    given = jax.random.key(0), state, data
+    return by_hand.once(algorithm.step, *given)(*given)[0].models
 
 
 LAST = np.arange(SHARERS) == SHARERS - 1

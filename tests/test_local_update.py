@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from by_hand import compiled
 
 from cfljax.algorithms import fedavg, ifca, local
 from cfljax.base.types import ClientData, Task, Variables
@@ -24,18 +25,23 @@ from cfljax.models import linear
 MASK = np.array([True, False, True, True, True, False, True, True, True])  # 7 real
 
 
-def batches(mask, batch_size, num_steps, key=3):
-    """Indices of the real samples in each of the first batches."""
-    mask = jnp.asarray(mask)
+@functools.partial(jax.jit, static_argnames="batch_size")
+def beginning(mask, batch_size):
+    return first_order(mask, schedule(mask, batch_size))
+
+
+@functools.partial(jax.jit, static_argnames="batch_size")
+def draw(key, step, order, mask, batch_size):
     index = jnp.arange(mask.shape[0])
     data = ClientData(index, index, mask)
-    plan = schedule(mask, batch_size)
-    order, found = first_order(mask, plan), []
-    draw = jax.jit(
-        lambda step, order: batch_at(jax.random.key(key), step, order, plan, data)
-    )
+    return batch_at(key, step, order, schedule(mask, batch_size), data)
+
+
+def batches(mask, batch_size, num_steps, key=3):
+    """Indices of the real samples in each of the first batches."""
+    order, found = beginning(mask, batch_size), []
     for step in range(num_steps):
-        batch, order = draw(step, order)
+        batch, order = draw(jax.random.key(key), step, order, mask, batch_size)
         np.testing.assert_array_equal(batch.inputs, batch.targets)
         found.append(np.asarray(batch.inputs)[np.asarray(batch.mask)].tolist())
     return found
@@ -71,9 +77,9 @@ def test_a_client_without_samples_has_empty_batches():
 STEP = 0.1
 COUNTS = np.array([1, 4, 5, 0])  # real samples of four clients
 ONES = ClientData(
-    inputs=jnp.ones((4, 5)),
-    targets=jnp.zeros((4, 5)),
-    mask=jnp.arange(5)[None, :] < jnp.asarray(COUNTS)[:, None],
+    inputs=jax.device_put(np.ones((4, 5), np.float32)),
+    targets=jax.device_put(np.zeros((4, 5), np.float32)),
+    mask=jax.device_put(np.arange(5)[None, :] < COUNTS[:, None]),
 )
 
 
@@ -100,7 +106,7 @@ def counting(with_statistics=False):
 
 def train_locally(task, update, num_rounds=1, data=ONES, **settings):
     """Models of clients that train alone."""
-    algorithm = local(task, step_size=STEP, update=update, **settings)
+    algorithm = compiled(local(task, step_size=STEP, update=update, **settings))
     state = algorithm.init(jax.random.key(0), data)
     for index in range(num_rounds):
         key = jax.random.key(1 + index)
@@ -131,7 +137,8 @@ def test_what_training_draws_differs_by_client_step_and_round():
         return params * jax.random.uniform(key, inputs.shape[:1]) * inputs, params
 
     noisy = plain._replace(fit=fit)
-    data = jax.tree.map(lambda leaf: leaf[1:3, :4], ONES)  # Two alike clients.
+    two_alike = lambda leaf: jax.device_put(np.asarray(leaf)[1:3, :4])
+    data = jax.tree.map(two_alike, ONES)
     one = np.asarray(train_locally(noisy, LocalUpdate(), data=data)[0])
     assert one[0] != one[1]
     two = np.asarray(train_locally(noisy, LocalUpdate(), data=data, num_steps=2)[0])
@@ -143,7 +150,9 @@ def test_what_training_draws_differs_by_client_step_and_round():
 
 
 def test_a_client_without_samples_joins_no_cluster_and_spoils_nothing():
-    algorithm = ifca(counting(), num_clusters=2, step_size=STEP, option="model")
+    algorithm = compiled(
+        ifca(counting(), num_clusters=2, step_size=STEP, option="model")
+    )
     state = algorithm.init(jax.random.key(0), ONES)
     state, info = algorithm.step(jax.random.key(1), state, ONES)
     assert info.assignment.tolist() == [0, 0, 0, -1]
@@ -200,7 +209,8 @@ def test_proximal_term_pulls_towards_what_was_received():
 
 def test_statistics_are_measured_averaged_and_never_pulled():
     update = LocalUpdate(batch_size=2, num_epochs=1, proximal=0.5)
-    algorithm = fedavg(counting(with_statistics=True), step_size=STEP, update=update)
+    task = counting(with_statistics=True)
+    algorithm = compiled(fedavg(task, step_size=STEP, update=update))
     state = algorithm.init(jax.random.key(0), ONES)
     model = algorithm.step(jax.random.key(1), state, ONES)[0].model
     share = COUNTS / COUNTS.sum()  # FedAvg weighs by samples.
@@ -213,20 +223,37 @@ def test_statistics_are_measured_averaged_and_never_pulled():
 
 
 # Against itself
-def descended(update: LocalUpdate, step_size=0.1):
-    """Six clients' linear models after four steps."""
-    data, _ = mixed_linear(
-        jax.random.key(0),
-        num_clients=6,
-        num_clusters=2,
-        num_samples=8,
-        num_features=5,
-        separation=1.0,
-        noise=0.1,
+@functools.cache
+def six_clients():
+    """Starts of linear models, and data."""
+    drawn = jax.jit(
+        lambda: mixed_linear(
+            jax.random.key(0),
+            num_clients=6,
+            num_clusters=2,
+            num_samples=8,
+            num_features=5,
+            separation=1.0,
+            noise=0.1,
+        )
     )
-    start = jax.random.normal(jax.random.key(1), (6, 5))
+    return jax.random.normal(jax.random.key(1), (6, 5)), drawn()[0]
+
+
+@functools.cache
+def descent(update: LocalUpdate):
+    """From a step size to six clients' linear models after four steps."""
+    start, data = six_clients()
     settings = {"key": jax.random.key(2), "num_steps": 4, "update": update}
-    return local_descent(linear(5), start, data, step_size=step_size, **settings)[0]
+    return jax.jit(
+        lambda step_size: local_descent(
+            linear(5), start, data, step_size=step_size, **settings
+        )[0]
+    )
+
+
+def descended(update: LocalUpdate, step_size=0.1):
+    return np.asarray(descent(update)(step_size))
 
 
 def test_full_batches_are_batches_of_everything():
@@ -239,9 +266,10 @@ def test_sequential_against_batched():
     one_by_one, together = (LocalUpdate(order=o) for o in ("sequential", "batched"))
     sequential = descended(one_by_one)
     np.testing.assert_allclose(sequential, descended(together), rtol=1e-5)
-    assert not jnp.allclose(sequential, descended(together, 0.101), rtol=1e-5)
-    sweep = jax.vmap(lambda step_size: descended(one_by_one, step_size))
-    np.testing.assert_allclose(sweep(jnp.array([0.05, 0.1]))[1], sequential, rtol=1e-5)
+    assert not np.allclose(sequential, descended(together, 0.101), rtol=1e-5)
+    sweep = jax.jit(jax.vmap(descent(one_by_one)))
+    swept = np.asarray(sweep(np.array([0.05, 0.1], np.float32)))
+    np.testing.assert_allclose(swept[1], sequential, rtol=1e-5)
 
 
 # Against misuse

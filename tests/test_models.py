@@ -1,5 +1,6 @@
 """The networks, recomputed by hand in NumPy: values, training, layers, misuse."""
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -43,11 +44,16 @@ def compiled(task: Task) -> Task:
 
 
 def uniform(num_samples: int, *shape: int) -> jax.Array:
-    return jax.random.uniform(jax.random.key(1), (num_samples, *shape))
+    drawn = np.random.default_rng(1).random((num_samples, *shape))
+    return jax.device_put(drawn.astype(np.float32))
+
+
+def labels_of(num_samples: int, num_classes: int = 5) -> jax.Array:
+    return jax.device_put(np.arange(num_samples, dtype=np.int32) % num_classes)
 
 
 def batch(num_samples: int = 7, shape: tuple[int, ...] = SHAPE):
-    return uniform(num_samples, *shape), jnp.arange(num_samples) % 5
+    return uniform(num_samples, *shape), labels_of(num_samples)
 
 
 def doubled(tree):
@@ -187,7 +193,13 @@ CLASSIFIERS = [name for name in CASES if name not in AUTOENCODERS]
 def case(name: str) -> tuple[Task, Any, jax.Array]:
     """A network, its outputs by hand, and inputs."""
     task, by_hand, shape = CASES[name]
-    return task, by_hand, jnp.asarray(TOKENS) if name == "text" else uniform(*shape)
+    return task, by_hand, jax.device_put(TOKENS) if name == "text" else uniform(*shape)
+
+
+@functools.cache
+def start(name: str) -> Any:
+    """Of the network of that name in CASES."""
+    return CASES[name][0].init(KEY)
 
 
 # Against equations
@@ -196,23 +208,23 @@ def case(name: str) -> tuple[Task, Any, jax.Array]:
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_logits_and_losses_against_equations(name):
     task, by_hand, inputs = case(name)
-    params = task.init(KEY)
+    params = start(name)
     logits = by_hand(params, inputs)
     np.testing.assert_allclose(task.predict(params, inputs), logits, atol=1e-5)
-    labels = jnp.arange(len(inputs)) % logits.shape[1]
+    labels = labels_of(len(inputs), logits.shape[1])
     losses = task.losses(params, inputs, labels)
     np.testing.assert_allclose(losses, cross_entropies(logits, labels), rtol=1e-5)
     assert task.fit is None
     wrong = cross_entropies(logits, (labels + 1) % logits.shape[1])
     assert not np.allclose(losses, wrong, rtol=1e-3)
-    moved = by_hand(params, jnp.roll(inputs, 1, axis=1))
+    moved = by_hand(params, np.roll(inputs, 1, axis=1))
     assert not np.allclose(moved[0], logits[0], atol=1e-4)
 
 
 @pytest.mark.parametrize("name", AUTOENCODERS)
 def test_reconstructions_and_losses_against_equations(name):
     task, by_hand, images = case(name)
-    params, labels = task.init(KEY), jnp.arange(5) % 3
+    params, labels = start(name), labels_of(5, 3)
     expected = by_hand(params, images)
     outputs = task.predict(params, images)
     assert outputs.shape == images.shape and task.fit is None
@@ -229,7 +241,7 @@ def test_reconstructions_and_losses_against_equations(name):
 @pytest.mark.parametrize("name", ["one hidden layer", "grey cnn"])
 def test_params_stack_under_vmap_and_agree_one_by_one(name):
     task, _, inputs = case(name)
-    labels = jnp.arange(len(inputs)) % 5
+    labels = labels_of(len(inputs))
 
     def trained(key):
         params = task.init(key)
@@ -237,15 +249,14 @@ def test_params_stack_under_vmap_and_agree_one_by_one(name):
         return jax.grad(mean)(params), task.predict(params, inputs)
 
     def compute(keys):
-        return jax.vmap(trained)(keys), [trained(key) for key in keys]
+        return jax.vmap(trained)(keys), jax.lax.map(trained, keys)
 
     together, alone = jax.jit(compute)(jax.random.split(KEY, 2))
-    for index, one in enumerate(alone):
-        for a, b in zip(jax.tree.leaves(together), jax.tree.leaves(one), strict=True):
-            assert a.shape == (2, *b.shape)
-            np.testing.assert_allclose(a[index], b, atol=1e-6)
-    for leaf in jax.tree.leaves(together):  # The keys do matter.
-        assert not np.allclose(leaf[0], leaf[1], atol=1e-6)
+    for a, b in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):
+        assert a.shape == b.shape and len(a) == 2
+        np.testing.assert_allclose(a, b, atol=1e-6)
+        first, second = np.asarray(a)  # The keys do matter.
+        assert not np.allclose(first, second, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -277,19 +288,27 @@ def test_params_stack_and_training_lowers_the_loss(name):
         assert not np.allclose(words[:, 1], before[:, 1])
 
 
+@functools.cache
+def normalised() -> tuple[Task, Any]:
+    """A network with batch normalisation, and its start."""
+    task = small(batch_norm=True)
+    return task, task.init(KEY)
+
+
 def negative_scales(params: Variables) -> Variables:
     """Some scales below zero: normalisation must come before the pool."""
-    scale = params.weights["normalisations"][0]["scale"]
-    params.weights["normalisations"][0]["scale"] = scale.at[0].set(-1.5)
-    return params
+    weights = jax.tree.map(np.array, params.weights)
+    weights["normalisations"][0]["scale"][0] = -1.5
+    return params._replace(weights=weights)
 
 
 def test_batch_normalisation_uses_and_measures_the_real_samples():
-    task = small(batch_norm=True)
+    task, params = normalised()
     assert task.fit is not None
-    params = negative_scales(task.init(KEY))
+    params = negative_scales(params)
     inputs, labels = batch()
-    mask = jnp.arange(7) < 4
+    mask = jax.device_put(np.arange(7) < 4)
+    everybody = jax.device_put(np.ones(7, bool))
     measured = {}
 
     def moments(index, values):
@@ -305,7 +324,7 @@ def test_batch_normalisation_uses_and_measures_the_real_samples():
         found = after.statistics["normalisations"][index]
         np.testing.assert_allclose(found["mean"], 0.1 * mean, atol=1e-6)
         np.testing.assert_allclose(found["var"], 0.9 + 0.1 * variance, rtol=1e-5)
-    all_real, _ = task.fit(jax.random.key(5), params, inputs, labels, mask | True)
+    all_real, _ = task.fit(jax.random.key(5), params, inputs, labels, everybody)
     assert not np.allclose(all_real, losses, rtol=1e-3)
     jax.tree.map(np.testing.assert_array_equal, after.weights, params.weights)
 
@@ -319,11 +338,11 @@ def test_batch_normalisation_uses_and_measures_the_real_samples():
 
 
 def test_a_batch_without_real_samples_moves_no_statistics():
-    task = small(batch_norm=True)
+    task, params = normalised()
     assert task.fit is not None
-    params, nobody = task.init(KEY), jnp.zeros(7, bool)
+    nobody = jax.device_put(np.zeros(7, bool))
     losses, after = task.fit(jax.random.key(5), params, *batch(), nobody)
-    assert jnp.isfinite(losses).all()
+    assert np.isfinite(losses).all()
     jax.tree.map(np.testing.assert_array_equal, after, params)
 
 
@@ -333,90 +352,92 @@ def test_dropout_draws_from_the_key_and_keeps_the_mean():
     assert task.fit is not None
     params = task.init(KEY)
     inputs, labels = batch()
-    fit = task.fit
-    draw = lambda key: fit(key, params, inputs, labels, jnp.ones(7, bool))[0]
-    drawn = jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(3), 200))
+    fit, everybody = task.fit, jax.device_put(np.ones(7, bool))
+    draw = lambda key: fit(key, params, inputs, labels, everybody)[0]
+    keys = jax.random.split(jax.random.key(3), 200)
+    drawn = np.asarray(jax.jit(jax.vmap(draw))(keys))
     plain = task.losses(params, inputs, labels)
-    spread = jnp.std(drawn, axis=0)
-    assert jnp.all(spread > 1e-4)
+    spread = np.std(drawn, axis=0)
+    assert np.all(spread > 1e-4)
     # Losses bend a little: the mean may be off by a tenth of the spread.
-    assert jnp.all(abs(jnp.mean(drawn, axis=0) - plain) < 0.5 * spread)
+    assert np.all(abs(np.mean(drawn, axis=0) - plain) < 0.5 * spread)
     np.testing.assert_array_equal(draw(jax.random.key(7)), draw(jax.random.key(7)))
     np.testing.assert_array_equal(plain, task.losses(params, inputs, labels))
 
 
 def test_padding_changes_nothing():
-    task = CASES["text"][0]
-    params, tokens = task.init(KEY), jnp.asarray(TOKENS)
-    longer = jnp.pad(tokens, ((0, 0), (0, 3)))
-    short = task.predict(params, tokens)
-    np.testing.assert_allclose(task.predict(params, longer), short, atol=1e-6)
+    task, params, tokens = CASES["text"][0], start("text"), TOKENS
+    predict = lambda words: np.asarray(task.predict(params, jax.device_put(words)))
+    longer = np.pad(tokens, ((0, 0), (0, 3)))
+    short = predict(tokens)
+    np.testing.assert_allclose(predict(longer), short, atol=1e-6)
     # A text without words has the output's bias alone.
     np.testing.assert_allclose(short[2], params["output"]["bias"], atol=1e-7)
     one = tokens[1:2, :2]  # Shorter than the longest window.
-    found = task.predict(params, one)
+    found = predict(one)
     np.testing.assert_allclose(found, text_by_hand(params, one), atol=1e-6)
     # Control: a word in the place of padding is not the same.
-    other = task.predict(params, longer.at[:, -1].set(1))
+    longer[:, -1] = 1
+    other = predict(longer)
     assert not np.allclose(other, short, atol=1e-4)
-    other = task.predict(params, jnp.where(tokens == 5, 6, tokens))
+    other = predict(np.where(tokens == 5, 6, tokens))
     assert not np.allclose(other[0], short[0], atol=1e-4)  # And every word matters.
 
 
 def test_ids_that_are_no_token_have_no_loss_and_no_gradient():
-    task, labels = CASES["text"][0], jnp.array([0, 1, 2, 0])
-    params = task.init(KEY)
-    tokens = jnp.asarray(TOKENS).at[0, 0].set(7).at[1, 1].set(-1)
+    task, params, words = CASES["text"][0], start("text"), TOKENS.copy()
+    words[0, 0], words[1, 1] = 7, -1
+    labels = np.array([0, 1, 2, 0], np.int32)
+    tokens, labels = jax.device_put(words), jax.device_put(labels)
     losses = task.losses(params, tokens, labels)
-    np.testing.assert_array_equal(jnp.isnan(losses), [True, True, False, False])
+    np.testing.assert_array_equal(np.isnan(losses), [True, True, False, False])
     kept = lambda params: jnp.nansum(task.losses(params, tokens, labels))
     gradient = jax.jit(jax.grad(kept))(params)
-    assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
-    rows = np.abs(gradient["embedding"]).max(axis=1)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+    rows = np.abs(np.asarray(gradient["embedding"])).max(axis=1)
     assert rows[1] == 0  # The word 1 is in the first text alone.
     assert np.all(rows[2:6] > 0)
 
 
 def test_gradients_are_finite_and_match_a_finite_difference():
     task, _, inputs = case("one hidden layer")
-    params, labels = task.init(KEY), jnp.arange(6) % 5
+    params, labels = start("one hidden layer"), labels_of(6)
     mean = lambda params: jnp.mean(task.losses(params, inputs, labels))
-    gradient = jax.jit(jax.grad(mean))(params)
-    assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
-    move = jax.tree.map(lambda leaf: 1e-2 * leaf, gradient)
-    ahead = mean(jax.tree.map(jnp.add, params, move))
-    behind = mean(jax.tree.map(jnp.subtract, params, move))
-    squares = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient))
-    np.testing.assert_allclose(ahead - behind, 2e-2 * squares, rtol=1e-2)
+    gradient = jax.tree.map(np.asarray, jax.jit(jax.grad(mean))(params))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+    shifted = lambda size: jax.tree.map(lambda a, b: a + size * b, params, gradient)
+    both = jax.jit(lambda: (mean(shifted(1e-3)), mean(shifted(-1e-3))))
+    ahead, behind = map(np.asarray, both())
+    squares = sum(np.sum(leaf**2) for leaf in jax.tree.leaves(gradient))
+    np.testing.assert_allclose(ahead - behind, 2e-3 * squares, rtol=1e-2)
 
 
 def test_cross_entropy_survives_large_logits():
-    logits = jnp.array([[1e4, 0.0], [0.0, 1e4]])
-    losses = cross_entropy(logits, jnp.array([0, 0]))
+    logits = np.array([[1e4, 0.0], [0.0, 1e4]], np.float32)
+    losses = jax.jit(cross_entropy)(logits, np.array([0, 0]))
     np.testing.assert_allclose(losses, [0.0, 1e4])
 
 
 def test_labels_that_are_no_class_have_no_loss():
-    logits = jnp.array([[0.5, 0.1, 0.3]] * 4)
-    labels = jnp.array([-1, 2, 3, 62])
-    losses = cross_entropy(logits, labels)
-    np.testing.assert_array_equal(jnp.isnan(losses), [True, False, True, True])
-    expected = cross_entropies(np.asarray(logits)[1:2], [2])
+    logits = np.array([[0.5, 0.1, 0.3]] * 4, np.float32)
+    labels = np.array([-1, 2, 3, 62])
+    losses = np.asarray(jax.jit(cross_entropy)(logits, labels))
+    np.testing.assert_array_equal(np.isnan(losses), [True, False, True, True])
+    expected = cross_entropies(logits[1:2], [2])
     np.testing.assert_allclose(losses[1:2], expected, rtol=1e-6)
     # Where the mask hides them, as on padding, they reach no gradient.
-    kept = lambda logits: jnp.nansum(cross_entropy(logits, labels))
-    gradient = jax.grad(kept)(logits)
-    assert jnp.isfinite(gradient).all() and jnp.any(gradient[1] != 0)
-    np.testing.assert_array_equal(gradient[jnp.array([0, 2, 3])], 0)
+    kept = lambda logits, labels: jnp.nansum(cross_entropy(logits, labels))
+    gradient = np.asarray(jax.jit(jax.grad(kept))(logits, labels))
+    assert np.isfinite(gradient).all() and np.any(gradient[1] != 0)
+    np.testing.assert_array_equal(gradient[[0, 2, 3]], 0)
 
 
 def test_squared_error_against_equations():
-    outputs, targets = jnp.array([1.0, 3.0]), jnp.array([0.0, 1.0])
-    np.testing.assert_allclose(squared_error(outputs, targets), [1.0, 4.0])
-    images = jnp.arange(12.0).reshape(2, 2, 3)
-    np.testing.assert_allclose(
-        squared_error(images, jnp.zeros((2, 2, 3))), [55 / 6, 451 / 6]
-    )
+    error = jax.jit(squared_error)
+    outputs, targets = np.array([1.0, 3.0]), np.array([0.0, 1.0])
+    np.testing.assert_allclose(error(outputs, targets), [1.0, 4.0])
+    images = np.arange(12.0).reshape(2, 2, 3)
+    np.testing.assert_allclose(error(images, np.zeros((2, 2, 3))), [55 / 6, 451 / 6])
 
 
 # Against theory
@@ -437,6 +458,7 @@ def shapes_of(task: Task):
 
 def test_initial_values_of_perceptrons():
     params = jax.jit(mlp((28, 28)).init)(KEY)["layers"]
+    params = jax.tree.map(np.asarray, params)
     for layer, fan_in in ((params[0], 784), (params[1], 200)):
         bound = 1 / np.sqrt(fan_in)
         assert uniform_within(layer["kernel"], bound)
@@ -447,7 +469,7 @@ def test_initial_values_of_perceptrons():
 
 def test_initial_values_of_pytorch_and_of_tensorflow():
     torch, tensorflow = (
-        jax.jit(cnn((28, 28), initialiser=name).init)(KEY)
+        jax.tree.map(np.asarray, jax.jit(cnn((28, 28), initialiser=name).init)(KEY))
         for name in ("fan_in", "glorot")
     )
     second = torch["convolutions"][1]
@@ -461,7 +483,7 @@ def test_initial_values_of_pytorch_and_of_tensorflow():
 
 
 def test_initial_values_and_sizes_of_texts():
-    params = jax.jit(text_cnn(500).init)(KEY)
+    params = jax.tree.map(np.asarray, jax.jit(text_cnn(500).init)(KEY))
     assert params["embedding"].shape == (500, 64)
     assert abs(float(params["embedding"].std()) - 1) < 6 / np.sqrt(2 * 500 * 64)
     lengths = [layer["kernel"].shape for layer in params["convolutions"].values()]
@@ -478,7 +500,7 @@ def test_initial_values_and_sizes_of_autoencoders():
     shapes = shapes_of(convolutional_autoencoder())
     assert shapes["bottleneck"]["kernel"] == (8 * 8 * 64, 128)
     assert shapes["decoder"][1]["kernel"] == (3, 3, 32, 3)
-    layers = in_order(CASES["autoencoder"][0].init(KEY)["layers"])
+    layers = in_order(jax.tree.map(np.asarray, start("autoencoder")["layers"]))
     for layer, fan_in in zip(layers, (12, 6, 5, 2, 5, 6), strict=True):
         largest = abs(layer["kernel"]).max() * np.sqrt(fan_in)
         assert 0.8 < largest <= 1 + 1e-6
@@ -499,7 +521,7 @@ def test_femnist_has_the_layers_and_weights_of_leaf():
 def program(task: Task) -> str:
     """What training computes, but for the addresses of functions."""
     assert task.fit is not None
-    images, labels = jnp.zeros((2, 32, 32, 3)), jnp.arange(2)
+    images, labels = np.zeros((2, 32, 32, 3), np.float32), labels_of(2)
     params = jax.eval_shape(task.init, KEY)
     assert isinstance(params, Variables)
     found = jax.make_jaxpr(task.fit)(KEY, params, images, labels, labels < 2)
@@ -515,9 +537,9 @@ def test_the_deeper_network_is_the_general_one():
 
 
 SAMPLES, CLASSES = 3, 4
-IMAGES = jax.random.uniform(KEY, (SAMPLES, 4, 4))
-WORDS = jnp.array([[1, 2, 0], [3, 4, 5], [5, 0, 0]])
-TARGETS = jnp.array([0, 3, 1])
+IMAGES = uniform(SAMPLES, 4, 4)
+WORDS = jax.device_put(np.array([[1, 2, 0], [3, 4, 5], [5, 0, 0]], np.int32))
+TARGETS = jax.device_put(np.array([0, 3, 1], np.int32))
 SIZES = {"channels": (2,), "kernel_size": 3, "num_classes": CLASSES}
 SPLIT: dict[str, Any] = {
     "mlp": (mlp((4, 4), hidden=(5, 6), num_classes=CLASSES), IMAGES, 6),
@@ -529,50 +551,72 @@ SPLIT: dict[str, Any] = {
 }
 
 
+@functools.cache
+def split_start(name: str) -> Any:
+    return jax.jit(SPLIT[name][0].init)(jax.random.key(1))
+
+
 @pytest.mark.parametrize("name", SPLIT)
 def test_body_and_head_are_the_network(name):
     task, inputs, width = SPLIT[name]
-    params = task.init(jax.random.key(1))
-    features = task.layers.embed(params, inputs)
+    params = split_start(name)
+
+    @jax.jit
+    def in_parts(params):
+        features = task.layers.embed(params, inputs)
+        outputs = task.layers.answer(params, features)
+        every = task.layers.losses(outputs, TARGETS), cross_entropy(outputs, TARGETS)
+        return features, outputs, every
+
+    @jax.jit
+    def whole(params):
+        return task.predict(params, inputs), task.losses(params, inputs, TARGETS)
+
+    features, outputs, every = in_parts(params)
     assert features.shape == (SAMPLES, width)
-    outputs = task.layers.answer(params, features)
-    np.testing.assert_array_equal(outputs, task.predict(params, inputs))
-    losses = task.losses(params, inputs, TARGETS)
-    np.testing.assert_array_equal(task.layers.losses(outputs, TARGETS), losses)
-    np.testing.assert_array_equal(cross_entropy(outputs, TARGETS), losses)
+    expected, losses = whole(params)
+    np.testing.assert_array_equal(outputs, expected)
+    for found in every:
+        np.testing.assert_array_equal(found, losses)
 
 
 @pytest.mark.parametrize("name", SPLIT)
 def test_the_head_is_the_last_layer_and_nothing_else(name):
     task, _, width = SPLIT[name]
-    params = task.init(jax.random.key(1))
+    params = split_start(name)
     names = paths(params)
     head = [n for n in names if task.layers.is_head(n)]
     assert [n.split("/")[-1] for n in head] == ["bias", "kernel"]
-    leaves, form = jax.tree.flatten(params)
+    leaves, form = jax.tree.flatten(jax.tree.map(np.asarray, params))
     others = [
         leaf if task.layers.is_head(name) else leaf + 1
         for name, leaf in zip(names, leaves, strict=True)
     ]
-    features = jnp.ones((SAMPLES, width))
-    moved = form.unflatten(others)
-    same = task.layers.answer(params, features), task.layers.answer(moved, features)
+    features = np.ones((SAMPLES, width), np.float32)
+    answer = jax.jit(task.layers.answer)
+    same = answer(params, features), answer(form.unflatten(others), features)
     np.testing.assert_array_equal(*same)
-    doubled = jax.tree.map(lambda leaf: 2 * leaf, params)
-    assert not np.allclose(task.layers.answer(doubled, features), same[0])
+    doubled = form.unflatten([2 * leaf for leaf in leaves])
+    assert not np.allclose(answer(doubled, features), same[0])
 
 
 @pytest.mark.parametrize("name", ["batch norm", "dropout"])
 def test_training_sees_the_body_that_fit_sees(name):
     task, inputs, _ = SPLIT[name]
-    params, key = task.init(jax.random.key(1)), jax.random.key(2)
-    mask = jnp.array([True, True, False])
-    features, after = task.layers.fit(key, params, inputs, mask)
-    losses, expected = task.fit(key, params, inputs, TARGETS, mask)
-    answers = task.layers.answer(params, features)
-    np.testing.assert_array_equal(task.layers.losses(answers, TARGETS), losses)
-    jax.tree.map(np.testing.assert_array_equal, after, expected)
-    assert not np.allclose(features, task.layers.embed(params, inputs))
+    params, key = split_start(name), jax.random.key(2)
+    mask = jax.device_put(np.array([True, True, False]))
+
+    @jax.jit
+    def in_parts(params):
+        features, after = task.layers.fit(key, params, inputs, mask)
+        losses = task.layers.losses(task.layers.answer(params, features), TARGETS)
+        return losses, after, features, task.layers.embed(params, inputs)
+
+    losses, after, features, plain = in_parts(params)
+    found = jax.jit(task.fit)(key, params, inputs, TARGETS, mask)
+    np.testing.assert_array_equal(found[0], losses)
+    jax.tree.map(np.testing.assert_array_equal, after, found[1])
+    assert not np.allclose(features, plain)
 
 
 def test_who_has_none():
@@ -642,13 +686,13 @@ def test_images_of_another_shape_are_refused(name, shape, message):
     """Of autoencoders also if the number of pixels is the same."""
     task = CASES[name][0]
     with pytest.raises(ValueError, match=message):
-        task.predict(task.init(KEY), uniform(4, *shape))
+        task.predict(start(name), uniform(4, *shape))
 
 
 @pytest.mark.parametrize("shape", [(8, 8), (8, 8, 1)])
 def test_training_refuses_images_of_another_shape(shape):
-    task = small(batch_norm=True)
+    task, params = normalised()
     assert task.fit is not None
     inputs, labels = batch(shape=shape)
     with pytest.raises(ValueError, match="`inputs` must be"):
-        task.fit(KEY, task.init(KEY), inputs, labels, labels < 9)
+        task.fit(KEY, params, inputs, labels, labels < 9)

@@ -59,7 +59,7 @@ def test_others_are_not_answered_before_they_join(name):
     data, truth = problem(name)
     algorithm = build(name, truth)
     state = jax.eval_shape(algorithm.init, jax.random.key(0), data)
-    few = jax.tree.map(lambda leaf: leaf[:4], data)
+    few = jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[:4]), data)
     answers = lambda state, data: jax.eval_shape(
         lambda state: algorithm.predict(state, data, data.inputs), state
     )
@@ -76,8 +76,9 @@ def test_others_are_not_answered_before_they_join(name):
 def test_data_that_are_no_numbers_are_refused_in_padding_too(name):
     data, truth = problem(name)
     algorithm = build(name, truth)
-    padded = data._replace(mask=data.mask.at[2, -1].set(False))
-    spoilt = padded._replace(inputs=padded.inputs.at[2, -1].set(np.nan))
+    mask, inputs = np.array(data.mask), np.array(data.inputs)
+    mask[2, -1], inputs[2, -1] = False, np.nan
+    spoilt = data._replace(mask=jax.device_put(mask), inputs=jax.device_put(inputs))
     with pytest.raises(ValueError, match="`inputs` must be finite, padding included"):
         algorithm.init(jax.random.key(0), spoilt)
 

@@ -3,9 +3,9 @@
 import inspect
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from by_hand import once
 from conformance_cases import CLIENTS, CLUSTERS, TRIED, build, problem
 
 from cfljax.algorithms import REGISTRY
@@ -16,6 +16,7 @@ NAMES = sorted(set(REGISTRY) - {"local"})  # It sends nothing.
 # Whose messages have a way of their own; the others go by the rounds of these.
 OWN = (*TRIED, "cfl_s", "fedala", "fedpac", "fedproto", "fesem")
 TOLD = [n if n in OWN else pytest.param(n, marks=pytest.mark.slow) for n in NAMES]
+KEY = jax.random.key(0)
 LIARS = np.arange(CLIENTS) == 2
 WIDE = {"federated_clustering", "momentum_clustering"}  # Where a lie is in the ball.
 
@@ -52,12 +53,10 @@ def test_a_liar_matters_and_nobody_lying_does_not(name):
     def under(mask, state):
         return made(name, threat=flipped(mask)).step(key, state, data)[0]
 
-    start = jax.jit(made(name, threat=flipped(LIARS)).init)(jax.random.key(0), data)
-    plain = jax.jit(made(name).step)(key, start, data)[0]
+    start = once(made(name, threat=flipped(LIARS)).init, KEY, data)(KEY, data)
+    plain, _ = once(made(name).step, key, start, data, name=name)(key, start, data)
     run = jax.jit(under)
-    quiet, loud = (
-        models_of(run(jnp.asarray(mask), start)) for mask in (LIARS & False, LIARS)
-    )
+    quiet, loud = (models_of(run(mask, start)) for mask in (LIARS & False, LIARS))
     np.testing.assert_allclose(quiet, models_of(plain), rtol=2e-5, atol=1e-6)
     assert np.isfinite(loud).all()
     assert np.abs(loud - quiet).max() > 1e-3
@@ -66,12 +65,10 @@ def test_a_liar_matters_and_nobody_lying_does_not(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_threat_to_others_is_named(name):
     data, truth = problem(name)
-    key = jax.random.key(0)
+    state = jax.eval_shape(made(name, threat=flipped(LIARS)).init, KEY, data)
 
     def trace(**changes):
-        algorithm = made(name, **changes)
-        state = jax.eval_shape(algorithm.init, key, data)
-        jax.eval_shape(algorithm.step, key, state, data)
+        jax.eval_shape(made(name, **changes).step, KEY, state, data)
 
     trace(threat=flipped(LIARS))
     with pytest.raises(ValueError, match=f"`threat` must say of each of {CLIENTS} cli"):

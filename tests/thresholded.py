@@ -111,7 +111,7 @@ def updates_by_hand(
 
 def rounds_of(algorithm: Algorithm, state: Any, data: ClientData, number: int) -> list:
     """State and info after each round."""
-    step, seen = jax.jit(algorithm.step), []
+    step, seen = by_hand.once(algorithm.step, jax.random.key(0), state, data), []
     for index in range(number):
         state, info = step(jax.random.key(index), state, data)
         seen.append((state, info))
