@@ -60,11 +60,20 @@ def _forget_programs() -> None:
         jax.clear_caches()
 
 
-def pytest_sessionfinish() -> None:
-    """pytest's last look for lost errors collects all garbage five times: one is
-    enough, the others then find nothing to go through."""
+def _freeze() -> None:
+    """Collections no longer go through what is there now."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_finish() -> None:
+    """All modules stay until the end."""
+    _freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """pytest then collects five times, looking for lost errors: once is enough."""
+    _freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)

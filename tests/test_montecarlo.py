@@ -457,7 +457,7 @@ def test_runs_that_are_dropped_on_their_way_change_nothing_for_others(usual):
 # Against itself: Gram matrices of groups, and clients that dissent
 
 
-@pytest.fixture(params=["later", "never"])
+@pytest.fixture(params=["later", pytest.param("never", marks=pytest.mark.slow)])
 def by_group(request, monkeypatch):
     """Whose samples count as many."""
     found = make(request.param)  # Kept for other tests, so as it is.

@@ -30,7 +30,8 @@ from theory.ifca.common.raw_data import Problem
 
 QUICK = Preset()
 NEAR = [
-    *each(exact_assignment.check_law, kappa_factor=(1.05, 0.95)),
+    *each(exact_assignment.check_law, kappa_factor=(0.95,)),
+    *each(exact_assignment.check_law, kappa_factor=(1.05,), slow=True),
     *each(exact_assignment.check_law, extra_freedom=(1,)),
     *each(exact_assignment.check_voronoi, share=(0.5,)),
     *each(exact_round.check_group, wrong=("round",)),
@@ -50,7 +51,7 @@ NEAR = [
     *each(equations_misassigned.check_length, of_inputs=(5.99,)),
     *each(equations_misassigned.check_length, of_noise=(1.9,)),
     *each(equations_misassigned.check_under_assumption, share=(0.5, 0.7)),
-    *each(scaling.check_exponent, axis=("m",), target=(-0.44,)),
+    *each(scaling.check_exponent, axis=("m",), target=(-0.44,), slow=True),
     *each(scaling.check_exponent, axis=("d",), target=(0.56,)),
     *each(scaling.check_exponent, axis=("p",), target=(-0.56,)),
     *each(scaling.check_contraction, factor=(0.995, 1.005)),

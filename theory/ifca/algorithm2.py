@@ -8,14 +8,7 @@ from jaxtyping import Float
 
 from cfljax import law
 from cfljax.statements import Preset, Status, Verdict, at_most, combine, equals, tally
-from theory.ifca.common.checks import (
-    Events,
-    PerPoint,
-    listed,
-    mean_within,
-    row,
-    slope_near,
-)
+from theory.ifca.common.checks import Events, PerPoint, mean_within, row, slope_near
 from theory.ifca.common.linear import (
     Setting,
     first_factors,
@@ -24,6 +17,7 @@ from theory.ifca.common.linear import (
     least_squares_errors,
     margins,
 )
+from theory.rows import listed
 
 SUM, AVERAGE = "ifca.alg2.line14", "ifca.alg2.line15"
 

@@ -23,7 +23,6 @@ from theory.ifca.common.checks import (
     PerPoint,
     PerTrial,
     grid,
-    listed,
     mean_within,
     row,
     unit,
@@ -39,6 +38,7 @@ from theory.ifca.common.convex import (
 )
 from theory.ifca.common.heavy_tails import flipping_jump, jump_tail
 from theory.ifca.common.linear import closeness, enough_samples, log_worst_chance
+from theory.rows import listed
 
 CLOSENESS, SAMPLES = "ifca.asm1", "ifca.asm2"
 

@@ -12,7 +12,6 @@ from theory.ifca.common.checks import (
     Events,
     PerTrial,
     difference_within,
-    listed,
     mean_within,
     row,
     tallies,
@@ -31,6 +30,7 @@ from theory.ifca.common.fixed_data import (
     used_models,
 )
 from theory.ifca.common.linear import Setting, follow_all, margins
+from theory.rows import listed
 
 OPTIMAL, REUSE = "ifca.claim.optimal", "ifca.claim.noresample"
 REUSE_RANDOM = f"{REUSE}.random"

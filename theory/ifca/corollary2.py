@@ -28,7 +28,6 @@ from theory.ifca.common.checks import (
     PerTrial,
     copies,
     grid,
-    listed,
     mean_within,
     row,
     unit,
@@ -46,6 +45,7 @@ from theory.ifca.common.convex import (
     train_cosine,
     train_waves,
 )
+from theory.rows import listed
 
 BOUND, SHARP = "ifca.cor2", "ifca.cor2.sharp"
 

@@ -23,8 +23,9 @@ from cfljax.statements import (
     never_exceeds,
     tally,
 )
-from theory.ifca.common.checks import Events, PerTrial, chunks, listed, row
+from theory.ifca.common.checks import Events, PerTrial, chunks, row
 from theory.ifca.common.raw_data import products, worst_client, wrong_choices
+from theory.rows import listed
 
 EQ2, EQ2_CORRECTED = "ifca.eq2", "ifca.eq2.corrected"
 

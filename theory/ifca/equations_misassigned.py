@@ -28,7 +28,6 @@ from theory.ifca.common.checks import (
     PerPoint,
     PerTrial,
     grid,
-    listed,
     log_rounding,
     mean_within,
     row,
@@ -41,6 +40,7 @@ from theory.ifca.lemma1 import C1 as C6
 from theory.ifca.lemma1 import C2 as C7
 from theory.ifca.lemma1 import PRECONDITIONS
 from theory.ifca.lemma2 import C3 as NOISE_EXPONENT
+from theory.rows import listed
 
 EQ6, EQ6_GRADIENT = "ifca.eq6", "ifca.eq6.gradient"
 

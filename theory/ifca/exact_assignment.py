@@ -21,7 +21,7 @@ from cfljax.statements import (
     tally,
     within,
 )
-from theory.ifca.common.checks import PerPoint, copies, listed, row
+from theory.ifca.common.checks import PerPoint, copies, row
 from theory.ifca.common.raw_data import (
     Client,
     Geometry,
@@ -31,6 +31,7 @@ from theory.ifca.common.raw_data import (
     place_pair,
     train,
 )
+from theory.rows import listed
 
 LAW = "ifca.exact.tlaw"
 

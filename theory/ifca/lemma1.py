@@ -22,13 +22,13 @@ from theory.ifca.common.checks import (
     Events,
     PerPoint,
     grid,
-    listed,
     log_rounding,
     row,
     unit,
 )
 from theory.ifca.common.linear import log_worst_chance
 from theory.ifca.common.raw_data import Client, all_wrong_choices, worst_client
+from theory.rows import listed
 
 BOUND, SHARP = "ifca.lem1.bound", "ifca.lem1.sharp"
 STRONGER = "ifca.lem1.stronger"

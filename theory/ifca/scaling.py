@@ -22,7 +22,6 @@ from theory.ifca.common.checks import (
     PerPoint,
     PerTrial,
     copies,
-    listed,
     mean_within,
     row,
     slope_near,
@@ -45,6 +44,7 @@ from theory.ifca.common.linear import (
     margins,
     needed_samples,
 )
+from theory.rows import listed
 
 _PREFIX = "ifca.scale.floor"
 CLUSTERS = f"{_PREFIX}.p"

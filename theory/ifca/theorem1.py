@@ -28,7 +28,7 @@ from cfljax.statements import (
     tally,
     within,
 )
-from theory.ifca.common.checks import copies, listed, row, tallies, unit
+from theory.ifca.common.checks import copies, row, tallies, unit
 from theory.ifca.common.linear import (
     Setting,
     as_printed,
@@ -40,6 +40,7 @@ from theory.ifca.common.linear import (
 )
 from theory.ifca.common.raw_data import Problem, draw_gradients
 from theory.ifca.lemma1 import C1, C2
+from theory.rows import listed
 
 PRINTED = "ifca.thm1"
 

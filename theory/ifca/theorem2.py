@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from cfljax.base import Numbers
 from cfljax.statements import Preset, Verdict, at_most, combine, never_exceeds, tally
-from theory.ifca.common.checks import Broadcast, Events, copies, grid, listed, row, unit
+from theory.ifca.common.checks import Broadcast, Events, copies, grid, row, unit
 from theory.ifca.common.convex import (
     FLOOR_CONSTANTS,
     PAIR,
@@ -28,6 +28,7 @@ from theory.ifca.common.convex import (
     worst_pair,
 )
 from theory.ifca.common.heavy_tails import noise_tails
+from theory.rows import listed
 
 BOUND, VACUITY = "ifca.thm2", "ifca.thm2.vacuity"
 

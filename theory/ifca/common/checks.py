@@ -52,11 +52,6 @@ def chunks(total: int, size: int) -> Iterator[int]:
         yield min(size, total - start)
 
 
-def listed(values: Iterable[float], form: str) -> str:
-    """The values for a line of detail, each in the same format."""
-    return ", ".join(f"{value:{form}}" for value in values)
-
-
 def unit(vectors: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
     """The vectors of the last axis, scaled to length 1."""
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
