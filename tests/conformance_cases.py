@@ -213,7 +213,7 @@ def several_steps():
 
 def case(name, index, *, is_slow=False):
     label = "-".join(map(str, CHANGES[name][index])) or "default"
-    marks = pytest.mark.slow if is_slow or (index and name not in TRIED) else ()
+    marks = pytest.mark.slow if is_slow or (index and name != "ifca") else ()
     return pytest.param(name, index, id=f"{name}-{label}", marks=marks)
 
 
@@ -221,7 +221,7 @@ CASES = [case(*pair) for pair in PAIRS]
 SWEPT = [n if n in TRIED else pytest.param(n, marks=pytest.mark.slow) for n in NAMES]
 LONGER = list(several_steps())
 UNHALVED = [
-    case(name, index, is_slow=name not in TRIED or (index > 0 and name != "ifca"))
+    case(name, index, is_slow=name not in TRIED)
     for name, index in PAIRS
     # Halving padded samples halves other samples.
     if "resample" not in CHANGES[name][index]

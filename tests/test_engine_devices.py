@@ -104,6 +104,7 @@ def announced_and_grown(folder):
     return needed_memory(programs[-1], block=5) / 2**20, peak() - before
 
 
+@pytest.mark.slow
 def test_peak_is_what_was_announced(tmp_path):
     """In a process of its own, whose peak the system measures."""
     call = ("announced_and_grown", str(tmp_path))

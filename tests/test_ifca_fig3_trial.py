@@ -229,7 +229,7 @@ def test_a_diverged_run_is_recorded_and_never_succeeds():
             assert not np.any(flags(cell, ours)[name][:, 1])
 
 
-@pytest.mark.parametrize("chosen", [[0], [3, 1]])
+@pytest.mark.parametrize("chosen", [pytest.param([0], marks=pytest.mark.slow), [3, 1]])
 def test_the_set_of_cells_changes_nothing(joint, chosen):
     alone = together(0, cells=[CELLS[i] for i in chosen])
     for i, ours in zip(chosen, alone, strict=True):

@@ -302,6 +302,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, list
     return folder, serve(__name__, *calls, env=os.environ)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(SMALL)))
 def test_killed_workers_lose_and_repeat_nothing(played, undisturbed, number):
     folder, returned = played
@@ -311,6 +312,7 @@ def test_killed_workers_lose_and_repeat_nothing(played, undisturbed, number):
     check(folder / way, undisturbed(way, 23))
 
 
+@pytest.mark.slow
 def test_paused_worker_keeps_what_it_claimed(played, undisturbed):
     folder, (*_, (told, done, status)) = played
     assert "3 blocks of" in told and "computed by another run" in told
