@@ -49,17 +49,17 @@ def share_contexts() -> None:
     differently. A JAX that names its function otherwise goes without."""
     mlir = importlib.import_module("jax._src.interpreters.mlir")
     make: Callable[[], Any] | None = getattr(mlir, "make_ir_context", None)
+    if make is None:
+        return
     own = threading.local()
 
     def shared() -> Any:
-        assert make is not None
         if getattr(own, "left", 0) == 0:
             own.context, own.left = make(), 100
         own.left -= 1
         return own.context
 
-    if make is not None:
-        mlir.__dict__["make_ir_context"] = shared
+    mlir.__dict__["make_ir_context"] = shared
 
 
 def pytest_configure(config: pytest.Config) -> None:
