@@ -7,10 +7,15 @@
     state, _ = cfl.run(algorithm, key, data, num_rounds=300)
 
 All public names stand in `__init__.pyi`; each is imported when it is first asked for,
-so that `import cfljax` takes no time.
+so that `import cfljax` takes no time. It offers JAX a device for each processor core;
+where `JAX_NUM_CPU_DEVICES` says how many, or JAX has started, it leaves them alone.
 """
 
 import lazy_loader
+
+from cfljax.cores import offer_cores
+
+offer_cores()
 
 __version__ = "0.1.0"
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

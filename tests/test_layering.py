@@ -5,6 +5,7 @@ The picture of the rooms:
     base <- clustering <- federated <- algorithms, engine, montecarlo
     base <- losses <- models
     base, clustering <- data, metrics, law, attacks
+    cores <- engine, and the front door, before anything of JAX
     intervals <- report, statements
     cfljax <- theory <- experiments
 """
@@ -36,7 +37,8 @@ ALLOWED: dict[str, set[str]] = {
     "cfljax.metrics": {"cfljax.base", "cfljax.clustering"},
     "cfljax.data": {"cfljax.base", "cfljax.clustering"},
     "cfljax.law": {"cfljax.base"},
-    "cfljax.engine": {"cfljax.base", "cfljax.federated"},
+    "cfljax.cores": set(),
+    "cfljax.engine": {"cfljax.base", "cfljax.cores", "cfljax.federated"},
     "cfljax.montecarlo": {"cfljax.base", "cfljax.federated", "cfljax.data"},
     "cfljax.attacks": {"cfljax.base"},
     "cfljax.intervals": {"cfljax.base"},

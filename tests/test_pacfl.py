@@ -201,7 +201,8 @@ def test_a_diverged_client_does_not_spoil_its_cluster():
     data = DATA._replace(targets=DATA.targets.at[1].set(1e30))
     state, last, first, _, _ = run(HEIGHT, data=data)
     np.testing.assert_array_equal(state.clusters, PLANES)
-    assert first.assignment.tolist() == [0, -1, 0, 1, 1]
+    # What it trains overflows and is left out of the mean.
+    assert first.assignment.tolist() == [0, 1, 0, 1, 1]
     assert np.isfinite(last.models).all()
 
 

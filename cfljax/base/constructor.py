@@ -21,11 +21,14 @@ def constructor(build: Callable[Settings, Algorithm]) -> Callable[Settings, Algo
         algorithm = build(*arguments, **settings)
         task: Any = arguments[0] if arguments else settings["task"]
 
+        check = functools.partial(check_concrete, task)
+
         def init(key: PRNGKeyArray, data: ClientData) -> Any:
-            check_concrete(task, data)
+            check(data)
             return algorithm.init(key, data)
 
         given = {name: one for name, one in settings.items() if name != "task"}
-        return algorithm._replace(init=init, name=build.__name__, settings=given)
+        own = {"name": build.__name__, "settings": given}
+        return algorithm._replace(init=init, check=check, **own)
 
     return construct

@@ -135,6 +135,11 @@ def _same_state(key: PRNGKeyArray, state: Any, data: ClientData) -> Any:
     return state
 
 
+def _accept(data: ClientData) -> None:
+    """Finds nothing wrong."""
+    del data
+
+
 class Algorithm(NamedTuple):
     """A federated algorithm: pure functions, nothing hidden.
 
@@ -149,6 +154,8 @@ class Algorithm(NamedTuple):
       that state. The default keeps the state: nothing in it belongs to single clients.
     name: of its constructor.
     settings: what the constructor was given beside the task.
+    check: `data -> None`, raises ValueError where concrete data cannot be learnt from,
+      before a compiler hides their values; `init` does so too.
     """
 
     init: Callable[[PRNGKeyArray, ClientData], Any]
@@ -157,6 +164,7 @@ class Algorithm(NamedTuple):
     join: Callable[[PRNGKeyArray, Any, ClientData], Any] = _same_state
     name: str = "Algorithm"
     settings: Mapping[str, Any] = MappingProxyType({})
+    check: Callable[[ClientData], None] = _accept
 
     def __hash__(self) -> int:
         """By its functions: settings may be arrays, which have no hash."""

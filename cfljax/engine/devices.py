@@ -2,24 +2,29 @@
 
 import contextlib
 import math
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import jax
+from jax.extend.core import Jaxpr, jaxprs_in_params
 
+from cfljax.cores import MOST, count_cores, make_devices
 from cfljax.federated.backend import CLIENTS
 
 _DECOMPOSITIONS = {
     primitive for name, primitive in vars(jax.lax.linalg).items() if name.endswith("_p")
 }
 
+# Operations of a round from which it is shared out. Two devices need some 200 us to
+# hand each other their sums, in which one makes about so many.
+_WORTH = 3e7
+
 
 def use_cores(number: int | None = None) -> int:
     """Makes one device of each processor core, where the backend is the CPU.
 
-    XLA computes a convolution on one core, so that several devices are what puts the
-    others to work. To be called before JAX is used; later it changes nothing.
+    `import cfljax` does it for up to 8 cores, where nobody has said how many devices
+    there shall be. To be called before JAX is used; later it changes nothing.
 
     Args:
       number: of cores; all that this process may use if None.
@@ -32,10 +37,7 @@ def use_cores(number: int | None = None) -> int:
     """
     if number is not None and number < 1:
         raise ValueError(f"`number` of cores must be at least 1, got {number}.")
-    if number is None:
-        number = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    with contextlib.suppress(RuntimeError):  # The devices are made already.
-        jax.config.update("jax_num_cpu_devices", number)
+    make_devices(count_cores() if number is None else number)
     return jax.local_device_count()
 
 
@@ -93,7 +95,46 @@ def check_devices(number: int) -> int:
     return number
 
 
-def check_decompositions(jaxpr: Any) -> None:
+def devices_for(jaxpr: Jaxpr, num_rounds: int) -> int:
+    """Devices that pay for clients of a run by default: on a CPU as many as there are,
+    `MOST` at most, unless a round is too small to share or would hang.
+
+    Args:
+      jaxpr: of the whole run on one device.
+      num_rounds: that it has.
+    """
+    number = min(jax.local_device_count(), MOST)
+    if jax.default_backend() != "cpu" or products(jaxpr) < _WORTH * num_rounds:
+        return 1
+    return 1 if next(_batched_decompositions(jaxpr), None) else number
+
+
+def products(jaxpr: Jaxpr) -> float:
+    """Operations of a program's matrix products and convolutions, two for each product
+    of numbers. A loop counts as often as it runs, once where that is not known before,
+    and of branches the largest."""
+    total = 0.0
+    for equation in jaxpr.eqns:
+        inner = [products(own) for own in jaxprs_in_params(equation.params)]
+        name = equation.primitive.name
+        if name == "dot_general":
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            shape = _shape(equation.invars[0])
+            rows = math.prod(shape[axis] for axis in contracted)
+            total += 2 * math.prod(_shape(equation.outvars[0])) * rows
+        elif name == "conv_general_dilated":
+            kernel = _shape(equation.invars[1])
+            channels = kernel[equation.params["dimension_numbers"].rhs_spec[0]]
+            outputs = math.prod(_shape(equation.outvars[0]))
+            total += 2 * outputs * math.prod(kernel) / channels
+        elif name == "cond":
+            total += max(inner)
+        else:
+            total += sum(inner) * equation.params.get("length", 1)
+    return total
+
+
+def check_decompositions(jaxpr: Jaxpr) -> None:
     """Raises ValueError where a program that several CPU devices run would hang.
 
     On a CPU, jaxlib gives the matrices of a batch to the threads that run the devices
@@ -104,15 +145,23 @@ def check_decompositions(jaxpr: Any) -> None:
     """
     if jax.default_backend() != "cpu":
         return
+    for name, shape in _batched_decompositions(jaxpr):
+        raise ValueError(
+            f"`{name}` of a batch of matrices, of shape {shape}, hangs on several"
+            " devices of a CPU; decompose one matrix at a time, with `jax.lax.map`, or"
+            " ask for one device."
+        )
+
+
+def _batched_decompositions(jaxpr: Jaxpr) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Decompositions of several matrices at once: their names and shapes."""
     for equation in jaxpr.eqns:
-        shape = equation.invars[0].aval.shape if equation.invars else ()
+        shape = _shape(equation.invars[0]) if equation.invars else ()
         if equation.primitive in _DECOMPOSITIONS and math.prod(shape[:-2]) > 1:
-            raise ValueError(
-                f"`{equation.primitive}` of a batch of matrices, of shape {shape},"
-                " hangs on several devices of a CPU; decompose one matrix at a time,"
-                " with `jax.lax.map`, or ask for one device."
-            )
-        for inner in jax.tree.leaves(list(equation.params.values())):
-            inner = getattr(inner, "jaxpr", inner)
-            if hasattr(inner, "eqns"):
-                check_decompositions(inner)
+            yield equation.primitive.name, shape
+        for inner in jaxprs_in_params(equation.params):
+            yield from _batched_decompositions(inner)
+
+
+def _shape(variable: Any) -> tuple[int, ...]:
+    return variable.aval.shape

@@ -20,7 +20,6 @@ from cfljax.base.types import NO_CLUSTER, ClientData, Stacked, Task
 from cfljax.federated.average import gradient_step, mean_of_sums, membership
 from cfljax.federated.evaluate import (
     assigned_losses,
-    choose_cluster,
     keep_cluster,
     loss_matrix,
 )
@@ -95,7 +94,7 @@ def train_round(
     state: Any,
     data: ClientData,
     training: Training,
-    choose: Choose,
+    choose: Choose | Int[Array, " clients"],
     *,
     all_known: Callable[[Int[Array, " participants"]], Bool[Array, ""]] | None = None,
 ) -> Round:
@@ -110,7 +109,8 @@ def train_round(
         leaves that are shared have equal rows, and are evaluated once for all clusters.
       data: all clients' samples.
       training: how models are trained.
-      choose: from the participants' losses and indices to their clusters.
+      choose: from the participants' losses and indices to their clusters; or clusters
+        of all clients, found before, `NO_CLUSTER` for those without one.
       all_known: from the participants' indices to whether `choose` needs no losses;
         they are then NaN and, with option "model", not computed.
 
@@ -120,7 +120,9 @@ def train_round(
 
     Cost: a forward pass for each participant and model; then a backward pass for each
     (option "gradient", merged over clients), or the participants' local steps (option
-    "model"), whose trained models are added up as they come.
+    "model"), whose trained models are added up as they come. Where clusters are given
+    and messages summed up, option "model" needs no losses: a compiler leaves out the
+    forward passes unless somebody looks at `Round.losses`.
     """
     models, local_state = state.models, state.local_state
     num_clients, threat = data.mask.shape[0], training.threat
@@ -128,8 +130,13 @@ def train_round(
     clients, present = cohort(key, data, training.participation)  # line 4
     estimate, train = _halves(present) if training.resample else (present, present)
 
+    settled = None if callable(choose) else choose[clients]
+
     def claimed(losses: Array) -> Int[Array, " participants"]:
-        chosen = choose(losses, clients)  # line 6
+        if callable(choose):
+            chosen = choose(losses, clients)  # line 6
+        else:
+            chosen = keep_cluster(losses, choose[clients])
         return chosen if threat is None else threat.claim(chosen, clients)
 
     now = round_of(local_state)
@@ -144,17 +151,16 @@ def train_round(
         estimate=estimate,
         moments=moments_of(local_state, clients),
         choose=claimed,
+        settled=settled,
         skip=None if all_known is None else all_known(clients),
         round_index=now,
     )
     own, common = split(models, training.shared)
     common = jax.tree.map(lambda leaf: leaf[0], common)
     average = _average_gradients if training.option == "gradient" else _average_models
-    (own, common), assignment, losses, moments = average(setting, (own, common))
-    if common is not None:
-        own = merge_shared(own, repeat(common, length(own)))
+    parts, assignment, losses, moments = average(setting, (own, common))
     return Round(
-        models=own,
+        models=_whole(parts),
         local_state=next_local_state(local_state, clients, moments),
         assignment=spread(assignment, clients, num_clients, absent=NO_CLUSTER),
         losses=spread(losses, clients, num_clients, absent=jnp.nan),
@@ -169,8 +175,9 @@ _Averaged = tuple[_Parts, _Assignment, Array, Stacked]
 
 
 class _Setting(NamedTuple):
-    """What is settled before a round: `choose` has clusters as claimed, `skip` leaves
-    out losses; None for never, and for a `round_index` that nothing depends on."""
+    """What is settled before a round: `choose` has clusters as claimed, `settled` those
+    that nobody chooses, `skip` leaves out losses; None for never, and for a
+    `round_index` that nothing depends on."""
 
     key: PRNGKeyArray
     task: Task
@@ -182,6 +189,7 @@ class _Setting(NamedTuple):
     estimate: ClientData
     moments: Stacked
     choose: Callable[[Float[Array, "participants clusters"]], Array]
+    settled: Int[Array, " participants"] | None
     skip: Bool[Array, ""] | None
     round_index: Int[Array, ""] | None
 
@@ -192,6 +200,12 @@ class _Setting(NamedTuple):
         own, common = parts
         chunk = self.training.update.clients_per_chunk
         return loss_matrix(self.task, own, data, common=common, clients_per_chunk=chunk)
+
+
+def _whole(parts: _Parts) -> Stacked:
+    """The models of all clusters, leaves `[clusters, ...]`."""
+    own, common = parts
+    return own if common is None else merge_shared(own, repeat(common, length(own)))
 
 
 def _halves(data: ClientData) -> tuple[ClientData, ClientData]:
@@ -300,7 +314,7 @@ def _average_models(setting: _Setting, parts: _Parts) -> _Averaged:
         shape = jax.eval_shape(compute)
         nothing = lambda: jnp.full(shape.shape, jnp.nan, shape.dtype)
         losses = jax.lax.cond(setting.skip, nothing, compute)
-    assignment = setting.choose(losses)  # line 6
+    assignment = _clusters(setting, parts, losses)  # line 6
     weights = jnp.where(assignment >= 0, shares(training, setting.train), 0)
     own, common = parts
     if _needs_each_message(training):
@@ -341,6 +355,23 @@ def _average_models(setting: _Setting, parts: _Parts) -> _Averaged:
         means = mean_of_sums(sums[1], jnp.sum(totals)[None], empty=row)
         common = jax.tree.map(lambda leaf: leaf[0], means)
     return (own, common), assignment, losses, moments
+
+
+def _clusters(
+    setting: _Setting, parts: _Parts, losses: Float[Array, "participants clusters"]
+) -> _Assignment:
+    """The participants' clusters as they claim them. Where these are settled the losses
+    are not used: a sum leaves out whatever is not finite, and for single messages every
+    participant is asked about its own model only."""
+    settled, training = setting.settled, setting.training
+    if settled is None:
+        return setting.choose(losses)
+    if not _needs_each_message(training):
+        has_samples = jnp.any(setting.train.mask, axis=1)
+        return jnp.where(has_samples, settled, jnp.asarray(NO_CLUSTER, settled.dtype))
+    placement, models = training.update.placement, _whole(parts)
+    own = assigned_losses(setting.task, models, settled, setting.estimate, **placement)
+    return setting.choose(jnp.broadcast_to(own[:, None], losses.shape))
 
 
 def _member_training(setting: _Setting) -> Callable[..., tuple[_Parts, PyTree]]:
@@ -491,8 +522,8 @@ def global_round(
     """A round of federated averaging: `train_round` with one cluster."""
     models = repeat(state.model, 1)
     one = SimpleNamespace(models=models, local_state=state.local_state)
-    choose = lambda losses, _: choose_cluster(losses)
-    after = train_round(key, task, one, data, training, choose)
+    everyone = jnp.zeros(data.mask.shape[0], jnp.result_type(int))
+    after = train_round(key, task, one, data, training, everyone)
     sizes = message_bytes(training, models)
     received, sent = traffic(sizes, after.present, after.assignment)
     model = jax.tree.map(lambda leaf: leaf[0], after.models)
@@ -506,8 +537,7 @@ def fixed_round(
     """Federated averaging inside the `clusters` of a state, found once, `NO_CLUSTER`
     for a client without one. A client is sent the model of its own; its losses under
     all `models` are in the info."""
-    choose = lambda losses, some: keep_cluster(losses, state.clusters[some])
-    after = train_round(key, task, state, data, training, choose)
+    after = train_round(key, task, state, data, training, state.clusters)
     sizes = message_bytes(training, state.models)
     received, sent = traffic(sizes, after.present, after.assignment, after.present)
     return after, Info(after.assignment, after.losses, received, sent)
@@ -516,16 +546,13 @@ def fixed_round(
 def assigned_round(
     key: PRNGKeyArray, task: Task, state: Any, data: ClientData, training: Training
 ) -> tuple[Round, Float[Array, " clients"]]:
-    """The same at a forward pass for each client, under the model of its cluster: the
-    round, whose own losses are NaN, and the losses before it; NaN for a client that was
-    not asked, or has no cluster."""
+    """The same with losses under the model of a client's own cluster: the round, and
+    the losses before it, NaN for a client that was not asked or has no cluster."""
     # The same key draws the same participants as the round does.
     clients, present = cohort(key, data, training.participation)
     own = state.clusters[clients]
     losses = assigned_losses(
         task, state.models, own, present, **training.update.placement
     )
-    able = jnp.where(jnp.isfinite(losses), own, NO_CLUSTER)
-    choose, all_known = lambda *_: able, lambda _: jnp.ones((), bool)
-    after = train_round(key, task, state, data, training, choose, all_known=all_known)
+    after = train_round(key, task, state, data, training, state.clusters)
     return after, spread(losses, clients, data.mask.shape[0], absent=jnp.nan)
