@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["CFLJAX_CACHE"] = "off"  # The user's own is no business of tests.
 
 import jax
 import pytest

@@ -1,3 +1,4 @@
+from .cache import keep_programs as keep_programs
 from .claims import Claims as Claims
 from .devices import clients_over_devices as clients_over_devices
 from .devices import use_cores as use_cores

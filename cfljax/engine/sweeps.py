@@ -17,6 +17,7 @@ import numpy as np
 import xarray
 from jaxtyping import Int8, PRNGKeyArray, PyTree
 
+from cfljax.engine.cache import keep_programs
 from cfljax.engine.claims import Claims, Shared
 from cfljax.engine.devices import trial_devices
 from cfljax.engine.grid import BLOCK, Cell, Grid
@@ -153,6 +154,7 @@ def sweep(
       SweepError: if every cell failed before its outputs were known.
     """
     given = {"chunk": chunk, "memory": memory, "batching": batching, "devices": devices}
+    keep_programs()
     _check_ways(simulate, joint, given)
     _check_shard(shard)
     if joint is None:
