@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
-from optax.assignment import hungarian_algorithm
 
 from cfljax.base.tree import rows
 from cfljax.base.types import Stacked
@@ -151,6 +150,8 @@ def match_clusters(cost: Float[Array, "clusters clusters"]) -> Int[Array, " clus
     num_clusters = cost.shape[0]
     cost = _finite(cost)
     if num_clusters > _LARGEST_ENUMERATED:
+        from optax.assignment import hungarian_algorithm  # Brings all of optax.
+
         rows, columns = hungarian_algorithm(cost)
         return columns[jnp.argsort(rows)]  # The rows come in any order.
     permutations = np.array(list(itertools.permutations(range(num_clusters))))
