@@ -5,6 +5,7 @@ refusals are there at once.
 """
 
 import argparse
+import dataclasses
 import json
 import math
 import os
@@ -60,16 +61,11 @@ def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     entries = registry.EXPERIMENTS if is_run else registry.BENCHMARKS
     entry = registry.COMPARISON if is_own else find(entries, arguments.id)
     _check_use(entry, arguments)
-    _prepare_devices(entry, arguments.devices)
-    config = configure(entry, arguments, rest)
     memory = arguments.memory
     if memory is not None and not math.isfinite(memory):
         raise ValueError(f"`--memory` must be a number of GiB, got {memory}.")
-    usual = arguments.id, arguments.preset
-    if is_own:
-        usual = "compare", f"{config.data}-{config.partition}"
     options = Options(
-        out=arguments.out or pathlib.Path("results", *usual),
+        out=arguments.out or pathlib.Path("results", arguments.id, arguments.preset),
         chunk=arguments.chunk,
         memory=None if memory is None else int(memory * 2**30),
         data=arguments.data or _folder_from_environment(),
@@ -78,6 +74,17 @@ def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
         precision=arguments.precision,
         shard=arguments.shard,
     )
+    _check_folder(options.out)
+    if arguments.no_cache:
+        os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+    _prepare_devices(entry, arguments.devices)  # From here on JAX is there.
+    config = configure(entry, arguments, rest)
+    if is_own and arguments.out is None:
+        usual = pathlib.Path("results", "compare", f"{config.data}-{config.partition}")
+        options = dataclasses.replace(options, out=usual)
+    from cfljax import engine
+
+    engine.keep_programs()
     summary = entry.load().main(config, options)
     if arguments.json:
         print(json.dumps(plain(summary), indent=2, allow_nan=False))
@@ -98,12 +105,17 @@ def _check_use(entry: Entry, arguments: argparse.Namespace) -> None:
             raise ValueError(f"`{flag}` has no use for {arguments.id}, got {value}.")
 
 
+def _check_folder(out: pathlib.Path) -> None:
+    """OSError where a file is in the way of a folder, before anything is computed."""
+    found = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if not found.is_dir():
+        raise NotADirectoryError(f"cannot write to `{out}`: `{found}` is no folder.")
+
+
 def _prepare_devices(entry: Entry, wanted: int | None) -> None:
     """Make the devices that were asked for, before anything uses JAX."""
     if wanted is None and not entry.spreads_clients:
         return  # One device stays one.
-    if wanted is not None and wanted < 1:
-        raise ValueError(f"`--devices` must be at least 1, got {wanted}.")
     from cfljax import engine
 
     found = engine.use_cores(wanted)

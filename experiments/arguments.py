@@ -89,6 +89,12 @@ def parser() -> argparse.ArgumentParser:
             _add_workers(command)
             continue
         command.add_argument("--json", action="store_true", help="one JSON document")
+        command.add_argument(
+            "--no-cache",
+            action="store_true",
+            help="compile anew; else compiled programs are kept in CFLJAX_CACHE, a "
+            "folder or off (by default cfljax in the user's cache)",
+        )
         if name == "list":
             continue
         _add_subject(command, name)

@@ -135,7 +135,9 @@ for argv in (
     ["list"], ["list", "--json"], ["list", "--help"], ["--help"], ["run", "--help"],
     ["bench", "--help"], ["compare", "--help"], ["launch", "--help"], ["run", "fig"],
     ["bench", "fig"], ["launch", "fig", "--workers", "2"], ["fig"], [],
-    ["run", "werner.fig1", "--shard", "1/2"],
+    ["run", "werner.fig1", "--shard", "1/2"], ["run", "ifca.fig3a", "--shard", "3/2"],
+    ["run", "ifca.fig3a", "--chunk", "0"], ["run", "ifca.fig3a", "--memory", "nan"],
+    ["run", "ifca.fig3a", "--out", "/dev/null/out"], ["list", "--no-cache"],
 ):
     with open(os.devnull, "w") as nowhere, contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.redirect_stdout(nowhere))
@@ -314,7 +316,7 @@ def test_bad_input_gets_one_clear_line(command, tmp_path, changes, message):
 
 @pytest.mark.parametrize(
     ("number", "message"),
-    [("0", "`--devices` must be at least 1, got 0"), ("4096", "at most")],
+    [("0", "`devices` must be at least 1, got 0"), ("4096", "at most")],
 )
 @pytest.mark.parametrize("experiment", ["ifca.table1_mnist", "ifca.fig3a"])
 def test_impossible_devices_are_one_line(

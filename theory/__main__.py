@@ -57,6 +57,8 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _command(options: argparse.Namespace) -> int:
+    if options.no_cache:
+        os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
     # Late, as help and misuse need not wait for them.
     from cfljax.statements import Preset
     from theory import commands, registry
@@ -69,6 +71,9 @@ def _command(options: argparse.Namespace) -> int:
     if options.command == "list":
         return commands.list_statements(rows, as_json=as_json)
     statements = registry.load(rows)
+    from cfljax import engine
+
+    engine.keep_programs()
     preset = Preset(options.preset, options.seed)
     if options.command == "report":
         return commands.report(statements, preset, options.out, as_json=as_json)
@@ -130,6 +135,12 @@ def _parser() -> argparse.ArgumentParser:
         )
         command.add_argument(
             "--json", action="store_true", help="print one JSON document"
+        )
+        command.add_argument(
+            "--no-cache",
+            action="store_true",
+            help="compile anew; else compiled programs are kept in CFLJAX_CACHE, a "
+            "folder or off (by default cfljax in the user's cache)",
         )
         if command is listing:
             continue
