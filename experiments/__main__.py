@@ -77,7 +77,7 @@ def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     _check_folder(options.out)
     if arguments.no_cache:
         os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
-    _prepare_devices(entry, arguments.devices)  # From here on JAX is there.
+    found = _prepare_devices(entry, arguments.devices)  # From here on JAX is there.
     config = configure(entry, arguments, rest)
     if is_own and arguments.out is None:
         usual = pathlib.Path("results", "compare", f"{config.data}-{config.partition}")
@@ -85,6 +85,9 @@ def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     from cfljax import engine
 
     engine.keep_programs()
+    if found is not None and options.progress and sys.stderr.isatty():
+        what = "clients" if entry.spreads_clients else "trials"
+        print(f"{what} on {arguments.devices or found} devices", file=sys.stderr)
     summary = entry.load().main(config, options)
     if arguments.json:
         print(json.dumps(plain(summary), indent=2, allow_nan=False))
@@ -112,15 +115,17 @@ def _check_folder(out: pathlib.Path) -> None:
         raise NotADirectoryError(f"cannot write to `{out}`: `{found}` is no folder.")
 
 
-def _prepare_devices(entry: Entry, wanted: int | None) -> None:
-    """Make the devices that were asked for, before anything uses JAX."""
+def _prepare_devices(entry: Entry, wanted: int | None) -> int | None:
+    """Make the devices that were asked for, before anything uses JAX; how many there
+    are, None where nothing is spread over them."""
     if wanted is None and not entry.spreads_clients:
-        return  # One device stays one.
+        return None
     from cfljax import engine
 
     found = engine.use_cores(wanted)
     if wanted is not None and wanted > found:
         raise ValueError(f"`--devices` must be at most {found} here, got {wanted}.")
+    return found
 
 
 def _folder_from_environment() -> pathlib.Path | None:

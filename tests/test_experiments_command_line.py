@@ -338,8 +338,13 @@ def test_devices_reach_the_experiment(command, monkeypatch, replace_main):
 
     replace_main(stop)
     for flags in (["--devices", "2"], []):
-        command(*flags, experiment="ifca.table1_mnist", tiny=[])
+        _, _, err = command(*flags, experiment="ifca.table1_mnist", tiny=[])
+        assert "devices" not in err  # Nobody watches.
     assert asked == seen == [2, None]
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    for flags, used in ((["--devices", "1"], 1), ([], 2)):
+        _, _, err = command(*flags, experiment="ifca.table1_mnist", tiny=[])
+        assert f"clients on {used} devices" in err
     asked.clear()
     command("--devices", "2")
     command()

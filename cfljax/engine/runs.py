@@ -1,6 +1,7 @@
 """One run of one algorithm: a scan over communication rounds."""
 
 import functools
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,11 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 from cfljax.base.checks import is_traced
 from cfljax.base.clients import check_finite_rounds
 from cfljax.base.types import Algorithm, ClientData
+from cfljax.engine.cache import keep_programs
 from cfljax.engine.devices import clients_over_devices, devices_for
 from cfljax.federated.backend import CLIENTS, EVERYWHERE
+
+log = logging.getLogger(__name__)
 
 
 def nothing(state: Any, info: Any) -> tuple[()]:
@@ -39,9 +43,9 @@ def run(
     rounds; round t uses the latter folded with t.
 
     Compiled, once for each algorithm, observer and shape of the data. On a CPU the
-    clients are spread over one device for each core; the results are the same bits as
-    on one, and lie on the first. Inside of `jit`, `vmap` and the like the run becomes a
-    part of what is transformed there, on its devices.
+    clients are spread over one device for each core, as many as the log tells; models
+    are the same bits as on one, and lie on the first. Inside of `jit`, `vmap` and the
+    like the run becomes a part of what is transformed there, on its devices.
 
     Args:
       algorithm: what to run.
@@ -77,6 +81,7 @@ def run(
         check_finite_rounds(data)
     else:
         algorithm.check(data)
+    keep_programs()
     functions = algorithm.init, algorithm.step
     program = _program(functions, observe, num_rounds, data_per_round)
     if _is_transformed(key, data, algorithm.settings):
@@ -112,6 +117,7 @@ class _Program:
             return self.compiled(key, data)
         if devices is None:
             devices = self._worth(key, data)
+        log.info("clients on %d of %d devices", devices, jax.local_device_count())
         with clients_over_devices(devices) as number:
             if number == 1:
                 return self.compiled(key, data)
