@@ -35,6 +35,7 @@ ORDER = (
     *("reviews.init", "reviews.particip", "reviews.pool", "reviews."),
     *("werner.table", "werner.fig", "werner."),
     *("linear", "fig3", "law", "clustering", "thresholding", "neural"),
+    "accelerator",
 )
 
 

@@ -4,6 +4,7 @@ from .devices import clients_over_devices as clients_over_devices
 from .devices import use_cores as use_cores
 from .grid import Grid as Grid
 from .programs import Simulate as Simulate
+from .programs import available_memory as available_memory
 from .progress import Bar as Bar
 from .provenance import Journal as Journal
 from .provenance import describe_run as describe_run

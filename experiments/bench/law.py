@@ -76,7 +76,7 @@ EIGHT = Size(8, 10**5, 1000, 10**6)
 SMALL = Size(2, 40, 50, 200)
 
 
-def _by_law(size: Size, *, num_trials: int, num_rounds: int) -> Callable[[], Any]:
+def by_law(size: Size, *, num_trials: int, num_rounds: int) -> Callable[[], Any]:
     """Trials of the resampled IFCA, step size 1 / (2 p)."""
     population, start = size.start()
     return lambda: law.simulate(
@@ -129,9 +129,9 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     two, eight = config.num_trials, config.num_trials_of_eight
     on_data = config.num_trials_on_data
     cases = {
-        "law, two models, m = 1e9, n' = 1e3, d = 1e8": (_by_law, TWO, two),
-        "law, eight models, m = 1e5, n' = 1e3, d = 1e6": (_by_law, EIGHT, eight),
-        "law, two models, m = 40, n' = 50, d = 200": (_by_law, SMALL, two),
+        "law, two models, m = 1e9, n' = 1e3, d = 1e8": (by_law, TWO, two),
+        "law, eight models, m = 1e5, n' = 1e3, d = 1e6": (by_law, EIGHT, eight),
+        "law, two models, m = 40, n' = 50, d = 200": (by_law, SMALL, two),
         "data, two models, m = 40, n' = 50, d = 200": (_on_data, SMALL, on_data),
     }
     jobs, table = {}, []

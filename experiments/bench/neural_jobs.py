@@ -385,7 +385,7 @@ def _measured(settings: dict[str, Any]) -> dict[str, float]:
     return {
         "data": data / 2**20,
         "models": sum(leaf.nbytes for leaf in jax.tree.leaves(models)) / 2**20,
-        "peak": (_status("VmHWM") or 0) - before,
+        "peak": (process_memory("VmHWM") or 0) - before,
     }
 
 
@@ -400,10 +400,10 @@ def _resident() -> float | None:
         pathlib.Path("/proc/self/clear_refs").write_text("5")
     except OSError:
         return None
-    return _status("VmRSS")
+    return process_memory("VmRSS")
 
 
-def _status(name: str) -> float | None:
+def process_memory(name: str) -> float | None:
     """A line of the system's account of this process, in MiB."""
     # Of this program: the peak that getrusage tells includes the parent's at the fork.
     try:
