@@ -94,6 +94,10 @@ _PAUSE = 0.05  # Seconds between two looks at what a part has written.
 _LEAST = 2.0  # Seconds below which no part is started.
 
 
+_ASCENDING = (  # Fields whose smallest tells what the others will take.
+    *("squares", "fig3_trials", "rotated_clients", "cifar_clients", "cifar_models"),
+    "clients",
+)
 _NAMED = ("parts", "algorithms", "networks")  # Fields that hold no numbers.
 
 
@@ -119,10 +123,12 @@ class Config:
     law_models: tuple[Literal[2, 8], ...] = (2, 8)  # K of the exact law.
     law_trials: int = 10_000  # Of two models, and 500 times as many as of eight.
     law_rounds: int = 30  # T of both.
-    rotated_clients: int = 2400  # m of Rotated MNIST.
+    rotated_clients: tuple[int, ...] = (240, 2400)
+    """m of Rotated MNIST, and fewer, ascending."""
     rotated_samples: int = 100  # n.
     rotated_steps: int = 10  # Tau.
-    cifar_clients: int = 200  # m of Rotated CIFAR.
+    cifar_clients: tuple[int, ...] = (20, 200)
+    """m of Rotated CIFAR, and fewer, ascending."""
     cifar_samples: int = 500  # n.
     cifar_models: tuple[int, ...] = (2, 4)
     """K, models that all clients evaluate; ascending."""
@@ -160,7 +166,7 @@ class Config:
                 check_different(field.name, value, "entries")
             if not isinstance(value, (float, bool)) and field.name not in _NAMED:
                 check_positive(self, field.name)
-        for name in ("squares", "fig3_trials", "cifar_models", "clients"):
+        for name in _ASCENDING:
             values = getattr(self, name)
             if sorted(values) != list(values):
                 raise ValueError(f"`{name}` must be ascending, got {values}.")
@@ -183,8 +189,8 @@ def preset(name: Literal["quick", "paper"]) -> Config:
         fig3_shortcuts=False,
         law_models=(2,),
         law_trials=1000,
-        rotated_clients=24,
-        cifar_clients=4,
+        rotated_clients=(24,),
+        cifar_clients=(4,),
         cifar_samples=10,
         cifar_models=(2,),
         cifar_chunks=(2,),
@@ -527,7 +533,8 @@ def _what(part: str, row: Mapping[str, Any]) -> str:
     if part == "fig3":
         return f"Figure 3(a), trials at once: {row['trials at once']}"
     if part == "losses":
-        return f"CIFAR losses, K = {row['models']}, by {row['clients at a time']}"
+        sizes = f"{row['clients']} clients, K = {row['models']}"
+        return f"CIFAR losses, {sizes}, by {row['clients at a time']}"
     name = {"fedavg": "FedAvg", "ifca": "IFCA"}[row["algorithm"]]
     network = "Rotated MNIST" if part == "rotated" else row["network"]
     return f"{name}, {network}, {row['clients']} clients"

@@ -13,7 +13,9 @@ images are noise: the time does not depend on what is learnt.
 import contextlib
 import dataclasses
 import functools
+import itertools
 import json
+import os
 import pathlib
 import platform
 import sys
@@ -182,16 +184,20 @@ def works(config: Config, number: int) -> list[Work]:
 
 
 def rotated(config: Config, clock: Clock) -> Iterator[Row]:
-    """A round of IFCA on as many images as its Rotated MNIST has."""
-    work = Work(
-        config.rotated_clients,
-        config.rotated_samples,
-        config.rotated_steps,
-        num_clusters=config.num_clusters,
-        image=config.image,
-        hidden=config.mlp_hidden,
-    )
-    yield _round_row("ifca", work, config.chunks, clock, config, 0.0)
+    """Rounds of IFCA with up to as many images as its Rotated MNIST has."""
+    last: Row | None = None
+    for number in config.rotated_clients:
+        work = Work(
+            number,
+            config.rotated_samples,
+            config.rotated_steps,
+            num_clusters=config.num_clusters,
+            image=config.image,
+            hidden=config.mlp_hidden,
+        )
+        expected = _expected(last, number / last["clients"] if last else 1.0)
+        last = _round_row("ifca", work, config.chunks, clock, config, expected)
+        yield last
 
 
 def _round_row(
@@ -253,21 +259,24 @@ def round_program(name: str, work: Work) -> Program:
 
 def losses(config: Config, clock: Clock) -> Iterator[Row]:
     """Losses of all clients under all models of Rotated CIFAR's network."""
-    number, samples = config.cifar_clients, config.cifar_samples
-    task, last = rotated_cifar_cnn(), None
+    samples, last = config.cifar_samples, None
+    task = rotated_cifar_cnn()
     layers = multiplications(task, _CIFAR_SIDES)
-    for models in config.cifar_models:
-        for chunk in config.cifar_chunks:
-            row = {"clients": number, "images of each": samples, "models": models}
-            row |= {"clients at a time": min(chunk, number)}
-            make = functools.partial(_matrix, task, number, samples, models, chunk)
-            growth = models / last["models"] if last else 1.0
-            expected = _expected(last, growth)
-            row = measured(row, make, clock, config, expected=expected)
-            if row["status"] == DONE:
-                last = row
-                row["images / s"] = number * samples * models / row["seconds"]
-            yield row | _rate(row, 2.0 * number * samples * models * sum(layers))
+    settings = itertools.product(
+        config.cifar_clients, config.cifar_models, config.cifar_chunks
+    )
+    for number, models, chunk in settings:
+        row: Row = {"clients": number, "images of each": samples, "models": models}
+        row |= {"clients at a time": min(chunk, number)}
+        images = number * samples * models
+        make = functools.partial(_matrix, task, number, samples, models, chunk)
+        growth = number * models / (last["clients"] * last["models"]) if last else 1.0
+        expected = _expected(last, growth)
+        row = measured(row, make, clock, config, expected=expected)
+        if row["status"] == DONE:
+            last = row
+            row["images / s"] = images / row["seconds"]
+        yield row | _rate(row, 2.0 * images * sum(layers))
 
 
 def _matrix(task: Task, number: int, samples: int, models: int, chunk: int) -> Program:
@@ -578,6 +587,7 @@ def describe_machine() -> Row:
         "platform": device.platform,
         "processor": _processor(),
         "backend": " ".join(device.client.platform_version.split()),
+        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "memory, MiB": engine.available_memory() / 2**20,
         "default precision": "default" if asked is None else str(asked),
     }
