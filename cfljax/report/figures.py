@@ -488,12 +488,14 @@ class BarPanel:
       leaves a bar out.
     label: of the axis, e.g. "time / FedAvg's time".
     title: what sets this panel apart from its neighbours.
+    limit: name and length of a line across all bars; none if None.
     """
 
     names: Sequence[str]
     series: Mapping[str, Num[np.ndarray, " groups"]]
     label: str
     title: str = ""
+    limit: tuple[str, float] | None = None
 
     def __post_init__(self) -> None:
         lengths = {name: len(values) for name, values in self.series.items()}
@@ -506,15 +508,16 @@ class BarPanel:
             raise ValueError("`names` must hold at least one name, got none.")
 
 
-def bars(panels: Sequence[BarPanel]) -> Figure:
+def bars(panels: Sequence[BarPanel], *, panels_per_row: int = 3) -> Figure:
     """Panels of bars side by side over one legend.
 
     Args:
       panels: at least one, all of the same series.
+      panels_per_row: more panels than this start a new row; at least 1.
 
     Raises:
       ValueError: if `panels` is empty, their series differ, or are more than there are
-        distinguishable colours (7).
+        distinguishable colours (7), or `panels_per_row` is below 1.
     """
     kinds = [list(panel.series) for panel in panels]
     if not kinds or any(kind != kinds[0] for kind in kinds):
@@ -525,10 +528,14 @@ def bars(panels: Sequence[BarPanel]) -> Figure:
         )
     most = max(len(panel.names) for panel in panels)
     with matplotlib.rc_context(style()):
-        figure = Figure(
-            figsize=(5.2 * len(panels), 1.2 + _ROW * most), layout="constrained"
+        figure, all_axes = _grid(
+            panels,
+            panels_per_row,
+            "",
+            panel_size=(5.2, 0.6 + _ROW * most),
+            margin=(0.0, 0.6),
         )
-        all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
+        handles: dict[str, Any] = {}
         for axes, panel in zip(all_axes, panels, strict=True):
             places = np.arange(len(panel.names))
             thickness = 0.8 / len(panel.series)
@@ -536,14 +543,24 @@ def bars(panels: Sequence[BarPanel]) -> Figure:
                 shift = (index - (len(panel.series) - 1) / 2) * thickness
                 lengths = [value if math.isfinite(value) else 0 for value in values]
                 colour = LINES[index]["color"]
-                axes.barh(places + shift, lengths, thickness, label=name, color=colour)
+                handles[name] = axes.barh(
+                    places + shift, lengths, thickness, label=name, color=colour
+                )
+            if panel.limit is not None:
+                name, length = panel.limit
+                look = {"color": "black", "linestyle": "-.", "linewidth": 1.2}
+                handles[name] = axes.axvline(length, label=name, **look)
             axes.set_yticks(places, list(panel.names))
             axes.set(xlabel=panel.label, title=panel.title)
             axes.set_ylim(len(panel.names) - 0.5, -0.5)  # The first on top.
             axes.tick_params(axis="y", length=0)
             axes.grid(axis="x")
-        handles, labels = all_axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+        figure.legend(
+            list(handles.values()),
+            list(handles),
+            loc="outside lower center",
+            ncols=len(handles),
+        )
     return figure
 
 
