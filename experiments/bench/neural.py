@@ -41,8 +41,9 @@ import numpy as np
 
 from cfljax import engine, report
 from experiments.bench import neural_algorithms, neural_jobs, timing
-from experiments.bench.neural_jobs import Work, measure
+from experiments.bench.neural_jobs import measure
 from experiments.bench.timing import is_busy, timed
+from experiments.bench.work import Work
 from experiments.options import Options
 from experiments.study import column, groups, write
 

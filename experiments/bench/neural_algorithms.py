@@ -29,19 +29,20 @@ import sys
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from cfljax.algorithms import REGISTRY
 from cfljax.base import Algorithm
 from cfljax.cards import CARDS, Passes, Sizes
 from cfljax.report import BarPanel, bars
-from experiments.bench.neural_jobs import Program, Work, client_data, compiled
+from experiments.bench.neural_jobs import Program, client_data, compiled
 from experiments.bench.timing import headline, is_busy, timed
+from experiments.bench.work import NUM_CLASSES, Work
 from experiments.options import Options
 from experiments.study import column, groups, write
 
 LIMIT = 2.0  # Of measured by predicted time.
-NUM_CLASSES = 10  # Of `neural_jobs.client_data`.
 UNIT = "fedavg"
 
 MEASURED, PREDICTED = "time / FedAvg's", "predicted"
@@ -78,7 +79,7 @@ def build(name: str, work: Work) -> Algorithm:
     if row.clustered:
         arguments["num_clusters"] = work.num_clusters
     if row.needs_truth:
-        arguments["clusters"] = work.clusters()
+        arguments["clusters"] = jnp.asarray(work.clusters())
     if row.needs_classes:
         arguments["num_classes"] = NUM_CLASSES
     if "option" in accepted:

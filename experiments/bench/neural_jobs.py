@@ -5,13 +5,10 @@ them, as inside a run of many rounds. Memory and compilation are measured in pro
 of their own, which run this module.
 """
 
-import ctypes
 import dataclasses
 import functools
 import json
-import os
 import pathlib
-import re
 import subprocess
 import sys
 import time
@@ -25,57 +22,14 @@ from jaxtyping import Array
 
 from cfljax import engine
 from cfljax.algorithms import oracle
-from cfljax.base import ClientData, Stacked, Task
+from cfljax.base import ClientData, Stacked
 from cfljax.federated import LocalUpdate, Order, loss_matrix
-from cfljax.models import cnn, mlp
-from experiments.bench.timing import pytorch
+from experiments.bench import torch_jobs
+from experiments.bench.processes import environment, resident, status
+from experiments.bench.work import NUM_CLASSES, Job, Start, Work
 
-Job = Callable[[], Any]
 LOOP = "PyTorch, loop"
 ONE_THREAD = "PyTorch, loop, 1 thread"
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-@dataclasses.dataclass(frozen=True)
-class Work:
-    """A round of plain gradient descent: who trains what for how long."""
-
-    num_clients: int  # C
-    num_samples: int  # of each client, all of them in every step
-    num_steps: int  # local ones
-    num_clusters: int = 4  # K; client i belongs to cluster i modulo K
-    image: int = 28  # height and width in pixels
-    channels: tuple[int, ...] = ()  # of the convolutions; a perceptron without any
-    kernel_size: int = 5  # height and width of the convolutions' kernels, in pixels
-    hidden: int = 200  # width of the one hidden linear layer
-    clients_per_chunk: int = 25  # trained at a time in batched order
-    step_size: float = 0.05
-
-    @property
-    def name(self) -> str:
-        """Of the network."""
-        return "CNN" if self.channels else "MLP"
-
-    @property
-    def client_steps(self) -> int:
-        """Steps of all clients in one round."""
-        return self.num_clients * self.num_steps
-
-    def task(self) -> Task:
-        """The network and its loss."""
-        shape = (self.image, self.image)
-        if not self.channels:
-            return mlp(shape, hidden=(self.hidden,))
-        return cnn(
-            shape,
-            channels=self.channels,
-            kernel_size=self.kernel_size,
-            hidden=(self.hidden,),
-        )
-
-    def clusters(self) -> Array:
-        """Cluster of every client."""
-        return jnp.arange(self.num_clients) % self.num_clusters
 
 
 def client_data(work: Work) -> ClientData:
@@ -84,7 +38,7 @@ def client_data(work: Work) -> ClientData:
     shape = (work.num_clients, work.num_samples)
     return ClientData(
         jax.random.normal(pixels, (*shape, work.image, work.image)),
-        jax.random.randint(labels, shape, 0, 10),
+        jax.random.randint(labels, shape, 0, NUM_CLASSES),
         jnp.ones(shape, bool),
     )
 
@@ -123,7 +77,7 @@ def round_program(work: Work, order: Order | None, devices: int) -> Program:
     """
     trainer = oracle(
         work.task(),
-        clusters=work.clusters(),
+        clusters=jnp.asarray(work.clusters()),
         num_clusters=work.num_clusters,
         step_size=work.step_size,
         option="model",
@@ -199,141 +153,15 @@ def bare_products(work: Work) -> Job:
 
 def torch_training(work: Work) -> dict[str, Job]:
     """A round in all ways; each returns the models, in PyTorch's layout."""
-    loop = _torch_loop(work)
+    data = client_data(work)
+    models = jax.tree.map(np.asarray, first_models(work))
+    start = Start(np.asarray(data.inputs), np.asarray(data.targets), models)
+    loop = torch_jobs.looped(work, start)
     return {
         LOOP: loop,
-        ONE_THREAD: _on_one_thread(loop),
-        "PyTorch, vmap": _torch_vmapped(work),
+        ONE_THREAD: torch_jobs.on_one_thread(loop),
+        "PyTorch, vmap": torch_jobs.batched(work, start),
     }
-
-
-def _on_one_thread(program: Job) -> Job:
-    torch = pytorch()
-
-    def run() -> list[Any]:
-        number = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            return program()
-        finally:
-            torch.set_num_threads(number)
-
-    return run
-
-
-def in_torch_layout(work: Work, models: Stacked) -> list[np.ndarray]:
-    """This library's stacked models as the parameters of `_module`, in their order."""
-    models = jax.tree.map(np.asarray, models)
-    found = []
-    if not work.channels:
-        layers = [layer for _, layer in sorted(models["layers"].items())]
-    else:
-        for _, layer in sorted(models["convolutions"].items()):
-            found += [layer["kernel"].transpose(0, 4, 3, 1, 2), layer["bias"]]
-        hidden = dict(models["hidden"][0])
-        side = work.image // 2 ** len(work.channels)
-        # Channels come last here and first there when the images are flattened.
-        folded = hidden["kernel"].reshape(
-            -1, side, side, work.channels[-1], work.hidden
-        )
-        hidden["kernel"] = folded.transpose(0, 3, 1, 2, 4).reshape(
-            hidden["kernel"].shape
-        )
-        layers = [hidden, models["output"]]
-    for layer in layers:
-        found += [layer["kernel"].transpose(0, 2, 1), layer["bias"]]
-    return found
-
-
-def _module(work: Work) -> Any:
-    nn = pytorch().nn
-    layers: list[Any] = []
-    depth, side = 1, work.image
-    for width in work.channels:
-        conv = nn.Conv2d(depth, width, work.kernel_size, padding="same")
-        layers += [conv, nn.MaxPool2d(2), nn.ReLU()]
-        depth, side = width, side // 2
-    layers += [nn.Flatten(), nn.Linear(depth * side * side, work.hidden), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Linear(work.hidden, 10))
-
-
-def _tensors(work: Work) -> tuple[Any, Any, list[Any], list[int]]:
-    """Images `[clients, samples, 1, height, width]`, labels, models and clusters."""
-    torch = pytorch()
-    data = client_data(work)
-    # Copies, because JAX's own memory is read-only.
-    images = torch.from_numpy(np.array(data.inputs)).unsqueeze(2)
-    labels = torch.from_numpy(np.array(data.targets)).long()
-    models = [
-        torch.from_numpy(np.array(leaf, order="C"))
-        for leaf in in_torch_layout(work, first_models(work))
-    ]
-    return images, labels, models, np.asarray(work.clusters()).tolist()
-
-
-def _means(work: Work, sums: list[Any], clusters: list[int]) -> list[Any]:
-    """Sums over the clients of each cluster, divided by their number."""
-    torch = pytorch()
-    counts = torch.tensor(np.bincount(clusters, minlength=work.num_clusters))
-    return [s / counts.view(-1, *[1] * (s.ndim - 1)) for s in sums]
-
-
-def _torch_loop(work: Work) -> Callable[[], list[Any]]:
-    """One client after the other, in one module."""
-    torch = pytorch()
-    images, labels, models, clusters = _tensors(work)
-    module = _module(work)
-    weights = list(module.parameters())
-    optimiser = torch.optim.SGD(weights, lr=work.step_size)
-
-    def program() -> list[Any]:
-        sums = [torch.zeros_like(model) for model in models]
-        for client, cluster in enumerate(clusters):
-            with torch.no_grad():
-                for weight, model in zip(weights, models, strict=True):
-                    weight.copy_(model[cluster])
-            for _ in range(work.num_steps):
-                optimiser.zero_grad()
-                logits = module(images[client])
-                torch.nn.functional.cross_entropy(logits, labels[client]).backward()
-                optimiser.step()
-            with torch.no_grad():
-                for total, weight in zip(sums, weights, strict=True):
-                    total[cluster] += weight
-        return _means(work, sums, clusters)
-
-    return program
-
-
-def _torch_vmapped(work: Work) -> Callable[[], list[Any]]:
-    """Chunks of clients with a model each."""
-    torch = pytorch()
-    images, labels, models, clusters = _tensors(work)
-    module = _module(work)
-    names = [name for name, _ in module.named_parameters()]
-
-    def loss(weights: tuple, images: Any, labels: Any) -> Any:
-        named = dict(zip(names, weights, strict=True))
-        logits = torch.func.functional_call(module, named, (images,))
-        return torch.nn.functional.cross_entropy(logits, labels)
-
-    gradients = torch.func.vmap(torch.func.grad(loss))
-
-    def program() -> list[Any]:
-        sums = [torch.zeros_like(model) for model in models]
-        for first in range(0, work.num_clients, work.clients_per_chunk):
-            chunk = slice(first, first + work.clients_per_chunk)
-            members = torch.tensor(clusters[chunk])
-            weights = tuple(model[members] for model in models)
-            for _ in range(work.num_steps):
-                found = gradients(weights, images[chunk], labels[chunk])
-                for weight, gradient in zip(weights, found, strict=True):
-                    weight.sub_(gradient, alpha=work.step_size)
-            for total, weight in zip(sums, weights, strict=True):
-                total.index_add_(0, members, weight)
-        return _means(work, sums, clusters)
-
-    return program
 
 
 def measure(
@@ -351,12 +179,11 @@ def measure(
     """
     settings = {"what": what, "folder": str(folder), "order": order}
     settings |= {"work": dataclasses.asdict(work)}
-    paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [sys.executable, "-m", "experiments.bench.neural_jobs", json.dumps(settings)],
         capture_output=True,
         text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+        env=environment(),
     )
     if done.returncode != 0:
         raise RuntimeError(f"measuring {what} failed: {done.stderr.strip()[-1000:]}")
@@ -376,7 +203,7 @@ def _measured(settings: dict[str, Any]) -> dict[str, float]:
     if settings["what"] == "compilation":
         used = program.processor
         return {"round": program.seconds, "processor": used, "all": seconds}
-    before = _resident()
+    before = resident()
     if before is None:
         return {}
     with engine.clients_over_devices(devices):
@@ -385,33 +212,8 @@ def _measured(settings: dict[str, Any]) -> dict[str, float]:
     return {
         "data": data / 2**20,
         "models": sum(leaf.nbytes for leaf in jax.tree.leaves(models)) / 2**20,
-        "peak": (process_memory("VmHWM") or 0) - before,
+        "peak": (status("VmHWM") or 0) - before,
     }
-
-
-def _resident() -> float | None:
-    """MiB resident now, from which the peak then counts; None if nobody tells."""
-    # What compilation freed and the allocator still holds would hide part of a peak.
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
-    try:
-        # Forgets the peak of compilation, which may have been higher.
-        pathlib.Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return None
-    return process_memory("VmRSS")
-
-
-def process_memory(name: str) -> float | None:
-    """A line of the system's account of this process, in MiB."""
-    # Of this program: the peak that getrusage tells includes the parent's at the fork.
-    try:
-        status = pathlib.Path("/proc/self/status").read_text()
-    except OSError:
-        return None
-    found = re.search(rf"{name}:\s+(\d+) kB", status)
-    return None if found is None else int(found[1]) / 1024
 
 
 if __name__ == "__main__":

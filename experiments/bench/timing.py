@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from experiments.options import Options
@@ -61,6 +60,8 @@ def timed(
 
 def timed_call(call: Callable[[], Any]) -> tuple[float, float, Any]:
     """Seconds on the clock, of all cores together, and what was returned."""
+    import jax  # Which processes that have PyTorch alone do without.
+
     started, before = time.perf_counter(), time.process_time()
     found = jax.block_until_ready(call())
     return time.perf_counter() - started, time.process_time() - before, found
