@@ -34,8 +34,8 @@ ORDER = (
     *("reviews.comm", "reviews.resample", "reviews.k", "reviews.largek"),
     *("reviews.init", "reviews.particip", "reviews.pool", "reviews."),
     *("werner.table", "werner.fig", "werner."),
-    *("linear", "fig3", "law", "clustering", "thresholding", "neural"),
-    "accelerator",
+    *("linear", "fig3", "law", "clustering", "thresholding", "neural", "peers"),
+    *("growth", "accelerator"),
 )
 
 

@@ -1,7 +1,11 @@
 """The benchmarks at tiny sizes: equal work, honest counts, ratios and tables."""
 
 import dataclasses
+import importlib.util
 import json
+import pathlib
+import sys
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,11 +28,15 @@ from experiments.bench import (
     neural,
     neural_algorithms,
     neural_jobs,
+    peers,
+    peers_jobs,
     thresholding,
     timing,
 )
 from experiments.bench.neural_algorithms import EXCESS, MEASURED, PREDICTED, PROCESSOR
-from experiments.bench.neural_jobs import Work, client_data, measure
+from experiments.bench.neural_jobs import client_data, measure
+from experiments.bench.processes import Process
+from experiments.bench.work import Work, in_torch_layout
 from experiments.ifca.fig3_trial import simulate
 from experiments.options import Options
 
@@ -374,15 +382,13 @@ def test_both_orders_do_the_same_work():
 def test_pytorch_does_the_same_work(work):
     pytest.importorskip("torch")
     trained = neural_jobs.round_program(work, "sequential", 1)()
-    expected = neural_jobs.in_torch_layout(work, trained)
+    expected = in_torch_layout(work, trained)
     for job in neural_jobs.torch_training(work).values():
         for _ in range(2):  # A repeat starts from the same models again.
-            found = [leaf.detach().numpy() for leaf in job()]
-            assert distance(found, expected) < 1e-6
+            assert distance(job(), expected) < 1e-6
     # Control: one step less is not the same.
     fewer = neural_jobs.torch_training(dataclasses.replace(work, num_steps=1))
-    shorter = [leaf.detach().numpy() for leaf in fewer["PyTorch, loop"]()]
-    assert distance(shorter, expected) > 1e-4
+    assert distance(fewer["PyTorch, loop"](), expected) > 1e-4
 
 
 def test_chunks_give_the_same_loss_matrix():
@@ -580,10 +586,261 @@ def test_the_third_round_is_what_runs():
     assert not same(begins, states[1])  # Control.
 
 
+# Peers
+
+PEERS = configured(
+    "peers",
+    "--mlp-clients 6 --mlp-samples 7 --mlp-steps 2 --mlp-hidden 5 --num-clusters 2"
+    " --cnn-clients 3 --cnn-samples 7 --batch-size 4 --cnn-channels 2 --cnn-hidden 5"
+    " --image 8 --clients-per-chunk 4 --repeats 2",
+)
+# FedJAX hands over buffers that this JAX cannot use again, and says so.
+tolerates_fedjax = pytest.mark.filterwarnings("ignore:Some donated buffers")
+
+
+@pytest.fixture
+def makers(monkeypatch):
+    """From a work to how each installed implementation makes it, but this library; in
+    JAX as it is in processes of their own."""
+    monkeypatch.setattr(jax, "tree_map", jax.tree.map, raising=False)  # As FedJAX asks.
+
+    def found(work):
+        every = peers_jobs.implementations(work, None).items()
+        return {
+            name: own.make
+            for name, own in every
+            if name != peers_jobs.OURS
+            and (own.package is None or importlib.util.find_spec(own.package))
+        }
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Of syntax, when it is first compiled.
+        if importlib.util.find_spec("fedjax"):
+            importlib.import_module("fedjax")
+    with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+        yield found
+
+
+def models_of(work, found):
+    return found if isinstance(found, list) else in_torch_layout(work, found)
+
+
+slow = pytest.mark.slow
+
+
+@tolerates_fedjax
+@pytest.mark.parametrize(
+    "name",
+    ["ifca_mlp", *(pytest.param(n, marks=slow) for n in ("fedavg_mlp", "fedavg_cnn3"))],
+)
+def test_peers_compute_the_same(name, makers):
+    work = PEERS.work(name).without_chance()
+    start = peers.start_of(work, None)
+    before = in_torch_layout(work, start.models)
+    expected = models_of(work, peers_jobs.ours(work, start)())
+    made = {name: make(work, start)() for name, make in makers(work).items()}
+    differ = lambda own: peers.difference(models_of(work, own), expected, before)
+    assert all(differ(own) < peers.ROUNDING for own in made.values())
+    if work.chooses:  # Both models were chosen, so that both are averaged apart.
+        moved = np.max(np.abs(expected[0] - before[0]), axis=(1, 2))
+        assert np.all(moved > 0)
+    # Control: a step less, a client less, a longer step.
+    for change in ({"num_steps": 1}, {"num_clients": 2}, {"step_size": 0.055}):
+        other = dataclasses.replace(work, **change)
+        assert differ(peers_jobs.looped(other, fewer(start, other))()) > peers.ROUNDING
+
+
+def fewer(start, work):
+    number = work.num_clients
+    return start._replace(images=start.images[:number], labels=start.labels[:number])
+
+
+@slow
+@tolerates_fedjax
+def test_an_epoch_has_a_step_for_every_batch(makers):
+    """Of equal samples, so that their order does not matter: 7 in batches of 4."""
+    batches = dataclasses.replace(PEERS.work("fedavg_cnn3"), channels=())
+    steps = dataclasses.replace(batches, batch_size=None, num_steps=2)
+    start = peers.start_of(steps, None)
+    repeated = lambda leaf: np.repeat(leaf[:, :1], 7, axis=1)
+    start = start._replace(images=repeated(start.images), labels=repeated(start.labels))
+    before = in_torch_layout(steps, start.models)
+    expected = models_of(steps, peers_jobs.looped(steps, start)())
+    for make in (peers_jobs.ours, *makers(batches).values()):
+        own = models_of(batches, make(batches, start)())
+        assert peers.difference(own, expected, before) < peers.ROUNDING
+        # Control: a third step.
+        more = dataclasses.replace(batches, batch_size=3)
+        own = models_of(more, make(more, start)())
+        assert peers.difference(own, expected, before) > 0.1
+
+
+def test_a_clone_of_pfllib_trains_on_the_clients_files(tmp_path, monkeypatch):
+    """With a client in its place that moves its model by a number of its file."""
+    torch = pytest.importorskip("torch")
+    clients = tmp_path / "system" / "flcore" / "clients"
+    clients.mkdir(parents=True)
+    (clients / "clientavg.py").write_text(
+        """
+import copy
+import numpy as np
+
+class clientAVG:
+    def __init__(self, args, id, train_samples, test_samples, **kwargs):
+        self.model, self.id = copy.deepcopy(args.model), id
+        self.rate = args.local_learning_rate * args.local_epochs
+
+    def set_parameters(self, model):
+        for own, new in zip(self.model.parameters(), model.parameters()):
+            own.data = new.data.clone()
+
+    def train(self):
+        path = f"../dataset/peers/train/{self.id}.npz"
+        data = np.load(path, allow_pickle=True)["data"].tolist()
+        for weight in self.model.parameters():
+            weight.data += self.rate * float(data["x"].mean() + data["y"][0])
+"""
+    )
+    monkeypatch.setattr("sys.path", [*sys.path])
+    with monkeypatch.context() as patched:
+        for name in ("flcore", "flcore.clients", "flcore.clients.clientavg"):
+            patched.setitem(sys.modules, name, None)  # To be forgotten afterwards.
+            del sys.modules[name]
+        config = dataclasses.replace(PEERS, pfllib=tmp_path)
+        work = config.work("fedavg_mlp")
+        assert peers_jobs.PFLLIB not in peers_jobs.implementations(
+            config.work("ifca_mlp"), tmp_path
+        )
+        start = peers.start_of(work, None)
+        own = peers_jobs.implementations(work, tmp_path)[peers_jobs.PFLLIB]
+        job = own.make(work, start)
+        found = [job(), job()][-1]  # The second begins where the first did.
+    moved = (
+        work.step_size * 2 * np.mean(start.images.mean((1, 2, 3)) + start.labels[:, 0])
+    )
+    for model, before in zip(found, in_torch_layout(work, start.models), strict=True):
+        np.testing.assert_allclose(model - before, moved, rtol=1e-4)
+    assert torch.is_grad_enabled()
+
+
+def test_operations_of_a_round_by_hand():
+    first, second = 2 * 64 * 5, 2 * 5 * 10
+    step = 2 * first + 3 * second  # No gradient of the images.
+    assert PEERS.work("fedavg_mlp").flops() == 6 * 7 * 2 * step
+    choice = 2 * (first + second)
+    assert PEERS.work("ifca_mlp").flops() == 6 * 7 * (2 * step + choice)
+    layers = 2 * 9 * 2 * 64, 2 * 2 * 16 * 5, 2 * 5 * 10
+    assert PEERS.work("fedavg_cnn3").layer_flops() == list(layers)
+    assert PEERS.work("fedavg_cnn3").flops() == 3 * 7 * (3 * sum(layers) - layers[0])
+
+
+def made_of(seconds, difference=0.0):
+    times = timing.Times(np.array(seconds), np.array(seconds))
+    return peers.Found(times, 9.0, {"peak": 3.0, "round": 1.0}, difference)
+
+
+def test_peers_are_compared_by_image_and_beside_the_limit():
+    work = dataclasses.replace(
+        PEERS.work("fedavg_cnn3"), num_samples=500, batch_size=64
+    )
+    found = {
+        peers_jobs.OURS: made_of([1.0, 2.0, 6.0]),
+        peers_jobs.FEDJAX: made_of([2.048, 4.096, 6.144]),
+        peers_jobs.LOOP: made_of([5.0, 6.0, 4.0]),
+        peers_jobs.POOL: made_of([0.1] * 3, 0.03),
+        peers_jobs.VMAP: made_of([0.1] * 3, float("nan")),
+    }
+    everybody = peers_jobs.implementations(work, None)
+    rows = {
+        row["implementation"]: row
+        for row in peers.rows_of(work, everybody, found, work.flops() / 0.5)
+    }
+    ours, fedjax = rows[peers_jobs.OURS], rows[peers_jobs.FEDJAX]
+    assert (ours["images"], fedjax["images"]) == (3 * 500, 3 * 512)
+    assert ours["limit, s"] == pytest.approx(0.5)
+    assert ours[peers.SHARE] == pytest.approx(0.25)
+    assert fedjax[peers.SHARE] == pytest.approx(0.5 * 512 / 500 / 4.096)
+    assert fedjax[peers.RATIO] == 1 > rows[peers_jobs.LOOP][peers.RATIO]
+    assert ours[peers.RATIO] == pytest.approx(2.0)  # The median of 2, 2 and 1.
+    for name in (peers_jobs.POOL, peers_jobs.VMAP):  # They compute something else.
+        assert not rows[name]["same weights"]
+        assert peers.RATIO not in rows[name] and peers.SHARE not in rows[name]
+    clone = peers_jobs.implementations(work, pathlib.Path("clone"))[peers_jobs.PFLLIB]
+    assert clone.images(500, 64) == 448
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_whoever_computes_something_else_fails(is_wrong, tmp_path, monkeypatch):
+    def measured(work, pool, config, peak, bar):
+        everybody = peers_jobs.implementations(work, None)
+        found = {
+            peers_jobs.OURS: made_of([1.0]),
+            peers_jobs.LOOP: made_of([2.0], 0.1 * is_wrong),
+        }
+        return peers.rows_of(work, everybody, found, peak), ["FedJAX: left out."]
+
+    monkeypatch.setattr(peers, "_measured", measured)
+    monkeypatch.setattr(peers, "square_peak", lambda sizes: (4, 1e9))
+    summary = peers.main(PEERS, Options(out=tmp_path))
+    rows = read_csv(tmp_path / "table.csv")
+    assert [row["work"] for row in rows] == [n for n in PEERS.works for _ in range(2)]
+    assert summary["failed_cells"] == 4 * is_wrong
+    said = "PyTorch, loop computes something else" in summary["headline"]
+    assert said == is_wrong and "FedJAX: left out." in summary["notes"]
+    assert (rows[0][peers.RATIO] is None) == is_wrong
+    assert all((tmp_path / f"times.{end}").exists() for end in ("svg", "png"))
+    json.dumps(plain(summary), allow_nan=False)
+
+
+@slow
+def test_every_peer_is_asked_in_a_process_of_its_own(tmp_path):
+    config = dataclasses.replace(PEERS, works=("fedavg_mlp", "fedavg_cnn3"))
+    summary = peers.main(config, Options(out=tmp_path, progress=False))
+    assert not summary["failed_cells"] and len(summary["rows"]) >= 2 * 3
+    for row in summary["rows"]:
+        assert row["s"] > 0 and row["repeats"] == 2 and row["first round, s"] > 0
+        assert row["peak, MiB"] > row["peak of rounds, MiB"] > 0
+    ours = [row for row in summary["rows"] if row["implementation"] == peers_jobs.OURS]
+    assert [row[peers.DIFFERENCE] for row in ours] == [0.0, 0.0]
+
+
+def test_a_process_that_fails_leaves_its_last_words():
+    with (
+        Process("experiments.bench.nothing", []) as process,
+        pytest.raises(
+            RuntimeError, match=r"No module named experiments\.bench\.nothing"
+        ),
+    ):
+        process.ask("round")
+
+
+def test_images_of_another_size_are_refused(tmp_path, monkeypatch):
+    arrays = SimpleNamespace(train_inputs=np.zeros((60, 28, 28), np.uint8))
+    found = lambda *_, **__: SimpleNamespace(arrays=arrays)
+    monkeypatch.setattr(peers, "find_images", found)
+    options = Options(out=tmp_path, data=tmp_path)
+    with pytest.raises(
+        ValueError, match="42 images of 8 x 8 pixels, got 60 of 28 x 28"
+    ):
+        peers.main(PEERS, options)
+
+
+def test_the_fastest_square_product_is_told():
+    size, rate = peers.square_peak((8, 64))
+    assert size in (8, 64) and 0 < rate < 1e14
+
+
+# Bars
+
+
 def test_bars_are_as_long_as_the_numbers(tmp_path):
     values = {"measured": np.array([1.0, np.nan]), "predicted": np.array([2.0, 3.0])}
-    figure = bars([BarPanel(["a", "b"], values, "time", title="MLP")])
+    panel = BarPanel(["a", "b"], values, "time", title="MLP", limit=("least", 0.5))
+    figure = bars([panel])
     drawn: list[Any] = list(figure.axes[0].patches)
+    assert list(np.ravel(figure.axes[0].lines[0].get_xdata())) == [0.5, 0.5]
+    shown = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert shown == ["measured", "predicted", "least"]
     lengths = [bar.get_width() for bar in drawn]
     assert lengths == [1.0, 0.0, 2.0, 3.0]
     first, again = (save(figure, tmp_path / name) for name in ("a", "b"))

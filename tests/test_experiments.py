@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -165,6 +166,12 @@ REFUSED = {
         ({"repeats": 0}, "`repeats` must"),
         ({"seconds": -1.0}, "`seconds` must"),
         ({"loss_chunks": (0,)}, "`loss_chunks` must"),
+    ],
+    "peers": [
+        ({"works": ()}, "`works` must hold different values, got ()"),
+        ({"repeats": 0}, "`repeats` must be at least 1, got 0"),
+        ({"cnn_channels": ()}, "`cnn_channels` must hold positive numbers"),
+        ({"pfllib": pathlib.Path("nowhere")}, "`pfllib` must be the folder of a clone"),
     ],
     "clove.fig3": [
         ({"separation": (0.0,)}, "`separation` must be in"),
