@@ -43,8 +43,8 @@ from experiments.bench.neural_jobs import (
     Work,
     client_data,
     compiled,
-    process_memory,
 )
+from experiments.bench.processes import status
 from experiments.bench.timing import timed
 
 Row = dict[str, Any]
@@ -608,7 +608,7 @@ def peak_memory() -> Row:
     stats = jax.local_devices()[0].memory_stats() or {}
     if "peak_bytes_in_use" in stats:
         return {"peak, MiB": stats["peak_bytes_in_use"] / 2**20, "of": "device"}
-    return {"peak, MiB": process_memory("VmHWM"), "of": "process"}
+    return {"peak, MiB": status("VmHWM"), "of": "process"}
 
 
 def main(part: Part, config: Config, clock: Clock, path: pathlib.Path) -> None:
