@@ -5,6 +5,7 @@ import itertools
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -16,7 +17,9 @@ from cfljax.algorithms.clove import (
     match_to_models,
     nearest_centroid,
 )
-from cfljax.federated.evaluate import choose_cluster
+from cfljax.base.types import ClientData
+from cfljax.federated.evaluate import choose_cluster, loss_matrix
+from cfljax.models import mlp
 
 KEY = jax.random.key(0)
 WORKED = np.array([[1.0, 5.1], [2.1, 3.5]], np.float32)  # Figure 1.
@@ -33,6 +36,36 @@ def program(**settings):
 
 def grouped(losses, **settings):
     return np.asarray(program(**settings)(np.asarray(losses, np.float32)))
+
+
+@pytest.mark.parametrize("samples", [32, 37])
+def test_losses_of_many_samples_are_means_by_client_and_model(samples):
+    """More than a block holds: a whole number of blocks, and a last one that repeats
+    samples; the first client's last sample does not count."""
+    task = mlp((6,), hidden=(3,), num_classes=2)
+    generator = np.random.default_rng(1)
+    inputs = generator.standard_normal((4, samples, 6)).astype(np.float32)
+    mask = np.ones((4, samples), bool)
+    mask[0, -1] = False
+    inputs[0, -1] = np.nan
+    labels = np.int32(inputs[..., 0] > 0)
+    data = ClientData(*map(jnp.asarray, (inputs, labels, mask)))
+
+    @jax.jit
+    def both(keys, data):
+        models = jax.vmap(task.init)(keys)
+        one = jax.vmap(jax.vmap(task.losses, (None, 0, 0)), (0, None, None))
+        found = [
+            loss_matrix(task, models, data, clients_per_chunk=c) for c in (None, 3)
+        ]
+        return found, one(models, data.inputs, data.targets)
+
+    (found, chunked), losses = both(jax.random.split(KEY, 3), data)
+    means = np.mean(np.asarray(losses), axis=2, where=mask).T
+    np.testing.assert_allclose(found, means, rtol=1e-5)
+    np.testing.assert_array_equal(chunked, found)
+    # Control: a client's neighbour in the batch has other losses.
+    assert not np.allclose(np.roll(means, 1, axis=0), means, rtol=1e-3)
 
 
 @pytest.mark.parametrize("clustering", CLUSTERINGS)

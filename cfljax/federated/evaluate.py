@@ -1,13 +1,25 @@
 """Evaluation of models on clients: losses, choices and predictions, all at once."""
 
+import math
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PyTree
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
 from cfljax.base.tree import take
 from cfljax.base.types import NO_CLUSTER, ClientData, Stacked, Task
-from cfljax.federated.backend import Order, clients_in_chunks, over_clients
+from cfljax.federated.backend import (
+    Order,
+    clients_in_chunks,
+    over_clients,
+    resolve,
+)
 from cfljax.federated.sharing import merge_shared
+
+_BLOCK_BYTES = 2**18  # Of samples whose activations fit a core's cache.
+_BLOCK_SAMPLES = 64  # Beyond, products of matrices become no faster.
 
 
 def masked_mean(
@@ -46,7 +58,9 @@ def loss_matrix(
     vectors that CLoVE embeds, their argmin is the choice that IFCA makes.
 
     Clients share the models, so their samples are merged into one batch per model:
-    the products are those of `[clients x samples]` rows, not `clients` small ones.
+    the products are those of `[clients x samples]` rows, not `clients` small ones. On
+    a CPU, networks take that batch in blocks whose activations stay in its cache, one
+    model after the other.
 
     Args:
       task: the learning problem.
@@ -57,7 +71,8 @@ def loss_matrix(
       clients_per_chunk: clients evaluated at a time; all if None.
 
     Cost: one forward pass for each pair of sample and model; peak memory grows with
-    `clients_per_chunk x samples x clusters` activations.
+    `clients_per_chunk x samples x clusters` activations, for networks on a CPU with
+    those of one block.
     """
 
     def losses(parts: tuple, data: ClientData) -> Float[Array, "chunk clusters"]:
@@ -68,12 +83,59 @@ def loss_matrix(
             merge_shared(model, common), *batch
         )
         over_clusters = jax.vmap(of_model, in_axes=(0, None, None, None))
+        batch = merge(data.inputs), merge(data.targets)
+        size = _block_size(models, batch[0])
+        if size >= clients * samples:
+            each = over_clusters(models, common, *batch)
+        elif jax.tree.leaves(common):  # Its features are computed once for all.
+            each = _in_blocks(
+                lambda *block: over_clusters(models, common, *block), batch, size
+            )
+        else:
+            each = jax.lax.map(
+                lambda model: _in_blocks(
+                    lambda *block: of_model(model, common, *block), batch, size
+                ),
+                models,
+            )
         # [clusters, clients x samples]
-        each = over_clusters(models, common, merge(data.inputs), merge(data.targets))
         each = each.reshape(each.shape[0], clients, samples)
         return masked_mean(each, jnp.broadcast_to(data.mask, each.shape)).T
 
     return clients_in_chunks(losses, (models, common), data, clients_per_chunk)
+
+
+def _block_size(models: Stacked, inputs: Shaped[Array, "samples ..."]) -> int:
+    """Samples evaluated at a time; all of them where models are vectors, whose products
+    with a sample merge into one, or the backend is no CPU."""
+    samples = inputs.shape[0]
+    are_vectors = all(leaf.ndim <= 2 for leaf in jax.tree.leaves(models))
+    if are_vectors or not inputs.size or resolve(None) == "batched":
+        return samples
+    fitting = _BLOCK_BYTES * samples // inputs.nbytes
+    return min(max(fitting, 1), _BLOCK_SAMPLES, samples)
+
+
+def _in_blocks(
+    function: Callable[..., Float[Array, "*models block"]],
+    batch: tuple[Array, ...],
+    size: int,
+) -> Float[Array, "*models samples"]:
+    """`function(*batch)` from `size` samples at a time; the last block repeats some of
+    the one before, so that all are alike and nothing is padded."""
+    samples = batch[0].shape[0]
+    blocks = math.ceil(samples / size)
+    starts = np.minimum(np.arange(blocks) * size, samples - size)
+
+    def at(start: Int[Array, ""]) -> Float[Array, "*models block"]:
+        cut = lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, size)
+        return function(*map(cut, batch))
+
+    each = jnp.moveaxis(jax.lax.map(at, jnp.asarray(starts)), 0, -2)
+    each = each.reshape(*each.shape[:-2], blocks * size)
+    repeated = blocks * size - samples
+    kept = np.delete(np.arange(blocks * size), np.s_[-size : repeated - size])
+    return each[..., kept] if repeated else each
 
 
 def client_losses(
