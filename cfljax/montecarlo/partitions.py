@@ -78,6 +78,7 @@ class Partitions:
         self._kept: collections.OrderedDict[bytes, Normal] = collections.OrderedDict()
         self._pasts: dict[bytes, _Past] = {}  # Of those kept that are no unions.
         self._masks = np.zeros((0, samples.num_clients), bool)  # To build others from.
+        self._packed = np.packbits(self._masks, axis=1)  # Eight clients a byte.
         self._prices: dict[Sets, float] = {}
         self._spent: dict[Sets, float] = collections.defaultdict(float)
         self._sizes = np.bincount(samples.clusters)
@@ -87,7 +88,9 @@ class Partitions:
         self._overflown: set[bytes] = set()
         # Of each client's part of a Gram matrix, and of the moments of each problem.
         slopes = samples.lipschitz.astype(float)
-        self._bounds = np.stack([slopes, *np.sqrt(samples.squares)]) * slopes
+        bounds = np.stack([slopes, *np.sqrt(samples.squares)]) * slopes
+        self._bounds = np.asfortranarray(bounds)  # A client's together.
+        self._total = np.sum(bounds, axis=1)
         rows, features = samples.inputs.shape
         self._most = max(8, _MOST_BYTES // (4 * features**2))
         is_finite = np.all(self._is_finite) and np.all(np.isfinite(self._bounds))
@@ -209,6 +212,7 @@ class Partitions:
         bases = [other for other, past in self._pasts.items() if past.depth < _DEPTH]
         masks = np.frombuffer(b"".join(bases), bool)
         self._masks = masks.reshape(-1, self._samples.num_clients)
+        self._packed = np.packbits(self._masks, axis=1)
 
     def _is_of_groups(self, key: bytes) -> bool:
         """Whether a set is a union of groups, of finite Gram matrices."""
@@ -225,7 +229,9 @@ class Partitions:
         clusters = self._samples.clusters
         union = (2 * np.bincount(clusters, weights=mask) > self._sizes)[clusters]
         masks = np.concatenate([union[None], self._masks])
-        differ = np.sum(masks != mask, axis=1)
+        packed = np.concatenate([np.packbits(union)[None], self._packed])
+        bits = np.bitwise_count(packed ^ np.packbits(mask))
+        differ = np.sum(bits, axis=1, dtype=int)
         changes = np.concatenate([differ, len(mask) - differ])
         own = self._sum(mask)
         for place in (int(np.argmin(changes)), 0):
@@ -238,7 +244,7 @@ class Partitions:
 
     def _sum(self, mask: Bool[np.ndarray, " clients"]) -> Float[np.ndarray, " bounds"]:
         """Of the bounds of some clients; those of others may be infinite."""
-        return np.sum(self._bounds, axis=1, where=mask)
+        return np.sum(self._bounds.T[mask], axis=0)
 
     def _past(
         self,
@@ -249,7 +255,7 @@ class Partitions:
     ) -> _Past:
         """Of a set that is built from another."""
         before = self._pasts.get(base.tobytes(), _Past(0, self._sum(base)))
-        every = self._sum(np.full_like(base, is_complement))
+        every = self._total if is_complement else 0
         return _Past(before.depth + 1, before.summed + every + self._sum(differ))
 
     def _build(self, key: bytes) -> None:
