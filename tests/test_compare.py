@@ -424,7 +424,7 @@ def refusal(tmp_path, capsys, monkeypatch):
         (["--num-samples", "9999"], "training samples in every cluster"),
         (["--num-clusters", "6"], "`num_owned` times `num_clusters`"),
         (["--num-round", "3"], "--num-round"),
-        (["--devices", "0"], "`--devices` must be at least 1"),
+        (["--devices", "0"], "`devices` must be at least 1"),
     ],
 )
 def test_bad_input_gets_one_clear_line(refusal, flags, message):

@@ -206,13 +206,14 @@ def test_losses_that_choose_nothing_are_computed_for_observers_only(name):
     """IFCA is the control: it chooses by them."""
     of_clusters = {"clusters": jnp.arange(5) % 2, "num_clusters": 2, "option": "model"}
     algorithm = build(name, **(of_clusters if name == "oracle" else {}))
-    evaluation = 2 * 5 * 300 * 784 * HIDDEN * (1 if name == "fedavg" else 2)
+    block = 64  # Samples evaluated at a time, on one model after the other.
+    evaluation = 2 * block * (784 * HIDDEN + HIDDEN * 10)
     plain = compiled_operations(algorithm)
     more = compiled_operations(algorithm, observe=losses_of) - plain
     if name == "ifca":
         assert plain > evaluation and more < 0.1 * evaluation
     else:
-        assert 0.9 * evaluation < more < 1.2 * evaluation
+        assert 0.9 * evaluation < more < 1.4 * evaluation
 
 
 # Against the system: devices are offered before JAX starts
