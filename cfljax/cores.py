@@ -36,7 +36,8 @@ def count_cores() -> int:
 
 def offer_cores() -> None:
     """Let JAX have a device for each core, `MOST` of them at most, unless it has
-    started, or somebody has said how many there shall be."""
+    started, or somebody has said how many there shall be; and have them be patient."""
+    wait_for_each_other()
     flags = os.environ.get("XLA_FLAGS", "")
     is_said = "JAX_NUM_CPU_DEVICES" in os.environ
     if not is_said and "xla_force_host_platform_device_count" not in flags:
@@ -46,7 +47,6 @@ def offer_cores() -> None:
 def make_devices(number: int, *, only_default: bool = False) -> None:
     """Make JAX's CPU so many devices; nothing happens if it has started, or with
     `only_default` if it was given another number."""
-    wait_for_each_other()
     if "jax" not in sys.modules:
         os.environ["JAX_NUM_CPU_DEVICES"] = str(number)
         return

@@ -16,7 +16,8 @@ from cfljax.models import rotated_cifar_cnn
 from experiments.bench import accelerator, accelerator_jobs, fig3, neural_jobs
 from experiments.bench.accelerator import DONE, FULL_SHARE, LATE, Config
 from experiments.bench.accelerator_jobs import Clock, Outcome, measured, multiplications
-from experiments.bench.neural_jobs import Work, compiled
+from experiments.bench.neural_jobs import compiled
+from experiments.bench.work import Work
 from experiments.ifca import table1
 from experiments.options import Options
 

@@ -130,13 +130,13 @@ def train_round(
     clients, present = cohort(key, data, training.participation)  # line 4
     estimate, train = _halves(present) if training.resample else (present, present)
 
-    settled = None if callable(choose) else choose[clients]
+    settled = None
+    if not callable(choose):
+        settled = found = choose[clients]
+        choose = lambda losses, _: keep_cluster(losses, found)
 
     def claimed(losses: Array) -> Int[Array, " participants"]:
-        if callable(choose):
-            chosen = choose(losses, clients)  # line 6
-        else:
-            chosen = keep_cluster(losses, choose[clients])
+        chosen = choose(losses, clients)  # line 6
         return chosen if threat is None else threat.claim(chosen, clients)
 
     now = round_of(local_state)

@@ -34,7 +34,6 @@ import contextlib
 import dataclasses
 import importlib.util
 import json
-import os
 import pathlib
 import re
 import subprocess
@@ -45,6 +44,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from experiments.__main__ import plain
+from experiments.bench.processes import environment
 from experiments.bench.timing import headline
 from experiments.checks import check_different, check_positive, check_scale
 from experiments.options import Options
@@ -158,7 +158,6 @@ class Config:
     peak of memory is of all parts until then."""
 
     def __post_init__(self) -> None:
-        check_scale(minutes=self.minutes)
         check_scale(minutes=self.minutes, seconds=self.seconds)
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -302,18 +301,12 @@ def _begun(log: pathlib.Path) -> subprocess.Popen[str]:
     with log.open("w") as file:
         return subprocess.Popen(
             [sys.executable, "-m", "experiments.bench.accelerator_jobs"],
-            env=_environment(),
+            env=environment(),
             stdin=subprocess.PIPE,
             stdout=file,
             stderr=file,
             text=True,
         )
-
-
-def _environment() -> dict[str, str]:
-    """Of a process that finds this project."""
-    paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _read(path: pathlib.Path) -> dict[str, Any]:
@@ -375,7 +368,7 @@ def _tested(limit: float, machine: Mapping[str, Any] | None) -> dict[str, Any]:
         ended = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-m", "gpu", *files],
             cwd=_ROOT,
-            env=_environment(),
+            env=environment(),
             capture_output=True,
             text=True,
             timeout=limit,

@@ -38,14 +38,10 @@ from cfljax.federated import LocalUpdate, loss_matrix, start_models
 from cfljax.models import linear, rotated_cifar_cnn
 from experiments.bench import law
 from experiments.bench.accelerator import DONE, LATE, Config, Network, Part
-from experiments.bench.neural_jobs import (
-    Program,
-    Work,
-    client_data,
-    compiled,
-)
+from experiments.bench.neural_jobs import Program, client_data, compiled
 from experiments.bench.processes import status
 from experiments.bench.timing import timed
+from experiments.bench.work import Work
 
 Row = dict[str, Any]
 FULL = "not run: memory"
@@ -219,11 +215,11 @@ def _round_row(
         "steps": work.num_steps,
         "models": 1 if name == "fedavg" else work.num_clusters,
     }
-    layers = multiplications(work.task(), _sides(work))
+    layers = work.layer_flops()
     images = work.num_clients * work.num_samples
     # Nothing asks for the gradient in the images themselves.
     backward = passes.backward * (2 * sum(layers) - layers[0])
-    operations = 2.0 * images * (passes.forward * sum(layers) + backward)
+    operations = float(images * (passes.forward * sum(layers) + backward))
     row = own
     for chunk in dict.fromkeys(min(chunk, work.num_clients) for chunk in chunks):
         sized = dataclasses.replace(work, clients_per_chunk=chunk)
@@ -287,11 +283,6 @@ def _matrix(task: Task, number: int, samples: int, models: int, chunk: int) -> P
     start = jax.jit(functools.partial(start_models, task, num_clusters=models))
     matrix = functools.partial(loss_matrix, task, clients_per_chunk=min(chunk, number))
     return compiled(matrix, start(jax.random.key(2)), data)
-
-
-def _sides(work: Work) -> tuple[int, ...]:
-    """Height and width of what each convolution gives, in pixels."""
-    return tuple(work.image // 2**index for index in range(len(work.channels)))
 
 
 def multiplications(task: Task, sides: tuple[int, ...]) -> list[int]:

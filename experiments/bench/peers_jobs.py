@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import functools
 import importlib
-import inspect
 import pathlib
 import pickle
 import shutil
@@ -101,17 +100,7 @@ def ours(work: Work, start: Start) -> Job:
 
 def ours_alone(work: Work, start: Start) -> Job:
     """The call that asks for one device."""
-    import cfljax as cfl
-
-    if "devices" in inspect.signature(cfl.run).parameters:
-        return runner(work, client_data(start), 1, devices=1)
-    program = runner(work, client_data(start), 1)
-
-    def alone() -> Any:
-        with cfl.clients_over_devices(1):
-            return program()
-
-    return alone
+    return runner(work, client_data(start), 1, devices=1)
 
 
 def _losses(params: Any, images: Any, labels: Any) -> Any:
