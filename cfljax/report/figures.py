@@ -273,10 +273,15 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> list[pathlib.Path]:
     """
     base = pathlib.Path(path)
     files = [base.with_name(base.name + suffix) for suffix in METADATA]
+    layout = figure.get_layout_engine()
     with matplotlib.rc_context(style()):
-        for file in files:
-            with replacing(file) as temporary:
-                figure.savefig(temporary, metadata=METADATA[file.suffix])
+        try:
+            for file in files:
+                with replacing(file) as temporary:
+                    figure.savefig(temporary, metadata=METADATA[file.suffix])
+                figure.set_layout_engine("none")  # All is in its place.
+        finally:
+            figure.set_layout_engine(layout)
     return files
 
 
