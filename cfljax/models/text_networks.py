@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from cfljax.base.types import Layers, Task
 from cfljax.losses import cross_entropy
+from cfljax.models.convolution import convolution
 from cfljax.models.image_networks import fan_in_uniform, functions
 
 
@@ -172,10 +173,7 @@ class _TimeConvolution(nnx.Module):
         self, words: Float[Array, "samples tokens width"]
     ) -> Float[Array, "samples tokens channels"]:
         kernel = self.kernel[...]
-        count = words.shape[1]
-        padded = jnp.pad(words, ((0, 0), (0, kernel.shape[0] - 1), (0, 0)))
-        # Products of matrices stay fast under vmap, where a convolution would not.
-        sums = sum(
-            padded[:, start : start + count] @ part for start, part in enumerate(kernel)
-        )
+        # A text is an image of height 1.
+        pads = ((0, 0), (0, kernel.shape[0] - 1))
+        sums = convolution(words[:, None], kernel[None], pads)[:, 0]
         return sums + self.bias[...][None, None, :]
