@@ -1,5 +1,6 @@
 """Sums over clients: the same in both orders, all chunks and any number of devices."""
 
+import functools
 import pathlib
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from cfljax import engine
+from cfljax.federated.backend import added_over_devices
 from cfljax.federated.sums import sum_in_clusters
 
 NUMBER, CLUSTERS = 11, 3  # Not a multiple of the lanes.
@@ -71,6 +74,43 @@ def test_sequential_sums_do_not_depend_on_an_outer_vmap():
     many = jax.vmap(lambda values: sums("sequential", values=values)[0][0]["own"])
     stacked = jnp.stack([VALUES, 3 * VALUES])
     np.testing.assert_array_equal(many(stacked)[0], sums("sequential")[0][0]["own"])
+
+
+def held(order, number):
+    """MiB that a sum over clients needs beside their values, and MiB of these."""
+    values = jax.ShapeDtypeStruct((number, 2**14), jnp.float32)
+
+    def total(values):
+        weights = jnp.ones(number)
+        one = lambda shared, kept, value: ((shared * value, ()), kept)
+        rows = jnp.zeros(number, int)
+        options = {"assignment": rows, "weights": weights, "num_clusters": 1}
+        return sum_in_clusters(one, 2.0, (), (values,), order=order, **options)
+
+    plan = jax.jit(total).lower(values).compile().memory_analysis()
+    return plan.temp_size_in_bytes / 2**20, number * 2**14 * 4 / 2**20
+
+
+@pytest.mark.parametrize("number", [400, 403])
+@pytest.mark.parametrize("devices", [1, 2])
+def test_sums_one_after_the_other_copy_no_clients(number, devices):
+    with engine.clients_over_devices(devices):
+        needed, whole = held("sequential", number)
+        # Clients that do not fill the lanes are dealt out to devices anew.
+        assert needed < (1.1 * whole if number % 8 and devices > 1 else whole / 16)
+        needed, whole = held("batched", number)
+        assert needed > whole / 16 / devices  # Of all at once.
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_rows_of_devices_are_added_in_their_order(number):
+    rows = jnp.asarray([[1e8, 3.0], [1.0, 1e-9], [-1e8, 0.0], [0.5, 2.0]])
+    with engine.clients_over_devices(2):
+        add = added_over_devices(lambda shared, rows: (rows, -rows), number)
+        total, rest = jax.jit(add)((), rows)
+    expected = functools.reduce(np.add, list(np.asarray(rows)[:number]))
+    np.testing.assert_array_equal(total, expected)
+    np.testing.assert_array_equal(rest, -rows)
 
 
 PROGRAM = """

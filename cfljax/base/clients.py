@@ -8,6 +8,8 @@ from jaxtyping import Bool
 from cfljax.base.checks import is_traced
 from cfljax.base.types import ClientData, Task
 
+_AT_ONCE = 2**22  # Numbers that are looked at together.
+
 
 def check_clients(
     data: ClientData,
@@ -32,7 +34,7 @@ def check_clients(
       ValueError: naming the leaf, the requirement, how many clients break it and the
         index of the first.
 
-    Cost: one pass over the data; a byte for each number.
+    Cost: one pass over the data; memory of some MiB.
     """
     if not all(isinstance(leaf, jax.Array | np.ndarray) for leaf in data):
         raise ValueError("`data` must hold arrays in `inputs`, `targets` and `mask`.")
@@ -56,7 +58,7 @@ def check_concrete(task: Task, data: ClientData) -> None:
       ValueError: if a value is not finite or a label is outside the classes, padding
         included.
 
-    Cost: one pass over the data on the host; a byte for each number.
+    Cost: one pass over the data on the host; memory of some MiB.
     """
     if not _is_concrete(data):
         return
@@ -84,9 +86,11 @@ def _check_finite(data: ClientData) -> None:
     """Raise ValueError unless all inputs and targets are finite, padding included."""
     for name, leaf in (("inputs", data.inputs), ("targets", data.targets)):
         if jnp.issubdtype(leaf.dtype, np.inexact):
-            good = np.isfinite(np.asarray(leaf))
+            numbers = np.asarray(leaf)
+            own = tuple(range(2, numbers.ndim))
+            blocks = np.array_split(numbers, 1 + numbers.size // _AT_ONCE)
             _refuse(
-                np.all(good, axis=tuple(range(2, good.ndim))),
+                np.concatenate([np.all(np.isfinite(b), axis=own) for b in blocks]),
                 f"`{name}` must be finite, padding included",
                 "have a value that is not",
             )

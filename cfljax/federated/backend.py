@@ -11,6 +11,7 @@ The one place that knows about processors. Two choices are made here:
   runs on one device.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, Literal
@@ -19,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
-from jaxtyping import PyTree
+from jaxtyping import Array, PyTree
 
 from cfljax.base.checks import check_member, check_positive
 from cfljax.base.tree import length
@@ -66,20 +67,32 @@ def over_devices(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     )
 
 
-def gathered_over_devices(
-    function: Callable[..., tuple[PyTree, PyTree]],
+def added_over_devices(
+    function: Callable[..., tuple[PyTree, PyTree]], number: int
 ) -> Callable[..., tuple[PyTree, PyTree]]:
-    """`over_devices` of a pair, whose first part all devices then have whole.
+    """`over_devices` of a pair, whose first part, leaves `[rows, ...]`, becomes the sum
+    of the first `number` of all devices' rows, added in their order: the same numbers
+    on any number of devices.
 
-    What is computed from it is computed alike on every device, in one order.
+    Each device adds its rows to what the one before hands it: none holds the others'.
     """
-    if num_devices() == 1:
-        return function
+
+    def in_order(leaf: Array) -> Array:
+        place = jax.lax.axis_index(CLIENTS)
+        own = leaf.shape[0]
+        users = math.ceil(number / own)  # Devices that have any of these rows.
+        total = leaf[0]
+        for device in range(users):
+            mine = [leaf[i] for i in range(min(own, number - device * own))]
+            if device:
+                step = [(device - 1, device)]
+                mine.insert(0, jax.lax.ppermute(total, CLIENTS, step))
+            total = jnp.where(place == device, functools.reduce(jnp.add, mine), total)
+        return jax.lax.psum(jnp.where(place == users - 1, total, 0), CLIENTS)
 
     def run(shared: PyTree, stacked: Stacked) -> tuple[PyTree, PyTree]:
         part, rest = function(shared, stacked)
-        gather = lambda leaf: jax.lax.all_gather(leaf, CLIENTS, tiled=True)
-        return jax.tree.map(gather, part), rest
+        return jax.tree.map(in_order, part), rest
 
     return jax.shard_map(
         run, in_specs=(EVERYWHERE, ROWS), out_specs=(EVERYWHERE, ROWS), check_vma=False

@@ -4,7 +4,6 @@ What clients train is as large as a model each. A server needs only sums of it, 
 clients are added up as they finish: memory does not grow with their number.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ from cfljax.base.tree import length, rows
 from cfljax.base.types import Stacked
 from cfljax.federated.backend import (
     Order,
-    gathered_over_devices,
+    added_over_devices,
     num_devices,
     over_devices,
     padded,
@@ -93,11 +92,13 @@ def sum_in_clusters(
 def _in_lanes(function: Summand) -> Callable[..., Any]:
     """One client after the other in each lane."""
 
-    def lane(shared: tuple, stacked: tuple) -> tuple:
+    def lane(shared: tuple, stacked: tuple, slots: tuple) -> tuple:
         constants, empty = shared
 
-        def one(sums: tuple, row: tuple) -> tuple[tuple, PyTree]:
-            member, kept, client = row
+        def one(sums: tuple, slot: tuple[Array, Array]) -> tuple[tuple, PyTree]:
+            # Looked up one by one: a lane of rows would be a copy of an eighth of all.
+            place, used = slot
+            member, kept, client = jax.tree.map(lambda leaf: leaf[place], stacked)
 
             def add(sums: tuple) -> tuple[tuple, PyTree]:
                 value, after = function(constants, kept, *client)
@@ -106,28 +107,34 @@ def _in_lanes(function: Summand) -> Callable[..., Any]:
                 everywhere = lambda s, v: s + member.weight * v[None]
                 return (own, jax.tree.map(everywhere, sums[1], value[1])), after
 
-            return jax.lax.cond(member.weight > 0, add, lambda sums: (sums, kept), sums)
+            computed = used & (member.weight > 0)
+            return jax.lax.cond(computed, add, lambda sums: (sums, kept), sums)
 
-        return jax.lax.scan(one, empty, stacked)
+        return jax.lax.scan(one, empty, slots)
 
     def run(shared: PyTree, empty: tuple, stacked: tuple) -> tuple:
         number = length(stacked)
         devices = num_devices()
         lanes = -(-LANES // devices) * devices
-        folded = _fold(stacked, lanes)
         if devices == 1:  # The same order of additions, in the memory of one lane.
 
-            def next_lane(total: tuple, rows: tuple) -> tuple[tuple, PyTree]:
-                sums, kept = lane((shared, empty), rows)
+            def next_lane(total: tuple, slots: tuple) -> tuple[tuple, PyTree]:
+                sums, kept = lane((shared, empty), stacked, slots)
                 return jax.tree.map(jnp.add, total, sums), kept
 
-            total, kept = jax.lax.scan(next_lane, empty, folded)
+            total, kept = jax.lax.scan(next_lane, empty, _table(number, lanes))
             return total, _unfold(kept, number)
-        mapped = lambda shared, rows: jax.lax.map(lambda row: lane(shared, row), rows)
-        sums, kept = gathered_over_devices(mapped)((shared, empty), folded)
-        # Written out, because a reduction may be computed in any order.
-        total = lambda leaf: functools.reduce(jnp.add, [leaf[i] for i in range(LANES)])
-        return jax.tree.map(total, sums), _unfold(kept, number)
+
+        def own_lanes(shared: tuple, folded: tuple) -> tuple:
+            places = jnp.arange(folded[0].weight.size).reshape(folded[0].weight.shape)
+            rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), folded)
+            one = lambda slots: lane(shared, rows, slots)
+            return jax.lax.map(one, (places, jnp.ones(places.shape, bool)))
+
+        folded = _fold(stacked, lanes)
+        add_up = added_over_devices(own_lanes, LANES)
+        total, kept = add_up((shared, empty), folded)
+        return total, _unfold(kept, number)
 
     return run
 
