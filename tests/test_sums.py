@@ -88,6 +88,7 @@ def held(order, number):
         return sum_in_clusters(one, 2.0, (), (values,), order=order, **options)
 
     plan = jax.jit(total).lower(values).compile().memory_analysis()
+    assert plan is not None
     return plan.temp_size_in_bytes / 2**20, number * 2**14 * 4 / 2**20
 
 
