@@ -1,0 +1,119 @@
+"""Kept: arrays in a file that is whole, checked, and says what it holds.
+
+Each file is a plain `.npz`, which `numpy.load` opens, with one more member `about`, a
+text in JSON, and the digest of everything before it at its very end. It appears whole
+or not at all; whoever reads it gets what was written, or nothing.
+"""
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import pathlib
+import uuid
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_ABOUT = "about"
+_DIGEST = 64  # Characters of a SHA-256 in hexadecimal.
+
+
+class Kept(NamedTuple):
+    """What a file holds: arrays by name, and plain data about them."""
+
+    arrays: dict[str, np.ndarray]
+    about: Any
+
+
+def write(path: pathlib.Path, arrays: Mapping[str, Any], about: Any = None) -> None:
+    """Write or replace a file; the same bytes for the same content.
+
+    Args:
+      path: the file; missing folders are made.
+      arrays: by name, of numbers, booleans or text.
+      about: anything that JSON has.
+
+    Raises:
+      OSError: if the disk refuses; an older file of this name then stays.
+      ValueError: if an array holds objects, or is called `about`.
+    """
+    if _ABOUT in arrays:
+        raise ValueError(f"`arrays` must not have the name {_ABOUT!r}.")
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+        for name, array in {_ABOUT: json.dumps(about), **arrays}.items():
+            with file.open(f"{name}.npy", "w", force_zip64=True) as member:
+                plain = np.asarray(array)
+                np.lib.format.write_array(member, plain, allow_pickle=False)
+        file.comment = b"0" * _DIGEST  # The place of the digest.
+    body = buffer.getvalue()[:-_DIGEST]
+    with replacing(path) as partial:
+        partial.write_bytes(body + _digest(body))
+
+
+def read(path: pathlib.Path) -> Kept | None:
+    """What a file holds; None if it is missing, damaged or something else."""
+    try:
+        whole = path.read_bytes()
+    except OSError:
+        return None
+    if _digest(whole[:-_DIGEST]) != whole[-_DIGEST:]:
+        return None
+    with np.load(io.BytesIO(whole), allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    return Kept(arrays, json.loads(str(arrays.pop(_ABOUT))))
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
+
+
+def key_of(value: Any) -> str:
+    """A name for plain data: the digest of its JSON with sorted names."""
+    text = json.dumps(value, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def remembered(
+    folder: pathlib.Path, key: Any, compute: Callable[[], Mapping[str, Any]]
+) -> dict[str, np.ndarray]:
+    """What a folder keeps for a key, else what `compute` gives, kept from now on.
+
+    Several processes may share the folder.
+
+    Args:
+      folder: made if missing.
+      key: plain data that holds everything the arrays depend on.
+      compute: what to do where nothing is kept.
+
+    Raises:
+      OSError: if the file cannot be written.
+    """
+    path = folder / f"{key_of(key)}.npz"
+    found = read(path)
+    if found is not None:
+        return found.arrays
+    arrays = {name: np.asarray(value) for name, value in compute().items()}
+    write(path, arrays, key)
+    return arrays
+
+
+@contextlib.contextmanager
+def replacing(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A file beside `path` that takes its place when the block ends without an error.
+
+    Nobody finds half of it under the name; a kill leaves a `.partial` at most.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{uuid.uuid4().hex}.partial")
+    try:
+        yield partial
+        os.replace(partial, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise
