@@ -22,6 +22,8 @@ from experiments.arguments import configure, find, parser
 from experiments.options import Options
 from experiments.registry import Entry
 
+_STORE = "results/store"  # Of whatever is run without `--out`.
+
 
 def plain(value: Any) -> Any:
     """A summary in JSON's own types: NaN and infinity become null."""
@@ -68,6 +70,8 @@ def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
         raise ValueError(f"`--memory` must be a number of GiB, got {memory}.")
     options = Options(
         out=arguments.out or pathlib.Path("results", arguments.id, arguments.preset),
+        store=arguments.store or (None if arguments.out else pathlib.Path(_STORE)),
+        accept_code=arguments.accept_code,
         chunk=arguments.chunk,
         memory=None if memory is None else int(memory * 2**30),
         data=arguments.data or _folder_from_environment(),

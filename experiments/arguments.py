@@ -119,6 +119,18 @@ def _add_subject(command: argparse.ArgumentParser, name: str) -> None:
         command.add_argument("--preset", choices=registry.PRESETS, default="quick")
         command.add_argument("--data", **folder)
     command.add_argument("--out", type=pathlib.Path, help="folder of the results")
+    command.add_argument(
+        "--store",
+        type=pathlib.Path,
+        help="folder in which sweeps look for what is computed and put the rest; by "
+        "default `store` in the folder of the results if that is given, else "
+        "results/store, where all experiments find each other's",
+    )
+    command.add_argument(
+        "--accept-code",
+        metavar="WHY",
+        help="complete cells that other code began, which is recorded with the reason",
+    )
 
 
 def _add_sweep(command: argparse.ArgumentParser) -> None:

@@ -9,6 +9,11 @@ class Options:
     """How to run, never what: no option changes a trial."""
 
     out: pathlib.Path  # folder of the results; made if missing
+    # Folder in which sweeps look for what is computed, and put the rest; `store` below
+    # `out` if None.
+    store: pathlib.Path | None = None
+    # Why it is harmless that cells are completed by other code than began them.
+    accept_code: str | None = None
     # Trials per compiled call; as many as fit in `memory` if None.
     chunk: int | None = None
     # Bytes that a sweep may use; half of what is free if None.
@@ -26,6 +31,11 @@ class Options:
     # `(i, n)`, this is worker i of n, from 1, on the sweep's store; the whole sweep if
     # None.
     shard: tuple[int, int] | None = None
+
+    @property
+    def store_folder(self) -> pathlib.Path:
+        """Where sweeps keep what they compute."""
+        return self.store or self.out / "store"
 
     def __post_init__(self) -> None:
         for name, least in (("chunk", "1"), ("devices", "1"), ("memory", "1 byte")):

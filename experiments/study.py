@@ -57,19 +57,19 @@ def sweep(
     options: Options,
     grid: engine.Grid,
     simulate: Simulate,
-    name: str,
     constants: Any = None,
     *,
     spreads_clients: bool = False,
 ) -> xr.Dataset:
-    """Compute what the store `NAME.zarr` lacks of a grid; returns all of it."""
+    """Compute what the store lacks of a grid; returns all of it."""
     spread = engine.clients_over_devices if spreads_clients else contextlib.nullcontext
     with spread(options.devices):
         return engine.sweep(
             grid,
             simulate,
-            options.out / f"{name}.zarr",
+            options.store_folder,
             constants=constants,
+            accept_code=options.accept_code,
             chunk=options.chunk,
             memory=options.memory,
             progress=options.progress,
@@ -168,10 +168,10 @@ class Study:
         self.started, self.failures = time.perf_counter(), 0
 
     def sweep(
-        self, grid: engine.Grid, simulate: Simulate, name: str, constants: Any = None
+        self, grid: engine.Grid, simulate: Simulate, constants: Any = None
     ) -> xr.Dataset:
         """As the function of this name, counting the cells that failed."""
-        found = sweep(self.options, grid, simulate, name, constants)
+        found = sweep(self.options, grid, simulate, constants)
         self.failures += int(found.attrs["failures"])
         return found
 

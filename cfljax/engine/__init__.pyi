@@ -1,3 +1,4 @@
+from . import kept as kept
 from .cache import keep_programs as keep_programs
 from .claims import Claims as Claims
 from .devices import clients_over_devices as clients_over_devices
@@ -11,5 +12,7 @@ from .provenance import describe_run as describe_run
 from .runs import run as run
 from .store import StoreError as StoreError
 from .store import SweepError as SweepError
+from .store import seconds as seconds
+from .store import stored as stored
 from .sweeps import Joint as Joint
 from .sweeps import sweep as sweep

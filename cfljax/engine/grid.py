@@ -2,14 +2,20 @@
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-BLOCK = 10  # Trials per stored chunk: a constant of the layout, never of a result.
+BLOCK = 10  # Trials in a stored block: a constant of the layout, never of a result.
 RESERVED = ("block", "done", "failed", "seconds", "trial", "trials")
 SCALARS = (bool, int, float, str)
+
+
+def nothing_grows(trial: Any) -> tuple[str, ...]:
+    """No field of a trial only says how long it goes on."""
+    del trial
+    return ()
 
 
 class Cell(NamedTuple):
@@ -44,6 +50,8 @@ class Grid:
       share their random numbers and do not depend on the grid they sit in.
     revision: to be raised when the meaning of a trial changes, which includes the
       arrays that are handed to it as `constants`.
+    growing: `trial -> names of fields` that only say how long it goes on: a trial with
+      more of them begins with the same rounds, and may take up where one of less ended.
 
     Raises:
       ValueError: if a field, axis, name or count breaks these rules.
@@ -60,6 +68,7 @@ class Grid:
     )
     seed: int = 0
     revision: int = 1
+    growing: Callable[[Any], Sequence[str]] = nothing_grows
 
     def __post_init__(self) -> None:
         if self.num_trials < 1:
@@ -99,31 +108,42 @@ class Grid:
           ValueError: if the trial's own constructor refuses a point.
         """
         positions = itertools.product(*(range(size) for size in self.shape))
-        return [Cell(index, self._trial(index)) for index in positions]
+        return [self.cell(index) for index in positions]
+
+    def cell(self, index: tuple[int, ...]) -> Cell:
+        """The point at a position along every axis."""
+        return Cell(index, self._trial(index))
+
+    def point(self, index: tuple[int, ...]) -> dict[str, Any]:
+        """The values of the axes at a position."""
+        pairs = zip(self.axes.items(), index, strict=True)
+        return {name: values[position] for (name, values), position in pairs}
 
     def _trial(self, index: tuple[int, ...]) -> Any:
-        pairs = zip(self.axes.items(), index, strict=True)
-        point = {name: values[position] for (name, values), position in pairs}
-        return dataclasses.replace(self.trial, **point)
+        return dataclasses.replace(self.trial, **self.point(index))
 
     def static(self, trial: Any) -> tuple:
         """What cells share that share one compilation: all fields but the traced."""
         return tuple(v for k, v in _fields(trial).items() if k not in self.traced)
 
-    def identity(self) -> dict[str, Any]:
-        """What two sweeps must share to share a store, ready for JSON."""
-        fields = _fields(self.trial)
+    def meaning(self, trial: Any) -> dict[str, Any]:
+        """All that the trials of a cell mean, ready for JSON: two sweeps share a cell
+        if it is equal. A field that has its class's default is left out, so that one
+        which is added with the old meaning as its default makes nobody start anew."""
+        usual = {f.name: f.default for f in dataclasses.fields(trial)}
+        own = _fields(trial)
         return {
             "experiment": self.experiment,
             "revision": self.revision,
             "seed": self.seed,
-            "num_trials": self.num_trials,
-            "axis_order": list(self.axes),
-            "fields": {k: v for k, v in fields.items() if k not in self.axes},
-            "axes": {name: list(values) for name, values in self.axes.items()},
+            "fields": {k: v for k, v in own.items() if not _is_same(v, usual[k])},
             "dims": {name: list(own) for name, own in self.dims.items()},
             "coords": {k: np.asarray(v).tolist() for k, v in self.coords.items()},
         }
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    return type(value) is type(other) and value == other
 
 
 def _fields(trial: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Provenance: where numbers come from, and what went wrong, in files beside a store.
+"""Provenance: where numbers come from, and what went wrong, in files of a store.
 
 Holds no name of a user or of a machine, and no absolute path.
 """
@@ -18,36 +18,29 @@ from typing import Any
 
 import jax
 
-from cfljax.engine.claims import Claims, Shared
+from cfljax.engine.claims import Claims
+from cfljax.engine.kept import replacing
 from cfljax.engine.store import disk_errors
 
 PACKAGES = ("cfljax", "jax", "jaxlib", "numpy")
 
 
 class Journal:
-    """`NAME.provenance.json` and `NAME.failures.jsonl` beside the store `NAME`.
+    """`provenance.json` and `failures.jsonl` in a store.
 
     The first lists the runs that wrote to the store, the second one failure a line.
     Several runs may write them; each changes its own entry alone.
 
-    Args:
-      store: path of the store; a suffix `.zarr` is left out of NAME.
-      claims: on the store.
-      is_new: whether the store is, so that older files are of another one. Then no
-        other run may be writing.
+    run: a name of this run, which the blocks that it writes have too.
     """
 
-    def __init__(self, store: pathlib.Path, claims: Claims, *, is_new: bool) -> None:
-        name = store.name.removesuffix(".zarr")
-        self._runs_file = store.with_name(f"{name}.provenance.json")
-        self.failures = store.with_name(f"{name}.failures.jsonl")
+    def __init__(self, store: pathlib.Path, claims: Claims) -> None:
+        self._runs_file = store / "provenance.json"
+        self.failures = store / "failures.jsonl"
         self.first_error = ""
+        self.run = uuid.uuid4().hex[:12]
         self._claims = claims
-        self._run: dict[str, Any] = {"run": uuid.uuid4().hex[:12]}
-        if is_new:
-            for file in (self._runs_file, self.failures):
-                with disk_errors(file):
-                    file.unlink(missing_ok=True)
+        self._run: dict[str, Any] = {"run": self.run}
 
     def start(self, run: dict[str, Any]) -> None:
         """Add a run, so that one which is killed has left its trace."""
@@ -70,33 +63,26 @@ class Journal:
         self.first_error = self.first_error or f"{kind}: {message}".splitlines()[0]
         entry = {"time": _now(), "cell": cell, "error": kind, "message": message}
         line = json.dumps({**entry, "place": _place(error)})
-        alone = self._claims.alone(Shared.JOURNAL)
+        alone = self._claims.alone()
         with alone, disk_errors(self.failures), self.failures.open("a") as file:
             file.write(line + "\n")
 
     def _save(self) -> None:
-        with self._claims.alone(Shared.JOURNAL):
+        with self._claims.alone():
             runs = _runs(self._runs_file)
             own = self._run["run"]
             at = next((i for i, r in enumerate(runs) if r.get("run") == own), len(runs))
             runs[at : at + 1] = [self._run]
             text = json.dumps({"runs": runs}, indent=1) + "\n"
-            partial = self._runs_file.with_suffix(f".{uuid.uuid4().hex}.partial")
-            with disk_errors(self._runs_file):
-                self._runs_file.parent.mkdir(parents=True, exist_ok=True)
-                try:
-                    partial.write_text(text)
-                    os.replace(partial, self._runs_file)
-                except OSError:
-                    partial.unlink(missing_ok=True)
-                    raise
+            with disk_errors(self._runs_file), replacing(self._runs_file) as partial:
+                partial.write_text(text)
 
 
 def describe_run() -> dict[str, Any]:
     """Commit, versions and machine, as far as numbers may depend on them."""
     devices = jax.devices()
     return {
-        "commit": _commit(),
+        "commit": commit(),
         "python": platform.python_version(),
         **{name: importlib.metadata.version(name) for name in PACKAGES},
         "system": platform.system(),
@@ -109,7 +95,7 @@ def describe_run() -> dict[str, Any]:
 
 
 @functools.cache  # What is loaded stays what it was, and git takes its time.
-def _commit() -> dict[str, Any] | None:
+def commit() -> dict[str, Any] | None:
     """The checkout that holds this file, or None if there is none."""
     here = pathlib.Path(__file__).resolve()
     sources = (":/*.py", ":/pyproject.toml", ":/uv.lock")

@@ -1,194 +1,305 @@
-"""Store: the results of a sweep on disk, a zarr group that a kill cannot spoil.
+"""Store: the results of sweeps in a folder, which no kill and no other sweep can spoil.
 
-One chunk holds one block of trials of one cell, and is renamed into place when it is
-complete. `done` is written after the outputs of its block, so a block is either done
-and whole, or computed again. Every chunk carries a checksum: one that is missing or
-damaged although its block is done is noticed, never read as fill values.
+    STORE/cells/<cell>/<number>.npz      one block of trials, see `kept`
+    STORE/cells/<cell>/<number>.failed   that it could not be computed
+    STORE/code/<digest>.json             what code computed it, see `sources`
 
-Several runs may write to one store, each the blocks that it has claimed: every chunk
-holds one block, so no two of them write one file.
+A cell's folder is named by all that its trials mean: experiment, revision, seed, fields
+and outputs. So a sweep that asks for more methods, seeds, sizes or trials finds what is
+there and adds the rest, whichever sweep computed it, and one that asks for something
+else meets nothing. Each block says itself what it is, where it belongs and what code it
+is of, under one digest: one that is damaged, exchanged, or of another cell is as good
+as missing.
 """
 
 import contextlib
 import json
 import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
-import zarr
-from jaxtyping import Bool
-from zarr.codecs import Crc32cCodec
+from jaxtyping import Float, Int8
 
-import cfljax
-from cfljax.engine.grid import BLOCK, Grid
+from cfljax.engine import kept, sources
+from cfljax.engine.grid import Cell, Grid
 
 # The last one is never stored: a block that a rule has no use for, see `stopping`.
 OPEN, DONE, FAILED, SPARE = 0, 1, -1, 2
+LAYOUT = 1  # Of blocks; to be raised when they change.
+
+Block = tuple[int, ...]  # Position of a cell along the axes, then number of the block.
+Outputs = dict[str, np.ndarray]  # Of several trials of one cell, `[trials, ...]`.
 
 
 class Store:
-    """A sweep's folder on disk.
+    """What a folder has of a grid.
 
-    done: state of every block when it was last read or written here, int8
-      `[*axes, blocks]`: 1 done, 0 to do, -1 failed.
+    Args:
+      path: the folder; made by the first write.
+      grid: whose cells are looked for.
 
     Raises:
-      StoreError: if the folder holds something else, or another sweep. Looking
-        changes nothing on disk.
+      StoreError: if the folder holds something else. Looking changes nothing on disk.
+
+    Cost: reads every block, about 1 ms each; memory of the results.
     """
 
     def __init__(self, path: pathlib.Path, grid: Grid) -> None:
-        self.path = path
-        self.grid = grid
-        self.done = np.full((*grid.shape, grid.num_blocks), OPEN, np.int8)
-        self._arrays: dict[str, Any] = {}  # zarr's own types are too wide to index.
-        self.is_new = is_new(path)
-        if not self.is_new:
-            self._open()
-            self._read_done()
+        self.path, self.grid = path, grid
+        # State of every block when it was last read or written here, `[*axes, blocks]`.
+        self.states: Int8[np.ndarray, "*axes blocks"] = np.full(
+            (*grid.shape, grid.num_blocks), OPEN, np.int8
+        )
+        self.damaged: set[Block] = set()  # Files that are no use.
+        self._names = {
+            cell.index: kept.key_of(grid.meaning(cell.trial)) for cell in grid.cells()
+        }
+        self._blocks: dict[Block, kept.Kept] = {}
+        self._failures: dict[Block, str] = {}
+        _check_folder(path)
+        self.refresh(list(np.ndindex(*self.states.shape)))
 
-    def _open(self) -> None:
-        names = ("done", "seconds", *self.grid.dims)
-        self._arrays = {**open_arrays(self.path, self.grid.identity(), names)}
+    def key(self, block: Block) -> str:
+        """A name that no other block of any sweep has."""
+        return f"{self._names[block[:-1]]}/{block[-1]}"
 
-    def _read_done(self) -> None:
-        if "done" in self._arrays:
-            everywhere = np.full(self.done.shape, True)
-            folder = self.path / "done"
-            done, bad = read_blocks(self._arrays["done"], folder, everywhere)
-            self.done = np.where(bad, OPEN, done).astype(np.int8)
+    def file(self, block: Block, suffix: str = ".npz") -> pathlib.Path:
+        """Where a block lies, or what is told of it."""
+        return self.path / "cells" / (self.key(block) + suffix)
 
-    def refresh(self, blocks: Sequence[tuple[int, ...]]) -> None:
-        """Read the state of some blocks again, as other runs may have left it.
+    def state_file(self, trial: Any, index: int) -> pathlib.Path:
+        """Where a trial that goes round by round keeps its state meanwhile."""
+        meaning = self.grid.meaning(trial)
+        for name in self.grid.growing:
+            del meaning["fields"][name]
+        meaning["coords"] = {}  # Which may grow with them.
+        return self.path / "states" / f"{kept.key_of(meaning)}-{index}.npz"
 
-        Cost: a listing of the folder, and 0.3 ms for each block that has a state.
-        """
-        with disk_errors(self.path):
-            files = {entry.name for entry in (self.path / "done").iterdir()}
-        array = self._arrays["done"]
+    def refresh(self, blocks: Sequence[Block]) -> None:
+        """Read some blocks, and again those that are not done, as others may have left
+        them."""
+        listed: dict[str, set[str]] = {}
         for block in blocks:
-            if chunk_file(self.path / "done", block, array.ndim).name in files:
-                try:
-                    self.done[block] = np.asarray(array[block])
-                except Exception:  # zarr raises whatever its codecs do.
-                    self.done[block] = OPEN
+            if self.states[block] == DONE:
+                continue
+            name, number = self._names[block[:-1]], block[-1]
+            if name not in listed:
+                listed[name] = _listing(self.path / "cells" / name)
+            self.damaged.discard(block)
+            self.states[block] = OPEN
+            if f"{number}.npz" in listed[name]:
+                self._take(block)
+            if self.states[block] == OPEN and f"{number}.failed" in listed[name]:
+                self.states[block] = FAILED
 
-    def block(self, cell: tuple[int, ...], number: int) -> dict[str, np.ndarray]:
-        """Outputs `[trials, ...]` of one block that is done.
+    def _take(self, block: Block) -> None:
+        found = kept.read(self.file(block))
+        if found is None or not self._is_of(found, block):
+            self.damaged.add(block)
+            return
+        self._blocks[block] = found
+        own = self.grid.block(block[-1])
+        if found.about["trials"] >= own.stop - own.start:
+            self.states[block] = DONE
 
-        Raises:
-          StoreError: if it cannot be read.
-        """
-        if any(name not in self._arrays for name in self.grid.dims):
-            self._open()  # Another run has made them.
-        where = (*cell, self.grid.block(number))
-        try:
-            return {
-                name: np.asarray(self._arrays[name][where]) for name in self.grid.dims
-            }
-        except Exception as error:
-            raise StoreError(
-                f"`{self.path}` was damaged while it was read; run again to repair it."
-            ) from error
+    def _is_of(self, found: kept.Kept, block: Block) -> bool:
+        """Whether a file holds what its place says."""
+        place = {name: found.about.get(name) for name in ("layout", "cell", "block")}
+        here = {"layout": LAYOUT, "cell": self._names[block[:-1]], "block": block[-1]}
+        own = kept.key_of(found.about.get("meaning"))
+        return place == here and own == here["cell"]
 
-    def read(self) -> tuple[dict[str, np.ndarray], Bool[np.ndarray, "*axes blocks"]]:
-        """Read all outputs.
+    def outputs(self, block: Block, *, at_most: int | None = None) -> Outputs:
+        """What is stored of a block, `[trials, ...]`: as many trials as the grid has of
+        it, if there are; nothing of a block that has none."""
+        if block not in self._blocks:
+            return {}
+        own = self.grid.block(block[-1])
+        length = own.stop - own.start if at_most is None else at_most
+        return {n: a[:length] for n, a in self._blocks[block].arrays.items()}
 
-        Returns:
-          Outputs `[*axes, trials, *own]`, arbitrary where a block is not done; and
-          which blocks are marked done but are missing or damaged. An output that has
-          never been stored is left out.
-        """
-        wanted = self.done == DONE
-        values, damaged = {}, np.zeros_like(wanted)
+    def num_trials(self, block: Block) -> int:
+        """How many trials of a block are stored, of those that the grid has."""
+        found = self.outputs(block)
+        return len(next(iter(found.values()))) if found else 0
+
+    def about(self, block: Block) -> Mapping[str, Any]:
+        """What a stored block says of itself."""
+        return self._blocks[block].about
+
+    def values(self) -> Outputs:
+        """All outputs `[*axes, trials, *own]`, arbitrary where a block is not done; one
+        that has never been stored is left out."""
+        done = [block for block in self._blocks if self.states[block] == DONE]
+        if not done:
+            return {}
+        shape = (*self.grid.shape, self.grid.num_trials)
+        first, found = self._blocks[done[0]].arrays, {}
         for name in self.grid.dims:
-            if name not in self._arrays:
-                return {}, wanted
-            path = self.path / name
-            values[name], bad = read_blocks(self._arrays[name], path, wanted)
-            damaged |= bad
-        return values, damaged
+            array = np.zeros((*shape, *first[name].shape[1:]), first[name].dtype)
+            for block in done:
+                where = (*block[:-1], self.grid.block(block[-1]))
+                array[where] = self.outputs(block)[name]
+            found[name] = array
+        return found
 
-    def create(self) -> None:
-        """Make the folder, if there is none, and what a killed creation left out.
-
-        To be called by one run at a time.
-        """
-        attributes = {**self.grid.identity(), **LAYOUT}
-        dims = (*self.grid.axes, "block")
-        shape = self.done.shape
-        with disk_errors(self.path):
-            if self.is_new:
-                zarr.create_group(self.path, attributes=attributes)
-            for name, dtype in (("done", np.int8), ("seconds", np.float64)):
-                if name not in self._arrays:
-                    self._create(name, shape, (1,) * len(shape), dtype, dims)
-        self._read_done()  # States may have outlived the array's description.
-
-    def create_outputs(self, outputs: Mapping[str, jax.ShapeDtypeStruct]) -> None:
-        """Make one array per output, or check those that are there.
-
-        To be called by one run at a time.
+    def check_outputs(self, outputs: Mapping[str, jax.ShapeDtypeStruct]) -> None:
+        """Raises ValueError unless they are what the grid announces, and what the
+        stored cells have.
 
         Args:
           outputs: shape and type of the outputs of one trial.
+        """
+        _check_announced(self.grid, outputs)
+        for block in self._blocks:
+            for name, array in self._blocks[block].arrays.items():
+                here = outputs[name]
+                if (array.shape[1:], array.dtype) != (here.shape, here.dtype):
+                    raise StoreError(
+                        f"`{self.path}` holds `{name}` as {array.dtype}"
+                        f"{list(array.shape[1:])} a trial, this cell gives {here.dtype}"
+                        f"{list(here.shape)}: outputs must have one shape and type in "
+                        "all cells. If the trial has changed, raise its revision."
+                    )
+
+    def write(self, block: Block, outputs: Outputs, about: Mapping[str, Any]) -> None:
+        """Store what was computed of a block, behind the trials that it has.
 
         Raises:
-          ValueError: if they are not what `dims` and `coords` of the grid announce,
-            or differ from those of the stored cells.
+          StoreError: if the disk refuses; what was stored stays.
         """
-        _check_outputs(self.grid, outputs)
-        if any(name not in self._arrays for name in outputs):
-            self._open()  # Another run may have made them.
-        for name, output in outputs.items():
-            shape = (*self.grid.shape, self.grid.num_trials, *output.shape)
-            if name in self._arrays:
-                _check_stored(self.path, name, self._arrays[name], shape, output.dtype)
-                continue
-            chunks = (*(1 for _ in self.grid.shape), BLOCK, *output.shape)
-            dims = (*self.grid.axes, "trial", *self.grid.dims[name])
-            with disk_errors(self.path):
-                self._create(name, shape, chunks, output.dtype, dims)
+        before = self.outputs(block)
+        if before:
+            outputs = {n: np.concatenate([before[n], outputs[n]]) for n in outputs}
+            seconds = self.about(block)["seconds"] + about["seconds"]
+            about = {**about, "seconds": seconds}
+        cell = self._cell(block)
+        whole = {
+            "layout": LAYOUT,
+            "cell": self._names[block[:-1]],
+            "block": block[-1],
+            "trials": len(next(iter(outputs.values()))),
+            "meaning": self.grid.meaning(cell.trial),
+            **about,
+        }
+        with disk_errors(self.path):
+            kept.write(self.file(block), outputs, whole)
+            self.file(block, ".failed").unlink(missing_ok=True)
+        self._blocks[block] = kept.Kept(outputs, whole)
+        self.damaged.discard(block)
+        self.states[block] = DONE
 
-    def _create(self, name, shape, chunks, dtype, dims) -> None:
-        group = zarr.open_group(self.path, mode="r+")
-        self._arrays[name] = create_array(
-            group, name, shape=shape, chunks=chunks, dtype=np.dtype(dtype), dims=dims
-        )
+    def fail(self, block: Block) -> None:
+        """Note that a block could not be computed."""
+        mark = self.file(block, ".failed")
+        with disk_errors(self.path), kept.replacing(mark) as partial:
+            partial.touch()
+        self.states[block] = FAILED
 
-    def write(
-        self,
-        cell: tuple[int, ...],
-        block: int,
-        outputs: Mapping[str, np.ndarray],
-        seconds: float,
+    def _cell(self, block: Block) -> Cell:
+        return self.grid.cell(block[:-1])
+
+    def codes(self, index: tuple[int, ...]) -> set[str]:
+        """Digests of the code that computed what is stored of a cell."""
+        numbers = range(self.grid.num_blocks)
+        own = [(*index, n) for n in numbers if (*index, n) in self._blocks]
+        return {self.about(block)["code"] for block in own}
+
+    def check_code(
+        self, cells: Iterable[tuple[int, ...]], here: str, why: str | None
     ) -> None:
-        """Store one block; `done` goes last.
+        """Raises StoreError where cells were begun by other code than would complete
+        them, unless a person said why that is harmless.
 
-        Raises:
-          StoreError: if the disk refuses; the block then counts as not done.
+        Args:
+          cells: positions along the axes.
+          here: digest of the code that computes now.
+          why: the person's reason.
         """
-        with disk_errors(self.path):
-            for name, values in outputs.items():
-                array = self._arrays[name]
-                # zarr would merge a block shorter than its chunk into a damaged one.
-                stale = chunk_file(self.path / name, (*cell, block), array.ndim)
-                stale.unlink(missing_ok=True)
-                array[(*cell, self.grid.block(block))] = values
-            self._arrays["seconds"][(*cell, block)] = seconds
-        self.mark(cell, block, DONE)
+        for index in cells:
+            others = sorted(self.codes(index) - {here})
+            if others and why is None:
+                point = self.grid.point(index)
+                where = ", ".join(f"{name} {value}" for name, value in point.items())
+                raise StoreError(
+                    f"a cell of `{self.path}` ({where}) was begun by other code than "
+                    f"would complete it: {self._difference(others[0], here)}. Complete "
+                    "it by the code that began it, choose another store, or say why "
+                    "this changes no number: `accept_code`, `--accept-code WHY`."
+                )
 
-    def mark(self, cell: tuple[int, ...], block: int, status: int) -> None:
-        """Set the state of one block, on disk and in memory."""
-        with disk_errors(self.path):
-            self._arrays["done"][(*cell, block)] = status
-        self.done[(*cell, block)] = status
+    def _difference(self, there: str, here: str) -> str:
+        old, new = (self.code(digest) for digest in (there, here))
+        if old is None or new is None:
+            return "what it was is not known"
+        found = sources.differences(old, new)
+        more = [f"and {len(found) - 5} more"] if len(found) > 5 else []
+        return ", ".join([*found[:5], *more])
+
+    def code(self, digest: str) -> Any:
+        """What a digest of code stands for; None if that was lost."""
+        with contextlib.suppress(OSError, ValueError):
+            found = json.loads((self.path / "code" / f"{digest}.json").read_text())
+            return found if kept.key_of(found) == digest else None
+
+    def keep_code(self, code: Mapping[str, Any]) -> str:
+        """Note what code computes from now on; its digest."""
+        digest = kept.key_of(code)
+        file = self.path / "code" / f"{digest}.json"
+        if self.code(digest) is None:
+            with disk_errors(self.path), kept.replacing(file) as partial:
+                partial.write_text(json.dumps(code, indent=1, sort_keys=True) + "\n")
+        return digest
 
 
-def _check_outputs(grid: Grid, outputs: Mapping[str, jax.ShapeDtypeStruct]) -> None:
+def seconds(path: pathlib.Path, grid: Grid) -> Float[np.ndarray, "*axes"]:
+    """What the stored trials of each cell took, without compiling."""
+    store, found = Store(path, grid), np.zeros(grid.shape)
+    for block in zip(*np.nonzero(store.states == DONE), strict=True):
+        found[block[:-1]] += store.about(block)["seconds"]
+    return found
+
+
+def stored(path: pathlib.Path) -> Iterator[kept.Kept]:
+    """All sound blocks of a store, of whatever sweeps, in the order of their names.
+
+    `about` has `meaning` (experiment, revision, seed, fields, outputs), `block` and
+    `trials`, `code`, `commit`, `run`, `seconds`, and `accepted` where a person judged a
+    change of code harmless.
+    """
+    for file in sorted((path / "cells").glob("*/*.npz")):
+        found = kept.read(file)
+        if found is None or found.about.get("layout") != LAYOUT:
+            continue
+        if kept.key_of(found.about["meaning"]) == file.parent.name:
+            yield found
+
+
+def _listing(folder: pathlib.Path) -> set[str]:
+    try:
+        return set(os.listdir(folder))
+    except FileNotFoundError:
+        return set()
+
+
+def _check_folder(path: pathlib.Path) -> None:
+    """Raises StoreError if there is something that is no store."""
+    if not path.exists() or (path / "cells").is_dir():
+        return
+    own = {"code", "states", "lock", "provenance.json", "failures.jsonl"}
+    if path.is_dir() and all(
+        entry.name in own or entry.suffix == ".partial" for entry in path.iterdir()
+    ):
+        return
+    if (path / "cells").is_dir():  # Another run has made it since.
+        return
+    raise StoreError(f"`{path}` is not a store of results; choose another folder.")
+
+
+def _check_announced(grid: Grid, outputs: Mapping[str, jax.ShapeDtypeStruct]) -> None:
     if set(outputs) != set(grid.dims):
         raise OutputsError(
             f"`dims` must name the outputs of a trial, {sorted(outputs)}, got"
@@ -213,168 +324,6 @@ def _check_outputs(grid: Grid, outputs: Mapping[str, jax.ShapeDtypeStruct]) -> N
                     f"own axis `{dim}` must have one size, and as many labels in"
                     f" `coords`, got {sizes[dim]} and {size} (output `{name}`)."
                 )
-
-
-def _check_stored(
-    path: pathlib.Path, name: str, array: Any, shape: tuple, dtype: np.dtype
-) -> None:
-    if (array.shape, array.dtype) != (shape, dtype):
-        raise StoreError(
-            f"`{path}` holds `{name}` as {array.dtype}{list(array.shape)}, this cell"
-            f" gives {dtype}{list(shape)}: outputs must have one shape and type in all"
-            " cells. If the trial has changed, choose another folder or delete it."
-        )
-
-
-LAYOUT = {"layout": 1, "cfljax": cfljax.__version__}
-
-
-def is_new(path: pathlib.Path) -> bool:
-    """Whether nothing is stored there yet.
-
-    Raises:
-      StoreError: if the path holds something that is not a store.
-    """
-    if not path.exists():
-        return True
-    if path.is_dir():
-        if (path / "zarr.json").exists():
-            return False
-        # A creation that was killed leaves at most such files.
-        if all(entry.suffix == ".partial" for entry in path.iterdir()):
-            return True
-        # Another run may have made the store since the first look.
-        if (path / "zarr.json").exists():
-            return False
-    raise StoreError(
-        f"`{path}` is not a store of results; choose another folder or delete it."
-    )
-
-
-def open_arrays(
-    path: pathlib.Path, identity: Mapping[str, Any], names: Sequence[str]
-) -> dict[str, zarr.Array]:
-    """Open the arrays of a store, those that exist, if it belongs to the sweep.
-
-    Raises:
-      StoreError: of one line that says what differs and what to do.
-    """
-    advice = "choose another folder or delete it."
-    try:
-        group = zarr.open_group(path, mode="r+")
-        stored = group.attrs.asdict()
-        with zarr.config.set(KEEP_EMPTY):
-            arrays = {name: group[name] for name in names if name in group}
-    except Exception as error:  # zarr raises whatever its parser does.
-        reason = type(error).__name__
-        raise StoreError(
-            f"`{path}` cannot be read as a store of results ({reason}); {advice}"
-        ) from error
-    if "layout" not in stored:
-        raise StoreError(f"`{path}` is a zarr group but not of a sweep; {advice}")
-    for name, here in {"layout": LAYOUT["layout"], **identity}.items():
-        if difference := _difference(name, stored.get(name), here):
-            raise StoreError(f"`{path}` {difference}; {advice}")
-    return arrays  # pyright: ignore[reportReturnType]  # Never groups.
-
-
-def _difference(name: str, there: Any, here: Any) -> str:
-    if json.dumps(there, sort_keys=True) == json.dumps(here, sort_keys=True):
-        return ""
-    if isinstance(there, dict) and isinstance(here, dict):
-        for key in sorted({*there, *here}):
-            if key not in there:
-                return f"lacks `{key}` in its {name}, which this run has"
-            if key not in here:
-                return f"has `{key}` in its {name}, which this run lacks"
-            if inner := _difference(key, there[key], here[key]):
-                return inner
-        return ""
-    if name == "revision":
-        return f"was written by revision {there} of the trial, this is revision {here}"
-    return f"was written with `{name}` = {there!r}, this run has {here!r}"
-
-
-# Else a chunk of fill values, of all failures say, would leave no file. zarr looks at
-# this when it opens an array; nothing of it is stored.
-KEEP_EMPTY = {"array.write_empty_chunks": True}
-
-
-def create_array(
-    group: zarr.Group,
-    name: str,
-    *,
-    shape: tuple[int, ...],
-    chunks: tuple[int, ...],
-    dtype: np.dtype,
-    dims: tuple[str, ...],
-) -> zarr.Array:
-    """Add an empty array: NaN where it holds floats, 0 elsewhere."""
-    with zarr.config.set(KEEP_EMPTY):
-        return group.create_array(
-            name,
-            shape=shape,
-            chunks=chunks,
-            dtype=dtype,
-            fill_value=np.nan if np.issubdtype(dtype, np.floating) else 0,
-            filters=None,
-            compressors=(Crc32cCodec(),),
-            chunk_key_encoding={"name": "default", "separator": "."},
-            dimension_names=dims,
-        )
-
-
-def chunk_file(path: pathlib.Path, block: tuple[int, ...], ndim: int) -> pathlib.Path:
-    """The file of one chunk.
-
-    Args:
-      path: folder of the array.
-      block: position along the grid's axes, then number of the block.
-      ndim: number of axes of the array.
-    """
-    own = (0,) * (ndim - len(block))
-    return path / ".".join(["c", *(str(i) for i in (*block, *own))])
-
-
-def read_blocks(
-    array: zarr.Array, path: pathlib.Path, wanted: Bool[np.ndarray, "*axes blocks"]
-) -> tuple[np.ndarray, Bool[np.ndarray, "*axes blocks"]]:
-    """Read an array, and find the chunks that cannot be trusted.
-
-    Cost: one file per chunk, about 0.3 ms each.
-
-    Args:
-      array: opened array.
-      path: its folder.
-      wanted: the chunks that must be there.
-
-    Returns:
-      The whole array, arbitrary where not wanted; and which wanted chunks are
-      missing, truncated or otherwise fail their checksum.
-    """
-    files = {entry.name for entry in path.iterdir()}
-    missing = np.zeros_like(wanted)
-    for block in map(tuple, np.argwhere(wanted).tolist()):
-        missing[block] = chunk_file(path, block, array.ndim).name not in files
-    try:
-        return np.asarray(array[...]), missing
-    except Exception:  # zarr raises whatever its codecs do.
-        return _read_one_by_one(array, wanted & ~missing, missing)
-
-
-def _read_one_by_one(
-    array: zarr.Array, present: np.ndarray, missing: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    values = np.full(array.shape, array.fill_value, array.dtype)
-    bad = missing.copy()
-    length = array.chunks[present.ndim - 1]
-    for *cell, number in np.argwhere(present).tolist():
-        where = (*cell, slice(number * length, (number + 1) * length))
-        try:
-            values[where] = array[where]
-        except Exception:
-            bad[(*cell, number)] = True
-    return values, bad
 
 
 class StoreError(ValueError):

@@ -18,7 +18,7 @@ import xarray
 from jaxtyping import Int8, PRNGKeyArray, PyTree
 
 from cfljax.engine.cache import keep_programs
-from cfljax.engine.claims import Claims, Shared
+from cfljax.engine.claims import Claims
 from cfljax.engine.devices import trial_devices
 from cfljax.engine.grid import BLOCK, Cell, Grid
 from cfljax.engine.programs import (
@@ -32,13 +32,16 @@ from cfljax.engine.programs import (
     run_trials,
 )
 from cfljax.engine.progress import Bar
-from cfljax.engine.provenance import Journal, describe_run
+from cfljax.engine.provenance import Journal, commit, describe_run
+from cfljax.engine.sources import describe
 from cfljax.engine.store import (
     DONE,
     FAILED,
     OPEN,
     SPARE,
+    Block,
     MemoryLimitError,
+    Outputs,
     OutputsError,
     Store,
     StoreError,
@@ -47,8 +50,6 @@ from cfljax.engine.store import (
 
 log = logging.getLogger(__name__)
 
-Block = tuple[int, ...]  # Position of a cell along the axes, then number of the block.
-Outputs = dict[str, np.ndarray]  # Of several trials of one cell, `[trials, ...]`.
 Enough = Callable[[Outputs, Any], bool]
 # What computes a range of trials of some cells that belong together, given the number
 # of their group: outputs of each cell, and the seconds they took.
@@ -92,6 +93,8 @@ def sweep(
     joint: Joint | None = None,
     shard: tuple[int, int] | None = None,
     enough: Enough | None = None,
+    by_rounds: bool = False,
+    accept_code: str | None = None,
 ) -> xarray.Dataset:
     """Run what the store at `path` lacks of a grid, and return all of it.
 
@@ -99,6 +102,12 @@ def sweep(
     was when it is called again; one that is complete is only read. A cell that raises
     is recorded as failed, and tried again by the next call. Runs that diverge are
     results like any other.
+
+    A store holds cells of any sweeps; which cell is which is a question of what its
+    trials mean, see `Grid.meaning`. So axes, values and trials can be added, and what
+    another sweep has computed of the same meaning is only read. Within one cell all
+    trials are of one code: the modules that `simulate` reaches, JAX's version and
+    settings, flags; see `sources`.
 
     Trial `i` of each cell gets `fold_in(key(seed), i)`. The fields that `grid.traced`
     names reach `simulate` traced, so cells that differ only in those share one
@@ -116,8 +125,7 @@ def sweep(
       grid: cells and trials.
       simulate: `(trial, key, constants) -> {name: array}`, one trial; pure and
         traceable. Its outputs have the same shapes in all cells. None with `joint`.
-      path: the store, a zarr group. `NAME.provenance.json`, `NAME.lock` and, if a cell
-        fails, `NAME.failures.jsonl` are written beside it.
+      path: the store, a folder, made if missing; see `store`.
       constants: arrays that all trials share. They are no part of what identifies a
         store: raise `grid.revision` when they change.
       chunk: trials per compiled call, `BLOCK` at most; None for as many as fit.
@@ -136,6 +144,12 @@ def sweep(
         after each block with all outputs `[n, ...]` of the cell's first n trials; a
         pure function, so that it does not matter who computed what and when. Blocks
         beyond are neither computed nor, if they are stored, used.
+      by_rounds: whether trials are long runs of many rounds. Then each is called by
+        itself, not traced, what `run` does in it is compiled there, and its state is
+        kept in the store every few minutes: a run that was killed goes on from there,
+        bit for bit; `chunk`, `memory`, `batching` and `devices` do not apply.
+      accept_code: why it is harmless that cells which were begun by other code are
+        completed by this one; their blocks keep the reason.
 
     Returns:
       One variable of floats per output (integers and booleans become float64), NaN
@@ -146,8 +160,9 @@ def sweep(
       `failures`, cells, and `open_blocks`, which are yet to be computed with `shard`.
 
     Raises:
-      StoreError: if `path` belongs to something else, the disk refuses or, without
-        `shard`, other runs still compute blocks. Blocks that are done stay done.
+      StoreError: if `path` belongs to something else, a cell was begun by other code,
+        the disk refuses or, without `shard`, other runs still compute blocks. Blocks
+        that are done stay done.
       ValueError: if an argument is out of its range, a trial or the chunk does not
         fit in `memory`, the results do not fit in what is free, or outputs are not
         what the grid announces.
@@ -155,9 +170,9 @@ def sweep(
     """
     given = {"chunk": chunk, "memory": memory, "batching": batching, "devices": devices}
     keep_programs()
-    _check_ways(simulate, joint, given)
+    _check_ways(simulate, joint, given, by_rounds=by_rounds)
     _check_shard(shard)
-    if joint is None:
+    if joint is None and not by_rounds:
         given |= {"batching": batching or _batching(), "devices": devices or _devices()}
         trial_devices(given["devices"])  # Raises if there are not so many.
     check_results(grid)
@@ -166,20 +181,26 @@ def sweep(
     if (found := _finished(grid, cells, path, rule)) is not None:
         return found
     pieces = _pieces(grid, cells, joint=joint, by_block=enough is None, shard=shard)
-    with Claims(path, (*grid.shape, grid.num_blocks)) as claims:
-        with claims.alone(Shared.STORE):
-            store, journal, states = _begin(grid, cells, path, claims, rule)
+    code = describe(simulate if joint is None else joint.simulate)
+    with Claims(path) as claims:
+        store, states = _look(grid, cells, path, rule)
+        journal = Journal(path, claims)
         options = {name: given[name] for name in ("batching", "chunk", "memory")}
         options |= {"devices_used": given["devices"], "joint": joint is not None}
+        options |= {"by_rounds": by_rounds}
         options["shard"] = None if shard is None else "{}/{}".format(*shard)
         journal.start({**describe_run(), **options})
+        origin = _Origin(store.keep_code(code), commit(), journal.run, accept_code)
         with Bar(grid.experiment, visible=progress) as bar:
-            work = _Work(grid, store, claims, journal, bar, rule, states)
+            work = _Work(grid, store, claims, journal, bar, rule, states, origin)
             key = jax.random.key(grid.seed, impl="threefry2x32")
             if joint is not None:
                 compute = _jointly(joint, key, constants, work)
-            else:
+            elif by_rounds:
                 assert simulate is not None  # As `_check_ways` has seen.
+                compute = _round_by_round(store, simulate, key, constants, work)
+            else:
+                assert simulate is not None
                 constants = jax.device_put(constants)
                 compute = _one_by_one(grid, simulate, key, constants, work, given)
             work.run(pieces, compute)
@@ -187,7 +208,11 @@ def sweep(
 
 
 def _check_ways(
-    simulate: Simulate | None, joint: Joint | None, given: dict[str, Any]
+    simulate: Simulate | None,
+    joint: Joint | None,
+    given: dict[str, Any],
+    *,
+    by_rounds: bool,
 ) -> None:
     """Raises ValueError unless there is one way to compute, with its own options."""
     if (simulate is None) == (joint is None):
@@ -196,6 +221,10 @@ def _check_ways(
     for name, value in given.items():
         if joint is not None and value is not None:
             raise ValueError(f"`{name}` does not apply to a `joint` one; leave it out.")
+        if by_rounds and value is not None:
+            raise ValueError(f"`{name}` does not apply with `by_rounds`; leave it out.")
+    if joint is not None and by_rounds:
+        raise ValueError("`by_rounds` does not apply to a `joint` one; leave it out.")
     if given["batching"] not in (None, "map", "vmap"):
         got = given["batching"]
         raise ValueError(f"`batching` must be 'map' or 'vmap', got {got!r}.")
@@ -230,35 +259,25 @@ def _finished(
 ) -> xarray.Dataset | None:
     """All results if nothing is to be done; looking changes nothing on disk."""
     store = Store(path, grid)
-    if rule.enough is None and not np.all(store.done == DONE):
-        return None
-    values, damaged = store.read()
-    states = rule.states(grid, cells, values, np.where(damaged, OPEN, store.done))
+    states = rule.states(grid, cells, store)
     if np.any((states == OPEN) | (states == FAILED)):
         return None
-    return _labelled(grid, values, states)
+    return _labelled(grid, store.values(), states)
 
 
-def _begin(
-    grid: Grid, cells: list[Cell], path: pathlib.Path, claims: Claims, rule: "_Rule"
-) -> tuple[Store, Journal, Int8[np.ndarray, "*axes blocks"]]:
-    """Make or repair the store; the state of every block. For one run at a time."""
+def _look(
+    grid: Grid, cells: list[Cell], path: pathlib.Path, rule: "_Rule"
+) -> tuple[Store, Int8[np.ndarray, "*axes blocks"]]:
+    """The store, and the state of every block; says how many are of no use."""
     store = Store(path, grid)
-    journal = Journal(path, claims, is_new=store.is_new)
-    store.create()
-    values, damaged = store.read()
-    # A block is opened before it is written anew, so that none which is done and
-    # damaged is being repaired by another run, and a kill changes nothing.
-    for *cell, block in np.argwhere(damaged).tolist():
-        store.mark(tuple(cell), block, OPEN)
-    if count := int(np.sum(damaged)):
+    if store.damaged:
         log.warning(
-            "`%s`: %d blocks are missing or damaged on disk; computing them again.",
+            "`%s`: %d blocks are damaged or not what their place says; computing them"
+            " again.",
             path,
-            count,
+            len(store.damaged),
         )
-    states = rule.states(grid, cells, values, np.where(damaged, OPEN, store.done))
-    return store, journal, states
+    return store, rule.states(grid, cells, store)
 
 
 def _results(
@@ -272,12 +291,12 @@ def _results(
 ) -> xarray.Dataset:
     """What is stored now, by this run and others, who may hold blocks if `is_part`."""
     store = Store(path, grid)
-    values, damaged = store.read()
-    states = rule.states(grid, cells, values, np.where(damaged, OPEN, store.done))
-    if np.any(damaged & (states == OPEN)):
+    states = rule.states(grid, cells, store)
+    if any(states[block] == OPEN for block in store.damaged):
         raise StoreError(
             f"`{path}` was damaged while it was written; run again to repair it."
         )
+    values = store.values()
     dataset = _labelled(grid, values, states)
     count, failed = dataset.attrs["open_blocks"], dataset.attrs["failures"]
     first = journal.first_error or "an error in another run"
@@ -358,15 +377,11 @@ class _Rule:
         return self._answers[question]
 
     def states(
-        self,
-        grid: Grid,
-        cells: Sequence[Cell],
-        values: Outputs,
-        done: Int8[np.ndarray, "*axes blocks"],
+        self, grid: Grid, cells: Sequence[Cell], store: Store
     ) -> Int8[np.ndarray, "*axes blocks"]:
         """The state of every block: `SPARE` behind where a cell stops or has a gap, so
         that what was stored there once, under another rule, counts for nothing."""
-        states = done.astype(np.int8)
+        states = store.states.copy()
         if self.enough is None:
             return states
         for cell in cells:
@@ -377,12 +392,20 @@ class _Rule:
                     later = own[number:]
                     later[later == DONE] = SPARE
                     break
-                where = (*cell.index, grid.block(number))
-                blocks.append({name: array[where] for name, array in values.items()})
+                blocks.append(store.outputs((*cell.index, number)))
                 if self.stops(cell, blocks):
                     own[number + 1 :] = SPARE
                     break
         return states
+
+
+class _Origin(NamedTuple):
+    """Where what a run writes comes from: see `Store` and `provenance`."""
+
+    code: str
+    commit: dict[str, Any] | None
+    run: str
+    accepted: str | None  # Why code of two kinds within a cell is harmless.
 
 
 class _Piece(NamedTuple):
@@ -433,21 +456,22 @@ class _Work:
         bar: Bar,
         rule: _Rule,
         states: Int8[np.ndarray, "*axes blocks"],
+        origin: _Origin,
     ) -> None:
         self._grid, self._store, self._claims = grid, store, claims
         self._journal, self._bar, self._rule = journal, bar, rule
+        self.origin = origin
         self._todo = (states == OPEN) | (states == FAILED)
         self._blocks, self._seconds, self._trials = 0, 0.0, 0
         self._failed: set[Block] = set()  # Cells, in this run.
-        self._accepted: dict[str, jax.ShapeDtypeStruct] | None = None
+        self._outputs: dict[str, jax.ShapeDtypeStruct] | None = None
 
     def accept(self, outputs: dict[str, jax.ShapeDtypeStruct]) -> None:
-        """Make the arrays for a trial's outputs, or check those that are there:
-        ValueError if they are not what the grid announces or the store holds."""
-        if outputs != self._accepted:
-            with self._claims.alone(Shared.STORE):
-                self._store.create_outputs(outputs)
-            self._accepted = dict(outputs)
+        """Check a trial's outputs: ValueError if they are not what the grid announces
+        or the store holds."""
+        if outputs != self._outputs:
+            self._store.check_outputs(outputs)
+            self._outputs = dict(outputs)
 
     def advance(self, trials: int) -> None:
         """Count trials that are over."""
@@ -474,6 +498,9 @@ class _Work:
         every = ((*c.index, block) for c in piece.cells for block in piece.blocks)
         return [block for block in every if self._todo[block]]
 
+    def _every(self) -> range:
+        return range(self._grid.num_blocks)
+
     def _count(self, blocks: Sequence[Block]) -> int:
         """Number of trials in some blocks."""
         trials = (self._grid.block(number) for *_, number in blocks)
@@ -483,13 +510,18 @@ class _Work:
         """Claim and do what a piece lacks; False if another run holds it."""
         if not (remaining := self._remaining(piece)):
             return True
-        before = [self._store.done[block] for block in remaining]
+        before = [self._store.states[block] for block in remaining]
         trials = self._trials
-        with self._claims.claim(remaining) as is_mine:
+        names = [self._store.key(block) for block in remaining]
+        with self._claims.claim(names) as is_mine:
             if not is_mine:
                 return False
-            self._store.refresh(remaining)
-            after = [self._store.done[block] for block in remaining]
+            begun = [cell.index for cell in piece.cells]
+            self._store.refresh([(*i, n) for i in begun for n in self._every()])
+            after = [self._store.states[block] for block in remaining]
+            if any(state != DONE for state in after):
+                whole = {block[:-1] for block in remaining}
+                self._store.check_code(whole, self.origin.code, self.origin.accepted)
             # Another run has tried these since, and the next call will again.
             tried = {
                 block[:-1]
@@ -517,7 +549,7 @@ class _Work:
             if self._rule.enough is None:
                 continue
             for cell in list(running):
-                stored = found.get(cell.index) or self._store.block(cell.index, number)
+                stored = self._store.outputs((*cell.index, number))
                 known[cell.index].append(stored)
                 if self._rule.stops(cell, known[cell.index]):
                     running.remove(cell)
@@ -527,53 +559,58 @@ class _Work:
     ) -> dict[Block, Outputs] | None:
         """Compute a block of some cells, and store it of those that lack it; what was
         stored, or None if the computation raised, which is recorded."""
-        lacking = {
-            cell.index
-            for cell in cells
-            if self._store.done[(*cell.index, number)] != DONE
-        }
-        if not lacking:
+        blocks = [(*cell.index, number) for cell in cells]
+        held = [self._store.num_trials(block) for block in blocks]
+        whole = self._grid.block(number)
+        if min(held) == whole.stop - whole.start:
             return {}
         trials = [cell.trial for cell in cells]
+        missing = slice(whole.start + min(held), whole.stop)
         try:
-            results, seconds = compute(piece.group, trials, self._grid.block(number))
+            results, seconds = compute(piece.group, trials, missing)
         except FATAL:
             raise
         except Exception as error:
             for cell in cells:
                 self._fail(piece, cell, error)
             return None
-        found = {
-            cell.index: outputs
-            for cell, outputs in zip(cells, results, strict=True)
-            if cell.index in lacking
-        }
-        for index, outputs in found.items():
-            self._store.write(index, number, outputs, seconds / len(cells))
+        found = {}
+        for block, had, outputs in zip(blocks, held, results, strict=True):
+            if had == whole.stop - whole.start:
+                continue
+            # What other cells of a joint group have, they were computed for alone.
+            own = {name: array[had - min(held) :] for name, array in outputs.items()}
+            found[block[:-1]] = own
+            self._store.write(block, own, self._about(block, seconds / len(cells)))
         self._blocks += len(found)
         self._seconds += seconds
         return found
+
+    def _about(self, block: Block, seconds: float) -> dict[str, Any]:
+        """Where a block comes from that this run writes."""
+        mixed = self._store.codes(block[:-1]) - {self.origin.code}
+        why = self.origin.accepted
+        accepted = {"why": why, "code": sorted(mixed)} if mixed else None
+        return self.origin._asdict() | {"accepted": accepted, "seconds": seconds}
 
     def _fail(self, piece: _Piece, cell: Cell, error: Exception) -> None:
         """Record that a cell raised, if it lacks anything of the piece; its other
         blocks are left for the next call."""
         lacking = self._lacking(piece, cell.index)
         if lacking and cell.index not in self._failed:
-            pairs = zip(self._grid.axes.items(), cell.index, strict=True)
-            point: dict[str, Any] = {name: values[i] for (name, values), i in pairs}
-            self._journal.record(point, error)
+            self._journal.record(self._grid.point(cell.index), error)
             self._failed.add(cell.index)
             self._bar.fail()
         self._mark_failed(lacking)
 
     def _lacking(self, piece: _Piece, index: Block) -> list[Block]:
         """What a cell lacks of a piece."""
-        remaining, done = self._remaining(piece), self._store.done
-        return [b for b in remaining if b[:-1] == index and done[b] != DONE]
+        remaining, states = self._remaining(piece), self._store.states
+        return [b for b in remaining if b[:-1] == index and states[b] != DONE]
 
     def _mark_failed(self, blocks: Sequence[Block]) -> None:
-        for *cell, number in blocks:
-            self._store.mark(tuple(cell), number, FAILED)
+        for block in blocks:
+            self._store.fail(block)
 
 
 def _one_by_one(
@@ -620,6 +657,45 @@ def _one_by_one(
     return compute
 
 
+def _round_by_round(
+    store: Store,
+    simulate: Simulate,
+    key: PRNGKeyArray,
+    constants: PyTree,
+    work: _Work,
+) -> Compute:
+    """One trial after the other, as it is: what it runs is compiled and kept there."""
+
+    def compute(
+        group: int, cells: Sequence[Any], trials: slice
+    ) -> tuple[list[Outputs], float]:
+        from cfljax.engine.checkpoints import checkpoints
+
+        del group
+        (cell,) = cells
+        begin, gathered = time.perf_counter(), []
+        for index in range(trials.start, trials.stop):
+            with checkpoints(store.state_file(cell, index), identity=work.origin.code):
+                found = simulate(cell, jax.random.fold_in(key, index), constants)
+            own = {name: np.asarray(value) for name, value in found.items()}
+            work.accept(_shapes_of(own))
+            gathered.append(own)
+            work.advance(1)
+        return [_stack(gathered)], time.perf_counter() - begin
+
+    return compute
+
+
+def _shapes_of(outputs: Outputs) -> dict[str, jax.ShapeDtypeStruct]:
+    """Shapes and types of the outputs of one trial."""
+    return {n: jax.ShapeDtypeStruct(a.shape, a.dtype) for n, a in outputs.items()}
+
+
+def _stack(trials: Sequence[Outputs]) -> Outputs:
+    """Outputs `[trials, ...]` of several trials."""
+    return {name: np.stack([own[name] for own in trials]) for name in trials[0]}
+
+
 def _jointly(
     joint: Joint, key: PRNGKeyArray, constants: PyTree, work: _Work
 ) -> Compute:
@@ -637,8 +713,7 @@ def _jointly(
             for outputs in found
         ]
         for own in every:
-            shapes = {n: jax.ShapeDtypeStruct(a.shape, a.dtype) for n, a in own.items()}
-            work.accept(shapes)
+            work.accept(_shapes_of(own))
         return every
 
     def compute(
@@ -651,10 +726,7 @@ def _jointly(
             for own, outputs in zip(gathered, one(cells, index), strict=True):
                 own.append(outputs)
             work.advance(len(cells))
-        stacked = [
-            {name: np.stack([outputs[name] for outputs in own]) for name in own[0]}
-            for own in gathered
-        ]
+        stacked = [stack(own) for own in gathered]
         return stacked, time.perf_counter() - begin
 
     return compute

@@ -41,7 +41,7 @@ from cfljax.models import linear
 from experiments.checks import check_different, check_positive
 from experiments.clove.rows import FOUND, finish
 from experiments.options import Options
-from experiments.study import cells, column, trial_of
+from experiments.study import cells, column, sweep, trial_of
 
 EXPERIMENT = "clove.fig3"
 EXPERIMENTS = {
@@ -105,7 +105,8 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     started = time.perf_counter()
     axes = {name: getattr(config, name) for name in ("method", "noise", "separation")}
     first = {name: values[0] for name, values in axes.items()}
-    results = engine.sweep(
+    results = sweep(
+        options,
         engine.Grid(
             experiment=EXPERIMENT,
             trial=trial_of(Trial, config, **first),
@@ -118,10 +119,6 @@ def main(config: Config, options: Options) -> dict[str, Any]:
             revision=REVISION,
         ),
         simulate,
-        options.out / "results.zarr",
-        chunk=options.chunk,
-        memory=options.memory,
-        progress=options.progress,
     )
     table = rows(results, num_samples=config.num_samples, error_rate=config.error_rate)
     heading = "Adjusted Rand index in the last round, data sets with all clients right"

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -37,7 +36,7 @@ from experiments.clove.partitions import (
 )
 from experiments.clove.sources import Dataset, Source, load_source, without_inputs
 from experiments.options import Options
-from experiments.study import trial_of
+from experiments.study import sweep, trial_of
 
 # One name for all, so that experiments of one folder share what both run.
 STUDY = "clove.study"
@@ -420,11 +419,11 @@ def planned(
         configuration are the same.
     """
     found = [(grid, source) for source in loaded for grid in grids(config, source)]
-    names = [store_name(grid.trial) for grid, _ in found]
-    if repeated := {name for name in names if names.count(name) > 1}:
+    shapes = [_shape(grid.trial) for grid, _ in found]
+    if repeated := {shape for shape in shapes if shapes.count(shape) > 1}:
         raise ValueError(
             "sizes and `participations` must give different clients, got twice: "
-            f"{min(repeated).removesuffix('.zarr')}."
+            f"{min(repeated)}."
         )
     for grid, source in found:
         share_out(
@@ -515,11 +514,11 @@ def _shared_sizes(trial: Trial) -> dict[str, int]:
     return {name: getattr(trial, name) for name in names}
 
 
-def store_name(trial: Trial) -> str:
-    """Folder of the results of one shape of the data."""
+def _shape(trial: Trial) -> str:
+    """The name of one shape of the data."""
     size = trial.num_clients // trial.num_clusters
     shape = f"{trial.num_clusters}x{size}x{trial.num_samples}-{trial.num_participants}"
-    return f"{trial.dataset}-{trial.partition}-{shape}.zarr"
+    return f"{trial.dataset}-{trial.partition}-{shape}"
 
 
 def compute(
@@ -535,25 +534,5 @@ def compute(
         repetitions=len(grid.axes["repetition"]),
         **_shared_sizes(grid.trial),
     )
-    path = options.out / store_name(grid.trial)
-    return Result(grid.trial, sweep(options, grid, simulate, path, clients))
-
-
-def sweep(
-    options: Options,
-    grid: engine.Grid,
-    simulate: Simulate,
-    path: pathlib.Path,
-    constants: Any,
-) -> xr.Dataset:
-    """Compute what a store lacks of a grid, with clients spread over the devices."""
-    with engine.clients_over_devices(options.devices):
-        return engine.sweep(
-            grid,
-            simulate,
-            path,
-            constants=constants,
-            chunk=options.chunk,
-            memory=options.memory,
-            progress=options.progress,
-        )
+    data = sweep(options, grid, simulate, clients, spreads_clients=True)
+    return Result(grid.trial, data)

@@ -51,10 +51,10 @@ from experiments.clove.rows import (
     spread,
     without_empty,
 )
-from experiments.clove.study import local_training, repetitions, sweep, traffic
+from experiments.clove.study import local_training, repetitions, traffic
 from experiments.images import checksum
 from experiments.options import Options
-from experiments.study import trial_of
+from experiments.study import sweep, trial_of
 
 EXPERIMENT = "clove.unknown_k"
 EXPERIMENTS = {
@@ -145,7 +145,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
         invert=config.invert,
     )
     grid = _grid(config, checksum(jax.tree.leaves(inputs)), writers.num_classes)
-    results = sweep(options, grid, simulate, options.out / "results.zarr", inputs)
+    results = sweep(options, grid, simulate, inputs, spreads_clients=True)
     table = rows(results)
     text = markdown(table)
     note = f"images: {writers.source}, {config.num_clients} writers\n\n"

@@ -5,8 +5,7 @@ Command:   python -m experiments compare --algorithms fedavg,ifca,ditto:penalty=
 Search:    --step-sizes .1 .03 .01 --search ditto:penalty=.1,1 knn_per:knn_weight=.3,.7
 
 Every algorithm of a seed has the same data and the same run's key, and trains by the
-same local update. Each setting of each algorithm has a store of its own in the folder
-of the results, so that algorithms may be added later and those that are there stay.
+same local update. Algorithms may be added later: what the store has of others stays.
 """
 
 import dataclasses
@@ -18,7 +17,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import zarr
 
 from cfljax import engine
 from experiments import study
@@ -26,7 +24,7 @@ from experiments.clove.networks import network_of
 from experiments.clove.partitions import PARTITIONS, belongs, published_sizes, share_out
 from experiments.clove.rows import finish
 from experiments.clove.sources import Source, load_source, without_inputs
-from experiments.clove.study import repetitions, rounds, sweep
+from experiments.clove.study import repetitions, rounds
 from experiments.compare.arms import Arm, Config
 from experiments.compare.arms import preset as preset
 from experiments.compare.rows import Result, Setting, draw, markdown, note, rows, runs
@@ -204,17 +202,15 @@ def _swept(
     options: Options, grid: engine.Grid, arm: Arm, clients: Clients
 ) -> list[Setting]:
     """One setting for each step size; without data if none of its runs finished."""
-    path = options.out / f"{arm.text.replace(':', '-')}.zarr"
     try:
-        data = sweep(options, grid, simulate, path, clients)
+        data = study.sweep(options, grid, simulate, clients, spreads_clients=True)
     except engine.SweepError as error:
         print(f"{arm.text}: {error}", file=sys.stderr)
         data = None
     sizes, number = grid.axes["step_size"], len(grid.axes["repetition"])
     seconds = np.full((len(sizes), number), np.nan)
     if data is not None:
-        stored: Any = zarr.open_group(path, mode="r")["seconds"]
-        seconds = np.sum(np.asarray(stored[...]), axis=-1)
+        seconds = engine.seconds(options.store_folder, grid)
     found = []
     for index, size in enumerate(sizes):
         own = None if data is None else data.isel(step_size=index, trial=0)

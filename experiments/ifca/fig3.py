@@ -261,6 +261,7 @@ def compute(cells: engine.Grid, config: Config, options: Options) -> xarray.Data
         "constants": jnp.asarray(config.step_sizes, jnp.float32),
         "progress": options.progress,
         "shard": options.shard,
+        "accept_code": options.accept_code,
         "enough": stopping_rule(
             options.precision,
             tolerance=config.tolerance,
@@ -269,7 +270,7 @@ def compute(cells: engine.Grid, config: Config, options: Options) -> xarray.Data
             num_trials=config.num_trials,
         ),
     }
-    store = options.out / "results.zarr"
+    store = options.store_folder
     if config.shortcuts:
         for name in ("chunk", "memory", "devices"):
             if getattr(options, name) is not None:

@@ -17,7 +17,6 @@ and kept in one file for each; they are judged as those of the data are.
 import concurrent.futures
 import dataclasses
 import functools
-import json
 import os
 import pathlib
 from collections.abc import Sequence
@@ -29,11 +28,10 @@ from jaxtyping import Float
 
 from cfljax import engine, law, metrics
 from cfljax.base import Convention, bernoulli_models
-from cfljax.engine import Bar
+from cfljax.engine import Bar, kept
 from cfljax.intervals import divide
 from experiments.ifca.fig3_table import AXES, counts
 from experiments.ifca.fig3_trial import Trial, thresholds, within
-from experiments.kept import Kept
 
 REVISION = 1  # To be raised whenever a trial of the same fields changes its law.
 STREAM = 2**32 - 1  # Above the number of any trial on data.
@@ -152,11 +150,8 @@ def sweep(
 ) -> list[Distances]:
     """Distances of every cell of a panel's grid, in the order of `grid.cells()`.
 
-    Each cell is one file of the folder, see `Kept`: a sweep that was killed resumes,
-    and several may share the folder. The grid's revision counts for nothing here.
-
-    Raises:
-      StoreError: where a file's runs were to be judged by other criteria.
+    Each cell is one file of the folder, see `kept`: a sweep that was killed
+    resumes, and several may share the folder. The grid's revision counts for nothing.
     """
     cells = grid.cells()
     with (
@@ -185,22 +180,12 @@ def _stored(grid: engine.Grid, trial: Trial, folder: pathlib.Path) -> Distances:
         | {"step_sizes": steps.tolist(), "num_trials": grid.num_trials}
         | {"seed": grid.seed, "revision": REVISION}
     )
-    text = json.dumps(identity, sort_keys=True)
-    here = identity.pop("criteria")
 
     def compute() -> dict[str, Any]:
         own = distances(trial, steps, num_trials=grid.num_trials, seed=grid.seed)
-        return {"distance": own, "identity": np.array(text)}
+        return {"distance": own}
 
-    kept = Kept(folder)
-    found = kept.remembered(identity, compute)
-    there = json.loads(str(found["identity"])).get("criteria")
-    if there != here:
-        raise engine.StoreError(
-            f"`{kept.path(identity)}` was written with `criteria` = {there!r}, this "
-            f"run has {here!r}; choose another folder or delete it."
-        )
-    return found["distance"]
+    return kept.remembered(folder, identity, compute)["distance"]
 
 
 def rows(

@@ -145,10 +145,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     found = [
         find_images(name, options, fall_back=config.fall_back) for name in config.images
     ]
-    jobs = [
-        (name, grid(config, panel, images), images)
-        for panel, (name, images) in enumerate(zip(config.images, found, strict=True))
-    ]
+    jobs = [(grid(config, panel, images), images) for panel, images in enumerate(found)]
     results = sweep(jobs, identities, options)
     table = [row(result) for result in results]
     text = report.markdown(table, COLUMNS)

@@ -150,22 +150,20 @@ class Result:
 
 
 def sweep(
-    jobs: Sequence[tuple[str, engine.Grid, Loaded]],
+    jobs: Sequence[tuple[engine.Grid, Loaded]],
     simulate: Simulate,
     options: Options,
 ) -> list[Result]:
-    """Compute what the stores lack, with clients spread over devices.
+    """Compute what the store lacks, with clients spread over devices.
 
-    Jobs are a store's name, a grid of trials, and their images. Sizes that cannot be
-    raise a ValueError before anything is run.
+    Jobs are grids of trials, and their images. Sizes that cannot be raise a ValueError
+    before anything is run.
     """
-    for _, grid, images in jobs:
+    for grid, images in jobs:
         jax.eval_shape(functools.partial(simulate, grid.trial), _KEY, images.arrays)
     results = []
-    for name, grid, images in jobs:
-        data = study.sweep(
-            options, grid, simulate, name, images.arrays, spreads_clients=True
-        )
+    for grid, images in jobs:
+        data = study.sweep(options, grid, simulate, images.arrays, spreads_clients=True)
         results.append(Result(grid.trial, data))
     return results
 

@@ -92,8 +92,6 @@ EXPERIMENTS = {
 MNIST_REVISION = 2
 CIFAR_REVISION = 1
 
-Grids = list[tuple[str, engine.Grid]]  # With the names of their stores.
-
 
 @dataclasses.dataclass(frozen=True)
 class Table:
@@ -101,7 +99,7 @@ class Table:
 
     id: str  # of the experiment
     preset: Callable[[Literal["quick", "paper"]], Any]
-    grids: Callable[[Any, Loaded], Grids]  # one for each setting
+    grids: Callable[[Any, Loaded], list[engine.Grid]]  # one for each setting
     by_algorithm: bool  # whether rows are in the order of algorithms, then of settings
 
     def main(self, config: Any, options: Options) -> dict[str, Any]:
@@ -113,7 +111,7 @@ class Table:
         """
         study = Study(self.id, config, options)
         images = find_images(config.images, options, fall_back=config.fall_back)
-        jobs = [(name, grid, images) for name, grid in self.grids(config, images)]
+        jobs = [(grid, images) for grid in self.grids(config, images)]
         results = sweep(jobs, simulate, options)
         table = [row for result in results for row in rows(result)]
         if self.by_algorithm:
@@ -212,7 +210,7 @@ def mnist_preset(name: Literal["quick", "paper"]) -> MnistConfig:
     )
 
 
-def mnist_grids(config: MnistConfig, images: Loaded) -> Grids:
+def mnist_grids(config: MnistConfig, images: Loaded) -> list[engine.Grid]:
     """One grid for each setting."""
     grids = []
     for num_clients, num_samples, num_test_clients in config.settings:
@@ -234,10 +232,8 @@ def mnist_grids(config: MnistConfig, images: Loaded) -> Grids:
             batch_size=0,
             decay=1.0,
         )
-        grid = _grid(
-            "ifca.table1_mnist", MNIST_REVISION, config, config.algorithms, trial
-        )
-        grids.append((f"{trial.images}-{num_clients}x{num_samples}", grid))
+        own = "ifca.table1_mnist", MNIST_REVISION, config, config.algorithms, trial
+        grids.append(_grid(*own))
     return grids
 
 
@@ -351,7 +347,7 @@ def cifar_trial(config: CifarConfig, images: Loaded, start: Start) -> Trial:
     )
 
 
-def cifar_grids(config: CifarConfig, images: Loaded) -> Grids:
+def cifar_grids(config: CifarConfig, images: Loaded) -> list[engine.Grid]:
     """One grid for each start; only IFCA has another than the first."""
     grids = []
     for number, start in enumerate(config.starts):
@@ -359,9 +355,8 @@ def cifar_grids(config: CifarConfig, images: Loaded) -> Grids:
         if number and "ifca" not in config.algorithms:
             break
         trial = cifar_trial(config, images, start)
-        name = f"{images.name}-{config.num_clients}x{trial.num_samples}-{start}"
-        grid = _grid("ifca.table1_cifar", CIFAR_REVISION, config, names, trial)
-        grids.append((name, grid))
+        own = "ifca.table1_cifar", CIFAR_REVISION, config, names, trial
+        grids.append(_grid(*own))
     return grids
 
 

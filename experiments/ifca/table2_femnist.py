@@ -306,7 +306,7 @@ def _sweep(
         revision=REVISION,
     )
     job = pretrain if is_pretraining else simulate
-    data = study.sweep(options, grid, job, name, inputs, spreads_clients=True)
+    data = study.sweep(options, grid, job, inputs, spreads_clients=True)
     return Result(name, trial, data)
 
 

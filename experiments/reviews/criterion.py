@@ -342,7 +342,8 @@ class _Replicas(study.Study):
         for index, (panel, full) in enumerate(PANELS.items()):
             axes = _axes(config, panel)
             first = {name: values[0] for name, values in axes.items()}
-            results = engine.sweep(
+            results = sweep(
+                options,
                 engine.Grid(
                     experiment=f"{self.id}.{panel}",
                     trial=Trial(**first, **sizes, num_clusters=full.num_clusters),
@@ -355,11 +356,7 @@ class _Replicas(study.Study):
                     revision=self.revision,
                 ),
                 self.compute,
-                options.out / f"{panel}.zarr",
                 constants=jnp.asarray(full.step_sizes, jnp.float32),
-                chunk=options.chunk,
-                memory=options.memory,
-                progress=options.progress,
             )
             for place in itertools.product(*(range(len(v)) for v in axes.values())):
                 cell = results.isel(dict(zip(axes, place, strict=True)))

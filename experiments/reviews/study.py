@@ -20,8 +20,7 @@ from jaxtyping import Bool, Float, PRNGKeyArray
 from matplotlib.figure import Figure
 
 from cfljax import intervals, report
-from cfljax.engine import Bar, Claims, Journal, describe_run
-from experiments.kept import Kept
+from cfljax.engine import Bar, Claims, Journal, describe_run, kept
 from experiments.options import Options
 from experiments.study import Row, Rows, column, curve
 
@@ -59,27 +58,27 @@ class Study:
         self, config: Any, cells: Sequence[Cell], options: Options
     ) -> list[dict[str, np.ndarray]]:
         """Arrays of every cell, in order, computed where `options.out/cells` does not
-        keep them in a file each; runs are listed in `cells.provenance.json`.
+        keep them in a file each; runs are listed in `provenance.json` there.
         """
         folder = options.out / "cells"
-        kept = Kept(folder)
         keys = [[self.id, self.revision, dict(cell)] for cell in cells]
-        found = {index: kept.read(key) for index, key in enumerate(keys)}
-        missing = [index for index, arrays in found.items() if arrays is None]
+        files = [folder / f"{kept.key_of(key)}.npz" for key in keys]
+        found = [None if (k := kept.read(file)) is None else k.arrays for file in files]
+        missing = [index for index, arrays in enumerate(found) if arrays is None]
         if missing:
             bar = Bar(self.id, visible=options.progress)
-            with Claims(folder, (1,)) as claims, bar:
+            with Claims(folder) as claims, bar:
                 bar.expect(len(missing))
-                journal = Journal(folder, claims, is_new=not folder.exists())
+                journal = Journal(folder, claims)
                 journal.start({**describe_run(), "experiment": self.id})
                 started = time.perf_counter()
                 for index in missing:
                     once = functools.partial(self.compute, cells[index])
-                    found[index] = kept.remembered(keys[index], once)
+                    found[index] = kept.remembered(folder, keys[index], once)
                     bar.advance(1)
                 seconds = round(time.perf_counter() - started, 2)
                 journal.finish(seconds=seconds, blocks=len(missing))
-        return [arrays for arrays in found.values() if arrays is not None]
+        return [arrays for arrays in found if arrays is not None]
 
     def main(self, config: Any, options: Options) -> dict[str, Any]:
         """Compute what is not kept yet; write table, figures, answer and configuration.

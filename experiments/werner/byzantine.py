@@ -138,8 +138,8 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     """Compute what the stores lack, then write tables and figures."""
     own = study.Study(EXPERIMENT, config, options)
     errors, breakdowns = _grids(config)
-    table = rows(own.sweep(errors, simulate, "errors"), config)
-    broken = breakdown_rows(own.sweep(breakdowns, breakdown, "breakdown"), config)
+    table = rows(own.sweep(errors, simulate), config)
+    broken = breakdown_rows(own.sweep(breakdowns, breakdown), config)
     return own.finish(
         tables={"table": (table, COLUMNS), "breakdown": (broken, BREAKDOWN_COLUMNS)},
         note=note(table, broken),

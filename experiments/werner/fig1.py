@@ -148,8 +148,8 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     failing, clustering = {}, {}
     for name in FAILING:
         without, grid = _grids(config, name)
-        failing[name] = own.sweep(without, fail, f"failing_{name}")
-        clustering[name] = own.sweep(grid, simulate, f"clustering_{name}")
+        failing[name] = own.sweep(without, fail)
+        clustering[name] = own.sweep(grid, simulate)
     failed = failing_rows(failing, config.tolerance)
     table = rows(clustering, config)
     found = windows(table)

@@ -105,7 +105,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
         seed=config.seed,
         revision=REVISION,
     )
-    results = own.sweep(grid, simulate, "results")
+    results = own.sweep(grid, simulate)
     table = rows(results)
     return own.finish(
         tables={"table": (table, COLUMNS)},

@@ -179,7 +179,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     results: dict[Panel, xr.Dataset] = {}
     for place, panel in enumerate(config.panels):
         found = {
-            name: own.sweep(grid, simulate, f"{name}_{panel[0]}x{panel[1]}")
+            name: own.sweep(grid, simulate)
             for name, grid in _grids(config, place).items()
         }
         results[panel] = _joined(config, **found)

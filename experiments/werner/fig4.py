@@ -112,7 +112,7 @@ def preset(name: Literal["quick", "paper"]) -> Config:
 def main(config: Config, options: Options) -> dict[str, Any]:
     """Compute what the store lacks, then write the figures and their numbers."""
     own = study.Study(EXPERIMENT, config, options)
-    results = own.sweep(_grid(config), simulate, "results")
+    results = own.sweep(_grid(config), simulate)
     table = rows(results, config)
     return own.finish(
         tables={"table": (table, COLUMNS)},

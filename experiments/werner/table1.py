@@ -262,8 +262,7 @@ def _sweep(
         repetitions=config.num_trials,
         sizes=sizes,
     )
-    name = f"{'long-' if is_long else ''}{partition}"
-    return own.sweep(grid, simulate, name, clients)
+    return own.sweep(grid, simulate, clients)
 
 
 @dataclasses.dataclass(frozen=True)
