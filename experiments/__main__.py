@@ -95,12 +95,28 @@ def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     if found is not None and options.progress and sys.stderr.isatty():
         what = "clients" if entry.spreads_clients else "trials"
         print(f"{what} on {arguments.devices or found} devices", file=sys.stderr)
-    summary = entry.load().main(config, options)
+    summary = _summary(entry, config, options, plans=arguments.plan)
     if arguments.json:
         print(json.dumps(plain(summary), indent=2, allow_nan=False))
     else:
         show(summary)
     return 1 if summary.get("failed_cells") else 0
+
+
+def _summary(
+    entry: Entry, config: Any, options: Options, *, plans: bool
+) -> Mapping[str, Any]:
+    """Of what was asked for: what it would cost, a worker's share, or the whole."""
+    module = entry.load()
+    if plans:
+        from experiments import plan
+
+        return plan.plan(entry.id, options, module.jobs(config, options))
+    if entry.has_jobs and options.shard is not None:
+        from experiments import jobs
+
+        return jobs.share(entry.id, options, module.jobs(config, options))
+    return module.main(config, options)
 
 
 @contextlib.contextmanager
@@ -117,10 +133,12 @@ def _importing() -> Iterator[None]:
 def _check_use(entry: Entry, arguments: argparse.Namespace) -> None:
     """ValueError for a flag that the experiment has no use for."""
     shard = arguments.shard and "/".join(map(str, arguments.shard))
+    is_long = entry.has_jobs or entry.spreads_clients
     for flag, value, is_used in (
-        ("--devices", arguments.devices, entry.is_sweep or entry.spreads_clients),
+        ("--devices", arguments.devices, entry.is_sweep or is_long),
         ("--precision", arguments.precision, entry.is_sweep),
-        ("--shard", shard, entry.is_sweep),
+        ("--plan", arguments.plan or None, entry.has_jobs),
+        ("--shard", shard, entry.is_sweep or entry.has_jobs),
     ):
         if value is not None and not is_used:
             raise ValueError(f"`{flag}` has no use for {arguments.id}, got {value}.")

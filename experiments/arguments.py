@@ -101,7 +101,7 @@ def parser() -> argparse.ArgumentParser:
         if name == "run":
             _add_sweep(command)
         else:
-            command.set_defaults(precision=None, shard=None)
+            command.set_defaults(precision=None, shard=None, plan=False)
         _add_resources(command)
     return top
 
@@ -146,7 +146,13 @@ def _add_sweep(command: argparse.ArgumentParser) -> None:
         "--shard",
         type=_shard,
         metavar="I/N",
-        help="for sweeps: be worker I of N on one store, and write no table",
+        help="be worker I of N on one store, and write no table",
+    )
+    command.add_argument(
+        "--plan",
+        action="store_true",
+        help="for neural networks: print cells, what the store has, and core-hours to "
+        "the end as measured here in a minute; compute nothing",
     )
 
 

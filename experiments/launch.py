@@ -85,10 +85,10 @@ def _check_experiment(flags: Sequence[str]) -> None:
     """Raises ValueError, or exits in one line, for what every worker would refuse."""
     arguments, rest = parser().parse_known_args(flags)
     entry = find(registry.EXPERIMENTS, arguments.id)
-    if not entry.is_sweep:
+    if not entry.is_sweep and not entry.has_jobs:
         raise ValueError(
-            f"`launch` has no use for {arguments.id}: only trials of a sweep can be "
-            "shared out."
+            f"`launch` has no use for {arguments.id}: it takes no time that is worth "
+            "sharing out."
         )
     configure(entry, arguments, rest)
     Options(

@@ -51,6 +51,8 @@ class Entry:
     # Whether all it computes is one sweep of independent trials, which can stop at a
     # precision, be shared by several workers, and spread its trials over devices.
     is_sweep: bool = False
+    # Whether it has `jobs(config, options)`, see `jobs`, which workers can share.
+    has_jobs: bool = False
 
     def load(self) -> Any:
         """What has `preset(name) -> Config` and `main(config, options) -> summary`, a
@@ -138,7 +140,8 @@ def _literals(path: pathlib.Path, shown: pathlib.Path) -> Iterator[tuple[str, An
 
 def _entry(id: Any, fields: Any, shown: pathlib.Path, where: str) -> Entry:
     """The entry of an id with the fields that its module gives it."""
-    kinds = {"title": str, "spreads_clients": bool, "is_sweep": bool}
+    flags = ("spreads_clients", "is_sweep", "has_jobs")
+    kinds = {"title": str} | dict.fromkeys(flags, bool)
     what = f"{where}: {id!r}" if id else where
     if not isinstance(id, str) or not isinstance(fields, dict):
         raise ValueError(f"{what} must be an id with a dict.")

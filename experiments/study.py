@@ -1,6 +1,5 @@
 """What experiments share: trials of a configuration, sweeps, rows, and files."""
 
-import contextlib
 import dataclasses
 import itertools
 import json
@@ -19,6 +18,7 @@ from matplotlib.figure import Figure
 from cfljax import engine, intervals, report
 from cfljax.base import Algorithm, ClientData
 from cfljax.engine import Simulate
+from experiments.jobs import Job, run
 from experiments.options import Options
 
 Row = dict[str, Any]
@@ -58,22 +58,18 @@ def sweep(
     grid: engine.Grid,
     simulate: Simulate,
     constants: Any = None,
-    *,
-    spreads_clients: bool = False,
 ) -> xr.Dataset:
     """Compute what the store lacks of a grid; returns all of it."""
-    spread = engine.clients_over_devices if spreads_clients else contextlib.nullcontext
-    with spread(options.devices):
-        return engine.sweep(
-            grid,
-            simulate,
-            options.store_folder,
-            constants=constants,
-            accept_code=options.accept_code,
-            chunk=options.chunk,
-            memory=options.memory,
-            progress=options.progress,
-        )
+    return engine.sweep(
+        grid,
+        simulate,
+        options.store_folder,
+        constants=constants,
+        accept_code=options.accept_code,
+        chunk=options.chunk,
+        memory=options.memory,
+        progress=options.progress,
+    )
 
 
 def cells(data: xr.Dataset, *axes: str) -> Iterator[tuple[Row, xr.Dataset]]:
@@ -172,6 +168,12 @@ class Study:
     ) -> xr.Dataset:
         """As the function of this name, counting the cells that failed."""
         found = sweep(self.options, grid, simulate, constants)
+        self.failures += int(found.attrs["failures"])
+        return found
+
+    def run(self, job: Job) -> xr.Dataset:
+        """As `jobs.run`, counting the cells that failed."""
+        found = run(self.options, job)
         self.failures += int(found.attrs["failures"])
         return found
 

@@ -2,7 +2,9 @@ from . import kept as kept
 from .cache import keep_programs as keep_programs
 from .claims import Claims as Claims
 from .devices import clients_over_devices as clients_over_devices
+from .devices import products as products
 from .devices import use_cores as use_cores
+from .grid import Cell as Cell
 from .grid import Grid as Grid
 from .programs import Simulate as Simulate
 from .programs import available_memory as available_memory
@@ -12,7 +14,7 @@ from .provenance import describe_run as describe_run
 from .runs import run as run
 from .store import StoreError as StoreError
 from .store import SweepError as SweepError
-from .store import seconds as seconds
+from .store import progress_of as progress_of
 from .store import stored as stored
 from .sweeps import Joint as Joint
 from .sweeps import sweep as sweep

@@ -1,8 +1,8 @@
 """Claims: which process computes what of a store, as locks that die with it.
 
 All locks are bytes of one empty file `lock` in the store: one for each block, at a
-place that its name's digest gives, and one for what all runs write. The operating system
-releases them when their process ends, by whatever signal; no clock, host name or
+place that its name's digest gives, and one for what all runs write. The operating
+system releases them when their process ends, by whatever signal; no clock, host name or
 process id is compared.
 """
 
@@ -15,7 +15,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
-from cfljax.engine.store import disk_errors
+from cfljax.engine.store import StoreError, disk_errors
 
 try:
     import fcntl
@@ -56,13 +56,26 @@ class Claims:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
+    def check(self) -> None:
+        """Raises StoreError if the store was removed since, and may have been begun
+        anew: what a run that was suspended meanwhile would write belongs to no one."""
+        with contextlib.suppress(OSError):
+            here = os.stat(self._store / "lock")
+            if os.path.samestat(here, os.fstat(self._file.fileno())):
+                return
+        raise StoreError(
+            f"`{self._store}` was removed or replaced while it was written; nothing"
+            " more is written to it. Run again."
+        )
+
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
         """Wait until no other run writes what all write, and keep the others from it
-        meanwhile."""
+        meanwhile; raises as `check`."""
         with disk_errors(self._store):
             _lock(self._file, 0, wait=True)
         try:
+            self.check()
             yield
         finally:
             _unlock(self._file, 0)

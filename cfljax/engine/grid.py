@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 BLOCK = 10  # Trials in a stored block: a constant of the layout, never of a result.
-RESERVED = ("block", "done", "failed", "seconds", "trial", "trials")
+RESERVED = ("about", "failed", "trial", "trials")
 SCALARS = (bool, int, float, str)
 
 
@@ -126,24 +126,29 @@ class Grid:
         """What cells share that share one compilation: all fields but the traced."""
         return tuple(v for k, v in _fields(trial).items() if k not in self.traced)
 
+    def fields(self, trial: Any) -> dict[str, Any]:
+        """All fields of a cell's trial, by name."""
+        return _fields(trial)
+
     def meaning(self, trial: Any) -> dict[str, Any]:
         """All that the trials of a cell mean, ready for JSON: two sweeps share a cell
         if it is equal. A field that has its class's default is left out, so that one
         which is added with the old meaning as its default makes nobody start anew."""
         usual = {f.name: f.default for f in dataclasses.fields(trial)}
-        own = _fields(trial)
+        own = self.fields(trial)
         return {
             "experiment": self.experiment,
             "revision": self.revision,
             "seed": self.seed,
-            "fields": {k: v for k, v in own.items() if not _is_same(v, usual[k])},
+            "fields": {k: v for k, v in own.items() if not is_same(v, usual[k])},
             "dims": {name: list(own) for name, own in self.dims.items()},
             "coords": {k: np.asarray(v).tolist() for k, v in self.coords.items()},
         }
 
 
-def _is_same(value: Any, other: Any) -> bool:
-    return type(value) is type(other) and value == other
+def is_same(value: Any, other: Any) -> bool:
+    """Whether two values of a field mean the same."""
+    return repr(value) == repr(other)  # So 0.0 is not -0.0, and NaN is NaN.
 
 
 def _fields(trial: Any) -> dict[str, Any]:

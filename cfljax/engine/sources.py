@@ -8,6 +8,7 @@ import importlib.util
 import inspect
 import os
 import pathlib
+import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -49,6 +50,8 @@ def _settings() -> dict[str, str]:
     config: Any = jax.config
     flags = os.environ.get("XLA_FLAGS", "").split()
     return {
+        # What the digests of modules are made of depends on it.
+        "python": ".".join(platform.python_version_tuple()[:2]),
         "jax": importlib.metadata.version("jax"),
         "jaxlib": importlib.metadata.version("jaxlib"),
         "backend": jax.default_backend(),
@@ -77,6 +80,7 @@ def _modules(first: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(found.items()))
 
 
+@functools.cache
 def _own_file(name: str) -> pathlib.Path | None:
     """The source of a module that is somebody's own: not built in, not installed."""
     if name == "__main__":
@@ -102,8 +106,10 @@ def _imports(tree: ast.Module, name: str, is_package: bool) -> Iterator[str]:
     rooms: dict[str, str] = {}  # By the names that they have here.
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-            rooms |= {a.asname or a.name: a.name for a in node.names}
+            for alias in node.names:
+                yield alias.name
+                top = alias.name.split(".")[0]
+                rooms[alias.asname or top] = alias.name if alias.asname else top
         elif isinstance(node, ast.ImportFrom):
             parts = name.split(".")
             up = node.level - is_package if node.level else len(parts)
@@ -114,10 +120,21 @@ def _imports(tree: ast.Module, name: str, is_package: bool) -> Iterator[str]:
                 yield from (source, held)
                 rooms[alias.asname or alias.name] = held
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            room = rooms.get(node.value.id)
-            if room is not None and node.attr in _stub(room):
-                yield _stub(room)[node.attr]
+        if isinstance(node, ast.Attribute) and (held := _taken(node, rooms)):
+            yield held
+
+
+def _taken(node: ast.expr, rooms: Mapping[str, str]) -> str | None:
+    """The module that an expression `room.name` or `room.room.name` means or takes
+    something from, if any does; by the names that rooms have."""
+    if isinstance(node, ast.Name):
+        return rooms.get(node.id)
+    if not isinstance(node, ast.Attribute) or not (room := _taken(node.value, rooms)):
+        return None
+    if _own_file(room) is None:
+        return None
+    inner = f"{room}.{node.attr}"
+    return _stub(room).get(node.attr, inner if _own_file(inner) else None)
 
 
 @functools.cache
@@ -141,7 +158,7 @@ def _digest(tree: ast.Module) -> str:
         if isinstance(node, kinds) and node.body:
             first = node.body[0]
             if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-                node.body = [ast.Pass(), *node.body[1:]]
+                node.body = node.body[1:] or [ast.Pass()]
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:12]
 
 

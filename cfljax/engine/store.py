@@ -17,14 +17,14 @@ import json
 import os
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int8
+from jaxtyping import Bool, Float, Int8
 
 from cfljax.engine import kept, sources
-from cfljax.engine.grid import Cell, Grid
+from cfljax.engine.grid import Grid, is_same
 
 # The last one is never stored: a block that a rule has no use for, see `stopping`.
 OPEN, DONE, FAILED, SPARE = 0, 1, -1, 2
@@ -54,12 +54,14 @@ class Store:
             (*grid.shape, grid.num_blocks), OPEN, np.int8
         )
         self.damaged: set[Block] = set()  # Files that are no use.
+        self._trials = {cell.index: cell.trial for cell in grid.cells()}
         self._names = {
-            cell.index: kept.key_of(grid.meaning(cell.trial)) for cell in grid.cells()
+            index: kept.key_of(grid.meaning(trial))
+            for index, trial in self._trials.items()
         }
         self._blocks: dict[Block, kept.Kept] = {}
-        self._failures: dict[Block, str] = {}
-        _check_folder(path)
+        with _reading_errors(path):
+            _check_folder(path)
         self.refresh(list(np.ndindex(*self.states.shape)))
 
     def key(self, block: Block) -> str:
@@ -73,8 +75,8 @@ class Store:
     def state_file(self, trial: Any, index: int) -> pathlib.Path:
         """Where a trial that goes round by round keeps its state meanwhile."""
         meaning = self.grid.meaning(trial)
-        for name in self.grid.growing:
-            del meaning["fields"][name]
+        for name in self.grid.growing(trial):
+            meaning["fields"].pop(name, None)
         meaning["coords"] = {}  # Which may grow with them.
         return self.path / "states" / f"{kept.key_of(meaning)}-{index}.npz"
 
@@ -87,8 +89,10 @@ class Store:
                 continue
             name, number = self._names[block[:-1]], block[-1]
             if name not in listed:
-                listed[name] = _listing(self.path / "cells" / name)
+                with _reading_errors(self.path):
+                    listed[name] = _listing(self.path / "cells" / name)
             self.damaged.discard(block)
+            self._blocks.pop(block, None)
             self.states[block] = OPEN
             if f"{number}.npz" in listed[name]:
                 self._take(block)
@@ -107,10 +111,12 @@ class Store:
 
     def _is_of(self, found: kept.Kept, block: Block) -> bool:
         """Whether a file holds what its place says."""
-        place = {name: found.about.get(name) for name in ("layout", "cell", "block")}
-        here = {"layout": LAYOUT, "cell": self._names[block[:-1]], "block": block[-1]}
-        own = kept.key_of(found.about.get("meaning"))
-        return place == here and own == here["cell"]
+        if not _is_at(found, self._names[block[:-1]], block[-1]):
+            return False
+        # A field that is usual is no part of the name: what is usual may have changed.
+        here = self.grid.fields(self._trials[block[:-1]])
+        there = found.about["fields"]
+        return all(is_same(here.get(name, there[name]), there[name]) for name in there)
 
     def outputs(self, block: Block, *, at_most: int | None = None) -> Outputs:
         """What is stored of a block, `[trials, ...]`: as many trials as the grid has of
@@ -138,6 +144,7 @@ class Store:
             return {}
         shape = (*self.grid.shape, self.grid.num_trials)
         first, found = self._blocks[done[0]].arrays, {}
+        self._check_alike(_shapes_of(first), "another cell has it as")
         for name in self.grid.dims:
             array = np.zeros((*shape, *first[name].shape[1:]), first[name].dtype)
             for block in done:
@@ -154,35 +161,53 @@ class Store:
           outputs: shape and type of the outputs of one trial.
         """
         _check_announced(self.grid, outputs)
-        for block in self._blocks:
-            for name, array in self._blocks[block].arrays.items():
+        self._check_alike(outputs, "this cell gives")
+
+    def _check_alike(
+        self, outputs: Mapping[str, jax.ShapeDtypeStruct], what: str
+    ) -> None:
+        for stored in self._blocks.values():
+            for name, there in _shapes_of(stored.arrays).items():
                 here = outputs[name]
-                if (array.shape[1:], array.dtype) != (here.shape, here.dtype):
+                if (there.shape, there.dtype) != (here.shape, here.dtype):
                     raise StoreError(
-                        f"`{self.path}` holds `{name}` as {array.dtype}"
-                        f"{list(array.shape[1:])} a trial, this cell gives {here.dtype}"
+                        f"`{self.path}` holds `{name}` as {there.dtype}"
+                        f"{list(there.shape)} a trial, {what} {here.dtype}"
                         f"{list(here.shape)}: outputs must have one shape and type in "
                         "all cells. If the trial has changed, raise its revision."
                     )
 
-    def write(self, block: Block, outputs: Outputs, about: Mapping[str, Any]) -> None:
-        """Store what was computed of a block, behind the trials that it has.
+    def write(
+        self,
+        block: Block,
+        outputs: Outputs,
+        about: Mapping[str, Any],
+        *,
+        behind: int = 0,
+    ) -> None:
+        """Store what was computed of a block, behind so many trials that it has.
 
         Raises:
           StoreError: if the disk refuses; what was stored stays.
         """
-        before = self.outputs(block)
-        if before:
+        if self.num_trials(block) < behind:
+            raise StoreError(
+                f"`{self.path}` was damaged while it was written; run again to repair"
+                " it."
+            )
+        if behind:
+            before = self.outputs(block, at_most=behind)
             outputs = {n: np.concatenate([before[n], outputs[n]]) for n in outputs}
             seconds = self.about(block)["seconds"] + about["seconds"]
             about = {**about, "seconds": seconds}
-        cell = self._cell(block)
+        trial = self._trials[block[:-1]]
         whole = {
             "layout": LAYOUT,
             "cell": self._names[block[:-1]],
             "block": block[-1],
             "trials": len(next(iter(outputs.values()))),
-            "meaning": self.grid.meaning(cell.trial),
+            "meaning": self.grid.meaning(trial),
+            "fields": self.grid.fields(trial),
             **about,
         }
         with disk_errors(self.path):
@@ -199,41 +224,76 @@ class Store:
             partial.touch()
         self.states[block] = FAILED
 
-    def _cell(self, block: Block) -> Cell:
-        return self.grid.cell(block[:-1])
+    def accepted(
+        self, index: tuple[int, ...], here: str, why: str | None
+    ) -> dict[str, Any] | None:
+        """Other `code` of a cell, digests, and `why` it is harmless: as a person says
+        now, or has said of a stored block. None if all is of one code.
 
-    def codes(self, index: tuple[int, ...]) -> set[str]:
-        """Digests of the code that computed what is stored of a cell."""
-        numbers = range(self.grid.num_blocks)
-        own = [(*index, n) for n in numbers if (*index, n) in self._blocks]
-        return {self.about(block)["code"] for block in own}
+        Args:
+          index: position along the axes.
+          here: digest of the code that computes now.
+          why: the person's reason.
+        """
+        others: set[str] = set()
+        known: dict[str, str] = {}
+        for about in self._abouts(index):
+            former = about["accepted"] or {"code": [], "why": None}
+            others |= {about["code"], *former["code"]} - {here}
+            if about["code"] == here:
+                known |= dict.fromkeys(former["code"], former["why"])
+        if why is None and others and others <= set(known):
+            why = "; ".join(sorted(set(known.values())))
+        return {"why": why, "code": sorted(others)} if others else None
+
+    def _abouts(self, index: tuple[int, ...]) -> Iterator[Mapping[str, Any]]:
+        """What the blocks of a cell say of themselves, those beyond the grid's too."""
+        for number in range(self.grid.num_blocks):
+            if (*index, number) in self._blocks:
+                yield self.about((*index, number))
+        name = self._names[index]
+        with _reading_errors(self.path):
+            files = _listing(self.path / "cells" / name)
+        for file in sorted(files):
+            stem, _, suffix = file.partition(".")
+            if suffix == "npz" and stem.isdecimal():
+                block = (*index, int(stem))
+                if block[-1] < self.grid.num_blocks:
+                    continue
+                found = kept.read(self.file(block))
+                if found is not None and self._is_of(found, block):
+                    yield found.about
 
     def check_code(
-        self, cells: Iterable[tuple[int, ...]], here: str, why: str | None
+        self,
+        cells: Iterable[tuple[int, ...]],
+        code: Mapping[str, Any],
+        why: str | None,
     ) -> None:
         """Raises StoreError where cells were begun by other code than would complete
         them, unless a person said why that is harmless.
 
         Args:
           cells: positions along the axes.
-          here: digest of the code that computes now.
+          code: what computes now, see `sources`.
           why: the person's reason.
         """
+        here = kept.key_of(code)
         for index in cells:
-            others = sorted(self.codes(index) - {here})
-            if others and why is None:
+            found = self.accepted(index, here, why)
+            if found is not None and found["why"] is None:
                 point = self.grid.point(index)
                 where = ", ".join(f"{name} {value}" for name, value in point.items())
                 raise StoreError(
-                    f"a cell of `{self.path}` ({where}) was begun by other code than "
-                    f"would complete it: {self._difference(others[0], here)}. Complete "
+                    f"a cell of `{self.path}` ({where or 'the only one'}) was begun by "
+                    "other code than would complete it: "
+                    f"{self._difference(found['code'][0], code)}. Complete "
                     "it by the code that began it, choose another store, or say why "
                     "this changes no number: `accept_code`, `--accept-code WHY`."
                 )
 
-    def _difference(self, there: str, here: str) -> str:
-        old, new = (self.code(digest) for digest in (there, here))
-        if old is None or new is None:
+    def _difference(self, there: str, new: Mapping[str, Any]) -> str:
+        if (old := self.code(there)) is None:
             return "what it was is not known"
         found = sources.differences(old, new)
         more = [f"and {len(found) - 5} more"] if len(found) > 5 else []
@@ -255,27 +315,47 @@ class Store:
         return digest
 
 
-def seconds(path: pathlib.Path, grid: Grid) -> Float[np.ndarray, "*axes"]:
-    """What the stored trials of each cell took, without compiling."""
-    store, found = Store(path, grid), np.zeros(grid.shape)
+class Progress(NamedTuple):
+    """What a store has of the cells of a grid."""
+
+    is_done: Bool[np.ndarray, "*axes"]  # whether of all its trials
+    seconds: Float[np.ndarray, "*axes"]  # that its trials took, without compiling
+
+
+def progress_of(path: pathlib.Path, grid: Grid) -> Progress:
+    """What a store has of a grid; raises StoreError if it is none."""
+    store, seconds = Store(path, grid), np.zeros(grid.shape)
     for block in zip(*np.nonzero(store.states == DONE), strict=True):
-        found[block[:-1]] += store.about(block)["seconds"]
-    return found
+        seconds[block[:-1]] += store.about(block)["seconds"]
+    return Progress(np.all(store.states == DONE, axis=-1), seconds)
 
 
 def stored(path: pathlib.Path) -> Iterator[kept.Kept]:
     """All sound blocks of a store, of whatever sweeps, in the order of their names.
 
-    `about` has `meaning` (experiment, revision, seed, fields, outputs), `block` and
-    `trials`, `code`, `commit`, `run`, `seconds`, and `accepted` where a person judged a
-    change of code harmless.
+    `about` has `meaning` (experiment, revision, seed, outputs, and the fields that are
+    not usual), all `fields`, `block` and `trials`, `code`, `commit`, `run`, `seconds`,
+    and `accepted`, None unless a person judged a change of code harmless.
     """
     for file in sorted((path / "cells").glob("*/*.npz")):
         found = kept.read(file)
-        if found is None or found.about.get("layout") != LAYOUT:
-            continue
-        if kept.key_of(found.about["meaning"]) == file.parent.name:
+        number = int(file.stem) if file.stem.isdecimal() else None
+        if found is not None and _is_at(found, file.parent.name, number):
             yield found
+
+
+def _is_at(found: kept.Kept, cell: str, number: int | None) -> bool:
+    """Whether a file holds the block of this name and number."""
+    if not isinstance(found.about, dict):
+        return False
+    there = [found.about.get(name) for name in ("layout", "cell", "block")]
+    own = kept.key_of(found.about.get("meaning"))
+    return there == [LAYOUT, cell, number] and own == cell
+
+
+def _shapes_of(arrays: Outputs) -> dict[str, jax.ShapeDtypeStruct]:
+    """Shapes and types of a trial's outputs."""
+    return {n: jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for n, a in arrays.items()}
 
 
 def _listing(folder: pathlib.Path) -> set[str]:
@@ -340,6 +420,15 @@ class OutputsError(ValueError):
 
 class SweepError(RuntimeError):
     """A sweep of which nothing could be computed."""
+
+
+@contextlib.contextmanager
+def _reading_errors(path: pathlib.Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else type(error).__name__
+        raise StoreError(f"cannot read results in `{path}`: {reason}.") from error
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import logging
 import os
 import pathlib
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +21,7 @@ from cfljax.engine.cache import keep_programs
 from cfljax.engine.claims import Claims
 from cfljax.engine.devices import trial_devices
 from cfljax.engine.grid import BLOCK, Cell, Grid
+from cfljax.engine.kept import key_of
 from cfljax.engine.programs import (
     Batching,
     Program,
@@ -178,19 +179,34 @@ def sweep(
     check_results(grid)
     cells, path = grid.cells(), pathlib.Path(path)
     rule = _Rule(enough)
-    if (found := _finished(grid, cells, path, rule)) is not None:
-        return found
+    store = Store(path, grid)
+    states = rule.states(grid, cells, store)
+    is_open = (states == OPEN) | (states == FAILED)
+    if not np.any(is_open):
+        return _labelled(grid, store.values(), states)
     pieces = _pieces(grid, cells, joint=joint, by_block=enough is None, shard=shard)
-    code = describe(simulate if joint is None else joint.simulate)
+    own = simulate if joint is None else joint.simulate
+    assert own is not None  # As `_check_ways` has seen.
+    code = describe(own)
+    mine = [cell.index for piece in pieces for cell in piece.cells]
+    begun = [index for index in dict.fromkeys(mine) if np.any(is_open[index])]
+    store.check_code(begun, code, accept_code)
+    if damaged := set(store.damaged):
+        log.warning(
+            "`%s`: %d blocks are damaged or not what their place says; computing them"
+            " again.",
+            path,
+            len(damaged),
+        )
     with Claims(path) as claims:
-        store, states = _look(grid, cells, path, rule)
         journal = Journal(path, claims)
         options = {name: given[name] for name in ("batching", "chunk", "memory")}
         options |= {"devices_used": given["devices"], "joint": joint is not None}
         options |= {"by_rounds": by_rounds}
         options["shard"] = None if shard is None else "{}/{}".format(*shard)
         journal.start({**describe_run(), **options})
-        origin = _Origin(store.keep_code(code), commit(), journal.run, accept_code)
+        store.keep_code(code)
+        origin = _Origin(code, commit(), journal.run, accept_code)
         with Bar(grid.experiment, visible=progress) as bar:
             work = _Work(grid, store, claims, journal, bar, rule, states, origin)
             key = jax.random.key(grid.seed, impl="threefry2x32")
@@ -204,7 +220,8 @@ def sweep(
                 constants = jax.device_put(constants)
                 compute = _one_by_one(grid, simulate, key, constants, work, given)
             work.run(pieces, compute)
-    return _results(grid, cells, path, rule, journal, is_part=shard is not None)
+    whole = (grid, cells, path, rule, journal)
+    return _results(*whole, damaged=damaged, is_part=shard is not None)
 
 
 def _check_ways(
@@ -254,32 +271,6 @@ def _devices() -> int:
     return 1 if busy or jax.default_backend() == "cpu" else jax.local_device_count()
 
 
-def _finished(
-    grid: Grid, cells: list[Cell], path: pathlib.Path, rule: "_Rule"
-) -> xarray.Dataset | None:
-    """All results if nothing is to be done; looking changes nothing on disk."""
-    store = Store(path, grid)
-    states = rule.states(grid, cells, store)
-    if np.any((states == OPEN) | (states == FAILED)):
-        return None
-    return _labelled(grid, store.values(), states)
-
-
-def _look(
-    grid: Grid, cells: list[Cell], path: pathlib.Path, rule: "_Rule"
-) -> tuple[Store, Int8[np.ndarray, "*axes blocks"]]:
-    """The store, and the state of every block; says how many are of no use."""
-    store = Store(path, grid)
-    if store.damaged:
-        log.warning(
-            "`%s`: %d blocks are damaged or not what their place says; computing them"
-            " again.",
-            path,
-            len(store.damaged),
-        )
-    return store, rule.states(grid, cells, store)
-
-
 def _results(
     grid: Grid,
     cells: list[Cell],
@@ -287,12 +278,14 @@ def _results(
     rule: "_Rule",
     journal: Journal,
     *,
+    damaged: set[Block],
     is_part: bool,
 ) -> xarray.Dataset:
-    """What is stored now, by this run and others, who may hold blocks if `is_part`."""
+    """What is stored now, by this run and others, who may hold blocks if `is_part`,
+    among them some that were `damaged` before."""
     store = Store(path, grid)
     states = rule.states(grid, cells, store)
-    if any(states[block] == OPEN for block in store.damaged):
+    if any(states[block] == OPEN for block in store.damaged - damaged):
         raise StoreError(
             f"`{path}` was damaged while it was written; run again to repair it."
         )
@@ -402,7 +395,7 @@ class _Rule:
 class _Origin(NamedTuple):
     """Where what a run writes comes from: see `Store` and `provenance`."""
 
-    code: str
+    code: dict[str, Any]  # See `sources`.
     commit: dict[str, Any] | None
     run: str
     accepted: str | None  # Why code of two kinds within a cell is harmless.
@@ -520,8 +513,7 @@ class _Work:
             self._store.refresh([(*i, n) for i in begun for n in self._every()])
             after = [self._store.states[block] for block in remaining]
             if any(state != DONE for state in after):
-                whole = {block[:-1] for block in remaining}
-                self._store.check_code(whole, self.origin.code, self.origin.accepted)
+                self._check_code({block[:-1] for block in remaining})
             # Another run has tried these since, and the next call will again.
             tried = {
                 block[:-1]
@@ -536,6 +528,10 @@ class _Work:
                     self._mark_failed(self._lacking(piece, index))
         self._bar.expect(self._trials - trials - self._count(remaining))
         return True
+
+    def _check_code(self, cells: Iterable[Block]) -> None:
+        """Raises StoreError where other code began what this run would complete."""
+        self._store.check_code(cells, self.origin.code, self.origin.accepted)
 
     def _compute(self, piece: _Piece, compute: Compute) -> None:
         """Do a claimed piece in order: a block that any cell lacks of all that have not
@@ -574,6 +570,10 @@ class _Work:
             for cell in cells:
                 self._fail(piece, cell, error)
             return None
+        # What a run of other code that began at the same time has left meanwhile.
+        self._store.refresh([(*c.index, n) for c in cells for n in self._every()])
+        self._check_code({cell.index for cell in cells})
+        self._claims.check()
         found = {}
         for block, had, outputs in zip(blocks, held, results, strict=True):
             if had == whole.stop - whole.start:
@@ -581,17 +581,18 @@ class _Work:
             # What other cells of a joint group have, they were computed for alone.
             own = {name: array[had - min(held) :] for name, array in outputs.items()}
             found[block[:-1]] = own
-            self._store.write(block, own, self._about(block, seconds / len(cells)))
+            about = self._about(block, seconds / len(cells))
+            self._store.write(block, own, about, behind=had)
         self._blocks += len(found)
         self._seconds += seconds
         return found
 
     def _about(self, block: Block, seconds: float) -> dict[str, Any]:
         """Where a block comes from that this run writes."""
-        mixed = self._store.codes(block[:-1]) - {self.origin.code}
-        why = self.origin.accepted
-        accepted = {"why": why, "code": sorted(mixed)} if mixed else None
-        return self.origin._asdict() | {"accepted": accepted, "seconds": seconds}
+        code = key_of(self.origin.code)
+        accepted = self._store.accepted(block[:-1], code, self.origin.accepted)
+        own = {"code": code, "accepted": accepted, "seconds": seconds}
+        return self.origin._asdict() | own
 
     def _fail(self, piece: _Piece, cell: Cell, error: Exception) -> None:
         """Record that a cell raised, if it lacks anything of the piece; its other
@@ -675,7 +676,9 @@ def _round_by_round(
         (cell,) = cells
         begin, gathered = time.perf_counter(), []
         for index in range(trials.start, trials.stop):
-            with checkpoints(store.state_file(cell, index), identity=work.origin.code):
+            with checkpoints(
+                store.state_file(cell, index), identity=key_of(work.origin.code)
+            ):
                 found = simulate(cell, jax.random.fold_in(key, index), constants)
             own = {name: np.asarray(value) for name, value in found.items()}
             work.accept(_shapes_of(own))
@@ -726,7 +729,7 @@ def _jointly(
             for own, outputs in zip(gathered, one(cells, index), strict=True):
                 own.append(outputs)
             work.advance(len(cells))
-        stacked = [stack(own) for own in gathered]
+        stacked = [_stack(own) for own in gathered]
         return stacked, time.perf_counter() - begin
 
     return compute

@@ -35,6 +35,7 @@ from cfljax.federated import loss_matrix
 from experiments.clove.methods import METHODS, Method, clusters
 from experiments.clove.partitions import Clients
 from experiments.clove.rows import DATASETS, cells, columns, conclude, without_empty
+from experiments.clove.sources import Source
 from experiments.clove.study import (
     PAPER,
     QUICK,
@@ -42,11 +43,12 @@ from experiments.clove.study import (
     Result,
     Trial,
     compute,
-    planned,
+    jobs_of,
     run,
     sources,
     task_of,
 )
+from experiments.jobs import Job
 from experiments.options import Options
 
 EXPERIMENT = "clove.fig5"
@@ -54,6 +56,7 @@ EXPERIMENTS = {
     "clove.fig5": {
         "title": "losses of all clusters under all models: CLoVE, IFCA, FedAvg, local",
         "spreads_clients": True,
+        "has_jobs": True,
     }
 }
 REVISION = 1  # To be raised whenever a trial of the same fields changes its meaning.
@@ -81,16 +84,22 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     if not config.reconstruct:
         raise ValueError("`reconstruct` must be true: the figure shows its losses.")
     loaded = sources(config, options)
-    # The study's trials, observed anew.
-    own = {"experiment": EXPERIMENT, "dims": DIMS, "coords": {}, "revision": REVISION}
-    results = [
-        compute(options, dataclasses.replace(grid, **own), source, simulate)
-        for grid, source in planned(config, loaded)
-    ]
+    results = [compute(options, job) for job in _jobs(config, loaded)]
     table = [row for result in results for row in rows(result)]
     tables, figures = {"table": table}, {"losses": draw(results)}
     found = config, options, started, loaded, results
     return conclude(EXPERIMENT, *found, tables, markdown(table), figures)
+
+
+def jobs(config: Config, options: Options) -> list[Job]:
+    """The sweeps of the figure; raises as `main`."""
+    return _jobs(config, sources(config, options))
+
+
+def _jobs(config: Config, loaded: Sequence[Source]) -> list[Job]:
+    """The study's trials, observed anew."""
+    own = {"experiment": EXPERIMENT, "dims": DIMS, "coords": {}, "revision": REVISION}
+    return jobs_of(config, loaded, simulate, **own)
 
 
 # Outputs of a trial and the names of their own axes, both as long as there are true

@@ -1,6 +1,7 @@
 """What CLoVE's experiments with networks compute: settings, one trial, all trials."""
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from cfljax.base import NO_CLUSTER, Algorithm, ClientData, Task, check_member
 from cfljax.engine import Simulate
 from cfljax.federated import LocalUpdate
 from cfljax.losses import squared_error
+from experiments import jobs
 from experiments.checks import check_different, check_positive, check_step_size
 from experiments.clove.methods import METHODS, Method, clusters, first_split
 from experiments.clove.networks import (
@@ -35,8 +37,9 @@ from experiments.clove.partitions import (
     share_out,
 )
 from experiments.clove.sources import Dataset, Source, load_source, without_inputs
+from experiments.jobs import Job
 from experiments.options import Options
-from experiments.study import sweep, trial_of
+from experiments.study import trial_of
 
 # One name for all, so that experiments of one folder share what both run.
 STUDY = "clove.study"
@@ -409,10 +412,14 @@ def sources(config: Config, options: Options) -> list[Source]:
     return list({source.checksum: source for source in found}.values())
 
 
-def planned(
-    config: Config, loaded: Sequence[Source]
-) -> list[tuple[engine.Grid, Source]]:
-    """All grids with their samples, once each is known to be possible.
+def jobs_of(
+    config: Config,
+    loaded: Sequence[Source],
+    simulate: Simulate = simulate,
+    **changes: Any,
+) -> list[Job]:
+    """All sweeps of `Trial`s, or of another `simulate` with `changes` of their grids,
+    once each is known to be possible.
 
     Raises:
       ValueError: if the samples do not suffice for a partition, or two cells of the
@@ -432,7 +439,25 @@ def planned(
             key=jax.random.key(grid.seed),
             **_shared_sizes(grid.trial),
         )
-    return found
+    return [
+        Job(
+            dataclasses.replace(grid, **changes),
+            simulate,
+            functools.partial(_clients, grid, source),
+        )
+        for grid, source in found
+    ]
+
+
+def _clients(grid: engine.Grid, source: Source) -> Clients:
+    """Of all repetitions, a leading axis."""
+    return draw(
+        grid.trial.partition,
+        source.samples,
+        seed=grid.seed,
+        repetitions=len(grid.axes["repetition"]),
+        **_shared_sizes(grid.trial),
+    )
 
 
 def grids(config: Config, source: Source) -> Iterator[engine.Grid]:
@@ -459,7 +484,14 @@ def grids(config: Config, source: Source) -> Iterator[engine.Grid]:
                 coords=rounds(config),
                 seed=config.seed,
                 revision=REVISION,
+                growing=growing,
             )
+
+
+def growing(trial: Trial) -> tuple[str, ...]:
+    """Rounds can be added, unless a method is told how many there will be."""
+    is_told = METHODS[trial.method].algorithm == "cfl_s"
+    return () if is_told else ("num_rounds",)
 
 
 def repetitions(config: Any) -> dict[str, tuple[int, ...]]:
@@ -521,18 +553,6 @@ def _shape(trial: Trial) -> str:
     return f"{trial.dataset}-{trial.partition}-{shape}"
 
 
-def compute(
-    options: Options, grid: engine.Grid, source: Source, simulate: Simulate = simulate
-) -> Result:
-    """What the store has of one grid of `Trial`s, or of another `simulate`, once
-    complete.
-    """
-    clients = draw(
-        grid.trial.partition,
-        source.samples,
-        seed=grid.seed,
-        repetitions=len(grid.axes["repetition"]),
-        **_shared_sizes(grid.trial),
-    )
-    data = sweep(options, grid, simulate, clients, spreads_clients=True)
-    return Result(grid.trial, data)
+def compute(options: Options, job: Job) -> Result:
+    """What the store has of one job, once complete."""
+    return Result(job.grid.trial, jobs.run(options, job))

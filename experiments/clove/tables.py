@@ -36,78 +36,103 @@ from experiments.clove.study import (
     Config,
     Trial,
     compute,
-    planned,
+    jobs_of,
     sources,
 )
+from experiments.jobs import Job
 from experiments.options import Options
 
 EXPERIMENTS = {
     "clove.table1": {
         "title": "four partitions of images: CLoVE, IFCA, FedAvg, local",
         "spreads_clients": True,
+        "has_jobs": True,
     },
     "clove.table2": {
         "title": "clusters found, four partitions of images",
         "spreads_clients": True,
+        "has_jobs": True,
     },
     "clove.table3": {
         "title": "accuracy on texts: CLoVE, IFCA, FedAvg, local",
         "spreads_clients": True,
+        "has_jobs": True,
     },
     "clove.table4": {
         "title": "reconstruction of images: CLoVE, IFCA, FedAvg, local",
         "spreads_clients": True,
+        "has_jobs": True,
     },
     "clove.table5": {
         "title": "rounds until clusters are found: label skew 1, concept shift",
         "spreads_clients": True,
+        "has_jobs": True,
     },
     "clove.table8": {
         "title": "accuracy under label skews 3 and 4",
         "spreads_clients": True,
+        "has_jobs": True,
     },
     "clove.table9": {
         "title": "clusters found under label skews 3 and 4",
         "spreads_clients": True,
+        "has_jobs": True,
     },
     "clove.table10": {
         "title": "rounds until clusters are found: other partitions",
         "spreads_clients": True,
+        "has_jobs": True,
     },
-    "clove.table11": {"title": "clusters found in texts", "spreads_clients": True},
+    "clove.table11": {
+        "title": "clusters found in texts",
+        "spreads_clients": True,
+        "has_jobs": True,
+    },
     "clove.table12": {
         "title": "rounds until clusters of texts are found",
         "spreads_clients": True,
+        "has_jobs": True,
     },
-    "clove.table13": {"title": "early stopping of clustering", "spreads_clients": True},
+    "clove.table13": {
+        "title": "early stopping of clustering",
+        "spreads_clients": True,
+        "has_jobs": True,
+    },
     "clove.table14": {"title": "partial participation", "spreads_clients": True},
     "clove.table15": {
         "title": "50 to 1000 clients, supervised, K of 5 and of 10",
         "spreads_clients": True,
+        "has_jobs": True,
     },
     "clove.table16": {
         "title": "100 to 1000 clients, unsupervised",
         "spreads_clients": True,
+        "has_jobs": True,
     },
     "clove.table17": {
         "title": "parts of CLoVE left out or replaced",
         "spreads_clients": True,
+        "has_jobs": True,
     },
     "clove.fig2": {
         "title": "how models start and how the first round chooses: CLoVE, IFCA",
         "spreads_clients": True,
+        "has_jobs": True,
     },
     "clove.fig4": {
         "title": "fewer participants than clusters",
         "spreads_clients": True,
+        "has_jobs": True,
     },
     "clove.fig6": {
         "title": "averages of models or of gradients",
         "spreads_clients": True,
+        "has_jobs": True,
     },
     "clove.fig7": {
         "title": "clusters found, by number of clients",
         "spreads_clients": True,
+        "has_jobs": True,
     },
 }
 
@@ -158,7 +183,13 @@ def load(name: str) -> SimpleNamespace:
     """What a module of one experiment has, `preset` and `main`, and the view."""
     table = next(table for table in TABLES if name in table.ids)
     main = functools.partial(run, name, table.view)
-    return SimpleNamespace(preset=table.preset, main=main, view=table.view)
+    own = {"preset": table.preset, "view": table.view}
+    return SimpleNamespace(main=main, jobs=jobs, **own)
+
+
+def jobs(config: Config, options: Options) -> list[Job]:
+    """The sweeps of a table; raises as `run`."""
+    return jobs_of(config, sources(config, options))
 
 
 def run(
@@ -172,8 +203,7 @@ def run(
     """
     started = time.perf_counter()
     loaded = sources(config, options)
-    pairs = planned(config, loaded)
-    results = [compute(options, grid, source) for grid, source in pairs]
+    results = [compute(options, job) for job in jobs_of(config, loaded)]
     table = [row for result in results for row in rows(result, view)]
     every = [row for result in results for row in runs(result, view)]
     tables, figures = (
@@ -550,6 +580,7 @@ TABLES: tuple[Table, ...] = (
             "datasets": ("mnist",),
             "cluster_sizes": (5, 10, 20),
             "num_samples": (100,),
+            "num_test_samples": (100, 80, 40),  # Of digit 5 there are 892.
         },
     ),
 )

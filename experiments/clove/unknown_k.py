@@ -37,7 +37,7 @@ from matplotlib.figure import Figure
 from cfljax import engine, metrics, report
 from cfljax.algorithms import clove, fedavg, ifca, local
 from cfljax.base import Algorithm, ClientData, Task, check_member
-from cfljax.data import by_writer, load_writers
+from cfljax.data import Writers, by_writer, load_writers
 from cfljax.federated import FirstRound
 from cfljax.models import cnn
 from experiments.checks import check_different, check_positive, check_step_size
@@ -53,14 +53,16 @@ from experiments.clove.rows import (
 )
 from experiments.clove.study import local_training, repetitions, traffic
 from experiments.images import checksum
+from experiments.jobs import Job, run
 from experiments.options import Options
-from experiments.study import sweep, trial_of
+from experiments.study import trial_of
 
 EXPERIMENT = "clove.unknown_k"
 EXPERIMENTS = {
     "clove.unknown_k": {
         "title": "FEMNIST: CLoVE with an unknown number of clusters",
         "spreads_clients": True,
+        "has_jobs": True,
     }
 }
 REVISION = 1  # To be raised whenever a trial of the same fields changes its meaning.
@@ -137,15 +139,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     """
     started = time.perf_counter()
     writers = load_writers("femnist", folder=options.data)
-    inputs = by_writer(
-        writers,
-        num_clients=config.num_clients,
-        min_samples=config.min_samples,
-        key=jax.random.key(config.seed),
-        invert=config.invert,
-    )
-    grid = _grid(config, checksum(jax.tree.leaves(inputs)), writers.num_classes)
-    results = sweep(options, grid, simulate, inputs, spreads_clients=True)
+    results = run(options, _job(config, writers))
     table = rows(results)
     text = markdown(table)
     note = f"images: {writers.source}, {config.num_clients} writers\n\n"
@@ -161,6 +155,23 @@ def main(config: Config, options: Options) -> dict[str, Any]:
         source=writers.source,
     )
     return {"experiment": EXPERIMENT, "images": writers.source, **done}
+
+
+def jobs(config: Config, options: Options) -> list[Job]:
+    """The one sweep of the table; raises as `main`."""
+    return [_job(config, load_writers("femnist", folder=options.data))]
+
+
+def _job(config: Config, writers: Writers) -> Job:
+    inputs = by_writer(
+        writers,
+        num_clients=config.num_clients,
+        min_samples=config.min_samples,
+        key=jax.random.key(config.seed),
+        invert=config.invert,
+    )
+    grid = _grid(config, checksum(jax.tree.leaves(inputs)), writers.num_classes)
+    return Job(grid, simulate, lambda: inputs)
 
 
 def _grid(config: Config, checksum: str, num_classes: int) -> engine.Grid:

@@ -38,6 +38,7 @@ from experiments.compare.trial import (
     draw_clients,
     simulate,
 )
+from experiments.jobs import Job, run
 from experiments.options import Options
 
 COMPARISON = {
@@ -203,14 +204,14 @@ def _swept(
 ) -> list[Setting]:
     """One setting for each step size; without data if none of its runs finished."""
     try:
-        data = study.sweep(options, grid, simulate, clients, spreads_clients=True)
+        data = run(options, Job(grid, simulate, lambda: clients))
     except engine.SweepError as error:
         print(f"{arm.text}: {error}", file=sys.stderr)
         data = None
     sizes, number = grid.axes["step_size"], len(grid.axes["repetition"])
     seconds = np.full((len(sizes), number), np.nan)
     if data is not None:
-        seconds = engine.seconds(options.store_folder, grid)
+        seconds = engine.progress_of(options.store_folder, grid).seconds
     found = []
     for index, size in enumerate(sizes):
         own = None if data is None else data.isel(step_size=index, trial=0)

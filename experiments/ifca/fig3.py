@@ -60,8 +60,8 @@ from experiments.ifca.fig3_trial import (
     simulate,
     simulate_jointly,
 )
+from experiments.jobs import share_summary
 from experiments.options import Options
-from experiments.shards import shard_summary
 from experiments.study import settings, trial_of, write
 
 EXPERIMENTS = {
@@ -169,9 +169,9 @@ class Panel:
         cells = grid(self.id, config)
         results = compute(cells, config, options)
         if options.shard is not None:
-            return shard_summary(
+            return share_summary(
                 self.id,
-                shard=options.shard,
+                options.shard,
                 num_open=results.attrs["open_blocks"],
                 num_blocks=math.prod(cells.shape) * cells.num_blocks,
                 failed_cells=results.attrs["failures"],

@@ -30,14 +30,16 @@ from experiments.ifca.rotated import (
     Network,
     Result,
     Start,
+    compute,
     identities,
-    sweep,
+    jobs_of,
     trial_of,
 )
 from experiments.ifca.rotated_report import setting_title
 from experiments.ifca.table1 import cifar_preset, mnist_preset
 from experiments.ifca.tables import mean_curve, std
 from experiments.images import Loaded, find_images
+from experiments.jobs import Job
 from experiments.options import Options
 from experiments.study import Study, cells, computed, fields, mean, settings
 
@@ -45,6 +47,7 @@ EXPERIMENTS = {
     "ifca.fig4": {
         "title": "accuracy of the cluster identities, round by round",
         "spreads_clients": True,
+        "has_jobs": True,
     },
 }
 REVISION = 1  # To be raised whenever a trial of the same fields changes its meaning.
@@ -142,11 +145,8 @@ def main(config: Config, options: Options) -> dict[str, Any]:
       FileNotFoundError: if there are none and `config.fall_back` is false.
     """
     study = Study("ifca.fig4", config, options)
-    found = [
-        find_images(name, options, fall_back=config.fall_back) for name in config.images
-    ]
-    jobs = [(grid(config, panel, images), images) for panel, images in enumerate(found)]
-    results = sweep(jobs, identities, options)
+    found = _images(config, options)
+    results = compute(options, _jobs(config, found))
     table = [row(result) for result in results]
     text = report.markdown(table, COLUMNS)
     sources = [images.source for images in found]
@@ -163,6 +163,22 @@ def main(config: Config, options: Options) -> dict[str, Any]:
         [result.data for result in results],
         images=sources,
     )
+
+
+def jobs(config: Config, options: Options) -> list[Job]:
+    """The sweeps of the figure; raises as `main`."""
+    return _jobs(config, _images(config, options))
+
+
+def _images(config: Config, options: Options) -> list[Loaded]:
+    """Of all panels."""
+    fall_back = config.fall_back
+    return [find_images(name, options, fall_back=fall_back) for name in config.images]
+
+
+def _jobs(config: Config, found: Sequence[Loaded]) -> list[Job]:
+    grids = [(grid(config, panel, own), own) for panel, own in enumerate(found)]
+    return jobs_of(grids, identities)
 
 
 def grid(config: Config, panel: int, images: Loaded) -> engine.Grid:

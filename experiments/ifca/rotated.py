@@ -33,6 +33,7 @@ from cfljax.models import cnn, mlp, rotated_cifar_cnn, windowed
 from experiments import study
 from experiments.checks import check_divides
 from experiments.images import Loaded
+from experiments.jobs import Job, run
 from experiments.options import Options
 from experiments.study import several_rounds
 
@@ -149,23 +150,21 @@ class Result:
     data: xr.Dataset  # variables of `DIMS`, [algorithm, repetition, trial(, round)]
 
 
-def sweep(
-    jobs: Sequence[tuple[engine.Grid, Loaded]],
-    simulate: Simulate,
-    options: Options,
-) -> list[Result]:
-    """Compute what the store lacks, with clients spread over devices.
+def jobs_of(
+    grids: Sequence[tuple[engine.Grid, Loaded]], simulate: Simulate
+) -> list[Job]:
+    """Sweeps of grids of trials, each with its images.
 
-    Jobs are grids of trials, and their images. Sizes that cannot be raise a ValueError
-    before anything is run.
+    Sizes that cannot be raise a ValueError before anything is run.
     """
-    for grid, images in jobs:
+    for grid, images in grids:
         jax.eval_shape(functools.partial(simulate, grid.trial), _KEY, images.arrays)
-    results = []
-    for grid, images in jobs:
-        data = study.sweep(options, grid, simulate, images.arrays, spreads_clients=True)
-        results.append(Result(grid.trial, data))
-    return results
+    return [Job(grid, simulate, lambda own=own: own.arrays) for grid, own in grids]
+
+
+def compute(options: Options, jobs: Sequence[Job]) -> list[Result]:
+    """What the store has of all jobs, once complete."""
+    return [Result(job.grid.trial, run(options, job)) for job in jobs]
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, images: Arrays) -> dict[str, Array]:

@@ -68,12 +68,14 @@ from experiments.ifca.rotated import (
     Network,
     Start,
     Trial,
+    compute,
+    jobs_of,
     simulate,
-    sweep,
     trial_of,
 )
 from experiments.ifca.rotated_report import draw, markdown, rows, runs
 from experiments.images import Loaded, find_images
+from experiments.jobs import Job
 from experiments.options import Options
 from experiments.study import Study, settings
 
@@ -81,10 +83,12 @@ EXPERIMENTS = {
     "ifca.table1_mnist": {
         "title": "Rotated MNIST: IFCA against a global model and local models",
         "spreads_clients": True,
+        "has_jobs": True,
     },
     "ifca.table1_cifar": {
         "title": "Rotated CIFAR: IFCA against a global model and local models",
         "spreads_clients": True,
+        "has_jobs": True,
     },
 }
 
@@ -102,6 +106,15 @@ class Table:
     grids: Callable[[Any, Loaded], list[engine.Grid]]  # one for each setting
     by_algorithm: bool  # whether rows are in the order of algorithms, then of settings
 
+    def jobs(self, config: Any, options: Options) -> list[Job]:
+        """The sweeps of the table; raises as `main`."""
+        images = find_images(config.images, options, fall_back=config.fall_back)
+        return self._jobs(config, images)
+
+    def _jobs(self, config: Any, images: Loaded) -> list[Job]:
+        grids = self.grids(config, images)
+        return jobs_of([(grid, images) for grid in grids], simulate)
+
     def main(self, config: Any, options: Options) -> dict[str, Any]:
         """Compute what the stores lack, then write tables and figure.
 
@@ -111,8 +124,7 @@ class Table:
         """
         study = Study(self.id, config, options)
         images = find_images(config.images, options, fall_back=config.fall_back)
-        jobs = [(grid, images) for grid in self.grids(config, images)]
-        results = sweep(jobs, simulate, options)
+        results = compute(options, self._jobs(config, images))
         table = [row for result in results for row in rows(result)]
         if self.by_algorithm:
             table.sort(key=lambda row: config.algorithms.index(row["algorithm"]))

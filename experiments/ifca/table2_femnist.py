@@ -59,6 +59,7 @@ from experiments.ifca.tables import (
     spread,
 )
 from experiments.images import checksum
+from experiments.jobs import Job, run
 from experiments.options import Options
 from experiments.study import mean
 
@@ -305,8 +306,8 @@ def _sweep(
         seed=config.seed,
         revision=REVISION,
     )
-    job = pretrain if is_pretraining else simulate
-    data = study.sweep(options, grid, job, inputs, spreads_clients=True)
+    trial_run = pretrain if is_pretraining else simulate
+    data = run(options, Job(grid, trial_run, lambda: inputs))
     return Result(name, trial, data)
 
 

@@ -45,6 +45,7 @@ from experiments.ifca import fig3
 from experiments.ifca.fig3_trial import judge
 from experiments.options import Options
 from experiments.reviews import study
+from experiments.study import sweep
 
 EXPERIMENTS = {
     "reviews.crit": {

@@ -65,13 +65,15 @@ from experiments.checks import (
 )
 from experiments.clove.partitions import Clients, repeated
 from experiments.images import Loaded, find_images
+from experiments.jobs import Job
 from experiments.options import Options
 from experiments.study import Row, Rows
 from experiments.werner.balls import balls
 
 EXPERIMENTS = {
     "werner.table1": {
-        "title": "rotation and private labels: Federated-Clustering against baselines"
+        "title": "rotation and private labels: Federated-Clustering against baselines",
+        "has_jobs": True,
     }
 }
 (EXPERIMENT,) = EXPERIMENTS
@@ -195,11 +197,9 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     """
     own = study.Study(EXPERIMENT, config, options)
     images = find_images(config.dataset, options, fall_back=config.fall_back)
-    sweep = functools.partial(_sweep, own, config, images)
-    results = {partition: sweep(partition) for partition in config.partitions}
-    longer: Results = {}
-    if config.num_long_rounds and "rotation" in config.partitions:
-        longer = {"rotation": sweep("rotation", is_long=True)}
+    found = {key: own.run(job) for key, job in _jobs(config, images).items()}
+    results = {name: data for (name, is_long), data in found.items() if not is_long}
+    longer = {name: data for (name, is_long), data in found.items() if is_long}
     table = rows(results, config.error_rate, is_mnist=images.name == "mnist")
     crossing = long_rows(longer, config.error_rate)
     long = {"long": (crossing, LONG_COLUMNS)} if crossing else {}
@@ -210,15 +210,24 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     )
 
 
-def _sweep(
-    own: study.Study,
-    config: Config,
-    images: Loaded,
-    partition: Partition,
-    *,
-    is_long: bool = False,
-) -> xr.Dataset:
-    """Methods and repetitions of one task, once its store has everything."""
+def jobs(config: Config, options: Options) -> list[Job]:
+    """The sweeps of the table; raises as `main`."""
+    images = find_images(config.dataset, options, fall_back=config.fall_back)
+    return list(_jobs(config, images).values())
+
+
+def _jobs(config: Config, images: Loaded) -> dict[tuple[Partition, bool], Job]:
+    """By task, and by whether its runs are long."""
+    keys: list[tuple[Partition, bool]] = [
+        (partition, False) for partition in config.partitions
+    ]
+    if config.num_long_rounds and "rotation" in config.partitions:
+        keys.append(("rotation", True))
+    return {key: _job(config, images, *key) for key in keys}
+
+
+def _job(config: Config, images: Loaded, partition: Partition, is_long: bool) -> Job:
+    """Methods and repetitions of one task."""
     number = config.num_clients
     fit = lambda wanted, split: images.fitting(wanted, number, 1, split=split)
     sizes = Sizes(
@@ -255,14 +264,14 @@ def _sweep(
         seed=config.seed,
         revision=REVISION,
     )
-    clients = draw(
+    clients = lambda: draw(
         partition,
         Images(*images.arrays, source=images.source),
         seed=grid.seed,
         repetitions=config.num_trials,
         sizes=sizes,
     )
-    return own.sweep(grid, simulate, clients)
+    return Job(grid, simulate, clients)
 
 
 @dataclasses.dataclass(frozen=True)
