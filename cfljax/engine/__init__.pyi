@@ -1,4 +1,5 @@
 from .cache import keep_programs as keep_programs
+from .checkpoints import checkpoints as checkpoints
 from .claims import Claims as Claims
 from .devices import clients_over_devices as clients_over_devices
 from .devices import use_cores as use_cores
@@ -9,6 +10,8 @@ from .progress import Bar as Bar
 from .provenance import Journal as Journal
 from .provenance import describe_run as describe_run
 from .runs import run as run
+from .states import load as load
+from .states import save as save
 from .store import StoreError as StoreError
 from .store import SweepError as SweepError
 from .sweeps import Joint as Joint

@@ -9,11 +9,8 @@ Several runs may write to one store, each the blocks that it has claimed: every 
 holds one block, so no two of them write one file.
 """
 
-import contextlib
-import json
-import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -24,6 +21,7 @@ from zarr.codecs import Crc32cCodec
 
 import cfljax
 from cfljax.engine.grid import BLOCK, Grid
+from cfljax.engine.kept import StoreError, difference, disk_errors
 
 # The last one is never stored: a block that a rule has no use for, see `stopping`.
 OPEN, DONE, FAILED, SPARE = 0, 1, -1, 2
@@ -273,26 +271,9 @@ def open_arrays(
     if "layout" not in stored:
         raise StoreError(f"`{path}` is a zarr group but not of a sweep; {advice}")
     for name, here in {"layout": LAYOUT["layout"], **identity}.items():
-        if difference := _difference(name, stored.get(name), here):
-            raise StoreError(f"`{path}` {difference}; {advice}")
+        if found := difference(name, stored.get(name), here):
+            raise StoreError(f"`{path}` {found}; {advice}")
     return arrays  # pyright: ignore[reportReturnType]  # Never groups.
-
-
-def _difference(name: str, there: Any, here: Any) -> str:
-    if json.dumps(there, sort_keys=True) == json.dumps(here, sort_keys=True):
-        return ""
-    if isinstance(there, dict) and isinstance(here, dict):
-        for key in sorted({*there, *here}):
-            if key not in there:
-                return f"lacks `{key}` in its {name}, which this run has"
-            if key not in here:
-                return f"has `{key}` in its {name}, which this run lacks"
-            if inner := _difference(key, there[key], here[key]):
-                return inner
-        return ""
-    if name == "revision":
-        return f"was written by revision {there} of the trial, this is revision {here}"
-    return f"was written with `{name}` = {there!r}, this run has {here!r}"
 
 
 # Else a chunk of fill values, of all failures say, would leave no file. zarr looks at
@@ -377,10 +358,6 @@ def _read_one_by_one(
     return values, bad
 
 
-class StoreError(ValueError):
-    """A folder that belongs to something else, or a disk that refuses."""
-
-
 class MemoryLimitError(ValueError):
     """A trial, or the chunk asked for, does not fit in the memory allowed."""
 
@@ -391,16 +368,3 @@ class OutputsError(ValueError):
 
 class SweepError(RuntimeError):
     """A sweep of which nothing could be computed."""
-
-
-@contextlib.contextmanager
-def disk_errors(path: pathlib.Path) -> Iterator[None]:
-    """Turn the system's errors into a `StoreError` that names the path and reason."""
-    try:
-        yield
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else type(error).__name__
-        raise StoreError(
-            f"cannot write results to `{path}`: {reason}. What is done stays done;"
-            " run again to resume."
-        ) from error
