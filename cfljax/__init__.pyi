@@ -46,7 +46,9 @@ from .base.types import Truth as Truth
 from .engine import Grid as Grid
 from .engine import Joint as Joint
 from .engine import clients_over_devices as clients_over_devices
+from .engine import load as load
 from .engine import run as run
+from .engine import save as save
 from .engine import sweep as sweep
 from .engine import use_cores as use_cores
 from .federated.local_update import LocalUpdate as LocalUpdate

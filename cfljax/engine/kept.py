@@ -22,6 +22,10 @@ _ABOUT = "about"
 _DIGEST = 64  # Characters of a SHA-256 in hexadecimal.
 
 
+class StoreError(ValueError):
+    """A file or folder that belongs to something else, or a disk that refuses."""
+
+
 class Kept(NamedTuple):
     """What a file holds: arrays by name, and plain data about them."""
 
@@ -117,3 +121,35 @@ def replacing(path: pathlib.Path) -> Iterator[pathlib.Path]:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
         raise
+
+
+@contextlib.contextmanager
+def disk_errors(path: pathlib.Path) -> Iterator[None]:
+    """Turn the system's errors into a `StoreError` that names the path and reason."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else type(error).__name__
+        raise StoreError(
+            f"cannot write results to `{path}`: {reason}. What is done stays done;"
+            " run again to resume."
+        ) from error
+
+
+def difference(name: str, there: Any, here: Any) -> str:
+    """How plain data of some name differ from those expected here; empty if they do
+    not."""
+    if json.dumps(there, sort_keys=True) == json.dumps(here, sort_keys=True):
+        return ""
+    if isinstance(there, dict) and isinstance(here, dict):
+        for key in sorted({*there, *here}):
+            if key not in there:
+                return f"lacks `{key}` in its {name}, which this run has"
+            if key not in here:
+                return f"has `{key}` in its {name}, which this run lacks"
+            if inner := difference(key, there[key], here[key]):
+                return inner
+        return ""
+    if name == "revision":
+        return f"was written by revision {there} of the trial, this is revision {here}"
+    return f"was written with `{name}` = {there!r}, this run has {here!r}"

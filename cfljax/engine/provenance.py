@@ -19,8 +19,7 @@ from typing import Any
 import jax
 
 from cfljax.engine.claims import Claims
-from cfljax.engine.kept import replacing
-from cfljax.engine.store import disk_errors
+from cfljax.engine.kept import disk_errors, replacing
 
 PACKAGES = ("cfljax", "jax", "jaxlib", "numpy")
 

@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -9,16 +10,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
-from jaxtyping import Array, PRNGKeyArray, PyTree
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from cfljax.base.checks import is_traced
 from cfljax.base.clients import check_finite_rounds
 from cfljax.base.types import Algorithm, ClientData
 from cfljax.engine.cache import keep_programs
+from cfljax.engine.checkpoints import EVERY, Checkpoint, Place, Progress, next_place
 from cfljax.engine.devices import clients_over_devices, devices_for
+from cfljax.engine.states import check_state, is_key
 from cfljax.federated.backend import CLIENTS, EVERYWHERE
 
 log = logging.getLogger(__name__)
+
+Count = Int[Array, ""] | int
+Start = tuple[Any, Count]  # A state, and how many rounds are behind it.
 
 
 def nothing(state: Any, info: Any) -> tuple[()]:
@@ -36,16 +42,25 @@ def run(
     observe: Callable[[Any, Any], PyTree] = nothing,
     data_per_round: bool = False,
     devices: int | None = None,
+    state: Any = None,
+    first_round: int = 0,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every: float = EVERY,
 ) -> tuple[Any, PyTree]:
-    """Runs `num_rounds` communication rounds from a fresh start.
+    """Runs `num_rounds` communication rounds, from a fresh start or a given state.
 
     The key's itinerary: the run's key splits into that of `init` and that of the
-    rounds; round t uses the latter folded with t.
+    rounds; round t uses the latter folded with t. So 40 rounds, and 60 more with their
+    `state` and `first_round=40`, are the same bits as 100.
 
     Compiled, once for each algorithm, observer and shape of the data. On a CPU the
     clients are spread over one device for each core, as many as the log tells; models
     are the same bits as on one, and lie on the first. Inside of `jit`, `vmap` and the
     like the run becomes a part of what is transformed there, on its devices.
+
+    A long run with a `checkpoint` survives its process: started again with the same
+    arguments it goes on from the file, to the same bits, wherever it stopped. The file
+    also serves a run of more rounds, and one that is complete is only read.
 
     Args:
       algorithm: what to run.
@@ -60,6 +75,15 @@ def run(
       devices: local devices that clients are spread over. If None: those of
         `clients_over_devices` around the call; else on a CPU up to 8, where there are
         so many and a round is large enough to gain; else 1.
+      state: to go on from, in place of what `init` makes; it stays as it is.
+      first_round: rounds that are behind `state`. Data of each round begin with it.
+      checkpoint: file for the state and the observations so far, written by `every`
+        seconds and at the end; the one before stays beside it as `NAME.before`. A file
+        of more rounds than `num_rounds` is left alone, and the run starts afresh
+        without one. It is not seen whether the task or `observe` are others that give
+        leaves of the same names, types and shapes. One process at a time may use it.
+        None: that of `engine.checkpoints` around the call, if any.
+      every: seconds between two saves, at least 0; one waits for the end of a round.
 
     Returns:
       The final state, and the observations stacked along a leading axis of rounds.
@@ -68,10 +92,21 @@ def run(
       ValueError: if `num_rounds` is negative, or not the length of `data`'s leading
         axis with `data_per_round`; where `data` are concrete, if they are not finite
         (padding included) or hold labels outside the task's classes; if there are not
-        so many `devices`, or they are asked for inside of a transformation.
+        so many `devices`, or they are asked for inside of a transformation, as a
+        `checkpoint`; if `first_round` is negative, or not 0 without a `state`, or
+        `state` is not of the structure, shapes and types that `init` makes, the first
+        leaf that differs is named. StoreError, a ValueError: if the checkpoint belongs
+        to another run, is damaged without an earlier one, or the disk refuses.
     """
     if num_rounds < 0:
         raise ValueError(f"`num_rounds` must be at least 0, got {num_rounds}.")
+    if first_round < 0:
+        raise ValueError(f"`first_round` must be at least 0, got {first_round}.")
+    if first_round and state is None:
+        raise ValueError(
+            f"`first_round` must be 0 without a `state` to go on from, got"
+            f" {first_round}."
+        )
     if data_per_round and data.mask.shape[0] != max(num_rounds, 1):
         raise ValueError(
             f"`data` must hold {num_rounds} rounds, at least 1, got"
@@ -84,14 +119,42 @@ def run(
     keep_programs()
     functions = algorithm.init, algorithm.step
     program = _program(functions, observe, num_rounds, data_per_round)
-    if _is_transformed(key, data, algorithm.settings):
-        if devices is not None:
-            raise ValueError(
-                f"`devices` must be None inside of `jit` and the like, got {devices};"
-                " enter `clients_over_devices` around the outermost of them."
-            )
-        return program.rounds(key, data)
-    return program(key, data, devices)
+    start = None if state is None else (state, first_round)
+    if start is not None:
+        check_state(state, jax.eval_shape(program.started, key, data))
+    if _is_transformed(key, data, state, algorithm.settings):
+        for name, value in (("devices", devices), ("checkpoint", checkpoint)):
+            if value is not None:
+                raise ValueError(_INSIDE[name].format(value))
+        return program.rounds(key, data, start)
+    where = next_place() if checkpoint is None else Place(checkpoint, every)
+    if where is None:
+        return program(key, data, start, devices)
+    saved = Checkpoint(
+        where,
+        algorithm,
+        key,
+        data,
+        data_per_round=data_per_round,
+        start=start,
+        shapes=jax.eval_shape(program.compiled, key, data, None),
+        num_rounds=num_rounds,
+    )
+    done = saved.read()
+    if done is not None and done.rounds == num_rounds:
+        return done.state, done.trace
+    if done is not None and done.rounds > num_rounds:
+        return program(key, data, start, devices)
+    return program(key, data, start, devices, saved, done)
+
+
+# What is refused inside of a transformation, and what to do.
+_INSIDE = {
+    "devices": "`devices` must be None inside of `jit` and the like, got {};"
+    " enter `clients_over_devices` around the outermost of them.",
+    "checkpoint": "`checkpoint` must be None inside of `jit` and the like, got {};"
+    " call `run` outside of them.",
+}
 
 
 def _is_transformed(*values: PyTree) -> bool:
@@ -102,39 +165,78 @@ def _is_transformed(*values: PyTree) -> bool:
 class _Program:
     """The rounds of one algorithm, compiled for each shape of the data."""
 
-    def __init__(self, rounds: Callable[..., tuple[Any, PyTree]], num_rounds: int):
+    def __init__(
+        self,
+        init: Callable[..., Any],
+        rounds: Callable[..., tuple[Any, PyTree]],
+        segment: Callable[..., tuple[Any, PyTree]],
+        num_rounds: int,
+    ):
         self.rounds = rounds
         self.num_rounds = num_rounds
         self.compiled = jax.jit(rounds)
+        self.started = jax.jit(init)
+        again = functools.partial(jax.jit, segment, donate_argnames=("state", "trace"))
+        # What goes round in turns must come back as it went in.
+        self.segments = {False: again(), True: again(out_shardings=EVERYWHERE)}
         self.devices: dict[Any, int] = {}  # That pay by default.
 
     def __call__(
-        self, key: PRNGKeyArray, data: ClientData, devices: int | None
+        self,
+        key: PRNGKeyArray,
+        data: ClientData,
+        start: Start | None,
+        devices: int | None,
+        saved: Checkpoint | None = None,
+        done: Progress | None = None,
     ) -> tuple[Any, PyTree]:
         """The final state and the observations, on the first device unless the caller
         has a mesh."""
+        play = self.compiled
+        if saved is not None:
+            play = functools.partial(self._in_segments, saved, done)
         if devices is None and not jax.sharding.get_abstract_mesh().empty:
-            return self.compiled(key, data)
+            return play(key, data, start)
         if devices is None:
-            devices = self._worth(key, data)
+            devices = self._worth(key, data, start)
         log.info("clients on %d of %d devices", devices, jax.local_device_count())
         with clients_over_devices(devices) as number:
             if number == 1:
-                return self.compiled(key, data)
+                return play(key, data, start)
             axis = data.mask.ndim - 2
             place = functools.partial(_placed, number=number, axis=axis)
-            key = jax.device_put(key, EVERYWHERE)
-            found = self.compiled(key, jax.tree.map(place, data))
+            key, start = jax.device_put((key, start), EVERYWHERE)
+            found = play(key, jax.tree.map(place, data), start)
         return jax.tree.map(_at_home, found)
 
-    def _worth(self, key: PRNGKeyArray, data: ClientData) -> int:
+    def _in_segments(
+        self,
+        saved: Checkpoint,
+        done: Progress | None,
+        key: PRNGKeyArray,
+        data: ClientData,
+        start: Start | None,
+    ) -> tuple[Any, PyTree]:
+        """The same by a program of any number of rounds, which the host calls again and
+        again until all are done."""
+        first_round = 0 if start is None else start[1]
+        if done is None:
+            done = saved.fresh(self.started(key, data) if start is None else start[0])
+        has_mesh = not jax.sharding.get_abstract_mesh().empty
+        if has_mesh:
+            state, trace = jax.device_put((done.state, done.trace), EVERYWHERE)
+            done = Progress(done.rounds, state, trace)
+        advance = functools.partial(self.segments[has_mesh], key, data, first_round)
+        return saved.go_on(done, advance)[1:]
+
+    def _worth(self, key: PRNGKeyArray, data: ClientData, start: Start | None) -> int:
         """Devices that pay for such data."""
         kind = (
             jax.tree.structure(data),
             *((leaf.shape, str(leaf.dtype)) for leaf in data),
         )
         if jax.local_device_count() > 1 and kind not in self.devices:
-            jaxpr = self.compiled.trace(key, data).jaxpr.jaxpr
+            jaxpr = self.compiled.trace(key, data, start).jaxpr.jaxpr
             self.devices[kind] = devices_for(jaxpr, self.num_rounds)
         return self.devices.get(kind, 1)
 
@@ -149,22 +251,60 @@ def _program(
     """The program of these rounds, kept for as long as a few others are asked for."""
     init, step = functions
 
-    def rounds(key: PRNGKeyArray, data: ClientData) -> tuple[Any, PyTree]:
-        init_key, rounds_key = jax.random.split(key)
+    def begin(init_key: PRNGKeyArray, data: ClientData) -> Any:
         first = jax.tree.map(lambda leaf: leaf[0], data) if data_per_round else data
-        state = init(init_key, first)
+        return init(init_key, first)
+
+    def play(
+        rounds_key: PRNGKeyArray, index: Any, state: Any, now: ClientData
+    ) -> tuple[Any, PyTree]:
+        state, info = step(jax.random.fold_in(rounds_key, index), state, now)
+        return state, observe(state, info)
+
+    def rounds(
+        key: PRNGKeyArray, data: ClientData, start: Start | None
+    ) -> tuple[Any, PyTree]:
+        init_key, rounds_key = jax.random.split(key)
+        state, first_round = (begin(init_key, data), 0) if start is None else start
 
         def one_round(state: Any, inputs: tuple) -> tuple[Any, PyTree]:
             index, fresh = inputs
-            round_key = jax.random.fold_in(rounds_key, index)
-            now = fresh if data_per_round else data
-            state, info = step(round_key, state, now)
-            return state, observe(state, info)
+            return play(rounds_key, index, state, fresh if data_per_round else data)
 
-        per_round = (jnp.arange(num_rounds), data if data_per_round else None)
+        indices = first_round + jnp.arange(num_rounds)
+        per_round = (indices, data if data_per_round else None)
         return jax.lax.scan(one_round, state, per_round)
 
-    return _Program(rounds, num_rounds)
+    def segment(
+        key: PRNGKeyArray,
+        data: ClientData,
+        first_round: Count,
+        state: Any,
+        trace: PyTree,
+        first: Count,
+        last: Count,
+    ) -> tuple[Any, PyTree]:
+        _, rounds_key = jax.random.split(key)
+
+        def one_round(index: Any, carried: tuple[Any, PyTree]) -> tuple[Any, PyTree]:
+            state, trace = carried
+            fresh = lambda leaf: leaf[index]
+            now = jax.tree.map(fresh, data) if data_per_round else data
+            state, seen = play(rounds_key, first_round + index, state, now)
+            write = lambda rows, row: rows.at[index].set(row)
+            return state, jax.tree.map(write, trace, seen)
+
+        found = jax.lax.fori_loop(first, last, one_round, (state, trace))
+        return jax.tree.map(_strong, found)
+
+    first_state = lambda key, data: begin(jax.random.split(key)[0], data)
+    return _Program(first_state, rounds, segment, num_rounds)
+
+
+def _strong(leaf: Array) -> Array:
+    """The array with a type that it does not yield to others in promotion: files keep
+    no other."""
+    return leaf if is_key(leaf) else jnp.asarray(leaf, leaf.dtype)
 
 
 def _placed(leaf: Array, number: int, axis: int) -> Array:

@@ -25,6 +25,7 @@ from jaxtyping import Bool, Float, Int8
 
 from cfljax.engine import kept, sources
 from cfljax.engine.grid import Grid, is_same
+from cfljax.engine.kept import StoreError, disk_errors
 
 # The last one is never stored: a block that a rule has no use for, see `stopping`.
 OPEN, DONE, FAILED, SPARE = 0, 1, -1, 2
@@ -406,10 +407,6 @@ def _check_announced(grid: Grid, outputs: Mapping[str, jax.ShapeDtypeStruct]) ->
                 )
 
 
-class StoreError(ValueError):
-    """A folder that belongs to something else, or a disk that refuses."""
-
-
 class MemoryLimitError(ValueError):
     """A trial, or the chunk asked for, does not fit in the memory allowed."""
 
@@ -429,16 +426,3 @@ def _reading_errors(path: pathlib.Path) -> Iterator[None]:
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else type(error).__name__
         raise StoreError(f"cannot read results in `{path}`: {reason}.") from error
-
-
-@contextlib.contextmanager
-def disk_errors(path: pathlib.Path) -> Iterator[None]:
-    """Turn the system's errors into a `StoreError` that names the path and reason."""
-    try:
-        yield
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else type(error).__name__
-        raise StoreError(
-            f"cannot write results to `{path}`: {reason}. What is done stays done;"
-            " run again to resume."
-        ) from error

@@ -18,10 +18,11 @@ import xarray
 from jaxtyping import Int8, PRNGKeyArray, PyTree
 
 from cfljax.engine.cache import keep_programs
+from cfljax.engine.checkpoints import checkpoints
 from cfljax.engine.claims import Claims
 from cfljax.engine.devices import trial_devices
 from cfljax.engine.grid import BLOCK, Cell, Grid
-from cfljax.engine.kept import key_of
+from cfljax.engine.kept import StoreError, key_of
 from cfljax.engine.programs import (
     Batching,
     Program,
@@ -45,7 +46,6 @@ from cfljax.engine.store import (
     Outputs,
     OutputsError,
     Store,
-    StoreError,
     SweepError,
 )
 
@@ -670,8 +670,6 @@ def _round_by_round(
     def compute(
         group: int, cells: Sequence[Any], trials: slice
     ) -> tuple[list[Outputs], float]:
-        from cfljax.engine.checkpoints import checkpoints
-
         del group
         (cell,) = cells
         begin, gathered = time.perf_counter(), []

@@ -1,0 +1,354 @@
+"""Checkpoints: long runs that go on where they stopped, to the last bit.
+
+One file holds the state after some rounds, what was observed of them, and what run it
+belongs to. A new one takes its place whole, and the one before stays beside it as
+`NAME.before`, in case a disk loses what it said it had.
+"""
+
+import contextlib
+import contextvars
+import dataclasses
+import functools
+import hashlib
+import itertools
+import logging
+import os
+import pathlib
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
+
+from cfljax.base.describe import short
+from cfljax.base.types import Algorithm, ClientData
+from cfljax.engine import kept
+from cfljax.engine.kept import StoreError, difference, disk_errors
+from cfljax.engine.states import (
+    ROOT,
+    arrays_of,
+    bits_of,
+    blank,
+    from_bits,
+    kinds,
+    named,
+    tree_of,
+)
+
+log = logging.getLogger(__name__)
+
+EVERY = 120.0  # Seconds between two saves.
+_SEGMENT = 10.0  # Seconds that the host is away at most, unless a round takes longer.
+_TRACE = "trace"  # What the names of observations begin with.
+_LAYOUT = 1
+_ADVICE = "choose another path or delete it."
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a run saves its checkpoints.
+
+    path: the file.
+    every: seconds between two saves.
+    identity: plain data that a file must agree on, beside what is found out.
+
+    Raises:
+      TypeError: if JSON has no such identity.
+      ValueError: if `every` is negative.
+    """
+
+    path: str | os.PathLike[str]
+    every: float
+    identity: Any = None
+
+    def __post_init__(self) -> None:
+        if not self.every >= 0:
+            raise ValueError(f"`every` must be at least 0 seconds, got {self.every}.")
+        kept.key_of(self.identity)
+
+
+_PLACES: contextvars.ContextVar[Iterator[Place] | None] = contextvars.ContextVar(
+    "places", default=None
+)
+
+
+@contextlib.contextmanager
+def checkpoints(
+    path: str | os.PathLike[str], *, every: float = EVERY, identity: Any = None
+) -> Iterator[None]:
+    """Inside, `run` saves checkpoints without being told to.
+
+    For whoever calls what calls `run`. The first run uses `path`, the second
+    `NAME.2.SUFFIX` and so on: started again, the same runs must come in the same order.
+    Runs with a `checkpoint` of their own, inside of `jit` and the like, and in other
+    threads are left alone.
+
+    Args:
+      path: the file.
+      every: seconds between two saves.
+      identity: anything that JSON has and that says more of the run than `run` sees,
+        such as its loss function; a file of another identity is refused.
+
+    Raises:
+      TypeError: if JSON has no such identity.
+      ValueError: if `every` is negative.
+    """
+    first = Place(path, every, identity)
+    plain = pathlib.Path(path)
+    name = lambda number: f"{plain.stem}.{number}{plain.suffix}"
+    more = (
+        Place(plain.with_name(name(number)), every, identity)
+        for number in itertools.count(2)
+    )
+    token = _PLACES.set(itertools.chain([first], more))
+    try:
+        yield
+    finally:
+        _PLACES.reset(token)
+
+
+def next_place() -> Place | None:
+    """Where `checkpoints` around the call lets the next run save, None without it."""
+    places = _PLACES.get()
+    return None if places is None else next(places)
+
+
+class Progress(NamedTuple):
+    """What is done of a run.
+
+    rounds: how many are behind.
+    state: after them.
+    trace: of them, leaves `[num_rounds, ...]`; rows of later rounds are zeros.
+    """
+
+    rounds: int
+    state: Any
+    trace: PyTree
+
+
+class Checkpoint:
+    """The file of one run.
+
+    Args:
+      place: where it is.
+      algorithm: what is run.
+      key: of the run.
+      data: see `run`, as `data_per_round`.
+      start: the state and the round that it goes on from; None for a fresh start.
+      shapes: of the final state and the trace, leaves `[num_rounds, ...]`.
+      num_rounds: of the whole run.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        algorithm: Algorithm,
+        key: PRNGKeyArray,
+        data: ClientData,
+        *,
+        data_per_round: bool,
+        start: tuple[PyTree, Int[Array, ""] | int] | None,
+        shapes: tuple[PyTree, PyTree],
+        num_rounds: int,
+    ) -> None:
+        self.path = pathlib.Path(place.path)
+        self.every = place.every
+        self.num_rounds = num_rounds
+        self._shapes = shapes
+        self._before = self.path.with_name(f"{self.path.name}.before")
+        self._is_whole = False  # Whether `path` is known to be.
+        self._data = _digests(data) if data_per_round else [_digest(data, "data")]
+        self._about = {
+            "layout": _LAYOUT,
+            "algorithm": {"name": algorithm.name, **_described(algorithm.settings)},
+            "key": _digest_of_leaf(key),
+            "data_per_round": data_per_round,
+            "start": None if start is None else _started(*start),
+            ROOT: kinds(shapes[0], ROOT),
+            _TRACE: kinds(jax.tree.map(_one_round, shapes[1]), _TRACE),
+            "identity": place.identity,
+        }
+
+    def read(self) -> Progress | None:
+        """What is done of the run; None if there is no file yet. A file of more rounds
+        than are asked for is whole too, and has no state of them.
+
+        Raises:
+          StoreError: if the file belongs to something else, or is damaged without an
+            earlier one.
+        """
+        if not self.path.exists():
+            return None
+        found = kept.read(self.path)
+        self._is_whole = found is not None
+        found = found or kept.read(self._before)
+        if found is None:
+            raise StoreError(
+                f"`{self.path}` is damaged or no checkpoint, and there is no earlier"
+                f" one; {_ADVICE}"
+            )
+        self._check(found.about)
+        if not self._is_whole:
+            log.warning(
+                "warning: `%s` is damaged; the run goes on from `%s`, after %d rounds",
+                self.path,
+                self._before,
+                found.about["rounds"],
+            )
+        return self._progress(found)
+
+    def _check(self, about: Any) -> None:
+        """Raises StoreError unless the file belongs to this run."""
+        if not isinstance(about, dict) or "rounds" not in about:
+            raise StoreError(f"`{self.path}` is no checkpoint of a run; {_ADVICE}")
+        here = self._data_of(about["rounds"], about.get("data")) | self._about
+        for name, mine in here.items():
+            if fault := difference(name, about.get(name), mine):
+                raise StoreError(f"`{self.path}` {fault}; {_ADVICE}")
+
+    def _data_of(self, rounds: int, unknown: Any = None) -> dict[str, Any]:
+        """What says which data so many rounds have used; `unknown` for more rounds than
+        there are data of."""
+        if not self._about["data_per_round"]:
+            return {"data": self._data[0]}
+        used = max(rounds, 1)  # The first ones are looked at for the start.
+        is_known = used <= len(self._data)
+        return {"data": self._data[used - 1] if is_known else unknown}
+
+    def _progress(self, found: kept.Kept) -> Progress:
+        rounds = found.about["rounds"]
+        state, trace = self._shapes
+        if rounds > self.num_rounds:
+            return Progress(rounds, None, None)
+
+        def filled(name: str, kind: Any) -> jax.Array:
+            rows = blank(kind)
+            rows[:rounds] = found.arrays[name]
+            return from_bits(rows, kind)
+
+        seen = [filled(name, kind) for name, kind in named(trace, _TRACE).items()]
+        trace = jax.tree.unflatten(jax.tree.structure(trace), seen)
+        return Progress(rounds, tree_of(found.arrays, state, ROOT), trace)
+
+    def fresh(self, state: Any) -> Progress:
+        """Nothing is done yet: a copy of the state to begin with."""
+        copy = tree_of(arrays_of(state, ROOT), self._shapes[0], ROOT)
+        empty = lambda kind: from_bits(blank(kind), kind)
+        return Progress(0, copy, jax.tree.map(empty, self._shapes[1]))
+
+    def write(self, done: Progress) -> None:
+        """Save what is done; the file before stays beside it.
+
+        Raises:
+          StoreError: if the disk refuses.
+        """
+        rounds = done.rounds
+        trace = arrays_of(done.trace, _TRACE)
+        arrays = {name: rows[:rounds] for name, rows in trace.items()}
+        about = self._about | self._data_of(rounds) | {"rounds": rounds}
+        with disk_errors(self.path):
+            if self._is_whole:  # Else the one before is all there is.
+                self._keep()
+            kept.write(self.path, arrays_of(done.state, ROOT) | arrays, about)
+        self._is_whole = True
+
+    def _keep(self) -> None:
+        """Give the file its second name, which stays when a new one takes the first."""
+        if self._before.exists() and self._before.samefile(self.path):
+            return  # A kill came before the new one.
+        with kept.replacing(self._before) as partial:
+            try:
+                os.link(self.path, partial)
+            except OSError:  # Not every file system has links.
+                shutil.copyfile(self.path, partial)
+
+    def go_on(
+        self, done: Progress, advance: Callable[[Any, PyTree, int, int], tuple]
+    ) -> Progress:
+        """Play the rounds that are left, and save what is done from time to time.
+
+        Args:
+          done: so far; its arrays are used up.
+          advance: `(state, trace, first, last) -> (state, trace)`, plays these rounds
+            of the run but the last; it may be slow the first time.
+        """
+        rounds, state, trace = done
+        state, trace = advance(state, trace, rounds, rounds)  # Compiles.
+        saved = before = time.monotonic()
+        count = 1
+        while rounds < self.num_rounds:
+            last = min(rounds + count, self.num_rounds)
+            state, trace = advance(state, trace, rounds, last)
+            jax.block_until_ready((state, trace))
+            now = time.monotonic()
+            each, before = (now - before) / (last - rounds), now
+            rounds = last
+            if rounds < self.num_rounds and now - saved >= self.every:
+                self.write(Progress(rounds, state, trace))
+                saved = before = time.monotonic()
+            wanted = min(self.every, _SEGMENT) / max(each, 1e-9)
+            count = max(1, min(int(wanted), 8 * count))  # Later rounds may be slower.
+        done = Progress(rounds, state, trace)
+        self.write(done)
+        return done
+
+
+def _one_round(leaf: Any) -> jax.ShapeDtypeStruct:
+    """The kind of one row."""
+    return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
+
+
+def _digest_of_leaf(leaf: Any) -> str:
+    """Kind and bytes of an array in a few words."""
+    bits, code = bits_of(leaf), hashlib.sha256()
+    for row in bits if bits.ndim else [bits]:  # Memory for one row.
+        code.update(np.ascontiguousarray(row).data)
+    kind = leaf if hasattr(leaf, "dtype") else bits
+    return f"{short(kind)} {code.hexdigest()[:24]}"
+
+
+def _digest(tree: PyTree, root: str) -> dict[str, str]:
+    """Kind and digest of each leaf by its name."""
+    return {name: _digest_of_leaf(leaf) for name, leaf in named(tree, root).items()}
+
+
+def _started(state: PyTree, first_round: Int[Array, ""] | int) -> dict[str, Any]:
+    """What a run went on from."""
+    return {"first_round": first_round, **_digest(state, ROOT)}
+
+
+def _digests(data: ClientData) -> list[dict[str, str]]:
+    """Of the data of the first round, of the first two, and so on."""
+    found: list[dict[str, str]] = []
+    for index in range(data.mask.shape[0]):
+        own = _digest(ClientData(*(bits_of(leaf)[index] for leaf in data)), "data")
+        if found:
+            both = {name: found[-1][name] + own[name] for name in own}
+            own = {name: kept.key_of(text) for name, text in both.items()}
+        found.append(own)
+    return found
+
+
+def _described(value: Any) -> Any:
+    """Plain data that say what a setting is, the same in every process: of arrays a
+    digest, of functions the name."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        return _digest_of_leaf(value)
+    if isinstance(value, functools.partial):
+        return [_described(part) for part in (value.func, value.args, value.keywords)]
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()  # pyright: ignore[reportAttributeAccessIssue]
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = dataclasses.fields(value)
+        value = {field.name: getattr(value, field.name) for field in fields}
+    if isinstance(value, Mapping):
+        return {str(name): _described(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_described(part) for part in value]
+    named_like = value if hasattr(value, "__qualname__") else type(value)
+    return f"{named_like.__module__}.{named_like.__qualname__}"
