@@ -70,7 +70,9 @@ def run(
       num_rounds: T, at least 0; at least 1 with `data_per_round`.
       observe: `(state, info) -> pytree`, what to keep of each round, with the state
         after the round and the info of the round; nothing by default. What it does
-        not return is not computed. Given once more it is not compiled again.
+        not return is not computed. Given once more it is not compiled again; nor is a
+        `jax.tree_util.Partial` of the same function with other arrays, which is how to
+        hand it large ones, such as test samples.
       data_per_round: see `data`.
       devices: local devices that clients are spread over. If None: those of
         `clients_over_devices` around the call; else on a CPU up to 8, where there are
@@ -118,7 +120,8 @@ def run(
         algorithm.check(data)
     keep_programs()
     functions = algorithm.init, algorithm.step
-    program = _program(functions, observe, num_rounds, data_per_round)
+    held, watch = _split(observe)
+    program = _program(functions, watch, num_rounds, data_per_round)
     start = None if state is None else (state, first_round)
     if start is not None:
         check_state(state, jax.eval_shape(program.started, key, data))
@@ -126,10 +129,10 @@ def run(
         for name, value in (("devices", devices), ("checkpoint", checkpoint)):
             if value is not None:
                 raise ValueError(_INSIDE[name].format(value))
-        return program.rounds(key, data, start)
+        return program.rounds(key, data, held, start)
     where = next_place() if checkpoint is None else Place(checkpoint, every)
     if where is None:
-        return program(key, data, start, devices)
+        return program(key, data, held, start, devices)
     saved = Checkpoint(
         where,
         algorithm,
@@ -137,15 +140,15 @@ def run(
         data,
         data_per_round=data_per_round,
         start=start,
-        shapes=jax.eval_shape(program.compiled, key, data, None),
+        shapes=jax.eval_shape(program.compiled, key, data, held, None),
         num_rounds=num_rounds,
     )
     done = saved.read()
     if done is not None and done.rounds == num_rounds:
         return done.state, done.trace
     if done is not None and done.rounds > num_rounds:
-        return program(key, data, start, devices)
-    return program(key, data, start, devices, saved, done)
+        return program(key, data, held, start, devices)
+    return program(key, data, held, start, devices, saved, done)
 
 
 # What is refused inside of a transformation, and what to do.
@@ -160,6 +163,19 @@ _INSIDE = {
 def _is_transformed(*values: PyTree) -> bool:
     """Whether some values are traced, or everything that is computed is."""
     return any(map(is_traced, jax.tree.leaves((*values, jnp.zeros(())))))
+
+
+def _split(observe: Callable[..., PyTree]) -> tuple[list[Any], Any]:
+    """The arrays that an observer holds, and the rest of it, which can be hashed."""
+    if isinstance(observe, jax.tree_util.Partial):
+        return jax.tree.flatten(observe)
+    return [], observe
+
+
+def _observer(watch: Any, held: list[Any]) -> Callable[[Any, Any], PyTree]:
+    """What `_split` has taken apart."""
+    is_tree = isinstance(watch, jax.tree_util.PyTreeDef)
+    return jax.tree.unflatten(watch, held) if is_tree else watch
 
 
 class _Program:
@@ -185,6 +201,7 @@ class _Program:
         self,
         key: PRNGKeyArray,
         data: ClientData,
+        held: list[Any],
         start: Start | None,
         devices: int | None,
         saved: Checkpoint | None = None,
@@ -196,17 +213,17 @@ class _Program:
         if saved is not None:
             play = functools.partial(self._in_segments, saved, done)
         if devices is None and not jax.sharding.get_abstract_mesh().empty:
-            return play(key, data, start)
+            return play(key, data, held, start)
         if devices is None:
-            devices = self._worth(key, data, start)
+            devices = self._worth(key, data, held, start)
         log.info("clients on %d of %d devices", devices, jax.local_device_count())
         with clients_over_devices(devices) as number:
             if number == 1:
-                return play(key, data, start)
+                return play(key, data, held, start)
             axis = data.mask.ndim - 2
             place = functools.partial(_placed, number=number, axis=axis)
-            key, start = jax.device_put((key, start), EVERYWHERE)
-            found = play(key, jax.tree.map(place, data), start)
+            key, held, start = jax.device_put((key, held, start), EVERYWHERE)
+            found = play(key, jax.tree.map(place, data), held, start)
         return jax.tree.map(_at_home, found)
 
     def _in_segments(
@@ -215,6 +232,7 @@ class _Program:
         done: Progress | None,
         key: PRNGKeyArray,
         data: ClientData,
+        held: list[Any],
         start: Start | None,
     ) -> tuple[Any, PyTree]:
         """The same by a program of any number of rounds, which the host calls again and
@@ -226,17 +244,24 @@ class _Program:
         if has_mesh:
             state, trace = jax.device_put((done.state, done.trace), EVERYWHERE)
             done = Progress(done.rounds, state, trace)
-        advance = functools.partial(self.segments[has_mesh], key, data, first_round)
+        own = key, data, held, first_round
+        advance = functools.partial(self.segments[has_mesh], *own)
         return saved.go_on(done, advance)[1:]
 
-    def _worth(self, key: PRNGKeyArray, data: ClientData, start: Start | None) -> int:
+    def _worth(
+        self,
+        key: PRNGKeyArray,
+        data: ClientData,
+        held: list[Any],
+        start: Start | None,
+    ) -> int:
         """Devices that pay for such data."""
         kind = (
             jax.tree.structure(data),
             *((leaf.shape, str(leaf.dtype)) for leaf in data),
         )
         if jax.local_device_count() > 1 and kind not in self.devices:
-            jaxpr = self.compiled.trace(key, data, start).jaxpr.jaxpr
+            jaxpr = self.compiled.trace(key, data, held, start).jaxpr.jaxpr
             self.devices[kind] = devices_for(jaxpr, self.num_rounds)
         return self.devices.get(kind, 1)
 
@@ -244,7 +269,7 @@ class _Program:
 @functools.lru_cache(maxsize=16)
 def _program(
     functions: tuple[Callable, Callable],
-    observe: Callable[[Any, Any], PyTree],
+    watch: Any,
     num_rounds: int,
     data_per_round: bool,
 ) -> _Program:
@@ -256,20 +281,25 @@ def _program(
         return init(init_key, first)
 
     def play(
-        rounds_key: PRNGKeyArray, index: Any, state: Any, now: ClientData
+        rounds_key: PRNGKeyArray,
+        held: list[Any],
+        index: Any,
+        state: Any,
+        now: ClientData,
     ) -> tuple[Any, PyTree]:
         state, info = step(jax.random.fold_in(rounds_key, index), state, now)
-        return state, observe(state, info)
+        return state, _observer(watch, held)(state, info)
 
     def rounds(
-        key: PRNGKeyArray, data: ClientData, start: Start | None
+        key: PRNGKeyArray, data: ClientData, held: list[Any], start: Start | None
     ) -> tuple[Any, PyTree]:
         init_key, rounds_key = jax.random.split(key)
         state, first_round = (begin(init_key, data), 0) if start is None else start
 
         def one_round(state: Any, inputs: tuple) -> tuple[Any, PyTree]:
             index, fresh = inputs
-            return play(rounds_key, index, state, fresh if data_per_round else data)
+            now = fresh if data_per_round else data
+            return play(rounds_key, held, index, state, now)
 
         indices = first_round + jnp.arange(num_rounds)
         per_round = (indices, data if data_per_round else None)
@@ -278,6 +308,7 @@ def _program(
     def segment(
         key: PRNGKeyArray,
         data: ClientData,
+        held: list[Any],
         first_round: Count,
         state: Any,
         trace: PyTree,
@@ -290,7 +321,7 @@ def _program(
             state, trace = carried
             fresh = lambda leaf: leaf[index]
             now = jax.tree.map(fresh, data) if data_per_round else data
-            state, seen = play(rounds_key, first_round + index, state, now)
+            state, seen = play(rounds_key, held, first_round + index, state, now)
             write = lambda rows, row: rows.at[index].set(row)
             return state, jax.tree.map(write, trace, seen)
 

@@ -3,13 +3,14 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 import xarray as xr
+from jax.tree_util import Partial
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from cfljax import engine, metrics
@@ -240,21 +241,37 @@ def run(
     run_key = jax.random.fold_in(key, repetition.astype(jnp.uint32))
     index = repetition.astype(jnp.int32)
     train, truth, test = jax.tree.map(lambda leaf: leaf[index], clients)
-    algorithm = _algorithm(trial, train.inputs.shape[2:])
+    alike = dataclasses.replace(trial, repetition=0)
+    rounds, observe = _rounds_of(alike, train.inputs.shape[2:])
+    carry, trace = engine.run(
+        rounds,
+        run_key,
+        train,
+        num_rounds=trial.num_rounds // trial.rounds_between,
+        observe=Partial(observe, train, truth, test),
+    )
+    return carry, {name: jnp.ravel(values) for name, values in trace.items()}
 
-    def observe(carry: Carry, seen: Any) -> dict[str, Array]:
+
+@functools.lru_cache(maxsize=2)  # Repetitions share what is compiled.
+def _rounds_of(
+    trial: Trial, input_shape: tuple[int, ...]
+) -> tuple[Algorithm, Callable[..., dict[str, Array]]]:
+    """The rounds from test to test, and what is seen of them, given the clients."""
+    algorithm = _algorithm(trial, input_shape)
+
+    def observe(
+        train: ClientData,
+        truth: Int[Array, " clients"],
+        test: ClientData,
+        carry: Carry,
+        seen: Any,
+    ) -> dict[str, Array]:
         outputs = algorithm.predict(carry.state, train, test.inputs)
         of_round = lambda info, latest: _round(trial, info, latest, truth)
         return jax.vmap(of_round)(*seen) | {"score": _score(trial, outputs, test)}
 
-    carry, trace = engine.run(
-        _between_tests(trial, algorithm),
-        run_key,
-        train,
-        num_rounds=trial.num_rounds // trial.rounds_between,
-        observe=observe,
-    )
-    return carry, {name: jnp.ravel(values) for name, values in trace.items()}
+    return _between_tests(trial, algorithm), observe
 
 
 def task_of(trial: Trial, input_shape: tuple[int, ...]) -> Task:

@@ -31,6 +31,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import xarray as xr
+from jax.tree_util import Partial
 from jaxtyping import Array, Int, PRNGKeyArray
 from matplotlib.figure import Figure
 
@@ -284,7 +285,9 @@ def simulate(
     )
     algorithm, number = _algorithm(trial, method, task)
 
-    def observe(state: Any, info: Any) -> dict[str, Array]:
+    def observe(
+        train: ClientData, test: ClientData, state: Any, info: Any
+    ) -> dict[str, Array]:
         outputs = algorithm.predict(state, train, test.inputs)
         each = jax.vmap(metrics.accuracy)(outputs, test.targets, test.mask)
         used = largest = jnp.full((), jnp.nan, jnp.float32)
@@ -297,8 +300,9 @@ def simulate(
             "largest_cluster": largest,
         }
 
+    watch = Partial(observe, train, test)
     _, trace = engine.run(
-        algorithm, run_key, train, num_rounds=trial.num_rounds, observe=observe
+        algorithm, run_key, train, num_rounds=trial.num_rounds, observe=watch
     )
     return trace
 

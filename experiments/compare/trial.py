@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from cfljax import engine, metrics
@@ -101,7 +102,9 @@ def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Arr
     questions = jnp.concatenate([own.validation.inputs, own.test.inputs], axis=1)
     number = trial.num_validation_samples
 
-    def observe(state: Any, seen: dict[str, Array]) -> dict[str, Array]:
+    def observe(
+        own: Clients, questions: Array, state: Any, seen: dict[str, Array]
+    ) -> dict[str, Array]:
         outputs = algorithm.predict(state, own.train, questions)
         return {
             "validation": _accuracy(outputs[:, :number], own.validation),
@@ -114,7 +117,7 @@ def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Arr
         run_key,
         own.train,
         num_rounds=trial.num_rounds // trial.rounds_between,
-        observe=observe,
+        observe=Partial(observe, own, questions),
     )
     joined = jnp.full((), jnp.nan, trace["test"].dtype)
     if trial.num_newcomers:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
+from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from cfljax import engine, metrics
@@ -186,7 +187,9 @@ def simulate(trial: Trial, key: PRNGKeyArray, images: Arrays) -> dict[str, Array
     algorithm, models_of = algorithm_of(task, trial)
     chunk = trial.clients_per_chunk
 
-    def observe(state: Any, info: Any) -> dict[str, Array]:
+    def observe(
+        test: ClientData, truth: Truth, state: Any, info: Any
+    ) -> dict[str, Array]:
         best = accuracy_of_best(task, models_of(state), test, clients_per_chunk=chunk)
         return {
             "accuracy": best.own_labels,
@@ -194,7 +197,7 @@ def simulate(trial: Trial, key: PRNGKeyArray, images: Arrays) -> dict[str, Array
             "last_cluster": jnp.full((), jnp.nan),
         } | _clusters_found(trial, info, truth)
 
-    return _run(trial, algorithm, run_key, train, observe)
+    return _run(trial, algorithm, run_key, train, Partial(observe, test, truth))
 
 
 def identities(trial: Trial, key: PRNGKeyArray, images: Arrays) -> dict[str, Array]:
@@ -203,8 +206,9 @@ def identities(trial: Trial, key: PRNGKeyArray, images: Arrays) -> dict[str, Arr
     """
     run_key, train, truth, _ = _clients(trial, key, images)
     task = task_of(trial, images.train_inputs.shape[1:])
-    observe = lambda state, info: _clusters_found(trial, info, truth)
-    return _run(trial, algorithm_of(task, trial)[0], run_key, train, observe)
+    observe = lambda truth, state, info: _clusters_found(trial, info, truth)
+    algorithm, _ = algorithm_of(task, trial)
+    return _run(trial, algorithm, run_key, train, Partial(observe, truth))
 
 
 def _run(

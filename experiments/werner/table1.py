@@ -36,6 +36,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
+from jax.tree_util import Partial
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from matplotlib.figure import Figure
 
@@ -50,7 +51,7 @@ from cfljax.algorithms import (
     momentum_clustering,
     oracle,
 )
-from cfljax.base import Algorithm, Task, check_member
+from cfljax.base import Algorithm, ClientData, Task, check_member
 from cfljax.clustering import quantile_radius
 from cfljax.data import Images, Sizes, feature_skewed, label_shifted
 from cfljax.federated import masked_mean
@@ -329,7 +330,13 @@ def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Arr
     task = _task(train.inputs.shape[2:], trial.num_hidden, trial.loss)
     algorithm = _algorithm(trial, task, clusters)
 
-    def observe(state: Any, info: Any) -> dict[str, Array]:
+    def observe(
+        train: ClientData,
+        clusters: Int[Array, " clients"],
+        test: ClientData,
+        state: Any,
+        info: Any,
+    ) -> dict[str, Array]:
         purity = jnp.full((), jnp.nan)
         if hasattr(info, "members"):
             purity = balls(info.members, clusters)[0]
@@ -351,7 +358,7 @@ def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Arr
         run_key,
         train,
         num_rounds=trial.num_rounds // trial.rounds_between,
-        observe=observe,
+        observe=Partial(observe, train, clusters, test),
     )
     return trace
 
