@@ -20,10 +20,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import zarr.storage._local
 
 from cfljax.engine import Grid, Joint, StoreError, sweep
-from cfljax.engine.store import Store
+from cfljax.engine.store import DONE, Store
 
 CONVENTIONS = {"separation": (0.5, 1.0), "convention": ("paper", "reference")}
 STEP_SIZES = (0.1, 0.01)
@@ -142,11 +141,11 @@ def interrupted_after(writes: int) -> Iterator[None]:
     """Inside, the sweep is interrupted when it has written some blocks."""
     original, done = Store.write, []
 
-    def write(self, *arguments):
+    def write(self, *arguments, **options):
         if len(done) == writes:
             raise KeyboardInterrupt
         done.append(arguments)
-        original(self, *arguments)
+        original(self, *arguments, **options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Store, "write", write)
@@ -218,7 +217,23 @@ def log(kind: str, *words: object) -> None:
         file.write(" ".join(map(str, (kind, os.getpid(), *words))) + "\n")
 
 
-# Damage
+# Blocks, and damage to them
+
+
+def block_file(path: pathlib.Path, grid: Grid, *block: int) -> pathlib.Path:
+    """Where a store has a block: the cell's place on every axis, then its number."""
+    return Store(path, grid).file(block)
+
+
+def lose(path: pathlib.Path, grid: Grid, *blocks: tuple[int, ...]) -> None:
+    """Remove some blocks."""
+    for block in blocks:
+        block_file(path, grid, *block).unlink()
+
+
+def num_done(path: pathlib.Path, grid: Grid) -> int:
+    """How many blocks of a grid a store has."""
+    return int(np.sum(Store(path, grid).states == DONE))
 
 
 def contents(folder: pathlib.Path) -> dict[str, bytes]:
@@ -226,7 +241,7 @@ def contents(folder: pathlib.Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in files}
 
 
-def damage(file: pathlib.Path, kind: str, *, left: int) -> None:
+def damage(file: pathlib.Path, kind: str, *, left: int = -1) -> None:
     """Of a kind: missing, empty, flipped in one bit, or truncated to what is left."""
     whole = file.read_bytes()
     if kind == "missing":
@@ -238,15 +253,20 @@ def damage(file: pathlib.Path, kind: str, *, left: int) -> None:
 
 
 def filling(monkeypatch: pytest.MonkeyPatch, room: int) -> list[str]:
-    """Let the disk fill up after some writes of chunks or descriptions."""
-    puts: list[str] = []
-    put = zarr.storage._local._put
+    """Let the disk fill up after some files were written; of the next one half is."""
+    written: list[str] = []
 
-    def refuse(path, *arguments, **options):
-        puts.append(str(path))
-        if len(puts) > room:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        return put(path, *arguments, **options)
+    def limited(original):
+        def write(self, content=b"", *arguments, **options):
+            written.append(str(self))
+            if len(written) <= room:
+                return original(self, content, *arguments, **options)
+            original(self, content[: len(content) // 2], *arguments, **options)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
 
-    monkeypatch.setattr(zarr.storage._local, "_put", refuse)
-    return puts
+        return write
+
+    for name in ("write_bytes", "write_text"):
+        original = getattr(pathlib.Path, name)
+        monkeypatch.setattr(pathlib.Path, name, limited(original))
+    return written

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,20 +22,22 @@ from engine_trial import (
     BARE,
     JOINT,
     PATIENCE,
+    contents,
     draw,
     draw_jointly,
     fork,
     insist,
     known,
     log,
+    num_done,
     plain_grid,
     serve,
     wait_for,
 )
 from jax.experimental import io_callback
 
-from cfljax.engine import Grid, Joint, StoreError, claims, sweep
-from cfljax.engine.claims import Claims, Shared
+from cfljax.engine import Grid, Joint, StoreError, claims, stored, sweep
+from cfljax.engine.claims import Claims
 from cfljax.engine.provenance import Journal
 
 GRID = plain_grid(axes=AXES)
@@ -112,7 +115,7 @@ def kill(folder: str) -> list[Any]:
     first = fork(lambda: sweep(GRID, None, path, joint=Joint(stuck, JOINT.shares)))
     wait_for(mark.exists)
     os.waitpid(fork(refused), 0)
-    done = len(list((path / "done").glob("c.*")))
+    done = num_done(path, GRID)
     os.kill(first, signal.SIGKILL)
     killed = os.waitpid(first, 0)[1]
     last = os.waitpid(fork(lambda: sweep(GRID, None, path, joint=JOINT)), 0)[1]
@@ -124,9 +127,9 @@ def write_journal(folder: str) -> list[int]:
     path = pathlib.Path(folder, "journal")
 
     def runs() -> None:
-        with Claims(path, (1,)) as own:
+        with Claims(path) as own:
             for number in range(15):
-                journal = Journal(path, own, is_new=False)
+                journal = Journal(path, own)
                 journal.start({"number": number})
                 try:
                     raise ValueError("a" * 5000)
@@ -163,7 +166,7 @@ def wear_down(store: str, kills: int) -> list[Any]:
             killed += os.waitpid(process, 0)[1] == signal.SIGKILL
         except (ProcessLookupError, ChildProcessError):
             break
-    done = len(list((path / "done").glob("c.*")))
+    done = num_done(path, many_blocks())
     return [killed, done, os.waitpid(start(), 0)[1]]
 
 
@@ -196,7 +199,7 @@ def test_two_runs_share_the_work_and_repeat_none(played, unbroken):
     assert statuses == [0, 0]
     check_shared_work(folder / "race.log")
     assert sweep(GRID, None, folder / "race", joint=JOINT).identical(unbroken)
-    runs = json.loads((folder / "race.provenance.json").read_text())["runs"]
+    runs = json.loads((folder / "race" / "provenance.json").read_text())["runs"]
     assert sum(run["blocks"] for run in runs) == 18
 
 
@@ -211,10 +214,10 @@ def test_what_a_killed_run_held_is_computed_by_the_next(played, unbroken):
 def test_no_entry_of_the_journal_is_lost(played):
     folder, (_, _, statuses, _) = played
     assert statuses == [0, 0]
-    runs = json.loads((folder / "journal.provenance.json").read_text())["runs"]
+    runs = json.loads((folder / "journal" / "provenance.json").read_text())["runs"]
     assert Counter(run["number"] for run in runs) == dict.fromkeys(range(15), 2)
     assert all(run["finished"] for run in runs)
-    failures = (folder / "journal.failures.jsonl").read_text().splitlines()
+    failures = (folder / "journal" / "failures.jsonl").read_text().splitlines()
     assert len([json.loads(line) for line in failures]) == 30
 
 
@@ -264,21 +267,59 @@ def test_shards_out_of_range_are_refused(tmp_path, shard):
 
 
 def test_claims_are_all_or_nothing(tmp_path):
-    path, shape = tmp_path / "s", (2, 3)
-    row, column = [(0, 0), (0, 1), (0, 2)], [(0, 1), (1, 1)]
-    with Claims(path, shape) as one, Claims(path, shape) as other:
-        with one.claim(row) as mine:
+    path = tmp_path / "s"
+    with Claims(path) as one, Claims(path) as other:
+        with one.claim(["a/0", "a/1", "a/2"]) as mine:
             assert mine
-            with other.claim(column) as theirs:
+            with other.claim(["b/1", "a/1"]) as theirs:
                 assert not theirs
-            with other.claim([(1, 0), (1, 1), (1, 2)]) as theirs:
+            with other.claim(["b/0", "b/1", "b/2"]) as theirs:
                 assert theirs  # What a refused claim had taken is free again.
-            with other.alone(Shared.STORE):  # Another matter.
+            with other.alone():  # Another matter.
                 pass
-        with other.claim(column) as theirs:
+        with other.claim(["a/1", "b/1"]) as theirs:
             assert theirs
-            with one.claim([(0, 0), (0, 2), (1, 0)]) as mine:
+            with one.claim(["a/0", "a/2", "b/0"]) as mine:
                 assert mine
+
+
+@pytest.mark.parametrize("is_begun_anew", [False, True])
+def test_claims_on_a_store_that_was_removed_are_none(tmp_path, is_begun_anew):
+    path = tmp_path / "s"
+    with Claims(path) as claims:
+        claims.check()
+        shutil.rmtree(path)
+        if is_begun_anew:
+            Claims(path).__exit__()
+        before = contents(tmp_path)
+        refused = pytest.raises(StoreError, match="was removed or replaced while it")
+        with refused as caught:
+            claims.check()
+        assert "\n" not in str(caught.value)
+        with refused, claims.alone():
+            raise AssertionError("nothing is to be written")
+        assert contents(tmp_path) == before
+
+
+def test_store_that_is_removed_meanwhile_is_left_alone(tmp_path):
+    """And one that is begun anew in its place: no block, failure or run is added."""
+    path = tmp_path / "s"
+    calls = []
+
+    def meanwhile(trials: Any, key: jax.Array, constants: Any) -> Any:
+        calls.append(key)
+        if len(calls) == 12:
+            shutil.rmtree(path)
+            sweep(plain_grid(seed=1), draw, path)
+        return draw_jointly(trials, key, constants)
+
+    with pytest.raises(StoreError, match="was removed or replaced"):
+        sweep(GRID, None, path, joint=Joint(meanwhile, JOINT.shares))
+    assert len(calls) == 20  # The first block was written before.
+    assert num_done(path, GRID) == 0
+    (run,) = json.loads((path / "provenance.json").read_text())["runs"]
+    assert {own.about["run"] for own in stored(path)} == {run["run"]}
+    assert len(list(stored(path))) == run["blocks"] == 12
 
 
 def test_claims_need_no_system_that_locks(tmp_path, monkeypatch):

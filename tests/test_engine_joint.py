@@ -14,12 +14,13 @@ from engine_trial import (
     draw,
     draw_jointly,
     interrupted_after,
+    lose,
     plain_grid,
 )
 
 from cfljax.engine import Joint, StoreError, SweepError, sweep
 from cfljax.engine.progress import Bar
-from cfljax.engine.store import FAILED, MemoryLimitError, Store
+from cfljax.engine.store import MemoryLimitError, Store
 
 # Against itself: they are what they are one by one, with the same failures
 
@@ -51,12 +52,6 @@ def always(call: int, trials: Sequence[Trial]) -> bool:
     return True
 
 
-def lose(path: pathlib.Path, *blocks: str) -> None:
-    """Take away the marks of blocks that are done."""
-    for block in blocks:
-        (path / "done" / block).unlink()
-
-
 @pytest.fixture
 def path(tmp_path: pathlib.Path) -> pathlib.Path:
     """Of a store."""
@@ -68,9 +63,9 @@ def written(monkeypatch):
     """The blocks that were written."""
     blocks, original = [], Store.write
 
-    def noted(self, cell, block, *arguments):
-        blocks.append((*cell, block))
-        original(self, cell, block, *arguments)
+    def noted(self, block, *arguments, **options):
+        blocks.append(block)
+        original(self, block, *arguments, **options)
 
     monkeypatch.setattr(Store, "write", noted)
     return blocks
@@ -84,7 +79,7 @@ def test_joint_cells_are_the_traced_ones(path, tmp_path):
     groups = [[(s, n) for s in AXES["separation"]] for n in AXES["num_clients"]]
     assert counted.calls == [group for group in groups for _ in range(23)]
     assert sweep(GRID, draw, path).identical(joint)
-    (run,) = json.loads((tmp_path / "s.provenance.json").read_text())["runs"]
+    (run,) = json.loads((path / "provenance.json").read_text())["runs"]
     assert (run["joint"], run["blocks"]) == (True, 18)
 
 
@@ -94,14 +89,12 @@ def drawn_beside(trials: Sequence[Any], key: Any, constants: Any) -> Any:
     return [{"value": own["value"] + np.float32(len(trials))} for own in drawn]
 
 
-@pytest.mark.parametrize("lost", ["done", "value"])
 def test_all_cells_of_a_group_are_asked_for_where_one_lacks_a_block(
-    path, tmp_path, written, lost
+    path, tmp_path, written
 ):
     """And only what is lacking is written: bits cannot depend on the history."""
     first = sweep(GRID, None, path, joint=Counted(drawn_beside).joint)
-    for block in ("c.0.1.2", "c.2.1.2", "c.1.0.0"):
-        (path / lost / (block if lost == "done" else block + ".0")).unlink()
+    lose(path, GRID, (0, 1, 2), (2, 1, 2), (1, 0, 0))
     counted = Counted(drawn_beside)
     written.clear()
     again = sweep(GRID, None, path, joint=counted.joint)
@@ -118,7 +111,7 @@ def test_cells_that_have_stopped_are_left_out(path):
     """Of a unit that lacks a block anywhere, whatever is done of it."""
     first = sweep(GRID, None, path, joint=Counted(drawn_beside).joint, enough=narrow)
     assert first["trials"].values.tolist() == [[10, 10], [20, 20], [23, 23]]
-    lose(path, "c.2.1.1")
+    lose(path, GRID, (2, 1, 1))
     counted = Counted(drawn_beside)
     again = sweep(GRID, None, path, joint=counted.joint, enough=narrow)
     assert again.identical(first)
@@ -127,24 +120,24 @@ def test_cells_that_have_stopped_are_left_out(path):
 
 def test_cell_that_was_not_written_does_not_fail(path, tmp_path):
     """Beside one that must be repaired, and cannot be."""
-    sweep(GRID, None, path, joint=JOINT)
-    lose(path, "c.0.1.1")
+    sweep(GRID, None, path, joint=Counted().joint)
+    lose(path, GRID, (0, 1, 1))
     result = sweep(GRID, None, path, joint=Counted(fails=always).joint)
     assert result["failed"].values.tolist() == [[0, 1], [0, 0], [0, 0]]
     assert result["trials"].values.tolist() == [[23, 13], [23, 23], [23, 23]]
-    assert len((tmp_path / "s.failures.jsonl").read_text().splitlines()) == 1
+    assert len((path / "failures.jsonl").read_text().splitlines()) == 1
 
 
 def test_failed_cell_is_tried_with_those_beside_it(path):
     """It failed in one block; in the next one the others give it its numbers."""
-    whole = sweep(GRID, None, path, joint=JOINT)
-    lose(path, "c.0.0.1", "c.0.0.2", "c.1.0.2")
+    whole = sweep(GRID, None, path, joint=Counted().joint)
+    lose(path, GRID, (0, 0, 1), (0, 0, 2), (1, 0, 2))
     counted = Counted(fails=lambda call, trials: call == 1)
     result = sweep(GRID, None, path, joint=counted.joint)
     assert len(counted.calls) == 1 + 3
     assert result["failed"].values.tolist() == [[1, 0], [0, 0], [0, 0]]
     assert result["trials"].values.tolist() == [[13, 23], [23, 23], [23, 23]]
-    assert sweep(GRID, None, path, joint=JOINT).identical(whole)
+    assert sweep(GRID, None, path, joint=Counted().joint).identical(whole)
 
 
 def test_failure_is_that_of_the_cells_computed(path, tmp_path):
@@ -155,10 +148,10 @@ def test_failure_is_that_of_the_cells_computed(path, tmp_path):
     assert result["failed"].sel(num_clients=6).all()
     assert not result["failed"].sel(num_clients=4).any()
     assert (result["trials"] == [[23, 10]] * 3).all()
-    lines = (tmp_path / "s.failures.jsonl").read_text().splitlines()
+    lines = (path / "failures.jsonl").read_text().splitlines()
     cells = [json.loads(line)["cell"] for line in lines]
     assert cells == [{"separation": s, "num_clients": 6} for s in AXES["separation"]]
-    fixed = sweep(GRID, None, path, joint=JOINT)
+    fixed = sweep(GRID, None, path, joint=Counted().joint)
     assert fixed.identical(sweep(GRID, draw, tmp_path / "whole"))
 
 
@@ -168,14 +161,14 @@ def test_what_another_run_has_just_failed_is_left_for_the_next_call(path):
     def meanwhile(trials, key, constants):
         if len(counted.calls) == 1:
             for separation in range(3):
-                Store(path, GRID).mark((separation, 1), 2, FAILED)
+                Store(path, GRID).fail((separation, 1, 2))
         return draw_jointly(trials, key, constants)
 
     counted = Counted(meanwhile)
     result = sweep(GRID, None, path, joint=counted.joint)
     assert len(counted.calls) == 23 + 20
     assert result["failed"].values.tolist() == [[0, 1]] * 3
-    assert sweep(GRID, None, path, joint=JOINT)["trials"].values.min() == 23
+    assert sweep(GRID, None, path, joint=Counted().joint)["trials"].values.min() == 23
 
 
 def test_interrupt_keeps_the_blocks_that_are_done(path, tmp_path):
@@ -194,7 +187,7 @@ def test_errors_of_the_machine_end_the_sweep(path, tmp_path, kind):
     counted = Counted(fails=always, error=kind)
     with pytest.raises(kind, match="no room"):
         sweep(plain_grid(), None, path, joint=counted.joint)
-    assert not (tmp_path / "s.failures.jsonl").exists()
+    assert not (path / "failures.jsonl").exists()
 
 
 def test_mistake_in_every_group_is_raised(path):
@@ -220,7 +213,7 @@ def test_outputs_that_cannot_be_stored_are_named(path, tmp_path, outputs, messag
     joint = Joint(lambda trials, key, constants: outputs(trials), JOINT.shares)
     with pytest.raises(ValueError, match=message):
         sweep(plain_grid(), None, path, joint=joint)
-    assert not (tmp_path / "s.failures.jsonl").exists()
+    assert not (path / "failures.jsonl").exists()
 
 
 def test_bar_moves_at_every_trial(path, monkeypatch):
@@ -303,19 +296,19 @@ def test_history_does_not_matter(path, stopped, written, simulate, way):
     whole = sweep(STOPPED, draw, path)
     assert not whole.identical(stopped)
     assert sweep(STOPPED, simulate, path, enough=narrow, **way).identical(stopped)
-    (path / "value" / "c.0.1.2.0").unlink()  # Beyond the stop.
-    Store(path, STOPPED).mark((1, 1), 2, -1)  # Likewise.
+    lose(path, STOPPED, (0, 1, 2))  # Beyond the stop.
+    Store(path, STOPPED).fail((1, 1, 2))  # Likewise.
     written.clear()
     assert sweep(STOPPED, simulate, path, enough=narrow, **way).identical(stopped)
     assert not written
-    lose(path, "c.0.0.0", "c.1.0.1", "c.2.0.1")
+    lose(path, STOPPED, (0, 0, 0), (1, 0, 1), (2, 0, 1))
     assert sweep(STOPPED, simulate, path, enough=narrow, **way).identical(stopped)
     assert sorted(written) == [(0, 0, 0), (1, 0, 1), (2, 0, 1)]
 
 
 def test_part_with_a_gap_shows_what_comes_before_it(path, everything):
     sweep(STOPPED, draw, path)
-    lose(path, "c.2.1.1")  # The last cell's, of another shard.
+    lose(path, STOPPED, (2, 1, 1))  # The last cell's, of another shard.
     part = sweep(STOPPED, draw, path, enough=narrow, shard=(1, 6))
     np.testing.assert_array_equal(part["trials"], WANTED - [[0, 0], [0, 0], [0, 13]])
     assert part.attrs["open_blocks"] == 1
@@ -347,4 +340,4 @@ def test_rule_sees_all_trials_so_far_once(path, everything):
 def test_rule_that_raises_is_no_failed_cell(path, tmp_path):
     with pytest.raises(KeyError):
         sweep(STOPPED, draw, path, enough=lambda outputs, _: bool(outputs["other"]))
-    assert not (tmp_path / "s.failures.jsonl").exists()
+    assert not (path / "failures.jsonl").exists()

@@ -5,7 +5,6 @@ import io
 import json
 import logging
 import pathlib
-import re
 import resource
 import shutil
 import sys
@@ -17,26 +16,29 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray
-import zarr.storage._local
 from engine_trial import (
     CONVENTIONS,
     STEP_SIZES,
     Trial,
+    block_file,
     contents,
     damage,
     draw,
     filling,
     interrupted_after,
+    lose,
+    num_done,
     plain_grid,
     simulate,
     small_grid,
 )
 
 import cfljax.engine.progress
-from cfljax.engine import StoreError, SweepError, sweep
+from cfljax.engine import StoreError, SweepError, kept, sweep
 from cfljax.engine.claims import Claims
 from cfljax.engine.programs import run_trials
 from cfljax.engine.progress import Bar
+from cfljax.engine.store import Store
 
 # Against itself: not how it is cut, interrupted or resumed matters
 
@@ -115,9 +117,23 @@ def test_double_precision_survives_the_store(tmp_path):
     assert result["value"].dtype == np.float64
     assert result.attrs["failures"] == 0 and np.all(np.isfinite(result["value"]))
     assert read.identical(result)
-    with pytest.raises(ValueError, match="holds `value` as float64"):
-        (tmp_path / "s" / "done" / "c.0.0.0").unlink()
+    lose(tmp_path / "s", plain_grid(), (0, 0, 0))
+    with pytest.raises(StoreError, match=r"other code .*: x64 \(True, here False\)"):
         sweep(plain_grid(), draw, tmp_path / "s")
+    with pytest.raises(StoreError, match=r"holds `value` as float64.* gives float32"):
+        sweep(plain_grid(), draw, tmp_path / "s", accept_code="it does no harm")
+
+
+def test_cells_of_two_precisions_are_not_mixed(tmp_path):
+    """Each is a sweep of its own; one of both would have to change the bits of one."""
+    one, two = (plain_grid(axes={"separation": (s,)}) for s in (0.5, 1.0))
+    with jax.enable_x64(True):
+        sweep(one, draw, tmp_path / "s")
+    assert sweep(two, draw, tmp_path / "s")["value"].dtype == np.float32
+    both = plain_grid(axes={"separation": (0.5, 1.0)})
+    refused = "holds `value` as float32.* another cell has it as float64"
+    with pytest.raises(StoreError, match=refused):
+        sweep(both, draw, tmp_path / "s")
 
 
 def test_result_is_labelled(tmp_path, reference):
@@ -271,7 +287,7 @@ def test_cell_that_does_not_trace_is_recorded(tmp_path, caplog):
     failed = result["failed"].sel(convention="reference")
     assert failed.all() and result["failed"].sum() == result.attrs["failures"] == 2
     assert np.isnan(result["value"].sel(convention="reference")).all()
-    lines = (tmp_path / "s.failures.jsonl").read_text().splitlines()
+    lines = (path / "failures.jsonl").read_text().splitlines()
     entries = [json.loads(line) for line in lines]
     assert [entry["cell"]["separation"] for entry in entries] == [0.5, 1.0]
     assert entries[0]["message"] == "no `convention` reference in it.py"
@@ -299,7 +315,7 @@ def test_cell_that_raises_while_it_runs_is_recorded(tmp_path):
     assert result["failed"].values.tolist() == [False, True]
     assert not np.isnan(result["value"][0]).any()
     assert np.isnan(result["value"][1]).any()
-    assert "out of something" in (tmp_path / "s.failures.jsonl").read_text()
+    assert "out of something" in (tmp_path / "s" / "failures.jsonl").read_text()
 
 
 def test_mistake_in_every_cell_is_raised(tmp_path):
@@ -346,16 +362,17 @@ def test_bar_shows_only_to_those_who_watch(monkeypatch, stream, visible, delay, 
 def test_what_another_run_holds_is_left_to_it(tmp_path):
     """While one sweep computes, another on its store stops and loses nothing."""
     path, grid = tmp_path / "store", plain_grid(axes={}, num_trials=2)
+    block = [Store(path, grid).key((0,))]
     compute = lambda *_: {"value": jnp.zeros(1)}
     refused = pytest.raises(StoreError, match=r"1 blocks .* computed by another run")
-    with Claims(path, (1,)) as claims:
-        with claims.claim([(0,)]) as is_held:
+    with Claims(path) as claims:
+        with claims.claim(block) as is_held:
             assert is_held
             with refused:
                 sweep(grid, compute, path)
-        assert not (path / "value").exists()
+        assert not (path / "cells").exists()
         assert sweep(grid, compute, path).sizes["trial"] == 2
-        with claims.claim([(0,)]):  # Reading what is done needs no lock.
+        with claims.claim(block):  # Reading what is done needs no lock.
             assert sweep(grid, compute, path).sizes["trial"] == 2
 
 
@@ -398,73 +415,64 @@ def path(tmp_path: pathlib.Path, finished: pathlib.Path) -> pathlib.Path:
     return tmp_path / "s"
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"revision": 2}, "by revision 1 of the trial, this is revision 2"),
-        ({"seed": 3}, "with `seed` = 0, this run has 3"),
-        ({"experiment": "b"}, "with `experiment` = 'plain', this run has 'b'"),
-        ({"num_trials": 24}, "with `num_trials` = 23, this run has 24"),
-        ({"axes": {"noise": (1.0,)}}, "`axis_order` = ['separation'], .* ['noise']"),
-        ({"axes": {"separation": (0.5, 2.0)}}, "`separation` = [0.5, 1.0], .*2.0]"),
-        ({"dims": {"value": ("other",)}}, "`value` = ['number'], .* ['other']"),
-    ],
-)
-def test_store_of_another_sweep_is_refused(path, changes, message):
-    before = contents(path.parent)
-    pattern = re.escape(message).replace(r"\.\*", ".*")
-    with pytest.raises(StoreError, match=pattern) as caught:
-        sweep(plain_grid(**{"axes": CELLS.axes, **changes}), draw, path)
-    assert "\n" not in str(caught.value) and "delete it" in str(caught.value)
-    assert contents(path.parent) == before
-
-
 def test_folder_of_something_else_is_refused(tmp_path):
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "thesis.tex").write_text("precious")
     (tmp_path / "file").write_text("precious")
-    zarr.create_group(tmp_path / "group")
-    (tmp_path / "torn").mkdir()
-    (tmp_path / "torn" / "zarr.json").write_text("")
+    (tmp_path / "array" / "done").mkdir(parents=True)
+    (tmp_path / "array" / "zarr.json").write_text("{}")  # Of an earlier version.
     before = contents(tmp_path)
-    for name in ("notes", "file", "group", "torn"):
-        with pytest.raises(StoreError, match="choose another folder or delete it"):
+    for name in ("notes", "file", "array"):
+        with pytest.raises(StoreError, match=r"not a store .* choose another folder"):
             sweep(CELLS, draw, tmp_path / name)
     assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize(
-    ("kind", "block"),
-    [
-        ("truncated", "c.0.1.0"),
-        ("truncated", "c.1.2.0"),  # Shorter than its chunk.
-        ("empty", "c.1.2.0"),
-        ("flipped", "c.0.1.0"),
-        ("missing", "c.1.2.0"),
-    ],
-)
+@pytest.mark.parametrize("left", ["nothing", "lock", "provenance.json", ".1.partial"])
+def test_folder_of_a_store_that_was_just_begun_is_taken(tmp_path, unbroken, left):
+    (tmp_path / "s").mkdir()
+    if left != "nothing":
+        (tmp_path / "s" / left).touch()
+    assert sweep(CELLS, draw, tmp_path / "s").identical(unbroken)
+
+
+@pytest.mark.parametrize("kind", ["truncated", "empty", "flipped", "missing"])
+@pytest.mark.parametrize("block", [(0, 1), (1, 2)])  # The second is a short one.
 def test_damaged_block_is_computed_again(path, unbroken, caplog, kind, block):
-    file = path / "value" / block
-    whole = file.read_bytes()
-    damage(file, kind, left=9)
+    file = block_file(path, CELLS, *block)
+    whole = kept.read(file)
+    damage(file, kind)
     with caplog.at_level(logging.WARNING):
         repaired = sweep(CELLS, draw, path)
     assert repaired.identical(unbroken)
-    assert "1 blocks are missing or damaged" in caplog.text
-    assert file.read_bytes() == whole
+    told = f"`{path}`: 1 blocks are damaged or not what their place says"
+    assert [told in line for line in caplog.messages] == [True] * (kind != "missing")
+    again = kept.read(file)
+    assert whole is not None and again is not None
+    assert again.arrays["value"].tobytes() == whole.arrays["value"].tobytes()
     caplog.clear()
     assert sweep(CELLS, draw, path).identical(unbroken)
     assert not caplog.text
 
 
-@pytest.mark.parametrize("lost", ["done/c.1.2", "done/zarr.json", "value/zarr.json"])
-def test_lost_marks_and_arrays_are_made_again(path, unbroken, lost):
-    (path / lost).unlink()
+def test_damage_outside_of_a_share_is_left_to_the_others(path, unbroken):
+    damage(block_file(path, CELLS, 1, 1), "flipped")
+    part = sweep(CELLS, draw, path, shard=(1, 2))
+    assert part.attrs["open_blocks"] == 1 and num_done(path, CELLS) == 5
+    assert sweep(CELLS, draw, path, shard=(2, 2)).identical(unbroken)
+
+
+@pytest.mark.parametrize("lost", ["lock", "provenance.json", "code"])
+def test_what_lies_beside_the_blocks_may_be_lost(path, unbroken, lost):
+    shutil.rmtree(path / lost) if lost == "code" else (path / lost).unlink()
     assert sweep(CELLS, draw, path).identical(unbroken)
+    lose(path, CELLS, (0, 1))
+    assert sweep(CELLS, draw, path).identical(unbroken)
+    assert (path / lost).exists()
 
 
-def test_results_equal_to_fill_values_are_results(tmp_path):
-    """Diverged runs and plain failures leave files, unlike zarr's default."""
+def test_results_without_numbers_are_results(tmp_path):
+    """Diverged runs and plain failures, of zeros and of no numbers."""
 
     def diverged(trial, key, constants):
         del key, constants
@@ -484,12 +492,12 @@ def test_results_equal_to_fill_values_are_results(tmp_path):
 def test_full_disk_keeps_what_is_done(tmp_path, unbroken, monkeypatch):
     path = tmp_path / "s"
     with monkeypatch.context() as patch:
-        filling(patch, room=15)
+        filling(patch, room=5)  # The run, its code, and some blocks.
         with pytest.raises(StoreError, match=r"s`: No space left on device\.") as error:
             sweep(CELLS, draw, path)
     assert "\n" not in str(error.value)
-    done = [(path / "done" / f"c.{i}.{j}").exists() for i in (0, 1) for j in (0, 1, 2)]
-    assert 0 < sum(done) < 6
+    assert num_done(path, CELLS) == 3
+    assert not [file for file in path.rglob("*") if file.suffix == ".partial"]
     assert sweep(CELLS, draw, path).identical(unbroken)
 
 
@@ -508,7 +516,7 @@ def test_disk_that_really_refuses(tmp_path):
             sweep(cells, large, path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert not (path / "done" / "c.0").exists()
+    assert num_done(path, cells) == 0
     resumed = sweep(cells, large, path)
     assert np.isfinite(resumed["value"]).all() and not resumed["failed"].any()
 
@@ -520,8 +528,8 @@ def test_path_below_a_file_is_refused(tmp_path):
 
 
 def test_provenance_lists_the_runs(path):
-    file = path.parent / "s.provenance.json"
-    (path / "value" / "c.1.2.0").unlink()
+    file = path / "provenance.json"
+    lose(path, CELLS, (1, 2))
     sweep(CELLS, draw, path, chunk=2)
     runs = json.loads(file.read_text())["runs"]
     assert [run["blocks"] for run in runs] == [6, 1]
@@ -529,9 +537,15 @@ def test_provenance_lists_the_runs(path):
     assert all(run["finished"] >= run["started"] for run in runs)
     assert {"commit", "python", "jax", "jaxlib", "numpy", "cfljax"} <= set(runs[0])
     assert runs[0]["device"] and runs[0]["devices"] >= 1 and runs[0]["cores"] >= 1
-    text = file.read_text()
+    of_block = {
+        (*cell.index, number): Store(path, CELLS).about((*cell.index, number))
+        for cell in CELLS.cells()
+        for number in range(3)
+    }
+    names = {block: about["run"] for block, about in of_block.items()}
+    assert names.pop((1, 2)) == runs[1]["run"] != runs[0]["run"]
+    assert set(names.values()) == {runs[0]["run"]}
+    assert all(about["commit"] == runs[0]["commit"] for about in of_block.values())
+    text = "".join(own.read_text() for own in (file, *(path / "code").iterdir()))
+    text += json.dumps(list(of_block.values()))
     assert str(pathlib.Path.home()) not in text and str(path.parent) not in text
-    for stored in (path, file):
-        stored.rename(stored.with_name("old" + stored.name))
-    sweep(CELLS, draw, path)
-    assert len(json.loads(file.read_text())["runs"]) == 1

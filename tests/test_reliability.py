@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import datetime
 import errno
-import itertools
 import os
 import pathlib
 import platform
@@ -26,10 +25,13 @@ import pytest
 import xarray
 from engine_trial import (
     Trial,
+    block_file,
     contents,
     damage,
     filling,
     interrupted_after,
+    lose,
+    num_done,
     plain_grid,
     serve,
 )
@@ -37,6 +39,7 @@ from engine_trial import (
 import cfljax.engine.provenance
 from cfljax.engine import Joint, StoreError, sweep
 from cfljax.engine.claims import Claims
+from cfljax.engine.store import Store
 from experiments.__main__ import main
 from experiments.ifca import fig3, fig3_trial
 from experiments.ifca.fig3_trial import DIMS, successful, thresholds
@@ -44,7 +47,6 @@ from experiments.options import Options
 
 # A sweep with an array of each kind, and a panel whose trials cost nothing
 
-ARRAYS = ("value", "count", "flag", "done", "seconds")
 # Four cells of two blocks, with an array of each kind.
 GRID = plain_grid(
     axes={"separation": (0.5, 1.0), "num_clients": (4, 6)},
@@ -75,10 +77,6 @@ KINDS = Joint(draw_kinds, shares=lambda trial: trial.num_clients)
 
 def finish(path: pathlib.Path, joint: Joint = KINDS, **options: Any) -> xarray.Dataset:
     return sweep(GRID, None, path, joint=joint, **options)
-
-
-def chunks(path: pathlib.Path, array: str) -> list[pathlib.Path]:
-    return sorted((path / array).glob("c.*"))
 
 
 class Calls:
@@ -132,7 +130,7 @@ def panel(tmp_path, command):
     return run
 
 
-# Against failures: damage to any array is noticed, and repaired or named
+# Against failures: damage is noticed and repaired
 
 
 @pytest.fixture(scope="module")
@@ -155,43 +153,20 @@ def path(tmp_path: pathlib.Path, finished_sweep: pathlib.Path) -> pathlib.Path:
     return tmp_path / "s"
 
 
-@pytest.mark.parametrize(
-    ("array", "kind"),
-    [
-        case
-        if case[1] == "truncated" or case == ("count", "missing")
-        else pytest.param(*case, marks=pytest.mark.slow)
-        for case in itertools.product(
-            ARRAYS, ("truncated", "empty", "flipped", "missing")
-        )
-    ],
-)
-def test_damaged_chunk_of_each_array_is_made_again(path, sweep_results, array, kind):
-    before = contents(path)
-    damage(chunks(path, array)[5], kind, left=-1)
+@pytest.mark.parametrize("kind", ["truncated", "empty", "flipped", "missing"])
+def test_damaged_block_is_made_again_and_no_other(path, sweep_results, kind):
+    before, file = contents(path), block_file(path, GRID, 1, 0, 1)
+    damage(file, kind)
     calls = Calls()
     assert finish(path, calls.joint).identical(sweep_results)
-    if array == "seconds":  # No result depends on them: nobody reads them.
-        assert not calls.trials
-        return
-    assert sum(calls.trials.values()) == len(set(calls.trials)) in (1, 10)
+    assert set(calls.trials.values()) == {1} and len(calls.trials) == 1
     after = contents(path)
-    changed = {name for name in before if before[name] != after.get(name)}
-    assert all(name.startswith("seconds") for name in changed)
+    changed = {path / name for name in after if before.get(name) != after[name]}
+    assert {own for own in changed if own.suffix == ".npz"} == {file}
+    assert before.keys() <= after.keys()
     calls = Calls()
     assert finish(path, calls.joint).identical(sweep_results)
     assert not calls.trials
-
-
-@pytest.mark.parametrize("array", ARRAYS)
-def test_torn_description_is_named_and_nothing_is_changed(path, array):
-    file = path / array / "zarr.json"
-    file.write_bytes(file.read_bytes()[:40])
-    before = contents(path.parent)
-    with pytest.raises(StoreError, match="cannot be read as a store") as caught:
-        finish(path)
-    assert "\n" not in str(caught.value) and "delete it" in str(caught.value)
-    assert contents(path.parent) == before
 
 
 # Against failures: a disk that refuses
@@ -200,16 +175,16 @@ def test_torn_description_is_named_and_nothing_is_changed(path, array):
 def is_full(path: pathlib.Path, results: xarray.Dataset, room: int) -> bool:
     """Whether the disk was full before the sweep ended, as it should say."""
     with pytest.MonkeyPatch.context() as patch:
-        puts = filling(patch, room)
+        written = filling(patch, room)
         try:
             assert finish(path).identical(results)
         except StoreError as error:
             message = str(error)
             assert "No space left on device" in message and "\n" not in message
             assert "run again to resume" in message
-            assert len(puts) > room
+            assert len(written) > room
             return True
-        assert len(puts) <= room
+        assert len(written) <= room + 1  # But for the note that the run has ended.
         return False
 
 
@@ -222,7 +197,7 @@ def check_full_disk(path: pathlib.Path, results: xarray.Dataset, room: int) -> b
 
 def test_disk_may_be_full_at_any_time(tmp_path, sweep_results):
     chance = random.Random(7)
-    for number, room in enumerate(chance.sample(range(40), 4)):
+    for number, room in enumerate(chance.sample(range(10), 4)):
         assert check_full_disk(tmp_path / f"s{number}", sweep_results, room)
 
 
@@ -231,40 +206,46 @@ def test_disk_may_be_full_at_every_write(tmp_path, sweep_results):
     room = 0
     while check_full_disk(tmp_path / f"s{room}", sweep_results, room):
         room += 1
-    assert room > 40  # All writes of a sweep have been refused once.
+    assert room == 1 + 1 + 8  # The run's, its code's and the blocks' were refused.
 
 
 def test_disk_that_fills_again_and_again_is_worn_down(tmp_path, sweep_results):
     """With room for some more writes each time: the sweep gets on, and ends."""
     chance, attempts = random.Random(3), 0
-    while is_full(tmp_path / "s", sweep_results, chance.randrange(4, 9)):
+    while is_full(tmp_path / "s", sweep_results, chance.randrange(1, 4)):
         attempts += 1
     assert 3 < attempts < 20
     assert finish(tmp_path / "s").identical(sweep_results)
 
 
-@pytest.mark.parametrize("suffix", [".partial", ".jsonl"])
-def test_full_disk_for_what_lies_beside_the_store(
-    tmp_path, monkeypatch, sweep_results, suffix
+@pytest.mark.parametrize("what", ["provenance", "failures", "marks"])
+def test_full_disk_for_what_lies_beside_the_blocks(
+    tmp_path, monkeypatch, sweep_results, what
 ):
-    """Provenance and failures: nothing of the results is lost."""
+    """Nothing of the results is lost."""
     original = pathlib.Path.open
 
-    def refuse(self, mode="r", *arguments, **options):
-        if self.suffix == suffix and mode != "r":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
-        return original(self, mode, *arguments, **options)
+    def refuse(self, *arguments, **options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
+
+    def refuse_lines(self, *arguments, **options):
+        own = refuse if self.suffix == ".jsonl" else original
+        return own(self, *arguments, **options)
 
     def broken(*arguments):
         raise RuntimeError("out of something")
 
-    joint = KINDS if suffix == ".partial" else Joint(broken, KINDS.shares)
+    joint = KINDS if what == "provenance" else Joint(broken, KINDS.shares)
     with monkeypatch.context() as patch:
-        patch.setattr(pathlib.Path, "open", refuse)
+        if what == "failures":
+            patch.setattr(pathlib.Path, "open", refuse_lines)
+        else:
+            name = {"provenance": "write_text", "marks": "touch"}[what]
+            patch.setattr(pathlib.Path, name, refuse)
         with pytest.raises(StoreError, match="No space left on device") as caught:
             sweep(GRID, None, tmp_path / "s", joint=joint)
     assert "\n" not in str(caught.value)
-    assert not [file for file in tmp_path.iterdir() if file.suffix == ".partial"]
+    assert not [file for file in tmp_path.rglob("*") if file.suffix == ".partial"]
     assert finish(tmp_path / "s").identical(sweep_results)
 
 
@@ -301,19 +282,19 @@ def test_finished_store_in_a_read_only_folder_is_read(locked, sweep_results):
     before = contents(locked)
     with ordinary_user():
         with pytest.raises(PermissionError):  # Control: the folder is.
-            (locked / "s" / "done" / "c.0.0.0").unlink()
+            lose(locked / "s", GRID, (0, 0, 0))
         found = finish(locked / "s")
     assert found.identical(sweep_results) and contents(locked) == before
 
 
-@pytest.mark.parametrize("lost", ["a block", "the store", "the lock too"])
+@pytest.mark.parametrize("lost", ["a block", "the lock too", "the store"])
 def test_read_only_folder_is_one_line_and_nothing_is_changed(locked, lost):
-    if lost == "a block":
-        chunks(locked / "s", "done")[3].unlink()
-    else:
+    if lost == "the store":
         shutil.rmtree(locked / "s")
+    else:
+        lose(locked / "s", GRID, (0, 1, 1))
     if lost == "the lock too":
-        (locked / "s.lock").unlink()
+        (locked / "s" / "lock").unlink()
     _permit(locked, 0)
     before = contents(locked)
     denied = pytest.raises(StoreError, match="Permission denied")
@@ -338,38 +319,40 @@ def test_command_on_a_read_only_folder_is_one_line(locked, panel, command):
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
+    "flags",
     [
-        (["--seed", "3"], "was written with `seed` = 0, this run has 3"),
-        (["--num-trials", "3"], "was written with `num_trials` = 2, this run has 3"),
-        (["--num-rounds", "4"], "was written with `num_rounds` = 3, this run has 4"),
-        (["--noise", "0.2"], "was written with `noise` = [0.1], this run has [0.2]"),
-        (["--step-sizes", "0.2"], "was written with `step_size` = "),
-        ([], f"was written by revision {fig3.REVISION} of the trial, this is revis"),
+        ["--seed", "3"],
+        ["--num-trials", "11"],
+        ["--num-rounds", "4"],
+        ["--noise", "0.2"],
+        ["--separation", "1.0", "2.0"],
+        [],
     ],
-    ids=["seed", "trials", "field", "axis", "constants", "revision"],
+    ids=["seed", "trials", "field", "axis", "more of an axis", "revision"],
 )
-def test_store_of_another_sweep_is_one_line(
-    panel, tmp_path, monkeypatch, flags, message
-):
-    if not flags:
-        monkeypatch.setattr(fig3, "REVISION", fig3.REVISION + 1)
-    before = contents(tmp_path)
-    status, out, err = panel(*flags)
-    assert (status, out) == (2, "")
-    assert err.startswith("error: `") and err.count("\n") == 1
-    assert message in err and "choose another folder or delete it" in err
-    assert contents(tmp_path) == before
+def test_another_sweep_adds_to_the_store(panel, tmp_path, monkeypatch, flags):
+    """What is there of the first one stays as it was, and is still found."""
+    store = tmp_path / "out" / "store" / "cells"
+    before = contents(store)
+    with monkeypatch.context() as patch:
+        if not flags:
+            patch.setattr(fig3, "REVISION", fig3.REVISION + 1)
+        assert panel(*flags)[0] == 0
+    after = contents(store)
+    assert set(after) > set(before)
+    longer = {name for name in before if after[name] != before[name]}
+    assert bool(longer) == (flags[:1] == ["--num-trials"])
+    monkeypatch.setattr(fig3, "simulate_jointly", None)  # Nothing is run again.
+    assert panel()[0] == 0 and contents(store) == after
 
 
-def test_store_of_another_panel_is_one_line(panel, command, tmp_path):
-    before = contents(tmp_path)
+def test_another_panel_adds_to_the_store(panel, command, tmp_path):
+    before = contents(tmp_path / "out" / "store" / "cells")
     sizes = ["--num-clients", "40", "--num-samples", "50", "--num-features", "200"]
-    out = ["--out", str(tmp_path / "out")]
-    status, _, err = command("ifca.fig3b", *out, *sizes)
-    assert status == 2 and err.count("\n") == 1
-    assert "`experiment` = 'ifca.fig3a', this run has 'ifca.fig3b'" in err
-    assert contents(tmp_path) == before
+    out = ["--out", str(tmp_path / "out"), "--shard", "1/1"]
+    assert command("ifca.fig3b", *out, *sizes)[0] == 0
+    after = contents(tmp_path / "out" / "store" / "cells")
+    assert len(after) > len(before) and before.items() <= after.items()
 
 
 YEARS = {
@@ -417,15 +400,16 @@ def test_clocks_and_hosts_do_not_matter(tmp_path, sweep_results):
         age(tmp_path, 1970 if year == 2100 else 2100)
     assert finish(path, calls.joint).identical(sweep_results)
     assert set(calls.trials.values()) == {1} and len(calls.trials) == 2 * 11
-    text = (tmp_path / "s.provenance.json").read_text()
+    text = (path / "provenance.json").read_text()
     assert "1970-01-02" in text and "2100-01-02" in text  # Control: it was told them.
     assert "early" not in text and "late" not in text
 
 
 @pytest.mark.parametrize(("year", "other"), [(1970, 2100), (2100, 1970)])
 def test_claim_does_not_age(tmp_path, sweep_results, year, other):
-    path, shape = tmp_path / "s", (2, 2, 2)
-    with Claims(path, shape) as claims, claims.claim([(0, 0, 1), (1, 0, 1)]) as mine:
+    path = tmp_path / "s"
+    blocks = [Store(path, GRID).key(block) for block in ((0, 0, 1), (1, 0, 1))]
+    with Claims(path) as claims, claims.claim(blocks) as mine:
         assert mine
         age(tmp_path, other)
         refused = pytest.raises(StoreError, match=r"2 blocks of .* by another run")
@@ -460,7 +444,7 @@ def test_shards_of_different_counts_at_once(tmp_path, sweep_results):
     assert not failures
     assert set(calls.trials.values()) == {1}
     # Two cells in each of the units: of four, numbers 0 and 2, and 0 and 3.
-    assert len(chunks(path, "done")) == 2 * 3
+    assert num_done(path, GRID) == 2 * 3
     finish(path, calls.joint)
     assert set(calls.trials.values()) == {1} and len(calls.trials) == 2 * 11
     assert finish(path).identical(sweep_results)

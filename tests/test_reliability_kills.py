@@ -1,5 +1,6 @@
 """Two workers that are killed at random must lose, spoil and repeat nothing."""
 
+import dataclasses
 import functools
 import itertools
 import json
@@ -20,19 +21,23 @@ import xarray
 from engine_trial import (
     AXES,
     Trial,
+    block_file,
+    contents,
+    damage,
     draw,
     fork,
     insist,
     log,
+    num_done,
     plain_grid,
     serve,
     wait_for,
 )
 from jax.experimental import io_callback
 
-from cfljax.engine import Grid, Joint, StoreError, sweep
+from cfljax.engine import Grid, Joint, StoreError, stored, sweep
 from cfljax.engine.grid import BLOCK
-from cfljax.engine.store import DONE, Store
+from cfljax.engine.store import DONE, Block, Store
 from experiments.__main__ import main
 from experiments.ifca.fig3_trial import DIMS
 
@@ -86,15 +91,13 @@ def work(
     path: pathlib.Path, way: str, num_trials: int, shard: tuple[int, int] | None
 ) -> None:
     """Sweep with a log."""
-    mark = Store.mark
+    write = Store.write
 
-    def logged(self: Store, cell: tuple[int, ...], block: int, status: int) -> None:
-        mark(self, cell, block, status)
-        if status == DONE:
-            names = {one.index: name(one.trial) for one in self.grid.cells()}
-            log("done", names[cell], block)
+    def logged(self: Store, block: Block, *arguments: Any, **options: Any) -> None:
+        write(self, block, *arguments, **options)
+        log("done", name(self.grid.cell(block[:-1]).trial), block[-1])
 
-    Store.mark = logged
+    Store.write = logged
     simulate, options = LOGGED[way]
     insist(cells(num_trials), simulate, path, shard=shard, **options)
 
@@ -106,15 +109,16 @@ def faults(
     `trial PROCESS CELL;CELL KEY`, `done PROCESS CELL BLOCK` and `kill PROCESS`."""
     grid = cells(expected.sizes["trial"])
     store = Store(path, grid)
-    values, damaged = store.read()
     right, found = expected["value"].values, []
     for cell in grid.cells():
         for block in range(grid.num_blocks):
-            where = (*cell.index, grid.block(block))
+            own = right[(*cell.index, grid.block(block))]
             label = f"block {block} of {name(cell.trial)}"
-            if store.done[(*cell.index, block)] != DONE or damaged[*cell.index, block]:
+            if store.states[(*cell.index, block)] != DONE:
                 found.append(f"{label} is lost")
-            elif values["value"][where].tobytes() != right[where].tobytes():
+                continue
+            values = store.outputs((*cell.index, block))["value"]
+            if values.tobytes() != own.tobytes():
                 found.append(f"{label} is wrong")
     return found + _doubled([line.split() for line in lines], grid)
 
@@ -265,9 +269,35 @@ def pause(folder: str) -> list[Any]:
     os.waitpid(first, os.WUNTRACED)
     os.environ["TRIAL_SECONDS"] = "0"
     assert os.waitpid(fork(other), 0)[1] == 0
-    done = len(list((place / "s" / "done").glob("c.*")))
+    done = num_done(place / "s", cells())
     os.kill(first, signal.SIGCONT)
     return [told.read_text(), done, os.waitpid(first, 0)[1]]
+
+
+def suspend(folder: str) -> list[Any]:
+    """A worker is stopped while it computes; its store is removed and begun anew with
+    another seed by one that ends; then the first one is continued. How both ended."""
+    place = pathlib.Path(folder)
+    place.mkdir()
+    path, file = place / "s", place / "log"
+    os.environ |= {"TRIAL_LOG": str(file), "TRIAL_SECONDS": "0.02"}
+
+    def refused() -> None:
+        with pytest.raises(StoreError, match="was removed or replaced"):
+            work(path, "joint", 23, None)
+
+    first = fork(refused)
+    wait_for(lambda: file.exists() and file.read_bytes().count(b"done") >= 3)
+    os.kill(first, signal.SIGSTOP)
+    os.waitpid(first, os.WUNTRACED)
+    shutil.rmtree(path)
+    os.environ["TRIAL_SECONDS"] = "0"
+    anew = dataclasses.replace(cells(), seed=1)
+    other = fork(lambda: sweep(anew, None, path, **SILENT["joint"][1]))
+    ended = os.waitpid(other, 0)[1]
+    before = contents(path)
+    os.kill(first, signal.SIGCONT)
+    return [ended, os.waitpid(first, 0)[1], contents(path) == before]
 
 
 @pytest.fixture(scope="module")
@@ -284,7 +314,7 @@ def undisturbed(tmp_path_factory) -> Callable[[str, int], xarray.Dataset]:
 def check(folder: pathlib.Path, expected: xarray.Dataset) -> None:
     lines = (folder / "log").read_text().splitlines()
     assert faults(folder / "s", lines, expected) == []
-    runs = json.loads((folder / "s.provenance.json").read_text())["runs"]
+    runs = json.loads((folder / "s" / "provenance.json").read_text())["runs"]
     done = sum(run["blocks"] for run in runs if run["finished"])
     assert done <= 6 * cells(expected.sizes["trial"]).num_blocks
 
@@ -298,7 +328,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, list
     calls: list[tuple] = [
         ("play", str(folder / way), way, *rest, 23, "0.004") for way, *rest in SMALL
     ]
-    calls.append(("pause", str(folder / "pause")))
+    calls += [(name, str(folder / name)) for name in ("pause", "suspend")]
     return folder, serve(__name__, *calls, env=os.environ)
 
 
@@ -314,10 +344,24 @@ def test_killed_workers_lose_and_repeat_nothing(played, undisturbed, number):
 
 @pytest.mark.slow
 def test_paused_worker_keeps_what_it_claimed(played, undisturbed):
-    folder, (*_, (told, done, status)) = played
+    folder, (*_, (told, done, status), _) = played
     assert "3 blocks of" in told and "computed by another run" in told
     assert (done, status) == (15, 0)
     check(folder / "pause", undisturbed("joint", 23))
+
+
+def test_suspended_worker_changes_nothing_of_a_store_that_was_begun_anew(
+    played, tmp_path
+):
+    folder, (*_, returned) = played
+    assert returned == [0, 0, True]
+    anew, path = dataclasses.replace(cells(), seed=1), folder / "suspend" / "s"
+    found = sweep(anew, None, path, **SILENT["joint"][1])
+    expected = sweep(anew, None, tmp_path / "whole", **SILENT["joint"][1])
+    assert found.identical(expected) and num_done(path, cells()) == 0
+    # Control: the first one's numbers are others.
+    first = sweep(cells(), None, tmp_path / "first", **SILENT["joint"][1])
+    assert not np.any(first["value"].values == expected["value"].values)
 
 
 @pytest.mark.slow
@@ -331,13 +375,13 @@ def test_a_hundred_kills_lose_and_repeat_nothing(tmp_path, undisturbed, way, kin
     check(tmp_path / way, undisturbed(way, 115))
 
 
-def blocks(out: pathlib.Path) -> dict[str, bytes]:
-    """The chunks of a command's store, but for the seconds that they took."""
-    files = (out / "results.zarr").rglob("c.*")
+def blocks(out: pathlib.Path) -> dict[str, dict[str, bytes]]:
+    """The arrays of a command's blocks, by cell and number."""
     return {
-        f"{file.parent.name}/{file.name}": file.read_bytes()
-        for file in files
-        if file.parent.name != "seconds"
+        f"{about['cell']}/{about['block']}": {
+            name: array.tobytes() for name, array in arrays.items()
+        }
+        for arrays, about in stored(out / "store")
     }
 
 
@@ -352,7 +396,8 @@ def test_killed_commands_end_as_the_undisturbed_one(tmp_path, flag):
     ((killed, statuses),) = serve(__name__, call, env=os.environ)
     assert killed == 6 and statuses == [0, 0]
     expected = blocks(whole)
-    assert blocks(out) == expected and len(expected) == 8 * (len(DIMS) + 1)
+    assert blocks(out) == expected and len(expected) == 8
+    assert all(set(arrays) == set(DIMS) for arrays in expected.values())
     assert main(command(out, flag)) == 0
     assert (out / "table.csv").read_bytes() == (whole / "table.csv").read_bytes()
 
@@ -368,19 +413,19 @@ def sound(played, undisturbed, tmp_path) -> tuple[pathlib.Path, list[str], Any]:
     return tmp_path / "s", lines, expected
 
 
-@pytest.mark.parametrize("kind", ["done", "value"])
+@pytest.mark.parametrize("kind", ["missing", "flipped"])
 def test_lost_block_is_found(sound, kind):
     path, lines, expected = sound
-    (path / kind / ("c.1.0.2" if kind == "done" else "c.1.0.2.0")).unlink()
+    damage(block_file(path, cells(), 1, 0, 2), kind)
     assert faults(path, lines, expected) == ["block 2 of 1.0/4 is lost"]
 
 
 def test_wrong_block_is_found(sound):
     path, lines, expected = sound
-    store = Store(path, cells())
-    values = store.block((2, 1), 1)["value"]
+    store, block = Store(path, cells()), (2, 1, 1)
+    values = store.outputs(block)["value"].copy()
     values[3, 1] = np.nextafter(values[3, 1], np.float32(9))
-    store.write((2, 1), 1, {"value": values}, 0.0)
+    store.write(block, {"value": values}, store.about(block))
     assert faults(path, lines, expected) == ["block 1 of 2.0/6 is wrong"]
 
 

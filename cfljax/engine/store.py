@@ -326,8 +326,8 @@ class Progress(NamedTuple):
 def progress_of(path: pathlib.Path, grid: Grid) -> Progress:
     """What a store has of a grid; raises StoreError if it is none."""
     store, seconds = Store(path, grid), np.zeros(grid.shape)
-    for block in zip(*np.nonzero(store.states == DONE), strict=True):
-        seconds[block[:-1]] += store.about(block)["seconds"]
+    for *index, number in np.argwhere(store.states == DONE).tolist():
+        seconds[tuple(index)] += store.about((*index, number))["seconds"]
     return Progress(np.all(store.states == DONE, axis=-1), seconds)
 
 

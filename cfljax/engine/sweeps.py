@@ -454,6 +454,7 @@ class _Work:
         self._grid, self._store, self._claims = grid, store, claims
         self._journal, self._bar, self._rule = journal, bar, rule
         self.origin = origin
+        self._begun = states
         self._todo = (states == OPEN) | (states == FAILED)
         self._blocks, self._seconds, self._trials = 0, 0.0, 0
         self._failed: set[Block] = set()  # Cells, in this run.
@@ -503,7 +504,7 @@ class _Work:
         """Claim and do what a piece lacks; False if another run holds it."""
         if not (remaining := self._remaining(piece)):
             return True
-        before = [self._store.states[block] for block in remaining]
+        before = [self._begun[block] for block in remaining]
         trials = self._trials
         names = [self._store.key(block) for block in remaining]
         with self._claims.claim(names) as is_mine:
@@ -558,7 +559,7 @@ class _Work:
         blocks = [(*cell.index, number) for cell in cells]
         held = [self._store.num_trials(block) for block in blocks]
         whole = self._grid.block(number)
-        if min(held) == whole.stop - whole.start:
+        if all(number == whole.stop - whole.start for number in held):
             return {}
         trials = [cell.trial for cell in cells]
         missing = slice(whole.start + min(held), whole.stop)
