@@ -182,11 +182,9 @@ def test_rounds_from_a_state_are_those_of_one_run(name):
     after, second = start(name, num_rounds=5, state=state, first_round=4)
     assert bits((after, joined(first, second))) == bits(whole)
     assert bits(state) == kept_state  # It was not used up.
-    plain = jax.tree.map(lambda leaf: leaf, state)
-    inside = jax.jit(
-        lambda key, state: start(name, key, 5, state=state, first_round=4, devices=None)
-    )
-    assert bits(inside(KEY, plain)[0]) == bits(after)
+    go_on = functools.partial(start, name, num_rounds=5, first_round=4, devices=None)
+    inside = jax.jit(lambda state, data: go_on(state=state, data=data))
+    assert bits(inside(state, draw())[0]) == bits(after)
     # Control: random numbers of other rounds.
     if name != "fesem":  # It draws none.
         other, _ = start(name, num_rounds=5, state=state)

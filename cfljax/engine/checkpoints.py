@@ -252,7 +252,8 @@ class Checkpoint:
         with disk_errors(self.path):
             if self._is_whole:  # Else the one before is all there is.
                 self._keep()
-            kept.write(self.path, arrays_of(done.state, ROOT) | arrays, about)
+            arrays |= arrays_of(done.state, ROOT)
+            kept.write(self.path, arrays, about, compress=False)
         self._is_whole = True
 
     def _keep(self) -> None:

@@ -33,13 +33,20 @@ class Kept(NamedTuple):
     about: Any
 
 
-def write(path: pathlib.Path, arrays: Mapping[str, Any], about: Any = None) -> None:
+def write(
+    path: pathlib.Path,
+    arrays: Mapping[str, Any],
+    about: Any = None,
+    *,
+    compress: bool = True,
+) -> None:
     """Write or replace a file; the same bytes for the same content.
 
     Args:
       path: the file; missing folders are made.
       arrays: by name, of numbers, booleans or text.
       about: anything that JSON has.
+      compress: weights of models hardly shrink, and take ten times as long.
 
     Raises:
       OSError: if the disk refuses; an older file of this name then stays.
@@ -48,7 +55,8 @@ def write(path: pathlib.Path, arrays: Mapping[str, Any], about: Any = None) -> N
     if _ABOUT in arrays:
         raise ValueError(f"`arrays` must not have the name {_ABOUT!r}.")
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+    method = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
+    with zipfile.ZipFile(buffer, "w", method, compresslevel=1) as file:
         for name, array in {_ABOUT: json.dumps(about), **arrays}.items():
             with file.open(f"{name}.npy", "w", force_zip64=True) as member:
                 plain = np.asarray(array)

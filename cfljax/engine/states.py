@@ -57,7 +57,8 @@ def save(path: str | os.PathLike[str], state: PyTree) -> None:
         raise ValueError("`state` must be concrete: save it outside of `jit` and such.")
     path = pathlib.Path(path)
     with disk_errors(path):
-        kept.write(path, arrays_of(state, ROOT), {ROOT: kinds(state, ROOT)})
+        about = {ROOT: kinds(state, ROOT)}
+        kept.write(path, arrays_of(state, ROOT), about, compress=False)
 
 
 def load(path: str | os.PathLike[str], algorithm: Algorithm, data: ClientData) -> Any:
