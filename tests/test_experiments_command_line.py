@@ -138,6 +138,7 @@ for argv in (
     ["run", "werner.fig1", "--shard", "1/2"], ["run", "ifca.fig3a", "--shard", "3/2"],
     ["run", "ifca.fig3a", "--chunk", "0"], ["run", "ifca.fig3a", "--memory", "nan"],
     ["run", "ifca.fig3a", "--out", "/dev/null/out"], ["list", "--no-cache"],
+    ["ledger", "--help"], ["ledger", "--stores", "/nowhere"], ["ledger", "--preset"],
 ):
     with open(os.devnull, "w") as nowhere, contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.redirect_stdout(nowhere))
