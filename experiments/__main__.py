@@ -38,6 +38,13 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def _print(summary: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(plain(summary), indent=2, allow_nan=False))
+    else:
+        show(summary)
+
+
 def show(summary: Mapping[str, Any]) -> None:
     """A summary for a person: its headline, then the files."""
     print(summary["headline"])
@@ -57,6 +64,20 @@ def listing(as_json: bool) -> None:
     for heading, rows in (("run", titles), ("bench", benchmarks)):
         for name, title in rows.items():
             print(f"{heading:5} {name:20} {title}")
+
+
+def ledger(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
+    """Write the ledger of published numbers; always 0."""
+    if rest:
+        raise ValueError(f"`ledger` takes no {' '.join(rest)}.")
+    for folder in arguments.stores or ():
+        if not folder.is_dir():
+            raise FileNotFoundError(f"`--stores` must be folders, got `{folder}`.")
+    _check_folder(arguments.out)
+    with _importing():
+        from experiments.ledger.write import write
+    _print(write(arguments.stores, arguments.out), as_json=arguments.json)
+    return 0
 
 
 def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
@@ -96,10 +117,7 @@ def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
         what = "clients" if entry.spreads_clients else "trials"
         print(f"{what} on {arguments.devices or found} devices", file=sys.stderr)
     summary = _summary(entry, config, options, plans=arguments.plan)
-    if arguments.json:
-        print(json.dumps(plain(summary), indent=2, allow_nan=False))
-    else:
-        show(summary)
+    _print(summary, as_json=arguments.json)
     return 1 if summary.get("failed_cells") else 0
 
 
@@ -176,6 +194,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments, rest = parser().parse_known_args(argv)
         if arguments.command == "launch":
             status = launch.main(arguments, rest)
+        elif arguments.command == "ledger":
+            status = ledger(arguments, rest)
         elif arguments.command != "list":
             status = execute(arguments, rest)
         elif rest:

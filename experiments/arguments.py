@@ -29,6 +29,7 @@ examples:
       --num-samples 20 --num-validation-samples 5 --num-test-samples 8 \\
       --step-sizes .1 .03 --search fedavg:proximal=0,.1
   python -m experiments compare --help-config
+  python -m experiments ledger --stores FOLDER
 
 as many trials as each cell needs for an interval shorter than .2, at most 1000:
   python -m experiments run ifca.fig3a --num-trials 1000 --precision .2
@@ -76,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
         ("bench", "run a benchmark"),
         ("compare", "compare algorithms on data and sizes of your own"),
         ("launch", "run an experiment by several workers, on a Slurm cluster or here"),
+        ("ledger", "all published numbers beside ours, with verdicts and commands"),
     ):
         command = commands.add_parser(
             name,
@@ -89,6 +91,9 @@ def parser() -> argparse.ArgumentParser:
             _add_workers(command)
             continue
         command.add_argument("--json", action="store_true", help="one JSON document")
+        if name == "ledger":
+            _add_ledger(command)
+            continue
         command.add_argument(
             "--no-cache",
             action="store_true",
@@ -104,6 +109,24 @@ def parser() -> argparse.ArgumentParser:
             command.set_defaults(precision=None, shard=None, plan=False)
         _add_resources(command)
     return top
+
+
+def _add_ledger(command: argparse.ArgumentParser) -> None:
+    """Where the ledger's numbers are, and where it goes."""
+    folder: dict[str, Any] = {"type": pathlib.Path, "metavar": "FOLDER"}
+    command.add_argument(
+        "--stores",
+        nargs="+",
+        help="of results; figures/ledger/store by default, if it is there",
+        **folder,
+    )
+    command.add_argument(
+        "--out",
+        default=pathlib.Path("figures", "ledger"),
+        help="of the ledger's files; figures/ledger by default",
+        **folder,
+    )
+    command.add_argument("--traceback", action="store_true", help="of an error")
 
 
 def _add_subject(command: argparse.ArgumentParser, name: str) -> None:

@@ -5,13 +5,25 @@ Command:   python -m experiments.readme
 
 import pathlib
 import re
+from collections.abc import Mapping
 
 from cfljax import report
 from cfljax.algorithms import REGISTRY
 from cfljax.statements import Status
+from experiments.verdicts import Kind
 from theory.registry import all_statements
 
 SPECIFICATION = ("CLoVE",)  # Papers of one algorithm that have a line of their own.
+# The papers' tables of a line: the paper's short name, and their numbers.
+LEDGER: Mapping[str, tuple[str, tuple[int, ...]]] = {
+    "CLoVE, Tables 1, 2, 5, 8 to 10: images": ("clove", (1, 2, 5, 8, 9, 10)),
+    "CLoVE, Tables 3, 11, 12: texts": ("clove", (3, 11, 12)),
+    "CLoVE, Tables 4, 16: no labels": ("clove", (4, 16)),
+    "CLoVE, Tables 13 to 15, 17": ("clove", (13, 14, 15, 17)),
+    "IFCA, Table 1": ("ifca", (1,)),
+    "IFCA, Table 2": ("ifca", (2,)),
+    "Werner et al., Table 1": ("werner", (1,)),
+}
 README = pathlib.Path(__file__).resolve().parents[1] / "README.md"
 
 
@@ -49,9 +61,24 @@ def statements() -> str:
     return report.markdown(rows)
 
 
+def ledger() -> str:
+    """How many published numbers have which verdict, in the committed ledger."""
+    file = README.parent / "figures" / "ledger" / "ledger.csv"
+    every, rows = report.read_csv(file), []
+    for name, (paper, numbers) in LEDGER.items():
+        items = [f"Table {number}" for number in numbers]
+        own = [r for r in every if r["paper"] == paper and r["item"] in items]
+        kinds = [row["kind"] for row in own]
+        counts = {kind.value: kinds.count(kind.value) for kind in Kind}
+        del counts[Kind.NOTHING.value]
+        rows.append({"published": name, "numbers": len(own)} | counts)
+    return report.markdown(rows)
+
+
 def refreshed(text: str) -> str:
-    """The README's text with both tables made anew."""
-    for name, table in (("algorithms", algorithms()), ("statements", statements())):
+    """The README's text with all tables made anew."""
+    for make in (algorithms, statements, ledger):
+        name, table = make.__name__, make()
         block = f"<!-- {name} -->\n{table}<!-- end -->"
         text, found = re.subn(
             rf"<!-- {name} -->\n.*?<!-- end -->", lambda _, b=block: b, text, flags=re.S

@@ -131,6 +131,12 @@ def interval_columns(name: str, heading: str) -> dict[str, str]:
     return {name: heading, f"{name}_low": "at least", f"{name}_high": "at most"}
 
 
+def legend(num_seeds: int) -> str:
+    """What the curves of a figure are, by the seeds of the one that has most."""
+    several = "mean ± one standard deviation over the seeds"
+    return several if num_seeds > 1 else "one seed"
+
+
 def settings(config: Any, **others: Any) -> str:
     """A configuration, a dataclass, and what else results depend on, as JSON."""
     return json.dumps(dataclasses.asdict(config) | others, indent=2) + "\n"

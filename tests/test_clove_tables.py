@@ -1,11 +1,8 @@
 """Tables of CLoVE's experiments: sizes, partitions, rows by hand, and the command."""
 
-import csv
 import dataclasses
 import itertools
 import json
-import math
-import pathlib
 from typing import Any
 
 import jax
@@ -15,7 +12,6 @@ import pytest
 import xarray as xr
 from toy_experiments import configured, digits, files, labels
 
-import experiments.clove
 from cfljax.data import Samples
 from cfljax.engine.store import Store
 from cfljax.report import read_csv
@@ -32,6 +28,8 @@ from experiments.clove.study import (
 )
 from experiments.clove.tables import EXPERIMENTS, TABLES, load, run
 from experiments.options import Options
+from experiments.published import published
+from experiments.verdicts import Kind, Size
 
 TABLE1, TABLE14 = load("clove.table1"), load("clove.table14")
 SMALL = configured(
@@ -87,13 +85,13 @@ def test_the_papers_own_tables_are_shown_whole(name, own):
     shown = set()
     for dataset in config.datasets:
         trials = [grid.trial for grid in grids(config, digits(dataset))]
-        for own in itertools.product(trials, config.methods, rows.MEASURES):
-            if found := rows.published_values(own[0], view, *own[1:]):
-                shown.add((*own, str(found)))
+        for trial, method in itertools.product(trials, config.methods):
+            found = rows.published_numbers(trial, view, method)
+            shown |= {(trial, method, number) for number in found.values()}
     names = {METHODS[method].label for method in config.methods}
     names |= set(view.published.values())
     item = "Table " + name.removeprefix("clove.table")
-    beside = [(row["item"], row["algorithm"]) for row in rows.published_rows()]
+    beside = [(row.item, row.algorithm) for row in published("clove")]
     wanted = [own for own in beside if own[0] == item and own[1] in names]
     # Table 15's rows stand beside both numbers of clusters.
     repeated = 2 if name == "clove.table15" else 1
@@ -289,92 +287,119 @@ def test_the_figure_has_the_methods_that_find_clusters(result):
     assert failed == [False] * 5 + [True] + [False] * 6
 
 
-# Against equations: which numbers differ, and what the table calls the cause.
+# Against equations: sizes and verdicts.
 
 ITEMS = TABLE1.view.items
 
 
-def row_of(mean, std, paper_mean=80.0, paper_std=1.0, method="ifca", measure="rand"):
-    ends = {f"{measure}_mean": mean, f"{measure}_std": std}
-    paper = {f"paper_{measure}_mean": paper_mean, f"paper_{measure}_std": paper_std}
-    where = {"dataset": "mnist", "partition": "label_skew_1", "method": method}
-    return where | ends | paper
+def test_a_row_says_its_size_and_what_its_numbers_say(result):
+    clove, ifca, fedavg, local = table_of(result)
+    assert {row["size"] for row in (clove, ifca, fedavg, local)} == {"paper"}
+    # 92 against 99.8; all clusters found, in round 2.
+    assert clove["verdict"] == (
+        "differs (open): accuracy % -7.8; agrees: ARI, first round, ARI, 10"
+    )
+    assert ifca["verdict"].startswith("spread unknown: accuracy % -18.6, ARI -0.11")
+    assert fedavg["verdict"] == "differs (open): accuracy % -15.4"
+    text = rows.markdown([clove, ifca], TABLE1.view)
+    assert "| size | verdict |" in text and "| paper | differs (open): acc" in text
 
 
-def accuracy(*numbers, **which):
-    return row_of(*numbers, measure="accuracy", **which)
+def test_ten_of_a_hundred_rounds_bear_a_mark(result):
+    short = dataclasses.replace(result.trial, num_rounds=10, rounds_between=10)
+    first = result.data.isel(round=slice(10), tested=[0])
+    table = rows.rows(Result(short, first), TABLE1.view)
+    assert {row["size"] for row in table} == {"10 of 100 rounds"}
+    for row in table:
+        assert "reduced (10 of 100 rounds" in row["verdict"]
+        assert "agrees" not in row["verdict"]
 
 
-def test_two_pooled_deviations_and_half_a_point():
-    # sqrt((3^2 + 1^2) / 2) = sqrt(5); twice that is 4.47.
-    assert not rows.differs(accuracy(84.4, 3.0), "accuracy")
-    assert rows.differs(accuracy(84.5, 3.0), "accuracy")
-    assert rows.differs(accuracy(75.5, 3.0), "accuracy")
-    assert not rows.differs(accuracy(80.5, 0.0, 80.0, 0.0), "accuracy")
-    assert rows.differs(accuracy(80.6, 0.0, 80.0, 0.0), "accuracy")
-    assert rows.differs(accuracy(math.nan, 3.0), "accuracy"), "diverged is not alike"
+def test_one_seed_has_no_spread_and_its_figure_says_so(result):
+    one = Result(result.trial, result.data.isel(repetition=[0]))
+    table = rows.rows(one, TABLE1.view)
+    for row in table:
+        assert row["verdict"].startswith("spread unknown") and row["trials"] == 1
+    figures: list[Any] = [rows.draw([own], TABLE1.view) for own in (one, result)]
+    titles = [figure.legends[0].get_title().get_text() for figure in figures]
+    assert titles == ["one seed", "mean ± one standard deviation over the seeds"]
 
 
-def test_what_is_unknown_does_not_differ():
-    assert not rows.differs(accuracy(1.0, None), "accuracy")
-    assert not rows.differs(accuracy(None, None), "accuracy")
-    assert not rows.differs(accuracy(1.0, 0.0, None, None), "accuracy")
-    assert rows.differs(accuracy(1.0, 0.0, 80.0, None), "accuracy")
+def test_other_data_are_not_compared(result):
+    digits, *_ = table_of(result, dataset="digits")
+    assert digits["verdict"] == "not comparable (scikit-learn's digits)"
+    texts = {"dataset": "amazon_reviews", "partition": "groups", "network": "mlp"}
+    sizes = {"num_clients": 20, "num_participants": 20, "num_clusters": 4}
+    trial = dataclasses.replace(result.trial, **texts, **sizes, num_samples=312)
+    view = load("clove.table3").view
+    assert rows.published_numbers(trial, view, "clove")
+    row, *_ = rows.rows(Result(trial, result.data), view)
+    reviews = "reviews of Blitzer et al., 312 a client, not 1000"
+    assert row["verdict"] == f"not comparable ({reviews})" and reviews in row["size"]
 
 
-def test_other_sizes_come_before_any_other_cause(paper_trial):
-    assert rows.is_of_paper(paper_trial, ITEMS)
-    shorter = dataclasses.replace(paper_trial, num_rounds=10)
-    assert not rows.is_of_paper(shorter, ITEMS)
-    table = [accuracy(1.0, 0.0), accuracy(80.0, 0.0)]
-    assert rows.causes(table, shorter, ITEMS) == ["other sizes", None]
-    assert rows.causes(table, paper_trial, ITEMS) == ["open", None]
-
-
-@pytest.mark.parametrize(
-    "table", [TABLE1, TABLE14, load("clove.table15"), load("clove.table16")]
-)
-def test_presets_have_the_sizes_of_their_tables(table):
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if "table" in name])
+def test_presets_have_the_sizes_of_their_tables(name):
+    table = load(name)
     config, items = table.preset("paper"), table.view.items
-    trials = [g.trial for name in config.datasets for g in grids(config, digits(name))]
-    for trial in trials:  # Of 1000 clients none can have the paper's 100 samples.
-        assert rows.is_of_paper(trial, items) == (trial.num_clients < 1000)
-    fewer = dataclasses.replace(trials[0], num_clients=trials[0].num_clients - 5)
-    assert not rows.is_of_paper(fewer, items)
-    others = TABLE14.view.items if table is TABLE1 else ITEMS
-    assert not rows.is_of_paper(trials[0], others)
+    for dataset in config.datasets:
+        for grid in grids(config, digits(dataset)):
+            trial, size = grid.trial, rows.size_of(grid.trial, items)
+            if trial.num_clients == 1000:  # Of whom none can have the paper's 100.
+                assert str(size) == "50 of 100 samples" and size.is_reduced
+            elif dataset == "amazon_reviews":
+                assert not size.is_paper and not size.is_reduced
+            elif view_applies(table.view, trial):
+                assert size == Size()
+            for field in ("num_clients", "num_rounds", "num_samples"):
+                less = {field: 1, "num_participants": 1, "rounds_between": 1}
+                fewer = dataclasses.replace(trial, **less)
+                assert not rows.size_of(fewer, items).is_paper
+            rate = dataclasses.replace(trial, step_size=0.01)
+            assert "step size 0.01 instead of 0.001" in str(rows.size_of(rate, items))
+
+
+def view_applies(view, trial):
+    """Whether the tables of a view are about a trial, however many take part."""
+    return dataclasses.replace(view, is_partial=True).applies(trial)
+
+
+def test_tables_of_other_sizes_are_told_apart(paper_trial):
+    assert rows.size_of(paper_trial, ITEMS).is_paper
+    assert not rows.size_of(paper_trial, TABLE14.view.items).is_paper
+    narrow = dataclasses.replace(paper_trial, num_channels=4)
+    assert str(rows.size_of(narrow, ITEMS)) == "4 of 32 channels"
+
+
+def accuracies(*values):
+    """Of three seeds or so, and an index that agrees with FeSEM's on label skew 1."""
+    own = np.array(values, float)
+    return {"accuracy": own, "rand": np.full(own.shape, 0.18)}
 
 
 def test_a_defect_is_a_cause_where_its_variant_is_like_the_paper(paper_trial):
-    plain = accuracy(99.0, 0.1, method="fesem")
-    defective = accuracy(80.1, 0.1, method="fesem_reference")
-    found = rows.causes([plain, defective], paper_trial, ITEMS)
-    label = METHODS["fesem_reference"].label
-    assert found == [f"public code: see {label}", None]
-    other = accuracy(70.0, 0.1, method="fesem_reference")
-    assert rows.causes([plain, other], paper_trial, ITEMS) == ["open", "open"]
-    for unknown in (80.1, None), (None, None):
-        lacking = accuracy(*unknown, method="fesem_reference")
-        assert rows.causes([plain, lacking], paper_trial, ITEMS) == ["open", None]
-    no_paper = accuracy(80.1, 0.1, None, None, method="fesem_reference")
-    assert rows.causes([plain, no_paper], paper_trial, ITEMS) == ["open", None]
-    elsewhere = defective | row_of(0.1, 0.0, 0.9, 0.0, method="fesem_reference")
-    assert rows.causes([plain, elsewhere], paper_trial, ITEMS) == ["open", "open"]
-    unlike = accuracy(80.1, 0.1, method="cfl_s_reference")
-    assert rows.causes([plain, unlike], paper_trial, ITEMS) == ["open", None]
+    paper = rows.published_numbers(paper_trial, TABLE1.view, "fesem")
+    mean = paper["accuracy"].mean
+    assert mean is not None and paper["rand"].mean == 0.18
+    like = accuracies(mean, mean, mean)
+    far = accuracies(*np.array([mean, mean, mean]) + 20)
 
+    def kinds(plain, **others):
+        values: Any = {"fesem": plain, **others}
+        found = rows.verdicts(values, paper_trial, TABLE1.view)
+        return found["fesem"]["accuracy"]
 
-# Against a reference: the numbers that stand beside the experiments.
-
-
-def test_published_numbers_are_the_papers(shared):
-    path = pathlib.Path(experiments.clove.__file__).with_name("published.csv")
-    with (shared / "published" / "numbers.csv").open(newline="") as file:
-        wanted = [row for row in csv.DictReader(file) if row.pop("paper") == "clove"]
-    with path.open(newline="") as file:
-        found = list(csv.DictReader(file))
-    assert found == wanted and len(found) == 724
-    assert found[0] != found[1]
+    cause = f"public code: see {METHODS['fesem_reference'].label}"
+    explained = kinds(far, fesem_reference=like)
+    assert (explained.kind, explained.reason) == (Kind.EXPLAINED, cause)
+    assert kinds(like, fesem_reference=far).kind is Kind.AGREES
+    # Controls: alone, of another method, of one seed, or different elsewhere.
+    assert kinds(far).kind is Kind.OPEN
+    assert kinds(far, fesem_reference=far).kind is Kind.OPEN
+    assert kinds(far, cfl_s_reference=like).kind is Kind.OPEN
+    assert kinds(far, fesem_reference=accuracies(mean)).kind is Kind.OPEN
+    elsewhere = like | {"rand": np.full(3, 0.9)}
+    assert kinds(far, fesem_reference=elsewhere).kind is Kind.OPEN
 
 
 # Against misuse: what is refused.

@@ -8,6 +8,7 @@ import sys
 import types
 
 import pytest
+from experiments.shards import shard_summary
 from toy_experiments import save_no_figures
 
 from cfljax.report import read_csv
@@ -15,7 +16,6 @@ from experiments.__main__ import main, plain
 from experiments.arguments import _one_line
 from experiments.ifca import fig3
 from experiments.registry import BENCHMARKS, EXPERIMENTS, ORDER, PRESETS, Entry, read
-from experiments.shards import shard_summary
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TINY = [
@@ -138,6 +138,7 @@ for argv in (
     ["run", "werner.fig1", "--shard", "1/2"], ["run", "ifca.fig3a", "--shard", "3/2"],
     ["run", "ifca.fig3a", "--chunk", "0"], ["run", "ifca.fig3a", "--memory", "nan"],
     ["run", "ifca.fig3a", "--out", "/dev/null/out"], ["list", "--no-cache"],
+    ["ledger", "--help"], ["ledger", "--stores", "/nowhere"], ["ledger", "--preset"],
 ):
     with open(os.devnull, "w") as nowhere, contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.redirect_stdout(nowhere))

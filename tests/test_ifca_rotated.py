@@ -22,7 +22,14 @@ from cfljax.base.types import ClientData
 from cfljax.models import mlp
 from cfljax.report import read_csv
 from experiments.ifca import fig4, rotated, table1
-from experiments.ifca.rotated_report import draw, markdown, published, rows
+from experiments.ifca.rotated_report import (
+    NAMES,
+    draw,
+    markdown,
+    published_number,
+    rows,
+    size_of,
+)
 from experiments.images import Loaded, find_images
 from experiments.options import Options
 
@@ -179,7 +186,7 @@ def test_another_setting_names_the_papers_nearest():
     assert not any("paper" in str(line.get_label()) for line in panel.lines)
 
 
-def test_published_local_numbers_stand_once_beside_the_models_of_all_rounds():
+def test_published_local_numbers_stand_beside_both_forms_of_local_models():
     result = made_up_result()
     table = rows(result)
     paper = [(row["label"], row["round"], row["paper_mean"]) for row in table]
@@ -187,12 +194,31 @@ def test_published_local_numbers_stand_once_beside_the_models_of_all_rounds():
         ("IFCA", 300, 94.2),
         ("global", 300, 86.74),
         ("local", 300, 63.32),
-        ("local, 10 rounds (as released)", 10, None),
+        ("local, 10 rounds (as released)", 10, 63.32),
     ]
+    assert [row["size"] for row in table] == 3 * ["paper"] + ["paper, as released"]
     text = markdown(table)
-    assert text.count("63.32") == 1 and "may stem from 10 rounds" in text
+    assert text.count("63.32") == 2 and "may stem from 10 rounds" in text
     alone = rotated.Result(result.trial, result.data.isel(round=[-1]))
     assert "released" not in markdown(rows(alone))
+
+
+def test_a_run_of_fewer_rounds_is_reduced_but_for_local_models_as_released():
+    """Two seeds of five: what has the paper's size has an unknown spread."""
+    result = made_up_result()
+    short = dataclasses.replace(result.trial, num_rounds=20)
+    table = rows(rotated.Result(short, result.data.isel(round=slice(2))))
+    heads = [(row["label"], row["verdict"].split(",")[0]) for row in table]
+    reduced = "reduced (20 of 300 rounds"
+    assert heads == [
+        ("IFCA", reduced),
+        ("global", reduced),
+        ("local", reduced),
+        ("local, 10 rounds (as released)", "spread unknown"),
+    ]
+    ten = dataclasses.replace(result.trial, num_rounds=10)
+    both = rows(rotated.Result(ten, result.data.isel(round=[0])))[2:]
+    assert [row["size"] for row in both] == ["10 of 300 rounds", "paper, as released"]
 
 
 def test_published_numbers_are_levels_of_the_figure_and_no_curves():
@@ -289,18 +315,20 @@ def test_published_numbers_against_reference(shared):
         trial = grid.trial
         assert trial.num_clients * trial.num_samples == 60000 * 4
         assert trial.num_test_clients * trial.num_samples == 10000 * 4
-        for algorithm, name in (("ifca", "IFCA"), ("fedavg", "global"), ("local",) * 2):
-            cell = published(trial, algorithm)
+        for algorithm, name in NAMES.items():
+            cell = published_number(trial, algorithm)
             assert cell is not None
-            assert cell.same
-            assert cell.setting == f"{trial.num_clients} x {trial.num_samples}"
-            label = f"clients x samples {cell.setting}"
-            ours.append((label, name, cell.mean, cell.std))
+            assert size_of(trial, algorithm).is_paper
+            sizes = f"{trial.num_clients} x {trial.num_samples}"
+            assert cell.setting == f"clients x samples {sizes}"
+            ours.append((cell.setting, name, cell.mean, cell.std))
         for change in ({"num_rounds": 60}, {"num_hidden": 100}, {"num_samples": 25}):
-            cell = published(dataclasses.replace(trial, **change), "ifca")
-            assert cell is not None and not cell.same
+            other = dataclasses.replace(trial, **change)
+            assert published_number(other, "ifca") is not None
+            assert size_of(other, "ifca").is_reduced
         digit = dataclasses.replace(trial, images="digits")
-        assert published(digit, "ifca") is None
+        assert published_number(digit, "ifca") is None
+        assert size_of(digit, "ifca").other_data == "Rotated digits"
     assert sorted(ours) == sorted(theirs) and len(theirs) == 9
 
 
@@ -318,16 +346,18 @@ def test_presets_are_the_released_setting():
 
 def test_published_numbers_stand_beside_the_published_setting_only():
     trial = table1.cifar_trial(PAPER, digits("cifar10"), "reference")
-    for name, value in (("ifca", 81.51), ("fedavg", 77.87), ("local", 33.97)):
-        cell = published(trial, name)
-        assert cell is not None and cell.same and cell.mean == value
+    for name, value in zip(NAMES, (81.51, 77.87, 33.97), strict=True):
+        cell = published_number(trial, name)
+        assert cell is not None and cell.mean == value
+        assert size_of(trial, name).is_paper
     others = {"network": "narrow", "num_epochs": 4, "num_rounds": 300, "decay": 1.0}
     for change in ({name: value} for name, value in others.items()):
-        cell = published(dataclasses.replace(trial, **change), "ifca")
-        assert cell is not None and not cell.same
+        assert not size_of(dataclasses.replace(trial, **change), "ifca").is_paper
     text = dataclasses.replace(trial, network="text", num_epochs=0, num_steps=5)
-    cell = published(text, "ifca")
-    assert cell is not None and cell.same
+    assert size_of(text, "ifca").is_paper
+    few = dataclasses.replace(trial, num_local_clients=100)
+    assert size_of(few, "ifca").is_paper
+    assert str(size_of(few, "local")) == "100 of 200 local clients"
 
 
 @functools.cache
@@ -446,8 +476,8 @@ def test_rows_say_which_form_they_have():
     assert "redrawn" in shown["IFCA", "reference"]["variant"]
     released = shown["local, as released", None]
     np.testing.assert_allclose(released["accuracy_mean"], 30)
-    assert released["round"] == 300 and released["paper_mean"] is None
-    assert shown["local", None]["paper_mean"] == 33.97
+    assert released["round"] == 300 and released["size"] == "paper, as released"
+    assert shown["local", None]["paper_mean"] == released["paper_mean"] == 33.97
     text = markdown(table)
     assert text.count("81.51") == 2 and "A stale loop variable" in text
     (axes,) = draw(made_up()).axes  # Both starts share a panel.

@@ -230,6 +230,7 @@ def test_rows_by_hand():
     np.testing.assert_allclose(first["optimism"], 2)
     assert (first["paper_mean"], first["clusters_used"]) == (87.99, "1 1")
     assert first["diverged"] == 0
+    assert first["verdict"] == "not comparable (other writers than LEAF's 188)"
     result.data["is_finite"][0, 0] = 0
     result.data["is_finite"][0, 2] = 0  # Of a run that is not there.
     assert table2.rows(result)[0]["diverged"] == 1
@@ -246,6 +247,22 @@ def test_pretraining_has_a_row_without_a_published_number():
     text = table2.markdown(table, 188)
     assert "84.45 ± 0.51" in text and "this table from 188" in text
     assert "diverged" not in text.split("\n", 1)[0]
+
+
+def test_sizes_are_the_released_codes_of_both_variants():
+    paper = table2.preset("paper")
+    trial = table2._trial(paper, INPUTS, 3)
+    trial = dataclasses.replace(trial, checksum=table2.ALL_WRITERS, num_rounds=6000)
+    writers = "188 writers, not 173 to 175"
+    assert str(table2.size_of(trial)) == f"paper, {writers}"
+    short = dataclasses.replace(trial, num_rounds=140)
+    assert str(table2.size_of(short)) == f"140 of 6000 rounds, {writers}"
+    own = {"variant": "reference", "num_rounds": 4000, "pretraining_rounds": 2000}
+    own |= {"pretraining_participants": 3, "warm_up_rounds": 20}
+    released = dataclasses.replace(trial, **own)
+    assert str(table2.size_of(released)) == f"paper, as released, {writers}"
+    cold = dataclasses.replace(released, warm_up_rounds=10)
+    assert table2.size_of(cold).is_reduced
 
 
 def test_a_figure_has_a_panel_for_each_variant_and_seven_curves():

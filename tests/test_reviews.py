@@ -9,11 +9,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from experiments.kept import Kept
 from toy_experiments import configured
 
 from cfljax.base.types import ClientData, Truth
 from cfljax.report import read_csv
-from experiments.kept import Kept
 from experiments.options import Options
 from experiments.registry import EXPERIMENTS
 from experiments.reviews import criterion, pooling, study, tuning

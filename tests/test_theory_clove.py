@@ -1,8 +1,6 @@
 """CLoVE's statements: verdicts, what checks rest on, and claims close to theirs."""
 
-import csv
 import itertools
-import pathlib
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,9 +8,9 @@ import pytest
 import scipy.special
 from toy_theory import each
 
-import experiments.clove
 from cfljax import intervals, law, metrics
 from cfljax.statements import Preset, Status, same_law
+from experiments.published import published
 from theory.clove import (
     appendix_a1,
     lemma_a1,
@@ -654,13 +652,10 @@ def test_five_clusters_do_not_fit_whatever_is_printed():
 
 
 def test_published_cells_are_the_papers():
-    path = pathlib.Path(experiments.clove.__file__).with_name("published.csv")
-    with path.open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["item"] == "Table 15"]
     wanted = {
-        (row["dataset"], row["setting"]): (float(row["mean"]), float(row["std"]))
-        for row in rows
-        if row["algorithm"] == "IFCA" and "ARI" in row["metric"]
+        (row.dataset, row.setting): (row.mean, row.std)
+        for row in published("clove")
+        if (row.item, row.algorithm, row.metric) == ("Table 15", "IFCA", "final ARI")
     }
     datasets = ("MNIST", "CIFAR-10", "FMNIST")
     found = {

@@ -1,5 +1,9 @@
 """Werner's Table 1: rows, orderings and crossings by hand, the loss and the labels."""
 
+import dataclasses
+import functools
+import pathlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +11,8 @@ import pytest
 import xarray as xr
 
 from cfljax.data import Sizes, load_images
+from experiments.images import find_images
+from experiments.options import Options
 from experiments.werner import table1
 from experiments.werner.balls import balls
 
@@ -24,20 +30,56 @@ def made_up(accuracies, steps=(10,)) -> xr.Dataset:
     return xr.Dataset(data, coords)
 
 
+@functools.cache
+def paper_trial(dataset="mnist", **changes):
+    """A trial of the paper preset on rotations."""
+    images = find_images("digits", Options(out=pathlib.Path("unused")), fall_back=False)
+    config = dataclasses.replace(table1.preset("paper"), **changes)
+    grid = table1._grid(config, images, "rotation")
+    return dataclasses.replace(grid.trial, dataset=dataset)
+
+
 def told(accuracies):
     results = {"rotation": made_up([[[a] for a in own] for own in accuracies])}
-    return table1.note(results, table1.rows(results, 0.05, is_mnist=True), [])
+    table = table1.rows(results, 0.05, {"rotation": paper_trial()})
+    return table1.note(results, table, [])
 
 
 def test_rows_by_hand():
     results = {"rotation": made_up([[[0.8], [0.9]]])}
-    (row,) = table1.rows(results, 0.05, is_mnist=True)
+    (row,) = table1.rows(results, 0.05, {"rotation": paper_trial()})
     np.testing.assert_allclose(row["accuracy"], 85)
     np.testing.assert_allclose(row["deviation"], 10 / np.sqrt(2))
     assert row["accuracy_high"] == 100, "no accuracy is above"
     assert (row["published"], row["published_loss"]) == (84.7, 0.432)
-    (other,) = table1.rows(results, 0.05, is_mnist=False)
+    assert (row["size"], row["trials"], row["round"]) == ("paper", 2, 300)
+    assert row["verdict"] == "spread unknown: accuracy +0.3, loss +0.0680"
+    digits = {"rotation": paper_trial("digits")}
+    (other,) = table1.rows(results, 0.05, digits)
     assert other["published"] is None, "the paper's numbers are of its own images"
+    assert other["verdict"] == "not comparable (scikit-learn's digits)"
+
+
+def test_three_seeds_of_the_papers_size_agree_or_differ():
+    """The paper gives no deviations: ours stand for both."""
+    results = {"rotation": made_up([[[0.84], [0.85], [0.86]]])}
+    trials = {"rotation": paper_trial()}
+    (row,) = table1.rows(results, 0.05, trials)
+    assert row["verdict"] == "agrees: accuracy; differs (open): loss +0.0680"
+    few = {"rotation": paper_trial(num_rounds=48)}
+    (row,) = table1.rows(results, 0.05, few)
+    reduced = "reduced (48 of 300 rounds)"
+    assert row["verdict"] == (
+        f"{reduced}: accuracy +0.3; {reduced}, differs: loss +0.0680"
+    )
+
+
+def test_sizes_say_what_is_less_and_which_form_is_as_released():
+    assert str(table1.size_of(paper_trial())) == "paper"
+    assert str(table1.size_of(paper_trial(num_groups=4))) == "4 of 16 groups"
+    assert str(table1.size_of(paper_trial(loss="probability"))) == "paper, as released"
+    larger = table1.size_of(paper_trial(num_rounds=3000))
+    assert not larger.is_paper and not larger.is_reduced
 
 
 def test_the_ordering_is_counted_by_seed():

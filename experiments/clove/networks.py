@@ -1,6 +1,7 @@
 """The networks of CLoVE's experiments: the paper gives kinds of layers, no widths."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal, get_args
 
 from cfljax.base import Task
@@ -17,6 +18,19 @@ from cfljax.models import (
 Network = Literal[
     "cnn", "deep_cnn", "autoencoder", "convolutional_autoencoder", "text_cnn", "mlp"
 ]
+
+_IMAGES = {"num_channels": 32, "num_hidden": 512}
+# Those that each network has, in the paper presets.
+WIDTHS: Mapping[Network, Mapping[str, int]] = MappingProxyType(
+    {
+        "cnn": _IMAGES,
+        "deep_cnn": _IMAGES,
+        "autoencoder": {"num_hidden": 128, "num_latent": 32},
+        "convolutional_autoencoder": {"num_channels": 32, "num_latent": 32},
+        "text_cnn": {"num_channels": 64, "num_hidden": 64, "num_words": 5000},
+        "mlp": {"num_hidden": 64, "num_words": 5000},
+    }
+)
 
 
 def network_of(dataset: str, *, reconstructs: bool) -> Network:

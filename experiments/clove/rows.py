@@ -1,10 +1,8 @@
 """What CLoVE's experiments show: rows beside the paper's numbers, figures, files."""
 
 import dataclasses
-import functools
 import json
 import math
-import pathlib
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,11 +15,22 @@ from matplotlib.figure import Figure
 
 from cfljax import report
 from experiments.clove.methods import METHODS, Method, clusters
-from experiments.clove.networks import is_classifier
+from experiments.clove.networks import WIDTHS, is_classifier
 from experiments.clove.partitions import Partition, published_sizes
 from experiments.clove.sources import Source
 from experiments.clove.study import Result, Trial
 from experiments.options import Options
+from experiments.published import Published, published
+from experiments.study import legend
+from experiments.verdicts import (
+    DIFFERS,
+    Kind,
+    Size,
+    Verdict,
+    changes,
+    judge,
+    together,
+)
 
 DATASETS = {
     "mnist": "MNIST",
@@ -39,11 +48,11 @@ under its client's model. "ARI": of the models trained in the round, by those wh
 part. "ARI, 10": after 10 rounds. "found": seeds that reached an ARI of 0.9, and the
 mean of the first rounds in which they did; "never": in none of the paper's. "stable":
 rounds until clustering was over, of the seeds where it was. "MiB": sent to and by all
-clients in a round. "differs because": the cause that was tested where an
-accuracy, a loss or the last ARI is further from the paper's than two pooled standard
-deviations, and than 0.5, 0.0005 or 0.005; "open" where none was found. A spread needs
-two seeds. The paper's numbers are of its own sizes, those of the paper preset
-unless said otherwise.
+clients in a round. "size": the paper's own, or what a run has less or other. "verdict":
+see `experiments/verdicts.py`. A number differs that is further from the paper's than
+two pooled standard deviations, and than 0.5 points of accuracy, 0.005 of an ARI, 0.0005
+of a loss or half a round; nothing smaller than the paper's runs agrees, and of fewer
+than three seeds the spread is unknown. The paper's numbers are of its own sizes.
 """
 # Measures with an average and a spread: heading, digits, names in the paper.
 MEASURES: dict[str, tuple[str, int, tuple[str, ...]]] = {
@@ -111,9 +120,17 @@ def rows(result: Result, view: View) -> list[dict[str, Any]]:
     run that diverged has no ARI, and then neither has the mean.
     """
     names: list[Method] = result.data["method"].values.tolist()
-    table = [_row(result, view, name) for name in names]
-    found = zip(table, causes(table, result.trial, view.items), strict=True)
-    return [row | {"cause": cause} for row, cause in found]
+    values: dict[Method, dict[str, np.ndarray]] = {
+        name: measured(result.trial, name, _arrays(result.data, name), view.index)
+        for name in names
+    }
+    found = verdicts(values, result.trial, view)
+    return [_row(result, view, name, values[name], found[name]) for name in names]
+
+
+def _arrays(data: xr.Dataset, method: str) -> dict[str, np.ndarray]:
+    own = finished(data, method)
+    return {str(name): own[name].values for name in own.data_vars}
 
 
 def first_found(found: Float[np.ndarray, " rounds"]) -> int | None:
@@ -142,7 +159,13 @@ def columns(trial: Trial, *names: str) -> dict[str, Any]:
     return {name: values[name if name in values else f"num_{name}"] for name in names}
 
 
-def _row(result: Result, view: View, name: Method) -> dict[str, Any]:
+def _row(
+    result: Result,
+    view: View,
+    name: Method,
+    values: Mapping[str, Float[np.ndarray, " runs"]],
+    verdicts: Mapping[str, Verdict],
+) -> dict[str, Any]:
     trial, own = result.trial, finished(result.data, name)
     traffic = own["received"].values + own["sent"].values
     sizes = ("clusters", "clients", "samples", "participants")
@@ -150,28 +173,41 @@ def _row(result: Result, view: View, name: Method) -> dict[str, Any]:
     row |= {"method": name, "label": METHODS[name].label, "round": trial.num_rounds}
     row |= {"trials": own.sizes["repetition"]}
     row |= {"mebibytes_mean": float(traffic.mean()) if traffic.size else None}
-    measured = _measured(trial, view, name, own)
-    for measure, values in measured.items():
-        row |= spread(measure, values)
-        row |= published_values(trial, view, name, measure)
+    paper = published_numbers(trial, view, name)
+    for measure, numbers in values.items():
+        is_round = measure in ("first", "stable")
+        row |= spread(measure, numbers[numbers < math.inf] if is_round else numbers)
+        if measure in paper:
+            row[f"paper_{measure}_mean"] = paper[measure].mean
+            row[f"paper_{measure}_std"] = paper[measure].std
     if clusters(name):
-        row["found"] = len(measured["first"])
-    return row
+        row["found"] = int(np.isfinite(values["first"]).sum())
+    if not view.items:
+        return row
+    size = size_of(dataclasses.replace(trial, method=name), view.items)
+    shown = {MEASURES[measure][0]: verdict for measure, verdict in verdicts.items()}
+    return row | {"size": str(size), "verdict": together(shown)}
 
 
-def _measured(
-    trial: Trial, view: View, name: Method, own: xr.Dataset
+def measured(
+    trial: Trial,
+    name: Method,
+    outputs: Mapping[str, np.ndarray],
+    index: Literal["rand_index", "seen_rand_index"] = "rand_index",
 ) -> dict[str, Float[np.ndarray, " runs"]]:
-    """Values of all measures that a method has."""
-    score = own["score"].values[:, -1].astype(float)
+    """Values of all measures that a method has, one for each run; of rounds infinity
+    where what is looked for never happened. `outputs` are the study's, `[runs, ...]`.
+    """
+    score = outputs["score"][:, -1].astype(float)
     is_accuracy = is_classifier(trial.network)
     found = {"accuracy": 100 * score} if is_accuracy else {"loss": score}
     if not clusters(name):
         return found
-    indices = own[view.index].values.astype(float)
-    firsts = [first for run in indices if (first := first_found(run)) is not None]
+    indices = outputs[index].astype(float)
+    firsts = [first_found(run) or math.inf for run in indices]
+    is_over = outputs["stable"] > 0
+    stable = [np.argmax(run) if run.any() else math.inf for run in is_over]
     found |= {"rand": indices[:, -1], "first": np.array(firsts, float)}
-    stable = [np.argmax(run) for run in own["stable"].values > 0 if run.any()]
     found["stable"] = np.array(stable, float)
     if trial.num_rounds >= EARLY:
         found["rand_early"] = indices[:, EARLY - 1]
@@ -186,112 +222,93 @@ def spread(name: str, values: Float[np.ndarray, " runs"]) -> dict[str, Any]:
     }
 
 
-@functools.cache
-def published_rows() -> list[dict[str, Any]]:
-    """All numbers of the paper's tables."""
-    return report.read_csv(pathlib.Path(__file__).with_name("published.csv"))
-
-
-def published_values(
-    trial: Trial, view: View, name: Method, measure: str
-) -> dict[str, float | None]:
-    """What the paper prints; nothing for what its tables are not about."""
+def published_numbers(trial: Trial, view: View, name: Method) -> dict[str, Published]:
+    """What the paper prints, by measure; nothing for what its tables are not about."""
     if not view.applies(trial):
         return {}
     own = METHODS[name]
     plain = METHODS[own.reference_of or name]
     label = view.published.get(name, own.published or plain.label)
     wanted = DATASETS.get(trial.dataset), view.setting(trial), label
-    for row in published_rows():
-        found = row["dataset"], row["setting"] or "", row["algorithm"]
-        is_measure = row["metric"] in MEASURES[measure][2]
-        if row["item"] in view.items and is_measure and found == wanted:
-            return {f"paper_{measure}_{end}": row[end] for end in ("mean", "std")}
-    return {}
+    return {
+        measure: number
+        for number in published("clove")
+        if number.item in view.items
+        and (number.dataset, number.setting, number.algorithm) == wanted
+        for measure, (_, _, metrics) in MEASURES.items()
+        if number.metric in metrics
+    }
 
 
-# Why a number differs from the published one, as far as it was tested.
-#
-# Accuracies, losses and indices of the last round are looked at. A number differs if it
-# is further from the paper's than two pooled standard deviations and than `LEAST`. A
-# defect of the public code behind a published number is a cause if the variant with
-# that defect, run beside, has that number and none that differs.
+# How large a run is beside the paper's, and what it says of the paper's numbers.
 
-# Differences up to these do not count, in the units of a measure: half a point of
-# accuracy, half a hundredth of an index.
-LEAST = {"accuracy": 0.5, "rand": 0.005, "loss": 0.0005}
-# Clients with samples of each, where a table is not of the paper's usual ones. It gives
-# 1000 clients 100 to 200 samples as well, of which there are not so many.
-_OTHER_SIZES: Mapping[str, Sequence[tuple[int, int]]] = {
-    "Table 14": ((125, 100),),
-    "Table 15": ((50, 200), (100, 200), (250, 200), (500, 100)),
-    "Table 16": ((100, 200), (200, 200), (500, 100)),
-}
 _TRAINING = {"num_rounds": 100, "num_epochs": 1, "batch_size": 64, "step_size": 0.001}
-# Causes that were tested by hand, by data set, partition and method: none as yet.
-_TESTED: Mapping[tuple[str, str, str], str] = {}
+# Samples of a client by the number of clients, where a table is not of the paper's
+# usual sizes. It gives clients 100 to 200 samples; of 1000 clients none has 100 here,
+# for want of images.
+_OTHER_SIZES: Mapping[str, Mapping[int, int]] = {
+    "Table 14": {125: 100},
+    "Table 15": {50: 200, 100: 200, 250: 200, 500: 100, 1000: 100},
+    "Table 16": {100: 200, 200: 200, 500: 100, 1000: 100},
+}
 
 
-def differs(row: Mapping[str, Any], measure: str) -> bool:
-    """Whether a row's number differs from the published one; not where either is
-    missing or comes from one seed only, whose spread is not known.
-    """
-    mean, std, paper_mean, paper_std = _numbers(row, measure)
-    if mean is None or std is None or paper_mean is None:
-        return False
-    pooled = math.sqrt((std**2 + (paper_std or 0.0) ** 2) / 2)
-    # A run that diverged has no number, and is not like the paper's.
-    return not abs(mean - paper_mean) <= max(2 * pooled, LEAST[measure])
-
-
-def _numbers(row: Mapping[str, Any], measure: str) -> list[float | None]:
-    """Mean and spread, the row's own and the paper's; None where there is none."""
-    ends = f"{measure}_mean", f"{measure}_std"
-    names = [f"{who}{end}" for who in ("", "paper_") for end in ends]
-    return [row.get(name) for name in names]
-
-
-def is_of_paper(trial: Trial, items: Sequence[str]) -> bool:
-    """Whether a trial has the sizes of the paper's tables; they give no widths."""
-    paper = published_sizes(trial.partition, trial.dataset)
-    usual = paper.num_clusters * paper.cluster_size, paper.num_samples
-    allowed = [size for item in items for size in _OTHER_SIZES.get(item, (usual,))]
-    training = {name: getattr(trial, name) for name in _TRAINING}
-    return (
-        trial.num_clusters == paper.num_clusters
-        and (trial.num_clients, trial.num_samples) in allowed
-        and training == _TRAINING
+def size_of(trial: Trial, items: Sequence[str]) -> Size:
+    """The size of a run beside that of the paper's tables."""
+    usual = published_sizes(trial.partition, trial.dataset)
+    sizes: Mapping[int, int] = next(
+        (_OTHER_SIZES[own] for own in items if own in _OTHER_SIZES),
+        {usual.num_clusters * usual.cluster_size: usual.num_samples},
     )
+    num_clients = min(sizes, key=lambda number: abs(number - trial.num_clients))
+    paper = {"num_clusters": usual.num_clusters, "num_clients": num_clients}
+    paper |= {"num_samples": sizes[num_clients]}
+    found = changes(trial, {**paper, **_TRAINING, **WIDTHS[trial.network]})
+    if trial.dataset not in DATASETS:
+        return Size(found, other_data="scikit-learn's digits")
+    if trial.dataset == "amazon_reviews":
+        own = f"reviews of Blitzer et al., {trial.num_samples} a client, not 1000"
+        return Size(found, other_data=own)
+    form = METHODS[trial.method].label if METHODS[trial.method].reference_of else ""
+    return Size(found, form=form)
 
 
-def causes(
-    table: Sequence[Mapping[str, Any]], trial: Trial, items: Sequence[str]
-) -> list[str | None]:
-    """Why each row of one shape of the data differs from the paper, if it does."""
-    has_sizes = is_of_paper(trial, items)
-    return [_cause(row, table, has_sizes=has_sizes) for row in table]
+def verdicts(
+    values: Mapping[Method, Mapping[str, Float[np.ndarray, " runs"]]],
+    trial: Trial,
+    view: View,
+) -> dict[Method, dict[str, Verdict]]:
+    """Of each method, by measure, that the paper has a number of; of one that it has
+    none of, the first measure's.
+
+    A defect of public code is the cause of a difference where the variant that has it
+    agrees there and differs nowhere.
+    """
+    found: dict[Method, dict[str, Verdict]] = {
+        name: _judged(own, trial, view, name) for name, own in values.items()
+    }
+    for other, own in found.items():
+        plain = METHODS[other].reference_of
+        if plain not in found or any(v.kind in DIFFERS for v in own.values()):
+            continue
+        for measure, verdict in found[plain].items():
+            alike = measure in own and own[measure].kind is Kind.AGREES
+            if verdict.kind is Kind.OPEN and alike:
+                cause = f"public code: see {METHODS[other].label}"
+                found[plain][measure] = verdict.explained(cause)
+    return found
 
 
-def _cause(
-    row: Mapping[str, Any], table: Sequence[Mapping[str, Any]], *, has_sizes: bool
-) -> str | None:
-    measures = [measure for measure in LEAST if differs(row, measure)]
-    if not measures:
-        return None
-    if not has_sizes:
-        return "other sizes"
-    for other in table:
-        own = METHODS[other["method"]]
-        if own.reference_of == row["method"] and _is_like_paper(other, measures):
-            return f"public code: see {own.label}"
-    where = row["dataset"], row["partition"], row["method"]
-    return _TESTED.get(where, "open")
-
-
-def _is_like_paper(row: Mapping[str, Any], measures: Sequence[str]) -> bool:
-    """Whether a row has these measures, as no failed one has, and differs in none."""
-    is_known = all(None not in _numbers(row, measure)[:3] for measure in measures)
-    return is_known and not any(differs(row, measure) for measure in LEAST)
+def _judged(
+    values: Mapping[str, Float[np.ndarray, " runs"]],
+    trial: Trial,
+    view: View,
+    name: Method,
+) -> dict[str, Verdict]:
+    paper = published_numbers(trial, view, name)
+    size = size_of(dataclasses.replace(trial, method=name), view.items)
+    shown = [measure for measure in values if measure in paper] or list(values)[:1]
+    return {own: judge(values[own], paper.get(own), size) for own in shown}
 
 
 # The table for people, the figure, and the files.
@@ -312,7 +329,7 @@ def markdown(table: Sequence[Mapping[str, Any]], view: View) -> str:
         headings |= {measure: heading, f"paper_{measure}": f"paper's {heading}"}
         if measure == "rand_early":
             headings["seeds_found"] = "found"
-    headings |= {"mebibytes_mean": "MiB", "cause": "differs because"}
+    headings |= {"mebibytes_mean": "MiB", "size": "size", "verdict": "verdict"}
     shown = [_shown(row) for row in table]
     note = f"\n{textwrap.fill(view.note, 88)}\n" if view.note else ""
     return report.markdown(shown, without_empty(shown, headings)) + NOTE + note
@@ -370,7 +387,7 @@ def draw(results: Sequence[Result], view: View) -> Figure | None:
             for title, curves in panels.items()
         ],
         title=view.title,
-        legend_title="mean ± one standard deviation over the seeds",
+        legend_title=legend(max(r.data.sizes["repetition"] for r in results)),
         panels_per_row=4,
     )
 

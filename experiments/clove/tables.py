@@ -7,9 +7,9 @@ Quick:     the same with --preset quick: MNIST only (without data, the digits em
            hidden units; of autoencoders, hidden widths 64 and 16)
 Measured:  at each entry: the quick preset on MNIST, on two loaded cores of an Intel
            Xeon where nothing else is said. No paper preset has been run as a whole
-Paper:     `published.csv`: 100 rounds of one local epoch of Adam at 0.001 in batches of
-           64, 3 seeds, 5 clients a cluster (feature skew 10; CIFAR-10 3 and 5), 500
-           samples a client (concept shift 1000). Of figures it has no numbers
+Paper:     100 rounds of one local epoch of Adam at 0.001 in batches of 64, 3 seeds, 5
+           clients a cluster (feature skew 10; CIFAR-10 3 and 5), 500 samples a client
+           (concept shift 1000): `experiments/published.csv`, with no numbers of figures
 
 The paper does not give numbers of clusters, see `partitions`; nor widths of networks,
 numbers of test samples, hyperparameters of the other methods (here those of their

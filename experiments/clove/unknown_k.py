@@ -56,7 +56,7 @@ from experiments.clove.study import local_training, repetitions, traffic
 from experiments.images import checksum
 from experiments.jobs import Job, run
 from experiments.options import Options
-from experiments.study import trial_of
+from experiments.study import legend, trial_of
 
 EXPERIMENT = "clove.unknown_k"
 EXPERIMENTS = {
@@ -438,5 +438,5 @@ def draw(results: xr.Dataset) -> Figure | None:
     return report.curves(
         panels,
         title="CLoVE, appendix D.1.4: FEMNIST, number of clusters unknown",
-        legend_title="mean ± one standard deviation over the seeds",
+        legend_title=legend(results.sizes["repetition"]),
     )

@@ -1,24 +1,28 @@
 """Tables and figures of IFCA's experiments on rotated images, beside the paper's."""
 
+import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from cfljax import report
-from experiments.ifca.rotated import Result, Trial
+from experiments.ifca.rotated import Name, Result, Trial
 from experiments.ifca.tables import (
     mean_curve,
     moments,
     number,
-    published_rows,
     shown_table,
     spread,
 )
-from experiments.study import cells, computed, mean
+from experiments.published import Published, published
+from experiments.study import cells, computed, legend, mean
+from experiments.verdicts import Size, changes, judge
 
-NAMES = {"ifca": "IFCA", "fedavg": "global", "local": "local"}  # In the paper's table.
+# In the paper's table.
+NAMES: Mapping[Name, str] = {"ifca": "IFCA", "fedavg": "global", "local": "local"}
 BALANCED = "IFCA, start redrawn"  # As in the released code.
 DATASETS = {"mnist": "Rotated MNIST", "cifar10": "Rotated CIFAR"}
 TITLES = {
@@ -35,20 +39,20 @@ HOW_TESTED = (
     "loss by its own test labels, and is judged by the same, as in paper and code. "
     '"best round": the largest of all tests of a seed instead. "held out": after the '
     "last round, chosen on the first half of a test client's samples and judged on "
-    "the second. Means ± standard deviations over the seeds."
+    "the second. Means ± standard deviations over the seeds, which are divided by one "
+    'less than their number. "size" and "verdict": of the test accuracy beside the '
+    "paper's, see `experiments/verdicts.py`."
 )
 NOTES = {
     RELEASED_MNIST: f'"{RELEASED_MNIST}" are the same local models after the rounds '
     "that the released code trains them for by default. The paper has local models "
-    "trained like the others, so its local accuracy is compared with the row of all "
-    "rounds only; its printed local numbers may stem from "
-    f"{RELEASED_LOCAL_ROUNDS['mnist']} rounds.",
+    "trained like the others; its printed local numbers may stem from "
+    f"{RELEASED_LOCAL_ROUNDS['mnist']} rounds, so they stand beside both.",
     RELEASED_CIFAR: f'"{RELEASED_CIFAR}" are some of the same local models after the '
     "rounds that the released code trains 20 of them for. A stale loop variable makes "
     "it test every local model on the last rotation, whatever its own; so does this "
-    "row. The paper describes tests on a model's own rotation, so its local accuracy "
-    "is compared with that row only; its printed 33.97 may stem from "
-    "either test.",
+    "row. The paper describes tests on a model's own rotation; its printed 33.97 may "
+    "stem from either test, and stands beside both.",
 }
 COLUMNS = {
     "setting": "m x n",
@@ -61,6 +65,8 @@ COLUMNS = {
     "held_out": "held out %",
     "paper": "paper %",
     "paper_setting": "paper's m x n",
+    "size": "size",
+    "verdict": "verdict",
     "matched": "participants in their cluster",
     "rand": "ARI",
     "found": "seeds with all clusters",
@@ -73,8 +79,7 @@ def rows(result: Result) -> list[dict[str, Any]]:
     """One row for each algorithm, and one more for local models as released.
 
     Accuracies are means and deviations over the seeds in per cent; `found` counts seeds
-    in which the last participants' clusters are the rotations. What the paper prints
-    stands beside local models of its own description, never of its released code.
+    in which the last participants' clusters are the rotations.
     """
     table = []
     for name in result.data["algorithm"].values.tolist():
@@ -87,24 +92,34 @@ def rows(result: Result) -> list[dict[str, Any]]:
 
 def _released(result: Result, rounds: Sequence[int]) -> list[dict[str, Any]]:
     """Local models as the released code trains and tests them, if that was done."""
-    trial = result.trial
-    is_last_cluster = bool(trial.num_released)
-    images = "cifar10" if is_last_cluster else "mnist"
-    at = RELEASED_LOCAL_ROUNDS[images]
-    if not is_last_cluster and at not in rounds[:-1]:
+    number = result.trial.num_released
+    if (found := released(result.trial, rounds)) is None:
         return []
-    if at not in rounds:
-        at = rounds[-1]
-    row = _row(result, "local", at, "last_cluster" if is_last_cluster else "accuracy")
-    theirs = [column for column in row if column.startswith("paper_")]
-    row |= {"label": RELEASED_CIFAR if is_last_cluster else RELEASED_MNIST}
-    if is_last_cluster:
-        row |= {"variant": f"{trial.num_released} models, tested on the last rotation"}
-    return [row | dict.fromkeys(theirs)]
+    row = _row(result, "local", *found, is_released=True)
+    row |= {"label": RELEASED_CIFAR if number else RELEASED_MNIST}
+    if number:
+        row |= {"variant": f"{number} models, tested on the last rotation"}
+    return [row]
+
+
+def released(trial: Trial, rounds: Sequence[int]) -> tuple[int, str] | None:
+    """After which of the rounds, and by which output, local models are as released;
+    None if they never are.
+    """
+    images = "cifar10" if trial.num_released else "mnist"
+    at = RELEASED_LOCAL_ROUNDS[images]
+    if trial.num_released:
+        return (at if at in rounds else rounds[-1]), "last_cluster"
+    return (at, "accuracy") if at in rounds else None
 
 
 def _row(
-    result: Result, name: str, at: int, measure: str = "accuracy"
+    result: Result,
+    name: Name,
+    at: int,
+    measure: str = "accuracy",
+    *,
+    is_released: bool = False,
 ) -> dict[str, Any]:
     trial = result.trial
     data = result.data.sel(algorithm=name)
@@ -112,7 +127,8 @@ def _row(
     accuracy = computed(100 * cell[measure].values)
     best = computed(100 * data[measure].sel(round=slice(None, at)).values.max(axis=-1))
     held_out = computed(100 * cell["held_out"].values)
-    paper = published(trial, name)
+    paper = published_number(trial, name)
+    size = size_of(trial, name, at, is_released=is_released)
     row = {
         "images": trial.images,
         "clients": trial.num_clients,
@@ -125,10 +141,11 @@ def _row(
         **moments("accuracy", accuracy),
         **moments("best", best),
         **moments("held_out", held_out),
-        "paper_setting": paper and paper.setting,
-        "paper_is_same": paper and paper.same,
+        "paper_setting": paper and paper.setting.removeprefix(_SETTING),
         "paper_mean": paper and paper.mean,
         "paper_std": paper and paper.std,
+        "size": str(size),
+        "verdict": judge(accuracy, paper, size).text,
     }
     if name != "ifca":
         return row
@@ -219,6 +236,8 @@ def markdown(table: Sequence[Mapping[str, Any]]) -> str:
             "held_out": spread(row, "held_out"),
             "paper": spread(row, "paper"),
             "paper_setting": row["paper_setting"],
+            "size": row["size"],
+            "verdict": row["verdict"],
             "matched": number(row.get("matched_accuracy_mean"), 3),
             "rand": number(row.get("rand_index_mean"), 3),
             "found": f"{row['found']}/{row['trials']}" if "found" in row else None,
@@ -235,74 +254,81 @@ def markdown(table: Sequence[Mapping[str, Any]]) -> str:
 # What IFCA's Table 1 prints of rotated images, and for which settings
 
 
-class Published(NamedTuple):
-    """A cell of the paper's table, in per cent, over 5 seeds."""
-
-    setting: str  # the paper's clients x samples
-    mean: float
-    std: float
-    # Whether the trial's setting is the paper's in everything, or the released code's
-    # where the two differ.
-    same: bool
+_SETTING = "clients x samples "  # Before the sizes of a setting.
 
 
-def published(trial: Trial, algorithm: str) -> Published | None:
+def published_number(trial: Trial, name: Name) -> Published | None:
     """What the paper prints, in its setting nearest to the trial's in samples.
 
     None for images that the paper's table does not have.
     """
-    if trial.images not in DATASETS:
-        return None
-    found = []
-    for row in published_rows(DATASETS[trial.images]):
-        if row["algorithm"] != NAMES[algorithm]:
-            continue
-        setting = row["setting"].removeprefix("clients x samples ")
-        clients, samples = map(int, setting.split(" x "))
-        sizes = trial.num_clients, trial.num_samples
-        same = _is_published(trial) and (clients, samples) == sizes
-        cell = Published(setting, row["mean"], row["std"], same)
-        found.append((abs(samples - trial.num_samples), cell))
-    return min(found)[1]
+    found = [
+        number
+        for number in published("ifca")
+        if number.dataset == DATASETS.get(trial.images)
+        and number.algorithm == NAMES[name]
+    ]
+    distance = lambda number: abs(_sizes(number)[1] - trial.num_samples)
+    return min(found, key=distance, default=None)
 
 
-def _is_published(trial: Trial) -> bool:
-    """Whether all but the numbers of clients and samples is as published."""
+def _sizes(number: Published) -> tuple[int, int]:
+    """Clients and samples of a setting."""
+    clients, samples = number.setting.removeprefix(_SETTING).split(" x ")
+    return int(clients), int(samples)
+
+
+def size_of(
+    trial: Trial,
+    name: Name,
+    num_rounds: int | None = None,
+    *,
+    is_released: bool = False,
+) -> Size:
+    """The size of an algorithm's run beside that of the paper's nearest setting.
+
+    Where text and released code differ, both are the paper's.
+
+    Args:
+      trial: the setting; its own algorithm does not count.
+      name: of the algorithm.
+      num_rounds: after which it is looked at; all of them if None.
+      is_released: whether these are local models as the released code has them.
+    """
+    number = published_number(trial, name)
+    if number is None:
+        return Size(other_data=TITLES[trial.images])
+    clients, samples = _sizes(number)
     theirs: dict[str, Any] = {
+        "num_clients": clients,
+        "num_samples": samples,
         # Test clients split the 10,000 images of each rotation, n each.
-        "num_test_clients": 10000 * trial.num_clusters // trial.num_samples,
-        "num_test_samples": trial.num_samples,
-        "num_local_clients": trial.num_clients,
+        "num_test_clients": 10000 * trial.num_clusters // samples,
+        "num_test_samples": samples,
+        "num_rounds": 300,
     }
     if trial.images == "mnist":
-        theirs |= {
-            "num_clusters": 4,
-            "network": "mlp",
-            "num_hidden": 200,
-            "num_rounds": 300,
-            "num_participants": trial.num_clients,
-            "num_steps": 10,
-            "batch_size": 0,
-            "step_size": 0.1,
-            "decay": 1.0,
-            "start": "paper",
-        }
+        theirs |= {"num_clusters": 4, "network": "mlp", "num_hidden": 200}
+        theirs |= {"num_steps": 10, "batch_size": 0, "step_size": 0.1, "decay": 1.0}
     else:
-        theirs |= {
-            "num_clusters": 2,
-            "num_rounds": 600,
-            "num_participants": trial.num_clients // 10,
-            "batch_size": 50,
-            "step_size": 0.25,
-            "decay": 0.99,
-        }
-    # Text and released code have different networks and tau for Rotated CIFAR.
-    forms = trial.images == "mnist" or (
-        trial.network in ("code", "text") and 5 in (trial.num_epochs, trial.num_steps)
+        theirs |= {"num_clusters": 2, "num_rounds": 600, "batch_size": 50}
+        theirs |= {"step_size": 0.25, "decay": 0.99}
+        theirs |= {"num_epochs": 5} if trial.num_epochs else {"num_steps": 5}
+        theirs["network"] = "text" if trial.network == "text" else "code"
+    if name == "local":
+        theirs |= {"num_released": 20} if is_released and trial.num_released else {}
+        theirs |= {} if is_released else {"num_local_clients": clients}
+    else:
+        part = 1 if trial.images == "mnist" else 10
+        theirs["num_participants"] = trial.num_clients // part
+    if is_released:
+        theirs["num_rounds"] = RELEASED_LOCAL_ROUNDS[trial.images]
+    at = dataclasses.replace(
+        trial, num_rounds=num_rounds or trial.num_rounds, rounds_between=1
     )
-    return forms and all(
-        getattr(trial, name) == value for name, value in theirs.items()
-    )
+    found = changes(at, theirs)
+    is_redrawn = name == "ifca" and trial.start == "reference"
+    return Size(found, form="as released" if is_released or is_redrawn else "")
 
 
 # Accuracy round by round, the paper's among it
@@ -319,7 +345,7 @@ def draw(results: Sequence[Result]) -> Figure:
     return report.curves(
         [_panel(title, group) for title, group in settings.items()],
         title="IFCA, Table 1: rotated images",
-        legend_title="mean ± one standard deviation over the seeds",
+        legend_title=legend(max(r.data.sizes["repetition"] for r in results)),
     )
 
 
@@ -341,11 +367,11 @@ def _panel(title: str, group: Sequence[Result]) -> report.CurvePanel:
         y_limits=None,
         title=title,
         levels=[
-            report.Level(f"{name}, paper", paper.mean, name, paper.std)
+            report.Level(f"{name}, paper", paper.mean or math.nan, name, paper.std)
             for algorithm, name in NAMES.items()
             if name in shown
-            and (paper := published(group[0].trial, algorithm))
-            and paper.same
+            and (paper := published_number(group[0].trial, algorithm))
+            and size_of(group[0].trial, algorithm).is_paper
         ],
     )
 

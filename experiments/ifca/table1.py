@@ -19,9 +19,9 @@ Measured:  quick on MNIST, 1.9 minutes on two idle cores of an Intel Xeon: IFCA 
 Projected: paper on two cores, 35 minutes for each run of IFCA without its tests (7.0 s
            a round at 1200 x 200; all settings have 240,000 images), 9 h for all 15
 Paper:     k = 4, 300 rounds of 10 full-batch steps at 0.1, 5 seeds, m x n = 4800 x 50,
-           2400 x 100, 1200 x 200: `published.csv`; local models 63.32, 73.66 and 80.05
-           %, which are the numbers of 10 rounds, not of 300: the released code trains
-           its local models for so many. The table shows both.
+           2400 x 100, 1200 x 200: `experiments/published.csv`; local models 63.32,
+           73.66 and 80.05 %, which are the numbers of 10 rounds, not of 300: the
+           released code trains its local models for so many. The table shows both.
 
 IFCA starts from one random draw, as in the paper, so a seed may end with two
 rotations in one cluster: `found` counts the seeds that separate all of them.

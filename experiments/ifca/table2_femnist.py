@@ -8,7 +8,7 @@ Projected: paper on two cores, from half the processor time of IFCA's rounds (k 
            4 min for each of "reference" (0.03 s and 0.2 s), whose pretraining takes
            1 h a seed; `--variants reference` alone takes about 9 h
 Paper:     87.99 and 87.89 (IFCA, k = 2 and 3), 87.41 and 87.38 (one-shot), 84.45
-           (global), 75.85 % (local), 5 seeds: `published.csv`
+           (global), 75.85 % (local), 5 seeds
 
 The paper describes layers that all clients train together (section 4.3); its released
 code freezes them after pretraining. Both variants are run: `femnist`.
@@ -54,14 +54,15 @@ from experiments.ifca.tables import (
     mean_curve,
     moments,
     number,
-    published_rows,
     shown_table,
     spread,
 )
 from experiments.images import checksum
 from experiments.jobs import Job, run
 from experiments.options import Options
-from experiments.study import mean
+from experiments.published import Published, published
+from experiments.study import legend, mean
+from experiments.verdicts import Size, changes, judge
 
 EXPERIMENTS = {
     "ifca.table2_femnist": {
@@ -73,6 +74,8 @@ EXPERIMENT = "ifca.table2_femnist"
 REVISION = 1  # To be raised whenever a trial of the same fields changes its meaning.
 METHODS = ("ifca-2", "ifca-3", "one_shot-2", "one_shot-3", "fedavg", "local")
 MORE_CLUSTERS = ("ifca-4", "ifca-5")  # The paper finds 3 of them used.
+# Checksum of all 188 writers of the public LEAF sample that have enough images.
+ALL_WRITERS = "b703c2d2"
 MOST_CURVES = 7  # Of one panel that can be told apart.
 TITLES = {
     "paper": "paper: layers below the last trained by all",
@@ -89,8 +92,9 @@ one-shot include the solutions that are clustered, spread over all rounds.
 "last" is the accuracy after the last round. "best" is the largest over all tests of a
 run, as the released code reports it: the test samples choose the round, so it is more
 than can be expected of new samples. The published numbers are such ones; they stand
-beside both variants. They stem from 173 to 175 writers, this table from {clients} of
-another LEAF sample.
+beside both variants, and "verdict" compares "best" with them, by the rules of
+`experiments/verdicts.py`. They stem from 173 to 175 writers, this table from {clients}
+of another LEAF sample.
 """
 COLUMNS = {
     "variant": "variant",
@@ -100,6 +104,8 @@ COLUMNS = {
     "last": "last, test accuracy %",
     "best": "best, test accuracy %",
     "paper": "published %",
+    "size": "size",
+    "verdict": "verdict",
     "used": "clusters used",
     "received": "MiB down a round",
     "sent": "MiB up a round",
@@ -328,7 +334,8 @@ def _row(result: Result, method: str) -> dict[str, Any]:
     last, best = accuracy[:, -1], accuracy.max(axis=1, initial=-np.inf)
     is_pretraining = result.name == "pretraining"
     name = "pretraining" if is_pretraining else label(method)
-    paper = {own["algorithm"]: own for own in published_rows("FEMNIST")}.get(name, {})
+    trial = dataclasses.replace(result.trial, method=method)
+    paper = None if is_pretraining else published_number(method)
     used = cell["used_clusters"].values[computed, -1]
     return {
         "variant": "reference" if is_pretraining else result.name,
@@ -341,8 +348,10 @@ def _row(result: Result, method: str) -> dict[str, Any]:
         **moments("accuracy", last),
         **moments("best", best),
         "optimism": mean(best - last),
-        "paper_mean": paper.get("mean"),
-        "paper_std": paper.get("std"),
+        "paper_mean": paper and paper.mean,
+        "paper_std": paper and paper.std,
+        "size": None if is_pretraining else str(size_of(trial)),
+        "verdict": None if is_pretraining else judge(best, paper, size_of(trial)).text,
         "clusters_used": " ".join(f"{number:.0f}" for number in used)
         if method_of(method).num_clusters > 1
         else None,
@@ -356,6 +365,33 @@ def label(method: str) -> str:
     name, k = method_of(method)
     names = {"ifca": "IFCA", "one_shot": "one-shot", "fedavg": "global"}
     return f"{names[name]} k={k}" if "-" in method else names.get(name, name)
+
+
+def published_number(method: str) -> Published | None:
+    """What the paper prints of a method; None for more clusters than it has."""
+    found = (own for own in published("ifca") if own.dataset == "FEMNIST")
+    return next((own for own in found if own.algorithm == label(method)), None)
+
+
+def size_of(trial: Trial) -> Size:
+    """The size of a run beside the paper preset's, whose rounds and step size are the
+    released code's.
+    """
+    paper = preset("paper")
+    names = ("num_channels", "num_hidden", "num_rounds", "num_participants")
+    names += ("batch_size", "num_epochs", "step_size")
+    theirs = study.fields(paper, *names)
+    forms = ["188 writers, not 173 to 175"]
+    if trial.variant == "paper":
+        theirs["num_rounds"] += paper.pretraining_rounds
+    else:
+        names = ("pretraining_rounds", "pretraining_participants", "warm_up_rounds")
+        theirs |= study.fields(paper, *names)
+        forms.insert(0, "as released")
+    found = changes(trial, theirs)
+    if trial.checksum != ALL_WRITERS:  # A trial does not know how many they are.
+        return Size(found, other_data="other writers than LEAF's 188")
+    return Size(found, form=", ".join(forms))
 
 
 def runs(result: Result) -> list[dict[str, Any]]:
@@ -394,6 +430,8 @@ def markdown(table: Sequence[Mapping[str, Any]], num_clients: int) -> str:
             "last": spread(row, "accuracy"),
             "best": spread(row, "best"),
             "paper": spread(row, "paper"),
+            "size": row["size"],
+            "verdict": row["verdict"],
             "used": row["clusters_used"],
             "received": number(row["received"], 2),
             "sent": number(row["sent"], 2),
@@ -416,7 +454,7 @@ def draw(results: Sequence[Result]) -> Figure | None:
     return report.curves(
         panels,
         title="IFCA, Table 2: FEMNIST",
-        legend_title="mean ± one standard deviation over the seeds",
+        legend_title=legend(max(r.data.sizes["repetition"] for r in results)),
     )
 
 

@@ -1,6 +1,5 @@
 """What IFCA's tables of accuracies share: numbers and curves over seeds."""
 
-import pathlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,12 +40,6 @@ def mean_curve(
     middle = values.mean(axis=0)
     around = values.std(axis=0, ddof=1) if len(values) > 1 else 0 * middle
     return report.Curve(label, x, middle, middle - around, middle + around)
-
-
-def published_rows(dataset: str) -> list[dict[str, Any]]:
-    """What the paper's tables print of a data set: means over 5 seeds, in per cent."""
-    table = report.read_csv(pathlib.Path(__file__).with_name("published.csv"))
-    return [row for row in table if row["dataset"] == dataset]
 
 
 def shown_table(rows: Rows, columns: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ Measured:  quick, 13 minutes on two busy cores of an Intel Xeon (16 of processor
            oracle 86.9 ± .1 / 86.9 ± .3; oracle > FC > Local > Global in 3 of 3 seeds of
            both. Global passes Local on the rotations at step 640: 83.8 against 81.0
            after 960
-Paper:     the numbers in `METHODS`, of one run each
+Paper:     the numbers in `experiments/published.csv`, of one run each
 
 The paper gives the numbers of clients (4 clusters of 75) and subgroups (16), the
 quantile .2, and the two lambdas; neither network, step size, batches nor rounds. Here
@@ -68,7 +68,9 @@ from experiments.clove.partitions import Clients, repeated
 from experiments.images import Loaded, find_images
 from experiments.jobs import Job
 from experiments.options import Options
+from experiments.published import Published, published
 from experiments.study import Row, Rows
+from experiments.verdicts import Size, changes, judge, together
 from experiments.werner.balls import balls
 
 EXPERIMENTS = {
@@ -101,6 +103,7 @@ Partition = Literal["rotation", "private_label"]
 Loss = Literal["cross_entropy", "probability"]
 TASKS: tuple[Partition, ...] = get_args(Partition)
 Results = Mapping[str, xr.Dataset]  # by task
+Trials = Mapping[str, "Trial"]  # by task, what its cells share
 
 # Outputs of a trial and the names of their own axes.
 DIMS: dict[str, tuple[str, ...]] = {
@@ -201,7 +204,8 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     found = {key: own.run(job) for key, job in _jobs(config, images).items()}
     results = {name: data for (name, is_long), data in found.items() if not is_long}
     longer = {name: data for (name, is_long), data in found.items() if is_long}
-    table = rows(results, config.error_rate, is_mnist=images.name == "mnist")
+    trials = {name: _grid(config, images, name).trial for name in config.partitions}
+    table = rows(results, config.error_rate, trials)
     crossing = long_rows(longer, config.error_rate)
     long = {"long": (crossing, LONG_COLUMNS)} if crossing else {}
     return own.finish(
@@ -224,23 +228,21 @@ def _jobs(config: Config, images: Loaded) -> dict[tuple[Partition, bool], Job]:
     ]
     if config.num_long_rounds and "rotation" in config.partitions:
         keys.append(("rotation", True))
-    return {key: _job(config, images, *key) for key in keys}
+    grids = {key: _grid(config, images, *key) for key in keys}
+    make = lambda grid: functools.partial(_clients, images, grid)
+    return {key: Job(own, simulate, make(own)) for key, own in grids.items()}
 
 
-def _job(config: Config, images: Loaded, partition: Partition, is_long: bool) -> Job:
-    """Methods and repetitions of one task."""
+def _grid(
+    config: Config, images: Loaded, partition: Partition, is_long: bool = False
+) -> engine.Grid:
+    """Methods and repetitions of one task, as plain data."""
     number = config.num_clients
     fit = lambda wanted, split: images.fitting(wanted, number, 1, split=split)
-    sizes = Sizes(
-        num_clients=number,
-        num_samples=fit(config.num_samples, "training"),
-        num_test_clients=number,
-        num_test_samples=fit(config.num_test_samples, "test"),
-    )
     methods = config.long_methods if is_long else config.methods
     num_rounds = config.num_long_rounds if is_long else config.num_rounds
     between = num_rounds // config.num_tests
-    grid = engine.Grid(
+    return engine.Grid(
         experiment=EXPERIMENT,
         trial=study.trial_of(
             Trial,
@@ -249,8 +251,8 @@ def _job(config: Config, images: Loaded, partition: Partition, is_long: bool) ->
             partition=partition,
             dataset=images.name,
             checksum=images.checksum,
-            num_samples=sizes.num_samples,
-            num_test_samples=sizes.num_test_samples or sizes.num_samples,
+            num_samples=fit(config.num_samples, "training"),
+            num_test_samples=fit(config.num_test_samples, "test"),
             num_rounds=num_rounds,
             rounds_between=between,
             num_clusters=NUM_CLUSTERS,
@@ -265,14 +267,23 @@ def _job(config: Config, images: Loaded, partition: Partition, is_long: bool) ->
         seed=config.seed,
         revision=REVISION,
     )
-    clients = lambda: draw(
-        partition,
+
+
+def _clients(images: Loaded, grid: engine.Grid) -> Clients:
+    """Of all repetitions of a task."""
+    trial = grid.trial
+    return draw(
+        trial.partition,
         Images(*images.arrays, source=images.source),
         seed=grid.seed,
-        repetitions=config.num_trials,
-        sizes=sizes,
+        repetitions=len(grid.axes["repetition"]),
+        sizes=Sizes(
+            num_clients=trial.num_clients,
+            num_samples=trial.num_samples,
+            num_test_clients=trial.num_clients,
+            num_test_samples=trial.num_test_samples,
+        ),
     )
-    return Job(grid, simulate, clients)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -415,24 +426,21 @@ class Description(NamedTuple):
     """What a method is."""
 
     label: str  # for people
-    # Accuracy in % and loss in the paper, of each task; None if it is not there.
-    published: tuple[tuple[float, float], tuple[float, float]] | None = None
+    published: str | None = None  # in the paper's table; None if it is not there
     is_baseline: bool = False  # whether it looks for no clusters
 
 
 METHODS: Mapping[Method, Description] = MappingProxyType(
     {
-        "local": Description("Local", ((71.3, 0.517), (75.2, 0.489)), True),
-        "fedavg": Description("Global", ((46.6, 0.631), (22.2, 0.803)), True),
-        "ditto": Description("Ditto", ((62.0, 0.576), (61.7, 0.578)), True),
-        "ditto_reference": Description("Ditto, frozen server", is_baseline=True),
-        "ifca": Description("IFCA", ((54.6, 0.588), (65.4, 0.531))),
-        "knn_per": Description("kNN-Per", ((52.1, 2.395), (63.2, 1.411)), True),
-        "federated_clustering": Description(
-            "Federated-Clustering", ((75.4, 0.475), (77.0, 0.468))
-        ),
+        "local": Description("Local", "Local", True),
+        "fedavg": Description("Global", "Global", True),
+        "ditto": Description("Ditto", "Ditto", True),
+        "ditto_reference": Description("Ditto, frozen server", "Ditto", True),
+        "ifca": Description("IFCA", "IFCA"),
+        "knn_per": Description("kNN-Per", "KNN", True),
+        "federated_clustering": Description("Federated-Clustering", "FC"),
         "momentum_clustering": Description("Momentum-Clustering"),
-        "oracle": Description("Oracle", ((84.7, 0.432), (85.1, 0.430))),
+        "oracle": Description("Oracle", "GT (oracle)"),
     }
 )
 assert tuple(METHODS) == get_args(Method)
@@ -447,6 +455,10 @@ COLUMNS = {
     "published_loss": "paper's loss",
     "cross_entropy": "cross-entropy",
     "purity": "purity or ARI",
+    "trials": "seeds",
+    "round": "rounds",
+    "size": "size",
+    "verdict": "verdict",
 }
 LONG_COLUMNS = {
     "task": "task",
@@ -456,11 +468,43 @@ LONG_COLUMNS = {
 }
 
 
-def rows(results: Results, error_rate: float, *, is_mnist: bool) -> list[Row]:
-    """One row for each task and method, after the last round.
+class Paper(NamedTuple):
+    """What the paper prints of a method on a task; None where it prints nothing."""
 
-    The paper's numbers are those of MNIST only.
+    accuracy: Published | None  # in per cent
+    loss: Published | None
+
+
+def published_numbers(method: Method, task: str) -> Paper:
+    """The paper's numbers, which are of MNIST."""
+    found = {
+        number.metric: number
+        for number in published("werner")
+        if number.algorithm == METHODS[method].published
+        and number.setting == task.replace("_", " ")
+    }
+    return Paper(found.get("test accuracy %"), found.get("test loss"))
+
+
+def size_of(trial: Trial) -> Size:
+    """The size of a run beside the paper preset's, of which the paper gives the numbers
+    of clients and groups, the quantile and both lambdas.
     """
+    paper = preset("paper")
+    names = ("num_clients", "num_groups", "num_hidden", "num_rounds", "num_samples")
+    names += ("num_test_samples", "step_size", "percentile", "num_clipping_rounds")
+    names += ("gradient_weight", "penalty", "num_neighbours")
+    weight = paper.knn_weights[paper.partitions.index(trial.partition)]
+    found = changes(trial, study.fields(paper, *names) | {"knn_weight": weight})
+    if trial.dataset != "mnist":
+        name = {"digits": "scikit-learn's digits", "fashion_mnist": "Fashion-MNIST"}
+        return Size(found, other_data=name[trial.dataset])
+    is_released = trial.loss == "probability" or trial.method == "ditto_reference"
+    return Size(found, form="as released" if is_released else "")
+
+
+def rows(results: Results, error_rate: float, trials: Trials) -> list[Row]:
+    """One row for each task and method, after the last round."""
     table = []
     for task, data in results.items():
         for at, last in study.cells(data.isel(tested=-1), "method"):
@@ -468,19 +512,31 @@ def rows(results: Results, error_rate: float, *, is_mnist: bool) -> list[Row]:
             values = {name: _seeds(last[name]) for name in last.data_vars}
             percent = 100 * values["accuracy"]
             purity = float(np.mean(values["purity"]))
-            label, published, _ = METHODS[method]
-            paper = published[TASKS.index(task)] if published and is_mnist else None
+            trial = dataclasses.replace(trials[task], method=method)
+            size = size_of(trial)
+            paper = published_numbers(method, trial.partition)
+            if size.other_data:
+                paper = Paper(None, None)
+            loss = values["probability"]
+            verdicts = {
+                "accuracy": judge(percent, paper.accuracy, size),
+                "loss": judge(loss, paper.loss, size),
+            }
             row = {
                 "task": task,
                 "method": method,
-                "label": label,
+                "label": METHODS[method].label,
                 **_accuracy(percent, error_rate),
                 "deviation": float(np.std(percent, ddof=1)),
-                "published": paper and paper[0],
-                "probability": float(np.mean(values["probability"])),
-                "published_loss": paper and paper[1],
+                "published": paper.accuracy and paper.accuracy.mean,
+                "probability": float(np.mean(loss)),
+                "published_loss": paper.loss and paper.loss.mean,
                 "cross_entropy": float(np.mean(values["cross_entropy"])),
                 "purity": purity if math.isfinite(purity) else None,
+                "trials": percent.size,
+                "round": trial.num_rounds,
+                "size": str(size),
+                "verdict": together(verdicts),
             }
             table.append(row)
     return table
@@ -580,10 +636,9 @@ def _figure(results: Results, methods: list[Method], error_rate: float) -> Figur
     for task, data in results.items():
         levels = []
         for method in methods:
-            label, published, _ = METHODS[method]
-            if published and method in _LEVELS:
-                accuracy, _ = published[TASKS.index(task)]
-                levels.append(report.Level(f"{label}, paper", accuracy, label))
+            label, accuracy = METHODS[method].label, published_numbers(method, task)[0]
+            if accuracy and accuracy.mean and method in _LEVELS:
+                levels.append(report.Level(f"{label}, paper", accuracy.mean, label))
         panel = report.CurvePanel(
             [_curve(data, method, error_rate) for method in methods],
             x_label="full-batch gradient steps",

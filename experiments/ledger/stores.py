@@ -1,0 +1,126 @@
+"""What stores of sweeps have: runs, each of all seeds of one trial."""
+
+import dataclasses
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cfljax.engine import kept
+
+Kinds = Mapping[str, tuple[type, int]]  # Trial and present revision, by experiment.
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """All stored seeds of one trial.
+
+    trial: of the first seed; of a stale one perhaps not whole.
+    is_stale: whether it was stored under another revision, or is no trial any more.
+    outputs: by name, `[seeds, ...]`.
+    coords: labels of the outputs' own axes.
+    cells, codes, commits: names of what it is stored as, digests of the code that
+      computed it, and commits, each once.
+    """
+
+    experiment: str
+    trial: Any
+    seed: int  # of the experiment, behind those of its trials
+    is_stale: bool
+    outputs: Mapping[str, np.ndarray]
+    coords: Mapping[str, Sequence]
+    cells: tuple[str, ...]
+    codes: tuple[str, ...]
+    commits: tuple[str, ...]
+
+    @property
+    def num_seeds(self) -> int:
+        """How many seeds there are."""
+        return len(next(iter(self.outputs.values())))
+
+
+def stored(folder: pathlib.Path) -> Iterator[kept.Kept]:
+    """All sound blocks of a store, in the order of their names."""
+    for file in sorted(folder.glob("cells/*/*.npz")):
+        found = kept.read(file)
+        if found is not None and _meaning(found) is not None:
+            yield found
+
+
+def num_files(folder: pathlib.Path) -> int:
+    """All blocks of a store, damaged ones among them."""
+    return len(list(folder.glob("cells/*/*.npz")))
+
+
+def _meaning(block: kept.Kept) -> dict[str, Any] | None:
+    """What a block's trials mean; None if it does not say."""
+    about = block.about if isinstance(block.about, dict) else {}
+    found = about.get("meaning", about.get("cell"))
+    names = {"experiment", "revision", "seed", "fields", "coords"}
+    return found if isinstance(found, dict) and names <= found.keys() else None
+
+
+def runs(blocks: Sequence[kept.Kept], kinds: Kinds) -> list[Run]:
+    """The runs of some experiments, by what their trials mean but for the repetition.
+
+    Of a block that several stores have the first counts.
+    """
+    cells: dict[str, dict[int, kept.Kept]] = {}
+    groups: dict[str, dict[str, int]] = {}  # Repetitions of cells.
+    for block in blocks:
+        meaning = _meaning(block)
+        if meaning is None or meaning["experiment"] not in kinds:
+            continue
+        name = kept.key_of(meaning)
+        cells.setdefault(name, {}).setdefault(block.about["block"], block)
+        fields = dict(meaning["fields"])
+        repetition = fields.pop("repetition", 0)
+        group = kept.key_of({**meaning, "fields": fields})
+        groups.setdefault(group, {})[name] = repetition
+    found = []
+    for repetitions in groups.values():
+        names = sorted(repetitions, key=repetitions.__getitem__)
+        found.append(_run({name: cells[name] for name in names}, kinds))
+    return found
+
+
+def _run(cells: Mapping[str, Mapping[int, kept.Kept]], kinds: Kinds) -> Run:
+    blocks = [own[number] for own in cells.values() for number in sorted(own)]
+    meaning = _meaning(blocks[0])
+    assert meaning is not None
+    kind, revision = kinds[meaning["experiment"]]
+    trial, is_whole = _trial(kind, meaning["fields"])
+    each = lambda name: tuple(dict.fromkeys(block.about[name] for block in blocks))
+    return Run(
+        experiment=meaning["experiment"],
+        trial=trial,
+        seed=meaning["seed"],
+        is_stale=not is_whole or meaning["revision"] != revision,
+        outputs={
+            name: np.concatenate([block.arrays[name] for block in blocks])
+            for name in blocks[0].arrays
+        },
+        coords=meaning["coords"],
+        cells=tuple(cells),
+        codes=each("code"),
+        commits=tuple(dict.fromkeys(_commit(own.about["commit"]) for own in blocks)),
+    )
+
+
+def _trial(kind: type, fields: Mapping[str, Any]) -> tuple[Any, bool]:
+    """The trial, and whether it is one; else something that has the fields."""
+    try:
+        return kind(**fields), True
+    except (TypeError, ValueError):
+        found = object.__new__(kind)
+        for name, value in fields.items():
+            object.__setattr__(found, name, value)
+        return found, False
+
+
+def _commit(commit: Mapping[str, Any] | None) -> str:
+    """The first digits of a commit, marked where files had changed since."""
+    if commit is None:
+        return "unknown"
+    return f"{commit['id'][:10]}{'+' if commit['dirty'] else ''}"

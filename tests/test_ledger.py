@@ -1,0 +1,352 @@
+"""The ledger of published numbers, on made-up stores: verdicts, commands, files."""
+
+import csv
+import dataclasses
+import json
+import math
+import pathlib
+import shlex
+from typing import Any
+
+import numpy as np
+import pytest
+from toy_experiments import digits
+
+from cfljax.engine import kept
+from experiments import verdicts
+from experiments.__main__ import main
+from experiments.arguments import configure, parser
+from experiments.clove import study
+from experiments.clove.study import grids
+from experiments.clove.tables import load
+from experiments.ifca import rotated, table1
+from experiments.ledger import entries, papers, stores
+from experiments.ledger.write import write
+from experiments.published import published
+from experiments.registry import EXPERIMENTS
+
+FEDAVG = "clove / Table 1 / MNIST / Label skew 1 / FedAvg / test accuracy %"
+IFCA = "clove / Table {} / MNIST / Label skew 1 / IFCA / {}"
+
+
+def clove_trial(method="fedavg", **changes) -> study.Trial:
+    """Of label skew 1 of MNIST, in the paper's size."""
+    trial = next(grids(load("clove.table1").preset("paper"), digits("mnist"))).trial
+    return dataclasses.replace(trial, method=method, **changes)
+
+
+def clove_outputs(trial, accuracy, index=math.nan) -> dict[str, Any]:
+    """What one seed of CLoVE's study leaves; the index is reached in round 2."""
+    rounds = np.full(trial.num_rounds, index)
+    rounds[0] = 0
+    tested = np.full(trial.num_rounds // trial.rounds_between, accuracy / 100)
+    found = {"score": tested, "rand_index": rounds, "seen_rand_index": rounds}
+    return found | dict.fromkeys(("stable", "received", "sent"), 0 * rounds)
+
+
+def about(experiment, revision, fields, coords, named=False, **changes):
+    """What a file says of itself; `named`: with the cell's name beside its meaning."""
+    meaning = {"experiment": experiment, "revision": revision, "seed": 0}
+    meaning |= {"fields": fields, "dims": {}, "coords": coords}
+    cell: Any = {"cell": meaning}
+    if named:
+        cell = {"cell": kept.key_of(meaning), "meaning": meaning}
+    commit = {"id": "0123456789abcdef", "dirty": False}
+    own = {"layout": 1, **cell, "block": 0, "trials": 1, "code": "a", "commit": commit}
+    own |= {"run": "x", "seconds": 1.0, "accepted": None}
+    return own | changes
+
+
+def put(folder, experiment, revision, fields, outputs, coords=None, **changes):
+    """Write one cell of one trial; its file."""
+    own = about(experiment, revision, fields, coords or {}, **changes)
+    name = kept.key_of(own.get("meaning", own["cell"]))
+    path = folder / "cells" / name / "0.npz"
+    kept.write(path, {k: np.asarray(v)[None] for k, v in outputs.items()}, own)
+    return path
+
+
+def put_clove(folder, trial, *accuracies, index=math.nan, revision=None, **changes):
+    """Write the seeds of one trial."""
+    for seed, accuracy in enumerate(accuracies):
+        fields = dataclasses.asdict(dataclasses.replace(trial, repetition=seed))
+        outputs = clove_outputs(trial, accuracy, index)
+        own = study.REVISION if revision is None else revision
+        put(folder, study.STUDY, own, fields, outputs, **changes)
+
+
+def ledger(*folders) -> dict[str, dict[str, Any]]:
+    """The rows by their keys."""
+    blocks = [block for folder in folders for block in stores.stored(folder)]
+    rows, _ = entries.rows(stores.runs(blocks, papers.KINDS))
+    return {row["key"]: row for row in rows}
+
+
+# Against equations: what a made-up store says of the published numbers.
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_the_published_numbers_in_the_papers_size_agree(tmp_path, named):
+    put_clove(tmp_path, clove_trial(), 87.4, 87.4, 87.4, named=named)
+    row = ledger(tmp_path)[FEDAVG]
+    assert (row["verdict"], row["size"], row["seeds"]) == ("agrees", "paper", 3)
+    assert (row["rounds"], row["commits"]) == (100, "0123456789")
+    assert row["mean"] == pytest.approx(87.4) and row["std"] == pytest.approx(0)
+    assert len(row["cells"].split()) == 3 and row["core_hours"] is None
+    assert row["command"] == (
+        "python -m experiments run clove.table1 --preset paper --datasets mnist "
+        "--partitions label_skew_1 --methods fedavg"
+    )
+
+
+def test_ten_rounds_are_reduced_and_one_seed_has_no_spread(tmp_path):
+    short = clove_trial(num_rounds=10)
+    put_clove(tmp_path / "short", short, 87.4, 87.4, 87.4)
+    put_clove(tmp_path / "one", clove_trial(), 87.4)
+    put_clove(tmp_path / "far", short, 50.0)
+    row = ledger(tmp_path / "short")[FEDAVG]
+    assert row["verdict"] == "reduced (10 of 100 rounds)"
+    assert "--num-rounds 10" in row["command"] and row["rounds"] == 10
+    row = ledger(tmp_path / "one")[FEDAVG]
+    assert (row["verdict"], row["std"]) == ("spread unknown", None)
+    assert "--num-trials 1" in row["command"]
+    row = ledger(tmp_path / "far")[FEDAVG]
+    assert row["verdict"] == "reduced (10 of 100 rounds, 1 of 3 seeds), differs"
+    assert row["difference"] == pytest.approx(-37.4)
+
+
+def test_other_numbers_differ_and_a_listed_cause_is_named(tmp_path, monkeypatch):
+    put_clove(tmp_path, clove_trial(), 80, 80, 80)
+    row = ledger(tmp_path)[FEDAVG]
+    assert row["verdict"] == "differs (open)"
+    # The paper's 0.9 and none of ours.
+    assert row["deviations"] == pytest.approx(-7.4 / (0.9 / math.sqrt(2)))
+    causes = tmp_path / "causes.csv"
+    causes.write_text(f"key,cause,command\n{FEDAVG},a slip,python -m experiments x\n")
+    monkeypatch.setattr(verdicts, "CAUSES", causes)
+    row = ledger(tmp_path)[FEDAVG]
+    assert row["verdict"] == "differs (tested cause: a slip)"
+
+
+def test_a_run_of_a_hundred_rounds_has_the_index_of_ten_and_the_first_round(tmp_path):
+    put_clove(tmp_path, clove_trial("ifca"), 99.1, 99.1, 99.1, index=0.83)
+    rows = ledger(tmp_path)
+    for item, metric in ((1, "test accuracy %"), (2, "ARI"), (5, "ARI in 10 rounds")):
+        assert rows[IFCA.format(item, metric)]["verdict"] == "agrees"
+    first = rows[IFCA.format(5, "first round with ARI>=0.9")]
+    assert (first["verdict"], first["mean"]) == ("agrees", None)  # Never, in both.
+    assert "clove.table5" in first["command"]
+    others = [row for row in rows.values() if row["kind"] != "not run"]
+    assert len(others) == 4, "of Table 15's 50 clients these are none"
+
+
+def test_public_code_that_has_the_number_is_the_cause(tmp_path):
+    key = "clove / Table 1 / MNIST / Label skew 1 / FeSEM / test accuracy %"
+    index = key.replace("Table 1", "Table 2").replace("test accuracy %", "ARI")
+    paper = {row.key: row.mean or 0.0 for row in published()}
+    wanted = paper[key], paper[index]
+    put_clove(tmp_path, clove_trial("fesem"), *3 * [20.0], index=0.5)
+    like = clove_trial("fesem_reference")
+    rows = ledger(tmp_path)
+    assert rows[key]["verdict"] == "differs (open)"
+    put_clove(tmp_path, like, *3 * [wanted[0]], index=wanted[1])
+    row = ledger(tmp_path)[key]
+    assert row["verdict"].startswith("differs (tested cause: public code: FeSEM as in")
+    assert row["mean"] == pytest.approx(20), "the number is that of its own form"
+
+
+def test_the_papers_size_comes_first_and_nothing_is_mixed(tmp_path):
+    put_clove(tmp_path, clove_trial(), 87.4)
+    put_clove(tmp_path, clove_trial(num_rounds=10), *5 * [50.0])
+    row = ledger(tmp_path)[FEDAVG]
+    assert (row["seeds"], row["size"]) == (1, "paper")
+    # Of two reduced ones the one with more seeds, then the longer.
+    other = tmp_path / "other"
+    put_clove(other, clove_trial(num_rounds=50), 1.0)
+    put_clove(other, clove_trial(num_rounds=20), 1.0, 1.0)
+    assert ledger(other)[FEDAVG]["rounds"] == 20
+    put_clove(other, clove_trial(num_rounds=50), 1.0, 1.0)
+    assert ledger(other)[FEDAVG]["rounds"] == 50
+
+
+def test_seeds_of_several_stores_and_versions_are_told(tmp_path):
+    put_clove(tmp_path / "one", clove_trial(), 87.4)
+    put_clove(tmp_path / "two", clove_trial(), 1.0, 87.4, 87.4, code="b")
+    row = ledger(tmp_path / "one", tmp_path / "two")[FEDAVG]
+    assert row["verdict"] == "agrees", "the first store's block counts"
+    assert row["note"] == "seeds of 2 versions of the code"
+
+
+def test_a_store_of_another_revision_or_of_no_trial_is_stale(tmp_path):
+    old = study.REVISION + 1
+    put_clove(tmp_path / "old", clove_trial(), *3 * [87.4], revision=old)
+    row = ledger(tmp_path / "old")[FEDAVG]
+    assert (row["verdict"], row["mean"], row["seeds"]) == ("stale", None, None)
+    assert row["core_hours"] > 0 and row["cells"]
+
+    fields = dataclasses.asdict(clove_trial())
+    outputs = clove_outputs(clove_trial(), 87.4)
+    strange = fields | {"temperature": 1.0}
+    put(tmp_path / "strange", study.STUDY, study.REVISION, strange, outputs)
+    assert ledger(tmp_path / "strange")[FEDAVG]["verdict"] == "stale"
+    # What is present wins.
+    put_clove(tmp_path / "old", clove_trial(), 87.4)
+    assert ledger(tmp_path / "old")[FEDAVG]["verdict"] == "spread unknown"
+
+    del fields["partition"]
+    put(tmp_path / "lost", study.STUDY, study.REVISION, fields, outputs)
+    summary = write([tmp_path / "lost"], tmp_path / "out")
+    assert (summary["lost_runs"], summary["skipped_files"]) == (1, 0)
+    assert {row["kind"] for row in summary["rows"]} == {"not run"}
+
+
+ROTATED = rotated.Trial(
+    algorithm="local",
+    start="paper",
+    images="mnist",
+    checksum="",
+    num_clients=4800,
+    num_samples=50,
+    num_test_clients=800,
+    num_test_samples=50,
+    num_local_clients=4800,
+    num_released=0,
+    num_clusters=4,
+    network="mlp",
+    num_channels=0,
+    num_hidden=200,
+    num_rounds=300,
+    rounds_between=10,
+    num_participants=4800,
+    num_epochs=0,
+    num_steps=10,
+    batch_size=0,
+    step_size=0.1,
+    decay=1.0,
+    clients_per_chunk=100,
+    repetition=0,
+)
+LOCAL = "ifca / Table 1 / Rotated MNIST / clients x samples 4800 x 50 / local / {}"
+
+
+def put_rotated(folder, trial, first, last, seeds=5):
+    """Local models with an accuracy after 10 rounds, and one after all others."""
+    rounds = list(range(10, trial.num_rounds + 1, 10))
+    accuracy = np.full(len(rounds), last / 100)
+    accuracy[0] = first / 100
+    for seed in range(seeds):
+        fields = dataclasses.asdict(dataclasses.replace(trial, repetition=seed))
+        own = papers.MNIST, table1.MNIST_REVISION, fields, {"accuracy": accuracy}
+        put(folder, *own, coords={"round": rounds})
+
+
+def test_local_models_as_released_explain_the_papers(tmp_path, monkeypatch):
+    none = tmp_path / "causes.csv"
+    none.write_text("key,cause,command\n")
+    monkeypatch.setattr(verdicts, "CAUSES", none)
+    key = LOCAL.format("test accuracy %")
+    put_rotated(tmp_path / "all", ROTATED, 63.32, 64.5)
+    row = ledger(tmp_path / "all")[key]
+    assert row["verdict"] == "differs (tested cause: public code: as released)"
+    assert (row["mean"], row["rounds"]) == (pytest.approx(64.5), 300)
+    assert "--num-clients 4800 --num-samples 50" in row["command"]
+    # Control: other models as released explain nothing.
+    put_rotated(tmp_path / "other", ROTATED, 60.0, 64.5)
+    assert ledger(tmp_path / "other")[key]["verdict"] == "differs (open)"
+    short = dataclasses.replace(ROTATED, num_rounds=10)
+    put_rotated(tmp_path / "ten", short, 63.32, 63.32)
+    row = ledger(tmp_path / "ten")[key]
+    assert (row["verdict"], row["size"]) == ("agrees", "paper, as released")
+
+
+def test_three_of_five_seeds_are_reduced(tmp_path):
+    put_rotated(tmp_path, ROTATED, 60.0, 63.32, seeds=3)
+    row = ledger(tmp_path)[LOCAL.format("test accuracy %")]
+    assert row["verdict"] == "reduced (3 of 5 seeds)"
+
+
+# Against itself: plans, commands, files.
+
+
+def test_there_is_a_plan_and_a_cost_for_every_number():
+    plans = papers.plans()
+    assert set(plans) == {number.key for number in published()}
+    for number in published():
+        assert entries.core_hours(number, plans[number.key]) > 0
+    with entries.COSTS.open(newline="") as file:
+        assert all(row["note"] for row in csv.DictReader(file))
+
+
+def as_typed(command):
+    """The configuration of a command."""
+    words = shlex.split(command)
+    assert words[:3] == ["python", "-m", "experiments"]
+    arguments, rest = parser().parse_known_args(words[3:])
+    return configure(EXPERIMENTS[arguments.id], arguments, rest)
+
+
+def test_commands_are_the_plans():
+    first = {(n.paper, n.item, n.dataset, n.algorithm[:5]): n for n in published()}
+    for number in list(first.values())[::3]:
+        plan = papers.plans()[number.key]
+        assert as_typed(entries.command(plan)) == plan.config
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_rounds": 20, "step_size": 0.01},
+        {"num_clients": 10, "num_participants": 10, "num_samples": 100},
+        {"num_channels": 4, "num_hidden": 32, "num_test_samples": 50},
+    ],
+)
+def test_the_command_of_a_reduced_run_makes_it_again(tmp_path, changes):
+    trial = clove_trial(**changes)
+    put_clove(tmp_path, trial, 1.0, 2.0)
+    row = ledger(tmp_path)[FEDAVG]
+    config = as_typed(row["command"])
+    assert config.num_trials == 2
+    (grid,) = grids(config, digits("mnist"))
+    assert grid.trial == trial
+
+
+def test_damaged_files_are_counted_and_skipped(tmp_path, capsys):
+    store, out = tmp_path / "store", tmp_path / "out"
+    put_clove(store, clove_trial(), 87.4, 87.4, 87.4)
+    file = next(store.glob("cells/*/*.npz"))
+    file.write_bytes(file.read_bytes()[:-1])
+    kept.write(store / "cells" / "x" / "0.npz", {"score": np.zeros(1)}, "a text")
+    assert main(["ledger", "--stores", str(store), "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("2 damaged files of the stores were skipped") == 1
+    with (out / "ledger.csv").open(newline="") as opened:
+        rows = {row["key"]: row for row in csv.DictReader(opened)}
+    assert len(rows) == 770 and rows[FEDAVG]["verdict"] == "spread unknown"
+    text = (out / "table.md").read_text()
+    assert "| clove, Table 1 | 144 | 0 | 0 | 0 | 1 |" in text
+    assert text.count("| not run |\n") == 769 + 1  # With the counts' heading.
+    page = (out / "ledger.html").read_text()
+    assert page.count("<tr data-paper=") == 770 and "http" not in page
+    assert rows[FEDAVG]["command"] in page
+
+
+def test_nothing_is_needed_and_json_is_one_document(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["ledger", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["counts"][-1]["not run"] == len(document["rows"]) == 770
+    assert pathlib.Path("figures", "ledger", "ledger.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--stores", "nowhere"], "`--stores` must be folders, got `nowhere`."),
+        (["--preset", "paper"], "`ledger` takes no --preset paper."),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys, flags, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(["ledger", *flags]) == 2
+    assert capsys.readouterr() == ("", f"error: {message}\n")
+    assert not list(tmp_path.iterdir())
