@@ -19,6 +19,7 @@ from experiments.ledger import papers
 from experiments.ledger.papers import Found, Plan
 from experiments.ledger.stores import Run
 from experiments.published import Published, published
+from experiments.registry import EXPERIMENTS
 from experiments.verdicts import DIFFERS, NOT_RUN, Kind, Verdict, judge
 
 Row = dict[str, Any]
@@ -143,8 +144,6 @@ def command(plan: Plan) -> str:
 @functools.cache
 def preset(experiment: str) -> Any:
     """The paper preset of an experiment."""
-    from experiments.registry import EXPERIMENTS
-
     return EXPERIMENTS[experiment].load().preset("paper")
 
 

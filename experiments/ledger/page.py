@@ -47,7 +47,7 @@ def html(
         style=_STYLE.read_text(encoding="utf-8"),
         rows=rows,
         counts=counts,
-        note=note,
+        note=note.replace("`", ""),
         colours=COLOURS,
         kinds=[
             kind.value for kind in Kind if any(r["kind"] == kind.value for r in rows)

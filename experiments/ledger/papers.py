@@ -280,7 +280,6 @@ def _plan_of_werner(found: Found) -> Plan:
     config = _adopted(
         werner.preset("paper"),
         trial,
-        None,
         methods=(trial.method,),
         partitions=(trial.partition,),
         knn_weights=(trial.knn_weight,),
