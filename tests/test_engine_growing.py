@@ -35,7 +35,7 @@ class Computed:
     """How many trials of cells were computed since the last look."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._trials: list[tuple[Any, int]] = []
+        self._trials: list[tuple[Any, Any]] = []  # A trial and its index or key.
         self.joint = Joint(self._jointly, JOINT.shares)
 
         def counted(program, trial, *arguments, trials, **options):

@@ -10,7 +10,7 @@ import os
 import pathlib
 import platform
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -75,8 +75,9 @@ def _modules(first: str) -> tuple[tuple[str, str], ...]:
         if (path := _own_file(name)) is None:
             continue
         tree = ast.parse(path.read_bytes())
-        waiting += sorted(set(_imports(tree, name, path.name == "__init__.py")))
-        found[name] = _digest(tree)
+        nodes = list(ast.walk(tree))
+        waiting += sorted(set(_imports(nodes, name, path.name == "__init__.py")))
+        found[name] = _digest(tree, nodes)
     return tuple(sorted(found.items()))
 
 
@@ -85,75 +86,103 @@ def _own_file(name: str) -> pathlib.Path | None:
     """The source of a module that is somebody's own: not built in, not installed."""
     if name == "__main__":
         file = getattr(sys.modules[name], "__file__", None)
+    elif not _is_own(name.split(".")[0]):
+        return None  # Before anything of it is imported.
     else:
         try:
             spec = importlib.util.find_spec(name)
         except (ImportError, ValueError):
             return None
         file = spec.origin if spec is not None and spec.has_location else None
-    if file is None or not file.endswith(".py"):
-        return None
-    path = pathlib.Path(file)
-    is_installed = {"site-packages", "dist-packages"} & set(path.parts)
-    is_ours = name.split(".")[0] in ("cfljax", "experiments", "theory")
-    in_python = path.is_relative_to(pathlib.Path(os.__file__).parent)
-    return path if is_ours or not (is_installed or in_python) else None
+    return pathlib.Path(file) if file is not None and file.endswith(".py") else None
 
 
-def _imports(tree: ast.Module, name: str, is_package: bool) -> Iterator[str]:
-    """Modules that a module may import. Of a room that is lazy, see its stub, those
-    that hold what is taken out of it."""
-    rooms: dict[str, str] = {}  # By the names that they have here.
-    for node in ast.walk(tree):
+@functools.cache
+def _is_own(package: str) -> bool:
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return False
+    if spec is None or package in ("cfljax", "experiments", "theory"):
+        return spec is not None
+    places = [spec.origin] if spec.has_location else spec.submodule_search_locations
+    python = pathlib.Path(os.__file__).parent
+    paths = [pathlib.Path(place) for place in places or () if place]
+    installed = {"site-packages", "dist-packages"}
+    return bool(paths) and not any(
+        installed & set(path.parts) or path.is_relative_to(python) for path in paths
+    )
+
+
+def _imports(nodes: Sequence[ast.AST], name: str, is_package: bool) -> Iterator[str]:
+    """Modules that a module may import. Of a room that only passes on what is taken out
+    of it, those that have it."""
+    rooms: dict[str, str] = {}  # Modules, by the names that they have here.
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name
                 top = alias.name.split(".")[0]
                 rooms[alias.asname or top] = alias.name if alias.asname else top
         elif isinstance(node, ast.ImportFrom):
-            parts = name.split(".")
-            up = node.level - is_package if node.level else len(parts)
-            base = parts[: len(parts) - up] if node.level else []
-            source = ".".join([*base, *filter(None, [node.module])])
+            source = _source(node, name, is_package)
             for alias in node.names:
-                held = _stub(source).get(alias.name, f"{source}.{alias.name}")
-                yield from (source, held)
-                rooms[alias.asname or alias.name] = held
-    for node in ast.walk(tree):
+                held = rooms[alias.asname or alias.name] = _held(source, alias.name)
+                yield held
+    for node in nodes:
         if isinstance(node, ast.Attribute) and (held := _taken(node, rooms)):
             yield held
 
 
+def _source(node: ast.ImportFrom, name: str, is_package: bool) -> str:
+    """The module that an import of a module takes something from."""
+    parts = name.split(".")
+    base = parts[: len(parts) - node.level + is_package] if node.level else []
+    return ".".join([*base, *filter(None, [node.module])])
+
+
 def _taken(node: ast.expr, rooms: Mapping[str, str]) -> str | None:
-    """The module that an expression `room.name` or `room.room.name` means or takes
-    something from, if any does; by the names that rooms have."""
+    """The module that an expression `room.name` or `room.room.name` takes something
+    from, unless that is the first room; by the names that rooms have."""
     if isinstance(node, ast.Name):
         return rooms.get(node.id)
     if not isinstance(node, ast.Attribute) or not (room := _taken(node.value, rooms)):
         return None
     if _own_file(room) is None:
         return None
-    inner = f"{room}.{node.attr}"
-    return _stub(room).get(node.attr, inner if _own_file(inner) else None)
+    held = _held(room, node.attr)
+    return None if held == room else held
+
+
+def _held(room: str, name: str) -> str:
+    """The module that a name of a module means, or else is defined in."""
+    seen = set()
+    while name in _offers(room) and (room, name) not in seen:
+        seen.add((room, name))
+        room, name = _offers(room)[name]
+    inner = f"{room}.{name}"
+    return inner if _own_file(inner) else room
 
 
 @functools.cache
-def _stub(name: str) -> Mapping[str, str]:
-    """What a lazy room offers, and the module that has it; nothing of other modules."""
-    path = _own_file(name)
-    if path is None or not (stub := path.with_suffix(".pyi")).exists():
+def _offers(room: str) -> Mapping[str, tuple[str, str]]:
+    """What a package passes on, by its stub if it is lazy: whose it is, and its name
+    there; nothing of other modules."""
+    path = _own_file(room)
+    if path is None or path.name != "__init__.py":
         return {}
+    stub = path.with_suffix(".pyi")
     return {
-        alias.name: f"{name}.{node.module or alias.name}"
-        for node in ast.parse(stub.read_bytes()).body
-        if isinstance(node, ast.ImportFrom) and node.level == 1
+        alias.asname or alias.name: (_source(node, room, True), alias.name)
+        for node in ast.parse((stub if stub.exists() else path).read_bytes()).body
+        if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
 
 
-def _digest(tree: ast.Module) -> str:
+def _digest(tree: ast.Module, nodes: Sequence[ast.AST]) -> str:
     """Of what is executed: layout, comments and docstrings do not count."""
-    for node in ast.walk(tree):
+    for node in nodes:
         kinds = ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef
         if isinstance(node, kinds) and node.body:
             first = node.body[0]
