@@ -94,18 +94,22 @@ def build(name, step_size=0.05):
     )
     some = {"participation": 0.5, "update": batches, "option": "model"}
     options: dict[str, dict[str, Any]] = {
-        "ifca": {"num_clusters": 2, "stable_rounds": 3, **some},
+        "ifca": {"num_clusters": 2, "stable_rounds": 3, **some, "update": None},
+        "batches": {"num_clusters": 2, "stable_rounds": 3, **some},
         "clove": {"num_clusters": 2, **some},
         "fesem": {"num_clusters": 2, "num_steps": 2},
         "fedavg": {},
     }
     if name == "drawing":
         return drawing()
-    return getattr(cfl, name)(task, step_size=step_size, **options[name])
+    return getattr(cfl, "ifca" if name == "batches" else name)(
+        task, step_size=step_size, **options[name]
+    )
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("clove", "fesem")]
-NAMES = ["ifca", "drawing", *SLOW]
+LONGER = ("batches", "clove", "fesem")  # To compile.
+NAMES = ["ifca", "drawing"]
+NAMES += [pytest.param(name, marks=pytest.mark.slow) for name in LONGER]
 
 
 def seen(state, info):
@@ -191,7 +195,7 @@ def test_rounds_from_a_state_are_those_of_one_run(name):
         assert bits(other) != bits(after)
 
 
-@pytest.mark.parametrize("parts", [(1, 1, 1), (0, 3), (1, 2), (2, 1)])
+@pytest.mark.parametrize("parts", [(1, 1, 1), (0, 3)])
 def test_a_single_round_and_none_are_parts_too(parts):
     whole = start("ifca", num_rounds=3)
     state, traces, behind = None, [], 0
@@ -626,9 +630,7 @@ def test_states_of_something_else_are_refused(tmp_path):
     three = cfl.ifca(task, num_clusters=3, step_size=0.05)
     with pytest.raises(ValueError, match=r"`state\.models` must be float32\[3,5\]"):
         cfl.load(path, three, data)
-    with pytest.raises(
-        ValueError, match=r"must be float32\[4,5\], .* got float32\[6,5\]\.$"
-    ):
+    with pytest.raises(ValueError, match=r"must be int32\[4\], .* got int32\[6\]\.$"):
         cfl.load(path, build("ifca"), draw(num_clients=4))
     with pytest.raises(ValueError, match=f"wrote, {tmp_path / 'none'} is missing"):
         cfl.load(tmp_path / "none", build("ifca"), data)

@@ -26,6 +26,14 @@ log = logging.getLogger(__name__)
 Count = Int[Array, ""] | int
 Start = tuple[Any, Count]  # A state, and how many rounds are behind it.
 
+# What is refused inside of a transformation, and what to do.
+_INSIDE = {
+    "devices": "`devices` must be None inside of `jit` and the like, got {};"
+    " enter `clients_over_devices` around the outermost of them.",
+    "checkpoint": "`checkpoint` must be None inside of `jit` and the like, got {};"
+    " call `run` outside of them.",
+}
+
 
 def nothing(state: Any, info: Any) -> tuple[()]:
     """Keeps no trace of a round."""
@@ -149,15 +157,6 @@ def run(
     if done is not None and done.rounds > num_rounds:
         return program(key, data, held, start, devices)
     return program(key, data, held, start, devices, saved, done)
-
-
-# What is refused inside of a transformation, and what to do.
-_INSIDE = {
-    "devices": "`devices` must be None inside of `jit` and the like, got {};"
-    " enter `clients_over_devices` around the outermost of them.",
-    "checkpoint": "`checkpoint` must be None inside of `jit` and the like, got {};"
-    " call `run` outside of them.",
-}
 
 
 def _is_transformed(*values: PyTree) -> bool:

@@ -78,7 +78,7 @@ def load(path: str | os.PathLike[str], algorithm: Algorithm, data: ClientData) -
         the shape and type that `algorithm.init` makes for such data; the first one is
         named.
 
-    Cost: the file's bytes twice in memory; `algorithm.init` is traced, not computed.
+    Cost: the file's bytes three times in memory; `algorithm.init` is only traced.
     """
     path = pathlib.Path(path)
     found = kept.read(path)
