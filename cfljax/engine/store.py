@@ -73,13 +73,15 @@ class Store:
         """Where a block lies, or what is told of it."""
         return self.path / "cells" / (self.key(block) + suffix)
 
-    def state_file(self, trial: Any, index: int) -> pathlib.Path:
-        """Where a trial that goes round by round keeps its state meanwhile."""
+    def state_file(self, trial: Any, index: int, code: str) -> pathlib.Path:
+        """Where a trial that goes round by round keeps its state meanwhile, in which
+        no other code goes on."""
         meaning = self.grid.meaning(trial)
         for name in self.grid.growing(trial):
             meaning["fields"].pop(name, None)
         meaning["coords"] = {}  # Which may grow with them.
-        return self.path / "states" / f"{kept.key_of(meaning)}-{index}.npz"
+        key = kept.key_of([meaning, code])
+        return self.path / "states" / f"{key}-{index}.npz"
 
     def refresh(self, blocks: Sequence[Block]) -> None:
         """Read some blocks, and again those that are not done, as others may have left

@@ -667,6 +667,7 @@ def _round_by_round(
     work: _Work,
 ) -> Compute:
     """One trial after the other, as it is: what it runs is compiled and kept there."""
+    code = key_of(work.origin.code)
 
     def compute(
         group: int, cells: Sequence[Any], trials: slice
@@ -675,9 +676,7 @@ def _round_by_round(
         (cell,) = cells
         begin, gathered = time.perf_counter(), []
         for index in range(trials.start, trials.stop):
-            with checkpoints(
-                store.state_file(cell, index), identity=key_of(work.origin.code)
-            ):
+            with checkpoints(store.state_file(cell, index, code)):
                 found = simulate(cell, jax.random.fold_in(key, index), constants)
             own = {name: np.asarray(value) for name, value in found.items()}
             work.accept(_shapes_of(own))

@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,25 +40,9 @@ class Run:
         return len(next(iter(self.outputs.values())))
 
 
-def stored(folder: pathlib.Path) -> Iterator[kept.Kept]:
-    """All sound blocks of a store, in the order of their names."""
-    for file in sorted(folder.glob("cells/*/*.npz")):
-        found = kept.read(file)
-        if found is not None and _meaning(found) is not None:
-            yield found
-
-
 def num_files(folder: pathlib.Path) -> int:
     """All blocks of a store, damaged ones among them."""
     return len(list(folder.glob("cells/*/*.npz")))
-
-
-def _meaning(block: kept.Kept) -> dict[str, Any] | None:
-    """What a block's trials mean; None if it does not say."""
-    about = block.about if isinstance(block.about, dict) else {}
-    found = about.get("meaning", about.get("cell"))
-    names = {"experiment", "revision", "seed", "fields", "coords"}
-    return found if isinstance(found, dict) and names <= found.keys() else None
 
 
 def runs(blocks: Sequence[kept.Kept], kinds: Kinds) -> list[Run]:
@@ -69,12 +53,12 @@ def runs(blocks: Sequence[kept.Kept], kinds: Kinds) -> list[Run]:
     cells: dict[str, dict[int, kept.Kept]] = {}
     groups: dict[str, dict[str, int]] = {}  # Repetitions of cells.
     for block in blocks:
-        meaning = _meaning(block)
-        if meaning is None or meaning["experiment"] not in kinds:
+        meaning = block.about["meaning"]
+        if meaning["experiment"] not in kinds:
             continue
         name = kept.key_of(meaning)
         cells.setdefault(name, {}).setdefault(block.about["block"], block)
-        fields = dict(meaning["fields"])
+        fields = dict(block.about["fields"])
         repetition = fields.pop("repetition", 0)
         group = kept.key_of({**meaning, "fields": fields})
         groups.setdefault(group, {})[name] = repetition
@@ -87,10 +71,9 @@ def runs(blocks: Sequence[kept.Kept], kinds: Kinds) -> list[Run]:
 
 def _run(cells: Mapping[str, Mapping[int, kept.Kept]], kinds: Kinds) -> Run:
     blocks = [own[number] for own in cells.values() for number in sorted(own)]
-    meaning = _meaning(blocks[0])
-    assert meaning is not None
+    meaning = blocks[0].about["meaning"]
     kind, revision = kinds[meaning["experiment"]]
-    trial, is_whole = _trial(kind, meaning["fields"])
+    trial, is_whole = _trial(kind, blocks[0].about["fields"])
     each = lambda name: tuple(dict.fromkeys(block.about[name] for block in blocks))
     return Run(
         experiment=meaning["experiment"],

@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cfljax import report
+from cfljax import engine, report
 from experiments.ledger import entries, page, papers, stores
 from experiments.verdicts import MEASURES
 
@@ -40,7 +40,7 @@ def write(folders: Sequence[pathlib.Path] | None, out: pathlib.Path) -> dict[str
       out: folder of the files, made if missing.
     """
     own = (STORE,) if folders is None else folders
-    blocks = [block for folder in own for block in stores.stored(folder)]
+    blocks = [block for folder in own for block in engine.stored(folder)]
     num_skipped = sum(map(stores.num_files, own)) - len(blocks)
     table, lost = entries.rows(stores.runs(blocks, papers.KINDS))
     notes = [
