@@ -22,7 +22,7 @@ from cfljax.engine.checkpoints import checkpoints
 from cfljax.engine.claims import Claims
 from cfljax.engine.devices import trial_devices
 from cfljax.engine.grid import BLOCK, Cell, Grid
-from cfljax.engine.kept import StoreError, key_of
+from cfljax.engine.kept import StoreError, disk_errors, key_of, read
 from cfljax.engine.programs import (
     Batching,
     Program,
@@ -676,7 +676,7 @@ def _round_by_round(
         (cell,) = cells
         begin, gathered = time.perf_counter(), []
         for index in range(trials.start, trials.stop):
-            with checkpoints(store.state_file(cell, index, code)):
+            with checkpoints(_sound(store.state_file(cell, index, code))):
                 found = simulate(cell, jax.random.fold_in(key, index), constants)
             own = {name: np.asarray(value) for name, value in found.items()}
             work.accept(_shapes_of(own))
@@ -685,6 +685,16 @@ def _round_by_round(
         return [_stack(gathered)], time.perf_counter() - begin
 
     return compute
+
+
+def _sound(state: pathlib.Path) -> pathlib.Path:
+    """The file of a state, which is begun anew where nothing of it can be read."""
+    every = state, state.with_name(f"{state.name}.before")
+    if state.exists() and not any(read(own) for own in every):
+        log.warning("`%s` is damaged; its run begins anew.", state)
+        with disk_errors(state):
+            state.unlink()
+    return state
 
 
 def _shapes_of(outputs: Outputs) -> dict[str, jax.ShapeDtypeStruct]:

@@ -18,7 +18,7 @@ from experiments.clove.methods import METHODS, Method, clusters
 from experiments.clove.networks import WIDTHS, is_classifier
 from experiments.clove.partitions import Partition, published_sizes
 from experiments.clove.sources import Source
-from experiments.clove.study import Result, Trial
+from experiments.clove.study import Result, Trial, growing
 from experiments.options import Options
 from experiments.published import Published, published
 from experiments.study import legend
@@ -306,9 +306,29 @@ def _judged(
     name: Method,
 ) -> dict[str, Verdict]:
     paper = published_numbers(trial, view, name)
-    size = size_of(dataclasses.replace(trial, method=name), view.items)
+    trial = dataclasses.replace(trial, method=name)
     shown = [measure for measure in values if measure in paper] or list(values)[:1]
-    return {own: judge(values[own], paper.get(own), size) for own in shown}
+    size = lambda own: size_for(own, values[own], trial, view.items)
+    return {own: judge(values[own], paper.get(own), size(own)) for own in shown}
+
+
+def size_for(
+    measure: str,
+    values: Float[np.ndarray, " runs"],
+    trial: Trial,
+    items: Sequence[str],
+) -> Size:
+    """The size of a run as far as a measure looks at it: what comes after the tenth
+    round, or after the first in which all seeds had found the clusters, is no part of
+    it, unless the method is told how many rounds there will be."""
+    size = size_of(trial, items)
+    is_early = measure == "rand_early" or (
+        measure == "first" and bool(np.all(np.isfinite(values)))
+    )
+    if not is_early or "num_rounds" not in growing(trial):
+        return size
+    left = [own for own in size.changes if own.name != "num_rounds"]
+    return dataclasses.replace(size, changes=tuple(left))
 
 
 # The table for people, the figure, and the files.

@@ -113,7 +113,8 @@ def _of_clove(run: Run) -> Iterator[Found]:
             place = places.index(trial.partition) + len(places) * bool(
                 method.reference_of
             )
-            size = clove_rows.size_of(trial, (number.item,))
+            values, item = found[measure], (number.item,)
+            size = clove_rows.size_for(measure, values, trial, item)
             several = len(places) > 1 and number.item == "Table 15"
             note = f"K = {trial.num_clusters}" if several else ""
             yield Found(number, found[measure], size, run, place, note)
