@@ -22,9 +22,8 @@ from experiments.clove.study import (
     PAPER,
     Result,
     grids,
-    planned,
+    jobs_of,
     rand_index,
-    store_name,
 )
 from experiments.clove.tables import EXPERIMENTS, TABLES, load, run
 from experiments.options import Options
@@ -71,7 +70,7 @@ def test_presets_write_and_draw_nothing_twice(name, own, preset):
     methods = [method for method in config.methods if clusters(method)]
     for dataset in config.datasets:
         trials = [grid.trial for grid in grids(config, digits(dataset))]
-        assert len({store_name(trial) for trial in trials}) == len(trials) > 0, name
+        assert len(set(trials)) == len(trials) > 0, name
         each = itertools.product([own.view], trials, methods)
         curves = [rows.curve_names(*one) for one in each]
         assert len(set(curves)) == len(curves)
@@ -429,8 +428,8 @@ def test_a_set_without_a_partition_is_refused():
 def test_what_cannot_be_is_refused_before_anything_is_run(change, message):
     config = dataclasses.replace(SMALL, **change)
     with pytest.raises(ValueError, match=message):
-        planned(config, [DIGITS])
-    assert planned(SMALL, [DIGITS])
+        jobs_of(config, [DIGITS])
+    assert jobs_of(SMALL, [DIGITS])
 
 
 def test_texts_have_neither_reconstructions_nor_more_clusters_than_clients():
@@ -471,8 +470,8 @@ def test_command_writes_all_and_resumes_whatever_was_done_before(
     other = dataclasses.replace(options, out=tmp_path / "parts", chunk=1)
     write = Store.write
 
-    def interrupted(self, *arguments):
-        write(self, *arguments)
+    def interrupted(self, *arguments, **options):
+        write(self, *arguments, **options)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):

@@ -16,8 +16,8 @@ from toy_experiments import save_no_figures
 from cfljax.algorithms import REGISTRY, Registration
 from cfljax.base.types import Algorithm
 from cfljax.data import Samples
-from cfljax.engine import sweeps
 from cfljax.engine.programs import compile_trials, run_trials
+from cfljax.engine.store import Store
 from cfljax.federated.local_update import LocalUpdate
 from cfljax.models import linear, mlp
 from cfljax.report import read_csv
@@ -110,13 +110,15 @@ def test_what_was_cut_off_ends_like_what_was_not(three, tmp_path, capsys, monkey
     """And an algorithm's row is the same whoever else is compared."""
     calls = []
 
+    write = Store.write
+
     def third_call_stops(*arguments, **named):
         calls.append(0)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return run_trials(*arguments, **named)
+        return write(*arguments, **named)
 
-    monkeypatch.setattr(sweeps, "run_trials", third_call_stops)
+    monkeypatch.setattr(Store, "write", third_call_stops)
     flags = ["--algorithms", "local", *ASKED]
     assert main(["compare", "--out", str(tmp_path), *FLAGS, *flags]) == 130
     capsys.readouterr()

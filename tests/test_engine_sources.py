@@ -391,3 +391,19 @@ def test_cells_of_one_grid_may_be_of_different_code(edit, tmp_path):
     np.testing.assert_array_equal(found[0], one["value"])
     np.testing.assert_array_equal(found[1], two["value"])
     assert len({about["code"] for about in abouts(path)}) == 2
+
+
+def test_cells_computed_together_may_be_of_different_code(edit, tmp_path):
+    """One that is complete is computed again beside the others, but stays as it is."""
+    path, shares = tmp_path / "s", lambda trial: 0
+    few = plain_grid(axes={"separation": (0.5,)}, num_trials=4)
+    both = plain_grid(axes={"separation": (0.5, 1.0)}, num_trials=4)
+    first = Joint(edit().simulate_jointly, shares)
+    one = sweep(few, None, path, joint=first)
+    other = Joint(edit("1.0", "1.5").simulate_jointly, shares)
+    found = sweep(both, None, path, joint=other)["value"].values
+    np.testing.assert_array_equal(found[:1], one["value"])
+    np.testing.assert_allclose(found[1], 2 * 1.5 * found[0], rtol=1e-6)
+    more = plain_grid(axes={"separation": (0.5, 1.0)}, num_trials=5)  # Control.
+    with pytest.raises(StoreError, match=r"separation 0.5\) was begun by other code"):
+        sweep(more, None, path, joint=other)

@@ -15,6 +15,7 @@ from cfljax.report import read_csv
 from experiments.__main__ import main, plain
 from experiments.arguments import _one_line
 from experiments.ifca import fig3
+from experiments.jobs import share_summary
 from experiments.registry import BENCHMARKS, EXPERIMENTS, ORDER, PRESETS, Entry, read
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -359,23 +360,22 @@ def test_an_unknown_id_names_the_nearest(command):
 
 
 @pytest.mark.slow
-def test_another_configuration_leaves_the_store_alone(command, tmp_path):
-    command()
-    before = (tmp_path / "out" / "table.csv").read_bytes()
-    status, _, err = command("--seed", "1")
-    assert status == 2
-    assert is_one_line(err, "`seed`")
-    assert (tmp_path / "out" / "table.csv").read_bytes() == before
-    assert command()[0] == 0
-
-
-@pytest.mark.slow
-def test_another_revision_leaves_the_store_alone(command, monkeypatch):
-    command()
-    monkeypatch.setattr("experiments.ifca.fig3.REVISION", fig3.REVISION + 1)
-    status, _, err = command()
-    assert status == 2
-    assert is_one_line(err, "revision")
+def test_another_configuration_uses_the_same_store(command, tmp_path, monkeypatch):
+    """Under another folder too; and what the first one stored is still there."""
+    save_no_figures(monkeypatch)
+    store = ("--store", str(tmp_path / "store"))
+    table = lambda: (tmp_path / "out" / "table.csv").read_bytes()
+    blocks = lambda: len(list((tmp_path / "store").rglob("*.npz")))
+    assert command(*store)[0] == 0
+    before, number = table(), blocks()
+    assert command(*store, "--seed", "1")[0] == 0
+    assert table() != before and blocks() == 2 * number > 0
+    with monkeypatch.context() as patch:
+        patch.setattr("experiments.ifca.fig3.REVISION", fig3.REVISION + 1)
+        assert command(*store)[0] == 0
+    assert blocks() == 3 * number and not (tmp_path / "out" / "store").exists()
+    assert command(*store)[0] == 0
+    assert table() == before and blocks() == 3 * number
 
 
 def test_nowhere_to_write_is_said(command, tmp_path):
@@ -491,7 +491,7 @@ def test_a_comparison_knows_no_flags_of_sweeps(flags, capsys, monkeypatch):
 
 def test_precision_and_shard_reach_every_sweep_and_nothing_else(command, replace_main):
     seen = []
-    summary = shard_summary("x", shard=(2, 8), num_open=12, num_blocks=80)
+    summary = share_summary("x", (2, 8), num_open=12, num_blocks=80, failed_cells=0)
 
     def look(config, options):
         seen.append((options.precision, options.shard))
@@ -510,11 +510,11 @@ def test_precision_and_shard_reach_every_sweep_and_nothing_else(command, replace
 
 
 def test_a_worker_says_what_is_left_to_do():
-    some = shard_summary("x", shard=(2, 8), num_open=12, num_blocks=80)
+    some = share_summary("x", (2, 8), num_open=12, num_blocks=80, failed_cells=0)
     assert some["headline"].endswith(
         "12 of 80 blocks are open; start the others, then run without --shard for "
         "table and figures"
     )
     assert (some["open_blocks"], some["blocks"], some["files"]) == (12, 80, [])
-    none = shard_summary("x", shard=(2, 8), num_open=0, num_blocks=80)
+    none = share_summary("x", (2, 8), num_open=0, num_blocks=80, failed_cells=0)
     assert "none of 80 blocks is open; run without --shard" in none["headline"]

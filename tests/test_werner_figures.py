@@ -37,7 +37,7 @@ def computed(folder: pathlib.Path, name, which: int, config: fig1.Config = TINY)
     """The failing methods (0) or Federated-Clustering (1) of an example."""
     grid = fig1._grids(config, name)[which]
     own = Study("fig1", config, Options(out=folder, progress=False))
-    return own.sweep(grid, (fig1.fail, fig1.simulate)[which], f"{name}{which}")
+    return own.sweep(grid, (fig1.fail, fig1.simulate)[which])
 
 
 def clustered(folder, name):
@@ -431,9 +431,7 @@ def test_radius_0_is_training_alone_and_the_limit_is_one_of_stability(tmp_path):
     axes = {"method": ("local", "fixed"), "largest_share": (0.95, 1.05)}
     fields = {"dims": fig3_trial.DIMS, "traced": fig3.TRACED_FIELDS}
     grid = engine.Grid("fig3", trial, axes, num_trials=2, **fields)
-    found = engine.sweep(
-        grid, fig3_trial.simulate, tmp_path / "own.zarr", progress=False
-    )
+    found = engine.sweep(grid, fig3_trial.simulate, tmp_path / "s", progress=False)
     alone, radius = (found.sel({"method": name}) for name in axes["method"])
     at = {"largest_share": 0.95}
     paths = [own["squared"].sel(at).values for own in (radius, alone)]

@@ -559,7 +559,9 @@ class _Work:
         blocks = [(*cell.index, number) for cell in cells]
         held = [self._store.num_trials(block) for block in blocks]
         whole = self._grid.block(number)
-        if all(number == whole.stop - whole.start for number in held):
+        size = whole.stop - whole.start
+        lacking = [b for b, n in zip(blocks, held, strict=True) if n < size]
+        if not lacking:
             return {}
         trials = [cell.trial for cell in cells]
         missing = slice(whole.start + min(held), whole.stop)
@@ -573,11 +575,11 @@ class _Work:
             return None
         # What a run of other code that began at the same time has left meanwhile.
         self._store.refresh([(*c.index, n) for c in cells for n in self._every()])
-        self._check_code({cell.index for cell in cells})
+        self._check_code({block[:-1] for block in lacking})
         self._claims.check()
         found = {}
         for block, had, outputs in zip(blocks, held, results, strict=True):
-            if had == whole.stop - whole.start:
+            if block not in lacking:
                 continue
             # What other cells of a joint group have, they were computed for alone.
             own = {name: array[had - min(held) :] for name, array in outputs.items()}
