@@ -98,7 +98,11 @@ EXPERIMENTS = {
         "spreads_clients": True,
         "has_jobs": True,
     },
-    "clove.table14": {"title": "partial participation", "spreads_clients": True},
+    "clove.table14": {
+        "title": "partial participation",
+        "spreads_clients": True,
+        "has_jobs": True,
+    },
     "clove.table15": {
         "title": "50 to 1000 clients, supervised, K of 5 and of 10",
         "spreads_clients": True,

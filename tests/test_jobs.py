@@ -1,0 +1,287 @@
+"""Long runs of networks: they go on in the middle, are shared out, and have a price."""
+
+import dataclasses
+import functools
+import importlib
+import json
+import logging
+import pathlib
+from collections import Counter
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cfljax import engine
+from cfljax.algorithms import ifca
+from cfljax.data import mixed_linear
+from cfljax.engine import kept
+from cfljax.models import linear
+from experiments import jobs, plan
+from experiments.__main__ import main
+from experiments.clove.tables import load
+from experiments.jobs import Job
+from experiments.options import Options
+from experiments.registry import EXPERIMENTS
+
+SWEEPS = importlib.import_module("cfljax.engine.sweeps")
+checkpoints = importlib.import_module("cfljax.engine.checkpoints")
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    method: str = "ifca"
+    num_rounds: int = 4
+    rounds_between: int = 1
+    num_clients: int = 6
+    num_samples: int = 8
+    step_size: float = 0.1
+    repetition: int = 0
+
+
+begun: Counter[tuple] = Counter()
+
+
+def simulate(trial: Trial, key: jax.Array, constants: Any) -> dict[str, jax.Array]:
+    """One run of IFCA on linear data."""
+    begun[trial.method, str(trial.repetition), trial.num_rounds] += 1
+    sizes = {"num_clients": trial.num_clients, "num_samples": trial.num_samples}
+    own = jax.random.fold_in(key, jnp.asarray(trial.repetition, jnp.uint32))
+    data, _ = mixed_linear(
+        own, **sizes, num_clusters=2, num_features=3, separation=1.0, noise=0.1
+    )
+    algorithm = ifca(linear(3), num_clusters=2, step_size=trial.step_size)
+    _, trace = engine.run(
+        algorithm, own, data, num_rounds=trial.num_rounds, observe=losses
+    )
+    return {"loss": constants * trace}
+
+
+def losses(state: Any, info: Any) -> jax.Array:
+    """Of the models that clients choose."""
+    del state
+    return jnp.mean(jnp.min(info.losses, axis=-1))
+
+
+def job(
+    num_rounds: int = 4, methods: tuple[str, ...] = ("ifca",), seeds: int = 3
+) -> Job:
+    """Methods in name only, each with some seeds."""
+    grid = engine.Grid(
+        experiment="toy.long",
+        trial=Trial(num_rounds=num_rounds),
+        axes={"method": methods, "repetition": tuple(range(seeds))},
+        num_trials=1,
+        traced=("step_size", "repetition"),
+        dims={"loss": ("round",)},
+        coords={"round": list(range(1, num_rounds + 1))},
+        growing=lambda trial: ("num_rounds",),
+    )
+    return Job(grid, simulate, lambda: jnp.float32(1))
+
+
+def options(folder: pathlib.Path, **others: Any) -> Options:
+    return Options(out=folder, progress=False, **others)
+
+
+@pytest.fixture
+def segments(monkeypatch) -> list[int]:
+    """States are kept after every round; those that were."""
+    written: list[int] = []
+    original = checkpoints.Checkpoint.write
+
+    def noted(self, done):
+        original(self, done)
+        written.append(done.rounds)
+
+    monkeypatch.setattr(checkpoints.Checkpoint, "write", noted)
+    monkeypatch.setattr(checkpoints, "_SEGMENT", 0.0)
+    often = functools.partial(checkpoints.checkpoints, every=0.0)
+    monkeypatch.setattr(SWEEPS, "checkpoints", often)
+    return written
+
+
+def cut_after(monkeypatch, rounds: int) -> None:
+    """Ends a run when a state of so many rounds is kept."""
+    original = checkpoints.Checkpoint.write
+
+    def cut(self, done):
+        original(self, done)
+        if done.rounds == rounds:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoints.Checkpoint, "write", cut)
+
+
+# Against itself: how a run is cut, lengthened or shared does not matter
+
+
+def test_run_that_was_cut_goes_on_to_the_same_bits(tmp_path, monkeypatch, segments):
+    whole = jobs.run(options(tmp_path / "whole"), job())
+    segments.clear()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        cut_after(patch, 2)
+        jobs.run(options(tmp_path / "cut"), job(seeds=1))
+    first, segments[:] = list(segments), []
+    found = jobs.run(options(tmp_path / "cut"), job())
+    assert first == [1, 2] and segments[:2] == [3, 4]  # Not from the start.
+    assert found.identical(whole) and len(segments) == 2 + 2 * 4
+
+
+def test_rounds_are_added_behind_those_that_are_there(tmp_path, segments):
+    jobs.run(options(tmp_path), job(num_rounds=2))
+    segments.clear()
+    found = jobs.run(options(tmp_path), job(num_rounds=5))
+    assert segments == 3 * [3, 4, 5]
+    fresh = jobs.run(options(tmp_path / "fresh"), job(num_rounds=5))
+    assert found.identical(fresh)
+    # The other way a shorter run is a run of its own.
+    short = jobs.run(options(tmp_path), job(num_rounds=3))
+    np.testing.assert_array_equal(short["loss"], fresh["loss"][..., :3])
+
+
+def test_traced_trials_give_the_same(tmp_path):
+    own = job()
+    found = jobs.run(options(tmp_path / "rounds"), own)
+    traced = engine.sweep(
+        own.grid, simulate, tmp_path / "traced", constants=own.constants()
+    )
+    np.testing.assert_allclose(found["loss"], traced["loss"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["newest", "both"])
+def test_damaged_states_lose_no_more_than_they_held(
+    tmp_path, monkeypatch, segments, caplog, kind
+):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        cut_after(patch, 3)
+        jobs.run(options(tmp_path), job(seeds=1))
+    (state,) = (tmp_path / "store" / "states").glob("*.npz")
+    before = state.with_name(f"{state.name}.before")
+    for file in (state, before)[: 1 if kind == "newest" else 2]:
+        file.unlink()  # They may be one file by two names.
+        file.write_bytes(b"damaged")
+    segments.clear()
+    with caplog.at_level(logging.WARNING):
+        found = jobs.run(options(tmp_path), job(seeds=1))
+    assert segments == ([3, 4] if kind == "newest" else [1, 2, 3, 4])
+    assert caplog.text.count("is damaged") == 1
+    fresh = jobs.run(options(tmp_path / "fresh"), job(seeds=1))
+    assert found.identical(fresh)
+
+
+def test_other_code_takes_up_no_state(tmp_path, monkeypatch, segments):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        cut_after(patch, 3)
+        jobs.run(options(tmp_path), job(seeds=1))
+    segments.clear()
+    other = {"modules": {"a": "b"}, "settings": {}}
+    monkeypatch.setattr(SWEEPS, "describe", lambda function: other)
+    jobs.run(options(tmp_path), job(seeds=1))
+    assert segments == [1, 2, 3, 4]
+
+
+def test_workers_share_all_jobs_and_repeat_nothing(tmp_path):
+    both = [job(methods=("ifca",)), job(methods=("a", "b"), num_rounds=3)]
+    begun.clear()
+    for number in (2, 1, 3):
+        own = options(tmp_path, shard=(number, 3))
+        found = jobs.share("toy.long", own, both)
+    assert found["open_blocks"] == 0 and found["blocks"] == 9
+    assert len(begun) == 9 and set(begun.values()) == {1}
+    begun.clear()
+    for own in both:
+        assert not np.isnan(jobs.run(options(tmp_path), own)["loss"]).any()
+    assert not begun
+
+
+def test_shares_are_even_over_small_jobs(tmp_path):
+    """Of four jobs of one cell each worker of two gets two."""
+    four = [job(seeds=1, num_rounds=number) for number in (1, 2, 3, 4)]
+    begun.clear()
+    found = jobs.share("toy.long", options(tmp_path, shard=(1, 2)), four)
+    assert found["open_blocks"] == 2 and len(begun) == 2
+
+
+# Against itself: what a plan says
+
+
+def test_plan_counts_what_is_there_and_what_is_left(tmp_path):
+    own = [job(methods=("ifca", "other"), num_rounds=50)]
+    first = plan.plan("toy.long", options(tmp_path), own)
+    assert (first["cells"], first["done"]) == (6, 0)
+    assert {row["known_by"] for row in first["rows"]} == {"operations"}
+    assert first["core_hours"] > 0
+    jobs.run(options(tmp_path), job(methods=("ifca",), num_rounds=50, seeds=2))
+    later = plan.plan("toy.long", options(tmp_path), own)
+    assert (later["cells"], later["done"]) == (6, 2)
+    known = {row["what"].split(", ")[-1]: row for row in later["rows"]}
+    assert known["ifca"]["known_by"] == "the store"
+    assert known["other"]["known_by"] == "operations"
+    left = known["ifca"]["core_seconds"] * 50 + known["other"]["core_seconds"] * 150
+    assert later["core_hours"] == pytest.approx(left / 3600)
+    unmeasured = plan.plan("toy.long", options(tmp_path), own, measures=False)
+    assert unmeasured["core_hours"] is None and unmeasured["done"] == 2
+
+
+LONG = [name for name, entry in EXPERIMENTS.items() if entry.has_jobs]
+
+
+def test_experiments_that_spread_clients_have_jobs():
+    spread = {name for name, entry in EXPERIMENTS.items() if entry.spreads_clients}
+    assert spread - set(LONG) == {"ifca.table2_femnist"}  # Its parts need each other.
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_every_paper_preset_can_be_planned_on_real_data(tmp_path, real_data, name):
+    module = EXPERIMENTS[name].load()
+    own = options(tmp_path, data=real_data)
+    found = plan.plan(
+        name, own, module.jobs(module.preset("paper"), own), measures=False
+    )
+    assert found["cells"] > 0 == found["done"]
+    assert not (tmp_path / "store").exists()
+
+
+def test_preset_beyond_the_samples_cannot_be_planned(tmp_path, real_data):
+    """Control: a thousand test samples of each digit are asked for."""
+    module = load("clove.fig7")
+    config = dataclasses.replace(module.preset("paper"), num_test_samples=(100,))
+    own = options(tmp_path, data=real_data)
+    with pytest.raises(ValueError, match="892"):
+        module.jobs(config, own)
+
+
+# Against misuse
+
+
+@jax.numpy_dtype_promotion("standard")  # Optax's Adam: a float to an integer's power.
+def test_commands_share_and_plan(tmp_path, capsys):
+    flags = ["clove.table17", "--methods", "clove", "local", "--num-rounds", "5"]
+    flags += ["--num-trials", "1", "--out", str(tmp_path), "--json"]
+    assert main(["run", *flags, "--shard", "1/2"]) == 0
+    assert json.loads(capsys.readouterr().out)["open_blocks"] == 1
+    assert not list(tmp_path.glob("*.csv"))
+    assert main(["run", *flags, "--shard", "2/2"]) == 0
+    assert json.loads(capsys.readouterr().out)["open_blocks"] == 0
+    assert main(["run", *flags, "--plan"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["cells"], found["done"], found["core_hours"]) == (2, 2, 0)
+    blocks = list(engine.stored(tmp_path / "store"))
+    assert {block.about["fields"]["method"] for block in blocks} == {"clove", "local"}
+    states = list((tmp_path / "store" / "states").glob("*.npz"))
+    assert len(states) == 2 and all(kept.read(file) for file in states)
+
+
+@pytest.mark.parametrize("flag", ["--plan", "--shard=1/2"])
+def test_flags_without_a_use_are_refused(capsys, flag):
+    assert main(["run", "werner.fig2", flag]) == 2
+    assert "has no use for werner.fig2" in capsys.readouterr().err
+
+
+def test_ways_that_exclude_each_other_are_refused(tmp_path):
+    own = job()
+    with pytest.raises(ValueError, match="`chunk` does not apply with `by_rounds`"):
+        engine.sweep(own.grid, simulate, tmp_path / "s", by_rounds=True, chunk=1)
