@@ -8,7 +8,6 @@ import sys
 import types
 
 import pytest
-from experiments.shards import shard_summary
 from toy_experiments import save_no_figures
 
 from cfljax.report import read_csv

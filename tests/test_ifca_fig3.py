@@ -20,6 +20,7 @@ from cfljax.models import linear
 from cfljax.report import read_csv, write_csv
 from experiments.ifca import fig3, fig3_law, fig3_table, fig3_trial
 from experiments.ifca.fig3_figures import DATA, FRESH, draw_curves
+from experiments.ifca.fig3_outcome import outcome
 from experiments.options import Options
 
 TRIAL = trial_of_fig3()
@@ -688,3 +689,40 @@ def test_law_of_other_cells_is_refused(found):
     data = fig3_law.rows(grid(), found, tolerance=0.1, error_rate=0.05)
     with pytest.raises(ValueError, match="must hold the cells"):
         look(data, law_rows=[row for row in data if row["noise"] == 0])
+
+
+# Against equations: what a panel says in sentences
+
+
+def counted(successes: dict[tuple, list[int]]) -> list[dict[str, Any]]:
+    """Rows of 10 trials, of (convention, noise) by separation."""
+    return [
+        {"convention": name, "noise": noise, "separation": r, "successes": n}
+        | {"trials": 10}
+        for (name, noise), counts in successes.items()
+        for r, n in zip((0.1, 0.5, 1.0), counts, strict=True)
+    ]
+
+
+def test_outcome_says_what_rises_falls_and_never_succeeds():
+    table = counted(
+        {("reference", 0.0): [1, 5, 9], ("reference", 0.1): [0, 0, 3]}
+        | {("paper", 0.0): [0, 0, 0], ("mixed", 0.0): [1, 2, 2]}
+        | {("mixed", 0.1): [7, 1, 2]}
+    )
+    text = outcome(table, ("noise", "separation"))
+    claim, rising, never, mixed = text.strip().split("\n\n")
+    assert claim == "The paper says: success rises with R."
+    assert "never falls" in rising and "from 0 to 9 of 10 trials" in rising
+    assert "no trial succeeds, of 10 in each of 3 cells" in never
+    assert "σ = 0.1: 7, 1, 2." in mixed and "It rises for 1 of 2 σ" in mixed
+    table[2]["successes"] = 4  # Control: 1, 5, 4.
+    assert "never falls" not in outcome(table, ("noise", "separation"))
+
+
+def test_outcomes_of_the_committed_panels_are_those_of_their_tables():
+    folder = pathlib.Path(__file__).parents[1] / "figures"
+    for panel in fig3.PANELS:
+        table = read_csv(folder / panel.id / "table.csv")
+        text = outcome(table, panel.axes)
+        assert (folder / panel.id / "outcome.md").read_text() == text

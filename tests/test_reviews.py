@@ -9,7 +9,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiments.kept import Kept
 from toy_experiments import configured
 
 from cfljax.base.types import ClientData, Truth

@@ -13,6 +13,10 @@ Quick:     the same with --preset quick: d = 200, 10 trials; a, b: m = 40, n = 5
 Measured:  two cores of an AMD EPYC, a worker on each, without other work: paper, both
            conventions, trials and law: a 11 and 1 min, b 51 and 10, c 28 and 1, d 66
            and 8; successes in figures/ifca.fig3a and its neighbours
+Outcome:   released convention: success never falls along R (a, b) or m (c, d), for
+           every sigma or n. Paper's convention: b and d succeed nowhere; a is not
+           monotone (at sigma = .2: 31, 2, 21, 22 and 22 of 40 for R = .1 to 1), c is.
+           `outcome.md` beside each panel's table says so cell by cell
 Law:       d, at m = 100: not rising with n: 20, 1 and 33 of 40. Step size 1 comes to
            rest near the threshold at n = 50 (`law.error_floor`: 0.0603), and noise
            helps to find the clusters: 66 of its 400 restarts do, 1 at n = 100
@@ -51,6 +55,7 @@ from experiments.checks import (
 )
 from experiments.ifca import fig3_law
 from experiments.ifca.fig3_figures import draw_curves, draw_heatmaps
+from experiments.ifca.fig3_outcome import outcome
 from experiments.ifca.fig3_table import AXES, describe, pivot, rows, stopping_rule
 from experiments.ifca.fig3_trial import (
     DIMS,
@@ -306,6 +311,7 @@ def _write(
     )
     contents = {"table.csv": table} | ({"law.csv": law} if law else {})
     contents |= {
+        "outcome.md": outcome(table, panel.axes),
         "config.json": settings(config, precision=options.precision),
         "heatmap": draw_heatmaps(table, **look),
         "curves": draw_curves(table, **look, confidence=confidence, law_rows=law),
