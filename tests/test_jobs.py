@@ -47,7 +47,8 @@ begun: Counter[tuple] = Counter()
 def simulate(trial: Trial, key: jax.Array, constants: Any) -> dict[str, jax.Array]:
     """One run of IFCA on linear data."""
     begun[trial.method, str(trial.repetition), trial.num_rounds] += 1
-    sizes = {"num_clients": trial.num_clients, "num_samples": trial.num_samples}
+    sizes: dict[str, Any] = {"num_clients": trial.num_clients}
+    sizes |= {"num_samples": trial.num_samples}
     own = jax.random.fold_in(key, jnp.asarray(trial.repetition, jnp.uint32))
     data, _ = mixed_linear(
         own, **sizes, num_clusters=2, num_features=3, separation=1.0, noise=0.1
