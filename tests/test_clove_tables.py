@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import math
 from typing import Any
 
 import jax
@@ -311,7 +312,27 @@ def test_ten_of_a_hundred_rounds_bear_a_mark(result):
     assert {row["size"] for row in table} == {"10 of 100 rounds"}
     for row in table:
         assert "reduced (10 of 100 rounds" in row["verdict"]
-        assert "agrees" not in row["verdict"]
+        # What the first rounds alone decide is as it is in a long run.
+        early = (
+            "agrees: first round, ARI, 10",
+            "agrees: first round",
+            "agrees: ARI, 10",
+        )
+        parts = row["verdict"].split("; ")
+        assert all(part in early for part in parts if part.startswith("agrees"))
+
+
+def test_early_measures_need_no_later_rounds(result):
+    short = dataclasses.replace(result.trial, num_rounds=10, rounds_between=10)
+    size = lambda measure, values, method="clove": rows.size_for(
+        measure, np.array(values), dataclasses.replace(short, method=method), ITEMS
+    )
+    assert size("rand_early", [1.0, 0.9]).is_paper
+    assert size("first", [1.0, 4.0]).is_paper
+    assert not size("first", [1.0, math.inf]).is_paper  # Perhaps later.
+    assert not size("rand", [1.0, 1.0]).is_paper
+    # It is told how many rounds there will be.
+    assert not size("rand_early", [1.0, 0.9], "cfl_s").is_paper
 
 
 def test_one_seed_has_no_spread_and_its_figure_says_so(result):
