@@ -78,13 +78,15 @@ def _rows(
     rows = []
     for cells in groups.values():
         trial = cells[0].trial
-        done = [progress.seconds[c.index] for c in cells if progress.is_done[c.index]]
+        is_done = progress.is_done
+        done = [progress.core_seconds[c.index] for c in cells if is_done[c.index]]
         row = {"what": _label(trial), "cells": len(cells), "done": len(done)}
         row |= {"rounds": trial.num_rounds, "core_seconds": None, "known_by": None}
         row["core_hours"] = None
         if measures:
             if done:
-                seconds = engine.use_cores() * sum(done) / len(done)
+                # The largest: of those that were cut and taken up, all would count.
+                seconds = max(done) / grid.num_trials
                 own, source = seconds / trial.num_rounds, "the store"
             else:
                 own, source = speed.of(job, trial)

@@ -201,8 +201,9 @@ class Store:
         if behind:
             before = self.outputs(block, at_most=behind)
             outputs = {n: np.concatenate([before[n], outputs[n]]) for n in outputs}
-            seconds = self.about(block)["seconds"] + about["seconds"]
-            about = {**about, "seconds": seconds}
+            there = self.about(block)
+            names = "seconds", "core_seconds"
+            about = {**about, **{n: there.get(n, 0.0) + about[n] for n in names}}
         trial = self._trials[block[:-1]]
         whole = {
             "layout": LAYOUT,
@@ -322,15 +323,22 @@ class Progress(NamedTuple):
     """What a store has of the cells of a grid."""
 
     is_done: Bool[np.ndarray, "*axes"]  # whether of all its trials
-    seconds: Float[np.ndarray, "*axes"]  # that its trials took, without compiling
+    # What its trials took since they were last taken up: by the clock without
+    # compiling, and of all cores with it.
+    seconds: Float[np.ndarray, "*axes"]
+    core_seconds: Float[np.ndarray, "*axes"]
 
 
 def progress_of(path: pathlib.Path, grid: Grid) -> Progress:
     """What a store has of a grid; raises StoreError if it is none."""
-    store, seconds = Store(path, grid), np.zeros(grid.shape)
+    store = Store(path, grid)
+    seconds, core_seconds = np.zeros(grid.shape), np.zeros(grid.shape)
     for *index, number in np.argwhere(store.states == DONE).tolist():
-        seconds[tuple(index)] += store.about((*index, number))["seconds"]
-    return Progress(np.all(store.states == DONE, axis=-1), seconds)
+        about = store.about((*index, number))
+        seconds[tuple(index)] += about["seconds"]
+        core_seconds[tuple(index)] += about.get("core_seconds", about["seconds"])
+    is_done = np.all(store.states == DONE, axis=-1)
+    return Progress(is_done, seconds, core_seconds)
 
 
 def stored(path: pathlib.Path) -> Iterator[kept.Kept]:

@@ -565,6 +565,7 @@ class _Work:
             return {}
         trials = [cell.trial for cell in cells]
         missing = slice(whole.start + min(held), whole.stop)
+        before = time.process_time()
         try:
             results, seconds = compute(piece.group, trials, missing)
         except FATAL:
@@ -573,6 +574,8 @@ class _Work:
             for cell in cells:
                 self._fail(piece, cell, error)
             return None
+        took = {"seconds": seconds, "core_seconds": time.process_time() - before}
+        took = {name: value / len(cells) for name, value in took.items()}
         # What a run of other code that began at the same time has left meanwhile.
         self._store.refresh([(*c.index, n) for c in cells for n in self._every()])
         self._check_code({block[:-1] for block in lacking})
@@ -584,17 +587,17 @@ class _Work:
             # What other cells of a joint group have, they were computed for alone.
             own = {name: array[had - min(held) :] for name, array in outputs.items()}
             found[block[:-1]] = own
-            about = self._about(block, seconds / len(cells))
+            about = self._about(block) | took
             self._store.write(block, own, about, behind=had)
         self._blocks += len(found)
         self._seconds += seconds
         return found
 
-    def _about(self, block: Block, seconds: float) -> dict[str, Any]:
+    def _about(self, block: Block) -> dict[str, Any]:
         """Where a block comes from that this run writes."""
         code = key_of(self.origin.code)
         accepted = self._store.accepted(block[:-1], code, self.origin.accepted)
-        own = {"code": code, "accepted": accepted, "seconds": seconds}
+        own = {"code": code, "accepted": accepted}
         return self.origin._asdict() | own
 
     def _fail(self, piece: _Piece, cell: Cell, error: Exception) -> None:
