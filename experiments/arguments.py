@@ -175,7 +175,7 @@ def _add_sweep(command: argparse.ArgumentParser) -> None:
         "--plan",
         action="store_true",
         help="for neural networks: print cells, what the store has, and core-hours to "
-        "the end as measured here in a minute; compute nothing",
+        "the end, from a round or two that are measured here; store nothing",
     )
 
 

@@ -8,6 +8,7 @@ table is made of them.
 
 import contextlib
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -57,17 +58,23 @@ def share(experiment: str, options: Options, jobs: Sequence[Job]) -> dict[str, A
     """
     assert options.shard is not None
     number, workers = options.shard
-    dealt, found = 0, []
+    dealt = num_open = failed = 0
     for job in jobs:
         own = (number - 1 - dealt) % workers + 1
-        found.append(run(options, job, shard=(own, workers)))
         dealt += job.num_cells
+        try:
+            found = run(options, job, shard=(own, workers)).attrs
+        except engine.SweepError as error:  # The other jobs may do better.
+            print(f"error: {error}", file=sys.stderr)
+            found = {"open_blocks": 0, "failures": job.num_cells}
+        num_open += found["open_blocks"]
+        failed += found["failures"]
     return share_summary(
         experiment,
         options.shard,
-        num_open=sum(data.attrs["open_blocks"] for data in found),
+        num_open=num_open,
         num_blocks=sum(job.num_cells * job.grid.num_blocks for job in jobs),
-        failed_cells=sum(data.attrs["failures"] for data in found),
+        failed_cells=failed,
     )
 
 

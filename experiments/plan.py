@@ -101,8 +101,11 @@ def _label(trial: Any) -> str:
     """What a person calls a trial."""
     names = ("dataset", "images", "partition", "num_clients", "num_samples")
     first = [getattr(trial, name) for name in names if hasattr(trial, name)]
-    method = getattr(trial, "method", None) or getattr(trial, "algorithm", "")
-    return ", ".join(str(value) for value in (*first, method))
+    return ", ".join(str(value) for value in (*first, _method(trial)))
+
+
+def _method(trial: Any) -> str:
+    return getattr(trial, "method", None) or getattr(trial, "algorithm", "")
 
 
 def _bytes(job: Job) -> float:
@@ -128,10 +131,10 @@ class _Speed:
     def of(self, job: Job, trial: Any) -> tuple[float, str]:
         """Core-seconds, and how they are known."""
         operations, source = self._count(job, trial)
-        network = f"{getattr(trial, 'network', '')} {operations > 0}"
+        network = str(getattr(trial, "network", ""))
         if network not in self._rates:
             if self._elapsed() < _MEASURING or not self._rates:
-                self._rates[network] = self._measure(job, trial, operations)
+                self._rates[network] = self._measure(job, trial)
             else:
                 self._rates[network] = min(self._rates.values())
                 source = "another network's speed"
@@ -141,21 +144,24 @@ class _Speed:
         return time.perf_counter() - self._started
 
     def _count(self, job: Job, trial: Any) -> tuple[float, str]:
-        """Operations of a round, counted or by the samples of what is most like it."""
-        short = dataclasses.replace(trial, num_rounds=1, rounds_between=1)
+        """Operations of a round and its share of a test, counted or by the samples of
+        what is most like it."""
+        between = getattr(trial, "rounds_between", 1)
+        short = dataclasses.replace(trial, num_rounds=between)
         key = job.grid.static(short)
-        size = trial.num_clients * trial.num_samples
-        kind = (getattr(trial, "network", None), getattr(trial, "method", None))
+        size = getattr(trial, "num_clients", 1) * getattr(trial, "num_samples", 1)
+        kind = (getattr(trial, "network", None), _method(trial))
         if key not in self._counts:
-            alike = [own for own in self._counts if own[:2] == ("alike", kind)]
-            if alike and self._elapsed() > _COUNTING:
-                return size * self._counts[alike[0]], "samples"
-            run = functools.partial(job.simulate, short)
-            keys = jax.eval_shape(lambda: jax.random.key(0))
-            traced = jax.make_jaxpr(run)(keys, self._shapes(job))
-            self._counts[key] = engine.products(traced.jaxpr)
+            if ("alike", kind) in self._counts and self._elapsed() > _COUNTING:
+                return size * self._counts["alike", kind], "samples"
+            self._counts[key] = self._products(job, short) / between
             self._counts["alike", kind] = self._counts[key] / size
         return self._counts[key], "operations"
+
+    def _products(self, job: Job, trial: Any) -> float:
+        run = functools.partial(job.simulate, trial)
+        keys = jax.eval_shape(lambda: jax.random.key(0))
+        return engine.products(jax.make_jaxpr(run)(keys, self._shapes(job)).jaxpr)
 
     def _made(self, job: Job) -> Any:
         if self._constants[0] is not job:
@@ -165,15 +171,16 @@ class _Speed:
     def _shapes(self, job: Job) -> Any:
         return jax.eval_shape(lambda: self._made(job))
 
-    def _measure(self, job: Job, trial: Any, operations: float) -> float:
-        """Operations a core-second, of the second of two rounds."""
-        short = dataclasses.replace(trial, num_rounds=1, rounds_between=1)
-        key = jax.random.key(job.grid.seed)
-        took = math.inf
-        for _ in range(2):
+    def _measure(self, job: Job, trial: Any) -> float:
+        """Operations a core-second, of the quicker of two runs of one round."""
+        names = {"num_rounds", "rounds_between"}
+        names &= {field.name for field in dataclasses.fields(trial)}
+        short = dataclasses.replace(trial, **dict.fromkeys(names, 1))
+        key, took = jax.random.key(job.grid.seed), math.inf
+        for _ in range(2):  # The first also compiles.
             begin = time.process_time()
             jax.block_until_ready(job.simulate(short, key, self._made(job)))
             took = min(took, time.process_time() - begin)
             if self._elapsed() > _MEASURING:
                 break
-        return max(operations, 1.0) / took
+        return max(self._products(job, short), 1.0) / took

@@ -104,6 +104,7 @@ class Size:
     other_data: str = ""  # what its samples are, where they are not the paper's
     # Which of the forms it has, where paper and public code differ; "" as described.
     form: str = ""
+    is_released: bool = False  # whether that is what public code runs
 
     @property
     def is_paper(self) -> bool:
@@ -214,12 +215,16 @@ def judge(
         )
     if not is_enough or (std is None and found.difference is not None):
         return dataclasses.replace(found, kind=Kind.UNKNOWN)
+    if 0 < happened.size < own.size and paper.mean is not None:
+        count = f"of {happened.size} of {own.size} seeds, never of the others"
+        return dataclasses.replace(found, kind=Kind.UNKNOWN, reason=count)
     pooled = _pooled(std, paper.std)
     if pooled and found.difference is not None:
         found = dataclasses.replace(found, deviations=found.difference / pooled)
     if not _is_far(mean, paper, pooled):
         return dataclasses.replace(found, kind=Kind.AGREES)
-    cause = tested_cause(paper.key)
+    # What public code does is no cause of a difference that it has as well.
+    cause = None if size.is_released else tested_cause(paper.key)
     found = dataclasses.replace(found, kind=Kind.OPEN)
     return found if cause is None else found.explained(cause)
 

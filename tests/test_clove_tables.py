@@ -322,6 +322,30 @@ def test_ten_of_a_hundred_rounds_bear_a_mark(result):
         assert all(part in early for part in parts if part.startswith("agrees"))
 
 
+@pytest.mark.parametrize(
+    ("table", "changes", "said"),
+    [
+        ("clove.table14", {"num_participants": 75}, "participants 75 instead of 62"),
+        ("clove.table14", {"num_test_samples": 1}, "1 of 20 test samples"),
+        ("clove.table1", {"num_test_samples": 99}, "99 of 100 test samples"),
+        ("clove.table3", {"num_tokens": 4}, "4 of 64 tokens"),
+    ],
+)
+def test_sizes_that_the_paper_leaves_to_us_count_as_well(table, changes, said):
+    view, config = load(table).view, load(table).preset("paper")
+    name = "ag_news" if table == "clove.table3" else "mnist"
+    # Of texts the second has the paper's number of clients.
+    *_, grid = itertools.islice(
+        grids(config, digits(name)), 2 if name != "mnist" else 1
+    )
+    trial = grid.trial
+    tests = {"clove.table14": 20, "clove.table1": 100, "clove.table3": 75}[table]
+    trial = dataclasses.replace(trial, num_test_samples=tests)
+    size = rows.size_of(trial, view.items)
+    assert size.is_paper, str(size)
+    assert str(rows.size_of(dataclasses.replace(trial, **changes), view.items)) == said
+
+
 def test_early_measures_need_no_later_rounds(result):
     short = dataclasses.replace(result.trial, num_rounds=10, rounds_between=10)
     size = lambda measure, values, method="clove": rows.size_for(

@@ -173,6 +173,22 @@ def test_damaged_states_lose_no_more_than_they_held(
     assert found.identical(fresh)
 
 
+def test_states_stay_only_where_rounds_can_be_added(tmp_path):
+    own = job(seeds=1)
+    fixed = dataclasses.replace(own.grid, growing=lambda trial: ())
+    jobs.run(options(tmp_path / "fixed"), own._replace(grid=fixed))
+    jobs.run(options(tmp_path / "growing"), own)
+    kept_states = lambda name: list((tmp_path / name / "store/states").glob("*"))
+    assert not kept_states("fixed") and len(kept_states("growing")) == 1
+
+
+def test_job_that_fails_leaves_the_others_to_be_done(tmp_path, capsys):
+    broken = job(seeds=2)._replace(simulate=lambda *_: 1 / 0)
+    found = jobs.share("toy.long", options(tmp_path, shard=(1, 1)), [broken, job(3)])
+    assert (found["failed_cells"], found["open_blocks"]) == (2, 0)
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
 def test_other_code_takes_up_no_state(tmp_path, monkeypatch, segments):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         cut_after(patch, 3)
@@ -223,6 +239,7 @@ def test_plan_counts_what_is_there_and_what_is_left(tmp_path):
     assert known["other"]["known_by"] == "operations"
     left = known["ifca"]["core_seconds"] * 50 + known["other"]["core_seconds"] * 150
     assert later["core_hours"] == pytest.approx(left / 3600)
+    assert later["rows"][0]["core_hours"] is not None
     unmeasured = plan.plan("toy.long", options(tmp_path), own, measures=False)
     assert unmeasured["core_hours"] is None and unmeasured["done"] == 2
 
@@ -286,3 +303,19 @@ def test_ways_that_exclude_each_other_are_refused(tmp_path):
     own = job()
     with pytest.raises(ValueError, match="`chunk` does not apply with `by_rounds`"):
         engine.sweep(own.grid, simulate, tmp_path / "s", by_rounds=True, chunk=1)
+
+
+def test_trials_of_other_fields_can_be_planned(tmp_path):
+    """Without sizes, or a number of rounds between tests."""
+    kind = dataclasses.make_dataclass(
+        "Short", [("num_rounds", int, 3), ("repetition", int, 0)], frozen=True
+    )
+    ours = job(seeds=1)
+    grid = dataclasses.replace(
+        ours.grid, trial=kind(), axes={"repetition": (0,)}, traced=("repetition",)
+    )
+    long = lambda own, *rest: simulate(Trial(num_rounds=own.num_rounds), *rest)
+    found = plan.plan(
+        "toy", options(tmp_path), [ours._replace(grid=grid, simulate=long)]
+    )
+    assert found["core_hours"] > 0 and found["rows"][0]["rounds"] == 3

@@ -180,6 +180,20 @@ def test_a_tested_cause_explains_a_difference_and_nothing_else(causes):
     assert accuracy(60, 60, 60, paper="ifca").kind is not Kind.EXPLAINED
 
 
+def test_what_public_code_does_is_no_cause_of_its_own_difference(causes):
+    causes((PAPER.key, "ten rounds as released", "python -m experiments run x"))
+    plain, released = Size(form="as released"), Size(is_released=True)
+    assert accuracy(60, 60, 60, size=plain).kind is Kind.EXPLAINED  # Control.
+    assert accuracy(60, 60, 60, size=released).kind is Kind.OPEN
+
+
+def test_what_some_seeds_never_reach_agrees_with_nothing():
+    paper = PAPER._replace(metric="first round with ARI>=0.9", mean=2.0, std=0.0)
+    found = judge(np.array([2.0, 2.0, 2.0, math.inf]), paper, Size())
+    assert found.kind is Kind.UNKNOWN and "3 of 4 seeds" in found.text
+    assert judge(np.array([2.0, 2.0, 2.0]), paper, Size()).kind is Kind.AGREES
+
+
 def test_a_cause_that_no_command_tested_is_refused(causes):
     causes((PAPER.key, "a slip", ""))
     with pytest.raises(ValueError, match="which command tested it, got 'clove / T"):

@@ -26,6 +26,7 @@ def made_up(accuracies, steps=(10,)) -> xr.Dataset:
     others = ("cross_entropy", "probability", "purity")
     data = {"accuracy": (axes, values)}
     data |= {name: (axes, np.full_like(values, 0.5)) for name in others}
+    data["failed"] = (axes[:2], np.isnan(values[:, :, 0, 0]))
     coords = {"method": list(NAMES[: len(values)]), "tested": list(steps)}
     return xr.Dataset(data, coords)
 

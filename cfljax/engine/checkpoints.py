@@ -180,11 +180,11 @@ class Checkpoint:
           StoreError: if the file belongs to something else, or is damaged without an
             earlier one.
         """
-        if not self.path.exists():
-            return None
         found = kept.read(self.path)
         self._is_whole = found is not None
         found = found or kept.read(self._before)
+        if found is None and not self.path.exists():
+            return None
         if found is None:
             raise StoreError(
                 f"`{self.path}` is damaged or no checkpoint, and there is no earlier"
@@ -193,7 +193,8 @@ class Checkpoint:
         self._check(found.about)
         if not self._is_whole:
             log.warning(
-                "warning: `%s` is damaged; the run goes on from `%s`, after %d rounds",
+                "warning: `%s` is damaged or gone; the run goes on from `%s`, after %d"
+                " rounds",
                 self.path,
                 self._before,
                 found.about["rounds"],

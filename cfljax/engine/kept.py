@@ -90,6 +90,13 @@ def key_of(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
+def recalled(folder: pathlib.Path, key: Any) -> dict[str, np.ndarray] | None:
+    """What a folder keeps for a key; None if that is missing, damaged or another's."""
+    found = read(folder / f"{key_of(key)}.npz")
+    is_own = found is not None and key_of(found.about) == key_of(key)
+    return found.arrays if found is not None and is_own else None
+
+
 def remembered(
     folder: pathlib.Path, key: Any, compute: Callable[[], Mapping[str, Any]]
 ) -> dict[str, np.ndarray]:
@@ -106,9 +113,8 @@ def remembered(
       OSError: if the file cannot be written.
     """
     path = folder / f"{key_of(key)}.npz"
-    found = read(path)
-    if found is not None:
-        return found.arrays
+    if (found := recalled(folder, key)) is not None:
+        return found
     arrays = {name: np.asarray(value) for name, value in compute().items()}
     write(path, arrays, key)
     return arrays

@@ -22,6 +22,7 @@ _CARRIERS = (
     *("cfljax.engine.progress", "cfljax.engine.provenance", "cfljax.engine.sources"),
     *("cfljax.engine.store", "cfljax.engine.sweeps"),
 )
+_PACKAGES = ("jax", "jaxlib", "flax", "numpy", "optax")  # Whose versions matter.
 # Flags of XLA, by how they begin, that change no number.
 _HARMLESS = (
     *("--xla_force_host_platform_device_count", "--xla_dump", "--xla_hlo_profile"),
@@ -52,8 +53,7 @@ def _settings() -> dict[str, str]:
     return {
         # What the digests of modules are made of depends on it.
         "python": ".".join(platform.python_version_tuple()[:2]),
-        "jax": importlib.metadata.version("jax"),
-        "jaxlib": importlib.metadata.version("jaxlib"),
+        **{name: importlib.metadata.version(name) for name in _PACKAGES},
         "backend": jax.default_backend(),
         "x64": str(config.jax_enable_x64),
         "matmul_precision": str(config.jax_default_matmul_precision),

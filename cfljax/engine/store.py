@@ -3,6 +3,8 @@
     STORE/cells/<cell>/<number>.npz      one block of trials, see `kept`
     STORE/cells/<cell>/<number>.failed   that it could not be computed
     STORE/code/<digest>.json             what code computed it, see `sources`
+    STORE/states/                        of runs that can go on; may be deleted
+    STORE/lock, provenance.json, failures.jsonl   see `claims` and `provenance`
 
 A cell's folder is named by all that its trials mean: experiment, revision, seed, fields
 and outputs. So a sweep that asks for more methods, seeds, sizes or trials finds what is

@@ -589,9 +589,21 @@ class _Work:
             found[block[:-1]] = own
             about = self._about(block) | took
             self._store.write(block, own, about, behind=had)
+            self._forget(block, range(missing.start, missing.stop))
         self._blocks += len(found)
         self._seconds += seconds
         return found
+
+    def _forget(self, block: Block, trials: Sequence[int]) -> None:
+        """Delete states of trials to which no round can be added."""
+        trial = self._grid.cell(block[:-1]).trial
+        if self._grid.growing(trial):
+            return
+        code = key_of(self.origin.code)
+        for index in trials:
+            for state in _states(self._store.state_file(trial, index, code)):
+                with disk_errors(state):
+                    state.unlink(missing_ok=True)
 
     def _about(self, block: Block) -> dict[str, Any]:
         """Where a block comes from that this run writes."""
@@ -694,12 +706,19 @@ def _round_by_round(
 
 def _sound(state: pathlib.Path) -> pathlib.Path:
     """The file of a state, which is begun anew where nothing of it can be read."""
-    every = state, state.with_name(f"{state.name}.before")
-    if state.exists() and not any(read(own) for own in every):
-        log.warning("`%s` is damaged; its run begins anew.", state)
-        with disk_errors(state):
-            state.unlink()
+    for own in _states(state):
+        earlier = own.with_name(f"{own.name}.before")
+        if own.suffix == ".npz" and not (read(own) or read(earlier)):
+            log.warning("`%s` is damaged; its run begins anew.", own)
+            with disk_errors(own):
+                own.unlink()
+                earlier.unlink(missing_ok=True)
     return state
+
+
+def _states(state: pathlib.Path) -> list[pathlib.Path]:
+    """All files of a trial's states: of its second run, and earlier ones, too."""
+    return sorted(state.parent.glob(f"{state.stem}.*"))
 
 
 def _shapes_of(outputs: Outputs) -> dict[str, jax.ShapeDtypeStruct]:

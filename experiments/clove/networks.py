@@ -27,7 +27,8 @@ WIDTHS: Mapping[Network, Mapping[str, int]] = MappingProxyType(
         "deep_cnn": _IMAGES,
         "autoencoder": {"num_hidden": 128, "num_latent": 32},
         "convolutional_autoencoder": {"num_channels": 32, "num_latent": 32},
-        "text_cnn": {"num_channels": 64, "num_hidden": 64, "num_words": 5000},
+        "text_cnn": {"num_channels": 64, "num_hidden": 64, "num_words": 5000}
+        | {"num_tokens": 64},
         "mlp": {"num_hidden": 64, "num_words": 5000},
     }
 )

@@ -251,6 +251,14 @@ _OTHER_SIZES: Mapping[str, Mapping[int, int]] = {
     "Table 15": {50: 200, 100: 200, 250: 200, 500: 100, 1000: 100},
     "Table 16": {100: 200, 200: 200, 500: 100, 1000: 100},
 }
+# Test samples of a client, as the paper's presets have them, likewise.
+_USUAL_TESTS, _TEXTS = 100, 75
+_TESTS: Mapping[str, Mapping[int, int]] = {
+    "Table 14": {125: 20},
+    "Table 15": {50: 100, 100: 80, 250: 35, 500: 17, 1000: 8},
+    "Table 16": {100: 80, 200: 40, 500: 17, 1000: 8},
+}
+PARTICIPATIONS = (1.0, 0.9, 0.75, 0.5, 0.25, 0.1)  # Of Table 14.
 
 
 def size_of(trial: Trial, items: Sequence[str]) -> Size:
@@ -263,6 +271,16 @@ def size_of(trial: Trial, items: Sequence[str]) -> Size:
     num_clients = min(sizes, key=lambda number: abs(number - trial.num_clients))
     paper = {"num_clusters": usual.num_clusters, "num_clients": num_clients}
     paper |= {"num_samples": sizes[num_clients]}
+    # Those of a whole number of clients that come next to the trial's.
+    rates = PARTICIPATIONS if "Table 14" in items else (1.0,)
+    counts = {max(1, round(rate * num_clients)) for rate in rates}
+    there = trial.num_participants
+    paper["num_participants"] = min(counts, key=lambda count: abs(count - there))
+    # The paper gives none: fewer than its presets' make a smaller run.
+    tests = _TESTS.get(next(iter(items), ""), {}).get(num_clients, _USUAL_TESTS)
+    if trial.dataset in ("ag_news", "amazon_reviews"):
+        tests = _TEXTS
+    paper["num_test_samples"] = max(tests, trial.num_test_samples)
     found = changes(trial, {**paper, **_TRAINING, **WIDTHS[trial.network]})
     if trial.dataset not in DATASETS:
         return Size(found, other_data="scikit-learn's digits")
@@ -270,7 +288,7 @@ def size_of(trial: Trial, items: Sequence[str]) -> Size:
         own = f"reviews of Blitzer et al., {trial.num_samples} a client, not 1000"
         return Size(found, other_data=own)
     form = METHODS[trial.method].label if METHODS[trial.method].reference_of else ""
-    return Size(found, form=form)
+    return Size(found, form=form, is_released=bool(form))
 
 
 def verdicts(

@@ -193,6 +193,7 @@ class Trial:
     gradient_step_size: float  # of gradient averaging, which takes one step a round
     clients_per_chunk: int
     repetition: int  # seed, traced: repetitions share a program, yet are stored alone
+    num_tokens: int = 64  # as in `Config`
 
     def __post_init__(self) -> None:
         check_member(Method, method=self.method)

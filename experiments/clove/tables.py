@@ -29,7 +29,15 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
 from experiments.clove.methods import CLUSTERED, COMPARED, Method
-from experiments.clove.rows import View, conclude, draw, markdown, rows, runs
+from experiments.clove.rows import (
+    PARTICIPATIONS,
+    View,
+    conclude,
+    draw,
+    markdown,
+    rows,
+    runs,
+)
 from experiments.clove.study import (
     PAPER,
     QUICK,
@@ -218,13 +226,10 @@ def run(
     return conclude(experiment, *own, tables, markdown(table, view), figures)
 
 
-_RATES = (1.0, 0.9, 0.75, 0.5, 0.25, 0.1)
-
-
 def _rate(trial: Trial) -> float:
     """The paper's participation that is nearest: participants are whole clients."""
     own = trial.num_participants / trial.num_clients
-    return min(_RATES, key=lambda rate: abs(rate - own))
+    return min(PARTICIPATIONS, key=lambda rate: abs(rate - own))
 
 
 TABLES: tuple[Table, ...] = (
@@ -415,7 +420,7 @@ TABLES: tuple[Table, ...] = (
             is_partial=True,
         ),
         both={
-            "participations": _RATES,
+            "participations": PARTICIPATIONS,
             "methods": ("clove",),
             "cluster_sizes": (25,),
             "num_test_samples": (20,),

@@ -328,7 +328,8 @@ def size_of(
     )
     found = changes(at, theirs)
     is_redrawn = name == "ifca" and trial.start == "reference"
-    return Size(found, form="as released" if is_released or is_redrawn else "")
+    is_theirs = is_released or is_redrawn
+    return Size(found, form="as released" if is_theirs else "", is_released=is_theirs)
 
 
 # Accuracy round by round, the paper's among it

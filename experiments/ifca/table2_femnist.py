@@ -379,19 +379,23 @@ def size_of(trial: Trial) -> Size:
     """
     paper = preset("paper")
     names = ("num_channels", "num_hidden", "num_rounds", "num_participants")
-    names += ("batch_size", "num_epochs", "step_size")
+    names += ("batch_size", "num_epochs", "step_size", "rounds_between")
+    names += ("num_first_steps", "first_step_size")
     theirs = study.fields(paper, *names)
-    forms = ["188 writers, not 173 to 175"]
+    form, is_released = "", False
     if trial.variant == "paper":
         theirs["num_rounds"] += paper.pretraining_rounds
     else:
         names = ("pretraining_rounds", "pretraining_participants", "warm_up_rounds")
         theirs |= study.fields(paper, *names)
-        forms.insert(0, "as released")
+        form, is_released = "as released", True
     found = changes(trial, theirs)
     if trial.checksum != ALL_WRITERS:  # A trial does not know how many they are.
         return Size(found, other_data="other writers than LEAF's 188")
-    return Size(found, form=", ".join(forms))
+    # Another sample of the same writers, of about as many: it is compared, and said.
+    forms = [form] if form else []
+    forms.append("188 writers, not 173 to 175")
+    return Size(found, form=", ".join(forms), is_released=is_released)
 
 
 def runs(result: Result) -> list[dict[str, Any]]:

@@ -63,6 +63,7 @@ def rows(runs: Iterable[Run]) -> tuple[list[Row], int]:
             for other in own
             if id(other) in verdicts
             and verdicts[id(other)].kind is Kind.AGREES
+            and other.size.is_released
             and _form(other) not in differing
         ]
         best = min(own, key=_order, default=None)

@@ -62,8 +62,7 @@ class Study:
         """
         folder = options.out / "cells"
         keys = [[self.id, self.revision, dict(cell)] for cell in cells]
-        files = [folder / f"{kept.key_of(key)}.npz" for key in keys]
-        found = [None if (k := kept.read(file)) is None else k.arrays for file in files]
+        found = [kept.recalled(folder, key) for key in keys]
         missing = [index for index, arrays in enumerate(found) if arrays is None]
         if missing:
             bar = Bar(self.id, visible=options.progress)

@@ -500,7 +500,8 @@ def size_of(trial: Trial) -> Size:
         name = {"digits": "scikit-learn's digits", "fashion_mnist": "Fashion-MNIST"}
         return Size(found, other_data=name[trial.dataset])
     is_released = trial.loss == "probability" or trial.method == "ditto_reference"
-    return Size(found, form="as released" if is_released else "")
+    form = "as released" if is_released else ""
+    return Size(found, form=form, is_released=is_released)
 
 
 def rows(results: Results, error_rate: float, trials: Trials) -> list[Row]:
@@ -510,6 +511,7 @@ def rows(results: Results, error_rate: float, trials: Trials) -> list[Row]:
         for at, last in study.cells(data.isel(tested=-1), "method"):
             method = at["method"]
             values = {name: _seeds(last[name]) for name in last.data_vars}
+            done = values["failed"] == 0  # What failed measures nothing.
             percent = 100 * values["accuracy"]
             purity = float(np.mean(values["purity"]))
             trial = dataclasses.replace(trials[task], method=method)
@@ -519,8 +521,8 @@ def rows(results: Results, error_rate: float, trials: Trials) -> list[Row]:
                 paper = Paper(None, None)
             loss = values["probability"]
             verdicts = {
-                "accuracy": judge(percent, paper.accuracy, size),
-                "loss": judge(loss, paper.loss, size),
+                "accuracy": judge(percent[done], paper.accuracy, size),
+                "loss": judge(loss[done], paper.loss, size),
             }
             row = {
                 "task": task,
