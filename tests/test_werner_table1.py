@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import pathlib
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,10 +24,11 @@ def made_up(accuracies, steps=(10,)) -> xr.Dataset:
     """Accuracies `[method, repetition, tested]`; every other number is 0.5."""
     values = np.array(accuracies, float)[:, :, None]
     axes = ("method", "repetition", "trial", "tested")
+    cells = ("method", "repetition")
     others = ("cross_entropy", "probability", "purity")
-    data = {"accuracy": (axes, values)}
+    data: dict[str, Any] = {"accuracy": (axes, values)}
     data |= {name: (axes, np.full_like(values, 0.5)) for name in others}
-    data["failed"] = (axes[:2], np.isnan(values[:, :, 0, 0]))
+    data["failed"] = (cells, np.isnan(values[:, :, 0, 0]))
     coords = {"method": list(NAMES[: len(values)]), "tested": list(steps)}
     return xr.Dataset(data, coords)
 
