@@ -279,6 +279,10 @@ def test_preset_beyond_the_samples_cannot_be_planned(tmp_path, real_data):
 def test_commands_share_and_plan(tmp_path, capsys):
     flags = ["clove.table17", "--methods", "clove", "local", "--num-rounds", "5"]
     flags += ["--num-trials", "1", "--out", str(tmp_path), "--json"]
+    assert main(["run", *flags, "--plan"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["cells"], found["done"]) == (2, 0) and found["core_hours"] > 0
+    assert not (tmp_path / "store").exists()
     assert main(["run", *flags, "--shard", "1/2"]) == 0
     assert json.loads(capsys.readouterr().out)["open_blocks"] == 1
     assert not list(tmp_path.glob("*.csv"))
