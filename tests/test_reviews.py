@@ -178,6 +178,18 @@ def test_cells_are_kept_and_damaged_ones_computed_again(tmp_path):
     assert measure(revision=2) == [3.0, 6.0] and len(computed) == 5
 
 
+def test_exchanged_cells_are_computed_again(tmp_path):
+    make = lambda value: lambda: {"value": np.full(2, value)}
+    first, second = ({"size": 1}, 1.0), ({"size": 2}, 2.0)
+    for key, value in (first, second):
+        kept.remembered(tmp_path, key, make(value))
+    one, other = (tmp_path / f"{kept.key_of(key)}.npz" for key, _ in (first, second))
+    assert kept.recalled(tmp_path, first[0]) is not None
+    other.replace(one)
+    assert kept.recalled(tmp_path, first[0]) is None
+    assert kept.remembered(tmp_path, first[0], make(1.0))["value"].tolist() == [1, 1]
+
+
 def test_names_of_cells_are_part_of_the_format():
     """They stay from version to version, so that nobody computes a study again."""
     key = ["reviews.test", 1, {"size": 3, "seed": (1, 2)}]
