@@ -145,7 +145,7 @@ def settings(config: Any, **others: Any) -> str:
 def write(folder: pathlib.Path, contents: Contents) -> list[str]:
     """Write rows as CSV, text as it is, and figures, by name; the paths, in order.
 
-    Figures have no suffix and are written as SVG and PNG.
+    Figures have no suffix and are written as SVG, PDF and PNG.
     """
     paths = []
     for name, own in contents.items():
