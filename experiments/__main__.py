@@ -7,18 +7,22 @@ refusals are there at once.
 import argparse
 import contextlib
 import dataclasses
+import functools
 import gc
+import importlib
 import json
 import math
 import os
 import pathlib
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from experiments import launch, registry
 from experiments.arguments import configure, find, parser
+from experiments.commands import typed
 from experiments.options import Options
 from experiments.registry import Entry
 
@@ -116,7 +120,14 @@ def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     if found is not None and options.progress and sys.stderr.isatty():
         what = "clients" if entry.spreads_clients else "trials"
         print(f"{what} on {arguments.devices or found} devices", file=sys.stderr)
-    summary = _summary(entry, config, options, plans=arguments.plan)
+    is_whole = not arguments.plan and options.shard is None
+    if is_whole and is_run:  # A benchmark has the cores for itself.
+        _import_beside("matplotlib.backends.backend_pdf")
+    with engine.origins() as origins:
+        summary = _summary(entry, config, options, plans=arguments.plan)
+    if is_whole and summary["files"]:
+        file = origins.write(options.out, **_told(entry, arguments, config, options))
+        summary = {**summary, "files": [*summary["files"], str(file)]}
     _print(summary, as_json=arguments.json)
     return 1 if summary.get("failed_cells") else 0
 
@@ -135,6 +146,33 @@ def _summary(
 
         return jobs.share(entry.id, options, module.jobs(config, options))
     return module.main(config, options)
+
+
+def _told(
+    entry: Entry, arguments: argparse.Namespace, config: Any, options: Options
+) -> dict[str, Any]:
+    """What a folder of results says of the command that wrote it."""
+    is_own = entry is registry.COMPARISON
+    asked = [arguments.command, *filter(None, [entry.id])]
+    asked += [] if is_own else ["--preset", arguments.preset]
+    further = []
+    if options.data is not None and entry.takes_data:
+        further += ["--folder" if is_own else "--data", "FOLDER"]
+    if options.precision is not None:
+        further += ["--precision", f"{options.precision:g}"]
+    usual = entry.load().preset(arguments.preset)
+    return {
+        "experiment": entry.id or arguments.command,
+        "preset": arguments.preset,
+        "command": typed(asked, usual, config, *further),
+    }
+
+
+def _import_beside(module: str) -> None:
+    """Import in a thread what is needed in the end, a third of a second of a core that
+    waits for compiled programs."""
+    importing = functools.partial(importlib.import_module, module)
+    threading.Thread(target=importing, daemon=True).start()
 
 
 @contextlib.contextmanager

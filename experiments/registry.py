@@ -15,6 +15,7 @@ import ast
 import dataclasses
 import functools
 import importlib
+import importlib.util
 import pathlib
 import re
 from collections.abc import Iterator, Mapping
@@ -63,6 +64,15 @@ class Entry:
         if load is None or load.__module__ != module.__name__:  # Of something else.
             return module
         return load(self.id)
+
+    @property
+    def takes_data(self) -> bool:
+        """Whether it reads real data, which its module's header then says."""
+        spec = importlib.util.find_spec(self.module)
+        assert spec is not None and spec.origin is not None
+        source = pathlib.Path(spec.origin).read_text("utf-8")
+        header = ast.get_docstring(ast.parse(source)) or ""
+        return re.search("--(data|folder) FOLDER", header) is not None
 
 
 EXPERIMENTS: Mapping[str, Entry]

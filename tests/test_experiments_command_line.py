@@ -12,7 +12,7 @@ from toy_experiments import save_no_figures
 
 from cfljax.report import read_csv
 from experiments.__main__ import main, plain
-from experiments.arguments import _one_line
+from experiments.arguments import _one_line, configure, parser
 from experiments.ifca import fig3
 from experiments.jobs import share_summary
 from experiments.registry import BENCHMARKS, EXPERIMENTS, ORDER, PRESETS, Entry, read
@@ -69,6 +69,36 @@ def test_a_panel_writes_its_table_and_figures(command, tmp_path):
     needed = {"convention", "separation", "noise", "clients", "samples", "trials"}
     assert needed | {"successes", "low", "high"} <= set(rows[0])
     assert all(row["low"] <= row["successes"] / 3 <= row["high"] for row in rows)
+
+
+def test_results_say_which_runs_computed_them(command, tmp_path, monkeypatch):
+    """Another command that reads the same store names the run that computed, and both
+    say how they are made again, without a path of the machine."""
+    save_no_figures(monkeypatch)
+    store = str(tmp_path / "common")
+    seed = ("--seed", "7", "--no-law")
+    assert command(*seed, "--store", store)[0] == 0
+    more = ("--store", store, "--precision", "1")
+    status, out, _ = command(*seed, *more, out=tmp_path / "other")
+    assert status == 0 and "provenance.json" in out
+    files = [tmp_path / name / "provenance.json" for name in ("out", "other")]
+    first, other = (json.loads(file.read_text())["runs"] for file in files)
+    assert len(first) == len(other) == 2 and first[0] == other[0]
+    assert first[0]["blocks"] == 2 and {"commit", "jax", "cores"} <= set(first[0])
+    words = first[1]["command"].split()
+    assert words[:5] == ["python", "-m", "experiments", "run", "ifca.fig3a"]
+    assert (first[1]["preset"], first[1]["experiment"]) == ("quick", "ifca.fig3a")
+    assert other[1]["command"] == first[1]["command"] + " --precision 1"
+    entry = EXPERIMENTS["ifca.fig3a"]
+    again = configure(entry, *parser().parse_known_args(words[3:]))
+    typed = ["run", "ifca.fig3a", *TINY, *seed]
+    assert again == configure(entry, *parser().parse_known_args(typed))
+    assert str(tmp_path) not in "".join(file.read_text() for file in files)
+
+
+def test_a_worker_writes_no_provenance(command, tmp_path):
+    assert command("--shard", "1/2")[0] == 0
+    assert not (tmp_path / "out" / "provenance.json").exists()
 
 
 def test_json_is_one_document_and_a_second_run_is_the_same(command, monkeypatch):
