@@ -84,6 +84,35 @@ def ledger(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     return 0
 
 
+def gallery(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
+    """Make the folders that the gallery lacks, and its page; 1 if one failed."""
+    if rest:
+        raise ValueError(f"`gallery` takes no {' '.join(rest)}.")
+    ids = [find(registry.EXPERIMENTS, id).id for id in dict.fromkeys(arguments.ids)]
+    data = arguments.data or _folder_from_environment()
+    if data is not None and not data.is_dir():
+        raise FileNotFoundError(f"`--data` must be a folder, got `{data}`.")
+    if arguments.page and ids:
+        raise ValueError(f"`--page` is of all experiments, got {' '.join(ids)}.")
+    _check_folder(arguments.out)
+    with _importing():
+        from experiments.gallery.make import write
+    summary = write(
+        [] if arguments.page else ids or list(registry.EXPERIMENTS),
+        arguments.out,
+        preset=arguments.preset,
+        data=data,
+        store=arguments.store or pathlib.Path(_STORE),
+        tell=(lambda line: None) if arguments.json else _say,
+    )
+    _print(summary, as_json=arguments.json)
+    return 1 if summary["failed"] else 0
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
 def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     """Run an experiment or benchmark; the exit status."""
     is_own, is_run = arguments.command == "compare", arguments.command == "run"
@@ -234,6 +263,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             status = launch.main(arguments, rest)
         elif arguments.command == "ledger":
             status = ledger(arguments, rest)
+        elif arguments.command == "gallery":
+            status = gallery(arguments, rest)
         elif arguments.command != "list":
             status = execute(arguments, rest)
         elif rest:
