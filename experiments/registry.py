@@ -68,11 +68,16 @@ class Entry:
     @property
     def takes_data(self) -> bool:
         """Whether it reads real data, which its module's header then says."""
-        spec = importlib.util.find_spec(self.module)
-        assert spec is not None and spec.origin is not None
-        source = pathlib.Path(spec.origin).read_text("utf-8")
-        header = ast.get_docstring(ast.parse(source)) or ""
-        return re.search("--(data|folder) FOLDER", header) is not None
+        return re.search("--(data|folder) FOLDER", _header(self.module)) is not None
+
+
+@functools.cache
+def _header(module: str) -> str:
+    """The docstring of a module that need not be imported."""
+    spec = importlib.util.find_spec(module)
+    assert spec is not None and spec.origin is not None
+    source = pathlib.Path(spec.origin).read_text("utf-8")
+    return ast.get_docstring(ast.parse(source)) or ""
 
 
 EXPERIMENTS: Mapping[str, Entry]

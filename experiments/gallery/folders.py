@@ -2,17 +2,21 @@
 
 import dataclasses
 import enum
+import io
 import json
 import pathlib
 import shutil
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from PIL import Image
+
 from experiments import study
 from experiments.registry import PRESETS, Entry
 
 LIMIT = 300_000  # Bytes of a file; larger ones are left out, and named.
-KINDS = (".svg", ".pdf", ".csv", ".md", ".json")  # No PNG: an SVG is smaller.
+PICTURES = (".svg", ".png")  # A PNG only where the SVG is too large.
+TEXTS = (".csv", ".md", ".json")
 SETTINGS, ORIGIN, LEFT_OUT = "config.json", "provenance.json", "left_out"
 
 
@@ -84,13 +88,15 @@ class Folder:
         for name, content in ((SETTINGS, self.settings), (ORIGIN, self.run)):
             if content is None:
                 return f"{name} is missing or damaged"
-        missing = set()
-        for one, other in ((".svg", ".pdf"), (".pdf", ".svg")):
-            missing |= {path.with_suffix(other).name for path in self.files(one)}
-        there = {path.name for path in self.files(*KINDS)} | set(self.left_out())
-        if lost := sorted((missing | {"table.csv"}) - there):
+        pictures = {path.stem for path in self.files(*PICTURES)}
+        printed = {path.stem for path in self.files(".pdf")}
+        needed = {f"{stem}.pdf" for stem in pictures} | {"table.csv"}
+        needed |= {f"{stem}.svg" for stem in printed - pictures}
+        every = self.files(*PICTURES, ".pdf", *TEXTS)
+        there = {path.name for path in every} | set(self.left_out())
+        if lost := sorted(needed - there):
             return f"{lost[0]} is missing"
-        cut = (path.name for path in self.files(*KINDS) if not _is_whole(path))
+        cut = (path.name for path in every if not _is_whole(path))
         return next((f"{name} is damaged" for name in cut), None)
 
 
@@ -101,7 +107,7 @@ def command(entry: Entry, preset: str) -> str:
 
 def _is_whole(path: pathlib.Path) -> bool:
     """Whether a file ends as its kind does."""
-    ends = {".svg": b"</svg>\n", ".pdf": b"%%EOF\n", ".json": b"}\n"}
+    ends = {".svg": b"</svg>\n", ".pdf": b"%%EOF\n", ".png": b"IEND\xaeB`\x82"}
     return path.read_bytes().endswith(ends.get(path.suffix, b"\n"))
 
 
@@ -140,19 +146,31 @@ def put(
     partial.mkdir(parents=True)
     large = {}
     for file in files:
-        if file.suffix not in KINDS:
+        if file.suffix not in (".svg", ".pdf", *TEXTS):
             continue
         content = file.read_bytes()
-        if file.suffix in (".csv", ".md", ".json"):
+        if file.suffix in TEXTS:
             for place, name in places.items():
                 content = content.replace(place.encode(), name.encode())
-        if len(content) > LIMIT:
-            large[file.name] = len(content)
-        else:
+        if len(content) <= LIMIT:
             (partial / file.name).write_bytes(content)
+            continue
+        large[file.name] = len(content)
+        if file.suffix == ".svg":
+            smaller = file.with_suffix(".png")
+            (partial / smaller.name).write_bytes(_in_few_colours(smaller))
     if large:
         origin = json.loads((partial / ORIGIN).read_text("utf-8"))
         origin["runs"][-1][LEFT_OUT] = large
         (partial / ORIGIN).write_text(json.dumps(origin, indent=1) + "\n", "utf-8")
     shutil.rmtree(target, ignore_errors=True)
     partial.rename(target)
+
+
+def _in_few_colours(file: pathlib.Path) -> bytes:
+    """A PNG of lines and letters in half of its bytes."""
+    buffer = io.BytesIO()
+    with Image.open(file) as image:
+        few = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        few.save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()

@@ -123,10 +123,12 @@ def make(
     """
     scratch = SCRATCH / entry.id
     flags = ["--preset", preset, "--out", str(scratch), "--store", str(store)]
-    flags += [] if data is None else ["--data", str(data)]
+    places = {str(pathlib.Path.home()): "~"}
+    if data is not None:
+        place = str(data.absolute())  # Which, other than a name, is no common word.
+        flags += ["--data", place]
+        places = {place: "FOLDER", **places}
     files = run(entry.id, flags)
-    home = {str(pathlib.Path.home()): "~"}
-    places = home if data is None else {str(data): "FOLDER", **home}
     folders.put([pathlib.Path(file) for file in files], path, places)
 
 

@@ -1,7 +1,7 @@
 """The gallery's page: every experiment by paper, as a picture, a command and files."""
 
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from urllib.parse import quote
 
 from cfljax import report
@@ -32,16 +32,14 @@ python -m experiments gallery --data FOLDER
 _WIDTH = 400  # Pixels of a picture.
 
 
-def text(out: pathlib.Path, entries: Mapping[str, Entry] = EXPERIMENTS) -> str:
+def text(out: pathlib.Path) -> str:
     """The page of the folders in `out`: the same for the same folders."""
-    found = {id: folders.read(out / id, entry) for id, entry in entries.items()}
+    found = {id: folders.read(out / id, entry) for id, entry in EXPERIMENTS.items()}
     sections, counts = [], []
     for start, title in PAPERS.items():
         own = {id: folder for id, folder in found.items() if id.startswith(f"{start}.")}
-        if not own:
-            continue
         counts.append({"paper": title} | _counts(list(own.values())))
-        parts = [_part(entries[id], folder) for id, folder in own.items()]
+        parts = [_part(EXPERIMENTS[id], folder) for id, folder in own.items()]
         sections.append("\n".join([f"## {title}\n", *parts]))
     return NOTE + report.markdown(counts) + "\n" + "\n".join(sections)
 
@@ -68,7 +66,7 @@ def _part(entry: Entry, folder: Folder | None) -> str:
     if made is not None:
         lines.append(f"```bash\n{made}\n```\n")
     if folder is not None:
-        pictures = [_picture(entry, path) for path in folder.files(".svg")]
+        pictures = [_picture(entry, path) for path in folder.files(*folders.PICTURES)]
         lines += ["\n".join(pictures) + "\n"] if pictures else []
         lines.append(", ".join(_links(entry, folder)) + "\n")
     return "\n".join(lines)
