@@ -19,7 +19,6 @@ from experiments.gallery.folders import Size
 from experiments.registry import EXPERIMENTS, Entry
 
 SCRATCH = pathlib.Path("results", "gallery")
-FOLDER = pathlib.Path("figures")  # Where none is named.
 
 
 def write(
