@@ -2,7 +2,9 @@
 
 import argparse
 import contextlib
+import dataclasses
 import difflib
+import hashlib
 import io
 import pathlib
 import re
@@ -12,6 +14,7 @@ from typing import Any, NoReturn
 from experiments import registry
 from experiments.registry import Entry
 
+_LONGEST_NAME = 120  # Of a folder.
 MINUTES = 240  # Of a worker on a cluster; it is queued again when they are over.
 EXAMPLES = """\
 examples:
@@ -257,6 +260,34 @@ def configure(entry: Entry, arguments: argparse.Namespace, rest: Sequence[str]) 
         raise ValueError(
             f"{_one_line(complaint.getvalue())} See --help-config for all flags."
         ) from None
+
+
+def usual_folder(entry: Entry, preset: str, config: Any) -> pathlib.Path:
+    """Where results go unless a folder is given: a configuration that is not the
+    preset's has one of its own, named by what differs."""
+    changed = changes(entry.load().preset(preset), config)
+    parts = [
+        preset,
+        *(f"{name}={_in_a_name(value)}" for name, value in changed.items()),
+    ]
+    name = "-".join(parts)
+    if len(name) > _LONGEST_NAME:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:12]
+        name = f"{name[: _LONGEST_NAME - 13]}-{digest}"
+    return pathlib.Path("results", entry.id, name)
+
+
+def changes(usual: Any, config: Any) -> dict[str, Any]:
+    """The fields that a configuration has other than another one."""
+    names = [field.name for field in dataclasses.fields(config)]
+    own = {name: getattr(config, name) for name in names}
+    return {n: value for n, value in own.items() if value != getattr(usual, n)}
+
+
+def _in_a_name(value: Any) -> str:
+    """A value as files may be called."""
+    values = value if isinstance(value, tuple) else (value,)
+    return re.sub(r"[^\w.+-]", "_", "+".join(map(str, values)))
 
 
 def _one_line(box: str) -> str:
