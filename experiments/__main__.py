@@ -22,7 +22,7 @@ from typing import Any
 
 from experiments import launch, registry
 from experiments.arguments import configure, find, parser
-from experiments.commands import typed
+from experiments.commands import typed, usual_folder
 from experiments.options import Options
 from experiments.registry import Entry
 
@@ -123,7 +123,7 @@ def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     if memory is not None and not math.isfinite(memory):
         raise ValueError(f"`--memory` must be a number of GiB, got {memory}.")
     options = Options(
-        out=arguments.out or pathlib.Path("results", arguments.id, arguments.preset),
+        out=arguments.out or pathlib.Path("results", arguments.id),
         store=arguments.store or (None if arguments.out else pathlib.Path(_STORE)),
         accept_code=arguments.accept_code,
         chunk=arguments.chunk,
@@ -140,8 +140,12 @@ def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     with _importing():
         found = _prepare_devices(entry, arguments.devices)  # From here on JAX is there.
         config = configure(entry, arguments, rest)
-    if is_own and arguments.out is None:
-        usual = pathlib.Path("results", "compare", f"{config.data}-{config.partition}")
+    if arguments.out is None:
+        usual = (
+            pathlib.Path("results", "compare", f"{config.data}-{config.partition}")
+            if is_own
+            else usual_folder(entry, arguments.preset, config)
+        )
         options = dataclasses.replace(options, out=usual)
     from cfljax import engine
 

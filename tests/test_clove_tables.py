@@ -410,7 +410,11 @@ def view_applies(view, trial):
 
 def test_tables_of_other_sizes_are_told_apart(paper_trial):
     assert rows.size_of(paper_trial, ITEMS).is_paper
+    # Of whom all take part, as in that table's first rows.
     assert not rows.size_of(paper_trial, TABLE14.view.items).is_paper
+    part = dataclasses.replace(paper_trial, num_clients=40, num_participants=10)
+    for trial, told in ((paper_trial, "125 participants"), (part, "31 participants")):
+        assert f" of {told}" in str(rows.size_of(trial, TABLE14.view.items))
     narrow = dataclasses.replace(paper_trial, num_channels=4)
     assert str(rows.size_of(narrow, ITEMS)) == "4 of 32 channels"
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import string
 import subprocess
 import sys
 import types
@@ -13,11 +14,13 @@ from toy_experiments import save_no_figures
 from cfljax.report import read_csv
 from experiments.__main__ import main, plain
 from experiments.arguments import _one_line, configure, parser
+from experiments.commands import usual_folder
 from experiments.ifca import fig3
 from experiments.jobs import share_summary
 from experiments.registry import BENCHMARKS, EXPERIMENTS, ORDER, PRESETS, Entry, read
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+SAFE = {*string.ascii_letters, *string.digits, *"_.+-="}
 TINY = [
     *("--num-features", "5", "--num-clients", "4", "--num-samples", "10"),
     *("--separation", "1", "2", "--noise", "0.1", "--num-trials", "3"),
@@ -56,6 +59,45 @@ def is_one_line(err, message=""):
 
 
 # Against itself: tables, figures, listing, help
+
+
+@pytest.mark.parametrize(
+    ("flags", "name"),
+    [
+        ((), "quick"),
+        (("--num-trials", "2"), "quick"),  # As the preset has it.
+        (
+            ("--num-trials", "3", "--datasets", "mnist", "cifar10"),
+            "quick-datasets=mnist+cifar10-num_trials=3",
+        ),
+    ],
+)
+def test_a_changed_setting_has_a_folder_that_names_it(
+    replace_main, monkeypatch, tmp_path, flags, name
+):
+    monkeypatch.chdir(tmp_path)
+    folders = []
+
+    def keep(config, options):
+        del config
+        folders.append(options.out)
+        return {"headline": "", "files": []}
+
+    replace_main(keep)
+    assert main(["run", "clove.table1", *flags]) == 0
+    assert folders == [pathlib.Path("results", "clove.table1", name)]
+
+
+def test_names_of_folders_are_short_and_safe_and_differ():
+    entry = EXPERIMENTS["clove.table1"]
+    quick = entry.load().preset("quick")
+    names = []
+    for last in (200, 201):
+        sizes = (*range(100, 160), last)
+        other = dataclasses.replace(quick, num_samples=sizes, num_test_samples=sizes)
+        names.append(usual_folder(entry, "quick", other).name)
+    assert names[0] != names[1]
+    assert all(len(name) <= 120 and set(name) <= SAFE for name in names)
 
 
 def test_a_panel_writes_its_table_and_figures(command, tmp_path):
