@@ -339,14 +339,10 @@ def asked(data, state):
     return {"sum": jnp.sum(state.models) + data.targets[0, 0], "models": state.models}
 
 
-def examine(num_rounds=6, rounds_between=3, **options):
-    test = jax.tree_util.Partial(asked, draw())
-    own = {"test": test, "rounds_between": rounds_between, "step_size": 0.05}
-    algorithm = build("batches", own.pop("step_size"))
-    usual = {"observe": seen, "devices": 1}
-    return cfl.run(
-        algorithm, KEY, draw(), num_rounds=num_rounds, **usual | own | options
-    )
+def examine(num_rounds: Any = 6, **options: Any):
+    """A run with tests on large arrays."""
+    usual = {"test": jax.tree_util.Partial(asked, draw()), "rounds_between": 3}
+    return start("batches", num_rounds=num_rounds, **usual | options)
 
 
 def test_tests_see_the_state_of_their_round_and_change_nothing():
