@@ -325,6 +325,8 @@ class Progress(NamedTuple):
     """What a store has of the cells of a grid."""
 
     is_done: Bool[np.ndarray, "*axes"]  # whether of all its trials
+    has_failed: Bool[np.ndarray, "*axes"]  # whether any could not be computed
+    num_open: int  # blocks that are neither
     # What its trials took since they were last taken up: by the clock without
     # compiling, and of all cores with it.
     seconds: Float[np.ndarray, "*axes"]
@@ -340,7 +342,9 @@ def progress_of(path: pathlib.Path, grid: Grid) -> Progress:
         seconds[tuple(index)] += about["seconds"]
         core_seconds[tuple(index)] += about.get("core_seconds", about["seconds"])
     is_done = np.all(store.states == DONE, axis=-1)
-    return Progress(is_done, seconds, core_seconds)
+    has_failed = np.any(store.states == FAILED, axis=-1)
+    num_open = int(np.sum(store.states == OPEN))
+    return Progress(is_done, has_failed, num_open, seconds, core_seconds)
 
 
 def stored(path: pathlib.Path) -> Iterator[kept.Kept]:

@@ -58,6 +58,7 @@ Compute = Callable[[int, Sequence[Any], slice], tuple[Sequence[Outputs], float]]
 
 # A sweep ends with these; with others that a trial raises only its cell does.
 FATAL = (MemoryLimitError, OutputsError, StoreError)
+WAIT = 2.0  # Seconds from one look at what other runs hold to the next.
 
 
 class Joint(NamedTuple):
@@ -93,6 +94,7 @@ def sweep(
     devices: int | None = None,
     joint: Joint | None = None,
     shard: tuple[int, int] | None = None,
+    waits: bool = False,
     enough: Enough | None = None,
     by_rounds: bool = False,
     accept_code: str | None = None,
@@ -141,6 +143,8 @@ def sweep(
         together; `chunk`, `memory`, `batching` and `devices` are its own affair.
       shard: `(i, n)`, 1 <= i <= n: do only every n-th piece of work from the i-th on,
         and return what is done by then.
+      waits: whether to stay, where all that is left is computed by other runs, until
+        they end: what one leaves undone because it was killed is then computed here.
       enough: `(outputs, trial) -> bool`, whether a cell needs no more trials, asked
         after each block with all outputs `[n, ...]` of the cell's first n trials; a
         pure function, so that it does not matter who computed what and when. Blocks
@@ -162,8 +166,8 @@ def sweep(
 
     Raises:
       StoreError: if `path` belongs to something else, a cell was begun by other code,
-        the disk refuses or, without `shard`, other runs still compute blocks. Blocks
-        that are done stay done.
+        the disk refuses or, without `shard` and `waits`, other runs still compute
+        blocks. Blocks that are done stay done.
       ValueError: if an argument is out of its range, a trial or the chunk does not
         fit in `memory`, the results do not fit in what is free, or outputs are not
         what the grid announces.
@@ -219,7 +223,7 @@ def sweep(
                 assert simulate is not None
                 constants = jax.device_put(constants)
                 compute = _one_by_one(grid, simulate, key, constants, work, given)
-            work.run(pieces, compute)
+            work.run(pieces, compute, waits=waits)
     whole = (grid, cells, path, rule, journal)
     return _results(*whole, damaged=damaged, is_part=shard is not None)
 
@@ -472,16 +476,24 @@ class _Work:
         self._trials += trials
         self._bar.advance(trials)
 
-    def run(self, pieces: Sequence[_Piece], compute: Compute) -> None:
+    def run(
+        self, pieces: Sequence[_Piece], compute: Compute, *, waits: bool = False
+    ) -> None:
         """Do every piece that no other run holds, or has done meanwhile; held ones
-        again while any gets done: the run that held them may have been killed."""
-        left = list(pieces)
+        again while any gets done, or for as long as they are held if it `waits`: the
+        run that held them may have been killed."""
+        left, is_told = list(pieces), False
         self._bar.expect(sum(self._count(self._remaining(piece)) for piece in left))
         try:
             while left:
                 held = [piece for piece in left if not self._take(piece, compute)]
                 if len(held) == len(left):
-                    break
+                    if not waits:
+                        break
+                    if not is_told:
+                        is_told = True
+                        log.warning("other runs compute all that is left; waiting.")
+                    time.sleep(WAIT)
                 left = held
         finally:
             with contextlib.suppress(StoreError):  # Nothing that a result depends on.
