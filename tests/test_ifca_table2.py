@@ -361,6 +361,16 @@ def test_features_of_frozen_layers_give_the_numbers_of_frozen_layers():
     assert np.isnan(run(0.5, jnp.nan * FLAT)[1]["accuracy"]).all()
 
 
+def test_one_shot_starts_with_images_where_layers_are_frozen():
+    """Data that are not traced are looked at; images are no features."""
+    inputs = INPUTS._replace(pretrained=FLAT[None, :])
+    found = femnist.simulate(reference("one_shot-2"), jax.random.key(2), inputs)
+    assert np.isfinite(found["accuracy"]).all()
+    own = fedavg(femnist.head(TASK), step_size=0.1)
+    with pytest.raises(TypeError, match="dot_general"):  # Control.
+        engine.run(own, jax.random.key(0), CLIENTS[0], num_rounds=1)
+
+
 @pytest.mark.slow
 def test_a_local_run_that_diverges_has_a_result_and_is_counted():
     run = compiled("local")

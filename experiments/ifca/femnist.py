@@ -206,8 +206,10 @@ def trained(
         **settings,
     )
     if method.name == "one_shot":
-        plain = algorithm
-        algorithm = plain._replace(init=lambda key, _: plain.init(key, problem.start))
+        # Traced, as images are no data of the last layer, whose outputs are looked at
+        # where data are concrete.
+        begin = jax.jit(algorithm.init)
+        algorithm = algorithm._replace(init=lambda key, _: begin(key, problem.start))
     if method.name == "ifca" and trial.warm_up_rounds:
         models = _warm_models(trial, warm_key, method, problem.task, data, settings)
         algorithm = _started_at(algorithm, models)
