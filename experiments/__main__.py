@@ -125,15 +125,15 @@ def _summary(
     entry: Entry, config: Any, options: Options, *, plans: bool
 ) -> Mapping[str, Any]:
     """Of what was asked for: what it would cost, a worker's share, or the whole."""
-    module = entry.load()
+    module, name = entry.load(), entry.id or "compare"
     if plans:
         from experiments import plan
 
-        return plan.plan(entry.id, options, module.jobs(config, options))
+        return plan.plan(name, options, module.jobs(config, options))
     if entry.has_jobs and options.shard is not None:
         from experiments import jobs
 
-        return jobs.share(entry.id, options, module.jobs(config, options))
+        return jobs.share(name, options, module.jobs(config, options))
     return module.main(config, options)
 
 

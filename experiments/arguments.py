@@ -103,10 +103,11 @@ def parser() -> argparse.ArgumentParser:
         if name == "list":
             continue
         _add_subject(command, name)
+        command.set_defaults(precision=None, shard=None, plan=False)
         if name == "run":
-            _add_sweep(command)
-        else:
-            command.set_defaults(precision=None, shard=None, plan=False)
+            _add_precision(command)
+        if name != "bench":
+            _add_share(command)
         _add_resources(command)
     return top
 
@@ -156,7 +157,7 @@ def _add_subject(command: argparse.ArgumentParser, name: str) -> None:
     )
 
 
-def _add_sweep(command: argparse.ArgumentParser) -> None:
+def _add_precision(command: argparse.ArgumentParser) -> None:
     """What sweeps alone have a use for, see `registry.Entry`."""
     command.add_argument(
         "--precision",
@@ -165,6 +166,10 @@ def _add_sweep(command: argparse.ArgumentParser) -> None:
         help="for sweeps: stop the trials of a cell when its interval, which allows "
         "for that, is narrower than W; never by default",
     )
+
+
+def _add_share(command: argparse.ArgumentParser) -> None:
+    """What sweeps and experiments with jobs have a use for."""
     command.add_argument(
         "--shard",
         type=_shard,

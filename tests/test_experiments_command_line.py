@@ -481,11 +481,15 @@ def test_flags_without_use_are_one_line(command, flag, value):
     assert told == (2, "", f"error: {message}\n")
 
 
-@pytest.mark.parametrize("flags", [["--precision", "0.1"], ["--shard", "1/2"]])
-def test_a_comparison_knows_no_flags_of_sweeps(flags, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    "argv",
+    [["compare", "--precision", "0.1"], ["bench", "law", "--shard", "1/2"]],
+    ids=lambda argv: argv[0],
+)
+def test_others_know_no_flags_of_sweeps(argv, capsys, monkeypatch):
     monkeypatch.setattr("cfljax.engine.use_cores", lambda number: 1)
-    assert main(["compare", *flags]) == 2
-    assert is_one_line(capsys.readouterr().err, flags[0])
+    assert main(argv) == 2
+    assert is_one_line(capsys.readouterr().err, argv[-2])
 
 
 def test_precision_and_shard_reach_every_sweep_and_nothing_else(command, replace_main):
