@@ -157,6 +157,8 @@ def _check_use(entry: Entry, arguments: argparse.Namespace) -> None:
         ("--precision", arguments.precision, entry.is_sweep),
         ("--plan", arguments.plan or None, entry.has_jobs),
         ("--shard", shard, entry.is_sweep or entry.has_jobs),
+        ("--store", arguments.store, entry.uses_store),
+        ("--accept-code", arguments.accept_code, entry.uses_store),
     ):
         if value is not None and not is_used:
             raise ValueError(f"`{flag}` has no use for {arguments.id}, got {value}.")

@@ -146,14 +146,15 @@ def _add_subject(command: argparse.ArgumentParser, name: str) -> None:
     command.add_argument(
         "--store",
         type=pathlib.Path,
-        help="folder in which sweeps look for what is computed and put the rest; by "
-        "default `store` in the folder of the results if that is given, else "
-        "results/store, where all experiments find each other's",
+        help="for sweeps and neural networks: folder in which they look for what is "
+        "computed and put the rest; by default `store` in the folder of the results if "
+        "that is given, else results/store, where all experiments find each other's",
     )
     command.add_argument(
         "--accept-code",
         metavar="WHY",
-        help="complete cells that other code began, which is recorded with the reason",
+        help="complete cells of the store that other code began, which is recorded "
+        "with the reason",
     )
 
 
