@@ -192,15 +192,59 @@ def test_job_that_fails_leaves_the_others_to_be_done(tmp_path, capsys):
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
-def test_other_code_takes_up_no_state(tmp_path, monkeypatch, segments):
+def states(folder: pathlib.Path) -> set[str]:
+    """Names of all files of states, without those of earlier ones."""
+    return {file.name for file in (folder / "store" / "states").glob("*.npz")}
+
+
+@pytest.mark.parametrize("what", ["code", "revision"])
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_other_code_takes_up_no_state_and_replaces_it(
+    tmp_path, monkeypatch, segments, what, is_alone
+):
+    """Unless a run of more rounds is at it, which may need it."""
+    own, store = job(seeds=1), tmp_path / "store"
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         cut_after(patch, 3)
-        jobs.run(options(tmp_path), job(seeds=1))
+        jobs.run(options(tmp_path), own)
+    before = states(tmp_path)
     segments.clear()
-    other = {"modules": {"a": "b"}, "settings": {}}
-    monkeypatch.setattr(SWEEPS, "describe", lambda function: other)
-    jobs.run(options(tmp_path), job(seeds=1))
-    assert segments == [1, 2, 3, 4]
+    if what == "code":
+        other = {"modules": {"a": "b"}, "settings": {}}
+        monkeypatch.setattr(SWEEPS, "describe", lambda function: other)
+    else:
+        grid = dataclasses.replace(own.grid, revision=2)
+        own = own._replace(grid=grid)
+    name = Store(store, own.grid).state_key(own.grid.trial)
+    with Claims(store) as claims, contextlib.ExitStack() as another:
+        if not is_alone:
+            assert another.enter_context(claims.claim([f"states/{name}"]))
+        jobs.run(options(tmp_path), own)
+    assert segments == [1, 2, 3, 4] and len(before) == 1
+    after = states(tmp_path)
+    assert len(after - before) == 1 and after & before == (
+        set() if is_alone else before
+    )
+    everything = [file.name for file in (store / "states").iterdir()]
+    assert is_alone == (len(everything) == 2)  # With the one before the last.
+
+
+def test_states_of_finished_trials_go_though_a_kill_came_before(tmp_path, monkeypatch):
+    """When the next run writes to the store; those that can grow stay."""
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    own = job(seeds=2)
+    fixed = own._replace(grid=dataclasses.replace(own.grid, growing=lambda trial: ()))
+    for kind, ours in (("fixed", fixed), ("growing", own)):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(SWEEPS._Work, "_forget", killed)
+            jobs.run(options(tmp_path / kind), ours)
+        assert len(states(tmp_path / kind)) == 1
+    jobs.run(options(tmp_path / "fixed"), fixed)
+    jobs.run(options(tmp_path / "growing"), own)
+    assert not states(tmp_path / "fixed") and len(states(tmp_path / "growing")) == 2
 
 
 def test_workers_share_all_jobs_and_repeat_nothing(tmp_path):

@@ -9,7 +9,7 @@ import logging
 import os
 import pathlib
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -209,6 +209,7 @@ def sweep(
         options |= {"by_rounds": by_rounds}
         options["shard"] = None if shard is None else "{}/{}".format(*shard)
         journal.start({**describe_run(), **options})
+        store.tidy()
         store.keep_code(code)
         origin = _Origin(code, commit(), journal.run, accept_code)
         with Bar(grid.experiment, visible=progress) as bar:
@@ -609,13 +610,30 @@ class _Work:
     def _forget(self, block: Block, trials: Sequence[int]) -> None:
         """Delete states of trials to which no round can be added."""
         trial = self._grid.cell(block[:-1]).trial
-        if self._grid.growing(trial):
-            return
+        if not self._grid.growing(trial):
+            self._delete_states(trial, trials)
+
+    def _delete_states(
+        self, trial: Any, trials: Sequence[int], *, but_own: bool = False
+    ) -> None:
+        """Of some trials, those of all code or but of this run's."""
         code = key_of(self.origin.code)
         for index in trials:
-            for state in _states(self._store.state_file(trial, index, code)):
-                with disk_errors(state):
-                    state.unlink(missing_ok=True)
+            own = self._store.state_file(trial, index, code).stem
+            for state in self._store.state_files(trial, index):
+                if not (but_own and state.name.startswith(own)):
+                    with disk_errors(state):
+                        state.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def own_states(self, trial: Any, trials: Sequence[int]) -> Iterator[None]:
+        """Inside, states of some trials are this run's. Those of other code go, unless
+        another run is at the same trials, with more rounds or fewer."""
+        name = f"states/{self._store.state_key(trial)}"
+        with self._claims.claim([name]) as is_alone:
+            if is_alone:
+                self._delete_states(trial, trials, but_own=True)
+            yield
 
     def _about(self, block: Block) -> dict[str, Any]:
         """Where a block comes from that this run writes."""
@@ -704,13 +722,15 @@ def _round_by_round(
         del group
         (cell,) = cells
         begin, gathered = time.perf_counter(), []
-        for index in range(trials.start, trials.stop):
-            with checkpoints(_sound(store.state_file(cell, index, code))):
-                found = simulate(cell, jax.random.fold_in(key, index), constants)
-            own = {name: np.asarray(value) for name, value in found.items()}
-            work.accept(_shapes_of(own))
-            gathered.append(own)
-            work.advance(1)
+        indices = range(trials.start, trials.stop)
+        with work.own_states(cell, indices):
+            for index in indices:
+                with checkpoints(_sound(store.state_file(cell, index, code))):
+                    found = simulate(cell, jax.random.fold_in(key, index), constants)
+                own = {name: np.asarray(value) for name, value in found.items()}
+                work.accept(_shapes_of(own))
+                gathered.append(own)
+                work.advance(1)
         return [_stack(gathered)], time.perf_counter() - begin
 
     return compute
@@ -718,7 +738,7 @@ def _round_by_round(
 
 def _sound(state: pathlib.Path) -> pathlib.Path:
     """The file of a state, which is begun anew where nothing of it can be read."""
-    for own in _states(state):
+    for own in sorted(state.parent.glob(f"{state.stem}.*")):  # Of all its runs.
         earlier = own.with_name(f"{own.name}.before")
         if own.suffix == ".npz" and not (read(own) or read(earlier)):
             log.warning("`%s` is damaged; its run begins anew.", own)
@@ -726,11 +746,6 @@ def _sound(state: pathlib.Path) -> pathlib.Path:
                 own.unlink()
                 earlier.unlink(missing_ok=True)
     return state
-
-
-def _states(state: pathlib.Path) -> list[pathlib.Path]:
-    """All files of a trial's states: of its second run, and earlier ones, too."""
-    return sorted(state.parent.glob(f"{state.stem}.*"))
 
 
 def _shapes_of(outputs: Outputs) -> dict[str, jax.ShapeDtypeStruct]:

@@ -206,10 +206,11 @@ def trained(
         **settings,
     )
     if method.name == "one_shot":
-        # Traced, as images are no data of the last layer, whose outputs are looked at
-        # where data are concrete.
-        begin = jax.jit(algorithm.init)
-        algorithm = algorithm._replace(init=lambda key, _: begin(key, problem.start))
+        # Concrete images would be checked as data of the task, which may be the last
+        # layer; what comes out of the barrier is traced, as the start is.
+        plain, images = algorithm, problem.start
+        barrier = jax.lax.optimization_barrier
+        algorithm = plain._replace(init=lambda key, _: plain.init(key, barrier(images)))
     if method.name == "ifca" and trial.warm_up_rounds:
         models = _warm_models(trial, warm_key, method, problem.task, data, settings)
         algorithm = _started_at(algorithm, models)
