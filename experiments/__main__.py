@@ -169,15 +169,15 @@ def _summary(
     entry: Entry, config: Any, options: Options, *, plans: bool
 ) -> Mapping[str, Any]:
     """Of what was asked for: what it would cost, a worker's share, or the whole."""
-    module = entry.load()
+    module, name = entry.load(), entry.id or "compare"
     if plans:
         from experiments import plan
 
-        return plan.plan(entry.id, options, module.jobs(config, options))
+        return plan.plan(name, options, module.jobs(config, options))
     if entry.has_jobs and options.shard is not None:
         from experiments import jobs
 
-        return jobs.share(entry.id, options, module.jobs(config, options))
+        return jobs.share(name, options, module.jobs(config, options))
     return module.main(config, options)
 
 
@@ -228,6 +228,8 @@ def _check_use(entry: Entry, arguments: argparse.Namespace) -> None:
         ("--precision", arguments.precision, entry.is_sweep),
         ("--plan", arguments.plan or None, entry.has_jobs),
         ("--shard", shard, entry.is_sweep or entry.has_jobs),
+        ("--store", arguments.store, entry.uses_store),
+        ("--accept-code", arguments.accept_code, entry.uses_store),
     ):
         if value is not None and not is_used:
             raise ValueError(f"`{flag}` has no use for {arguments.id}, got {value}.")

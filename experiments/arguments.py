@@ -110,10 +110,11 @@ def parser() -> argparse.ArgumentParser:
         if name == "list":
             continue
         _add_subject(command, name)
+        command.set_defaults(precision=None, shard=None, plan=False)
         if name == "run":
-            _add_sweep(command)
-        else:
-            command.set_defaults(precision=None, shard=None, plan=False)
+            _add_precision(command)
+        if name != "bench":
+            _add_share(command)
         _add_resources(command)
     return top
 
@@ -181,18 +182,19 @@ def _add_subject(command: argparse.ArgumentParser, name: str) -> None:
     command.add_argument(
         "--store",
         type=pathlib.Path,
-        help="folder in which sweeps look for what is computed and put the rest; by "
-        "default `store` in the folder of the results if that is given, else "
-        "results/store, where all experiments find each other's",
+        help="for sweeps and neural networks: folder in which they look for what is "
+        "computed and put the rest; by default `store` in the folder of the results if "
+        "that is given, else results/store, where all experiments find each other's",
     )
     command.add_argument(
         "--accept-code",
         metavar="WHY",
-        help="complete cells that other code began, which is recorded with the reason",
+        help="complete cells of the store that other code began, which is recorded "
+        "with the reason",
     )
 
 
-def _add_sweep(command: argparse.ArgumentParser) -> None:
+def _add_precision(command: argparse.ArgumentParser) -> None:
     """What sweeps alone have a use for, see `registry.Entry`."""
     command.add_argument(
         "--precision",
@@ -201,6 +203,10 @@ def _add_sweep(command: argparse.ArgumentParser) -> None:
         help="for sweeps: stop the trials of a cell when its interval, which allows "
         "for that, is narrower than W; never by default",
     )
+
+
+def _add_share(command: argparse.ArgumentParser) -> None:
+    """What sweeps and experiments with jobs have a use for."""
     command.add_argument(
         "--shard",
         type=_shard,

@@ -1,9 +1,9 @@
 """Jobs: the sweeps of an experiment, and several workers that share them out.
 
 An experiment that takes long says with `"has_jobs": True` that its module has a
-function `jobs(config, options)`: sweeps that need nothing of each other, of trials that
-are runs of many rounds. So they can be shared out, and their cost told, before any
-table is made of them.
+function `jobs(config, options)`: sweeps of trials that are runs of many rounds. So they
+can be shared out, and their cost told, before any table is made of them. One that needs
+results of another comes after it, and takes them in its `constants` by `result`.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import xarray as xr
 
 from cfljax import engine
@@ -25,6 +26,9 @@ class Job(NamedTuple):
     grid: engine.Grid
     simulate: Simulate
     constants: Callable[[], Any] = lambda: None  # Made when they are needed.
+    # Of the same shapes and types, for a price, where `constants` needs results.
+    stand_in: Callable[[], Any] | None = None
+    name: str = ""  # For a plan, where trials do not say which job they are of.
 
     @property
     def num_cells(self) -> int:
@@ -33,10 +37,15 @@ class Job(NamedTuple):
 
 
 def run(
-    options: Options, job: Job, *, shard: tuple[int, int] | None = None
+    options: Options,
+    job: Job,
+    *,
+    shard: tuple[int, int] | None = None,
+    waits: bool = False,
 ) -> xr.Dataset:
     """Compute what the store lacks of a job, or a share of it, with clients spread over
-    the devices that were asked for, or that pay; returns all that is there."""
+    the devices that were asked for, or that pay; returns all that is there. What other
+    workers compute is theirs; one that `waits` stays until they have done it."""
     spread = engine.clients_over_devices(options.devices)
     with spread if options.devices else contextlib.nullcontext():
         return engine.sweep(
@@ -46,35 +55,51 @@ def run(
             constants=job.constants(),
             progress=options.progress,
             shard=shard,
+            waits=waits,
             by_rounds=True,
             accept_code=options.accept_code,
         )
 
 
+def result(options: Options, job: Job) -> xr.Dataset:
+    """All of a job that another one needs, without failures: what workers compute is
+    waited for, and what nobody does is computed here.
+
+    Raises:
+      SweepError: if a cell failed, here or at another worker's.
+    """
+    found = run(options, job, waits=True)
+    if failures := found.attrs["failures"]:
+        raise engine.SweepError(
+            f"{job.name}: {failures} of {job.num_cells} cells failed, and what needs "
+            "them was not begun."
+        )
+    return found
+
+
 def share(experiment: str, options: Options, jobs: Sequence[Job]) -> dict[str, Any]:
-    """Be worker i of n, of `options.shard`, on all jobs; a summary of what is there.
+    """Be worker i of n, of `options.shard`, on all jobs; a summary of what is there at
+    the end, of all workers.
 
     Cells are dealt out one by one, over all jobs.
     """
     assert options.shard is not None
     number, workers = options.shard
-    dealt = num_open = failed = 0
+    dealt = 0
     for job in jobs:
         own = (number - 1 - dealt) % workers + 1
         dealt += job.num_cells
         try:
-            found = run(options, job, shard=(own, workers)).attrs
+            run(options, job, shard=(own, workers))
         except engine.SweepError as error:  # The other jobs may do better.
             print(f"error: {error}", file=sys.stderr)
-            found = {"open_blocks": 0, "failures": job.num_cells}
-        num_open += found["open_blocks"]
-        failed += found["failures"]
+    found = [engine.progress_of(options.store_folder, job.grid) for job in jobs]
     return share_summary(
         experiment,
         options.shard,
-        num_open=num_open,
+        num_open=sum(own.num_open for own in found),
         num_blocks=sum(job.num_cells * job.grid.num_blocks for job in jobs),
-        failed_cells=failed,
+        failed_cells=sum(int(np.sum(own.has_failed)) for own in found),
     )
 
 

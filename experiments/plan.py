@@ -9,7 +9,7 @@ import functools
 import math
 import resource
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -46,13 +46,18 @@ def plan(
     left, cores = sum(known), engine.use_cores()
     cells, done = (sum(row[name] for row in table) for name in ("cells", "done"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    held = sum(_bytes(job) for job in jobs) / 2**30
     facts = f"{done} of {cells} cells are done"
     if measures:
+        held = sum(_bytes(job, speed.outputs) for job in jobs) / 2**30
         facts += (
             f"; {left:.2f} core-hours to the end, {left / cores:.2f} hours on the"
             f" {cores} cores here; {peak:.1f} GiB of memory at the measured sizes;"
             f" results take {1024 * held:.1f} MiB"
+        )
+    if assumed := [job.name for job in jobs if job.stand_in is not None and measures]:
+        facts += (
+            f"; {', '.join(assumed)}: priced with numbers of the right shapes in place"
+            " of the results that it needs"
         )
     return {
         "experiment": experiment,
@@ -80,7 +85,7 @@ def _rows(
         trial = cells[0].trial
         is_done = progress.is_done
         done = [progress.core_seconds[c.index] for c in cells if is_done[c.index]]
-        row = {"what": _label(trial), "cells": len(cells), "done": len(done)}
+        row = {"what": _label(job, trial), "cells": len(cells), "done": len(done)}
         row |= {"rounds": trial.num_rounds, "core_seconds": None, "known_by": None}
         row["core_hours"] = None
         if measures:
@@ -97,22 +102,26 @@ def _rows(
     return rows
 
 
-def _label(trial: Any) -> str:
+def _label(job: Job, trial: Any) -> str:
     """What a person calls a trial."""
     names = ("dataset", "images", "partition", "num_clients", "num_samples")
     first = [getattr(trial, name) for name in names if hasattr(trial, name)]
-    return ", ".join(str(value) for value in (*first, _method(trial)))
+    every = (*filter(None, [job.name]), *first, _method(trial))
+    return ", ".join(str(value) for value in every)
 
 
 def _method(trial: Any) -> str:
     return getattr(trial, "method", None) or getattr(trial, "algorithm", "")
 
 
-def _bytes(job: Job) -> float:
+def _bytes(job: Job, outputs: Mapping[int, Mapping[str, Any]]) -> float:
     """Of the outputs of all its cells, before they are compressed."""
     sizes = {name: len(labels) for name, labels in job.grid.coords.items()}
     for dim in ("round", "tested"):
         sizes.setdefault(dim, job.grid.trial.num_rounds)
+    # Axes without labels are known of what was counted.
+    for name, output in outputs.get(id(job), {}).items():
+        sizes |= zip(job.grid.dims[name], output.shape, strict=True)
     each = sum(
         math.prod(sizes.get(dim, 1) for dim in own) for own in job.grid.dims.values()
     )
@@ -127,6 +136,7 @@ class _Speed:
         self._rates: dict[str, float] = {}  # Operations a core-second, by network.
         self._counts: dict[Any, float] = {}
         self._constants: tuple[Any, Any] = (None, None)
+        self.outputs: dict[int, Mapping[str, Any]] = {}  # Shapes, by the job's `id`.
 
     def of(self, job: Job, trial: Any) -> tuple[float, str]:
         """Core-seconds, and how they are known."""
@@ -144,28 +154,28 @@ class _Speed:
         return time.perf_counter() - self._started
 
     def _count(self, job: Job, trial: Any) -> tuple[float, str]:
-        """Operations of a round and its share of a test, counted or by the samples of
-        what is most like it."""
-        between = getattr(trial, "rounds_between", 1)
-        short = dataclasses.replace(trial, num_rounds=between)
-        key = job.grid.static(short)
+        """Operations of a round and its share of tests and of what is done once,
+        counted or by the samples of what is most like it."""
+        key = job.grid.static(trial)
         size = getattr(trial, "num_clients", 1) * getattr(trial, "num_samples", 1)
-        kind = (getattr(trial, "network", None), _method(trial))
+        kind = (job.name, getattr(trial, "network", None), _method(trial))
         if key not in self._counts:
             if ("alike", kind) in self._counts and self._elapsed() > _COUNTING:
                 return size * self._counts["alike", kind], "samples"
-            self._counts[key] = self._products(job, short) / between
+            self._counts[key] = self._products(job, trial) / trial.num_rounds
             self._counts["alike", kind] = self._counts[key] / size
         return self._counts[key], "operations"
 
     def _products(self, job: Job, trial: Any) -> float:
-        run = functools.partial(job.simulate, trial)
-        keys = jax.eval_shape(lambda: jax.random.key(0))
-        return engine.products(jax.make_jaxpr(run)(keys, self._shapes(job)).jaxpr)
+        run = jax.make_jaxpr(functools.partial(job.simulate, trial), return_shape=True)
+        key = jax.eval_shape(lambda: jax.random.key(0))
+        program, outputs = run(key, self._shapes(job))
+        self.outputs.setdefault(id(job), outputs)  # The first is no short one.
+        return engine.products(program.jaxpr)
 
     def _made(self, job: Job) -> Any:
         if self._constants[0] is not job:
-            self._constants = job, job.constants()
+            self._constants = job, (job.stand_in or job.constants)()
         return self._constants[1]
 
     def _shapes(self, job: Job) -> Any:

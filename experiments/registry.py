@@ -54,6 +54,13 @@ class Entry:
     is_sweep: bool = False
     # Whether it has `jobs(config, options)`, see `jobs`, which workers can share.
     has_jobs: bool = False
+    # Whether it keeps sweeps in a store, as those two do without saying so.
+    has_sweeps: bool = False
+
+    @property
+    def uses_store(self) -> bool:
+        """Whether it looks in a store for what is computed."""
+        return self.is_sweep or self.has_jobs or self.has_sweeps
 
     def load(self) -> Any:
         """What has `preset(name) -> Config` and `main(config, options) -> summary`, a
@@ -155,7 +162,7 @@ def _literals(path: pathlib.Path, shown: pathlib.Path) -> Iterator[tuple[str, An
 
 def _entry(id: Any, fields: Any, shown: pathlib.Path, where: str) -> Entry:
     """The entry of an id with the fields that its module gives it."""
-    flags = ("spreads_clients", "is_sweep", "has_jobs")
+    flags = ("spreads_clients", "is_sweep", "has_jobs", "has_sweeps")
     kinds = {"title": str} | dict.fromkeys(flags, bool)
     what = f"{where}: {id!r}" if id else where
     if not isinstance(id, str) or not isinstance(fields, dict):

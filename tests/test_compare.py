@@ -105,6 +105,23 @@ def test_three_algorithms_through_the_command(three, capsys, monkeypatch):
     assert run(out, capsys, *flags)[1]["rows"] == table, "read, seconds included"
 
 
+def test_workers_share_a_comparison_that_can_be_planned(
+    three, tmp_path, capsys, monkeypatch
+):
+    save_no_figures(monkeypatch)
+    flags = ["--algorithms", "local", *ASKED]
+    status, plan = run(tmp_path, capsys, *flags, "--plan")
+    assert (status, plan["cells"], plan["done"]) == (0, 4, 0)
+    assert plan["core_hours"] > 0 and not list(tmp_path.iterdir())
+    for number, left in ((1, 2), (2, 0)):
+        status, own = run(tmp_path, capsys, *flags, "--shard", f"{number}/2")
+        assert (status, own["open_blocks"], own["files"]) == (0, left, [])
+        assert own["headline"].startswith(f"compare, worker {number} of 2")
+    assert run(tmp_path, capsys, *flags, "--plan")[1]["done"] == 4
+    table = run(tmp_path, capsys, *flags)[1]["rows"]
+    assert unhurried(table) == unhurried(three[0]["rows"][2:])
+
+
 @pytest.mark.slow
 def test_what_was_cut_off_ends_like_what_was_not(three, tmp_path, capsys, monkeypatch):
     """And an algorithm's row is the same whoever else is compared."""

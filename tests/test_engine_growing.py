@@ -345,6 +345,27 @@ def test_files_that_are_no_blocks_are_left_alone(copied, whole):
     assert contents(copied) == before
 
 
+def test_what_was_left_half_written_goes_after_a_day(copied, whole, monkeypatch):
+    """When a run writes to the store, of what it may write itself."""
+    cell = block_file(copied, LARGER, 0, 0).parent
+    other = dataclasses.replace(LARGER, seed=1)
+    others = block_file(copied, other, 0, 0).parent
+    (copied / "states").mkdir()
+    names = [folder / ".0123.partial" for folder in (copied, copied / "code", cell)]
+    names += [copied / "states" / ".4567.partial", others / ".0123.partial"]
+    for name in names:
+        name.write_text("half")
+    there = lambda: [name.exists() for name in names]
+    sweep(dataclasses.replace(LARGER, num_trials=21), draw, copied)
+    assert there() == 5 * [True]  # Control: they are new.
+    monkeypatch.setattr("cfljax.engine.store.ABANDONED", -1.0)
+    right = sweep(LARGER, draw, copied)
+    assert there() == 5 * [True]  # Nothing is written.
+    sweep(dataclasses.replace(LARGER, num_trials=22), draw, copied)
+    assert there() == 4 * [False] + [True]
+    assert right.identical(sweep(LARGER, draw, whole))
+
+
 def test_any_flipped_byte_is_noticed(path, monkeypatch):
     """Of every byte of a block, and every length that it may be cut to."""
     grid = plain_grid(axes={}, num_trials=2)

@@ -1,5 +1,6 @@
 """The experiments' command line: what it writes, and one clear line for bad input."""
 
+import ast
 import dataclasses
 import json
 import pathlib
@@ -553,11 +554,53 @@ def test_flags_without_use_are_one_line(command, flag, value):
     assert told == (2, "", f"error: {message}\n")
 
 
-@pytest.mark.parametrize("flags", [["--precision", "0.1"], ["--shard", "1/2"]])
-def test_a_comparison_knows_no_flags_of_sweeps(flags, capsys, monkeypatch):
+@pytest.mark.parametrize("what", [["run", "reviews.k"], ["bench", "law"]])
+@pytest.mark.parametrize("flag", ["--store", "--accept-code"])
+def test_flags_of_stores_are_refused_without_one(what, flag, tmp_path, capsys):
+    value = str(tmp_path / "store")
+    assert main([*what, flag, value]) == 2
+    message = f"`{flag}` has no use for {what[1]}, got {value}."
+    assert capsys.readouterr() == ("", f"error: {message}\n")
+
+
+def test_flags_of_stores_reach_whoever_has_one(command, replace_main):
+    seen = []
+
+    def look(config, options):
+        seen.append((options.store, options.accept_code))
+        return {"headline": "", "files": []}
+
+    replace_main(look)
+    flags = ["--store", "here", "--accept-code", "why not"]
+    for name in ("ifca.fig3a", "clove.table1", "reviews.crit", "werner.fig1"):
+        assert command(*flags, experiment=name, tiny=[])[0] == 0
+    assert seen == 4 * [(pathlib.Path("here"), "why not")]
+
+
+def names_called(path):
+    """Of functions and methods that a module calls."""
+    calls = (
+        n.func for n in ast.walk(ast.parse(path.read_text())) if type(n) is ast.Call
+    )
+    return {getattr(call, "attr", getattr(call, "id", "")) for call in calls}
+
+
+@pytest.mark.parametrize("name", [*EXPERIMENTS, *BENCHMARKS])
+def test_whoever_sweeps_says_that_it_has_a_store(name):
+    entry = {**EXPERIMENTS, **BENCHMARKS}[name]
+    called = names_called(ROOT / (entry.module.replace(".", "/") + ".py"))
+    assert entry.uses_store == ("sweep" in called or entry.has_jobs)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["compare", "--precision", "0.1"], ["bench", "law", "--shard", "1/2"]],
+    ids=lambda argv: argv[0],
+)
+def test_others_know_no_flags_of_sweeps(argv, capsys, monkeypatch):
     monkeypatch.setattr("cfljax.engine.use_cores", lambda number: 1)
-    assert main(["compare", *flags]) == 2
-    assert is_one_line(capsys.readouterr().err, flags[0])
+    assert main(argv) == 2
+    assert is_one_line(capsys.readouterr().err, argv[-2])
 
 
 def test_precision_and_shard_reach_every_sweep_and_nothing_else(command, replace_main):

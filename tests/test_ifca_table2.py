@@ -1,6 +1,7 @@
 """IFCA's Table 2, FEMNIST: its tests and table by hand, frozen layers, its command."""
 
 import dataclasses
+import json
 import types
 
 import jax
@@ -28,9 +29,10 @@ from cfljax.federated.local_update import LocalUpdate
 from cfljax.federated.sharing import split, with_frozen
 from cfljax.models import femnist_cnn, mlp
 from cfljax.report import read_csv
-from experiments import study
+from experiments import plan, study
 from experiments.ifca import femnist
 from experiments.ifca import table2_femnist as table2
+from experiments.jobs import share
 from experiments.options import Options
 
 SIZES = {"num_channels": 1, "num_hidden": 5}
@@ -364,6 +366,16 @@ def test_features_of_frozen_layers_give_the_numbers_of_frozen_layers():
     assert np.isnan(run(0.5, jnp.nan * FLAT)[1]["accuracy"]).all()
 
 
+def test_one_shot_starts_with_images_where_layers_are_frozen():
+    """Data that are not traced are looked at; images are no features."""
+    inputs = INPUTS._replace(pretrained=FLAT[None, :])
+    found = femnist.simulate(reference("one_shot-2"), jax.random.key(2), inputs)
+    assert np.isfinite(found["accuracy"]).all()
+    own = fedavg(femnist.head(TASK), step_size=0.1)
+    with pytest.raises(TypeError, match="dot_general"):  # Control.
+        engine.run(own, jax.random.key(0), CLIENTS[0], num_rounds=1)
+
+
 @pytest.mark.slow
 def test_a_local_run_that_diverges_has_a_result_and_is_counted():
     run = compiled("local")
@@ -422,20 +434,51 @@ def test_every_method_runs_in_both_variants(tmp_path):
     assert all(row["diverged"] == 0 for row in summary["rows"])
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("made_up_writers")
+def test_workers_together_make_the_table_of_one_run(tmp_path):
+    config = dataclasses.replace(SMALL, methods=("fedavg", "local"))
+    one = Options(out=tmp_path / "one", progress=False)
+    alone = table2.main(config, one)
+    team = Options(out=tmp_path / "team", progress=False)
+    number = sum(1 for _ in (tmp_path / "one").rglob("*.npz"))
+    for worker, left in ((2, 4), (1, 0)):
+        own = dataclasses.replace(team, shard=(worker, 2))
+        found = share("ifca.table2_femnist", own, table2.jobs(config, own))
+        assert (found["open_blocks"], found["blocks"]) == (left, number)
+    files = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.npz")}
+    assert json.dumps(table2.main(config, team)["rows"]) == json.dumps(alone["rows"])
+    table = lambda own: (own.out / "table.csv").read_bytes()
+    assert table(team) == table(one)
+    assert {f: f.stat().st_mtime_ns for f in tmp_path.rglob("*.npz")} == files
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("made_up_writers")
+def test_plan_trains_no_layers(tmp_path):
+    options = Options(out=tmp_path, progress=False)
+    config = dataclasses.replace(SMALL, methods=("local",))
+    found = plan.plan("ifca.table2_femnist", options, table2.jobs(config, options))
+    names = [row["what"] for row in found["rows"]]
+    assert names == ["pretraining, fedavg", "paper, local", "reference, local"]
+    assert all(row["core_hours"] > 0 for row in found["rows"])
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.usefixtures("made_up_writers")
 def test_failed_pretraining_is_recorded_and_nothing_built_on_it(tmp_path, monkeypatch):
     asked = []
 
-    def sweep(config, options, trial, inputs, name):
-        asked.append(name)
+    def run(options, job):
+        asked.append(job.name)
         axes = ("method", "repetition", "trial", "round")
         nothing = np.full((1, 2, 1, 1), np.nan)
         data = {name: (list(axes), nothing) for name in femnist.DIMS}
         data["failed"] = (list(axes[:2]), np.array([[True, True]]))
         coords = {"method": ["fedavg"], "repetition": [0.0, 1.0], "round": [2]}
-        return table2.Result(name, trial, xr.Dataset(data, coords, {"failures": 2}))
+        return xr.Dataset(data, coords, {"failures": 2})
 
-    monkeypatch.setattr(table2, "_sweep", sweep)
+    monkeypatch.setattr(table2, "run", run)
     config = dataclasses.replace(SMALL, variants=("reference",))
     summary = table2.main(config, Options(out=tmp_path, progress=False))
     assert asked == ["pretraining"] and summary["failed_cells"] == 2

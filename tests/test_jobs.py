@@ -1,5 +1,6 @@
 """Long runs of networks: they go on in the middle, are shared out, and have a price."""
 
+import contextlib
 import dataclasses
 import functools
 import importlib
@@ -18,6 +19,8 @@ from cfljax import engine
 from cfljax.algorithms import ifca
 from cfljax.data import mixed_linear
 from cfljax.engine import kept
+from cfljax.engine.claims import Claims
+from cfljax.engine.store import Store
 from cfljax.models import linear
 from experiments import jobs, plan
 from experiments.__main__ import main
@@ -189,15 +192,59 @@ def test_job_that_fails_leaves_the_others_to_be_done(tmp_path, capsys):
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
-def test_other_code_takes_up_no_state(tmp_path, monkeypatch, segments):
+def states(folder: pathlib.Path) -> set[str]:
+    """Names of all files of states, without those of earlier ones."""
+    return {file.name for file in (folder / "store" / "states").glob("*.npz")}
+
+
+@pytest.mark.parametrize("what", ["code", "revision"])
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_other_code_takes_up_no_state_and_replaces_it(
+    tmp_path, monkeypatch, segments, what, is_alone
+):
+    """Unless a run of more rounds is at it, which may need it."""
+    own, store = job(seeds=1), tmp_path / "store"
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         cut_after(patch, 3)
-        jobs.run(options(tmp_path), job(seeds=1))
+        jobs.run(options(tmp_path), own)
+    before = states(tmp_path)
     segments.clear()
-    other = {"modules": {"a": "b"}, "settings": {}}
-    monkeypatch.setattr(SWEEPS, "describe", lambda function: other)
-    jobs.run(options(tmp_path), job(seeds=1))
-    assert segments == [1, 2, 3, 4]
+    if what == "code":
+        other = {"modules": {"a": "b"}, "settings": {}}
+        monkeypatch.setattr(SWEEPS, "describe", lambda function: other)
+    else:
+        grid = dataclasses.replace(own.grid, revision=2)
+        own = own._replace(grid=grid)
+    name = Store(store, own.grid).state_key(own.grid.trial)
+    with Claims(store) as claims, contextlib.ExitStack() as another:
+        if not is_alone:
+            assert another.enter_context(claims.claim([f"states/{name}"]))
+        jobs.run(options(tmp_path), own)
+    assert segments == [1, 2, 3, 4] and len(before) == 1
+    after = states(tmp_path)
+    assert len(after - before) == 1 and after & before == (
+        set() if is_alone else before
+    )
+    everything = [file.name for file in (store / "states").iterdir()]
+    assert is_alone == (len(everything) == 2)  # With the one before the last.
+
+
+def test_states_of_finished_trials_go_though_a_kill_came_before(tmp_path, monkeypatch):
+    """When the next run writes to the store; those that can grow stay."""
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    own = job(seeds=2)
+    fixed = own._replace(grid=dataclasses.replace(own.grid, growing=lambda trial: ()))
+    for kind, ours in (("fixed", fixed), ("growing", own)):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(SWEEPS._Work, "_forget", killed)
+            jobs.run(options(tmp_path / kind), ours)
+        assert len(states(tmp_path / kind)) == 1
+    jobs.run(options(tmp_path / "fixed"), fixed)
+    jobs.run(options(tmp_path / "growing"), own)
+    assert not states(tmp_path / "fixed") and len(states(tmp_path / "growing")) == 2
 
 
 def test_workers_share_all_jobs_and_repeat_nothing(tmp_path):
@@ -222,7 +269,106 @@ def test_shares_are_even_over_small_jobs(tmp_path):
     assert found["open_blocks"] == 2 and len(begun) == 2
 
 
+# Against itself: a job that needs another's results
+
+
+def both_jobs(folder: pathlib.Path, seeds: int = 2, simulate: Any = simulate) -> list:
+    """Two, of which the second takes its scale from the first one's losses."""
+    first = job(methods=("ifca",), seeds=seeds)._replace(name="first")
+    first = first._replace(simulate=simulate)
+    later = job(methods=("a", "b"), num_rounds=3)
+    scale = lambda: jnp.float32(jobs.result(options(folder), first)["loss"].max())
+    stand_in = lambda: jnp.float32(1)
+    return [first, later._replace(constants=scale, stand_in=stand_in, name="later")]
+
+
+def test_workers_share_a_job_that_needs_another(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    for own in both_jobs(one):
+        whole = jobs.run(options(one), own)
+    begun.clear()
+    found = [
+        jobs.share("toy.long", options(other, shard=(number, 3)), both_jobs(other))
+        for number in (3, 1, 2)
+    ]
+    assert [own["open_blocks"] for own in found] == [4, 2, 0]
+    assert len(begun) == 8 and set(begun.values()) == {1}
+    later = both_jobs(other)[1]
+    assert jobs.run(options(other), later).identical(whole)
+    # Control: other results of the first are other numbers.
+    plain = later._replace(constants=lambda: jnp.float32(1))
+    assert not jobs.run(options(tmp_path), plain).identical(whole)
+
+
+@pytest.mark.parametrize("ending", ["done", "killed"])
+def test_what_another_worker_computes_is_waited_for(
+    tmp_path, monkeypatch, caplog, ending
+):
+    """Whatever becomes of it, it is computed once."""
+    first, later = both_jobs(tmp_path)
+    store = tmp_path / "store"
+    held = Store(store, first.grid).key((0, 1, 0))
+    begun.clear()
+    with Claims(store) as claims, contextlib.ExitStack() as other:
+        assert other.enter_context(claims.claim([held]))
+
+        def wait(seconds: float) -> None:
+            assert begun == {("ifca", "0", 4): 1}, "what is held was begun"
+            other.close()
+            if ending == "done":
+                jobs.run(options(tmp_path), first)
+
+        monkeypatch.setattr(SWEEPS.time, "sleep", wait)
+        own = options(tmp_path, shard=(1, 1))
+        found = jobs.share("toy.long", own, [first, later])
+    assert "waiting" in caplog.text and found["open_blocks"] == 0
+    assert len(begun) == 8 and set(begun.values()) == {1}
+
+
+def test_nothing_is_begun_that_needs_what_failed(tmp_path, capsys):
+    def broken(trial: Trial, *rest: Any) -> dict[str, jax.Array]:
+        return simulate(trial, *rest) if trial.repetition else 1 / 0  # pyright: ignore
+
+    own = options(tmp_path, shard=(1, 1))
+    begun.clear()
+    found = jobs.share("toy.long", own, both_jobs(tmp_path, simulate=broken))
+    assert (found["failed_cells"], found["open_blocks"]) == (1, 6) and len(begun) == 1
+    assert "first: 1 of 2 cells failed" in capsys.readouterr().err
+    found = jobs.share("toy.long", own, both_jobs(tmp_path))
+    assert (found["failed_cells"], found["open_blocks"]) == (0, 0)
+    assert len(begun) == 8 and set(begun.values()) == {1}
+
+
+def test_plan_computes_nothing_that_is_needed(tmp_path):
+    needed = both_jobs(tmp_path)
+    found = plan.plan("toy.long", options(tmp_path), needed)
+    assert not (tmp_path / "store").exists() and "later: priced" in found["headline"]
+    assert [row["what"].split(",")[0] for row in found["rows"]] == [
+        "first",
+        *2 * ["later"],
+    ]
+    assert all(row["core_hours"] > 0 for row in found["rows"])
+    # Control: without a stand-in the first is computed.
+    plan.plan("toy.long", options(tmp_path), [needed[1]._replace(stand_in=None)])
+    assert (tmp_path / "store").exists()
+
+
 # Against itself: what a plan says
+
+
+def test_plan_counts_what_is_done_once_and_every_round(tmp_path):
+    """Of products before the rounds each round has its share."""
+
+    def long(trial: Trial, key: jax.Array, constants: Any) -> dict[str, jax.Array]:
+        square = jnp.ones((100, 100))
+        step = lambda _, row: (row @ jnp.ones((100, 10))) @ jnp.ones((10, 100))
+        row = jax.lax.fori_loop(0, trial.num_rounds, step, (square @ square)[0])
+        return {"loss": jnp.full(trial.num_rounds, row[0])}
+
+    own = job(num_rounds=50, seeds=1)._replace(simulate=long)
+    speed = plan._Speed(options(tmp_path), 0.0)
+    found, _ = speed._count(own, own.grid.trial)
+    assert found == 2 * 100**3 / 50 + 2 * 2 * 100 * 10
 
 
 def test_plan_counts_what_is_there_and_what_is_left(tmp_path):
@@ -249,7 +395,7 @@ LONG = [name for name, entry in EXPERIMENTS.items() if entry.has_jobs]
 
 def test_experiments_that_spread_clients_have_jobs():
     spread = {name for name, entry in EXPERIMENTS.items() if entry.spreads_clients}
-    assert spread - set(LONG) == {"ifca.table2_femnist"}  # Its parts need each other.
+    assert not spread - set(LONG)
 
 
 @pytest.mark.parametrize("name", LONG)

@@ -32,6 +32,8 @@ from cfljax.engine.kept import StoreError, disk_errors
 # The last one is never stored: a block that a rule has no use for, see `stopping`.
 OPEN, DONE, FAILED, SPARE = 0, 1, -1, 2
 LAYOUT = 1  # Of blocks; to be raised when they change.
+# Seconds after which a file that is half written is of a run that was killed.
+ABANDONED = 86400.0
 
 Block = tuple[int, ...]  # Position of a cell along the axes, then number of the block.
 Outputs = dict[str, np.ndarray]  # Of several trials of one cell, `[trials, ...]`.
@@ -75,15 +77,56 @@ class Store:
         """Where a block lies, or what is told of it."""
         return self.path / "cells" / (self.key(block) + suffix)
 
-    def state_file(self, trial: Any, index: int, code: str) -> pathlib.Path:
-        """Where a trial that goes round by round keeps its state meanwhile, in which
-        no other code goes on."""
+    def state_key(self, trial: Any) -> str:
+        """What the names of a trial's states begin with, however many its rounds and
+        whatever its revision."""
         meaning = self.grid.meaning(trial)
         for name in self.grid.growing(trial):
             meaning["fields"].pop(name, None)
         meaning["coords"] = {}  # Which may grow with them.
-        key = kept.key_of([meaning, code])
-        return self.path / "states" / f"{key}-{index}.npz"
+        del meaning["revision"]
+        return kept.key_of(meaning)
+
+    def state_file(self, trial: Any, index: int, code: str) -> pathlib.Path:
+        """Where a trial that goes round by round keeps its state meanwhile, in which
+        no other code or revision goes on."""
+        version = kept.key_of([code, self.grid.revision])
+        return self.path / "states" / f"{self.state_key(trial)}-{index}-{version}.npz"
+
+    def state_files(self, trial: Any, index: int) -> list[pathlib.Path]:
+        """All files of a trial's states: of any code and revision, of its second run,
+        and earlier ones, too."""
+        name = f"{self.state_key(trial)}-{index}-*"
+        return sorted((self.path / "states").glob(name))
+
+    def tidy(self) -> None:
+        """Delete what runs that were killed have left: files half written a day ago,
+        and states of trials that are done and to which no round can be added. What
+        cannot be deleted stays. To be called behind a write of the provenance."""
+        with contextlib.suppress(OSError):
+            # By the clock of the disk, which is that of the files.
+            now = (self.path / "provenance.json").stat().st_mtime
+            cells = sorted({f"cells/{name}" for name in self._names.values()})
+            for folder in ("", "code", "states", *cells):
+                for file in (self.path / folder).glob(".*.partial"):
+                    # Of a link only this tells when it was made.
+                    if now - file.stat().st_ctime > ABANDONED:
+                        file.unlink(missing_ok=True)
+            states = _listing(self.path / "states")
+            over = self._trials_over() if states else set()
+            for name in states:
+                if name[: name.rfind("-") + 1] in over:
+                    (self.path / "states" / name).unlink(missing_ok=True)
+
+    def _trials_over(self) -> set[str]:
+        """What names of states begin with that no run will go on from."""
+        found = set()
+        for *index, number in np.argwhere(self.states == DONE).tolist():
+            trial = self._trials[tuple(index)]
+            if not self.grid.growing(trial):
+                own, key = self.grid.block(number), self.state_key(trial)
+                found |= {f"{key}-{i}-" for i in range(own.start, own.stop)}
+        return found
 
     def refresh(self, blocks: Sequence[Block]) -> None:
         """Read some blocks, and again those that are not done, as others may have left
@@ -325,6 +368,8 @@ class Progress(NamedTuple):
     """What a store has of the cells of a grid."""
 
     is_done: Bool[np.ndarray, "*axes"]  # whether of all its trials
+    has_failed: Bool[np.ndarray, "*axes"]  # whether any could not be computed
+    num_open: int  # blocks that are neither
     # What its trials took since they were last taken up: by the clock without
     # compiling, and of all cores with it.
     seconds: Float[np.ndarray, "*axes"]
@@ -340,7 +385,9 @@ def progress_of(path: pathlib.Path, grid: Grid) -> Progress:
         seconds[tuple(index)] += about["seconds"]
         core_seconds[tuple(index)] += about.get("core_seconds", about["seconds"])
     is_done = np.all(store.states == DONE, axis=-1)
-    return Progress(is_done, seconds, core_seconds)
+    has_failed = np.any(store.states == FAILED, axis=-1)
+    num_open = int(np.sum(store.states == OPEN))
+    return Progress(is_done, has_failed, num_open, seconds, core_seconds)
 
 
 def stored(path: pathlib.Path) -> Iterator[kept.Kept]:

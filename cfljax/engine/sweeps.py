@@ -9,7 +9,7 @@ import logging
 import os
 import pathlib
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -58,6 +58,7 @@ Compute = Callable[[int, Sequence[Any], slice], tuple[Sequence[Outputs], float]]
 
 # A sweep ends with these; with others that a trial raises only its cell does.
 FATAL = (MemoryLimitError, OutputsError, StoreError)
+WAIT = 2.0  # Seconds from one look at what other runs hold to the next.
 
 
 class Joint(NamedTuple):
@@ -93,6 +94,7 @@ def sweep(
     devices: int | None = None,
     joint: Joint | None = None,
     shard: tuple[int, int] | None = None,
+    waits: bool = False,
     enough: Enough | None = None,
     by_rounds: bool = False,
     accept_code: str | None = None,
@@ -141,6 +143,8 @@ def sweep(
         together; `chunk`, `memory`, `batching` and `devices` are its own affair.
       shard: `(i, n)`, 1 <= i <= n: do only every n-th piece of work from the i-th on,
         and return what is done by then.
+      waits: whether to stay, where all that is left is computed by other runs, until
+        they end: what one leaves undone because it was killed is then computed here.
       enough: `(outputs, trial) -> bool`, whether a cell needs no more trials, asked
         after each block with all outputs `[n, ...]` of the cell's first n trials; a
         pure function, so that it does not matter who computed what and when. Blocks
@@ -162,8 +166,8 @@ def sweep(
 
     Raises:
       StoreError: if `path` belongs to something else, a cell was begun by other code,
-        the disk refuses or, without `shard`, other runs still compute blocks. Blocks
-        that are done stay done.
+        the disk refuses or, without `shard` and `waits`, other runs still compute
+        blocks. Blocks that are done stay done.
       ValueError: if an argument is out of its range, a trial or the chunk does not
         fit in `memory`, the results do not fit in what is free, or outputs are not
         what the grid announces.
@@ -206,6 +210,7 @@ def sweep(
         options |= {"by_rounds": by_rounds}
         options["shard"] = None if shard is None else "{}/{}".format(*shard)
         journal.start({**describe_run(), **options})
+        store.tidy()
         store.keep_code(code)
         origin = _Origin(code, commit(), journal.run, accept_code)
         with Bar(grid.experiment, visible=progress) as bar:
@@ -220,7 +225,7 @@ def sweep(
                 assert simulate is not None
                 constants = jax.device_put(constants)
                 compute = _one_by_one(grid, simulate, key, constants, work, given)
-            work.run(pieces, compute)
+            work.run(pieces, compute, waits=waits)
     whole = (grid, cells, path, rule, journal)
     return _results(*whole, damaged=damaged, is_part=shard is not None)
 
@@ -480,16 +485,24 @@ class _Work:
         self._trials += trials
         self._bar.advance(trials)
 
-    def run(self, pieces: Sequence[_Piece], compute: Compute) -> None:
+    def run(
+        self, pieces: Sequence[_Piece], compute: Compute, *, waits: bool = False
+    ) -> None:
         """Do every piece that no other run holds, or has done meanwhile; held ones
-        again while any gets done: the run that held them may have been killed."""
-        left = list(pieces)
+        again while any gets done, or for as long as they are held if it `waits`: the
+        run that held them may have been killed."""
+        left, is_told = list(pieces), False
         self._bar.expect(sum(self._count(self._remaining(piece)) for piece in left))
         try:
             while left:
                 held = [piece for piece in left if not self._take(piece, compute)]
                 if len(held) == len(left):
-                    break
+                    if not waits:
+                        break
+                    if not is_told:
+                        is_told = True
+                        log.warning("other runs compute all that is left; waiting.")
+                    time.sleep(WAIT)
                 left = held
         finally:
             with contextlib.suppress(StoreError):  # Nothing that a result depends on.
@@ -605,13 +618,30 @@ class _Work:
     def _forget(self, block: Block, trials: Sequence[int]) -> None:
         """Delete states of trials to which no round can be added."""
         trial = self._grid.cell(block[:-1]).trial
-        if self._grid.growing(trial):
-            return
+        if not self._grid.growing(trial):
+            self._delete_states(trial, trials)
+
+    def _delete_states(
+        self, trial: Any, trials: Sequence[int], *, but_own: bool = False
+    ) -> None:
+        """Of some trials, those of all code or but of this run's."""
         code = key_of(self.origin.code)
         for index in trials:
-            for state in _states(self._store.state_file(trial, index, code)):
-                with disk_errors(state):
-                    state.unlink(missing_ok=True)
+            own = self._store.state_file(trial, index, code).stem
+            for state in self._store.state_files(trial, index):
+                if not (but_own and state.name.startswith(own)):
+                    with disk_errors(state):
+                        state.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def own_states(self, trial: Any, trials: Sequence[int]) -> Iterator[None]:
+        """Inside, states of some trials are this run's. Those of other code go, unless
+        another run is at the same trials, with more rounds or fewer."""
+        name = f"states/{self._store.state_key(trial)}"
+        with self._claims.claim([name]) as is_alone:
+            if is_alone:
+                self._delete_states(trial, trials, but_own=True)
+            yield
 
     def _about(self, block: Block) -> dict[str, Any]:
         """Where a block comes from that this run writes."""
@@ -700,13 +730,15 @@ def _round_by_round(
         del group
         (cell,) = cells
         begin, gathered = time.perf_counter(), []
-        for index in range(trials.start, trials.stop):
-            with checkpoints(_sound(store.state_file(cell, index, code))):
-                found = simulate(cell, jax.random.fold_in(key, index), constants)
-            own = {name: np.asarray(value) for name, value in found.items()}
-            work.accept(_shapes_of(own))
-            gathered.append(own)
-            work.advance(1)
+        indices = range(trials.start, trials.stop)
+        with work.own_states(cell, indices):
+            for index in indices:
+                with checkpoints(_sound(store.state_file(cell, index, code))):
+                    found = simulate(cell, jax.random.fold_in(key, index), constants)
+                own = {name: np.asarray(value) for name, value in found.items()}
+                work.accept(_shapes_of(own))
+                gathered.append(own)
+                work.advance(1)
         return [_stack(gathered)], time.perf_counter() - begin
 
     return compute
@@ -714,7 +746,7 @@ def _round_by_round(
 
 def _sound(state: pathlib.Path) -> pathlib.Path:
     """The file of a state, which is begun anew where nothing of it can be read."""
-    for own in _states(state):
+    for own in sorted(state.parent.glob(f"{state.stem}.*")):  # Of all its runs.
         earlier = own.with_name(f"{own.name}.before")
         if own.suffix == ".npz" and not (read(own) or read(earlier)):
             log.warning("`%s` is damaged; its run begins anew.", own)
@@ -722,11 +754,6 @@ def _sound(state: pathlib.Path) -> pathlib.Path:
                 own.unlink()
                 earlier.unlink(missing_ok=True)
     return state
-
-
-def _states(state: pathlib.Path) -> list[pathlib.Path]:
-    """All files of a trial's states: of its second run, and earlier ones, too."""
-    return sorted(state.parent.glob(f"{state.stem}.*"))
 
 
 def _shapes_of(outputs: Outputs) -> dict[str, jax.ShapeDtypeStruct]:

@@ -45,7 +45,10 @@ from experiments.study import cells, column, sweep, trial_of
 
 EXPERIMENT = "clove.fig3"
 EXPERIMENTS = {
-    "clove.fig3": {"title": "clusters of nearby linear models: CLoVE, IFCA and k-FED"}
+    "clove.fig3": {
+        "title": "clusters of nearby linear models: CLoVE, IFCA and k-FED",
+        "has_sweeps": True,
+    }
 }
 REVISION = 1  # To be raised whenever a trial of the same fields changes its meaning.
 

@@ -44,6 +44,7 @@ from experiments.options import Options
 COMPARISON = {
     "title": "any registered algorithms, side by side",
     "spreads_clients": True,
+    "has_jobs": True,
 }
 
 REVISION = 2  # To be raised whenever a trial of the same fields changes its meaning.
@@ -59,13 +60,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
       SweepError: if no algorithm finished.
     """
     started = time.perf_counter()
-    source = _source(config, options)
-    trial = trial_of(config, source)
-    _refuse_impossible(config, trial, source)
-    number, sizes = config.num_trials, _sizes(trial)
-    clients = draw_clients(
-        config.partition, source, sizes, seed=config.seed, repetitions=number
-    )
+    source, trial, clients = _prepared(config, options)
     results = list(_results(config, options, trial, clients))
     if all(result.chosen is None for result in results):
         raise engine.SweepError(
@@ -85,6 +80,33 @@ def main(config: Config, options: Options) -> dict[str, Any]:
         source=source.samples.source,
     )
     return {"experiment": "compare", "source": source.samples.source, **finished}
+
+
+def jobs(config: Config, options: Options) -> list[Job]:
+    """The sweeps of all algorithms and their settings; raises as `main`."""
+    _, trial, clients = _prepared(config, options)
+    return [
+        _job(config, trial, arm, clients)
+        for contestant in config.contestants
+        for arm in contestant.settings
+    ]
+
+
+def _prepared(config: Config, options: Options) -> tuple[Source, Trial, Clients]:
+    """The samples, the trial of the first setting, and clients of all seeds."""
+    source = _source(config, options)
+    trial = trial_of(config, source)
+    _refuse_impossible(config, trial, source)
+    number, sizes = config.num_trials, _sizes(trial)
+    clients = draw_clients(
+        config.partition, source, sizes, seed=config.seed, repetitions=number
+    )
+    return source, trial, clients
+
+
+def _job(config: Config, trial: Trial, arm: Arm, clients: Clients) -> Job:
+    grid = grid_of(config, trial, arm)
+    return Job(grid, simulate, lambda: clients, name=arm.text)
 
 
 def _source(config: Config, options: Options) -> Source:
@@ -194,17 +216,16 @@ def _results(
                 left = (time.perf_counter() - started) / max(done, 1) * (total - done)
                 about = f", about {left / 60:.1f} min left for all" if done else ""
                 print(f"{done + 1} of {total}: {arm.text}{about}", file=sys.stderr)
-            settings += _swept(options, grid_of(config, trial, arm), arm, clients)
+            settings += _swept(options, _job(config, trial, arm, clients), arm)
             done += 1
         yield Result(contestant, tuple(settings))
 
 
-def _swept(
-    options: Options, grid: engine.Grid, arm: Arm, clients: Clients
-) -> list[Setting]:
+def _swept(options: Options, job: Job, arm: Arm) -> list[Setting]:
     """One setting for each step size; without data if none of its runs finished."""
+    grid = job.grid
     try:
-        data = run(options, Job(grid, simulate, lambda: clients))
+        data = run(options, job)
     except engine.SweepError as error:
         print(f"{arm.text}: {error}", file=sys.stderr)
         data = None

@@ -207,8 +207,11 @@ def trained(
         **settings,
     )
     if method.name == "one_shot":
-        plain = algorithm
-        algorithm = plain._replace(init=lambda key, _: plain.init(key, problem.start))
+        # Concrete images would be checked as data of the task, which may be the last
+        # layer; what comes out of the barrier is traced, as the start is.
+        plain, images = algorithm, problem.start
+        barrier = jax.lax.optimization_barrier
+        algorithm = plain._replace(init=lambda key, _: plain.init(key, barrier(images)))
     if method.name == "ifca" and trial.warm_up_rounds:
         models = _warm_models(trial, warm_key, method, problem.task, data, settings)
         algorithm = _started_at(algorithm, models)
@@ -248,7 +251,7 @@ class Problem(NamedTuple):
 def _problem(trial: Trial, inputs: Inputs) -> Problem:
     """The network on images, or its last layer on what frozen layers make of them."""
     sizes = {"num_channels": trial.num_channels, "num_hidden": trial.num_hidden}
-    task = network(inputs.train.inputs.shape[1:], classes=trial.num_classes, **sizes)
+    task = _network(trial, inputs)
     start = padded(inputs.train)
     if inputs.pretrained is None:
         return Problem(task, inputs.train, inputs.test, start, jnp.asarray(True))
@@ -260,6 +263,17 @@ def _problem(trial: Trial, inputs: Inputs) -> Problem:
         for samples in (inputs.train, inputs.test)
     )
     return Problem(head(task), train, test, start, jnp.all(jnp.isfinite(flat)))
+
+
+def _network(trial: Trial, inputs: Inputs) -> Task:
+    sizes = {"num_channels": trial.num_channels, "num_hidden": trial.num_hidden}
+    return network(inputs.train.inputs.shape[1:], classes=trial.num_classes, **sizes)
+
+
+def num_parameters(trial: Trial, inputs: Inputs) -> int:
+    """How many a pretrained model has, on such images."""
+    params = jax.eval_shape(_network(trial, inputs).init, jax.random.key(0))
+    return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
 def _settings(trial: Trial, inputs: Inputs) -> dict[str, Any]:

@@ -30,13 +30,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
 from cfljax import engine, report
-from cfljax.data import by_writer, load_writers
+from cfljax.data import Writers, by_writer, load_writers
 from experiments import study
 from experiments.checks import check_different, check_not_negative, check_positive
 from experiments.ifca.femnist import (
@@ -47,6 +48,7 @@ from experiments.ifca.femnist import (
     Trial,
     Variant,
     method_of,
+    num_parameters,
     pretrain,
     simulate,
 )
@@ -58,7 +60,7 @@ from experiments.ifca.tables import (
     spread,
 )
 from experiments.images import checksum
-from experiments.jobs import Job, run
+from experiments.jobs import Job, result, run
 from experiments.options import Options
 from experiments.published import Published, published
 from experiments.study import legend, mean
@@ -68,6 +70,7 @@ EXPERIMENTS = {
     "ifca.table2_femnist": {
         "title": "FEMNIST: IFCA with shared layers, one-shot, global and local models",
         "spreads_clients": True,
+        "has_jobs": True,
     },
 }
 EXPERIMENT = "ifca.table2_femnist"
@@ -198,22 +201,9 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     """
     own = study.Study(EXPERIMENT, config, options)
     writers = load_writers("femnist", folder=options.data)
-    clients = by_writer(
-        writers,
-        num_clients=config.num_clients,
-        min_samples=config.min_samples,
-        key=None if config.num_clients is None else jax.random.key(config.seed),
-    )
-    train, test = (Samples.of(data) for data in clients)
-    inputs = Inputs(train, test)
+    inputs = _inputs(config, writers)
     num_clients = inputs.train.mask.shape[0]
-    for name in ("num_participants", "pretraining_participants"):
-        if not 1 <= getattr(config, name) <= num_clients:
-            raise ValueError(
-                f"`{name}` must be in 1..{num_clients}, the clients, got "
-                f"{getattr(config, name)}."
-            )
-    results = _results(config, options, inputs, writers.num_classes)
+    results = _results(options, _jobs(config, options, inputs, writers.num_classes))
     table = [row for result in results for row in rows(result)]
     text = markdown(table, num_clients)
     figure = draw(results)
@@ -232,6 +222,34 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     )
 
 
+def jobs(config: Config, options: Options) -> list[Job]:
+    """The sweeps of the table; raises as `main`."""
+    writers = load_writers("femnist", folder=options.data)
+    inputs = _inputs(config, writers)
+    found = _jobs(config, options, inputs, writers.num_classes)
+    # First what another one needs: it is there when workers have done the rest.
+    return sorted(found, key=lambda job: job.name != "pretraining")
+
+
+def _inputs(config: Config, writers: Writers) -> Inputs:
+    """The samples of all clients; ValueError if they are fewer than take part."""
+    clients = by_writer(
+        writers,
+        num_clients=config.num_clients,
+        min_samples=config.min_samples,
+        key=None if config.num_clients is None else jax.random.key(config.seed),
+    )
+    train, test = (Samples.of(data) for data in clients)
+    num_clients = train.mask.shape[0]
+    for name in ("num_participants", "pretraining_participants"):
+        if not 1 <= getattr(config, name) <= num_clients:
+            raise ValueError(
+                f"`{name}` must be in 1..{num_clients}, the clients, got "
+                f"{getattr(config, name)}."
+            )
+    return Inputs(train, test)
+
+
 @dataclasses.dataclass(frozen=True)
 class Result:
     """What was found in one variant, or in pretraining."""
@@ -241,28 +259,39 @@ class Result:
     data: xr.Dataset  # variables of `femnist.DIMS`, [method, repetition, trial, round]
 
 
-def _results(
-    config: Config, options: Options, inputs: Inputs, num_classes: int
-) -> list[Result]:
+def _results(options: Options, jobs: Sequence[Job]) -> list[Result]:
     """Pretraining and all variants; none that needs what failed before."""
+    results: list[Result] = []
+    for job in jobs:
+        if job.name == "reference" and np.any(results[-1].data["failed"]):
+            break
+        results.append(Result(job.name, job.grid.trial, run(options, job)))
+    return results
+
+
+def _jobs(
+    config: Config, options: Options, inputs: Inputs, num_classes: int
+) -> list[Job]:
+    """Variant "paper"; pretraining, and behind it variant "reference", which needs its
+    parameters."""
     trial = _trial(config, inputs, num_classes)
-    results = []
+    found = []
     if "paper" in config.variants:
         rounds = config.pretraining_rounds + config.num_rounds
         paper = dataclasses.replace(trial, num_rounds=rounds)
-        results.append(_sweep(config, options, paper, inputs, "paper"))
+        found.append(Job(_grid(config, paper), simulate, lambda: inputs, name="paper"))
     if "reference" not in config.variants:
-        return results
-    pretraining = dataclasses.replace(
+        return found
+    first = dataclasses.replace(
         trial,
         method="fedavg",
         num_rounds=config.pretraining_rounds,
         num_participants=config.pretraining_participants,
     )
-    first = _sweep(config, options, pretraining, inputs, "pretraining")
-    results.append(first)
-    if np.any(first.data["failed"]):
-        return results
+    grid = dataclasses.replace(
+        _grid(config, first, methods=("fedavg",)), dims=PRETRAINED_DIMS
+    )
+    pretraining = Job(grid, pretrain, lambda: inputs, name="pretraining")
     reference = dataclasses.replace(
         trial,
         variant="reference",
@@ -270,10 +299,21 @@ def _results(
         pretraining_participants=config.pretraining_participants,
         warm_up_rounds=config.warm_up_rounds,
     )
-    models = first.data["parameters"].values[0, :, 0]  # One method, one trial.
-    inputs = inputs._replace(pretrained=models)
-    results.append(_sweep(config, options, reference, inputs, "reference"))
-    return results
+
+    def pretrained() -> Inputs:
+        data = result(options, pretraining)
+        # One method, one trial.
+        return inputs._replace(pretrained=data["parameters"].values[0, :, 0])
+
+    def untrained() -> Inputs:
+        shape = config.num_trials, num_parameters(trial, inputs)
+        return inputs._replace(pretrained=jnp.zeros(shape))
+
+    return [
+        *found,
+        pretraining,
+        Job(_grid(config, reference), simulate, pretrained, untrained, "reference"),
+    ]
 
 
 def _trial(config: Config, inputs: Inputs, num_classes: int) -> Trial:
@@ -292,29 +332,25 @@ def _trial(config: Config, inputs: Inputs, num_classes: int) -> Trial:
     )
 
 
-def _sweep(
-    config: Config, options: Options, trial: Trial, inputs: Inputs, name: str
-) -> Result:
-    """What one variant finds, or pretraining."""
-    is_pretraining = name == "pretraining"
+def _grid(
+    config: Config, trial: Trial, *, methods: tuple[str, ...] | None = None
+) -> engine.Grid:
+    """Methods, all if None, and repetitions of one variant."""
     step = trial.rounds_between
-    grid = engine.Grid(
+    return engine.Grid(
         experiment=EXPERIMENT,
         trial=trial,
         axes={
-            "method": (trial.method,) if is_pretraining else config.methods,
+            "method": methods or config.methods,
             "repetition": tuple(range(config.num_trials)),
         },
         num_trials=1,
         traced=("step_size", "first_step_size", "repetition"),
-        dims=PRETRAINED_DIMS if is_pretraining else DIMS,
+        dims=DIMS,
         coords={"round": list(range(step, trial.num_rounds + 1, step))},
         seed=config.seed,
         revision=REVISION,
     )
-    trial_run = pretrain if is_pretraining else simulate
-    data = run(options, Job(grid, trial_run, lambda: inputs))
-    return Result(name, trial, data)
 
 
 # Table, runs and figure, beside the paper's

@@ -49,7 +49,8 @@ from experiments.study import sweep
 
 EXPERIMENTS = {
     "reviews.crit": {
-        "title": "the criterion of 0.6 sigma against the oracle and exact recovery"
+        "title": "the criterion of 0.6 sigma against the oracle and exact recovery",
+        "has_sweeps": True,
     }
 }
 PANELS: Mapping[str, fig3.Config] = {

@@ -50,7 +50,8 @@ from experiments.study import Row, Rows
 
 EXPERIMENTS = {
     "werner.byzantine": {
-        "title": "attacks on Threshold-Clustering: influence and breakdown"
+        "title": "attacks on Threshold-Clustering: influence and breakdown",
+        "has_sweeps": True,
     }
 }
 (EXPERIMENT,) = EXPERIMENTS

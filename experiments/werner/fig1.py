@@ -40,7 +40,8 @@ from experiments.study import Row, Rows
 
 EXPERIMENTS = {
     "werner.fig1": {
-        "title": "three methods that fail, and the radii by which clipping escapes"
+        "title": "three methods that fail, and the radii by which clipping escapes",
+        "has_sweeps": True,
     }
 }
 (EXPERIMENT,) = EXPERIMENTS

@@ -46,7 +46,10 @@ from experiments.study import Row, Rows
 from experiments.werner.synthetic import Minimisers, curvatures, trial_data
 
 EXPERIMENTS = {
-    "werner.fig2": {"title": "constants of Assumptions 4 and 5 along gradient descent"}
+    "werner.fig2": {
+        "title": "constants of Assumptions 4 and 5 along gradient descent",
+        "has_sweeps": True,
+    }
 }
 (EXPERIMENT,) = EXPERIMENTS
 REVISION = 1  # To be raised whenever a trial of the same fields changes its meaning.

@@ -70,7 +70,10 @@ from experiments.werner.fig3_trial import (
 )
 
 EXPERIMENTS = {
-    "werner.fig3": {"title": "Federated-Clustering against baselines on synthetic data"}
+    "werner.fig3": {
+        "title": "Federated-Clustering against baselines on synthetic data",
+        "has_sweeps": True,
+    }
 }
 (EXPERIMENT,) = EXPERIMENTS
 TRACED_FIELDS = (

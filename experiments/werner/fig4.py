@@ -53,7 +53,8 @@ from experiments.study import Row, Rows, computed, mean
 
 EXPERIMENTS = {
     "werner.fig4": {
-        "title": "rounds of Threshold-Clustering on blobs, and where the elbow is"
+        "title": "rounds of Threshold-Clustering on blobs, and where the elbow is",
+        "has_sweeps": True,
     }
 }
 (EXPERIMENT,) = EXPERIMENTS
