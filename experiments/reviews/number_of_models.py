@@ -38,7 +38,10 @@ LAST = 10  # Rounds at the end over which errors are averaged.
 SETTLED = 5  # Rounds after which a model without clients is followed.
 MARGIN = 0.05  # Of a ratio that is predicted to be 1.
 MOST_REVIVED = 0.05  # Of the models that are once without a client.
-RULES = {"lowest": "lowest held-out loss", "chosen": "held-out loss of the choice"}
+RULES = {
+    "lowest": "held-out loss of a client's best model",
+    "chosen": "held-out loss of the model chosen on other samples",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -403,7 +406,7 @@ def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
         used.append(report.Curve(arm, counts, study.column(part, "used")))
     used.append(study.predicted(own, near, "models", "models", "all of them"))
     selected = [
-        study.curve(own, f"smallest {text}", "models", f"selected_{rule}")
+        study.curve(own, f"least {text}", "models", f"selected_{rule}")
         for rule, text in RULES.items()
     ]
     free: dict[str, Any] = {"y_limits": None, "aside": False}

@@ -326,7 +326,9 @@ def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
     figure = report.curves(
         [
             study.panel(floor, x, error, "", "xy", aside=False, **free),
-            study.panel(factor, x, "factor of the error", "", "x", aside=False),
+            study.panel(
+                factor, x, "factor of the error per round", "", "x", aside=False
+            ),
             study.panel(absent, x, chance, "", "xy", **free),
         ],
         title=f"Partial participation: k = {config.num_clusters}, "

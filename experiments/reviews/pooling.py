@@ -591,8 +591,9 @@ def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
         f"(measured over predicted {study.farthest(ratios['few'])}), and with {MANY} k "
         f"d clients or more in two equal clusters {fourth} "
         f"({study.farthest(ratios['many'])}). This is linear regression with d "
-        "features, m clients of n samples drawn once and noise σ, IFCA started at the "
-        "true models; it says nothing of other starts or of networks, and "
+        "features, m clients of n samples drawn once, a share p of them in the first "
+        "cluster, noise σ and IFCA started at the true models; it says nothing of "
+        "other starts or of networks, and "
         f"{study.legend(config.error_rate)}."
     )
 
