@@ -51,19 +51,14 @@ def quick(name: str, **changes: Any) -> Any:
 
 def of_baselines(verdict: str, ratio: Ends) -> tuple[Any, study.Rows]:
     config = quick("reviews.baselines", num_samples=(10, 40), rho=(4.0,))
-    names = {True: "IFCA", False: "not separated"}
+    better = {"yes": {("one-shot", 10): "IFCA"}, "undecided": {}}
+    arm = "bipartition, published"
+    better["no"] = better["yes"] | {(arm, 10): arm, ("one-shot", 40): "IFCA"}
     table = [
         row(num_clients=40, rho=4.0, num_samples=n, arm=arm, to_ifca=ratio)
-        | {"better": names[arm == "one-shot" and n == 10]}
+        | {"better": better[verdict].get((arm, n), "not separated")}
         for n, arm in itertools.product((10, 40), baselines.RIVALS)
     ]
-    if verdict == "no":
-        (bipartition,) = study.at(table, num_samples=10, arm="bipartition, published")
-        (late,) = study.at(table, num_samples=40, arm="one-shot")
-        table[table.index(bipartition)]["better"] = bipartition["arm"]
-        table[table.index(late)]["better"] = "IFCA"
-    if verdict == "undecided":
-        table = [one | {"better": "not separated"} for one in table]
     return config, table
 
 
