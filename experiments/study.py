@@ -241,16 +241,20 @@ class Study:
         note: str,
         figures: Mapping[str, Figure],
         overview: Rows | None = None,
+        outcome: str = "",
     ) -> dict[str, Any]:
         """Write everything; returns the summary for the command line.
 
         Tables are rows, and columns with headings for people, by file name; the first
         is "table", the experiment's own. The note, above them, says what they show and
-        what came out. The overview is what the command shows of long tables.
+        what came out. The overview is what the command shows of long tables. An outcome
+        is a file of its own, and the first that the command shows.
         """
         shown = [report.markdown(own, headings) for own, headings in tables.values()]
         text = "\n\n".join([note, *shown])
         short = text if overview is None else f"{note}\n\n{report.markdown(overview)}"
         contents: dict[str, Any] = {f"{name}.csv": tables[name][0] for name in tables}
         contents |= {"table.md": text, "config.json": settings(self.config), **figures}
+        if outcome:
+            contents["outcome.md"], short = outcome, f"{outcome}\n{short}"
         return self.summary(short, contents, tables["table"][0])

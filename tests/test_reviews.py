@@ -350,7 +350,8 @@ def test_a_small_study_writes_everything_and_resumes(name, tmp_path):
     module, config = EXPERIMENTS[name].load(), small(name)
     options = Options(out=tmp_path, progress=False)
     first = module.main(config, options)
-    assert first["headline"].startswith(name)
+    outcome = (tmp_path / "outcome.md").read_text()
+    assert first["headline"].startswith(outcome) and name in first["headline"]
     suffixes = {file.rsplit(".")[-1] for file in first["files"]}
     assert suffixes == {"csv", "json", "md", "svg", "pdf", "png"}
     assert set(first["decisions"].values()) <= {"yes", "no", "undecided"}
@@ -368,7 +369,7 @@ def test_a_small_study_writes_everything_and_resumes(name, tmp_path):
 
 
 def files(folder: pathlib.Path) -> dict[str, bytes]:
-    names = ("table.csv", "config.json", "answer.md")
+    names = ("table.csv", "table.md", "config.json", "outcome.md")
     figures = [p for end in ("svg", "pdf", "png") for p in folder.glob(f"*.{end}")]
     assert len(figures) == 3
     return {p.name: p.read_bytes() for p in (*(folder / n for n in names), *figures)}
@@ -385,11 +386,11 @@ def test_a_tiny_study_is_written_and_deterministic(name, tmp_path):
         for folder, own in (("a", config), ("b", config), ("c", other))
     )
     assert files(tmp_path / "a") == files(tmp_path / "b")
-    assert first["headline"].startswith(name)
+    assert first["headline"].startswith((tmp_path / "a" / "outcome.md").read_text())
     assert set(first["decisions"].values()) <= {"yes", "no", "undecided"}
     same, changed = files(tmp_path / "a"), files(tmp_path / "c")
     assert same["table.csv"] != changed["table.csv"]
-    assert same["answer.md"] != changed["answer.md"]
+    assert same["outcome.md"] != changed["outcome.md"]
 
 
 @pytest.mark.slow
@@ -415,7 +416,7 @@ def test_the_criterion_writes_its_files(panels, tmp_path, monkeypatch):
     monkeypatch.setattr(criterion, "PANELS", chosen)
     options = Options(out=tmp_path, progress=False)
     summary = criterion.main(small("reviews.crit"), options)
-    names = {"table.csv", "config.json", "answer.md", "oracle.svg", "verdicts.svg"}
+    names = {"table.csv", "config.json", "outcome.md", "oracle.svg", "verdicts.svg"}
     assert names <= {path.name for path in tmp_path.iterdir()}
     assert json.loads((tmp_path / "config.json").read_text())["num_features"] == 10
     replicas = [row for row in summary["rows"] if row["kind"] == "replica"]

@@ -111,14 +111,7 @@ def test_participation_is_decided_by_its_rows(exponent, printed, expected):
     config = dataclasses.replace(config, few_participants=(2,), num_subsets=100)
     results = participation_results(exponent, printed)
     table = participation.rows(config, participation.cells(config), results)
-    slopes = participation.facts(config, results)["slopes"]
-    decisions = participation.decide(config, table, slopes)
-    assert tuple(decisions.values()) == expected
-    text = participation.answer(config, table, decisions, slopes)
-    averaged, _ = participation.ARMS
-    assert f"slope {slopes[averaged]}" in text
-    assert f"in the rate: {expected[0]}." in text
-    assert f"not the floor: {expected[1]}." in text
+    assert tuple(participation.decide(config, table).values()) == expected
 
 
 def test_separating_starts_are_bijections():
@@ -194,13 +187,10 @@ def test_many_clusters_are_decided_by_their_rows(exponent, different, expected):
     config = many_clusters.preset("quick")
     results = largek_results(exponent, different)
     table = many_clusters.rows(config, many_clusters.cells(config), results)
-    decisions = many_clusters.decide(config, table)
-    assert tuple(decisions.values()) == expected
-    text = many_clusters.answer(config, table, decisions)
-    assert f"grows as the root of k: {expected[0]}." in text
-    assert f"differ in {5 * different} of 300 runs" in text
-    assert f"they agree: {expected[1]}." in text
-    assert f"slope {exponent:.3g}"[:8] in text
+    assert tuple(many_clusters.decide(config, table).values()) == expected
+    closing, slope, *_ = table[-4:]
+    assert closing["gained"] == 5 * different and closing["trials"] == 300
+    assert slope["slope"] == pytest.approx(exponent, abs=0.01)
 
 
 def test_merging_bias_is_the_best_partitions():
@@ -257,9 +247,8 @@ def test_number_of_models_is_decided_by_its_rows():
         splits, halves, empty, near, random = decisions.values()
         assert (splits, halves, empty, random) == (expected, "yes", "no", "yes")
         assert near == "undecided"  # None was ever empty there.
-        text = number_of_models.answer(config, table, decisions)
-        assert f"serve a client's cluster: {expected}." in text
-        assert f"and 0 of {12 * config.num_trials} when random" in text
+        waited = sum(row["waited"] for row in table if row["extra"] == "random")
+        assert waited == 12 * config.num_trials
 
 
 def test_held_out_losses_are_noise_and_squared_distances():
@@ -344,11 +333,6 @@ def test_a_tiny_run_and_its_rules(tmp_path: pathlib.Path) -> None:
         row |= {f"{column}_high": value + 0.01}
         verdicts = initialisation.decide(CONFIG, spoilt)
         assert verdicts["the complaint is upheld"] == "no"
-    run = {"kind": "basin", "samples": 9}
-    ends = ((0, 1.0), (1, 0.2))
-    places = [run | {"share": s, "closeness": -s, "success": p} for s, p in ends]
-    assert initialisation.half_way(places, 9) == pytest.approx((0.625, -0.625))
-    assert initialisation.half_way(places[:1], 9) is None
 
 
 def one_round(identity_samples, num_trials=4000, start=TRUE, **more) -> law.Trace:

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import math
 import pathlib
+import re
 from typing import Any
 
 import jax
@@ -270,13 +271,31 @@ def made_up_constants() -> xr.Dataset:
 def test_rows_of_constants_by_hand():
     first, second = fig2.rows(made_up_constants())
     assert (first["first"], first["last"], first["largest"]) == (2, 5, 5)
+    assert (first["half"], second["half"]) == (1, 0)
     assert (first["supremum"], first["least"], first["left"]) == (20, 5, 0.5)
     # The second cluster's mean gradient is 0 in the last round.
     assert (second["first"], second["last"], second["largest"]) == (4, 4, 4)
     assert (second["supremum"], second["least"], second["left"]) == (40, 6, 0.25)
-    text = fig2.note([first, second], made_up_constants())
-    assert "at most 5" in text and "at least 5" in text and "reaches 40" in text
-    assert "1.6e+03" in text and "1- to 2.5-fold" in text
+    assert (first["least_first"], first["least_last"], first["meeting"]) == (8, 5, 1e-6)
+
+
+def test_figure_2_says_whether_the_ratio_grows_and_the_gap_stays():
+    table = fig2.rows(made_up_constants())
+    claim, _, found = fig2.outcome(table).partition("\n\n")
+    assert claim.startswith("The paper says") and len(re.findall(r"\.\s", found)) == 4
+    assert "grows in 1 of 2 clusters" in found
+    assert "1- to 2.5-fold; half of its largest value is reached in round 0" in found
+    assert "does not support Assumption 4" in found
+    assert "it is 40, the largest" in found and "Theorem 3 is then 1600" in found
+    assert "0.625- to 1.17-fold and is at least 5" in found
+    assert "no positive Delta^2 with D = 0" in found
+    # Controls: a ratio that stays, gradients that do not meet, a ratio without bound.
+    steady = [row | {"last": row["first"], "meeting": 0.5} for row in table]
+    found = fig2.outcome(steady)
+    assert "grows in 0 of 2 clusters" in found and "setting supports" in found
+    assert "a positive Delta^2" in found
+    free = [row | {"supremum": float("inf")} for row in table]
+    assert "No constant A^2 bounds it" in fig2.outcome(free)
 
 
 def test_a_cluster_keeps_its_inputs_beside_more_clusters():

@@ -24,7 +24,7 @@ Differs:   data drawn once, gradient steps of an effective 2 gamma / k = 0.1 and
 
 import dataclasses
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import scipy.special
@@ -40,7 +40,7 @@ EXPERIMENTS = {
     }
 }
 ARMS = ("IFCA", "IFCA, then frozen", "one-shot", "known clusters")
-IFCA, FROZEN, ONE_SHOT, _ = ARMS
+IFCA, FROZEN, ONE_SHOT, KNOWN = ARMS
 FLOAT_BITS = 32
 TARGET = 1.1  # Times the oracle's error.
 STEP = 0.5  # x on fresh data, effective: gradients are averaged over a model's clients.
@@ -383,7 +383,7 @@ def decide(config: Config, table: study.Rows) -> study.Verdicts:
     costs = []
     for row in study.at(last, arm=IFCA, start="near"):
         factor = (row["num_clusters"] + 1) / 2
-        if "to_known" in row:
+        if row.get("to_known") is not None:
             costs.append(study.read(row, "to_known").within(0.9 * factor, 1.1 * factor))
     cheaper = []
     for group in _groups(config):
@@ -410,50 +410,57 @@ def decide(config: Config, table: study.Rows) -> study.Verdicts:
 
 
 def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
-    """The paragraph, from the rows alone."""
-
-    def transfers(row: Any) -> str:
-        if not math.isfinite(row["transfers"]):
-            return f"not reached by {1 - row['reached']:.0%} of the runs"
-        return str(study.read(row, "transfers"))
-
-    parts = []
-    for group in _groups(config):
-        for samples in (min(config.num_samples), max(config.num_samples)):
-            own = study.at(table, num_samples=samples, **group)
-            costs = ", ".join(f"{row['arm']} {transfers(row)}" for row in own)
-            paid = f", all {config.num_restarts} restarts paid for"
-            parts.append(
-                f"k = {group['num_clusters']}, {group['start']} start, n = {samples}"
-                f"{paid if group['start'] == 'random' else ''}: {costs}"
-            )
-    stable, worst = [], []
-    for start in ("near", "random"):
-        least, *_, most = sorted(
-            row["stable"] for row in study.at(table, arm=IFCA, start=start)
+    """What each arm costs at the most samples, and what freezing loses."""
+    factor, *harmless, fewest = decisions.values()
+    few, many = min(config.num_samples), max(config.num_samples)
+    k, margin = max(config.num_clusters), f"{config.margin:.0%}"
+    spent = [
+        f"{study.read(row, 'transfers')} by {row['arm'].replace(',', '')}"
+        for row in study.at(table, num_samples=many, num_clusters=k, start="near")
+    ]
+    ratio = study.farthest(
+        study.read(row, "to_known").over((row["num_clusters"] + 1) / 2)
+        for row in study.at(table, arm=IFCA, num_samples=many, start="near")
+        if row.get("to_known") is not None
+    )
+    freezing = []
+    for start, found in zip(("near", "random"), harmless, strict=True):
+        own = study.at(table, arm=FROZEN, start=start)
+        most = study.farthest(study.read(row, "final_to_ifca") for row in own)
+        does = study.told(
+            found,
+            yes=f"costs at most {margin} in error from {start} starts",
+            no=f"costs more than {margin} in error from some {start} starts",
+            undecided=f"cannot be told to cost at most {margin} in error from {start} "
+            "starts",
         )
-        stable.append(f"{least:g} to {most:g} rounds from {start} starts")
-        frozen = study.at(table, arm=FROZEN, start=start)
-        row = max(frozen, key=lambda row: row["final_to_ifca"])
-        worst.append(
-            f"{start} starts {study.read(row, 'final_to_ifca')} (k = "
-            f"{row['num_clusters']}, n = {row['num_samples']})"
-        )
-    fresh = ", ".join(
-        f"{study.read(row, 'excess')} at n' = {row['num_samples']} (rule met by "
-        f"{row['stable_share']:.2f})"
-        for row in study.at(table, kind="fresh")
+        freezing.append(f"{does} (errors differ most by a factor of {most})")
+    reached = [row["reached"] for row in study.at(table, arm=ONE_SHOT, num_samples=few)]
+    first = study.told(
+        fewest,
+        yes="One-shot clustering of the clients' own models costs least",
+        no="One-shot clustering of the clients' own models does not always cost least",
+        undecided="Whether one-shot clustering of the clients' own models costs least "
+        "cannot be told",
+    )
+    second = study.told(
+        factor,
+        yes="IFCA costs (k + 1)/2 times what known clusters cost, as predicted",
+        no="IFCA does not cost the predicted (k + 1)/2 times what known clusters cost",
+        undecided="Whether IFCA costs (k + 1)/2 times what known clusters cost cannot "
+        "be told",
     )
     return (
-        f"Median model transfers of a client, down and up, until the error is "
-        f"{TARGET:g} times the oracle's: {'; '.join(parts)}. Identities have been "
-        f"stable for {config.patience} rounds after {' and '.join(stable)} (medians). "
-        f"Largest final error of frozen over unfrozen runs, of all k and n: "
-        f"{'; '.join(worst)}. On fresh data in every round, error with the identities "
-        f"of one round kept over IFCA's: {fresh}. {study.listed(decisions)} "
-        f"{config.num_trials} data sets per cell; medians by order statistics, "
-        f"ratios by Student's on logarithms; intervals hold jointly at "
-        f"{1 - config.error_rate:.0%}, the latter nominally."
+        f"{first} where samples are many (n = {many}), but at n = {few} it reaches the "
+        f"target, {TARGET:g} times the oracle's error, in {min(reached):.0%} to "
+        f"{max(reached):.0%} of the runs. At n = {many} and k = {k}, started near the "
+        "truths, a client receives and sends these many models until the target: "
+        f"{study.listed(spent)}. {second} (measured over predicted {ratio}); freezing "
+        f"identities that were stable for {config.patience} rounds "
+        f"{study.listed(freezing)}. This is linear regression with d = "
+        f"{config.num_features} on data drawn once, medians and means of "
+        f"{config.num_trials} data sets, told by the server when to stop; of networks "
+        f"it says nothing, and {study.legend(config.error_rate)}, nominally."
     )
 
 

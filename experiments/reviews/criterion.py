@@ -570,58 +570,68 @@ def decide(config: Config, table: study.Rows) -> study.Verdicts:
 
 
 def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
-    """The paragraph, from the rows alone."""
-    exact, replicas = (study.at(table, kind=kind) for kind in (EXACT, "replica"))
-
-    def settings(name: str, wanted: bool) -> str:
-        """m and n, or R and sigma, where an estimate passes or does not."""
-        found = [
-            f"({row['panel']}) R = {row['separation']:g}, sigma = {row['noise']:g}"
-            if row["panel"] in "ab"
-            else f"({row['panel']}) m = {row['clients']}, n = {row['samples']}"
-            for row in study.at(exact, **{name: wanted})
-        ]
-        return "; ".join(found) or "none"
-
-    def total(name: str) -> int:
-        return sum(row[name] for row in replicas)
-
-    first = {row["panel"]: row for row in reversed(exact)}
-    oracle = {panel: row["oracle_over_noise"] for panel, row in first.items()}
-    reached = study.at(exact, oracle_passes=True)
-    least = ", ".join(
-        f"{least_samples(k, d):.0f} for k = {k}"
-        for k, d in dict.fromkeys((row["clusters"], row["features"]) for row in exact)
+    """Whether the criterion can be met, by whom, and what else it agrees with."""
+    reached, trivial, recovery, oracle = decisions.values()
+    exact, whole = study.at(table, kind=EXACT), _whole(table, "run")
+    errors = [row["oracle_over_noise"] for row in exact]
+    missed = len(study.at(exact, oracle_passes=False))
+    passed = sum(row["zero_passes"] or row["pooled_passes"] for row in exact)
+    shares = [
+        study.read(whole, name)
+        for name in ("recovered_among_failures", "not_recovered_among_successes")
+    ]
+    whether = study.told(
+        study.all_of(decisions.values()),
+        yes="Yes",
+        no="Not everywhere",
+        undecided="That cannot be told in full",
     )
-    whole, trials = _whole(table, "run"), _whole(table, "trial")
-    recovered = study.read(whole, "recovered_among_failures")
-    missed = study.read(whole, "not_recovered_among_successes")
-    runs, successes = total("runs"), total("noise_criterion_runs")
+    first = study.told(
+        reached,
+        yes="least squares with the true clusters known meets 0.6 σ in all of the "
+        f"{len(exact)} settings of Figure 3 that have noise",
+        no=f"even least squares with the true clusters known misses 0.6 σ in {missed} "
+        f"of the {len(exact)} settings of Figure 3 that have noise",
+        undecided="whether least squares with the true clusters known meets 0.6 σ in "
+        "Figure 3 cannot be told",
+    )
+    second = study.told(
+        trivial,
+        yes="no estimate without clusters meets it in any",
+        no=f"an estimate without clusters, zero or one fit to everybody, meets it in "
+        f"{passed}",
+        undecided="whether an estimate without clusters does cannot be told",
+    )
+    others = {
+        "exact recovery of the clusters": "kappa_noise_recovery",
+        f"{ORACLE_FACTOR:g} times the oracle's error": "kappa_noise_oracle",
+    }
+    agreements = [
+        study.told(
+            verdict,
+            yes=f"counts as one with {name}",
+            no=f"does not count as one with {name}",
+            undecided=f"may or may not count as one with {name}",
+        )
+        + f" (kappa {study.read(whole, kappa)})"
+        for verdict, (name, kappa) in zip(
+            (recovery, oracle), others.items(), strict=True
+        )
+    ]
+    least = [
+        f"{least_samples(k, FULL_FEATURES):.0f} for k = {k}"
+        for k in dict.fromkeys(row["clusters"] for row in exact)
+    ]
     return (
-        f"0.6 sigma means something else in every panel: with the true clusters known, "
-        f"least squares errs by {oracle['a']:.3f} sigma in panel (a), "
-        f"{oracle['b']:.3f} in (b) and {oracle['c']:.2f} at m = n = 50 in (c). The "
-        f"criterion is within its reach from m n = {least} on, and in "
-        f"{len(reached)} of the {len(exact)} settings with noise; out of "
-        f"reach: {settings('oracle_passes', False)}. With truths scaled as printed, "
-        f"zero passes at {settings('zero_passes', True)}; one fit to everybody passes "
-        f"at {settings('pooled_passes', True)} "
-        f"(k = 4: given samples without end). In "
-        f"replicas (d = {config.num_features}, {runs} runs, "
-        f"{config.num_trials} data sets per cell) kappa of 0.6 sigma with exact "
-        f"recovery is {study.read(whole, 'kappa_noise_recovery')} by run and "
-        f"{study.read(trials, 'kappa_noise_recovery')} by data set, best run counting, "
-        f"and with 1.1 x the oracle's own distance "
-        f"{study.read(whole, 'kappa_noise_oracle')} and "
-        f"{study.read(trials, 'kappa_noise_oracle')}. Of {runs - successes} runs that "
-        f"fail 0.6 sigma a share {recovered} has found the exact partition "
-        f"({total('failures_recovered_oracle_fails')} of these "
-        f"{total('failures_recovered')} where the oracle fails on the same data too); "
-        f"of {successes} that pass a share {missed} has not, and "
-        f"{total('successes_oracle_fails')} pass where the oracle fails. "
-        f"{study.listed(decisions)} "
-        "Intervals: percentile bootstrap over data sets, nominally joint at "
-        f"{1 - config.error_rate:.0%}."
+        f"{whether}: {first} (its error is {min(errors):.2f} to {max(errors):.2f} σ, "
+        f"and 0.6 σ takes m n = {study.listed(least)}), and {second}. As a verdict on "
+        f"runs of IFCA it {study.listed(agreements)}, where Cohen's kappa is 1 for "
+        f"equal verdicts and {config.agreement:g} is asked for. Of the runs that fail "
+        f"it a share {shares[0]} has found the exact clusters, and of those that pass "
+        f"a share {shares[1]} has not. These are {whole['runs']:.0f} runs with d = "
+        f"{config.num_features} in place of {FULL_FEATURES}; other settings have "
+        "another kappa, without noise the criterion asks for the truth itself, and "
+        f"{study.legend(config.error_rate)}, nominally."
     )
 
 

@@ -410,77 +410,53 @@ def decide(config: Config, table: study.Rows) -> study.Verdicts:
     }
 
 
-def half_way(
-    table: study.Rows, samples: int, name: str = "success"
-) -> tuple[float, float] | None:
-    """Where a share first falls below 1/2, between two s linearly: s and the mean
-    alpha0 there; None if it does not."""
-    own = study.at(table, kind="basin", samples=samples)
-    for before, after in itertools.pairwise(own):
-        if before[name] >= 0.5 > after[name]:
-            part = (before[name] - 0.5) / (before[name] - after[name])
-            ends = ((row["share"], row["closeness"]) for row in (before, after))
-            first, second = map(np.array, ends)
-            share, close = (1 - part) * first + part * second
-            return share, close
-    return None
-
-
 def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
-    """The paragraph, from the rows alone."""
-
-    def of(geometry: str, margin: float) -> study.Rows:
-        return study.at(table, kind="arms", geometry=geometry, margin=margin)
-
-    def gains(geometry: str) -> str:
-        """The n' of each alpha0 at which re-assignment helps."""
-        texts = []
-        for margin in config.margins:
-            own = of(geometry, margin)
-            helped = [row for row in own if row["frozen_to_ifca_low"] > 1 / GAIN]
-            found = ", ".join(f"{row['samples']:g}" for row in helped)
-            texts.append(f"{found or 'none'} (alpha0 = {margin:g})")
-        return f"{geometry} starts {'; '.join(texts)}"
-
-    def half(samples: int) -> str:
-        place = half_way(table, samples)
-        if place is None:
-            return f"nowhere on the grid for n' = {samples:.3g}"
-        share, close = place
-        return f"at s = {share:.2f} (mean alpha0 = {close:.2f}) for n' = {samples:.3g}"
-
-    assumed = study.at(table, kind="arms", assumed=True)
+    """What is left to do under the assumptions, with fewer samples, and from afar."""
+    _, _, upheld, voronoi = decisions.values()
+    arms, last = study.at(table, kind="arms"), table[-1]
+    assumed, fewer = (study.at(arms, assumed=known) for known in (True, False))
+    helped = [row for row in fewer if row["frozen_to_ifca_low"] > 1 / GAIN]
     worst = max(row["any_wrong_high"] for row in assumed)
-    off = lambda row: max(row["frozen_to_ifca_high"], 2 - row["frozen_to_ifca_low"])
-    far = max(assumed, key=off)
-    margin, fewest = config.shown_margin, min(config.num_samples)
-    least, enough = config.minimal_samples(margin), config.sufficient_samples(margin)
-    exact, equal, upheld, voronoi = decisions.values()
-    shown = "; ".join(
-        f"{row['samples']:g}: {study.read(row, 'ifca_to_oracle')} and "
-        f"{study.read(row, 'frozen_to_oracle')}, misassigned {row['before']:.3f} -> "
-        f"{row['after']:.3f}"
-        for row in of(GEOMETRIES[0], margin)
-        if row["samples"] in (fewest, 10, 20, 40)
+    kept = study.farthest(study.read(row, "frozen_to_ifca") for row in assumed)
+    first = study.told(
+        upheld,
+        yes="Yes, where the theorem's assumptions hold: the first choices of all "
+        "clients are right, and nothing is gained afterwards",
+        no="No: even where the theorem's assumptions hold, first choices are wrong or "
+        "later ones still help",
+        undecided="Whether the first choices of all clients are right where the "
+        "theorem's assumptions hold, and nothing is gained afterwards, cannot be told",
     )
-    last = table[-1]
+    second = "With fewer samples choosing again is not seen to help"
+    if helped:
+        best = max(helped, key=lambda row: row["frozen_to_ifca"])
+        second = (
+            f"With fewer samples choosing again is seen to help, in {len(helped)} of "
+            f"{len(fewer)} cases: keeping the first choices makes the error up to "
+            f"{study.read(best, 'frozen_to_ifca')} times as large, at n' = "
+            f"{best['samples']} and α0 = {best['margin']:g} where the assumptions take "
+            f"n' = {config.minimal_samples(best['margin'])}"
+        )
+    third = study.told(
+        voronoi,
+        yes="From worse starts, with ever more samples, a run succeeds if every true "
+        "model has a nearest first model of its own, and hardly otherwise",
+        no="From worse starts, with ever more samples, a run's success is not, as was "
+        "predicted, that every true model has a nearest first model of its own",
+        undecided="Whether, from worse starts and with ever more samples, a run's "
+        "success is that every true model has a nearest first model of its own cannot "
+        "be told",
+    )
     return (
-        f"Complaint upheld under the theorem's assumptions: {upheld}. At alpha0 = "
-        f"{margin:g} Assumption 2 asks for n' = {enough} with proved constants, and "
-        f"the exact worst case for {least}. From such n' on the chance of any wrong "
-        f"first choice of m = {config.num_clients} clients is at most "
-        f"{worst:.2g} (delta = {config.failure:g}; rule: {exact}), "
-        f"and freezing the first assignment changes the error by a factor of "
-        f"{study.read(far, 'frozen_to_ifca')} at the most (rule: {equal}). Outside, "
-        f"re-assigning helps: IFCA's and the frozen error over the oracle's, from "
-        f"random directions at alpha0 = {margin:g}, are at n' = {shown}. It makes the "
-        f"error smaller by more than {1 - GAIN:.0%} at these n' of the grid: "
-        f"{'; '.join(map(gains, GEOMETRIES))}. From starts between truth (s = 0) and "
-        f"random (s = 1), success falls below 1/2 "
-        f"{', '.join(map(half, config.basin_samples))}; with the most samples it "
-        f"differs from a Voronoi-separating start in {last['differ']} of "
-        f"{last['trials']} runs (the same: {voronoi}). Intervals hold jointly at "
-        f"{1 - config.error_rate:.0%}."
+        f"{first} (any of m = {config.num_clients} clients is wrong at first with "
+        f"chance at most {worst:.2g}, where {config.failure:g} is allowed, and the "
+        f"error with the first choices kept differs most by a factor of {kept}). "
+        f"{second}. {third}: the two differ in a share "
+        f"{study.read(last, 'different')} of {last['trials']} runs. This is linear "
+        f"regression with fresh data in every round, {config.num_clusters} true models "
+        "equally far from each other, and first models (1/2 - α0) of that distance "
+        f"away; it says nothing of how to find such models, and "
+        f"{study.legend(config.error_rate)}."
     )
 
 

@@ -38,7 +38,10 @@ LAST = 10  # Rounds at the end over which errors are averaged.
 SETTLED = 5  # Rounds after which a model without clients is followed.
 MARGIN = 0.05  # Of a ratio that is predicted to be 1.
 MOST_REVIVED = 0.05  # Of the models that are once without a client.
-RULES = {"lowest": "lowest held-out loss", "chosen": "held-out loss of the choice"}
+RULES = {
+    "lowest": "held-out loss of a client's best model",
+    "chosen": "held-out loss of the model chosen on other samples",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -324,38 +327,67 @@ def decide(config: Config, table: study.Rows) -> study.Verdicts:
 
 
 def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
-    """The paragraph, from the rows alone."""
-
-    def listed(rows: study.Rows, name: str) -> str:
-        return ", ".join(f"{study.read(r, name)} with {r['models']}" for r in rows)
-
-    def once(rows: study.Rows) -> str:
-        return f"{sum(r['revived'] for r in rows)} of {sum(r['waited'] for r in rows)}"
-
-    near, far = (study.at(table, extra=extra) for extra in (NEAR, RANDOM))
-    few = [row for row in near if row["models"] < config.num_clusters]
-    enough = [row for row in near if row["models"] >= config.num_clusters]
-    true, *above = enough
+    """What too many and too few models cost, and what becomes of the extra ones."""
     splits, halves, empty, *revive = decisions.values()
+    own, far = (study.at(table, extra=extra) for extra in (NEAR, RANDOM))
+    (true,) = study.at(own, models=config.num_clusters)
+    few = [row for row in own if row["models"] < config.num_clusters]
+    above = [row for row in own if row["models"] > config.num_clusters]
+
+    def with_models(rows: study.Rows, name: str) -> str:
+        found = [f"{study.read(row, name)} with {row['models']}" for row in rows]
+        return study.listed(found or ["not measured"])
+
+    first = study.told(
+        splits,
+        yes="Too many models split clusters, which costs the root of the number of "
+        "models that serve a client's cluster and no more",
+        no="Too many models do not cost the root of the number of models that serve a "
+        "client's cluster, as was predicted",
+        undecided="Whether too many models cost the root of the number of models that "
+        "serve a client's cluster cannot be told",
+    )
+    second = study.told(
+        halves,
+        yes="too few merge clusters, which costs half the distance of the true models "
+        "somewhere",
+        no="too few do not cost half the distance of the true models, as was predicted",
+        undecided="whether too few cost half the distance of the true models cannot be "
+        "told",
+    )
+    third = study.told(
+        empty,
+        yes="Extra models that start near a true one end without clients, as the paper "
+        "says",
+        no="Extra models that start near a true one do not end without clients, though "
+        "the paper says so",
+        undecided="Whether extra models that start near a true one end without "
+        "clients, as the paper says, cannot be told",
+    )
+    returns = []
+    places = ("there", "at random")
+    for found, rows, place in zip(revive, (own, far), places, strict=True):
+        again, once = (sum(row[n] for row in rows) for n in ("revived", "waited"))
+        does = study.told(
+            found,
+            yes="never or hardly ever",
+            no="again, against the prediction,",
+            undecided="perhaps",
+        )
+        returns.append(f"{does} if started {place} ({again} of {once})")
     return (
-        f"With {config.num_clusters} true clusters (oracle "
-        f"{true['oracle']:.3g}, separation {config.separation:g}) the root-mean-square "
-        f"error of a client is {listed(few, 'error')} and "
-        f"{listed(enough, 'error')} models, the extra ones started near a truth. Too "
-        f"many models split clusters without bias: they cost the root of the number of "
-        f"models that serve a client's cluster: {splits}. Too few merge clusters and "
-        f"leave an error of {listed(few, 'worst')} models somewhere, at least half a "
-        f"separation: {halves}. That all of these models stay in use has chance "
-        f"{listed(above, 'all_used')}; extra models near a truth are empty, as the "
-        f"paper has it: {empty}. Extra models from random starts: all used with chance "
-        f"{listed(far, 'all_used')} models, {listed(far, 'error')} in error. Of "
-        f"the models that were once without a client {once(near)} had one again when "
-        f"started near a truth and {once(far)} when random; empty models never revive: "
-        f"{revive[0]} and {revive[1]}. The lowest held-out loss selects the "
-        f"true number with chance {study.read(true, 'selected_lowest')}, the held-out "
-        f"loss of the model chosen on other samples with "
-        f"{study.read(true, 'selected_chosen')}. Intervals hold jointly at "
-        f"{1 - config.error_rate:.0%}."
+        f"{first}; {second}. With {config.num_clusters} true clusters at distance "
+        f"{config.separation:g}, a client's error is "
+        f"{with_models([*few[-1:], true, *above[-1:]], 'error')} models, and the "
+        f"largest one {with_models(few[-1:], 'worst')}. {third} (all are in use with "
+        f"chance {with_models(above[-1:], 'all_used')}, or, if they start at random, "
+        f"{with_models(far[-1:], 'all_used')}), and a model that has lost its clients "
+        f"has some {study.listed(returns)}. The least held-out loss selects the true "
+        f"number with chance {study.read(true, 'selected_lowest')}, and with "
+        f"{study.read(true, 'selected_chosen')} if models are chosen on other samples; "
+        "all this is linear regression with fresh data in every round and first models "
+        "near different truths, it says nothing of other starts, and "
+        f"{study.legend(config.error_rate)}."
     )
 
 
@@ -374,7 +406,7 @@ def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
         used.append(report.Curve(arm, counts, study.column(part, "used")))
     used.append(study.predicted(own, near, "models", "models", "all of them"))
     selected = [
-        study.curve(own, f"smallest {text}", "models", f"selected_{rule}")
+        study.curve(own, f"least {text}", "models", f"selected_{rule}")
         for rule, text in RULES.items()
     ]
     free: dict[str, Any] = {"y_limits": None, "aside": False}

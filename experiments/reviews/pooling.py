@@ -553,38 +553,48 @@ def decide(config: Config, table: study.Rows) -> study.Verdicts:
 
 
 def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
-    """The paragraph, from the rows alone."""
-    own = study.at(table, kind="crossing")
+    """Up to where pooling wins: with known clusters, and against IFCA."""
     known, few, many = decisions.values()
-    ratios = _ratios(table)
-    corrections = [row["exact"] for row in own]
-    exact = [ratio.value for ratio in ratios["known"]]
-    between = "; ".join(
-        f"{study.read(row, 'clients')} ({study.read(row, 'models')} for the models) at "
-        f"{row['setting']}"
-        for row in own
+    own, ratios = study.at(table, kind="crossing"), _ratios(table)
+    first = study.told(
+        known,
+        yes="With known clusters one model for all wins up to the separation Δ* of the "
+        "true models that theory predicts",
+        no="Even with known clusters one model for all does not win up to the "
+        "separation Δ* of the true models that theory predicts, but up to another",
+        undecided="Whether, with known clusters, one model for all wins up to the "
+        "separation Δ* of the true models that theory predicts cannot be told",
     )
-    shares = [row["clients"] / row["identifiable"] for row in own]
-    listed = {
-        name: ", ".join(map(str, found)) or "none measured"
-        for name, found in ratios.items()
-    }
+    found = [row for row in own if math.isfinite(row["clients"])]
+    found.sort(key=lambda row: row["clients"])
+    places = [f"{study.read(r, 'clients')} Δ* ({r['setting']})" for r in found]
+    ends = " to ".join(dict.fromkeys([*places[:1], *places[-1:]]))
+    third = study.told(
+        few,
+        yes="It needs no more than Δ* where few clients leave none in doubt",
+        no="It needs another separation than Δ* even where few clients leave none in "
+        "doubt",
+        undecided="Whether it needs no more than Δ* where few clients leave none in "
+        "doubt cannot be told",
+    )
+    fourth = study.told(
+        many,
+        yes="it needs 1.75 σ/sqrt(n), whatever m and d",
+        no="it does not need the predicted 1.75 σ/sqrt(n)",
+        undecided="whether it needs the predicted 1.75 σ/sqrt(n) cannot be told",
+    )
     return (
-        f"With known clusters, least squares for each beats one fit to everybody from "
-        f"a separation of Delta* = σ sqrt(2 (k-1) d / (m n (1 - Σ p²))) on (σ sqrt(2 k "
-        f"d / mn) for equal clusters), times {min(corrections):.3f} to "
-        f"{max(corrections):.3f} for the {len(own)} finite settings: the measured "
-        f"crossing is {min(exact):.3f} to {max(exact):.3f} of the exact prediction; "
-        f"they cross where predicted: {known}. IFCA has to find the clusters. Where "
-        f"sqrt(8 log(mk/2) / n) σ is below Delta* its crossing over the same "
-        f"prediction is {listed['few']}; with few clients it crosses there "
-        f"too: {few}. With two equal clusters of m >= {MANY} k d clients its "
-        f"crossing over 1.75 σ/sqrt(n), which is free of m and d, is "
-        f"{listed['many']}; it crosses there: {many}. Over Delta*, IFCA crosses "
-        f"at {between}. This is {min(shares):.2f} to {max(shares):.2f} of the "
-        f"separation sqrt(8 log(mk/2) / n) σ at which no client is in doubt. "
-        f"Runs that came to an end: {min(row['ended'] for row in own):.4g} or more "
-        f"of each setting. Intervals hold jointly at {1 - config.error_rate:.0%}."
+        f"{first}, about σ sqrt(2 k d / (m n)) for k equal clusters: measured over "
+        f"predicted is {study.farthest(ratios['known'])} where they differ most of "
+        f"{len(own)} settings. IFCA, which has to find the clusters, beats one model "
+        f"for all in {len(found)} of them, from {ends or 'nowhere'} on. {third} "
+        f"(measured over predicted {study.farthest(ratios['few'])}), and with {MANY} k "
+        f"d clients or more in two equal clusters {fourth} "
+        f"({study.farthest(ratios['many'])}). This is linear regression with d "
+        "features, m clients of n samples drawn once, a share p of them in the first "
+        "cluster, noise σ and IFCA started at the true models; it says nothing of "
+        "other starts or of networks, and "
+        f"{study.legend(config.error_rate)}."
     )
 
 

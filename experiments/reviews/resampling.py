@@ -318,35 +318,64 @@ def decide(config: Config, table: study.Rows) -> study.Verdicts:
 
 
 def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
-    """The paragraph, from the rows alone."""
-    floors = ", ".join(
-        f"{study.read(row, 'ratio')} at T = {row['rounds']} (sqrt(2T) = "
-        f"{row['ratio_predicted']:.3g}, exactly {row['ratio_exact']:.3g})"
-        for row in study.at(table, kind="floor")
-    )
-    parts = []
+    """What folds cost in the floor, and what reuse costs from random starts."""
+    root, falls, fresh, near = decisions.values()
+    floors = study.at(table, kind="floor")
+    ratios = [
+        f"{study.read(row, 'ratio')} at T = {row['rounds']}"
+        for row in (floors[0], floors[-1])
+    ]
+    shares = []
     for rho in config.rho:
-        shares = ", ".join(
-            f"{row['locked_in_share']:.2f} "
-            f"[{row['locked_in_share_low']:.2f}, {row['locked_in_share_high']:.2f}]"
-            f" at {row['rows_per_feature']:.3g}"
-            for row in study.at(table, arm=ARMS["fixed"], rho=rho)
+        own = study.at(table, arm=ARMS["fixed"], rho=rho)
+        own = sorted(own, key=lambda row: row["num_samples"])
+        few, many = (study.read(own[end], "locked_in_share") for end in (0, -1))
+        shares.append(f"from {few} to {many} at ρ = {rho:g}")
+    per_feature = [own[end]["rows_per_feature"] for end in (0, -1)]
+    most = {
+        how: max(row["locked_in_share_high"] for row in study.at(table, arm=ARMS[arm]))
+        for how, arm in (
+            ("on fresh data of the same size in every round", "fresh"),
+            ("on reused data from the true models", "from_truth"),
         )
-        fresh = study.at(table, arm=ARMS["fresh"], rho=rho)
-        most = max(row["locked_in_share_high"] for row in fresh)
-        parts.append(
-            f"at rho = {rho:g} {shares} (fresh data of the same size in every "
-            f"round: at most {most:.2f} by every interval)"
+    }
+    first = study.told(
+        root,
+        yes="Fresh data cost accuracy: dealing n samples out over the 2T folds of T "
+        "rounds multiplies the error in the end by sqrt(2T), as predicted",
+        no="Dealing n samples out over the 2T folds of T rounds does not multiply the "
+        "error in the end by sqrt(2T), as was predicted",
+        undecided="Whether dealing n samples out over the 2T folds of T rounds "
+        "multiplies the error in the end by the predicted sqrt(2T) cannot be told",
+    )
+    second = study.told(
+        falls,
+        yes="Reused data make runs from random starts settle on a wrong partition, the "
+        "more so the fewer there are",
+        no="Reused data do not make more runs from random starts settle on a wrong "
+        "partition where they are fewer",
+        undecided="Whether reused data make more runs from random starts settle on a "
+        "wrong partition where they are fewer cannot be told",
+    )
+    rarely = [
+        study.told(
+            found,
+            yes=f"fewer than 1 in 4 do {how}",
+            no=f"1 in 4 or more do somewhere {how}",
+            undecided=f"it cannot be told whether fewer than 1 in 4 do {how}",
         )
+        + f" (at most {most[how]:.0%} by every interval)"
+        for found, how in zip((fresh, near), most, strict=True)
+    ]
     return (
-        f"Dealing a client's {config.floor_samples} samples out over 2T folds "
-        f"multiplies the floor by {floors}. From random starts (d = "
-        f"{config.num_features}, m = {config.num_clients}) runs on data drawn once "
-        f"lock in, that is settle on a wrong partition of an adjusted Rand index of at "
-        f"most 1/2 with every model in use, with share, against N/d = m n / (2 d): "
-        f"{'; '.join(parts)}. {study.listed(decisions)} "
-        f"Shares from {config.num_trials} data sets each, exact binomial intervals; "
-        f"floors by Student's; all hold jointly at {1 - config.error_rate:.0%}."
+        f"{first}: {study.listed(ratios)}. {second}: their share goes "
+        f"{study.listed(shares)} as the samples per cluster and feature go from "
+        f"{per_feature[0]:.3g} to {per_feature[1]:.3g}. For comparison, "
+        f"{study.listed(rarely)}. This is linear regression with d = "
+        f"{config.num_features}, m = {config.num_clients}, two clusters and "
+        f"{config.num_trials} random starts in every cell; a partition is wrong at an "
+        "adjusted Rand index of 1/2 or less with both models in use, several restarts "
+        f"are not tried, and {study.legend(config.error_rate)}."
     )
 
 

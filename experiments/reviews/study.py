@@ -2,7 +2,7 @@
 
 A study computes cells (mappings of plain settings) into arrays, keeps every cell on
 disk, makes one table of them, and from the table's rows, and nothing else, decisions,
-figures and one paragraph of answer.
+figures and at most five sentences of outcome, the reviewer's question included.
 """
 
 import dataclasses
@@ -10,6 +10,7 @@ import functools
 import itertools
 import json
 import math
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
@@ -22,7 +23,7 @@ from matplotlib.figure import Figure
 from cfljax import intervals, report
 from cfljax.engine import Bar, Claims, Journal, describe_run, kept, note_runs
 from experiments.options import Options
-from experiments.study import Row, Rows, column, curve
+from experiments.study import Contents, Row, Rows, column, curve, write
 
 Cell = Mapping[str, Any]
 Arrays = Mapping[str, np.ndarray]
@@ -47,12 +48,17 @@ class Study:
     rows: Callable[[Any, Any, Any], list[Row]]
     # What each rule of the header came to, by name, from configuration and rows.
     decide: Callable[..., Verdicts]
-    answer: Callable[..., str]  # one paragraph, from configuration, rows and decisions
+    # At most four sentences that answer the question, from configuration, rows and
+    # decisions: the answer, the numbers that carry it, and what it does not say.
+    answer: Callable[[Any, Any, Verdicts], str]
     # By file name, from configuration and rows.
     figures: Callable[[Any, Any], dict[str, Figure]]
-    # What the rules and the answer need besides the rows, by name, from the
-    # configuration and the arrays of all cells.
-    facts: Callable[[Any, Any], dict[str, Any]] = lambda config, results: {}
+
+    def outcome(self, config: Any, table: Rows) -> str:
+        """The question, which is the first line of the module, and its answer."""
+        question, *_ = str(sys.modules[self.decide.__module__].__doc__).splitlines()
+        answer = self.answer(config, table, self.decide(config, table))
+        return f"{question}\n\n{answer}\n"
 
     def measure(
         self, config: Any, cells: Sequence[Cell], options: Options
@@ -81,29 +87,27 @@ class Study:
         return [arrays for arrays in found if arrays is not None]
 
     def main(self, config: Any, options: Options) -> dict[str, Any]:
-        """Compute what is not kept yet; write table, figures, answer and configuration.
-        The summary has the headline (the answer), files, decisions, seconds and rows.
+        """Compute what is not kept yet; write table, figures, outcome, configuration.
+        The summary has headline (outcome and rules), files, decisions, seconds, rows.
         """
         started = time.perf_counter()
         cells = self.cells(config)
-        results = self.measure(config, cells, options)
-        table = self.rows(config, cells, results)
-        facts = self.facts(config, results)
-        decisions = self.decide(config, table, **facts)
-        answer = self.answer(config, table, decisions, **facts).strip()
-        out = options.out
-        report.write_csv(out / "table.csv", table)
-        plain = json.dumps(dataclasses.asdict(config), indent=2)
-        report.write_text(out / "config.json", plain + "\n")
-        report.write_text(out / "answer.md", answer + "\n")
-        files = [out / name for name in ("table.csv", "config.json", "answer.md")]
-        for name, figure in self.figures(config, table).items():
-            files += report.save(figure, out / name)
+        table = self.rows(config, cells, self.measure(config, cells, options))
+        decisions, outcome = self.decide(config, table), self.outcome(config, table)
+        rules = " ".join(f"{rule}: {found}." for rule, found in decisions.items())
+        contents: Contents = {
+            "table.csv": table,
+            "table.md": f"Rules: {rules}\n\n{markdown(table)}",
+            "outcome.md": outcome,
+            "config.json": json.dumps(dataclasses.asdict(config), indent=2) + "\n",
+            **self.figures(config, table),
+        }
+        files = write(options.out, contents)
         seconds = round(time.perf_counter() - started, 2)
         return {
             "experiment": self.id,
-            "headline": f"{self.id}, {seconds} s: {answer}",
-            "files": [str(path) for path in files],
+            "headline": f"{outcome}\n{self.id}, {seconds} s. Rules: {rules}",
+            "files": files,
             "decisions": dict(decisions),
             "seconds": seconds,
             "rows": table,
@@ -170,14 +174,21 @@ def check(
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """A number and its interval, in one unit; prints as "0.272 [0.268, 0.276]"."""
+    """A number and its interval, in one unit; prints as "0.272 [0.268, 0.276]", with
+    more digits where an interval is too narrow to be seen."""
 
     value: float
     low: float
     high: float
 
     def __str__(self) -> str:
-        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+        digits, width = 3, self.high - self.low
+        if 0 < width < 0.01 * abs(self.value):
+            digits = min(6, 1 - math.floor(math.log10(width / abs(self.value))))
+        low, value, high = (
+            f"{end:.{digits}g}" for end in (self.low, self.value, self.high)
+        )
+        return f"{value} [{low}, {high}]"
 
     def within(self, low: float, high: float) -> Verdict:
         """Whether the truth lies in a band: "yes" if the whole interval does, "no" if
@@ -318,6 +329,35 @@ def legend(error_rate: float) -> str:
     return f"intervals hold jointly at {1 - error_rate:.0%}"
 
 
-def listed(decisions: Verdicts) -> str:
-    """All rules and what they came to, for the answer."""
-    return " ".join(f"{rule}: {found}." for rule, found in decisions.items())
+# Sentences and tables for people.
+
+
+def told(verdict: Verdict, *, yes: str, no: str, undecided: str) -> str:
+    """What to say of a rule, by what it came to."""
+    return {"yes": yes, "no": no, "undecided": undecided}[verdict]
+
+
+def farthest(estimates: Iterable[Estimate]) -> str:
+    """The ratio that is farthest from 1, with its interval, of those that are known."""
+    known = [estimate for estimate in estimates if math.isfinite(estimate.value)]
+    if not known:
+        return "not measured"
+    return str(max(known, key=lambda estimate: abs(estimate.value - 1)))
+
+
+def listed(parts: Sequence[Any]) -> str:
+    """Several things in one sentence: "a, b and c"."""
+    *rest, last = map(str, parts)
+    return f"{', '.join(rest)} and {last}" if rest else last
+
+
+def markdown(table: Rows) -> str:
+    """The rows, a table for each kind of them, with intervals beside their numbers."""
+    kinds: dict[Any, list[Row]] = {}
+    for row in table:
+        ends = {f"{name}_{end}" for name in row for end in ("low", "high")}
+        whole = {name: read(row, name) for name in row if f"{name}_low" in row}
+        kept = {name: value for name, value in row.items() if name not in ends}
+        shown = kept | {name: str(estimate) for name, estimate in whole.items()}
+        kinds.setdefault(row.get("kind"), []).append(shown)
+    return "\n".join(map(report.markdown, kinds.values()))
