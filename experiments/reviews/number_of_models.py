@@ -4,6 +4,8 @@ Reviewers: the approach requires the right number of clusters a priori; how does
            clustering behave if the set number deviates from the true one?
 Command:   python -m experiments run reviews.k --preset paper
 Quick:     the same with --preset quick: fewer runs
+Measured:  paper, 1.9 minutes of one core of an AMD EPYC: both costs are as predicted,
+           but models that are empty near a truth do revive, 1,069 of 1,531
 Predicted: too many models split clusters: no bias, and as every split is trained on
            its share of the rows, a client's mean square error is the oracle's times
            the number of models that serve its cluster. Too few models merge clusters:
