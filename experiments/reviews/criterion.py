@@ -598,8 +598,8 @@ def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
     second = study.told(
         trivial,
         yes="no estimate without clusters meets it in any",
-        no=f"an estimate without clusters, zero or one fit to everybody, meets it in "
-        f"{passed}",
+        no="with true models as long as printed, an estimate without clusters, zero "
+        f"or one fit to everybody, meets it in {passed}",
         undecided="whether an estimate without clusters does cannot be told",
     )
     others = {

@@ -5,6 +5,8 @@ Reviewer:  the size of the mini-batch on which losses are evaluated to find the 
            there an effect on the convergence?
 Command:   python -m experiments run reviews.idbatch --preset paper
 Quick:     the same with --preset quick: fewer clients, runs and batch sizes
+Measured:  paper, 1.8 minutes of one core of an AMD EPYC: 1 and 4 hold; of 2 the first
+           form is off by up to 22 %, that to second order by at most 1.4 %
 Predicted: Delta = 1, rho = (Delta / sigma)^2, two clusters, b samples for the identity
            and n' for the gradient.
            1. At the true models a client errs with q = P(t_b >= sqrt(b rho) / 2).

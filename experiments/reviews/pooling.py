@@ -4,6 +4,8 @@ Reviewer:  when are the clusters dissimilar enough for clustering to pay? With s
            clusters one model for all clients should win.
 Command:   python -m experiments run reviews.pool --preset paper
 Quick:     the same with --preset quick: fewer settings and data sets
+Measured:  paper, 70 s of one core of an AMD EPYC: all three rules hold; known clusters
+           cross within 2 % of the prediction, IFCA at 1.03 to 19.7 times Delta*
 Predicted: with known clusters, least squares for each beats one fit to all rows from
            Delta* = sigma sqrt(2 (k-1) d / (m n (1 - sum p^2))) on, which is
            sigma sqrt(2 k d / (m n)) for equal clusters; exact finite-sample errors
