@@ -7,18 +7,22 @@ refusals are there at once.
 import argparse
 import contextlib
 import dataclasses
+import functools
 import gc
+import importlib
 import json
 import math
 import os
 import pathlib
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from experiments import launch, registry
 from experiments.arguments import configure, find, parser
+from experiments.commands import typed, usual_folder
 from experiments.options import Options
 from experiments.registry import Entry
 
@@ -80,6 +84,35 @@ def ledger(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     return 0
 
 
+def gallery(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
+    """Make the folders that the gallery lacks, and its page; 1 if one failed."""
+    if rest:
+        raise ValueError(f"`gallery` takes no {' '.join(rest)}.")
+    ids = [find(registry.EXPERIMENTS, id).id for id in dict.fromkeys(arguments.ids)]
+    data = arguments.data or _folder_from_environment()
+    if data is not None and not data.is_dir():
+        raise FileNotFoundError(f"`--data` must be a folder, got `{data}`.")
+    if arguments.page and ids:
+        raise ValueError(f"`--page` is of all experiments, got {' '.join(ids)}.")
+    _check_folder(arguments.out)
+    with _importing():
+        from experiments.gallery.make import write
+    summary = write(
+        [] if arguments.page else ids or list(registry.EXPERIMENTS),
+        arguments.out,
+        preset=arguments.preset,
+        data=data,
+        store=arguments.store or pathlib.Path(_STORE),
+        tell=(lambda line: None) if arguments.json else _say,
+    )
+    _print(summary, as_json=arguments.json)
+    return 1 if summary["failed"] else 0
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
 def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     """Run an experiment or benchmark; the exit status."""
     is_own, is_run = arguments.command == "compare", arguments.command == "run"
@@ -90,7 +123,7 @@ def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     if memory is not None and not math.isfinite(memory):
         raise ValueError(f"`--memory` must be a number of GiB, got {memory}.")
     options = Options(
-        out=arguments.out or pathlib.Path("results", arguments.id, arguments.preset),
+        out=arguments.out or pathlib.Path("results", arguments.id),
         store=arguments.store or (None if arguments.out else pathlib.Path(_STORE)),
         accept_code=arguments.accept_code,
         chunk=arguments.chunk,
@@ -107,8 +140,12 @@ def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     with _importing():
         found = _prepare_devices(entry, arguments.devices)  # From here on JAX is there.
         config = configure(entry, arguments, rest)
-    if is_own and arguments.out is None:
-        usual = pathlib.Path("results", "compare", f"{config.data}-{config.partition}")
+    if arguments.out is None:
+        usual = (
+            pathlib.Path("results", "compare", f"{config.data}-{config.partition}")
+            if is_own
+            else usual_folder(entry, arguments.preset, config)
+        )
         options = dataclasses.replace(options, out=usual)
     from cfljax import engine
 
@@ -116,7 +153,14 @@ def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     if found is not None and options.progress and sys.stderr.isatty():
         what = "clients" if entry.spreads_clients else "trials"
         print(f"{what} on {arguments.devices or found} devices", file=sys.stderr)
-    summary = _summary(entry, config, options, plans=arguments.plan)
+    is_whole = not arguments.plan and options.shard is None
+    if is_whole and is_run:  # A benchmark has the cores for itself.
+        _import_beside("matplotlib.backends.backend_pdf")
+    with engine.origins() as origins:
+        summary = _summary(entry, config, options, plans=arguments.plan)
+    if is_whole and summary["files"]:
+        file = origins.write(options.out, **_told(entry, arguments, config, options))
+        summary = {**summary, "files": [*summary["files"], str(file)]}
     _print(summary, as_json=arguments.json)
     return 1 if summary.get("failed_cells") else 0
 
@@ -135,6 +179,33 @@ def _summary(
 
         return jobs.share(name, options, module.jobs(config, options))
     return module.main(config, options)
+
+
+def _told(
+    entry: Entry, arguments: argparse.Namespace, config: Any, options: Options
+) -> dict[str, Any]:
+    """What a folder of results says of the command that wrote it."""
+    is_own = entry is registry.COMPARISON
+    asked = [arguments.command, *filter(None, [entry.id])]
+    asked += [] if is_own else ["--preset", arguments.preset]
+    further = []
+    if options.data is not None and entry.takes_data:
+        further += ["--folder" if is_own else "--data", "FOLDER"]
+    if options.precision is not None:
+        further += ["--precision", f"{options.precision:g}"]
+    usual = entry.load().preset(arguments.preset)
+    return {
+        "experiment": entry.id or arguments.command,
+        "preset": arguments.preset,
+        "command": typed(asked, usual, config, *further),
+    }
+
+
+def _import_beside(module: str) -> None:
+    """Import in a thread what is needed in the end, a third of a second of a core that
+    waits for compiled programs."""
+    importing = functools.partial(importlib.import_module, module)
+    threading.Thread(target=importing, daemon=True).start()
 
 
 @contextlib.contextmanager
@@ -198,6 +269,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             status = launch.main(arguments, rest)
         elif arguments.command == "ledger":
             status = ledger(arguments, rest)
+        elif arguments.command == "gallery":
+            status = gallery(arguments, rest)
         elif arguments.command != "list":
             status = execute(arguments, rest)
         elif rest:

@@ -30,6 +30,9 @@ examples:
       --step-sizes .1 .03 --search fedavg:proximal=0,.1
   python -m experiments compare --help-config
   python -m experiments ledger --stores FOLDER
+  python -m experiments gallery --data FOLDER
+  python -m experiments gallery werner.fig4 clove.fig3 --out results/figures
+  python -m experiments gallery ifca.fig4 --preset paper --data FOLDER --store FOLDER
 
 as many trials as each cell needs for an interval shorter than .2, at most 1000:
   python -m experiments run ifca.fig3a --num-trials 1000 --precision .2
@@ -78,6 +81,7 @@ def parser() -> argparse.ArgumentParser:
         ("compare", "compare algorithms on data and sizes of your own"),
         ("launch", "run an experiment by several workers, on a Slurm cluster or here"),
         ("ledger", "all published numbers beside ours, with verdicts and commands"),
+        ("gallery", "a folder of figures and tables for each experiment, and a page"),
     ):
         command = commands.add_parser(
             name,
@@ -93,6 +97,9 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--json", action="store_true", help="one JSON document")
         if name == "ledger":
             _add_ledger(command)
+            continue
+        if name == "gallery":
+            _add_gallery(command)
             continue
         command.add_argument(
             "--no-cache",
@@ -126,6 +133,35 @@ def _add_ledger(command: argparse.ArgumentParser) -> None:
         default=pathlib.Path("figures", "ledger"),
         help="of the ledger's files; figures/ledger by default",
         **folder,
+    )
+    command.add_argument("--traceback", action="store_true", help="of an error")
+
+
+def _add_gallery(command: argparse.ArgumentParser) -> None:
+    """What the gallery shall have, and where it goes."""
+    folder: dict[str, Any] = {"type": pathlib.Path, "metavar": "FOLDER"}
+    command.add_argument(
+        "ids", nargs="*", metavar="ID", help="see `list`; all by default"
+    )
+    command.add_argument(
+        "--out",
+        default=pathlib.Path("figures"),
+        help="of the gallery; figures by default. What is there of the paper's size "
+        "stays, what is damaged or of another size is made again",
+        **folder,
+    )
+    command.add_argument(
+        "--preset",
+        choices=registry.PRESETS,
+        default="quick",
+        help="of what is made; quick by default",
+    )
+    command.add_argument(
+        "--page", action="store_true", help="make nothing, only write the page again"
+    )
+    command.add_argument("--data", help="of real data", **folder)
+    command.add_argument(
+        "--store", help="of results; results/store by default", **folder
     )
     command.add_argument("--traceback", action="store_true", help="of an error")
 

@@ -25,6 +25,7 @@ from typing import Any
 
 from experiments import registry
 from experiments.arguments import MINUTES, configure, find, parser
+from experiments.commands import usual_folder
 from experiments.options import Options
 
 _NAME = re.compile(r"[\w.,-]+")
@@ -40,10 +41,10 @@ def main(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
       ValueError: if anything is wrong with the flags, or submitit or Slurm is missing.
     """
     _check(arguments, rest)
-    out = arguments.out or pathlib.Path("results", arguments.id, arguments.preset)
     run = ["run", arguments.id, "--preset", arguments.preset]
+    usual = _check_experiment([*run, *rest])
+    out = arguments.out or usual
     flags = ["--out", str(out), *rest]
-    _check_experiment([*run, *flags])
     if importlib.util.find_spec("submitit") is None:
         raise ValueError(
             "`launch` needs submitit; install the extra `slurm`, or it alone: "
@@ -81,8 +82,9 @@ def _check(arguments: argparse.Namespace, rest: Sequence[str]) -> None:
         raise ValueError("`--shard` is each worker's own: ask for `--workers`.")
 
 
-def _check_experiment(flags: Sequence[str]) -> None:
-    """Raises ValueError, or exits in one line, for what every worker would refuse."""
+def _check_experiment(flags: Sequence[str]) -> pathlib.Path:
+    """Raises ValueError, or exits in one line, for what every worker would refuse;
+    returns where results go unless told."""
     arguments, rest = parser().parse_known_args(flags)
     entry = find(registry.EXPERIMENTS, arguments.id)
     if not entry.is_sweep and not entry.has_jobs:
@@ -90,13 +92,14 @@ def _check_experiment(flags: Sequence[str]) -> None:
             f"`launch` has no use for {arguments.id}: it takes no time that is worth "
             "sharing out."
         )
-    configure(entry, arguments, rest)
+    folder = usual_folder(entry, arguments.preset, configure(entry, arguments, rest))
     Options(
-        arguments.out,
+        folder,
         chunk=arguments.chunk,
         devices=arguments.devices,
         precision=arguments.precision,
     )
+    return folder
 
 
 @dataclasses.dataclass(frozen=True)

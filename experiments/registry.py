@@ -15,6 +15,7 @@ import ast
 import dataclasses
 import functools
 import importlib
+import importlib.util
 import pathlib
 import re
 from collections.abc import Iterator, Mapping
@@ -70,6 +71,20 @@ class Entry:
         if load is None or load.__module__ != module.__name__:  # Of something else.
             return module
         return load(self.id)
+
+    @property
+    def takes_data(self) -> bool:
+        """Whether it reads real data, which its module's header then says."""
+        return re.search("--(data|folder) FOLDER", _header(self.module)) is not None
+
+
+@functools.cache
+def _header(module: str) -> str:
+    """The docstring of a module that need not be imported."""
+    spec = importlib.util.find_spec(module)
+    assert spec is not None and spec.origin is not None
+    source = pathlib.Path(spec.origin).read_text("utf-8")
+    return ast.get_docstring(ast.parse(source)) or ""
 
 
 EXPERIMENTS: Mapping[str, Entry]

@@ -1,18 +1,18 @@
 """What experiments share: trials of a configuration, sweeps, rows, and files."""
 
 import dataclasses
+import functools
 import itertools
 import json
 import pathlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import xarray as xr
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Float, PRNGKeyArray, PyTree
 from matplotlib.figure import Figure
 
 from cfljax import engine, intervals, report
@@ -38,19 +38,48 @@ def fields(own: Any, *names: str) -> dict[str, Any]:
     return {name: getattr(own, name) for name in names}
 
 
-def several_rounds(algorithm: Algorithm, num_rounds: int) -> Algorithm:
-    """The algorithm with `num_rounds` of its rounds as one; info is the last's."""
+def run_with_tests(
+    trial: Any,
+    algorithm: Algorithm,
+    key: PRNGKeyArray,
+    data: ClientData,
+    *,
+    observe: Callable[[Any, Any], PyTree],
+    test: Callable[[Any], PyTree],
+) -> tuple[Any, Any, Any]:
+    """The trial's `num_rounds`, and a test behind every `rounds_between` of them.
 
-    def step(key: PRNGKeyArray, state: Any, data: ClientData) -> tuple[Any, PyTree]:
-        for_info = jax.eval_shape(algorithm.step, key, state, data)[1]
-        empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), for_info)
+    Returns:
+      The final state, observations `[rounds, ...]` and tests `[tests, ...]`.
+    """
+    state, trace = engine.run(
+        algorithm,
+        key,
+        data,
+        num_rounds=trial.num_rounds,
+        observe=observe,
+        test=test,
+        rounds_between=trial.rounds_between,
+        round_key=_key_of(trial.rounds_between),
+    )
+    return state, trace.rounds, trace.tests
 
-        def one(index: Array, carry: tuple[Any, PyTree]) -> tuple[Any, PyTree]:
-            return algorithm.step(jax.random.fold_in(key, index), carry[0], data)
 
-        return jax.lax.fori_loop(0, num_rounds, one, (state, empty))
+def at_tests(trial: Any, observed: PyTree) -> PyTree:
+    """Of observations `[rounds, ...]` those of rounds with a test behind them."""
+    step = trial.rounds_between
+    return jax.tree.map(lambda leaf: leaf[step - 1 :: step], observed)
 
-    return algorithm._replace(step=step)
+
+@functools.cache  # The same function each time: nothing is compiled again.
+def _key_of(rounds_between: int) -> Callable[[PRNGKeyArray, Any], PRNGKeyArray]:
+    """Keys of rounds: that of the rounds from test to test, folded with the round."""
+
+    def round_key(key: PRNGKeyArray, index: Any) -> PRNGKeyArray:
+        tests, since = index // rounds_between, index % rounds_between
+        return jax.random.fold_in(jax.random.fold_in(key, tests), since)
+
+    return round_key
 
 
 def sweep(
@@ -145,7 +174,7 @@ def settings(config: Any, **others: Any) -> str:
 def write(folder: pathlib.Path, contents: Contents) -> list[str]:
     """Write rows as CSV, text as it is, and figures, by name; the paths, in order.
 
-    Figures have no suffix and are written as SVG and PNG.
+    Figures have no suffix and are written as SVG, PDF and PNG.
     """
     paths = []
     for name, own in contents.items():

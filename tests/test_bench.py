@@ -425,7 +425,7 @@ def test_tables_and_figure_are_written(
     losses = read_csv(tmp_path / "losses.csv")
     assert losses[0][neural.SPEED] == 1
     assert all((tmp_path / name).exists() for name in ("training.svg", "growth.csv"))
-    assert len(summary["files"]) == 8
+    assert len(summary["files"]) == 9
     json.dumps(plain(summary), allow_nan=False)
 
 
@@ -535,8 +535,9 @@ def test_tables_and_figure_of_algorithms_are_written(made_up, tmp_path, capsys):
     rows = [(row["network"], row["algorithm"]) for row in found]
     assert rows == [(network, name) for network in ("MLP", "CNN") for name in names]
     assert len(read_csv(tmp_path / "algorithm_targets.csv")) == 4
-    assert len(summary["files"]) == 4
-    assert all((tmp_path / f"algorithms.{end}").exists() for end in ("svg", "png"))
+    assert len(summary["files"]) == 5
+    ends = ("svg", "pdf", "png")
+    assert all((tmp_path / f"algorithms.{end}").exists() for end in ends)
     assert "a backward pass 2" in summary["headline"]
     json.dumps(plain(summary), allow_nan=False)
 
@@ -788,7 +789,7 @@ def test_whoever_computes_something_else_fails(is_wrong, tmp_path, monkeypatch):
     said = "PyTorch, loop computes something else" in summary["headline"]
     assert said == is_wrong and "FedJAX: left out." in summary["notes"]
     assert (rows[0][peers.RATIO] is None) == is_wrong
-    assert all((tmp_path / f"times.{end}").exists() for end in ("svg", "png"))
+    assert all((tmp_path / f"times.{end}").exists() for end in ("svg", "pdf", "png"))
     json.dumps(plain(summary), allow_nan=False)
 
 

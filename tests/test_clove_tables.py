@@ -410,7 +410,11 @@ def view_applies(view, trial):
 
 def test_tables_of_other_sizes_are_told_apart(paper_trial):
     assert rows.size_of(paper_trial, ITEMS).is_paper
+    # Of whom all take part, as in that table's first rows.
     assert not rows.size_of(paper_trial, TABLE14.view.items).is_paper
+    part = dataclasses.replace(paper_trial, num_clients=40, num_participants=10)
+    for trial, told in ((paper_trial, "125 participants"), (part, "31 participants")):
+        assert f" of {told}" in str(rows.size_of(trial, TABLE14.view.items))
     narrow = dataclasses.replace(paper_trial, num_channels=4)
     assert str(rows.size_of(narrow, ITEMS)) == "4 of 32 channels"
 
@@ -501,7 +505,7 @@ def test_command_writes_all_and_resumes_whatever_was_done_before(
     summary = TABLE1.main(config, options)
     assert summary["failed_cells"] == 0 and len(summary["rows"]) == 4
     names = {"table.csv", "runs.csv", "table.md", "config.json"}
-    names |= {"rand_index.svg", "rand_index.png"}
+    names |= {"rand_index.svg", "rand_index.pdf", "rand_index.png"}
     assert files(summary) == names
     found = read_csv(options.out / "runs.csv")
     assert len(found) == 8 and all(0 <= run["score"] <= 1 for run in found)

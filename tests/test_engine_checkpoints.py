@@ -27,7 +27,7 @@ from engine_trial import SERVER, contents, damage, known, serve, wait_for
 import cfljax as cfl
 from cfljax import engine
 from cfljax.engine import kept, runs
-from cfljax.engine.checkpoints import Checkpoint, Place
+from cfljax.engine.checkpoints import Checkpoint, Place, Trace
 from cfljax.federated.local_update import LocalUpdate
 
 KEY = jax.random.key(3)
@@ -291,7 +291,8 @@ def test_one_program_plays_every_part(tmp_path):
             go(checkpoint=tmp_path / f"{rounds}.npz", every=0.0)
         go(checkpoint=tmp_path / f"{rounds}.npz")
     go(checkpoint=tmp_path / "whole.npz")
-    program = runs._program((algorithm.init, step), runs.nothing, 7, False)
+    own = algorithm.init, step, runs.nothing, runs.no_test, jax.random.fold_in
+    program = runs._program(own, 7, 1, False)
     segments: list[Any] = list(program.segments.values())
     compiled = [segment._cache_size() for segment in segments]
     assert compiled == [1, 0]
@@ -314,7 +315,7 @@ def test_segments_are_as_long_as_their_rounds_allow(tmp_path, monkeypatch):
         draw(),
         data_per_round=False,
         start=None,
-        shapes=jax.eval_shape(lambda: (state, ())),
+        shapes=jax.eval_shape(lambda: (state, Trace((), ()))),
         num_rounds=300,
     )
     monkeypatch.setattr(saved, "write", lambda done: saves.append(done.rounds))
@@ -328,6 +329,72 @@ def test_segments_are_as_long_as_their_rounds_allow(tmp_path, monkeypatch):
     assert calls[:5] == [(0, 0), (0, 1), (1, 9), (9, 29), (29, 49)]
     assert saves[:3] == [109, 111, 113]
     assert (calls[-1], saves[-1]) == ((299, 300), 300)
+
+
+# Against itself: tests now and then
+
+
+def asked(data, state):
+    """What a test finds: something of the state and of large arrays."""
+    return {"sum": jnp.sum(state.models) + data.targets[0, 0], "models": state.models}
+
+
+def examine(num_rounds: Any = 6, **options: Any):
+    """A run with tests on large arrays."""
+    usual = {"test": jax.tree_util.Partial(asked, draw()), "rounds_between": 3}
+    return start("batches", num_rounds=num_rounds, **usual | options)
+
+
+def test_tests_see_the_state_of_their_round_and_change_nothing():
+    state, trace = examine()
+    keep = lambda state, info: (info, asked(draw(), state))
+    plain, (rounds, every) = examine(test=None, rounds_between=1, observe=keep)
+    assert bits((state, trace.rounds)) == bits((plain, rounds))
+    assert bits(trace.tests["models"]) == bits(every["models"][2::3])
+    np.testing.assert_allclose(trace.tests["sum"], every["sum"][2::3], rtol=1e-6)
+    assert bits(trace.tests["models"]) != bits(every["models"][1::3])  # Control.
+    inside = jax.jit(lambda data: examine(devices=None))(draw())
+    assert bits(inside) == bits((state, trace))
+    # Those of a part of a run count from its first round.
+    half, _ = examine(num_rounds=2, rounds_between=2)
+    rest, later = examine(num_rounds=4, rounds_between=4, state=half, first_round=2)
+    assert bits(rest) == bits(state)
+    assert bits(later.tests["models"][0]) == bits(trace.tests["models"][-1])
+
+
+def test_a_run_with_tests_is_stopped_and_goes_on_between_two_of_them(tmp_path):
+    whole = bits(examine())
+    for rounds in (2, 3, 4):  # Before, at and behind a test.
+        path = tmp_path / f"{rounds}.npz"
+        with interrupted(rounds) as done:
+            examine(checkpoint=path, every=0.0)
+        assert done == list(range(1, rounds + 1))
+        assert bits(examine(checkpoint=path)) == whole
+        with no_work():
+            assert bits(examine(checkpoint=path)) == whole
+    longer = examine(num_rounds=9, checkpoint=path)
+    assert bits(longer) == bits(examine(num_rounds=9))
+    for other, told in (
+        ({"rounds_between": 1}, "`rounds_between` = 3, this run has 1"),
+        ({"test": None}, "`tests` ="),
+    ):
+        with pytest.raises(engine.StoreError, match=told):
+            examine(num_rounds=9, checkpoint=path, **other)
+
+
+def test_keys_of_rounds_are_the_callers_to_choose():
+    state, _ = examine()
+    same, _ = examine(round_key=lambda key, index: jax.random.fold_in(key, index))
+    assert bits(same) == bits(state)
+    other, _ = examine(round_key=lambda key, index: jax.random.fold_in(key, index + 1))
+    assert bits(other) != bits(state)
+
+
+@pytest.mark.parametrize("between", [0, -1, 4])
+def test_tests_that_do_not_fit_into_a_run_are_refused(between):
+    told = f"`rounds_between` must be at least 1 and divide `num_rounds`, got {between}"
+    with pytest.raises(ValueError, match=told):
+        examine(rounds_between=between)
 
 
 # Against failures: kills, damage, a disk that refuses

@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import json
 import pathlib
+import string
 import subprocess
 import sys
 import types
@@ -13,12 +14,14 @@ from toy_experiments import save_no_figures
 
 from cfljax.report import read_csv
 from experiments.__main__ import main, plain
-from experiments.arguments import _one_line
+from experiments.arguments import _one_line, configure, parser
+from experiments.commands import usual_folder
 from experiments.ifca import fig3
 from experiments.jobs import share_summary
 from experiments.registry import BENCHMARKS, EXPERIMENTS, ORDER, PRESETS, Entry, read
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+SAFE = {*string.ascii_letters, *string.digits, *"_.+-="}
 TINY = [
     *("--num-features", "5", "--num-clients", "4", "--num-samples", "10"),
     *("--separation", "1", "2", "--noise", "0.1", "--num-trials", "3"),
@@ -59,6 +62,45 @@ def is_one_line(err, message=""):
 # Against itself: tables, figures, listing, help
 
 
+@pytest.mark.parametrize(
+    ("flags", "name"),
+    [
+        ((), "quick"),
+        (("--num-trials", "2"), "quick"),  # As the preset has it.
+        (
+            ("--num-trials", "3", "--datasets", "mnist", "cifar10"),
+            "quick-datasets=mnist+cifar10-num_trials=3",
+        ),
+    ],
+)
+def test_a_changed_setting_has_a_folder_that_names_it(
+    replace_main, monkeypatch, tmp_path, flags, name
+):
+    monkeypatch.chdir(tmp_path)
+    folders = []
+
+    def keep(config, options):
+        del config
+        folders.append(options.out)
+        return {"headline": "", "files": []}
+
+    replace_main(keep)
+    assert main(["run", "clove.table1", *flags]) == 0
+    assert folders == [pathlib.Path("results", "clove.table1", name)]
+
+
+def test_names_of_folders_are_short_and_safe_and_differ():
+    entry = EXPERIMENTS["clove.table1"]
+    quick = entry.load().preset("quick")
+    names = []
+    for last in (200, 201):
+        sizes = (*range(100, 160), last)
+        other = dataclasses.replace(quick, num_samples=sizes, num_test_samples=sizes)
+        names.append(usual_folder(entry, "quick", other).name)
+    assert names[0] != names[1]
+    assert all(len(name) <= 120 and set(name) <= SAFE for name in names)
+
+
 def test_a_panel_writes_its_table_and_figures(command, tmp_path):
     status, out, _ = command("--convention", "reference", "paper")
     assert status == 0
@@ -70,6 +112,36 @@ def test_a_panel_writes_its_table_and_figures(command, tmp_path):
     needed = {"convention", "separation", "noise", "clients", "samples", "trials"}
     assert needed | {"successes", "low", "high"} <= set(rows[0])
     assert all(row["low"] <= row["successes"] / 3 <= row["high"] for row in rows)
+
+
+def test_results_say_which_runs_computed_them(command, tmp_path, monkeypatch):
+    """Another command that reads the same store names the run that computed, and both
+    say how they are made again, without a path of the machine."""
+    save_no_figures(monkeypatch)
+    store = str(tmp_path / "common")
+    seed = ("--seed", "7", "--no-law")
+    assert command(*seed, "--store", store)[0] == 0
+    more = ("--store", store, "--precision", "1")
+    status, out, _ = command(*seed, *more, out=tmp_path / "other")
+    assert status == 0 and "provenance.json" in out
+    files = [tmp_path / name / "provenance.json" for name in ("out", "other")]
+    first, other = (json.loads(file.read_text())["runs"] for file in files)
+    assert len(first) == len(other) == 2 and first[0] == other[0]
+    assert first[0]["blocks"] == 2 and {"commit", "jax", "cores"} <= set(first[0])
+    words = first[1]["command"].split()
+    assert words[:5] == ["python", "-m", "experiments", "run", "ifca.fig3a"]
+    assert (first[1]["preset"], first[1]["experiment"]) == ("quick", "ifca.fig3a")
+    assert other[1]["command"] == first[1]["command"] + " --precision 1"
+    entry = EXPERIMENTS["ifca.fig3a"]
+    again = configure(entry, *parser().parse_known_args(words[3:]))
+    typed = ["run", "ifca.fig3a", *TINY, *seed]
+    assert again == configure(entry, *parser().parse_known_args(typed))
+    assert str(tmp_path) not in "".join(file.read_text() for file in files)
+
+
+def test_a_worker_writes_no_provenance(command, tmp_path):
+    assert command("--shard", "1/2")[0] == 0
+    assert not (tmp_path / "out" / "provenance.json").exists()
 
 
 def test_json_is_one_document_and_a_second_run_is_the_same(command, monkeypatch):

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
-from toy_experiments import assert_close, configured, files, labels, pick, run_twice
+from toy_experiments import configured, files, labels, pick, run_twice
 
 from cfljax import engine
 from cfljax.algorithms import fedavg, ifca
@@ -131,18 +131,6 @@ def test_a_diverged_model_is_never_chosen_nor_right():
     assert min(best_of(spoiled, data)) > 0
     lost = jax.tree.map(lambda leaf: leaf * jnp.nan, models)
     assert tuple(best_of(lost, data)) == (0, 0)
-
-
-@pytest.mark.slow
-def test_several_rounds_as_one_against_the_rounds_themselves():
-    data = some_clients()
-    algorithm = ifca(TASK, num_clusters=2, step_size=0.3, option="model", num_steps=2)
-    keep = lambda state, info: (state.models, info.assignment)
-    key = jax.random.key(0)
-    _, plain = engine.run(algorithm, key, data, num_rounds=6, observe=keep)
-    thrice = rotated.several_rounds(algorithm, 3)
-    _, joined = engine.run(thrice, key, data, num_rounds=2, observe=keep)
-    assert_close(joined, pick(plain, np.s_[2::3]), rtol=1e-5, atol=1e-6)
 
 
 def digits(name: str = "digits") -> Loaded:
@@ -270,7 +258,7 @@ def test_command_writes_all_and_resumes_and_ifca_of_one_cluster_is_fedavg(
     np.testing.assert_allclose(row["accuracy_mean"], fedavg["accuracy_mean"], rtol=1e-5)
     assert abs(row["accuracy_mean"] - local["accuracy_mean"]) > 1e-3
     names = {"table.csv", "runs.csv", "table.md", "config.json"}
-    names |= {"accuracy.svg", "accuracy.png"}
+    names |= {"accuracy.svg", "accuracy.pdf", "accuracy.png"}
     assert files(summary) == names
     assert markdown(summary["rows"]) in summary["headline"]
     runs = [run["accuracy"] for run in read_csv(tmp_path / "runs.csv")]

@@ -29,7 +29,7 @@ from cfljax.federated.local_update import LocalUpdate
 from cfljax.federated.sharing import split, with_frozen
 from cfljax.models import femnist_cnn, mlp
 from cfljax.report import read_csv
-from experiments import plan
+from experiments import plan, study
 from experiments.ifca import femnist
 from experiments.ifca import table2_femnist as table2
 from experiments.jobs import share
@@ -331,8 +331,10 @@ def frozen_run(trial, key):
     forced = oracle(task, clusters=groups, **settings)
     warm, _ = engine.run(forced, warm_key, CLIENTS[0], num_rounds=2)
     algorithm = femnist._started_at(ifca(task, **settings), warm.models)
-    blocks = femnist._several_rounds(algorithm, trial.rounds_between)
-    state, _ = engine.run(blocks, run_key, CLIENTS[0], num_rounds=2)
+    nothing = lambda *seen: ()
+    state, *_ = study.run_with_tests(
+        trial, algorithm, run_key, CLIENTS[0], observe=nothing, test=nothing
+    )
     return state, algorithm.predict(state, CLIENTS[0], CLIENTS[1].inputs)
 
 
@@ -412,7 +414,7 @@ def test_command_writes_all_and_resumes(tmp_path, refuse_work):
     assert found == [("paper", "local", 6)]
     assert all(row["trials"] == 2 for row in summary["rows"])
     names = {"table.csv", "runs.csv", "table.md", "config.json"}
-    names |= {"accuracy.svg", "accuracy.png"}
+    names |= {"accuracy.svg", "accuracy.pdf", "accuracy.png"}
     assert files(summary) == names
     accuracies = [run["accuracy"] for run in read_csv(tmp_path / "runs.csv")]
     assert len(accuracies) == 2

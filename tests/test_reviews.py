@@ -352,7 +352,7 @@ def test_a_small_study_writes_everything_and_resumes(name, tmp_path):
     first = module.main(config, options)
     assert first["headline"].startswith(name)
     suffixes = {file.rsplit(".")[-1] for file in first["files"]}
-    assert suffixes == {"csv", "json", "md", "svg", "png"}
+    assert suffixes == {"csv", "json", "md", "svg", "pdf", "png"}
     assert set(first["decisions"].values()) <= {"yes", "no", "undecided"}
     table = (tmp_path / "table.csv").read_bytes()
     assert len(read_csv(tmp_path / "table.csv")) == len(first["rows"])
@@ -369,8 +369,8 @@ def test_a_small_study_writes_everything_and_resumes(name, tmp_path):
 
 def files(folder: pathlib.Path) -> dict[str, bytes]:
     names = ("table.csv", "config.json", "answer.md")
-    figures = [*folder.glob("*.svg"), *folder.glob("*.png")]
-    assert len(figures) == 2
+    figures = [p for end in ("svg", "pdf", "png") for p in folder.glob(f"*.{end}")]
+    assert len(figures) == 3
     return {p.name: p.read_bytes() for p in (*(folder / n for n in names), *figures)}
 
 

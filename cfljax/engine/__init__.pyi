@@ -13,6 +13,8 @@ from .programs import available_memory as available_memory
 from .progress import Bar as Bar
 from .provenance import Journal as Journal
 from .provenance import describe_run as describe_run
+from .provenance import note_runs as note_runs
+from .provenance import origins as origins
 from .runs import run as run
 from .states import load as load
 from .states import save as save

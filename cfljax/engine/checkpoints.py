@@ -42,7 +42,8 @@ log = logging.getLogger(__name__)
 
 EVERY = 120.0  # Seconds between two saves.
 _SEGMENT = 10.0  # Seconds that the host is away at most, unless a round takes longer.
-_TRACE = "trace"  # What the names of observations begin with.
+_TRACE = "trace"  # What the names of observations begin with,
+_TESTS = "tests"  # and those of tests.
 _LAYOUT = 1
 _ADVICE = "choose another path or delete it."
 
@@ -116,17 +117,28 @@ def next_place() -> Place | None:
     return None if places is None else next(places)
 
 
+class Trace(NamedTuple):
+    """What was seen of a run that is tested now and then.
+
+    rounds: what `observe` returned of each round, leaves `[rounds, ...]`.
+    tests: what `test` returned of each test, leaves `[tests, ...]`.
+    """
+
+    rounds: PyTree
+    tests: PyTree
+
+
 class Progress(NamedTuple):
     """What is done of a run.
 
     rounds: how many are behind.
     state: after them.
-    trace: of them, leaves `[num_rounds, ...]`; rows of later rounds are zeros.
+    trace: of them; rows of later rounds and tests are zeros.
     """
 
     rounds: int
     state: Any
-    trace: PyTree
+    trace: Trace
 
 
 class Checkpoint:
@@ -138,8 +150,9 @@ class Checkpoint:
       key: of the run.
       data: see `run`, as `data_per_round`.
       start: the state and the round that it goes on from; None for a fresh start.
-      shapes: of the final state and the trace, leaves `[num_rounds, ...]`.
+      shapes: of the final state and the trace.
       num_rounds: of the whole run.
+      rounds_between: from one test to the next; divides `num_rounds`.
     """
 
     def __init__(
@@ -151,12 +164,14 @@ class Checkpoint:
         *,
         data_per_round: bool,
         start: tuple[PyTree, Int[Array, ""] | int] | None,
-        shapes: tuple[PyTree, PyTree],
+        shapes: tuple[PyTree, Trace],
         num_rounds: int,
+        rounds_between: int = 1,
     ) -> None:
         self.path = pathlib.Path(place.path)
         self.every = place.every
         self.num_rounds = num_rounds
+        self.rounds_between = rounds_between
         self._shapes = shapes
         self._before = self.path.with_name(f"{self.path.name}.before")
         self._is_whole = False  # Whether `path` is known to be.
@@ -168,9 +183,13 @@ class Checkpoint:
             "data_per_round": data_per_round,
             "start": None if start is None else _started(*start),
             ROOT: kinds(shapes[0], ROOT),
-            _TRACE: kinds(jax.tree.map(_one_round, shapes[1]), _TRACE),
+            _TRACE: kinds(jax.tree.map(_one_row, shapes[1].rounds), _TRACE),
+            _TESTS: None,
             "identity": place.identity,
         }
+        if jax.tree.leaves(shapes[1].tests):
+            tests = kinds(jax.tree.map(_one_row, shapes[1].tests), _TESTS)
+            self._about[_TESTS] = {"rounds_between": rounds_between, **tests}
 
     def read(self) -> Progress | None:
         """What is done of the run; None if there is no file yet. A file of more rounds
@@ -223,16 +242,21 @@ class Checkpoint:
         rounds = found.about["rounds"]
         state, trace = self._shapes
         if rounds > self.num_rounds:
-            return Progress(rounds, None, None)
+            return Progress(rounds, None, Trace(None, None))
 
-        def filled(name: str, kind: Any) -> jax.Array:
-            rows = blank(kind)
-            rows[:rounds] = found.arrays[name]
-            return from_bits(rows, kind)
+        def filled(tree: PyTree, root: str, count: int) -> PyTree:
+            leaves = []
+            for name, kind in named(tree, root).items():
+                rows = blank(kind)
+                rows[:count] = found.arrays[name]
+                leaves.append(from_bits(rows, kind))
+            return jax.tree.unflatten(jax.tree.structure(tree), leaves)
 
-        seen = [filled(name, kind) for name, kind in named(trace, _TRACE).items()]
-        trace = jax.tree.unflatten(jax.tree.structure(trace), seen)
-        return Progress(rounds, tree_of(found.arrays, state, ROOT), trace)
+        seen = Trace(
+            filled(trace.rounds, _TRACE, rounds),
+            filled(trace.tests, _TESTS, rounds // self.rounds_between),
+        )
+        return Progress(rounds, tree_of(found.arrays, state, ROOT), seen)
 
     def fresh(self, state: Any) -> Progress:
         """Nothing is done yet: a copy of the state to begin with."""
@@ -247,8 +271,11 @@ class Checkpoint:
           StoreError: if the disk refuses.
         """
         rounds = done.rounds
-        trace = arrays_of(done.trace, _TRACE)
+        trace = arrays_of(done.trace.rounds, _TRACE)
         arrays = {name: rows[:rounds] for name, rows in trace.items()}
+        tests = arrays_of(done.trace.tests, _TESTS)
+        number = rounds // self.rounds_between
+        arrays |= {name: rows[:number] for name, rows in tests.items()}
         about = self._about | self._data_of(rounds) | {"rounds": rounds}
         with disk_errors(self.path):
             if self._is_whole:  # Else the one before is all there is.
@@ -268,37 +295,53 @@ class Checkpoint:
                 shutil.copyfile(self.path, partial)
 
     def go_on(
-        self, done: Progress, advance: Callable[[Any, PyTree, int, int], tuple]
+        self,
+        done: Progress,
+        advance: Callable[[Any, PyTree, int, int], tuple],
+        test: Callable[[Any, PyTree, int], PyTree] | None = None,
     ) -> Progress:
         """Play the rounds that are left, and save what is done from time to time.
 
         Args:
           done: so far; its arrays are used up.
           advance: `(state, trace, first, last) -> (state, trace)`, plays these rounds
-            of the run but the last; it may be slow the first time.
+            of the run but the last, of observations of rounds; it may be slow the first
+            time.
+          test: `(state, tests, number) -> tests`, writes the row of this number; None
+            where nothing is tested.
         """
-        rounds, state, trace = done
+        rounds, state, (trace, tests) = done
         state, trace = advance(state, trace, rounds, rounds)  # Compiles.
         saved = before = time.monotonic()
         count = 1
         while rounds < self.num_rounds:
             last = min(rounds + count, self.num_rounds)
+            if test is not None:
+                last = min(last, self._next_test(rounds))
             state, trace = advance(state, trace, rounds, last)
             jax.block_until_ready((state, trace))
             now = time.monotonic()
             each, before = (now - before) / (last - rounds), now
             rounds = last
+            number, since = divmod(rounds, self.rounds_between)
+            if test is not None and not since:
+                tests = jax.block_until_ready(test(state, tests, number - 1))
+                now = before = time.monotonic()
             if rounds < self.num_rounds and now - saved >= self.every:
-                self.write(Progress(rounds, state, trace))
+                self.write(Progress(rounds, state, Trace(trace, tests)))
                 saved = before = time.monotonic()
             wanted = min(self.every, _SEGMENT) / max(each, 1e-9)
             count = max(1, min(int(wanted), 8 * count))  # Later rounds may be slower.
-        done = Progress(rounds, state, trace)
+        done = Progress(rounds, state, Trace(trace, tests))
         self.write(done)
         return done
 
+    def _next_test(self, rounds: int) -> int:
+        """Rounds that are behind at the next test."""
+        return (rounds // self.rounds_between + 1) * self.rounds_between
 
-def _one_round(leaf: Any) -> jax.ShapeDtypeStruct:
+
+def _one_row(leaf: Any) -> jax.ShapeDtypeStruct:
     """The kind of one row."""
     return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
 

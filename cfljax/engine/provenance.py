@@ -1,8 +1,11 @@
 """Provenance: where numbers come from, and what went wrong, in files of a store.
 
-Holds no name of a user or of a machine, and no absolute path.
+The same `provenance.json` stands beside the tables of a folder of results, see
+`origins`. Holds no name of a user or of a machine, and no absolute path.
 """
 
+import contextlib
+import contextvars
 import datetime
 import functools
 import importlib.metadata
@@ -12,8 +15,10 @@ import pathlib
 import platform
 import re
 import subprocess
+import time
 import traceback
 import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -22,6 +27,7 @@ from cfljax.engine.claims import Claims
 from cfljax.engine.kept import disk_errors, replacing
 
 PACKAGES = ("cfljax", "jax", "jaxlib", "numpy")
+FILE = "provenance.json"
 
 
 class Journal:
@@ -34,7 +40,7 @@ class Journal:
     """
 
     def __init__(self, store: pathlib.Path, claims: Claims) -> None:
-        self._runs_file = store / "provenance.json"
+        self._runs_file = store / FILE
         self.failures = store / "failures.jsonl"
         self.first_error = ""
         self.run = uuid.uuid4().hex[:12]
@@ -72,9 +78,71 @@ class Journal:
             own = self._run["run"]
             at = next((i for i, r in enumerate(runs) if r.get("run") == own), len(runs))
             runs[at : at + 1] = [self._run]
-            text = json.dumps({"runs": runs}, indent=1) + "\n"
-            with disk_errors(self._runs_file), replacing(self._runs_file) as partial:
-                partial.write_text(text)
+            _write(self._runs_file, runs)
+
+
+class Origins:
+    """Where results of one command come from, see `origins`.
+
+    runs: those of stores that computed what was read, as their journals have them, in
+      the order in which they were met.
+    """
+
+    def __init__(self) -> None:
+        self.runs: list[dict[str, Any]] = []
+        self._started, self._begin = _now(), time.perf_counter()
+
+    def add(self, folder: pathlib.Path, commits: Mapping[str, Any] | None) -> None:
+        """As `note_runs`."""
+        there = {run.get("run"): run for run in _runs(folder / FILE)}
+        if commits is None:
+            own = list(there.values())
+        else:  # Of a run that a journal has lost, blocks still know the commit.
+            own = [there.get(n, {"run": n, "commit": c}) for n, c in commits.items()]
+        self.runs += [run for run in own if run not in self.runs]
+
+    def write(self, folder: pathlib.Path, **about: Any) -> pathlib.Path:
+        """Write `provenance.json`: the runs, and last this command, all of its seconds.
+
+        Args:
+          folder: of its results; one that is there is replaced.
+          about: what else there is to say of the command.
+
+        Returns:
+          The file.
+        """
+        seconds = round(time.perf_counter() - self._begin, 2)
+        last = {"run": uuid.uuid4().hex[:12], **about, **describe_run()}
+        last |= {"started": self._started, "finished": _now(), "seconds": seconds}
+        _write(folder / FILE, [*self.runs, last])
+        return folder / FILE
+
+
+_ORIGINS: contextvars.ContextVar[Origins | None] = contextvars.ContextVar(
+    "origins", default=None
+)
+
+
+@contextlib.contextmanager
+def origins() -> Iterator[Origins]:
+    """Note which runs computed what is read from stores until the context ends."""
+    found = Origins()
+    token = _ORIGINS.set(found)
+    try:
+        yield found
+    finally:
+        _ORIGINS.reset(token)
+
+
+def note_runs(folder: pathlib.Path, commits: Mapping[str, Any] | None = None) -> None:
+    """Tell `origins`, if anybody asks, what results were made of.
+
+    Args:
+      folder: with a journal.
+      commits: of the runs in question, by name; all of the journal's if None.
+    """
+    if (asking := _ORIGINS.get()) is not None:
+        asking.add(folder, commits)
 
 
 def describe_run() -> dict[str, Any]:
@@ -111,6 +179,12 @@ def _git(folder: pathlib.Path, *arguments: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _write(file: pathlib.Path, runs: Sequence[Mapping[str, Any]]) -> None:
+    text = json.dumps({"runs": runs}, indent=1) + "\n"
+    with disk_errors(file), replacing(file) as partial:
+        partial.write_text(text)
 
 
 def _runs(file: pathlib.Path) -> list[dict[str, Any]]:

@@ -16,7 +16,14 @@ from cfljax.base.checks import is_traced
 from cfljax.base.clients import check_finite_rounds
 from cfljax.base.types import Algorithm, ClientData
 from cfljax.engine.cache import keep_programs
-from cfljax.engine.checkpoints import EVERY, Checkpoint, Place, Progress, next_place
+from cfljax.engine.checkpoints import (
+    EVERY,
+    Checkpoint,
+    Place,
+    Progress,
+    Trace,
+    next_place,
+)
 from cfljax.engine.devices import clients_over_devices, devices_for
 from cfljax.engine.states import check_state, is_key
 from cfljax.federated.backend import CLIENTS, EVERYWHERE
@@ -24,7 +31,9 @@ from cfljax.federated.backend import CLIENTS, EVERYWHERE
 log = logging.getLogger(__name__)
 
 Count = Int[Array, ""] | int
+RoundKey = Callable[[PRNGKeyArray, Count], PRNGKeyArray]
 Start = tuple[Any, Count]  # A state, and how many rounds are behind it.
+Held = tuple[list[Any], list[Any]]  # Arrays of what observes and of what tests.
 
 # What is refused inside of a transformation, and what to do.
 _INSIDE = {
@@ -41,6 +50,12 @@ def nothing(state: Any, info: Any) -> tuple[()]:
     return ()
 
 
+def no_test(state: Any) -> tuple[()]:
+    """Looks at nothing."""
+    del state
+    return ()
+
+
 def run(
     algorithm: Algorithm,
     key: PRNGKeyArray,
@@ -48,12 +63,15 @@ def run(
     *,
     num_rounds: int,
     observe: Callable[[Any, Any], PyTree] = nothing,
+    test: Callable[[Any], PyTree] | None = None,
+    rounds_between: int = 1,
     data_per_round: bool = False,
     devices: int | None = None,
     state: Any = None,
     first_round: int = 0,
     checkpoint: str | os.PathLike[str] | None = None,
     every: float = EVERY,
+    round_key: RoundKey = jax.random.fold_in,
 ) -> tuple[Any, PyTree]:
     """Runs `num_rounds` communication rounds, from a fresh start or a given state.
 
@@ -81,6 +99,10 @@ def run(
         not return is not computed. Given once more it is not compiled again; nor is a
         `jax.tree_util.Partial` of the same function with other arrays, which is how to
         hand it large ones, such as test samples.
+      test: `state -> pytree`, what costs too much to be seen of each round, such as
+        accuracy on test samples; asked behind every `rounds_between` rounds of this
+        run, and given like `observe`. It does not change what the rounds compute.
+      rounds_between: rounds from one test to the next; divides `num_rounds`.
       data_per_round: see `data`.
       devices: local devices that clients are spread over. If None: those of
         `clients_over_devices` around the call; else on a CPU up to 8, where there are
@@ -94,24 +116,33 @@ def run(
         leaves of the same names, types and shapes. One process at a time may use it.
         None: that of `engine.checkpoints` around the call, if any.
       every: seconds between two saves, at least 0; one waits for the end of a round.
+      round_key: `(key, t) -> key` of round t; a pure function, the same object in each
+        call that is not to be compiled again.
 
     Returns:
-      The final state, and the observations stacked along a leading axis of rounds.
+      The final state, and the observations stacked along a leading axis of rounds; with
+      `test` they are the `rounds` of a pair, whose `tests` are stacked likewise.
 
     Raises:
       ValueError: if `num_rounds` is negative, or not the length of `data`'s leading
-        axis with `data_per_round`; where `data` are concrete, if they are not finite
-        (padding included) or hold labels outside the task's classes; if there are not
-        so many `devices`, or they are asked for inside of a transformation, as a
-        `checkpoint`; if `first_round` is negative, or not 0 without a `state`, or
-        `state` is not of the structure, shapes and types that `init` makes, the first
-        leaf that differs is named. StoreError, a ValueError: if the checkpoint belongs
-        to another run, is damaged without an earlier one, or the disk refuses.
+        axis with `data_per_round`; if `rounds_between` does not divide it; where `data`
+        are concrete, if they are not finite (padding included) or hold labels outside
+        the task's classes; if there are not so many `devices`, or they are asked for
+        inside of a transformation, as a `checkpoint`; if `first_round` is negative, or
+        not 0 without a `state`, or `state` is not of the structure, shapes and types
+        that `init` makes, the first leaf that differs is named. StoreError, a
+        ValueError: if the checkpoint belongs to another run, is damaged without an
+        earlier one, or the disk refuses.
     """
     if num_rounds < 0:
         raise ValueError(f"`num_rounds` must be at least 0, got {num_rounds}.")
     if first_round < 0:
         raise ValueError(f"`first_round` must be at least 0, got {first_round}.")
+    if rounds_between < 1 or num_rounds % rounds_between:
+        raise ValueError(
+            f"`rounds_between` must be at least 1 and divide `num_rounds`, got"
+            f" {rounds_between} and {num_rounds}."
+        )
     if first_round and state is None:
         raise ValueError(
             f"`first_round` must be 0 without a `state` to go on from, got"
@@ -127,9 +158,16 @@ def run(
     else:
         algorithm.check(data)
     keep_programs()
-    functions = algorithm.init, algorithm.step
-    held, watch = _split(observe)
-    program = _program(functions, watch, num_rounds, data_per_round)
+    seen, observer = _split(observe)
+    asked, tester = _split(no_test if test is None else test)
+    held = seen, asked
+    program = _program(
+        (algorithm.init, algorithm.step, observer, tester, round_key),
+        num_rounds,
+        rounds_between,
+        data_per_round,
+    )
+    seen_of = lambda trace: trace.rounds if test is None else trace
     start = None if state is None else (state, first_round)
     if start is not None:
         check_state(state, jax.eval_shape(program.started, key, data))
@@ -137,10 +175,12 @@ def run(
         for name, value in (("devices", devices), ("checkpoint", checkpoint)):
             if value is not None:
                 raise ValueError(_INSIDE[name].format(value))
-        return program.rounds(key, data, held, start)
+        state, trace = program.rounds(key, data, held, start)
+        return state, seen_of(trace)
     where = next_place() if checkpoint is None else Place(checkpoint, every)
     if where is None:
-        return program(key, data, held, start, devices)
+        state, trace = program(key, data, held, start, devices)
+        return state, seen_of(trace)
     saved = Checkpoint(
         where,
         algorithm,
@@ -150,13 +190,15 @@ def run(
         start=start,
         shapes=jax.eval_shape(program.compiled, key, data, held, None),
         num_rounds=num_rounds,
+        rounds_between=rounds_between,
     )
     done = saved.read()
     if done is not None and done.rounds == num_rounds:
-        return done.state, done.trace
+        return done.state, seen_of(done.trace)
     if done is not None and done.rounds > num_rounds:
-        return program(key, data, held, start, devices)
-    return program(key, data, held, start, devices, saved, done)
+        saved = done = None
+    state, trace = program(key, data, held, start, devices, saved, done)
+    return state, seen_of(trace)
 
 
 def _is_transformed(*values: PyTree) -> bool:
@@ -164,17 +206,17 @@ def _is_transformed(*values: PyTree) -> bool:
     return any(map(is_traced, jax.tree.leaves((*values, jnp.zeros(())))))
 
 
-def _split(observe: Callable[..., PyTree]) -> tuple[list[Any], Any]:
-    """The arrays that an observer holds, and the rest of it, which can be hashed."""
-    if isinstance(observe, jax.tree_util.Partial):
-        return jax.tree.flatten(observe)
-    return [], observe
+def _split(function: Callable[..., PyTree]) -> tuple[list[Any], Any]:
+    """The arrays that a function holds, and the rest of it, which can be hashed."""
+    if isinstance(function, jax.tree_util.Partial):
+        return jax.tree.flatten(function)
+    return [], function
 
 
-def _observer(watch: Any, held: list[Any]) -> Callable[[Any, Any], PyTree]:
+def _joined(rest: Any, held: list[Any]) -> Callable[..., PyTree]:
     """What `_split` has taken apart."""
-    is_tree = isinstance(watch, jax.tree_util.PyTreeDef)
-    return jax.tree.unflatten(watch, held) if is_tree else watch
+    is_tree = isinstance(rest, jax.tree_util.PyTreeDef)
+    return jax.tree.unflatten(rest, held) if is_tree else rest
 
 
 class _Program:
@@ -185,6 +227,7 @@ class _Program:
         init: Callable[..., Any],
         rounds: Callable[..., tuple[Any, PyTree]],
         segment: Callable[..., tuple[Any, PyTree]],
+        test: Callable[..., PyTree],
         num_rounds: int,
     ):
         self.rounds = rounds
@@ -194,13 +237,15 @@ class _Program:
         again = functools.partial(jax.jit, segment, donate_argnames=("state", "trace"))
         # What goes round in turns must come back as it went in.
         self.segments = {False: again(), True: again(out_shardings=EVERYWHERE)}
+        again = functools.partial(jax.jit, test, donate_argnames="tests")
+        self.tests = {False: again(), True: again(out_shardings=EVERYWHERE)}
         self.devices: dict[Any, int] = {}  # That pay by default.
 
     def __call__(
         self,
         key: PRNGKeyArray,
         data: ClientData,
-        held: list[Any],
+        held: Held,
         start: Start | None,
         devices: int | None,
         saved: Checkpoint | None = None,
@@ -231,7 +276,7 @@ class _Program:
         done: Progress | None,
         key: PRNGKeyArray,
         data: ClientData,
-        held: list[Any],
+        held: Held,
         start: Start | None,
     ) -> tuple[Any, PyTree]:
         """The same by a program of any number of rounds, which the host calls again and
@@ -245,13 +290,15 @@ class _Program:
             done = Progress(done.rounds, state, trace)
         own = key, data, held, first_round
         advance = functools.partial(self.segments[has_mesh], *own)
-        return saved.go_on(done, advance)[1:]
+        test = functools.partial(self.tests[has_mesh], held)
+        is_tested = bool(jax.tree.leaves(done.trace.tests))
+        return saved.go_on(done, advance, test if is_tested else None)[1:]
 
     def _worth(
         self,
         key: PRNGKeyArray,
         data: ClientData,
-        held: list[Any],
+        held: Held,
         start: Start | None,
     ) -> int:
         """Devices that pay for such data."""
@@ -267,31 +314,27 @@ class _Program:
 
 @functools.lru_cache(maxsize=16)
 def _program(
-    functions: tuple[Callable, Callable],
-    watch: Any,
+    functions: tuple[Callable, Callable, Any, Any, RoundKey],
     num_rounds: int,
+    rounds_between: int,
     data_per_round: bool,
 ) -> _Program:
     """The program of these rounds, kept for as long as a few others are asked for."""
-    init, step = functions
+    init, step, observer, tester, round_key = functions
 
     def begin(init_key: PRNGKeyArray, data: ClientData) -> Any:
         first = jax.tree.map(lambda leaf: leaf[0], data) if data_per_round else data
         return init(init_key, first)
 
     def play(
-        rounds_key: PRNGKeyArray,
-        held: list[Any],
-        index: Any,
-        state: Any,
-        now: ClientData,
+        rounds_key: PRNGKeyArray, held: Held, index: Any, state: Any, now: ClientData
     ) -> tuple[Any, PyTree]:
-        state, info = step(jax.random.fold_in(rounds_key, index), state, now)
-        return state, _observer(watch, held)(state, info)
+        state, info = step(round_key(rounds_key, index), state, now)
+        return state, _joined(observer, held[0])(state, info)
 
     def rounds(
-        key: PRNGKeyArray, data: ClientData, held: list[Any], start: Start | None
-    ) -> tuple[Any, PyTree]:
+        key: PRNGKeyArray, data: ClientData, held: Held, start: Start | None
+    ) -> tuple[Any, Trace]:
         init_key, rounds_key = jax.random.split(key)
         state, first_round = (begin(init_key, data), 0) if start is None else start
 
@@ -300,14 +343,26 @@ def _program(
             now = fresh if data_per_round else data
             return play(rounds_key, held, index, state, now)
 
+        def between_tests(state: Any, inputs: tuple) -> tuple[Any, tuple]:
+            state, seen = jax.lax.scan(one_round, state, inputs)
+            return state, (seen, _joined(tester, held[1])(state))
+
         indices = first_round + jnp.arange(num_rounds)
-        per_round = (indices, data if data_per_round else None)
-        return jax.lax.scan(one_round, state, per_round)
+        inputs = (indices, data if data_per_round else None)
+        if tester is no_test:
+            state, seen = jax.lax.scan(one_round, state, inputs)
+            return state, Trace(seen, ())
+        several = (num_rounds // rounds_between, rounds_between)
+        cut = lambda leaf: leaf.reshape(*several, *leaf.shape[1:])
+        whole = lambda leaf: leaf.reshape(num_rounds, *leaf.shape[2:])
+        inputs = jax.tree.map(cut, inputs)
+        state, (seen, tests) = jax.lax.scan(between_tests, state, inputs)
+        return state, Trace(jax.tree.map(whole, seen), tests)
 
     def segment(
         key: PRNGKeyArray,
         data: ClientData,
-        held: list[Any],
+        held: Held,
         first_round: Count,
         state: Any,
         trace: PyTree,
@@ -321,14 +376,21 @@ def _program(
             fresh = lambda leaf: leaf[index]
             now = jax.tree.map(fresh, data) if data_per_round else data
             state, seen = play(rounds_key, held, first_round + index, state, now)
-            write = lambda rows, row: rows.at[index].set(row)
-            return state, jax.tree.map(write, trace, seen)
+            return state, _with_row(trace, seen, index)
 
         found = jax.lax.fori_loop(first, last, one_round, (state, trace))
         return jax.tree.map(_strong, found)
 
+    def test(held: Held, state: Any, tests: PyTree, number: Count) -> PyTree:
+        return _with_row(tests, _joined(tester, held[1])(state), number)
+
     first_state = lambda key, data: begin(jax.random.split(key)[0], data)
-    return _Program(first_state, rounds, segment, num_rounds)
+    return _Program(first_state, rounds, segment, test, num_rounds)
+
+
+def _with_row(rows: PyTree, row: PyTree, index: Count) -> PyTree:
+    """The rows of all leaves with one of them written."""
+    return jax.tree.map(lambda own, new: own.at[index].set(new), rows, row)
 
 
 def _strong(leaf: Array) -> Array:

@@ -34,7 +34,7 @@ from cfljax.engine.programs import (
     run_trials,
 )
 from cfljax.engine.progress import Bar
-from cfljax.engine.provenance import Journal, commit, describe_run
+from cfljax.engine.provenance import Journal, commit, describe_run, note_runs
 from cfljax.engine.sources import describe
 from cfljax.engine.store import (
     DONE,
@@ -187,6 +187,7 @@ def sweep(
     states = rule.states(grid, cells, store)
     is_open = (states == OPEN) | (states == FAILED)
     if not np.any(is_open):
+        _note_runs(store, states)
         return _labelled(grid, store.values(), states)
     pieces = _pieces(grid, cells, joint=joint, by_block=enough is None, shard=shard)
     own = simulate if joint is None else joint.simulate
@@ -316,7 +317,14 @@ def _results(
             f"{count} blocks of `{path}` are being computed by another run; wait for it"
             " and start again. What is done stays done."
         )
+    _note_runs(store, states)
     return dataset
+
+
+def _note_runs(store: Store, states: Int8[np.ndarray, "*axes blocks"]) -> None:
+    """Say which runs computed the blocks that are used."""
+    used = [store.about(tuple(block)) for block in np.argwhere(states == DONE).tolist()]
+    note_runs(store.path, {about["run"]: about["commit"] for about in used})
 
 
 def _labelled(

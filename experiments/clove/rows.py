@@ -261,6 +261,12 @@ _TESTS: Mapping[str, Mapping[int, int]] = {
 PARTICIPATIONS = (1.0, 0.9, 0.75, 0.5, 0.25, 0.1)  # Of Table 14.
 
 
+def rate_of(trial: Trial) -> float:
+    """The paper's participation that is nearest: participants are whole clients."""
+    own = trial.num_participants / trial.num_clients
+    return min(PARTICIPATIONS, key=lambda rate: abs(rate - own))
+
+
 def size_of(trial: Trial, items: Sequence[str]) -> Size:
     """The size of a run beside that of the paper's tables."""
     usual = published_sizes(trial.partition, trial.dataset)
@@ -271,11 +277,8 @@ def size_of(trial: Trial, items: Sequence[str]) -> Size:
     num_clients = min(sizes, key=lambda number: abs(number - trial.num_clients))
     paper = {"num_clusters": usual.num_clusters, "num_clients": num_clients}
     paper |= {"num_samples": sizes[num_clients]}
-    # Those of a whole number of clients that come next to the trial's.
-    rates = PARTICIPATIONS if "Table 14" in items else (1.0,)
-    counts = {max(1, round(rate * num_clients)) for rate in rates}
-    there = trial.num_participants
-    paper["num_participants"] = min(counts, key=lambda count: abs(count - there))
+    rate = rate_of(trial) if "Table 14" in items else 1.0
+    paper["num_participants"] = max(1, round(rate * num_clients))
     # The paper gives none: fewer than its presets' make a smaller run.
     tests = _TESTS.get(next(iter(items), ""), {}).get(num_clients, _USUAL_TESTS)
     if trial.dataset in ("ag_news", "amazon_reviews"):

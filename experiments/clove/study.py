@@ -40,7 +40,7 @@ from experiments.clove.partitions import (
 from experiments.clove.sources import Dataset, Source, load_source, without_inputs
 from experiments.jobs import Job
 from experiments.options import Options
-from experiments.study import trial_of
+from experiments.study import run_with_tests, trial_of
 
 # One name for all, so that experiments of one folder share what both run.
 STUDY = "clove.study"
@@ -243,36 +243,35 @@ def run(
     index = repetition.astype(jnp.int32)
     train, truth, test = jax.tree.map(lambda leaf: leaf[index], clients)
     alike = dataclasses.replace(trial, repetition=0)
-    rounds, observe = _rounds_of(alike, train.inputs.shape[2:])
-    carry, trace = engine.run(
-        rounds,
+    algorithm, observe, score = _parts(alike, train.inputs.shape[2:])
+    carry, seen, scores = run_with_tests(
+        trial,
+        algorithm,
         run_key,
         train,
-        num_rounds=trial.num_rounds // trial.rounds_between,
-        observe=Partial(observe, train, truth, test),
+        observe=Partial(observe, truth),
+        test=Partial(score, train, test),
     )
-    return carry, {name: jnp.ravel(values) for name, values in trace.items()}
+    return carry, seen | scores
 
 
 @functools.lru_cache(maxsize=2)  # Repetitions share what is compiled.
-def _rounds_of(
+def _parts(
     trial: Trial, input_shape: tuple[int, ...]
-) -> tuple[Algorithm, Callable[..., dict[str, Array]]]:
-    """The rounds from test to test, and what is seen of them, given the clients."""
+) -> tuple[Algorithm, Callable[..., dict[str, Array]], Callable[..., dict[str, Array]]]:
+    """The algorithm, what is seen of its rounds and what tests find, given clients."""
     algorithm = _algorithm(trial, input_shape)
 
     def observe(
-        train: ClientData,
-        truth: Int[Array, " clients"],
-        test: ClientData,
-        carry: Carry,
-        seen: Any,
+        truth: Int[Array, " clients"], carry: Carry, info: Any
     ) -> dict[str, Array]:
-        outputs = algorithm.predict(carry.state, train, test.inputs)
-        of_round = lambda info, latest: _round(trial, info, latest, truth)
-        return jax.vmap(of_round)(*seen) | {"score": _score(trial, outputs, test)}
+        return _round(trial, info, carry.latest, truth)
 
-    return _between_tests(trial, algorithm), observe
+    def score(train: ClientData, test: ClientData, carry: Carry) -> dict[str, Array]:
+        outputs = algorithm.predict(carry.state, train, test.inputs)
+        return {"score": _score(trial, outputs, test)}
+
+    return _remembering(trial, algorithm), observe, score
 
 
 def task_of(trial: Trial, input_shape: tuple[int, ...]) -> Task:
@@ -365,29 +364,21 @@ def traffic(info: Any) -> dict[str, Array]:
     }
 
 
-def _between_tests(trial: Trial, algorithm: Algorithm) -> Algorithm:
-    """The algorithm with the rounds from test to test as one, whose infos are stacked.
-
-    The state is a `Carry`; the info the pair of the algorithm's own and `latest`.
-    """
+def _remembering(trial: Trial, algorithm: Algorithm) -> Algorithm:
+    """The algorithm, whose state becomes a `Carry`."""
 
     def init(key: PRNGKeyArray, data: ClientData) -> Carry:
         nobody = jnp.full(data.mask.shape[:1], NO_CLUSTER, jnp.int32)
         return Carry(algorithm.init(key, data), nobody)
 
     def step(key: PRNGKeyArray, carry: Carry, data: ClientData) -> tuple[Carry, Any]:
-        def one(carry: Carry, index: Array) -> tuple[Carry, Any]:
-            state, info = algorithm.step(
-                jax.random.fold_in(key, index), carry.state, data
-            )
-            latest = carry.latest
-            if clusters(trial.method):
-                trained = info.assignment != NO_CLUSTER
-                own = info.assignment.astype(latest.dtype)
-                latest = jnp.where(trained, own, latest)
-            return Carry(state, latest), (info, latest)
-
-        return jax.lax.scan(one, carry, jnp.arange(trial.rounds_between))
+        state, info = algorithm.step(key, carry.state, data)
+        latest = carry.latest
+        if clusters(trial.method):
+            trained = info.assignment != NO_CLUSTER
+            own = info.assignment.astype(latest.dtype)
+            latest = jnp.where(trained, own, latest)
+        return Carry(state, latest), info
 
     def predict(carry: Carry, data: ClientData, inputs: Array) -> Array:
         return algorithm.predict(carry.state, data, inputs)

@@ -35,6 +35,7 @@ from experiments.clove.rows import (
     conclude,
     draw,
     markdown,
+    rate_of,
     rows,
     runs,
 )
@@ -42,7 +43,6 @@ from experiments.clove.study import (
     PAPER,
     QUICK,
     Config,
-    Trial,
     compute,
     jobs_of,
     sources,
@@ -224,12 +224,6 @@ def run(
     )
     own = config, options, started, loaded, results
     return conclude(experiment, *own, tables, markdown(table, view), figures)
-
-
-def _rate(trial: Trial) -> float:
-    """The paper's participation that is nearest: participants are whole clients."""
-    own = trial.num_participants / trial.num_clients
-    return min(PARTICIPATIONS, key=lambda rate: abs(rate - own))
 
 
 TABLES: tuple[Table, ...] = (
@@ -414,8 +408,8 @@ TABLES: tuple[Table, ...] = (
         View(
             "CLoVE, Table 14: clusters found under partial participation",
             items=("Table 14",),
-            setting=lambda trial: f"participation {_rate(trial)}",
-            series=lambda trial: f"ρ = {_rate(trial)}",
+            setting=lambda trial: f"participation {rate_of(trial)}",
+            series=lambda trial: f"ρ = {rate_of(trial)}",
             partitions=("label_skew_1",),
             is_partial=True,
         ),

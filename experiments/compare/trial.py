@@ -1,6 +1,7 @@
 """One trial of a comparison: an arm on the clients of one repetition."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -9,7 +10,7 @@ import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from cfljax import engine, metrics
+from cfljax import metrics
 from cfljax.base import NO_CLUSTER, Algorithm, ClientData, check_member
 from cfljax.models import mlp
 from experiments.clove.networks import Network, network
@@ -17,7 +18,7 @@ from experiments.clove.partitions import Partition, draw
 from experiments.clove.sources import Source
 from experiments.clove.study import rand_index, traffic
 from experiments.compare.arms import Optimizer, Setup, build, finds_clusters, parse
-from experiments.study import trial_of
+from experiments.study import run_with_tests, trial_of
 
 NUM_CLASSES = {"ag_news": 4, "amazon_reviews": 2}  # The others have ten.
 
@@ -102,30 +103,28 @@ def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Arr
     questions = jnp.concatenate([own.validation.inputs, own.test.inputs], axis=1)
     number = trial.num_validation_samples
 
-    def observe(
-        own: Clients, questions: Array, state: Any, seen: dict[str, Array]
-    ) -> dict[str, Array]:
+    def test(own: Clients, questions: Array, state: Any) -> dict[str, Array]:
         outputs = algorithm.predict(state, own.train, questions)
         return {
             "validation": _accuracy(outputs[:, :number], own.validation),
             "test": _accuracy(outputs[:, number:], own.test),
-            **seen,
         }
 
-    state, trace = engine.run(
-        _between_tests(trial, algorithm, own.clusters),
+    state, seen, scores = run_with_tests(
+        trial,
+        algorithm,
         run_key,
         own.train,
-        num_rounds=trial.num_rounds // trial.rounds_between,
-        observe=Partial(observe, own, questions),
+        observe=Partial(_observer(trial), own.clusters),
+        test=Partial(test, own, questions),
     )
-    joined = jnp.full((), jnp.nan, trace["test"].dtype)
+    joined = jnp.full((), jnp.nan, scores["test"].dtype)
     if trial.num_newcomers:
         new_key = jax.random.fold_in(run_key, 2)  # The run has drawn from 0 and 1.
         state = algorithm.join(new_key, state, own.new_train)
         outputs = algorithm.predict(state, own.new_train, own.new_test.inputs)
         joined = _accuracy(outputs, own.new_test)
-    return {name: jnp.ravel(v) for name, v in trace.items()} | {"newcomers": joined}
+    return scores | seen | {"newcomers": joined}
 
 
 def build_algorithm(
@@ -148,13 +147,14 @@ def _accuracy(outputs: Array, data: ClientData) -> Float[Array, ""]:
     return metrics.accuracy(outputs, data.targets, data.mask)
 
 
-def _between_tests(
-    trial: Trial, algorithm: Algorithm, truth: Int[Array, " clients"]
-) -> Algorithm:
-    """The algorithm with the rounds from test to test as one, and numbers on each."""
+def _observer(trial: Trial) -> Callable[..., dict[str, Array]]:
+    """What is seen of each round, given the true clusters."""
     has_clusters = finds_clusters(parse(trial.arm))
 
-    def seen(info: Any) -> dict[str, Array]:
+    def observe(
+        truth: Int[Array, " clients"], state: Any, info: Any
+    ) -> dict[str, Array]:
+        del state
         assignment = getattr(info, "assignment", None)
         index = jnp.full((), jnp.nan, jnp.float32)
         if has_clusters and assignment is not None:
@@ -164,14 +164,7 @@ def _between_tests(
             index = jnp.where(is_lost, index, found)
         return traffic(info) | {"rand_index": index}
 
-    def step(key: PRNGKeyArray, state: Any, data: ClientData) -> tuple[Any, Any]:
-        def one(state: Any, index: Array) -> tuple[Any, dict[str, Array]]:
-            state, info = algorithm.step(jax.random.fold_in(key, index), state, data)
-            return state, seen(info)
-
-        return jax.lax.scan(one, state, jnp.arange(trial.rounds_between))
-
-    return algorithm._replace(step=step)
+    return observe
 
 
 class Sizes(NamedTuple):

@@ -36,6 +36,7 @@ from cfljax.federated import (
 from cfljax.losses import cross_entropy
 from cfljax.models import cnn, mlp
 from experiments.checks import check_divides
+from experiments.study import run_with_tests
 
 Variant = Literal["paper", "reference"]
 Name = Literal["ifca", "one_shot", "fedavg", "local"]
@@ -327,33 +328,20 @@ def _run(
 ) -> tuple[Any, dict[str, Array]]:
     """Final state, and the arrays of `DIMS`."""
 
-    def observe(state: Any, traffic: tuple[Array, Array]) -> dict[str, Array]:
-        found = score(method, problem.task, state, problem.train, problem.test, shared)
-        return found._asdict() | dict(zip(("received", "sent"), traffic, strict=True))
+    def observe(state: Any, info: Any) -> dict[str, Array]:
+        del state
+        names = ("received", "sent")
+        return {name: metrics.mebibytes(getattr(info, name)) for name in names}
 
-    return engine.run(
-        _several_rounds(algorithm, trial.rounds_between),
-        key,
-        padded(problem.train),
-        num_rounds=trial.num_rounds // trial.rounds_between,
-        observe=observe,
+    def test(state: Any) -> dict[str, Array]:
+        own = problem.task, state, problem.train, problem.test
+        return score(method, *own, shared)._asdict()
+
+    state, traffic, scores = run_with_tests(
+        trial, algorithm, key, padded(problem.train), observe=observe, test=test
     )
-
-
-def _several_rounds(algorithm: Algorithm, num_rounds: int) -> Algorithm:
-    """The algorithm with `num_rounds` of its rounds as one; info is the mean MiB that
-    all clients together received and sent in one of them."""
-
-    def step(key: PRNGKeyArray, state: Any, data: ClientData) -> tuple[Any, PyTree]:
-        def one(state: Any, index: Array) -> tuple[Any, tuple[Array, Array]]:
-            state, info = algorithm.step(jax.random.fold_in(key, index), state, data)
-            traffic = metrics.mebibytes(info.received), metrics.mebibytes(info.sent)
-            return state, traffic
-
-        state, traffic = jax.lax.scan(one, state, jnp.arange(num_rounds))
-        return state, jax.tree.map(jnp.mean, traffic)
-
-    return algorithm._replace(step=step)
+    between = lambda rows: rows.reshape(-1, trial.rounds_between)  # Tests.
+    return state, scores | {n: between(r).mean(axis=1) for n, r in traffic.items()}
 
 
 class Alone(NamedTuple):

@@ -36,7 +36,7 @@ from experiments.checks import check_divides
 from experiments.images import Loaded
 from experiments.jobs import Job, run
 from experiments.options import Options
-from experiments.study import several_rounds
+from experiments.study import at_tests, run_with_tests
 
 Name = Literal["ifca", "fedavg", "local"]
 Start = Literal["paper", "reference"]
@@ -187,17 +187,15 @@ def simulate(trial: Trial, key: PRNGKeyArray, images: Arrays) -> dict[str, Array
     algorithm, models_of = algorithm_of(task, trial)
     chunk = trial.clients_per_chunk
 
-    def observe(
-        test: ClientData, truth: Truth, state: Any, info: Any
-    ) -> dict[str, Array]:
+    def score(test: ClientData, state: Any) -> dict[str, Array]:
         best = accuracy_of_best(task, models_of(state), test, clients_per_chunk=chunk)
         return {
             "accuracy": best.own_labels,
             "held_out": best.held_out,
             "last_cluster": jnp.full((), jnp.nan),
-        } | _clusters_found(trial, info, truth)
+        }
 
-    return _run(trial, algorithm, run_key, train, Partial(observe, test, truth))
+    return _run(trial, algorithm, run_key, train, truth, Partial(score, test))
 
 
 def identities(trial: Trial, key: PRNGKeyArray, images: Arrays) -> dict[str, Array]:
@@ -206,9 +204,8 @@ def identities(trial: Trial, key: PRNGKeyArray, images: Arrays) -> dict[str, Arr
     """
     run_key, train, truth, _ = _clients(trial, key, images)
     task = task_of(trial, images.train_inputs.shape[1:])
-    observe = lambda truth, state, info: _clusters_found(trial, info, truth)
     algorithm, _ = algorithm_of(task, trial)
-    return _run(trial, algorithm, run_key, train, Partial(observe, truth))
+    return _run(trial, algorithm, run_key, train, truth, lambda state: {})
 
 
 def _run(
@@ -216,16 +213,20 @@ def _run(
     algorithm: Algorithm,
     key: PRNGKeyArray,
     train: ClientData,
-    observe: Callable[[Any, Any], dict[str, Array]],
+    truth: Truth,
+    test: Callable[[Any], dict[str, Array]],
 ) -> dict[str, Array]:
-    """What is observed along the run, and of its start; NaN where none was filtered."""
-    final, trace = engine.run(
-        several_rounds(algorithm, trial.rounds_between),
-        key,
-        train,
-        num_rounds=trial.num_rounds // trial.rounds_between,
-        observe=observe,
+    """What tests find along the run, clusters in the rounds before them, and of its
+    start; NaN where none was filtered."""
+
+    def observe(truth: Truth, state: Any, info: Any) -> dict[str, Array]:
+        del state
+        return _clusters_found(trial, info, truth)
+
+    final, seen, tests = run_with_tests(
+        trial, algorithm, key, train, observe=Partial(observe, truth), test=test
     )
+    trace = tests | at_tests(trial, seen)
     if not isinstance(final, Started):
         start = {name: jnp.full((), jnp.nan) for name in ("start_draws", "start_share")}
     else:
@@ -491,7 +492,7 @@ def _local_accuracies(
     """
     k, size = trial.num_clusters, _group_size(trial)
     chunk = {"clients_per_chunk": trial.clients_per_chunk}
-    algorithm = several_rounds(algorithm_of(task, trial)[0], trial.rounds_between)
+    algorithm, _ = algorithm_of(task, trial)
     clients, is_released = _in_order(trial)
 
     def of_group(group: tuple) -> dict[str, Float[Array, "tests models"]]:
@@ -501,8 +502,7 @@ def _local_accuracies(
             everyone = jnp.full(size, k - 1)
             return accuracy_of_each(task, models, everyone, test, k, **chunk)
 
-        def observe(state: Any, info: Any) -> dict[str, Float[Array, " models"]]:
-            del info
+        def score(state: Any) -> dict[str, Float[Array, " models"]]:
             models = state.models
             each = accuracy_of_each(task, models, own, test, k, **chunk)
             if not trial.num_released:
@@ -511,13 +511,10 @@ def _local_accuracies(
             others = jax.lax.cond(jnp.any(is_released), last, nothing, models)
             return {"accuracy": each, "last_cluster": others}
 
-        return engine.run(
-            algorithm,
-            jax.random.fold_in(key, index),
-            data,
-            num_rounds=trial.num_rounds // trial.rounds_between,
-            observe=observe,
-        )[1]
+        own_key, nothing = jax.random.fold_in(key, index), lambda state, info: ()
+        return run_with_tests(
+            trial, algorithm, own_key, data, observe=nothing, test=score
+        )[2]
 
     take = lambda leaf: leaf if clients is None else leaf[clients]
     by_group = lambda leaf: take(leaf).reshape(-1, size, *leaf.shape[1:])

@@ -6,15 +6,14 @@ and more samples take as much longer.
 """
 
 import csv
-import dataclasses
 import fnmatch
 import functools
 import math
 import pathlib
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from experiments.commands import typed
 from experiments.ledger import papers
 from experiments.ledger.papers import Found, Plan
 from experiments.ledger.stores import Run
@@ -133,28 +132,14 @@ def _columns(number: Published, verdict: Verdict, plan: Plan) -> Row:
 def command(plan: Plan) -> str:
     """What makes a number, as one would type it: the paper preset, and the flags that
     differ from it."""
-    usual = preset(plan.experiment)
-    words = ["python", "-m", "experiments", "run", plan.experiment, "--preset", "paper"]
-    for field in dataclasses.fields(plan.config):
-        value = getattr(plan.config, field.name)
-        if value != getattr(usual, field.name):
-            words += _flag(field.name, value)
-    return shlex.join(words)
+    asked = ["run", plan.experiment, "--preset", "paper"]
+    return typed(asked, preset(plan.experiment), plan.config)
 
 
 @functools.cache
 def preset(experiment: str) -> Any:
     """The paper preset of an experiment."""
     return EXPERIMENTS[experiment].load().preset("paper")
-
-
-def _flag(name: str, value: Any) -> list[str]:
-    """A field as the command line takes it."""
-    flag = name.replace("_", "-")
-    if isinstance(value, bool):
-        return [f"--{flag}" if value else f"--no-{flag}"]
-    values = value if isinstance(value, tuple) else (value,)
-    return [f"--{flag}", *map(str, values)]
 
 
 @functools.cache

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, PRNGKeyArray
 from matplotlib.figure import Figure
 
 from cfljax import intervals, report
-from cfljax.engine import Bar, Claims, Journal, describe_run, kept
+from cfljax.engine import Bar, Claims, Journal, describe_run, kept, note_runs
 from experiments.options import Options
 from experiments.study import Row, Rows, column, curve
 
@@ -77,6 +77,7 @@ class Study:
                     bar.advance(1)
                 seconds = round(time.perf_counter() - started, 2)
                 journal.finish(seconds=seconds, blocks=len(missing))
+        note_runs(folder)
         return [arrays for arrays in found if arrays is not None]
 
     def main(self, config: Any, options: Options) -> dict[str, Any]:

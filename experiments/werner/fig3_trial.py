@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
 
-from cfljax import engine
 from cfljax.algorithms import fedavg, federated_clustering, ifca, local, oracle
 from cfljax.base import (
     Algorithm,
@@ -34,7 +33,7 @@ from experiments.checks import (
     check_scale,
     check_several,
 )
-from experiments.study import several_rounds
+from experiments.study import at_tests, run_with_tests
 from experiments.werner.balls import balls
 from experiments.werner.synthetic import curvatures, trial_data
 
@@ -224,27 +223,28 @@ def _run(
     trained = jnp.arange(models) < moving
     algorithm = started(plain, start, momentum=trial.momentum, trained=trained)
 
-    def observe(models: Array, info: Any) -> dict[str, Array]:
+    def test(models: Array) -> dict[str, Array]:
         own = _own(trial.method, task, models, data, truth)
         away = jnp.sum(jnp.square(own - truth.models[truth.clusters]), axis=1)
+        return {"squared": jnp.mean(away), "distance": jnp.mean(jnp.sqrt(away))}
+
+    def observe(carried: Any, info: Any) -> dict[str, Array]:
+        del carried
         purity = company = jnp.full((), jnp.nan)  # Without balls.
         if hasattr(info, "members"):
             purity, company = balls(info.members, truth.clusters)
-        return {
-            "squared": jnp.mean(away),
-            "distance": jnp.mean(jnp.sqrt(away)),
-            "purity": purity,
-            "company": company,
-        }
+        return {"purity": purity, "company": company}
 
-    last, trace = engine.run(
-        several_rounds(algorithm, trial.rounds_between),
+    last, seen, tests = run_with_tests(
+        trial,
+        algorithm,
         key,
         data,
-        num_rounds=trial.num_rounds // trial.rounds_between,
-        observe=lambda carried, info: observe(carried.models, info),
+        observe=observe,
+        test=lambda carried: test(carried.models),
     )
-    first = observe(start, None)
+    trace = tests | at_tests(trial, seen)
+    first = test(start) | observe(None, None)
     join = lambda before, later: jnp.concatenate([before[None], later])
     own = _own(trial.method, task, last.models, data, truth)
     losses = client_losses(task, own, data, order="batched")

@@ -341,19 +341,17 @@ def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Arr
     task = _task(train.inputs.shape[2:], trial.num_hidden, trial.loss)
     algorithm = _algorithm(trial, task, clusters)
 
-    def observe(
-        train: ClientData,
-        clusters: Int[Array, " clients"],
-        test: ClientData,
-        state: Any,
-        info: Any,
-    ) -> dict[str, Array]:
+    def observe(clusters: Int[Array, " clients"], state: Any, info: Any) -> Array:
+        del state
         purity = jnp.full((), jnp.nan)
         if hasattr(info, "members"):
             purity = balls(info.members, clusters)[0]
         elif trial.method == "ifca":
             number = trial.num_clusters
             purity = metrics.adjusted_rand_index(info.assignment, clusters, number)
+        return purity
+
+    def score(train: ClientData, test: ClientData, state: Any) -> dict[str, Array]:
         outputs = algorithm.predict(state, train, test.inputs)
         losses = jax.vmap(cross_entropy)(outputs, test.targets)
         mean = lambda values: jnp.mean(masked_mean(values, test.mask))
@@ -361,17 +359,17 @@ def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Arr
             "accuracy": metrics.accuracy(outputs, test.targets, test.mask),
             "cross_entropy": mean(losses),
             "probability": mean(1 - jnp.exp(-losses)),
-            "purity": purity,
         }
 
-    _, trace = engine.run(
-        study.several_rounds(algorithm, trial.rounds_between),
+    _, purity, scores = study.run_with_tests(
+        trial,
+        algorithm,
         run_key,
         train,
-        num_rounds=trial.num_rounds // trial.rounds_between,
-        observe=Partial(observe, train, clusters, test),
+        observe=Partial(observe, clusters),
+        test=Partial(score, train, test),
     )
-    return trace
+    return {**scores, "purity": study.at_tests(trial, purity)}
 
 
 def _task(input_shape: tuple[int, ...], num_hidden: int, loss: Loss) -> Task:

@@ -1,0 +1,1 @@
+"""The gallery: one folder of figures, tables and provenance for each experiment."""
