@@ -43,12 +43,13 @@ class Runner:
 
     def __init__(self, drawn):
         self.drawn, self.ran, self.fails, self.more = drawn, [], {}, {}
+        self.asked = {}  # Flags of the last run of an id.
 
     def __call__(self, id, flags):
         self.ran.append(id)
         if id in self.fails:
             raise self.fails[id]
-        asked = dict(zip(flags[::2], flags[1::2], strict=True))
+        asked = self.asked[id] = dict(zip(flags[::2], flags[1::2], strict=True))
         out, entry = pathlib.Path(asked["--out"]), EXPERIMENTS[id]
         out.mkdir(parents=True, exist_ok=True)
         for file in self.drawn:
@@ -279,6 +280,12 @@ def test_real_data_replace_what_stands_in_for_them(runner, monkeypatch, by):
     assert "**quick**" in part(IMAGES) and "--data FOLDER" in part(IMAGES)
     monkeypatch.delenv("CFLJAX_DATA", raising=False)
     assert gallery(IMAGES) == 0 and runner.ran == [IMAGES, FREE, IMAGES]
+
+
+def test_whoever_has_a_store_is_told_which(runner):
+    assert gallery(FREE, "reviews.k", "--store", "here") == 0
+    assert runner.asked[FREE]["--store"] == "here"
+    assert "--store" not in runner.asked["reviews.k"]
 
 
 def test_no_path_of_the_machine_is_copied(runner):

@@ -121,7 +121,9 @@ def make(
       ValueError: if the run fails; what it has computed stays.
     """
     scratch = SCRATCH / entry.id
-    flags = ["--preset", preset, "--out", str(scratch), "--store", str(store)]
+    flags = ["--preset", preset, "--out", str(scratch)]
+    if entry.uses_store:
+        flags += ["--store", str(store)]
     places = {str(pathlib.Path.home()): "~"}
     if data is not None:
         place = str(data.absolute())  # Which, other than a name, is no common word.
