@@ -279,8 +279,8 @@ CASES = {
     ),
     "reviews.k": (
         of_number_of_models,
-        ["and no more; too few merge", "as the paper says (", "hardly ever if"],
-        ["do not cost the root", "though the paper says so", "against the prediction"],
+        ["and no more; too few merge", "As the paper says of", "hardly ever if"],
+        ["do not cost the root", "Unlike what the paper", "against the prediction"],
         ["Whether too many models", "whether too few cost", "perhaps"],
     ),
     "reviews.init": (

@@ -359,12 +359,12 @@ def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
     )
     third = study.told(
         empty,
-        yes="Extra models that start near a true one end without clients, as the paper "
-        "says",
-        no="Extra models that start near a true one do not end without clients, though "
-        "the paper says so",
+        yes="As the paper says of FEMNIST, extra models that start near a true one end "
+        "without clients",
+        no="Unlike what the paper says of FEMNIST, extra models that start near a true "
+        "one do not end without clients but split clusters",
         undecided="Whether extra models that start near a true one end without "
-        "clients, as the paper says, cannot be told",
+        "clients, as the paper says of FEMNIST, cannot be told",
     )
     returns = []
     places = ("there", "at random")
