@@ -112,9 +112,10 @@ def run(
       checkpoint: file for the state and the observations so far, written by `every`
         seconds and at the end; the one before stays beside it as `NAME.before`. A file
         of more rounds than `num_rounds` is left alone, and the run starts afresh
-        without one. It is not seen whether the task or `observe` are others that give
-        leaves of the same names, types and shapes. One process at a time may use it.
-        None: that of `engine.checkpoints` around the call, if any.
+        without one. It is not seen whether `round_key` is another one, nor whether the
+        task, `observe` or `test` are others that give leaves of the same names, types
+        and shapes. One process at a time may use it. None: that of
+        `engine.checkpoints` around the call, if any.
       every: seconds between two saves, at least 0; one waits for the end of a round.
       round_key: `(key, t) -> key` of round t; a pure function, the same object in each
         call that is not to be compiled again.

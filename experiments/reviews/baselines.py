@@ -122,8 +122,8 @@ def cells(config: Config) -> list[study.Row]:
     """All cells of the grid, samples fastest."""
     shared = ("num_trials", "num_features", "num_clusters", "num_restarts")
     shared += ("num_rounds", "step_size", "local_steps", "seed")
-    axes = study.settings(config, "num_clients", "rho", "num_samples")
-    return study.grid(study.settings(config, *shared), **axes)
+    axes = study.fields(config, "num_clients", "rho", "num_samples")
+    return study.grid(study.fields(config, *shared), **axes)
 
 
 # The arms: the least versions that mixed linear regression needs.

@@ -114,8 +114,8 @@ def preset(name: Literal["quick", "paper"]) -> Config:
 
 def cells(config: Config) -> list[study.Row]:
     """Near starts by k and n, random starts by n, fresh data by n'."""
-    same = study.settings(config, "num_rounds", "rho", "patience", "seed")
-    reused = same | study.settings(config, "num_trials", "num_features", "step")
+    same = study.fields(config, "num_rounds", "rho", "patience", "seed")
+    reused = same | study.fields(config, "num_trials", "num_features", "step")
     near = [(clusters, config.start_distance, 1) for clusters in config.num_clusters]
     table: list[study.Row] = []
     for clusters, distance, restarts in (*near, (2, None, config.num_restarts)):

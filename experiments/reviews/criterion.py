@@ -264,7 +264,7 @@ def _draw(trial: Trial, key: PRNGKeyArray) -> tuple[ClientData, Truth]:
     """The data set of one trial, with truths as long as at d = `FULL_FEATURES`."""
 
     sizes = ("num_clients", "num_clusters", "num_samples", "num_features", "noise")
-    same = study.settings(trial, *sizes)
+    same = study.fields(trial, *sizes)
 
     def scaled(convention: Convention, separation: Any):
         own = {"separation": separation, "convention": convention}
@@ -340,7 +340,7 @@ class _Replicas(study.Study):
         numbers in all of the panel's cells, and others than in the other panels.
         """
         found = []
-        sizes = study.settings(config, "num_features", "num_restarts", "num_rounds")
+        sizes = study.fields(config, "num_features", "num_restarts", "num_rounds")
         for index, (panel, full) in enumerate(PANELS.items()):
             axes = _axes(config, panel)
             first = {name: values[0] for name, values in axes.items()}

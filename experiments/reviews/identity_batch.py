@@ -130,9 +130,9 @@ def preset(name: Literal["quick", "paper"]) -> Config:
 
 def cells(config: Config) -> list[study.Row]:
     """All cells, stationary ones first."""
-    same = study.settings(config, "num_samples", "seed")
+    same = study.fields(config, "num_samples", "seed")
     sizes = ("num_clients", "num_features", "num_raw_clients", "num_trials")
-    near = {"kind": "stationary"} | study.settings(config, *sizes, "num_rounds")
+    near = {"kind": "stationary"} | study.fields(config, *sizes, "num_rounds")
     far = {
         "kind": "escape",
         "last_samples": config.escape_samples[-1],

@@ -122,7 +122,7 @@ def cells(config: Config) -> list[study.Row]:
     fresh = floor | {"kind": "fresh", "num_trials": config.floor_trials}
     fixed = floor | {"kind": "fixed", "num_trials": config.fixed_trials}
     shared = ("num_features", "num_clients", "num_trials", "num_rounds", "step_size")
-    starts = study.settings(config, *shared, "seed") | {"kind": "starts"}
+    starts = study.fields(config, *shared, "seed") | {"kind": "starts"}
     return [
         *study.grid(fresh, rounds=config.floor_rounds),
         fixed,

@@ -8,7 +8,6 @@ figures and at most five sentences of outcome, the reviewer's question included.
 import dataclasses
 import functools
 import itertools
-import json
 import math
 import sys
 import time
@@ -23,7 +22,16 @@ from matplotlib.figure import Figure
 from cfljax import intervals, report
 from cfljax.engine import Bar, Claims, Journal, describe_run, kept, note_runs
 from experiments.options import Options
-from experiments.study import Contents, Row, Rows, column, curve, write
+from experiments.study import (
+    Contents,
+    Row,
+    Rows,
+    column,
+    curve,
+    fields,
+    settings,
+    write,
+)
 
 Cell = Mapping[str, Any]
 Arrays = Mapping[str, np.ndarray]
@@ -54,11 +62,10 @@ class Study:
     # By file name, from configuration and rows.
     figures: Callable[[Any, Any], dict[str, Figure]]
 
-    def outcome(self, config: Any, table: Rows) -> str:
+    def outcome(self, config: Any, table: Rows, decisions: Verdicts) -> str:
         """The question, which is the first line of the module, and its answer."""
         question, *_ = str(sys.modules[self.decide.__module__].__doc__).splitlines()
-        answer = self.answer(config, table, self.decide(config, table))
-        return f"{question}\n\n{answer}\n"
+        return f"{question}\n\n{self.answer(config, table, decisions)}\n"
 
     def measure(
         self, config: Any, cells: Sequence[Cell], options: Options
@@ -93,13 +100,14 @@ class Study:
         started = time.perf_counter()
         cells = self.cells(config)
         table = self.rows(config, cells, self.measure(config, cells, options))
-        decisions, outcome = self.decide(config, table), self.outcome(config, table)
+        decisions = self.decide(config, table)
+        outcome = self.outcome(config, table, decisions)
         rules = " ".join(f"{rule}: {found}." for rule, found in decisions.items())
         contents: Contents = {
             "table.csv": table,
             "table.md": f"Rules: {rules}\n\n{markdown(table)}",
             "outcome.md": outcome,
-            "config.json": json.dumps(dataclasses.asdict(config), indent=2) + "\n",
+            "config.json": settings(config),
             **self.figures(config, table),
         }
         files = write(options.out, contents)
@@ -122,11 +130,6 @@ def generator(seed: int, *indices: int) -> np.random.Generator:
 def key(seed: int, *indices: int) -> PRNGKeyArray:
     """JAX's key of one cell, independent between different indices."""
     return jax.random.key(int(generator(seed, *indices).integers(2**31)))
-
-
-def settings(config: Any, *names: str) -> Row:
-    """Some fields of a configuration, by name."""
-    return {name: getattr(config, name) for name in names}
 
 
 def grid(same: Row, **axes: Iterable[Any]) -> list[Row]:
@@ -161,11 +164,11 @@ def check(
             raise ValueError(f"`{name}` must {what}, got {getattr(config, name)}.")
 
     for least, names in ((2, several), (1, different)):
-        for name, values in settings(config, *names).items():
+        for name, values in fields(config, *names).items():
             fine = least <= len(values) == len(set(values))
             need(fine, name, f"hold different values, at least {least}")
     for bound, names in at_least.items():
-        for name, value in settings(config, *names).items():
+        for name, value in fields(config, *names).items():
             entries = value if isinstance(value, tuple) else (value,)
             fine = all(math.isfinite(entry) and entry >= bound for entry in entries)
             need(fine, name, f"be finite and at least {bound:g}")

@@ -114,7 +114,7 @@ def cells(config: Config) -> list[study.Row]:
     """All cells of the grid, samples fastest."""
     shared = ("num_trials", "step_sizes", "fixed_step_size", "num_restarts")
     shared += ("num_rounds", "num_clients", "num_features", "num_clusters")
-    same = study.settings(config, *shared, "held_out", "seed")
+    same = study.fields(config, *shared, "held_out", "seed")
     return study.grid(same, rho=config.rho, num_samples=config.num_samples)
 
 
