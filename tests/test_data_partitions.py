@@ -291,6 +291,26 @@ def test_a_sample_of_two_clients_is_seen():
         checked((train._replace(inputs=inputs), *others))
 
 
+# Samples that are all needed, against equations
+@pytest.mark.parametrize("num_clusters", [1, 2, 4, 5])
+def test_the_last_samples_are_shared_out_whatever_the_classes(num_clusters):
+    """11 samples of some classes, 10 of others: rounding class by class strands some
+    in clusters that have enough."""
+    samples = numbered(num_train=100, num_test=80)
+    labels = np.minimum(samples.train_labels, np.arange(100) // 3 % 7)
+    samples = dataclasses.replace(samples, train_labels=labels.astype(np.int32))
+    size = 100 // num_clusters
+    sizes = Sizes(num_clusters, size, num_clusters, 40 // num_clusters)
+    shared = label_skewed(
+        samples, key=KEY, sizes=sizes, classes=all_classes(7, num_clusters)
+    )
+    train, clusters, *_ = checked(shared, sizes)
+    np.testing.assert_array_equal(np.sum(train.mask, axis=1), size)
+    own = counts(train, clusters)
+    assert np.max(np.ptp(own, axis=0)) <= 1
+    np.testing.assert_array_equal(np.sum(own, axis=0)[:7], np.bincount(labels))
+
+
 # Images that are turned, against equations
 def pictures(numbers: np.ndarray) -> np.ndarray:
     """Images of 2 x 2 pixels: a number in two of them, then 0 and 255."""

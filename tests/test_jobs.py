@@ -409,6 +409,22 @@ def test_every_paper_preset_can_be_planned_on_real_data(tmp_path, real_data, nam
     assert not (tmp_path / "store").exists()
 
 
+# Whose clients take long to draw, or are those of another table.
+OTHERS = ["clove.table2", "clove.table4", "clove.table9", "clove.table10"]
+OTHERS += ["clove.table11", "clove.table12", "clove.table15"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(own, marks=[pytest.mark.slow] * (own in OTHERS)) for own in LONG],
+)
+def test_every_paper_preset_has_its_clients_in_real_data(tmp_path, real_data, name):
+    module = EXPERIMENTS[name].load()
+    own = options(tmp_path, data=real_data)
+    for job in module.jobs(module.preset("paper"), own):
+        assert jax.tree.leaves((job.stand_in or job.constants)())
+
+
 def test_preset_beyond_the_samples_cannot_be_planned(tmp_path, real_data):
     """Control: a thousand test samples of each digit are asked for."""
     module = load("clove.fig7")

@@ -150,23 +150,55 @@ def _proportions(
 ) -> Float[np.ndarray, "clusters classes"]:
     """Each cluster's share of each class's samples, evenly without a concentration;
     columns add up to 1, or to 0 where no cluster has the class."""
-    shares = np.zeros(owned.shape)
+    shares = _even(owned)
+    if concentration is None:
+        return shares
     for label, owners in enumerate(owned.T):
-        count = np.count_nonzero(owners)
-        if count and concentration is None:
-            shares[owners, label] = 1 / count
-        elif count:
+        if count := np.count_nonzero(owners):
             shares[owners, label] = random.dirichlet(np.full(count, concentration))
     return shares
 
 
+def _even(
+    owned: Bool[np.ndarray, "clusters classes"],
+) -> Float[np.ndarray, "clusters classes"]:
+    """Equal shares of a class for all clusters that have it."""
+    return owned / np.maximum(np.sum(owned, axis=0), 1)
+
+
+Cuts = Int[np.ndarray, "clusters_and_one classes"]
+
+
 def _cuts(
     shares: Float[np.ndarray, "clusters classes"], strata: Int[np.ndarray, " samples"]
-) -> Int[np.ndarray, "clusters_and_one classes"]:
+) -> Cuts:
     """Where each class's samples are cut into the shares of the clusters."""
-    counts = np.bincount(strata, minlength=shares.shape[1])[: shares.shape[1]]
+    counts = _counts(shares, strata)
     ends = np.rint(np.cumsum(shares, axis=0) * counts).astype(np.int64)
     return np.concatenate([np.zeros_like(ends[:1]), ends])
+
+
+def _level_cuts(
+    owned: Bool[np.ndarray, "clusters classes"], strata: Int[np.ndarray, " samples"]
+) -> Cuts:
+    """Even cuts whose remainders go to the clusters that have least so far."""
+    parts = np.zeros(owned.shape, np.int64)
+    for label, count in enumerate(_counts(owned, strata)):
+        owners = np.flatnonzero(owned[:, label])
+        if not len(owners):
+            continue
+        parts[owners, label], rest = divmod(count, len(owners))
+        least = np.argsort(np.sum(parts[owners], axis=1), kind="stable")
+        parts[owners[least[:rest]], label] += 1
+    return np.concatenate([np.zeros_like(parts[:1]), np.cumsum(parts, axis=0)])
+
+
+def _counts(
+    shares: Num[np.ndarray, "clusters classes"] | Bool[np.ndarray, "clusters classes"],
+    strata: Int[np.ndarray, " samples"],
+) -> Int[np.ndarray, " classes"]:
+    """Number of samples of each class."""
+    return np.bincount(strata, minlength=shares.shape[1])[: shares.shape[1]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,15 +222,10 @@ class Split:
 Rows = Int[np.ndarray, "_"]  # Indices of samples, or their labels.
 
 
-def _pools(
-    random: np.random.Generator,
-    shares: Float[np.ndarray, "clusters classes"],
-    own: Split,
-) -> list[Rows]:
+def _pools(random: np.random.Generator, cuts: Cuts, own: Split) -> list[Rows]:
     """Rows of the samples that each cluster has, no row in two of them."""
-    cuts = _cuts(shares, own.strata)
-    found: list[list[np.ndarray]] = [[] for _ in shares]
-    for label in range(shares.shape[1]):
+    found: list[list[np.ndarray]] = [[] for _ in cuts[1:]]
+    for label in range(cuts.shape[1]):
         rows = random.permutation(np.flatnonzero(own.strata == label))
         parts = np.split(rows, cuts[1:, label])[:-1]
         for cluster, part in zip(found, parts, strict=True):
@@ -206,11 +233,9 @@ def _pools(
     return [np.concatenate(parts) for parts in found]
 
 
-def _pool_sizes(
-    shares: Float[np.ndarray, "clusters classes"], own: Split
-) -> Int[np.ndarray, " clusters"]:
+def _pool_sizes(cuts: Cuts) -> Int[np.ndarray, " clusters"]:
     """Number of samples that `_pools` would give each cluster."""
-    return np.sum(np.diff(_cuts(shares, own.strata), axis=0), axis=1)
+    return np.sum(np.diff(cuts, axis=0), axis=1)
 
 
 def _deal(random: np.random.Generator, pool: Rows, own: Split) -> list[Rows]:
@@ -291,36 +316,42 @@ def rows_by_class(
     both = splits(sizes, len(owned), strata)
     random = generator(key)
     drawn = _proportions(random, owned, concentration)
-    shares = _sufficient(drawn, _proportions(random, owned, None), both, reserve)
     return [
         [
             rows
-            for pool in _pools(random, shares, own)
+            for pool in _pools(random, cuts, own)
             for rows in _deal(random, pool, own)
         ]
-        for own in both
+        for own, cuts in zip(
+            both, _sufficient(drawn, owned, both, reserve), strict=True
+        )
     ]
 
 
 def _sufficient(
     drawn: Float[np.ndarray, "clusters classes"],
-    even: Float[np.ndarray, "clusters classes"],
+    owned: Bool[np.ndarray, "clusters classes"],
     both: tuple[Split, Split],
     reserve: float,
-) -> Float[np.ndarray, "clusters classes"]:
-    """Shares as drawn but for the least reserve with which all clusters suffice."""
+) -> list[Cuts]:
+    """Cuts of both splits by shares as drawn, but for the least reserve with which all
+    clusters suffice; where only rounding leaves one too few, without regard to it."""
+    suffices = lambda own, cuts: np.all(_pool_sizes(cuts) >= own.size * own.min_samples)
+    even = _even(owned)
     for raised in [*np.arange(reserve, 1, _STEP), 1.0]:
         shares = raised * even + (1 - raised) * drawn
-        if all(
-            np.all(_pool_sizes(shares, own) >= own.size * own.min_samples)
-            for own in both
-        ):
-            return shares
-    own, least = next(
-        (own, least)
-        for own in both
-        if (least := int(np.min(_pool_sizes(even, own)))) < own.size * own.min_samples
+        found = [_cuts(shares, own.strata) for own in both]
+        if all(map(suffices, both, found)):
+            return found
+    found = [_level_cuts(owned, own.strata) for own in both]
+    if all(map(suffices, both, found)):
+        return found
+    own, cuts = next(
+        (own, cuts)
+        for own, cuts in zip(both, found, strict=True)
+        if not suffices(own, cuts)
     )
+    least = int(np.min(_pool_sizes(cuts)))
     raise ValueError(
         f"{own.size} {own.name} clients of {own.min_samples} samples need "
         f"{own.size * own.min_samples} {own.name} samples in every cluster, got "
