@@ -277,14 +277,30 @@ def test_a_run_without_an_index_spoils_the_mean_and_is_not_found(result):
 
 
 def test_the_figure_has_the_methods_that_find_clusters(result):
-    figure = rows.draw([result], TABLE1.view)
-    assert figure is not None
+    ((name, figure),) = rows.draw([result], TABLE1.view).items()
+    assert name == "rand_index"
     (axes,) = figure.axes
     assert {*labels(axes)} == {"CLoVE", "IFCA"}
     alone = Result(result.trial, result.data.sel({"method": ["local"]}))
-    assert rows.draw([alone], TABLE1.view) is None
+    assert not rows.draw([alone], TABLE1.view)
     failed = [run["failed"] for run in rows.runs(result, TABLE1.view)]
     assert failed == [False] * 5 + [True] + [False] * 6
+
+
+def test_more_curves_than_a_figure_tells_apart_are_drawn_in_several(result):
+    """Three shares of participants of each method: two methods a figure."""
+    names = ["clove", "ifca", "fesem", "pacfl", "flexcfl"]
+    copies = [result.data.sel({"method": ["ifca"]})] * len(names)
+    data = xr.concat(copies, "method").assign_coords(method=names)
+    many = [
+        Result(dataclasses.replace(result.trial, num_participants=size), data)
+        for size in (25, 12, 5)
+    ]
+    figures = rows.draw(many, load("clove.table14").view)
+    assert [*figures] == ["rand_index", "rand_index-2", "rand_index-3"]
+    drawn = [{*labels(figure.axes[0])} for figure in figures.values()]
+    assert [len(own) for own in drawn] == [3, 6, 6]
+    assert len(set().union(*drawn)) == 15
 
 
 # Against equations: sizes and verdicts.
@@ -364,7 +380,7 @@ def test_one_seed_has_no_spread_and_its_figure_says_so(result):
     table = rows.rows(one, TABLE1.view)
     for row in table:
         assert row["verdict"].startswith("spread unknown") and row["trials"] == 1
-    figures: list[Any] = [rows.draw([own], TABLE1.view) for own in (one, result)]
+    figures = [rows.draw([own], TABLE1.view)["rand_index"] for own in (one, result)]
     titles = [figure.legends[0].get_title().get_text() for figure in figures]
     assert titles == ["one seed", "mean ± one standard deviation over the seeds"]
 

@@ -1,6 +1,7 @@
 """What CLoVE's experiments show: rows beside the paper's numbers, figures, files."""
 
 import dataclasses
+import itertools
 import json
 import math
 import textwrap
@@ -410,16 +411,32 @@ def mean_text(row: Mapping[str, Any], name: str, digits: int) -> str | None:
     return f"{mean:.{digits}f}{spread}"
 
 
-def draw(results: Sequence[Result], view: View) -> Figure | None:
-    """ARI per round, a panel for each partition; None where no method has one."""
-    panels: dict[str, list[report.Curve]] = {}
+def draw(results: Sequence[Result], view: View) -> dict[str, Figure]:
+    """ARI per round by file name, a panel for each partition, of some of the methods
+    where a figure cannot tell all apart; of none that has no ARI.
+    """
+    drawn: dict[Method, list[tuple[str, report.Curve]]] = {}
     for result in results:
         for name in filter(clusters, result.data["method"].values.tolist()):
             title, label = curve_names(view, result.trial, name)
             if curve := band(label, finished(result.data, name)["seen_rand_index"]):
-                panels.setdefault(title, []).append(curve)
-    if not panels:
-        return None
+                drawn.setdefault(name, []).append((title, curve))
+    labels = [{curve.label for _, curve in own} for own in drawn.values()]
+    most = len(report.LINES) // max(map(len, labels), default=1)
+    figures = [
+        _figure([pair for own in part for pair in own], results, view)
+        for part in parts(tuple(drawn.values()), max(1, most))
+    ]
+    return {f"rand_index{f'-{i}' * (i > 1)}": own for i, own in enumerate(figures, 1)}
+
+
+def _figure(
+    drawn: Sequence[tuple[str, report.Curve]], results: Sequence[Result], view: View
+) -> Figure:
+    """One figure of curves, by the titles of their panels."""
+    panels: dict[str, list[report.Curve]] = {}
+    for title, curve in drawn:
+        panels.setdefault(title, []).append(curve)
     return report.curves(
         [
             report.CurvePanel(
@@ -431,6 +448,13 @@ def draw(results: Sequence[Result], view: View) -> Figure | None:
         legend_title=legend(max(r.data.sizes["repetition"] for r in results)),
         panels_per_row=4,
     )
+
+
+def parts(items: Sequence[Any], most: int) -> list[Sequence[Any]]:
+    """Parts of at most so many, as evenly as they go, so that none is left with one."""
+    number = -(-len(items) // most)
+    cuts = [i * len(items) // number for i in range(number + 1)] if number else []
+    return [items[start:end] for start, end in itertools.pairwise(cuts)]
 
 
 def band(label: str, runs: xr.DataArray) -> report.Curve | None:

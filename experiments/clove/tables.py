@@ -218,10 +218,7 @@ def run(
     results = [compute(options, job) for job in jobs_of(config, loaded)]
     table = [row for result in results for row in rows(result, view)]
     every = [row for result in results for row in runs(result, view)]
-    tables, figures = (
-        {"table": table, "runs": every},
-        {"rand_index": draw(results, view)},
-    )
+    tables, figures = {"table": table, "runs": every}, draw(results, view)
     own = config, options, started, loaded, results
     return conclude(experiment, *own, tables, markdown(table, view), figures)
 

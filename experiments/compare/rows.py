@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from cfljax import intervals, report
 from cfljax.report import LINES
-from experiments.clove.rows import without_empty
+from experiments.clove.rows import parts, without_empty
 from experiments.compare.arms import Arm, Config, Contestant, finds_clusters
 from experiments.study import interval
 
@@ -259,17 +259,12 @@ def draw(results: Sequence[Result], config: Config, dataset: str) -> dict[str, F
     others = [result for result in drawn if result not in shared]
     is_sparse = config.num_rounds // config.rounds_between <= _FEW
     per_figure = (_ASIDE if is_sparse else len(LINES)) - len(shared)
-    number = -(-max(1, len(others)) // per_figure)
-    # As evenly as they go, so that no figure is left with a single curve.
-    parts = [
-        others[i * len(others) // number : (i + 1) * len(others) // number]
-        for i in range(number)
-    ]
-    names = ["accuracy", *(f"accuracy-{i}" for i in range(2, number + 1))]
+    chosen = parts(others, per_figure) or [[]]
+    names = ["accuracy", *(f"accuracy-{i}" for i in range(2, len(chosen) + 1))]
     title = f"{dataset}, {config.partition.replace('_', ' ')}"
     return {
         name: _figure([*shared, *part], config, title)
-        for name, part in zip(names, parts, strict=True)
+        for name, part in zip(names, chosen, strict=True)
         if shared or part
     }
 
