@@ -4,8 +4,11 @@ import csv
 import dataclasses
 import json
 import math
+import os
 import pathlib
 import shlex
+import subprocess
+import time
 from typing import Any
 
 import numpy as np
@@ -287,6 +290,57 @@ def test_commands_are_the_plans():
     for number in list(first.values())[::3]:
         plan = papers.plans()[number.key]
         assert as_typed(entries.command(plan)) == plan.config
+
+
+def campaign(folder, does: str, **known) -> subprocess.Popen:
+    """The campaign, of commands that are only written down and then do so."""
+    command = folder / "command"
+    command.write_text(f'#!/bin/sh\necho "$@" >>"{folder}/said"\n{does}\n')
+    command.chmod(0o755)
+    script = pathlib.Path(verdicts.__file__).parents[1] / "figures/ledger/campaign"
+    return subprocess.Popen(
+        [script, folder, "2"],
+        env={**os.environ, "PYTHON": str(command), "STORE": str(folder / "store")},
+        stdout=subprocess.DEVNULL,
+        **known,
+    )
+
+
+def said(folder) -> list[str]:
+    file = folder / "said"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def test_each_worker_of_the_campaign_has_its_share_of_every_command(tmp_path):
+    assert campaign(tmp_path, ":").wait(60) == 0
+    own = {}
+    for worker in ("1/2", "2/2"):
+        mine = [line for line in said(tmp_path) if f"--shard {worker}" in line]
+        own[worker] = [line.replace(f" --shard {worker}", "") for line in mine]
+    assert own["1/2"] == own["2/2"] and len(own["1/2"]) > 20
+    for line in own["1/2"]:
+        arguments, rest = parser().parse_known_args(shlex.split(line)[2:])
+        assert EXPERIMENTS[arguments.id].has_jobs
+        assert arguments.store == tmp_path / "store"
+        configure(EXPERIMENTS[arguments.id], arguments, rest)
+
+
+def test_a_stopped_campaign_begins_nothing_more_and_leaves_nobody(tmp_path):
+    running = campaign(tmp_path, f'echo $$ >>"{tmp_path}/ids"; exec sleep 600')
+    ids = lambda: (tmp_path / "ids").read_text().split()
+    try:
+        for _ in range(600):
+            if len(said(tmp_path)) == 2 and len(ids()) == 2:
+                break
+            time.sleep(0.05)
+        running.terminate()
+        assert running.wait(60) == 130
+    finally:
+        running.kill()
+    assert len(said(tmp_path)) == 2
+    for own in ids():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(own), 0)
 
 
 @pytest.mark.parametrize(
