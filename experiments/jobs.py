@@ -89,6 +89,9 @@ def share(experiment: str, options: Options, jobs: Sequence[Job]) -> dict[str, A
     for job in jobs:
         own = (number - 1 - dealt) % workers + 1
         dealt += job.num_cells
+        known = engine.progress_of(options.store_folder, job.grid)
+        if not known.num_open and not np.any(known.has_failed):
+            continue  # So that a campaign that was killed is soon where it was.
         try:
             run(options, job, shard=(own, workers))
         except engine.SweepError as error:  # The other jobs may do better.

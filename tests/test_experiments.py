@@ -149,6 +149,11 @@ REFUSED = {
         ({"repeats": 0}, "`repeats` must be at least 1, got 0"),
         ({"num_clients": 2}, "`num_clients` must be at least `num_clusters`"),
     ],
+    "checkpoints": [
+        ({"num_rounds": 1}, "`num_rounds` must be at least 2, got 1"),
+        ({"algorithms": ("ifka",)}, "got ifka"),
+        ({"algorithms": ()}, "`algorithms` must hold different values"),
+    ],
     "thresholding": [
         ({"repeats": 0}, "`repeats` must be at least 1, got 0"),
         ({"num_groups": 39}, "`num_groups` must be at most `num_clients`"),

@@ -269,6 +269,18 @@ def test_shares_are_even_over_small_jobs(tmp_path):
     assert found["open_blocks"] == 2 and len(begun) == 2
 
 
+def test_what_is_done_is_not_prepared_again(tmp_path):
+    drawn: list[str] = []
+    both = [
+        own._replace(constants=lambda: drawn.append("") or jnp.float32(1))
+        for own in (job(seeds=1), job(seeds=1, num_rounds=3))
+    ]
+    jobs.share("toy.long", options(tmp_path, shard=(1, 1)), both[:1])
+    assert len(drawn) == 1
+    found = jobs.share("toy.long", options(tmp_path, shard=(1, 1)), both)
+    assert len(drawn) == 2 and found["open_blocks"] == 0
+
+
 # Against itself: a job that needs another's results
 
 

@@ -1,0 +1,113 @@
+"""What saving a run's state costs it.
+
+Command:   python -m experiments bench checkpoints
+Target:    3 % of a run at the usual 120 seconds between two saves
+Size:      25 clients of 500 images and the network of CLoVE's Table 1 (5 x 5 kernels),
+           two local steps a round
+
+A run is played in three ways in turn: without a checkpoint; with one that is saved at
+the end alone, whose rounds come in portions of some seconds, as they do between any two
+saves; and saved after every round. The last two differ by the price of a save, the
+first two by that of portions and of one save.
+"""
+
+import dataclasses
+import math
+import pathlib
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from cfljax import engine
+from cfljax.algorithms import REGISTRY
+from cfljax.engine.checkpoints import EVERY
+from experiments.bench.neural_algorithms import build
+from experiments.bench.neural_jobs import client_data
+from experiments.bench.timing import is_busy, one_table, timed
+from experiments.bench.work import Work
+from experiments.checks import check_positive, check_values
+from experiments.options import Options
+
+BENCHMARKS = {"checkpoints": {"title": "what saving a run's state costs it"}}
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """One field, one flag."""
+
+    algorithms: tuple[str, ...] = ("local", "fedavg", "ifca", "clove")
+    """Whose runs are saved."""
+    num_clients: int = 25  # C.
+    num_samples: int = 500  # n, of each client.
+    num_rounds: int = 4  # Of a run.
+    repeats: int = 3  # Times that everything is timed; medians are reported.
+
+    def __post_init__(self) -> None:
+        check_positive(self, "num_clients", "num_samples", "num_rounds", "repeats")
+        check_values(self, "algorithms")
+        if self.num_rounds < 2:
+            raise ValueError("`num_rounds` must be at least 2, got 1.")
+        if unknown := set(self.algorithms) - set(REGISTRY):
+            raise ValueError(
+                f"`algorithms` must be of {', '.join(REGISTRY)}, got {min(unknown)}."
+            )
+
+
+def preset(name: str) -> Config:
+    """Both presets are the target."""
+    return Config()
+
+
+def main(config: Config, options: Options) -> dict[str, Any]:
+    """Time all three ways in turn; seconds, and what share of a run saving takes."""
+    options.out.mkdir(parents=True, exist_ok=True)  # Or hear of it after the timing.
+    work = Work(
+        num_clients=config.num_clients,
+        num_samples=config.num_samples,
+        num_steps=2,
+        channels=(32, 64),
+    )
+    table = [_row(name, work, config) for name in config.algorithms]
+    settings = (
+        f"{work.num_clients} clients of {work.num_samples} images, runs of "
+        f"{config.num_rounds} rounds, medians of {config.repeats}, a save every "
+        f"{EVERY:.0f} s, {jax.devices()[0].device_kind}"
+    )
+    busy = "; other programs use this machine, so times say little" * is_busy()
+    return one_table("checkpoints", settings + busy, table, options)
+
+
+def _row(name: str, work: Work, config: Config) -> dict[str, Any]:
+    algorithm, data = build(name, work), client_data(work)
+    key, rounds = jax.random.key(0), config.num_rounds
+
+    def run(**known: Any) -> None:
+        found = engine.run(algorithm, key, data, num_rounds=rounds, **known)
+        jax.block_until_ready(found)
+
+    sizes = []
+
+    def saved(every: float) -> Callable[[], None]:
+        def job() -> None:
+            with tempfile.TemporaryDirectory() as folder:
+                file = pathlib.Path(folder) / "run.npz"
+                run(checkpoint=file, every=every)
+                sizes.append(file.stat().st_size)
+
+        return job
+
+    jobs = {"plain": run, "end": saved(math.inf), "each": saved(0.0)}
+    found = timed(jobs, repeats=config.repeats)
+    plain, end, each = (found[way].median for way in jobs)
+    save = (each - end) / (rounds - 1)
+    return {
+        "algorithm": name,
+        "s / round": plain / rounds,
+        "file, MiB": sizes[-1] / 2**20,
+        "s / save": save,
+        "portions, %": 100 * (end - save - plain) / plain,
+        "saves, %": 100 * save / EVERY,
+        "together, %": 100 * ((end - save - plain) / plain + save / EVERY),
+    }
