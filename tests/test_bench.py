@@ -16,11 +16,13 @@ import pytest
 from toy_experiments import configured
 
 from cfljax.algorithms import REGISTRY
+from cfljax.engine.checkpoints import Checkpoint
 from cfljax.montecarlo import Work as Columns
 from cfljax.report import read_csv, save
 from cfljax.report.figures import BarPanel, bars
 from experiments.__main__ import plain
 from experiments.bench import (
+    checkpoints,
     clustering,
     fig3,
     fig3_comparison,
@@ -564,6 +566,27 @@ def test_the_flag_chooses_the_benchmark(monkeypatch, tmp_path):
     sizes = lambda one: (one.name, one.num_clients, one.num_samples, one.hidden)
     assert [sizes(one) for one in works] == [("MLP", 7, 3, 9), ("CNN", 7, 3, 9)]
     assert neural.preset("quick").algorithms == ""
+
+
+def test_runs_that_are_saved_are_whole_runs(monkeypatch, tmp_path):
+    """None goes on from another one's file: each saves what it says it does."""
+    saved = []
+    original = Checkpoint.write
+
+    def noted(self, done):
+        original(self, done)
+        saved.append(done.rounds)
+
+    monkeypatch.setattr(Checkpoint, "write", noted)
+    sizes: dict[str, Any] = {"num_clients": 4, "num_samples": 4, "channels": ()}
+    config = checkpoints.Config(**sizes, algorithms=("local",), num_rounds=3, repeats=2)
+    summary = checkpoints.main(config, Options(out=tmp_path))
+    assert saved == [3, 1, 2, 3] * 3  # At the end, after each; once to compile.
+    (row,) = summary["rows"]
+    assert row["file, MiB"] == pytest.approx(
+        4 * 4 * (785 * 200 + 2010) / 2**20, rel=0.05
+    )
+    assert row["together, %"] == row["portions, %"] + row["saves, %"]
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY))

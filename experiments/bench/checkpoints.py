@@ -41,6 +41,7 @@ class Config:
     """Whose runs are saved."""
     num_clients: int = 25  # C.
     num_samples: int = 500  # n, of each client.
+    channels: tuple[int, ...] = (32, 64)  # Of the convolutions; a perceptron if none.
     num_rounds: int = 4  # Of a run.
     repeats: int = 3  # Times that everything is timed; medians are reported.
 
@@ -67,7 +68,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
         num_clients=config.num_clients,
         num_samples=config.num_samples,
         num_steps=2,
-        channels=(32, 64),
+        channels=config.channels,
     )
     table = [_row(name, work, config) for name in config.algorithms]
     settings = (
