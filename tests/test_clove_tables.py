@@ -287,20 +287,42 @@ def test_the_figure_has_the_methods_that_find_clusters(result):
     assert failed == [False] * 5 + [True] + [False] * 6
 
 
-def test_more_curves_than_a_figure_tells_apart_are_drawn_in_several(result):
-    """Three shares of participants of each method: two methods a figure."""
-    names = ["clove", "ifca", "fesem", "pacfl", "flexcfl"]
+def drawn_names(result, experiment, names, field="num_clients", values=(25,)):
+    """Names of the curves in each panel, by figure, of methods that are copies of each
+    other, for each value of a field."""
     copies = [result.data.sel({"method": ["ifca"]})] * len(names)
     data = xr.concat(copies, "method").assign_coords(method=names)
     many = [
-        Result(dataclasses.replace(result.trial, num_participants=size), data)
-        for size in (25, 12, 5)
+        Result(dataclasses.replace(result.trial, **{field: value}), data)
+        for value in values
     ]
-    figures = rows.draw(many, load("clove.table14").view)
-    assert [*figures] == ["rand_index", "rand_index-2", "rand_index-3"]
-    drawn = [{*labels(figure.axes[0])} for figure in figures.values()]
-    assert [len(own) for own in drawn] == [3, 6, 6]
-    assert len(set().union(*drawn)) == 15
+    figures = rows.draw(many, load(experiment).view)
+    return {name: [{*labels(a)} for a in own.axes] for name, own in figures.items()}
+
+
+def test_more_curves_than_a_figure_tells_apart_are_drawn_in_several(result):
+    """Three shares of participants of each method: two methods a figure."""
+    names = ["clove", "ifca", "fesem", "pacfl", "flexcfl"]
+    shares = {"field": "num_participants", "values": (25, 12, 5)}
+    drawn = drawn_names(result, "clove.table14", names, **shares)
+    assert [*drawn] == ["rand_index", "rand_index-2", "rand_index-3"]
+    assert [len(*own) for own in drawn.values()] == [6, 6, 3]
+    assert len(set().union(*(labels for (labels,) in drawn.values()))) == 15
+
+
+def test_many_curves_of_one_method_are_drawn_in_several(result):
+    sizes = tuple(range(25, 25 + 5 * 9, 5))
+    drawn = drawn_names(result, "clove.table15", ["clove"], values=sizes)
+    assert [len(*own) for own in drawn.values()] == [4, 5]
+
+
+def test_panels_that_share_their_names_are_of_one_figure(result):
+    """As in Figure 2, of which each algorithm has four starts."""
+    names = list(load("clove.fig2").preset("paper").methods)
+    drawn = drawn_names(result, "clove.fig2", names)
+    assert [*drawn] == ["rand_index"] and len(names) > 7
+    of_clove, of_ifca = drawn["rand_index"]
+    assert of_clove == of_ifca
 
 
 # Against equations: sizes and verdicts.

@@ -26,6 +26,7 @@ from cfljax.data import (
     label_swapped,
     load_images,
     overlapping_classes,
+    partition,
     rotated,
     unique_classes,
 )
@@ -292,23 +293,33 @@ def test_a_sample_of_two_clients_is_seen():
 
 
 # Samples that are all needed, against equations
-@pytest.mark.parametrize("num_clusters", [1, 2, 4, 5])
-def test_the_last_samples_are_shared_out_whatever_the_classes(num_clusters):
-    """11 samples of some classes, 10 of others: rounding class by class strands some
-    in clusters that have enough."""
-    samples = numbered(num_train=100, num_test=80)
-    labels = np.minimum(samples.train_labels, np.arange(100) // 3 % 7)
-    samples = dataclasses.replace(samples, train_labels=labels.astype(np.int32))
-    size = 100 // num_clusters
-    sizes = Sizes(num_clusters, size, num_clusters, 40 // num_clusters)
-    shared = label_skewed(
-        samples, key=KEY, sizes=sizes, classes=all_classes(7, num_clusters)
+@pytest.mark.parametrize(("num_clusters", "class_size"), [(2, 11), (3, 10), (4, 10)])
+def test_the_last_samples_are_shared_out_whatever_the_classes(num_clusters, class_size):
+    """Of ten classes of 11 one of two clusters would get 6 each, and the other 5."""
+    samples, size = numbered(num_train=10 * class_size), 10 * class_size // num_clusters
+    classes = all_classes(10, num_clusters)
+    even = np.full((num_clusters, 10), 1 / num_clusters)
+    plain = partition._pool_sizes(
+        partition._cuts(even, np.asarray(samples.train_labels))
     )
+    assert min(plain) < size  # Control.
+    sizes = Sizes(num_clusters, size, num_clusters, 20)
+    shared = label_skewed(samples, key=KEY, sizes=sizes, classes=classes)
     train, clusters, *_ = checked(shared, sizes)
     np.testing.assert_array_equal(np.sum(train.mask, axis=1), size)
     own = counts(train, clusters)
     assert np.max(np.ptp(own, axis=0)) <= 1
-    np.testing.assert_array_equal(np.sum(own, axis=0)[:7], np.bincount(labels))
+
+
+def test_who_needs_more_than_there_is_hears_of_the_most_that_fits():
+    """Clusters of 101 + 50 and 50 + 99 samples, or of 150 each, never 151."""
+    labels = np.repeat(np.arange(3), (101, 100, 99)).astype(np.int32)
+    samples = dataclasses.replace(numbered(num_train=300), train_labels=labels)
+    pairs, call = ((0, 1), (0, 2)), lambda size: Sizes(2, size, 2, 4)
+    share = lambda size: label_skewed(samples, key=KEY, sizes=call(size), classes=pairs)
+    with pytest.raises(ValueError, match="at most 150 samples would fit"):
+        share(151)
+    assert share(150)[0].mask.all()
 
 
 # Images that are turned, against equations

@@ -281,6 +281,17 @@ def test_what_is_done_is_not_prepared_again(tmp_path):
     assert len(drawn) == 2 and found["open_blocks"] == 0
 
 
+def test_what_failed_is_tried_again_by_the_next_who_shares(tmp_path):
+    def broken(trial: Trial, *rest: Any) -> dict[str, jax.Array]:
+        return simulate(trial, *rest) if trial.repetition else 1 / 0  # pyright: ignore
+
+    own = options(tmp_path, shard=(1, 1))
+    found = jobs.share("toy.long", own, [job(seeds=2)._replace(simulate=broken)])
+    assert (found["failed_cells"], found["open_blocks"]) == (1, 0)
+    found = jobs.share("toy.long", own, [job(seeds=2)])
+    assert (found["failed_cells"], found["open_blocks"]) == (0, 0)
+
+
 # Against itself: a job that needs another's results
 
 
@@ -430,11 +441,11 @@ OTHERS += ["clove.table11", "clove.table12", "clove.table15"]
     "name",
     [pytest.param(own, marks=[pytest.mark.slow] * (own in OTHERS)) for own in LONG],
 )
-def test_every_paper_preset_has_its_clients_in_real_data(tmp_path, real_data, name):
+def test_every_paper_preset_has_its_clients(tmp_path, real_data, name):
     module = EXPERIMENTS[name].load()
     own = options(tmp_path, data=real_data)
     for job in module.jobs(module.preset("paper"), own):
-        assert jax.tree.leaves((job.stand_in or job.constants)())
+        (job.stand_in or job.constants)()  # Raises if there are too few samples.
 
 
 def test_preset_beyond_the_samples_cannot_be_planned(tmp_path, real_data):

@@ -1,5 +1,6 @@
 """The ledger of published numbers, on made-up stores: verdicts, commands, files."""
 
+import contextlib
 import csv
 import dataclasses
 import json
@@ -7,6 +8,7 @@ import math
 import os
 import pathlib
 import shlex
+import signal
 import subprocess
 import time
 from typing import Any
@@ -292,7 +294,7 @@ def test_commands_are_the_plans():
         assert as_typed(entries.command(plan)) == plan.config
 
 
-def campaign(folder, does: str, **known) -> subprocess.Popen:
+def campaign(folder, does: str) -> subprocess.Popen:
     """The campaign, of commands that are only written down and then do so."""
     command = folder / "command"
     command.write_text(f'#!/bin/sh\necho "$@" >>"{folder}/said"\n{does}\n')
@@ -302,12 +304,11 @@ def campaign(folder, does: str, **known) -> subprocess.Popen:
         [script, folder, "2"],
         env={**os.environ, "PYTHON": str(command), "STORE": str(folder / "store")},
         stdout=subprocess.DEVNULL,
-        **known,
+        start_new_session=True,  # It lowers the priority of its whole session.
     )
 
 
-def said(folder) -> list[str]:
-    file = folder / "said"
+def lines(file) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
@@ -315,7 +316,8 @@ def test_each_worker_of_the_campaign_has_its_share_of_every_command(tmp_path):
     assert campaign(tmp_path, ":").wait(60) == 0
     own = {}
     for worker in ("1/2", "2/2"):
-        mine = [line for line in said(tmp_path) if f"--shard {worker}" in line]
+        every = lines(tmp_path / "said")
+        mine = [line for line in every if f"--shard {worker}" in line]
         own[worker] = [line.replace(f" --shard {worker}", "") for line in mine]
     assert own["1/2"] == own["2/2"] and len(own["1/2"]) > 20
     for line in own["1/2"]:
@@ -325,19 +327,25 @@ def test_each_worker_of_the_campaign_has_its_share_of_every_command(tmp_path):
         configure(EXPERIMENTS[arguments.id], arguments, rest)
 
 
+def test_a_campaign_whose_commands_fail_goes_on_and_says_so(tmp_path):
+    assert campaign(tmp_path, "exit 1").wait(60) == 1
+    assert len(lines(tmp_path / "said")) > 40
+
+
 def test_a_stopped_campaign_begins_nothing_more_and_leaves_nobody(tmp_path):
     running = campaign(tmp_path, f'echo $$ >>"{tmp_path}/ids"; exec sleep 600')
-    ids = lambda: (tmp_path / "ids").read_text().split()
+    ids = lambda: lines(tmp_path / "ids")
     try:
         for _ in range(600):
-            if len(said(tmp_path)) == 2 and len(ids()) == 2:
+            if len(lines(tmp_path / "said")) == 2 and len(ids()) == 2:
                 break
             time.sleep(0.05)
         running.terminate()
         assert running.wait(60) == 130
     finally:
-        running.kill()
-    assert len(said(tmp_path)) == 2
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+    assert len(lines(tmp_path / "said")) == len(ids()) == 2
     for own in ids():
         with pytest.raises(ProcessLookupError):
             os.kill(int(own), 0)

@@ -182,14 +182,13 @@ def _level_cuts(
     owned: Bool[np.ndarray, "clusters classes"], strata: Int[np.ndarray, " samples"]
 ) -> Cuts:
     """Even cuts whose remainders go to the clusters that have least so far."""
-    parts = np.zeros(owned.shape, np.int64)
-    for label, count in enumerate(_counts(owned, strata)):
-        owners = np.flatnonzero(owned[:, label])
-        if not len(owners):
-            continue
-        parts[owners, label], rest = divmod(count, len(owners))
-        least = np.argsort(np.sum(parts[owners], axis=1), kind="stable")
-        parts[owners[least[:rest]], label] += 1
+    counts = _counts(owned, strata)
+    owners = np.sum(owned, axis=0)
+    parts = owned * (counts // np.maximum(owners, 1))
+    for label in np.flatnonzero(owners):
+        own = np.flatnonzero(owned[:, label])
+        least = own[np.argsort(np.sum(parts[own], axis=1), kind="stable")]
+        parts[least[: counts[label] % owners[label]], label] += 1
     return np.concatenate([np.zeros_like(parts[:1]), np.cumsum(parts, axis=0)])
 
 
@@ -316,15 +315,14 @@ def rows_by_class(
     both = splits(sizes, len(owned), strata)
     random = generator(key)
     drawn = _proportions(random, owned, concentration)
+    cuts = _sufficient(drawn, owned, both, reserve)
     return [
         [
             rows
-            for pool in _pools(random, cuts, own)
+            for pool in _pools(random, split_cuts, own)
             for rows in _deal(random, pool, own)
         ]
-        for own, cuts in zip(
-            both, _sufficient(drawn, owned, both, reserve), strict=True
-        )
+        for own, split_cuts in zip(both, cuts, strict=True)
     ]
 
 
@@ -335,29 +333,35 @@ def _sufficient(
     reserve: float,
 ) -> list[Cuts]:
     """Cuts of both splits by shares as drawn, but for the least reserve with which all
-    clusters suffice; where only rounding leaves one too few, without regard to it."""
-    suffices = lambda own, cuts: np.all(_pool_sizes(cuts) >= own.size * own.min_samples)
+    clusters suffice; where even shares do not, only because they are rounded class by
+    class, by what evens the clusters out.
+    """
     even = _even(owned)
     for raised in [*np.arange(reserve, 1, _STEP), 1.0]:
         shares = raised * even + (1 - raised) * drawn
         found = [_cuts(shares, own.strata) for own in both]
-        if all(map(suffices, both, found)):
+        if all(map(_suffices, both, found)):
             return found
-    found = [_level_cuts(owned, own.strata) for own in both]
-    if all(map(suffices, both, found)):
-        return found
-    own, cuts = next(
-        (own, cuts)
-        for own, cuts in zip(both, found, strict=True)
-        if not suffices(own, cuts)
-    )
-    least = int(np.min(_pool_sizes(cuts)))
-    raise ValueError(
-        f"{own.size} {own.name} clients of {own.min_samples} samples need "
-        f"{own.size * own.min_samples} {own.name} samples in every cluster, got "
-        f"{least} in one; at most {least // own.size} samples would fit these clients, "
-        f"or {least // own.min_samples} clients a cluster these samples."
-    )
+    least = lambda cuts: int(np.min(_pool_sizes(cuts)))
+    found = [
+        max(_cuts(even, own.strata), _level_cuts(owned, own.strata), key=least)
+        for own in both
+    ]
+    for own, cuts in zip(both, found, strict=True):
+        if not _suffices(own, cuts):
+            size, needed = least(cuts), own.min_samples
+            raise ValueError(
+                f"{own.size} {own.name} clients of {needed} samples need "
+                f"{own.size * needed} {own.name} samples in every cluster, got {size} "
+                f"in one; at most {size // own.size} samples would fit these clients, "
+                f"or {size // needed} clients a cluster these samples."
+            )
+    return found
+
+
+def _suffices(own: Split, cuts: Cuts) -> bool:
+    """Whether every cluster has what its clients need."""
+    return bool(np.all(_pool_sizes(cuts) >= own.size * own.min_samples))
 
 
 Shared = tuple[ClientData, Truth, ClientData, Truth]

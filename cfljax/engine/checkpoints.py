@@ -4,8 +4,8 @@ One file holds the state after some rounds, what was observed of them, and what 
 belongs to. A new one takes its place whole, and the one before stays beside it as
 `NAME.before`, in case a disk loses what it said it had.
 
-orbax-checkpoint, which saves in a way that is atomic and fast enough, would not do: it
-restored a file with one flipped bit as other numbers, without a word (0.12.8).
+orbax-checkpoint, which saves in a way that is atomic and fast enough, would not do:
+with one bit of its largest file flipped, 0.12.8 restored other numbers without a word.
 """
 
 import contextlib

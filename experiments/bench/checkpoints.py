@@ -8,7 +8,9 @@ Size:      25 clients of 500 images and the network of CLoVE's Table 1 (5 x 5 ke
 A run is played in three ways in turn: without a checkpoint; with one that is saved at
 the end alone, whose rounds come in portions of some seconds, as they do between any two
 saves; and saved after every round. The last two differ by the price of a save, the
-first two by that of portions and of one save.
+first two by that of one save, of portions, and of what is done once a run, such as a
+digest of its data: all this is set against the few rounds here, so that long runs pay
+less.
 """
 
 import dataclasses
@@ -73,8 +75,8 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     table = [_row(name, work, config) for name in config.algorithms]
     settings = (
         f"{work.num_clients} clients of {work.num_samples} images, runs of "
-        f"{config.num_rounds} rounds, medians of {config.repeats}, a save every "
-        f"{EVERY:.0f} s, {jax.devices()[0].device_kind}"
+        f"{config.num_rounds} rounds, medians of {config.repeats}, reckoned for a save "
+        f"every {EVERY:.0f} s, {jax.devices()[0].device_kind}"
     )
     busy = "; other programs use this machine, so times say little" * is_busy()
     return one_table("checkpoints", settings + busy, table, options)

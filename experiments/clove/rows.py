@@ -6,7 +6,7 @@ import json
 import math
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -412,8 +412,8 @@ def mean_text(row: Mapping[str, Any], name: str, digits: int) -> str | None:
 
 
 def draw(results: Sequence[Result], view: View) -> dict[str, Figure]:
-    """ARI per round by file name, a panel for each partition, of some of the methods
-    where a figure cannot tell all apart; of none that has no ARI.
+    """ARI per round by file name, a panel for each partition; several figures where one
+    cannot tell all curves apart. None of methods that have no ARI.
     """
     drawn: dict[Method, list[tuple[str, report.Curve]]] = {}
     for result in results:
@@ -421,13 +421,25 @@ def draw(results: Sequence[Result], view: View) -> dict[str, Figure]:
             title, label = curve_names(view, result.trial, name)
             if curve := band(label, finished(result.data, name)["seen_rand_index"]):
                 drawn.setdefault(name, []).append((title, curve))
-    labels = [{curve.label for _, curve in own} for own in drawn.values()]
-    most = len(report.LINES) // max(map(len, labels), default=1)
-    figures = [
-        _figure([pair for own in part for pair in own], results, view)
-        for part in parts(tuple(drawn.values()), max(1, most))
-    ]
+    figures = [_figure(own, results, view) for own in _told_apart(drawn.values())]
     return {f"rand_index{f'-{i}' * (i > 1)}": own for i, own in enumerate(figures, 1)}
+
+
+def _told_apart(
+    methods: Iterable[Sequence[tuple[str, report.Curve]]],
+) -> list[list[tuple[str, report.Curve]]]:
+    """Titled curves of one figure each, of whole methods if they are not too many."""
+    most, found = len(report.LINES), []
+    names: set[str] = set()  # In the last figure.
+    for curves in methods:
+        labels = tuple(dict.fromkeys(curve.label for _, curve in curves))
+        for part in parts(labels, most):
+            if not found or len(names | set(part)) > most:
+                found.append([])
+                names = set()
+            names |= set(part)
+            found[-1] += [pair for pair in curves if pair[1].label in part]
+    return found
 
 
 def _figure(
@@ -451,7 +463,7 @@ def _figure(
 
 
 def parts(items: Sequence[Any], most: int) -> list[Sequence[Any]]:
-    """Parts of at most so many, as evenly as they go, so that none is left with one."""
+    """Parts of at most so many, as evenly as they go."""
     number = -(-len(items) // most)
     cuts = [i * len(items) // number for i in range(number + 1)] if number else []
     return [items[start:end] for start, end in itertools.pairwise(cuts)]

@@ -259,6 +259,7 @@ def draw(results: Sequence[Result], config: Config, dataset: str) -> dict[str, F
     others = [result for result in drawn if result not in shared]
     is_sparse = config.num_rounds // config.rounds_between <= _FEW
     per_figure = (_ASIDE if is_sparse else len(LINES)) - len(shared)
+    # Even parts, so that no figure is left with a single curve.
     chosen = parts(others, per_figure) or [[]]
     names = ["accuracy", *(f"accuracy-{i}" for i in range(2, len(chosen) + 1))]
     title = f"{dataset}, {config.partition.replace('_', ' ')}"
