@@ -431,4 +431,7 @@ def test_committed_folders_are_whole_small_and_of_no_machine():
                 assert HOME.encode() not in content and b"/tmp/" not in content, name
     every = [path for path in FIGURES.rglob("*") if path.is_file()]
     kept = [path for path in every if "states" not in path.parts]  # Never committed.
-    assert sum(path.stat().st_size for path in kept) < 12e6
+    sizes = dict.fromkeys((False, True), 0)
+    for path in kept:
+        sizes["ledger" in path.parts] += path.stat().st_size
+    assert sizes[False] < 12e6 and sizes[True] < 20 * 2**20
