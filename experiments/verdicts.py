@@ -134,6 +134,7 @@ class Verdict:
 
     kind: Kind
     reason: str = ""  # the cause, what is reduced, or why nothing can be said
+    seeds: str = ""  # of a reduced run: how many of the paper's, if it has fewer
     is_far: bool = False  # of a reduced run: whether it differs all the same
     mean: float | None = None  # ours; None if there is none, or it never happened
     std: float | None = None  # divided by the number of seeds; None below three
@@ -153,6 +154,14 @@ class Verdict:
         return f"{self.kind.value}{reason}{', differs' if self.is_far else ''}"
 
     @property
+    def brief(self) -> str:
+        """The same beside a column that says how a run is reduced."""
+        if self.kind is not Kind.REDUCED:
+            return self.head
+        seeds = f" ({self.seeds})" if self.seeds else ""
+        return f"{self.kind.value}{seeds}{', differs' if self.is_far else ''}"
+
+    @property
     def shown_difference(self) -> str:
         """The difference for people; "" if there is none."""
         if self.difference is None:
@@ -161,10 +170,10 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """All of it, for people."""
+        """All of it, for people, beside a column of sizes."""
         if self.kind is Kind.AGREES or not self.shown_difference:
-            return self.head
-        return f"{self.head}{' by' if self.is_far else ','} {self.shown_difference}"
+            return self.brief
+        return f"{self.brief}{' by' if self.is_far else ','} {self.shown_difference}"
 
     def explained(self, cause: str) -> "Verdict":
         """The same, now that the cause is known."""
@@ -211,7 +220,11 @@ def judge(
         spread = next((s for s in (paper.std, std) if s is not None), math.inf)
         is_far = _is_far(mean, paper, spread)
         return dataclasses.replace(
-            found, kind=Kind.REDUCED, reason=_listed(size), is_far=is_far
+            found,
+            kind=Kind.REDUCED,
+            reason=_listed(size),
+            seeds=", ".join(map(str, seeds)),
+            is_far=is_far,
         )
     if not is_enough or (std is None and found.difference is not None):
         return dataclasses.replace(found, kind=Kind.UNKNOWN)
@@ -249,11 +262,13 @@ def _is_far(mean: float | None, paper: Published, spread: float) -> bool:
 
 
 def together(verdicts: Mapping[str, Verdict]) -> str:
-    """Verdicts by what they are on, for one cell of a table: each is said once."""
+    """Verdicts by what they are on, for one cell of a table that has a column of sizes:
+    each is said once.
+    """
     heads: dict[str, list[str]] = {}
     for name, verdict in verdicts.items():
         shown = "" if verdict.kind is Kind.AGREES else verdict.shown_difference
-        heads.setdefault(verdict.head, []).append(f"{name} {shown}".strip())
+        heads.setdefault(verdict.brief, []).append(f"{name} {shown}".strip())
     if len(heads) == 1 and all(names == list(verdicts) for names in heads.values()):
         return next(iter(heads))
     return "; ".join(f"{head}: {', '.join(names)}" for head, names in heads.items())

@@ -340,6 +340,8 @@ def test_a_row_says_its_size_and_what_its_numbers_say(result):
     assert ifca["verdict"].startswith("spread unknown: accuracy % -18.6, ARI -0.11")
     assert fedavg["verdict"] == "differs (open): accuracy % -15.4"
     text = rows.markdown([clove, ifca], TABLE1.view)
+    assert "The size of all rows: paper." in text and "| size |" not in text
+    text = rows.markdown([clove, ifca | {"size": "1 of 2 seeds"}], TABLE1.view)
     assert "| size | verdict |" in text and "| paper | differs (open): acc" in text
 
 
@@ -349,7 +351,7 @@ def test_ten_of_a_hundred_rounds_bear_a_mark(result):
     table = rows.rows(Result(short, first), TABLE1.view)
     assert {row["size"] for row in table} == {"10 of 100 rounds"}
     for row in table:
-        assert "reduced (10 of 100 rounds" in row["verdict"]
+        assert row["verdict"].startswith("reduced") and "(10" not in row["verdict"]
         # What the first rounds alone decide is as it is in a long run.
         early = (
             "agrees: first round, ARI, 10",

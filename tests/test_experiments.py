@@ -151,6 +151,7 @@ REFUSED = {
     ],
     "checkpoints": [
         ({"num_rounds": 1}, "`num_rounds` must be at least 2, got 1"),
+        ({"every": NAN}, "`every` must be positive and finite, got nan"),
         ({"algorithms": ("ifka",)}, "got ifka"),
         ({"algorithms": ()}, "`algorithms` must hold different values"),
     ],

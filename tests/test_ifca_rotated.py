@@ -196,13 +196,13 @@ def test_a_run_of_fewer_rounds_is_reduced_but_for_local_models_as_released():
     result = made_up_result()
     short = dataclasses.replace(result.trial, num_rounds=20)
     table = rows(rotated.Result(short, result.data.isel(round=slice(2))))
-    heads = [(row["label"], row["verdict"].split(",")[0]) for row in table]
-    reduced = "reduced (20 of 300 rounds"
+    heads = [(row["label"], row["size"], row["verdict"].split(",")[0]) for row in table]
+    short, few = "20 of 300 rounds", "reduced (2 of 5 seeds)"
     assert heads == [
-        ("IFCA", reduced),
-        ("global", reduced),
-        ("local", reduced),
-        ("local, 10 rounds (as released)", "spread unknown"),
+        ("IFCA", short, few),
+        ("global", short, few),
+        ("local", short, few),
+        ("local, 10 rounds (as released)", "paper, as released", "spread unknown"),
     ]
     ten = dataclasses.replace(result.trial, num_rounds=10)
     both = rows(rotated.Result(ten, result.data.isel(round=[0])))[2:]

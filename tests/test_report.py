@@ -27,6 +27,7 @@ from cfljax.report import (
     heatmaps,
     markdown,
     read_csv,
+    said_once,
     save,
     write_csv,
     write_text,
@@ -376,6 +377,23 @@ def test_a_failure_leaves_the_old_file(tmp_path):
 def test_text_survives(tmp_path):
     write_text(tmp_path / "new" / "note.txt", "σ\nline\n")
     assert (tmp_path / "new" / "note.txt").read_bytes() == "σ\nline\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("texts", "left", "said"),
+    [
+        (["a, b", "a, c, b", "b, a"], [None, "c", None], "rows: a, b."),
+        (["a", None, "a, b"], [None, None, "b"], "rows that have one: a."),
+        (["a", "b"], ["a", "b"], ""),
+        (["a"], ["a"], ""),
+        ([None, None], [None, None], ""),
+    ],
+)
+def test_what_all_rows_say_is_said_once(texts, left, said):
+    rows = [{"size": text, "other": 1} for text in texts]
+    shown, paragraph = said_once(rows, "size")
+    assert shown == [{"size": text, "other": 1} for text in left]
+    assert paragraph.strip().removeprefix("The size of all ") == said
 
 
 def test_markdown_against_a_table_written_by_hand():

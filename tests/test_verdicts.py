@@ -96,10 +96,12 @@ def test_fewer_than_three_seeds_neither_agree_nor_differ(values):
 def test_a_reduced_run_never_agrees_and_says_what_is_less():
     same, far = accuracy(*3 * [80.0], size=REDUCED), accuracy(60, 60, 60, size=REDUCED)
     assert (same.kind, same.is_far) == (Kind.REDUCED, False)
-    assert same.text == "reduced (10 of 100 rounds), +0.0"
-    assert far.text == "reduced (10 of 100 rounds), differs by -20.0"
+    assert same.head == "reduced (10 of 100 rounds)" and same.text == "reduced, +0.0"
+    assert far.head == "reduced (10 of 100 rounds), differs"
+    assert far.text == "reduced, differs by -20.0"
     one = accuracy(60, size=REDUCED)
     assert one.head == "reduced (10 of 100 rounds, 1 of 3 seeds), differs"
+    assert one.text == "reduced (1 of 3 seeds), differs by -20.0"
     near = accuracy(78.1, size=REDUCED)  # Within two of the paper's deviations.
     assert not near.is_far and accuracy(77.9, size=REDUCED).is_far
     unknown = accuracy(60, size=REDUCED, std=None)

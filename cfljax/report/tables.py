@@ -52,6 +52,35 @@ def read_csv(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
         ]
 
 
+def said_once(
+    rows: Sequence[Mapping[str, Any]], name: str
+) -> tuple[list[dict[str, Any]], str]:
+    """Rows for people without what a column says in all of them.
+
+    Args:
+      rows: of a table.
+      name: of a column of texts, lists with a comma between their entries, or None.
+
+    Returns:
+      The rows, whose texts are what not all others say as well, None if that is
+      nothing; and a paragraph of what all say, empty if that is nothing or fewer than
+      two rows have a text.
+    """
+    every = [row[name].split(", ") for row in rows if row.get(name)]
+    first = every[0] if len(every) > 1 else []
+    shared = [entry for entry in first if all(entry in own for own in every)]
+    if not shared:
+        return [dict(row) for row in rows], ""
+
+    def rest(text: str | None) -> str | None:
+        left = [entry for entry in (text or "").split(", ") if entry not in shared]
+        return ", ".join(left) or None
+
+    shown = [{**row, name: rest(row.get(name))} for row in rows]
+    others = " that have one" if len(every) < len(rows) else ""
+    return shown, f"\nThe {name} of all rows{others}: {', '.join(shared)}.\n"
+
+
 def markdown(
     rows: Sequence[Mapping[str, Any]],
     columns: Sequence[str] | Mapping[str, str] | None = None,

@@ -24,7 +24,6 @@ import jax
 
 from cfljax import engine
 from cfljax.algorithms import REGISTRY
-from cfljax.engine.checkpoints import EVERY
 from experiments.bench.neural_algorithms import build
 from experiments.bench.neural_jobs import client_data
 from experiments.bench.timing import is_busy, one_table, timed
@@ -46,9 +45,12 @@ class Config:
     channels: tuple[int, ...] = (32, 64)  # Of the convolutions; a perceptron if none.
     num_rounds: int = 4  # Of a run.
     repeats: int = 3  # Times that everything is timed; medians are reported.
+    every: float = 120.0  # Seconds between two saves of a long run.
 
     def __post_init__(self) -> None:
         check_positive(self, "num_clients", "num_samples", "num_rounds", "repeats")
+        if not 0 < self.every < math.inf:
+            raise ValueError(f"`every` must be positive and finite, got {self.every}.")
         check_values(self, "algorithms")
         if self.num_rounds < 2:
             raise ValueError("`num_rounds` must be at least 2, got 1.")
@@ -76,7 +78,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     settings = (
         f"{work.num_clients} clients of {work.num_samples} images, runs of "
         f"{config.num_rounds} rounds, medians of {config.repeats}, reckoned for a save "
-        f"every {EVERY:.0f} s, {jax.devices()[0].device_kind}"
+        f"every {config.every:g} s, {jax.devices()[0].device_kind}"
     )
     busy = "; other programs use this machine, so times say little" * is_busy()
     return one_table("checkpoints", settings + busy, table, options)
@@ -111,6 +113,6 @@ def _row(name: str, work: Work, config: Config) -> dict[str, Any]:
         "file, MiB": sizes[-1] / 2**20,
         "s / save": save,
         "portions, %": 100 * (end - save - plain) / plain,
-        "saves, %": 100 * save / EVERY,
-        "together, %": 100 * ((end - save - plain) / plain + save / EVERY),
+        "saves, %": 100 * save / config.every,
+        "together, %": 100 * ((end - save - plain) / plain + save / config.every),
     }

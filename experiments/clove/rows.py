@@ -372,9 +372,10 @@ def markdown(table: Sequence[Mapping[str, Any]], view: View) -> str:
         if measure == "rand_early":
             headings["seeds_found"] = "found"
     headings |= {"mebibytes_mean": "MiB", "size": "size", "verdict": "verdict"}
-    shown = [_shown(row) for row in table]
+    shown, sizes = report.said_once([_shown(row) for row in table], "size")
     note = f"\n{textwrap.fill(view.note, 88)}\n" if view.note else ""
-    return report.markdown(shown, without_empty(shown, headings)) + NOTE + note
+    plain = report.markdown(shown, without_empty(shown, headings))
+    return plain + sizes + NOTE + note
 
 
 def without_empty(

@@ -248,7 +248,9 @@ def markdown(table: Sequence[Mapping[str, Any]]) -> str:
     ]
     labels = {row["label"] for row in table}
     notes = [HOW_TESTED, *(note for label, note in NOTES.items() if label in labels)]
-    return shown_table(shown, COLUMNS) + "".join(f"\n{note}\n" for note in notes)
+    shown, sizes = report.said_once(shown, "size")
+    notes = "".join(f"\n{note}\n" for note in notes)
+    return shown_table(shown, COLUMNS) + sizes + notes
 
 
 # What IFCA's Table 1 prints of rotated images, and for which settings

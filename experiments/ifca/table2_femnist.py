@@ -479,7 +479,8 @@ def markdown(table: Sequence[Mapping[str, Any]], num_clients: int) -> str:
         }
         for row in table
     ]
-    return shown_table(shown, COLUMNS) + NOTE.format(clients=num_clients)
+    shown, sizes = report.said_once(shown, "size")
+    return shown_table(shown, COLUMNS) + sizes + NOTE.format(clients=num_clients)
 
 
 def draw(results: Sequence[Result]) -> Figure | None:
