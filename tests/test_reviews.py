@@ -22,7 +22,7 @@ from experiments.reviews import criterion, pooling, study, tuning
 SMALL = {
     "reviews.baselines": (
         "--num-samples 3 12 --num-clients 6 --rho 4 --num-trials 3 --num-features 4"
-        " --num-rounds 5 --num-restarts 2 --num-resamples 50"
+        " --num-rounds 5 --num-restarts 2 --num-resamples 639"
     ),
     "reviews.tuning": (
         "--num-samples 3 12 --rho 4 --num-trials 3 --num-clients 6 --num-features 4"
@@ -73,6 +73,7 @@ FAULTS: list[tuple[str, str, Any]] = [
     ("reviews.baselines", "local_steps", ()),
     ("reviews.baselines", "rho", (float("nan"),)),
     ("reviews.baselines", "num_clusters", 41),
+    ("reviews.baselines", "num_resamples", 7678),  # Of 192 comparisons.
     ("reviews.tuning", "fixed_step_size", 0.3),
     ("reviews.tuning", "held_out", 1.0),
     ("reviews.tuning", "num_samples", (1,)),

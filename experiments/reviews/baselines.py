@@ -29,6 +29,7 @@ Differs:   these arms are the least versions that linear regression needs, train
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -78,7 +79,7 @@ class Config:
     local_steps: tuple[int, ...] = (0, 1, 3, 10, 30, 100, 300)
     """Steps of local fine-tuning, the best of which is chosen by the truth."""
     margin: float = 0.01  # Relative difference of errors below which arms are the same.
-    num_resamples: int = 20_000  # Of the bootstrap.
+    num_resamples: int = 20_000  # Of the bootstrap; at least 2 tests / error rate.
     seed: int = 0  # Of everything.
     error_rate: float = 0.05
     """Of all intervals of a figure, and of all comparisons, together."""
@@ -105,6 +106,15 @@ class Config:
                 f"`num_clients` must be multiples of {self.num_clusters} clusters, got "
                 f"{self.num_clients}."
             )
+        tests = math.prod(map(len, (self.num_samples, self.num_clients, self.rho)))
+        tests *= len(RIVALS)
+        least = math.ceil(2 * tests / self.error_rate) - 1
+        if self.num_resamples < least:
+            raise ValueError(
+                f"`num_resamples` must be at least {least} for {tests} comparisons at "
+                f"an error rate of {self.error_rate}, got {self.num_resamples}: no "
+                "p-value could be small enough, and nothing would ever be separated."
+            )
 
 
 def preset(name: Literal["quick", "paper"]) -> Config:
@@ -115,6 +125,7 @@ def preset(name: Literal["quick", "paper"]) -> Config:
         num_clients=(40,) if quick else (20, 40, 80),
         rho=(1.0, 4.0, 16.0),
         num_trials=24 if quick else 100,
+        num_resamples=20_000 if quick else 100_000,
     )
 
 

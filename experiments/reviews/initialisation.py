@@ -5,6 +5,10 @@ Reviewer:  the analysis assumes initial models that are very close to their clus
            should already give the right clusters.
 Command:   python -m experiments run reviews.init --preset paper
 Quick:     the same with --preset quick: fewer alpha0, n', starts and trials
+Measured:  paper, 3.4 minutes of one core of an AMD EPYC: the complaint can be neither
+           upheld nor refused, as the errors' intervals are as wide as what is allowed;
+           re-assignment helps in 28 of 58 cases; success and the Voronoi condition do
+           not differ in any of 2,600 runs
 Predicted: started within (1/2 - alpha0) Delta of the truths, a client's first choice
            is wrong with chance at most q = P(t_n' >= sqrt(n') kappa*), with Lemma 1's
            exact worst kappa*. Assumption 2, with the constant that a proof gives,

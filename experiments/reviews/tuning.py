@@ -4,6 +4,8 @@ Reviewer:  step sizes are reported, but not how they were chosen; were the best 
            best on a separate tuning set, on the training set or on the test set?
 Command:   python -m experiments run reviews.tuning --preset paper
 Quick:     the same with --preset quick: fewer data sets
+Measured:  paper, 6.9 minutes of one core of an AMD EPYC: restarts chosen by the
+           training loss have no regret from n = 20 on; at n = 5 it is 2 to 20 %
 Predicted: pilots found an error of .575 where the truth chooses among restarts and .601
            where the training loss does at n = 5, .246 and .253 at n = 10, and no
            difference above (k = 2, d = 40, m = 40, rho = 4).
