@@ -99,7 +99,7 @@ class Config:
     num_features: int = 64  # d of the replicas; all lengths are those of d = 1000.
     num_rounds: int = 300  # T.
     agreement: float = 0.8  # Cohen's kappa from which on two criteria count as one.
-    num_resamples: int = 10_000  # Of the bootstrap.
+    num_resamples: int = 50_000  # Of the bootstrap; tails of joint intervals are thin.
     seed: int = 0  # Of everything.
     error_rate: float = 0.05  # Of all intervals of one kind together.
 
