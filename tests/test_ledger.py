@@ -117,6 +117,22 @@ def test_ten_rounds_are_reduced_and_one_seed_has_no_spread(tmp_path):
     assert row["difference"] == pytest.approx(-37.4)
 
 
+def test_seeds_from_before_a_field_that_means_nothing_here_count_too(tmp_path):
+    """A trial of images has no use for the length of texts."""
+    put_clove(tmp_path, clove_trial(), 87.4, 87.4, 87.4)
+    first, *others = engine.stored(tmp_path)
+    fields = dict(first.about["fields"])
+    del fields["num_tokens"]
+    older = first._replace(about={**first.about, "fields": fields})
+    (run,) = stores.runs([older, *others], papers.KINDS)
+    assert run.num_seeds == 3
+    # Control: what has a meaning parts them.
+    meaning = first.about["meaning"]
+    fields = {**meaning["fields"], "num_rounds": 99}
+    other = {**first.about, "meaning": {**meaning, "fields": fields}}
+    assert len(stores.runs([first._replace(about=other), *others], papers.KINDS)) == 2
+
+
 def test_other_numbers_differ_and_a_listed_cause_is_named(tmp_path, monkeypatch):
     put_clove(tmp_path, clove_trial(), 80, 80, 80)
     row = ledger(tmp_path)[FEDAVG]

@@ -58,7 +58,8 @@ def runs(blocks: Sequence[kept.Kept], kinds: Kinds) -> list[Run]:
             continue
         name = kept.key_of(meaning)
         cells.setdefault(name, {}).setdefault(block.about["block"], block)
-        fields = dict(block.about["fields"])
+        # Not those of `about`, which also has what a trial of this kind does not use.
+        fields = dict(meaning["fields"])
         repetition = fields.pop("repetition", 0)
         group = kept.key_of({**meaning, "fields": fields})
         groups.setdefault(group, {})[name] = repetition
