@@ -46,13 +46,16 @@ def run(
     """Compute what the store lacks of a job, or a share of it, with clients spread over
     the devices that were asked for, or that pay; returns all that is there. What other
     workers compute is theirs; one that `waits` stays until they have done it."""
+    known = engine.progress_of(options.store_folder, job.grid)
+    # What is done is only read: a campaign that was killed is soon where it was.
+    is_done = not known.num_open and not np.any(known.has_failed)
     spread = engine.clients_over_devices(options.devices)
     with spread if options.devices else contextlib.nullcontext():
         return engine.sweep(
             job.grid,
             job.simulate,
             options.store_folder,
-            constants=job.constants(),
+            constants=None if is_done else job.constants(),
             progress=options.progress,
             shard=shard,
             waits=waits,
@@ -89,9 +92,6 @@ def share(experiment: str, options: Options, jobs: Sequence[Job]) -> dict[str, A
     for job in jobs:
         own = (number - 1 - dealt) % workers + 1
         dealt += job.num_cells
-        known = engine.progress_of(options.store_folder, job.grid)
-        if not known.num_open and not np.any(known.has_failed):
-            continue  # So that a campaign that was killed is soon where it was.
         try:
             run(options, job, shard=(own, workers))
         except engine.SweepError as error:  # The other jobs may do better.

@@ -343,9 +343,9 @@ def _sufficient(
         if all(map(_suffices, both, found)):
             return found
     least = lambda cuts: int(np.min(_pool_sizes(cuts)))
-    found = [
-        max(_cuts(even, own.strata), _level_cuts(owned, own.strata), key=least)
-        for own in both
+    found = [  # The last shares were even.
+        max(cuts, _level_cuts(owned, own.strata), key=least)
+        for own, cuts in zip(both, found, strict=True)
     ]
     for own, cuts in zip(both, found, strict=True):
         if not _suffices(own, cuts):

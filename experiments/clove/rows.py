@@ -422,8 +422,8 @@ def draw(results: Sequence[Result], view: View) -> dict[str, Figure]:
             title, label = curve_names(view, result.trial, name)
             if curve := band(label, finished(result.data, name)["seen_rand_index"]):
                 drawn.setdefault(name, []).append((title, curve))
-    figures = [_figure(own, results, view) for own in _told_apart(drawn.values())]
-    return {f"rand_index{f'-{i}' * (i > 1)}": own for i, own in enumerate(figures, 1)}
+    parted = _told_apart(drawn.values())
+    return numbered("rand_index", [_figure(own, results, view) for own in parted])
 
 
 def _told_apart(
@@ -468,6 +468,12 @@ def parts(items: Sequence[Any], most: int) -> list[Sequence[Any]]:
     number = -(-len(items) // most)
     cuts = [i * len(items) // number for i in range(number + 1)] if number else []
     return [items[start:end] for start, end in itertools.pairwise(cuts)]
+
+
+def numbered(name: str, figures: Sequence[Figure]) -> dict[str, Figure]:
+    """Figures by file names: the name, and with a number from the second on."""
+    names = [name, *(f"{name}-{i}" for i in range(2, len(figures) + 1))]
+    return dict(zip(names, figures, strict=False))
 
 
 def band(label: str, runs: xr.DataArray) -> report.Curve | None:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from cfljax import intervals, report
 from cfljax.report import LINES
-from experiments.clove.rows import parts, without_empty
+from experiments.clove.rows import numbered, parts, without_empty
 from experiments.compare.arms import Arm, Config, Contestant, finds_clusters
 from experiments.study import interval
 
@@ -261,13 +261,11 @@ def draw(results: Sequence[Result], config: Config, dataset: str) -> dict[str, F
     per_figure = (_ASIDE if is_sparse else len(LINES)) - len(shared)
     # Even parts, so that no figure is left with a single curve.
     chosen = parts(others, per_figure) or [[]]
-    names = ["accuracy", *(f"accuracy-{i}" for i in range(2, len(chosen) + 1))]
     title = f"{dataset}, {config.partition.replace('_', ' ')}"
-    return {
-        name: _figure([*shared, *part], config, title)
-        for name, part in zip(names, chosen, strict=True)
-        if shared or part
-    }
+    figures = [
+        _figure([*shared, *part], config, title) for part in chosen if shared or part
+    ]
+    return numbered("accuracy", figures)
 
 
 def _figure(results: Sequence[Result], config: Config, title: str) -> Figure:
