@@ -190,16 +190,6 @@ def write(folder: pathlib.Path, contents: Contents) -> list[str]:
     return [str(path) for path in paths]
 
 
-def _shown(rows: Rows, headings: Mapping[str, str]) -> str:
-    """A table for people, in which sizes that rows share are said once."""
-    if "size" not in headings:
-        return report.markdown(rows, headings)
-    shown, sizes = report.said_once(rows, "size")
-    differs = any(row["size"] for row in shown)
-    kept = {name: own for name, own in headings.items() if differs or name != "size"}
-    return report.markdown(shown, kept) + sizes
-
-
 class Study:
     """One start of an experiment: its sweeps, and then its files."""
 
@@ -260,7 +250,7 @@ class Study:
         what came out. The overview is what the command shows of long tables. An outcome
         is a file of its own, and the first that the command shows.
         """
-        shown = [_shown(own, headings) for own, headings in tables.values()]
+        shown = [report.concise(*own, once="size") for own in tables.values()]
         text = "\n\n".join([note, *shown])
         short = text if overview is None else f"{note}\n\n{report.markdown(overview)}"
         contents: dict[str, Any] = {f"{name}.csv": tables[name][0] for name in tables}

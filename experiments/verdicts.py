@@ -19,7 +19,7 @@ import fnmatch
 import functools
 import math
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +28,7 @@ from jaxtyping import Num
 from experiments.published import NUM_SEEDS, Published
 
 FEWEST_SEEDS = 3  # Of a spread.
-CAUSES = pathlib.Path(__file__).with_name("ledger") / "causes.csv"
+FINDINGS = pathlib.Path(__file__).with_name("ledger") / "findings.csv"
 
 
 class Measure(NamedTuple):
@@ -237,9 +237,9 @@ def judge(
     if not _is_far(mean, paper, pooled):
         return dataclasses.replace(found, kind=Kind.AGREES)
     # What public code does is no cause of a difference that it has as well.
-    cause = None if size.is_released else tested_cause(paper.key)
+    causes = () if size.is_released else findings(paper.key, "cause")
     found = dataclasses.replace(found, kind=Kind.OPEN)
-    return found if cause is None else found.explained(cause)
+    return found.explained(causes[0].finding) if causes else found
 
 
 def _listed(size: Size) -> str:
@@ -274,36 +274,42 @@ def together(verdicts: Mapping[str, Verdict]) -> str:
     return "; ".join(f"{head}: {', '.join(names)}" for head, names in heads.items())
 
 
-# Causes that were tested by hand.
+# What runs found of differences.
 
 
-class Cause(NamedTuple):
-    """Why some numbers differ from the published ones."""
+class Finding(NamedTuple):
+    """What a run found of the difference of some numbers from the published ones."""
 
     key: str  # of `Published`; `*` stands for anything
-    cause: str
-    command: str  # that tested it
+    kind: str  # "cause", or "tried" of what explains nothing
+    finding: str
+    command: str  # of the run
+
+
+KINDS_OF_FINDINGS = ("cause", "tried")
 
 
 @functools.cache
-def read_causes(file: pathlib.Path) -> tuple[Cause, ...]:
-    """The causes of a file.
+def read_findings(file: pathlib.Path) -> tuple[Finding, ...]:
+    """The findings of a file.
 
     Raises:
-      ValueError: if one has no command that tested it.
+      ValueError: if one is of no known kind or has no command that tested it.
     """
     with file.open(encoding="utf-8", newline="") as opened:
-        found = tuple(Cause(**row) for row in csv.DictReader(opened))
-    for cause in found:
-        if not all(cause):
+        every = tuple(Finding(**row) for row in csv.DictReader(opened))
+    for own in every:
+        if not all(own) or own.kind not in KINDS_OF_FINDINGS:
             raise ValueError(
-                f"`{file.name}` must say of each cause which command tested it, got "
-                f"{cause.key!r}, {cause.cause!r} and {cause.command!r}."
+                f"`{file.name}` must say of each finding whether it is a cause or was "
+                f"tried, and which command tested it, got {', '.join(map(repr, own))}."
             )
-    return found
+    return every
 
 
-def tested_cause(key: str) -> str | None:
-    """The cause of a published number's differing, if one was tested."""
-    known: Iterable[Cause] = read_causes(CAUSES)
-    return next((c.cause for c in known if fnmatch.fnmatchcase(key, c.key)), None)
+def findings(key: str, kind: str) -> tuple[Finding, ...]:
+    """What was found of a published number, of one kind, in the order of the file."""
+    every = read_findings(FINDINGS)
+    return tuple(
+        own for own in every if own.kind == kind and fnmatch.fnmatchcase(key, own.key)
+    )

@@ -139,11 +139,18 @@ def test_other_numbers_differ_and_a_listed_cause_is_named(tmp_path, monkeypatch)
     assert row["verdict"] == "differs (open)"
     # The paper's 0.9 and none of ours.
     assert row["deviations"] == pytest.approx(-7.4 / (0.9 / math.sqrt(2)))
-    causes = tmp_path / "causes.csv"
-    causes.write_text(f"key,cause,command\n{FEDAVG},a slip,python -m experiments x\n")
-    monkeypatch.setattr(verdicts, "CAUSES", causes)
+    found = tmp_path / "findings.csv"
+    head, command = "key,kind,finding,command\n", "python -m experiments x"
+    monkeypatch.setattr(verdicts, "FINDINGS", found)
+    found.write_text(f"{head}{FEDAVG},tried,no slip,{command}\n")
+    row = ledger(tmp_path)[FEDAVG]
+    assert row["verdict"] == "differs (open)"
+    assert row["note"] == f"tried: no slip, by `{command}`"
+    verdicts.read_findings.cache_clear()
+    found.write_text(f"{head}{FEDAVG},cause,a slip,{command}\n")
     row = ledger(tmp_path)[FEDAVG]
     assert row["verdict"] == "differs (tested cause: a slip)"
+    assert row["note"] == f"cause tested by `{command}`"
 
 
 def test_a_run_of_a_hundred_rounds_has_the_index_of_ten_and_the_first_round(tmp_path):
@@ -259,9 +266,9 @@ def put_rotated(folder, trial, first, last, seeds=5):
 
 
 def test_local_models_as_released_explain_the_papers(tmp_path, monkeypatch):
-    none = tmp_path / "causes.csv"
-    none.write_text("key,cause,command\n")
-    monkeypatch.setattr(verdicts, "CAUSES", none)
+    none = tmp_path / "findings.csv"
+    none.write_text("key,kind,finding,command\n")
+    monkeypatch.setattr(verdicts, "FINDINGS", none)
     key = LOCAL.format("test accuracy %")
     put_rotated(tmp_path / "all", ROTATED, 63.32, 64.5)
     row = ledger(tmp_path / "all")[key]

@@ -23,11 +23,11 @@ from cfljax.report import (
     CurvePanel,
     HeatMap,
     Level,
+    concise,
     curves,
     heatmaps,
     markdown,
     read_csv,
-    said_once,
     save,
     write_csv,
     write_text,
@@ -389,11 +389,15 @@ def test_text_survives(tmp_path):
         ([None, None], [None, None], ""),
     ],
 )
-def test_what_all_rows_say_is_said_once(texts, left, said):
+def test_people_read_no_empty_columns_and_once_what_all_rows_say(texts, left, said):
     rows = [{"size": text, "other": 1} for text in texts]
-    shown, paragraph = said_once(rows, "size")
-    assert shown == [{"size": text, "other": 1} for text in left]
-    assert paragraph.strip().removeprefix("The size of all ") == said
+    shown = concise(rows, {"size": "how large", "other": "o", "none": "n"}, once="size")
+    table, _, below = shown.partition("\n\n")
+    head, _, *body = table.strip().splitlines()
+    assert head == ("| how large | o |" if any(left) else "| o |")
+    kept = [[text or "", "1"] if any(left) else ["1"] for text in left]
+    assert body == [f"| {' | '.join(own)} |" for own in kept]
+    assert below.strip().removeprefix("The size of all ") == said
 
 
 def test_markdown_against_a_table_written_by_hand():

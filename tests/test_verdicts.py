@@ -158,32 +158,32 @@ def test_a_loss_that_diverged_is_not_one_that_never_happened():
 
 
 @pytest.fixture
-def causes(tmp_path, monkeypatch):
-    """Writes the table of causes."""
+def findings(tmp_path, monkeypatch):
+    """Writes the table of findings."""
 
     def write(*rows):
         file = tmp_path / f"{len(list(tmp_path.iterdir()))}.csv"
         text = "".join(f"{','.join(row)}\n" for row in rows)
-        file.write_text("key,cause,command\n" + text)
-        monkeypatch.setattr(verdicts, "CAUSES", file)
+        file.write_text("key,kind,finding,command\n" + text)
+        monkeypatch.setattr(verdicts, "FINDINGS", file)
 
     return write
 
 
-def test_a_tested_cause_explains_a_difference_and_nothing_else(causes):
-    causes((PAPER.key, "a slip", "python -m experiments run x"))
+def test_a_tested_cause_explains_a_difference_and_nothing_else(findings):
+    findings((PAPER.key, "cause", "a slip", "python -m experiments run x"))
     far = accuracy(60, 60, 60)
     assert far.kind is Kind.EXPLAINED
     assert far.text == "differs (tested cause: a slip), -20.0"
     assert accuracy(80, 80, 80).kind is Kind.AGREES
     assert accuracy(60, 60, 60, algorithm="FedAvg").kind is Kind.OPEN
-    causes(("clove / * / IFCA / *", "a slip", "python -m experiments run x"))
+    findings(("clove / * / IFCA / *", "cause", "a slip", "python -m experiments run x"))
     assert accuracy(60, 60, 60).kind is Kind.EXPLAINED
     assert accuracy(60, 60, 60, paper="ifca").kind is not Kind.EXPLAINED
 
 
-def test_what_public_code_does_is_no_cause_of_its_own_difference(causes):
-    causes((PAPER.key, "ten rounds as released", "python -m experiments run x"))
+def test_what_public_code_does_is_no_cause_of_its_own_difference(findings):
+    findings((PAPER.key, "cause", "as released", "python -m experiments run x"))
     plain, released = Size(form="as released"), Size(is_released=True)
     assert accuracy(60, 60, 60, size=plain).kind is Kind.EXPLAINED  # Control.
     assert accuracy(60, 60, 60, size=released).kind is Kind.OPEN
@@ -196,17 +196,18 @@ def test_what_some_seeds_never_reach_agrees_with_nothing():
     assert judge(np.array([2.0, 2.0, 2.0]), paper, Size()).kind is Kind.AGREES
 
 
-def test_a_cause_that_no_command_tested_is_refused(causes):
-    causes((PAPER.key, "a slip", ""))
-    with pytest.raises(ValueError, match="which command tested it, got 'clove / T"):
-        accuracy(60, 60, 60)
+def test_a_finding_of_no_kind_or_that_no_command_tested_is_refused(findings):
+    for row in (("cause", "a slip", ""), ("guess", "a slip", "run")):
+        findings((PAPER.key, *row))
+        with pytest.raises(ValueError, match="which command tested it, got 'clove / T"):
+            accuracy(60, 60, 60)
 
 
-def test_the_causes_of_the_project_are_of_published_numbers():
+def test_the_findings_of_the_project_are_of_published_numbers():
     keys = [row.key for row in published()]
-    for cause in verdicts.read_causes(verdicts.CAUSES):
-        assert any(fnmatch.fnmatchcase(key, cause.key) for key in keys)
-        assert cause.command.startswith("python -m ")
+    for own in verdicts.read_findings(verdicts.FINDINGS):
+        assert any(fnmatch.fnmatchcase(key, own.key) for key in keys)
+        assert own.command.startswith("python -m ")
 
 
 def test_verdicts_on_several_numbers_are_each_said_once():

@@ -15,7 +15,7 @@ from cfljax.report.figures import (
     style,
 )
 from cfljax.report.files import replacing, write_text
-from cfljax.report.tables import markdown, read_csv, said_once, write_csv
+from cfljax.report.tables import concise, markdown, read_csv, write_csv
 
 __all__ = [
     "LINES",
@@ -26,12 +26,12 @@ __all__ = [
     "HeatMap",
     "Level",
     "bars",
+    "concise",
     "curves",
     "heatmaps",
     "markdown",
     "read_csv",
     "replacing",
-    "said_once",
     "save",
     "style",
     "write_csv",

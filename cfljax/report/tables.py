@@ -52,35 +52,6 @@ def read_csv(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
         ]
 
 
-def said_once(
-    rows: Sequence[Mapping[str, Any]], name: str
-) -> tuple[list[dict[str, Any]], str]:
-    """Rows for people without what a column says in all of them.
-
-    Args:
-      rows: of a table.
-      name: of a column of texts, lists with a comma between their entries, or None.
-
-    Returns:
-      The rows, whose texts are what not all others say as well, None if that is
-      nothing; and a paragraph of what all say, empty if that is nothing or fewer than
-      two rows have a text.
-    """
-    every = [row[name].split(", ") for row in rows if row.get(name)]
-    first = every[0] if len(every) > 1 else []
-    shared = [entry for entry in first if all(entry in own for own in every)]
-    if not shared:
-        return [dict(row) for row in rows], ""
-
-    def rest(text: str | None) -> str | None:
-        left = [entry for entry in (text or "").split(", ") if entry not in shared]
-        return ", ".join(left) or None
-
-    shown = [{**row, name: rest(row.get(name))} for row in rows]
-    others = " that have one" if len(every) < len(rows) else ""
-    return shown, f"\nThe {name} of all rows{others}: {', '.join(shared)}.\n"
-
-
 def markdown(
     rows: Sequence[Mapping[str, Any]],
     columns: Sequence[str] | Mapping[str, str] | None = None,
@@ -116,6 +87,51 @@ def markdown(
     body = [[_cell(row.get(name), digits) for name in headings] for row in rows]
     lines = [[_escaped(text) for text in headings.values()], aligned, *body]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def concise(
+    rows: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, str],
+    *,
+    once: str = "",
+    digits: int = 3,
+) -> str:
+    """As `markdown`, without what tells people nothing.
+
+    Args:
+      rows: at least one.
+      columns: headings by name. Columns in which no row has anything are left out.
+      once: a column of texts, lists with a comma between their entries, or None. What
+        all rows that have a text there say is taken out of them and said below the
+        table, if that is two rows or more.
+      digits: significant digits of decimals, at least 1.
+
+    Raises:
+      ValueError: as `markdown`.
+    """
+    shown, below = _said_once(rows, once) if once else (rows, "")
+    full = {name for row in shown for name in row if row[name] not in (None, "")}
+    kept = {name: heading for name, heading in columns.items() if name in full}
+    return markdown(shown, kept, digits=digits) + below
+
+
+def _said_once(
+    rows: Sequence[Mapping[str, Any]], name: str
+) -> tuple[list[dict[str, Any]], str]:
+    """Rows without what a column says in all of them, and a paragraph of that."""
+    every = [row[name].split(", ") for row in rows if row.get(name)]
+    first = every[0] if len(every) > 1 else []
+    shared = [entry for entry in first if all(entry in own for own in every)]
+    if not shared:
+        return [dict(row) for row in rows], ""
+
+    def rest(text: str | None) -> str | None:
+        left = [entry for entry in (text or "").split(", ") if entry not in shared]
+        return ", ".join(left) or None
+
+    shown = [{**row, name: rest(row.get(name))} for row in rows]
+    others = " that have one" if len(every) < len(rows) else ""
+    return shown, f"\nThe {name} of all rows{others}: {', '.join(shared)}.\n"
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -34,7 +34,7 @@ from cfljax.clustering import match_clusters
 from cfljax.federated import loss_matrix
 from experiments.clove.methods import METHODS, Method, clusters
 from experiments.clove.partitions import Clients
-from experiments.clove.rows import DATASETS, cells, columns, conclude, without_empty
+from experiments.clove.rows import DATASETS, cells, columns, conclude
 from experiments.clove.sources import Source
 from experiments.clove.study import (
     PAPER,
@@ -256,7 +256,7 @@ def markdown(table: Sequence[Mapping[str, Any]]) -> str:
         return f"{value:.2f}" if name == "rand_index" else value
 
     shown = [{name: text(row, name) for name in row} for row in table]
-    return report.markdown(shown, without_empty(shown, COLUMNS)) + NOTE
+    return report.concise(shown, COLUMNS) + NOTE
 
 
 def draw(results: Sequence[Result]) -> Figure | None:

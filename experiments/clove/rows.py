@@ -372,18 +372,9 @@ def markdown(table: Sequence[Mapping[str, Any]], view: View) -> str:
         if measure == "rand_early":
             headings["seeds_found"] = "found"
     headings |= {"mebibytes_mean": "MiB", "size": "size", "verdict": "verdict"}
-    shown, sizes = report.said_once([_shown(row) for row in table], "size")
     note = f"\n{textwrap.fill(view.note, 88)}\n" if view.note else ""
-    plain = report.markdown(shown, without_empty(shown, headings))
-    return plain + sizes + NOTE + note
-
-
-def without_empty(
-    table: Sequence[Mapping[str, Any]], headings: Mapping[str, str]
-) -> dict[str, str]:
-    """The headings of the columns in which some row has something."""
-    full = {name for row in table for name in row if row[name] not in (None, "")}
-    return {name: text for name, text in headings.items() if name in full}
+    shown = [_shown(row) for row in table]
+    return report.concise(shown, headings, once="size") + NOTE + note
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:

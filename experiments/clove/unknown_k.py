@@ -50,7 +50,6 @@ from experiments.clove.rows import (
     finished,
     mean_text,
     spread,
-    without_empty,
 )
 from experiments.clove.study import local_training, repetitions, traffic
 from experiments.images import checksum
@@ -416,7 +415,7 @@ def markdown(table: Sequence[Mapping[str, Any]]) -> str:
         for name in ("received", "sent"):
             texts[name] = None if row[name] is None else f"{row[name]:.2f}"
         shown.append(texts)
-    return report.markdown(shown, without_empty(shown, COLUMNS)) + NOTE
+    return report.concise(shown, COLUMNS) + NOTE
 
 
 def draw(results: xr.Dataset) -> Figure | None:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from cfljax import intervals, report
 from cfljax.report import LINES
-from experiments.clove.rows import numbered, parts, without_empty
+from experiments.clove.rows import numbered, parts
 from experiments.compare.arms import Arm, Config, Contestant, finds_clusters
 from experiments.study import interval
 
@@ -200,7 +200,7 @@ def markdown(table: Sequence[Mapping[str, Any]]) -> str:
         texts = {f"{name}_text": _text(row, name) for name in _DIGITS}
         texts["failed_text"] = f"{row['failed']} runs" if row["failed"] else None
         shown.append({**row, **texts})
-    return report.markdown(shown, without_empty(shown, _COLUMNS), digits=2)
+    return report.concise(shown, _COLUMNS, digits=2)
 
 
 def _text(row: Mapping[str, Any], name: str) -> str | None:

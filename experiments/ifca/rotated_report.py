@@ -14,7 +14,6 @@ from experiments.ifca.tables import (
     mean_curve,
     moments,
     number,
-    shown_table,
     spread,
 )
 from experiments.published import Published, published
@@ -248,9 +247,8 @@ def markdown(table: Sequence[Mapping[str, Any]]) -> str:
     ]
     labels = {row["label"] for row in table}
     notes = [HOW_TESTED, *(note for label, note in NOTES.items() if label in labels)]
-    shown, sizes = report.said_once(shown, "size")
     notes = "".join(f"\n{note}\n" for note in notes)
-    return shown_table(shown, COLUMNS) + sizes + notes
+    return report.concise(shown, COLUMNS, once="size") + notes
 
 
 # What IFCA's Table 1 prints of rotated images, and for which settings

@@ -56,7 +56,6 @@ from experiments.ifca.tables import (
     mean_curve,
     moments,
     number,
-    shown_table,
     spread,
 )
 from experiments.images import checksum
@@ -479,8 +478,8 @@ def markdown(table: Sequence[Mapping[str, Any]], num_clients: int) -> str:
         }
         for row in table
     ]
-    shown, sizes = report.said_once(shown, "size")
-    return shown_table(shown, COLUMNS) + sizes + NOTE.format(clients=num_clients)
+    note = NOTE.format(clients=num_clients)
+    return report.concise(shown, COLUMNS, once="size") + note
 
 
 def draw(results: Sequence[Result]) -> Figure | None:

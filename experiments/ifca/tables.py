@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from cfljax import report
-from experiments.study import Rows, mean
+from experiments.study import mean
 
 
 def std(values: np.ndarray) -> float | None:
@@ -40,13 +40,3 @@ def mean_curve(
     middle = values.mean(axis=0)
     around = values.std(axis=0, ddof=1) if len(values) > 1 else 0 * middle
     return report.Curve(label, x, middle, middle - around, middle + around)
-
-
-def shown_table(rows: Rows, columns: Mapping[str, str]) -> str:
-    """Markdown of the columns, by their headings, that are not empty throughout."""
-    used = {
-        name: heading
-        for name, heading in columns.items()
-        if any(row[name] is not None for row in rows)
-    }
-    return report.markdown(rows, used)

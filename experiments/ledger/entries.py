@@ -19,7 +19,7 @@ from experiments.ledger.papers import Found, Plan
 from experiments.ledger.stores import Run
 from experiments.published import Published, published
 from experiments.registry import EXPERIMENTS
-from experiments.verdicts import DIFFERS, NOT_RUN, Kind, Verdict, judge
+from experiments.verdicts import DIFFERS, NOT_RUN, Kind, Verdict, findings, judge
 
 Row = dict[str, Any]
 COSTS = pathlib.Path(__file__).with_name("costs.csv")
@@ -111,7 +111,21 @@ def _row(found: Found, verdict: Verdict) -> Row:
         notes.append(f"seeds of {len(run.codes)} versions of the code")
     if found.number.std is None and found.number.mean is not None:
         notes.append("the paper gives no deviation")
+    notes += _tested(found.number.key, verdict)
     return row | {"note": "; ".join(notes) or None}
+
+
+def _tested(key: str, verdict: Verdict) -> list[str]:
+    """What was found of a difference, with the commands."""
+    if verdict.kind is Kind.OPEN:
+        every = findings(key, "tried")
+        return [f"tried: {own.finding}, by `{own.command}`" for own in every]
+    causes = findings(key, "cause") if verdict.kind is Kind.EXPLAINED else ()
+    return [
+        f"cause tested by `{own.command}`"
+        for own in causes
+        if own.finding == verdict.reason
+    ]
 
 
 def _columns(number: Published, verdict: Verdict, plan: Plan) -> Row:

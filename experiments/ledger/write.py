@@ -80,12 +80,10 @@ def _sections(table: Sequence[Mapping[str, Any]]) -> str:
     for row in table:
         title = f"{row['of']}, {row['item']}"
         sections.setdefault(title, []).append(row)
-    texts = []
-    for title, own in sections.items():
-        full = {name for row in own for name in row if row[name] not in (None, "")}
-        headings = {name: text for name, text in HEADINGS.items() if name in full}
-        texts.append(f"## {title}\n\n{report.markdown(own, headings)}")
-    return "\n".join(texts)
+    return "\n".join(
+        f"## {title}\n\n{report.concise(own, HEADINGS)}"
+        for title, own in sections.items()
+    )
 
 
 def shown(row: Mapping[str, Any]) -> dict[str, Any]:
