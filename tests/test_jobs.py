@@ -17,13 +17,15 @@ import pytest
 
 from cfljax import engine
 from cfljax.algorithms import ifca
-from cfljax.data import mixed_linear
+from cfljax.base import ClientData
+from cfljax.data import Images, load_images, mixed_linear
 from cfljax.engine import kept
 from cfljax.engine.claims import Claims
 from cfljax.engine.store import Store
 from cfljax.models import linear
 from experiments import jobs, plan
 from experiments.__main__ import main
+from experiments.clove import sources
 from experiments.clove.tables import load
 from experiments.jobs import Job
 from experiments.options import Options
@@ -50,17 +52,30 @@ begun: Counter[tuple] = Counter()
 def simulate(trial: Trial, key: jax.Array, constants: Any) -> dict[str, jax.Array]:
     """One run of IFCA on linear data."""
     begun[trial.method, str(trial.repetition), trial.num_rounds] += 1
-    sizes: dict[str, Any] = {"num_clients": trial.num_clients}
-    sizes |= {"num_samples": trial.num_samples}
     own = jax.random.fold_in(key, jnp.asarray(trial.repetition, jnp.uint32))
-    data, _ = mixed_linear(
-        own, **sizes, num_clusters=2, num_features=3, separation=1.0, noise=0.1
-    )
-    algorithm = ifca(linear(3), num_clusters=2, step_size=trial.step_size)
+    data = drawn(own, trial.num_clients, trial.num_samples)
     _, trace = engine.run(
-        algorithm, own, data, num_rounds=trial.num_rounds, observe=losses
+        algorithm(trial.step_size),
+        own,
+        data,
+        num_rounds=trial.num_rounds,
+        observe=losses,
     )
     return {"loss": constants * trace}
+
+
+# One object for all trials, and one program for their data: each is compiled once.
+algorithm = functools.cache(
+    lambda step_size: ifca(linear(3), num_clusters=2, step_size=step_size)
+)
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def drawn(key: jax.Array, num_clients: int, num_samples: int) -> ClientData:
+    sizes = {"num_clients": num_clients, "num_samples": num_samples}
+    return mixed_linear(
+        key, **sizes, num_clusters=2, num_features=3, separation=1.0, noise=0.1
+    )[0]
 
 
 def losses(state: Any, info: Any) -> jax.Array:
@@ -78,7 +93,7 @@ def job(
         trial=Trial(num_rounds=num_rounds),
         axes={"method": methods, "repetition": tuple(range(seeds))},
         num_trials=1,
-        traced=("step_size", "repetition"),
+        traced=("repetition",),
         dims={"loss": ("round",)},
         coords={"round": list(range(1, num_rounds + 1))},
         growing=lambda trial: ("num_rounds",),
@@ -431,6 +446,31 @@ DRAWN = {name for name in LONG if not name.startswith("clove.table")}
 DRAWN |= {f"clove.table{number}" for number in TABLES}
 
 
+@functools.cache
+def source(dataset: str, folder: pathlib.Path, num_words: int, num_tokens: int) -> Any:
+    texts = {"num_words": num_words, "num_tokens": num_tokens}
+    own = options(folder, data=folder)
+    return sources.load_source(dataset, own, fall_back=False, **texts)
+
+
+@functools.cache
+def image_files(images: str, folder: pathlib.Path) -> Images:
+    return load_images(images, folder=folder)
+
+
+@pytest.fixture
+def read_once(monkeypatch):
+    """Files are read once for all presets: their sizes matter here, not their bytes."""
+
+    def load(dataset, options, *, fall_back, num_words, num_tokens):
+        del fall_back  # A folder is named.
+        return source(dataset, options.data, num_words, num_tokens)
+
+    monkeypatch.setattr("experiments.clove.study.load_source", load)
+    monkeypatch.setattr("experiments.images.load_images", image_files)
+
+
+@pytest.mark.usefixtures("read_once")
 @pytest.mark.parametrize("name", LONG)
 def test_every_paper_preset_can_be_planned_on_real_data(tmp_path, real_data, name):
     module = EXPERIMENTS[name].load()
@@ -467,7 +507,7 @@ def test_preset_beyond_the_samples_cannot_be_planned(tmp_path, real_data):
 
 @jax.numpy_dtype_promotion("standard")  # Optax's Adam: a float to an integer's power.
 def test_commands_share_and_plan(tmp_path, capsys):
-    flags = ["clove.table17", "--methods", "clove", "local", "--num-rounds", "5"]
+    flags = ["clove.table17", "--methods", "fedavg", "local", "--num-rounds", "5"]
     flags += ["--num-trials", "1", "--out", str(tmp_path), "--json"]
     assert main(["run", *flags, "--plan"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -482,7 +522,7 @@ def test_commands_share_and_plan(tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert (found["cells"], found["done"], found["core_hours"]) == (2, 2, 0)
     blocks = list(engine.stored(tmp_path / "store"))
-    assert {block.about["fields"]["method"] for block in blocks} == {"clove", "local"}
+    assert {block.about["fields"]["method"] for block in blocks} == {"fedavg", "local"}
     states = list((tmp_path / "store" / "states").glob("*.npz"))
     assert len(states) == 2 and all(kept.read(file) for file in states)
 
