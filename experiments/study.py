@@ -46,8 +46,10 @@ def run_with_tests(
     *,
     observe: Callable[[Any, Any], PyTree],
     test: Callable[[Any], PyTree],
+    **options: Any,
 ) -> tuple[Any, Any, Any]:
-    """The trial's `num_rounds`, and a test behind every `rounds_between` of them.
+    """The trial's `num_rounds`, and a test behind every `rounds_between` of them; with
+    other options of `engine.run`.
 
     Returns:
       The final state, observations `[rounds, ...]` and tests `[tests, ...]`.
@@ -60,7 +62,8 @@ def run_with_tests(
         observe=observe,
         test=test,
         rounds_between=trial.rounds_between,
-        round_key=_key_of(trial.rounds_between),
+        round_key=round_key_of(trial.rounds_between),
+        **options,
     )
     return state, trace.rounds, trace.tests
 
@@ -72,7 +75,7 @@ def at_tests(trial: Any, observed: PyTree) -> PyTree:
 
 
 @functools.cache  # The same function each time: nothing is compiled again.
-def _key_of(rounds_between: int) -> Callable[[PRNGKeyArray, Any], PRNGKeyArray]:
+def round_key_of(rounds_between: int) -> Callable[[PRNGKeyArray, Any], PRNGKeyArray]:
     """Keys of rounds: that of the rounds from test to test, folded with the round."""
 
     def round_key(key: PRNGKeyArray, index: Any) -> PRNGKeyArray:

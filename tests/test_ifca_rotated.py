@@ -3,11 +3,13 @@
 import csv
 import dataclasses
 import functools
+import importlib
 import json
 import os
 import pathlib
 import subprocess
 import sys
+import types
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +19,12 @@ import xarray as xr
 from toy_experiments import configured, files, labels, pick, run_twice
 
 from cfljax import engine
-from cfljax.algorithms import fedavg, ifca
+from cfljax.algorithms import fedavg, ifca, local
 from cfljax.base.types import ClientData
-from cfljax.models import mlp
+from cfljax.data import mixed_linear
+from cfljax.models import linear, mlp
 from cfljax.report import read_csv
+from experiments import study
 from experiments.ifca import fig4, rotated, table1
 from experiments.ifca.rotated_report import (
     NAMES,
@@ -32,6 +36,8 @@ from experiments.ifca.rotated_report import (
 )
 from experiments.images import Loaded, find_images
 from experiments.options import Options
+
+checkpoints = importlib.import_module("cfljax.engine.checkpoints")
 
 MNIST = table1.load("ifca.table1_mnist")
 TASK = mlp((2, 2), hidden=(3,), num_classes=3)
@@ -394,6 +400,67 @@ def test_a_start_that_is_never_balanced_is_the_last_draw():
 def test_impossible_filters_are_refused(least_share, most_draws, message):
     with pytest.raises(ValueError, match=message):
         starting(least_share, most_draws)
+
+
+def test_groups_in_turn_are_runs_of_each_and_go_on_in_any_of_them(
+    tmp_path, monkeypatch
+):
+    groups, size = 3, 2
+    data, _ = mixed_linear(
+        jax.random.key(1),
+        num_clients=groups * size,
+        num_samples=5,
+        num_clusters=2,
+        num_features=3,
+        separation=1.0,
+        noise=0.1,
+    )
+    each = jax.tree.map(lambda leaf: leaf.reshape(groups, size, *leaf.shape[1:]), data)
+    own, key = local(linear(3), step_size=0.1), jax.random.key(2)
+    trial = types.SimpleNamespace(num_rounds=4, rounds_between=2)
+    play = functools.partial(study.run_with_tests, observe=lambda state, info: ())
+    expected = [
+        play(
+            trial,
+            own,
+            jax.random.fold_in(key, group),
+            jax.tree.map(lambda leaf, group=group: leaf[group], each),
+            test=lambda state: state.models,
+        )[2]
+        for group in range(groups)
+    ]
+
+    def together(file=None):
+        in_turn = rotated.groups_in_turn(own, groups, 4, 2)
+        lanes = jax.tree.map(rotated._one_after_the_other, each)
+        long = types.SimpleNamespace(num_rounds=12, rounds_between=2)
+        start = in_turn.init(key, lanes)
+        models = lambda state: state.own.models
+        saved = {"checkpoint": file, "every": 0.0}
+        return play(long, in_turn, key, lanes, test=models, state=start, **saved)[2]
+
+    found = jax.tree.leaves(together())
+    rows = jax.tree.leaves(jax.tree.map(lambda *own: jnp.concatenate(own), *expected))
+    for mine, right in zip(found, rows, strict=True):
+        np.testing.assert_array_equal(mine, right)
+    # Cut in the middle of the second group.
+    monkeypatch.setattr(checkpoints, "_SEGMENT", 0.0)
+    write = checkpoints.Checkpoint.write
+    seen = []
+
+    def cut(self, done):
+        write(self, done)
+        seen.append(done.rounds)
+        if done.rounds == 7:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoints.Checkpoint, "write", cut)
+    with pytest.raises(KeyboardInterrupt):
+        together(tmp_path / "run.npz")
+    again = jax.tree.leaves(together(tmp_path / "run.npz"))
+    assert seen == list(range(1, 13))
+    for mine, right in zip(again, rows, strict=True):
+        np.testing.assert_array_equal(mine, right)
 
 
 def test_local_models_are_taken_from_all_clusters_and_some_come_first():

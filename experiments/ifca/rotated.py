@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from jax.tree_util import Partial
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from cfljax import engine, metrics
 from cfljax.algorithms import fedavg, ifca, local
@@ -487,47 +487,129 @@ def _local_accuracies(
     test: ClientData,
 ) -> dict[str, Float[Array, " tests"]]:
     """Mean accuracy of local models after some rounds, on test clients of the own
-    cluster, consecutive, and of `num_released` models on the last one's; a group at a
-    time.
+    cluster, consecutive, and of `num_released` models on the last one's.
     """
-    k, size = trial.num_clusters, _group_size(trial)
-    chunk = {"clients_per_chunk": trial.clients_per_chunk}
-    algorithm, _ = algorithm_of(task, trial)
+    k, size, number = trial.num_clusters, _group_size(trial), trial.num_rounds
+    num_groups = trial.num_local_clients // size
+    own, _ = algorithm_of(task, trial)
     clients, is_released = _in_order(trial)
+    by_group = lambda leaf: leaf.reshape(num_groups, size, *leaf.shape[1:])
+    if clients is not None:
+        train, clusters = jax.tree.map(lambda leaf: leaf[clients], (train, clusters))
+    train, clusters, is_released = jax.tree.map(
+        by_group, (train, clusters, is_released)
+    )
 
-    def of_group(group: tuple) -> dict[str, Float[Array, "tests models"]]:
-        index, data, own, is_released = group
+    def score(
+        clusters: Int[Array, "groups models"],
+        is_released: Bool[Array, "groups models"],
+        test: ClientData,
+        state: InTurn,
+    ) -> dict[str, Float[Array, " models"]]:
+        group = (state.rounds - 1) // number
+        each = functools.partial(
+            accuracy_of_each,
+            task,
+            state.own.models,
+            test=test,
+            num_clusters=k,
+            clients_per_chunk=trial.clients_per_chunk,
+        )
+        last = lambda: each(jnp.full(size, k - 1))
+        found, nothing = {"accuracy": each(clusters[group])}, lambda: jnp.zeros(size)
+        if trial.num_released:
+            some = jnp.any(is_released[group])
+            found["last_cluster"] = jax.lax.cond(some, last, nothing)
+        return found
 
-        def last(models: Any) -> Float[Array, " models"]:
-            everyone = jnp.full(size, k - 1)
-            return accuracy_of_each(task, models, everyone, test, k, **chunk)
-
-        def score(state: Any) -> dict[str, Float[Array, " models"]]:
-            models = state.models
-            each = accuracy_of_each(task, models, own, test, k, **chunk)
-            if not trial.num_released:
-                return {"accuracy": each, "last_cluster": jnp.full(size, jnp.nan)}
-            nothing = lambda models: jnp.zeros(size)
-            others = jax.lax.cond(jnp.any(is_released), last, nothing, models)
-            return {"accuracy": each, "last_cluster": others}
-
-        own_key, nothing = jax.random.fold_in(key, index), lambda state, info: ()
-        return run_with_tests(
-            trial, algorithm, own_key, data, observe=nothing, test=score
-        )[2]
-
-    take = lambda leaf: leaf if clients is None else leaf[clients]
-    by_group = lambda leaf: take(leaf).reshape(-1, size, *leaf.shape[1:])
-    data, own = jax.tree.map(by_group, (train, clusters))
-    is_released = is_released.reshape(-1, size)
-    traces = jax.lax.map(of_group, (jnp.arange(len(own)), data, own, is_released))
+    in_turn = groups_in_turn(own, num_groups, number, trial.rounds_between)
+    lanes = jax.tree.map(_one_after_the_other, train)
+    *_, tests = run_with_tests(
+        dataclasses.replace(trial, num_rounds=num_groups * number),
+        in_turn,
+        key,
+        lanes,
+        observe=_nothing,
+        test=Partial(score, clusters, is_released, test),
+        state=in_turn.init(key, lanes),
+    )
     # [groups, tests, models]
-    released = jnp.where(is_released[:, None], traces["last_cluster"], 0)
-    last_cluster = jnp.sum(released, axis=(0, 2)) / trial.num_released
-    if not trial.num_released:
-        last_cluster = jnp.full_like(last_cluster, jnp.nan)
-    accuracy = jnp.mean(traces["accuracy"], axis=(0, 2))
-    return {"accuracy": accuracy, "last_cluster": last_cluster}
+    every = jax.tree.map(lambda leaf: leaf.reshape(num_groups, -1, size), tests)
+    means = {"accuracy": jnp.mean(every["accuracy"], axis=(0, 2))}
+    if trial.num_released:
+        released = jnp.where(is_released[:, None], every["last_cluster"], 0)
+        means["last_cluster"] = jnp.sum(released, axis=(0, 2)) / trial.num_released
+    return means
+
+
+def _nothing(state: Any, info: Any) -> tuple[()]:
+    del state, info
+    return ()
+
+
+def _one_after_the_other(leaf: Array) -> Array:
+    """Of leaves `[groups, clients, samples, ...]` those of `groups_in_turn`."""
+    groups, clients, samples, *rest = leaf.shape
+    return jnp.moveaxis(leaf, 0, 1).reshape(clients, groups * samples, *rest)
+
+
+class InTurn(NamedTuple):
+    """The state of the group whose turn it is.
+
+    key: of all groups.
+    rounds: that are behind all of them together.
+    own: the state of the algorithm.
+    """
+
+    key: PRNGKeyArray
+    rounds: Int[Array, ""]
+    own: Any
+
+
+def groups_in_turn(
+    algorithm: Algorithm, num_groups: int, num_rounds: int, rounds_between: int
+) -> Algorithm:
+    """Runs of an algorithm on groups of as many clients, one group after the other, as
+    one run of as many rounds as all have.
+
+    Only one group's models are kept at a time, and the run can be cut and go on in any
+    round of any group. The data's clients are those of one group, and the samples of
+    the groups lie one after the other, so that clients can be spread over devices.
+    Group g has the rounds that `study.run_with_tests` has of the key folded with g.
+    Nothing is left of a group that is done but what tests saw of it.
+
+    Args:
+      algorithm: of one group.
+      num_groups: divides the number of samples.
+      num_rounds: of each group.
+      rounds_between: from one test to the next.
+    """
+    round_key = study.round_key_of(rounds_between)
+
+    def keys(key: PRNGKeyArray, group: Array) -> Key[Array, "2"]:
+        return jax.random.split(jax.random.fold_in(key, group))
+
+    def part(data: ClientData, group: Array) -> ClientData:
+        size = data.mask.shape[1] // num_groups
+        cut = functools.partial(jax.lax.dynamic_slice_in_dim, slice_size=size, axis=1)
+        return jax.tree.map(lambda leaf: cut(leaf, group * size), data)
+
+    def init(key: PRNGKeyArray, data: ClientData) -> InTurn:
+        first = jnp.zeros((), jnp.int32)
+        own = algorithm.init(keys(key, first)[0], part(data, first))
+        return InTurn(key, first, own)
+
+    def step(key: PRNGKeyArray, now: InTurn, data: ClientData) -> tuple[InTurn, Any]:
+        del key  # Groups have keys of their own.
+        group, since = now.rounds // num_rounds, now.rounds % num_rounds
+        init_key, rounds_key = keys(now.key, group)
+        clients = part(data, group)
+        start = lambda: algorithm.init(init_key, clients)
+        own = jax.lax.cond(since == 0, start, lambda: now.own)
+        own, info = algorithm.step(round_key(rounds_key, since), own, clients)
+        return InTurn(now.key, now.rounds + 1, own), info
+
+    return Algorithm(init, step, lambda now, *rest: algorithm.predict(now.own, *rest))
 
 
 def _group_size(trial: Trial) -> int:
