@@ -152,7 +152,7 @@ def preset(name: Literal["quick", "paper"]) -> Config:
         clients_c=(20, 40, 80, 160),
         clients_d=(40, 80, 160, 320),
         num_samples=(8, 16, 32),
-        num_trials=40,
+        num_trials=20,
         num_restarts=10,
     )
 
