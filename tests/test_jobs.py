@@ -447,14 +447,14 @@ DRAWN |= {f"clove.table{number}" for number in TABLES}
 
 
 @functools.cache
-def source(dataset: str, folder: pathlib.Path, num_words: int, num_tokens: int) -> Any:
+def source(dataset: Any, folder: pathlib.Path, num_words: int, num_tokens: int) -> Any:
     texts = {"num_words": num_words, "num_tokens": num_tokens}
     own = options(folder, data=folder)
     return sources.load_source(dataset, own, fall_back=False, **texts)
 
 
 @functools.cache
-def image_files(images: str, folder: pathlib.Path) -> Images:
+def image_files(images: Any, folder: pathlib.Path) -> Images:
     return load_images(images, folder=folder)
 
 
