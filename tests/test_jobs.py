@@ -72,9 +72,14 @@ algorithm = functools.cache(
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
 def drawn(key: jax.Array, num_clients: int, num_samples: int) -> ClientData:
-    sizes = {"num_clients": num_clients, "num_samples": num_samples}
     return mixed_linear(
-        key, **sizes, num_clusters=2, num_features=3, separation=1.0, noise=0.1
+        key,
+        num_clients=num_clients,
+        num_samples=num_samples,
+        num_clusters=2,
+        num_features=3,
+        separation=1.0,
+        noise=0.1,
     )[0]
 
 

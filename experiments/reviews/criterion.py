@@ -6,8 +6,8 @@ Reviewer:  the criterion for the synthetic data is not truly justified: a differ
 Command:   python -m experiments run reviews.crit --preset paper
 Quick:     the same with --preset quick: fewer settings, data sets and restarts
 Measured:  paper, 25 core-minutes of an AMD EPYC: the criterion is out of reach in 10 of
-           66 settings, and zero or the pooled fit pass in 18 with truths as printed; its
-           verdicts on IFCA are those of 1.1 times the oracle's error, not of recovery
+           66 settings, and zero or the pooled fit pass in 18 with truths as printed;
+           of IFCA it says what 1.1 times the oracle's error says, not recovery
 Predicted: least squares with the true clusters has error sigma sqrt(d/(m n/k - d - 1)):
            .500 sigma in panel (a), .333 in (b), 2.00 at m = n = 50 in (c), so that 0.6
            is out of reach below m n = 7.56k (k = 2) and 15.1k (k = 4) at d = 1000.
