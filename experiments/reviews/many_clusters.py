@@ -113,8 +113,8 @@ def preset(name: Literal["quick", "paper"]) -> Config:
         printed_clusters=(2, 3, 4, 6, 8),
         separated_clusters=(2, 3, 4, 5, 6, 7, 8, 9, 10),
         num_trials=200,
-        many_trials=400,
-        num_starts=2_000_000,
+        many_trials=1000,
+        num_starts=10_000_000,
         num_clients=1920,
         num_features=128,
     )

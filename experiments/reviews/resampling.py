@@ -104,8 +104,8 @@ def preset(name: Literal["quick", "paper"]) -> Config:
         rho=(4.0, 16.0),
         num_features=100 if quick else 250,
         num_clients=40 if quick else 100,
-        num_trials=60 if quick else 100,
-        fixed_trials=200 if quick else 400,
+        num_trials=60 if quick else 200,
+        fixed_trials=200 if quick else 1000,
     )
 
 
