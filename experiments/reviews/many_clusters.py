@@ -5,6 +5,8 @@ Reviewers: could there be a practical case with too many clusters, given that th
            would not scale well with k.
 Command:   python -m experiments run reviews.largek --preset paper
 Quick:     the same with --preset quick: random starts up to k = 8 only
+Measured:  paper, 7 minutes of one core of an AMD EPYC: both rules hold; the slope is
+           .509 [.509, .510], and 5 of 12,000 runs differ from the Voronoi condition
 Predicted: at a fixed number of samples m n' the floor is that of least squares on
            N = m n' / k rows, near sigma sqrt(k d / (m n')): slope +1/2 in k, where the
            paper's bound (sigma / p) sqrt(d / (m n')) has slope 1. From a random start

@@ -4,6 +4,8 @@ Reviewer:  the analysis assumes re-sampled data while the experiments may use al
            data; which is it, and what does it change?
 Command:   python -m experiments run reviews.resample --preset paper
 Quick:     the same with --preset quick: d = 100 in place of 250, fewer data sets
+Measured:  paper, 6 minutes of one core of an AMD EPYC: all rules hold; runs lock in at
+           all of N/d = 1.6 and at .09 [.04, .19] of N/d = 8
 Predicted: folds cost: with n samples dealt out over 2T folds the floor of T rounds is
            that of a fold, sqrt(2T) times least squares' on all data; exactly, for full
            steps gamma = 1/(2p), sqrt((N - d - 1) / (N/(2T) - d - 1)), N = m n / 2.
