@@ -113,8 +113,10 @@ class Size:
 
     @property
     def is_reduced(self) -> bool:
-        """Whether it is a smaller run of the same kind."""
-        return not self.other_data and any(change.is_less for change in self.changes)
+        """Whether it is a smaller run of the same kind; it may be tested on more."""
+        trained = [c for c in self.changes if not c.name.startswith("num_test_")]
+        is_less = any(c.is_less for c in self.changes)
+        return is_less and all(c.is_less for c in trained) and not self.other_data
 
     def __str__(self) -> str:
         parts = ["paper"] if self.is_paper else []
@@ -237,7 +239,7 @@ def judge(
     if not _is_far(mean, paper, pooled):
         return dataclasses.replace(found, kind=Kind.AGREES)
     # What public code does is no cause of a difference that it has as well.
-    causes = () if size.is_released else findings(paper.key, "cause")
+    causes = () if size.is_released else findings(paper, mean, "cause")
     found = dataclasses.replace(found, kind=Kind.OPEN)
     return found.explained(causes[0].finding) if causes else found
 
@@ -282,6 +284,9 @@ class Finding(NamedTuple):
 
     key: str  # of `Published`; `*` stands for anything
     kind: str  # "cause", or "tried" of what explains nothing
+    # Our number whose difference has the cause: another one needs another test. Of
+    # what was tried it is empty.
+    ours: str
     finding: str
     command: str  # of the run
 
@@ -294,22 +299,35 @@ def read_findings(file: pathlib.Path) -> tuple[Finding, ...]:
     """The findings of a file.
 
     Raises:
-      ValueError: if one is of no known kind or has no command that tested it.
+      ValueError: if one is of no known kind, has no command that tested it, or is a
+        cause of no number.
     """
     with file.open(encoding="utf-8", newline="") as opened:
         every = tuple(Finding(**row) for row in csv.DictReader(opened))
     for own in every:
-        if not all(own) or own.kind not in KINDS_OF_FINDINGS:
+        texts = own.key, own.finding, own.command
+        is_known = own.kind in KINDS_OF_FINDINGS
+        if not all(texts) or not is_known or bool(own.ours) != (own.kind == "cause"):
             raise ValueError(
-                f"`{file.name}` must say of each finding whether it is a cause or was "
-                f"tried, and which command tested it, got {', '.join(map(repr, own))}."
+                f"`{file.name}` must say of each finding whether it is a cause, and of "
+                "which number of ours, or was tried, and which command tested it, got "
+                f"{', '.join(map(repr, own))}."
             )
     return every
 
 
-def findings(key: str, kind: str) -> tuple[Finding, ...]:
-    """What was found of a published number, of one kind, in the order of the file."""
-    every = read_findings(FINDINGS)
+def findings(paper: Published, mean: float | None, kind: str) -> tuple[Finding, ...]:
+    """What was found of a published number and ours, of one kind, in the order of the
+    file."""
+
+    def is_ours(own: Finding) -> bool:
+        if kind == "tried":
+            return True
+        least = MEASURES[paper.metric].least + _ROUNDING
+        return mean is not None and abs(mean - float(own.ours)) <= least
+
     return tuple(
-        own for own in every if own.kind == kind and fnmatch.fnmatchcase(key, own.key)
+        own
+        for own in read_findings(FINDINGS)
+        if own.kind == kind and fnmatch.fnmatchcase(paper.key, own.key) and is_ours(own)
     )

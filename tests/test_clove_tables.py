@@ -418,7 +418,7 @@ def test_other_data_are_not_compared(result):
     view = load("clove.table3").view
     assert rows.published_numbers(trial, view, "clove")
     row, *_ = rows.rows(Result(trial, result.data), view)
-    reviews = "reviews of Blitzer et al., 312 a client, not 1000"
+    reviews = "312 reviews a client of Blitzer et al. instead of 1000"
     assert row["verdict"] == f"not comparable ({reviews})" and reviews in row["size"]
 
 

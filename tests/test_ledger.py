@@ -8,6 +8,7 @@ import math
 import os
 import pathlib
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -17,7 +18,6 @@ import numpy as np
 import pytest
 from toy_experiments import digits
 
-from cfljax import engine
 from cfljax.engine import kept
 from experiments import verdicts
 from experiments.__main__ import main
@@ -80,8 +80,7 @@ def put_clove(folder, trial, *accuracies, index=math.nan, revision=None, **chang
 
 def ledger(*folders) -> dict[str, dict[str, Any]]:
     """The rows by their keys."""
-    blocks = [block for folder in folders for block in engine.stored(folder)]
-    rows, _ = entries.rows(stores.runs(blocks, papers.KINDS))
+    rows, _ = entries.rows(stores.runs(stores.read(folders), papers.KINDS))
     return {row["key"]: row for row in rows}
 
 
@@ -120,17 +119,20 @@ def test_ten_rounds_are_reduced_and_one_seed_has_no_spread(tmp_path):
 def test_seeds_from_before_a_field_that_means_nothing_here_count_too(tmp_path):
     """A trial of images has no use for the length of texts."""
     put_clove(tmp_path, clove_trial(), 87.4, 87.4, 87.4)
-    first, *others = engine.stored(tmp_path)
-    fields = dict(first.about["fields"])
+    first, *others = stores.read([tmp_path])
+    told = first.block.about
+    with_about = lambda **own: first._replace(
+        block=first.block._replace(about={**told, **own})
+    )
+    fields = dict(told["fields"])
     del fields["num_tokens"]
-    older = first._replace(about={**first.about, "fields": fields})
-    (run,) = stores.runs([older, *others], papers.KINDS)
+    (run,) = stores.runs([with_about(fields=fields), *others], papers.KINDS)
     assert run.num_seeds == 3
     # Control: what has a meaning parts them.
-    meaning = first.about["meaning"]
+    meaning = told["meaning"]
     fields = {**meaning["fields"], "num_rounds": 99}
-    other = {**first.about, "meaning": {**meaning, "fields": fields}}
-    assert len(stores.runs([first._replace(about=other), *others], papers.KINDS)) == 2
+    other = with_about(meaning={**meaning, "fields": fields})
+    assert len(stores.runs([other, *others], papers.KINDS)) == 2
 
 
 def test_other_numbers_differ_and_a_listed_cause_is_named(tmp_path, monkeypatch):
@@ -140,14 +142,14 @@ def test_other_numbers_differ_and_a_listed_cause_is_named(tmp_path, monkeypatch)
     # The paper's 0.9 and none of ours.
     assert row["deviations"] == pytest.approx(-7.4 / (0.9 / math.sqrt(2)))
     found = tmp_path / "findings.csv"
-    head, command = "key,kind,finding,command\n", "python -m experiments x"
+    head, command = "key,kind,ours,finding,command\n", "python -m experiments x"
     monkeypatch.setattr(verdicts, "FINDINGS", found)
-    found.write_text(f"{head}{FEDAVG},tried,no slip,{command}\n")
+    found.write_text(f"{head}{FEDAVG},tried,,no slip,{command}\n")
     row = ledger(tmp_path)[FEDAVG]
     assert row["verdict"] == "differs (open)"
     assert row["note"] == f"tried: no slip, by `{command}`"
     verdicts.read_findings.cache_clear()
-    found.write_text(f"{head}{FEDAVG},cause,a slip,{command}\n")
+    found.write_text(f"{head}{FEDAVG},cause,80,a slip,{command}\n")
     row = ledger(tmp_path)[FEDAVG]
     assert row["verdict"] == "differs (tested cause: a slip)"
     assert row["note"] == f"cause tested by `{command}`"
@@ -178,6 +180,15 @@ def test_public_code_that_has_the_number_is_the_cause(tmp_path):
     row = ledger(tmp_path)[key]
     assert row["verdict"].startswith("differs (tested cause: public code: FeSEM as in")
     assert row["mean"] == pytest.approx(20), "the number is that of its own form"
+    assert "cause tested by `python -m experiments run clove.table1" in row["note"]
+    assert "--methods fesem_reference" in row["note"]
+    # Control: it differs in the accuracy, and so explains no index either.
+    put_clove(tmp_path / "far", clove_trial("fesem"), *3 * [20.0], index=0.5)
+    put_clove(tmp_path / "far", like, *3 * [50.0], index=wanted[1])
+    rows = ledger(tmp_path / "far")
+    early = index.replace("2", "5").replace("ARI", "ARI in 10 rounds")
+    for other in (key, index, early):
+        assert rows[other]["verdict"] == "differs (open)"
 
 
 def test_the_papers_size_comes_first_and_nothing_is_mixed(tmp_path):
@@ -192,6 +203,9 @@ def test_the_papers_size_comes_first_and_nothing_is_mixed(tmp_path):
     assert ledger(other)[FEDAVG]["rounds"] == 20
     put_clove(other, clove_trial(num_rounds=50), 1.0, 1.0)
     assert ledger(other)[FEDAVG]["rounds"] == 50
+    # Before these, the one that is like the paper in more.
+    put_clove(other, clove_trial(num_rounds=60, num_hidden=9), *3 * [1.0])
+    assert ledger(other)[FEDAVG]["rounds"] == 50
 
 
 def test_seeds_of_several_stores_and_versions_are_told(tmp_path):
@@ -199,7 +213,22 @@ def test_seeds_of_several_stores_and_versions_are_told(tmp_path):
     put_clove(tmp_path / "two", clove_trial(), 1.0, 87.4, 87.4, code="b")
     row = ledger(tmp_path / "one", tmp_path / "two")[FEDAVG]
     assert row["verdict"] == "agrees", "the first store's block counts"
-    assert row["note"] == "seeds of 2 versions of the code"
+    one, two = tmp_path / "one", tmp_path / "two"
+    told = f"`{two}` has other numbers of these cells"
+    assert row["note"] == f"{told}; seeds of 2 versions of the code"
+    assert row["stores"] == f"{one} {two}"
+    # Control: a copy has the same.
+    shutil.copytree(one, tmp_path / "copy")
+    row = ledger(one, tmp_path / "copy")[FEDAVG]
+    assert (row["note"], row["stores"]) == (None, str(one))
+
+
+def test_a_folder_that_is_no_store_is_refused(tmp_path, capsys):
+    (tmp_path / "tables").mkdir()
+    flags = ["--stores", str(tmp_path / "tables"), "--out", str(tmp_path / "out")]
+    assert main(["ledger", *flags]) == 2
+    assert "must be the folder of a store" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_store_of_another_revision_or_of_no_trial_is_stale(tmp_path):
@@ -220,8 +249,10 @@ def test_a_store_of_another_revision_or_of_no_trial_is_stale(tmp_path):
 
     del fields["partition"]
     put(tmp_path / "lost", study.STUDY, study.REVISION, fields, outputs)
+    other = dict.fromkeys(outputs, 0.5)  # Of an older layout.
+    put(tmp_path / "lost", study.STUDY, old, dataclasses.asdict(clove_trial()), other)
     summary = write([tmp_path / "lost"], tmp_path / "out")
-    assert (summary["lost_runs"], summary["skipped_files"]) == (1, 0)
+    assert (summary["lost_runs"], summary["skipped_files"]) == (2, 0)
     assert {row["kind"] for row in summary["rows"]} == {"not run"}
 
 
@@ -267,7 +298,7 @@ def put_rotated(folder, trial, first, last, seeds=5):
 
 def test_local_models_as_released_explain_the_papers(tmp_path, monkeypatch):
     none = tmp_path / "findings.csv"
-    none.write_text("key,kind,finding,command\n")
+    none.write_text("key,kind,ours,finding,command\n")
     monkeypatch.setattr(verdicts, "FINDINGS", none)
     key = LOCAL.format("test accuracy %")
     put_rotated(tmp_path / "all", ROTATED, 63.32, 64.5)

@@ -124,7 +124,8 @@ def test_other_data_and_other_settings_are_not_compared():
         "not comparable (step size 0.01 instead of 0.001, rounds 200 instead of 100)"
     )
     less = Size((*other.changes, Change("num_clients", 5, 25)))
-    assert accuracy(*3 * [80.0], size=less).kind is Kind.REDUCED
+    assert accuracy(*3 * [80.0], size=less).kind is Kind.OTHER
+    assert accuracy(*3 * [80.0], size=Size(less.changes[2:])).kind is Kind.REDUCED
 
 
 def test_what_is_not_there():
@@ -164,26 +165,30 @@ def findings(tmp_path, monkeypatch):
     def write(*rows):
         file = tmp_path / f"{len(list(tmp_path.iterdir()))}.csv"
         text = "".join(f"{','.join(row)}\n" for row in rows)
-        file.write_text("key,kind,finding,command\n" + text)
+        file.write_text("key,kind,ours,finding,command\n" + text)
         monkeypatch.setattr(verdicts, "FINDINGS", file)
 
     return write
 
 
 def test_a_tested_cause_explains_a_difference_and_nothing_else(findings):
-    findings((PAPER.key, "cause", "a slip", "python -m experiments run x"))
+    findings((PAPER.key, "cause", "60", "a slip", "python -m experiments run x"))
     far = accuracy(60, 60, 60)
     assert far.kind is Kind.EXPLAINED
     assert far.text == "differs (tested cause: a slip), -20.0"
     assert accuracy(80, 80, 80).kind is Kind.AGREES
     assert accuracy(60, 60, 60, algorithm="FedAvg").kind is Kind.OPEN
-    findings(("clove / * / IFCA / *", "cause", "a slip", "python -m experiments run x"))
+    assert accuracy(60.4, 60.4, 60.4).kind is Kind.EXPLAINED
+    assert accuracy(50, 50, 50).kind is Kind.OPEN, "of another number"
+    findings(
+        ("clove / * / IFCA / *", "cause", "60", "a slip", "python -m experiments run x")
+    )
     assert accuracy(60, 60, 60).kind is Kind.EXPLAINED
     assert accuracy(60, 60, 60, paper="ifca").kind is not Kind.EXPLAINED
 
 
 def test_what_public_code_does_is_no_cause_of_its_own_difference(findings):
-    findings((PAPER.key, "cause", "as released", "python -m experiments run x"))
+    findings((PAPER.key, "cause", "60", "as released", "python -m experiments run x"))
     plain, released = Size(form="as released"), Size(is_released=True)
     assert accuracy(60, 60, 60, size=plain).kind is Kind.EXPLAINED  # Control.
     assert accuracy(60, 60, 60, size=released).kind is Kind.OPEN
@@ -197,7 +202,12 @@ def test_what_some_seeds_never_reach_agrees_with_nothing():
 
 
 def test_a_finding_of_no_kind_or_that_no_command_tested_is_refused(findings):
-    for row in (("cause", "a slip", ""), ("guess", "a slip", "run")):
+    for row in (
+        ("cause", "60", "a slip", ""),
+        ("guess", "", "a slip", "run"),
+        ("cause", "", "a slip", "run"),
+        ("tried", "60", "a slip", "run"),
+    ):
         findings((PAPER.key, *row))
         with pytest.raises(ValueError, match="which command tested it, got 'clove / T"):
             accuracy(60, 60, 60)

@@ -289,7 +289,7 @@ def size_of(trial: Trial, items: Sequence[str]) -> Size:
     if trial.dataset not in DATASETS:
         return Size(found, other_data="scikit-learn's digits")
     if trial.dataset == "amazon_reviews":
-        own = f"reviews of Blitzer et al., {trial.num_samples} a client, not 1000"
+        own = f"{trial.num_samples} reviews a client of Blitzer et al. instead of 1000"
         return Size(found, other_data=own)
     form = METHODS[trial.method].label if METHODS[trial.method].reference_of else ""
     return Size(found, form=form, is_released=bool(form))

@@ -35,7 +35,7 @@ def rows(runs: Iterable[Run]) -> tuple[list[Row], int]:
     for run in runs:
         try:
             found = papers.found_in(run)
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except (AttributeError, LookupError, TypeError, ValueError):
             if not run.is_stale:
                 raise
             lost += 1
@@ -69,25 +69,27 @@ def rows(runs: Iterable[Run]) -> tuple[list[Row], int]:
         if best is None or best.run.is_stale:
             table.append(_open_row(number, best))
             continue
-        verdict = verdicts[id(best)]
+        verdict, cause = verdicts[id(best)], None
         if verdict.kind is Kind.OPEN and explaining:
-            verdict = verdict.explained(f"public code: {explaining[0].size.form}")
-        table.append(_row(best, verdict))
+            cause = explaining[0]
+            verdict = verdict.explained(f"public code: {cause.size.form}")
+        table.append(_row(best, verdict, cause))
     return table, lost
 
 
-def _form(found: Found) -> tuple[str, int]:
+def _form(found: Found) -> tuple[str, bool]:
     """One form of a run: local models may be looked at as released besides."""
-    return found.run.cells[0], found.place
+    return found.run.cells[0], found.size.is_released
 
 
 def _order(found: Found) -> tuple:
     """The best first: of the present meaning, of the paper's size, of its own form, of
-    most seeds, of most rounds."""
+    fewest changes, of most seeds, of most rounds."""
     size = found.size
     rank = 0 if size.is_paper else 1 if size.is_reduced else 2
     run = found.run
-    return run.is_stale, rank, found.place, -run.num_seeds, -run.trial.num_rounds
+    more = len(size.changes), -run.num_seeds, -run.trial.num_rounds
+    return run.is_stale, rank, found.place, *more
 
 
 def _open_row(number: Published, stale: Found | None) -> Row:
@@ -99,28 +101,34 @@ def _open_row(number: Published, stale: Found | None) -> Row:
     return row
 
 
-def _row(found: Found, verdict: Verdict) -> Row:
+def _row(found: Found, verdict: Verdict, cause: Found | None) -> Row:
+    """Of a number that we have, and of public code that has the published one."""
     run, plan = found.run, papers.plan_of(found)
     row = _columns(found.number, verdict, plan)
     row |= {"mean": verdict.mean, "std": verdict.std, "seeds": verdict.num_seeds}
     row |= {"rounds": plan.num_rounds, "size": str(found.size)}
     row |= {"difference": verdict.difference, "deviations": verdict.deviations}
     row |= {"commits": " ".join(run.commits), "cells": " ".join(run.cells)}
+    row["stores"] = " ".join(run.folders)
     notes = [found.note] if found.note else []
+    notes += [f"`{folder}` has other numbers of these cells" for folder in run.others]
     if len(run.codes) > 1:
         notes.append(f"seeds of {len(run.codes)} versions of the code")
     if found.number.std is None and found.number.mean is not None:
         notes.append("the paper gives no deviation")
-    notes += _tested(found.number.key, verdict)
+    if cause is not None:
+        notes.append(f"cause tested by `{command(papers.plan_of(cause))}`")
+    notes += _tested(found.number, verdict)
     return row | {"note": "; ".join(notes) or None}
 
 
-def _tested(key: str, verdict: Verdict) -> list[str]:
+def _tested(number: Published, verdict: Verdict) -> list[str]:
     """What was found of a difference, with the commands."""
     if verdict.kind is Kind.OPEN:
-        every = findings(key, "tried")
+        every = findings(number, verdict.mean, "tried")
         return [f"tried: {own.finding}, by `{own.command}`" for own in every]
-    causes = findings(key, "cause") if verdict.kind is Kind.EXPLAINED else ()
+    is_cause = verdict.kind is Kind.EXPLAINED
+    causes = findings(number, verdict.mean, "cause") if is_cause else ()
     return [
         f"cause tested by `{own.command}`"
         for own in causes
@@ -137,7 +145,7 @@ def _columns(number: Published, verdict: Verdict, plan: Plan) -> Row:
     row |= dict.fromkeys(empty)
     row |= {"kind": verdict.kind.value, "verdict": verdict.head}
     row |= {"command": command(plan)}
-    return row | dict.fromkeys(("commits", "cells", "core_hours", "note"))
+    return row | dict.fromkeys(("commits", "cells", "stores", "core_hours", "note"))
 
 
 # Commands and costs.

@@ -2,11 +2,12 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from cfljax import engine
 from cfljax.engine import kept
 
 Kinds = Mapping[str, tuple[type, int]]  # Trial and present revision, by experiment.
@@ -22,6 +23,8 @@ class Run:
     coords: labels of the outputs' own axes.
     cells, codes, commits: names of what it is stored as, digests of the code that
       computed it, and commits, each once.
+    folders: of the stores, as they were named.
+    others: of stores that have other numbers of the same cells, which do not count.
     """
 
     experiment: str
@@ -33,6 +36,8 @@ class Run:
     cells: tuple[str, ...]
     codes: tuple[str, ...]
     commits: tuple[str, ...]
+    folders: tuple[str, ...]
+    others: tuple[str, ...]
 
     @property
     def num_seeds(self) -> int:
@@ -45,19 +50,44 @@ def num_files(folder: pathlib.Path) -> int:
     return len(list(folder.glob("cells/*/*.npz")))
 
 
-def runs(blocks: Sequence[kept.Kept], kinds: Kinds) -> list[Run]:
+class Stored(NamedTuple):
+    """A block, and the folder of its store."""
+
+    block: kept.Kept
+    folder: str
+
+
+def read(folders: Iterable[pathlib.Path]) -> list[Stored]:
+    """The blocks of some stores that are whole.
+
+    Raises:
+      ValueError: if a folder is there and no store.
+    """
+    found = []
+    for folder in folders:
+        if folder.exists() and not (folder / "cells").is_dir():
+            raise ValueError(f"`{folder}` must be the folder of a store, with `cells`.")
+        found += [Stored(block, str(folder)) for block in engine.stored(folder)]
+    return found
+
+
+def runs(blocks: Sequence[Stored], kinds: Kinds) -> list[Run]:
     """The runs of some experiments, by what their trials mean but for the repetition.
 
     Of a block that several stores have the first counts.
     """
-    cells: dict[str, dict[int, kept.Kept]] = {}
+    cells: dict[str, dict[int, Stored]] = {}
     groups: dict[str, dict[str, int]] = {}  # Repetitions of cells.
-    for block in blocks:
+    others: dict[str, list[str]] = {}  # Folders with other numbers, by cells.
+    for own in blocks:
+        block = own.block
         meaning = block.about["meaning"]
         if meaning["experiment"] not in kinds:
             continue
         name = kept.key_of(meaning)
-        cells.setdefault(name, {}).setdefault(block.about["block"], block)
+        first = cells.setdefault(name, {}).setdefault(block.about["block"], own)
+        if not _is_alike(first.block.arrays, block.arrays):
+            others.setdefault(name, []).append(own.folder)
         # Not those of `about`, which also has what a trial of this kind does not use.
         fields = dict(meaning["fields"])
         repetition = fields.pop("repetition", 0)
@@ -66,12 +96,28 @@ def runs(blocks: Sequence[kept.Kept], kinds: Kinds) -> list[Run]:
     found = []
     for repetitions in groups.values():
         names = sorted(repetitions, key=repetitions.__getitem__)
-        found.append(_run({name: cells[name] for name in names}, kinds))
+        differ = [folder for name in names for folder in others.get(name, ())]
+        found.append(_run({name: cells[name] for name in names}, kinds, differ))
     return found
 
 
-def _run(cells: Mapping[str, Mapping[int, kept.Kept]], kinds: Kinds) -> Run:
-    blocks = [own[number] for own in cells.values() for number in sorted(own)]
+def _is_alike(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> bool:
+    """Whether blocks of the same trials have the same numbers, as far as both go."""
+    if one.keys() != other.keys():
+        return False
+    both = ((one[name], other[name]) for name in one)
+    return all(
+        a.shape[1:] == b.shape[1:]
+        and np.array_equal(a[: len(b)], b[: len(a)], equal_nan=True)
+        for a, b in both
+    )
+
+
+def _run(
+    cells: Mapping[str, Mapping[int, Stored]], kinds: Kinds, others: Sequence[str]
+) -> Run:
+    every = [own[number] for own in cells.values() for number in sorted(own)]
+    blocks = [own.block for own in every]
     meaning = blocks[0].about["meaning"]
     kind, revision = kinds[meaning["experiment"]]
     trial, is_whole = _trial(kind, blocks[0].about["fields"])
@@ -89,6 +135,8 @@ def _run(cells: Mapping[str, Mapping[int, kept.Kept]], kinds: Kinds) -> Run:
         cells=tuple(cells),
         codes=each("code"),
         commits=tuple(dict.fromkeys(_commit(own.about["commit"]) for own in blocks)),
+        folders=tuple(dict.fromkeys(own.folder for own in every)),
+        others=tuple(dict.fromkeys(others)),
     )
 
 

@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cfljax import engine, report
+from cfljax import report
 from experiments.ledger import entries, page, papers, stores
 from experiments.verdicts import MEASURES
 
@@ -38,9 +38,12 @@ def write(folders: Sequence[pathlib.Path] | None, out: pathlib.Path) -> dict[str
     Args:
       folders: of stores; `STORE` if None.
       out: folder of the files, made if missing.
+
+    Raises:
+      ValueError: if a folder is there and no store.
     """
     own = (STORE,) if folders is None else folders
-    blocks = [block for folder in own for block in engine.stored(folder)]
+    blocks = stores.read(own)
     num_skipped = sum(map(stores.num_files, own)) - len(blocks)
     table, lost = entries.rows(stores.runs(blocks, papers.KINDS))
     notes = [
@@ -53,7 +56,7 @@ def write(folders: Sequence[pathlib.Path] | None, out: pathlib.Path) -> dict[str
     ]
     counted = entries.counts(table)
     hours = entries.missing_hours(table)
-    left = f"What was not run would take about {hours:,.0f} core hours.\n"
+    left = f"What was not run at all would take about {hours:,.0f} core hours.\n"
     report.write_csv(out / "ledger.csv", table)
     texts = [shown(row) for row in table]
     heads = [NOTE, report.markdown(counted), left, *(f"{note}.\n" for note in notes)]
