@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import math
 import resource
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -54,6 +55,9 @@ def plan(
             f" {cores} cores here; {peak:.1f} GiB of memory at the measured sizes;"
             f" results take {1024 * held:.1f} MiB"
         )
+        if any(job.grid.growing(job.grid.trial) for job in jobs):
+            most = engine.STATE_BYTES / 2**30
+            facts += f", and states to which rounds can be added up to {most:.0f} GiB"
     if assumed := [job.name for job in jobs if job.stand_in is not None and measures]:
         facts += (
             f"; {', '.join(assumed)}: priced with numbers of the right shapes in place"
@@ -90,8 +94,7 @@ def _rows(
         row["core_hours"] = None
         if measures:
             if done:
-                # The largest: of those that were cut and taken up, all would count.
-                seconds = max(done) / grid.num_trials
+                seconds = statistics.median(done) / grid.num_trials
                 own, source = seconds / trial.num_rounds, "the store"
             else:
                 own, source = speed.of(job, trial)

@@ -304,7 +304,7 @@ def test_one_program_plays_every_part(tmp_path):
 def test_segments_are_as_long_as_their_rounds_allow(tmp_path, monkeypatch):
     """Rounds of 0.5 s, then of 40 s, by a clock that only rounds move."""
     now, calls, saves = [0.0], [], []
-    clock = types.SimpleNamespace(monotonic=lambda: now[0])
+    clock = types.SimpleNamespace(monotonic=lambda: now[0], process_time=lambda: 0.0)
     module = sys.modules[Checkpoint.__module__]
     monkeypatch.setattr(module, "time", clock)
     state = start("fedavg", num_rounds=0)[0]

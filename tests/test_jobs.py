@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import importlib
+import itertools
 import json
 import logging
 import pathlib
@@ -196,6 +197,39 @@ def test_damaged_states_lose_no_more_than_they_held(
     assert found.identical(fresh)
 
 
+def core_seconds(folder: pathlib.Path) -> list[float]:
+    """Of all blocks of a store, the longest runs' first."""
+    blocks = engine.stored(folder / "store")
+    key = lambda block: -block.about["fields"]["num_rounds"]
+    return [own.about["core_seconds"] for own in sorted(blocks, key=key)]
+
+
+@pytest.mark.usefixtures("segments")
+def test_what_a_run_had_cost_counts_when_it_goes_on(tmp_path, monkeypatch):
+    """Rounds that another process had played, and those that are added."""
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        cut_after(patch, 3)
+        patch.setattr(checkpoints.time, "process_time", lambda: next(clock))
+        clock = itertools.count(step=1000.0)
+        jobs.run(options(tmp_path), job(seeds=1))
+    jobs.run(options(tmp_path), job(seeds=1))
+    (cost,) = core_seconds(tmp_path)
+    assert 1000 <= cost < 10_000
+    jobs.run(options(tmp_path), job(num_rounds=6, seeds=1))
+    more, same = core_seconds(tmp_path)
+    assert same == cost < more < cost + 1000
+
+
+def test_states_stay_while_there_is_room(tmp_path, monkeypatch, segments):
+    states = tmp_path / "store" / "states"
+    jobs.run(options(tmp_path), job(seeds=1))
+    assert len(segments) > 1, "there was one before the last"
+    assert [own.suffix for own in states.iterdir()] == [".npz"]
+    monkeypatch.setattr(SWEEPS, "STATE_BYTES", 0)
+    jobs.run(options(tmp_path), job(num_rounds=5, seeds=1))
+    assert not list(states.iterdir())
+
+
 def test_states_stay_only_where_rounds_can_be_added(tmp_path):
     own = job(seeds=1)
     fixed = dataclasses.replace(own.grid, growing=lambda trial: ())
@@ -246,7 +280,7 @@ def test_other_code_takes_up_no_state_and_replaces_it(
         set() if is_alone else before
     )
     everything = [file.name for file in (store / "states").iterdir()]
-    assert is_alone == (len(everything) == 2)  # With the one before the last.
+    assert is_alone == (len(everything) == 1)  # Else with those before the last.
 
 
 def test_states_of_finished_trials_go_though_a_kill_came_before(tmp_path, monkeypatch):

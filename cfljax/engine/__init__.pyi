@@ -21,5 +21,6 @@ from .states import save as save
 from .store import SweepError as SweepError
 from .store import progress_of as progress_of
 from .store import stored as stored
+from .sweeps import STATE_BYTES as STATE_BYTES
 from .sweeps import Joint as Joint
 from .sweeps import sweep as sweep

@@ -51,6 +51,16 @@ _LAYOUT = 1
 _ADVICE = "choose another path or delete it."
 
 
+@dataclasses.dataclass
+class Spent:
+    """What runs had cost before this process took them up.
+
+    core_seconds: processor time of the processes that made their checkpoints.
+    """
+
+    core_seconds: float = 0.0
+
+
 @dataclasses.dataclass(frozen=True)
 class Place:
     """Where a run saves its checkpoints.
@@ -58,6 +68,7 @@ class Place:
     path: the file.
     every: seconds between two saves.
     identity: plain data that a file must agree on, beside what is found out.
+    spent: is told of what a run had cost that goes on.
 
     Raises:
       TypeError: if JSON has no such identity.
@@ -67,6 +78,7 @@ class Place:
     path: str | os.PathLike[str]
     every: float
     identity: Any = None
+    spent: Spent = dataclasses.field(default_factory=Spent)
 
     def __post_init__(self) -> None:
         if not self.every >= 0:
@@ -82,7 +94,7 @@ _PLACES: contextvars.ContextVar[Iterator[Place] | None] = contextvars.ContextVar
 @contextlib.contextmanager
 def checkpoints(
     path: str | os.PathLike[str], *, every: float = EVERY, identity: Any = None
-) -> Iterator[None]:
+) -> Iterator[Spent]:
     """Inside, `run` saves checkpoints without being told to.
 
     For whoever calls what calls `run`. The first run uses `path`, the second
@@ -96,20 +108,24 @@ def checkpoints(
       identity: anything that JSON has and that says more of the run than `run` sees,
         such as its loss function; a file of another identity is refused.
 
+    Yields:
+      What the runs inside that went on had cost before.
+
     Raises:
       TypeError: if JSON has no such identity.
       ValueError: if `every` is negative.
     """
-    first = Place(path, every, identity)
+    spent = Spent()
+    first = Place(path, every, identity, spent)
     plain = pathlib.Path(path)
     name = lambda number: f"{plain.stem}.{number}{plain.suffix}"
     more = (
-        Place(plain.with_name(name(number)), every, identity)
+        Place(plain.with_name(name(number)), every, identity, spent)
         for number in itertools.count(2)
     )
     token = _PLACES.set(itertools.chain([first], more))
     try:
-        yield
+        yield spent
     finally:
         _PLACES.reset(token)
 
@@ -178,6 +194,8 @@ class Checkpoint:
         self._shapes = shapes
         self._before = self.path.with_name(f"{self.path.name}.before")
         self._is_whole = False  # Whether `path` is known to be.
+        self._spent, self._begun = place.spent, time.process_time()
+        self._earlier = 0.0  # Core-seconds of those who made the file.
         self._data = _digests(data) if data_per_round else [_digest(data, "data")]
         self._about = {
             "layout": _LAYOUT,
@@ -246,6 +264,8 @@ class Checkpoint:
         state, trace = self._shapes
         if rounds > self.num_rounds:
             return Progress(rounds, None, Trace(None, None))
+        self._earlier = found.about.get("core_seconds", 0.0)
+        self._spent.core_seconds += self._earlier
 
         def filled(tree: PyTree, root: str, count: int) -> PyTree:
             leaves = []
@@ -280,6 +300,7 @@ class Checkpoint:
         number = rounds // self.rounds_between
         arrays |= {name: rows[:number] for name, rows in tests.items()}
         about = self._about | self._data_of(rounds) | {"rounds": rounds}
+        about["core_seconds"] = self._earlier + time.process_time() - self._begun
         with disk_errors(self.path):
             if self._is_whole:  # Else the one before is all there is.
                 self._keep()

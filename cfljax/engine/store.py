@@ -99,6 +99,14 @@ class Store:
         name = f"{self.state_key(trial)}-{index}-*"
         return sorted((self.path / "states").glob(name))
 
+    def state_bytes(self) -> int:
+        """What all states take on the disk."""
+        found = 0
+        for name in _listing(self.path / "states"):
+            with contextlib.suppress(FileNotFoundError):  # Another run's.
+                found += (self.path / "states" / name).stat().st_size
+        return found
+
     def tidy(self) -> None:
         """Delete what runs that were killed have left: files half written a day ago,
         and states of trials that are done and to which no round can be added. What

@@ -58,6 +58,9 @@ Compute = Callable[[int, Sequence[Any], slice], tuple[Sequence[Outputs], float]]
 
 # A sweep ends with these; with others that a trial raises only its cell does.
 FATAL = (MemoryLimitError, OutputsError, StoreError)
+# What states may take on the disk with that of a trial that is done, which stays for
+# more rounds to be added. Those of trials under way stay however many there are.
+STATE_BYTES = 10 * 2**30
 WAIT = 2.0  # Seconds from one look at what other runs hold to the next.
 
 
@@ -152,7 +155,9 @@ def sweep(
       by_rounds: whether trials are long runs of many rounds. Then each is called by
         itself, not traced, what `run` does in it is compiled there, and its state is
         kept in the store every few minutes: a run that was killed goes on from there,
-        bit for bit; `chunk`, `memory`, `batching` and `devices` do not apply.
+        bit for bit, and so does one of more rounds, see `Grid.growing`, while states
+        take less than `STATE_BYTES`; `chunk`, `memory`, `batching` and `devices` do
+        not apply.
       accept_code: why it is harmless that cells which were begun by other code are
         completed by this one; their blocks keep the reason.
 
@@ -471,6 +476,7 @@ class _Work:
         self._todo = (states == OPEN) | (states == FAILED)
         self._blocks, self._seconds, self._trials = 0, 0.0, 0
         self._failed: set[Block] = set()  # Cells, in this run.
+        self._earlier = 0.0  # Core-seconds of others on the block under way.
         self._outputs: dict[str, jax.ShapeDtypeStruct] | None = None
 
     def accept(self, outputs: dict[str, jax.ShapeDtypeStruct]) -> None:
@@ -586,7 +592,7 @@ class _Work:
             return {}
         trials = [cell.trial for cell in cells]
         missing = slice(whole.start + min(held), whole.stop)
-        before = time.process_time()
+        before, self._earlier = time.process_time(), 0.0
         try:
             results, seconds = compute(piece.group, trials, missing)
         except FATAL:
@@ -595,7 +601,8 @@ class _Work:
             for cell in cells:
                 self._fail(piece, cell, error)
             return None
-        took = {"seconds": seconds, "core_seconds": time.process_time() - before}
+        core_seconds = self._earlier + time.process_time() - before
+        took = {"seconds": seconds, "core_seconds": core_seconds}
         took = {name: value / len(cells) for name, value in took.items()}
         # What a run of other code that began at the same time has left meanwhile.
         self._store.refresh([(*c.index, n) for c in cells for n in self._every()])
@@ -615,21 +622,37 @@ class _Work:
         self._seconds += seconds
         return found
 
+    def took_up(self, core_seconds: float) -> None:
+        """Of the block under way so much was done by other processes."""
+        self._earlier += core_seconds
+
     def _forget(self, block: Block, trials: Sequence[int]) -> None:
-        """Delete states of trials to which no round can be added."""
+        """Delete states of trials to which no round can be added. Of others those
+        before the last, or all if there is no room, unless another run is at them."""
         trial = self._grid.cell(block[:-1]).trial
         if not self._grid.growing(trial):
             self._delete_states(trial, trials)
+            return
+        has_room = self._store.state_bytes() <= STATE_BYTES
+        with self._claim_states(trial) as is_alone:
+            if is_alone:
+                self._delete_states(trial, trials, but_last=has_room)
 
     def _delete_states(
-        self, trial: Any, trials: Sequence[int], *, but_own: bool = False
+        self,
+        trial: Any,
+        trials: Sequence[int],
+        *,
+        but_own: bool = False,
+        but_last: bool = False,
     ) -> None:
-        """Of some trials, those of all code or but of this run's."""
+        """Of some trials, those of all code, or but of this run's, or but the last."""
         code = key_of(self.origin.code)
         for index in trials:
             own = self._store.state_file(trial, index, code).stem
             for state in self._store.state_files(trial, index):
-                if not (but_own and state.name.startswith(own)):
+                is_own, is_last = state.name.startswith(own), state.suffix == ".npz"
+                if not (but_own and is_own) and not (but_last and is_last):
                     with disk_errors(state):
                         state.unlink(missing_ok=True)
 
@@ -637,11 +660,14 @@ class _Work:
     def own_states(self, trial: Any, trials: Sequence[int]) -> Iterator[None]:
         """Inside, states of some trials are this run's. Those of other code go, unless
         another run is at the same trials, with more rounds or fewer."""
-        name = f"states/{self._store.state_key(trial)}"
-        with self._claims.claim([name]) as is_alone:
+        with self._claim_states(trial) as is_alone:
             if is_alone:
                 self._delete_states(trial, trials, but_own=True)
             yield
+
+    def _claim_states(self, trial: Any) -> contextlib.AbstractContextManager[bool]:
+        """The states of a trial, however many its rounds."""
+        return self._claims.claim([f"states/{self._store.state_key(trial)}"])
 
     def _about(self, block: Block) -> dict[str, Any]:
         """Where a block comes from that this run writes."""
@@ -733,8 +759,10 @@ def _round_by_round(
         indices = range(trials.start, trials.stop)
         with work.own_states(cell, indices):
             for index in indices:
-                with checkpoints(_sound(store.state_file(cell, index, code))):
+                state = _sound(store.state_file(cell, index, code))
+                with checkpoints(state) as spent:
                     found = simulate(cell, jax.random.fold_in(key, index), constants)
+                work.took_up(spent.core_seconds)
                 own = {name: np.asarray(value) for name, value in found.items()}
                 work.accept(_shapes_of(own))
                 gathered.append(own)
