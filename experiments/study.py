@@ -111,6 +111,15 @@ def cells(data: xr.Dataset, *axes: str) -> Iterator[tuple[Row, xr.Dataset]]:
         yield named, data.sel(named)
 
 
+def versions(data: xr.Dataset) -> list[str]:
+    """What people should know of trials that several versions of the code computed,
+    numerics among them; nothing of others."""
+    if "code" not in data.coords:  # Not of a sweep.
+        return []
+    codes = {code for text in np.ravel(data["code"].values) for code in text.split()}
+    return [f"seeds of {len(codes)} versions of the code"] if len(codes) > 1 else []
+
+
 def groups(rows: Rows, *names: str) -> dict[Any, list[Mapping[str, Any]]]:
     """Rows of equal entries, by these; in the order in which they come first."""
     found: dict[Any, list[Mapping[str, Any]]] = {}

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import xarray as xr
 
 from cfljax import engine
 from cfljax.algorithms import ifca
@@ -24,7 +25,7 @@ from cfljax.engine import kept
 from cfljax.engine.claims import Claims
 from cfljax.engine.store import Store
 from cfljax.models import linear
-from experiments import jobs, plan
+from experiments import jobs, plan, study
 from experiments.__main__ import main
 from experiments.clove import sources
 from experiments.clove.tables import load
@@ -299,6 +300,17 @@ def test_states_of_finished_trials_go_though_a_kill_came_before(tmp_path, monkey
     jobs.run(options(tmp_path / "fixed"), fixed)
     jobs.run(options(tmp_path / "growing"), own)
     assert not states(tmp_path / "fixed") and len(states(tmp_path / "growing")) == 2
+
+
+def test_seeds_of_other_code_are_told(tmp_path, monkeypatch):
+    first = jobs.run(options(tmp_path), job(seeds=1))
+    assert study.versions(first) == []
+    other = {"modules": {}, "settings": {"threefry_partitionable": False}}
+    monkeypatch.setattr(SWEEPS, "describe", lambda function: other)
+    found = jobs.run(options(tmp_path), job(seeds=2))
+    assert study.versions(found) == ["seeds of 2 versions of the code"]
+    assert study.versions(found.sel(repetition=1)) == []
+    assert study.versions(xr.Dataset()) == [], "of no sweep"
 
 
 def test_workers_share_all_jobs_and_repeat_nothing(tmp_path):

@@ -164,7 +164,8 @@ def sweep(
     Returns:
       One variable of floats per output (integers and booleans become float64), NaN
       where a trial was not computed; coordinates for the axes, for `trial` and for the
-      own axes that have labels; `failed`, booleans `[*axes]`; and `trials`, integers
+      own axes that have labels, and `code`, texts `[*axes]`, digests of the code that
+      computed a cell; `failed`, booleans `[*axes]`; and `trials`, integers
       `[*axes]`, how many of a cell's trials are used, its first ones unless some
       failed. A trial that diverged has whatever it returned. The attributes count
       `failures`, cells, and `open_blocks`, which are yet to be computed with `shard`.
@@ -193,7 +194,7 @@ def sweep(
     is_open = (states == OPEN) | (states == FAILED)
     if not np.any(is_open):
         _note_runs(store, states)
-        return _labelled(grid, store.values(), states)
+        return _labelled(grid, store, states)
     pieces = _pieces(grid, cells, joint=joint, by_block=enough is None, shard=shard)
     own = simulate if joint is None else joint.simulate
     assert own is not None  # As `_check_ways` has seen.
@@ -300,11 +301,10 @@ def _results(
         raise StoreError(
             f"`{path}` was damaged while it was written; run again to repair it."
         )
-    values = store.values()
-    dataset = _labelled(grid, values, states)
+    dataset = _labelled(grid, store, states)
     count, failed = dataset.attrs["open_blocks"], dataset.attrs["failures"]
     first = journal.first_error or "an error in another run"
-    if failed and not values:
+    if failed and not np.any(states == DONE):
         raise SweepError(
             f"all cells {'so far ' if count else ''}failed, the first with {first};"
             f" see `{journal.failures}`."
@@ -333,13 +333,18 @@ def _note_runs(store: Store, states: Int8[np.ndarray, "*axes blocks"]) -> None:
 
 
 def _labelled(
-    grid: Grid, values: Outputs, states: Int8[np.ndarray, "*axes blocks"]
+    grid: Grid, store: Store, states: Int8[np.ndarray, "*axes blocks"]
 ) -> xarray.Dataset:
     """Outputs `[*axes, trials, *own]` with names on their axes, of done blocks alone;
     see what `sweep` returns."""
+    codes = np.empty(grid.shape, object)
+    codes[...] = ""
+    for *index, block in np.argwhere(states == DONE).tolist():
+        own, now = store.about((*index, block))["code"], codes[tuple(index)]
+        codes[tuple(index)] = now if own in now.split() else f"{now} {own}".strip()
     computed = np.repeat(states == DONE, BLOCK, axis=-1)[..., : grid.num_trials]
     variables = {}
-    for name, array in values.items():
+    for name, array in store.values().items():
         is_float = np.issubdtype(array.dtype, np.floating)
         plain = array if is_float else array.astype(np.float64)
         own = grid.dims[name]
@@ -354,6 +359,7 @@ def _labelled(
         variables,
         coords={
             **{name: list(axis) for name, axis in grid.axes.items()},
+            "code": (tuple(grid.axes), codes.astype(str)),
             "trial": np.arange(grid.num_trials),
             **{name: np.asarray(labels) for name, labels in grid.coords.items()},
         },

@@ -17,7 +17,7 @@ from cfljax import intervals, report
 from cfljax.report import LINES
 from experiments.clove.rows import numbered, parts
 from experiments.compare.arms import Arm, Config, Contestant, finds_clusters
-from experiments.study import interval
+from experiments.study import interval, versions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,6 +117,9 @@ def _row(result: Result, config: Config) -> dict[str, Any]:
     }
     if chosen is None:
         return row
+    assert chosen.data is not None
+    if code := versions(chosen.data):
+        row["code"] = code[0]
     rate, share = config.error_rate, (0.0, 100.0)
     add = lambda name, values: row.update(_interval(values, name, rate, share))
     test, validation = chosen.values("test"), chosen.values("validation")
@@ -189,6 +192,7 @@ _COLUMNS = {
     "received_mib": "MiB down",
     "sent_mib": "MiB up",
     "failed_text": "failed",
+    "code": "code",
 }
 _DIGITS = {"accuracy": 1, "difference": 1, "newcomers": 1, "rand_index": 2}
 

@@ -17,7 +17,7 @@ from experiments.ifca.tables import (
     spread,
 )
 from experiments.published import Published, published
-from experiments.study import cells, computed, legend, mean
+from experiments.study import cells, computed, legend, mean, versions
 from experiments.verdicts import Size, changes, judge
 
 # In the paper's table.
@@ -143,7 +143,7 @@ def _row(
         "paper_setting": paper and paper.setting.removeprefix(_SETTING),
         "paper_mean": paper and paper.mean,
         "paper_std": paper and paper.std,
-        "size": str(size),
+        "size": ", ".join([str(size), *versions(cell)]),
         "verdict": judge(accuracy, paper, size).text,
     }
     if name != "ifca":

@@ -62,7 +62,7 @@ from experiments.images import checksum
 from experiments.jobs import Job, result, run
 from experiments.options import Options
 from experiments.published import Published, published
-from experiments.study import legend, mean
+from experiments.study import legend, mean, versions
 from experiments.verdicts import Size, changes, judge
 
 EXPERIMENTS = {
@@ -372,6 +372,7 @@ def _row(result: Result, method: str) -> dict[str, Any]:
     trial = dataclasses.replace(result.trial, method=method)
     paper = None if is_pretraining else published_number(method)
     used = cell["used_clusters"].values[computed, -1]
+    size = ", ".join([str(size_of(trial)), *versions(cell)])
     return {
         "variant": "reference" if is_pretraining else result.name,
         "method": method,
@@ -385,7 +386,7 @@ def _row(result: Result, method: str) -> dict[str, Any]:
         "optimism": mean(best - last),
         "paper_mean": paper and paper.mean,
         "paper_std": paper and paper.std,
-        "size": None if is_pretraining else str(size_of(trial)),
+        "size": None if is_pretraining else size,
         "verdict": None if is_pretraining else judge(best, paper, size_of(trial)).text,
         "clusters_used": " ".join(f"{number:.0f}" for number in used)
         if method_of(method).num_clusters > 1
