@@ -52,7 +52,7 @@ def test_rows_by_hand():
     results = {"rotation": made_up([[[0.8], [0.9]]])}
     (row,) = table1.rows(results, 0.05, {"rotation": paper_trial()})
     np.testing.assert_allclose(row["accuracy"], 85)
-    np.testing.assert_allclose(row["deviation"], 10 / np.sqrt(2))
+    np.testing.assert_allclose(row["deviation"], 5)
     assert row["accuracy_high"] == 100, "no accuracy is above"
     assert (row["published"], row["published_loss"]) == (84.7, 0.432)
     assert (row["size"], row["trials"], row["round"]) == ("paper", 2, 300)

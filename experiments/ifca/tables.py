@@ -11,8 +11,8 @@ from experiments.study import mean
 
 
 def std(values: np.ndarray) -> float | None:
-    """Sample standard deviation; none of a single run."""
-    return float(values.std(ddof=1)) if values.size > 1 else None
+    """Standard deviation, as verdicts have it; none of a single run."""
+    return float(values.std()) if values.size > 1 else None
 
 
 def moments(name: str, values: np.ndarray, end: str = "") -> dict[str, float | None]:
@@ -38,5 +38,5 @@ def mean_curve(
 ) -> report.Curve:
     """Mean ± one standard deviation over the runs."""
     middle = values.mean(axis=0)
-    around = values.std(axis=0, ddof=1) if len(values) > 1 else 0 * middle
+    around = values.std(axis=0)
     return report.Curve(label, x, middle, middle - around, middle + around)

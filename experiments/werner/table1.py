@@ -527,7 +527,7 @@ def rows(results: Results, error_rate: float, trials: Trials) -> list[Row]:
                 "method": method,
                 "label": METHODS[method].label,
                 **_accuracy(percent, error_rate),
-                "deviation": float(np.std(percent, ddof=1)),
+                "deviation": float(np.std(percent)),
                 "published": paper.accuracy and paper.accuracy.mean,
                 "probability": float(np.mean(loss)),
                 "published_loss": paper.loss and paper.loss.mean,
