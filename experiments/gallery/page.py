@@ -48,7 +48,7 @@ def _counts(own: list[Folder | None]) -> dict[str, int]:
     sizes = [folder.size for folder in own if folder is not None]
     return {
         "experiments": len(own),
-        "paper's size": sizes.count(Size.PAPER),
+        "full size": sizes.count(Size.PAPER),
         "quick": sizes.count(Size.QUICK),
         "another size": sizes.count(Size.OTHER),
         "damaged": sizes.count(None),
@@ -77,7 +77,8 @@ def _size(entry: Entry, folder: Folder | None) -> str:
         return "not yet made"
     if folder.size is None:
         return "damaged"
-    named = {Size.PAPER: "the paper's size", Size.OTHER: "another size"}
+    full = "the larger size" if entry.id.startswith("reviews.") else "the paper's size"
+    named = {Size.PAPER: full, Size.OTHER: "another size"}
     stands_in = entry.takes_data and not folder.has_data
     size = named.get(folder.size, folder.size.value)
     return size + (", on data that stand in for the paper's" if stands_in else "")

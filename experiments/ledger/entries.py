@@ -1,8 +1,8 @@
 """The ledger's rows: each published number, what we have of it, and how it is made.
 
 What a run would take is an estimate: `costs.csv` has the core-seconds of a round for
-some number of samples that are trained on in it, on two idle cores of an Intel Xeon,
-and more samples take as much longer.
+some number of samples that are trained on in it, and more samples take as much longer.
+Those of CLoVE are of two cores of an AMD EPYC, the others of an Intel Xeon.
 """
 
 import csv
