@@ -26,9 +26,9 @@ HEADINGS = {
 NOTE = """\
 Every number of the papers' tables of results, what this project has of it, and what
 that says, by the rules of `experiments/verdicts.py`. Deviations of ours divide by the
-number of seeds; the pooled one is the root of the mean of both variances. The columns
-of `ledger.csv` and the page `ledger.html` have the commands, which find the data in the
-folder `CFLJAX_DATA`, and the commits.
+number of seeds; the pooled one is the root of the mean of both variances. `ledger.csv`
+and the page `ledger.html` have the command of each number, which finds the data in the
+folder `CFLJAX_DATA`, its commits, and what runs found of a difference.
 """
 
 
@@ -84,9 +84,16 @@ def _sections(table: Sequence[Mapping[str, Any]]) -> str:
         title = f"{row['of']}, {row['item']}"
         sections.setdefault(title, []).append(row)
     return "\n".join(
-        f"## {title}\n\n{report.concise(own, HEADINGS)}"
+        f"## {title}\n\n{_whole(own)}\n\n{report.concise(own, HEADINGS)}"
         for title, own in sections.items()
     )
+
+
+def _whole(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The commands that make all of some rows at the paper's size."""
+    usual = "--preset paper"
+    own = (f"{row['command'].partition(usual)[0]}{usual}" for row in rows)
+    return ", ".join(f"`{command}`" for command in dict.fromkeys(own))
 
 
 def shown(row: Mapping[str, Any]) -> dict[str, Any]:
