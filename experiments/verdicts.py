@@ -157,7 +157,9 @@ class Verdict:
 
     @property
     def brief(self) -> str:
-        """The same beside a column that says how a run is reduced."""
+        """The same beside a column that says how large a run is."""
+        if self.kind is Kind.OTHER:
+            return self.kind.value
         if self.kind is not Kind.REDUCED:
             return self.head
         seeds = f" ({self.seeds})" if self.seeds else ""

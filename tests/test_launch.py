@@ -144,7 +144,9 @@ def test_local_workers_together_make_the_table_of_one_run(tmp_path, capsys):
     flags = ["--workers", "2", "--local", "--out", str(team), *sizes]
     assert launch("ifca.fig3a", *flags) == 0
     last = shlex.split(capsys.readouterr().out.splitlines()[-1])
-    blocks = lambda: {file: file.stat().st_mtime_ns for file in team.rglob("*.npz")}
+    # What fresh data would give is computed with the table.
+    cells = lambda: (file for file in team.rglob("*.npz") if "law" not in file.parts)
+    blocks = lambda: {file: file.stat().st_mtime_ns for file in cells()}
     stored = blocks()
     assert stored
     subprocess.run(last, cwd=ROOT, check=True)

@@ -89,6 +89,11 @@ def test_a_client_without_inputs_never_changes_its_mind():
     assert radii_of(roots, [0, 0], [1.0, 1.0])[0, 0] == 0
 
 
+def test_clients_whose_losses_hardly_change_are_infinitely_far():
+    radii = radii_of([[1.0, 9.0], [9.0, 1.0]], [0, 1], [1e-38, 1e-38])
+    assert np.isinf(radii[0, 1])  # Without a warning.
+
+
 def test_an_unknown_slope_leaves_no_room():
     radii = radii_of([[1.0, 3.0], [3.0, 1.0]], [0, 1], [np.nan, 1.0])
     assert not radii[0, 1] > 0

@@ -118,7 +118,8 @@ def test_fewer_seeds_than_the_papers_are_a_reduction():
 
 def test_other_data_and_other_settings_are_not_compared():
     digits = accuracy(*3 * [80.0], size=Size(other_data="scikit-learn's digits"))
-    assert digits.text == "not comparable (scikit-learn's digits)"
+    assert digits.text == "not comparable"
+    assert digits.head == "not comparable (scikit-learn's digits)"
     other = Size((Change("step_size", 0.01, 0.001), Change("num_rounds", 200, 100)))
     assert accuracy(*3 * [80.0], size=other).head == (
         "not comparable (step size 0.01 instead of 0.001, rounds 200 instead of 100)"

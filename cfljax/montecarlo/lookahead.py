@@ -423,7 +423,9 @@ def pair_radii(
     own = np.take_along_axis(roots, assignments[:, None, :], axis=1)
     spare = (roots - own) - _ROUNDING * (roots + own)
     still = lipschitz == 0  # Such a client's losses never change.
-    away = np.where(still, np.inf, np.maximum(spare, 0) / np.where(still, 1, lipschitz))
+    with np.errstate(over="ignore"):  # So far that it is as good as infinitely far.
+        away = np.maximum(spare, 0) / np.where(still, 1, lipschitz)
+    away = np.where(still, np.inf, away)
     chosen = assignments[:, None, :] == models[:, None]  # the same
     least = np.full((*losses.shape[:2], len(models) + 1), np.inf, np.float32)
     for model in models:

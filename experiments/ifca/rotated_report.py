@@ -38,9 +38,9 @@ HOW_TESTED = (
     "loss by its own test labels, and is judged by the same, as in paper and code. "
     '"best round": the largest of all tests of a seed instead. "held out": after the '
     "last round, chosen on the first half of a test client's samples and judged on "
-    "the second. Means ± standard deviations over the seeds, which are divided by one "
-    'less than their number. "size" and "verdict": of the test accuracy beside the '
-    "paper's, see `experiments/verdicts.py`."
+    "the second. Means ± standard deviations over the seeds, divided by their number. "
+    '"size" and "verdict": of the test accuracy beside the paper\'s, see '
+    "`experiments/verdicts.py`."
 )
 NOTES = {
     RELEASED_MNIST: f'"{RELEASED_MNIST}" are the same local models after the rounds '
