@@ -111,13 +111,19 @@ def cells(data: xr.Dataset, *axes: str) -> Iterator[tuple[Row, xr.Dataset]]:
         yield named, data.sel(named)
 
 
-def versions(data: xr.Dataset) -> list[str]:
+def versions(data: xr.Dataset) -> str:
     """What people should know of trials that several versions of the code computed,
-    numerics among them; nothing of others."""
+    numerics among them; "" of others."""
     if "code" not in data.coords:  # Not of a sweep.
-        return []
+        return ""
     codes = {code for text in np.ravel(data["code"].values) for code in text.split()}
-    return [f"seeds of {len(codes)} versions of the code"] if len(codes) > 1 else []
+    return f"seeds of {len(codes)} versions of the code" if len(codes) > 1 else ""
+
+
+def size_text(size: Any, data: xr.Dataset) -> str:
+    """The size of a run for people, with the versions of the code where there are
+    several."""
+    return ", ".join(filter(None, [str(size), versions(data)]))
 
 
 def groups(rows: Rows, *names: str) -> dict[Any, list[Mapping[str, Any]]]:

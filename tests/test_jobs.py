@@ -304,13 +304,15 @@ def test_states_of_finished_trials_go_though_a_kill_came_before(tmp_path, monkey
 
 def test_seeds_of_other_code_are_told(tmp_path, monkeypatch):
     first = jobs.run(options(tmp_path), job(seeds=1))
-    assert study.versions(first) == []
+    assert study.versions(first) == ""
     other = {"modules": {}, "settings": {"threefry_partitionable": False}}
     monkeypatch.setattr(SWEEPS, "describe", lambda function: other)
     found = jobs.run(options(tmp_path), job(seeds=2))
-    assert study.versions(found) == ["seeds of 2 versions of the code"]
-    assert study.versions(found.sel(repetition=1)) == []
-    assert study.versions(xr.Dataset()) == [], "of no sweep"
+    assert study.versions(found) == "seeds of 2 versions of the code"
+    assert study.size_text("paper", found).startswith("paper, seeds of 2")
+    assert study.size_text("paper", first) == "paper"
+    assert study.versions(found.sel(repetition=1)) == ""
+    assert study.versions(xr.Dataset()) == "", "of no sweep"
 
 
 def test_workers_share_all_jobs_and_repeat_nothing(tmp_path):

@@ -127,6 +127,10 @@ def test_other_data_and_other_settings_are_not_compared():
     less = Size((*other.changes, Change("num_clients", 5, 25)))
     assert accuracy(*3 * [80.0], size=less).kind is Kind.OTHER
     assert accuracy(*3 * [80.0], size=Size(less.changes[2:])).kind is Kind.REDUCED
+    tests = Change("num_test_samples", 100, 50)
+    more = Size((*less.changes[2:], tests))
+    assert accuracy(*3 * [80.0], size=more).kind is Kind.REDUCED
+    assert accuracy(*3 * [80.0], size=Size((tests,))).kind is Kind.OTHER
 
 
 def test_what_is_not_there():

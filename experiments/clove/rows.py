@@ -22,7 +22,7 @@ from experiments.clove.sources import Source
 from experiments.clove.study import Result, Trial, growing
 from experiments.options import Options
 from experiments.published import Published, published
-from experiments.study import legend, versions
+from experiments.study import legend, size_text
 from experiments.verdicts import (
     DIFFERS,
     Kind,
@@ -187,8 +187,7 @@ def _row(
         return row
     size = size_of(dataclasses.replace(trial, method=name), view.items)
     shown = {MEASURES[measure][0]: verdict for measure, verdict in verdicts.items()}
-    row["size"] = ", ".join([str(size), *versions(own)])
-    return row | {"verdict": together(shown)}
+    return row | {"size": size_text(size, own), "verdict": together(shown)}
 
 
 def measured(

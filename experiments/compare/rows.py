@@ -119,7 +119,7 @@ def _row(result: Result, config: Config) -> dict[str, Any]:
         return row
     assert chosen.data is not None
     if code := versions(chosen.data):
-        row["code"] = code[0]
+        row["code"] = code
     rate, share = config.error_rate, (0.0, 100.0)
     add = lambda name, values: row.update(_interval(values, name, rate, share))
     test, validation = chosen.values("test"), chosen.values("validation")

@@ -17,7 +17,7 @@ from experiments.ifca.tables import (
     spread,
 )
 from experiments.published import Published, published
-from experiments.study import cells, computed, legend, mean, versions
+from experiments.study import cells, computed, legend, mean, size_text
 from experiments.verdicts import Size, changes, judge
 
 # In the paper's table.
@@ -143,7 +143,7 @@ def _row(
         "paper_setting": paper and paper.setting.removeprefix(_SETTING),
         "paper_mean": paper and paper.mean,
         "paper_std": paper and paper.std,
-        "size": ", ".join([str(size), *versions(cell)]),
+        "size": size_text(size, cell),
         "verdict": judge(accuracy, paper, size).text,
     }
     if name != "ifca":

@@ -62,7 +62,7 @@ from experiments.images import checksum
 from experiments.jobs import Job, result, run
 from experiments.options import Options
 from experiments.published import Published, published
-from experiments.study import legend, mean, versions
+from experiments.study import legend, mean, size_text
 from experiments.verdicts import Size, changes, judge
 
 EXPERIMENTS = {
@@ -372,7 +372,7 @@ def _row(result: Result, method: str) -> dict[str, Any]:
     trial = dataclasses.replace(result.trial, method=method)
     paper = None if is_pretraining else published_number(method)
     used = cell["used_clusters"].values[computed, -1]
-    size = ", ".join([str(size_of(trial)), *versions(cell)])
+    size = size_text(size_of(trial), cell)
     return {
         "variant": "reference" if is_pretraining else result.name,
         "method": method,

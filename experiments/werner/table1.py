@@ -535,7 +535,7 @@ def rows(results: Results, error_rate: float, trials: Trials) -> list[Row]:
                 "purity": purity if math.isfinite(purity) else None,
                 "trials": percent.size,
                 "round": trial.num_rounds,
-                "size": ", ".join([str(size), *study.versions(last)]),
+                "size": study.size_text(size, last),
                 "verdict": together(verdicts),
             }
             table.append(row)
