@@ -14,9 +14,19 @@
     statements.run(claim, statements.Preset()).as_expected  # True
 
 A check measures and lets a judge decide; its control is the same check of a claim that
-is slightly false, whose verdict must be violated.
+is slightly false, whose verdict must be violated; where the claim itself is violated,
+of one that is true. `Evaluation` gives bound and truth at parameters of one's own.
 """
 
+from cfljax.statements.evaluation import (
+    Constant,
+    Evaluation,
+    Parameter,
+    Simulation,
+    Truth,
+    evaluate,
+    exact,
+)
 from cfljax.statements.judges import (
     ERROR_RATE,
     Tally,
@@ -27,32 +37,48 @@ from cfljax.statements.judges import (
     tally,
     within,
 )
+from cfljax.statements.margin import Margin
+from cfljax.statements.proofs import Proof, Step, exactly, identity, nonnegative
 from cfljax.statements.runner import Outcome, run
 from cfljax.statements.statement import (
+    FAULTS,
     SEVERITIES,
     Erratum,
-    Margin,
     Preset,
     Statement,
 )
-from cfljax.statements.verdict import Points, Status, Verdict, combine
+from cfljax.statements.verdict import Grade, Points, Status, Verdict, combine
 
 __all__ = [
     "ERROR_RATE",
+    "FAULTS",
     "SEVERITIES",
+    "Constant",
     "Erratum",
+    "Evaluation",
+    "Grade",
     "Margin",
     "Outcome",
+    "Parameter",
     "Points",
     "Preset",
+    "Proof",
+    "Simulation",
     "Statement",
     "Status",
+    "Step",
     "Tally",
+    "Truth",
     "Verdict",
     "at_most",
     "combine",
     "equals",
+    "evaluate",
+    "exact",
+    "exactly",
+    "identity",
     "never_exceeds",
+    "nonnegative",
     "run",
     "same_law",
     "tally",

@@ -1,0 +1,40 @@
+"""By how much the preconditions of a claim are met."""
+
+import dataclasses
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Margin:
+    """By how much an assumption is met.
+
+    Attributes:
+      assumption: its id and what it says, such as "ifca.asm2: n' >= C log m".
+      have: the side that is given.
+      need: the side that is asked for, hidden constants included.
+      at_least: whether `have` must be at least `need`, rather than at most.
+    """
+
+    assumption: str
+    have: float
+    need: float
+    at_least: bool = True
+
+    @property
+    def value(self) -> float:
+        """Distance to the edge of the assumption, negative where it fails."""
+        return self.have - self.need if self.at_least else self.need - self.have
+
+    @property
+    def holds(self) -> bool:
+        """Whether the assumption is met; an undefined side never meets it."""
+        return self.value >= 0
+
+    @property
+    def factor(self) -> float:
+        """What the hidden constant may be multiplied by until the edge is reached."""
+        top, bottom = self.have, self.need
+        if not self.at_least:
+            top, bottom = bottom, top
+        return float(np.divide(top, bottom))
