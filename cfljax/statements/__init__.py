@@ -24,7 +24,6 @@ from cfljax.statements.evaluation import (
     Parameter,
     Simulation,
     Truth,
-    evaluate,
     exact,
 )
 from cfljax.statements.judges import (
@@ -40,6 +39,7 @@ from cfljax.statements.judges import (
 from cfljax.statements.margin import Margin
 from cfljax.statements.proofs import Proof, Step, exactly, identity, nonnegative
 from cfljax.statements.runner import Outcome, run
+from cfljax.statements.sources import evaluate, find
 from cfljax.statements.statement import (
     FAULTS,
     SEVERITIES,
@@ -76,6 +76,7 @@ __all__ = [
     "evaluate",
     "exact",
     "exactly",
+    "find",
     "identity",
     "never_exceeds",
     "nonnegative",

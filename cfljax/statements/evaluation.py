@@ -1,12 +1,14 @@
 """A claim at parameters of one's own: bound, truth, and whether it is claimed there.
 
-evaluation = Evaluation(
-    quantity="P(all heads)",
-    parameters=(Parameter("n", "tosses", 10), Parameter("p", "of heads", 0.5)),
-    bound=lambda n, p: math.exp(-n * (1 - p)),
-    truth=lambda n, p: exact(p**n),
-)
-evaluate(evaluation, sweep={"n": range(1, 50)}, p=0.4)  # an xarray Dataset
+    claim = Evaluation(
+        quantity="P(all heads)",
+        parameters=(Parameter("n", "tosses", 10), Parameter("p", "of heads", 0.5)),
+        bound=lambda n, p: math.exp(-n * (1 - p)),
+        truth=lambda n, p: exact(p**n),
+    )
+
+With `cfljax.statements.evaluate(claim, sweep={"n": range(1, 50)}, p=0.4)` it becomes an
+xarray Dataset.
 """
 
 import dataclasses
@@ -203,7 +205,7 @@ class Evaluation:
         return {one.name: one.default for one in self.parameters}
 
 
-def evaluate(
+def evaluated(
     evaluation: Evaluation,
     *,
     sweep: Mapping[str, Sequence[float]] | None = None,
@@ -214,32 +216,11 @@ def evaluate(
     title: str = "",
     **values: float,
 ) -> "xr.Dataset":
-    """Bound, truth and margins at parameters of one's own.
-
-    Args:
-      evaluation: of the claim.
-      sweep: parameters that take several values each; the result has a dimension for
-        each of them.
-      constants: other values for the claim's constants.
-      trials: of a simulation, at each point.
-      error_rate: chance that any interval of the result misses, divided over the
-        points.
-      seed: of all random numbers. Point i of the sweep draws from a stream of its own.
-      title: carried into the result.
-      **values: other values than the defaults, by parameter.
-
-    Returns:
-      A Dataset with a dimension per swept parameter and the variables `bound`, `truth`
-      (the middle of its interval), `low`, `high` (the same number where it is exact),
-      `verdict` ("holds", "violated", "inconclusive", or "not claimed here" where a
-      precondition is not met), `claimed` and, along `precondition`, `margin` (negative
-      where it is not met), `have` and `need`; the constants that were used stand along
-      `constant` with the interval of the best ones. Every parameter is a coordinate.
+    """What `cfljax.statements.evaluate` returns for a statement with this evaluation,
+    with a title.
 
     Raises:
-      ValueError: for a name that is none of the claim's, with those that are; for a
-        value without a meaning; if a simulation is too large for memory or time, with
-        the largest that fits.
+      ValueError: as there.
     """
     import xarray as xr
 
