@@ -1,8 +1,8 @@
 """Statements by name, from every installed package that offers some.
 
 A package offers its statements with an entry point of the group `cfljax.statements`,
-which names a function of ids that returns every statement with one of these ids or below
-one, and raises KeyError for a name that takes none.
+which names a function of ids that returns every statement with one of these ids or
+below one, and raises KeyError for a name that takes none.
 """
 
 import importlib.metadata
