@@ -319,7 +319,7 @@ def _share(good: int, count: int) -> Text:
     return Text(f"{good} of {count}", style="" if good == count else "red")
 
 
-def _number(number: float) -> str:
+def _number(number: float | int) -> str:
     return f"{number:.6g}"
 
 

@@ -4,6 +4,8 @@ import dataclasses
 
 import numpy as np
 
+Real = float | int | np.number
+
 
 @dataclasses.dataclass(frozen=True)
 class Margin:
@@ -17,14 +19,15 @@ class Margin:
     """
 
     assumption: str
-    have: float
-    need: float
+    have: Real
+    need: Real
     at_least: bool = True
 
     @property
     def value(self) -> float:
         """Distance to the edge of the assumption, negative where it fails."""
-        return self.have - self.need if self.at_least else self.need - self.have
+        distance = float(self.have) - float(self.need)
+        return distance if self.at_least else -distance
 
     @property
     def holds(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cfljax.statements.evaluation import Evaluation, evaluated
+from cfljax.statements.margin import Real
 from cfljax.statements.statement import Statement
 
 if TYPE_CHECKING:
@@ -46,12 +47,12 @@ def find(name: str) -> Statement:
 def evaluate(
     claim: str | Statement | Evaluation,
     *,
-    sweep: Mapping[str, Sequence[float]] | None = None,
-    constants: Mapping[str, float] | None = None,
+    sweep: Mapping[str, Sequence[Real]] | None = None,
+    constants: Mapping[str, Real] | None = None,
     trials: int = 10_000,
     error_rate: float = 1e-6,
     seed: int = 0,
-    **values: float,
+    **values: Real,
 ) -> "xr.Dataset":
     """Bound, truth and margins of a claim at parameters of one's own.
 
