@@ -18,6 +18,9 @@ is slightly false, whose verdict must be violated; where the claim itself is vio
 of one that is true. `Evaluation` gives bound and truth at parameters of one's own.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from cfljax.statements.evaluation import (
     Constant,
     Evaluation,
@@ -49,6 +52,19 @@ from cfljax.statements.statement import (
 )
 from cfljax.statements.verdict import Grade, Points, Status, Verdict, combine
 
+if TYPE_CHECKING:
+    from cfljax.statements.drawing import figure
+
+_DRAWING = {"figure": "drawing"}  # these bring Matplotlib, when they are asked for
+
+
+def __getattr__(name: str) -> Any:
+    """What draws or writes, and its module with it."""
+    if name not in _DRAWING:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_DRAWING[name]}"), name)
+
+
 __all__ = [
     "ERROR_RATE",
     "FAULTS",
@@ -77,6 +93,7 @@ __all__ = [
     "exact",
     "exactly",
     "find",
+    "figure",
     "identity",
     "never_exceeds",
     "nonnegative",
