@@ -312,6 +312,10 @@ def test_a_figure_is_written(with_toy, capsys, tmp_path):
         (("toy.heads", "--sweep", "n=1:2"), "`n` must sweep FROM:TO:COUNT"),
         (("toy.heads", "--sweep", "n=1:2:0"), "`n` must take 1 to 10000 values"),
         (("toy.heads", "--sweep", "p=0:1:3:log"), "`p` must be positive"),
+        (
+            ("toy.heads", "--figure", "a.gif"),
+            "must be an svg, png or pdf file, got a.gif",
+        ),
         (("toy.plain",), "toy.plain cannot be evaluated at parameters of your own"),
         (("toy",), "evaluate takes one statement, got 2: toy.heads, toy.tossed"),
         (("toy.tossed", "--set", "n=1000000000"), "the largest that fits is n ="),

@@ -427,7 +427,7 @@ def test_betting_shrinks_where_values_vary_little():
     low, high = intervals.betting(values, error_rate=0.05)
     wide_low, wide_high = intervals.hoeffding(np.mean(values), 1000, 0.05)
     assert high - low < 0.2 * (wide_high - wide_low)
-    scaled = intervals.betting(40 * values - 10, error_rate=0.05, low=-10, high=30)
+    scaled = intervals.betting(40 * values - 10, error_rate=0.05, low=-10.0, high=30.0)
     np.testing.assert_allclose(scaled, 40 * np.array([low, high]) - 10, rtol=1e-12)
 
 

@@ -123,6 +123,8 @@ def run(
       ValueError: as `cfljax.statements.evaluate`.
       OSError: if the picture cannot be written.
     """
+    if figure is not None and figure.suffix not in (".svg", ".png", ".pdf"):
+        raise ValueError(f"the figure must be an svg, png or pdf file, got {figure}")
     found = evaluate(
         statement,
         sweep=asked.sweep,

@@ -8,8 +8,7 @@ is the standard deviation of the noise, at least 0, in every claim that has it.
 import math
 from typing import NamedTuple
 
-from cfljax.statements import Parameter
-from cfljax.statements.margin import Real
+from cfljax.statements import Parameter, Real
 
 
 class Entry(NamedTuple):
