@@ -26,7 +26,8 @@ from cfljax.statements import (
 )
 from theory.ifca.common.checks import PerPoint, row
 from theory.ifca.common.linear import Setting, as_printed, follow_all, start_margins
-from theory.ifca.theorem1 import failure_at_start, least_factor
+from theory.ifca.theorem1 import least_factor
+from theory.ifca.theorem1_corrected import failure_at_start
 
 PRINTED, LOGARITHM = "ifca.cor1", "ifca.cor1.log"
 CORRECTED, NATURAL = "ifca.cor1.corrected", "ifca.cor1.log.corrected"

@@ -91,7 +91,7 @@ def _misassignments(preset: Preset) -> tuple[list[Client], Tally]:
 
 
 def prove_law(*, factor: str = "1") -> list[Step]:
-    """P(F_i(theta_j') <= F_i(theta_j)) = P(t_n' >= sqrt(n') kappa), with `factor` kappa.
+    """P(F_i(theta_j') <= F_i(theta_j)) = P(t_n' >= sqrt(n') kappa).
 
     Let a = theta_j* - theta_j, b = theta_j* - theta_j', and u = <x, a> + eps, v = <x,
     b> + eps for one sample: normal, of variances A = |a|^2 + sigma^2, B = |b|^2 +

@@ -19,11 +19,13 @@ from jaxtyping import Float
 from cfljax import law
 from cfljax.base import Numbers
 from cfljax.statements import (
+    Constant,
     Evaluation,
     Grade,
     Margin,
     Preset,
     Step,
+    Truth,
     Verdict,
     at_most,
     combine,
@@ -34,7 +36,6 @@ from cfljax.statements import (
     nonnegative,
     tally,
 )
-from cfljax.statements.evaluation import Constant, Truth
 from theory.glossary import parameter
 from theory.ifca.common.checks import (
     Broadcast,
@@ -568,6 +569,7 @@ def prove_union(*, c1: str = "1/2", c2: str = "1.7617") -> list[Step]:
     likelier than c1 exp(...): the proof of ifca.lem1.bound, whose steps these are.
     """
     return prove_bound(c1=c1, c2=c2)
+
 
 def lemma1_margins(alpha: float, rho: float, n: float, **_: float) -> list[Margin]:
     """What Lemma 1 assumes of its numbers."""
