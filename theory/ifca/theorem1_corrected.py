@@ -499,7 +499,7 @@ def contraction(setting: Setting) -> float:
     return float(np.max(np.abs(1 - x) + spread))
 
 
-def _own_margins(setting: Setting) -> tuple[Margin, ...]:
+def round_margins(setting: Setting) -> tuple[Margin, ...]:
     """What Theorem 1' asks beyond Assumption 1."""
     share, largest = min(setting.shares), max(setting.shares)
     half = "|1 - x_j| + 4 x_j sqrt(d/N_j) <= 1/2"
@@ -515,7 +515,7 @@ def _corrected_margins() -> tuple[Margin, ...]:
     """Each condition where it is met least."""
     settings = [_similar(*pair) for pair in _ADMITTED]
     settings += [_FEW, *(_at_truth(features) for _, features in _OVER)]
-    return tightest(*map(_own_margins, settings))
+    return tightest(*map(round_margins, settings))
 
 
 def prove_corrected(*, c2: str = "2.1214", noise: str = "2") -> list[Step]:
@@ -578,8 +578,8 @@ def prove_corrected(*, c2: str = "2.1214", noise: str = "2") -> list[Step]:
 
 
 def check_square(_: Preset, *, share: float = 1.0) -> Verdict:
-    """The exact mean square against (1) with `share` of the sharp c2, on a grid and from
-    the truth, where both are equal for c1 = 3/4; with 1e-6 less of c2 (1) fails
+    """The exact mean square against (1) with `share` of the sharp c2, on a grid and
+    from the truth, where both are equal for c1 = 3/4; with 1e-6 less of c2 (1) fails
     there."""
     small, place, sigma, error, d = grid(
         (0.26, 0.3, 0.4, 0.5),
@@ -727,7 +727,7 @@ _EXPLICIT_EVALUATION = Evaluation(
     truth=Simulation(_conclusion_fails, numbers=lambda **_: rounds.NUMBERS),
     margins=lambda **values: (
         rounds.start_margin(rounds.setting(**values)),
-        _own_margins(rounds.setting(**values))[2],
+        round_margins(rounds.setting(**values))[2],
     ),
     note="two clusters, the exact law of a round from the least favourable models",
 )
@@ -738,7 +738,7 @@ _CORRECTED_EVALUATION = Evaluation(
     truth=Simulation(_corrected_fails, numbers=lambda **_: rounds.NUMBERS),
     margins=lambda **values: (
         rounds.start_margin(rounds.setting(**values)),
-        *_own_margins(rounds.setting(**values)),
+        *round_margins(rounds.setting(**values)),
     ),
     constants={
         "rate": Constant(0.5, 0.5, 0.5, "proved (ifca.lem1.stronger)"),
