@@ -421,8 +421,8 @@ def prove_under_assumption(*, more: str = "0") -> list[Step]:
 
 
 def prove_markov(*, part: str = "1/2") -> list[Step]:
-    """P(|S_1 and not S_1*| > c6 exp(-c8 z/2)) <= exp(-c8 z `part`) <= 1/m, and the event
-    is that the set is not empty.
+    """P(|S_1 and not S_1*| > c6 exp(-c8 z/2)) <= exp(-c8 z `part`) <= 1/m, and the
+    event is that the set is not empty.
 
     1. By Markov's inequality P <= E/(c6 exp(-c8 z/2)) <= exp(-c8 z/2), by ifca.eq11.
     2. z >= c log m: exp(-c8 z/2) <= m^(-c c8/2), and c c8/2 = (3/c7) (2 c7/3)/2 = 1.

@@ -366,6 +366,7 @@ def _random_configurations(preset: Preset, num_features: int) -> _Found:
     return formula, kappa, _kappa_rounding(rho, num_features, reach)
 
 
+@functools.cache
 def prove_worst(*, factor: str = "1") -> list[Step]:
     """kappa >= kappa*(alpha, rho) for all models that Lemma 1 allows.
 
@@ -431,6 +432,7 @@ def prove_worst(*, factor: str = "1") -> list[Step]:
     ]
 
 
+@functools.cache
 def prove_bound(*, c1: str = "1/2", c2: str = "1.7617") -> list[Step]:
     """P(E_i^{j,j'}) <= c1 exp(-c2 n' (alpha rho/(rho + 1))^2) for all 0 < alpha < 1/2,
     rho > 0 and n' >= 1.
@@ -531,6 +533,7 @@ def prove_sharp(*, c2: str = "1.7617", slack: str = "0.0001") -> list[Step]:
     ]
 
 
+@functools.cache
 def prove_stronger(*, rate: str = "1/2") -> list[Step]:
     """P(E_i^{j,j'}) <= (1/2) exp(-rate n' alpha^2 rho/(1 + rho)) for all parameters.
 

@@ -180,6 +180,7 @@ def _rounding(logarithms: PerPoint) -> PerPoint:
     return 4e-13 * (1 + np.abs(logarithms)) + 2e-11
 
 
+@functools.cache
 def prove_noise(*, c3: str = "0.3068", c4: str = "2") -> list[Step]:
     """P(|X' eps| > c4 sigma sqrt(d N)) <= exp(-c3 min{d, N}) for all N, d >= 1.
 

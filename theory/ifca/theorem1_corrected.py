@@ -255,6 +255,7 @@ def check_vacuity(preset: Preset, *, exact: bool = False) -> Verdict:
     )
 
 
+@functools.cache
 def prove_explicit(*, covariance: str = "2", noise: str = "2") -> list[Step]:
     """|theta_j+ - theta_j*| <= (|1 - x_j| + c x_j sqrt(d/N_j)) |theta_j - theta_j*| + t
     x_j sigma sqrt(d/N_j) for all j and nobody misassigned, but with probability sum
@@ -518,6 +519,7 @@ def _corrected_margins() -> tuple[Margin, ...]:
     return tightest(*map(round_margins, settings))
 
 
+@functools.cache
 def prove_corrected(*, c2: str = "2.1214", noise: str = "2") -> list[Step]:
     """Theorem 1' for all parameters. The proof of theorem1.md in full.
 
