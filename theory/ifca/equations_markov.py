@@ -240,11 +240,13 @@ def _terms(samples_power: str) -> tuple[list[Any], list[Any]]:
 
 
 def prove_substitution(*, samples_power: str = "1") -> list[Step]:
-    """(31) with the constant 8 in (30), gamma = 1/L: 3 count/m + v sqrt(k count)/
-    (delta1 L m sqrt(n')) is 24 x/delta2 + sqrt(8) v eta sqrt(k)/(delta1 sqrt(delta2) alpha
-    lambda L Delta^2 sqrt(m) n'^`samples_power`), x = eta^2/(alpha^2 lambda^2 Delta^4
-    n'). With delta0 = delta/4, delta1 = delta/(4 k), delta2 = delta/4 and the terms of
-    (25) added to both sides this is (33) as well."""
+    """What (31) with the constant 8 gives in (30), gamma = 1/L.
+
+    3 count/m + v sqrt(k count)/(delta1 L m sqrt(n')) is 24 x/delta2 + sqrt(8) v eta
+    sqrt(k)/(delta1 sqrt(delta2) alpha lambda L Delta^2 sqrt(m) n'^`samples_power`), x =
+    eta^2/(alpha^2 lambda^2 Delta^4 n'). With delta0 = delta/4, delta1 = delta/(4 k),
+    delta2 = delta/4 and the terms of (25) added to both sides this is (33) as well.
+    """
     texts = ("the first term", "the second term")
     given, claimed = _terms(samples_power)
     return [

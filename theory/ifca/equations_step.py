@@ -33,6 +33,7 @@ from theory.ifca.common.convex import (
     WaveFamily,
     gradient_step,
 )
+from theory.ifca.common.steps import no_negative_coefficient
 
 EQ21 = "ifca.eq21"
 
@@ -285,11 +286,16 @@ def prove_contraction(*, factor: str = "1") -> list[Step]:
 
 
 def prove_contraction_printed(*, part: str = "1") -> list[Step]:
-    """(22): 1 - h lambda <= 1 - `part` h lambda L/(lambda + L), as L/(lambda + L) < 1,
-    and the sharp form (ifca.eq22.sharp), whose steps these begin with."""
+    """(22): h lambda >= `part` h lambda L/(lambda + L), as lambda + L >= L, and the
+    sharp form (ifca.eq22.sharp), whose steps these begin with."""
+    import sympy
+
+    low, top = sympy.symbols("lambda L", positive=True)
     return [
         *prove_contraction(),
-        exactly("part <= 1", Fraction(part) <= 1),
+        no_negative_coefficient(
+            "lambda + L >= part L", low + top - sympy.Rational(part) * top, low, top
+        ),
     ]
 
 

@@ -216,10 +216,14 @@ def prove_far(*, factor: str = "1") -> list[Step]:
 
 
 def prove_near(*, factor: str = "1") -> list[Step]:
-    """(15): |theta_1 - theta_1*| <= (1/2 - alpha) Delta, so that A is at most (1/2 -
-    alpha)^2 Delta^2 + sigma^2, and P(A u > t) grows with A. The claimed value has
-    `factor` for the 1 before that bound, and must be no less."""
-    return [exactly("factor >= 1", Fraction(factor) >= 1)]
+    """(15): e = |theta_1 - theta_1*| <= (1/2 - alpha) Delta = e + gap, gap >= 0, so that
+    A = e^2 + sigma^2 is no more than the claimed (e + gap)^2 + sigma^2, and P(A u > t)
+    grows with A. `factor` is that of the claimed square."""
+    import sympy
+
+    e, gap = sympy.symbols("e gap", positive=True)
+    claimed = sympy.Rational(factor) * (e + gap) ** 2
+    return [no_negative_coefficient("(e + gap)^2 >= e^2", claimed - e**2, e, gap)]
 
 
 _TAIL_ALPHAS = (1e-6, 1e-3, 0.02, 0.1, 0.2, 0.3, 0.4, 0.49, 0.4999, 0.5 - 1e-6)
