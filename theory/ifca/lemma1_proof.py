@@ -216,9 +216,9 @@ def prove_far(*, factor: str = "1") -> list[Step]:
 
 
 def prove_near(*, factor: str = "1") -> list[Step]:
-    """(15): e = |theta_1 - theta_1*| <= (1/2 - alpha) Delta = e + gap, gap >= 0, so that
-    A = e^2 + sigma^2 is no more than the claimed (e + gap)^2 + sigma^2, and P(A u > t)
-    grows with A. `factor` is that of the claimed square."""
+    """(15): e = |theta_1 - theta_1*| <= (1/2 - alpha) Delta = e + gap with gap >= 0, so
+    that A = e^2 + sigma^2 is no more than the claimed (e + gap)^2 + sigma^2, and P(A u
+    > t) grows with A. `factor` is that of the claimed square."""
     import sympy
 
     e, gap = sympy.symbols("e gap", positive=True)
