@@ -327,7 +327,15 @@ def check_pull(preset: Preset, *, part: float = 8.0) -> Verdict:
     kept = np.resize([0.25, 0.25, 0.6, 1.0], len(share))
     hat = kept * share / points.smoothness
     claim = 1 - share * points.strong_convexity / (part * points.smoothness)
-    return _judge_pull(EQ24, points, hat, claim)
+    size = np.linalg.norm(points.model, axis=-1)
+    left = np.linalg.norm(points.model - hat[:, None] * points.gradient, axis=-1)
+    least = float(np.min((1 - left / size) / (1 - claim)))
+    # Twice the printed gain is true, and no more.
+    loose = never_exceeds(
+        EQ24, np.array([1.99, least]), np.array([least, 2.01]), rounding=1e-9
+    )
+    found = _judge_pull(EQ24, points, hat, claim)
+    return combine(EQ24, [found, loose], detail=found.detail)
 
 
 def _judge_pull(
@@ -501,6 +509,7 @@ def check_second(preset: Preset, *, clusters_less: float = 1.0) -> Verdict:
         EQ30,
         [
             never_exceeds(EQ30, left, right, rounding=1e-12 * (1 + left)),
+            never_exceeds(EQ30, 1.0, tightest, rounding=1e-12),  # attained
             at_most(EQ30, tally(events), bounds),
         ],
         detail=f"sum of sqrt|S_1 cap S_j*| over sqrt((k - {clusters_less:g}) |S_1 cap "

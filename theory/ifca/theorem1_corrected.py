@@ -256,11 +256,11 @@ def check_vacuity(preset: Preset, *, exact: bool = False) -> Verdict:
 
 
 @functools.cache
-def prove_explicit(*, covariance: str = "2", noise: str = "2") -> list[Step]:
+def prove_explicit(*, covariance: str = "2") -> list[Step]:
     """|theta_j+ - theta_j*| <= (|1 - x_j| + c x_j sqrt(d/N_j)) |theta_j - theta_j*| + t
     x_j sigma sqrt(d/N_j) for all j and nobody misassigned, but with probability sum
     m_l q(kappa_lj) + 2 k exp(-d/2) + sum P(chi2_N chi2_d > t^2 d N); c = `covariance` +
-    t, t = `noise`, N_j >= 4 d. The proof of theorem1.md, steps 1 to 6.
+    t for any t > 0, N_j >= 4 d. The proof of theorem1.md, steps 1 to 6.
 
     1. A client of cluster l is misassigned if some loss j != l is no larger than its
        own: by the exact law (ifca.exact.tlaw) and the union bound sum m_l q(kappa_lj).
@@ -282,15 +282,15 @@ def prove_explicit(*, covariance: str = "2", noise: str = "2") -> list[Step]:
     """
     import sympy
 
-    m, n, p, gamma, e, sigma, g, x, rows = sympy.symbols(
-        "m n p gamma e sigma g x N", positive=True
+    m, n, p, gamma, e, sigma, g, x, rows, t = sympy.symbols(
+        "m n p gamma e sigma g x N t", positive=True
     )
     part = sympy.Rational(covariance)
     size, spread = sympy.symbols("size spread", positive=True)
     tau = sympy.sqrt(e**2 + sigma**2)
-    reach = sympy.Rational(noise) * size * spread  # t sqrt(N d), spread = sqrt(d/N)
+    reach = t * size * spread  # t sqrt(N d), spread = sqrt(d/N)
     total = x * part * spread * e + x / size * (e + sigma) * reach
-    claimed = (part + sympy.Rational(noise)) * x * spread * e
+    claimed = (part + t) * x * spread * e + t * x * sigma * spread
     return [
         identity(
             "2 gamma/(m n') = x/N, x = 2 gamma p, N = p m n'",
@@ -315,7 +315,7 @@ def prove_explicit(*, covariance: str = "2", noise: str = "2") -> list[Step]:
             "x s |e| + (x/N) (|e| + sigma) t sqrt(N d) = (c' + t) x sqrt(d/N) |e| + t "
             "x sigma sqrt(d/N)",
             # size = N, and t sqrt(N d) = t N sqrt(d/N).
-            total - claimed - sympy.Rational(noise) * x * sigma * spread,
+            total - claimed,
         ),
     ]
 
@@ -520,12 +520,12 @@ def _corrected_margins() -> tuple[Margin, ...]:
 
 
 @functools.cache
-def prove_corrected(*, c2: str = "2.1214", noise: str = "2") -> list[Step]:
+def prove_corrected(*, c2: str = "2.1214") -> list[Step]:
     """Theorem 1' for all parameters. The proof of theorem1.md in full.
 
     1. By ifca.thm1.explicit, whose steps these begin with, |e_j+| <= (|1 - x_j| + 4 x_j
-       sqrt(d/N_j)) |e_j| + t x_j sigma sqrt(d/N_j), t = `noise`; the first factor is at
-       most 1/2 by assumption.
+       sqrt(d/N_j)) |e_j| + t x_j sigma sqrt(d/N_j), t = 2; the first factor is at most
+       1/2 by assumption.
     2. t x_j sigma sqrt(d/N_j) = 2 t c1 sqrt(p_j) (sigma/p) sqrt(d/(m n')). As c1 <= 3
        p/(4 p_max) and p <= p_max, p <= 1/2 for two clusters or more, c1^2 p_j <= (9/16)
        p^2/p_max <= 9/32: c2 >= 3 t/(2 sqrt 2) is enough.
@@ -533,7 +533,8 @@ def prove_corrected(*, c2: str = "2.1214", noise: str = "2") -> list[Step]:
        p_j = p to p_j = p_max, and is empty unless p_max <= 3 p.
     4. Misassignments: by ifca.lem1.stronger and a union over m clients and k - 1 rivals
        at most m (k - 1) exp(-n' alpha^2 rho/(2 (1 + rho)))/2. The last term of delta by
-       ifca.lem2.noise with min{d, N_j} = d.
+       ifca.lem2.noise with min{d, N_j} = d. With k <= m, the n' and d of theorem1.md
+       and 0.3068 <= 1/2 the three terms of delta are m^-a/2, 2 m^-a and m^-a at most.
     5. No c2 below 3/(2 sqrt 2) serves, whatever delta < 1: from the truth, e_j = 0,
        with p = 1/2 and c1 -> 3/4, |e_j+| over (sigma/p) sqrt(d/(m n')) is 2 c1
        sqrt(p_j) sqrt(chi2_N chi2_d/(N d)), which tends to 2 c1 sqrt(p_j) -> 3/(2 sqrt
@@ -541,16 +542,15 @@ def prove_corrected(*, c2: str = "2.1214", noise: str = "2") -> list[Step]:
     """
     import sympy
 
-    c1, p, own, sigma, d, m, n, largest = sympy.symbols(
-        "c1 p p_j sigma d m n p_max", positive=True
+    c1, p, own, sigma, d, m, n, largest, t = sympy.symbols(
+        "c1 p p_j sigma d m n p_max t", positive=True
     )
-    t = sympy.Rational(noise)
     step = 2 * c1 * own / p
     spread = sympy.sqrt(d / (own * m * n))
     claimed = 2 * t * c1 * sympy.sqrt(own) * sigma / p * sympy.sqrt(d / (m * n))
     half, edge = sympy.Rational(1, 2), 3 * p / (4 * largest)
     return [
-        *prove_explicit(noise=noise),
+        *prove_explicit(),
         identity(
             "t x_j sigma sqrt(d/N_j) = 2 t c1 sqrt(p_j) (sigma/p) sqrt(d/(m n'))",
             (t * step * sigma * spread) ** 2 - claimed**2,
@@ -560,8 +560,8 @@ def prove_corrected(*, c2: str = "2.1214", noise: str = "2") -> list[Step]:
             edge**2 * largest - sympy.Rational(9, 16) * p**2 / largest,
         ),
         exactly(
-            "c2^2 >= (2 t)^2 9/32",
-            bool(sympy.Rational(c2) ** 2 >= (2 * t) ** 2 * sympy.Rational(9, 32)),
+            "c2^2 >= (2 t)^2 9/32, t = 2",
+            bool(sympy.Rational(c2) ** 2 >= 4**2 * sympy.Rational(9, 32)),
         ),
         identity(
             "x = 1/2 at c1 = 1/4, p_j = p", step.subs({c1: half / 2, own: p}) - half
@@ -571,7 +571,12 @@ def prove_corrected(*, c2: str = "2.1214", noise: str = "2") -> list[Step]:
             step.subs({c1: edge, own: largest}) - 3 * half,
         ),
         *lemma1.prove_stronger(),
-        *lemma2.prove_noise(c3=str(NOISE_RATE), c4=noise),
+        *lemma2.prove_noise(c3=str(NOISE_RATE)),
+        *lemma2.prove_sharp(),
+        exactly(
+            "0.3068 <= 1/2, 1/2 + 2 + 1 = 7/2",
+            bool(sympy.Rational(str(NOISE_RATE)) <= half) and half + 3 == 7 * half,
+        ),
         identity(
             "2 c1 sqrt(p_j) = 3/(2 sqrt 2) at c1 = 3/4, p_j = 1/2",
             sympy.Rational(3, 2) * sympy.sqrt(half) - 3 / (2 * sympy.sqrt(2)),
