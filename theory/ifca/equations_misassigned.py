@@ -41,6 +41,7 @@ from theory.ifca.common.checks import (
     unit,
 )
 from theory.ifca.common.linear import log_worst_chance
+from theory.ifca.common.moments import square_moments
 from theory.ifca.common.raw_data import Client, products, worst_client
 from theory.ifca.lemma1 import C1 as C6
 from theory.ifca.lemma1 import C2 as C7
@@ -237,10 +238,16 @@ def check_root_mean_square(preset: Preset, *, extra_features: int = 1) -> Verdic
     samples, features, _ = np.array(_EQ7_SHARP_POINTS, float).T
     formula = 4 * (1 + (features + extra_features) / samples) * LONGEST**2
     formula += 4 * features / samples
+    deviations = []
+    for count, d, trials in _EQ7_SHARP_POINTS:
+        first, second = square_moments(count, d, LONGEST, 1.0)
+        trials *= preset.choose(quick=1, full=12)
+        deviations.append(4 / count**2 * np.sqrt((second - first**2) / trials))
     return mean_within(
         EQ7_SHARP,
         np.array(_raw_means(preset)) / formula[:, None],
         (0.94, 1.06),
+        deviation=np.array(deviations) / formula,
         detail="mean |grad F_i|^2 over the formula, n' = 5, 10, 10, 10 and d = 1, 10, "
         f"100, 300, whose roots are {listed(np.sqrt(formula), '.2f')}",
     )
