@@ -29,6 +29,7 @@ from cfljax.statements import (
     Verdict,
     at_most,
     combine,
+    equals,
     exactly,
     identity,
     never_exceeds,
@@ -44,7 +45,7 @@ from theory.ifca.common.linear import (
     start,
     tightest,
 )
-from theory.ifca.common.raw_data import Problem, draw_gradients
+from theory.ifca.common.raw_data import Problem, draw_gradients, products
 from theory.ifca.common.steps import logarithm_below, logarithm_of_less
 from theory.ifca.theorem1 import C2, SHARP_C2, second_and_third, violations
 from theory.rows import listed
@@ -80,11 +81,19 @@ def explicit_failure(
     )
     off = ~np.eye(len(truths), dtype=bool)
     each = np.where(off, law.misassignment_probability(kappa, problem.num_samples), 0)
-    rows = clients * problem.num_samples
-    tail = law.log_product_tail(rows, num_features, 4 * num_features * rows)
     covariance = 2 * len(truths) * np.exp(-num_features / 2)
     astray = float(np.sum(clients * np.sum(each, axis=1)) + covariance)
-    return astray + float(np.sum(np.exp(tail)))
+    return astray + float(
+        np.sum(_noise_tails(clients * problem.num_samples, num_features))
+    )
+
+
+def _noise_tails(
+    rows: Float[np.ndarray, " clusters"], num_features: float
+) -> Float[np.ndarray, " clusters"]:
+    """P(chi2_N chi2_d > 4 d N)."""
+    tail = law.log_product_tail(rows, num_features, 4 * num_features * rows)
+    return np.exp(tail)
 
 
 def failure_at_start(setting: Setting) -> float:
@@ -200,12 +209,65 @@ def check_explicit(
     `constants` are those of the two terms with sqrt(d/N)."""
     cases = _cases(preset, constants)
     rates = [f"{np.mean(one.failed):.2g} <= {one.failure:.2g}" for one in cases]
-    return _judge_cases(
-        EXPLICIT,
-        cases,
-        detail=f"fails in {', '.join(rates)}, the last on raw data; if nobody is "
+    third = ERROR_RATE / 3
+    events, tails = _noise_alone(preset, constants[1])
+    alone = equals(EXPLICIT, tally(events), tails, resolution=0.03, error_rate=third)
+    detail = (
+        f"fails in {', '.join(rates)}, the last on raw data; if nobody is "
         f"misassigned, with up to {max(one.worst for one in cases):.2f} of what is "
-        "allowed beyond |1 - x_j|",
+        "allowed beyond |1 - x_j|; of the noise alone in "
+        f"{listed(np.mean(events, axis=1), '.3f')}, by law {listed(tails, '.3f')}"
+    )
+    parts = [_judge_cases(EXPLICIT, cases, detail=detail, error_rate=third), alone]
+    return combine(EXPLICIT, [*parts, _astray(preset, third)], detail=detail)
+
+
+# N and x of clusters of two features from the truth: P(chi2_N chi2_2 > 8 N) is large
+# enough to be told from others.
+_ALONE = ((20.0, 0.6), (50.0, 1.5))
+
+
+def _noise_alone(
+    preset: Preset, constant: float
+) -> tuple[Bool[np.ndarray, "clusters trials"], Float[np.ndarray, " clusters"]]:
+    """Whether |theta_j+ - theta_j*| = (x/N) |X' eps| of raw data exceeds `constant` x
+    sigma sqrt(d/N), sigma = 1, and the chance of it with the constant 2."""
+    trials = preset.choose(quick=4000, full=100_000)
+    events = []
+    for index, (rows, x) in enumerate(_ALONE):
+        generator = preset.generator(f"{EXPLICIT}.alone", index)
+        sizes = {"error": 0.0, "noise": 1.0, "num_trials": trials, "chunk": 1000}
+        parts = products(generator, round(rows), 2, **sizes)
+        lengths = x / rows * np.linalg.norm(np.concatenate(list(parts)), axis=1)
+        events.append(lengths > constant * x * np.sqrt(2 / rows))
+    return np.array(events), _noise_tails(np.array(_ALONE)[:, 0], 2.0)
+
+
+def _astray(preset: Preset, error_rate: float) -> Verdict:
+    """That somebody is misassigned as often as the exact law says, 1 - prod (1 - q)^m,
+    and that the first term of delta, what is left of it at large d, is no less."""
+    one = _FEW._replace(num_features=1000.0, num_clients=400.0)
+    run = follow(
+        preset, f"{EXPLICIT}.astray", 0, one, batches=preset.choose(quick=4, full=40)
+    )
+    truths, models = start(one)
+    kappa = law.misassignment_kappa(truths, models, models[::-1], one.noise)
+    each = law.misassignment_probability(kappa, one.num_samples)
+    clients = np.array(one.shares) * one.num_clients
+    chance = -np.expm1(np.sum(clients * np.log1p(-each)))
+    happened = run.misassigned[:, 0] > 0
+    return combine(
+        EXPLICIT,
+        [
+            equals(
+                EXPLICIT,
+                tally(happened),
+                np.array([chance]),
+                resolution=0.2,
+                error_rate=error_rate,
+            ),
+            never_exceeds(EXPLICIT, chance, failure_at_start(one), rounding=1e-12),
+        ],
     )
 
 
