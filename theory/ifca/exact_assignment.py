@@ -110,7 +110,10 @@ def _implementations_apart(clients: list[Client]) -> PerPoint:
         flint.ctx.prec = before
     by_numpy = law.log_misassignment_probability(kappa, samples)
     kappas = np.array(
-        [law.misassignment_kappa(c.truth, *c.models, c.noise) for c in clients]
+        [
+            law.misassignment_kappa(c.truth, c.models[0], c.models[1], c.noise)
+            for c in clients
+        ]
     )
     width = max(len(c.truth) for c in clients)
     offsets = [

@@ -232,7 +232,7 @@ def _noise_alone(
 ) -> tuple[Bool[np.ndarray, "clusters trials"], Float[np.ndarray, " clusters"]]:
     """Whether |theta_j+ - theta_j*| = (x/N) |X' eps| of raw data exceeds `constant` x
     sigma sqrt(d/N), sigma = 1, and the chance of it with the constant 2."""
-    trials = preset.choose(quick=4000, full=100_000)
+    trials = preset.choose(quick=8000, full=100_000)
     events = []
     for index, (rows, x) in enumerate(_ALONE):
         generator = preset.generator(f"{EXPLICIT}.alone", index)
@@ -667,7 +667,8 @@ def check_square(_: Preset, *, share: float = 1.0) -> Verdict:
         values.append(value[kept])
         bounds.append((error / 2 + share * SHARP_C2 * scale)[kept])
         unit_noise.append(scale[kept])
-    sharp, _ = _root_mean_square(*np.array([[1.5], [1e9], [50.0], [0.1], [0.0]]))
+    point = np.array([[1.5], [1e9], [50.0], [0.1], [0.0]])  # x, N, d, sigma, |e|
+    sharp = _root_mean_square(*point)[0]
     scale = 0.1 / 0.5 * np.sqrt(50 / 2e9)
     values += [sharp, (1 - 1e-6) * SHARP_C2 * scale * np.ones(1)]
     bounds += [share * SHARP_C2 * scale * np.ones(1), sharp]
