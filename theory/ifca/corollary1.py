@@ -288,7 +288,7 @@ def prove_closeness(*, excess: str = "1") -> list[Step]:
 _MOST_ROUNDS = 64
 
 
-def _goal(c6: float, base: float, **values: float) -> tuple[Setting, float, int]:
+def _goal(c6: float, base: float, **values: rounds.Value) -> tuple[Setting, float, int]:
     """The setting, eps in units of the separation, and T rounded up."""
     one = rounds.setting(**values)
     scale = one.noise / min(one.shares)
@@ -299,7 +299,7 @@ def _goal(c6: float, base: float, **values: float) -> tuple[Setting, float, int]
 
 
 def _misses(
-    generator: np.random.Generator, trials: int, *, base: float, **values: float
+    generator: np.random.Generator, trials: int, *, base: float, **values: rounds.Value
 ) -> Float[np.ndarray, " trials"]:
     one, accuracy, steps = _goal(C6, base, **values)
     if steps > _MOST_ROUNDS:
@@ -327,17 +327,17 @@ def _evaluation(base: float, bound: Any, margins: Any, constants: Any) -> Evalua
     )
 
 
-def _reach(base: float, **values: float) -> Margin:
+def _reach(base: float, **values: rounds.Value) -> Margin:
     return Margin("eps <= Delta/4", _goal(C6, base, **values)[1], 0.25, False)
 
 
-def _printed_margins(**values: float) -> list[Margin]:
+def _printed_margins(**values: rounds.Value) -> list[Margin]:
     one = rounds.setting(**values)
     asked = as_printed(start_margins(one)) if one.alpha < 0.5 else ()
     return [rounds.start_margin(one), *asked[1:], _reach(math.e, **values)]
 
 
-def _corrected_margins(**values: float) -> list[Margin]:
+def _corrected_margins(**values: rounds.Value) -> list[Margin]:
     one = rounds.setting(**values)
     own = theorem.round_margins(one)
     return [rounds.start_margin(one), *own, _reach(2.0, **values)]

@@ -49,6 +49,7 @@ from theory.ifca.common.checks import (
 )
 from theory.ifca.common.linear import log_worst_chance
 from theory.ifca.common.raw_data import Client, all_wrong_choices, worst_client
+from theory.ifca.common.rounds import Value
 from theory.ifca.common.steps import logarithm_above, no_negative_coefficient
 from theory.rows import listed
 
@@ -608,7 +609,7 @@ def prove_union(*, c1: str = "1/2", c2: str = "1.7617") -> list[Step]:
     return prove_bound(c1=c1, c2=c2)
 
 
-def lemma1_margins(alpha: float, rho: float, n: float, **_: float) -> list[Margin]:
+def lemma1_margins(alpha: Value, rho: Value, n: Value) -> list[Margin]:
     """What Lemma 1 assumes of its numbers."""
     tiny = float(np.finfo(float).tiny)
     return [
@@ -619,7 +620,7 @@ def lemma1_margins(alpha: float, rho: float, n: float, **_: float) -> list[Margi
     ]
 
 
-def _worst_chance(alpha: float, rho: float, n: float) -> Truth:
+def _worst_chance(alpha: Value, rho: Value, n: Value) -> Truth:
     return exact(float(np.exp(log_worst_chance(alpha, rho, n))))
 
 

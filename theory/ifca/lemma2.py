@@ -42,6 +42,7 @@ from cfljax.statements import (
 )
 from theory.glossary import parameter
 from theory.ifca.common.checks import Events, PerPoint, chunks, grid, row
+from theory.ifca.common.rounds import Value
 
 EXACT, OPERATOR = "ifca.exact.lemma2", "ifca.lem2.op"
 NOISE, SHARP = "ifca.lem2.noise", "ifca.lem2.sharp"
@@ -289,7 +290,7 @@ _EVALUATION = Evaluation(
 
 
 def _longest(
-    generator: np.random.Generator, trials: int, *, n: float, d: float
+    generator: np.random.Generator, trials: int, *, n: Value, d: Value
 ) -> Float[np.ndarray, " trials"]:
     """Whether |X|_op > 3 max{sqrt d, sqrt N}, of raw X."""
     rows, features = int(max(n, d)), int(min(n, d))

@@ -190,7 +190,7 @@ def prove_printed(*, ratio: str = "4") -> list[Step]:
 
 
 def _printed_fails(
-    generator: np.random.Generator, trials: int, **values: float
+    generator: np.random.Generator, trials: int, **values: rounds.Value
 ) -> Float[np.ndarray, " trials"]:
     one = rounds.setting(**values)
     run = rounds.simulate(generator, one, trials=trials, rounds=1)
@@ -198,7 +198,7 @@ def _printed_fails(
     return violations(run.errors, floor).astype(float)
 
 
-def _printed_margins(**values: float) -> list[Margin]:
+def _printed_margins(**values: rounds.Value) -> list[Margin]:
     one = rounds.setting(**values)
     asked = as_printed(start_margins(one)) if one.alpha < 0.5 else ()
     return [rounds.start_margin(one), *asked[1:]]

@@ -752,7 +752,7 @@ def prove_square(*, share: str = "1") -> list[Step]:
 
 
 def _conclusion_fails(
-    generator: np.random.Generator, trials: int, **values: float
+    generator: np.random.Generator, trials: int, **values: rounds.Value
 ) -> Float[np.ndarray, " trials"]:
     setting = rounds.setting(**values)
     run = rounds.simulate(generator, setting, trials=trials, rounds=1)
@@ -768,7 +768,7 @@ def _conclusion_fails(
 
 
 def _corrected_fails(
-    generator: np.random.Generator, trials: int, **values: float
+    generator: np.random.Generator, trials: int, **values: rounds.Value
 ) -> Float[np.ndarray, " trials"]:
     setting = rounds.setting(**values)
     run = rounds.simulate(generator, setting, trials=trials, rounds=1)
@@ -776,7 +776,7 @@ def _corrected_fails(
     return violations(run.errors, floor).astype(float)
 
 
-def _bound(rate: float, noise_rate: float, **values: float) -> float:
+def _bound(rate: float, noise_rate: float, **values: rounds.Value) -> float:
     setting = rounds.setting(**values)
     return round_failure(
         clients=setting.num_clients,

@@ -18,27 +18,29 @@ PARAMETERS = (
     parameter("distance", 0.25, "distance of each model from its truth"),
     parameter("step_size", 0.75, "gamma = c1/p"),
 )
+Value = float | int  # of a parameter; counts are integers
+
 NUMBERS = 100.0  # that a trial of one round holds at once, about
 
 
 def setting(
-    m: float,
-    n: float,
-    d: float,
-    p: float,
-    noise: float,
-    separation: float,
-    distance: float,
-    step_size: float,
+    m: Value,
+    n: Value,
+    d: Value,
+    p: Value,
+    noise: Value,
+    separation: Value,
+    distance: Value,
+    step_size: Value,
 ) -> Setting:
     """The setting of these parameters, in units of the separation."""
     return Setting(
-        num_clients=m,
-        num_samples=n,
-        num_features=d,
+        num_clients=float(m),
+        num_samples=float(n),
+        num_features=float(d),
         noise=noise / separation,
-        shares=(p, 1 - p),
-        step=step_size * p,
+        shares=(float(p), float(1 - p)),
+        step=float(step_size * p),
         alpha=0.5 - distance / separation,
     )
 
