@@ -635,7 +635,7 @@ def test_corollary_1_at_parameters_of_ones_own():
 
 def test_simulated_rounds_have_the_exact_mean_square():
     one = rounds.setting(100, 50, 30, 0.4, 0.3, 2.0, 0.5, 0.75)
-    assert one.noise == 0.15 and one.alpha == 0.25 and one.gamma == 0.75
+    assert (one.noise, one.alpha, one.gamma) == pytest.approx((0.15, 0.25, 0.75))
     run = rounds.simulate(np.random.default_rng(0), one, trials=3000, rounds=1)
     assert np.all(run.misassigned == 0)
     x, rows = one.effective_steps, one.num_rows

@@ -171,7 +171,9 @@ def _judge_eq2(
         return found
     # Equality is reached where the noise is a third of the right side or more.
     gap = float(np.min((1 - left / right)[share > 1 / 3]))
-    return combine(statement, [found, never_exceeds(statement, gap, 0, rounding=1e-9)])
+    return combine(
+        statement, [found, never_exceeds(statement, gap, 0.0, rounding=1e-9)]
+    )
 
 
 EQ3, EQ4 = "ifca.eq3", "ifca.eq4"

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import scipy.special
+from jaxtyping import Float
 
 from cfljax.base import Numbers
 from cfljax.statements import (
@@ -31,7 +32,6 @@ from theory.ifca.common.checks import (
     Broadcast,
     Events,
     PerPoint,
-    PerTrial,
     grid,
     row,
 )
@@ -64,7 +64,11 @@ def check_noise(
     return _tightly(statement, tails, share * _DELTAS**power)
 
 
-def _tightly(statement: str, tails: PerTrial, claimed: PerPoint) -> Verdict:
+def _tightly(
+    statement: str,
+    tails: Float[np.ndarray, "laws levels"],
+    claimed: Float[np.ndarray, " levels"],
+) -> Verdict:
     """That no tail exceeds what is claimed, and one comes within 2 % of it at the
     smallest delta."""
     largest = float(np.max(tails[:, 0]))

@@ -122,8 +122,8 @@ def _implementations_apart(clients: list[Client]) -> PerPoint:
     own, other = np.swapaxes(offsets, 0, 1)
     noise = np.array([c.noise for c in clients])
     with jax.enable_x64(True):
-        tails = jax.jit(student_tail)(kappa, samples)
-        others = jax.jit(choice_kappa)(own, other, noise)
+        tails = jax.jit(jax.vmap(student_tail))(kappa, samples)
+        others = jax.jit(jax.vmap(choice_kappa))(own, other, noise)
     by_jax = np.log(np.asarray(tails))
     return np.abs(
         np.concatenate(

@@ -349,7 +349,7 @@ def check_floor(preset: Preset, *, missing: float = 0.0) -> Verdict:
         _chains(preset),
         step * features / (left + step * missing),
         margin=preset.choose(quick=0.065, full=0.015),
-        deviation=np.array([_chain_deviation(*chain) for chain in _CHAINS]),
+        deviation=np.array([_chain_deviation(*map(float, chain)) for chain in _CHAINS]),
         detail=f"{len(_CHAINS)} raw chains of {_ROUNDS} rounds from the truth",
     )
 

@@ -338,7 +338,7 @@ def prove_upper_tail(*, c4: str = "1/4") -> list[Step]:
             "D = rho + 4 - 4 alpha (1 - alpha) rho",
             bottom - (rho + 4 - 4 * alpha * (1 - alpha) * rho),
         ),
-        exactly("4 alpha^2 - 4 alpha/3 <= 1/3 at 0 and 1/2", bend(half) <= third),
+        exactly("4 alpha^2 - 4 alpha/3 <= 1/3 at 0 and 1/2", bool(bend(half) <= third)),
         no_negative_coefficient(
             "4 (1 + rho) >= rho + 4", 4 * (1 + rho) - (rho + 4), rho
         ),

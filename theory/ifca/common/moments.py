@@ -7,15 +7,17 @@ e'/tau^2) independent of g (row ifca.exact.group).
 import numpy as np
 from numpy.polynomial import Polynomial
 
+Real = float | int
+
 
 def square_moments(
-    rows: float,
-    features: float,
-    error: float,
-    noise: float,
+    rows: Real,
+    features: Real,
+    error: Real,
+    noise: Real,
     *,
-    kept: float = 0.0,
-    step: float = 1.0,
+    kept: Real = 0.0,
+    step: Real = 1.0,
 ) -> tuple[float, float]:
     """First and second moment of |`kept` e - `step` X'w|^2, exactly.
 
@@ -33,7 +35,7 @@ def square_moments(
     return _expected(first, rows), _expected(second, rows)
 
 
-def _expected(polynomial: Polynomial, rows: float) -> float:
+def _expected(polynomial: Polynomial, rows: Real) -> float:
     """Of a polynomial in chi2_N: E g^r = N (N + 2) ... (N + 2 r - 2)."""
     powers = 2.0 * np.arange(len(polynomial.coef) - 1)
     moments = np.concatenate([[1.0], np.cumprod(rows + powers)])
