@@ -371,6 +371,7 @@ def check_expected(preset: Preset, *, c7: float = C7) -> Verdict:
         np.log(C6) - c7 * _exponent(alpha, rho, samples),
         rounding=log_rounding(exact),
         logarithmic=True,
+        coordinates={"alpha": alpha, "rho": rho, "n": samples},
     )
     counts = raw_counts(preset, _SCARCE)
     clients, own, _, alpha, rho, samples = np.array(_SCARCE).T
@@ -413,6 +414,7 @@ def check_under_assumption(_: Preset, *, share: float = 1.0) -> Verdict:
         np.log(C6) - C8 * _exponent(alpha, rho, samples),
         rounding=log_rounding(exact),
         logarithmic=True,
+        coordinates={"alpha": alpha, "rho": rho, "m": clients, "n": samples},
         detail=f"exact law at {len(exact)} worst cases, 2 to 10^16 clients, alpha = "
         f"{share:g} alpha0, n' from (c / alpha0^2) ((rho + 1) / rho)^2 log m on",
     )

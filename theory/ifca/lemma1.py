@@ -107,6 +107,7 @@ def _by_raw_data(preset: Preset, *, c1: float, c2: float) -> Verdict:
         BOUND,
         tally(_spot_events(preset)),
         np.exp(lemma1_bound(alpha, rho, num_samples, c1=c1, c2=c2)),
+        coordinates={"alpha": alpha, "rho": rho, "n": num_samples},
         detail=f"raw data at {len(_SPOTS)} worst cases",
     )
 
@@ -120,6 +121,7 @@ def _by_exact_law(*, c1: float, c2: float) -> Verdict:
         lemma1_bound(alpha, rho, num_samples, c1=c1, c2=c2),
         rounding=log_rounding(exact),
         logarithmic=True,
+        coordinates={"alpha": alpha, "rho": rho, "n": num_samples},
         detail=f"exact law at {len(exact)} worst cases, in natural logarithms",
     )
 
@@ -212,6 +214,13 @@ def check_stronger(_: Preset, *, rate: float = 0.5) -> Verdict:
         np.concatenate([bounds, sharp]),
         rounding=log_rounding(values),
         logarithmic=True,
+        coordinates=dict(
+            zip(
+                ("alpha", "rho", "n"),
+                np.concatenate([[alpha, rho, num_samples], np.array([far, near]).T], 1),
+                strict=True,
+            )
+        ),
         detail=f"exact law of the worst case at {len(exact)} points, in natural "
         "logarithms; sharp in rate and constant",
     )

@@ -267,6 +267,7 @@ def check_tail(
         # the functions' relative error, and n' eps from that of their argument
         rounding=1e-11 + 1e-15 * samples[kept],
         logarithmic=True,
+        coordinates={"alpha": alpha[kept], "rho": rho[kept], "n": samples[kept]},
     )
     alpha, rho = grid(_TAIL_ALPHAS, _TAIL_RHOS)
     rate, squared = tail_rate(alpha, rho, side), tail_form(alpha, rho, slope) ** 2

@@ -145,6 +145,7 @@ def check_noise(
         np.log(c2) - c3 * shortest,
         rounding=_rounding(exact),
         logarithmic=True,
+        coordinates={"n": rows, "d": features},
     )
     detail = (
         f"exact law at {len(exact)} shapes up to 10^6, least exponent / "
