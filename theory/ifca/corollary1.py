@@ -29,6 +29,7 @@ from cfljax.statements import (
     exactly,
     identity,
     never_exceeds,
+    nonnegative,
     tally,
 )
 from theory.ifca import theorem1_corrected as theorem
@@ -196,6 +197,62 @@ def prove_goal(*, c6: str = "8.4853") -> list[Step]:
     ]
 
 
+def prove_log(*, base: str = "2.7182818") -> list[Step]:
+    """Two equal clusters, gamma p = 1/4, T = 2 + log_b(Delta/(4 eps)), b = `base`: no
+    c6 to c8 will do.
+
+    1. x_j = 1/2, so that a round multiplies both errors by 1/2 up to misassignments and
+       noise. Let n' grow and all else stay: eps is of order n'^(-1/2), T of order log
+       n'. Fix f' < 1/2 < f'' with log_b(1/f') < 1 and f'' < 1, and |e_0| = Delta/4. As
+       long as f'^t |e_0| <= |e_t| <= |e_0| in both clusters, a round leaves |e_(t+1)|
+       between f' |e_t| and f'' |e_t| unless somebody is misassigned, with probability
+       m exp(-c n') at most (Lemma 1, alpha = 1/4), or the rest of the step, of mean
+       square x^2 ((d + 1) |e_t|^2 + d sigma^2)/N, exceeds a fixed part of |e_t|, with
+       probability C (1 + 1/|e_t|^2)/n' at most by Chebyshev's inequality. |e_t|^2 is at
+       least of order n'^(-log_b(1/f')), so that the T probabilities sum to something
+       that vanishes.
+    2. Then |e_T|/eps >= f'^T |e_0|/eps, of order n'^((1 - log_b(1/f'))/2), which has no
+       limit. f' exists iff log_b 2 < 1.
+    """
+    import flint
+
+    return [
+        nonnegative(
+            "log_b 2 < 1",
+            lambda: 1 - flint.arb(2).log() / flint.arb(base).log(),
+            {},
+            strict=True,
+        )
+    ]
+
+
+def prove_natural(*, least_step: str = "0.3161") -> list[Step]:
+    """Two equal clusters, c1 in [`least_step`, 1 - `least_step`]: T = 2 + ln(Delta/(4
+    eps)) rounds serve, eps = c6 (sigma/p) sqrt(d/(m n')) <= Delta/4.
+
+    1. |1 - 2 c1| <= 1 - 2 `least_step` <= 1/e, and |1 - x| + 4 x sqrt(d/N) <= 1/e is
+       assumed. So a round has |e+| <= |e|/e + s but with probability delta, s = c2
+       (sigma/p) sqrt(d/(m n')) <= eps/4 (ifca.thm1.corrected). As 1/e <= 1/2 margins
+       stay as in the proof of ifca.cor1.corrected.
+    2. |e_T| <= e^-T Delta/2 + s/(1 - 1/e) <= (2 e^-2 + 1/(4 (1 - 1/e))) eps <= eps.
+    """
+    import flint
+
+    inverse = lambda: flint.arb(-1).exp()
+    return [
+        *theorem.prove_corrected(),
+        nonnegative(
+            "1 - 2 c1 <= 1/e", lambda: inverse() - 1 + 2 * flint.arb(least_step), {}
+        ),
+        nonnegative("1/e <= 1/2", lambda: flint.arb("0.5") - inverse(), {}),
+        nonnegative(
+            "2 e^-2 + 1/(4 (1 - 1/e)) <= 1",
+            lambda: 1 - 2 * inverse() ** 2 - 1 / (4 * (1 - inverse())),
+            {},
+        ),
+    ]
+
+
 MONOTONE = "ifca.claim.monotone"
 MONOTONE_CORRECTED = f"{MONOTONE}.corrected"
 
@@ -234,6 +291,15 @@ def check_monotone(preset: Preset, *, above: float = 0.0) -> Verdict:
         f"{settled:.1%} of the steps after round 20 increase an error"
     )
     return at_most(MONOTONE, tally(np.any(grown, axis=(2, 3))), _FAILURE, detail=detail)
+
+
+def prove_monotone(*, noise: int = 1) -> list[Step]:
+    """From the truth the next error is positive: with N = d = 1, x = 1, X = 1 and eps =
+    `noise`, e+ = e - (x/N) X'(X e - eps) is 1, and e = 0. As X' eps has a density,
+    |e+| > 0 with probability 1 whatever the sizes, if sigma > 0."""
+    error, step, row = 0, 1, 1
+    after = error - step * row * (row * error - noise)
+    return [exactly("|e+| > |e|", abs(after) > abs(error))]
 
 
 def worst_excess(alpha: PerPoint, *, excess: float) -> PerPoint:
@@ -430,6 +496,8 @@ STATEMENTS = (
         expected=Status.VIOLATED,
         fault="reading",
         other_reading=CORRECTED,
+        proof=prove_log,
+        proof_control={"base": "2"},
         note="(1/2)^ln(x) is x^-0.69, not 1/x: the error over eps grows like x^0.31, "
         "x = Delta/(4 eps). The base is not stated; with 2 it is true. The control "
         "has the same step and the logarithm of base 2.",
@@ -455,9 +523,15 @@ STATEMENTS = (
         NATURAL,
         _NATURAL,
         _TOO_SMALL,
-        ("equal clusters, or p_max <= 2.16 p with c1 in a shorter range",),
+        (
+            "two equal clusters, |1 - x| + 4 x sqrt(d/N) <= 1/e, N >= 4 d",
+            "eps <= Delta/4",
+        ),
         text="for equal clusters T = 2 + ln(Delta/(4 eps)) rounds are enough if c1 "
-        "lies in [0.316, 0.684], where all factors are at most 1/e",
+        "lies in [0.3161, 0.6839], where all factors are at most 1/e, for eps and "
+        "with the probability of ifca.cor1.corrected",
+        proof=prove_natural,
+        proof_control={"least_step": "0.316"},
         note="What the corollary, which leaves c1 open, can be read as. The control "
         "has c1 = 0.29.",
     ),
@@ -472,6 +546,8 @@ STATEMENTS = (
         fault="printed",
         check=check_monotone,
         control={"above": 3.0},
+        proof=prove_monotone,
+        proof_control={"noise": 0},
         # 2 eps0 <= Delta/8.
         margins=functools.partial(start_margins, *_FLOORS, failure=_FAILURE),
         note="At the floor about every second step increases an error, from the truth "

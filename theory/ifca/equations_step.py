@@ -657,8 +657,9 @@ STATEMENTS = (
         proof=prove_first,
         proof_control={"constant": "1.99"},
         note="Loose: gammahat <= 1/L and |S_1 cap S_1*| >= p m / 4 cannot both be "
-        "tight, and the true noise is of order sqrt(p), not 1 / sqrt(p). The control "
-        "has 0.9 of its root mean square.",
+        "tight, and the true noise is of order sqrt(p), not 1 / sqrt(p): no step "
+        "exceeds the bound here, though some reach 0.92 of it. The control has 0.9 of "
+        "the noise's root mean square.",
     ),
     row(
         id=EQ30,
