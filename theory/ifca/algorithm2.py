@@ -59,7 +59,7 @@ def check_line14(
         statement,
         factors,
         (claimed - margin, claimed + margin),
-        coordinates={"m": _WHOLE.num_clients * np.ones(3), "p": min(_WHOLE.shares)},
+        coordinates={"m": _WHOLE.num_clients, "p": min(_WHOLE.shares)},
         detail="factors "
         + ", ".join(f"{mean:.4f} (claimed {claim:.4f})" for mean, claim in pairs)
         + " with |M_t| / m = 1/2, 1/4, 1/8 and 2 gamma p = 1/2",
