@@ -210,7 +210,7 @@ def _biases(preset: Preset) -> Float[np.ndarray, "axes batches points"]:
 def check_scaling(preset: Preset, *, offset: float = 0.0) -> Verdict:
     """Slopes -1/2, -1/2 of the floor and 0, -1 of the bias, in m and n', within 0.05,
     of medians over batches of 40 runs. And below -1 - `_CONVEX_BAND` for P(E) under
-    Student noise that does not change with n'. `offset` is added to the claimed slopes."""
+    Student noise that does not change with n'. `offset` is added to all claims."""
     claims = np.array([-0.5, -0.5, 0.0, -1.0]) + offset
     each = ERROR_RATE / 4
     parts = np.concatenate([_convex_floors(preset), _biases(preset)])
