@@ -85,10 +85,14 @@ def check_sharp(_: Preset, *, c1: float = C1) -> Verdict:
     """P <= c1 x / (1 + c1 x), attained at n' = 1; no c1 smaller by 1e-6 will do."""
     scale, samples, exact = _jumps()
     limit = np.exp(exact - np.log(scale))[scale == np.min(_SCALES)]
+    one = samples == 1
+    attained = np.log(c1 * scale / (1 + c1 * scale))[one]
     return combine(
         SHARP,
         [
             *_by_law(SHARP, lambda x: c1 * x / (1 + c1 * x)),
+            # Jumps are higher than needed by 1e-9.
+            never_exceeds(SHARP, np.abs(exact[one] - attained), 0.0, rounding=1e-8),
             never_exceeds(SHARP, np.full_like(limit, c1 - 1e-6), limit, rounding=1e-9),
         ],
         detail=f"P / x = {np.min(limit):.7f} or more at x = 1e-9 for every n' up to "
