@@ -9,11 +9,15 @@ from jaxtyping import Bool, Float
 
 from cfljax import law
 from cfljax.statements import (
+    Constant,
+    Evaluation,
+    Grade,
     Margin,
     Preset,
     Statement,
     Status,
     Step,
+    Truth,
     Verdict,
     at_most,
     combine,
@@ -22,6 +26,7 @@ from cfljax.statements import (
     never_exceeds,
     tally,
 )
+from theory.glossary import parameter
 from theory.ifca.common.checks import (
     Events,
     PerPoint,
@@ -161,6 +166,33 @@ def fewest_samples(
         enough = law.log_misassignment_probability(kappa, middle) <= target
         low, high = (low, middle) if enough else (middle, high)
     return high
+
+
+def _fewest(**values: float) -> Truth:
+    number = fewest_samples(
+        *(values[one] for one in ("m", "k", "alpha", "rho", "failure"))
+    )
+    return Truth(number, number, Grade.EXACT)
+
+
+_SAMPLES_EVALUATION = Evaluation(
+    quantity="the fewest n' that make any misassignment rarer than delta, at the least "
+    "favourable models, by the union over clients and rivals",
+    parameters=(
+        parameter("m", 1000),
+        parameter("k", 4, least=2),
+        parameter("alpha", 0.1),
+        parameter("rho", 1.0),
+        parameter("failure", 1e-3),
+    ),
+    bound=lambda m, k, alpha, rho, failure, C: math.ceil(
+        enough_samples(m, k, alpha, rho, failure, C)
+    ),
+    truth=_fewest,
+    margins=lambda m, k, **_: (Margin("k <= m", k, m, at_least=False),),
+    constants={"C": Constant(2.0, origin="enough by ifca.lem1.stronger")},
+    note="exact law",
+)
 
 
 _VARIANCES = ("ifca.asm4", "ifca.asm5")  # of order 0, the loss, and 1, its gradient
@@ -764,6 +796,7 @@ STATEMENTS = (
         claimed="n' >~ ((rho + 1)/(alpha0 rho))^2 log m, constant unnamed",
         check=check_samples,
         control={"constant": 1.5},
+        evaluation=_SAMPLES_EVALUATION,
         note="At low signal the square asks for 1/rho times too much: (rho + 1)/"
         "(alpha0^2 rho) is enough, with C = 2 too. The control has C = 1.5 in it. "
         "p_max <= 3 p is missing from the assumption.",

@@ -46,9 +46,8 @@ def _pairs(preset: Preset) -> _Pairs:
     generator = preset.generator("ifca.definitions")
     inputs = generator.standard_normal((6, 3))
     ridge = 0.3
-    curvatures = np.array(
-        [ridge, 1.0, ridge + float(np.linalg.norm(inputs, 2)) ** 2 / 4]
-    )
+    top = ridge + float(np.linalg.norm(inputs, 2)) ** 2 / 4  # of either function
+    curvatures = np.array([ridge, 1.0, top])
     first = 3 * generator.standard_normal((size, 3))
     apart = generator.standard_normal((size, 3))
     apart[1::8], apart[5::8] = np.eye(3)[0], np.eye(3)[2]
@@ -135,8 +134,8 @@ def prove_convex(*, factor: str = "1") -> list[Step]:
     """
     import sympy
 
-    low, high, first, second, square, one, two = sympy.symbols(
-        "lambda L F F1 d2 gd g1d", real=True
+    low, first, second, square, one, two = sympy.symbols(
+        "lambda F F1 d2 gd g1d", real=True
     )
     sum_ = (second - first - one - low / 2 * square) + (
         first - second + two - low / 2 * square
