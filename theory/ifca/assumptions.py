@@ -168,7 +168,7 @@ def fewest_samples(
     return high
 
 
-def _fewest(**values: float) -> Truth:
+def _fewest(**values: float | int) -> Truth:
     number = fewest_samples(
         *(values[one] for one in ("m", "k", "alpha", "rho", "failure"))
     )

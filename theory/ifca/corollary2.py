@@ -261,7 +261,7 @@ def prove_bound(*, divisor: str = "1") -> list[Step]:
     ]  # fmt: skip
 
 
-def _claimed(*, c: float, alpha: float, **values: float) -> float:
+def _claimed(*, c: float, alpha: float, **values: float | int) -> float:
     """eps, of its three terms."""
     setting = theorem2.setting_of(alpha=0.25, **values)
     third = floor_terms(in_each_step(setting, c=c))[2]
@@ -269,7 +269,7 @@ def _claimed(*, c: float, alpha: float, **values: float) -> float:
     return float(sum(terms))
 
 
-def _truth(*, alpha: float, **values: float) -> Truth:
+def _truth(*, alpha: float, **values: float | int) -> Truth:
     """Where noise alone settles, and what T rounds of ifca.thm2.explicit leave."""
     setting = theorem2.setting_of(alpha=0.25, **values)
     largest = 1 - (setting.num_clusters - 1) * setting.share
@@ -280,7 +280,7 @@ def _truth(*, alpha: float, **values: float) -> Truth:
     return Truth(float(stationary_noise(setting, largest)), high, Grade.EXACT)
 
 
-def _evaluation_margins(*, alpha: float, **values: float) -> tuple[Margin, ...]:
+def _evaluation_margins(*, alpha: float, **values: float | int) -> tuple[Margin, ...]:
     """Those of Theorem 2 with delta0 for delta, at min(alpha0, 1/4), and of (40)."""
     near = min(alpha, 0.25)
     setting = theorem2.setting_of(alpha=near, **values)

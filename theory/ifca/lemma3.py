@@ -325,7 +325,7 @@ def worst_gap(
 
 
 def _truth(
-    n: float,
+    n: float | int,
     alpha: float,
     loss_deviation: float,
     convexity: float,

@@ -336,7 +336,7 @@ def prove_bound(
 
 
 def margins(
-    m: float, n: float, p: float, k: float, convexity: float, smoothness: float,
+    m: float | int, n: float | int, p: float, k: float | int, convexity: float, smoothness: float,
     loss_deviation: float, gradient_deviation: float, separation: float, alpha: float,
     failure: float,
 ) -> tuple[Margin, ...]:  # fmt: skip
@@ -354,7 +354,7 @@ def margins(
 
 
 def setting_of(
-    m: float, n: float, p: float, k: float, convexity: float, smoothness: float,
+    m: float | int, n: float | int, p: float, k: float | int, convexity: float, smoothness: float,
     loss_deviation: float, gradient_deviation: float, separation: float, alpha: float,
     failure: float,
 ) -> ConvexSetting:  # fmt: skip
@@ -364,7 +364,7 @@ def setting_of(
     )  # fmt: skip
 
 
-def _truth(**values: float) -> Truth:
+def _truth(**values: float | int) -> Truth:
     """What the pull or the noise alone attain, and the explicit bound, which is proved.
     The start is at the edge of alpha, or at the truth."""
     setting = setting_of(**values)
@@ -376,7 +376,9 @@ def _truth(**values: float) -> Truth:
     return Truth(float(low), float(high), Grade.EXACT)
 
 
-def _claimed(*, first: float, second: float, third: float, **values: float) -> float:
+def _claimed(
+    *, first: float, second: float, third: float, **values: float | int
+) -> float:
     setting = setting_of(**values)
     start = (0.5 - setting.alpha) * float(setting.unit)
     floor = sum(floor_terms(setting, constants=(first, second, third)))
