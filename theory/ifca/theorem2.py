@@ -221,7 +221,9 @@ def check_bound(
             at_extremes(BOUND, noisy, np.asarray(gain), np.asarray(best)),
             at_extremes(BOUND, noisy, noise, np.asarray(sum(claimed))),
             at_extremes(BOUND, jumpy, shift, np.asarray(sum(allowed)) - promised),
-            never_exceeds(BOUND, np.abs(np.divide(spare, loose) - 1), 0, rounding=0.01),
+            never_exceeds(
+                BOUND, np.abs(np.divide(spare, loose) - 1), 0.0, rounding=0.01
+            ),
         ],
         detail=detail,
     )
@@ -335,33 +337,34 @@ def prove_bound(
     ]  # fmt: skip
 
 
-def margins(
-    m: float | int, n: float | int, p: float, k: float | int, convexity: float, smoothness: float,
-    loss_deviation: float, gradient_deviation: float, separation: float, alpha: float,
-    failure: float,
-) -> tuple[Margin, ...]:  # fmt: skip
+def margins(**values: float | int) -> tuple[Margin, ...]:
     """Assumption 6, and what k, p, lambda and L have to do with each other."""
-    setting = setting_of(
-        m, n, p, k, convexity, smoothness, loss_deviation, gradient_deviation,
-        separation, alpha, failure,
-    )  # fmt: skip
+    setting, most = setting_of(**values), 1 / values["k"]
+    low, high = values["convexity"], values["smoothness"]
+    apart = float(values["separation"])
     return (
-        Margin("ifca.asm3: lambda <= L", convexity, smoothness, at_least=False),
-        Margin("p <= 1/k", p, 1 / k, at_least=False),
-        Margin("Delta <= 2, as max |theta_j*| <= 1", separation, 2.0, at_least=False),
+        Margin("ifca.asm3: lambda <= L", float(low), float(high), at_least=False),
+        Margin("p <= 1/k", float(values["p"]), most, at_least=False),
+        Margin("Delta <= 2, as max |theta_j*| <= 1", apart, 2.0, at_least=False),
         *assumption6(setting)[2:],
     )
 
 
-def setting_of(
-    m: float | int, n: float | int, p: float, k: float | int, convexity: float, smoothness: float,
-    loss_deviation: float, gradient_deviation: float, separation: float, alpha: float,
-    failure: float,
-) -> ConvexSetting:  # fmt: skip
+def setting_of(**values: float | int) -> ConvexSetting:
+    """The constants of the parameters' names."""
     return ConvexSetting(
-        k, m, p, n, convexity, smoothness, loss_deviation**2, gradient_deviation**2,
-        separation, alpha, failure,
-    )  # fmt: skip
+        num_clusters=values["k"],
+        num_clients=values["m"],
+        share=values["p"],
+        num_samples=values["n"],
+        strong_convexity=values["convexity"],
+        smoothness=values["smoothness"],
+        loss_variance=values["loss_deviation"] ** 2,
+        gradient_variance=values["gradient_deviation"] ** 2,
+        separation=values["separation"],
+        alpha=values["alpha"],
+        failure=values["failure"],
+    )
 
 
 def _truth(**values: float | int) -> Truth:
