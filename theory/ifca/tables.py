@@ -140,7 +140,7 @@ _REPLICAS = ((4, 20, 40, 40, 1.0, 30), (2, 20, 20, 40, 0.5, 10))
 
 
 @functools.lru_cache(maxsize=1)
-def _settled(preset: Preset) -> tuple[Float[np.ndarray, " runs"], ...]:
+def _settled(preset: Preset) -> tuple[Float[np.ndarray, " _"], ...]:
     """Rounds after which the identities are right for good, in runs that end so."""
     found = []
     for index, (clusters, features, clients, samples, step, _) in enumerate(_REPLICAS):
@@ -156,11 +156,11 @@ def _settled(preset: Preset) -> tuple[Float[np.ndarray, " runs"], ...]:
             outcome = train(data, models, step_size=step, num_rounds=1)
             models = outcome.models
             right.append(recovered(data, outcome)[:, 0])
-        found.append(_last_wrong(np.array(right)))
+        found.append(last_wrong(np.array(right)))
     return tuple(found)
 
 
-def _last_wrong(right: Bool[np.ndarray, "rounds runs"]) -> Float[np.ndarray, " runs"]:
+def last_wrong(right: Bool[np.ndarray, "rounds runs"]) -> Float[np.ndarray, " found"]:
     """Number of the last wrong round, from 1 on, of runs whose last round is right."""
     rounds = np.arange(1, len(right) + 1)[:, None]
     last = np.max(np.where(right, 0, rounds), axis=0)

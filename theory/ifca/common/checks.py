@@ -151,7 +151,7 @@ def median_within(
     band: tuple[PerPoint | float, PerPoint | float],
     *,
     error_rate: float = ERROR_RATE,
-    coordinates: Mapping[str, PerPoint | float] | None = None,
+    coordinates: Mapping[str, Num[np.ndarray, " points"] | float] | None = None,
     detail: str | Callable[[PerPoint, PerPoint], str] = "",
 ) -> Verdict:
     """Judge the claim that medians over trials, one for each row of `values`, lie in a
