@@ -748,7 +748,7 @@ def test_evaluations_hold_where_they_claim(row):
     assert found["verdict"].item() == "holds"
     assert found["low"].item() <= found["high"].item() <= found["bound"].item()
     if row.id == lemma3.BOUND:
-        wrong = statements.evaluate(row.evaluation, constants={"c1": 3.9})
+        wrong = statements.evaluate(row.evaluation, constants={"c1": 3.9}, n=10**6)
         assert wrong["verdict"].item() == "violated"
         few = statements.evaluate(row.evaluation, smoothness=0.5)
         assert few["verdict"].item() == "not claimed here"
@@ -777,14 +777,14 @@ def test_a_wrong_exponent_is_noticed(module, term, name, monkeypatch):
     maker = {theorem2: "floor_terms", corollary2: "printed_terms"}[module]
     correct = getattr(module, maker)
 
-    def wrong(setting, **options):
+    def wrong(setting, *, power, **options):
         terms = [np.array(one) for one in correct(setting, **options)]
         value = np.maximum(np.asarray(getattr(setting, name), float), 1e-250)
         terms[term] = terms[term] * value**power
         return tuple(terms)
 
     for power in (-0.2,) if name in ("num_clients", "num_samples") else (-0.2, 0.2):
-        monkeypatch.setattr(module, maker, wrong)
+        monkeypatch.setattr(module, maker, functools.partial(wrong, power=power))
         assert module.check_bound(QUICK).status is Status.VIOLATED
 
 

@@ -63,7 +63,7 @@ _FEATURES, _CLIENTS = 20, 20
 
 
 @functools.lru_cache(maxsize=2)
-def _changed(preset: Preset, samples: int) -> Bool[np.ndarray, " trials"]:
+def _changed(preset: Preset, samples: int) -> Bool[np.ndarray, " stable"]:
     """Whether an identity changes after the first 5 rounds that all identities stay."""
     generator = preset.generator(STABLE, samples)
     trials = preset.choose(quick=400, full=4000)
@@ -83,7 +83,7 @@ def _changed(preset: Preset, samples: int) -> Bool[np.ndarray, " trials"]:
 
 def changes_later(
     same: Bool[np.ndarray, "rounds trials"],
-) -> Bool[np.ndarray, " trials"]:
+) -> Bool[np.ndarray, " stable"]:
     """Whether a round that is not the `same` as the one before follows the first 5 that
     are; of trials that have such a run."""
     last = len(same) - _WATCHED
