@@ -73,16 +73,18 @@ def _at_scale(
     return outcome.models / scale, near[:, 0]
 
 
-def check_separation(preset: Preset, *, margin: float = 0.1) -> Verdict:
+def check_separation(
+    preset: Preset, *, band: tuple[float, float] = (-0.1, 0.1)
+) -> Verdict:
     """That success depends on R through the signal-to-noise ratio R / sigma. Successes
-    at R = 4 and R = 1/4 may differ by a margin at one ratio."""
+    at R = 4 less those at R = 1/4, at one ratio, lie in the band."""
     small, large = (_at_scale(preset, one, 1.0)[1] for one in (_SMALL, _LARGE))
     detail = (
         f"at R / sigma = {_SNR:g}, starts in {{0, 1}}^d: {np.mean(small):.3f} "
         f"of single starts succeed at R = {_SMALL:g}, {np.mean(large):.3f} at R = "
         f"{_LARGE:g}"
     )
-    return difference_within(SEPARATION, large, small, (-margin, margin), detail=detail)
+    return difference_within(SEPARATION, large, small, band, detail=detail)
 
 
 def check_equivariance(preset: Preset, *, scale_start: bool = True) -> Verdict:
@@ -136,14 +138,16 @@ def _by_samples(preset: Preset) -> Bool[np.ndarray, "sizes trials"]:
     return np.array(found)
 
 
-def check_data(preset: Preset, *, margin: float = 0.0) -> Verdict:
-    """That fifty times the data per client do not lower the success by a margin."""
+def check_data(preset: Preset, *, more: bool = True) -> Verdict:
+    """That fifty times the data per client do not lower the success; or do not raise
+    it, unless `more`."""
     few, many = _by_samples(preset)
     detail = (
         f"k = 4, best of ten starts and three step sizes: {np.mean(few):.3f} "
         f"succeed at n = 20, {np.mean(many):.3f} at n = 1000"
     )
-    return difference_within(DATA, many, few, (0.0 - margin, 1.0), detail=detail)
+    pair = (many, few) if more else (few, many)
+    return difference_within(DATA, *pair, (0.0, 1.0), detail=detail)
 
 
 def feasible_rows(num_clusters: int, num_features: float) -> float:
@@ -252,15 +256,16 @@ def _fresh(preset: Preset) -> Events:
     return np.stack([success for success, _ in found])
 
 
-def check_fresh(preset: Preset, *, margin: float = 0.0) -> Verdict:
-    """That a random start succeeds no less often with n' = 1e5 than with n' = 10. Or
-    less often by no more than a margin."""
+def check_fresh(preset: Preset, *, more: bool = True) -> Verdict:
+    """That a random start succeeds no less often with n' = 1e5 than with n' = 10; or no
+    more often, unless `more`."""
     few, many = _fresh(preset)
     detail = (
         f"k = 2, m = 100, d = 200, one start: {np.mean(few):.3f} succeed at "
         f"n' = 10, {np.mean(many):.3f} at n' = 1e5"
     )
-    return difference_within(FRESH, many, few, (0.0 - margin, 1.0), detail=detail)
+    pair = (many, few) if more else (few, many)
+    return difference_within(FRESH, *pair, (0.0, 1.0), detail=detail)
 
 
 @functools.lru_cache(maxsize=1)
@@ -271,6 +276,22 @@ def _with_all_data(preset: Preset) -> tuple[Events, Events]:
         for index, scale in enumerate(_STARTS)
     ]
     return np.stack([one for one, _ in found]), np.stack([two for _, two in found])
+
+
+def _separating(preset: Preset) -> Events:
+    """Whether starts separate two orthogonal truths, for d = 1e6. Only the models'
+    coordinates along the truths and their norms matter."""
+    trials, features = preset.choose(quick=200_000, full=2_000_000), 1e6
+    generator = preset.generator(f"{DATA}.starts")
+    along = generator.standard_normal((trials, 2, 2))  # [trials, models, truths]
+    squares = generator.chisquare(features - 2, (trials, 2)) + np.sum(along**2, axis=2)
+    events = []
+    for scale in _STARTS:
+        inner = scale * along / np.sqrt(features)
+        gaps = scale**2 * squares[..., None] / features - 2 * inner
+        nearest = np.argmin(gaps, axis=1)
+        events.append(nearest[:, 0] != nearest[:, 1])
+    return np.stack(events)
 
 
 def check_voronoi(preset: Preset, *, isotropic: bool = False) -> Verdict:
@@ -286,6 +307,7 @@ def check_voronoi(preset: Preset, *, isotropic: bool = False) -> Verdict:
         name,
         [
             equals(name, tally(success), claimed, resolution=0.25),
+            equals(name, tally(_separating(preset)), claimed, resolution=0.015),
             at_most(name, tally(success != separates), 0.05),
         ],
         detail="P(success) "
@@ -430,20 +452,21 @@ def _too_many_models(preset: Preset) -> dict[str, PerTrial]:
     return {name: np.stack(rows).astype(float) for name, rows in found.items()}
 
 
-def check_empty(preset: Preset, *, share: float = 0.5) -> Verdict:
+def check_empty(preset: Preset, *, near: bool = True, share: float = 0.5) -> Verdict:
     """That one model per cluster ends up with its clients, and no other with any. But
-    for a share of the trials."""
+    for a share of the trials; of those from random starts alone unless `near`."""
     found = _too_many_models(preset)
     used, failed = (np.mean(found[name], axis=1) for name in ("used", "failed"))
     detail = (
         "3 clusters; models used on average, and share without the true partition: "
         + ", ".join(
             f"{mean:.2f} of {models} and {wrong:.2f} from "
-            + ("near the truths" if near else "random")
-            for (models, near), mean, wrong in zip(_SURPLUS, used, failed, strict=True)
+            + ("near the truths" if close else "random")
+            for (models, close), mean, wrong in zip(_SURPLUS, used, failed, strict=True)
         )
     )
-    return at_most(EMPTY, tally(found["failed"]), share, detail=detail)
+    events = found["failed"] if near else found["failed"][-1:]
+    return at_most(EMPTY, tally(events), share, detail=detail)
 
 
 def check_surplus(preset: Preset, *, empty: bool = False) -> Verdict:
@@ -476,12 +499,15 @@ STATEMENTS = (
         preconditions=_REPLICA,
         constants={"margin": 0.1},
         expected=Status.VIOLATED,
+        fault="reading",
+        other_reading=f"{SEPARATION}.corrected",
         check=check_separation,
-        control={"margin": 0.3},
-        note="At one and the same R / sigma success still rises with R, since the "
-        "start is not scaled along. That success rises with R is not in doubt. In this "
-        "small replica step 1 escapes more often, and step 0.01 is too slow. The "
-        "control allows a difference of 0.3.",
+        control={"band": (0.0, 1.0)},
+        note="Read as: R acts through R / sigma alone. At one and the same R / sigma "
+        "success still rises with R, since the start is not scaled along; the text "
+        "says no more than that the rise validates the theory. In this small replica "
+        "step 1 escapes more often, and step 0.01 is too slow. The control claims that "
+        "success does not fall with R, which is not in doubt.",
     ),
     row(
         id=f"{SEPARATION}.corrected",
@@ -505,10 +531,14 @@ STATEMENTS = (
             "matched",
         ),
         expected=Status.VIOLATED,
+        fault="reading",
+        other_reading=ORACLE,
         check=check_data,
-        control={"margin": 0.2},
-        note="The released grid has n <= d / 5, where success does rise; beyond n = "
-        "2 d it falls. The control grants a loss of 0.2.",
+        control={"more": False},
+        note="Read as a rule for all m and n. The figure's own grid has n <= d / 5, "
+        "where success does rise, as it must with m n near the line of "
+        "`ifca.claim.fig3cd.corrected`; beyond n = 2 d it falls. The control claims "
+        "the contrary, that it does not rise from n = 20 to 1000.",
     ),
     row(
         id=ORACLE,
@@ -532,10 +562,14 @@ STATEMENTS = (
             "k = 2, m = 100, d = 200, |theta_0| = |theta_j*|, gamma = 1/2",
         ),
         expected=Status.VIOLATED,
+        fault="reading",
+        other_reading=ORACLE,
         check=check_fresh,
-        control={"margin": 0.2},
-        note="Ten restarts would hide it at k = 2, as 1 - 0.6^10 = 0.994. Steps close "
-        "to 1 / (2 p) escape more often. The control grants a loss of 0.2.",
+        control={"more": False},
+        note="The figure's runs use the same data in every round, and ten restarts, "
+        "which would hide it at k = 2, as 1 - 0.6^10 = 0.994. Steps close to 1 / (2 p) "
+        "escape more often. The control claims the contrary, that success does not "
+        "rise.",
     ),
     row(
         id=f"{FRESH}.corrected",
@@ -562,10 +596,13 @@ STATEMENTS = (
         ),
         constants={"share": 0.1},
         expected=Status.VIOLATED,
+        fault="reading",
+        other_reading=f"{LABELS}.corrected",
         check=check_labels,
-        control={"share": 0.25},
-        note="Labels are arbitrary: of runs that learned both models half have them "
-        "swapped (1 - 1/k! for k), and fail. The control grants a quarter.",
+        control={"share": 0.75},
+        note="Read by the letter, without matching: labels are arbitrary, and of runs "
+        "that learned both models half have them swapped (1 - 1/k! for k), and fail. "
+        "The control grants three quarters.",
     ),
     row(
         id=f"{LABELS}.corrected",
@@ -602,11 +639,13 @@ STATEMENTS = (
         ),
         constants={"share": 0.5},
         expected=Status.VIOLATED,
+        fault="ours",
         check=check_empty,
-        control={"share": 0.6},
-        note="The paper saw it on FEMNIST and takes it to indicate applicability where "
-        "the number of clusters is unknown. It does happen, too, in between. The "
-        "control lets 6 of 10 trials end otherwise.",
+        control={"near": False, "share": 0.95},
+        note="The paper saw it on FEMNIST alone and takes it to indicate applicability "
+        "where the number of clusters is unknown; that it is so in general is read "
+        "into it here. It does happen, too, in between. The control lets 19 of 20 "
+        "trials from random starts end otherwise.",
     ),
     row(
         id=f"{EMPTY}.corrected",

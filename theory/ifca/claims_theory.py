@@ -1,18 +1,31 @@
 """What Section 5 says of its theory: the rate, re-sampling, and random starts."""
 
 import functools
+from fractions import Fraction
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from cfljax import law
-from cfljax.statements import Preset, Status, Verdict, at_most, tally
+from cfljax.statements import (
+    Preset,
+    Status,
+    Step,
+    Verdict,
+    at_most,
+    combine,
+    exactly,
+    identity,
+    never_exceeds,
+    tally,
+)
 from theory.ifca.common.checks import (
     Broadcast,
     Events,
     PerTrial,
     difference_within,
-    mean_within,
+    grid,
+    median_within,
     row,
     tallies,
     unit,
@@ -46,7 +59,8 @@ _NOISE, _FEATURES, _CLIENTS = 0.3, 20, 20  # of the runs on small data, |theta*|
 
 
 def _over_minimax(preset: Preset) -> PerTrial:
-    """Error after T rounds on 2 T folds over the oracle's sqrt(E |error|^2) on all."""
+    """Root mean square over both clusters of the error after T rounds on 2 T folds,
+    over the oracle's sqrt(E |error|^2) on all samples."""
     ratios, runs = [], follow_all(preset, OPTIMAL, tuple(one for _, one in _RATES))
     for run, (rounds, setting) in zip(runs, _RATES, strict=True):
         whole = law.oracle_risk(
@@ -63,12 +77,16 @@ def check_optimal(preset: Preset, *, exponent: float = 0.0) -> Verdict:
     rounds = np.array([one for one, _ in _RATES])
     share = np.array([setting.shares[0] for _, setting in _RATES])
     claimed = np.sqrt(2 * rounds) * (2 * share) ** -exponent
-    mean = np.mean(ratios, axis=1) / np.sqrt(2 * rounds)
-    detail = (
-        f"error over sqrt(2 T) times the oracle's: {np.min(mean):.4f} to "
-        f"{np.max(mean):.4f} for p = 1/2, 1/16, 1/128 and T = 5, 20, 40"
+    middle = np.median(ratios, axis=1) / np.sqrt(2 * rounds)
+    return median_within(
+        OPTIMAL,
+        ratios / claimed[:, None],
+        (0.97, 1.03),
+        coordinates={"rounds": rounds, "p": share},
+        detail=f"error over sqrt(2 T) times the oracle's: {np.min(middle):.4f} to "
+        f"{np.max(middle):.4f} in the median for p = 1/2, 1/16, 1/128 and T = 5, 20, "
+        "40",
     )
-    return mean_within(OPTIMAL, ratios / claimed[:, None], (0.97, 1.03), detail=detail)
 
 
 def _small_data(
@@ -238,13 +256,85 @@ def check_closeness(preset: Preset, *, at_random: float = -0.5) -> Verdict:
     models, truths = _starts(preset, len(_START_FEATURES) - 1)
     alpha = np.stack([closeness_on_the_way(models, truths, one) for one in _SHARES])
     claimed = at_random + share * (0.5 - at_random)
-    shown = zip(np.mean(alpha, axis=1), _SHARES, strict=True)
+    shown = zip(np.median(alpha, axis=1), _SHARES, strict=True)
     detail = (
-        "mean alpha0 "
-        + ", ".join(f"{mean:.3f} at {one:g}" for mean, one in shown)
+        "alpha0 in the median "
+        + ", ".join(f"{middle:.3f} at {one:g}" for middle, one in shown)
         + " of the way, d = 1000"
     )
-    return mean_within(name, alpha, (claimed - 0.04, claimed + 0.04), detail=detail)
+    return median_within(name, alpha, (claimed - 0.04, claimed + 0.04), detail=detail)
+
+
+GUESS = f"{RANDOM}.guess"
+
+
+def check_guess(_: Preset, *, shift: float = 0.0) -> Verdict:
+    """At alpha0 = 0 the least favourable start's first identity estimates are a coin's,
+    for any larger alpha0 they are better; `shift` is added to alpha0."""
+    rho, samples, alpha = grid(
+        [1e-3, 1.0, 4.0, 1e3], [1.0, 10.0, 1e4], [1e-6, 1e-3, 0.1, 0.49]
+    )
+    # kappa is odd in alpha: models that are further off are preferred as often.
+    kappa = np.sign(alpha + shift) * law.worst_kappa(np.abs(alpha + shift), rho)
+    wrong = law.log_misassignment_probability(kappa, samples)
+    edge = law.log_misassignment_probability(0.0 * samples, samples)
+    half = np.full(len(rho), np.log(0.5))
+    return combine(
+        GUESS,
+        [
+            never_exceeds(
+                GUESS, wrong, half, rounding=1e-15, logarithmic=True,
+                coordinates={"rho": rho, "n": samples, "alpha": alpha},
+            ),
+            never_exceeds(GUESS, np.abs(edge - half), 0.0, rounding=1e-12),
+        ],
+        detail=f"P(wrong) = {np.exp(np.max(wrong)):.6f} at alpha0 = 1e-6, n' = 1 and "
+        f"rho = 1e-3, {np.exp(np.min(wrong)):.3g} at the other end of the grid",
+    )  # fmt: skip
+
+
+EDGE = "ifca.claim.regime"
+
+
+def check_regime(_: Preset, *, exponent: float = 1.0) -> Verdict:
+    """1/sqrt(m n) + 1/n is at most twice 1/sqrt(m n) if n >= m^`exponent`; at n = m it
+    is twice that, and at n = m / 100 eleven times."""
+    clients, factor = grid(10.0 ** np.arange(1, 13), [1.0, 1.01, 10.0, 1e6])
+    samples = factor * clients**exponent
+    ratio = 1 + np.sqrt(clients / samples)
+    few = 1 + np.sqrt(clients / (clients / 100))
+    return combine(
+        EDGE,
+        [
+            never_exceeds(
+                EDGE, ratio, 2.0, rounding=1e-12,
+                coordinates={"m": clients, "n": samples},
+            ),
+            never_exceeds(EDGE, 2.0, float(np.max(ratio)), rounding=1e-12),
+            never_exceeds(EDGE, np.full_like(few, 11.0), few, rounding=1e-12),
+        ],
+        detail=f"the rate over 1 / sqrt(m n): up to {np.max(ratio):.4f} for n >= m, "
+        f"{few[0]:.4g} at n = m / 100",
+    )  # fmt: skip
+
+
+def prove_regime(*, edge: str = "1") -> list[Step]:
+    """1/sqrt(m n) + 1/n <= 2/sqrt(m n) if and only if n >= m, for all m and n.
+
+    With r = sqrt(m/n), 1/n = r/sqrt(m n), so the rate is (1 + r)/sqrt(m n): r <= 1 for
+    n >= `edge` m, edge = 1. As m/n grows, r does, without limit.
+    """
+    import sympy
+
+    m, n = sympy.symbols("m n", positive=True)
+    rate = 1 / sympy.sqrt(m * n) + 1 / n
+    return [
+        identity(
+            "1/sqrt(m n) + 1/n = (1 + sqrt(m/n))/sqrt(m n)",
+            rate - (1 + sympy.sqrt(m / n)) / sympy.sqrt(m * n),
+        ),
+        exactly("m/n <= 1 at n = edge m", 1 / Fraction(edge) <= 1, f"edge = {edge}"),
+    ]
 
 
 _SMALL = "k = 2, d = 20, m = 20, |theta*| = 1, sigma = 0.3, gamma = 1/2"
@@ -295,11 +385,14 @@ STATEMENTS = (
         ),
         constants={"margin": 0.1},
         expected=Status.VIOLATED,
+        fault="reading",
+        other_reading=REUSE,
         check=check_random_start,
-        control={"margin": 0.3},
+        control={"margin": 0.9},
         note="Read as: the same samples in every round do as well as as many fresh "
         "ones, which are 2 T times more data in all. They do not: models fit the "
-        "clients they happen to have. The control grants a loss of 0.3.",
+        "clients they happen to have. With good initialization, which the theory "
+        "assumes, the remark is true. The control grants a loss of 0.9.",
     ),
     row(
         id=f"{REUSE_RANDOM}.corrected",
@@ -324,13 +417,43 @@ STATEMENTS = (
             "slightly better: moved a tenth of the way to the truths, best matched",
         ),
         expected=Status.VIOLATED,
+        fault="reading",
+        other_reading=GUESS,
         check=check_random,
-        control={"share": 0.3},
+        control={"share": 0.6},
         note="Read as: Assumption 1, without which nothing is guaranteed, admits at "
         "least every other such start. A random start has alpha0 near -1/2; alpha0 = 0 "
         "is random only in that two models in the middle attract clients by chance. "
         "That random starts often succeed is a matter of experiment. The control moves "
-        "them three tenths of the way.",
+        "them six tenths of the way.",
+    ),
+    row(
+        id=GUESS,
+        place="Abstract and Section 5.1, on Assumption 1",
+        text="slightly better than random, of identities: at alpha0 = 0 the least "
+        "favourable start's first estimates are right with probability 1/2, as by a "
+        "coin, and more often for every alpha0 > 0",
+        preconditions=("Assumption 1, k = 2", "least favourable models of Lemma 1"),
+        check=check_guess,
+        control={"shift": -1e-5},
+        note="Exact law. The reading under which the sentence is true: how good the "
+        "first identities are, not how the start was drawn. The control takes 1e-5 off "
+        "alpha0.",
+    ),
+    row(
+        id=EDGE,
+        place="Section 5.2, after Corollary 2",
+        text="1/sqrt(m n) is the optimal rate, thus our statistical rate Otilde(1/sqrt"
+        "(m n) + 1/n) is near optimal in the regime where n >~ m",
+        preconditions=("other quantities than m and n are constants",),
+        check=check_regime,
+        control={"exponent": 0.9},
+        proof=prove_regime,
+        proof_control={"edge": "9/10"},
+        note="Proved is the algebra: within a factor 2 of 1/sqrt(m n) exactly for n >= "
+        "m, and without limit beyond. That the term 1/n is due to laws that change "
+        "with n' and no fixed law has it is `ifca.scale.sc`; for those IFCA's rate is "
+        "1/sqrt(m n) sooner. The controls claim it for n >= m^0.9 and n >= 0.9 m.",
     ),
     row(
         id=f"{RANDOM}.corrected",

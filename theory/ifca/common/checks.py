@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
+import scipy.special
 from jaxtyping import Bool, Float, Int, Num
 
 from cfljax import intervals
@@ -98,28 +99,72 @@ def mean_within(
     values: PerTrial,
     band: tuple[PerPoint | float, PerPoint | float],
     *,
+    deviation: PerPoint | float | None = None,
+    support: tuple[float, float] | None = None,
     error_rate: float = ERROR_RATE,
     num_trials: int | None = None,
     detail: str | Callable[[PerPoint, PerPoint], str] = "",
-    deviation: PerPoint | None = None,
 ) -> Verdict:
-    """Judge the claim that means over trials lie in a band. By Catoni's intervals where
-    a bound on the values' standard `deviation` is given, at every sample size, else by
-    Student's, which are nominal. Rows of `values` are independent draws of one number;
-    `num_trials` counts those behind averages of batches; `detail` may be made of the
-    intervals."""
-    each = error_rate / len(values)
-    if deviation is None:
-        low, high = intervals.student(values, error_rate=each)
+    """Judge the claim that means over trials lie in a band. Rows of `values` are
+    independent draws of one number. By Catoni's intervals where the standard
+    `deviation` of one is known, or a bound of it; by bets where all lie in a `support`;
+    both hold at every sample size. Else by Student's, which are nominal. `num_trials`
+    counts those behind averages of batches; `detail` may be made of the intervals."""
+    each, grade = error_rate / len(values), Grade.SAMPLED
+    if deviation is not None:
+        known = np.broadcast_to(np.asarray(deviation, float), (len(values),))
+        low, high = intervals.catoni(values, deviation=known, error_rate=each)
+    elif support is not None:
+        bottom, top = support
+        low, high = intervals.betting(values, error_rate=each, low=bottom, high=top)
     else:
-        low, high = intervals.catoni(values, deviation=deviation, error_rate=each)
+        low, high = intervals.student(values, error_rate=each)
+        grade = Grade.NOMINAL
     return within(
         statement,
         (low, high),
         band,
         num_trials=num_trials or values.size,
         error_rate=error_rate,
-        grade=Grade.NOMINAL if deviation is None else Grade.SAMPLED,
+        grade=grade,
+        detail=detail if isinstance(detail, str) else detail(low, high),
+    )
+
+
+def median_interval(
+    values: PerTrial, *, error_rate: float
+) -> tuple[PerPoint, PerPoint]:
+    """Intervals of the median of each row: two order statistics, between which it lies
+    for every law, except with chance `error_rate` each. Infinite for too few trials."""
+    trials = values.shape[-1]
+    below = scipy.special.bdtr(np.arange(trials), trials, 0.5)
+    outside = int(np.sum(below <= error_rate / 2))  # of the least, as of the largest
+    if outside == 0:
+        return np.full(len(values), -np.inf), np.full(len(values), np.inf)
+    ordered = np.sort(values, axis=-1)
+    return ordered[:, outside - 1], ordered[:, trials - outside]
+
+
+def median_within(
+    statement: str,
+    values: PerTrial,
+    band: tuple[PerPoint | float, PerPoint | float],
+    *,
+    error_rate: float = ERROR_RATE,
+    coordinates: Mapping[str, Num[np.ndarray, " points"] | float] | None = None,
+    detail: str | Callable[[PerPoint, PerPoint], str] = "",
+) -> Verdict:
+    """Judge the claim that medians over trials, one for each row of `values`, lie in a
+    band. At every sample size, whatever the law."""
+    low, high = median_interval(values, error_rate=error_rate / len(values))
+    return within(
+        statement,
+        (low, high),
+        band,
+        num_trials=values.size,
+        error_rate=error_rate,
+        grade=Grade.SAMPLED,
+        coordinates=coordinates,
         detail=detail if isinstance(detail, str) else detail(low, high),
     )
 
@@ -152,23 +197,37 @@ def difference_within(
     )
 
 
+def slope_interval(
+    x: PerPoint, y: Float[np.ndarray, "trials points"], *, error_rate: float
+) -> tuple[float, float]:
+    """Interval of the least-squares slope of log median(y) in log x. The points'
+    medians lie in intervals of their own, jointly; the slope is linear in them. Valid
+    at every sample size, whatever the law and the dependence within a trial."""
+    low, high = np.log(median_interval(y.T, error_rate=error_rate / len(x)))
+    centred = np.log(x) - np.mean(np.log(x))
+    weight = centred / np.sum(centred**2)
+    ends = np.where(weight > 0, low, high), np.where(weight > 0, high, low)
+    return float(weight @ ends[0]), float(weight @ ends[1])
+
+
 def slope_near(
     statement: str,
-    x: Float[np.ndarray, " points"],
+    x: PerPoint,
     y: Float[np.ndarray, "trials points"],
     target: float,
     *,
     margin: float = 0.05,
     what: str,
 ) -> Verdict:
-    """Judge the claim that log y grows like `target` log x, up to `margin`. All are
-    positive, x over decades; points of one trial may depend on each other."""
-    low, high = intervals.slope(np.log(x), np.log(y), error_rate=ERROR_RATE)
+    """Judge the claim that the median of y grows like x^target, up to `margin` in the
+    exponent. All are positive, x over decades."""
+    low, high = slope_interval(x, y, error_rate=ERROR_RATE)
     return within(
         statement,
         (low, high),
         (target - margin, target + margin),
         num_trials=y.size,
+        grade=Grade.SAMPLED,
         detail=f"{what}: slope {(low + high) / 2:.4f} +- {(high - low) / 2:.4f} over "
         f"{np.log10(np.max(x) / np.min(x)):.1f} decades, claimed {target:g}",
     )

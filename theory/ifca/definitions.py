@@ -1,0 +1,202 @@
+"""Definitions 1 and 2: strong convexity and smoothness, and what the proofs draw on.
+
+Checked on F(theta) = sum_i log(1 + exp(<a_i, theta>)) + (lambda / 2) |theta|^2 and on
+quadratics along their extreme eigenvectors, where every inequality is an equality.
+"""
+
+import functools
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from cfljax.statements import (
+    Preset,
+    Step,
+    Verdict,
+    combine,
+    exactly,
+    identity,
+    never_exceeds,
+)
+from theory.ifca.common.checks import PerPoint, row
+
+CONVEX, SMOOTH = "ifca.def1", "ifca.def2"
+
+_Points = Float[np.ndarray, "points features"]
+
+
+class _Pairs(NamedTuple):
+    """Of pairs theta, theta', all `[points]`: how F and its gradient differ."""
+
+    convexity: PerPoint  # lambda, of each pair's function
+    smoothness: PerPoint  # L
+    square: PerPoint  # |theta' - theta|^2
+    rest: PerPoint  # F(theta') - F(theta) - <grad F(theta), theta' - theta>
+    product: PerPoint  # <grad F(theta') - grad F(theta), theta' - theta>
+    change: PerPoint  # |grad F(theta') - grad F(theta)|
+
+
+@functools.lru_cache(maxsize=1)
+def _pairs(preset: Preset) -> _Pairs:
+    """Half of them of a logistic function, half of a quadratic, of which every other
+    pair is apart along an extreme eigenvector."""
+    size = preset.choose(quick=4000, full=400_000)
+    generator = preset.generator("ifca.definitions")
+    inputs = generator.standard_normal((6, 3))
+    ridge = 0.3
+    top = ridge + float(np.linalg.norm(inputs, 2)) ** 2 / 4  # of either function
+    curvatures = np.array([ridge, 1.0, top])
+    first = 3 * generator.standard_normal((size, 3))
+    apart = generator.standard_normal((size, 3))
+    apart[1::8], apart[5::8] = np.eye(3)[0], np.eye(3)[2]
+    quadratic = np.arange(size) % 2 == 1
+
+    def loss(at: _Points) -> PerPoint:
+        logistic = np.sum(np.logaddexp(0, at @ inputs.T), axis=1)
+        logistic = logistic + ridge / 2 * np.sum(at**2, axis=1)
+        return np.where(quadratic, np.sum(curvatures * at**2, axis=1) / 2, logistic)
+
+    def gradient(at: _Points) -> _Points:
+        chance = 1 / (1 + np.exp(-(at @ inputs.T)))
+        return np.where(
+            quadratic[:, None], curvatures * at, chance @ inputs + ridge * at
+        )
+
+    second = first + apart
+    change = gradient(second) - gradient(first)
+    return _Pairs(
+        convexity=np.full(size, ridge),
+        smoothness=np.full(size, curvatures[-1]),
+        square=np.sum(apart**2, axis=1),
+        rest=loss(second) - loss(first) - np.sum(gradient(first) * apart, axis=1),
+        product=np.sum(change * apart, axis=1),
+        change=np.linalg.norm(change, axis=1),
+    )
+
+
+def check_convex(preset: Preset, *, factor: float = 1.0) -> Verdict:
+    """Definition 1 with `factor` lambda, and <grad F(theta') - grad F(theta), theta' -
+    theta> >= lambda |theta' - theta|^2, |grad F(theta') - grad F(theta)| >= lambda
+    |theta' - theta|."""
+    pairs = _pairs(preset)
+    least = factor * pairs.convexity
+    judged = functools.partial(
+        never_exceeds,
+        CONVEX,
+        rounding=1e-11,
+        coordinates={"convexity": pairs.convexity},
+    )
+    return combine(
+        CONVEX,
+        [
+            judged(least * pairs.square / 2, pairs.rest),
+            judged(least * pairs.square, pairs.product),
+            judged(least * np.sqrt(pairs.square), pairs.change),
+        ],
+        detail=f"{len(least)} pairs; F(theta') above its tangent by "
+        f"{np.min(pairs.rest / pairs.square / pairs.convexity):.4f} lambda "
+        "|theta' - theta|^2 or more",
+    )
+
+
+def check_smooth(preset: Preset, *, factor: float = 1.0) -> Verdict:
+    """Definition 2 with L / `factor`, and F(theta') above its tangent by at most (L/2)
+    |theta' - theta|^2."""
+    pairs = _pairs(preset)
+    most = pairs.smoothness / factor
+    judged = functools.partial(
+        never_exceeds,
+        SMOOTH,
+        rounding=1e-11,
+        coordinates={"smoothness": pairs.smoothness},
+    )
+    return combine(
+        SMOOTH,
+        [
+            judged(pairs.change, most * np.sqrt(pairs.square)),
+            judged(pairs.rest, most * pairs.square / 2),
+        ],
+        detail=f"{len(most)} pairs; |grad F(theta') - grad F(theta)| up to "
+        f"{np.max(pairs.change / np.sqrt(pairs.square) / pairs.smoothness):.4f} L "
+        "|theta' - theta|",
+    )
+
+
+def prove_convex(*, factor: str = "1") -> list[Step]:
+    """Definition 1 implies the two other inequalities, for every F, with its lambda.
+
+    Write d = theta' - theta, g and g' for the gradients. Definition 1 at (theta,
+    theta') and at (theta', theta), added: <g' - g, d> >= lambda |d|^2, and |g' - g| |d|
+    >= <g' - g, d> (Cauchy, Schwarz) gives |g' - g| >= lambda |d|. For F = (lambda/2)
+    |theta|^2 all are equalities: no `factor` above 1 will do.
+    """
+    import sympy
+
+    low, first, second, square, one, two = sympy.symbols(
+        "lambda F F1 d2 gd g1d", real=True
+    )
+    sum_ = (second - first - one - low / 2 * square) + (
+        first - second + two - low / 2 * square
+    )
+    x, d = sympy.symbols("x d", real=True)
+    equal = low / 2 * ((x + d) ** 2 - x**2) - low * x * d - low / 2 * d**2
+    return [
+        identity("the two inequalities add up to <g' - g, d> - lambda |d|^2",
+                 sum_ - (two - one - low * square)),
+        identity("equality for (lambda/2) |theta|^2", equal),
+        exactly("factor <= 1", Fraction(factor) <= 1, factor),
+    ]  # fmt: skip
+
+
+def prove_smooth(*, factor: str = "1") -> list[Step]:
+    """Definition 2 implies F(theta + d) - F(theta) - <grad F(theta), d> <= (L/2) |d|^2.
+
+    The left side is the integral over t in [0, 1] of <grad F(theta + t d) - grad
+    F(theta), d>, at most that of L t |d|^2. For F = (L/2) |theta|^2 both are
+    equalities: L/`factor` will not do for a factor above 1.
+    """
+    import sympy
+
+    high, t, square, x, d = sympy.symbols("L t d2 x d", real=True)
+    equal = high / 2 * ((x + d) ** 2 - x**2) - high * x * d - high / 2 * d**2
+    return [
+        identity("the integral of L t |d|^2 is (L/2) |d|^2",
+                 sympy.integrate(high * t * square, (t, 0, 1)) - high * square / 2),
+        identity("equality for (L/2) |theta|^2", equal),
+        exactly("factor <= 1", Fraction(factor) <= 1, factor),
+    ]  # fmt: skip
+
+
+STATEMENTS = (
+    row(
+        id=CONVEX,
+        place="Definition 1",
+        text="F is lambda-strongly convex: F(theta') >= F(theta) + <grad F(theta), "
+        "theta' - theta> + (lambda / 2) |theta' - theta|^2; so that its gradients "
+        "differ by lambda |theta' - theta| or more, as the proofs use",
+        preconditions=("F differentiable",),
+        check=check_convex,
+        control={"factor": 1.01},
+        proof=prove_convex,
+        proof_control={"factor": "1.01"},
+        note="A definition: proved is what follows from it, checked that functions "
+        "have it with the lambda they are said to have. The controls claim 1.01 "
+        "lambda.",
+    ),
+    row(
+        id=SMOOTH,
+        place="Definition 2",
+        text="F is L-smooth: |grad F(theta) - grad F(theta')| <= L |theta - theta'|; "
+        "so that F(theta') is above its tangent at theta by (L / 2) |theta' - theta|^2 "
+        "at most, as the proofs use",
+        preconditions=("F differentiable",),
+        check=check_smooth,
+        control={"factor": 1.01},
+        proof=prove_smooth,
+        proof_control={"factor": "1.01"},
+        note="A definition: proved is what follows from it, checked that functions "
+        "have it with the L they are said to have. The controls claim L / 1.01.",
+    ),
+)
