@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from cfljax import report
 from cfljax.algorithms import REGISTRY
-from cfljax.statements import FAULTS, Status
+from cfljax.statements import FAULTS, Grade, Status
 from experiments.verdicts import Kind
 from theory.registry import all_statements
 
@@ -25,6 +25,8 @@ LEDGER: Mapping[str, tuple[str, tuple[int, ...]]] = {
     "Werner et al., Table 1": ("werner", (1,)),
 }
 README = pathlib.Path(__file__).resolve().parents[1] / "README.md"
+# What `python -m theory check --csv` prints.
+VERDICTS = README.parent / "figures" / "verdicts.csv"
 
 
 def algorithms() -> str:
@@ -51,8 +53,9 @@ def algorithms() -> str:
 
 
 def statements() -> str:
-    """How many statements of each paper are checked, by expected verdict; those that
-    are violated by whose fault it is."""
+    """How many statements of each paper are checked: by verdict, those that are
+    violated by whose fault it is, and by evidence."""
+    found = {row["id"]: row["evidence"] for row in report.read_csv(VERDICTS)}
     papers = dict.fromkeys(row.paper for row in all_statements())
     rows = []
     for paper in papers:
@@ -66,6 +69,8 @@ def statements() -> str:
         counts |= {
             text.split(":")[0]: faults.count(one) for one, text in FAULTS.items()
         }
+        evidence = [found.get(row.id) for row in own]
+        counts |= {grade.value: evidence.count(grade.value) for grade in Grade}
         rows.append({"paper": paper, "statements": len(own)} | counts)
     return report.markdown(rows)
 

@@ -14,7 +14,9 @@ from rich.text import Text
 from toy_theory import BROKEN, ERRATA, ROWS, register, toy
 
 import cfljax.engine
-from cfljax.statements import FAULTS, SEVERITIES, Preset, Statement, Status
+from cfljax import report
+from cfljax.statements import FAULTS, SEVERITIES, Grade, Preset, Statement, Status
+from experiments.readme import VERDICTS
 from theory import __main__ as command
 from theory import commands, registry
 from theory.registry import all_errata, all_statements, described, listed
@@ -79,6 +81,17 @@ def test_whose_fault_it_is_is_said_of_every_violation_and_of_nothing_else():
         assert (row.expected is Status.VIOLATED) == (row.fault in FAULTS), row.id
         if row.fault == "reading":
             assert rows[row.other_reading].expected is Status.HOLDS, row.id
+
+
+def test_committed_verdicts_are_of_these_statements():
+    """What README counts: made anew by `python -m theory check --csv`."""
+    kept = {row["id"]: row for row in report.read_csv(VERDICTS)}
+    rows = {row.id: row for row in listed()}
+    assert list(kept) == list(rows)
+    for name, row in kept.items():
+        assert row["verdict"] == row["expected"] == rows[name].expected.value, name
+        assert (row["fault"] or "") == rows[name].fault, name
+        assert row["evidence"] in {grade.value for grade in Grade}, name
 
 
 def test_selection_goes_down_the_dots():
