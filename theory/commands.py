@@ -1,4 +1,4 @@
-"""What the commands do: list, check, check under many seeds, and report."""
+"""What the commands do: list, show, check, check under many seeds, and report."""
 
 import dataclasses
 import pathlib
@@ -21,6 +21,20 @@ def list_statements(rows: Sequence[registry.Listed], *, as_json: bool) -> int:
     else:
         display.show_statements(rows)
     return 0
+
+
+def show(statements: Sequence[Statement], preset: Preset, *, as_json: bool) -> int:
+    """Print all about each statement, with its verdict; 0 if all are as expected, else
+    1."""
+    start = time.perf_counter()
+    outcomes = list(_shown(_outcomes(statements, preset, None), len(statements)))
+    if as_json:
+        seconds = time.perf_counter() - start
+        print(documents.outcomes_document(outcomes, preset, seconds=seconds))
+    else:
+        for outcome in outcomes:
+            display.show_all(outcome)
+    return int(not all(outcome.as_expected for outcome in outcomes))
 
 
 def check(

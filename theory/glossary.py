@@ -1,6 +1,8 @@
 """The parameters of claims that can be evaluated: one name for each, in all papers.
 
-parameter("noise", 0.1)  # "standard deviation of the targets' noise", above 0
+    parameter("noise", 0.1)
+
+is the standard deviation of the noise, at least 0, in every claim that has it.
 """
 
 import math

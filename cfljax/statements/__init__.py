@@ -27,7 +27,6 @@ from cfljax.statements.evaluation import (
     Parameter,
     Simulation,
     Truth,
-    evaluate,
     exact,
 )
 from cfljax.statements.judges import (
@@ -43,6 +42,7 @@ from cfljax.statements.judges import (
 from cfljax.statements.margin import Margin
 from cfljax.statements.proofs import Proof, Step, exactly, identity, nonnegative
 from cfljax.statements.runner import Outcome, run
+from cfljax.statements.sources import evaluate, find
 from cfljax.statements.statement import (
     FAULTS,
     SEVERITIES,
@@ -93,6 +93,7 @@ __all__ = [
     "exact",
     "exactly",
     "figure",
+    "find",
     "identity",
     "never_exceeds",
     "nonnegative",

@@ -160,9 +160,10 @@ def _draw(
     handles: dict[str, Any] = {}
     claim, truth = colour or _CLAIM, colour or _TRUTH
     look: dict[str, Any] = {"color": claim, "linewidth": 1.8, "zorder": 2}
+    dots: dict[str, Any] = look | {"linestyle": ":"}
     wherever = np.where(np.isfinite(curve.bound), curve.bound, np.nan)
     if not np.all(curve.claimed):
-        (dotted,) = axes.plot(x, wherever, **look | {"linestyle": ":"})
+        (dotted,) = axes.plot(x, wherever, **dots)
         handles["the same number, not claimed there"] = dotted
     inside = np.where(curve.claimed, wherever, np.nan)
     (handles["bound"],) = axes.plot(x, inside, **look)
@@ -170,7 +171,8 @@ def _draw(
     if np.any(wide):
         ends = np.clip(curve.low, *limits), np.clip(curve.high, *limits)
         axes.fill_between(x, *ends, color=truth, alpha=0.18, linewidth=0, zorder=1.5)
-        axes.vlines(x[wide], *(end[wide] for end in ends), color=truth, linewidth=0.8)
+        low, high = (end[wide] for end in ends)
+        axes.vlines(x[wide], low, high, color=truth, linewidth=0.8)
     every = max(1, -(-len(x) // _MOST_MARKERS))
     (handles["truth"],) = axes.plot(
         x,

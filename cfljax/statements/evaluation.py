@@ -1,12 +1,14 @@
 """A claim at parameters of one's own: bound, truth, and whether it is claimed there.
 
-evaluation = Evaluation(
-    quantity="P(all heads)",
-    parameters=(Parameter("n", "tosses", 10), Parameter("p", "of heads", 0.5)),
-    bound=lambda n, p: math.exp(-n * (1 - p)),
-    truth=lambda n, p: exact(p**n),
-)
-evaluate(evaluation, sweep={"n": range(1, 50)}, p=0.4)  # an xarray Dataset
+    claim = Evaluation(
+        quantity="P(all heads)",
+        parameters=(Parameter("n", "tosses", 10), Parameter("p", "of heads", 0.5)),
+        bound=lambda n, p: math.exp(-n * (1 - p)),
+        truth=lambda n, p: exact(p**n),
+    )
+
+With `cfljax.statements.evaluate(claim, sweep={"n": range(1, 50)}, p=0.4)` it becomes an
+xarray Dataset.
 """
 
 import dataclasses
@@ -23,6 +25,9 @@ from cfljax.statements.verdict import Grade
 
 if TYPE_CHECKING:
     import xarray as xr
+
+Number = int | float
+Sweep = Mapping[str, Sequence[Number] | Num[np.ndarray, " values"]]
 
 MOST_BYTES = 2**30  # of what is drawn at once
 MOST_NUMBERS = 2e10  # drawn for one point: minutes
@@ -44,9 +49,9 @@ class Parameter:
 
     name: str
     meaning: str
-    default: float
-    least: float = -math.inf
-    most: float = math.inf
+    default: Number
+    least: Number = -math.inf
+    most: Number = math.inf
     open: bool = False
 
     @property
@@ -54,7 +59,7 @@ class Parameter:
         """Whether it takes integers alone."""
         return isinstance(self.default, int)
 
-    def checked(self, value: Any) -> float:
+    def checked(self, value: Any) -> Number:
         """The value as a number.
 
         Raises:
@@ -100,7 +105,7 @@ class Truth(NamedTuple):
     grade: Grade
 
 
-def exact(value: float) -> Truth:
+def exact(value: Number) -> Truth:
     """A truth that is computed."""
     return Truth(float(value), float(value), Grade.EXACT)
 
@@ -135,7 +140,7 @@ class Simulation:
     """
 
     draw: Callable[..., Num[np.ndarray, " trials"]]
-    numbers: Callable[..., float]
+    numbers: Callable[..., Number]
     of: Literal["chance", "mean"] = "chance"
     support: tuple[float, float] | None = None
 
@@ -144,7 +149,7 @@ class Simulation:
         generator: np.random.Generator,
         trials: int,
         error_rate: float,
-        values: Mapping[str, float],
+        values: Mapping[str, Number],
     ) -> Truth:
         """The interval at one point, from `trials` that are drawn chunk by chunk."""
         from cfljax import intervals
@@ -189,7 +194,7 @@ class Evaluation:
 
     quantity: str
     parameters: tuple[Parameter, ...]
-    bound: Callable[..., float]
+    bound: Callable[..., Number]
     truth: Callable[..., Truth] | Simulation
     margins: Callable[..., Sequence[Margin]] = lambda **_: ()
     constants: Mapping[str, Constant] = dataclasses.field(default_factory=dict)
@@ -198,48 +203,27 @@ class Evaluation:
     note: str = ""
 
     @property
-    def defaults(self) -> dict[str, float]:
+    def defaults(self) -> dict[str, Number]:
         """Every parameter's default."""
         return {one.name: one.default for one in self.parameters}
 
 
-def evaluate(
+def evaluated(
     evaluation: Evaluation,
     *,
-    sweep: Mapping[str, Sequence[float]] | None = None,
-    constants: Mapping[str, float] | None = None,
+    sweep: Sweep | None = None,
+    constants: Mapping[str, Number] | None = None,
     trials: int = 10_000,
     error_rate: float = 1e-6,
     seed: int = 0,
     title: str = "",
-    **values: float,
+    **values: Number,
 ) -> "xr.Dataset":
-    """Bound, truth and margins at parameters of one's own.
-
-    Args:
-      evaluation: of the claim.
-      sweep: parameters that take several values each; the result has a dimension for
-        each of them.
-      constants: other values for the claim's constants.
-      trials: of a simulation, at each point.
-      error_rate: chance that any interval of the result misses, divided over the
-        points.
-      seed: of all random numbers. Point i of the sweep draws from a stream of its own.
-      title: carried into the result.
-      **values: other values than the defaults, by parameter.
-
-    Returns:
-      A Dataset with a dimension per swept parameter and the variables `bound`, `truth`
-      (the middle of its interval), `low`, `high` (the same number where it is exact),
-      `verdict` ("holds", "violated", "inconclusive", or "not claimed here" where a
-      precondition is not met), `claimed` and, along `precondition`, `margin` (negative
-      where it is not met), `have` and `need`; the constants that were used stand along
-      `constant` with the interval of the best ones. Every parameter is a coordinate.
+    """What `cfljax.statements.evaluate` returns for a statement with this evaluation,
+    with a title.
 
     Raises:
-      ValueError: for a name that is none of the claim's, with those that are; for a
-        value without a meaning; if a simulation is too large for memory or time, with
-        the largest that fits.
+      ValueError: as there.
     """
     import xarray as xr
 
@@ -323,8 +307,8 @@ class _Row(NamedTuple):
 
 
 def _points(
-    fixed: Mapping[str, float], axes: Mapping[str, Sequence[float]]
-) -> Iterator[dict[str, float]]:
+    fixed: Mapping[str, Number], axes: Mapping[str, Sequence[Number]]
+) -> Iterator[dict[str, Number]]:
     """Every point of the sweep, the last axis fastest."""
     for combination in itertools.product(*axes.values()):
         yield {**fixed, **dict(zip(axes, combination, strict=True))}
@@ -332,8 +316,8 @@ def _points(
 
 def _row(
     evaluation: Evaluation,
-    point: Mapping[str, float],
-    constants: Mapping[str, float],
+    point: Mapping[str, Number],
+    constants: Mapping[str, Number],
     trials: int,
     error_rate: float,
     seed: int,
@@ -389,7 +373,7 @@ def _check_names(kind: str, names: Sequence[str], known: Mapping[str, Any]) -> N
 
 
 def _check_size(
-    evaluation: Evaluation, points: Sequence[Mapping[str, float]], trials: int
+    evaluation: Evaluation, points: Sequence[Mapping[str, Number]], trials: int
 ) -> None:
     """ValueError if a simulation is too large, with the largest that fits."""
     if not isinstance(evaluation.truth, Simulation):
@@ -409,7 +393,7 @@ def _check_size(
             )
 
 
-def _largest(evaluation: Evaluation, point: Mapping[str, float]) -> str:
+def _largest(evaluation: Evaluation, point: Mapping[str, Number]) -> str:
     """The largest value of each count that fits while the others stay."""
     simulation = evaluation.truth
     assert isinstance(simulation, Simulation)
@@ -431,5 +415,5 @@ def _largest(evaluation: Evaluation, point: Mapping[str, float]) -> str:
     return f"the largest that fits is {' or '.join(found)}" if found else "none fits"
 
 
-def _told(point: Mapping[str, float]) -> str:
+def _told(point: Mapping[str, Number]) -> str:
     return ", ".join(f"{name} = {value:g}" for name, value in point.items())

@@ -17,19 +17,19 @@ class Margin:
     """
 
     assumption: str
-    have: float
-    need: float
+    have: int | float
+    need: int | float
     at_least: bool = True
 
     @property
     def value(self) -> float:
         """Distance to the edge of the assumption, negative where it fails."""
-        return self.have - self.need if self.at_least else self.need - self.have
+        return float(self.have - self.need if self.at_least else self.need - self.have)
 
     @property
     def holds(self) -> bool:
         """Whether the assumption is met; an undefined side never meets it."""
-        return self.value >= 0
+        return bool(self.value >= 0)
 
     @property
     def factor(self) -> float:
