@@ -278,9 +278,9 @@ def betting(
         raise ValueError(f"`values` must lie in [{low}, {high}], got others.")
     shares = (values - low) / (high - low)
     # The upper end is the lower one of the mirrored values.
-    least = _least_mean(shares, error_rate / 2)
-    most = 1 - _least_mean(1 - shares, error_rate / 2)
-    return low + (high - low) * least, low + (high - low) * most
+    least = low + (high - low) * _least_mean(shares, error_rate / 2)
+    most = high - (high - low) * _least_mean(1 - shares, error_rate / 2)
+    return np.asarray(least), np.asarray(most)
 
 
 def _least_mean(
@@ -304,7 +304,7 @@ def _least_mean(
         paid = np.max(np.cumsum(gains, axis=-1), axis=-1) >= np.log(1 / error_rate)
         excluded = np.where(paid, middle, excluded)
         open_ = np.where(paid, open_, middle)
-    return excluded
+    return np.asarray(excluded)
 
 
 def catoni(

@@ -17,7 +17,8 @@ examples:
   python -m theory check                       check all of them
   python -m theory check ifca.lem1 ifca.eq2    these and the rows below them
   python -m theory check --paper ifca --preset full --seed 7
-  python -m theory check --json > verdicts.json
+  python -m theory check --json > verdicts.json      with every point
+  python -m theory check --csv > verdicts.csv
   python -m theory check --rotations 20 --keep results/rotations
   python -m theory report --out results/report
   python -m theory report ifca.lem1 --preset full --seed 7 --out results/lemma1
@@ -91,7 +92,8 @@ def _command(options: argparse.Namespace) -> int:
     keep, count = options.keep, options.rotations
     if count is not None:
         return commands.rotations(statements, preset, count, as_json=as_json, keep=keep)
-    return commands.check(statements, preset, as_json=as_json, keep=keep)
+    form = "json" if as_json else "csv" if options.csv else "table"
+    return commands.check(statements, preset, form=form, keep=keep)
 
 
 def _evaluate(statements: Sequence[Any], options: argparse.Namespace) -> int:
@@ -195,6 +197,10 @@ def _parser() -> argparse.ArgumentParser:
             help="of all random numbers, at least 0 (default: 0)",
         )
     _add_evaluation(evaluate)
+    for command in (check, evaluate):
+        command.add_argument(
+            "--csv", action="store_true", help="print comma-separated rows"
+        )
     check.add_argument(
         "--rotations",
         type=_at_least(1),
@@ -251,9 +257,6 @@ def _add_evaluation(command: argparse.ArgumentParser) -> None:
         default=1e-6,
         metavar="P",
         help="chance that any interval misses (default: 1e-6)",
-    )
-    command.add_argument(
-        "--csv", action="store_true", help="print comma-separated rows"
     )
     command.add_argument(
         "--figure",

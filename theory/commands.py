@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from cfljax.statements import Outcome, Preset, Statement
 from theory import display, documents, registry
@@ -41,7 +41,7 @@ def check(
     statements: Sequence[Statement],
     preset: Preset,
     *,
-    as_json: bool,
+    form: Literal["table", "json", "csv"],
     keep: pathlib.Path | None,
 ) -> int:
     """Run checks and controls, and print their verdicts; 0 if all are as expected.
@@ -55,8 +55,10 @@ def check(
     start = time.perf_counter()
     outcomes = list(_shown(_outcomes(statements, preset, keep), len(statements)))
     seconds = time.perf_counter() - start
-    if as_json:
+    if form == "json":
         print(documents.outcomes_document(outcomes, preset, seconds=seconds))
+    elif form == "csv":
+        display.print_csv(list(map(documents.verdict_row, outcomes)))
     else:
         display.show_outcomes(outcomes)
         display.show_summary(outcomes, preset, seconds=seconds)

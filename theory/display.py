@@ -1,7 +1,9 @@
 """Statements, verdicts and rotations as tables."""
 
+import csv
 import inspect
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -159,6 +161,13 @@ def show_evaluation(
     _console().print(table)
 
 
+def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows with the same columns, and a header, separated by commas."""
+    writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
 def show_outcomes(outcomes: Sequence[Outcome]) -> None:
     """Print one row per statement: what was found, how surely, and the control.
 
@@ -250,8 +259,8 @@ _COLUMNS = (
     _Column("bound", 0, "right", lambda row: _number(row.verdict.bound)),
     _Column("interval", 1, "right", lambda row: _interval(row.verdict)),
     _Column("slack", 2, "right", lambda row: _decades(row.verdict.slack)),
-    _Column("grade", 1, "left", lambda row: row.verdict.grade.value),
-    _Column("error rate", 1, "right", lambda row: _error_rate(row.verdict)),
+    _Column("grade", 2, "left", lambda row: row.verdict.grade.value),
+    _Column("error rate", 2, "right", lambda row: _error_rate(row.verdict)),
     _Column("resolution", 2, "right", lambda row: f"{row.verdict.resolution:.1g}"),
     _Column("trials", 1, "right", lambda row: str(row.verdict.num_trials)),
     _Column("fault", 2, "left", lambda row: row.statement.fault),
@@ -319,7 +328,7 @@ def _share(good: int, count: int) -> Text:
     return Text(f"{good} of {count}", style="" if good == count else "red")
 
 
-def _number(number: float) -> str:
+def _number(number: float | int) -> str:
     return f"{number:.6g}"
 
 

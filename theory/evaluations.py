@@ -1,16 +1,15 @@
 """`python -m theory evaluate`: what is asked, and the answer as table, JSON or CSV."""
 
-import csv
 import json
 import math
 import pathlib
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from cfljax.statements import Statement, evaluate
+from theory import display
 from theory.documents import encoded
 
 MOST_VALUES = 10_000  # of one sweep
@@ -123,6 +122,8 @@ def run(
       ValueError: as `cfljax.statements.evaluate`.
       OSError: if the picture cannot be written.
     """
+    if figure is not None and figure.suffix not in (".svg", ".png", ".pdf"):
+        raise ValueError(f"the figure must be an svg, png or pdf file, got {figure}")
     found = evaluate(
         statement,
         sweep=asked.sweep,
@@ -139,10 +140,8 @@ def run(
     if form == "json":
         print(json.dumps(encoded(document(statement, found)), indent=2))
     elif form == "csv":
-        _print_csv(found)
+        display.print_csv(list(_rows(found)))
     else:
-        from theory import display
-
         display.show_evaluation(statement, found, list(points(found)))
         if figure is not None:
             print(f"figure: {figure}")
@@ -198,13 +197,8 @@ def document(statement: Statement, found: Any) -> dict[str, Any]:
     }
 
 
-def _print_csv(found: Any) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    header: list[str] = []
+def _rows(found: Any) -> Iterator[dict[str, Any]]:
+    """Every point in one level."""
     for point in points(found):
         margins = point.pop("margins", {})
-        row = point | {f"margin of {name}": value for name, value in margins.items()}
-        if not header:
-            header = list(row)
-            writer.writerow(header)
-        writer.writerow([row[name] for name in header])
+        yield point | {f"margin of {name}": value for name, value in margins.items()}

@@ -8,7 +8,7 @@ is the standard deviation of the noise, at least 0, in every claim that has it.
 import math
 from typing import NamedTuple
 
-from cfljax.statements import Parameter
+from cfljax.statements import Parameter, Real
 
 
 class Entry(NamedTuple):
@@ -16,8 +16,8 @@ class Entry(NamedTuple):
 
     meaning: str
     symbols: str  # in the papers
-    least: float = 0.0
-    most: float = math.inf
+    least: Real = 0.0
+    most: Real = math.inf
     open: bool = False
 
 
@@ -54,11 +54,11 @@ GLOSSARY = {
 
 def parameter(
     name: str,
-    default: float,
+    default: Real,
     meaning: str = "",
     *,
-    least: float | None = None,
-    most: float | None = None,
+    least: Real | None = None,
+    most: Real | None = None,
     open: bool | None = None,
 ) -> Parameter:
     """The parameter of the glossary, with a claim's own default; an integer makes it a

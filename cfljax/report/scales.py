@@ -1,4 +1,4 @@
-"""Scales of axes for numbers of any size: where they stand, and round ones on them."""
+"""Scales of axes for numbers of any size: what goes where, with round numbers."""
 
 import dataclasses
 from typing import Literal

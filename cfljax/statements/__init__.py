@@ -39,7 +39,7 @@ from cfljax.statements.judges import (
     tally,
     within,
 )
-from cfljax.statements.margin import Margin
+from cfljax.statements.margin import Margin, Real
 from cfljax.statements.proofs import Proof, Step, exactly, identity, nonnegative
 from cfljax.statements.runner import Outcome, run
 from cfljax.statements.sources import evaluate, find
@@ -79,6 +79,7 @@ __all__ = [
     "Points",
     "Preset",
     "Proof",
+    "Real",
     "Simulation",
     "Statement",
     "Status",

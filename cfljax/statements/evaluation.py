@@ -20,14 +20,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Num
 
-from cfljax.statements.margin import Margin
+from cfljax.statements.margin import Margin, Real
 from cfljax.statements.verdict import Grade
 
 if TYPE_CHECKING:
     import xarray as xr
-
-Number = int | float
-Sweep = Mapping[str, Sequence[Number] | Num[np.ndarray, " values"]]
 
 MOST_BYTES = 2**30  # of what is drawn at once
 MOST_NUMBERS = 2e10  # drawn for one point: minutes
@@ -49,9 +46,9 @@ class Parameter:
 
     name: str
     meaning: str
-    default: Number
-    least: Number = -math.inf
-    most: Number = math.inf
+    default: Real
+    least: Real = -math.inf
+    most: Real = math.inf
     open: bool = False
 
     @property
@@ -59,7 +56,7 @@ class Parameter:
         """Whether it takes integers alone."""
         return isinstance(self.default, int)
 
-    def checked(self, value: Any) -> Number:
+    def checked(self, value: Any) -> Real:
         """The value as a number.
 
         Raises:
@@ -105,7 +102,7 @@ class Truth(NamedTuple):
     grade: Grade
 
 
-def exact(value: Number) -> Truth:
+def exact(value: Real) -> Truth:
     """A truth that is computed."""
     return Truth(float(value), float(value), Grade.EXACT)
 
@@ -119,9 +116,9 @@ class Constant(NamedTuple):
     origin: where it comes from, such as "certified (ifca.lem1.sharp)".
     """
 
-    value: float
-    low: float = math.nan
-    high: float = math.nan
+    value: Real
+    low: Real = math.nan
+    high: Real = math.nan
     origin: str = ""
 
 
@@ -140,16 +137,16 @@ class Simulation:
     """
 
     draw: Callable[..., Num[np.ndarray, " trials"]]
-    numbers: Callable[..., Number]
+    numbers: Callable[..., Real]
     of: Literal["chance", "mean"] = "chance"
-    support: tuple[float, float] | None = None
+    support: tuple[Real, Real] | None = None
 
     def truth(
         self,
         generator: np.random.Generator,
         trials: int,
         error_rate: float,
-        values: Mapping[str, Number],
+        values: Mapping[str, Real],
     ) -> Truth:
         """The interval at one point, from `trials` that are drawn chunk by chunk."""
         from cfljax import intervals
@@ -169,7 +166,7 @@ class Simulation:
             )
             return Truth(float(ends[0]), float(ends[1]), Grade.SAMPLED)
         if self.support:
-            low, high = self.support
+            low, high = map(float, self.support)
             ends = intervals.betting(found, error_rate=error_rate, low=low, high=high)
             return Truth(float(ends[0]), float(ends[1]), Grade.SAMPLED)
         ends = intervals.student(found, error_rate=error_rate)
@@ -194,7 +191,7 @@ class Evaluation:
 
     quantity: str
     parameters: tuple[Parameter, ...]
-    bound: Callable[..., Number]
+    bound: Callable[..., Real]
     truth: Callable[..., Truth] | Simulation
     margins: Callable[..., Sequence[Margin]] = lambda **_: ()
     constants: Mapping[str, Constant] = dataclasses.field(default_factory=dict)
@@ -203,7 +200,7 @@ class Evaluation:
     note: str = ""
 
     @property
-    def defaults(self) -> dict[str, Number]:
+    def defaults(self) -> dict[str, Real]:
         """Every parameter's default."""
         return {one.name: one.default for one in self.parameters}
 
@@ -211,13 +208,13 @@ class Evaluation:
 def evaluated(
     evaluation: Evaluation,
     *,
-    sweep: Sweep | None = None,
-    constants: Mapping[str, Number] | None = None,
+    sweep: Mapping[str, Sequence[Real]] | None = None,
+    constants: Mapping[str, Real] | None = None,
     trials: int = 10_000,
     error_rate: float = 1e-6,
     seed: int = 0,
     title: str = "",
-    **values: Number,
+    **values: Real,
 ) -> "xr.Dataset":
     """What `cfljax.statements.evaluate` returns for a statement with this evaluation,
     with a title.
@@ -307,8 +304,8 @@ class _Row(NamedTuple):
 
 
 def _points(
-    fixed: Mapping[str, Number], axes: Mapping[str, Sequence[Number]]
-) -> Iterator[dict[str, Number]]:
+    fixed: Mapping[str, Real], axes: Mapping[str, Sequence[Real]]
+) -> Iterator[dict[str, Real]]:
     """Every point of the sweep, the last axis fastest."""
     for combination in itertools.product(*axes.values()):
         yield {**fixed, **dict(zip(axes, combination, strict=True))}
@@ -316,8 +313,8 @@ def _points(
 
 def _row(
     evaluation: Evaluation,
-    point: Mapping[str, Number],
-    constants: Mapping[str, Number],
+    point: Mapping[str, Real],
+    constants: Mapping[str, Real],
     trials: int,
     error_rate: float,
     seed: int,
@@ -373,7 +370,7 @@ def _check_names(kind: str, names: Sequence[str], known: Mapping[str, Any]) -> N
 
 
 def _check_size(
-    evaluation: Evaluation, points: Sequence[Mapping[str, Number]], trials: int
+    evaluation: Evaluation, points: Sequence[Mapping[str, Real]], trials: int
 ) -> None:
     """ValueError if a simulation is too large, with the largest that fits."""
     if not isinstance(evaluation.truth, Simulation):
@@ -393,7 +390,7 @@ def _check_size(
             )
 
 
-def _largest(evaluation: Evaluation, point: Mapping[str, Number]) -> str:
+def _largest(evaluation: Evaluation, point: Mapping[str, Real]) -> str:
     """The largest value of each count that fits while the others stay."""
     simulation = evaluation.truth
     assert isinstance(simulation, Simulation)
@@ -415,5 +412,5 @@ def _largest(evaluation: Evaluation, point: Mapping[str, Number]) -> str:
     return f"the largest that fits is {' or '.join(found)}" if found else "none fits"
 
 
-def _told(point: Mapping[str, Number]) -> str:
+def _told(point: Mapping[str, Real]) -> str:
     return ", ".join(f"{name} = {value:g}" for name, value in point.items())

@@ -4,6 +4,8 @@ import dataclasses
 
 import numpy as np
 
+Real = float | int | np.number
+
 
 @dataclasses.dataclass(frozen=True)
 class Margin:
@@ -17,19 +19,20 @@ class Margin:
     """
 
     assumption: str
-    have: int | float
-    need: int | float
+    have: Real
+    need: Real
     at_least: bool = True
 
     @property
     def value(self) -> float:
         """Distance to the edge of the assumption, negative where it fails."""
-        return float(self.have - self.need if self.at_least else self.need - self.have)
+        distance = float(self.have) - float(self.need)
+        return distance if self.at_least else -distance
 
     @property
     def holds(self) -> bool:
         """Whether the assumption is met; an undefined side never meets it."""
-        return bool(self.value >= 0)
+        return self.value >= 0
 
     @property
     def factor(self) -> float:

@@ -6,10 +6,11 @@ below one, and raises KeyError for a name that takes none.
 """
 
 import importlib.metadata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cfljax.statements.evaluation import Evaluation, Number, Sweep, evaluated
+from cfljax.statements.evaluation import Evaluation, evaluated
+from cfljax.statements.margin import Real
 from cfljax.statements.statement import Statement
 
 if TYPE_CHECKING:
@@ -46,12 +47,12 @@ def find(name: str) -> Statement:
 def evaluate(
     claim: str | Statement | Evaluation,
     *,
-    sweep: Sweep | None = None,
-    constants: Mapping[str, Number] | None = None,
+    sweep: Mapping[str, Sequence[Real]] | None = None,
+    constants: Mapping[str, Real] | None = None,
     trials: int = 10_000,
     error_rate: float = 1e-6,
     seed: int = 0,
-    **values: Number,
+    **values: Real,
 ) -> "xr.Dataset":
     """Bound, truth and margins of a claim at parameters of one's own.
 
