@@ -14,10 +14,10 @@ from rich.text import Text
 from toy_theory import BROKEN, ERRATA, ROWS, register, toy
 
 import cfljax.engine
-from cfljax.statements import FAULTS, SEVERITIES, Preset, Statement, Status
+from cfljax.statements import FAULTS, SEVERITIES, Preset, Statement, Status, site
 from theory import __main__ as command
 from theory import commands, registry
-from theory.registry import all_errata, all_statements, described, listed
+from theory.registry import all_errata, all_statements, listed
 
 # Every row's verdict and control, against theory.
 
@@ -131,8 +131,8 @@ def toy_index(monkeypatch, tmp_path):
 
 
 def test_the_index_says_what_the_modules_say():
-    told = [described(row) for row in listed()]
-    assert told == [described(row) for row in all_statements()]
+    told = [site.described(row) for row in listed()]
+    assert told == [site.described(row) for row in all_statements()]
     defined = {
         row.id: module
         for module in registry._modules()

@@ -24,10 +24,11 @@ from cfljax.statements import (
     Statement,
     Status,
     Verdict,
+    site,
 )
 from theory import registry
-from theory.report.pages import prepare_folder, write_site
-from theory.report.records import Record, kept
+from theory.report.pages import write_site
+from theory.sources import fingerprint
 
 QUICK = Preset()
 _VOID = {"meta", "link", "img", "input", "br", "wbr", "hr"}
@@ -158,9 +159,10 @@ def build(
     *,
     preset: Preset = QUICK,
     known: tuple[Statement, ...] = ROWS,
-) -> list[Record]:
+) -> list[site.Record]:
     """Write the site of the rows into a folder."""
-    records = list(kept(rows, preset, prepare_folder(folder)))
+    data = site.prepare_folder(folder)
+    records = list(site.kept(rows, preset, data, sources=fingerprint()))
     write_site(records, ERRATA, preset, folder, known=[row.id for row in known])
     return records
 

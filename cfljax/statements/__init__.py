@@ -54,8 +54,10 @@ from cfljax.statements.verdict import Grade, Points, Status, Verdict, combine
 
 if TYPE_CHECKING:
     from cfljax.statements.drawing import figure
+    from cfljax.statements.site import write_page, write_report
 
-_DRAWING = {"figure": "drawing"}  # these bring Matplotlib, when they are asked for
+# These bring Matplotlib, when they are asked for.
+_DRAWING = {"figure": "drawing", "write_page": "site", "write_report": "site"}
 
 
 def __getattr__(name: str) -> Any:
@@ -102,4 +104,6 @@ __all__ = [
     "same_law",
     "tally",
     "within",
+    "write_page",
+    "write_report",
 ]
