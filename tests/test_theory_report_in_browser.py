@@ -227,7 +227,7 @@ def small_texts(browser: Browser) -> list[str]:
         while (walk.nextNode()) {
           const at = walk.currentNode.parentElement;
           const text = walk.currentNode.data.trim();
-          if (!text || at.closest('sub, sup, script')) continue;
+          if (!text || at.closest('sub, sup, script, msub, msup, msubsup, mfrac')) continue;
           const size = parseFloat(getComputedStyle(at).fontSize);
           if (size < arguments[0]) found.push(text);
         }
