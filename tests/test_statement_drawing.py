@@ -66,7 +66,8 @@ def test_a_second_parameter_is_named_beside_its_lines():
     data = evaluate(HEADS, sweep={"n": range(5, 40), "p": [0.5, 0.1, 0.9]})
     (axes,) = figure(data).axes
     *labels, name = [text.get_text() for text in axes.texts]
-    assert labels == ["0.5", "0.1", "0.9"] and name == "chance of heads\n(p)"
+    assert labels == ["p = 0.5", "p = 0.1", "p = 0.9"]
+    assert name == "chance of heads"
     heights = [text.get_position()[1] for text in axes.texts[:-1]]
     assert heights[1] < heights[0] < heights[2]
     assert min(np.diff(sorted(heights))) > 0.04

@@ -227,7 +227,8 @@ def small_texts(browser: Browser) -> list[str]:
         while (walk.nextNode()) {
           const at = walk.currentNode.parentElement;
           const text = walk.currentNode.data.trim();
-          if (!text || at.closest('sub, sup, script, msub, msup, msubsup, mfrac')) continue;
+          const small = 'sub, sup, msub, msup, msubsup, mfrac';
+          if (!text || at.closest(small) || at.closest('script')) continue;
           const size = parseFloat(getComputedStyle(at).fontSize);
           if (size < arguments[0]) found.push(text);
         }

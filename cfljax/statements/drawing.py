@@ -97,7 +97,7 @@ def figure(dataset: "xr.Dataset") -> Figure:
             name = textwrap.fill(_why_not(dataset), _LETTERS // 2)
             handles[name] = _shade(axes, horizontal, x, unclaimed)
         if second:
-            _label(axes, x, curves, _named(dataset, second[0]), vertical)
+            _label(axes, curves, dataset[second[0]].attrs["long_name"], vertical)
         names = {
             "bound": f"claimed: {_CLAIMED[dataset.attrs['relation']]} this",
             "truth": "truth" + _told(dataset),
@@ -132,7 +132,8 @@ def _curves(
     place = dataset["bound"].dims.index(second[0])
     return [
         _Curve(
-            f"{settings[i]:g}", **{n: v.take(i, axis=place) for n, v in values.items()}
+            f"{second[0]} = {settings[i]:g}",
+            **{n: v.take(i, axis=place) for n, v in values.items()},
         )
         for i in range(len(settings))
     ], powers
@@ -226,13 +227,7 @@ def _why_not(dataset: "xr.Dataset") -> str:
     return f"nothing is claimed without {' and '.join(unmet)}"
 
 
-def _label(
-    axes: Axes,
-    x: Float[np.ndarray, " points"],
-    curves: list[_Curve],
-    name: str,
-    scale: Scale,
-) -> None:
+def _label(axes: Axes, curves: list[_Curve], meaning: str, scale: Scale) -> None:
     """The second parameter's values at the right ends of their bounds, in a column that
     keeps them apart."""
     low, high = scale.place(np.array(axes.get_ylim()))
@@ -269,7 +264,7 @@ def _label(
             },
         )
     axes.annotate(
-        textwrap.fill(name, 18),
+        textwrap.fill(meaning, 18),
         xy=(1.02, 1.06),
         xycoords="axes fraction",
         fontsize=9,

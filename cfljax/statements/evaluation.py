@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Num
+from jaxtyping import Float, Num
 
 from cfljax.statements.margin import Margin, Real
 from cfljax.statements.verdict import Grade
@@ -148,9 +148,13 @@ class Simulation:
         error_rate: float,
         values: Mapping[str, Real],
     ) -> Truth:
-        """The interval at one point, from `trials` that are drawn chunk by chunk."""
-        from cfljax import intervals
+        """The interval at one point."""
+        return self.interval(self.sample(generator, trials, values), error_rate)
 
+    def sample(
+        self, generator: np.random.Generator, trials: int, values: Mapping[str, Real]
+    ) -> Float[np.ndarray, " trials"]:
+        """Trials at one point, drawn chunk by chunk."""
         each = max(1.0, float(self.numbers(**values)))
         chunk = max(1, min(trials, int(_CHUNK / each)))
         drawn, left = [], trials
@@ -159,7 +163,12 @@ class Simulation:
                 np.asarray(self.draw(generator, min(chunk, left), **values), float)
             )
             left -= len(drawn[-1])
-        found = np.concatenate(drawn)
+        return np.concatenate(drawn)
+
+    def interval(self, found: Float[np.ndarray, " trials"], error_rate: float) -> Truth:
+        """What the trials say of the chance or the mean."""
+        from cfljax import intervals
+
         if self.of == "chance":
             ends = intervals.clopper_pearson(
                 np.sum(found == 1), len(found), error_rate=error_rate

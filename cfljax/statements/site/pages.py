@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 
 from cfljax.report import replacing, write_text
 from cfljax.statements.evaluation import Evaluation
-from cfljax.statements.margin import Margin
+from cfljax.statements.margin import Margin, Real
 from cfljax.statements.runner import Outcome
 from cfljax.statements.site import plot
 from cfljax.statements.site.mathematics import typeset
@@ -446,7 +446,7 @@ def _breakable(name: str) -> Markup:
     return Markup(".<wbr>").join(name.split("."))
 
 
-def _number(number: float) -> Markup:
+def _number(number: Real) -> Markup:
     """Four digits and a power of ten."""
     if math.isnan(number):
         return Markup('<span class="quiet">–</span>')
