@@ -25,6 +25,7 @@ from cfljax.statements.evaluation import (
     Parameter,
     Simulation,
     Truth,
+    Values,
     exact,
 )
 from cfljax.statements.margin import Margin, Real
@@ -41,7 +42,7 @@ def claim(
     bound: Callable[..., Real],
     truth: Callable[..., Real | Truth] | None = None,
     sampler: Callable[..., Num[np.ndarray, " trials"]] | None = None,
-    grid: Mapping[str, Sequence[Real] | Num[np.ndarray, " values"]],
+    grid: Mapping[str, Values],
     control: Real | Callable[..., Real],
     relation: Literal["<=", ">=", "="] = "<=",
     support: tuple[Real, Real] | None = None,
@@ -97,18 +98,21 @@ def claim(
       ValueError: if not exactly one of `truth` and `sampler` is given, or the claim is
         made at no point of the grid.
     """
-    if (truth is None) == (sampler is None):
+    if truth is not None and sampler is None:
+        known = functools.partial(_known, truth)
+    elif sampler is not None and truth is None:
+        of = "chance" if support is None else "mean"
+        known = Simulation(sampler, numbers, of, support)
+    else:
         given = "neither" if truth is None else "both"
         raise ValueError(f"`truth` or `sampler` must be given, got {given}.")
     if not grid or any(len(values) == 0 for values in grid.values()):
         raise ValueError("`grid` must give each parameter a value, got none.")
-    of = "chance" if support is None else "mean"
-    simulation = sampler and Simulation(sampler, numbers, of, support)
     evaluation = Evaluation(
         quantity=quantity or text.partition(f" {relation} ")[0],
         parameters=tuple(_parameter(name, grid[name], meanings or {}) for name in grid),
         bound=bound,
-        truth=simulation or functools.partial(_known, truth),
+        truth=known,
         margins=margins,
         relation=relation,
         logarithmic=logarithmic,
@@ -133,15 +137,13 @@ def claim(
     )
 
 
-def _numbers(
-    values: Sequence[Real] | Num[np.ndarray, " values"],
-) -> list[Real]:
+def _numbers(values: Values) -> list[Real]:
     """Values of a grid as Python's own numbers."""
     return np.asarray(values).tolist()
 
 
 def _parameter(
-    name: str, values: Sequence[Real], meanings: Mapping[str, str | Parameter]
+    name: str, values: Values, meanings: Mapping[str, str | Parameter]
 ) -> Parameter:
     """A parameter of the grid; its middle value is the default."""
     meaning = meanings.get(name, "")
@@ -151,7 +153,7 @@ def _parameter(
     return Parameter(name, meaning, own[len(own) // 2])
 
 
-def _known(truth: Callable[..., Real | Truth], **point: Real) -> Truth:
+def _known(truth: Callable[..., Any], **point: Real) -> Truth:
     """A known law's value, as a truth if it is a number."""
     found = truth(**point)
     return found if isinstance(found, Truth) else exact(found)

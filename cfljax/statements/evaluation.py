@@ -26,6 +26,8 @@ from cfljax.statements.verdict import Grade
 if TYPE_CHECKING:
     import xarray as xr
 
+Values = Sequence[Real] | Num[np.ndarray, " values"]  # of a parameter
+
 MOST_BYTES = 2**30  # of what is drawn at once
 MOST_NUMBERS = 2e10  # drawn for one point: minutes
 _BYTES = 8
@@ -217,7 +219,7 @@ class Evaluation:
 def evaluated(
     evaluation: Evaluation,
     *,
-    sweep: Mapping[str, Sequence[Real]] | None = None,
+    sweep: Mapping[str, Values] | None = None,
     constants: Mapping[str, Real] | None = None,
     trials: int = 10_000,
     error_rate: float = 1e-6,

@@ -486,16 +486,15 @@ def _one(item: _Item) -> str:
 def _row(items: list[_Item]) -> str:
     """Elements beside each other, with the spaces of the text, which are not shown, and
     room around functions, which is."""
-    parts = []
-    for before, item in zip([None, *items], items, strict=False):
-        beside = before is not None and {before.kind, item.kind} <= {
-            "operand",
-            "function",
-        }
-        if beside and "function" in (before.kind, item.kind):
-            inside = item.html.startswith(("<mrow><mo", "<mo"))
-            parts.append("" if before.kind == "function" and inside else _THIN)
+    parts, before = [], ""
+    for item in items:
+        argument = item.html.startswith(("<mrow><mo", "<mo"))  # in brackets
+        if before == "function" and item.kind in ("operand", "function"):
+            parts.append("" if argument else _THIN)
+        elif before == "operand" and item.kind == "function":
+            parts.append(_THIN)
         parts.append(" " * item.is_spaced + item.html)
+        before = item.kind
     return "".join(parts)
 
 
