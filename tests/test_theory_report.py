@@ -101,7 +101,7 @@ def test_a_statement_page_has_all_its_parts(folder):
         "Corrected in toy.a.corrected holds",
         "As printed it is false.",
         "drawn &lt;in&gt; a line &amp; ‘quoted’, n′ = 5",
-        "α &lt; 1/2",
+        "α &lt; 12",  # a fraction
         "c1 &gt; 0, unnamed",
         "toy.E1 A the statement is false",
         "python -m theory check toy.a --preset quick --seed 0",

@@ -335,6 +335,13 @@ def test_the_filters_do_what_they_say(browser, address, pixels):
     browser.click("[name=verdict][value=vacuous]")
     assert browser.run(SHOWN) == ["toy.a", "toy.none"]
     browser.click("button[type=reset]")
+    browser.click("[name=evidence][value=exact]")
+    assert browser.run(SHOWN) == ["toy.band"]
+    browser.click("[name=class][value=printed]")
+    assert browser.run(SHOWN) == []
+    browser.click("[name=evidence][value=nominal]")
+    assert browser.run(SHOWN) == ["toy.a"]
+    browser.click("button[type=reset]")
     browser.click("[name=surprise]")
     assert browser.run(SHOWN) == ["toy.surprise"]
     browser.click("[name=verdict][value=holds]")
@@ -349,6 +356,9 @@ def test_the_filters_do_what_they_say(browser, address, pixels):
 
 def test_the_counts_lead_to_filtered_lists(browser, address):
     browser.set_width(WIDE)
+    browser.open(f"{address}/index.html")
+    browser.click(".summary a[href*='class=printed']")
+    assert browser.run(SHOWN) == ["toy.a"]
     browser.open(f"{address}/index.html")
     browser.click(".summary a[href*=violated]")
     assert browser.run(SHOWN) == ["toy.a"]

@@ -18,6 +18,7 @@ import pytest
 
 from cfljax.statements import (
     Erratum,
+    Grade,
     Margin,
     Points,
     Preset,
@@ -44,6 +45,7 @@ def toy(
     scale: Literal["number", "log"] = "number",
     count: int = 7,
     control: Status | None = None,
+    grade: Grade = Grade.NOMINAL,
     **fields,
 ) -> Statement:
     """A row whose verdict is decided beforehand, with points of any kind; its control
@@ -67,6 +69,7 @@ def toy(
             num_trials=1234567,
             resolution=0.01,
             detail="drawn <in> a line & 'quoted', n' = 5",
+            grade=grade,
             slack=0.3 if kind == "bound" else math.nan,
             points=points,
         )
@@ -98,7 +101,13 @@ def _points(
     if scale == "log":
         bounds, truth = np.log(bounds) - 50.0, np.log(truth) - 50.0
         return Points(bounds, truth, truth, scale="log")
-    return Points(bounds, 0.95 * truth, 1.05 * truth, kind=kind, upper=upper)
+    where = {
+        "n": np.arange(count),
+        "share": bounds / 100,
+        "law": np.array(["t"] * count),
+    }
+    ends = 0.95 * truth, 1.05 * truth
+    return Points(bounds, *ends, kind=kind, upper=upper, coordinates=where)
 
 
 def _broken(preset: Preset) -> Verdict:
@@ -110,6 +119,7 @@ ROWS = (
     toy(
         status=Status.VIOLATED,
         expected=Status.VIOLATED,
+        fault="printed",
         note="As printed it is false.",
         claimed="c1 > 0, unnamed",
     ),
@@ -121,7 +131,12 @@ ROWS = (
             Margin("toy.asm: x_1 <= 1", 2.0, 1.0, at_least=False),
         ),
     ),
-    toy("toy.band", kind="band", note="Nothing remarkable about the unicorn."),
+    toy(
+        "toy.band",
+        kind="band",
+        grade=Grade.EXACT,
+        note="Nothing remarkable about the unicorn.",
+    ),
     toy("toy.equal", kind="equal", count=1),
     toy("toy.none", kind=None, status=Status.VACUOUS, expected=Status.VACUOUS),
     toy("toy.powers", scale="log", count=900),
