@@ -116,6 +116,7 @@ def test_a_lost_letter_is_seen(spoilt):
         ("n^-1/5 and 1e-6", "n^-1/5 and 1e-6"),
         ("graduate maximum alphabet", "graduate maximum alphabet"),
         ("sigma = Delta/10,000", "⟨σ⟩⟨ = Δ/10,000⟩"),
+        ("24 (n, M) and f(n, M)", "24 ⟨(n, M)⟩ and ⟨f(n, M)⟩"),
         ("1/2 of 10 trials, 5 - 10", "1/2 of 10 trials, 5 - 10"),
         ("Assumption A4, Lemma 1, e.g. i.i.d.", "Assumption A4, Lemma 1, e.g. i.i.d."),
         ("k-means in two-dimensional space", "⟨k⟩-means in two-dimensional space"),

@@ -45,7 +45,7 @@ _CLOSING = {"(": ")]", "[": ")]", "{": "}", "|": "|", "||": "||"}
 _LONG = 28  # letters of brackets within which a line may be broken
 _SHORT = 5  # of the two sides of a fraction that is set upright
 _THIN = '<mspace width="0.17em"></mspace>'
-_ROOM = 12  # of a part before which a sign may begin another one
+_ROOM = {"relation": 0, "sign": 12, "product": 16, "slash": 20}  # before a break
 
 _TOKEN = re.compile(
     r"""
@@ -152,8 +152,9 @@ class _Reader:
                 continue
             elif not self._closes() and not (spaced and self.here.kind == "number"):
                 found = self._operand(after_sign=False)
-                is_list = found and any(item.kind == "comma" for item in found)
-                found = None if spaced and is_list else found
+                apart = spaced and items[-1].kind == "operand"
+                if apart and found and '<mo form="infix">,<' in found[0].html:
+                    found = None  # a list in brackets is no factor
             if found is None:
                 break
             items += [found[0]._replace(is_spaced=spaced), *found[1:]]
@@ -503,9 +504,10 @@ def _formula(items: list[_Item]) -> Markup:
     parts: list[list[_Item]] = [[]]
     for item in items:
         size = sum(one.size for one in parts[-1])
-        behind = parts[-1] and parts[-1][-1].kind == "comma"
-        ahead = item.kind == "relation" or (item.kind == "sign" and size >= _ROOM)
-        if parts[-1] and (behind or ahead):
+        before = parts[-1][-1].kind if parts[-1] else ""
+        between = "product" if (before, item.kind) == ("operand",) * 2 else item.kind
+        room = 0 if before == "comma" else _ROOM.get(between)
+        if before and room is not None and size >= room:
             parts.append([])
         parts[-1].append(item)
     return Markup("<wbr>".join(f"<math>{_row(part)}</math>" for part in parts))
