@@ -115,6 +115,24 @@ def test_what_cannot_be_drawn_is_refused():
         figure(evaluate(HEADS, sweep={"n": [1], "p": np.linspace(0.1, 0.9, 8)}))
 
 
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan, 0.0])
+@pytest.mark.parametrize("truth", [0.0, 1e-300, math.nan])
+@pytest.mark.parametrize("n", [[5], [1, 5]])
+def test_odd_numbers_can_be_drawn(number, truth, n):
+    odd = Evaluation(
+        quantity="x",
+        parameters=(Parameter("n", "", 1),),
+        bound=lambda n: number,
+        truth=lambda n: exact(truth),
+    )
+    data = evaluate(odd, sweep={"n": n})
+    if np.isfinite([number, truth]).any():
+        figure(data).canvas.draw()
+    else:
+        with pytest.raises(ValueError, match="a finite number"):
+            figure(data)
+
+
 def test_the_figure_is_saved_as_any_other(tmp_path):
     data = evaluate(HEADS, sweep={"n": range(1, 9), "p": [0.2, 0.4]})
     files = report.save(figure(data), tmp_path / "claim")

@@ -5,7 +5,7 @@
     coins = statements.claim(
         id="mine.coins", text="P(all n coins show heads) <= 1/n",
         bound=lambda n: 1 / n, truth=lambda n: 0.5**n, grid={"n": [1, 2, 5, 10]},
-        control=0.9,
+        control=0.4,
     )
     statements.run(coins).as_expected  # True
 

@@ -59,7 +59,7 @@ def figure(dataset: "xr.Dataset") -> Figure:
 
     Raises:
       ValueError: if it is swept over none or over more than two, or the second has more
-        values than there are distinguishable lines (7).
+        values than there are distinguishable lines (7), or nothing is finite.
     """
     swept = list(dataset["bound"].dims)
     if not 1 <= len(swept) <= 2:
@@ -77,7 +77,10 @@ def figure(dataset: "xr.Dataset") -> Figure:
     dataset = dataset.isel({across: order})
     x = np.asarray(dataset[across].values, float)
     curves, powers = _curves(dataset, across, second)
-    vertical = _scale(np.concatenate([part for c in curves for part in c[1:5]]), powers)
+    seen = np.concatenate([part for curve in curves for part in curve[1:5]])
+    if not np.any(np.isfinite(seen)):
+        raise ValueError("`dataset` must have a finite number to draw, got none.")
+    vertical = _scale(seen, powers)
     horizontal = _scale(x, powers=False)
     with matplotlib.rc_context(style()):
         drawn = Figure(figsize=_SIZE, layout="constrained")
@@ -85,7 +88,6 @@ def figure(dataset: "xr.Dataset") -> Figure:
         drawn.suptitle(_title(dataset), fontsize=10, linespacing=1.35)
         axes.set(xlabel=_named(dataset, across), ylabel=dataset.attrs["quantity"])
         horizontal.apply(axes, "x", horizontal.limits(x))
-        seen = np.concatenate([part for curve in curves for part in curve[1:5]])
         limits = vertical.limits(seen)
         vertical.apply(axes, "y", limits)
         handles: dict[str, Any] = {}
