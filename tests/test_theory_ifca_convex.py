@@ -669,10 +669,11 @@ NEAR = [
     *each(lemma3.check_places, name=("gap",), factor=(1.001,)),
     *each(equations_step.check_contraction, sharp=(True,), factor=(1.0001,)),
     *each(equations_step.check_contraction, limit=(1.34,)),  # beyond 4/3
-    *each(equations_step.check_pull, part=(3.999,)),
+    *each(equations_step.check_pull, part=(3.999, 7.9, 8.1)),
     *each(equations_step.check_gradient, largest_truth=(1.001,)),
     *each(equations_markov.check_noise, power=(2.0,), share=(0.995,)),
-    *each(equations_markov.check_count, c1=(3.75,)),
+    *each(equations_markov.check_noise, power=(1.0, 0.5)),
+    *each(equations_markov.check_count, c1=(3.75, 8.0)),
     *each(corollary2.check_first_rounds, multiple=(2.999,), conditioned=(False,)),
     *each(corollary2.check_last_rounds, divisor=(32.01,)),
     *each(corollary2.check_total, factor=(1.999,)),
@@ -686,7 +687,6 @@ NEAR = [
 ]
 AT_THEIR_EDGE = [
     *each(equations_step.check_contraction, limit=(1.333,)),
-    *each(equations_step.check_pull, part=(4.0,)),
     *each(equations_markov.check_noise, power=(2.0,)),  # with Chebyshev
     *each(corollary2.check_first_rounds, multiple=(3.0,), conditioned=(True,)),
     *each(corollary2.check_chain, doubled=(True,), c=(8.0,)),

@@ -5,6 +5,7 @@ S_1* of grad F_i(theta_1), T2 that of the rest of S_1.
 """
 
 import functools
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -13,9 +14,12 @@ from jaxtyping import Float
 from cfljax.statements import (
     Preset,
     Status,
+    Step,
     Verdict,
     at_most,
     combine,
+    exactly,
+    identity,
     never_exceeds,
     tally,
 )
@@ -29,6 +33,7 @@ from theory.ifca.common.convex import (
     WaveFamily,
     gradient_step,
 )
+from theory.ifca.common.steps import no_negative_coefficient
 
 EQ21 = "ifca.eq21"
 
@@ -65,6 +70,24 @@ def check_identity(preset: Preset, *, all_chosen: bool = False) -> Verdict:
         detail=f"{len(values)} random cases, largest |T1 - T11 - T12| over its "
         f"rounding error: {np.max(np.array(values) / np.array(rounding)):.2g}",
     )
+
+
+def prove_identity(*, chosen: str = "correct") -> list[Step]:
+    """(21) in every coordinate: e that of theta_1 - theta_1*, f of grad F^1, total of
+    the sum of grad F_i over S_1 and S_1*, which holds `correct` clients.
+
+    e - (gamma/m) total = (e - gamma^ f) + gamma^ (f - total/correct), with gamma^ =
+    gamma correct/m; `chosen` names the count in gamma^.
+    """
+    import sympy
+
+    e, f, total = sympy.symbols("e f total", real=True)
+    gamma, m, correct = sympy.symbols("gamma m correct", positive=True)
+    effective = gamma * sympy.Symbol(chosen, positive=True) / m
+    right = (e - effective * f) + effective * (f - total / correct)
+    return [
+        identity("(21) in a coordinate", sympy.together(e - gamma / m * total - right))
+    ]
 
 
 EQ26, PARTS = "ifca.eq26", "ifca.eq21.parts"
@@ -117,6 +140,37 @@ def check_parts(preset: Preset, *, statement: str, sign: float) -> Verdict:
         terms = np.linalg.norm(np.concatenate(one.groups), axis=-1)
         sizes.append(np.linalg.norm(one.start) + one.step * np.sum(terms))
     return _zero(statement, differences, sizes, "theta_1+ - theta_1* minus its parts")
+
+
+def prove_parts_printed(*, sign: int = 1) -> list[Step]:
+    """A counterexample in integers: d = 1, m = gamma = 2, theta_1 - theta_1* = 5, one
+    client of S_1 in S_1* with gradient 1 and one outside with gradient 3: theta_1+ -
+    theta_1* = 5 - (1 + 3) = 1, T1 = 5 - 1 = 4, T2 = 3, and T1 + `sign` T2 is not 1."""
+    whole, first, second = 5 - (1 + 3), 5 - 1, 3
+    return [exactly("1 is not T1 + sign T2", whole != first + sign * second)]
+
+
+def prove_parts(*, sign: int = -1) -> list[Step]:
+    """theta_1+ - theta_1* = T1 + `sign` T2, the sum over S_1 being that over S_1 and
+    S_1* (`own`) and that over the rest (`rest`); in every coordinate."""
+    import sympy
+
+    e, own, rest, step = sympy.symbols("e own rest step", real=True)
+    first, second = e - step * own, step * rest
+    return [
+        identity("in a coordinate", e - step * (own + rest) - (first + sign * second))
+    ]
+
+
+def prove_split(*, off_by: str = "0") -> list[Step]:
+    """(26) in every coordinate: the sum over s clients of grad F_i (`total`) is (s +
+    `off_by`) grad F^j plus the sum of grad F_i - grad F^j, which is total - s grad
+    F^j."""
+    import sympy
+
+    total, f, s = sympy.symbols("total f s", real=True)
+    right = (s + sympy.Rational(off_by)) * f + (total - s * f)
+    return [identity("in a coordinate", total - right)]
 
 
 def check_split(preset: Preset, *, off_by: float = 0.0) -> Verdict:
@@ -199,6 +253,71 @@ def check_contraction(
     return _judge_pull(statement, points, hat, 1 - factor * hat * rate)
 
 
+def prove_contraction(*, factor: str = "1") -> list[Step]:
+    """|x - h g|^2 <= (1 - `factor` h lambda)^2 |x|^2 for x = theta_1 - theta_1*, g =
+    grad F^1(theta_1), 0 < h <= 1/L: the sharp form of (22).
+
+    1. F^1 - lambda |.|^2/2 is convex and (L - lambda)-smooth, so that its gradient is
+       co-coercive (Nesterov 2004, Theorem 2.1.12): (lambda + L) <g, x> >= lambda L
+       |x|^2 + |g|^2. So |x - h g|^2 <= (1 - 2 h lambda L/(lambda + L)) |x|^2 - h (2/
+       (lambda + L) - h) |g|^2.
+    2. h <= 1/L <= 2/(lambda + L), and |g| >= lambda |x|: with |g| = lambda |x| the
+       right side is (1 - h lambda)^2 |x|^2.
+    """
+    import sympy
+
+    low, top, h = sympy.symbols("lambda L h", positive=True)
+    more = sympy.Symbol("more", nonnegative=True)
+    right = 1 - 2 * h * low * top / (low + top)
+    right -= h * (2 / (low + top) - h) * low**2
+    claimed = (1 - sympy.Rational(factor) * h * low) ** 2
+    return [
+        identity(
+            # L = lambda + more: 2/(lambda + L) - 1/L = more/(L (lambda + L)).
+            "2/(lambda + L) - 1/L = (L - lambda)/(L (lambda + L))",
+            (2 / (low + top) - 1 / top).subs(top, low + more)
+            - more / ((low + more) * (2 * low + more)),
+        ),
+        identity(
+            "at |g| = lambda |x| the right side is (1 - factor h lambda)^2",
+            sympy.together(right - claimed),
+        ),
+    ]
+
+
+def prove_contraction_printed(*, part: str = "1") -> list[Step]:
+    """(22): h lambda >= `part` h lambda L/(lambda + L), as lambda + L >= L, and the
+    sharp form (ifca.eq22.sharp), whose steps these begin with."""
+    import sympy
+
+    low, top = sympy.symbols("lambda L", positive=True)
+    return [
+        *prove_contraction(),
+        no_negative_coefficient(
+            "lambda + L >= part L", low + top - sympy.Rational(part) * top, low, top
+        ),
+    ]
+
+
+def prove_pull(*, part: str = "8") -> list[Step]:
+    """(24): 1 - h lambda <= 1 - p lambda/(`part` L), as h = |S_1 and S_1*|/(m L) >= p_1
+    /(4 L) >= p/(4 L); by the sharp form of (22)."""
+    return [
+        *prove_contraction(),
+        exactly("1/4 >= 1/part", Fraction(1, 4) >= 1 / Fraction(part)),
+    ]
+
+
+def prove_gradient(*, largest_truth: str = "1") -> list[Step]:
+    """(27): |grad F^j(theta_1)| <= L |theta_1 - theta_j*|, as grad F^j is L-Lipschitz
+    and 0 at theta_j*. |theta_1 - theta_j*| <= |theta_1*| + |theta_j*| + |theta_1 -
+    theta_1*| <= 1 + 1 + (1/2) 2 = 3, as sqrt(lambda/L) <= 1 and Delta <= 2."""
+    truth = Fraction(largest_truth)
+    return [
+        exactly("1 + 1 + (1/2) 2 <= 3", truth + truth + Fraction(1, 2) * 2 * truth <= 3)
+    ]
+
+
 def check_pull(preset: Preset, *, part: float = 8.0) -> Verdict:
     """(24): with gamma = 1/L and |S_1 cap S_1*| >= p_1 m / 4 the factor is
     1 - p lambda / (`part` L), 8 as printed."""
@@ -208,7 +327,15 @@ def check_pull(preset: Preset, *, part: float = 8.0) -> Verdict:
     kept = np.resize([0.25, 0.25, 0.6, 1.0], len(share))
     hat = kept * share / points.smoothness
     claim = 1 - share * points.strong_convexity / (part * points.smoothness)
-    return _judge_pull(EQ24, points, hat, claim)
+    size = np.linalg.norm(points.model, axis=-1)
+    left = np.linalg.norm(points.model - hat[:, None] * points.gradient, axis=-1)
+    least = float(np.min((1 - left / size) / (1 - claim)))
+    # Twice the printed gain is true, and no more.
+    loose = never_exceeds(
+        EQ24, np.array([1.99, least]), np.array([least, 2.01]), rounding=1e-9
+    )
+    found = _judge_pull(EQ24, points, hat, claim)
+    return combine(EQ24, [found, loose], detail=found.detail)
 
 
 def _judge_pull(
@@ -324,6 +451,46 @@ def check_first(preset: Preset, *, exact_share: float | None = None) -> Verdict:
     return at_most(EQ25, tally(np.array(events)), np.array(bounds), detail=detail)
 
 
+def prove_first(*, constant: str = "2") -> list[Step]:
+    """(25): |T1| <= |T11| + |T12|, by (24) and Markov's inequality.
+
+    1. (24) holds where |S_1 and S_1*| >= p_1 m/4, but for probability 2 exp(-p m/8), by
+       Hoeffding's inequality (2 exp(-2 M (1/4)^2), M = p_1 m).
+    2. E|T12|^2 <= h^2 v^2/(n' |S_1 and S_1*|), h <= 1/L: with probability 1 - delta0
+       |T12| <= v/(delta0 L sqrt(n' p m/4)) = `constant` v/(delta0 L sqrt(p m n')).
+    """
+    import sympy
+
+    v, delta, smooth, p, m, n = sympy.symbols("v delta L p m n", positive=True)
+    given = v / (delta * smooth * sympy.sqrt(n * p * m / 4))
+    claimed = sympy.Rational(constant) * v / (delta * smooth * sympy.sqrt(p * m * n))
+    return [
+        *prove_pull(),
+        exactly("2 (1/4)^2 >= 1/8", 2 * Fraction(1, 4) ** 2 >= Fraction(1, 8)),
+        identity("1/sqrt(n' p m/4) = 2/sqrt(p m n')", given - claimed),
+    ]
+
+
+def prove_second(*, less: str = "1") -> list[Step]:
+    """(30) with sqrt(k - `less`) from (29) for every j != 1.
+
+    The sum over j of (29), times gamma/m: 3 L times the sum of the counts s_j, and
+    v/(delta1 sqrt(n')) times that of sqrt(s_j), which is at most sqrt((k - 1) sum s_j)
+    by Cauchy and Schwarz. For two counts their inequality is the identity below, and it
+    is attained by equal ones: no more than 1 can be taken from k.
+    """
+    import sympy
+
+    first, second = sympy.symbols("first second", positive=True)
+    return [
+        identity(
+            "(1 + 1) (s + t) - (sqrt s + sqrt t)^2 = (sqrt s - sqrt t)^2",
+            2 * (first**2 + second**2) - (first + second) ** 2 - (first - second) ** 2,
+        ),
+        exactly("k - less >= k - 1", Fraction(less) <= 1),
+    ]
+
+
 def check_second(preset: Preset, *, clusters_less: float = 1.0) -> Verdict:
     """(30) with sqrt(k - clusters_less) in place of sqrt(k). The sum over clusters of
     (29) at every count, and steps as they are."""
@@ -342,6 +509,7 @@ def check_second(preset: Preset, *, clusters_less: float = 1.0) -> Verdict:
         EQ30,
         [
             never_exceeds(EQ30, left, right, rounding=1e-12 * (1 + left)),
+            never_exceeds(EQ30, 1.0, tightest, rounding=1e-12),  # attained
             at_most(EQ30, tally(events), bounds),
         ],
         detail=f"sum of sqrt|S_1 cap S_j*| over sqrt((k - {clusters_less:g}) |S_1 cap "
@@ -378,6 +546,8 @@ STATEMENTS = (
         preconditions=("|S_1 and S_1*| >= 1: otherwise the mean is 0 / 0",),
         check=check_identity,
         control={"all_chosen": True},
+        proof=prove_identity,
+        proof_control={"chosen": "chosen"},
         note="The control has |S_1| in gamma^.",
     ),
     row(
@@ -387,10 +557,13 @@ STATEMENTS = (
         "over S_1 cap S_1*, T2 = (gamma/m) sum over the rest of S_1",
         preconditions=_ONE_STEP,
         expected=Status.VIOLATED,
+        fault="misprint",
         check=functools.partial(check_parts, statement=PARTS, sign=1.0),
-        control={"sign": -0.99},
+        control={"sign": -1.0},
+        proof=prove_parts_printed,
+        proof_control={"sign": -1},
         note="A sign: it is T1 - T2, as in Appendix A. Harmless, the next line takes "
-        "norms. The control claims T1 - 0.99 T2.",
+        "norms. The control claims T1 - T2.",
     ),
     row(
         id=f"{PARTS}.corrected",
@@ -399,6 +572,8 @@ STATEMENTS = (
         preconditions=_ONE_STEP,
         check=functools.partial(check_parts, statement=f"{PARTS}.corrected", sign=-1.0),
         control={"sign": 1.0},
+        proof=prove_parts,
+        proof_control={"sign": 1},
         note="The control is the printed form.",
     ),
     row(
@@ -409,6 +584,8 @@ STATEMENTS = (
         preconditions=_ONE_STEP,
         check=check_split,
         control={"off_by": 0.01},
+        proof=prove_split,
+        proof_control={"off_by": "0.01"},
         note="An identity. The control miscounts by 0.01 of a client.",
     ),
     row(
@@ -419,6 +596,8 @@ STATEMENTS = (
         preconditions=_SMOOTH,
         check=check_contraction,
         control={"limit": 1.4},
+        proof=prove_contraction_printed,
+        proof_control={"part": "1.01"},
         note="Loose by up to 2, see the sharp row. The control lets gammahat be up to "
         "1.4 / L: at lambda = L the display survives until (4/3) / L.",
     ),
@@ -429,6 +608,8 @@ STATEMENTS = (
         preconditions=_SMOOTH,
         check=functools.partial(check_contraction, sharp=True),
         control={"factor": 1.001},
+        proof=prove_contraction,
+        proof_control={"factor": "1.001"},
         note="Attained along the flattest direction. The control claims 1.001 lambda.",
     ),
     row(
@@ -439,6 +620,8 @@ STATEMENTS = (
         constants={"part of p lambda / L": 1 / 8, "sharp": 1 / 4},
         check=check_pull,
         control={"part": 3.99},
+        proof=prove_pull,
+        proof_control={"part": "3.99"},
         note="1/4 would do, and with |S_1 cap S_1*| = p_1 m even 1. The control claims "
         "1 / 3.99.",
     ),
@@ -454,6 +637,8 @@ STATEMENTS = (
         claimed="<~ 1 for the distance, 3 L for the gradient",
         check=check_gradient,
         control={"largest_truth": 1.01},
+        proof=prove_gradient,
+        proof_control={"largest_truth": "1.01"},
         note="Attained as alpha goes to 0. The control lets |theta_j*| be 1.01.",
     ),
     row(
@@ -469,9 +654,12 @@ STATEMENTS = (
         claimed="c > 0, unnamed",
         check=check_first,
         control={"exact_share": 0.9},
+        proof=prove_first,
+        proof_control={"constant": "1.99"},
         note="Loose: gammahat <= 1/L and |S_1 cap S_1*| >= p m / 4 cannot both be "
-        "tight, and the true noise is of order sqrt(p), not 1 / sqrt(p). The control "
-        "has 0.9 of its root mean square.",
+        "tight, and the true noise is of order sqrt(p), not 1 / sqrt(p): no step "
+        "exceeds the bound here, though some reach 0.92 of it. The control has 0.9 of "
+        "the noise's root mean square.",
     ),
     row(
         id=EQ30,
@@ -483,6 +671,8 @@ STATEMENTS = (
         claimed="c1 > 0, unnamed",
         check=check_second,
         control={"clusters_less": 1.02},
+        proof=prove_second,
+        proof_control={"less": "1.02"},
         note="k - 1 in place of k will do, in both places, and is attained by equal "
         "counts; checked is the square root with k - 1. The control has k - 1.02.",
     ),

@@ -8,6 +8,8 @@ With the exact law and its worst case the constants become explicit.
 import dataclasses
 import functools
 import itertools
+import math
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +18,26 @@ from jaxtyping import Float
 
 from cfljax import law
 from cfljax.base import Numbers
-from cfljax.statements import Preset, Verdict, at_most, combine, never_exceeds, tally
+from cfljax.statements import (
+    ERROR_RATE,
+    Constant,
+    Evaluation,
+    Grade,
+    Margin,
+    Preset,
+    Step,
+    Truth,
+    Verdict,
+    at_most,
+    combine,
+    exact,
+    exactly,
+    identity,
+    never_exceeds,
+    nonnegative,
+    tally,
+)
+from theory.glossary import parameter
 from theory.ifca.common.checks import (
     Broadcast,
     Events,
@@ -28,6 +49,8 @@ from theory.ifca.common.checks import (
 )
 from theory.ifca.common.linear import log_worst_chance
 from theory.ifca.common.raw_data import Client, all_wrong_choices, worst_client
+from theory.ifca.common.rounds import Value
+from theory.ifca.common.steps import logarithm_above, no_negative_coefficient
 from theory.rows import listed
 
 BOUND, SHARP = "ifca.lem1.bound", "ifca.lem1.sharp"
@@ -84,6 +107,7 @@ def _by_raw_data(preset: Preset, *, c1: float, c2: float) -> Verdict:
         BOUND,
         tally(_spot_events(preset)),
         np.exp(lemma1_bound(alpha, rho, num_samples, c1=c1, c2=c2)),
+        coordinates={"alpha": alpha, "rho": rho, "n": num_samples},
         detail=f"raw data at {len(_SPOTS)} worst cases",
     )
 
@@ -97,6 +121,7 @@ def _by_exact_law(*, c1: float, c2: float) -> Verdict:
         lemma1_bound(alpha, rho, num_samples, c1=c1, c2=c2),
         rounding=log_rounding(exact),
         logarithmic=True,
+        coordinates={"alpha": alpha, "rho": rho, "n": num_samples},
         detail=f"exact law at {len(exact)} worst cases, in natural logarithms",
     )
 
@@ -127,6 +152,7 @@ def check_sharp(preset: Preset, *, c2: float = C2, slack: float = 1e-4) -> Verdi
         values,
         np.array([smallest, *exact]),
         rounding=log_rounding(values),
+        grade=Grade.SEARCHED,
         detail=f"least exponent / (alpha rho / (rho + 1))^2 found: {smallest:.6f} at "
         f"alpha = {alpha:.6f}, rho = {rho:.4f}",
     )
@@ -156,18 +182,47 @@ def _smallest_ratio(preset: Preset) -> tuple[float, float, float]:
     return float(best.x[0]), float(np.exp(best.x[1])), float(best.fun)
 
 
+def stronger_bound(
+    alpha: Numbers,
+    rho: Numbers,
+    num_samples: Numbers,
+    *,
+    rate: float = 0.5,
+    c1: float = C1,
+) -> Broadcast:
+    """log of c1 exp(-rate n' alpha^2 rho / (1 + rho)), of the broadcast shape."""
+    return np.asarray(np.log(c1) - rate * num_samples * alpha**2 * rho / (1 + rho))
+
+
 def check_stronger(_: Preset, *, rate: float = 0.5) -> Verdict:
-    """P(E_i^{j,j'}) <= exp(-rate n' alpha^2 rho / (1 + rho)) / 2 on the grid."""
+    """P(E_i^{j,j'}) <= exp(-rate n' alpha^2 rho / (1 + rho)) / 2 on the grid. Not
+    improvable: with 1.001 `rate` it fails at rho = 1e-4, with 0.4999 for 1/2 at alpha =
+    1e-9."""
     alpha, rho, num_samples = _grid()
     exact = log_worst_chance(alpha, rho, num_samples)
+    far, near = (0.1, 1e-4, 1e12), (1e-9, 1.0, 1.0)
+    sharp = np.array([log_worst_chance(*far), log_worst_chance(*near)])
+    too_low = [
+        stronger_bound(*far, rate=1.001 * rate),
+        stronger_bound(*near, rate=rate) + np.log(0.9998),
+    ]
+    values = np.concatenate([exact, too_low])
+    bounds = stronger_bound(alpha, rho, num_samples, rate=rate)
     return never_exceeds(
         STRONGER,
-        exact,
-        np.log(0.5) - rate * num_samples * alpha**2 * rho / (1 + rho),
-        rounding=log_rounding(exact),
+        values,
+        np.concatenate([bounds, sharp]),
+        rounding=log_rounding(values),
         logarithmic=True,
+        coordinates=dict(
+            zip(
+                ("alpha", "rho", "n"),
+                np.concatenate([[alpha, rho, num_samples], np.array([far, near]).T], 1),
+                strict=True,
+            )
+        ),
         detail=f"exact law of the worst case at {len(exact)} points, in natural "
-        "logarithms",
+        "logarithms; sharp in rate and constant",
     )
 
 
@@ -212,12 +267,23 @@ def check_union(preset: Preset, *, pairwise: bool = True) -> Verdict:
     """Raw data of k models: P(not E_i) <= (k - 1) c1 exp(...). Without `pairwise` the
     factor k - 1 is left out, which is false for k > 2."""
     clusters = listed((one.num_clusters for one in _UNION_POINTS), "d")
-    return at_most(
+    events, bounds = _union_events(preset), _union_bounds(pairwise=pairwise)
+    holds = at_most(
         UNION,
-        tally(_union_events(preset)),
-        _union_bounds(pairwise=pairwise),
-        detail=f"raw data of {clusters} models",
+        tally(events),
+        bounds,
+        error_rate=ERROR_RATE / 2,
+        detail=f"raw data of {clusters} models; k - 2 is not enough for 3",
     )
+    _, alpha, rho, num_samples, _, _ = _UNION_POINTS[0]
+    one_less = bounds[0] - np.exp(lemma1_bound(alpha, rho, num_samples))
+    needed = at_most(
+        UNION,
+        tally(~events[0]),
+        1 - max(0.0, float(one_less)),
+        error_rate=ERROR_RATE / 2,
+    )
+    return combine(UNION, [holds, needed], detail=holds.detail)
 
 
 def _union_bounds(*, pairwise: bool = True) -> PerPoint:
@@ -268,6 +334,7 @@ def check_worst(preset: Preset, *, factor: float = 1.0) -> Verdict:
         np.concatenate([factor * formula, corner[1]]),
         np.concatenate([kappa, factor * corner[0]]),
         rounding=np.concatenate([rounding, corner[2]]),
+        grade=Grade.SEARCHED,
         detail=f"equality at {len(corner[0])} corners; {len(minima[0])} minimisations "
         f"and {sum(len(one[0]) for one in random)} random configurations above",
     )
@@ -343,6 +410,265 @@ def _random_configurations(preset: Preset, num_features: int) -> _Found:
     return formula, kappa, _kappa_rounding(rho, num_features, reach)
 
 
+@functools.cache
+def prove_worst(*, factor: str = "1") -> list[Step]:
+    """kappa >= kappa*(alpha, rho) for all models that Lemma 1 allows.
+
+    Let a = theta_j* - theta_j and b = theta_j* - theta_j', A = |a|^2 + sigma^2, B =
+    |b|^2 + sigma^2, C = <a, b> + sigma^2. By the triangle inequality |a| <= r =
+    (1/2 - alpha) Delta and |b| >= R = (1/2 + alpha) Delta. kappa = (B - A) / (2
+    sqrt(A B - C^2)) is to be bounded from below.
+
+    1. A B - C^2 <= A B, so that kappa >= f = (B - A)/(2 sqrt(A B)). As f^2 = (B/A +
+       A/B - 2)/4 grows with B/A >= 1, f falls in |a| and grows in |b|.
+    2. C >= sigma^2 - |a| |b|. If |a| |b| <= sigma^2 this is not negative, A B - C^2 <=
+       A B - (sigma^2 - |a| |b|)^2 = sigma^2 (|a| + |b|)^2, and kappa >= (|b| -
+       |a|)/(2 sigma) >= (R - r)/(2 sigma) = alpha sqrt(rho).
+    3. If |a| |b| > sigma^2 and r R >= sigma^2, f is at least its value at (r, R),
+       alpha rho/sqrt(near far), near = (1/2 - alpha)^2 rho + 1 and far = (1/2 +
+       alpha)^2 rho + 1.
+    4. If |a| |b| > sigma^2 > r R, shorten b to sigma^2/|a| >= sigma^2/r > R, where f is
+       no larger and A B = sigma^2 (|a| + |b|)^2 (step 2): f = (|b| - |a|)/(2 sigma) >=
+       (R - r)/(2 sigma) = alpha sqrt(rho).
+    5. near far = (u - 1)^2 + rho, u = (1/4 - alpha^2) rho = r R/sigma^2: the value of
+       step 3 is at most alpha sqrt(rho), so that it is a lower bound in case 2 as well.
+
+    Hence kappa >= alpha rho/sqrt(near far) if u >= 1, else alpha sqrt(rho). Attained at
+    |a| = r, |b| = R with C = 0, or opposite (step 2, equality).
+    """
+    import sympy
+
+    a, b, s, rho, alpha, cosine = sympy.symbols("a b s rho alpha cosine", positive=True)
+    near, far = a**2 + s**2, b**2 + s**2
+    shared = a * b * cosine + s**2
+    claimed = sympy.Rational(factor)
+    corner = {
+        a: (sympy.Rational(1, 2) - alpha) * sympy.sqrt(rho) * s,
+        b: (sympy.Rational(1, 2) + alpha) * sympy.sqrt(rho) * s,
+    }
+    u = (sympy.Rational(1, 4) - alpha**2) * rho
+    product = (near * far).subs(corner) / s**4
+    return [
+        identity(
+            "A B - C^2 = |a|^2 |b|^2 sin^2 + sigma^2 |a - b|^2",
+            near * far
+            - shared**2
+            - a**2 * b**2 * (1 - cosine**2)
+            - s**2 * (a**2 + b**2 - 2 * a * b * cosine),
+        ),
+        identity(
+            "f^2 = (B/A + A/B - 2)/4",
+            (far - near) ** 2 / (4 * near * far) - (far / near + near / far - 2) / 4,
+        ),
+        identity(
+            "A B - (sigma^2 - |a| |b|)^2 = sigma^2 (|a| + |b|)^2",
+            near * far - (s**2 - a * b) ** 2 - s**2 * (a + b) ** 2,
+        ),
+        identity(
+            "(R - r)/(2 sigma) is the claimed alpha sqrt(rho)",
+            ((b - a) / (2 * s)).subs(corner) - claimed * alpha * sympy.sqrt(rho),
+        ),
+        identity(
+            "f(r, R)^2 is the claimed alpha^2 rho^2/(near far)",
+            ((far - near) ** 2 / 4).subs(corner) / s**4 - (claimed * alpha * rho) ** 2,
+        ),
+        identity("near far = (u - 1)^2 + rho", product - (u - 1) ** 2 - rho),
+    ]
+
+
+@functools.cache
+def prove_bound(*, c1: str = "1/2", c2: str = "1.7617") -> list[Step]:
+    """P(E_i^{j,j'}) <= c1 exp(-c2 n' (alpha rho/(rho + 1))^2) for all 0 < alpha < 1/2,
+    rho > 0 and n' >= 1.
+
+    1. P = P(t_n' >= sqrt(n') kappa) = I_x(n'/2, 1/2)/2, x = 1/(1 + kappa^2)
+       (ifca.exact.tlaw). The density of Beta(a, 1/2) over that of Beta(a, 1) is a
+       multiple of (1 - t)^(-1/2), which grows, so that I_x(a, 1/2) <= I_x(a, 1) = x^a:
+       P <= (1/2) (1 + kappa^2)^(-n'/2). So kappa >= kappa* (ifca.exact.worst) and
+       log(1 + kappa*^2) >= 2 c2 (alpha rho/(1 + rho))^2 are enough.
+    2. log(1 + z y)/y falls in y > 0, since its derivative has the sign of z y/(1 + z y)
+       - log(1 + z y) <= 0. At y = alpha^2 < 1/4: log(1 + z alpha^2) >= 4 alpha^2 log(1
+       + z/4).
+    3. kappa* = alpha sqrt(rho): by step 2 with z = rho it is enough that 2 log(1 +
+       rho/4) >= c2 (rho/(1 + rho))^2. For rho <= 1/10 by log(1 + x) >= x - x^2/2,
+       divided by rho; for rho >= 20 by log(1 + rho/4) >= log 6 and rho/(1 + rho) <= 1;
+       between them in balls.
+    4. kappa*^2 = alpha^2 rho^2/((u - 1)^2 + rho), 1 <= u <= rho/4: at least alpha^2
+       rho^2/(1 + rho/4)^2, as (rho/4 - 1)^2 + rho = (1 + rho/4)^2. By step 2 it is
+       enough that 2 log(1 + rho^2/(4 (1 + rho/4)^2)) >= c2 (rho/(1 + rho))^2 for rho >=
+       4, or, with w = 1/rho, 2 log(1 + 4/(1 + 4 w)^2) >= c2/(1 + w)^2, 0 <= w <= 1/4.
+    """
+    import flint
+    import sympy
+
+    rho = sympy.Symbol("rho", positive=True)
+    rate = flint.arb(c2)
+    middle = lambda rho: 2 * (1 + rho / 4).log() * (1 + 1 / rho) ** 2 - rate
+    independent = lambda w: 2 * (1 + 4 / (1 + 4 * w) ** 2).log() - rate / (1 + w) ** 2
+    return [
+        *prove_worst(),
+        exactly("1/2 <= c1", Fraction(c1) >= Fraction(1, 2)),
+        logarithm_above(),
+        nonnegative(
+            "(1/2) (1 - rho/8) (1 + rho)^2 >= c2 rho for rho <= 1/10",
+            lambda rho: (1 - rho / 8) * (1 + rho) ** 2 / 2 - rate * rho,
+            {"rho": (0, "0.1")},
+        ),
+        nonnegative(
+            "2 log(1 + rho/4) (1 + 1/rho)^2 >= c2 for 1/10 <= rho <= 20",
+            middle,
+            {"rho": ("0.1", 20)},
+        ),
+        nonnegative("2 log 6 >= c2", lambda: 2 * flint.arb(6).log() - rate, {}),
+        identity(
+            "(rho/4 - 1)^2 + rho = (1 + rho/4)^2",
+            (rho / 4 - 1) ** 2 + rho - (1 + rho / 4) ** 2,
+        ),
+        nonnegative(
+            "2 log(1 + 4/(1 + 4 w)^2) >= c2/(1 + w)^2 for w = 1/rho <= 1/4",
+            independent,
+            {"w": (0, "0.25")},
+        ),
+    ]
+
+
+def prove_sharp(*, c2: str = "1.7617", slack: str = "0.0001") -> list[Step]:
+    """c1 = 1/2 and `c2` suffice, and neither a smaller c1 nor `c2 + slack` does.
+
+    1. They suffice by the proof of ifca.lem1.bound.
+    2. At alpha = 0.4999999 and rho = 1.293 kappa* = alpha sqrt(rho) is attained, and
+       there log(1 + kappa*^2)/2 < (c2 + slack) (alpha rho/(1 + rho))^2. As I_x(a, 1/2)
+       >= x^a/(a B(a, 1/2)), (1 - t)^(-1/2) being at least 1, and a B(a, 1/2) grows no
+       faster than sqrt(a), log P over n' tends to -log(1 + kappa*^2)/2: for n' large P
+       exceeds c1 exp(-(c2 + slack) n' (...)^2), whatever c1.
+    3. As alpha -> 0, n' = 1, P = 1/2 - arctan(kappa*)/pi tends to 1/2 and the bound to
+       c1: no c1 < 1/2 serves. For c1 = 0.4999, as the check has it, alpha = 1e-9 and
+       rho = 1 are enough, where kappa* = alpha sqrt(rho), as (1/4 - alpha^2) rho < 1.
+    """
+    import flint
+
+    alpha, rho = flint.arb("0.4999999"), flint.arb("1.293")
+    form = (alpha * rho / (1 + rho)) ** 2
+    rate = (1 + alpha**2 * rho).log() / 2
+    return [
+        *prove_bound(c2=c2),
+        nonnegative(
+            "at alpha = 0.4999999, rho = 1.293: (1/4 - alpha^2) rho < 1",
+            lambda: 1 - (flint.arb("0.25") - alpha**2) * rho,
+            {},
+            strict=True,
+        ),
+        nonnegative(
+            "there log(1 + alpha^2 rho)/2 < (c2 + slack) (alpha rho/(1 + rho))^2",
+            lambda: (flint.arb(c2) + flint.arb(slack)) * form - rate,
+            {},
+            strict=True,
+        ),
+        nonnegative(
+            "1/2 - arctan(1e-9)/pi > 0.4999",
+            lambda: (
+                flint.arb("0.5")
+                - flint.arb("1e-9").atan() / flint.arb.pi()
+                - flint.arb("0.4999")
+            ),
+            {},
+            strict=True,
+        ),
+    ]
+
+
+@functools.cache
+def prove_stronger(*, rate: str = "1/2") -> list[Step]:
+    """P(E_i^{j,j'}) <= (1/2) exp(-rate n' alpha^2 rho/(1 + rho)) for all parameters.
+
+    1. As in the proof of ifca.lem1.bound it is enough that log(1 + kappa*^2) >= 2 rate
+       alpha^2 rho/(1 + rho). Take log(1 + x) >= x/(1 + x).
+    2. kappa*^2 = alpha^2 rho: alpha^2 rho/(1 + alpha^2 rho) is enough, if 1 + rho >= 2
+       rate (1 + alpha^2 rho), alpha^2 <= 1/4: the coefficients of 1 and rho decide.
+    3. kappa*^2 >= alpha^2 rho^2/(1 + rho/4)^2, rho >= 4: alpha^2 rho^2/((1 + rho/4)^2 +
+       alpha^2 rho^2) is enough, if rho (1 + rho) >= 2 rate ((1 + rho/4)^2 + rho^2/4). A
+       polynomial of rho - 4 with positive coefficients.
+    """
+    import sympy
+
+    rho, more = sympy.symbols("rho more", positive=True)
+    twice = 2 * sympy.Rational(rate)
+    quarter = sympy.Rational(1, 4)
+    far = rho * (1 + rho) - twice * ((1 + rho / 4) ** 2 + rho**2 / 4)
+    return [
+        *prove_worst(),
+        logarithm_above(),
+        no_negative_coefficient(
+            "1 + rho >= 2 rate (1 + rho/4)", 1 + rho - twice * (1 + quarter * rho), rho
+        ),
+        no_negative_coefficient(
+            "rho (1 + rho) >= 2 rate ((1 + rho/4)^2 + rho^2/4) for rho = 4 + more",
+            far.subs(rho, 4 + more),
+            more,
+        ),
+    ]
+
+
+def prove_union(*, c1: str = "1/2", c2: str = "1.7617") -> list[Step]:
+    """P(not E_i) <= (k - 1) c1 exp(-c2 n' (alpha rho/(rho + 1))^2).
+
+    Not E_i is the union of the k - 1 events E_i^{j,j'}, j' != j, each of which is no
+    likelier than c1 exp(...): the proof of ifca.lem1.bound, whose steps these are.
+    """
+    return prove_bound(c1=c1, c2=c2)
+
+
+def lemma1_margins(alpha: Value, rho: Value, n: Value) -> list[Margin]:
+    """What Lemma 1 assumes of its numbers."""
+    tiny = float(np.finfo(float).tiny)
+    return [
+        Margin("alpha > 0", alpha, tiny),
+        Margin("alpha < 1/2", alpha, 0.5 - 2.0**-54, False),
+        Margin("rho > 0", rho, tiny),
+        Margin("n' >= 1", n, 1.0),
+    ]
+
+
+def _worst_chance(alpha: Value, rho: Value, n: Value) -> Truth:
+    return exact(float(np.exp(log_worst_chance(alpha, rho, n))))
+
+
+_PARAMETERS = (
+    parameter("alpha", 0.25),
+    parameter("rho", 4.0),
+    parameter("n", 30),
+)
+_NOTE = "exact law of the least favourable models that the lemma allows"
+_EVALUATION = Evaluation(
+    quantity="P(E_i^{j,j'})",
+    parameters=_PARAMETERS,
+    bound=lambda alpha, rho, n, c1, c2: math.exp(
+        lemma1_bound(alpha, rho, n, c1=c1, c2=c2)
+    ),
+    truth=_worst_chance,
+    margins=lemma1_margins,
+    constants={
+        "c1": Constant(C1, C1, C1, "proved (ifca.lem1.sharp)"),
+        "c2": Constant(C2, C2, C2 + 1e-4, "proved (ifca.lem1.sharp)"),
+    },
+    note=_NOTE,
+)
+_STRONGER_EVALUATION = Evaluation(
+    quantity="P(E_i^{j,j'})",
+    parameters=_PARAMETERS,
+    bound=lambda alpha, rho, n, c1, rate: math.exp(
+        stronger_bound(alpha, rho, n, c1=c1, rate=rate)
+    ),
+    truth=_worst_chance,
+    margins=lemma1_margins,
+    constants={
+        "c1": Constant(0.5, 0.5, 0.5, "proved (ifca.lem1.stronger)"),
+        "rate": Constant(0.5, 0.5, 0.5, "proved (ifca.lem1.stronger)"),
+    },
+    note=_NOTE,
+)
+
+
 STATEMENTS = (
     row(
         id=BOUND,
@@ -352,6 +678,9 @@ STATEMENTS = (
         constants={"c1": C1, "c2": C2},
         check=check_bound,
         control={"c2": 3.0},
+        proof=prove_bound,
+        proof_control={"c2": "1.7618"},
+        evaluation=_EVALUATION,
         note="The paper leaves c1 and c2 unnamed; its own route gives 2 and 1/4. The "
         "control claims c2 = 3, which raw data and exact law each refute.",
     ),
@@ -363,6 +692,8 @@ STATEMENTS = (
         constants={"c1": C1, "c2": C2},
         check=check_sharp,
         control={"c2": 1.77},
+        proof=prove_sharp,
+        proof_control={"slack": "0.00001"},
         note="The control claims c2 = 1.77.",
     ),
     row(
@@ -373,6 +704,9 @@ STATEMENTS = (
         constants={"c1": 0.5, "c2": 0.5},
         check=check_stronger,
         control={"rate": 0.51},
+        proof=prove_stronger,
+        proof_control={"rate": "0.5001"},
+        evaluation=_STRONGER_EVALUATION,
         note="Not in the paper: at low signal its exponent is too small by a factor of "
         "about rho. The control claims a rate of 0.51.",
     ),
@@ -384,6 +718,8 @@ STATEMENTS = (
         constants={"c1": C1, "c2": C2},
         check=check_union,
         control={"pairwise": False},
+        proof=prove_union,
+        proof_control={"c2": "1.7618"},
         note="The paper has k in place of k - 1. The control has 1.",
     ),
     row(
@@ -397,6 +733,8 @@ STATEMENTS = (
         ),
         check=check_worst,
         control={"factor": 1.02},
+        proof=prove_worst,
+        proof_control={"factor": "1.0001"},
         note="Not in the paper. The control claims 2 % more.",
     ),
 )

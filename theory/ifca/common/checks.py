@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int, Num
 from cfljax import intervals
 from cfljax.statements import (
     ERROR_RATE,
+    Grade,
     Preset,
     Statement,
     Step,
@@ -100,17 +101,25 @@ def mean_within(
     error_rate: float = ERROR_RATE,
     num_trials: int | None = None,
     detail: str | Callable[[PerPoint, PerPoint], str] = "",
+    deviation: PerPoint | None = None,
 ) -> Verdict:
-    """Judge the claim that means over trials lie in a band, by Student's intervals.
-    Rows of `values` are independent draws of one number; `num_trials` counts those
-    behind averages of batches; `detail` may be made of the intervals."""
-    low, high = intervals.student(values, error_rate=error_rate / len(values))
+    """Judge the claim that means over trials lie in a band. By Catoni's intervals where
+    a bound on the values' standard `deviation` is given, at every sample size, else by
+    Student's, which are nominal. Rows of `values` are independent draws of one number;
+    `num_trials` counts those behind averages of batches; `detail` may be made of the
+    intervals."""
+    each = error_rate / len(values)
+    if deviation is None:
+        low, high = intervals.student(values, error_rate=each)
+    else:
+        low, high = intervals.catoni(values, deviation=deviation, error_rate=each)
     return within(
         statement,
         (low, high),
         band,
         num_trials=num_trials or values.size,
         error_rate=error_rate,
+        grade=Grade.NOMINAL if deviation is None else Grade.SAMPLED,
         detail=detail if isinstance(detail, str) else detail(low, high),
     )
 
@@ -138,6 +147,7 @@ def difference_within(
         (low - other_high, high - other_low),
         band,
         num_trials=len(first) + len(second),
+        grade=Grade.SAMPLED,
         detail=detail,
     )
 

@@ -1,0 +1,48 @@
+"""Steps that several proofs of this paper share."""
+
+from typing import Any
+
+from cfljax.statements import Step, exactly, identity
+
+
+def logarithm_above() -> Step:
+    """log(1 + x) >= x/(1 + x) for x >= 0: equal at 0, and the difference grows."""
+    import sympy
+
+    x = sympy.Symbol("x", positive=True)
+    return identity(
+        "d/dx (log(1 + x) - x/(1 + x)) = x/(1 + x)^2",
+        sympy.diff(sympy.log(1 + x) - x / (1 + x), x) - x / (1 + x) ** 2,
+    )
+
+
+def logarithm_below() -> Step:
+    """log(1 + x) <= x (6 + x)/(6 + 4 x) for x >= 0, so that x - log(1 + x) >=
+    x^2/(2 + 4 x/3): equal at 0, and the difference grows."""
+    import sympy
+
+    x = sympy.Symbol("x", positive=True)
+    above = x * (6 + x) / (6 + 4 * x) - sympy.log(1 + x)
+    return identity(
+        "d/dx (x (6 + x)/(6 + 4 x) - log(1 + x)) = 4 x^3/((6 + 4 x)^2 (1 + x))",
+        sympy.diff(above, x) - 4 * x**3 / ((6 + 4 * x) ** 2 * (1 + x)),
+    )
+
+
+def logarithm_of_less() -> Step:
+    """-log(1 - x) - x >= x^2/2 for 0 <= x < 1: equal at 0, and the difference grows."""
+    import sympy
+
+    x = sympy.Symbol("x", positive=True)
+    return identity(
+        "d/dx (-log(1 - x) - x - x^2/2) = x^2/(1 - x)",
+        sympy.diff(-sympy.log(1 - x) - x - x**2 / 2, x) - x**2 / (1 - x),
+    )
+
+
+def no_negative_coefficient(text: str, expression: Any, *symbols: Any) -> Step:
+    """That a polynomial of variables that are at least 0 is at least 0."""
+    import sympy
+
+    least = min(sympy.Poly(sympy.expand(expression), *symbols).coeffs())
+    return exactly(text, bool(least >= 0), detail=f"least coefficient {least}")
