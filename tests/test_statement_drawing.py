@@ -39,11 +39,12 @@ def names(drawn: Figure) -> list[str]:
 
 
 def lines(drawn: Figure) -> list[np.ndarray]:
-    return [line.get_xydata() for line in drawn.axes[0].get_lines()]
+    return [np.asarray(line.get_xydata()) for line in drawn.axes[0].get_lines()]
 
 
 def test_bound_and_truth_are_where_the_numbers_are():
-    data = evaluate(HEADS, sweep={"n": [30, 1, 10, 5]}, title="a claim")
+    data = evaluate(HEADS, sweep={"n": [30, 1, 10, 5]})
+    data.attrs["title"] = "a claim"
     drawn = figure(data)
     dotted, bound, truth = lines(drawn)
     n = np.array([1.0, 5.0, 10.0, 30.0])
@@ -57,15 +58,17 @@ def test_bound_and_truth_are_where_the_numbers_are():
     assert drawn.get_suptitle() == "a claim\np = 0.5"
     assert "nothing is claimed without n >= 5" in names(drawn)
     (shade,) = axes.patches
-    assert shade.get_x() < 1 and shade.get_x() + shade.get_width() == 3
+    ends = shade.get_path().get_extents(shade.get_patch_transform())
+    assert ends.x0 < 1 and ends.x1 == 3
 
 
 def test_a_second_parameter_is_named_beside_its_lines():
     data = evaluate(HEADS, sweep={"n": range(5, 40), "p": [0.5, 0.1, 0.9]})
     (axes,) = figure(data).axes
     *labels, name = [text.get_text() for text in axes.texts]
-    assert labels == ["0.5", "0.1", "0.9"] and name == "chance of heads\n(p)"
-    heights = [text.xyann[1] for text in axes.texts[:-1]]
+    assert labels == ["p = 0.5", "p = 0.1", "p = 0.9"]
+    assert name == "chance of heads"
+    heights = [text.get_position()[1] for text in axes.texts[:-1]]
     assert heights[1] < heights[0] < heights[2]
     assert min(np.diff(sorted(heights))) > 0.04
     colours = [line.get_color() for line in axes.get_lines()]
@@ -74,7 +77,7 @@ def test_a_second_parameter_is_named_beside_its_lines():
 
 def test_labels_at_one_height_are_kept_apart():
     data = evaluate(HEADS, sweep={"n": [5, 6], "p": [0.5, 0.5001, 0.5002, 0.5003]})
-    heights = sorted(text.xyann[1] for text in figure(data).axes[0].texts[:-1])
+    heights = sorted(text.get_position()[1] for text in figure(data).axes[0].texts[:-1])
     assert min(np.diff(heights)) > 0.04 and heights[0] >= 0 and heights[-1] <= 1
 
 
@@ -110,6 +113,24 @@ def test_what_cannot_be_drawn_is_refused():
         figure(evaluate(HEADS))
     with pytest.raises(ValueError, match="at most 7 values of p, got 8"):
         figure(evaluate(HEADS, sweep={"n": [1], "p": np.linspace(0.1, 0.9, 8)}))
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan, 0.0])
+@pytest.mark.parametrize("truth", [0.0, 1e-300, math.nan])
+@pytest.mark.parametrize("n", [[5], [1, 5]])
+def test_odd_numbers_can_be_drawn(number, truth, n):
+    odd = Evaluation(
+        quantity="x",
+        parameters=(Parameter("n", "", 1),),
+        bound=lambda n: number,
+        truth=lambda n: exact(truth),
+    )
+    data = evaluate(odd, sweep={"n": n})
+    if np.isfinite([number, truth]).any():
+        figure(data).canvas.draw()
+    else:
+        with pytest.raises(ValueError, match="a finite number"):
+            figure(data)
 
 
 def test_the_figure_is_saved_as_any_other(tmp_path):

@@ -15,11 +15,11 @@ from toy_theory import BROKEN, ERRATA, ROWS, register, toy
 
 import cfljax.engine
 from cfljax import report
-from cfljax.statements import FAULTS, SEVERITIES, Grade, Preset, Statement, Status
+from cfljax.statements import FAULTS, SEVERITIES, Grade, Preset, Statement, Status, site
 from experiments.readme import VERDICTS
 from theory import __main__ as command
 from theory import commands, registry
-from theory.registry import all_errata, all_statements, described, listed
+from theory.registry import all_errata, all_statements, listed
 
 # Every row's verdict and control, against theory.
 
@@ -144,8 +144,8 @@ def toy_index(monkeypatch, tmp_path):
 
 
 def test_the_index_says_what_the_modules_say():
-    told = [described(row) for row in listed()]
-    assert told == [described(row) for row in all_statements()]
+    told = [site.described(row) for row in listed()]
+    assert told == [site.described(row) for row in all_statements()]
     defined = {
         row.id: module
         for module in registry._modules()

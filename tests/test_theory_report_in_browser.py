@@ -227,7 +227,8 @@ def small_texts(browser: Browser) -> list[str]:
         while (walk.nextNode()) {
           const at = walk.currentNode.parentElement;
           const text = walk.currentNode.data.trim();
-          if (!text || at.closest('sub, sup, script')) continue;
+          const small = 'sub, sup, msub, msup, msubsup, mfrac';
+          if (!text || at.closest(small) || at.closest('script')) continue;
           const size = parseFloat(getComputedStyle(at).fontSize);
           if (size < arguments[0]) found.push(text);
         }
@@ -334,6 +335,13 @@ def test_the_filters_do_what_they_say(browser, address, pixels):
     browser.click("[name=verdict][value=vacuous]")
     assert browser.run(SHOWN) == ["toy.a", "toy.none"]
     browser.click("button[type=reset]")
+    browser.click("[name=evidence][value=exact]")
+    assert browser.run(SHOWN) == ["toy.band"]
+    browser.click("[name=class][value=printed]")
+    assert browser.run(SHOWN) == []
+    browser.click("[name=evidence][value=nominal]")
+    assert browser.run(SHOWN) == ["toy.a"]
+    browser.click("button[type=reset]")
     browser.click("[name=surprise]")
     assert browser.run(SHOWN) == ["toy.surprise"]
     browser.click("[name=verdict][value=holds]")
@@ -348,6 +356,9 @@ def test_the_filters_do_what_they_say(browser, address, pixels):
 
 def test_the_counts_lead_to_filtered_lists(browser, address):
     browser.set_width(WIDE)
+    browser.open(f"{address}/index.html")
+    browser.click(".summary a[href*='class=printed']")
+    assert browser.run(SHOWN) == ["toy.a"]
     browser.open(f"{address}/index.html")
     browser.click(".summary a[href*=violated]")
     assert browser.run(SHOWN) == ["toy.a"]

@@ -18,16 +18,18 @@ import pytest
 
 from cfljax.statements import (
     Erratum,
+    Grade,
     Margin,
     Points,
     Preset,
     Statement,
     Status,
     Verdict,
+    site,
 )
 from theory import registry
-from theory.report.pages import prepare_folder, write_site
-from theory.report.records import Record, kept
+from theory.report.pages import write_site
+from theory.sources import fingerprint
 
 QUICK = Preset()
 _VOID = {"meta", "link", "img", "input", "br", "wbr", "hr"}
@@ -43,6 +45,7 @@ def toy(
     scale: Literal["number", "log"] = "number",
     count: int = 7,
     control: Status | None = None,
+    grade: Grade = Grade.NOMINAL,
     **fields,
 ) -> Statement:
     """A row whose verdict is decided beforehand, with points of any kind; its control
@@ -66,6 +69,7 @@ def toy(
             num_trials=1234567,
             resolution=0.01,
             detail="drawn <in> a line & 'quoted', n' = 5",
+            grade=grade,
             slack=0.3 if kind == "bound" else math.nan,
             points=points,
         )
@@ -97,7 +101,13 @@ def _points(
     if scale == "log":
         bounds, truth = np.log(bounds) - 50.0, np.log(truth) - 50.0
         return Points(bounds, truth, truth, scale="log")
-    return Points(bounds, 0.95 * truth, 1.05 * truth, kind=kind, upper=upper)
+    where = {
+        "n": np.arange(count),
+        "share": bounds / 100,
+        "law": np.array(["t"] * count),
+    }
+    ends = 0.95 * truth, 1.05 * truth
+    return Points(bounds, *ends, kind=kind, upper=upper, coordinates=where)
 
 
 def _broken(preset: Preset) -> Verdict:
@@ -109,6 +119,7 @@ ROWS = (
     toy(
         status=Status.VIOLATED,
         expected=Status.VIOLATED,
+        fault="printed",
         note="As printed it is false.",
         claimed="c1 > 0, unnamed",
     ),
@@ -120,7 +131,12 @@ ROWS = (
             Margin("toy.asm: x_1 <= 1", 2.0, 1.0, at_least=False),
         ),
     ),
-    toy("toy.band", kind="band", note="Nothing remarkable about the unicorn."),
+    toy(
+        "toy.band",
+        kind="band",
+        grade=Grade.EXACT,
+        note="Nothing remarkable about the unicorn.",
+    ),
     toy("toy.equal", kind="equal", count=1),
     toy("toy.none", kind=None, status=Status.VACUOUS, expected=Status.VACUOUS),
     toy("toy.powers", scale="log", count=900),
@@ -158,9 +174,10 @@ def build(
     *,
     preset: Preset = QUICK,
     known: tuple[Statement, ...] = ROWS,
-) -> list[Record]:
+) -> list[site.Record]:
     """Write the site of the rows into a folder."""
-    records = list(kept(rows, preset, prepare_folder(folder)))
+    data = site.prepare_folder(folder)
+    records = list(site.kept(rows, preset, data, sources=fingerprint()))
     write_site(records, ERRATA, preset, folder, known=[row.id for row in known])
     return records
 

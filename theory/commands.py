@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, TypeVar
 
-from cfljax.statements import Outcome, Preset, Statement
+from cfljax.statements import Outcome, Preset, Statement, site
 from theory import display, documents, registry
 from theory.documents import Rotation
-from theory.report import records
+from theory.sources import fingerprint
 
 Item = TypeVar("Item")
 
@@ -115,10 +115,11 @@ def report(
     from theory.report import pages  # brings Matplotlib and the algorithms
 
     start = time.perf_counter()
-    data = pages.prepare_folder(folder)
+    data = site.prepare_folder(folder)
     papers = {row.paper for row in statements}
     errata = [one for one in registry.all_errata() if one.paper in papers]
-    found = list(_shown(records.kept(statements, preset, data), len(statements)))
+    kept = site.kept(statements, preset, data, sources=fingerprint())
+    found = list(_shown(kept, len(statements)))
     index = pages.write_site(
         found,
         errata,
@@ -145,7 +146,7 @@ def _outcomes(
 ) -> Iterator[Outcome]:
     """Outcomes of one seed, kept in a folder of its own if any are."""
     folder = keep and keep / f"{preset.name}-{preset.seed}"
-    for record in records.kept(statements, preset, folder):
+    for record in site.kept(statements, preset, folder, sources=fingerprint()):
         yield record.outcome
 
 

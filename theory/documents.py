@@ -1,15 +1,11 @@
-"""Statements and outcomes as JSON, for programs and for the next run."""
+"""What the commands print as JSON."""
 
-import dataclasses
 import json
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from cfljax.statements import Margin, Outcome, Preset, Statement, Status, Verdict
-from theory.registry import Listed, described
-
-_NUMBERS = ("bound", "error_rate", "resolution", "slack", "seconds")
+from cfljax.statements import Outcome, Preset, site
+from theory.registry import Listed
 
 
 class Rotation(NamedTuple):
@@ -17,17 +13,6 @@ class Rotation(NamedTuple):
 
     seed: int
     outcome: Outcome
-
-
-def encoded(document: Any, undefined: Callable[[float], Any] = lambda _: None) -> Any:
-    """The document with something else for numbers that JSON lacks, null by default."""
-    if isinstance(document, dict):
-        return {name: encoded(one, undefined) for name, one in document.items()}
-    if isinstance(document, list | tuple):
-        return [encoded(one, undefined) for one in document]
-    if isinstance(document, float) and not math.isfinite(document):
-        return undefined(document)
-    return document
 
 
 def verdict_row(outcome: Outcome) -> dict[str, Any]:
@@ -46,70 +31,9 @@ def verdict_row(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def outcome_document(outcome: Outcome) -> dict[str, Any]:
-    """A statement and every number of its verdicts, undefined ones as they are."""
-    return described(outcome.statement) | {
-        "as_expected": outcome.as_expected,
-        "verdict": _judged(outcome.verdict),
-        "control": _judged(outcome.control),
-        "margins": [
-            dataclasses.asdict(margin) | {"holds": bool(margin.holds)}
-            for margin in outcome.margins
-        ],
-    }
-
-
-def _judged(verdict: Verdict) -> dict[str, Any]:
-    return {
-        "status": verdict.status.value,
-        "bound": verdict.bound,
-        "interval": list(verdict.interval),
-        "error_rate": verdict.error_rate,
-        "num_trials": int(verdict.num_trials),
-        "resolution": verdict.resolution,
-        "slack": verdict.slack,
-        "seconds": verdict.seconds,
-        "detail": verdict.detail,
-    }
-
-
-def read_outcome(document: dict[str, Any], statement: Statement) -> Outcome:
-    """The outcome of an `outcome_document` whose undefined numbers are texts.
-
-    Raises:
-      KeyError, TypeError, ValueError: if it is no such document.
-    """
-    verdict, control = (
-        _read_verdict(document[part], statement.id) for part in ("verdict", "control")
-    )
-    margins = [
-        Margin(
-            found["assumption"],
-            float(found["have"]),
-            float(found["need"]),
-            found["at_least"],
-        )
-        for found in document["margins"]
-    ]
-    return Outcome(statement, verdict, control, tuple(margins))
-
-
-def _read_verdict(found: dict[str, Any], name: str) -> Verdict:
-    low, high = map(float, found["interval"])
-    numbers: dict[str, Any] = {field: float(found[field]) for field in _NUMBERS}
-    return Verdict(
-        statement=name,
-        status=Status(found["status"]),
-        interval=(low, high),
-        num_trials=int(found["num_trials"]),
-        detail=str(found["detail"]),
-        **numbers,
-    )
-
-
 def statements_document(rows: Sequence[Listed]) -> str:
     """One JSON object with what the registry knows about the statements."""
-    return json.dumps({"statements": [described(row) for row in rows]}, indent=2)
+    return json.dumps({"statements": [site.described(row) for row in rows]}, indent=2)
 
 
 def outcomes_document(
@@ -123,7 +47,7 @@ def outcomes_document(
             "seed": preset.seed,
             "seconds": seconds,
             "as_expected": all(outcome.as_expected for outcome in outcomes),
-            "statements": [outcome_document(outcome) for outcome in outcomes],
+            "statements": [site.outcome_document(outcome) for outcome in outcomes],
             **more,
         }
     )
@@ -173,4 +97,4 @@ def by_statement(rotations: Sequence[Rotation]) -> list[list[Rotation]]:
 
 
 def _written(document: dict[str, Any]) -> str:
-    return json.dumps(encoded(document), indent=2, allow_nan=False)
+    return json.dumps(site.encoded(document), indent=2, allow_nan=False)

@@ -8,9 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from cfljax.statements import Statement, evaluate
+from cfljax.statements import Statement, evaluate, site
 from theory import display
-from theory.documents import encoded
 
 MOST_VALUES = 10_000  # of one sweep
 
@@ -138,7 +137,7 @@ def run(
 
         report.save(statements.figure(found), figure)
     if form == "json":
-        print(json.dumps(encoded(document(statement, found)), indent=2))
+        print(json.dumps(site.encoded(document(statement, found)), indent=2))
     elif form == "csv":
         display.print_csv(list(_rows(found)))
     else:

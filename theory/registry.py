@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import theory
-from cfljax.statements import SEVERITIES, Erratum, Statement, Status
+from cfljax.statements import SEVERITIES, Erratum, Statement, Status, site
 from theory.sources import fingerprint
 
 
@@ -43,18 +43,9 @@ class Listed(NamedTuple):
     expected: Status
     fault: str
     other_reading: str
+    written_proof: str
     note: str
     module: str
-
-
-def described(row: Statement | Listed) -> dict[str, Any]:
-    """What the registry knows about a statement, ready for JSON."""
-    told = {name: getattr(row, name) for name in Listed._fields if name != "module"}
-    return told | {
-        "preconditions": list(row.preconditions),
-        "constants": dict(row.constants),
-        "expected": row.expected.value,
-    }
 
 
 def listed() -> tuple[Listed, ...]:
@@ -73,7 +64,7 @@ def listed() -> tuple[Listed, ...]:
     except (OSError, ValueError, KeyError, TypeError):
         pass  # there is none, or it is none
     rows = [
-        described(row) | {"module": module}
+        site.described(row) | {"module": module}
         for module in _modules()
         for row in _defined_in(module)
     ]

@@ -2,25 +2,24 @@
 
     from cfljax import statements
 
-    def check(preset, *, bound=0.5):
-        heads = preset.generator("coin").random(10_000) < 0.4
-        counts = statements.tally(heads)
-        return statements.at_most("mine.coin", counts, bound)
-
-    claim = statements.Statement(
-        id="mine.coin", paper="mine", place="Lemma 1", text="P(heads) <= 1/2",
-        check=check, control=functools.partial(check, bound=0.35),
+    coins = statements.claim(
+        id="mine.coins", text="P(all n coins show heads) <= 1/n",
+        bound=lambda n: 1 / n, truth=lambda n: 0.5**n, grid={"n": [1, 2, 5, 10]},
+        control=0.4,
     )
-    statements.run(claim, statements.Preset()).as_expected  # True
+    statements.run(coins).as_expected  # True
 
-A check measures and lets a judge decide; its control is the same check of a claim that
-is slightly false, whose verdict must be violated; where the claim itself is violated,
-of one that is true. `Evaluation` gives bound and truth at parameters of one's own.
+`claim` makes a `Statement` of bound and truth, which `run` puts to the test, `evaluate`
+computes at parameters of one's own, `figure` draws, and `write_page` and `write_report`
+publish. A check of any other kind is a function that measures and lets a judge decide;
+its control is the same check of a claim that is slightly false, whose verdict must be
+violated; where the claim itself is violated, of one that is true.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from cfljax.statements.claims import claim
 from cfljax.statements.evaluation import (
     Constant,
     Evaluation,
@@ -54,8 +53,10 @@ from cfljax.statements.verdict import Grade, Points, Status, Verdict, combine
 
 if TYPE_CHECKING:
     from cfljax.statements.drawing import figure
+    from cfljax.statements.site import write_page, write_report
 
-_DRAWING = {"figure": "drawing"}  # these bring Matplotlib, when they are asked for
+# These bring Matplotlib, when they are asked for.
+_DRAWING = {"figure": "drawing", "write_page": "site", "write_report": "site"}
 
 
 def __getattr__(name: str) -> Any:
@@ -88,6 +89,7 @@ __all__ = [
     "Truth",
     "Verdict",
     "at_most",
+    "claim",
     "combine",
     "equals",
     "evaluate",
@@ -102,4 +104,6 @@ __all__ = [
     "same_law",
     "tally",
     "within",
+    "write_page",
+    "write_report",
 ]

@@ -59,7 +59,7 @@ def figure(dataset: "xr.Dataset") -> Figure:
 
     Raises:
       ValueError: if it is swept over none or over more than two, or the second has more
-        values than there are distinguishable lines (7).
+        values than there are distinguishable lines (7), or nothing is finite.
     """
     swept = list(dataset["bound"].dims)
     if not 1 <= len(swept) <= 2:
@@ -77,7 +77,10 @@ def figure(dataset: "xr.Dataset") -> Figure:
     dataset = dataset.isel({across: order})
     x = np.asarray(dataset[across].values, float)
     curves, powers = _curves(dataset, across, second)
-    vertical = _scale(np.concatenate([part for c in curves for part in c[1:5]]), powers)
+    seen = np.concatenate([part for curve in curves for part in curve[1:5]])
+    if not np.any(np.isfinite(seen)):
+        raise ValueError("`dataset` must have a finite number to draw, got none.")
+    vertical = _scale(seen, powers)
     horizontal = _scale(x, powers=False)
     with matplotlib.rc_context(style()):
         drawn = Figure(figsize=_SIZE, layout="constrained")
@@ -85,7 +88,6 @@ def figure(dataset: "xr.Dataset") -> Figure:
         drawn.suptitle(_title(dataset), fontsize=10, linespacing=1.35)
         axes.set(xlabel=_named(dataset, across), ylabel=dataset.attrs["quantity"])
         horizontal.apply(axes, "x", horizontal.limits(x))
-        seen = np.concatenate([part for curve in curves for part in curve[1:5]])
         limits = vertical.limits(seen)
         vertical.apply(axes, "y", limits)
         handles: dict[str, Any] = {}
@@ -97,7 +99,7 @@ def figure(dataset: "xr.Dataset") -> Figure:
             name = textwrap.fill(_why_not(dataset), _LETTERS // 2)
             handles[name] = _shade(axes, horizontal, x, unclaimed)
         if second:
-            _label(axes, x, curves, _named(dataset, second[0]), vertical)
+            _label(axes, curves, dataset[second[0]].attrs["long_name"], vertical)
         names = {
             "bound": f"claimed: {_CLAIMED[dataset.attrs['relation']]} this",
             "truth": "truth" + _told(dataset),
@@ -132,7 +134,8 @@ def _curves(
     place = dataset["bound"].dims.index(second[0])
     return [
         _Curve(
-            f"{settings[i]:g}", **{n: v.take(i, axis=place) for n, v in values.items()}
+            f"{second[0]} = {settings[i]:g}",
+            **{n: v.take(i, axis=place) for n, v in values.items()},
         )
         for i in range(len(settings))
     ], powers
@@ -160,9 +163,10 @@ def _draw(
     handles: dict[str, Any] = {}
     claim, truth = colour or _CLAIM, colour or _TRUTH
     look: dict[str, Any] = {"color": claim, "linewidth": 1.8, "zorder": 2}
+    dots: dict[str, Any] = look | {"linestyle": ":"}
     wherever = np.where(np.isfinite(curve.bound), curve.bound, np.nan)
     if not np.all(curve.claimed):
-        (dotted,) = axes.plot(x, wherever, **look | {"linestyle": ":"})
+        (dotted,) = axes.plot(x, wherever, **dots)
         handles["the same number, not claimed there"] = dotted
     inside = np.where(curve.claimed, wherever, np.nan)
     (handles["bound"],) = axes.plot(x, inside, **look)
@@ -170,7 +174,8 @@ def _draw(
     if np.any(wide):
         ends = np.clip(curve.low, *limits), np.clip(curve.high, *limits)
         axes.fill_between(x, *ends, color=truth, alpha=0.18, linewidth=0, zorder=1.5)
-        axes.vlines(x[wide], *(end[wide] for end in ends), color=truth, linewidth=0.8)
+        low, high = (end[wide] for end in ends)
+        axes.vlines(x[wide], low, high, color=truth, linewidth=0.8)
     every = max(1, -(-len(x) // _MOST_MARKERS))
     (handles["truth"],) = axes.plot(
         x,
@@ -224,13 +229,7 @@ def _why_not(dataset: "xr.Dataset") -> str:
     return f"nothing is claimed without {' and '.join(unmet)}"
 
 
-def _label(
-    axes: Axes,
-    x: Float[np.ndarray, " points"],
-    curves: list[_Curve],
-    name: str,
-    scale: Scale,
-) -> None:
+def _label(axes: Axes, curves: list[_Curve], meaning: str, scale: Scale) -> None:
     """The second parameter's values at the right ends of their bounds, in a column that
     keeps them apart."""
     low, high = scale.place(np.array(axes.get_ylim()))
@@ -267,7 +266,7 @@ def _label(
             },
         )
     axes.annotate(
-        textwrap.fill(name, 18),
+        textwrap.fill(meaning, 18),
         xy=(1.02, 1.06),
         xycoords="axes fraction",
         fontsize=9,

@@ -18,13 +18,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Num
+from jaxtyping import Float, Num
 
 from cfljax.statements.margin import Margin, Real
 from cfljax.statements.verdict import Grade
 
 if TYPE_CHECKING:
     import xarray as xr
+
+Values = Sequence[Real] | Num[np.ndarray, " values"]  # of a parameter
 
 MOST_BYTES = 2**30  # of what is drawn at once
 MOST_NUMBERS = 2e10  # drawn for one point: minutes
@@ -148,9 +150,13 @@ class Simulation:
         error_rate: float,
         values: Mapping[str, Real],
     ) -> Truth:
-        """The interval at one point, from `trials` that are drawn chunk by chunk."""
-        from cfljax import intervals
+        """The interval at one point."""
+        return self.interval(self.sample(generator, trials, values), error_rate)
 
+    def sample(
+        self, generator: np.random.Generator, trials: int, values: Mapping[str, Real]
+    ) -> Float[np.ndarray, " trials"]:
+        """Trials at one point, drawn chunk by chunk."""
         each = max(1.0, float(self.numbers(**values)))
         chunk = max(1, min(trials, int(_CHUNK / each)))
         drawn, left = [], trials
@@ -159,7 +165,12 @@ class Simulation:
                 np.asarray(self.draw(generator, min(chunk, left), **values), float)
             )
             left -= len(drawn[-1])
-        found = np.concatenate(drawn)
+        return np.concatenate(drawn)
+
+    def interval(self, found: Float[np.ndarray, " trials"], error_rate: float) -> Truth:
+        """What the trials say of the chance or the mean."""
+        from cfljax import intervals
+
         if self.of == "chance":
             ends = intervals.clopper_pearson(
                 np.sum(found == 1), len(found), error_rate=error_rate
@@ -208,7 +219,7 @@ class Evaluation:
 def evaluated(
     evaluation: Evaluation,
     *,
-    sweep: Mapping[str, Sequence[Real]] | None = None,
+    sweep: Mapping[str, Values] | None = None,
     constants: Mapping[str, Real] | None = None,
     trials: int = 10_000,
     error_rate: float = 1e-6,

@@ -55,7 +55,10 @@ class Outcome:
         return self.verdict.seconds + self.control.seconds
 
 
-def run(statement: Statement, preset: Preset) -> Outcome:
+QUICK = Preset()
+
+
+def run(statement: Statement, preset: Preset = QUICK) -> Outcome:
     """Run one statement's check and control.
 
     A check that raises is recorded as INCONCLUSIVE, without trials and with the error

@@ -6,10 +6,10 @@ below one, and raises KeyError for a name that takes none.
 """
 
 import importlib.metadata
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from cfljax.statements.evaluation import Evaluation, evaluated
+from cfljax.statements.evaluation import Evaluation, Values, evaluated
 from cfljax.statements.margin import Real
 from cfljax.statements.statement import Statement
 
@@ -47,7 +47,7 @@ def find(name: str) -> Statement:
 def evaluate(
     claim: str | Statement | Evaluation,
     *,
-    sweep: Mapping[str, Sequence[Real]] | None = None,
+    sweep: Mapping[str, Values] | None = None,
     constants: Mapping[str, Real] | None = None,
     trials: int = 10_000,
     error_rate: float = 1e-6,

@@ -107,7 +107,9 @@ class Statement:
       other_reading: id of the row with the reading that is true; for the fault
         "reading".
       proof: steps that prove the expected verdict for all parameters, checked by
-        computer; the written proof is its docstring.
+        computer; a short written proof is its docstring.
+      written_proof: a longer one, as Markdown with formulas between dollar signs: path
+        of the file, from the folder of the paper unless it is absolute.
       proof_control: the same steps for a claim that is false, of which one must fail.
       evaluation: bound and truth at parameters of one's own.
       note: what is wrong, loose or remarkable about the claim, if anything.
@@ -126,6 +128,7 @@ class Statement:
     other_reading: str = ""
     proof: Callable[[], Sequence[Step]] | None = None
     proof_control: Callable[[], Sequence[Step]] | None = None
+    written_proof: str = ""
     evaluation: Evaluation | None = None
     preconditions: tuple[str, ...] = ()
     constants: Mapping[str, float] = dataclasses.field(default_factory=dict)

@@ -10,11 +10,11 @@ from typing import Any
 
 import jinja2
 
-import theory.report
+from cfljax.statements import site
 from experiments.verdicts import Kind
 
 _HERE = pathlib.Path(__file__).parent
-_STYLE = pathlib.Path(theory.report.__file__).parent / "static" / "style.css"
+_STYLE = site.STYLE
 # Which of the report's colours a verdict has.
 COLOURS = {
     Kind.AGREES.value: "holds",

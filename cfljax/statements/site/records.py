@@ -1,24 +1,28 @@
 """Outcomes as files: each is written as it finishes, and read back by the next run.
 
-A file is used again only for the same preset, seed, source code and versions of the
-packages that compute; otherwise the check is run again.
+A file is used again only for the same preset, seed and sources of the numbers;
+otherwise the check is run again.
 """
 
-import dataclasses
+import contextlib
+import functools
+import importlib.metadata
 import json
 import pathlib
-from collections.abc import Iterable, Iterator
+import platform
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from cfljax.statements import Outcome, Points, Preset, Statement, Status, Verdict, run
-from theory.documents import encoded, outcome_document, read_outcome
-from theory.sources import fingerprint
+from cfljax.statements.runner import Outcome, run
+from cfljax.statements.site.documents import encoded, outcome_document, read_outcome
+from cfljax.statements.statement import Preset, Statement
+from cfljax.statements.verdict import Points, Status, Verdict
 
+_PACKAGES = ("cfljax", "jax", "jaxlib", "numpy", "scipy", "matplotlib")
 _ARRAYS = ("bounds", "upper", "low", "high")
-_PARTS = ("verdict", "control")
 _LOG_10 = np.log(10.0)
 _ROUNDING = 1e-9  # in decades or relative: what is nearer to its claim is on it
 
@@ -32,6 +36,7 @@ class Series(NamedTuple):
     high: Float[np.ndarray, " points"]
     violated: Bool[np.ndarray, " points"]  # the whole interval on the wrong side
     reported: int  # index of the point that the verdict is about; -1 if not drawn
+    where: Mapping[str, Any]  # its coordinates, where the check says them
     kind: Literal["bound", "equal", "band"]  # see `cfljax.statements.Points`
     scale: Literal["number", "log"]  # "log" for decades: x stands for 10^x
     total: int  # points of the check
@@ -46,83 +51,84 @@ class Series(NamedTuple):
 
 
 class Record(NamedTuple):
-    """An outcome without its points, and the points that are drawn."""
+    """An outcome, and the points of it that are drawn."""
 
-    outcome: Outcome  # with `points` None in both verdicts
+    outcome: Outcome
     check: Series | None  # points of the verdict, if it has any
     control: Series | None
     is_new: bool = True  # computed now, rather than read
 
+    @property
+    def id(self) -> str:
+        """Of the statement."""
+        return self.outcome.statement.id
+
+
+def record_of(outcome: Outcome, *, is_new: bool = True) -> Record:
+    """An outcome made ready to be drawn."""
+    check, control = prepare(outcome.verdict), prepare(outcome.control)
+    return Record(outcome, check, control, is_new)
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Of Python and of the packages on which numbers and drawings depend."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
 
 def kept(
-    statements: Iterable[Statement], preset: Preset, folder: pathlib.Path | None
+    statements: Iterable[Statement],
+    preset: Preset,
+    folder: pathlib.Path | None = None,
+    *,
+    sources: str | None = None,
 ) -> Iterator[Record]:
     """Yield one record per statement, read from `ID.json` in the folder where possible,
     else computed and written there; nothing is kept if the folder is None.
 
+    Args:
+      statements: in the order of the records.
+      preset: of the checks.
+      folder: of the files.
+      sources: what tells the source code and packages from others on which numbers may
+        be different; a file is read where it is the same, none where it is None.
+
     Raises:
       OSError: if a file cannot be written.
     """
+    origin = {"preset": preset.name, "seed": preset.seed, "sources": sources}
     for statement in statements:
         path = folder and folder / f"{statement.id}.json"
-        found = path and _read(path, statement, preset)
-        if found:
-            yield found
-            continue
-        outcome = run(statement, preset)
-        bare = dataclasses.replace(
-            outcome,
-            verdict=dataclasses.replace(outcome.verdict, points=None),
-            control=dataclasses.replace(outcome.control, points=None),
-        )
-        record = Record(bare, prepare(outcome.verdict), prepare(outcome.control))
-        if path is not None:
-            from cfljax.report import write_text  # brings Matplotlib
+        outcome = path and sources and _read(path, statement, origin)
+        is_new = not outcome
+        if not outcome:
+            outcome = run(statement, preset)
+            if path is not None:
+                from cfljax.report import write_text  # brings Matplotlib
 
-            write_text(path, json.dumps(_document(record, preset)) + "\n")
-        yield record
+                document = encoded(outcome_document(outcome) | origin, undefined=str)
+                write_text(path, json.dumps(document) + "\n")
+        yield record_of(outcome, is_new=is_new)
 
 
-def _document(record: Record, preset: Preset) -> dict[str, Any]:
-    """The outcome's document with its origin and points, infinities as texts."""
-    document = outcome_document(record.outcome)
-    for part, series in zip(_PARTS, (record.check, record.control), strict=True):
-        document[part]["points"] = _drawn(series)
-    return encoded(document | _origin(preset), undefined=str)
-
-
-def _origin(preset: Preset) -> dict[str, Any]:
-    return {"preset": preset.name, "seed": preset.seed, "sources": fingerprint()}
-
-
-def _drawn(series: Series | None) -> dict[str, Any] | None:
-    if series is None:
-        return None
-    arrays = {name: getattr(series, name).tolist() for name in (*_ARRAYS, "violated")}
-    return series._asdict() | arrays
-
-
-def _read(path: pathlib.Path, statement: Statement, preset: Preset) -> Record | None:
-    """The record in a file, or None unless it is whole and of this very check."""
+def _read(
+    path: pathlib.Path, statement: Statement, origin: dict[str, Any]
+) -> Outcome | None:
+    """The outcome in a file, or None unless it is whole and of this very check."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        if any(found[name] != value for name, value in _origin(preset).items()):
+        if any(found[name] != value for name, value in origin.items()):
             return None
         outcome = read_outcome(found, statement)
-        if not (outcome.verdict.num_trials and outcome.control.num_trials):
-            return None  # it raised an error, which may have been of the moment
-        check, control = (_series(found[part]["points"]) for part in _PARTS)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return Record(outcome, check, control, is_new=False)
-
-
-def _series(found: dict[str, Any] | None) -> Series | None:
-    if found is None:
-        return None
-    arrays: dict[str, Any] = {name: np.array(found[name], float) for name in _ARRAYS}
-    violated = np.array(found["violated"], bool)
-    return Series(**{**found, **arrays, "violated": violated})
+    # Without trials it raised an error, which may have been of the moment.
+    whole = outcome.verdict.num_trials and outcome.control.num_trials
+    return outcome if whole else None
 
 
 # The points of a check, made ready to be drawn.
@@ -150,14 +156,30 @@ def prepare(verdict: Verdict, *, most: int = 400) -> Series | None:
         high=high[placed],
         violated=np.zeros(int(np.sum(placed)), bool),
         reported=-1,
+        where={},
         kind=points.kind,
         scale=points.scale,
         total=len(bounds),
         undrawable=int(np.sum(~placed)),
     )
     excess = _excess(whole)
-    violated, reported = _violated(excess, verdict.status), _reported(whole, verdict)
-    return _thinned(whole._replace(violated=violated, reported=reported), excess, most)
+    reported = _reported(whole, verdict)
+    whole = whole._replace(
+        violated=_violated(excess, verdict.status),
+        reported=reported,
+        where=_coordinates(points, int(np.flatnonzero(placed)[reported]))
+        if reported >= 0
+        else {},
+    )
+    return _thinned(whole, excess, most)
+
+
+def _coordinates(points: Points, index: int) -> dict[str, Any]:
+    """Of one point, as Python has them."""
+    return {
+        name: np.asarray(values).ravel()[index].item()
+        for name, values in points.coordinates.items()
+    }
 
 
 def _in_decades(points: Points) -> Points:

@@ -1,6 +1,6 @@
 """Truth against claim: one figure per statement, with its control in grey."""
 
-import os
+import io
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cfljax.report import METADATA, Scale, replacing, style
-from theory.report.records import Series
+from cfljax.report import METADATA, Scale, style
+from cfljax.statements.site.records import Series
 
 _HOLDS: dict[str, Any] = {"color": "#0072B2", "marker": "o"}
 _VIOLATES: dict[str, Any] = {"color": "#D55E00", "marker": "X"}
@@ -45,10 +45,12 @@ def draw(main: Series, control: Series | None) -> Drawing:
     return Drawing(figure, layout, control is not None)
 
 
-def save_svg(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Write the figure, whole or not at all; the same figure gives the same bytes."""
-    with matplotlib.rc_context(style()), replacing(path) as temporary:
-        figure.savefig(temporary, format="svg", metadata=METADATA[".svg"])
+def svg(figure: Figure) -> str:
+    """The figure as text; the same figure gives the same text."""
+    file = io.BytesIO()
+    with matplotlib.rc_context(style()):
+        figure.savefig(file, format="svg", metadata=METADATA[".svg"])
+    return file.getvalue().decode()
 
 
 def _diagonal(axes: Axes, main: Series, other: Series | None) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 // The filter of the statements and the copy buttons. Everything is readable without.
 "use strict";
 
+const CHOICES = ["verdict", "evidence", "class"]; // of several values each
+
 function words(text) {
   return text.toLowerCase().split(/\s+/).filter(Boolean);
 }
@@ -12,7 +14,7 @@ function setUpFilter(form) {
   function matches(row, wanted) {
     const paper = row.closest("[data-paper]").dataset.paper;
     return (!wanted.paper || wanted.paper === paper)
-      && (!wanted.verdicts.length || wanted.verdicts.includes(row.dataset.verdict))
+      && CHOICES.every((name) => !wanted[name].length || wanted[name].includes(row.dataset[name]))
       && (!wanted.surprise || "surprise" in row.dataset)
       && wanted.words.every((word) => row.dataset.text.includes(word));
   }
@@ -21,8 +23,9 @@ function setUpFilter(form) {
     const data = new FormData(form);
     const wanted = {
       words: words(data.get("q")), paper: data.get("paper"),
-      verdicts: data.getAll("verdict"), surprise: data.has("surprise"),
+      surprise: data.has("surprise"),
     };
+    for (const name of CHOICES) wanted[name] = data.getAll(name);
     let shown = 0;
     for (const row of rows) {
       row.hidden = !matches(row, wanted);
