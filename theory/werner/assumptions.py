@@ -332,10 +332,11 @@ _GRADIENTS = (
         id="werner.asm5.optimum",
         text="Assumption 5 implies |grad f_i(x_j*)|^2 >= Delta for i !~ j",
         expected=Status.VIOLATED,
+        fault="misprint",
         check=functools.partial(check_optima, power=1, factor=1.0),
-        control={"factor": 0.5},
-        note="The units do not fit: it fails for every Delta < 1. The control "
-        "has Delta/2.",
+        control={"power": 2},
+        note="The units do not fit: it fails for every Delta < 1. A square is missing, "
+        "as the assumption itself tells. The control has Delta^2.",
     ),
     _optima(
         id="werner.asm5.optimum.corrected",
@@ -351,10 +352,11 @@ _GRADIENTS = (
         preconditions=("eta = 0.01, 0.1 and 1", "[-20, 20] for the line"),
         claimed="some L, for all x and y",
         expected=Status.VIOLATED,
+        fault="ours",
         check=functools.partial(check_smooth, low=-20.0, high=20.0),
-        control={"low": -2.0, "high": 1.5},
+        control={"low": 0.0, "high": 1.5},
         note="f_2'' = 24 u + 36 u^2 with u = x - 1 below 1: no L at all. Theorem 3 "
-        "does not apply to the example. The control goes to -2.",
+        "does not apply to the example, which nobody said. The control has [0, 1.5].",
     ),
     _smooth(
         id="werner.asm7.corrected",
