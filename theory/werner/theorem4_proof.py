@@ -34,8 +34,9 @@ from cfljax.statements import (
 )
 from theory.glossary import parameter
 from theory.rows import listed, row
-from theory.werner.common.claims import exactly, no_constant, one_constant
+from theory.werner.common.claims import exactly, no_constant
 from theory.werner.common.instances import Instance, margins, settled_square
+from theory.werner.common.one_client import banded
 from theory.werner.theorem3_proof import check_step, prove_descent
 from theory.werner.theorem4_corrected import prove_absorption
 
@@ -390,7 +391,7 @@ def check_geometric(
         ratios.append(settled_square(one, 1.5) * one.separation * one.share**power)
     levels = np.array(_CLUSTERS, float)
     family = exactly("1/delta", levels, np.array(ratios), share=1 / levels)
-    return one_constant(name, [family], **judged)
+    return banded(name, [family], **judged)
 
 
 _geometric: dict[str, Any] = {
@@ -452,8 +453,8 @@ _EQUATIONS = (
         id="werner.eq23.corrected",
         text="E|v - E_x mbar_i|^2 <= C (rho^2/n + rho^3/(delta Delta)) from v_0 = E_x "
         "mbar_i",
-        constants={"C": 1.0},
-        check=functools.partial(check_geometric, power=1.0, constant=1.0),
+        constants={"C": 0.47},
+        check=functools.partial(check_geometric, power=1.0, constant=0.47, least=0.45),
         control={"power": 0.5},
         note="The control has sqrt(delta) for delta.",
     ),

@@ -10,6 +10,7 @@ nobody of the cluster then ever leaves the ball. No lengths of models are needed
 L F0 = G_0^2/2 everything is in units of gradients.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from cfljax.base import Numbers
-from cfljax.statements import Margin, Preset, Verdict
+from cfljax.statements import Margin, Preset, Verdict, combine, within
 from theory.werner.common.claims import Family, exactly, one_constant
 
 _SEPARATION, _MALICIOUS = 24.0, 12.0  # C_Delta and C_beta of the corrected forms
@@ -261,6 +262,40 @@ def family(
     )
 
 
+def banded(
+    statement: str,
+    families: Sequence[Family],
+    *,
+    least: float = 0.0,
+    relief: float = 0.0,
+    **judged: Any,
+) -> Verdict:
+    """Judge that one constant does for all families, as `one_constant`, and that none
+    below `least` would do at any level: no term of the bound is larger than needed."""
+    upper = one_constant(statement, families, relief=relief, **judged)
+    if not least:
+        return upper
+    relieved = [one.relieved(relief) for one in families]
+    low = np.concatenate([one.low for one in relieved])
+    high = np.concatenate([one.high for one in relieved])
+    floor = within(
+        statement,
+        (low, high),
+        (least, np.inf),
+        num_trials=low.size,
+        error_rate=0.0,
+        grade=upper.grade,
+        detail=f"at least {np.min(low):.3g}",
+    )
+    both = combine(statement, [upper, floor], detail=upper.detail)
+    return dataclasses.replace(
+        both,
+        num_trials=upper.num_trials,
+        error_rate=upper.error_rate,
+        points=upper.points,
+    )
+
+
 def check_family(
     _: Preset,
     name: str,
@@ -271,4 +306,4 @@ def check_family(
     **judged: Any,
 ) -> Verdict:
     """One constant does for all levels, and the ratio does not grow along them."""
-    return one_constant(name, [family(parameter, levels, bound)], **judged)
+    return banded(name, [family(parameter, levels, bound)], **judged)
