@@ -163,7 +163,7 @@ def check_basin(preset: Preset, name: str, *, share: float = 0.5) -> Verdict:
     found = np.mean(choice[..., 0] == choice[..., 1])
     detail = f"{cells}^2 starts: {100 * found:.2f} % end with one model for both"
     return never_exceeds(
-        name, abs(found - share), 2 / cells, rounding=_ROUNDING, detail=detail
+        name, abs(found - share), 4 / cells**2, rounding=_ROUNDING, detail=detail
     )
 
 
@@ -290,6 +290,7 @@ _FAILURES = (
 
 _LONG = 400  # rounds
 _SETTLED = 1e-9  # rounding
+_CHERNOFF = np.log(2) - 0.25 * np.log(4) - 0.75 * np.log(4 / 3)  # 0.1308
 _NEAR = 0.05  # of a mean of models, in the unit of the minimisers' distance
 _SLOW = (0.01, 0.1, 0.16)  # eta, below 1/6
 # tau eta from 0 to beyond 1, with the edges of both windows approached.
@@ -418,14 +419,23 @@ def check_batches(
     batches: tuple[int, ...] = (64, 256),
     goals: tuple[float, float, float] = (0.0, 0.5, 0.5),
 ) -> Verdict:
-    """P(a ball is wrong) <= 2 exp(-|B|/8), and models end at the `goals`."""
+    """P(a ball is wrong) is between exp(-0.155 |B|) and Chernoff's 2 exp(-0.1308 |B|),
+    and models end at the `goals`."""
     wrong, bounds, away = [], [], []
     for batch in batches:
         chances, right = ball_chances(batch, 0.25)
         wrong.append(float(np.sum(chances[right < 2])))
-        bounds.append(2 * np.exp(-batch / 8))
+        bounds.append(2 * np.exp(-_CHERNOFF * batch))
         away.append(_tails(preset, batch) - np.array(goals)[:, None])
-    balls = never_exceeds(name, np.array(wrong), np.array(bounds), rounding=_SETTLED)
+    sizes = np.array(batches, float)
+    balls = never_exceeds(
+        name,
+        np.log(np.concatenate([wrong, np.exp(-0.155 * sizes)])),
+        np.log(np.concatenate([bounds, wrong])),
+        rounding=_SETTLED,
+        logarithmic=True,
+        coordinates={"batch": np.tile(sizes, 2)},
+    )
     samples = np.concatenate(away)
     # Models never leave [0, 1], as each step goes towards means of points there.
     offset = np.tile(goals, len(batches))
@@ -512,8 +522,8 @@ _ESCAPES = (
     _escape(
         id="werner.ex1c.fc.corrected",
         text="with batches of |B| samples and radius 1/4 the first balls of example "
-        "(c) are wrong with probability at most 2 exp(-|B|/8), and models end near "
-        "(0, 1/2, 1/2)",
+        "(c) are wrong with probability at most 2 exp(-0.1308 |B|), and at least "
+        "exp(-0.155 |B|); models end near (0, 1/2, 1/2)",
         preconditions=("|B| = 64, 256", "eta = 0.1, l = 10, 200 rounds from 1/3"),
         constants={"distance": _NEAR},
         check=check_batches,

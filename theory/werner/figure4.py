@@ -165,7 +165,11 @@ def check_elbow(_: Preset, name: str, *, threshold: float = _THRESHOLD) -> Verdi
         limit = threshold * (1 - ratio**_LAST) / (1 - ratio)
         left = (curve[place] - curve[-1]) / (curve[0] - curve[-1])
         values += [abs(place - (2 + np.floor(np.log(limit) / np.log(ratio)))), left]
-        bounds += [0.0, threshold * ratio / (1 - ratio)]
+        most = threshold * ratio / (1 - ratio)
+        bounds += [0.0, most]
+        if ratio == 0.85:  # where the bound is all but reached
+            values.append(-left)
+            bounds.append(-0.9 * most)
     detail = f"decays 0.5, 0.8, 0.85: {max(values[1::2]):.3f} of the drop left at most"
     return never_exceeds(
         name, np.array(values), np.array(bounds), rounding=_ROUNDING, detail=detail
