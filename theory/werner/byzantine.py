@@ -437,7 +437,7 @@ _BREAKDOWN = (
         place="Section 4.2, hyperparameters",
         text="with the 20th percentile of N = 100 distances as the radius the centre "
         "stays within 0.4 sigma iff the cluster has n_i >= 20; else it moves by at "
-        "least 0.89 (1 - n_i/20) Delta, and at Delta = 100 by no more than 0.91 of that",
+        "least 0.89 (1 - n_i/20) Delta, and at Delta = 100 by no more than 0.91 of it",
         preconditions=(
             "10 attackers at 0.9 Delta, the others at Delta = 100 and 10^4 sigma",
         ),
