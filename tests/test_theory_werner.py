@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cfljax import intervals
-from cfljax.statements.evaluation import evaluate
+from cfljax.statements import evaluate
 from cfljax.statements.judges import ERROR_RATE
 from cfljax.statements.statement import Preset
 from cfljax.statements.verdict import Status
