@@ -256,7 +256,7 @@ _OF_NOISE = _momentum(
     ),
     truth=lambda momentum, noise, rounds: exact(
         noise**2
-        * float(noise_law(momentum, np.array([rounds]), gradient_start=False)[0])
+        * float(noise_law(momentum, np.array([float(rounds)]), gradient_start=False)[0])
     ),
     note="exact, for every loss and every rule of steps, from m_0 = M_0",
 )
