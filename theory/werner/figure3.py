@@ -187,4 +187,14 @@ STATEMENTS = (
         "changes with n_i is the mean of the Hessians, which no bound here knows. The "
         "control has sigma = Delta/10.",
     ),
+    _fig(
+        id="werner.fig3.scaling.corrected",
+        text="with sigma = Delta/10 the right side of (3) is at n_i = 16 at most 0.9 of "
+        "what it is at n_i = 4",
+        preconditions=("K = 4, beta = 0, A = 0",),
+        check=functools.partial(check_scaling, sigma=0.1),
+        control={"sigma": 0.0},
+        note="By sigma^2/n_i, as long as it is not small next to sigma^3/Delta. The "
+        "control has the task's sigma = 0.",
+    ),
 )

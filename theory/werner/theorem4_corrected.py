@@ -545,8 +545,8 @@ def _eps(values: dict[str, Any]) -> float:
     return min(1.0, chance) * (sigma + rounds * radius) ** 2
 
 
-def _bound(*, first: float, noise: float, **values: Any) -> float:
-    """first F0/(eta T) + noise (rho^2/n + rho^3/(delta Delta) + beta^2 rho Delta/delta)
+def _bound(*, first: float, rest: float, **values: Any) -> float:
+    """first F0/(eta T) + rest (rho^2/n + rho^3/(delta Delta) + beta^2 rho Delta/delta)
     + 2 eps."""
     rho = math.sqrt(values["momentum"]) * values["noise"]
     share, separation = values["share"], values["separation"]
@@ -556,7 +556,7 @@ def _bound(*, first: float, noise: float, **values: Any) -> float:
         + values["malicious"] ** 2 * rho * separation / share
     )
     start = values["gap"] / (values["step_size"] * values["rounds"])
-    return first * start + noise * terms + 2 * _eps(values)
+    return first * start + rest * terms + 2 * _eps(values)
 
 
 def _printed_bound(*, constant: float, **values: Any) -> float:
@@ -643,7 +643,7 @@ CORRECTED = _evaluation(
     bound=_bound,
     constants={
         "first": Constant(5.0, 1.7, 5.0, "proved (werner.thm4.corrected), needed: 1.7"),
-        "noise": Constant(4.0, 1.0, 4.0, "proved (werner.thm4.corrected), needed: 1"),
+        "rest": Constant(4.0, 1.0, 4.0, "proved (werner.thm4.corrected), needed: 1"),
     },
 )
 
