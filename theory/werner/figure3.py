@@ -189,8 +189,8 @@ STATEMENTS = (
     ),
     _fig(
         id="werner.fig3.scaling.corrected",
-        text="with sigma = Delta/10 the right side of (3) is at n_i = 16 at most 0.9 of "
-        "what it is at n_i = 4",
+        text="with sigma = Delta/10 the right side of (3) at n_i = 16 is at most 0.9 "
+        "of what it is at n_i = 4",
         preconditions=("K = 4, beta = 0, A = 0",),
         check=functools.partial(check_scaling, sigma=0.1),
         control={"sigma": 0.0},

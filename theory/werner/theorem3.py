@@ -493,7 +493,7 @@ def check_runs(
     if floor is None:
         return found
     last = squares[:, -1] / np.array(
-        [float(run.repaired(np.array(np.inf))) for run in runs]
+        [run.repaired(np.array([np.inf]))[0] for run in runs]
     )
     ends = within(
         name,
