@@ -84,8 +84,8 @@ def check_stated(preset: Preset, name: str, *, arm: Arm = "stated") -> Verdict:
     ours, alone = distances(preset, arm), distances(preset, "local")
     return never_exceeds(
         name,
-        np.mean(ours),
-        0.95 * np.mean(alone),
+        float(np.mean(ours)),
+        0.95 * float(np.mean(alone)),
         rounding=_ROUNDING,
         detail=f"{len(ours)} draws: mean |x_i - x*| over that of local training "
         f"{listed(ours / alone, '.3f')}",

@@ -18,8 +18,10 @@ from cfljax.statements import (
     Grade,
     Preset,
     Status,
+    Step,
     Verdict,
     never_exceeds,
+    nonnegative,
     within,
 )
 from theory.rows import listed, row
@@ -109,6 +111,21 @@ def check_rounds_printed(preset: Preset, name: str, *, rises: bool = True) -> Ve
         coordinates={"noise": np.array(_SIGMAS[1:])},
         detail=detail,
     )
+
+
+def prove_falls(*, share: str = "0.1") -> list[Step]:
+    """l = log(sigma/Delta)/log(1 - delta/2), whose derivative by sigma is 1/(sigma
+    log(1 - delta/2)), is negative as log(1 - delta/2) is."""
+    import flint
+
+    return [
+        nonnegative(
+            f"-log(1 - delta/2) > 0 for delta = {share}",
+            lambda: -(1 - flint.arb(share) / 2).log(),
+            {},
+            strict=True,
+        )
+    ]
 
 
 def check_rounds(
@@ -232,6 +249,8 @@ STATEMENTS = (
         fault="printed",
         check=check_rounds_printed,
         control={"rises": False},
+        proof=prove_falls,
+        proof_control={"share": "-0.1"},
         note="It is log(sigma/Delta)/log(1 - delta/2), with a negative denominator: it "
         "falls, and is what suffices, not what is needed. Total deviation sigma "
         "sqrt(10). The control claims that it does not rise.",

@@ -27,9 +27,12 @@ from cfljax.statements import (
     Preset,
     Statement,
     Status,
+    Step,
     Verdict,
     combine,
+    identity,
     never_exceeds,
+    nonnegative,
     within,
 )
 from theory.rows import row
@@ -131,6 +134,50 @@ def _pair(
     return before, after
 
 
+def prove_noiseless(*, power: int = 1) -> list[Step]:
+    """For every constant C. The first of the T squared gradients is G_0^2, so that the
+    left side is at least G_0^2/T, whatever sigma and the steps. With Delta = 50 and
+    beta = 0 the right side is C sqrt((sigma^2/n + sigma^3/50)/T), at most C sigma
+    sqrt((1/n + 1/50)/T) for sigma <= 1: it falls below the left side for sigma <
+    G_0^2/(C sqrt(T (1/n + 1/50))), however small C makes that."""
+    import sympy
+
+    sigma, members = sympy.symbols("sigma n", positive=True)
+    most = sigma**2 * (1 / members + sympy.Rational(1, 50))
+    left = sigma**2 / members + sigma ** (2 + power) / 50
+    return [
+        identity(
+            "sigma^2 (1/n + 1/50) - (sigma^2/n + sigma^3/50) = sigma^2 (1 - sigma)/50, "
+            "which is not negative for sigma <= 1",
+            most - left - sigma**2 * (1 - sigma) / 50,
+        )
+    ]
+
+
+def prove_frozen(*, power: int = 2) -> list[Step]:
+    """For every constant C, also one that knows L and F0. On L x^2/2 without noise (
+    sigma is a bound), eta = 1/(L T) <= 1/L leaves gradients G_t = (1 - 1/T)^t G_0, all
+    at least (1 - 1/T)^(T-1) G_0 >= G_0/e: the left side is at least G_0^2/e^2, the
+    right side C sqrt(V/T), which goes to 0. (1 - 1/T)^(T-1) = (1 + 1/m)^(-m) for T = 1
+    + m, and (1 + 1/m)^m <= e as log(1 + u) <= u: its derivative is 1/(1 + u) <= 1."""
+    import flint
+
+    return [
+        nonnegative(
+            "d/du (u - log(1 + u)) = u/(1 + u), 1/(1 + u) > 0 for u in [0, 1]",
+            lambda u: 1 / (1 + u),
+            {"u": (0, 1)},
+            strict=True,
+        ),
+        nonnegative(
+            "e^-2 > 0.135",
+            lambda: (-flint.arb(power)).exp() - flint.arb("0.135"),
+            {},
+            strict=True,
+        ),
+    ]
+
+
 _READING = _row(
     id="werner.thm3.units.reading",
     text="avg E|grad f_i|^2 <= C sqrt(L F0) sqrt((sigma^2/n + sigma^3/Delta)/T) in "
@@ -184,6 +231,8 @@ _SCALES = (
         control={"bound": partial(corrected, share=0.01)},
         relieved={"relief": 1.0, "constant": 6.6, "least": 6.3},
         fault="printed",
+        proof=prove_noiseless,
+        proof_control={"power": 2},
     ),
     *_pair(
         "werner.thm3.step",
@@ -199,6 +248,8 @@ _SCALES = (
         control={"levels": _FROZEN},
         relieved={"relief": 0.5, "constant": 1760.0, "least": 1720.0},
         fault="printed",
+        proof=prove_frozen,
+        proof_control={"power": 3},
     ),
 )
 

@@ -150,7 +150,8 @@ def check_unrolled(
 
 def prove_unrolled(*, factor: Fraction | int = 2) -> list[Step]:
     """c_{l+1}^2 = (1 - delta/2)^l c_1^2 + X s_l, s_l the sum of (1 - delta/2)^j over
-    j < l, and (delta/2) s_l = 1 - (1 - delta/2)^l <= 1: s_l <= 2/delta."""
+    j < l, and (delta/2) s_l = 1 - (1 - delta/2)^l <= 1: s_l <= 2/delta. It converges to
+    2/delta, which no constant bounds for all delta."""
     import sympy
 
     share, kept = sympy.symbols("delta q", positive=True)
@@ -744,6 +745,8 @@ _UNROLLED = (
         fault="printed",
         check=functools.partial(check_unrolled, constant=float("inf")),
         control={"power": 1.0, "constant": 2.0, "least": 1.99},
+        proof=prove_unrolled,
+        proof_control={"factor": Fraction(199, 100)},
         note="The sum is 2/delta, which the recursion reaches. delta_i E|grad fbar|^2 "
         "in X thus becomes 2 E|grad fbar|^2, and rho^3/Delta becomes rho^3/(delta "
         "Delta). The control has 2/delta.",

@@ -48,6 +48,7 @@ from theory.werner.common.one_client import (
     mean_square,
 )
 from theory.werner.common.population_map import mixture, settle
+from theory.werner.theorem3 import prove_frozen
 from theory.werner.theorem4_corrected import (
     PRINTED,
     Run,
@@ -605,8 +606,11 @@ _PARAMETERS = (
         relief=0.5,
         least=5.26,
         constant=5.31,
+        proof=prove_frozen,
+        proof_control={"power": 3},
         fault="printed",
-        note="eta is bounded from above alone.",
+        note="eta is bounded from above alone. With alpha = 1 and no noise it is the run "
+        "of werner.thm3.step, and its proof.",
     ),
     row(
         **_step,
