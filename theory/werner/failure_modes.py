@@ -80,9 +80,9 @@ def prove_gradients_differ(*, printed: Fraction = Fraction(1, 2)) -> list[Step]:
 def prove_stuck(*, first: Fraction = Fraction(-3, 2)) -> list[Step]:
     """At the models -3/2 and 0 client 1, with (x + 1/2)^2, has the losses 1 and 1/4,
     and client 2, with (x - 1/2)^2, 4 and 1/4: both choose the second model. Its
-    gradients there are 1 and -1, whose mean is 0 (Option I); local steps of any number take it to
-    -a and a (Option II), whose mean is 0, as the losses are mirror images. The first
-    model is nobody's, and stays."""
+    gradients there are 1 and -1, whose mean is 0 (Option I); local steps of any number
+    take it to -a and a (Option II), whose mean is 0, as the losses are mirror images.
+    The first model is nobody's, and stays."""
     import sympy
 
     step, count = sympy.symbols("eta tau", positive=True)

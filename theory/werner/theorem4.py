@@ -609,8 +609,8 @@ _PARAMETERS = (
         proof=prove_frozen,
         proof_control={"power": 3},
         fault="printed",
-        note="eta is bounded from above alone. With alpha = 1 and no noise it is the run "
-        "of werner.thm3.step, and its proof.",
+        note="eta is bounded from above alone. With alpha = 1 and no noise it is the "
+        "run of werner.thm3.step, and its proof.",
     ),
     row(
         **_step,
