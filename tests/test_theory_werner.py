@@ -525,6 +525,62 @@ def test_start_moments_against_all_samples():
     assert found[1] > 0.9  # beyond the ball the error is all of sigma^2
 
 
+def random_round(generator, similarity, growth):
+    """A round of Theorem 3' with everything at its edge: noise of tau_0/4, strangers
+    Delta away, bad clients on the edge of every ball. Returns |v - m|, |v - grad f_i|,
+    and what the proof says of both."""
+    rho, n, strangers = (
+        1.0,
+        int(generator.integers(1, 9)),
+        int(generator.integers(0, 9)),
+    )
+    bad = int(generator.integers(0, n // 2 + 1))
+    total = n + strangers + bad
+    delta, beta = n / total, bad / total
+    separation = 24 * rho / delta * generator.uniform(1, 3)
+    rounds = 10_000 if delta == 1 else Cluster(n, strangers, bad, separation).num_rounds
+    rounds = min(rounds, 200)
+    turns = lambda size: np.exp(2j * np.pi * generator.random(size))
+    size = growth * separation  # |grad fbar|
+    own = size * similarity / rounds * turns(n)
+    own = size + (own - np.mean(own)) / 2  # at most A |grad fbar| from their mean
+    spread = similarity / rounds * size
+    inner = np.sqrt(delta * rho * separation)
+    radius = inner + 4 * spread
+    points = own + inner / 4 * turns(n) * generator.random(n)
+    nearest = generator.integers(0, n, strangers)
+    # Away from all of the cluster, though next to one of it.
+    side = turns(strangers)
+    away = separation + np.max(np.abs(own[:, None] - own), initial=0)
+    far = own[nearest] + side * away + inner / 4 * turns(strangers)
+    mean, centre = np.mean(points), points[0]
+    for _ in range(rounds):
+        here = np.append(points, far)
+        pull = np.sum(np.where(np.abs(here - centre) <= radius, here - centre, 0))
+        pull += bad * radius * turns(1)[0] * generator.choice([1, 1, 0.5])
+        centre = centre + pull / total
+    kept = (1 - delta) ** rounds
+    near = kept * np.abs(points[0] - mean) + beta / delta * radius
+    noise = np.abs(mean - np.mean(own)) + near - beta / delta * 4 * spread
+    return (
+        (np.abs(centre - mean), near, spread <= separation / 12),
+        (np.abs(centre - own[0]), 7.1 * rounds * spread + noise),
+    )
+
+
+def test_rounds_at_the_edge_of_every_condition_obey_the_proof_of_theorem_3():
+    generator, near, ratios = np.random.default_rng(1), 0, []
+    for trial in range(600):
+        similarity = (0.0, 1 / 16)[trial % 2]
+        growth = float(10 ** generator.uniform(-2, 5))
+        first, second = random_round(generator, similarity, growth)
+        if first[2]:
+            near += 1
+            ratios.append(first[0] / first[1])
+        assert second[0] <= second[1] * (1 + 1e-9)
+    assert near > 300 and 0.9 < max(ratios) <= 1 + 1e-9
+
+
 def test_a_chased_client_has_the_error_of_all_signs():
     cluster = Cluster(3, 3, 1, 24 * 7 / 3)
     found = theorem3_corrected.chased(cluster)

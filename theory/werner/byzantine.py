@@ -10,7 +10,7 @@ so that |v - m| <= (n_b/n_i) tau = (beta/delta) tau, m the target's honest mean.
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
@@ -139,6 +139,19 @@ def _found(preset: Preset, attack: str, **options: float) -> Attacked:
     return attacked(draw_scenes(preset, "werner.byz"), attack, **options)
 
 
+def _where(runs: Sequence[Attacked]) -> dict[str, Float[np.ndarray, " scenes"]]:
+    """Parameters of every scene of some runs."""
+    bad = np.concatenate([run.reach for run in runs]) / RADIUS * _OWN / _ALL
+    same = np.ones_like(bad)
+    return {
+        "malicious": bad,
+        "members": _OWN * same,
+        "share": _OWN / _ALL * same,
+        "separation": _SEPARATION * same,
+        "radius": RADIUS * same,
+    }
+
+
 def check_attack(
     preset: Preset,
     name: str,
@@ -158,6 +171,7 @@ def check_attack(
         np.concatenate(shift),
         factor * np.concatenate([run.reach for run in runs]),
         rounding=_ROUNDING,
+        coordinates=_where(runs),
         detail=f"{sum(map(len, shift))} scenes, beta/delta 0.08 to 0.72: |v - m| over "
         f"(beta/delta) tau at most {listed(ratio, '.2g')}; mean I "
         f"{listed(influence, '.2g')}",
@@ -199,6 +213,7 @@ def check_edge(preset: Preset, name: str, *, share: float = 0.999) -> Verdict:
         np.abs(run.shift - share * run.reach),
         0.0,
         rounding=_ROUNDING,
+        coordinates=_where([run]),
         detail=f"{len(ratio)} scenes, beta/delta 0.08 to 0.72: |v - m| over "
         f"(beta/delta) tau from {np.min(ratio):.4f} to {np.max(ratio):.4f}; mean I "
         f"{np.mean(run.excess / run.reach**2):.3f}",

@@ -217,8 +217,8 @@ _LOSS = (
         proof=prove_likelihood,
         proof_control={"published": Fraction(74, 100)},
         note="What the losses are is not said. The released code trains the negative "
-        "likelihood of probabilities, -p, which is 1 - p up to a constant. The control claims 0.74. "
-        + _LEDGER,
+        "likelihood of probabilities, -p, which is 1 - p up to a constant. The control "
+        "claims 0.74. " + _LEDGER,
     ),
 )
 
