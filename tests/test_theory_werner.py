@@ -576,9 +576,10 @@ def test_rounds_at_the_edge_of_every_condition_obey_the_proof_of_theorem_3():
         first, second = random_round(generator, similarity, growth)
         if first[2]:
             near += 1
-            ratios.append(first[0] / first[1])
+            assert first[0] <= first[1] * (1 + 1e-9) + 1e-12
+            ratios.append(first[0] / max(first[1], 1e-3))
         assert second[0] <= second[1] * (1 + 1e-9)
-    assert near > 300 and 0.9 < max(ratios) <= 1 + 1e-9
+    assert near > 300 and max(ratios) > 0.9
 
 
 def test_a_chased_client_has_the_error_of_all_signs():
