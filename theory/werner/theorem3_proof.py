@@ -519,8 +519,8 @@ _BATCHES = (
         note="With batches that grow like T a client on its own reaches 1/T, which is "
         "below (3) by any factor in the end. In samples, m = |B| T, (3) is m^(-1/4). "
         "The bound of Arjevani et al. counts samples: read so, with one a round, it is "
-        "true (werner.thm3.optimal.single). In these settings it is not below 0.034 of (3); the control "
-        "claims 0.03.",
+        "true (werner.thm3.optimal.single). In these settings it is not below 0.034 of "
+        "(3); the control claims 0.03.",
     ),
     row(
         id="werner.thm3.optimal.single",
