@@ -1,11 +1,13 @@
 """What the rows of Werner's theorems and lemmas compute, against closed forms."""
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from cfljax import intervals
+from cfljax.statements import evaluate
 from cfljax.statements.judges import ERROR_RATE
 from cfljax.statements.statement import Preset
 from cfljax.statements.verdict import Status
@@ -18,8 +20,10 @@ from theory.werner import (
     theorem1_share,
     theorem2,
     theorem3,
+    theorem3_corrected,
     theorem3_proof,
     theorem4,
+    theorem4_corrected,
     theorem4_proof,
     threshold_rule,
 )
@@ -33,6 +37,7 @@ from theory.werner.common.one_client import Cluster
 # What they share: hidden constants, laws, rule (4), and one client.
 
 LEVELS = 2.0 ** np.arange(1, 7)
+CORRECTED = (*theorem3_corrected.STATEMENTS, *theorem4_corrected.STATEMENTS)
 
 
 def _status(ratios, **options):
@@ -265,24 +270,46 @@ def test_mean_square_is_that_of_the_recursion():
     assert found == pytest.approx(last, rel=1e-12)
 
 
+def test_moments_of_e_are_those_of_all_signs():
+    """Every sign of every member's noise, through rule (4)."""
+    cluster = client.Cluster(good=4, other=5, bad=1, separation=60.0)
+    radius = cluster.radius(1.0)
+    signs = np.array(list(itertools.product((-1.0, 1.0), repeat=4)))
+    errors = client.centre_errors(cluster, signs, radius)
+    found = client.moments(cluster, radius)
+    assert found.first == pytest.approx(np.mean(errors), rel=1e-12)
+    assert found.second == pytest.approx(np.mean(errors**2), rel=1e-12)
+    assert found.first > 0.1 and found.second > found.first**2 + 0.1
+    with pytest.raises(ValueError, match=r"^`radius` must lie between 2"):
+        client.moments(cluster, 2.0)
+
+
 def test_moments_of_e_tell_the_mean_square_of_whole_runs():
     """Algorithm 2 step by step, with bad clients, against the closed form."""
     cluster, rounds, trials, step = client.Cluster(bad=2), 12, 4000, 0.5
     radius = cluster.radius(1.0)
-    errors = client.centre_errors(
-        cluster, RNG.normal(size=(trials, cluster.good)), radius
-    )
-    found = client.moments(errors, points=1)
-    ends = client.mean_square_between(2.0, step, found, float(rounds))
+    found = client.moments(cluster, radius)
+    exact = client.mean_square(2.0, step, *found, float(rounds))
     gradient, squares = np.full(trials, 2.0), np.zeros(trials)
     for _ in range(rounds):
         squares += gradient**2 / rounds
-        noise = RNG.normal(size=(trials, cluster.good))
+        noise = RNG.choice([-1.0, 1.0], size=(trials, cluster.good))
         centre = gradient + client.centre_errors(cluster, noise, radius)
         gradient = gradient - step * centre
     error = np.std(squares) / np.sqrt(trials)
-    assert ends[0] - 5 * error <= np.mean(squares) <= ends[1] + 5 * error
-    assert ends[1] - ends[0] < 0.1 * ends[0]
+    assert abs(np.mean(squares) - exact) <= 5 * error
+    assert error < 0.01 * exact
+
+
+def test_a_band_refuses_a_bound_that_is_larger_than_needed():
+    families = [exactly("x", LEVELS, np.full(6, 0.5))]
+    for least, status in ((0.4, Status.HOLDS), (0.6, Status.VIOLATED)):
+        found = client.banded("toy.a", families, least=least, constant=1.0)
+        assert found.status is status
+    # With the power that is missing it is the same of a growing ratio.
+    growing = [exactly("x", LEVELS, 0.25 * LEVELS)]
+    found = client.banded("toy.a", growing, relief=1.0, least=0.49, constant=0.51)
+    assert found.status is Status.HOLDS
 
 
 def test_sure_members_give_the_known_error():
@@ -478,27 +505,211 @@ def test_a_captured_client_ends_where_the_average_gradient_vanishes():
 
 
 def test_noise_in_the_plane_is_averaged_over_the_cluster():
-    squares = theorem3.noisy_runs(Preset(), np.array([0.0]), 40)[0]
+    squares = theorem3_corrected.noisy_runs(Preset(), np.array([0.0]), 40)[0]
     settled = np.mean(squares[:, 20:])
     # e has variance sigma^2/8, of which x = x - e/2 keeps a third.
     assert settled == pytest.approx(1 / 24, rel=0.1)
 
 
+def test_start_moments_against_all_samples():
+    """Three members, each at -s, 0 or s."""
+    cluster = Cluster(good=3, other=3, separation=200.0)
+    radius = cluster.radius(1.0)
+    for reach in (0.4, 1.001):
+        law = laws.sym3(reach * radius, 1.0)
+        places, chances = assumptions.all_samples(law, 3)
+        errors = client.centre_errors(cluster, places, radius)
+        found = theorem3.start_moments(cluster, reach)
+        assert found[0] == pytest.approx(np.sum(chances * errors), abs=1e-12)
+        assert found[1] == pytest.approx(np.sum(chances * errors**2), rel=1e-9)
+    assert found[1] > 0.9  # beyond the ball the error is all of sigma^2
+
+
+def random_round(generator, similarity, growth):
+    """A round of Theorem 3' with everything at its edge: noise of tau_0/4, strangers
+    Delta away, bad clients on the edge of every ball. Returns |v - m|, |v - grad f_i|,
+    and what the proof says of both."""
+    rho, n, strangers = (
+        1.0,
+        int(generator.integers(1, 9)),
+        int(generator.integers(0, 9)),
+    )
+    bad = int(generator.integers(0, n // 2 + 1))
+    total = n + strangers + bad
+    delta, beta = n / total, bad / total
+    separation = 24 * rho / delta * generator.uniform(1, 3)
+    rounds = 10_000 if delta == 1 else Cluster(n, strangers, bad, separation).num_rounds
+    rounds = min(rounds, 200)
+    turns = lambda size: np.exp(2j * np.pi * generator.random(size))
+    size = growth * separation  # |grad fbar|
+    own = size * similarity / rounds * turns(n)
+    own = (own - np.mean(own)) / 2  # less grad fbar, and at most A |grad fbar| long
+    spread = similarity / rounds * size
+    inner = np.sqrt(delta * rho * separation)
+    radius = inner + 4 * spread
+    points = own + inner / 4 * turns(n) * generator.random(n)
+    nearest = generator.integers(0, n, strangers)
+    # Away from all of the cluster, though next to one of it.
+    side = turns(strangers)
+    away = separation + np.max(np.abs(own[:, None] - own), initial=0)
+    far = own[nearest] + side * away + inner / 4 * turns(strangers)
+    mean, centre = np.mean(points), points[0]
+    for _ in range(rounds):
+        here = np.append(points, far)
+        pull = np.sum(np.where(np.abs(here - centre) <= radius, here - centre, 0))
+        pull += bad * radius * turns(1)[0] * generator.choice([1, 1, 0.5])
+        centre = centre + pull / total
+    kept = (1 - delta) ** rounds
+    near = kept * np.abs(points[0] - mean) + beta / delta * radius
+    noise = np.abs(mean - np.mean(own)) + near - beta / delta * 4 * spread
+    return (
+        (np.abs(centre - mean), near, spread <= separation / 12),
+        (np.abs(centre - own[0]), 7.1 * rounds * spread + noise),
+    )
+
+
+def test_rounds_at_the_edge_of_every_condition_obey_the_proof_of_theorem_3():
+    generator, near, ratios = np.random.default_rng(1), 0, []
+    for trial in range(600):
+        similarity = (0.0, 1 / 16)[trial % 2]
+        growth = float(10 ** generator.uniform(-2, 5))
+        first, second = random_round(generator, similarity, growth)
+        if first[2]:
+            near += 1
+            assert first[0] <= first[1] * (1 + 1e-9) + 1e-9
+            ratios.append(first[0] / max(first[1], 1e-3))
+        assert second[0] <= second[1] * (1 + 1e-9)
+    assert near > 300 and max(ratios) > 0.9
+
+
+def test_a_chased_client_has_the_error_of_all_signs():
+    cluster = Cluster(3, 3, 1, 24 * 7 / 3)
+    found = theorem3_corrected.chased(cluster)
+    kept = (1 - cluster.delta) ** cluster.num_rounds
+    pull = cluster.beta * cluster.radius(1.0) / cluster.delta
+    # Means of three signs: 1 with chance 1/4, else 1/3; k is small.
+    exact = (1 + pull) ** 2 / 4 + (1 / 3 + pull) ** 2 * 3 / 4
+    assert found.mean == pytest.approx(exact, rel=3 * kept + 1e-5)
+
+
+def test_alike_runs_near_the_minimum_are_those_of_the_closed_form():
+    """A = 0 and nobody bad: rule (4) round by round gives (1 - eta L)^2 a step."""
+    run = theorem3_corrected.Similar(Cluster(), 0.0, start=0.01)
+    found = theorem3_corrected.similar_run(run, 5)
+    assert found.mean == pytest.approx(0.5**2 / 5, rel=1e-9)
+    assert found.start == pytest.approx(0.5**2 / 2 / 5, rel=1e-9)
+
+
 def test_momenta_next_to_a_sure_ball_are_those_of_one_momentum_run():
     cluster = Cluster(good=6, other=6, separation=1e6)
-    runs = [theorem4.Run(cluster, 9, 0.2, 0.4, 1.5)]
+    runs = [theorem4_corrected.Run(cluster, 9, 0.2, 0.4, 1.5)]
     silence = lambda stream, shape: np.zeros(shape)
-    squares = theorem4.follow(runs, RNG, silence, trials=2)
+    squares = theorem4_corrected.follow(runs, RNG, silence, trials=2)
     gradient, momentum, exact = 1.5, 0.0, []
     for _ in range(9):
         exact.append(gradient**2)
         momentum += 0.4 * (gradient - momentum)
         gradient -= 0.2 * momentum
     np.testing.assert_allclose(squares[0, 1], exact, rtol=1e-9)
-    mean = theorem4.mean_squares(runs, squares)[0, 0]
+    mean = theorem4_corrected.mean_squares(runs, squares)[0, 0]
     assert mean == pytest.approx(np.mean(exact), rel=1e-9)
     _, alike = theorem4.pair(np.array([0.2]), np.array([0.4]), 9)
     np.testing.assert_allclose(1.5**2 * alike[0], exact, rtol=1e-12)
+
+
+@pytest.mark.parametrize("bad", [0, 2])
+def test_exact_means_of_momenta_are_those_of_whole_runs(bad):
+    """Algorithm 4 step by step with noise -sigma or sigma."""
+    cluster = Cluster(bad=bad, separation=200.0)
+    run = theorem4_corrected.Run(cluster, 25, 0.2, 0.4, 1.5)
+    signs = lambda stream, shape: stream.choice([-1.0, 1.0], size=shape)
+    squares = theorem4_corrected.follow([run], RNG, signs, trials=3000)
+    means = theorem4_corrected.mean_squares([run], squares)[0]
+    exact = theorem4_corrected.exact_mean(run)
+    error = np.std(means) / np.sqrt(len(means))
+    assert abs(np.mean(means) - exact) < 5 * error < 0.05 * exact
+    with pytest.raises(ValueError, match=r"^`run` must have a radius between"):
+        theorem4_corrected.exact_mean(run._replace(cluster=Cluster(separation=2.0)))
+
+
+def test_linear_means_by_hand():
+    """Two rounds: G_1 = G_0 (1 - s a) - s pull, less s a zeta."""
+    found = theorem4_corrected.linear_mean(
+        start=2.0, step=0.3, alpha=0.5, spread=4.0, pull=1.0, rounds=2
+    )
+    second = (2 * (1 - 0.15) - 0.3) ** 2 + 0.15**2 * 4
+    assert found == pytest.approx((4 + second) / 2, rel=1e-12)
+
+
+def test_bounds_of_theorem_4_by_hand():
+    cluster = Cluster(10, 8, 2, 40.0, 2.0)
+    run = theorem4_corrected.Run(cluster, 50, 0.1, 0.25, 3.0)
+    variance = 4 / 10 + 8 / 40
+    pull = 0.1 * 2 * 40 / (50 * variance) ** 0.25
+    assert run.printed == pytest.approx(np.sqrt(variance / 50) + pull)
+    assert run.rho == 1.0 and run.first == pytest.approx(4.5 / 5)
+    noise = 1 / 10 + 1 / (0.5 * 40) + 0.01 * 40 / 0.5
+    assert run.corrected == pytest.approx(4.5 / 5 + noise)
+
+
+def test_small_steps_meet_every_condition_of_theorem_4_and_refute_it():
+    """Both clusters by rule (4), from v_0 a member's momentum, with alpha = 1: Delta
+    apart in every round, and gradients that do not fall."""
+    rounds, members = 200, 3
+    models, squares, apart = np.array([0.0, 0.0]), [], []
+    optima = np.array([-1.0, 1.0])
+    for _ in range(rounds):
+        # Of both clusters, each at its own model: momenta are gradients.
+        momenta = np.repeat(models - optima, members)
+        apart.append(momenta[0] - momenta[-1])
+        squares.append(momenta[0] ** 2)
+        points = rule.Mixture(momenta[None], np.full((1, 2 * members), 1 / 6))
+        centres = [
+            rule.settle(points, momenta[[first]], 0.05, num_rounds=40)[0]
+            for first in (0, members)
+        ]
+        models = models - np.array(centres) / rounds
+    assert min(apart) >= 2 / np.e and min(apart) < 0.745
+    assert np.mean(squares) == pytest.approx((1 - np.exp(-2)) / 2, abs=2e-3)
+    least, mean = theorem4.frozen(rounds)
+    assert least == pytest.approx(min(apart), rel=1e-12)
+    assert mean == pytest.approx(np.mean(squares), rel=1e-12)
+
+
+EVALUATED = {
+    "werner.thm3": (theorem3, {"rounds": [10, 1000, 10**5], "batch": [1, 400]}),
+    "werner.thm4": (theorem4, {"malicious": [0.0, 0.02], "step_size": [1e-4, 0.02]}),
+    "werner.lem13": (theorem4_proof, {"momentum": [0.1, 0.9], "rounds": [1, 50]}),
+}
+
+
+@pytest.mark.parametrize("name", EVALUATED)
+def test_printed_claims_fail_at_parameters_of_ones_own_and_corrected_ones_do_not(name):
+    module, sweep = EVALUATED[name]
+    rows = {row.id: row for row in (*module.STATEMENTS, *CORRECTED)}
+    for row, expected in ((rows[name], True), (rows[f"{name}.corrected"], False)):
+        assert row.evaluation is not None
+        known = {one.name for one in row.evaluation.parameters}
+        swept = {key: values for key, values in sweep.items() if key in known}
+        found = evaluate(row.evaluation, sweep=swept)
+        assert bool(np.any(found.verdict == "violated")) is expected
+        assert np.any(found.verdict != "not claimed here")
+
+
+def test_the_bound_of_theorem_3_is_reached_at_parameters_of_ones_own():
+    claim = theorem3_corrected.CORRECTED
+    found = evaluate(claim, noise=1e-9, malicious=0.0, step_size=1.0, rounds=10)
+    assert float(found.truth) == pytest.approx(float(found.bound), rel=1e-9)
+    far = evaluate(claim, sweep={"separation": [1.0, 60.0]})
+    assert list(far.claimed.values) == [False, True]
+
+
+@pytest.mark.parametrize("members", [1, 4])
+def test_a_batch_has_its_share_of_the_variance(members):
+    row = {row.id: row for row in theorem3_proof.STATEMENTS}["werner.lem6"]
+    assert row.evaluation is not None
+    found = evaluate(row.evaluation, batch=members, noise=0.5)
+    assert float(found.truth) == float(found.bound) == 0.25 / members
 
 
 def test_the_least_alpha_is_the_root_of_two():

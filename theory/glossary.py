@@ -49,6 +49,7 @@ GLOSSARY = {
     "radius": Entry("clipping radius", "Werner tau", 0, open=True),
     "momentum": Entry("weight of the newest gradient", "Werner alpha", 0, 1),
     "batch": Entry("samples of a stochastic gradient", "Werner |B|", 1),
+    "gap": Entry("loss of the start above its least value", "Werner f_i(x_0) - f_i*"),
 }  # fmt: skip
 
 

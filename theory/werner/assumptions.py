@@ -4,6 +4,7 @@ For Assumptions 4 to 6 on the paper's regression see `figure2`, for 9 `theorem4`
 """
 
 import functools
+from fractions import Fraction
 
 import numpy as np
 from jaxtyping import Float
@@ -11,8 +12,11 @@ from jaxtyping import Float
 from cfljax.statements import (
     Preset,
     Status,
+    Step,
     Verdict,
     equals,
+    exactly,
+    identity,
     never_exceeds,
     same_law,
     tally,
@@ -140,6 +144,57 @@ def check_unseen(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     return never_exceeds(name, seen, claimed, rounding=1e-13, detail=detail)
 
 
+def prove_unseen(*, lost: Fraction | int = 1) -> list[Step]:
+    """s^2 is 0 where nobody has the rare value, which has the chance (1 - p)^n >= 1 - n
+    p: by induction, as (1 - n p) (1 - p) is n p^2 more than 1 - (n + 1) p, and where n
+    p > 1 there is nothing to show."""
+    import sympy
+
+    chance, number = sympy.symbols("p n", positive=True)
+    return [
+        identity(
+            "(1 - n p) (1 - p) = 1 - (n + 1) p + n p^2",
+            (1 - lost * number * chance) * (1 - chance)
+            - (1 - (number + 1) * chance + number * chance**2),
+        )
+    ]
+
+
+def prove_unbiased(*, freedom: int = 1) -> list[Step]:
+    """E sum (z_j - zbar)^2 = n sigma^2 - n sigma^2/n = (n - 1) sigma^2, as zbar has the
+    variance sigma^2/n; so E s^2 = sigma^2, also pooled, and E|zbar_a - zbar_b|^2 =
+    Delta^2 + sigma_a^2/n_a + sigma_b^2/n_b for independent clusters."""
+    import sympy
+
+    number, square = sympy.symbols("n sigma2", positive=True)
+    return [
+        identity(
+            "(n sigma^2 - n sigma^2/n)/(n - 1) = sigma^2",
+            (number * square - number * square / number) / (number - freedom) - square,
+        )
+    ]
+
+
+def prove_optimum(*, power: int = 2) -> list[Step]:
+    """Assumption 5 for (j, i) at x_j*, where grad f_j = 0: |grad f_j - grad f_i|^2 =
+    |grad f_i|^2 is at least Delta^2 - D^2 0^2 = Delta^2."""
+    import sympy
+
+    separation, slack = sympy.symbols("Delta D", positive=True)
+    return [
+        identity(
+            f"Delta^2 - D^2 0^2 = Delta^{power}",
+            separation**2 - slack**2 * 0 - separation**power,
+        )
+    ]
+
+
+def prove_optimum_printed(*, separation: Fraction = Fraction(1, 2)) -> list[Step]:
+    """For |x - a|^2/2 Assumption 5 holds with D = 0, and |grad f_i(x_j*)|^2 = Delta^2,
+    which is below Delta at Delta = 1/2."""
+    return [exactly("Delta^2 < Delta", separation**2 < separation)]
+
+
 _POINTS = (
     row(
         id="werner.asm1",
@@ -161,6 +216,8 @@ _POINTS = (
         preconditions=("points independent, s^2 with n - 1",),
         check=check_separation,
         control={"corrected": False},
+        proof=prove_unbiased,
+        proof_control={"freedom": 0},
         note="What Delta can be estimated from; the least over pairs is biased "
         "downwards. The control leaves the variances in.",
     ),
@@ -172,6 +229,8 @@ _POINTS = (
         preconditions=("points independent",),
         check=check_variance,
         control={"freedom": 0},
+        proof=prove_unbiased,
+        proof_control={"freedom": 0},
         note="Unbiased, but see werner.asm3.unseen. The control divides by n.",
     ),
     row(
@@ -182,6 +241,8 @@ _POINTS = (
         preconditions=("points independent, skew2 noise",),
         check=check_unseen,
         control={"factor": 0.9},
+        proof=prove_unseen,
+        proof_control={"lost": Fraction(9, 10)},
         note="Exactly the noise on which Theorem 1 fails looks as if it had no "
         "variance. The control has 0.9 n p.",
     ),
@@ -332,16 +393,21 @@ _GRADIENTS = (
         id="werner.asm5.optimum",
         text="Assumption 5 implies |grad f_i(x_j*)|^2 >= Delta for i !~ j",
         expected=Status.VIOLATED,
+        fault="misprint",
         check=functools.partial(check_optima, power=1, factor=1.0),
-        control={"factor": 0.5},
-        note="The units do not fit: it fails for every Delta < 1. The control "
-        "has Delta/2.",
+        control={"power": 2},
+        proof=prove_optimum_printed,
+        proof_control={"separation": Fraction(2)},
+        note="The units do not fit: it fails for every Delta < 1. A square is missing, "
+        "as the assumption itself tells. The control has Delta^2.",
     ),
     _optima(
         id="werner.asm5.optimum.corrected",
         text="Assumption 5 implies |grad f_i(x_j*)|^2 >= Delta^2 for i !~ j",
         check=functools.partial(check_optima, power=2, factor=1.0),
         control={"factor": 1.01},
+        proof=prove_optimum,
+        proof_control={"power": 1},
         note="By the assumption for (j, i), where grad f_j = 0; for (i, j) it gives "
         "Delta^2/(1 + D^2) only. The control has 1.01 Delta^2.",
     ),
@@ -351,10 +417,11 @@ _GRADIENTS = (
         preconditions=("eta = 0.01, 0.1 and 1", "[-20, 20] for the line"),
         claimed="some L, for all x and y",
         expected=Status.VIOLATED,
+        fault="ours",
         check=functools.partial(check_smooth, low=-20.0, high=20.0),
-        control={"low": -2.0, "high": 1.5},
+        control={"low": 0.0, "high": 1.5},
         note="f_2'' = 24 u + 36 u^2 with u = x - 1 below 1: no L at all. Theorem 3 "
-        "does not apply to the example. The control goes to -2.",
+        "does not apply to the example, which nobody said. The control has [0, 1.5].",
     ),
     _smooth(
         id="werner.asm7.corrected",

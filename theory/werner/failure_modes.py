@@ -7,6 +7,7 @@ its minimum at 0, and f_3 = (x - 2)^2/(2 eta); (b) f_1 = (x + 1/2)^2 and f_2 = (
 """
 
 import functools
+from fractions import Fraction
 
 import numpy as np
 from jaxtyping import Float
@@ -14,11 +15,15 @@ from jaxtyping import Float
 from cfljax import intervals
 from cfljax.statements import (
     ERROR_RATE,
+    Grade,
     Margin,
     Preset,
     Status,
+    Step,
     Verdict,
     combine,
+    exactly,
+    identity,
     never_exceeds,
     within,
 )
@@ -53,6 +58,45 @@ def check_gradients(_: Preset, name: str, *, third: float) -> Verdict:
     return never_exceeds(
         name, np.abs(found - claimed), 0.0, rounding=_ROUNDING, detail=detail
     )
+
+
+def prove_gradients(*, third: Fraction = Fraction(-1, 2)) -> list[Step]:
+    """At 3/2: f_1' = x/(3 eta), f_2' = (x - 1)/eta as x >= 1, f_3' = (x - 2)/eta."""
+    place = Fraction(3, 2)
+    found = place / 3, place - 1, place - 2
+    return [
+        exactly(
+            f"eta times the gradients at 3/2 are 1/2, 1/2 and {third}",
+            found == (Fraction(1, 2), Fraction(1, 2), third),
+        )
+    ]
+
+
+def prove_gradients_differ(*, printed: Fraction = Fraction(1, 2)) -> list[Step]:
+    """The third is (3/2 - 2)/eta, which is not what is printed."""
+    return [exactly("3/2 - 2 is not 1/2", Fraction(3, 2) - 2 != printed)]
+
+
+def prove_stuck(*, first: Fraction = Fraction(-3, 2)) -> list[Step]:
+    """At the models -3/2 and 0 client 1, with (x + 1/2)^2, has the losses 1 and 1/4,
+    and client 2, with (x - 1/2)^2, 4 and 1/4: both choose the second model. Its
+    gradients there are 1 and -1, whose mean is 0 (Option I); local steps of any number
+    take it to -a and a (Option II), whose mean is 0, as the losses are mirror images.
+    The first model is nobody's, and stays."""
+    import sympy
+
+    step, count = sympy.symbols("eta tau", positive=True)
+    half = sympy.Rational(1, 2)
+    ends = [zero + (1 - 2 * step) ** count * (0 - zero) for zero in (-half, half)]
+    losses = [(first + shift) ** 2 for shift in (Fraction(1, 2), Fraction(-1, 2))]
+    return [
+        exactly(
+            "both clients have the smaller loss, 1/4, at the second model",
+            all(loss > Fraction(1, 4) for loss in losses),
+        ),
+        exactly("2 (0 + 1/2) + 2 (0 - 1/2) = 0", 2 * Fraction(1, 2) - 1 == 0),
+        identity("the ends of any local steps from 0 have mean 0", sum(ends)),
+    ]
 
 
 def two_means(values: Float[np.ndarray, " points"]) -> list[set[int]]:
@@ -162,7 +206,7 @@ def check_basin(preset: Preset, name: str, *, share: float = 0.5) -> Verdict:
     found = np.mean(choice[..., 0] == choice[..., 1])
     detail = f"{cells}^2 starts: {100 * found:.2f} % end with one model for both"
     return never_exceeds(
-        name, abs(found - share), 2 / cells, rounding=_ROUNDING, detail=detail
+        name, abs(found - share), 4 / cells**2, rounding=_ROUNDING, detail=detail
     )
 
 
@@ -199,6 +243,39 @@ def check_clustered(
     )
 
 
+def prove_clustered(*, optimum: Fraction = Fraction(1, 3)) -> list[Step]:
+    """The mean gradient of (1), with g_3 = x - 0 or x - 1 each with chance 1/2, is x -
+    (0 + 1/2 + 1/2)/3. There g_1 = x > 0 > g_2 = x - 1/2; g_3 = x has the sign of g_1,
+    so that the least largest cosine parts {1,3} and {2}; g_3 = x - 1 has that of g_2
+    and parts {1} and {2,3}."""
+    third = [optimum - zero for zero in (0, 1)]
+    return [
+        exactly("3 x - (0 + 1/2 + 1/2) = 0 at the optimum", 3 * optimum == 1),
+        exactly(
+            "the signs there are +, -, and + or -",
+            optimum > 0 > optimum - Fraction(1, 2) and third[0] > 0 > third[1],
+        ),
+    ]
+
+
+def prove_never_alone(*, optimum: Fraction = Fraction(1, 4)) -> list[Step]:
+    """1/4 is not the zero of x - 1/3; and at 1/4 {1,2} and {3} would need g_1 and g_2
+    of one sign, but they are 1/4 and -1/4."""
+    return [
+        exactly("1/4 - 1/3 is not 0", optimum - Fraction(1, 3) != 0),
+        exactly("g_1 > 0 > g_2", optimum > 0 > optimum - Fraction(1, 2)),
+    ]
+
+
+def prove_balls(*, radius: Fraction = Fraction(1, 2)) -> list[Step]:
+    """With |B| = 1, whatever x and the outcome, |g_1 - g_2| = 1/2 and |g_2 - g_3| is
+    1/2: client 2's ball holds both others or neither, for every radius."""
+    gaps = {abs(Fraction(1, 2) - zero) for zero in (0, 1)}
+    return [
+        exactly("|g_2 - g_3| = 1/2 = |g_1 - g_2| for both outcomes", gaps == {radius})
+    ]
+
+
 def check_conclusion(preset: Preset, name: str, *, share: float = 0.5) -> Verdict:
     """The corrected numbers, and the other cluster {1} w.p. 1/2 when g_3 = x - 1."""
     check = functools.partial(check_clustered, preset, name, optimum=1 / 3)
@@ -230,9 +307,13 @@ _FAILURES = (
         text="the gradients at 1.5 are 1/(2 eta), 1/(2 eta) and 1/(2 eta)",
         preconditions=("example (a)",),
         expected=Status.VIOLATED,
+        fault="misprint",
         check=functools.partial(check_gradients, third=0.5),
-        control={"third": 0.0},
-        note="A sign is missing, in print or in our copy. The control claims 0.",
+        control={"third": -0.5},
+        proof=prove_gradients_differ,
+        proof_control={"printed": Fraction(-1, 2)},
+        note="A sign is missing, in print or in our copy. The control claims -1/(2 "
+        "eta).",
     ),
     _section(
         id="werner.ex1a.gradients.corrected",
@@ -240,6 +321,8 @@ _FAILURES = (
         preconditions=("example (a)",),
         check=functools.partial(check_gradients, third=-0.5),
         control={"third": -0.49},
+        proof=prove_gradients,
+        proof_control={"third": Fraction(1, 2)},
         note="The control claims -0.49/eta.",
     ),
     _section(
@@ -249,6 +332,8 @@ _FAILURES = (
         preconditions=("f_1 = (x + 1/2)^2, f_2 = (x - 1/2)^2, exact gradients",),
         check=check_ifca,
         control={"first": -0.6},
+        proof=prove_stuck,
+        proof_control={"first": Fraction(-3, 5)},
         note="HypCluster is Option II. The control starts from -0.6 and 0.",
     ),
     _section(
@@ -267,10 +352,13 @@ _FAILURES = (
         text="FedAvg's optimum is 1/4, and Clustered FL parts {1,2} and {3} there "
         "with probability 1/2",
         expected=Status.VIOLATED,
+        fault="printed",
         check=functools.partial(check_clustered, optimum=0.25, wrong=(0, 1), share=0.5),
-        control={"share": 0.0},
+        control={"optimum": 1 / 3, "wrong": (0, 2)},
+        proof=prove_never_alone,
+        proof_control={"optimum": Fraction(1, 3)},
         note="1/4 is the mean of the clusters' optima. At 1/4 or 1/3, g_3 = x has "
-        "the sign of g_1. The control claims that {1,2} never happens, at 1/4.",
+        "the sign of g_1. The control claims 1/3, and {1,3} and {2}.",
     ),
     _clustered(
         id="werner.ex1c.corrected",
@@ -279,6 +367,8 @@ _FAILURES = (
         "probability 1/2",
         check=check_conclusion,
         control={"share": 0.4},
+        proof=prove_clustered,
+        proof_control={"optimum": Fraction(1, 4)},
         note="The conclusion stands. The control claims the truth w.p. 0.4.",
     ),
 )
@@ -286,6 +376,8 @@ _FAILURES = (
 
 _LONG = 400  # rounds
 _SETTLED = 1e-9  # rounding
+_CHERNOFF = np.log(2) - 0.25 * np.log(4) - 0.75 * np.log(4 / 3)  # 0.1308
+_NEAR = 0.05  # of a mean of models, in the unit of the minimisers' distance
 _SLOW = (0.01, 0.1, 0.16)  # eta, below 1/6
 # tau eta from 0 to beyond 1, with the edges of both windows approached.
 _RADII = (0.0, 0.2, 0.333, 0.334, 0.5, 0.66, 0.666, 0.667, 0.7, 0.9, 0.999, 1.001, 1.2)
@@ -392,7 +484,7 @@ def check_balls(_: Preset, name: str, *, batch: int = 1, share: float = 0.5) -> 
 
 def _tails(preset: Preset, batch: int) -> Float[np.ndarray, "3 trials"]:
     """Means of the models over the last half of a run, radius 1/4."""
-    trials, rounds, step_size = preset.choose(quick=60, full=1000), 200, 0.1
+    trials, rounds, step_size = preset.choose(quick=500, full=2000), 200, 0.1
     generator = preset.generator("werner.ex1c.fc", batch)
     heads = generator.binomial(batch, 0.5, (rounds, trials, 3)) / batch
     models, total = np.full((trials, 3), 1 / 3), np.zeros((trials, 3))
@@ -413,20 +505,37 @@ def check_batches(
     batches: tuple[int, ...] = (64, 256),
     goals: tuple[float, float, float] = (0.0, 0.5, 0.5),
 ) -> Verdict:
-    """P(a ball is wrong) <= 2 exp(-|B|/8), and models end at the `goals`."""
+    """P(a ball is wrong) is between exp(-0.155 |B|) and Chernoff's 2 exp(-0.1308 |B|),
+    and models end at the `goals`."""
     wrong, bounds, away = [], [], []
     for batch in batches:
         chances, right = ball_chances(batch, 0.25)
         wrong.append(float(np.sum(chances[right < 2])))
-        bounds.append(2 * np.exp(-batch / 8))
+        bounds.append(2 * np.exp(-_CHERNOFF * batch))
         away.append(_tails(preset, batch) - np.array(goals)[:, None])
-    balls = never_exceeds(name, np.array(wrong), np.array(bounds), rounding=_SETTLED)
+    sizes = np.array(batches, float)
+    balls = never_exceeds(
+        name,
+        # Chernoff's bound, a lower one, and by how much the former is too large.
+        np.log(np.concatenate([wrong, np.exp(-0.155 * sizes), bounds])),
+        np.log(np.concatenate([bounds, wrong, 20 * np.array(wrong)])),
+        rounding=_SETTLED,
+        logarithmic=True,
+        coordinates={"batch": np.tile(sizes, 3)},
+    )
     samples = np.concatenate(away)
+    # Models never leave [0, 1], as each step goes towards means of points there.
+    offset = np.tile(goals, len(batches))
+    low, high = intervals.betting(
+        samples + offset[:, None], error_rate=ERROR_RATE / len(samples)
+    )
     ends = within(
         name,
-        intervals.student(samples, error_rate=ERROR_RATE / len(samples)),
-        (-0.02, 0.02),
+        (low - offset, high - offset),
+        (-_NEAR, _NEAR),
         num_trials=samples.size,
+        grade=Grade.SAMPLED,
+        coordinates={"batch": np.repeat(np.array(batches, float), 3)},
     )
     shown = listed(np.mean(samples, axis=1), ".4f")
     detail = (
@@ -445,10 +554,13 @@ _ESCAPES = (
         "of example (a) to its minimum",
         preconditions=("sigma = 0, so that tau = sqrt(delta sigma Delta) = 0",),
         expected=Status.VIOLATED,
+        fault="reading",
+        other_reading="werner.ex1a.fc.corrected",
         check=check_theory_radius,
-        control={"tau_eta": 0.3},
+        control={"tau_eta": 0.5},
         note="Client 2 stays at the inflection, alone in its ball; where grad f_i = 0 "
-        "this agrees with (3). The control has tau = 0.3/eta.",
+        "this agrees with (3). The section names no radius: with others it is true "
+        "(werner.ex1a.fc.corrected). The control has tau = 1/(2 eta).",
     ),
     _escape(
         id="werner.ex1a.fc.corrected",
@@ -481,8 +593,11 @@ _ESCAPES = (
         preconditions=("single gradients, |B| = 1",),
         claimed="avoids this type of mistake",
         expected=Status.VIOLATED,
+        fault="printed",
         check=check_balls,
-        control={"batch": 2, "share": 0.6},
+        control={"batch": 2},
+        proof=prove_balls,
+        proof_control={"radius": Fraction(1, 4)},
         # At |B| = 1: sigma = 1/2, Delta = 1/2, delta = 2/3.
         margins=lambda: (
             Margin(
@@ -491,19 +606,19 @@ _ESCAPES = (
         ),
         note="|g_1 - g_2| = |g_2 - g_3| = 1/2 always: no radius is ever right. "
         "Theorem 3 does not apply, as its Delta >= C sigma/delta_i fails already for C "
-        "= 1. With |B| = 2 the best chance is 1/2; the control claims 0.6 there.",
+        "= 1. The control has |B| = 2, where the best chance is 1/2.",
     ),
     _escape(
         id="werner.ex1c.fc.corrected",
         text="with batches of |B| samples and radius 1/4 the first balls of example "
-        "(c) are wrong with probability at most 2 exp(-|B|/8), and models end near "
-        "(0, 1/2, 1/2)",
+        "(c) are wrong with probability at most 2 exp(-0.1308 |B|), and at least a "
+        "20th of that and exp(-0.155 |B|); models end near (0, 1/2, 1/2)",
         preconditions=("|B| = 64, 256", "eta = 0.1, l = 10, 200 rounds from 1/3"),
-        constants={"distance": 0.02},
+        constants={"distance": _NEAR},
         check=check_batches,
-        control={"goals": (0.0, 0.5, 0.55)},
+        control={"goals": (0.0, 0.5, 0.6)},
         note="|B| >= (C sigma/(delta Delta))^2 = (3 C/2)^2 is asked for. The control "
-        "has client 3 at 0.55.",
+        "has client 3 at 0.6.",
     ),
 )
 

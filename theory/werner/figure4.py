@@ -9,10 +9,21 @@ import functools
 from typing import Literal, NamedTuple
 
 import numpy as np
+import scipy.special
 from jaxtyping import Float
 
 from cfljax import intervals
-from cfljax.statements import ERROR_RATE, Preset, Status, Verdict, never_exceeds, within
+from cfljax.statements import (
+    ERROR_RATE,
+    Grade,
+    Preset,
+    Status,
+    Step,
+    Verdict,
+    never_exceeds,
+    nonnegative,
+    within,
+)
 from theory.rows import listed, row
 from theory.werner.common.instances import asked_rounds
 
@@ -83,16 +94,38 @@ def _asked(
     return asked_rounds(total, separation, 1 / num_clusters), separation
 
 
-def check_rounds_printed(
-    preset: Preset, name: str, *, num_clusters: int = _CLUSTERS
-) -> Verdict:
-    """Theorem 1's number of rounds does not fall from one sigma to the next."""
-    asked, separation = _asked(preset, num_clusters)
+def check_rounds_printed(preset: Preset, name: str, *, rises: bool = True) -> Verdict:
+    """Theorem 1's number of rounds does not fall from one sigma to the next; or it does
+    not rise."""
+    asked, separation = _asked(preset, _CLUSTERS)
     detail = (
         f"{_SIGMAS_TOLD}, least distance of centres {separation:.1f}: Theorem 1 "
         f"asks for {listed(asked, '.1f')}"
     )
-    return never_exceeds(name, asked[:-1], asked[1:], rounding=_ROUNDING, detail=detail)
+    before, after = (asked[:-1], asked[1:]) if rises else (asked[1:], asked[:-1])
+    return never_exceeds(
+        name,
+        before,
+        after,
+        rounding=_ROUNDING,
+        coordinates={"noise": np.array(_SIGMAS[1:])},
+        detail=detail,
+    )
+
+
+def prove_falls(*, share: str = "0.1") -> list[Step]:
+    """l = log(sigma/Delta)/log(1 - delta/2), whose derivative by sigma is 1/(sigma
+    log(1 - delta/2)), is negative as log(1 - delta/2) is."""
+    import flint
+
+    return [
+        nonnegative(
+            f"-log(1 - delta/2) > 0 for delta = {share}",
+            lambda: -(1 - flint.arb(share) / 2).log(),
+            {},
+            strict=True,
+        )
+    ]
 
 
 def check_rounds(
@@ -118,24 +151,21 @@ def _geometric(ratio: float) -> Float[np.ndarray, " rounds"]:
     return 1 + 5 * ratio ** np.arange(_LAST + 1)
 
 
-def check_elbow_printed(
-    preset: Preset, name: str, *, backwards: bool = False
-) -> Verdict:
+def check_elbow_printed(preset: Preset, name: str, *, whole: bool = False) -> Verdict:
     """The formula is smaller in size, its curve flatter, at the round that reaches the
-    minimum than at the first."""
+    minimum than at the first; or, if `whole`, steps over the whole drop are."""
     decays = [_geometric(ratio) for ratio in (0.5, 0.8, 0.9, 0.95)]
     values, bounds = [], []
     for curve in (*decays, *curves(preset, "member")):
         least = int(np.argmin(curve))
-        fall = np.diff(curve[: least + 1]) / (curve[:least] - curve[least])
-        ends = abs(fall[0]), abs(fall[least // 2 if backwards else -1])
-        values.append(ends[1])
-        bounds.append(ends[0])
+        left = curve[0] if whole else curve[:least]
+        fall = np.diff(curve[: least + 1]) / (left - curve[least])
+        bounds.append(abs(fall[0]))
+        values.append(abs(fall[-1]))
     detail = (
         "geometric decay and blobs: the formula is "
         f"{', '.join(f'-{b:.3f}' for b in bounds)} in the first round, "
-        f"{', '.join(f'-{v:.3f}' for v in values)} in "
-        f"{'half of them' if backwards else 'the last that falls'}"
+        f"{', '.join(f'-{v:.3f}' for v in values)} in the last that falls"
     )
     return never_exceeds(
         name, np.array(values), np.array(bounds), rounding=_ROUNDING, detail=detail
@@ -152,7 +182,11 @@ def check_elbow(_: Preset, name: str, *, threshold: float = _THRESHOLD) -> Verdi
         limit = threshold * (1 - ratio**_LAST) / (1 - ratio)
         left = (curve[place] - curve[-1]) / (curve[0] - curve[-1])
         values += [abs(place - (2 + np.floor(np.log(limit) / np.log(ratio)))), left]
-        bounds += [0.0, threshold * ratio / (1 - ratio)]
+        most = threshold * ratio / (1 - ratio)
+        bounds += [0.0, most]
+        if ratio == 0.85:  # where the bound is all but reached
+            values.append(-left)
+            bounds.append(-0.9 * most)
     detail = f"decays 0.5, 0.8, 0.85: {max(values[1::2]):.3f} of the drop left at most"
     return never_exceeds(
         name, np.array(values), np.array(bounds), rounding=_ROUNDING, detail=detail
@@ -163,22 +197,36 @@ def check_deviation(
     preset: Preset, name: str, *, between: bool, scale: float = 1.0
 ) -> Verdict:
     """Standard deviations between, or within, clusters are `scale` sigma to 10 %."""
-    repeats, ratio = preset.choose(quick=60, full=1000), []
+    repeats, low, high = preset.choose(quick=60, full=1000), [], []
+    each = ERROR_RATE / len(_SIGMAS)
     for sigma in _SIGMAS:
         blobs = draw_blobs(preset.generator("werner.fig4.deviation", 0), sigma, repeats)
         if between:
-            variance = np.var(blobs.centres, axis=1, ddof=1)
+            # Half the square of a difference has the variance as its mean, and is at
+            # most 20^2/2; means over the coordinates.
+            apart = blobs.centres[:, ::2] - blobs.centres[:, 1::2]
+            halves = np.mean(apart**2, axis=-1).ravel() / 2
+            ends = intervals.betting(halves, error_rate=each, high=200.0)
         else:
-            variance = np.mean(np.var(blobs.points, axis=2, ddof=1), axis=1)
-        ratio.append(np.sqrt(np.mean(variance, axis=-1)) / sigma)
-    ratio = np.array(ratio)
+            # Squares about the means of normal points: chi-square over sigma^2.
+            away = blobs.points - np.mean(blobs.points, axis=2, keepdims=True)
+            freedom = away.size * (_SIZE - 1) // _SIZE
+            total = np.sum(away**2)
+            ends = (
+                total / scipy.special.chdtri(freedom, each / 2),
+                total / scipy.special.chdtri(freedom, 1 - each / 2),
+            )
+        low.append(np.sqrt(ends[0]) / sigma)
+        high.append(np.sqrt(ends[1]) / sigma)
     return within(
         name,
-        intervals.student(ratio, error_rate=ERROR_RATE / len(ratio)),
+        (np.array(low), np.array(high)),
         (scale - 0.1, scale + 0.1),
-        num_trials=ratio.size,
-        detail=f"{_SIGMAS_TOLD}: deviation over sigma "
-        f"{listed(np.mean(ratio, axis=1), '.3f')}",
+        num_trials=repeats * len(_SIGMAS),
+        grade=Grade.SAMPLED,
+        coordinates={"noise": np.array(_SIGMAS)},
+        detail=f"{_SIGMAS_TOLD}: deviation over sigma at least {listed(low, '.3f')}, "
+        f"at most {listed(high, '.3f')}",
     )
 
 
@@ -198,11 +246,14 @@ STATEMENTS = (
         "log(sigma)",
         claimed="l >~ log sigma, a lower bound of Theorem 1",
         expected=Status.VIOLATED,
+        fault="printed",
         check=check_rounds_printed,
-        control={"num_clusters": 5},
+        control={"rises": False},
+        proof=prove_falls,
+        proof_control={"share": "-0.1"},
         note="It is log(sigma/Delta)/log(1 - delta/2), with a negative denominator: it "
         "falls, and is what suffices, not what is needed. Total deviation sigma "
-        "sqrt(10). The control has 5 clusters.",
+        "sqrt(10). The control claims that it does not rise.",
     ),
     _row(
         id="werner.fig4.corrected",
@@ -223,11 +274,12 @@ STATEMENTS = (
         preconditions=(_BLOBS, _RULE, "also f(l) = 1 + 5 r^l, r = 0.5 to 0.95"),
         claimed="a formula without a threshold",
         expected=Status.VIOLATED,
+        fault="printed",
         check=check_elbow_printed,
-        control={"backwards": True},
+        control={"whole": True},
         note="It is negative for a falling curve, about -(1 - r) throughout for a "
         "geometric decay, -1 in the round that reaches the minimum, and 0/0 after it. "
-        "The control compares with half of the way.",
+        "The control has the whole drop for the denominator.",
     ),
     _row(
         id="werner.fig4.elbow.corrected",
@@ -245,10 +297,11 @@ STATEMENTS = (
         text="sigma is the standard deviation between clusters, to 10 %",
         claimed="inter-cluster standard deviation, inter-cluster variance",
         expected=Status.VIOLATED,
+        fault="misprint",
         check=functools.partial(check_deviation, between=True),
-        control={"scale": 2.0},
+        control={"between": False},
         note="The centres are the same for all sigma, with a deviation of 20/sqrt(12) "
-        "here. The control claims 2 sigma.",
+        "here: inter stands for intra. The control has the deviation within clusters.",
     ),
     _deviation(
         id="werner.fig4.deviation.corrected",

@@ -5,25 +5,24 @@ own model, so that one client is a replicate. All losses of its cluster are here
 L x^2/2 and those of the others Delta steeper, so that the error of a centre, e = v -
 grad f, has a law that depends neither on the model nor on the round. Then gradients
 follow G_t = (1 - eta L) G_{t-1} - eta L e_t, and their mean square is known exactly
-from the first two moments of e. No lengths of models are needed: with L F0 = G_0^2/2
-everything is in units of gradients.
+from the first two moments of e. These are known exactly where noise is -rho or rho, as
+nobody of the cluster then ever leaves the ball. No lengths of models are needed: with
+L F0 = G_0^2/2 everything is in units of gradients.
 """
 
-import functools
+import dataclasses
 import math
-import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from cfljax import intervals
 from cfljax.base import Numbers
-from cfljax.statements import ERROR_RATE, Margin, Preset, Verdict
-from theory.werner.common.claims import Family, one_constant
+from cfljax.statements import Margin, Preset, Verdict, combine, within
+from theory.werner.common.claims import Family, exactly, one_constant
 
-_SEPARATION, _MALICIOUS = 24.0, 12.0  # C_Delta and C_beta that proofs can be given for
+_SEPARATION, _MALICIOUS = 24.0, 12.0  # C_Delta and C_beta of the corrected forms
 
 
 class Cluster(NamedTuple):
@@ -74,10 +73,10 @@ class Cluster(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Intervals of E e and E e^2."""
+    """Of the error e of a centre."""
 
-    first: tuple[float, float]
-    second: tuple[float, float]
+    first: float  # E e
+    second: float  # E e^2
 
 
 def settled(
@@ -138,12 +137,29 @@ def centre_errors(
     )
 
 
-def moments(errors: Float[np.ndarray, " trials"], *, points: int) -> Moments:
-    """Intervals at the error rate of one of `points` levels."""
-    each = ERROR_RATE / (2 * points)
-    ends = [intervals.student(errors**power, error_rate=each) for power in (1, 2)]
-    (low, high), (least, most) = ends
-    return Moments((float(low), float(high)), (max(float(least), 0.0), float(most)))
+def moments(cluster: Cluster, radius: float) -> Moments:
+    """E e and E e^2, exactly, from v_0 = g_i with independent noise -rho or rho, and
+    bad clients that pull to one side.
+
+    All of the cluster and nobody else is in the ball in every round, so that for the
+    mean m of the cluster's noise, with k = (1 - delta)^l,
+
+      e = (1 - k) (m + beta tau/delta) + k xi_i,  E e^2 = rho^2 (1/n + k^2 (1 - 1/n)) +
+      (E e)^2.
+
+    Raises:
+      ValueError: if a ball might lose a member, or win another.
+    """
+    rho, pull = cluster.rho, cluster.beta * radius / cluster.delta
+    if not (2 * rho + pull <= radius <= cluster.separation - rho - pull):
+        raise ValueError(
+            f"`radius` must lie between {2 * rho + pull:g} and "
+            f"{cluster.separation - rho - pull:g}, got {radius:g}."
+        )
+    kept = (1 - cluster.delta) ** cluster.num_rounds
+    first = (1 - kept) * pull
+    spread = 1 / cluster.good + kept**2 * (1 - 1 / cluster.good)
+    return Moments(first, rho**2 * spread + first**2)
 
 
 def mean_square(
@@ -161,18 +177,6 @@ def mean_square(
     means = rounds * first**2 - 2 * first * away * once + away**2 * twice
     spread = (second - first**2) * step / (2 - step) * (rounds - twice)
     return np.asarray((means + spread) / rounds)
-
-
-def mean_square_between(
-    start: float, step: float, found: Moments, rounds: float
-) -> tuple[float, float]:
-    """Least and largest of `mean_square`, which is linear in E e^2 and a parabola in E
-    e, with moments at the ends of their intervals."""
-    first = np.array(found.first + (float(np.clip(0.0, *found.first)),))
-    values = mean_square(
-        start, step, first[:, None], np.array(found.second)[None], rounds
-    )
-    return float(np.min(values)), float(np.max(values))
 
 
 def margins(*clusters: Cluster) -> tuple[Margin, ...]:
@@ -227,41 +231,73 @@ def corrected(level: Level, *, share: float = 1.0, power: float = 1.0) -> float:
     return first + level.cluster.repaired(level.cluster.rho)
 
 
-@functools.lru_cache(maxsize=256)
-def _moments(
-    preset: Preset, name: str, cluster: Cluster, radius: float, points: int
-) -> Moments:
-    trials = preset.choose(quick=6000, full=30_000)
-    generator = preset.generator(name, zlib.crc32(repr((cluster, radius)).encode()))
-    noise = cluster.rho * generator.standard_normal((trials, cluster.good))
-    return moments(centre_errors(cluster, noise, radius), points=points)
-
-
 def family(
-    preset: Preset,
-    name: str,
-    parameter: str,
-    levels: Sequence[Level],
-    bound: Callable[[Level], float],
+    parameter: str, levels: Sequence[Level], bound: Callable[[Level], float]
 ) -> Family:
-    """Ratios of the mean square gradient, with normal noise, to a bound."""
-    found = [
-        mean_square_between(
-            level.start,
-            level.step,
-            _moments(preset, name, level.cluster, level.radius, len(levels)),
-            level.rounds,
+    """Ratios of the mean square gradient to a bound, with noise -rho or rho."""
+    ratios = [
+        float(
+            mean_square(
+                level.start,
+                level.step,
+                *moments(level.cluster, level.radius),
+                level.rounds,
+            )
         )
+        / bound(level)
         for level in levels
     ]
-    ends, bounds = np.array(found), np.array([bound(level) for level in levels])
-    # Rounding would be all that is left of an interval without noise.
-    low, high = ends[:, 0] / bounds * (1 - 1e-9), ends[:, 1] / bounds * (1 + 1e-9)
-    return Family(parameter, np.array([level.value for level in levels]), low, high)
+    clusters = [level.cluster for level in levels]
+    return exactly(
+        parameter,
+        np.array([level.value for level in levels]),
+        np.array(ratios),
+        rounds=np.array([level.rounds for level in levels]),
+        members=np.array([float(one.good) for one in clusters]),
+        share=np.array([one.delta for one in clusters]),
+        malicious=np.array([one.beta for one in clusters]),
+        separation=np.array([one.separation for one in clusters]),
+        noise=np.array([one.sigma for one in clusters]),
+        batch=np.array([float(one.batch) for one in clusters]),
+    )
+
+
+def banded(
+    statement: str,
+    families: Sequence[Family],
+    *,
+    least: float = 0.0,
+    relief: float = 0.0,
+    **judged: Any,
+) -> Verdict:
+    """Judge that one constant does for all families, as `one_constant`, and that none
+    below `least` would do at any level: no term of the bound is larger than needed."""
+    upper = one_constant(statement, families, relief=relief, **judged)
+    if not least:
+        return upper
+    relieved = [one.relieved(relief) for one in families]
+    low = np.concatenate([one.low for one in relieved])
+    high = np.concatenate([one.high for one in relieved])
+    floor = within(
+        statement,
+        (low, high),
+        (least, np.inf),
+        num_trials=low.size,
+        error_rate=0.0,
+        grade=upper.grade,
+        detail=f"at least {np.min(low):.3g}",
+    )
+    both = combine(statement, [upper, floor], detail=upper.detail)
+    return dataclasses.replace(
+        both,
+        num_trials=upper.num_trials,
+        error_rate=upper.error_rate,
+        points=upper.points,
+    )
 
 
 def check_family(
-    preset: Preset,
+    _: Preset,
     name: str,
     *,
     parameter: str,
@@ -269,11 +305,5 @@ def check_family(
     bound: Callable[[Level], float],
     **judged: Any,
 ) -> Verdict:
-    """One constant does for all levels, by 6000 independent calls of
-    Threshold-Clustering at each, or 30,000, and the ratio does not grow along them."""
-    return one_constant(
-        name,
-        [family(preset, name, parameter, levels, bound)],
-        **judged,
-        num_trials=preset.choose(quick=6000, full=30_000) * len(levels),
-    )
+    """One constant does for all levels, and the ratio does not grow along them."""
+    return banded(name, [family(parameter, levels, bound)], **judged)
