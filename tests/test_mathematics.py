@@ -90,6 +90,7 @@ def test_a_lost_letter_is_seen(spoilt):
         ("||X'eps||_op, X'X", "⟨‖X^{′}ε‖_{op}⟩, ⟨X^{′}X⟩"),
         ("thetahat_j and fbar", "⟨θˆ_{j}⟩ and ⟨f¯⟩"),
         ("|theta_j+ - theta_j*|^2", "⟨|θ_{j}^{+} − θ_{j}^{*}|^{2}⟩"),
+        ("|e_j+| <= 2 m^-a", "⟨|e_{j}^{+}|⟩⟨ ≤ 2 m^{−a}⟩"),
         ("chi2_N", "⟨χ_{N}^{2}⟩"),
         ("grad F_i, grad f", "⟨∇F_{i}⟩, ⟨∇f⟩"),
         ("S_1 cap S_1* with a cap", "⟨S_{1} ∩ S_{1}^{*}⟩ with a cap"),

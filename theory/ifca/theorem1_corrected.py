@@ -882,6 +882,7 @@ STATEMENTS = (
         check=check_corrected,
         control={"admitted": False},
         proof=prove_corrected,
+        written_proof="theorem1.md",
         proof_control={"c2": "2.1213"},
         evaluation=_CORRECTED_EVALUATION,
         margins=_corrected_margins,
@@ -906,6 +907,7 @@ STATEMENTS = (
         check=check_square,
         control={"share": 0.99},
         proof=prove_square,
+        written_proof="theorem1.md",
         proof_control={"share": "0.9999"},
         note="A second way to the constant of ifca.thm1.corrected, by the exact mean "
         "square. The control has 0.99 of it.",

@@ -167,9 +167,10 @@ class _Reader:
         self.place += is_space
         return is_space
 
-    def _closes(self) -> bool:
-        """Whether the next token closes the brackets around this place."""
-        return bool(self._open) and self.here.text in _CLOSING[self._open[-1]]
+    def _closes(self, ahead: int = 0) -> bool:
+        """Whether the next token, or one ahead, closes the brackets around here."""
+        text = self._tokens[self.place + ahead].text
+        return bool(self._open) and text in _CLOSING[self._open[-1]]
 
     def _sign(self, kind: str, form: str = "infix") -> _Item:
         """The token as an operator."""
@@ -376,7 +377,7 @@ class _Reader:
             elif text in ("*", "+") and not (
                 item.html.startswith("<mn")
                 or follows.kind in ("name", "number")
-                or (text == "+" and follows.text in _CLOSING)
+                or (text == "+" and follows.text in _CLOSING and not self._closes(1))
             ):
                 above.append(f"<mo>{text}</mo>")
                 self.place += 1
@@ -400,7 +401,7 @@ class _Reader:
         if is_power and text == "-":
             taken, self.place = [self.here], self.place + 1
             kind, text = self.here
-            if kind != "number" or self._tokens[self.place + 1].text == "/":
+            if self._tokens[self.place + 1].text == "/":
                 return None
         if kind not in ("name", "number"):
             return None

@@ -407,7 +407,8 @@ def _paragraphs(row: Statement) -> list[str]:
     """What the docstring of the proof says, before it lists arguments."""
     text = inspect.getdoc(getattr(row.proof, "func", row.proof)) if row.proof else ""
     text = re.split(r"\n *(?:Args|Returns|Raises):\n", text or "")[0]
-    return [" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part]
+    parts = re.split(r"\n\s*\n|\n(?=\s*\d+\. )", text)
+    return [" ".join(part.split()) for part in parts if part.strip()]
 
 
 def _sweep(evaluation: Evaluation) -> str:

@@ -74,6 +74,7 @@ def _html(text: str, method: Literal["render", "renderInline"]) -> str:
 def _mathml(formula: str, *, display: bool) -> str:
     """The formula; as it was written where the converter does not know it."""
     try:
-        return convert(formula, display="block" if display else "inline")
+        html = convert(formula, display="block" if display else "inline")
     except Exception:
-        return f"<code>{escape(formula)}</code>"
+        html = f"<code>{escape(formula)}</code>"
+    return f'<span class="display">{html}</span>' if display else html
