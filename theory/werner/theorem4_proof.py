@@ -437,7 +437,8 @@ _EQUATIONS = (
         proof_control={"square": Fraction(199, 100)},
         note="c = sqrt(2) = 1.4142 is the smallest that does, reached as eta goes to "
         "0; c = 1 does not, so that eta = 1/L is impossible. The first momentum's "
-        "term is not in (22), and of the order of F0/eta. The control has c = 1.41.",
+        "term is not in (22), and of the order of F0/eta; no run here needs it. The "
+        "control has c = 1.41.",
     ),
     no_constant(
         **_geometric,
