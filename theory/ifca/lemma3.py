@@ -231,6 +231,21 @@ def prove_sharp(*, c1: str = "4") -> list[Step]:
     ]  # fmt: skip
 
 
+def _margins() -> tuple[Margin, ...]:
+    """Where the check is tight: rare jumps, lambda = L = Delta = 1, alpha = 1/4."""
+    scale, samples, _ = _jumps()
+    jump = flipping_jump(scale, samples)
+    own = float(np.max(jump.variance / (scale * samples)))  # over eta^2, gap = 1
+    rounded = 1 + 1e-12
+    return (
+        Margin("ifca.asm3: lambda <= L", 1.0, 1.0, at_least=False),
+        Margin("ifca.asm4: Var f / eta^2 <= 1, rounded", own, rounded, at_least=False),
+        Margin("alpha > 0", 0.25, float(np.finfo(float).tiny)),
+        Margin("alpha < 1/2", 0.25, 0.5 - 2.0**-54, at_least=False),
+        Margin("|theta_l - theta_l*| / Delta <= 1/2 - alpha", 0.25, 0.25, False),
+    )
+
+
 UNION = "ifca.lem3.union"
 
 _MODELS = (2, 3, 4, 10, 100)
@@ -741,6 +756,7 @@ STATEMENTS = (
         proof=prove_bound,
         proof_control={"c1": "3.99"},
         evaluation=_EVALUATION,
+        margins=_margins,
         note="The union takes k - 1, which is what is checked; its best constant is "
         "that of `ifca.lem3.union`. The controls claim c1 = 3.99, which rare jumps "
         "refute.",
@@ -756,6 +772,7 @@ STATEMENTS = (
         control={"c1": 3.999},
         proof=prove_sharp,
         proof_control={"c1": "4.01"},
+        margins=_margins,
         note="Cantelli's inequality for the difference of the two losses, a tie "
         "counted as wrong. Never above 1. For lambda < L the gap is larger than alpha "
         "lambda Delta^2 and the bound accordingly smaller. The control claims 3.999, "
