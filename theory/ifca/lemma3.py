@@ -67,7 +67,8 @@ def check_bound(preset: Preset, *, c1: float = C1) -> Verdict:
     scale, samples, exact = _jumps()
     tails, scales, _ = _students()
     events = _cosine_events(preset)
-    bounds = [c1 * (models - 1) * x for models, _, _, x in (*_COSINES, _UNION)]
+    union = lambda models: c1 * (models - 1)
+    bounds = [union(models) * x for models, _, _, x in (*_COSINES, _UNION)]
     clusters, numbers = grid(_MODELS[1:], _NUM_SAMPLES)
     many, chance = union_jumps(clusters, numbers)
     ratio = np.exp(exact - np.log(scale))
@@ -77,7 +78,7 @@ def check_bound(preset: Preset, *, c1: float = C1) -> Verdict:
         [
             *_by_law(BOUND, lambda x: c1 * x),
             at_most(BOUND, tally(events), np.array(bounds)),
-            never_exceeds(BOUND, chance / many, c1 * (clusters - 1), rounding=1e-6),
+            never_exceeds(BOUND, chance / many, union(clusters), rounding=1e-6),
         ],
         detail=f"P / x at most {np.max(ratio):.4f} over {len(exact)} rare jumps "
         f"(n' up to {np.max(samples):.0e}), {np.max(tails / scales):.3f} over "
@@ -90,11 +91,12 @@ def check_sharp(_: Preset, *, c1: float = C1) -> Verdict:
     scale, samples, exact = _jumps()
     limit = np.exp(exact - np.log(scale))[scale == np.min(_SCALES)]
     one = samples == 1
-    attained = np.log(c1 * scale / (1 + c1 * scale))[one]
+    bound = lambda x: c1 * x / (1 + c1 * x)
+    attained = np.log(bound(scale))[one]
     return combine(
         SHARP,
         [
-            *_by_law(SHARP, lambda x: c1 * x / (1 + c1 * x)),
+            *_by_law(SHARP, bound),
             # Jumps are higher than needed by 1e-9.
             never_exceeds(SHARP, np.abs(exact[one] - attained), 0.0, rounding=1e-8),
             never_exceeds(SHARP, np.full_like(limit, c1 - 1e-6), limit, rounding=1e-9),
