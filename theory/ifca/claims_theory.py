@@ -293,6 +293,27 @@ def check_guess(_: Preset, *, shift: float = 0.0) -> Verdict:
     )  # fmt: skip
 
 
+def prove_guess(*, shift: str = "0") -> list[Step]:
+    """P(wrong) = P(t_n' >= sqrt(n') kappa) with Student's t and kappa of the least
+    favourable models (`ifca.exact.tlaw`, `ifca.exact.worst`), for all n' and rho.
+
+    The law of t is symmetric with a positive density, so the chance is 1/2 for kappa =
+    0 and less for kappa > 0. kappa is alpha sqrt(rho), or alpha rho over the root of
+    ((1/2 - alpha)^2 rho + 1) ((1/2 + alpha)^2 rho + 1), which is at least 1: 0 at alpha
+    = 0 and of the sign of alpha.
+    """
+    import sympy
+
+    alpha, rho = sympy.symbols("alpha rho", positive=True)
+    half = sympy.Rational(1, 2)
+    below = ((half - alpha) ** 2 * rho + 1) * ((half + alpha) ** 2 * rho + 1)
+    squares = ((half**2 - alpha**2) * rho) ** 2 + 1 + rho * (half + 2 * alpha**2)
+    return [
+        identity("what is under the root is 1 and squares", below - squares),
+        exactly("alpha + shift > 0 for all alpha > 0", Fraction(shift) >= 0, shift),
+    ]
+
+
 EDGE = "ifca.claim.regime"
 
 
@@ -436,8 +457,10 @@ STATEMENTS = (
         preconditions=("Assumption 1, k = 2", "least favourable models of Lemma 1"),
         check=check_guess,
         control={"shift": -1e-5},
+        proof=prove_guess,
+        proof_control={"shift": "-1/100000"},
         note="Exact law. The reading under which the sentence is true: how good the "
-        "first identities are, not how the start was drawn. The control takes 1e-5 off "
+        "first identities are, not how the start was drawn. The controls take 1e-5 off "
         "alpha0.",
     ),
     row(

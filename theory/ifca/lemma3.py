@@ -67,7 +67,8 @@ def check_bound(preset: Preset, *, c1: float = C1) -> Verdict:
     scale, samples, exact = _jumps()
     tails, scales, _ = _students()
     events = _cosine_events(preset)
-    bounds = [c1 * (models - 1) * x for models, _, _, x in (*_COSINES, _UNION)]
+    union = lambda models: c1 * (models - 1)
+    bounds = [union(models) * x for models, _, _, x in (*_COSINES, _UNION)]
     clusters, numbers = grid(_MODELS[1:], _NUM_SAMPLES)
     many, chance = union_jumps(clusters, numbers)
     ratio = np.exp(exact - np.log(scale))
@@ -77,7 +78,7 @@ def check_bound(preset: Preset, *, c1: float = C1) -> Verdict:
         [
             *_by_law(BOUND, lambda x: c1 * x),
             at_most(BOUND, tally(events), np.array(bounds)),
-            never_exceeds(BOUND, chance / many, c1 * (clusters - 1), rounding=1e-6),
+            never_exceeds(BOUND, chance / many, union(clusters), rounding=1e-6),
         ],
         detail=f"P / x at most {np.max(ratio):.4f} over {len(exact)} rare jumps "
         f"(n' up to {np.max(samples):.0e}), {np.max(tails / scales):.3f} over "
@@ -90,11 +91,12 @@ def check_sharp(_: Preset, *, c1: float = C1) -> Verdict:
     scale, samples, exact = _jumps()
     limit = np.exp(exact - np.log(scale))[scale == np.min(_SCALES)]
     one = samples == 1
-    attained = np.log(c1 * scale / (1 + c1 * scale))[one]
+    bound = lambda x: c1 * x / (1 + c1 * x)
+    attained = np.log(bound(scale))[one]
     return combine(
         SHARP,
         [
-            *_by_law(SHARP, lambda x: c1 * x / (1 + c1 * x)),
+            *_by_law(SHARP, bound),
             # Jumps are higher than needed by 1e-9.
             never_exceeds(SHARP, np.abs(exact[one] - attained), 0.0, rounding=1e-8),
             never_exceeds(SHARP, np.full_like(limit, c1 - 1e-6), limit, rounding=1e-9),
@@ -229,6 +231,21 @@ def prove_sharp(*, c1: str = "4") -> list[Step]:
                 0 < jump < 1 and 4 - 10 * jump > below, f"c1 = {claimed}"),
         identity("n' = 1: q = 4 x/(1 + 4 x)", q - 4 * at_one / (1 + 4 * at_one)),
     ]  # fmt: skip
+
+
+def _margins() -> tuple[Margin, ...]:
+    """Where the check is tight: rare jumps, lambda = L = Delta = 1, alpha = 1/4."""
+    scale, samples, _ = _jumps()
+    jump = flipping_jump(scale, samples)
+    own = float(np.max(jump.variance / (scale * samples)))  # over eta^2, gap = 1
+    rounded = 1 + 1e-12
+    return (
+        Margin("ifca.asm3: lambda <= L", 1.0, 1.0, at_least=False),
+        Margin("ifca.asm4: Var f / eta^2 <= 1, rounded", own, rounded, at_least=False),
+        Margin("alpha > 0", 0.25, float(np.finfo(float).tiny)),
+        Margin("alpha < 1/2", 0.25, 0.5 - 2.0**-54, at_least=False),
+        Margin("|theta_l - theta_l*| / Delta <= 1/2 - alpha", 0.25, 0.25, False),
+    )
 
 
 UNION = "ifca.lem3.union"
@@ -741,6 +758,7 @@ STATEMENTS = (
         proof=prove_bound,
         proof_control={"c1": "3.99"},
         evaluation=_EVALUATION,
+        margins=_margins,
         note="The union takes k - 1, which is what is checked; its best constant is "
         "that of `ifca.lem3.union`. The controls claim c1 = 3.99, which rare jumps "
         "refute.",
@@ -756,6 +774,7 @@ STATEMENTS = (
         control={"c1": 3.999},
         proof=prove_sharp,
         proof_control={"c1": "4.01"},
+        margins=_margins,
         note="Cantelli's inequality for the difference of the two losses, a tie "
         "counted as wrong. Never above 1. For lambda < L the gap is larger than alpha "
         "lambda Delta^2 and the bound accordingly smaller. The control claims 3.999, "
