@@ -10,8 +10,8 @@ from theory.ifca.common.linear import Run, Setting, start
 
 PARAMETERS = (
     parameter("m", 100),
-    parameter("n", 200),
-    parameter("d", 20, least=2),
+    parameter("n", 400),
+    parameter("d", 60, least=2),
     parameter("p", 0.5, least=1e-6, most=0.5, open=False),
     parameter("noise", 0.3, open=True),
     parameter("separation", 1.0, open=True),
