@@ -19,6 +19,7 @@ from theory import registry
 from theory.ifca import (
     algorithm1,
     algorithm2,
+    appendix_d,
     assumptions,
     claims_experiments,
     claims_theory,
@@ -487,7 +488,7 @@ def test_the_recursion_is_a_loop():
     value = start
     for _ in range(7):
         value = (1 - step) * value + floor
-    found = corollary2.recursion(start, floor, step, np.array([7.0, 7.0]))
+    found = appendix_d.recursion(start, floor, step, np.array([7.0, 7.0]))
     np.testing.assert_allclose(found, value, rtol=1e-12)
 
 
@@ -683,10 +684,10 @@ NEAR = [
     *each(equations_markov.check_noise, power=(2.0,), share=(0.995,)),
     *each(equations_markov.check_noise, power=(1.0, 0.5)),
     *each(equations_markov.check_count, c1=(3.75, 8.0)),
-    *each(corollary2.check_first_rounds, multiple=(2.999,), conditioned=(False,)),
-    *each(corollary2.check_last_rounds, divisor=(32.01,)),
-    *each(corollary2.check_total, factor=(1.999,)),
-    *each(corollary2.check_chain, doubled=(True,), c=(8.001,)),
+    *each(appendix_d.check_first_rounds, multiple=(2.999,), conditioned=(False,)),
+    *each(appendix_d.check_last_rounds, divisor=(32.01,)),
+    *each(appendix_d.check_total, factor=(1.999,)),
+    *each(appendix_d.check_chain, doubled=(True,), c=(8.001,)),
     *each(corollary2.check_substitution, clusters_power=(1.0,)),  # the k of (38)
     *each(assumptions.check_conditions, samples_constant=(3.99,)),
     *each(assumptions.check_kept_closeness, excess=(1.001,)),
@@ -703,8 +704,8 @@ NEAR = [
 AT_THEIR_EDGE = [
     *each(equations_step.check_contraction, limit=(1.333,)),
     *each(equations_markov.check_noise, power=(2.0,)),  # with Chebyshev
-    *each(corollary2.check_first_rounds, multiple=(3.0,), conditioned=(True,)),
-    *each(corollary2.check_chain, doubled=(True,), c=(8.0,)),
+    *each(appendix_d.check_first_rounds, multiple=(3.0,), conditioned=(True,)),
+    *each(appendix_d.check_chain, doubled=(True,), c=(8.0,)),
 ]
 
 
@@ -721,8 +722,8 @@ def test_claims_at_their_edge_are_not_refuted(check):
 # Proofs by computer, evaluations, and what they are made of.
 
 MODULES = (
-    algorithm1, algorithm2, assumptions, claims_theory, communication, corollary2,
-    definitions, lemma3, tables, theorem2,
+    algorithm1, algorithm2, appendix_d, assumptions, claims_theory, communication,
+    corollary2, definitions, lemma3, tables, theorem2,
 )  # fmt: skip
 ROWS = [row for module in MODULES for row in module.STATEMENTS]
 PROVED = [row for row in ROWS if row.proof]
