@@ -7,13 +7,22 @@ not grow like a power, and may not exceed the constant that was declared beforeh
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from cfljax.statements import ERROR_RATE, Statement, Status, Verdict, combine, within
+from cfljax.statements import (
+    ERROR_RATE,
+    Grade,
+    Statement,
+    Status,
+    Verdict,
+    combine,
+    within,
+)
 from theory.rows import row
 
 DECLARED = 16.0  # constant of a claim, unless its row says otherwise
@@ -25,12 +34,13 @@ _ROUNDING = 1e-9  # of a ratio that is computed, relative
 def no_constant(
     *,
     check: Callable[..., Verdict],
-    relief: float = 0.25,
+    relief: float = 1.0,
     claimed: str = "one unnamed constant in <~",
     **fields: Any,
 ) -> Statement:
     """A row whose claim LHS <~ RHS no constant makes true, by the growth of the ratio
-    alone; its check is by `one_constant`, and `relief` that of its control."""
+    alone; its check is by `one_constant`, and `relief` that of its control, which makes
+    the claim true: the power with which the ratio grows."""
     return row(
         check=functools.partial(check, constant=float("inf")),
         control={"relief": relief},
@@ -48,6 +58,8 @@ class Family(NamedTuple):
     levels: Float[np.ndarray, " levels"]
     low: Float[np.ndarray, " levels"]
     high: Float[np.ndarray, " levels"]
+    # Parameters at each level, by their names in the glossary.
+    coordinates: Mapping[str, Float[np.ndarray, " levels"] | float] = {}
 
     @property
     def slope(self) -> tuple[float, float]:
@@ -68,9 +80,22 @@ def exactly(
     name: str,
     levels: Float[np.ndarray, " levels"],
     ratios: Float[np.ndarray, " levels"],
+    **coordinates: Float[np.ndarray, " levels"] | float,
 ) -> Family:
     """A family whose ratios are computed, up to rounding."""
-    return Family(name, levels, ratios * (1 - _ROUNDING), ratios * (1 + _ROUNDING))
+    low, high = ratios * (1 - _ROUNDING), ratios * (1 + _ROUNDING)
+    return Family(name, levels, low, high, coordinates)
+
+
+def _joined(families: Sequence[Family]) -> dict[str, Float[np.ndarray, " points"]]:
+    """The parameters that all families have, at every level of each."""
+    names = set.intersection(*(set(one.coordinates) for one in families))
+    spread = lambda one, name: np.broadcast_to(one.coordinates[name], one.levels.shape)
+    return {
+        name: np.concatenate([spread(one, name) for one in families])
+        for name in families[0].coordinates
+        if name in names
+    }
 
 
 def one_constant(
@@ -81,6 +106,7 @@ def one_constant(
     relief: float = 0.0,
     num_trials: int = 0,
     error_rate: float | None = None,
+    grade: Grade | None = None,
     detail: str = "",
 ) -> Verdict:
     """Judge the claim that LHS <= C RHS in all families, with C declared.
@@ -89,10 +115,14 @@ def one_constant(
     none exceeds `constant`. VIOLATED: one does, by the whole of its interval. A claim
     weakened by `relief`, see `Family.relieved`, is harder to refute. `num_trials` are
     behind the intervals, or the number of ratios if 0; `error_rate` is that of all
-    intervals, 0 if None and there are no trials; `detail` is put before what was found.
+    intervals, 0 if None and there are no trials; `grade` is theirs, if None EXACT where
+    there are no trials and NOMINAL where there are; `detail` is put before what was
+    found.
     """
     if error_rate is None:
         error_rate = ERROR_RATE if num_trials else 0.0
+    if grade is None:
+        grade = Grade.NOMINAL if num_trials else Grade.EXACT
     families = [one.relieved(relief) for one in families]
     slopes = np.array([one.slope for one in families])
     low = np.concatenate([one.low for one in families])
@@ -103,17 +133,21 @@ def one_constant(
         f"{(one.low[-1] + one.high[-1]) / 2:.3g}, slope {sum(one.slope) / 2:.3f}"
         for one in families
     )
-    parts = []
-    for ends, top in (
-        ((slopes[:, 0], slopes[:, 1]), LARGEST_SLOPE),
-        ((low, np.concatenate([one.high for one in families])), constant),
-    ):
-        band = -np.inf, top
-        parts.append(
-            within(statement, ends, band, num_trials=number, error_rate=error_rate)
-        )
+    high = np.concatenate([one.high for one in families])
+    judged = functools.partial(
+        within, statement, num_trials=number, error_rate=error_rate, grade=grade
+    )
+    growth = judged((slopes[:, 0], slopes[:, 1]), (-np.inf, LARGEST_SLOPE))
+    size = judged((low, high), (-np.inf, constant), coordinates=_joined(families))
     # Both come from the same intervals: neither rate nor trials add up.
-    both = combine(statement, parts, detail=f"{detail}: {found}" if detail else found)
+    both = combine(
+        statement, [growth, size], detail=f"{detail}: {found}" if detail else found
+    )
+    largest, bounded = float(np.max(high)), math.isfinite(constant)
     return dataclasses.replace(
-        both, num_trials=number, error_rate=error_rate, points=parts[1].points
+        both,
+        num_trials=number,
+        error_rate=error_rate,
+        slack=math.log10(constant / largest) if bounded and largest > 0 else math.nan,
+        points=size.points,
     )
