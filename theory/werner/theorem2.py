@@ -170,6 +170,14 @@ def half_way(separation: Numbers, deviation: Numbers) -> Numbers:
     return -(most + deviation) / 2
 
 
+def _same(text: str, left: Any, right: Any) -> Step:
+    """The step that two rational functions are one, brought to a common denominator
+    first."""
+    import sympy
+
+    return identity(text, sympy.cancel(sympy.together(left - right)))
+
+
 def prove_minimax(factor: int = 1) -> list[Step]:
     """Let sigma = 1 and S = sqrt(4 + Delta^2). An algorithm is told a mixture of two
     laws with equal weights, variances of at most 1 and means mu_1 <= mu_2 - Delta.
@@ -195,24 +203,28 @@ def prove_minimax(factor: int = 1) -> list[Step]:
     gap, root = laws.separation, laws.root
     low = laws.size * laws.chance
     return [
-        identity("S^2 = 4 + Delta^2", root**2 - 4 - gap**2),
-        identity("E D_2 - E D_1 = Delta", laws.means[1] - laws.means[0] - gap),
-        identity("Var D_1 = 1", laws.variances[0] - 1),
-        identity("Var D_2 = 1", laws.variances[1] - 1),
-        identity("delta = S, the gap of M~", laws.size - root),
-        identity("delta p = (S - Delta)/2", low - (root - gap) / 2),
-        identity(
+        _same("S^2 = 4 + Delta^2", root**2, 4 + gap**2),
+        _same("E D_2 - E D_1 = Delta", laws.means[1] - laws.means[0], gap),
+        _same("Var D_1 = 1", laws.variances[0], 1),
+        _same("Var D_2 = 1", laws.variances[1], 1),
+        _same("delta = S, the gap of M~", laws.size, root),
+        _same("delta p = (S - Delta)/2", low, (root - gap) / 2),
+        _same(
             "a^2 + (a - g)^2 = g^2/2 + 2 (a - g/2)^2",
-            a**2 + (a - low) ** 2 - low**2 / 2 - 2 * (a - low / 2) ** 2,
+            a**2 + (a - low) ** 2,
+            low**2 / 2 + 2 * (a - low / 2) ** 2,
         ),
-        identity(
-            "g^2/4 = (S - Delta)^2/16", factor * low**2 / 4 - (root - gap) ** 2 / 16
+        _same("g^2/4 = (S - Delta)^2/16", factor * low**2 / 4, (root - gap) ** 2 / 16),
+        _same(
+            "(S - Delta)^2/16 = 1/(S + Delta)^2",
+            (root - gap) ** 2 / 16,
+            (root + gap) ** -2,
         ),
         identity(
             "(s - sqrt(s^2 - 1)) (s + sqrt(s^2 - 1)) = 1",
             (s - sympy.sqrt(s**2 - 1)) * (s + sympy.sqrt(s**2 - 1)) - 1,
         ),
-        identity("S^2/4 - 1 = (Delta/2)^2", root**2 / 4 - 1 - gap**2 / 4),
+        _same("S^2/4 - 1 = (Delta/2)^2", root**2 / 4 - 1, gap**2 / 4),
     ]
 
 
@@ -226,22 +238,21 @@ def check_printed(_: Preset, name: str, *, relief: float = 0.0) -> Verdict:
     return one_constant(name, [family], constant=12.0, relief=relief)
 
 
-def prove_printed(power: int = 2) -> list[Step]:
-    """The least worst risk is 1/(S + Delta)^2 for sigma = 1 (werner.thm2.minimax), at
-    most 1/4 for every Delta, as S >= 2. 1/Delta^2 exceeds any multiple of it: C times
-    it is less than Delta^-2 wherever Delta^2 < 4/C, for every C. For Delta = 1/k that
-    is k^2 (S + Delta)^2 > k^2 4 > C as soon as k^2 > C/4."""
+def prove_printed(last: int = 2) -> list[Step]:
+    """For sigma = 1 the least worst risk is 1/(S + Delta)^2 (werner.thm2.minimax). With
+    S^2 = 4 + Delta^2, (S + Delta)^2 = 4 + 2 Delta^2 + 2 S Delta >= 4 for every Delta:
+    it is at most 1/4. The claim c/Delta^2 is more than that wherever Delta^2 < 4 c, so
+    that no c > 0 does for all Delta."""
     import sympy
 
-    gap = sympy.Symbol("Delta", positive=True)
-    root = sympy.sqrt(4 + gap**2)
-    limit = sympy.limit(gap**power / (root + gap) ** 2, gap, 0)
+    laws = pair(sympy.Symbol("k", positive=True))
+    gap, root = laws.separation, laws.root
     return [
-        identity("S - 2 = Delta^2/(S + 2) >= 0", root - 2 - gap**2 / (root + 2)),
-        decided(
-            "Delta^2/(S + Delta)^2 tends to 0 with Delta",
-            bool(limit == 0),
-            f"its limit is {limit}",
+        _same("S^2 = 4 + Delta^2", root**2, 4 + gap**2),
+        _same(
+            "(S + Delta)^2 = 4 + 2 Delta^2 + 2 S Delta",
+            (root + gap) ** 2,
+            4 + 2 * gap**2 + last * root * gap,
         ),
     ]
 
@@ -512,7 +523,7 @@ _BOUND = (
         check=check_printed,
         control={"relief": 2.0},
         proof=prove_printed,
-        proof_control={"power": 0},
+        proof_control={"last": 1},
         evaluation=_PRINTED,
         note="A condition like Delta >= sigma is missing. The best algorithm is off by "
         "at most (S - Delta)^2/16 <= sigma^2/4 in the square for any Delta, "
@@ -709,7 +720,7 @@ def prove_identity(
 
     laws = pair(sympy.Symbol("k", positive=True))
     return [
-        identity(f"left = right, pair {number}", left - factor * right)
+        _same(f"left = right, pair {number}", left, factor * right)
         for number, (left, right) in enumerate((each(laws) for each in sides), 1)
     ]
 
@@ -742,9 +753,10 @@ def prove_not_printed(printed: bool = True) -> list[Step]:
     rest = laws.root - laws.separation
     claimed = rest / (4 * laws.separation) if printed else rest**2 / 16
     return [
-        identity(
+        _same(
             "printed - true = (k^2 + 1)/(4 k^2 (k^2 - 1))",
-            claimed - laws.least_risk - (k**2 + 1) / (4 * k**2 * (k**2 - 1)),
+            claimed - laws.least_risk,
+            (k**2 + 1) / (4 * k**2 * (k**2 - 1)),
         )
     ]
 
@@ -759,9 +771,10 @@ def prove_not_lower(constant: Fraction = Fraction(1, 4)) -> list[Step]:
     laws = pair(k)
     excess = (2 * k**2 - 1) / (4 * k**2 * (k**2 - 1) ** 2)
     return [
-        identity(
+        _same(
             "claimed - true = (2 k^2 - 1)/(4 k^2 (k^2 - 1)^2)",
-            constant / laws.separation**2 - laws.least_risk - excess,
+            constant / laws.separation**2 - laws.least_risk,
+            excess,
         )
     ]
 
@@ -777,15 +790,15 @@ def prove_lower(constant: Fraction = Fraction(1, 16)) -> list[Step]:
     laws = pair(k)
     excess = (k**2 - 2) * (3 * k**2 - 2) / (16 * k**2 * (k**2 - 1) ** 2)
     return [
-        identity(
+        _same(
             "Delta^2 - 1/2 = (k^2 - 2)(2 k^2 - 1)/(2 k^2)",
-            laws.separation**2
-            - sympy.Rational(1, 2)
-            - (k**2 - 2) * (2 * k**2 - 1) / (2 * k**2),
+            laws.separation**2 - sympy.Rational(1, 2),
+            (k**2 - 2) * (2 * k**2 - 1) / (2 * k**2),
         ),
-        identity(
+        _same(
             "true - claimed = (k^2 - 2)(3 k^2 - 2)/(16 k^2 (k^2 - 1)^2)",
-            laws.least_risk - constant / laws.separation**2 - excess,
+            laws.least_risk - constant / laws.separation**2,
+            excess,
         ),
     ]
 
