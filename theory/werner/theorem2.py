@@ -33,9 +33,9 @@ from cfljax.statements import (
     identity,
     never_exceeds,
 )
-from cfljax.statements import exactly as decided
 from theory.glossary import parameter
 from theory.rows import listed, row
+from theory.werner.common.algebra import same
 from theory.werner.common.claims import exactly, one_constant
 from theory.werner.common.instances import Instance
 from theory.werner.common.laws import Discrete, skew2
@@ -170,14 +170,6 @@ def half_way(separation: Numbers, deviation: Numbers) -> Numbers:
     return -(most + deviation) / 2
 
 
-def _same(text: str, left: Any, right: Any) -> Step:
-    """The step that two rational functions are one, brought to a common denominator
-    first."""
-    import sympy
-
-    return identity(text, sympy.cancel(sympy.together(left - right)))
-
-
 def prove_minimax(factor: int = 1) -> list[Step]:
     """Let sigma = 1 and S = sqrt(4 + Delta^2). An algorithm is told a mixture of two
     laws with equal weights, variances of at most 1 and means mu_1 <= mu_2 - Delta.
@@ -203,19 +195,19 @@ def prove_minimax(factor: int = 1) -> list[Step]:
     gap, root = laws.separation, laws.root
     low = laws.size * laws.chance
     return [
-        _same("S^2 = 4 + Delta^2", root**2, 4 + gap**2),
-        _same("E D_2 - E D_1 = Delta", laws.means[1] - laws.means[0], gap),
-        _same("Var D_1 = 1", laws.variances[0], 1),
-        _same("Var D_2 = 1", laws.variances[1], 1),
-        _same("delta = S, the gap of M~", laws.size, root),
-        _same("delta p = (S - Delta)/2", low, (root - gap) / 2),
-        _same(
+        same("S^2 = 4 + Delta^2", root**2, 4 + gap**2),
+        same("E D_2 - E D_1 = Delta", laws.means[1] - laws.means[0], gap),
+        same("Var D_1 = 1", laws.variances[0], 1),
+        same("Var D_2 = 1", laws.variances[1], 1),
+        same("delta = S, the gap of M~", laws.size, root),
+        same("delta p = (S - Delta)/2", low, (root - gap) / 2),
+        same(
             "a^2 + (a - g)^2 = g^2/2 + 2 (a - g/2)^2",
             a**2 + (a - low) ** 2,
             low**2 / 2 + 2 * (a - low / 2) ** 2,
         ),
-        _same("g^2/4 = (S - Delta)^2/16", factor * low**2 / 4, (root - gap) ** 2 / 16),
-        _same(
+        same("g^2/4 = (S - Delta)^2/16", factor * low**2 / 4, (root - gap) ** 2 / 16),
+        same(
             "(S - Delta)^2/16 = 1/(S + Delta)^2",
             (root - gap) ** 2 / 16,
             (root + gap) ** -2,
@@ -224,7 +216,7 @@ def prove_minimax(factor: int = 1) -> list[Step]:
             "(s - sqrt(s^2 - 1)) (s + sqrt(s^2 - 1)) = 1",
             (s - sympy.sqrt(s**2 - 1)) * (s + sympy.sqrt(s**2 - 1)) - 1,
         ),
-        _same("S^2/4 - 1 = (Delta/2)^2", root**2 / 4 - 1, gap**2 / 4),
+        same("S^2/4 - 1 = (Delta/2)^2", root**2 / 4 - 1, gap**2 / 4),
     ]
 
 
@@ -248,8 +240,8 @@ def prove_printed(last: int = 2) -> list[Step]:
     laws = pair(sympy.Symbol("k", positive=True))
     gap, root = laws.separation, laws.root
     return [
-        _same("S^2 = 4 + Delta^2", root**2, 4 + gap**2),
-        _same(
+        same("S^2 = 4 + Delta^2", root**2, 4 + gap**2),
+        same(
             "(S + Delta)^2 = 4 + 2 Delta^2 + 2 S Delta",
             (root + gap) ** 2,
             4 + 2 * gap**2 + last * root * gap,
@@ -720,7 +712,7 @@ def prove_identity(
 
     laws = pair(sympy.Symbol("k", positive=True))
     return [
-        _same(f"left = right, pair {number}", left, factor * right)
+        same(f"left = right, pair {number}", left, factor * right)
         for number, (left, right) in enumerate((each(laws) for each in sides), 1)
     ]
 
@@ -753,7 +745,7 @@ def prove_not_printed(printed: bool = True) -> list[Step]:
     rest = laws.root - laws.separation
     claimed = rest / (4 * laws.separation) if printed else rest**2 / 16
     return [
-        _same(
+        same(
             "printed - true = (k^2 + 1)/(4 k^2 (k^2 - 1))",
             claimed - laws.least_risk,
             (k**2 + 1) / (4 * k**2 * (k**2 - 1)),
@@ -771,7 +763,7 @@ def prove_not_lower(constant: Fraction = Fraction(1, 4)) -> list[Step]:
     laws = pair(k)
     excess = (2 * k**2 - 1) / (4 * k**2 * (k**2 - 1) ** 2)
     return [
-        _same(
+        same(
             "claimed - true = (2 k^2 - 1)/(4 k^2 (k^2 - 1)^2)",
             constant / laws.separation**2 - laws.least_risk,
             excess,
@@ -790,12 +782,12 @@ def prove_lower(constant: Fraction = Fraction(1, 16)) -> list[Step]:
     laws = pair(k)
     excess = (k**2 - 2) * (3 * k**2 - 2) / (16 * k**2 * (k**2 - 1) ** 2)
     return [
-        _same(
+        same(
             "Delta^2 - 1/2 = (k^2 - 2)(2 k^2 - 1)/(2 k^2)",
             laws.separation**2 - sympy.Rational(1, 2),
             (k**2 - 2) * (2 * k**2 - 1) / (2 * k**2),
         ),
-        _same(
+        same(
             "true - claimed = (k^2 - 2)(3 k^2 - 2)/(16 k^2 (k^2 - 1)^2)",
             laws.least_risk - constant / laws.separation**2,
             excess,

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Inexact, Num
+from jaxtyping import Float, Inexact, Num
 
+from cfljax.base import Numbers
 from theory.werner.common.laws import Discrete
 
 
@@ -72,3 +73,41 @@ def settle(
             break  # all other rounds would be like this one
         centres = moved
     return centres
+
+
+class Reach(NamedTuple):
+    """What is known of a centre that starts within `reach` tau of the cluster's mean.
+
+    |v_l - mu| <= (1 - a)^l |v_0 - mu| + rest with the share a that is taken in, given
+    that rest <= reach tau.
+    """
+
+    taken: Float[np.ndarray, "..."]  # a = delta (1 - q), q = s^2/((1 - reach) tau)^2
+    rest: Float[np.ndarray, "..."]
+
+
+def within_reach(
+    share: Numbers,
+    separation: Numbers,
+    radius: Numbers,
+    bad: Numbers,
+    *,
+    reach: Numbers = 0.5,
+    spread: Numbers = 1.0,
+    noise: Numbers = 1.0,
+) -> Reach:
+    """The bound that the corrected Theorem 1 has; proof in `theorem1.md`.
+
+    Args:
+      share: delta, of all points.
+      separation: Delta, from the cluster's mean to those of the others.
+      radius: tau.
+      bad: beta, of all points.
+      reach: eta, in (0, 1).
+      spread: s^2, variance of the cluster's points.
+      noise: variance of the others' points.
+    """
+    near, far = (1 - reach) * radius, separation - (1 + reach) * radius
+    kept = 1 - np.asarray(spread / near**2)
+    rest = spread / near + noise * radius / (share * far**2) + bad * radius / share
+    return Reach(share * kept, np.asarray(rest / kept))
