@@ -107,6 +107,7 @@ def one_constant(
     num_trials: int = 0,
     error_rate: float | None = None,
     grade: Grade | None = None,
+    sharp: float = 0.0,
     detail: str = "",
 ) -> Verdict:
     """Judge the claim that LHS <= C RHS in all families, with C declared.
@@ -116,8 +117,9 @@ def one_constant(
     weakened by `relief`, see `Family.relieved`, is harder to refute. `num_trials` are
     behind the intervals, or the number of ratios if 0; `error_rate` is that of all
     intervals, 0 if None and there are no trials; `grade` is theirs, if None EXACT where
-    there are no trials and NOMINAL where there are; `detail` is put before what was
-    found.
+    there are no trials and NOMINAL where there are. With `sharp`, the largest ratio
+    must also be at least that share of `constant`, and no ratio may fall faster than
+    grow. `detail` is put before what was found.
     """
     if error_rate is None:
         error_rate = ERROR_RATE if num_trials else 0.0
@@ -137,12 +139,15 @@ def one_constant(
     judged = functools.partial(
         within, statement, num_trials=number, error_rate=error_rate, grade=grade
     )
-    growth = judged((slopes[:, 0], slopes[:, 1]), (-np.inf, LARGEST_SLOPE))
+    least = -LARGEST_SLOPE if sharp else -np.inf
+    growth = judged((slopes[:, 0], slopes[:, 1]), (least, LARGEST_SLOPE))
     size = judged((low, high), (-np.inf, constant), coordinates=_joined(families))
-    # Both come from the same intervals: neither rate nor trials add up.
-    both = combine(
-        statement, [growth, size], detail=f"{detail}: {found}" if detail else found
-    )
+    parts = [growth, size]
+    if sharp:
+        top = np.max(low), np.max(high)
+        parts.append(judged(top, (sharp * constant, np.inf)))
+    # All come from the same intervals: neither rate nor trials add up.
+    both = combine(statement, parts, detail=f"{detail}: {found}" if detail else found)
     largest, bounded = float(np.max(high)), math.isfinite(constant)
     return dataclasses.replace(
         both,
@@ -150,4 +155,25 @@ def one_constant(
         error_rate=error_rate,
         slack=math.log10(constant / largest) if bounded and largest > 0 else math.nan,
         points=size.points,
+    )
+
+
+def reached(
+    statement: str,
+    ratios: Sequence[float],
+    shares: Sequence[float],
+    *,
+    room: float = 0.02,
+) -> Verdict:
+    """Judge the claim that of a bound just the share that is known, up to `room` of it,
+    is reached at each of some points, computed: where one term is nearly all of the
+    bound, it can be neither much larger nor much smaller there."""
+    low, middle = np.asarray(ratios, float), np.asarray(shares, float)
+    return within(
+        statement,
+        (low * (1 - _ROUNDING), low * (1 + _ROUNDING)),
+        (middle * (1 - room), middle * (1 + room)),
+        num_trials=low.size,
+        error_rate=0.0,
+        grade=Grade.EXACT,
     )
