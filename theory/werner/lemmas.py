@@ -15,6 +15,7 @@ from jaxtyping import Float
 from scipy import stats
 
 from cfljax.statements import (
+    Constant,
     Evaluation,
     Margin,
     Preset,
@@ -208,11 +209,13 @@ _SPREAD, _PART = 0.49, 0.4  # A, share of the steep clients
 _SEPARATION, _NOISE = 10.0, 1e-4  # Delta, rho, with |grad F| = 1
 
 
-def settled_error() -> Float[np.ndarray, "clients clusters"]:
+def settled_error(
+    clusters: tuple[float, ...] = _GRADIENTS,
+) -> Float[np.ndarray, "clients clusters"]:
     """|v_l - grad F|^2 in x = 1 from either kind of client, f_j = (1 + s_j) x^2/2 with
     s_j = A or -2 A/3, for each K; strangers have Delta y besides, and nothing is
     noisy."""
-    share = 1 / np.array(_GRADIENTS, float)
+    share = 1 / np.array(clusters, float)
     own = np.array([1 + _SPREAD, 1 - _SPREAD * _PART / (1 - _PART)])
     places = np.append(own, 1 + 1j * _SEPARATION)
     masses = np.stack([_PART * share, (1 - _PART) * share, 1 - share], axis=1)
@@ -262,6 +265,17 @@ _LEMMA_7 = (
         fault="printed",
         check=check_coefficient,
         control={"printed": False},
+        evaluation=Evaluation(
+            quantity="|v_l - grad F_i|^2/|grad F_i|^2, A = 0.49, next to no noise",
+            parameters=(parameter("share", 0.1),),
+            bound=lambda share, C1: C1 * share,
+            truth=lambda share: exact(float(np.max(settled_error((1 / share,))))),
+            constants={
+                "C1": Constant(DECLARED, 0.0, 0.0, "none holds for all delta_i")
+            },
+            note="exact for f_j = (1 + s_j) x^2/2, s_j = A or -2 A/3, from either "
+            "client",
+        ),
         margins=lambda: (
             Margin(
                 "Theorem 3: Delta >= 24 rho/delta_i",
@@ -385,6 +399,16 @@ _LEMMA_14 = (
         fault="printed",
         check=check_lemma,
         control={"printed": False},
+        evaluation=Evaluation(
+            quantity="E|v_l - m|^2/rho^2 from a member, delta_i = 1/2, n_i = Delta/rho",
+            parameters=(
+                parameter("n", 200, "points of the cluster, and Delta/rho", least=48),
+            ),
+            bound=lambda n, C1: C1 * 2 / n,
+            truth=lambda n: exact(member_error(float(n))),
+            constants={"C1": Constant(DECLARED, 0.0, 0.0, "none holds for all n_i")},
+            note="exact for noise -s, 0 or s, s = 1.001 tau, C = 4",
+        ),
         margins=_margins,
         note="From a member, as the proof starts, with points at 0 and +-1.001 tau the "
         "centre never moves. From the mean, with K clusters and n_i -> infinity, the "
@@ -617,8 +641,8 @@ ROUND = Evaluation(
 )
 _LOOSE = (
     "Where the start, own noise, strangers, or the variance of either are nearly all, "
-    "0.998, 0.028, 0.023, 1.000 and 0.53 of the bound are reached. The control has 0.97 "
-    "of it."
+    "0.998, 0.028, 0.023, 1.000 and 0.53 of the bound are reached. The control has "
+    "0.97 of it."
 )
 _step_iv: dict[str, Any] = {
     "preconditions": (
@@ -629,6 +653,20 @@ _step_iv: dict[str, Any] = {
     "expected": Status.VIOLATED,
     "fault": "printed",
     "control": {"printed": False},
+    "evaluation": Evaluation(
+        quantity="largest Var E_x m_t in 250 rounds, f(x) = x^4/4 - x^2/2, eta = 0.1",
+        parameters=(
+            parameter("noise", 0.01, "standard deviation of a gradient", open=True),
+            parameter("momentum", 1.0, open=True, most=1.0 + 1e-9),
+        ),
+        bound=lambda noise, momentum, C: C * momentum * noise**2,
+        truth=lambda noise, momentum: exact(
+            float(np.max(path_variance(noise, momentum)))
+        ),
+        constants={"C": Constant(DECLARED, 0.0, 0.0, "none holds for all sigma")},
+        note="exact for signs as noise of four clients in the first round; 1 as the "
+        "momentum's weight for gradients themselves",
+    ),
     # f'' = 3 x^2 - 1 where the path is, |x| <= 1.
     "margins": lambda: (Margin("eta <= 1/L", _STEP_SIZE, 1 / 2, at_least=False),),
     "note": "The law of total variance bounds the variance of g given x, not over x: "

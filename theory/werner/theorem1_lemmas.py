@@ -62,6 +62,15 @@ def one_round(
     return float((total / points) ** 2 + np.sum(counts * variances) / points**2)
 
 
+def _member_round(one: Instance, number: float) -> float:
+    """E(mean of all y - mu)^2 for v = z_i and noise of three atoms just beyond tau."""
+    law = sym3(1.001 * one.radius, 1.0)
+    return sum(
+        float(chance) * one_round(one, law, float(value), number, member=True)
+        for value, chance in zip(law.values, law.chances, strict=True)
+    )
+
+
 def check_member(_: Preset, name: str, *, relief: float = 0.0) -> Verdict:
     """LHS - (1 - delta/2) c^2 <= C (sigma^2/n + sigma^3/Delta), v = z_i, c = sigma."""
     families = []
@@ -69,11 +78,7 @@ def check_member(_: Preset, name: str, *, relief: float = 0.0) -> Verdict:
         levels, ratios = 24.0 * clusters * 2.0 ** np.arange(8), []
         for level in levels:
             one = Instance(1 / clusters, float(level))
-            law = sym3(1.001 * one.radius, 1.0)
-            left = sum(
-                chance * one_round(one, law, float(value), level, member=True)
-                for value, chance in zip(law.values, law.chances, strict=True)
-            )
+            left = _member_round(one, level)
             ratios.append((left - (1 - one.share / 2)) / one.printed(level))
         ratio = np.array(ratios)
         told = {"n": levels, "separation": levels, "share": 1 / clusters}
@@ -300,6 +305,26 @@ _LEMMA_1 = (
         fault="printed",
         check=check_member,
         control={"relief": 1.0},
+        evaluation=Evaluation(
+            quantity="E|mean of y - E z_i|^2, v = z_i",
+            parameters=(
+                parameter("n", 50, "points of the cluster"),
+                parameter("share", 0.5, "share of the cluster, 1/K for K clusters"),
+                parameter("separation", 100.0, open=True),
+                parameter("noise", 1.0, "total deviation within a cluster", open=True),
+            ),
+            bound=lambda n, share, separation, noise, C: (
+                (1 - share / 2) * noise**2 + C * (noise**2 / n + noise**3 / separation)
+            ),
+            truth=lambda n, share, separation, noise: exact(
+                noise**2 * _member_round(Instance(share, separation / noise), n)
+            ),
+            margins=lambda n, share, separation, noise: (
+                Margin("Delta >= 24 sigma/delta_i", separation, 24 * noise / share),
+            ),
+            constants={"C": Constant(DECLARED, 0.0, 0.0, "none holds for all n_i")},
+            note="exact for noise -s, 0 or s, s = 1.001 tau, in clusters on a line",
+        ),
         margins=lambda: margins(
             *_FIRST, start=round(variance(sym3(1.001 * _FIRST[0].radius, 1.0)), 12)
         ),
@@ -529,6 +554,9 @@ def check_conditional(preset: Preset, name: str, *, reach: float = 2.0) -> Verdi
     return combine(name, parts, detail="; ".join(part.detail for part in parts))
 
 
+_FAR = 10.0  # tau of Lemma 3's evaluation, in sigma
+
+
 def _opposite(share: float, separation: float, noise: float, distance: float) -> float:
     """|E(y - z)|^2 for v - mu = -c (z - mu)/sigma, the far atom just out of the
     ball."""
@@ -610,6 +638,18 @@ _OWN_POINTS = (
         fault="printed",
         check=check_variance,
         control={"printed": False},
+        evaluation=Evaluation(
+            quantity="E|sum of (y_j - E y_j)|^2, v a member of the cluster",
+            parameters=(
+                parameter("n", 50, "points of the cluster"),
+                parameter("noise", 1.0, open=True),
+            ),
+            bound=lambda n, noise: n * noise**2,
+            truth=lambda n, noise: exact(
+                noise**2 * sum_variance(sym3(1.001 * _FAR, 1.0), int(n), _FAR)
+            ),
+            note="exact for noise -s, 0 or s, s = 1.001 tau, tau = 10 sigma",
+        ),
         note="All y_j share v: from a member with noise of three atoms y_j = v for all "
         "j, and the ratio is n_i. Fresh points do not help, as v is common still. "
         "Clipping does not contract, either: z = 1 or 1 + eps, v = 0, tau = 1. The "
@@ -625,6 +665,23 @@ _OWN_POINTS = (
         control={"reach": 1.9},
         proof=prove_conditional,
         proof_control={"square": 1},
+        evaluation=Evaluation(
+            quantity="E|y_j - E[y_j | v]|^2 given v, one point",
+            parameters=(
+                parameter("noise", 1.0, open=True),
+                parameter("radius", 5.0),
+                parameter("distance", 3.0, "|v - E z_i|"),
+            ),
+            bound=lambda noise, radius, distance: (
+                noise**2 + (0.0 if radius >= 2 * distance else distance**2)
+            ),
+            truth=lambda noise, radius, distance: exact(
+                clipped(sym3(max(noise, 1.001 * radius), noise), 0.0, distance, radius)[
+                    1
+                ]
+            ),
+            note="exact for noise -s, 0 or s, s = 1.001 tau",
+        ),
         note="Per point, as they are independent given v. The 2 is sharp: the control "
         "has 1.9.",
     ),
