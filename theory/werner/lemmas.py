@@ -657,7 +657,7 @@ _step_iv: dict[str, Any] = {
         quantity="largest Var E_x m_t in 250 rounds, f(x) = x^4/4 - x^2/2, eta = 0.1",
         parameters=(
             parameter("noise", 0.01, "standard deviation of a gradient", open=True),
-            parameter("momentum", 1.0, open=True, most=1.0 + 1e-9),
+            parameter("momentum", 1.0),
         ),
         bound=lambda noise, momentum, C: C * momentum * noise**2,
         truth=lambda noise, momentum: exact(

@@ -36,7 +36,7 @@ from cfljax.statements import (
 from theory.glossary import parameter
 from theory.rows import listed, row
 from theory.werner.common.algebra import same
-from theory.werner.common.claims import exactly, one_constant
+from theory.werner.common.claims import exactly, one_constant, reached
 from theory.werner.common.instances import Instance
 from theory.werner.common.laws import Discrete, skew2
 from theory.werner.common.population_map import Mixture, settle
@@ -152,8 +152,10 @@ def check_minimax(
         coordinates={"separation": separations},
         detail=f"told the mixture, half-way: at most {np.max(ratios):.6f} times it",
     )
+    top = float(np.max(ratios)) / upper
+    near = reached(name, [lower / float(np.min(larger / least)), top], [1.0, 1.0])
     return combine(
-        name, [no_less, no_more], detail=f"{no_less.detail}; {no_more.detail}"
+        name, [no_less, no_more, near], detail=f"{no_less.detail}; {no_more.detail}"
     )
 
 
@@ -280,7 +282,10 @@ def check_corrected(
         rounding=1e-9,
         detail=f"normal points: {listed(best, '.6f')} sigma^2/n for t = 1, 3, 10",
     )
-    return combine(name, [one, two], detail=f"{one.detail}; {two.detail}")
+    near = reached(
+        name, [first / least[0], *(second * claimed / best)], [1.0] * 4, room=1e-6
+    )
+    return combine(name, [one, two, near], detail=f"{one.detail}; {two.detail}")
 
 
 def _best_normal_risk(spread: float) -> float:
