@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Num
 from scipy import stats
 
 from cfljax.statements import (
@@ -478,8 +478,8 @@ class Sides(NamedTuple):
 
 def one_round(
     rounds: Rounds,
-    members: Float[np.ndarray, " rounds"],
-    noise: Float[np.ndarray, " rounds"] | float = 1.0,
+    members: Num[np.ndarray, " rounds"],
+    noise: float = 1.0,
 ) -> Sides:
     """E|mean y - m|^2 given v, exactly, as points are independent given v, for
     `members` n_i, and its bound; `noise` is rho^2."""
@@ -507,7 +507,7 @@ def one_round(
     return Sides(left, np.stack(np.broadcast_arrays(*terms)))
 
 
-def dominated_rounds() -> tuple[Rounds, Float[np.ndarray, "rounds"]]:
+def dominated_rounds() -> tuple[Rounds, Float[np.ndarray, " rounds"]]:
     """One round for each term of the bound, which is nearly all of it there, and
     n_i."""
 
@@ -588,12 +588,12 @@ def check_round(
 
 
 def _evaluated_round(
-    n: float,
-    share: float,
-    separation: float,
-    noise: float,
-    radius: float,
-    distance: float,
+    n: int | float,
+    share: int | float,
+    separation: int | float,
+    noise: int | float,
+    radius: int | float,
+    distance: int | float,
 ) -> Sides:
     """For noise just beyond the ball and strangers' rare atom on its edge, v on the
     side on which the left side is the larger; in units of the noise."""

@@ -250,7 +250,11 @@ def check_chain(preset: Preset, name: str, *, young: float = 2.0) -> Verdict:
 
 
 def _opposite(
-    share: float, separation: float, noise: float, distance: float, radius: float
+    share: int | float,
+    separation: int | float,
+    noise: int | float,
+    distance: int | float,
+    radius: int | float,
 ) -> float:
     """|E(y - z)|^2 for v - m = -c (z - m)/rho, the far atom just out of the ball."""
     away, reach = distance / noise, radius / noise * (1 + 1e-9)
@@ -292,7 +296,9 @@ _SUM = Evaluation(
 )
 
 
-def _given(n: float, noise: float, radius: float, distance: float) -> float:
+def _given(
+    n: int | float, noise: int | float, radius: int | float, distance: int | float
+) -> float:
     """E|sum (y - E y)|^2 given v, for noise -s, 0 or s, s = 1.001 tau."""
     law = sym3(max(noise, 1.001 * radius), noise)
     kept = np.where(np.abs(law.values - distance) <= radius, law.values, distance)

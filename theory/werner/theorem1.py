@@ -186,7 +186,9 @@ def from_a_member(number: int, share: float, rounds: int) -> float:
     return float(chances @ found**2)
 
 
-def _bounded_noise(number: float, share: float, rounds: float) -> float:
+def _bounded_noise(
+    number: int | float, share: int | float, rounds: int | float
+) -> float:
     left = (1 - share) ** (2 * rounds)
     return (1 - left) / number + left
 
@@ -234,7 +236,7 @@ def prove_samples(cross: int = 2) -> list[Step]:
     ]
 
 
-def _from_member(n: float, **at: float) -> float:
+def _from_member(n: int | float, **at: int | float) -> float:
     """sigma^2, whatever n and Delta: see werner.thm1.start."""
     return at["noise"] ** 2
 
@@ -268,13 +270,13 @@ _equation = functools.partial(row, place="Theorem 1, equation (2)")
 
 
 def _settled(
-    share: float,
-    separation: float,
-    noise: float,
-    malicious: float,
-    radius: float,
-    distance: float,
-    rounds: float,
+    share: int | float,
+    separation: int | float,
+    noise: int | float,
+    malicious: int | float,
+    radius: int | float,
+    distance: int | float,
+    rounds: int | float,
 ) -> float:
     """|v_l - mu| from mu + `distance`, away from what noise just beyond the ball, the
     strangers' rare atom on its edge and bad points do."""
@@ -291,14 +293,14 @@ def _settled(
 
 
 def _population_bound(
-    share: float,
-    separation: float,
-    noise: float,
-    malicious: float,
-    radius: float,
-    distance: float,
-    rounds: float,
-    eta: float,
+    share: int | float,
+    separation: int | float,
+    noise: int | float,
+    malicious: int | float,
+    radius: int | float,
+    distance: int | float,
+    rounds: int | float,
+    eta: int | float,
 ) -> float:
     taken, rest = within_reach(
         share,
@@ -314,13 +316,13 @@ def _population_bound(
 
 
 def _population_margins(
-    share: float,
-    separation: float,
-    noise: float,
-    malicious: float,
-    radius: float,
-    distance: float,
-    rounds: float,
+    share: int | float,
+    separation: int | float,
+    noise: int | float,
+    malicious: int | float,
+    radius: int | float,
+    distance: int | float,
+    rounds: int | float,
 ) -> tuple[Margin, ...]:
     at = noise, malicious, radius, distance, rounds
     rest = _population_bound(share, separation, *at[:3], 0.0, 10**9, 0.5)

@@ -12,10 +12,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Complex, Float, Int
 from scipy import stats
 
-from cfljax.base import Numbers
 from cfljax.statements import (
     Constant,
     Evaluation,
@@ -43,17 +42,17 @@ _EXPONENTS = np.linspace(0, 30, 3001)  # lambda of Chernoff's bound
 class Sampled(NamedTuple):
     """An instance with n points in the cluster of N = n/delta; sigma = 1."""
 
-    n: Numbers
-    share: Numbers  # delta
-    separation: Numbers  # Delta
-    radius: Numbers  # tau
-    bad: Numbers = 0.0  # beta
+    n: int | float
+    share: int | float  # delta
+    separation: int | float  # Delta
+    radius: int | float  # tau
+    bad: int | float = 0.0  # beta
     reach: float = 0.5  # eta: |v_0 - mu| <= eta tau
 
     @property
-    def gap(self) -> Numbers:
+    def gap(self) -> float:
         """D = Delta - (1 + eta) tau, which a stranger in the ball is from its mean."""
-        return self.separation - (1 + self.reach) * self.radius
+        return float(self.separation - (1 + self.reach) * self.radius)
 
     @property
     def kept(self) -> float:
@@ -61,32 +60,34 @@ class Sampled(NamedTuple):
         return (1 + self.reach) / (1 + 2 * self.reach)
 
     @property
-    def terms(self) -> tuple[Numbers, Numbers, Numbers]:
+    def terms(self) -> tuple[float, float, float]:
         """What sampling, noise and strangers, and bad points make of the centre, in the
         root mean square."""
         near, gap = (1 - self.reach) * self.radius, self.gap
-        sampling = (2 + self.radius / (np.sqrt(self.share) * gap)) / np.sqrt(self.n)
+        sampling = 2 + self.radius / (math.sqrt(self.share) * gap)
         bias = 1 / near + self.radius / (self.share * gap**2)
         pull = self.bad * self.radius / self.share
-        return sampling / self.kept, bias / self.kept, pull / self.kept
+        return (
+            sampling / math.sqrt(self.n) / self.kept,
+            bias / self.kept,
+            pull / self.kept,
+        )
 
     @property
-    def chance(self) -> Float[np.ndarray, "..."]:
+    def chance(self) -> float:
         """Bound on P(the sample is unlike its law), by Chernoff: see `theorem1.md`."""
-        power = _EXPONENTS
-        part = [np.asarray(one)[..., None] for one in self]
-        n, share, _, radius, bad, reach = part
-        gap = np.asarray(self.gap)[..., None]
-        rate = power * (reach - bad / share - 1 / radius)
-        rate = rate - np.expm1((1 + 2 * reach) * power) / ((1 - reach) * radius) ** 2
-        rate = rate - np.expm1(power) / (share * gap**2)
-        return np.exp(-np.max(n * rate, axis=-1))
+        power, reach = _EXPONENTS, self.reach
+        rate = power * (reach - self.bad / self.share - 1 / self.radius)
+        near = (1 - reach) * self.radius
+        rate = rate - np.expm1((1 + 2 * reach) * power) / near**2
+        rate = rate - np.expm1(power) / (self.share * self.gap**2)
+        return math.exp(-self.n * float(np.max(rate)))
 
-    def bound(self, distance: Numbers, rounds: Numbers) -> Float[np.ndarray, "..."]:
+    def bound(self, distance: int | float, rounds: int | float) -> float:
         """Root mean square of |v_l - mu| from |v_0 - mu| <= `distance`."""
-        left = (1 - self.kept * np.asarray(self.share)) ** rounds * distance
-        rare = (rounds + self.reach) * self.radius * np.sqrt(self.chance)
-        return left + sum(self.terms) + rare
+        left = (1 - self.kept * self.share) ** rounds * distance
+        rare = (rounds + self.reach) * self.radius * math.sqrt(self.chance)
+        return float(left + sum(self.terms) + rare)
 
 
 def mean_square(one: Sampled, law: Discrete, start: float, rounds: int) -> float:
@@ -114,7 +115,7 @@ def mean_square(one: Sampled, law: Discrete, start: float, rounds: int) -> float
 
 def _counts(
     number: int, chance: float
-) -> tuple[Float[np.ndarray, " counts"], Float[np.ndarray, " counts"]]:
+) -> tuple[Int[np.ndarray, " counts"], Float[np.ndarray, " counts"]]:
     """How many of `number` points are at an atom, and the chances of it; what is left
     out has a chance of less than 1e-15."""
     middle = number * chance
@@ -131,7 +132,9 @@ def _rounds(one: Sampled) -> int:
     return Instance(float(one.share), float(one.separation)).num_rounds
 
 
-def _theorems(number: float, share: float, factor: float, **rest: float) -> Sampled:
+def _theorems(
+    number: int | float, share: float, factor: float, **rest: float
+) -> Sampled:
     """An instance with Delta = `factor` sigma/delta and the radius of Theorem 1."""
     one = Instance(share, factor / share)
     return Sampled(number, share, one.separation, one.radius, **rest)
@@ -298,7 +301,7 @@ def check_path(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
 
 def _heavy(
     generator: np.random.Generator, shape: tuple[int, int], rare: bool
-) -> np.ndarray:
+) -> Complex[np.ndarray, "trials points"]:
     """Noise in a plane with variance 1: Student's with 3 degrees of freedom, or a point
     at one of eight places about tau away, with the chance that its variance allows."""
     if not rare:
@@ -308,17 +311,17 @@ def _heavy(
     size = generator.uniform(6.0, 16.0, (shape[0], 1))
     hit = generator.random(shape) < 1 / size**2
     turn = np.exp(2j * np.pi * generator.integers(0, 8, shape) / 8)
-    return np.where(hit, size * turn, 0)
+    return np.where(hit, size * turn, 0j)
 
 
 def _sample_ratios(
     one: Sampled,
-    places: np.ndarray,
-    noise: np.ndarray,
+    places: Complex[np.ndarray, "trials points"],
+    noise: Complex[np.ndarray, "trials points"],
     masses: Float[np.ndarray, " points"],
-    starts: np.ndarray,
+    starts: Complex[np.ndarray, " trials"],
     bad: float,
-) -> tuple[Float[np.ndarray, " trials"], np.ndarray]:
+) -> tuple[Float[np.ndarray, " trials"], Bool[np.ndarray, " trials"]]:
     """Largest |v_l - mu| over the sample's own bound in 60 rounds, and whether the
     sample is like its law."""
     n, share, radius, reach = int(one.n), float(one.share), float(one.radius), one.reach
@@ -479,7 +482,9 @@ def prove_rate(constants: tuple[str, str, str] = ("32", "32", "8")) -> list[Step
     ]
 
 
-def _sampled(n: float, share: float, separation: float, malicious: float) -> Sampled:
+def _sampled(
+    n: int | float, share: int | float, separation: int | float, malicious: int | float
+) -> Sampled:
     return Sampled(n, share, separation, math.sqrt(share * separation), malicious)
 
 
@@ -487,12 +492,12 @@ _LAW = 1.01  # s/tau of the noise that a truth is told for
 
 
 def _exact_root(
-    n: float,
-    share: float,
-    separation: float,
-    noise: float,
-    malicious: float,
-    rounds: float,
+    n: int | float,
+    share: int | float,
+    separation: int | float,
+    noise: int | float,
+    malicious: int | float,
+    rounds: int | float,
 ) -> float:
     """Root mean square, in units of the noise, for the law of the check."""
     one = _sampled(n, share, separation / noise, malicious)
@@ -511,12 +516,12 @@ _PARAMETERS = (
 
 
 def _margins(
-    n: float,
-    share: float,
-    separation: float,
-    noise: float,
-    malicious: float,
-    rounds: float,
+    n: int | float,
+    share: int | float,
+    separation: int | float,
+    noise: int | float,
+    malicious: int | float,
+    rounds: int | float,
 ) -> tuple[Margin, ...]:
     least = Instance(share, max(separation / noise, 1.0)).least_rounds
     return (

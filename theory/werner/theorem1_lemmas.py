@@ -46,7 +46,12 @@ def clipped(
 
 
 def one_round(
-    instance: Instance, law: Discrete, centre: float, number: float, *, member: bool
+    instance: Instance,
+    law: Discrete,
+    centre: int | float,
+    number: int | float,
+    *,
+    member: bool,
 ) -> float:
     """E (mean of all y - mu)^2 given v, mu = 0, for `number` points a cluster; only n_i
     - 1 are left of the first if v is a `member` of it."""
@@ -62,7 +67,7 @@ def one_round(
     return float((total / points) ** 2 + np.sum(counts * variances) / points**2)
 
 
-def _member_round(one: Instance, number: float) -> float:
+def _member_round(one: Instance, number: int | float) -> float:
     """E(mean of all y - mu)^2 for v = z_i and noise of three atoms just beyond tau."""
     law = sym3(1.001 * one.radius, 1.0)
     return sum(
@@ -253,7 +258,11 @@ _units = functools.partial(
 
 
 def _one_round(
-    n: float, share: float, separation: float, noise: float, distance: float
+    n: int | float,
+    share: int | float,
+    separation: int | float,
+    noise: int | float,
+    distance: int | float,
 ) -> float:
     """The larger of both sides of the mean, for noise just beyond the ball."""
     one = Instance(share, separation / noise)
@@ -557,7 +566,12 @@ def check_conditional(preset: Preset, name: str, *, reach: float = 2.0) -> Verdi
 _FAR = 10.0  # tau of Lemma 3's evaluation, in sigma
 
 
-def _opposite(share: float, separation: float, noise: float, distance: float) -> float:
+def _opposite(
+    share: int | float,
+    separation: int | float,
+    noise: int | float,
+    distance: int | float,
+) -> float:
     """|E(y - z)|^2 for v - mu = -c (z - mu)/sigma, the far atom just out of the
     ball."""
     scaled, away = share * separation / noise, distance / noise
@@ -569,7 +583,12 @@ def _opposite(share: float, separation: float, noise: float, distance: float) ->
     return noise**2 * float(np.sum(law.chances * gaps * out) ** 2)
 
 
-def _stranger(share: float, separation: float, noise: float, distance: float) -> float:
+def _stranger(
+    share: int | float,
+    separation: int | float,
+    noise: int | float,
+    distance: int | float,
+) -> float:
     """E|y - mu|^2 of the worst law, C_tau = 4; c + tau stays below Delta where it is
     claimed."""
     gap, away = separation / noise, distance / noise

@@ -459,7 +459,7 @@ _TOLD = (
 )
 
 
-def _smallest(separation: float, noise: float) -> Truth:
+def _smallest(separation: int | float, noise: int | float) -> Truth:
     """Least worst risk of algorithms that are told the mixture."""
     return exact(float(noise**2 * _least_risk(separation / noise)))
 
@@ -614,33 +614,33 @@ _EXACT = 1e-300  # rounding, where nothing is rounded
 
 
 class Pair(NamedTuple):
-    """The two laws of the proof for sigma = 1."""
+    """The two laws of the proof for sigma = 1, in fractions or symbols."""
 
-    separation: Fraction  # Delta
-    root: Fraction  # S
+    separation: Any  # Delta
+    root: Any  # S
 
     @property
-    def chance(self) -> Fraction:
+    def chance(self) -> Any:
         """p, as (12) has it."""
         return Fraction(1, 2) - self.separation / (2 * self.root)
 
     @property
-    def size(self) -> Fraction:
+    def size(self) -> Any:
         """delta, the upper atom: what (10) makes of p."""
         return self.separation / (1 - 2 * self.chance)
 
     @property
-    def least_risk(self) -> Fraction:
+    def least_risk(self) -> Any:
         """delta^2 p^2/4."""
         return (self.size * self.chance) ** 2 / 4
 
     @property
-    def means(self) -> tuple[Fraction, Fraction]:
+    def means(self) -> tuple[Any, Any]:
         """E D_1 and E D_2."""
         return self.size * self.chance, self.size * (1 - self.chance)
 
     @property
-    def variances(self) -> tuple[Fraction, Fraction]:
+    def variances(self) -> tuple[Any, Any]:
         """Of D_1 and D_2, about their means."""
         first, second = self.means
         low, high = self.chance, 1 - self.chance
@@ -655,7 +655,7 @@ def pair(level: Any) -> Pair:
     return Pair(level - 1 / level, level + 1 / level)
 
 
-Sides = Callable[[Pair], tuple[Fraction | int, Fraction]]
+Sides = Callable[[Pair], tuple[Any, Any]]
 
 
 def check_identity(
