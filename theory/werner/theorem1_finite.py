@@ -534,7 +534,9 @@ def _margins(
             "werner.thm1: beta_i <= delta_i/12", malicious, share / 12, at_least=False
         ),
         Margin(
-            "werner.thm1: l >= log(Delta/sigma)/|log(1 - delta_i/2)|", rounds, least
+            "werner.thm1: l >= log(Delta/sigma)/|log(1 - delta_i/2)|",
+            float(rounds),
+            least,
         ),
     )
 
