@@ -10,12 +10,13 @@ from cfljax import intervals
 from cfljax.statements import evaluate
 from cfljax.statements.judges import ERROR_RATE
 from cfljax.statements.statement import Preset
-from cfljax.statements.verdict import Status
+from cfljax.statements.verdict import Grade, Status
 from theory.werner import (
     assumptions,
     lemmas,
     lemmas_points,
     theorem1,
+    theorem1_finite,
     theorem1_lemmas,
     theorem1_share,
     theorem2,
@@ -30,7 +31,7 @@ from theory.werner import (
 from theory.werner.common import instances, laws
 from theory.werner.common import one_client as client
 from theory.werner.common import population_map as rule
-from theory.werner.common.claims import Family, exactly, one_constant
+from theory.werner.common.claims import Family, exactly, one_constant, reached
 from theory.werner.common.instances import Instance
 from theory.werner.common.one_client import Cluster
 
@@ -89,6 +90,31 @@ def test_relief_takes_its_power_off_the_slope():
     assert family.relieved(0.3).low[0] == family.low[0]
     assert _status(0.01 * LEVELS**0.5, relief=0.3) is Status.VIOLATED
     assert _status(0.01 * LEVELS**0.5, relief=0.5) is Status.HOLDS
+
+
+def test_a_sharp_constant_is_neither_too_large_nor_falls_short_by_slope():
+    assert _status(np.full(6, 0.99), constant=1.0, sharp=0.98) is Status.HOLDS
+    assert _status(np.full(6, 0.90), constant=1.0, sharp=0.98) is Status.VIOLATED
+    assert _status(LEVELS**-0.5, constant=1.0) is Status.HOLDS
+    assert _status(LEVELS**-0.5, constant=1.0, sharp=0.5) is Status.VIOLATED
+
+
+def test_known_shares_of_a_bound_are_missed_on_either_side():
+    assert reached("toy.a", [0.5, 0.2], [0.5, 0.2]).status is Status.HOLDS
+    assert reached("toy.a", [0.5, 0.2], [0.5, 0.1]).status is Status.VIOLATED
+    assert reached("toy.a", [0.5, 0.2], [0.5, 0.4]).status is Status.VIOLATED
+
+
+def test_grade_and_parameters_of_families():
+    family = exactly("x", LEVELS, np.full(6, 0.5), n=LEVELS, share=0.25)
+    found = one_constant("toy.a", [family, family])
+    assert found.grade is Grade.EXACT
+    assert one_constant("toy.a", [family], num_trials=9).grade is Grade.NOMINAL
+    told = one_constant("toy.a", [family], num_trials=9, grade=Grade.SAMPLED)
+    assert told.grade is Grade.SAMPLED
+    assert found.points is not None
+    np.testing.assert_array_equal(found.points.coordinates["n"], [*LEVELS, *LEVELS])
+    np.testing.assert_array_equal(found.points.coordinates["share"], 0.25)
 
 
 SIGMA, SIZE = 0.7, 5.0
@@ -397,6 +423,98 @@ def test_bad_points_move_by_their_share_of_the_radius():
     found = theorem1_share.worst_square(one, 1e3)
     assert found == pytest.approx((0.08 * 1e3) ** 2, rel=0.01)
     assert theorem1_share.worst_square(one._replace(bad=0.0), 1e3) < 2e-6
+
+
+def test_the_corrected_bound_by_hand():
+    """24 s^2 = tau^2, tau = Delta/3, beta = delta/12, eta = 1/2."""
+    found = rule.within_reach(0.25, 30.0, 10.0, 0.25 / 12, spread=100 / 24)
+    assert found.taken == pytest.approx(0.25 * 5 / 6)
+    parts = 2 * (100 / 24) / 10 + 10 / (0.25 * 15**2) + 10 / 12
+    assert found.rest == pytest.approx(parts * 6 / 5)
+
+
+def test_errors_of_bounded_noise_from_a_member_against_all_samples():
+    law = laws.Discrete(np.array([-1.0, 1.0]), np.full(2, 0.5))
+    places, chances = assumptions.all_samples(law, 4)
+    mean, left = places.mean(axis=1), 0.75**3
+    square = chances @ ((1 - left) * mean + left * places[:, 0]) ** 2
+    assert theorem1.from_a_member(4, 0.25, 3) == pytest.approx(square, rel=1e-12)
+
+
+def test_mean_square_of_finitely_many_points_against_all_samples():
+    """Two points of the cluster, two strangers: each of the 16 samples by rule (4)."""
+    one = theorem1_finite.Sampled(2, 0.5, 20.0, 4.0)
+    law = laws.skew2(4.5, 1.0)
+    far = 20.0 - 0.99 * 4.0
+    stray = laws.Discrete(
+        np.array([-0.99 * 4.0, -1e9]), np.array([1.0, far**2]) / (1 + far**2)
+    )
+    own, own_chances = assumptions.all_samples(law, 2)
+    other, other_chances = assumptions.all_samples(stray, 2)
+    wanted = 0.0
+    for mine, chance in zip(own, own_chances, strict=True):
+        for theirs, weight in zip(other, other_chances, strict=True):
+            points = rule.Mixture(np.concatenate([mine, theirs]), np.full(4, 0.25))
+            found = rule.settle(points, np.array([1.5]), 4.0, num_rounds=7)
+            wanted += chance * weight * found[0] ** 2
+    found = theorem1_finite.mean_square(one, law, 1.5, 7)
+    assert found == pytest.approx(wanted, rel=1e-12)
+    assert found != pytest.approx(theorem1_finite.mean_square(one, law, 0.0, 7))
+
+
+def test_terms_of_the_finite_bound_by_hand():
+    one = theorem1_finite.Sampled(100, 0.25, 100.0, 10.0, 0.02)
+    assert one.gap == 85 and one.kept == 0.75
+    sampling, bias, pull = one.terms
+    assert sampling == pytest.approx((2 + 10 / (0.5 * 85)) / 10 / 0.75)
+    assert bias == pytest.approx((1 / 5 + 10 / (0.25 * 85**2)) / 0.75)
+    assert pull == pytest.approx(0.8 / 0.75)
+    rare = (7 + 0.5) * 10 * np.sqrt(one.chance)
+    start = (1 - 0.75 * 0.25) ** 7 * 3
+    assert one.bound(3.0, 7) == pytest.approx(start + sampling + bias + pull + rare)
+    power = 0.4
+    rate = power * (0.5 - 0.08 - 0.1) - np.expm1(0.8) / 25 - np.expm1(0.4) / 85**2 * 4
+    assert -np.log(one.chance) >= 100 * rate
+
+
+def test_one_round_of_lemma_8_is_that_of_lemma_1():
+    """Two clusters with one law, noise on one side of the ball."""
+    one = Instance(0.5, 60.0)
+    law = laws.skew2(1.1 * one.radius, 1.0)
+    row = lambda values: np.array([[*values, *[0.0] * (6 - len(values))]])
+    rounds = lemmas.Rounds(
+        row(law.values),
+        row(law.chances),
+        60.0 + law.values[None],
+        law.chances[None],
+        np.array([0.5]),
+        np.array([1.0]),
+        np.array([one.radius]),
+        np.array([60.0]),
+        np.array([1.2]),
+    )
+    found = lemmas.one_round(rounds, np.array([8.0]))
+    wanted = theorem1_lemmas.one_round(one, law, 1.2, 8.0, member=False)
+    assert found.left[0] == pytest.approx(wanted, rel=1e-12)
+    assert found.terms[0, 0] == pytest.approx(0.75 * 1.44)
+    assert found.terms[3, 0] == pytest.approx(0.25 / 8)
+
+
+def test_mean_less_deviation_of_two_points_is_the_smaller():
+    law = laws.skew2(3.0, 1.0)
+    moved = laws.Discrete(law.values + 0.7, law.chances)
+    places = np.minimum(law.values[:, None], moved.values)
+    wanted = law.chances @ places**2 @ moved.chances
+    assert theorem2.less_deviation(1, (law, moved)) == pytest.approx(wanted)
+
+
+def test_half_way_is_off_by_half_of_what_a_mixture_allows():
+    # s = S/2, Delta = 2: h is from Delta/2 = 1 to s = sqrt 2.
+    answer = theorem2.half_way(2.0, np.sqrt(2.0))
+    assert answer == pytest.approx(-(1 + np.sqrt(2)) / 2)
+    assert (answer + 1) ** 2 == pytest.approx((np.sqrt(8) - 2) ** 2 / 16)
+    # s = 3 > S/2: from sqrt(s^2 - 1) on.
+    assert theorem2.half_way(2.0, 3.0) == pytest.approx(-(3 + np.sqrt(8)) / 2)
 
 
 def test_rounds_needed_are_the_first_that_are_enough():

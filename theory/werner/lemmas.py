@@ -5,19 +5,43 @@ Momentum-Clustering. In both m is the cluster's mean and s^2 the spread of its p
 around m, noise and clients' own means together.
 """
 
+import dataclasses
 import functools
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Num
 from scipy import stats
 
-from cfljax.statements import Margin, Preset, Status, Verdict, never_exceeds
-from theory.rows import row
-from theory.werner.common.claims import DECLARED, exactly, one_constant
+from cfljax.statements import (
+    Constant,
+    Evaluation,
+    Margin,
+    Preset,
+    Status,
+    Step,
+    Verdict,
+    combine,
+    exact,
+    never_exceeds,
+)
+from cfljax.statements import exactly as exactly_so
+from theory.glossary import parameter
+from theory.rows import listed, row
+from theory.werner.common.claims import DECLARED, exactly, one_constant, reached
 from theory.werner.common.instances import LEAST_SEPARATION, asked_rounds
 from theory.werner.common.laws import Discrete, skew2, sym3, variance
-from theory.werner.common.population_map import Mixture, mixture, move
+from theory.werner.common.population_map import (
+    Mixture,
+    mixture,
+    move,
+    prove_within_reach,
+    tight_instances,
+    within_reach,
+)
+from theory.werner.theorem1 import POPULATION
+from theory.werner.theorem1_lemmas import prove_round
 
 _ROUNDING = 1e-12  # relative to the bound; each round adds a few units
 
@@ -97,6 +121,35 @@ def everybody(rounds: Rounds, bad: Float[np.ndarray, " rounds"]) -> Mixture:
     )
 
 
+def _path(quantity: str) -> Evaluation:
+    """That of the corrected Theorem 1 at eta = 1/2, of another quantity."""
+    return dataclasses.replace(POPULATION, quantity=quantity)
+
+
+def prove_path(rest: str = "3/10") -> list[Step]:
+    """Theorem A of `theorem1.md` with eta = 1/2, s^2 for the cluster's sigma^2 and
+    rho^2 for the others'. Its conditions: q = 4 s^2/tau^2 <= 4/24 = 1/6; D = Delta - 3
+    tau/2 >= Delta/2 as tau <= Delta/3; and what remains is at most 6/5 times 2 s^2/tau
+    + 4 tau rho^2/(delta Delta^2) + beta tau/delta, that is (6/5)(2/24 + 4/48 + 1/12)
+    tau = 3/10 tau, less than tau/2. It is the bound of the text, as 1 - q >= 5/6."""
+    most = Fraction(6, 5) * (Fraction(2, 24) + Fraction(4, 48) + Fraction(1, 12))
+    return [
+        *prove_within_reach(),
+        exactly_so(
+            "q <= 4/24 = 1/6, 1/(1 - q) <= 6/5", Fraction(4, 24) == Fraction(1, 6)
+        ),
+        exactly_so(
+            "D/Delta >= 1 - (3/2)/3 = 1/2", 1 - Fraction(3, 2) / 3 >= Fraction(1, 2)
+        ),
+        exactly_so(
+            "rest <= 3/10 tau <= tau/2", most <= Fraction(rest) <= Fraction(1, 2)
+        ),
+        exactly_so(
+            "(6/5)(2, 4, 1) = 12/5, 24/5, 6/5", Fraction(6, 5) * 2 == Fraction(12, 5)
+        ),
+    ]
+
+
 _CONDITIONS = (
     "|v_0 - m| <= tau/2, 24 s^2 <= tau^2",
     "tau <= Delta/3, delta_i Delta^2 >= 48 rho^2, beta_i <= delta_i/12",
@@ -106,9 +159,11 @@ _CONSTANT = 4.0  # C of the radius in the counterexamples to both
 
 
 def check_path(
-    preset: Preset, name: str, *, heterogeneous: bool, bias: float = 4.0
+    preset: Preset, name: str, *, heterogeneous: bool, factor: float = 1.0
 ) -> Verdict:
-    """The bound above, with `bias` for 4, in every round of Threshold-Clustering."""
+    """The bound above, `factor` times what remains of it, in every round of
+    Threshold-Clustering; and where one part is nearly all of it just the share that is
+    known is reached."""
     count = preset.choose(quick=2000, full=100_000)
     num_rounds = preset.choose(quick=200, full=1000)
     generator = preset.generator(name)
@@ -117,19 +172,36 @@ def check_path(
     bad = share / 12 * generator.choice([0.0, 0.3, 1.0], count)
     push = bad * generator.choice([-1.0, 1.0], count)
     points = everybody(rounds, bad)
-    rest = bias * rounds.spread / radius + 2 * bad * radius / share
-    rest += 8 * radius / (share * rounds.separation**2)
-    kept, centres = np.abs(rounds.starts), rounds.starts
-    worst = np.zeros(count)
+    taken, rest = within_reach(
+        share, rounds.separation, radius, bad, spread=rounds.spread
+    )
+    left, centres, worst = np.ones(count), rounds.starts, np.zeros(count)
     for _ in range(num_rounds):
         centres = move(points, centres, radius, push=push)
-        kept = kept * (1 - share / 2)
-        worst = np.maximum(worst, np.abs(centres) / (kept + rest))
+        left = left * (1 - taken)
+        bound = left * np.abs(rounds.starts) + (1 - left) * factor * rest
+        worst = np.maximum(worst, np.abs(centres) / bound)
+    below = never_exceeds(
+        name,
+        worst,
+        1.0,
+        rounding=_ROUNDING,
+        coordinates={
+            "share": share,
+            "separation": rounds.separation,
+            "radius": radius,
+            "malicious": bad,
+        },
+    )
+    tight = tight_instances()
+    ratios = [each.ratio / factor for each in tight]
+    known = reached(name, ratios, [each.attained for each in tight], room=0.01)
     detail = (
         f"{count} instances, K = 2 to 64, {num_rounds} rounds each: distance "
-        f"over bound at most {np.max(worst):.3g}"
+        f"over bound at most {np.max(worst):.4f}; where noise, others, bad points or "
+        f"the start are all: {listed(ratios, '.4f')}"
     )
-    return never_exceeds(name, worst, 1.0, rounding=_ROUNDING, detail=detail)
+    return combine(name, [below, known], detail=detail)
 
 
 _GRADIENTS = (2, 10, 50, 200)  # K = 1/delta
@@ -137,11 +209,13 @@ _SPREAD, _PART = 0.49, 0.4  # A, share of the steep clients
 _SEPARATION, _NOISE = 10.0, 1e-4  # Delta, rho, with |grad F| = 1
 
 
-def settled_error() -> Float[np.ndarray, "clients clusters"]:
+def settled_error(
+    clusters: tuple[float, ...] = _GRADIENTS,
+) -> Float[np.ndarray, "clients clusters"]:
     """|v_l - grad F|^2 in x = 1 from either kind of client, f_j = (1 + s_j) x^2/2 with
     s_j = A or -2 A/3, for each K; strangers have Delta y besides, and nothing is
     noisy."""
-    share = 1 / np.array(_GRADIENTS, float)
+    share = 1 / np.array(clusters, float)
     own = np.array([1 + _SPREAD, 1 - _SPREAD * _PART / (1 - _PART)])
     places = np.append(own, 1 + 1j * _SEPARATION)
     masses = np.stack([_PART * share, (1 - _PART) * share, 1 - share], axis=1)
@@ -155,15 +229,18 @@ def settled_error() -> Float[np.ndarray, "clients clusters"]:
     return np.abs(centres - 1) ** 2
 
 
-def check_coefficient(_: Preset, name: str, *, constant: float = DECLARED) -> Verdict:
-    """|v_l - grad F|^2 <= `constant` (delta |grad F|^2 + rho^2 + rho^3/Delta), for any
-    n, therefore."""
+def check_coefficient(_: Preset, name: str, *, printed: bool = True) -> Verdict:
+    """|v_l - grad F|^2 <= C (delta |grad F|^2 + rho^2 + rho^3/Delta), for any n,
+    therefore; A^2 for delta unless `printed`."""
     values, clusters = settled_error(), np.array(_GRADIENTS, float)
-    right = 1 / clusters + _NOISE**2 + _NOISE**3 / _SEPARATION  # n = 1 is most
+    right = _NOISE**2 + _NOISE**3 / _SEPARATION  # n = 1 is most
+    right = right + (1 / clusters if printed else _SPREAD**2)
     return one_constant(
         name,
-        [exactly("1/delta", clusters, one / right) for one in values],
-        constant=constant,
+        [
+            exactly("1/delta", clusters, one / right, share=1 / clusters)
+            for one in values
+        ],
         detail=f"error {np.min(values):.4f} to {np.max(values):.4f} |grad F|^2 from "
         "either kind of client",
     )
@@ -185,8 +262,20 @@ _LEMMA_7 = (
         constants={"C1": DECLARED, "C": _CONSTANT},
         claimed="constants unnamed",
         expected=Status.VIOLATED,
+        fault="printed",
         check=check_coefficient,
-        control={"constant": 32.0},
+        control={"printed": False},
+        evaluation=Evaluation(
+            quantity="|v_l - grad F_i|^2/|grad F_i|^2, A = 0.49, next to no noise",
+            parameters=(parameter("share", 0.1),),
+            bound=lambda share, C1: C1 * share,
+            truth=lambda share: exact(float(np.max(settled_error((1 / share,))))),
+            constants={
+                "C1": Constant(DECLARED, 0.0, 0.0, "none holds for all delta_i")
+            },
+            note="exact for f_j = (1 + s_j) x^2/2, s_j = A or -2 A/3, from either "
+            "client",
+        ),
         margins=lambda: (
             Margin(
                 "Theorem 3: Delta >= 24 rho/delta_i",
@@ -203,20 +292,24 @@ _LEMMA_7 = (
         ),
         note="The geometric series in step (iv) multiplies delta_i by 2/delta_i: the "
         "error is the same for all K, and the ratio grows as K. rho^3/Delta lacks the "
-        "factor, too, see Lemma 14. The control allows twice as much and is violated.",
+        "factor, too, see Lemma 14. The control has A^2 for delta_i.",
     ),
     _lemma_7(
         id="werner.lem7.corrected",
-        text="|v_l - m| <= (1 - delta_i/2)^l |v_0 - m| + 4 s^2/tau + 8 tau "
-        "rho^2/(delta_i Delta^2) + 2 beta_i tau/delta_i, m = grad F_i(x), F_i the mean "
-        "of the cluster's f_j, s^2 = rho^2 + A^2 |m|^2",
+        text="|v_l - m| <= (1 - 5 delta_i/6)^l |v_0 - m| + 12/5 s^2/tau + 24/5 tau "
+        "rho^2/(delta_i Delta^2) + 6/5 beta_i tau/delta_i, m = grad F_i(x), F_i the "
+        "mean of the cluster's f_j, s^2 = rho^2 + A^2 |m|^2; in full "
+        "werner.thm1.corrected with s^2 for the cluster's sigma^2",
         preconditions=("Delta, the strangers' distance from m at this x", *_CONDITIONS),
         check=functools.partial(check_path, heterogeneous=True),
-        control={"bias": 0.5},
-        note="With tau^2 = C (A^2 |m|^2 + delta_i rho Delta), C >= 24, (4 s^2/tau)^2 "
-        "is at most (32/C) (A^2 |m|^2 + rho^3/(delta_i Delta)): a small constant in "
-        "the place of delta_i, which is all that (15) and (16) need. The control has "
-        "half of s^2/tau for 4.",
+        control={"factor": 0.97},
+        proof=prove_path,
+        proof_control={"rest": "11/50"},
+        evaluation=_path("|v_l - grad F_i(x)|, A = 0, n_i -> infinity"),
+        note="With tau^2 = C (A^2 |m|^2 + delta_i rho Delta), C >= 24, (12/5 "
+        "s^2/tau)^2 is at most (12/C) (A^2 |m|^2 + rho^3/(delta_i Delta)): a small "
+        "constant in the place of delta_i, which is all that (15) and (16) need. The "
+        "control has 0.97 of what remains.",
     ),
 )
 
@@ -255,20 +348,21 @@ def mean_error(num_clusters: int) -> float:
     return square
 
 
-def check_lemma(_: Preset, name: str, *, constant: float = DECLARED) -> Verdict:
-    """E|v_l - m|^2 <= `constant` (rho^2/n + rho^3/Delta), without bad points."""
+def check_lemma(_: Preset, name: str, *, printed: bool = True) -> Verdict:
+    """E|v_l - m|^2 <= C (rho^2/n + rho^3/Delta), without bad points; C rho^2 from a
+    member and C rho^3/(delta Delta) from the mean unless `printed`."""
     members, clusters = np.array(_MEMBERS), np.array(_MOMENTA, float)
     separations = LEAST_SEPARATION * clusters
     stuck = np.array([member_error(one) for one in _MEMBERS])
     biased = np.array([mean_error(one) for one in _MOMENTA])
+    known = members / 2 if printed else 1 + 0 * members
+    least = separations / (1 if printed else clusters)  # n -> infinity
     return one_constant(
         name,
         [
-            exactly("from a member, n = Delta", members, stuck * members / 2),
-            # n -> infinity
-            exactly("from the mean, 1/delta", clusters, biased * separations),
+            exactly("from a member, n = Delta", members, stuck * known),
+            exactly("from the mean, 1/delta", clusters, biased * least),
         ],
-        constant=constant,
     )
 
 
@@ -302,26 +396,41 @@ _LEMMA_14 = (
         constants={"C1": DECLARED, "C": _CONSTANT, "C_Delta": LEAST_SEPARATION},
         claimed="constants unnamed",
         expected=Status.VIOLATED,
+        fault="printed",
         check=check_lemma,
-        control={"constant": 32.0},
+        control={"printed": False},
+        evaluation=Evaluation(
+            quantity="E|v_l - m|^2/rho^2 from a member, delta_i = 1/2, n_i = Delta/rho",
+            parameters=(
+                parameter("n", 200, "points of the cluster, and Delta/rho", least=48),
+            ),
+            bound=lambda n, C1: C1 * 2 / n,
+            truth=lambda n: exact(member_error(float(n))),
+            constants={"C1": Constant(DECLARED, 0.0, 0.0, "none holds for all n_i")},
+            note="exact for noise -s, 0 or s, s = 1.001 tau, C = 4",
+        ),
         margins=_margins,
         note="From a member, as the proof starts, with points at 0 and +-1.001 tau the "
         "centre never moves. From the mean, with K clusters and n_i -> infinity, the "
         "ratio grows as K: the geometric series multiplies rho^3/Delta by 2/delta_i. "
-        "The control allows twice as much and is violated, too.",
+        "The faults of werner.thm1.start and werner.thm1.share. The control has rho^2 "
+        "from a member and 1/delta_i.",
     ),
     _lemma_14(
         id="werner.lem14.corrected",
-        text="|v_l - m| <= (1 - delta_i/2)^l |v_0 - m| + 4 rho^2/tau + 8 tau "
-        "rho^2/(delta_i Delta^2) + 2 beta_i tau/delta_i, m the E_x of the cluster's "
-        "mean momentum",
+        text="|v_l - m| <= (1 - 5 delta_i/6)^l |v_0 - m| + 12/5 rho^2/tau + 24/5 tau "
+        "rho^2/(delta_i Delta^2) + 6/5 beta_i tau/delta_i, m the E_x of the cluster's "
+        "mean momentum; in full werner.thm1.corrected",
         preconditions=("Assumption 9", *_CONDITIONS),
         check=functools.partial(check_path, heterogeneous=False),
-        control={"bias": 0.5},
+        control={"factor": 0.97},
+        proof=prove_path,
+        proof_control={"rest": "11/50"},
+        evaluation=_path("|v_l - m|, n_i -> infinity"),
         note="With tau^2 = 24 delta_i rho Delta, where it is at most Delta^2/9, it "
         "makes an error of order rho^3/(delta_i Delta) + beta_i^2 rho Delta/delta_i; "
-        "for what finitely many points add see Theorem 1. A member need not be within "
-        "tau/2. The control has half of rho^2/tau for 4.",
+        "for what finitely many points add see werner.thm1.finite. A member need not "
+        "be within tau/2. The control has 0.97 of what remains.",
     ),
 )
 
@@ -346,24 +455,34 @@ def path_variance(noise: float, alpha: float) -> Float[np.ndarray, " rounds"]:
     return np.array(found)
 
 
-def check_step(
-    _: Preset, name: str, *, alpha: float, constant: float = DECLARED
-) -> Verdict:
-    """Var E_x m_t <= `constant` rho^2 in every round, rho^2 = alpha sigma^2."""
+def check_step(_: Preset, name: str, *, alpha: float, printed: bool = True) -> Verdict:
+    """Var E_x m_t <= C rho^2 in every round, rho^2 = alpha sigma^2; unless `printed` at
+    most 4/27, the largest f'(x)^2 on the path."""
     values = np.array([np.max(path_variance(one, alpha)) for one in _NOISES])
-    family = exactly("1/sigma", 1 / _NOISES, values / (alpha * _NOISES**2))
-    detail = f"largest variance in {_ROUNDS} rounds over rho^2"
-    return one_constant(name, [family], constant=constant, detail=detail)
+    right = alpha * _NOISES**2 if printed else np.full_like(_NOISES, 4 / 27)
+    family = exactly("1/sigma", 1 / _NOISES, values / right, noise=_NOISES)
+    return one_constant(
+        name,
+        [family],
+        constant=DECLARED if printed else 1.0,
+        detail=f"largest variance in {_ROUNDS} rounds",
+    )
 
 
-def check_round(
-    preset: Preset, name: str, *, heterogeneous: bool, slope: float = 0.5
-) -> Verdict:
-    """E |mean y - m|^2 <= (1 - `slope` delta) e^2 + the terms of bias and variance,
-    exactly for each round, as points are independent given v."""
-    count = preset.choose(quick=5000, full=500_000)
-    rounds = draw_rounds(preset.generator(name), count, heterogeneous=heterogeneous)
-    members = preset.generator(name, 1).integers(1, 1000, count)  # n_i
+class Sides(NamedTuple):
+    """Both sides of Lemma 8 in each of some rounds, the right one in its terms."""
+
+    left: Float[np.ndarray, " rounds"]
+    terms: Float[np.ndarray, "5 rounds"]
+
+
+def one_round(
+    rounds: Rounds,
+    members: Num[np.ndarray, " rounds"],
+    noise: float = 1.0,
+) -> Sides:
+    """E|mean y - m|^2 given v, exactly, as points are independent given v, for
+    `members` n_i, and its bound; `noise` is rho^2."""
     share, radius, apart = rounds.shares, rounds.radius, rounds.separation
     start, moments = rounds.starts[:, None], []
     for places, chances in (
@@ -377,17 +496,154 @@ def check_round(
     # The clients' own means differ: pooled, their variance is no less than theirs.
     left = (share * mine + (1 - share) * others) ** 2
     left += share / members * (share * own + (1 - share) * foreign)
-    square, right = rounds.spread, (1 - slope * share) * rounds.starts**2
-    right += 24 * share * square**2 / radius**2
-    right += 96 * radius**2 / (share * apart**4)
-    right += square / members * (share**2 + 4 * share * radius**2 / apart**2)
+    square = rounds.spread
+    terms = [
+        (1 - share / 2) * rounds.starts**2,
+        16 * share * square**2 / radius**2,
+        32 * radius**2 * noise**2 / (share * apart**4),
+        share**2 * square / members,
+        4 * share * radius**2 * noise / (apart**2 * members),
+    ]
+    return Sides(left, np.stack(np.broadcast_arrays(*terms)))
+
+
+def dominated_rounds() -> tuple[Rounds, Float[np.ndarray, " rounds"]]:
+    """One round for each term of the bound, which is nearly all of it there, and
+    n_i."""
+
+    def atoms(size: float, radius: float) -> tuple[list[float], list[float], float]:
+        """Noise with a rare atom at `size` tau: values, chances and variance."""
+        law = skew2(size * radius, 1.0)
+        return [*law.values] + 4 * [0.0], [*law.chances] + 4 * [0.0], 1.0
+
+    none = [0.0] * 6, [1.0] + 5 * [0.0], 1e-6
+    huge, third = 1e8, 300.0
+    cases = [
+        # noise, share, tau, Delta, place of the strangers' rare atom, v, n_i
+        (none, 1 / 1024, 1e3, huge, 0.0, 500.0, 1e12),
+        (atoms(1.05, 5.0), 1 / 2, 5.0, huge, 0.0, 0.0, 1e12),
+        (none, 1 / 3, third, 3 * third, third, 0.0, 1e12),
+        (atoms(0.01, 1e3), 1 / 2, 1e3, 1e12, 0.0, 0.0, 1.0),
+        (none, 1 / 64, third, 3 * third, third, 0.0, 1.0),
+    ]
+    strangers, chances = [], []
+    for _, _, _, apart, place, _, _ in cases:
+        far = apart - place
+        caught = 1 / (1 + far**2)
+        strangers.append([place, apart + 1 / far] if place else [apart, apart])
+        chances.append([caught, 1 - caught])
+    column = lambda index: np.array([case[index] for case in cases], float)
+    laws = [case[0] for case in cases]
+    return (
+        Rounds(
+            np.array([law[0] for law in laws]),
+            np.array([law[1] for law in laws]),
+            np.array(strangers),
+            np.array(chances),
+            column(1),
+            np.array([law[2] for law in laws]),
+            column(2),
+            column(3),
+            column(5),
+        ),
+        column(6),
+    )
+
+
+_ATTAINED = (0.9985, 0.0283, 0.0234, 1.0, 0.5323)
+
+
+def check_round(
+    preset: Preset, name: str, *, heterogeneous: bool, factor: float = 1.0
+) -> Verdict:
+    """E |mean y - m|^2 is at most `factor` times its bound, in drawn rounds, and where
+    one term is nearly all of it just the share that is known is reached."""
+    count = preset.choose(quick=5000, full=500_000)
+    rounds = draw_rounds(preset.generator(name), count, heterogeneous=heterogeneous)
+    members = preset.generator(name, 1).integers(1, 1000, count)  # n_i
+    drawn = one_round(rounds, members)
+    right = factor * np.sum(drawn.terms, axis=0)
+    below = never_exceeds(
+        name,
+        drawn.left,
+        right,
+        rounding=_ROUNDING * right,
+        coordinates={
+            "n": members,
+            "share": rounds.shares,
+            "separation": rounds.separation,
+            "radius": rounds.radius,
+            "distance": np.abs(rounds.starts),
+        },
+    )
+    alone = one_round(*dominated_rounds())
+    ratios = alone.left / (factor * np.sum(alone.terms, axis=0))
+    known = reached(name, list(ratios), _ATTAINED)
     detail = (
         f"{count} rounds, K = 2 to 64: left over right at most "
-        f"{np.max(left / right):.3g}"
+        f"{np.max(drawn.left / right):.4f}; where each term is all: "
+        f"{listed(ratios, '.4f')}"
     )
-    return never_exceeds(name, left, right, rounding=_ROUNDING * right, detail=detail)
+    return combine(name, [below, known], detail=detail)
 
 
+def _evaluated_round(
+    n: int | float,
+    share: int | float,
+    separation: int | float,
+    noise: int | float,
+    radius: int | float,
+    distance: int | float,
+) -> Sides:
+    """For noise just beyond the ball and strangers' rare atom on its edge, v on the
+    side on which the left side is the larger; in units of the noise."""
+    law = skew2(max(2.0, 1.01 * radius / noise), 1.0)
+    apart, reach = separation / noise, radius / noise
+    far = apart - reach
+    caught = 1 / (1 + far**2)
+    pair = lambda one: np.array([one, one], float)
+    rounds = Rounds(
+        pair([*law.values] + 4 * [0.0]),
+        pair([*law.chances] + 4 * [0.0]),
+        pair([-reach, -apart]),
+        pair([caught, 1 - caught]),
+        pair(share),
+        pair(1.0),
+        pair(reach),
+        pair(apart),
+        np.array([-1.0, 1.0]) * distance / noise,
+    )
+    return one_round(rounds, pair(n))
+
+
+ROUND = Evaluation(
+    quantity="E|y_G - m|^2 given x and v, s = rho",
+    parameters=(
+        parameter("n", 50, "good points of the cluster"),
+        parameter("share", 0.5, "share of the cluster in the good points"),
+        parameter("separation", 100.0, open=True),
+        parameter("noise", 1.0, "rho, of a point, and s", open=True),
+        parameter("radius", 7.0),
+        parameter("distance", 2.0, "|v - m|"),
+    ),
+    bound=lambda **at: (
+        at["noise"] ** 2 * float(np.sum(_evaluated_round(**at).terms[:, 0]))
+    ),
+    truth=lambda **at: exact(
+        at["noise"] ** 2 * float(np.max(_evaluated_round(**at).left))
+    ),
+    margins=lambda n, share, separation, noise, radius, distance: (
+        Margin("|v - m| <= tau/2", distance, radius / 2, at_least=False),
+        Margin("24 s^2 <= tau^2", radius**2, 24 * noise**2),
+        Margin("tau <= Delta/3", radius, separation / 3, at_least=False),
+    ),
+    note="exact for noise 0 or 1.01 tau, and strangers on the edge of the ball",
+)
+_LOOSE = (
+    "Where the start, own noise, strangers, or the variance of either are nearly all, "
+    "0.998, 0.028, 0.023, 1.000 and 0.53 of the bound are reached. The control has "
+    "0.97 of it."
+)
 _step_iv: dict[str, Any] = {
     "preconditions": (
         "noise of variance at most sigma^2 at each x, independent over clients",
@@ -395,12 +651,27 @@ _step_iv: dict[str, Any] = {
     ),
     "claimed": "constant unnamed",
     "expected": Status.VIOLATED,
-    "control": {"constant": 64.0},
+    "fault": "printed",
+    "control": {"printed": False},
+    "evaluation": Evaluation(
+        quantity="largest Var E_x m_t in 250 rounds, f(x) = x^4/4 - x^2/2, eta = 0.1",
+        parameters=(
+            parameter("noise", 0.01, "standard deviation of a gradient", open=True),
+            parameter("momentum", 1.0),
+        ),
+        bound=lambda noise, momentum, C: C * momentum * noise**2,
+        truth=lambda noise, momentum: exact(
+            float(np.max(path_variance(noise, momentum)))
+        ),
+        constants={"C": Constant(DECLARED, 0.0, 0.0, "none holds for all sigma")},
+        note="exact for signs as noise of four clients in the first round; 1 as the "
+        "momentum's weight for gradients themselves",
+    ),
     # f'' = 3 x^2 - 1 where the path is, |x| <= 1.
     "margins": lambda: (Margin("eta <= 1/L", _STEP_SIZE, 1 / 2, at_least=False),),
     "note": "The law of total variance bounds the variance of g given x, not over x: "
     "noise decides between paths that lie far apart. Nothing of it is left if all is "
-    "conditioned on x. The control has C = 64.",
+    "conditioned on x. The control claims 4/27, the largest f'(x)^2 between the wells.",
 }
 _given = functools.partial(
     row,
@@ -410,7 +681,10 @@ _given = functools.partial(
         "|v - m| <= tau/2, 24 s^2 <= tau^2, tau <= Delta/3, delta_i Delta^2 >= 48 "
         "rho^2",
     ),
-    control={"slope": 2.0},
+    control={"factor": 0.97},
+    proof=prove_round,
+    proof_control={"young": 1},
+    evaluation=ROUND,
 )
 
 _LEMMAS_8_AND_15 = (
@@ -425,14 +699,13 @@ _LEMMAS_8_AND_15 = (
     _given(
         id="werner.lem8.corrected",
         place="Lemma 8",
-        text="E |y_G - m|^2 <= (1 - delta_i/2) |v - m|^2 + 24 delta_i s^4/tau^2 + 96 "
-        "tau^2 rho^4/(delta_i Delta^4) + (s^2/n_i) (delta_i^2 + 4 delta_i "
-        "tau^2/Delta^2), m = grad F_i(x), F_i the mean of the cluster's f_j, s^2 = "
-        "rho^2 + A^2 |m|^2",
+        text="E |y_G - m|^2 <= (1 - delta_i/2) |v - m|^2 + 16 delta_i s^4/tau^2 + 32 "
+        "tau^2 rho^4/(delta_i Delta^4) + (delta_i^2 s^2 + 4 delta_i tau^2 "
+        "rho^2/Delta^2) /n_i, m = grad F_i(x), F_i the mean of the cluster's f_j, s^2 "
+        "= rho^2 + A^2 |m|^2",
         check=functools.partial(check_round, heterogeneous=True),
         note="With tau^2 = C (A^2 |m|^2 + delta_i rho Delta), C >= 24, the second term "
-        "is at most (48/C) (delta_i A^2 |m|^2 + rho^3/Delta), as printed. The control "
-        "has 1 - 2 delta_i.",
+        "is at most (32/C) (delta_i A^2 |m|^2 + rho^3/Delta), as printed. " + _LOOSE,
     ),
     row(
         **_step_iv,
@@ -445,12 +718,12 @@ _LEMMAS_8_AND_15 = (
     _given(
         id="werner.lem15.corrected",
         place="Lemma 15",
-        text="E |y_G - m|^2 <= (1 - delta_i/2) |v - m|^2 + 24 delta_i rho^4/tau^2 + 96 "
+        text="E |y_G - m|^2 <= (1 - delta_i/2) |v - m|^2 + 16 delta_i rho^4/tau^2 + 32 "
         "tau^2 rho^4/(delta_i Delta^4) + (rho^2/n_i) (delta_i^2 + 4 delta_i "
         "tau^2/Delta^2), m the E_x of the cluster's mean momentum",
         check=functools.partial(check_round, heterogeneous=False),
-        note="With tau^2 = C delta_i rho Delta the second term is (24/C) rho^3/Delta, "
-        "as printed. The control has 1 - 2 delta_i.",
+        note="With tau^2 = C delta_i rho Delta the second term is (16/C) rho^3/Delta, "
+        "as printed. " + _LOOSE,
     ),
 )
 

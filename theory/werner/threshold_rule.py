@@ -13,8 +13,10 @@ import numpy as np
 from jaxtyping import Float
 
 from cfljax.clustering import threshold_clustering
-from cfljax.statements import Preset, Status, Verdict, combine, never_exceeds
+from cfljax.statements import Preset, Status, Step, Verdict, combine, never_exceeds
 from theory.rows import row
+from theory.werner.common.algebra import same
+from theory.werner.common.claims import reached
 from theory.werner.common.instances import CONSTANTS, Instance, margins
 from theory.werner.common.laws import sym3
 from theory.werner.common.population_map import Mixture, move, settle
@@ -150,7 +152,6 @@ _appendix = functools.partial(
     row,
     place="Appendices A.3 and A.4, notation",
     preconditions=("points and a centre, some points in its ball",),
-    control={"outside": False},
 )
 
 _RULE = (
@@ -171,15 +172,20 @@ _RULE = (
         text="v_l = (1/N) sum_j y_j, y_j = 1(|g_j - v_{l-1}| <= tau) + v_{l-1} 1(|g_j "
         "- v_{l-1}| > tau)",
         expected=Status.VIOLATED,
+        fault="misprint",
         check=functools.partial(check_points, factor=False),
-        note="g_j, in A.4 m_j, is missing before the first indicator. The control "
-        "omits the second term, too.",
+        control={"factor": True},
+        note="g_j, in A.4 m_j, is missing before the first indicator. Equation (4) and "
+        "the same line of A.1 have z_j there; the braces of the line in A.3 end within "
+        "a product in the text at hand, which may have lost the factor. The control "
+        "has it.",
     ),
     _appendix(
         id="werner.yjlt.corrected",
         text="v_l = (1/N) sum_j y_j, y_j = g_j 1(|g_j - v_{l-1}| <= tau) + v_{l-1} 1("
         "|g_j - v_{l-1}| > tau)",
         check=functools.partial(check_points, factor=True),
+        control={"outside": False},
         note="As in appendix A.1. The control omits the second term.",
     ),
 )
@@ -241,20 +247,29 @@ def _battery(
 
 
 def check_robust(preset: Preset, name: str, *, largest: float = 1 / 12) -> Verdict:
-    """(Err - E_1)/beta <= sigma Delta for all attacks, beta/delta up to `largest`."""
+    """(Err - E_1)/beta <= (beta/delta) sigma Delta for all attacks, beta/delta up to
+    `largest`, and reached by one of them."""
     levels = preset.choose(quick=3, full=12)
     instances, attacks, errors = _battery(largest * np.arange(1, levels + 1) / levels)
-    influence = errors / np.array([one.bad for one in instances])
-    bounds = np.array([one.separation for one in instances])
+    bad = np.array([one.bad for one in instances])
+    separations = np.array([one.separation for one in instances])
+    shares = np.array([one.share for one in instances])
+    influence, bounds = errors / bad, bad / shares * separations
     worst = int(np.argmax(influence / bounds))
     detail = (
         f"{len(ATTACKS)} attacks, K = 2 to 16, Delta delta/sigma = 24 to 5000, "
-        f"beta <= {largest:.3g} delta: E_2 up to {influence[worst] / bounds[worst]:.3g}"
-        f" sigma Delta ({attacks[worst]})"
+        f"beta <= {largest:.3g} delta: E_2 up to {influence[worst] / bounds[worst]:.6f}"
+        f" (beta/delta) sigma Delta ({attacks[worst]})"
     )
-    return never_exceeds(
-        name, influence, bounds, rounding=1e-12 * bounds, detail=detail
+    below = never_exceeds(
+        name,
+        influence,
+        bounds,
+        rounding=1e-12 * bounds,
+        coordinates={"share": shares, "separation": separations, "malicious": bad},
     )
+    most = reached(name, [float(influence[worst] / bounds[worst])], [1.0], room=1e-6)
+    return combine(name, [below, most], detail=detail)
 
 
 def check_influence(_: Preset, name: str, *, static: bool = False) -> Verdict:
@@ -274,6 +289,11 @@ def check_influence(_: Preset, name: str, *, static: bool = False) -> Verdict:
         shifts,
         claimed,
         rounding=1e-12 * claimed,
+        coordinates={
+            "share": np.array([one.share for one in instances]),
+            "separation": np.array([one.separation for one in instances]),
+            "malicious": np.array([one.bad for one in instances]),
+        },
         detail=f"{len(attacks)} cases: |v_l - mu| to "
         f"{np.max(shifts / claimed):.6f} of the bound; static over adaptive squared "
         f"error {np.min(ratios):.2f} to {np.max(ratios):.2f}",
@@ -288,11 +308,31 @@ def check_influence(_: Preset, name: str, *, static: bool = False) -> Verdict:
     return combine(name, [settled, once], detail=detail)
 
 
+def prove_influence(sent: int = 1) -> list[Step]:
+    """With the cluster in the ball, nobody else of the good, and infinitely many
+    points, v' - mu = (1 - delta)(v - mu) + (sum over bad points in the ball of z -
+    v)/N, the last of which has length at most beta tau, attained on the edge. So e' <=
+    (1 - delta) e + beta tau, a mean of e and beta tau/delta with the weights 1 - delta
+    and delta: from e_0 = 0, e never exceeds beta tau/delta, and points that follow v on
+    the edge bring it there."""
+    import sympy
+
+    e, delta, beta, tau = sympy.symbols("e delta beta tau", positive=True)
+    return [
+        same(
+            "(1 - delta) e + beta tau is a mean of e and beta tau/delta",
+            (1 - delta) * e + sent * beta * tau,
+            (1 - delta) * e + delta * (beta * tau / delta),
+        )
+    ]
+
+
 _ROBUST = (
     row(
         id="werner.def1",
         place="Definition 1",
-        text="Threshold-Clustering is robust: Err <= E_1 + beta E_2, E_2 = sigma Delta",
+        text="Threshold-Clustering is robust: Err <= E_1 + beta E_2, E_2 = "
+        "(beta_i/delta_i) sigma Delta <= sigma Delta/12",
         preconditions=(
             "Delta >= 24 sigma/delta_i, beta_i <= delta_i/12, tau as stated",
             "infinitely many points: v follows the mean over them",
@@ -304,9 +344,10 @@ _ROBUST = (
         margins=lambda: margins(
             Instance(0.5, 48.0, 0.5 / 12), Instance(1 / 16, 384.0, 1 / 192), start=0.0
         ),
-        note="The error of the bad points is even (beta/delta)^2 tau^2, quadratic in "
-        "beta. For beta/delta beyond 1 - sigma/tau points that follow the centre drag "
-        "it out of its cluster, and E_2 is unbounded: the control goes to 0.98.",
+        note="The error of the bad points is (beta/delta)^2 tau^2, quadratic in beta, "
+        "and just that is reached. For beta/delta beyond 1 - sigma/tau points that "
+        "follow the centre drag it out of its cluster, and E_2 is unbounded: the "
+        "control goes to 0.98.",
     ),
     row(
         id="werner.threat",
@@ -319,6 +360,8 @@ _ROBUST = (
         ),
         check=check_influence,
         control={"static": True},
+        proof=prove_influence,
+        proof_control={"sent": 2},
         note="Attained by points that follow the centre. Points sent once, as in the "
         "protocol, give beta tau/(beta + delta), which the control claims for all. "
         "What the paper calls an error of order sigma Delta is the squared radius; it "

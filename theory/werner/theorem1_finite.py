@@ -1,0 +1,652 @@
+"""Theorem 1 for finitely many points, the same in each round: what the sample adds.
+
+Each round is rule (4) on the points themselves, so that the argument for infinitely
+many (`population_map.within_reach`) goes through for any sample that is not too unlike
+its law: few of the cluster far from its mean, few of the others near it. What is left
+is a chance that falls exponentially in n_i. The proof is written out in `theorem1.md`.
+"""
+
+import itertools
+import math
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Complex, Float, Int
+from scipy import stats
+
+from cfljax.statements import (
+    Constant,
+    Evaluation,
+    Margin,
+    Preset,
+    Step,
+    Verdict,
+    combine,
+    exact,
+    identity,
+    never_exceeds,
+    nonnegative,
+)
+from theory.glossary import parameter
+from theory.rows import listed, row
+from theory.werner.common.algebra import same
+from theory.werner.common.claims import reached
+from theory.werner.common.instances import Instance
+from theory.werner.common.laws import Discrete, skew2
+from theory.werner.common.population_map import Mixture, move, settle
+
+_EXPONENTS = np.linspace(0, 30, 3001)  # lambda of Chernoff's bound
+
+
+class Sampled(NamedTuple):
+    """An instance with n points in the cluster of N = n/delta; sigma = 1."""
+
+    n: int | float
+    share: int | float  # delta
+    separation: int | float  # Delta
+    radius: int | float  # tau
+    bad: int | float = 0.0  # beta
+    reach: float = 0.5  # eta: |v_0 - mu| <= eta tau
+
+    @property
+    def gap(self) -> float:
+        """D = Delta - (1 + eta) tau, which a stranger in the ball is from its mean."""
+        return float(self.separation - (1 + self.reach) * self.radius)
+
+    @property
+    def kept(self) -> float:
+        """c = (1 + eta)/(1 + 2 eta), at most the share of the cluster in the ball."""
+        return (1 + self.reach) / (1 + 2 * self.reach)
+
+    @property
+    def terms(self) -> tuple[float, float, float]:
+        """What sampling, noise and strangers, and bad points make of the centre, in the
+        root mean square."""
+        near, gap = (1 - self.reach) * self.radius, self.gap
+        sampling = 2 + self.radius / (math.sqrt(self.share) * gap)
+        bias = 1 / near + self.radius / (self.share * gap**2)
+        pull = self.bad * self.radius / self.share
+        return (
+            sampling / math.sqrt(self.n) / self.kept,
+            bias / self.kept,
+            pull / self.kept,
+        )
+
+    @property
+    def chance(self) -> float:
+        """Bound on P(the sample is unlike its law), by Chernoff: see `theorem1.md`."""
+        power, reach = _EXPONENTS, self.reach
+        rate = power * (reach - self.bad / self.share - 1 / self.radius)
+        near = (1 - reach) * self.radius
+        rate = rate - np.expm1((1 + 2 * reach) * power) / near**2
+        rate = rate - np.expm1(power) / (self.share * self.gap**2)
+        return math.exp(-self.n * float(np.max(rate)))
+
+    def bound(self, distance: int | float, rounds: int | float) -> float:
+        """Root mean square of |v_l - mu| from |v_0 - mu| <= `distance`."""
+        left = (1 - self.kept * self.share) ** rounds * distance
+        rare = (rounds + self.reach) * self.radius * math.sqrt(self.chance)
+        return float(left + sum(self.terms) + rare)
+
+
+def mean_square(one: Sampled, law: Discrete, start: float, rounds: int) -> float:
+    """E|v_l - mu|^2 exactly, for noise of two atoms and strangers whose rare atom is in
+    the ball, near its edge on the side to which bad points pull: by enumeration of how
+    many of the cluster and of the others are at either atom."""
+    total = round(float(one.n / one.share))
+    bad = round(float(one.bad * total))
+    number, others = int(one.n), total - int(one.n) - bad
+    place = -0.99 * float(one.radius)
+    far = float(one.separation) + place
+    own, own_chances = _counts(number, float(law.chances[1]))
+    stray, stray_chances = _counts(others, 1 / (1 + far**2))
+    second, third = np.meshgrid(own, stray, indexing="ij")
+    masses = np.stack([number - second, second, third], axis=-1) / total
+    found = settle(
+        Mixture(np.append(law.values, place), masses),
+        np.full(second.shape, start),
+        float(one.radius),
+        num_rounds=rounds,
+        push=-bad / total,
+    )
+    return float(own_chances @ found**2 @ stray_chances)
+
+
+def _counts(
+    number: int, chance: float
+) -> tuple[Int[np.ndarray, " counts"], Float[np.ndarray, " counts"]]:
+    """How many of `number` points are at an atom, and the chances of it; what is left
+    out has a chance of less than 1e-15."""
+    middle = number * chance
+    width = 9 * math.sqrt(middle * (1 - chance)) + 40
+    low, high = max(0.0, middle - width), min(float(number), middle + width)
+    counts = np.arange(math.floor(low), math.ceil(high) + 1)
+    chances = stats.binom.pmf(counts, number, chance)
+    kept = chances > 1e-18
+    return counts[kept], chances[kept]
+
+
+def _rounds(one: Sampled) -> int:
+    """Twice those of Theorem 1."""
+    return Instance(float(one.share), float(one.separation)).num_rounds
+
+
+def _theorems(
+    number: int | float, share: float, factor: float, **rest: float
+) -> Sampled:
+    """An instance with Delta = `factor` sigma/delta and the radius of Theorem 1."""
+    one = Instance(share, factor / share)
+    return Sampled(number, share, one.separation, one.radius, **rest)
+
+
+class Dominated(NamedTuple):
+    """An instance in which one term is nearly all of the bound."""
+
+    term: str
+    instance: Sampled
+    size: float  # of the noise, in tau
+    attained: float  # share of the bound that is reached
+
+
+# eta is as small as what remains allows.
+_DOMINATED = (
+    Dominated("sampling", Sampled(20_000, 0.5, 1e9, 1e4, 0.0, 0.05), 0.5, 0.4737),
+    Dominated("noise", Sampled(3_000_000, 0.5, 1e9, 50.0, 0.0, 0.1), 1.003, 0.7825),
+    Dominated("bad", Sampled(20_000, 0.5, 1e9, 1e5, 0.02, 0.1), 1.003, 0.9167),
+)
+
+
+def check_finite(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
+    """E|v_l - mu|^2, exactly, is at most the square of the bound, of which all but the
+    start is taken `factor` times; and where one term is nearly all of it just the share
+    that is known is reached."""
+    shares = preset.choose(quick=(1 / 2, 1 / 8), full=(1 / 2, 1 / 8, 1 / 32))
+    numbers = preset.choose(quick=(16, 1024), full=(8, 16, 64, 256, 1024, 4096))
+    values, bounds, told = [], [], []
+    for share, number, margin, relative, reach in itertools.product(
+        shares, numbers, (96.0, 1600.0), (0.0, 1 / 16), (0.5, 0.25)
+    ):
+        one = _theorems(number, share, margin, bad=relative * share, reach=reach)
+        rounds = _rounds(one)
+        for size, start in itertools.product((0.6, 1.01), (0.0, reach)):
+            law = skew2(size * float(one.radius), 1.0)
+            distance = start * float(one.radius)
+            values.append(mean_square(one, law, distance, rounds))
+            started = (1 - one.kept * share) ** rounds * abs(distance)
+            rest = one.bound(0.0, rounds)
+            bounds.append(float(started + factor * rest))
+            told.append((number, share, one.separation, one.bad))
+    found, right = np.sqrt(values), np.array(bounds)
+    n, share, separation, bad = np.array(told, float).T
+    below = never_exceeds(
+        name,
+        found,
+        right,
+        rounding=1e-9 * right,
+        coordinates={
+            "n": n,
+            "share": share,
+            "separation": separation,
+            "malicious": bad,
+        },
+    )
+    ratios = [_reached(each) / factor for each in _DOMINATED]
+    known = reached(name, ratios, [each.attained for each in _DOMINATED])
+    detail = (
+        f"{found.size} cells, n = {numbers[0]} to {numbers[-1]}: root mean square over "
+        f"bound up to {np.max(found / right):.3f}; where sampling, noise or bad points "
+        f"are all: {listed(ratios, '.3f')}"
+    )
+    return combine(name, [below, known], detail=detail)
+
+
+def _reached(each: Dominated) -> float:
+    """Root mean square over bound, from the mean."""
+    one = each.instance
+    law = skew2(each.size * float(one.radius), 1.0)
+    rounds = 60
+    square = mean_square(one, law, 0.0, rounds)
+    return float(np.sqrt(square) / one.bound(0.0, rounds))
+
+
+def prove_finite(far: int = 2) -> list[Step]:
+    """Written out in `theorem1.md`, Theorem B. For a sample let m be the cluster's
+    mean, f the share of the cluster with |z - mu| > (1 - eta) tau, g the sum over the
+    rest of it of z - mu, over n, T the sum of |z - mu| over the share f, over n, and o
+    the share in all points of strangers that are D or more from their means. The sample
+    is like its law if |g| + (1 + 2 eta) tau f + tau (o + beta)/delta <= eta tau.
+
+    (i) Then |v - mu| <= eta tau in each round, by induction: what is in the ball of the
+    cluster contains all that is counted in g, and beyond it at most n f points, each
+    within (1 + eta) tau of mu. (ii) Therefore f <= eta/(1 + 2 eta) and 1 - f >= c.
+    (iii) Hence |v_l - mu| <= (1 - c delta)^l |v_0 - mu| + (|m - mu| + T + tau (o +
+    beta)/delta)/c in all rounds, as in Theorem A. (iv) By Minkowski's inequality the
+    root mean squares are at most sigma/sqrt n for m, sigma^2/((1 - eta) tau) +
+    sigma/sqrt n for T, and (tau/delta)(sigma^2/D^2 + sigma/(D sqrt N)) for o. (v) If
+    not, |v_l - mu| <= (l + eta) tau, as no round moves v by more than tau. (vi) Its
+    chance: |g| + (1 + 2 eta) tau f is at most the mean of h(|z - mu|/tau), h(r) = r up
+    to 1 - eta and 1 + 2 eta beyond; exp(lambda h(r)) <= 1 + lambda r + r^2 (exp((1 + 2
+    eta) lambda) - 1)/(1 - eta)^2, as exp(x) - 1 - x over x^2 rises; E r <= sigma/tau,
+    E r^2 <= sigma^2/tau^2, and Chernoff's bound."""
+    import sympy
+
+    delta, eta, f, g, o, n, tau, sigma, gap = sympy.symbols(
+        "delta eta f g o n tau sigma D", positive=True
+    )
+    most = eta / (1 + 2 * eta)
+    return [
+        same(
+            "(i): e' - eta = delta (g + (1 + 2 eta) f + o - eta) at e = eta, tau = 1",
+            (1 - delta * (1 - f)) * eta + delta * (g + (1 + eta) * f + o) - eta,
+            delta * (g + (1 + far * eta) * f + o - eta),
+        ),
+        same("(ii): 1 - eta/(1 + 2 eta) = c", 1 - most, (1 + eta) / (1 + 2 * eta)),
+        same(
+            "(iii): (1 - c delta) r/c + delta r = r/c",
+            (1 - delta * (1 - most)) * g / (1 - most) + delta * g,
+            g / (1 - most),
+        ),
+        identity(
+            "(iv): (tau/delta) sigma/(D sqrt N) = tau/(sqrt delta D) sigma/sqrt n",
+            tau / delta * sigma / (gap * sympy.sqrt(n / delta))
+            - tau / (sympy.sqrt(delta) * gap) * sigma / sympy.sqrt(n),
+        ),
+        nonnegative(
+            "(vi): x (exp x - 1) >= 2 (exp x - 1 - x), so that the ratio rises",
+            _rising,
+            {"u": (0, "0.99")},
+        ),
+    ]
+
+
+def _rising(u: Any) -> Any:
+    """(x (exp x - 1) - 2 (exp x - 1 - x))/(x^3 exp x) at x = u/(1 - u)."""
+    x = u / (1 - u)
+    if x.upper() < 1:
+        # The series of x e^x - x - 2 e^x + 2 + 2 x is sum (k - 2) x^k/k! from k = 3.
+        total = sum(x ** (k - 3) * (k - 2) / math.factorial(k) for k in range(3, 30))
+        return total
+    return x - 2 + (x + 2) * (-x).exp()
+
+
+def check_path(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
+    """For drawn samples in a plane: where a sample is like its law, |v_l - mu| is below
+    `factor` times the bound of the sample in every round, whatever the law; and the
+    chance that a sample of two atoms is not, exactly, is below Chernoff's bound."""
+    number = preset.choose(quick=300, full=20_000)
+    generator, ratios, like = preset.generator(name), [], 0
+    for case, (share, n) in enumerate(itertools.product((0.5, 0.2), (10, 60))):
+        one = _theorems(n, share, 150.0, bad=share / 20)
+        noise = _heavy(generator, (number, round(n / share)), case % 2 == 0)
+        places, total = noise.copy(), noise.shape[1]
+        bad = round(float(one.bad) * total)
+        places[:, n:] += one.separation
+        masses = np.full(total, 1 / total)
+        masses[total - bad :] = 0  # the last are those that pull from the edge
+        starts = 0.5 * one.radius * np.exp(2j * np.pi * generator.random(number))
+        ratio, good = _sample_ratios(one, places, noise, masses, starts, bad / total)
+        ratios.append(ratio[good])
+        like += int(np.sum(good))
+    found = np.concatenate(ratios)
+    path = never_exceeds(name, found, factor, rounding=1e-9)
+    left, right = _unlike()
+    rare = never_exceeds(name, left, factor * right, rounding=1e-12 * right)
+    detail = (
+        f"{like} samples like their law: |v_l - mu| up to {np.max(found):.3f} of their "
+        f"bound; the others' chance up to {np.max(left / right):.3g} of its"
+    )
+    return combine(name, [path, rare], detail=detail)
+
+
+def _heavy(
+    generator: np.random.Generator, shape: tuple[int, int], rare: bool
+) -> Complex[np.ndarray, "trials points"]:
+    """Noise in a plane with variance 1: Student's with 3 degrees of freedom, or a point
+    at one of eight places about tau away, with the chance that its variance allows."""
+    if not rare:
+        scale = 1 / np.sqrt(6)
+        parts = generator.standard_t(3, (2, *shape)) * scale
+        return parts[0] + 1j * parts[1]
+    size = generator.uniform(6.0, 16.0, (shape[0], 1))
+    hit = generator.random(shape) < 1 / size**2
+    turn = np.exp(2j * np.pi * generator.integers(0, 8, shape) / 8)
+    return np.where(hit, size * turn, 0j)
+
+
+def _sample_ratios(
+    one: Sampled,
+    places: Complex[np.ndarray, "trials points"],
+    noise: Complex[np.ndarray, "trials points"],
+    masses: Float[np.ndarray, " points"],
+    starts: Complex[np.ndarray, " trials"],
+    bad: float,
+) -> tuple[Float[np.ndarray, " trials"], Bool[np.ndarray, " trials"]]:
+    """Largest |v_l - mu| over the sample's own bound in 60 rounds, and whether the
+    sample is like its law."""
+    n, share, radius, reach = int(one.n), float(one.share), float(one.radius), one.reach
+    own, total = noise[:, :n], places.shape[1]
+    far = np.abs(own) > (1 - reach) * radius
+    outer = np.mean(far, axis=1)
+    inner = np.abs(np.mean(np.where(far, 0, own), axis=1))
+    beyond = np.mean(np.where(far, np.abs(own), 0), axis=1)
+    others = noise[:, n : total - round(bad * total)]
+    strange = np.sum(np.abs(others) >= float(one.gap), axis=1) / total
+    pull = radius * (strange + bad) / share
+    good = inner + (1 + 2 * reach) * radius * outer + pull <= reach * radius
+    rest = (np.abs(np.mean(own, axis=1)) + beyond + pull) / one.kept
+    centres, worst = starts, np.zeros(len(starts))
+    for step in range(1, 61):
+        centres = move(Mixture(places, masses), centres, radius, push=bad)
+        left = (1 - one.kept * share) ** step * np.abs(starts)
+        worst = np.maximum(worst, np.abs(centres) / (left + rest))
+    return worst, good
+
+
+def _unlike() -> tuple[Float[np.ndarray, " cases"], Float[np.ndarray, " cases"]]:
+    """Exact chance that a sample is unlike its law, and its bound, for noise with a
+    rare atom just beyond (1 - eta) tau and strangers without one."""
+    left, right = [], []
+    for number, factor, bad in itertools.product(
+        (5, 10, 20, 40, 80), (50.0, 96.0, 400.0, 1600.0), (0.0, 1 / 24, 1 / 12)
+    ):
+        one = _theorems(number, 0.5, factor, bad=bad / 2)
+        size = (1 - one.reach) * float(one.radius) * 1.0001
+        chance = 1 / (1 + size**2)  # at size; the others at -1/size
+        counts = np.arange(number + 1)
+        outer, inner = counts / number, (1 - counts / number) / size
+        over = inner + (1 + 2 * one.reach) * one.radius * outer
+        limit = (one.reach - float(one.bad) / 0.5) * float(one.radius)
+        left.append(np.sum(stats.binom.pmf(counts, number, chance)[over > limit]))
+        right.append(float(one.chance))
+    return np.array(left), np.array(right)
+
+
+_C_DELTA, _RATE = 96.0, "0.912"  # Delta delta/sigma; chance to the power of 1/n
+
+
+# One in which sampling, noise or bad points are nearly all; shares of the bound.
+_RATES = (
+    (Sampled(2000, 0.5, 1e8, math.sqrt(0.5e8)), 0.6, 0.0312),
+    (_theorems(60_000, 0.5, 96.0), 1.03, 0.0302),
+    (_theorems(60_000, 0.5, 1e6, bad=0.04), 0.6, 0.1250),
+)
+
+
+def check_rate(
+    preset: Preset, name: str, *, constants: tuple[float, float, float] = (32, 32, 8)
+) -> Verdict:
+    """E|v_l - mu|^2, exactly, <= 32 sigma^2/n + 32 sigma^3/(delta Delta) + 8 beta^2
+    sigma Delta/delta + 4 (l + 1/2)^2 tau^2 0.912^n after Theorem 1's rounds; and where
+    one of the first three is nearly all just the share that is known is reached."""
+
+    def sides(one: Sampled, size: float, start: float) -> tuple[float, float]:
+        radius, rounds = float(one.radius), _rounds(one) // 2 + 1
+        sampling, bias, pull = constants
+        bound = sampling / float(one.n) + bias / radius**2
+        bound += pull * (float(one.bad) / float(one.share) * radius) ** 2
+        bound += 4 * ((rounds + 0.5) * radius) ** 2 * float(_RATE) ** float(one.n)
+        law = skew2(size * radius, 1.0)
+        return mean_square(one, law, start * radius, rounds), bound
+
+    numbers = preset.choose(quick=(256, 1024), full=(256, 512, 1024, 16_384))
+    pairs, told = [], []
+    for share, number, margin, relative, start in itertools.product(
+        (1 / 2, 1 / 8), numbers, (96.0, 3000.0), (0.0, 1 / 16), (0.0, 0.5)
+    ):
+        one = _theorems(number, share, margin, bad=relative * share)
+        for size in (0.6, 1.02):
+            pairs.append(sides(one, size, start))
+            told.append((number, share, one.separation, one.bad))
+    left, right = np.array(pairs).T
+    n, share, separation, bad = np.array(told, float).T
+    below = never_exceeds(
+        name,
+        left,
+        right,
+        rounding=1e-9 * right,
+        coordinates={
+            "n": n,
+            "share": share,
+            "separation": separation,
+            "malicious": bad,
+        },
+    )
+    alone = [sides(one, size, 0.0) for one, size, _ in _RATES]
+    ratios = [found / bound for found, bound in alone]
+    known = reached(name, ratios, [attained for *_, attained in _RATES])
+    detail = (
+        f"{left.size} cells, n = 256 to {numbers[-1]}, Delta delta/sigma = 96, 3000: "
+        f"error over bound up to {np.max(left / right):.4f}; where sampling, noise or "
+        f"bad points are all: {listed(ratios, '.4f')}"
+    )
+    return combine(name, [below, known], detail=detail)
+
+
+def prove_rate(constants: tuple[str, str, str] = ("32", "32", "8")) -> list[Step]:
+    """Theorem B (werner.thm1.finite) at eta = 1/2, c = 3/4, with tau^2 = delta sigma
+    Delta, sigma = 1, kappa = 1/Delta = w delta/96 for some w in [0, 1], beta <=
+    delta/12, and s = 1/sqrt n, b = 1/tau. Written out in `theorem1.md`, Corollary.
+
+    (i) D/Delta = 1 - 1.5 sqrt(delta kappa), positive. (ii) Sampling: (4/3)(2 + sqrt
+    kappa Delta/D) s, 4 times the square of which is at most 32 s^2. (iii) Start: as 1 -
+    3 delta/4 <= (1 - delta/2)^(3/2), Theorem 1's rounds leave at most kappa^(3/2)
+    tau/2 = delta sqrt(kappa) b/2. Start and bias together: (4/3)(2 + kappa Delta^2/D^2)
+    b + delta sqrt(kappa) b/2, 4 times its square at most 32 b^2. (iv) Bad points: 4
+    (16/9) <= 8. (v) Chance: at lambda = 0.66 the exponent is at least -log 0.912, for
+    x = sigma/tau <= 1/sqrt 96, 1/(delta D^2) = delta (kappa/delta)^2 (Delta/D)^2 and
+    beta/delta <= 1/12. The square of a sum of four is at most 4 times the sum of the
+    squares."""
+    import flint
+    import sympy
+
+    sampling, bias, pull = constants
+    delta = sympy.Symbol("delta", positive=True)
+    # d = sqrt(delta), and y = sqrt(w): kappa = (d y)^2/96, sigma/tau = y/sqrt 96.
+    box: dict[str, Any] = {"d": (0, 1), "y": (0, 1)}
+    root = lambda y: y / flint.arb(96).sqrt()
+    near = lambda d, y: 1 - 3 * d**2 * root(y) / 2  # D/Delta
+
+    def biased(d: Any, y: Any) -> Any:
+        small = d * root(y)  # sqrt(kappa)
+        most = 4 * (2 + small**2 / near(d, y) ** 2) / 3 + d**2 * small / 2
+        return flint.arb(bias) - 4 * most**2
+
+    def exponent(d: Any, y: Any) -> Any:
+        power, x = flint.arb("0.66"), root(y)
+        rate = power * (flint.arb(5) / 12 - x) - 4 * x**2 * ((2 * power).exp() - 1)
+        strange = d**2 * root(y) ** 4 / near(d, y) ** 2
+        return rate - strange * (power.exp() - 1) + flint.arb(_RATE).log()
+
+    return [
+        nonnegative("(i) D > 0", near, box, strict=True),
+        nonnegative(
+            "(ii) 4 (4/3)^2 (2 + sqrt kappa Delta/D)^2 <= 32",
+            lambda d, y: (
+                flint.arb(sampling) - 64 * (2 + d * root(y) / near(d, y)) ** 2 / 9
+            ),
+            box,
+        ),
+        same(
+            "(iii) (1 - delta/2)^3 - (1 - 3 delta/4)^2 = delta^2 (3 - 2 delta)/16",
+            (1 - delta / 2) ** 3 - (1 - 3 * delta / 4) ** 2,
+            delta**2 * (3 - 2 * delta) / 16,
+        ),
+        nonnegative(
+            "(iii) 4 ((4/3)(2 + kappa (Delta/D)^2) + delta sqrt(kappa)/2)^2 <= 32",
+            biased,
+            box,
+        ),
+        nonnegative("(iv) 64/9 <= 8", lambda: flint.arb(pull) - flint.arb(64) / 9, {}),
+        nonnegative("(v) the exponent is at least -log 0.912", exponent, box),
+    ]
+
+
+def _sampled(
+    n: int | float, share: int | float, separation: int | float, malicious: int | float
+) -> Sampled:
+    return Sampled(n, share, separation, math.sqrt(share * separation), malicious)
+
+
+_LAW = 1.01  # s/tau of the noise that a truth is told for
+
+
+def _exact_root(
+    n: int | float,
+    share: int | float,
+    separation: int | float,
+    noise: int | float,
+    malicious: int | float,
+    rounds: int | float,
+) -> float:
+    """Root mean square, in units of the noise, for the law of the check."""
+    one = _sampled(n, share, separation / noise, malicious)
+    law = skew2(_LAW * float(one.radius), 1.0)
+    return noise * math.sqrt(mean_square(one, law, 0.0, int(rounds)))
+
+
+_PARAMETERS = (
+    parameter("n", 512, "points of the cluster"),
+    parameter("share", 0.25),
+    parameter("separation", 400.0, open=True),
+    parameter("noise", 1.0, "total standard deviation within a cluster", open=True),
+    parameter("malicious", 0.0),
+    parameter("rounds", 45, "rounds of Threshold-Clustering", least=1),
+)
+
+
+def _margins(
+    n: int | float,
+    share: int | float,
+    separation: int | float,
+    noise: int | float,
+    malicious: int | float,
+    rounds: int | float,
+) -> tuple[Margin, ...]:
+    least = Instance(share, max(separation / noise, 1.0)).least_rounds
+    return (
+        Margin(
+            "werner.thm1.finite.rate: Delta >= 96 sigma/delta_i",
+            separation,
+            _C_DELTA * noise / share,
+        ),
+        Margin(
+            "werner.thm1: beta_i <= delta_i/12", malicious, share / 12, at_least=False
+        ),
+        Margin(
+            "werner.thm1: l >= log(Delta/sigma)/|log(1 - delta_i/2)|",
+            float(rounds),
+            least,
+        ),
+    )
+
+
+_GENERAL = Evaluation(
+    quantity="(E|v_l - E z_i|^2)^(1/2), v_0 = E z_i, tau = sqrt(delta_i sigma Delta)",
+    parameters=_PARAMETERS,
+    bound=lambda n, share, separation, noise, malicious, rounds: float(
+        noise * _sampled(n, share, separation / noise, malicious).bound(0.0, rounds)
+    ),
+    truth=lambda **at: exact(_exact_root(**at)),
+    margins=lambda **at: (
+        Margin(
+            "D = Delta - 1.5 tau > 0",
+            at["separation"] / at["noise"],
+            1.5 * math.sqrt(at["share"] * at["separation"] / at["noise"]),
+        ),
+    ),
+    note="exact for noise 0 or 1.01 tau and strangers near the edge of the ball",
+)
+_CERTIFIED = Evaluation(
+    quantity="E|v_l - E z_i|^2, v_0 = E z_i, tau = sqrt(delta_i sigma Delta)",
+    parameters=_PARAMETERS,
+    bound=lambda n, share, separation, noise, malicious, rounds, C_n, C_bias, C_bad: (
+        C_n * noise**2 / n
+        + C_bias * noise**3 / (share * separation)
+        + C_bad * malicious**2 * noise * separation / share
+        + 4 * (rounds + 0.5) ** 2 * share * noise * separation * float(_RATE) ** n
+    ),
+    truth=lambda **at: exact(_exact_root(**at) ** 2),
+    margins=_margins,
+    constants={
+        "C_n": Constant(32.0, 1.0, 32.0, "proved; 1 is needed"),
+        "C_bias": Constant(32.0, 1.0, 32.0, "proved; 1 is needed"),
+        "C_bad": Constant(8.0, 1.0, 8.0, "proved; 1 is needed"),
+    },
+    note="exact for noise 0 or 1.01 tau and strangers near the edge of the ball",
+)
+
+_finite = partial(row, place="Theorem 1, equation (2)")
+_ANY_LAW = (
+    "independent points, the same in each round; beta_i N points do what they like",
+    "total variance at most sigma^2 in each cluster, means Delta or more from E z_i",
+)
+
+STATEMENTS = (
+    _finite(
+        id="werner.thm1.finite",
+        text="(E|v_l - E z_i|^2)^(1/2) <= (1 - c delta_i)^l r + ((2 + "
+        "tau/(sqrt(delta_i) D)) sigma/sqrt(n_i) + sigma^2/((1 - eta) tau) + tau "
+        "sigma^2/(delta_i D^2) + beta_i tau/delta_i)/c + (l + eta) tau sqrt(P), c = (1 "
+        "+ eta)/(1 + 2 eta), D = Delta - (1 + eta) tau, P = exp(-n_i max over x of [x "
+        "(eta - beta_i/delta_i - sigma/tau) - (e^((1 + 2 eta) x) - 1) (sigma/((1 - "
+        "eta) tau))^2 - (e^x - 1) sigma^2/(delta_i D^2)])",
+        preconditions=(
+            *_ANY_LAW,
+            "|v_0 - E z_i| <= r <= eta tau, also where v_0 depends on the points",
+            "0 < eta <= 1/2, D > 0",
+        ),
+        check=check_finite,
+        control={"factor": 0.5},
+        proof=prove_finite,
+        proof_control={"far": 1},
+        evaluation=_GENERAL,
+        note="Theorem 1 with its sampling term, for each n_i and law. P is the chance "
+        "of a sample with too many far points; with fresh points in each round l P "
+        "takes its place. Against the exact law with two atoms; where sampling, noise "
+        "or bad points are nearly all, 0.47, 0.78 and 0.92 of the bound are reached. "
+        "The control has half of it.",
+    ),
+    _finite(
+        id="werner.thm1.finite.rate",
+        text="E|v_l - E z_i|^2 <= 32 (sigma^2/n_i + sigma^3/(delta_i Delta)) + 8 "
+        "beta_i^2 sigma Delta/delta_i + 4 (l + 1/2)^2 delta_i sigma Delta 0.912^n_i",
+        preconditions=(
+            *_ANY_LAW,
+            "|v_0 - E z_i| <= tau/2, tau = sqrt(delta_i sigma Delta)",
+            "Delta >= 96 sigma/delta_i, beta_i <= delta_i/12",
+            "l >= log(Delta/sigma)/|log(1 - delta_i/2)|, of Theorem 1",
+        ),
+        constants={"C_Delta": _C_DELTA, "C_beta": 12.0, "C": 32.0, "C_bad": 8.0},
+        check=check_rate,
+        control={"constants": (0.9, 0.9, 0.9)},
+        proof=prove_rate,
+        proof_control={"constants": ("31", "32", "8")},
+        evaluation=_CERTIFIED,
+        note="What (2) should say: with v_0 near the mean, 1/delta_i, beta_i^2/delta_i "
+        "for beta_i, and a term that falls exponentially in n_i. Where sampling, noise "
+        "or bad points are nearly all, 0.031, 0.030 and 0.125 of the bound are "
+        "reached: it is loose by 32, 33 and 8 on these laws, werner.thm1.finite by "
+        "less. The control has 0.9 for all three constants.",
+    ),
+    _finite(
+        id="werner.thm1.finite.path",
+        text="for each sample with |g| + (1 + 2 eta) tau f + tau (o + beta_i)/delta_i "
+        "<= eta tau: |v_l - E z_i| <= (1 - c delta_i)^l |v_0 - E z_i| + (|m - E z_i| + "
+        "T + tau (o + beta_i)/delta_i)/c for all l; the chance of any other is at most "
+        "P",
+        preconditions=(
+            *_ANY_LAW,
+            "m the cluster's mean, f its share with |z - E z_i| > (1 - eta) tau, T and "
+            "g the sums of |z - E z_i| over it and of z - E z_i over the rest, over "
+            "n_i",
+            "o the share in all points of strangers D or more from their means",
+            "|v_0 - E z_i| <= eta tau",
+        ),
+        check=check_path,
+        control={"factor": 0.5},
+        note="No expectation: true of each sample, seen on Student's noise and on rare "
+        "atoms, in a plane with bad points, and exact for the chance. The control has "
+        "half of both bounds.",
+    ),
+)
