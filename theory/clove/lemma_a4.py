@@ -228,7 +228,7 @@ def check_single(_: Preset, name: str, *, rate: float = 1 / 3) -> Verdict:
         above = reach * (2 * mean + reach) - law.chi_variance(count)
         below = -reach * (2 * mean - reach) - law.chi_variance(count)
         below = np.where(reach < mean, below, -count)
-    logarithm = _two_sided(count, above, below)
+    logarithm = two_sided(count, above, below)
     excess = logarithm + np.sqrt(2 * t) / 3
     stated = 2 * t > 9  # x = sqrt(2t)/3 > 1
     return never_exceeds(
@@ -247,7 +247,7 @@ def check_sharp(_: Preset, name: str, *, divisor: float = 2.0) -> Verdict:
     count, s = _grid(np.geomspace(1e-3, 60, 400))
     mean, variance = law.chi_mean(count), law.chi_variance(count)
     below = np.where(s < mean, -s * (2 * mean - s) - variance, -count)
-    logarithm = _two_sided(count, s * (2 * mean + s) - variance, below)
+    logarithm = two_sided(count, s * (2 * mean + s) - variance, below)
     return never_exceeds(
         name,
         logarithm,
@@ -259,7 +259,7 @@ def check_sharp(_: Preset, name: str, *, divisor: float = 2.0) -> Verdict:
     )
 
 
-def _two_sided(
+def two_sided(
     count: Float[np.ndarray, " points"],
     above: Float[np.ndarray, " points"],
     below: Float[np.ndarray, " points"],
