@@ -450,6 +450,12 @@ def prove_enough(*, constant: str = "86", power: str = "3/2") -> Sequence[Step]:
     ]
 
 
+def prove_remark(*, constant: str = "100") -> Sequence[Step]:
+    """As `prove_enough` with K for K^(3/2) and C = 100: after division by sqrt(N) K l
+    sqrt(q) (1 + v) every term still falls with N, K, l, q and v."""
+    return prove_enough(constant=constant, power="1/1")
+
+
 MARGIN, GAMMA = "clove.eq8", "clove.thmA9.gamma"
 
 
@@ -623,7 +629,7 @@ _REMARK_ROW = _condition_row(
     claimed="improvements can be used to improve (7)",
     check=partial(check_enough, power=1.0, constant=LEAST_REMARK),
     control={"constant": 0.97 * LEAST_REMARK},
-    proof=partial(prove_enough, power="1/1", constant="100"),
+    proof=prove_remark,
     proof_control={"constant": "96"},
     note="Of the corrected (7): K^2 for K^3. No threshold mends the printed one, as its "
     "first term does not fall with M. The control has 0.97 C.",
