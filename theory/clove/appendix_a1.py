@@ -186,12 +186,11 @@ def prove_order(*, constant: str = "1.4337") -> Sequence[Step]:
     import sympy
 
     n, number = sympy.Symbol("n"), rational("1.43")
-    lower, upper = (
-        n - (n - 1) / (2 * n) * (1 + sign * number / n) for sign in (1, -1)
+    lower, upper = (n - (n - 1) / (2 * n) * (1 + sign * number / n) for sign in (1, -1))
+    equality = identity(
+        "2 (4 (2 - pi/2) - 1) = 14 - 4 pi",
+        14 - 2 * sympy.pi * 2 - (2 * (4 * (2 - sympy.pi / 2) - 1)),
     )
-    equality = identity("2 (4 (2 - pi/2) - 1) = 14 - 4 pi", 14 - 2 * sympy.pi * 2 - (
-        2 * (4 * (2 - sympy.pi / 2) - 1)
-    ))
     return [
         *bound_square("lower side, 1.43", lower, below=True, start=3),
         *bound_square("upper side, 1.43", upper, below=False, start=2),
@@ -407,9 +406,7 @@ def prove_expansion(*, constant: str = "0.047885") -> Sequence[Step]:
         nonnegative(
             "0.0478 <= sqrt(2/pi) - 3/4", lambda: best() - flint.arb("0.0478"), {}
         ),
-        nonnegative(
-            "sqrt(2/pi) - 3/4 <= C", lambda: flint.arb(constant) - best(), {}
-        ),
+        nonnegative("sqrt(2/pi) - 3/4 <= C", lambda: flint.arb(constant) - best(), {}),
     ]
 
 

@@ -86,9 +86,7 @@ def k_means(
     return found
 
 
-def recovers(
-    generator: np.random.Generator, separation: float, noise: float
-) -> bool:
+def recovers(generator: np.random.Generator, separation: float, noise: float) -> bool:
     """Whether the clusters are those of the truths in the last round."""
     truths = place_truths(generator, separation)
     gram, cross, square = _two_moments(generator, truths, noise)
@@ -101,7 +99,9 @@ def recovers(
         losses = np.sum(pull * error, axis=-1)
         losses += square[:, None] - 2 * np.einsum("icf,if->ic", error, cross)
         labels = k_means(generator, losses)
-        weights = np.stack([losses[labels == one].sum(axis=0) for one in range(_CLUSTERS)])
+        weights = np.stack(
+            [losses[labels == one].sum(axis=0) for one in range(_CLUSTERS)]
+        )
         _, matched = scipy.optimize.linear_sum_assignment(weights)
         own = matched[labels]
         local = models[own] - truths[owner]
@@ -123,7 +123,9 @@ def _misses(
     """Whether CLoVE fails to recover the clusters, at each separation."""
     runs, found = preset.choose(quick=30, full=300), []
     for separation in separations:
-        generator = preset.generator(FIGURE, round(1e6 * noise), round(1e6 * separation))
+        generator = preset.generator(
+            FIGURE, round(1e6 * noise), round(1e6 * separation)
+        )
         wrong = [not recovers(generator, separation, noise) for _ in range(runs)]
         found.append(wrong)
     return np.array(found)

@@ -310,9 +310,7 @@ def check_clusters(
     return never_exceeds(name, values, half, rounding=1e-14, detail=detail)
 
 
-def check_sizes(
-    _: Preset, name: str, *, samples: tuple[int, int, int]
-) -> Verdict:
+def check_sizes(_: Preset, name: str, *, samples: tuple[int, int, int]) -> Verdict:
     """M = 1000 clients of `samples` images on MNIST, CIFAR-10 and FMNIST need no more
     than each data set's training images."""
     needed = max(_PUBLISHED) * np.array(samples, float)

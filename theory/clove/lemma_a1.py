@@ -179,9 +179,11 @@ def prove_best(*, less: str = "0") -> Sequence[Step]:
         ),
         nonnegative(
             "the square claimed is at least 2 + 2/sqrt(2)",
-            lambda: flint.arb("1e-30")
-            - flint.arb(less)
-            - (2 / flint.arb(2).sqrt() - flint.arb(2).sqrt()),
+            lambda: (
+                flint.arb("1e-30")
+                - flint.arb(less)
+                - (2 / flint.arb(2).sqrt() - flint.arb(2).sqrt())
+            ),
             {},
         ),
     ]
@@ -315,8 +317,10 @@ def prove_models(*, square: str = "4") -> Sequence[Step]:
     p, q, s = sympy.symbols("p q s", real=True)
     squares = [2 + s**2 - 2 * one for one in (p, q)]
     return [
-        identity("alpha_1^2 - alpha_2^2 = 2 <theta, t>",
-                 squares[0] - squares[1] - 2 * (q - p)),
+        identity(
+            "alpha_1^2 - alpha_2^2 = 2 <theta, t>",
+            squares[0] - squares[1] - 2 * (q - p),
+        ),
         identity(
             "square + sigma^2 - alpha^2 = 2 (1 + <theta, theta*>), at least 0",
             sympy.Rational(square) + s**2 - squares[0] - 2 * (1 + p),

@@ -262,7 +262,9 @@ def prove_sum(*, power: int = 1) -> Sequence[Step]:
     u, scale, n, m = sympy.symbols("u s n m", positive=True)
     one = (1 + 2 * u * scale) ** (-n / 2)
     whole = (1 + 2 * u * scale * m ** (power - 1)) ** (-n * m / 2)
-    return [identity("the transforms agree", sympy.powdenest(one**m, force=True) - whole)]
+    return [
+        identity("the transforms agree", sympy.powdenest(one**m, force=True) - whole)
+    ]
 
 
 def prove_too_large(*, power: int = 2) -> Sequence[Step]:

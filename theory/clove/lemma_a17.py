@@ -161,9 +161,7 @@ def _inertia(
     return float(sum(np.sum((part - np.mean(part, axis=0)) ** 2) for part in parts))
 
 
-def check_k_means(
-    preset: Preset, name: str, *, spread: float = 1000.0
-) -> Verdict:
+def check_k_means(preset: Preset, name: str, *, spread: float = 1000.0) -> Verdict:
     """k-means on loss vectors judges none of the pairs wrongly."""
     generator = preset.generator(RECOVERY)
     clusters = np.repeat([0, 1], 50)
@@ -199,7 +197,11 @@ def prove_spread(*, levels: tuple[int, int] = (0, 1000)) -> Sequence[Step]:
     def cost(points: Sequence[tuple[int, int]]) -> Fraction:
         means = [Fraction(sum(axis), len(points)) for axis in zip(*points, strict=True)]
         return sum(
-            ((x - m) ** 2 for point in points for x, m in zip(point, means, strict=True)),
+            (
+                (x - m) ** 2
+                for point in points
+                for x, m in zip(point, means, strict=True)
+            ),
             Fraction(0),
         )
 

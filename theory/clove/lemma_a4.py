@@ -186,9 +186,7 @@ def prove_corrected(*, square: int = 2) -> Sequence[Step]:
     ratio = sympy.Symbol("M_over_delta", positive=True)
     change = sympy.Matrix(2, 2, sympy.symbols("v11 v12 v21 v22", real=True))
     models = sympy.Matrix(2, 3, sympy.symbols("u11 u12 u13 u21 u22 u23", real=True))
-    columns = sum(
-        (change * models[:, j]).dot(change * models[:, j]) for j in range(3)
-    )
+    columns = sum((change * models[:, j]).dot(change * models[:, j]) for j in range(3))
     product = change * models
     return [
         identity(
@@ -393,7 +391,7 @@ def prove_small(*, place: int = 2) -> Sequence[Step]:
 
     2 < 2 sqrt(2), as 2^2 < 8; in general 3x < 2 sqrt(x) + 2x where x^2 < 4x.
     """
-    return [exactly("x^2 < 4 x at x > 1", 1 < place and place**2 < 4 * place)]
+    return [exactly("x^2 < 4 x at x > 1", place > 1 and place**2 < 4 * place)]
 
 
 def prove_step(*, edge: int = 4) -> Sequence[Step]:
@@ -409,10 +407,10 @@ def prove_step(*, edge: int = 4) -> Sequence[Step]:
     difference = 3 * x / root(n) - 2 * root(x) / n - 2 * x / root(n)
     factored = root(x) / n * (root(n) * root(x) - 2)
     return [
-        identity("the difference is (sqrt(x)/n) (sqrt(n x) - 2)", difference - factored),
         identity(
-            "it is 0 at x = 4/n", difference.subs(x, sympy.Rational(edge) / n)
+            "the difference is (sqrt(x)/n) (sqrt(n x) - 2)", difference - factored
         ),
+        identity("it is 0 at x = 4/n", difference.subs(x, sympy.Rational(edge) / n)),
     ]
 
 

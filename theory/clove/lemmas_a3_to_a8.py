@@ -25,7 +25,6 @@ from cfljax.statements import (
     exactly,
     identity,
     never_exceeds,
-    nonnegative,
     tally,
 )
 from theory.clove.common.chi_bounds import bound_square
@@ -129,7 +128,7 @@ def prove_variance(*, square: int = 9) -> Sequence[Step]:
     """
     return [
         *_variance_steps(),
-        exactly("(2 + 1)^2 <= square", (2 + 1) ** 2 <= square),
+        exactly("(2 + 1)^2 <= square", square >= (2 + 1) ** 2),
     ]
 
 
@@ -368,7 +367,7 @@ def prove_covariance(*, square: int = 9) -> Sequence[Step]:
     """
     return [
         *_variance_steps(),
-        exactly("(2 + 1)^2 <= square", (2 + 1) ** 2 <= square),
+        exactly("(2 + 1)^2 <= square", square >= (2 + 1) ** 2),
     ]
 
 
@@ -411,8 +410,7 @@ def prove_markov(*, square: int = 9) -> Sequence[Step]:
         *prove_covariance(square=square),
         identity(
             "M gamma^2/(L gamma sqrt(M))^2 = 1/L^2",
-            clients * gamma**2 / (level * gamma * sympy.sqrt(clients)) ** 2
-            - level**-2,
+            clients * gamma**2 / (level * gamma * sympy.sqrt(clients)) ** 2 - level**-2,
         ),
     ]
 

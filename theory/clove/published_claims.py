@@ -311,9 +311,7 @@ STATEMENTS = (
         id="clove.table3",
         place="Section 5.2, Table 3",
         text="on AG News CLoVE outperforms all baselines except FlexCFL: it is second",
-        check=partial(
-            check_rank, number=3, metric=_ACCURACY, worst=2, columns=(1,)
-        ),
+        check=partial(check_rank, number=3, metric=_ACCURACY, worst=2, columns=(1,)),
         control={"columns": (0, 1)},
         note="Ledger: clove, Table 3. The control has Amazon Review besides, where it is "
         "sixth.",
@@ -503,9 +501,7 @@ STATEMENTS = (
         claimed="scales successfully when the number of clients is large",
         expected=Status.VIOLATED,
         fault="ours",
-        check=partial(
-            check_rank, number=16, metric="test loss", worst=1, least=True
-        ),
+        check=partial(check_rank, number=16, metric="test loss", worst=1, least=True),
         control={"algorithm": "IFCA"},
         note="Ledger: clove, Table 16. The text speaks of the index alone, and leaves out that "
         "IFCA, with a bad one, has the smaller loss at every number of clients. The control "

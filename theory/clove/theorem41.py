@@ -78,9 +78,7 @@ def condition_ratio(cell: Cell) -> float:
 
 
 @lru_cache(maxsize=4)
-def _moved(
-    preset: Preset, name: str, growth: int
-) -> Bool[np.ndarray, "cells trials"]:
+def _moved(preset: Preset, name: str, growth: int) -> Bool[np.ndarray, "cells trials"]:
     """Whether Lloyd's iterations would leave the true clusters, n times `growth`."""
     found = []
     for index, one in enumerate(_FIXED[name]):
@@ -114,7 +112,9 @@ def check_printed(
 def _places(cells: Sequence[Cell]) -> dict[str, Float[np.ndarray, " cells"]]:
     """The cells' coordinates, in the glossary's names."""
     names = {"d": 1, "k": 2, "m": 3, "separation": 5, "noise": 6}
-    return {name: np.array([float(one[i]) for one in cells]) for name, i in names.items()}
+    return {
+        name: np.array([float(one[i]) for one in cells]) for name, i in names.items()
+    }
 
 
 def _errs(
@@ -147,9 +147,7 @@ def check_condition(preset: Preset, name: str, *, constant: float = 0.5) -> Verd
         f"{len(events)} cells at the least n: k-means errs in "
         f"{np.min(shares):.3g} to {np.max(shares):.3g} of {events.shape[1]} trials"
     )
-    return at_most(
-        name, tally(events), RISK, coordinates=_places(cells), detail=detail
-    )
+    return at_most(name, tally(events), RISK, coordinates=_places(cells), detail=detail)
 
 
 def check_curve(
@@ -449,7 +447,9 @@ def _counts(preset: Preset) -> Float[np.ndarray, "points 5"]:
     for index, cell in enumerate(_LAW_CELLS):
         generator = preset.generator(LAW, index)
         models, truths = models_and_truths(generator, cell)
-        own, foreign = (law.loss_factor(models, truth, cell.noise) for truth in truths[:2])
+        own, foreign = (
+            law.loss_factor(models, truth, cell.noise) for truth in truths[:2]
+        )
         for chance in _CHANCES:
             count = _samples_for(own, foreign, chance)
             shape = {"num_samples": count, "num_clients": clients}

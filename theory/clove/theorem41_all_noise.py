@@ -7,10 +7,8 @@ from functools import lru_cache, partial
 import numpy as np
 from jaxtyping import Bool, Float
 
-from cfljax import law
 from cfljax.statements import (
     ERROR_RATE,
-    Constant,
     Evaluation,
     Margin,
     Preset,
@@ -121,9 +119,7 @@ def check_theorem(preset: Preset, name: str, *, share: float = 1.0) -> Verdict:
     )
 
 
-def prove_theorem(
-    *, orthonormal: str = "33", proximal: str = "65"
-) -> Sequence[Step]:
+def prove_theorem(*, orthonormal: str = "33", proximal: str = "65") -> Sequence[Step]:
     """Theorem 4.1 with C = 33 and 65, for all K, M >= 2, d >= 2, sigma >= 0, Delta in
     (0, 2] and delta in (0, 1); written out in theorem41.md.
 
@@ -177,7 +173,10 @@ def prove_theorem(
             - s / 2,
         ),
         *bound_square(
-            "n (1 - 1/(2n)) <= (E chi_n)^2 = n kappa_n^2", n * ratio, below=True, start=1
+            "n (1 - 1/(2n)) <= (E chi_n)^2 = n kappa_n^2",
+            n * ratio,
+            below=True,
+            start=1,
         ),
         identity(
             "D^2/(16 r^2) = (n - 1/2) Delta^2/(32 d S^2 L)",
@@ -208,7 +207,11 @@ def prove_theorem(
         nonnegative(
             "(C - 64) K (25/4) Delta^2 L >= Delta^4/2 at K = 2, Delta = 2, L = log 8",
             lambda: (
-                (flint.arb(proximal) - 64) * 2 * flint.arb("6.25") * 4 * flint.arb(8).log()
+                (flint.arb(proximal) - 64)
+                * 2
+                * flint.arb("6.25")
+                * 4
+                * flint.arb(8).log()
                 - 8
             ),
             {},

@@ -225,8 +225,14 @@ def check_floor(preset: Preset, name: str, *, floor_factor: float = 1.0) -> Verd
 
 
 def _certified(
-    rounds: float, d: float, n: float, members: float, noise: float, step_size: float,
-    separation: float, rate: float = 2.0,
+    rounds: float,
+    d: float,
+    n: float,
+    members: float,
+    noise: float,
+    step_size: float,
+    separation: float,
+    rate: float = 2.0,
 ) -> Truth:
     """0, and the certificate: an upper bound of P(|e_T| <= Delta/c1^T)."""
     rows = float(n * members)
@@ -274,8 +280,8 @@ _PRINTED_EVALUATION = Evaluation(
 _FLOOR_EVALUATION = Evaluation(
     quantity="E|theta_k - theta_k*|^2 after T rounds from |e_0| = sqrt(2)",
     parameters=(parameter("rounds", 10, most=1000), *_STEP_PARAMETERS),
-    bound=lambda rounds, d, n, members, noise, step_size: (
-        _by_formula(rounds, d, n * members, noise, step_size)
+    bound=lambda rounds, d, n, members, noise, step_size: _by_formula(
+        rounds, d, n * members, noise, step_size
     ),
     truth=lambda **values: exact(_mean_square(**values)),
     relation="=",
@@ -465,9 +471,7 @@ def _norm_steps(six: int = 6, three: int = 3) -> list[Step]:
             "4 eps - 4 eps^2 is the smaller side: 8 eps^2 >= 0 between them",
             (4 * eps + 4 * eps**2) - (4 * eps - 4 * eps**2) - 8 * eps**2,
         ),
-        identity(
-            "3 - 2 (1 + eps) = 1 - 2 eps", three - 2 * (1 + eps) - (1 - 2 * eps)
-        ),
+        identity("3 - 2 (1 + eps) = 1 - 2 eps", three - 2 * (1 + eps) - (1 - 2 * eps)),
     ]
 
 
@@ -535,9 +539,7 @@ def prove_lemma(*, share: str = "1/2") -> Sequence[Step]:
             "12 eta eps 3 + 6 eta sigma eps = (36 + 6 sigma) eta eps",
             12 * eta * eps * 3 + 6 * eta * sigma * eps - (36 + 6 * sigma) * eta * eps,
         ),
-        identity(
-            "3 reach/6 + reach/2 = reach", 3 * reach / 6 + half * reach - reach
-        ),
+        identity("3 reach/6 + reach/2 = reach", 3 * reach / 6 + half * reach - reach),
     ]
 
 
@@ -652,9 +654,18 @@ def _lemma_evaluation(*, corrected: bool) -> Evaluation:
         noise = (36 + 6 * values["noise"]) * eta * float(np.sqrt(d / rows))
         name = f"{LEMMA}.corrected"
         return (
-            Margin(f"{name}: |1 - 2 eta| <= Delta/(6c)", abs(1 - 2 * eta), delta / 24, False),
-            Margin(f"{name}: (36 + 6 sigma) eta sqrt(d/N) <= Delta/(2c)", noise, delta / 8,
-                   False),
+            Margin(
+                f"{name}: |1 - 2 eta| <= Delta/(6c)",
+                abs(1 - 2 * eta),
+                delta / 24,
+                False,
+            ),
+            Margin(
+                f"{name}: (36 + 6 sigma) eta sqrt(d/N) <= Delta/(2c)",
+                noise,
+                delta / 8,
+                False,
+            ),
             Margin(f"{name}: N >= 4 d", rows, 4 * d),
             near,
         )
@@ -691,7 +702,9 @@ _COROLLARY_EVALUATION = Evaluation(
     ),
     constants={"fraction": Constant(1.0, origin='"a constant fraction"')},
     margins=lambda distance, **_: (
-        Margin(f"{COROLLARY}: |theta| < 2, so |theta - theta_k*| < 3", distance, 3, False),
+        Margin(
+            f"{COROLLARY}: |theta| < 2, so |theta - theta_k*| < 3", distance, 3, False
+        ),
     ),
     note="r + (1 - r) phi^2/|theta - theta_k*|^2",
 )

@@ -527,7 +527,9 @@ def prove_gamma(*, square: str = "2") -> Sequence[Step]:
     """gamma^2 = N (9 + sigma^2)/(2n) is more than 2 d/n for N = d and every sigma."""
     import sympy
 
-    return [exactly("9/2 > square", bool(sympy.Rational(9, 2) > sympy.Rational(square)))]
+    return [
+        exactly("9/2 > square", bool(sympy.Rational(9, 2) > sympy.Rational(square)))
+    ]
 
 
 def prove_gamma_corrected(*, square: str = "5") -> Sequence[Step]:
@@ -748,7 +750,7 @@ def prove_copies(*, exponent: str = "1") -> Sequence[Step]:
             "the threshold is 8 c' r^(-1/2)",
             threshold - 8 * front / sympy.sqrt(copies),
         ),
-        exactly("16 r > r", bool(4 * 4 > across)),
+        exactly("16 r > r", bool(across < 4 * 4)),
         exactly("sqrt(5) > 2", 5 > 2**2),
     ]
 
@@ -901,4 +903,11 @@ _IMPLIED_ROWS = (
     ),
 )
 
-STATEMENTS = (*_THEOREM_ROWS, *_CONDITION_ROWS, *_LAST_ROWS, _REMARK_ROW, *_PROXIMITY_ROWS, *_IMPLIED_ROWS)
+STATEMENTS = (
+    *_THEOREM_ROWS,
+    *_CONDITION_ROWS,
+    *_LAST_ROWS,
+    _REMARK_ROW,
+    *_PROXIMITY_ROWS,
+    *_IMPLIED_ROWS,
+)

@@ -15,9 +15,7 @@ from typing import Any
 from cfljax.statements import Step, exactly, nonnegative
 
 
-def bound_square(
-    text: str, function: Any, *, below: bool, start: int
-) -> list[Step]:
+def bound_square(text: str, function: Any, *, below: bool, start: int) -> list[Step]:
     """Steps that q(n) <= (E chi_n)^2, or >= unless `below`, for all real n >= `start`.
 
     Args:

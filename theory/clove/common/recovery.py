@@ -131,7 +131,9 @@ def furthest_first(
     for _ in range(2):
         apart = np.linalg.norm(points[:, None] - centres, axis=-1)
         labels = np.argmin(apart, axis=1)
-        centres = np.stack([points[labels == one].mean(axis=0) for one in range(number)])
+        centres = np.stack(
+            [points[labels == one].mean(axis=0) for one in range(number)]
+        )
     return labels
 
 
