@@ -179,8 +179,8 @@ def prove_order(*, constant: str = "1.4337") -> Sequence[Step]:
 
     Var chi_n = n - (E chi_n)^2, so the claim is n - ((n-1)/(2n)) (1 + C/n) <= (E
     chi_n)^2 <= n - ((n-1)/(2n)) (1 - C/n). From n = 3 on both sides hold with 1.43 < C
-    (see `bound_square`). At n = 2 (E chi_2)^2 = pi/2, and 2 (Var chi_2/(1/4) - 1) = 2 (8
-    - 2 pi - 1) = 14 - 4 pi: equality.
+    (see `bound_square`). At n = 2 (E chi_2)^2 = pi/2, and 2 (Var chi_2/(1/4) - 1) = 2
+    (8 - 2 pi - 1) = 14 - 4 pi: equality.
     """
     import flint
     import sympy
@@ -351,7 +351,7 @@ def check_root_variance(
         name,
         (_raw_roots(preset) - mean[:, None]) ** 2,
         law.chi_variance(raw) * _RAW_ALPHA**2 / raw,
-        # By Poincare's inequality Var (F - EF)^2 <= 4 (alpha^2/n) Var F <= 2 alpha^4/n^2.
+        # Poincare: Var (F - EF)^2 <= 4 (alpha^2/n) Var F <= 2 alpha^4/n^2.
         deviation=np.sqrt(2) * _RAW_ALPHA**2 / raw,
         resolution=0.12,
     )
@@ -389,8 +389,8 @@ def prove_expansion(*, constant: str = "0.047885") -> Sequence[Step]:
 
     F = alpha chi_n/sqrt(n) in law, so (E F/alpha)^2 = (E chi_n)^2/n, and the claim is n
     (1 - 1/(4n) - C/n^2)^2 <= (E chi_n)^2 <= n (1 - 1/(4n) + C/n^2)^2. It holds with
-    0.0478 < C from n = 2 on, on the lower side from n = 1 (see `bound_square`). At n = 1
-    E F/alpha = sqrt(2/pi), which is 1 - 1/4 + C: equality.
+    0.0478 < C from n = 2 on, on the lower side from n = 1 (see `bound_square`). At n =
+    1 E F/alpha = sqrt(2/pi), which is 1 - 1/4 + C: equality.
     """
     import flint
     import sympy
@@ -413,8 +413,8 @@ def prove_expansion(*, constant: str = "0.047885") -> Sequence[Step]:
 def prove_root_variance(*, constant: str = "0.375") -> Sequence[Step]:
     """|n Var F/alpha^2 - (n-1)/(2n)| <= 0.375/n, and n Var F/alpha^2 < 1/2, for all n.
 
-    n Var F/alpha^2 = Var chi_n = n - (E chi_n)^2, and n - 1/2 + 1/(8n) <= (E chi_n)^2 <=
-    n - (n-1)/(2n) + 0.375/n (see `bound_square`). The lower side is n - (n-1)/(2n) -
+    n Var F/alpha^2 = Var chi_n = n - (E chi_n)^2, and n - 1/2 + 1/(8n) <= (E chi_n)^2
+    <= n - (n-1)/(2n) + 0.375/n (see `bound_square`). The lower side is n - (n-1)/(2n) -
     0.375/n, and above n - 1/2, so that Var chi_n < 1/2.
     """
     import sympy
@@ -552,8 +552,8 @@ def prove_coincidence(*, ratio: str | None = None) -> Sequence[Step]:
     1). Entry by entry kappa_2^2 (2 + sigma^2 - 2 b_j) = kappa_2^2 q (2 + sigma^2 - 2
     a_j) = kappa_1^2 (2 + sigma^2 - 2 a_j), so both means are the same. Take a = (s/2 +
     r, s/2 - r) with s = (1 - q^2 - 2 h^2)/(2 q h) and 2 r^2 = 1 - s^2/2, which is
-    positive. Then |a| = 1, and |b|^2 = q^2 + 2 q h s + 2 h^2 = 1. Since b = a would take
-    a_1 = a_2 = h/(1 - q), r > 0 makes them different.
+    positive. Then |a| = 1, and |b|^2 = q^2 + 2 q h s + 2 h^2 = 1. Since b = a would
+    take a_1 = a_2 = h/(1 - q), r > 0 makes them different.
     """
     import flint
     import sympy
@@ -758,9 +758,9 @@ def prove_dependence(*, factor: int = 2) -> Sequence[Step]:
 
     L_j is the mean of n independent squares x_j^2 of a residual, (x_j, x_l) jointly
     normal with mean 0 and covariance G, so Cov(L_j, L_l) = Cov(x_j^2, x_l^2)/n. Write
-    x_j = a z, x_l = b z + c w with independent standard normal z and w: G_jj = a^2, G_jl
-    = a b, G_ll = b^2 + c^2. With E z^4 = 3 and E z^2 = E w^2 = 1 the covariance of the
-    squares is a polynomial in a, b, c.
+    x_j = a z, x_l = b z + c w with independent standard normal z and w: G_jj = a^2,
+    G_jl = a b, G_ll = b^2 + c^2. With E z^4 = 3 and E z^2 = E w^2 = 1 the covariance of
+    the squares is a polynomial in a, b, c.
     """
     import sympy
 

@@ -2,9 +2,9 @@
 
 K = 5 clusters of 5 clients, n = 1000 samples each, 25 local epochs of gradient descent.
 The paper gives neither the noise nor the dimension; the figure depends on the noise, as
-truths that are Delta apart differ in their loss by Delta^2, against sigma^2 sqrt(2/n) of
-chance. Here d = 20, K models on the unit sphere, k-means of loss vectors, and the data
-are the same in every round, of which a client needs its second moments alone.
+truths that are Delta apart differ in their loss by Delta^2, against sigma^2 sqrt(2/n)
+of chance. Here d = 20, K models on the unit sphere, k-means of loss vectors, and the
+data are the same in every round, of which a client needs its second moments alone.
 """
 
 from functools import lru_cache, partial
@@ -163,25 +163,25 @@ _figure_row = partial(
 STATEMENTS = (
     _figure_row(
         id=FIGURE,
-        text="CLoVE consistently recovers the correct clusters, Delta from 0.0003 to 1, with "
-        "sigma = 0.1",
+        text="CLoVE consistently recovers the correct clusters, Delta from 0.0003 to "
+        "1, with sigma = 0.1",
         claimed="consistently; sigma << 1, without a number",
         expected=Status.VIOLATED,
         fault="reading",
         other_reading=f"{FIGURE}.small_noise",
         check=partial(check_recovery, noise=0.1),
         control={"separations": (0.5, 1.0)},
-        note="The noise is not said, and decides: once all models are near the mean of the "
-        "truths their losses differ by Delta^2, against sigma^2 sqrt(2/n). The control has "
-        "Delta = 0.5 and 1.",
+        note="The noise is not said, and decides: once all models are near the mean "
+        "of the truths their losses differ by Delta^2, against sigma^2 sqrt(2/n). The "
+        "control has Delta = 0.5 and 1.",
     ),
     _figure_row(
         id=f"{FIGURE}.small_noise",
-        text="CLoVE recovers the correct clusters, Delta from 0.0003 to 1, with sigma = "
-        "0.0001",
+        text="CLoVE recovers the correct clusters, Delta from 0.0003 to 1, with sigma "
+        "= 0.0001",
         check=partial(check_recovery, noise=1e-4, separations=(0.0003, 0.01, 1.0)),
         control={"noise": 0.03},
-        note="With a noise below the least Delta the figure is as the paper has it. The "
-        "control has sigma = 0.03.",
+        note="With a noise below the least Delta the figure is as the paper has it. "
+        "The control has sigma = 0.03.",
     ),
 )

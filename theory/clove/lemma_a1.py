@@ -118,9 +118,9 @@ def check_separation(preset: Preset, name: str, *, square: float) -> Verdict:
 def prove_separation(*, square: str = "4") -> Sequence[Step]:
     """|alpha_i - alpha_k| >= Delta/sqrt(4 + sigma^2) for all unit truths, d and sigma.
 
-    In the models' basis alpha_j^2 = 2 + sigma^2 - 2 theta*_j. Entry by entry (alpha_ij -
-    alpha_kj)(alpha_ij + alpha_kj) = 2 t_j, t = theta_k* - theta_i*, and both alphas are
-    at most sqrt(4 + sigma^2), as theta*_j >= -1. So the difference is at least
+    In the models' basis alpha_j^2 = 2 + sigma^2 - 2 theta*_j. Entry by entry (alpha_ij
+    - alpha_kj)(alpha_ij + alpha_kj) = 2 t_j, t = theta_k* - theta_i*, and both alphas
+    are at most sqrt(4 + sigma^2), as theta*_j >= -1. So the difference is at least
     |t_j|/sqrt(4 + sigma^2); square, sum over j and use |t| >= Delta.
     """
     import sympy
@@ -142,18 +142,19 @@ def prove_best(*, less: str = "0") -> Sequence[Step]:
     Let a, b be the truths in the models' basis, t = a - b, m = (a + b)/2, s = 2 +
     sigma^2. As |a| = |b| = 1, <t, m> = 0 and |m| <= 1. (1) (alpha_aj + alpha_bj)^2 <= 2
     (alpha_aj^2 + alpha_bj^2) = 4 (s - 2 m_j), so |alpha_a - alpha_b|^2 = sum 4
-    t_j^2/(alpha_aj + alpha_bj)^2 >= sum t_j^2/(s - 2 m_j). (2) 1/(s - 2x) is convex where
-    s > 2x, it lies above its tangent. With weights p_j = t_j^2/|t|^2, Jensen gives
-    |alpha_a - alpha_b|^2 >= |t|^2/(s - 2 sum p_j m_j). (3) Let u = t/|t|, v_j = u_j^2 =
-    p_j. As m is orthogonal to u and |m| <= 1, sum p_j m_j = <v - <v, u> u, m> >= -sqrt(sum
-    u_j^4 - (sum u_j^3)^2), and the radicand is the variance of a random variable that
-    is u_j with probability u_j^2. (4) Its values lie in [-B, A], A = max u_j, B = -min
-    u_j; if both signs occur, A^2 + B^2 <= 1, and else the range is within [0, 1] or [-1,
-    0]. With mean x the variance is (A - x)(x + B) - E (A - X)(X + B) <= (A + B)^2/4 <=
-    (A^2 + B^2)/2 <= 1/2, or at most 1/4 for one sign. So sum p_j m_j >= -1/sqrt(2), and
-    the claim follows. (5) It is approached: a, b = -(cos w, sin w), w = pi/4 +- h, has u
-    -> (1, -1)/sqrt(2) and m -> -(1, 1)/sqrt(2) as h falls to 0, where t_j^2/(s - 2 m_j)
-    sums up to |t|^2/(s + sqrt(2)), and both alphas of an entry agree in the limit.
+    t_j^2/(alpha_aj + alpha_bj)^2 >= sum t_j^2/(s - 2 m_j). (2) 1/(s - 2x) is convex
+    where s > 2x, it lies above its tangent. With weights p_j = t_j^2/|t|^2, Jensen
+    gives |alpha_a - alpha_b|^2 >= |t|^2/(s - 2 sum p_j m_j). (3) Let u = t/|t|, v_j =
+    u_j^2 = p_j. As m is orthogonal to u and |m| <= 1, sum p_j m_j = <v - <v, u> u, m>
+    >= -sqrt(sum u_j^4 - (sum u_j^3)^2), and the radicand is the variance of a random
+    variable that is u_j with probability u_j^2. (4) Its values lie in [-B, A], A = max
+    u_j, B = -min u_j; if both signs occur, A^2 + B^2 <= 1, and else the range is within
+    [0, 1] or [-1, 0]. With mean x the variance is (A - x)(x + B) - E (A - X)(X + B) <=
+    (A + B)^2/4 <= (A^2 + B^2)/2 <= 1/2, or at most 1/4 for one sign. So sum p_j m_j >=
+    -1/sqrt(2), and the claim follows. (5) It is approached: a, b = -(cos w, sin w), w =
+    pi/4 +- h, has u -> (1, -1)/sqrt(2) and m -> -(1, 1)/sqrt(2) as h falls to 0, where
+    t_j^2/(s - 2 m_j) sums up to |t|^2/(s + sqrt(2)), and both alphas of an entry agree
+    in the limit.
     """
     import flint
     import sympy
@@ -306,11 +307,11 @@ def check_adversary(
 def prove_models(*, square: str = "4") -> Sequence[Step]:
     """|c_i - c_j| >= s_min(Theta) Delta/sqrt(4 + sigma^2) for any models of length 1.
 
-    alpha_j^2 = |theta_j - theta*|^2 + sigma^2 = 2 + sigma^2 - 2 <theta_j, theta*>, and so
-    entry by entry (alpha_1j - alpha_2j)(alpha_1j + alpha_2j) = 2 <theta_j, t>, t =
+    alpha_j^2 = |theta_j - theta*|^2 + sigma^2 = 2 + sigma^2 - 2 <theta_j, theta*>, and
+    so entry by entry (alpha_1j - alpha_2j)(alpha_1j + alpha_2j) = 2 <theta_j, t>, t =
     theta_2* - theta_1*. The inner product is at least -1, hence alpha_j^2 <= 4 +
-    sigma^2 and |alpha_1j - alpha_2j| >= |<theta_j, t>|/sqrt(4 + sigma^2). Summed up, the
-    squares give |Theta t|^2/(4 + sigma^2) >= s_min^2 |t|^2/(4 + sigma^2).
+    sigma^2 and |alpha_1j - alpha_2j| >= |<theta_j, t>|/sqrt(4 + sigma^2). Summed up,
+    the squares give |Theta t|^2/(4 + sigma^2) >= s_min^2 |t|^2/(4 + sigma^2).
     """
     import sympy
 
@@ -382,11 +383,11 @@ _RANDOM_ROWS = (
         other_reading=f"{RANDOM}.independent",
         check=partial(check_adversary, by_singular_value=False),
         control={"by_singular_value": True},
-        note='Read as its proof and Theorem A.9 have it, "for all ortho-normal models", '
-        "with truths that may depend on them; the algorithm draws its models without "
-        "knowing the truths, and that reading is true. Nearly orthogonal in pairs is "
-        "not nearly isometric: |Theta' Theta - I| tends to 3. The control has the "
-        "least singular value in the claim.",
+        note='Read as its proof and Theorem A.9 have it, "for all ortho-normal '
+        'models", with truths that may depend on them; the algorithm draws its models '
+        "without knowing the truths, and that reading is true. Nearly orthogonal in "
+        "pairs is not nearly isometric: |Theta' Theta - I| tends to 3. The control "
+        "has the least singular value in the claim.",
     ),
     _row(
         id=f"{RANDOM}.corrected",

@@ -95,7 +95,8 @@ def check_order(_: Preset, name: str, *, c1: float = 0.5, c2: float = C2) -> Ver
     ]
     detail = (
         f"exact law at {len(rho)} pairs of rho and n_k m_k: least exponent over "
-        f"n_k m_k (rho/(1 + rho))^2 is {least:.5f}, largest P {np.exp(np.max(found)):.4f}"
+        f"n_k m_k (rho/(1 + rho))^2 is {least:.5f}, largest P "
+        f"{np.exp(np.max(found)):.4f}"
     )
     return combine(name, [main, *sharp], detail=detail)
 
@@ -106,22 +107,23 @@ def prove_order(*, c2: str = "0.1211") -> Sequence[Step]:
 
     a and b are the offsets of the truth from the own and the foreign model, in units of
     Delta: t = |a| <= 1/4, s = |b| >= 3/4, sigma^2 = 1/rho, c the cosine of their angle.
-    (1) A sample's two squared residuals differ by 4 x y, (x, y) jointly normal: x =
-    |b - a| g/2, y = h g' + ..., so that the sum is negative iff a standard normal z exceeds
-    kappa |g|, g of N independent ones: P(t_N >= sqrt(N) kappa), kappa^2 = (s^2 -
-    t^2)^2/Q, Q = 4 s^2 t^2 (1 - c^2) + 4 sigma^2 (s^2 + t^2 - 2 s t c). (2) It is I_q(N/2,
-    1/2)/2 with q = 1/(1 + kappa^2), and I_q(v, 1/2) = q^v times the integral of u^(v-1) (1
-    - q u)^(-1/2) over that with q = 1, at most q^v: P <= (1 + kappa^2)^(-N/2)/2. (3) Q is
-    a concave quadratic of c with its peak at -sigma^2/(s t), where Q = 4 (s^2 + sigma^2)
-    (t^2 + sigma^2). If sigma^2 >= s t, Q is at most its value at c = -1, 4 sigma^2 (s +
-    t)^2, and kappa^2 >= (s - t)^2/(4 sigma^2) >= rho/16. If not, kappa^2 is at least (A/B +
-    B/A - 2)/4, A = s^2 + sigma^2, B = t^2 + sigma^2, which rises with s: it is least at the
-    least s that is allowed, either sigma^2/t, where it is (s - t)^2/(4 sigma^2) >= rho/16
-    again, or 3/4, and then with t = 1/4 at most, kappa^2 >= 16 rho^2/((9 rho + 16)(rho +
-    16)), which can only be where 3/16 > sigma^2, rho > 16/3. (4) For rho <= 16/3,
-    log(1 + rho/16) (1 + 1/rho)^2/2 >= c2, below 0.1 by log(1 + y) >= y/(1 + y). (5) For rho
-    > 16/3 the second bound is the smaller, as the difference is a square; it rises with
-    rho from 1/3, and log(4/3)/2 >= c2.
+    (1) A sample's two squared residuals differ by 4 x y, (x, y) jointly normal: x = |b
+    - a| g/2, y = h g' + ..., so that the sum is negative iff a standard normal z
+    exceeds kappa |g|, g of N independent ones: P(t_N >= sqrt(N) kappa), kappa^2 = (s^2
+    - t^2)^2/Q, Q = 4 s^2 t^2 (1 - c^2) + 4 sigma^2 (s^2 + t^2 - 2 s t c). (2) It is
+    I_q(N/2, 1/2)/2 with q = 1/(1 + kappa^2), and I_q(v, 1/2) = q^v times the integral
+    of u^(v-1) (1 - q u)^(-1/2) over that with q = 1, at most q^v: P <= (1 +
+    kappa^2)^(-N/2)/2. (3) Q is a concave quadratic of c with its peak at -sigma^2/(s
+    t), where Q = 4 (s^2 + sigma^2) (t^2 + sigma^2). If sigma^2 >= s t, Q is at most its
+    value at c = -1, 4 sigma^2 (s + t)^2, and kappa^2 >= (s - t)^2/(4 sigma^2) >=
+    rho/16. If not, kappa^2 is at least (A/B + B/A - 2)/4, A = s^2 + sigma^2, B = t^2 +
+    sigma^2, which rises with s: it is least at the least s that is allowed, either
+    sigma^2/t, where it is (s - t)^2/(4 sigma^2) >= rho/16 again, or 3/4, and then with
+    t = 1/4 at most, kappa^2 >= 16 rho^2/((9 rho + 16)(rho + 16)), which can only be
+    where 3/16 > sigma^2, rho > 16/3. (4) For rho <= 16/3, log(1 + rho/16) (1 +
+    1/rho)^2/2 >= c2, below 0.1 by log(1 + y) >= y/(1 + y). (5) For rho > 16/3 the
+    second bound is the smaller, as the difference is a square; it rises with rho from
+    1/3, and log(4/3)/2 >= c2.
     """
     import flint
     import sympy
@@ -190,8 +192,8 @@ def _rewriting_steps(least: int = 2) -> list[Step]:
 def prove_rewriting(*, least: int = 2) -> Sequence[Step]:
     """min(1, K^2 e^{-x}) <= e e^{-x/log K^2} for all K >= 2 and x >= 0.
 
-    Let l = log K^2 >= log 4 > 1. For x <= l the right-hand side e^(1 - x/l) is at least 1;
-    for x > l, 1 - x/l - (l - x) = (x - l)(l - 1)/l >= 0. Equality at x = l.
+    Let l = log K^2 >= log 4 > 1. For x <= l the right-hand side e^(1 - x/l) is at least
+    1; for x > l, 1 - x/l - (l - x) = (x - l)(l - 1)/l >= 0. Equality at x = l.
     """
     return _rewriting_steps(least)
 
@@ -212,13 +214,13 @@ def prove_printed(*, place: str = "0") -> Sequence[Step]:
 
 
 def prove_matching(*, c2: str = "0.1211", least: int = 2) -> Sequence[Step]:
-    """P(the cheapest matching is another) <= (K^2/2) exp(-x), and e exp(-x/log K^2), x =
-    c2 n_k m_k (rho/(1 + rho))^2 at the smallest cluster.
+    """P(the cheapest matching is another) <= (K^2/2) exp(-x), and e exp(-x/log K^2), x
+    = c2 n_k m_k (rho/(1 + rho))^2 at the smallest cluster.
 
-    If every cluster's loss is least on its own model, any other matching costs more. Some
-    cluster's is not with probability at most K (K - 1) exp(-x)/2 (`prove_order`, and a
-    union over ordered pairs), which is at most (K^2/2) exp(-x) and at most 1, hence at most
-    min(1, K^2 e^{-x}) <= e e^{-x/log K^2} (`prove_rewriting`).
+    If every cluster's loss is least on its own model, any other matching costs more.
+    Some cluster's is not with probability at most K (K - 1) exp(-x)/2 (`prove_order`,
+    and a union over ordered pairs), which is at most (K^2/2) exp(-x) and at most 1,
+    hence at most min(1, K^2 e^{-x}) <= e e^{-x/log K^2} (`prove_rewriting`).
     """
     import sympy
 
@@ -232,10 +234,11 @@ def prove_matching(*, c2: str = "0.1211", least: int = 2) -> Sequence[Step]:
 
 
 def prove_assumption(*, front: str = "1") -> Sequence[Step]:
-    """n_k m_k (rho/(1 + rho))^2 >= log(K^2/(2 delta))/c2 makes the failure at most delta.
+    """n_k m_k (rho/(1 + rho))^2 >= log(K^2/(2 delta))/c2 makes the failure at most
+    delta.
 
-    (K^2/2) exp(-c2 s) (`prove_matching`) is delta at s = log(K^2/(2 delta))/c2, and falls
-    with s.
+    (K^2/2) exp(-c2 s) (`prove_matching`) is delta at s = log(K^2/(2 delta))/c2, and
+    falls with s.
     """
     import sympy
 
@@ -253,9 +256,9 @@ def prove_assumption(*, front: str = "1") -> Sequence[Step]:
 def prove_sum(*, power: int = 1) -> Sequence[Step]:
     """sum over Q_k of L_i = (1/n_k) alpha^2 chi2(n_k m_k) in law.
 
-    L_i = (alpha^2/n) chi2(n), independent over the m clients, and the Laplace transform of
-    (alpha^2/n) chi2(n) at -u is (1 + 2 u alpha^2/n)^(-n/2): the product of m of them is
-    that with n m in the exponent.
+    L_i = (alpha^2/n) chi2(n), independent over the m clients, and the Laplace transform
+    of (alpha^2/n) chi2(n) at -u is (1 + 2 u alpha^2/n)^(-n/2): the product of m of them
+    is that with n m in the exponent.
     """
     import sympy
 
@@ -351,7 +354,8 @@ def check_matching(
     shares = listed([np.mean(one.mismatched) for one in raw], ".3f")
     allowed = listed([np.sum(one.chances) for one in raw], ".3f")
     detail = (
-        f"union of exact laws, K to 1000: {parts[0].status.value}; raw matchings differ in "
+        f"union of exact laws, K to 1000: {parts[0].status.value}; raw matchings "
+        "differ in "
         f"{shares}, the union is {allowed}; raw "
         f"preferences by the exact law: {preferences.status.value}"
     )
@@ -370,7 +374,8 @@ def check_rewriting(_: Preset, name: str, *, factor: float, capped: bool) -> Ver
     left = np.minimum(left, 0) if capped else left
     right = np.log(factor) - x / exponent
     detail = (
-        f"K from 2 to 1000, x to 60: fails at {np.mean(left > right + 1e-12):.0%} of the "
+        f"K from 2 to 1000, x to 60: fails at {np.mean(left > right + 1e-12):.0%} of "
+        "the "
         "points"
     )
     main = never_exceeds(name, left, right, rounding=1e-12, logarithmic=True)
@@ -488,8 +493,8 @@ STATEMENTS = (
         proof=prove_assumption,
         proof_control={"front": "0.99"},
         note="The certified form of the assumption; C = 32 and K^2/delta if both "
-        "losses are read as independent. At the least n_k m_k the failure is a fifth of "
-        "delta. The control has C = 3.",
+        "losses are read as independent. At the least n_k m_k the failure is a fifth "
+        "of delta. The control has C = 3.",
     ),
     _row(
         id=f"{LEMMA}.order",
@@ -520,9 +525,9 @@ STATEMENTS = (
         proof_control={"least": 1},
         evaluation=_EVALUATION,
         note="Needs proximal models, which the first round does not have. c1 = e by "
-        "min(1, e^(l - x)) <= e^(1 - x/l). Raw data are compared with the exact law, as "
-        "the bound is far above what they can reach: the union is over K (K - 1) pairs, "
-        "and the rewriting costs more. The control has c1 = 1.8.",
+        "min(1, e^(l - x)) <= e^(1 - x/l). Raw data are compared with the exact law, "
+        "as the bound is far above what they can reach: the union is over K (K - 1) "
+        "pairs, and the rewriting costs more. The control has c1 = 1.8.",
     ),
     _law_row(
         id=LAW,
@@ -533,7 +538,8 @@ STATEMENTS = (
         control={"power": 1},
         proof=prove_too_large,
         proof_control={"power": 1},
-        note="m times too large; it cancels, being on both sides. The control has 1/n_k.",
+        note="m times too large; it cancels, being on both sides. The control has "
+        "1/n_k.",
     ),
     _law_row(
         id=f"{LAW}.corrected",

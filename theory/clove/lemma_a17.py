@@ -110,10 +110,10 @@ def check_distance(
 def prove_distance(*, square: int = 2) -> Sequence[Step]:
     """|L_i - L_j| >= sqrt(2) delta for all loss vectors with the gap, and no more.
 
-    With u = l(i, k1) - l(j, k1), l(i, k2) - l(j, k2) >= u + 2 delta, as l(i, k2) >= l(i,
-    k1) + delta and l(j, k2) <= l(j, k1) - delta. Where u + 2 delta >= 0, |L_i - L_j|^2 >=
-    u^2 + (u + 2 delta)^2 = 2 (u + delta)^2 + 2 delta^2; elsewhere u < -2 delta, and
-    u^2 > 4 delta^2. Equality: K = 2, L_i = (0, delta), L_j = (delta, 0).
+    With u = l(i, k1) - l(j, k1), l(i, k2) - l(j, k2) >= u + 2 delta, as l(i, k2) >=
+    l(i, k1) + delta and l(j, k2) <= l(j, k1) - delta. Where u + 2 delta >= 0, |L_i -
+    L_j|^2 >= u^2 + (u + 2 delta)^2 = 2 (u + delta)^2 + 2 delta^2; elsewhere u < -2
+    delta, and u^2 > 4 delta^2. Equality: K = 2, L_i = (0, delta), L_j = (delta, 0).
     """
     import sympy
 
@@ -133,11 +133,13 @@ def prove_distance(*, square: int = 2) -> Sequence[Step]:
 
 
 def prove_linkage(*, share: int = 1) -> Sequence[Step]:
-    """Single linkage finds the clusters if all distances within are below sqrt(2) delta.
+    """Single linkage finds the clusters if all distances within are below sqrt(2)
+    delta.
 
-    Every distance between clusters is sqrt(2) delta or more (`prove_distance`), so every
-    distance within is below every one between: merging the closest pairs first, single
-    linkage joins each cluster before any two of them, and stops at K clusters there.
+    Every distance between clusters is sqrt(2) delta or more (`prove_distance`), so
+    every distance within is below every one between: merging the closest pairs first,
+    single linkage joins each cluster before any two of them, and stops at K clusters
+    there.
     """
     within, between = Fraction(2) * share, Fraction(2)
     return [
@@ -187,9 +189,9 @@ def prove_spread(*, levels: tuple[int, int] = (0, 1000)) -> Sequence[Step]:
     """Two clients of each cluster, gap 1, whose losses share a level of 0 or 1000: the
     best two means are those of the levels, not those of the clusters.
 
-    Clients (0, 1), (1000, 1001) of cluster 1 and (1, 0), (1001, 1000) of cluster 2. Every
-    client's least loss is 1 below its other, at its own model. The true clusters' means
-    cost 2 times (1000^2 + 1000^2)/2, those of the levels 2 times 1.
+    Clients (0, 1), (1000, 1001) of cluster 1 and (1, 0), (1001, 1000) of cluster 2.
+    Every client's least loss is 1 below its other, at its own model. The true clusters'
+    means cost 2 times (1000^2 + 1000^2)/2, those of the levels 2 times 1.
     """
     one = [(level, level + 1) for level in levels]
     two = [(level + 1, level) for level in levels]
@@ -271,10 +273,10 @@ STATEMENTS = (
         proof=prove_spread,
         proof_control={"levels": (0, 1)},
         note="Read as a claim on recovery, which is what the comparison is for; the "
-        "appendix shows that loss vectors of different clusters are apart, and that is "
-        "true. Clusters sqrt(2) delta apart may be far wider than that: IFCA's choice "
-        "is then right and k-means is no better than chance. The control has losses that "
-        "vary by a tenth of the gap.",
+        "appendix shows that loss vectors of different clusters are apart, and that "
+        "is true. Clusters sqrt(2) delta apart may be far wider than that: IFCA's "
+        "choice is then right and k-means is no better than chance. The control has "
+        "losses that vary by a tenth of the gap.",
     ),
     row(
         id=f"{RECOVERY}.corrected",

@@ -172,7 +172,7 @@ def prove_infimum(*, reach: str = "1/4") -> Sequence[Step]:
     r, s = sympy.symbols("r s", positive=True)
     own = sympy.Rational(reach)
     root = sympy.sqrt(r**2 + s**2)
-    far, near = (root.subs(r, place) for place in (1 - own, own))
+    far, near = (sympy.sqrt(place**2 + s**2) for place in (1 - own, own))
     return [
         identity(
             "sqrt(r^2 + s^2) d/dr sqrt(r^2 + s^2) = r, at least 0",

@@ -170,16 +170,16 @@ def _one_model(name: str, share: float) -> Verdict:
 
 
 def prove_corrected(*, square: int = 2) -> Sequence[Step]:
-    """P(for all i: |a_i - c| <= sqrt(sum_j Var_j) + |U|_op sqrt(2 log(M/delta)/n)) >= 1 -
-    delta, for all models, N, M, n and delta.
+    """P(for all i: |a_i - c| <= sqrt(sum_j Var_j) + |U|_op sqrt(2 log(M/delta)/n)) >= 1
+    - delta, for all models, N, M, n and delta.
 
-    F_j = |W u_j|/sqrt(n) with one standard normal W, n x (d + 1), for all models. As ||W
-    u| - |W' u|| <= |(W - W') u|, |F(W) - F(W')|^2 <= sum_j |(W - W') u_j|^2/n = |(W - W')
-    U|_F^2/n <= |U|_op^2 |W - W'|_F^2/n, and so |F - c| is a Lipschitz function of W with
-    constant |U|_op/sqrt(n). Gaussian concentration (Tsirelson, Ibragimov and Sudakov,
-    1976): P(|F - c| > E|F - c| + |U|_op s/sqrt(n)) <= exp(-s^2/2). E|F - c| <= (E|F -
-    c|^2)^(1/2) = (sum_j Var_j)^(1/2) by Jensen's inequality. Take s^2 = 2 log(M/delta),
-    and add up over M clients.
+    F_j = |W u_j|/sqrt(n) with one standard normal W, n x (d + 1), for all models. As
+    ||W u| - |W' u|| <= |(W - W') u|, |F(W) - F(W')|^2 <= sum_j |(W - W') u_j|^2/n = |(W
+    - W') U|_F^2/n <= |U|_op^2 |W - W'|_F^2/n, and so |F - c| is a Lipschitz function of
+    W with constant |U|_op/sqrt(n). Gaussian concentration (Tsirelson, Ibragimov and
+    Sudakov, 1976): P(|F - c| > E|F - c| + |U|_op s/sqrt(n)) <= exp(-s^2/2). E|F - c| <=
+    (E|F - c|^2)^(1/2) = (sum_j Var_j)^(1/2) by Jensen's inequality. Take s^2 = 2
+    log(M/delta), and add up over M clients.
     """
     import sympy
 
@@ -346,8 +346,8 @@ def prove_quoted(*, front: int = 2) -> Sequence[Step]:
 
     Chernoff: for l in (0, 1/2) log E exp(l (chi2_n - n)) = -n (log(1 - 2l)/2 + l) <= n
     l^2/(1 - 2l), since h(l) = l^2/(1 - 2l) + l + log(1 - 2l)/2 has h(0) = 0 and h' = 2
-    l^2/(1 - 2l)^2 >= 0. At l = sqrt(x)/(sqrt(n) + 2 sqrt(x)) the exponent n l^2/(1 - 2l) -
-    l (2 sqrt(n x) + 2x) is -x.
+    l^2/(1 - 2l)^2 >= 0. At l = sqrt(x)/(sqrt(n) + 2 sqrt(x)) the exponent n l^2/(1 -
+    2l) - l (2 sqrt(n x) + 2x) is -x.
     """
     import sympy
 
@@ -397,8 +397,8 @@ def prove_small(*, place: int = 2) -> Sequence[Step]:
 def prove_step(*, edge: int = 4) -> Sequence[Step]:
     """3x/sqrt(n) > 2 sqrt(x)/n + 2x/sqrt(n) if and only if x > 4/n.
 
-    The difference is x/sqrt(n) - 2 sqrt(x)/n = (sqrt(x)/n) (sqrt(n x) - 2), and sqrt(n x)
-    > 2 where n x > 4.
+    The difference is x/sqrt(n) - 2 sqrt(x)/n = (sqrt(x)/n) (sqrt(n x) - 2), and sqrt(n
+    x) > 2 where n x > 4.
     """
     import sympy
 
@@ -494,8 +494,8 @@ _tail_row = partial(
 _TAIL_ROWS = (
     _tail_row(
         id=QUOTED,
-        text="P(L - EL >= 2 |a|_inf sqrt(x) + 2 |a|_2 x) <= e^{-x}, and e^{-x}/2, |a|_2 = "
-        "EL/sqrt(n), |a|_inf = EL/n",
+        text="P(L - EL >= 2 |a|_inf sqrt(x) + 2 |a|_2 x) <= e^{-x}, and e^{-x}/2, "
+        "|a|_2 = EL/sqrt(n), |a|_inf = EL/n",
         check=partial(check_quoted, exchanged=True),
         control={"prefactor": 0.49},
         note="Misquoted, the two norms are exchanged; true for equal weights, with 1/2 "
@@ -509,8 +509,8 @@ _TAIL_ROWS = (
         control={"prefactor": 0.49},
         proof=prove_quoted,
         proof_control={"front": 1},
-        note="Lemma 1 as Laurent and Massart have it, for equal weights. e^{-x}/2 holds "
-        "wherever it was checked; the control has 0.49 e^{-x}.",
+        note="Lemma 1 as Laurent and Massart have it, for equal weights. e^{-x}/2 "
+        "holds wherever it was checked; the control has 0.49 e^{-x}.",
     ),
     _tail_row(
         id=STEP,
@@ -522,9 +522,10 @@ _TAIL_ROWS = (
         control={"from_ratio": 4.0},
         proof=prove_small,
         proof_control={"place": 5},
-        note='The paper says "for x > 1 (specifically for any x > 4/n)", and the second '
-        "is right. The first is false for n <= 3 and 1 < x <= 4/n, such as n = 1, x = 2: 6 "
-        "< 6.83; the tail bound that it serves is true there. The control takes x > 4/n.",
+        note='The paper says "for x > 1 (specifically for any x > 4/n)", and the '
+        "second is right. The first is false for n <= 3 and 1 < x <= 4/n, such as n = "
+        "1, x = 2: 6 < 6.83; the tail bound that it serves is true there. The control "
+        "takes x > 4/n.",
     ),
     _tail_row(
         id=f"{STEP}.corrected",
@@ -541,8 +542,9 @@ _TAIL_ROWS = (
         check=partial(check_single, rate=ROOT_RATE),
         control={"rate": 0.496},
         note="True for every n and t, although the proof takes EL for (EF)^2, bounds "
-        "the upper tail alone, and has an equality for Var F <= alpha^2/(2n). 0.4947 in "
-        "place of 1/3 is the best, as t falls to 0 at n = 1; the control has 0.496.",
+        "the upper tail alone, and has an equality for Var F <= alpha^2/(2n). 0.4947 "
+        "in place of 1/3 is the best, as t falls to 0 at n = 1; the control has "
+        "0.496.",
     ),
     _tail_row(
         id=f"{ROOT}.sharp",
@@ -550,8 +552,9 @@ _TAIL_ROWS = (
         "log(NM/delta) serves all N M entries",
         check=check_sharp,
         control={"divisor": 1.9},
-        note="F is a Lipschitz function of normal variables, which gives 2 exp(-s^2/2); "
-        "the 2 is not needed wherever it was checked. The control has s^2/1.9.",
+        note="F is a Lipschitz function of normal variables, which gives 2 "
+        "exp(-s^2/2); the 2 is not needed wherever it was checked. The control has "
+        "s^2/1.9.",
     ),
     _tail_row(
         id=LOSS,

@@ -208,9 +208,9 @@ def check_projection(preset: Preset, name: str, *, factor: float = 1.0) -> Verdi
 def prove_projection(*, sign: int = 1) -> Sequence[Step]:
     """E<X, v>^2 <= (sum |v_i| s_i)^2, s_i^2 = Var x_i, for all N, X and v.
 
-    Both sides are sums over all pairs i, j: of v_i v_j E x_i x_j, and of |v_i| |v_j| s_i
-    s_j. Pair by pair |E x_i x_j| <= s_i s_j, since E (s_j x_i -+ s_i x_j)^2 = 2 s_i s_j
-    (s_i s_j -+ E x_i x_j) is not negative.
+    Both sides are sums over all pairs i, j: of v_i v_j E x_i x_j, and of |v_i| |v_j|
+    s_i s_j. Pair by pair |E x_i x_j| <= s_i s_j, since E (s_j x_i -+ s_i x_j)^2 = 2 s_i
+    s_j (s_i s_j -+ E x_i x_j) is not negative.
     """
     import sympy
 
@@ -218,7 +218,8 @@ def prove_projection(*, sign: int = 1) -> Sequence[Step]:
     left = v**2 * s**2 + 2 * v * w * c + w**2 * t**2
     return [
         identity(
-            "E (t x - s y)^2 = 2 s t (s t - c) with E x^2 = s^2, E y^2 = t^2, E x y = c",
+            "E (t x - s y)^2 = 2 s t (s t - c) with E x^2 = s^2, E y^2 = t^2, E x y = "
+            "c",
             t**2 * s**2 - 2 * s * t * c * sign + s**2 * t**2 - 2 * s * t * (s * t - c),
         ),
         identity(
@@ -359,11 +360,12 @@ def check_covariance(preset: Preset, name: str, *, square: float = 9.0) -> Verdi
 
 
 def prove_covariance(*, square: int = 9) -> Sequence[Step]:
-    """Largest eigenvalue of Cov(X_i) <= E|X_i|^2 < N (9 + sigma^2)/(2n), all N, d and n.
+    """Largest eigenvalue of Cov(X_i) <= E|X_i|^2 < N (9 + sigma^2)/(2n), all N, d and
+    n.
 
-    E|X_i|^2 is the trace of the covariance, a sum of N variances Var F_j < alpha_j^2/(2n)
-    (`bound_square`), and alpha_j^2 <= (2 + 1)^2 + sigma^2. A covariance has no negative
-    eigenvalue, so the largest is at most the trace.
+    E|X_i|^2 is the trace of the covariance, a sum of N variances Var F_j <
+    alpha_j^2/(2n) (`bound_square`), and alpha_j^2 <= (2 + 1)^2 + sigma^2. A covariance
+    has no negative eigenvalue, so the largest is at most the trace.
     """
     return [
         *_variance_steps(),
@@ -389,7 +391,8 @@ def check_markov(_: Preset, name: str, *, power: float = 2.0) -> Verdict:
         rounding=1e-11 + 1e-15 * count,
         logarithmic=True,
         coordinates={"n": count},
-        detail=f"exact law of the worst models, n to {_MARKOV_COUNTS[-1]:g}, L from 1.1 "
+        detail=f"exact law of the worst models, n to {_MARKOV_COUNTS[-1]:g}, L from "
+        "1.1 "
         f"to 30: log P + 2 log L is at most {np.max(found + 2 * np.log(level)):.3f}",
     )
 
@@ -474,10 +477,9 @@ def check_norm(preset: Preset, name: str, *, polylog: float = 1.0) -> Verdict:
         f"(d, n, M) = {listed(_SHAPES)}: |X|/(gamma sqrt(M)) at "
         f"most {', '.join(f'{np.max(one):.3f}' for one in ratios)}"
     )
-    shapes = np.array(_SHAPES, float).T
-    places = dict(zip(("d", "n", "m"), shapes, strict=True))
+    d, n, m = np.array(_SHAPES, float).T
     return at_most(
-        name, tally(ratios > polylog), 0.01, coordinates=places, detail=detail
+        name, tally(ratios > polylog), 0.01, coordinates={"d": d, "n": n, "m": m}, detail=detail
     )
 
 
@@ -536,10 +538,10 @@ _COVARIANCE_ROWS = (
         control={"power": 20.0},
         proof=prove_markov,
         proof_control={"square": 8},
-        note="One line of proof by (5) and Markov's inequality, with L = polylog(M): as "
-        "gamma has the factor N in it, nothing is gained by Lemma A.8. Checked where "
-        "gamma^2 is nearly E|X|_F^2, for one client; less than three times too large "
-        "near L = 1.6. The control has L^-20.",
+        note="One line of proof by (5) and Markov's inequality, with L = polylog(M): "
+        "as gamma has the factor N in it, nothing is gained by Lemma A.8. Checked "
+        "where gamma^2 is nearly E|X|_F^2, for one client; less than three times too "
+        "large near L = 1.6. The control has L^-20.",
     ),
 )
 
@@ -577,7 +579,8 @@ def check_fact(_: Preset, name: str, *, rows_bound: bool = False) -> Verdict:
     bound = np.sqrt(rows) if rows_bound else np.log(rows) ** 4
     first = rows[norm > bound]
     detail = (
-        f"all rows gamma sqrt(n) e_1, of probability n^-n: |Y| above the bound from n = "
+        "all rows gamma sqrt(n) e_1, of probability n^-n: |Y| above the bound from n "
+        "= "
         f"{first[0] if len(first) else np.inf:g} on"
     )
     return never_exceeds(name, norm, bound, rounding=1e-12 * norm, detail=detail)
@@ -593,7 +596,7 @@ def prove_fact(*, growth: str = "1/2") -> Sequence[Step]:
     """
     import sympy
 
-    n, gamma, power = sympy.symbols("n gamma p", positive=True)
+    n, gamma = sympy.symbols("n gamma", positive=True)
     chance = 1 / n
     exponent = sympy.Rational(growth)
     return [

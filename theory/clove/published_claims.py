@@ -1,8 +1,9 @@
 """What the text says of its own tables of results: orderings, rounds and costs.
 
-Numbers are the printed means (`theory.clove.common.published`), each of which the ledger
-of published numbers has beside what this project measured. A row here says whether the
-sentence follows from the table; whether the table can be reproduced is the ledger's.
+Numbers are the printed means (`theory.clove.common.published`), each of which the
+ledger of published numbers has beside what this project measured. A row here says
+whether the sentence follows from the table; whether the table can be reproduced is the
+ledger's.
 """
 
 import itertools
@@ -63,8 +64,8 @@ def check_rank(
 
 
 def check_only(_: Preset, name: str, *, worst: int = 2, others: int = 4) -> Verdict:
-    """CLoVE is among the best `worst` in all 12 columns of Table 1, every other algorithm
-    in at most `others`."""
+    """CLoVE is among the best `worst` in all 12 columns of Table 1, every other
+    algorithm in at most `others`."""
     ranks = _ranks(1, _ACCURACY, least=False)
     counts = {one: float(np.sum(np.array(r) <= worst)) for one, r in ranks.items()}
     ours = counts.pop(OURS)
@@ -101,8 +102,8 @@ def check_level(
 def check_rounds(
     _: Preset, name: str, *, tables: tuple[int, ...], limit: float = 10.0
 ) -> Verdict:
-    """CLoVE first reaches an index of 0.9 before round `limit` in every column; where it
-    never does, after all 100."""
+    """CLoVE first reaches an index of 0.9 before round `limit` in every column; where
+    it never does, after all 100."""
     found = np.concatenate([_values(number, _FIRST, OURS) for number in tables])
     rounds = np.where(np.isnan(found), 101.0, found)
     never = int(np.sum(np.isnan(found)))
@@ -117,8 +118,8 @@ def check_rounds(
 
 
 def check_unlike(_: Preset, name: str, *, columns: float = 1.0) -> Verdict:
-    """CLoVE reaches 0.9 within 3 rounds in all of Table 5, and every baseline fails to in
-    `columns` of them or more."""
+    """CLoVE reaches 0.9 within 3 rounds in all of Table 5, and every baseline fails to
+    in `columns` of them or more."""
     table = TABLES[5, _FIRST].means
     late = {
         one: float(np.sum(~(np.array(rounds) <= 3.0))) for one, rounds in table.items()
@@ -136,8 +137,8 @@ def check_unlike(_: Preset, name: str, *, columns: float = 1.0) -> Verdict:
 
 
 def check_early(_: Preset, name: str, *, strict: bool) -> Verdict:
-    """No baseline of Table 5 has a larger index after 10 rounds than CLoVE, or as large a
-    one where `strict`."""
+    """No baseline of Table 5 has a larger index after 10 rounds than CLoVE, or as large
+    a one where `strict`."""
     means = TABLES[5, _EARLY].means
     ours = np.array(means[OURS])
     others = np.array([value for one, value in means.items() if one != OURS])
@@ -210,9 +211,9 @@ def check_seeds(_: Preset, name: str, *, correction: int = 0) -> Verdict:
 
 
 def prove_seeds(*, correction: int = 0) -> Sequence[Step]:
-    """Three whole numbers with mean 6.3 and population standard deviation 1.2, rounded to
-    tenths, have one above 7: their sum is 19, and only 5, 6, 8 have a deviation from 1.15
-    to 1.25. All triples up to 30 are gone through; larger ones have larger means.
+    """Three whole numbers with mean 6.3 and population standard deviation 1.2, rounded
+    to tenths, have one above 7: their sum is 19, and only 5, 6, 8 have a deviation from
+    1.15 to 1.25. All triples up to 30 are gone through; larger ones have larger means.
     """
     latest = latest_round(*_STABILITY[2], correction=correction)
     return [exactly("the latest round is above 7", latest > 7, f"{latest}")]
@@ -222,8 +223,8 @@ _ABLATION = TABLES[17, _ACCURACY].means
 
 
 def check_ablation(_: Preset, name: str, *, relative: bool) -> Verdict:
-    """Without matching the accuracy falls by 4.3 within 0.05, in points of a hundred or,
-    `relative`, in hundredths of what it was."""
+    """Without matching the accuracy falls by 4.3 within 0.05, in points of a hundred
+    or, `relative`, in hundredths of what it was."""
     whole, without = _ABLATION["Original CLoVE"][0], _ABLATION["No matching"][0]
     drop = whole - without
     drop = 100 * drop / whole if relative else drop
@@ -276,7 +277,8 @@ def check_costs(
 
 
 def prove_costs(*, most_clusters: int = 10) -> Sequence[Step]:
-    """(s K + T - s)/T <= 2 for K <= 10 at s = 8, T = 100, and at K = 10 for all smaller s.
+    """(s K + T - s)/T <= 2 for K <= 10 at s = 8, T = 100, and at K = 10 for all smaller
+    s.
 
     The left-hand side rises with K and s; at K = 10 it is (80 + 92)/100.
     """
@@ -291,13 +293,14 @@ STATEMENTS = (
     _row(
         id="clove.table1",
         place="Section 5.2, Table 1",
-        text="CLoVE is the only algorithm that consistently ranks among the top performers "
-        "in almost all scenarios: among the best 2 in all 12, no other in more than 4",
+        text="CLoVE is the only algorithm that consistently ranks among the top "
+        "performers in almost all scenarios: among the best 2 in all 12, no other in "
+        "more than 4",
         claimed="top performers; almost all",
         check=check_only,
         control={"others": 3},
-        note="Ledger: clove, Table 1. Best in 7 of 12 and second in 5; of the others FlexCFL "
-        "and CFL-S come second most often. The control has 3 for 4.",
+        note="Ledger: clove, Table 1. Best in 7 of 12 and second in 5; of the others "
+        "FlexCFL and CFL-S come second most often. The control has 3 for 4.",
     ),
     _row(
         id="clove.table2",
@@ -305,7 +308,8 @@ STATEMENTS = (
         text="CLoVE achieves optimal performance in all cases: an index of 1.00",
         check=partial(check_level, number=2, metric="ARI", level=1.0),
         control={"number": 9},
-        note="Ledger: clove, Table 2. The control has Table 9, of which it is not said.",
+        note="Ledger: clove, Table 2. The control has Table 9, of which it is not "
+        "said.",
     ),
     _row(
         id="clove.table3",
@@ -313,8 +317,8 @@ STATEMENTS = (
         text="on AG News CLoVE outperforms all baselines except FlexCFL: it is second",
         check=partial(check_rank, number=3, metric=_ACCURACY, worst=2, columns=(1,)),
         control={"columns": (0, 1)},
-        note="Ledger: clove, Table 3. The control has Amazon Review besides, where it is "
-        "sixth.",
+        note="Ledger: clove, Table 3. The control has Amazon Review besides, where it "
+        "is sixth.",
     ),
     _row(
         id="clove.table4",
@@ -326,8 +330,8 @@ STATEMENTS = (
             check_rank, number=4, metric="reconstruction loss", worst=2, least=True
         ),
         control={"worst": 1},
-        note="Ledger: clove, Table 4. IFCA has the smaller loss on CIFAR-10, 0.019 against "
-        "0.021. The control claims that CLoVE is always first.",
+        note="Ledger: clove, Table 4. IFCA has the smaller loss on CIFAR-10, 0.019 "
+        "against 0.021. The control claims that CLoVE is always first.",
     ),
     _row(
         id="clove.table5",
@@ -336,8 +340,9 @@ STATEMENTS = (
         "other baseline",
         check=check_unlike,
         control={"columns": 2.0},
-        note="Ledger: clove, Table 5. FlexCFL does after one round in five of six columns, "
-        "and never in the sixth. The control asks every baseline to fail in two.",
+        note="Ledger: clove, Table 5. FlexCFL does after one round in five of six "
+        "columns, and never in the sixth. The control asks every baseline to fail in "
+        "two.",
     ),
     _row(
         id="clove.table5.early",
@@ -348,8 +353,8 @@ STATEMENTS = (
         other_reading="clove.table5.unbeaten",
         check=partial(check_early, strict=True),
         control={"strict": False},
-        note="Ledger: clove, Table 5. FlexCFL has the same 1.00 in five of six columns. The "
-        "control counts ties.",
+        note="Ledger: clove, Table 5. FlexCFL has the same 1.00 in five of six "
+        "columns. The control counts ties.",
     ),
     _row(
         id="clove.table5.unbeaten",
@@ -362,48 +367,53 @@ STATEMENTS = (
     _row(
         id="clove.rounds",
         place="Section 1, and Tables 5, 10, 12 and 14",
-        text="CLoVE achieves clustering in fewer than ten rounds: an index of 0.9 in all 26 "
-        "settings",
+        text="CLoVE achieves clustering in fewer than ten rounds: an index of 0.9 in "
+        "all 26 settings",
         claimed="fewer than ten rounds",
         expected=Status.VIOLATED,
         fault="printed",
         check=partial(check_rounds, tables=(5, 10, 12, 14)),
         control={"tables": (5, 10, 14)},
-        note="Ledger: clove, Tables 5, 10, 12, 14. On Amazon Review it never reaches 0.9: "
-        "0.72 after 10 rounds and 0.73 in the end. The control has the image data sets.",
+        note="Ledger: clove, Tables 5, 10, 12, 14. On Amazon Review it never reaches "
+        "0.9: 0.72 after 10 rounds and 0.73 in the end. The control has the image "
+        "data sets.",
     ),
     _row(
         id="clove.rounds.corrected",
         place="Section 1, and Tables 5, 10 and 14",
-        text="on all 24 settings of image data CLoVE reaches an index of 0.9 before round 5",
+        text="on all 24 settings of image data CLoVE reaches an index of 0.9 before "
+        "round 5",
         constants={"round": 5.0},
         check=partial(check_rounds, tables=(5, 10, 14), limit=5.0),
         control={"limit": 4.0},
-        note="Ledger: clove, Tables 5, 10, 14. Latest on CIFAR-10 with feature skew, 4.3. "
-        "The control has round 4.",
+        note="Ledger: clove, Tables 5, 10, 14. Latest on CIFAR-10 with feature skew, "
+        "4.3. The control has round 4.",
     ),
     _row(
         id="clove.table8",
         place="Appendix D.1.2, Table 8",
-        text="in some cases for label skew 3 and 4 FedAvg achieves the highest accuracy: "
-        "all three of label skew 3, and MNIST with label skew 4",
+        text="in some cases for label skew 3 and 4 FedAvg achieves the highest "
+        "accuracy: all three of label skew 3, and MNIST with label skew 4",
         check=partial(check_average, columns=(0, 1, 2, 3)),
         control={"columns": (0, 1, 2, 3, 4)},
-        note="Ledger: clove, Table 8. The control has CIFAR-10 with label skew 4 besides.",
+        note="Ledger: clove, Table 8. The control has CIFAR-10 with label skew 4 "
+        "besides.",
     ),
     _row(
         id="clove.table9",
         place="Appendix D.1.2, Table 9",
-        text="CLoVE performs well with label skew 3 and 4: a final index of 0.9 or more",
+        text="CLoVE performs well with label skew 3 and 4: a final index of 0.9 or "
+        "more",
         claimed="performs well even in these settings (Section 5.1)",
         constants={"index": 0.9},
         expected=Status.VIOLATED,
         fault="ours",
         check=partial(check_level, number=9, metric="ARI", level=0.9),
         control={"level": 0.6},
-        note="Ledger: clove, Tables 9 and 10. 0.60 on MNIST with label skew 4, where 0.90 "
-        "was reached within 10 rounds, and 0.9 first after 2.0 +- 0.0: the tables do not "
-        "say what happens in between. The level of 0.9 is ours. The control has 0.6.",
+        note="Ledger: clove, Tables 9 and 10. 0.60 on MNIST with label skew 4, where "
+        "0.90 was reached within 10 rounds, and 0.9 first after 2.0 +- 0.0: the "
+        "tables do not say what happens in between. The level of 0.9 is ours. The "
+        "control has 0.6.",
     ),
     _row(
         id="clove.table10",
@@ -413,8 +423,8 @@ STATEMENTS = (
         claimed="good results, not put into words",
         check=partial(check_rank, number=10, metric=_EARLY, worst=2),
         control={"worst": 1},
-        note="Ledger: clove, Table 10. FlexCFL is ahead on MNIST with label skew 4. The "
-        "control claims that CLoVE is always first.",
+        note="Ledger: clove, Table 10. FlexCFL is ahead on MNIST with label skew 4. "
+        "The control claims that CLoVE is always first.",
     ),
     _row(
         id="clove.table11",
@@ -423,8 +433,8 @@ STATEMENTS = (
         claimed="good performance here as well",
         check=partial(check_rank, number=11, metric="ARI", worst=1),
         control={"number": 3, "metric": _ACCURACY},
-        note="Ledger: clove, Table 11. The control has the accuracies of Table 3, where it "
-        "is sixth and second.",
+        note="Ledger: clove, Table 11. The control has the accuracies of Table 3, "
+        "where it is sixth and second.",
     ),
     _row(
         id="clove.table12",
@@ -438,13 +448,14 @@ STATEMENTS = (
     _row(
         id="clove.table13",
         place="Appendix D.1.5, Table 13",
-        text="CLoVE reaches a stable assignment within 4-7 rounds in all scenarios, on the "
-        "mean of the seeds",
+        text="CLoVE reaches a stable assignment within 4-7 rounds in all scenarios, "
+        "on the mean of the seeds",
         check=partial(
             check_level, number=13, metric="round of stability", level=7.0, most=True
         ),
         control={"level": 6.0},
-        note="Ledger: clove, Table 13. Feature skew takes 6.3. The control has 6 rounds.",
+        note="Ledger: clove, Table 13. Feature skew takes 6.3. The control has 6 "
+        "rounds.",
     ),
     _row(
         id="clove.table13.seeds",
@@ -460,30 +471,31 @@ STATEMENTS = (
         control={"correction": 1},
         proof=prove_seeds,
         proof_control={"correction": 1},
-        note="Feature skew, 6.3 +- 1.2: three whole numbers with these are 5, 6 and 8 if the "
-        "deviation is the population's, as clove.T15K tells of Table 15. The control has the "
-        "sample's, which 5, 7 and 7 have.",
+        note="Feature skew, 6.3 +- 1.2: three whole numbers with these are 5, 6 and 8 "
+        "if the deviation is the population's, as clove.T15K tells of Table 15. The "
+        "control has the sample's, which 5, 7 and 7 have.",
     ),
     _row(
         id="clove.table14",
         place="Appendix D.1.6, Table 14",
-        text="CLoVE consistently achieves perfect ARI and almost perfect accuracy, 99 % or "
-        "more, even for 10 % participation",
+        text="CLoVE consistently achieves perfect ARI and almost perfect accuracy, 99 "
+        "% or more, even for 10 % participation",
         constants={"accuracy": 99.0},
         claimed="almost perfect",
         check=partial(check_level, number=14, metric=_ACCURACY, level=99.0),
         control={"level": 99.5},
-        note="Ledger: clove, Table 14. The final index is 1.00 at every rate. The control "
-        "has 99.5 %.",
+        note="Ledger: clove, Table 14. The final index is 1.00 at every rate. The "
+        "control has 99.5 %.",
     ),
     _row(
         id="clove.table15",
         place="Appendix D.3, Table 15",
-        text="the test accuracy of CLoVE consistently exceeds that of IFCA, and its index",
+        text="the test accuracy of CLoVE consistently exceeds that of IFCA, and its "
+        "index",
         check=partial(check_exceeds, number=15, metrics=(_ACCURACY, "final ARI")),
         control={"more": 0.08},
-        note="Ledger: clove, Table 15; its index is 1.00 in all 15 settings, IFCA's 0.93 or "
-        "less. The control claims 0.08 more in both.",
+        note="Ledger: clove, Table 15; its index is 1.00 in all 15 settings, IFCA's "
+        "0.93 or less. The control claims 0.08 more in both.",
     ),
     _row(
         id="clove.table16",
@@ -491,8 +503,8 @@ STATEMENTS = (
         text="IFCA consistently achieves a bad index, while CLoVE always reaches 1",
         check=partial(check_exceeds, number=16, metrics=("final ARI",), more=0.75),
         control={"more": 0.8},
-        note="Ledger: clove, Table 16. IFCA has 0.21 or less: a bad one is read as one 0.75 "
-        "lower. The control claims 0.8.",
+        note="Ledger: clove, Table 16. IFCA has 0.21 or less: a bad one is read as "
+        "one 0.75 lower. The control claims 0.8.",
     ),
     _row(
         id="clove.table16.loss",
@@ -503,9 +515,9 @@ STATEMENTS = (
         fault="ours",
         check=partial(check_rank, number=16, metric="test loss", worst=1, least=True),
         control={"algorithm": "IFCA"},
-        note="Ledger: clove, Table 16. The text speaks of the index alone, and leaves out that "
-        "IFCA, with a bad one, has the smaller loss at every number of clients. The control "
-        "has IFCA.",
+        note="Ledger: clove, Table 16. The text speaks of the index alone, and leaves "
+        "out that IFCA, with a bad one, has the smaller loss at every number of "
+        "clients. The control has IFCA.",
     ),
     _row(
         id="clove.table17",
@@ -517,8 +529,8 @@ STATEMENTS = (
         other_reading="clove.table17.relative",
         check=partial(check_ablation, relative=False),
         control={"relative": True},
-        note="Ledger: clove, Table 17. From 58.3 to 55.8 are 2.5 points. The control has 4.3 "
-        "hundredths of 58.3.",
+        note="Ledger: clove, Table 17. From 58.3 to 55.8 are 2.5 points. The control "
+        "has 4.3 hundredths of 58.3.",
     ),
     _row(
         id="clove.table17.relative",
@@ -539,8 +551,8 @@ STATEMENTS = (
     row(
         id="clove.costs",
         place="Appendix B.1",
-        text="with early stopping the cost of communication is similar to FedAvg's: at most "
-        "twice as many models are sent down over 100 rounds",
+        text="with early stopping the cost of communication is similar to FedAvg's: "
+        "at most twice as many models are sent down over 100 rounds",
         preconditions=(
             "stability after 8 rounds, the latest of Table 13's seeds",
             "K <= 10; a loss vector is K numbers beside K models",
@@ -551,7 +563,7 @@ STATEMENTS = (
         control={"most_clusters": 20},
         proof=prove_costs,
         proof_control={"most_clusters": 20},
-        note="K models a round until stability, one from then on. The control has K up to "
-        "20.",
+        note="K models a round until stability, one from then on. The control has K "
+        "up to 20.",
     ),
 )

@@ -383,12 +383,12 @@ _THEOREM_ROWS = (
         control={"features": 0.0},
         evaluation=_evaluation(TURNED, printed=False),
         note="Drawn is n*, the least n that is enough, against the formula. Its first "
-        "term is a client's own: signal and noise along the means' difference give Phi "
-        "with n Delta^2/(4 (2 + sigma^2)^2). The second is k-means': the losses' common "
-        "noise has a variance of d (1 + sigma^2)^2/(2n (2 + sigma^2)) along their sum, "
-        "and halving that costs less than parting the clusters if it is too large. Means "
-        "of M/K clients add a part that falls with d/M. The control leaves out the "
-        "second term, and fails for large d or sigma.",
+        "term is a client's own: signal and noise along the means' difference give "
+        "Phi with n Delta^2/(4 (2 + sigma^2)^2). The second is k-means': the losses' "
+        "common noise has a variance of d (1 + sigma^2)^2/(2n (2 + sigma^2)) along "
+        "their sum, and halving that costs less than parting the clusters if it is "
+        "too large. Means of M/K clients add a part that falls with d/M. The control "
+        "leaves out the second term, and fails for large d or sigma.",
     ),
 )
 
@@ -526,7 +526,8 @@ def check_remark(preset: Preset, name: str, *, factor: float = 1.5) -> Verdict:
     least = min(float(np.mean(one)) for one in events)
     on_roots = min(1 - float(np.mean(parts[place])) for parts in measured.on_roots)
     detail = (
-        f"n at {factor:g} of clove.thm41.turned, {len(events)} (d, M, Delta, sigma): all "
+        f"n at {factor:g} of clove.thm41.turned, {len(events)} (d, M, Delta, sigma): "
+        "all "
         f"clients recovered in {least:.3g} of the trials or more on losses, "
         f"{on_roots:.3g} on roots"
     )
@@ -604,16 +605,16 @@ _REMARK_ROWS = (
         fault="ours",
         check=check_remark,
         control={"factor": 0.15},
-        note='The remark is on what its authors "are only able to prove", and makes no '
-        "claim on what k-means cannot do; that is our reading. As a remark on what can be "
-        "proved it is too modest: see clove.A4LV and the corrected row. The control has "
-        "0.15 of that n.",
+        note='The remark is on what its authors "are only able to prove", and makes '
+        "no claim on what k-means cannot do; that is our reading. As a remark on what "
+        "can be proved it is too modest: see clove.A4LV and the corrected row. The "
+        "control has 0.15 of that n.",
     ),
     _remark_row(
         id=f"{REMARK}.corrected",
-        text="P(by losses k-means recovers all clients) >= 1 - delta - 1/log(M) at 3/2 "
-        "of the n of clove.thm41.turned, and P(|L_i - E L_i| <= zeta (2 max_j c_j + zeta) + |Var "
-        "F| for all i) >= 1 - delta",
+        text="P(by losses k-means recovers all clients) >= 1 - delta - 1/log(M) at "
+        "3/2 of the n of clove.thm41.turned, and P(|L_i - E L_i| <= zeta (2 max_j c_j "
+        "+ zeta) + |Var F| for all i) >= 1 - delta",
         constants={"of n": 1.5},
         check=check_remark_corrected,
         control={"factor": 0.15},

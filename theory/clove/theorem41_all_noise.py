@@ -56,18 +56,18 @@ def least_samples(cell: Cell, risk: float, constant: float | None = None) -> flo
 
 
 _CELLS = tuple(
-    Cell(kind, features, clusters, clients, 1, separation, noise)
+    one._replace(noise=noise)
     for noise in _NOISES
-    for kind, features, clusters, clients, separation in (
-        ("level", 10, 2, 40, 0.5),
-        ("orthonormal", 12, 5, 60, 1.0),
-        ("proximal", 12, 5, 60, 0.5),
+    for one in (
+        Cell("level", 10, 2, 40, 1, 0.5),
+        Cell("orthonormal", 12, 5, 60, 1, 1.0),
+        Cell("proximal", 12, 5, 60, 1, 0.5),
     )
 )
 _MORE_CELLS = tuple(
-    Cell(kind, 60, 2, 120, 1, 1.0, noise)
+    one._replace(noise=noise)
     for noise in _NOISES
-    for kind in ("orthonormal", "level")
+    for one in (Cell("orthonormal", 60, 2, 120, 1), Cell("level", 60, 2, 120, 1))
 )
 
 
@@ -102,7 +102,8 @@ def check_theorem(preset: Preset, name: str, *, share: float = 1.0) -> Verdict:
     detail = (
         f"{len(ratios)} cells, sigma = {listed(_NOISES)}, at {share:g} of the least n: "
         f"4 r/D is at most {np.nanmax(finite):.3f}, so that n is at least "
-        f"{np.nanmax(finite) ** -2:.2g} times what r needs; k-means from furthest points "
+        f"{np.nanmax(finite) ** -2:.2g} times what r needs; k-means from furthest "
+        "points "
         f"errs in {np.sum(np.isinf(ratios))} of {ratios.size} trials"
     )
     return at_most(
@@ -124,24 +125,24 @@ def prove_theorem(*, orthonormal: str = "33", proximal: str = "65") -> Sequence[
     (0, 2] and delta in (0, 1); written out in theorem41.md.
 
     r is the largest distance of a client's F from its cluster's mean c, D the least
-    distance of two means. (1) F_j = alpha_j chi_n/sqrt(n) in law, and chi_n, a length of
-    n standard normal variables, is a Lipschitz function of them with constant 1, so
-    that P(|F_j - E F_j| >= alpha_j s/sqrt(n)) <= 2 exp(-s^2/2) (Tsirelson, Ibragimov and
-    Sudakov, 1976). With s^2 = 2 L, L = log(2 N M/delta), all N M entries of all clients
-    are closer except with probability delta, and then r^2 < 2 L A/n, A the largest of
-    sum_j alpha_j^2. (2) Orthonormal models: A = d (2 + sigma^2) - 2 sum_j theta*_j <= d
-    (2 + sigma^2) + 2 sqrt(d) <= d S, S = 2 + sqrt(2) + sigma^2, for d >= 2; and D >=
-    kappa_n Delta/sqrt(S) (`lemma_a1.prove_best`). (3) Proximal ones: |theta_j - theta_k*|
-    <= Delta/4 + 2 <= 5/2, A <= K (25/4 + sigma^2); D >= kappa_n Delta f(sigma/Delta)
-    (`lemma_a2.prove_infimum`), and Delta f(sigma/Delta) = (Delta/sqrt(2))/(sqrt(9/16 +
-    s^2) + sqrt(1/16 + s^2)) >= Delta/(sqrt(2) (1 + 2 s)) at s = sigma/Delta. (4)
-    kappa_n^2 >= 1 - 1/(2n). (5) So D > 4 r where (n - 1/2) Delta^2 >= 32 d S^2 L, or (n -
-    1/2) Delta^4 >= 64 K (25/4 + sigma^2) (Delta + 2 sigma)^2 L, and the rest of C pays
-    for the 1/2, as L >= log 8. (6) D > 4 r: points of one cluster are at most 2 r apart,
-    those of two more than 2 r, so that of K points, each furthest from those before,
-    none share a cluster; every point is then nearer to its own of them than to others,
-    and nearer than 2 r to the mean of its cluster, more than 2 r from others: one
-    assignment is right and stays.
+    distance of two means. (1) F_j = alpha_j chi_n/sqrt(n) in law, and chi_n, a length
+    of n standard normal variables, is a Lipschitz function of them with constant 1, so
+    that P(|F_j - E F_j| >= alpha_j s/sqrt(n)) <= 2 exp(-s^2/2) (Tsirelson, Ibragimov
+    and Sudakov, 1976). With s^2 = 2 L, L = log(2 N M/delta), all N M entries of all
+    clients are closer except with probability delta, and then r^2 < 2 L A/n, A the
+    largest of sum_j alpha_j^2. (2) Orthonormal models: A = d (2 + sigma^2) - 2 sum_j
+    theta*_j <= d (2 + sigma^2) + 2 sqrt(d) <= d S, S = 2 + sqrt(2) + sigma^2, for d >=
+    2; and D >= kappa_n Delta/sqrt(S) (`lemma_a1.prove_best`). (3) Proximal ones:
+    |theta_j - theta_k*| <= Delta/4 + 2 <= 5/2, A <= K (25/4 + sigma^2); D >= kappa_n
+    Delta f(sigma/Delta) (`lemma_a2.prove_infimum`), and Delta f(sigma/Delta) =
+    (Delta/sqrt(2))/(sqrt(9/16 + s^2) + sqrt(1/16 + s^2)) >= Delta/(sqrt(2) (1 + 2 s))
+    at s = sigma/Delta. (4) kappa_n^2 >= 1 - 1/(2n). (5) So D > 4 r where (n - 1/2)
+    Delta^2 >= 32 d S^2 L, or (n - 1/2) Delta^4 >= 64 K (25/4 + sigma^2) (Delta + 2
+    sigma)^2 L, and the rest of C pays for the 1/2, as L >= log 8. (6) D > 4 r: points
+    of one cluster are at most 2 r apart, those of two more than 2 r, so that of K
+    points, each furthest from those before, none share a cluster; every point is then
+    nearer to its own of them than to others, and nearer than 2 r to the mean of its
+    cluster, more than 2 r from others: one assignment is right and stays.
     """
     import flint
     import sympy
@@ -184,7 +185,8 @@ def prove_theorem(*, orthonormal: str = "33", proximal: str = "65") -> Sequence[
             - (n - sympy.Rational(1, 2)) * delta**2 / (32 * d * level**2 * big),
         ),
         nonnegative(
-            "(C - 32) d S^2 L >= Delta^2/2 at d = 2, S = 2 + sqrt(2), L = log 8, Delta = 2",
+            "(C - 32) d S^2 L >= Delta^2/2 at d = 2, S = 2 + sqrt(2), L = log 8, "
+            "Delta = 2",
             lambda: (
                 (flint.arb(orthonormal) - 32)
                 * 2
@@ -258,7 +260,8 @@ def _margins(
 
 
 _EVALUATION = Evaluation(
-    quantity="P(4 max_i |a_i - c_s(i)| >= min |c_j' - c_j|), which k-means needs to err",
+    quantity="P(4 max_i |a_i - c_s(i)| >= min |c_j' - c_j|), which k-means needs to "
+    "err",
     parameters=(
         parameter("d", 10, least=2),
         parameter("k", 2, least=2),
@@ -315,7 +318,8 @@ def check_order(
     detail = (
         f"{len(failing)} (d, sigma), sigma = {listed(_NOISES)}: the true clusters are "
         f"left in {np.min(np.mean(failing, axis=1)):.2f} to "
-        f"{np.max(np.mean(failing, axis=1)):.2f} of the trials at n = {few:g} units, in "
+        f"{np.max(np.mean(failing, axis=1)):.2f} of the trials at n = {few:g} units, "
+        "in "
         f"{np.min(np.mean(working, axis=1)):.2f} to "
         f"{np.max(np.mean(working, axis=1)):.2f} at {many:g}"
     )
@@ -331,9 +335,9 @@ STATEMENTS = (
         id=THEOREM,
         place="Theorem 4.1",
         text="if n >= 33 d (2 + sqrt(2) + sigma^2)^2 log(2 d M/delta)/Delta^2 "
-        "(orthonormal models), or n >= 65 K (25/4 + sigma^2) (Delta + 2 sigma)^2 log(2 K "
-        "M/delta)/Delta^4 (proximal ones), then P(k-means from furthest points recovers "
-        "all clients in one shot) >= 1 - delta",
+        "(orthonormal models), or n >= 65 K (25/4 + sigma^2) (Delta + 2 sigma)^2 "
+        "log(2 K M/delta)/Delta^4 (proximal ones), then P(k-means from furthest "
+        "points recovers all clients in one shot) >= 1 - delta",
         preconditions=(
             "orthonormal models, N = d >= 2, or Delta-proximal ones, N = K",
             "fresh samples, n of each client, any sigma, K, M and cluster sizes",
@@ -346,19 +350,19 @@ STATEMENTS = (
         proof_control={"orthonormal": "32", "proximal": "64"},
         evaluation=_EVALUATION,
         note="Every centre that starts within D/2 - r of its mean does as well as "
-        "furthest points, and with n larger by (1 + sqrt(M/min m_k)/2)^2 the best K means "
-        "are the true ones. Loose: the detail says by how much r needs fewer samples, and "
-        "recovery needs fewer still, see clove.thm41.turned and clove.thm41.order. Of the "
-        "order d (1 + sigma^2)^2 log nothing can be spared. The proof is written out in "
-        "theory/clove/theorem41.md, with a second derivation. The control has a "
-        "tenth of n.",
+        "furthest points, and with n larger by (1 + sqrt(M/min m_k)/2)^2 the best K "
+        "means are the true ones. Loose: the detail says by how much r needs fewer "
+        "samples, and recovery needs fewer still, see clove.thm41.turned and "
+        "clove.thm41.order. Of the order d (1 + sigma^2)^2 log nothing can be spared. "
+        "The proof is written out in theory/clove/theorem41.md, with a second "
+        "derivation. The control has a tenth of n.",
     ),
     row(
         id=ORDER,
         place="Theorem 4.1",
-        text="at n = d (1 + sigma^2)^2 log(M)/Delta^2 the true clusters are no fixed point "
-        "of Lloyd's iterations with probability 1/2 or more, at 8 times that n they are "
-        "one, whatever sigma and d",
+        text="at n = d (1 + sigma^2)^2 log(M)/Delta^2 the true clusters are no fixed "
+        "point of Lloyd's iterations with probability 1/2 or more, at 8 times that n "
+        "they are one, whatever sigma and d",
         preconditions=(
             "N = d orthonormal models, truths that differ along their sum, Delta = 1",
             "K = 2, M/2 clients in each cluster",

@@ -182,12 +182,13 @@ def _moment_steps(extra: int = 1) -> list[Step]:
 def prove_floor(*, extra: int = 1) -> Sequence[Step]:
     """E|e_T|^2 = r^T |e_0|^2 + (1 - r^T) phi^2 for all d, N, T, eta and sigma.
 
-    e+ = (I - 2 eta S) e + (2 eta/N) H' xi, S = H'H/N (clove.gradid), with H and xi fresh:
-    given e the two parts are uncorrelated, since xi has mean 0. E S = I and E e'S^2 e =
-    N^-2 sum_ij E <h_i, e><h_i, h_j><h_j, e>; for i != j a summand is |e|^2, for i = j it
-    is E <h, e>^2 |h|^2 = (d + 2)|e|^2, so that E S^2 = (1 + (d + 1)/N) I. E|H' xi|^2 =
-    sigma^2 N d. Hence E(|e+|^2 | e) = r |e|^2 + 4 eta^2 sigma^2 d/N = r |e|^2 + (1 - r)
-    phi^2, and the same recursion for E|e_T|^2 - phi^2, which shrinks by r a round.
+    e+ = (I - 2 eta S) e + (2 eta/N) H' xi, S = H'H/N (clove.gradid), with H and xi
+    fresh: given e the two parts are uncorrelated, since xi has mean 0. E S = I and E
+    e'S^2 e = N^-2 sum_ij E <h_i, e><h_i, h_j><h_j, e>; for i != j a summand is |e|^2,
+    for i = j it is E <h, e>^2 |h|^2 = (d + 2)|e|^2, so that E S^2 = (1 + (d + 1)/N) I.
+    E|H' xi|^2 = sigma^2 N d. Hence E(|e+|^2 | e) = r |e|^2 + 4 eta^2 sigma^2 d/N = r
+    |e|^2 + (1 - r) phi^2, and the same recursion for E|e_T|^2 - phi^2, which shrinks by
+    r a round.
     """
     return _moment_steps(extra)
 
@@ -208,7 +209,7 @@ def check_floor(preset: Preset, name: str, *, floor_factor: float = 1.0) -> Verd
     ratio = float(law.contraction(_NUM_FEATURES, _ROWS, _STEP))
     floor = float(law.error_floor(_NUM_FEATURES, _ROWS, _STEP, noise)) * floor_factor
     mean = ratio**rounds * start**2 + (1 - ratio**rounds) * floor**2
-    # Squares have no bound and a variance that is not simple: Student's is nominal here,
+    # Squares have no bound and no simple variance: Student's is nominal here,
     # and the proof is exact.
     low, high = intervals.student(squares[1:], error_rate=ERROR_RATE / len(rounds))
     rest = float(np.sqrt(np.mean(squares[-1])))
@@ -333,8 +334,9 @@ _THEOREM_ROWS = (
         claimed="c1, unnamed; d << m_k n_k in the proof of Lemma A.13",
         check=check_fixed,
         control={"constant": 20.0},
-        note="The reading with T fixed and N large enough for it: rounds are bought with "
-        "samples, by a factor c1^2 for each. d = 10, sigma = 0.1. The control has C = 20.",
+        note="The reading with T fixed and N large enough for it: rounds are bought "
+        "with samples, by a factor c1^2 for each. d = 10, sigma = 0.1. The control "
+        "has C = 20.",
     ),
     _theorem_row(
         id=f"{THEOREM}.noiseless",
@@ -478,10 +480,11 @@ def _norm_steps(six: int = 6, three: int = 3) -> list[Step]:
 def prove_operator(*, six: int = 6) -> Sequence[Step]:
     """|N I - H'H| <= 6 sqrt(d N) with probability >= 1 - 2 exp(-d/2) for N >= 4 d.
 
-    All singular values s of H lie within sqrt(N) -+ (sqrt(d) + t) except with probability
-    2 exp(-t^2/2) (Davidson and Szarek, 2001; Wainwright, 2019, Theorem 6.1). With t =
-    sqrt(d), eps = sqrt(d/N): s within sqrt(N) (1 -+ 2 eps), and |s^2 - N| <= N (4 eps + 4
-    eps^2), the larger side, which is at most 6 eps N = 6 sqrt(d N) for eps <= 1/2.
+    All singular values s of H lie within sqrt(N) -+ (sqrt(d) + t) except with
+    probability 2 exp(-t^2/2) (Davidson and Szarek, 2001; Wainwright, 2019, Theorem
+    6.1). With t = sqrt(d), eps = sqrt(d/N): s within sqrt(N) (1 -+ 2 eps), and |s^2 -
+    N| <= N (4 eps + 4 eps^2), the larger side, which is at most 6 eps N = 6 sqrt(d N)
+    for eps <= 1/2.
     """
     return _norm_steps(six)[:2]
 
@@ -491,8 +494,8 @@ def prove_noise(*, three: int = 3) -> Sequence[Step]:
 
     |H' xi| = |xi| |H' u|, u = xi/|xi|: sigma chi_N chi'_d in law, independent. By
     Gaussian concentration, as E chi_k <= sqrt(k), P(chi_N > sqrt(N) + sqrt(d)) and
-    P(chi'_d > 2 sqrt(d)) are at most exp(-d/2) each. Else chi_N chi'_d <= 2 sqrt(d N) (1 +
-    eps) <= 3 sqrt(d N), eps = sqrt(d/N) <= 1/2.
+    P(chi'_d > 2 sqrt(d)) are at most exp(-d/2) each. Else chi_N chi'_d <= 2 sqrt(d N)
+    (1 + eps) <= 3 sqrt(d N), eps = sqrt(d/N) <= 1/2.
     """
     return _norm_steps(three=three)[2:]
 
@@ -501,9 +504,9 @@ def prove_bound(*, twelve: int = 12) -> Sequence[Step]:
     """|e+| <= (|1 - 2 eta| + 12 eta eps)|e| + 6 eta sigma eps with probability >= 1 - 4
     exp(-d/2), eps = sqrt(d/N) <= 1/2.
 
-    e+ = (1 - 2 eta) e + (2 eta/N)(N I - H'H) e + (2 eta/N) H' xi (clove.gradid); norms by
-    `prove_operator` and `prove_noise`, each but for 2 exp(-d/2). For all theta at once, as
-    the operator norm does not depend on theta.
+    e+ = (1 - 2 eta) e + (2 eta/N)(N I - H'H) e + (2 eta/N) H' xi (clove.gradid); norms
+    by `prove_operator` and `prove_noise`, each but for 2 exp(-d/2). For all theta at
+    once, as the operator norm does not depend on theta.
     """
     import sympy
 
@@ -523,11 +526,11 @@ def prove_bound(*, twelve: int = 12) -> Sequence[Step]:
 
 
 def prove_lemma(*, share: str = "1/2") -> Sequence[Step]:
-    """|e+| <= Delta/c with probability >= 1 - 4 exp(-d/2) where |1 - 2 eta| <= Delta/(6c)
-    and (36 + 6 sigma) eta eps <= Delta/(2c), for all |theta| <= 2.
+    """|e+| <= Delta/c with probability >= 1 - 4 exp(-d/2) where |1 - 2 eta| <=
+    Delta/(6c) and (36 + 6 sigma) eta eps <= Delta/(2c), for all |theta| <= 2.
 
-    |e| <= 2 + 1 = 3, so by `prove_bound` |e+| <= 3 |1 - 2 eta| + (36 + 6 sigma) eta eps <=
-    Delta/(2c) + Delta/(2c).
+    |e| <= 2 + 1 = 3, so by `prove_bound` |e+| <= 3 |1 - 2 eta| + (36 + 6 sigma) eta eps
+    <= Delta/(2c) + Delta/(2c).
     """
     import sympy
 
@@ -758,10 +761,10 @@ _STEP_ROWS = (
         control={"factor": 0.3},
         proof=prove_bound,
         proof_control={"twelve": 11},
-        note="What the proof gives, for every eta. 12 and 6 are loose: no draw with N = 4 "
-        "d or 20 d comes near the bound (see the detail), as 6 in clove.opnorm is about "
-        "twice, and 3 in clove.noisenorm 1.5 times, what is needed; |1 - 2 eta| cannot be "
-        "less. The control has 0.3 of it.",
+        note="What the proof gives, for every eta. 12 and 6 are loose: no draw with N "
+        "= 4 d or 20 d comes near the bound (see the detail), as 6 in clove.opnorm is "
+        "about twice, and 3 in clove.noisenorm 1.5 times, what is needed; |1 - 2 eta| "
+        "cannot be less. The control has 0.3 of it.",
     ),
     row(
         id=COROLLARY,
@@ -776,8 +779,9 @@ _STEP_ROWS = (
         check=check_contracts,
         control={"shares": (3.0, 30.0)},
         evaluation=_COROLLARY_EVALUATION,
-        note="From the truth itself every step leads away; the proof, not the corollary, "
-        "asks for |e| >> (c2 + c3) Delta. The control starts from 3 and 30 floors.",
+        note="From the truth itself every step leads away; the proof, not the "
+        "corollary, asks for |e| >> (c2 + c3) Delta. The control starts from 3 and 30 "
+        "floors.",
     ),
     row(
         id=f"{COROLLARY}.corrected",
@@ -912,8 +916,8 @@ _NORM_ROWS = (
     ),
     _norm_row(
         id=NOISE,
-        text="|H' xi| <= c1 sigma sqrt(d N) with probability >= 1 - c4 exp(-c5 d), c1 = 3, "
-        "and c1 = 1.967 at the shapes of the check",
+        text="|H' xi| <= c1 sigma sqrt(d N) with probability >= 1 - c4 exp(-c5 d), c1 "
+        "= 3, and c1 = 1.967 at the shapes of the check",
         preconditions=("H and xi normal, independent", "N >= 4 d"),
         constants={"c1": 3.0, "c4": 2.0, "c5": 0.5},
         claimed="c1, c4, c5, unnamed",

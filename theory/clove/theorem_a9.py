@@ -189,8 +189,8 @@ def _evaluation(*, corrected: bool) -> Evaluation:
             draw=_draw_negative, numbers=lambda d, m, **_: float(m) * float(d + 1) ** 2
         ),
         margins=conditions,
-        note="orthonormal models turned at random to the truths; whoever is nearer to a "
-        "foreign mean misses the condition for every c'",
+        note="orthonormal models turned at random to the truths; whoever is nearer to "
+        "a foreign mean misses the condition for every c'",
     )
 
 
@@ -339,8 +339,8 @@ def check_condition(_: Preset, name: str, *, least: float = 1.0) -> Verdict:
 
 
 def prove_insufficient(*, front: int = 9) -> Sequence[Step]:
-    """At n = 1, sigma = 0, 2 zeta = 9 log(NM/delta) > 1 >= Delta/2 for all M and N, while
-    d K^4 polylog(M)/(n M) tends to 0 as M grows.
+    """At n = 1, sigma = 0, 2 zeta = 9 log(NM/delta) > 1 >= Delta/2 for all M and N,
+    while d K^4 polylog(M)/(n M) tends to 0 as M grows.
 
     2 zeta = 2 (3/sqrt(2)) N^(-1/2) log(NM/delta) gamma, gamma = sqrt(9 N/2), and N M >=
     2, delta < 1.
@@ -369,7 +369,8 @@ def _needed(
     noise: Float[np.ndarray, " points"],
     power: float,
 ) -> Float[np.ndarray, " points"]:
-    """(2 zeta' + the second term) sqrt(n), K^`power` in it; `level` is log(M), `risk` log(1/delta)."""
+    """(2 zeta' + the second term) sqrt(n), K^`power` in it; `level` is log(M), `risk`
+    log(1/delta)."""
     zeta = np.sqrt((models * (2 + noise**2) + 2 * np.sqrt(models)) / 2)
     operator = np.sqrt((1 + np.sqrt(models)) ** 2 + noise**2 * models)
     zeta = zeta + operator * np.sqrt(2 * (level + risk))
@@ -409,18 +410,19 @@ def check_enough(
 
 
 def prove_enough(*, constant: str = "86", power: str = "3/2") -> Sequence[Step]:
-    """kappa_n Delta/sqrt(4 + sigma^2) >= 2 zeta' + 2 K^(3/2) gamma log(M) where n Delta^2
-    >= 86 N (1 + sigma^2)^2 K^3 log(M)^2 log(1/delta), for all N, K >= 2, M >= 1000, delta
-    <= 0.3 and sigma >= 0, Delta <= 2.
+    """kappa_n Delta/sqrt(4 + sigma^2) >= 2 zeta' + 2 K^(3/2) gamma log(M) where n
+    Delta^2 >= 86 N (1 + sigma^2)^2 K^3 log(M)^2 log(1/delta), for all N, K >= 2, M >=
+    1000, delta <= 0.3 and sigma >= 0, Delta <= 2.
 
-    Let l = log M, q = log(1/delta), v = sigma^2. kappa_n^2 >= 1 - 1/(2n), and n >= 86 2 8
-    l^2 q/4 > 10^4. Divide both sides, times sqrt(n), by sqrt(N) K^(3/2) l sqrt(q) (1 + v):
-    on the left sqrt(86)/sqrt(4 + v) or more, but for kappa_n, and with all of it times
-    sqrt(4 + v) the right-hand side is a sum of three terms, each of which falls with N, K,
-    l, q and v: 2 sqrt((2 + v + 2/sqrt(N))/2) / (K^(3/2) l sqrt(q)), 2 sqrt((1 + 1/sqrt(N))^2
-    + v) sqrt(2 (l + q))/(K^(3/2) l sqrt(q)), and 2 sqrt((9 + v)/2)/sqrt(q), times sqrt(4 +
-    v)/(1 + v); for a in {2 + 2/sqrt(N), (1 + 1/sqrt(N))^2, 9}, (a + v)(4 + v)/(1 + v)^2 falls
-    with v as a >= 1. So the sum is largest at N = K = 2, M = 1000, delta = 0.3, sigma = 0.
+    Let l = log M, q = log(1/delta), v = sigma^2. kappa_n^2 >= 1 - 1/(2n), and n >= 86 2
+    8 l^2 q/4 > 10^4. Divide both sides, times sqrt(n), by sqrt(N) K^(3/2) l sqrt(q) (1
+    + v): on the left sqrt(86)/sqrt(4 + v) or more, but for kappa_n, and with all of it
+    times sqrt(4 + v) the right-hand side is a sum of three terms, each of which falls
+    with N, K, l, q and v: 2 sqrt((2 + v + 2/sqrt(N))/2) / (K^(3/2) l sqrt(q)), 2
+    sqrt((1 + 1/sqrt(N))^2 + v) sqrt(2 (l + q))/(K^(3/2) l sqrt(q)), and 2 sqrt((9 +
+    v)/2)/sqrt(q), times sqrt(4 + v)/(1 + v); for a in {2 + 2/sqrt(N), (1 +
+    1/sqrt(N))^2, 9}, (a + v)(4 + v)/(1 + v)^2 falls with v as a >= 1. So the sum is
+    largest at N = K = 2, M = 1000, delta = 0.3, sigma = 0.
     """
     import flint
     import sympy
@@ -460,8 +462,8 @@ MARGIN, GAMMA = "clove.eq8", "clove.thmA9.gamma"
 
 
 def check_margin(preset: Preset, name: str, *, front: float = 2.0) -> Verdict:
-    """|a - c'| - |a - c| >= D - `front` zeta for |a - c| <= zeta, |c - c'| = D: at random,
-    and on the segment."""
+    """|a - c'| - |a - c| >= D - `front` zeta for |a - c| <= zeta, |c - c'| = D: at
+    random, and on the segment."""
     generator = preset.generator(MARGIN)
     size, found, claimed = preset.choose(quick=2000, full=200_000), [], []
     for features in (1, 2, 10):
@@ -482,7 +484,8 @@ def check_margin(preset: Preset, name: str, *, front: float = 2.0) -> Verdict:
         values,
         bounds,
         rounding=1e-12,
-        detail=f"{len(values)} points, half of them on the segment: least excess {gap:.2g}",
+        detail=f"{len(values)} points, half of them on the segment: least excess "
+        f"{gap:.2g}",
     )
 
 
@@ -490,8 +493,8 @@ def prove_margin(*, front: int = 2) -> Sequence[Step]:
     """|a - c'| - |a - c| >= |c' - c| - 2 zeta where |a - c| <= zeta; equality on the
     segment between c and c'.
 
-    |a - c'| >= |c' - c| - |a - c|, so the left-hand side is at least |c' - c| - 2 |a - c|.
-    On the segment, at zeta from c, it is (D - zeta) - zeta.
+    |a - c'| >= |c' - c| - |a - c|, so the left-hand side is at least |c' - c| - 2 |a -
+    c|. On the segment, at zeta from c, it is (D - zeta) - zeta.
     """
     import sympy
 
@@ -568,17 +571,17 @@ _CONDITION_ROWS = (
     _condition_row(
         id=f"{CONDITION7}.corrected",
         place="Theorem A.9, (7)",
-        text="if n Delta^2 >= C N (1 + sigma^2)^2 K^3 log(M)^2 log(1/delta), then kappa_n "
-        "Delta/sqrt(4 + sigma^2) >= 2 zeta' + (c'K/sqrt(m_i) + c'K/sqrt(m_j)) gamma sqrt(M) "
-        "log(M), M >= 1000, delta <= 0.3",
+        text="if n Delta^2 >= C N (1 + sigma^2)^2 K^3 log(M)^2 log(1/delta), then "
+        "kappa_n Delta/sqrt(4 + sigma^2) >= 2 zeta' + (c'K/sqrt(m_i) + c'K/sqrt(m_j)) "
+        "gamma sqrt(M) log(M), M >= 1000, delta <= 0.3",
         constants={"C": LEAST_CONSTANT, "c'": 1.0},
         check=check_enough,
         control={"constant": 0.97 * LEAST_CONSTANT},
         proof=prove_enough,
         proof_control={"constant": "85"},
         note="zeta' from the corrected Lemma A.4, the roots of Kumar and Kannan. More "
-        "clients do not help a single one: n itself must grow. Reached at N = K = 2 and "
-        "sigma = 0; the control has 0.97 C.",
+        "clients do not help a single one: n itself must grow. Reached at N = K = 2 "
+        "and sigma = 0; the control has 0.97 C.",
     ),
 )
 
@@ -587,13 +590,14 @@ _LAST_ROWS = (
     _condition_row(
         id=MARGIN,
         place="Theorem A.9, (8)",
-        text="|a_i - c_j'| - |a_i - c_j| >= |c_j' - c_j| - 2 zeta where |a_i - c_j| <= zeta",
+        text="|a_i - c_j'| - |a_i - c_j| >= |c_j' - c_j| - 2 zeta where |a_i - c_j| "
+        "<= zeta",
         check=check_margin,
         control={"front": 1.99},
         proof=prove_margin,
         proof_control={"front": 1},
-        note="The triangle inequality, tight on the segment between the means; the printed "
-        "zeta is too small (clove.lemA4). The control has 1.99 zeta.",
+        note="The triangle inequality, tight on the segment between the means; the "
+        "printed zeta is too small (clove.lemA4). The control has 1.99 zeta.",
     ),
     _condition_row(
         id=GAMMA,
@@ -605,8 +609,8 @@ _LAST_ROWS = (
         control={"share": 0.4},
         proof=prove_gamma,
         proof_control={"square": "5"},
-        note="gamma^2 has 9/2 for 2; harmless, as constants are hidden. The control has N = "
-        "0.4 d, for which it is true.",
+        note="gamma^2 has 9/2 for 2; harmless, as constants are hidden. The control "
+        "has N = 0.4 d, for which it is true.",
     ),
     _condition_row(
         id=f"{GAMMA}.corrected",
@@ -624,8 +628,8 @@ _REMARK_ROW = _condition_row(
     id=REMARK,
     place="Remark A.11",
     text="with thresholds smaller by sqrt(K), as Awasthi and Sheffet's, the condition "
-    "improves: n Delta^2 >= C N (1 + sigma^2)^2 K^2 log(M)^2 log(1/delta) is enough for "
-    "kappa_n Delta/sqrt(4 + sigma^2) >= 2 zeta' + (c' sqrt(K)/sqrt(m_i) + c' "
+    "improves: n Delta^2 >= C N (1 + sigma^2)^2 K^2 log(M)^2 log(1/delta) is enough "
+    "for kappa_n Delta/sqrt(4 + sigma^2) >= 2 zeta' + (c' sqrt(K)/sqrt(m_i) + c' "
     "sqrt(K)/sqrt(m_j)) gamma sqrt(M) log(M), M >= 1000, delta <= 0.3",
     constants={"C": LEAST_REMARK, "c'": 1.0},
     claimed="improvements can be used to improve (7)",
@@ -633,8 +637,8 @@ _REMARK_ROW = _condition_row(
     control={"constant": 0.97 * LEAST_REMARK},
     proof=prove_remark,
     proof_control={"constant": "96"},
-    note="Of the corrected (7): K^2 for K^3. No threshold mends the printed one, as its "
-    "first term does not fall with M. The control has 0.97 C.",
+    note="Of the corrected (7): K^2 for K^3. No threshold mends the printed one, as "
+    "its first term does not fall with M. The control has 0.97 C.",
 )
 
 
@@ -730,14 +734,15 @@ def check_proximity(
 
 
 def prove_copies(*, exponent: str = "1") -> Sequence[Step]:
-    """For every c' some set of points meets the printed condition, and its best two means
-    are others.
+    """For every c' some set of points meets the printed condition, and its best two
+    means are others.
 
     Two points each at (-2, 0), (2, 0) and at (-2, 1), (2, 1), the two clusters, every
-    point r times: m = 2r. Means (0, 0), (0, 1) cost r (4 + 4 + 4 + 4) = 16 r, means (-2,
-    1/2), (2, 1/2) cost 4 r/4 = r. All margins are sqrt(5) - 2 > 0, |A - C| is the norm of
-    4 r numbers 2 or -2, 4 sqrt(r), and the threshold is 2 c' 2 (2r)^-1 4 sqrt(r) = 8 c' r^(-1/2),
-    below sqrt(5) - 2 for r large. With the root of m it does not fall.
+    point r times: m = 2r. Means (0, 0), (0, 1) cost r (4 + 4 + 4 + 4) = 16 r, means
+    (-2, 1/2), (2, 1/2) cost 4 r/4 = r. All margins are sqrt(5) - 2 > 0, |A - C| is the
+    norm of 4 r numbers 2 or -2, 4 sqrt(r), and the threshold is 2 c' 2 (2r)^-1 4
+    sqrt(r) = 8 c' r^(-1/2), below sqrt(5) - 2 for r large. With the root of m it does
+    not fall.
     """
     import sympy
 

@@ -65,19 +65,16 @@ def check_few(
     take a ball."""
     import flint
 
-    found = []
-    for count in counts:
-        if low is not None:
-            part = f"{text}, lower side, n = {count}"
-            found.append(
-                nonnegative(part, lambda: square(count) - low(flint.arb(count)), {})
-            )
-        if high is not None:
-            part = f"{text}, upper side, n = {count}"
-            found.append(
-                nonnegative(part, lambda: high(flint.arb(count)) - square(count), {})
-            )
-    return found
+    def step(count: int, side: str) -> Step:
+        def room() -> Any:
+            if side == "lower":
+                return square(count) - low(flint.arb(count))
+            return high(flint.arb(count)) - square(count)
+
+        return nonnegative(f"{text}, {side} side, n = {count}", room, {})
+
+    sides = ["lower"] * (low is not None) + ["upper"] * (high is not None)
+    return [step(count, side) for count in counts for side in sides]
 
 
 def rational(text: str) -> Any:

@@ -1,4 +1,5 @@
-"""That a bound cannot be improved: a second half of checks whose constant is the best."""
+"""That a bound cannot be improved: a second half of checks whose constant is the
+best."""
 
 import dataclasses
 import math
