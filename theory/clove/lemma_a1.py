@@ -190,7 +190,7 @@ def prove_best(*, less: str = "0") -> Sequence[Step]:
     ]
 
 
-def _least_ratio(noise: float, **_: float) -> Truth:
+def _least_ratio(noise: float | int, **_: float | int) -> Truth:
     """1/c of the worst truths for any d."""
     return exact(1 / np.sqrt(BEST + noise**2))
 

@@ -429,14 +429,21 @@ def check_assumption(_: Preset, name: str, *, constant: float = 1 / C2) -> Verdi
     return combine(name, [main, attained(name, ratios, share=0.15)], detail=detail)
 
 
-def _failure(k: float, n: float, members: float, rho: float) -> Truth:
+def _failure(
+    k: float | int, n: float | int, members: float | int, rho: float | int
+) -> Truth:
     """Between one cluster's exact chance at the worst place and the union of all."""
     one = float(np.exp(_log_wrong(np.array([n * members]), np.array([rho]))[0]))
     return Truth(0.0, min(1.0, k * (k - 1) * one), Grade.EXACT)
 
 
 def _allowed(
-    k: float, n: float, members: float, rho: float, c1: float, c2: float
+    k: float | int,
+    n: float | int,
+    members: float | int,
+    rho: float | int,
+    c1: float | int,
+    c2: float | int,
 ) -> float:
     """c1 exp(-c2 n_k m_k (rho/(1 + rho))^2/log K^2)."""
     strength = n * members * (rho / (1 + rho)) ** 2

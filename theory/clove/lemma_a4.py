@@ -201,7 +201,7 @@ def prove_corrected(*, square: int = 2) -> Sequence[Step]:
 
 
 def _draw_largest(
-    generator: np.random.Generator, trials: int, **values: float
+    generator: np.random.Generator, trials: int, **values: float | int
 ) -> Float[np.ndarray, "3 trials"]:
     """max_i |a_i - c|^2, its printed bound and the corrected one."""
     features, clients, count = (int(values[name]) for name in ("d", "m", "n"))
@@ -224,7 +224,7 @@ def _evaluation(which: int) -> Evaluation:
     """Of the printed bound (1) or of the corrected one (2)."""
 
     def draw(
-        generator: np.random.Generator, trials: int, **values: float
+        generator: np.random.Generator, trials: int, **values: float | int
     ) -> Bool[np.ndarray, " trials"]:
         found = _draw_largest(generator, trials, **values)
         return found[0] > found[which]
@@ -241,7 +241,7 @@ def _evaluation(which: int) -> Evaluation:
         bound=lambda failure, **_: failure,
         truth=Simulation(
             draw=draw,
-            numbers=lambda d, m, n, **_: float(m) * min(n, d + 1) * (d + 1),
+            numbers=lambda d, m, n, **_: float | int(m) * min(n, d + 1) * (d + 1),
         ),
         margins=lambda failure, **_: (
             Margin(f"{LEMMA}: delta < 1", failure, 1.0, at_least=False),

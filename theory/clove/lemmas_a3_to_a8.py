@@ -230,7 +230,7 @@ def prove_projection(*, sign: int = 1) -> Sequence[Step]:
 
 
 def _root_covariance(
-    num_models: float, n: float, noise: float
+    num_models: float | int, n: float | int, noise: float | int
 ) -> Float[np.ndarray, "models models"]:
     """Exact covariance of a square-root loss vector: orthonormal models, a truth whose
     entries are all the same."""
@@ -247,7 +247,7 @@ _VECTOR = (
 )
 
 
-def _bound_of_sum(num_models: float, n: float, noise: float) -> float:
+def _bound_of_sum(num_models: float | int, n: float | int, noise: float | int) -> float:
     matrix = _root_covariance(num_models, n, noise)
     return float(np.sum(np.sqrt(np.diagonal(matrix))) ** 2 / num_models)
 
@@ -263,7 +263,9 @@ _PROJECTION_EVALUATION = Evaluation(
 )
 
 
-def _bound_of_covariance(num_models: float, n: float, noise: float) -> float:
+def _bound_of_covariance(
+    num_models: float | int, n: float | int, noise: float | int
+) -> float:
     return float(num_models * (9 + noise**2) / (2 * n))
 
 
@@ -419,7 +421,12 @@ def prove_markov(*, square: int = 9) -> Sequence[Step]:
 
 
 def _draw_norms(
-    generator: np.random.Generator, trials: int, *, d: float, n: float, m: float
+    generator: np.random.Generator,
+    trials: int,
+    *,
+    d: float | int,
+    n: float | int,
+    m: float | int,
 ) -> Bool[np.ndarray, " trials"]:
     """Whether |X|_op > gamma sqrt(M), orthonormal models, sigma = 0.1."""
     count, clients = int(d), int(m)
@@ -479,7 +486,11 @@ def check_norm(preset: Preset, name: str, *, polylog: float = 1.0) -> Verdict:
     )
     d, n, m = np.array(_SHAPES, float).T
     return at_most(
-        name, tally(ratios > polylog), 0.01, coordinates={"d": d, "n": n, "m": m}, detail=detail
+        name,
+        tally(ratios > polylog),
+        0.01,
+        coordinates={"d": d, "n": n, "m": m},
+        detail=detail,
     )
 
 
@@ -644,7 +655,7 @@ def check_chernoff(preset: Preset, name: str, *, prefactor: float = 1.0) -> Verd
 
 
 def _draw_spikes(
-    generator: np.random.Generator, trials: int, *, n: float, d: float
+    generator: np.random.Generator, trials: int, *, n: float | int, d: float | int
 ) -> Bool[np.ndarray, " trials"]:
     """Whether |Y|^2 >= 3 gamma^2 n for spikes."""
     return spike_norms(generator, int(n), int(d), trials) >= 3

@@ -273,7 +273,7 @@ def brackets(
 
 
 def _draw_moved(
-    generator: np.random.Generator, trials: int, **values: float
+    generator: np.random.Generator, trials: int, **values: float | int
 ) -> Bool[np.ndarray, " trials"]:
     """Whether the true clusters are no fixed point of Lloyd's iterations."""
     number = int(values["k"])
@@ -294,12 +294,14 @@ def _draw_moved(
 def _evaluation(name: str, *, printed: bool) -> Evaluation:
     """Of the chance that the true clusters are no fixed point."""
 
-    def condition(d: float, k: float, m: float, n: float, **_: float):
+    def condition(
+        d: float | int, k: float | int, m: float | int, n: float | int, **_: float | int
+    ):
         have = d * k**4 * np.log(m) ** 2
         text = f"{name}: (7), d K^4 log(M)^2 <= 0.05 n M"
         return (Margin(text, have, 0.05 * n * m, at_least=False),)
 
-    def formula(**values: float):
+    def formula(**values: float | int):
         cell = Cell(
             "orthonormal",
             int(values["d"]),
@@ -327,7 +329,8 @@ def _evaluation(name: str, *, printed: bool) -> Evaluation:
         ),
         bound=lambda m, failure, **_: failure + 1 / float(np.log(m)),
         truth=Simulation(
-            draw=_draw_moved, numbers=lambda d, m, **_: float(m) * float(d + 1) ** 2
+            draw=_draw_moved,
+            numbers=lambda d, m, **_: float | int(m) * float(d + 1) ** 2,
         ),
         margins=condition if printed else formula,
         note="orthonormal models turned at random to truths that are all `separation` "

@@ -222,7 +222,7 @@ def prove_theorem(*, orthonormal: str = "33", proximal: str = "65") -> Sequence[
 
 
 def _draw_failures(
-    generator: np.random.Generator, trials: int, **values: float
+    generator: np.random.Generator, trials: int, **values: float | int
 ) -> Bool[np.ndarray, " trials"]:
     """Whether 4 r >= D, for models of the kind that is evaluated."""
     number = int(values["k"])
@@ -245,7 +245,13 @@ def _draw_failures(
 
 
 def _margins(
-    n: float, d: float, k: float, m: float, separation: float, noise: float, **_: float
+    n: float | int,
+    d: float | int,
+    k: float | int,
+    m: float | int,
+    separation: float | int,
+    noise: float | int,
+    **_: float | int,
 ) -> tuple[Margin, ...]:
     cell = Cell("orthonormal", int(d), int(k), int(m), int(n), separation, noise)
     needed = least_samples(cell, _.get("failure", _RISK))
@@ -274,7 +280,7 @@ _EVALUATION = Evaluation(
     bound=lambda failure, **_: failure,
     truth=Simulation(
         draw=_draw_failures,
-        numbers=lambda d, m, **_: float(m) * float(d + 1) ** 2,
+        numbers=lambda d, m, **_: float | int(m) * float(d + 1) ** 2,
     ),
     margins=_margins,
     note="orthonormal models turned at random to truths that are all `separation` "

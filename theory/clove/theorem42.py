@@ -226,14 +226,14 @@ def check_floor(preset: Preset, name: str, *, floor_factor: float = 1.0) -> Verd
 
 
 def _certified(
-    rounds: float,
-    d: float,
-    n: float,
-    members: float,
-    noise: float,
-    step_size: float,
-    separation: float,
-    rate: float = 2.0,
+    rounds: float | int,
+    d: float | int,
+    n: float | int,
+    members: float | int,
+    noise: float | int,
+    step_size: float | int,
+    separation: float | int,
+    rate: float | int = 2.0,
 ) -> Truth:
     """0, and the certificate: an upper bound of P(|e_T| <= Delta/c1^T)."""
     rows = float(n * members)
@@ -254,7 +254,12 @@ _STEP_PARAMETERS = (
 
 
 def _mean_square(
-    rounds: float, d: float, n: float, members: float, noise: float, step_size: float
+    rounds: float | int,
+    d: float | int,
+    n: float | int,
+    members: float | int,
+    noise: float | int,
+    step_size: float | int,
 ) -> float:
     """E|e_T|^2 from |e_0| = sqrt(2)."""
     rows = n * members
@@ -291,7 +296,11 @@ _FLOOR_EVALUATION = Evaluation(
 
 
 def _by_formula(
-    rounds: float, d: float, rows: float, noise: float, step_size: float
+    rounds: float | int,
+    d: float | int,
+    rows: float | int,
+    noise: float | int,
+    step_size: float | int,
 ) -> float:
     """r^T |e_0|^2 + (1 - r^T) phi^2."""
     ratio = float(law.contraction(int(d), int(rows), step_size))
@@ -630,7 +639,7 @@ def check_moment(preset: Preset, name: str, *, noise_factor: float = 1.0) -> Ver
 
 
 def _draw_far(
-    generator: np.random.Generator, trials: int, **values: float
+    generator: np.random.Generator, trials: int, **values: float | int
 ) -> Bool[np.ndarray, " trials"]:
     """Whether |e+| > Delta/4."""
     steps = law.gradient_steps(
@@ -647,7 +656,7 @@ def _draw_far(
 def _lemma_evaluation(*, corrected: bool) -> Evaluation:
     """Of P(|e+| > Delta/c), c = 4."""
 
-    def margins(**values: float) -> tuple[Margin, ...]:
+    def margins(**values: float | int) -> tuple[Margin, ...]:
         eta, delta = values["step_size"], values["separation"]
         rows, d = values["n"] * values["members"], values["d"]
         near = Margin(f"{LEMMA}: |theta - theta_k*| <= 3", values["distance"], 3, False)

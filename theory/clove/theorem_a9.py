@@ -124,7 +124,7 @@ def check_all(preset: Preset, name: str, *, alone: bool = False) -> Verdict:
 
 
 def _draw_negative(
-    generator: np.random.Generator, trials: int, **values: float
+    generator: np.random.Generator, trials: int, **values: float | int
 ) -> Bool[np.ndarray, " trials"]:
     """Whether some client is nearer to a foreign mean."""
     number = int(values["k"])
@@ -149,7 +149,7 @@ def _draw_negative(
 def _evaluation(*, corrected: bool) -> Evaluation:
     """Of the chance that some margin is negative, which meets no condition."""
 
-    def conditions(**values: float) -> tuple[Margin, ...]:
+    def conditions(**values: float | int) -> tuple[Margin, ...]:
         if not corrected:
             have = values["d"] * values["k"] ** 4 * np.log(values["m"]) ** 2
             most = 0.05 * values["n"] * values["m"]
@@ -186,7 +186,8 @@ def _evaluation(*, corrected: bool) -> Evaluation:
             failure if corrected else failure + 1 / float(np.log(m))
         ),
         truth=Simulation(
-            draw=_draw_negative, numbers=lambda d, m, **_: float(m) * float(d + 1) ** 2
+            draw=_draw_negative,
+            numbers=lambda d, m, **_: float | int(m) * float(d + 1) ** 2,
         ),
         margins=conditions,
         note="orthonormal models turned at random to the truths; whoever is nearer to "
