@@ -90,7 +90,7 @@ def check_order(_: Preset, name: str, *, c1: float = 0.5, c2: float = C2) -> Ver
         coordinates={"n": samples, "rho": rho},
     )
     sharp = [
-        attained(name, c2 / least, share=0.999),
+        attained(name, float(c2 / least), share=0.999),
         attained(name, np.exp(found) / c1, share=0.98),
     ]
     detail = (

@@ -12,7 +12,7 @@ from cfljax.statements import Grade, Verdict, never_falls_below
 
 def attained(
     name: str,
-    ratios: Num[np.ndarray, "*points"],
+    ratios: Num[np.ndarray, "*points"] | float,
     *,
     share: float = 0.99,
     grade: Grade = Grade.EXACT,
@@ -25,7 +25,8 @@ def attained(
       share: of the bound that must be reached somewhere.
       grade: of the ratios.
     """
-    known = ratios[np.isfinite(ratios)]
+    every = np.atleast_1d(np.asarray(ratios, float))
+    known = every[np.isfinite(every)]
     largest = np.max(known) if known.size else math.nan
     found = never_falls_below(
         name,
