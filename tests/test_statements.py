@@ -151,6 +151,24 @@ def test_never_exceeds_knows_only_rounding():
         never_exceeds(values[:0], bounds[:0], rounding=1e-9)
 
 
+def test_a_lower_bound_is_judged_and_drawn_as_one():
+    """Truths above their bounds hold; the points keep their signs."""
+    truths, bounds = np.array([2.0, 3.0]), np.array([1.0, 3.0])
+    found = statements.never_falls_below("toy.a", truths, bounds, rounding=1e-12)
+    assert found.status is Status.HOLDS and found.slack == pytest.approx(0.0)
+    assert found.points is not None and found.points.kind == "band"
+    np.testing.assert_array_equal(found.points.bounds, bounds)
+    np.testing.assert_array_equal(found.points.low, truths)
+    assert np.all(np.isinf(found.points.upper))
+    lower = statements.never_falls_below("toy.a", truths, bounds + 0.5, rounding=1e-12)
+    assert lower.status is Status.VIOLATED and lower.bound == 3.5
+    assert lower.interval[0] <= 3.0 <= lower.interval[1]
+    unknown = statements.never_falls_below(
+        "toy.a", np.array([np.nan]), 0.0, rounding=1e-12
+    )
+    assert unknown.status is Status.INCONCLUSIVE
+
+
 def test_tally_counts_what_is_there():
     events = np.array([[1.0, 0.0, np.nan, 1.0], [0.0, 0.0, 0.0, 0.0]])
     np.testing.assert_array_equal(tally(events), [[2, 0], [1, 0], [4, 4]])

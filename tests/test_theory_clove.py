@@ -13,12 +13,15 @@ from cfljax.statements import Preset, Status, same_law
 from experiments.published import published
 from theory.clove import (
     appendix_a1,
+    figure3,
     lemma_a1,
     lemma_a2,
     lemma_a4,
     lemma_a16,
     lemma_a17,
+    published_claims,
     theorem41,
+    theorem41_all_noise,
     theorem42,
     theorem_a9,
 )
@@ -31,7 +34,8 @@ from theory.clove.common.loss_means import (
     random_units,
     separation,
 )
-from theory.clove.common.recovery import NOISE, Cell
+from theory.clove.common.published import TABLES
+from theory.clove.common.recovery import Cell
 
 QUICK = Preset()
 
@@ -49,14 +53,15 @@ CLOSE = [
     *each(lemma_a16.check_order, c2=(0.12116,)),
     *each(lemma_a16.check_rewriting, factor=(2.7, 2.718), capped=(True,)),
     *each(lemma_a17.check_k_means, spread=(100.0,)),
-    *each(theorem_a9.check_enough, constant=(60.0, 81.0)),
+    *each(theorem_a9.check_enough, constant=(60.0, 85.0)),
     *each(theorem_a9.check_proximity, power=(0.75, 0.9)),
     *each(theorem42.check_certificate, num_rounds=(150,)),
     *each(theorem42.check_contracts, shares=((0.1,),)),
     *each(theorem42.check_lemma, steps=(theorem42._ALLOWED[:4],)),
-    *each(theorem42.check_noise, constant=(1.7, 1.75)),
+    *each(theorem42.check_noise, constant=(1.75, 1.966)),
     *each(tables.check_clusters, num_clusters=(10,), correction=(0, 1)),
-    *each(theorem41.check_curve, constant=(8.0,), slow=True),
+    *each(theorem41.check_curve, factor=(0.3,), slow=True),
+    *each(theorem41.check_curve, features=(0.0,), slow=True),
     *each(theorem41.check_condition, constant=(1 / 32,), slow=True),
     *each(theorem41.check_more, factor=(32.0,), slow=True),
     *each(theorem41.check_remark_corrected, share=(0.3,), slow=True),
@@ -87,9 +92,10 @@ def test_raw_losses_notice_a_wrong_law(monkeypatch):
     """Control: data with a tenth more noise than the law is told."""
     assert appendix_a1.check_expansion(QUICK, "toy.a").status is Status.HOLDS
     appendix_a1._raw_roots(QUICK)
-    monkeypatch.setattr(appendix_a1, "_RAW_NOISE", 0.6)
+    monkeypatch.setattr(appendix_a1, "_RAW_ALPHA", float(np.hypot(0.9, 0.6)))
     assert appendix_a1.check_expansion(QUICK, "toy.a").status is Status.VIOLATED
-    assert appendix_a1.check_root_variance(QUICK, "toy.a").status is Status.VIOLATED
+    variance = appendix_a1.check_root_variance(QUICK, "toy.a")
+    assert variance.status is not Status.HOLDS
 
 
 def test_coincident_means_are_what_they_say():
@@ -128,7 +134,7 @@ def test_single_entries_against_draws(name):
         share = np.mean((draws - 2) ** 2 >= 12)
         above, below = np.sqrt(12), -np.sqrt(12)
     two = np.array([2.0])
-    exact = lemma_a4._two_sided(two, np.array([above]), np.array([below]))
+    exact = lemma_a4.two_sided(two, np.array([above]), np.array([below]))
     assert np.exp(exact[0]) == pytest.approx(share, abs=5 * np.sqrt(share / 4e5))
     assert share > 0.02
 
@@ -354,13 +360,13 @@ def test_many_samples_mend_the_printed_theorems(monkeypatch):
     assert theorem_a9.check_all(other, "toy.a").status is Status.HOLDS
     cell = Cell("orthonormal", 2, 2, 1000, 10**6)
     monkeypatch.setattr(theorem41, "_FIXED", {theorem41.THEOREM: (cell,)})
-    found = theorem41.check_printed(other, name=theorem41.THEOREM, risk=0.5)
+    found = theorem41.check_printed(other, name=theorem41.THEOREM, risk=0.6)
     assert found.status is Status.HOLDS
 
 
 def test_the_fixed_cells_meet_condition_7():
     for cells in theorem41._FIXED.values():
-        assert max(theorem41.condition_ratio(cell) for cell in cells) <= 0.01
+        assert max(theorem41.condition_ratio(cell) for cell in cells) <= 0.05
 
 
 def test_the_error_law_is_free_of_d():
@@ -372,7 +378,7 @@ def test_the_error_law_is_free_of_d():
         for kind in ("orthonormal", "level"):
             turned = cell._replace(kind=kind)
             models, truths = recovery.models_and_truths(generator, turned)
-            one, two = (law.loss_factor(models, truth, NOISE) for truth in truths)
+            one, two = (law.loss_factor(models, truth, cell.noise) for truth in truths)
             found[kind] = scipy.special.ndtri(theorem41.pair_error(one, two, 40))
         rule = -np.sqrt(40) / (2 * np.sqrt(2))
         assert found["orthonormal"] == pytest.approx(rule, rel=0.3)
@@ -383,7 +389,7 @@ def test_the_error_law_is_free_of_d():
 def test_the_covariance_of_the_law_is_nearly_exact():
     cell = Cell("random", 8, 2, 2, 100)
     models, truths = recovery.models_and_truths(np.random.default_rng(7), cell)
-    own, foreign = (law.loss_factor(models, one, NOISE) for one in truths)
+    own, foreign = (law.loss_factor(models, one, cell.noise) for one in truths)
     gap = np.linalg.norm(foreign, axis=0) - np.linalg.norm(own, axis=0)
     gap *= law.chi_mean_ratio(100)
     spread = np.sqrt(gap @ law.root_loss_covariance(own, 100) @ gap)
@@ -411,12 +417,13 @@ def test_rows_of_losses_follow_their_roots():
 def test_brackets_of_known_curves():
     """A curve that falls, one that never does, and one too short to tell."""
     cell = Cell("orthonormal", 10, 2, 40, 1)
-    factors, never, always = (5.0, 50.0), np.zeros(200, bool), np.ones(200, bool)
+    factors, never, always = (0.1, 1.5), np.zeros(200, bool), np.ones(200, bool)
     runs = [[always, never], [always, always], [always[:1], never[:1]]]
     measured = theorem41.Curves((cell,) * 3, factors, runs, runs)
     low, high = theorem41.brackets(measured)
-    np.testing.assert_array_equal(low, [19, 185, 0])  # 5 and 50 log(40), rounded up
-    np.testing.assert_array_equal(high, [185, np.inf, np.inf])
+    few, many = (recovery.samples_turned(cell, one).num_samples for one in factors)
+    np.testing.assert_array_equal(low, [few, many, 0])
+    np.testing.assert_array_equal(high, [many, np.inf, np.inf])
 
 
 @pytest.mark.slow
@@ -649,6 +656,97 @@ def test_five_clusters_do_not_fit_whatever_is_printed():
     apart = np.max(np.abs(np.round(ten, 2)[:, :, None] - five[:, None]), axis=0)
     assert apart.shape == (3654, 84)
     assert 0.02 < np.mean(np.min(apart, axis=1) <= 0.005) < 0.04
+
+
+def test_printed_means_are_those_of_the_ledger():
+    """All of them, dashes included, and none besides."""
+    wanted = {}
+    for one in published("clove"):
+        column = f"{one.dataset} {one.setting}".strip()
+        place = int(one.item.split()[1]), one.metric, column, one.algorithm
+        wanted[place] = one.mean
+    found = {
+        (number, metric, column, algorithm): mean
+        for (number, metric), table in TABLES.items()
+        for algorithm, means in table.means.items()
+        for column, mean in zip(table.columns, means, strict=True)
+    }
+    assert found.keys() == wanted.keys() and len(found) == 724
+    for place, mean in found.items():
+        printed = wanted[place]
+        assert np.isnan(mean) if printed is None else mean == printed, place
+
+
+def test_ranks_count_ties_as_the_better():
+    ranks = published_claims._ranks(2, "ARI", least=False)
+    assert ranks["CLoVE"] == (1,) * 12 and ranks["FlexCFL"][0] == 1
+    losses = published_claims._ranks(4, "reconstruction loss", least=True)
+    assert losses["CLoVE"] == (1, 2, 1) and losses["Local-only"] == (2, 3, 4)
+
+
+def test_rounds_of_three_seeds():
+    """6.3 +- 1.2: 5, 6, 8 by the population's deviation, 5, 7, 7 by the sample's."""
+    assert published_claims.latest_round(6.3, 1.2) == 8
+    assert published_claims.latest_round(6.3, 1.2, correction=1) == 7
+    assert published_claims.latest_round(4.0, 0.0) == 4
+    assert published_claims.latest_round(4.0, 0.1) == 0
+
+
+def test_truths_of_figure_3_are_where_they_should_be():
+    generator = np.random.default_rng(0)
+    truths = figure3.place_truths(generator, 0.01)
+    apart = np.linalg.norm(truths[:, None] - truths, axis=-1)[np.triu_indices(5, 1)]
+    assert np.min(apart) >= 0.01 and np.max(apart) <= 0.05
+    np.testing.assert_allclose(np.linalg.norm(truths, axis=1), 1, rtol=1e-12)
+
+
+def test_k_means_of_figure_3_finds_what_is_apart():
+    generator = np.random.default_rng(1)
+    points = np.repeat(10.0 * np.eye(5), 5, axis=0)
+    points += 0.01 * generator.standard_normal(points.shape)
+    labels = figure3.k_means(generator, points).reshape(5, 5)
+    assert np.all(labels == labels[:, :1]) and len(set(labels[:, 0])) == 5
+
+
+def test_furthest_points_find_clusters_below_a_quarter():
+    """4 r < D: one assignment is right, as the proof of Theorem 4.1 has it."""
+    generator = np.random.default_rng(2)
+    centres = 4.01 * np.eye(3) / np.sqrt(2)  # D = 4.01
+    steps = random_units(generator, (3, 20, 3))  # r = 1
+    points = centres[:, None] + steps
+    assert recovery.spread_ratio(points, centres) < 1
+    labels = recovery.furthest_first(points.reshape(60, 3), 3).reshape(3, 20)
+    assert np.all(labels == labels[:, :1]) and len(set(labels[:, 0])) == 3
+    close = recovery.spread_ratio(centres[:, None] + 1.1 * steps, centres)
+    assert close == pytest.approx(4.4 / 4.01)
+
+
+def test_the_proved_theorem_needs_more_where_it_should():
+    """Its n grows like sigma^4 and d for orthonormal models, with Delta^-4 for proximal
+    ones at large sigma."""
+    cell = Cell("orthonormal", 10, 2, 40, 1, 1.0, 10.0)
+    least = theorem41_all_noise.least_samples
+    more = least(cell._replace(noise=20.0), 0.1) / least(cell, 0.1)
+    assert more == pytest.approx(((2 + 2**0.5 + 400) / (2 + 2**0.5 + 100)) ** 2)
+    near = Cell("proximal", 10, 2, 40, 1, 0.5, 10.0)
+    ratio = least(near._replace(separation=0.25), 0.1) / least(near, 0.1)
+    assert ratio == pytest.approx(16 * (20.25 / 20.5) ** 2)
+
+
+def test_the_second_derivation_has_the_same_order():
+    """By Lipschitz vectors instead of entry by entry: within a constant factor, with
+    log(M/delta) for log(2 d M/delta), at every sigma and d."""
+    for noise in (0.0, 0.1, 1.0, 10.0):
+        for features in (2, 10, 100):
+            cell = Cell("orthonormal", features, 2, 1000, 1, 1.0, noise)
+            variance = noise**2
+            level = np.log(1000 / 0.1)
+            spread = np.sqrt(features * (2 + variance) / 2 + np.sqrt(features))
+            operator = np.sqrt((1 + np.sqrt(features)) ** 2 + variance * features)
+            reach = spread + operator * np.sqrt(2 * level)
+            other = 16 * reach**2 * (2 + np.sqrt(2) + variance)
+            first = theorem41_all_noise.least_samples(cell, 0.1)
+            assert 0.2 < first / other < 12
 
 
 def test_published_cells_are_the_papers():

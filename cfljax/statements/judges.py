@@ -6,6 +6,7 @@ HOLDS into INCONCLUSIVE. Where the points have names and numbers, `coordinates` 
 them to whoever reads the verdict: `[points]` or one value for all, by parameter.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -285,6 +286,66 @@ def never_exceeds(
             values,
             values,
             scale="log" if logarithmic else "number",
+            coordinates=spread(coordinates, shape),
+        ),
+    )
+
+
+def never_falls_below(
+    statement: str,
+    values: Num[np.ndarray, "*points"] | float,
+    bounds: Num[np.ndarray, "*#points"] | float,
+    *,
+    rounding: Num[np.ndarray, "*#points"] | float,
+    grade: Grade = Grade.EXACT,
+    coordinates: Coordinates = None,
+    detail: str = "",
+) -> Verdict:
+    """Judge the claim value >= bound at every point, where nothing is random.
+
+    As `never_exceeds` with both sides' signs turned; the points keep their signs, and
+    are a band without an upper end, so that a truth is drawn above its claim.
+
+    Args:
+      statement: id carried into the verdict.
+      values: computed truths, of any shape.
+      bounds: claimed lower bounds, which broadcast; -inf is no claim.
+      rounding: bound on the floating-point error of `values - bounds`.
+      grade: as in `never_exceeds`.
+      coordinates: of the points, see above.
+      detail: one line carried into the verdict.
+
+    Returns:
+      Verdict at the point that is furthest below its bound; its slack is
+      log10(value / bound) at the tightest point.
+
+    Raises:
+      ValueError: as `never_exceeds`.
+    """
+    shape = np.shape(values)
+    least = np.broadcast_to(np.asarray(bounds, float), shape).ravel()
+    truths = np.asarray(values, float).ravel()
+    turned = never_exceeds(
+        statement,
+        -np.asarray(values, float),
+        -np.asarray(bounds, float),
+        rounding=rounding,
+        grade=grade,
+        coordinates=coordinates,
+        detail=detail,
+    )
+    low, high = turned.interval
+    return dataclasses.replace(
+        turned,
+        bound=-turned.bound,
+        interval=(-high, -low),
+        slack=_slack(truths, least),
+        points=Points(
+            least,
+            truths,
+            truths,
+            kind="band",
+            upper=np.full(least.shape, np.inf),
             coordinates=spread(coordinates, shape),
         ),
     )

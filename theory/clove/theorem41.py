@@ -12,8 +12,12 @@ from jaxtyping import Bool, Float
 from cfljax import intervals, law
 from cfljax.statements import (
     ERROR_RATE,
+    Evaluation,
+    Grade,
+    Margin,
     Points,
     Preset,
+    Simulation,
     Status,
     Verdict,
     at_most,
@@ -22,7 +26,6 @@ from cfljax.statements import (
     within,
 )
 from theory.clove.common.recovery import (
-    NOISE,
     Cell,
     draw,
     is_fixed_point,
@@ -30,7 +33,9 @@ from theory.clove.common.recovery import (
     recovered,
     samples_by_clients,
     samples_by_condition,
+    samples_turned,
 )
+from theory.glossary import parameter
 from theory.rows import listed, row
 
 RISK = 0.05  # delta
@@ -39,22 +44,21 @@ RISK = 0.05  # delta
 THEOREM, SECOND = "clove.thm41", "clove.thmA10"
 
 _FIXED = {  # few samples, many clients: (7) is met, and recovery out of reach
-    SECOND: (
-        Cell("orthonormal", 2, 2, 100_000, 20),
-        Cell("orthonormal", 5, 2, 100_000, 20),
-    ),
+    SECOND: (Cell("orthonormal", 12, 2, 20_000, 20),),
     THEOREM: (
-        Cell("orthonormal", 2, 2, 100_000, 20),
-        Cell("proximal", 2, 2, 100_000, 5),
+        Cell("orthonormal", 10, 2, 20_000, 20),
+        Cell("proximal", 10, 2, 100_000, 5),
     ),
 }
 _THEOREM_CELLS = (  # of the corrected theorem; n follows from its condition
     Cell("orthonormal", 10, 2, 40, 1),
-    Cell("orthonormal", 20, 2, 40, 1, 0.5),
+    Cell("orthonormal", 20, 2, 40, 1, 0.5, 0.01),
     Cell("level", 10, 2, 40, 1),
-    Cell("level", 20, 2, 40, 1, 0.5),
+    Cell("level", 20, 2, 40, 1, 0.5, 1.0),
+    Cell("level", 10, 2, 40, 1, 1.0, 10.0),
     Cell("proximal", 10, 2, 40, 1),
-    Cell("orthonormal", 10, 5, 100, 1),
+    Cell("proximal", 10, 2, 40, 1, 0.5, 1.0),
+    Cell("orthonormal", 10, 5, 100, 1, 1.0, 3.0),
     Cell("proximal", 10, 5, 100, 1),
 )
 _MORE_CELLS = (
@@ -70,21 +74,25 @@ def condition_ratio(cell: Cell) -> float:
     return float(top / (cell.num_samples * cell.num_clients))
 
 
-@lru_cache(maxsize=2)
-def _moved(preset: Preset, name: str) -> Bool[np.ndarray, "cells trials"]:
-    """Whether Lloyd's iterations would leave the true clusters."""
+@lru_cache(maxsize=4)
+def _moved(preset: Preset, name: str, growth: int) -> Bool[np.ndarray, "cells trials"]:
+    """Whether Lloyd's iterations would leave the true clusters, n times `growth`."""
     found = []
-    for index, cell in enumerate(_FIXED[name]):
+    for index, one in enumerate(_FIXED[name]):
+        cell = one._replace(num_samples=one.num_samples * growth)
         generator = preset.generator(name, 1, index)
-        trials = preset.choose(quick=25, full=200)
+        trials = preset.choose(quick=14, full=200)
         drawn = (np.sqrt(draw(generator, cell).losses) for _ in range(trials))
         found.append([not is_fixed_point(points) for points in drawn])
     return np.array(found)
 
 
-def check_printed(preset: Preset, name: str, *, risk: float = RISK) -> Verdict:
-    """P(true clusters are no fixed point) <= `risk` + 1/log(M) where (7) is met."""
-    cells, events = _FIXED[name], _moved(preset, name)
+def check_printed(
+    preset: Preset, name: str, *, risk: float = RISK, growth: int = 1
+) -> Verdict:
+    """P(true clusters are no fixed point) <= `risk` + 1/log(M) where (7) is met, with
+    `growth` times as many samples."""
+    cells, events = _FIXED[name], _moved(preset, name, growth)
     bounds = np.array([risk + 1 / np.log(cell.num_clients) for cell in cells])
     ratios = ", ".join(f"{condition_ratio(cell):.2g}" for cell in cells)
     detail = (
@@ -93,7 +101,17 @@ def check_printed(preset: Preset, name: str, *, risk: float = RISK) -> Verdict:
         + listed(np.mean(events, axis=1), ".3g")
         + f" of {events.shape[1]} trials each"
     )
-    return at_most(name, tally(events), bounds, detail=detail)
+    return at_most(
+        name, tally(events), bounds, coordinates=_places(cells), detail=detail
+    )
+
+
+def _places(cells: Sequence[Cell]) -> dict[str, Float[np.ndarray, " cells"]]:
+    """The cells' coordinates, in the glossary's names."""
+    names = {"d": 1, "k": 2, "m": 3, "separation": 5, "noise": 6}
+    return {
+        name: np.array([float(one[i]) for one in cells]) for name, i in names.items()
+    }
 
 
 def _errs(
@@ -121,70 +139,80 @@ def check_condition(preset: Preset, name: str, *, constant: float = 0.5) -> Verd
     log(M)^2 log(1/delta)."""
     events = _failures(preset, constant)
     shares = np.mean(events, axis=1)
+    cells = _THEOREM_CELLS + preset.choose(quick=(), full=_MORE_CELLS)
     detail = (
         f"{len(events)} cells at the least n: k-means errs in "
         f"{np.min(shares):.3g} to {np.max(shares):.3g} of {events.shape[1]} trials"
     )
-    return at_most(name, tally(events), RISK, detail=detail)
+    return at_most(name, tally(events), RISK, coordinates=_places(cells), detail=detail)
 
 
-def check_curve(preset: Preset, name: str, *, constant: float = 32.0) -> Verdict:
-    """n* <= `constant` log(M)/Delta^2, n* the least n with P(k-means errs) <= delta +
-    1/log(M)."""
+def check_curve(
+    preset: Preset, name: str, *, factor: float = 1.0, features: float = 2.0
+) -> Verdict:
+    """n* Delta^2 <= `factor` (8 (2 + sigma^2)^2 log(M) + `features` d (1 + sigma^2)^2),
+    n* the least n with P(k-means errs) <= delta + 1/log(M)."""
     measured = curves(preset)
     low, high = brackets(measured)
-    claimed = [samples_by_clients(one, constant) for one in measured.cells]
-    bound = np.array([float(cell.num_samples) for cell in claimed])
-    unit = np.array([np.log(one.num_clients) / one.separation**2 for one in claimed])
-    features = sorted({cell.num_features for cell in measured.cells})
+    sized = partial(samples_turned, factor=factor, features=features)
+    bound = np.array([float(sized(one).num_samples) for one in measured.cells])
+    whole = [samples_turned(one, 1.0).num_samples for one in measured.cells]
+    dimensions = sorted({cell.num_features for cell in measured.cells})
+    noises = sorted({cell.noise for cell in measured.cells})
     verdict = within(
         name,
         (low, high),
         (0.0, bound),
         num_trials=sum(len(part) for parts in measured.on_roots for part in parts),
-        detail=f"{len(bound)} (d, M, Delta), d = {listed(features)}, "
-        f"{len(measured.factors)} n each: n* Delta^2/log(M) from "
-        f"{np.min(low / unit):.3g} to {np.max(high / unit):.3g}",
+        grade=Grade.SAMPLED,
+        detail=f"{len(bound)} (d, M, Delta, sigma), d = {listed(dimensions)}, sigma = "
+        f"{listed(noises)}, {len(measured.factors)} n each: n* over the formula from "
+        f"{np.min(low / whole):.3g} to {np.max(high / whole):.3g}",
     )
     # n* against what is claimed of it, drawn as a curve: the band's other end is 0.
-    return dataclasses.replace(verdict, points=Points(bound, low, high))
+    places = _places(measured.cells)
+    return dataclasses.replace(
+        verdict, points=Points(bound, low, high, coordinates=places)
+    )
 
 
 _CLIENTS = "M/K clients in each cluster, sigma = 0.1, delta = 0.05"
+_ANY = "M/K clients in each cluster, sigma from 0.01 to 10, delta = 0.05"
 _printed = partial(
     row,
     text="if d K^4 polylog(M) = o(nM), then P(k-means with suitable centres recovers "
     "all clients in one shot) >= 1 - delta - 1/polylog(M)",
     claimed="polylog(M), here log(M)^2 in (7) and log(M) in 1/polylog(M)",
-    constants={"o": 0.01},
+    constants={"o": 0.05},
     expected=Status.VIOLATED,
+    fault="printed",
+    control={"growth": 50, "risk": 0.6},
     note="Fixed n: at the true clusters some client is nearer to a foreign mean, and "
-    "no centres to start from help. The control has delta = 0.2.",
+    "no centres to start from help. K is small next to d. The control has 50 times as "
+    "many samples, and delta = 0.6.",
 )
 
 
-_FACTORS = (6.0, 12.0, 32.0, 48.0)  # n Delta^2/log(M)
-_MORE_FACTORS = (4.0, 6.0, 8.0, 12.0, 16.0, 20.0, 24.0, 32.0, 48.0)
+_FACTORS = (0.15, 0.4, 1.0, 1.5)  # of the formula for n
+_MORE_FACTORS = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5)
 _CURVE_CELLS = (  # n follows from the factor
-    Cell("orthonormal", 10, 2, 40, 1, 1.4),
-    Cell("orthonormal", 20, 2, 40, 1, 1.0),
-    Cell("orthonormal", 50, 2, 100, 1, 1.0),
-    Cell("orthonormal", 20, 2, 100, 1, 0.7),
-    Cell("orthonormal", 10, 2, 40, 1, 0.5),
-    Cell("orthonormal", 50, 2, 100, 1, 0.5),
-    Cell("orthonormal", 10, 2, 100, 1, 0.35),
-    Cell("orthonormal", 20, 2, 100, 1, 0.25),
+    Cell("orthonormal", 20, 2, 40, 1, 1.4, 0.01),
+    Cell("orthonormal", 30, 2, 60, 1, 1.0, 0.1),
+    Cell("orthonormal", 10, 2, 40, 1, 0.35, 0.3),
+    Cell("orthonormal", 30, 2, 60, 1, 0.5, 1.0),
+    Cell("orthonormal", 30, 2, 60, 1, 1.0, 3.0),
+    Cell("orthonormal", 20, 2, 40, 1, 0.25, 10.0),
 )
 _LARGE_CELLS = (
     Cell("orthonormal", 10, 2, 1000, 1, 1.0),
     Cell("orthonormal", 100, 2, 1000, 1, 0.5),
+    Cell("orthonormal", 100, 2, 200, 1, 1.0, 1.0),
 )
 
 
 class Curves(NamedTuple):
     """Trials in which k-means erred on square-root loss vectors and on loss vectors of
-    the same clients, `[cells][factors]` arrays, factors being n Delta^2/log(M),
-    rising."""
+    the same clients, `[cells][factors]` arrays, factors of `samples_turned`, rising."""
 
     cells: tuple[Cell, ...]
     factors: tuple[float, ...]
@@ -201,8 +229,8 @@ def curves(preset: Preset) -> Curves:
     for index, one in enumerate(cells):
         generator = preset.generator(THEOREM, index)
         for factor in factors:
-            trials = preset.choose(quick=60 if factor < 20 else 150, full=600)
-            cell = samples_by_clients(one, factor)
+            trials = preset.choose(quick=25 if factor < 1 else 120, full=600)
+            cell = samples_turned(one, factor)
             drawn += [draw(generator, cell).losses for _ in range(trials)]
             sizes.append(trials)
     found = []
@@ -231,7 +259,7 @@ def brackets(
         events = np.array([np.sum(part) for part in parts])
         trials = np.array([len(part) for part in parts])
         low, high = intervals.clopper_pearson(events, trials, error_rate=each)
-        sized = [samples_by_clients(cell, factor) for factor in measured.factors]
+        sized = [samples_turned(cell, factor) for factor in measured.factors]
         counts = np.array([one.num_samples for one in sized], float)
         fails, works = low > allowed(cell), high <= allowed(cell)
         bottom = np.max(counts, initial=0.0, where=fails)
@@ -240,53 +268,126 @@ def brackets(
     return bottom, top
 
 
+def _draw_moved(
+    generator: np.random.Generator, trials: int, **values: float | int
+) -> Bool[np.ndarray, " trials"]:
+    """Whether the true clusters are no fixed point of Lloyd's iterations."""
+    number = int(values["k"])
+    clients = number * -(-int(values["m"]) // number)
+    cell = Cell(
+        "orthonormal",
+        max(int(values["d"]), number),
+        number,
+        clients,
+        int(values["n"]),
+        values["separation"],
+        values["noise"],
+    )
+    drawn = (np.sqrt(draw(generator, cell).losses) for _ in range(trials))
+    return np.array([not is_fixed_point(points) for points in drawn])
+
+
+def _evaluation(name: str, *, printed: bool) -> Evaluation:
+    """Of the chance that the true clusters are no fixed point."""
+
+    def condition(
+        d: float | int, k: float | int, m: float | int, n: float | int, **_: float | int
+    ):
+        have = d * k**4 * np.log(m) ** 2
+        text = f"{name}: (7), d K^4 log(M)^2 <= 0.05 n M"
+        return (Margin(text, have, 0.05 * n * m, at_least=False),)
+
+    def formula(**values: float | int):
+        cell = Cell(
+            "orthonormal",
+            int(values["d"]),
+            2,
+            int(values["m"]),
+            1,
+            values["separation"],
+            values["noise"],
+        )
+        text = f"{name}: n Delta^2 >= 8 (2 + sigma^2)^2 log(M) + 2 d (1 + sigma^2)^2"
+        needed = float(samples_turned(cell, 1.0).num_samples)
+        pair = Margin(f"{name}: K = 2", values["k"], 2.0, at_least=False)
+        return Margin(text, values["n"], needed), pair
+
+    return Evaluation(
+        quantity="P(the true clusters are no fixed point of Lloyd's iterations)",
+        parameters=(
+            parameter("d", 10, least=2),
+            parameter("k", 2, least=2),
+            parameter("m", 20_000 if printed else 40, least=4),
+            parameter("n", 20 if printed else 160),
+            parameter("separation", 1.0, least=0.0, most=1.4, open=True),
+            parameter("noise", 0.1),
+            parameter("failure", RISK),
+        ),
+        bound=lambda m, failure, **_: failure + 1 / float(np.log(m)),
+        truth=Simulation(
+            draw=_draw_moved,
+            numbers=lambda d, m, **_: float | int(m) * float(d + 1) ** 2,
+        ),
+        margins=condition if printed else formula,
+        note="orthonormal models turned at random to truths that are all `separation` "
+        "apart; no k-means ends at the true clusters if they are no fixed point",
+    )
+
+
+TURNED = f"{THEOREM}.turned"
+
 _THEOREM_ROWS = (
     _printed(
         id=SECOND,
         place="Theorem A.10",
         preconditions=("N = d orthonormal models, K = 2, Delta = 1", _CLIENTS),
         check=check_printed,
-        control={"risk": 0.2},
+        evaluation=_evaluation(SECOND, printed=True),
     ),
     row(
         id=f"{SECOND}.corrected",
         place="Theorem A.10",
-        text="if n Delta^2 >= C N K^3 log(M)^2 log(1/delta), then P(k-means recovers "
-        "all clients) >= 1 - delta",
+        text="if n >= C s K^3 log(M)^2 log(1/delta), s = N (1 + sigma^2)^2/Delta^2 for "
+        "orthonormal models, K (1 + sigma^2) (Delta + 2 sigma)^2/Delta^4 for proximal "
+        "ones, then P(k-means recovers all clients) >= 1 - delta",
         preconditions=(
             "orthonormal models, N = d, or proximal ones, N = K; truths anywhere",
-            _CLIENTS,
+            _ANY,
         ),
         constants={"C": 0.5},
         check=check_condition,
         control={"constant": 1 / 64},
         note="By Kumar and Kannan's start. N is needed for truths that differ along "
         "the sum of the models, where the noise common to all losses counts in full. "
-        "The control has C = 1/64.",
+        "Measured; clove.thm41.corrected is proved. The control has C = 1/64.",
     ),
     _printed(
         id=THEOREM,
         place="Theorem 4.1",
         preconditions=("orthonormal or proximal models, K = 2, Delta = 1", _CLIENTS),
         check=check_printed,
-        control={"risk": 0.2},
+        evaluation=_evaluation(THEOREM, printed=True),
     ),
     row(
-        id=f"{THEOREM}.corrected",
+        id=TURNED,
         place="Theorem 4.1",
-        text="if n >= C log(M)/Delta^2, then P(k-means recovers all clients) >= 1 - "
-        "delta - 1/log(M), for any d <= M/2",
+        text="if n Delta^2 >= 8 (2 + sigma^2)^2 log(M) + 2 d (1 + sigma^2)^2, then "
+        "P(k-means recovers all clients) >= 1 - delta - 1/log(M)",
         preconditions=(
             "N = d orthonormal models, turned at random to the truths",
-            f"K = 2, {_CLIENTS}",
+            f"K = 2, {_ANY}, d <= M/2",
         ),
-        constants={"C": 32.0},
+        constants={"of log(M)": 8.0, "of d": 2.0},
         check=check_curve,
-        control={"constant": 6.0},
-        note="Drawn is n*, the least n that is enough, against C log(M)/Delta^2, "
-        "rounded up, for d = 10, 20 and 50: order log(M)/Delta^2 without d, as signal "
-        "and noise along it are the same. Means of M/K clients add a part that falls "
-        "with d/M. The control has C = 6.",
+        control={"features": 0.0},
+        evaluation=_evaluation(TURNED, printed=False),
+        note="Drawn is n*, the least n that is enough, against the formula. Its first "
+        "term is a client's own: signal and noise along the means' difference give "
+        "Phi with n Delta^2/(4 (2 + sigma^2)^2). The second is k-means': the losses' "
+        "common noise has a variance of d (1 + sigma^2)^2/(2n (2 + sigma^2)) along "
+        "their sum, and halving that costs less than parting the clusters if it is "
+        "too large. Means of M/K clients add a part that falls with d/M. The control "
+        "leaves out the second term, and fails for large d or sigma.",
     ),
 )
 
@@ -294,11 +395,12 @@ _THEOREM_ROWS = (
 LAW = "clove.thm41.law"
 
 _LAW_CELLS = (  # one client at a time: their number means nothing here, n follows
-    Cell("orthonormal", 10, 2, 2, 1, 0.5),
-    Cell("orthonormal", 20, 2, 2, 1, 0.5),
-    Cell("orthonormal", 50, 2, 2, 1, 0.5),
-    Cell("level", 10, 2, 2, 1),
+    Cell("orthonormal", 10, 2, 2, 1, 0.5, 0.01),
+    Cell("orthonormal", 20, 2, 2, 1, 0.5, 1.0),
+    Cell("orthonormal", 30, 2, 2, 1, 0.5),
+    Cell("level", 10, 2, 2, 1, 1.0, 10.0),
     Cell("level", 20, 2, 2, 1),
+    Cell("level", 20, 2, 2, 1, 1.0, 1.0),
     Cell("random", 10, 2, 2, 1, 0.5),
     Cell("few", 10, 2, 2, 1, 0.5),
     Cell("few", 20, 5, 5, 1, 0.5),
@@ -340,11 +442,13 @@ def _samples_for(
 @lru_cache(maxsize=1)
 def _counts(preset: Preset) -> Float[np.ndarray, "points 5"]:
     """Events, clients, the predicted chance with and without dependence, and n."""
-    clients, found = preset.choose(quick=40_000, full=1_000_000), []
+    clients, found = preset.choose(quick=25_000, full=1_000_000), []
     for index, cell in enumerate(_LAW_CELLS):
         generator = preset.generator(LAW, index)
         models, truths = models_and_truths(generator, cell)
-        own, foreign = (law.loss_factor(models, truth, NOISE) for truth in truths[:2])
+        own, foreign = (
+            law.loss_factor(models, truth, cell.noise) for truth in truths[:2]
+        )
         for chance in _CHANCES:
             count = _samples_for(own, foreign, chance)
             shape = {"num_samples": count, "num_clients": clients}
@@ -371,6 +475,11 @@ def check_law(preset: Preset, name: str, *, dependent: bool = True) -> Verdict:
         (low, high),
         (claimed / 2, claimed * 2),
         num_trials=int(np.sum(clients)),
+        grade=Grade.SAMPLED,
+        coordinates={
+            "noise": np.repeat([one.noise for one in _LAW_CELLS], len(_CHANCES)),
+            "n": counts,
+        },
         detail=f"{len(_LAW_CELLS)} sets of models and truths at two n each, n from "
         f"{np.min(counts):g} to {np.max(counts):g}, {clients[0]:g} clients: shares "
         f"{np.min(events / clients):.2g} to {np.max(events / clients):.2g}, over the "
@@ -384,15 +493,16 @@ _LAW_ROW = row(
     text="P(|a - c_j'| < |a - c_j|) = Phi(-|w|^2/(2 sqrt(w' Sigma w))) within a factor "
     "of 2, w = c_j' - c_j, Sigma = G o G/(2 n alpha alpha')",
     preconditions=(
-        "square-root loss vectors of fresh samples, sigma = 0.1",
+        "square-root loss vectors of fresh samples, sigma from 0.01 to 10",
         "orthonormal or random models, n >= 20, chances of about 0.1 and 0.01",
     ),
     constants={"factor": 2.0},
     check=check_law,
     control={"dependent": False},
-    note="Predicts recovery curves: n* = 16 log(M)/Delta^2 for orthonormal models "
-    "turned at random to the truths, whatever d; d/K times that for K random ones; "
-    "order N log(M)/Delta^2 for truths that differ along the sum of the models. "
+    note="Predicts recovery curves: n* = 4 (2 + sigma^2)^2 log(M)/Delta^2 for "
+    "orthonormal models turned at random to the truths; d/K times that for K random "
+    "ones; 4 d (1 + sigma^2)^2 log(M)/Delta^2 for truths that differ along the sum of "
+    "the models. "
     "Proximal models need so few samples that the formula is several times too large. "
     "The control takes a client's losses for independent.",
 )
@@ -402,23 +512,26 @@ REMARK = "clove.remA12"
 
 _REMARK_CELLS = (  # of the bound on all rows; M clients of one cluster
     Cell("orthonormal", 10, 2, 40, 20),
-    Cell("orthonormal", 20, 2, 100, 80),
+    Cell("orthonormal", 20, 2, 40, 80, 1.0, 3.0),
     Cell("proximal", 10, 2, 100, 10),
 )
 
 
-def check_remark(preset: Preset, name: str, *, share: float = 0.5) -> Verdict:
-    """P(k-means on losses recovers all) <= `share` where it does on their roots."""
+def check_remark(preset: Preset, name: str, *, factor: float = 1.5) -> Verdict:
+    """P(k-means on losses recovers all) <= 1/2 at `factor` of the formula for n."""
     measured = curves(preset)
-    events = np.array([~parts[-1] for parts in measured.on_losses])
+    place = measured.factors.index(factor)
+    events = np.array([~parts[place] for parts in measured.on_losses])
     least = min(float(np.mean(one)) for one in events)
-    on_roots = min(1 - float(np.mean(parts[-1])) for parts in measured.on_roots)
+    on_roots = min(1 - float(np.mean(parts[place])) for parts in measured.on_roots)
     detail = (
-        f"n = {measured.factors[-1]:g} log(M)/Delta^2, {len(events)} (d, M, "
-        f"Delta): all clients recovered in {least:.3g} of the trials or more on "
-        f"losses, {on_roots:.3g} on roots"
+        f"n at {factor:g} of clove.thm41.turned, {len(events)} (d, M, Delta, sigma): "
+        "all "
+        f"clients recovered in {least:.3g} of the trials or more on losses, "
+        f"{on_roots:.3g} on roots"
     )
-    return at_most(name, tally(events), share, detail=detail)
+    places = _places(measured.cells)
+    return at_most(name, tally(events), 0.5, coordinates=places, detail=detail)
 
 
 def row_bound(
@@ -439,9 +552,9 @@ def _largest_rows(preset: Preset) -> Float[np.ndarray, "cells trials"]:
     found = []
     for index, cell in enumerate(_REMARK_CELLS):
         generator, ratios = preset.generator(REMARK, index), []
-        for _ in range(preset.choose(quick=600, full=6000)):
+        for _ in range(preset.choose(quick=350, full=6000)):
             models, truths = models_and_truths(generator, cell)
-            factor = law.loss_factor(models, truths[0], NOISE)
+            factor = law.loss_factor(models, truths[0], cell.noise)
             shape = {"num_samples": cell.num_samples, "num_clients": cell.num_clients}
             losses = law.loss_vectors(generator, factor, **shape)
             away = np.linalg.norm(losses - np.sum(factor**2, axis=0), axis=1)
@@ -451,18 +564,18 @@ def _largest_rows(preset: Preset) -> Float[np.ndarray, "cells trials"]:
 
 
 def check_remark_corrected(
-    preset: Preset, name: str, *, constant: float = 48.0, share: float = 1.0
+    preset: Preset, name: str, *, factor: float = 1.5, share: float = 1.0
 ) -> Verdict:
-    """P(k-means on losses errs) <= delta + 1/log(M) at n = `constant` log(M)/Delta^2,
+    """P(k-means on losses errs) <= delta + 1/log(M) at `factor` of the formula for n,
     and P(some row is further off than `share` of its bound) <= delta."""
-    measured, name = curves(preset), f"{REMARK}.corrected"
-    place = measured.factors.index(constant)
+    measured = curves(preset)
+    place = measured.factors.index(factor)
     events = np.array([parts[place] for parts in measured.on_losses])
     shares, ratios = np.mean(events, axis=1), _largest_rows(preset)
     half = partial(at_most, name, error_rate=ERROR_RATE / 2)
     recovery = half(tally(events), np.array([allowed(one) for one in measured.cells]))
     detail = (
-        f"{len(events)} (d, M, Delta): k-means errs in "
+        f"{len(events)} (d, M, Delta, sigma): k-means errs in "
         f"{np.min(shares):.3g} to {np.max(shares):.3g} of the trials; max_i |L_i - E "
         f"L_i| at most {np.max(ratios):.3g} of its bound"
     )
@@ -474,7 +587,7 @@ _remark_row = partial(
     place="Remark A.12",
     preconditions=(
         "N = d orthonormal models, turned at random to the truths, d <= M/2, K = 2",
-        "M/K clients in each cluster, sigma = 0.1, delta = 0.05",
+        _ANY,
     ),
 )
 
@@ -482,27 +595,32 @@ _REMARK_ROWS = (
     _remark_row(
         id=REMARK,
         text="by losses without the root k-means recovers not all clients: P(all) <= "
-        "1/2 at n = C log(M)/Delta^2, where it recovers all by square-root losses",
-        constants={"probability": 0.5, "C": 48.0},
-        claimed="not all but still a large number of clients",
+        "1/2 at 3/2 of the n of clove.thm41.turned, where it recovers all by "
+        "square-root losses",
+        constants={"probability": 0.5, "of n": 1.5},
+        claimed="k-means can recover accurate clustering of not all but still a large "
+        "number of clients",
         expected=Status.VIOLATED,
+        fault="ours",
         check=check_remark,
-        control={"share": 0.6},
-        note="Read as a claim on recovery; as one on what could be proved it is too "
-        "modest. The control has P(all) <= 0.6.",
+        control={"factor": 0.15},
+        note='The remark is on what its authors "are only able to prove", and makes '
+        "no claim on what k-means cannot do; that is our reading. As a remark on what "
+        "can be proved it is too modest: see clove.A4LV and the corrected row. The "
+        "control has 0.15 of that n.",
     ),
     _remark_row(
         id=f"{REMARK}.corrected",
-        text="P(by losses k-means recovers all clients) >= 1 - delta - 1/log(M) if n "
-        ">= C log(M)/Delta^2, and P(|L_i - E L_i| <= zeta (2 max_j c_j + zeta) + |Var "
-        "F| for all i) >= 1 - delta",
-        constants={"C": 48.0},
+        text="P(by losses k-means recovers all clients) >= 1 - delta - 1/log(M) at "
+        "3/2 of the n of clove.thm41.turned, and P(|L_i - E L_i| <= zeta (2 max_j c_j "
+        "+ zeta) + |Var F| for all i) >= 1 - delta",
+        constants={"of n": 1.5},
         check=check_remark_corrected,
-        control={"constant": 6.0},
+        control={"factor": 0.15},
         note="zeta from the corrected Lemma A.4; each entry's tail is clove.A4LV. "
         "Losses are 2 Delta apart instead of Delta/sqrt(2), at a noise larger by as "
         "much. Slightly more samples than with the root, and clearly more for proximal "
-        "models, whose losses differ in size. The control has C = 6.",
+        "models, whose losses differ in size. The control has 0.15 of the formula.",
     ),
 )
 
@@ -510,9 +628,9 @@ _REMARK_ROWS = (
 GAP = "clove.NK"
 
 _FEW_CELLS = tuple(  # n follows
-    Cell("few", features, clusters, 100, 1)
+    Cell("few", features, clusters, 60, 1)
     for clusters in (2, 5)
-    for features in (10, 50)
+    for features in (10, 30)
 )
 
 
@@ -523,7 +641,7 @@ def _at_the_same(
     """Whether k-means errs at n = `factor` log(M)/Delta^2, with N = K and N = d."""
     few = [samples_by_clients(one, factor) for one in _FEW_CELLS]
     many = [one._replace(kind="orthonormal") for one in few[1::2]]
-    wrong = _errs(preset, few + many, preset.choose(quick=150, full=2000), GAP, 0)
+    wrong = _errs(preset, few + many, preset.choose(quick=100, full=2000), GAP, 0)
     return wrong[: len(few)], wrong[len(few) :]
 
 
@@ -532,7 +650,7 @@ def _with_more(preset: Preset, factor: float) -> Bool[np.ndarray, "cells trials"
     """With N = K, at n = `factor` (d/K) log(M)/Delta^2."""
     more = [factor * one.num_features / one.num_clusters for one in _FEW_CELLS]
     cells = [samples_by_clients(*pair) for pair in zip(_FEW_CELLS, more, strict=True)]
-    return _errs(preset, cells, preset.choose(quick=150, full=2000), GAP, 1)
+    return _errs(preset, cells, preset.choose(quick=100, full=2000), GAP, 1)
 
 
 def check_same(preset: Preset, name: str, *, factor: float = 64.0) -> Verdict:
@@ -580,11 +698,14 @@ _FEW_ROWS = (
         "P(k-means recovers all clients) >= 1 - delta - 1/log(M)",
         constants={"C": 64.0},
         expected=Status.VIOLATED,
+        fault="ours",
         check=check_same,
-        control={"factor": 32.0},
-        note="d orthonormal models recover at this n. Of the means' distance, about "
+        control={"factor": 6400.0},
+        note='Nowhere said: Section 4 assumes "a set of d randomly drawn models", '
+        "Algorithm 1 and the experiments have K of them, and the difference is passed "
+        "over. d orthonormal models recover at this n. Of the means' distance, about "
         "Delta/sqrt(2) with those, K random ones leave sqrt(K/d). The control has C = "
-        "32.",
+        "6400.",
     ),
     _few_row(
         id=f"{GAP}.corrected",

@@ -1,7 +1,7 @@
 """Theorem 4.1's setting, and trials of it with the library's k-means.
 
 K unit truths, every two of them `separation` apart, turned at random against the
-models; sigma = 0.1, M/K clients each, losses by their exact law.
+models; M/K clients each, losses by their exact law.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,8 +17,6 @@ from threadpoolctl import threadpool_limits
 from cfljax import law
 from cfljax.clustering import spectral_k_means
 from theory.clove.common.loss_means import alphas, random_units
-
-NOISE = 0.1
 
 Kind = Literal["orthonormal", "level", "random", "few", "proximal"]
 
@@ -37,6 +35,7 @@ class Cell(NamedTuple):
     num_clients: int  # M, a multiple of K
     num_samples: int  # n of each client
     separation: float = 1.0  # Delta
+    noise: float = 0.1  # sigma
 
 
 class Drawn(NamedTuple):
@@ -83,13 +82,14 @@ def draw(generator: np.random.Generator, cell: Cell) -> Drawn:
     losses = [
         law.loss_vectors(
             generator,
-            law.loss_factor(models, truth, NOISE),
+            law.loss_factor(models, truth, cell.noise),
             num_samples=cell.num_samples,
             num_clients=cell.num_clients // cell.num_clusters,
         )
         for truth in truths
     ]
-    mean = alphas(truths, np.broadcast_to(models, (len(truths), *models.shape)), NOISE)
+    every = np.broadcast_to(models, (len(truths), *models.shape))
+    mean = alphas(truths, every, cell.noise)
     return Drawn(np.array(losses), mean**2)
 
 
@@ -104,6 +104,39 @@ def margins(
     return foreign - np.sum(distances, axis=-1, where=own)
 
 
+def spread_ratio(
+    points: Float[np.ndarray, "clusters members models"],
+    centres: Float[np.ndarray, "clusters models"],
+) -> float:
+    """4 r/D: r the largest distance of a point from its own centre, D the least of two
+    centres. Below 1 any k-means that starts from points that are furthest from each
+    other finds the clusters."""
+    reach = np.max(np.linalg.norm(points - centres[:, None], axis=-1))
+    apart = np.linalg.norm(centres[:, None] - centres, axis=-1)
+    return float(4 * reach / np.min(apart[np.triu_indices(len(centres), 1)]))
+
+
+def furthest_first(
+    points: Float[np.ndarray, "points models"], number: int
+) -> Int[np.ndarray, " points"]:
+    """Labels of one assignment to `number` points, the first and then each time the one
+    furthest from those before, and of a second one to the means of the first."""
+    chosen = [0]
+    away = np.linalg.norm(points - points[0], axis=1)
+    for _ in range(number - 1):
+        chosen.append(int(np.argmax(away)))
+        away = np.minimum(away, np.linalg.norm(points - points[chosen[-1]], axis=1))
+    centres = points[chosen]
+    labels = np.zeros(len(points), int)
+    for _ in range(2):
+        apart = np.linalg.norm(points[:, None] - centres, axis=-1)
+        labels = np.argmin(apart, axis=1)
+        centres = np.stack(
+            [points[labels == one].mean(axis=0) for one in range(number)]
+        )
+    return labels
+
+
 def largest_constant(
     points: Float[np.ndarray, "clusters members models"],
     centres: Float[np.ndarray, "clusters models"],
@@ -116,13 +149,21 @@ def largest_constant(
     return float(np.min(margins(points, centres)) / unit)
 
 
+def difficulty(cell: Cell) -> float:
+    """What n must grow with: N (1 + sigma^2)^2/Delta^2 for orthonormal models, and K (1
+    + sigma^2) (Delta + 2 sigma)^2/Delta^4 for proximal ones, by the means' distance."""
+    level = 1 + cell.noise**2
+    if cell.kind == "proximal":
+        width = cell.separation + 2 * cell.noise
+        return cell.num_clusters * level * width**2 / cell.separation**4
+    return cell.num_features * level**2 / cell.separation**2
+
+
 def samples_by_condition(cell: Cell, constant: float, risk: float) -> Cell:
-    """The cell at the least n with n Delta^2 >= `constant` N K^3 log(M)^2 log(1/delta),
-    N = K for proximal models, else d; delta is `risk`."""
-    number = cell.num_clusters
-    models = number if cell.kind == "proximal" else cell.num_features
-    scale = models * number**3 * np.log(cell.num_clients) ** 2 * np.log(1 / risk)
-    count = int(np.ceil(constant * scale / cell.separation**2))
+    """The cell at the least n with n >= `constant` `difficulty` K^3 log(M)^2
+    log(1/delta); delta is `risk`."""
+    scale = cell.num_clusters**3 * np.log(cell.num_clients) ** 2 * np.log(1 / risk)
+    count = int(np.ceil(constant * difficulty(cell) * scale))
     return cell._replace(num_samples=count)
 
 
@@ -130,6 +171,15 @@ def samples_by_clients(cell: Cell, factor: float) -> Cell:
     """The cell at the least n with n Delta^2 >= `factor` log(M)."""
     count = np.ceil(factor * np.log(cell.num_clients) / cell.separation**2)
     return cell._replace(num_samples=int(count))
+
+
+def samples_turned(cell: Cell, factor: float, *, features: float = 2.0) -> Cell:
+    """The cell at the least n with n Delta^2 >= `factor` (8 (2 + sigma^2)^2 log(M) +
+    `features` d (1 + sigma^2)^2)."""
+    variance = cell.noise**2
+    scale = 8 * (2 + variance) ** 2 * np.log(cell.num_clients)
+    scale += features * cell.num_features * (1 + variance) ** 2
+    return cell._replace(num_samples=int(np.ceil(factor * scale / cell.separation**2)))
 
 
 _AT_A_TIME = 50  # trials
