@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from cfljax import report
 from cfljax.algorithms import REGISTRY
-from cfljax.statements import Status
+from cfljax.statements import FAULTS, Status
 from experiments.verdicts import Kind
 from theory.registry import all_statements
 
@@ -51,13 +51,22 @@ def algorithms() -> str:
 
 
 def statements() -> str:
-    """How many statements of each paper are checked, by expected verdict."""
+    """How many statements of each paper are checked, by expected verdict; those that
+    are violated by whose fault it is."""
     papers = dict.fromkeys(row.paper for row in all_statements())
     rows = []
     for paper in papers:
-        verdicts = [row.expected for row in all_statements() if row.paper == paper]
-        counts = {status.value: verdicts.count(status) for status in Status}
-        rows.append({"paper": paper, "statements checked": len(verdicts)} | counts)
+        own = [row for row in all_statements() if row.paper == paper]
+        verdicts = [row.expected for row in own]
+        faults = [row.fault for row in own]
+        counts = {
+            status.value: verdicts.count(status)
+            for status in (Status.HOLDS, Status.VACUOUS, Status.INCONCLUSIVE)
+        }
+        counts |= {
+            text.split(":")[0]: faults.count(one) for one, text in FAULTS.items()
+        }
+        rows.append({"paper": paper, "statements": len(own)} | counts)
     return report.markdown(rows)
 
 

@@ -353,3 +353,90 @@ def test_an_interval_of_a_mean_shrinks_with_trials(mean, trials, rate, more):
 def test_misuse_names_the_argument(call, argument):
     with pytest.raises(ValueError, match=f"^`{argument}`"):
         call()
+
+
+# Of means, against laws with known means
+
+
+def mean_miss_rate(interval, draw, mean: float, trials: int) -> tuple[float, float]:
+    """Clopper-Pearson interval, at 1e-4, of the chance to miss a law's mean."""
+    generator = np.random.default_rng(7)
+    low, high = interval(draw(generator, (4000, trials)))
+    missed = int(np.sum((low > mean) | (high < mean) | np.isnan(low)))
+    ends = intervals.clopper_pearson(missed, 4000, error_rate=1e-4)
+    return float(ends[0]), float(ends[1])
+
+
+BOUNDED = {
+    "rare": (lambda g, shape: (g.random(shape) < 0.02).astype(float), 0.02),
+    "frequent": (lambda g, shape: (g.random(shape) < 0.98).astype(float), 0.98),
+    "skewed": (lambda g, shape: g.random(shape) ** 9, 0.1),
+    "constant": (lambda g, shape: np.full(shape, 0.25), 0.25),
+}
+# Of standard deviation 1, and means that are not 0.
+UNBOUNDED = {
+    "exponential": (lambda g, shape: g.exponential(size=shape), 1.0),
+    "student": (lambda g, shape: 5 + g.standard_t(3, shape) / math.sqrt(3), 5.0),
+    "rare jumps": (lambda g, shape: 20 * (g.random(shape) < 1 / 401) * 1.0025, 0.05),
+    "normal": (lambda g, shape: 1 + g.standard_normal(shape), 1.0),
+}
+STATED = 0.1
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+@pytest.mark.parametrize("trials", [5, 60])
+def test_betting_misses_no_more_than_stated(name, trials):
+    """Against laws: of every shape, at every number of trials."""
+    draw, mean = BOUNDED[name]
+    method = functools.partial(intervals.betting, error_rate=STATED)
+    assert mean_miss_rate(method, draw, mean, trials)[0] <= STATED
+
+
+@pytest.mark.parametrize("name", UNBOUNDED)
+@pytest.mark.parametrize("trials", [30, 100])
+def test_catoni_misses_no_more_than_stated(name, trials):
+    """Against laws: of any tail, with the deviation known."""
+    draw, mean = UNBOUNDED[name]
+    method = functools.partial(intervals.catoni, deviation=1.01, error_rate=STATED)
+    assert mean_miss_rate(method, draw, mean, trials)[0] <= STATED
+
+
+@pytest.mark.parametrize(
+    ("interval", "law"),
+    [
+        (functools.partial(intervals.student, error_rate=STATED), BOUNDED["rare"]),
+        (
+            functools.partial(intervals.student, error_rate=STATED),
+            UNBOUNDED["rare jumps"],
+        ),
+        (functools.partial(intervals.betting, error_rate=0.9), BOUNDED["skewed"]),
+        (
+            functools.partial(intervals.catoni, deviation=0.2, error_rate=STATED),
+            UNBOUNDED["exponential"],
+        ),
+    ],
+)
+def test_control_nominal_rates_and_wrong_deviations_are_seen(interval, law):
+    draw, mean = law
+    assert mean_miss_rate(interval, draw, mean, 60)[0] > STATED
+
+
+def test_betting_shrinks_where_values_vary_little():
+    """Against the normal width: within a factor of 2 for a thousand trials."""
+    values = 0.5 + 0.01 * np.random.default_rng(0).uniform(-1, 1, 1000)
+    low, high = intervals.betting(values, error_rate=0.05)
+    wide_low, wide_high = intervals.hoeffding(np.mean(values), 1000, 0.05)
+    assert high - low < 0.2 * (wide_high - wide_low)
+    scaled = intervals.betting(40 * values - 10, error_rate=0.05, low=-10.0, high=30.0)
+    np.testing.assert_allclose(scaled, 40 * np.array([low, high]) - 10, rtol=1e-12)
+
+
+def test_means_of_what_is_not_finite():
+    bad = np.array([0.5, np.nan] * 40)
+    with pytest.raises(ValueError, match=r"^`values` must lie in \[0.0, 1.0\]"):
+        intervals.betting(bad, error_rate=0.1)
+    assert np.all(np.isnan(intervals.catoni(bad, deviation=1.0, error_rate=0.1)))
+    few = intervals.catoni(np.zeros(3), deviation=1.0, error_rate=0.1)
+    assert np.all(np.isinf(few))
+    with pytest.raises(ValueError, match=r"^`deviation`"):
+        intervals.catoni(np.zeros(9), deviation=np.nan, error_rate=0.1)

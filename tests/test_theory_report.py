@@ -15,6 +15,7 @@ from toy_theory import ERRATA, QUICK, ROWS, build, every_page, faults, register,
 
 from cfljax.algorithms import REGISTRY, ifca
 from cfljax.cards import CARDS
+from cfljax.report import Scale
 from cfljax.statements import Points, Preset, Status, Verdict
 from theory import __main__ as command
 from theory import registry, sources
@@ -480,12 +481,12 @@ def test_scales_of_decades(lowest, kind):
 
 @pytest.mark.parametrize("kind", ["linear", "log", "symlog"])
 def test_scales_lead_there_and_back(kind):
-    scale = plot.Scale(kind, threshold=0.1)
+    scale = Scale(kind, threshold=0.1)
     values = np.array([1e-3, 0.05, 0.1, 3.0, 1e4])
     values = values if kind == "log" else np.concatenate([-values[::-1], [0], values])
-    places = scale._place(values)
+    places = scale.place(values)
     assert np.all(np.diff(places) > 0)
-    np.testing.assert_allclose(scale._number(places), values, rtol=1e-12)
+    np.testing.assert_allclose(scale.number(places), values, rtol=1e-12)
     low, high = scale.limits(values)
     assert low < values[0] and values[-1] < high
 
@@ -583,6 +584,6 @@ def test_claims_are_set(text, html):
 def test_numbers_too_small_to_be_normal_have_a_place():
     points = line([1.0, 1e-310], [1e-322, 1e-320])
     assert plot.choose_scale([series(points)]).kind == "log"
-    low, high = plot.Scale("log").limits(points.low)
+    low, high = Scale("log").limits(points.low)
     assert np.finfo(float).tiny <= low < high
     plot.draw(series(points), None).figure.canvas.draw()

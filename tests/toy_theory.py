@@ -42,10 +42,14 @@ def toy(
     kind: Kind | None = "bound",
     scale: Literal["number", "log"] = "number",
     count: int = 7,
-    control: Status = Status.VIOLATED,
+    control: Status | None = None,
     **fields,
 ) -> Statement:
-    """A row whose verdict is decided beforehand, with points of any kind."""
+    """A row whose verdict is decided beforehand, with points of any kind; its control
+    comes out as it must unless it is said how."""
+    if control is None:
+        violated = expected is Status.VIOLATED
+        control = Status.HOLDS if violated else Status.VIOLATED
 
     def judge(preset: Preset, status: Status) -> Verdict:
         points, bound, interval = None, 0.5, (0.25, math.inf)

@@ -1,4 +1,4 @@
-"""Command line of the statement registry: `python -m theory list | check | report`."""
+"""Command line of the statement registry: `python -m theory COMMAND`."""
 
 import argparse
 import contextlib
@@ -11,16 +11,20 @@ from typing import Any, NoReturn
 _EXAMPLES = """\
 examples:
   python -m theory list                        every statement
+  python -m theory show ifca.lem1.bound        claim, proof, verdict, parameters
+  python -m theory evaluate ifca.lem1.bound --set alpha=.2 --sweep n=10:1000:20
+  python -m theory evaluate ifca.lem1.bound --sweep n=1:1000:9:log rho=.1,1 --csv
   python -m theory check                       check all of them
   python -m theory check ifca.lem1 ifca.eq2    these and the rows below them
   python -m theory check --paper ifca --preset full --seed 7
-  python -m theory check --json > verdicts.json
+  python -m theory check --json > verdicts.json      with every point
+  python -m theory check --csv > verdicts.csv
   python -m theory check --rotations 20 --keep results/rotations
   python -m theory report --out results/report
   python -m theory report ifca.lem1 --preset full --seed 7 --out results/lemma1
 
-exit status: 0 if every verdict is the expected one and every control is violated,
-1 if not, 2 if the command is wrong.
+exit status: 0 if every verdict, control and proof is as expected, 1 if not, 2 if the
+command is wrong.
 """
 
 
@@ -70,17 +74,49 @@ def _command(options: argparse.Namespace) -> int:
     as_json = options.json
     if options.command == "list":
         return commands.list_statements(rows, as_json=as_json)
+    if options.command in ("show", "evaluate"):
+        # Whoever names a statement means it alone, not the rows below it.
+        named = [row for row in rows if row.id in options.ids]
+        rows = named if len(named) == len(set(options.ids)) > 0 else rows
     statements = registry.load(rows)
+    if options.command == "evaluate":
+        return _evaluate(statements, options)
     from cfljax import engine
 
     engine.keep_programs()
     preset = Preset(options.preset, options.seed)
+    if options.command == "show":
+        return commands.show(statements, preset, as_json=as_json)
     if options.command == "report":
         return commands.report(statements, preset, options.out, as_json=as_json)
     keep, count = options.keep, options.rotations
     if count is not None:
         return commands.rotations(statements, preset, count, as_json=as_json, keep=keep)
-    return commands.check(statements, preset, as_json=as_json, keep=keep)
+    form = "json" if as_json else "csv" if options.csv else "table"
+    return commands.check(statements, preset, form=form, keep=keep)
+
+
+def _evaluate(statements: Sequence[Any], options: argparse.Namespace) -> int:
+    from theory import evaluations
+
+    try:
+        asked = evaluations.Asked(
+            values=evaluations.read_values(options.set or ()),
+            sweep=evaluations.read_sweep(options.sweep or ()),
+            constants=evaluations.read_values(options.constants or ()),
+            trials=options.trials,
+            error_rate=options.error_rate,
+            seed=options.seed,
+        )
+        return evaluations.run(
+            evaluations.chosen(statements),
+            asked,
+            form="json" if options.json else "csv" if options.csv else "table",
+            figure=options.figure,
+        )
+    except ValueError as error:
+        _complain(str(error))
+        return 2
 
 
 def _complain(message: str) -> None:
@@ -112,12 +148,14 @@ def _parser() -> argparse.ArgumentParser:
         **shared,
     )
     names = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    listing, check, report = commands = [
+    listing, _, evaluate, check, report = commands = [
         names.add_parser(
             name, help=text, description=f"{text[0].upper()}{text[1:]}.", **shared
         )
         for name, text in (
             ("list", "show id, place, expected verdict and text"),
+            ("show", "show a claim with its reading, proof or evidence, and verdict"),
+            ("evaluate", "bound, truth and margins of a claim at your own parameters"),
             ("check", "run the checks and their controls"),
             ("report", "write all verdicts as a static site"),
         )
@@ -144,18 +182,24 @@ def _parser() -> argparse.ArgumentParser:
         )
         if command is listing:
             continue
-        command.add_argument(
-            "--preset",
-            choices=("quick", "full"),
-            default="quick",
-            help="seconds or minutes on two cores (default: quick)",
-        )
+        if command is not evaluate:
+            command.add_argument(
+                "--preset",
+                choices=("quick", "full"),
+                default="quick",
+                help="seconds or minutes on two cores (default: quick)",
+            )
         command.add_argument(
             "--seed",
             type=_at_least(0),
             default=0,
             metavar="N",
             help="of all random numbers, at least 0 (default: 0)",
+        )
+    _add_evaluation(evaluate)
+    for command in (check, evaluate):
+        command.add_argument(
+            "--csv", action="store_true", help="print comma-separated rows"
         )
     check.add_argument(
         "--rotations",
@@ -177,6 +221,49 @@ def _parser() -> argparse.ArgumentParser:
         help="folder of the site; a later run goes on from the outcomes in it",
     )
     return parser
+
+
+def _add_evaluation(command: argparse.ArgumentParser) -> None:
+    """The options of `evaluate`."""
+    command.add_argument(
+        "--set",
+        nargs="+",
+        metavar="NAME=VALUE",
+        help="parameters of the claim; `show ID` lists them with their defaults",
+    )
+    command.add_argument(
+        "--sweep",
+        nargs="+",
+        metavar="NAME=RANGE",
+        help="parameters with several values each: FROM:TO:COUNT, evenly spaced, "
+        "FROM:TO:COUNT:log, or values with commas",
+    )
+    command.add_argument(
+        "--constants",
+        nargs="+",
+        metavar="NAME=VALUE",
+        help="other values for the claim's constants",
+    )
+    command.add_argument(
+        "--trials",
+        type=_at_least(2),
+        default=10_000,
+        metavar="N",
+        help="of a simulation, at each point (default: 10000)",
+    )
+    command.add_argument(
+        "--error-rate",
+        type=float,
+        default=1e-6,
+        metavar="P",
+        help="chance that any interval misses (default: 1e-6)",
+    )
+    command.add_argument(
+        "--figure",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="draw bound and truth along the first sweep (svg, png or pdf)",
+    )
 
 
 def _at_least(least: int) -> Callable[[str], int]:

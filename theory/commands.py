@@ -1,10 +1,10 @@
-"""What the commands do: list, check, check under many seeds, and report."""
+"""What the commands do: list, show, check, check under many seeds, and report."""
 
 import dataclasses
 import pathlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from cfljax.statements import Outcome, Preset, Statement
 from theory import display, documents, registry
@@ -23,11 +23,25 @@ def list_statements(rows: Sequence[registry.Listed], *, as_json: bool) -> int:
     return 0
 
 
+def show(statements: Sequence[Statement], preset: Preset, *, as_json: bool) -> int:
+    """Print all about each statement, with its verdict; 0 if all are as expected, else
+    1."""
+    start = time.perf_counter()
+    outcomes = list(_shown(_outcomes(statements, preset, None), len(statements)))
+    if as_json:
+        seconds = time.perf_counter() - start
+        print(documents.outcomes_document(outcomes, preset, seconds=seconds))
+    else:
+        for outcome in outcomes:
+            display.show_all(outcome)
+    return int(not all(outcome.as_expected for outcome in outcomes))
+
+
 def check(
     statements: Sequence[Statement],
     preset: Preset,
     *,
-    as_json: bool,
+    form: Literal["table", "json", "csv"],
     keep: pathlib.Path | None,
 ) -> int:
     """Run checks and controls, and print their verdicts; 0 if all are as expected.
@@ -41,8 +55,10 @@ def check(
     start = time.perf_counter()
     outcomes = list(_shown(_outcomes(statements, preset, keep), len(statements)))
     seconds = time.perf_counter() - start
-    if as_json:
+    if form == "json":
         print(documents.outcomes_document(outcomes, preset, seconds=seconds))
+    elif form == "csv":
+        display.print_csv(list(map(documents.verdict_row, outcomes)))
     else:
         display.show_outcomes(outcomes)
         display.show_summary(outcomes, preset, seconds=seconds)

@@ -1,14 +1,17 @@
 """Statements, verdicts and rotations as tables."""
 
+import csv
+import inspect
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cfljax.statements import Outcome, Preset, Status, Verdict
+from cfljax.statements import FAULTS, Grade, Outcome, Preset, Statement, Status, Verdict
 from theory.documents import Rotation, by_statement
 from theory.registry import Listed
 
@@ -33,6 +36,136 @@ def show_statements(rows: Sequence[Listed]) -> None:
         cells = (row.id, row.place, _status(row.expected), row.text)
         table.add_row(*map(_plain, cells))
     _console().print(table)
+
+
+def show_all(outcome: Outcome) -> None:
+    """Print all that is known of a statement: claim, reading, proof or evidence,
+    margins, verdict, and the parameters at which it can be evaluated."""
+    row, verdict = outcome.statement, outcome.verdict
+    print(f"{row.id}\n{row.place}\n")
+    told: list[tuple[str, str]] = [("claim", row.text)]
+    told += [("assumes", one) for one in row.preconditions]
+    told += [("constants claimed", row.claimed)] * bool(row.claimed)
+    if row.constants:
+        used = ", ".join(f"{name} = {value:g}" for name, value in row.constants.items())
+        told.append(("constants", used))
+    told += [("note", row.note)] * bool(row.note)
+    if row.fault:
+        told.append(("fault", FAULTS[row.fault]))
+    told += [("other reading", row.other_reading)] * bool(row.other_reading)
+    low, high = verdict.interval
+    told += [
+        ("verdict", f"{verdict.status.value}, {row.expected.value} was expected"),
+        ("evidence", verdict.grade.value),
+        ("what was done", verdict.detail),
+        ("bound", _number(verdict.bound)),
+        ("truth", f"[{_number(low)}, {_number(high)}]"),
+        ("error rate", _error_rate(verdict)),
+        ("trials or points", str(verdict.num_trials)),
+    ]
+    if verdict.slack > 1:
+        loose = f"loose by at least {10**verdict.slack:.3g} at the tightest point"
+        told.append(("slack", loose))
+    elif not math.isnan(verdict.slack):
+        told.append(("slack", f"a factor of {10**verdict.slack:.4g} at the tightest"))
+    control = f"{outcome.control.status.value}, {row.control_expected.value} expected"
+    told.append(("control", control))
+    for margin in outcome.margins:
+        word = "met" if margin.holds else "not met"
+        told.append(("margin", f"{margin.assumption}: {margin.value:g}, {word}"))
+    table = _plain_table()
+    table.show_header = False
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in told:
+        table.add_row(Text(name, style="bold"), Text(text))
+    _console().print(table)
+    if outcome.proof is not None:
+        _show_proof(outcome)
+    if row.evaluation is not None:
+        _show_parameters(row)
+    print()
+
+
+def _show_proof(outcome: Outcome) -> None:
+    proof, prove = outcome.proof, outcome.statement.proof
+    assert proof is not None
+    print("\nproof")
+    written = inspect.getdoc(getattr(prove, "func", prove))
+    print("\n".join(f"  {line}" for line in (written or "").splitlines()))
+    for step in proof.steps:
+        print(f"  [{'checked' if step.holds else 'FAILS'}, {step.method}] {step.text}")
+        if step.detail:
+            print(f"    {step.detail}")
+    done = "fails, as it must" if proof.control_fails else "goes through, and must not"
+    print(f"  the same steps for a false claim: {done}")
+
+
+def _show_parameters(row: Statement) -> None:
+    evaluation = row.evaluation
+    assert evaluation is not None
+    print(f"\nevaluate: {evaluation.quantity} {evaluation.relation} bound")
+    table = _plain_table()
+    for name in ("parameter", "default", "allowed", "meaning"):
+        table.add_column(name, overflow="fold")
+    for one in evaluation.parameters:
+        table.add_row(one.name, f"{one.default:g}", one.allowed, Text(one.meaning))
+    for name, one in evaluation.constants.items():
+        known = "" if math.isnan(one.low) else f"best in [{one.low:g}, {one.high:g}]"
+        meaning = "; ".join(part for part in (one.origin, known) if part)
+        table.add_row(name, f"{one.value:g}", "constant", Text(meaning))
+    _console().print(table)
+    first = next((one for one in evaluation.parameters if one.is_count), None)
+    first = first or evaluation.parameters[0]
+    sweep = f"{first.name}={first.default:g}:{100 * first.default:g}:9:log"
+    print(f"  python -m theory evaluate {row.id} --sweep {sweep}")
+
+
+def show_evaluation(
+    statement: Statement, found: Any, points: Sequence[Mapping[str, Any]]
+) -> None:
+    """Print one row per point of what `cfljax.statements.evaluate` found."""
+    print(f"{statement.id}: {statement.text}")
+    attributes = found.attrs
+    scale = "" if attributes["scale"] == "number" else ", in natural logarithms"
+    print(f"{attributes['quantity']} {attributes['relation']} bound{scale}")
+    swept = list(found["bound"].dims)
+    known = (*swept, "precondition", "constant")
+    fixed = [f"{n} = {found[n].item():g}" for n in found.coords if n not in known]
+    if fixed:
+        print(f"at {', '.join(fixed)}")
+    if "constant" in found.dims:
+        names = found["constant"].values.tolist()
+        parts = [found[f"constant_{end}"].values for end in ("value", "low", "high")]
+        for name, value, low, high in zip(names, *parts, strict=True):
+            best = "" if math.isnan(low) else f", the best is in [{low:g}, {high:g}]"
+            print(f"{name} = {value:g}{best}")
+    rate = f", error rate {attributes['error_rate']:g}" if attributes["trials"] else ""
+    print(f"truth: {attributes['grade']}{rate}\n")
+    table = _plain_table()
+    exact = all(point["low"] == point["high"] for point in points)
+    names = [*swept, "bound", "truth"] + ["interval"] * (not exact) + ["verdict"]
+    for name in names:
+        table.add_column(name, justify="left" if name == "verdict" else "right")
+    for point in points:
+        interval = f"[{_number(point['low'])}, {_number(point['high'])}]"
+        cells = [_number(point[name]) for name in (*swept, "bound", "truth")]
+        cells += [interval] * (not exact)
+        missed = [
+            f"{name} (margin {value:.4g})"
+            for name, value in point.get("margins", {}).items()
+            if not value >= 0
+        ]
+        verdict = ": ".join([point["verdict"], "; ".join(missed)][: 1 + bool(missed)])
+        table.add_row(*map(_plain, [*cells, verdict]))
+    _console().print(table)
+
+
+def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows with the same columns, and a header, separated by commas."""
+    writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
 
 
 def show_outcomes(outcomes: Sequence[Outcome]) -> None:
@@ -103,7 +236,9 @@ def _summarise(
     for name, row in surprises.items():
         print(
             f"{name}: {row.verdict.status.value} where {row.statement.expected.value} "
-            f"was expected, control {row.control.status.value} ({row.verdict.detail})"
+            f"was expected, control {row.control.status.value} where "
+            f"{row.statement.control_expected.value} was, {_proved(row)}"
+            f"({row.verdict.detail})"
         )
 
 
@@ -124,10 +259,12 @@ _COLUMNS = (
     _Column("bound", 0, "right", lambda row: _number(row.verdict.bound)),
     _Column("interval", 1, "right", lambda row: _interval(row.verdict)),
     _Column("slack", 2, "right", lambda row: _decades(row.verdict.slack)),
-    _Column("error rate", 1, "right", lambda row: _number(row.verdict.error_rate)),
+    _Column("grade", 2, "left", lambda row: row.verdict.grade.value),
+    _Column("error rate", 2, "right", lambda row: _error_rate(row.verdict)),
     _Column("resolution", 2, "right", lambda row: f"{row.verdict.resolution:.1g}"),
     _Column("trials", 1, "right", lambda row: str(row.verdict.num_trials)),
-    _Column("control", 0, "left", lambda row: _status(row.control.status)),
+    _Column("fault", 2, "left", lambda row: row.statement.fault),
+    _Column("control", 0, "left", lambda row: _control(row)),
     _Column("seconds", 0, "right", lambda row: f"{row.seconds:.1f}"),
     _Column("what was done", 2, "left", lambda row: row.verdict.detail),
 )
@@ -165,11 +302,33 @@ def _status(status: Status) -> Text:
     return Text(status.value, style=_COLOURS[status])
 
 
+def _control(row: Outcome) -> Text:
+    """The control's word: green where it came out as it must."""
+    good = row.control_as_expected
+    return Text(row.control.status.value, style="green" if good else "red")
+
+
+def _proved(row: Outcome) -> str:
+    """What is wrong with the proof, if anything."""
+    if row.proof is None or row.proof.is_complete:
+        return ""
+    failed = [step.text for step in row.proof.steps if not step.holds]
+    if failed:
+        return f"proof fails at: {failed[0]} "
+    return "proof goes through for a false claim "
+
+
+def _error_rate(verdict: Verdict) -> str:
+    """The promise, or that it is none."""
+    nominal = verdict.grade is Grade.NOMINAL and verdict.error_rate > 0
+    return f"{_number(verdict.error_rate)}{' (nominal)' if nominal else ''}"
+
+
 def _share(good: int, count: int) -> Text:
     return Text(f"{good} of {count}", style="" if good == count else "red")
 
 
-def _number(number: float) -> str:
+def _number(number: float | int) -> str:
     return f"{number:.6g}"
 
 

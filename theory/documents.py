@@ -30,6 +30,22 @@ def encoded(document: Any, undefined: Callable[[float], Any] = lambda _: None) -
     return document
 
 
+def verdict_row(outcome: Outcome) -> dict[str, Any]:
+    """What a table has of an outcome: nothing that differs from run to run."""
+    statement, verdict = outcome.statement, outcome.verdict
+    return {
+        "id": statement.id,
+        "place": statement.place,
+        "expected": statement.expected.value,
+        "verdict": verdict.status.value,
+        "fault": statement.fault,
+        "evidence": verdict.grade.value,
+        "error_rate": f"{verdict.error_rate:.3g}",
+        "trials": verdict.num_trials,
+        "control": outcome.control.status.value,
+    }
+
+
 def outcome_document(outcome: Outcome) -> dict[str, Any]:
     """A statement and every number of its verdicts, undefined ones as they are."""
     return described(outcome.statement) | {

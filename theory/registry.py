@@ -41,6 +41,8 @@ class Listed(NamedTuple):
     claimed: str
     constants: dict[str, float]
     expected: Status
+    fault: str
+    other_reading: str
     note: str
     module: str
 

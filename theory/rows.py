@@ -1,18 +1,28 @@
 """How rows are written whose control is their check with other arguments, and lists."""
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from cfljax.statements import Statement, Verdict
+from cfljax.statements import Statement, Step, Verdict
 
 
 def row(
-    *, id: str, check: Callable[..., Verdict], control: Mapping[str, Any], **fields: Any
+    *,
+    id: str,
+    check: Callable[..., Verdict],
+    control: Mapping[str, Any],
+    proof: Callable[..., Sequence[Step]] | None = None,
+    proof_control: Mapping[str, Any] | None = None,
+    **fields: Any,
 ) -> Statement:
-    """A statement whose control is its check with the other arguments `control`. The
-    check gets `id`, dotted with the paper first, as `name`."""
+    """A statement whose control is its check with the other arguments `control`, and
+    that of its proof the proof with `proof_control`. The check gets `id`, dotted with
+    the paper first, as `name`."""
     named = functools.partial(check, name=id)
+    if proof is not None:
+        fields["proof"] = proof
+        fields["proof_control"] = functools.partial(proof, **(proof_control or {}))
     return Statement(
         id=id,
         paper=id.split(".")[0],

@@ -15,6 +15,7 @@ from cfljax.report.figures import (
     style,
 )
 from cfljax.report.files import replacing, write_text
+from cfljax.report.scales import Scale
 from cfljax.report.tables import concise, markdown, read_csv, write_csv
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "CurvePanel",
     "HeatMap",
     "Level",
+    "Scale",
     "bars",
     "concise",
     "curves",

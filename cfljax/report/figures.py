@@ -260,20 +260,22 @@ def curves(
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> list[pathlib.Path]:
-    """Write `path`.svg, `path`.pdf and `path`.png, each whole or not at all.
+    """Write `path`.svg, `path`.pdf and `path`.png, each whole or not at all; or the one
+    file whose suffix the path has.
 
     The same figure gives the same bytes again, on the same version of matplotlib:
     no date, no random names. The PDF has its texts as texts, in embedded TrueType.
 
     Args:
       figure: made by `heatmaps` or `curves`.
-      path: without suffix; missing folders are made.
+      path: without suffix, or with one of the three; missing folders are made.
 
     Returns:
-      The three files.
+      The files.
     """
     base = pathlib.Path(path)
     files = [base.with_name(base.name + suffix) for suffix in METADATA]
+    files = [base] if base.suffix in METADATA else files
     layout = figure.get_layout_engine()
     with matplotlib.rc_context(style()), _lean_fonts():
         try:

@@ -2,19 +2,23 @@
 
 Each judge takes a whole grid of points, divides its error rate over it and reports the
 most telling point. An undefined value (NaN) is never evidence for a claim: it turns
-HOLDS into INCONCLUSIVE.
+HOLDS into INCONCLUSIVE. Where the points have names and numbers, `coordinates` carries
+them to whoever reads the verdict: `[points]` or one value for all, by parameter.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Num
+from jaxtyping import Bool, Float, Num, Shaped
 
-from cfljax.statements.verdict import Points, Status, Verdict
+from cfljax.statements.verdict import Grade, Points, Status, Verdict, spread
 
 # Per statement: a thousand statements are wrong together with chance below 1e-3.
 ERROR_RATE = 1e-6
+
+
+Coordinates = Mapping[str, Shaped[np.ndarray, "*#points"] | float] | None
 
 
 class Tally(NamedTuple):
@@ -61,6 +65,7 @@ def at_most(
     bounds: Num[np.ndarray, " points"] | float,
     *,
     error_rate: float = ERROR_RATE,
+    coordinates: Coordinates = None,
     detail: str = "",
 ) -> Verdict:
     """Judge the claim P(event) <= bound at every point.
@@ -74,6 +79,7 @@ def at_most(
       counts: `[points]`, from `tally`.
       bounds: `[points]` or one for all, claimed probabilities.
       error_rate: chance that any of the intervals misses.
+      coordinates: of the points, see above.
       detail: one line carried into the verdict.
 
     Returns:
@@ -97,8 +103,9 @@ def at_most(
         num_trials=int(np.sum(counts.trials)),
         resolution=_resolution(bounds, counts, error_rate, open_points),
         detail=detail,
+        grade=Grade.SAMPLED,
         slack=_slack(np.where(open_points, bounds, np.nan), high),
-        points=Points(bounds, low, high),
+        points=Points(bounds, low, high, coordinates=spread(coordinates, low.shape)),
     )
 
 
@@ -109,6 +116,7 @@ def equals(
     *,
     resolution: float,
     error_rate: float = ERROR_RATE,
+    coordinates: Coordinates = None,
     detail: str = "",
 ) -> Verdict:
     """Judge the claim P(event) = probability at every point.
@@ -123,6 +131,7 @@ def equals(
       resolution: discrepancy that the check must be able to notice at every point; if
         the trials are too few for it the verdict is INCONCLUSIVE.
       error_rate: chance that any of the intervals misses.
+      coordinates: of the points, see above.
       detail: one line carried into the verdict.
 
     Returns:
@@ -146,7 +155,14 @@ def equals(
         num_trials=int(np.sum(counts.trials)),
         resolution=noticed,
         detail=detail,
-        points=Points(np.asarray(probabilities, float), low, high, kind="equal"),
+        grade=Grade.SAMPLED,
+        points=Points(
+            np.asarray(probabilities, float),
+            low,
+            high,
+            kind="equal",
+            coordinates=spread(coordinates, low.shape),
+        ),
     )
 
 
@@ -209,6 +225,8 @@ def never_exceeds(
     *,
     rounding: Num[np.ndarray, "*#points"] | float,
     logarithmic: bool = False,
+    grade: Grade = Grade.EXACT,
+    coordinates: Coordinates = None,
     detail: str = "",
 ) -> Verdict:
     """Judge the claim value <= bound at every point, where nothing is random.
@@ -220,6 +238,9 @@ def never_exceeds(
       rounding: bound on the floating-point error of `values - bounds`, which
         broadcasts. It is no tolerance: nothing else may be put into it.
       logarithmic: whether both sides are natural logarithms of what is compared.
+      grade: `SEARCHED` where the points are what an optimisation found; that of the
+        intervals where the values are ends of some.
+      coordinates: of the points, see above.
       detail: one line carried into the verdict.
 
     Returns:
@@ -257,8 +278,15 @@ def never_exceeds(
         num_trials=int(values.size),
         resolution=error,
         detail=detail,
+        grade=grade,
         slack=_decades(values, bounds) if logarithmic else _slack(bounds, values),
-        points=Points(bounds, values, values, scale="log" if logarithmic else "number"),
+        points=Points(
+            bounds,
+            values,
+            values,
+            scale="log" if logarithmic else "number",
+            coordinates=spread(coordinates, shape),
+        ),
     )
 
 
@@ -283,6 +311,8 @@ def within(
     *,
     num_trials: int,
     error_rate: float = ERROR_RATE,
+    grade: Grade = Grade.NOMINAL,
+    coordinates: Coordinates = None,
     detail: str = "",
 ) -> Verdict:
     """Judge the claim that a number lies in a band, at every point.
@@ -298,6 +328,8 @@ def within(
         one-sided.
       num_trials: independent trials behind the intervals, in all.
       error_rate: of the intervals, all together.
+      grade: of the intervals; the weakest unless it is said.
+      coordinates: of the points, see above.
       detail: one line carried into the verdict.
 
     Returns:
@@ -324,7 +356,15 @@ def within(
         num_trials=num_trials,
         resolution=float(np.max(reach)),
         detail=detail,
-        points=Points(bottom, low, high, kind="band", upper=top),
+        grade=grade,
+        points=Points(
+            bottom,
+            low,
+            high,
+            kind="band",
+            upper=top,
+            coordinates=spread(coordinates, low.shape),
+        ),
     )
 
 
@@ -378,6 +418,7 @@ def same_law(
         num_trials=sum(len(one) for one in first),
         resolution=noticed,
         detail=detail,
+        grade=Grade.SAMPLED,
         points=Points(np.zeros_like(low), low, high, kind="equal"),
     )
 

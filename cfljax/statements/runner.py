@@ -6,8 +6,10 @@ import time
 import traceback
 from collections.abc import Callable
 
-from cfljax.statements.statement import Margin, Preset, Statement
-from cfljax.statements.verdict import Status, Verdict
+from cfljax.statements.margin import Margin
+from cfljax.statements.proofs import Proof, Step
+from cfljax.statements.statement import Preset, Statement
+from cfljax.statements.verdict import Grade, Status, Verdict
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,17 +21,23 @@ class Outcome:
       verdict: of its check.
       control: of the same check of a false claim.
       margins: by how much its preconditions were met, where it says so.
+      proof: its steps, where it has one.
     """
 
     statement: Statement
     verdict: Verdict
     control: Verdict
     margins: tuple[Margin, ...] = ()
+    proof: Proof | None = None
 
     @property
     def as_expected(self) -> bool:
-        """Whether the verdict is the expected one and the control is violated."""
-        return self.verdict_as_expected and self.control_as_expected
+        """Whether verdict, control and, where there is one, proof are as expected."""
+        return (
+            self.verdict_as_expected
+            and self.control_as_expected
+            and (self.proof is None or self.proof.is_complete)
+        )
 
     @property
     def verdict_as_expected(self) -> bool:
@@ -38,8 +46,8 @@ class Outcome:
 
     @property
     def control_as_expected(self) -> bool:
-        """Whether the control is violated."""
-        return self.control.status is Status.VIOLATED
+        """Whether the control came out as the opposite of what is expected."""
+        return self.control.status is self.statement.control_expected
 
     @property
     def seconds(self) -> float:
@@ -53,12 +61,31 @@ def run(statement: Statement, preset: Preset) -> Outcome:
     A check that raises is recorded as INCONCLUSIVE, without trials and with the error
     as its detail: one broken check must not take the others' results with it.
     """
+    verdict = _timed(statement.id, statement.check, preset)
+    proof = _proof(statement)
+    if proof and proof.is_complete and verdict.status is statement.expected:
+        verdict = dataclasses.replace(verdict, grade=Grade.PROVED)
     return Outcome(
         statement=statement,
-        verdict=_timed(statement.id, statement.check, preset),
+        verdict=verdict,
         control=_timed(statement.id, statement.control, preset),
         margins=_margins(statement),
+        proof=proof,
     )
+
+
+def _proof(statement: Statement) -> Proof | None:
+    """The statement's proof; one with a step that fails where it raises an error."""
+    if statement.proof is None or statement.proof_control is None:
+        return None
+    try:
+        return Proof(
+            steps=tuple(statement.proof()),
+            control_fails=not all(step.holds for step in statement.proof_control()),
+        )
+    except Exception as error:
+        message = f"not checked: {type(error).__name__}: {error}"
+        return Proof(steps=(Step(message, "none", holds=False),), control_fails=False)
 
 
 def _margins(statement: Statement) -> tuple[Margin, ...]:

@@ -2,11 +2,14 @@
 
 import dataclasses
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeVar
 
 import numpy as np
 
+from cfljax.statements.evaluation import Evaluation
+from cfljax.statements.margin import Margin
+from cfljax.statements.proofs import Step
 from cfljax.statements.verdict import Status, Verdict
 
 SEVERITIES = {  # of an erratum
@@ -15,6 +18,13 @@ SEVERITIES = {  # of an erratum
     "C": "a condition is missing",
     "D": "loose or vacuous",
     "E": "typographical",
+}
+
+FAULTS = {  # of a statement that is violated
+    "printed": "false as printed",
+    "reading": "false as read here: another reading is true",
+    "misprint": "a misprint",
+    "ours": "ours: the authors did not claim it",
 }
 
 Value = TypeVar("Value")
@@ -48,41 +58,6 @@ class Preset:
         return np.random.default_rng(
             np.random.SeedSequence(self.seed, spawn_key=branch)
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class Margin:
-    """By how much an assumption is met.
-
-    Attributes:
-      assumption: its id and what it says, such as "ifca.asm2: n' >= C log m".
-      have: the side that is given.
-      need: the side that is asked for, hidden constants included.
-      at_least: whether `have` must be at least `need`, rather than at most.
-    """
-
-    assumption: str
-    have: float
-    need: float
-    at_least: bool = True
-
-    @property
-    def value(self) -> float:
-        """Distance to the edge of the assumption, negative where it fails."""
-        return self.have - self.need if self.at_least else self.need - self.have
-
-    @property
-    def holds(self) -> bool:
-        """Whether the assumption is met; an undefined side never meets it."""
-        return self.value >= 0
-
-    @property
-    def factor(self) -> float:
-        """What the hidden constant may be multiplied by until the edge is reached."""
-        top, bottom = self.have, self.need
-        if not self.at_least:
-            top, bottom = bottom, top
-        return float(np.divide(top, bottom))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,8 +99,17 @@ class Statement:
       constants: explicit values of the constants the paper leaves unnamed.
       expected: the verdict that the registry stands for.
       check: measures and judges; its verdict must be `expected`.
-      control: the same check of a claim known to be false. Its verdict must be
-        VIOLATED, or else the check could not have seen a violation.
+      control: the same check of a claim of which the opposite is known: one that is
+        false, and must come out VIOLATED, or else the check could not have seen a
+        violation; where VIOLATED is expected one that is true, and must come out
+        HOLDS, or else the check would find fault with anything.
+      fault: of a statement that is expected to be VIOLATED, a key of `FAULTS`.
+      other_reading: id of the row with the reading that is true; for the fault
+        "reading".
+      proof: steps that prove the expected verdict for all parameters, checked by
+        computer; the written proof is its docstring.
+      proof_control: the same steps for a claim that is false, of which one must fail.
+      evaluation: bound and truth at parameters of one's own.
       note: what is wrong, loose or remarkable about the claim, if anything.
       claimed: the paper's own constants, such as "c1, c2 > 0, unnamed".
       margins: by how much the preconditions are met where the check is made.
@@ -138,6 +122,11 @@ class Statement:
     check: Callable[[Preset], Verdict]
     control: Callable[[Preset], Verdict]
     expected: Status = Status.HOLDS
+    fault: Literal["", "printed", "reading", "misprint", "ours"] = ""
+    other_reading: str = ""
+    proof: Callable[[], Sequence[Step]] | None = None
+    proof_control: Callable[[], Sequence[Step]] | None = None
+    evaluation: Evaluation | None = None
     preconditions: tuple[str, ...] = ()
     constants: Mapping[str, float] = dataclasses.field(default_factory=dict)
     note: str = ""
@@ -150,3 +139,24 @@ class Statement:
                 f"`id` must start with the paper's name and a dot, got {self.id!r} for "
                 f"paper {self.paper!r}."
             )
+        if self.fault and self.expected is not Status.VIOLATED:
+            raise ValueError(
+                f"`fault` is for statements that are expected to be violated, got "
+                f"{self.fault!r} for {self.id}, expected {self.expected.value}."
+            )
+        if (self.fault == "reading") != bool(self.other_reading):
+            raise ValueError(
+                f"`other_reading` must name a row where `fault` is 'reading' and only "
+                f"there, got {self.other_reading!r} for {self.id}."
+            )
+        if (self.proof is None) != (self.proof_control is None):
+            raise ValueError(
+                f"`proof` and `proof_control` must be given together, got one of "
+                f"{self.id}."
+            )
+
+    @property
+    def control_expected(self) -> Status:
+        """What the control must come out as."""
+        violated = self.expected is Status.VIOLATED
+        return Status.HOLDS if violated else Status.VIOLATED

@@ -3,11 +3,11 @@
 import dataclasses
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 
 class Status(enum.Enum):
@@ -15,8 +15,25 @@ class Status(enum.Enum):
 
     HOLDS = "holds"  # the whole interval is on the claimed side
     VIOLATED = "violated"  # the whole interval is on the other side
-    VACUOUS = "vacuous"  # the claim is true whatever the data say
+    # It excludes nothing: wherever its preconditions are met its bound is trivial (a
+    # probability of 1 or more, an infinite number), or nothing meets them.
+    VACUOUS = "vacuous"
     INCONCLUSIVE = "inconclusive"  # neither, or some value was undefined
+
+
+class Grade(enum.Enum):
+    """How a verdict is known, the strongest evidence first."""
+
+    PROVED = "proved"  # for all parameters, each step checked by computer
+    EXACT = "exact law on a grid"  # computed up to rounding, at the points of the check
+    SEARCHED = "searched"  # computed, at the worst case that optimisation found
+    SAMPLED = "sampled, finite-sample"  # the error rate holds at every sample size
+    NOMINAL = "sampled, nominal"  # the error rate is approached as samples grow
+
+    @property
+    def rank(self) -> int:
+        """0 for the strongest."""
+        return list(Grade).index(self)
 
 
 class Points(NamedTuple):
@@ -28,6 +45,7 @@ class Points(NamedTuple):
     kind: "bound" (truth <= claim), "equal" (truth = claim) or "band" (see `upper`).
     scale: "log" where all numbers are natural logarithms of what is compared.
     upper: `[points]`, for "band": the claim is `bounds <= truth <= upper`.
+    coordinates: `[points]` each, parameters by name, where the check says them.
     """
 
     bounds: Float[np.ndarray, " points"]
@@ -36,6 +54,7 @@ class Points(NamedTuple):
     kind: Literal["bound", "equal", "band"] = "bound"
     scale: Literal["number", "log"] = "number"
     upper: Float[np.ndarray, " points"] | None = None
+    coordinates: Mapping[str, Shaped[np.ndarray, " points"]] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,13 +67,15 @@ class Verdict:
       bound: what the statement promises at that point.
       interval: contains the true value at every point of the check together, except
         with probability `error_rate`; a wrong HOLDS or VIOLATED is no likelier.
-      error_rate: of the check as a whole; 0 where nothing is random but rounding.
+      error_rate: of the check as a whole; 0 where nothing is random but rounding. It
+        is a promise unless `grade` is `NOMINAL`.
       num_trials: independent trials, or points of a deterministic check, in all.
       resolution: a truth further than this from the claim, on its wrong side, would
         have been flagged except with probability `error_rate`; rounding error in a
         deterministic check.
       seconds: time taken, filled in by whoever runs the check.
       detail: one line on what was done.
+      grade: how it is known; the weakest if the judge was not told.
       slack: decades from the upper end of the truth's interval to the bound, at the
         tightest point; NaN where the claim is no upper bound.
       points: all points of the check.
@@ -69,6 +90,7 @@ class Verdict:
     resolution: float
     seconds: float = math.nan
     detail: str = ""
+    grade: Grade = Grade.NOMINAL
     slack: float = math.nan
     points: Points | None = dataclasses.field(default=None, compare=False)
 
@@ -80,7 +102,8 @@ def combine(
 
     Violated if one is violated, else inconclusive if one is, else vacuous if all are,
     else holds. Numbers are those of the first verdict that decides; error rates and
-    trials add up, and the slack is the smallest.
+    trials add up, and the slack is the smallest. One violation suffices, so that its
+    grade is the result's; else the weakest grade is.
 
     Args:
       statement: id carried into the result.
@@ -94,9 +117,11 @@ def combine(
         raise ValueError("`verdicts` must hold at least one verdict, got none.")
     ranking = (Status.VIOLATED, Status.INCONCLUSIVE, Status.HOLDS, Status.VACUOUS)
     deciding = min(verdicts, key=lambda verdict: ranking.index(verdict.status))
+    grade = max((verdict.grade for verdict in verdicts), key=lambda one: one.rank)
     return dataclasses.replace(
         deciding,
         statement=statement,
+        grade=deciding.grade if deciding.status is Status.VIOLATED else grade,
         error_rate=sum(verdict.error_rate for verdict in verdicts),
         num_trials=sum(verdict.num_trials for verdict in verdicts),
         detail=detail or deciding.detail,
@@ -114,9 +139,31 @@ def _joined(parts: Sequence[Points | None]) -> Points | None:
     if len(known) < len(parts) or len({(p.kind, p.scale) for p in known}) > 1:
         return None
     uppers = [part.upper for part in known if part.upper is not None]
+    names = set.intersection(*(set(part.coordinates) for part in known))
     return known[0]._replace(
         bounds=np.concatenate([part.bounds for part in known]),
         low=np.concatenate([part.low for part in known]),
         high=np.concatenate([part.high for part in known]),
         upper=np.concatenate(uppers) if uppers else None,
+        coordinates={
+            name: np.concatenate([part.coordinates[name] for part in known])
+            for name in known[0].coordinates
+            if name in names
+        },
     )
+
+
+def spread(
+    coordinates: Mapping[str, Shaped[np.ndarray, "*#points"] | float] | None,
+    shape: tuple[int, ...],
+) -> dict[str, Shaped[np.ndarray, " points"]]:
+    """Every coordinate at every point, in the order of the points of an array of
+    `shape`.
+
+    Raises:
+      ValueError: if one does not broadcast to `shape`.
+    """
+    return {
+        name: np.broadcast_to(np.asarray(values), shape).ravel()
+        for name, values in (coordinates or {}).items()
+    }

@@ -1,18 +1,15 @@
 """Truth against claim: one figure per statement, with its control in grey."""
 
-import dataclasses
 import os
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import matplotlib
 import numpy as np
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from cfljax.report import METADATA, replacing, style
+from cfljax.report import METADATA, Scale, replacing, style
 from theory.report.records import Series
 
 _HOLDS: dict[str, Any] = {"color": "#0072B2", "marker": "o"}
@@ -21,9 +18,6 @@ _GREY = "#7f7f7f"
 _CLAIM = "#009E73"
 _SIZE = (5.4, 4.7)  # inches; still legible at the width of a telephone
 _MANY_DECADES = 60.0  # more of them are told better by their own logarithm
-_MARGIN = 0.05  # of an axis, beyond the outermost points
-_MOST_TICKS = 7
-_LEAST = float(np.finfo(float).tiny)
 
 
 class Drawing(NamedTuple):
@@ -189,82 +183,6 @@ def _points(
     return handles
 
 
-@dataclasses.dataclass(frozen=True)
-class Scale:
-    """How numbers become places on an axis; "symlog" shows both signs."""
-
-    kind: Literal["linear", "log", "symlog"]
-    threshold: float = 1.0  # positive; below it "symlog" is linear
-    powers: bool = False  # whether the numbers are decades: x stands for 10^x
-
-    def limits(self, values: Float[np.ndarray, " values"]) -> tuple[float, float]:
-        """Ends of an axis that shows all values which have a place, with a margin."""
-        known = values[np.isfinite(values)]
-        if self.kind == "log":  # Nothing below normal numbers has a place there.
-            known = np.maximum(known[known > 0], _LEAST)
-        places = self._place(known)
-        low, high = float(np.min(places)), float(np.max(places))
-        margin = _MARGIN * (high - low) or 0.1 * abs(high) or 1.0
-        low, high = self._number(np.array([low - margin, high + margin]))
-        if self.kind == "log":
-            low = max(low, _LEAST)
-        return float(low), float(high)
-
-    def between(self, low: float, high: float) -> Float[np.ndarray, " values"]:
-        """Numbers at even places from end to end, both included."""
-        first, last = self._place(np.array([low, high]))
-        inner = self._number(np.linspace(float(first), float(last), 200))
-        return np.concatenate([[low], inner[1:-1], [high]])
-
-    def apply(
-        self, axes: Axes, which: Literal["x", "y"], limits: tuple[float, float]
-    ) -> None:
-        """Give one axis this scale, its limits and a light grid."""
-        axis = axes.xaxis if which == "x" else axes.yaxis
-        set_scale = axes.set_xscale if which == "x" else axes.set_yscale
-        if self.kind == "log":
-            set_scale("log")
-        elif self.kind == "symlog":
-            set_scale("function", functions=(self._place, self._number))
-        (axes.set_xlim if which == "x" else axes.set_ylim)(limits)
-        if self.kind == "linear":
-            axis.set_major_locator(MaxNLocator(_MOST_TICKS, integer=self.powers))
-        else:
-            round_ones = _round_numbers if self.kind == "log" else self._ticks
-            axis.set_major_locator(FixedLocator(round_ones(*limits)))
-            axis.set_minor_locator(NullLocator())
-            axis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
-        if self.powers:
-            axis.set_major_formatter(FuncFormatter(lambda value, _: _power(value)))
-        axis.grid(True)
-
-    def _place(self, values: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-        if self.kind == "linear":
-            return values
-        if self.kind == "log":
-            return np.log10(values)
-        size = np.abs(values) / self.threshold
-        grown = np.where(size > 1, 1 + np.log10(np.fmax(size, 1)), size)
-        return np.sign(values) * grown
-
-    def _number(self, places: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-        if self.kind == "linear":
-            return places
-        if self.kind == "log":
-            return 10.0**places
-        size = np.abs(places)
-        grown = np.where(size > 1, 10.0 ** (np.fmax(size, 1) - 1), size)
-        return np.sign(places) * self.threshold * grown
-
-    def _ticks(self, low: float, high: float) -> list[float]:
-        """Zero and powers of ten of both signs, thinned to a few."""
-        largest = np.log10(max(abs(low), abs(high)) / self.threshold)
-        step = max(1, int(np.ceil(2 * largest / _MOST_TICKS)))
-        sizes = [self.threshold * 10.0**e for e in range(0, int(largest) + 1, step)]
-        ticks = [0.0, *sizes, *(-size for size in sizes)]
-        return sorted(tick for tick in ticks if low <= tick <= high)
-
-
 def choose_scale(every: Sequence[Series]) -> Scale:
     """The scale on which all points of the series can be told apart.
 
@@ -288,32 +206,3 @@ def choose_scale(every: Sequence[Series]) -> Scale:
     if np.max(size) <= 30 * typical:
         return Scale("linear")
     return Scale("symlog", threshold=10.0 ** np.floor(np.log10(typical)))
-
-
-def _round_numbers(low: float, high: float) -> list[float]:
-    """Powers of ten between positive ends; if they are few, 2 and 5 times them."""
-    first, last = int(np.floor(np.log10(low))), int(np.ceil(np.log10(high)))
-    step = max(1, int(np.ceil((last - first) / _MOST_TICKS)))
-    leading = (1, 2, 5) if np.log10(high / low) < 2 else (1,)
-    ticks = [d * 10.0**e for e in range(first, last + 1, step) for d in leading]
-    return [tick for tick in ticks if low <= tick <= high]
-
-
-def _power(value: float) -> str:
-    """10 to the power of the value."""
-    if value == 0:
-        return "1"
-    if abs(value) < 1e4:
-        return f"$10^{{{value:g}}}$"
-    sign = "-" if value < 0 else ""
-    return f"$10^{{{sign}10^{{{round(np.log10(abs(value)))}}}}}$"
-
-
-def _short(value: float) -> str:
-    """A round number, with its power of ten where it has many digits."""
-    if value == 0 or 1e-3 < abs(value) < 1e4:
-        return f"{value:g}"
-    power = round(np.floor(np.log10(abs(value)) + 1e-9))
-    leading = round(value / 10.0**power)
-    front = {1: "", -1: "-"}.get(leading, f"{leading}\\cdot ")
-    return f"${front}10^{{{power}}}$"

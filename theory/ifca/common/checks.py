@@ -12,6 +12,7 @@ from cfljax.statements import (
     ERROR_RATE,
     Preset,
     Statement,
+    Step,
     Tally,
     Verdict,
     tally,
@@ -28,12 +29,18 @@ def row(
     *,
     check: Callable[..., Verdict],
     control: Mapping[str, object] | Callable[[Preset], Verdict],
+    proof: Callable[..., Sequence[Step]] | None = None,
+    proof_control: Mapping[str, object] | None = None,
     **fields: Any,
 ) -> Statement:
     """A `Statement` of this paper, from its other fields. Its `control` may be given as
-    the arguments that turn `check` into one of a claim known to be false."""
+    the arguments that turn `check` into one of a claim of which the opposite is known,
+    and that of its proof as those that turn `proof` into one of a false claim."""
     if isinstance(control, Mapping):
         control = functools.partial(check, **control)
+    if proof is not None:
+        fields["proof"] = proof
+        fields["proof_control"] = functools.partial(proof, **(proof_control or {}))
     return Statement(paper="ifca", check=check, control=control, **fields)
 
 
