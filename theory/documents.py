@@ -48,8 +48,10 @@ def verdict_row(outcome: Outcome) -> dict[str, Any]:
 
 def outcome_document(outcome: Outcome) -> dict[str, Any]:
     """A statement and every number of its verdicts, undefined ones as they are."""
+    proof = outcome.proof
     return described(outcome.statement) | {
         "as_expected": outcome.as_expected,
+        "proof": proof and dataclasses.asdict(proof) | {"complete": proof.is_complete},
         "verdict": _judged(outcome.verdict),
         "control": _judged(outcome.control),
         "margins": [
