@@ -97,6 +97,15 @@ def test_planted_errors_are_caught(planter, one):
     assert found.outcome == ("undecided" if one.get("undecided") else "caught")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("paper", ["ifca", "clove", "werner"])
+def test_without_errors_all_rows_are_as_expected(planter, paper):
+    """Else any error would seem to be caught."""
+    rows = {row for one in mutations() for row in one["rows"]}
+    of_paper = sorted(row for row in rows if row.startswith(f"{paper}."))
+    assert planter.check(of_paper) == Checked(0, [])
+
+
 # The forked process, against the command itself.
 
 
