@@ -6,7 +6,8 @@ An entry whose error is caught loses its mark, one that survives or leaves a ver
 open gets it. Entries marked `equivalent` stay as they are. Printed are the changes, the
 counts for each paper, and what somebody has to mend by hand: a text that does not stand
 exactly once in its file, a row that is not as expected without any error, a check that
-raises, a command that fails, and an `equivalent` that is seen. Of a name, all entries that begin with it are planted; without names all.
+raises, a command that fails, and an `equivalent` that is seen. Of a name, all entries
+that begin with it are planted; without names all.
 """
 
 import argparse
