@@ -15,6 +15,7 @@ import scipy.special
 from jaxtyping import Bool, Float
 
 from cfljax import intervals, law
+from cfljax.base import Numbers
 from cfljax.statements import (
     ERROR_RATE,
     Margin,
@@ -151,15 +152,16 @@ EXPLICIT, VACUITY = "ifca.thm1.explicit", "ifca.thm1.explicit.vacuity"
 
 def explicit_bound(
     errors: Float[np.ndarray, "*trials clusters"],
-    effective_step: Float[np.ndarray, " clusters"],
-    num_rows: Float[np.ndarray, " clusters"],
+    effective_step: Numbers,
+    num_rows: Numbers,
     *,
-    num_features: float,
+    num_features: Numbers,
     noise: float,
     constants: tuple[float, float] = (6.0, 2.0),
 ) -> Float[np.ndarray, "*trials clusters"]:
     """Right-hand sides from |theta_j - theta_j*|, x_j and N_j."""
-    spread = effective_step * np.sqrt(num_features / num_rows)
+    effective_step = np.asarray(effective_step, float)
+    spread = effective_step * np.sqrt(np.divide(num_features, num_rows))
     factor = np.abs(1 - effective_step) + constants[0] * spread
     return np.asarray(factor * errors + constants[1] * spread * noise)
 
