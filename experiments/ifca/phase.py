@@ -78,10 +78,10 @@ AXES: Mapping[Name, Axis] = {
         "num_samples",
         "samples of a client in a fold  n′",
         "n′ = {:g} samples",
-        (1, 10_000),
+        (1.0, 10_000.0),
     ),
-    "clients": Axis("num_clients", "clients  m", "m = {:g} clients", (4, 4000)),
-    "features": Axis("num_features", "features  d", "d = {:g} features", (6, 2000)),
+    "clients": Axis("num_clients", "clients  m", "m = {:g} clients", (4.0, 4000.0)),
+    "features": Axis("num_features", "features  d", "d = {:g} features", (6.0, 2000.0)),
     "start": Axis(
         "start",
         "distance of the start over separation  |θ⁰ − θ*|/Δ",
@@ -132,9 +132,8 @@ class Config:
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"`{name}` must be finite and above 0, got {value}.")
-        for name, ends in zip(
-            ("first_range", "second_range"), self.ranges, strict=True
-        ):
+        names = "first_range", "second_range"
+        for name, ends in zip(names, self.ranges, strict=True):
             if not (0 < ends[0] < ends[1] < math.inf):
                 raise ValueError(
                     f"`{name}` must be two finite numbers above 0, the smaller first, "
@@ -268,16 +267,21 @@ def _rows(
         count = lambda bit, own=outcomes: int(np.sum(own & bit > 0))
         table.append(
             {"data": kind}
-            | {name: getattr(setting, AXES[name].field) for name in config.axes}
+            | {name: _short(getattr(setting, AXES[name].field)) for name in config.axes}
             | {"trials": len(outcomes), "successes": int(np.sum(success))}
-            | {"low": round(share.low, 4), "high": round(share.high, 4)}
+            | {"low": _short(share.low, 4), "high": _short(share.high, 4)}
             | {"near": count(phase_runs.NEAR), "recovered": count(phase_runs.RECOVERED)}
             | {"relabelled": count(phase_runs.RELABELLED)}
             | {"diverged": count(phase_runs.DIVERGED)}
-            | {form: float(f"{promises[form][place]:.4g}") for form in forms}
+            | {form: _short(promises[form][place], 4) for form in forms}
             | {"printed": int(is_printed[place]), "exact": int(is_predicted[place])}
         )
     return table
+
+
+def _short(value: Any, digits: int = 6) -> int | float:
+    """A number with the digits that are worth their place."""
+    return value if isinstance(value, int) else float(f"{value:.{digits}g}")
 
 
 PREDICTIONS: Mapping[str, Callable[[Sequence[Setting]], phase_theory.Scores]] = {
@@ -308,7 +312,9 @@ def shares(table: study.Rows, kind: str, number: int) -> Float[np.ndarray, "up a
     return np.reshape(own, (number, number))
 
 
-def crossing(values: Sequence[float], height: Float[np.ndarray, " points"]) -> float:
+def crossing(
+    values: Sequence[int | float], height: Float[np.ndarray, " points"]
+) -> float:
     """Where a curve crosses 0, the last time, between points in equal ratios; NaN if it
     never does."""
     side = np.asarray(height) >= 0
@@ -349,7 +355,11 @@ def boundaries(config: Config, table: study.Rows) -> list[study.Row]:
             for source in SOURCES[1:]
             if source in row
         }
-        found.append({k: _rounded(v) for k, v in (row | ratios).items()})
+        known = {
+            name: _short(value, 4) if math.isfinite(value) else None
+            for name, value in (row | ratios).items()
+        }
+        found.append(known)
     return found
 
 
@@ -368,11 +378,6 @@ def _measured(
     share = shares(table, kind, number)
     line = [np.interp(np.log(up), ups, share[:, place]) for place in range(number)]
     return crossing(across, np.array(line) - 0.5)
-
-
-def _rounded(value: Any) -> float | None:
-    """With the digits that are worth it; None for no number."""
-    return float(f"{value:.4g}") if math.isfinite(value) else None
 
 
 # What came out
@@ -460,7 +465,7 @@ def answer(config: Config, table: study.Rows, decisions: study.Verdicts) -> str:
             f"{config.reused_cells**2} cells."
         )
     gone = sum(row["diverged"] for row in table)
-    parts.append(f"Of {sum(row['trials'] for row in table)} runs {gone} diverged.")
+    parts.append(f"Of {sum(row['trials'] for row in table):,} runs {gone} diverged.")
     return " ".join(parts)
 
 
@@ -505,7 +510,8 @@ LAWS = {
     "start": "n′ → ∞: half of the starts separate the truths",
     "least squares": "error of least squares = 0.6 σ",
 }
-NAMES = {"fresh": "fresh folds in each round", "reused": "the same data in all rounds"}
+NAMES = {"fresh": "fresh folds", "reused": "the same data"}
+WHEN = {"fresh": "in each round", "reused": "in all rounds"}
 
 
 def diagrams(config: Config, table: study.Rows) -> list[Diagram]:
@@ -522,7 +528,7 @@ def diagrams(config: Config, table: study.Rows) -> list[Diagram]:
     return [
         Diagram(
             name=NAMES[kind],
-            title=f"{NAMES[kind]}: {number**2:,} cells of {trials:,} runs",
+            title=f"{NAMES[kind]} {WHEN[kind]}: {number**2:,} cells of {trials:,} runs",
             first=config.values(0, number),
             second=config.values(1, number),
             shares=shares(table, kind, number),

@@ -61,8 +61,8 @@ class Diagram:
 
     name: str
     title: str
-    first: Sequence[float]
-    second: Sequence[float]
+    first: Sequence[int | float]
+    second: Sequence[int | float]
     shares: Float[np.ndarray, "up across"]
     lines: Sequence[Line] = ()
     notes: Sequence[str] = ()
@@ -111,7 +111,7 @@ def _cells(axes: Axes, diagram: Diagram) -> None:
     axes.pcolormesh(across, up, diagram.shares, rasterized=True, **look)
 
 
-def _edges(values: Sequence[float]) -> Float[np.ndarray, " edges"]:
+def _edges(values: Sequence[int | float]) -> Float[np.ndarray, " edges"]:
     """Between the cells, in equal ratios from each of two neighbours."""
     logs = np.log(np.asarray(values, float))
     middle = (logs[1:] + logs[:-1]) / 2
@@ -132,7 +132,7 @@ def _lines(
     if other is not None:
         half = other.first, other.second, other.shares
         paths = _contour(axes, *half, 0.5, "other")
-        drawn.append((f"the same of {other.name}", "other", paths))
+        drawn.append((f"half succeed on {other.name}", "other", paths))
     for line in diagram.lines:
         up, across = line.height.shape
         points = np.geomspace(*ranges[0], across), np.geomspace(*ranges[1], up)
@@ -146,8 +146,8 @@ def _lines(
 
 def _contour(
     axes: Axes,
-    first: Sequence[float] | np.ndarray,
-    second: Sequence[float] | np.ndarray,
+    first: Sequence[int | float] | np.ndarray,
+    second: Sequence[int | float] | np.ndarray,
     height: Float[np.ndarray, "up across"],
     level: float,
     kind: str,
@@ -182,7 +182,9 @@ class _Labels:
 
     def __init__(self, axes: Axes, paths: Sequence[np.ndarray]) -> None:
         self.axes, self.box = axes, axes.bbox
+        self.lift = _SIZE * axes.figure.dpi / 72  # From a line to its text.
         self.lines = [_dense(path)[0] for path in paths]
+        self.texts: list[Float[np.ndarray, "points 2"]] = []
 
     def note(self, lines: Sequence[str]) -> None:
         """A text in the lower right corner, if there is any."""
@@ -201,7 +203,6 @@ class _Labels:
         """A text beside its line, at the place with most room."""
         scale = self.axes.figure.dpi / 72
         half = 0.26 * _SIZE * scale * len(text)
-        lift = 1.0 * _SIZE * scale
         best: tuple[float, Any] = (-math.inf, None)
         for path in paths:
             points, along = _dense(path)
@@ -216,7 +217,7 @@ class _Labels:
                 radians = math.radians(angle)
                 normal = np.array([-math.sin(radians), math.cos(radians)])
                 for side in (1, -1):
-                    middle = piece.mean(axis=0) + side * lift * normal
+                    middle = piece.mean(axis=0) + side * self.lift * normal
                     room = self._room(middle, radians, half)
                     if room > best[0]:
                         best = (room, (middle, angle, radians))
@@ -236,7 +237,7 @@ class _Labels:
             color=colour,
             bbox=_ground(_GROUNDS[colour]),
         )
-        self.lines.append(self._stretch(middle, radians, half))
+        self.texts.append(self._stretch(middle, radians, half))
 
     def _stretch(
         self, middle: np.ndarray, radians: float, half: float
@@ -250,12 +251,18 @@ class _Labels:
         easier to read."""
         own = self._stretch(middle, radians, half)
         edge = np.min([own - np.array(self.box.min), np.array(self.box.max) - own])
-        apart = [
-            np.min(np.hypot(*(own[:, None] - line[None, ::3]).transpose(2, 0, 1)))
-            for line in self.lines
-        ]
-        reach = 3 * _SIZE * self.axes.figure.dpi / 72
+        apart = [_gap(own, line[::3]) for line in self.lines]
+        # Texts have a height, and lines hardly one.
+        apart += [_gap(own, text) - self.lift for text in self.texts]
+        reach = 3 * self.lift
         return min(*apart, edge / 0.8, reach) - 4 * abs(math.sin(radians))
+
+
+def _gap(
+    first: Float[np.ndarray, "points 2"], second: Float[np.ndarray, "others 2"]
+) -> float:
+    """Least distance between two sets of points."""
+    return float(np.min(np.hypot(*(first[:, None] - second).transpose(2, 0, 1))))
 
 
 def _dense(path: np.ndarray) -> tuple[Float[np.ndarray, "points 2"], np.ndarray]:

@@ -25,7 +25,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float, UInt8
+from jaxtyping import Bool, Float, Int, UInt8
 
 from cfljax import law
 from experiments.reviews import exact_law, fixed_data, study
@@ -42,32 +42,32 @@ NEAR, RECOVERED, RELABELLED, DIVERGED = (1 << place for place in range(4))
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """Where runs are made."""
+    """Where runs are made; m, n' and d are whole numbers, but for predictions."""
 
     separation: float  # Delta / sigma, of any two truths.
-    num_samples: int  # n', of a client in a fold.
-    num_clients: int  # m.
-    num_features: int  # d.
+    num_samples: int | float  # n', of a client in a fold.
+    num_clients: int | float  # m.
+    num_features: int | float  # d.
     start: float  # |theta_j - theta_j*| / Delta at the beginning.
     num_clusters: int  # k.
     step: float  # c1 = gamma p, with p = 1/k.
     num_rounds: int  # T.
 
     @property
-    def members(self) -> int:
+    def members(self) -> float:
         """Clients of each cluster."""
-        return self.num_clients // self.num_clusters
+        return self.num_clients / self.num_clusters
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """What data sets are alike in."""
-        return self.num_clients, self.num_samples, self.num_features
+        """Clients, samples and features, which data sets are alike in."""
+        return int(self.num_clients), int(self.num_samples), int(self.num_features)
 
     @property
     def numbers(self) -> int:
         """Of one data set."""
-        rows = min(self.num_samples, self.num_features + 1)
-        return self.num_clients * rows * (self.num_features + 1)
+        clients, samples, features = self.sizes
+        return clients * min(samples, features + 1) * (features + 1)
 
 
 Outcomes = UInt8[np.ndarray, "settings trials"]
@@ -187,17 +187,17 @@ def _reused(
     settings: Sequence[Setting], trial: int, *, seed: int
 ) -> UInt8[np.ndarray, " settings"]:
     shared = settings[0]
+    clients, samples, features = shared.sizes
     random = study.generator(seed, _REUSED, trial)
-    away = random.standard_normal((shared.num_clusters, shared.num_features))
+    away = random.standard_normal((shared.num_clusters, features))
     away /= np.linalg.norm(away, axis=-1, keepdims=True)
-    rows = draw_factors(random, *shared.sizes)
-    rows = rows.reshape(shared.num_clusters, shared.members, *rows.shape[1:])
+    rows = draw_factors(random, clients, samples, features)
+    rows = rows.reshape(shared.num_clusters, -1, *rows.shape[1:])
     truths = np.stack([_truths(setting) for setting in settings])
     lengths = np.array([setting.start * setting.separation for setting in settings])
     models = truths + lengths[:, None, None] * away
     counts = np.zeros((len(settings), shared.num_clusters, shared.num_clusters))
-    scale = shared.step * shared.num_clusters * 2
-    scale /= shared.num_clients * shared.num_samples
+    scale = 2 * shared.step * shared.num_clusters / (clients * samples)
     with np.errstate(over="ignore", invalid="ignore"):
         for _ in range(shared.num_rounds):
             total = np.zeros_like(models)
@@ -212,7 +212,7 @@ def _reused(
 
 
 def _truths(setting: Setting) -> Float[np.ndarray, "clusters features"]:
-    sizes = setting.num_clusters, setting.num_features
+    sizes = setting.num_clusters, int(setting.num_features)
     return exact_law.truths(*sizes, separation=setting.separation)
 
 
@@ -241,7 +241,7 @@ def _descend(
     errors: Float[np.ndarray, "settings models features"],
 ) -> tuple[
     Float[np.ndarray, "settings models features"],
-    Float[np.ndarray, "settings models"],
+    Int[np.ndarray, "settings models"],
 ]:
     """Of one cluster's clients the sum of X'(X e - noise) for each model e, over those
     who choose it by their loss, and how many they are."""

@@ -102,10 +102,9 @@ def _printed(own: Setting) -> dict[str, float]:
 def _in_separations(own: Setting) -> linear.Setting:
     """The theory's form of a setting, Delta = 1."""
     share = 1 / own.num_clusters
+    sizes = map(float, (own.num_clients, own.num_samples, own.num_features))
     return linear.Setting(
-        own.num_clients,
-        own.num_samples,
-        own.num_features,
+        *sizes,
         noise=1 / own.separation,
         shares=(share, share),
         step=own.step,
@@ -120,8 +119,8 @@ def _assumption2(own: Setting) -> dict[str, float]:
     unit = max(radius, 1.0)
     situation = linear.Situation(
         (own.members,) * own.num_clusters,
-        own.num_samples,
-        own.num_features,
+        float(own.num_samples),
+        float(own.num_features),
         noise=1 / unit,
         separation=own.separation / unit,
         alpha=0.5 - own.start,
