@@ -5,6 +5,14 @@ Command:   python -m experiments run ifca.phase --preset paper; or ifca.phase_st
            others fixed: --axes clients separation --num-samples 50
            --first-range 4 4000 --second-range 0.2 20
 Quick:     the same with --preset quick: a third of the cells a side, 100 trials
+Measured:  paper, on two cores of an AMD EPYC beside other work at a load of 9 to 12: 11
+           and 26 minutes; some 250 s of processor time by parts of it. Separation and
+           samples: exact laws tell the outcome in 99.8 % of the cells; of those where
+           most runs succeed the explicit form promises it in 50 %, the corrected one
+           in 31 %, the printed one in 28 %. At Delta = 2.1 sigma half of the runs succeed
+           from n' = 10 on; the forms ask for 17, 65 and 95 times as many samples. Start
+           and samples: at n' = 100 half of the runs succeed from 2.7 Delta; no form
+           admits more than Delta/2
 Shown:     the share of successful runs on fresh folds (Section 5, two folds of n'
            samples of each client in each of T rounds) over a grid, exactly in law;
            beside it, coarser, on the same n' samples in all rounds (Section 6.1). Lines
@@ -52,6 +60,7 @@ EXPERIMENTS = {
 Name = Literal["separation", "samples", "clients", "features", "start"]
 REVISION = 1  # To be raised whenever a cell of the same settings changes its meaning.
 AGREEING = 0.95  # Of the cells, from which on two verdicts are called the same.
+LEAST, MOST = 1e-6, 1e12  # Of a separation or a start, and of all ranges.
 FINE = 240  # Points a side at which predictions are evaluated.
 TOGETHER = 40  # Settings on re-used data that are run at once, at most.
 
@@ -128,16 +137,22 @@ class Config:
         )
         if self.axes[0] == self.axes[1]:
             raise ValueError(f"`axes` must be two different ones, got {self.axes}.")
-        for name in ("separation", "step"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise ValueError(f"`{name}` must be finite and above 0, got {value}.")
+        if not (math.isfinite(self.step) and self.step > 0):
+            raise ValueError(f"`step` must be finite and above 0, got {self.step}.")
+        if not LEAST <= self.separation <= MOST:
+            raise ValueError(
+                f"`separation` must be between {LEAST:g} and {MOST:g}, got "
+                f"{self.separation}."
+            )
         names = "first_range", "second_range"
-        for name, ends in zip(names, self.ranges, strict=True):
-            if not (0 < ends[0] < ends[1] < math.inf):
+        for name, axis, ends in zip(names, self.axes, self.ranges, strict=True):
+            counts = {"samples": 1, "clients": self.num_clusters}
+            counts["features"] = self.num_clusters
+            least = counts.get(axis, LEAST)
+            if not least <= ends[0] < ends[1] <= MOST:
                 raise ValueError(
-                    f"`{name}` must be two finite numbers above 0, the smaller first, "
-                    f"got {ends[0]:g} and {ends[1]:g}."
+                    f"`{name}` of {axis} must be two numbers between {least:g} and "
+                    f"{MOST:g}, the smaller first, got {ends[0]:g} and {ends[1]:g}."
                 )
         if self.num_clients % self.num_clusters:
             raise ValueError(
@@ -234,8 +249,8 @@ def compute(cell: study.Cell, *, chunk: int | None = None) -> study.Arrays:
 def rows(
     config: Config, cells: Sequence[study.Cell], results: study.Results
 ) -> list[study.Row]:
-    """One row of the table for each cell, fresh folds first, with the promises and what
-    exact laws predict there."""
+    """One row of the table for each cell, fresh folds first, with what is promised of
+    them and what exact laws predict."""
     found = []
     for kind, number in (("fresh", config.num_cells), ("reused", config.reused_cells)):
         by_setting: dict[Setting, np.ndarray] = {}
@@ -254,11 +269,14 @@ def _rows(
     config: Config, kind: str, settings: Sequence[Setting], found: Sequence[np.ndarray]
 ) -> list[study.Row]:
     intervals = study.jointly(config, len(settings))
-    forms = ("corrected", "explicit")
-    promises = {
-        form: phase_theory.promised(PREDICTIONS[form](settings)) for form in forms
+    promises: dict[str, Any] = {
+        form: phase_theory.promised(PREDICTIONS[form](settings))
+        for form in ("corrected", "explicit")
     }
-    is_printed = phase_theory.score(phase_theory.printed(settings)) >= 0
+    printed = phase_theory.score(phase_theory.printed(settings)) >= 0
+    promises["printed"] = printed.astype(int).tolist()
+    if kind == "reused":  # Of which no theorem speaks.
+        promises = {form: [math.nan] * len(settings) for form in promises}
     is_predicted = _exact(settings, kind) >= 0
     table = []
     for place, (setting, outcomes) in enumerate(zip(settings, found, strict=True)):
@@ -273,10 +291,15 @@ def _rows(
             | {"near": count(phase_runs.NEAR), "recovered": count(phase_runs.RECOVERED)}
             | {"relabelled": count(phase_runs.RELABELLED)}
             | {"diverged": count(phase_runs.DIVERGED)}
-            | {form: _short(promises[form][place], 4) for form in forms}
-            | {"printed": int(is_printed[place]), "exact": int(is_predicted[place])}
+            | {form: _known(own[place]) for form, own in promises.items()}
+            | {"exact": int(is_predicted[place])}
         )
     return table
+
+
+def _known(value: Any) -> int | float | None:
+    """A number, or nothing, with four digits."""
+    return _short(value, 4) if math.isfinite(value) else None
 
 
 def _short(value: Any, digits: int = 6) -> int | float:
@@ -355,11 +378,7 @@ def boundaries(config: Config, table: study.Rows) -> list[study.Row]:
             for source in SOURCES[1:]
             if source in row
         }
-        known = {
-            name: _short(value, 4) if math.isfinite(value) else None
-            for name, value in (row | ratios).items()
-        }
-        found.append(known)
+        found.append({name: _known(own) for name, own in (row | ratios).items()})
     return found
 
 
