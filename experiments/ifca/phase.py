@@ -9,9 +9,9 @@ Measured:  paper, on two cores of an AMD EPYC beside other work at a load of 9 t
            and 26 minutes; some 250 s of processor time by parts of it. Separation and
            samples: exact laws tell the outcome in 99.8 % of the cells; of those where
            most runs succeed the explicit form promises it in 50 %, the corrected one
-           in 31 %, the printed one in 28 %. At Delta = 2.1 sigma half of the runs succeed
-           from n' = 10 on; the forms ask for 17, 65 and 95 times as many samples. Start
-           and samples: at n' = 100 half of the runs succeed from 2.7 Delta; no form
+           in 31 %, the printed one in 28 %. At Delta = 2.1 sigma half of the runs
+           succeed from n' = 10 on; the forms ask for 17, 65 and 95 times as many. Start
+           and samples: at n' = 90 half of the runs succeed from 2.7 Delta; no form
            admits more than Delta/2
 Shown:     the share of successful runs on fresh folds (Section 5, two folds of n'
            samples of each client in each of T rounds) over a grid, exactly in law;
