@@ -300,6 +300,16 @@ def test_chi_square_at_its_edges():
 
 
 @in_double
+def test_chi_square_of_a_batch_is_that_of_each():
+    """Also where only some need a power."""
+    keys = jax.random.split(KEY, 3)
+    freedom = jnp.asarray([[0.0, 0.5], [1.0, 1e6], [7.0, 0.0]])
+    batch = jax.vmap(chi_square)(keys, freedom)
+    alone = [chi_square(*pair) for pair in zip(keys, freedom, strict=True)]
+    np.testing.assert_array_equal(batch, np.stack(alone))
+
+
+@in_double
 @pytest.mark.parametrize("chance", [0.0, 1e-9, 1e-3, 0.4, 0.999, 1.0])
 def test_binomial(chance):
     size = 1e9

@@ -243,6 +243,13 @@ def test_a_trial_does_not_depend_on_how_many_others_run(num_clusters):
     few, many = (run(population, start, num_trials=n) for n in (3, 6))
     np.testing.assert_array_equal(few.models, many.models[:3])
     np.testing.assert_array_equal(few.counts, many.counts[:3])
+    later = run(population, start, num_trials=3, first_trial=3)
+    np.testing.assert_array_equal(later.models, many.models[3:])
+    starts, last = (
+        law.random_starts(KEY, population, num_models=num_clusters, scale=1.0, **which)
+        for which in ({"num_trials": 6}, {"num_trials": 2, "first_trial": 4})
+    )
+    np.testing.assert_array_equal(last, starts[4:])
     assert not np.array_equal(many.models[0], many.models[1])
 
 
@@ -397,6 +404,7 @@ def test_impossible_populations_are_refused(changes, name):
     [
         ({"num_trials": 0}, "num_trials"),
         ({"num_rounds": 0}, "num_trials"),
+        ({"first_trial": -1}, "first_trial"),
         ({"start": np.zeros((2, 9))}, "models"),
         ({"start": np.zeros((5, 2, 4))}, "models"),
     ],

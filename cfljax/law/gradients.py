@@ -203,7 +203,7 @@ def chi_square(
     printed test subtracts numbers of that size.
     """
     loop_key, boost_key = jax.random.split(key)
-    small = freedom < 2  # below a shape of 1: draw one higher, then shrink
+    small = (freedom > 0) & (freedom < 2)  # below a shape of 1: draw higher, shrink
     shape = jnp.where(small, freedom / 2 + 1, freedom / 2)
     centre = shape - 1 / 3
     width = 1 / (3 * jnp.sqrt(centre))
@@ -224,13 +224,15 @@ def chi_square(
     _, kept, _ = jax.lax.while_loop(lambda c: ~jnp.all(c[2]), propose, start)
     drawn = 2 * centre * (1 + kept) ** 3
 
-    def shrink() -> Array:
+    def shrink(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         uniform = jax.random.uniform(boost_key, freedom.shape)
         power = 2 / jnp.where(freedom > 0, freedom, 1.0)
-        return jnp.where(small, uniform**power, 1.0)
+        return jnp.asarray(False), jnp.where(small, uniform**power, 1.0)
 
-    # Powers take a quarter of the time, and few draws need one.
-    share = jax.lax.cond(jnp.any(small), shrink, lambda: jnp.ones_like(drawn))
+    # Powers take a quarter of the time, and few draws need one. A loop of one turn, not
+    # `cond`: over a batch that would take both ways.
+    once = (jnp.any(small), jnp.ones_like(drawn))
+    _, share = jax.lax.while_loop(lambda carry: carry[0], shrink, once)
     return jnp.where(freedom == 0, 0.0, drawn * share)
 
 

@@ -125,6 +125,7 @@ def random_starts(
     num_trials: int,
     num_models: int,
     scale: int | float,
+    first_trial: int = 0,
 ) -> Float[np.ndarray, "trials models frame"]:
     """Models with independent N(0, scale^2) features, exactly in law.
 
@@ -137,26 +138,32 @@ def random_starts(
       num_trials: at least 1.
       num_models: K.
       scale: standard deviation of each feature.
+      first_trial: number of the first of these trials, at least 0.
+
+    Raises:
+      ValueError: if `first_trial` is negative.
     """
+    if first_trial < 0:
+        raise ValueError(f"`first_trial` must be at least 0, got {first_trial}.")
     clusters, frame = population.truths.shape
     plain = is_plain(clusters, num_models, float(population.num_features))
     with jax.enable_x64(True):
         starts = _standard_starts(
             key,
             jnp.asarray(population.num_features - clusters),
-            num_trials=num_trials,
+            first_trial + jnp.arange(num_trials),
             shape=(num_models, frame if plain else clusters),
             plain=plain,
         )
         return scale * np.asarray(starts)
 
 
-@functools.partial(jax.jit, static_argnames=("num_trials", "shape", "plain"))
+@functools.partial(jax.jit, static_argnames=("shape", "plain"))
 def _standard_starts(
     key: PRNGKeyArray,
     num_outside: Float[Array, ""],
+    indices: Int[Array, " trials"],
     *,
-    num_trials: int,
     shape: tuple[int, int],
     plain: bool,
 ) -> Float[Array, "trials models frame"]:
@@ -170,7 +177,7 @@ def _standard_starts(
         outside = bartlett(outside_key, shape[0], num_outside)
         return jnp.concatenate([along, outside], axis=1)
 
-    return jax.vmap(start)(jnp.arange(num_trials))
+    return jax.vmap(start)(indices)
 
 
 def distances(

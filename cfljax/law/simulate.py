@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from cfljax.base.types import Numbers
 from cfljax.law.gradients import aggregated_gradient, bartlett
@@ -49,12 +49,13 @@ def simulate(
     participants: Float[np.ndarray, "rounds clusters"] | None = None,
     fixed_counts: Float[np.ndarray, "*trials clusters models"] | None = None,
     identity_samples: float | None = None,
+    first_trial: int = 0,
 ) -> Trace:
     """Run independent trials of the resampled IFCA, vmapped, in float64.
 
     Trial i uses `fold_in(key, i)`, so a trial's outcome does not depend on how many
-    others are run. A new number of trials, rounds or models compiles anew; sizes,
-    noise and step size do not.
+    others are run, nor in how many calls. A new number of trials, rounds or models
+    compiles anew; sizes, noise and step size do not.
 
     Args:
       key: of all trials.
@@ -72,6 +73,8 @@ def simulate(
         a frozen one; None to assign anew.
       identity_samples: b, samples by which a client chooses, a whole number of at
         least 1; n', as many as for the gradient, if None. Changes compile nothing anew.
+      first_trial: number of the first of these trials, at least 0; the arrays by trial
+        start with it.
 
     Returns:
       The trace; a diverged model is not finite from some round on, and chosen by
@@ -82,6 +85,8 @@ def simulate(
         `identity_samples` is out of its range.
     """
     _check(population, models, num_trials, num_rounds, divisor)
+    if first_trial < 0:
+        raise ValueError(f"`first_trial` must be at least 0, got {first_trial}.")
     num_models = models.shape[-2]
     if participants is None:
         participants = np.broadcast_to(
@@ -110,6 +115,7 @@ def simulate(
             jnp.asarray(participants, float),
             None if fixed_counts is None else jnp.asarray(fixed_counts, float),
             jnp.asarray(choosing),
+            first_trial + jnp.arange(num_trials),
             divisor=divisor,
             plain=plain,
             num_rows=int(choosing) if few_rows else None,
@@ -165,6 +171,7 @@ def _run(
     participants: Float[Array, "rounds clusters"],
     fixed_counts: Float[Array, "trials clusters models"] | None,
     identity_samples: Float[Array, ""],
+    indices: Int[Array, " trials"],
     *,
     divisor: Divisor,
     plain: bool,
@@ -205,7 +212,7 @@ def _run(
         _, (later, counts) = jax.lax.scan(one_round, start, (rounds, participants))
         return jnp.concatenate([start[None], later]), counts
 
-    arguments = (jnp.arange(len(models)), models, step_size, fixed_counts)
+    arguments = (indices, models, step_size, fixed_counts)
     if models.shape[1] <= 2 or fixed_counts is not None:
         return jax.vmap(trial)(arguments)
     # More models draw as many clients as they must, which differs by orders of
