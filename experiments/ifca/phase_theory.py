@@ -10,7 +10,7 @@ settings where half of the runs succeed:
 
 - "printed": Assumptions 1 and 2, whose constants the paper leaves unnamed, with those
   that the theory's rows certify (`theory.ifca.common.linear.Hidden`), and a chance of
-  failure of 1/m in each round; (1) with c2 = 3 and c3 = 0, enough by
+  failure of 1/m in each round; (1) with c2 = 3 / sqrt(2) and c3 = 0, enough by
   `ifca.thm1.corrected` and `ifca.thm1.third_term`.
 - "corrected": `ifca.thm1.corrected`, with the conditions on c1 and N that it names.
 - "explicit": `ifca.thm1.explicit`, the same proof with no constant left.
@@ -38,7 +38,8 @@ from jaxtyping import Float
 from cfljax import law
 from experiments.ifca.phase_runs import NEAR_FACTOR, Setting
 from theory.ifca.common import linear
-from theory.ifca.theorem1 import explicit_bound, second_and_third
+from theory.ifca.theorem1 import C2, second_and_third
+from theory.ifca.theorem1_corrected import CONSTANTS, explicit_bound
 
 Points = Float[np.ndarray, " points"]
 Scores = Mapping[str, Points]  # Of each condition of a prediction, by what it says.
@@ -149,14 +150,16 @@ def corrected(settings: Sequence[Setting]) -> Scores:
     """Theorem 1 with the conditions and constants that it lacks."""
     own = _Columns(settings)
     step = 2 * own.step
-    floor = 3 * own.clusters * np.sqrt(own.features / (own.clients * own.samples))
+    spread = np.sqrt(own.features / (own.clients * own.samples))
+    floor = C2 * own.clusters * spread
     factor = explicit_bound(
         np.ones_like(own.rows), step, own.rows, num_features=own.features, noise=0.0
     )
     allowed = 0.25 <= own.step <= 0.75  # p_max = p.
+    contraction = f"|1 - x| + {CONSTANTS[0]:g} x sqrt(d/N) ≤ 1/2"
     return {
         "1/4 ≤ c1 ≤ 3/4": np.full_like(own.rows, -_LEAST if allowed else _LEAST),
-        "|1 - x| + 6 x sqrt(d/N) ≤ 1/2": _margin(np.full_like(factor, 0.5), factor),
+        contraction: _margin(np.full_like(factor, 0.5), factor),
         **_promise(own, lambda error: error / 2 + floor),
     }
 

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from cfljax import law
+from cfljax.base import Numbers
 from cfljax.statements import (
     ERROR_RATE,
     Constant,
@@ -57,15 +58,16 @@ CONSTANTS = (4.0, 2.0)  # of |theta_j - theta_j*| and of sigma
 
 def explicit_bound(
     errors: Float[np.ndarray, "*trials clusters"],
-    effective_step: Float[np.ndarray, " clusters"],
-    num_rows: Float[np.ndarray, " clusters"],
+    effective_step: Numbers,
+    num_rows: Numbers,
     *,
-    num_features: float,
+    num_features: Numbers,
     noise: float,
     constants: tuple[float, float] = CONSTANTS,
 ) -> Float[np.ndarray, "*trials clusters"]:
     """Right-hand sides from |theta_j - theta_j*|, x_j and N_j."""
-    spread = effective_step * np.sqrt(num_features / num_rows)
+    effective_step = np.asarray(effective_step, float)
+    spread = effective_step * np.sqrt(np.divide(num_features, num_rows))
     factor = np.abs(1 - effective_step) + constants[0] * spread
     return np.asarray(factor * errors + constants[1] * spread * noise)
 
