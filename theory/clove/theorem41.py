@@ -200,7 +200,7 @@ _CURVE_CELLS = (  # n follows from the factor
     Cell("orthonormal", 30, 2, 60, 1, 1.0, 0.1),
     Cell("orthonormal", 10, 2, 40, 1, 0.35, 0.3),
     Cell("orthonormal", 30, 2, 60, 1, 0.5, 1.0),
-    Cell("orthonormal", 30, 2, 60, 1, 1.0, 3.0),
+    Cell("orthonormal", 40, 2, 80, 1, 1.0, 3.0),
     Cell("orthonormal", 20, 2, 40, 1, 0.25, 10.0),
 )
 _LARGE_CELLS = (
@@ -229,7 +229,7 @@ def curves(preset: Preset) -> Curves:
     for index, one in enumerate(cells):
         generator = preset.generator(THEOREM, index)
         for factor in factors:
-            trials = preset.choose(quick=25 if factor < 1 else 120, full=600)
+            trials = preset.choose(quick=40 if factor < 1 else 120, full=600)
             cell = samples_turned(one, factor)
             drawn += [draw(generator, cell).losses for _ in range(trials)]
             sizes.append(trials)
@@ -650,7 +650,7 @@ def _with_more(preset: Preset, factor: float) -> Bool[np.ndarray, "cells trials"
     """With N = K, at n = `factor` (d/K) log(M)/Delta^2."""
     more = [factor * one.num_features / one.num_clusters for one in _FEW_CELLS]
     cells = [samples_by_clients(*pair) for pair in zip(_FEW_CELLS, more, strict=True)]
-    return _errs(preset, cells, preset.choose(quick=100, full=2000), GAP, 1)
+    return _errs(preset, cells, preset.choose(quick=150, full=2000), GAP, 1)
 
 
 def check_same(preset: Preset, name: str, *, factor: float = 64.0) -> Verdict:
