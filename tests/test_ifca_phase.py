@@ -19,7 +19,7 @@ from experiments.options import Options
 from experiments.registry import EXPERIMENTS
 from experiments.reviews import exact_law
 from theory.ifca.common import linear
-from theory.ifca.theorem1 import failure_at_start
+from theory.ifca.theorem1_corrected import failure_at_start
 
 # Each random check errs with at most this chance on correct code; seeds are constants.
 ERROR_RATE = 1e-6
