@@ -5,8 +5,9 @@ Command:   python -m experiments run ifca.phase --preset paper; or ifca.phase_st
            others fixed: --axes clients separation --num-samples 50
            --first-range 4 4000 --second-range 0.2 20
 Quick:     the same with --preset quick: a third of the cells a side, 100 trials
-Measured:  paper, on two cores of an AMD EPYC beside other work at a load of 9 to 12: 11
-           and 26 minutes; some 250 s of processor time by parts of it. Separation and
+Measured:  paper, on two cores of an AMD EPYC beside other work, at a load of 9 to 12:
+           11 and 18 minutes, and 26 for the start, of which 490 s of processor time in
+           the one that counted it: four minutes of two free cores. Separation and
            samples: exact laws tell the outcome in 99.8 % of the cells; of those where
            most runs succeed the explicit form promises it in 50 %, the corrected one
            in 31 %, the printed one in 28 %. At Delta = 2.1 sigma half of the runs
