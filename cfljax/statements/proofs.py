@@ -41,6 +41,10 @@ class Step:
     holds: bool
     detail: str = ""
 
+    def __post_init__(self):
+        # SymPy and NumPy have truths of their own.
+        object.__setattr__(self, "holds", bool(self.holds))
+
 
 @dataclasses.dataclass(frozen=True)
 class Proof:
