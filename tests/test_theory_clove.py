@@ -427,11 +427,6 @@ def test_brackets_of_known_curves():
 
 
 @pytest.mark.slow
-def test_a_remark_close_to_the_printed_one_does_not_hold():
-    assert theorem41.check_remark(QUICK, "toy.a", share=0.95).status is not Status.HOLDS
-
-
-@pytest.mark.slow
 def test_d_models_recover_where_k_do_not():
     found = theorem41._at_the_same(QUICK, 64.0)
     assert np.max(np.mean(found[1], axis=1)) < 0.1
