@@ -4,8 +4,10 @@ from cfljax.law.chi import (
     chi_mean,
     chi_mean_ratio,
     chi_variance,
+    choice_kappa,
     log_chi_square_tail,
     log_product_tail,
+    student_tail,
 )
 from cfljax.law.gradients import (
     aggregated_gradient,
@@ -42,6 +44,7 @@ __all__ = [
     "chi_mean",
     "chi_mean_ratio",
     "chi_variance",
+    "choice_kappa",
     "contraction",
     "distances",
     "error_exponent",
@@ -63,5 +66,6 @@ __all__ = [
     "root_loss_covariance",
     "simulate",
     "stationary_floor",
+    "student_tail",
     "worst_kappa",
 ]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.optimize
 import scipy.special
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Num
 
 from cfljax import law
 from cfljax.statements import (
@@ -57,7 +57,7 @@ _CELLS = ((2, 3, 1.065), (2, 10, 1.065), (2, 25, 1.065), (5, 10, 4.0))
 
 
 def _strength(
-    samples: Float[np.ndarray, " points"], rho: Float[np.ndarray, " points"]
+    samples: Num[np.ndarray, " points"], rho: Float[np.ndarray, " points"]
 ) -> Float[np.ndarray, " points"]:
     """n_k m_k (rho/(1 + rho))^2."""
     return samples * (rho / (1 + rho)) ** 2

@@ -44,7 +44,7 @@ _ALL = (0.01, 0.1, 0.25, 0.46, 0.5, 2.0)
 def factor(ratio: Num[np.ndarray, "*points"]) -> Float[np.ndarray, "*points"]:
     """f(sigma/Delta), without the difference of close numbers."""
     far, near = np.sqrt(9 / 16 + ratio**2), np.sqrt(1 / 16 + ratio**2)
-    return np.sqrt(2) * 0.5 / (far + near)
+    return np.asarray(np.sqrt(2) * 0.5 / (far + near))
 
 
 def _place(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -109,7 +109,7 @@ def check_noiseless(preset: Preset, name: str, *, rate: float = 4.0) -> Verdict:
 _FIXED_ROUNDS = (1, 3, 6)
 
 
-def enough_rows(num_rounds: float, constant: float, noise: float = 0.1) -> int:
+def enough_rows(num_rounds: float | int, constant: float, noise: float = 0.1) -> int:
     """N = `constant` d (1 + sigma c1^T/Delta)^2 at c1 = 4, Delta = 1."""
     return int(np.ceil(constant * _NUM_FEATURES * (1 + noise * 4.0**num_rounds) ** 2))
 

@@ -187,7 +187,7 @@ def _evaluation(*, corrected: bool) -> Evaluation:
         ),
         truth=Simulation(
             draw=_draw_negative,
-            numbers=lambda d, m, **_: float | int(m) * float(d + 1) ** 2,
+            numbers=lambda d, m, **_: float(m) * float(d + 1) ** 2,
         ),
         margins=conditions,
         note="orthonormal models turned at random to the truths; whoever is nearer to "

@@ -14,7 +14,6 @@ import numpy as np
 from jaxtyping import Float
 
 from cfljax import intervals, law
-from cfljax.law.chi import choice_kappa, student_tail
 from cfljax.statements import (
     ERROR_RATE,
     Grade,
@@ -81,8 +80,9 @@ def check_tail(preset: Preset, *, kappa_factor: float = 1.0) -> Verdict:
     found = law.log_misassignment_probability(kappa_factor * kappa, count)
     seen = exact > _SMALLEST
     with jax.enable_x64(True):
-        drawn = jax.jit(student_tail)(kappa_factor * kappa[seen], count[seen])
-        other = jax.jit(student_tail)(-kappa_factor * kappa[seen], count[seen])
+        given = jnp.asarray(kappa_factor * kappa[seen]), jnp.asarray(count[seen])
+        drawn = law.student_tail(*given)
+        other = law.student_tail(-given[0], given[1])
     both = np.abs(np.asarray(drawn) + np.asarray(other) - 1)
     errors = [
         (np.abs(found - exact), _LOG_ERROR * (1 + np.abs(exact))),
@@ -164,7 +164,7 @@ def check_kappa(preset: Preset, *, noise_power: float = 1.0) -> Verdict:
         compiled = _exact_kappa(own, other, fraction)
         found = law.misassignment_kappa(*one[:3], noise)
         with jax.enable_x64(True):
-            drawn = _choice_kappa(*offsets, jnp.asarray(noise))
+            drawn = law.choice_kappa(*map(jnp.asarray, (*offsets, noise)))
         length = sum(float(np.linalg.norm(offset)) for offset in offsets)
         apart = float(np.linalg.norm(offsets[0] - offsets[1]))
         # Rounding errors of height and width, over sqrt(w^2 + sigma^2) >= sigma.
@@ -184,9 +184,6 @@ def check_kappa(preset: Preset, *, noise_power: float = 1.0) -> Verdict:
         detail=f"{len(values) // 2} positions in 1 to 7 dimensions, NumPy and "
         f"compiled: off by {max(values):.2g} at most",
     )
-
-
-_choice_kappa = jax.jit(choice_kappa)
 
 
 def prove_kappa(*, share: int = 2) -> list[Step]:
@@ -217,8 +214,6 @@ def prove_kappa(*, share: int = 2) -> list[Step]:
 
 CHOICE, RIVALS = "ifca.engine.choice", "ifca.engine.rivals"
 
-_assign = jax.jit(law.assign)
-
 # n', noise; each with all the offsets below.
 _SETTINGS = ((1.0, 0.1), (4.0, 0.5), (40.0, 2.0), (400.0, 0.3))
 _OFFSETS = np.array(
@@ -240,7 +235,7 @@ def _draw_counts(
 ) -> Float[np.ndarray, "clusters models"]:
     """Choices of so many clients of each cluster, by the engine."""
     with jax.enable_x64(True):
-        drawn = _assign(
+        drawn = law.assign(
             jax.random.key(int(generator.integers(2**31))),
             jnp.asarray(offsets),
             jnp.asarray(clients),
