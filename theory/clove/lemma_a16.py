@@ -64,7 +64,7 @@ def _strength(
 
 
 def _log_wrong(
-    samples: Float[np.ndarray, " points"], rho: Float[np.ndarray, " points"]
+    samples: Num[np.ndarray, " points"], rho: Float[np.ndarray, " points"]
 ) -> Float[np.ndarray, " points"]:
     """log P(a foreign model has the smaller loss) at the worst place."""
     return law.log_misassignment_probability(law.worst_kappa(0.25, rho), samples)
