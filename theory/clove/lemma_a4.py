@@ -241,7 +241,7 @@ def _evaluation(which: int) -> Evaluation:
         bound=lambda failure, **_: failure,
         truth=Simulation(
             draw=draw,
-            numbers=lambda d, m, n, **_: float | int(m) * min(n, d + 1) * (d + 1),
+            numbers=lambda d, m, n, **_: float(m) * min(n, d + 1) * (d + 1),
         ),
         margins=lambda failure, **_: (
             Margin(f"{LEMMA}: delta < 1", failure, 1.0, at_least=False),

@@ -326,7 +326,7 @@ def _evaluation(name: str, *, printed: bool) -> Evaluation:
         bound=lambda m, failure, **_: failure + 1 / float(np.log(m)),
         truth=Simulation(
             draw=_draw_moved,
-            numbers=lambda d, m, **_: float | int(m) * float(d + 1) ** 2,
+            numbers=lambda d, m, **_: float(m) * float(d + 1) ** 2,
         ),
         margins=condition if printed else formula,
         note="orthonormal models turned at random to truths that are all `separation` "

@@ -280,7 +280,7 @@ _EVALUATION = Evaluation(
     bound=lambda failure, **_: failure,
     truth=Simulation(
         draw=_draw_failures,
-        numbers=lambda d, m, **_: float | int(m) * float(d + 1) ** 2,
+        numbers=lambda d, m, **_: float(m) * float(d + 1) ** 2,
     ),
     margins=_margins,
     note="orthonormal models turned at random to truths that are all `separation` "

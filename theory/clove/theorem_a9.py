@@ -176,7 +176,7 @@ def _evaluation(*, corrected: bool) -> Evaluation:
         parameters=(
             parameter("d", 10, least=2),
             parameter("k", 2, least=2),
-            parameter("m", 40 if corrected else 5000, least=3),
+            parameter("m", 40 if corrected else 20_000, least=3),
             parameter("n", 4000 if corrected else 20),
             parameter("separation", 1.0, least=0.0, most=1.4, open=True),
             parameter("noise", 0.1),
@@ -187,7 +187,7 @@ def _evaluation(*, corrected: bool) -> Evaluation:
         ),
         truth=Simulation(
             draw=_draw_negative,
-            numbers=lambda d, m, **_: float | int(m) * float(d + 1) ** 2,
+            numbers=lambda d, m, **_: float(m) * float(d + 1) ** 2,
         ),
         margins=conditions,
         note="orthonormal models turned at random to the truths; whoever is nearer to "
