@@ -210,9 +210,14 @@ def test_names_are_those_of_the_glossary():
             assert len(set(names)) == len(names) > 0
 
 
+LARGE = ("clove.thm41", "clove.thmA9", "clove.thmA10")  # thousands of clients
+
+
 def _with_evaluation():
-    rows = [row for row in all_statements() if row.evaluation is not None]
-    return [pytest.param(row, id=row.id) for row in rows]
+    for row in all_statements():
+        if row.evaluation is not None:
+            marks = [pytest.mark.slow] * (row.id in LARGE)
+            yield pytest.param(row, id=row.id, marks=marks)
 
 
 @pytest.mark.parametrize("row", _with_evaluation())

@@ -433,7 +433,9 @@ def _failure(
     k: float | int, n: float | int, members: float | int, rho: float | int
 ) -> Truth:
     """Between one cluster's exact chance at the worst place and the union of all."""
-    one = float(np.exp(_log_wrong(np.array([n * members]), np.array([rho]))[0]))
+    one = float(
+        np.exp(_log_wrong(np.array([n * members], float), np.array([rho], float))[0])
+    )
     return Truth(0.0, min(1.0, k * (k - 1) * one), Grade.EXACT)
 
 

@@ -616,7 +616,7 @@ def prove_fact(*, growth: str = "1/2") -> Sequence[Step]:
             "|Y|^2 = n gamma^2 n = (gamma sqrt(n) n^(1/2))^2",
             n * gamma**2 * n - (gamma * sympy.sqrt(n) * n**exponent) ** 2,
         ),
-        exactly("n^(1/2)/log(n)^p is unbounded, as 1/2 > 0", exponent > 0),
+        exactly("n^(1/2)/log(n)^p is unbounded, as 1/2 > 0", bool(exponent > 0)),
     ]
 
 
