@@ -176,13 +176,8 @@ def _evaluation(*, corrected: bool) -> Evaluation:
         parameters=(
             parameter("d", 10, least=2),
             parameter("k", 2, least=2),
-<<<<<<< HEAD
             parameter("m", 40 if corrected else 8000, least=3),
             parameter("n", 4000 if corrected else 40),
-=======
-            parameter("m", 40 if corrected else 20_000, least=3),
-            parameter("n", 4000 if corrected else 20),
->>>>>>> clove
             parameter("separation", 1.0, least=0.0, most=1.4, open=True),
             parameter("noise", 0.1),
             parameter("failure", _RISK),
