@@ -71,7 +71,7 @@ def _wrong(data: FixedData, choice: _Choice) -> Bool[np.ndarray, " trials"]:
 def _runs(preset: Preset) -> tuple[Bool[np.ndarray, " trials"], ...]:
     """Whether identities are wrong after line 2; and after rounds of IFCA that start
     from what line 3 makes of them."""
-    trials = preset.choose(quick=400, full=4000)
+    trials = preset.choose(quick=1500, full=6000)
     generator = preset.generator(KEEPS)
     truths = pattern(generator, trials, 2, _FEATURES, norm=1.0)
     data = draw_clients(

@@ -410,7 +410,7 @@ def check_roots(preset: Preset, *, power: float = 2.0) -> Verdict:
 
 @functools.lru_cache(maxsize=len(_ROOT_SAMPLES))
 def _raw_roots(preset: Preset, samples: int) -> Float[np.ndarray, "trials models"]:
-    trials = preset.choose(quick=400_000, full=4_000_000)
+    trials = preset.choose(quick=600_000, full=4_000_000)
     generator = preset.generator(ROOTS, samples)
     inputs = generator.standard_normal((trials, samples, 2))
     noise = _ROOT_NOISE * generator.standard_normal((trials, samples, 1))

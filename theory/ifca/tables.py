@@ -145,7 +145,7 @@ def _settled(preset: Preset) -> tuple[Float[np.ndarray, " _"], ...]:
     found = []
     for index, (clusters, features, clients, samples, step, _) in enumerate(_REPLICAS):
         generator = preset.generator(ROUNDS, index)
-        trials = preset.choose(quick=100 * clusters, full=1500 * clusters)
+        trials = preset.choose(quick=250 * clusters, full=1500 * clusters)
         truths = pattern(generator, trials, clusters, features, norm=1.0)
         data = draw_clients(
             generator, truths, num_clients=clients, num_samples=samples, noise=0.3
