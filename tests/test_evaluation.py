@@ -1,6 +1,7 @@
 """Proofs by computer, claims at parameters of one's own, and the two commands."""
 
 import csv
+import dataclasses
 import io
 import json
 import math
@@ -169,6 +170,7 @@ def test_a_wrong_equality_is_refuted():
         ({"sweep": {"n": []}}, "`sweep` must give n at least one value"),
         ({"n": 2, "sweep": {"n": [1]}}, "`sweep` must leave n to itself"),
         ({"constants": {"k": 1.0}}, "`k` is no constant of this claim; it has none"),
+        ({"seed": -1}, "`seed` must be at least 0"),
         ({"error_rate": 0.0}, "`error_rate` must lie in"),
         ({"trials": 1}, "`trials` must be at least 2"),
         ({"n": 10**9}, "the largest that fits is n = 134217728"),
@@ -220,7 +222,7 @@ def _with_evaluation():
             yield pytest.param(row, id=row.id, marks=marks)
 
 
-@pytest.mark.parametrize("row", _with_evaluation())
+@pytest.mark.parametrize("row", list(_with_evaluation()))
 def test_defaults_are_claimed_and_agree_with_the_verdict(row):
     """Where a statement holds, it does so at its defaults; and something is claimed."""
     found = statements.evaluate(row, trials=200)
@@ -229,6 +231,17 @@ def test_defaults_are_claimed_and_agree_with_the_verdict(row):
     assert found["bound"].notnull() and found["low"] <= found["high"]
     if row.expected is Status.HOLDS:
         assert verdict in ("holds", "inconclusive")
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (0.5, 0.6), (math.nan, 0.5)])
+def test_an_interval_is_no_equality(low, high):
+    """A number of its own alone can show that it is the one that is claimed."""
+    wide = statements.Truth(low, high, Grade.EXACT)
+    claim = Evaluation("x", HEADS.parameters, lambda n, p: 0.5, lambda n, p: wide)
+    equal = dataclasses.replace(claim, relation="=")
+    assert statements.evaluate(equal)["verdict"] == "inconclusive"
+    alike = dataclasses.replace(equal, truth=lambda n, p: exact(0.5))
+    assert statements.evaluate(alike)["verdict"] == "holds"
 
 
 def test_statements_are_found_by_name_from_anywhere(monkeypatch, tmp_path):

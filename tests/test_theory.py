@@ -428,6 +428,19 @@ def shell(line: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, text=True)
 
 
+def test_a_registry_that_contradicts_itself_is_one_line(with_rows, capsys, monkeypatch):
+    def broken():
+        raise ValueError("`id` must be unique, got toy.E1 twice.")
+
+    with_rows(toy())
+    monkeypatch.setattr(registry, "all_errata", broken)
+    assert command.main(["report", "--out", "/nonexistent/nowhere"]) == 2
+    with_rows(toy())
+    monkeypatch.setattr(registry, "listed", broken)
+    assert command.main(["list"]) == 2
+    assert capsys.readouterr().err.endswith("got toy.E1 twice.\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

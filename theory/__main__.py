@@ -53,6 +53,9 @@ def _run(argv: Sequence[str] | None) -> int:
         return int(stop.code or 0)
     try:
         return _command(options)
+    except ValueError as error:  # of the registry, or of what was asked
+        _complain(str(error))
+        return 2
     except KeyboardInterrupt:
         kept = getattr(options, "keep", None) or getattr(options, "out", None)
         what = "the same command goes on" if kept else "no verdicts were kept"
@@ -99,24 +102,20 @@ def _command(options: argparse.Namespace) -> int:
 def _evaluate(statements: Sequence[Any], options: argparse.Namespace) -> int:
     from theory import evaluations
 
-    try:
-        asked = evaluations.Asked(
-            values=evaluations.read_values(options.set or ()),
-            sweep=evaluations.read_sweep(options.sweep or ()),
-            constants=evaluations.read_values(options.constants or ()),
-            trials=options.trials,
-            error_rate=options.error_rate,
-            seed=options.seed,
-        )
-        return evaluations.run(
-            evaluations.chosen(statements),
-            asked,
-            form="json" if options.json else "csv" if options.csv else "table",
-            figure=options.figure,
-        )
-    except ValueError as error:
-        _complain(str(error))
-        return 2
+    asked = evaluations.Asked(
+        values=evaluations.read_values(options.set or ()),
+        sweep=evaluations.read_sweep(options.sweep or ()),
+        constants=evaluations.read_values(options.constants or ()),
+        trials=options.trials,
+        error_rate=options.error_rate,
+        seed=options.seed,
+    )
+    return evaluations.run(
+        evaluations.chosen(statements),
+        asked,
+        form="json" if options.json else "csv" if options.csv else "table",
+        figure=options.figure,
+    )
 
 
 def _complain(message: str) -> None:

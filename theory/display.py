@@ -141,7 +141,11 @@ def show_evaluation(
             best = "" if math.isnan(low) else f", the best is in [{low:g}, {high:g}]"
             print(f"{name} = {value:g}{best}")
     rate = f", error rate {attributes['error_rate']:g}" if attributes["trials"] else ""
-    print(f"truth: {attributes['grade']}{rate}\n")
+    print(f"truth: {attributes['grade']}{rate}")
+    if statement.expected is not Status.HOLDS:
+        fault = f" ({FAULTS[statement.fault]})" if statement.fault else ""
+        print(f"the claim as a whole: {statement.expected.value}{fault}")
+    print()
     table = _plain_table()
     exact = all(point["low"] == point["high"] for point in points)
     names = [*swept, "bound", "truth"] + ["interval"] * (not exact) + ["verdict"]

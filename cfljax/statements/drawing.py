@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SIZE = (6.4, 4.8)  # inches
 _LETTERS = 68  # of a line of the title
-_SEVERAL_DECADES = 2.0  # beyond them equal ratios look the same
+_SEVERAL_DECADES = 2.0  # from them on equal ratios look the same
 _MOST_DECADES = 300.0  # beyond them numbers are drawn by their powers of ten
 _MOST_MARKERS = 60
 _APART = 0.05  # of the axes' height, between labels
@@ -148,7 +148,7 @@ def _scale(values: Float[np.ndarray, " values"], powers: bool) -> Scale:
         return Scale("linear", powers=powers)
     whole = bool(np.all(known == np.round(known)))
     decades = np.log10(np.max(known)) - np.log10(np.min(known))
-    return Scale("log" if decades > _SEVERAL_DECADES else "linear", whole=whole)
+    return Scale("log" if decades >= _SEVERAL_DECADES - 1e-9 else "linear", whole=whole)
 
 
 def _draw(

@@ -243,6 +243,8 @@ def evaluated(
         raise ValueError(f"`sweep` must leave {', '.join(sorted(twice))} to itself.")
     if not 0 < error_rate < 1:
         raise ValueError(f"`error_rate` must lie in (0, 1), got {error_rate}.")
+    if seed < 0:
+        raise ValueError(f"`seed` must be at least 0, got {seed}.")
     if trials < 2:
         raise ValueError(f"`trials` must be at least 2, got {trials}.")
     axes = {name: [known[name].checked(one) for one in sweep[name]] for name in sweep}
@@ -365,7 +367,8 @@ def decide(bound: float, truth: Truth, relation: Literal["<=", ">=", "="]) -> st
         return "inconclusive"
     above, below = low > bound + room, high < bound - room
     if relation == "=":
-        wrong, right = above or below, computed
+        # Nothing but a number that is computed can show that two are equal.
+        wrong, right = above or below, computed and high - low <= 2 * room
     elif relation == "<=":
         wrong, right = above, high <= bound + room
     else:
