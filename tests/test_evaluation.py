@@ -174,7 +174,10 @@ def test_a_wrong_equality_is_refuted():
         ({"error_rate": 0.0}, "`error_rate` must lie in"),
         ({"trials": 1}, "`trials` must be at least 2"),
         ({"n": 10**9}, "the largest that fits is n = 134217728"),
-        ({"n": 10**7, "trials": 10**5}, "`trials` must be at most 2000 at n = 1e"),
+        (
+            {"n": 10**7, "trials": 10**5},
+            "`trials` must be at most 2000 at 1 points that draw 1e[+]07 numbers",
+        ),
     ],
 )
 def test_nonsense_is_refused(told, reason):

@@ -246,9 +246,8 @@ def _add_evaluation(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--trials",
         type=_at_least(2),
-        default=10_000,
         metavar="N",
-        help="of a simulation, at each point (default: 10000)",
+        help="of a simulation, at each point (default: 10000, or what takes seconds)",
     )
     command.add_argument(
         "--error-rate",

@@ -140,7 +140,10 @@ def show_evaluation(
         for name, value, low, high in zip(names, *parts, strict=True):
             best = "" if math.isnan(low) else f", the best is in [{low:g}, {high:g}]"
             print(f"{name} = {value:g}{best}")
-    rate = f", error rate {attributes['error_rate']:g}" if attributes["trials"] else ""
+    rate = ""
+    if attributes["trials"]:
+        rate = f", {attributes['trials']} trials a point, error rate "
+        rate += f"{attributes['error_rate']:g}"
     print(f"truth: {attributes['grade']}{rate}")
     if statement.expected is not Status.HOLDS:
         fault = f" ({FAULTS[statement.fault]})" if statement.fault else ""

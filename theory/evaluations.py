@@ -20,7 +20,7 @@ class Asked(NamedTuple):
     values: Mapping[str, float]
     sweep: Mapping[str, Sequence[float]]
     constants: Mapping[str, float]
-    trials: int
+    trials: int | None
     error_rate: float
     seed: int
 

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 Values = Sequence[Real] | Num[np.ndarray, " values"]  # of a parameter
 
 MOST_BYTES = 2**30  # of what is drawn at once
-MOST_NUMBERS = 2e10  # drawn for one point: minutes
+MOST_NUMBERS = 2e10  # drawn in all: minutes
+_SECONDS = 2e8  # numbers that are drawn in so long
+_USUAL, _FEWEST = 10_000, 100  # trials, unless it is said how many
 _BYTES = 8
 _CHUNK = 2**22  # numbers drawn at once where trials are small
 
@@ -221,7 +223,7 @@ def evaluated(
     *,
     sweep: Mapping[str, Values] | None = None,
     constants: Mapping[str, Real] | None = None,
-    trials: int = 10_000,
+    trials: int | None = None,
     error_rate: float = 1e-6,
     seed: int = 0,
     title: str = "",
@@ -245,7 +247,7 @@ def evaluated(
         raise ValueError(f"`error_rate` must lie in (0, 1), got {error_rate}.")
     if seed < 0:
         raise ValueError(f"`seed` must be at least 0, got {seed}.")
-    if trials < 2:
+    if trials is not None and trials < 2:
         raise ValueError(f"`trials` must be at least 2, got {trials}.")
     axes = {name: [known[name].checked(one) for one in sweep[name]] for name in sweep}
     if empty := [name for name, axis in axes.items() if not axis]:
@@ -254,7 +256,7 @@ def evaluated(
     used = {name: one.value for name, one in evaluation.constants.items()}
     used |= {name: float(value) for name, value in (constants or {}).items()}
     points = list(_points(fixed, axes))
-    _check_size(evaluation, points, trials)
+    trials = _affordable(evaluation, points, trials)
     rows = [
         _row(evaluation, point, used, trials, error_rate / len(points), seed, number)
         for number, point in enumerate(points)
@@ -296,7 +298,7 @@ def evaluated(
         "scale": "natural logarithm" if evaluation.logarithmic else "number",
         "error_rate": error_rate,
         "grade": max((row.grade for row in rows), key=lambda one: one.rank).value,
-        "trials": trials if isinstance(evaluation.truth, Simulation) else 0,
+        "trials": trials,
         "seed": seed,
         "note": evaluation.note,
     }
@@ -383,12 +385,17 @@ def _check_names(kind: str, names: Sequence[str], known: Mapping[str, Any]) -> N
             raise ValueError(f"`{name}` is no {kind} of this claim; it has {has}.")
 
 
-def _check_size(
-    evaluation: Evaluation, points: Sequence[Mapping[str, Real]], trials: int
-) -> None:
-    """ValueError if a simulation is too large, with the largest that fits."""
+def _affordable(
+    evaluation: Evaluation, points: Sequence[Mapping[str, Real]], trials: int | None
+) -> int:
+    """Trials at each point: those that are asked for, else as many as take seconds.
+
+    Raises:
+      ValueError: if a simulation is too large, with the largest that fits.
+    """
     if not isinstance(evaluation.truth, Simulation):
-        return
+        return 0
+    drawn = 0.0
     for point in points:
         each = float(evaluation.truth.numbers(**point))
         if each * _BYTES > MOST_BYTES:
@@ -397,11 +404,15 @@ def _check_size(
                 f"{each * _BYTES / 2**30:.3g} GiB at {_told(point)}; "
                 f"{_largest(evaluation, point)}."
             )
-        if each * trials > MOST_NUMBERS:
-            raise ValueError(
-                f"`trials` must be at most {int(MOST_NUMBERS / each)} at "
-                f"{_told(point)}, where each draws {each:.3g} numbers; got {trials}."
-            )
+        drawn += max(each, 1.0)
+    if trials is None:
+        trials = int(np.clip(_SECONDS / drawn, _FEWEST, _USUAL))
+    if drawn * trials > MOST_NUMBERS:
+        raise ValueError(
+            f"`trials` must be at most {int(MOST_NUMBERS / drawn)} at {len(points)} "
+            f"points that draw {drawn:.3g} numbers each time, got {trials}."
+        )
+    return trials
 
 
 def _largest(evaluation: Evaluation, point: Mapping[str, Real]) -> str:

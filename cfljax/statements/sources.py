@@ -49,7 +49,7 @@ def evaluate(
     *,
     sweep: Mapping[str, Values] | None = None,
     constants: Mapping[str, Real] | None = None,
-    trials: int = 10_000,
+    trials: int | None = None,
     error_rate: float = 1e-6,
     seed: int = 0,
     **values: Real,
@@ -63,7 +63,8 @@ def evaluate(
       sweep: parameters that take several values each; the result has a dimension for
         each of them.
       constants: other values for the claim's constants.
-      trials: of a simulation, at each point; unused where the law is known.
+      trials: of a simulation, at each point; by default 10,000, or fewer where they
+        would take longer than seconds. Unused where the law is known.
       error_rate: chance that any interval of the result misses, divided over the
         points.
       seed: of all random numbers. Point i of the sweep draws from a stream of its own.
