@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float
 from cfljax import attacks
 from cfljax.clustering import Rule, gap_radius, quantile_radius, threshold_clustering
 from cfljax.statements import (
+    Grade,
     Preset,
     Statement,
     Step,
@@ -171,6 +172,8 @@ def check_attack(
         np.concatenate(shift),
         factor * np.concatenate([run.reach for run in runs]),
         rounding=_ROUNDING,
+        # A larger shift than the edge's is searched for; less is judged by draws.
+        grade=Grade.SEARCHED if factor >= 1 else Grade.NOMINAL,
         coordinates=_where(runs),
         detail=f"{sum(map(len, shift))} scenes, beta/delta 0.08 to 0.72: |v - m| over "
         f"(beta/delta) tau at most {listed(ratio, '.2g')}; mean I "
@@ -213,6 +216,7 @@ def check_edge(preset: Preset, name: str, *, share: float = 0.999) -> Verdict:
         np.abs(run.shift - share * run.reach),
         0.0,
         rounding=_ROUNDING,
+        grade=Grade.SEARCHED,
         coordinates=_where([run]),
         detail=f"{len(ratio)} scenes, beta/delta 0.08 to 0.72: |v - m| over "
         f"(beta/delta) tau from {np.min(ratio):.4f} to {np.max(ratio):.4f}; mean I "
@@ -349,7 +353,14 @@ def check_breakdown(preset: Preset, name: str, *, factor: float = 1.0) -> Verdic
     detail = (
         f"n_i = {own}, d = {features}: breakdown at beta/delta = {', '.join(shown)}"
     )
-    return never_exceeds(name, np.array(values), 0.1, rounding=1e-9, detail=detail)
+    return never_exceeds(
+        name,
+        np.array(values),
+        0.1,
+        rounding=1e-9,
+        grade=Grade.NOMINAL,
+        detail=detail,
+    )
 
 
 def _clouds(
@@ -407,7 +418,12 @@ def check_percentile(preset: Preset, name: str, *, threshold: int = 20) -> Verdi
         f"Delta = 100, {shown[1]} at 10000"
     )
     return never_exceeds(
-        name, np.array(values), np.array(bounds), rounding=_FLOAT32, detail=detail
+        name,
+        np.array(values),
+        np.array(bounds),
+        rounding=_FLOAT32,
+        grade=Grade.NOMINAL,
+        detail=detail,
     )
 
 
@@ -427,6 +443,7 @@ def check_gap(preset: Preset, name: str, *, gap: str = "outer") -> Verdict:
         np.concatenate([-found / _APART, inner]),
         np.repeat([-0.5, 0.0], len(_OWNS)),
         rounding=_FLOAT32,
+        grade=Grade.NOMINAL,
         detail=f"n_i = 25, 40 of {_POINTS}, Delta = {_APART:g}, one attacker at 10 "
         f"Delta: {gap} gap {listed(found, '.0f')}, inner gap {listed(inner, '.2g')}",
     )
@@ -562,6 +579,8 @@ def check_training(
         np.concatenate([np.max(gaps, axis=1), -last]),
         np.repeat([factor * _REACH, -least * _REACH], len(last)),
         rounding=1e-9,
+        # Nothing moves further than the edge: a search; less is judged by draws.
+        grade=Grade.SEARCHED if kind != "alternating" else Grade.NOMINAL,
         detail=f"{gaps.shape[0]} runs of {gaps.shape[1]} rounds, beta/delta = 1/2: gap "
         f"over (beta/delta) tau at most {np.max(gaps) / _REACH:.3f}, at the end "
         f"{np.mean(last) / _REACH:.3f}; |grad f_i|^2 at the end "

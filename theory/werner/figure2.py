@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from cfljax.statements import Preset, Status, Verdict, never_exceeds
+from cfljax.statements import Grade, Preset, Status, Verdict, never_exceeds
 from theory.rows import listed, row
 
 _STEPS = 300
@@ -181,7 +181,12 @@ def check_within(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
         f"{np.max(exact):.0f}, path up to {np.max(path):.0f}"
     )
     return never_exceeds(
-        name, path, factor * exact, rounding=_ROUNDING * exact, detail=detail
+        name,
+        path,
+        factor * exact,
+        rounding=_ROUNDING * exact,
+        grade=Grade.SEARCHED,
+        detail=detail,
     )
 
 
@@ -199,6 +204,7 @@ def check_printed_between(preset: Preset, name: str, *, factor: float = 0.0) -> 
         -values,
         -bound if bound > 0 else np.inf,
         rounding=_ROUNDING,
+        grade=Grade.SEARCHED,
         detail=f"(8) as printed is {printed:g} for all clients and places",
     )
 
@@ -213,7 +219,14 @@ def check_between(preset: Preset, name: str, *, everywhere: bool = False) -> Ver
         f"{len(least)} draws: least (8) "
         f"{'over all x' if everywhere else 'on the path'} {listed(least, '.2g')}"
     )
-    return never_exceeds(name, -least, -0.01, rounding=_ROUNDING, detail=detail)
+    return never_exceeds(
+        name,
+        -least,
+        -0.01,
+        rounding=_ROUNDING,
+        grade=Grade.NOMINAL,  # What Gaussian data may do is judged by a few draws.
+        detail=detail,
+    )
 
 
 def check_curves(preset: Preset, name: str, *, since: int = 20) -> Verdict:
@@ -228,6 +241,7 @@ def check_curves(preset: Preset, name: str, *, since: int = 20) -> Verdict:
         np.concatenate([growth, fall]),
         np.concatenate([np.full(len(growth), 2.0), np.full(len(fall), 10.0)]),
         rounding=_ROUNDING,
+        grade=Grade.NOMINAL,
         detail=f"{len(growth)} draws: (7) grows by a factor of at most "
         f"{np.max(growth):.2f}, (8) falls by one of at most {np.max(fall):.2f}; (7) is "
         f"{np.max(ratio[:, 0]):.0f} at the start, {np.max(ratio):.0f} at most",
@@ -245,6 +259,7 @@ def check_rank(preset: Preset, name: str, *, missing: int, samples: int = 9) -> 
         np.abs(found - missing).ravel().astype(float),
         0.0,
         rounding=_ROUNDING,
+        grade=Grade.SEARCHED,
         detail=f"{found.size} clients, {samples} equations, {features} unknowns: "
         f"solutions have dimension {np.min(found)} to {np.max(found)}",
     )
@@ -391,6 +406,7 @@ def check_ratio(preset: Preset, name: str, *, on_path: bool = False) -> Verdict:
         np.concatenate(values),
         bounds,
         rounding=_ROUNDING * np.abs(bounds),
+        grade=Grade.SEARCHED,
         detail=detail,
     )
 
@@ -409,7 +425,12 @@ def check_unconditional(
         f"{np.min(found):.1g}, at |x| up to {np.max(np.abs(places)):.0f}"
     )
     return never_exceeds(
-        name, -found, -claimed, rounding=_ROUNDING * claimed, detail=detail
+        name,
+        -found,
+        -claimed,
+        rounding=_ROUNDING * claimed,
+        grade=Grade.SEARCHED,
+        detail=detail,
     )
 
 
@@ -440,6 +461,7 @@ def check_separation(preset: Preset, name: str, *, factor: float = 1.0) -> Verdi
         np.array(values),
         np.array(bounds),
         rounding=_ROUNDING * max(sizes),
+        grade=Grade.SEARCHED,
         detail=f"Delta^2 = {shown}",
     )
 
@@ -471,7 +493,12 @@ def check_noise_everywhere(
         f"{reach:g} times the distance of the start"
     )
     return never_exceeds(
-        name, values, bounds, rounding=_ROUNDING * values, detail=detail
+        name,
+        values,
+        bounds,
+        rounding=_ROUNDING * values,
+        grade=Grade.SEARCHED,
+        detail=detail,
     )
 
 
@@ -493,7 +520,12 @@ def check_noise_form(preset: Preset, name: str, *, factor: float = 1.0) -> Verdi
         f"{np.nanmax(values[bounds > 0] / bounds[bounds > 0]):.3f} of the bound"
     )
     return never_exceeds(
-        name, values, bounds, rounding=_ROUNDING * (values + 1), detail=detail
+        name,
+        values,
+        bounds,
+        rounding=_ROUNDING * (values + 1),
+        grade=Grade.SEARCHED,
+        detail=detail,
     )
 
 
