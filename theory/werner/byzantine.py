@@ -489,7 +489,7 @@ def check_percentile(preset: Preset, name: str, *, threshold: int = 20) -> Verdi
 @functools.lru_cache(maxsize=4)
 def _opened(preset: Preset, gap: str) -> Float[np.ndarray, "own clouds"]:
     """|v - m| with one far attacker, in units of sigma."""
-    own = np.repeat(_OWNS, preset.choose(quick=80, full=1000)).tolist()
+    own = np.repeat(_OWNS, preset.choose(quick=90, full=1000)).tolist()
     clouds = _clouds(preset, own, _APART, far=1, reach=10 * _APART)
     return _shift(clouds, own, gap_radius(gap)).reshape(len(_OWNS), -1)
 
