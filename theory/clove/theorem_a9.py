@@ -731,7 +731,14 @@ def check_proximity(
         f"{_STRIP * max(_COPIES):g} a cluster, meet the condition; the truth costs up "
         f"to {worst:.3f} times as much as the best two means"
     )
-    return never_exceeds(name, values, bounds, rounding=1e-11 * values, detail=detail)
+    return never_exceeds(
+        name,
+        values,
+        bounds,
+        rounding=1e-11 * values,
+        grade=Grade.SEARCHED,
+        detail=detail,
+    )
 
 
 def prove_copies(*, exponent: str = "1") -> Sequence[Step]:

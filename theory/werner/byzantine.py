@@ -22,12 +22,15 @@ from jaxtyping import Array, Bool, Float
 from cfljax import attacks
 from cfljax.clustering import Rule, gap_radius, quantile_radius, threshold_clustering
 from cfljax.statements import (
+    Grade,
     Preset,
     Statement,
     Step,
     Verdict,
+    at_most,
     identity,
     never_exceeds,
+    tally,
 )
 from theory.rows import listed, row
 
@@ -36,8 +39,10 @@ _OWN, _ALL, _FEATURES, _ROUNDS = 25, 125, 10, 60
 RADIUS = float(np.sqrt(_OWN / _ALL * _SIGMA * _SEPARATION))
 _ATTACKERS = (2, 6, 12, 18)  # beta/delta up to 0.72, below every breakdown
 _MEANS = (3.0, 30.0)  # of the target: within the ball around 0, and far outside
-# Of centres in float32: 16 units in the last place of the largest coordinate, 260.
-_ROUNDING = 16 * float(np.finfo(np.float32).eps) * 260
+_LEFT = (1 - _OWN / _ALL) ** _ROUNDS  # of the start, if only honest points pull
+# Of centres: 16 units in the last place of the largest coordinate, 260.
+_ROUNDING = 16 * float(np.finfo(float).eps) * 260
+_CHANCE = 0.1  # of scenes that may be worse than claims which are not sure
 
 
 class Scenes(NamedTuple):
@@ -53,7 +58,7 @@ class Scenes(NamedTuple):
 
 
 class Attacked(NamedTuple):
-    """What became of the target's centre, in float32."""
+    """What became of the target's centre."""
 
     shift: Float[np.ndarray, " batch"]  # |v - m| for m the target's honest mean
     excess: Float[np.ndarray, " batch"]  # |v - mu|^2 - |m - mu|^2, mu its expectation
@@ -63,7 +68,7 @@ class Attacked(NamedTuple):
 
 def draw_scenes(preset: Preset, name: str) -> Scenes:
     """One scene for each number of attackers, mean of the target, and replicate."""
-    repeats = preset.choose(quick=5, full=100)
+    repeats = preset.choose(quick=20, full=100)
     grids = np.meshgrid(np.repeat(_ATTACKERS, repeats), _MEANS, indexing="ij")
     number, mean = (grid.ravel() for grid in grids)
     clusters = np.where(np.arange(_ALL) >= _OWN, 1 + np.arange(_ALL) % 3, 0)
@@ -75,7 +80,7 @@ def draw_scenes(preset: Preset, name: str) -> Scenes:
     points[..., 0] += mean[:, None]
     order = np.arange(_ALL) - _OWN
     return Scenes(
-        points.astype(np.float32),
+        points,
         (order >= 0) & (order < number[:, None]),
         clusters.astype(np.int32),
         number / _OWN,
@@ -115,23 +120,26 @@ def attacked(scenes: Scenes, name: str, **options: float | str) -> Attacked:
         centre, _ = jax.lax.scan(follow, start, length=_ROUNDS)
         return centre, lie(centre)
 
-    keys = jax.random.split(jax.random.key(scenes.seed), len(scenes.points))
-    centres, sent = jax.vmap(one)(
-        keys, jnp.asarray(scenes.points), jnp.asarray(scenes.byzantine)
-    )
-    honest = np.mean(scenes.points[:, :_OWN].astype(float), axis=1)
+    with jax.enable_x64(True):
+        keys = jax.random.split(jax.random.key(scenes.seed), len(scenes.points))
+        centres, sent = jax.vmap(one)(
+            keys, jnp.asarray(scenes.points), jnp.asarray(scenes.byzantine)
+        )
+    honest = np.mean(scenes.points[:, :_OWN], axis=1)
     expected = np.zeros_like(honest)
     expected[:, 0] = scenes.mean
     joined = scenes.byzantine | (scenes.clusters == 0)
-    total = np.sum(np.where(joined[..., None], np.asarray(sent, float), 0), axis=1)
-    mean, ends = total / np.sum(joined, axis=1)[:, None], np.asarray(centres, float)
-    square = lambda apart: np.sum(apart**2, axis=-1)
-    return Attacked(
-        shift=np.sqrt(square(ends - honest)),
-        excess=square(ends - expected) - square(honest - expected),
-        unprotected=np.sqrt(square(mean - honest)),
-        reach=scenes.share * RADIUS,
-    )
+    # A mean with numbers whose bits are flipped may well be past any number.
+    with np.errstate(over="ignore"):
+        total = np.sum(np.where(joined[..., None], np.asarray(sent), 0), axis=1)
+        mean, ends = total / np.sum(joined, axis=1)[:, None], np.asarray(centres)
+        square = lambda apart: np.sum(apart**2, axis=-1)
+        return Attacked(
+            shift=np.sqrt(square(ends - honest)),
+            excess=square(ends - expected) - square(honest - expected),
+            unprotected=np.sqrt(square(mean - honest)),
+            reach=scenes.share * RADIUS,
+        )
 
 
 @functools.lru_cache(maxsize=32)
@@ -171,10 +179,34 @@ def check_attack(
         np.concatenate(shift),
         factor * np.concatenate([run.reach for run in runs]),
         rounding=_ROUNDING,
+        grade=Grade.SEARCHED,
         coordinates=_where(runs),
         detail=f"{sum(map(len, shift))} scenes, beta/delta 0.08 to 0.72: |v - m| over "
         f"(beta/delta) tau at most {listed(ratio, '.2g')}; mean I "
         f"{listed(influence, '.2g')}",
+    )
+
+
+def check_seldom(
+    preset: Preset,
+    name: str,
+    *,
+    attack: str,
+    options: tuple[Mapping[str, float], ...],
+    factor: float,
+) -> Verdict:
+    """P(|v - m| > `factor` (beta/delta) tau) <= 0.1 in a scene with one of the numbers
+    of attackers and means, all as likely, for each of the options."""
+    ratio = [
+        run.shift / run.reach
+        for run in (_found(preset, attack, **each) for each in options)
+    ]
+    return at_most(
+        name,
+        tally(np.array(ratio) > factor),
+        _CHANCE,
+        detail=f"{sum(map(len, ratio))} scenes, beta/delta 0.08 to 0.72: |v - m| over "
+        f"(beta/delta) tau at most {listed(map(np.max, ratio), '.2g')}",
     )
 
 
@@ -205,14 +237,16 @@ def prove_edge(*, share: Fraction = Fraction(999, 1000)) -> list[Step]:
 
 
 def check_edge(preset: Preset, name: str, *, share: float = 0.999) -> Verdict:
-    """|v - m| = `share` (beta/delta) tau for the adaptive edge."""
+    """|v - m| = `share` (beta/delta) tau for the adaptive edge, up to what 60 rounds
+    leave of the distance of the start from that place, at most 2 tau."""
     run = _found(preset, "edge_adaptive")
     ratio = run.shift / run.reach
     return never_exceeds(
         name,
         np.abs(run.shift - share * run.reach),
-        0.0,
+        2 * _LEFT * RADIUS,
         rounding=_ROUNDING,
+        grade=Grade.SEARCHED,
         coordinates=_where([run]),
         detail=f"{len(ratio)} scenes, beta/delta 0.08 to 0.72: |v - m| over "
         f"(beta/delta) tau from {np.min(ratio):.4f} to {np.max(ratio):.4f}; mean I "
@@ -220,7 +254,7 @@ def check_edge(preset: Preset, name: str, *, share: float = 0.999) -> Verdict:
     )
 
 
-_REJECTED = 1e-5  # of (beta/delta) tau; what 60 rounds leave of the start
+_REJECTED = 1e-5  # of (beta/delta) tau; more than `_LEFT` of any start of a scene
 _once = functools.partial(
     row,
     place="Section 3.1.1, threat model; Lemma 5",
@@ -242,23 +276,32 @@ def _attack(
     options: tuple[Mapping[str, float], ...] = ({},),
 ) -> Statement:
     """The row of an attack of the library, which moves the centre by `most` of (beta/
-    delta) tau; its control claims `factor` of that, or is not clipped if None."""
+    delta) tau: surely if that is all of it or the start's rest, else with probability
+    0.9. Its control claims `factor` of that, or is not clipped if None."""
     control, how = {"factor": factor}, f"claims {factor}"
     if factor is None:
         control = {"protected": False}
         how = "takes the mean of the target's clients and the attackers"
+    sure = most in (1.0, _REJECTED)
+    kind = (
+        "In the scenes drawn, a search for a violation of what is sure."
+        if sure
+        else "In scenes drawn at random, beta/delta 0.08, 0.24, 0.48 or 0.72."
+    )
     return _once(
         id=f"werner.byz.{label}",
         text=f"attackers that send {sent} move the centre by at most {most:g} "
-        "(beta_i/delta_i) tau",
-        constants={"share": most},
+        f"(beta_i/delta_i) tau{'' if sure else ', with probability 0.9 or more'}",
+        constants={"share": most} | ({} if sure else {"chance": _CHANCE}),
         check=functools.partial(
-            check_attack, attack=attack, options=options, factor=most
+            check_attack if sure else check_seldom,
+            attack=attack,
+            options=options,
+            factor=most,
         ),
         control=control,
         note="Nobody moves it by more than (beta_i/delta_i) tau, I = 1 "
-        "(werner.byz.edge_adaptive). In the scenes of the check; normal attackers may "
-        f"come close to it, if seldom. Quadratic in beta_i. The control {how}.",
+        f"(werner.byz.edge_adaptive). {kind} Quadratic in beta_i. The control {how}.",
     )
 
 
@@ -309,7 +352,7 @@ _ATTACKS = (
         "an honest point, bit 30 of each number flipped",
         _REJECTED,
     ),
-    _attack("zero", "zero", "0", 0.6, 0.4),
+    _attack("zero", "zero", "0", 0.6, 0.3),
 )
 
 
@@ -334,26 +377,45 @@ def adaptive_errors(
     return np.sum(centre**2, axis=1)
 
 
-def check_breakdown(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
-    """The least beta/delta with an error above 4 tau^2 is 1 - `factor` sigma/tau."""
-    own, features, repeats = 50, 10, preset.choose(quick=2, full=20)
-    generator = preset.generator(name)
-    values, shown = [], []
-    for radius in (6.0, 9.0, 12.0):
+_BALLS = (6.0, 9.0, 12.0)  # tau
+_BROKEN, _WIDTH, _MOST = 0.65, 0.055, 0.4
+
+
+@functools.lru_cache(maxsize=4)
+def _breakdowns(preset: Preset) -> Float[np.ndarray, "balls draws"]:
+    """The least beta/delta with an error above 4 tau^2, infinite if there is none."""
+    own, features, repeats = 50, 10, preset.choose(quick=20, full=100)
+    generator = preset.generator("werner.byz.breakdown")
+    found = []
+    for radius in _BALLS:
         for _ in range(repeats):
             honest = generator.standard_normal((own, features)) / np.sqrt(features)
             broken = adaptive_errors(honest, radius, 150) > 4 * radius**2
-            first = (1 + np.argmax(broken)) / own if np.any(broken) else np.nan
+            found.append((1 + np.argmax(broken)) / own if np.any(broken) else np.inf)
+    return np.array(found).reshape(len(_BALLS), repeats)
+
+
+def check_breakdown(preset: Preset, name: str, *, factor: float = _BROKEN) -> Verdict:
+    """P(the least beta/delta with an error above 4 tau^2 is not 1 - `factor` sigma/tau
+    within 0.055) <= 0.4 for tau = 6, 9 or 12 sigma, all as likely."""
+    values, found = [], _breakdowns(preset)
+    for radius, firsts in zip(_BALLS, found, strict=True):
+        for first in firsts:
             values.append(abs(first - (1 - factor / radius)))
-        shown.append(f"{first:.2f} (tau = {radius:g}: {1 - 1 / radius:.2f})")
-    detail = (
-        f"n_i = {own}, d = {features}: breakdown at beta/delta = {', '.join(shown)}"
+    shown = ", ".join(
+        f"{np.min(firsts):.2f} to {np.max(firsts):.2f} (tau = {radius:g})"
+        for radius, firsts in zip(_BALLS, found, strict=True)
     )
-    return never_exceeds(name, np.array(values), 0.1, rounding=1e-9, detail=detail)
+    return at_most(
+        name,
+        tally(np.array(values) > _WIDTH),
+        _MOST,
+        detail=f"n_i = 50, d = 10: breakdown at beta/delta = {shown}",
+    )
 
 
 def _clouds(
-    preset: Preset, own: tuple[int, ...], separation: float, *, far: int, reach: float
+    preset: Preset, own: Sequence[int], separation: float, *, far: int, reach: float
 ) -> Float[np.ndarray, "batch points features"]:
     """`own` points around 0, `far` attackers at `reach`, the others at Delta."""
     generator = preset.generator("werner.byz.percentile")
@@ -366,7 +428,7 @@ def _clouds(
 
 
 def _shift(
-    points: Float[np.ndarray, "batch points features"], own: tuple[int, ...], rule: Rule
+    points: Float[np.ndarray, "batch points features"], own: Sequence[int], rule: Rule
 ) -> Float[np.ndarray, " batch"]:
     """|v - m| for each set, in units of sigma, after 60 rounds from its first point."""
 
@@ -382,53 +444,68 @@ def _shift(
     return np.linalg.norm(np.asarray(centres, float) - means, axis=1)
 
 
-def check_percentile(preset: Preset, name: str, *, threshold: int = 20) -> Verdict:
-    """|v - m| <= 0.4 sigma from n_i = `threshold` on; below at least 0.89 (1 - n_i/20)
-    Delta, and at Delta = 100 at most 0.91 of it."""
-    own = (10, 15, 18, 19, 20, 21, 25, 40)
-    values, bounds, shown = [], [], []
-    for separation in (100.0, 10_000.0):
+_CAUGHT = (10, 15, 18, 19, 20, 21, 25, 40)  # n_i around the percentile's 20
+_DISTANCES = (100.0, 10_000.0)  # Delta
+_EXCEPT = 0.2  # of clouds that may be elsewhere
+
+
+@functools.lru_cache(maxsize=4)
+def _percentiles(preset: Preset) -> Float[np.ndarray, "distances own clouds"]:
+    """|v - m| with the 20th percentile as the radius, in units of sigma."""
+    own, found = np.repeat(_CAUGHT, preset.choose(quick=200, full=2000)).tolist(), []
+    for separation in _DISTANCES:
         clouds = _clouds(preset, own, separation, far=10, reach=0.9 * separation)
-        shift = _shift(clouds, own, quantile_radius(0.2))
-        for number, moved in zip(own, shift, strict=True):
-            stray = (1 - number / 20) * separation
+        found.append(_shift(clouds, own, quantile_radius(0.2)))
+    return np.array(found).reshape(len(_DISTANCES), len(_CAUGHT), -1)
+
+
+def check_percentile(preset: Preset, name: str, *, threshold: int = 20) -> Verdict:
+    """But with probability 0.2 at most |v - m| <= 0.6 sigma from n_i = `threshold` on;
+    below at least 0.89 (1 - n_i/20) Delta, and at Delta = 100 at most 0.91 of it."""
+    found, wrong = _percentiles(preset), []
+    for separation, shifts in zip(_DISTANCES, found, strict=True):
+        for number, moved in zip(_CAUGHT, shifts, strict=True):
             if number >= threshold:
-                values.append(moved)
-                bounds.append(0.4)
+                wrong.append(moved > 0.6)
                 continue
-            values.append(-moved / separation)
-            bounds.append(-0.89 * stray / separation)
-            if separation == 100:
-                values.append(moved / separation)
-                bounds.append(0.91 * stray / separation)
-        shown.append(listed(shift, ".3g"))
-    detail = (
-        f"n_i = {listed(own)} of {_POINTS}: shifts {shown[0]} at "
-        f"Delta = 100, {shown[1]} at 10000"
-    )
-    return never_exceeds(
-        name, np.array(values), np.array(bounds), rounding=_FLOAT32, detail=detail
+            share = moved / ((1 - number / 20) * separation)
+            most = 0.91 if separation == 100 else np.inf
+            wrong.append((share < 0.89) | (share > most))
+    middle = np.median(found, axis=-1)
+    return at_most(
+        name,
+        tally(np.array(wrong)),
+        _EXCEPT,
+        coordinates={
+            "members": np.tile(np.array(_CAUGHT, float), len(_DISTANCES)),
+            "separation": np.repeat(_DISTANCES, len(_CAUGHT)),
+        },
+        detail=f"n_i = {listed(_CAUGHT)} of {_POINTS}: median shifts "
+        f"{listed(middle[0], '.3g')} at Delta = 100, {listed(middle[1], '.3g')} at "
+        "10000",
     )
 
 
 @functools.lru_cache(maxsize=4)
-def _opened(preset: Preset, gap: str) -> Float[np.ndarray, " batch"]:
+def _opened(preset: Preset, gap: str) -> Float[np.ndarray, "own clouds"]:
     """|v - m| with one far attacker, in units of sigma."""
-    clouds = _clouds(preset, _OWNS, _APART, far=1, reach=10 * _APART)
-    return _shift(clouds, _OWNS, gap_radius(gap))
+    own = np.repeat(_OWNS, preset.choose(quick=90, full=1000)).tolist()
+    clouds = _clouds(preset, own, _APART, far=1, reach=10 * _APART)
+    return _shift(clouds, own, gap_radius(gap)).reshape(len(_OWNS), -1)
 
 
 def check_gap(preset: Preset, name: str, *, gap: str = "outer") -> Verdict:
-    """One far attacker moves the centre of `gap` by Delta/2 or more, the inner gap's
-    not at all."""
+    """But with probability 0.2 at most one far attacker moves the centre of `gap` by
+    Delta/2 or more, and the inner gap's not at all."""
     found, inner = _opened(preset, gap), _opened(preset, "inner")
-    return never_exceeds(
+    return at_most(
         name,
-        np.concatenate([-found / _APART, inner]),
-        np.repeat([-0.5, 0.0], len(_OWNS)),
-        rounding=_FLOAT32,
+        tally((found < _APART / 2) | (inner > _FLOAT32)),
+        _EXCEPT,
+        coordinates={"members": np.array(_OWNS, float)},
         detail=f"n_i = 25, 40 of {_POINTS}, Delta = {_APART:g}, one attacker at 10 "
-        f"Delta: {gap} gap {listed(found, '.0f')}, inner gap {listed(inner, '.2g')}",
+        f"Delta: {gap} gap at least {listed(np.min(found, axis=1), '.0f')}, inner gap "
+        f"at most {listed(np.max(inner, axis=1), '.2g')}",
     )
 
 
@@ -437,41 +514,47 @@ _BREAKDOWN = (
         id="werner.byz.breakdown",
         place="Section 3.1.1, threat model",
         text="under the adaptive edge the least beta_i/delta_i with |v - m|^2 > 4 "
-        "tau^2 is 1 - sigma/tau, within 0.1",
-        preconditions=("n_i = 50, d = 10, isotropic noise", "tau = 6, 9, 12 sigma"),
-        constants={"distance": 0.1},
+        "tau^2 is 1 - 0.65 sigma/tau within 0.055, with probability 0.6 or more",
+        preconditions=(
+            "n_i = 50, d = 10, isotropic normal noise",
+            "tau = 6, 9 or 12 sigma, all as likely",
+        ),
+        constants={"share": _BROKEN, "distance": _WIDTH, "chance": _MOST},
         claimed="beta_i <= c delta_i, c unnamed",
         check=check_breakdown,
-        control={"factor": 2.0},
-        note="The constant of beta_i <~ delta_i is below 1. It breaks a little later "
-        "than that, by up to 0.11 at tau = 4 sigma. The control claims 1 - 2 "
-        "sigma/tau.",
+        control={"factor": 1.5},
+        note="The constant of beta_i <~ delta_i is below 1, and 0.65 is a fit for "
+        "these three. The control claims 1 - 1.5 sigma/tau.",
     ),
     row(
         id="werner.byz.percentile",
         place="Section 4.2, hyperparameters",
         text="with the 20th percentile of N = 100 distances as the radius the centre "
-        "stays within 0.4 sigma iff the cluster has n_i >= 20; else it moves by at "
-        "least 0.89 (1 - n_i/20) Delta, and at Delta = 100 by no more than 0.91 of it",
+        "stays within 0.6 sigma if the cluster has n_i >= 20; else it moves by at "
+        "least 0.89 (1 - n_i/20) Delta, and at Delta = 100 by no more than 0.91 of it; "
+        "each with probability 0.8 or more",
         preconditions=(
             "10 attackers at 0.9 Delta, the others at Delta = 100 and 10^4 sigma",
+            "normal noise, d = 5, n_i = 10 to 40",
         ),
-        constants={"within": 0.4, "beyond": 0.89},
+        constants={"within": 0.6, "beyond": 0.89, "chance": _EXCEPT},
         claimed="used for MNIST, where delta_i = 1/4",
         check=check_percentile,
         control={"threshold": 19},
         note="The ball holds 20 points, whoever they are: protection needs n_i >= 1 + "
-        "floor(q (N - 1)). Theorem 1 does not cover such radii. The control claims "
-        "protection from 19 on.",
+        "floor(q (N - 1)). Now and then noise takes the centre elsewhere, as with n_i "
+        "= 19. Theorem 1 does not cover such radii. The control claims protection "
+        "from 19 on.",
     ),
     row(
         id="werner.byz.outer_gap",
         place="Released code, a radius by clusters of distances",
         text="one attacker at 10 Delta opens the ball of the outer gap to all honest "
         "points, and moves the centre by at least Delta/2; with the inner gap it does "
-        "not move it at all, up to 0.001 sigma of rounding",
-        preconditions=("N = 100, n_i = 25 and 40, Delta = 1000 sigma",),
-        constants={"beyond": 0.5},
+        "not move it at all, up to 0.001 sigma of rounding; with probability 0.8 or "
+        "more",
+        preconditions=("N = 100, n_i = 25 and 40, Delta = 1000 sigma, normal noise",),
+        constants={"beyond": 0.5, "chance": _EXCEPT},
         claimed="a rule of the code, not of the paper",
         check=check_gap,
         control={"gap": "inner"},
@@ -531,7 +614,7 @@ def gradient_gaps(
 ) -> tuple[Float[np.ndarray, "trials rounds"], Float[np.ndarray, "trials rounds"]]:
     """|grad f_i(x_t) - grad f_i(x'_t)| of runs with and without an attack and with the
     same noise, and |grad f_i(x_t)|^2 under attack; see `_lies` for the kinds."""
-    trials = preset.choose(quick=10, full=100)
+    trials = preset.choose(quick=100, full=400)
     rounds = preset.choose(quick=60, full=500)
     generator = preset.generator("werner.byz", 1)
     attacked = np.zeros((trials, _DIMENSION))
@@ -562,10 +645,23 @@ def check_training(
         np.concatenate([np.max(gaps, axis=1), -last]),
         np.repeat([factor * _REACH, -least * _REACH], len(last)),
         rounding=1e-9,
+        grade=Grade.SEARCHED,
         detail=f"{gaps.shape[0]} runs of {gaps.shape[1]} rounds, beta/delta = 1/2: gap "
         f"over (beta/delta) tau at most {np.max(gaps) / _REACH:.3f}, at the end "
         f"{np.mean(last) / _REACH:.3f}; |grad f_i|^2 at the end "
         f"{np.mean(squares[:, -1]):.2f}, floor {_REACH**2:.2f}",
+    )
+
+
+def check_alternating(preset: Preset, name: str, *, factor: float = 0.2) -> Verdict:
+    """P(a run has a gap above `factor` (beta/delta) tau) <= 0.2."""
+    gaps, _ = gradient_gaps(preset, "alternating")
+    return at_most(
+        name,
+        tally(np.max(gaps, axis=1) > factor * _REACH),
+        _EXCEPT,
+        detail=f"{gaps.shape[0]} runs of {gaps.shape[1]} rounds, beta/delta = 1/2: gap "
+        f"over (beta/delta) tau at most {np.max(gaps) / _REACH:.3f}",
     )
 
 
@@ -602,9 +698,9 @@ _TRAINING = (
     _run(
         id="werner.byz.alternating",
         text="the same push in turns on both sides moves gradients by at most 0.2 "
-        "(beta_i/delta_i) tau",
-        constants={"share": 0.2},
-        check=functools.partial(check_training, kind="alternating", factor=0.2),
+        "(beta_i/delta_i) tau, with probability 0.8 or more for a run",
+        constants={"share": 0.2, "chance": _EXCEPT},
+        check=check_alternating,
         control={"factor": 0.02},
         note="What pushes apart in time cancels. The control claims 0.02.",
     ),

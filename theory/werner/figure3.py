@@ -13,7 +13,15 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from cfljax.statements import Preset, Status, Step, Verdict, identity, never_exceeds
+from cfljax.statements import (
+    Grade,
+    Preset,
+    Status,
+    Step,
+    Verdict,
+    identity,
+    never_exceeds,
+)
 from theory.rows import listed, row
 from theory.werner.common.one_client import Cluster
 from theory.werner.figure2 import Regression, draw_regression
@@ -87,6 +95,7 @@ def check_stated(preset: Preset, name: str, *, arm: Arm = "stated") -> Verdict:
         float(np.mean(ours)),
         0.95 * float(np.mean(alone)),
         rounding=_ROUNDING,
+        grade=Grade.NOMINAL,  # means of the draws, without an interval
         detail=f"{len(ours)} draws: mean |x_i - x*| over that of local training "
         f"{listed(ours / alone, '.3f')}",
     )
@@ -117,6 +126,7 @@ def check_order(
         found[:-1],
         found[1:],
         rounding=_ROUNDING,
+        grade=Grade.NOMINAL,  # means of the draws, without an interval
         detail=f"mean |x_i - x*| of {', '.join(order)}: {listed(found, '.3g')}",
     )
 

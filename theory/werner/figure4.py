@@ -142,6 +142,7 @@ def check_rounds(
         np.concatenate([np.abs(-np.diff(asked) - fall), [np.ptp(member)], near[1:]]),
         np.concatenate([np.zeros(len(asked) - 1), [spread], near[:-1]]),
         rounding=_ROUNDING,
+        grade=Grade.NOMINAL,  # Elbows are those of means of the draws.
         detail=f"{_SIGMAS_TOLD}: elbows at {listed(member)} from members, "
         f"{listed(near)} from starts at a fixed distance",
     )
@@ -168,7 +169,12 @@ def check_elbow_printed(preset: Preset, name: str, *, whole: bool = False) -> Ve
         f"{', '.join(f'-{v:.3f}' for v in values)} in the last that falls"
     )
     return never_exceeds(
-        name, np.array(values), np.array(bounds), rounding=_ROUNDING, detail=detail
+        name,
+        np.array(values),
+        np.array(bounds),
+        rounding=_ROUNDING,
+        grade=Grade.SEARCHED,
+        detail=detail,
     )
 
 

@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 
 from cfljax.data import load_images
 from cfljax.statements import (
+    Grade,
     Preset,
     Status,
     Step,
@@ -176,7 +177,12 @@ def check_loss(
         f"published {published:g}"
     )
     return never_exceeds(
-        name, min(even, found), published, rounding=_ROUNDING, detail=detail
+        name,
+        min(even, found),
+        published,
+        rounding=_ROUNDING,
+        grade=Grade.SEARCHED,
+        detail=detail,
     )
 
 
@@ -359,7 +365,12 @@ def check_ordering(
             shown.append(f"{task} " + listed(points, ".1f"))
     detail = f"{', '.join(order)}: {'; '.join(shown)} %"
     return never_exceeds(
-        name, np.array(values), np.array(bounds), rounding=_ROUNDING, detail=detail
+        name,
+        np.array(values),
+        np.array(bounds),
+        rounding=_ROUNDING,
+        grade=Grade.NOMINAL,  # accuracies of training runs, without an interval
+        detail=detail,
     )
 
 

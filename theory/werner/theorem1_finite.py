@@ -18,6 +18,7 @@ from scipy import stats
 from cfljax.statements import (
     Constant,
     Evaluation,
+    Grade,
     Margin,
     Preset,
     Step,
@@ -289,7 +290,7 @@ def check_path(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
         ratios.append(ratio[good])
         like += int(np.sum(good))
     found = np.concatenate(ratios)
-    path = never_exceeds(name, found, factor, rounding=1e-9)
+    path = never_exceeds(name, found, factor, rounding=1e-9, grade=Grade.SEARCHED)
     left, right = _unlike()
     rare = never_exceeds(name, left, factor * right, rounding=1e-12 * right)
     detail = (
