@@ -434,7 +434,8 @@ def prove_worst(*, factor: str = "1") -> list[Step]:
        step 3 is at most alpha sqrt(rho), so that it is a lower bound in case 2 as well.
 
     Hence kappa >= alpha rho/sqrt(near far) if u >= 1, else alpha sqrt(rho). Attained at
-    |a| = r, |b| = R with C = 0, or opposite (step 2, equality).
+    |a| = r, |b| = R with C = 0, or opposite (step 2, equality). C = 0 is <a, b> =
+    -sigma^2, which takes two dimensions where u > 1.
     """
     import sympy
 
@@ -726,7 +727,7 @@ STATEMENTS = (
         id=WORST,
         place="Lemma 1, its worst case",
         text="kappa >= kappa*(alpha, rho), attained: independent losses where "
-        "(1/4 - alpha^2) rho >= 1, else alpha sqrt(rho)",
+        "(1/4 - alpha^2) rho >= 1 (in two dimensions or more), else alpha sqrt(rho)",
         preconditions=(
             "|theta_l - theta_l*| <= (1/2 - alpha) Delta for both models",
             "|theta_j* - theta_j'*| >= Delta, rho = Delta^2 / sigma^2",
