@@ -33,7 +33,6 @@ from theory.ifca.common.convex import (
     WaveFamily,
     gradient_step,
 )
-from theory.ifca.common.steps import no_negative_coefficient
 from theory.polynomials import no_negative_term
 
 EQ21 = "ifca.eq21"
@@ -294,8 +293,8 @@ def prove_contraction_printed(*, part: str = "1") -> list[Step]:
     low, top = sympy.symbols("lambda L", positive=True)
     return [
         *prove_contraction(),
-        no_negative_coefficient(
-            "lambda + L >= part L", low + top - sympy.Rational(part) * top, low, top
+        no_negative_term(
+            "lambda + L >= part L", low + top - sympy.Rational(part) * top
         ),
     ]
 

@@ -50,7 +50,8 @@ from theory.ifca.common.checks import (
 from theory.ifca.common.linear import log_worst_chance
 from theory.ifca.common.raw_data import Client, all_wrong_choices, worst_client
 from theory.ifca.common.rounds import Value
-from theory.ifca.common.steps import logarithm_above, no_negative_coefficient
+from theory.ifca.common.steps import logarithm_above
+from theory.polynomials import no_negative_term
 from theory.rows import listed
 
 BOUND, SHARP = "ifca.lem1.bound", "ifca.lem1.sharp"
@@ -599,13 +600,12 @@ def prove_stronger(*, rate: str = "1/2") -> list[Step]:
     return [
         *prove_worst(),
         logarithm_above(),
-        no_negative_coefficient(
-            "1 + rho >= 2 rate (1 + rho/4)", 1 + rho - twice * (1 + quarter * rho), rho
+        no_negative_term(
+            "1 + rho >= 2 rate (1 + rho/4)", 1 + rho - twice * (1 + quarter * rho)
         ),
-        no_negative_coefficient(
+        no_negative_term(
             "rho (1 + rho) >= 2 rate ((1 + rho/4)^2 + rho^2/4) for rho = 4 + more",
             far.subs(rho, 4 + more),
-            more,
         ),
     ]
 

@@ -35,9 +35,9 @@ from theory.ifca.common.raw_data import Geometry, place_pair
 from theory.ifca.common.steps import (
     logarithm_below,
     logarithm_of_less,
-    no_negative_coefficient,
 )
 from theory.ifca.lemma1 import PRECONDITIONS, lemma1_bound
+from theory.polynomials import no_negative_term
 
 EQ13, EQ14, EQ15 = "ifca.eq13", "ifca.eq14", "ifca.eq15"
 
@@ -223,7 +223,7 @@ def prove_near(*, factor: str = "1") -> list[Step]:
 
     e, gap = sympy.symbols("e gap", positive=True)
     claimed = sympy.Rational(factor) * (e + gap) ** 2
-    return [no_negative_coefficient("(e + gap)^2 >= e^2", claimed - e**2, e, gap)]
+    return [no_negative_term("(e + gap)^2 >= e^2", claimed - e**2)]
 
 
 _TAIL_ALPHAS = (1e-6, 1e-3, 0.02, 0.1, 0.2, 0.3, 0.4, 0.49, 0.4999, 0.5 - 1e-6)
@@ -340,11 +340,9 @@ def prove_upper_tail(*, c4: str = "1/4") -> list[Step]:
             bottom - (rho + 4 - 4 * alpha * (1 - alpha) * rho),
         ),
         exactly("4 alpha^2 - 4 alpha/3 <= 1/3 at 0 and 1/2", bool(bend(half) <= third)),
-        no_negative_coefficient(
-            "4 (1 + rho) >= rho + 4", 4 * (1 + rho) - (rho + 4), rho
-        ),
-        no_negative_coefficient(
-            "4 (1 + rho) >= 4 rho/3 + 4", 4 * (1 + rho) - (4 * rho / 3 + 4), rho
+        no_negative_term("4 (1 + rho) >= rho + 4", 4 * (1 + rho) - (rho + 4)),
+        no_negative_term(
+            "4 (1 + rho) >= 4 rho/3 + 4", 4 * (1 + rho) - (4 * rho / 3 + 4)
         ),
         exactly("1/4 >= c4", Fraction(1, 4) >= Fraction(c4)),
     ]
