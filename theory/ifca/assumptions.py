@@ -458,7 +458,8 @@ def prove_unbounded(*, order: int, radius: str = "") -> list[Step]:
 
     At r^2 = c they are 2 (c + s^2)^2 and 4 ((d + 1) c + d s^2) (`prove_squared`). The
     second exceeds c; for the first take r^2 = c + 1: 2 (c + 1 + s^2)^2 > c. In a ball
-    (of a `radius` that is given) r is not free, and nothing follows.
+    of a `radius` that is given r is not free: at c of the largest variance in it, and
+    less so beyond, r^2 is more than the radius' square, here for d = 1 and s = 0.
     """
     import sympy
 
@@ -468,10 +469,15 @@ def prove_unbounded(*, order: int, radius: str = "") -> list[Step]:
     else:
         rest = 4 * ((d + 1) * c + d * s**2) - c
     coefficients = sympy.Poly(sympy.expand(rest), c, s, d).coeffs()
+    admitted = True
+    if radius:
+        square = Fraction(radius) ** 2
+        largest = 8 * square if order else 2 * square**2
+        admitted = largest + (0 if order else 1) <= square
     return [
         exactly("the variance less c is a sum of positive terms",
                 all(one > 0 for one in coefficients)),
-        exactly("every r is admitted", not radius, radius or "theta in R^d"),
+        exactly("that r is admitted for every c", admitted, radius or "theta in R^d"),
     ]  # fmt: skip
 
 

@@ -10,7 +10,6 @@ theta_1*|^2 + sigma^2. (13) is P(U >= V) <= P(V <= t) + P(U > t), for every t; (
 import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -293,20 +292,25 @@ def prove_lower_tail(*, c2: str = "1/4") -> list[Step]:
 
     1. The event is u/n' - 1 <= -x, x = 4 alpha rho/((1 + 2 alpha)^2 rho + 4) in (0, 1).
        By Markov's inequality P <= exp(-n' (-log(1 - x) - x)/2) <= exp(-n' x^2/4).
-    2. x >= alpha rho/(rho + 1), as (1 + 2 alpha)^2 <= 4. That is (17), with c2 = 1/4;
-       (16) has a smaller fraction still.
+    2. x is 4 alpha rho/B, B = (1 + 2 alpha)^2 rho + 4, and y = alpha rho/(rho + 1) is 4
+       alpha rho/(B + g), g = (1 - 2 alpha) (3 + 2 alpha) rho >= 0: x^2/4 >= c2 y^2 is
+       (B + g)^2 >= 4 c2 B^2. That is (17); (16) has a smaller fraction still.
     """
     import sympy
 
     rho, alpha = sympy.symbols("rho alpha", positive=True)
     gap = 4 * (rho + 1) - ((1 + 2 * alpha) ** 2 * rho + 4)
+    bottom, more = sympy.symbols("B g", nonnegative=True)
     return [
         logarithm_of_less(),
         identity(
             "4 (rho + 1) - ((1 + 2 alpha)^2 rho + 4) = (1 - 2 alpha) (3 + 2 alpha) rho",
             gap - (1 - 2 * alpha) * (3 + 2 * alpha) * rho,
         ),
-        exactly("1/4 >= c2", Fraction(1, 4) >= Fraction(c2)),
+        no_negative_term(
+            "(B + g)^2 >= 4 c2 B^2",
+            (bottom + more) ** 2 - 4 * sympy.Rational(c2) * bottom**2,
+        ),
     ]
 
 
@@ -316,11 +320,11 @@ def prove_upper_tail(*, c4: str = "1/4") -> list[Step]:
     1. The event is u/n' - 1 > x, x = 4 alpha rho/D, D = (1 - 2 alpha)^2 rho + 4. By
        Markov's inequality P <= exp(-n' (x - log(1 + x))/2) <= exp(-n' x^2/(4 (1 + 2
        x/3))).
-    2. With y = alpha rho/(rho + 1) it is enough that x^2 >= y^2 (1 + 2 x/3), or 16 (1 +
-       rho)^2 >= D (D + 8 alpha rho/3). D <= rho + 4, and D + 8 alpha rho/3 = rho + 4 -
-       4 alpha rho/3 + 4 alpha^2 rho <= 4 rho/3 + 4, as 4 alpha^2 - 4 alpha/3 <= 1/3 for
-       alpha <= 1/2: it is 1/3 there, and convex with 0 at 0. Both are at most 4 (1 +
-       rho).
+    2. With y = alpha rho/(rho + 1) it is enough that x^2 >= 4 c4 y^2 (1 + 2 x/3), or 16
+       (1 + rho)^2 >= 4 c4 D E, E = D + 8 alpha rho/3. D <= rho + 4, and E = rho + 4 - 4
+       alpha rho/3 + 4 alpha^2 rho <= 4 rho/3 + 4, as 4 alpha^2 - 4 alpha/3 <= 1/3 for
+       alpha <= 1/2: it is 1/3 there, and convex with 0 at 0. So 4 (1 + rho) is D + g
+       and E + h with g and h >= 0, and its square is (D + g) (E + h).
     3. That is (19); (18) has a smaller fraction still.
     """
     import sympy
@@ -329,6 +333,7 @@ def prove_upper_tail(*, c4: str = "1/4") -> list[Step]:
     bottom = (1 - 2 * alpha) ** 2 * rho + 4
     third, half = sympy.Rational(1, 3), sympy.Rational(1, 2)
     bend = lambda a: 4 * a**2 - 4 * a / 3
+    d, e, g, h = sympy.symbols("D E g h", nonnegative=True)
     return [
         logarithm_below(),
         identity(
@@ -344,7 +349,10 @@ def prove_upper_tail(*, c4: str = "1/4") -> list[Step]:
         no_negative_term(
             "4 (1 + rho) >= 4 rho/3 + 4", 4 * (1 + rho) - (4 * rho / 3 + 4)
         ),
-        exactly("1/4 >= c4", Fraction(1, 4) >= Fraction(c4)),
+        no_negative_term(
+            "(D + g) (E + h) >= 4 c4 D E",
+            (d + g) * (e + h) - 4 * sympy.Rational(c4) * d * e,
+        ),
     ]
 
 
