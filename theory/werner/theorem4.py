@@ -448,8 +448,9 @@ def prove_first(*, share: str = "0.5") -> list[Step]:
     """Gradients that stay Delta apart give momenta (1 - (1 - alpha)^t) Delta apart, and
     (1 - alpha)^t <= e^(-alpha t) <= 1/2 for t >= log(2)/alpha. That 1 - a <= e^-a is
     that of a convex function, e^-a - 1 + a, which is 0 with its derivative at a = 0."""
-    import flint
+    import sympy
 
+    apart = 1 - sympy.exp(-sympy.log(2))  # exactly 1/2
     return [
         nonnegative(
             "the second derivative of e^-a - 1 + a is e^-a > 0",
@@ -457,12 +458,9 @@ def prove_first(*, share: str = "0.5") -> list[Step]:
             {"alpha": (0, 1)},
             strict=True,
         ),
-        nonnegative(
-            f"1 - e^(-log 2) >= {share}, up to 1e-30",
-            lambda: (
-                1 - (-flint.arb(2).log()).exp() - flint.arb(share) + flint.arb("1e-30")
-            ),
-            {},
+        no_negative_term(
+            f"(1 - e^(-log 2)) Delta >= {share} Delta",
+            (apart - sympy.Rational(share)) * sympy.Symbol("Delta", positive=True),
         ),
     ]
 
