@@ -48,6 +48,7 @@ from theory.ifca.common.convex import (
 )
 from theory.ifca.common.heavy_tails import flipping_jump, jump_tail
 from theory.ifca.common.linear import closeness, enough_samples, log_worst_chance
+from theory.polynomials import no_negative_term
 from theory.rows import listed
 
 CLOSENESS, SAMPLES = "ifca.asm1", "ifca.asm2"
@@ -321,18 +322,22 @@ def prove_curvature(*, factor: str = "1") -> list[Step]:
     and grad F(theta) - grad F(theta') has the square sum h^2 d^2, d the components of
     theta' - theta along the eigenvectors. As lambda <= h <= L for each, the first is at
     least (lambda/2) sum d^2 and the second at most L^2 sum d^2, with equality along
-    the extreme eigenvectors: `factor` lambda and L/`factor` take factor <= 1.
+    the extreme eigenvectors. Claimed: `factor` lambda and L/`factor`. With h = lambda
+    + a and L = h + b, a and b >= 0, both differences have no negative term.
     """
     import sympy
 
     h, x, d = sympy.symbols("h x d", real=True)
+    low, a, b = sympy.symbols("lambda a b", nonnegative=True)
+    own, share = low + a, sympy.Rational(factor)
     loss = lambda e: h * e**2 / 2
     rest = loss(x + d) - loss(x) - sympy.diff(loss(x), x) * d
     change = (h * (x + d) - h * x) ** 2
     return [
         identity("F(x + d) - F(x) - F'(x) d = h d^2/2", rest - h * d**2 / 2),
         identity("(F'(x + d) - F'(x))^2 = h^2 d^2", change - h**2 * d**2),
-        exactly("factor <= 1", Fraction(factor) <= 1, factor),
+        no_negative_term("h >= factor lambda", own - share * low),
+        no_negative_term("(L/factor)^2 >= h^2", (own + b) ** 2 / share**2 - own**2),
     ]
 
 
@@ -343,19 +348,27 @@ def prove_variance(*, order: int, factor: str = "1") -> list[Step]:
     independent of omega and zeta, |omega| = w, Var zeta = s^2, E zeta = 0. Given omega,
     <omega, theta> + phi is uniform modulo 2 pi, whatever theta is, so that the cosine
     has mean 0 and mean square 1/2, and so has the sine of the gradient's noise,
-    -A sin(...) omega.
+    -A sin(...) omega. The row allows `factor` times that.
     """
     import sympy
 
+    length, rest = sympy.symbols("A w" if order else "A s", positive=True)
     phi, start = sympy.symbols("phi start", real=True)
     wave = sympy.sin(phi) if order else sympy.cos(phi)
     square = sympy.integrate(wave**2, (phi, start, start + 2 * sympy.pi))
     mean = sympy.integrate(wave, (phi, start, start + 2 * sympy.pi))
+    half = sympy.simplify(sympy.expand_trig(square / (2 * sympy.pi)))
+    if order:
+        exact, allowed = length**2 * half * rest**2, length**2 * rest**2 / 2
+    else:
+        exact, allowed = length**2 * half + rest**2, length**2 / 2 + rest**2
+    allowed *= sympy.Rational(factor)
     return [
         identity("mean 0 over a period, from anywhere", mean),
         identity("mean square 1/2 over a period, from anywhere",
-                 sympy.expand_trig(square / (2 * sympy.pi)) - sympy.Rational(1, 2)),
-        exactly("at least that is allowed", Fraction(factor) >= 1, factor),
+                 half - sympy.Rational(1, 2)),
+        no_negative_term("what is allowed is no less than the variance",
+                         allowed - exact),
     ]  # fmt: skip
 
 
@@ -445,7 +458,8 @@ def prove_unbounded(*, order: int, radius: str = "") -> list[Step]:
 
     At r^2 = c they are 2 (c + s^2)^2 and 4 ((d + 1) c + d s^2) (`prove_squared`). The
     second exceeds c; for the first take r^2 = c + 1: 2 (c + 1 + s^2)^2 > c. In a ball
-    (of a `radius` that is given) r is not free, and nothing follows.
+    of a `radius` that is given r is not free: at c of the largest variance in it, and
+    less so beyond, r^2 is more than the radius' square, here for d = 1 and s = 0.
     """
     import sympy
 
@@ -455,10 +469,15 @@ def prove_unbounded(*, order: int, radius: str = "") -> list[Step]:
     else:
         rest = 4 * ((d + 1) * c + d * s**2) - c
     coefficients = sympy.Poly(sympy.expand(rest), c, s, d).coeffs()
+    admitted = True
+    if radius:
+        square = Fraction(radius) ** 2
+        largest = 8 * square if order else 2 * square**2
+        admitted = largest + (0 if order else 1) <= square
     return [
         exactly("the variance less c is a sum of positive terms",
                 all(one > 0 for one in coefficients)),
-        exactly("every r is admitted", not radius, radius or "theta in R^d"),
+        exactly("that r is admitted for every c", admitted, radius or "theta in R^d"),
     ]  # fmt: skip
 
 
@@ -584,10 +603,12 @@ def prove_conditions(*, samples_constant: str = "4") -> list[Step]:
     y = a / (2 * k - 3)
     rest = sympy.Rational(1, 2) - (k - 1) * y / (1 + y)
     ratio = 4 / Fraction(samples_constant)
+    more = sympy.Symbol("k - 2", nonnegative=True)
     return [
         identity("1/2 - (k - 1) y/(1 + y) = (2k - 3) (1 - a)/(2 (2k - 3 + a))",
                  rest - (2 * k - 3) * (1 - a) / (2 * (2 * k - 3 + a))),
-        exactly("a = 4/C <= 1", ratio <= 1, f"a = {ratio}"),
+        no_negative_term("(2k - 3) (1 - a) >= 0 at a = 4/C, for all k >= 2",
+                         (2 * more + 1) * (1 - sympy.Rational(ratio))),
         exactly("2 (1/4)^2 * 8 = 1", 2 * Fraction(1, 16) * 8 == 1),
     ]  # fmt: skip
 
@@ -597,15 +618,15 @@ def prove_kept_closeness(*, excess: str = "1") -> list[Step]:
 
     In units of sqrt(lambda/L) Delta errors of at most E = 1/2 - min(alpha0, 1/4) stay
     so: (1 - x) E + eps0 - E = -x (E - excess/4) at eps0 = excess x/4, which is not
-    positive for excess <= 1, as E >= 1/4.
+    positive for excess <= 1, as E = 1/4 + b, b >= 0.
     """
     import sympy
 
-    edge, x, more = sympy.symbols("E x excess", positive=True)
+    b, x = sympy.symbols("b x", nonnegative=True)
+    edge, floor = sympy.Rational(1, 4) + b, sympy.Rational(excess) * x / 4
     return [
-        identity("(1 - x) E + excess x/4 - E = -x (E - excess/4)",
-                 (1 - x) * edge + more * x / 4 - edge + x * (edge - more / 4)),
-        exactly("excess <= 1", Fraction(excess) <= 1, excess),
+        no_negative_term("E - (1 - x) E - excess x/4 >= 0 for E = 1/4 + b",
+                         edge - (1 - x) * edge - floor),
     ]  # fmt: skip
 
 

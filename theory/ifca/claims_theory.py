@@ -1,7 +1,6 @@
 """What Section 5 says of its theory: the rate, re-sampling, and random starts."""
 
 import functools
-from fractions import Fraction
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -14,7 +13,6 @@ from cfljax.statements import (
     Verdict,
     at_most,
     combine,
-    exactly,
     identity,
     never_exceeds,
     tally,
@@ -43,6 +41,7 @@ from theory.ifca.common.fixed_data import (
     used_models,
 )
 from theory.ifca.common.linear import Setting, follow_all, margins
+from theory.polynomials import no_negative_term
 from theory.rows import listed
 
 OPTIMAL, REUSE = "ifca.claim.optimal", "ifca.claim.noresample"
@@ -310,7 +309,9 @@ def prove_guess(*, shift: str = "0") -> list[Step]:
     squares = ((half**2 - alpha**2) * rho) ** 2 + 1 + rho * (half + 2 * alpha**2)
     return [
         identity("what is under the root is 1 and squares", below - squares),
-        exactly("alpha + shift > 0 for all alpha > 0", Fraction(shift) >= 0, shift),
+        no_negative_term(
+            "alpha + shift >= 0 for all alpha > 0", alpha + sympy.Rational(shift)
+        ),
     ]
 
 
@@ -347,14 +348,16 @@ def prove_regime(*, edge: str = "1") -> list[Step]:
     """
     import sympy
 
-    m, n = sympy.symbols("m n", positive=True)
+    m, n, more = sympy.symbols("m n more", positive=True)
     rate = 1 / sympy.sqrt(m * n) + 1 / n
     return [
         identity(
             "1/sqrt(m n) + 1/n = (1 + sqrt(m/n))/sqrt(m n)",
             rate - (1 + sympy.sqrt(m / n)) / sympy.sqrt(m * n),
         ),
-        exactly("m/n <= 1 at n = edge m", 1 / Fraction(edge) <= 1, f"edge = {edge}"),
+        no_negative_term(
+            "n - m >= 0 for n = edge m + more", sympy.Rational(edge) * m + more - m
+        ),
     ]
 
 

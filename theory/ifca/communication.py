@@ -11,13 +11,13 @@ from cfljax.statements import (
     Verdict,
     at_most,
     combine,
-    exactly,
     identity,
     never_exceeds,
     tally,
 )
 from theory.ifca.common.checks import grid, row
 from theory.ifca.common.fixed_data import draw_clients, pattern, train
+from theory.polynomials import no_negative_term
 
 SHARING, STABLE = "ifca.comm.sharing", "ifca.comm.stable"
 
@@ -49,12 +49,14 @@ def prove_sharing(*, factor: str = "1") -> list[Step]:
     import sympy
 
     k, shared, own = sympy.symbols("k d_s d_u", positive=True)
+    more = sympy.Symbol("k - 1", nonnegative=True)
     plain = k * (shared + own)
     saving = sympy.Rational(factor) * (k - 1) * shared / plain
     return [
         identity("1 - (d_s + k d_u)/(k d) = (k - 1) d_s/(k d)",
                  1 - (shared + k * own) / plain - saving),
-        exactly("k - 1 >= 0 for k >= 1", holds=True),
+        no_negative_term("(k - 1) d_s >= 0 for k >= 1",
+                         ((k - 1) * shared).subs(k, 1 + more)),
     ]  # fmt: skip
 
 

@@ -242,7 +242,7 @@ def prove_bound(*, divisor: str = "1") -> list[Step]:
     part = Fraction(divisor)
     shorter = flint.arb(flint.fmpq(part.denominator, part.numerator))
     return [
-        *theorem2.prove_bound(),
+        *theorem2.prove_printed(),
         identity("(1 - x) E + x u/8 - E = -x (E - u/8)",
                  (1 - x) * edge + x * u / 8 - edge + x * (edge - u / 8)),
         exactly("(1/3) (1/2) + (2/3) (1/8) = 1/4",

@@ -5,7 +5,6 @@ quadratics along their extreme eigenvectors, where every inequality is an equali
 """
 
 import functools
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,6 @@ from cfljax.statements import (
     Step,
     Verdict,
     combine,
-    exactly,
     identity,
     never_exceeds,
 )
@@ -129,8 +127,8 @@ def prove_convex(*, factor: str = "1") -> list[Step]:
 
     Write d = theta' - theta, g and g' for the gradients. Definition 1 at (theta,
     theta') and at (theta', theta), added: <g' - g, d> >= lambda |d|^2, and |g' - g| |d|
-    >= <g' - g, d> (Cauchy, Schwarz) gives |g' - g| >= lambda |d|. For F = (lambda/2)
-    |theta|^2 all are equalities: no `factor` above 1 will do.
+    >= <g' - g, d> (Cauchy, Schwarz) gives |g' - g| >= lambda |d|. Claimed is `factor`
+    lambda. For F = (lambda/2) |theta|^2 all are equalities: no factor above 1 will do.
     """
     import sympy
 
@@ -141,12 +139,12 @@ def prove_convex(*, factor: str = "1") -> list[Step]:
         first - second + two - low / 2 * square
     )
     x, d = sympy.symbols("x d", real=True)
-    equal = low / 2 * ((x + d) ** 2 - x**2) - low * x * d - low / 2 * d**2
+    claimed = sympy.Rational(factor) * low
+    equal = low / 2 * ((x + d) ** 2 - x**2) - low * x * d - claimed / 2 * d**2
     return [
-        identity("the two inequalities add up to <g' - g, d> - lambda |d|^2",
-                 sum_ - (two - one - low * square)),
+        identity("the two inequalities add up to <g' - g, d> - factor lambda |d|^2",
+                 sum_ - (two - one - claimed * square)),
         identity("equality for (lambda/2) |theta|^2", equal),
-        exactly("factor <= 1", Fraction(factor) <= 1, factor),
     ]  # fmt: skip
 
 
@@ -154,18 +152,18 @@ def prove_smooth(*, factor: str = "1") -> list[Step]:
     """Definition 2 implies F(theta + d) - F(theta) - <grad F(theta), d> <= (L/2) |d|^2.
 
     The left side is the integral over t in [0, 1] of <grad F(theta + t d) - grad
-    F(theta), d>, at most that of L t |d|^2. For F = (L/2) |theta|^2 both are
-    equalities: L/`factor` will not do for a factor above 1.
+    F(theta), d>, at most that of L t |d|^2. Claimed is L/`factor`. For F = (L/2)
+    |theta|^2 both are equalities: no factor above 1 will do.
     """
     import sympy
 
     high, t, square, x, d = sympy.symbols("L t d2 x d", real=True)
-    equal = high / 2 * ((x + d) ** 2 - x**2) - high * x * d - high / 2 * d**2
+    claimed = high / sympy.Rational(factor)
+    equal = high / 2 * ((x + d) ** 2 - x**2) - high * x * d - claimed / 2 * d**2
     return [
-        identity("the integral of L t |d|^2 is (L/2) |d|^2",
-                 sympy.integrate(high * t * square, (t, 0, 1)) - high * square / 2),
+        identity("the integral of L t |d|^2 is (L/(2 factor)) |d|^2",
+                 sympy.integrate(high * t * square, (t, 0, 1)) - claimed * square / 2),
         identity("equality for (L/2) |theta|^2", equal),
-        exactly("factor <= 1", Fraction(factor) <= 1, factor),
     ]  # fmt: skip
 
 

@@ -43,6 +43,7 @@ from theory.ifca.common.convex import (
     worst_pair,
 )
 from theory.ifca.common.heavy_tails import flipping_jump, jump_tail, noise_tails
+from theory.polynomials import no_negative_term
 
 EQ23, EQ28, EQ29, EQ31 = (f"ifca.eq{number}" for number in (23, 28, 29, 31))
 
@@ -145,11 +146,21 @@ def prove_chebyshev(*, gain: str = "1") -> list[Step]:
 
 def prove_sum(*, c1: str = "3") -> list[Step]:
     """(29): T_2j is s grad F^j plus the sum of (28), s = |S_1 cap S_j*| (26): at most s
-    3 L by (27) and, but for probability delta1^2, sqrt(s) v/(delta1 sqrt(n')) by
-    ifca.eq28. `c1` is at least 1 + 1 + 1/2 2."""
+    `c1` L by (27) and, but for probability delta1^2, sqrt(s) v/(delta1 sqrt(n')) by
+    ifca.eq28. In (27) |theta_1 - theta_j*| <= |theta_1*| + |theta_j*| + (1/2 - alpha)
+    Delta, and Delta <= |theta_1*| + |theta_j*| = 2 - a, 0 <= a <= 2: at most (2 - a)
+    (3/2 - alpha) = 3 - 2 alpha - a (3/2 - alpha), as 0 < alpha < 1/2."""
+    import sympy
+
+    short, alpha = sympy.symbols("a alpha", nonnegative=True)
+    spare = 2 * alpha + short * (sympy.Rational(3, 2) - alpha)
+    length = (2 - short) * (1 + sympy.Rational(1, 2) - alpha)
     return [
         *prove_chebyshev(),
-        exactly("c1 >= 3", Fraction(c1) >= 1 + 1 + Fraction(1, 2) * 2),
+        identity(
+            "c1 - (2 - a) (3/2 - alpha) = 2 alpha + a (3/2 - alpha)",
+            sympy.Rational(c1) - length - spare,
+        ),
     ]
 
 
@@ -157,12 +168,30 @@ def prove_count(*, c1: str = "4") -> list[Step]:
     """(31): |S_1 cap not S_1*| <= c1 x m/delta2 but for probability delta2, x = eta^2/
     (alpha^2 lambda^2 Delta^4 n').
 
-    By Lemma 3 with the constant 4 (Chebyshev's one-sided inequality on the difference
-    of two mean losses, of variance at most (eta + eta)^2/n' and of a mean that is at
-    least alpha lambda Delta^2) a client is in the wrong set with probability at most 4
-    x; so E <= 4 x m, and Markov's inequality divides by delta2.
+    Cantelli's inequality for the difference of two mean losses, which has a variance of
+    at most V = (eta + eta)^2/n' and a mean of at least g = alpha lambda Delta^2: a
+    client is in the wrong set with probability at most V/(V + g^2) (`ifca.lem3.sharp`).
+    So E <= m V/(V + g^2), and Markov's inequality gives E over the level, which is
+    delta2 4/(c1 (1 + 4 x)). No c1 below 4 makes that at most delta2 for all x > 0.
     """
-    return [exactly("(1 + 1)^2 <= c1", Fraction(c1) >= (1 + 1) ** 2)]
+    import sympy
+
+    eta, alpha, low, gap, n, m, second = sympy.symbols(
+        "eta alpha lambda Delta n m delta2", positive=True
+    )
+    x = sympy.Symbol("x", nonnegative=True)
+    variance, mean = (eta + eta) ** 2 / n, alpha * low * gap**2
+    scale = eta**2 / (alpha**2 * low**2 * gap**4 * n)
+    number = sympy.Rational(c1)
+    expected = m * variance / (variance + mean**2)
+    level = number * scale * m / second
+    return [
+        identity(
+            "E/level = delta2 4/(c1 (1 + 4 x))",
+            expected / level - 4 * second / (number * (1 + 4 * scale)),
+        ),
+        no_negative_term("c1 (1 + 4 x) - 4 >= 0", number * (1 + 4 * x) - 4),
+    ]
 
 
 def check_sum(_: Preset, *, power: float = 2.0, share: float = 1.0) -> Verdict:
@@ -289,11 +318,27 @@ def prove_substitution(*, samples_power: str = "1") -> list[Step]:
 
 def prove_valid(*, samples_power: str = "1/2") -> list[Step]:
     """The printed bound holds: (30) and (31) give the form with sqrt(m) n'
-    (ifca.eq32.corrected), and sqrt(m) n'^`samples_power` is no more, as n' >= 1. (30)
-    holds by ifca.eq30, (31) with 8, as with 4, by ifca.eq31; for (33) add (25)."""
+    (ifca.eq32.corrected). The logarithms of the printed terms, with sqrt(m)
+    n'^`samples_power`, exceed those of its terms by 0 and by (1 - samples_power) t, t =
+    log n' >= 0. (30) holds by ifca.eq30, (31) with 8, as with 4, by ifca.eq31; for (33)
+    add (25)."""
+    import sympy
+
+    t = sympy.Symbol("log n'", nonnegative=True)
+    given, printed = _terms(samples_power)
+    (samples,) = (one for one in given[0].free_symbols if one.name == "n")
+    ratios = [
+        sympy.simplify(right / left) for left, right in zip(given, printed, strict=True)
+    ]
     return [
         *prove_substitution(),
-        exactly("n'^power <= n' for n' >= 1", Fraction(samples_power) <= 1),
+        *(
+            no_negative_term(
+                f"the {name} printed term is no less, for all n' >= 1",
+                sympy.log(ratio.subs(samples, sympy.exp(t))),
+            )
+            for name, ratio in zip(("first", "second"), ratios, strict=True)
+        ),
     ]
 
 

@@ -131,12 +131,20 @@ def prove_length(*, reach: str = "3") -> list[Step]:
 
     n' grad F_i(theta_1) = 2 X'X (theta_1 - theta_j*) - 2 X' eps, of length at most 2
     |X|_op^2 |theta_1 - theta_j*| + 2 |X' eps|. |theta_1 - theta_j*| <= |theta_1*| +
-    |theta_j*| + |theta_1 - theta_1*| <= 1 + 1 + (1/2) 2 = 3 = `reach`, as Delta <= 2.
+    |theta_j*| + |theta_1 - theta_1*| <= (2 - a) (1 + 1/2 - alpha) for Delta <=
+    |theta_1*| + |theta_j*| = 2 - a, that is `reach` = 3 less 2 alpha + a (3/2 - alpha).
     """
-    half, delta = Fraction(1, 2), 2
+    import sympy
+
+    short, alpha = sympy.symbols("a alpha", nonnegative=True)
+    length = (2 - short) * (1 + sympy.Rational(1, 2) - alpha)
+    spare = 2 * alpha + short * (sympy.Rational(3, 2) - alpha)
     return [
-        exactly("1 + 1 + Delta/2 <= reach", 1 + 1 + half * delta <= Fraction(reach)),
-        exactly("2 reach <= 6", 2 * Fraction(reach) <= 6),
+        identity(
+            "2 reach - 2 (2 - a) (3/2 - alpha) = 2 (2 alpha + a (3/2 - alpha))",
+            2 * sympy.Rational(reach) - 2 * length - 2 * spare,
+        ),
+        identity("2 reach = 6", 2 * sympy.Rational(reach) - 6),
     ]
 
 

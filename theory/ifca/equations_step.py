@@ -33,7 +33,7 @@ from theory.ifca.common.convex import (
     WaveFamily,
     gradient_step,
 )
-from theory.ifca.common.steps import no_negative_coefficient
+from theory.polynomials import no_negative_term
 
 EQ21 = "ifca.eq21"
 
@@ -293,29 +293,43 @@ def prove_contraction_printed(*, part: str = "1") -> list[Step]:
     low, top = sympy.symbols("lambda L", positive=True)
     return [
         *prove_contraction(),
-        no_negative_coefficient(
-            "lambda + L >= part L", low + top - sympy.Rational(part) * top, low, top
+        no_negative_term(
+            "lambda + L >= part L", low + top - sympy.Rational(part) * top
         ),
     ]
 
 
 def prove_pull(*, part: str = "8") -> list[Step]:
     """(24): 1 - h lambda <= 1 - p lambda/(`part` L), as h = |S_1 and S_1*|/(m L) >= p_1
-    /(4 L) >= p/(4 L); by the sharp form of (22)."""
+    /(4 L) >= p/(4 L), so that h = (p + more)/(4 L); by the sharp form of (22)."""
+    import sympy
+
+    p, low, top, more = sympy.symbols("p lambda L more", positive=True)
     return [
         *prove_contraction(),
-        exactly("1/4 >= 1/part", Fraction(1, 4) >= 1 / Fraction(part)),
+        no_negative_term(
+            "h lambda >= p lambda/(part L)",
+            (p + more) / (4 * top) * low - p * low / (sympy.Rational(part) * top),
+        ),
     ]
 
 
 def prove_gradient(*, largest_truth: str = "1") -> list[Step]:
     """(27): |grad F^j(theta_1)| <= L |theta_1 - theta_j*|, as grad F^j is L-Lipschitz
     and 0 at theta_j*. |theta_1 - theta_j*| <= |theta_1*| + |theta_j*| + |theta_1 -
-    theta_1*| <= 1 + 1 + (1/2) 2 = 3, as sqrt(lambda/L) <= 1 and Delta <= 2."""
-    truth = Fraction(largest_truth)
+    theta_1*| <= 2 r - a + (1/2 - alpha) (2 r - a), as sqrt(lambda/L) <= 1 and Delta <=
+    |theta_1*| + |theta_j*| = 2 r - a, r = `largest_truth` = 1. That is 3 less 2 alpha +
+    a (3/2 - alpha), which is at least 0."""
+    import sympy
+
+    short, alpha = sympy.symbols("a alpha", nonnegative=True)
+    both = 2 * sympy.Rational(largest_truth) - short
+    reach = both + (sympy.Rational(1, 2) - alpha) * both
+    spare = 2 * alpha + short * (sympy.Rational(3, 2) - alpha)
     return [
-        exactly("1 + 1 + (1/2) 2 <= 3", truth + truth + Fraction(1, 2) * 2 * truth <= 3)
-    ]
+        identity("3 - |theta_1 - theta_j*| >= 2 alpha + a (3/2 - alpha)",
+                 3 - reach - spare)
+    ]  # fmt: skip
 
 
 def check_pull(preset: Preset, *, part: float = 8.0) -> Verdict:
@@ -476,18 +490,32 @@ def prove_second(*, less: str = "1") -> list[Step]:
 
     The sum over j of (29), times gamma/m: 3 L times the sum of the counts s_j, and
     v/(delta1 sqrt(n')) times that of sqrt(s_j), which is at most sqrt((k - 1) sum s_j)
-    by Cauchy and Schwarz. For two counts their inequality is the identity below, and it
-    is attained by equal ones: no more than 1 can be taken from k.
+    by Cauchy and Schwarz. For k = 2 there is one count, and for k = 3 their inequality
+    is the second identity below, attained by equal counts: no more than 1 can be taken
+    from k. From k to k + 1, with a the sum of k - 1 roots, at most sqrt((k - 1) b), b
+    the sum of their squares: k (b + t^2) - (a + t)^2 = (b - a^2/(k - 1)) k + (a/sqrt(k
+    - 1) - sqrt(k - 1) t)^2, so that it holds for all k.
     """
     import sympy
 
     first, second = sympy.symbols("first second", positive=True)
+    a, b, t, count = sympy.symbols("a b t count", positive=True)  # count = k - 1
+    taken = sympy.Rational(less)
     return [
+        no_negative_term("k = 2: (k - less) s - s >= 0", (2 - taken) * first - first),
         identity(
-            "(1 + 1) (s + t) - (sqrt s + sqrt t)^2 = (sqrt s - sqrt t)^2",
-            2 * (first**2 + second**2) - (first + second) ** 2 - (first - second) ** 2,
+            "k = 3: (k - less) (s + t) - (sqrt s + sqrt t)^2 = (sqrt s - sqrt t)^2",
+            (3 - taken) * (first**2 + second**2)
+            - (first + second) ** 2
+            - (first - second) ** 2,
         ),
-        exactly("k - less >= k - 1", Fraction(less) <= 1),
+        identity(
+            "from k to k + 1",
+            (count + 2 - taken) * (b + t**2)
+            - (a + t) ** 2
+            - (b - a**2 / count) * (count + 1)
+            - (a / sympy.sqrt(count) - sympy.sqrt(count) * t) ** 2,
+        ),
     ]
 
 

@@ -50,7 +50,8 @@ from theory.ifca.common.checks import (
 from theory.ifca.common.linear import log_worst_chance
 from theory.ifca.common.raw_data import Client, all_wrong_choices, worst_client
 from theory.ifca.common.rounds import Value
-from theory.ifca.common.steps import logarithm_above, no_negative_coefficient
+from theory.ifca.common.steps import logarithm_above
+from theory.polynomials import no_negative_term
 from theory.rows import listed
 
 BOUND, SHARP = "ifca.lem1.bound", "ifca.lem1.sharp"
@@ -434,7 +435,8 @@ def prove_worst(*, factor: str = "1") -> list[Step]:
        step 3 is at most alpha sqrt(rho), so that it is a lower bound in case 2 as well.
 
     Hence kappa >= alpha rho/sqrt(near far) if u >= 1, else alpha sqrt(rho). Attained at
-    |a| = r, |b| = R with C = 0, or opposite (step 2, equality).
+    |a| = r, |b| = R with C = 0, or opposite (step 2, equality). C = 0 is <a, b> =
+    -sigma^2, which takes two dimensions where u > 1.
     """
     import sympy
 
@@ -598,13 +600,12 @@ def prove_stronger(*, rate: str = "1/2") -> list[Step]:
     return [
         *prove_worst(),
         logarithm_above(),
-        no_negative_coefficient(
-            "1 + rho >= 2 rate (1 + rho/4)", 1 + rho - twice * (1 + quarter * rho), rho
+        no_negative_term(
+            "1 + rho >= 2 rate (1 + rho/4)", 1 + rho - twice * (1 + quarter * rho)
         ),
-        no_negative_coefficient(
+        no_negative_term(
             "rho (1 + rho) >= 2 rate ((1 + rho/4)^2 + rho^2/4) for rho = 4 + more",
             far.subs(rho, 4 + more),
-            more,
         ),
     ]
 
@@ -726,7 +727,7 @@ STATEMENTS = (
         id=WORST,
         place="Lemma 1, its worst case",
         text="kappa >= kappa*(alpha, rho), attained: independent losses where "
-        "(1/4 - alpha^2) rho >= 1, else alpha sqrt(rho)",
+        "(1/4 - alpha^2) rho >= 1 (in two dimensions or more), else alpha sqrt(rho)",
         preconditions=(
             "|theta_l - theta_l*| <= (1/2 - alpha) Delta for both models",
             "|theta_j* - theta_j'*| >= Delta, rho = Delta^2 / sigma^2",

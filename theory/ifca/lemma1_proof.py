@@ -10,7 +10,6 @@ theta_1*|^2 + sigma^2. (13) is P(U >= V) <= P(V <= t) + P(U > t), for every t; (
 import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -35,9 +34,9 @@ from theory.ifca.common.raw_data import Geometry, place_pair
 from theory.ifca.common.steps import (
     logarithm_below,
     logarithm_of_less,
-    no_negative_coefficient,
 )
 from theory.ifca.lemma1 import PRECONDITIONS, lemma1_bound
+from theory.polynomials import no_negative_term
 
 EQ13, EQ14, EQ15 = "ifca.eq13", "ifca.eq14", "ifca.eq15"
 
@@ -223,7 +222,7 @@ def prove_near(*, factor: str = "1") -> list[Step]:
 
     e, gap = sympy.symbols("e gap", positive=True)
     claimed = sympy.Rational(factor) * (e + gap) ** 2
-    return [no_negative_coefficient("(e + gap)^2 >= e^2", claimed - e**2, e, gap)]
+    return [no_negative_term("(e + gap)^2 >= e^2", claimed - e**2)]
 
 
 _TAIL_ALPHAS = (1e-6, 1e-3, 0.02, 0.1, 0.2, 0.3, 0.4, 0.49, 0.4999, 0.5 - 1e-6)
@@ -293,20 +292,25 @@ def prove_lower_tail(*, c2: str = "1/4") -> list[Step]:
 
     1. The event is u/n' - 1 <= -x, x = 4 alpha rho/((1 + 2 alpha)^2 rho + 4) in (0, 1).
        By Markov's inequality P <= exp(-n' (-log(1 - x) - x)/2) <= exp(-n' x^2/4).
-    2. x >= alpha rho/(rho + 1), as (1 + 2 alpha)^2 <= 4. That is (17), with c2 = 1/4;
-       (16) has a smaller fraction still.
+    2. x is 4 alpha rho/B, B = (1 + 2 alpha)^2 rho + 4, and y = alpha rho/(rho + 1) is 4
+       alpha rho/(B + g), g = (1 - 2 alpha) (3 + 2 alpha) rho >= 0: x^2/4 >= c2 y^2 is
+       (B + g)^2 >= 4 c2 B^2. That is (17); (16) has a smaller fraction still.
     """
     import sympy
 
     rho, alpha = sympy.symbols("rho alpha", positive=True)
     gap = 4 * (rho + 1) - ((1 + 2 * alpha) ** 2 * rho + 4)
+    bottom, more = sympy.symbols("B g", nonnegative=True)
     return [
         logarithm_of_less(),
         identity(
             "4 (rho + 1) - ((1 + 2 alpha)^2 rho + 4) = (1 - 2 alpha) (3 + 2 alpha) rho",
             gap - (1 - 2 * alpha) * (3 + 2 * alpha) * rho,
         ),
-        exactly("1/4 >= c2", Fraction(1, 4) >= Fraction(c2)),
+        no_negative_term(
+            "(B + g)^2 >= 4 c2 B^2",
+            (bottom + more) ** 2 - 4 * sympy.Rational(c2) * bottom**2,
+        ),
     ]
 
 
@@ -316,11 +320,11 @@ def prove_upper_tail(*, c4: str = "1/4") -> list[Step]:
     1. The event is u/n' - 1 > x, x = 4 alpha rho/D, D = (1 - 2 alpha)^2 rho + 4. By
        Markov's inequality P <= exp(-n' (x - log(1 + x))/2) <= exp(-n' x^2/(4 (1 + 2
        x/3))).
-    2. With y = alpha rho/(rho + 1) it is enough that x^2 >= y^2 (1 + 2 x/3), or 16 (1 +
-       rho)^2 >= D (D + 8 alpha rho/3). D <= rho + 4, and D + 8 alpha rho/3 = rho + 4 -
-       4 alpha rho/3 + 4 alpha^2 rho <= 4 rho/3 + 4, as 4 alpha^2 - 4 alpha/3 <= 1/3 for
-       alpha <= 1/2: it is 1/3 there, and convex with 0 at 0. Both are at most 4 (1 +
-       rho).
+    2. With y = alpha rho/(rho + 1) it is enough that x^2 >= 4 c4 y^2 (1 + 2 x/3), or 16
+       (1 + rho)^2 >= 4 c4 D E, E = D + 8 alpha rho/3. D <= rho + 4, and E = rho + 4 - 4
+       alpha rho/3 + 4 alpha^2 rho <= 4 rho/3 + 4, as 4 alpha^2 - 4 alpha/3 <= 1/3 for
+       alpha <= 1/2: it is 1/3 there, and convex with 0 at 0. So 4 (1 + rho) is D + g
+       and E + h with g and h >= 0, and its square is (D + g) (E + h).
     3. That is (19); (18) has a smaller fraction still.
     """
     import sympy
@@ -329,6 +333,7 @@ def prove_upper_tail(*, c4: str = "1/4") -> list[Step]:
     bottom = (1 - 2 * alpha) ** 2 * rho + 4
     third, half = sympy.Rational(1, 3), sympy.Rational(1, 2)
     bend = lambda a: 4 * a**2 - 4 * a / 3
+    d, e, g, h = sympy.symbols("D E g h", nonnegative=True)
     return [
         logarithm_below(),
         identity(
@@ -340,13 +345,14 @@ def prove_upper_tail(*, c4: str = "1/4") -> list[Step]:
             bottom - (rho + 4 - 4 * alpha * (1 - alpha) * rho),
         ),
         exactly("4 alpha^2 - 4 alpha/3 <= 1/3 at 0 and 1/2", bool(bend(half) <= third)),
-        no_negative_coefficient(
-            "4 (1 + rho) >= rho + 4", 4 * (1 + rho) - (rho + 4), rho
+        no_negative_term("4 (1 + rho) >= rho + 4", 4 * (1 + rho) - (rho + 4)),
+        no_negative_term(
+            "4 (1 + rho) >= 4 rho/3 + 4", 4 * (1 + rho) - (4 * rho / 3 + 4)
         ),
-        no_negative_coefficient(
-            "4 (1 + rho) >= 4 rho/3 + 4", 4 * (1 + rho) - (4 * rho / 3 + 4), rho
+        no_negative_term(
+            "(D + g) (E + h) >= 4 c4 D E",
+            (d + g) * (e + h) - 4 * sympy.Rational(c4) * d * e,
         ),
-        exactly("1/4 >= c4", Fraction(1, 4) >= Fraction(c4)),
     ]
 
 

@@ -43,6 +43,7 @@ from theory.ifca.common.heavy_tails import (
     log_jump_tail,
     student_mean_tail,
 )
+from theory.polynomials import no_negative_term
 from theory.rows import listed
 
 BOUND, SHARP, RATE = "ifca.lem3", "ifca.lem3.sharp", "ifca.lem3.rate"
@@ -172,7 +173,7 @@ def prove_bound(*, c1: str = "4") -> list[Step]:
     reach = low / 2 * ((half + alpha) * delta) ** 2
     own = high / 2 * ((half - alpha) * s * delta) ** 2
     spare = delta - (half - alpha) * s * delta - (half + alpha) * delta
-    claimed = Fraction(c1)
+    scale = sympy.Symbol("x", nonnegative=True)
     return [
         identity("(a + b)^2 + (a - b)^2 = 2 a^2 + 2 b^2",
                  (a + b) ** 2 + (a - b) ** 2 - 2 * a**2 - 2 * b**2),
@@ -185,7 +186,8 @@ def prove_bound(*, c1: str = "4") -> list[Step]:
                  cantelli - variance / (variance + n * gap**2)),
         identity("at V = 4 eta^2, g = alpha lambda Delta^2 it is 4 x/(1 + 4 x)",
                  cantelli.subs(worst) - 4 * x / (1 + 4 * x)),
-        exactly("c1 (1 + 4 x) >= 4 for all x >= 0", claimed >= 4, f"c1 = {claimed}"),
+        no_negative_term("c1 (1 + 4 x) - 4 >= 0 for all x >= 0",
+                         sympy.Rational(c1) * (1 + 4 * scale) - 4),
     ]  # fmt: skip
 
 
@@ -306,27 +308,26 @@ def prove_union(*, factor: str = "1") -> list[Step]:
        s = 2/(1 + r), r = sqrt(k - 1), the noises h s and h (2 - s) have the variances
        h^2 s^2 (k - 1) q and h^2 (2 - s)^2 q to first order in q, which are equal, and
        h = n' g/2 to first order; P = n' (k - 1) q and x = h^2 (2 - s)^2 q/(n' g^2).
-    4. With `factor` on the bound, that is refuted for factor < 1. At k = 2 it is 4 x,
-       and it is at most 4 (k - 1) x, the union bound.
+    4. Claimed is `factor` times that: 2 gives no less than it, 3 takes no more. At k =
+       2 it is 4 x, and it is at most 4 (k - 1) x, the union bound.
     """
     import sympy
 
     a, b = sympy.symbols("a b", real=True)
     m, r, q, n = sympy.symbols("m r q n", positive=True)
-    share = 2 / (1 + r)
+    share, claimed = 2 / (1 + r), sympy.Rational(factor) * (1 + r) ** 2
     worst = n * r**2 * q / ((n / 2) ** 2 * (2 - share) ** 2 * q / n)
     return [
         identity("(1 + 1/m) (a^2 + m b^2) - (a - b)^2 = (a/sqrt(m) + sqrt(m) b)^2",
                  (1 + 1 / m) * (a**2 + m * b**2) - (a - b) ** 2
                  - (a / sympy.sqrt(m) + sympy.sqrt(m) * b) ** 2),
-        identity("(1 + m (k - 1)) (1 + m)/m = (1 + r)^2 at m = 1/r",
-                 ((1 + m * r**2) * (1 + m) / m).subs(m, 1 / r) - (1 + r) ** 2),
+        identity("(1 + m (k - 1)) (1 + m)/m = factor (1 + r)^2 at m = 1/r",
+                 ((1 + m * r**2) * (1 + m) / m).subs(m, 1 / r) - claimed),
         identity("the two variances are equal: s^2 (k - 1) = (2 - s)^2",
                  share**2 * r**2 - (2 - share) ** 2),
-        identity("P/x = (1 + r)^2 for these jumps", worst - (1 + r) ** 2),
+        identity("P/x = factor (1 + r)^2 for these jumps", worst - claimed),
         identity("4 r^2 - (1 + r)^2 = (r - 1) (3 r + 1), at least 0 for k >= 2",
                  4 * r**2 - (1 + r) ** 2 - (r - 1) * (3 * r + 1)),
-        exactly("factor = 1", Fraction(factor) == 1, factor),
     ]  # fmt: skip
 
 
@@ -654,14 +655,32 @@ def prove_distance(*, first: str = "2/5") -> list[Step]:
 def prove_places(*, statement: str, factor: str = "1") -> list[Step]:
     """Steps 2 and 3 of `prove_bound`: the distance to theta_1*, and the gap.
 
-    Both leave (factor - 1) alpha times Delta, or lambda Delta^2, to be covered by what
-    is at least 0 and is 0 for lambda = L: `factor` must be at most 1.
+    Claimed is `factor` alpha. With s = sqrt(lambda/L) the distance is at least Delta -
+    (1/2 - alpha) s Delta = (1/2 + alpha) Delta + (1/2 - alpha) (1 - s) Delta, and the
+    last term is at least 0, and 0 for lambda = L, where the claim is attained. The gap
+    is at least (lambda/2) (1/2 + alpha)^2 Delta^2 - (L/2) (1/2 - alpha)^2 s^2 Delta^2,
+    which is alpha lambda Delta^2.
     """
-    steps = prove_bound()
+    import sympy
+
+    alpha, s, delta, low = sympy.symbols("alpha s Delta lambda", positive=True)
+    half, share = sympy.Rational(1, 2), sympy.Rational(factor)
+    if statement == f"{DISTANCE}.corrected":
+        claimed = (half + share * alpha) * delta
+        return [
+            identity("Delta - (1/2 - alpha) s Delta - (1/2 + factor alpha) Delta = "
+                     "(1/2 - alpha) (1 - s) Delta",
+                     delta - (half - alpha) * s * delta - claimed
+                     - (half - alpha) * (1 - s) * delta),
+        ]  # fmt: skip
+    reach = low / 2 * ((half + alpha) * delta) ** 2
+    own = low / s**2 / 2 * ((half - alpha) * s * delta) ** 2
     return [
-        *(steps[1:2] if statement == f"{DISTANCE}.corrected" else steps[1:3]),
-        exactly("factor <= 1", Fraction(factor) <= 1, f"factor = {factor}"),
-    ]
+        *prove_places(statement=f"{DISTANCE}.corrected"),
+        identity("(lambda/2) (1/2 + alpha)^2 Delta^2 - (L/2) (1/2 - alpha)^2 s^2 "
+                 "Delta^2 = factor alpha lambda Delta^2",
+                 reach - own - share * alpha * low * delta**2),
+    ]  # fmt: skip
 
 
 def check_event(preset: Preset, *, statement: str, contained: bool) -> Verdict:

@@ -590,10 +590,11 @@ _corrected = partial(
     preconditions=("all expectations given x and v",),
     control={"far_term": 0.0},
     proof=prove_conditional,
-    proof_control={"square": 1},
+    proof_control={"reach": "1.9"},
     evaluation=_GIVEN,
     note="That a clipped point varies no more than the point itself needs tau >= 2 |v "
-    "- E z_j|. The control omits the second term elsewhere, too.",
+    "- E z_j|. The control omits the second term elsewhere, too, that of the proof has "
+    "1.9 for the 2.",
 )
 _WHY = (
     "Points 0 and +-s, s just above tau: a member's ball holds only its equals, so "

@@ -26,6 +26,7 @@ from cfljax.statements import (
     nonnegative,
 )
 from theory.glossary import parameter
+from theory.polynomials import no_negative_term
 from theory.rows import listed, row
 from theory.werner.common.algebra import same
 from theory.werner.common.claims import DECLARED, exactly, one_constant, reached
@@ -497,26 +498,35 @@ def check_variance(_: Preset, name: str, *, printed: bool = True) -> Verdict:
     return one_constant(name, families, constant=1.0)
 
 
-def prove_conditional(square: int = 2) -> list[Step]:
+def prove_conditional(reach: str = "2") -> list[Step]:
     """Given v. (i) Var y = E|y - mu|^2 - |E y - mu|^2 <= E|y - mu|^2 for one point, and
     given v the points are independent. (ii) E|y - mu|^2 = E|z - mu|^2 1{in} + |v -
-    mu|^2 P(out) <= sigma^2 + |v - mu|^2. (iii) If tau >= 2 |v - mu|, what is out of the
-    ball has |z - mu| >= |z - v| - |v - mu| > |v - mu|, so that |v - mu|^2 1{out} <= |z
-    - mu|^2 1{out} and E|y - mu|^2 <= E|z - mu|^2 <= sigma^2. The algebra of (i), for a
-    law of two atoms a and b, says it for any, as both sides are linear in the law but
-    for the square of the mean."""
+    mu|^2 P(out) <= sigma^2 + |v - mu|^2. (iii) If tau >= `reach` c, c = |v - mu|, what
+    is out of the ball has |z - v| = reach c + more, more >= 0, and |z - mu| >= |z - v|
+    - c, whose square less c^2 is (reach^2 - 2 reach) c^2 + 2 (reach - 1) more c +
+    more^2. For reach = 2 that is at least 0, so that c^2 1{out} <= |z - mu|^2 1{out}
+    and E|y - mu|^2 <= E|z - mu|^2 <= sigma^2; for less it is negative at more = 0,
+    where z, mu and v are on a line. The algebra of (i), for a law of two atoms a and b,
+    says it for any, as both sides are linear in the law but for the square of the mean.
+    """
     import sympy
 
     a, b, p, mu = sympy.symbols("a b p mu", real=True)
     mean = p * a + (1 - p) * b
     spread = p * (a - mean) ** 2 + (1 - p) * (b - mean) ** 2
     about = p * (a - mu) ** 2 + (1 - p) * (b - mu) ** 2
+    c, more = sympy.symbols("c more", nonnegative=True)
+    away = sympy.Rational(reach) * c + more - c
     return [
         same(
             "(i): E(y - mu)^2 = Var y + (E y - mu)^2",
             about,
-            spread + (mean - mu) ** square,
-        )
+            spread + (mean - mu) ** 2,
+        ),
+        no_negative_term(
+            "(iii): (reach c + more - c)^2 >= c^2 for all c, more >= 0",
+            away**2 - c**2,
+        ),
     ]
 
 
@@ -683,7 +693,7 @@ _OWN_POINTS = (
         check=check_conditional,
         control={"reach": 1.9},
         proof=prove_conditional,
-        proof_control={"square": 1},
+        proof_control={"reach": "1.9"},
         evaluation=Evaluation(
             quantity="E|y_j - E[y_j | v]|^2 given v, one point",
             parameters=(
@@ -701,8 +711,8 @@ _OWN_POINTS = (
             ),
             note="exact for noise -s, 0 or s, s = 1.001 tau",
         ),
-        note="Per point, as they are independent given v. The 2 is sharp: the control "
-        "has 1.9.",
+        note="Per point, as they are independent given v. The 2 is sharp: the controls "
+        "have 1.9.",
     ),
 )
 

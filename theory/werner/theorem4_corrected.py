@@ -29,13 +29,13 @@ from cfljax.statements import (
     Verdict,
     combine,
     exact,
-    exactly,
     identity,
     never_exceeds,
     nonnegative,
     within,
 )
 from theory.glossary import parameter
+from theory.polynomials import no_negative_term
 from theory.rows import row
 from theory.werner.common.claims import exactly as computed
 from theory.werner.common.one_client import Cluster, settled
@@ -84,7 +84,10 @@ def prove_absorption(*, square: Fraction | int = 2) -> list[Step]:
             "(b) 1 - (1 - alpha)^2 (1 + alpha) = alpha (1 + alpha - alpha^2)",
             1 - left - alpha * (1 + alpha - alpha**2),
         ),
-        exactly("(c) 2 r^2 <= 1", Fraction(2) / square <= 1),
+        no_negative_term(
+            "(c) alpha^2 - 2 (L eta)^2 >= 0 for alpha^2 = square (L eta)^2 + more",
+            square * x**2 + r - 2 * x**2,
+        ),
         identity(
             "(d) (1 - r alpha) (1 + alpha - alpha^2) - (1 - alpha)^2 (1 + alpha) = "
             "alpha (2 - r - r alpha - (1 - r) alpha^2)",
@@ -132,7 +135,8 @@ def prove_corrected(
     alpha^2)).
     (d) a_1 = (1 - alpha)^2 |grad f(x_0)|^2 <= 2 (1 - alpha)^2 L F0, and L <= alpha/
     (sqrt(2) eta): the last term is at most 2 sqrt(2) (1 - alpha)^2/(1 + alpha -
-    alpha^2) F0/eta <= 2 sqrt(2) F0/eta, and 2 + 2 sqrt(2) <= 5.
+    alpha^2) F0/eta <= 2 sqrt(2) F0/eta, and 2 + 2 sqrt(2) <= 5. Over T, the claim, with
+    `first` = 2 + 2 sqrt(2) + spare and `noise` for 4, less this has no negative term.
     """
     import flint
     import sympy
@@ -142,6 +146,10 @@ def prove_corrected(
     )
     radius = delta * rho * gap  # tau^2
     chance = (radius / 16) / (2 * alpha * kappa**2 * sigma**2)
+    start, spare, eps, total = sympy.symbols("F spare eps total", nonnegative=True)
+    roots = 2 + 2 * sympy.sqrt(2)
+    claimed = (roots + spare) * start + noise * total + 2 * eps
+    shown = roots * start + 2 * (2 * total + eps)
     return [
         *prove_alike(),
         *prove_absorption(),
@@ -169,7 +177,10 @@ def prove_corrected(
             lambda: flint.arb(str(float(first))) - 2 - 2 * flint.arb(2).sqrt(),
             {},
         ),
-        exactly(f"(c) 2 2 <= {noise}", noise >= 4),
+        no_negative_term(
+            "(d) the claim less 2 F0/(eta T) + 2 (B + eps) + 2 sqrt(2) F0/(eta T)",
+            claimed - shown,
+        ),
     ]
 
 

@@ -1,8 +1,6 @@
 """Steps that several proofs of this paper share."""
 
-from typing import Any
-
-from cfljax.statements import Step, exactly, identity
+from cfljax.statements import Step, identity
 
 
 def logarithm_above() -> Step:
@@ -38,11 +36,3 @@ def logarithm_of_less() -> Step:
         "d/dx (-log(1 - x) - x - x^2/2) = x^2/(1 - x)",
         sympy.diff(-sympy.log(1 - x) - x - x**2 / 2, x) - x**2 / (1 - x),
     )
-
-
-def no_negative_coefficient(text: str, expression: Any, *symbols: Any) -> Step:
-    """That a polynomial of variables that are at least 0 is at least 0."""
-    import sympy
-
-    least = min(sympy.Poly(sympy.expand(expression), *symbols).coeffs())
-    return exactly(text, bool(least >= 0), detail=f"least coefficient {least}")
