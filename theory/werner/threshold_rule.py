@@ -441,8 +441,8 @@ _ROBUST = (
         "edge attain the first two, and the third in the round in which they change to "
         "the other, as the cluster pulls there too. Points sent once, as in the "
         "protocol, give beta tau/(beta + delta). What the paper calls an error of "
-        "order sigma Delta is the squared radius; it is (beta/delta)^2 of it. The control "
-        "claims beta tau for a round.",
+        "order sigma Delta is the squared radius; it is (beta/delta)^2 of it. The "
+        "control claims beta tau for a round.",
     ),
 )
 
