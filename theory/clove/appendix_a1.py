@@ -238,7 +238,8 @@ _CHI_ROWS = (
         control={"slope": 0.25, "constant": 0.52},
         proof=prove_sign,
         proof_control={"slope": "1/4"},
-        note="The sign of 1/(4n) is wrong; the display is that of chi(n-1). Whatever "
+        note="The display is that of chi(n-1), as is clove.chiVar's: one slip of the "
+        "index, as the paper defines chi with n degrees of freedom. Whatever "
         "the constant in O, it fails from four times that n on. The control has the "
         "sign that is right, and 0.52/n^2.",
     ),
@@ -263,7 +264,8 @@ _CHI_ROWS = (
         control={"freedom_less": 0.0},
         proof=prove_negative,
         proof_control={"freedom_less": 0},
-        note="The right-hand side is negative; it is that of chi(n-1). The control has "
+        note="The right-hand side is negative. It is that of chi(n-1), the slip of "
+        "the index of clove.chiE. The control has "
         "n in place of n - 1.",
     ),
     _row(

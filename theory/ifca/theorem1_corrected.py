@@ -722,8 +722,8 @@ def prove_square(*, share: str = "1") -> list[Step]:
        sigma^2/N.
     2. sqrt(a^2 + b^2) <= a + b: the root is at most f |e| + x sigma sqrt(d/N), f^2 =
        (1 - x)^2 + x^2 (d + 1)/N. x sigma sqrt(d/N) = 2 c1 sqrt(p_j) (sigma/p) sqrt(d/(m
-       n')), and 2 c1 sqrt(p_j) <= 3/(2 sqrt 2) as for ifca.thm1.corrected, with
-       equality at c1 = 3/4, p = 1/2.
+       n')), and 2 c1 sqrt(p_j) <= 3/(2 sqrt 2) as for ifca.thm1.corrected,
+       approached at p = 1/2 as c1 -> 3/4, where x -> 3/2; at 3/4 itself f^2 > 1/4.
     """
     import sympy
 
