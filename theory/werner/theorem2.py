@@ -389,8 +389,8 @@ def prove_corrected(first: str = "1") -> list[Step]:
     and points of the first cluster be normal with variance 1. Let mu_1 = mu_2 - Delta -
     pi + u, u in [-pi, pi] with density q = cos^2(u/2)/pi, which keeps gaps between
     Delta and Delta + 2 pi. Let s be the derivative in u of the logarithm of the
-    joint density of data and u. By parts, as q vanishes at both ends, E (answer - mu_1) s = 1, and by
-    Cauchy and Schwarz E(answer - mu_1)^2 >= 1/E s^2. E s^2 is the mean number n of
+    joint density of data and u. By parts, as q vanishes at both ends,
+    E (answer - mu_1) s = 1, and by Cauchy and Schwarz E(answer - mu_1)^2 >= 1/E s^2. E s^2 is the mean number n of
     points of the first cluster and the integral of q'^2/q = 1/pi - q, 2 pi/pi - 1 = 1:
     the mean risk is at least 1/(n + 1), and so is the largest.
 
@@ -655,8 +655,8 @@ _BOUND = (
         "Delta = sigma, where the control claims a thousandth more, the second with "
         "labels, for many points; what is best for both is open. Without an upper "
         "limit of gaps no algorithm has a finite worst risk. With n_i points of each "
-        "for certain the first term is not proved: the counts tell the paper's pair apart. "
-        "For Delta >= "
+        "for certain the first term is not proved: the counts tell the paper's pair "
+        "apart. For Delta >= "
         "kappa sigma the first constant is kappa^2/(kappa + sqrt(kappa^2 + 4))^2, "
         "which tends to 1/4; 1/16 belongs to kappa^2 = 1/2.",
     ),
