@@ -5,6 +5,7 @@ import json
 import math
 import pathlib
 import shutil
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def fresh(*settings: Setting, trials: int, seed: int = 0) -> np.ndarray:
     return phase_runs.fresh(settings, num_trials=trials, seed=seed, chunk=50)
 
 
-def share(bits: np.ndarray, trials: np.ndarray) -> float:
+def share(bits: int | np.ndarray, trials: np.ndarray) -> float:
     """Of trials with all of these bits."""
     return float(np.mean((trials & bits) == bits))
 
@@ -67,7 +68,9 @@ def chance_of_no_mistake(setting: Setting, starts: int = 4000) -> float:
     """That the first choice has none, over starts in random directions, by the exact
     law of one client's choice; in all dimensions, unlike the runs."""
     random = np.random.default_rng(3)
-    truths = exact_law.truths(2, setting.num_features, separation=setting.separation)
+    truths = exact_law.truths(
+        2, int(setting.num_features), separation=setting.separation
+    )
     away = random.standard_normal((starts, *truths.shape))
     away /= np.linalg.norm(away, axis=-1, keepdims=True)
     models = truths + setting.start * setting.separation * away
@@ -102,7 +105,7 @@ def test_the_floor_tells_who_comes_near():
         dataclasses.replace(wide, num_samples=samples)
         for samples in (edge - 6, edge + 6)
     ]
-    below, above = fresh(*settings, trials=100)
+    below, above = np.split(np.asarray(fresh(*settings, trials=100)), 2)
     assert share(NEAR, below) < 0.1 and share(NEAR, above) > 0.9
 
 
@@ -169,10 +172,11 @@ def test_too_few_clients_make_the_printed_form_vacuous():
 def on_raw_data(setting: Setting, trials: int, *, is_fresh: bool) -> np.ndarray:
     """The algorithm sample by sample; successes of so many trials."""
     random = np.random.default_rng(11)
-    k, n, d = setting.num_clusters, setting.num_samples, setting.num_features
-    m, found = setting.num_clients, np.zeros(trials, bool)
+    sizes = setting.num_clusters, setting.num_samples, setting.num_features
+    k, n, d = map(int, sizes)
+    m, found = int(setting.num_clients), np.zeros(trials, bool)
     truths = exact_law.truths(k, d, separation=setting.separation)
-    own = np.repeat(np.arange(k), setting.members)
+    own = np.repeat(np.arange(k), int(setting.members))
     for trial in range(trials):
 
         def fold():
@@ -203,7 +207,8 @@ def on_raw_data(setting: Setting, trials: int, *, is_fresh: bool) -> np.ndarray:
 def differ(first: np.ndarray, second: np.ndarray) -> bool:
     """Whether two shares differ, by Fisher's exact test."""
     counts = [[np.sum(own), np.sum(~own)] for own in (first, second)]
-    return scipy.stats.fisher_exact(counts).pvalue < ERROR_RATE
+    found: Any = scipy.stats.fisher_exact(counts)  # its stub hides the fields
+    return bool(found.pvalue < ERROR_RATE)
 
 
 # Neither all nor none succeed; re-used data on both sides of n' = d + 1.

@@ -159,7 +159,7 @@ def test_a_lower_bound_is_judged_and_drawn_as_one():
     assert found.points is not None and found.points.kind == "band"
     np.testing.assert_array_equal(found.points.bounds, bounds)
     np.testing.assert_array_equal(found.points.low, truths)
-    assert np.all(np.isinf(found.points.upper))
+    assert found.points.upper is not None and np.all(np.isinf(found.points.upper))
     lower = statements.never_falls_below("toy.a", truths, bounds + 0.5, rounding=1e-12)
     assert lower.status is Status.VIOLATED and lower.bound == 3.5
     assert lower.interval[0] <= 3.0 <= lower.interval[1]

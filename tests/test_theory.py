@@ -32,7 +32,8 @@ clove.remA12.corrected clove.thm41 clove.thm41.corrected clove.thm41.law clove.t
 clove.thmA10.corrected clove.thmA9 clove.thmA9.corrected
 werner.asm1 werner.asm8 werner.byz.alie werner.byz.bitflip werner.byz.ipm
 werner.byz.breakdown werner.byz.outer_gap werner.byz.percentile werner.eq2.corrected
-werner.eq20 werner.eq7 werner.eq8 werner.ex1a.fc werner.fig4.corrected werner.lem14 werner.lem7 werner.lem9 werner.table1
+werner.eq20 werner.eq7 werner.eq8 werner.ex1a.fc werner.fig4.corrected
+werner.lem14 werner.lem7 werner.lem9 werner.table1
 werner.thm1 werner.thm1.start werner.thm3 werner.thm3.capture.corrected
 werner.thm3.corrected werner.thm4.corrected werner.thm4.momentum.corrected
 """

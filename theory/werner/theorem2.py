@@ -390,9 +390,10 @@ def prove_corrected(first: str = "1") -> list[Step]:
     pi + u, u in [-pi, pi] with density q = cos^2(u/2)/pi, which keeps gaps between
     Delta and Delta + 2 pi. Let s be the derivative in u of the logarithm of the
     joint density of data and u. By parts, as q vanishes at both ends,
-    E (answer - mu_1) s = 1, and by Cauchy and Schwarz E(answer - mu_1)^2 >= 1/E s^2. E s^2 is the mean number n of
-    points of the first cluster and the integral of q'^2/q = 1/pi - q, 2 pi/pi - 1 = 1:
-    the mean risk is at least 1/(n + 1), and so is the largest.
+    E (answer - mu_1) s = 1, and by Cauchy and Schwarz E(answer - mu_1)^2 >= 1/E s^2.
+    E s^2 is the mean number n of points of the first cluster and the integral of
+    q'^2/q = 1/pi - q, 2 pi/pi - 1 = 1: the mean risk is at least 1/(n + 1), and so
+    is the largest.
 
     Both: the larger of two numbers is at least half of their sum."""
     import sympy
