@@ -178,6 +178,22 @@ def test_tally_counts_what_is_there():
             tally(wrong)
 
 
+def test_combined_points_keep_all_coordinates_and_the_names_of_their_parts():
+    judged = functools.partial(never_exceeds, "a.b", bounds=1.0, rounding=0.0)
+    one = judged(np.zeros(2), coordinates={"n": np.array([1, 2]), "law": "t"})
+    two = judged(np.zeros(1), coordinates={"m": np.array([5.0])})
+    points = combine("a.c", [one, two], parts=["left", "right"]).points
+    assert points is not None
+    found = {name: values.tolist() for name, values in points.coordinates.items()}
+    assert found.pop("part") == ["left", "left", "right"]
+    assert found.pop("law") == ["t", "t", ""]
+    np.testing.assert_array_equal(found.pop("n"), [1, 2, np.nan])
+    np.testing.assert_array_equal(found.pop("m"), [np.nan, np.nan, 5])
+    assert not found
+    with pytest.raises(ValueError, match="`parts` must name 2 verdicts, got 1"):
+        combine("a.c", [one, two], parts=["left"])
+
+
 def test_combine_takes_the_worst():
     def combined(*statuses):
         numbers = (1.0, (0.0, 0.5), 1e-6, 10, 0.1)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -96,7 +97,11 @@ class Verdict:
 
 
 def combine(
-    statement: str, verdicts: Sequence[Verdict], *, detail: str = ""
+    statement: str,
+    verdicts: Sequence[Verdict],
+    *,
+    parts: Sequence[str] = (),
+    detail: str = "",
 ) -> Verdict:
     """The verdict on "all of these hold".
 
@@ -108,13 +113,18 @@ def combine(
     Args:
       statement: id carried into the result.
       verdicts: at least one.
+      parts: a name for each, which its points get as the coordinate `part`.
       detail: replaces the deciding verdict's own line unless empty.
 
     Raises:
-      ValueError: if `verdicts` is empty.
+      ValueError: if `verdicts` is empty, or `parts` are not as many.
     """
     if not verdicts:
         raise ValueError("`verdicts` must hold at least one verdict, got none.")
+    if parts and len(parts) != len(verdicts):
+        raise ValueError(
+            f"`parts` must name {len(verdicts)} verdicts, got {len(parts)} names."
+        )
     ranking = (Status.VIOLATED, Status.INCONCLUSIVE, Status.HOLDS, Status.VACUOUS)
     deciding = min(verdicts, key=lambda verdict: ranking.index(verdict.status))
     grade = max((verdict.grade for verdict in verdicts), key=lambda one: one.rank)
@@ -129,27 +139,43 @@ def combine(
             (one.slack for one in verdicts if not math.isnan(one.slack)),
             default=math.nan,
         ),
-        points=_joined([one.points for one in verdicts]) or deciding.points,
+        points=_joined([one.points for one in verdicts], parts) or deciding.points,
     )
 
 
-def _joined(parts: Sequence[Points | None]) -> Points | None:
+def _joined(parts: Sequence[Points | None], names: Sequence[str]) -> Points | None:
     """All points together, where they make the same kind of claim."""
     known = [part for part in parts if part is not None]
     if len(known) < len(parts) or len({(p.kind, p.scale) for p in known}) > 1:
         return None
     uppers = [part.upper for part in known if part.upper is not None]
-    names = set.intersection(*(set(part.coordinates) for part in known))
+    sizes = [len(part.bounds) for part in known]
+    coordinates = [dict(part.coordinates) for part in known]
+    for places, size, name in zip(coordinates, sizes, names, strict=False):
+        places["part"] = np.full(size, name)
     return known[0]._replace(
         bounds=np.concatenate([part.bounds for part in known]),
         low=np.concatenate([part.low for part in known]),
         high=np.concatenate([part.high for part in known]),
         upper=np.concatenate(uppers) if uppers else None,
         coordinates={
-            name: np.concatenate([part.coordinates[name] for part in known])
-            for name in known[0].coordinates
-            if name in names
+            name: _filled([places.get(name) for places in coordinates], sizes)
+            for name in dict.fromkeys(itertools.chain(*coordinates))
         },
+    )
+
+
+def _filled(
+    values: Sequence[Shaped[np.ndarray, " points"] | None], sizes: Sequence[int]
+) -> Shaped[np.ndarray, " all_points"]:
+    """One coordinate of all parts: NaN, or no text, in those that do not have it."""
+    words = any(value is not None and value.dtype.kind == "U" for value in values)
+    missing = "" if words else np.nan
+    return np.concatenate(
+        [
+            np.full(size, missing) if value is None else value
+            for value, size in zip(values, sizes, strict=True)
+        ]
     )
 
 

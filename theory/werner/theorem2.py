@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
+from scipy import special, stats
 
 from cfljax.base import Numbers
 from cfljax.statements import (
@@ -71,7 +71,7 @@ def _expectation_maximisation(laws: Laws, ones: Answers) -> Answers:
     low, high = np.zeros_like(ones), np.full_like(ones, laws.size)
     for _ in range(30):
         middle, gap = (low + high) / 2, high - low
-        weights = [1 / (1 + np.exp(gap * (x - middle))) for x in (0.0, laws.size)]
+        weights = [special.expit(gap * (middle - x)) for x in (0.0, laws.size)]
         masses = np.stack([(1 - ones) * weights[0], ones * weights[1]])
         rest = np.stack([1 - ones, ones]) - masses
         # A component that holds nobody stays at 0.
