@@ -179,7 +179,7 @@ def test_tally_counts_what_is_there():
 
 
 def test_combined_points_keep_all_coordinates_and_the_names_of_their_parts():
-    judged = functools.partial(never_exceeds, rounding=0.0)
+    judged = functools.partial(never_exceeds, rounding=1e-9)
     one = judged(np.zeros(2), 1.0, coordinates={"n": np.array([1, 2]), "law": "t"})
     two = judged(np.zeros(1), 1.0, coordinates={"m": np.array([5.0])})
     points = combine("a.c", [one, two], parts=["left", "right"]).points
