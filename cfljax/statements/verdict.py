@@ -166,8 +166,8 @@ def _joined(parts: Sequence[Points | None], names: Sequence[str]) -> Points | No
 
 
 def _filled(
-    values: Sequence[Shaped[np.ndarray, " points"] | None], sizes: Sequence[int]
-) -> Shaped[np.ndarray, " all_points"]:
+    values: Sequence[Shaped[np.ndarray, " _"] | None], sizes: Sequence[int]
+) -> Shaped[np.ndarray, " points"]:
     """One coordinate of all parts: NaN, or no text, in those that do not have it."""
     words = any(value is not None and value.dtype.kind == "U" for value in values)
     missing = "" if words else np.nan
