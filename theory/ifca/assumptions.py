@@ -78,17 +78,27 @@ def check_closeness(
     wide = preset.generator(CLOSENESS, 1).standard_normal((2, 60, 2, 100))
     events = tally(drawn > 0)
     rates = zip(events.events / events.trials, _START_FEATURES, strict=True)
+    features = np.array(_START_FEATURES)
+    places = {"d": features}
+    judged = functools.partial(never_exceeds, CLOSENESS, grade=Grade.EXACT)
     return combine(
         CLOSENESS,
         [
-            never_exceeds(CLOSENESS, midpoint, 0.0, rounding=32 * np.finfo(float).eps),
-            at_most(CLOSENESS, events, 2 * base ** (-np.array(_START_FEATURES) / 2)),
+            never_exceeds(
+                CLOSENESS,
+                midpoint,
+                0.0,
+                rounding=32 * np.finfo(float).eps,
+                grade=Grade.SEARCHED,  # the largest of many draws
+            ),
+            at_most(CLOSENESS, events, 2 * base ** (-features / 2), coordinates=places),
             # No multiplier of Chernoff's bound does better.
-            never_exceeds(CLOSENESS, bases, base, rounding=1e-12),
-            never_exceeds(CLOSENESS, base, float(np.max(bases)), rounding=1e-6),
+            judged(bases, base, rounding=1e-12, coordinates={"scale": multipliers}),
+            judged(base, float(np.max(bases)), rounding=1e-6),
         ],
+        parts=["midpoint", "random", "multipliers", "best multiplier"],
         detail="alpha0 = 0 at the midpoint; at random starts P(alpha0 > 0) = "
-        + ", ".join(f"{rate:.2g} (d = {features})" for rate, features in rates)
+        + ", ".join(f"{rate:.2g} (d = {number})" for rate, number in rates)
         + f", mean alpha0 {np.mean(closeness(*wide)):.2f} (d = 100)",
     )
 
@@ -142,9 +152,18 @@ def check_samples(_: Preset, *, constant: float = 2.0) -> Verdict:
     return combine(
         SAMPLES,
         [
-            never_exceeds(SAMPLES, left, right, rounding=error, logarithmic=True)
+            never_exceeds(
+                SAMPLES,
+                left,
+                right,
+                rounding=error,
+                logarithmic=True,
+                grade=Grade.EXACT,
+                coordinates={"m": clients, "k": clusters, "alpha": alpha, "rho": rho},
+            )
             for left, right, error in pairs
         ],
+        parts=["chance", "printed"],
         detail="n' needed exactly, sharpened and as printed with C = 2, delta = 1/m: "
         + "; ".join(shown),
     )
@@ -255,13 +274,20 @@ def check_curvature(preset: Preset, *, factor: float = 1.0) -> Verdict:
     smooth = problem.smoothness / factor * np.sqrt(square)
     change = np.linalg.norm(gradients[1] - gradients[0], axis=-1)
     scale = 1 + np.sum(first**2, axis=-1) + np.sum(second**2, axis=-1)
-    rounding = 256 * np.finfo(float).eps * problem.smoothness * scale
+    judged = functools.partial(
+        never_exceeds,
+        "ifca.asm3",
+        rounding=256 * np.finfo(float).eps * problem.smoothness * scale,
+        grade=Grade.SEARCHED,  # on drawn pairs
+        coordinates={"distance": np.linalg.norm(first - truth, axis=-1)},
+    )
     return combine(
         "ifca.asm3",
         [
-            never_exceeds("ifca.asm3", convex, losses[1], rounding=rounding),
-            never_exceeds("ifca.asm3", change, smooth, rounding=rounding),
+            judged(convex, losses[1]),
+            judged(change, smooth),
         ],
+        parts=["convex", "smooth"],
         detail=f"{size} pairs, lambda = {problem.strong_convexity:.3g}, "
         f"L = {problem.smoothness:.3g}",
     )
@@ -292,12 +318,21 @@ def check_variance(preset: Preset, *, order: int, factor: float = 1.0) -> Verdic
         squares = [np.sum(noise**2, axis=-1) for noise in noises]
     # The angle of a distant model is known to |inner| eps, and its cosine no better.
     rounding = 64 * np.finfo(float).eps * claim * (1 + np.max(np.abs(inner), axis=-1))
-    phased = never_exceeds(statement, exact, claim, rounding=rounding)
+    length_of = np.linalg.norm(models, axis=-1)
+    phased = never_exceeds(
+        statement,
+        exact,
+        claim,
+        rounding=rounding,
+        grade=Grade.SEARCHED,  # at drawn models
+        coordinates={"length": length_of},
+    )
     raw = mean_within(
         statement,
         np.array(squares),
         (claim * (1 - _BAND), claim * (1 + _BAND)),
         deviation=_square_deviation(problem)[order],
+        coordinates={"length": length_of[::10]},
         detail=lambda low, high: (
             f"{np.min(low):.3f} to {np.max(high):.3f} in raw samples, |theta| up to 1e6"
         ),
@@ -420,6 +455,7 @@ def check_unbounded(_: Preset, *, order: int, radius: float = np.inf) -> Verdict
         values,
         bound,
         rounding=1e-12 * values,
+        grade=Grade.EXACT,
         coordinates={"distance": radii, "noise": _SQUARED_NOISE},
         detail=f"{values[-1]:.4g} at |e| = {radii[-1]:.4g}, claimed {bound:.4g}",
     )
@@ -499,6 +535,7 @@ def check_squared(preset: Preset, *, order: int, crossed: bool = True) -> Verdic
         values,
         (0.95 * claim, 1.05 * claim),
         deviation=np.array(spread) / math.sqrt(each),
+        coordinates={"distance": radii, "noise": _SQUARED_NOISE},
         detail=f"|e| = 0, 1, 3, d = {_SQUARED_FEATURES}: measured over claimed "
         f"{listed(np.mean(values, axis=1) / claim, '.3f')}",
     )
@@ -555,6 +592,7 @@ MONOTONE = "ifca.asm6.monotone"
 
 _FAILURE = 0.05
 _ROUNDS = 60
+_STARTED = np.array([0.25, 0.5])  # alpha0 of the runs
 
 
 def check_conditions(_: Preset, *, samples_constant: float = 4.0) -> Verdict:
@@ -576,12 +614,21 @@ def check_conditions(_: Preset, *, samples_constant: float = 4.0) -> Verdict:
     members = np.ceil(8 * np.log(8 / failure))
     left = scipy.stats.binom.cdf(members // 4, members, 0.5)
     union = (clusters - 1) * each
+    judged = functools.partial(never_exceeds, ASM6, grade=Grade.EXACT)
     return combine(
         ASM6,
         [
-            never_exceeds(ASM6, union, 0.5, rounding=1e-8),
-            never_exceeds(ASM6, left, failure / 8, rounding=1e-15),
+            judged(
+                union, 0.5, rounding=1e-8, coordinates={"k": clusters, "n": samples}
+            ),
+            judged(
+                left,
+                failure / 8,
+                rounding=1e-15,
+                coordinates={"failure": failure, "members": members},
+            ),
         ],
+        parts=["identities", "quarter"],
         detail=f"P(wrong identity) up to {np.max(union):.4f} at the edge in n' (1/2 "
         f"allowed), P(fewer than a quarter) / (delta / 8) up to "
         f"{np.max(left / failure * 8):.2g} at the edge in p",
@@ -667,12 +714,17 @@ def check_separation(_: Preset, *, samples_power: float = 1.0) -> Verdict:
                 0.0,
                 rounding=1e-12,
                 logarithmic=True,
+                grade=Grade.EXACT,
                 coordinates=dict(zip(("m", "n", "alpha"), places, strict=True)),
             ),
             # Neither problem is far from it where its own term decides.
             *(
                 never_exceeds(
-                    SEPARATION, np.log(0.2), float(np.log(np.max(one))), rounding=1e-12
+                    SEPARATION,
+                    np.log(0.2),
+                    float(np.log(np.max(one))),
+                    rounding=1e-12,
+                    grade=Grade.EXACT,
                 )
                 for one in ratios
             ),
@@ -746,7 +798,13 @@ def check_monotone(preset: Preset, *, above: float = 0.0) -> Verdict:
         f"alpha0 = 1/4 and at the truth; {settled:.1%} of the steps after round "
         f"{_ROUNDS // 2} increase an error"
     )
-    return at_most(MONOTONE, tally(_some(increased)), _FAILURE, detail=detail)
+    return at_most(
+        MONOTONE,
+        tally(_some(increased)),
+        _FAILURE,
+        coordinates={"alpha": _STARTED},
+        detail=detail,
+    )
 
 
 def _some(events: Bool[np.ndarray, "rounds runs clusters"]) -> Events:
@@ -774,9 +832,22 @@ def check_kept_closeness(preset: Preset, *, excess: float = 1.0) -> Verdict:
     return combine(
         statement,
         [
-            never_exceeds(statement, largest, allowed, rounding=1e-12),
-            at_most(statement, tally(_some(fallen)), _FAILURE),
+            never_exceeds(
+                statement,
+                largest,
+                allowed,
+                rounding=1e-12,
+                grade=Grade.EXACT,
+                coordinates={"alpha": alpha, "progress": step},
+            ),
+            at_most(
+                statement,
+                tally(_some(fallen)),
+                _FAILURE,
+                coordinates={"alpha": _STARTED},
+            ),
         ],
+        parts=["recursion", "runs"],
         detail=f"worst recursion: error up to {np.max(largest - allowed):+.2g} from "
         f"the edge; runs: smallest alpha {np.min(closeness):.4f}",
     )
