@@ -188,7 +188,7 @@ def check_oracle(preset: Preset, *, shift: float = 1.0) -> Verdict:
         f"below it {wrong[0]:.2g}, {wrong[2]:.2g}, failure 6 % above {wrong[1]:.2g}, "
         f"{wrong[3]:.2g}"
     )
-    places = dict(zip(("k", "rows"), np.array(places).T, strict=True))
+    places = dict(zip(["k", "rows"], np.array(places).T, strict=True))
     return at_most(ORACLE, counts, 0.03, coordinates=places, detail=detail)
 
 

@@ -430,7 +430,7 @@ def check_eq5_corrected(
     failure = 2 * np.exp(-features / 2) + tail
     ratios = _eq5_corrected(preset) / allowed[:, None]
     alone = error == 0
-    names = ("rows", "d", "step_length", "noise", "distance")
+    names = ["rows", "d", "step_length", "noise", "distance"]
     away, still = (
         dict(zip(names, np.array(_EQ5_POINTS)[kept].T, strict=True))
         for kept in (~alone, alone)
