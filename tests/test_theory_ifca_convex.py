@@ -20,7 +20,9 @@ from theory.ifca import (
     algorithm1,
     algorithm2,
     appendix_d,
-    assumptions,
+    assumption6,
+    assumptions_linear,
+    assumptions_losses,
     claims_experiments,
     claims_theory,
     communication,
@@ -443,7 +445,7 @@ def test_margins_of_the_assumptions():
 
 def test_margins_of_assumptions_3_to_5():
     curvatures = np.array([0.5, 2.0])
-    ask = assumptions.assumption3
+    ask = assumptions_losses.assumption3
     assert [m.holds for m in ask(curvatures, strong_convexity=0.5, smoothness=2.0)] == [
         True,
         True,
@@ -452,11 +454,13 @@ def test_margins_of_assumptions_3_to_5():
         False,
         False,
     ]
-    (over_space,) = assumptions.assumption4(np.inf, loss_variance=1e9)
+    (over_space,) = assumptions_losses.assumption4(np.inf, loss_variance=1e9)
     assert not over_space.holds
-    loss, gradient = assumptions.squared_loss_variances(3.0, num_features=2, noise=0.5)
+    loss, gradient = assumptions_losses.squared_loss_variances(
+        3.0, num_features=2, noise=0.5
+    )
     assert loss == 2 * 9.25**2 and gradient == 4 * (3 * 9 + 2 * 0.25)
-    (on_ball,) = assumptions.assumption5(gradient, gradient_variance=gradient)
+    (on_ball,) = assumptions_losses.assumption5(gradient, gradient_variance=gradient)
     assert on_ball.holds and on_ball.value == 0
 
 
@@ -689,8 +693,8 @@ NEAR = [
     *each(appendix_d.check_total, factor=(1.999,)),
     *each(appendix_d.check_chain, doubled=(True,), c=(8.001,)),
     *each(corollary2.check_substitution, clusters_power=(1.0,)),  # the k of (38)
-    *each(assumptions.check_conditions, samples_constant=(3.99,)),
-    *each(assumptions.check_kept_closeness, excess=(1.001,)),
+    *each(assumption6.check_conditions, samples_constant=(3.99,)),
+    *each(assumption6.check_kept_closeness, excess=(1.001,)),
     *each(theorem2.check_vacuity, largest=(6e6,)),
     *each(theorem2.check_bound, part=(0.98, 4.0, 16.0)),
     *each(theorem2.check_bound, constants=((7.8, 96.0, 0.0), (8.0, 98.0, 0.0))),
@@ -698,8 +702,8 @@ NEAR = [
     *each(theorem2.check_sharp, noise=(0.999, 1.001)),
     *each(lemma3.check_union, factor=(0.999, 1.001)),
     *each(lemma3.check_threshold, statement=(lemma3.EQ35,), c1=(3.999,)),
-    *each(assumptions.check_closeness, base=(1.001 * assumptions._BASE,)),
-    *each(assumptions.check_variance, order=(0,), factor=(0.99,)),
+    *each(assumptions_linear.check_closeness, base=(1.001 * assumptions_linear._BASE,)),
+    *each(assumptions_losses.check_variance, order=(0,), factor=(0.99,)),
 ]
 AT_THEIR_EDGE = [
     *each(equations_step.check_contraction, limit=(1.333,)),
@@ -722,8 +726,9 @@ def test_claims_at_their_edge_are_not_refuted(check):
 # Proofs by computer, evaluations, and what they are made of.
 
 MODULES = (
-    algorithm1, algorithm2, appendix_d, assumptions, claims_theory, communication,
-    corollary2, definitions, lemma3, tables, theorem2,
+    algorithm1, algorithm2, appendix_d, assumption6, assumptions_linear,
+    assumptions_losses, claims_theory, communication, corollary2, definitions, lemma3,
+    tables, theorem2,
 )  # fmt: skip
 ROWS = [row for module in MODULES for row in module.STATEMENTS]
 PROVED = [row for row in ROWS if row.proof]
@@ -860,7 +865,7 @@ def test_jumps_for_several_rivals_by_hand(clusters, samples):
 
 
 def test_deviations_of_squares_against_draws():
-    problem, generator = assumptions._family(), RNG(3)
+    problem, generator = assumptions_losses._family(), RNG(3)
     draws = problem.draw(generator, 400_000, 1)
     model = np.array([0.3, -1.0, 2.0])
     squares = [
@@ -868,14 +873,14 @@ def test_deviations_of_squares_against_draws():
         np.sum(problem.gradient_noise(model, draws) ** 2, axis=-1),
     ]
     for found, claimed in zip(
-        squares, assumptions._square_deviation(problem), strict=True
+        squares, assumptions_losses._square_deviation(problem), strict=True
     ):
         assert np.std(found) == pytest.approx(claimed, rel=0.02)
     for order in (0, 1):
-        batches = assumptions._squared_batches(QUICK, order)
-        for radius, row in zip(assumptions._SQUARED_RADII, batches, strict=True):
-            claimed = assumptions._squared_deviation(radius)[order]
-            spread = np.std(row, ddof=1) * np.sqrt(assumptions._batch(QUICK)[1])
+        batches = assumptions_losses._squared_batches(QUICK, order)
+        for radius, row in zip(assumptions_losses._SQUARED_RADII, batches, strict=True):
+            claimed = assumptions_losses._squared_deviation(radius)[order]
+            spread = np.std(row, ddof=1) * np.sqrt(assumptions_losses._batch(QUICK)[1])
             assert spread == pytest.approx(claimed, rel=0.35)
 
 

@@ -12,7 +12,7 @@ from cfljax.statements.statement import Margin, Preset
 from cfljax.statements.verdict import Status
 from theory import registry
 from theory.ifca import (
-    assumptions,
+    assumptions_linear,
     corollary1,
     equations_assigned,
     equations_misassigned,
@@ -697,13 +697,13 @@ def test_closeness_matches_labels_and_knows_its_edge():
 
 
 def test_random_starts_are_rarely_close_and_the_bound_is_no_accident():
-    drawn = assumptions._random_closeness(QUICK)
-    features = np.array(assumptions._START_FEATURES)
-    rates = 2 * (12 * assumptions._BASE) ** (-features / 2)
+    drawn = assumptions_linear._random_closeness(QUICK)
+    features = np.array(assumptions_linear._START_FEATURES)
+    rates = 2 * (12 * assumptions_linear._BASE) ** (-features / 2)
     assert at_most("toy.a", tally(drawn > 0), rates).status is Status.VIOLATED
     s = np.linspace(0, 0.2, 2001)
     base = np.max((1 + 16 * s) * (1 + 8 * s - 64 * s**2))
-    np.testing.assert_allclose(assumptions._BASE, base, rtol=1e-5)
+    np.testing.assert_allclose(assumptions_linear._BASE, base, rtol=1e-5)
 
 
 SITUATION = linear.Situation((4000.0, 6000.0), 4000.0, 90.0, 0.1, 1.0, 0.2, 0.7)
@@ -745,7 +745,9 @@ def test_the_tightest_margins():
 )
 def test_fewest_samples_are_just_enough(row, exact):
     clients, clusters, alpha, rho = row
-    fewest = assumptions.fewest_samples(clients, clusters, alpha, rho, 1 / clients)
+    fewest = assumptions_linear.fewest_samples(
+        clients, clusters, alpha, rho, 1 / clients
+    )
     kappa = law.worst_kappa(alpha, rho)
     union = clients * (clusters - 1)
     enough, short = union * law.misassignment_probability(

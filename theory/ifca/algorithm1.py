@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from cfljax.statements import (
+    Grade,
     Preset,
     Step,
     Verdict,
@@ -113,7 +114,14 @@ def check_centre(_: Preset, *, saved: float = 1.0) -> Verdict:
         off,
         0.0,
         rounding=1e-12,
-        coordinates={"m": clients, "d": features, "k": clusters, "rounds": rounds},
+        grade=Grade.EXACT,
+        coordinates={
+            "m": clients,
+            "d": features,
+            "k": clusters,
+            "steps": steps,
+            "rounds": rounds,
+        },
         detail=f"saves {np.min(share):.2%} to {np.max(share):.2%} of the operations; "
         f"{paper:.0%} for k = 4, 20 steps of k-means and 300 rounds",
     )
@@ -143,7 +151,8 @@ def check_permutation(preset: Preset, *, least_distance: float = 1.0) -> Verdict
     generator = preset.generator(PERMUTED)
     inputs = generator.standard_normal((100, 20))
     differences, distances = [], []
-    for hidden in (50, 200, 800):
+    sizes = np.array([50, 200, 800])
+    for hidden in sizes:
         first = generator.standard_normal((20, hidden)) / math.sqrt(20)
         last = generator.standard_normal((hidden, 10)) / math.sqrt(hidden)
         order = generator.permutation(hidden)
@@ -156,17 +165,19 @@ def check_permutation(preset: Preset, *, least_distance: float = 1.0) -> Verdict
             (last - last[order]) ** 2
         )
         distances.append(math.sqrt(apart / (np.sum(first**2) + np.sum(last**2))))
+    judged = functools.partial(
+        never_exceeds,
+        PERMUTED,
+        grade=Grade.SEARCHED,  # on drawn weights
+        coordinates={"hidden": sizes},
+    )
     return combine(
         PERMUTED,
         [
-            never_exceeds(PERMUTED, np.array(differences), 0.0, rounding=1e-10),
-            never_exceeds(
-                PERMUTED,
-                np.full(3, least_distance),
-                np.array(distances),
-                rounding=1e-12,
-            ),
+            judged(np.array(differences), 0.0, rounding=1e-10),
+            judged(np.full(3, least_distance), np.array(distances), rounding=1e-12),
         ],
+        parts=["outputs", "distance"],
         detail=f"outputs differ by up to {np.max(differences):.1g}; distance over norm "
         f"{listed(distances, '.3f')} for 50, 200 and 800 hidden units",
     )

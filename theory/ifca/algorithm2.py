@@ -43,6 +43,7 @@ _WHOLE = Setting(num_clients=1e8, num_features=30.0, noise=1e-6, step=0.25)
 _DIVISION_FRACTIONS = np.array([0.5, 0.25, 0.125])
 
 _DRAWS = ((8, 2, 2), (20, 4, 4), (100, 4, 10), (100, 2, 3))  # clients, clusters, M
+_DRAWN = dict(zip(["m", "k", "participants"], np.array(_DRAWS).T, strict=True))
 
 
 def check_line14(
@@ -59,7 +60,11 @@ def check_line14(
         statement,
         factors,
         (claimed - margin, claimed + margin),
-        coordinates={"m": _WHOLE.num_clients, "p": min(_WHOLE.shares)},
+        coordinates={
+            "m": _WHOLE.num_clients,
+            "p": min(_WHOLE.shares),
+            "participants": np.array(participants),
+        },
         detail="factors "
         + ", ".join(f"{mean:.4f} (claimed {claim:.4f})" for mean, claim in pairs)
         + " with |M_t| / m = 1/2, 1/4, 1/8 and 2 gamma p = 1/2",
@@ -96,7 +101,7 @@ def check_defined(preset: Preset, *, share: float = 0.0) -> Verdict:
     """That line 15 divides 0 by 0 for the first cluster in a share of the rounds."""
     absent = _absent(preset)
     detail = _sizes(np.mean(absent, axis=1))
-    return at_most(AVERAGE, tally(absent), share, detail=detail)
+    return at_most(AVERAGE, tally(absent), share, coordinates=_DRAWN, detail=detail)
 
 
 def prove_absence(*, replacement: bool = False) -> list[Step]:
@@ -139,6 +144,7 @@ def check_absence(preset: Preset, *, replacement: bool = False) -> Verdict:
         tally(absent),
         claimed,
         resolution=preset.choose(quick=0.04, full=0.015),
+        coordinates=_DRAWN,
         detail=f"{_sizes(np.mean(absent, axis=1))}; claimed {listed(claimed, '.4f')}",
     )
 
@@ -188,7 +194,13 @@ def check_resampling(preset: Preset, *, folds: float = 2.0) -> Verdict:
         f"ratios {listed(np.mean(ratios, axis=0), '.3f')} at T = 5, 10, 20, "
         f"40; sqrt({folds:g} T) = {listed(claimed, '.3f')}"
     )
-    return median_within(RESAMPLING, (ratios / claimed).T, (0.99, 1.01), detail=detail)
+    return median_within(
+        RESAMPLING,
+        (ratios / claimed).T,
+        (0.99, 1.01),
+        coordinates={"rounds": np.array(_NUM_ROUNDS)},
+        detail=detail,
+    )
 
 
 def _partial_floors(preset: Preset, divisor: str) -> Float[np.ndarray, "trials points"]:
@@ -222,6 +234,7 @@ def check_participation(preset: Preset, *, like_participants: bool = False) -> V
         PARTICIPATION,
         (floors / predicted).T,
         (0.98, 1.02),
+        coordinates={"participants": fractions * _PARTIAL.num_clients},
         detail=lambda low, high: f"{np.min(low):.3f} to {np.max(high):.3f}",
     )
     relative = np.mean(floors, axis=0)
@@ -231,7 +244,8 @@ def check_participation(preset: Preset, *, like_participants: bool = False) -> V
         f"1 : {' : '.join(f'{one:.3f}' for one in relative[1:])}, over predicted "
         f"{equal.detail}"
     )
-    return combine(PARTICIPATION, [slope, equal], detail=detail)
+    parts = ["slope", "floors"]
+    return combine(PARTICIPATION, [slope, equal], parts=parts, detail=detail)
 
 
 _PARTICIPATING = (

@@ -11,6 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from cfljax.statements import (
+    Grade,
     Preset,
     Status,
     Step,
@@ -57,6 +58,12 @@ def _recursions() -> tuple[PerPoint, ...]:
     return step[possible], ratio[possible], alpha[possible], share[possible]
 
 
+def _coordinates() -> dict[str, PerPoint]:
+    """Those of the recursions at L = 1, eps0 as a share of what (b) allows."""
+    step, ratio, alpha, share = _recursions()
+    return {"p": 8 * step / ratio, "convexity": ratio, "alpha": alpha, "floor": share}
+
+
 def check_first_rounds(_: Preset, *, multiple: float, conditioned: bool) -> Verdict:
     """T' = log(`multiple` sqrt(L / lambda)) / x rounds lead to an error of 1/4. Unless
     `conditioned` without sqrt(L / lambda)."""
@@ -66,10 +73,16 @@ def check_first_rounds(_: Preset, *, multiple: float, conditioned: bool) -> Verd
     statement = EQ37 if conditioned else f"{EQ37}.sharp"
     # y/2 + (1 - y)/8 at y = 1/4, or at 1/3, is reached at lambda = L, up to 0.1 %.
     reached = 7 / 32 if conditioned else 1 / 4
-    judged = functools.partial(never_exceeds, statement, rounding=_RECURSION_ROUNDING)
+    judged = functools.partial(
+        never_exceeds, statement, rounding=_RECURSION_ROUNDING, grade=Grade.EXACT
+    )
     return combine(
         statement,
-        [judged(error, 0.25), judged(0.999 * reached, float(np.max(error)))],
+        [
+            judged(error, 0.25, coordinates=_coordinates()),
+            judged(0.999 * reached, float(np.max(error))),
+        ],
+        parts=["error", "attained"],
         detail=f"error after T' rounds up to {np.max(error):.6f} of 1/4 at {len(error)}"
         " worst recursions, x from 1e-5 to 1/8",
     )
@@ -86,13 +99,26 @@ def check_last_rounds(_: Preset, *, divisor: float = 32.0) -> Verdict:
     error = recursion(np.full(len(step), 0.25), floor, step, rounds)
     limit = floor / step
     judged = functools.partial(
-        never_exceeds, EQ39, rounding=_RECURSION_ROUNDING, logarithmic=True
+        never_exceeds,
+        EQ39,
+        rounding=_RECURSION_ROUNDING,
+        logarithmic=True,
+        grade=Grade.EXACT,
     )
+    part = np.array([["first error"], ["whole error"]])
     return combine(
         EQ39,
         [
-            judged(np.log([*kept, *error]), np.log([*limit, *(2 * limit)])),
-            judged(np.log(0.999), float(np.log(np.max(kept / limit)))),  # attained
+            judged(
+                np.log([kept, error]),
+                np.log([limit, 2 * limit]),
+                coordinates={**_coordinates(), "part": part},
+            ),
+            judged(
+                np.log(0.999),
+                float(np.log(np.max(kept / limit))),
+                coordinates={"part": np.array("attained")},
+            ),
         ],
         detail=f"at {len(step)} worst recursions what is left of the first error is up "
         f"to {np.max(kept / limit):.6f} times eps0 / x; T'' from {np.min(rounds):.3g}",
@@ -109,13 +135,20 @@ def check_total(_: Preset, *, factor: float = 2.0) -> Verdict:
     first = np.log(4 * ratio**-0.5) / step
     second = np.log(8 * step / (32 * floor)) / step
     error = recursion(0.5 - alpha, floor, step, total)
-    judged = functools.partial(never_exceeds, TOTAL, rounding=_RECURSION_ROUNDING)
+    judged = functools.partial(
+        never_exceeds,
+        TOTAL,
+        rounding=_RECURSION_ROUNDING,
+        grade=Grade.EXACT,
+        coordinates=_coordinates(),
+    )
     return combine(
         TOTAL,
         [
             judged(np.abs(first + second - total) * step, 0.0),
             judged(error, last),
         ],
+        parts=["rounds", "error"],
         detail=f"x (T' + T'' - T) up to {np.max((first + second - total) * step):.2g}, "
         f"error over eps up to {np.max(error / last):.4f} at {len(step)} worst "
         "recursions",
@@ -222,7 +255,8 @@ def check_final_floor(
     claimed = np.logaddexp(np.logaddexp(np.log(first), np.log(third)), second)
     constant = np.log(_HIDDEN * allowance)
     given = np.log(error_floor(s))
-    judged = functools.partial(never_exceeds, statement, logarithmic=True)
+    grade = Grade.EXACT if statement == EQ38 else Grade.SEARCHED  # on drawn settings
+    judged = functools.partial(never_exceeds, statement, logarithmic=True, grade=grade)
     below = judged(
         given,
         constant + claimed,
@@ -232,14 +266,13 @@ def check_final_floor(
             "separation": np.asarray(s.separation),
         },
     )
-    if statement == EQ38:
-        attained = below
-    else:  # the second term alone takes all of 16 * 96 at alpha = 1/4
+    sides = [below]
+    if statement != EQ38:  # the second term takes all of 16 * 96 at alpha = 1/4
         nearest = float(np.max(given - claimed))
-        attained = judged(np.log(0.95) + constant, nearest, rounding=1e-12)
+        sides.append(judged(np.log(0.95) + constant, nearest, rounding=1e-12))
     return combine(
         statement,
-        [below, attained],
+        sides,
         detail=f"eps0 is up to {np.exp(np.max(given - claimed)):.4g} times the display "
         f"at {given.size} settings, Delta up to {np.max(s.separation):.3g}; allowed "
         f"{np.exp(constant):.4g}",
@@ -368,9 +401,19 @@ def check_chain(
     gap = np.abs(np.log(exact / middle))
     return never_exceeds(
         statement,
-        np.concatenate([gap, clusters * total * each, exact]),
-        np.concatenate([np.zeros(len(gap)), exact, ends]),
+        np.stack([gap, clusters * total * each, exact]),
+        np.stack([np.zeros(len(gap)), exact, ends]),
         rounding=1e-12,
+        grade=Grade.EXACT,
+        coordinates={
+            "k": clusters,
+            "p": progress,  # at lambda = L
+            "failure": failure,
+            "data": data,
+            "separation": separation,
+            "floor": floor,
+            "part": np.array([["equation"], ["rounds"], ["end"]]),
+        },
         detail=f"c = {c:g}: the two sides of the equation differ by a factor "
         f"{np.exp(np.max(gap)):.4g}; Delta at most {np.max(separation):g}",
     )
@@ -395,8 +438,14 @@ def check_condition(
     kept = share <= 1 / clusters
     left = np.log(2) - share * clients / 8
     right = np.log(each(share) / 4)
+    places = {"m": clients, "n": samples, "failure": failure, "convexity": ratio}
     judged = functools.partial(
-        never_exceeds, statement, rounding=1e-10, logarithmic=True
+        never_exceeds,
+        statement,
+        rounding=1e-10,
+        logarithmic=True,
+        grade=Grade.EXACT,
+        coordinates={name: values[kept] for name, values in places.items()},
     )
     sides = [judged(left[kept], right[kept])]
     if complete:  # with equality at the edge
@@ -404,6 +453,7 @@ def check_condition(
     return combine(
         statement,
         sides,
+        parts=["enough", "edge"][: len(sides)],
         detail=f"{np.sum(kept)} points at the edge of the condition, delta from 0.1 to "
         f"1e-60: log of the two sides' ratio up to {np.max((left - right)[kept]):.4g}",
     )

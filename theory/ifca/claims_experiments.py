@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 
 from cfljax import law, metrics
 from cfljax.statements import (
+    Grade,
     Preset,
     Status,
     Verdict,
@@ -96,14 +97,19 @@ def check_equivariance(preset: Preset, *, scale_start: bool = True) -> Verdict:
         other, also = _at_scale(preset, scale, scale if scale_start else 1.0)
         differences.append(np.max(np.abs(other - models), axis=(1, 2, 3)))
         changed += int(np.sum(also != success))
-    worst = np.concatenate(differences)
+    worst = np.stack(differences)
     return never_exceeds(
         f"{SEPARATION}.corrected",
         worst,
         0.0,
         rounding=_ROUNDING,
+        grade=Grade.SEARCHED,  # on drawn data
+        coordinates={
+            "norm": np.array([[_SMALL], [_LARGE]]),
+            "draw": np.arange(worst.shape[1]),
+        },
         detail=f"models over R at R = 1/4 and 4 differ from those at R = 1 by up to "
-        f"{np.max(worst):.2g}, outcomes in {changed} of {len(worst)} runs",
+        f"{np.max(worst):.2g}, outcomes in {changed} of {worst.size} runs",
     )
 
 
@@ -160,7 +166,7 @@ def check_oracle(preset: Preset, *, shift: float = 1.0) -> Verdict:
     """The criterion fails below a line in m n even with the true clusters, d = 1000.
     `shift` multiplies the claimed line."""
     trials = preset.choose(quick=10_000, full=1_000_000)
-    events = []
+    events, places = [], []
     for index, clusters in enumerate((2, 4)):
         for side in (0.94, 1.06):
             rows = side * shift * feasible_rows(clusters, 1000.0) / clusters
@@ -173,6 +179,7 @@ def check_oracle(preset: Preset, *, shift: float = 1.0) -> Verdict:
             )
             success = np.mean(errors, axis=1) <= _CRITERION
             events.append(success if side < 1 else ~success)
+            places.append((clusters, rows))
     counts = tally(np.array(events))
     line = [feasible_rows(clusters, 1000.0) for clusters in (2, 4)]
     wrong = counts.events / counts.trials
@@ -181,7 +188,8 @@ def check_oracle(preset: Preset, *, shift: float = 1.0) -> Verdict:
         f"below it {wrong[0]:.2g}, {wrong[2]:.2g}, failure 6 % above {wrong[1]:.2g}, "
         f"{wrong[3]:.2g}"
     )
-    return at_most(ORACLE, counts, 0.03, detail=detail)
+    places = dict(zip(["k", "rows"], np.array(places).T, strict=True))
+    return at_most(ORACLE, counts, 0.03, coordinates=places, detail=detail)
 
 
 FRESH = f"{DATA}.fresh"
@@ -303,12 +311,14 @@ def check_voronoi(preset: Preset, *, isotropic: bool = False) -> Verdict:
     if isotropic:
         claimed = np.full(len(_STARTS), 0.5)
     shown = zip(np.mean(success, axis=1), claimed, strict=True)
+    places = {"start": _STARTS}
+    same = functools.partial(equals, name, coordinates=places)
     return combine(
         name,
         [
-            equals(name, tally(success), claimed, resolution=0.25),
-            equals(name, tally(_separating(preset)), claimed, resolution=0.015),
-            at_most(name, tally(success != separates), 0.05),
+            same(tally(success), claimed, resolution=0.25),
+            same(tally(_separating(preset)), claimed, resolution=0.015),
+            at_most(name, tally(success != separates), 0.05, coordinates=places),
         ],
         detail="P(success) "
         + ", ".join(f"{mean:.3f} (claimed {claim:.3f})" for mean, claim in shown)
@@ -389,6 +399,10 @@ def check_matching(_: Preset, *, shared: bool = False) -> Verdict:
         mistakes,
         0.0,
         rounding=1e-6,
+        grade=Grade.EXACT,
+        coordinates=dict(
+            zip(("first", "second", "third", "fourth"), maps.T, strict=True)
+        ),
         detail=f"accepts {np.sum(success)} of {len(maps)} maps of 4 models to 4 "
         f"truths, of which {np.sum(right)} are one to one; {np.sum(mistakes):.0f} "
         "mistakes",
@@ -409,6 +423,8 @@ def check_zero(_: Preset, *, criterion: float = _CRITERION) -> Verdict:
         (success != (norms <= criterion * noise)).astype(float),
         0.0,
         rounding=1e-6,
+        grade=Grade.EXACT,
+        coordinates={"norm": norms, "noise": noise},
         detail=f"zero models succeed at {np.sum(success)} of {len(norms)} pairs (R, "
         "sigma), among them R = 0.1 with sigma = 0.2 and 0.4",
     )
@@ -465,8 +481,16 @@ def check_empty(preset: Preset, *, near: bool = True, share: float = 0.5) -> Ver
             for (models, close), mean, wrong in zip(_SURPLUS, used, failed, strict=True)
         )
     )
-    events = found["failed"] if near else found["failed"][-1:]
-    return at_most(EMPTY, tally(events), share, detail=detail)
+    models, close = np.array(_SURPLUS).T
+    start = np.where(close, "near", "random")
+    kept = slice(None) if near else slice(-1, None)
+    return at_most(
+        EMPTY,
+        tally(found["failed"][kept]),
+        share,
+        coordinates={"num_models": models[kept], "start": start[kept]},
+        detail=detail,
+    )
 
 
 def check_surplus(preset: Preset, *, empty: bool = False) -> Verdict:
@@ -481,7 +505,8 @@ def check_surplus(preset: Preset, *, empty: bool = False) -> Verdict:
         f"{events.size} trials, {np.mean(found['used'][0]):.2f} of 4 and "
         f"{np.mean(found['used'][1]):.2f} of 6 models used"
     )
-    return at_most(name, tally(events), 0.15, detail=detail)
+    places = {"num_models": np.array(_SURPLUS)[near, 0]}
+    return at_most(name, tally(events), 0.15, coordinates=places, detail=detail)
 
 
 _REPLICA = (

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float
 
 from cfljax import law
 from cfljax.statements import (
+    Grade,
     Preset,
     Status,
     Step,
@@ -126,7 +127,8 @@ def check_good_start(preset: Preset, *, sizes: tuple[int, ...] = (20, 400)) -> V
         "than at least squares on the true clusters; median distance from it "
         f"{np.median(distances):.1g} of its own error"
     )
-    return at_most(REUSE, tally(failed), 0.1, detail=detail)
+    places = {"n": np.array(sizes)}
+    return at_most(REUSE, tally(failed), 0.1, coordinates=places, detail=detail)
 
 
 def locked_in(data: FixedData, outcome: Outcome) -> Bool[np.ndarray, "trials starts"]:
@@ -194,6 +196,7 @@ def check_lock_in(preset: Preset, *, samples: int = 40) -> Verdict:
         name,
         tally(np.stack([~locked[0], rare])),
         np.array([0.5, 0.12]),
+        coordinates={"n": np.array([5, samples])},
         detail=f"locked in: {listed(share, '.3f')} of single "
         "random starts at n = 5, 7, 40 (p m n / d = 2.5, 3.5, 20)",
     )
@@ -245,7 +248,8 @@ def check_random(preset: Preset, *, share: float = 0.1) -> Verdict:
         f"mean alpha0 {listed(means, '.3f')} at d = 20, 100 "
         f"and 1000; alpha0 > 0 in {admitted:.0f} of {np.sum(counts.trials)} starts"
     )
-    return at_most(RANDOM, counts, 0.5, detail=detail)
+    places = {"d": np.array(_START_FEATURES)}
+    return at_most(RANDOM, counts, 0.5, coordinates=places, detail=detail)
 
 
 def check_closeness(preset: Preset, *, at_random: float = -0.5) -> Verdict:
@@ -261,7 +265,13 @@ def check_closeness(preset: Preset, *, at_random: float = -0.5) -> Verdict:
         + ", ".join(f"{middle:.3f} at {one:g}" for middle, one in shown)
         + " of the way, d = 1000"
     )
-    return median_within(name, alpha, (claimed - 0.04, claimed + 0.04), detail=detail)
+    return median_within(
+        name,
+        alpha,
+        (claimed - 0.04, claimed + 0.04),
+        coordinates={"way": share},
+        detail=detail,
+    )
 
 
 GUESS = f"{RANDOM}.guess"
@@ -282,10 +292,12 @@ def check_guess(_: Preset, *, shift: float = 0.0) -> Verdict:
         GUESS,
         [
             never_exceeds(
-                GUESS, wrong, half, rounding=1e-15, logarithmic=True,
+                GUESS, wrong, half, rounding=1e-15, logarithmic=True, grade=Grade.EXACT,
                 coordinates={"rho": rho, "n": samples, "alpha": alpha},
             ),
-            never_exceeds(GUESS, np.abs(edge - half), 0.0, rounding=1e-12),
+            never_exceeds(
+                GUESS, np.abs(edge - half), 0.0, rounding=1e-12, grade=Grade.EXACT
+            ),
         ],
         detail=f"P(wrong) = {np.exp(np.max(wrong)):.6f} at alpha0 = 1e-6, n' = 1 and "
         f"rho = 1e-3, {np.exp(np.min(wrong)):.3g} at the other end of the grid",
@@ -321,23 +333,27 @@ EDGE = "ifca.claim.regime"
 def check_regime(_: Preset, *, exponent: float = 1.0) -> Verdict:
     """1/sqrt(m n) + 1/n is at most twice 1/sqrt(m n) if n >= m^`exponent`; at n = m it
     is twice that, and at n = m / 100 eleven times."""
-    clients, factor = grid(10.0 ** np.arange(1, 13), [1.0, 1.01, 10.0, 1e6])
+    sizes = 10.0 ** np.arange(1, 13)
+    clients, factor = grid(sizes, [1.0, 1.01, 10.0, 1e6])
     samples = factor * clients**exponent
     ratio = 1 + np.sqrt(clients / samples)
-    few = 1 + np.sqrt(clients / (clients / 100))
+    few = 1 + np.sqrt(sizes / (sizes / 100))
+    judged = functools.partial(never_exceeds, EDGE, rounding=1e-12, grade=Grade.EXACT)
     return combine(
         EDGE,
         [
-            never_exceeds(
-                EDGE, ratio, 2.0, rounding=1e-12,
-                coordinates={"m": clients, "n": samples},
+            judged(ratio, 2.0, coordinates={"m": clients, "n": samples}),
+            judged(2.0, float(np.max(ratio))),
+            judged(
+                np.full_like(few, 11.0),
+                few,
+                coordinates={"m": sizes, "n": sizes / 100},
             ),
-            never_exceeds(EDGE, 2.0, float(np.max(ratio)), rounding=1e-12),
-            never_exceeds(EDGE, np.full_like(few, 11.0), few, rounding=1e-12),
         ],
+        parts=["enough", "edge", "few"],
         detail=f"the rate over 1 / sqrt(m n): up to {np.max(ratio):.4f} for n >= m, "
         f"{few[0]:.4g} at n = m / 100",
-    )  # fmt: skip
+    )
 
 
 def prove_regime(*, edge: str = "1") -> list[Step]:

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from cfljax.statements import (
+    Grade,
     Preset,
     Step,
     Verdict,
@@ -29,15 +30,19 @@ def check_sharing(_: Preset, *, factor: float = 1.0) -> Verdict:
     features = shared + own
     sent, plain = shared + clusters * own, clusters * features
     saving = factor * (clusters - 1) * shared / plain
-    places = {"k": clusters, "d": features}
+    judged = functools.partial(
+        never_exceeds,
+        SHARING,
+        grade=Grade.EXACT,
+        coordinates={"k": clusters, "d": features, "shared": shared},
+    )
     return combine(
         SHARING,
         [
-            never_exceeds(SHARING, sent, plain, rounding=1e-9, coordinates=places),
-            never_exceeds(
-                SHARING, np.abs(1 - sent / plain - saving), 0.0, rounding=1e-12
-            ),
+            judged(sent, plain, rounding=1e-9),
+            judged(np.abs(1 - sent / plain - saving), 0.0, rounding=1e-12),
         ],
+        parts=["numbers", "saving"],
         detail=f"saves {np.min(saving):.0%} to {np.max(saving):.1%} of what is sent "
         "to a client",
     )

@@ -17,6 +17,7 @@ from cfljax.statements import (
     ERROR_RATE,
     Constant,
     Evaluation,
+    Grade,
     Margin,
     Preset,
     Simulation,
@@ -131,6 +132,7 @@ def check_goals(
         tally(missed),
         np.array([2 + goal.power for goal in goals]) * delta,
         error_rate=ERROR_RATE / (1 if middle is None else 2),
+        coordinates=_places(*goals),
         detail=f"runs that miss eps, logarithm of base {goals[0].base:.3g}: {rates}",
     )
     if middle is None:
@@ -138,9 +140,22 @@ def check_goals(
     (run,) = follow_all(preset, f"{name}.middle", (goal_setting(middle),))
     size = np.mean(run.errors[:, 2 + middle.power], axis=1) / middle.accuracy
     outside = (size < 0.07) | (size > 0.1)
-    apart = at_most(name, tally(outside), 0.5, error_rate=ERROR_RATE / 2)
+    apart = at_most(
+        name,
+        tally(outside),
+        0.5,
+        error_rate=ERROR_RATE / 2,
+        coordinates=_places(middle),
+    )
     detail = f"{found.detail}; errors of {np.mean(size):.3f} eps at gamma p = 1/2"
-    return combine(name, [found, apart], detail=detail)
+    return combine(name, [found, apart], parts=["goals", "middle"], detail=detail)
+
+
+def _places(*goals: Goal) -> dict[str, PerPoint]:
+    rounds, step, share = np.array(
+        [(2.0 + one.power, one.step, one.small_share) for one in goals]
+    ).T
+    return {"rounds": rounds, "step_size": step / share, "p": share}
 
 
 def _delta(setting: Setting) -> float:
@@ -290,7 +305,13 @@ def check_monotone(preset: Preset, *, above: float = 0.0) -> Verdict:
         f"{errors.shape[1]} runs each from alpha0 = 1/4 and from the truth; "
         f"{settled:.1%} of the steps after round 20 increase an error"
     )
-    return at_most(MONOTONE, tally(np.any(grown, axis=(2, 3))), _FAILURE, detail=detail)
+    return at_most(
+        MONOTONE,
+        tally(np.any(grown, axis=(2, 3))),
+        _FAILURE,
+        coordinates={"alpha": np.array([one.alpha for one in _FLOORS])},
+        detail=detail,
+    )
 
 
 def prove_monotone(*, noise: int = 1) -> list[Step]:
@@ -325,9 +346,22 @@ def check_closeness(preset: Preset, *, excess: float = 1.0) -> Verdict:
     return combine(
         name,
         [
-            never_exceeds(name, climb, 0.0, rounding=1e-14),
-            at_most(name, tally(fallen), _FAILURE),
+            never_exceeds(
+                name,
+                climb,
+                0.0,
+                rounding=1e-14,
+                grade=Grade.EXACT,
+                coordinates={"alpha": alpha},
+            ),
+            at_most(
+                name,
+                tally(fallen),
+                _FAILURE,
+                coordinates={"alpha": np.array([one.alpha for one in _LOUD])},
+            ),
         ],
+        parts=["recursion", "runs"],
         detail=f"worst recursion {np.max(climb):+.2g} from the edge; runs of 40 rounds "
         f"with floors from {np.min(floors):.3f} to {np.max(floors):.3f}, "
         f"{np.mean(fallen):.1%} beyond",

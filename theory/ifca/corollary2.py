@@ -156,16 +156,18 @@ def check_bound(preset: Preset, *, divisor: int = 1) -> Verdict:
         " noise and jumps at their worst settle at least "
         f"{listed(decades, '.2f')} decades below their terms of eps"
     )
+    judged = functools.partial(never_exceeds, BOUND, grade=Grade.EXACT)
     return combine(
         BOUND,
         [
             at_most(BOUND, tally(error > final), _FAILURE),
-            never_exceeds(BOUND, abs(final / planned - 1), 0.0, rounding=1e-9),
-            never_exceeds(BOUND, abs(rounds - np.ceil(length)), 0.0, rounding=0.5),
-            never_exceeds(BOUND, failure, _FAILURE, rounding=1e-12),
+            judged(abs(final / planned - 1), 0.0, rounding=1e-9),
+            judged(abs(rounds - np.ceil(length)), 0.0, rounding=0.5),
+            judged(failure, _FAILURE, rounding=1e-12),
             theorem2.at_extremes(BOUND, noisy, noise, first),
             theorem2.at_extremes(BOUND, jumpy, shift, second),
         ],
+        parts=["runs", "terms", "rounds", "failure", "noise", "jumps"],
         detail=detail,
     )
 
@@ -294,7 +296,7 @@ _EVALUATION = Evaluation(
     quantity="the largest (1 - delta)-quantile of max_j |theta_j - theta_j*| after T "
     "rounds",
     parameters=tuple(
-        parameter("n", 10**15, one.meaning, most=10**15) if one.name == "n" else one
+        parameter("n", 10**15, most=10**15) if one.name == "n" else one
         for one in theorem2.PARAMETERS
     ),
     bound=_claimed,
@@ -398,7 +400,8 @@ def check_stationary(preset: Preset, *, limit: bool = False) -> Verdict:
         exact, raw = exact / (1 - shares / 2)[:, None], raw / (1 - 1 / 4)
         deviations = [deviations[0] / (1 - shares / 2), deviations[1] / (1 - 1 / 4)]
     each = ERROR_RATE / 4
-    parts = zip((exact, raw), deviations, (0.05, 0.15), strict=True)
+    clusters = np.array([2, 4, 8]), np.array([2])
+    parts = zip((exact, raw), deviations, (0.05, 0.15), clusters, strict=True)
     return combine(
         SHARP,
         [
@@ -408,9 +411,11 @@ def check_stationary(preset: Preset, *, limit: bool = False) -> Verdict:
                 (1 - band, 1 + band),
                 deviation=deviation,
                 error_rate=each * len(part),
+                coordinates={"k": number},
             )
-            for part, deviation, band in parts
+            for part, deviation, band, number in parts
         ],
+        parts=["law", "raw data"],
         detail="mean square over the formula "
         f"{listed(np.mean(exact, axis=1), '.3f')} at k = 2, 4, 8 by exact law, "
         f"{np.mean(raw):.3f} in raw cosine losses",
@@ -512,6 +517,13 @@ def check_substitution(
         np.abs(gaps),
         0.0,
         rounding=100 * _PRODUCT_ROUNDING,
+        grade=Grade.SEARCHED,  # on drawn settings
+        coordinates={
+            "m": np.asarray(s.num_clients),
+            "k": np.asarray(s.num_clusters),
+            "n": np.asarray(s.num_samples),
+            "part": np.array([["first"], ["second"], ["third"]]),
+        },
         detail="logarithms of the three terms differ by up to "
         f"{listed(np.max(np.abs(gaps), axis=1), '.2g')} at "
         f"{gaps.shape[1]} random settings",

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from cfljax.statements import (
+    Grade,
     Preset,
     Step,
     Verdict,
@@ -74,6 +75,12 @@ def _pairs(preset: Preset) -> _Pairs:
     )
 
 
+def _places(pairs: _Pairs) -> dict[str, PerPoint]:
+    """How far theta and theta' are apart, and which draw it is."""
+    apart = np.sqrt(pairs.square)
+    return {"apart": apart, "draw": np.arange(float(len(apart)))}
+
+
 def check_convex(preset: Preset, *, factor: float = 1.0) -> Verdict:
     """Definition 1 with `factor` lambda, and <grad F(theta') - grad F(theta), theta' -
     theta> >= lambda |theta' - theta|^2, |grad F(theta') - grad F(theta)| >= lambda
@@ -84,7 +91,8 @@ def check_convex(preset: Preset, *, factor: float = 1.0) -> Verdict:
         never_exceeds,
         CONVEX,
         rounding=1e-11,
-        coordinates={"convexity": pairs.convexity},
+        grade=Grade.SEARCHED,  # on drawn pairs
+        coordinates={"convexity": pairs.convexity, **_places(pairs)},
     )
     return combine(
         CONVEX,
@@ -93,6 +101,7 @@ def check_convex(preset: Preset, *, factor: float = 1.0) -> Verdict:
             judged(least * pairs.square, pairs.product),
             judged(least * np.sqrt(pairs.square), pairs.change),
         ],
+        parts=["tangent", "product", "change"],
         detail=f"{len(least)} pairs; F(theta') above its tangent by "
         f"{np.min(pairs.rest / pairs.square / pairs.convexity):.4f} lambda "
         "|theta' - theta|^2 or more",
@@ -108,7 +117,8 @@ def check_smooth(preset: Preset, *, factor: float = 1.0) -> Verdict:
         never_exceeds,
         SMOOTH,
         rounding=1e-11,
-        coordinates={"smoothness": pairs.smoothness},
+        grade=Grade.SEARCHED,  # on drawn pairs
+        coordinates={"smoothness": pairs.smoothness, **_places(pairs)},
     )
     return combine(
         SMOOTH,
@@ -116,6 +126,7 @@ def check_smooth(preset: Preset, *, factor: float = 1.0) -> Verdict:
             judged(pairs.change, most * np.sqrt(pairs.square)),
             judged(pairs.rest, most * pairs.square / 2),
         ],
+        parts=["change", "tangent"],
         detail=f"{len(most)} pairs; |grad F(theta') - grad F(theta)| up to "
         f"{np.max(pairs.change / np.sqrt(pairs.square) / pairs.smoothness):.4f} L "
         "|theta' - theta|",

@@ -98,10 +98,12 @@ def check_tail(preset: Preset, *, kappa_factor: float = 1.0) -> Verdict:
                 error,
                 bound,
                 rounding=EPS * (1 + np.abs(error)),
+                grade=Grade.EXACT,
                 coordinates={"n": place[0], "kappa": place[1]},
             )
             for (error, bound), place in zip(errors, places, strict=True)
         ],
+        parts=["NumPy", "compiled", "symmetry"],
         detail=f"{len(kappa)} points, n to 1e6, n kappa^2 to 1e4: the NumPy law is off "
         f"by {np.max(errors[0][0] / (1 + np.abs(exact))):.2g} of 1 + |log P|, the "
         f"compiled one by {np.max(errors[1][0]):.2g} in log P",
@@ -180,7 +182,11 @@ def check_kappa(preset: Preset, *, noise_power: float = 1.0) -> Verdict:
         np.array(values),
         np.array(bounds),
         rounding=EPS,
-        coordinates={"noise": np.array(names)},
+        grade=Grade.SEARCHED,  # on drawn positions
+        coordinates={
+            "noise": np.array(names),
+            "part": np.resize(["NumPy", "compiled"], len(names)),
+        },
         detail=f"{len(values) // 2} positions in 1 to 7 dimensions, NumPy and "
         f"compiled: off by {max(values):.2g} at most",
     )
@@ -262,15 +268,15 @@ def check_choice(preset: Preset, *, kappa_factor: float = 1.0) -> Verdict:
             kappa = kappa_factor * _exact_kappa(*fractions, Fraction(noise))
             tail = float(log_student_tail(flint.arb(abs(kappa)), int(samples)).exp())
             exact.append(tail if kappa >= 0 else 1 - tail)
-            places.append((samples, noise))
+            places.append((samples, noise, kappa))
     events = np.concatenate(second)
-    count, noise = np.array(places).T
+    names = ("n", "noise", "kappa")
     return equals(
         CHOICE,
         Tally(events, np.zeros_like(events), np.full_like(events, clients)),
         np.array(exact),
         resolution=preset.choose(quick=1e-3, full=1e-4),
-        coordinates={"n": count, "noise": noise},
+        coordinates=dict(zip(names, np.array(places).T, strict=True)),
         detail=f"{len(exact)} pairs of models, {clients:.0e} clients each",
     )
 
@@ -310,13 +316,19 @@ def check_rivals(preset: Preset, *, num_samples: float = _RIVALS_SAMPLES) -> Ver
     edges = np.array([[0.0038], [0.016]]) * preset.choose(quick=1.0, full=0.4)
     edge = np.broadcast_to(edges, raw.shape).ravel()
     less = (drawn - raw) / clients
+    cluster, model = (places.ravel() for places in np.indices(raw.shape))
     return within(
         RIVALS,
         ((low[1] - high[0]).ravel(), (high[1] - low[0]).ravel()),
         (-edge, edge),
         num_trials=int(2 * np.sum(clients)),
         grade=Grade.SAMPLED,
-        coordinates={"n": _RIVALS_SAMPLES, "noise": _RIVALS_NOISE, "num_models": 3.0},
+        coordinates={
+            "n": _RIVALS_SAMPLES,
+            "noise": _RIVALS_NOISE,
+            "cluster": cluster,
+            "model": model,
+        },
         detail=f"3 models, 2 clusters, {np.sum(clients):.0f} clients: shares by law "
         f"less raw {np.min(less):+.4f} to {np.max(less):+.4f}",
     )
@@ -396,9 +408,20 @@ def check_roots(preset: Preset, *, power: float = 2.0) -> Verdict:
         (-edge, edge),
         num_trials=trials,
         grade=Grade.SAMPLED,
-        coordinates={"n": np.repeat(np.array(_ROOT_SAMPLES, float), len(pairs[0]))},
+        coordinates={
+            "n": np.repeat(np.array(_ROOT_SAMPLES, float), len(pairs[0])),
+            "model": np.tile(pairs[0], len(_ROOT_SAMPLES)),
+            "other": np.tile(pairs[1], len(_ROOT_SAMPLES)),
+        },
     )
-    closed = never_exceeds(ROOTS, np.abs(first), 1e-13, rounding=EPS)
+    closed = never_exceeds(
+        ROOTS,
+        np.abs(first),
+        1e-13,
+        rounding=EPS,
+        grade=Grade.EXACT,
+        coordinates={"model": np.arange(3)[:, None], "other": np.arange(3)},
+    )
     return combine(
         ROOTS,
         [closed, raw],
@@ -428,7 +451,8 @@ def check_risk(preset: Preset, *, more_rows: int = 0) -> Verdict:
     """Least squares on raw rows. The claim is made of N + more_rows, anything but 0
     being wrong. Given the features the error is normal with covariance sigma^2 W^-1,
     W = X'X, so that E|error|^4 = sigma^4 E[(tr W^-1)^2 + 2 tr W^-2], of which the
-    moments of an inverse Wishart matrix give the standard deviation."""
+    moments of an inverse Wishart matrix, finite for N > d + 3, give the standard
+    deviation."""
     features = np.array(_RISKS, float)
     rows = features + 4
     below = (rows - features) * (rows - features - 1) * (rows - features - 3)
@@ -522,11 +546,13 @@ def check_contraction(preset: Preset, *, extra_features: int = 0) -> Verdict:
                 error,
                 64 * EPS,
                 rounding=EPS,
+                grade=Grade.EXACT,
                 coordinates={name: values[seen] for name, values in names.items()},
             )
             # What is left of 1 - r has lost digits where the step is small.
             for error, seen in zip(errors, (still | True, still), strict=True)
         ],
+        parts=["ratio", "floor"],
         detail=f"{len(exact)} settings, {np.sum(still)} of which come to rest; off by "
         f"{np.max(errors[0]):.2g} and {np.max(errors[1]):.2g}",
     )
@@ -596,11 +622,14 @@ def check_steps(preset: Preset, *, extra_features: int = 0) -> Verdict:
                 num_rounds=_ROUNDS,
             )
             drawn += list(found[1:])
+    dimensions = [one.num_features for one in _DESCENTS]
+    places = grid(dimensions, _LENGTHS, range(1, _ROUNDS + 1), indexing="ij")
     return same_law(
         STEPS,
         raw,
         drawn,
         resolution=preset.choose(quick=0.06, full=0.02),
+        coordinates=dict(zip(("d", "distance", "rounds"), places, strict=True)),
         detail=f"{len(_DESCENTS)} settings, 2 starts, {_ROUNDS} rounds of raw steps, "
         f"{len(raw[0])} each",
     )
@@ -644,6 +673,10 @@ def check_round(preset: Preset, *, factor: float = 1.0) -> Verdict:
         _views(_PROBLEM.truths, _raw_models(preset)),
         _views(*_drawn_models(preset, factor)),
         resolution=preset.choose(quick=0.12, full=0.03),
+        coordinates={
+            "model": np.array([1, 2, 1, 2, 1]),
+            "to": np.array(["truth 1", "truth 1", "truth 2", "truth 2", "model 2"]),
+        },
         detail=f"{len(_CHOICES)} clients of 2 clusters, one astray of each, d = "
         f"{_FEATURES}; five squared distances after a round",
     )
@@ -758,13 +791,14 @@ STATEMENTS = (
         id=RISK,
         place=PLACE,
         text="least squares on N rows: E|error|^2 = sigma^2 d / (N - d - 1)",
-        preconditions=("N > d + 1",),
+        preconditions=("N > d + 1", "standard normal features, normal noise"),
         check=check_risk,
         control={"more_rows": 1},
         proof=prove_risk,
         proof_control={"lost": 0},
-        note="Checked on raw rows where the 1 counts, N = d + 4. The control has one "
-        "row more.",
+        note="Checked on raw rows at N = d + 4, the fewest at which |error|^2 has a "
+        "variance to build intervals from. Both controls claim sigma^2 d / (N - d), "
+        "there a quarter less: the law of one row more, and the proof without the 1.",
     ),
     row(
         id=MEAN_STEP,

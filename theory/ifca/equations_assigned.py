@@ -16,6 +16,7 @@ from jaxtyping import Float
 from cfljax import law
 from cfljax.statements import (
     ERROR_RATE,
+    Grade,
     Margin,
     Preset,
     Status,
@@ -164,16 +165,17 @@ def check_eq2_corrected(preset: Preset, *, printed: bool = False) -> Verdict:
 def _judge_eq2(
     statement: str, steps: tuple[_Sides, ...], *, printed: bool, detail: str
 ) -> Verdict:
-    _, left, right, right_printed, rounding, share = np.array(steps).T
+    length, left, right, right_printed, rounding, share = np.array(steps).T
     claim = right_printed if printed else right
-    found = never_exceeds(statement, left, claim, rounding=rounding, detail=detail)
+    judged = functools.partial(never_exceeds, statement, grade=Grade.SEARCHED)
+    places = {"step_length": length}
+    found = judged(left, claim, rounding=rounding, coordinates=places, detail=detail)
     if printed:
         return found
     # Equality is reached where the noise is a third of the right side or more.
     gap = float(np.min((1 - left / right)[share > 1 / 3]))
-    return combine(
-        statement, [found, never_exceeds(statement, gap, 0.0, rounding=1e-9)]
-    )
+    tight = judged(gap, 0.0, rounding=1e-9)
+    return combine(statement, [found, tight], parts=["draws", "equality"])
 
 
 EQ3, EQ4 = "ifca.eq3", "ifca.eq4"
@@ -195,11 +197,20 @@ def check_counts(preset: Preset, *, c: float = EQ3_C) -> Verdict:
         np.log(2) - c * sizes,
         rounding=1e-15 * (1 + sizes * np.log(1 + sizes)),
         logarithmic=True,
+        grade=Grade.EXACT,
+        coordinates={"members": sizes},
     )
     # No better exponent: at 10^5 clients it is within 1 % of it.
-    sharp = never_exceeds(EQ3, -exact[-1] / sizes[-1], 1.01 * c, rounding=1e-12)
+    sharp = never_exceeds(
+        EQ3, -exact[-1] / sizes[-1], 1.01 * c, rounding=1e-12, grade=Grade.EXACT
+    )
     sizes = np.array(_EQ3_RAW_SIZES, float)
-    raw = at_most(EQ3, tally(_raw_quarters(preset)), 2 * np.exp(-c * sizes))
+    raw = at_most(
+        EQ3,
+        tally(_raw_quarters(preset)),
+        2 * np.exp(-c * sizes),
+        coordinates={"members": sizes},
+    )
     detail = (
         f"exact binomial, 1 to 10^5 clients: {by_law.status.value}; raw choices "
         f"of 8, 16 and 40 clients: {raw.status.value}"
@@ -234,16 +245,21 @@ def check_covariance(preset: Preset, *, constant: float = 6.0) -> Verdict:
     rows, features = np.array(_EQ4_SHAPES, float).T
     deviations = _raw_deviations(preset)
     typical = np.median(deviations, axis=1)
-    raw = at_most(EQ4, tally(deviations > constant), 2 * np.exp(-features / 2))
-    of_order_n = never_exceeds(
-        EQ4, constant * np.sqrt(features * rows), 3 * rows, rounding=1e-12
+    rare, smaller = (
+        functools.partial(judge, coordinates={"rows": rows, "d": features})
+        for judge in (at_most, never_exceeds)
     )
+    raw = rare(EQ4, tally(deviations > constant), 2 * np.exp(-features / 2))
+    of_order_n = smaller(
+        EQ4, constant * np.sqrt(features * rows), 3 * rows, rounding=1e-12,
+        grade=Grade.EXACT,
+    )  # fmt: skip
     detail = (
         f"raw X of {len(_EQ4_SHAPES)} shapes, N >= 4 d: |X'X - N I| / "
         f"sqrt(d N) has medians {np.min(typical):.2f} to {np.max(typical):.2f} and is "
         f"above {constant:g} in {np.mean(deviations > constant):.2g} of the draws"
     )
-    return combine(EQ4, [raw, of_order_n], detail=detail)
+    return combine(EQ4, [raw, of_order_n], parts=["draws", "order"], detail=detail)
 
 
 @functools.lru_cache(maxsize=1)
@@ -371,7 +387,7 @@ def check_eq5_printed(
 ) -> Verdict:
     """Display (5) with c5 = 0.05 and c6 = 100, from short steps to too long ones."""
     found = _eq5_printed(preset)[list(places)]
-    step, _, smallest = np.array(_EQ5_FEDERATIONS)[list(places)].T
+    step, share, smallest = np.array(_EQ5_FEDERATIONS)[list(places)].T
     spread = np.sqrt(_EQ5_FEATURES / (_EQ5_CLIENTS * _EQ5_SAMPLES))
     allowed = (1 - c5 * step) + c6 * (step / smallest * 1e-6 * spread)
     # 2 exp(-c p m) of (3), and 40 times the tail of Lemma 2: generously
@@ -382,6 +398,7 @@ def check_eq5_printed(
         EQ5,
         tally(found > allowed[:, None]),
         failure,
+        coordinates={"step_size": step / smallest, "share": share, "p": smallest},
         detail=f"{detail}: median |T1| / |e| = {medians}",
     )
 
@@ -413,6 +430,11 @@ def check_eq5_corrected(
     failure = 2 * np.exp(-features / 2) + tail
     ratios = _eq5_corrected(preset) / allowed[:, None]
     alone = error == 0
+    names = ["rows", "d", "step_length", "noise", "distance"]
+    away, still = (
+        dict(zip(names, np.array(_EQ5_POINTS)[kept].T, strict=True))
+        for kept in (~alone, alone)
+    )
     detail = (
         f"raw data at {len(_EQ5_POINTS)} points, 2 gamma N / (m n') from 0.1 to "
         f"4.5: |T1| is at most {np.max(ratios[~alone]):.2f} of the bound; of the noise "
@@ -428,6 +450,7 @@ def check_eq5_corrected(
                 tally(ratios[~alone] > 1),
                 failure[~alone],
                 error_rate=half,
+                coordinates=away,
             ),
             equals(
                 EQ5_CORRECTED,
@@ -435,6 +458,7 @@ def check_eq5_corrected(
                 tail[alone],
                 resolution=0.05,
                 error_rate=half,
+                coordinates=still,
             ),
         ],
         detail=detail,

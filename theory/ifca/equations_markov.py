@@ -16,6 +16,7 @@ from jaxtyping import Float
 
 from cfljax.base import Numbers
 from cfljax.statements import (
+    Grade,
     Preset,
     Statement,
     Status,
@@ -73,11 +74,17 @@ def _tightly(
     """That no tail exceeds what is claimed, and one comes within 2 % of it at the
     smallest delta."""
     largest = float(np.max(tails[:, 0]))
+    law, delta = grid(range(len(tails)), _DELTAS, indexing="ij")
     return never_exceeds(
         statement,
         np.append(tails.ravel(), 0.98 * claimed[0]),
         np.append(np.broadcast_to(claimed, tails.shape).ravel(), largest),
         rounding=1e-10,
+        grade=Grade.EXACT,
+        coordinates={
+            "law": np.append(law, np.nan),  # the last point is of the worst
+            "failure": np.append(delta, _DELTAS[0]),
+        },
         detail=f"exact tails of {len(tails)} laws, delta from 0.01 to 0.9: at most "
         f"{np.max(tails / _DELTAS):.3f} delta and "
         f"{np.max(tails / _DELTAS**2):.3f} delta^2",
@@ -93,6 +100,8 @@ def check_printed(_: Preset, *, step: float = 5.0) -> Verdict:
         tails,
         _DELTAS,
         rounding=1e-10,
+        grade=Grade.EXACT,
+        coordinates={"law": np.arange(len(tails))[:, None], "failure": _DELTAS},
         detail=f"exact tails of {len(tails)} laws, delta from 0.01 to 0.9: up to "
         f"{np.max(tails / _DELTAS):.3f} delta",
     )
@@ -225,6 +234,11 @@ def check_count(_: Preset, *, c1: float = 4.0) -> Verdict:
         np.append(tail, 0.92),  # tight: 4 (1 - p_1) would not do
         np.append(delta, most),
         rounding=1e-12,
+        grade=Grade.EXACT,
+        coordinates={
+            "failure": np.append(delta, np.nan),
+            "scale": np.append(scale, np.nan),
+        },
         detail=detail,
     )
 
@@ -260,8 +274,8 @@ def third_terms(
 
 def _sides(
     preset: Preset, statement: str, samples_power: float
-) -> tuple[PerPoint, PerPoint]:
-    """Logarithms of what the substitution gives and of what is claimed."""
+) -> tuple[PerPoint, PerPoint, dict[str, PerPoint]]:
+    """Logarithms of what the substitution gives and of what is claimed, and where."""
     generator = preset.generator(EQ32)
     size = preset.choose(quick=2000, full=200_000)
     s = random_setting(generator, size)
@@ -278,7 +292,13 @@ def _sides(
         given = 2 * np.sqrt(s.gradient_variance / data) / (quarter * s.smoothness)
         given = given + second_part(s, count, quarter / s.num_clusters)
         claimed = error_floor(s, samples_power=samples_power)
-    return np.log(given), np.log(claimed)
+    places = {
+        "m": np.asarray(s.num_clients),
+        "k": np.asarray(s.num_clusters),
+        "n": np.asarray(s.num_samples),
+        "alpha": np.asarray(s.alpha),
+    }
+    return np.log(given), np.log(claimed), places
 
 
 def _terms(samples_power: str) -> tuple[list[Any], list[Any]]:
@@ -346,10 +366,16 @@ def check_valid(
     preset: Preset, *, statement: str, samples_power: float = 0.5
 ) -> Verdict:
     """The printed form as a bound: on what the substitution gives, and on steps."""
-    given, claimed = _sides(preset, statement, samples_power)
+    given, claimed, places = _sides(preset, statement, samples_power)
     events, allowed, reach = _events(preset, statement)
     by_law = never_exceeds(
-        statement, given, claimed, rounding=_ROUNDING, logarithmic=True
+        statement,
+        given,
+        claimed,
+        rounding=_ROUNDING,
+        logarithmic=True,
+        grade=Grade.SEARCHED,  # on drawn settings
+        coordinates=places,
     )
     return combine(
         statement,
@@ -364,13 +390,15 @@ def check_substitution(
     preset: Preset, *, statement: str, samples_power: float = 1.0
 ) -> Verdict:
     """The corrected form as an equality with what the substitution gives."""
-    given, claimed = _sides(preset, statement, samples_power)
+    given, claimed, places = _sides(preset, statement, samples_power)
     gap = np.abs(given - claimed)
     return never_exceeds(
         statement,
         gap,
         0.0,
         rounding=_ROUNDING * (1 + np.abs(given)),
+        grade=Grade.SEARCHED,  # on drawn settings
+        coordinates=places,
         detail=f"logarithms differ by up to {np.max(gap):.2g} at {len(gap)} random "
         "settings, n' from 10 to 1e8",
     )

@@ -61,7 +61,7 @@ def check_length(
     vectors of X, where it becomes an equality: it must come within 1 % there, with two
     samples or more and noise that counts."""
     generator = preset.generator(EQ6)
-    left, right, rounding, tight = [], [], [], []
+    left, right, rounding, tight, places = [], [], [], [], []
     for index in range(preset.choose(quick=2000, full=50_000)):
         aligned = index % 3 == 0
         num_samples = int(generator.integers(1, 5 if aligned else 40))
@@ -82,6 +82,7 @@ def check_length(
         left.append(np.linalg.norm(2 * inputs.T @ (inputs @ model - labels)))
         cross = of_noise * np.linalg.norm(inputs.T @ noise)
         right.append(of_inputs * np.linalg.norm(inputs, 2) ** 2 + cross)
+        places.append((num_samples, num_features, alpha))
         tight.append(aligned and num_samples > 1 and cross > 0.3 * right[-1])
         scale = np.sum(inputs**2) + np.linalg.norm(inputs) * np.linalg.norm(noise)
         rounding.append(50 * np.finfo(float).eps * (num_samples + num_features) * scale)
@@ -92,6 +93,10 @@ def check_length(
         np.array([*left, 0.99]),
         np.array([*right, reached]),
         rounding=np.array([*rounding, 1e-9]),
+        grade=Grade.SEARCHED,  # on drawn clients
+        coordinates=dict(
+            zip(("n", "d", "alpha"), np.array([*places, (np.nan,) * 3]).T, strict=True)
+        ),
         detail=f"{len(left)} random clients, a third aligned: at most "
         f"{np.max(ratio):.6f} of the bound, {reached:.6f} where noise counts",
     )
@@ -102,8 +107,8 @@ def check_gradient(preset: Preset, *, name: str, sign: float) -> Verdict:
     quadratic, so that differences over any distance are exact. The paper's sign is
     1."""
     generator = preset.generator(EQ6_GRADIENT)
-    values, rounding = [], []
-    for _ in range(200):
+    values, rounding, places = [], [], []
+    for draw in range(200):
         num_samples, num_features = (int(generator.integers(1, 20)) for _ in range(2))
         inputs = generator.standard_normal((num_samples, num_features))
         labels = generator.standard_normal(num_samples)
@@ -115,6 +120,7 @@ def check_gradient(preset: Preset, *, name: str, sign: float) -> Verdict:
         )
         claimed = sign * 2 / len(labels) * inputs.T @ (labels - inputs @ model)
         values.append(np.max(np.abs((ahead - behind) / 2 - claimed)))
+        places.append((num_samples, num_features, draw))
         scale = len(labels) * len(model) * np.max(ahead + behind)
         rounding.append(16 * np.finfo(float).eps * scale)
     return never_exceeds(
@@ -122,6 +128,8 @@ def check_gradient(preset: Preset, *, name: str, sign: float) -> Verdict:
         np.array(values),
         0.0,
         rounding=np.array(rounding),
+        grade=Grade.SEARCHED,  # on drawn clients
+        coordinates=dict(zip(("n", "d", "draw"), np.array(places).T, strict=True)),
         detail=f"{len(values)} clients, largest difference {np.max(values):.3g}",
     )
 
@@ -241,6 +249,7 @@ def check_probability(preset: Preset, *, c5: float = C5) -> Verdict:
         EQ7,
         tally(found > allowed[:, None]),
         C1 * np.exp(-NOISE_EXPONENT * np.minimum(features, samples)),
+        coordinates={"n": samples, "d": features, "noise": sigma},
         detail=f"raw data at {len(_EQ7_POINTS)} points: |grad F_i| / max(1, d/n') is "
         f"at most {np.max(ratio):.1f}, its medians at most "
         f"{np.max(np.median(ratio, axis=1)):.1f}",
@@ -262,6 +271,7 @@ def check_root_mean_square(preset: Preset, *, extra_features: int = 1) -> Verdic
         np.array(_raw_means(preset)) / formula[:, None],
         (0.94, 1.06),
         deviation=np.array(deviations) / formula,
+        coordinates={"n": samples, "d": features},
         detail="mean |grad F_i|^2 over the formula, n' = 5, 10, 10, 10 and d = 1, 10, "
         f"100, 300, whose roots are {listed(np.sqrt(formula), '.2f')}",
     )
@@ -330,7 +340,7 @@ def check_count(preset: Preset, *, c5: float = STEP * C5) -> Verdict:
 def _judge_foreign(
     name: str, preset: Preset, allowed: PerPoint, *, of: str, by: PerPoint
 ) -> Verdict:
-    samples, features, _, misassigned, _ = np.array(_EQ8_POINTS).T
+    samples, features, sigma, misassigned, _ = np.array(_EQ8_POINTS).T
     failure = C1 * np.exp(-NOISE_EXPONENT * np.minimum(features, samples))
     # |T2| = (gamma / m) |sum of grad F_i|
     found = STEP / misassigned[:, None]
@@ -341,6 +351,12 @@ def _judge_foreign(
         name,
         tally(found > allowed[:, None]),
         misassigned * failure,
+        coordinates={
+            "n": samples,
+            "d": features,
+            "noise": sigma,
+            "misassigned": misassigned,
+        },
         detail=f"raw data at {len(_EQ8_POINTS)} points, M = 1 to 8: |T2| / ({of}) is "
         f"at most {np.max(ratio):.1f}, its medians {np.min(medians):.2f} to "
         f"{np.max(medians):.2f}",
@@ -379,6 +395,7 @@ def check_expected(preset: Preset, *, c7: float = C7) -> Verdict:
         np.log(C6) - c7 * _exponent(alpha, rho, samples),
         rounding=log_rounding(exact),
         logarithmic=True,
+        grade=Grade.EXACT,
         coordinates={"alpha": alpha, "rho": rho, "n": samples},
     )
     counts = raw_counts(preset, _SCARCE)
@@ -422,6 +439,7 @@ def check_under_assumption(_: Preset, *, share: float = 1.0) -> Verdict:
         np.log(C6) - C8 * _exponent(alpha, rho, samples),
         rounding=log_rounding(exact),
         logarithmic=True,
+        grade=Grade.EXACT,
         coordinates={"alpha": alpha, "rho": rho, "m": clients, "n": samples},
         detail=f"exact law at {len(exact)} worst cases, 2 to 10^16 clients, alpha = "
         f"{share:g} alpha0, n' from (c / alpha0^2) ((rho + 1) / rho)^2 log m on",
@@ -472,10 +490,18 @@ def check_markov(preset: Preset, *, c8: float = C8) -> Verdict:
     middle = -c8 / 2 * _exponent(alpha, rho, samples)
     by_law = never_exceeds(
         EQ12_CORRECTED,
-        np.concatenate([exact, -C8 / 2 * _exponent(alpha, rho, samples)]),
-        np.concatenate([middle, -np.log(clients)]),
-        rounding=np.tile(log_rounding(each) + 1e-13, 2),
+        np.stack([exact, -C8 / 2 * _exponent(alpha, rho, samples)]),
+        np.stack([middle, -np.log(clients)]),
+        rounding=log_rounding(each) + 1e-13,
         logarithmic=True,
+        grade=Grade.EXACT,
+        coordinates={
+            "alpha": alpha,
+            "rho": rho,
+            "m": clients,
+            "n": samples,
+            "part": np.array([["middle"], ["end"]]),
+        },
     )
     counts = raw_counts(preset, _ENOUGH)
     events = tally(_above(counts, _ENOUGH))
@@ -497,7 +523,20 @@ def check_printed(preset: Preset, *, eighth: bool = False) -> Verdict:
         f"raw counts of {len(rows)} federations, poly(m) = m^{power:g}; somebody"
         f" misassigned in {np.mean(events):.2g} of the rounds"
     )
-    return at_most(EQ12, tally(events), np.array(rows)[:, 0] ** power, detail=detail)
+    places = dict(zip(Federation._fields, np.array(rows).T, strict=True))
+    return at_most(
+        EQ12,
+        tally(events),
+        np.array(rows)[:, 0] ** power,
+        coordinates={
+            "m": places["num_clients"],
+            "k": places["num_clusters"],
+            "alpha": places["alpha"],
+            "rho": places["rho"],
+            "n": places["num_samples"],
+        },
+        detail=detail,
+    )
 
 
 class Federation(NamedTuple):

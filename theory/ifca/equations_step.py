@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from cfljax.statements import (
+    Grade,
     Preset,
     Status,
     Step,
@@ -23,7 +24,7 @@ from cfljax.statements import (
     never_exceeds,
     tally,
 )
-from theory.ifca.common.checks import Events, PerPoint, row, turn, unit
+from theory.ifca.common.checks import Events, PerPoint, grid, row, turn, unit
 from theory.ifca.common.convex import (
     ConvexSetting,
     CosineFamily,
@@ -42,7 +43,7 @@ def check_identity(preset: Preset, *, all_chosen: bool = False) -> Verdict:
     """Random errors, gradients, sets and step sizes. With `all_chosen`, gamma^ counts
     all of S_1, as if nobody were misassigned."""
     generator = preset.generator(EQ21)
-    values, rounding = [], []
+    values, rounding, places = [], [], []
     for _ in range(preset.choose(quick=500, full=50_000)):
         num_clients = int(generator.integers(2, 60))
         num_features = int(generator.integers(1, 12))
@@ -62,11 +63,14 @@ def check_identity(preset: Preset, *, all_chosen: bool = False) -> Verdict:
         size = np.max(np.abs(population)) + np.sum(np.max(np.abs(gradients), axis=1))
         size = np.max(np.abs(error)) + gamma * size
         rounding.append((correct + 8) * np.finfo(float).eps * size)
+        places.append((num_clients, num_features, gamma))
     return never_exceeds(
         EQ21,
         np.array(values),
         0.0,
         rounding=np.array(rounding),
+        grade=Grade.SEARCHED,  # on drawn steps
+        coordinates=dict(zip(("m", "d", "step_size"), np.array(places).T, strict=True)),
         detail=f"{len(values)} random cases, largest |T1 - T11 - T12| over its "
         f"rounding error: {np.max(np.array(values) / np.array(rounding)):.2g}",
     )
@@ -139,7 +143,8 @@ def check_parts(preset: Preset, *, statement: str, sign: float) -> Verdict:
         differences.append(np.linalg.norm(one.end - (own + sign * foreign)))
         terms = np.linalg.norm(np.concatenate(one.groups), axis=-1)
         sizes.append(np.linalg.norm(one.start) + one.step * np.sum(terms))
-    return _zero(statement, differences, sizes, "theta_1+ - theta_1* minus its parts")
+    what = "theta_1+ - theta_1* minus its parts"
+    return _zero(statement, differences, sizes, what, _distances(preset))
 
 
 def prove_parts_printed(*, sign: int = 1) -> list[Step]:
@@ -185,11 +190,26 @@ def check_split(preset: Preset, *, off_by: float = 0.0) -> Verdict:
             differences.append(np.linalg.norm(np.sum(gradients, axis=0) - right))
             terms = np.linalg.norm(gradients, axis=-1) + np.linalg.norm(population)
             sizes.append(np.sum(terms))
-    return _zero(EQ26, differences, sizes, "left minus right")
+    places = {
+        name: np.repeat(values, 2) for name, values in _distances(preset).items()
+    } | {"cluster": np.resize([2, 3], len(sizes))}
+    return _zero(EQ26, differences, sizes, "left minus right", places)
+
+
+def _distances(preset: Preset) -> dict[str, PerPoint]:
+    return {
+        "distance": np.array(
+            [np.linalg.norm(one.start) for one in _parted_steps(preset)]
+        )
+    }
 
 
 def _zero(
-    statement: str, differences: list[np.floating], sizes: list[np.floating], what: str
+    statement: str,
+    differences: list[np.floating],
+    sizes: list[np.floating],
+    what: str,
+    places: dict[str, PerPoint],
 ) -> Verdict:
     """That these vanish, as differences of sums of 30 terms of these sizes in all."""
     values = np.array(differences, float)
@@ -198,6 +218,8 @@ def _zero(
         values,
         0.0,
         rounding=64 * np.finfo(float).eps * np.array(sizes, float),
+        grade=Grade.SEARCHED,  # on drawn steps
+        coordinates=places,
         detail=f"|{what}| up to {np.max(values):.2g} in {len(values)} raw steps",
     )
 
@@ -346,10 +368,16 @@ def check_pull(preset: Preset, *, part: float = 8.0) -> Verdict:
     least = float(np.min((1 - left / size) / (1 - claim)))
     # Twice the printed gain is true, and no more.
     loose = never_exceeds(
-        EQ24, np.array([1.99, least]), np.array([least, 2.01]), rounding=1e-9
+        EQ24,
+        np.array([1.99, least]),
+        np.array([least, 2.01]),
+        rounding=1e-9,
+        grade=Grade.SEARCHED,  # the least of drawn functions
+        coordinates={"twice": np.array(["no less", "no more"])},
     )
     found = _judge_pull(EQ24, points, hat, claim)
-    return combine(EQ24, [found, loose], detail=found.detail)
+    parts = ["pull", "twice the gain"]
+    return combine(EQ24, [found, loose], parts=parts, detail=found.detail)
 
 
 def _judge_pull(
@@ -364,6 +392,12 @@ def _judge_pull(
         left / size,
         claim,
         rounding=64 * np.finfo(float).eps,
+        grade=Grade.SEARCHED,  # on drawn functions
+        coordinates={
+            "convexity": points.strong_convexity,
+            "smoothness": points.smoothness,
+            "step_size": hat,
+        },
         detail=f"{len(size)} quadratics and sums of log cosh; true over claimed gain "
         f"{np.min(gain):.4f} or more",
     )
@@ -396,6 +430,12 @@ def check_gradient(preset: Preset, *, largest_truth: float = 1.0) -> Verdict:
         np.concatenate([gradient, distance]),
         np.concatenate([distance, np.full(size, 3.0)]),
         rounding=64 * np.finfo(float).eps * 3,
+        grade=Grade.SEARCHED,  # at drawn places, and some that are extreme
+        coordinates={
+            "alpha": np.tile(alpha, 2),
+            "angle": np.tile(angles[0], 2),
+            "part": np.repeat(["gradient", "distance"], size),
+        },
         detail=f"{size} places, k = 2; |theta_1 - theta_j*| up to "
         f"{np.max(distance):.4f}",
     )
@@ -462,7 +502,18 @@ def check_first(preset: Preset, *, exact_share: float | None = None) -> Verdict:
             reach.append(np.max(left / bound))
             bounds.append(delta + 2 * np.exp(-s.share * s.num_clients / 8))
     detail = f"{len(events)} points, |T1| over its bound at most {np.max(reach):.3f}"
-    return at_most(EQ25, tally(np.array(events)), np.array(bounds), detail=detail)
+    return at_most(
+        EQ25,
+        tally(np.array(events)),
+        np.array(bounds),
+        coordinates=_starts(),
+        detail=detail,
+    )
+
+
+def _starts() -> dict[str, PerPoint]:
+    radius, delta = grid(_RADII, _DELTAS, indexing="ij")
+    return {"alpha": 0.5 - radius * (0.5 - _ALPHA), "failure": delta}
 
 
 def prove_first(*, constant: str = "2") -> list[Step]:
@@ -533,13 +584,16 @@ def check_second(preset: Preset, *, clusters_less: float = 1.0) -> Verdict:
     right = np.sqrt((clusters - clusters_less) * total)
     events, bounds = _second_events(preset)
     tightest = np.max(left[total > 0] / right[total > 0])
+    places = {"k": clusters, "misassigned": total, "draw": np.arange(size)}
+    judged = functools.partial(never_exceeds, EQ30, grade=Grade.SEARCHED)  # on draws
     return combine(
         EQ30,
         [
-            never_exceeds(EQ30, left, right, rounding=1e-12 * (1 + left)),
-            never_exceeds(EQ30, 1.0, tightest, rounding=1e-12),  # attained
-            at_most(EQ30, tally(events), bounds),
+            judged(left, right, rounding=1e-12 * (1 + left), coordinates=places),
+            judged(1.0, tightest, rounding=1e-12),
+            at_most(EQ30, tally(events), bounds, coordinates=_starts()),
         ],
+        parts=["roots", "attained", "steps"],
         detail=f"sum of sqrt|S_1 cap S_j*| over sqrt((k - {clusters_less:g}) |S_1 cap "
         f"not S_1*|) up to {tightest:.4f} in {size} cases; |T2| above its bound in "
         f"{np.max(np.mean(events, axis=1)):.2%} of steps",

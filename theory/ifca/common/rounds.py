@@ -16,7 +16,7 @@ PARAMETERS = (
     parameter("noise", 0.3, open=True),
     parameter("separation", 1.0, open=True),
     parameter("distance", 0.25, "distance of each model from its truth"),
-    parameter("step_size", 0.75, "gamma = c1/p"),
+    parameter("step_size", 0.75, "step size of gradient descent, gamma = c1/p"),
 )
 Value = float | int  # of a parameter; counts are integers
 
