@@ -154,6 +154,7 @@ def check_sharp(preset: Preset, *, c2: float = C2, slack: float = 1e-4) -> Verdi
         np.array([smallest, *exact]),
         rounding=log_rounding(values),
         grade=Grade.SEARCHED,
+        coordinates={"part": np.array(["c2 suffices", "more c2", "less c1"])},
         detail=f"least exponent / (alpha rho / (rho + 1))^2 found: {smallest:.6f} at "
         f"alpha = {alpha:.6f}, rho = {rho:.4f}",
     )
@@ -274,6 +275,10 @@ def check_union(preset: Preset, *, pairwise: bool = True) -> Verdict:
         tally(events),
         bounds,
         error_rate=ERROR_RATE / 2,
+        coordinates={
+            "k": np.array([one.num_clusters for one in _UNION_POINTS]),
+            "alpha": np.array([one.alpha for one in _UNION_POINTS]),
+        },
         detail=f"raw data of {clusters} models; k - 2 is not enough for 3",
     )
     _, alpha, rho, num_samples, _, _ = _UNION_POINTS[0]
@@ -284,7 +289,8 @@ def check_union(preset: Preset, *, pairwise: bool = True) -> Verdict:
         1 - max(0.0, float(one_less)),
         error_rate=ERROR_RATE / 2,
     )
-    return combine(UNION, [holds, needed], detail=holds.detail)
+    parts = ["k - 1 suffices", "k - 2 does not"]
+    return combine(UNION, [holds, needed], parts=parts, detail=holds.detail)
 
 
 def _union_bounds(*, pairwise: bool = True) -> PerPoint:

@@ -124,6 +124,11 @@ def check_threshold(preset: Preset, *, factor: float = 1.0) -> Verdict:
         np.log(factor) + log_right,
         rounding=_RELATIVE * (1 + np.abs(log_right)),
         logarithmic=True,
+        coordinates={
+            "alpha": rows.alpha[kept],
+            "noise": rows.noise[kept],
+            "n": rows.num_samples[kept],
+        },
     )
     raw = same_law(EQ13, *raw_losses(preset), resolution=0.05)
     share = float(np.max(np.exp(left[kept] - log_right)))
@@ -161,7 +166,9 @@ def check_far(preset: Preset, *, factor: float = 1.0) -> Verdict:
     worst = (0.5 + factor * rows.alpha) ** 2 + rows.noise**2
     left = _below(rows.num_samples, rows.threshold / rows.far)
     right = _below(rows.num_samples, rows.threshold / worst)
-    return _judge_replaced(EQ14, left, right, detail="B against its smallest value")
+    return _judge_replaced(
+        EQ14, rows, left, right, detail="B against its smallest value"
+    )
 
 
 def check_near(preset: Preset, *, quarter: bool = False) -> Verdict:
@@ -171,11 +178,13 @@ def check_near(preset: Preset, *, quarter: bool = False) -> Verdict:
     worst = (0.5 - rows.alpha) ** 2 + rows.noise**2
     left = _above(rows.num_samples, rows.threshold / near)
     right = _above(rows.num_samples, rows.threshold / worst)
-    return _judge_replaced(EQ15, left, right, detail="A against its largest value")
+    return _judge_replaced(
+        EQ15, rows, left, right, detail="A against its largest value"
+    )
 
 
 def _judge_replaced(
-    name: str, left: PerPoint, right: PerPoint, *, detail: str
+    name: str, rows: _Configurations, left: PerPoint, right: PerPoint, *, detail: str
 ) -> Verdict:
     kept = left > _TINY
     log_left = np.log(left[kept])
@@ -185,6 +194,11 @@ def _judge_replaced(
         np.log(np.maximum(right[kept], np.finfo(float).tiny)),
         rounding=_RELATIVE * (1 + np.abs(log_left)),
         logarithmic=True,
+        coordinates={
+            "alpha": rows.alpha[kept],
+            "noise": rows.noise[kept],
+            "n": rows.num_samples[kept],
+        },
         detail=f"{detail}: exact at {np.sum(kept)} configurations and thresholds",
     )
 
@@ -275,6 +289,7 @@ def check_tail(
         c2 * squared,
         rate,
         rounding=4 * np.finfo(float).eps * (np.sqrt(squared) + np.abs(rate) + squared),
+        coordinates={"alpha": alpha, "rho": rho},
     )
     resolved = squared > 1e-12
     least = float(np.min(rate[resolved] / squared[resolved]))
@@ -284,7 +299,8 @@ def check_tail(
         f"exact tails at {np.sum(kept)} points: {by_law.status.value}; least "
         f"exponent / (n' y^2) of {len(rate)} pairs alpha, rho: {least:.5f}"
     )
-    return combine(name, [by_rate, by_law, sharp], detail=detail)
+    parts = ["exponent", "exact tail", "no better constant"]
+    return combine(name, [by_rate, by_law, sharp], parts=parts, detail=detail)
 
 
 def prove_lower_tail(*, c2: str = "1/4") -> list[Step]:
@@ -427,6 +443,7 @@ def check_route(_: Preset, *, c1: float = 1.0, c2: float = 0.25) -> Verdict:
         np.array([np.min(rates), np.log(0.999 * c1)]),
         np.array([1.001 * c2, np.max(tails + c2 * form)]),
         rounding=1e-9,
+        coordinates={"part": np.array(["rate", "factor"])},
     )
     return combine(
         ROUTE,

@@ -288,8 +288,15 @@ def check_union(_: Preset, *, factor: float = 1.0) -> Verdict:
             never_exceeds(
                 UNION, ratio, factor * best, rounding=1e-6, coordinates=places
             ),
-            never_exceeds(UNION, 0.999999 * factor * best, ratio, rounding=1e-9),
+            never_exceeds(
+                UNION,
+                0.999999 * factor * best,
+                ratio,
+                rounding=1e-9,
+                coordinates=places,
+            ),
         ],
+        parts=["suffices", "no smaller one does"],
         detail=f"P(not E_i) / x = {listed(np.unique(np.round(ratio, 3)), 'g')} at k = "
         f"{listed(_MODELS)}, whatever n'",
     )

@@ -220,8 +220,8 @@ def check_explicit(
         "allowed beyond |1 - x_j|; of the noise alone in "
         f"{listed(np.mean(events, axis=1), '.3f')}, by law {listed(tails, '.3f')}"
     )
-    parts = [_judge_cases(EXPLICIT, cases, detail=detail, error_rate=third), alone]
-    return combine(EXPLICIT, [*parts, _astray(preset, third)], detail=detail)
+    judged = [_judge_cases(EXPLICIT, cases, detail=detail, error_rate=third), alone]
+    return combine(EXPLICIT, [*judged, _astray(preset, third)], detail=detail)
 
 
 # N and x of clusters of two features from the truth: P(chi2_N chi2_2 > 8 N) is large
@@ -285,6 +285,7 @@ def _judge_cases(
         tallies(one.failed for one in cases),
         np.array([one.failure for one in cases]),
         error_rate=error_rate,
+        coordinates={"case": np.arange(len(cases))},
         detail=detail,
     )
 
@@ -468,7 +469,10 @@ def check_corrected(preset: Preset, *, admitted: bool = True) -> Verdict:
     needed = at_most(CORRECTED, tally(~_with_less(preset)), 0.5, error_rate=half)
     missed = np.mean(_with_less(preset))
     detail = f"{suffices.detail}; from the truth with {_UNDER[0]:g} of the sharp c2 in "
-    return combine(CORRECTED, [suffices, needed], detail=f"{detail}{missed:.1%}")
+    parts = ["c2 suffices", "less than the sharp c2 does not"]
+    return combine(
+        CORRECTED, [suffices, needed], parts=parts, detail=f"{detail}{missed:.1%}"
+    )
 
 
 def _two_clusters(preset: Preset, admitted: bool) -> tuple[_Case, ...]:

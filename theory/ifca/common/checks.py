@@ -104,6 +104,7 @@ def mean_within(
     support: tuple[float, float] | None = None,
     error_rate: float = ERROR_RATE,
     num_trials: int | None = None,
+    coordinates: Mapping[str, Num[np.ndarray, " points"] | float] | None = None,
     detail: str | Callable[[PerPoint, PerPoint], str] = "",
 ) -> Verdict:
     """Judge the claim that means over trials lie in a band. Rows of `values` are
@@ -128,6 +129,7 @@ def mean_within(
         num_trials=num_trials or values.size,
         error_rate=error_rate,
         grade=grade,
+        coordinates=coordinates,
         detail=detail if isinstance(detail, str) else detail(low, high),
     )
 
