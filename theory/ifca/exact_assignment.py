@@ -311,13 +311,16 @@ def check_voronoi(preset: Preset, *, share: float = 1.0, few: int = 0) -> Verdic
                 bounds,
                 coordinates={"n": np.array([full for _, full in _VORONOI_STARTS])},
             ),
-            never_exceeds(VORONOI, moved, 0.0, rounding=np.finfo(float).eps),
+            never_exceeds(
+                VORONOI, moved, 0.0, rounding=np.finfo(float).eps, grade=Grade.SAMPLED
+            ),
             # Undecided clients, kappa -> 0: no smaller factor in front of exp serves.
             never_exceeds(
                 VORONOI,
                 0.999 * _RATE,
                 float(law.misassignment_probability(1e-6, 1)),
                 rounding=1e-12,
+                grade=Grade.EXACT,
             ),
         ],
         parts=["wrong choices", "unused models", "factor in front"],

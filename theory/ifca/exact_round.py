@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from cfljax import law
 from cfljax.statements import (
     ERROR_RATE,
+    Grade,
     Preset,
     Step,
     Verdict,
@@ -507,9 +508,12 @@ def check_equivariance(preset: Preset, *, noise_factor: float = 1.0) -> Verdict:
                 np.array(apart),
                 0.0,
                 rounding=float(error),
+                grade=Grade.SAMPLED,
                 coordinates={"scale": np.array(_SCALES)},
             ),
-            never_exceeds(EQUIV, moved, 0.0, rounding=np.finfo(float).eps),
+            never_exceeds(
+                EQUIV, moved, 0.0, rounding=np.finfo(float).eps, grade=Grade.SAMPLED
+            ),
         ],
         parts=["models", "assignments"],
         detail=f"{num_trials} raw runs of {rounds} rounds at scales 2^-40, 3 and 1e5: "
@@ -553,7 +557,12 @@ def check_pooling(preset: Preset, *, approximate: bool = False) -> Verdict:
     apart = pooled / law.oracle_risk(many / 2, 20.0, 1.0) - 1
     return combine(
         POOLING,
-        [fits, never_exceeds(POOLING, np.abs(apart), 30 / many, rounding=1e-12)],
+        [
+            fits,
+            never_exceeds(
+                POOLING, np.abs(apart), 30 / many, rounding=1e-12, grade=Grade.EXACT
+            ),
+        ],
         detail=f"{fits.detail}; pooled over oracle risk at D = 2 sigma sqrt(d/N), "
         f"d = 20: 1 {apart[0]:+.2g} at N = 1000",
     )

@@ -18,6 +18,7 @@ from jaxtyping import Float
 
 from cfljax import law
 from cfljax.statements import (
+    Grade,
     Preset,
     Statement,
     Step,
@@ -123,6 +124,7 @@ def check_threshold(preset: Preset, *, factor: float = 1.0) -> Verdict:
         left[kept],
         np.log(factor) + log_right,
         rounding=_RELATIVE * (1 + np.abs(log_right)),
+        grade=Grade.SAMPLED,
         logarithmic=True,
         coordinates={
             "alpha": rows.alpha[kept],
@@ -193,6 +195,7 @@ def _judge_replaced(
         log_left,
         np.log(np.maximum(right[kept], np.finfo(float).tiny)),
         rounding=_RELATIVE * (1 + np.abs(log_left)),
+        grade=Grade.SAMPLED,
         logarithmic=True,
         coordinates={
             "alpha": rows.alpha[kept],
@@ -279,6 +282,7 @@ def check_tail(
         bound[kept],
         # the functions' relative error, and n' eps from that of their argument
         rounding=1e-11 + 1e-15 * samples[kept],
+        grade=Grade.EXACT,
         logarithmic=True,
         coordinates={"alpha": alpha[kept], "rho": rho[kept], "n": samples[kept]},
     )
@@ -289,12 +293,13 @@ def check_tail(
         c2 * squared,
         rate,
         rounding=4 * np.finfo(float).eps * (np.sqrt(squared) + np.abs(rate) + squared),
+        grade=Grade.EXACT,
         coordinates={"alpha": alpha, "rho": rho},
     )
     resolved = squared > 1e-12
     least = float(np.min(rate[resolved] / squared[resolved]))
     # No better constant: somewhere the exponent is within 0.1 % of it.
-    sharp = never_exceeds(name, least, 1.001 * c2, rounding=1e-9)
+    sharp = never_exceeds(name, least, 1.001 * c2, rounding=1e-9, grade=Grade.EXACT)
     detail = (
         f"exact tails at {np.sum(kept)} points: {by_law.status.value}; least "
         f"exponent / (n' y^2) of {len(rate)} pairs alpha, rho: {least:.5f}"
@@ -443,6 +448,7 @@ def check_route(_: Preset, *, c1: float = 1.0, c2: float = 0.25) -> Verdict:
         np.array([np.min(rates), np.log(0.999 * c1)]),
         np.array([1.001 * c2, np.max(tails + c2 * form)]),
         rounding=1e-9,
+        grade=Grade.EXACT,
         coordinates={"part": np.array(["rate", "factor"])},
     )
     return combine(
@@ -456,6 +462,7 @@ def check_route(_: Preset, *, c1: float = 1.0, c2: float = 0.25) -> Verdict:
                     bounds,
                     # SciPy's tails lose digits as n' grows, a logarithm by its size.
                     rounding=1e-11 * (1 + np.abs(values)),
+                    grade=Grade.EXACT,
                     logarithmic=True,
                 )
                 for values, bounds in pairs

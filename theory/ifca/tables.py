@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from cfljax.statements import (
+    Grade,
     Preset,
     Step,
     Verdict,
@@ -87,8 +88,20 @@ def check_lead(
     return combine(
         statement,
         [
-            never_exceeds(statement, points, float(np.min(differences)), rounding=1e-9),
-            never_exceeds(statement, errors, float(np.min(scores)), rounding=1e-9),
+            never_exceeds(
+                statement,
+                points,
+                float(np.min(differences)),
+                rounding=1e-9,
+                grade=Grade.EXACT,
+            ),
+            never_exceeds(
+                statement,
+                errors,
+                float(np.min(scores)),
+                rounding=1e-9,
+                grade=Grade.EXACT,
+            ),
         ],
         parts=["points", "standard errors"],
         detail=f"ahead by {np.min(differences):.2f} to {np.max(differences):.2f} "
@@ -109,6 +122,7 @@ def check_sizes(_: Preset, *, cifar_images: int = 50_000) -> Verdict:
         off,
         0.0,
         rounding=0.5,
+        grade=Grade.EXACT,
         coordinates=dict(zip(("m", "n"), np.array(_SIZES).T, strict=True)),
         detail=detail,
     )
@@ -136,6 +150,7 @@ def check_similar(_: Preset, *, within: float = 1.0) -> Verdict:
         gaps,
         within,
         rounding=1e-9,
+        grade=Grade.EXACT,
         coordinates={"part": np.array(["one-shot, k = 2", "one-shot, k = 3", "k"])},
         detail=f"IFCA less one-shot: {listed(differences, '.2f')} points, "
         f"{listed(scores, '.1f')} standard errors; k = 2 less k = 3: "

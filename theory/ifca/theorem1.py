@@ -267,7 +267,9 @@ def check_third_term(preset: Preset, *, share: float = 1.0) -> Verdict:
                 _EDGE_FAILURE,
                 coordinates={"n": np.array([one.num_samples for one in settings])},
             ),
-            never_exceeds(THIRD, logs, 0.0, rounding=1e-12, logarithmic=True),
+            never_exceeds(
+                THIRD, logs, 0.0, rounding=1e-12, grade=Grade.EXACT, logarithmic=True
+            ),
         ],
         detail=f"threshold of (12) at most {np.exp(np.max(logs)):.2g}; (1) fails "
         "without its third term, or somebody is misassigned, in "

@@ -22,6 +22,7 @@ from cfljax.statements import (
     ERROR_RATE,
     Constant,
     Evaluation,
+    Grade,
     Margin,
     Preset,
     Simulation,
@@ -268,7 +269,13 @@ def _astray(preset: Preset, error_rate: float) -> Verdict:
                 resolution=0.2,
                 error_rate=error_rate,
             ),
-            never_exceeds(EXPLICIT, chance, failure_at_start(one), rounding=1e-12),
+            never_exceeds(
+                EXPLICIT,
+                chance,
+                failure_at_start(one),
+                rounding=1e-12,
+                grade=Grade.EXACT,
+            ),
         ],
     )
 
@@ -664,26 +671,33 @@ def check_square(_: Preset, *, share: float = 1.0) -> Verdict:
         (2, 50),
     )
     c1 = 0.25 + place * (0.75 * small / (1 - small) - 0.25)
-    values, bounds, unit_noise = [], [], []
-    for own in (small, 1 - small):
+    values, bounds, places = [], [], []
+    for cluster, own in enumerate((small, 1 - small)):
         x, rows = 2 * c1 * own / small, own * 1e4
         value, factor = _root_mean_square(x, rows, d, sigma, error)
         scale = sigma / small * np.sqrt(d / 1e4)
         kept = factor <= 0.5
         values.append(value[kept])
         bounds.append((error / 2 + share * SHARP_C2 * scale)[kept])
-        unit_noise.append(scale[kept])
+        which = np.full(len(d), float(cluster))
+        places.append(np.array([small, c1, sigma, error, d, which])[:, kept])
     point = np.array([[1.5], [1e9], [50.0], [0.1], [0.0]])  # x, N, d, sigma, |e|
     sharp = _root_mean_square(*point)[0]
     scale = 0.1 / 0.5 * np.sqrt(50 / 2e9)
     values += [sharp, (1 - 1e-6) * SHARP_C2 * scale * np.ones(1)]
     bounds += [share * SHARP_C2 * scale * np.ones(1), sharp]
     left = np.concatenate(values)
+    # At the truth twice: that c2 suffices, and that less does not.
+    for which in (2.0, 3.0):
+        places.append(np.array([[0.5], [0.75], [0.1], [0.0], [50.0], [which]]))
+    names = ("p", "c1", "noise", "distance", "d", "cluster")
     return never_exceeds(
         SQUARE,
         left,
         np.concatenate(bounds),
         rounding=16 * np.finfo(float).eps * left,
+        grade=Grade.EXACT,
+        coordinates=dict(zip(names, np.concatenate(places, axis=1), strict=True)),
         detail=f"exact mean squares at {len(left) - 2} points with a factor of at most "
         "1/2, and from the truth",
     )
