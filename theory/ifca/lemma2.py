@@ -321,7 +321,7 @@ def _longest(
 
 _OPERATOR_EVALUATION = Evaluation(
     quantity="P(|X|_op > c max{sqrt d, sqrt N}), c = 3",
-    parameters=_PARAMETERS,
+    parameters=(parameter("n", 4, "rows of X (N)"), parameter("d", 2)),
     bound=lambda n, d, c1: 2 * math.exp(-c1 * max(n, d)),
     truth=Simulation(_longest, numbers=lambda n, d: 2.0 * n * d),
     margins=lambda n, d: (Margin("N >= 1", n, 1.0), Margin("d >= 1", d, 1.0)),

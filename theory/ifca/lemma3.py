@@ -393,7 +393,7 @@ def _truth(
 _EVALUATION = Evaluation(
     quantity="the largest P(E_i^{j,j'}) of all losses that Assumptions 3 and 4 admit",
     parameters=(
-        parameter("n", 100, "samples of a client in one fold", most=10**9),
+        parameter("n", 100, most=10**9),
         parameter("alpha", 0.25),
         parameter("loss_deviation", 1.0),
         parameter("convexity", 1.0),

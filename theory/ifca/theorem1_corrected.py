@@ -7,6 +7,7 @@ explicit. For p_max <= 3 p and gamma = c1/p, c1 in [1/4, 3 p/(4 p_max)], that is
 with c3 = 0 and every c2 > 3/(2 sqrt 2).
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from cfljax.statements import (
     Evaluation,
     Grade,
     Margin,
+    Parameter,
     Preset,
     Simulation,
     Status,
@@ -810,9 +812,17 @@ def _bound(rate: float, noise_rate: float, **values: rounds.Value) -> float:
     )
 
 
+def _with_samples(number: int) -> tuple[Parameter, ...]:
+    """Parameters with so few samples that the probability can be told from 0."""
+    return tuple(
+        dataclasses.replace(one, default=number) if one.name == "n" else one
+        for one in rounds.PARAMETERS
+    )
+
+
 _EXPLICIT_EVALUATION = Evaluation(
     quantity="P(somebody is misassigned, or the bound on |theta_j+ - theta_j*| fails)",
-    parameters=rounds.PARAMETERS,
+    parameters=_with_samples(20),
     bound=lambda **values: failure_at_start(rounds.setting(**values)),
     truth=Simulation(_conclusion_fails, numbers=lambda **_: rounds.NUMBERS),
     margins=lambda **values: (
@@ -823,7 +833,7 @@ _EXPLICIT_EVALUATION = Evaluation(
 )
 _CORRECTED_EVALUATION = Evaluation(
     quantity="P((1) fails for a cluster), c2 = 3/sqrt 2, c3 = 0",
-    parameters=rounds.PARAMETERS,
+    parameters=_with_samples(200),
     bound=_bound,
     truth=Simulation(_corrected_fails, numbers=lambda **_: rounds.NUMBERS),
     margins=lambda **values: (

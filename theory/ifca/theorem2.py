@@ -448,7 +448,7 @@ def _claimed(
 
 PARAMETERS = (
     parameter("m", 10_000),
-    parameter("n", 10**9, "samples of a client in one fold", most=10**15),
+    parameter("n", 10**9, most=10**15),
     parameter("p", 0.5),
     parameter("k", 2, least=2),
     parameter("convexity", 1.0),
@@ -665,7 +665,7 @@ def check_sharp(preset: Preset, *, noise: float = 1.0) -> Verdict:
                 deltas,
                 rounding=1e-10,
                 grade=Grade.EXACT,
-                coordinates={"failure": deltas},
+                coordinates={"failure": deltas, "law": np.arange(len(tails))[:, None]},
             ),
             at_most(
                 SHARP,
