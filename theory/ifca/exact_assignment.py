@@ -78,7 +78,7 @@ def check_law(
         coordinates={
             "n": np.array([one.num_samples for one in clients]),
             "noise": np.array([one.noise for one in clients]),
-            "kappa": kappa,
+            "kappa": np.array(kappa),
         },
         detail=f"{len(clients)} geometries, {counts.trials[0]:.0f} raw data sets each",
     )

@@ -822,7 +822,7 @@ def _with_samples(number: int) -> tuple[Parameter, ...]:
 
 _EXPLICIT_EVALUATION = Evaluation(
     quantity="P(somebody is misassigned, or the bound on |theta_j+ - theta_j*| fails)",
-    parameters=_with_samples(20),
+    parameters=_with_samples(12),
     bound=lambda **values: failure_at_start(rounds.setting(**values)),
     truth=Simulation(_conclusion_fails, numbers=lambda **_: rounds.NUMBERS),
     margins=lambda **values: (
