@@ -241,7 +241,7 @@ def test_dependent_factors_are_noticed():
 
 
 def test_the_exact_law_of_display_20():
-    distances, found = lemma2._equal_singular_values()
+    distances, _, found = lemma2._equal_singular_values()
     one = distances[:150]
     above = scipy.stats.norm.logsf(1 + one)
     both = np.exp(above) + np.maximum(scipy.stats.norm.cdf(1 - one) - 0.5, 0)

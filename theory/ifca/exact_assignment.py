@@ -75,6 +75,11 @@ def check_law(
         counts,
         law.misassignment_probability(threshold, freedom),
         resolution=preset.choose(quick=0.012, full=0.006),
+        coordinates={
+            "n": np.array([one.num_samples for one in clients]),
+            "noise": np.array([one.noise for one in clients]),
+            "kappa": np.array(kappa),
+        },
         detail=f"{len(clients)} geometries, {counts.trials[0]:.0f} raw data sets each",
     )
 
@@ -193,6 +198,10 @@ def check_assignment(preset: Preset, *, alone: bool = False) -> Verdict:
         num_trials=int(np.sum(raw) + np.sum(drawn)),
         error_rate=ERROR_RATE / 2,
         grade=Grade.SAMPLED,
+        coordinates={
+            "cluster": np.repeat(range(len(raw)), raw.shape[1]),
+            "model": np.tile(range(raw.shape[1]), len(raw)),
+        },
         detail=f"3 models, {np.sum(raw):.0f} raw choices, law minus raw between "
         f"{np.min(-high):+.4f} and {np.max(-low):+.4f}",
     )
@@ -296,16 +305,25 @@ def check_voronoi(preset: Preset, *, share: float = 1.0, few: int = 0) -> Verdic
     return combine(
         VORONOI,
         [
-            at_most(VORONOI, tally(wrong), bounds),
-            never_exceeds(VORONOI, moved, 0.0, rounding=np.finfo(float).eps),
+            at_most(
+                VORONOI,
+                tally(wrong),
+                bounds,
+                coordinates={"n": np.array([full for _, full in _VORONOI_STARTS])},
+            ),
+            never_exceeds(
+                VORONOI, moved, 0.0, rounding=np.finfo(float).eps, grade=Grade.SAMPLED
+            ),
             # Undecided clients, kappa -> 0: no smaller factor in front of exp serves.
             never_exceeds(
                 VORONOI,
                 0.999 * _RATE,
                 float(law.misassignment_probability(1e-6, 1)),
                 rounding=1e-12,
+                grade=Grade.EXACT,
             ),
         ],
+        parts=["wrong choices", "unused models", "factor in front"],
         detail=f"not the nearest model: {listed(np.mean(wrong, axis=1), '.2%')} of the "
         f"clients at three starts; models that at most {few} clients chose, "
         f"{np.sum(rare)} times, moved by {moved:.2g}, {revived(users)} of them were "

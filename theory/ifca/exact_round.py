@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from cfljax import law
 from cfljax.statements import (
     ERROR_RATE,
+    Grade,
     Preset,
     Step,
     Verdict,
@@ -129,6 +130,10 @@ def check_group(preset: Preset, *, wrong: str = "") -> Verdict:
         claimed,
         resolution=preset.choose(quick=0.06, full=0.02),
         error_rate=ERROR_RATE / 2,
+        coordinates={
+            "rows": np.repeat([one.num_rows for one in _GROUPS], len(_Views._fields)),
+            "part": np.tile(_Views._fields, len(_GROUPS)),
+        },
         detail=f"{len(_GROUPS)} groups of up to {_GROUPS[-1].num_rows} rows, "
         f"{len(raw[0].along)} raw data sets each, four views of X'w",
     )
@@ -202,6 +207,7 @@ def _measured(
     *,
     margin: float,
     detail: str,
+    coordinates: dict[str, PerPoint],
     deviation: PerPoint | None = None,
 ) -> Verdict:
     """Judge the claim that mean squares are the exact ones to a share `margin`. Without
@@ -214,6 +220,7 @@ def _measured(
         ratios,
         (1 - margin, 1 + margin),
         num_trials=squares.size,
+        coordinates=coordinates,
         deviation=None if deviation is None else deviation / exact,
         detail=lambda low, high: (
             f"{detail}; measured over exact in [{np.min(low):.3f}, {np.max(high):.3f}]"
@@ -284,6 +291,10 @@ def check_rms(preset: Preset, *, missing: float = 0.0) -> Verdict:
         np.concatenate(exact),
         margin=preset.choose(quick=0.08, full=0.02),
         deviation=np.concatenate(reach),
+        coordinates={
+            "k": np.array([len(one) for one in exact for _ in one], float),
+            "model": np.concatenate([np.arange(len(one)) for one in exact]),
+        },
         detail="5 models of two raw rounds, 4 of 10 clients misassigned",
     )
 
@@ -349,6 +360,7 @@ def check_floor(preset: Preset, *, missing: float = 0.0) -> Verdict:
         _chains(preset),
         step * features / (left + step * missing),
         margin=preset.choose(quick=0.065, full=0.015),
+        coordinates={"rows": rows, "d": features, "step": step},
         deviation=np.array([_chain_deviation(*map(float, chain)) for chain in _CHAINS]),
         detail=f"{len(_CHAINS)} raw chains of {_ROUNDS} rounds from the truth",
     )
@@ -491,9 +503,19 @@ def check_equivariance(preset: Preset, *, noise_factor: float = 1.0) -> Verdict:
     return combine(
         EQUIV,
         [
-            never_exceeds(EQUIV, np.array(apart), 0.0, rounding=float(error)),
-            never_exceeds(EQUIV, moved, 0.0, rounding=np.finfo(float).eps),
+            never_exceeds(
+                EQUIV,
+                np.array(apart),
+                0.0,
+                rounding=float(error),
+                grade=Grade.SAMPLED,
+                coordinates={"scale": np.array(_SCALES)},
+            ),
+            never_exceeds(
+                EQUIV, moved, 0.0, rounding=np.finfo(float).eps, grade=Grade.SAMPLED
+            ),
         ],
+        parts=["models", "assignments"],
         detail=f"{num_trials} raw runs of {rounds} rounds at scales 2^-40, 3 and 1e5: "
         f"models off by {max(apart):.2g}, {moved:.0f} counts differ",
     )
@@ -526,6 +548,7 @@ def check_pooling(preset: Preset, *, approximate: bool = False) -> Verdict:
         if approximate
         else law.pooled_risk(rows, features, 1.0, separation),
         margin=preset.choose(quick=0.02, full=0.006),
+        coordinates={"rows": rows, "d": features, "separation": separation},
         detail=f"fits to {len(_FITS)} kinds of raw data of {rows.min():.0f} to "
         f"{rows.max():.0f} rows",
     )
@@ -534,7 +557,12 @@ def check_pooling(preset: Preset, *, approximate: bool = False) -> Verdict:
     apart = pooled / law.oracle_risk(many / 2, 20.0, 1.0) - 1
     return combine(
         POOLING,
-        [fits, never_exceeds(POOLING, np.abs(apart), 30 / many, rounding=1e-12)],
+        [
+            fits,
+            never_exceeds(
+                POOLING, np.abs(apart), 30 / many, rounding=1e-12, grade=Grade.EXACT
+            ),
+        ],
         detail=f"{fits.detail}; pooled over oracle risk at D = 2 sigma sqrt(d/N), "
         f"d = 20: 1 {apart[0]:+.2g} at N = 1000",
     )

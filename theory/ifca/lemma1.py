@@ -121,6 +121,7 @@ def _by_exact_law(*, c1: float, c2: float) -> Verdict:
         exact,
         lemma1_bound(alpha, rho, num_samples, c1=c1, c2=c2),
         rounding=log_rounding(exact),
+        grade=Grade.EXACT,
         logarithmic=True,
         coordinates={"alpha": alpha, "rho": rho, "n": num_samples},
         detail=f"exact law at {len(exact)} worst cases, in natural logarithms",
@@ -154,6 +155,7 @@ def check_sharp(preset: Preset, *, c2: float = C2, slack: float = 1e-4) -> Verdi
         np.array([smallest, *exact]),
         rounding=log_rounding(values),
         grade=Grade.SEARCHED,
+        coordinates={"part": np.array(["c2 suffices", "more c2", "less c1"])},
         detail=f"least exponent / (alpha rho / (rho + 1))^2 found: {smallest:.6f} at "
         f"alpha = {alpha:.6f}, rho = {rho:.4f}",
     )
@@ -214,6 +216,7 @@ def check_stronger(_: Preset, *, rate: float = 0.5) -> Verdict:
         values,
         np.concatenate([bounds, sharp]),
         rounding=log_rounding(values),
+        grade=Grade.EXACT,
         logarithmic=True,
         coordinates=dict(
             zip(
@@ -274,6 +277,10 @@ def check_union(preset: Preset, *, pairwise: bool = True) -> Verdict:
         tally(events),
         bounds,
         error_rate=ERROR_RATE / 2,
+        coordinates={
+            "k": np.array([one.num_clusters for one in _UNION_POINTS]),
+            "alpha": np.array([one.alpha for one in _UNION_POINTS]),
+        },
         detail=f"raw data of {clusters} models; k - 2 is not enough for 3",
     )
     _, alpha, rho, num_samples, _, _ = _UNION_POINTS[0]
@@ -284,7 +291,8 @@ def check_union(preset: Preset, *, pairwise: bool = True) -> Verdict:
         1 - max(0.0, float(one_less)),
         error_rate=ERROR_RATE / 2,
     )
-    return combine(UNION, [holds, needed], detail=holds.detail)
+    parts = ["k - 1 suffices", "k - 2 does not"]
+    return combine(UNION, [holds, needed], parts=parts, detail=holds.detail)
 
 
 def _union_bounds(*, pairwise: bool = True) -> PerPoint:
@@ -318,6 +326,7 @@ def _union_client(point: _UnionPoint) -> Client:
 WORST = "ifca.exact.worst"
 
 _WORST_ALPHAS = (0.02, 0.1, 0.3, 0.49)
+_DIMENSIONS = (1, 2, 3, 10)  # of the random configurations
 _WORST_RHOS = (0.05, 1.0, 3.9, 4.1, 16.0, 256.0, 1e4)
 
 # Configurations: the formula's kappa, the actual one, its rounding error.
@@ -330,12 +339,18 @@ def check_worst(preset: Preset, *, factor: float = 1.0) -> Verdict:
     lengths and angle; and equality at the formula's corner."""
     corner, minima, *random = found = _searched(preset)
     formula, kappa, rounding = map(np.concatenate, zip(*found, strict=True))
+    names = ["corner", "minimum", *(f"random, d = {number}" for number in _DIMENSIONS)]
+    sizes = [len(one[0]) for one in found]
     return never_exceeds(
         WORST,
         np.concatenate([factor * formula, corner[1]]),
         np.concatenate([kappa, factor * corner[0]]),
         rounding=np.concatenate([rounding, corner[2]]),
         grade=Grade.SEARCHED,
+        coordinates={
+            "part": np.repeat([*names, "equality"], [*sizes, sizes[0]]),
+            "draw": np.concatenate([np.arange(size) for size in [*sizes, sizes[0]]]),
+        },
         detail=f"equality at {len(corner[0])} corners; {len(minima[0])} minimisations "
         f"and {sum(len(one[0]) for one in random)} random configurations above",
     )
@@ -343,7 +358,7 @@ def check_worst(preset: Preset, *, factor: float = 1.0) -> Verdict:
 
 @functools.lru_cache(maxsize=1)
 def _searched(preset: Preset) -> tuple[_Found, ...]:
-    random = (_random_configurations(preset, number) for number in (1, 2, 3, 10))
+    random = (_random_configurations(preset, number) for number in _DIMENSIONS)
     return _at_corner(preset), _minimised(preset), *random
 
 
@@ -680,7 +695,7 @@ STATEMENTS = (
         check=check_bound,
         control={"c2": 3.0},
         proof=prove_bound,
-        proof_control={"c2": "1.7618"},
+        proof_control=[{"c1": "0.4999"}, {"c2": "1.7618"}],
         evaluation=_EVALUATION,
         note="The paper leaves c1 and c2 unnamed; its own route gives 2 and 1/4. The "
         "control claims c2 = 3, which raw data and exact law each refute.",
@@ -694,7 +709,7 @@ STATEMENTS = (
         check=check_sharp,
         control={"c2": 1.77},
         proof=prove_sharp,
-        proof_control={"slack": "0.00001"},
+        proof_control=[{"slack": "0.00001"}, {"c2": "1.7618"}],
         note="The control claims c2 = 1.77.",
     ),
     row(
@@ -720,7 +735,7 @@ STATEMENTS = (
         check=check_union,
         control={"pairwise": False},
         proof=prove_union,
-        proof_control={"c2": "1.7618"},
+        proof_control=[{"c1": "0.4999"}, {"c2": "1.7618"}],
         note="The paper has k in place of k - 1. The control has 1.",
     ),
     row(

@@ -18,6 +18,7 @@ from jaxtyping import Float
 
 from cfljax import law
 from cfljax.statements import (
+    Grade,
     Preset,
     Statement,
     Step,
@@ -123,7 +124,13 @@ def check_threshold(preset: Preset, *, factor: float = 1.0) -> Verdict:
         left[kept],
         np.log(factor) + log_right,
         rounding=_RELATIVE * (1 + np.abs(log_right)),
+        grade=Grade.SAMPLED,
         logarithmic=True,
+        coordinates={
+            "alpha": rows.alpha[kept],
+            "noise": rows.noise[kept],
+            "n": rows.num_samples[kept],
+        },
     )
     raw = same_law(EQ13, *raw_losses(preset), resolution=0.05)
     share = float(np.max(np.exp(left[kept] - log_right)))
@@ -161,7 +168,9 @@ def check_far(preset: Preset, *, factor: float = 1.0) -> Verdict:
     worst = (0.5 + factor * rows.alpha) ** 2 + rows.noise**2
     left = _below(rows.num_samples, rows.threshold / rows.far)
     right = _below(rows.num_samples, rows.threshold / worst)
-    return _judge_replaced(EQ14, left, right, detail="B against its smallest value")
+    return _judge_replaced(
+        EQ14, rows, left, right, detail="B against its smallest value"
+    )
 
 
 def check_near(preset: Preset, *, quarter: bool = False) -> Verdict:
@@ -171,11 +180,13 @@ def check_near(preset: Preset, *, quarter: bool = False) -> Verdict:
     worst = (0.5 - rows.alpha) ** 2 + rows.noise**2
     left = _above(rows.num_samples, rows.threshold / near)
     right = _above(rows.num_samples, rows.threshold / worst)
-    return _judge_replaced(EQ15, left, right, detail="A against its largest value")
+    return _judge_replaced(
+        EQ15, rows, left, right, detail="A against its largest value"
+    )
 
 
 def _judge_replaced(
-    name: str, left: PerPoint, right: PerPoint, *, detail: str
+    name: str, rows: _Configurations, left: PerPoint, right: PerPoint, *, detail: str
 ) -> Verdict:
     kept = left > _TINY
     log_left = np.log(left[kept])
@@ -184,7 +195,13 @@ def _judge_replaced(
         log_left,
         np.log(np.maximum(right[kept], np.finfo(float).tiny)),
         rounding=_RELATIVE * (1 + np.abs(log_left)),
+        grade=Grade.SAMPLED,
         logarithmic=True,
+        coordinates={
+            "alpha": rows.alpha[kept],
+            "noise": rows.noise[kept],
+            "n": rows.num_samples[kept],
+        },
         detail=f"{detail}: exact at {np.sum(kept)} configurations and thresholds",
     )
 
@@ -265,6 +282,7 @@ def check_tail(
         bound[kept],
         # the functions' relative error, and n' eps from that of their argument
         rounding=1e-11 + 1e-15 * samples[kept],
+        grade=Grade.EXACT,
         logarithmic=True,
         coordinates={"alpha": alpha[kept], "rho": rho[kept], "n": samples[kept]},
     )
@@ -275,16 +293,19 @@ def check_tail(
         c2 * squared,
         rate,
         rounding=4 * np.finfo(float).eps * (np.sqrt(squared) + np.abs(rate) + squared),
+        grade=Grade.EXACT,
+        coordinates={"alpha": alpha, "rho": rho},
     )
     resolved = squared > 1e-12
     least = float(np.min(rate[resolved] / squared[resolved]))
     # No better constant: somewhere the exponent is within 0.1 % of it.
-    sharp = never_exceeds(name, least, 1.001 * c2, rounding=1e-9)
+    sharp = never_exceeds(name, least, 1.001 * c2, rounding=1e-9, grade=Grade.EXACT)
     detail = (
         f"exact tails at {np.sum(kept)} points: {by_law.status.value}; least "
         f"exponent / (n' y^2) of {len(rate)} pairs alpha, rho: {least:.5f}"
     )
-    return combine(name, [by_rate, by_law, sharp], detail=detail)
+    parts = ["exponent", "exact tail", "no better constant"]
+    return combine(name, [by_rate, by_law, sharp], parts=parts, detail=detail)
 
 
 def prove_lower_tail(*, c2: str = "1/4") -> list[Step]:
@@ -427,6 +448,8 @@ def check_route(_: Preset, *, c1: float = 1.0, c2: float = 0.25) -> Verdict:
         np.array([np.min(rates), np.log(0.999 * c1)]),
         np.array([1.001 * c2, np.max(tails + c2 * form)]),
         rounding=1e-9,
+        grade=Grade.EXACT,
+        coordinates={"part": np.array(["rate", "factor"])},
     )
     return combine(
         ROUTE,
@@ -439,6 +462,7 @@ def check_route(_: Preset, *, c1: float = 1.0, c2: float = 0.25) -> Verdict:
                     bounds,
                     # SciPy's tails lose digits as n' grows, a logarithm by its size.
                     rounding=1e-11 * (1 + np.abs(values)),
+                    grade=Grade.EXACT,
                     logarithmic=True,
                 )
                 for values, bounds in pairs

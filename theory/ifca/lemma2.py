@@ -26,6 +26,7 @@ from cfljax.statements import (
     ERROR_RATE,
     Constant,
     Evaluation,
+    Grade,
     Margin,
     Preset,
     Simulation,
@@ -71,6 +72,7 @@ def check_product_law(preset: Preset, *, extra_rows: int = 0) -> Verdict:
         first,
         second,
         resolution=preset.choose(quick=0.06, full=0.02),
+        coordinates=dict(zip(("n", "d"), np.array(_shapes(preset)).T, strict=True)),
         detail=f"{len(first)} shapes of X, {len(first[0])} raw data sets each",
     )
 
@@ -103,7 +105,13 @@ def check_operator_norm(preset: Preset, *, c: float = 3.0, c1: float = 0.5) -> V
     events = norms > c * np.sqrt(longest)[:, None]
     bounds = 2 * np.exp(-c1 * longest)
     half = ERROR_RATE / 2
-    holds = at_most(OPERATOR, tally(events), bounds, error_rate=half)
+    holds = at_most(
+        OPERATOR,
+        tally(events),
+        bounds,
+        error_rate=half,
+        coordinates={"n": rows, "d": features},
+    )
     # With c - 1 it fails at the last shape, 12 x 12.
     below = norms[-1] <= (c - 1) * np.sqrt(longest[-1])
     needed = at_most(OPERATOR, tally(below), float(1 - bounds[-1]), error_rate=half)
@@ -112,7 +120,8 @@ def check_operator_norm(preset: Preset, *, c: float = 3.0, c1: float = 0.5) -> V
         f"max(sqrt d, sqrt N) in {np.mean(events):.2g} of {events.size} draws, above "
         f"{c - 1:g} at 12 x 12 in {1 - np.mean(below):.2g}"
     )
-    return combine(OPERATOR, [holds, needed], detail=detail)
+    parts = ["c suffices", "c - 1 does not"]
+    return combine(OPERATOR, [holds, needed], parts=parts, detail=detail)
 
 
 @functools.lru_cache(maxsize=1)
@@ -144,6 +153,7 @@ def check_noise(
         exact,
         np.log(c2) - c3 * shortest,
         rounding=_rounding(exact),
+        grade=Grade.EXACT,
         logarithmic=True,
         coordinates={"n": rows, "d": features},
     )
@@ -160,8 +170,8 @@ def check_sharp(_: Preset, *, factor: float = 1.0) -> Verdict:
     improvable: at N = d = 10^8 the probability exceeds 10^9 exp(-1.001 c3 d)."""
     rows, features = _grid()
     huge = np.array([1e8])
-    values, bounds = [], []
-    for c4 in (1.05, 1.5, 2.0, 3.0, 5.0):
+    values, bounds, margins = [], [], (1.05, 1.5, 2.0, 3.0, 5.0)
+    for c4 in margins:
         c3 = factor * (C3 if c4 == 2 else c4 - 1 - float(np.log(c4)))
         values.append(law.log_product_tail(rows, features, c4**2 * rows * features))
         bounds.append(-c3 * np.minimum(rows, features))
@@ -174,7 +184,16 @@ def check_sharp(_: Preset, *, factor: float = 1.0) -> Verdict:
         left,
         np.concatenate(bounds),
         rounding=_rounding(left),
+        grade=Grade.EXACT,
         logarithmic=True,
+        coordinates={
+            "c4": np.repeat(margins, len(rows) + 2),
+            "n": np.tile([*rows, *huge, *huge], len(margins)),
+            "d": np.tile([*features, *huge, *huge], len(margins)),
+            "part": np.tile(
+                [*["suffices"] * (len(rows) + 1), "no larger one does"], len(margins)
+            ),
+        },
         detail=f"c4 = 1.05 to 5, exact law at {len(rows)} shapes up to 10^6 and at "
         "N = d = 10^8",
     )
@@ -302,7 +321,7 @@ def _longest(
 
 _OPERATOR_EVALUATION = Evaluation(
     quantity="P(|X|_op > c max{sqrt d, sqrt N}), c = 3",
-    parameters=_PARAMETERS,
+    parameters=(parameter("n", 4, "rows of X (N)"), parameter("d", 2)),
     bound=lambda n, d, c1: 2 * math.exp(-c1 * max(n, d)),
     truth=Simulation(_longest, numbers=lambda n, d: 2.0 * n * d),
     margins=lambda n, d: (Margin("N >= 1", n, 1.0), Margin("d >= 1", d, 1.0)),
@@ -323,14 +342,16 @@ def check_concentration(preset: Preset, *, c: float = 0.5) -> Verdict:
     """Raw noise on five fixed X, and the exact law of X with equal singular values."""
     distances = np.tile(_EQ20_DISTANCES, len(_EQ20_MATRICES))
     raw = at_most(EQ20, tally(_raw_deviations(preset)), 2 * np.exp(-c * distances**2))
-    distances, exact = _equal_singular_values()
+    distances, ranks, exact = _equal_singular_values()
     verdict = never_exceeds(
         EQ20,
         exact,
         np.log(2) - c * distances**2,
         # of a logarithm, plus 100 eps of SciPy's incomplete gamma function
         rounding=1e-13 * (1 + np.abs(exact)),
+        grade=Grade.EXACT,
         logarithmic=True,
+        coordinates={"rank": ranks, "distance": distances},
     )
     # No better constant: a single singular value at a large t.
     far = 1e5
@@ -340,6 +361,7 @@ def check_concentration(preset: Preset, *, c: float = 0.5) -> Verdict:
         np.log(2) - 1.001 * c * far**2,
         single,
         rounding=1e-13 * far**2,
+        grade=Grade.EXACT,
         logarithmic=True,
     )
     detail = (
@@ -347,7 +369,8 @@ def check_concentration(preset: Preset, *, c: float = 0.5) -> Verdict:
         f"{verdict.status.value}; raw noise on {len(_EQ20_MATRICES)} matrices: "
         f"{raw.status.value}"
     )
-    return combine(EQ20, [verdict, raw, sharp], detail=detail)
+    parts = ["exact law", "raw noise", "no better constant"]
+    return combine(EQ20, [verdict, raw, sharp], parts=parts, detail=detail)
 
 
 @functools.lru_cache(maxsize=1)
@@ -366,10 +389,10 @@ def _raw_deviations(preset: Preset) -> Events:
     return np.array(rows)
 
 
-def _equal_singular_values() -> tuple[PerPoint, PerPoint]:
-    """Distances s and log P(| sqrt(chi2_r) - sqrt(r) | > s), where it is at hand."""
+def _equal_singular_values() -> tuple[PerPoint, PerPoint, PerPoint]:
+    """Distances s, ranks r and log P(| sqrt(chi2_r) - sqrt(r) | > s), if at hand."""
     far = np.geomspace(0.01, 1000, 150)
-    distances = [far]
+    distances, ranks = [far], [np.ones_like(far)]
     above = scipy.special.log_ndtr(-(1 + far))
     inner = scipy.special.ndtr(1 - np.minimum(far, 1)) - 0.5  # 0 from s = 1 on
     found = [np.log(2) + above + np.log1p(inner * np.exp(-above * (inner > 0)))]
@@ -380,8 +403,9 @@ def _equal_singular_values() -> tuple[PerPoint, PerPoint]:
         total = upper + scipy.special.gammainc(rank / 2, root**2 / 2)
         kept = total > 1e-280  # beyond, the functions underflow
         distances.append(near[kept])
+        ranks.append(np.full(np.sum(kept), rank))
         found.append(np.log(total[kept]))
-    return np.concatenate(distances), np.concatenate(found)
+    return np.concatenate(distances), np.concatenate(ranks), np.concatenate(found)
 
 
 _PRECONDITIONS = (
@@ -425,7 +449,7 @@ STATEMENTS = (
         check=check_noise,
         control={"c3": 0.32},
         proof=prove_noise,
-        proof_control={"c3": "0.3069"},
+        proof_control=[{"c3": "0.3069"}, {"c4": "1.99"}],
         evaluation=_EVALUATION,
         note="A union over the two factors would only give c2 = 2 and c3 = "
         "(1 - log 2) / 2 = 0.1534. The control claims c3 = 0.32.",

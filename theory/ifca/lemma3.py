@@ -79,7 +79,9 @@ def check_bound(preset: Preset, *, c1: float = C1) -> Verdict:
         [
             *_by_law(BOUND, lambda x: c1 * x),
             at_most(BOUND, tally(events), np.array(bounds)),
-            never_exceeds(BOUND, chance / many, union(clusters), rounding=1e-6),
+            never_exceeds(
+                BOUND, chance / many, union(clusters), rounding=1e-6, grade=Grade.EXACT
+            ),
         ],
         detail=f"P / x at most {np.max(ratio):.4f} over {len(exact)} rare jumps "
         f"(n' up to {np.max(samples):.0e}), {np.max(tails / scales):.3f} over "
@@ -99,8 +101,20 @@ def check_sharp(_: Preset, *, c1: float = C1) -> Verdict:
         [
             *_by_law(SHARP, bound),
             # Jumps are higher than needed by 1e-9.
-            never_exceeds(SHARP, np.abs(exact[one] - attained), 0.0, rounding=1e-8),
-            never_exceeds(SHARP, np.full_like(limit, c1 - 1e-6), limit, rounding=1e-9),
+            never_exceeds(
+                SHARP,
+                np.abs(exact[one] - attained),
+                0.0,
+                rounding=1e-8,
+                grade=Grade.EXACT,
+            ),
+            never_exceeds(
+                SHARP,
+                np.full_like(limit, c1 - 1e-6),
+                limit,
+                rounding=1e-9,
+                grade=Grade.EXACT,
+            ),
         ],
         detail=f"P / x = {np.min(limit):.7f} or more at x = 1e-9 for every n' up to "
         f"{np.max(samples):.0e}; at n' = 1 the two sides agree",
@@ -121,10 +135,13 @@ def _by_law(
             exact,
             logs,
             rounding=rounding,
+            grade=Grade.EXACT,
             logarithmic=True,
             coordinates=_coordinates(scale, samples),
         ),
-        never_exceeds(statement, tails, bound(scales), rounding=errors),
+        never_exceeds(
+            statement, tails, bound(scales), rounding=errors, grade=Grade.EXACT
+        ),
     )
 
 
@@ -286,10 +303,23 @@ def check_union(_: Preset, *, factor: float = 1.0) -> Verdict:
         UNION,
         [
             never_exceeds(
-                UNION, ratio, factor * best, rounding=1e-6, coordinates=places
+                UNION,
+                ratio,
+                factor * best,
+                rounding=1e-6,
+                grade=Grade.EXACT,
+                coordinates=places,
             ),
-            never_exceeds(UNION, 0.999999 * factor * best, ratio, rounding=1e-9),
+            never_exceeds(
+                UNION,
+                0.999999 * factor * best,
+                ratio,
+                rounding=1e-9,
+                grade=Grade.EXACT,
+                coordinates=places,
+            ),
         ],
+        parts=["suffices", "no smaller one does"],
         detail=f"P(not E_i) / x = {listed(np.unique(np.round(ratio, 3)), 'g')} at k = "
         f"{listed(_MODELS)}, whatever n'",
     )
@@ -363,7 +393,7 @@ def _truth(
 _EVALUATION = Evaluation(
     quantity="the largest P(E_i^{j,j'}) of all losses that Assumptions 3 and 4 admit",
     parameters=(
-        parameter("n", 100, "samples of a client in one fold", most=10**9),
+        parameter("n", 100, most=10**9),
         parameter("alpha", 0.25),
         parameter("loss_deviation", 1.0),
         parameter("convexity", 1.0),
@@ -386,10 +416,11 @@ def check_rate(_: Preset, *, fixed: bool = True) -> Verdict:
     """n' P falls as n' grows, from n' = 64, for Student noise held fixed. With `fixed`
     false the law may change with n': rare jumps at a fixed gap."""
     if fixed:
-        logs, errors = [], []
+        logs, errors, samples = [], [], []
         for freedom, largest in _STUDENTS:
             numbers = np.array([n for n in _powers(largest) if n >= 64])
             tails, error = np.array([_student(freedom, n) for n in numbers]).T
+            samples.append(numbers[1:])
             logs.append(np.log(numbers * tails))
             errors.append(10 * error / tails)
         slopes = [
@@ -401,14 +432,19 @@ def check_rate(_: Preset, *, fixed: bool = True) -> Verdict:
         numbers = np.array(_powers(2**16)[2:])
         law = flipping_jump(4 / numbers, numbers)
         logs = [np.log(numbers) + log_jump_tail(law, numbers, numbers / 2)]
-        errors = [np.full(len(numbers), 1e-12)]
+        errors, samples = [np.full(len(numbers), 1e-12)], [numbers[1:]]
         detail = f"n' P = {np.exp(logs[0][-1]):.4f} at n' = {numbers[-1]:.0f}"
     return never_exceeds(
         RATE,
         np.concatenate([log[1:] for log in logs]),
         np.concatenate([log[:-1] for log in logs]),
         rounding=np.concatenate([error[1:] + error[:-1] for error in errors]),
+        grade=Grade.EXACT,
         logarithmic=True,
+        coordinates={
+            "n": np.concatenate(samples),
+            "law": np.repeat(range(len(samples)), [len(one) for one in samples]),
+        },
         detail=detail,
     )
 
@@ -529,13 +565,14 @@ def check_threshold(
     return combine(
         statement,
         [
-            never_exceeds(statement, differing, 0.0, rounding=0.5),
+            never_exceeds(statement, differing, 0.0, rounding=0.5, grade=Grade.SAMPLED),
             at_most(statement, tally(happened), c1 * _THRESHOLD_SCALE),
             never_exceeds(
                 statement,
                 exact,
                 np.log(c1 * scale),
                 rounding=1e3 * np.finfo(float).eps * (1 + np.abs(exact)),
+                grade=Grade.EXACT,
                 logarithmic=True,
                 coordinates=_coordinates(scale, samples),
             ),
@@ -629,6 +666,7 @@ def check_places(
         need,
         have,
         rounding=64 * np.finfo(float).eps * (1 + have),
+        grade=Grade.SAMPLED,
         coordinates={"alpha": places.alpha, "separation": 1.0},
         detail=f"{len(have)} places of two models, a third of them collinear; missed "
         f"in {missed:.1%}",
@@ -727,7 +765,12 @@ def _judge_event(statement: str, draws: Draws, *, contained: bool) -> Verdict:
     wrong = chosen & ~beaten if contained else chosen != beaten
     detail = f"k = 3: {np.sum(wrong)} of {len(losses)} clients disagree"
     return never_exceeds(
-        statement, float(np.sum(wrong)), 0.0, rounding=0.5, detail=detail
+        statement,
+        float(np.sum(wrong)),
+        0.0,
+        rounding=0.5,
+        grade=Grade.SAMPLED,
+        detail=detail,
     )
 
 

@@ -232,8 +232,18 @@ def check_scaling(preset: Preset, *, offset: float = 0.0) -> Verdict:
                 band,
                 num_trials=parts.size,
                 grade=Grade.SAMPLED,
+                coordinates={
+                    "part": np.array(["floor", "floor", "bias", "bias"]),
+                    "in": np.array(["m", "n", "m", "n"]),
+                },
             ),
-            never_exceeds(SCALING, slopes, -1 - _CONVEX_BAND + offset, rounding=errors),
+            never_exceeds(
+                SCALING,
+                slopes,
+                -1 - _CONVEX_BAND + offset,
+                rounding=errors,
+                grade=Grade.EXACT,
+            ),
         ],
         detail=f"slopes of the floor in m and n' {listed(middle[:2], '.3f')}; of the "
         f"bias by jumps {listed(middle[2:], '.3f')}; of P(E) in n' at nu = 2.1, 3, 5 "
@@ -306,9 +316,11 @@ def check_contraction(preset: Preset, *, factor: float = 1.0) -> Verdict:
                 values,
                 (target - _DIGITS, target + _DIGITS),
                 error_rate=ERROR_RATE / 2,
+                coordinates={"factor": np.arange(len(target))},
             )
             for values, target in ((measured, claimed), (along, curved))
         ],
+        parts=["linear model", "along eigenvectors"],
         detail=f"{len(claimed)} factors from {np.min(claimed):.3f} to "
         f"{np.max(claimed):.3f}, off by {off:.1g} at most; along eigenvectors of the "
         f"Hessian {listed(np.median(along, axis=1), '.4f')}",
@@ -359,7 +371,7 @@ def check_rounds(preset: Preset, *, natural: float = 1 - np.log(2.0)) -> Verdict
         f"{parts[0].detail}; {parts[1].detail}; err_T / eps at the smallest "
         f"eps: {last['ln']:.3g} with ln, {last['log2']:.3g} with log2"
     )
-    return combine(ROUNDS_NEEDED, parts, detail=detail)
+    return combine(ROUNDS_NEEDED, parts, parts=list(_LOG_RATIOS), detail=detail)
 
 
 CLOSENESS, SLOW = "ifca.scale.alpha0", "ifca.claim.slowstart"
@@ -429,9 +441,26 @@ def check_minimal_samples(preset: Preset, *, target: float = -2.0) -> Verdict:
     return combine(
         CLOSENESS,
         [
-            never_exceeds(CLOSENESS, off, _MARGIN, rounding=_ROUNDING),
-            at_most(CLOSENESS, tally(late), 0.1),
+            never_exceeds(
+                CLOSENESS,
+                off,
+                _MARGIN,
+                rounding=_ROUNDING,
+                grade=Grade.EXACT,
+                coordinates={
+                    "rho": np.repeat([0.1, 4.0, 100.0], 2 * (len(alpha) - 1)),
+                    "m": np.tile(np.repeat([1e2, 1e6], len(alpha) - 1), 3),
+                    "alpha": np.tile(alpha[1:], 6),
+                },
+            ),
+            at_most(
+                CLOSENESS,
+                tally(late),
+                0.1,
+                coordinates={"alpha": np.array(_ALPHAS)},
+            ),
         ],
+        parts=["slope", "after two rounds"],
         detail=f"slope of the least n' in alpha0 from {np.min(slopes):.3f} to "
         f"{np.max(slopes):.3f}, claimed {target:g}; error above Delta / 4 after two "
         f"rounds in {np.sum(late)} of {late.size} trials with alpha0 from 0.4 to "
@@ -509,13 +538,21 @@ def check_exponents(
     return combine(
         MISASSIGNMENT,
         [
-            never_exceeds(MISASSIGNMENT, left, right, rounding=_ROUNDING)
+            never_exceeds(
+                MISASSIGNMENT,
+                left,
+                right,
+                rounding=_ROUNDING,
+                grade=Grade.EXACT,
+                coordinates={"slope": np.arange(len(left))},
+            )
             for left, right in (
                 (off, _MARGIN),
                 (in_samples, 0.01),
                 (off_at_truth, _MARGIN),
             )
         ],
+        parts=["in alpha and rho", "in n", "at the truth"],
         detail=f"slope in n' off by {100 * np.max(in_samples):.2g} % of -E at most; of "
         f"E in alpha {slopes[0][0][0]:.3f}, in rho {slopes[3][0][0]:.4f} at 1e-6 and "
         f"{slopes[4][0][-1]:.4f} at 1e8; claimed {in_alpha:g}, {low_rho:g}, 0",

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from cfljax.statements import (
+    Grade,
     Preset,
     Step,
     Verdict,
@@ -87,9 +88,22 @@ def check_lead(
     return combine(
         statement,
         [
-            never_exceeds(statement, points, float(np.min(differences)), rounding=1e-9),
-            never_exceeds(statement, errors, float(np.min(scores)), rounding=1e-9),
+            never_exceeds(
+                statement,
+                points,
+                float(np.min(differences)),
+                rounding=1e-9,
+                grade=Grade.EXACT,
+            ),
+            never_exceeds(
+                statement,
+                errors,
+                float(np.min(scores)),
+                rounding=1e-9,
+                grade=Grade.EXACT,
+            ),
         ],
+        parts=["points", "standard errors"],
         detail=f"ahead by {np.min(differences):.2f} to {np.max(differences):.2f} "
         f"points, by {np.min(scores):.1f} standard errors or more",
     )
@@ -103,7 +117,15 @@ def check_sizes(_: Preset, *, cifar_images: int = 50_000) -> Verdict:
     detail = f"m n = {listed(given)}; 10000 k / n = " + listed(
         [10_000 * k / n for k, (_, n) in zip((4, 4, 4, 2), _SIZES, strict=True)], "g"
     )
-    return never_exceeds(SIZES, off, 0.0, rounding=0.5, detail=detail)
+    return never_exceeds(
+        SIZES,
+        off,
+        0.0,
+        rounding=0.5,
+        grade=Grade.EXACT,
+        coordinates=dict(zip(("m", "n"), np.array(_SIZES).T, strict=True)),
+        detail=detail,
+    )
 
 
 def prove_sizes(*, cifar_images: int = 50_000) -> list[Step]:
@@ -128,6 +150,8 @@ def check_similar(_: Preset, *, within: float = 1.0) -> Verdict:
         gaps,
         within,
         rounding=1e-9,
+        grade=Grade.EXACT,
+        coordinates={"part": np.array(["one-shot, k = 2", "one-shot, k = 3", "k"])},
         detail=f"IFCA less one-shot: {listed(differences, '.2f')} points, "
         f"{listed(scores, '.1f')} standard errors; k = 2 less k = 3: "
         f"{own[0] - own[1]:.2f} points",
@@ -177,6 +201,7 @@ def check_rounds(preset: Preset, *, divisor: int = 1) -> Verdict:
     return combine(
         ROUNDS,
         [at_most(ROUNDS, one, 0.5, error_rate=0.5e-6) for one in late],
+        parts=[f"k = {clusters}" for clusters, *_ in _REPLICAS],
         detail=f"settled after {listed(middle, 'g')} rounds in the median and "
         f"{listed([np.quantile(times, 0.9) for times in settled], 'g')} in nine of "
         f"ten runs (k = 4, 2), of {listed([len(times) for times in settled])} runs",

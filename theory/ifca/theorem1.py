@@ -112,7 +112,8 @@ def check_printed(preset: Preset, *, small_share: float = 0.2) -> Verdict:
         f"({by_law.status.value}), on raw data in {np.mean(hindsight):.1%} at a c1 "
         f"chosen afterwards ({raw.status.value})"
     )
-    return combine(PRINTED, [raw, by_law], detail=detail)
+    parts = ["raw data", "exact law"]
+    return combine(PRINTED, [raw, by_law], parts=parts, detail=detail)
 
 
 def _raw_problem(small_share: float) -> Problem:
@@ -260,8 +261,15 @@ def check_third_term(preset: Preset, *, share: float = 1.0) -> Verdict:
     return combine(
         THIRD,
         [
-            at_most(THIRD, tally(events), _EDGE_FAILURE),
-            never_exceeds(THIRD, logs, 0.0, rounding=1e-12, logarithmic=True),
+            at_most(
+                THIRD,
+                tally(events),
+                _EDGE_FAILURE,
+                coordinates={"n": np.array([one.num_samples for one in settings])},
+            ),
+            never_exceeds(
+                THIRD, logs, 0.0, rounding=1e-12, grade=Grade.EXACT, logarithmic=True
+            ),
         ],
         detail=f"threshold of (12) at most {np.exp(np.max(logs)):.2g}; (1) fails "
         "without its third term, or somebody is misassigned, in "
@@ -288,6 +296,7 @@ def check_misassigned(preset: Preset, *, extra_samples: int = 0) -> Verdict:
         [functools.partial(_binomial, *pair) for pair in np.stack([others, chance]).T],
         resolution=preset.choose(quick=0.06, full=0.015),
         error_rate=ERROR_RATE / 2,
+        coordinates={"cluster": np.arange(len(counts))},
     )
     low, high = intervals.clopper_pearson(
         np.sum(counts, axis=1),

@@ -7,6 +7,7 @@ explicit. For p_max <= 3 p and gamma = c1/p, c1 in [1/4, 3 p/(4 p_max)], that is
 with c3 = 0 and every c2 > 3/(2 sqrt 2).
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Sequence
@@ -22,7 +23,9 @@ from cfljax.statements import (
     ERROR_RATE,
     Constant,
     Evaluation,
+    Grade,
     Margin,
+    Parameter,
     Preset,
     Simulation,
     Status,
@@ -220,8 +223,8 @@ def check_explicit(
         "allowed beyond |1 - x_j|; of the noise alone in "
         f"{listed(np.mean(events, axis=1), '.3f')}, by law {listed(tails, '.3f')}"
     )
-    parts = [_judge_cases(EXPLICIT, cases, detail=detail, error_rate=third), alone]
-    return combine(EXPLICIT, [*parts, _astray(preset, third)], detail=detail)
+    judged = [_judge_cases(EXPLICIT, cases, detail=detail, error_rate=third), alone]
+    return combine(EXPLICIT, [*judged, _astray(preset, third)], detail=detail)
 
 
 # N and x of clusters of two features from the truth: P(chi2_N chi2_2 > 8 N) is large
@@ -268,7 +271,13 @@ def _astray(preset: Preset, error_rate: float) -> Verdict:
                 resolution=0.2,
                 error_rate=error_rate,
             ),
-            never_exceeds(EXPLICIT, chance, failure_at_start(one), rounding=1e-12),
+            never_exceeds(
+                EXPLICIT,
+                chance,
+                failure_at_start(one),
+                rounding=1e-12,
+                grade=Grade.EXACT,
+            ),
         ],
     )
 
@@ -285,6 +294,7 @@ def _judge_cases(
         tallies(one.failed for one in cases),
         np.array([one.failure for one in cases]),
         error_rate=error_rate,
+        coordinates={"case": np.arange(len(cases))},
         detail=detail,
     )
 
@@ -468,7 +478,10 @@ def check_corrected(preset: Preset, *, admitted: bool = True) -> Verdict:
     needed = at_most(CORRECTED, tally(~_with_less(preset)), 0.5, error_rate=half)
     missed = np.mean(_with_less(preset))
     detail = f"{suffices.detail}; from the truth with {_UNDER[0]:g} of the sharp c2 in "
-    return combine(CORRECTED, [suffices, needed], detail=f"{detail}{missed:.1%}")
+    parts = ["c2 suffices", "less than the sharp c2 does not"]
+    return combine(
+        CORRECTED, [suffices, needed], parts=parts, detail=f"{detail}{missed:.1%}"
+    )
 
 
 def _two_clusters(preset: Preset, admitted: bool) -> tuple[_Case, ...]:
@@ -660,26 +673,33 @@ def check_square(_: Preset, *, share: float = 1.0) -> Verdict:
         (2, 50),
     )
     c1 = 0.25 + place * (0.75 * small / (1 - small) - 0.25)
-    values, bounds, unit_noise = [], [], []
-    for own in (small, 1 - small):
+    values, bounds, places = [], [], []
+    for cluster, own in enumerate((small, 1 - small)):
         x, rows = 2 * c1 * own / small, own * 1e4
         value, factor = _root_mean_square(x, rows, d, sigma, error)
         scale = sigma / small * np.sqrt(d / 1e4)
         kept = factor <= 0.5
         values.append(value[kept])
         bounds.append((error / 2 + share * SHARP_C2 * scale)[kept])
-        unit_noise.append(scale[kept])
+        which = np.full(len(d), float(cluster))
+        places.append(np.array([small, c1, sigma, error, d, which])[:, kept])
     point = np.array([[1.5], [1e9], [50.0], [0.1], [0.0]])  # x, N, d, sigma, |e|
     sharp = _root_mean_square(*point)[0]
     scale = 0.1 / 0.5 * np.sqrt(50 / 2e9)
     values += [sharp, (1 - 1e-6) * SHARP_C2 * scale * np.ones(1)]
     bounds += [share * SHARP_C2 * scale * np.ones(1), sharp]
     left = np.concatenate(values)
+    # At the truth twice: that c2 suffices, and that less does not.
+    for which in (2.0, 3.0):
+        places.append(np.array([[0.5], [0.75], [0.1], [0.0], [50.0], [which]]))
+    names = ("p", "c1", "noise", "distance", "d", "cluster")
     return never_exceeds(
         SQUARE,
         left,
         np.concatenate(bounds),
         rounding=16 * np.finfo(float).eps * left,
+        grade=Grade.EXACT,
+        coordinates=dict(zip(names, np.concatenate(places, axis=1), strict=True)),
         detail=f"exact mean squares at {len(left) - 2} points with a factor of at most "
         "1/2, and from the truth",
     )
@@ -792,9 +812,17 @@ def _bound(rate: float, noise_rate: float, **values: rounds.Value) -> float:
     )
 
 
+def _with_samples(number: int) -> tuple[Parameter, ...]:
+    """Parameters with so few samples that the probability can be told from 0."""
+    return tuple(
+        dataclasses.replace(one, default=number) if one.name == "n" else one
+        for one in rounds.PARAMETERS
+    )
+
+
 _EXPLICIT_EVALUATION = Evaluation(
     quantity="P(somebody is misassigned, or the bound on |theta_j+ - theta_j*| fails)",
-    parameters=rounds.PARAMETERS,
+    parameters=_with_samples(12),
     bound=lambda **values: failure_at_start(rounds.setting(**values)),
     truth=Simulation(_conclusion_fails, numbers=lambda **_: rounds.NUMBERS),
     margins=lambda **values: (
@@ -805,7 +833,7 @@ _EXPLICIT_EVALUATION = Evaluation(
 )
 _CORRECTED_EVALUATION = Evaluation(
     quantity="P((1) fails for a cluster), c2 = 3/sqrt 2, c3 = 0",
-    parameters=rounds.PARAMETERS,
+    parameters=_with_samples(200),
     bound=_bound,
     truth=Simulation(_corrected_fails, numbers=lambda **_: rounds.NUMBERS),
     margins=lambda **values: (

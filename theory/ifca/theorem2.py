@@ -112,9 +112,9 @@ def _samples(preset: Preset) -> tuple[tuple[ConvexSetting, _Errors, _Errors], ..
     return tuple(found)
 
 
-def _noisy() -> tuple[ConvexSetting, PerPoint]:
+def _noisy() -> tuple[ConvexSetting, PerPoint, PerPoint]:
     """Settings without misassignments over many decades, and the share of the cluster
-    whose model is followed: p or 1 - p."""
+    whose model is followed: p, or 1 - p of cluster 1."""
     share, failure, more, samples, deviation, smoothness, large = grid(
         [0.5, 1e-3, 1e-30],
         [0.999999, 0.2, 1e-3, 1e-40],
@@ -129,7 +129,7 @@ def _noisy() -> tuple[ConvexSetting, PerPoint]:
         2, clients, share, samples, smoothness / 2, smoothness, 0.0, deviation**2, 1.0,
         0.25, failure,
     )  # fmt: skip
-    return setting, np.where(large > 0, 1 - share, share)
+    return setting, np.where(large > 0, 1 - share, share), large
 
 
 def _jumpy() -> ConvexSetting:
@@ -152,7 +152,11 @@ def _jumpy() -> ConvexSetting:
 
 
 def at_extremes(
-    statement: str, setting: ConvexSetting, truth: Broadcast, claimed: Broadcast
+    statement: str,
+    setting: ConvexSetting,
+    truth: Broadcast,
+    claimed: Broadcast,
+    cluster: PerPoint | float = 0.0,
 ) -> Verdict:
     """The claim that `truth`, which some problem has, is at most what is claimed."""
     places = {
@@ -166,12 +170,14 @@ def at_extremes(
         "separation": setting.separation,
         "alpha": setting.alpha,
         "failure": setting.failure,
+        "cluster": cluster,
     }
     return never_exceeds(
         statement,
         truth,
         claimed,
         rounding=1e-9 * np.maximum(np.abs(truth), np.abs(claimed)),
+        grade=Grade.EXACT,
         coordinates={name: np.asarray(value) for name, value in places.items()},
     )
 
@@ -195,7 +201,7 @@ def check_bound(
         far = before > 0
         ratios.append(np.max(after[far] / before[far]))
         shares.append(float(floor / setting.progress / before[far].min()))
-    noisy, members = _noisy()
+    noisy, members, cluster = _noisy()
     noise, claimed = step_noise(noisy, members), floor_terms(noisy, constants=constants)
     jumpy = _jumpy()
     shift, allowed = jump_shift(jumpy), floor_terms(jumpy, constants=constants)
@@ -217,14 +223,25 @@ def check_bound(
     return combine(
         BOUND,
         [
-            at_most(BOUND, tally(np.array(events)), _FAILURE),
-            at_extremes(BOUND, noisy, np.asarray(gain), np.asarray(best)),
-            at_extremes(BOUND, noisy, noise, np.asarray(sum(claimed))),
+            at_most(
+                BOUND,
+                tally(np.array(events)),
+                _FAILURE,
+                coordinates={"cluster": np.arange(len(events))},
+            ),
+            at_extremes(BOUND, noisy, np.asarray(gain), np.asarray(best), cluster),
+            at_extremes(BOUND, noisy, noise, np.asarray(sum(claimed)), cluster),
             at_extremes(BOUND, jumpy, shift, np.asarray(sum(allowed)) - promised),
             never_exceeds(
-                BOUND, np.abs(np.divide(spare, loose) - 1), 0.0, rounding=0.01
+                BOUND,
+                np.abs(np.divide(spare, loose) - 1),
+                0.0,
+                rounding=0.01,
+                grade=Grade.EXACT,
+                coordinates={"term": np.array(["pull", "noise", "jumps"])},
             ),
         ],
+        parts=["runs", "pull", "noise", "jumps", "no looser"],
         detail=detail,
     )
 
@@ -248,7 +265,7 @@ def check_explicit(
         gain, floor = 8 * setting.progress / part, explicit_floor(setting, noise=noise)
         events += list((after > (1 - gain) * before + floor).T)
         shares.append(float(floor / error_floor(setting)))
-    noisy, members = _noisy()
+    noisy, members, cluster = _noisy()
     jumpy = _jumpy()
     promised = jumpy.share / part * (0.5 - jumpy.alpha) * jumpy.separation
     length, claimed = step_noise(noisy, members), explicit_floor(noisy, noise=noise)
@@ -256,10 +273,16 @@ def check_explicit(
     return combine(
         EXPLICIT,
         [
-            at_most(EXPLICIT, tally(np.array(events)), _FAILURE),
-            at_extremes(EXPLICIT, noisy, length, claimed),
+            at_most(
+                EXPLICIT,
+                tally(np.array(events)),
+                _FAILURE,
+                coordinates={"cluster": np.arange(len(events))},
+            ),
+            at_extremes(EXPLICIT, noisy, length, claimed, cluster),
             at_extremes(EXPLICIT, jumpy, jump_shift(jumpy), allowed),
         ],
+        parts=["runs", "noise", "jumps"],
         detail=f"{np.sum(events)} violations; eps0 is {listed(shares, '.2g')} of the "
         "printed one in runs; its first term is at least "
         f"{np.min(claimed / length):.4f} times what rare jumps attain",
@@ -425,7 +448,7 @@ def _claimed(
 
 PARAMETERS = (
     parameter("m", 10_000),
-    parameter("n", 10**9, "samples of a client in one fold", most=10**15),
+    parameter("n", 10**9, most=10**15),
     parameter("p", 0.5),
     parameter("k", 2, least=2),
     parameter("convexity", 1.0),
@@ -471,6 +494,7 @@ def check_vacuity(_: Preset, *, largest: float = 1e6) -> Verdict:
         np.full_like(floor, promised),
         floor,
         rounding=1e-13 * floor,
+        grade=Grade.EXACT,
         coordinates={"m": clients, "n": samples},
         detail=f"eps0 is {np.min(floor / promised):.3g} times the promised progress or "
         f"more up to n' = {largest:.0e}; the theorem promises some from n' = "
@@ -565,11 +589,18 @@ def _sharp_parts(noise: float) -> list[Verdict]:
     missed.append(scipy.stats.binom.cdf(own - 1, 10**6, 1 - wrong) / _SPLIT[2])
     # Truths at -1 and 1, theta_1 at -2: |theta_1 - theta_2*| = 3.
     return [
-        never_exceeds(SHARP, abs(pull), 0.0, rounding=1e-12),
-        never_exceeds(SHARP, length, term, rounding=1e-12),
-        never_exceeds(SHARP, term, 1.001 * length, rounding=1e-12),
-        never_exceeds(SHARP, np.array(missed), _FAILURE, rounding=1e-12),
-        never_exceeds(SHARP, 3.0, _FURTHEST, rounding=1e-12),
+        never_exceeds(SHARP, abs(pull), 0.0, rounding=1e-12, grade=Grade.EXACT),
+        never_exceeds(SHARP, length, term, rounding=1e-12, grade=Grade.EXACT),
+        never_exceeds(SHARP, term, 1.001 * length, rounding=1e-12, grade=Grade.EXACT),
+        never_exceeds(
+            SHARP,
+            np.array(missed),
+            _FAILURE,
+            rounding=1e-12,
+            grade=Grade.EXACT,
+            coordinates={"cluster": np.arange(3)},
+        ),
+        never_exceeds(SHARP, 3.0, _FURTHEST, rounding=1e-12, grade=Grade.EXACT),
     ]
 
 
@@ -628,10 +659,32 @@ def check_sharp(preset: Preset, *, noise: float = 1.0) -> Verdict:
     return combine(
         SHARP,
         [
-            never_exceeds(SHARP, tails, deltas, rounding=1e-10),
-            at_most(SHARP, tally(events), _FAILURE),
-            never_exceeds(SHARP, late, 0.25, rounding=1e-12),
+            never_exceeds(
+                SHARP,
+                tails,
+                deltas,
+                rounding=1e-10,
+                grade=Grade.EXACT,
+                coordinates={"failure": deltas, "law": np.arange(len(tails))[:, None]},
+            ),
+            at_most(
+                SHARP,
+                tally(events),
+                _FAILURE,
+                coordinates={"cluster": np.arange(len(events))},
+            ),
+            never_exceeds(SHARP, late, 0.25, rounding=1e-12, grade=Grade.EXACT),
             *_sharp_parts(noise),
+        ],
+        parts=[
+            "noise",
+            "runs",
+            "progress",
+            "pull",
+            "noise term",
+            "no smaller",
+            "quantiles",
+            "distance",
         ],
         detail=f"{np.sum(events)} violations in {events.size} steps, {detail}; noise "
         f"exceeds its bound with up to {np.max(tails / deltas):.4f} delta0; promises "
@@ -656,7 +709,7 @@ STATEMENTS = (
         check=check_bound,
         control={"part": 0.99},
         proof=prove_printed,
-        proof_control={"first": "0.99"},
+        proof_control=[{"part": "3.99"}, {"first": "0.99"}, {"second": "33.9"}],
         evaluation=_EVALUATION,
         note="Checked with sqrt(m) n' in the third term, which is smaller and what the "
         "paper's proof gives; the text at hand has sqrt(m n'), perhaps a root drawn "
@@ -677,7 +730,7 @@ STATEMENTS = (
         check=check_explicit,
         control={"noise": 0.99},
         proof=prove_bound,
-        proof_control={"noise_square": "0.98"},
+        proof_control=[{"part": "3.99"}, {"noise_square": "0.98"}, {"jumps": "33.9"}],
         note="Not in the paper, and stronger than it: noise of own and foreign clients "
         "together, by Chebyshev's inequality, needs no third term, no power of p and "
         "the root of delta. Holds for every alpha, not only from alpha0 on. In the "
