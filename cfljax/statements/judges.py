@@ -436,6 +436,7 @@ def same_law(
     *,
     resolution: float,
     error_rate: float = ERROR_RATE,
+    coordinates: Coordinates = None,
     detail: str = "",
 ) -> Verdict:
     """Judge the claim that two samples have one law, or a sample a known one.
@@ -451,6 +452,7 @@ def same_law(
       second: per point another sample, or the claimed distribution function.
       resolution: distance, in [0, 1], that must be noticed; else INCONCLUSIVE.
       error_rate: chance that any of the bands misses.
+      coordinates: of the points, see above.
       detail: one line carried into the verdict.
 
     Raises:
@@ -480,7 +482,13 @@ def same_law(
         resolution=noticed,
         detail=detail,
         grade=Grade.SAMPLED,
-        points=Points(np.zeros_like(low), low, high, kind="equal"),
+        points=Points(
+            np.zeros_like(low),
+            low,
+            high,
+            kind="equal",
+            coordinates=spread(coordinates, low.shape),
+        ),
     )
 
 

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from cfljax.statements import (
     Constant,
@@ -28,7 +28,7 @@ from cfljax.statements import (
     never_exceeds,
 )
 from theory.glossary import parameter
-from theory.rows import listed, row
+from theory.rows import columns, listed, row
 from theory.werner.common.claims import DECLARED, exactly, one_constant, reached
 from theory.werner.common.laws import Discrete, skew2, sym3, variance
 from theory.werner.theorem1_lemmas import prove_bad, prove_conditional
@@ -105,8 +105,9 @@ def _moments(noise: Discrete, setting: Setting) -> Float[np.ndarray, "3 2"]:
 @lru_cache(maxsize=4)
 def _rounds(
     preset: Preset, spreads: tuple[float, ...]
-) -> tuple[Float[np.ndarray, "rounds 3 2"], Float[np.ndarray, "rounds 6"]]:
-    """Moments, and delta, Delta, C, A, G and c^2, of all settings and laws of noise."""
+) -> tuple[Float[np.ndarray, "rounds 3 2"], dict[str, Shaped[np.ndarray, " rounds"]]]:
+    """Moments, and delta, Delta, C, A, G, c^2 and what else tells all settings and laws
+    of noise apart, the law's `size` over tau."""
     values, known = [], []
     for entry in itertools.product(
         preset.choose(quick=(0.5, 1 / 16), full=(1.0, 0.5, 0.25, 1 / 16, 1 / 256)),
@@ -122,8 +123,9 @@ def _rounds(
         numbers = (one.share, one.separation, one.constant, one.spread, one.square)
         for part, law in itertools.product((0.51, 1.01, 2.0), (skew2, sym3)):
             values.append(_moments(law(max(2.0, part * one.radius), 1.0), one))
-            known.append((*numbers, one.distance))
-    return np.array(values), np.array(known)
+            known.append((*numbers, one.distance, one.start, law.__name__, part))
+    names = "share separation constant spread square distance start law size"
+    return np.array(values), columns(names, known)
 
 
 def check_mean(
@@ -133,7 +135,7 @@ def check_mean(
     momenta, which have one law in the cluster; nearly reached for the client whose
     mean, noise and v are on one line, as far as may be."""
     values, known = _rounds(preset, spreads)
-    share, separation, radius_constant, _, square, distance = known.T
+    share, separation, radius_constant, _, square, distance, *_ = known.values()
     right = (distance + square + 1 / (share * separation)) / radius_constant
     gaps = np.mean(values[:, 0], axis=1)
     ratio = gaps / right
@@ -142,14 +144,15 @@ def check_mean(
         gaps,
         constant * right,
         rounding=_ROUNDING * constant * right,
-        coordinates={"share": share, "separation": separation},
+        grade=Grade.EXACT,
+        coordinates=known,
     )
     most = _worst_mean()
-    tight = never_exceeds(name, most, constant, rounding=1e-9)
-    known = reached(name, [most / constant], [1.0], room=0.02)
+    tight = never_exceeds(name, most, constant, rounding=1e-9, grade=Grade.EXACT)
+    near = reached(name, [most / constant], [1.0], room=0.02)
     return combine(
         name,
-        [below, tight, known],
+        [below, tight, near],
         detail=f"{len(ratio)} rounds, all atoms: C times the left-hand side over the "
         f"right-hand one is at most {np.max(ratio):.3g}; at its worst {most:.4f}",
     )
@@ -224,7 +227,9 @@ def check_chain(preset: Preset, name: str, *, young: float = 2.0) -> Verdict:
     """Each step of (20), `young` being the constant of Young's inequality in it."""
     found, known = _rounds(preset, _SPREADS)
     values = np.concatenate([found[:, :, 0], found[:, :, 1]])  # client by client
-    share, separation, constant, spread, square, distance = np.tile(known.T, 2)
+    share, separation, constant, spread, square, distance = (
+        np.tile(one, 2) for one in list(known.values())[:6]
+    )
     own = spread**2 * square
     radius = constant * (distance + spread**4 * square + share * separation)
     steps = {
@@ -237,7 +242,18 @@ def check_chain(preset: Preset, name: str, *, young: float = 2.0) -> Verdict:
     steps["fractions"] = (distance + own + 1) ** 2 / radius, 1 / constant * last
     steps["Delta"] = last, 2 * (distance + square + loss)
     verdicts = [
-        never_exceeds(name, *both, rounding=_ROUNDING * (1 + both[1]))
+        never_exceeds(
+            name,
+            *both,
+            rounding=_ROUNDING * (1 + both[1]),
+            grade=Grade.EXACT,
+            coordinates={
+                "share": share,
+                "separation": separation,
+                "setting": np.tile(np.arange(len(found)), 2),
+                "client": np.repeat(["below", "above"], len(found)),
+            },
+        )
         for both in steps.values()
     ]
     reach = {  # steps that start from 0 tell nothing
@@ -246,7 +262,7 @@ def check_chain(preset: Preset, name: str, *, young: float = 2.0) -> Verdict:
     }
     told = ", ".join(f"{step} {ratio:.3g}" for step, ratio in reach.items())
     detail = f"{len(found)} rounds, largest left over right: {told}"
-    return combine(name, verdicts, detail=detail)
+    return combine(name, verdicts, parts=list(steps), detail=detail)
 
 
 def _opposite(
@@ -269,8 +285,12 @@ _MEAN = Evaluation(
     parameters=(
         parameter("share", 0.5),
         parameter("separation", 48.0, open=True),
-        parameter("noise", 1.0, "rho, of a point", open=True),
-        parameter("distance", 1.0, "c, root mean square of v - m"),
+        parameter("noise", 1.0, open=True),
+        parameter(
+            "distance",
+            1.0,
+            "distance of the centre from its truth: c, the root mean square of v - m",
+        ),
         parameter("radius", 10.0, "tau, C = tau^2/(c^2 + delta rho Delta)"),
     ),
     bound=lambda share, separation, noise, distance, radius, C: (
@@ -287,35 +307,35 @@ _MEAN = Evaluation(
 _SUM = Evaluation(
     quantity="E|sum of (y_j - E y_j)|^2, v a member of the cluster",
     parameters=(
-        parameter("n", 50, "points of the cluster"),
-        parameter("noise", 1.0, "rho, of a point", open=True),
+        parameter("members", 50),
+        parameter("noise", 1.0, open=True),
     ),
-    bound=lambda n, noise: n * noise**2,
-    truth=lambda n, noise: exact(n**2 * noise**2),
+    bound=lambda members, noise: members * noise**2,
+    truth=lambda members, noise: exact(members**2 * noise**2),
     note="exact for noise -s, 0 or s, s just more than tau: y_j = v for all j",
 )
 
 
 def _given(
-    n: int | float, noise: int | float, radius: int | float, distance: int | float
+    members: int | float, noise: int | float, radius: int | float, distance: int | float
 ) -> float:
     """E|sum (y - E y)|^2 given v, for noise -s, 0 or s, s = 1.001 tau."""
     law = sym3(max(noise, 1.001 * radius), noise)
     kept = np.where(np.abs(law.values - distance) <= radius, law.values, distance)
     mean = np.sum(law.chances * kept)
-    return n * float(np.sum(law.chances * (kept - mean) ** 2))
+    return members * float(np.sum(law.chances * (kept - mean) ** 2))
 
 
 _GIVEN = Evaluation(
     quantity="E|sum of (y_j - E y_j)|^2 given v, clients with one mean",
     parameters=(
-        parameter("n", 50, "points of the cluster"),
-        parameter("noise", 1.0, "rho, of a point", open=True),
+        parameter("members", 50),
+        parameter("noise", 1.0, open=True),
         parameter("radius", 5.0),
-        parameter("distance", 3.0, "|v - m|"),
+        parameter("distance", 3.0, "distance of the centre from its truth, |v - m|"),
     ),
-    bound=lambda n, noise, radius, distance: (
-        n * (noise**2 + (0.0 if radius >= 2 * distance else distance**2))
+    bound=lambda members, noise, radius, distance: (
+        members * (noise**2 + (0.0 if radius >= 2 * distance else distance**2))
     ),
     truth=lambda **at: exact(_given(**at)),
     note="exact for noise -s, 0 or s, s = 1.001 tau",
@@ -325,8 +345,12 @@ _CAPTURED = Evaluation(
     quantity="E_{j!~i} |y_j - grad F_i|^2, v = grad F_i, no noise to speak of",
     parameters=(
         parameter("share", 0.01),
-        parameter("separation", 0.1, "Delta", open=True),
-        parameter("distance", 1.0, "|grad F_i|"),
+        parameter("separation", 0.1, open=True),
+        parameter(
+            "distance",
+            1.0,
+            "distance of a model from its truth, |grad F_i| for F_i = |x - x_i*|^2/2",
+        ),
     ),
     bound=lambda share, separation, distance, C1: C1 * share * distance**2,
     truth=lambda share, separation, distance: exact(4 * distance**2 + separation**2),
@@ -346,8 +370,8 @@ _STRANGER = Evaluation(
     parameters=(
         parameter("share", 0.5),
         parameter("separation", 48.0, open=True),
-        parameter("noise", 1.0, "rho, of a point", open=True),
-        parameter("distance", 0.0, "c = |v - m|"),
+        parameter("noise", 1.0, open=True),
+        parameter("distance", 0.0, "distance of the centre from its truth, |v - m|"),
     ),
     bound=lambda share, separation, noise, distance, c1: (
         (1 + share / 2) * distance**2 + c1 * noise**3 / separation
@@ -373,7 +397,7 @@ _BAD_POINTS = Evaluation(
     quantity="E|y_B - m|^2, all bad points on the edge of the ball beyond v",
     parameters=(
         parameter("radius", 10.0, "tau, C = tau^2/(c^2 + the rest)"),
-        parameter("distance", 1.0, "c = |v - m|"),
+        parameter("distance", 1.0, "distance of the centre from its truth, |v - m|"),
     ),
     bound=lambda radius, distance: 2 * radius**2 + 2 * distance**2,
     truth=lambda radius, distance: exact((radius + distance) ** 2),
@@ -499,7 +523,14 @@ def check_sum(
         values,
         bounds if printed else 2 * bounds**2,
         rounding=_ROUNDING * values,
-        coordinates={"n": bounds},
+        grade=Grade.EXACT,
+        coordinates={
+            "members": bounds,
+            "part": np.repeat(
+                ["v a member", "v of fresh points", "random model"][: 2 + common_model],
+                len(counts),
+            ),
+        },
         detail=detail,
     )
 
@@ -527,9 +558,15 @@ def check_conditional(
     `spreads` of the clients' means from the cluster's."""
     # The last law refutes contraction the furthest.
     close = Discrete(np.array([-0.05, 0.05]), np.array([0.5, 0.5]))
-    laws = (_NOISE, skew2(3.0, 1.0), sym3(2.0, 1.0), close)
-    values, bounds, near, inside = [], [], [], []
-    for law, spread in itertools.product(laws, spreads):
+    laws = {
+        "sym3, beyond tau": _NOISE,
+        "skew2, 3 rho": skew2(3.0, 1.0),
+        "sym3, 2 rho": sym3(2.0, 1.0),
+        "close": close,
+    }
+    values, bounds, near, inside, told = [], [], [], [], []
+    for label, spread in itertools.product(laws, spreads):
+        law = laws[label]
         means = spread * np.array([-1.0, 0.0, 1.0])
         points = [Discrete(law.values + mean, law.chances) for mean in means]
         size = float(np.max(np.abs(law.values)))
@@ -541,11 +578,23 @@ def check_conditional(
                 bounds.append(raw + far_term * np.sum((start - means) ** 2))
                 near.append(raw)
                 inside.append(radius >= 2 * np.max(np.abs(start - means)))
+                told.append((label, spread, start, radius))
     left, right = np.array(values), np.array(bounds)
     within, raw = np.array(inside), np.array(near)
-    everywhere = never_exceeds(name, left, right, rounding=_ROUNDING * (1 + right))
+    everywhere = never_exceeds(
+        name,
+        left,
+        right,
+        rounding=_ROUNDING * (1 + right),
+        grade=Grade.EXACT,
+        coordinates=columns("law spread centre radius", told),
+    )
     contracted = never_exceeds(
-        name, left[within], raw[within], rounding=_ROUNDING * (1 + raw[within])
+        name,
+        left[within],
+        raw[within],
+        rounding=_ROUNDING * (1 + raw[within]),
+        grade=Grade.EXACT,
     )
     # Of the full bound where only it is claimed; of the other one all is reached.
     most = float(np.max((left / right)[~within]))
@@ -727,19 +776,21 @@ def check_strangers(
                 factor * lost * separation,
             )
             bounds.append(kept + first + constants[1] * second)
-            told.append((share, separation))
+            start = np.sqrt(square), np.max(law.values)
+            told.append((share, separation, factor, lost, *start))
             excess = float(values[-1] - kept)
             known = (excess - first) / second if lost else excess / first
             used[lost > 0].append(known)
     left, right = np.array(values), np.array(bounds)
-    shares, separations = np.array(told).T
     below = never_exceeds(
         name,
         left,
         right,
         rounding=_ROUNDING * right,
         grade=Grade.SEARCHED,
-        coordinates={"share": shares, "separation": separations},
+        coordinates=columns(
+            "share separation constant steepness distance farthest", told
+        ),
     )
     most = [max(used[False])]
     if any(steepness):
@@ -850,21 +901,22 @@ def _attacks(
     generator: np.random.Generator,
     centre: Float[np.ndarray, " features"],
     radius: float,
-) -> list[Float[np.ndarray, "points features"]]:
+) -> dict[str, Float[np.ndarray, "points features"]]:
     """Sets of bad points that know the centre, the radius and the mean, which is 0."""
     length = np.linalg.norm(centre)
     away = centre / length if length > 0 else np.eye(1, len(centre))[0]
     random = generator.standard_normal((5, len(centre)))
     random /= np.linalg.norm(random, axis=1)[:, None]
-    return [
-        (centre + radius * away)[None],
-        (centre - radius * away)[None],
-        centre[None] + radius * random,
-        centre[None] + radius * generator.uniform(0, 1.5, (5, 1)) * random,
-        (centre + 1.001 * radius * away)[None],
-        -5 * centre[None] - random,
-        np.stack([np.full(len(centre), np.nan), np.full(len(centre), np.inf)]),
-    ]
+    scattered = radius * generator.uniform(0, 1.5, (5, 1)) * random
+    return {
+        "edge, beyond v": (centre + radius * away)[None],
+        "edge, before v": (centre - radius * away)[None],
+        "edge, anywhere": centre[None] + radius * random,
+        "scattered": centre[None] + scattered,
+        "just outside": (centre + 1.001 * radius * away)[None],
+        "opposite": -5 * centre[None] - random,
+        "undefined": np.outer([np.nan, np.inf], np.ones(len(centre))),
+    }
 
 
 def check_bad(
@@ -875,7 +927,7 @@ def check_bad(
     momenta."""
     generator = preset.generator(name)
     repeats = preset.choose(quick=2, full=50)
-    values, bounds = [], []
+    values, bounds, told = [], [], []
     for constant, share, margin, square, far in itertools.product(
         (1.0, 4.0, 24.0), (0.5, 1 / 16), (2.0, 128.0), spreads, (0.0, 1.0, 1e3)
     ):
@@ -884,21 +936,33 @@ def check_bad(
         distance = float(np.mean(np.sum(centres**2, axis=1)))
         edge = square + share * (margin / share)
         radius = float(np.sqrt(constant * (distance + edge)))
-        for _ in range(repeats):
+        for draw in range(repeats):
+            sets = [_attacks(generator, one, radius) for one in centres]
             each = [
                 [
                     np.sum(np.mean(_clipped(bad, one, radius), axis=0) ** 2)
-                    for bad in _attacks(generator, one, radius)
+                    for bad in attacks.values()
                 ]
-                for one in centres
+                for one, attacks in zip(centres, sets, strict=True)
             ]
             values += list(np.mean(each, axis=0))
             bound = factor * (1 + constant) * distance + factor * constant * edge
             bounds += [bound] * len(each[0])
+            where = constant, share, margin / share, square, np.sqrt(distance), draw
+            told += [(*where, attack) for attack in sets[0]]
     left, right = np.array(values), np.array(bounds)
     most = float(np.max(left / right))
     detail = f"{len(left)} attacks: left over right at most {most:.4f}"
-    below = never_exceeds(name, left, right, rounding=_ROUNDING * right)
+    below = never_exceeds(
+        name,
+        left,
+        right,
+        rounding=_ROUNDING * right,
+        grade=Grade.SEARCHED,
+        coordinates=columns(
+            "constant share separation square distance draw attack", told
+        ),
+    )
     known = reached(name, [most], [0.974])
     return combine(name, [below, known], detail=detail)
 

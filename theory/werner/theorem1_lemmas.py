@@ -15,6 +15,7 @@ import numpy as np
 from cfljax.statements import (
     Constant,
     Evaluation,
+    Grade,
     Margin,
     Preset,
     Status,
@@ -27,7 +28,7 @@ from cfljax.statements import (
 )
 from theory.glossary import parameter
 from theory.polynomials import no_negative_term
-from theory.rows import listed, row
+from theory.rows import columns, listed, row
 from theory.werner.common.algebra import same
 from theory.werner.common.claims import DECLARED, exactly, one_constant, reached
 from theory.werner.common.instances import CONSTANTS, Instance, margins
@@ -87,7 +88,7 @@ def check_member(_: Preset, name: str, *, relief: float = 0.0) -> Verdict:
             left = _member_round(one, level)
             ratios.append((left - (1 - one.share / 2)) / one.printed(level))
         ratio = np.array(ratios)
-        told = {"n": levels, "separation": levels, "share": 1 / clusters}
+        told = {"members": levels, "separation": levels, "share": 1 / clusters}
         families.append(exactly(f"K = {clusters}, n = Delta", levels, ratio, **told))
     return one_constant(name, families, relief=relief)
 
@@ -109,29 +110,26 @@ def check_fixed(
 
     values, bounds, told = [], [], []
     for clusters, factor in itertools.product((2, 4, 16), (1.0, 4.0, 64.0)):
-        one, laws = Instance(1 / clusters, 24.0 * clusters * factor), []
+        one, laws = Instance(1 / clusters, 24.0 * clusters * factor), {}
         for size in (0.6, 1.001, 1.1, 1.5):
             law = skew2(max(2.0, size * one.radius), 1.0)
-            mirrored = Discrete(-law.values, law.chances)
-            laws += [law, mirrored, sym3(size * one.radius, 1.0)]
+            laws["skew2", size] = law
+            laws["mirrored", size] = Discrete(-law.values, law.chances)
+            laws["sym3", size] = sym3(size * one.radius, 1.0)
         centres = one.radius * np.linspace(-reach, reach, 9)
         for law, number, centre in itertools.product(laws, (8.0, 1e3, 1e6), centres):
-            values.append(one_round(one, law, float(centre), number, member=False))
+            found = one_round(one, laws[law], float(centre), number, member=False)
+            values.append(found)
             bounds.append(bound(one, number, float(centre)))
-            told.append((number, one.share, one.separation, abs(float(centre))))
+            told.append((number, one.share, one.separation, centre, *law))
     left, right = np.array(values), np.array(bounds)
-    n, share, separation, distance = np.array(told).T
     below = never_exceeds(
         name,
         left,
         right,
         rounding=1e-12 * right,
-        coordinates={
-            "n": n,
-            "share": share,
-            "separation": separation,
-            "distance": distance,
-        },
+        grade=Grade.EXACT,
+        coordinates=columns("members share separation centre law size", told),
     )
     ratios = []
     for one, number, centre, size in (
@@ -259,7 +257,7 @@ _units = functools.partial(
 
 
 def _one_round(
-    n: int | float,
+    members: int | float,
     share: int | float,
     separation: int | float,
     noise: int | float,
@@ -269,25 +267,30 @@ def _one_round(
     one = Instance(share, separation / noise)
     law = skew2(max(2.0, 1.01 * one.radius), 1.0)
     centres = distance / noise, -distance / noise
-    return noise**2 * max(one_round(one, law, c, n, member=False) for c in centres)
+    found = [one_round(one, law, centre, members, member=False) for centre in centres]
+    return noise**2 * max(found)
 
 
+_SHARE = parameter(
+    "share", 0.5, "share of the cluster in all points, 1/K for K clusters"
+)
+_CENTRE = "distance of the centre from its truth, |v - E z_i|"
 _ROUND = Evaluation(
     quantity="E|mean of y - E z_i|^2 given v, tau = sqrt(delta_i sigma Delta)",
     parameters=(
-        parameter("n", 50, "points of the cluster"),
-        parameter("share", 0.5, "share of the cluster, 1/K for K clusters"),
+        parameter("members", 50),
+        _SHARE,
         parameter("separation", 100.0, open=True),
-        parameter("noise", 1.0, "total standard deviation within a cluster", open=True),
-        parameter("distance", 2.0, "c = |v - E z_i|"),
+        parameter("noise", 1.0, open=True),
+        parameter("distance", 2.0, _CENTRE),
     ),
-    bound=lambda n, share, separation, noise, distance, C_n, C_Delta: (
+    bound=lambda members, share, separation, noise, distance, C_n, C_Delta: (
         (1 - share / 2) * distance**2
-        + C_n * noise**2 / n
+        + C_n * noise**2 / members
         + C_Delta * noise**3 / separation
     ),
     truth=lambda **at: exact(_one_round(**at)),
-    margins=lambda n, share, separation, noise, distance: (
+    margins=lambda members, share, separation, noise, distance: (
         Margin("Delta >= 24 sigma/delta_i", separation, 24 * noise / share),
         Margin(
             "c <= tau/2",
@@ -318,18 +321,19 @@ _LEMMA_1 = (
         evaluation=Evaluation(
             quantity="E|mean of y - E z_i|^2, v = z_i",
             parameters=(
-                parameter("n", 50, "points of the cluster"),
-                parameter("share", 0.5, "share of the cluster, 1/K for K clusters"),
-                parameter("separation", 100.0, open=True),
-                parameter("noise", 1.0, "total deviation within a cluster", open=True),
+                parameter("members", 1000),
+                _SHARE,
+                parameter("separation", 1000.0, open=True),
+                parameter("noise", 1.0, open=True),
             ),
-            bound=lambda n, share, separation, noise, C: (
-                (1 - share / 2) * noise**2 + C * (noise**2 / n + noise**3 / separation)
+            bound=lambda members, share, separation, noise, C: (
+                (1 - share / 2) * noise**2
+                + C * (noise**2 / members + noise**3 / separation)
             ),
-            truth=lambda n, share, separation, noise: exact(
-                noise**2 * _member_round(Instance(share, separation / noise), n)
+            truth=lambda members, share, separation, noise: exact(
+                noise**2 * _member_round(Instance(share, separation / noise), members)
             ),
-            margins=lambda n, share, separation, noise: (
+            margins=lambda members, share, separation, noise: (
                 Margin("Delta >= 24 sigma/delta_i", separation, 24 * noise / share),
             ),
             constants={"C": Constant(DECLARED, 0.0, 0.0, "none holds for all n_i")},
@@ -389,23 +393,24 @@ def check_bias(
     # Values of v, of z, and chances of both; E z = 0, E z^2 = 1, half independent.
     number, generator = preset.choose(quick=3000, full=300_000), preset.generator(name)
     chances = generator.dirichlet(np.full(9, 0.3), number).reshape(-1, 3, 3)
-    rows, columns = chances.sum(axis=2), chances.sum(axis=1)
+    of_v, of_z = chances.sum(axis=2), chances.sum(axis=1)
     independent = generator.random(number) < 0.5
-    product = rows[:, :, None] * columns[:, None, :]
+    product = of_v[:, :, None] * of_z[:, None, :]
     chances = np.where(independent[:, None, None], product, chances)
     points = generator.standard_t(2, (number, 3))
-    points -= np.sum(columns * points, axis=1)[:, None]
-    points /= np.sqrt(np.sum(columns * points**2, axis=1))[:, None]
+    points -= np.sum(of_z * points, axis=1)[:, None]
+    points /= np.sqrt(np.sum(of_z * points**2, axis=1))[:, None]
     centres = generator.standard_t(2, (number, 3))
     centres *= (10 ** generator.uniform(-2, 1, number))[:, None]
     squares, ratios = np.sum(chances.sum(axis=2) * centres**2, axis=1), []
-    opposite = []
+    opposite, drawn, worst = [], [], []
     for scaled in (24.0, 300.0, 3000.0):
         radius = np.sqrt(squares + scaled)[:, None, None]
         apart = centres[:, :, None] - points[:, None, :]
         moved = np.where(np.abs(apart) > radius, apart, 0)
         left = np.sum(chances * moved, axis=(1, 2)) ** 2
         ratios.append(left / (squares + 1 / scaled))
+        drawn += list(zip(np.sqrt(squares), radius.ravel(), range(number), strict=True))
         # v - mu = -c (z - mu)/sigma, and the far atom of noise just out of the ball.
         for distance in np.linspace(0, 0.3, 61):
             reach = np.sqrt(distance**2 + scaled) * (1 + 1e-9)
@@ -414,8 +419,16 @@ def check_bias(
             gaps = (1 + distance) * law.values
             moved = np.sum(law.chances * gaps * (np.abs(gaps) > reach / (1 + 1e-9)))
             opposite.append(moved**2 / (distance**2 + 1 / scaled))
+            worst.append((distance, np.sqrt(distance**2 + scaled), np.nan))
     values = np.concatenate([*ratios, opposite])
-    below = never_exceeds(name, values, constant, rounding=1e-10)
+    below = never_exceeds(
+        name,
+        values,
+        constant,
+        rounding=1e-10,
+        grade=Grade.SEARCHED,
+        coordinates=columns("distance radius draw", drawn + worst),
+    )
     known = reached(name, [max(opposite) / constant], [0.9067])
     detail = (
         f"{values.size} joint laws of v and z: ratio up to {np.max(values):.4f}, "
@@ -487,14 +500,15 @@ def check_variance(_: Preset, name: str, *, printed: bool = True) -> Verdict:
         law = sym3(1.001 * radius, 1.0)
         right = number if printed else 2 * number**2
         ratios.append(sum_variance(law, int(number), radius) / right)
-    families = [exactly("v = z_i, n", numbers, np.array(ratios), n=numbers)]
+    families = [exactly("v = z_i, n", numbers, np.array(ratios), members=numbers)]
     inverse, ratios = 2.0 ** np.arange(2, 9), []
     for one in inverse:
         law = Discrete(np.array([-0.5, 0.5]) / one, np.full(2, 0.5))
         mean = float(1 + 0.5 / one)
         right = 1 / (4 * one**2) + (0 if printed else mean**2)
         ratios.append(clipped(law, mean, 0.0, 1.0)[1] / right)
-    families.append(exactly("v fixed, 1/eps", inverse, np.array(ratios)))
+    noise = 0.5 / inverse
+    families.append(exactly("v fixed, 1/eps", inverse, np.array(ratios), noise=noise))
     return one_constant(name, families, constant=1.0)
 
 
@@ -562,6 +576,12 @@ def check_conditional(preset: Preset, name: str, *, reach: float = 2.0) -> Verdi
             left[chosen],
             right[chosen],
             rounding=1e-12 * scale[chosen],
+            grade=Grade.SEARCHED,
+            coordinates={
+                "distance": np.abs(centres[chosen]),
+                "radius": radii[chosen],
+                "draw": np.flatnonzero(chosen),
+            },
             detail=f"{np.sum(chosen)} laws with {what}: ratio up to "
             f"{np.max(left[chosen] / right[chosen]):.4f}",
         )
@@ -570,7 +590,12 @@ def check_conditional(preset: Preset, name: str, *, reach: float = 2.0) -> Verdi
             (np.full(number, True), scale, "any v against sigma^2 + |v - mu|^2"),
         )
     ]
-    return combine(name, parts, detail="; ".join(part.detail for part in parts))
+    return combine(
+        name,
+        parts,
+        parts=["wide ball", "any ball"],
+        detail="; ".join(part.detail for part in parts),
+    )
 
 
 _FAR = 10.0  # tau of Lemma 3's evaluation, in sigma
@@ -630,7 +655,12 @@ _OWN_POINTS = (
                 parameter("share", 0.5),
                 parameter("separation", 48.0, open=True),
                 parameter("noise", 1.0, open=True),
-                parameter("distance", 0.1, "c, root mean square of v - E z_i"),
+                parameter(
+                    "distance",
+                    0.1,
+                    "distance of the centre from its truth: root mean square of v - E "
+                    "z_i",
+                ),
             ),
             bound=lambda share, separation, noise, distance, C: (
                 C * (distance**2 + noise**3 / (share * separation))
@@ -670,12 +700,12 @@ _OWN_POINTS = (
         evaluation=Evaluation(
             quantity="E|sum of (y_j - E y_j)|^2, v a member of the cluster",
             parameters=(
-                parameter("n", 50, "points of the cluster"),
+                parameter("members", 50),
                 parameter("noise", 1.0, open=True),
             ),
-            bound=lambda n, noise: n * noise**2,
-            truth=lambda n, noise: exact(
-                noise**2 * sum_variance(sym3(1.001 * _FAR, 1.0), int(n), _FAR)
+            bound=lambda members, noise: members * noise**2,
+            truth=lambda members, noise: exact(
+                noise**2 * sum_variance(sym3(1.001 * _FAR, 1.0), int(members), _FAR)
             ),
             note="exact for noise -s, 0 or s, s = 1.001 tau, tau = 10 sigma",
         ),
@@ -699,7 +729,7 @@ _OWN_POINTS = (
             parameters=(
                 parameter("noise", 1.0, open=True),
                 parameter("radius", 5.0),
-                parameter("distance", 3.0, "|v - E z_i|"),
+                parameter("distance", 3.0, _CENTRE),
             ),
             bound=lambda noise, radius, distance: (
                 noise**2 + (0.0 if radius >= 2 * distance else distance**2)
@@ -735,17 +765,18 @@ def check_others(
         chance = 1 / (1 + (separation - distance - radius) ** 2)
         values.append((1 - chance) * square + chance * (distance + radius) ** 2)
         bounds.append(kept + constant / separation)
-        told.append((share, separation, distance))
+        told.append((share, separation, distance, radius))
     left, right = np.array(values), np.array(bounds)
-    share, separation, distance = np.array(told).T
+    coordinates = columns("share separation distance radius", told)
     below = never_exceeds(
         name,
         left,
         right,
         rounding=1e-12 * right,
-        coordinates={"share": share, "separation": separation, "distance": distance},
+        grade=Grade.EXACT,
+        coordinates=coordinates,
     )
-    most = np.max((left / right)[distance == 0])
+    most = np.max((left / right)[coordinates["distance"] == 0])
     known = reached(name, [most], [attained], room=0.005)
     detail = (
         f"{left.size} cases, delta = 1/2 to 1/64: largest ratio "
@@ -837,7 +868,14 @@ def check_chance(preset: Preset, name: str, *, constant: float = 4.5) -> Verdict
     right = constant * squares / separation[:, 0] ** 2
     most = np.max(left / np.maximum(right, 1e-300))
     detail = f"{number} joint laws of z_j and v: largest ratio {most:.6f}"
-    below = never_exceeds(name, left, right, rounding=1e-11)
+    below = never_exceeds(
+        name,
+        left,
+        right,
+        rounding=1e-11,
+        grade=Grade.SEARCHED,
+        coordinates={"separation": separation[:, 0], "draw": np.arange(number)},
+    )
     known = reached(name, [float(most)], [1.0], room=1e-6)
     return combine(name, [below, known], detail=detail)
 
@@ -893,27 +931,37 @@ def check_bad(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     generator = preset.generator(name)
     draws = preset.choose(quick=200, full=20_000)
     values, bounds = [], []
-    for spread, distance in itertools.product(
-        (0.0, 0.5, 1.0, 1.001, 3.0, 1e6), (0.0, 0.1, 1.0, 3.0)
-    ):
+    reaches, distances = (0.0, 0.5, 1.0, 1.001, 3.0, 1e6), (0.0, 0.1, 1.0, 3.0)
+    for reach, distance in itertools.product(reaches, distances):
         centre = np.zeros(5)
         centre[0] = distance
         scattered = generator.standard_normal((draws, 10, 5))
         scattered /= np.linalg.norm(scattered, axis=-1, keepdims=True)
         # A quarter: all together, on the side where v is.
         scattered[: draws // 4] = np.eye(5)[0]
-        bad = centre + spread * scattered * (1 - 1e-12)
+        bad = centre + reach * scattered * (1 - 1e-12)
         inside = np.linalg.norm(bad - centre, axis=-1) <= 1
         kept = np.where(inside[..., None], bad, centre)
         values.append(np.sum(kept.mean(axis=1) ** 2, axis=-1))
         bounds.append(np.full(draws, 2 + 2 * distance**2))
-    left, right = np.concatenate(values), np.concatenate(bounds)
+    shape = len(reaches), len(distances), draws
+    left, right = np.reshape(values, shape), np.reshape(bounds, shape)
     detail = (
         f"{left.size} sets of ten bad points, tau = 1: largest ratio "
         f"{np.max(left / right):.9f}"
     )
     return never_exceeds(
-        name, left, factor * right, rounding=1e-13 * right, detail=detail
+        name,
+        left,
+        factor * right,
+        rounding=1e-13 * right,
+        grade=Grade.SEARCHED,
+        coordinates={
+            "reach": np.array(reaches)[:, None, None],
+            "distance": np.array(distances)[:, None],
+            "draw": np.arange(draws),
+        },
+        detail=detail,
     )
 
 
@@ -940,7 +988,7 @@ _STRANGE_POINTS = (
                 parameter("share", 0.5),
                 parameter("separation", 48.0, open=True),
                 parameter("noise", 1.0, open=True),
-                parameter("distance", 1.0, "c = |v - E z_i|"),
+                parameter("distance", 1.0, _CENTRE),
             ),
             bound=lambda share, separation, noise, distance, C: (
                 (1 + share / 2 + noise**2 / (share * separation**2)) * distance**2
@@ -1008,7 +1056,7 @@ _STRANGE_POINTS = (
             "v",
             parameters=(
                 parameter("radius", 5.0),
-                parameter("distance", 1.0, "|v - E z_i|"),
+                parameter("distance", 1.0, _CENTRE),
             ),
             bound=lambda radius, distance: 2 * radius**2 + 2 * distance**2,
             truth=lambda radius, distance: exact((radius + distance) ** 2),
