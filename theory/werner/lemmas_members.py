@@ -290,7 +290,7 @@ _MEAN = Evaluation(
             1.0,
             "distance of the centre from its truth: c, the root mean square of v - m",
         ),
-        parameter("radius", 10.0, "tau, C = tau^2/(c^2 + delta rho Delta)"),
+        parameter("radius", 10.0, "clipping radius, C = tau^2/(c^2 + delta rho Delta)"),
     ),
     bound=lambda share, separation, noise, distance, radius, C: (
         C

@@ -87,7 +87,7 @@ _STRANGER = Evaluation(
 _BAD_POINTS = Evaluation(
     quantity="E|y_B - m|^2, all bad points on the edge of the ball beyond v",
     parameters=(
-        parameter("radius", 10.0, "tau, C = tau^2/(c^2 + the rest)"),
+        parameter("radius", 10.0, "clipping radius, C = tau^2/(c^2 + the rest)"),
         parameter("distance", 1.0, "distance of the centre from its truth, |v - m|"),
     ),
     bound=lambda radius, distance: 2 * radius**2 + 2 * distance**2,
