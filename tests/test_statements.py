@@ -246,8 +246,14 @@ def test_same_law_of_samples_and_of_a_distribution():
     assert same_law([one], [two], resolution=0.06).status is HOLDS
     known = scipy.stats.norm.cdf
     assert same_law([one], [known], resolution=0.04).status is HOLDS
-    moved = same_law([one] * 2, [known, lambda x: known(x - 0.06)], resolution=0.1)
-    assert moved.status is VIOLATED
+    moved = same_law(
+        [one] * 2,
+        [known, lambda x: known(x - 0.06)],
+        resolution=0.1,
+        coordinates={"shift": np.array([0.0, 0.06])},
+    )
+    assert moved.status is VIOLATED and moved.points is not None
+    assert moved.points.coordinates["shift"].tolist() == [0.0, 0.06]
     assert same_law([one], [two + 0.1], resolution=0.1).status is VIOLATED
 
 

@@ -9,7 +9,7 @@ import sympy
 from theory.ifca import equations_step, lemma1_proof, theorem2
 from theory.polynomials import no_negative_term
 from theory.werner import (
-    theorem1_lemmas,
+    theorem1_points,
     theorem3_corrected,
     theorem4,
     theorem4_corrected,
@@ -43,7 +43,7 @@ def test_terms_are_collected_against_itself(expression, holds):
         functools.partial(theorem2.prove_bound, part="3.999"),
         functools.partial(theorem2.prove_bound, jumps="33.999"),
         functools.partial(theorem2.prove_printed, second="33.999"),
-        functools.partial(theorem1_lemmas.prove_conditional, reach="1.999"),
+        functools.partial(theorem1_points.prove_conditional, reach="1.999"),
         functools.partial(theorem3_corrected.prove_alike, noise=Fraction(1999, 1000)),
         functools.partial(
             theorem4_corrected.prove_corrected, noise=Fraction(3999, 1000)

@@ -14,10 +14,12 @@ from cfljax.statements.verdict import Grade, Status
 from theory.werner import (
     assumptions,
     lemmas,
+    lemmas_members,
     lemmas_points,
     theorem1,
     theorem1_finite,
     theorem1_lemmas,
+    theorem1_points,
     theorem1_share,
     theorem2,
     theorem3,
@@ -377,7 +379,7 @@ def moments(places: np.ndarray, chances: np.ndarray) -> tuple[np.ndarray, np.nda
 def test_clipped_mean_and_variance_by_hand():
     law = laws.Discrete(np.array([-3.0, 1.0]), np.array([0.25, 0.75]))
     # v = 2, tau = 1: 1 is in the ball, -3 becomes 2.
-    mean, variance = theorem1_lemmas.clipped(law, 0.0, 2.0, 1.0)
+    mean, variance = theorem1_points.clipped(law, 0.0, 2.0, 1.0)
     assert mean == 1.25 and variance == pytest.approx(3 / 16)
 
 
@@ -406,7 +408,7 @@ def test_variance_of_a_sum_against_all_samples():
     apart = np.abs(places - places[:, :1])
     sums = np.where(apart <= radius, places, places[:, :1]).sum(axis=1)
     wanted = np.sum(chances * (sums - np.sum(chances * sums)) ** 2)
-    found = theorem1_lemmas.sum_variance(law, 5, radius)
+    found = theorem1_points.sum_variance(law, 5, radius)
     assert found == pytest.approx(wanted, rel=1e-12)
     assert wanted > 5  # n sigma^2, Lemma 3's bound
 
@@ -900,7 +902,7 @@ def test_worst_stranger():
 
 
 def test_members_keep_their_own_centre():
-    variance, noise = lemmas_points.member_start_variance, laws.sym3(1.001, 0.1)
+    variance, noise = lemmas_members.member_start_variance, laws.sym3(1.001, 0.1)
     for fresh in (False, True):  # whether v is none of the points
         for count in (1, 7, 300):
             found = variance(noise, 1.0, count, fresh=fresh)
@@ -912,7 +914,7 @@ def test_members_keep_their_own_centre():
 def test_conditional_variance_by_hand():
     coin = laws.Discrete(np.array([0.0, 1.0]), np.array([0.5, 0.5]))
     # The ball around 3 holds only the points at 1: y is 1 or 3.
-    left, raw = lemmas_points.conditional_variance([coin, coin], 3.0, 2.0)
+    left, raw = lemmas_members.conditional_variance([coin, coin], 3.0, 2.0)
     assert (left, raw) == (pytest.approx(2.0), pytest.approx(0.5))
 
 

@@ -4,12 +4,14 @@ For Assumptions 4 to 6 on the paper's regression see `figure2`, for 9 `theorem4`
 """
 
 import functools
+import itertools
 from fractions import Fraction
 
 import numpy as np
 from jaxtyping import Float
 
 from cfljax.statements import (
+    Grade,
     Preset,
     Status,
     Step,
@@ -21,12 +23,16 @@ from cfljax.statements import (
     same_law,
     tally,
 )
-from theory.rows import listed, row
+from theory.rows import columns, listed, row
 from theory.werner.common.laws import Discrete, draw, sample, skew2, sym3, variance
 from theory.werner.common.population_map import Mixture, settle
 from theory.werner.failure_modes import gradients_a
 
-_LAWS = (skew2(3.0, 1.0), skew2(20.0, 1.0), sym3(2.0, 1.0))
+_LAWS = {
+    "skew2, 3 sigma": skew2(3.0, 1.0),
+    "skew2, 20 sigma": skew2(20.0, 1.0),
+    "sym3, 2 sigma": sym3(2.0, 1.0),
+}
 _PERMUTATIONS = 19  # the largest of 20 statistics: size 1/20
 
 
@@ -46,10 +52,11 @@ def check_same_law(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict
     normal, Student's and skewed noise in two dimensions, 2 x 10 points; the noise of
     the second half is `factor` times larger."""
     trials, events = preset.choose(quick=1000, full=20_000), []
-    for index, kind in enumerate(("gauss", "t3", "skew2")):
+    kinds = ("gauss", "t3", "skew2")
+    for index, kind in enumerate(kinds):
         generator = preset.generator(name, index)
         if kind == "skew2":
-            points = sample(_LAWS[0], generator, (trials, 20, 2))
+            points = sample(_LAWS["skew2, 3 sigma"], generator, (trials, 20, 2))
             # Ties would make the test conservative: atoms become narrow clouds.
             points += draw("gauss", generator, points.shape, 1e-3)
         else:
@@ -67,7 +74,12 @@ def check_same_law(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict
     shares = listed(counts.events / trials, ".3f")
     detail = f"2 x 10 points, gauss, t3 and skew2: rejected in {shares}"
     return equals(
-        name, counts, np.full(3, 1 / (_PERMUTATIONS + 1)), resolution=0.1, detail=detail
+        name,
+        counts,
+        np.full(3, 1 / (_PERMUTATIONS + 1)),
+        resolution=0.1,
+        coordinates={"law": np.array(kinds)},
+        detail=detail,
     )
 
 
@@ -83,51 +95,66 @@ def all_samples(
 def check_separation(_: Preset, name: str, *, corrected: bool = True) -> Verdict:
     """E(|mean_a - mean_b|^2 - s_a^2/n_a - s_b^2/n_b) = Delta^2, exactly; the variances
     are taken off if `corrected`."""
-    gaps, scales = [], []
-    for law in _LAWS:
-        for numbers in ((2, 2), (2, 4), (3, 3)):
-            for separation in (0.0, 1.0, 30.0):
-                parts = [all_samples(law, number) for number in numbers]
-                means = [points.mean(axis=1) for points, _ in parts]
-                spreads = [
-                    points.var(axis=1, ddof=1) / n
-                    for (points, _), n in zip(parts, numbers, strict=True)
-                ]
-                apart = (means[0][:, None] - means[1] - separation) ** 2
-                found = apart
-                if corrected:
-                    found = apart - spreads[0][:, None] - spreads[1]
-                chances = parts[0][1][:, None] * parts[1][1]
-                gaps.append(abs(np.sum(chances * found) - separation**2))
-                scales.append(separation**2 + np.max(np.abs(found)))
+    gaps, scales, told = [], [], []
+    for law, numbers, separation in itertools.product(
+        _LAWS, ((2, 2), (2, 4), (3, 3)), (0.0, 1.0, 30.0)
+    ):
+        parts = [all_samples(_LAWS[law], number) for number in numbers]
+        means = [points.mean(axis=1) for points, _ in parts]
+        spreads = [
+            points.var(axis=1, ddof=1) / n
+            for (points, _), n in zip(parts, numbers, strict=True)
+        ]
+        apart = (means[0][:, None] - means[1] - separation) ** 2
+        found = apart
+        if corrected:
+            found = apart - spreads[0][:, None] - spreads[1]
+        chances = parts[0][1][:, None] * parts[1][1]
+        gaps.append(abs(np.sum(chances * found) - separation**2))
+        scales.append(separation**2 + np.max(np.abs(found)))
+        told.append((law, *numbers, separation))
     values = np.array(gaps)
     detail = (
         f"{len(values)} cases, all samples of 2 to 4 points: largest bias "
         f"{np.max(values):.2g} sigma^2"
     )
     return never_exceeds(
-        name, values, 0.0, rounding=1e-13 * np.array(scales), detail=detail
+        name,
+        values,
+        0.0,
+        rounding=1e-13 * np.array(scales),
+        grade=Grade.EXACT,
+        coordinates=columns("law members others separation", told),
+        detail=detail,
     )
 
 
 def check_variance(_: Preset, name: str, *, freedom: int = 1) -> Verdict:
     """E s^2 = sigma^2, pooled over two clusters of different sizes, exactly, `freedom`
     being taken off the number of points of each."""
-    gaps = []
-    for law in _LAWS:
-        for first, second in ((2, 2), (2, 4), (3, 4)):
-            expected = 0.0
-            for number in (first, second):
-                points, chances = all_samples(law, number)
-                expected += float(np.sum(chances * points.var(axis=1) * number))
-            pooled = expected / (first + second - 2 * freedom)
-            gaps.append(abs(pooled - variance(law)))
+    gaps, told = [], []
+    for law, numbers in itertools.product(_LAWS, ((2, 2), (2, 4), (3, 4))):
+        expected = 0.0
+        for number in numbers:
+            points, chances = all_samples(_LAWS[law], number)
+            expected += float(np.sum(chances * points.var(axis=1) * number))
+        pooled = expected / (sum(numbers) - 2 * freedom)
+        gaps.append(abs(pooled - variance(_LAWS[law])))
+        told.append((law, *numbers))
     values = np.array(gaps)
     detail = (
         f"{len(values)} cases, all samples of 2 to 4 points: largest bias "
         f"{np.max(values):.2g} sigma^2"
     )
-    return never_exceeds(name, values, 0.0, rounding=1e-11, detail=detail)
+    return never_exceeds(
+        name,
+        values,
+        0.0,
+        rounding=1e-11,
+        grade=Grade.EXACT,
+        coordinates=columns("law members others", told),
+        detail=detail,
+    )
 
 
 def check_unseen(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
@@ -141,7 +168,15 @@ def check_unseen(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
         f"s = 5 to 1000 sigma, n to 199: ten points with s = 100 sigma show any "
         f"variance at all with probability {example:.2g}"
     )
-    return never_exceeds(name, seen, claimed, rounding=1e-13, detail=detail)
+    return never_exceeds(
+        name,
+        seen,
+        claimed,
+        rounding=1e-13,
+        grade=Grade.EXACT,
+        coordinates={"members": numbers, "size": sizes[:, None]},
+        detail=detail,
+    )
 
 
 def prove_unseen(*, lost: Fraction | int = 1) -> list[Step]:
@@ -268,6 +303,11 @@ def check_stationary(preset: Preset, name: str, *, converse: bool = False) -> Ve
         np.concatenate([apart / scale, most]),
         np.concatenate([np.abs(mean[:, 0]) / scale, np.zeros(len(most))]),
         rounding=_ROUNDING,
+        grade=Grade.EXACT,
+        coordinates={
+            "place": np.concatenate([places, places[still]]),
+            "part": np.repeat(["deviation", "stationary"], [len(places), len(most)]),
+        },
         detail=f"{len(places)} places: |f_i' - fbar'| over |fbar'| at most "
         f"{np.max(apart[mean[:, 0] != 0] / np.abs(mean[mean != 0])):.3f}; other "
         f"gradients at most {np.max(most):.3g} where "
@@ -287,6 +327,8 @@ def check_optima(preset: Preset, name: str, *, power: int, factor: float) -> Ver
         -found,
         -factor * separations**power,
         rounding=_ROUNDING * separations**2,
+        grade=Grade.EXACT,
+        coordinates={"separation": separations},
         detail=f"Delta = {listed(separations, 'g')}: squares over "
         f"Delta^{power} = {listed(found / separations**power, 'g')}",
     )
@@ -307,9 +349,10 @@ def check_smooth(
 ) -> Verdict:
     """|f_2'(x) - f_2'(y)| <= `factor` max(12, 1/eta) |x - y| in an interval."""
     cells = preset.choose(quick=2000, full=100_000)
-    values, bounds = [], []
-    for step_size in (0.01, 0.1, 1.0):
-        slopes = gradients_a(np.linspace(low, high, cells + 1), step_size)[:, 1]
+    values, bounds, step_sizes = [], [], (0.01, 0.1, 1.0)
+    places = np.linspace(low, high, cells + 1)
+    for step_size in step_sizes:
+        slopes = gradients_a(places, step_size)[:, 1]
         limit = factor * max(12.0, 1 / step_size)
         width = (high - low) / cells
         exact = curvature_bound(low, high, step_size)
@@ -321,6 +364,15 @@ def check_smooth(
         values,
         bounds,
         rounding=1e-8 * (bounds + values),  # Differences of neighbours, over 1/cells.
+        grade=Grade.EXACT,
+        coordinates={
+            "step_size": np.repeat(step_sizes, cells + 2),
+            "place": np.tile(np.append(places[:-1], [low, low]), len(step_sizes)),
+            "part": np.tile(
+                np.repeat(["neighbours", "ends", "curvature"], [cells, 1, 1]),
+                len(step_sizes),
+            ),
+        },
         detail=f"eta = 0.01, 0.1 and 1, {cells} neighbours in [{low:g}, {high:g}]: "
         f"slopes up to {np.max(values / bounds):.3g} of max(12, 1/eta)",
     )
@@ -364,6 +416,7 @@ def check_momenta(preset: Preset, name: str, *, split: int | None = None) -> Ver
         [one[0, :half] for one in found],
         [one[1, half:] for one in found],
         resolution=0.2,
+        coordinates={"rounds": np.array(times)},
         detail=f"rounds {listed(times)}: means of the two "
         + ", ".join(f"({one:.3f}, {two:.3f})" for one, two in np.mean(found, axis=-1)),
     )

@@ -10,6 +10,7 @@ so that |v - m| <= (n_b/n_i) tau = (beta/delta) tau, m the target's honest mean.
 """
 
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Literal, NamedTuple
@@ -64,6 +65,7 @@ class Attacked(NamedTuple):
     excess: Float[np.ndarray, " batch"]  # |v - mu|^2 - |m - mu|^2, mu its expectation
     unprotected: Float[np.ndarray, " batch"]  # |w - m|, w that of target and attackers
     reach: Float[np.ndarray, " batch"]  # (beta/delta) tau
+    mean: Float[np.ndarray, " batch"]  # |mu|
 
 
 def draw_scenes(preset: Preset, name: str) -> Scenes:
@@ -139,6 +141,7 @@ def attacked(scenes: Scenes, name: str, **options: float | str) -> Attacked:
             excess=square(ends - expected) - square(honest - expected),
             unprotected=np.sqrt(square(mean - honest)),
             reach=scenes.share * RADIUS,
+            mean=scenes.mean,
         )
 
 
@@ -147,16 +150,30 @@ def _found(preset: Preset, attack: str, **options: float) -> Attacked:
     return attacked(draw_scenes(preset, "werner.byz"), attack, **options)
 
 
-def _where(runs: Sequence[Attacked]) -> dict[str, Float[np.ndarray, " scenes"]]:
-    """Parameters of every scene of some runs."""
-    bad = np.concatenate([run.reach for run in runs]) / RADIUS * _OWN / _ALL
-    same = np.ones_like(bad)
+def _told(
+    options: Sequence[Mapping[str, float]],
+) -> dict[str, Float[np.ndarray, " runs"]]:
+    """The options of an attack in every run, NaN where one has none."""
     return {
-        "malicious": bad,
-        "members": _OWN * same,
-        "share": _OWN / _ALL * same,
-        "separation": _SEPARATION * same,
-        "radius": RADIUS * same,
+        name: np.array([each.get(name, np.nan) for each in options])
+        for name in dict.fromkeys(itertools.chain(*options))
+    }
+
+
+def _where(
+    runs: Sequence[Attacked], options: Sequence[Mapping[str, float]] = ({},)
+) -> dict[str, Float[np.ndarray, " scenes"] | float]:
+    """Parameters of every scene of some runs, and which of the draws it is."""
+    count = len(runs[0].reach)
+    return {
+        "malicious": np.concatenate([run.reach for run in runs]) / RADIUS * _OWN / _ALL,
+        "members": _OWN,
+        "share": _OWN / _ALL,
+        "separation": _SEPARATION,
+        "radius": RADIUS,
+        "mean": np.concatenate([run.mean for run in runs]),
+        **{name: np.repeat(values, count) for name, values in _told(options).items()},
+        "draw": np.tile(np.arange(count), len(runs)),
     }
 
 
@@ -180,7 +197,7 @@ def check_attack(
         factor * np.concatenate([run.reach for run in runs]),
         rounding=_ROUNDING,
         grade=Grade.SEARCHED,
-        coordinates=_where(runs),
+        coordinates=_where(runs, options),
         detail=f"{sum(map(len, shift))} scenes, beta/delta 0.08 to 0.72: |v - m| over "
         f"(beta/delta) tau at most {listed(ratio, '.2g')}; mean I "
         f"{listed(influence, '.2g')}",
@@ -205,6 +222,7 @@ def check_seldom(
         name,
         tally(np.array(ratio) > factor),
         _CHANCE,
+        coordinates=_told(options),
         detail=f"{sum(map(len, ratio))} scenes, beta/delta 0.08 to 0.72: |v - m| over "
         f"(beta/delta) tau at most {listed(map(np.max, ratio), '.2g')}",
     )
@@ -646,6 +664,10 @@ def check_training(
         np.repeat([factor * _REACH, -least * _REACH], len(last)),
         rounding=1e-9,
         grade=Grade.SEARCHED,
+        coordinates={
+            "part": np.repeat(["largest", "at the end"], len(last)),
+            "draw": np.tile(np.arange(len(last)), 2),
+        },
         detail=f"{gaps.shape[0]} runs of {gaps.shape[1]} rounds, beta/delta = 1/2: gap "
         f"over (beta/delta) tau at most {np.max(gaps) / _REACH:.3f}, at the end "
         f"{np.mean(last) / _REACH:.3f}; |grad f_i|^2 at the end "

@@ -7,6 +7,7 @@ its minimum at 0, and f_3 = (x - 2)^2/(2 eta); (b) f_1 = (x + 1/2)^2 and f_2 = (
 """
 
 import functools
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -27,7 +28,7 @@ from cfljax.statements import (
     never_exceeds,
     within,
 )
-from theory.rows import listed, row
+from theory.rows import columns, listed, row
 from theory.werner.common.population_map import Mixture, settle
 
 
@@ -56,7 +57,16 @@ def check_gradients(_: Preset, name: str, *, third: float) -> Verdict:
     claimed = np.tile([0.5, 0.5, third], len(_STEPS))
     detail = f"gradients times eta: {listed(found[:3], 'g')}"
     return never_exceeds(
-        name, np.abs(found - claimed), 0.0, rounding=_ROUNDING, detail=detail
+        name,
+        np.abs(found - claimed),
+        0.0,
+        rounding=_ROUNDING,
+        grade=Grade.EXACT,
+        coordinates={
+            "step_size": np.repeat(_STEPS, 3),
+            "client": np.tile([1, 2, 3], len(_STEPS)),
+        },
+        detail=detail,
     )
 
 
@@ -144,11 +154,22 @@ def check_myopic(_: Preset, name: str, *, second: float = 1.0) -> Verdict:
         ):
             values.append(found)
             bounds.append(np.full(len(found), bound))
+    parts = np.repeat(["clusters", "models", "models", "gradients"], [_ROUNDS, 3, 3, 3])
+    rounds = np.concatenate([np.arange(_ROUNDS), np.repeat([0, _ROUNDS - 1], [3, 6])])
+    # 0 where it is about all clients.
+    client = np.concatenate([np.zeros(_ROUNDS), np.tile([1, 2, 3], 3)])
     return never_exceeds(
         name,
         np.concatenate(values),
         np.concatenate(bounds),
         rounding=_ROUNDING,
+        grade=Grade.EXACT,
+        coordinates={
+            "step_size": np.repeat(_STEPS, len(parts)),
+            "part": np.tile(parts, len(_STEPS)),
+            "rounds": np.tile(rounds + 1, len(_STEPS)),
+            "client": np.tile(client, len(_STEPS)),
+        },
         detail=f"eta = {listed(_STEPS)}, {_ROUNDS} rounds: models end at "
         f"{listed(models[-1], '.1g')}",
     )
@@ -175,23 +196,29 @@ def ifca_round(
 
 def check_ifca(_: Preset, name: str, *, first: float = -1.5) -> Verdict:
     """From (`first`, 0) no model ever moves and both clients choose the second."""
-    start, values = np.array([first, 0.0]), []
-    for local_steps in (None, 1, 5):
-        for step_size in (0.01, 0.1, 0.5):
-            models = start
-            for _round in range(_ROUNDS):
-                models = ifca_round(
-                    models, step_size=step_size, local_steps=local_steps
-                )
-                loss = (models[None] - np.array([[-0.5], [0.5]])) ** 2
-                wrong = np.mean(np.argmin(loss, axis=1) != 1)
-                values.append(max(float(wrong), *np.abs(models - start)))
+    start, values, told = np.array([first, 0.0]), [], []
+    for local_steps, step_size in itertools.product((None, 1, 5), (0.01, 0.1, 0.5)):
+        models = start
+        for rounds in range(1, _ROUNDS + 1):
+            models = ifca_round(models, step_size=step_size, local_steps=local_steps)
+            loss = (models[None] - np.array([[-0.5], [0.5]])) ** 2
+            wrong = np.mean(np.argmin(loss, axis=1) != 1)
+            values.append(max(float(wrong), *np.abs(models - start)))
+            told.append((local_steps or 0, step_size, rounds))
     losses = ", ".join(f"{(x + a) ** 2:g}" for x in start for a in (0.5, -0.5))
     detail = (
         f"Options I and II, 3 step sizes: losses {losses}, models move by at "
         f"most {max(values):.1g}"
     )
-    return never_exceeds(name, np.array(values), 0.0, rounding=_ROUNDING, detail=detail)
+    return never_exceeds(
+        name,
+        np.array(values),
+        0.0,
+        rounding=_ROUNDING,
+        grade=Grade.EXACT,
+        coordinates=columns("local_steps step_size rounds", told),
+        detail=detail,
+    )
 
 
 def check_basin(preset: Preset, name: str, *, share: float = 0.5) -> Verdict:
@@ -206,7 +233,12 @@ def check_basin(preset: Preset, name: str, *, share: float = 0.5) -> Verdict:
     found = np.mean(choice[..., 0] == choice[..., 1])
     detail = f"{cells}^2 starts: {100 * found:.2f} % end with one model for both"
     return never_exceeds(
-        name, abs(found - share), 4 / cells**2, rounding=_ROUNDING, detail=detail
+        name,
+        abs(found - share),
+        4 / cells**2,
+        rounding=_ROUNDING,
+        grade=Grade.EXACT,
+        detail=detail,
     )
 
 
@@ -238,6 +270,11 @@ def check_clustered(
         np.array([abs(optimum - exact), abs(joined - share), abs(parted - 0.5)]),
         0.0,
         rounding=_ROUNDING,
+        grade=Grade.EXACT,
+        coordinates={
+            "part": np.array(["optimum", "joined", "parted"]),
+            "pair": np.array(f"{wrong[0] + 1} and {wrong[1] + 1}"),
+        },
         detail=f"optimum {exact:.4f}; clients {wrong[0] + 1} and {wrong[1] + 1} are "
         f"joined with probability {joined:g}, 2 and 3 parted with {parted:g}",
     )
@@ -419,7 +456,15 @@ def check_theory_radius(_: Preset, name: str, *, tau_eta: float = 0.0) -> Verdic
         f"eta = {listed(_SLOW)}, tau eta = {tau_eta:g}: client 2 "
         f"ends at {listed(found, '.3g')}"
     )
-    return never_exceeds(name, found, 1e-3, rounding=_SETTLED, detail=detail)
+    return never_exceeds(
+        name,
+        found,
+        1e-3,
+        rounding=_SETTLED,
+        grade=Grade.EXACT,
+        coordinates={"step_size": np.array(_SLOW)},
+        detail=detail,
+    )
 
 
 def check_window(
@@ -435,13 +480,25 @@ def check_window(
         f"{len(_SLOW)} step sizes, {len(_RADII)} radii from 0 to 1.2/eta: "
         f"{np.sum(values):.0f} claims of {len(values)} fail"
     )
-    return never_exceeds(name, values, 0.0, rounding=_SETTLED, detail=detail)
+    return never_exceeds(
+        name,
+        values,
+        0.0,
+        rounding=_SETTLED,
+        grade=Grade.EXACT,
+        coordinates={
+            "part": np.repeat(["all clients", "client 2"], everybody.size),
+            "step_size": np.tile(np.repeat(_SLOW, len(_RADII)), 2),
+            "radius": np.tile((scaled / np.array(_SLOW)[:, None]).ravel(), 2),
+        },
+        detail=detail,
+    )
 
 
 def check_opposed(_: Preset, name: str, *, widest: float = 1.99) -> Verdict:
     """Example (b): both clients reach their minima for radii up to `widest`."""
-    values = []
-    for radius in (0.0, 1.0, widest):
+    values, radii = [], (0.0, 1.0, widest)
+    for radius in radii:
         models = np.array([-1.5, 0.0])
         for _round in range(_LONG):
             models = federated_step(
@@ -452,7 +509,18 @@ def check_opposed(_: Preset, name: str, *, widest: float = 1.99) -> Verdict:
         f"radii 0, 1 and {widest:g}: distances from the minima at most "
         f"{max(values):.2g}"
     )
-    return never_exceeds(name, np.array(values), 0.0, rounding=_SETTLED, detail=detail)
+    return never_exceeds(
+        name,
+        np.array(values),
+        0.0,
+        rounding=_SETTLED,
+        grade=Grade.EXACT,
+        coordinates={
+            "radius": np.repeat(radii, 2),
+            "client": np.tile([1, 2], len(radii)),
+        },
+        detail=detail,
+    )
 
 
 def ball_chances(
@@ -479,7 +547,14 @@ def check_balls(_: Preset, name: str, *, batch: int = 1, share: float = 0.5) -> 
         f"|B| = {batch}, radii 0 to {radii[-1]:.2f}: the balls of clients 1 and "
         f"2 are their clusters with probability at most {max(found):.3g}"
     )
-    return never_exceeds(name, share, max(found), rounding=_SETTLED, detail=detail)
+    return never_exceeds(
+        name,
+        share,
+        max(found),
+        rounding=_SETTLED,
+        grade=Grade.EXACT,
+        detail=detail,
+    )
 
 
 def _tails(preset: Preset, batch: int) -> Float[np.ndarray, "3 trials"]:
@@ -521,7 +596,11 @@ def check_batches(
         np.log(np.concatenate([bounds, wrong, 20 * np.array(wrong)])),
         rounding=_SETTLED,
         logarithmic=True,
-        coordinates={"batch": np.tile(sizes, 3)},
+        grade=Grade.EXACT,
+        coordinates={
+            "batch": np.tile(sizes, 3),
+            "part": np.repeat(["Chernoff", "at least", "ratio"], len(sizes)),
+        },
     )
     samples = np.concatenate(away)
     # Models never leave [0, 1], as each step goes towards means of points there.
@@ -535,7 +614,10 @@ def check_batches(
         (-_NEAR, _NEAR),
         num_trials=samples.size,
         grade=Grade.SAMPLED,
-        coordinates={"batch": np.repeat(np.array(batches, float), 3)},
+        coordinates={
+            "batch": np.repeat(sizes, 3),
+            "client": np.tile([1, 2, 3], len(sizes)),
+        },
     )
     shown = listed(np.mean(samples, axis=1), ".4f")
     detail = (

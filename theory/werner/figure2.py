@@ -10,7 +10,7 @@ import functools
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from cfljax.statements import (
     Grade,
@@ -109,6 +109,15 @@ def descent(task: Regression, num_steps: int) -> Float[np.ndarray, "steps k feat
     return np.array(models)
 
 
+def strangers(
+    task: Regression,
+) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
+    """Ordered pairs of clients of different clusters, counted through all clusters."""
+    cluster = np.repeat(np.arange(len(task.optima)), task.hessians.shape[1])
+    first, second = np.nonzero(cluster[:, None] != cluster[None, :])
+    return first, second
+
+
 def certificate(
     task: Regression, slack: float
 ) -> tuple[Float[np.ndarray, " pairs"], Float[np.ndarray, "pairs features"]]:
@@ -120,8 +129,7 @@ def certificate(
     """
     size, features = task.hessians.shape[1], task.optima.shape[1]
     hessians = task.hessians.reshape(-1, features, features)
-    cluster = np.repeat(np.arange(len(task.optima)), size)
-    first, second = np.nonzero(cluster[:, None] != cluster[None, :])
+    first, second = strangers(task)
     own = np.einsum("nij,nj->ni", hessians, np.repeat(task.optima, size, axis=0))
     matrix = np.concatenate(
         [hessians[first] - hessians[second], slack * hessians[first]], axis=1
@@ -175,6 +183,11 @@ def _inter(preset: Preset) -> Float[np.ndarray, "draws steps"]:
     )
 
 
+def _indices(names: str, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+    """Of every point of an array, by the names of its axes."""
+    return dict(zip(names.split(), np.indices(shape, sparse=True), strict=True))
+
+
 def check_within(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     """The path's maximum of (7) is at most `factor` of the exact A^2, cluster-wise."""
     path = np.nanmax(_intra(preset), axis=(2, 3))
@@ -195,6 +208,7 @@ def check_within(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
         factor * exact,
         rounding=_ROUNDING * exact,
         grade=Grade.SEARCHED,
+        coordinates=_indices("draw cluster", path.shape),
         detail=detail,
     )
 
@@ -214,6 +228,7 @@ def check_printed_between(preset: Preset, name: str, *, factor: float = 0.0) -> 
         -bound if bound > 0 else np.inf,
         rounding=_ROUNDING,
         grade=Grade.SEARCHED,
+        coordinates=_indices("draw", values.shape),
         detail=f"(8) as printed is {printed:g} for all clients and places",
     )
 
@@ -257,10 +272,11 @@ def check_rank(preset: Preset, name: str, *, missing: int, samples: int = 9) -> 
     found = features - np.linalg.matrix_rank(task.inputs)
     return never_exceeds(
         name,
-        np.abs(found - missing).ravel().astype(float),
+        np.abs(found - missing).astype(float),
         0.0,
         rounding=_ROUNDING,
         grade=Grade.SEARCHED,
+        coordinates=_indices("cluster client", found.shape),
         detail=f"{found.size} clients, {samples} equations, {features} unknowns: "
         f"solutions have dimension {np.min(found)} to {np.max(found)}",
     )
@@ -400,17 +416,23 @@ def check_ratio(preset: Preset, name: str, *, on_path: bool = False) -> Verdict:
         values.append(-_by_hand(task, cluster, places))
         bounds.append(-exact)
     largest = np.array([np.max(worst_ratio(task, k)[0]) for k in range(4)])
-    bounds = np.concatenate(bounds)
+    values, bounds = np.array(values), np.array(bounds)
+    kinds = ["around", "on the path", "attained", "no smaller"]
     detail = (
         f"A^2 = {listed(largest, '.0f')} in the clusters, on "
         f"the path at most {listed(seen, '.0f')}"
     )
     return never_exceeds(
         name,
-        np.concatenate(values),
+        values,
         bounds,
         rounding=_ROUNDING * np.abs(bounds),
         grade=Grade.SEARCHED,
+        coordinates={
+            "cluster": np.repeat(np.arange(4), len(kinds))[:, None],
+            "part": np.tile(kinds, 4)[:, None],
+            "client": np.arange(values.shape[1]),
+        },
         detail=detail,
     )
 
@@ -434,6 +456,7 @@ def check_unconditional(
         -claimed,
         rounding=_ROUNDING * claimed,
         grade=Grade.SEARCHED,
+        coordinates=dict(zip(("client", "other"), strangers(task), strict=True)),
         detail=detail,
     )
 
@@ -456,6 +479,7 @@ def check_separation(preset: Preset, name: str, *, factor: float = 1.0) -> Verdi
             total = apart + slack**2 * np.sum(own**2, axis=-1)[:, None]
             values.append(-np.min(total[cluster[:, None] != cluster[None]]))
             bounds.append(-factor * sizes[-1])
+    each = len(values) // len(_SLACKS)  # the minimiser, the optima, and places drawn
     shown = ", ".join(
         f"{size:.2g} (D = {slack:g})"
         for size, slack in zip(sizes, _SLACKS, strict=True)
@@ -466,6 +490,10 @@ def check_separation(preset: Preset, name: str, *, factor: float = 1.0) -> Verdi
         np.array(bounds),
         rounding=_ROUNDING * max(sizes),
         grade=Grade.SEARCHED,
+        coordinates={
+            "slack": np.repeat(_SLACKS, each),
+            "place": np.tile(np.arange(each), len(_SLACKS)),
+        },
         detail=f"Delta^2 = {shown}",
     )
 
@@ -491,7 +519,7 @@ def check_noise_everywhere(
         far = _noise(task, cluster, optimum + reach * (path[0, cluster] - optimum))
         values.append(far)
         bounds.append(np.max(seen, axis=0))
-    values, bounds = np.concatenate(values), np.concatenate(bounds)
+    values, bounds = np.array(values), np.array(bounds)
     detail = (
         f"sigma^2 = {np.max(bounds):.3g} on the path, {np.max(values):.3g} at "
         f"{reach:g} times the distance of the start"
@@ -502,6 +530,7 @@ def check_noise_everywhere(
         bounds,
         rounding=_ROUNDING * values,
         grade=Grade.SEARCHED,
+        coordinates=_indices("cluster client", values.shape),
         detail=detail,
     )
 
@@ -509,7 +538,7 @@ def check_noise_everywhere(
 def check_noise_form(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     """The variance is at most `factor` S_i |x - x*|^2, S_i of Q_i, and attains it."""
     task = _task(preset, "werner.asm6")
-    values, bounds = [], []
+    values, bounds, told = [], [], []
     for cluster in range(len(task.optima)):
         sizes, vectors = np.linalg.eigh(noise_forms(task)[cluster])
         extreme = vectors[0, :, -1] + task.optima[cluster]
@@ -518,7 +547,9 @@ def check_noise_form(preset: Preset, name: str, *, factor: float = 1.0) -> Verdi
             distance = np.sum((place - task.optima[cluster]) ** 2)
             values.append(_noise(task, cluster, place))
             bounds.append(factor * sizes[:, -1] * distance)
-    values, bounds = np.concatenate(values), np.concatenate(bounds)
+            told.append((cluster, np.sqrt(distance)))
+    values, bounds = np.array(values), np.array(bounds)
+    cluster, distance = np.array(told).T[..., None]
     detail = (
         "at the worst direction, at the optimum and around it: at most "
         f"{np.nanmax(values[bounds > 0] / bounds[bounds > 0]):.3f} of the bound"
@@ -529,6 +560,11 @@ def check_noise_form(preset: Preset, name: str, *, factor: float = 1.0) -> Verdi
         bounds,
         rounding=_ROUNDING * (values + 1),
         grade=Grade.SEARCHED,
+        coordinates={
+            "cluster": cluster,
+            "distance": distance,
+            "client": np.arange(values.shape[1]),
+        },
         detail=detail,
     )
 

@@ -127,6 +127,7 @@ def check_order(
         found[1:],
         rounding=_ROUNDING,
         grade=Grade.NOMINAL,  # means of the draws, without an interval
+        coordinates={"better": np.array(order[:-1]), "worse": np.array(order[1:])},
         detail=f"mean |x_i - x*| of {', '.join(order)}: {listed(found, '.3g')}",
     )
 
@@ -141,6 +142,8 @@ def check_scaling(_: Preset, name: str, *, sigma: float = 0.0) -> Verdict:
         np.array([1e-3, float(sides[1])]),
         np.array([float(sides[0]), 0.9 * float(sides[0])]),
         rounding=1e-12,
+        grade=Grade.EXACT,
+        coordinates={"members": np.array([4, 16])},
         detail=f"sigma = {sigma:g}: sqrt(T) times (3) is {sides[0]:.3g} at n_i = 4 and "
         f"{sides[1]:.3g} at 16",
     )

@@ -108,6 +108,7 @@ def check_rounds_printed(preset: Preset, name: str, *, rises: bool = True) -> Ve
         before,
         after,
         rounding=_ROUNDING,
+        grade=Grade.SEARCHED,  # at the least distance of centres that are drawn
         coordinates={"noise": np.array(_SIGMAS[1:])},
         detail=detail,
     )
@@ -143,6 +144,10 @@ def check_rounds(
         np.concatenate([np.zeros(len(asked) - 1), [spread], near[:-1]]),
         rounding=_ROUNDING,
         grade=Grade.NOMINAL,  # Elbows are those of means of the draws.
+        coordinates={
+            "part": np.repeat(["asked for", "from members", "rise"], [3, 1, 3]),
+            "noise": np.array([*_SIGMAS[1:], np.nan, *_SIGMAS[1:]]),
+        },
         detail=f"{_SIGMAS_TOLD}: elbows at {listed(member)} from members, "
         f"{listed(near)} from starts at a fixed distance",
     )
@@ -155,7 +160,8 @@ def _geometric(ratio: float) -> Float[np.ndarray, " rounds"]:
 def check_elbow_printed(preset: Preset, name: str, *, whole: bool = False) -> Verdict:
     """The formula is smaller in size, its curve flatter, at the round that reaches the
     minimum than at the first; or, if `whole`, steps over the whole drop are."""
-    decays = [_geometric(ratio) for ratio in (0.5, 0.8, 0.9, 0.95)]
+    ratios = (0.5, 0.8, 0.9, 0.95)
+    decays = [_geometric(ratio) for ratio in ratios]
     values, bounds = [], []
     for curve in (*decays, *curves(preset, "member")):
         least = int(np.argmin(curve))
@@ -174,6 +180,10 @@ def check_elbow_printed(preset: Preset, name: str, *, whole: bool = False) -> Ve
         np.array(bounds),
         rounding=_ROUNDING,
         grade=Grade.SEARCHED,
+        coordinates={
+            "ratio": np.array([*ratios, *[np.nan] * len(_SIGMAS)]),
+            "noise": np.array([*[np.nan] * len(ratios), *_SIGMAS]),
+        },
         detail=detail,
     )
 
@@ -181,8 +191,8 @@ def check_elbow_printed(preset: Preset, name: str, *, whole: bool = False) -> Ve
 def check_elbow(_: Preset, name: str, *, threshold: float = _THRESHOLD) -> Verdict:
     """The corrected elbow of a geometric decay r is where theory has it, and after it
     at most `threshold` r/(1 - r) of the drop is left."""
-    values, bounds = [], []
-    for ratio in (0.5, 0.8, 0.85):
+    values, bounds, ratios = [], [], (0.5, 0.8, 0.85)
+    for ratio in ratios:
         curve = _geometric(ratio)
         place = elbow(curve)
         limit = threshold * (1 - ratio**_LAST) / (1 - ratio)
@@ -195,7 +205,16 @@ def check_elbow(_: Preset, name: str, *, threshold: float = _THRESHOLD) -> Verdi
             bounds.append(-0.9 * most)
     detail = f"decays 0.5, 0.8, 0.85: {max(values[1::2]):.3f} of the drop left at most"
     return never_exceeds(
-        name, np.array(values), np.array(bounds), rounding=_ROUNDING, detail=detail
+        name,
+        np.array(values),
+        np.array(bounds),
+        rounding=_ROUNDING,
+        grade=Grade.EXACT,
+        coordinates={
+            "ratio": np.append(np.repeat(ratios, 2), ratios[-1]),
+            "part": np.array([*["place", "left at most"] * 3, "left at least"]),
+        },
+        detail=detail,
     )
 
 

@@ -17,6 +17,7 @@ from scipy import stats
 from cfljax.statements import (
     Constant,
     Evaluation,
+    Grade,
     Margin,
     Preset,
     Status,
@@ -186,7 +187,9 @@ def check_path(
         worst,
         1.0,
         rounding=_ROUNDING,
+        grade=Grade.SEARCHED,
         coordinates={
+            "draw": np.arange(count),
             "share": share,
             "separation": rounds.separation,
             "radius": radius,
@@ -238,8 +241,8 @@ def check_coefficient(_: Preset, name: str, *, printed: bool = True) -> Verdict:
     return one_constant(
         name,
         [
-            exactly("1/delta", clusters, one / right, share=1 / clusters)
-            for one in values
+            exactly(f"{client}, 1/delta", clusters, one / right, share=1 / clusters)
+            for client, one in zip(("steep", "flat"), values, strict=True)
         ],
         detail=f"error {np.min(values):.4f} to {np.max(values):.4f} |grad F|^2 from "
         "either kind of client",
@@ -267,7 +270,7 @@ _LEMMA_7 = (
         control={"printed": False},
         evaluation=Evaluation(
             quantity="|v_l - grad F_i|^2/|grad F_i|^2, A = 0.49, next to no noise",
-            parameters=(parameter("share", 0.1),),
+            parameters=(parameter("share", 0.005),),
             bound=lambda share, C1: C1 * share,
             truth=lambda share: exact(float(np.max(settled_error((1 / share,))))),
             constants={
@@ -360,8 +363,21 @@ def check_lemma(_: Preset, name: str, *, printed: bool = True) -> Verdict:
     return one_constant(
         name,
         [
-            exactly("from a member, n = Delta", members, stuck * known),
-            exactly("from the mean, 1/delta", clusters, biased * least),
+            exactly(
+                "from a member, n = Delta",
+                members,
+                stuck * known,
+                members=members,
+                share=_SHARE,
+                separation=members,
+            ),
+            exactly(
+                "from the mean, 1/delta",
+                clusters,
+                biased * least,
+                share=1 / clusters,
+                separation=separations,
+            ),
         ],
     )
 
@@ -402,10 +418,15 @@ _LEMMA_14 = (
         evaluation=Evaluation(
             quantity="E|v_l - m|^2/rho^2 from a member, delta_i = 1/2, n_i = Delta/rho",
             parameters=(
-                parameter("n", 200, "points of the cluster, and Delta/rho", least=48),
+                parameter(
+                    "members",
+                    200,
+                    "clients or points of the cluster, and Delta/rho",
+                    least=48,
+                ),
             ),
-            bound=lambda n, C1: C1 * 2 / n,
-            truth=lambda n: exact(member_error(float(n))),
+            bound=lambda members, C1: C1 * 2 / members,
+            truth=lambda members: exact(member_error(float(members))),
             constants={"C1": Constant(DECLARED, 0.0, 0.0, "none holds for all n_i")},
             note="exact for noise -s, 0 or s, s = 1.001 tau, C = 4",
         ),
@@ -568,8 +589,10 @@ def check_round(
         drawn.left,
         right,
         rounding=_ROUNDING * right,
+        grade=Grade.SEARCHED,
         coordinates={
-            "n": members,
+            "draw": np.arange(count),
+            "members": members,
             "share": rounds.shares,
             "separation": rounds.separation,
             "radius": rounds.radius,
@@ -588,7 +611,7 @@ def check_round(
 
 
 def _evaluated_round(
-    n: int | float,
+    members: int | float,
     share: int | float,
     separation: int | float,
     noise: int | float,
@@ -613,18 +636,18 @@ def _evaluated_round(
         pair(apart),
         np.array([-1.0, 1.0]) * distance / noise,
     )
-    return one_round(rounds, pair(n))
+    return one_round(rounds, pair(members))
 
 
 ROUND = Evaluation(
     quantity="E|y_G - m|^2 given x and v, s = rho",
     parameters=(
-        parameter("n", 50, "good points of the cluster"),
-        parameter("share", 0.5, "share of the cluster in the good points"),
+        parameter("members", 50),
+        parameter("share", 0.5),
         parameter("separation", 100.0, open=True),
-        parameter("noise", 1.0, "rho, of a point, and s", open=True),
+        parameter("noise", 1.0, open=True),
         parameter("radius", 7.0),
-        parameter("distance", 2.0, "|v - m|"),
+        parameter("distance", 2.0, "distance of the centre from its truth, |v - m|"),
     ),
     bound=lambda **at: (
         at["noise"] ** 2 * float(np.sum(_evaluated_round(**at).terms[:, 0]))
@@ -632,18 +655,39 @@ ROUND = Evaluation(
     truth=lambda **at: exact(
         at["noise"] ** 2 * float(np.max(_evaluated_round(**at).left))
     ),
-    margins=lambda n, share, separation, noise, radius, distance: (
+    margins=lambda members, share, separation, noise, radius, distance: (
         Margin("|v - m| <= tau/2", distance, radius / 2, at_least=False),
         Margin("24 s^2 <= tau^2", radius**2, 24 * noise**2),
         Margin("tau <= Delta/3", radius, separation / 3, at_least=False),
     ),
-    note="exact for noise 0 or 1.01 tau, and strangers on the edge of the ball",
+    note="exact for noise 0 or 1.01 tau, and strangers on the edge of the ball; all "
+    "points are good",
 )
 _LOOSE = (
     "Where the start, own noise, strangers, or the variance of either are nearly all, "
     "0.998, 0.028, 0.023, 1.000 and 0.53 of the bound are reached. The control has "
     "0.97 of it."
 )
+
+
+def _wells(momentum: float) -> Evaluation:
+    """That of `check_step`, at `momentum` by default."""
+    return Evaluation(
+        quantity="largest Var E_x m_t in 250 rounds, f(x) = x^4/4 - x^2/2, eta = 0.1",
+        parameters=(
+            parameter("noise", 0.01, open=True),
+            parameter("momentum", momentum),
+        ),
+        bound=lambda noise, momentum, C: C * momentum * noise**2,
+        truth=lambda noise, momentum: exact(
+            float(np.max(path_variance(noise, momentum)))
+        ),
+        constants={"C": Constant(DECLARED, 0.0, 0.0, "none holds for all sigma")},
+        note="exact for signs as noise of four clients in the first round; 1 as the "
+        "momentum's weight for gradients themselves",
+    )
+
+
 _step_iv: dict[str, Any] = {
     "preconditions": (
         "noise of variance at most sigma^2 at each x, independent over clients",
@@ -653,20 +697,6 @@ _step_iv: dict[str, Any] = {
     "expected": Status.VIOLATED,
     "fault": "printed",
     "control": {"printed": False},
-    "evaluation": Evaluation(
-        quantity="largest Var E_x m_t in 250 rounds, f(x) = x^4/4 - x^2/2, eta = 0.1",
-        parameters=(
-            parameter("noise", 0.01, "standard deviation of a gradient", open=True),
-            parameter("momentum", 1.0),
-        ),
-        bound=lambda noise, momentum, C: C * momentum * noise**2,
-        truth=lambda noise, momentum: exact(
-            float(np.max(path_variance(noise, momentum)))
-        ),
-        constants={"C": Constant(DECLARED, 0.0, 0.0, "none holds for all sigma")},
-        note="exact for signs as noise of four clients in the first round; 1 as the "
-        "momentum's weight for gradients themselves",
-    ),
     # f'' = 3 x^2 - 1 where the path is, |x| <= 1.
     "margins": lambda: (Margin("eta <= 1/L", _STEP_SIZE, 1 / 2, at_least=False),),
     "note": "The law of total variance bounds the variance of g given x, not over x: "
@@ -695,6 +725,7 @@ _LEMMAS_8_AND_15 = (
         text="E |E_x g_j(x_{i,t-1}) - E g_j(x_{i,t-1})|^2 <= C rho^2",
         constants={"C": DECLARED, "alpha": 1.0},
         check=functools.partial(check_step, alpha=1.0),
+        evaluation=_wells(1.0),
     ),
     _given(
         id="werner.lem8.corrected",
@@ -714,6 +745,7 @@ _LEMMAS_8_AND_15 = (
         text="E |E_x m_{j,t} - E m_{j,t}|^2 <= C rho^2",
         constants={"C": DECLARED, "alpha": 0.5},
         check=functools.partial(check_step, alpha=0.5),
+        evaluation=_wells(0.5),
     ),
     _given(
         id="werner.lem15.corrected",

@@ -70,6 +70,7 @@ def check_rate(
         num_trials=len(sizes) + len(_TIMES),
         error_rate=0.0,
         grade=Grade.SEARCHED,
+        coordinates={"part": np.array(["exponent of n", "exponent of T"])},
         detail=f"exponents of n and T: {listed(np.mean(slopes, axis=1), '.4f')}",
     )
 
@@ -152,7 +153,15 @@ def check_messages(_: Preset, name: str, *, power: int = 2) -> Verdict:
         np.concatenate([quadratic, -quadratic, linear, -linear]),
         np.concatenate([2 * claimed, -claimed, twice, -twice]),
         rounding=1e-9,
-        coordinates={"m": np.tile(np.array(sizes, float), 6)},
+        grade=Grade.EXACT,
+        coordinates={
+            "m": np.tile(np.array(sizes, float), 6),
+            "algorithm": np.repeat([2, 2, 1, 4, 1, 4], len(sizes)),
+            "part": np.repeat(
+                ["at most", "at least", "at most", "at least"],
+                np.array([1, 1, 2, 2]) * len(sizes),
+            ),
+        },
         detail=f"N = 2 to 256: {quadratic[0]:g} to {quadratic[-1]:g} messages, and "
         f"{linear[0]:g} to {linear[-1]:g}",
     )

@@ -6,6 +6,7 @@ cluster, and a 20th percentile takes in four of it whoever they are.
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -25,7 +26,7 @@ from cfljax.statements import (
     never_exceeds,
     nonnegative,
 )
-from theory.rows import listed, row
+from theory.rows import columns, listed, row
 
 _CLUSTERS, _CLASSES = 4, 10
 _QUANTILE, _CLIPPINGS = 0.2, 10
@@ -45,7 +46,15 @@ def check_labelings(_: Preset, name: str, *, limit: float = 0.25) -> Verdict:
     right = predictions == (labels + np.arange(_CLUSTERS)) % 10
     best = np.max(np.mean(right, axis=-1), axis=-1)
     detail = f"10 labels, 10 predictions, 4 clusters: at most {100 * np.max(best):g} %"
-    return never_exceeds(name, best, limit, rounding=_ROUNDING, detail=detail)
+    return never_exceeds(
+        name,
+        best,
+        limit,
+        rounding=_ROUNDING,
+        grade=Grade.EXACT,
+        coordinates={"label": np.arange(10)},
+        detail=detail,
+    )
 
 
 def prove_loss(*, published: str = "0.803") -> list[Step]:
@@ -91,13 +100,13 @@ def strangers(group: int, needed: int) -> float:
     ) / math.comb(_CLIENTS - 1, group - 1)
 
 
-def check_batch(preset: Preset, name: str, *, quantile: float = _QUANTILE) -> Verdict:
+def check_batch(_: Preset, name: str, *, quantile: float = _QUANTILE) -> Verdict:
     """Points in the ball, P(strangers among them), and what is left of v_0, for groups
     of 18 and 19."""
     groups = (18, 19)
-    distances, inside = preset.generator(name).random(groups[1]), []
+    inside = []
     for group in groups:
-        kept = distances[:group]
+        kept = np.arange(float(group))  # which distances, as long as none are equal
         inside.append(int(np.sum(kept <= np.quantile(kept, quantile))))
     contaminated = [strangers(g, n) for g, n in zip(groups, inside, strict=True)]
     left = (1 - np.array(inside) / np.array(groups)) ** _CLIPPINGS
@@ -109,6 +118,11 @@ def check_batch(preset: Preset, name: str, *, quantile: float = _QUANTILE) -> Ve
         np.concatenate([np.abs(found - claimed), np.abs(sizes - np.array(groups))]),
         np.concatenate([np.full(len(found), 5e-4), np.zeros(2)]),
         rounding=_ROUNDING,
+        grade=Grade.EXACT,
+        coordinates={
+            "part": np.repeat(["in the ball", "strangers", "left", "size"], 2),
+            "group": np.tile(groups, 4),
+        },
         detail=f"groups of 18 and 19: {inside} points in the ball, fewer of one's own "
         f"w.p. {contaminated[0]:.4f}, {contaminated[1]:.4f}; {left[0]:.4f}, "
         f"{left[1]:.4f} of v_0 left after {_CLIPPINGS} rounds",
@@ -355,14 +369,14 @@ def check_ordering(
     """Mean test accuracies fall along `order`, on both tasks, in each draw."""
     draws = preset.choose(quick=1, full=5)
     tasks: tuple[Task, ...] = ("rotation", "private")
-    values, bounds, shown = [], [], []
-    for task in tasks:
-        for draw in range(draws):
-            found = accuracies(preset, task, draw)
-            points = [found[arm] for arm in order]
-            values += points[1:]
-            bounds += points[:-1]
-            shown.append(f"{task} " + listed(points, ".1f"))
+    values, bounds, shown, told = [], [], [], []
+    for task, draw in itertools.product(tasks, range(draws)):
+        found = accuracies(preset, task, draw)
+        points = [found[arm] for arm in order]
+        values += points[1:]
+        bounds += points[:-1]
+        told += [(task, draw, *arms) for arms in itertools.pairwise(order)]
+        shown.append(f"{task} " + listed(points, ".1f"))
     detail = f"{', '.join(order)}: {'; '.join(shown)} %"
     return never_exceeds(
         name,
@@ -370,6 +384,7 @@ def check_ordering(
         np.array(bounds),
         rounding=_ROUNDING,
         grade=Grade.NOMINAL,  # accuracies of training runs, without an interval
+        coordinates=columns("task draw better worse", told),
         detail=detail,
     )
 

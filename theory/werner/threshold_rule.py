@@ -14,7 +14,15 @@ import numpy as np
 from jaxtyping import Float
 
 from cfljax.clustering import threshold_clustering
-from cfljax.statements import Preset, Status, Step, Verdict, combine, never_exceeds
+from cfljax.statements import (
+    Grade,
+    Preset,
+    Status,
+    Step,
+    Verdict,
+    combine,
+    never_exceeds,
+)
 from theory.rows import row
 from theory.werner.common.algebra import same
 from theory.werner.common.claims import reached
@@ -115,16 +123,35 @@ def check_rule(preset: Preset, name: str, *, ball_only: bool = False) -> Verdict
     path = _paths(points, ball_only=ball_only)
     gaps = np.stack([np.abs(found - path[-1]), np.abs(found - back)])
     rounding = _ROUNDS * (len(points) + 3) * np.finfo(np.float32).eps * (60.0 + 8.0)
-    equal = never_exceeds(name, gaps, 0.0, rounding=float(rounding))
+    centre = np.arange(len(_RADII))
+    equal = never_exceeds(
+        name,
+        gaps,
+        0.0,
+        rounding=float(rounding),
+        grade=Grade.SEARCHED,
+        coordinates={
+            "against": np.array(["(4)", "moved points"])[:, None, None],
+            "centre": centre[:, None],
+            "axis": np.arange(gaps.shape[-1]),
+        },
+    )
     steps = np.linalg.norm(np.diff(path, axis=0), axis=-1)
     apart = np.linalg.norm(path[:-1, :, None] - points, axis=-1)
     shares = np.mean(apart <= _RADII[:, None], axis=-1)
-    short = never_exceeds(name, steps, _RADII * shares, rounding=1e-12)
+    short = never_exceeds(
+        name,
+        steps,
+        _RADII * shares,
+        rounding=1e-12,
+        grade=Grade.SEARCHED,
+        coordinates={"centre": centre, "rounds": 1 + np.arange(_ROUNDS)[:, None]},
+    )
     detail = (
         f"{len(_RADII)} centres, {_ROUNDS} rounds, {len(points)} points: largest gap "
         f"to (4) {np.max(gaps[0]):.1e}, to the moved points' {np.max(gaps[1]):.1e}"
     )
-    return combine(name, [equal, short], detail=detail)
+    return combine(name, [equal, short], parts=["gap", "step"], detail=detail)
 
 
 def check_points(
@@ -145,7 +172,13 @@ def check_points(
         f"misses the centre by {np.max(miss):.2g}"
     )
     return never_exceeds(
-        name, miss, 0.0, rounding=float(64 * np.finfo(np.float32).eps), detail=detail
+        name,
+        miss,
+        0.0,
+        rounding=float(64 * np.finfo(np.float32).eps),
+        grade=Grade.SEARCHED,
+        coordinates={"axis": np.arange(len(miss))},
+        detail=detail,
     )
 
 
@@ -267,7 +300,13 @@ def check_robust(preset: Preset, name: str, *, largest: float = 1 / 12) -> Verdi
         influence,
         bounds,
         rounding=1e-12 * bounds,
-        coordinates={"share": shares, "separation": separations, "malicious": bad},
+        grade=Grade.EXACT,
+        coordinates={
+            "share": shares,
+            "separation": separations,
+            "malicious": bad,
+            "attack": np.array(attacks),
+        },
     )
     most = reached(name, [float(influence[worst] / bounds[worst])], [1.0], room=1e-6)
     return combine(name, [below, most], detail=detail)
@@ -284,22 +323,24 @@ def check_influence(_: Preset, name: str, *, sides: float = 2.0) -> Verdict:
         shifts,
         claimed,
         rounding=1e-12 * claimed,
+        grade=Grade.EXACT,
         coordinates={
             "share": np.array([one.share for one in instances]),
             "separation": np.array([one.separation for one in instances]),
             "malicious": np.array([one.bad for one in instances]),
+            "attack": np.array(attacks),
         },
     )
     # One round, a bad point of mass 1/10 at each of many distances, alone.
     distances = np.concatenate([np.linspace(0, 3, 301), [1 - 1e-12, 1 + 1e-12, 1e9]])
     alone = Mixture(distances[:, None], np.full((len(distances), 1), 0.1))
     moved = move(alone, np.zeros(len(distances)), 1.0)
-    once = never_exceeds(name, moved, 0.1, rounding=1e-15, detail="")
+    once = never_exceeds(name, moved, 0.1, rounding=1e-15, grade=Grade.EXACT)
     best = distances[int(np.argmax(moved))]
     parts = [changing_sides(*one) for one in ((0.5, 0.05), (0.2, 0.06), (0.9, 0.09))]
     rounds = np.concatenate([one.reshape(3, -1) for one in parts], axis=1)
     most = np.array([[1.0], [sides], [1.0]])
-    several = never_exceeds(name, rounds, most, rounding=1e-9)
+    several = never_exceeds(name, rounds, most, rounding=1e-9, grade=Grade.EXACT)
     tops = [float(top) for top in np.max(rounds, axis=1)]
     near = reached(name, [tops[0], tops[1] / sides, tops[2]], [1.0] * 3, room=1e-6)
     detail = (
