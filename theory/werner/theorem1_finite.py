@@ -8,6 +8,8 @@ is a chance that falls exponentially in n_i. The proof is written out in `theore
 
 import itertools
 import math
+from collections.abc import Sequence
+from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -211,31 +213,93 @@ def _reached(each: Dominated) -> float:
     return float(np.sqrt(square) / one.bound(0.0, rounds))
 
 
-def prove_finite(far: int = 2) -> list[Step]:
+_TERMS = (2, 1, 1, 1, 1)  # coefficients in the brackets of Theorem B, as they stand
+_EXPONENT = (1, 1, 1, 1)  # those of beta, of the mean, and of both exponentials in psi
+
+
+def _smaller(numbers: Sequence[int]) -> list[tuple[int | Fraction, ...]]:
+    """The numbers with one of them less a hundredth, for each."""
+    lower = [one - Fraction(1, 100) for one in numbers]
+    return [
+        (*numbers[:index], less, *numbers[index + 1 :])
+        for index, less in enumerate(lower)
+    ]
+
+
+def prove_finite(
+    far: int | Fraction = 2,
+    terms: Sequence[int | Fraction] = _TERMS,
+    moves: int | Fraction = 1,
+    exponent: Sequence[int | Fraction] = _EXPONENT,
+) -> list[Step]:
     """Written out in `theorem1.md`, Theorem B. For a sample let m be the cluster's
     mean, f the share of the cluster with |z - mu| > (1 - eta) tau, g the sum over the
     rest of it of z - mu, over n, T the sum of |z - mu| over the share f, over n, and o
-    the share in all points of strangers that are D or more from their means. The sample
-    is like its law if |g| + (1 + 2 eta) tau f + tau (o + beta)/delta <= eta tau.
+    the share in all N = n/delta points of strangers that are D or more from their
+    means. The sample is like its law if |g| + (1 + 2 eta) tau f + tau (o + beta)/delta
+    <= eta tau.
 
     (i) Then |v - mu| <= eta tau in each round, by induction: what is in the ball of the
     cluster contains all that is counted in g, and beyond it at most n f points, each
     within (1 + eta) tau of mu. (ii) Therefore f <= eta/(1 + 2 eta) and 1 - f >= c.
     (iii) Hence |v_l - mu| <= (1 - c delta)^l |v_0 - mu| + (|m - mu| + T + tau (o +
-    beta)/delta)/c in all rounds, as in Theorem A. (iv) By Minkowski's inequality the
-    root mean squares are at most sigma/sqrt n for m, sigma^2/((1 - eta) tau) +
-    sigma/sqrt n for T, and (tau/delta)(sigma^2/D^2 + sigma/(D sqrt N)) for o. (v) If
-    not, |v_l - mu| <= (l + eta) tau, as no round moves v by more than tau. (vi) Its
-    chance: |g| + (1 + 2 eta) tau f is at most the mean of h(|z - mu|/tau), h(r) = r up
-    to 1 - eta and 1 + 2 eta beyond; exp(lambda h(r)) <= 1 + lambda r + r^2 (exp((1 + 2
-    eta) lambda) - 1)/(1 - eta)^2, as exp(x) - 1 - x over x^2 rises; E r <= sigma/tau,
-    E r^2 <= sigma^2/tau^2, and Chernoff's bound."""
+    beta)/delta)/c in all rounds, as in Theorem A.
+
+    (iv) Root mean squares. The mean of k independent terms, each of a second moment of
+    at most s^2, has a variance of at most k (s/k)^2 = s^2/k, and a root mean square of
+    at most mean and deviation together, as p^2 + d^2 <= (p + d)^2. For m: mean 0, s =
+    sigma, k = n. For T: as r <= r^2/t for r >= t, the mean is at most sigma^2/((1 -
+    eta) tau), and s = sigma, k = n. For o: by Chebyshev's inequality the mean is at
+    most sigma^2/D^2, and s = sigma/D, k = N. Minkowski's inequality adds them up.
+
+    (v) If the sample is not like its law, |v_l - mu| <= (l + eta) tau: at l = 0 it is
+    eta tau, and no round moves v by more than tau, the mean over all N points of at
+    most tau each. The root mean square of (l + eta) tau 1{unlike} is (l + eta) tau
+    sqrt(P).
+
+    (vi) The chance P. (n/tau)(|g| + (1 + 2 eta) tau f) is at most the sum of h(r) over
+    the cluster, r = |z - mu|/tau, h(r) = r up to 1 - eta and 1 + 2 eta beyond. With A =
+    (exp((1 + 2 eta) x) - 1)/(1 - eta)^2, exp(x h(r)) <= 1 + x r + A r^2 for x >= 0: for
+    r = (1 - eta) w, w <= 1, as the terms of exp(x r) from the second on, (x (1 - eta)
+    w)^k/k!, are at most w^2 (x (1 - eta))^k/k!, which add up to less than A r^2; and
+    beyond as w >= 1. As E r <= sigma/tau, E r^2 <= sigma^2/tau^2 and 1 + y <= exp(y),
+    the mean over the cluster's n points is at most exp(n (x sigma/tau + A
+    sigma^2/tau^2)), and E exp(x N o) <= exp(N (exp(x) - 1) sigma^2/D^2). Chernoff's
+    bound, at the x that is best."""
     import sympy
 
-    delta, eta, f, g, o, n, tau, sigma, gap = sympy.symbols(
-        "delta eta f g o n tau sigma D", positive=True
+    delta, beta, eta, f, g, o, e = sympy.symbols(
+        "delta beta eta f g o e", positive=True
     )
-    most = eta / (1 + 2 * eta)
+    n, rounds, tau, sigma, gap = sympy.symbols("n l tau sigma D", positive=True)
+    k, x, w, large, small = sympy.symbols("k x w E_1 E_2", positive=True)
+    total, most = n / delta, eta / (1 + 2 * eta)
+    near = (1 - eta) * tau
+    found = [
+        sigma / sympy.sqrt(n) + sigma / sympy.sqrt(n),  # of m and T
+        tau / delta * sigma / (gap * sympy.sqrt(total)),
+        sigma**2 / near,
+        tau / delta * sigma**2 / gap**2,
+        tau / delta * beta,
+    ]
+    claimed = [
+        sigma / sympy.sqrt(n),
+        tau / (sympy.sqrt(delta) * gap) * sigma / sympy.sqrt(n),
+        sigma**2 / near,
+        tau * sigma**2 / (delta * gap**2),
+        beta * tau / delta,
+    ]
+    square = (large - 1) / (1 - eta) ** 2  # A; E_1 = exp((1 + 2 eta) x), E_2 = exp(x)
+    chernoff = n * (x * sigma / tau + square * (sigma / tau) ** 2)
+    chernoff += total * (small - 1) * (sigma / gap) ** 2 - x * (n * eta - total * beta)
+    parts = [
+        x * beta / delta,
+        x * sigma / tau,
+        (large - 1) * (sigma / near) ** 2,
+        (small - 1) * sigma**2 / (delta * gap**2),
+    ]
+    psi = x * eta - sum(a * part for a, part in zip(exponent, parts, strict=True))
+    after = (moves * (rounds + 1) + eta) * tau
     return [
         same(
             "(i): e' - eta = delta (g + (1 + 2 eta) f + o - eta) at e = eta, tau = 1",
@@ -248,27 +312,38 @@ def prove_finite(far: int = 2) -> list[Step]:
             (1 - delta * (1 - most)) * g / (1 - most) + delta * g,
             g / (1 - most),
         ),
+        same("(iv): k (s/k)^2 = s^2/k", k * (sigma / k) ** 2, sigma**2 / k),
+        same(
+            "(iv): (p + d)^2 - p^2 - d^2 = 2 p d", (f + g) ** 2 - f**2 - g**2, 2 * f * g
+        ),
+        same("(iv): r^2/t - r = r (r - t)/t", e**2 / o - e, e * (e - o) / o),
+        *(
+            identity(f"(iv): term {number} of the sum", left - times * right)
+            for number, (left, times, right) in enumerate(
+                zip(found, terms, claimed, strict=True), 1
+            )
+        ),
+        same(
+            "(v): (l + eta) tau + tau = (l + 1 + eta) tau",
+            (moves * rounds + eta) * tau + tau,
+            after,
+        ),
+        same(
+            "(vi): (n/tau) tau (o + beta)/delta = N o + N beta",
+            n / tau * (tau * (o + beta) / delta),
+            total * o + total * beta,
+        ),
         identity(
-            "(iv): (tau/delta) sigma/(D sqrt N) = tau/(sqrt delta D) sigma/sqrt n",
-            tau / delta * sigma / (gap * sympy.sqrt(n / delta))
-            - tau / (sympy.sqrt(delta) * gap) * sigma / sympy.sqrt(n),
+            "(vi): near, w^2 y^k - (w y)^k = w^2 y^k (1 - w^(k - 2))",
+            w**2 * f**k - (w * f) ** k - w**2 * f**k * (1 - w ** (k - 2)),
         ),
-        nonnegative(
-            "(vi): x (exp x - 1) >= 2 (exp x - 1 - x), so that the ratio rises",
-            _rising,
-            {"u": (0, "0.99")},
+        same(
+            "(vi): beyond, 1 + A r^2 - exp((1 + 2 eta) x) = (w^2 - 1)(E_1 - 1)",
+            1 + square * ((1 - eta) * w) ** 2 - large,
+            (w**2 - 1) * (large - 1),
         ),
+        same("(vi): the exponent is -n psi", chernoff, -n * psi),
     ]
-
-
-def _rising(u: Any) -> Any:
-    """(x (exp x - 1) - 2 (exp x - 1 - x))/(x^3 exp x) at x = u/(1 - u)."""
-    x = u / (1 - u)
-    if x.upper() < 1:
-        # The series of x e^x - x - 2 e^x + 2 + 2 x is sum (k - 2) x^k/k! from k = 3.
-        total = sum(x ** (k - 3) * (k - 2) / math.factorial(k) for k in range(3, 30))
-        return total
-    return x - 2 + (x + 2) * (-x).exp()
 
 
 def check_path(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
@@ -589,18 +664,18 @@ STATEMENTS = (
         text="(E|v_l - E z_i|^2)^(1/2) <= (1 - c delta_i)^l r + ((2 + "
         "tau/(sqrt(delta_i) D)) sigma/sqrt(n_i) + sigma^2/((1 - eta) tau) + tau "
         "sigma^2/(delta_i D^2) + beta_i tau/delta_i)/c + (l + eta) tau sqrt(P), c = (1 "
-        "+ eta)/(1 + 2 eta), D = Delta - (1 + eta) tau, P = exp(-n_i max over x of [x "
+        "+ eta)/(1 + 2 eta), D = Delta - (1 + eta) tau, P = exp(-n_i max over x >= 0 of [x "
         "(eta - beta_i/delta_i - sigma/tau) - (e^((1 + 2 eta) x) - 1) (sigma/((1 - "
         "eta) tau))^2 - (e^x - 1) sigma^2/(delta_i D^2)])",
         preconditions=(
             *_ANY_LAW,
             "|v_0 - E z_i| <= r <= eta tau, also where v_0 depends on the points",
-            "0 < eta <= 1/2, D > 0",
+            "0 < eta < 1, D > 0",
         ),
         check=check_finite,
         control={"factor": 0.5},
         proof=prove_finite,
-        proof_control={"far": 1},
+        proof_control={"far": Fraction(199, 100)},
         evaluation=_GENERAL,
         note="Theorem 1 with its sampling term, for each n_i and law. P is the chance "
         "of a sample with too many far points; with fresh points in each round l P "
