@@ -664,9 +664,9 @@ STATEMENTS = (
         text="(E|v_l - E z_i|^2)^(1/2) <= (1 - c delta_i)^l r + ((2 + "
         "tau/(sqrt(delta_i) D)) sigma/sqrt(n_i) + sigma^2/((1 - eta) tau) + tau "
         "sigma^2/(delta_i D^2) + beta_i tau/delta_i)/c + (l + eta) tau sqrt(P), c = (1 "
-        "+ eta)/(1 + 2 eta), D = Delta - (1 + eta) tau, P = exp(-n_i max over x >= 0 of [x "
-        "(eta - beta_i/delta_i - sigma/tau) - (e^((1 + 2 eta) x) - 1) (sigma/((1 - "
-        "eta) tau))^2 - (e^x - 1) sigma^2/(delta_i D^2)])",
+        "+ eta)/(1 + 2 eta), D = Delta - (1 + eta) tau, P = exp(-n_i max over x >= 0 "
+        "of [x (eta - beta_i/delta_i - sigma/tau) - (e^((1 + 2 eta) x) - 1) (sigma/((1 "
+        "- eta) tau))^2 - (e^x - 1) sigma^2/(delta_i D^2)])",
         preconditions=(
             *_ANY_LAW,
             "|v_0 - E z_i| <= r <= eta tau, also where v_0 depends on the points",

@@ -7,12 +7,13 @@ not grow like a power, and may not exceed the constant that was declared beforeh
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from cfljax.statements import (
     ERROR_RATE,
@@ -87,15 +88,22 @@ def exactly(
     return Family(name, levels, low, high, coordinates)
 
 
-def _joined(families: Sequence[Family]) -> dict[str, Float[np.ndarray, " points"]]:
-    """The parameters that all families have, at every level of each."""
-    names = set.intersection(*(set(one.coordinates) for one in families))
-    spread = lambda one, name: np.broadcast_to(one.coordinates[name], one.levels.shape)
-    return {
-        name: np.concatenate([spread(one, name) for one in families])
-        for name in families[0].coordinates
-        if name in names
+def _joined(families: Sequence[Family]) -> dict[str, Shaped[np.ndarray, " points"]]:
+    """Their parameters at every level of each, NaN where one has none, and `part`, the
+    name of each of several."""
+
+    def spread(values: Sequence[Any]) -> Shaped[np.ndarray, " points"]:
+        pairs = zip(values, families, strict=True)
+        return np.concatenate([np.broadcast_to(v, f.levels.shape) for v, f in pairs])
+
+    names = dict.fromkeys(itertools.chain(*(one.coordinates for one in families)))
+    found = {
+        name: spread([one.coordinates.get(name, np.nan) for one in families])
+        for name in names
     }
+    if len(families) > 1:
+        found["part"] = spread([one.name for one in families])
+    return found
 
 
 def one_constant(
