@@ -4,6 +4,9 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from jaxtyping import Shaped
+
 from cfljax.statements import Statement, Step, Verdict
 
 
@@ -30,6 +33,18 @@ def row(
         control=functools.partial(named, **control),
         **fields,
     )
+
+
+def columns(
+    names: str, points: Iterable[Sequence[Any]]
+) -> dict[str, Shaped[np.ndarray, " points"]]:
+    """Coordinates of points that say theirs one after the other, in the order of
+    `names`, such as "share separation"."""
+    every = zip(*points, strict=True)
+    return {
+        name: np.array(values)
+        for name, values in zip(names.split(), every, strict=True)
+    }
 
 
 def listed(values: Iterable[Any], form: str = "") -> str:

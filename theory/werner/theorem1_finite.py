@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Complex, Float, Int
+from jaxtyping import Bool, Complex, Float, Int, Shaped
 from scipy import stats
 
 from cfljax.statements import (
@@ -32,7 +32,7 @@ from cfljax.statements import (
     nonnegative,
 )
 from theory.glossary import parameter
-from theory.rows import listed, row
+from theory.rows import columns, listed, row
 from theory.werner.common.algebra import same
 from theory.werner.common.claims import reached
 from theory.werner.common.instances import Instance
@@ -179,20 +179,19 @@ def check_finite(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
             started = (1 - one.kept * share) ** rounds * abs(distance)
             rest = one.bound(0.0, rounds)
             bounds.append(float(started + factor * rest))
-            told.append((number, share, one.separation, one.bad))
+            told.append(
+                (number, share, one.separation, one.bad, reach, distance, law.values[1])
+            )
     found, right = np.sqrt(values), np.array(bounds)
-    n, share, separation, bad = np.array(told, float).T
     below = never_exceeds(
         name,
         found,
         right,
         rounding=1e-9 * right,
-        coordinates={
-            "n": n,
-            "share": share,
-            "separation": separation,
-            "malicious": bad,
-        },
+        grade=Grade.EXACT,
+        coordinates=columns(
+            "members share separation malicious reach distance atom", told
+        ),
     )
     ratios = [_reached(each) / factor for each in _DOMINATED]
     known = reached(name, ratios, [each.attained for each in _DOMINATED])
@@ -351,7 +350,7 @@ def check_path(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     `factor` times the bound of the sample in every round, whatever the law; and the
     chance that a sample of two atoms is not, exactly, is below Chernoff's bound."""
     number = preset.choose(quick=300, full=20_000)
-    generator, ratios, like = preset.generator(name), [], 0
+    generator, ratios, told = preset.generator(name), [], []
     for case, (share, n) in enumerate(itertools.product((0.5, 0.2), (10, 60))):
         one = _theorems(n, share, 150.0, bad=share / 20)
         noise = _heavy(generator, (number, round(n / share)), case % 2 == 0)
@@ -363,16 +362,30 @@ def check_path(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
         starts = 0.5 * one.radius * np.exp(2j * np.pi * generator.random(number))
         ratio, good = _sample_ratios(one, places, noise, masses, starts, bad / total)
         ratios.append(ratio[good])
-        like += int(np.sum(good))
+        told += [(n, share, draw) for draw in np.flatnonzero(good)]
     found = np.concatenate(ratios)
-    path = never_exceeds(name, found, factor, rounding=1e-9, grade=Grade.SEARCHED)
-    left, right = _unlike()
-    rare = never_exceeds(name, left, factor * right, rounding=1e-12 * right)
-    detail = (
-        f"{like} samples like their law: |v_l - mu| up to {np.max(found):.3f} of their "
-        f"bound; the others' chance up to {np.max(left / right):.3g} of its"
+    path = never_exceeds(
+        name,
+        found,
+        factor,
+        rounding=1e-9,
+        grade=Grade.SEARCHED,
+        coordinates=columns("members share draw", told),
     )
-    return combine(name, [path, rare], detail=detail)
+    left, right, places = _unlike()
+    rare = never_exceeds(
+        name,
+        left,
+        factor * right,
+        rounding=1e-12 * right,
+        grade=Grade.EXACT,
+        coordinates=places,
+    )
+    detail = (
+        f"{found.size} samples like their law: |v_l - mu| up to {np.max(found):.3f} of "
+        f"their bound; the others' chance up to {np.max(left / right):.3g} of its"
+    )
+    return combine(name, [path, rare], parts=["path", "chance"], detail=detail)
 
 
 def _heavy(
@@ -419,10 +432,18 @@ def _sample_ratios(
     return worst, good
 
 
-def _unlike() -> tuple[Float[np.ndarray, " cases"], Float[np.ndarray, " cases"]]:
-    """Exact chance that a sample is unlike its law, and its bound, for noise with a
-    rare atom just beyond (1 - eta) tau and strangers without one."""
-    left, right = [], []
+class _Unlike(NamedTuple):
+    """Chances that a sample is unlike its law, their bounds, and where."""
+
+    chances: Float[np.ndarray, " cases"]
+    bounds: Float[np.ndarray, " cases"]
+    coordinates: dict[str, Shaped[np.ndarray, " cases"]]
+
+
+def _unlike() -> _Unlike:
+    """By exact laws, for noise with a rare atom just beyond (1 - eta) tau and strangers
+    without one."""
+    left, right, told = [], [], []
     for number, factor, bad in itertools.product(
         (5, 10, 20, 40, 80), (50.0, 96.0, 400.0, 1600.0), (0.0, 1 / 24, 1 / 12)
     ):
@@ -435,7 +456,9 @@ def _unlike() -> tuple[Float[np.ndarray, " cases"], Float[np.ndarray, " cases"]]
         limit = (one.reach - float(one.bad) / 0.5) * float(one.radius)
         left.append(np.sum(stats.binom.pmf(counts, number, chance)[over > limit]))
         right.append(float(one.chance))
-    return np.array(left), np.array(right)
+        told.append((number, 0.5, one.separation, one.bad))
+    places = columns("members share separation malicious", told)
+    return _Unlike(np.array(left), np.array(right), places)
 
 
 _C_DELTA, _RATE = 96.0, "0.912"  # Delta delta/sigma; chance to the power of 1/n
@@ -473,20 +496,15 @@ def check_rate(
         one = _theorems(number, share, margin, bad=relative * share)
         for size in (0.6, 1.02):
             pairs.append(sides(one, size, start))
-            told.append((number, share, one.separation, one.bad))
+            told.append((number, share, one.separation, one.bad, start, size))
     left, right = np.array(pairs).T
-    n, share, separation, bad = np.array(told, float).T
     below = never_exceeds(
         name,
         left,
         right,
         rounding=1e-9 * right,
-        coordinates={
-            "n": n,
-            "share": share,
-            "separation": separation,
-            "malicious": bad,
-        },
+        grade=Grade.EXACT,
+        coordinates=columns("members share separation malicious start size", told),
     )
     alone = [sides(one, size, 0.0) for one, size, _ in _RATES]
     ratios = [found / bound for found, bound in alone]

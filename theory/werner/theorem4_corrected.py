@@ -367,6 +367,7 @@ def check_corrected(
         np.array([-quiet]),
         -0.33 * first,
         rounding=_ROUNDING,
+        grade=Grade.EXACT,
         detail=f"{quiet:.4g} F0/(eta T) is needed",
     )
     found = [(exact_mean(run), by_hand) for run, by_hand in _single_terms()]
@@ -384,6 +385,7 @@ def check_corrected(
         values,
         bounds,
         rounding=_ROUNDING * (values + bounds),
+        grade=Grade.EXACT,
         coordinates={
             "rounds": np.array([float(run.rounds) for run in runs]),
             "momentum": np.array([run.alpha for run in runs]),
@@ -418,6 +420,7 @@ def check_rates(
                 (exponent - 0.02, exponent + 0.02),
                 num_trials=len(runs),
                 error_rate=0.0,
+                coordinates={"malicious": cluster.beta},
                 grade=Grade.EXACT,
                 detail=f"beta = {cluster.beta:g}: slope {np.mean(slope):.3f} (claimed "
                 f"{exponent:g})",
