@@ -239,24 +239,24 @@ def prove_samples(cross: int = 2) -> list[Step]:
     ]
 
 
-def _from_member(n: int | float, **at: int | float) -> float:
-    """sigma^2, whatever n and Delta: see werner.thm1.start."""
+def _from_member(**at: int | float) -> float:
+    """sigma^2, whatever n_i and Delta: see werner.thm1.start."""
     return at["noise"] ** 2
 
 
 _FROM_MEMBER = Evaluation(
     quantity="E|v_l - E z_i|^2, v_0 = z_i",
     parameters=(
-        parameter("n", 50, "points of the cluster"),
+        parameter("members", 50),
         parameter("share", 0.5),
         parameter("separation", 50.0, open=True),
-        parameter("noise", 1.0, "total standard deviation within a cluster", open=True),
+        parameter("noise", 1.0, open=True),
     ),
-    bound=lambda n, share, separation, noise, C: (
-        C * (noise**2 / n + noise**3 / separation)
+    bound=lambda members, share, separation, noise, C: (
+        C * (noise**2 / members + noise**3 / separation)
     ),
     truth=lambda **at: exact(_from_member(**at)),
-    margins=lambda n, share, separation, noise: (
+    margins=lambda members, share, separation, noise: (
         Margin("Delta >= 24 sigma/delta_i", separation, 24 * noise / share),
         Margin(
             "the law exists: s = 1.001 tau >= sigma",
@@ -342,11 +342,11 @@ POPULATION = Evaluation(
     parameters=(
         parameter("share", 0.25),
         parameter("separation", 400.0, open=True),
-        parameter("noise", 1.0, "total standard deviation within a cluster", open=True),
+        parameter("noise", 1.0, open=True),
         parameter("malicious", 0.0),
         parameter("radius", 10.0),
-        parameter("distance", 0.0, "|v_0 - E z_i|"),
-        parameter("rounds", 45),
+        parameter("distance", 0.0, "distance of the start from the cluster's mean"),
+        parameter("rounds", 45, "rounds of Threshold-Clustering"),
     ),
     bound=_population_bound,
     truth=lambda **at: exact(_settled(**at)),
@@ -556,13 +556,13 @@ _THEOREM = (
         evaluation=Evaluation(
             quantity="E|v_l - E z_i|^2/sigma^2, v_0 = z_i",
             parameters=(
-                parameter("n", 64, "points of the cluster"),
+                parameter("members", 64),
                 parameter("share", 0.25),
-                parameter("rounds", 10),
+                parameter("rounds", 10, "rounds of Threshold-Clustering"),
             ),
-            bound=lambda n, share, rounds: _bounded_noise(n, share, rounds),
-            truth=lambda n, share, rounds: exact(
-                from_a_member(int(n), share, int(rounds))
+            bound=lambda members, share, rounds: _bounded_noise(members, share, rounds),
+            truth=lambda members, share, rounds: exact(
+                from_a_member(int(members), share, int(rounds))
             ),
             relation="=",
             note="exact for noise of two signs, by enumeration",
@@ -910,18 +910,18 @@ _ROUNDS = (
         evaluation=Evaluation(
             quantity="rounds until E|v_l - E z_i|^2 is twice the right side of (2)",
             parameters=(
-                parameter("n", 128, "points of the cluster"),
+                parameter("members", 128),
                 parameter("share", 0.25),
                 parameter("separation", 400.0, open=True),
-                parameter("noise", 1.0, "total deviation within a cluster", open=True),
+                parameter("noise", 1.0, open=True),
             ),
-            bound=lambda n, share, separation, noise: math.ceil(
+            bound=lambda members, share, separation, noise: math.ceil(
                 Instance(share, separation / noise).least_rounds
             ),
-            truth=lambda n, share, separation, noise: exact(
-                rounds_needed(Instance(share, separation / noise), int(n))
+            truth=lambda members, share, separation, noise: exact(
+                rounds_needed(Instance(share, separation / noise), int(members))
             ),
-            margins=lambda n, share, separation, noise: (
+            margins=lambda members, share, separation, noise: (
                 Margin("Delta >= 24 sigma/delta_i", separation, 24 * noise / share),
             ),
             note="exact for bounded noise, see werner.thm1.samples",

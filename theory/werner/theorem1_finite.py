@@ -577,16 +577,19 @@ def prove_rate(constants: tuple[str, str, str] = ("32", "32", "8")) -> list[Step
 
 
 def _sampled(
-    n: int | float, share: int | float, separation: int | float, malicious: int | float
+    members: int | float,
+    share: int | float,
+    separation: int | float,
+    malicious: int | float,
 ) -> Sampled:
-    return Sampled(n, share, separation, math.sqrt(share * separation), malicious)
+    return Sampled(members, share, separation, math.sqrt(share * separation), malicious)
 
 
 _LAW = 1.01  # s/tau of the noise that a truth is told for
 
 
 def _exact_root(
-    n: int | float,
+    members: int | float,
     share: int | float,
     separation: int | float,
     noise: int | float,
@@ -594,23 +597,23 @@ def _exact_root(
     rounds: int | float,
 ) -> float:
     """Root mean square, in units of the noise, for the law of the check."""
-    one = _sampled(n, share, separation / noise, malicious)
+    one = _sampled(members, share, separation / noise, malicious)
     law = skew2(_LAW * float(one.radius), 1.0)
     return noise * math.sqrt(mean_square(one, law, 0.0, int(rounds)))
 
 
 _PARAMETERS = (
-    parameter("n", 512, "points of the cluster"),
+    parameter("members", 512),
     parameter("share", 0.25),
     parameter("separation", 400.0, open=True),
-    parameter("noise", 1.0, "total standard deviation within a cluster", open=True),
+    parameter("noise", 1.0, open=True),
     parameter("malicious", 0.0),
     parameter("rounds", 45, "rounds of Threshold-Clustering", least=1),
 )
 
 
 def _margins(
-    n: int | float,
+    members: int | float,
     share: int | float,
     separation: int | float,
     noise: int | float,
@@ -638,8 +641,9 @@ def _margins(
 _GENERAL = Evaluation(
     quantity="(E|v_l - E z_i|^2)^(1/2), v_0 = E z_i, tau = sqrt(delta_i sigma Delta)",
     parameters=_PARAMETERS,
-    bound=lambda n, share, separation, noise, malicious, rounds: float(
-        noise * _sampled(n, share, separation / noise, malicious).bound(0.0, rounds)
+    bound=lambda members, share, separation, noise, malicious, rounds: float(
+        noise
+        * _sampled(members, share, separation / noise, malicious).bound(0.0, rounds)
     ),
     truth=lambda **at: exact(_exact_root(**at)),
     margins=lambda **at: (
@@ -654,11 +658,11 @@ _GENERAL = Evaluation(
 _CERTIFIED = Evaluation(
     quantity="E|v_l - E z_i|^2, v_0 = E z_i, tau = sqrt(delta_i sigma Delta)",
     parameters=_PARAMETERS,
-    bound=lambda n, share, separation, noise, malicious, rounds, C_n, C_bias, C_bad: (
-        C_n * noise**2 / n
-        + C_bias * noise**3 / (share * separation)
-        + C_bad * malicious**2 * noise * separation / share
-        + 4 * (rounds + 0.5) ** 2 * share * noise * separation * float(_RATE) ** n
+    bound=lambda members, share, separation, noise, malicious, rounds, **constants: (
+        constants["C_n"] * noise**2 / members
+        + constants["C_bias"] * noise**3 / (share * separation)
+        + constants["C_bad"] * malicious**2 * noise * separation / share
+        + 4 * (rounds + 0.5) ** 2 * share * noise * separation * float(_RATE) ** members
     ),
     truth=lambda **at: exact(_exact_root(**at) ** 2),
     margins=_margins,

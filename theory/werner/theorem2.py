@@ -560,7 +560,7 @@ def _smallest(separation: int | float, noise: int | float) -> Truth:
 
 
 _GAP = parameter("separation", 2.0, open=True)
-_NOISE = parameter("noise", 1.0, "standard deviation within a component", open=True)
+_NOISE = parameter("noise", 1.0, open=True)
 _MINIMAX = Evaluation(
     quantity="min over algorithms of max over mixtures of E|mu_1^ - mu_1|^2",
     parameters=(_GAP, _NOISE),
@@ -573,7 +573,7 @@ _MINIMAX = Evaluation(
 )
 _PRINTED = Evaluation(
     quantity="min over algorithms of max over mixtures of E|mu_1^ - mu_1|^2, n_i large",
-    parameters=(_GAP, _NOISE),
+    parameters=(parameter("separation", 0.1, open=True), _NOISE),
     bound=lambda separation, noise, c: c * noise**4 / separation**2,
     truth=_smallest,
     constants={"c": Constant(1 / 32, 0.0, 0.0, "none holds for all Delta")},
@@ -585,13 +585,15 @@ _CORRECTED = Evaluation(
     parameters=(
         _GAP,
         _NOISE,
-        parameter("n", 100, "points of a component, in the mean"),
+        parameter("members", 100, "points of a component, in the mean"),
     ),
-    bound=lambda separation, noise, n, c: (
-        (c * noise**4 / separation**2 + noise**2 / (n + 1)) / 2
+    bound=lambda separation, noise, members, c: (
+        (c * noise**4 / separation**2 + noise**2 / (members + 1)) / 2
     ),
-    truth=lambda separation, noise, n: Truth(
-        max(_smallest(separation, noise).low, noise**2 / (n + 1)), math.inf, Grade.EXACT
+    truth=lambda separation, noise, members: Truth(
+        max(_smallest(separation, noise).low, noise**2 / (members + 1)),
+        math.inf,
+        Grade.EXACT,
     ),
     margins=lambda separation, noise, **_: (
         Margin("werner.thm2.corrected: Delta >= sigma", separation, noise),
