@@ -30,6 +30,7 @@ from cfljax.statements import (
 from theory import __main__ as command
 from theory.glossary import GLOSSARY, parameter
 from theory.registry import all_statements
+from theory.rows import falsified
 
 # Proofs, against calculus.
 
@@ -90,6 +91,28 @@ def test_a_proof_counts_only_if_it_could_have_failed(proof, control, grade, good
     outcome = statements.run(row, Preset())
     assert outcome.verdict.grade is grade
     assert outcome.as_expected is good
+
+
+@pytest.mark.parametrize(("other", "good"), [("1", True), ("0.7", False)])
+def test_every_control_of_a_proof_must_fail(other, good):
+    controls = [proved("0.9"), proved(other)]
+    outcome = statements.run(toy(proof=proved("0.8"), proof_control=controls), Preset())
+    assert outcome.proof is not None
+    assert outcome.proof.control_fails is good
+    assert outcome.as_expected is good
+
+
+def test_a_proof_takes_at_least_one_control():
+    with pytest.raises(ValueError, match="must be given together"):
+        toy(proof=proved("0.8"), proof_control=[])
+
+
+def test_a_row_falsifies_its_proof_once_for_each_constant():
+    prove = lambda *, factor: [slope_of_sine(factor)]
+    several = falsified(prove, [{"factor": "0.8"}, {"factor": "0.9"}])
+    assert [control()[0].holds for control in several] == [True, False]
+    (alone,) = falsified(prove, {"factor": "0.7"})
+    assert alone()[0].holds
 
 
 def test_a_proof_that_raises_is_incomplete():

@@ -98,7 +98,9 @@ def _show_proof(outcome: Outcome) -> None:
         if step.detail:
             print(f"    {step.detail}")
     done = "fails, as it must" if proof.control_fails else "goes through, and must not"
-    print(f"  the same steps for a false claim: {done}")
+    several = len(outcome.statement.proof_controls)
+    of = "a false claim" if several == 1 else f"each of {several} false claims"
+    print(f"  the same steps for {of}: {done}")
 
 
 def _show_parameters(row: Statement) -> None:

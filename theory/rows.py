@@ -16,16 +16,15 @@ def row(
     check: Callable[..., Verdict],
     control: Mapping[str, Any],
     proof: Callable[..., Sequence[Step]] | None = None,
-    proof_control: Mapping[str, Any] | None = None,
+    proof_control: Mapping[str, Any] | Sequence[Mapping[str, Any]] = (),
     **fields: Any,
 ) -> Statement:
     """A statement whose control is its check with the other arguments `control`, and
-    that of its proof the proof with `proof_control`. The check gets `id`, dotted with
-    the paper first, as `name`."""
+    that of its proof the proof with `proof_control`, or each of several. The check gets
+    `id`, dotted with the paper first, as `name`."""
     named = functools.partial(check, name=id)
     if proof is not None:
-        fields["proof"] = proof
-        fields["proof_control"] = functools.partial(proof, **(proof_control or {}))
+        fields |= {"proof": proof, "proof_control": falsified(proof, proof_control)}
     return Statement(
         id=id,
         paper=id.split(".")[0],
@@ -45,6 +44,15 @@ def columns(
         name: np.array(values)
         for name, values in zip(names.split(), every, strict=True)
     }
+
+
+def falsified(
+    proof: Callable[..., Sequence[Step]],
+    arguments: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+) -> list[Callable[[], Sequence[Step]]]:
+    """The proof with the arguments of a false claim, or of each of several."""
+    several = [arguments] if isinstance(arguments, Mapping) else arguments
+    return [functools.partial(proof, **each) for each in several]
 
 
 def listed(values: Iterable[Any], form: str = "") -> str:

@@ -48,11 +48,11 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Proof:
-    """A proof and what became of the same steps for a false claim.
+    """A proof and what became of the same steps for false claims.
 
     Attributes:
       steps: of the proof.
-      control_fails: whether a step failed for the claim that is false.
+      control_fails: whether a step failed for every claim that is false.
     """
 
     steps: tuple[Step, ...]

@@ -79,12 +79,15 @@ def run(statement: Statement, preset: Preset = QUICK) -> Outcome:
 
 def _proof(statement: Statement) -> Proof | None:
     """The statement's proof; one with a step that fails where it raises an error."""
-    if statement.proof is None or statement.proof_control is None:
+    if statement.proof is None:
         return None
     try:
         return Proof(
             steps=tuple(statement.proof()),
-            control_fails=not all(step.holds for step in statement.proof_control()),
+            control_fails=all(
+                any(not step.holds for step in control())
+                for control in statement.proof_controls
+            ),
         )
     except Exception as error:
         message = f"not checked: {type(error).__name__}: {error}"

@@ -110,7 +110,8 @@ class Statement:
         computer; a short written proof is its docstring.
       written_proof: a longer one, as Markdown with formulas between dollar signs: path
         of the file, from the folder of the paper unless it is absolute.
-      proof_control: the same steps for a claim that is false, of which one must fail.
+      proof_control: the same steps for a claim that is false, of which one must fail;
+        several of them where a claim has several constants, one for each.
       evaluation: bound and truth at parameters of one's own.
       note: what is wrong, loose or remarkable about the claim, if anything.
       claimed: the paper's own constants, such as "c1, c2 > 0, unnamed".
@@ -127,7 +128,9 @@ class Statement:
     fault: Literal["", "printed", "reading", "misprint", "ours"] = ""
     other_reading: str = ""
     proof: Callable[[], Sequence[Step]] | None = None
-    proof_control: Callable[[], Sequence[Step]] | None = None
+    proof_control: (
+        Callable[[], Sequence[Step]] | Sequence[Callable[[], Sequence[Step]]] | None
+    ) = None
     written_proof: str = ""
     evaluation: Evaluation | None = None
     preconditions: tuple[str, ...] = ()
@@ -152,11 +155,20 @@ class Statement:
                 f"`other_reading` must name a row where `fault` is 'reading' and only "
                 f"there, got {self.other_reading!r} for {self.id}."
             )
-        if (self.proof is None) != (self.proof_control is None):
+        if (self.proof is None) != (not self.proof_controls):
             raise ValueError(
                 f"`proof` and `proof_control` must be given together, got one of "
                 f"{self.id}."
             )
+
+    @property
+    def proof_controls(self) -> tuple[Callable[[], Sequence[Step]], ...]:
+        """The steps for each false claim."""
+        if self.proof_control is None:
+            return ()
+        if callable(self.proof_control):
+            return (self.proof_control,)
+        return tuple(self.proof_control)
 
     @property
     def control_expected(self) -> Status:

@@ -697,7 +697,12 @@ STATEMENTS = (
         check=check_finite,
         control={"factor": 0.5},
         proof=prove_finite,
-        proof_control={"far": Fraction(199, 100)},
+        proof_control=(
+            {"far": Fraction(199, 100)},
+            {"moves": Fraction(99, 100)},
+            *({"terms": each} for each in _smaller(_TERMS)),
+            *({"exponent": each} for each in _smaller(_EXPONENT)),
+        ),
         evaluation=_GENERAL,
         note="Theorem 1 with its sampling term, for each n_i and law. P is the chance "
         "of a sample with too many far points; with fresh points in each round l P "
@@ -719,7 +724,10 @@ STATEMENTS = (
         check=check_rate,
         control={"constants": (0.9, 0.9, 0.9)},
         proof=prove_rate,
-        proof_control={"constants": ("31", "32", "8")},
+        proof_control=[
+            {"constants": each}
+            for each in (("31", "32", "8"), ("32", "31", "8"), ("32", "32", "7"))
+        ],
         evaluation=_CERTIFIED,
         note="What (2) should say: with v_0 near the mean, 1/delta_i, beta_i^2/delta_i "
         "for beta_i, and a term that falls exponentially in n_i. Where sampling, noise "

@@ -483,7 +483,7 @@ _RADIUS = (
         check=check_best,
         control={"power": 2.2},
         proof=prove_best,
-        proof_control={"constants": (10, 9)},
+        proof_control=[{"constants": (10, 9)}, {"constants": (11, 8)}],
         note="Better than the paper's radius: the first meets the lower bound of "
         "Theorem 2 in its rate, the second does not grow with Delta. On skew2 noise "
         "6.0 and 4.3 are reached. The control claims Delta^(-2.2).",

@@ -696,7 +696,7 @@ STATEMENTS = (
         check=check_corrected,
         control={"first": 1.6},
         proof=prove_corrected,
-        proof_control={"first": Fraction(24, 5)},
+        proof_control=[{"first": Fraction(24, 5)}, {"noise": Fraction(39, 10)}],
         evaluation=CORRECTED,
         margins=lambda: tuple(
             _margins(

@@ -20,6 +20,7 @@ from cfljax.statements import (
     tally,
     within,
 )
+from theory.rows import falsified
 
 PerPoint = Float[np.ndarray, " points"]  # a number at every point of a check
 PerTrial = Float[np.ndarray, "points trials"]  # one for every trial there
@@ -32,17 +33,17 @@ def row(
     check: Callable[..., Verdict],
     control: Mapping[str, object] | Callable[[Preset], Verdict],
     proof: Callable[..., Sequence[Step]] | None = None,
-    proof_control: Mapping[str, object] | None = None,
+    proof_control: Mapping[str, Any] | Sequence[Mapping[str, Any]] = (),
     **fields: Any,
 ) -> Statement:
     """A `Statement` of this paper, from its other fields. Its `control` may be given as
     the arguments that turn `check` into one of a claim of which the opposite is known,
-    and that of its proof as those that turn `proof` into one of a false claim."""
+    and that of its proof as those that turn `proof` into one of a false claim, or each
+    of several."""
     if isinstance(control, Mapping):
         control = functools.partial(check, **control)
     if proof is not None:
-        fields["proof"] = proof
-        fields["proof_control"] = functools.partial(proof, **(proof_control or {}))
+        fields |= {"proof": proof, "proof_control": falsified(proof, proof_control)}
     return Statement(paper="ifca", check=check, control=control, **fields)
 
 
