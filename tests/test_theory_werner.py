@@ -464,6 +464,18 @@ def test_mean_square_of_finitely_many_points_against_all_samples():
     assert found != pytest.approx(theorem1_finite.mean_square(one, law, 0.0, 7))
 
 
+@pytest.mark.parametrize("index", range(5))
+def test_each_coefficient_of_the_finite_bound_is_needed_by_its_proof(index):
+    less = lambda numbers: [
+        one - (place == index) * Fraction(1, 100) for place, one in enumerate(numbers)
+    ]
+    for name, numbers in (("terms", (2, 1, 1, 1, 1)), ("exponent", (1, 1, 1, 1))):
+        if index < len(numbers):
+            steps = theorem1_finite.prove_finite(**{name: less(numbers)})
+            assert sum(not step.holds for step in steps) == 1
+    assert all(step.holds for step in theorem1_finite.prove_finite())
+
+
 def test_terms_of_the_finite_bound_by_hand():
     one = theorem1_finite.Sampled(100, 0.25, 100.0, 10.0, 0.02)
     assert one.gap == 85 and one.kept == 0.75

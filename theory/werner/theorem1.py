@@ -15,7 +15,7 @@ finitely many points see `theorem1_finite`.
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from jaxtyping import Complex, Float
 from cfljax.statements import (
     Constant,
     Evaluation,
+    Grade,
     Margin,
     Preset,
     Status,
@@ -36,7 +37,7 @@ from cfljax.statements import (
     never_exceeds,
 )
 from theory.glossary import parameter
-from theory.rows import listed, row
+from theory.rows import columns, listed, row
 from theory.werner.common.algebra import same
 from theory.werner.common.claims import DECLARED, exactly, one_constant, reached
 from theory.werner.common.instances import CONSTANTS, Instance, asked_rounds, margins
@@ -153,6 +154,7 @@ def check_bound(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
         largest,
         1.0,
         rounding=1e-12,
+        grade=Grade.SEARCHED,  # the largest of many instances
         coordinates={
             "share": one.shares,
             "separation": one.separations,
@@ -209,7 +211,8 @@ def check_samples(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
         gaps,
         0.0,
         rounding=1e-12,
-        coordinates={"n": cells[:, 0], "share": cells[:, 1], "rounds": cells[:, 2]},
+        grade=Grade.EXACT,
+        coordinates=columns("members share rounds", cells),
         detail=detail,
     )
 
@@ -236,24 +239,24 @@ def prove_samples(cross: int = 2) -> list[Step]:
     ]
 
 
-def _from_member(n: int | float, **at: int | float) -> float:
-    """sigma^2, whatever n and Delta: see werner.thm1.start."""
+def _from_member(**at: int | float) -> float:
+    """sigma^2, whatever n_i and Delta: see werner.thm1.start."""
     return at["noise"] ** 2
 
 
 _FROM_MEMBER = Evaluation(
     quantity="E|v_l - E z_i|^2, v_0 = z_i",
     parameters=(
-        parameter("n", 50, "points of the cluster"),
+        parameter("members", 50),
         parameter("share", 0.5),
         parameter("separation", 50.0, open=True),
-        parameter("noise", 1.0, "total standard deviation within a cluster", open=True),
+        parameter("noise", 1.0, open=True),
     ),
-    bound=lambda n, share, separation, noise, C: (
-        C * (noise**2 / n + noise**3 / separation)
+    bound=lambda members, share, separation, noise, C: (
+        C * (noise**2 / members + noise**3 / separation)
     ),
     truth=lambda **at: exact(_from_member(**at)),
-    margins=lambda n, share, separation, noise: (
+    margins=lambda members, share, separation, noise: (
         Margin("Delta >= 24 sigma/delta_i", separation, 24 * noise / share),
         Margin(
             "the law exists: s = 1.001 tau >= sigma",
@@ -339,11 +342,11 @@ POPULATION = Evaluation(
     parameters=(
         parameter("share", 0.25),
         parameter("separation", 400.0, open=True),
-        parameter("noise", 1.0, "total standard deviation within a cluster", open=True),
+        parameter("noise", 1.0, open=True),
         parameter("malicious", 0.0),
         parameter("radius", 10.0),
-        parameter("distance", 0.0, "|v_0 - E z_i|"),
-        parameter("rounds", 45),
+        parameter("distance", 0.0, "distance of the start from the cluster's mean"),
+        parameter("rounds", 45, "rounds of Threshold-Clustering"),
     ),
     bound=_population_bound,
     truth=lambda **at: exact(_settled(**at)),
@@ -421,7 +424,7 @@ def check_start(preset: Preset, name: str, *, printed: bool = True) -> Verdict:
                 f"{case}, n = Delta",
                 numbers,
                 np.array(ratios),
-                n=numbers,
+                members=numbers,
                 separation=numbers,
             )
         )
@@ -430,43 +433,56 @@ def check_start(preset: Preset, name: str, *, printed: bool = True) -> Verdict:
 
 def bounded_path(
     law: Discrete, instance: Instance, starts: Float[np.ndarray, " starts"]
-) -> Float[np.ndarray, "2 cases"]:
-    """|v_l - mu| in two clusters, and its corrected bound, for every l and start."""
+) -> Float[np.ndarray, "5 cases"]:
+    """|v_l - mu| in two clusters, and its corrected bound, for every l and start; and
+    Delta, v_0 - mu and l of each."""
     points, centres = _two_clusters(law, instance), starts
     taken, rest = within_reach(
         instance.share, instance.separation, instance.radius, 0.0
     )
-    pairs = []
+    found = []
     for step in range(1, instance.num_rounds + 1):
         centres = move(points, centres, instance.radius)
         left = (1 - taken) ** step
         bound = left * np.abs(starts) + (1 - left) * rest
-        pairs.append(np.stack([np.abs(centres), bound]))
-    return np.concatenate(pairs, axis=1)
+        told = np.broadcast_arrays(instance.separation, starts, step)
+        found.append(np.stack([np.abs(centres), bound, *told]))
+    return np.concatenate(found, axis=1)
 
 
 def _never_beyond(
-    name: str, paths: Sequence[Float[np.ndarray, "2 _"]], told: str
+    name: str, told: str, paths: Mapping[str, Sequence[Float[np.ndarray, "5 _"]]]
 ) -> Verdict:
-    """No |v_l - mu| is beyond its corrected bound."""
-    left, right = np.concatenate(paths, axis=1)
-    detail = f"{told}: largest ratio {np.max(left / right):.3f}"
-    return never_exceeds(name, left, right, rounding=1e-12 * right, detail=detail)
+    """No |v_l - mu| is beyond its corrected bound, for laws of noise by their names."""
+    each = [np.concatenate(one, axis=1) for one in paths.values()]
+    left, right, separation, start, rounds = np.concatenate(each, axis=1)
+    return never_exceeds(
+        name,
+        left,
+        right,
+        rounding=1e-12 * right,
+        grade=Grade.EXACT,
+        coordinates={
+            "law": np.repeat(list(paths), [one.shape[1] for one in each]),
+            "separation": separation,
+            "start": start,
+            "rounds": rounds,
+        },
+        detail=f"{told}: largest ratio {np.max(left / right):.3f}",
+    )
 
 
 def check_near(_: Preset, name: str, *, start: float = 0.5) -> Verdict:
     """The corrected bound on the exact map from |v_0 - mu| <= `start` tau, for the same
     instances and for skewed ones; a start beyond tau/2 is the control."""
-    paths = []
+    paths = {"sym3": [], "skew2": []}
     for one in _instances(50.0 * 2.0 ** np.arange(12)):
         starts = one.radius * start * np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
         size = _JUST_OUTSIDE * one.radius
-        paths += [
-            bounded_path(law, one, starts)
-            for law in (sym3(size, 1.0), skew2(size, 1.0))
-        ]
+        paths["sym3"].append(bounded_path(sym3(size, 1.0), one, starts))
+        paths["skew2"].append(bounded_path(skew2(size, 1.0), one, starts))
     told = "sym3 and skew2 of 1.001 tau, Delta = 50 to 102400 sigma"
-    return _never_beyond(name, paths, f"{told}, starts to {start:g} tau")
+    return _never_beyond(name, f"{told}, starts to {start:g} tau", paths)
 
 
 def check_unreached(_: Preset, name: str, *, printed: bool = True) -> Verdict:
@@ -540,13 +556,13 @@ _THEOREM = (
         evaluation=Evaluation(
             quantity="E|v_l - E z_i|^2/sigma^2, v_0 = z_i",
             parameters=(
-                parameter("n", 64, "points of the cluster"),
+                parameter("members", 64),
                 parameter("share", 0.25),
-                parameter("rounds", 10),
+                parameter("rounds", 10, "rounds of Threshold-Clustering"),
             ),
-            bound=lambda n, share, rounds: _bounded_noise(n, share, rounds),
-            truth=lambda n, share, rounds: exact(
-                from_a_member(int(n), share, int(rounds))
+            bound=lambda members, share, rounds: _bounded_noise(members, share, rounds),
+            truth=lambda members, share, rounds: exact(
+                from_a_member(int(members), share, int(rounds))
             ),
             relation="=",
             note="exact for noise of two signs, by enumeration",
@@ -561,16 +577,24 @@ def check_reached(_: Preset, name: str, *, reach: float = 0.5) -> Verdict:
     """P(|z - v_0| > tau) <= 4 sigma^2/tau^2 for all |v_0 - mu| <= `reach` tau and the
     law that is worst, whose atom is just out of the ball."""
     radii = np.sqrt(24.0) * 2.0 ** np.arange(0, 8)
-    gap = (radii - np.linspace(0, reach, 11)[:, None] * radii) * (1 + 1e-9)
-    outside = 1 / (1 + gap**2)  # Cantelli's, attained by two atoms at gap and -1/gap
-    values = outside.ravel()
-    bounds = np.broadcast_to(4 / radii**2, outside.shape).ravel()
+    distances = np.linspace(0, reach, 11)[:, None] * radii
+    gap = (radii - distances) * (1 + 1e-9)
+    values = 1 / (1 + gap**2)  # Cantelli's, attained by two atoms at gap and -1/gap
+    bounds = np.broadcast_to(4 / radii**2, values.shape)
     detail = (
         f"tau = sqrt(24) to {radii[-1]:.0f} sigma, |v_0 - mu| to {reach:g} tau: "
         f"at most {np.max(values):.3f} of the cluster is out of the ball, "
         f"{np.max(values / bounds):.3f} of the bound"
     )
-    return never_exceeds(name, values, bounds, rounding=1e-12 * bounds, detail=detail)
+    return never_exceeds(
+        name,
+        values,
+        bounds,
+        rounding=1e-12 * bounds,
+        grade=Grade.EXACT,
+        coordinates={"radius": radii, "distance": distances},
+        detail=detail,
+    )
 
 
 def _start_margins() -> tuple[Margin, ...]:
@@ -677,7 +701,14 @@ def check_tails(
         squares.append(2 * np.sum(law.chances[:half] * found**2))
     return one_constant(
         name,
-        [exactly("Delta", _NUMBERS, np.array(squares) * _NUMBERS)],
+        [
+            exactly(
+                "Delta",
+                _NUMBERS,
+                np.array(squares) * _NUMBERS,
+                separation=_NUMBERS,
+            )
+        ],
         relief=relief,
         detail=f"E|v_l - mu|^2 = {squares[0]:.3f} to {squares[-1]:.4f} sigma^2",
     )
@@ -689,7 +720,7 @@ def check_near_tails(preset: Preset, name: str, *, start: float = 0.5) -> Verdic
     starts = start * np.array([-1.0, -0.5, 0.5, 1.0])
     paths = [bounded_path(law, one, one.radius * starts) for one in _instances()]
     told = f"Delta = 50 to 3200 sigma, starts to {start:g} tau"
-    return _never_beyond(name, paths, told)
+    return _never_beyond(name, told, {"Student": paths})
 
 
 _STUDENT = (
@@ -747,7 +778,7 @@ def rounds_needed(instance: Instance, number: int, *, factor: float = 2.0) -> in
 
 def check_contraction(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     """|v_l - m - (1 - `factor` delta)^l (v_0 - m)| = 0 on drawn points, l to 20."""
-    generator, gaps = preset.generator(name), []
+    generator, gaps, told = preset.generator(name), [], []
     for clusters in (2, 4, 10):
         noise = draw("unif", generator, (50, clusters * 16, 2), 1.0)
         places = noise[..., 0] + 1j * noise[..., 1]
@@ -762,11 +793,20 @@ def check_contraction(preset: Preset, name: str, *, factor: float = 1.0) -> Verd
             centres = move(points, centres, one.radius)
             exact = (1 - factor * one.share) ** step * start
             gaps.append(np.max(np.abs(centres - mean - exact)))
+            told.append((one.share, one.separation, step))
     values = np.array(gaps)
     detail = (
         f"v_l - m against (1 - delta)^l (v_0 - m): largest gap {np.max(values):.1e}"
     )
-    return never_exceeds(name, values, 0.0, rounding=1e-11, detail=detail)
+    return never_exceeds(
+        name,
+        values,
+        0.0,
+        rounding=1e-11,
+        grade=Grade.SEARCHED,  # an identity, on drawn points
+        coordinates=columns("share separation rounds", told),
+        detail=detail,
+    )
 
 
 def check_rounds(
@@ -788,24 +828,37 @@ def check_rounds(
             for (one, number), rounds in zip(pairs, needed, strict=True)
         ]
     ).T
+    places = [(one.share, one.separation, number) for one, number in pairs]
+    told = columns("share separation members", places)
+    any_needed = needed > 0
     # From one round fewer the error is still above, where any round is needed.
     first = never_exceeds(
         name,
-        np.concatenate([last, targets[needed > 0]]),
-        np.concatenate([targets, before[needed > 0]]),
+        np.concatenate([last, targets[any_needed]]),
+        np.concatenate([targets, before[any_needed]]),
         rounding=1e-12,
+        grade=Grade.EXACT,
+        coordinates={
+            "rounds": np.append(needed, needed[any_needed] - 1),
+            **{one: np.append(all_, all_[any_needed]) for one, all_ in told.items()},
+        },
     )
     enough = never_exceeds(
         name,
         needed,
         rounds_factor * np.ceil(claimed),
         rounding=1e-9,
+        grade=Grade.EXACT,
+        coordinates=told,
         detail=f"{len(pairs)} cells, K = 2 to 40, n = 8 to 32768: needed over claimed "
         f"{np.min(needed / claimed):.2f} to {np.max(needed / claimed):.2f}",
     )
     path = check_contraction(preset, name, factor=contraction)
     return combine(
-        name, [enough, first, path], detail=f"{enough.detail}; {path.detail}"
+        name,
+        [enough, first, path],
+        parts=["enough", "no fewer", "contraction"],
+        detail=f"{enough.detail}; {path.detail}",
     )
 
 
@@ -820,14 +873,23 @@ def _claimed_by_noise(
 def check_noise(_: Preset, name: str, *, grows: bool, least: float = 0.0) -> Verdict:
     """Theorem 1's l grows with sigma, or falls, by at least `least` a level, for 21
     standard deviations from 0.1 to 4."""
-    rounds = _claimed_by_noise(np.geomspace(0.1, 4, 21))
+    deviations = np.geomspace(0.1, 4, 21)
+    rounds = _claimed_by_noise(deviations)
     before, after = (rounds[:-1], rounds[1:]) if grows else (rounds[1:], rounds[:-1])
     marked = _claimed_by_noise(np.array([0.5, 1, 2, 4]))
     detail = (
         f"K = 10, Delta = 13.7: l = {listed(marked, '.1f')} "
         "for standard deviations 0.5, 1, 2, 4 of a coordinate"
     )
-    return never_exceeds(name, before + least, after, rounding=1e-12, detail=detail)
+    return never_exceeds(
+        name,
+        before + least,
+        after,
+        rounding=1e-12,
+        grade=Grade.EXACT,
+        coordinates={"noise": deviations[1:]},
+        detail=detail,
+    )
 
 
 _text = functools.partial(
@@ -848,18 +910,18 @@ _ROUNDS = (
         evaluation=Evaluation(
             quantity="rounds until E|v_l - E z_i|^2 is twice the right side of (2)",
             parameters=(
-                parameter("n", 128, "points of the cluster"),
+                parameter("members", 128),
                 parameter("share", 0.25),
                 parameter("separation", 400.0, open=True),
-                parameter("noise", 1.0, "total deviation within a cluster", open=True),
+                parameter("noise", 1.0, open=True),
             ),
-            bound=lambda n, share, separation, noise: math.ceil(
+            bound=lambda members, share, separation, noise: math.ceil(
                 Instance(share, separation / noise).least_rounds
             ),
-            truth=lambda n, share, separation, noise: exact(
-                rounds_needed(Instance(share, separation / noise), int(n))
+            truth=lambda members, share, separation, noise: exact(
+                rounds_needed(Instance(share, separation / noise), int(members))
             ),
-            margins=lambda n, share, separation, noise: (
+            margins=lambda members, share, separation, noise: (
                 Margin("Delta >= 24 sigma/delta_i", separation, 24 * noise / share),
             ),
             note="exact for bounded noise, see werner.thm1.samples",

@@ -8,11 +8,13 @@ is a chance that falls exponentially in n_i. The proof is written out in `theore
 
 import itertools
 import math
+from collections.abc import Sequence
+from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Complex, Float, Int
+from jaxtyping import Bool, Complex, Float, Int, Shaped
 from scipy import stats
 
 from cfljax.statements import (
@@ -30,7 +32,7 @@ from cfljax.statements import (
     nonnegative,
 )
 from theory.glossary import parameter
-from theory.rows import listed, row
+from theory.rows import columns, listed, row
 from theory.werner.common.algebra import same
 from theory.werner.common.claims import reached
 from theory.werner.common.instances import Instance
@@ -177,20 +179,19 @@ def check_finite(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
             started = (1 - one.kept * share) ** rounds * abs(distance)
             rest = one.bound(0.0, rounds)
             bounds.append(float(started + factor * rest))
-            told.append((number, share, one.separation, one.bad))
+            told.append(
+                (number, share, one.separation, one.bad, reach, distance, law.values[1])
+            )
     found, right = np.sqrt(values), np.array(bounds)
-    n, share, separation, bad = np.array(told, float).T
     below = never_exceeds(
         name,
         found,
         right,
         rounding=1e-9 * right,
-        coordinates={
-            "n": n,
-            "share": share,
-            "separation": separation,
-            "malicious": bad,
-        },
+        grade=Grade.EXACT,
+        coordinates=columns(
+            "members share separation malicious reach distance atom", told
+        ),
     )
     ratios = [_reached(each) / factor for each in _DOMINATED]
     known = reached(name, ratios, [each.attained for each in _DOMINATED])
@@ -211,31 +212,93 @@ def _reached(each: Dominated) -> float:
     return float(np.sqrt(square) / one.bound(0.0, rounds))
 
 
-def prove_finite(far: int = 2) -> list[Step]:
+_TERMS = (2, 1, 1, 1, 1)  # coefficients in the brackets of Theorem B, as they stand
+_EXPONENT = (1, 1, 1, 1)  # those of beta, of the mean, and of both exponentials in psi
+
+
+def _smaller(numbers: Sequence[int]) -> list[tuple[int | Fraction, ...]]:
+    """The numbers with one of them less a hundredth, for each."""
+    lower = [one - Fraction(1, 100) for one in numbers]
+    return [
+        (*numbers[:index], less, *numbers[index + 1 :])
+        for index, less in enumerate(lower)
+    ]
+
+
+def prove_finite(
+    far: int | Fraction = 2,
+    terms: Sequence[int | Fraction] = _TERMS,
+    moves: int | Fraction = 1,
+    exponent: Sequence[int | Fraction] = _EXPONENT,
+) -> list[Step]:
     """Written out in `theorem1.md`, Theorem B. For a sample let m be the cluster's
     mean, f the share of the cluster with |z - mu| > (1 - eta) tau, g the sum over the
     rest of it of z - mu, over n, T the sum of |z - mu| over the share f, over n, and o
-    the share in all points of strangers that are D or more from their means. The sample
-    is like its law if |g| + (1 + 2 eta) tau f + tau (o + beta)/delta <= eta tau.
+    the share in all N = n/delta points of strangers that are D or more from their
+    means. The sample is like its law if |g| + (1 + 2 eta) tau f + tau (o + beta)/delta
+    <= eta tau.
 
     (i) Then |v - mu| <= eta tau in each round, by induction: what is in the ball of the
     cluster contains all that is counted in g, and beyond it at most n f points, each
     within (1 + eta) tau of mu. (ii) Therefore f <= eta/(1 + 2 eta) and 1 - f >= c.
     (iii) Hence |v_l - mu| <= (1 - c delta)^l |v_0 - mu| + (|m - mu| + T + tau (o +
-    beta)/delta)/c in all rounds, as in Theorem A. (iv) By Minkowski's inequality the
-    root mean squares are at most sigma/sqrt n for m, sigma^2/((1 - eta) tau) +
-    sigma/sqrt n for T, and (tau/delta)(sigma^2/D^2 + sigma/(D sqrt N)) for o. (v) If
-    not, |v_l - mu| <= (l + eta) tau, as no round moves v by more than tau. (vi) Its
-    chance: |g| + (1 + 2 eta) tau f is at most the mean of h(|z - mu|/tau), h(r) = r up
-    to 1 - eta and 1 + 2 eta beyond; exp(lambda h(r)) <= 1 + lambda r + r^2 (exp((1 + 2
-    eta) lambda) - 1)/(1 - eta)^2, as exp(x) - 1 - x over x^2 rises; E r <= sigma/tau,
-    E r^2 <= sigma^2/tau^2, and Chernoff's bound."""
+    beta)/delta)/c in all rounds, as in Theorem A.
+
+    (iv) Root mean squares. The mean of k independent terms, each of a second moment of
+    at most s^2, has a variance of at most k (s/k)^2 = s^2/k, and a root mean square of
+    at most mean and deviation together, as p^2 + d^2 <= (p + d)^2. For m: mean 0, s =
+    sigma, k = n. For T: as r <= r^2/t for r >= t, the mean is at most sigma^2/((1 -
+    eta) tau), and s = sigma, k = n. For o: by Chebyshev's inequality the mean is at
+    most sigma^2/D^2, and s = sigma/D, k = N. Minkowski's inequality adds them up.
+
+    (v) If the sample is not like its law, |v_l - mu| <= (l + eta) tau: at l = 0 it is
+    eta tau, and no round moves v by more than tau, the mean over all N points of at
+    most tau each. The root mean square of (l + eta) tau 1{unlike} is (l + eta) tau
+    sqrt(P).
+
+    (vi) The chance P. (n/tau)(|g| + (1 + 2 eta) tau f) is at most the sum of h(r) over
+    the cluster, r = |z - mu|/tau, h(r) = r up to 1 - eta and 1 + 2 eta beyond. With A =
+    (exp((1 + 2 eta) x) - 1)/(1 - eta)^2, exp(x h(r)) <= 1 + x r + A r^2 for x >= 0: for
+    r = (1 - eta) w, w <= 1, as the terms of exp(x r) from the second on, (x (1 - eta)
+    w)^k/k!, are at most w^2 (x (1 - eta))^k/k!, which add up to less than A r^2; and
+    beyond as w >= 1. As E r <= sigma/tau, E r^2 <= sigma^2/tau^2 and 1 + y <= exp(y),
+    the mean over the cluster's n points is at most exp(n (x sigma/tau + A
+    sigma^2/tau^2)), and E exp(x N o) <= exp(N (exp(x) - 1) sigma^2/D^2). Chernoff's
+    bound, at the x that is best."""
     import sympy
 
-    delta, eta, f, g, o, n, tau, sigma, gap = sympy.symbols(
-        "delta eta f g o n tau sigma D", positive=True
+    delta, beta, eta, f, g, o, e = sympy.symbols(
+        "delta beta eta f g o e", positive=True
     )
-    most = eta / (1 + 2 * eta)
+    n, rounds, tau, sigma, gap = sympy.symbols("n l tau sigma D", positive=True)
+    k, x, w, large, small = sympy.symbols("k x w E_1 E_2", positive=True)
+    total, most = n / delta, eta / (1 + 2 * eta)
+    near = (1 - eta) * tau
+    found = [
+        sigma / sympy.sqrt(n) + sigma / sympy.sqrt(n),  # of m and T
+        tau / delta * sigma / (gap * sympy.sqrt(total)),
+        sigma**2 / near,
+        tau / delta * sigma**2 / gap**2,
+        tau / delta * beta,
+    ]
+    claimed = [
+        sigma / sympy.sqrt(n),
+        tau / (sympy.sqrt(delta) * gap) * sigma / sympy.sqrt(n),
+        sigma**2 / near,
+        tau * sigma**2 / (delta * gap**2),
+        beta * tau / delta,
+    ]
+    square = (large - 1) / (1 - eta) ** 2  # A; E_1 = exp((1 + 2 eta) x), E_2 = exp(x)
+    chernoff = n * (x * sigma / tau + square * (sigma / tau) ** 2)
+    chernoff += total * (small - 1) * (sigma / gap) ** 2 - x * (n * eta - total * beta)
+    parts = [
+        x * beta / delta,
+        x * sigma / tau,
+        (large - 1) * (sigma / near) ** 2,
+        (small - 1) * sigma**2 / (delta * gap**2),
+    ]
+    psi = x * eta - sum(a * part for a, part in zip(exponent, parts, strict=True))
+    after = (moves * (rounds + 1) + eta) * tau
     return [
         same(
             "(i): e' - eta = delta (g + (1 + 2 eta) f + o - eta) at e = eta, tau = 1",
@@ -248,27 +311,38 @@ def prove_finite(far: int = 2) -> list[Step]:
             (1 - delta * (1 - most)) * g / (1 - most) + delta * g,
             g / (1 - most),
         ),
+        same("(iv): k (s/k)^2 = s^2/k", k * (sigma / k) ** 2, sigma**2 / k),
+        same(
+            "(iv): (p + d)^2 - p^2 - d^2 = 2 p d", (f + g) ** 2 - f**2 - g**2, 2 * f * g
+        ),
+        same("(iv): r^2/t - r = r (r - t)/t", e**2 / o - e, e * (e - o) / o),
+        *(
+            identity(f"(iv): term {number} of the sum", left - times * right)
+            for number, (left, times, right) in enumerate(
+                zip(found, terms, claimed, strict=True), 1
+            )
+        ),
+        same(
+            "(v): (l + eta) tau + tau = (l + 1 + eta) tau",
+            (moves * rounds + eta) * tau + tau,
+            after,
+        ),
+        same(
+            "(vi): (n/tau) tau (o + beta)/delta = N o + N beta",
+            n / tau * (tau * (o + beta) / delta),
+            total * o + total * beta,
+        ),
         identity(
-            "(iv): (tau/delta) sigma/(D sqrt N) = tau/(sqrt delta D) sigma/sqrt n",
-            tau / delta * sigma / (gap * sympy.sqrt(n / delta))
-            - tau / (sympy.sqrt(delta) * gap) * sigma / sympy.sqrt(n),
+            "(vi): near, w^2 y^k - (w y)^k = w^2 y^k (1 - w^(k - 2))",
+            w**2 * f**k - (w * f) ** k - w**2 * f**k * (1 - w ** (k - 2)),
         ),
-        nonnegative(
-            "(vi): x (exp x - 1) >= 2 (exp x - 1 - x), so that the ratio rises",
-            _rising,
-            {"u": (0, "0.99")},
+        same(
+            "(vi): beyond, 1 + A r^2 - exp((1 + 2 eta) x) = (w^2 - 1)(E_1 - 1)",
+            1 + square * ((1 - eta) * w) ** 2 - large,
+            (w**2 - 1) * (large - 1),
         ),
+        same("(vi): the exponent is -n psi", chernoff, -n * psi),
     ]
-
-
-def _rising(u: Any) -> Any:
-    """(x (exp x - 1) - 2 (exp x - 1 - x))/(x^3 exp x) at x = u/(1 - u)."""
-    x = u / (1 - u)
-    if x.upper() < 1:
-        # The series of x e^x - x - 2 e^x + 2 + 2 x is sum (k - 2) x^k/k! from k = 3.
-        total = sum(x ** (k - 3) * (k - 2) / math.factorial(k) for k in range(3, 30))
-        return total
-    return x - 2 + (x + 2) * (-x).exp()
 
 
 def check_path(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
@@ -276,7 +350,7 @@ def check_path(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     `factor` times the bound of the sample in every round, whatever the law; and the
     chance that a sample of two atoms is not, exactly, is below Chernoff's bound."""
     number = preset.choose(quick=300, full=20_000)
-    generator, ratios, like = preset.generator(name), [], 0
+    generator, ratios, told = preset.generator(name), [], []
     for case, (share, n) in enumerate(itertools.product((0.5, 0.2), (10, 60))):
         one = _theorems(n, share, 150.0, bad=share / 20)
         noise = _heavy(generator, (number, round(n / share)), case % 2 == 0)
@@ -288,16 +362,30 @@ def check_path(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
         starts = 0.5 * one.radius * np.exp(2j * np.pi * generator.random(number))
         ratio, good = _sample_ratios(one, places, noise, masses, starts, bad / total)
         ratios.append(ratio[good])
-        like += int(np.sum(good))
+        told += [(n, share, draw) for draw in np.flatnonzero(good)]
     found = np.concatenate(ratios)
-    path = never_exceeds(name, found, factor, rounding=1e-9, grade=Grade.SEARCHED)
-    left, right = _unlike()
-    rare = never_exceeds(name, left, factor * right, rounding=1e-12 * right)
-    detail = (
-        f"{like} samples like their law: |v_l - mu| up to {np.max(found):.3f} of their "
-        f"bound; the others' chance up to {np.max(left / right):.3g} of its"
+    path = never_exceeds(
+        name,
+        found,
+        factor,
+        rounding=1e-9,
+        grade=Grade.SEARCHED,
+        coordinates=columns("members share draw", told),
     )
-    return combine(name, [path, rare], detail=detail)
+    left, right, places = _unlike()
+    rare = never_exceeds(
+        name,
+        left,
+        factor * right,
+        rounding=1e-12 * right,
+        grade=Grade.EXACT,
+        coordinates=places,
+    )
+    detail = (
+        f"{found.size} samples like their law: |v_l - mu| up to {np.max(found):.3f} of "
+        f"their bound; the others' chance up to {np.max(left / right):.3g} of its"
+    )
+    return combine(name, [path, rare], parts=["path", "chance"], detail=detail)
 
 
 def _heavy(
@@ -344,10 +432,18 @@ def _sample_ratios(
     return worst, good
 
 
-def _unlike() -> tuple[Float[np.ndarray, " cases"], Float[np.ndarray, " cases"]]:
-    """Exact chance that a sample is unlike its law, and its bound, for noise with a
-    rare atom just beyond (1 - eta) tau and strangers without one."""
-    left, right = [], []
+class _Unlike(NamedTuple):
+    """Chances that a sample is unlike its law, their bounds, and where."""
+
+    chances: Float[np.ndarray, " cases"]
+    bounds: Float[np.ndarray, " cases"]
+    coordinates: dict[str, Shaped[np.ndarray, " cases"]]
+
+
+def _unlike() -> _Unlike:
+    """By exact laws, for noise with a rare atom just beyond (1 - eta) tau and strangers
+    without one."""
+    left, right, told = [], [], []
     for number, factor, bad in itertools.product(
         (5, 10, 20, 40, 80), (50.0, 96.0, 400.0, 1600.0), (0.0, 1 / 24, 1 / 12)
     ):
@@ -360,7 +456,9 @@ def _unlike() -> tuple[Float[np.ndarray, " cases"], Float[np.ndarray, " cases"]]
         limit = (one.reach - float(one.bad) / 0.5) * float(one.radius)
         left.append(np.sum(stats.binom.pmf(counts, number, chance)[over > limit]))
         right.append(float(one.chance))
-    return np.array(left), np.array(right)
+        told.append((number, 0.5, one.separation, one.bad))
+    places = columns("members share separation malicious", told)
+    return _Unlike(np.array(left), np.array(right), places)
 
 
 _C_DELTA, _RATE = 96.0, "0.912"  # Delta delta/sigma; chance to the power of 1/n
@@ -398,20 +496,15 @@ def check_rate(
         one = _theorems(number, share, margin, bad=relative * share)
         for size in (0.6, 1.02):
             pairs.append(sides(one, size, start))
-            told.append((number, share, one.separation, one.bad))
+            told.append((number, share, one.separation, one.bad, start, size))
     left, right = np.array(pairs).T
-    n, share, separation, bad = np.array(told, float).T
     below = never_exceeds(
         name,
         left,
         right,
         rounding=1e-9 * right,
-        coordinates={
-            "n": n,
-            "share": share,
-            "separation": separation,
-            "malicious": bad,
-        },
+        grade=Grade.EXACT,
+        coordinates=columns("members share separation malicious start size", told),
     )
     alone = [sides(one, size, 0.0) for one, size, _ in _RATES]
     ratios = [found / bound for found, bound in alone]
@@ -484,16 +577,19 @@ def prove_rate(constants: tuple[str, str, str] = ("32", "32", "8")) -> list[Step
 
 
 def _sampled(
-    n: int | float, share: int | float, separation: int | float, malicious: int | float
+    members: int | float,
+    share: int | float,
+    separation: int | float,
+    malicious: int | float,
 ) -> Sampled:
-    return Sampled(n, share, separation, math.sqrt(share * separation), malicious)
+    return Sampled(members, share, separation, math.sqrt(share * separation), malicious)
 
 
 _LAW = 1.01  # s/tau of the noise that a truth is told for
 
 
 def _exact_root(
-    n: int | float,
+    members: int | float,
     share: int | float,
     separation: int | float,
     noise: int | float,
@@ -501,23 +597,23 @@ def _exact_root(
     rounds: int | float,
 ) -> float:
     """Root mean square, in units of the noise, for the law of the check."""
-    one = _sampled(n, share, separation / noise, malicious)
+    one = _sampled(members, share, separation / noise, malicious)
     law = skew2(_LAW * float(one.radius), 1.0)
     return noise * math.sqrt(mean_square(one, law, 0.0, int(rounds)))
 
 
 _PARAMETERS = (
-    parameter("n", 512, "points of the cluster"),
+    parameter("members", 512),
     parameter("share", 0.25),
     parameter("separation", 400.0, open=True),
-    parameter("noise", 1.0, "total standard deviation within a cluster", open=True),
+    parameter("noise", 1.0, open=True),
     parameter("malicious", 0.0),
     parameter("rounds", 45, "rounds of Threshold-Clustering", least=1),
 )
 
 
 def _margins(
-    n: int | float,
+    members: int | float,
     share: int | float,
     separation: int | float,
     noise: int | float,
@@ -545,8 +641,9 @@ def _margins(
 _GENERAL = Evaluation(
     quantity="(E|v_l - E z_i|^2)^(1/2), v_0 = E z_i, tau = sqrt(delta_i sigma Delta)",
     parameters=_PARAMETERS,
-    bound=lambda n, share, separation, noise, malicious, rounds: float(
-        noise * _sampled(n, share, separation / noise, malicious).bound(0.0, rounds)
+    bound=lambda members, share, separation, noise, malicious, rounds: float(
+        noise
+        * _sampled(members, share, separation / noise, malicious).bound(0.0, rounds)
     ),
     truth=lambda **at: exact(_exact_root(**at)),
     margins=lambda **at: (
@@ -561,11 +658,11 @@ _GENERAL = Evaluation(
 _CERTIFIED = Evaluation(
     quantity="E|v_l - E z_i|^2, v_0 = E z_i, tau = sqrt(delta_i sigma Delta)",
     parameters=_PARAMETERS,
-    bound=lambda n, share, separation, noise, malicious, rounds, C_n, C_bias, C_bad: (
-        C_n * noise**2 / n
-        + C_bias * noise**3 / (share * separation)
-        + C_bad * malicious**2 * noise * separation / share
-        + 4 * (rounds + 0.5) ** 2 * share * noise * separation * float(_RATE) ** n
+    bound=lambda members, share, separation, noise, malicious, rounds, **constants: (
+        constants["C_n"] * noise**2 / members
+        + constants["C_bias"] * noise**3 / (share * separation)
+        + constants["C_bad"] * malicious**2 * noise * separation / share
+        + 4 * (rounds + 0.5) ** 2 * share * noise * separation * float(_RATE) ** members
     ),
     truth=lambda **at: exact(_exact_root(**at) ** 2),
     margins=_margins,
@@ -589,18 +686,23 @@ STATEMENTS = (
         text="(E|v_l - E z_i|^2)^(1/2) <= (1 - c delta_i)^l r + ((2 + "
         "tau/(sqrt(delta_i) D)) sigma/sqrt(n_i) + sigma^2/((1 - eta) tau) + tau "
         "sigma^2/(delta_i D^2) + beta_i tau/delta_i)/c + (l + eta) tau sqrt(P), c = (1 "
-        "+ eta)/(1 + 2 eta), D = Delta - (1 + eta) tau, P = exp(-n_i max over x of [x "
-        "(eta - beta_i/delta_i - sigma/tau) - (e^((1 + 2 eta) x) - 1) (sigma/((1 - "
-        "eta) tau))^2 - (e^x - 1) sigma^2/(delta_i D^2)])",
+        "+ eta)/(1 + 2 eta), D = Delta - (1 + eta) tau, P = exp(-n_i max over x >= 0 "
+        "of [x (eta - beta_i/delta_i - sigma/tau) - (e^((1 + 2 eta) x) - 1) (sigma/((1 "
+        "- eta) tau))^2 - (e^x - 1) sigma^2/(delta_i D^2)])",
         preconditions=(
             *_ANY_LAW,
             "|v_0 - E z_i| <= r <= eta tau, also where v_0 depends on the points",
-            "0 < eta <= 1/2, D > 0",
+            "0 < eta < 1, D > 0",
         ),
         check=check_finite,
         control={"factor": 0.5},
         proof=prove_finite,
-        proof_control={"far": 1},
+        proof_control=(
+            {"far": Fraction(199, 100)},
+            {"moves": Fraction(99, 100)},
+            *({"terms": each} for each in _smaller(_TERMS)),
+            *({"exponent": each} for each in _smaller(_EXPONENT)),
+        ),
         evaluation=_GENERAL,
         note="Theorem 1 with its sampling term, for each n_i and law. P is the chance "
         "of a sample with too many far points; with fresh points in each round l P "
@@ -622,7 +724,10 @@ STATEMENTS = (
         check=check_rate,
         control={"constants": (0.9, 0.9, 0.9)},
         proof=prove_rate,
-        proof_control={"constants": ("31", "32", "8")},
+        proof_control=[
+            {"constants": each}
+            for each in (("31", "32", "8"), ("32", "31", "8"), ("32", "32", "7"))
+        ],
         evaluation=_CERTIFIED,
         note="What (2) should say: with v_0 near the mean, 1/delta_i, beta_i^2/delta_i "
         "for beta_i, and a term that falls exponentially in n_i. Where sampling, noise "

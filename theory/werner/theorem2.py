@@ -34,7 +34,7 @@ from cfljax.statements import (
     never_exceeds,
 )
 from theory.glossary import parameter
-from theory.rows import listed, row
+from theory.rows import columns, listed, row
 from theory.werner.common.algebra import same
 from theory.werner.common.claims import exactly, one_constant, reached
 from theory.werner.common.instances import Instance
@@ -112,7 +112,7 @@ def check_minimax(
     """`lower` (S - Delta)^2/16 <= the larger of both risks, on the same draws for both,
     of algorithms that know delta, p and which centre is the first; and `upper` times it
     is no less than the risk of `half_way` for any mean and variance of a mixture."""
-    risks, bounds, names, gaps = [], [], [], []
+    risks, bounds, told = [], [], []
     for index, separation in enumerate((0.1, 0.5, 1.5, 2.0, 4.0, 8.0, 32.0)):
         laws = laws_apart(separation)
         for number in (10, 100, 10_000):
@@ -124,16 +124,16 @@ def check_minimax(
                 truth = laws.size * laws.chance
                 risks.append(max(np.mean((answers - truth) ** 2), np.mean(answers**2)))
                 bounds.append(laws.least_risk)
-                names.append(label)
-                gaps.append(separation)
+                told.append((separation, number, label))
     larger, least = np.array(risks), np.array(bounds)
-    best = names[int(np.argmin(larger / least))]
+    _, _, best = told[int(np.argmin(larger / least))]
     no_less = never_exceeds(
         name,
         lower * least,
         larger,
         rounding=1e-12 * least,  # S - Delta loses two digits
-        coordinates={"separation": np.array(gaps)},
+        grade=Grade.SEARCHED,  # on drawn points
+        coordinates=columns("separation m algorithm", told),
         detail=f"{len(least)} cells, {len(ALGORITHMS)} algorithms: larger risk at "
         f"least {np.min(larger / least):.4f} times (S - Delta)^2/16, {best}",
     )
@@ -149,7 +149,8 @@ def check_minimax(
         ratios,
         upper,
         rounding=1e-7,  # the root of s^2 - 1 loses as many digits as s has
-        coordinates={"separation": separations},
+        grade=Grade.EXACT,
+        coordinates={"separation": separations, "gap": 2 * halves, "variance": inner},
         detail=f"told the mixture, half-way: at most {np.max(ratios):.6f} times it",
     )
     top = float(np.max(ratios)) / upper
@@ -257,7 +258,7 @@ _GOLDEN = (3 - 5**0.5) / 8  # (S + Delta)^-2 at Delta = sigma
 def check_unordered(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     """`factor` g^2/4 <= the larger risk of both orders, by the binomial law, for gaps
     that are just large enough for C (1/Delta^2 + 1/n) <= g^2/4; the middle has it."""
-    risks, bounds, claimed, separations = [], [], [], []
+    risks, bounds, claimed, told = [], [], [], []
     for separation, number, constant in itertools.product(
         (0.1, 1.0, 10.0), (1, 8, 64), (1 / 32, 1.0, 30.0)
     ):
@@ -267,15 +268,23 @@ def check_unordered(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
         counts = np.arange(2 * number + 1)
         chances = stats.binom.pmf(counts, 2 * number, 0.5)
         means = laws.size * laws.chance, laws.size * (1 - laws.chance)
-        answers = [one(laws, counts / (2 * number)) for one in ALGORITHMS.values()]
-        for answer in (*answers, np.full(counts.shape, laws.size / 2)):
+        answers = {
+            label: one(laws, counts / (2 * number)) for label, one in ALGORITHMS.items()
+        }
+        answers["middle"] = np.full(counts.shape, laws.size / 2)
+        for label, answer in answers.items():
             risks.append(max(chances @ (answer - mean) ** 2 for mean in means))
             bounds.append(gap**2 / 4)
             claimed.append(printed)
-            separations.append(separation)
+            told.append((separation, number, constant, label))
     larger, least = np.array(risks), np.array(bounds)
-    places = {"separation": np.array(separations)}
-    judged = partial(never_exceeds, name, rounding=1e-10 * least, coordinates=places)
+    judged = partial(
+        never_exceeds,
+        name,
+        rounding=1e-10 * least,
+        grade=Grade.EXACT,
+        coordinates=columns("separation members constant algorithm", told),
+    )
     best = float(np.min(larger / least))
     return combine(
         name,
@@ -324,6 +333,7 @@ def check_corrected(
         first / separations**2,
         least,
         rounding=1e-14 * least,
+        grade=Grade.EXACT,
         coordinates={"separation": separations},
         detail="Delta = 1 to 1000 sigma, least risk Delta^2/sigma^4: "
         f"{np.min(least * separations**2):.6f} to {np.max(least * separations**2):.6f}",
@@ -336,6 +346,8 @@ def check_corrected(
         second * claimed,
         best,
         rounding=1e-9,
+        grade=Grade.EXACT,
+        coordinates={"members": numbers},
         detail=f"normal points: {listed(best * numbers, '.6f')} sigma^2/n for n = "
         f"{listed(numbers)}",
     )
@@ -457,10 +469,10 @@ def check_bounded(
         moved = Discrete(noise.values + gap, noise.chances)
         values.append(less_deviation(number, (noise, moved)))
         bounds.append(factor * (1 + 1 / np.sqrt(2 * number)) ** 2)
-        told.append((number, gap))
+        told.append((number, gap, -size if mirrored else size))
     left, right = np.array(values), np.array(bounds)
-    number, gap = np.array(told).T
-    most = np.max(left[number == numbers[-1]])
+    places = columns("members separation atom", told)
+    most = np.max(left[places["members"] == numbers[-1]])
     return combine(
         name,
         [
@@ -469,10 +481,12 @@ def check_bounded(
                 left,
                 right,
                 rounding=1e-9,
-                coordinates={"n": number, "separation": gap},
+                grade=Grade.EXACT,
+                coordinates=places,
             ),
-            never_exceeds(name, least, factor * most, rounding=1e-9),
+            never_exceeds(name, least, factor * most, rounding=1e-9, grade=Grade.EXACT),
         ],
+        parts=["bound", "attained"],
         detail=f"{left.size} cells, n = 1 to {numbers[-1]}: ratio up to "
         f"{np.max(left / right):.3f}; risk at n = {numbers[-1]} up to {most:.4f} "
         "sigma^2",
@@ -546,7 +560,7 @@ def _smallest(separation: int | float, noise: int | float) -> Truth:
 
 
 _GAP = parameter("separation", 2.0, open=True)
-_NOISE = parameter("noise", 1.0, "standard deviation within a component", open=True)
+_NOISE = parameter("noise", 1.0, open=True)
 _MINIMAX = Evaluation(
     quantity="min over algorithms of max over mixtures of E|mu_1^ - mu_1|^2",
     parameters=(_GAP, _NOISE),
@@ -559,7 +573,7 @@ _MINIMAX = Evaluation(
 )
 _PRINTED = Evaluation(
     quantity="min over algorithms of max over mixtures of E|mu_1^ - mu_1|^2, n_i large",
-    parameters=(_GAP, _NOISE),
+    parameters=(parameter("separation", 0.1, open=True), _NOISE),
     bound=lambda separation, noise, c: c * noise**4 / separation**2,
     truth=_smallest,
     constants={"c": Constant(1 / 32, 0.0, 0.0, "none holds for all Delta")},
@@ -571,13 +585,15 @@ _CORRECTED = Evaluation(
     parameters=(
         _GAP,
         _NOISE,
-        parameter("n", 100, "points of a component, in the mean"),
+        parameter("members", 100, "points of a component, in the mean"),
     ),
-    bound=lambda separation, noise, n, c: (
-        (c * noise**4 / separation**2 + noise**2 / (n + 1)) / 2
+    bound=lambda separation, noise, members, c: (
+        (c * noise**4 / separation**2 + noise**2 / (members + 1)) / 2
     ),
-    truth=lambda separation, noise, n: Truth(
-        max(_smallest(separation, noise).low, noise**2 / (n + 1)), math.inf, Grade.EXACT
+    truth=lambda separation, noise, members: Truth(
+        max(_smallest(separation, noise).low, noise**2 / (members + 1)),
+        math.inf,
+        Grade.EXACT,
     ),
     margins=lambda separation, noise, **_: (
         Margin("werner.thm2.corrected: Delta >= sigma", separation, noise),
@@ -774,17 +790,27 @@ def check_identity(
     _: Preset, name: str, *, sides: Sequence[Sides], factor: Fraction = Fraction(1)
 ) -> Verdict:
     """|left - `factor` right|/left = 0, for ten Delta."""
-    gaps = []
+    gaps, told = [], []
     for level in _LEVELS:
-        for each in sides:
-            left, right = each(pair(level))
+        laws = pair(level)
+        for number, each in enumerate(sides, 1):
+            left, right = each(laws)
             gaps.append(float(abs(left - factor * right) / left))
+            told.append((float(laws.separation), number))
     values = np.array(gaps)
     detail = (
         f"Delta/sigma = 0.05 to 1000, in fractions: relative gap up to "
         f"{np.max(values):.3g}"
     )
-    return never_exceeds(name, values, 0.0, rounding=_EXACT, detail=detail)
+    return never_exceeds(
+        name,
+        values,
+        0.0,
+        rounding=_EXACT,
+        grade=Grade.EXACT,
+        coordinates=columns("separation equation", told),
+        detail=detail,
+    )
 
 
 def check_lower(
@@ -799,6 +825,8 @@ def check_lower(
         np.array([float(one) for one in excess]),
         0.0,
         rounding=_EXACT,
+        grade=Grade.EXACT,
+        coordinates={"separation": np.array([float(one.separation) for one in laws])},
         detail=f"Delta from {float(laws[0].separation):.5f} sigma: delta^2 p^2/4 is "
         f"{min(ratios):.5f} to {max(ratios):.5f} times sigma^4/Delta^2, claimed "
         f"{float(constant):g}",
@@ -815,6 +843,8 @@ def check_root(preset: Preset, name: str, *, least: float = 0.0) -> Verdict:
         right,
         np.sqrt(1 + grid),
         rounding=1e-15 * (1 + np.abs(right)),
+        grade=Grade.EXACT,
+        coordinates={"x": grid, "part": np.repeat(["to 8", "from 8"], number)},
         detail=f"{grid.size} x from {least:g} to 10^6",
     )
 

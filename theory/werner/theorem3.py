@@ -742,6 +742,8 @@ def check_saddle(_: Preset, name: str, *, radius: float = 0.0) -> Verdict:
         np.array([abs(gradients_a(np.array(place), step)[1]), abs(1 - height)]),
         0.0,
         rounding=1e-12,
+        grade=Grade.EXACT,
+        coordinates={"quantity": np.array(["gradient", "height"])},
         detail=f"after {rounds} rounds x_2 = {place:.6g}, f_2 - min f_2 = {height:.6g}",
     )
 

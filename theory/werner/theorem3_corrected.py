@@ -203,6 +203,7 @@ class Point(NamedTuple):
     noise: float  # rho^2/n + rho^3/(delta Delta) + beta^2 rho Delta/delta
     cluster: Cluster
     rounds: float
+    far: float = 0.0  # strangers are max(Delta, `far` |grad f|) away
 
 
 def still(cluster: Cluster, *, start: float, step: float, rounds: float) -> Point:
@@ -281,7 +282,10 @@ def _judged(
         values,
         bounds,
         rounding=_ROUNDING * (values + bounds),
+        grade=Grade.EXACT,
         coordinates={
+            "start": np.array([one.start for one in points]),
+            "far": np.array([one.far for one in points]),
             "rounds": np.array([one.rounds for one in points]),
             "members": np.array([float(one.good) for one in clusters]),
             "share": np.array([one.delta for one in clusters]),
@@ -326,6 +330,7 @@ def check_alike(
         np.array([-loud]),
         -0.75 * noise,
         rounding=_ROUNDING,
+        grade=Grade.EXACT,
         detail=f"a constant of at least {loud:.4g} is needed for the noise",
     )
     found = single_terms()
@@ -388,6 +393,7 @@ def similar_run(run: Similar, num_steps: int) -> Point:
         cluster.repaired(cluster.rho),
         cluster,
         float(num_steps),
+        run.far,
     )
 
 
@@ -632,7 +638,7 @@ STATEMENTS = (
         check=check_corrected,
         control={"first": 1.5},
         proof=prove_corrected,
-        proof_control={"noise": 7},
+        proof_control=[{"first": Fraction(7, 2)}, {"noise": 7}, {"edge": 9}],
         evaluation=CORRECTED,
         margins=lambda: _case_margins(_one_bad(2)),
         note="Theorem 3'; the whole proof stands in theorem3.md. The runs confirm it "
@@ -650,7 +656,7 @@ STATEMENTS = (
         check=check_alike,
         control={"first": 1.99},
         proof=prove_alike,
-        proof_control={"first": Fraction(199, 100)},
+        proof_control=[{one: Fraction(199, 100)} for one in ("first", "noise")],
         evaluation=CORRECTED,
         margins=lambda: _case_margins(_one_bad(2)),
         note="2 F0/(eta T) is reached by one step of 1/L without noise. In runs a few "

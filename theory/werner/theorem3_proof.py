@@ -77,21 +77,22 @@ def check_step(preset: Preset, name: str, *, shift: float = 0.0) -> Verdict:
     for tight in (False, True):
         left, right = _instances(preset, tight=tight)
         size = np.abs(left) + np.abs(right)
-        values, bounds = left.ravel(), (right - shift * size).ravel()
-        found.append(
-            never_exceeds(
-                name,
-                values,
-                bounds,
-                rounding=64 * np.finfo(float).eps * (1 + float(np.max(size))),
-                detail=f"{values.size} quadratics in R^3, tight: {tight}",
-            )
+        bounds = right - shift * size
+        judged = functools.partial(
+            never_exceeds,
+            name,
+            rounding=64 * np.finfo(float).eps * (1 + float(np.max(size))),
+            grade=Grade.SEARCHED,  # on drawn quadratics
+            coordinates={
+                "line": np.array([1, 2])[:, None],
+                "draw": np.arange(left.shape[1]),
+            },
         )
+        told = f"{left.size} quadratics in R^3, tight: {tight}"
+        found.append(judged(left, bounds, detail=told))
         if tight:
-            miss = np.abs(values - bounds)
-            rounding = 64 * np.finfo(float).eps * (1 + float(np.max(size)))
-            found.append(never_exceeds(name, miss, 0.0, rounding=rounding))
-    return combine(name, found)
+            found.append(judged(np.abs(left - bounds), 0.0))
+    return combine(name, found, parts=["any", "tight", "equal"])
 
 
 def check_absorbed(
@@ -345,6 +346,7 @@ def check_rates(
                 num_trials=len(levels),
                 error_rate=0.0,
                 grade=Grade.EXACT,
+                coordinates={"malicious": cluster.beta, "power": power},
                 detail=f"beta = {cluster.beta:g}, |B| = (V T)^{power:g}: slope "
                 f"{np.mean(one.slope):.3f}",
             )
@@ -410,14 +412,18 @@ def check_remark_corrected(_: Preset, name: str, *, power: float = 1.0) -> Verdi
     return banded(name, [family], constant=2.67, least=2.66)
 
 
+_SETTINGS = (Cluster(), Cluster(separation=500), Cluster(good=96))
+_SIGMAS = np.logspace(0, -4, 5)
+
+
 def _last_step(
     share: float,
 ) -> tuple[Float[np.ndarray, "3 levels"], Float[np.ndarray, "3 levels"]]:
     """Both sides of the end of (18) in three settings for sigma = 1 to 1e-4: as printed
     for `share` 0, or with `share` of the batch that has L F0 in it."""
     initial, rounds, left, right = 0.5, 1e4, [], []
-    for cluster in (Cluster(), Cluster(separation=500), Cluster(good=96)):
-        for sigma in np.logspace(0, -4, 5):
+    for cluster in _SETTINGS:
+        for sigma in _SIGMAS:
             variance = cluster._replace(sigma=float(sigma)).printed
             wanted = variance * rounds * (share / initial if share else 1.0)
             batch = wanted if share else max(1.0, wanted)
@@ -432,7 +438,17 @@ def check_last_step(_: Preset, name: str, **judged: Any) -> Verdict:
     """L F0/T + V/sqrt(|B|) <= C sqrt(V/T) for |B| = max(1, V T)."""
     left, right = _last_step(0.0)
     levels = np.logspace(0, 4, 5)
-    families = [exactly("1/sigma", levels, ratios) for ratios in left / right]
+    families = [
+        exactly(
+            "1/sigma",
+            levels,
+            ratios,
+            noise=_SIGMAS,
+            members=float(one.good),
+            separation=one.separation,
+        )
+        for ratios, one in zip(left / right, _SETTINGS, strict=True)
+    ]
     return one_constant(name, families, **judged)
 
 
@@ -440,7 +456,19 @@ def check_last_step_corrected(_: Preset, name: str, *, share: float = 1.0) -> Ve
     """L F0/T + V/sqrt(|B|) <= L F0/T + sqrt(L F0 V/T) for |B| = `share` V T/(L F0)."""
     left, right = _last_step(share)
     detail = "three settings, sigma = 1 to 1e-4, T = 10,000"
-    return never_exceeds(name, left, right, rounding=1e-14, detail=detail)
+    return never_exceeds(
+        name,
+        left,
+        right,
+        rounding=1e-14,
+        grade=Grade.EXACT,
+        coordinates={
+            "noise": _SIGMAS,
+            "members": np.array([float(one.good) for one in _SETTINGS])[:, None],
+            "separation": np.array([one.separation for one in _SETTINGS])[:, None],
+        },
+        detail=detail,
+    )
 
 
 def prove_last_step(*, share: Fraction | int = 1) -> list[Step]:
@@ -638,6 +666,7 @@ def check_replaced(preset: Preset, name: str, *, copies: int = 1) -> Verdict:
         miss,
         0.0,
         rounding=_ROUNDING * single,
+        grade=Grade.SEARCHED,  # on drawn gradients
         coordinates={"batch": draws.astype(float)},
         detail=detail,
     )
@@ -656,6 +685,8 @@ def check_once(preset: Preset, name: str, *, corrected: bool = True) -> Verdict:
         np.abs(np.array(values) - factor * single / sizes),
         0.0,
         rounding=_ROUNDING * single,
+        grade=Grade.SEARCHED,  # on drawn gradients
+        coordinates={"batch": sizes.astype(float)},
         detail=f"all {total} batch sizes: |B| times the variance over sigma^2 is "
         + listed(sizes * values / single, ".3g"),
     )

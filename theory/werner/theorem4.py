@@ -25,6 +25,7 @@ from jaxtyping import Float
 from cfljax import intervals
 from cfljax.statements import (
     ERROR_RATE,
+    Grade,
     Margin,
     Preset,
     Statement,
@@ -147,6 +148,7 @@ def check_order(
         cells.mean,
         np.where(met, factor * cells.bound, np.inf),
         rounding=1e-12,
+        grade=Grade.EXACT,
         coordinates={"rounds": cells.rounds, "separation": cells.separation},
         detail=f"Assumption 9 for all t <= T in {np.sum(met)} of {len(met)} cells; "
         f"fails after {np.min(cells.first):.0f} to {np.max(cells.first):.0f} rounds",
@@ -178,6 +180,7 @@ def check_printed(
         np.full(len(found), _APART),
         np.array([apart for apart, _ in found]),
         rounding=1e-12,
+        grade=Grade.EXACT,
         detail=f"momenta at least {min(apart for apart, _ in found):.4f} apart for all "
         f"t <= T, Delta = {_APART:.4f}",
     )
@@ -237,6 +240,7 @@ def check_separation(_: Preset, name: str, *, linear: bool = False) -> Verdict:
         cells.separation,
         cells.early,
         rounding=1e-12,
+        grade=Grade.EXACT,
         coordinates={"rounds": cells.rounds, "separation": cells.separation},
         detail=detail,
     )
@@ -250,12 +254,24 @@ def check_consequence(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     lasts, found, claimed = np.array([1, 3, 10, 30, 100]), [], []
     for linear in (False, True):
         apart, squares = pair(step, alpha, int(lasts[-1]), linear=linear)
-        means = (np.cumsum(squares, axis=1)[:, lasts - 1] / lasts).ravel()
-        found.append(np.minimum.accumulate(apart, axis=1)[:, lasts - 1].ravel() ** 2)
+        means = np.cumsum(squares, axis=1)[:, lasts - 1] / lasts
+        found.append(np.minimum.accumulate(apart, axis=1)[:, lasts - 1] ** 2)
         claimed.append(2 * (means + (1 if linear else means)))
-    values, bounds = np.concatenate(found), np.concatenate(claimed)
-    detail = f"{len(values)} settings: at most {np.max(values / bounds):.3g} of it"
-    return never_exceeds(name, values, factor * bounds, rounding=1e-12, detail=detail)
+    values, bounds = np.array(found), np.array(claimed)
+    return never_exceeds(
+        name,
+        values,
+        factor * bounds,
+        rounding=1e-12,
+        grade=Grade.EXACT,
+        coordinates={
+            "loss": np.array(["quadratic", "linear"])[:, None, None],
+            "step_size": step[:, None],
+            "momentum": alpha[:, None],
+            "rounds": lasts,
+        },
+        detail=f"{values.size} settings: at most {np.max(values / bounds):.3g} of it",
+    )
 
 
 def prove_consequence(*, factor: Fraction | int = 2) -> list[Step]:
@@ -440,7 +456,13 @@ def check_first_corrected(_: Preset, name: str, *, share: float = 0.5) -> Verdic
         f"{later[-1]} at least {np.min(found) / 2:.3f} of it"
     )
     return never_exceeds(
-        name, np.full(len(alpha), 2 * share), found, rounding=1e-12, detail=detail
+        name,
+        np.full(len(alpha), 2 * share),
+        found,
+        rounding=1e-12,
+        grade=Grade.EXACT,
+        coordinates={"momentum": alpha},
+        detail=detail,
     )
 
 

@@ -22,6 +22,7 @@ from jaxtyping import Float
 
 from cfljax.statements import (
     Evaluation,
+    Grade,
     Margin,
     Preset,
     Status,
@@ -33,7 +34,7 @@ from cfljax.statements import (
     never_exceeds,
 )
 from theory.glossary import parameter
-from theory.rows import listed, row
+from theory.rows import columns, listed, row
 from theory.werner.common.claims import exactly, no_constant
 from theory.werner.common.instances import Instance, margins, settled_square
 from theory.werner.common.one_client import banded
@@ -76,12 +77,18 @@ def check_average(preset: Preset, name: str, *, later: int = 0) -> Verdict:
             ):
                 claimed = (1 - alpha) ** later * average(alpha, start, gradients)
                 gaps.append(float(abs(momentum(alpha, start, gradients) - claimed)))
-    values = np.array(gaps)
+    values = np.array(gaps).reshape(len(alphas), rounds, 2)
     return never_exceeds(
         name,
         values,
         0.0,
         rounding=1e-300,  # nothing is rounded
+        grade=Grade.SEARCHED,  # on drawn gradients
+        coordinates={
+            "momentum": np.array(alphas, float)[:, None, None],
+            "rounds": np.arange(1, rounds + 1)[:, None],
+            "gradients": np.array(["drawn", "all 1"]),
+        },
         detail=f"alpha = {listed(alphas)}, t to {rounds}, in fractions: "
         f"gap up to {np.max(values):.3g}",
     )
@@ -145,14 +152,22 @@ def check_printed(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
         f"Var m_t/sigma^2 with eta h = 1 is {told} at alpha = {listed(_LARGE)}; with "
         f"m_0 = g_0 the noise at t = 1, alpha = 0.1 is {first[0]:.3g} sigma^2"
     )
-    return never_exceeds(name, values, bounds, rounding=_ROUNDING, detail=detail)
+    return never_exceeds(
+        name,
+        values,
+        bounds,
+        rounding=_ROUNDING,
+        grade=Grade.EXACT,
+        coordinates={"momentum": np.append(weights, 0.1)},
+        detail=detail,
+    )
 
 
 def check_noise(preset: Preset, name: str, *, claimed: float = 1.0) -> Verdict:
     """E |m_t - M_t|^2 is the law above, and at most `claimed` alpha sigma^2."""
     rounds = preset.choose(quick=10, full=14)
     times = np.arange(1, rounds + 1, dtype=float)
-    misses, values, bounds = [], [], []
+    misses, values, bounds, told, late_told = [], [], [], [], []
     for alpha in (0.01, 0.1, 0.2, 0.3, 0.5, 0.9, 1.0):
         for start in (False, True):
             found = path_noise(alpha, rounds, gradient_start=start)
@@ -161,15 +176,22 @@ def check_noise(preset: Preset, name: str, *, claimed: float = 1.0) -> Verdict:
             late = (not start) | ((1 - alpha) ** (2 * times) <= alpha / 2)
             values.append(found[late])
             bounds.append(claimed * alpha * np.ones(rounds)[late])
+            places = [(alpha, "gradient" if start else "1", time) for time in times]
+            told += places
+            late_told += itertools.compress(places, np.broadcast_to(late, rounds))
     miss = np.abs(np.concatenate(misses))
     left, right = np.concatenate(values), np.concatenate(bounds)
-    law = never_exceeds(name, miss, 0.0, rounding=_ROUNDING)
-    bound = never_exceeds(name, left, right, rounding=_ROUNDING)
+    judged = functools.partial(
+        never_exceeds, name, rounding=_ROUNDING, grade=Grade.EXACT
+    )
+    named = functools.partial(columns, "momentum start rounds")
+    law = judged(miss, 0.0, coordinates=named(told))
+    bound = judged(left, right, coordinates=named(late_told))
     detail = (
         f"all 2^{rounds} paths: off the law by {np.max(miss):.2g}; over alpha "
         f"sigma^2 at most {np.max(claimed * left / right):.4g}"
     )
-    return combine(name, [bound, law], detail=detail)
+    return combine(name, [bound, law], parts=["bound", "law"], detail=detail)
 
 
 def prove_average(*, later: int = 0) -> list[Step]:
@@ -348,21 +370,25 @@ def check_absorption(
     preset: Preset, name: str, *, least: float = math.sqrt(2)
 ) -> Verdict:
     """The condition for all L eta and alpha >= `least` L eta, and (22) on runs."""
-    points, excesses = preset.choose(quick=2000, full=100_000), []
+    judged = functools.partial(never_exceeds, name, rounding=1e-12, grade=Grade.EXACT)
+    points, excesses, found = preset.choose(quick=2000, full=100_000), [], []
     for times in (1.0, 1.1, 2.0, 8.0):
         step = np.linspace(1e-4, 1 / (least * times), points)
-        excesses.append(absorption(step, least * times * step) - (1 - step) / 2)
-    grid = itertools.product((0.01, 0.1, 0.3), (1, 2), (0.05, 0.5, 1.0), (1, 10, 100))
-    left, right = np.array(
-        [
-            descent(step, least * times * step, curvature, rounds)
-            for step, times, curvature, rounds in grid
-        ]
-    ).T
-    pairs = [*((excess, np.zeros(points)) for excess in excesses), (left, right)]
+        alpha = least * times * step
+        excesses.append(absorption(step, alpha) - (1 - step) / 2)
+        places = {"step_size": step, "momentum": alpha}
+        found.append(judged(excesses[-1], 0.0, coordinates=places))
+    grid = [
+        (step, least * times * step, curvature, rounds)
+        for step, times, curvature, rounds in itertools.product(
+            (0.01, 0.1, 0.3), (1, 2), (0.05, 0.5, 1.0), (1, 10, 100)
+        )
+    ]
+    left, right = np.array([descent(*one) for one in grid]).T
+    told = columns("step_size momentum curvature rounds", grid)
     return combine(
         name,
-        [never_exceeds(name, *pair, rounding=1e-12) for pair in pairs],
+        [*found, judged(left, right, coordinates=told)],
         detail=f"alpha = {least:.3g} L eta: left less right at most "
         f"{np.max(excesses[0]):.3g}; {len(left)} runs: left over right of (22) at most "
         f"{np.max(left / right):.3f}",
@@ -511,6 +537,7 @@ def check_each(_: Preset, name: str, *, summed: bool = False) -> Verdict:
         values,
         bounds,
         rounding=_SUMMED * (1 + bounds),
+        grade=Grade.EXACT,
         coordinates={"rounds": np.array(_FEW_ROUNDS, float)},
         detail=detail,
     )
@@ -535,12 +562,25 @@ def check_sum(preset: Preset, name: str, *, ratio: float = math.sqrt(2)) -> Verd
         first = found[0] / (weights * (1 + weights - weights**2))
         values.append(np.sum(found, axis=0))
         bounds.append(first + (1 - steps) / 2 * np.sum(pull[:-1] ** 2, axis=0))
-    left, right = np.concatenate(values), np.concatenate(bounds)
+    left, right = np.array(values), np.array(bounds)
     detail = (
-        f"{len(left)} paths of {rounds} rounds, alpha = {ratio:g} L eta: left "
+        f"{left.size} paths of {rounds} rounds, alpha = {ratio:g} L eta: left "
         f"over right at most {np.max(left / right):.3g}"
     )
-    return never_exceeds(name, left, right, rounding=_SUMMED * right, detail=detail)
+    return never_exceeds(
+        name,
+        left,
+        right,
+        rounding=_SUMMED * right,
+        grade=Grade.SEARCHED,  # some of the paths are drawn
+        coordinates={
+            "start": np.array([[0.0], [3.0]]),
+            "step_size": steps,
+            "curvature": curvature,
+            "path": np.resize(["steady", "to and fro", "drawn", "stopped"], paths),
+        },
+        detail=detail,
+    )
 
 
 _display = functools.partial(row, place="Proof of Theorem 4, step (ii) before (22)")
