@@ -87,6 +87,7 @@ def check_order(_: Preset, name: str, *, c1: float = 0.5, c2: float = C2) -> Ver
         np.log(c1) - c2 * strength,
         rounding=1e-12 * (1 + np.abs(found)),
         logarithmic=True,
+        grade=Grade.EXACT,
         coordinates={"n": samples, "rho": rho},
     )
     sharp = [
@@ -332,6 +333,7 @@ def check_matching(
             bound,
             rounding=rounding,
             logarithmic=True,
+            grade=Grade.EXACT,
             coordinates={"k": float(clusters), "n": samples, "rho": rho},
         )
         parts.append(by_law)
@@ -365,11 +367,11 @@ def check_matching(
 
 def check_rewriting(_: Preset, name: str, *, factor: float, capped: bool) -> Verdict:
     """K^2 e^{-x} <= `factor` e^{-x/log K^2}, of a probability where `capped`."""
-    clusters, x = (
-        axis.ravel() for axis in np.meshgrid(_CLUSTERS, np.linspace(0, 60, 2401))
-    )
+    even = np.linspace(0, 60, 2401)
+    # And log K^2, where the cap sets in.
+    x = np.concatenate([np.append(even, np.log(number**2)) for number in _CLUSTERS])
+    clusters = np.repeat(_CLUSTERS, len(even) + 1)
     exponent = np.log(clusters**2)
-    x, exponent = np.concatenate([x, exponent]), np.concatenate([exponent, exponent])
     left = exponent - x
     left = np.minimum(left, 0) if capped else left
     right = np.log(factor) - x / exponent
@@ -378,7 +380,15 @@ def check_rewriting(_: Preset, name: str, *, factor: float, capped: bool) -> Ver
         "the "
         "points"
     )
-    main = never_exceeds(name, left, right, rounding=1e-12, logarithmic=True)
+    main = never_exceeds(
+        name,
+        left,
+        right,
+        rounding=1e-12,
+        logarithmic=True,
+        grade=Grade.EXACT,
+        coordinates={"k": clusters, "exponent": x},
+    )
     reached = attained(name, np.exp(left - right), share=1 - 1e-9)
     return combine(name, [main, reached], detail=detail)
 
@@ -419,6 +429,7 @@ def check_assumption(_: Preset, name: str, *, constant: float = 1 / C2) -> Verdi
         np.log(delta),
         rounding=1e-12 * (1 + np.abs(union)),
         logarithmic=True,
+        grade=Grade.EXACT,
         coordinates={"k": clusters, "rho": rho, "failure": delta},
     )
     ratios = np.exp(union - np.log(delta))

@@ -27,6 +27,7 @@ from theory.clove.common.recovery import (
     draw,
     furthest_first,
     is_fixed_point,
+    places,
     spread_ratio,
 )
 from theory.clove.lemma_a1 import BEST, prove_best
@@ -110,12 +111,7 @@ def check_theorem(preset: Preset, name: str, *, share: float = 1.0) -> Verdict:
         name,
         tally(~(ratios < 1)),
         _RISK,
-        coordinates={
-            "noise": np.array([one.noise for one in cells]),
-            "d": np.array([float(one.num_features) for one in cells]),
-            "k": np.array([float(one.num_clusters) for one in cells]),
-            "separation": np.array([one.separation for one in cells]),
-        },
+        coordinates=places(cells),
         detail=detail,
     )
 
@@ -316,10 +312,7 @@ def check_order(
     """P(the true clusters are a fixed point) <= 1/2 at `few` d (1 + sigma^2)^2
     log(M)/Delta^2, and P(they are none) <= 1/2 at `many` times that."""
     half = partial(at_most, name, error_rate=ERROR_RATE / 2)
-    places = {
-        "noise": np.array([one.noise for one in _ORDER_CELLS]),
-        "d": np.array([float(one.num_features) for one in _ORDER_CELLS]),
-    }
+    where = places(_ORDER_CELLS)
     failing, working = _moved(preset, few), _moved(preset, many)
     detail = (
         f"{len(failing)} (d, sigma), sigma = {listed(_NOISES)}: the true clusters are "
@@ -330,10 +323,10 @@ def check_order(
         f"{np.max(np.mean(working, axis=1)):.2f} at {many:g}"
     )
     parts = [
-        half(tally(~failing), 0.5, coordinates=places),
-        half(tally(working), 0.5, coordinates=places),
+        half(tally(~failing), 0.5, coordinates=where),
+        half(tally(working), 0.5, coordinates=where),
     ]
-    return combine(name, parts, detail=detail)
+    return combine(name, parts, parts=["few samples", "many samples"], detail=detail)
 
 
 STATEMENTS = (
