@@ -272,13 +272,12 @@ STATEMENTS = (
         proof=prove_distance,
         proof_control={"square": 3},
         evaluation=Evaluation(
-            quantity="inf |L_i - L_j| over loss vectors with a gap of delta",
-            parameters=(
-                parameter("separation", 1.0, "the gap delta", open=True),
-                parameter("k", 2, "models", least=2),
+            quantity="inf |L_i - L_j|/delta over loss vectors with a gap of delta",
+            parameters=(parameter("num_models", 2, least=2, most=500),),
+            bound=lambda num_models: float(np.sqrt(2)),
+            truth=lambda num_models: exact(
+                float(np.linalg.norm(np.subtract(*np.eye(int(num_models))[:2])))
             ),
-            bound=lambda separation, k: float(np.sqrt(2)) * separation,
-            truth=lambda separation, k: exact(float(np.sqrt(2)) * separation),
             relation=">=",
             note="attained at (0, delta) and (delta, 0), further losses the same",
         ),

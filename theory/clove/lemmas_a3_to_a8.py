@@ -14,6 +14,7 @@ from cfljax.statements import (
     Evaluation,
     Grade,
     Margin,
+    Parameter,
     Preset,
     Simulation,
     Status,
@@ -277,7 +278,9 @@ def _root_covariance(
 
 
 _VECTOR = (
-    parameter("num_models", 10, "N = d orthonormal models", most=500),
+    parameter(
+        "num_models", 10, "orthonormal models that losses are taken of, N = d", most=500
+    ),
     parameter("n", 20),
     parameter("noise", 0.1),
 )
@@ -720,21 +723,32 @@ def check_chernoff(preset: Preset, name: str, *, prefactor: float = 1.0) -> Verd
 
 
 def _draw_spikes(
-    generator: np.random.Generator, trials: int, *, n: float | int, d: float | int
+    generator: np.random.Generator, trials: int, *, m: float | int, d: float | int
 ) -> Bool[np.ndarray, " trials"]:
     """Whether |Y|^2 >= 3 gamma^2 n for spikes."""
-    return spike_norms(generator, int(n), int(d), trials) >= 3
+    return spike_norms(generator, int(m), int(d), trials) >= 3
 
 
+def _rows(default: int) -> Parameter:
+    """The lemma's n."""
+    return parameter("m", default, "clients, each a row of the matrix: n", least=2)
+
+
+_PRINTED_FACT_EVALUATION = Evaluation(
+    quantity="sup |Y|/(gamma sqrt(n)) over all Y that are allowed",
+    parameters=(_rows(10**12),),
+    bound=lambda m, power: float(np.log(m) ** power),
+    truth=lambda m: exact(float(np.sqrt(m))),
+    constants={"power": Constant(4.0, origin="of log(n), polylog(n), chosen")},
+    note="attained where all rows are gamma sqrt(n) e_1, which has the probability "
+    "n^-n if each is with 1/n and 0 otherwise",
+)
 _FACT_EVALUATION = Evaluation(
     quantity="P(|Y|^2 >= 3 gamma^2 n), rows gamma sqrt(n) e_j with probability 1/n",
-    parameters=(
-        parameter("n", 100, "rows", least=2),
-        parameter("d", 2),
-    ),
-    bound=lambda n, d: d * float(np.exp(2 - 3 * np.log(3))),
-    truth=Simulation(draw=_draw_spikes, numbers=lambda n, d: d + 1),
-    margins=lambda n, d: (Margin(f"{FACT}: n >= d", n, d),),
+    parameters=(_rows(100), parameter("d", 2)),
+    bound=lambda m, d: d * float(np.exp(2 - 3 * np.log(3))),
+    truth=Simulation(draw=_draw_spikes, numbers=lambda m, d: d + 1),
+    margins=lambda m, d: (Margin(f"{FACT}: n >= d", m, d),),
     note="tau = 2",
 )
 
@@ -760,6 +774,7 @@ _FACT_ROWS = (
         control={"rows_bound": True},
         proof=prove_fact,
         proof_control={"growth": "0"},
+        evaluation=_PRINTED_FACT_EVALUATION,
         note="As printed, for every Y, with p read as 1 and polylog(n) as log(n)^4; a "
         'larger power fails at larger n. What is missing is "with high probability". '
         "The control has gamma n, which is attained.",
