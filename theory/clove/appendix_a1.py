@@ -1,5 +1,6 @@
 """Appendix A.1 and Section 4: the laws of a client's loss and of its square root."""
 
+import dataclasses
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -27,6 +28,7 @@ from cfljax.statements import (
 )
 from theory.clove.common.chi_bounds import bound_square, check_few, rational
 from theory.clove.common.loss_means import random_units
+from theory.clove.common.places import nested
 from theory.rows import listed, row
 
 _EPS = np.finfo(float).eps
@@ -62,6 +64,7 @@ def check_mean(_: Preset, name: str, *, slope: float, constant: float) -> Verdic
         np.abs(ratio - 1 - slope / counts),
         constant / counts**2,
         rounding=8 * _EPS * ratio,
+        grade=Grade.EXACT,
         coordinates={"n": counts},
         detail=f"n (E chi_n / sqrt(n-1) - 1) is {observed[0]:.3f} at n = 2 and "
         f"{observed[-1]:.5f} at n = 10^6",
@@ -132,7 +135,8 @@ def check_variance_definition(
         np.concatenate(gaps),
         0.0,
         rounding=np.concatenate(rounding),
-        coordinates={"n": np.tile(counts, len(gaps))},
+        grade=Grade.EXACT,
+        coordinates=nested(part=["definition", "formula"][: len(gaps)], n=counts),
         detail=f"the right-hand side is {claimed[4]:.4f} at n = 10, where the variance "
         f"is {variance[4]:.4f}",
     )
@@ -217,6 +221,7 @@ def check_variance_order(
         np.abs(ratio - 1) * counts,
         constant,
         rounding=1e-12 * counts,
+        grade=Grade.EXACT,
         coordinates={"n": counts},
         detail=f"n (ratio - 1) from {counts[0] * (ratio[0] - 1):.3f} at n = 2 to "
         f"{counts[-1] * (ratio[-1] - 1):.4f} at n = 10^6",
@@ -317,6 +322,7 @@ def check_expansion(
         np.abs(rest),
         constant / counts**2,
         rounding=8 * _EPS,
+        grade=Grade.EXACT,
         coordinates={"n": counts},
     )
     raw = np.array(_RAW_COUNTS, float)
@@ -343,7 +349,7 @@ def check_root_variance(
     counts = _ROOT_COUNTS
     variance = law.chi_variance(counts)
     away = np.abs(variance - (counts - 1) / (2 * counts))
-    exactly_judged = partial(never_exceeds, name, rounding=1e-13)
+    exactly_judged = partial(never_exceeds, name, rounding=1e-13, grade=Grade.EXACT)
     places = {"n": counts}
     order = exactly_judged(away, constant / counts, coordinates=places)
     below = exactly_judged(variance, factor / 2, coordinates=places)
@@ -541,6 +547,7 @@ def check_dropped(_: Preset, name: str, *, equal: bool = False) -> Verdict:
         np.array(found),
         np.array(claimed),
         rounding=1e-12,
+        grade=Grade.EXACT,
         coordinates={"d": np.array([one[0] for one in _UNEQUAL], float)},
         detail=detail,
     )
@@ -587,7 +594,7 @@ def check_corrected(preset: Preset, name: str, *, price: float = 1.0) -> Verdict
     at random."""
     generator = preset.generator(DROPPED)
     draws = preset.choose(quick=400, full=20_000)
-    claimed, found = [], []
+    claimed, found, places = [], [], []
     for num_features, *counts in (*_UNEQUAL, (5, 3.0, 3.0), (50, 2.0, 2.0)):
         one, two = (law.chi_mean_ratio(count) for count in counts)
         truths = random_units(generator, (2, draws, num_features))
@@ -599,12 +606,24 @@ def check_corrected(preset: Preset, name: str, *, price: float = 1.0) -> Verdict
         bound = one * distance / np.sqrt(4 + _SMALL_NOISE**2)
         claimed.append(bound - price * (two - one) * np.sqrt(squares))
         found.append(_true_separation(truths[0], truths[1], (one, two), _SMALL_NOISE))
+        places.append(
+            [np.full(draws, num_features), np.full(draws, counts[0]), distance]
+        )
     values, bounds = np.concatenate(claimed), np.concatenate(found)
     detail = (
         f"{len(values)} pairs of truths, equal and unequal n; least slack "
         f"{np.min(bounds - values):.2g}"
     )
-    return never_falls_below(name, bounds, values, rounding=1e-12, detail=detail)
+    features, counts, distances = np.concatenate(places, axis=1)
+    return never_falls_below(
+        name,
+        bounds,
+        values,
+        rounding=1e-12,
+        grade=Grade.SAMPLED,
+        coordinates={"d": features, "n": counts, "separation": distances},
+        detail=detail,
+    )
 
 
 def prove_corrected(*, level: int = 4) -> Sequence[Step]:
@@ -711,12 +730,21 @@ def check_marginals(preset: Preset, name: str, *, more: int = 0) -> Verdict:
     judged = partial(same_law, name, error_rate=ERROR_RATE / 2)
     alone = judged(samples, laws, resolution=0.05)
     together = judged(sums, drawn_sums, resolution=0.15)
+    entries = _placed(alone, n=_JOINT_COUNTS, model=range(_JOINT_FEATURES))
+    whole = _placed(together, n=_JOINT_COUNTS, statistic=["sum", "maximum"])
     detail = (
         f"raw data, n = {listed(_JOINT_COUNTS)}, {_JOINT_FEATURES} models: entries by "
         f"the exact law {alone.status.value}, sums and maxima against draws of "
         f"diag(Wishart(G, n))/n {together.status.value}"
     )
-    return combine(name, [alone, together], detail=detail)
+    return combine(name, [entries, whole], detail=detail)
+
+
+def _placed(verdict: Verdict, **axes: Sequence[float | str]) -> Verdict:
+    """The verdict with its points' coordinates, as `nested`."""
+    assert verdict.points is not None
+    points = verdict.points._replace(coordinates=nested(**axes))
+    return dataclasses.replace(verdict, points=points)
 
 
 def check_dependence(
@@ -749,7 +777,11 @@ def check_dependence(
         (-0.25, 0.25),
         num_trials=sum(2 * len(part) // 5 for part in _raw_losses(preset)),
         grade=Grade.SAMPLED,
-        coordinates={"n": np.repeat(_JOINT_COUNTS, len(pairs[0])).astype(float)},
+        coordinates={
+            "n": np.repeat(_JOINT_COUNTS, len(pairs[0])).astype(float),
+            "model": np.tile(pairs[0], len(_JOINT_COUNTS)),
+            "other": np.tile(pairs[1], len(_JOINT_COUNTS)),
+        },
         detail=f"raw data, {len(low)} covariances, in units of 2 alpha_j^2 alpha_l^2/n:"
         f" mean correlation of two losses {share:.3f}",
     )

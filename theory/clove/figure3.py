@@ -59,13 +59,16 @@ def _two_moments(
 
 
 def k_means(
-    generator: np.random.Generator, points: Float[np.ndarray, "clients models"]
+    generator: np.random.Generator,
+    points: Float[np.ndarray, "clients models"],
+    number: int = _CLUSTERS,
+    restarts: int = _RESTARTS,
 ) -> Int[np.ndarray, " clients"]:
-    """Labels of the best of a few k-means++ starts."""
+    """Labels of the best of a few k-means++ starts of `number` clusters."""
     best, found = np.inf, np.zeros(len(points), int)
-    for _ in range(_RESTARTS):
+    for _ in range(restarts):
         centres = points[generator.integers(len(points), size=1)]
-        while len(centres) < _CLUSTERS:
+        while len(centres) < number:
             near = np.min(np.sum((points[:, None] - centres) ** 2, axis=-1), axis=1)
             total = np.sum(near)
             weights = near / total if total > 0 else np.full(len(near), 1 / len(near))

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 
 from cfljax import metrics
 from cfljax.statements import (
+    Grade,
     Preset,
     Status,
     Step,
@@ -20,6 +21,7 @@ from cfljax.statements import (
     never_exceeds,
     tally,
 )
+from theory.clove.common.places import nested
 from theory.rows import listed, row
 
 # Figure 1's example, and the adjusted Rand index of footnote 1.
@@ -51,6 +53,12 @@ def check_example(_: Preset, name: str, *, other_loss: float = 5.1) -> Verdict:
         np.array([*losses[:, 0], kept, *np.abs(matched - np.arange(2))]),
         np.array([*losses[:, 1], swapped, 0, 0]),
         rounding=1e-14,
+        grade=Grade.EXACT,
+        coordinates={
+            "part": np.array(
+                ["losses of 1", "losses of 2", "matching", "model of 1", "model of 2"]
+            )
+        },
         detail=f"least loss of both clusters at model 1; matching {kept:.1f} against "
         f"{swapped:.1f}",
     )
@@ -88,6 +96,8 @@ def check_index(_: Preset, name: str, *, adjusted: bool = True) -> Verdict:
         np.abs(index - claimed),
         0.0,
         rounding=4 * float(np.finfo(np.float32).eps),
+        grade=Grade.EXACT,
+        coordinates={"pair": np.arange(len(index))},
         detail=f"{len(index)} pairs of clusterings of 6 clients, all 720 renamings; "
         f"indices {listed(index, '.3f')}",
     )
@@ -226,14 +236,15 @@ _FIGURE4_ROWS = (
 
 CLUSTERS, SIZES = "clove.T15K", "clove.T15K.sizes"
 
-_PUBLISHED = {  # IFCA's final index by M: mean and sd on MNIST, CIFAR-10 and FMNIST
+_DATASETS = ("MNIST", "CIFAR-10", "FMNIST")
+_PUBLISHED = {  # IFCA's final index by M: mean and sd on each of them
     50: ((0.92, 0.11), (0.85, 0.11), (0.74, 0.22)),
     100: ((0.85, 0.11), (0.65, 0.25), (0.93, 0.11)),
     250: ((0.87, 0.18), (0.85, 0.10), (0.85, 0.10)),
     500: ((0.93, 0.10), (0.85, 0.10), (0.85, 0.10)),
     1000: ((0.85, 0.10), (0.93, 0.10), (0.75, 0.21)),
 }
-_TRAINING_IMAGES = (60_000, 50_000, 60_000)  # of the same three data sets
+_TRAINING_IMAGES = (60_000, 50_000, 60_000)
 
 
 def block_sizes(total: int, largest: int | None = None) -> Iterator[tuple[int, ...]]:
@@ -307,7 +318,15 @@ def check_clusters(
         f"deviations fit K = {num_clusters}, {ways} ways to merge, three seeds; "
         f"largest miss {np.max(values):.3g}"
     )
-    return never_exceeds(name, values, half, rounding=1e-14, detail=detail)
+    return never_exceeds(
+        name,
+        values,
+        half,
+        rounding=1e-14,
+        grade=Grade.EXACT,
+        coordinates=nested(m=list(_PUBLISHED), dataset=_DATASETS),
+        detail=detail,
+    )
 
 
 def check_sizes(_: Preset, name: str, *, samples: tuple[int, int, int]) -> Verdict:
@@ -320,6 +339,8 @@ def check_sizes(_: Preset, name: str, *, samples: tuple[int, int, int]) -> Verdi
         needed,
         there,
         rounding=float(np.finfo(float).eps),  # whole numbers, hence exact
+        grade=Grade.EXACT,
+        coordinates={"dataset": np.array(_DATASETS)},
         detail=f"{listed(needed, ',.0f')} images needed of {listed(there, ',.0f')}",
     )
 

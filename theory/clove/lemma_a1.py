@@ -6,6 +6,7 @@ from functools import lru_cache, partial
 import numpy as np
 import scipy.optimize
 from jaxtyping import Bool, Float
+from numpy.typing import ArrayLike
 
 from cfljax.statements import (
     Evaluation,
@@ -74,31 +75,36 @@ def lowest_ratio(
 @lru_cache(maxsize=1)
 def _ratios(
     preset: Preset,
-) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, " points"]]:
-    """|c_1 - c_2| / Delta at random, near the worst place and by descent; sigma."""
+) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, "3 points"]]:
+    """|c_1 - c_2| / Delta at random, near the worst place and by descent; sigma, d and
+    Delta, which is not kept of a descent."""
     generator = preset.generator(ORTHO)
     draws = preset.choose(quick=400, full=20_000)
-    ratios, noises = [], []
+    ratios, places = [], []
+
+    def add(values: np.ndarray, *where: ArrayLike) -> None:
+        ratios.append(values)
+        places.append(np.broadcast_arrays(*where, values)[:-1])
+
     for noise in _NOISES:
         for num_features in _ORTHO_DIMENSIONS:
             first, second = random_units(generator, (2, draws, num_features))
             gap = np.linalg.norm(first - second, axis=1)
-            ratios.append(ortho_separation(first, second, noise) / gap)
+            add(ortho_separation(first, second, noise) / gap, noise, num_features, gap)
         angle = np.geomspace(1e-3, np.pi / 4, 50)[:, None] * np.array([1, -1])
         first = -np.stack([np.cos(np.pi / 4 + angle), np.sin(np.pi / 4 + angle)])
         first, second = np.moveaxis(first, 0, -1).swapaxes(0, 1)
         gap = np.linalg.norm(first - second, axis=1)
-        ratios.append(ortho_separation(first, second, noise) / gap)
+        add(ortho_separation(first, second, noise) / gap, noise, 2, gap)
         starts = preset.choose(quick=1, full=20)
         lowest = [lowest_ratio(generator, d, noise, starts) for d in _SEARCHED]
-        ratios.append(np.array(lowest))
-        noises.append(np.full(sum(map(len, ratios)) - sum(map(len, noises)), noise))
-    return np.concatenate(ratios), np.concatenate(noises)
+        add(np.array(lowest), noise, _SEARCHED, np.nan)
+    return np.concatenate(ratios), np.concatenate(places, axis=1)
 
 
 def check_separation(preset: Preset, name: str, *, square: float) -> Verdict:
     """|c_1 - c_2| >= Delta / sqrt(`square` + sigma^2)."""
-    ratios, noises = _ratios(preset)
+    ratios, (noises, features, gaps) = _ratios(preset)
     least = float(np.min(ratios[noises == 0]))
     detail = (
         f"{len(ratios)} pairs of truths, d to 200, a third of them without noise: "
@@ -110,7 +116,7 @@ def check_separation(preset: Preset, name: str, *, square: float) -> Verdict:
         1 / np.sqrt(square + noises**2),
         rounding=1e-10,
         grade=Grade.SEARCHED,
-        coordinates={"noise": noises},
+        coordinates={"noise": noises, "d": features, "separation": gaps},
         detail=detail,
     )
 
@@ -270,15 +276,17 @@ def adversarial_truths(
 
 
 @lru_cache(maxsize=1)
-def _adversaries(preset: Preset) -> Float[np.ndarray, "points 2"]:
-    """|c_1 - c_2| and s_min where the truths are chosen after the models, Delta = 1."""
+def _adversaries(preset: Preset) -> Float[np.ndarray, "points 4"]:
+    """|c_1 - c_2| and s_min where the truths are chosen after the models, Delta = 1; d,
+    and the draw's number."""
     found = []
     for num_features in _DIMENSIONS + preset.choose(quick=(), full=_LARGE_DIMENSIONS):
         generator = preset.generator(RANDOM, num_features)
-        for _ in range(preset.choose(quick=3, full=30)):
+        for index in range(preset.choose(quick=3, full=30)):
             models = random_units(generator, (num_features, num_features))
             truths, least = adversarial_truths(models, generator)
-            found.append([separation(truths[0], truths[1], models, _NOISE), least])
+            apart = separation(truths[0], truths[1], models, _NOISE)
+            found.append([apart, least, num_features, index])
     return np.array(found, float)
 
 
@@ -286,7 +294,7 @@ def check_adversary(
     preset: Preset, name: str, *, by_singular_value: bool, share: float = 1.0
 ) -> Verdict:
     """|c_1 - c_2| >= `share` Delta/sqrt(4 + sigma^2), or s_min times that."""
-    found, least = _adversaries(preset).T
+    found, least, features, draws = _adversaries(preset).T
     claimed = share / np.sqrt(4 + _NOISE**2) * (least if by_singular_value else 1.0)
     claimed = np.broadcast_to(claimed, found.shape)
     detail = (
@@ -300,6 +308,7 @@ def check_adversary(
         claimed,
         rounding=1e-11,
         grade=Grade.SAMPLED,
+        coordinates={"d": features, "draw": draws},
         detail=detail,
     )
 
@@ -365,7 +374,8 @@ def check_independent(
         f"share below the claim at d = {listed(dimensions)}: "
         f"{listed(np.mean(events, axis=1), '.2g')}"
     )
-    return at_most(name, tally(events), 0.01, detail=detail)
+    places = {"d": np.array(dimensions, float)}
+    return at_most(name, tally(events), 0.01, coordinates=places, detail=detail)
 
 
 _MODELS = "N = d independent models, uniform on the unit sphere"

@@ -87,6 +87,7 @@ def check_order(_: Preset, name: str, *, c1: float = 0.5, c2: float = C2) -> Ver
         np.log(c1) - c2 * strength,
         rounding=1e-12 * (1 + np.abs(found)),
         logarithmic=True,
+        grade=Grade.EXACT,
         coordinates={"n": samples, "rho": rho},
     )
     sharp = [
@@ -113,17 +114,17 @@ def prove_order(*, c2: str = "0.1211") -> Sequence[Step]:
     - t^2)^2/Q, Q = 4 s^2 t^2 (1 - c^2) + 4 sigma^2 (s^2 + t^2 - 2 s t c). (2) It is
     I_q(N/2, 1/2)/2 with q = 1/(1 + kappa^2), and I_q(v, 1/2) = q^v times the integral
     of u^(v-1) (1 - q u)^(-1/2) over that with q = 1, at most q^v: P <= (1 +
-    kappa^2)^(-N/2)/2. (3) Q is a concave quadratic of c with its peak at -sigma^2/(s
-    t), where Q = 4 (s^2 + sigma^2) (t^2 + sigma^2). If sigma^2 >= s t, Q is at most its
-    value at c = -1, 4 sigma^2 (s + t)^2, and kappa^2 >= (s - t)^2/(4 sigma^2) >=
-    rho/16. If not, kappa^2 is at least (A/B + B/A - 2)/4, A = s^2 + sigma^2, B = t^2 +
-    sigma^2, which rises with s: it is least at the least s that is allowed, either
-    sigma^2/t, where it is (s - t)^2/(4 sigma^2) >= rho/16 again, or 3/4, and then with
-    t = 1/4 at most, kappa^2 >= 16 rho^2/((9 rho + 16)(rho + 16)), which can only be
-    where 3/16 > sigma^2, rho > 16/3. (4) For rho <= 16/3, log(1 + rho/16) (1 +
-    1/rho)^2/2 >= c2, below 0.1 by log(1 + y) >= y/(1 + y). (5) For rho > 16/3 the
-    second bound is the smaller, as the difference is a square; it rises with rho from
-    1/3, and log(4/3)/2 >= c2.
+    kappa^2)^(-N/2)/2, which is the claim itself in the limit rho = 0. (3) Q is a
+    concave quadratic of c with its peak at -sigma^2/(s t), where Q = 4 (s^2 + sigma^2)
+    (t^2 + sigma^2). If sigma^2 >= s t, Q is at most its value at c = -1, 4 sigma^2 (s +
+    t)^2, and kappa^2 >= (s - t)^2/(4 sigma^2) >= rho/16. If not, kappa^2 is at least
+    (A/B + B/A - 2)/4, A = s^2 + sigma^2, B = t^2 + sigma^2, which rises with s: it is
+    least at the least s that is allowed, either sigma^2/t, where it is (s - t)^2/(4
+    sigma^2) >= rho/16 again, or 3/4, and then with t = 1/4 at most, kappa^2 >= 16
+    rho^2/((9 rho + 16)(rho + 16)), which can only be where 3/16 > sigma^2, rho > 16/3.
+    (4) For rho <= 16/3, log(1 + rho/16) (1 + 1/rho)^2/2 >= c2, below 0.1 by log(1 + y)
+    >= y/(1 + y). (5) For rho > 16/3 the second bound is the smaller, as the difference
+    is a square; it rises with rho from 1/3, and log(4/3)/2 >= c2.
     """
     import flint
     import sympy
@@ -332,6 +333,7 @@ def check_matching(
             bound,
             rounding=rounding,
             logarithmic=True,
+            grade=Grade.EXACT,
             coordinates={"k": float(clusters), "n": samples, "rho": rho},
         )
         parts.append(by_law)
@@ -365,11 +367,11 @@ def check_matching(
 
 def check_rewriting(_: Preset, name: str, *, factor: float, capped: bool) -> Verdict:
     """K^2 e^{-x} <= `factor` e^{-x/log K^2}, of a probability where `capped`."""
-    clusters, x = (
-        axis.ravel() for axis in np.meshgrid(_CLUSTERS, np.linspace(0, 60, 2401))
-    )
+    even = np.linspace(0, 60, 2401)
+    # And log K^2, where the cap sets in.
+    x = np.concatenate([np.append(even, np.log(number**2)) for number in _CLUSTERS])
+    clusters = np.repeat(_CLUSTERS, len(even) + 1)
     exponent = np.log(clusters**2)
-    x, exponent = np.concatenate([x, exponent]), np.concatenate([exponent, exponent])
     left = exponent - x
     left = np.minimum(left, 0) if capped else left
     right = np.log(factor) - x / exponent
@@ -378,7 +380,15 @@ def check_rewriting(_: Preset, name: str, *, factor: float, capped: bool) -> Ver
         "the "
         "points"
     )
-    main = never_exceeds(name, left, right, rounding=1e-12, logarithmic=True)
+    main = never_exceeds(
+        name,
+        left,
+        right,
+        rounding=1e-12,
+        logarithmic=True,
+        grade=Grade.EXACT,
+        coordinates={"k": clusters, "exponent": x},
+    )
     reached = attained(name, np.exp(left - right), share=1 - 1e-9)
     return combine(name, [main, reached], detail=detail)
 
@@ -419,6 +429,7 @@ def check_assumption(_: Preset, name: str, *, constant: float = 1 / C2) -> Verdi
         np.log(delta),
         rounding=1e-12 * (1 + np.abs(union)),
         logarithmic=True,
+        grade=Grade.EXACT,
         coordinates={"k": clusters, "rho": rho, "failure": delta},
     )
     ratios = np.exp(union - np.log(delta))

@@ -9,7 +9,7 @@ not see it, k-means sees nothing else. A spread below sqrt(2) delta is enough fo
 linkage.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -30,6 +30,7 @@ from cfljax.statements import (
     never_exceeds,
     never_falls_below,
 )
+from theory.clove.common.places import nested
 from theory.clove.common.sharp import attained
 from theory.glossary import parameter
 from theory.rows import row
@@ -98,10 +99,15 @@ def check_distance(
         f"{np.min(distances):.8f}, by descent {found[-1][0]:.8f}"
     )
     claimed = np.full(len(distances), float(constant))
+    kinds = ["random"] * size + ["tight", "descent"]
+    places = {
+        "k": np.repeat(_CLUSTERS, size + 2),
+        "kind": np.tile(kinds, len(_CLUSTERS)),
+        "draw": np.tile([*range(size), 0, 0], len(_CLUSTERS)),
+    }
+    searched = {"rounding": 1e-10, "grade": Grade.SEARCHED}
     parts = [
-        never_falls_below(
-            name, distances, claimed, rounding=1e-10, grade=Grade.SEARCHED
-        ),
+        never_falls_below(name, distances, claimed, coordinates=places, **searched),
         attained(name, constant / distances, share=1 - 1e-9, grade=Grade.SEARCHED),
     ]
     return combine(name, parts, detail=detail)
@@ -185,7 +191,7 @@ def check_k_means(preset: Preset, name: str, *, spread: float = 1000.0) -> Verdi
         f"{np.max(ratios):.2f} or less of the true clusters' inertia"
     )
     # One exact run that goes wrong is enough: the claim is without exception.
-    return never_exceeds(name, np.array(wrong), 0.0, rounding=1e-12, detail=detail)
+    return _none_wrong(name, wrong, nested(draw=range(len(wrong))), detail)
 
 
 def prove_spread(*, levels: tuple[int, int] = (0, 1000)) -> Sequence[Step]:
@@ -234,7 +240,23 @@ def check_linkage(preset: Preset, name: str, *, spread: float = 0.999) -> Verdic
         f"{len(wrong)} sets of clients, K = 2 to 10: pairs judged wrongly at "
         f"most {np.max(wrong):.1%}"
     )
-    return never_exceeds(name, np.array(wrong), 0.0, rounding=1e-12, detail=detail)
+    places = nested(k=_CLUSTERS, draw=range(len(wrong) // len(_CLUSTERS)))
+    return _none_wrong(name, wrong, places, detail)
+
+
+def _none_wrong(
+    name: str, wrong: Sequence[float], places: Mapping[str, np.ndarray], detail: str
+) -> Verdict:
+    """Judge that no set of clients has a pair that is judged wrongly."""
+    return never_exceeds(
+        name,
+        np.array(wrong),
+        0.0,
+        rounding=1e-12,
+        grade=Grade.SAMPLED,
+        coordinates=places,
+        detail=detail,
+    )
 
 
 _GAP = "every client's least loss is delta or more below its next, delta > 0"
@@ -250,13 +272,12 @@ STATEMENTS = (
         proof=prove_distance,
         proof_control={"square": 3},
         evaluation=Evaluation(
-            quantity="inf |L_i - L_j| over loss vectors with a gap of delta",
-            parameters=(
-                parameter("separation", 1.0, "the gap delta", open=True),
-                parameter("k", 2, "models", least=2),
+            quantity="inf |L_i - L_j|/delta over loss vectors with a gap of delta",
+            parameters=(parameter("num_models", 2, least=2, most=500),),
+            bound=lambda num_models: float(np.sqrt(2)),
+            truth=lambda num_models: exact(
+                float(np.linalg.norm(np.subtract(*np.eye(int(num_models))[:2])))
             ),
-            bound=lambda separation, k: float(np.sqrt(2)) * separation,
-            truth=lambda separation, k: exact(float(np.sqrt(2)) * separation),
             relation=">=",
             note="attained at (0, delta) and (delta, 0), further losses the same",
         ),

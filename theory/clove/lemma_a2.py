@@ -109,6 +109,7 @@ def check_lemma(
     searched = np.array(_ALL) <= up_to
     found = [factor(fine), _on_segment(fine), _descended(preset)[searched]]
     ratios = np.concatenate([fine, fine, np.array(_ALL)[searched]])
+    methods = np.repeat(["formula", "segment", "descent"], list(map(len, found)))
     values = np.concatenate(found)
     detail = (
         f"sigma/Delta up to {up_to:.5f}, least |c_i - c_j| / Delta "
@@ -120,7 +121,7 @@ def check_lemma(
         np.full(len(values), least),
         rounding=1e-12,
         grade=Grade.SEARCHED,
-        coordinates={"noise": ratios, "separation": 1.0},
+        coordinates={"noise": ratios, "separation": 1.0, "method": methods},
         detail=detail,
     )
 
@@ -133,7 +134,12 @@ def check_threshold(
     inside = check_lemma(preset, name, up_to=threshold)
     beyond = threshold * (1 + np.geomspace(1e-9, 10, 100))
     outside = never_exceeds(
-        name, _on_segment(beyond), 0.5, rounding=1e-12, grade=Grade.SEARCHED
+        name,
+        _on_segment(beyond),
+        0.5,
+        rounding=1e-12,
+        grade=Grade.EXACT,
+        coordinates={"noise": beyond, "separation": 1.0},
     )
     return combine(name, [inside, outside], detail=inside.detail)
 
@@ -143,9 +149,11 @@ def check_infimum(preset: Preset, name: str, *, scale: float = 1.0) -> Verdict:
     ratios = np.array(_ALL)
     claimed = scale * factor(ratios)
     found = _descended(preset)
-    searched = {"rounding": 1e-12, "grade": Grade.SEARCHED}
-    below = never_falls_below(name, found, claimed, **searched)
-    attained = never_exceeds(name, _on_segment(ratios), claimed, **searched)
+    places = {"noise": ratios, "separation": 1.0}
+    judged = {"rounding": 1e-12, "coordinates": places}
+    below = never_falls_below(name, found, claimed, grade=Grade.SEARCHED, **judged)
+    segment = _on_segment(ratios)
+    attained = never_exceeds(name, segment, claimed, grade=Grade.EXACT, **judged)
     excess = float(np.max(found - claimed))
     detail = (
         f"{len(ratios)} noises: descent ends at most {excess:.1g} above "
@@ -358,6 +366,7 @@ def check_step(
         left,
         right,
         rounding=1e-13,
+        grade=Grade.SAMPLED,
         coordinates={"separation": delta, "noise": sigma},
         detail=detail,
     )

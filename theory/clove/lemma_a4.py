@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from cfljax import law
 from cfljax.statements import (
     Evaluation,
+    Grade,
     Margin,
     Preset,
     Simulation,
@@ -166,6 +167,8 @@ def _one_model(name: str, share: float) -> Verdict:
         np.log(delta),
         rounding=1e-10,
         logarithmic=True,
+        grade=Grade.EXACT,
+        coordinates={"n": count, "m": clients, "failure": delta},
     )
 
 
@@ -330,7 +333,8 @@ def check_quoted(
         np.log(prefactor) - x,
         rounding=_rounding(count),
         logarithmic=True,
-        coordinates={"n": count},
+        grade=Grade.EXACT,
+        coordinates={"n": count, "exponent": x},
     )
     detail = (
         f"exact tails, {len(_COUNTS)} n from 1 to 10^6, x from 10^-6 to 60: "
@@ -381,7 +385,8 @@ def check_step(_: Preset, name: str, *, from_ratio: float) -> Verdict:
         left,
         right,
         rounding=1e-14 * right,
-        coordinates={"n": count},
+        grade=Grade.EXACT,
+        coordinates={"n": count, "exponent": x},
         detail=detail,
     )
 
@@ -447,7 +452,8 @@ def check_single(_: Preset, name: str, *, rate: float) -> Verdict:
         -rate * np.sqrt(2 * t),
         rounding=_rounding(count),
         logarithmic=True,
-        coordinates={"n": count},
+        grade=Grade.EXACT,
+        coordinates={"n": count, "multiple": t},
     )
     reached = attained(name, rate * np.sqrt(2 * t) / -logarithm)
     return combine(name, [main, reached], detail=detail)
@@ -466,7 +472,8 @@ def check_sharp(_: Preset, name: str, *, divisor: float = 2.0) -> Verdict:
         -(s**2) / divisor,
         rounding=_rounding(count),
         logarithmic=True,
-        coordinates={"n": count},
+        grade=Grade.EXACT,
+        coordinates={"n": count, "multiple": s},
     )
     detail = (
         "exact two-sided tails, n to 10^6, s to 60: log P + s^2/2 is at most "

@@ -14,6 +14,7 @@ from cfljax.statements import (
     Evaluation,
     Grade,
     Margin,
+    Parameter,
     Preset,
     Simulation,
     Status,
@@ -29,6 +30,7 @@ from cfljax.statements import (
 )
 from theory.clove.common.chi_bounds import bound_square
 from theory.clove.common.loss_means import random_units
+from theory.clove.common.places import nested
 from theory.clove.common.sharp import attained
 from theory.clove.lemma_a4 import two_sided
 from theory.glossary import parameter
@@ -43,9 +45,9 @@ LENGTH, VARIANCE = "clove.lemA3", "clove.eq2"
 _VARIANCE_COUNTS = (1, 2, 5, 20, 100)
 
 
-def _proximal(preset: Preset) -> Float[np.ndarray, "points 2"]:
-    """|theta| and Delta of models Delta/4 from a unit truth, half of them straight
-    out."""
+def _proximal(preset: Preset) -> Float[np.ndarray, "points 3"]:
+    """|theta|, Delta and d of models Delta/4 from a unit truth, every other one of them
+    straight out."""
     generator = preset.generator(LENGTH)
     size, found = preset.choose(quick=1000, full=100_000), []
     for num_features in (1, 2, 10, 100):
@@ -55,20 +57,32 @@ def _proximal(preset: Preset) -> Float[np.ndarray, "points 2"]:
         reach = generator.uniform(0, 2, (size, 1)) / 4
         reach[:2] = 0.5
         lengths = np.linalg.norm(truths + reach * offsets, axis=1)
-        found.append(np.stack([lengths, 4 * reach[:, 0]], axis=1))
+        features = np.full(size, num_features)
+        found.append(np.stack([lengths, 4 * reach[:, 0], features], axis=1))
     return np.concatenate(found)
 
 
 def check_length(preset: Preset, name: str, *, limit: float = 2.0) -> Verdict:
     """|theta| < `limit`, and |theta| <= 1 + Delta/4, for proximal models."""
-    lengths, separations = _proximal(preset).T
+    lengths, separations, features = _proximal(preset).T
     claimed = np.minimum(limit, 1 + separations / 4)
     detail = f"{len(lengths)} models, d to 100: longest {np.max(lengths):.6f}"
-    places = {"separation": separations}
-    judged = partial(never_exceeds, name, rounding=1e-13, coordinates=places)
+    main = never_exceeds(
+        name,
+        lengths,
+        claimed,
+        rounding=1e-13,
+        grade=Grade.SAMPLED,
+        coordinates={
+            "separation": separations,
+            "d": features,
+            "direction": np.tile(["outwards", "random"], len(lengths) // 2),
+        },
+    )
     out = separations == 2  # the furthest that unit truths can be
-    sharp = attained(name, (lengths / claimed)[out], share=1 - 1e-9)
-    return combine(name, [judged(lengths, claimed), sharp], detail=detail)
+    ratios = (lengths / claimed)[out]
+    sharp = attained(name, ratios, share=1 - 1e-9, grade=Grade.SAMPLED)
+    return combine(name, [main, sharp], detail=detail)
 
 
 def prove_length(*, limit: str = "2") -> Sequence[Step]:
@@ -86,7 +100,8 @@ def check_variance(preset: Preset, name: str, *, square: float = 9.0) -> Verdict
     generator = preset.generator(VARIANCE)
     size = preset.choose(quick=300, full=30_000)
     values, bounds, furthest = [], [], 0.0
-    for num_features in (1, 3, 30):
+    dimensions = (1, 3, 30)
+    for num_features in dimensions:
         truths = random_units(generator, (size, num_features))
         models = 2 * random_units(generator, (size, num_features))
         models *= generator.uniform(0, 1, (size, 1)) ** (1 / num_features)
@@ -103,9 +118,23 @@ def check_variance(preset: Preset, name: str, *, square: float = 9.0) -> Verdict
         f"{3 * size} models with |theta| <= 2: |theta - theta*| up to {furthest:.6f}"
     )
     ratios = np.concatenate([left[size:] / right[size:]])
+    places = nested(
+        d=dimensions,
+        noise=_NOISES,
+        n=_VARIANCE_COUNTS,
+        part=["variance", "bound"],
+        draw=range(size),
+    )
     parts = [
-        never_exceeds(name, left, right, rounding=1e-13),
-        attained(name, ratios, share=1 - 1e-9),
+        never_exceeds(
+            name,
+            left,
+            right,
+            rounding=1e-13,
+            grade=Grade.SAMPLED,
+            coordinates=places,
+        ),
+        attained(name, ratios, share=1 - 1e-9, grade=Grade.SAMPLED),
     ]
     return combine(name, parts, detail=detail)
 
@@ -198,9 +227,17 @@ def check_projection(preset: Preset, name: str, *, factor: float = 1.0) -> Verdi
         f"{len(values)} covariances, N to 50, a sixth of them tight: largest "
         f"ratio of both sides {tightest:.12f}"
     )
+    ranks = ["one", "half", "more than full"]
     parts = [
-        never_exceeds(name, values, factor * bounds, rounding=1e-13 * bounds),
-        attained(name, values / (factor * bounds), share=1 - 1e-9),
+        never_exceeds(
+            name,
+            values,
+            factor * bounds,
+            rounding=1e-13 * bounds,
+            grade=Grade.SAMPLED,
+            coordinates=nested(num_models=_SIZES, rank=ranks, draw=range(draws)),
+        ),
+        attained(name, values / (factor * bounds), share=1 - 1e-9, grade=Grade.SAMPLED),
     ]
     return combine(name, parts, detail=detail)
 
@@ -241,7 +278,9 @@ def _root_covariance(
 
 
 _VECTOR = (
-    parameter("num_models", 10, "N = d orthonormal models", most=500),
+    parameter(
+        "num_models", 10, "orthonormal models that losses are taken of, N = d", most=500
+    ),
     parameter("n", 20),
     parameter("noise", 0.1),
 )
@@ -312,6 +351,7 @@ _PROJECTION_ROW = row(
 SPECTRAL, TRACE, NORM = "clove.lemA6", "clove.eq5", "clove.lemA7"
 
 _COUNTS = (1, 5, 20, 100)
+_DIMENSIONS = {"quick": (1, 2, 10, 60), "full": (1, 2, 10, 100, 400)}
 _SHAPES = ((10, 20, 5), (10, 20, 50), (20, 15, 30))  # d, n, M
 
 
@@ -331,7 +371,7 @@ def _collections(
 def _covariances(preset: Preset) -> Float[np.ndarray, "points 4"]:
     """Largest eigenvalue, trace, N/(2n) and sigma^2 of exact covariances."""
     found = []
-    for num_features in preset.choose(quick=(1, 2, 10, 60), full=(1, 2, 10, 100, 400)):
+    for num_features in preset.choose(**_DIMENSIONS):
         generator = preset.generator(SPECTRAL, num_features)
         for models, truth in _collections(generator, num_features):
             for noise in _NOISES:
@@ -354,9 +394,22 @@ def check_covariance(preset: Preset, name: str, *, square: float = 9.0) -> Verdi
         f"{len(value)} exact covariances, n to {_COUNTS[-1]}: ratio to the "
         f"bound {np.min(ratio):.3f} to {np.max(ratio):.5f}"
     )
+    places = nested(
+        d=preset.choose(**_DIMENSIONS),
+        models=["orthonormal", "proximal", "opposite"],
+        noise=_NOISES,
+        n=_COUNTS,
+    )
     parts = [
-        never_exceeds(name, value, bound, rounding=1e-12 * bound),
-        attained(name, ratio),
+        never_exceeds(
+            name,
+            value,
+            bound,
+            rounding=1e-12 * bound,
+            grade=Grade.SAMPLED,
+            coordinates=places,
+        ),
+        attained(name, ratio, grade=Grade.SAMPLED),
     ]
     return combine(name, parts, detail=detail)
 
@@ -392,7 +445,8 @@ def check_markov(_: Preset, name: str, *, power: float = 2.0) -> Verdict:
         -power * np.log(level),
         rounding=1e-11 + 1e-15 * count,
         logarithmic=True,
-        coordinates={"n": count},
+        grade=Grade.EXACT,
+        coordinates={"n": count, "multiple": level},
         detail=f"exact law of the worst models, n to {_MARKOV_COUNTS[-1]:g}, L from "
         "1.1 "
         f"to 30: log P + 2 log L is at most {np.max(found + 2 * np.log(level)):.3f}",
@@ -594,7 +648,15 @@ def check_fact(_: Preset, name: str, *, rows_bound: bool = False) -> Verdict:
         "= "
         f"{first[0] if len(first) else np.inf:g} on"
     )
-    return never_exceeds(name, norm, bound, rounding=1e-12 * norm, detail=detail)
+    return never_exceeds(
+        name,
+        norm,
+        bound,
+        rounding=1e-12 * norm,
+        grade=Grade.EXACT,
+        coordinates={"m": rows},
+        detail=detail,
+    )
 
 
 def prove_fact(*, growth: str = "1/2") -> Sequence[Step]:
@@ -650,26 +712,43 @@ def check_chernoff(preset: Preset, name: str, *, prefactor: float = 1.0) -> Verd
         + ", bounds "
         + listed(claimed[:3], ".3g")
     )
-    main = at_most(name, tally(counted), claimed, error_rate=ERROR_RATE / 2)
+    main = at_most(
+        name,
+        tally(counted),
+        claimed,
+        error_rate=ERROR_RATE / 2,
+        coordinates=nested(m=_ROWS, d=_FEATURES, excess=_EXCESSES),
+    )
     return combine(name, [main, reached], detail=detail)
 
 
 def _draw_spikes(
-    generator: np.random.Generator, trials: int, *, n: float | int, d: float | int
+    generator: np.random.Generator, trials: int, *, m: float | int, d: float | int
 ) -> Bool[np.ndarray, " trials"]:
     """Whether |Y|^2 >= 3 gamma^2 n for spikes."""
-    return spike_norms(generator, int(n), int(d), trials) >= 3
+    return spike_norms(generator, int(m), int(d), trials) >= 3
 
 
+def _rows(default: int) -> Parameter:
+    """The lemma's n."""
+    return parameter("m", default, "clients, each a row of the matrix: n", least=2)
+
+
+_PRINTED_FACT_EVALUATION = Evaluation(
+    quantity="sup |Y|/(gamma sqrt(n)) over all Y that are allowed",
+    parameters=(_rows(10**12),),
+    bound=lambda m, power: float(np.log(m) ** power),
+    truth=lambda m: exact(float(np.sqrt(m))),
+    constants={"power": Constant(4.0, origin="of log(n), polylog(n), chosen")},
+    note="attained where all rows are gamma sqrt(n) e_1, which has the probability "
+    "n^-n if each is with 1/n and 0 otherwise",
+)
 _FACT_EVALUATION = Evaluation(
     quantity="P(|Y|^2 >= 3 gamma^2 n), rows gamma sqrt(n) e_j with probability 1/n",
-    parameters=(
-        parameter("n", 100, "rows", least=2),
-        parameter("d", 2),
-    ),
-    bound=lambda n, d: d * float(np.exp(2 - 3 * np.log(3))),
-    truth=Simulation(draw=_draw_spikes, numbers=lambda n, d: d + 1),
-    margins=lambda n, d: (Margin(f"{FACT}: n >= d", n, d),),
+    parameters=(_rows(100), parameter("d", 2)),
+    bound=lambda m, d: d * float(np.exp(2 - 3 * np.log(3))),
+    truth=Simulation(draw=_draw_spikes, numbers=lambda m, d: d + 1),
+    margins=lambda m, d: (Margin(f"{FACT}: n >= d", m, d),),
     note="tau = 2",
 )
 
@@ -695,6 +774,7 @@ _FACT_ROWS = (
         control={"rows_bound": True},
         proof=prove_fact,
         proof_control={"growth": "0"},
+        evaluation=_PRINTED_FACT_EVALUATION,
         note="As printed, for every Y, with p read as 1 and polylog(n) as log(n)^4; a "
         'larger power fails at larger n. What is missing is "with high probability". '
         "The control has gamma n, which is attained.",

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from cfljax.statements import (
+    Grade,
     Preset,
     Status,
     Step,
@@ -29,6 +30,26 @@ OURS = "CLoVE"
 _EPS = 1e-9  # of decimals as floats
 _ACCURACY, _FIRST = "test accuracy %", "first round with ARI>=0.9"
 _EARLY = "ARI in 10 rounds"
+_DATASETS = ("MNIST", "CIFAR-10", "FMNIST", "Amazon", "AG News")
+
+
+def _columns(
+    number: int, metric: str, chosen: Sequence[int] | None = None
+) -> dict[str, Shaped[np.ndarray, " columns"]]:
+    """Data set and setting of a table's columns, all or those chosen."""
+    every = TABLES[number, metric].columns
+    names = every if chosen is None else [every[i] for i in chosen]
+    data = [next(one for one in _DATASETS if name.startswith(one)) for name in names]
+    pairs = zip(names, data, strict=True)
+    settings = [name.removeprefix(one).strip() for name, one in pairs]
+    return {"dataset": np.array(data), "setting": np.array(settings)}
+
+
+def _joined(
+    parts: Sequence[dict[str, Shaped[np.ndarray, " _"]]],
+) -> dict[str, Shaped[np.ndarray, " columns"]]:
+    """The columns of several tables."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _ranks(number: int, metric: str, *, least: bool) -> dict[str, tuple[int, ...]]:
@@ -59,6 +80,8 @@ def check_rank(
         chosen,
         float(worst),
         rounding=_EPS,
+        grade=Grade.EXACT,
+        coordinates=_columns(number, metric, columns),
         detail=f"Table {number}, {metric}: {algorithm} ranks {listed(ranks, 'g')}",
     )
 
@@ -75,6 +98,8 @@ def check_only(_: Preset, name: str, *, worst: int = 2, others: int = 4) -> Verd
         np.array([12 - ours, *counts.values()]),
         np.array([0.0] + [float(others)] * len(counts)),
         rounding=_EPS,
+        grade=Grade.EXACT,
+        coordinates={"method": np.array([OURS, *counts])},
         detail=f"among the best {worst} of Table 1: {OURS} in {ours:g} of 12 columns, "
         f"{runner} in {counts[runner]:g}",
     )
@@ -95,6 +120,8 @@ def check_level(
         values,
         level,
         rounding=_EPS,
+        grade=Grade.EXACT,
+        coordinates=_columns(number, metric),
         detail=f"Table {number}, {metric}: {listed(values, 'g')}",
     )
 
@@ -112,6 +139,8 @@ def check_rounds(
         rounds,
         limit - 0.1,  # the tables have tenths
         rounding=_EPS,
+        grade=Grade.EXACT,
+        coordinates=_joined([_columns(number, _FIRST) for number in tables]),
         detail=f"Tables {listed(tables)}: {len(found)} settings, first round "
         f"{np.nanmin(found):g} to {np.nanmax(found):g}, never in {never}",
     )
@@ -130,6 +159,8 @@ def check_unlike(_: Preset, name: str, *, columns: float = 1.0) -> Verdict:
         np.array([-ours, *late.values()]),
         np.array([0.0] + [columns] * len(late)),
         rounding=_EPS,
+        grade=Grade.EXACT,
+        coordinates={"method": np.array([OURS, *late])},
         detail="columns of Table 5 without 0.9 in time: "
         + ", ".join(f"{one} {count:g}" for one, count in late.items())
         + f", {OURS} {ours:g}",
@@ -149,6 +180,8 @@ def check_early(_: Preset, name: str, *, strict: bool) -> Verdict:
         best,
         ours - need,
         rounding=_EPS,
+        grade=Grade.EXACT,
+        coordinates=_columns(5, _EARLY),
         detail=f"best baseline {listed(best, 'g')}, {OURS} {listed(ours, 'g')}",
     )
 
@@ -166,6 +199,11 @@ def check_exceeds(
         ours,
         theirs + more,
         rounding=_EPS,
+        grade=Grade.EXACT,
+        coordinates={
+            **_joined([_columns(number, metric) for metric in metrics]),
+            "metric": np.repeat(metrics, len(ours) // len(metrics)),
+        },
         detail=f"Table {number}, {listed(metrics)}: by {np.min(ours - theirs):.3g} to "
         f"{np.max(ours - theirs):.3g}",
     )
@@ -179,6 +217,8 @@ def check_average(_: Preset, name: str, *, columns: tuple[int, ...]) -> Verdict:
         ranks[list(columns)],
         1.0,
         rounding=_EPS,
+        grade=Grade.EXACT,
+        coordinates=_columns(8, _ACCURACY, columns),
         detail=f"Table 8: FedAvg ranks {listed(ranks, 'g')}",
     )
 
@@ -206,6 +246,8 @@ def check_seeds(_: Preset, name: str, *, correction: int = 0) -> Verdict:
         np.array(latest, float),
         7.0,
         rounding=_EPS,
+        grade=Grade.EXACT,
+        coordinates=_columns(13, _ACCURACY),
         detail=f"latest rounds of three seeds, at the least: {listed(latest)}",
     )
 
@@ -233,6 +275,7 @@ def check_ablation(_: Preset, name: str, *, relative: bool) -> Verdict:
         np.array([abs(drop - 4.3)]),
         0.05,
         rounding=_EPS,
+        grade=Grade.EXACT,
         detail=f"from {whole} to {without}: a drop of {drop:.2f}",
     )
 
@@ -245,12 +288,14 @@ def check_largest(_: Preset, name: str, *, part: str = "No matching") -> Verdict
         for one, values in _ABLATION.items()
         if one != "Original CLoVE"
     }
-    others = np.array([size for one, size in moved.items() if one != part])
+    others = {one: size for one, size in moved.items() if one != part}
     return never_exceeds(
         name,
-        others,
+        np.array(list(others.values())),
         moved[part],
         rounding=_EPS,
+        grade=Grade.EXACT,
+        coordinates={"method": np.array(list(others))},
         detail=", ".join(f"{one} {size:.1f}" for one, size in moved.items()),
     )
 
@@ -270,6 +315,7 @@ def check_costs(
         sent,
         factor,
         rounding=_EPS,
+        grade=Grade.EXACT,
         coordinates={"k": clusters, "rounds": float(_ROUNDS)},
         detail=f"K = 2 to {most_clusters}, stable at round {_STABLE} of {_ROUNDS}: "
         f"{np.min(sent):.2f} to {np.max(sent):.2f} times FedAvg's",

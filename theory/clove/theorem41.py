@@ -30,6 +30,7 @@ from theory.clove.common.recovery import (
     draw,
     is_fixed_point,
     models_and_truths,
+    places,
     recovered,
     samples_by_clients,
     samples_by_condition,
@@ -102,16 +103,8 @@ def check_printed(
         + f" of {events.shape[1]} trials each"
     )
     return at_most(
-        name, tally(events), bounds, coordinates=_places(cells), detail=detail
+        name, tally(events), bounds, coordinates=places(cells), detail=detail
     )
-
-
-def _places(cells: Sequence[Cell]) -> dict[str, Float[np.ndarray, " cells"]]:
-    """The cells' coordinates, in the glossary's names."""
-    names = {"d": 1, "k": 2, "m": 3, "separation": 5, "noise": 6}
-    return {
-        name: np.array([float(one[i]) for one in cells]) for name, i in names.items()
-    }
 
 
 def _errs(
@@ -144,7 +137,7 @@ def check_condition(preset: Preset, name: str, *, constant: float = 0.5) -> Verd
         f"{len(events)} cells at the least n: k-means errs in "
         f"{np.min(shares):.3g} to {np.max(shares):.3g} of {events.shape[1]} trials"
     )
-    return at_most(name, tally(events), RISK, coordinates=_places(cells), detail=detail)
+    return at_most(name, tally(events), RISK, coordinates=places(cells), detail=detail)
 
 
 def check_curve(
@@ -170,9 +163,9 @@ def check_curve(
         f"{np.min(low / whole):.3g} to {np.max(high / whole):.3g}",
     )
     # n* against what is claimed of it, drawn as a curve: the band's other end is 0.
-    places = _places(measured.cells)
+    where = places(measured.cells)
     return dataclasses.replace(
-        verdict, points=Points(bound, low, high, coordinates=places)
+        verdict, points=Points(bound, low, high, coordinates=where)
     )
 
 
@@ -530,8 +523,8 @@ def check_remark(preset: Preset, name: str, *, factor: float = 1.5) -> Verdict:
         f"clients recovered in {least:.3g} of the trials or more on losses, "
         f"{on_roots:.3g} on roots"
     )
-    places = _places(measured.cells)
-    return at_most(name, tally(events), 0.5, coordinates=places, detail=detail)
+    where = places(measured.cells)
+    return at_most(name, tally(events), 0.5, coordinates=where, detail=detail)
 
 
 def row_bound(
@@ -573,13 +566,18 @@ def check_remark_corrected(
     events = np.array([parts[place] for parts in measured.on_losses])
     shares, ratios = np.mean(events, axis=1), _largest_rows(preset)
     half = partial(at_most, name, error_rate=ERROR_RATE / 2)
-    recovery = half(tally(events), np.array([allowed(one) for one in measured.cells]))
+    recovery = half(
+        tally(events),
+        np.array([allowed(one) for one in measured.cells]),
+        coordinates=places(measured.cells),
+    )
+    rows = half(tally(ratios > share), RISK, coordinates=places(_REMARK_CELLS))
     detail = (
         f"{len(events)} (d, M, Delta, sigma): k-means errs in "
         f"{np.min(shares):.3g} to {np.max(shares):.3g} of the trials; max_i |L_i - E "
         f"L_i| at most {np.max(ratios):.3g} of its bound"
     )
-    return combine(name, [recovery, half(tally(ratios > share), RISK)], detail=detail)
+    return combine(name, [recovery, rows], parts=["recovery", "rows"], detail=detail)
 
 
 _remark_row = partial(
@@ -663,6 +661,7 @@ def check_same(preset: Preset, name: str, *, factor: float = 64.0) -> Verdict:
         name,
         tally(found[0]),
         np.array([allowed(one) for one in cells]),
+        coordinates=places(cells),
         detail=f"(d, K) = {shapes}, M = {cells[0].num_clients}: k-means errs in {few} "
         f"with N = K, in {many} with N = d = {cells[-1].num_features}",
     )
@@ -676,6 +675,7 @@ def check_more(preset: Preset, name: str, *, factor: float = 256.0) -> Verdict:
         name,
         tally(events),
         np.array([allowed(one) for one in _FEW_CELLS]),
+        coordinates=places(_FEW_CELLS),
         detail=f"{len(events)} (d, K), {events.shape[1]} trials each: k-means errs in "
         f"{shares}",
     )

@@ -27,6 +27,7 @@ from theory.clove.common.recovery import (
     draw,
     furthest_first,
     is_fixed_point,
+    places,
     spread_ratio,
 )
 from theory.clove.lemma_a1 import BEST, prove_best
@@ -110,39 +111,35 @@ def check_theorem(preset: Preset, name: str, *, share: float = 1.0) -> Verdict:
         name,
         tally(~(ratios < 1)),
         _RISK,
-        coordinates={
-            "noise": np.array([one.noise for one in cells]),
-            "d": np.array([float(one.num_features) for one in cells]),
-            "k": np.array([float(one.num_clusters) for one in cells]),
-            "separation": np.array([one.separation for one in cells]),
-        },
+        coordinates=places(cells),
         detail=detail,
     )
 
 
 def prove_theorem(*, orthonormal: str = "33", proximal: str = "65") -> Sequence[Step]:
-    """Theorem 4.1 with C = 33 and 65, for all K, M >= 2, d >= 2, sigma >= 0, Delta in
-    (0, 2] and delta in (0, 1); written out in theorem41.md.
+    """Theorem 4.1 with C = 33 and 65, for all K, M >= 2, d >= 2, sigma >= 0, no cluster
+    empty, Delta in (0, 2] and delta in (0, 1); written out in theorem41.md.
 
     r is the largest distance of a client's F from its cluster's mean c, D the least
     distance of two means. (1) F_j = alpha_j chi_n/sqrt(n) in law, and chi_n, a length
     of n standard normal variables, is a Lipschitz function of them with constant 1, so
-    that P(|F_j - E F_j| >= alpha_j s/sqrt(n)) <= 2 exp(-s^2/2) (Tsirelson, Ibragimov
-    and Sudakov, 1976). With s^2 = 2 L, L = log(2 N M/delta), all N M entries of all
-    clients are closer except with probability delta, and then r^2 < 2 L A/n, A the
-    largest of sum_j alpha_j^2. (2) Orthonormal models: A = d (2 + sigma^2) - 2 sum_j
-    theta*_j <= d (2 + sigma^2) + 2 sqrt(d) <= d S, S = 2 + sqrt(2) + sigma^2, for d >=
-    2; and D >= kappa_n Delta/sqrt(S) (`lemma_a1.prove_best`). (3) Proximal ones:
-    |theta_j - theta_k*| <= Delta/4 + 2 <= 5/2, A <= K (25/4 + sigma^2); D >= kappa_n
-    Delta f(sigma/Delta) (`lemma_a2.prove_infimum`), and Delta f(sigma/Delta) =
-    (Delta/sqrt(2))/(sqrt(9/16 + s^2) + sqrt(1/16 + s^2)) >= Delta/(sqrt(2) (1 + 2 s))
-    at s = sigma/Delta. (4) kappa_n^2 >= 1 - 1/(2n). (5) So D > 4 r where (n - 1/2)
-    Delta^2 >= 32 d S^2 L, or (n - 1/2) Delta^4 >= 64 K (25/4 + sigma^2) (Delta + 2
-    sigma)^2 L, and the rest of C pays for the 1/2, as L >= log 8. (6) D > 4 r: points
-    of one cluster are at most 2 r apart, those of two more than 2 r, so that of K
-    points, each furthest from those before, none share a cluster; every point is then
-    nearer to its own of them than to others, and nearer than 2 r to the mean of its
-    cluster, more than 2 r from others: one assignment is right and stays.
+    that P(|F_j - E F_j| > alpha_j s/sqrt(n)) <= 2 exp(-s^2/2), alpha_j = 0 included
+    (Tsirelson, Ibragimov and Sudakov, 1976). With s^2 = 2 L, L = log(2 N M/delta), all
+    N M entries of all clients are no further except with probability delta, and then
+    r^2 <= 2 L A/n, A the largest of sum_j alpha_j^2. (2) Orthonormal models: A = d (2 +
+    sigma^2) - 2 sum_j theta*_j <= d (2 + sigma^2) + 2 sqrt(d) <= d S, S = 2 + sqrt(2) +
+    sigma^2, for d >= 2; and D >= kappa_n Delta/sqrt(S) (`lemma_a1.prove_best`). (3)
+    Proximal ones: |theta_j - theta_k*| <= Delta/4 + 2 <= 5/2, A <= K (25/4 + sigma^2);
+    D >= kappa_n Delta f(sigma/Delta) (`lemma_a2.prove_infimum`), and Delta
+    f(sigma/Delta) = (Delta/sqrt(2))/(sqrt(9/16 + s^2) + sqrt(1/16 + s^2)) >=
+    Delta/(sqrt(2) (1 + 2 s)) at s = sigma/Delta. (4) kappa_n^2 >= 1 - 1/(2n). (5) So D
+    > 4 r where (n - 1/2) Delta^2 > 32 d S^2 L, or (n - 1/2) Delta^4 > 64 K (25/4 +
+    sigma^2) (Delta + 2 sigma)^2 L, and the rest of C pays for the 1/2, as L >= log 8; D
+    > 0 is enough where r = 0. (6) D > 4 r: points of one cluster are at most 2 r apart,
+    those of two more than 2 r, so that of K points, each furthest from those before,
+    none share a cluster; every point is then nearer to its own of them than to others,
+    and nearer than 2 r to the mean of its cluster, more than 2 r from others: one
+    assignment is right and stays.
     """
     import flint
     import sympy
@@ -316,10 +313,7 @@ def check_order(
     """P(the true clusters are a fixed point) <= 1/2 at `few` d (1 + sigma^2)^2
     log(M)/Delta^2, and P(they are none) <= 1/2 at `many` times that."""
     half = partial(at_most, name, error_rate=ERROR_RATE / 2)
-    places = {
-        "noise": np.array([one.noise for one in _ORDER_CELLS]),
-        "d": np.array([float(one.num_features) for one in _ORDER_CELLS]),
-    }
+    where = places(_ORDER_CELLS)
     failing, working = _moved(preset, few), _moved(preset, many)
     detail = (
         f"{len(failing)} (d, sigma), sigma = {listed(_NOISES)}: the true clusters are "
@@ -330,10 +324,10 @@ def check_order(
         f"{np.max(np.mean(working, axis=1)):.2f} at {many:g}"
     )
     parts = [
-        half(tally(~failing), 0.5, coordinates=places),
-        half(tally(working), 0.5, coordinates=places),
+        half(tally(~failing), 0.5, coordinates=where),
+        half(tally(working), 0.5, coordinates=where),
     ]
-    return combine(name, parts, detail=detail)
+    return combine(name, parts, parts=["few samples", "many samples"], detail=detail)
 
 
 STATEMENTS = (
@@ -346,7 +340,7 @@ STATEMENTS = (
         "points recovers all clients in one shot) >= 1 - delta",
         preconditions=(
             "orthonormal models, N = d >= 2, or Delta-proximal ones, N = K",
-            "fresh samples, n of each client, any sigma, K, M and cluster sizes",
+            "fresh samples, n of each client, any sigma, K and M, no cluster empty",
             "|theta_k*| = 1, |theta_i* - theta_j*| >= Delta",
         ),
         constants={"C, orthonormal": ORTHONORMAL, "C, proximal": PROXIMAL},

@@ -74,7 +74,8 @@ def check_certificate(
         found,
         np.full(len(found), least),
         rounding=1e-10,
-        coordinates={"noise": noise, "rounds": rounds},
+        grade=Grade.EXACT,
+        coordinates={"noise": noise, "rounds": rounds, "rate": rate},
         detail=detail,
     )
 
@@ -97,13 +98,15 @@ def _runs(
 def check_noiseless(preset: Preset, name: str, *, rate: float = 4.0) -> Verdict:
     """P(|e_T| > Delta/`rate`^T) <= 1/100 for T = 1, ..., 12 without noise."""
     runs = _runs(preset, 0.0, float(np.sqrt(2)))[1:]
-    events = runs > rate ** -np.arange(1, len(runs) + 1)[:, None].astype(float)
+    rounds = np.arange(1.0, len(runs) + 1)
+    events = runs > rate ** -rounds[:, None]
     slope = float(np.mean(np.log(runs[-1] / runs[0]))) / (len(runs) - 1)
     detail = (
         f"{runs.shape[1]} runs of {len(runs)} rounds from |e_0| = sqrt(2): "
         f"error times {np.exp(slope):.4f} a round"
     )
-    return at_most(name, tally(events), 0.01, detail=detail)
+    places = {"rounds": rounds}
+    return at_most(name, tally(events), 0.01, coordinates=places, detail=detail)
 
 
 _FIXED_ROUNDS = (1, 3, 6)
@@ -610,7 +613,8 @@ def check_contracts(
         f"phi = {floor:.4f}; from {listed(shares)} phi the error "
         f"is not below {fraction:g} of itself in {found}"
     )
-    return at_most(name, tally(events), 4 * np.exp(-5.0), detail=detail)
+    bound, places = 4 * np.exp(-5.0), _places(steps)
+    return at_most(name, tally(events), bound, coordinates=places, detail=detail)
 
 
 def check_moment(preset: Preset, name: str, *, noise_factor: float = 1.0) -> Verdict:
@@ -624,11 +628,14 @@ def check_moment(preset: Preset, name: str, *, noise_factor: float = 1.0) -> Ver
     # Nominal, as in `check_floor`; the proof is exact.
     low, high = intervals.student(squares, error_rate=ERROR_RATE / (2 * len(steps)))
     relative = low / claimed - 1, high / claimed - 1
-    moment = within(name, relative, (-0.1, 0.1), num_trials=squares.size)
+    places = _places(steps)
+    judged = partial(within, name, num_trials=squares.size)
+    moment = judged(relative, (-0.1, 0.1), coordinates=places)
     away, grows = length != floor, (length < floor)[length != floor]
     bands = np.where(grows, 0, -np.inf), np.where(grows, np.inf, 0)
     change = (low - length**2)[away], (high - length**2)[away]
-    sign = within(name, change, bands, num_trials=squares.size)
+    places = {key: values[away] for key, values in places.items()}
+    sign = judged(change, bands, coordinates=places)
     far = check_contracts(preset, name=name, shares=(3.0, 30.0), fraction=0.9)
     detail = (
         f"{len(steps)} errors around phi = {floor:.4f}: E|e+|^2 over the "
@@ -704,22 +711,36 @@ def _lemma_evaluation(*, corrected: bool) -> Evaluation:
     )
 
 
-_COROLLARY_EVALUATION = Evaluation(
-    quantity="E|theta_k - theta_k*|^2/|theta - theta_k*|^2 after one step",
-    parameters=(parameter("distance", 1.0, open=True), *_STEP_PARAMETERS),
-    bound=lambda fraction, **_: fraction,
-    truth=lambda distance, d, n, members, noise, step_size: exact(
-        float(law.contraction(int(d), int(n * members), step_size))
-        + 4 * step_size**2 * noise**2 * d / (n * members) / distance**2
-    ),
-    constants={"fraction": Constant(1.0, origin='"a constant fraction"')},
-    margins=lambda distance, **_: (
-        Margin(
-            f"{COROLLARY}: |theta| < 2, so |theta - theta_k*| < 3", distance, 3, False
+def _corollary_evaluation(*, corrected: bool) -> Evaluation:
+    """Of one step's factor in the mean square, from below the floor phi as printed."""
+
+    def margins(distance: float | int, **values: float | int) -> tuple[Margin, ...]:
+        text = f"{COROLLARY}: |theta| < 2, so |theta - theta_k*| < 3"
+        near = Margin(text, distance, 3, at_least=False)
+        if not corrected:
+            return (near,)
+        rows = int(values["n"] * values["members"])
+        shape = int(values["d"]), rows, values["step_size"]
+        floor = float(law.error_floor(*shape, values["noise"]))
+        text = f"{COROLLARY}.corrected: |theta - theta_k*| >= phi"
+        return near, Margin(text, distance, floor)
+
+    return Evaluation(
+        quantity="E|theta_k - theta_k*|^2/|theta - theta_k*|^2 after one step",
+        parameters=(
+            parameter("distance", 1.0 if corrected else 0.003, open=True),
+            *_STEP_PARAMETERS,
         ),
-    ),
-    note="r + (1 - r) phi^2/|theta - theta_k*|^2",
-)
+        bound=lambda fraction, **_: fraction,
+        truth=lambda distance, d, n, members, noise, step_size: exact(
+            float(law.contraction(int(d), int(n * members), step_size))
+            + 4 * step_size**2 * noise**2 * d / (n * members) / distance**2
+        ),
+        constants={"fraction": Constant(1.0, origin='"a constant fraction"')},
+        margins=margins,
+        note="r + (1 - r) phi^2/|theta - theta_k*|^2",
+    )
+
 
 _DATA = "fresh samples, N = m_k n_k, clients of one cluster"
 
@@ -787,7 +808,7 @@ _STEP_ROWS = (
         fault="printed",
         check=check_contracts,
         control={"shares": (3.0, 30.0)},
-        evaluation=_COROLLARY_EVALUATION,
+        evaluation=_corollary_evaluation(corrected=False),
         note="From the truth itself every step leads away; the proof, not the "
         "corollary, asks for |e| >> (c2 + c3) Delta. The control starts from 3 and 30 "
         "floors.",
@@ -803,7 +824,7 @@ _STEP_ROWS = (
         control={"noise_factor": 0.5},
         proof=prove_moment,
         proof_control={"extra": 2},
-        evaluation=_COROLLARY_EVALUATION,
+        evaluation=_corollary_evaluation(corrected=True),
         note="Beyond 3 phi errors shrink with high probability, too. The control has "
         "half of the noise.",
     ),
@@ -836,10 +857,12 @@ def check_operator(preset: Preset, name: str, *, constant: float = 6.0) -> Verdi
     """P(|N I - H'H| > `constant` sqrt(d N)) <= 2 exp(-d/2) on raw H, N >= 4 d."""
     deviations = _deviations(preset)
     high = np.quantile(deviations, 0.99, axis=1)
+    rows, features = np.array(_SHAPES, float).T
     return at_most(
         name,
         tally(deviations > constant),
         2 * np.exp(-np.array([shape[1] for shape in _SHAPES], float) / 2),
+        coordinates={"d": features, "n": rows},
         detail=f"{len(_SHAPES)} shapes, N >= 4 d: 99 % of |N I - H'H| / sqrt(d N) are "
         f"below {np.min(high):.2f} to {np.max(high):.2f}",
     )
@@ -862,6 +885,7 @@ def check_noise(_: Preset, name: str, *, constant: float = LEAST_NOISE) -> Verdi
         bound,
         rounding=1e-11 + 2e-13 * np.abs(found),
         logarithmic=True,
+        grade=Grade.EXACT,
         coordinates={"d": features.astype(float), "n": rows.astype(float)},
     )
     detail = (
@@ -876,8 +900,8 @@ def check_identity(preset: Preset, name: str, *, factor: float = 2.0) -> Verdict
     """theta_k - theta* = (I - `factor` eta S) e + (`factor` eta/N) H' xi, S = H'H/N,
     against gradients that are taken sample by sample."""
     generator = preset.generator(IDENTITY)
-    gaps, scales = [], []
-    for clients, samples, features in ((1, 1, 1), (3, 4, 2), (5, 2, 7), (2, 30, 10)):
+    shapes, gaps, scales = ((1, 1, 1), (3, 4, 2), (5, 2, 7), (2, 30, 10)), [], []
+    for clients, samples, features in shapes:
         inputs = generator.standard_normal((clients, samples, features))
         noise = 0.3 * generator.standard_normal((clients, samples))
         truth, model = generator.standard_normal((2, features))
@@ -895,7 +919,13 @@ def check_identity(preset: Preset, name: str, *, factor: float = 2.0) -> Verdict
         scales.append(1 + np.max(np.abs(found)))
     detail = f"{len(gaps)} random data sets, largest difference {np.max(gaps):.1g}"
     return never_exceeds(
-        name, np.array(gaps), 0.0, rounding=1e-13 * np.array(scales), detail=detail
+        name,
+        np.array(gaps),
+        0.0,
+        rounding=1e-13 * np.array(scales),
+        grade=Grade.SAMPLED,
+        coordinates=dict(zip(("members", "n", "d"), np.array(shapes).T, strict=True)),
+        detail=detail,
     )
 
 

@@ -29,11 +29,13 @@ from cfljax.statements import (
     tally,
     within,
 )
+from theory.clove.common.places import nested
 from theory.clove.common.recovery import (
     Cell,
     draw,
     largest_constant,
     margins,
+    places,
     recovered,
     samples_by_clients,
     samples_by_condition,
@@ -239,7 +241,7 @@ def check_theorem(preset: Preset, name: str, *, constant: float = 1.0) -> Verdic
         tally(events),
         np.repeat(risks, len(parts[0])),
         coordinates={
-            "noise": np.tile([one.noise for one in cells], len(risks)),
+            **places(cells * len(risks)),
             "failure": np.repeat(risks, len(cells)),
         },
         detail=detail,
@@ -334,7 +336,13 @@ def check_condition(_: Preset, name: str, *, least: float = 1.0) -> Verdict:
         needed,
         _SEPARATION / 2,
         rounding=1e-12 * needed,
-        coordinates={"n": samples[met], "m": clients[met], "k": clusters[met]},
+        grade=Grade.EXACT,
+        coordinates={
+            "n": samples[met],
+            "m": clients[met],
+            "k": clusters[met],
+            "d": models[met],
+        },
         detail=detail,
     )
 
@@ -405,7 +413,15 @@ def check_enough(
         needed,
         given,
         rounding=1e-12 * needed,
-        coordinates={"noise": noise, "m": clients, "k": clusters, "failure": risk},
+        grade=Grade.EXACT,
+        coordinates={
+            "noise": noise,
+            "m": clients,
+            "k": clusters,
+            "d": models,
+            "separation": separation,
+            "failure": risk,
+        },
     )
     return combine(name, [main, attained(name, ratio, share=0.98)], detail=detail)
 
@@ -467,7 +483,8 @@ def check_margin(preset: Preset, name: str, *, front: float = 2.0) -> Verdict:
     random, and on the segment."""
     generator = preset.generator(MARGIN)
     size, found, claimed = preset.choose(quick=2000, full=200_000), [], []
-    for features in (1, 2, 10):
+    dimensions = (1, 2, 10)
+    for features in dimensions:
         centres = generator.standard_normal((2, size, features))
         step = generator.standard_normal((size, features))
         apart = centres[1] - centres[0]
@@ -485,6 +502,8 @@ def check_margin(preset: Preset, name: str, *, front: float = 2.0) -> Verdict:
         values,
         bounds,
         rounding=1e-12,
+        grade=Grade.SAMPLED,
+        coordinates=nested(d=dimensions, draw=range(size)),
         detail=f"{len(values)} points, half of them on the segment: least excess "
         f"{gap:.2g}",
     )
@@ -521,6 +540,7 @@ def check_gamma(
         gamma,
         bound,
         rounding=1e-14 * gamma,
+        grade=Grade.EXACT,
         coordinates={"d": features, "noise": noise, "n": samples},
         detail=f"gamma over the bound {np.min(gamma / bound):.3f} to "
         f"{np.max(gamma / bound):.3f}",
@@ -723,6 +743,7 @@ def check_proximity(
     copies = np.array(_COPIES)
     threshold = constant * _TWO * 2 * (_STRIP * copies) ** -power
     met = margin >= threshold * norm * np.sqrt(copies)
+    cloud, copied = np.nonzero(met)
     values = np.broadcast_to(truth, met.shape)[met]
     bounds = np.broadcast_to(best, met.shape)[met]
     worst = np.max(values / bounds)
@@ -737,6 +758,7 @@ def check_proximity(
         bounds,
         rounding=1e-11 * values,
         grade=Grade.SEARCHED,
+        coordinates={"cloud": cloud, "members": _STRIP * copies[copied]},
         detail=detail,
     )
 
@@ -875,7 +897,8 @@ def check_loose(preset: Preset, name: str, *, factor: float = 32.0) -> Verdict:
         f"largest c' {np.min(np.median(largest, axis=1)):.3g} to "
         f"{np.max(np.median(largest, axis=1)):.3g}"
     )
-    return at_most(name, tally(largest >= 1), 0.1, detail=detail)
+    where = places(_LOOSE_CELLS)
+    return at_most(name, tally(largest >= 1), 0.1, coordinates=where, detail=detail)
 
 
 _implied_row = partial(

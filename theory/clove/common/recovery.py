@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 from threadpoolctl import threadpool_limits
 
 from cfljax import law
@@ -36,6 +36,12 @@ class Cell(NamedTuple):
     num_samples: int  # n of each client
     separation: float = 1.0  # Delta
     noise: float = 0.1  # sigma
+
+
+def places(cells: Sequence[Cell]) -> dict[str, Shaped[np.ndarray, " cells"]]:
+    """The cells' coordinates, without n, which often follows from them."""
+    names = {"models": 0, "d": 1, "k": 2, "m": 3, "separation": 5, "noise": 6}
+    return {name: np.array([one[i] for one in cells]) for name, i in names.items()}
 
 
 class Drawn(NamedTuple):
