@@ -2,11 +2,14 @@
 
 import csv
 import dataclasses
+import importlib.metadata
 import io
 import json
 import math
+import re
 
 import flint
+import jaxtyping
 import numpy as np
 import pytest
 import sympy
@@ -183,6 +186,14 @@ def test_a_wrong_equality_is_refuted():
     assert found["verdict"] == "violated"
 
 
+@pytest.fixture
+def as_users_run_it():
+    """Without the checks of types that the tests add."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
 @pytest.mark.parametrize(
     ("told", "reason"),
     [
@@ -193,19 +204,79 @@ def test_a_wrong_equality_is_refuted():
         ({"sweep": {"n": []}}, "`sweep` must give n at least one value"),
         ({"n": 2, "sweep": {"n": [1]}}, "`sweep` must leave n to itself"),
         ({"constants": {"k": 1.0}}, "`k` is no constant of this claim; it has none"),
-        ({"seed": -1}, "`seed` must be at least 0"),
+        ({"seed": -1}, "`seed` must be an integer of at least 0, got -1"),
+        ({"seed": 0.5}, "`seed` must be an integer of at least 0, got 0.5"),
         ({"error_rate": 0.0}, "`error_rate` must lie in"),
-        ({"trials": 1}, "`trials` must be at least 2"),
-        ({"n": 10**9}, "the largest that fits is n = 134217728"),
-        (
-            {"n": 10**7, "trials": 10**5},
-            "`trials` must be at most 2000 at 1 points that draw 1e[+]07 numbers",
-        ),
+        ({"error_rate": "x"}, "`error_rate` must lie in [(]0, 1[)], got 'x'"),
+        ({"trials": 1}, "`trials` must be an integer of at least 2, got 1"),
+        ({"trials": "x"}, "`trials` must be an integer of at least 2, got 'x'"),
+        ({"trials": 2.5}, "`trials` must be an integer of at least 2, got 2.5"),
+        ({"trials": True}, "`trials` must be an integer of at least 2, got True"),
+        ({"sweep": {"n": 5}}, "`sweep` must give n several values, .* got 5"),
+        ({"sweep": {"n": "12"}}, "`sweep` must give n several values, .* got '12'"),
+        ({"sweep": {"n": None}}, "`sweep` must give n several values, .* got None"),
+        ({"sweep": {"n": ["1", 2]}}, "`n` must be an integer .*, got '1'"),
+        ({"sweep": ["n"]}, "`sweep` must give values by parameter"),
+        ({"n": "5"}, "`n` must be an integer of at least 1, got '5'"),
+        ({"n": None}, "`n` must be an integer of at least 1, got None"),
+        ({"n": True}, "`n` must be an integer of at least 1, got True"),
+        ({"n": [5]}, r"`n` must be an integer of at least 1, got \[5\]"),
+        ({"n": 10**400}, "`n` must be an integer of at least 1, got 1000"),
+        ({"p": "half\nof"}, r"`p` must be a number .*, got 'half\\nof'"),
     ],
 )
-def test_nonsense_is_refused(told, reason):
+def test_nonsense_is_refused(as_users_run_it, told, reason):
     with pytest.raises(ValueError, match=reason):
         statements.evaluate(TOSSED, **told)
+
+
+@pytest.mark.parametrize("value", ["x", None, True, math.nan, math.inf])
+def test_a_constant_is_a_number(as_users_run_it, value):
+    with pytest.raises(ValueError, match=r"^`c` must be a number, got "):
+        statements.evaluate(HEADS, constants={"c": value})
+
+
+def test_counts_of_numpy_are_counts(as_users_run_it):
+    found = statements.evaluate(
+        TOSSED, sweep={"n": np.arange(1, 3)}, trials=np.int64(50), p=np.float32(0.5)
+    )
+    assert found["n"].values.tolist() == [1, 2] and found.attrs["trials"] == 50
+
+
+GIB = 2**30 // 8  # numbers
+
+
+@pytest.mark.parametrize(
+    ("told", "largest"),
+    [
+        ({"n": 10**9}, f"n = {GIB}"),  # 100 trials would be drawn in time
+        ({"n": 10**9, "trials": 1000}, f"n = {2 * 10**7}"),  # which is time's
+        ({"n": 10**7, "trials": 10**5}, f"trials = 2000 or n = {2 * 10**5}"),
+        ({"n": 1, "trials": 10**9}, f"trials = {GIB}"),  # outcomes are held as well
+        # Of the sweep, all that are larger are brought down.
+        ({"sweep": {"n": [10**6, 10**9]}, "trials": 10**4}, f"n = {10**6}"),
+    ],
+)
+def test_what_is_too_large_says_what_fits_in_memory_and_time(told, largest):
+    """And the next larger does not, while what is said passes the same test."""
+    with pytest.raises(ValueError, match=f"; the largest that fits is {largest}[.]$"):
+        statements.evaluate(TOSSED, **told)
+    points = [{"n": n} for n in told.get("sweep", {"n": [told.get("n")]})["n"]]
+    trials = told.get("trials", 100)
+    for name, most in re.findall(r"(\w+) = (\d+)", largest):
+        for value, fits in ((int(most), True), (int(most) + 1, False)):
+            sizes = [p["n"] if name == "trials" else min(p["n"], value) for p in points]
+            drawn = trials if name == "n" else value
+            held = max(*sizes, drawn) <= GIB
+            assert (held and sum(sizes) * drawn <= 2e10) is fits
+
+
+def test_where_nothing_fits_it_is_said():
+    crowded = dataclasses.replace(
+        TOSSED, truth=Simulation(lambda *_, **__: np.zeros(1), lambda **_: 1e12)
+    )
+    with pytest.raises(ValueError, match=r"at n = 10, p = 0.5; none fits\.$"):
+        statements.evaluate(crowded)
 
 
 def test_means_are_finite_sample_where_they_are_bounded():
@@ -270,14 +341,78 @@ def test_an_interval_is_no_equality(low, high):
     assert statements.evaluate(alike)["verdict"] == "holds"
 
 
-def test_statements_are_found_by_name_from_anywhere(monkeypatch, tmp_path):
+def test_statements_are_found_by_name_from_anywhere(
+    as_users_run_it, monkeypatch, tmp_path
+):
     monkeypatch.chdir(tmp_path)
     assert statements.find("ifca.lem1.bound").place.startswith("Lemma 1")
     with pytest.raises(ValueError, match="is no statement of any installed package"):
         statements.evaluate("nobody.lem1")
+    with pytest.raises(
+        ValueError, match=r"; nearest: ifca[.]lem1[.]bound, "
+    ) as refused:
+        statements.evaluate("ifca.lemma1.bound")
+    assert str(refused.value).count(", ") == 2
+    with pytest.raises(ValueError, match=r"`claim` must be an id, .* got NoneType"):
+        statements.evaluate(None)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="takes several statements: ifca"):
         statements.find("ifca.lem1")
     assert cfljax.statements is statements
+
+
+class Offered:
+    """An entry point."""
+
+    def __init__(self, loaded):
+        self.loaded = loaded
+
+    def load(self):
+        return self.loaded()
+
+
+def broken(names=()):
+    return {}["key of its own"]
+
+
+def of_others(names):
+    raise KeyError(*names)
+
+
+@pytest.mark.parametrize(
+    ("load", "name", "passes"),
+    [
+        (lambda: broken, "toy.a", False),  # when it is asked
+        (broken, "toy.a", False),  # when it is imported
+        (broken, "key of its own", False),
+        (lambda: of_others, "toy.a", True),
+    ],
+)
+def test_errors_of_a_package_are_its_own(monkeypatch, load, name, passes):
+    """A name that one package does not know may be another's; all else is a fault."""
+    offered = [Offered(load), Offered(lambda: lambda names: [toy("toy.a")])]
+    entries = lambda group: offered
+    monkeypatch.setattr(importlib.metadata, "entry_points", entries)
+    if passes:
+        assert statements.find(name).id == "toy.a"
+        return
+    with pytest.raises(KeyError, match="key of its own"):
+        statements.find(name)
+
+
+def test_what_is_known_of_constants_is_in_the_answer():
+    """Against the rows: nothing that is proved of one is left out."""
+    for row in all_statements():
+        constants = row.evaluation.constants if row.evaluation else {}
+        for name, one in constants.items():
+            assert not math.isnan(one.low) or not one.origin.startswith(
+                ("proved", "certified", "enough")
+            ), (row.id, name)
+            assert math.isnan(one.low) == math.isnan(one.high), (row.id, name)
+            assert not one.low > one.high, (row.id, name)
+    found = statements.evaluate("clove.lemA13.corrected", trials=200)
+    known = found.sel(constant="c6")
+    assert known["constant_low"] == 0 and known["constant_high"] == 4
+    assert "clove.lemA13.corrected" in known["constant_origin"].item()
 
 
 # The commands, against themselves.
@@ -336,6 +471,26 @@ def test_outside_its_preconditions_nothing_is_claimed(with_toy, capsys):
     assert "not claimed here: p <= 1/2 (margin -0.25)" in out
 
 
+def test_no_line_of_a_piped_table_ends_in_spaces(with_toy, capsys):
+    for command_line in (
+        ("evaluate", "toy.heads", "--sweep", "n=1,200", "p=.25,.75"),
+        ("show", "toy.heads", "toy.plain"),
+        ("list", "toy"),
+        ("check", "toy"),
+        ("check", "toy", "--rotations", "2"),
+    ):
+        _, out, _ = run(capsys, *command_line)
+        lines = out.splitlines()
+        assert len(lines) > 3 and not [line for line in lines if line != line.rstrip()]
+
+
+def test_evaluate_says_that_it_takes_one_statement(capsys):
+    _, out, _ = run(capsys, "evaluate", "--help")
+    assert "exactly one" in out and "all if none" not in " ".join(out.split())
+    _, out, _ = run(capsys, "check", "--help")
+    assert "all if none" in " ".join(out.split())
+
+
 def test_a_figure_is_written(with_toy, capsys, tmp_path):
     path = tmp_path / "heads.svg"
     asked = ("toy.heads", "--sweep", "n=1:5:5", "--figure", str(path))
@@ -360,13 +515,24 @@ def test_a_figure_is_written(with_toy, capsys, tmp_path):
             ("toy.heads", "--figure", "a.gif"),
             "must be an svg, png or pdf file, got a.gif",
         ),
+        (
+            ("toy.heads", "--figure", "new/a.svg"),
+            "--figure draws along one or two parameters of --sweep, got none",
+        ),
+        (
+            ("toy.heads", "--figure", "new/a.svg", "--sweep", "n=1,2", "p=0:1:8"),
+            "at most 7, got 8 of p",
+        ),
         (("toy.plain",), "toy.plain cannot be evaluated at parameters of your own"),
         (("toy",), "evaluate takes one statement, got 2: toy.heads, toy.tossed"),
         (("toy.tossed", "--set", "n=1000000000"), "the largest that fits is n ="),
     ],
 )
-def test_misuse_is_one_line(with_toy, capsys, arguments, reason):
+def test_misuse_is_one_line(with_toy, capsys, monkeypatch, tmp_path, arguments, reason):
+    """And leaves nothing behind."""
+    monkeypatch.chdir(tmp_path)
     status, out, err = run(capsys, "evaluate", *arguments)
+    assert not list(tmp_path.iterdir())
     assert (status, out) == (2, "")
     assert reason in err and err.count("\n") == 1
 

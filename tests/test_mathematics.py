@@ -69,6 +69,19 @@ def test_nothing_of_any_text_is_lost():
         assert letters(read(typeset(text))) == letters(text), text
 
 
+def test_every_root_is_set():
+    """None of any text stays a word, and what it holds is in it."""
+    roots = 0
+    for row in listed():
+        for text in (row.text, row.note, row.claimed, *row.preconditions):
+            html = str(typeset(text))
+            written = len(re.findall(r"\bsqrt\b", text))
+            assert html.count("<msqrt>") == written, text
+            assert "sqrt" not in html.replace("msqrt", ""), text
+            roots += written
+    assert roots > 200
+
+
 @pytest.mark.parametrize(
     "spoilt", ["<mi>c</mi>", '<mo form="infix">≤</mo>', "<mn>1</mn>"]
 )
@@ -86,6 +99,22 @@ def test_a_lost_letter_is_seen(spoilt):
         ("theta_j* <= c1", "⟨θ_{j}^{*}⟩⟨ ≤ c_{1}⟩"),
         ("E_i^{j,j'} -> 0", "⟨E_{i}^{j,j^{′}}⟩⟨ → 0⟩"),
         ("sqrt(d/n') != sqrt d", "⟨sqrt[[d / n^{′}]]⟩⟨ ≠ sqrt[d]⟩"),
+        # All that a root holds is one fraction where it is divided once.
+        ("sqrt(p_1 d / (m n'))", "⟨sqrt[[p_{1} d / m n^{′}]]⟩"),
+        ("sqrt(2 sigma^2/(n_i T))", "⟨sqrt[[2 σ^{2} / n_{i} T]]⟩"),
+        ("sqrt(max(1, A^2) V/T)", "⟨sqrt[[max(1, A^{2}) V / T]]⟩"),
+        ("sqrt(M/min m_k)", "⟨sqrt[[M / min m_{k}]]⟩"),
+        ("sqrt(x d / ((2 - x) p |M_t| n'))", "⟨sqrt[[x d / (2 − x) p |M_{t}| n^{′}]]⟩"),
+        ("sqrt((a + b)/(2n))", "⟨sqrt[[a + b / 2n]]⟩"),
+        ("sqrt((A + B)(C + D)/n)", "⟨sqrt[[(A + B)(C + D) / n]]⟩"),
+        ("sqrt(a/b + c)", "⟨sqrt[[a / b] + c]⟩"),
+        ("sqrt(a/b/c)", "⟨sqrt[a/b/c]⟩"),
+        ("sqrt(a/b c)", "⟨sqrt[a/b c]⟩"),  # which is divided by b, or by b c
+        ("sqrt(log k/n)", "⟨sqrt[log k/n]⟩"),
+        ("sqrt(log(k)/n)", "⟨sqrt[[log(k) / n]]⟩"),
+        ("sqrt((a/b + c)/n)", "⟨sqrt[([a / b] + c)/n]⟩"),  # not one in another
+        ("e^{sqrt(d/n)}", "⟨e^{sqrt[d/n]}⟩"),
+        ("|S_1 cap not S_1*| not A", "⟨|S_{1} ∩ not\u202fS_{1}^{*}|⟩ not A"),
         ("(alpha rho)^2 e^{-d/2}", "⟨(α ρ)^{2} e^{−d/2}⟩"),
         ("||X'eps||_op, X'X", "⟨‖X^{′}ε‖_{op}⟩, ⟨X^{′}X⟩"),
         ("thetahat_j and fbar", "⟨θˆ_{j}⟩ and ⟨f¯⟩"),

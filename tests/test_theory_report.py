@@ -17,7 +17,7 @@ from toy_theory import ERRATA, QUICK, ROWS, build, every_page, faults, register,
 from cfljax.algorithms import REGISTRY, ifca
 from cfljax.cards import CARDS
 from cfljax.report import Scale
-from cfljax.statements import Points, Preset, Status, Verdict, site
+from cfljax.statements import Points, Preset, Status, Verdict, run, site
 from cfljax.statements.site import Series, plot, prepare
 from theory import __main__ as command
 from theory import registry, sources
@@ -128,6 +128,23 @@ def test_errata_show_their_evidence(folder):
     assert shown in text
     assert "toy.a violated toy.a.corrected holds" in text
     assert "toy.elsewhere not in this report" in text
+
+
+def test_errata_are_those_of_the_rows_shown(tmp_path, capsys, monkeypatch):
+    other = dataclasses.replace(ERRATA[0], id="toy.E2", statements=("toy.powers",))
+    register(monkeypatch, *ROWS, errata=(*ERRATA, other))
+    for names, shown in (
+        (("toy.a", "toy.powers"), ["toy.E1", "toy.E2"]),
+        (("toy.powers",), ["toy.E2"]),
+        (("toy.none",), []),
+    ):
+        out = tmp_path / names[-1]
+        command.main(["report", *names, "--out", str(out)])
+        page = (out / "errata.html").read_text("utf-8")
+        assert re.findall(r'<article class="erratum" id="(.*?)"', page) == shown
+        index = (out / "index.html").read_text("utf-8")
+        counted = re.findall(r'errata.html#paper-toy">(\d+)</a>', index)
+        assert counted == [str(len(shown))] * bool(shown)
 
 
 def test_the_same_bytes_again(folder, tmp_path):
@@ -433,6 +450,8 @@ def test_points_without_a_place_are_counted():
     assert found.truth.tolist() == [0.5, 3.0]  # the end that is finite
     verdict = Verdict("toy.a", Status.HOLDS, 0.5, (0.0, 1.0), 0.0, 10, 0.1)
     assert prepare(verdict) is None
+    undefined = line([1.0], [nan], [nan])
+    assert prepare(dataclasses.replace(verdict, points=undefined)) is None
     band = line([-inf], [1.0], kind="band", upper=np.array([2.0]))
     assert series(band).bounds.tolist() == [-inf]
 
@@ -527,7 +546,39 @@ def test_a_control_of_another_kind_is_left_out():
     assert not plot.draw(check, None).control_drawn
 
 
+@pytest.mark.parametrize(
+    "points",
+    [
+        line([math.inf, math.inf], [1.0, 2.0], [1.5, math.inf]),
+        line([math.nan, math.nan], [1.0, 2.0], [1.5, 3.0]),
+        line([-math.inf] * 2, [1, 2], [1, 3], kind="band", upper=np.full(2, math.inf)),
+    ],
+)
+@pytest.mark.parametrize("status", [Status.VACUOUS, Status.VIOLATED])
+def test_where_nothing_finite_is_claimed_the_truth_is_drawn_alone(
+    tmp_path, points, status
+):
+    found = series(points, status)
+    assert not found.claims.any() and not found.violated.any() and not found.undrawable
+    drawing = plot.draw(found, None)
+    assert drawing.layout == "row"
+    np.testing.assert_allclose(drawn(drawing.figure, "truth")[:, 1], found.truth)
+    assert drawing.figure.axes[0].get_ylabel() == "what is true"
+    verdict = Verdict("toy.a", status, 0.5, (0.0, 1.0), 1e-6, 10, 0.1, points=points)
+    row = dataclasses.replace(toy(), check=lambda preset: verdict)
+    page = site.write_page(run(row), tmp_path / "a.html").read_text("utf-8")
+    assert "What is true at each point; none has a finite number" in page
+
+
+def test_a_claim_among_others_hides_points_without_one():
+    """Control of the above: what has no place beside the others is counted."""
+    found = series(line([math.inf, 1.0], [0.5, 0.5]))
+    assert found.claims.all() and found.undrawable == 1
+
+
 AWKWARD = {
+    "no claim, decades": line([math.nan], [-2e7], scale="log"),
+    "no claim, both signs": line([math.inf, math.inf], [-1e-9, 1e9]),
     "infinite intervals": line([1, 2, 3], [-math.inf, 1, 1], [1, math.inf, 2]),
     "nothing seen": line([0.1, 1e-3, 1e-6], [0, 0, 0], [1e-3, 1e-5, 1e-7]),
     "all alike": line([0.0, 0.0], [0.0, 0.0]),

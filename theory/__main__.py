@@ -73,6 +73,8 @@ def _command(options: argparse.Namespace) -> int:
     try:
         rows = registry.choose(options.ids, paper=options.paper)
     except KeyError as error:
+        if error.args[:1] not in [(name,) for name in (*options.ids, options.paper)]:
+            raise  # it is not a name that is unknown
         return _unknown(error.args[0], is_paper=error.args[0] == options.paper)
     as_json = options.json
     if options.command == "list":
@@ -164,7 +166,10 @@ def _parser() -> argparse.ArgumentParser:
             "ids",
             nargs="*",
             metavar="ID",
-            help="a statement, or a name that takes every statement below it; all if "
+            help="the statement, or a name above it if no other below that name can be "
+            "evaluated; exactly one"
+            if command is evaluate
+            else "a statement, or a name that takes every statement below it; all if "
             "none",
         )
         command.add_argument(
@@ -260,7 +265,8 @@ def _add_evaluation(command: argparse.ArgumentParser) -> None:
         "--figure",
         type=pathlib.Path,
         metavar="FILE",
-        help="draw bound and truth along the first sweep (svg, png or pdf)",
+        help="draw bound and truth along the first sweep, a line for each value of the "
+        "second (svg, png or pdf)",
     )
 
 

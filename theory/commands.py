@@ -116,8 +116,8 @@ def report(
 
     start = time.perf_counter()
     data = site.prepare_folder(folder)
-    papers = {row.paper for row in statements}
-    errata = [one for one in registry.all_errata() if one.paper in papers]
+    ids = {row.id for row in statements}
+    errata = [one for one in registry.all_errata() if ids & set(one.statements)]
     kept = site.kept(statements, preset, data, sources=fingerprint())
     found = list(_shown(kept, len(statements)))
     index = pages.write_site(

@@ -35,7 +35,7 @@ def show_statements(rows: Sequence[Listed]) -> None:
     for row in rows:
         cells = (row.id, row.place, _status(row.expected), row.text)
         table.add_row(*map(_plain, cells))
-    _console().print(table)
+    _print(table)
 
 
 def show_all(outcome: Outcome) -> None:
@@ -79,7 +79,7 @@ def show_all(outcome: Outcome) -> None:
     table.add_column(overflow="fold")
     for name, text in told:
         table.add_row(Text(name, style="bold"), Text(text))
-    _console().print(table)
+    _print(table)
     if outcome.proof is not None:
         _show_proof(outcome)
     if row.evaluation is not None:
@@ -113,14 +113,23 @@ def _show_parameters(row: Statement) -> None:
     for one in evaluation.parameters:
         table.add_row(one.name, f"{one.default:g}", one.allowed, Text(one.meaning))
     for name, one in evaluation.constants.items():
-        known = "" if math.isnan(one.low) else f"best in [{one.low:g}, {one.high:g}]"
-        meaning = "; ".join(part for part in (one.origin, known) if part)
+        known = (one.origin, _best(one.low, one.high))
+        meaning = "; ".join(part for part in known if part)
         table.add_row(name, f"{one.value:g}", "constant", Text(meaning))
-    _console().print(table)
+    _print(table)
     first = next((one for one in evaluation.parameters if one.is_count), None)
     first = first or evaluation.parameters[0]
     sweep = f"{first.name}={first.default:g}:{100 * first.default:g}:9:log"
     print(f"  python -m theory evaluate {row.id} --sweep {sweep}")
+
+
+def _best(low: float, high: float) -> str:
+    """What is known of the best value of a constant."""
+    if math.isnan(low) and math.isnan(high):
+        return ""
+    if math.isinf(low):
+        return "no number is enough"
+    return f"the best is in [{low:g}, {high:g}]"
 
 
 def show_evaluation(
@@ -140,8 +149,8 @@ def show_evaluation(
         names = found["constant"].values.tolist()
         parts = [found[f"constant_{end}"].values for end in ("value", "low", "high")]
         for name, value, low, high in zip(names, *parts, strict=True):
-            best = "" if math.isnan(low) else f", the best is in [{low:g}, {high:g}]"
-            print(f"{name} = {value:g}{best}")
+            best = _best(low, high)
+            print(f"{name} = {value:g}{best and f', {best}'}")
     rate = ""
     if attributes["trials"]:
         rate = f", {attributes['trials']} trials a point, error rate "
@@ -167,7 +176,7 @@ def show_evaluation(
         ]
         verdict = ": ".join([point["verdict"], "; ".join(missed)][: 1 + bool(missed)])
         table.add_row(*map(_plain, [*cells, verdict]))
-    _console().print(table)
+    _print(table)
 
 
 def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -187,7 +196,7 @@ def show_outcomes(outcomes: Sequence[Outcome]) -> None:
     wide = Console(width=_WIDEST)
     fitting = [one for one in tables if wide.measure(one).maximum <= console.width]
     table = (fitting or tables[-1:])[0]
-    console.print(table)
+    _print(table)
     hidden = len(tables[0].columns) - len(table.columns)
     if hidden:
         print(f"({hidden} more columns in a wider terminal, or with --json)")
@@ -223,7 +232,7 @@ def show_rotations(
             _share(controls, len(rows)),
             Text(f"{sum(outcome.seconds for outcome in outcomes):.1f}"),
         )
-    _console().print(table)
+    _print(table)
     _summarise(
         {f"{r.outcome.statement.id}, seed {r.seed}": r.outcome for r in rotations},
         f"seeds {preset.seed} to {preset.seed + count - 1}",
@@ -299,6 +308,17 @@ def _console() -> Console:
     """As wide as any table needs to be, unless it is a terminal."""
     console = Console()
     return console if console.is_terminal else Console(width=_WIDEST)
+
+
+def _print(table: Table) -> None:
+    """As a terminal folds it; elsewhere no line ends in spaces."""
+    console = _console()
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as printed:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in printed.get().splitlines()))
 
 
 def _plain(cell: str | Text) -> Text:

@@ -121,8 +121,8 @@ def run(
       ValueError: as `cfljax.statements.evaluate`.
       OSError: if the picture cannot be written.
     """
-    if figure is not None and figure.suffix not in (".svg", ".png", ".pdf"):
-        raise ValueError(f"the figure must be an svg, png or pdf file, got {figure}")
+    if figure is not None:
+        _check_figure(figure, asked.sweep)
     found = evaluate(
         statement,
         sweep=asked.sweep,
@@ -145,6 +145,30 @@ def run(
         if figure is not None:
             print(f"figure: {figure}")
     return 0
+
+
+def _check_figure(path: pathlib.Path, sweep: Mapping[str, Sequence[float]]) -> None:
+    """Refuse a picture that cannot be drawn before anything is computed.
+
+    Raises:
+      ValueError: if it has another format, or not one or two sweeps, the second with
+        few values.
+    """
+    if path.suffix not in (".svg", ".png", ".pdf"):
+        raise ValueError(f"the figure must be an svg, png or pdf file, got {path}")
+    if not 1 <= len(sweep) <= 2:
+        got = ", ".join(sweep) or "none"
+        raise ValueError(
+            f"--figure draws along one or two parameters of --sweep, got {got}"
+        )
+    from cfljax.report import LINES
+
+    for name, values in list(sweep.items())[1:]:
+        if len(values) > len(LINES):
+            raise ValueError(
+                f"--figure draws a line for each value of the second parameter of "
+                f"--sweep, at most {len(LINES)}, got {len(values)} of {name}"
+            )
 
 
 def points(found: Any) -> Iterator[dict[str, Any]]:

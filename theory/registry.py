@@ -83,14 +83,14 @@ def choose(ids: Sequence[str] = (), *, paper: str | None = None) -> tuple[Listed
     if given, in the registry's order.
 
     Raises:
-      KeyError: with the first name that takes nothing.
+      KeyError: with the first name that takes nothing, and the nearest that do.
     """
     rows = [row for row in listed() if paper in (None, row.paper)]
     if not rows and paper is not None:
         raise KeyError(paper)
     for name in ids:
         if not any(is_under(row.id, name) for row in rows):
-            raise KeyError(name)
+            raise KeyError(name, *nearest(name))
     return tuple(
         row for row in rows if not ids or any(is_under(row.id, name) for name in ids)
     )

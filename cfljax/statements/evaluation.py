@@ -14,6 +14,7 @@ xarray Dataset.
 import dataclasses
 import itertools
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 Values = Sequence[Real] | Num[np.ndarray, " values"]  # of a parameter
 
-MOST_BYTES = 2**30  # of what is drawn at once
+MOST_BYTES = 2**30  # of one trial, and of the outcomes of all at a point
 MOST_NUMBERS = 2e10  # drawn in all: minutes
 _SECONDS = 2e8  # numbers that are drawn in so long
 _USUAL, _FEWEST = 10_000, 100  # trials, unless it is said how many
@@ -66,19 +67,17 @@ class Parameter:
         Raises:
           ValueError: if it is none, or outside of the ends.
         """
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            number = math.nan
+        number = _number(value)
         inside = (
             self.least < number < self.most
             if self.open
             else self.least <= number <= self.most
         )
-        if not (inside and math.isfinite(number)):
-            raise ValueError(f"`{self.name}` must be {self.allowed}, got {value}.")
-        if self.is_count and number != int(number):
-            raise ValueError(f"`{self.name}` must be {self.allowed}, got {value}.")
+        whole = not self.is_count or (inside and number == round(number))
+        if not (inside and whole):
+            raise ValueError(
+                f"`{self.name}` must be {self.allowed}, got {_shown(value)}."
+            )
         return int(number) if self.is_count else number
 
     @property
@@ -115,8 +114,8 @@ class Constant(NamedTuple):
     """A constant that the claim leaves unnamed, or that was certified.
 
     value: the one that is used unless another is given.
-    low, high: interval of the best one; both `value` where it is sharp, NaN where it
-      is not known.
+    low, high: interval of the best one; both `value` where it is sharp, infinite where
+      no number is enough, NaN where it is not known or the value is one's own choice.
     origin: where it comes from, such as "certified (ifca.lem1.sharp)".
     """
 
@@ -124,6 +123,11 @@ class Constant(NamedTuple):
     low: Real = math.nan
     high: Real = math.nan
     origin: str = ""
+
+    @property
+    def none_holds(self) -> bool:
+        """Whether no number is enough."""
+        return math.isinf(self.low)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,24 +241,20 @@ def evaluated(
     """
     import xarray as xr
 
-    sweep = dict(sweep or {})
     known = {one.name: one for one in evaluation.parameters}
-    _check_names("parameter", [*values, *sweep], known)
-    _check_names("constant", list(constants or {}), evaluation.constants)
-    if twice := set(values) & set(sweep):
+    given = _listed(sweep)
+    _check_names("parameter", [*values, *given], known)
+    if twice := set(values) & set(given):
         raise ValueError(f"`sweep` must leave {', '.join(sorted(twice))} to itself.")
-    if not 0 < error_rate < 1:
-        raise ValueError(f"`error_rate` must lie in (0, 1), got {error_rate}.")
-    if seed < 0:
-        raise ValueError(f"`seed` must be at least 0, got {seed}.")
-    if trials is not None and trials < 2:
-        raise ValueError(f"`trials` must be at least 2, got {trials}.")
-    axes = {name: [known[name].checked(one) for one in sweep[name]] for name in sweep}
+    if not 0 < _number(error_rate) < 1:
+        raise ValueError(f"`error_rate` must lie in (0, 1), got {_shown(error_rate)}.")
+    seed = _count("seed", seed, least=0)
+    trials = None if trials is None else _count("trials", trials, least=2)
+    axes = {name: [known[name].checked(one) for one in given[name]] for name in given}
     if empty := [name for name, axis in axes.items() if not axis]:
         raise ValueError(f"`sweep` must give {empty[0]} at least one value, got none.")
     fixed = evaluation.defaults | {n: known[n].checked(v) for n, v in values.items()}
-    used = {name: one.value for name, one in evaluation.constants.items()}
-    used |= {name: float(value) for name, value in (constants or {}).items()}
+    used = _constants(evaluation, constants)
     points = list(_points(fixed, axes))
     trials = _affordable(evaluation, points, trials)
     rows = [
@@ -284,9 +284,9 @@ def evaluated(
     if used:
         found = found.assign_coords(constant=list(used))
         found["constant_value"] = "constant", list(used.values())
-        for end in ("low", "high"):
-            each = [getattr(evaluation.constants[name], end) for name in used]
-            found[f"constant_{end}"] = "constant", each
+        for field in ("low", "high", "origin"):
+            each = [getattr(evaluation.constants[name], field) for name in used]
+            found[f"constant_{field}"] = "constant", each
     found = found.assign_coords({n: fixed[n] for n in fixed if n not in axes})
     found = found.assign_coords({name: (name, axis) for name, axis in axes.items()})
     for name, one in known.items():
@@ -385,56 +385,169 @@ def _check_names(kind: str, names: Sequence[str], known: Mapping[str, Any]) -> N
             raise ValueError(f"`{name}` is no {kind} of this claim; it has {has}.")
 
 
+def _listed(sweep: Any) -> dict[str, list[Any]]:
+    """What is swept, as lists.
+
+    Raises:
+      ValueError: if it is no mapping, or gives a name something else than values.
+    """
+    if sweep is None:
+        return {}
+    if not isinstance(sweep, Mapping):
+        raise ValueError(
+            f"`sweep` must give values by parameter, such as {{'n': [1, 2]}}, got "
+            f"{_shown(sweep)}."
+        )
+    found = {}
+    for name, values in sweep.items():
+        try:
+            found[name] = None if isinstance(values, str | bytes) else list(values)
+        except TypeError:
+            found[name] = None
+        if found[name] is None:
+            raise ValueError(
+                f"`sweep` must give {name} several values, such as [1, 2], got "
+                f"{_shown(values)}."
+            )
+    return found
+
+
+def _constants(
+    evaluation: Evaluation, given: Mapping[str, Any] | None
+) -> dict[str, float]:
+    """Every constant's value.
+
+    Raises:
+      ValueError: if one is given that the claim does not have, or that is no number.
+    """
+    _check_names("constant", list(given or {}), evaluation.constants)
+    used = {name: one.value for name, one in evaluation.constants.items()}
+    for name, value in (given or {}).items():
+        used[name] = _number(value)
+        if not math.isfinite(used[name]):
+            raise ValueError(f"`{name}` must be a number, got {_shown(value)}.")
+    return used
+
+
+def _number(value: Any) -> float:
+    """A finite number as it is; NaN for all else, texts and truth values among it."""
+    if isinstance(value, bool | np.bool_ | str | bytes) or getattr(value, "ndim", 0):
+        return math.nan
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+    return number if math.isfinite(number) else math.nan
+
+
+def _count(name: str, value: Any, *, least: int) -> int:
+    """An integer.
+
+    Raises:
+      ValueError: if it is none, or below the least.
+    """
+    try:
+        number = least - 1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least:
+        raise ValueError(
+            f"`{name}` must be an integer of at least {least}, got {_shown(value)}."
+        )
+    return number
+
+
+def _shown(value: Any) -> str:
+    """A value in a message: a text in quotes, anything in a line."""
+    text = repr(value) if isinstance(value, str | bytes) else str(value)
+    return " ".join(text.split())
+
+
+class _Cost(NamedTuple):
+    """What a simulation takes."""
+
+    held: float  # numbers of a trial, at most, or outcomes at a point
+    drawn: float  # numbers at all points
+
+    @property
+    def fits(self) -> bool:
+        """Whether memory and time are enough."""
+        return self.held * _BYTES <= MOST_BYTES and self.drawn <= MOST_NUMBERS
+
+
 def _affordable(
     evaluation: Evaluation, points: Sequence[Mapping[str, Real]], trials: int | None
 ) -> int:
     """Trials at each point: those that are asked for, else as many as take seconds.
 
     Raises:
-      ValueError: if a simulation is too large, with the largest that fits.
+      ValueError: if a simulation is too large for memory or time, with the largest
+        that fits in both.
     """
-    if not isinstance(evaluation.truth, Simulation):
+    simulation = evaluation.truth
+    if not isinstance(simulation, Simulation):
         return 0
-    drawn = 0.0
-    for point in points:
-        each = float(evaluation.truth.numbers(**point))
-        if each * _BYTES > MOST_BYTES:
-            raise ValueError(
-                f"a trial must hold at most {MOST_BYTES / 2**30:.3g} GiB, got "
-                f"{each * _BYTES / 2**30:.3g} GiB at {_told(point)}; "
-                f"{_largest(evaluation, point)}."
-            )
-        drawn += max(each, 1.0)
-    if trials is None:
-        trials = int(np.clip(_SECONDS / drawn, _FEWEST, _USUAL))
-    if drawn * trials > MOST_NUMBERS:
-        raise ValueError(
-            f"`trials` must be at most {int(MOST_NUMBERS / drawn)} at {len(points)} "
-            f"points that draw {drawn:.3g} numbers each time, got {trials}."
-        )
-    return trials
+    each = [max(float(simulation.numbers(**point)), 1.0) for point in points]
+    asked, given = trials is not None, trials
+    if given is None:
+        given = int(np.clip(_SECONDS / sum(each), _FEWEST, _USUAL))
+    cost = _cost(each, given)
+    if cost.fits:
+        return given
+    largest = points[int(np.argmax(each))]
+    found = _largest_counts(evaluation, points, given)
+    if asked and (fewer := _most_trials(each)) >= 2:
+        found.insert(0, f"trials = {fewer}")
+    raise ValueError(
+        f"a simulation must hold at most {MOST_BYTES / 2**30:.3g} GiB and draw at most "
+        f"{MOST_NUMBERS:.3g} numbers, got {cost.held * _BYTES / 2**30:.3g} GiB and "
+        f"{cost.drawn:.3g} numbers in {given} trials "
+        f"{'at' if len(points) == 1 else f'at each of {len(points)} points up to'} "
+        f"{_told(largest)}; "
+        + (f"the largest that fits is {' or '.join(found)}." if found else "none fits.")
+    )
 
 
-def _largest(evaluation: Evaluation, point: Mapping[str, Real]) -> str:
-    """The largest value of each count that fits while the others stay."""
+def _cost(each: Sequence[float], trials: int) -> _Cost:
+    """Of so many trials at points that take so many numbers each."""
+    return _Cost(max(*each, trials), sum(each) * trials)
+
+
+def _most_trials(each: Sequence[float]) -> int:
+    """As many as fit; 0 if none do."""
+    if max(each) * _BYTES > MOST_BYTES:
+        return 0
+    return int(min(MOST_NUMBERS / sum(each), MOST_BYTES / _BYTES))
+
+
+def _largest_counts(
+    evaluation: Evaluation, points: Sequence[Mapping[str, Real]], trials: int
+) -> list[str]:
+    """The largest value of each count that fits while the others stay, all larger ones
+    of a sweep replaced by it."""
     simulation = evaluation.truth
     assert isinstance(simulation, Simulation)
     found = []
     for one in evaluation.parameters:
         if not one.is_count:
             continue
+
+        def fits(most: int, name: str = one.name) -> bool:
+            each = [
+                float(simulation.numbers(**{**point, name: min(point[name], most)}))
+                for point in points
+            ]
+            return _cost([max(numbers, 1.0) for numbers in each], trials).fits
+
         low = int(one.least) if math.isfinite(one.least) else 1
-        high = int(point[one.name])
-        fits = lambda value, name=one.name: (
-            simulation.numbers(**{**point, name: value}) * _BYTES <= MOST_BYTES
-        )
+        high = int(max(point[one.name] for point in points))
         if high <= low or not fits(low):
             continue
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if fits(middle) else (low, middle)
         found.append(f"{one.name} = {low}")
-    return f"the largest that fits is {' or '.join(found)}" if found else "none fits"
+    return found
 
 
 def _told(point: Mapping[str, Real]) -> str:

@@ -2,9 +2,11 @@
 
 A package offers its statements with an entry point of the group `cfljax.statements`,
 which names a function of ids that returns every statement with one of these ids or
-below one, and raises KeyError for a name that takes none.
+below one. For a name that takes none it raises a KeyError of that name, and after it of
+those that it knows and that resemble it most; any other error is the package's own.
 """
 
+import difflib
 import importlib.metadata
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 GROUP = "cfljax.statements"
+_NEAREST = 3  # names that are told where one is unknown
 
 
 def find(name: str) -> Statement:
@@ -24,14 +27,18 @@ def find(name: str) -> Statement:
     as "ifca.lem1", the only one that has an evaluation.
 
     Raises:
-      ValueError: if no package offers it, or the name takes several.
+      ValueError: if no package offers it, with the nearest names, or it takes several.
     """
     found: list[Statement] = []
-    for source in importlib.metadata.entry_points(group=GROUP):
+    resembling: set[str] = set()
+    for entry in importlib.metadata.entry_points(group=GROUP):
+        source = entry.load()
         try:
-            found += source.load()((name,))
-        except KeyError:
-            continue
+            found += source((name,))
+        except KeyError as error:
+            if error.args[:1] != (name,):
+                raise
+            resembling.update(error.args[1:])
     for row in found:
         if row.id == name:
             return row
@@ -39,7 +46,9 @@ def find(name: str) -> Statement:
     if len(able) == 1:
         return able[0]
     if not found:
-        raise ValueError(f"`{name}` is no statement of any installed package.")
+        near = difflib.get_close_matches(name, sorted(resembling), _NEAREST, cutoff=0.0)
+        told = f"; nearest: {', '.join(near)}" if near else ""
+        raise ValueError(f"`{name}` is no statement of any installed package{told}.")
     names = ", ".join(row.id for row in able or found)
     raise ValueError(f"`{name}` takes several statements: {names}.")
 
@@ -76,14 +85,22 @@ def evaluate(
       `verdict` ("holds", "violated", "inconclusive", or "not claimed here" where a
       precondition is not met), `claimed` and, along `precondition`, `margin` (negative
       where it is not met), `have` and `need`; the constants that were used stand along
-      `constant` with the interval of the best ones. Every parameter is a coordinate.
+      `constant` as `constant_value`, with the interval of the best ones,
+      `constant_low` and `constant_high`, and where they come from, `constant_origin`.
+      Every parameter is a coordinate.
 
     Raises:
-      ValueError: if the claim is unknown or has no evaluation; for a name that is none
-        of its parameters, with those that are; for a value without a meaning; if a
-        simulation is too large for memory or time, with the largest that fits.
+      ValueError: if the claim is unknown, with the nearest names, or has no evaluation;
+        for a name that is none of its parameters, with those that are; for a value
+        without a meaning; if a simulation is too large for memory or time, with the
+        largest that fits in both.
     """
     row = find(claim) if isinstance(claim, str) else claim
+    if not isinstance(row, Statement | Evaluation):
+        raise ValueError(
+            "`claim` must be an id, a Statement or an Evaluation, got "
+            f"{type(row).__name__}."
+        )
     title = ""
     if isinstance(row, Statement):
         if row.evaluation is None:

@@ -474,7 +474,7 @@ _EVALUATION = Evaluation(
     bound=_allowed,
     truth=_failure,
     constants={
-        "c1": Constant(float(np.e), origin="proved (clove.lemA16)"),
+        "c1": Constant(float(np.e), 0.0, float(np.e), "proved (clove.lemA16)"),
         "c2": Constant(C2, C2, 0.12114, origin="proved, sharp (clove.lemA16.order)"),
     },
     margins=lambda k, n, members, rho: (

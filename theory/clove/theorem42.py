@@ -704,8 +704,8 @@ def _lemma_evaluation(*, corrected: bool) -> Evaluation:
         truth=Simulation(draw=_draw_far, numbers=lambda **_: 10.0),
         margins=margins,
         constants={
-            "c6": Constant(4.0, origin="certified (clove.lemA13.corrected)"),
-            "c7": Constant(0.5, origin="certified (clove.lemA13.corrected)"),
+            "c6": Constant(4.0, 0.0, 4.0, "proved (clove.lemA13.corrected)"),
+            "c7": Constant(0.5, 0.5, np.inf, "proved (clove.lemA13.corrected)"),
         },
         note="c = 4; steps by their exact law, which is free of N",
     )

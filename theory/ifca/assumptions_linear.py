@@ -187,7 +187,7 @@ _SAMPLES_EVALUATION = Evaluation(
     ),
     truth=_fewest,
     margins=lambda m, k, **_: (Margin("k <= m", k, m, at_least=False),),
-    constants={"C": Constant(2.0, origin="enough by ifca.lem1.stronger")},
+    constants={"C": Constant(2.0, 0.0, 2.0, "enough by ifca.lem1.stronger")},
     note="exact law",
 )
 

@@ -22,7 +22,8 @@ def write_site(
     shown: Callable[[Sequence[site.Record]], Iterable[site.Record]] = lambda r: r,
 ) -> pathlib.Path:
     """Write all pages, plots and assets into a folder made by `site.prepare_folder`;
-    returns the path of the first page. See `site.write_site`.
+    returns the path of the first page. See `site.write_site`; `errata` are those for
+    which records carry the evidence.
 
     Raises:
       OSError: if a file cannot be written.

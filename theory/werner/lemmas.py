@@ -274,7 +274,7 @@ _LEMMA_7 = (
             bound=lambda share, C1: C1 * share,
             truth=lambda share: exact(float(np.max(settled_error((1 / share,))))),
             constants={
-                "C1": Constant(DECLARED, 0.0, 0.0, "none holds for all delta_i")
+                "C1": Constant(DECLARED, np.inf, np.inf, "none holds for all delta_i")
             },
             note="exact for f_j = (1 + s_j) x^2/2, s_j = A or -2 A/3, from either "
             "client",
@@ -427,7 +427,9 @@ _LEMMA_14 = (
             ),
             bound=lambda members, C1: C1 * 2 / members,
             truth=lambda members: exact(member_error(float(members))),
-            constants={"C1": Constant(DECLARED, 0.0, 0.0, "none holds for all n_i")},
+            constants={
+                "C1": Constant(DECLARED, np.inf, np.inf, "none holds for all n_i")
+            },
             note="exact for noise -s, 0 or s, s = 1.001 tau, C = 4",
         ),
         margins=_margins,
@@ -682,7 +684,7 @@ def _wells(momentum: float) -> Evaluation:
         truth=lambda noise, momentum: exact(
             float(np.max(path_variance(noise, momentum)))
         ),
-        constants={"C": Constant(DECLARED, 0.0, 0.0, "none holds for all sigma")},
+        constants={"C": Constant(DECLARED, np.inf, np.inf, "none holds for all sigma")},
         note="exact for signs as noise of four clients in the first round; 1 as the "
         "momentum's weight for gradients themselves",
     )

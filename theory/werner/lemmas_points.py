@@ -52,7 +52,9 @@ _CAPTURED = Evaluation(
             4 * distance**2 + separation**2,
         ),
     ),
-    constants={"C1": Constant(DECLARED, 0.0, 0.0, "none holds for all delta_i")},
+    constants={
+        "C1": Constant(DECLARED, math.inf, math.inf, "none holds for all delta_i")
+    },
     note="exact for strangers with gradient -grad F_i + Delta e, C A^4 = 8, D = 0",
 )
 

@@ -264,7 +264,9 @@ _FROM_MEMBER = Evaluation(
             noise,
         ),
     ),
-    constants={"C": Constant(DECLARED, 0.0, 0.0, "none holds for all n_i and Delta")},
+    constants={
+        "C": Constant(DECLARED, math.inf, math.inf, "none holds for all n_i and Delta")
+    },
     note="exact for noise -s, 0 or s, s = 1.001 tau, tau = sqrt(delta_i sigma Delta)",
 )
 

@@ -323,7 +323,9 @@ _LEMMA_1 = (
             margins=lambda members, share, separation, noise: (
                 Margin("Delta >= 24 sigma/delta_i", separation, 24 * noise / share),
             ),
-            constants={"C": Constant(DECLARED, 0.0, 0.0, "none holds for all n_i")},
+            constants={
+                "C": Constant(DECLARED, math.inf, math.inf, "none holds for all n_i")
+            },
             note="exact for noise -s, 0 or s, s = 1.001 tau, in clusters on a line",
         ),
         margins=lambda: margins(

@@ -583,7 +583,9 @@ PRINTED = Evaluation(
     truth=lambda **values: _run_of(values),
     margins=_margins,
     constants={
-        "constant": Constant(1.0, origin="unnamed in <~; no number does (werner.thm3)")
+        "constant": Constant(
+            1.0, math.inf, math.inf, "unnamed in <~; none does (werner.thm3)"
+        )
     },
     note=_NOTE,
 )

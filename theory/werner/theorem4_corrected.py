@@ -656,7 +656,9 @@ PRINTED = _evaluation(
     ),
     bound=_printed_bound,
     constants={
-        "constant": Constant(1.0, origin="unnamed in <~; no number does (werner.thm4)")
+        "constant": Constant(
+            1.0, math.inf, math.inf, "unnamed in <~; none does (werner.thm4)"
+        )
     },
 )
 CORRECTED = _evaluation(

@@ -44,6 +44,7 @@ _LABELS = re.compile(
 _CLOSING = {"(": ")]", "[": ")]", "{": "}", "|": "|", "||": "||"}
 _LONG = 28  # letters of brackets within which a line may be broken
 _SHORT = 5  # of the two sides of a fraction that is set upright
+_NARROW = "\u202f"
 _THIN = '<mspace width="0.17em"></mspace>'
 _ROOM = {"relation": 0, "sign": 12, "product": 16, "slash": 20}  # before a break
 
@@ -132,8 +133,9 @@ class _Reader:
         """The next token."""
         return self._tokens[self.place]
 
-    def row(self) -> list[_Item]:
-        """Operands with relations and signs between them; empty if there are none."""
+    def row(self, *, is_root: bool = False) -> list[_Item]:
+        """Operands with relations and signs between them; empty if there are none. What
+        a root holds is one fraction where all of it is divided once."""
         items: list[_Item] = []
         whole = 0  # items up to the last operand, and the place behind it
         end = self.place
@@ -160,6 +162,9 @@ class _Reader:
             items += [found[0]._replace(is_spaced=spaced), *found[1:]]
             whole, end = len(items), self.place
         self.place = end
+        divided = _whole_fraction(items[:whole]) if is_root else None
+        if divided and not self._is_small:
+            return [divided]
         return self._with_fractions(items[:whole])
 
     def _skip_space(self) -> bool:
@@ -192,8 +197,10 @@ class _Reader:
                 return self._sign("sign")
             if text == "in" and follows[1].text in ("(", "[", "{", "R"):
                 return self._sign("relation")
-            capital = len(follows[1].text) == 1 and follows[1].text.isupper()
-            return self._sign("sign") if text in ("cap", "cup") and capital else None
+            if text not in ("cap", "cup"):
+                return None
+            is_set = _is_capital(follows[1]) or self._is_complement(ahead=2)
+            return self._sign("sign") if is_set else None
         if kind != "sign" or self._closes():
             return None
         if text in RELATIONS:
@@ -232,6 +239,8 @@ class _Reader:
             return self._root()
         if text == "grad":
             return self._gradient()
+        if text == "not" and after_sign and self._is_complement():
+            return self._complement()
         if text in _FUNCTIONS:
             return self._function()
         letter = _LETTER.fullmatch(text)
@@ -278,7 +287,9 @@ class _Reader:
         self.place += 1
         self._skip_space()
         bracketed = self.here.text == "("
-        inside = self._bracket() if bracketed else self._operand(after_sign=True)
+        inside = (
+            self._bracket(is_root=True) if bracketed else self._operand(after_sign=True)
+        )
         if inside is None:
             return None
         # Brackets that only held the content together are not shown.
@@ -297,6 +308,21 @@ class _Reader:
             return None
         html = f'<mo form="prefix">∇</mo>{found[0].html}'
         return [found[0]._replace(html=html, size=found[0].size + 1), *found[1:]]
+
+    def _is_complement(self, ahead: int = 0) -> bool:
+        """Whether "not" and a set follow."""
+        here = self._tokens[self.place + ahead : self.place + ahead + 3]
+        words = [token.text for token in here]
+        return len(here) == 3 and words[:2] == ["not", " "] and _is_capital(here[2])
+
+    def _complement(self) -> list[_Item] | None:
+        """All that is not in a set, whose name follows."""
+        self.place += 2
+        found = self._operand(after_sign=True)
+        if found is None:
+            return None
+        html = f"<mrow><mtext>not{_NARROW}</mtext>{found[0].html}</mrow>"
+        return [found[0]._replace(html=html, size=found[0].size + 3), *found[1:]]
 
     def _function(self) -> list[_Item] | None:
         """A function's name, where what follows is its argument."""
@@ -328,12 +354,12 @@ class _Reader:
             return scripted
         return found
 
-    def _bracket(self) -> list[_Item] | None:
+    def _bracket(self, *, is_root: bool = False) -> list[_Item] | None:
         """Opening bracket, content and closing bracket."""
         opening = self.here.text
         self.place += 1
         self._open.append(opening)
-        inside = self.row()
+        inside = self.row(is_root=is_root)
         self._open.pop()
         self._skip_space()
         closing = self.here.text
@@ -448,10 +474,59 @@ class _Reader:
         return items
 
 
+def _is_capital(token: _Token) -> bool:
+    return len(token.text) == 1 and token.text.isupper()
+
+
+def _whole_fraction(items: list[_Item]) -> _Item | None:
+    """All of a product over one factor; None where more or less is divided, or it is
+    not clear what is, or a fraction would stand in another one."""
+    level, levels = 0, []
+    for item in items:
+        level -= item.kind == "close"
+        levels.append(level)
+        level += item.kind == "open"
+    outer = [item for item, own in zip(items, levels, strict=True) if own == 0]
+    kinds = [item.kind for item in outer]
+    if kinds.count("slash") != 1 or {"relation", "sign", "comma"} & set(kinds):
+        return None
+    at = next(
+        place
+        for place, own in enumerate(levels)
+        if own == 0 and items[place].kind == "slash"
+    )
+    top, bottom = items[:at], items[at + 1 :]
+    divided = kinds[kinds.index("slash") + 1 :]
+    is_one_factor = divided in (
+        ["operand"], ["open", "close"], ["function", "operand"],
+    )  # fmt: skip
+    is_bare = re.compile(r"<mrow><mo|<mo").match(top[-1].html) is None
+    of_function = len(top) > 1 and top[-2].kind == "function" and is_bare
+    stacked = any("<mfrac" in item.html for item in (*top, *bottom))
+    if not is_one_factor or of_function or stacked:
+        return None
+    sides = [_side(top), _side(bottom)]
+    html = f"<mfrac>{''.join(f'<mrow>{_row(side)}</mrow>' for side in sides)}</mfrac>"
+    size = max(sum(item.size for item in side) for side in sides)
+    return _Item("operand", html, size, is_strong=True)
+
+
+def _side(items: list[_Item]) -> list[_Item]:
+    """One side of a fraction, without the brackets that only held it together."""
+    first, *others = items
+    if not others:
+        return [_unbracketed(first)._replace(is_spaced=False)]
+    kinds = [item.kind for item in items]
+    whole = (kinds[0], kinds[-1]) == ("open", "close") and "(" in first.html
+    if whole and "close" not in kinds[1:-1]:
+        return others[:-1]
+    return [first._replace(is_spaced=False), *others]
+
+
 def _unbracketed(item: _Item) -> _Item:
     """The side of a fraction without the brackets that only held it together."""
     inside = re.fullmatch(r"<mrow>.{18}\(</mo>(.*)<mo.{15}>\)</mo></mrow>", item.html)
-    if inside is None or "(" in inside[1]:
+    if inside is None:
         return item
     return item._replace(html=f"<mrow>{inside[1]}</mrow>", size=item.size - 2)
 

@@ -565,12 +565,14 @@ def _caption(drawing: plot.Drawing, record: Record) -> str:
     main, control = record.check, record.control
     assert main is not None
     side = {"bound": "on or below", "equal": "on", "band": "within"}[main.kind]
-    if drawing.layout == "diagonal":
-        text, where = "What is true against what is claimed.", "the line"
+    if not np.any(main.claims):
+        parts = ["What is true at each point; none has a finite number to be held to."]
+    elif drawing.layout == "diagonal":
+        parts = ["What is true against what is claimed."]
+        parts.append(f"A claim holds {side} the line.")
     else:
-        text = "Each point's truth and claim."
         where = "its band" if main.kind == "band" else "its mark"
-    parts = [text, f"A claim holds {side} {where}."]
+        parts = ["Each point's truth and claim.", f"A claim holds {side} {where}."]
     if np.any(main.high > main.low):
         parts.append("Bars are intervals.")
     drawn, all_points = len(main.bounds), main.total - main.undrawable

@@ -85,7 +85,8 @@ def _row(axes: Axes, main: Series, other: Series | None) -> dict[str, Any]:
     axis = choose_scale(every)
     ends = [x for s in every for x in (s.low, s.high, s.truth, s.bounds, s.upper)]
     limits = axis.limits(np.concatenate(ends))
-    axes.set(ylabel="what is claimed, and what is true")
+    claimed = any(np.any(series.claims) for series in every)
+    axes.set(ylabel="what is claimed, and what is true" if claimed else "what is true")
     axis.apply(axes, "y", limits)
     handles: dict[str, Any] = {}
     start, middles, gap = 0.0, [], max(1.0, 0.06 * len(main.bounds))
@@ -93,7 +94,9 @@ def _row(axes: Axes, main: Series, other: Series | None) -> dict[str, Any]:
         count = len(series.bounds)
         places = start + np.arange(count, dtype=float)
         middles.append(start + (count - 1) / 2)
-        handles |= _claims(axes, places, series, limits, is_control=series is other)
+        if np.any(series.claims):
+            is_control = series is other
+            handles |= _claims(axes, places, series, limits, is_control=is_control)
         handles |= _points(axes, places, series, limits, is_control=series is other)
         start += count + gap
     axes.set_xlim(-1.0, start - gap)
@@ -192,7 +195,8 @@ def choose_scale(every: Sequence[Series]) -> Scale:
     logarithmic axis where all are positive and spread over more than a decade, and
     one for both signs where they spread as far but are not all positive.
     """
-    inner = np.concatenate([part for s in every for part in (s.bounds, s.high)])
+    claims = [part for s in every for part in (s.bounds[s.claims], s.high)]
+    inner = np.concatenate(claims)
     ends = np.concatenate([part for s in every for part in (s.low, s.upper)])
     both = np.concatenate([inner, ends])
     known = both[np.isfinite(both)]

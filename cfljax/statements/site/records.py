@@ -43,6 +43,12 @@ class Series(NamedTuple):
     undrawable: int  # of them have no place: without a claim, or undefined
 
     @property
+    def claims(self) -> Bool[np.ndarray, " points"]:
+        """`[points]`, where a finite number is claimed."""
+        undefined = np.isnan(self.bounds) | np.isnan(self.upper)
+        return (np.isfinite(self.bounds) | np.isfinite(self.upper)) & ~undefined
+
+    @property
     def truth(self) -> Float[np.ndarray, " points"]:
         """`[points]`, where the marker goes: the middle, or the end that is finite."""
         low = np.where(np.isfinite(self.low), self.low, self.high)
@@ -135,33 +141,37 @@ def _read(
 
 
 def prepare(verdict: Verdict, *, most: int = 400) -> Series | None:
-    """The drawable points of a verdict, at most `most`; None if there are none. Kept
-    are those that say most: the reported one, violations in the order of their size,
-    points closest to their claim, and of the others an even selection."""
+    """The drawable points of a verdict, at most `most`; None if there are none. Those
+    without a finite claim are drawable only if no point has one: what is true is then
+    all that is known. Kept are those that say most: the reported one, violations in the
+    order of their size, points closest to their claim, and of the others an even
+    selection."""
     if verdict.points is None:
         return None
     points = _in_decades(verdict.points)
     upper = points.bounds if points.upper is None else points.upper
     parts = (points.bounds, upper, points.low, points.high)
     bounds, upper, low, high = (np.asarray(part, float).ravel() for part in parts)
-    placed = np.isfinite(low) | np.isfinite(high)
-    placed &= ~(np.isnan(low) | np.isnan(high) | np.isnan(bounds) | np.isnan(upper))
-    placed &= np.isfinite(bounds) | np.isfinite(upper)
-    if not np.any(placed):
-        return None
-    whole = Series(
-        bounds=bounds[placed],
-        upper=upper[placed],
-        low=low[placed],
-        high=high[placed],
-        violated=np.zeros(int(np.sum(placed)), bool),
+    known = np.isfinite(low) | np.isfinite(high)
+    known &= ~(np.isnan(low) | np.isnan(high))
+    every = Series(
+        bounds=bounds,
+        upper=upper,
+        low=low,
+        high=high,
+        violated=np.zeros(len(bounds), bool),
         reported=-1,
         where={},
         kind=points.kind,
         scale=points.scale,
         total=len(bounds),
-        undrawable=int(np.sum(~placed)),
+        undrawable=0,
     )
+    placed = known & every.claims if np.any(known & every.claims) else known
+    if not np.any(placed):
+        return None
+    arrays = {name: getattr(every, name)[placed] for name in (*_ARRAYS, "violated")}
+    whole = every._replace(**arrays, undrawable=int(np.sum(~placed)))
     excess = _excess(whole)
     reported = _reported(whole, verdict)
     whole = whole._replace(
@@ -194,9 +204,9 @@ def _excess(series: Series) -> Float[np.ndarray, " points"]:
     """How far the interval is on the wrong side (or, negative, from it), in decades or
     relative to the numbers themselves."""
     size = lambda one, two: np.abs(one) + np.abs(two) + np.finfo(float).tiny
-    above, below = series.low - series.upper, series.bounds - series.high
-    if series.scale == "number":
-        with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # infinity less infinity
+        above, below = series.low - series.upper, series.bounds - series.high
+        if series.scale == "number":
             above = above / size(series.low, series.upper)
             below = below / size(series.high, series.bounds)
     return above if series.kind == "bound" else np.fmax(above, below)
@@ -205,8 +215,9 @@ def _excess(series: Series) -> Float[np.ndarray, " points"]:
 def _violated(
     excess: Float[np.ndarray, " points"], status: Status
 ) -> Bool[np.ndarray, " points"]:
-    """Points that violate; the largest excess does wherever the verdict says so."""
-    if status is not Status.VIOLATED:
+    """Points that violate; the largest excess does wherever the verdict says so, unless
+    no point has a claim of its own."""
+    if status is not Status.VIOLATED or not np.any(excess > -np.inf):
         return np.zeros(len(excess), bool)
     violated = excess > _ROUNDING
     violated[np.nanargmax(np.where(np.isnan(excess), -np.inf, excess))] = True
