@@ -4,6 +4,7 @@ import functools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -61,6 +62,11 @@ _BASE = (1 + 16 * _MULTIPLIER) * (1 + 8 * _MULTIPLIER - 64 * _MULTIPLIER**2)
 _START_FEATURES = (2, 4, 8, 12)
 
 
+def _start_bound(base: Any, features: Any) -> Any:
+    """2 base^(-d/2), in numbers or symbols."""
+    return 2 * base ** (-features / 2)
+
+
 def check_closeness(
     preset: Preset, *, base: float = _BASE, aside: float = 0.0
 ) -> Verdict:
@@ -82,7 +88,7 @@ def check_closeness(
         CLOSENESS,
         [
             never_exceeds(CLOSENESS, midpoint, 0.0, rounding=32 * np.finfo(float).eps),
-            at_most(CLOSENESS, events, 2 * base ** (-np.array(_START_FEATURES) / 2)),
+            at_most(CLOSENESS, events, _start_bound(base, np.array(_START_FEATURES))),
             # No multiplier of Chernoff's bound does better.
             never_exceeds(CLOSENESS, bases, base, rounding=1e-12),
             never_exceeds(CLOSENESS, base, float(np.max(bases)), rounding=1e-6),
@@ -91,6 +97,38 @@ def check_closeness(
         + ", ".join(f"{rate:.2g} (d = {features})" for rate, features in rates)
         + f", mean alpha0 {np.mean(closeness(*wide)):.2f} (d = 100)",
     )
+
+
+def prove_closeness(*, matchings: int = 2) -> list[Step]:
+    """alpha0 = 0 at the midpoint, and P(alpha0 > 0) <= 2 B^(-d/2) at random starts.
+
+    1. The midpoint is Delta/2 from either truth, whatever the matching.
+    2. alpha0 > 0 under a matching is |theta_j - theta_j*| < Delta/2 for j = 1, 2, so
+       that Q < 0 for Q = 4 |theta_1 - theta_1*|^2 + 4 |theta_2 - theta_2*|^2 - 2
+       |theta_1* - theta_2*|^2, a quadratic form of four normal numbers per feature. By
+       Markov's inequality P(Q < 0) <= E exp(-s Q) = B(s)^(-d/2), B(s) = det(I + 2 s A)
+       = (1 + 16 s) (1 + 8 s - 64 s^2), A the matrix of Q in one feature, where I + 2 s
+       A is positive definite: up to the first root of B. Its largest value is at s = (1
+       + sqrt 19)/48.
+    3. There are `matchings` = 2 of them, equally likely to do.
+    """
+    import sympy
+
+    a, b, s, d = sympy.symbols("a b s d", positive=True)
+    entries = sympy.symbols("theta_1 theta_2 truth_1 truth_2", real=True)
+    first, second, one, two = entries
+    form = 4 * (first - one) ** 2 + 4 * (second - two) ** 2 - 2 * (one - two) ** 2
+    matrix = sympy.hessian(form, entries) / 2
+    base = (1 + 16 * s) * (1 + 8 * s - 64 * s**2)
+    best = (1 + sympy.sqrt(19)) / 48
+    return [
+        identity("|(a + b)/2 - a| = |b - a|/2", ((a + b) / 2 - a) - (b - a) / 2),
+        identity("det(I + 2 s A)", (sympy.eye(4) + 2 * s * matrix).det() - base),
+        identity("B' = 0 at the best s", sympy.diff(base, s).subs(s, best)),
+        identity(
+            "the matchings together", matchings * b ** (-d / 2) - _start_bound(b, d)
+        ),
+    ]
 
 
 @functools.lru_cache(maxsize=1)
@@ -123,12 +161,16 @@ def check_samples(_: Preset, *, constant: float = 2.0) -> Verdict:
         [1e-3, 0.05, 1.0, 4.0, 100.0],
     )
     arguments = (clients, clusters, alpha, rho, 1 / clients)
-    samples = np.ceil(enough_samples(*arguments, constant, sharpened=True))
+    asked = enough_samples(*arguments, constant, sharpened=True)
+    samples = np.ceil(asked)
     printed = np.ceil(enough_samples(*arguments))
     each = log_worst_chance(alpha, rho, samples)
     count, error = np.log(clients * (clusters - 1)) + each, 1e-12 * (1 + np.abs(each))
+    # Before it is rounded up, Lemma 1's bound on the chance of any is delta itself.
+    bound = np.log(clients * clusters / 2) - asked * alpha**2 * rho / (2 * (1 + rho))
     pairs = (
         (count, -np.log(clients), error),
+        (np.abs(bound + np.log(clients)), np.zeros(len(asked)), 1e-10),
         (np.log(samples), np.log(printed), 1e-12),
     )
     shown = []
@@ -839,6 +881,8 @@ STATEMENTS = (
         constants={"rate of P(alpha0 > 0) <= 2 exp(-rate d)": math.log(_BASE) / 2},
         check=check_closeness,
         control={"aside": 1e-6},
+        proof=prove_closeness,
+        proof_control={"matchings": 3},
         note="Two models that nothing tells apart lie on the assumption's edge; random "
         "ones lie far beyond. The control moves both by 1e-6 from the midpoint.",
     ),
