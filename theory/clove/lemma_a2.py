@@ -25,6 +25,7 @@ from cfljax.statements import (
     nonnegative,
 )
 from theory.clove.common.loss_means import alphas
+from theory.clove.common.sharp import attained
 from theory.glossary import parameter
 from theory.rows import row
 
@@ -145,13 +146,13 @@ def check_infimum(preset: Preset, name: str, *, scale: float = 1.0) -> Verdict:
     found = _descended(preset)
     searched = {"rounding": 1e-12, "grade": Grade.SEARCHED}
     below = never_falls_below(name, found, claimed, **searched)
-    attained = never_exceeds(name, _on_segment(ratios), claimed, **searched)
+    on_segment = never_exceeds(name, _on_segment(ratios), claimed, **searched)
     excess = float(np.max(found - claimed))
     detail = (
         f"{len(ratios)} noises: descent ends at most {excess:.1g} above "
         "Delta f(sigma/Delta), the segment attains it"
     )
-    return combine(name, [below, attained], detail=detail)
+    return combine(name, [below, on_segment], detail=detail)
 
 
 def prove_infimum(*, reach: str = "1/4") -> Sequence[Step]:
@@ -346,14 +347,14 @@ def check_step(
     if squared:
         right = np.abs(other**2 - own**2 + (delta / 4) ** 2)
     else:
-        least = (3 - np.sqrt(2)) / 4 * delta
-        right = np.maximum(other - np.hypot(own, delta / 4), least)
+        least, first = (3 - np.sqrt(2)) / 4 * delta, other - np.hypot(own, delta / 4)
+        right = np.maximum(first, least)
     detail = (
         f"{np.mean(right > left + 1e-13):.0%} of {size} distances fail; at "
         f"|theta_i - theta_j*| = 2, theta_i = theta_i*, sigma = 0, Delta = 1 the sides "
         f"are {left[0]:.4g} and {right[0]:.4g}"
     )
-    return never_falls_below(
+    found = never_falls_below(
         name,
         left,
         right,
@@ -361,6 +362,12 @@ def check_step(
         coordinates={"separation": delta, "noise": sigma},
         detail=detail,
     )
+    if squared:
+        return found
+    # The second bound is below the first, and nearly the same somewhere.
+    second = never_falls_below(name, first, least, rounding=1e-13)
+    near = attained(name, least / first)
+    return combine(name, [found, second, near], detail=detail)
 
 
 def prove_units(*, distance: str = "2") -> Sequence[Step]:

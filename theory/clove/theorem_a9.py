@@ -721,8 +721,9 @@ def check_proximity(
     |A - C|, no two means cost less than the true ones."""
     margin, norm, truth, best = (axis[:, None] for axis in _measured(preset).T)
     copies = np.array(_COPIES)
-    threshold = constant * _TWO * 2 * (_STRIP * copies) ** -power
-    met = margin >= threshold * norm * np.sqrt(copies)
+    threshold = _TWO * 2 * (_STRIP * copies) ** -power
+    largest = margin / (threshold * norm * np.sqrt(copies))  # c'
+    met = largest >= constant
     values = np.broadcast_to(truth, met.shape)[met]
     bounds = np.broadcast_to(best, met.shape)[met]
     worst = np.max(values / bounds)
@@ -731,7 +732,7 @@ def check_proximity(
         f"{_STRIP * max(_COPIES):g} a cluster, meet the condition; the truth costs up "
         f"to {worst:.3f} times as much as the best two means"
     )
-    return never_exceeds(
+    main = never_exceeds(
         name,
         values,
         bounds,
@@ -739,6 +740,11 @@ def check_proximity(
         grade=Grade.SEARCHED,
         detail=detail,
     )
+    # Strips 2 apart, single points: (sqrt 8 - 2) sqrt 10/(4 sqrt(2 440/27)) by hand.
+    place = largest[_HEIGHTS.index(2.0), 0]
+    known = (8**0.5 - 2) * 10**power / (4 * (880 / 27) ** 0.5)
+    by_hand = never_exceeds(name, abs(place - known), 0.0, rounding=1e-12)
+    return combine(name, [main, by_hand], detail=detail)
 
 
 def prove_copies(*, exponent: str = "1") -> Sequence[Step]:

@@ -189,15 +189,13 @@ def check_resampling(preset: Preset, *, folds: float = 2.0) -> Verdict:
         f"ratios {listed(np.mean(ratios, axis=0), '.3f')} at T = 5, 10, 20, "
         f"40; sqrt({folds:g} T) = {listed(claimed, '.3f')}"
     )
-    found = median_within(
-        RESAMPLING, (ratios / claimed).T, (0.99, 1.01), detail=detail
-    )
+    found = median_within(RESAMPLING, (ratios / claimed).T, (0.99, 1.01), detail=detail)
     return combine(RESAMPLING, [found, _few_rows(preset)], detail=detail)
 
 
 def _few_rows(preset: Preset) -> Verdict:
     """Least squares on 6 raw rows in 3 dimensions against the law that is used."""
-    trials, noise = preset.choose(quick=20_000, full=200_000), 0.7
+    trials, noise = preset.choose(quick=60_000, full=200_000), 0.7
     generator = preset.generator(RESAMPLING, 0, 2)
     inputs = generator.standard_normal((trials, 6, 3))
     labels = noise * generator.standard_normal((trials, 6, 1))

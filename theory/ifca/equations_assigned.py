@@ -270,7 +270,8 @@ def _raw_deviations(preset: Preset) -> PerTrial:
 
 
 def prove_covariance(*, constant: str = str(COVARIANCE)) -> list[Step]:
-    """|X'X - N I|_op <= `constant` sqrt(d N) but with probability 2 exp(-d/2), N >= 4 d.
+    """|X'X - N I|_op <= `constant` sqrt(d N) but with probability 2 exp(-d/2), where N
+    >= 4 d.
 
     1. By Davidson and Szarek (2001, Theorem II.13) the largest singular value of X is
        at most sqrt N + sqrt d + t, and the least at least sqrt N - sqrt d - t, but with

@@ -336,8 +336,9 @@ def check_root_mean_square(preset: Preset, *, extra_features: int = 1) -> Verdic
         np.array(_raw_means(preset)) / formula[:, None],
         (0.94, 1.06),
         deviation=np.array(deviations) / formula,
-        detail="mean |grad F_i|^2 over the formula, n' = 5, 10, 10, 10, 10 and d = 1, "
-        f"10, 100, 300, 10, the last without error, whose roots are {listed(np.sqrt(formula), '.2f')}",
+        detail="mean |grad F_i|^2 over the formula, n' = 5, 10, 10, 10, 10, d = 1, "
+        "10, 100, 300, 10, the last without error, whose roots are "
+        + listed(np.sqrt(formula), ".2f"),
     )
 
 
