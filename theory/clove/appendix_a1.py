@@ -643,10 +643,14 @@ def prove_corrected(*, level: int = 4) -> Sequence[Step]:
     total = d * (2 + s**2) - 2 * -sympy.sqrt(d)
     squares = [2 + s**2 - 2 * one for one in (a, b)]
     return [
-        identity("kept is kappa_i |t|/sqrt(4 + sigma^2)",
-                 kept - near * gap / sympy.sqrt(4 + s**2)),
-        identity("lost is (kappa_j - kappa_i) |alpha_j| at sum_l theta_jl = -sqrt(d)",
-                 lost - (far - near) * sympy.sqrt(total)),
+        identity(
+            "kept is kappa_i |t|/sqrt(4 + sigma^2)",
+            kept - near * gap / sympy.sqrt(4 + s**2),
+        ),
+        identity(
+            "lost is (kappa_j - kappa_i) |alpha_j| at sum_l theta_jl = -sqrt(d)",
+            lost - (far - near) * sympy.sqrt(total),
+        ),
         identity("alpha_i^2 - alpha_j^2 = 2 t", squares[0] - squares[1] - 2 * (b - a)),
         identity(
             "level + sigma^2 - alpha^2 = 2 (1 + theta), at least 0",

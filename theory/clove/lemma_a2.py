@@ -344,11 +344,10 @@ def check_step(
     sigma = noise * delta * generator.choice([0.0, 1.0], size)
     delta[0], own[0], other[0], sigma[0] = 1, 0, 2, 0
     left = np.abs(np.hypot(other, sigma) - np.hypot(own, sigma))
+    least, first = (3 - np.sqrt(2)) / 4 * delta, other - np.hypot(own, delta / 4)
+    right = np.maximum(first, least)
     if squared:
         right = np.abs(other**2 - own**2 + (delta / 4) ** 2)
-    else:
-        least, first = (3 - np.sqrt(2)) / 4 * delta, other - np.hypot(own, delta / 4)
-        right = np.maximum(first, least)
     detail = (
         f"{np.mean(right > left + 1e-13):.0%} of {size} distances fail; at "
         f"|theta_i - theta_j*| = 2, theta_i = theta_i*, sigma = 0, Delta = 1 the sides "

@@ -285,9 +285,9 @@ def prove_probability(*, c3: float = C3, c5: float = C5) -> list[Step]:
         *prove_length(),
         *lemma2.prove_operator_norm(),
         *lemma2.prove_noise(),
-        exactly("6 3^2 = c3", 6 * lemma2.OPERATOR_C**2 == c3),
-        exactly("2 2 = c4", 2 * 2 == C4),
-        exactly("c3 + c4 = c5", C3 + C4 == c5),
+        exactly("6 3^2 = c3", c3 == 6 * lemma2.OPERATOR_C**2),
+        exactly("2 2 = c4", C4 == 2 * 2),
+        exactly("c3 + c4 = c5", c5 == C3 + C4),
         exactly("c2 <= c1 of Lemma 2", NOISE_EXPONENT <= lemma2.OPERATOR_C1),
         identity("2 + 1 tails are c1 exp(-c2 r)", parts - _failure(r, exp=sympy.exp)),
     ]

@@ -5,7 +5,6 @@ S_1* of grad F_i(theta_1), T2 that of the rest of S_1.
 """
 
 import functools
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
