@@ -478,7 +478,7 @@ def _norms(preset: Preset) -> Float[np.ndarray, "2 points trials"]:
 
 
 def check_norm(preset: Preset, name: str, *, polylog: float = 1.0) -> Verdict:
-    """P(|X| > gamma sqrt(M) `polylog`) <= 1/100, operator norm; and 0.6 is enough."""
+    """P(|X| > gamma sqrt(M) `polylog`) <= 1/100, operator norm, and for 0.45 <= 1/2."""
     ratios, _ = _norms(preset)
     detail = (
         f"(d, n, M) = {listed(_SHAPES)}: |X|/(gamma sqrt(M)) at "
@@ -492,7 +492,7 @@ def check_norm(preset: Preset, name: str, *, polylog: float = 1.0) -> Verdict:
         error_rate=ERROR_RATE / 2,
         coordinates={"d": d, "n": n, "m": m},
     )
-    most = at_most(name, tally(ratios > 0.6), 0.01, error_rate=ERROR_RATE / 2)
+    most = at_most(name, tally(ratios > 0.45), 0.5, error_rate=ERROR_RATE / 2)
     return combine(name, [main, most], detail=detail)
 
 
@@ -539,8 +539,8 @@ _COVARIANCE_ROWS = (
         check=check_norm,
         control={"polylog": 0.35},
         evaluation=_NORM_EVALUATION,
-        note="A polylog of 1 is enough, and 0.6 of the bound is: checked as well. The "
-        "control has 0.35.",
+        note="A polylog of 1 is enough, and 0.45 of the bound is for half of all data "
+        "sets, which is checked as well. The control has 0.35.",
     ),
     _norm_row(
         id=f"{NORM}.frobenius",
