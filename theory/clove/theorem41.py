@@ -372,8 +372,8 @@ _THEOREM_ROWS = (
         control={"constant": ENOUGH / 4},
         note="By Kumar and Kannan's start. N is needed for truths that differ along "
         "the sum of the models, where the noise common to all losses counts in full. "
-        "Measured; clove.thm41.corrected is proved. A quarter of C is not enough, which "
-        "the control claims to be.",
+        "Measured; clove.thm41.corrected is proved. A quarter of C is not enough; the "
+        "control claims that it is.",
     ),
     _printed(
         id=THEOREM,
