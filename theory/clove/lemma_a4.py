@@ -6,9 +6,10 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Num
+from jaxtyping import Bool, Float
 
 from cfljax import law
+from cfljax.base import Numbers
 from cfljax.statements import (
     Evaluation,
     Margin,
@@ -139,12 +140,10 @@ def check_printed(preset: Preset, name: str, *, each: bool = False) -> Verdict:
 
 
 def deviation(
-    clients: Num[np.ndarray, "*points"] | float,
-    delta: Num[np.ndarray, "*points"] | float,
-    samples: Num[np.ndarray, "*points"] | float,
-) -> Num[np.ndarray, "*points"]:
+    clients: Numbers, delta: Numbers, samples: Numbers
+) -> Float[np.ndarray, "*points"]:
     """sqrt(2 log(M/delta)/n)."""
-    return np.sqrt(2 * np.log(np.divide(clients, delta)) / samples)
+    return np.asarray(np.sqrt(2 * np.log(np.divide(clients, delta)) / samples))
 
 
 def check_corrected(preset: Preset, name: str, *, share: float = 1.0) -> Verdict:

@@ -278,6 +278,7 @@ def prove_covariance(*, constant: str = str(COVARIANCE)) -> list[Step]:
        probability exp(-t^2/2) each. Take t = sqrt d, w = 2 sqrt d: 2 exp(-d/2).
     2. As w <= sqrt N their squares differ from N by 2 w sqrt N + w^2 at most, which is
        4 sqrt(d N) + 4 d, and d <= sqrt(d N)/2.
+    3. 6 sqrt(d N) <= 3 N, as d <= N/4.
     """
     import sympy
 
@@ -290,6 +291,7 @@ def prove_covariance(*, constant: str = str(COVARIANCE)) -> list[Step]:
         identity("(sqrt N + 2 sqrt d)^2 - N = 4 sqrt(d N) + 4 d",
                  upper - 4 * sympy.sqrt(d * rows) - 4 * d),
         exactly("4 + 4/2 = constant", 4 + Fraction(4, 2) == Fraction(constant)),
+        exactly("constant/2 <= 3", Fraction(constant) / 2 <= 3),
         identity("both tails are 2 exp(-d/2)",
                  both - _covariance_failure(d, sympy.exp)),
     ]  # fmt: skip
