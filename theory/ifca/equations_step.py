@@ -256,7 +256,7 @@ def check_contraction(
     size = np.linalg.norm(points.model, axis=-1)
     left = np.linalg.norm(points.model - hat[:, None] * points.gradient, axis=-1)
     more = 1 + points.strong_convexity / points.smoothness
-    lost = np.abs(1 - left / size - factor * hat * rate * more)[::4]
+    lost = np.abs(left / size - np.abs(1 - factor * hat * rate * more))[::4]
     even = never_exceeds(statement, lost, 0.0, rounding=64 * np.finfo(float).eps)
     return combine(statement, [found, even], detail=found.detail)
 
