@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 import scipy.special
@@ -29,6 +30,7 @@ from cfljax.statements import (
 from theory.clove.common.chi_bounds import bound_square, check_few, rational
 from theory.clove.common.loss_means import random_units
 from theory.clove.common.places import nested
+from theory.clove.common.sharp import attained
 from theory.rows import listed, row
 
 _EPS = np.finfo(float).eps
@@ -59,16 +61,21 @@ def check_mean(_: Preset, name: str, *, slope: float, constant: float) -> Verdic
     counts = _CHI_COUNTS
     ratio = law.chi_mean_ratio(counts) / np.sqrt(1 - 1 / counts)
     observed = counts * (ratio - 1)
-    return never_exceeds(
+    rest, bound = np.abs(ratio - 1 - slope / counts), constant / counts**2
+    main = never_exceeds(
         name,
-        np.abs(ratio - 1 - slope / counts),
-        constant / counts**2,
+        rest,
+        bound,
         rounding=8 * _EPS * ratio,
         grade=Grade.EXACT,
         coordinates={"n": counts},
         detail=f"n (E chi_n / sqrt(n-1) - 1) is {observed[0]:.3f} at n = 2 and "
         f"{observed[-1]:.5f} at n = 10^6",
     )
+    if slope < 0:
+        return main
+    reached = attained(name, (rest / bound)[:1], share=0.98)  # at n = 2
+    return combine(name, [main, reached], detail=main.detail)
 
 
 def prove_sign(*, slope: str = "-1/4") -> Sequence[Step]:
@@ -367,7 +374,8 @@ def check_root_variance(
         f"2 n Var F / alpha^2 from {2 * variance[0]:.4f} at n = 1 to 1 - "
         f"{1 - 2 * variance[-1]:.3g} at n = 10^6; raw data: {raw.status.value}"
     )
-    return combine(name, [order, below, raw], detail=detail)
+    reached = attained(name, counts * away / constant, share=0.96)
+    return combine(name, [order, below, raw, reached], detail=detail)
 
 
 def _judge_raw(
@@ -588,6 +596,15 @@ def prove_coincidence(*, ratio: str | None = None) -> Sequence[Step]:
     ]
 
 
+def _kept(
+    near: Any, far: Any, distance: Any, d: Any, variance: Any, root: Any = np.sqrt
+) -> tuple[Any, Any]:
+    """kappa_i Delta/sqrt(4 + sigma^2) and (kappa_j - kappa_i) sqrt(d (2 + sigma^2) + 2
+    sqrt(d)), in numbers or symbols."""
+    longest = root(d * (2 + variance) + 2 * root(d))
+    return near * distance / root(4 + variance), (far - near) * longest
+
+
 def check_corrected(preset: Preset, name: str, *, price: float = 1.0) -> Verdict:
     """|c_1 - c_2| >= kappa_1 Delta/sqrt(4 + sigma^2) - `price` (kappa_2 - kappa_1)
     sqrt(d (2 + sigma^2) + 2 sqrt(d)), kappa_1 <= kappa_2, at the counterexamples and
@@ -602,9 +619,8 @@ def check_corrected(preset: Preset, name: str, *, price: float = 1.0) -> Verdict
             ratio = float(one / two) ** 2
             truths[:, 0] = coincident_truths(num_features, ratio, _SMALL_NOISE)
         distance = np.linalg.norm(truths[0] - truths[1], axis=-1)
-        squares = num_features * (2 + _SMALL_NOISE**2) + 2 * np.sqrt(num_features)
-        bound = one * distance / np.sqrt(4 + _SMALL_NOISE**2)
-        claimed.append(bound - price * (two - one) * np.sqrt(squares))
+        kept, lost = _kept(one, two, distance, num_features, _SMALL_NOISE**2)
+        claimed.append(kept - price * lost)
         found.append(_true_separation(truths[0], truths[1], (one, two), _SMALL_NOISE))
         places.append(
             [np.full(draws, num_features), np.full(draws, counts[0]), distance]
@@ -641,8 +657,19 @@ def prove_corrected(*, level: int = 4) -> Sequence[Step]:
     import sympy
 
     a, b, s = sympy.symbols("a b s", real=True)
+    near, far, gap, d = sympy.symbols("kappa_i kappa_j Delta d", positive=True)
+    kept, lost = _kept(near, far, gap, d, s**2, sympy.sqrt)
+    total = d * (2 + s**2) - 2 * -sympy.sqrt(d)
     squares = [2 + s**2 - 2 * one for one in (a, b)]
     return [
+        identity(
+            "kept is kappa_i |t|/sqrt(4 + sigma^2)",
+            kept - near * gap / sympy.sqrt(4 + s**2),
+        ),
+        identity(
+            "lost is (kappa_j - kappa_i) |alpha_j| at sum_l theta_jl = -sqrt(d)",
+            lost - (far - near) * sympy.sqrt(total),
+        ),
         identity("alpha_i^2 - alpha_j^2 = 2 t", squares[0] - squares[1] - 2 * (b - a)),
         identity(
             "level + sigma^2 - alpha^2 = 2 (1 + theta), at least 0",

@@ -102,6 +102,9 @@ def _ratios(
     return np.concatenate(ratios), np.concatenate(places, axis=1)
 
 
+ORTHONORMAL = 4  # c^2 is this and sigma^2, as printed
+
+
 def check_separation(preset: Preset, name: str, *, square: float) -> Verdict:
     """|c_1 - c_2| >= Delta / sqrt(`square` + sigma^2)."""
     ratios, (noises, features, gaps) = _ratios(preset)
@@ -121,7 +124,7 @@ def check_separation(preset: Preset, name: str, *, square: float) -> Verdict:
     )
 
 
-def prove_separation(*, square: str = "4") -> Sequence[Step]:
+def prove_separation(*, square: str = str(ORTHONORMAL)) -> Sequence[Step]:
     """|alpha_i - alpha_k| >= Delta/sqrt(4 + sigma^2) for all unit truths, d and sigma.
 
     In the models' basis alpha_j^2 = 2 + sigma^2 - 2 theta*_j. Entry by entry (alpha_ij
@@ -226,7 +229,7 @@ _ORTHO_ROWS = (
         text="|c_i - c_j| >= Delta/c, c = sqrt(4 + sigma^2)",
         constants={"c at sigma = 0": 2.0},
         claimed="c ~= 2",
-        check=partial(check_separation, square=4.0),
+        check=partial(check_separation, square=float(ORTHONORMAL)),
         control={"square": 3.41},
         proof=prove_separation,
         proof_control={"square": "7/2"},

@@ -25,6 +25,7 @@ from cfljax.statements import (
     nonnegative,
 )
 from theory.clove.common.loss_means import alphas
+from theory.clove.common.sharp import attained
 from theory.glossary import parameter
 from theory.rows import row
 
@@ -150,16 +151,15 @@ def check_infimum(preset: Preset, name: str, *, scale: float = 1.0) -> Verdict:
     claimed = scale * factor(ratios)
     found = _descended(preset)
     places = {"noise": ratios, "separation": 1.0}
-    judged = {"rounding": 1e-12, "coordinates": places}
-    below = never_falls_below(name, found, claimed, grade=Grade.SEARCHED, **judged)
-    segment = _on_segment(ratios)
-    attained = never_exceeds(name, segment, claimed, grade=Grade.EXACT, **judged)
+    judged = {"rounding": 1e-12, "grade": Grade.SEARCHED, "coordinates": places}
+    below = never_falls_below(name, found, claimed, **judged)
+    on_segment = never_exceeds(name, _on_segment(ratios), claimed, **judged)
     excess = float(np.max(found - claimed))
     detail = (
         f"{len(ratios)} noises: descent ends at most {excess:.1g} above "
         "Delta f(sigma/Delta), the segment attains it"
     )
-    return combine(name, [below, attained], detail=detail)
+    return combine(name, [below, on_segment], detail=detail)
 
 
 def prove_infimum(*, reach: str = "1/4") -> Sequence[Step]:
@@ -351,17 +351,16 @@ def check_step(
     sigma = noise * delta * generator.choice([0.0, 1.0], size)
     delta[0], own[0], other[0], sigma[0] = 1, 0, 2, 0
     left = np.abs(np.hypot(other, sigma) - np.hypot(own, sigma))
+    least, first = (3 - np.sqrt(2)) / 4 * delta, other - np.hypot(own, delta / 4)
+    right = np.maximum(first, least)
     if squared:
         right = np.abs(other**2 - own**2 + (delta / 4) ** 2)
-    else:
-        least = (3 - np.sqrt(2)) / 4 * delta
-        right = np.maximum(other - np.hypot(own, delta / 4), least)
     detail = (
         f"{np.mean(right > left + 1e-13):.0%} of {size} distances fail; at "
         f"|theta_i - theta_j*| = 2, theta_i = theta_i*, sigma = 0, Delta = 1 the sides "
         f"are {left[0]:.4g} and {right[0]:.4g}"
     )
-    return never_falls_below(
+    found = never_falls_below(
         name,
         left,
         right,
@@ -370,6 +369,12 @@ def check_step(
         coordinates={"separation": delta, "noise": sigma},
         detail=detail,
     )
+    if squared:
+        return found
+    # The second bound is below the first, and nearly the same somewhere.
+    second = never_falls_below(name, first, least, rounding=1e-13)
+    near = attained(name, least / first)
+    return combine(name, [found, second, near], detail=detail)
 
 
 def prove_units(*, distance: str = "2") -> Sequence[Step]:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from cfljax import law
+from cfljax.base import Numbers
 from cfljax.statements import (
     Evaluation,
     Grade,
@@ -139,13 +140,20 @@ def check_printed(preset: Preset, name: str, *, each: bool = False) -> Verdict:
     return _judge(name, drawn, bounds, detail)
 
 
+def deviation(
+    clients: Numbers, delta: Numbers, samples: Numbers
+) -> Float[np.ndarray, "*points"]:
+    """sqrt(2 log(M/delta)/n)."""
+    return np.asarray(np.sqrt(2 * np.log(np.divide(clients, delta)) / samples))
+
+
 def check_corrected(preset: Preset, name: str, *, share: float = 1.0) -> Verdict:
     """P(all |a_i - c| <= `share` (sqrt(sum Var) + |U| sqrt(2 log(M/delta)/n))) >= 1 -
     delta."""
     drawn, bounds = _draws(preset), []
     for one in drawn:
         cell = one.cell
-        tail = np.sqrt(2 * np.log(cell.num_clients / cell.delta) / cell.num_samples)
+        tail = deviation(cell.num_clients, cell.delta, cell.num_samples)
         reach = np.sqrt(np.sum(one.variances)) + one.operator * tail
         bounds.append(float(share * reach) ** 2)
     detail = "median of max |a_i - c|^2 over the square of the bound (beyond it)"
@@ -158,7 +166,7 @@ def _one_model(name: str, share: float) -> Verdict:
     grid = itertools.product((1.0, 2.0, 5.0, 100.0), 10.0 ** np.arange(13), (0.5, 0.05))
     count, clients, delta = np.array(list(grid)).T
     mean, variance = law.chi_mean(count), law.chi_variance(count)
-    reach = share * (np.sqrt(variance) + np.sqrt(2 * np.log(clients / delta)))
+    reach = share * (np.sqrt(variance) + deviation(clients, delta, 1.0))
     below = np.where(reach < mean, -reach * (2 * mean - reach) - variance, -count)
     logarithm = two_sided(count, reach * (2 * mean + reach) - variance, below)
     return never_exceeds(

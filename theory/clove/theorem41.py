@@ -1,6 +1,7 @@
 """Theorems 4.1 and A.10, and what else is said of recovery by k-means."""
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from cfljax.statements import (
     Verdict,
     at_most,
     combine,
+    never_exceeds,
     tally,
     within,
 )
@@ -36,6 +38,7 @@ from theory.clove.common.recovery import (
     samples_by_condition,
     samples_turned,
 )
+from theory.clove.lemma_a4 import deviation, two_sided
 from theory.glossary import parameter
 from theory.rows import listed, row
 
@@ -124,12 +127,15 @@ def _failures(preset: Preset, constant: float) -> Bool[np.ndarray, "cells trials
     """Whether k-means errs, at the least n of the corrected condition."""
     every = _THEOREM_CELLS + preset.choose(quick=(), full=_MORE_CELLS)
     cells = [samples_by_condition(one, constant, RISK) for one in every]
-    return _errs(preset, cells, preset.choose(quick=500, full=3000), SECOND)
+    return _errs(preset, cells, preset.choose(quick=800, full=3000), SECOND)
 
 
-def check_condition(preset: Preset, name: str, *, constant: float = 0.5) -> Verdict:
+ENOUGH = 0.125  # C of the corrected condition
+
+
+def check_condition(preset: Preset, name: str, *, constant: float = ENOUGH) -> Verdict:
     """P(k-means errs) <= delta at the least n with n Delta^2 >= `constant` N K^3
-    log(M)^2 log(1/delta)."""
+    log(M)^2 log(1/delta), and not in every cell at a quarter of it."""
     events = _failures(preset, constant)
     shares = np.mean(events, axis=1)
     cells = _THEOREM_CELLS + preset.choose(quick=(), full=_MORE_CELLS)
@@ -137,7 +143,16 @@ def check_condition(preset: Preset, name: str, *, constant: float = 0.5) -> Verd
         f"{len(events)} cells at the least n: k-means errs in "
         f"{np.min(shares):.3g} to {np.max(shares):.3g} of {events.shape[1]} trials"
     )
-    return at_most(name, tally(events), RISK, coordinates=places(cells), detail=detail)
+    half = partial(at_most, name, error_rate=ERROR_RATE / 2)
+    main = half(tally(events), RISK, coordinates=places(cells), detail=detail)
+    if main.status is not Status.HOLDS:
+        return main
+    fewer = _failures(preset, constant / 4)
+    worst = int(np.argmax(np.sum(fewer, axis=1)))
+    few = places([cells[worst]])
+    most = half(tally(~fewer[worst : worst + 1]), 1 - RISK, coordinates=few, detail="")
+    parts = ["enough samples", "a quarter fails"]
+    return combine(name, [main, most], parts=parts, detail=detail)
 
 
 def check_curve(
@@ -347,12 +362,13 @@ _THEOREM_ROWS = (
             "orthonormal models, N = d, or proximal ones, N = K; truths anywhere",
             _ANY,
         ),
-        constants={"C": 0.5},
+        constants={"C": ENOUGH},
         check=check_condition,
-        control={"constant": 1 / 64},
+        control={"constant": ENOUGH / 4},
         note="By Kumar and Kannan's start. N is needed for truths that differ along "
         "the sum of the models, where the noise common to all losses counts in full. "
-        "Measured; clove.thm41.corrected is proved. The control has C = 1/64.",
+        "Measured; clove.thm41.corrected is proved. A quarter of C is not enough; the "
+        "control claims that it is.",
     ),
     _printed(
         id=THEOREM,
@@ -533,7 +549,7 @@ def row_bound(
     """zeta (2 max_j c_j + zeta) + |Var F|, zeta from the corrected Lemma A.4."""
     lengths = np.linalg.norm(factor, axis=0)
     variances = lengths**2 * law.chi_variance(num_samples) / num_samples
-    tail = np.sqrt(2 * np.log(num_clients / RISK) / num_samples)
+    tail = deviation(num_clients, RISK, num_samples)
     zeta = np.sqrt(np.sum(variances)) + np.linalg.norm(factor, 2) * tail
     top = float(np.max(lengths) * law.chi_mean_ratio(num_samples))
     return float(zeta * (2 * top + zeta) + np.linalg.norm(variances))
@@ -554,6 +570,25 @@ def _largest_rows(preset: Preset) -> Float[np.ndarray, "cells trials"]:
             ratios.append(np.max(away) / row_bound(factor, **shape))
         found.append(ratios)
     return np.array(found)
+
+
+def _one_row(name: str) -> Verdict:
+    """The bound on all rows for one model and up to 10^12 clients, by the exact law and
+    a union."""
+    grid = itertools.product((1, 5, 100, 10_000), (1, 10**4, 10**8, 10**12))
+    counts, clients = np.array(list(grid)).T
+    pairs = zip(counts, clients, strict=True)
+    bounds = np.array([row_bound(np.ones((1, 1)), *map(int, one)) for one in pairs])
+    below = np.maximum(-bounds, -1.0)  # a loss is not negative
+    logarithm = two_sided(counts * 1.0, counts * bounds, counts * below)
+    return never_exceeds(
+        name,
+        np.log(clients) + logarithm,
+        np.log(RISK),
+        rounding=1e-9,
+        logarithmic=True,
+        coordinates={"n": counts * 1.0, "m": clients * 1.0},
+    )
 
 
 def check_remark_corrected(
@@ -577,7 +612,10 @@ def check_remark_corrected(
         f"{np.min(shares):.3g} to {np.max(shares):.3g} of the trials; max_i |L_i - E "
         f"L_i| at most {np.max(ratios):.3g} of its bound"
     )
-    return combine(name, [recovery, rows], parts=["recovery", "rows"], detail=detail)
+    rows = half(tally(ratios > share), RISK)
+    parts = ["recovery", "rows", "one row"]
+    every = [recovery, rows, _one_row(name)]
+    return combine(name, every, parts=parts, detail=detail)
 
 
 _remark_row = partial(

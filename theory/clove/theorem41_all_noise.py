@@ -62,7 +62,7 @@ _CELLS = tuple(
     for one in (
         Cell("level", 10, 2, 40, 1, 0.5),
         Cell("orthonormal", 12, 5, 60, 1, 1.0),
-        Cell("proximal", 12, 5, 60, 1, 0.5),
+        Cell("proximal", 12, 5, 60, 1, 0.2),
     )
 )
 _MORE_CELLS = tuple(

@@ -18,6 +18,7 @@ from cfljax.statements import (
     combine,
     equals,
     exactly,
+    same_law,
     tally,
 )
 from theory.ifca.common.checks import (
@@ -194,12 +195,32 @@ def check_resampling(preset: Preset, *, folds: float = 2.0) -> Verdict:
         f"ratios {listed(np.mean(ratios, axis=0), '.3f')} at T = 5, 10, 20, "
         f"40; sqrt({folds:g} T) = {listed(claimed, '.3f')}"
     )
-    return median_within(
+    found = median_within(
         RESAMPLING,
         (ratios / claimed).T,
         (0.99, 1.01),
         coordinates={"rounds": np.array(_NUM_ROUNDS)},
         detail=detail,
+    )
+    parts = ["rounds", "few rows"]
+    return combine(RESAMPLING, [found, _few_rows(preset)], parts=parts, detail=detail)
+
+
+def _few_rows(preset: Preset) -> Verdict:
+    """Least squares on 6 raw rows in 3 dimensions against the law that is used."""
+    trials, noise = preset.choose(quick=60_000, full=200_000), 0.7
+    generator = preset.generator(RESAMPLING, 0, 2)
+    inputs = generator.standard_normal((trials, 6, 3))
+    labels = noise * generator.standard_normal((trials, 6, 1))
+    turned = inputs.swapaxes(1, 2)
+    raw = np.linalg.solve(turned @ inputs, turned @ labels)[..., 0]
+    sizes = {"num_rows": 6.0, "num_features": 3.0, "noise": noise, "size": (trials,)}
+    drawn = least_squares_errors(generator, **sizes)
+    return same_law(
+        RESAMPLING,
+        [np.linalg.norm(raw, axis=1)],
+        [drawn],
+        resolution=preset.choose(quick=0.06, full=0.02),
     )
 
 

@@ -2,6 +2,8 @@
 
 import functools
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +14,12 @@ from cfljax.statements import (
     Grade,
     Margin,
     Preset,
+    Step,
     Truth,
     Verdict,
     at_most,
     combine,
+    identity,
     never_exceeds,
     tally,
 )
@@ -35,6 +39,11 @@ CLOSENESS, SAMPLES = "ifca.asm1", "ifca.asm2"
 _MULTIPLIER = (1 + math.sqrt(19)) / 48
 _BASE = (1 + 16 * _MULTIPLIER) * (1 + 8 * _MULTIPLIER - 64 * _MULTIPLIER**2)
 _START_FEATURES = (2, 4, 8, 12)
+
+
+def _start_bound(base: Any, features: Any) -> Any:
+    """2 base^(-d/2), in numbers or symbols."""
+    return 2 * base ** (-features / 2)
 
 
 def check_closeness(
@@ -67,7 +76,9 @@ def check_closeness(
                 rounding=32 * np.finfo(float).eps,
                 grade=Grade.SEARCHED,  # the largest of many draws
             ),
-            at_most(CLOSENESS, events, 2 * base ** (-features / 2), coordinates=places),
+            at_most(
+                CLOSENESS, events, _start_bound(base, features), coordinates=places
+            ),
             # No multiplier of Chernoff's bound does better.
             judged(bases, base, rounding=1e-12, coordinates={"scale": multipliers}),
             judged(base, float(np.max(bases)), rounding=1e-6),
@@ -77,6 +88,38 @@ def check_closeness(
         + ", ".join(f"{rate:.2g} (d = {number})" for rate, number in rates)
         + f", mean alpha0 {np.mean(closeness(*wide)):.2f} (d = 100)",
     )
+
+
+def prove_closeness(*, matchings: int = 2) -> Sequence[Step]:
+    """alpha0 = 0 at the midpoint, and P(alpha0 > 0) <= 2 B^(-d/2) at random starts.
+
+    1. The midpoint is Delta/2 from either truth, whatever the matching.
+    2. alpha0 > 0 under a matching is |theta_j - theta_j*| < Delta/2 for j = 1, 2, so
+       that Q < 0 for Q = 4 |theta_1 - theta_1*|^2 + 4 |theta_2 - theta_2*|^2 - 2
+       |theta_1* - theta_2*|^2, a quadratic form of four normal numbers per feature. By
+       Markov's inequality P(Q < 0) <= E exp(-s Q) = B(s)^(-d/2), B(s) = det(I + 2 s A)
+       = (1 + 16 s) (1 + 8 s - 64 s^2), A the matrix of Q in one feature, where I + 2 s
+       A is positive definite: up to the first root of B. Its largest value is at s = (1
+       + sqrt 19)/48.
+    3. There are `matchings` = 2 of them, equally likely to do.
+    """
+    import sympy
+
+    a, b, s, d = sympy.symbols("a b s d", positive=True)
+    entries = sympy.symbols("theta_1 theta_2 truth_1 truth_2", real=True)
+    first, second, one, two = entries
+    form = 4 * (first - one) ** 2 + 4 * (second - two) ** 2 - 2 * (one - two) ** 2
+    matrix = sympy.hessian(form, entries) / 2
+    base = (1 + 16 * s) * (1 + 8 * s - 64 * s**2)
+    best = (1 + sympy.sqrt(19)) / 48
+    return [
+        identity("|(a + b)/2 - a| = |b - a|/2", ((a + b) / 2 - a) - (b - a) / 2),
+        identity("det(I + 2 s A)", (sympy.eye(4) + 2 * s * matrix).det() - base),
+        identity("B' = 0 at the best s", sympy.diff(base, s).subs(s, best)),
+        identity(
+            "the matchings together", matchings * b ** (-d / 2) - _start_bound(b, d)
+        ),
+    ]
 
 
 @functools.lru_cache(maxsize=1)
@@ -109,20 +152,24 @@ def check_samples(_: Preset, *, constant: float = 2.0) -> Verdict:
         [1e-3, 0.05, 1.0, 4.0, 100.0],
     )
     arguments = (clients, clusters, alpha, rho, 1 / clients)
-    samples = np.ceil(enough_samples(*arguments, constant, sharpened=True))
+    asked = enough_samples(*arguments, constant, sharpened=True)
+    samples = np.ceil(asked)
     printed = np.ceil(enough_samples(*arguments))
     each = log_worst_chance(alpha, rho, samples)
     count, error = np.log(clients * (clusters - 1)) + each, 1e-12 * (1 + np.abs(each))
+    # Before it is rounded up, Lemma 1's bound on the chance of any is delta itself.
+    bound = np.log(clients * clusters / 2) - asked * alpha**2 * rho / (2 * (1 + rho))
     pairs = (
         (count, -np.log(clients), error),
+        (np.abs(bound + np.log(clients)), np.zeros(len(asked)), 1e-10),
         (np.log(samples), np.log(printed), 1e-12),
     )
     shown = []
     for m, k, alpha0, snr in _TABLE:
-        asked = (m, k, alpha0, snr, 1 / m)
-        sharp = enough_samples(*asked, sharpened=True)
+        setting = (m, k, alpha0, snr, 1 / m)
+        sharp = enough_samples(*setting, sharpened=True)
         shown.append(
-            f"{fewest_samples(*asked)}/{sharp:.0f}/{enough_samples(*asked):.0f} "
+            f"{fewest_samples(*setting)}/{sharp:.0f}/{enough_samples(*setting):.0f} "
             f"(m = {m}, k = {k}, alpha0 = {alpha0:g}, rho = {snr:g})"
         )
     return combine(
@@ -139,7 +186,7 @@ def check_samples(_: Preset, *, constant: float = 2.0) -> Verdict:
             )
             for left, right, error in pairs
         ],
-        parts=["chance", "printed"],
+        parts=["chance", "bound", "printed"],
         detail="n' needed exactly, sharpened and as printed with C = 2, delta = 1/m: "
         + "; ".join(shown),
     )
@@ -205,6 +252,8 @@ STATEMENTS = (
         constants={"rate of P(alpha0 > 0) <= 2 exp(-rate d)": math.log(_BASE) / 2},
         check=check_closeness,
         control={"aside": 1e-6},
+        proof=prove_closeness,
+        proof_control={"matchings": 3},
         note="Two models that nothing tells apart lie on the assumption's edge; random "
         "ones lie far beyond. The control moves both by 1e-6 from the midpoint.",
     ),

@@ -79,13 +79,23 @@ def goal_setting(goal: Goal) -> Setting:
     return one._replace(noise=float(goal.accuracy * goal.small_share / (C6 * unit)))
 
 
+def _rounds(logarithm: Any) -> Any:
+    """T for the logarithm of Delta/(4 eps), in numbers or symbols."""
+    return 2 + logarithm
+
+
+def _any_round(rounds: Any, failure: Any) -> Any:
+    """T delta, in numbers or symbols."""
+    return rounds * failure
+
+
 def _missed(
     preset: Preset, name: str, goals: tuple[Goal, ...], batches: int
 ) -> Bool[np.ndarray, "goals trials"]:
     """Whether an error is above eps, or not a number, after T rounds."""
     settings = tuple(goal_setting(goal) for goal in goals)
     runs = zip(follow_all(preset, name, settings, batches=batches), goals, strict=True)
-    last = [run.errors[:, 2 + goal.power] <= goal.accuracy for run, goal in runs]
+    last = [run.errors[:, _rounds(goal.power)] <= goal.accuracy for run, goal in runs]
     return ~np.all(last, axis=2)
 
 
@@ -130,7 +140,7 @@ def check_goals(
     found = at_most(
         name,
         tally(missed),
-        np.array([2 + goal.power for goal in goals]) * delta,
+        _any_round(np.array([_rounds(goal.power) for goal in goals]), np.array(delta)),
         error_rate=ERROR_RATE / (1 if middle is None else 2),
         coordinates=_places(*goals),
         detail=f"runs that miss eps, logarithm of base {goals[0].base:.3g}: {rates}",
@@ -191,7 +201,8 @@ def prove_goal(*, c6: str = "8.4853") -> list[Step]:
     import sympy
 
     eps, delta = sympy.symbols("eps Delta", positive=True)
-    number = 2 + sympy.log(delta / (4 * eps), 2)
+    number = _rounds(sympy.log(delta / (4 * eps), 2))
+    rounds_, failure, t = sympy.symbols("T failure t", positive=True)
     eighth, sixteenth = sympy.Rational(1, 8), sympy.Rational(1, 16)
     return [
         *theorem.prove_corrected(),
@@ -200,6 +211,10 @@ def prove_goal(*, c6: str = "8.4853") -> list[Step]:
             bool(sympy.Rational(c6) ** 2 >= 16 * sympy.Rational(9, 2)),
         ),
         exactly("1/8 + 1/16 <= 1/4", bool(eighth + sixteenth <= 2 * eighth)),
+        identity(
+            "T rounds fail with T delta",
+            sympy.summation(failure, (t, 1, rounds_)) - _any_round(rounds_, failure),
+        ),
         exactly(
             "e/2 + 1/16 <= e from e = 1/8 on", bool(eighth / 2 + sixteenth <= eighth)
         ),

@@ -5,9 +5,9 @@ of the step is T1 = (I - beta X'X) e + beta X' eps.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.special
@@ -182,6 +182,8 @@ EQ3, EQ4 = "ifca.eq3", "ifca.eq4"
 
 EQ3_C = 0.1308  # KL(1/4 || 1/2) = log 2 - H(1/4), rounded down
 
+COVARIANCE = 6.0  # of sqrt(d N) in (4)
+
 _EQ3_SIZES = (*range(1, 41), 64, 100, 400, 1000, 4000, 10**4, 10**5)
 _EQ3_RAW_SIZES = (8, 16, 40)  # clients of cluster 1
 _EQ4_SHAPES = ((8, 2), (12, 3), (16, 4), (24, 6), (40, 10), (400, 10))  # N, d
@@ -240,7 +242,12 @@ def _raw_quarters(preset: Preset) -> Events:
     return np.array(events)
 
 
-def check_covariance(preset: Preset, *, constant: float = 6.0) -> Verdict:
+def _covariance_failure(features: Any, exp: Callable[..., Any] = np.exp) -> Any:
+    """c1 exp(-c2 d) of (4), in numbers or symbols."""
+    return 2 * exp(-features / 2)
+
+
+def check_covariance(preset: Preset, *, constant: float = COVARIANCE) -> Verdict:
     """Raw X'X at six shapes from N = 4 d on, and 6 sqrt(d N) <= 3 N there."""
     rows, features = np.array(_EQ4_SHAPES, float).T
     deviations = _raw_deviations(preset)
@@ -249,7 +256,7 @@ def check_covariance(preset: Preset, *, constant: float = 6.0) -> Verdict:
         functools.partial(judge, coordinates={"rows": rows, "d": features})
         for judge in (at_most, never_exceeds)
     )
-    raw = rare(EQ4, tally(deviations > constant), 2 * np.exp(-features / 2))
+    raw = rare(EQ4, tally(deviations > constant), _covariance_failure(features))
     of_order_n = smaller(
         EQ4, constant * np.sqrt(features * rows), 3 * rows, rounding=1e-12,
         grade=Grade.EXACT,
@@ -276,6 +283,34 @@ def _raw_deviations(preset: Preset) -> PerTrial:
             parts.append(np.max(np.abs(values), axis=1) / np.sqrt(rows * features))
         found.append(np.concatenate(parts))
     return np.array(found)
+
+
+def prove_covariance(*, constant: str = str(COVARIANCE)) -> list[Step]:
+    """|X'X - N I|_op <= `constant` sqrt(d N) but with probability 2 exp(-d/2), where N
+    >= 4 d.
+
+    1. By Davidson and Szarek (2001, Theorem II.13) the largest singular value of X is
+       at most sqrt N + sqrt d + t, and the least at least sqrt N - sqrt d - t, but with
+       probability exp(-t^2/2) each. Take t = sqrt d, w = 2 sqrt d: 2 exp(-d/2).
+    2. As w <= sqrt N their squares differ from N by 2 w sqrt N + w^2 at most, which is
+       4 sqrt(d N) + 4 d, and d <= sqrt(d N)/2.
+    3. 6 sqrt(d N) <= 3 N, as d <= N/4.
+    """
+    import sympy
+
+    rows, d = sympy.symbols("N d", positive=True)
+    root = sympy.sqrt(rows)
+    t = sympy.sqrt(d)
+    upper = (root + sympy.sqrt(d) + t) ** 2 - rows
+    both = 2 * sympy.exp(-(t**2) / 2)
+    return [
+        identity("(sqrt N + 2 sqrt d)^2 - N = 4 sqrt(d N) + 4 d",
+                 upper - 4 * sympy.sqrt(d * rows) - 4 * d),
+        exactly("4 + 4/2 = constant", 4 + Fraction(4, 2) == Fraction(constant)),
+        exactly("constant/2 <= 3", Fraction(constant) / 2 <= 3),
+        identity("both tails are 2 exp(-d/2)",
+                 both - _covariance_failure(d, sympy.exp)),
+    ]  # fmt: skip
 
 
 def prove_counts(*, c: str = "0.1308") -> list[Step]:
@@ -530,6 +565,8 @@ STATEMENTS = (
         claimed="N >~ d, constants unnamed",
         check=check_covariance,
         control={"constant": 2.5},
+        proof=prove_covariance,
+        proof_control={"constant": "5.9"},
         margins=lambda: tuple(
             Margin("ifca.asm2: N >= 4 d", float(rows), 4.0 * features)
             for rows, features in _EQ4_SHAPES

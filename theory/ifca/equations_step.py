@@ -5,8 +5,7 @@ S_1* of grad F_i(theta_1), T2 that of the rest of S_1.
 """
 
 import functools
-from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -272,7 +271,16 @@ def check_contraction(
     if not sharp:
         rate = rate * points.smoothness / (rate + points.smoothness)
     statement = f"{EQ22}.sharp" if sharp else EQ22
-    return _judge_pull(statement, points, hat, 1 - factor * hat * rate)
+    found = _judge_pull(statement, points, hat, 1 - factor * hat * rate)
+    if sharp:
+        return found
+    # Along the flattest direction of a quadratic 1 + lambda/L times the printed gain.
+    size = np.linalg.norm(points.model, axis=-1)
+    left = np.linalg.norm(points.model - hat[:, None] * points.gradient, axis=-1)
+    more = 1 + points.strong_convexity / points.smoothness
+    lost = np.abs(left / size - np.abs(1 - factor * hat * rate * more))[::4]
+    even = never_exceeds(statement, lost, 0.0, rounding=64 * np.finfo(float).eps)
+    return combine(statement, [found, even], detail=found.detail)
 
 
 def prove_contraction(*, factor: str = "1") -> list[Step]:
@@ -481,6 +489,18 @@ def _samples(preset: Preset) -> tuple[tuple[Models, Counts, Pieces], ...]:
     return tuple(found)
 
 
+def _first_noise(
+    v: Any, delta: Any, smooth: Any, share: Any, data: Any, root: Any = np.sqrt
+) -> Any:
+    """The noise term of (25), in numbers or symbols; `data` is m n'."""
+    return 2 * v / (delta * smooth * root(share * data))
+
+
+def _first_failure(delta: Any, clients: Any, exp: Any = np.exp) -> Any:
+    """delta0 + c1 exp(-c p m) of (25); `clients` is p m."""
+    return delta + 2 * exp(-clients / 8)
+
+
 def check_first(preset: Preset, *, exact_share: float | None = None) -> Verdict:
     """(25) for the smallest cluster, with c = 1/8 in its probability. With
     `exact_share` its noise term is that share of the root mean square of T12 at |S_1
@@ -494,13 +514,13 @@ def check_first(preset: Preset, *, exact_share: float | None = None) -> Verdict:
             v = np.sqrt(s.gradient_variance)
             smooth, data = s.smoothness, s.num_clients * s.num_samples
             if exact_share is None:
-                noise = 2 * v / (delta * smooth * np.sqrt(s.share * data))
+                noise = _first_noise(v, delta, smooth, s.share, data)
             else:
                 noise = exact_share * v / smooth * np.sqrt(s.share / 2 / data)
             bound = (1 - s.progress) * size + noise
             events.append(left > bound)
             reach.append(np.max(left / bound))
-            bounds.append(delta + 2 * np.exp(-s.share * s.num_clients / 8))
+            bounds.append(_first_failure(delta, s.share * s.num_clients))
     detail = f"{len(events)} points, |T1| over its bound at most {np.max(reach):.3f}"
     return at_most(
         EQ25,
@@ -528,16 +548,21 @@ def prove_first(*, constant: str = "2") -> list[Step]:
 
     v, delta, smooth, p, m, n = sympy.symbols("v delta L p m n", positive=True)
     given = v / (delta * smooth * sympy.sqrt(n * p * m / 4))
-    claimed = sympy.Rational(constant) * v / (delta * smooth * sympy.sqrt(p * m * n))
+    claimed = _first_noise(v, delta, smooth, p, m * n, sympy.sqrt)
+    claimed *= sympy.Rational(constant) / 2
+    hoeffding = 2 * sympy.exp(-2 * (p * m) * sympy.Rational(1, 4) ** 2)
     return [
         *prove_pull(),
-        exactly("2 (1/4)^2 >= 1/8", 2 * Fraction(1, 4) ** 2 >= Fraction(1, 8)),
         identity("1/sqrt(n' p m/4) = 2/sqrt(p m n')", given - claimed),
+        identity(
+            "delta0 and 2 exp(-2 p m/16) add up",
+            delta + hoeffding - _first_failure(delta, p * m, sympy.exp),
+        ),
     ]
 
 
 def prove_second(*, less: str = "1") -> list[Step]:
-    """(30) with sqrt(k - `less`) from (29) for every j != 1.
+    """(30) with sqrt(k - `less`) from (29) for every j != 1, k - 1 times delta1.
 
     The sum over j of (29), times gamma/m: 3 L times the sum of the counts s_j, and
     v/(delta1 sqrt(n')) times that of sqrt(s_j), which is at most sqrt((k - 1) sum s_j)
@@ -552,7 +577,17 @@ def prove_second(*, less: str = "1") -> list[Step]:
     first, second = sympy.symbols("first second", positive=True)
     a, b, t, count = sympy.symbols("a b t count", positive=True)  # count = k - 1
     taken = sympy.Rational(less)
+    k, low, v, delta = sympy.symbols("k L v delta", positive=True)
+    whole = 3 * low * b + v * sympy.sqrt(k * b) / delta
     return [
+        identity(
+            "3 L sum s_j + (v/(delta1 sqrt n')) sqrt(k sum s_j) is claimed",
+            whole - _second_length(low, v**2, b, k, delta, sympy.sqrt),
+        ),
+        identity(
+            "k delta1 is (k - 1) delta1 and delta1",
+            (k - 1) * delta + delta - _second_failure(k, delta),
+        ),
         no_negative_term("k = 2: (k - less) s - s >= 0", (2 - taken) * first - first),
         identity(
             "k = 3: (k - less) (s + t) - (sqrt s + sqrt t)^2 = (sqrt s - sqrt t)^2",
@@ -568,6 +603,18 @@ def prove_second(*, less: str = "1") -> list[Step]:
             - (a / sympy.sqrt(count) - sympy.sqrt(count) * t) ** 2,
         ),
     ]
+
+
+def _second_length(
+    smooth: Any, variance: Any, foreign: Any, k: Any, delta: Any, root: Any = np.sqrt
+) -> Any:
+    """(30) without gamma/m, in numbers or symbols; `variance` is v^2/n'."""
+    return 3 * smooth * foreign + root(variance * k * foreign) / delta
+
+
+def _second_failure(k: Any, delta: Any) -> Any:
+    """k delta1."""
+    return k * delta
 
 
 def check_second(preset: Preset, *, clusters_less: float = 1.0) -> Verdict:
@@ -609,9 +656,10 @@ def _second_events(preset: Preset) -> tuple[Events, PerPoint]:
         for delta in _DELTAS:
             s = _setting(delta)
             step = 1 / (s.smoothness * s.num_clients)
-            noise = np.sqrt(s.gradient_variance * 3 * foreign / _SAMPLES) / delta
-            events.append(left > step * (3 * s.smoothness * foreign + noise))
-            bounds.append(3 * delta)
+            variance = s.gradient_variance / _SAMPLES
+            bound = _second_length(s.smoothness, variance, foreign, 3, delta)
+            events.append(left > step * bound)
+            bounds.append(_second_failure(3, delta))
     return np.array(events), np.array(bounds)
 
 

@@ -37,7 +37,7 @@ from cfljax.statements import (
 )
 from theory.glossary import parameter
 from theory.ifca.common.checks import Events, PerPoint, grid, row, turn
-from theory.ifca.common.convex import CosineFamily, Draws
+from theory.ifca.common.convex import CosineFamily, Draws, start_length
 from theory.ifca.common.heavy_tails import (
     flipping_jump,
     log_jump_tail,
@@ -712,7 +712,9 @@ def prove_places(*, statement: str, factor: str = "1") -> list[Step]:
                      - (half - alpha) * (1 - s) * delta),
         ]  # fmt: skip
     reach = low / 2 * ((half + alpha) * delta) ** 2
-    own = low / s**2 / 2 * ((half - alpha) * s * delta) ** 2
+    high = low / s**2
+    start = (half - alpha) * start_length(low, high, delta, sympy.sqrt)
+    own = high / 2 * start**2
     return [
         *prove_places(statement=f"{DISTANCE}.corrected"),
         identity("(lambda/2) (1/2 + alpha)^2 Delta^2 - (L/2) (1/2 - alpha)^2 s^2 "

@@ -132,7 +132,7 @@ class _Case(NamedTuple):
 _EXPLICIT_SETTINGS = (
     (Setting(8.0, 10.0, 10.0, 0.03, (0.5, 0.5), step=0.5), 8),
     (Setting(1000.0, 40.0, 9.0, 0.1, (0.3, 0.7), step=0.21), 3),
-    (Setting(1e5, 1e4, 9.0, 0.02, (0.5, 0.5), step=0.5, alpha=0.1), 3),
+    (Setting(1e5, 1e4, 9.0, 0.02, (0.5, 0.5), step=0.7, alpha=0.1), 3),
     (Setting(1e8, 300.0, 9.0, 0.3, (0.5, 0.5), step=0.375), 3),
 )
 
@@ -235,16 +235,20 @@ _ALONE = ((20.0, 0.6), (50.0, 1.5))
 def _noise_alone(
     preset: Preset, constant: float
 ) -> tuple[Bool[np.ndarray, "clusters trials"], Float[np.ndarray, " clusters"]]:
-    """Whether |theta_j+ - theta_j*| = (x/N) |X' eps| of raw data exceeds `constant` x
-    sigma sqrt(d/N), sigma = 1, and the chance of it with the constant 2."""
+    """Whether |theta_j+ - theta_j*| = (x/N) |X' eps| of raw data exceeds its bound,
+    with `constant` for 2, sigma = 0.7, and the chance of it with the constant 2."""
     trials = preset.choose(quick=8000, full=100_000)
     events = []
     for index, (rows, x) in enumerate(_ALONE):
         generator = preset.generator(f"{EXPLICIT}.alone", index)
-        sizes = {"error": 0.0, "noise": 1.0, "num_trials": trials, "chunk": 1000}
+        sizes = {"error": 0.0, "noise": 0.7, "num_trials": trials, "chunk": 1000}
         parts = products(generator, round(rows), 2, **sizes)
+        told = {"num_features": 2.0, "noise": 0.7}
+        bound = explicit_bound(
+            np.zeros(1), x, rows, constants=(CONSTANTS[0], constant), **told
+        )
         lengths = x / rows * np.linalg.norm(np.concatenate(list(parts)), axis=1)
-        events.append(lengths > constant * x * np.sqrt(2 / rows))
+        events.append(lengths > bound)
     return np.array(events), _noise_tails(np.array(_ALONE)[:, 0], 2.0)
 
 
@@ -667,7 +671,7 @@ def check_square(_: Preset, *, share: float = 1.0) -> Verdict:
     there."""
     small, place, sigma, error, d = grid(
         (0.26, 0.3, 0.4, 0.5),
-        (0.0, 0.5, 1.0),
+        (0.0, 0.5, 0.98, 1.0),
         (1e-3, 0.1, 1.0),
         (0.0, 0.1, 0.4),
         (2, 50),

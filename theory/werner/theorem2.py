@@ -153,8 +153,9 @@ def check_minimax(
         coordinates={"separation": separations, "gap": 2 * halves, "variance": inner},
         detail=f"told the mixture, half-way: at most {np.max(ratios):.6f} times it",
     )
-    top = float(np.max(ratios)) / upper
-    near = reached(name, [lower / float(np.min(larger / least)), top], [1.0, 1.0])
+    tops = [float(one) / upper for one in np.max(ratios, axis=(1, 2))]
+    shares = [lower / float(np.min(larger / least)), *tops]
+    near = reached(name, shares, [1.0] * len(shares))
     return combine(
         name, [no_less, no_more, near], detail=f"{no_less.detail}; {no_more.detail}"
     )

@@ -363,7 +363,13 @@ def descent(
         momentum += alpha * (gradient - momentum)
         place -= step * momentum
     first = ((1 - alpha) * curvature) ** 2 / (alpha * (1 + alpha - alpha**2))
-    return step * total, curvature + 2 * step * first
+    return step * total, summed(curvature, step, first)
+
+
+def summed(start: Any, step: Any, first: Any) -> Any:
+    """The right side of (22) times 2 T eta, in numbers or symbols: `start` is 2 F0, and
+    `first` the share of e_1."""
+    return start + 2 * step * first
 
 
 def check_absorption(
@@ -400,7 +406,17 @@ def prove_summed(*, square: Fraction | int = 2) -> list[Step]:
     it has eta sum a_t - eta/2 (1 - L eta) sum |v_t|^2, of which `prove_absorption`
     leaves eta a_1/(alpha (1 + alpha - alpha^2)), a_1 = (1 - alpha)^2 |grad f(x_0)|^2;
     divided by eta/2 that is (22)."""
-    return [*prove_descent(), *prove_absorption(square=square)]
+    import sympy
+
+    start, eta, first = sympy.symbols("F0 eta first", positive=True)
+    return [
+        *prove_descent(),
+        *prove_absorption(square=square),
+        identity(
+            "(F0 + eta first)/(eta/2), times eta, is the right side",
+            (start + eta * first) / (eta / 2) * eta - summed(2 * start, eta, first),
+        ),
+    ]
 
 
 def check_geometric(

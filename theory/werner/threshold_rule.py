@@ -335,14 +335,16 @@ def check_influence(_: Preset, name: str, *, sides: float = 2.0) -> Verdict:
     distances = np.concatenate([np.linspace(0, 3, 301), [1 - 1e-12, 1 + 1e-12, 1e9]])
     alone = Mixture(distances[:, None], np.full((len(distances), 1), 0.1))
     moved = move(alone, np.zeros(len(distances)), 1.0)
-    once = never_exceeds(name, moved, 0.1, rounding=1e-15, grade=Grade.EXACT)
+    single = 0.1  # beta tau
+    once = never_exceeds(name, moved, single, rounding=1e-15, grade=Grade.EXACT)
     best = distances[int(np.argmax(moved))]
     parts = [changing_sides(*one) for one in ((0.5, 0.05), (0.2, 0.06), (0.9, 0.09))]
     rounds = np.concatenate([one.reshape(3, -1) for one in parts], axis=1)
     most = np.array([[1.0], [sides], [1.0]])
     several = never_exceeds(name, rounds, most, rounding=1e-9, grade=Grade.EXACT)
     tops = [float(top) for top in np.max(rounds, axis=1)]
-    near = reached(name, [tops[0], tops[1] / sides, tops[2]], [1.0] * 3, room=1e-6)
+    shares = [tops[0], tops[1] / sides, tops[2], float(np.max(moved)) / single]
+    near = reached(name, shares, [1.0] * 4, room=1e-6)
     detail = (
         f"{len(attacks)} cases: |v_l - mu| to {np.max(shifts / claimed):.6f} of the "
         f"bound; alone a bad point moves a round most from {best:g} tau; "

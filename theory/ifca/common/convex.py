@@ -5,7 +5,7 @@ Appendix C, in the paper's normalisation max |theta_j*| <= 1 (so Delta <= 2).
 """
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.special
@@ -29,6 +29,11 @@ PRECONDITIONS = (
 
 # Two truths at distance 1, with a direction to spare for each.
 PAIR = np.array([[0.5, 0.0, 0.0], [-0.5, 0.0, 0.0]])
+
+
+def start_length(low: Any, high: Any, separation: Any, root: Any = np.sqrt) -> Any:
+    """sqrt(lambda / L) Delta, in numbers or symbols."""
+    return root(low / high) * separation
 
 
 class ConvexSetting(NamedTuple):
@@ -55,7 +60,8 @@ class ConvexSetting(NamedTuple):
     @property
     def unit(self) -> Numbers:
         """sqrt(lambda / L) Delta: the length that initial errors are measured in."""
-        return np.sqrt(self.strong_convexity / self.smoothness) * self.separation
+        low, high = self.strong_convexity, self.smoothness
+        return start_length(low, high, self.separation)
 
 
 def misassignment_scale(setting: ConvexSetting) -> Broadcast:
