@@ -530,7 +530,9 @@ def drawn_once(monkeypatch):
     for place in ("clove.study.draw", "werner.table1.repeated"):
         module, name = f"experiments.{place}".rsplit(".", 1)
         every = getattr(importlib.import_module(module), name)
-        one = lambda *own, every=every, **sizes: every(*own, **sizes | {"repetitions": 1})
+        one = lambda *own, every=every, **sizes: every(
+            *own, **sizes | {"repetitions": 1}
+        )
         monkeypatch.setattr(f"{module}.{name}", one)
 
 

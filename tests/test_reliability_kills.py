@@ -336,7 +336,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, list
 
 
 @pytest.fixture(scope="module")
-def played_slowly(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, list]:
+def played_slowly(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[pathlib.Path, list]:
     folder = tmp_path_factory.mktemp("played_slowly")
     calls = [*(small(folder, *one) for one in SMALL), ("pause", str(folder / "pause"))]
     return folder, serve(__name__, *calls, env=os.environ)
