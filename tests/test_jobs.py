@@ -492,8 +492,8 @@ def test_experiments_that_spread_clients_have_jobs():
     assert not spread - set(LONG)
 
 
-# Whose clients are drawn in every run of the tests; those of CLoVE's other tables take
-# long, or are these once more.
+# Of whose clients one repetition is drawn in every run of the tests; those of CLoVE's
+# other tables take long, or are these once more.
 TABLES = ("3", "5", "8", "14", "16", "17")
 DRAWN = {name for name in LONG if not name.startswith("clove.table")}
 DRAWN |= {f"clove.table{number}" for number in TABLES}
@@ -523,7 +523,20 @@ def read_once(monkeypatch):
     monkeypatch.setattr("experiments.images.load_images", image_files)
 
 
-@pytest.mark.usefixtures("read_once")
+@pytest.fixture
+def drawn_once(monkeypatch):
+    """Of repetitions, which have the same sizes, the first is drawn."""
+
+    for place in ("clove.study.draw", "werner.table1.repeated"):
+        module, name = f"experiments.{place}".rsplit(".", 1)
+        every = getattr(importlib.import_module(module), name)
+        one = lambda *own, every=every, **sizes: every(
+            *own, **sizes | {"repetitions": 1}
+        )
+        monkeypatch.setattr(f"{module}.{name}", one)
+
+
+@pytest.mark.usefixtures("read_once", "drawn_once")
 @pytest.mark.parametrize("name", LONG)
 def test_every_paper_preset_can_be_planned_on_real_data(tmp_path, real_data, name):
     module = EXPERIMENTS[name].load()
@@ -538,8 +551,9 @@ def test_every_paper_preset_can_be_planned_on_real_data(tmp_path, real_data, nam
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted({*LONG} - DRAWN))
+@pytest.mark.parametrize("name", LONG)
 def test_every_paper_preset_has_its_clients(tmp_path, real_data, name):
+    """In all repetitions."""
     module = EXPERIMENTS[name].load()
     own = options(tmp_path, data=real_data)
     for job in module.jobs(module.preset("paper"), own):

@@ -65,7 +65,7 @@ def test_nothing_of_any_text_is_lost():
         texts += [erratum.place, erratum.printed, erratum.correction]
         texts.append(erratum.counterexample)
     assert len(texts) > 2000
-    for text in texts:
+    for text in set(texts):
         assert letters(read(typeset(text))) == letters(text), text
 
 

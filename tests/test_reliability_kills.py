@@ -322,20 +322,32 @@ def check(folder: pathlib.Path, expected: xarray.Dataset) -> None:
 SMALL = (("traced", "shards", 3), ("joint", "whole", 3))
 
 
+def small(folder: pathlib.Path, way: str, *rest: Any) -> tuple:
+    """The call of `play`."""
+    return ("play", str(folder / way), way, *rest, 23, "0.004")
+
+
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, list]:
+    """What compiles nothing: workers that are killed, and one that is suspended."""
     folder = tmp_path_factory.mktemp("played")
-    calls: list[tuple] = [
-        ("play", str(folder / way), way, *rest, 23, "0.004") for way, *rest in SMALL
-    ]
-    calls += [(name, str(folder / name)) for name in ("pause", "suspend")]
+    calls = [small(folder, *SMALL[1]), ("suspend", str(folder / "suspend"))]
+    return folder, serve(__name__, *calls, env=os.environ)
+
+
+@pytest.fixture(scope="module")
+def played_slowly(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[pathlib.Path, list]:
+    folder = tmp_path_factory.mktemp("played_slowly")
+    calls = [*(small(folder, *one) for one in SMALL), ("pause", str(folder / "pause"))]
     return folder, serve(__name__, *calls, env=os.environ)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(SMALL)))
-def test_killed_workers_lose_and_repeat_nothing(played, undisturbed, number):
-    folder, returned = played
+def test_killed_workers_lose_and_repeat_nothing(played_slowly, undisturbed, number):
+    folder, returned = played_slowly
     way, _, kills = SMALL[number]
     killed, statuses = returned[number]
     assert killed == kills and statuses == [0, 0]
@@ -343,8 +355,8 @@ def test_killed_workers_lose_and_repeat_nothing(played, undisturbed, number):
 
 
 @pytest.mark.slow
-def test_paused_worker_keeps_what_it_claimed(played, undisturbed):
-    folder, (*_, (told, done, status), _) = played
+def test_paused_worker_keeps_what_it_claimed(played_slowly, undisturbed):
+    folder, (*_, (told, done, status)) = played_slowly
     assert "3 blocks of" in told and "computed by another run" in told
     assert (done, status) == (15, 0)
     check(folder / "pause", undisturbed("joint", 23))

@@ -55,9 +55,10 @@ def prove(factor=1):
     ]
 
 
-@pytest.fixture
-def rows(tmp_path):
-    (tmp_path / "root.md").write_text(WRITTEN)
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    written = tmp_path_factory.mktemp("written") / "root.md"
+    written.write_text(WRITTEN)
     evaluation = Evaluation(
         quantity="P(x_1 > t)",
         parameters=(
@@ -73,18 +74,20 @@ def rows(tmp_path):
             fault="reading", other_reading="toy.read.true"),
         toy("toy.read.true", grade=Grade.SAMPLED, proof=prove,
             proof_control=lambda: prove(2), evaluation=evaluation,
-            written_proof=str(tmp_path / "root.md")),
+            written_proof=str(written)),
         toy("toy.loose", grade=Grade.NOMINAL),
         toy("toy.unproved", grade=Grade.EXACT, proof=lambda: prove(3),
             proof_control=prove),
     )  # fmt: skip
 
 
-@pytest.fixture
-def folder(tmp_path, rows, monkeypatch):
-    register(monkeypatch, *rows)
-    build(tmp_path / "site", rows, known=rows)
-    return tmp_path / "site"
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, rows):
+    folder = tmp_path_factory.mktemp("site")
+    with pytest.MonkeyPatch.context() as patch:
+        register(patch, *rows)
+        build(folder, rows, known=rows)
+    return folder
 
 
 def text_of(folder, page: str) -> str:

@@ -8,6 +8,7 @@ does what could be read in two ways, such as n^-1/2. A formula becomes one eleme
 each part between relations and signs, because browsers break no line inside of one.
 """
 
+import functools
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -81,6 +82,7 @@ class _Item(NamedTuple):
     is_spaced: bool = False  # whether a space stood before it
 
 
+@functools.cache  # A report has most texts on several pages.
 def typeset(text: str) -> Markup:
     """HTML of a claim, its formulas as MathML. What would be markup is escaped, text
     between backticks becomes code."""
