@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+from typing import Any
 
 import flint
 import jaxtyping
@@ -237,8 +238,9 @@ def test_a_constant_is_a_number(as_users_run_it, value):
 
 
 def test_counts_of_numpy_are_counts(as_users_run_it):
+    trials: Any = np.int64(50)
     found = statements.evaluate(
-        TOSSED, sweep={"n": np.arange(1, 3)}, trials=np.int64(50), p=np.float32(0.5)
+        TOSSED, sweep={"n": np.arange(1, 3)}, trials=trials, p=np.float32(0.5)
     )
     assert found["n"].values.tolist() == [1, 2] and found.attrs["trials"] == 50
 

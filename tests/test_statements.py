@@ -18,6 +18,7 @@ from toy_theory import BROKEN, toy
 
 from cfljax import intervals, statements
 from cfljax.statements import (
+    Grade,
     Margin,
     Preset,
     Status,
@@ -154,18 +155,19 @@ def test_never_exceeds_knows_only_rounding():
 def test_a_lower_bound_is_judged_and_drawn_as_one():
     """Truths above their bounds hold; the points keep their signs."""
     truths, bounds = np.array([2.0, 3.0]), np.array([1.0, 3.0])
-    found = statements.never_falls_below("toy.a", truths, bounds, rounding=1e-12)
+    below = functools.partial(
+        statements.never_falls_below, "toy.a", rounding=1e-12, grade=Grade.EXACT
+    )
+    found = below(truths, bounds)
     assert found.status is Status.HOLDS and found.slack == pytest.approx(0.0)
     assert found.points is not None and found.points.kind == "band"
     np.testing.assert_array_equal(found.points.bounds, bounds)
     np.testing.assert_array_equal(found.points.low, truths)
     assert found.points.upper is not None and np.all(np.isinf(found.points.upper))
-    lower = statements.never_falls_below("toy.a", truths, bounds + 0.5, rounding=1e-12)
+    lower = below(truths, bounds + 0.5)
     assert lower.status is Status.VIOLATED and lower.bound == 3.5
     assert lower.interval[0] <= 3.0 <= lower.interval[1]
-    unknown = statements.never_falls_below(
-        "toy.a", np.array([np.nan]), 0.0, rounding=1e-12
-    )
+    unknown = below(np.array([np.nan]), 0.0)
     assert unknown.status is Status.INCONCLUSIVE
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -471,7 +472,8 @@ def test_each_coefficient_of_the_finite_bound_is_needed_by_its_proof(index):
     ]
     for name, numbers in (("terms", (2, 1, 1, 1, 1)), ("exponent", (1, 1, 1, 1))):
         if index < len(numbers):
-            steps = theorem1_finite.prove_finite(**{name: less(numbers)})
+            changed: dict[str, Any] = {name: less(numbers)}
+            steps = theorem1_finite.prove_finite(**changed)
             assert sum(not step.holds for step in steps) == 1
     assert all(step.holds for step in theorem1_finite.prove_finite())
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cfljax.statements import FAULTS, Grade, Outcome, Preset, Statement, Status, Verdict
+from cfljax.statements.margin import Real
 from theory.documents import Rotation, by_statement
 from theory.registry import Listed
 
@@ -123,7 +124,7 @@ def _show_parameters(row: Statement) -> None:
     print(f"  python -m theory evaluate {row.id} --sweep {sweep}")
 
 
-def _best(low: float, high: float) -> str:
+def _best(low: Real, high: Real) -> str:
     """What is known of the best value of a constant."""
     if math.isnan(low) and math.isnan(high):
         return ""

@@ -414,14 +414,16 @@ def _listed(sweep: Any) -> dict[str, list[Any]]:
 
 def _constants(
     evaluation: Evaluation, given: Mapping[str, Any] | None
-) -> dict[str, float]:
+) -> dict[str, Real]:
     """Every constant's value.
 
     Raises:
       ValueError: if one is given that the claim does not have, or that is no number.
     """
     _check_names("constant", list(given or {}), evaluation.constants)
-    used = {name: one.value for name, one in evaluation.constants.items()}
+    used: dict[str, Real] = {
+        name: one.value for name, one in evaluation.constants.items()
+    }
     for name, value in (given or {}).items():
         used[name] = _number(value)
         if not math.isfinite(used[name]):

@@ -226,7 +226,7 @@ def never_exceeds(
     *,
     rounding: Num[np.ndarray, "*#points"] | float,
     logarithmic: bool = False,
-    grade: Grade = Grade.EXACT,
+    grade: Grade,
     coordinates: Coordinates = None,
     detail: str = "",
 ) -> Verdict:
@@ -239,8 +239,9 @@ def never_exceeds(
       rounding: bound on the floating-point error of `values - bounds`, which
         broadcasts. It is no tolerance: nothing else may be put into it.
       logarithmic: whether both sides are natural logarithms of what is compared.
-      grade: `SEARCHED` where the points are what an optimisation found; that of the
-        intervals where the values are ends of some.
+      grade: `EXACT` where nothing is drawn or found by optimisation; `SEARCHED` where
+        an optimisation found the points; that of the intervals where the values are
+        ends of some.
       coordinates: of the points, see above.
       detail: one line carried into the verdict.
 
@@ -297,7 +298,7 @@ def never_falls_below(
     bounds: Num[np.ndarray, "*#points"] | float,
     *,
     rounding: Num[np.ndarray, "*#points"] | float,
-    grade: Grade = Grade.EXACT,
+    grade: Grade,
     coordinates: Coordinates = None,
     detail: str = "",
 ) -> Verdict:

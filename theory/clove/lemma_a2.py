@@ -360,21 +360,30 @@ def check_step(
         f"|theta_i - theta_j*| = 2, theta_i = theta_i*, sigma = 0, Delta = 1 the sides "
         f"are {left[0]:.4g} and {right[0]:.4g}"
     )
+    places = {"separation": delta, "noise": sigma}
     found = never_falls_below(
         name,
         left,
         right,
         rounding=1e-13,
         grade=Grade.SAMPLED,
-        coordinates={"separation": delta, "noise": sigma},
+        coordinates=places,
         detail=detail,
     )
     if squared:
         return found
     # The second bound is below the first, and nearly the same somewhere.
-    second = never_falls_below(name, first, least, rounding=1e-13)
-    near = attained(name, least / first)
-    return combine(name, [found, second, near], detail=detail)
+    second = never_falls_below(
+        name,
+        first,
+        least,
+        rounding=1e-13,
+        grade=Grade.SAMPLED,
+        coordinates=places,
+    )
+    near = attained(name, least / first, grade=Grade.SAMPLED)
+    parts = ["step", "second bound", "second reached"]
+    return combine(name, [found, second, near], parts=parts, detail=detail)
 
 
 def prove_units(*, distance: str = "2") -> Sequence[Step]:

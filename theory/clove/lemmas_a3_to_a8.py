@@ -411,7 +411,8 @@ def check_covariance(preset: Preset, name: str, *, square: float = 9.0) -> Verdi
         ),
         attained(name, ratio, grade=Grade.SAMPLED),
     ]
-    return combine(name, parts, detail=detail)
+    of = ["bound", "attained"]
+    return combine(name, parts, parts=of, detail=detail)
 
 
 def prove_covariance(*, square: int = 9) -> Sequence[Step]:
@@ -539,15 +540,14 @@ def check_norm(preset: Preset, name: str, *, polylog: float = 1.0) -> Verdict:
         f"most {', '.join(f'{np.max(one):.3f}' for one in ratios)}"
     )
     d, n, m = np.array(_SHAPES, float).T
-    main = at_most(
+    half = partial(
+        at_most,
         name,
-        tally(ratios > polylog),
-        0.01,
         error_rate=ERROR_RATE / 2,
         coordinates={"d": d, "n": n, "m": m},
     )
-    most = at_most(name, tally(ratios > 0.45), 0.5, error_rate=ERROR_RATE / 2)
-    return combine(name, [main, most], detail=detail)
+    bounds = [half(tally(ratios > polylog), 0.01), half(tally(ratios > 0.45), 0.5)]
+    return combine(name, bounds, parts=["1/100", "1/2"], detail=detail)
 
 
 _NINE = "9 = (2 + 1)^2 from |theta_j| <= 2"

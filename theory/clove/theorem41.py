@@ -587,6 +587,7 @@ def _one_row(name: str) -> Verdict:
         np.log(RISK),
         rounding=1e-9,
         logarithmic=True,
+        grade=Grade.EXACT,
         coordinates={"n": counts * 1.0, "m": clients * 1.0},
     )
 

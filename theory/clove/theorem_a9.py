@@ -765,8 +765,11 @@ def check_proximity(
     # Strips 2 apart, single points: (sqrt 8 - 2) sqrt 10/(4 sqrt(2 440/27)) by hand.
     place = largest[_HEIGHTS.index(2.0), 0]
     known = (8**0.5 - 2) * 10**power / (4 * (880 / 27) ** 0.5)
-    by_hand = never_exceeds(name, abs(place - known), 0.0, rounding=1e-12)
-    return combine(name, [main, by_hand], detail=detail)
+    by_hand = never_exceeds(
+        name, abs(place - known), 0.0, rounding=1e-12, grade=Grade.EXACT
+    )
+    parts = ["clouds", "by hand"]
+    return combine(name, [main, by_hand], parts=parts, detail=detail)
 
 
 def prove_copies(*, exponent: str = "1") -> Sequence[Step]:

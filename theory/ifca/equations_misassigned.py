@@ -270,17 +270,26 @@ def check_probability(preset: Preset, *, c5: float = C5) -> Verdict:
     middle += C4 * sigma * np.sqrt(features * samples)
     allowed = np.minimum(middle / samples, c5 * longest)
     ratio = found / longest[:, None]
+    places = {"n": samples, "d": features, "noise": sigma}
     drawn = at_most(
         EQ7,
         tally(found > allowed[:, None]),
         _failure(np.minimum(features, samples)),
-        coordinates={"n": samples, "d": features, "noise": sigma},
+        coordinates=places,
         detail=f"raw data at {len(_EQ7_POINTS)} points: |grad F_i| / max(1, d/n') is "
         f"at most {np.max(ratio):.1f}, its medians at most "
         f"{np.max(np.median(ratio, axis=1)):.1f}",
     )
-    second = never_exceeds(EQ7, middle / samples, c5 * longest, rounding=1e-12)
-    return combine(EQ7, [drawn, second], detail=drawn.detail)
+    second = never_exceeds(
+        EQ7,
+        middle / samples,
+        c5 * longest,
+        rounding=1e-12,
+        grade=Grade.EXACT,
+        coordinates=places,
+    )
+    parts = ["drawn", "second bound"]
+    return combine(EQ7, [drawn, second], parts=parts, detail=drawn.detail)
 
 
 def prove_probability(*, c3: float = C3, c5: float = C5) -> list[Step]:
@@ -352,7 +361,7 @@ def check_root_mean_square(preset: Preset, *, extra_features: int = 1) -> Verdic
         np.array(_raw_means(preset)) / formula[:, None],
         (0.94, 1.06),
         deviation=np.array(deviations) / formula,
-        coordinates={"n": samples, "d": features, "noise": sigma},
+        coordinates={"n": samples, "d": features, "distance": error},
         detail="mean |grad F_i|^2 over the formula, n' = 5, 10, 10, 10, 10, d = 1, "
         "10, 100, 300, 10, the last without error, whose roots are "
         + listed(np.sqrt(formula), ".2f"),

@@ -279,8 +279,20 @@ def check_contraction(
     left = np.linalg.norm(points.model - hat[:, None] * points.gradient, axis=-1)
     more = 1 + points.strong_convexity / points.smoothness
     lost = np.abs(left / size - np.abs(1 - factor * hat * rate * more))[::4]
-    even = never_exceeds(statement, lost, 0.0, rounding=64 * np.finfo(float).eps)
-    return combine(statement, [found, even], detail=found.detail)
+    even = never_exceeds(
+        statement,
+        lost,
+        0.0,
+        rounding=64 * np.finfo(float).eps,
+        grade=Grade.SAMPLED,
+        coordinates={
+            "convexity": points.strong_convexity[::4],
+            "smoothness": points.smoothness[::4],
+            "step_size": hat[::4],
+        },
+    )
+    parts = ["pulls", "flattest direction"]
+    return combine(statement, [found, even], parts=parts, detail=found.detail)
 
 
 def prove_contraction(*, factor: str = "1") -> list[Step]:
