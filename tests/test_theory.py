@@ -1,6 +1,7 @@
 """Statements: verdicts and controls, the registry, errata, and `python -m theory`."""
 
 import dataclasses
+import functools
 import importlib
 import json
 import pathlib
@@ -15,7 +16,17 @@ from toy_theory import BROKEN, ERRATA, ROWS, register, toy
 
 import cfljax.engine
 from cfljax import report
-from cfljax.statements import FAULTS, SEVERITIES, Grade, Preset, Statement, Status, site
+from cfljax.statements import (
+    FAULTS,
+    SEVERITIES,
+    Grade,
+    Preset,
+    Statement,
+    Status,
+    never_exceeds,
+    site,
+)
+from cfljax.statements.verdict import Points
 from experiments.readme import VERDICTS
 from theory import __main__ as command
 from theory import commands, registry
@@ -58,6 +69,23 @@ def test_verdict_and_control(row):
             sizes = np.abs(np.concatenate([points.bounds, points.low, points.high]))
             # Smaller ones have lost their digits, and no place on an axis.
             assert np.all((sizes == 0) | (sizes > 1e-290) | np.isnan(sizes))
+    assert told_apart(verdict.points)
+
+
+def told_apart(points: Points | None) -> bool:
+    """Whether no two points have the same coordinates."""
+    if points is None or len(points.bounds) < 2:
+        return True
+    places = list(zip(*points.coordinates.values(), strict=True))
+    return len(set(places)) == len(points.bounds)
+
+
+def test_control_points_with_one_place_are_not_told_apart():
+    sides = {"rounding": 1e-9, "grade": Grade.EXACT}
+    judged = functools.partial(never_exceeds, "toy.a", np.ones(2), 2.0, **sides)
+    assert told_apart(judged(coordinates={"n": np.array([1, 2])}).points)
+    assert not told_apart(judged(coordinates={"n": np.array([1, 1])}).points)
+    assert not told_apart(judged().points)
 
 
 def test_slow_rows_exist():

@@ -726,7 +726,7 @@ STATEMENTS = (
         proof=prove_rate,
         proof_control=[
             {"constants": each}
-            for each in (("31", "32", "8"), ("32", "31", "8"), ("32", "32", "7"))
+            for each in (("31", "32", "8"), ("32", "29", "8"), ("32", "32", "7"))
         ],
         evaluation=_CERTIFIED,
         note="What (2) should say: with v_0 near the mean, 1/delta_i, beta_i^2/delta_i "
