@@ -11,8 +11,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cfljax.statements import FAULTS, Grade, Outcome, Preset, Statement, Status, Verdict
-from cfljax.statements.margin import Real
+from cfljax.statements import (
+    FAULTS,
+    Grade,
+    Outcome,
+    Preset,
+    Real,
+    Statement,
+    Status,
+    Verdict,
+)
 from theory.documents import Rotation, by_statement
 from theory.registry import Listed
 

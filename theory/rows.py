@@ -35,7 +35,7 @@ def row(
 
 
 def columns(
-    names: str, points: Iterable[Sequence[Any]]
+    names: str, points: Iterable[Sequence[Any] | Shaped[np.ndarray, " names"]]
 ) -> dict[str, Shaped[np.ndarray, " points"]]:
     """Coordinates of points that say theirs one after the other, in the order of
     `names`, such as "share separation"."""

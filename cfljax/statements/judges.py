@@ -7,19 +7,23 @@ them to whoever reads the verdict: `[points]` or one value for all, by parameter
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Num, Shaped
+from jaxtyping import Bool, Float, Num
 
-from cfljax.statements.verdict import Grade, Points, Status, Verdict, spread
+from cfljax.statements.verdict import (
+    Coordinates,
+    Grade,
+    Points,
+    Status,
+    Verdict,
+    spread,
+)
 
 # Per statement: a thousand statements are wrong together with chance below 1e-3.
 ERROR_RATE = 1e-6
-
-
-Coordinates = Mapping[str, Shaped[np.ndarray, "*#points"] | float] | None
 
 
 class Tally(NamedTuple):

@@ -10,6 +10,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float, Shaped
 
+from cfljax.statements.margin import Real
+
 
 class Status(enum.Enum):
     """The four possible answers."""
@@ -179,8 +181,12 @@ def _filled(
     )
 
 
+# Values of parameters by name, which broadcast against an array of points.
+Coordinates = Mapping[str, Shaped[np.ndarray, "*#points"] | Real | str] | None
+
+
 def spread(
-    coordinates: Mapping[str, Shaped[np.ndarray, "*#points"] | float] | None,
+    coordinates: Coordinates,
     shape: tuple[int, ...],
 ) -> dict[str, Shaped[np.ndarray, " points"]]:
     """Every coordinate at every point, in the order of the points of an array of

@@ -5,14 +5,14 @@ from functools import lru_cache, partial
 
 import numpy as np
 import scipy.optimize
-from jaxtyping import Bool, Float
-from numpy.typing import ArrayLike
+from jaxtyping import Bool, Float, Num
 
 from cfljax.statements import (
     Evaluation,
     Grade,
     Margin,
     Preset,
+    Real,
     Simulation,
     Status,
     Step,
@@ -82,7 +82,7 @@ def _ratios(
     draws = preset.choose(quick=400, full=20_000)
     ratios, places = [], []
 
-    def add(values: np.ndarray, *where: ArrayLike) -> None:
+    def add(values: np.ndarray, *where: Num[np.ndarray, "..."] | Real) -> None:
         ratios.append(values)
         places.append(np.broadcast_arrays(*where, values)[:-1])
 
@@ -98,7 +98,7 @@ def _ratios(
         add(ortho_separation(first, second, noise) / gap, noise, 2, gap)
         starts = preset.choose(quick=1, full=20)
         lowest = [lowest_ratio(generator, d, noise, starts) for d in _SEARCHED]
-        add(np.array(lowest), noise, _SEARCHED, np.nan)
+        add(np.array(lowest), noise, np.array(_SEARCHED), np.nan)
     return np.concatenate(ratios), np.concatenate(places, axis=1)
 
 

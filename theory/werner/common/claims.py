@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Num, Shaped
 
 from cfljax.statements import (
     ERROR_RATE,
     Grade,
+    Real,
     Statement,
     Status,
     Verdict,
@@ -60,7 +61,7 @@ class Family(NamedTuple):
     low: Float[np.ndarray, " levels"]
     high: Float[np.ndarray, " levels"]
     # Parameters at each level, by their names in the glossary.
-    coordinates: Mapping[str, Float[np.ndarray, " levels"] | float] = {}
+    coordinates: Mapping[str, Num[np.ndarray, " levels"] | Real] = {}
 
     @property
     def slope(self) -> tuple[float, float]:
@@ -81,7 +82,7 @@ def exactly(
     name: str,
     levels: Float[np.ndarray, " levels"],
     ratios: Float[np.ndarray, " levels"],
-    **coordinates: Float[np.ndarray, " levels"] | float,
+    **coordinates: Num[np.ndarray, " levels"] | Real,
 ) -> Family:
     """A family whose ratios are computed, up to rounding."""
     low, high = ratios * (1 - _ROUNDING), ratios * (1 + _ROUNDING)
