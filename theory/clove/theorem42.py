@@ -34,7 +34,7 @@ from cfljax.statements import (
 )
 from theory.clove.common.sharp import attained
 from theory.glossary import parameter
-from theory.rows import listed, row
+from theory.rows import columns, listed, row
 
 THEOREM = "clove.thm42"
 
@@ -458,8 +458,7 @@ def check_lemma(
 
 def _places(steps: Sequence[Move]) -> dict[str, Float[np.ndarray, " steps"]]:
     """The steps' coordinates, in the glossary's names."""
-    names = ("step_size", "distance", "d", "n", "noise")
-    return dict(zip(names, np.array(steps, float).T, strict=True))
+    return columns("step_size distance d n noise", steps)
 
 
 def prove_direction(*, share: str = "0") -> Sequence[Step]:
@@ -961,7 +960,7 @@ def check_identity(preset: Preset, name: str, *, factor: float = 2.0) -> Verdict
         0.0,
         rounding=1e-13 * np.array(scales),
         grade=Grade.SAMPLED,
-        coordinates=dict(zip(("members", "n", "d"), np.array(shapes).T, strict=True)),
+        coordinates=columns("members n d", shapes),
         detail=detail,
     )
 

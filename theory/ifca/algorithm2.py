@@ -36,7 +36,7 @@ from theory.ifca.common.linear import (
     least_squares_errors,
     margins,
 )
-from theory.rows import listed
+from theory.rows import columns, listed
 
 SUM, AVERAGE = "ifca.alg2.line14", "ifca.alg2.line15"
 
@@ -44,7 +44,7 @@ _WHOLE = Setting(num_clients=1e8, num_features=30.0, noise=1e-6, step=0.25)
 _DIVISION_FRACTIONS = np.array([0.5, 0.25, 0.125])
 
 _DRAWS = ((8, 2, 2), (20, 4, 4), (100, 4, 10), (100, 2, 3))  # clients, clusters, M
-_DRAWN = dict(zip(["m", "k", "participants"], np.array(_DRAWS).T, strict=True))
+_DRAWN = columns("m k participants", _DRAWS)
 
 
 def check_line14(

@@ -37,8 +37,14 @@ CLOSENESS, SAMPLES = "ifca.asm1", "ifca.asm2"
 # 4 |theta_j - theta_j*|^2 <= |theta_1* - theta_2*|^2 twice, and Chernoff's bound with
 # multiplier s for each has the determinant (1 + 16 s) (1 + 8 s - 64 s^2) per feature.
 _MULTIPLIER = (1 + math.sqrt(19)) / 48
-_BASE = (1 + 16 * _MULTIPLIER) * (1 + 8 * _MULTIPLIER - 64 * _MULTIPLIER**2)
 _START_FEATURES = (2, 4, 8, 12)
+
+
+def _determinant(multiplier: Any) -> Any:
+    return (1 + 16 * multiplier) * (1 + 8 * multiplier - 64 * multiplier**2)
+
+
+_BASE = _determinant(_MULTIPLIER)
 
 
 def _start_bound(base: Any, features: Any) -> Any:
@@ -59,7 +65,7 @@ def check_closeness(
     midpoint = float(np.max(np.abs(closeness(truths, middle))))
     drawn = _random_closeness(preset)
     multipliers = np.linspace(0, 0.15, 3001)
-    bases = (1 + 16 * multipliers) * (1 + 8 * multipliers - 64 * multipliers**2)
+    bases = _determinant(multipliers)
     wide = preset.generator(CLOSENESS, 1).standard_normal((2, 60, 2, 100))
     events = tally(drawn > 0)
     rates = zip(events.events / events.trials, _START_FEATURES, strict=True)
@@ -110,7 +116,7 @@ def prove_closeness(*, matchings: int = 2) -> Sequence[Step]:
     first, second, one, two = entries
     form = 4 * (first - one) ** 2 + 4 * (second - two) ** 2 - 2 * (one - two) ** 2
     matrix = sympy.hessian(form, entries) / 2
-    base = (1 + 16 * s) * (1 + 8 * s - 64 * s**2)
+    base = _determinant(s)
     best = (1 + sympy.sqrt(19)) / 48
     return [
         identity("|(a + b)/2 - a| = |b - a|/2", ((a + b) / 2 - a) - (b - a) / 2),

@@ -40,6 +40,7 @@ from theory.ifca.common.fixed_data import (
     used_models,
 )
 from theory.ifca.common.linear import ROUNDS, TRIALS, least_squares_errors
+from theory.rows import columns
 
 _CRITERION = 0.6  # of sigma, the largest distance that counts as success
 
@@ -188,8 +189,8 @@ def check_oracle(preset: Preset, *, shift: float = 1.0) -> Verdict:
         f"below it {wrong[0]:.2g}, {wrong[2]:.2g}, failure 6 % above {wrong[1]:.2g}, "
         f"{wrong[3]:.2g}"
     )
-    places = dict(zip(["k", "rows"], np.array(places).T, strict=True))
-    return at_most(ORACLE, counts, 0.03, coordinates=places, detail=detail)
+    where = columns("k rows", places)
+    return at_most(ORACLE, counts, 0.03, coordinates=where, detail=detail)
 
 
 FRESH = f"{DATA}.fresh"
@@ -400,9 +401,7 @@ def check_matching(_: Preset, *, shared: bool = False) -> Verdict:
         0.0,
         rounding=1e-6,
         grade=Grade.EXACT,
-        coordinates=dict(
-            zip(("first", "second", "third", "fourth"), maps.T, strict=True)
-        ),
+        coordinates=columns("first second third fourth", maps),
         detail=f"accepts {np.sum(success)} of {len(maps)} maps of 4 models to 4 "
         f"truths, of which {np.sum(right)} are one to one; {np.sum(mistakes):.0f} "
         "mistakes",

@@ -30,6 +30,7 @@ from cfljax.statements import (
 )
 from theory.ifca.common.checks import PerPoint, chunks, copies, grid, row
 from theory.ifca.common.raw_data import Problem, draw_gradients
+from theory.rows import columns
 
 PLACE = "the engine's exact laws, not in the paper"
 EPS = float(np.finfo(float).eps)
@@ -270,13 +271,12 @@ def check_choice(preset: Preset, *, kappa_factor: float = 1.0) -> Verdict:
             exact.append(tail if kappa >= 0 else 1 - tail)
             places.append((samples, noise, kappa))
     events = np.concatenate(second)
-    names = ("n", "noise", "kappa")
     return equals(
         CHOICE,
         Tally(events, np.zeros_like(events), np.full_like(events, clients)),
         np.array(exact),
         resolution=preset.choose(quick=1e-3, full=1e-4),
-        coordinates=dict(zip(names, np.array(places).T, strict=True)),
+        coordinates=columns("n noise kappa", places),
         detail=f"{len(exact)} pairs of models, {clients:.0e} clients each",
     )
 

@@ -34,7 +34,7 @@ from cfljax.statements import (
 from theory.ifca.common.checks import Events, PerTrial, chunks, row
 from theory.ifca.common.raw_data import products, worst_client, wrong_choices
 from theory.ifca.theorem1_corrected import prove_explicit
-from theory.rows import listed
+from theory.rows import columns, listed
 
 EQ2, EQ2_CORRECTED = "ifca.eq2", "ifca.eq2.corrected"
 
@@ -465,10 +465,9 @@ def check_eq5_corrected(
     failure = 2 * np.exp(-features / 2) + tail
     ratios = _eq5_corrected(preset) / allowed[:, None]
     alone = error == 0
-    names = ["rows", "d", "step_length", "noise", "distance"]
+    names = "rows d step_length noise distance"
     away, still = (
-        dict(zip(names, np.array(_EQ5_POINTS)[kept].T, strict=True))
-        for kept in (~alone, alone)
+        columns(names, np.array(_EQ5_POINTS)[kept]) for kept in (~alone, alone)
     )
     detail = (
         f"raw data at {len(_EQ5_POINTS)} points, 2 gamma N / (m n') from 0.1 to "

@@ -48,7 +48,7 @@ from theory.ifca.lemma1 import C1 as C6
 from theory.ifca.lemma1 import C2 as C7
 from theory.ifca.lemma1 import PRECONDITIONS
 from theory.ifca.lemma2 import C3 as NOISE_EXPONENT
-from theory.rows import listed
+from theory.rows import columns, listed
 
 EQ6, EQ6_GRADIENT = "ifca.eq6", "ifca.eq6.gradient"
 
@@ -103,13 +103,7 @@ def check_length(
         grade=Grade.SEARCHED,  # on drawn clients
         coordinates={
             "client": np.arange(len(left) + 2),
-            **dict(
-                zip(
-                    ("n", "d", "alpha"),
-                    np.array([*places, *[(np.nan,) * 3] * 2]).T,
-                    strict=True,
-                )
-            ),
+            **columns("n d alpha", [*places, *[(np.nan,) * 3] * 2]),
         },
         detail=f"{len(left)} random clients, a third aligned: at most "
         f"{np.max(ratio):.6f} of the bound, {reached:.6f} where noise counts",
@@ -143,7 +137,7 @@ def check_gradient(preset: Preset, *, name: str, sign: float) -> Verdict:
         0.0,
         rounding=np.array(rounding),
         grade=Grade.SEARCHED,  # on drawn clients
-        coordinates=dict(zip(("n", "d", "draw"), np.array(places).T, strict=True)),
+        coordinates=columns("n d draw", places),
         detail=f"{len(values)} clients, largest difference {np.max(values):.3g}",
     )
 
@@ -614,7 +608,7 @@ def check_printed(preset: Preset, *, eighth: bool = False) -> Verdict:
         f"raw counts of {len(rows)} federations, poly(m) = m^{power:g}; somebody"
         f" misassigned in {np.mean(events):.2g} of the rounds"
     )
-    places = dict(zip(Federation._fields, np.array(rows).T, strict=True))
+    places = columns(" ".join(Federation._fields), rows)
     return at_most(
         EQ12,
         tally(events),

@@ -34,6 +34,7 @@ from theory.ifca.common.convex import (
     gradient_step,
 )
 from theory.polynomials import no_negative_term
+from theory.rows import columns
 
 EQ21 = "ifca.eq21"
 
@@ -69,7 +70,7 @@ def check_identity(preset: Preset, *, all_chosen: bool = False) -> Verdict:
         0.0,
         rounding=np.array(rounding),
         grade=Grade.SEARCHED,  # on drawn steps
-        coordinates=dict(zip(("m", "d", "step_size"), np.array(places).T, strict=True)),
+        coordinates=columns("m d step_size", places),
         detail=f"{len(values)} random cases, largest |T1 - T11 - T12| over its "
         f"rounding error: {np.max(np.array(values) / np.array(rounding)):.2g}",
     )
@@ -275,10 +276,8 @@ def check_contraction(
     if sharp:
         return found
     # Along the flattest direction of a quadratic 1 + lambda/L times the printed gain.
-    size = np.linalg.norm(points.model, axis=-1)
-    left = np.linalg.norm(points.model - hat[:, None] * points.gradient, axis=-1)
     more = 1 + points.strong_convexity / points.smoothness
-    lost = np.abs(left / size - np.abs(1 - factor * hat * rate * more))[::4]
+    lost = np.abs(_left(points, hat) - np.abs(1 - factor * hat * rate * more))[::4]
     even = never_exceeds(
         statement,
         lost,
@@ -404,12 +403,11 @@ def _judge_pull(
     statement: str, points: _Pulls, hat: PerPoint, claim: PerPoint
 ) -> Verdict:
     """|theta - hat grad F| <= claim |theta|."""
-    size = np.linalg.norm(points.model, axis=-1)
-    left = np.linalg.norm(points.model - hat[:, None] * points.gradient, axis=-1)
-    gain = (1 - left / size) / (1 - claim)
+    left = _left(points, hat)
+    gain = (1 - left) / (1 - claim)
     return never_exceeds(
         statement,
-        left / size,
+        left,
         claim,
         rounding=64 * np.finfo(float).eps,
         grade=Grade.SEARCHED,  # on drawn functions
@@ -418,9 +416,15 @@ def _judge_pull(
             "smoothness": points.smoothness,
             "step_size": hat,
         },
-        detail=f"{len(size)} quadratics and sums of log cosh; true over claimed gain "
+        detail=f"{len(left)} quadratics and sums of log cosh; true over claimed gain "
         f"{np.min(gain):.4f} or more",
     )
+
+
+def _left(points: _Pulls, hat: PerPoint) -> PerPoint:
+    """|theta - hat grad F| / |theta|."""
+    after = points.model - hat[:, None] * points.gradient
+    return np.linalg.norm(after, axis=-1) / np.linalg.norm(points.model, axis=-1)
 
 
 def check_gradient(preset: Preset, *, largest_truth: float = 1.0) -> Verdict:

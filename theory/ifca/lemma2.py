@@ -46,6 +46,7 @@ from cfljax.statements import (
 from theory.glossary import parameter
 from theory.ifca.common.checks import Events, PerPoint, chunks, grid, row
 from theory.ifca.common.rounds import Value
+from theory.rows import columns
 
 EXACT, OPERATOR = "ifca.exact.lemma2", "ifca.lem2.op"
 NOISE, SHARP = "ifca.lem2.noise", "ifca.lem2.sharp"
@@ -75,7 +76,7 @@ def check_product_law(preset: Preset, *, extra_rows: int = 0) -> Verdict:
         first,
         second,
         resolution=preset.choose(quick=0.06, full=0.02),
-        coordinates=dict(zip(("n", "d"), np.array(_shapes(preset)).T, strict=True)),
+        coordinates=columns("n d", _shapes(preset)),
         detail=f"{len(first)} shapes of X, {len(first[0])} raw data sets each",
     )
 

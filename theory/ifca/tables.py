@@ -24,7 +24,7 @@ from cfljax.statements import (
 )
 from theory.ifca.common.checks import row
 from theory.ifca.common.fixed_data import draw_clients, pattern, recovered, train
-from theory.rows import listed
+from theory.rows import columns, listed
 
 _SEEDS = 5  # Section 6.2: average and standard deviation over 5 random seeds
 
@@ -123,7 +123,7 @@ def check_sizes(_: Preset, *, cifar_images: int = 50_000) -> Verdict:
         0.0,
         rounding=0.5,
         grade=Grade.EXACT,
-        coordinates=dict(zip(("m", "n"), np.array(_SIZES).T, strict=True)),
+        coordinates=columns("m n", _SIZES),
         detail=detail,
     )
 
