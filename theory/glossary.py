@@ -25,6 +25,8 @@ GLOSSARY = {
     "m": Entry("clients", "IFCA m, CLoVE M, Werner N", 1),
     "k": Entry("clusters", "IFCA k, CLoVE K, Werner K", 1),
     "n": Entry("samples of a client in one estimate", "IFCA n', CLoVE n, n_k", 1),
+    "rows": Entry("samples that are summed, of one client or several: the rows of X",
+                  "IFCA N", 1),
     "d": Entry("features", "d", 1),
     "p": Entry("share of the smallest cluster in the clients", "IFCA p", 0, 1, True),
     "noise": Entry("standard deviation of the noise", "sigma", 0),

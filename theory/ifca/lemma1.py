@@ -595,11 +595,11 @@ def prove_sharp(*, c2: str = "1.7617", slack: str = "0.0001") -> list[Step]:
 
 
 @functools.cache
-def prove_stronger(*, rate: str = "1/2") -> list[Step]:
-    """P(E_i^{j,j'}) <= (1/2) exp(-rate n' alpha^2 rho/(1 + rho)) for all parameters.
+def prove_stronger(*, c1: str = "1/2", rate: str = "1/2") -> list[Step]:
+    """P(E_i^{j,j'}) <= c1 exp(-rate n' alpha^2 rho/(1 + rho)) for all parameters.
 
-    1. As in the proof of ifca.lem1.bound it is enough that log(1 + kappa*^2) >= 2 rate
-       alpha^2 rho/(1 + rho). Take log(1 + x) >= x/(1 + x).
+    1. As in the proof of ifca.lem1.bound, with c1 at least 1/2, it is enough that log(1
+       + kappa*^2) >= 2 rate alpha^2 rho/(1 + rho). Take log(1 + x) >= x/(1 + x).
     2. kappa*^2 = alpha^2 rho: alpha^2 rho/(1 + alpha^2 rho) is enough, if 1 + rho >= 2
        rate (1 + alpha^2 rho), alpha^2 <= 1/4: the coefficients of 1 and rho decide.
     3. kappa*^2 >= alpha^2 rho^2/(1 + rho/4)^2, rho >= 4: alpha^2 rho^2/((1 + rho/4)^2 +
@@ -614,6 +614,7 @@ def prove_stronger(*, rate: str = "1/2") -> list[Step]:
     far = rho * (1 + rho) - twice * ((1 + rho / 4) ** 2 + rho**2 / 4)
     return [
         *prove_worst(),
+        exactly("1/2 <= c1", Fraction(c1) >= Fraction(1, 2)),
         logarithm_above(),
         no_negative_term(
             "1 + rho >= 2 rate (1 + rho/4)", 1 + rho - twice * (1 + quarter * rho)

@@ -2,7 +2,9 @@
 
 The paper, for X in R^{N x d} standard normal and eps ~ N(0, sigma^2 I) independent:
 |X|_op <= c max{sqrt(d), sqrt(N)} with probability 1 - 2 exp(-c1 max{d, N}), and
-|X' eps| <= c4 sigma sqrt(d N) with probability 1 - c2 exp(-c3 min{d, N}).
+|X' eps| <= c4 sigma sqrt(d N) with probability 1 - c2 exp(-c3 min{d, N}). N counts the
+rows of X, whoever holds them: n' for one client, in (7), and N_j = p_j m n' for a
+cluster of share p_j, in (3) and Theorem 1'.
 
 Constants of the first part: |X|_op <= sqrt(N) + sqrt(d) + t except with probability
 exp(-t^2 / 2) (Davidson and Szarek), with t^2 = max{d, N}.
@@ -76,7 +78,7 @@ def check_product_law(preset: Preset, *, extra_rows: int = 0) -> Verdict:
         first,
         second,
         resolution=preset.choose(quick=0.06, full=0.02),
-        coordinates=columns("n d", _shapes(preset)),
+        coordinates=columns("rows d", _shapes(preset)),
         detail=f"{len(first)} shapes of X, {len(first[0])} raw data sets each",
     )
 
@@ -116,7 +118,7 @@ def check_operator_norm(
         tally(events),
         bounds,
         error_rate=half,
-        coordinates={"n": rows, "d": features},
+        coordinates={"rows": rows, "d": features},
     )
     # With c - 1 it fails at the last shape, 12 x 12.
     below = norms[-1] <= (c - 1) * np.sqrt(longest[-1])
@@ -125,7 +127,7 @@ def check_operator_norm(
         tally(below),
         float(1 - bounds[-1]),
         error_rate=half,
-        coordinates={"n": rows[-1], "d": features[-1]},
+        coordinates={"rows": rows[-1], "d": features[-1]},
     )
     # Davidson and Szarek's bound at exp(-c1 max{d, N}), at shapes of any size.
     rows, features = grid(_SIZES, _SIZES)
@@ -138,7 +140,7 @@ def check_operator_norm(
         allowed,
         rounding=1e-12 * known,
         grade=Grade.EXACT,
-        coordinates={"n": rows, "d": features},
+        coordinates={"rows": rows, "d": features},
     )
     detail = (
         f"raw X of {len(_NORM_SHAPES)} shapes up to 12 x 12: above {c:g} "
@@ -203,7 +205,7 @@ def check_noise(
         rounding=_rounding(exact),
         grade=Grade.EXACT,
         logarithmic=True,
-        coordinates={"n": rows, "d": features},
+        coordinates={"rows": rows, "d": features},
     )
     detail = (
         f"exact law at {len(exact)} shapes up to 10^6, least exponent / "
@@ -236,7 +238,7 @@ def check_sharp(_: Preset, *, factor: float = 1.0) -> Verdict:
         logarithmic=True,
         coordinates={
             "c4": np.repeat(margins, len(rows) + 2),
-            "n": np.tile([*rows, *huge, *huge], len(margins)),
+            "rows": np.tile([*rows, *huge, *huge], len(margins)),
             "d": np.tile([*features, *huge, *huge], len(margins)),
             "part": np.tile(
                 [*["suffices"] * (len(rows) + 1), "no larger one does"], len(margins)
@@ -340,15 +342,17 @@ def prove_sharp(*, factor: str = "1") -> list[Step]:
 
 
 _PARAMETERS = (
-    parameter("n", 40, "rows of X (N)"),
+    parameter("rows", 40),
     parameter("d", 20),
 )
 _EVALUATION = Evaluation(
     quantity="P(|X' eps| > c4 sigma sqrt(d N)), c4 = 2",
     parameters=_PARAMETERS,
-    bound=lambda n, d, c2, c3: c2 * math.exp(-c3 * min(n, d)),
-    truth=lambda n, d: exact(math.exp(float(law.log_product_tail(n, d, 4.0 * n * d)))),
-    margins=lambda n, d: (Margin("N >= 1", n, 1.0), Margin("d >= 1", d, 1.0)),
+    bound=lambda rows, d, c2, c3: c2 * math.exp(-c3 * min(rows, d)),
+    truth=lambda rows, d: exact(
+        math.exp(float(law.log_product_tail(rows, d, 4.0 * rows * d)))
+    ),
+    margins=lambda rows, d: (Margin("N >= 1", rows, 1.0), Margin("d >= 1", d, 1.0)),
     constants={
         "c2": Constant(1.0, 1.0, 1.0, "proved (ifca.lem2.sharp)"),
         "c3": Constant(C3, C3, 1 - math.log(2), "proved (ifca.lem2.sharp)"),
@@ -358,21 +362,21 @@ _EVALUATION = Evaluation(
 
 
 def _longest(
-    generator: np.random.Generator, trials: int, *, n: Value, d: Value
+    generator: np.random.Generator, trials: int, *, rows: Value, d: Value
 ) -> Float[np.ndarray, " trials"]:
     """Whether |X|_op > 3 max{sqrt d, sqrt N}, of raw X."""
-    rows, features = int(max(n, d)), int(min(n, d))
-    inputs = generator.standard_normal((trials, rows, features))
+    longer, shorter = int(max(rows, d)), int(min(rows, d))
+    inputs = generator.standard_normal((trials, longer, shorter))
     gram = inputs.swapaxes(1, 2) @ inputs
-    return (np.linalg.eigvalsh(gram)[:, -1] > 9 * rows).astype(float)
+    return (np.linalg.eigvalsh(gram)[:, -1] > 9 * longer).astype(float)
 
 
 _OPERATOR_EVALUATION = Evaluation(
     quantity="P(|X|_op > c max{sqrt d, sqrt N}), c = 3",
-    parameters=(parameter("n", 4, "rows of X (N)"), parameter("d", 2)),
-    bound=lambda n, d, c1: 2 * math.exp(-c1 * max(n, d)),
-    truth=Simulation(_longest, numbers=lambda n, d: 2.0 * n * d),
-    margins=lambda n, d: (Margin("N >= 1", n, 1.0), Margin("d >= 1", d, 1.0)),
+    parameters=(parameter("rows", 4), parameter("d", 2)),
+    bound=lambda rows, d, c1: 2 * math.exp(-c1 * max(rows, d)),
+    truth=Simulation(_longest, numbers=lambda rows, d: 2.0 * rows * d),
+    margins=lambda rows, d: (Margin("N >= 1", rows, 1.0), Margin("d >= 1", d, 1.0)),
     constants={
         # At d = 1 the law is chi2_N, which exceeds 9 N as seldom as that allows.
         "c1": Constant(0.5, 0.5, 4 - math.log(3), "Davidson and Szarek, cited")
@@ -460,7 +464,8 @@ def _equal_singular_values() -> tuple[PerPoint, PerPoint, PerPoint]:
 
 
 _PRECONDITIONS = (
-    "X in R^{N x d} with independent standard normal entries",
+    "X in R^{N x d} with independent standard normal entries; N counts its rows: n' "
+    "for one client, p_j m n' for a cluster of share p_j",
     "eps ~ N(0, sigma^2 I_N), independent of X",
 )
 
@@ -524,7 +529,10 @@ STATEMENTS = (
         place="Appendix A.2, (20)",
         text="P(| |X' eps| - sigma |X'|_F | > t) <= 2 exp(-c t^2 / (sigma^2 "
         "|X'|_op^2)) given X, for every t >= 0",
-        preconditions=("eps ~ N(0, sigma^2 I), independent of X",),
+        preconditions=(
+            "X in R^{N x d}, N rows as in Lemma 2; eps ~ N(0, sigma^2 I_N), "
+            "independent of X",
+        ),
         constants={"c": 0.5},
         claimed="c > 0, universal, unnamed",
         check=check_concentration,

@@ -29,6 +29,7 @@ from cfljax.statements import (
     exactly,
     identity,
     never_exceeds,
+    never_falls_below,
     tally,
 )
 from theory.glossary import parameter
@@ -353,6 +354,7 @@ def prove_bound(
     ]  # fmt: skip
 
 
+@functools.cache
 def prove_printed(
     *, part: str = "8", first: str = "8", second: str = "96"
 ) -> list[Step]:
@@ -489,10 +491,10 @@ def check_vacuity(_: Preset, *, largest: float = 1e6) -> Verdict:
     floor = error_floor(setting)
     later = np.geomspace(largest, 1e12, 4801)
     first = later[np.argmax(error_floor(ordinary(1e4, later)) < promised)]
-    return never_exceeds(
+    return never_falls_below(
         VACUITY,
-        np.full_like(floor, promised),
         floor,
+        promised,
         rounding=1e-13 * floor,
         grade=Grade.EXACT,
         coordinates={"m": clients, "n": samples},
