@@ -6,8 +6,9 @@ import difflib
 import io
 import pathlib
 import re
+import types
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
 from experiments import registry
 from experiments.registry import Entry
@@ -296,9 +297,9 @@ def configure(entry: Entry, arguments: argparse.Namespace, rest: Sequence[str]) 
     except SystemExit as stop:
         if not stop.code:
             raise  # Help was asked for and given.
-        raise ValueError(
-            f"{_one_line(complaint.getvalue())} See --help-config for all flags."
-        ) from None
+        told = _one_line(complaint.getvalue())
+        told = _refused(told, type(default), rest) or told
+        raise ValueError(f"{told} See --help-config for all flags.") from None
 
 
 def _one_line(box: str) -> str:
@@ -309,3 +310,50 @@ def _one_line(box: str) -> str:
     text = " ".join(line for line in message if "full helptext" not in line)
     text, _, _ = text.partition(" Argument helptext:")
     return text.removeprefix("Error parsing Config: ").removesuffix(".") + "."
+
+
+def _refused(told: str, kind: type, rest: Sequence[str]) -> str:
+    """What a flag takes and what it got, where tyro could not read its values; "" where
+    it complains of something else."""
+    match = re.match(r"(?:Error parsing |Missing value for .*')--([\w-]+)[:']", told)
+    flag = match[1] if match else ""
+    hints = get_type_hints(kind)
+    allowed = _allowed(hints.get(flag.replace("-", "_")))
+    if not allowed:
+        return ""
+    got: list[str] = []
+    is_its = False
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if word.startswith("--"):
+            is_its = name[2:].replace("_", "-") == flag
+            got = [value] * bool(equals) if is_its else got
+        elif is_its:
+            got.append(word)
+    return f"`--{flag}` must be {allowed}, got {' '.join(got) or 'nothing'}."
+
+
+_NAMED: Mapping[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    pathlib.Path: "a path",
+}
+
+
+def _allowed(hint: Any) -> str:
+    """Values of a type in words; "" of a type that has none here."""
+    inner = get_args(hint)
+    if get_origin(hint) is Literal:
+        return f"one of {', '.join(map(str, inner))}"
+    if get_origin(hint) in (Union, types.UnionType):
+        parts = [_allowed(one) for one in inner if one is not type(None)]
+        optional = ["None"] * (type(None) in inner)
+        return " or ".join([*optional, *parts]) if all(parts) else ""
+    if get_origin(hint) is not tuple:
+        return _NAMED.get(hint, "")
+    each = _allowed(inner[0])
+    if not each or any(one not in (inner[0], ...) for one in inner):
+        return ""
+    number = "one or more values" if inner[-1] is ... else f"{len(inner)} values"
+    return f"{number}, each {each}"

@@ -58,12 +58,14 @@ def test_news_by_hand(tmp_path):
     assert texts.train_labels.tolist() == [2, 0] and texts.test_labels.tolist() == [0]
     assert texts.names == ("World", "Sports", "Business", "Sci/Tech")
     assert "2 of 120000 training texts" in texts.source
+    assert str(tmp_path) not in texts.source
     assert texts.train_groups is None
 
 
 def test_reviews_by_hand(tmp_path, monkeypatch):
     write_reviews(tmp_path)
     texts = load_texts("amazon_reviews", folder=tmp_path)
+    assert str(tmp_path) not in texts.source
     assert "80 different" in texts.source and texts.group_names == CATEGORIES
     assert texts.train_groups is not None and texts.test_groups is not None
     found = []

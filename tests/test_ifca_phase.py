@@ -339,6 +339,11 @@ def test_a_run_that_was_cut_off_goes_on(drawn, tmp_path, monkeypatch):
         assert (tmp_path / name).read_bytes() == (out / name).read_bytes(), name
 
 
+def titled(picture: Any) -> str:
+    """The picture's own title, above the panels'."""
+    return picture.get_suptitle().strip()
+
+
 def test_the_picture_says_what_it_shows(drawn):
     config, out, summary = drawn
     (picture,) = phase.figures(config, summary["rows"]).values()
@@ -354,6 +359,10 @@ def test_the_picture_says_what_it_shows(drawn):
         "half of the runs succeed",
     ):
         assert text in everything, text
+    assert titled(picture).startswith("IFCA by samples and separation: where")
+    start = dataclasses.replace(config, axes=("samples", "start"), reused_trials=0)
+    (other,) = phase.figures(start, summary["rows"]).values()
+    assert titled(other).startswith("IFCA by samples and distance of the start: where")
     assert "promised" not in everything
     few = dataclasses.replace(config, num_clients=20, reused_trials=0)
     (picture,) = phase.figures(few, summary["rows"]).values()
@@ -399,6 +408,17 @@ def test_presets_are_as_asked_for():
     ("flags", "message"),
     [
         ("--axes samples samples", "`axes` must be two different ones"),
+        (
+            "--axes n n",
+            "^`--axes` must be 2 values, each one of separation, samples, clients, "
+            "features, start, got n n. See --help-config",
+        ),
+        ("--axes=samples", "`--axes` must be 2 values, each one of .*, got samples. "),
+        (
+            "--first-range 1",
+            "`--first-range` must be None or 2 values, each a number, got 1. See",
+        ),
+        ("--num_cells few", "`--num-cells` must be a whole number, got few. See"),
         ("--separation nan", "`separation` must be between 1e-06 and 1e.12, got nan"),
         ("--separation -1", "`separation` must be between 1e-06 and 1e.12, got -1"),
         ("--step inf", "`step` must be finite and above 0, got inf"),

@@ -101,7 +101,7 @@ def _show_proof(outcome: Outcome) -> None:
     assert proof is not None
     print("\nproof")
     written = inspect.getdoc(getattr(prove, "func", prove))
-    print("\n".join(f"  {line}" for line in (written or "").splitlines()))
+    print("\n".join(f"  {line}".rstrip() for line in (written or "").splitlines()))
     for step in proof.steps:
         print(f"  [{'checked' if step.holds else 'FAILS'}, {step.method}] {step.text}")
         if step.detail:

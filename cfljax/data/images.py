@@ -28,7 +28,7 @@ class Images:
     train_labels: `[train]`, in 0..9.
     test_inputs: `[test, ...]`, likewise.
     test_labels: `[test]`.
-    source: where they came from, for people.
+    source: where they came from, for people, without folders of this machine.
     """
 
     train_inputs: UInt8[np.ndarray | Array, "train height width *channels"]
@@ -70,10 +70,11 @@ def load_images(name: str, *, folder: str | os.PathLike[str] | None = None) -> I
             arrays = read_files(name, found)
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{error} {_advice(name)}") from error
-        return Images(*arrays, source=f"{name}: original files in {found}")
+        return Images(*arrays, source=f"{name}: original files, md5 as published")
     for place in places:
         if found := find_prepared(name, place):
-            source = f"{name}: prepared by tensorflow-datasets in {found}"
+            version = found.name
+            source = f"{name}: prepared by tensorflow-datasets, version {version}"
             return Images(*read_prepared(name, found), source=source)
     looked = " or ".join(str(place) for place in places)
     raise FileNotFoundError(f"No data of `{name}` in {looked}. {_advice(name)}")
@@ -405,7 +406,7 @@ class Samples:
     train_labels: `[train]`, what a classifier answers.
     test_inputs: `[test, ...]`, likewise.
     test_labels: `[test]`.
-    source: where they came from, for people.
+    source: where they came from, for people, without folders of this machine.
     train_groups: `[train]`, what a partition may go by beside the labels, such as a
       review's category of products; None where there are none.
     test_groups: `[test]`, likewise.

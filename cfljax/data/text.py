@@ -38,7 +38,7 @@ class Texts:
     test_texts: likewise.
     test_labels: `[test]`, likewise.
     names: of the labels.
-    source: where they came from, for people.
+    source: where they came from, for people, without folders of this machine.
     train_groups: `[train]`, index into `group_names`; None where there are no groups.
     test_groups: `[test]`, likewise.
     group_names: of the groups.
@@ -129,7 +129,7 @@ def _ag_news(place: Path) -> Texts:
     test, test_labels = _read_csv(place / "test.csv")
     source = (
         f"ag_news: {len(train)} of 120000 training texts and {len(test)} of 7600 test "
-        f"texts in {place}"
+        f"texts in {place.resolve().name}"
     )
     return Texts(train, labels, test, test_labels, _TOPICS, source)
 
@@ -180,7 +180,8 @@ def _amazon_reviews(place: Path) -> Texts:
         test_texts=test_texts,
         test_labels=np.asarray(test_labels, np.int32),
         names=_SENTIMENTS,
-        source=f"amazon_reviews: {len(seen)} different reviews in {place}",
+        source=f"amazon_reviews: {len(seen)} different reviews in "
+        f"{place.resolve().name}",
         train_groups=np.asarray(groups, np.int32),
         test_groups=np.asarray(test_groups, np.int32),
         group_names=_CATEGORIES,

@@ -31,7 +31,7 @@ class Writers:
     test_writers: `[test]`; the same index is the same writer.
     names: of the writers; one may lack images of either split.
     num_classes: number of classes.
-    source: where they came from, for people.
+    source: where they came from, for people, without folders of this machine.
     """
 
     train_inputs: UInt8[np.ndarray, "train height width"]
@@ -204,7 +204,7 @@ def _from_npz(path: Path) -> Writers:
     def split(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return inputs[rows], labels[rows].astype(np.int32), owners[rows]
 
-    source = f"femnist: the file {path}"
+    source = f"femnist: the file {path.name}"
     return Writers(*split(~tested), *split(tested), names, NUM_CLASSES, source)
 
 
@@ -220,7 +220,7 @@ def _from_leaf(place: Path, keep_doubles: bool) -> Writers:
             np.repeat(np.arange(len(own)), [len(each.labels) for each in own]),
         )
 
-    source = f"femnist: LEAF's json files in {place}"
+    source = f"femnist: LEAF's json files in {place.resolve().name}"
     return Writers(*split(0), *split(1), tuple(written), NUM_CLASSES, source)
 
 
