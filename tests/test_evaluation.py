@@ -446,6 +446,7 @@ def test_show_says_all(with_toy, capsys):
     assert status == 0
     for part in ("claim", "evidence", "proved", "sin", "fails, as it must", "tosses"):
         assert part in out
+    assert not any(line.endswith(" ") for line in out.splitlines())
 
 
 def test_evaluate_as_table_json_and_rows(with_toy, capsys):

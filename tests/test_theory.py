@@ -392,6 +392,8 @@ def test_tables_are_not_cut_when_piped(with_rows, capsys):
     assert command.main(["check"]) == 0
     checked = capsys.readouterr().out
     assert "[0.25, inf]" in checked and "1 of 1 as expected" in checked
+    lines = (listed + checked).splitlines()
+    assert lines == [line.rstrip() for line in lines]
 
 
 @pytest.mark.parametrize("width", [70, 100, 300])

@@ -713,6 +713,25 @@ AT_THEIR_EDGE = [
 ]
 
 
+def test_each_constant_of_corollary_2_is_needed_by_its_proof():
+    proof = corollary2.prove_bound
+    assert all(step.holds for step in proof())
+    assert all(step.holds for step in proof(room="2.13"))
+    (row,) = (one for one in corollary2.STATEMENTS if one.id == corollary2.BOUND)
+    assert len(row.proof_controls) == 7
+    for control in row.proof_controls:
+        assert not all(step.holds for step in control())
+
+
+def test_a_lower_bound_is_the_claim_that_is_shown():
+    """Not what is above it."""
+    verdict = theorem2.check_vacuity(Preset("quick"))
+    assert verdict.bound == 1 / 128 < verdict.interval[0]
+    assert verdict.points is not None
+    assert np.all(verdict.points.bounds == 1 / 128)
+    assert np.all(verdict.points.low > 1 / 128)
+
+
 @pytest.mark.parametrize("check", NEAR)
 def test_a_claim_close_to_a_certified_one_is_refused(check):
     assert check().status is Status.VIOLATED

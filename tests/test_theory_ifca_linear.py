@@ -576,11 +576,27 @@ def test_no_admitted_step_needs_more_than_the_sharp_constant():
     (theorem1.prove_printed, {"ratio": "2.9"}),
     (theorem1_corrected.prove_explicit, {"covariance": "1.78"}),
     (theorem1_corrected.prove_corrected, {"c2": "2.12132"}),
+    (theorem1_corrected.prove_corrected, {"lowest": "0.24999"}),
+    (theorem1_corrected.prove_corrected, {"highest": "0.75001"}),
+    (theorem1_corrected.prove_corrected, {"sharp_square": "1.12501"}),
+    (theorem1_corrected.prove_corrected, {"astray": "0.49999"}),
+    (theorem1_corrected.prove_corrected, {"astray_rate": "0.50001"}),
+    (theorem1_corrected.prove_corrected, {"noise_rate": "0.30686"}),
     (corollary1.prove_goal, {"c6": "8.48528"}),
 ])  # fmt: skip
 def test_proofs_fail_for_constants_just_beyond(prove, wrong):
     assert all(step.holds for step in prove())
     assert not all(step.holds for step in prove(**wrong))
+
+
+@pytest.mark.parametrize(("enough", "less"), [
+    ({"factor": "3.787"}, {"factor": "3.786"}),
+    ({"least": "1.778"}, {"least": "1.777"}),
+    ({"covariance_rate": "0.6"}, {"covariance_rate": "0.601"}),
+])  # fmt: skip
+def test_what_the_note_of_theorem_1_says_of_its_proof(enough, less):
+    assert all(step.holds for step in theorem1_corrected.prove_corrected(**enough))
+    assert not all(step.holds for step in theorem1_corrected.prove_corrected(**less))
 
 
 def test_moments_of_a_groups_gradient():

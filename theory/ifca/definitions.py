@@ -18,6 +18,7 @@ from cfljax.statements import (
     combine,
     identity,
     never_exceeds,
+    never_falls_below,
 )
 from theory.ifca.common.checks import PerPoint, row
 
@@ -88,7 +89,7 @@ def check_convex(preset: Preset, *, factor: float = 1.0) -> Verdict:
     pairs = _pairs(preset)
     least = factor * pairs.convexity
     judged = functools.partial(
-        never_exceeds,
+        never_falls_below,
         CONVEX,
         rounding=1e-11,
         grade=Grade.SEARCHED,  # on drawn pairs
@@ -97,9 +98,9 @@ def check_convex(preset: Preset, *, factor: float = 1.0) -> Verdict:
     return combine(
         CONVEX,
         [
-            judged(least * pairs.square / 2, pairs.rest),
-            judged(least * pairs.square, pairs.product),
-            judged(least * np.sqrt(pairs.square), pairs.change),
+            judged(pairs.rest, least * pairs.square / 2),
+            judged(pairs.product, least * pairs.square),
+            judged(pairs.change, least * np.sqrt(pairs.square)),
         ],
         parts=["tangent", "product", "change"],
         detail=f"{len(least)} pairs; F(theta') above its tangent by "

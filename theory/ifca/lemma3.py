@@ -33,6 +33,7 @@ from cfljax.statements import (
     exactly,
     identity,
     never_exceeds,
+    never_falls_below,
     tally,
 )
 from theory.glossary import parameter
@@ -661,10 +662,10 @@ def check_places(
     have = getattr(places, name)
     need = factor * places.alpha + (0 if name == "gap" else 0.5)
     missed = np.mean(have < need - 1e-14)
-    return never_exceeds(
+    return never_falls_below(
         statement,
-        need,
         have,
+        need,
         rounding=64 * np.finfo(float).eps * (1 + have),
         grade=Grade.SAMPLED,
         coordinates={"alpha": places.alpha, "separation": 1.0},

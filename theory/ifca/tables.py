@@ -20,6 +20,7 @@ from cfljax.statements import (
     combine,
     exactly,
     never_exceeds,
+    never_falls_below,
     tally,
 )
 from theory.ifca.common.checks import row
@@ -88,17 +89,17 @@ def check_lead(
     return combine(
         statement,
         [
-            never_exceeds(
+            never_falls_below(
                 statement,
-                points,
                 float(np.min(differences)),
+                points,
                 rounding=1e-9,
                 grade=Grade.EXACT,
             ),
-            never_exceeds(
+            never_falls_below(
                 statement,
-                errors,
                 float(np.min(scores)),
+                errors,
                 rounding=1e-9,
                 grade=Grade.EXACT,
             ),

@@ -20,6 +20,7 @@ from cfljax.statements import (
     exactly,
     identity,
     never_exceeds,
+    never_falls_below,
     same_law,
     tally,
 )
@@ -322,10 +323,10 @@ def check_optima(preset: Preset, name: str, *, power: int, factor: float) -> Ver
     far = np.zeros((len(separations), preset.choose(quick=3, full=30)))
     far[:, -1] = separations
     found = np.sum(far**2, axis=-1)  # grad f_i(a_j) = a_j - a_i, at Delta from 0.
-    return never_exceeds(
+    return never_falls_below(
         name,
-        -found,
-        -factor * separations**power,
+        found,
+        factor * separations**power,
         rounding=_ROUNDING * separations**2,
         grade=Grade.EXACT,
         coordinates={"separation": separations},

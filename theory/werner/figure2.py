@@ -19,6 +19,7 @@ from cfljax.statements import (
     Verdict,
     at_most,
     never_exceeds,
+    never_falls_below,
     tally,
 )
 from theory.rows import listed, row
@@ -222,10 +223,10 @@ def check_printed_between(preset: Preset, name: str, *, factor: float = 0.0) -> 
     )
     printed = float(np.max(np.abs(own - own)))
     bound = printed + factor * float(np.min(values))
-    return never_exceeds(
+    return never_falls_below(
         name,
-        -values,
-        -bound if bound > 0 else np.inf,
+        values,
+        bound if bound > 0 else -np.inf,
         rounding=_ROUNDING,
         grade=Grade.SEARCHED,
         coordinates=_indices("draw", values.shape),
@@ -450,10 +451,10 @@ def check_unconditional(
         f"{len(found)} pairs: {claimed:.2g} on the path, over all x at least "
         f"{np.min(found):.1g}, at |x| up to {np.max(np.abs(places)):.0f}"
     )
-    return never_exceeds(
+    return never_falls_below(
         name,
-        -found,
-        -claimed,
+        found,
+        claimed,
         rounding=_ROUNDING * claimed,
         grade=Grade.SEARCHED,
         coordinates=dict(zip(("client", "other"), strangers(task), strict=True)),
@@ -477,14 +478,14 @@ def check_separation(preset: Preset, name: str, *, factor: float = 1.0) -> Verdi
             cluster = np.arange(len(own)) // size
             apart = np.sum((own[:, None] - own[None]) ** 2, axis=-1)
             total = apart + slack**2 * np.sum(own**2, axis=-1)[:, None]
-            values.append(-np.min(total[cluster[:, None] != cluster[None]]))
-            bounds.append(-factor * sizes[-1])
+            values.append(np.min(total[cluster[:, None] != cluster[None]]))
+            bounds.append(factor * sizes[-1])
     each = len(values) // len(_SLACKS)  # the minimiser, the optima, and places drawn
     shown = ", ".join(
         f"{size:.2g} (D = {slack:g})"
         for size, slack in zip(sizes, _SLACKS, strict=True)
     )
-    return never_exceeds(
+    return never_falls_below(
         name,
         np.array(values),
         np.array(bounds),

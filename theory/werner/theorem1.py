@@ -35,6 +35,7 @@ from cfljax.statements import (
     combine,
     exact,
     never_exceeds,
+    never_falls_below,
 )
 from theory.glossary import parameter
 from theory.rows import columns, listed, row
@@ -883,10 +884,10 @@ def check_noise(_: Preset, name: str, *, grows: bool, least: float = 0.0) -> Ver
         f"K = 10, Delta = 13.7: l = {listed(marked, '.1f')} "
         "for standard deviations 0.5, 1, 2, 4 of a coordinate"
     )
-    return never_exceeds(
+    return never_falls_below(
         name,
-        before + least,
         after,
+        before + least,
         rounding=1e-12,
         grade=Grade.EXACT,
         coordinates={"noise": deviations[1:]},

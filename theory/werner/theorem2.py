@@ -32,6 +32,7 @@ from cfljax.statements import (
     exact,
     identity,
     never_exceeds,
+    never_falls_below,
 )
 from theory.glossary import parameter
 from theory.rows import columns, listed, row
@@ -280,7 +281,7 @@ def check_unordered(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
             told.append((separation, number, constant, label))
     larger, least = np.array(risks), np.array(bounds)
     judged = partial(
-        never_exceeds,
+        never_falls_below,
         name,
         rounding=1e-10 * least,
         grade=Grade.EXACT,
@@ -290,8 +291,8 @@ def check_unordered(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     return combine(
         name,
         [
-            judged(factor * least, larger),
-            judged(np.array(claimed), larger),
+            judged(larger, factor * least),
+            judged(larger, np.array(claimed)),
             reached(name, [best], [1.0], room=1e-7),
         ],
         detail=f"{least.size} cells: larger risk of both orders at least {best:.6f} "
@@ -839,10 +840,10 @@ def check_root(preset: Preset, name: str, *, least: float = 0.0) -> Verdict:
     number = preset.choose(quick=2001, full=200_001)
     grid = np.concatenate([np.linspace(least, 8, number), np.geomspace(8, 1e6, number)])
     right = 1 + grid / 2 - grid**2 / 8
-    return never_exceeds(
+    return never_falls_below(
         name,
-        right,
         np.sqrt(1 + grid),
+        right,
         rounding=1e-15 * (1 + np.abs(right)),
         grade=Grade.EXACT,
         coordinates={"x": grid, "part": np.repeat(["to 8", "from 8"], number)},

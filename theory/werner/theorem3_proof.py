@@ -21,6 +21,7 @@ from cfljax.statements import (
     exact,
     identity,
     never_exceeds,
+    never_falls_below,
     within,
 )
 from cfljax.statements import exactly as in_integers
@@ -387,10 +388,10 @@ def check_optimal(
     the theorem, or if `single` with one sample a round and the best step size."""
     found = alone(single=single)
     ratios = found.mean / found.bound
-    return never_exceeds(
+    return never_falls_below(
         name,
-        factor * found.bound,
         found.mean,
+        factor * found.bound,
         rounding=1e-12,
         grade=Grade.SEARCHED if single else Grade.EXACT,
         coordinates={

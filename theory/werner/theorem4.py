@@ -34,6 +34,7 @@ from cfljax.statements import (
     Verdict,
     identity,
     never_exceeds,
+    never_falls_below,
     nonnegative,
 )
 from theory.polynomials import no_negative_term
@@ -455,10 +456,10 @@ def check_first_corrected(_: Preset, name: str, *, share: float = 0.5) -> Verdic
         f"alpha = {alpha[0]:.3g} to {alpha[-1]:.3g}: at round {later[0]} to "
         f"{later[-1]} at least {np.min(found) / 2:.3f} of it"
     )
-    return never_exceeds(
+    return never_falls_below(
         name,
-        np.full(len(alpha), 2 * share),
         found,
+        2 * share,
         rounding=1e-12,
         grade=Grade.EXACT,
         coordinates={"momentum": alpha},
