@@ -355,5 +355,5 @@ def _allowed(hint: Any) -> str:
     each = _allowed(inner[0])
     if not each or any(one not in (inner[0], ...) for one in inner):
         return ""
-    number = "one or more values" if inner[-1] is ... else f"{len(inner)} values"
+    number = "any number of values" if inner[-1] is ... else f"{len(inner)} values"
     return f"{number}, each {each}"
