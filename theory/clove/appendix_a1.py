@@ -728,7 +728,7 @@ def _raw_losses(preset: Preset) -> tuple[Float[np.ndarray, "trials models"], ...
     """Losses on raw data for every n, models the d unit vectors."""
     found = []
     for index, (count, trials) in enumerate(zip(_JOINT_COUNTS, _TRIALS, strict=True)):
-        trials *= preset.choose(quick=1, full=10)
+        trials *= preset.choose(quick=2, full=10)
         generator = preset.generator(MARGINAL, index)
         inputs = generator.standard_normal((trials, count, _JOINT_FEATURES))
         labels = inputs @ _truth(preset)

@@ -124,7 +124,7 @@ def _from_starts(preset: Preset) -> Bool[np.ndarray, "methods starts runs"]:
     """Whether one of a few rounds recovers the clusters, on the same data from every
     start."""
     generator, found = preset.generator(START), []
-    for _ in range(preset.choose(quick=40, full=400)):
+    for _ in range(preset.choose(quick=60, full=400)):
         data = draw_data(generator, 5, 500)
         every = [
             rounds(generator, data, _FEW, method=method, start=start, first=first)
@@ -167,7 +167,7 @@ def _heatmaps(preset: Preset) -> Bool[np.ndarray, "claims runs"]:
     row, below FedAvg's loss, and below that of the client's own least squares; and
     whether IFCA leaves a model untouched."""
     generator, found = preset.generator(HEATMAP), []
-    for _ in range(preset.choose(quick=40, full=400)):
+    for _ in range(preset.choose(quick=60, full=400)):
         data = draw_data(generator, 5, 250)
         *_, last = rounds(generator, data, _FEW)
         *_, stuck = rounds(generator, data, _FEW, method="IFCA")
@@ -207,7 +207,7 @@ def check_heatmap(preset: Preset, name: str, *, stuck: bool = True) -> Verdict:
 def _averages(preset: Preset, step_size: float) -> Float[np.ndarray, "2 runs"]:
     """The first right round with averages of models, and of gradients."""
     generator, found = preset.generator(AVERAGES), []
-    for _ in range(preset.choose(quick=50, full=600)):
+    for _ in range(preset.choose(quick=150, full=600)):
         data = draw_data(generator, 5, 100)
         of_models = first_right(rounds(generator, data, _MORE))
         gradients = rounds(generator, data, _MORE, epochs=1, step_size=step_size)
@@ -245,7 +245,7 @@ def _by_clients(preset: Preset) -> Float[np.ndarray, "sizes runs"]:
         generator = preset.generator(CLIENTS, members)
         runs = (
             rounds(generator, draw_data(generator, members, 100), _FEW)
-            for _ in range(preset.choose(quick=30, full=400))
+            for _ in range(preset.choose(quick=60, full=400))
         )
         found.append([first_right(one) for one in runs])
     return np.array(found)

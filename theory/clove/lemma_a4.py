@@ -58,7 +58,7 @@ class _Cell(NamedTuple):
 _CELLS = (
     _Cell(10, 30, 20, 0.1, 200),
     _Cell(50, 20, 10, 0.1, 200),
-    _Cell(300, 2, 10, 0.5, 250),
+    _Cell(300, 2, 10, 0.5, 500),
     _Cell(100, 1, 1, 0.98, 1500),  # where the sum of the variances alone is left
 )
 _LARGER = (  # the last one with N = d well below M, as Theorem A.9 has it

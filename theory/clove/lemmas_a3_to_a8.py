@@ -686,7 +686,7 @@ def prove_fact(*, growth: str = "1/2") -> Sequence[Step]:
 
 def check_chernoff(preset: Preset, name: str, *, prefactor: float = 1.0) -> Verdict:
     """P(|Y|^2 >= (1 + tau) gamma^2 n) <= `prefactor` d e^tau/(1 + tau)^(1 + tau)."""
-    trials = preset.choose(quick=20_000, full=400_000)
+    trials = preset.choose(quick=40_000, full=400_000)
     events, bounds = [], []
     excess = np.array(_EXCESSES)
     for num_rows in _ROWS:

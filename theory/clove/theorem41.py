@@ -451,7 +451,7 @@ def _samples_for(
 @lru_cache(maxsize=1)
 def _counts(preset: Preset) -> Float[np.ndarray, "points 5"]:
     """Events, clients, the predicted chance with and without dependence, and n."""
-    clients, found = preset.choose(quick=25_000, full=1_000_000), []
+    clients, found = preset.choose(quick=40_000, full=1_000_000), []
     for index, cell in enumerate(_LAW_CELLS):
         generator = preset.generator(LAW, index)
         models, truths = models_and_truths(generator, cell)

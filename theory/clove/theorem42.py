@@ -86,7 +86,7 @@ def _runs(
 ) -> Float[np.ndarray, "rounds_1 trials"]:
     return law.gradient_steps(
         int(preset.generator(THEOREM, round(1000 * noise)).integers(2**31)),
-        np.full(preset.choose(quick=2000, full=100_000), start),
+        np.full(preset.choose(quick=4000, full=100_000), start),
         num_features=_NUM_FEATURES,
         num_rows=_ROWS,
         noise=noise,

@@ -340,7 +340,7 @@ def _learned(preset: Preset) -> Bool[np.ndarray, " runs"]:
     """For every run that learned both models, with the true partition and a matched
     distance within the criterion: whether dist as printed is too large."""
     generator = preset.generator(LABELS)
-    trials = preset.choose(quick=400, full=4000)
+    trials = preset.choose(quick=600, full=4000)
     truths = pattern(generator, trials, 2, 10, norm=1.0)
     data = draw_clients(
         generator, truths, num_clients=10, num_samples=40, noise=_LABELS_NOISE
@@ -449,7 +449,7 @@ def _too_many_models(preset: Preset) -> dict[str, PerTrial]:
     """IFCA with 4 or 6 models for 3 clusters, from near the truths or at random (norm 1
     on average): models used, and clusters mixed."""
     used, mixed, failed = [], [], []
-    trials = preset.choose(quick=150, full=1500)
+    trials = preset.choose(quick=250, full=1500)
     for index, (models, near) in enumerate(_SURPLUS):
         generator = preset.generator(EMPTY, index)
         truths = copies(np.eye(3, 12), trials)

@@ -227,7 +227,7 @@ def closeness_on_the_way(
 def _starts(preset: Preset, index: int) -> tuple[Broadcast, Broadcast]:
     """Models and truths of one law: Bernoulli directions of norm 1 (section 6.1)."""
     features = _START_FEATURES[index]
-    trials = preset.choose(quick=120_000, full=3_000_000) // features
+    trials = preset.choose(quick=200_000, full=3_000_000) // features
     generator = preset.generator(RANDOM, index)
     both = pattern(generator, 2, trials, 2, features, norm=1.0)
     apart = np.any(both[1, :, 0] != both[1, :, 1], axis=-1)

@@ -220,7 +220,7 @@ def _chosen(
     preset: Preset,
 ) -> tuple[Float[np.ndarray, "clusters models"], Float[np.ndarray, "clusters models"]]:
     """Clients of each cluster that chose each model, in raw data and by law."""
-    trials, members = preset.choose(quick=150, full=2500), 400
+    trials, members = preset.choose(quick=250, full=2500), 400
     problem = Problem(_ASSIGN_TRUTHS, (members,) * 2, _ASSIGN_SAMPLES, _ASSIGN_NOISE)
     raw = draw_gradients(
         preset.generator(ASSIGN, 0), problem, copies(_ASSIGN_MODELS, trials)

@@ -159,7 +159,7 @@ def check_group(preset: Preset, *, wrong: str = "") -> Verdict:
 @functools.lru_cache(maxsize=1)
 def _groups(preset: Preset) -> tuple[list[_Views], list[_Draws]]:
     """Raw views of every group, and the law's draws for it."""
-    trials = preset.choose(quick=50_000, full=500_000)
+    trials = preset.choose(quick=100_000, full=500_000)
     raw, drawn = [], []
     for index, group in enumerate(_GROUPS):
         raw.append(_raw_views(preset.generator(GROUP, index, 0), group, trials))
@@ -452,7 +452,7 @@ def prove_equivariance(*, power: int = 1) -> list[Step]:
 
 @functools.lru_cache(maxsize=1)
 def _chains(preset: Preset) -> PerTrial:
-    num_trials = preset.choose(quick=32_000, full=300_000)
+    num_trials = preset.choose(quick=48_000, full=300_000)
     found = []
     for place, (rows, features, step) in enumerate(_CHAINS):
         generator = preset.generator(FLOOR, place)

@@ -160,6 +160,7 @@ def check_points(
     """The mean of y_j is where Threshold-Clustering takes the centre, y_j = z_j 1{in} +
     v 1{out}, or 1{in} + v 1{out} without the `factor`, or less what is `outside`."""
     points = preset.generator("werner.yjlt").standard_normal((6, 2)).astype(np.float32)
+    points[1] = points[0] + np.float32(2)  # out of the ball, wherever the others are
     centre = points[:1] + np.float32(0.1)
     found = threshold_clustering(
         jnp.asarray(points), jnp.asarray(centre), num_rounds=1, radius=1.5
