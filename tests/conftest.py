@@ -1,14 +1,15 @@
 """Strict numerics for every test, and where the real data are."""
 
+import collections
 import functools
 import gc
+import hashlib
 import importlib
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -35,11 +36,13 @@ QUICK_TO_COMPILE = (
 
 
 def share_bytecode(config: pytest.Config) -> None:
-    """Where Python is told to write no bytecode, a folder for it that all processes of
-    the tests share: each would compile the same sources anew."""
-    folder = tempfile.mkdtemp(prefix="bytecode-")
-    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    """Where Python is told to write no bytecode, a folder for it beside pytest's own
+    notes: each process, of this run and of the next, would compile the same sources."""
+    cache: pytest.Cache | None = getattr(config, "cache", None)
+    if cache is None:
+        return
     del os.environ["PYTHONDONTWRITEBYTECODE"]
+    folder = str(cache.mkdir("bytecode"))
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = folder
     sys.dont_write_bytecode = False
 
@@ -63,6 +66,47 @@ def share_contexts() -> None:
     mlir.__dict__["make_ir_context"] = shared
 
 
+PROGRAMS: collections.OrderedDict[Any, Any] = collections.OrderedDict()
+
+
+def share_programs() -> None:
+    """Two functions of the same operations are compiled once, where JAX compiles each
+    function that it has not met. A JAX that names its function otherwise goes without.
+    """
+    compiler = importlib.import_module("jax._src.compiler")
+    compile_program: Callable[..., Any] | None = getattr(
+        compiler, "compile_or_get_cached", None
+    )
+    if compile_program is None:
+        return
+
+    @functools.wraps(compile_program)
+    def found(
+        backend: Any,
+        module: Any,
+        devices: Any,
+        options: Any,
+        callbacks: Any,
+        *rest: Any,
+    ) -> Any:
+        if callbacks:  # They are part of the program, and not of its text.
+            return compile_program(backend, module, devices, options, callbacks, *rest)
+        text = module.operation.get_asm(enable_debug_info=False)
+        told = options.SerializeAsString(), [device.id for device in devices.flat]
+        key = hashlib.sha256(repr((text, told)).encode()).digest()
+        program = PROGRAMS.pop(key, None)
+        if program is None:
+            program = compile_program(
+                backend, module, devices, options, callbacks, *rest
+            )
+        PROGRAMS[key] = program
+        if len(PROGRAMS) > 300:
+            PROGRAMS.popitem(last=False)
+        return program
+
+    compiler.__dict__["compile_or_get_cached"] = found
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Flags of XLA, which reads them when the first array is made."""
     if sys.dont_write_bytecode and "PYTHONDONTWRITEBYTECODE" in os.environ:
@@ -70,6 +114,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if "not slow" in config.option.markexpr:
         os.environ.setdefault("XLA_FLAGS", QUICK_TO_COMPILE)
         share_contexts()
+        share_programs()
 
 
 SHARED = pathlib.Path(__file__).resolve().parents[2] / "shared"
@@ -80,6 +125,7 @@ def _forget_programs() -> None:
     that Linux allows a process, 65,530: each program has several."""
     mappings = pathlib.Path("/proc/self/maps")
     if mappings.exists() and mappings.read_bytes().count(b"\n") > 65_530 * 3 // 4:
+        PROGRAMS.clear()
         jax.clear_caches()
 
 

@@ -158,7 +158,7 @@ def interrupted_after(writes: int) -> Iterator[None]:
 
 HERE = pathlib.Path(__file__).resolve().parent
 PATIENCE = 120.0  # Seconds that a process waits for another before it gives up.
-BARE = {"PATH": "/usr/bin:/bin"}
+BARE = {"PATH": "/usr/bin:/bin", "CFLJAX_CACHE": "off"}
 # Imports everything and starts nothing, so that what it calls may fork.
 SERVER = """
 import importlib, json, sys, warnings

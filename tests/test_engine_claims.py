@@ -184,7 +184,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, list
         (name, str(folder)) for name in ("race", "kill", "write_journal")
     ]
     calls.append(("wear_down", str(folder / "worn"), KILLS))
-    return folder, serve(__name__, *calls, env=ALIKE)
+    # What one process compiled the next one finds.
+    found = {"CFLJAX_CACHE": str(folder / "programs")}
+    return folder, serve(__name__, *calls, env=ALIKE | found)
 
 
 def check_shared_work(file: pathlib.Path) -> None:
