@@ -23,8 +23,8 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from experiments import registry
-from experiments.arguments import MINUTES, configure, find, parser
+from cfljax.command import Parser
+from experiments.arguments import MINUTES, add_workers, configure, entry_of
 from experiments.commands import usual_folder
 from experiments.options import Options
 
@@ -33,23 +33,24 @@ _YEAR = 365 * 24 * 60  # Minutes of a local worker, which nobody waits behind.
 _REQUEUES = 10  # Of a worker that meets its time limit.
 
 
-def main(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
-    """Launch what was asked for; the exit status, 1 if a local worker failed. `rest`
-    are flags of the experiment.
+def main(arguments: argparse.Namespace) -> int:
+    """Launch what was asked for; the exit status, 1 if a local worker failed.
 
     Raises:
       ValueError: if anything is wrong with the flags, or submitit or Slurm is missing.
     """
-    _check(arguments, rest)
-    run = ["run", arguments.id, "--preset", arguments.preset]
-    usual = _check_experiment([*run, *rest])
+    _check(arguments)
+    usual = _check_experiment(arguments)
     out = arguments.out or usual
-    flags = ["--out", str(out), *rest]
+    flags = ["--out", str(out), *_forwarded(arguments.words)]
     if importlib.util.find_spec("submitit") is None:
         raise ValueError(
             "`launch` needs submitit; install the extra `slurm`, or it alone: "
             "`python -m pip install submitit`."
         )
+    run = ["run", arguments.id]
+    if arguments.config is None:
+        run += ["--preset", arguments.preset]
     command = [sys.executable, "-m", "experiments", *run]
     team = workers(command, flags, arguments.workers)
     if arguments.dry_run:
@@ -66,33 +67,30 @@ def main(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     return 0
 
 
-def _check(arguments: argparse.Namespace, rest: Sequence[str]) -> None:
-    for name in ("workers", "time", "cpus", "gpus", "memory_gib"):
-        number, flag = getattr(arguments, name), "--" + name.replace("_", "-")
-        if number is not None and number < 1:
-            raise ValueError(f"`{flag}` must be at least 1, got {number}.")
-        if arguments.local and number is not None and name in ("cpus", "memory_gib"):
-            raise ValueError(f"`{flag}` has no use with `--local`, got {number}.")
+def _check(arguments: argparse.Namespace) -> None:
+    for flag in ("cpus", "memory_gib", "partition"):
+        value = getattr(arguments, flag)
+        if arguments.local and value is not None:
+            name = "--" + flag.replace("_", "-")
+            raise ValueError(f"`{name}` has no use with `--local`, got {value}.")
     partition = arguments.partition
     if partition is not None and not _NAME.fullmatch(partition):
         raise ValueError(f"`--partition` must be a name, got {partition!r}.")
-    if arguments.local and partition is not None:
-        raise ValueError(f"`--partition` has no use with `--local`, got {partition}.")
-    if any(re.fullmatch("--shard(=.*)?", flag, re.DOTALL) for flag in rest):
+    if arguments.shard is not None:
         raise ValueError("`--shard` is each worker's own: ask for `--workers`.")
 
 
-def _check_experiment(flags: Sequence[str]) -> pathlib.Path:
-    """Raises ValueError, or exits in one line, for what every worker would refuse;
-    returns where results go unless told."""
-    arguments, rest = parser().parse_known_args(flags)
-    entry = find(registry.EXPERIMENTS, arguments.id)
+def _check_experiment(arguments: argparse.Namespace) -> pathlib.Path:
+    """Raises ValueError for what every worker would refuse; returns where results go
+    unless told."""
+    entry = entry_of(arguments)
     if not entry.is_sweep and not entry.has_jobs:
         raise ValueError(
             f"`launch` has no use for {arguments.id}: it takes no time that is worth "
             "sharing out."
         )
-    folder = usual_folder(entry, arguments.preset, configure(entry, arguments, rest))
+    config = configure(arguments)
+    folder = usual_folder(entry, arguments.preset, config)
     Options(
         folder,
         chunk=arguments.chunk,
@@ -100,6 +98,17 @@ def _check_experiment(flags: Sequence[str]) -> pathlib.Path:
         precision=arguments.precision,
     )
     return folder
+
+
+def _forwarded(words: Sequence[str]) -> list[str]:
+    """Of what was typed that which is not for the launcher, but for each worker."""
+    own = Parser()
+    own.add_argument("id")
+    add_workers(own)
+    for flag in ("--preset", "--out"):
+        own.add_argument(flag)
+    own.add_argument("--traceback", action="store_true")
+    return own.parse_known_args(list(words))[1]
 
 
 @dataclasses.dataclass(frozen=True)

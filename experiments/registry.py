@@ -26,6 +26,14 @@ PRESETS = ("quick", "paper")
 FOLDER = pathlib.Path(__file__).parent
 LITERALS = ("EXPERIMENTS", "BENCHMARKS", "COMPARISON")
 
+# How ids begin, and whose tables and figures these are.
+PAPERS = {
+    "ifca": "IFCA (Ghosh et al., NeurIPS 2020)",
+    "clove": "CLoVE",
+    "reviews": "Questions of IFCA's reviewers",
+    "werner": "Werner et al., TMLR 2023",
+}
+
 # How ids begin, in the order of `list`; those that begin otherwise follow. Among equal
 # ones, numbers count as numbers.
 ORDER = (
@@ -75,7 +83,7 @@ class Entry:
     @property
     def takes_data(self) -> bool:
         """Whether it reads real data, which its module's header then says."""
-        return re.search("--(data|folder) FOLDER", _header(self.module)) is not None
+        return re.search("--data FOLDER", _header(self.module)) is not None
 
 
 @functools.cache
