@@ -54,19 +54,19 @@ class Program(NamedTuple):
         if word in names:
             return names[word]
         near = difflib.get_close_matches(word, names, n=3, cutoff=0.5) or list(names)
-        raise Misuse(
+        raise MisuseError(
             f"unknown command {word!r}; nearest: {', '.join(near)}; see "
             f"{self.name} --help"
         )
 
 
-class Misuse(ValueError):
+class MisuseError(ValueError):
     """What was typed cannot be read."""
 
 
 class Parser(argparse.ArgumentParser):
     """Reads the words of one command: no abbreviations, no flag twice, and whatever is
-    wrong is a `Misuse` of one line."""
+    wrong is a `MisuseError` of one line."""
 
     def __init__(self, **options: Any) -> None:
         """With argparse's own options."""
@@ -92,8 +92,8 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(words, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """Raises `Misuse`."""
-        raise Misuse(f"{in_one_line(message)}; see {self.prog} --help")
+        """Raises `MisuseError`."""
+        raise MisuseError(f"{in_one_line(message)}; see {self.prog} --help")
 
 
 def integer(text: str) -> int:
@@ -161,7 +161,7 @@ def parse(program: Program, words: Sequence[str]) -> argparse.Namespace:
     """What was asked for; `command` is the command's name.
 
     Raises:
-      Misuse: if the words cannot be read, in one line.
+      MisuseError: if the words cannot be read, in one line.
       SystemExit: if they ask for help, which is then printed.
     """
     first, *rest = [*words, ""][: len(words) or 1]
@@ -171,7 +171,7 @@ def parse(program: Program, words: Sequence[str]) -> argparse.Namespace:
     if not words or first.startswith("-"):
         names = ", ".join(command.name for command in program.commands)
         got = shown(first) if words else "nothing"
-        raise Misuse(
+        raise MisuseError(
             f"the first word must be a command, {names}, got {got}; see "
             f"{program.name} --help"
         )
@@ -190,7 +190,10 @@ def overview(program: Program) -> str:
         for command in program.commands:
             if command.group == group:
                 lines += _filled(command.help, f"  {command.name}".ljust(width))
-    lines += ["", f"`{program.name} COMMAND --help` has a command's flags and examples."]
+    lines += [
+        "",
+        f"`{program.name} COMMAND --help` has a command's flags and examples.",
+    ]
     return "\n".join([*lines, *([program.note] if program.note else [])])
 
 

@@ -114,7 +114,9 @@ def _imported(entry: Entry) -> list[Field]:
     configs = {name: module.preset(name) for name in PRESETS}
     kind = type(configs[PRESETS[0]])
     hints, said = typing.get_type_hints(kind), _comments(kind)
-    values = {n: json.loads(_as_json(dataclasses.asdict(c))) for n, c in configs.items()}
+    values = {
+        n: json.loads(_as_json(dataclasses.asdict(c))) for n, c in configs.items()
+    }
     return [
         Field(
             field.name,
@@ -211,7 +213,7 @@ def _comment(lines: Sequence[str], node: ast.stmt) -> Iterator[str]:
 
 
 def add_fields(parser: Parser, fields: Sequence[Field]) -> None:
-    """Add a flag for every field, in groups; what is not typed is not in the namespace."""
+    """Add a flag for every field; what is not typed is not in the namespace."""
     sizes = parser.add_argument_group("sizes of the experiment")
     others = parser.add_argument_group("what the experiment does")
     for field in fields:
@@ -220,14 +222,19 @@ def add_fields(parser: Parser, fields: Sequence[Field]) -> None:
 
 def _add(group: Any, field: Field) -> None:
     text = f"{field.meaning} ({_presets(field)})".replace("%", "%%")
-    usual: dict[str, Any] = {"dest": f"field.{field.name}", "default": argparse.SUPPRESS}
+    usual: dict[str, Any] = {
+        "dest": f"field.{field.name}",
+        "default": argparse.SUPPRESS,
+    }
     if field.kind == "bool":
         action = argparse.BooleanOptionalAction
         group.add_argument(field.flag, action=action, help=text, **usual)
         return
     if field.choices is not None:
         names = ", ".join(map(str, field.choices))
-        text = f"{text}; of: {names}" if field.count >= 0 else f"{text}; one of: {names}"
+        text = (
+            f"{text}; of: {names}" if field.count >= 0 else f"{text}; one of: {names}"
+        )
     metavar = "NAME" if field.choices else _UNITS[field.kind]
     if field.count >= 0:
         usual["nargs"] = "*" if field.count == 0 or field.optional else field.count
@@ -298,7 +305,9 @@ def _as_tuple(field: Field, value: Any) -> Any:
     if None in value:
         raise ValueError(f"`{field.flag}` must be none alone, or values without it.")
     if field.count > 0 and len(value) != field.count:
-        raise ValueError(f"`{field.flag}` takes {field.count} values, got {len(value)}.")
+        raise ValueError(
+            f"`{field.flag}` takes {field.count} values, got {len(value)}."
+        )
     return tuple(value)
 
 

@@ -1,7 +1,6 @@
-"""What `list` tells of the experiments: by paper, what they take, and who has results."""
+"""What `list` tells: experiments by paper, what they take, and who has results."""
 
 import json
-import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -33,7 +32,10 @@ def as_text() -> str:
         lines += [f"{title}:"] if not lines else ["", f"{title}:"]
         for id, entry in registry.EXPERIMENTS.items():
             if id.partition(".")[0] == paper:
-                lines += [f"  {id:{width}}{entry.title}", f"  {'':{width}}{_told(entry)}"]
+                lines += [
+                    f"  {id:{width}}{entry.title}",
+                    f"  {'':{width}}{_told(entry)}",
+                ]
     lines += ["", f"{_BENCHMARKS}:"]
     for id, entry in registry.BENCHMARKS.items():
         lines.append(f"  {id:{width}}{entry.title}")
@@ -43,7 +45,11 @@ def as_text() -> str:
 def _told(entry: Entry) -> str:
     """What is known besides the title."""
     known = costs.rows(entry.id)
-    parts = [f"{preset}: {costs.text(known[preset])}" for preset in PRESETS if preset in known]
+    parts = [
+        f"{preset}: {costs.text(known[preset])}"
+        for preset in PRESETS
+        if preset in known
+    ]
     found = size(entry)
     parts.append(f"results: {found} size" if found else "no results")
     return "; ".join(parts)

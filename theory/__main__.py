@@ -173,13 +173,15 @@ def _add_seed(parser: Parser) -> None:
         type=at_least(0),
         default=0,
         metavar="N",
-        help="first number of the random generator, at least 0; the same number repeats "
-        "the same results (default: 0)",
+        help="first number of the random generator, at least 0; the same number "
+        "repeats the same results (default: 0)",
     )
 
 
 def _add_csv(parser: Parser) -> None:
-    parser.add_argument("--csv", action="store_true", help="print rows for spreadsheets")
+    parser.add_argument(
+        "--csv", action="store_true", help="print rows for spreadsheets"
+    )
 
 
 def _add_evaluate(parser: Parser, words: Sequence[str]) -> None:
@@ -187,7 +189,7 @@ def _add_evaluate(parser: Parser, words: Sequence[str]) -> None:
     del words
     _add_subject(
         parser,
-        "one statement, or a name above it if no other below that name can be evaluated",
+        "one statement, or a name above it if nothing else below can be evaluated",
     )
     _add_seed(parser)
     _add_csv(parser)
