@@ -5,6 +5,7 @@ refusals are there at once. Nothing here imports JAX, or anything else that is s
 """
 
 import argparse
+import contextlib
 import difflib
 import itertools
 import os
@@ -179,6 +180,23 @@ def parse(program: Program, words: Sequence[str]) -> argparse.Namespace:
     arguments = parser_of(program, command, rest).parse_args(rest)
     arguments.command = first
     return arguments
+
+
+def complete(program: Program) -> None:
+    """Answer a shell that asks, in argcomplete's way, how a line may go on; ends the
+    process."""
+    import argcomplete
+
+    typed = os.environ.get("COMP_LINE", "")[: int(os.environ.get("COMP_POINT", "0"))]
+    first, *rest = [*typed.split()[1:], ""]
+    top = Parser(prog=program.name)
+    choices = top.add_subparsers()
+    for one in program.commands:
+        parser = choices.add_parser(one.name, help=one.help)
+        if one.name == first:
+            with contextlib.suppress(ValueError):  # Of an id that is not whole yet.
+                one.add(parser, [word for word in rest if word])
+    argcomplete.autocomplete(top, always_complete_options=False)
 
 
 def overview(program: Program) -> str:

@@ -67,6 +67,21 @@ def listing(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def data(arguments: argparse.Namespace) -> int:
+    """Print which real data sets are here; always 0."""
+    from experiments import datasets
+
+    folder = arguments.data
+    if folder is not None and not folder.is_dir():
+        raise FileNotFoundError(f"`--data` must be a folder, got `{folder}`.")
+    found = list(datasets.look(folder))
+    if arguments.json:
+        print(json.dumps([one._asdict() for one in found], indent=2))
+    else:
+        print("\n".join([datasets.named(folder), *map(datasets.as_text, found)]))
+    return 0
+
+
 def ledger(arguments: argparse.Namespace) -> int:
     """Write the ledger of published numbers; always 0."""
     for folder in arguments.stores or ():
@@ -348,6 +363,13 @@ COMMANDS = (
             "--partition NAME --cpus 4 --memory-gib 16",
             "launch ifca.fig3c --workers 2 --local --num-trials 100",
         ),
+    ),
+    Command(
+        "data",
+        "tell which real data sets are here, and how to get the others",
+        flags_of.add_data,
+        data,
+        examples=("data", "data --data FOLDER"),
     ),
     Command(
         "ledger",

@@ -57,6 +57,13 @@ def add_launch(parser: Parser, words: Sequence[str]) -> None:
     _add_all(parser, entry, for_workers=True)
 
 
+def add_data(parser: Parser, words: Sequence[str]) -> None:
+    """The flags of `data`."""
+    del words
+    _add_data(parser)
+    _add_json(parser)
+
+
 def add_ledger(parser: Parser, words: Sequence[str]) -> None:
     """The flags of `ledger`."""
     del words
@@ -117,9 +124,10 @@ def _asked(
     """The experiment that the words name: the first of them, or if that is a flag the
     first that is an id; None where there is none, for the parser to complain of."""
     first = next(iter(entries))
-    parser.add_argument(
+    named = parser.add_argument(
         "id", metavar="ID", help=f"what to run, as `list` names it, such as {first}"
     )
+    named.completer = lambda **_: list(entries)  # type: ignore[attr-defined]
     if words and not words[0].startswith("-"):
         return find(entries, words[0])
     return next((entries[word] for word in words if word in entries), None)

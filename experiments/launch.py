@@ -51,7 +51,7 @@ def main(arguments: argparse.Namespace) -> int:
     run = ["run", arguments.id]
     if arguments.config is None:
         run += ["--preset", arguments.preset]
-    command = [sys.executable, "-m", "experiments", *run]
+    command = [sys.executable, "-m", "cfljax", *run]
     team = workers(command, flags, arguments.workers)
     if arguments.dry_run:
         print(script(arguments, out))

@@ -94,8 +94,8 @@ def test_the_last_command_is_the_whole_experiment(tmp_path, capsys):
     launch("ifca.fig3a", "--workers", "2", "--preset", "paper", "--dry-run", *flags)
     whole = shlex.split(capsys.readouterr().out.splitlines()[-1])
     run = ["run", "ifca.fig3a", "--preset", "paper"]
-    assert whole == [sys.executable, "-m", "experiments", *run, *flags]
-    alone = [sys.executable, "-m", "experiments", *run]
+    assert whole == [sys.executable, "-m", "cfljax", *run, *flags]
+    alone = [sys.executable, "-m", "cfljax", *run]
     for worker in workers(alone, flags, 2):
         at = worker.command.index("--shard")
         assert [*worker.command[:at], *worker.command[at + 2 :]] == whole
