@@ -56,4 +56,6 @@ def as_text(found: Found) -> str:
 def named(folder: pathlib.Path | None) -> str:
     """Which folder was looked at."""
     own = folder or os.environ.get("CFLJAX_DATA")
-    return f"in {own}" if own else "no folder is named: use --data FOLDER or CFLJAX_DATA"
+    return (
+        f"in {own}" if own else "no folder is named: use --data FOLDER or CFLJAX_DATA"
+    )
