@@ -149,8 +149,6 @@ def _execute(arguments: argparse.Namespace) -> int:
     _check_use(entry, arguments)
     options = _options(arguments)
     _check_folder(options.out)
-    if arguments.no_cache:
-        _forgo_cache()
     with _importing():
         found = _prepare_devices(entry, arguments.devices)  # From here on JAX is there.
         config = configure(arguments)
@@ -199,13 +197,6 @@ def _options(arguments: argparse.Namespace) -> Options:
         precision=arguments.precision,
         shard=arguments.shard,
     )
-
-
-def _forgo_cache() -> None:
-    """Have JAX compile everything anew, whether it is there already or not."""
-    os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
-    if "jax" in sys.modules:
-        sys.modules["jax"].config.update("jax_enable_compilation_cache", False)
 
 
 def _summary(

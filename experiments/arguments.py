@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import difflib
 import json
+import os
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
@@ -30,22 +31,21 @@ def add_run(parser: Parser, words: Sequence[str]) -> None:
     """The flags of `run`, and of the experiment that the words name."""
     entry = _asked(parser, words, registry.EXPERIMENTS)
     _add_preset(parser)
-    _add_all(parser, entry)
+    _add_all(parser, words, entry)
 
 
 def add_bench(parser: Parser, words: Sequence[str]) -> None:
     """The flags of `bench`, and of the benchmark that the words name."""
     entry = _asked(parser, words, registry.BENCHMARKS)
     _add_preset(parser)
-    _add_all(parser, entry)
+    _add_all(parser, words, entry)
 
 
 def add_compare(parser: Parser, words: Sequence[str]) -> None:
     """The flags of `compare`."""
-    del words
     parser.set_defaults(id="", preset=None)
     _add_config(parser.add_argument_group("the size of the whole"))
-    _add_all(parser, registry.COMPARISON)
+    _add_all(parser, words, registry.COMPARISON)
 
 
 def add_launch(parser: Parser, words: Sequence[str]) -> None:
@@ -54,7 +54,7 @@ def add_launch(parser: Parser, words: Sequence[str]) -> None:
     entry = _asked(parser, words, registry.EXPERIMENTS)
     add_workers(parser)
     _add_preset(parser)
-    _add_all(parser, entry, for_workers=True)
+    _add_all(parser, words, entry, for_workers=True)
 
 
 def add_data(parser: Parser, words: Sequence[str]) -> None:
@@ -133,8 +133,16 @@ def _asked(
     return next((entries[word] for word in words if word in entries), None)
 
 
-def _add_all(parser: Parser, entry: Entry | None, *, for_workers: bool = False) -> None:
+def _add_all(
+    parser: Parser,
+    words: Sequence[str],
+    entry: Entry | None,
+    *,
+    for_workers: bool = False,
+) -> None:
     """What every run takes, and the experiment's own flags if it is known."""
+    if "--no-cache" in words:  # To ask for the flags may already import JAX.
+        os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
     if entry is None:
         name = parser.prog.split()[-1]
         parser.description = (
