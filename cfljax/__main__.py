@@ -19,16 +19,10 @@ def program() -> Program:
     from experiments import __main__ as experiments
     from theory import __main__ as theory
 
-    of_papers = [
-        one._replace(group="tables, figures, studies") for one in experiments.COMMANDS
-    ]
     statements = theory.LIST._replace(
         name="statements", examples=("statements", "statements ifca.lem1 --json")
     )
-    of_claims = [one for one in theory.COMMANDS if one is not theory.LIST]
-    of_claims = [
-        one._replace(group="the papers' claims") for one in (statements, *of_claims)
-    ]
+    of_claims = [statements, *(one for one in theory.COMMANDS if one != theory.LIST)]
     completion = Command(
         "completion",
         "print what makes a shell complete commands, ids and flags",
@@ -40,12 +34,22 @@ def program() -> Program:
     )
     return Program(
         "cfljax",
-        "Check the theory of clustered federated learning by simulation: run the papers' "
-        "experiments, and put their claims to the test.",
-        (*of_papers, *of_claims, completion),
-        f"This is version {__version__}. Exit status: 0 done, or as expected; 1 something "
-        "failed, or was\nnot as expected; 2 bad input or nowhere to write; 130 stopped.",
+        "Check the theory of clustered federated learning by simulation: run the "
+        "papers' experiments, and put their claims to the test.",
+        (
+            *_below("tables, figures, studies", experiments.COMMANDS),
+            *_below("the papers' claims", of_claims),
+            completion,
+        ),
+        f"This is version {__version__}. Exit status: 0 done, or as expected; 1 "
+        "something failed, or was\nnot as expected; 2 bad input or nowhere to write; "
+        "130 stopped.",
     )
+
+
+def _below(heading: str, commands: Sequence[Command]) -> list[Command]:
+    """Commands that help lists below a heading."""
+    return [one._replace(group=heading) for one in commands]
 
 
 def _add_completion(parser: Parser, words: Sequence[str]) -> None:

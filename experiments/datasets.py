@@ -1,4 +1,4 @@
-"""What `data` tells: the real data sets, which of them are here, and how to get others."""
+"""What `data` tells: which real data sets are here, and how to get the others."""
 
 import os
 import pathlib
