@@ -165,7 +165,8 @@ def _add_all(
 
 def _costs(entry: Entry) -> list[str]:
     """Lines of what the presets take."""
-    lines = costs.lines(entry.id) if entry.id else []
+    is_paper = entry.id in registry.EXPERIMENTS
+    lines = costs.lines(entry.id) if is_paper else []
     if entry.has_jobs:
         lines.append("`--plan` measures here what is left to do, before it is started.")
     return ["", *lines] if lines else []

@@ -50,8 +50,9 @@ def _told(entry: Entry) -> str:
         for preset in PRESETS
         if preset in known
     ]
-    found = size(entry)
-    parts.append(f"results: {found} size" if found else "no results")
+    if _RESULTS.is_dir():
+        found = size(entry)
+        parts.append(f"results: {found} size" if found else "no results")
     return "; ".join(parts)
 
 
@@ -64,9 +65,8 @@ def size(entry: Entry) -> str | None:
         return None
     if said := next(_presets(runs), None):
         return said
-    # Older ones do not say; what they took is recorded of the preset that they are of.
-    known = (p for p, row in costs.rows(entry.id).items() if row["minutes"])
-    return next(known, "unknown")
+    # Older ones do not say; the table of costs knows it by their settings.
+    return next(iter(costs.rows(entry.id)), "unknown")
 
 
 def _presets(runs: list[Mapping[str, Any]]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """The experiments' command line: what it writes, and one clear line for bad input."""
 
 import ast
+import csv
 import dataclasses
 import json
 import pathlib
@@ -14,7 +15,7 @@ from toy_experiments import retyped, save_no_figures
 
 from cfljax.command import parse
 from cfljax.report import read_csv
-from experiments import flags, registry
+from experiments import costs, flags, registry
 from experiments.__main__ import PROGRAM, main, plain
 from experiments.arguments import configure
 from experiments.commands import usual_folder
@@ -248,6 +249,40 @@ def test_symbols_are_no_explanation():
     for text in ("", "R", "d", "of everything", "Of an error", "limit", "T, l"):
         assert not says_enough(text)
     assert says_enough("number of clients: m")
+
+
+# What presets take is what the committed results tell.
+
+
+def test_costs_are_those_of_the_committed_results():
+    """Made by `python -m experiments.costs`."""
+    with costs.FILE.open(encoding="utf-8", newline="") as file:
+        assert list(csv.DictReader(file)) == list(costs.measured(ROOT / "figures"))
+
+
+@pytest.mark.parametrize(
+    ("times", "minutes"),
+    [
+        ([("00:00", "00:10"), ("00:05", "00:20"), ("01:00", "01:01")], 21),
+        ([("00:00", "00:10"), ("00:02", "00:03")], 10),
+        ([("00:00", "00:10"), ("00:02", None)], None),
+        ([], 0),
+    ],
+)
+def test_minutes_are_those_in_which_some_run_worked(times, minutes):
+    day = lambda clock: clock and f"2026-01-01T{clock}:00+00:00"
+    runs = [{"started": day(one), "finished": day(two)} for one, two in times]
+    assert costs._minutes(runs) == minutes
+
+
+def test_help_tells_what_is_recorded_and_that_nothing_is(capsys):
+    for name, told in (
+        ("ifca.fig3a", "paper  11 minutes, memory not recorded"),
+        ("ifca.fig3a", "quick  not recorded"),
+        ("ifca.fig3d", "paper  time not recorded"),
+    ):
+        assert main(["run", name, "--help"]) == 0
+        assert told in capsys.readouterr().out
 
 
 # Settings that a run has written are read again.
