@@ -23,7 +23,7 @@ from cfljax import command
 from cfljax.command import Command, Program
 from experiments import arguments as flags_of
 from experiments import registry
-from experiments.arguments import configure, entry_of, find
+from experiments.arguments import check_use, configure, entry_of, find
 from experiments.options import Options
 from experiments.registry import Entry
 
@@ -146,7 +146,7 @@ def execute(arguments: argparse.Namespace) -> int:
 def _execute(arguments: argparse.Namespace) -> int:
     entry = entry_of(arguments)
     is_own, is_run = arguments.command == "compare", arguments.command == "run"
-    _check_use(entry, arguments)
+    check_use(entry, arguments)
     options = _options(arguments)
     _check_folder(options.out)
     with _importing():
@@ -253,22 +253,6 @@ def _importing() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
-
-
-def _check_use(entry: Entry, arguments: argparse.Namespace) -> None:
-    """ValueError for a flag that the experiment has no use for."""
-    shard = arguments.shard and "/".join(map(str, arguments.shard))
-    is_long = entry.has_jobs or entry.spreads_clients
-    for flag, value, is_used in (
-        ("--devices", arguments.devices, entry.is_sweep or is_long),
-        ("--precision", arguments.precision, entry.is_sweep),
-        ("--plan", arguments.plan or None, entry.has_jobs),
-        ("--shard", shard, entry.is_sweep or entry.has_jobs),
-        ("--store", arguments.store, entry.uses_store),
-        ("--accept-code", arguments.accept_code, entry.uses_store),
-    ):
-        if value is not None and not is_used:
-            raise ValueError(f"`{flag}` has no use for {arguments.id}, got {value}.")
 
 
 def _check_folder(out: pathlib.Path) -> None:

@@ -190,10 +190,13 @@ def _add_json(parser: Any) -> None:
     )
 
 
-def _add_data(parser: Any) -> None:
+def _add_data(parser: Any, *, is_used: bool = True) -> None:
     parser.add_argument(
         "--data",
-        help="folder with the real data sets; `data` lists them (default: CFLJAX_DATA)",
+        help=_used(
+            is_used,
+            "folder with the real data sets; `data` lists them (default: CFLJAX_DATA)",
+        ),
         **_FOLDER,
     )
 
@@ -224,7 +227,7 @@ def _add_preset(parser: Parser) -> None:
 def _add_results(parser: Parser, entry: Entry | None, *, for_workers: bool) -> None:
     """Where data come from and results go."""
     group = parser.add_argument_group("data and results")
-    _add_data(group)
+    _add_data(group, is_used=entry is None or entry.takes_data)
     group.add_argument(
         "--out",
         help="folder that tables and figures are written to (default: one below "
@@ -384,6 +387,32 @@ def entry_of(arguments: argparse.Namespace) -> Entry:
     is_bench = arguments.command == "bench"
     entries = registry.BENCHMARKS if is_bench else registry.EXPERIMENTS
     return find(entries, arguments.id)
+
+
+def check_use(entry: Entry, arguments: argparse.Namespace) -> None:
+    """Refuse flags that an experiment has no use for, and data that are not there.
+
+    Raises:
+      ValueError: for such a flag.
+      FileNotFoundError: if `--data` names no folder.
+    """
+    shard = arguments.shard and "/".join(map(str, arguments.shard))
+    is_long = entry.has_jobs or entry.spreads_clients
+    for flag, value, is_used in (
+        ("--devices", arguments.devices, entry.is_sweep or is_long),
+        ("--precision", arguments.precision, entry.is_sweep),
+        ("--plan", arguments.plan or None, entry.has_jobs),
+        ("--shard", shard, entry.is_sweep or entry.has_jobs),
+        ("--store", arguments.store, entry.uses_store),
+        ("--accept-code", arguments.accept_code, entry.uses_store),
+        ("--data", arguments.data, entry.takes_data),
+    ):
+        if value is not None and not is_used:
+            name = arguments.id or "compare"
+            raise ValueError(f"`{flag}` has no use for {name}, got {value}.")
+    data = arguments.data
+    if data is not None and not data.expanduser().is_dir():
+        raise FileNotFoundError(f"`--data` must name a folder that exists, got {data}.")
 
 
 def configure(arguments: argparse.Namespace) -> Any:

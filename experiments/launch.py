@@ -24,7 +24,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from cfljax.command import Parser
-from experiments.arguments import MINUTES, add_workers, configure, entry_of
+from experiments.arguments import (
+    MINUTES,
+    add_workers,
+    check_use,
+    configure,
+    entry_of,
+)
 from experiments.commands import usual_folder
 from experiments.options import Options
 
@@ -89,6 +95,7 @@ def _check_experiment(arguments: argparse.Namespace) -> pathlib.Path:
             f"`launch` has no use for {arguments.id}: it takes no time that is worth "
             "sharing out."
         )
+    check_use(entry, arguments)
     config = configure(arguments)
     folder = usual_folder(entry, arguments.preset, config)
     Options(

@@ -695,7 +695,8 @@ def test_unreadable_values_are_one_line(words, capsys):
 
 
 @pytest.mark.parametrize(
-    ("flag", "value"), [("--devices", "2"), ("--precision", "0.1"), ("--shard", "1/2")]
+    ("flag", "value"),
+    [("--devices", "2"), ("--precision", "0.1"), ("--shard", "1/2"), ("--data", "x")],
 )
 def test_flags_without_use_are_one_line(command, flag, value):
     told = command(flag, value, experiment="werner.fig1", tiny=[])

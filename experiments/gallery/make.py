@@ -125,7 +125,7 @@ def make(
     if entry.uses_store:
         flags += ["--store", str(store)]
     places = {str(pathlib.Path.home()): "~"}
-    if data is not None:
+    if data is not None and entry.takes_data:
         place = str(data.absolute())  # Which, other than a name, is no common word.
         flags += ["--data", place]
         places = {place: "FOLDER", **places}
