@@ -244,10 +244,8 @@ def value_missing(rng, line):
 def value_of_another_kind(rng, line):
     if line[0] == "check":
         return [*line, "--seed", rng.choice(("x", "-1", "1.5", "", "nan", "1_0"))]
-    typed = [
-        field for field in fields(line) if field.kind not in ("str", "path", "bool")
-    ]
-    own = rng.choice(typed)
+    kinds = ("int", "float", "number")
+    own = rng.choice([field for field in fields(line) if field.kind in kinds])
     wrong = {
         "int": ("x", "1.5", "1e3", "", "nan", "0x10", "1_0", "½", "1,2", "None x"),
         "float": ("x", "", "1,5", "1_0", "0x1p3", "²", "1..2"),
@@ -260,15 +258,14 @@ def value_of_another_kind(rng, line):
 
 @fault
 def choice_unknown(rng, line):
-    named = (
-        [field for field in fields(line) if field.choices] if line[0] != "check" else []
-    )
-    if not named:
-        return [*line, "--preset" if line[0] != "compare" else "--dataset", "largest"]
-    own = rng.choice(named)
-    word = misspelt(rng, str(rng.choice(own.choices)))
-    known = map(str, own.choices)
-    return [*line, own.flag, f"{word}x" if word in known else word]
+    own = [f for f in fields(line) if f.choices] if line[0] != "check" else []
+    own = [field for field in own if field.flag not in line]
+    if not own:
+        return [*line, "--preset", "largest"]
+    field = rng.choice(own)
+    word = misspelt(rng, str(rng.choice(field.choices)))
+    known = set(map(str, field.choices))
+    return [*line, field.flag, f"{word}x" if word in known else word]
 
 
 @fault
