@@ -23,7 +23,13 @@ from cfljax import command
 from cfljax.command import Command, Program
 from experiments import arguments as flags_of
 from experiments import registry
-from experiments.arguments import check_use, configure, entry_of, find
+from experiments.arguments import (
+    check_folder,
+    check_use,
+    configure,
+    entry_of,
+    find,
+)
 from experiments.options import Options
 from experiments.registry import Entry
 
@@ -87,7 +93,7 @@ def ledger(arguments: argparse.Namespace) -> int:
     for folder in arguments.stores or ():
         if not folder.is_dir():
             raise FileNotFoundError(f"`--stores` must be folders, got `{folder}`.")
-    _check_folder(arguments.out)
+    check_folder(arguments.out)
     with _importing():
         from experiments.ledger.write import write
     _print(write(arguments.stores, arguments.out), as_json=arguments.json)
@@ -102,7 +108,7 @@ def gallery(arguments: argparse.Namespace) -> int:
         raise FileNotFoundError(f"`--data` must be a folder, got `{data}`.")
     if arguments.page and ids:
         raise ValueError(f"`--page` is of all experiments, got {' '.join(ids)}.")
-    _check_folder(arguments.out)
+    check_folder(arguments.out)
     with _importing():
         from experiments.gallery.make import write
     summary = write(
@@ -148,7 +154,7 @@ def _execute(arguments: argparse.Namespace) -> int:
     is_own, is_run = arguments.command == "compare", arguments.command == "run"
     check_use(entry, arguments)
     options = _options(arguments)
-    _check_folder(options.out)
+    check_folder(options.out)
     with _importing():
         found = _prepare_devices(entry, arguments.devices)  # From here on JAX is there.
         config = configure(arguments)
@@ -253,13 +259,6 @@ def _importing() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
-
-
-def _check_folder(out: pathlib.Path) -> None:
-    """OSError where a file is in the way of a folder, before anything is computed."""
-    found = next(path for path in (out, *out.absolute().parents) if path.exists())
-    if not found.is_dir():
-        raise NotADirectoryError(f"cannot write to `{out}`: `{found}` is no folder.")
 
 
 def _prepare_devices(entry: Entry, wanted: int | None) -> int | None:

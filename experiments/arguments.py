@@ -415,6 +415,13 @@ def check_use(entry: Entry, arguments: argparse.Namespace) -> None:
         raise FileNotFoundError(f"`--data` must name a folder that exists, got {data}.")
 
 
+def check_folder(out: pathlib.Path) -> None:
+    """OSError where a file is in the way of a folder, before anything is computed."""
+    found = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if not found.is_dir():
+        raise NotADirectoryError(f"cannot write to `{out}`: `{found}` is no folder.")
+
+
 def configure(arguments: argparse.Namespace) -> Any:
     """The experiment's configuration: a preset, or what a file says, changed by flags
     that were typed. Sets `arguments.preset` to the preset that is most like it.

@@ -27,6 +27,7 @@ from cfljax.command import Parser
 from experiments.arguments import (
     MINUTES,
     add_workers,
+    check_folder,
     check_use,
     configure,
     entry_of,
@@ -48,6 +49,7 @@ def main(arguments: argparse.Namespace) -> int:
     _check(arguments)
     usual = _check_experiment(arguments)
     out = arguments.out or usual
+    check_folder(out)
     flags = ["--out", str(out), *_forwarded(arguments.words)]
     if importlib.util.find_spec("submitit") is None:
         raise ValueError(

@@ -201,12 +201,12 @@ def unknown_command(rng, line):
 
 @fault
 def unknown_name(rng, line):
-    if line[0] == "compare":
-        return ["compare", "--algorithms", misspelt(rng, "federated_clustering")]
-    known = {*registry.EXPERIMENTS, *registry.BENCHMARKS, "werner", "ifca.lem1"}
-    words = iter(lambda: misspelt(rng, line[1]), None)
+    whole = "federated_clustering" if line[0] == "compare" else line[1]
+    known = {*registry.EXPERIMENTS, *registry.BENCHMARKS, whole}
+    words = iter(lambda: misspelt(rng, whole), None)
     word = next(w for w in words if w not in known and not is_a_statement(w))
-    return [line[0], word, *line[2:]]
+    named = ["--algorithms", word] if line[0] == "compare" else [word]
+    return [line[0], *named, *line[2 + (line[0] == "compare") :]]
 
 
 def is_a_statement(name: str) -> bool:
@@ -228,8 +228,8 @@ def stray_word(rng, line):
 
 @fault
 def flag_twice(rng, line):
-    seed = rng.choice((["--seed", "1"], ["--preset", "quick"], ["--traceback"]))
-    if line[0] in ("compare", "bench") and seed[0] != "--traceback":
+    seed = rng.choice((["--seed", "1"], ["--preset", "quick"], ["--json"]))
+    if line[0] in ("compare", "bench"):
         seed = ["--out", "x"]
     return [*line, *seed, *seed]
 
@@ -305,7 +305,7 @@ def place_that_is_not_there(rng, line):
 @fault
 def command_cut_short(rng, line):
     if line[0] in ("compare", "check"):
-        return [line[0], rng.choice(("--", "-", "--=", "-1", "--json=1"))]
+        return [line[0], rng.choice(("-", "--=", "-1", "--json=1"))]
     return [line[0], *rng.choice(([], ["--seed", "1"], ["--preset"], ["-"], [""]))]
 
 
