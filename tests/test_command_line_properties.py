@@ -205,8 +205,9 @@ def unknown_name(rng, line):
     known = {*registry.EXPERIMENTS, *registry.BENCHMARKS, whole}
     words = iter(lambda: misspelt(rng, whole), None)
     word = next(w for w in words if w not in known and not is_a_statement(w))
-    named = ["--algorithms", word] if line[0] == "compare" else [word]
-    return [line[0], *named, *line[2 + (line[0] == "compare") :]]
+    if line[0] == "compare":
+        return [*line, "--algorithms", word]
+    return [line[0], word, *line[2:]]
 
 
 def is_a_statement(name: str) -> bool:
