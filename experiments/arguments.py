@@ -151,7 +151,7 @@ def _add_all(
         )
     else:
         paper = registry.PAPERS.get(entry.id.partition(".")[0])
-        title = f"{paper}: {entry.title}." if paper else f"{entry.title}."
+        title = f"{paper}: {entry.title}" if paper else entry.title
         parser.description = "\n".join([title, *_costs(entry)])
         flags.add_fields(parser, flags.fields_of(entry))
         if entry.id:

@@ -18,6 +18,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from experiments.registry import PRESETS
+
 MACHINE = "measured on two cores of an AMD EPYC; yours will differ"
 FILE = pathlib.Path(__file__).with_name("costs.csv")
 
@@ -31,10 +33,10 @@ def rows(id: str) -> dict[str, dict[str, str]]:
 def lines(id: str) -> list[str]:
     """The same for people; says so where nothing is known."""
     known = rows(id)
-    told = [f"  {preset:6} {text(row)}" for preset, row in known.items()]
-    absent = [name for name in ("quick", "paper") if name not in known]
-    told += [f"  {name:6} not recorded" for name in absent]
-    return [f"It takes ({MACHINE}):", *told]
+    told = {
+        name: text(known[name]) if name in known else "not recorded" for name in PRESETS
+    }
+    return [f"It takes ({MACHINE}):", *(f"  {n:6} {text}" for n, text in told.items())]
 
 
 def text(row: Mapping[str, str]) -> str:

@@ -59,7 +59,7 @@ class Field(NamedTuple):
     @property
     def flag(self) -> str:
         """As it is typed."""
-        return f"--{self.name.replace('_', '-')}"
+        return _flag(self.name)
 
     @property
     def is_size(self) -> bool:
@@ -132,11 +132,16 @@ def _imported(entry: Entry) -> list[Field]:
 def meaning(name: str, said: str) -> str:
     """What a flag is: by its name, where that means the same everywhere, and what the
     source says of it."""
-    usual, own = MEANINGS.get(name, ""), said
-    if re.match("[A-Z][a-z]", said):  # A sentence's first letter, not a symbol.
-        own = said[0].lower() + said[1:]
-    text = f"{usual}: {own}" if usual and own else usual or own
-    return " ".join(text.replace("`", "").split()).rstrip(".")
+    usual, own = MEANINGS.get(name, ""), " ".join(said.split()).rstrip(".")
+    own = re.sub("`([a-z_]+)`", lambda match: _flag(match[1]), own).replace("`", "")
+    own = re.sub(r"\bNone\b", "none", own)
+    if re.match("[A-Z][a-z]", own):  # A sentence's first letter, not a symbol.
+        own = own[0].lower() + own[1:]
+    return f"{usual} ({own})" if usual and own else usual or own
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _as_json(value: Any) -> str:
@@ -221,7 +226,7 @@ def add_fields(parser: Parser, fields: Sequence[Field]) -> None:
 
 
 def _add(group: Any, field: Field) -> None:
-    text = f"{field.meaning} ({_presets(field)})".replace("%", "%%")
+    text = f"{field.meaning} [{_presets(field)}]".replace("%", "%%")
     usual: dict[str, Any] = {
         "dest": f"field.{field.name}",
         "default": argparse.SUPPRESS,
