@@ -29,7 +29,7 @@ MEANINGS: dict[str, str] = {
     "shares": "shares, between 0 and 1",
     "share": "how many attackers there are",
     # How long, how often, and with which random numbers.
-    "num_rounds": "rounds, in each of which server and clients exchange models",
+    "num_rounds": "number of rounds",
     "num_long_rounds": "rounds of the runs that go on for longer",
     "num_last": "last rounds of a run that are averaged",
     "num_steps": "number of steps",
