@@ -58,9 +58,9 @@ def _add_completion(parser: Parser, words: Sequence[str]) -> None:
 
 
 def _complete(arguments: argparse.Namespace) -> int:
-    import argcomplete
+    from argcomplete.shell_integration import shellcode
 
-    print(argcomplete.shellcode(["cfljax"], shell=arguments.shell))
+    print(shellcode(["cfljax"], shell=arguments.shell))
     return 0
 
 

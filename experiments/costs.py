@@ -33,10 +33,11 @@ def rows(id: str) -> dict[str, dict[str, str]]:
 def lines(id: str) -> list[str]:
     """The same for people; says so where nothing is known."""
     known = rows(id)
-    told = {
-        name: text(known[name]) if name in known else "not recorded" for name in PRESETS
-    }
-    return [f"It takes ({MACHINE}):", *(f"  {n:6} {text}" for n, text in told.items())]
+    told = [
+        f"  {name:6} {text(known[name]) if name in known else 'not recorded'}"
+        for name in PRESETS
+    ]
+    return [f"It takes ({MACHINE}):", *told]
 
 
 def text(row: Mapping[str, str]) -> str:

@@ -3,7 +3,6 @@ dependencies, and the wheel in which all of it travels."""
 
 import ast
 import importlib.metadata
-import importlib.util
 import json
 import os
 import pathlib
@@ -14,6 +13,7 @@ import sys
 import tomllib
 import zipfile
 
+import jax
 import pytest
 
 from cfljax import applications
@@ -244,8 +244,7 @@ def installed(wheel, tmp_path_factory) -> pathlib.Path:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
     # Behind its own packages; a `.pth` there would bring this checkout along.
-    here = importlib.util.find_spec("jax").origin
-    borrowed = pathlib.Path(here).parents[1]
+    borrowed = pathlib.Path(jax.__file__).parents[1]
     linked = [
         path
         for path in borrowed.iterdir()
