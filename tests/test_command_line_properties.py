@@ -298,7 +298,7 @@ def flags_that_exclude_each_other(rng, line):
 @fault
 def place_that_is_not_there(rng, line):
     if line[0] == "check":
-        return ["report", *line[1:], "--out", "/dev/null/site"]
+        return ["report", *line[1:]]  # Which has no usual place.
     flag = rng.choice(("--data", "--config", "--out"))
     return [*line, flag, rng.choice(("/dev/null/x", "/dev/null/\n"))]
 
