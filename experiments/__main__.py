@@ -12,7 +12,6 @@ import gc
 import importlib
 import json
 import math
-import os
 import pathlib
 import sys
 import threading
@@ -24,16 +23,17 @@ from cfljax.command import Command, Program
 from experiments import arguments as flags_of
 from experiments import registry
 from experiments.arguments import (
+    STORE,
     check_folder,
     check_use,
     configure,
     entry_of,
     find,
+    folder_from_environment,
+    options_of,
 )
 from experiments.options import Options
 from experiments.registry import Entry
-
-_STORE = "results/store"  # Of whatever is run without `--out`.
 
 
 def plain(value: Any) -> Any:
@@ -103,7 +103,7 @@ def ledger(arguments: argparse.Namespace) -> int:
 def gallery(arguments: argparse.Namespace) -> int:
     """Make the folders that the gallery lacks, and its page; 1 if one failed."""
     ids = [find(registry.EXPERIMENTS, id).id for id in dict.fromkeys(arguments.ids)]
-    data = arguments.data or _folder_from_environment()
+    data = arguments.data or folder_from_environment()
     if data is not None and not data.is_dir():
         raise FileNotFoundError(f"`--data` must be a folder, got `{data}`.")
     if arguments.page and ids:
@@ -116,7 +116,7 @@ def gallery(arguments: argparse.Namespace) -> int:
         arguments.out,
         preset=arguments.preset,
         data=data,
-        store=arguments.store or pathlib.Path(_STORE),
+        store=arguments.store or pathlib.Path(STORE),
         tell=(lambda line: None) if arguments.json else _say,
     )
     _print(summary, as_json=arguments.json)
@@ -153,7 +153,7 @@ def _execute(arguments: argparse.Namespace) -> int:
     entry = entry_of(arguments)
     is_own, is_run = arguments.command == "compare", arguments.command == "run"
     check_use(entry, arguments)
-    options = _options(arguments)
+    options = options_of(arguments)
     check_folder(options.out)
     with _importing():
         found = _prepare_devices(entry, arguments.devices)  # From here on JAX is there.
@@ -184,25 +184,6 @@ def _execute(arguments: argparse.Namespace) -> int:
         summary = {**summary, "files": [*summary["files"], str(file)]}
     _print(summary, as_json=arguments.json)
     return 1 if summary.get("failed_cells") else 0
-
-
-def _options(arguments: argparse.Namespace) -> Options:
-    """How to run, as it was typed; the folder is the usual one's parent if none was."""
-    memory = arguments.memory
-    if memory is not None and not math.isfinite(memory):
-        raise ValueError(f"`--memory` must be a number of GiB, got {memory}.")
-    return Options(
-        out=arguments.out or pathlib.Path("results", arguments.id),
-        store=arguments.store or (None if arguments.out else pathlib.Path(_STORE)),
-        accept_code=arguments.accept_code,
-        chunk=arguments.chunk,
-        memory=None if memory is None else int(memory * 2**30),
-        data=arguments.data or _folder_from_environment(),
-        progress=not arguments.json,
-        devices=arguments.devices,
-        precision=arguments.precision,
-        shard=arguments.shard,
-    )
 
 
 def _summary(
@@ -272,11 +253,6 @@ def _prepare_devices(entry: Entry, wanted: int | None) -> int | None:
     if wanted is not None and wanted > found:
         raise ValueError(f"`--devices` must be at most {found} here, got {wanted}.")
     return found
-
-
-def _folder_from_environment() -> pathlib.Path | None:
-    folder = os.environ.get("CFLJAX_DATA")
-    return pathlib.Path(folder) if folder else None
 
 
 COMMANDS = (

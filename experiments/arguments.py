@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import difflib
 import json
+import math
 import os
 import pathlib
 import re
@@ -12,9 +13,11 @@ from typing import Any
 
 from cfljax.command import Parser, at_least, integer, number, shown
 from experiments import costs, flags, registry
+from experiments.options import Options
 from experiments.registry import Entry
 
 MINUTES = 240  # Of a worker on a cluster; it is queued again when they are over.
+STORE = "results/store"  # Of whatever is run without `--out`.
 USUAL = "quick"  # The preset, unless one is named.
 # What `study.settings` writes beside the fields of a configuration, and who says it.
 _BESIDE = ("source", "precision")
@@ -413,6 +416,35 @@ def check_use(entry: Entry, arguments: argparse.Namespace) -> None:
     data = arguments.data
     if data is not None and not data.expanduser().is_dir():
         raise FileNotFoundError(f"`--data` must name a folder that exists, got {data}.")
+
+
+def options_of(arguments: argparse.Namespace) -> Options:
+    """How to run, as it was typed; the folder is the usual one's parent if none was.
+
+    Raises:
+      ValueError: if a number is out of its range.
+    """
+    memory = arguments.memory
+    if memory is not None and not math.isfinite(memory):
+        raise ValueError(f"`--memory` must be a number of GiB, got {memory}.")
+    return Options(
+        out=arguments.out or pathlib.Path("results", arguments.id),
+        store=arguments.store or (None if arguments.out else pathlib.Path(STORE)),
+        accept_code=arguments.accept_code,
+        chunk=arguments.chunk,
+        memory=None if memory is None else int(memory * 2**30),
+        data=arguments.data or folder_from_environment(),
+        progress=not arguments.json,
+        devices=arguments.devices,
+        precision=arguments.precision,
+        shard=arguments.shard,
+    )
+
+
+def folder_from_environment() -> pathlib.Path | None:
+    """The folder of data that CFLJAX_DATA names."""
+    folder = os.environ.get("CFLJAX_DATA")
+    return pathlib.Path(folder) if folder else None
 
 
 def check_folder(out: pathlib.Path) -> None:

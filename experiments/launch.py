@@ -31,9 +31,9 @@ from experiments.arguments import (
     check_use,
     configure,
     entry_of,
+    options_of,
 )
 from experiments.commands import usual_folder
-from experiments.options import Options
 
 _NAME = re.compile(r"[\w.,-]+")
 _YEAR = 365 * 24 * 60  # Minutes of a local worker, which nobody waits behind.
@@ -98,14 +98,9 @@ def _check_experiment(arguments: argparse.Namespace) -> pathlib.Path:
             "sharing out."
         )
     check_use(entry, arguments)
+    options_of(arguments)
     config = configure(arguments)
     folder = usual_folder(entry, arguments.preset, config)
-    Options(
-        folder,
-        chunk=arguments.chunk,
-        devices=arguments.devices,
-        precision=arguments.precision,
-    )
     return folder
 
 
