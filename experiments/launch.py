@@ -100,8 +100,7 @@ def _check_experiment(arguments: argparse.Namespace) -> pathlib.Path:
     check_use(entry, arguments)
     options_of(arguments)
     config = configure(arguments)
-    folder = usual_folder(entry, arguments.preset, config)
-    return folder
+    return usual_folder(entry, arguments.preset, config)
 
 
 def _forwarded(words: Sequence[str]) -> list[str]:
