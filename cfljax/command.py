@@ -29,6 +29,7 @@ class Command(NamedTuple):
     usage: what follows its name where that is more than flags.
     examples: lines without the program's name, each what may follow it.
     group: heading below which the program's help lists it.
+    stopped: what is said when it is interrupted, unless it says something itself.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Command(NamedTuple):
     usage: str = "[FLAGS]"
     examples: tuple[str, ...] = ()
     group: str = "commands"
+    stopped: str = "stopped"
 
 
 class Program(NamedTuple):
@@ -120,11 +122,12 @@ def at_least(least: int) -> Callable[[str], int]:
     """Reads integers that are not below one."""
 
     def read(text: str) -> int:
-        if (value := integer(text)) < least:
-            raise argparse.ArgumentTypeError(
-                f"must be an integer of at least {least}, got {shown(text)}"
-            )
-        return value
+        with contextlib.suppress(argparse.ArgumentTypeError):
+            if (value := integer(text)) >= least:
+                return value
+        raise argparse.ArgumentTypeError(
+            f"must be an integer of at least {least}, got {shown(text)}"
+        )
 
     return read
 
@@ -258,7 +261,11 @@ def _status(program: Program, words: Sequence[str]) -> int:
         arguments = parse(program, words)
     except SystemExit as stop:  # After help.
         return int(stop.code or 0)
-    return program.find(arguments.command).execute(arguments)
+    command = program.find(arguments.command)
+    try:
+        return command.execute(arguments)
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt(str(stop) or command.stopped) from None
 
 
 def complain(

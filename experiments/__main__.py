@@ -138,8 +138,6 @@ def execute(arguments: argparse.Namespace) -> int:
     """Run an experiment or benchmark; the exit status."""
     try:
         return _execute(arguments)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt("stopped; start again to resume") from None
     except RuntimeError as error:
         from cfljax.engine import SweepError
 
@@ -255,6 +253,7 @@ def _prepare_devices(entry: Entry, wanted: int | None) -> int | None:
     return found
 
 
+_RESUMES = "stopped; start again to resume"
 COMMANDS = (
     Command(
         "list",
@@ -278,6 +277,7 @@ COMMANDS = (
             "run ifca.fig3c --preset paper --out FOLDER --shard 1/2   # and then 2/2,",
             "run ifca.fig3c --preset paper --out FOLDER   # and then the table",
         ),
+        stopped=_RESUMES,
     ),
     Command(
         "bench",
@@ -286,6 +286,7 @@ COMMANDS = (
         execute,
         "ID [FLAGS]",
         ("bench linear", "bench neural --algorithms ifca,clove"),
+        stopped=_RESUMES,
     ),
     Command(
         "compare",
@@ -300,6 +301,7 @@ COMMANDS = (
             "compare --dataset digits --algorithms fedavg,ifca "
             "--search fedavg:proximal=0,.1",
         ),
+        stopped=_RESUMES,
     ),
     Command(
         "launch",
@@ -313,6 +315,7 @@ COMMANDS = (
             "--partition NAME --cpus 4 --memory-gib 16",
             "launch ifca.fig3c --workers 2 --local --num-trials 100",
         ),
+        stopped=_RESUMES,
     ),
     Command(
         "data",
@@ -338,6 +341,7 @@ COMMANDS = (
             "gallery --data FOLDER",
             "gallery werner.fig4 clove.fig3 --out results/figures",
         ),
+        stopped=_RESUMES,
     ),
 )
 PROGRAM = Program(

@@ -474,7 +474,11 @@ def test_nothing_is_needed_and_json_is_one_document(tmp_path, monkeypatch, capsy
     ("flags", "message"),
     [
         (["--stores", "nowhere"], "`--stores` must be folders, got `nowhere`."),
-        (["--preset", "paper"], "`ledger` takes no --preset paper."),
+        (
+            ["--preset", "paper"],
+            "unrecognized arguments: --preset paper; see python -m experiments ledger"
+            " --help",
+        ),
     ],
 )
 def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys, flags, message):

@@ -199,9 +199,10 @@ def test_a_check_that_raised_is_run_again(tmp_path):
 
 
 def test_the_fingerprint_sees_the_source(monkeypatch, tmp_path):
-    for folder in ("cfljax", "theory"):
-        (tmp_path / folder).mkdir()
-    monkeypatch.setattr(sources, "_ROOT", tmp_path)
+    packages = [tmp_path / "cfljax", tmp_path / "theory"]
+    for folder in packages:
+        folder.mkdir()
+    monkeypatch.setattr(sources, "_PACKAGES", packages)
     found = []
     for text in ("x = 1", "x = 2"):
         (tmp_path / "theory" / "a.py").write_text(text)

@@ -8,14 +8,17 @@ import pathlib
 import cfljax
 from cfljax.statements import site
 
+assert cfljax.__file__ is not None
+_PACKAGES = [
+    pathlib.Path(file).resolve().parent for file in (cfljax.__file__, __file__)
+]
+
 
 @functools.cache
 def fingerprint() -> str:
     """Digest of the source code of both packages, and of the versions of others."""
     digest = hashlib.sha256(json.dumps(site.versions()).encode())
-    assert cfljax.__file__ is not None
-    for file in (cfljax.__file__, __file__):
-        package = pathlib.Path(file).resolve().parent
+    for package in _PACKAGES:
         for path in sorted(package.rglob("*.py")):
             name = path.relative_to(package.parent).as_posix()
             digest.update(f"\n{name}\n".encode() + path.read_bytes())
