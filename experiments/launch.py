@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import importlib.util
 import io
+import os
 import pathlib
 import re
 import shlex
@@ -20,7 +21,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cfljax.command import Parser
@@ -201,12 +202,28 @@ def submit(
     executor = SlurmExecutor(out / "workers", max_num_timeout=_REQUEUES)
     executor.update_parameters(**_cluster_parameters(arguments))
     try:
-        with contextlib.redirect_stderr(io.StringIO()):  # It is said in one line.
+        # What goes wrong is said in one line.
+        with _findable(), contextlib.redirect_stderr(io.StringIO()):
             jobs = executor.submit_array(team)
     except (FailedJobError, FailedSubmissionError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"Slurm refuses: {reason}") from error
     return f"job {jobs[0].job_id.partition('_')[0]}, output in `{out / 'workers'}`"
+
+
+@contextlib.contextmanager
+def _findable() -> Iterator[None]:
+    """Have the processes of jobs find this module, which a wheel has out of the way."""
+    before = os.environ.get("PYTHONPATH")
+    own = str(pathlib.Path(__file__).resolve().parents[1])
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [own, before]))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
 
 
 def run_here(
@@ -227,7 +244,8 @@ def run_here(
             gpus_per_node=gpus,
             visible_gpus=tuple(range(index * gpus, (index + 1) * gpus)),
         )
-        jobs.append(executor.submit(worker))
+        with _findable():
+            jobs.append(executor.submit(worker))
     try:
         for job in jobs:
             job.wait()

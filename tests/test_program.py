@@ -272,6 +272,10 @@ def typed(script: pathlib.Path, folder: pathlib.Path, *words: str):
     )
 
 
+TINY = "--num-features 5 --num-clients 4 --num-samples 10 --separation 1 --noise 0.1"
+TINY = f"{TINY} --num-trials 2 --num-restarts 2 --num-rounds 5".split()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
@@ -280,7 +284,10 @@ def typed(script: pathlib.Path, folder: pathlib.Path, *words: str):
         (["run", "werner.fig2", "--num-trials", "2", "--num-rounds", "3"], "wrote"),
         (["bench", "law", "--help"], "--repeats"),
         (["compare", "--help"], "--dataset"),
-        (["launch", "ifca.fig3a", "--help"], "--workers"),
+        (
+            [*["launch", "ifca.fig3a", "--workers", "1", "--local"], *TINY],
+            "then, for table",
+        ),
         (["check", "ifca.eq2.corrected"], "as expected"),
         (["show", "ifca.eq2.corrected"], "claim"),
         (["statements", "ifca.eq2"], "ifca.eq2.corrected"),
