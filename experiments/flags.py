@@ -3,28 +3,25 @@
 What a flag takes and means is told by the field: its type, its value in each preset,
 and what stands beside it in the source, behind what `glossary` says of its name.
 To ask a configuration for these its module is imported, with all that computes, which
-takes seconds. They are therefore kept beside the bytecode, and hold as long as that
-does: until a source has another size or time.
+takes seconds. They are therefore kept beside the bytecode.
 """
 
 import argparse
 import ast
-import contextlib
 import dataclasses
 import importlib.util
 import json
-import os
 import pathlib
 import re
 import types
 import typing
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cfljax.command import Parser, integer, number, shown
+from experiments import kept
 from experiments.glossary import MEANINGS
-from experiments.registry import FOLDER, PRESETS, Entry
+from experiments.registry import PRESETS, Entry
 
 _KINDS: dict[str, Callable[[str], Any]] = {
     "int": integer,
@@ -70,42 +67,8 @@ class Field(NamedTuple):
 
 def fields_of(entry: Entry) -> tuple[Field, ...]:
     """The fields of an experiment's configuration, in its own order."""
-    index, stamp = _index_file(entry), _stamp()
-    try:
-        found = json.loads(index.read_text("utf-8"))
-        if found["sources"] == stamp:
-            return tuple(Field(*row) for row in found["fields"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # There is none, or it is none.
-    rows = _imported(entry)
-    document = json.dumps({"sources": stamp, "fields": rows}, indent=1)
-    partial = index.with_suffix(f".{os.getpid()}.partial")
-    with contextlib.suppress(OSError):  # Where nothing can be kept, it is made again.
-        partial.parent.mkdir(exist_ok=True)
-        partial.write_text(f"{document}\n", "utf-8")
-        partial.replace(index)
-    return tuple(Field(*row) for row in json.loads(json.dumps(rows)))
-
-
-def _index_file(entry: Entry) -> pathlib.Path:
-    """Where Python keeps this folder's bytecode."""
-    own = pathlib.Path(importlib.util.cache_from_source(__file__))
-    return own.with_name(f"flags.{entry.id or 'compare'}.json")
-
-
-def _stamp() -> str:
-    """Sizes and times of all sources that a preset may depend on."""
-    import cfljax
-
-    assert cfljax.__file__ is not None
-    found = []
-    for root in (FOLDER, pathlib.Path(cfljax.__file__).parent):
-        for folder, _, names in sorted(os.walk(root)):
-            for name in sorted(names):
-                if name.endswith(".py"):
-                    status = os.stat(os.path.join(folder, name))
-                    found.append((name, status.st_size, status.st_mtime_ns))
-    return f"{len(found)}-{zlib.crc32(repr(found).encode()):x}"
+    name = f"flags.{entry.id or 'compare'}"
+    return tuple(Field(*row) for row in kept.remembered(name, lambda: _imported(entry)))
 
 
 def _imported(entry: Entry) -> list[Field]:

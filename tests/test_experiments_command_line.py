@@ -16,7 +16,7 @@ from toy_experiments import retyped, save_no_figures
 
 from cfljax.command import parse
 from cfljax.report import read_csv
-from experiments import costs, flags, registry
+from experiments import costs, flags, kept, registry
 from experiments.__main__ import PROGRAM, main, plain
 from experiments.arguments import configure
 from experiments.commands import usual_folder
@@ -352,11 +352,11 @@ def test_settings_that_are_not_there_are_refused(tmp_path, capsys):
 def test_the_index_is_made_once_and_not_of_other_sources(tmp_path, monkeypatch):
     entry, made = EXPERIMENTS["werner.fig1"], []
     read = flags._imported
-    monkeypatch.setattr(flags, "_index_file", lambda entry: tmp_path / "flags.json")
+    monkeypatch.setattr(kept, "path", lambda name: tmp_path / "flags.json")
     monkeypatch.setattr(flags, "_imported", lambda e: made.append(e) or read(e))
     first = flags.fields_of(entry)
     assert flags.fields_of(entry) == first and made == [entry]
-    monkeypatch.setattr(flags, "_stamp", lambda: "other")
+    monkeypatch.setattr(kept, "sources", lambda: "other")
     assert flags.fields_of(entry) == first and len(made) == 2
     (tmp_path / "flags.json").write_text("{")
     assert flags.fields_of(entry) == first and len(made) == 3
