@@ -22,7 +22,7 @@ from cfljax.cores import offer_cores
 
 offer_cores()
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 _find, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 

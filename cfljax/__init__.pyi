@@ -3,6 +3,7 @@ from . import attacks as attacks
 from . import base as base
 from . import cards as cards
 from . import clustering as clustering
+from . import command as command
 from . import data as data
 from . import engine as engine
 from . import federated as federated

@@ -12,21 +12,28 @@ import gc
 import importlib
 import json
 import math
-import os
 import pathlib
 import sys
 import threading
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from experiments import launch, registry
-from experiments.arguments import configure, find, parser
-from experiments.commands import typed, usual_folder
+from cfljax import command
+from cfljax.command import Command, Program
+from experiments import arguments as flags_of
+from experiments import registry
+from experiments.arguments import (
+    STORE,
+    check_folder,
+    check_use,
+    configure,
+    entry_of,
+    find,
+    folder_from_environment,
+    options_of,
+)
 from experiments.options import Options
 from experiments.registry import Entry
-
-_STORE = "results/store"  # Of whatever is run without `--out`.
 
 
 def plain(value: Any) -> Any:
@@ -58,43 +65,50 @@ def show(summary: Mapping[str, Any]) -> None:
         print(f"{summary['failed_cells']} cells failed; start again to retry them")
 
 
-def listing(as_json: bool) -> None:
-    """Print all ids with their titles."""
-    titles = {name: entry.title for name, entry in registry.EXPERIMENTS.items()}
-    benchmarks = {name: entry.title for name, entry in registry.BENCHMARKS.items()}
-    if as_json:
-        print(json.dumps({"experiments": titles, "benchmarks": benchmarks}, indent=2))
-        return
-    for heading, rows in (("run", titles), ("bench", benchmarks)):
-        for name, title in rows.items():
-            print(f"{heading:5} {name:20} {title}")
+def listing(arguments: argparse.Namespace) -> int:
+    """Print all ids by paper; always 0."""
+    from experiments import listing as listed
+
+    print(listed.as_json() if arguments.json else listed.as_text())
+    return 0
 
 
-def ledger(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
+def data(arguments: argparse.Namespace) -> int:
+    """Print which real data sets are here; always 0."""
+    from experiments import datasets
+
+    folder = arguments.data
+    if folder is not None and not folder.is_dir():
+        raise FileNotFoundError(f"`--data` must be a folder, got `{folder}`.")
+    found = list(datasets.look(folder))
+    if arguments.json:
+        print(json.dumps([one._asdict() for one in found], indent=2))
+    else:
+        print("\n".join([datasets.named(folder), *map(datasets.as_text, found)]))
+    return 0
+
+
+def ledger(arguments: argparse.Namespace) -> int:
     """Write the ledger of published numbers; always 0."""
-    if rest:
-        raise ValueError(f"`ledger` takes no {' '.join(rest)}.")
     for folder in arguments.stores or ():
         if not folder.is_dir():
             raise FileNotFoundError(f"`--stores` must be folders, got `{folder}`.")
-    _check_folder(arguments.out)
+    check_folder(arguments.out)
     with _importing():
         from experiments.ledger.write import write
     _print(write(arguments.stores, arguments.out), as_json=arguments.json)
     return 0
 
 
-def gallery(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
+def gallery(arguments: argparse.Namespace) -> int:
     """Make the folders that the gallery lacks, and its page; 1 if one failed."""
-    if rest:
-        raise ValueError(f"`gallery` takes no {' '.join(rest)}.")
     ids = [find(registry.EXPERIMENTS, id).id for id in dict.fromkeys(arguments.ids)]
-    data = arguments.data or _folder_from_environment()
+    data = arguments.data or folder_from_environment()
     if data is not None and not data.is_dir():
         raise FileNotFoundError(f"`--data` must be a folder, got `{data}`.")
     if arguments.page and ids:
         raise ValueError(f"`--page` is of all experiments, got {' '.join(ids)}.")
-    _check_folder(arguments.out)
+    check_folder(arguments.out)
     with _importing():
         from experiments.gallery.make import write
     summary = write(
@@ -102,47 +116,52 @@ def gallery(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
         arguments.out,
         preset=arguments.preset,
         data=data,
-        store=arguments.store or pathlib.Path(_STORE),
+        store=arguments.store or pathlib.Path(STORE),
         tell=(lambda line: None) if arguments.json else _say,
     )
     _print(summary, as_json=arguments.json)
     return 1 if summary["failed"] else 0
 
 
+def launch(arguments: argparse.Namespace) -> int:
+    """Run an experiment by several workers; 1 if one of them failed here."""
+    from experiments import launch as launched
+
+    return launched.main(arguments)
+
+
 def _say(line: str) -> None:
     print(line, flush=True)
 
 
-def execute(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
+def execute(arguments: argparse.Namespace) -> int:
     """Run an experiment or benchmark; the exit status."""
+    try:
+        return _execute(arguments)
+    except RuntimeError as error:
+        from cfljax.engine import SweepError
+
+        if not isinstance(error, SweepError):
+            raise
+        command.complain(error)
+        return 1
+
+
+def _execute(arguments: argparse.Namespace) -> int:
+    entry = entry_of(arguments)
     is_own, is_run = arguments.command == "compare", arguments.command == "run"
-    entries = registry.EXPERIMENTS if is_run else registry.BENCHMARKS
-    entry = registry.COMPARISON if is_own else find(entries, arguments.id)
-    _check_use(entry, arguments)
-    memory = arguments.memory
-    if memory is not None and not math.isfinite(memory):
-        raise ValueError(f"`--memory` must be a number of GiB, got {memory}.")
-    options = Options(
-        out=arguments.out or pathlib.Path("results", arguments.id),
-        store=arguments.store or (None if arguments.out else pathlib.Path(_STORE)),
-        accept_code=arguments.accept_code,
-        chunk=arguments.chunk,
-        memory=None if memory is None else int(memory * 2**30),
-        data=arguments.data or _folder_from_environment(),
-        progress=not arguments.json,
-        devices=arguments.devices,
-        precision=arguments.precision,
-        shard=arguments.shard,
-    )
-    _check_folder(options.out)
-    if arguments.no_cache:
-        os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+    check_use(entry, arguments)
+    options = options_of(arguments)
+    check_folder(options.out)
     with _importing():
         found = _prepare_devices(entry, arguments.devices)  # From here on JAX is there.
-        config = configure(entry, arguments, rest)
+        config = configure(arguments)
+    options = dataclasses.replace(options, precision=arguments.precision)
     if arguments.out is None:
+        from experiments.commands import usual_folder
+
         usual = (
-            pathlib.Path("results", "compare", f"{config.data}-{config.partition}")
+            pathlib.Path("results", "compare", f"{config.dataset}-{config.partition}")
             if is_own
             else usual_folder(entry, arguments.preset, config)
         )
@@ -185,12 +204,14 @@ def _told(
     entry: Entry, arguments: argparse.Namespace, config: Any, options: Options
 ) -> dict[str, Any]:
     """What a folder of results says of the command that wrote it."""
+    from experiments.commands import typed
+
     is_own = entry is registry.COMPARISON
     asked = [arguments.command, *filter(None, [entry.id])]
     asked += [] if is_own else ["--preset", arguments.preset]
     further = []
     if options.data is not None and entry.takes_data:
-        further += ["--folder" if is_own else "--data", "FOLDER"]
+        further += ["--data", "FOLDER"]
     if options.precision is not None:
         further += ["--precision", f"{options.precision:g}"]
     usual = entry.load().preset(arguments.preset)
@@ -219,29 +240,6 @@ def _importing() -> Iterator[None]:
         gc.enable()
 
 
-def _check_use(entry: Entry, arguments: argparse.Namespace) -> None:
-    """ValueError for a flag that the experiment has no use for."""
-    shard = arguments.shard and "/".join(map(str, arguments.shard))
-    is_long = entry.has_jobs or entry.spreads_clients
-    for flag, value, is_used in (
-        ("--devices", arguments.devices, entry.is_sweep or is_long),
-        ("--precision", arguments.precision, entry.is_sweep),
-        ("--plan", arguments.plan or None, entry.has_jobs),
-        ("--shard", shard, entry.is_sweep or entry.has_jobs),
-        ("--store", arguments.store, entry.uses_store),
-        ("--accept-code", arguments.accept_code, entry.uses_store),
-    ):
-        if value is not None and not is_used:
-            raise ValueError(f"`{flag}` has no use for {arguments.id}, got {value}.")
-
-
-def _check_folder(out: pathlib.Path) -> None:
-    """OSError where a file is in the way of a folder, before anything is computed."""
-    found = next(path for path in (out, *out.absolute().parents) if path.exists())
-    if not found.is_dir():
-        raise NotADirectoryError(f"cannot write to `{out}`: `{found}` is no folder.")
-
-
 def _prepare_devices(entry: Entry, wanted: int | None) -> int | None:
     """Make the devices that were asked for, before anything uses JAX; how many there
     are, None where nothing is spread over them."""
@@ -255,50 +253,110 @@ def _prepare_devices(entry: Entry, wanted: int | None) -> int | None:
     return found
 
 
-def _folder_from_environment() -> pathlib.Path | None:
-    folder = os.environ.get("CFLJAX_DATA")
-    return pathlib.Path(folder) if folder else None
+_RESUMES = "stopped; start again to resume"
+COMMANDS = (
+    Command(
+        "list",
+        "list all experiments by paper, with what they take and which have results",
+        flags_of.add_list,
+        listing,
+        examples=("list", "list --json"),
+    ),
+    Command(
+        "run",
+        "run an experiment: a table, a figure or a study of a paper",
+        flags_of.add_run,
+        execute,
+        "ID [FLAGS]",
+        (
+            "run ifca.fig3a --help",
+            "run ifca.fig3a --preset quick",
+            "run ifca.fig3a --convention reference paper --noise 0.1 0.2",
+            "run ifca.fig3a --num-trials 1000 --precision .2",
+            "run werner.table1 --data FOLDER --loss probability",
+            "run ifca.fig3c --preset paper --out FOLDER --shard 1/2   # and then 2/2,",
+            "run ifca.fig3c --preset paper --out FOLDER   # and then the table",
+        ),
+        stopped=_RESUMES,
+    ),
+    Command(
+        "bench",
+        "run a benchmark: how fast this library is here",
+        flags_of.add_bench,
+        execute,
+        "ID [FLAGS]",
+        ("bench linear", "bench neural --algorithms ifca,clove"),
+        stopped=_RESUMES,
+    ),
+    Command(
+        "compare",
+        "compare algorithms on data and sizes of your own",
+        flags_of.add_compare,
+        execute,
+        examples=(
+            "compare --algorithms fedavg,ifca,ditto:penalty=.1 "
+            "--dataset fashion_mnist --data FOLDER",
+            "compare --dataset digits --algorithms local,fedavg,clove --num-samples 20 "
+            "--step-sizes .1 .03",
+            "compare --dataset digits --algorithms fedavg,ifca "
+            "--search fedavg:proximal=0,.1",
+        ),
+        stopped=_RESUMES,
+    ),
+    Command(
+        "launch",
+        "run an experiment by several workers, on a Slurm cluster or here",
+        flags_of.add_launch,
+        launch,
+        "ID --workers N [FLAGS]",
+        (
+            "launch ifca.fig3a --workers 8 --preset paper --dry-run",
+            "launch ifca.fig3a --workers 8 --preset paper --out FOLDER "
+            "--partition NAME --cpus 4 --memory-gib 16",
+            "launch ifca.fig3c --workers 2 --local --num-trials 100",
+        ),
+        stopped=_RESUMES,
+    ),
+    Command(
+        "data",
+        "tell which real data sets are here, and how to get the others",
+        flags_of.add_data,
+        data,
+        examples=("data", "data --data FOLDER"),
+    ),
+    Command(
+        "ledger",
+        "write all published numbers beside ours, with verdicts and commands",
+        flags_of.add_ledger,
+        ledger,
+        examples=("ledger", "ledger --stores FOLDER"),
+    ),
+    Command(
+        "gallery",
+        "make a folder of figures and tables for each experiment, and a page of all",
+        flags_of.add_gallery,
+        gallery,
+        "[ID ...] [FLAGS]",
+        (
+            "gallery --data FOLDER",
+            "gallery werner.fig4 clove.fig3 --out results/figures",
+        ),
+        stopped=_RESUMES,
+    ),
+)
+PROGRAM = Program(
+    "python -m experiments",
+    "Regenerate the papers' tables and figures, and measure how fast that is.",
+    COMMANDS,
+    "A run that was cut off, by whatever, resumes where it stopped when it is started "
+    "again.\nExit status: 0 done; 1 something failed; 2 bad input or nowhere to write; "
+    "130 stopped.",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
-    arguments = None
-    try:
-        arguments, rest = parser().parse_known_args(argv)
-        if arguments.command == "launch":
-            status = launch.main(arguments, rest)
-        elif arguments.command == "ledger":
-            status = ledger(arguments, rest)
-        elif arguments.command == "gallery":
-            status = gallery(arguments, rest)
-        elif arguments.command != "list":
-            status = execute(arguments, rest)
-        elif rest:
-            raise ValueError(f"`list` takes no {' '.join(rest)}.")
-        else:
-            listing(arguments.json)
-            status = 0
-        sys.stdout.flush()  # Or a full disk would be noticed after the exit status.
-        return status
-    except KeyboardInterrupt:
-        print("stopped; start again to resume", file=sys.stderr)
-        return 130
-    except RuntimeError as error:
-        from cfljax.engine import SweepError
-
-        if not isinstance(error, SweepError):
-            raise
-        print(f"error: {_in_one_line(error)}", file=sys.stderr)
-        return 1
-    except (ValueError, OSError, MemoryError) as error:
-        if getattr(arguments, "traceback", False):
-            traceback.print_exc()
-        print(f"error: {_in_one_line(error)}", file=sys.stderr)
-        return 2
-
-
-def _in_one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    return command.main(PROGRAM, argv)
 
 
 if __name__ == "__main__":

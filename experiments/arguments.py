@@ -1,273 +1,378 @@
-"""What the experiments' command line takes, and an experiment's own flags."""
+"""What each command of the experiments takes, and an experiment's own flags."""
 
 import argparse
-import contextlib
+import dataclasses
 import difflib
-import io
+import json
+import math
+import os
 import pathlib
 import re
-import types
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
-from experiments import registry
+from cfljax.command import Parser, at_least, integer, number, shown
+from experiments import costs, flags, registry
+from experiments.options import Options
 from experiments.registry import Entry
 
 MINUTES = 240  # Of a worker on a cluster; it is queued again when they are over.
-EXAMPLES = """\
-examples:
-  python -m experiments list
-  python -m experiments run ifca.fig3a --preset quick
-  python -m experiments run ifca.fig3a --preset quick --convention reference paper
-  python -m experiments run ifca.fig3c --num-trials 100 --out results/more --json
-  python -m experiments run ifca.table1_mnist --data FOLDER
-  python -m experiments run ifca.fig3a --help-config
-  python -m experiments run werner.table1 --data FOLDER --loss probability
-  python -m experiments bench linear
-  python -m experiments compare --algorithms fedavg,ifca,ditto:penalty=.1 \\
-      --data fashion_mnist --partition label_skew_1 --folder FOLDER
-  python -m experiments compare --data digits --algorithms local,fedavg,clove \\
-      --num-samples 20 --num-validation-samples 5 --num-test-samples 8 \\
-      --step-sizes .1 .03 --search fedavg:proximal=0,.1
-  python -m experiments compare --help-config
-  python -m experiments ledger --stores FOLDER
-  python -m experiments gallery --data FOLDER
-  python -m experiments gallery werner.fig4 clove.fig3 --out results/figures
-  python -m experiments gallery ifca.fig4 --preset paper --data FOLDER --store FOLDER
-
-as many trials as each cell needs for an interval shorter than .2, at most 1000:
-  python -m experiments run ifca.fig3a --num-trials 1000 --precision .2
-
-two workers on one store, on machines that share FOLDER; then the table:
-  python -m experiments run ifca.fig3c --preset paper --out FOLDER --shard 1/2
-  python -m experiments run ifca.fig3c --preset paper --out FOLDER --shard 2/2
-  python -m experiments run ifca.fig3c --preset paper --out FOLDER
-
-A run that was cut off, by whatever, resumes where it stopped when it is started again.
-Exit status: 0 done; 1 cells failed; 2 bad input or nowhere to write; 130 stopped.
-"""
-LAUNCH_EXAMPLES = """\
-examples:
-  python -m experiments launch ifca.fig3a --workers 8 --preset paper --dry-run
-  python -m experiments launch ifca.fig3a --workers 8 --preset paper --out FOLDER \\
-      --partition NAME --time 240 --cpus 4 --memory-gib 16
-  python -m experiments launch ifca.fig3c --workers 2 --local --num-trials 100
-
-All other flags are those of `run` and of the experiment; FOLDER must be seen by all
-machines. Slurm is not needed for --dry-run and --local.
-"""
+STORE = "results/store"  # Of whatever is run without `--out`.
+USUAL = "quick"  # The preset, unless one is named.
+# What `study.settings` writes beside the fields of a configuration, and who says it.
+_BESIDE = ("source", "precision")
+_FOLDER: dict[str, Any] = {"type": pathlib.Path, "metavar": "FOLDER"}
 
 
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, without the usage."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"error: {message}; see {self.prog} --help\n")
-
-
-def parser() -> argparse.ArgumentParser:
-    """The options that all experiments share; the rest is the experiment's own."""
-    top = Parser(
-        prog="python -m experiments",
-        description="Regenerate the papers' tables and figures, and benchmarks.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, text in (
-        ("list", "list the experiments and benchmarks"),
-        ("run", "run an experiment"),
-        ("bench", "run a benchmark"),
-        ("compare", "compare algorithms on data and sizes of your own"),
-        ("launch", "run an experiment by several workers, on a Slurm cluster or here"),
-        ("ledger", "all published numbers beside ours, with verdicts and commands"),
-        ("gallery", "a folder of figures and tables for each experiment, and a page"),
-    ):
-        command = commands.add_parser(
-            name,
-            help=text,
-            description=text,
-            epilog=LAUNCH_EXAMPLES if name == "launch" else EXAMPLES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        if name == "launch":
-            _add_workers(command)
-            continue
-        command.add_argument("--json", action="store_true", help="one JSON document")
-        if name == "ledger":
-            _add_ledger(command)
-            continue
-        if name == "gallery":
-            _add_gallery(command)
-            continue
-        command.add_argument(
-            "--no-cache",
-            action="store_true",
-            help="compile anew; else compiled programs are kept in CFLJAX_CACHE, a "
-            "folder or off (by default cfljax in the user's cache)",
-        )
-        if name == "list":
-            continue
-        _add_subject(command, name)
-        command.set_defaults(precision=None, shard=None, plan=False)
-        if name == "run":
-            _add_precision(command)
-        if name != "bench":
-            _add_share(command)
-        _add_resources(command)
-    return top
+def add_list(parser: Parser, words: Sequence[str]) -> None:
+    """The flags of `list`."""
+    del words
+    _add_json(parser)
 
 
-def _add_ledger(command: argparse.ArgumentParser) -> None:
-    """Where the ledger's numbers are, and where it goes."""
-    folder: dict[str, Any] = {"type": pathlib.Path, "metavar": "FOLDER"}
-    command.add_argument(
+def add_run(parser: Parser, words: Sequence[str]) -> None:
+    """The flags of `run`, and of the experiment that the words name."""
+    entry = _asked(parser, words, registry.EXPERIMENTS)
+    _add_preset(parser)
+    _add_all(parser, words, entry)
+
+
+def add_bench(parser: Parser, words: Sequence[str]) -> None:
+    """The flags of `bench`, and of the benchmark that the words name."""
+    entry = _asked(parser, words, registry.BENCHMARKS)
+    _add_preset(parser)
+    _add_all(parser, words, entry)
+
+
+def add_compare(parser: Parser, words: Sequence[str]) -> None:
+    """The flags of `compare`."""
+    parser.set_defaults(id="", preset=None)
+    _add_config(parser.add_argument_group("the size of the whole"))
+    _add_all(parser, words, registry.COMPARISON)
+
+
+def add_launch(parser: Parser, words: Sequence[str]) -> None:
+    """The flags of `launch`, and of the experiment that its workers run."""
+    parser.set_defaults(words=tuple(words))
+    entry = _asked(parser, words, registry.EXPERIMENTS)
+    add_workers(parser)
+    _add_preset(parser)
+    _add_all(parser, words, entry, for_workers=True)
+
+
+def add_data(parser: Parser, words: Sequence[str]) -> None:
+    """The flags of `data`."""
+    del words
+    _add_data(parser)
+    _add_json(parser)
+
+
+def add_ledger(parser: Parser, words: Sequence[str]) -> None:
+    """The flags of `ledger`."""
+    del words
+    parser.add_argument(
         "--stores",
         nargs="+",
-        help="of results; figures/ledger/store by default, if it is there",
-        **folder,
+        help="folders with results of runs, as `run --store` names them "
+        "(default: figures/ledger/store, if it is there)",
+        **_FOLDER,
     )
-    command.add_argument(
+    parser.add_argument(
         "--out",
         default=pathlib.Path("figures", "ledger"),
-        help="of the ledger's files; figures/ledger by default",
-        **folder,
+        help="folder that the ledger's files are written to (default: figures/ledger)",
+        **_FOLDER,
     )
-    command.add_argument("--traceback", action="store_true", help="of an error")
+    _add_json(parser)
 
 
-def _add_gallery(command: argparse.ArgumentParser) -> None:
-    """What the gallery shall have, and where it goes."""
-    folder: dict[str, Any] = {"type": pathlib.Path, "metavar": "FOLDER"}
-    command.add_argument(
-        "ids", nargs="*", metavar="ID", help="see `list`; all by default"
+def add_gallery(parser: Parser, words: Sequence[str]) -> None:
+    """The flags of `gallery`."""
+    del words
+    parser.add_argument(
+        "ids",
+        nargs="*",
+        metavar="ID",
+        help="experiments, as `list` names them (default: all of them)",
     )
-    command.add_argument(
+    parser.add_argument(
         "--out",
         default=pathlib.Path("figures"),
-        help="of the gallery; figures by default. What is there of the paper's size "
-        "stays, what is damaged or of another size is made again",
-        **folder,
+        help="folder of the gallery; what is there of the paper's size stays, what is "
+        "damaged or of another size is made again (default: figures)",
+        **_FOLDER,
     )
-    command.add_argument(
+    parser.add_argument(
         "--preset",
         choices=registry.PRESETS,
-        default="quick",
-        help="of what is made; quick by default",
+        default=USUAL,
+        help="size of the experiments that are run (default: quick)",
     )
-    command.add_argument(
-        "--page", action="store_true", help="make nothing, only write the page again"
+    parser.add_argument(
+        "--page", action="store_true", help="run nothing, only write the page again"
     )
-    command.add_argument("--data", help="of real data", **folder)
-    command.add_argument(
-        "--store", help="of results; results/store by default", **folder
-    )
-    command.add_argument("--traceback", action="store_true", help="of an error")
-
-
-def _add_subject(command: argparse.ArgumentParser, name: str) -> None:
-    """What is run, on which data, and where the results go."""
-    folder: dict[str, Any] = {"type": pathlib.Path, "help": "folder of real data"}
-    if name == "compare":  # Where `--data` is the name of the set.
-        command.set_defaults(id="", preset="quick")
-        command.add_argument("--folder", dest="data", **folder)
-    else:
-        ids = registry.EXPERIMENTS if name == "run" else registry.BENCHMARKS
-        first = next(iter(ids))
-        command.add_argument("id", metavar="ID", help=f"see `list`, e.g. {first}")
-        command.add_argument("--preset", choices=registry.PRESETS, default="quick")
-        command.add_argument("--data", **folder)
-    command.add_argument("--out", type=pathlib.Path, help="folder of the results")
-    command.add_argument(
+    _add_data(parser)
+    parser.add_argument(
         "--store",
-        type=pathlib.Path,
-        help="for sweeps and neural networks: folder in which they look for what is "
-        "computed and put the rest; by default `store` in the folder of the results if "
-        "that is given, else results/store, where all experiments find each other's",
+        help="folder in which runs look for what is computed, and put the rest "
+        "(default: results/store)",
+        **_FOLDER,
     )
-    command.add_argument(
+    _add_json(parser)
+
+
+def _asked(
+    parser: Parser, words: Sequence[str], entries: Mapping[str, Entry]
+) -> Entry | None:
+    """The experiment that the words name: the first of them, or if that is a flag the
+    first that is an id; None where there is none, for the parser to complain of."""
+    first = next(iter(entries))
+    named = parser.add_argument(
+        "id", metavar="ID", help=f"what to run, as `list` names it, such as {first}"
+    )
+    named.completer = lambda **_: list(entries)  # type: ignore[attr-defined]
+    if words and not words[0].startswith("-"):
+        return find(entries, words[0])
+    return next((entries[word] for word in words if word in entries), None)
+
+
+def _add_all(
+    parser: Parser,
+    words: Sequence[str],
+    entry: Entry | None,
+    *,
+    for_workers: bool = False,
+) -> None:
+    """What every run takes, and the experiment's own flags if it is known."""
+    if "--no-cache" in words:  # To ask for the flags may already import JAX.
+        os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+    if entry is None:
+        name = parser.prog.split()[-1]
+        parser.description = (
+            f"{parser.description}\n`{name} ID --help` shows the flags of one of them, "
+            "with its values and what it takes."
+        )
+    else:
+        paper = registry.PAPERS.get(entry.id.partition(".")[0])
+        title = f"{paper}: {entry.title}" if paper else entry.title
+        parser.description = "\n".join([title, *_costs(entry)])
+        flags.add_fields(parser, flags.fields_of(entry))
+        if entry.id:
+            parser.usage = (
+                f"{parser.prog} {entry.id} {'--workers N ' * for_workers}[FLAGS]"
+            )
+            parser.epilog = _examples(parser.prog, entry)
+    _add_results(parser, entry, for_workers=for_workers)
+    _add_machine(parser, entry, for_workers=for_workers)
+
+
+def _costs(entry: Entry) -> list[str]:
+    """Lines of what the presets take."""
+    is_paper = entry.id in registry.EXPERIMENTS
+    lines = costs.lines(entry.id) if is_paper else []
+    if entry.has_jobs:
+        lines.append("`--plan` measures here what is left to do, before it is started.")
+    return ["", *lines] if lines else []
+
+
+def _examples(prog: str, entry: Entry) -> str:
+    """Commands of one experiment that can be typed."""
+    own = f"{prog} {entry.id}"
+    data = " --data FOLDER" if entry.takes_data else ""
+    if prog.endswith(" launch"):
+        lines = [f"--workers 2 --local{data}", f"--workers 8 --preset paper{data}"]
+    else:
+        lines = [f"--preset quick{data}", f"--preset paper{data}"]
+        lines += [f"--config results/{entry.id}/quick/config.json{data}"]
+    return "\n".join(["examples:", *(f"  {own} {line}" for line in lines)])
+
+
+def _add_json(parser: Any) -> None:
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON document, for programs"
+    )
+
+
+def _add_data(parser: Any, *, is_used: bool = True) -> None:
+    parser.add_argument(
+        "--data",
+        help=_used(
+            is_used,
+            "folder with the real data sets; `data` lists them (default: CFLJAX_DATA)",
+        ),
+        **_FOLDER,
+    )
+
+
+def _add_config(group: Any) -> None:
+    group.add_argument(
+        "--config",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="start from the settings of a `config.json` that a run has written; "
+        "flags that are typed change them",
+    )
+
+
+def _add_preset(parser: Parser) -> None:
+    """Where the values come from that no flag gives."""
+    group = parser.add_argument_group("the size of the whole")
+    where = group.add_mutually_exclusive_group()
+    where.add_argument(
+        "--preset",
+        choices=registry.PRESETS,
+        help="all settings at once: quick, for a first look in minutes, or paper, as "
+        f"published (default: {USUAL})",
+    )
+    _add_config(where)
+
+
+def _add_results(parser: Parser, entry: Entry | None, *, for_workers: bool) -> None:
+    """Where data come from and results go."""
+    group = parser.add_argument_group("data and results")
+    _add_data(group, is_used=entry is None or entry.takes_data)
+    group.add_argument(
+        "--out",
+        help="folder that tables and figures are written to (default: one below "
+        "`results` that is named after the settings)",
+        **_FOLDER,
+    )
+    group.add_argument(
+        "--store",
+        help=_used(
+            entry is None or entry.uses_store,
+            "folder of what is computed already, which is looked up and added to "
+            "(default: `store` in the folder of --out, else results/store, where all "
+            "experiments find each other's)",
+        ),
+        **_FOLDER,
+    )
+    group.add_argument(
         "--accept-code",
         metavar="WHY",
-        help="complete cells of the store that other code began, which is recorded "
-        "with the reason",
+        help=_used(
+            entry is None or entry.uses_store,
+            "complete what another version of the code has begun in the store; the "
+            "reason that you give is recorded",
+        ),
     )
+    parser.set_defaults(json=False)
+    if not for_workers:
+        _add_json(group)
 
 
-def _add_precision(command: argparse.ArgumentParser) -> None:
-    """What sweeps alone have a use for, see `registry.Entry`."""
-    command.add_argument(
+def _add_machine(parser: Parser, entry: Entry | None, *, for_workers: bool) -> None:
+    """What the machine may be used for."""
+    is_sweep = entry is None or entry.is_sweep
+    has_jobs = entry is None or entry.has_jobs
+    group = parser.add_argument_group("the machine")
+    group.add_argument(
+        "--devices",
+        type=integer,
+        metavar="N",
+        help=_used(
+            is_sweep or has_jobs or (entry is not None and entry.spreads_clients),
+            "cores or accelerators to use; results do not depend on it (default: all "
+            "for neural networks, one for everything else)",
+        ),
+    )
+    group.add_argument(
+        "--memory",
+        type=number,
+        metavar="GIB",
+        help="most memory that trials computed together may take, in GiB (default: "
+        "half of what is free)",
+    )
+    group.add_argument(
+        "--chunk",
+        type=integer,
+        metavar="N",
+        help="trials computed together; results do not depend on it (default: as many "
+        "as fit in the memory)",
+    )
+    group.add_argument(
+        "--no-cache",
+        action="store_true",
+        help="compile everything anew, rather than use programs that earlier runs have "
+        "kept in CFLJAX_CACHE (default: `cfljax` in the user's cache)",
+    )
+    group.add_argument(
         "--precision",
-        type=float,
+        type=number,
         metavar="W",
-        help="for sweeps: stop the trials of a cell when its interval, which allows "
-        "for that, is narrower than W; never by default",
+        help=_used(
+            is_sweep,
+            "stop repeating a setting once its confidence interval is shorter than W "
+            "(default: never)",
+        ),
     )
-
-
-def _add_share(command: argparse.ArgumentParser) -> None:
-    """What sweeps and experiments with jobs have a use for."""
-    command.add_argument(
+    shares = entry is None or entry.is_sweep or entry.has_jobs
+    group.add_argument(
         "--shard",
         type=_shard,
         metavar="I/N",
-        help="be worker I of N on one store, and write no table",
+        help=_used(
+            shares and not for_workers,
+            "be worker I of N that fill one store together, and write no table; run "
+            "without it for that, when all have ended",
+        ),
     )
-    command.add_argument(
-        "--plan",
-        action="store_true",
-        help="for neural networks: print cells, what the store has, and core-hours to "
-        "the end, from a round or two that are measured here; store nothing",
-    )
+    parser.set_defaults(plan=False)
+    if not for_workers:
+        group.add_argument(
+            "--plan",
+            action="store_true",
+            help=_used(
+                has_jobs,
+                "compute nothing; measure a round or two, and print what is to do, "
+                "what the store has, and the core-hours to the end",
+            ),
+        )
 
 
-def _add_resources(command: argparse.ArgumentParser) -> None:
-    """What a run may use, and what it says."""
-    command.add_argument("--chunk", type=int, help="trials per compiled call")
-    command.add_argument("--memory", type=float, metavar="GIB", help="limit")
-    command.add_argument(
-        "--devices",
-        type=int,
-        metavar="N",
-        help="cores or accelerators that clients are spread over, for experiments "
-        "with neural networks, or trials, for sweeps; all by default, but one core "
-        "for sweeps, whose results do not depend on it",
-    )
-    command.add_argument("--traceback", action="store_true", help="of an error")
-    command.add_argument(
-        "--help-config", action="store_true", help="flags of this experiment"
-    )
+def _used(is_used: bool, text: str) -> str:
+    """Help of a flag, hidden where it would be refused."""
+    return text if is_used else argparse.SUPPRESS
 
 
 def _shard(text: str) -> tuple[int, int]:
     """`(I, N)` of "I/N"; their range is checked with the other options."""
     match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text, re.ASCII)
     if match is None:
-        raise argparse.ArgumentTypeError(f"must be like 2/8, got {text!r}")
+        raise argparse.ArgumentTypeError(f"must be like 2/8, got {shown(text)}")
     return int(match[1]), int(match[2])
 
 
-def _add_workers(command: argparse.ArgumentParser) -> None:
-    """What `launch` takes; all else is each worker's."""
-    command.add_argument("id", metavar="ID", help="see `list`, e.g. ifca.fig3a")
-    command.add_argument("--workers", type=int, required=True, metavar="N")
-    command.add_argument("--preset", choices=registry.PRESETS, default="quick")
-    command.add_argument("--out", type=pathlib.Path, help="folder of the results")
-    for name, unit, text in (
-        ("--time", "MINUTES", f"limit of a worker; {MINUTES} on a cluster by default"),
-        ("--cpus", "N", "cores of a worker"),
-        ("--gpus", "N", "accelerators of a worker; none by default"),
-        ("--memory-gib", "GIB", "memory of a worker"),
-    ):
-        command.add_argument(name, type=int, metavar=unit, help=text)
-    command.add_argument("--partition", metavar="NAME", help="of the cluster")
-    where = command.add_mutually_exclusive_group()
-    where.add_argument("--local", action="store_true", help="run all here, and wait")
-    where.add_argument(
-        "--dry-run", action="store_true", help="print the script, submit nothing"
+def add_workers(parser: Parser) -> None:
+    """What `launch` takes for itself; all else is each worker's."""
+    group = parser.add_argument_group("the workers")
+    count: dict[str, Any] = {"type": at_least(1)}
+    group.add_argument(
+        "--workers",
+        required=True,
+        metavar="N",
+        help="how many processes share the work",
+        **count,
     )
-    command.add_argument("--traceback", action="store_true", help="of an error")
+    for name, unit, text in (
+        ("--time", "MINUTES", f"limit of a worker (default: {MINUTES} on a cluster)"),
+        ("--cpus", "N", "processor cores of a worker (default: the cluster's)"),
+        ("--gpus", "N", "accelerators of a worker (default: none)"),
+        ("--memory-gib", "GIB", "memory of a worker (default: the cluster's)"),
+    ):
+        group.add_argument(name, metavar=unit, help=text, **count)
+    group.add_argument(
+        "--partition", metavar="NAME", help="partition of the Slurm cluster"
+    )
+    where = group.add_mutually_exclusive_group()
+    where.add_argument(
+        "--local", action="store_true", help="run all workers here, and wait for them"
+    )
+    where.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print the script for the cluster, and submit nothing",
+    )
 
 
 def find(entries: Mapping[str, Entry], name: str) -> Entry:
@@ -275,85 +380,137 @@ def find(entries: Mapping[str, Entry], name: str) -> Entry:
     if name in entries:
         return entries[name]
     near = difflib.get_close_matches(name, entries, n=3, cutoff=0.4) or list(entries)
-    raise ValueError(f"unknown id {name!r}; nearest: {', '.join(near)}.")
+    raise ValueError(f"unknown id {shown(name)}; nearest: {', '.join(near)}.")
 
 
-def configure(entry: Entry, arguments: argparse.Namespace, rest: Sequence[str]) -> Any:
-    """The experiment's configuration: its preset, changed by its own flags."""
-    import tyro  # Not above: listing and help have no use for it.
+def entry_of(arguments: argparse.Namespace) -> Entry:
+    """What is to be run."""
+    if arguments.command == "compare":
+        return registry.COMPARISON
+    is_bench = arguments.command == "bench"
+    entries = registry.BENCHMARKS if is_bench else registry.EXPERIMENTS
+    return find(entries, arguments.id)
 
-    default = entry.load().preset(arguments.preset)
-    rest = ["--help"] if arguments.help_config else rest
-    asked = (arguments.command, *filter(None, [arguments.id]))
-    complaint = io.StringIO()
+
+def check_use(entry: Entry, arguments: argparse.Namespace) -> None:
+    """Refuse flags that an experiment has no use for, and data that are not there.
+
+    Raises:
+      ValueError: for such a flag.
+      FileNotFoundError: if `--data` names no folder.
+    """
+    shard = arguments.shard and "/".join(map(str, arguments.shard))
+    is_long = entry.has_jobs or entry.spreads_clients
+    for flag, value, is_used in (
+        ("--devices", arguments.devices, entry.is_sweep or is_long),
+        ("--precision", arguments.precision, entry.is_sweep),
+        ("--plan", arguments.plan or None, entry.has_jobs),
+        ("--shard", shard, entry.is_sweep or entry.has_jobs),
+        ("--store", arguments.store, entry.uses_store),
+        ("--accept-code", arguments.accept_code, entry.uses_store),
+        ("--data", arguments.data, entry.takes_data),
+    ):
+        if value is not None and not is_used:
+            name = arguments.id or "compare"
+            raise ValueError(f"`{flag}` has no use for {name}, got {value}.")
+    data = arguments.data
+    if data is not None and not data.expanduser().is_dir():
+        raise FileNotFoundError(f"`--data` must name a folder that exists, got {data}.")
+
+
+def options_of(arguments: argparse.Namespace) -> Options:
+    """How to run, as it was typed; the folder is the usual one's parent if none was.
+
+    Raises:
+      ValueError: if a number is out of its range.
+    """
+    memory = arguments.memory
+    if memory is not None and not math.isfinite(memory):
+        raise ValueError(f"`--memory` must be a number of GiB, got {memory}.")
+    return Options(
+        out=arguments.out or pathlib.Path("results", arguments.id),
+        store=arguments.store or (None if arguments.out else pathlib.Path(STORE)),
+        accept_code=arguments.accept_code,
+        chunk=arguments.chunk,
+        memory=None if memory is None else int(memory * 2**30),
+        data=arguments.data or folder_from_environment(),
+        progress=not arguments.json,
+        devices=arguments.devices,
+        precision=arguments.precision,
+        shard=arguments.shard,
+    )
+
+
+def folder_from_environment() -> pathlib.Path | None:
+    """The folder of data that CFLJAX_DATA names."""
+    folder = os.environ.get("CFLJAX_DATA")
+    return pathlib.Path(folder) if folder else None
+
+
+def check_folder(out: pathlib.Path) -> None:
+    """OSError where a file is in the way of a folder, before anything is computed."""
+    found = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if not found.is_dir():
+        raise NotADirectoryError(f"cannot write to `{out}`: `{found}` is no folder.")
+
+
+def configure(arguments: argparse.Namespace) -> Any:
+    """The experiment's configuration: a preset, or what a file says, changed by flags
+    that were typed. Sets `arguments.preset` to the preset that is most like it.
+
+    Raises:
+      ValueError: if a value is out of its range, or the file is not of this experiment.
+      OSError: if the file cannot be read.
+    """
+    entry = entry_of(arguments)
+    module, fields = entry.load(), flags.fields_of(entry)
+    typed = flags.typed_fields(arguments, fields)
+    if arguments.config is None:
+        arguments.preset = arguments.preset or USUAL
+        return dataclasses.replace(module.preset(arguments.preset), **typed)
+    presets = {name: module.preset(name) for name in registry.PRESETS}
+    read = _read_config(arguments.config, entry, fields)
+    precision = read.pop("precision", None)
+    if precision is not None and arguments.precision is None:
+        arguments.precision = precision
+    kind = type(presets[USUAL])
+    needed = {
+        field.name
+        for field in dataclasses.fields(kind)
+        if field.default is dataclasses.MISSING
+        and field.default_factory is dataclasses.MISSING
+    }
+    if missing := sorted(needed - {*read, *typed}):
+        raise ValueError(f"`--config`: {arguments.config} lacks {', '.join(missing)}.")
+    config = kind(**{**read, **typed})
+    unlike = lambda name: sum(
+        getattr(config, field.name) != getattr(presets[name], field.name)
+        for field in dataclasses.fields(kind)
+    )
+    arguments.preset = min(registry.PRESETS, key=unlike)
+    return config
+
+
+def _read_config(
+    path: pathlib.Path, entry: Entry, fields: Sequence[flags.Field]
+) -> dict[str, Any]:
+    """Fields that a file of settings has, and `precision`."""
     try:
-        with contextlib.redirect_stderr(complaint):
-            return tyro.cli(
-                type(default),
-                args=list(rest),
-                default=default,
-                prog=" ".join(("python -m experiments", *asked)),
-            )
-    except SystemExit as stop:
-        if not stop.code:
-            raise  # Help was asked for and given.
-        told = _one_line(complaint.getvalue())
-        told = _refused(told, type(default), rest) or told
-        raise ValueError(f"{told} See --help-config for all flags.") from None
-
-
-def _one_line(box: str) -> str:
-    """The message inside the box that tyro draws around an error."""
-    inside = [line.strip("│╭╮╰╯─ \n") for line in box.splitlines()]
-    # Where the terminal has no box, a line of dashes is still drawn.
-    _, *message = [line for line in inside if line.strip("-")] or ["", "bad flags"]
-    text = " ".join(line for line in message if "full helptext" not in line)
-    text, _, _ = text.partition(" Argument helptext:")
-    return text.removeprefix("Error parsing Config: ").removesuffix(".") + "."
-
-
-def _refused(told: str, kind: type, rest: Sequence[str]) -> str:
-    """What a flag takes and what it got, where tyro could not read its values; "" where
-    it complains of something else."""
-    match = re.match(r"(?:Error parsing |Missing value for .*')--([\w-]+)[:']", told)
-    flag = match[1] if match else ""
-    hints = get_type_hints(kind)
-    allowed = _allowed(hints.get(flag.replace("-", "_")))
-    if not allowed:
-        return ""
-    got: list[str] = []
-    is_its = False
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if word.startswith("--"):
-            is_its = name[2:].replace("_", "-") == flag
-            got = [value] * bool(equals) if is_its else got
-        elif is_its:
-            got.append(word)
-    return f"`--{flag}` must be {allowed}, got {' '.join(got) or 'nothing'}."
-
-
-_NAMED: Mapping[Any, str] = {
-    int: "a whole number",
-    float: "a number",
-    str: "a text",
-    pathlib.Path: "a path",
-}
-
-
-def _allowed(hint: Any) -> str:
-    """Values of a type in words; "" of a type that has none here."""
-    inner = get_args(hint)
-    if get_origin(hint) is Literal:
-        return f"one of {', '.join(map(str, inner))}"
-    if get_origin(hint) in (Union, types.UnionType):
-        parts = [_allowed(one) for one in inner if one is not type(None)]
-        optional = ["None"] * (type(None) in inner)
-        return " or ".join([*optional, *parts]) if all(parts) else ""
-    if get_origin(hint) is not tuple:
-        return _NAMED.get(hint, "")
-    each = _allowed(inner[0])
-    if not each or any(one not in (inner[0], ...) for one in inner):
-        return ""
-    number = "any number of values" if inner[-1] is ... else f"{len(inner)} values"
-    return f"{number}, each {each}"
+        document = json.loads(path.read_text("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"`--config`: {path} is not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise ValueError(f"`--config`: {path} must hold one JSON object.")
+    known = {field.name for field in fields}
+    if strange := sorted(set(document) - known - set(_BESIDE)):
+        raise ValueError(
+            f"`--config`: {path} has {', '.join(strange)}, which "
+            f"{entry.id or 'compare'} does not; it is of another experiment."
+        )
+    found = flags.read_fields(document, fields, f"`--config`: {path}")
+    precision = document.get("precision")
+    if precision is not None and (
+        isinstance(precision, bool) or not isinstance(precision, int | float)
+    ):
+        raise ValueError(f"`--config`: {path}: `precision` must be a number or null.")
+    return {**found, "precision": precision}

@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import importlib.util
 import io
+import os
 import pathlib
 import re
 import shlex
@@ -20,37 +21,46 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from experiments import registry
-from experiments.arguments import MINUTES, configure, find, parser
+from cfljax.command import Parser
+from experiments.arguments import (
+    MINUTES,
+    add_workers,
+    check_folder,
+    check_use,
+    configure,
+    entry_of,
+    options_of,
+)
 from experiments.commands import usual_folder
-from experiments.options import Options
 
 _NAME = re.compile(r"[\w.,-]+")
 _YEAR = 365 * 24 * 60  # Minutes of a local worker, which nobody waits behind.
 _REQUEUES = 10  # Of a worker that meets its time limit.
 
 
-def main(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
-    """Launch what was asked for; the exit status, 1 if a local worker failed. `rest`
-    are flags of the experiment.
+def main(arguments: argparse.Namespace) -> int:
+    """Launch what was asked for; the exit status, 1 if a local worker failed.
 
     Raises:
       ValueError: if anything is wrong with the flags, or submitit or Slurm is missing.
     """
-    _check(arguments, rest)
-    run = ["run", arguments.id, "--preset", arguments.preset]
-    usual = _check_experiment([*run, *rest])
+    _check(arguments)
+    usual = _check_experiment(arguments)
     out = arguments.out or usual
-    flags = ["--out", str(out), *rest]
+    check_folder(out)
+    flags = ["--out", str(out), *_forwarded(arguments.words)]
     if importlib.util.find_spec("submitit") is None:
         raise ValueError(
             "`launch` needs submitit; install the extra `slurm`, or it alone: "
             "`python -m pip install submitit`."
         )
-    command = [sys.executable, "-m", "experiments", *run]
+    run = ["run", arguments.id]
+    if arguments.config is None:
+        run += ["--preset", arguments.preset]
+    command = [sys.executable, "-m", "cfljax", *run]
     team = workers(command, flags, arguments.workers)
     if arguments.dry_run:
         print(script(arguments, out))
@@ -66,40 +76,43 @@ def main(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     return 0
 
 
-def _check(arguments: argparse.Namespace, rest: Sequence[str]) -> None:
-    for name in ("workers", "time", "cpus", "gpus", "memory_gib"):
-        number, flag = getattr(arguments, name), "--" + name.replace("_", "-")
-        if number is not None and number < 1:
-            raise ValueError(f"`{flag}` must be at least 1, got {number}.")
-        if arguments.local and number is not None and name in ("cpus", "memory_gib"):
-            raise ValueError(f"`{flag}` has no use with `--local`, got {number}.")
+def _check(arguments: argparse.Namespace) -> None:
+    for flag in ("cpus", "memory_gib", "partition"):
+        value = getattr(arguments, flag)
+        if arguments.local and value is not None:
+            name = "--" + flag.replace("_", "-")
+            raise ValueError(f"`{name}` has no use with `--local`, got {value}.")
     partition = arguments.partition
     if partition is not None and not _NAME.fullmatch(partition):
         raise ValueError(f"`--partition` must be a name, got {partition!r}.")
-    if arguments.local and partition is not None:
-        raise ValueError(f"`--partition` has no use with `--local`, got {partition}.")
-    if any(re.fullmatch("--shard(=.*)?", flag, re.DOTALL) for flag in rest):
+    if arguments.shard is not None:
         raise ValueError("`--shard` is each worker's own: ask for `--workers`.")
 
 
-def _check_experiment(flags: Sequence[str]) -> pathlib.Path:
-    """Raises ValueError, or exits in one line, for what every worker would refuse;
-    returns where results go unless told."""
-    arguments, rest = parser().parse_known_args(flags)
-    entry = find(registry.EXPERIMENTS, arguments.id)
+def _check_experiment(arguments: argparse.Namespace) -> pathlib.Path:
+    """Raises ValueError for what every worker would refuse; returns where results go
+    unless told."""
+    entry = entry_of(arguments)
     if not entry.is_sweep and not entry.has_jobs:
         raise ValueError(
             f"`launch` has no use for {arguments.id}: it takes no time that is worth "
             "sharing out."
         )
-    folder = usual_folder(entry, arguments.preset, configure(entry, arguments, rest))
-    Options(
-        folder,
-        chunk=arguments.chunk,
-        devices=arguments.devices,
-        precision=arguments.precision,
-    )
-    return folder
+    check_use(entry, arguments)
+    options_of(arguments)
+    config = configure(arguments)
+    return usual_folder(entry, arguments.preset, config)
+
+
+def _forwarded(words: Sequence[str]) -> list[str]:
+    """Of what was typed that which is not for the launcher, but for each worker."""
+    own = Parser()
+    own.add_argument("id")
+    add_workers(own)
+    for flag in ("--preset", "--out"):
+        own.add_argument(flag)
+    own.add_argument("--traceback", action="store_true")
+    return own.parse_known_args(list(words))[1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,12 +202,28 @@ def submit(
     executor = SlurmExecutor(out / "workers", max_num_timeout=_REQUEUES)
     executor.update_parameters(**_cluster_parameters(arguments))
     try:
-        with contextlib.redirect_stderr(io.StringIO()):  # It is said in one line.
+        # What goes wrong is said in one line.
+        with _findable(), contextlib.redirect_stderr(io.StringIO()):
             jobs = executor.submit_array(team)
     except (FailedJobError, FailedSubmissionError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"Slurm refuses: {reason}") from error
     return f"job {jobs[0].job_id.partition('_')[0]}, output in `{out / 'workers'}`"
+
+
+@contextlib.contextmanager
+def _findable() -> Iterator[None]:
+    """Have the processes of jobs find this module, which a wheel has out of the way."""
+    before = os.environ.get("PYTHONPATH")
+    own = str(pathlib.Path(__file__).resolve().parents[1])
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [own, before]))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
 
 
 def run_here(
@@ -215,7 +244,8 @@ def run_here(
             gpus_per_node=gpus,
             visible_gpus=tuple(range(index * gpus, (index + 1) * gpus)),
         )
-        jobs.append(executor.submit(worker))
+        with _findable():
+            jobs.append(executor.submit(worker))
     try:
         for job in jobs:
             job.wait()

@@ -22,9 +22,19 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from experiments import kept
+from experiments.kept import FOLDER
+
 PRESETS = ("quick", "paper")
-FOLDER = pathlib.Path(__file__).parent
 LITERALS = ("EXPERIMENTS", "BENCHMARKS", "COMPARISON")
+
+# How ids begin, and whose tables and figures these are.
+PAPERS = {
+    "ifca": "IFCA (Ghosh et al., NeurIPS 2020)",
+    "clove": "CLoVE",
+    "reviews": "Questions of IFCA's reviewers",
+    "werner": "Werner et al., TMLR 2023",
+}
 
 # How ids begin, in the order of `list`; those that begin otherwise follow. Among equal
 # ones, numbers count as numbers.
@@ -75,7 +85,7 @@ class Entry:
     @property
     def takes_data(self) -> bool:
         """Whether it reads real data, which its module's header then says."""
-        return re.search("--(data|folder) FOLDER", _header(self.module)) is not None
+        return re.search("--data FOLDER", _header(self.module)) is not None
 
 
 @functools.cache
@@ -101,7 +111,19 @@ def __getattr__(name: str) -> Any:
 
 @functools.cache
 def _own() -> tuple[Mapping[str, Entry], Mapping[str, Entry], Entry]:
-    return read(FOLDER)
+    rows = kept.remembered("registry", lambda: _as_json(*read(FOLDER)))
+    experiments, benchmarks, comparison = (
+        MappingProxyType({row["id"]: Entry(**row) for row in kind}) for kind in rows
+    )
+    return experiments, benchmarks, comparison[""]
+
+
+def _as_json(
+    experiments: Mapping[str, Entry], benchmarks: Mapping[str, Entry], comparison: Entry
+) -> list[list[dict[str, Any]]]:
+    """Fields of all entries, for `kept`."""
+    every = (experiments.values(), benchmarks.values(), [comparison])
+    return [[dataclasses.asdict(entry) for entry in kind] for kind in every]
 
 
 def read(

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
-from toy_experiments import save_no_figures
+from toy_experiments import retyped, save_no_figures
 
 from cfljax.algorithms import REGISTRY, Registration
 from cfljax.base.types import Algorithm
@@ -31,14 +31,14 @@ from experiments.options import Options
 SIZES = {"num_clusters": 2, "cluster_size": 2, "num_newcomers": 1, "num_samples": 12}
 SIZES |= {"num_validation_samples": 8, "num_test_samples": 8, "num_hidden": 4}
 TINY: dict[str, Any] = {**SIZES, "num_rounds": 4, "num_trials": 2}
-TINY |= {"data": "digits", "network": "mlp"}
+TINY |= {"dataset": "digits", "network": "mlp"}
 FLAGS = [f"--{k.replace('_', '-')}={v}" for k, v in TINY.items()]
 FLAGS += ["--json", "--devices", "1"]
 
 
 def run(out, capsys, *flags):
     """Exit status and summary of a tiny comparison."""
-    status = main(["compare", "--out", str(out), *FLAGS, *flags])
+    status = main(["compare", "--out", str(out), *retyped(FLAGS, flags)])
     return status, json.loads(capsys.readouterr().out)
 
 
@@ -78,7 +78,7 @@ def three(tmp_path_factory):
     out = tmp_path_factory.mktemp("three")
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         flags = ["--algorithms", "fedavg,ifca", "local", "--baseline", "local", *ASKED]
-        assert main(["compare", "--out", str(out), *FLAGS, *flags]) == 0
+        assert main(["compare", "--out", str(out), *retyped(FLAGS, flags)]) == 0
     return json.loads(printed.getvalue()), out, flags
 
 
@@ -137,7 +137,7 @@ def test_what_was_cut_off_ends_like_what_was_not(three, tmp_path, capsys, monkey
 
     monkeypatch.setattr(Store, "write", third_call_stops)
     flags = ["--algorithms", "local", *ASKED]
-    assert main(["compare", "--out", str(tmp_path), *FLAGS, *flags]) == 130
+    assert main(["compare", "--out", str(tmp_path), *retyped(FLAGS, flags)]) == 130
     capsys.readouterr()
     resumed = run(tmp_path, capsys, *flags)[1]["rows"]
     assert len(calls) == 3 + 2, "the two cells that were done are not run again"
@@ -417,7 +417,8 @@ def refusal(tmp_path, capsys, monkeypatch):
         monkeypatch.setenv(name, "" if name == "CFLJAX_DATA" else str(tmp_path))
 
     def run(*flags):
-        status = main(["compare", "--out", str(tmp_path / "out"), *FLAGS, *flags])
+        out = str(tmp_path / "out")
+        status = main(["compare", "--out", out, *retyped(FLAGS, flags)])
         printed = capsys.readouterr()
         assert (status, printed.out) == (2, "")
         assert printed.err.startswith("error: ") and printed.err.count("\n") == 1
@@ -435,10 +436,13 @@ def refusal(tmp_path, capsys, monkeypatch):
             ["--algorithms", "ifca:num_clusters=0"],
             "ifca:num_clusters=0: `num_clusters`",
         ),
-        (["--data", "minst"], "invalid choice 'minst'"),
-        (["--data", "mnist"], "`--folder` or CFLJAX_DATA name the folder"),
-        (["--data", "mnist", "--folder", "/no/such"], "must name a folder that exists"),
-        (["--data", "ag_news", "--network", "own"], "--folder"),
+        (["--dataset", "minst"], "invalid choice 'minst'"),
+        (["--dataset", "mnist"], "`--data` or CFLJAX_DATA name the folder"),
+        (
+            ["--dataset", "mnist", "--data", "/no/such"],
+            "must name a folder that exists",
+        ),
+        (["--dataset", "ag_news", "--network", "own"], "--data"),
         (["--partition", "groups"], "`partition` must be one of label_skew_1, "),
         (["--num-samples", "9999"], "training samples in every cluster"),
         (["--num-clusters", "6"], "`num_owned` times `num_clusters`"),

@@ -245,7 +245,7 @@ REFUSED = {
         ({"num_validation_samples": 0}, "`num_validation_samples` must be at least 1"),
         ({"rounds_between": 3}, "`rounds_between` must divide `num_rounds`"),
         ({"error_rate": 0.0}, "`error_rate` must be in (0, 1)"),
-        ({"network": "mlp", "data": "ag_news"}, "`network` mlp needs numbers"),
+        ({"network": "mlp", "dataset": "ag_news"}, "`network` mlp needs numbers"),
     ],
     "werner.byzantine": [
         ({"attack": ("edges",)}, "`attack` must be in"),

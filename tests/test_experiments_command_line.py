@@ -1,24 +1,29 @@
 """The experiments' command line: what it writes, and one clear line for bad input."""
 
 import ast
+import csv
 import dataclasses
 import json
 import pathlib
+import re
 import string
 import subprocess
 import sys
 import types
 
 import pytest
-from toy_experiments import save_no_figures
+from toy_experiments import retyped, save_no_figures
 
+from cfljax.command import parse
 from cfljax.report import read_csv
-from experiments.__main__ import main, plain
-from experiments.arguments import _one_line, configure, parser
+from experiments import costs, flags, kept, registry
+from experiments.__main__ import PROGRAM, main, plain
+from experiments.arguments import configure
 from experiments.commands import usual_folder
 from experiments.ifca import fig3
 from experiments.jobs import share_summary
 from experiments.registry import BENCHMARKS, EXPERIMENTS, ORDER, PRESETS, Entry, read
+from experiments.study import settings
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SAFE = {*string.ascii_letters, *string.digits, *"_.+-="}
@@ -34,7 +39,8 @@ def command(tmp_path, capsys):
     """Runs a tiny panel with changes; returns exit status, stdout and stderr."""
 
     def run(*changes, out=tmp_path / "out", experiment="ifca.fig3a", tiny=TINY):
-        status = main(["run", experiment, "--out", str(out), *tiny, *changes])
+        words = retyped(["--out", str(out), *tiny], changes)
+        status = main(["run", experiment, *words])
         printed = capsys.readouterr()
         return status, printed.out, printed.err
 
@@ -63,7 +69,7 @@ def is_one_line(err, message=""):
 
 
 @pytest.mark.parametrize(
-    ("flags", "name"),
+    ("words", "name"),
     [
         ((), "quick"),
         (("--num-trials", "2"), "quick"),  # As the preset has it.
@@ -74,7 +80,7 @@ def is_one_line(err, message=""):
     ],
 )
 def test_a_changed_setting_has_a_folder_that_names_it(
-    replace_main, monkeypatch, tmp_path, flags, name
+    replace_main, monkeypatch, tmp_path, words, name
 ):
     monkeypatch.chdir(tmp_path)
     folders = []
@@ -85,7 +91,7 @@ def test_a_changed_setting_has_a_folder_that_names_it(
         return {"headline": "", "files": []}
 
     replace_main(keep)
-    assert main(["run", "clove.table1", *flags]) == 0
+    assert main(["run", "clove.table1", *words]) == 0
     assert folders == [pathlib.Path("results", "clove.table1", name)]
 
 
@@ -132,10 +138,8 @@ def test_results_say_which_runs_computed_them(command, tmp_path, monkeypatch):
     assert words[:5] == ["python", "-m", "experiments", "run", "ifca.fig3a"]
     assert (first[1]["preset"], first[1]["experiment"]) == ("quick", "ifca.fig3a")
     assert other[1]["command"] == first[1]["command"] + " --precision 1"
-    entry = EXPERIMENTS["ifca.fig3a"]
-    again = configure(entry, *parser().parse_known_args(words[3:]))
-    typed = ["run", "ifca.fig3a", *TINY, *seed]
-    assert again == configure(entry, *parser().parse_known_args(typed))
+    again = configure(parse(PROGRAM, words[3:]))
+    assert again == configure(parse(PROGRAM, ["run", "ifca.fig3a", *TINY, *seed]))
     assert str(tmp_path) not in "".join(file.read_text() for file in files)
 
 
@@ -174,30 +178,188 @@ def test_an_interruption_resumes(command, monkeypatch):
 
 
 def test_listing(capsys):
+    """By paper, with the same in both forms."""
     assert main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert main(["list", "--json"]) == 0
     both = json.loads(capsys.readouterr().out)
-    titles = [*both["experiments"].values(), *both["benchmarks"].values()]
     assert both["experiments"]["ifca.fig3d"].endswith("k = 4")
-    for line, title in zip(lines, titles, strict=True):
-        assert line.endswith(title)
+    at = [lines.index(f"{title}:") for title in registry.PAPERS.values()]
+    assert at == sorted(at)
+    for kind in ("experiments", "benchmarks"):
+        for id, title in both[kind].items():
+            assert [line.split(None, 1) for line in lines].count([id, title]) == 1
+    for id, size in both["results"].items():
+        number = next(n for n, line in enumerate(lines) if line.split()[:1] == [id])
+        told = f"results: {size} size" if size else "no results"
+        assert lines[number + 1].endswith(told)
     assert main(["list", "everything"]) == 2
 
 
-SHARDS = ["--shard 2/2", "then the table", "--num-trials 1000 --precision .2"]
+SHARDS = ["--shard 1/2", "then the table", "--num-trials 1000 --precision .2"]
+
+
+FIG3 = ["--separation", "--num-clients", "[quick: 40; paper: 100]", "IFCA (Ghosh"]
 
 
 @pytest.mark.parametrize(
-    ("flags", "texts"),
-    [(["ifca.fig3a", "--help-config"], ["--separation"]), (["--help"], SHARDS)],
+    ("words", "texts"),
+    [
+        (["ifca.fig3a", "--help"], [*FIG3, "run ifca.fig3a --preset quick"]),
+        (["--help"], SHARDS),
+    ],
 )
-def test_help_shows_flags_and_examples(capsys, flags, texts):
-    with pytest.raises(SystemExit) as stop:
-        main(["run", *flags])
-    assert not stop.value.code
+def test_help_shows_flags_and_examples(capsys, words, texts):
+    assert main(["run", *words]) == 0
     shown = capsys.readouterr().out
     assert all(text in shown for text in texts)
+
+
+def test_help_hides_what_would_be_refused(capsys):
+    """A sweep's flags are no flags of an experiment without one."""
+    for name, is_there in (("ifca.fig3a", True), ("reviews.k", False)):
+        assert main(["run", name, "--help"]) == 0
+        assert ("--shard" in capsys.readouterr().out) == is_there
+
+
+# What a flag is, for whoever knows no symbol of the papers.
+
+
+def says_enough(meaning):
+    """Whether a text says more than a symbol, and begins with what it is of."""
+    words = [word for word in re.findall("[-\\w']+", meaning) if len(word) > 1]
+    return len(words) > 1 and words[0].lower() != "of"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *EXPERIMENTS.values(),
+        *BENCHMARKS.values(),
+        registry.COMPARISON,
+    ],
+    ids=lambda entry: entry.id or "compare",
+)
+def test_every_flag_is_explained(entry):
+    told = {field.name: field.meaning for field in flags.fields_of(entry)}
+    assert {n: text for n, text in told.items() if not says_enough(text)} == {}
+
+
+def test_symbols_are_no_explanation():
+    """Control."""
+    for text in ("", "R", "d", "of everything", "Of an error", "limit", "T, l"):
+        assert not says_enough(text)
+    assert says_enough("number of clients (m)")
+
+
+# What presets take is what the committed results tell.
+
+
+def test_costs_are_those_of_the_committed_results():
+    """Made by `python -m experiments.costs`."""
+    with costs.FILE.open(encoding="utf-8", newline="") as file:
+        assert list(csv.DictReader(file)) == list(costs.measured(ROOT / "figures"))
+
+
+@pytest.mark.parametrize(
+    ("times", "minutes"),
+    [
+        ([("00:00", "00:10"), ("00:05", "00:20"), ("01:00", "01:01")], 21),
+        ([("00:00", "00:10"), ("00:02", "00:03")], 10),
+        ([("00:00", "00:10"), ("00:02", None)], None),
+        ([], 0),
+    ],
+)
+def test_minutes_are_those_in_which_some_run_worked(times, minutes):
+    day = lambda clock: clock and f"2026-01-01T{clock}:00+00:00"
+    runs = [{"started": day(one), "finished": day(two)} for one, two in times]
+    assert costs._minutes(runs) == minutes
+
+
+def test_help_tells_what_is_recorded_and_that_nothing_is(capsys):
+    for name, told in (
+        ("ifca.fig3a", "paper  11 minutes, memory not recorded"),
+        ("ifca.fig3a", "quick  not recorded"),
+        ("ifca.fig3d", "paper  time not recorded"),
+    ):
+        assert main(["run", name, "--help"]) == 0
+        assert told in capsys.readouterr().out
+
+
+# Settings that a run has written are read again.
+
+
+def test_written_settings_are_read_back(tmp_path):
+    typed = ["run", "ifca.fig3a", *TINY, "--seed", "7", "--no-law"]
+    config = configure(parse(PROGRAM, typed))
+    file = tmp_path / "config.json"
+    file.write_text(settings(config, precision=None, source="data"))
+    read = ["run", "ifca.fig3a", "--config", str(file)]
+    assert configure(parse(PROGRAM, read)) == config
+    changed = configure(parse(PROGRAM, [*read, "--seed", "8"]))
+    assert changed == dataclasses.replace(config, seed=8)
+    file.write_text(settings(config, precision=0.5))
+    arguments = parse(PROGRAM, read)
+    configure(arguments)
+    assert (arguments.precision, arguments.preset) == (0.5, "quick")
+
+
+@pytest.mark.parametrize("entry", [*EXPERIMENTS.values()], ids=lambda entry: entry.id)
+@pytest.mark.parametrize("size", PRESETS)
+def test_every_preset_is_read_back(entry, size, tmp_path):
+    """And is known to be that preset."""
+    file = tmp_path / "config.json"
+    preset = entry.load().preset(size)
+    file.write_text(settings(preset))
+    arguments = parse(PROGRAM, ["run", entry.id, "--config", str(file)])
+    assert configure(arguments) == preset
+    assert entry.load().preset(arguments.preset) == preset
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"seed": 0', '"seed": 0.5', "`seed`: must be an integer, got '0.5'"),
+        ('"seed": 0', '"seed": true', "`seed`: cannot be true"),
+        ('"seed": 0', '"seed": [0]', "`seed`: must be one value"),
+        ('"seed": 0', '"sead": 0', "has sead, which ifca.fig3a does not"),
+        ('"law": true', '"law": 1', "`law`: must be true or false, got 1"),
+        ('"init_unit": "one"', '"init_unit": "two"', "invalid choice 'two'"),
+        ('"num_clusters": 2,', "", "lacks num_clusters"),
+        ("{", "[", "is not JSON"),
+        ("{", "", "is not JSON"),
+    ],
+)
+def test_damaged_settings_are_refused(tmp_path, capsys, old, new, message):
+    file = tmp_path / "config.json"
+    text = settings(EXPERIMENTS["ifca.fig3a"].load().preset("quick"))
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+    words = ["run", "ifca.fig3a", "--config", str(file), "--out", str(tmp_path / "o")]
+    assert main(words) == 2
+    assert is_one_line(capsys.readouterr().err, message)
+
+
+def test_settings_that_are_not_there_are_refused(tmp_path, capsys):
+    for more in ([], ["--preset", "paper"]):
+        assert main(["run", "ifca.fig3a", "--config", str(tmp_path / "x"), *more]) == 2
+        assert is_one_line(capsys.readouterr().err, "not allowed" if more else "cannot")
+
+
+# What the fields' index says is what the modules say.
+
+
+def test_the_index_is_made_once_and_not_of_other_sources(tmp_path, monkeypatch):
+    entry, made = EXPERIMENTS["werner.fig1"], []
+    read = flags._imported
+    monkeypatch.setattr(kept, "path", lambda name: tmp_path / "flags.json")
+    monkeypatch.setattr(flags, "_imported", lambda e: made.append(e) or read(e))
+    first = flags.fields_of(entry)
+    assert flags.fields_of(entry) == first and made == [entry]
+    monkeypatch.setattr(kept, "sources", lambda: "other")
+    assert flags.fields_of(entry) == first and len(made) == 2
+    (tmp_path / "flags.json").write_text("{")
+    assert flags.fields_of(entry) == first and len(made) == 3
 
 
 HEAVY = {"jax", "xarray", "pandas", "scipy", "matplotlib"}
@@ -208,6 +370,7 @@ for argv in (
     ["list"], ["list", "--json"], ["list", "--help"], ["--help"], ["run", "--help"],
     ["bench", "--help"], ["compare", "--help"], ["launch", "--help"], ["run", "fig"],
     ["bench", "fig"], ["launch", "fig", "--workers", "2"], ["fig"], [],
+    ["run", "ifca.fig3a", "--help"], ["run", "ifca.fig3a", "--nois", "1"],
     ["run", "werner.fig1", "--shard", "1/2"], ["run", "ifca.fig3a", "--shard", "3/2"],
     ["run", "ifca.fig3a", "--chunk", "0"], ["run", "ifca.fig3a", "--memory", "nan"],
     ["run", "ifca.fig3a", "--out", "/dev/null/out"], ["list", "--no-cache"],
@@ -411,13 +574,13 @@ def test_devices_reach_the_experiment(command, monkeypatch, replace_main):
         raise ValueError("enough")
 
     replace_main(stop)
-    for flags in (["--devices", "2"], []):
-        _, _, err = command(*flags, experiment="ifca.table1_mnist", tiny=[])
+    for words in (["--devices", "2"], []):
+        _, _, err = command(*words, experiment="ifca.table1_mnist", tiny=[])
         assert "devices" not in err  # Nobody watches.
     assert asked == seen == [2, None]
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    for flags, used in ((["--devices", "1"], 1), ([], 2)):
-        _, _, err = command(*flags, experiment="ifca.table1_mnist", tiny=[])
+    for words, used in ((["--devices", "1"], 1), ([], 2)):
+        _, _, err = command(*words, experiment="ifca.table1_mnist", tiny=[])
         assert f"clients on {used} devices" in err
     asked.clear()
     command("--devices", "2")
@@ -481,9 +644,7 @@ def test_what_goes_wrong_outside_of_cells_is_not_hidden(command, replace_main):
 
 @pytest.mark.parametrize("argv", [[], ["run"], ["run", "x", "--preset", "full"]])
 def test_wrong_words_are_one_line(argv, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(argv)
-    assert stop.value.code == 2
+    assert main(argv) == 2
     assert is_one_line(capsys.readouterr().err)
 
 
@@ -493,13 +654,6 @@ def test_output_that_cannot_be_written_is_said():
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, cwd=ROOT)
     assert done.returncode == 2
     assert b"Traceback" not in done.stderr
-
-
-def test_messages_lose_their_box():
-    box = "╭─ Value error ─╮\n│ Error parsing Config: too │\n│ small │\n╰───╯\n"
-    assert _one_line(box) == "too small."
-    bare = " Value error \n ------\n Error parsing Config: too small \n ------\n"
-    assert _one_line(bare) == "too small."
 
 
 def test_json_knows_no_infinity():
@@ -528,7 +682,7 @@ def test_values_out_of_range_are_one_line(command, flag, value):
 
 
 @pytest.mark.parametrize(
-    "flags",
+    "words",
     [
         ["--precision", "fine"],
         *(["--shard", text] for text in ("2", "1/-2", "-1/2", "1/2\n", "½/2")),
@@ -536,17 +690,14 @@ def test_values_out_of_range_are_one_line(command, flag, value):
         ["--shard"],
     ],
 )
-def test_unreadable_values_are_one_line(flags, capsys):
-    try:
-        status = main(["run", "ifca.fig3a", "--num-trials", "0", *flags])
-    except SystemExit as stop:
-        status = stop.code
-    assert status == 2
-    assert is_one_line(capsys.readouterr().err, flags[0])
+def test_unreadable_values_are_one_line(words, capsys):
+    assert main(["run", "ifca.fig3a", "--num-trials", "0", *words]) == 2
+    assert is_one_line(capsys.readouterr().err, words[0])
 
 
 @pytest.mark.parametrize(
-    ("flag", "value"), [("--devices", "2"), ("--precision", "0.1"), ("--shard", "1/2")]
+    ("flag", "value"),
+    [("--devices", "2"), ("--precision", "0.1"), ("--shard", "1/2"), ("--data", "x")],
 )
 def test_flags_without_use_are_one_line(command, flag, value):
     told = command(flag, value, experiment="werner.fig1", tiny=[])
@@ -571,9 +722,9 @@ def test_flags_of_stores_reach_whoever_has_one(command, replace_main):
         return {"headline": "", "files": []}
 
     replace_main(look)
-    flags = ["--store", "here", "--accept-code", "why not"]
+    words = ["--store", "here", "--accept-code", "why not"]
     for name in ("ifca.fig3a", "clove.table1", "reviews.crit", "werner.fig1"):
-        assert command(*flags, experiment=name, tiny=[])[0] == 0
+        assert command(*words, experiment=name, tiny=[])[0] == 0
     assert seen == 4 * [(pathlib.Path("here"), "why not")]
 
 
@@ -615,8 +766,8 @@ def test_precision_and_shard_reach_every_sweep_and_nothing_else(command, replace
     assert sweeps == ["ifca.fig3a", "ifca.fig3b", "ifca.fig3c", "ifca.fig3d"]
     replace_main(look)
     for name in sweeps:
-        flags = ["--precision", "0.25", "--shard", "2/8"]
-        status, out, err = command(*flags, experiment=name, tiny=[])
+        words = ["--precision", "0.25", "--shard", "2/8"]
+        status, out, err = command(*words, experiment=name, tiny=[])
         assert (status, err) == (0, "")
         assert "12 of 80 blocks are open" in out
         command(experiment=name, tiny=[])

@@ -12,8 +12,10 @@ import sys
 import pytest
 from submitit.helpers import DelayedSubmission
 
+from cfljax.command import parse
 from cfljax.report import read_csv
-from experiments.arguments import parser
+from experiments.__main__ import PROGRAM
+from experiments.__main__ import main as command_line
 from experiments.launch import Worker, main, run_here, workers
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -26,7 +28,7 @@ RESOURCES = [
 
 def launch(*argv: str) -> int:
     """`python -m experiments launch ...`, in this process."""
-    return main(*parser().parse_known_args(["launch", *argv]))
+    return main(parse(PROGRAM, ["launch", *argv]))
 
 
 @pytest.fixture
@@ -63,8 +65,9 @@ def shares(lines: list[list[str]]) -> set[str]:
 @pytest.mark.parametrize("number", [1, 3])
 def test_a_dry_run_prints_what_is_submitted(cluster, tmp_path, capsys, number):
     out = tmp_path / "a folder"
-    flags = ["ifca.fig3a", "--workers", str(number), "--out", str(out), *RESOURCES]
-    flags += ["--noise", "0.1", "0.2"]
+    flags = ["ifca.fig3a", "--out", str(out), *RESOURCES, "--noise", "0.1", "0.2"]
+    others = [*flags, "--workers", "2"]
+    flags += ["--workers", str(number)]
     assert launch(*flags, "--dry-run") == 0
     assert not out.exists() and not cluster.exists()
     script, _, printed = capsys.readouterr().out.partition("workers'\n")
@@ -82,7 +85,7 @@ def test_a_dry_run_prints_what_is_submitted(cluster, tmp_path, capsys, number):
     assert shares(shown) == {f"{index + 1}/{number}" for index in range(number)}
     assert "job 42" in capsys.readouterr().out
     # Control: other workers are another script.
-    assert launch(*flags, "--workers", "2", "--dry-run") == 0
+    assert launch(*others, "--dry-run") == 0
     assert submitted.rstrip() not in capsys.readouterr().out
 
 
@@ -91,8 +94,8 @@ def test_the_last_command_is_the_whole_experiment(tmp_path, capsys):
     launch("ifca.fig3a", "--workers", "2", "--preset", "paper", "--dry-run", *flags)
     whole = shlex.split(capsys.readouterr().out.splitlines()[-1])
     run = ["run", "ifca.fig3a", "--preset", "paper"]
-    assert whole == [sys.executable, "-m", "experiments", *run, *flags]
-    alone = [sys.executable, "-m", "experiments", *run]
+    assert whole == [sys.executable, "-m", "cfljax", *run, *flags]
+    alone = [sys.executable, "-m", "cfljax", *run]
     for worker in workers(alone, flags, 2):
         at = worker.command.index("--shard")
         assert [*worker.command[:at], *worker.command[at + 2 :]] == whole
@@ -172,9 +175,15 @@ def test_a_local_worker_that_fails_is_counted_and_named(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["ifca.fig3a", "--workers", "0"], "`--workers` must be at least 1, got 0"),
-        ([*TEAM, "--time", "-1"], "`--time` must be at least 1, got -1"),
-        ([*TEAM, "--memory-gib", "0"], "`--memory-gib` must be at least 1"),
+        (
+            ["ifca.fig3a", "--workers", "0"],
+            "--workers: must be an integer of at least 1, got '0'",
+        ),
+        ([*TEAM, "--time", "-1"], "--time: must be an integer of at least 1, got '-1'"),
+        (
+            [*TEAM, "--memory-gib", "0"],
+            "--memory-gib: must be an integer of at least 1",
+        ),
         ([*TEAM, "--partition", "a\nb"], "`--partition` must be a name"),
         ([*TEAM, "--shard", "1/2"], "`--shard` is each worker's own"),
         ([*TEAM, "--shard=1/2"], "`--shard` is each worker's own"),
@@ -211,9 +220,7 @@ def test_misuse_is_refused_before_anything_is_submitted(
     ],
 )
 def test_wrong_words_are_one_line(argv, capsys):
-    with pytest.raises(SystemExit) as stop:
-        launch(*argv)
-    assert stop.value.code == 2
+    assert command_line(["launch", *argv]) == 2
     err = capsys.readouterr().err
     assert err.startswith("error: ") and err.count("\n") == 1
 

@@ -7,7 +7,8 @@ The picture of the rooms:
     base, clustering <- data, metrics, law, attacks
     cores <- engine, and the front door, before anything of JAX
     intervals <- report <- statements
-    cfljax <- theory <- experiments
+    command <- theory, experiments
+    cfljax <- theory <- experiments <- applications, and the program `cfljax`
 """
 
 import ast
@@ -38,6 +39,15 @@ ALLOWED: dict[str, set[str]] = {
     "cfljax.data": {"cfljax.base", "cfljax.clustering"},
     "cfljax.law": {"cfljax.base"},
     "cfljax.cores": set(),
+    "cfljax.command": set(),
+    # Not of the library: what a shell calls, above everything else.
+    "cfljax.applications": {"theory", "experiments"},
+    "cfljax.__main__": {
+        "cfljax.applications",
+        "cfljax.command",
+        "theory",
+        "experiments",
+    },
     "cfljax.engine": {"cfljax.base", "cfljax.cores", "cfljax.federated"},
     "cfljax.montecarlo": {"cfljax.base", "cfljax.federated", "cfljax.data"},
     "cfljax.attacks": {"cfljax.base"},
@@ -47,6 +57,7 @@ ALLOWED: dict[str, set[str]] = {
     "theory": {"cfljax"},
     "experiments": {"cfljax", "theory"},
 }
+TOP = ("cfljax.applications", "cfljax.__main__")  # Which nobody else enters.
 COMPILERS = ("cfljax.engine", "cfljax.law", "cfljax.montecarlo", "experiments.bench")
 
 Edge = tuple[str, str]
@@ -69,6 +80,8 @@ def is_forbidden(module: str, imported: str) -> bool:
     here, there = room(module), room(imported)
     if there.split(".")[0] not in PACKAGES or there == "cfljax" == imported:
         return False  # Foreign, or the bare package with its version.
+    if there in TOP and here not in TOP:
+        return True
     if here == "cfljax":
         return there.split(".")[0] != "cfljax"
     if here == there == "cfljax.algorithms":
@@ -187,6 +200,10 @@ def test_every_room_is_in_the_picture():
         ("cfljax.report.figures", "cfljax.statements.evaluation"),
         ("cfljax.statements.judges", "cfljax.law"),
         ("cfljax", "theory"),
+        ("cfljax.command", "experiments.registry"),
+        ("cfljax.command", "cfljax.base"),
+        ("cfljax.engine.runs", "cfljax.applications"),
+        ("experiments.ifca", "cfljax.__main__"),
         ("cfljax.law.gaussian", "experiments.ifca"),
         ("cfljax.new_room", "cfljax.base.types"),
         ("theory.registry", "experiments.ifca"),

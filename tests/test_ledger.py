@@ -19,10 +19,11 @@ import numpy as np
 import pytest
 from toy_experiments import digits
 
+from cfljax.command import parse
 from cfljax.engine import kept
 from experiments import verdicts
-from experiments.__main__ import main
-from experiments.arguments import configure, parser
+from experiments.__main__ import PROGRAM, main
+from experiments.arguments import configure
 from experiments.clove import study
 from experiments.clove.study import grids
 from experiments.clove.tables import load
@@ -338,8 +339,7 @@ def as_typed(command):
     """The configuration of a command."""
     words = shlex.split(command)
     assert words[:3] == ["python", "-m", "experiments"]
-    arguments, rest = parser().parse_known_args(words[3:])
-    return configure(EXPERIMENTS[arguments.id], arguments, rest)
+    return configure(parse(PROGRAM, words[3:]))
 
 
 def test_commands_are_the_plans():
@@ -376,10 +376,10 @@ def test_each_worker_of_the_campaign_has_its_share_of_every_command(tmp_path):
         own[worker] = [line.replace(f" --shard {worker}", "") for line in mine]
     assert own["1/2"] == own["2/2"] and len(own["1/2"]) > 20
     for line in own["1/2"]:
-        arguments, rest = parser().parse_known_args(shlex.split(line)[2:])
+        arguments = parse(PROGRAM, shlex.split(line)[2:])
         assert EXPERIMENTS[arguments.id].has_jobs
         assert arguments.store == tmp_path / "store"
-        configure(EXPERIMENTS[arguments.id], arguments, rest)
+        configure(arguments)
 
 
 def test_a_campaign_whose_commands_fail_goes_on_and_says_so(tmp_path):
@@ -474,7 +474,11 @@ def test_nothing_is_needed_and_json_is_one_document(tmp_path, monkeypatch, capsy
     ("flags", "message"),
     [
         (["--stores", "nowhere"], "`--stores` must be folders, got `nowhere`."),
-        (["--preset", "paper"], "`ledger` takes no --preset paper."),
+        (
+            ["--preset", "paper"],
+            "unrecognized arguments: --preset paper; see python -m experiments ledger"
+            " --help",
+        ),
     ],
 )
 def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys, flags, message):

@@ -35,6 +35,7 @@ from engine_trial import (
     plain_grid,
     serve,
 )
+from toy_experiments import retyped
 
 import cfljax.engine.provenance
 from cfljax.engine import Joint, StoreError, sweep
@@ -114,7 +115,7 @@ def command(monkeypatch, capsys):
     monkeypatch.setattr(fig3, "simulate_jointly", outcomes)
 
     def run(panel: str, *flags: str) -> tuple[int, str, str]:
-        status = main(["run", panel, "--shortcuts", *SIZES, *flags])
+        status = main(["run", panel, "--shortcuts", *retyped(SIZES, flags)])
         printed = capsys.readouterr()
         return status, printed.out, printed.err
 

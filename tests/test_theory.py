@@ -412,12 +412,16 @@ def test_narrow_terminals_get_fewer_columns_uncut(
     assert ("[0.25, inf]" in output) == (width >= 100)
 
 
-def test_help_has_examples(capsys):
-    for arguments in (["--help"], *([name, "--help"] for name in NAMES)):
-        assert command.main(arguments) == 0
-        output = capsys.readouterr().out
-        assert "python -m theory check" in output and "exit status" in output
-        assert "python -m theory report --out" in output
+def test_help_has_commands_and_each_its_own_examples(capsys):
+    assert command.main(["--help"]) == 0
+    output = capsys.readouterr().out
+    assert "Exit status: 0 if every verdict" in output
+    assert all(f"\n  {name} " in output for name in NAMES)
+    for name in NAMES:
+        assert command.main([name, "--help"]) == 0
+        _, _, examples = capsys.readouterr().out.partition("\nexamples:\n")
+        typed = [line.split()[:4] for line in examples.splitlines()]
+        assert typed and all(e == ["python", "-m", "theory", name] for e in typed)
 
 
 def test_progress_is_silent_without_a_terminal(capsys):
@@ -478,7 +482,7 @@ def test_a_registry_that_contradicts_itself_is_one_line(with_rows, capsys, monke
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ([], "COMMAND"),
+        ([], "must be a command"),
         (["prove"], "'prove'"),
         (["list", "toy.b"], "nearest"),
         (["check", "toy.b"], "nearest"),
@@ -645,7 +649,7 @@ def test_an_interruption_says_what_is_kept(with_rows, tmp_path, capsys):
         (["--keep", str(tmp_path)], "the same command goes on"),
     ):
         assert command.main(["check", *extra]) == 130
-        assert capsys.readouterr().err == f"error: interrupted; {message}\n"
+        assert capsys.readouterr().err == f"stopped; {message}\n"
     assert (tmp_path / "quick-0" / "toy.a.json").exists()
 
 
@@ -656,7 +660,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(with_rows, tmp_path, capsys
         keep = ["--keep", str(tmp_path / "file")]
         assert command.main(["check", *keep, *extra]) == 2
         error = capsys.readouterr().err
-        assert error.startswith(f"error: cannot write {tmp_path}")
+        assert error.startswith(f"error: cannot use {tmp_path}")
         assert error.count("\n") == 1
 
 

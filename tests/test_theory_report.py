@@ -199,9 +199,10 @@ def test_a_check_that_raised_is_run_again(tmp_path):
 
 
 def test_the_fingerprint_sees_the_source(monkeypatch, tmp_path):
-    for folder in ("cfljax", "theory"):
-        (tmp_path / folder).mkdir()
-    monkeypatch.setattr(sources, "_ROOT", tmp_path)
+    packages = [tmp_path / "cfljax", tmp_path / "theory"]
+    for folder in packages:
+        folder.mkdir()
+    monkeypatch.setattr(sources, "_PACKAGES", packages)
     found = []
     for text in ("x = 1", "x = 2"):
         (tmp_path / "theory" / "a.py").write_text(text)
@@ -218,7 +219,7 @@ def test_an_interrupted_report_goes_on(tmp_path, monkeypatch, capsys):
     arguments = ["report", "--out", str(tmp_path / "site")]
     assert command.main(arguments) == 130
     error = capsys.readouterr().err
-    assert error == "error: interrupted; the same command goes on\n"
+    assert error == "stopped; the same command goes on\n"
     assert len(list((tmp_path / "site" / "data").iterdir())) == 2
     register(monkeypatch, *ROWS[:4], errata=ERRATA)
     assert command.main(arguments) == 0
@@ -260,7 +261,7 @@ def test_a_folder_that_cannot_be_used_is_one_line(tmp_path, capsys, where):
     assert command.main(["report", "--out", str(tmp_path / where)]) == 2
     output = capsys.readouterr()
     assert not output.out and output.err.count("\n") == 1
-    assert output.err.startswith(f"error: cannot write {tmp_path}")
+    assert output.err.startswith(f"error: cannot use {tmp_path}")
     assert (tmp_path / "foreign" / "index.html").read_text() == "mine"
 
 

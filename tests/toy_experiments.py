@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -11,20 +11,33 @@ import numpy as np
 import pytest
 
 from cfljax import report
+from cfljax.command import parse
 from cfljax.data.writers import Writers
-from experiments.arguments import configure, parser
+from experiments.__main__ import PROGRAM
+from experiments.arguments import configure
 from experiments.clove.sources import Source, load_source
 from experiments.ifca.fig3_trial import Trial
 from experiments.options import Options
-from experiments.registry import BENCHMARKS, EXPERIMENTS
+from experiments.registry import EXPERIMENTS
 
 
 def configured(name: str, flags: str, preset: str = "quick") -> Any:
     """Configuration of an experiment or a benchmark: a preset, and flags as typed."""
-    entry = {**EXPERIMENTS, **BENCHMARKS}[name]
     command = "run" if name in EXPERIMENTS else "bench"
     words = [command, name, "--preset", preset, *flags.split()]
-    return configure(entry, *parser().parse_known_args(words))
+    return configure(parse(PROGRAM, words))
+
+
+def retyped(usual: Sequence[str], changes: Sequence[str]) -> list[str]:
+    """Usual flags with changes, and no flag twice."""
+    name = lambda word: word.partition("=")[0]
+    changed = {name(word) for word in changes if word.startswith("--")}
+    kept, is_kept = [], True
+    for word in usual:
+        if word.startswith("--"):
+            is_kept = name(word) not in changed
+        kept += [word] * is_kept
+    return [*kept, *changes]
 
 
 def digits(name: str = "digits") -> Source:

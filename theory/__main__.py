@@ -1,267 +1,231 @@
 """Command line of the statement registry: `python -m theory COMMAND`."""
 
 import argparse
-import contextlib
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import Any
 
-_EXAMPLES = """\
-examples:
-  python -m theory list                        every statement
-  python -m theory show ifca.lem1.bound        claim, proof, verdict, parameters
-  python -m theory evaluate ifca.lem1.bound --set alpha=.2 --sweep n=10:1000:20
-  python -m theory evaluate ifca.lem1.bound --sweep n=1:1000:9:log rho=.1,1 --csv
-  python -m theory check                       check all of them
-  python -m theory check ifca.lem1 ifca.eq2    these and the rows below them
-  python -m theory check --paper ifca --preset full --seed 7
-  python -m theory check --json > verdicts.json      with every point
-  python -m theory check --csv > verdicts.csv
-  python -m theory check --rotations 20 --keep results/rotations
-  python -m theory report --out results/report
-  python -m theory report ifca.lem1 --preset full --seed 7 --out results/lemma1
+from cfljax import command
+from cfljax.command import Command, Parser, Program, at_least, number
 
-exit status: 0 if every verdict, control and proof is as expected, 1 if not, 2 if the
-command is wrong.
-"""
+_PRESETS = ("quick", "full")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 as expected, 1 a surprise, 2 misuse, 130 interrupted."""
+def execute(arguments: argparse.Namespace) -> int:
+    """Do what was asked for; 0 if verdicts, controls and proofs are as expected, else
+    1."""
     try:
-        status = _run(argv)
-        if sys.stdout is not None:  # as it is where the shell has closed it
-            sys.stdout.flush()
-        return status
-    except BrokenPipeError:  # the reader has seen enough
-        _abandon_output()
-        return 0
-    except OSError as error:
-        if error.filename is None:  # it was the output
-            _abandon_output()
-        where = error.filename or "the output"
-        _complain(f"cannot write {where}: {error.strerror or error}")
-        return 2
-
-
-def _run(argv: Sequence[str] | None) -> int:
-    try:
-        options = _parser().parse_args(argv)
-    except SystemExit as stop:  # argparse has already said why
-        return int(stop.code or 0)
-    try:
-        return _command(options)
-    except ValueError as error:  # of the registry, or of what was asked
-        _complain(str(error))
-        return 2
+        return _execute(arguments)
     except KeyboardInterrupt:
-        kept = getattr(options, "keep", None) or getattr(options, "out", None)
+        kept = getattr(arguments, "keep", None) or getattr(arguments, "out", None)
         what = "the same command goes on" if kept else "no verdicts were kept"
-        _complain(f"interrupted; {what}")
-        return 130
+        raise KeyboardInterrupt(f"stopped; {what}") from None
 
 
-def _command(options: argparse.Namespace) -> int:
-    if options.no_cache:
+def _execute(arguments: argparse.Namespace) -> int:
+    if arguments.no_cache:
         os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
     # Late, as help and misuse need not wait for them.
     from cfljax.statements import Preset
     from theory import commands, registry
 
-    try:
-        rows = registry.choose(options.ids, paper=options.paper)
-    except KeyError as error:
-        if error.args[:1] not in [(name,) for name in (*options.ids, options.paper)]:
-            raise  # it is not a name that is unknown
-        return _unknown(error.args[0], is_paper=error.args[0] == options.paper)
-    as_json = options.json
-    if options.command == "list":
+    rows = _chosen(arguments)
+    as_json, asked = arguments.json, arguments.command
+    if asked in ("list", "statements"):
         return commands.list_statements(rows, as_json=as_json)
-    if options.command in ("show", "evaluate"):
+    if asked in ("show", "evaluate"):
         # Whoever names a statement means it alone, not the rows below it.
-        named = [row for row in rows if row.id in options.ids]
-        rows = named if len(named) == len(set(options.ids)) > 0 else rows
+        named = [row for row in rows if row.id in arguments.ids]
+        rows = named if len(named) == len(set(arguments.ids)) > 0 else rows
     statements = registry.load(rows)
-    if options.command == "evaluate":
-        return _evaluate(statements, options)
+    if asked == "evaluate":
+        return _evaluate(statements, arguments)
     from cfljax import engine
 
     engine.keep_programs()
-    preset = Preset(options.preset, options.seed)
-    if options.command == "show":
+    preset = Preset(arguments.preset, arguments.seed)
+    if asked == "show":
         return commands.show(statements, preset, as_json=as_json)
-    if options.command == "report":
-        return commands.report(statements, preset, options.out, as_json=as_json)
-    keep, count = options.keep, options.rotations
+    if asked == "report":
+        return commands.report(statements, preset, arguments.out, as_json=as_json)
+    keep, count = arguments.keep, arguments.rotations
     if count is not None:
         return commands.rotations(statements, preset, count, as_json=as_json, keep=keep)
-    form = "json" if as_json else "csv" if options.csv else "table"
+    form = "json" if as_json else "csv" if arguments.csv else "table"
     return commands.check(statements, preset, form=form, keep=keep)
 
 
-def _evaluate(statements: Sequence[Any], options: argparse.Namespace) -> int:
+def _chosen(arguments: argparse.Namespace) -> Sequence[Any]:
+    """What was named; ValueError for a name that takes nothing."""
+    from theory import registry
+
+    ids, paper = arguments.ids, arguments.paper
+    try:
+        return registry.choose(ids, paper=paper)
+    except KeyError as error:
+        name = error.args[0]
+        if error.args[:1] not in [(asked,) for asked in (*ids, paper)]:
+            raise  # It is not a name that is unknown.
+        kind, names = "statement", registry.nearest(name)
+        if name == paper:
+            kind, names = "paper", sorted({row.paper for row in registry.listed()})
+        raise ValueError(
+            f"unknown {kind} {command.shown(name)}; nearest: {', '.join(names)}"
+        ) from None
+
+
+def _evaluate(statements: Sequence[Any], arguments: argparse.Namespace) -> int:
     from theory import evaluations
 
     asked = evaluations.Asked(
-        values=evaluations.read_values(options.set or ()),
-        sweep=evaluations.read_sweep(options.sweep or ()),
-        constants=evaluations.read_values(options.constants or ()),
-        trials=options.trials,
-        error_rate=options.error_rate,
-        seed=options.seed,
+        values=evaluations.read_values(arguments.set or ()),
+        sweep=evaluations.read_sweep(arguments.sweep or ()),
+        constants=evaluations.read_values(arguments.constants or ()),
+        trials=arguments.trials,
+        error_rate=arguments.error_rate,
+        seed=arguments.seed,
     )
     return evaluations.run(
         evaluations.chosen(statements),
         asked,
-        form="json" if options.json else "csv" if options.csv else "table",
-        figure=options.figure,
+        form="json" if arguments.json else "csv" if arguments.csv else "table",
+        figure=arguments.figure,
     )
 
 
-def _complain(message: str) -> None:
-    with contextlib.suppress(OSError):  # with nowhere to say it, the status remains
-        print(f"error: {message}", file=sys.stderr)
+_BELOW = "a statement, or a name that takes all below it (default: all statements)"
 
 
-def _abandon_output() -> None:
-    """What is left in the buffer would fail once more when the process ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _add_list(parser: Parser, words: Sequence[str]) -> None:
+    """The flags of `list`."""
+    del words
+    _add_subject(parser, _BELOW)
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, without the usage."""
+def _add_show(parser: Parser, words: Sequence[str]) -> None:
+    """The flags of `show`."""
+    del words
+    _add_subject(parser, _BELOW)
+    _add_preset(parser)
+    _add_seed(parser)
 
-    def error(self, message: str) -> NoReturn:
-        _complain(f"{' '.join(message.split())}; see {self.prog} --help")
-        self.exit(2)
 
-
-def _parser() -> argparse.ArgumentParser:
-    shared: dict[str, Any] = {
-        "epilog": _EXAMPLES,
-        "formatter_class": argparse.RawDescriptionHelpFormatter,
-    }
-    parser = _Parser(
-        prog="python -m theory",
-        description="List published statements, or put them to the test.",
-        **shared,
-    )
-    names = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    listing, _, evaluate, check, report = commands = [
-        names.add_parser(
-            name, help=text, description=f"{text[0].upper()}{text[1:]}.", **shared
-        )
-        for name, text in (
-            ("list", "show id, place, expected verdict and text"),
-            ("show", "show a claim with its reading, proof or evidence, and verdict"),
-            ("evaluate", "bound, truth and margins of a claim at your own parameters"),
-            ("check", "run the checks and their controls"),
-            ("report", "write all verdicts as a static site"),
-        )
-    ]
-    for command in commands:
-        command.add_argument(
-            "ids",
-            nargs="*",
-            metavar="ID",
-            help="the statement, or a name above it if no other below that name can be "
-            "evaluated; exactly one"
-            if command is evaluate
-            else "a statement, or a name that takes every statement below it; all if "
-            "none",
-        )
-        command.add_argument(
-            "--paper", metavar="NAME", help="only this paper's statements"
-        )
-        command.add_argument(
-            "--json", action="store_true", help="print one JSON document"
-        )
-        command.add_argument(
-            "--no-cache",
-            action="store_true",
-            help="compile anew; else compiled programs are kept in CFLJAX_CACHE, a "
-            "folder or off (by default cfljax in the user's cache)",
-        )
-        if command is listing:
-            continue
-        if command is not evaluate:
-            command.add_argument(
-                "--preset",
-                choices=("quick", "full"),
-                default="quick",
-                help="seconds or minutes on two cores (default: quick)",
-            )
-        command.add_argument(
-            "--seed",
-            type=_at_least(0),
-            default=0,
-            metavar="N",
-            help="of all random numbers, at least 0 (default: 0)",
-        )
-    _add_evaluation(evaluate)
-    for command in (check, evaluate):
-        command.add_argument(
-            "--csv", action="store_true", help="print comma-separated rows"
-        )
-    check.add_argument(
+def _add_check(parser: Parser, words: Sequence[str]) -> None:
+    """The flags of `check`."""
+    _add_show(parser, words)
+    _add_csv(parser)
+    parser.add_argument(
         "--rotations",
-        type=_at_least(1),
+        type=at_least(1),
         metavar="N",
-        help="run them for N seeds from --seed on, and list verdicts that change",
+        help="check with N seeds, from --seed on, and list the verdicts that change",
     )
-    check.add_argument(
+    parser.add_argument(
         "--keep",
         type=pathlib.Path,
-        metavar="DIR",
-        help="write outcomes there as they finish, and go on from those it has",
+        metavar="FOLDER",
+        help="write every outcome there as it finishes, and go on from those it has",
     )
-    report.add_argument(
+
+
+def _add_report(parser: Parser, words: Sequence[str]) -> None:
+    """The flags of `report`."""
+    _add_show(parser, words)
+    parser.add_argument(
         "--out",
         type=pathlib.Path,
         required=True,
-        metavar="DIR",
-        help="folder of the site; a later run goes on from the outcomes in it",
+        metavar="FOLDER",
+        help="folder of the pages; a later run goes on from the outcomes in it",
     )
-    return parser
 
 
-def _add_evaluation(command: argparse.ArgumentParser) -> None:
-    """The options of `evaluate`."""
-    command.add_argument(
+def _add_subject(parser: Parser, ids: str) -> None:
+    """Which statements, and how they are told."""
+    parser.add_argument("ids", nargs="*", metavar="ID", help=ids)
+    parser.add_argument("--paper", metavar="NAME", help="only this paper's statements")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON document, for programs"
+    )
+    parser.add_argument(
+        "--no-cache",
+        action="store_true",
+        help="compile everything anew, rather than use programs that earlier runs have "
+        "kept in CFLJAX_CACHE (default: `cfljax` in the user's cache)",
+    )
+
+
+def _add_preset(parser: Parser) -> None:
+    parser.add_argument(
+        "--preset",
+        choices=_PRESETS,
+        default=_PRESETS[0],
+        help="effort of a check: seconds or minutes each, on two cores "
+        "(default: quick)",
+    )
+
+
+def _add_seed(parser: Parser) -> None:
+    parser.add_argument(
+        "--seed",
+        type=at_least(0),
+        default=0,
+        metavar="N",
+        help="first number of the random generator, at least 0; the same number "
+        "repeats the same results (default: 0)",
+    )
+
+
+def _add_csv(parser: Parser) -> None:
+    parser.add_argument(
+        "--csv", action="store_true", help="print rows for spreadsheets"
+    )
+
+
+def _add_evaluate(parser: Parser, words: Sequence[str]) -> None:
+    """The flags of `evaluate`."""
+    del words
+    _add_subject(
+        parser,
+        "one statement, or a name above it if nothing else below can be evaluated",
+    )
+    _add_seed(parser)
+    _add_csv(parser)
+    parser.add_argument(
         "--set",
         nargs="+",
         metavar="NAME=VALUE",
         help="parameters of the claim; `show ID` lists them with their defaults",
     )
-    command.add_argument(
+    parser.add_argument(
         "--sweep",
         nargs="+",
         metavar="NAME=RANGE",
         help="parameters with several values each: FROM:TO:COUNT, evenly spaced, "
         "FROM:TO:COUNT:log, or values with commas",
     )
-    command.add_argument(
+    parser.add_argument(
         "--constants",
         nargs="+",
         metavar="NAME=VALUE",
-        help="other values for the claim's constants",
+        help="other values for constants that the claim leaves open",
     )
-    command.add_argument(
+    parser.add_argument(
         "--trials",
-        type=_at_least(2),
+        type=at_least(2),
         metavar="N",
-        help="of a simulation, at each point (default: 10000, or what takes seconds)",
+        help="simulations at each point (default: 10000, or what takes seconds)",
     )
-    command.add_argument(
+    parser.add_argument(
         "--error-rate",
-        type=float,
+        type=number,
         default=1e-6,
         metavar="P",
-        help="chance that any interval misses (default: 1e-6)",
+        help="chance that any interval misses the truth (default: 1e-6)",
     )
-    command.add_argument(
+    parser.add_argument(
         "--figure",
         type=pathlib.Path,
         metavar="FILE",
@@ -270,25 +234,73 @@ def _add_evaluation(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _at_least(least: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(
-                f"must be an integer of at least {least}, got {text!r}"
-            )
-        return int(text)
+LIST = Command(
+    "list",
+    "list the statements with place, expected verdict and text",
+    _add_list,
+    execute,
+    "[ID ...] [FLAGS]",
+    ("list", "list ifca.lem1 --json"),
+)
+COMMANDS = (
+    LIST,
+    Command(
+        "show",
+        "show a claim with its reading, proof or evidence, and verdict",
+        _add_show,
+        execute,
+        "ID [FLAGS]",
+        ("show ifca.lem1.bound", "show ifca.eq2 --preset full"),
+    ),
+    Command(
+        "evaluate",
+        "bound, truth and margins of a claim at parameters of your own",
+        _add_evaluate,
+        execute,
+        "ID [FLAGS]",
+        (
+            "evaluate ifca.lem1.bound --set alpha=.2 --sweep n=10:1000:20",
+            "evaluate ifca.lem1.bound --sweep n=1:1000:9:log rho=.1,1 --csv",
+        ),
+    ),
+    Command(
+        "check",
+        "put statements to the test, each with its control",
+        _add_check,
+        execute,
+        "[ID ...] [FLAGS]",
+        (
+            "check",
+            "check ifca.lem1 ifca.eq2",
+            "check --paper ifca --preset full --seed 7",
+            "check --csv > verdicts.csv",
+            "check --rotations 20 --keep results/rotations",
+        ),
+    ),
+    Command(
+        "report",
+        "write all verdicts, proofs and errata as pages for a browser",
+        _add_report,
+        execute,
+        "[ID ...] --out FOLDER [FLAGS]",
+        (
+            "report --out results/report",
+            "report ifca.lem1 --preset full --seed 7 --out results/lemma1",
+        ),
+    ),
+)
+PROGRAM = Program(
+    "python -m theory",
+    "List the papers' statements, or put them to the test.",
+    COMMANDS,
+    "Exit status: 0 if every verdict, control and proof is as expected; 1 if not; 2 if "
+    "the command is wrong.",
+)
 
-    return read
 
-
-def _unknown(name: str, *, is_paper: bool) -> int:
-    from theory import registry
-
-    kind, names = "statement", registry.nearest(name)
-    if is_paper:
-        kind, names = "paper", sorted({row.paper for row in registry.listed()})
-    _complain(f"unknown {kind} {name!r}; nearest: {', '.join(names)}")
-    return 2
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; 0 as expected, 1 a surprise, 2 misuse, 130 interrupted."""
+    return command.main(PROGRAM, argv)
 
 
 if __name__ == "__main__":

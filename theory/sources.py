@@ -5,17 +5,21 @@ import hashlib
 import json
 import pathlib
 
+import cfljax
 from cfljax.statements import site
 
-_ROOT = pathlib.Path(__file__).resolve().parents[1]
+assert cfljax.__file__ is not None
+_PACKAGES = [
+    pathlib.Path(file).resolve().parent for file in (cfljax.__file__, __file__)
+]
 
 
 @functools.cache
 def fingerprint() -> str:
     """Digest of the source code of both packages, and of the versions of others."""
     digest = hashlib.sha256(json.dumps(site.versions()).encode())
-    for folder in ("cfljax", "theory"):
-        for path in sorted((_ROOT / folder).rglob("*.py")):
-            name = path.relative_to(_ROOT).as_posix()
+    for package in _PACKAGES:
+        for path in sorted(package.rglob("*.py")):
+            name = path.relative_to(package.parent).as_posix()
             digest.update(f"\n{name}\n".encode() + path.read_bytes())
     return digest.hexdigest()[:16]

@@ -14,6 +14,7 @@ import os
 import pathlib
 import platform
 import re
+import resource
 import subprocess
 import time
 import traceback
@@ -102,7 +103,8 @@ class Origins:
         self.runs += [run for run in own if run not in self.runs]
 
     def write(self, folder: pathlib.Path, **about: Any) -> pathlib.Path:
-        """Write `provenance.json`: the runs, and last this command, all of its seconds.
+        """Write `provenance.json`: the runs, and last this command, all of its seconds
+        and the most memory that the process had.
 
         Args:
           folder: of its results; one that is there is replaced.
@@ -114,6 +116,8 @@ class Origins:
         seconds = round(time.perf_counter() - self._begin, 2)
         last = {"run": uuid.uuid4().hex[:12], **about, **describe_run()}
         last |= {"started": self._started, "finished": _now(), "seconds": seconds}
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        last["peak_gib"] = round(peak, 2)
         _write(folder / FILE, [*self.runs, last])
         return folder / FILE
 

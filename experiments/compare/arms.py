@@ -89,8 +89,8 @@ class Config:
     """Names, joined by commas or spaces, or all; NAME:ARGUMENT=VALUE changes an
     argument of the constructor, or batch_size, num_epochs, decay, proximal and
     keep_optimizer of local training."""
-    data: Dataset = "mnist"
-    """Name of the data set; --folder or CFLJAX_DATA say where its files are."""
+    dataset: Dataset = "mnist"
+    """--data or CFLJAX_DATA say where its files are."""
     partition: Partition = "label_skew_1"
     """How samples are shared out among clusters and clients."""
     baseline: str | None = None  # Whom the others are compared with; the first if None.
@@ -147,7 +147,7 @@ class Config:
                 f"`rounds_between` must divide `num_rounds`, got {self.rounds_between}"
                 f" and {self.num_rounds}."
             )
-        if self.network == "mlp" and self.data == "ag_news":
+        if self.network == "mlp" and self.dataset == "ag_news":
             raise ValueError("`network` mlp needs numbers, got the words of ag_news.")
         _ = self.contestants, self.baseline_index
 

@@ -1,7 +1,7 @@
 r"""python -m experiments compare: any registered algorithms, side by side.
 
 Command:   python -m experiments compare --algorithms fedavg,ifca,ditto:penalty=.1 \
-               --data fashion_mnist --partition label_skew_1 --folder FOLDER
+               --dataset fashion_mnist --partition label_skew_1 --data FOLDER
 Search:    --step-sizes .1 .03 .01 --search ditto:penalty=.1,1 knn_per:knn_weight=.3,.7
 
 Every algorithm of a seed has the same data and the same run's key, and trains by the
@@ -113,13 +113,13 @@ def _source(config: Config, options: Options) -> Source:
     """The samples; what is wrong with their files in one line."""
     texts = {"num_words": config.num_words, "num_tokens": config.num_tokens}
     try:
-        return load_source(config.data, options, fall_back=config.fall_back, **texts)
+        return load_source(config.dataset, options, fall_back=config.fall_back, **texts)
     except FileNotFoundError as error:
         reason, _, _ = str(error).partition(" Do one of these")
-        reason = " ".join(reason.replace("--data", "--folder").split())
-        if "--folder" not in reason:
-            reason += " `--folder` or CFLJAX_DATA name the folder of the files;"
-            reason += " `--data digits` needs none."
+        reason = " ".join(reason.split())
+        if "--data" not in reason:
+            reason += " `--data` or CFLJAX_DATA name the folder of the files;"
+        reason += " `--dataset digits` needs none."
         raise FileNotFoundError(reason) from error
 
 

@@ -6,7 +6,7 @@ import io
 import json
 import pathlib
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from PIL import Image
@@ -33,14 +33,18 @@ class Folder:
     """What the gallery has of an experiment.
 
     settings: its configuration; None if that cannot be read.
-    run: the last entry of its provenance, of the command if that wrote one; None if
-      there is none that can be read.
+    runs: the entries of its provenance, none if that cannot be read.
     """
 
     path: pathlib.Path
     entry: Entry
     settings: Mapping[str, Any] | None
-    run: Mapping[str, Any] | None
+    runs: Sequence[Mapping[str, Any]]
+
+    @property
+    def run(self) -> Mapping[str, Any] | None:
+        """The last entry of its provenance, of the command if that wrote one."""
+        return self.runs[-1] if self.runs else None
 
     @property
     def command(self) -> str | None:
@@ -117,8 +121,8 @@ def read(path: pathlib.Path, entry: Entry) -> Folder | None:
         return None
     settings, origin = (_json(path / name) for name in (SETTINGS, ORIGIN))
     runs = origin.get("runs") if origin is not None else None
-    run = runs[-1] if isinstance(runs, list) and runs else None
-    return Folder(path, entry, settings, run if isinstance(run, dict) else None)
+    is_whole = isinstance(runs, list) and all(isinstance(run, dict) for run in runs)
+    return Folder(path, entry, settings, runs if is_whole and runs else ())
 
 
 def _json(path: pathlib.Path) -> dict[str, Any] | None:

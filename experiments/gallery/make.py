@@ -125,7 +125,7 @@ def make(
     if entry.uses_store:
         flags += ["--store", str(store)]
     places = {str(pathlib.Path.home()): "~"}
-    if data is not None:
+    if data is not None and entry.takes_data:
         place = str(data.absolute())  # Which, other than a name, is no common word.
         flags += ["--data", place]
         places = {place: "FOLDER", **places}
@@ -139,7 +139,7 @@ def run(id: str, flags: Sequence[str]) -> list[str]:
     Raises:
       ValueError: with what it says, if it fails.
     """
-    command = [sys.executable, "-m", "experiments", "run", id, *flags, "--json"]
+    command = [sys.executable, "-m", "cfljax", "run", id, *flags, "--json"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode == 0:
         return json.loads(done.stdout)["files"]

@@ -7,16 +7,9 @@ from urllib.parse import quote
 from cfljax import report
 from experiments.gallery import folders
 from experiments.gallery.folders import Folder, Size
-from experiments.registry import EXPERIMENTS, Entry
+from experiments.registry import EXPERIMENTS, PAPERS, Entry
 
 NAME = "README.md"
-# How ids begin, and whose tables and figures these are.
-PAPERS = {
-    "ifca": "IFCA (Ghosh et al., NeurIPS 2020)",
-    "clove": "CLoVE",
-    "reviews": "Questions of IFCA's reviewers",
-    "werner": "Werner et al., TMLR 2023",
-}
 NOTE = """\
 # Gallery
 
