@@ -1,5 +1,6 @@
 from .autoencoders import autoencoder as autoencoder
 from .autoencoders import convolutional_autoencoder as convolutional_autoencoder
+from .flax_module import task as task
 from .image_networks import cnn as cnn
 from .image_networks import deep_cnn as deep_cnn
 from .image_networks import femnist_cnn as femnist_cnn
