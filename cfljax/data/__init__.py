@@ -12,6 +12,7 @@ from cfljax.data.linear import (
     nearby_models,
     split_rounds,
 )
+from cfljax.data.own import from_clients, from_dicts, from_npz, split_samples
 from cfljax.data.partition import Shared, Sizes, rotated
 from cfljax.data.skews import (
     SWAPS,
@@ -50,6 +51,9 @@ __all__ = [
     "check_mixed_linear",
     "dominated",
     "feature_skewed",
+    "from_clients",
+    "from_dicts",
+    "from_npz",
     "label_shifted",
     "label_skewed",
     "label_swapped",
@@ -65,5 +69,6 @@ __all__ = [
     "overlapping_classes",
     "rotated",
     "split_rounds",
+    "split_samples",
     "unique_classes",
 ]
