@@ -21,16 +21,16 @@ _Rows = Shaped[np.ndarray, "..."]  # [samples, ...]
 
 
 def from_clients(
-    clients: Iterable[tuple[Any, Any]], *, num_classes: int | None = None
+    clients: Iterable[Any], *, num_classes: int | None = None
 ) -> ClientData:
     """Clients of arrays of different lengths, padded and masked.
 
     Args:
-      clients: for each, inputs `[samples, ...]` and targets `[samples, ...]`, arrays or
-        what NumPy makes arrays of. Bytes (uint8) of inputs are pixels, which are
-        divided by 255; other integers, such as token ids, stay integers (int32), and
-        numbers of floating point become float32. Targets that are integers or booleans
-        are labels 0, 1, ...; others are numbers to be predicted.
+      clients: for each a pair, inputs `[samples, ...]` and targets `[samples, ...]`,
+        arrays or what NumPy makes arrays of. Bytes (uint8) of inputs are pixels, which
+        are divided by 255; other integers, such as token ids, stay integers (int32),
+        and numbers of floating point become float32. Targets that are integers or
+        booleans are labels 0, 1, ...; others are numbers to be predicted.
       num_classes: of which labels must be; None for whatever labels there are.
 
     Returns:
@@ -221,11 +221,11 @@ def from_npz(
 def _read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """All arrays of a file, none of which may be of objects, each with an axis."""
     try:
-        file = np.load(path, allow_pickle=False)
-        if isinstance(file, np.ndarray):
-            raise ValueError("it holds a single array; write it by `np.savez`")
-        with file:
-            found = {name: file[name] for name in file}
+        with open(path, "rb") as file:
+            arrays = np.load(file, allow_pickle=False)
+            if isinstance(arrays, np.ndarray):
+                raise ValueError("it holds a single array; write it by `np.savez`")
+            found = {name: arrays[name] for name in arrays}
     except (ValueError, zipfile.BadZipFile, EOFError) as error:
         reason = " ".join(str(error).split())
         if "allow_pickle" in reason:
