@@ -251,7 +251,7 @@ def turned(
     data: ClientData,
     *,
     clusters: Sequence[int] | Int[np.ndarray | Array, " clients"],
-    angles: Sequence[float] | None = None,
+    angles: Sequence[float | int] | None = None,
 ) -> tuple[ClientData, Truth]:
     """Feature skew: images turned by their cluster's angle.
 

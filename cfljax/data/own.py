@@ -360,7 +360,7 @@ def _column(table: Any, name: str, where: str) -> Any:
 
 
 def split_samples(
-    key: PRNGKeyArray, data: ClientData, shares: Sequence[float]
+    key: PRNGKeyArray, data: ClientData, shares: Sequence[float | int]
 ) -> tuple[ClientData, ...]:
     """Every client's samples dealt out at random, as for training and test.
 

@@ -38,7 +38,7 @@ def plot_partition(
     """
     from matplotlib import pyplot as plt  # Slow to import and seldom needed.
     from matplotlib.colors import LogNorm
-    from matplotlib.ticker import MaxNLocator, ScalarFormatter
+    from matplotlib.ticker import MaxNLocator
 
     counts, names = _counts(data)
     number = counts.shape[1]
@@ -62,8 +62,10 @@ def plot_partition(
         aspect="auto",
         interpolation="nearest",
     )
+    steps = (step * 10**power for power in range(9) for step in (1, 2, 5))
+    shown = [step for step in steps if step <= largest]
     bar = ax.figure.colorbar(image, ax=ax, label="samples", pad=0.02)
-    bar.ax.yaxis.set_major_formatter(ScalarFormatter())
+    bar.set_ticks(shown, labels=list(map(str, shown)))
     bar.ax.minorticks_off()
     if len(names) <= _MOST_NAMED:
         ax.set_yticks(range(len(names)), names)
