@@ -9,10 +9,14 @@ from by_hand import close, compiled, differ, misuse
 from conformance_cases import NAMES, build, problem, task_of
 from test_local_update import COUNTS, ONES, counting
 
+import cfljax as cfl
+from cfljax import engine
 from cfljax.algorithms import REGISTRY, fedavg, fedpac, local
 from cfljax.base.types import Algorithm
+from cfljax.engine import checkpoints
 from cfljax.federated.local_update import LocalUpdate
 
+KEY = jax.random.key(0)
 ROUNDS, STEPS = 5, 2
 # Warms up for two rounds, then falls.
 SCHEDULE = optax.warmup_cosine_decay_schedule(0.01, 0.2, 2, ROUNDS)
@@ -128,6 +132,30 @@ def test_last_layers_have_a_schedule_of_their_own():
     kernel = lambda state: np.asarray(jax.tree.leaves(state.heads)[0])
     differ(kernel(first), kernel(second))
     close(kernel(second), kernel(third))
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_another_schedule_is_refused(tmp_path):
+    """Schedules of one factory have one name."""
+    data, _ = problem()
+    make = lambda size: fedavg(
+        task_of("fedavg"), step_size=optax.cosine_decay_schedule(size, 9)
+    )
+    go = lambda size, rounds: cfl.run(
+        make(size), KEY, data, num_rounds=rounds, checkpoint=tmp_path / "run"
+    )
+    go(0.1, 2)
+    with pytest.raises(engine.StoreError, match="step_size"):
+        go(0.2, 3)
+    go(0.1, 3)  # Control.
+
+
+def test_what_a_schedule_gives_identifies_it():
+    about = lambda size: checkpoints._schedules(
+        {"step_size": optax.cosine_decay_schedule(size, 9), "num_steps": 2}
+    )
+    assert about(0.1) == about(0.1) != about(0.2)
+    assert checkpoints._schedules({"step_size": 0.1}) == {}
 
 
 # Against misuse
