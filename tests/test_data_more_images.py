@@ -134,6 +134,16 @@ def test_emnist_prepared_by_tensorflow_datasets(tmp_path, monkeypatch):
     np.testing.assert_array_equal(found.train_inputs, upright)
 
 
+def test_cifar_whose_images_have_names(tmp_path, monkeypatch):
+    """As tensorflow-datasets prepares it from version 3.0.2 on."""
+    monkeypatch.setitem(CLASS_COUNTS, "cifar10", (NUM_TRAIN // 10,) * 10)
+    prepare(tmp_path, "cifar10", 3, "3.0.2", has_names=True)
+    found = load_images("cifar10", folder=tmp_path)
+    np.testing.assert_array_equal(found.train_inputs, pictures(NUM_TRAIN, 3))
+    monkeypatch.setattr(images, "_FEATURES", images._FEATURES[:3])  # As before.
+    assert "text_feature.Text" in refusal_of("cifar10", tmp_path)
+
+
 # Tiny-ImageNet
 
 
