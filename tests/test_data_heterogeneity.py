@@ -1,5 +1,7 @@
 """Samples dealt out as the field does: laws, hand computations, refusals, a picture."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -186,7 +188,7 @@ def test_clients_drift_at_their_rounds():
 
 def test_linear_clusters_of_unequal_sizes():
     """Of the same models as equal ones."""
-    shape = {"num_clients": 4, "num_clusters": 2, "num_features": 3}
+    shape: dict[str, Any] = {"num_clients": 4, "num_clusters": 2, "num_features": 3}
     draw = lambda **own: mixed_truth(
         KEY, separation=1.0, convention="paper", **shape, **own
     )[0]
@@ -203,7 +205,8 @@ def test_linear_clusters_of_unequal_sizes():
 
 @pytest.mark.slow
 def test_linear_clients_of_unequal_clusters_have_their_models():
-    settings = {"num_samples": 2, "num_features": 3, "separation": 1.0, "noise": 0.0}
+    settings: dict[str, Any] = {"num_samples": 2, "num_features": 3}
+    settings |= {"separation": 1.0, "noise": 0.0}
     draw = lambda **own: mixed_linear(
         KEY, num_clients=4, num_clusters=2, **settings, **own
     )
@@ -244,7 +247,7 @@ def test_partitions_of_images_into_clusters_of_unequal_sizes(partition):
 # Against misuse
 
 UNEQUAL = Sizes(8, 1, 6, cluster_sizes=(1, 3, 2, 2))
-SAME = Truth(np.zeros(3, np.int32), None)
+SAME = Truth(jax.device_put(np.zeros(3, np.int32)), None)
 SHARDS = shard_rows(LABELS, key=KEY, num_clients=2)
 CLIENTS = from_clients([(np.ones((2, 1)), [0, 1])] * 3)
 
@@ -313,7 +316,10 @@ CLIENTS = from_clients([(np.ones((2, 1)), [0, 1])] * 3)
             lambda: relabelled(CLIENTS, key=KEY, clusters=(0, 1, 1), num_classes=1),
             r"labels in 0..0, .* from 0 to 1",
         ),
-        (lambda: drifting(turned, {1: [0]}), "begin with round 0, got rounds .1."),
+        (
+            lambda: drifting(lambda _: (CLIENTS, SAME), {1: [0]}),
+            "begin with round 0, got rounds .1.",
+        ),
         (
             lambda: over_rounds(lambda _: (CLIENTS, SAME), 0),
             "`num_rounds`",
@@ -328,7 +334,7 @@ CLIENTS = from_clients([(np.ones((2, 1)), [0, 1])] * 3)
             "multiple of the number of `cluster_sizes`' parts, got 6 clients and 8",
         ),
         (
-            lambda: plot_partition(CLIENTS, Truth(np.zeros(2, np.int32), None)),
+            lambda: plot_partition(CLIENTS, Truth(SAME.clusters[:2], None)),
             "one cluster for each of 3 clients",
         ),
     ],
@@ -346,10 +352,10 @@ def test_the_picture_shows_the_counts():
     from matplotlib import pyplot as plt
 
     pairs = [(np.ones((len(y), 1)), y) for y in ([0, 0, 2], [1], [2, 2, 2, 2])]
-    truth = Truth(np.array([1, 0, 1], np.int32), None)
+    truth = Truth(jax.device_put(np.array([1, 0, 1], np.int32)), None)
     ax = plot_partition(from_clients(pairs), truth)
-    (image,) = ax.get_images()
-    shown = np.ma.filled(image.get_array(), 0)
+    shown: Any = ax.get_images()[0].get_array()
+    shown = np.ma.filled(shown, 0)
     # Client 1 is of cluster 0 and comes first.
     np.testing.assert_array_equal(shown, [[0, 2, 0], [1, 0, 0], [0, 1, 4]])
     assert [t.get_text() for t in ax.get_xticklabels()] == ["1", "0", "2"]
@@ -358,5 +364,6 @@ def test_the_picture_shows_the_counts():
     numbers = plot_partition(
         ClientData(CLIENTS.inputs, CLIENTS.inputs[..., 0], CLIENTS.mask)
     )
-    assert numbers.get_images()[0].get_array().tolist() == [[2, 2, 2]]
+    shown = numbers.get_images()[0].get_array()
+    assert shown.tolist() == [[2, 2, 2]]
     plt.close("all")

@@ -29,7 +29,7 @@ class Trap:
         self.mark = mark
 
     def __reduce__(self):
-        return os.mkdir, (str(self.mark),)
+        return os.makedirs, (str(self.mark), 0o777, True)
 
 
 def cifar(folder, monkeypatch, **more):
@@ -183,7 +183,7 @@ def test_tiny_imagenet_is_read_from_its_folder(tmp_path, monkeypatch):
 def test_tiny_imagenet_that_is_not_whole_is_refused(tmp_path, monkeypatch):
     tiny(tmp_path / "data", monkeypatch)
     monkeypatch.setattr(images, "TINY", (2, 4))
-    assert "3 classes of 2 to 2 training images" in refusal_of(
+    assert "it has 6 of 3 classes (2 to 2 each) training images" in refusal_of(
         "tiny_imagenet", tmp_path / "data"
     )
     monkeypatch.setattr(images, "TINY", (2, 3))

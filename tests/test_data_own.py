@@ -43,9 +43,13 @@ def test_ragged_clients_are_padded_and_masked():
 @pytest.mark.parametrize(
     ("inputs", "targets", "dtypes"),
     [
-        (np.uint8([[0], [255]]), [1.5, 2.0], ("float32", "float32")),
-        (np.int64([[7], [9]]), [True, False], ("int32", "int32")),
-        (np.float16([[0.5], [2]]), np.uint8([0, 3]), ("float32", "int32")),
+        (np.array([[0], [255]], np.uint8), [1.5, 2.0], ("float32", "float32")),
+        (np.array([[7], [9]]), [True, False], ("int32", "int32")),
+        (
+            np.array([[0.5], [2]], np.float16),
+            np.array([0, 3], np.uint8),
+            ("float32", "int32"),
+        ),
     ],
 )
 def test_types_that_models_are_given(inputs, targets, dtypes):
@@ -67,7 +71,8 @@ def test_files_of_samples_and_of_padded_clients_are_read(tmp_path):
     np.savez(tmp_path / "flat.npz", **stack, clients=WHOSE, clusters=groups)
     data, truth = from_npz(tmp_path / "flat.npz", num_classes=4)
     assert same(data, [PAIRS[2], PAIRS[0], PAIRS[1]])  # a, b, c
-    assert truth.clusters.tolist() == [0, 1, 1] and truth.models is None
+    assert truth is not None and truth.models is None
+    assert truth.clusters.tolist() == [0, 1, 1]
     np.savez(tmp_path / "padded.npz", **data._asdict())
     again, unknown = from_npz(tmp_path / "padded.npz")
     assert unknown is None

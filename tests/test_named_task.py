@@ -1,12 +1,14 @@
 """Tasks of functions that a command line names."""
 
+import jax
 import numpy as np
 import pytest
 
 from cfljax.base.types import ClientData
 from cfljax.models import named_task
 
-DATA = ClientData(*(np.ones((2, 3, 4)), np.ones((2, 3)), np.ones((2, 3), bool)))
+SHAPES = (np.ones((2, 3, 4)), np.ones((2, 3)), np.ones((2, 3), bool))
+DATA = ClientData(*jax.device_put(SHAPES))
 SOURCE = """
 import cfljax as cfl
 
@@ -29,7 +31,8 @@ def module(tmp_path, monkeypatch):
 
 def test_the_function_makes_the_task_of_the_data():
     task = named_task("mine_for_a_test:make", DATA)
-    assert task.predict(np.ones(4, "f4"), np.ones((2, 4), "f4")).tolist() == [4.0, 4.0]
+    ones = jax.device_put(np.ones((2, 4), np.float32))
+    assert task.predict(ones[0], ones).tolist() == [4.0, 4.0]
 
 
 @pytest.mark.parametrize(

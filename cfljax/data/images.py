@@ -457,11 +457,11 @@ def _read_tiny(place: Path) -> Arrays:
     test = [(place / "val" / "images" / row[0], numbers[row[1]]) for row in rows]
     each, number = TINY
     counts = np.bincount([label for _, label in train], minlength=len(names))
-    if len(names) != number or np.any(counts != each) or not test:
+    if tuple(counts) != (each,) * number or not test:
         raise ValueError(
-            f"`{place}` does not hold tiny_imagenet: it has {len(names)} classes of "
-            f"{counts.min(initial=0)} to {counts.max(initial=0)} training images, "
-            f"expected {number} of {each}; unpack it again."
+            f"`{place}` does not hold tiny_imagenet: it has "
+            f"{_described(tuple(counts.tolist()))} training images, expected "
+            f"{_described((each,) * number)}; unpack it again."
         )
 
     def read(files: list[tuple[Path, int]]) -> tuple[np.ndarray, np.ndarray]:

@@ -34,8 +34,9 @@ def check_mixed_linear(
             f"{num_clients}."
         )
     if cluster_sizes is not None:
-        totals = {"num_clusters": num_clusters, "num_clients": num_clients}
-        check_cluster_sizes(cluster_sizes, **totals)
+        check_cluster_sizes(
+            cluster_sizes, num_clusters=num_clusters, num_clients=num_clients
+        )
     elif num_clients % num_clusters:
         nearest = num_clients - num_clients % num_clusters
         raise ValueError(

@@ -60,7 +60,9 @@ def from_clients(
     counts = np.array([len(own) for own in targets])
     mask = np.arange(counts.max())[None, :] < counts[:, None]
     filled = _filled(mask, _inputs(inputs)), _filled(mask, _targets(targets))
-    return _checked(ClientData(*filled, mask), num_classes)
+    data = ClientData(*jax.device_put((*filled, mask)))
+    _check(data, num_classes)
+    return data
 
 
 def _pair(index: int, client: Any) -> tuple[_Rows, _Rows]:
@@ -153,10 +155,11 @@ def _filled(
     return found
 
 
-def _checked(data: ClientData, num_classes: int | None) -> ClientData:
-    """On the device, once it is known to be what algorithms take for granted."""
-    if num_classes is None and data.targets.dtype.kind == "i":
-        least = np.min(data.targets.reshape(len(data.targets), -1), axis=1)
+def _check(data: ClientData, num_classes: int | None) -> None:
+    """Raise ValueError unless the data are what algorithms take for granted."""
+    targets = np.asarray(data.targets)
+    if num_classes is None and targets.dtype.kind == "i":
+        least = np.min(targets.reshape(len(targets), -1), axis=1)
         if np.any(least < 0):
             raise ValueError(
                 "labels must be 0, 1, ..., got "
@@ -164,7 +167,6 @@ def _checked(data: ClientData, num_classes: int | None) -> ClientData:
                 "or make targets to be predicted floats."
             )
     check_clients(data, num_classes=num_classes)
-    return ClientData(*jax.device_put(tuple(data)))
 
 
 def from_npz(

@@ -411,10 +411,11 @@ def _schedules(settings: Mapping[str, Any]) -> dict[str, list[float]]:
     """What step sizes that are schedules give at rounds 0, 1, 2, 4, ...: their names do
     not say it."""
     rounds = [0, *(2**power for power in range(20))]
+    sizes = {n: one for n, one in settings.items() if n.endswith("step_size")}
     return {
-        name: [float(scheduled(value, jnp.asarray(at, jnp.int32))) for at in rounds]
-        for name, value in settings.items()
-        if name.endswith("step_size") and callable(value)
+        name: [float(scheduled(one, jnp.asarray(at, jnp.int32))) for at in rounds]
+        for name, one in sizes.items()
+        if hasattr(one, "__call__")  # noqa: B004 (`callable` loses the type)
     }
 
 

@@ -343,7 +343,8 @@ def _of_linen(module: linen.Module, inputs: _Shape) -> _Pure:
         def listen(inner: Callable, args: tuple, kwargs: dict, context: Any) -> Any:
             outputs = inner(*args, **kwargs)
             is_call = context.method_name == "__call__"
-            if is_call and "/".join(context.module.path) == head:
+            path = "/".join(context.module.path)
+            if is_call and head is not None and path == head:
                 calls.append((args[0], outputs))
                 alone = context.module.clone(parent=None, name=None)
                 heads.setdefault(head, (alone, args[1:], kwargs))
@@ -398,7 +399,7 @@ def _inner(model: Any, name: str) -> Any:
     return model[name] if isinstance(model, nnx.Dict) else getattr(model, name)
 
 
-def _of_nnx(make: Callable[..., nnx.Module]) -> _Pure:
+def _of_nnx(make: Callable[..., Any]) -> _Pure:
     def build(rngs: nnx.Rngs) -> nnx.Module:
         maker = make.__init__ if isinstance(make, type) else make
         named = "rngs" in inspect.signature(maker).parameters
