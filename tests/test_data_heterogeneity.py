@@ -24,6 +24,7 @@ from cfljax.data import (
     plot_partition,
     quantity_rows,
     relabelled,
+    rotated,
     shard_rows,
     turned,
 )
@@ -242,6 +243,26 @@ def test_partitions_of_images_into_clusters_of_unequal_sizes(partition):
             assert np.all(back[:, 0, 1] == 255)
             numbers[client] = back
     assert len(set(numbers[:, :, 0, 0].ravel().tolist())) == 80  # None twice.
+
+
+def test_rotated_clusters_of_unequal_sizes():
+    own = {"num_samples": 20, "num_clusters": 4, "num_test_clients": 4}
+    train, truth, test, _ = rotated(
+        numbered_images(), key=KEY, num_clients=9, cluster_sizes=(1, 5, 1, 2), **own
+    )
+    assert truth.clusters.tolist() == [0, 1, 1, 1, 1, 1, 2, 3, 3]
+    assert train.inputs.shape[:2] == (9, 20) and test.inputs.shape[:2] == (4, 20)
+    for client, cluster in enumerate(truth.clusters):
+        back = np.rot90(train.inputs[client], -int(cluster), axes=(1, 2))
+        assert np.all(back[:, 0, 1] == 1)
+    with pytest.raises(ValueError, match="at most 17 samples would fit"):
+        rotated(
+            numbered_images(),
+            key=KEY,
+            num_clients=10,
+            cluster_sizes=(1, 7, 1, 1),
+            **own,
+        )
 
 
 # Against misuse

@@ -23,6 +23,8 @@ def rotated(
     num_clusters: int,
     num_test_clients: int,
     num_test_samples: int | None = None,
+    cluster_sizes: Sequence[int] | None = None,
+    test_cluster_sizes: Sequence[int] | None = None,
 ) -> tuple[ClientData, Truth, ClientData, Truth]:
     """Clients whose images are rotated by a multiple of 90 degrees, their cluster's.
 
@@ -39,11 +41,14 @@ def rotated(
       images: the images to share out. Inside jit, pass its arrays as arguments of
         the compiled function, or they become constants of the program.
       key: a typed random key.
-      num_clients: training clients m, a multiple of `num_clusters`.
+      num_clients: training clients m, a multiple of `num_clusters` unless
+        `cluster_sizes` are given.
       num_samples: samples n of a training client.
       num_clusters: k, one of 1, 2 and 4.
       num_test_clients: clients that share out the test images, likewise.
       num_test_samples: samples of a test client; `num_samples` if None.
+      cluster_sizes: training clients of each cluster, of sum m; equal ones if None.
+      test_cluster_sizes: likewise.
 
     Returns:
       Training clients, their truth, test clients, their truth. Inputs are
@@ -64,6 +69,7 @@ def rotated(
         num_clients=num_clients,
         num_samples=num_samples,
         num_clusters=num_clusters,
+        cluster_sizes=cluster_sizes,
         split="training",
     )
     test, test_truth = _share_out(
@@ -73,6 +79,7 @@ def rotated(
         num_clients=num_test_clients,
         num_samples=num_samples if num_test_samples is None else num_test_samples,
         num_clusters=num_clusters,
+        cluster_sizes=test_cluster_sizes,
         split="test",
     )
     return train, truth, test, test_truth
@@ -86,13 +93,20 @@ def _share_out(
     num_clients: int,
     num_samples: int,
     num_clusters: int,
+    cluster_sizes: Sequence[int] | None,
     split: str,
 ) -> tuple[ClientData, Truth]:
     """Clients of one split, cluster after cluster."""
-    _check_sizes(inputs.shape, num_clients, num_samples, num_clusters, split)
-    size = num_clients // num_clusters
+    if cluster_sizes is None:
+        _check_sizes(inputs.shape, num_clients, num_samples, num_clusters, split)
+        cluster_sizes = (num_clients // num_clusters,) * num_clusters
+    check_cluster_sizes(
+        cluster_sizes, num_clusters=num_clusters, num_clients=num_clients
+    )
+    most = max(cluster_sizes) * num_clusters  # As if all were as large as the largest.
+    _check_sizes(inputs.shape, most, num_samples, num_clusters, split)
     pixels, targets = [], []
-    for cluster in range(num_clusters):
+    for cluster, size in enumerate(cluster_sizes):
         order = jax.random.permutation(
             jax.random.fold_in(key, cluster), inputs.shape[0]
         )
@@ -102,7 +116,7 @@ def _share_out(
         targets.append(labels[chosen])
     mask = jnp.ones((num_clients, num_samples), bool)
     shares = jnp.concatenate(pixels).astype(jnp.float32) / 255
-    clusters = jnp.repeat(jnp.arange(num_clusters), size)
+    clusters = jnp.asarray(np.repeat(np.arange(num_clusters), cluster_sizes))
     data = ClientData(inputs=shares, targets=jnp.concatenate(targets), mask=mask)
     return data, Truth(clusters=clusters, models=None)
 

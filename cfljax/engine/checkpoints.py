@@ -411,12 +411,11 @@ def _schedules(settings: Mapping[str, Any]) -> dict[str, list[float]]:
     """What step sizes that are schedules give at rounds 0, 1, 2, 4, ...: their names do
     not say it."""
     rounds = [0, *(2**power for power in range(20))]
+    given = lambda one: [
+        float(scheduled(one, jnp.asarray(at, jnp.int32))) for at in rounds
+    ]
     sizes = {n: one for n, one in settings.items() if n.endswith("step_size")}
-    return {
-        name: [float(scheduled(one, jnp.asarray(at, jnp.int32))) for at in rounds]
-        for name, one in sizes.items()
-        if hasattr(one, "__call__")  # noqa: B004 (`callable` loses the type)
-    }
+    return {name: given(one) for name, one in sizes.items() if callable(one)}
 
 
 def _described(value: Any) -> Any:
