@@ -13,7 +13,7 @@ import cfljax as cfl
 from cfljax import engine
 from cfljax.algorithms import REGISTRY, fedavg, fedpac, local
 from cfljax.base.types import Algorithm
-from cfljax.engine import checkpoints
+from cfljax.engine.checkpoints import _schedules
 from cfljax.federated.local_update import LocalUpdate
 
 KEY = jax.random.key(0)
@@ -151,11 +151,11 @@ def test_a_checkpoint_of_another_schedule_is_refused(tmp_path):
 
 
 def test_what_a_schedule_gives_identifies_it():
-    about = lambda size: checkpoints._schedules(
+    about = lambda size: _schedules(
         {"step_size": optax.cosine_decay_schedule(size, 9), "num_steps": 2}
     )
     assert about(0.1) == about(0.1) != about(0.2)
-    assert checkpoints._schedules({"step_size": 0.1}) == {}
+    assert _schedules({"step_size": 0.1}) == {}
 
 
 # Against misuse

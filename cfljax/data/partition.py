@@ -100,11 +100,12 @@ def _share_out(
     if cluster_sizes is None:
         _check_sizes(inputs.shape, num_clients, num_samples, num_clusters, split)
         cluster_sizes = (num_clients // num_clusters,) * num_clusters
-    check_cluster_sizes(
-        cluster_sizes, num_clusters=num_clusters, num_clients=num_clients
-    )
-    most = max(cluster_sizes) * num_clusters  # As if all were as large as the largest.
-    _check_sizes(inputs.shape, most, num_samples, num_clusters, split)
+    else:
+        check_cluster_sizes(
+            cluster_sizes, num_clusters=num_clusters, num_clients=num_clients
+        )
+        most = max(cluster_sizes) * num_clusters  # If all were as large as the largest.
+        _check_sizes(inputs.shape, most, num_samples, num_clusters, split)
     pixels, targets = [], []
     for cluster, size in enumerate(cluster_sizes):
         order = jax.random.permutation(
