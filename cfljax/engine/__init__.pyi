@@ -15,6 +15,10 @@ from .provenance import Journal as Journal
 from .provenance import describe_run as describe_run
 from .provenance import note_runs as note_runs
 from .provenance import origins as origins
+from .quantities import QUANTITIES as QUANTITIES
+from .quantities import Quantity as Quantity
+from .quantities import quantity as quantity
+from .results import open_results as open_results
 from .runs import run as run
 from .states import load as load
 from .states import save as save
