@@ -137,14 +137,14 @@ def test_a_failed_run_has_neither_numbers_nor_panel():
     table = fig5.rows(result)
     assert table[1]["failed"] and "diagonal" not in table[1]
     assert fig5.markdown(table).count("IFCA") == 1
-    figure = fig5.draw([result])
+    figure = fig5.draw([result], fig5.preset("quick"))
     assert figure is not None and len(figure.axes) == 4  # One is the colour bar.
     result.data["failed"].values[:] = True
-    assert fig5.draw([result]) is None
+    assert fig5.draw([result], fig5.preset("quick")) is None
 
 
 def test_the_figure_shows_every_loss_where_it_belongs():
-    figure = fig5.draw([made_up_losses()])
+    figure = fig5.draw([made_up_losses()], fig5.preset("quick"))
     assert figure is not None
     clove, ifca, fedavg, local, _ = figure.axes
     texts = [text.get_text() for text in clove.texts]
@@ -267,16 +267,17 @@ def test_rows_of_rounds_by_hand():
 
 
 def test_the_figure_has_models_of_those_that_find_clusters():
-    figure = unknown_k.draw(made_up_rounds())
+    figure = unknown_k.draw(made_up_rounds(), unknown_k.preset("quick"))
     assert figure is not None
     models, accuracy = map(labels, figure.axes)
     assert models == ["CLoVE, unknown K", "IFCA, K = 2"]
     assert accuracy == [*models, "Local-only"]
-    alone = unknown_k.draw(made_up_rounds().sel({"method": ["local"]}))
+    only = made_up_rounds().sel({"method": ["local"]})
+    alone = unknown_k.draw(only, unknown_k.preset("quick"))
     assert alone is not None and len(alone.axes) == 1
     broken = made_up_rounds()
     broken["failed"].values[:] = True
-    assert unknown_k.draw(broken) is None
+    assert unknown_k.draw(broken, unknown_k.preset("quick")) is None
 
 
 def test_the_preset_is_the_papers():

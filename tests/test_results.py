@@ -82,7 +82,7 @@ def test_settings_choose_and_what_is_not_there_is_refused(store):
 
 def test_seeds_and_experiments_of_one_store_are_told_apart(store, tmp_path):
     shutil.copytree(store[0], tmp_path / "s")
-    shared = {"num_trials": 2, "dims": {"value": ("place",)}, "axes": {}}
+    shared = {"num_trials": 2, "dims": GRID.dims, "coords": GRID.coords, "axes": {}}
     for number, name in ((1, "plain"), (0, "another")):
         own = plain_grid(**shared, experiment=name, seed=number)
         sweep(own, draw, tmp_path / "s", progress=False)

@@ -177,11 +177,16 @@ def _axes_of(frame: pandas.DataFrame, first: Sequence[str]) -> list[str]:
     those before do not decide, until no two rows are alike."""
     axes: list[str] = [name for name in first if name in frame]
     for name in frame:
-        if (not axes and len(frame) <= 1) or (axes and not frame.duplicated(axes).any()):
+        if _are_apart(frame, axes):
             break
         if name not in axes and not _is_function(frame, axes, name):
             axes.append(name)
     return axes
+
+
+def _are_apart(frame: pandas.DataFrame, axes: Sequence[str]) -> bool:
+    """Whether no two rows are alike in some columns."""
+    return not frame.duplicated(axes).any() if axes else len(frame) <= 1
 
 
 def _grid_of(
@@ -193,8 +198,7 @@ def _grid_of(
     if sort:
         labels = {name: np.sort(values) for name, values in labels.items()}
     size = math.prod(len(values) for values in labels.values())
-    is_apart = not frame.duplicated(axes).any() if axes else len(frame) == 1
-    if not is_apart or size > _MOST_EMPTY * len(frame) + 100:
+    if not _are_apart(frame, axes) or size > _MOST_EMPTY * len(frame) + 100:
         return None
     return xarray.Dataset(coords={n: plain(v) for n, v in labels.items()})
 

@@ -404,8 +404,9 @@ def stored(path: pathlib.Path) -> Iterator[kept.Kept]:
     """All sound blocks of a store, of whatever sweeps, in the order of their names.
 
     `about` has `meaning` (experiment, revision, seed, outputs, and the fields that are
-    not usual), all `fields`, `axes` and `quantities` of the grid, `block` and `trials`, `code`, `commit`, `run`, `seconds`,
-    and `accepted`, None unless a person judged a change of code harmless.
+    not usual), all `fields`, `axes` and `quantities` of the grid, `block` and `trials`,
+    `code`, `commit`, `run`, `seconds`, and `accepted`, None unless a person judged a
+    change of code harmless.
     """
     for file in sorted((path / "cells").glob("*/*.npz")):
         found = kept.read(file)

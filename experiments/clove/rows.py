@@ -75,7 +75,8 @@ def _partition(trial: Trial) -> str:
 class View:
     """What an experiment shows of its results."""
 
-    title: str  # of its figure
+    # Place in the paper and, behind a colon, what the figure shows in any setting.
+    title: str
     # The paper's tables that have numbers on it, such as "Table 1".
     items: tuple[str, ...] = ()
     # A trial's setting as those tables name it.
@@ -403,18 +404,18 @@ def mean_text(row: Mapping[str, Any], name: str, digits: int) -> str | None:
     return f"{mean:.{digits}f}{spread}"
 
 
-def draw(results: Sequence[Result], view: View) -> dict[str, Figure]:
+def draw(results: Sequence[Result], view: View, title: str = "") -> dict[str, Figure]:
     """ARI per round by file name, a panel for each partition; several figures where one
     cannot tell all curves apart. None of methods that have no ARI.
     """
     drawn: dict[Method, list[tuple[str, report.Curve]]] = {}
     for result in results:
         for name in filter(clusters, result.data["method"].values.tolist()):
-            title, label = curve_names(view, result.trial, name)
+            panel, label = curve_names(view, result.trial, name)
             if curve := band(label, finished(result.data, name)["seen_rand_index"]):
-                drawn.setdefault(name, []).append((title, curve))
+                drawn.setdefault(name, []).append((panel, curve))
     parted = _told_apart(drawn.values())
-    return numbered("rand_index", [_figure(own, results, view) for own in parted])
+    return numbered("rand_index", [_figure(own, results, title) for own in parted])
 
 
 def _told_apart(
@@ -435,20 +436,20 @@ def _told_apart(
 
 
 def _figure(
-    drawn: Sequence[tuple[str, report.Curve]], results: Sequence[Result], view: View
+    drawn: Sequence[tuple[str, report.Curve]], results: Sequence[Result], title: str
 ) -> Figure:
     """One figure of curves, by the titles of their panels."""
     panels: dict[str, list[report.Curve]] = {}
-    for title, curve in drawn:
-        panels.setdefault(title, []).append(curve)
+    for name, curve in drawn:
+        panels.setdefault(name, []).append(curve)
     return report.curves(
         [
             report.CurvePanel(
-                curves, "round", "adjusted Rand index, all seen", title=title
+                curves, "round", "adjusted Rand index, all seen", title=name
             )
-            for title, curves in panels.items()
+            for name, curves in panels.items()
         ],
-        title=view.title,
+        title=title,
         legend_title=legend(max(r.data.sizes["repetition"] for r in results)),
         panels_per_row=4,
     )

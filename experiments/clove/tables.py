@@ -49,6 +49,7 @@ from experiments.clove.study import (
 )
 from experiments.jobs import Job
 from experiments.options import Options
+from experiments.titles import title
 
 EXPERIMENTS = {
     "clove.table1": {
@@ -190,12 +191,17 @@ class Table(NamedTuple):
         changes = {"partitions": self.view.partitions, **kind, **self.both, **own}
         return dataclasses.replace(shared, **changes)
 
+    def titles(self, config: Config) -> dict[str, str]:
+        """By figure."""
+        place, _, what = self.view.title.partition(": ")
+        return {"rand_index": title(place, what, config, self.preset("paper"))}
+
 
 def load(name: str) -> SimpleNamespace:
     """What a module of one experiment has, `preset` and `main`, and the view."""
     table = next(table for table in TABLES if name in table.ids)
-    main = functools.partial(run, name, table.view)
-    own = {"preset": table.preset, "view": table.view}
+    main = functools.partial(run, name, table)
+    own = {"preset": table.preset, "view": table.view, "titles": table.titles}
     return SimpleNamespace(main=main, jobs=jobs, **own)
 
 
@@ -205,7 +211,7 @@ def jobs(config: Config, options: Options) -> list[Job]:
 
 
 def run(
-    experiment: str, view: View, config: Config, options: Options
+    experiment: str, shown: Table, config: Config, options: Options
 ) -> dict[str, Any]:
     """Compute what the stores lack, then write tables and figure; a summary of it.
 
@@ -213,12 +219,13 @@ def run(
       ValueError: if the samples do not suffice for a partition, or are damaged.
       FileNotFoundError: if there are none and `config.fall_back` is false.
     """
-    started = time.perf_counter()
+    started, view = time.perf_counter(), shown.view
     loaded = sources(config, options)
     results = [compute(options, job) for job in jobs_of(config, loaded)]
     table = [row for result in results for row in rows(result, view)]
     every = [row for result in results for row in runs(result, view)]
-    tables, figures = {"table": table, "runs": every}, draw(results, view)
+    tables = {"table": table, "runs": every}
+    figures = draw(results, view, shown.titles(config)["rand_index"])
     own = config, options, started, loaded, results
     return conclude(experiment, *own, tables, markdown(table, view), figures)
 
@@ -535,7 +542,7 @@ TABLES: tuple[Table, ...] = (
     Table(
         ("clove.fig4",),
         View(
-            "CLoVE, Figure 4: 8 of 20 clients in a round, 10 clusters",
+            "CLoVE, Figure 4: clusters found with few clients in a round",
             partitions=("one_class",),
             index="seen_rand_index",
         ),
