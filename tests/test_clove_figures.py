@@ -174,7 +174,7 @@ def test_losses_are_written_and_resume(tmp_path, refuse_work):
     assert ifca["used_models"] <= clove["used_models"] == 10
     assert all(0 < row["diagonal"] < 1 for row in summary["rows"])
     names = {"table.csv", "table.md", "config.json"}
-    names |= {"losses.svg", "losses.pdf", "losses.png"}
+    names |= {f"losses.{kind}" for kind in ("svg", "pdf", "png", "txt")}
     assert files(summary) == names
 
 
@@ -307,5 +307,5 @@ def test_command_writes_all_and_one_cluster_is_the_global_model(
     assert found["clove"]["received"] == 3 * found["fedavg"]["received"]
     assert found["local"]["received"] == 0
     names = {"table.csv", "runs.csv", "table.md", "config.json"}
-    names |= {"rounds.svg", "rounds.pdf", "rounds.png"}
+    names |= {f"rounds.{kind}" for kind in ("svg", "pdf", "png", "txt")}
     assert files(summary) == names

@@ -546,7 +546,7 @@ def test_command_writes_all_and_resumes_whatever_was_done_before(
     summary = TABLE1.main(config, options)
     assert summary["failed_cells"] == 0 and len(summary["rows"]) == 4
     names = {"table.csv", "runs.csv", "table.md", "config.json"}
-    names |= {"rand_index.svg", "rand_index.pdf", "rand_index.png"}
+    names |= {f"rand_index.{kind}" for kind in ("svg", "pdf", "png", "txt")}
     assert files(summary) == names
     found = read_csv(options.out / "runs.csv")
     assert len(found) == 8 and all(0 <= run["score"] <= 1 for run in found)

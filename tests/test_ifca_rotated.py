@@ -264,7 +264,7 @@ def test_command_writes_all_and_resumes_and_ifca_of_one_cluster_is_fedavg(
     np.testing.assert_allclose(row["accuracy_mean"], fedavg["accuracy_mean"], rtol=1e-5)
     assert abs(row["accuracy_mean"] - local["accuracy_mean"]) > 1e-3
     names = {"table.csv", "runs.csv", "table.md", "config.json"}
-    names |= {"accuracy.svg", "accuracy.pdf", "accuracy.png"}
+    names |= {f"accuracy.{kind}" for kind in ("svg", "pdf", "png", "txt")}
     assert files(summary) == names
     assert markdown(summary["rows"]) in summary["headline"]
     runs = [run["accuracy"] for run in read_csv(tmp_path / "runs.csv")]

@@ -416,7 +416,7 @@ def test_command_writes_all_and_resumes(tmp_path, refuse_work):
     assert found == [("paper", "local", 6)]
     assert all(row["trials"] == 2 for row in summary["rows"])
     names = {"table.csv", "runs.csv", "table.md", "config.json"}
-    names |= {"accuracy.svg", "accuracy.pdf", "accuracy.png"}
+    names |= {f"accuracy.{kind}" for kind in ("svg", "pdf", "png", "txt")}
     assert files(summary) == names
     accuracies = [run["accuracy"] for run in read_csv(tmp_path / "runs.csv")]
     assert len(accuracies) == 2

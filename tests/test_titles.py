@@ -11,7 +11,7 @@ from experiments import registry
 from experiments.titles import clusters, differences, title, values_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PLACE = re.compile(r"\b(Figure|Table|appendix) [\dD]|in the paper|the paper's\b")
+PLACE = re.compile(r"\b(Figure|Tables?|appendix) [\dD]|in the paper|the paper's\b")
 # Those that make figures of a paper; others are studies of our own.
 OWN = re.compile(r"reviews\.|ifca\.phase|werner\.byzantine")
 IDS = [id for id in registry.EXPERIMENTS if not OWN.match(id)]
@@ -38,12 +38,12 @@ def test_only_the_papers_settings_have_its_name(id):
         there = getattr(paper, name, None)
         if isinstance(there, int) and (there > value or name == "num_clusters"):
             own.append(changed(paper, name, value))
-    assert all(PLACE.search(text) for text in experiment.titles(paper).values_of())
-    assert all(PLACE.search(t) for t in experiment.titles(more(paper)).values_of())
+    assert all(PLACE.search(text) for text in experiment.titles(paper).values())
+    assert all(PLACE.search(t) for t in experiment.titles(more(paper)).values())
     for config in own:
         if config is None or not differences(config, paper):
             continue
-        for text in experiment.titles(config).values_of():
+        for text in experiment.titles(config).values():
             assert not PLACE.search(text) and "own settings" in text
 
 

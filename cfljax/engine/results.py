@@ -17,7 +17,7 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -158,7 +158,7 @@ def _chosen(
             raise StoreError(
                 f"`{folder}` has no setting {name!r}, only {', '.join(frame)}."
             )
-        kept = frame[frame[name] == value]
+        kept = frame.loc[frame[name] == value]
         if kept.empty:
             there = ", ".join(map(str, dict.fromkeys(frame[name])))
             raise StoreError(f"`{folder}` has {name} = {there}, not {value!r}.")
@@ -186,7 +186,7 @@ def _axes_of(frame: pandas.DataFrame, first: Sequence[str]) -> list[str]:
 
 def _are_apart(frame: pandas.DataFrame, axes: Sequence[str]) -> bool:
     """Whether no two rows are alike in some columns."""
-    return not frame.duplicated(axes).any() if axes else len(frame) <= 1
+    return not np.any(frame.duplicated(list(axes))) if axes else len(frame) <= 1
 
 
 def _grid_of(
@@ -322,7 +322,7 @@ def _of_table(
     """The rows of a table, on a grid of their settings."""
     # Its own way to read numbers is not exact in all versions, and takes "NA" for none.
     texts = pandas.read_csv(file, dtype=str, keep_default_na=False)
-    frame = pandas.DataFrame({name: _parsed(texts[name]) for name in texts})
+    frame = pandas.DataFrame({name: _parsed(own) for name, own in texts.items()})
     config = _config(file.with_name("config.json"))
     runs = runs_of(file.parent)
     here = next((r["experiment"] for r in reversed(runs) if "experiment" in r), None)
@@ -331,11 +331,13 @@ def _of_table(
         raise StoreError(f"`{file.parent}` has {here or 'no known experiment'}.")
     frame = _chosen(frame.rename(columns=_renamed(frame, config)), settings, file)
     # Numbers with a fraction are outcomes, unless it is known that they are set.
-    may_be = [
-        n for n in frame if n in config or is_setting(n) or not _is_real(frame[n])
+    measured = [
+        name
+        for name, own in frame.items()
+        if own.dtype.kind == "f" and name not in config and not is_setting(str(name))
     ]
-    axes = _axes_of(frame[may_be], [])
-    axes = [n for n in frame if n in axes or _is_listed(frame[n], config)]
+    axes = _axes_of(frame.drop(columns=measured), [])
+    axes = [n for n in frame if n in axes or _is_listed(n, frame[n], config)]
     dataset = _grid_of(frame, axes, sort=False)
     if dataset is None:
         axes, frame = [_ROW], frame.reset_index(names=_ROW)
@@ -384,15 +386,15 @@ def _renamed(frame: pandas.DataFrame, config: Mapping[str, Any]) -> dict[str, st
         for name in frame
         if name in fields
         and fields[name] not in frame
-        and _is_listed(frame[name].rename(fields[name]), config, most=math.inf)
+        and _is_listed(fields[name], frame[name], config, most=math.inf)
     }
 
 
 def _is_listed(
-    column: pandas.Series, config: Mapping[str, Any], *, most: float = 1
+    name: str, column: Iterable[Any], config: Mapping[str, Any], *, most: float = 1
 ) -> bool:
-    """Whether a column's few values are among those of an axis of its name."""
-    values, listed = set(column), config.get(str(column.name))
+    """Whether a column's few values are among those of the axis of this name."""
+    values, listed = set(column), config.get(name)
     is_axis = isinstance(listed, list) or most > 1
     every = listed if isinstance(listed, list) else [listed]
     return is_axis and len(values) <= most and values <= set(map(_hashable, every))
@@ -400,11 +402,6 @@ def _is_listed(
 
 def _hashable(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
-
-
-def _is_real(column: pandas.Series) -> bool:
-    """Whether it holds numbers that may have a fraction."""
-    return column.dtype.kind == "f"
 
 
 def _config(file: pathlib.Path) -> dict[str, Any]:

@@ -321,8 +321,7 @@ def _write(
     }
     confidence = (
         describe(table, error_rate=config.error_rate, width=options.precision)
-        + (", " if options.precision is None else ",\n")
-        + "the same seeds in all cells; points moved aside to show all"
+        + ", the same seeds in all cells; points moved aside to show all"
     )
     contents = {"table.csv": table} | ({"law.csv": law} if law else {})
     contents |= {

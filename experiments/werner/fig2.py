@@ -37,7 +37,7 @@ from matplotlib.lines import Line2D
 
 from cfljax import engine
 from cfljax.base import check_member
-from cfljax.report import style
+from cfljax.report import set_caption, style
 from experiments import study
 from experiments.checks import check_positive, check_several
 from experiments.options import Options
@@ -331,7 +331,7 @@ def draw(results: xr.Dataset, config: Config) -> Figure:
             xlabel="round t",
             ylabel="least |∇fᵢ − ∇fⱼ|² over other clusters' j",
         )
-        figure.suptitle(titles(config)["constants"])
+        set_caption(figure, titles(config)["constants"])
         figure.legend(
             handles.values(),
             handles.keys(),
