@@ -5,6 +5,7 @@ The picture of the rooms:
     base <- clustering <- federated <- algorithms, engine, montecarlo
     base <- losses <- models
     base, clustering <- data, metrics, law, attacks
+    metrics <- engine
     cores <- engine, and the front door, before anything of JAX
     intervals <- report <- statements
     cfljax <- theory <- experiments
@@ -38,7 +39,12 @@ ALLOWED: dict[str, set[str]] = {
     "cfljax.data": {"cfljax.base", "cfljax.clustering"},
     "cfljax.law": {"cfljax.base"},
     "cfljax.cores": set(),
-    "cfljax.engine": {"cfljax.base", "cfljax.cores", "cfljax.federated"},
+    "cfljax.engine": {
+        "cfljax.base",
+        "cfljax.cores",
+        "cfljax.federated",
+        "cfljax.metrics",
+    },
     "cfljax.montecarlo": {"cfljax.base", "cfljax.federated", "cfljax.data"},
     "cfljax.attacks": {"cfljax.base"},
     "cfljax.intervals": {"cfljax.base"},
