@@ -75,7 +75,7 @@ def test_who_takes_no_part_does_not_count():
 
 
 def test_accuracy_on_is_the_share_of_real_samples():
-    task = cfl.models.perceptron((2,), num_hidden=3, num_classes=2)
+    task = cfl.models.mlp((2,), hidden=(3,), num_classes=2)
     algorithm = cfl.fedavg(task, step_size=0.1)
     inputs = jax.random.normal(KEY, (3, 5, 2))
     mask = jnp.arange(5) < jnp.array([[5], [2], [0]])

@@ -24,7 +24,7 @@ _ROUND = "round"
 
 def log_metrics(
     metrics: Mapping[str, Any],
-    kind: Kind,
+    kind: Kind | str,
     path: str | os.PathLike[str],
     *,
     first_round: int = 1,
@@ -71,7 +71,7 @@ def log_metrics(
 
 
 def log_results(
-    results: xarray.Dataset, kind: Kind, path: str | os.PathLike[str]
+    results: xarray.Dataset, kind: Kind | str, path: str | os.PathLike[str]
 ) -> pathlib.Path:
     """Log every run of a dataset of `sweep` or `open_results`: what it measured by
     `round`, one log for each cell and trial, named by what differs.

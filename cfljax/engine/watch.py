@@ -147,4 +147,5 @@ def _mean_loss(losses: Array, assignment: Array | None) -> Float[Array, ""]:
 
 
 def _sizes(assignment: Array, number: int) -> Int[Array, " clusters"]:
-    return jnp.sum(assignment[:, None] == jnp.arange(number), axis=0, dtype=jnp.int32)
+    each = jnp.arange(number)[None, :]
+    return jnp.sum(assignment[:, None] == each, axis=0, dtype=jnp.int32)

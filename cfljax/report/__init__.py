@@ -16,11 +16,12 @@ from cfljax.report.figures import (
     set_caption,
 )
 from cfljax.report.files import replacing, write_text
-from cfljax.report.look import METADATA, Look, look, looking, number, style
+from cfljax.report.look import FORMATS, METADATA, Look, look, looking, number, style
 from cfljax.report.scales import Scale
 from cfljax.report.tables import concise, markdown, read_csv, write_csv
 
 __all__ = [
+    "FORMATS",
     "LINES",
     "METADATA",
     "BarPanel",

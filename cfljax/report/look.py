@@ -39,8 +39,8 @@ class Look:
     """
 
     formats: tuple[str, ...] = FORMATS
-    width: float | None = None
-    font_size: float = _USUAL
+    width: int | float | None = None
+    font_size: int | float = _USUAL
     caption: bool = False
 
     def __post_init__(self) -> None:

@@ -294,6 +294,11 @@ def titles(config: Config) -> dict[str, str]:
     }
 
 
+def redraw(config: Config, tables: Mapping[str, Any]) -> dict[str, Figure]:
+    """What needs no more than the table."""
+    return {"final": draw_final(tables["table"], config)}
+
+
 def draw_final(table: Sequence[dict[str, Any]], config: Config) -> Figure:
     """How often all clients are right in the end, a panel for each noise."""
 

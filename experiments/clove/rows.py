@@ -418,6 +418,52 @@ def draw(results: Sequence[Result], view: View, title: str = "") -> dict[str, Fi
     return numbered("rand_index", [_figure(own, results, title) for own in parted])
 
 
+def draw_methods(
+    table: Sequence[Mapping[str, Any]], title: str, *, with_paper: bool
+) -> dict[str, Figure]:
+    """All methods at once: a dot for each in a panel for each setting and measure, with
+    one standard deviation over seeds; a method without a number says so. `with_paper`
+    adds the published numbers.
+    """
+    names = list(dict.fromkeys(row["label"] for row in table))
+    settings = ("dataset", "partition", "clusters", "clients", "participants")
+    differing = [n for n in settings if len({row[n] for row in table}) > 1]
+    groups: dict[tuple[Any, ...], dict[str, Mapping[str, Any]]] = {}
+    for row in table:
+        at = tuple(row[name] for name in differing)
+        groups.setdefault(at, {})[row["label"]] = row
+    series = {"ours": ""} | ({"paper": "paper_"} if with_paper else {})
+    panels = []
+    for measure in ("accuracy", "loss", "rand"):
+        if not any(row.get(f"{measure}_mean") is not None for row in table):
+            continue
+        for at, own in groups.items():
+            told = (
+                str(value).replace("_", " ")
+                if isinstance(value, str)
+                else f"{value} {name}"
+                for name, value in zip(differing, at, strict=True)
+            )
+            dots = {
+                name: np.array([_ends(own.get(n, {}), prefix + measure) for n in names])
+                for name, prefix in series.items()
+            }
+            heading = MEASURES[measure][0]
+            panels.append(report.DotPanel(names, dots, heading, ", ".join(told)))
+    if not panels or len(names) < 2:
+        return {}
+    caption = "dots are means over seeds, lines one standard deviation"
+    return {"methods": report.dot_plot(panels, title=title, caption=caption)}
+
+
+def _ends(row: Mapping[str, Any], name: str) -> tuple[float, float, float]:
+    """A mean, and one standard deviation to either side; NaN without."""
+    mean, std = row.get(f"{name}_mean"), row.get(f"{name}_std")
+    mean = math.nan if mean is None else float(mean)
+    spread = math.nan if std is None else float(std)
+    return mean, mean - spread, mean + spread
+
+
 def _told_apart(
     methods: Iterable[Sequence[tuple[str, report.Curve]]],
 ) -> list[list[tuple[str, report.Curve]]]:

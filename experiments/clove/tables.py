@@ -28,12 +28,15 @@ from collections.abc import Mapping
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
+from matplotlib.figure import Figure
+
 from experiments.clove.methods import CLUSTERED, COMPARED, Method
 from experiments.clove.rows import (
     PARTICIPATIONS,
     View,
     conclude,
     draw,
+    draw_methods,
     markdown,
     rate_of,
     rows,
@@ -49,7 +52,7 @@ from experiments.clove.study import (
 )
 from experiments.jobs import Job
 from experiments.options import Options
-from experiments.titles import title
+from experiments.titles import differences, title
 
 EXPERIMENTS = {
     "clove.table1": {
@@ -193,8 +196,18 @@ class Table(NamedTuple):
 
     def titles(self, config: Config) -> dict[str, str]:
         """By figure."""
-        place, _, what = self.view.title.partition(": ")
-        return {"rand_index": title(place, what, config, self.preset("paper"))}
+        (place, _, what), paper = self.view.title.partition(": "), self.preset("paper")
+        every = f"all methods: {what}"
+        return {
+            "rand_index": title(place, what, config, paper),
+            "methods": title(place, every, config, paper),
+        }
+
+    def redraw(self, config: Config, tables: Mapping[str, Any]) -> dict[str, Figure]:
+        """What needs no more than the table; the paper's numbers at its settings."""
+        is_paper = not differences(config, self.preset("paper"))
+        name = self.titles(config)["methods"]
+        return draw_methods(tables["table"], name, with_paper=is_paper)
 
 
 def load(name: str) -> SimpleNamespace:
@@ -202,6 +215,7 @@ def load(name: str) -> SimpleNamespace:
     table = next(table for table in TABLES if name in table.ids)
     main = functools.partial(run, name, table)
     own = {"preset": table.preset, "view": table.view, "titles": table.titles}
+    own["redraw"] = table.redraw
     return SimpleNamespace(main=main, jobs=jobs, **own)
 
 
@@ -226,6 +240,7 @@ def run(
     every = [row for result in results for row in runs(result, view)]
     tables = {"table": table, "runs": every}
     figures = draw(results, view, shown.titles(config)["rand_index"])
+    figures |= shown.redraw(config, tables)
     own = config, options, started, loaded, results
     return conclude(experiment, *own, tables, markdown(table, view), figures)
 

@@ -67,7 +67,7 @@ from experiments.ifca.fig3_trial import (
 )
 from experiments.jobs import share_summary
 from experiments.options import Options
-from experiments.study import settings, trial_of, write
+from experiments.study import Rows, settings, trial_of, write
 from experiments.titles import clusters, title, values_of
 
 EXPERIMENTS = {
@@ -183,6 +183,11 @@ class Panel:
     def titles(self, config: Config) -> dict[str, str]:
         """By figure."""
         return dict.fromkeys(("heatmap", "curves"), self.title(config))
+
+    def redraw(self, config: Config, tables: Mapping[str, Rows]) -> dict[str, Any]:
+        """Both figures, of tables alone; the number of trials was not decided on the
+        way."""
+        return _figures(self, tables["table"], tables.get("law", ()), config, None)
 
     def main(self, config: Config, options: Options) -> dict[str, Any]:
         """Compute what the store lacks, then write the panel's tables and figures."""
@@ -312,6 +317,19 @@ def _write(
     options: Options,
 ) -> list[str]:
     """Tables, configuration and both figures; returns their paths."""
+    contents = {"table.csv": table} | ({"law.csv": law} if law else {})
+    contents |= {
+        "outcome.md": outcome(table, panel.axes),
+        "config.json": settings(config, precision=options.precision),
+        **_figures(panel, table, law, config, options.precision),
+    }
+    return write(options.out, contents)
+
+
+def _figures(
+    panel: Panel, table: Rows, law: Rows, config: Config, precision: float | None
+) -> dict[str, Any]:
+    """Both, by name."""
     row_axis, column_axis = panel.axes
     look: Mapping[str, Any] = {
         "row_axis": row_axis,
@@ -320,17 +338,13 @@ def _write(
         "tolerance": config.tolerance,
     }
     confidence = (
-        describe(table, error_rate=config.error_rate, width=options.precision)
+        describe(table, error_rate=config.error_rate, width=precision)
         + ", the same seeds in all cells; points moved aside to show all"
     )
-    contents = {"table.csv": table} | ({"law.csv": law} if law else {})
-    contents |= {
-        "outcome.md": outcome(table, panel.axes),
-        "config.json": settings(config, precision=options.precision),
+    return {
         "heatmap": draw_heatmaps(table, **look),
         "curves": draw_curves(table, **look, confidence=confidence, law_rows=law),
     }
-    return write(options.out, contents)
 
 
 PANELS = (

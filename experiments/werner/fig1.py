@@ -534,6 +534,11 @@ def titles(config: Config) -> dict[str, str]:
     return {name: title(place, what, config, paper) for name, what in own.items()}
 
 
+def redraw(config: Config, tables: Mapping[str, Rows]) -> dict[str, Figure]:
+    """What needs no more than the table."""
+    return {"radii": draw_radii(tables["table"], config)}
+
+
 def draw_paths(failing: Results, clustering: Results, config: Config) -> Figure:
     """The first failing method of each example above, Federated-Clustering below, in
     its first trial with the largest batch and the nearest radius to one that escapes.

@@ -23,6 +23,7 @@ sigma^2 is the sum of the variances of all coordinates.
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import jax
@@ -342,6 +343,11 @@ def titles(config: Config) -> dict[str, str]:
     }
     place, paper = "Werner et al., Figure 4", preset("paper")
     return {name: title(place, what, config, paper) for name, what in own.items()}
+
+
+def redraw(config: Config, tables: Mapping[str, Rows]) -> dict[str, Figure]:
+    """What needs no more than the table."""
+    return {"elbows": draw_elbows(tables["table"], config)}
 
 
 def draw_distances(results: xr.Dataset, config: Config) -> Figure:
