@@ -49,7 +49,7 @@ def test_metrics_are_those_of_the_rounds(seen):
         for name in ("received", "sent"):
             bytes_ = getattr(info, name)[t].sum()
             assert found[name][t] == pytest.approx(bytes_ / 2**20)
-        index = cfl.metrics.adjusted_rand_index(chosen, truth.clusters, 2)
+        index = cfl.metrics.adjusted_rand_index(jnp.asarray(chosen), truth.clusters, 2)
         assert found["rand_index"][t] == pytest.approx(float(index))
     assert found["sent"][0] == pytest.approx(8 * 4 * 4 / 2**20)  # A model each.
 
@@ -78,11 +78,11 @@ def test_accuracy_on_is_the_share_of_real_samples():
     task = cfl.models.mlp((2,), hidden=(3,), num_classes=2)
     algorithm = cfl.fedavg(task, step_size=0.1)
     inputs = jax.random.normal(KEY, (3, 5, 2))
-    mask = jnp.arange(5) < jnp.array([[5], [2], [0]])
+    mask = jnp.asarray(np.arange(5) < np.array([[5], [2], [0]]))
     data = cfl.ClientData(inputs, jnp.zeros((3, 5), int), mask)
     state = algorithm.init(KEY, data)
     chosen = jnp.argmax(algorithm.predict(state, data, inputs), axis=-1)
-    targets = jnp.where(jnp.arange(5) == 0, 1 - chosen, chosen)  # The first is wrong.
+    targets = chosen.at[:, 0].set(1 - chosen[:, 0])  # The first is wrong.
     found = accuracy_on(algorithm, data, data._replace(targets=targets))(state)
     assert float(found["accuracy"]) == pytest.approx(5 / 7)
     assert (

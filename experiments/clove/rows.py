@@ -427,7 +427,11 @@ def draw_methods(
     """
     names = list(dict.fromkeys(row["label"] for row in table))
     settings = ("dataset", "partition", "clusters", "clients", "participants")
-    differing = [n for n in settings if len({row[n] for row in table}) > 1]
+    differing: list[str] = []
+    for name in settings:  # No more than tell them apart.
+        number = lambda own: len({tuple(row[n] for n in own) for row in table})
+        if number([*differing, name]) > number(differing):
+            differing.append(name)
     groups: dict[tuple[Any, ...], dict[str, Mapping[str, Any]]] = {}
     for row in table:
         at = tuple(row[name] for name in differing)
