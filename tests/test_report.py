@@ -479,7 +479,8 @@ def test_formats_width_and_font_size_are_those_that_were_asked_for(tmp_path):
         assert look().font_size == 8
     assert [file.name for file in files] == ["a.png", "a.txt"]
     assert figure.get_size_inches()[0] == pytest.approx(3.5)
-    assert Image.open(files[0]).size[0] == pytest.approx(3.5 * 160, abs=1)
+    with Image.open(files[0]) as picture:
+        assert picture.size[0] == pytest.approx(3.5 * 160, abs=1)
     assert figure.axes[0].xaxis.label.get_fontsize() == 8
     assert len({axes.get_gridspec().ncols for axes in figure.axes}) == 1
     assert figure.axes[0].get_gridspec().ncols == 1  # Three are too narrow.

@@ -51,7 +51,9 @@ def test_metrics_are_those_of_the_rounds(seen):
             assert found[name][t] == pytest.approx(bytes_ / 2**20)
         index = cfl.metrics.adjusted_rand_index(jnp.asarray(chosen), truth.clusters, 2)
         assert found["rand_index"][t] == pytest.approx(float(index))
-    assert found["sent"][0] == pytest.approx(8 * 4 * 4 / 2**20)  # A model each.
+    assert found["sent"][0] == pytest.approx(
+        8 * (4 * 4 + 1) / 2**20
+    )  # A model and its name.
 
 
 def test_a_run_returns_them_by_default(seen):
