@@ -9,7 +9,14 @@ import pytest
 import xarray
 
 import cfljax as cfl
-from cfljax.engine import accuracy_on, log_metrics, log_results, metrics, watch
+from cfljax.engine import (
+    accuracy_on,
+    free_metrics,
+    log_metrics,
+    log_results,
+    metrics,
+    watch,
+)
 
 KEY = jax.random.key(3)
 ROUNDS = {
@@ -74,6 +81,16 @@ def test_who_takes_no_part_does_not_count():
     own = watch(jnp.array([7, 5, 5, 7]))(None, Info)
     assert float(own["rand_index"]) == 1.0  # The one who is wrong was not asked.
     assert metrics(None, None) == {}
+
+
+def test_losses_that_nobody_chooses_by_are_for_those_who_ask():
+    class Info:
+        losses = jnp.array([1.0, jnp.nan, 3.0])
+        sent = jnp.array([2**20, 0, 2**20])
+
+    assert {n: float(v) for n, v in free_metrics(None, Info).items()} == {"sent": 2.0}
+    found = {n: float(v) for n, v in metrics(None, Info).items()}
+    assert found == {"loss": 2.0, "sent": 2.0}  # Of those who took part.
 
 
 def test_accuracy_on_is_the_share_of_real_samples():

@@ -32,5 +32,6 @@ from .sweeps import STATE_BYTES as STATE_BYTES
 from .sweeps import Joint as Joint
 from .sweeps import sweep as sweep
 from .watch import accuracy_on as accuracy_on
+from .watch import free_metrics as free_metrics
 from .watch import metrics as metrics
 from .watch import watch as watch

@@ -161,7 +161,9 @@ def _wandb(
 def _mlflow(
     folder: pathlib.Path, name: str, settings: dict[str, Any]
 ) -> Iterator[Write]:
-    """A run of the experiment "cfljax" in a store of files."""
+    """A run of the experiment "cfljax" in a store of files, which the library allows
+    whoever says so; a data base would need more of it than its light form has."""
+    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     with _asked_for("mlflow"):
         from mlflow import MlflowClient
     client = MlflowClient(folder.resolve().as_uri())

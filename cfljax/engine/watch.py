@@ -1,14 +1,16 @@
 """Watch: named metrics of a run, round by round.
 
-state, seen = cfl.run(algorithm, key, data, num_rounds=300)
-seen["loss"], seen["cluster_sizes"], seen["received"]
+    state, seen = cfl.run(algorithm, key, data, num_rounds=300)
+    seen["cluster_sizes"], seen["received"]
 
-state, trace = cfl.run(
-    algorithm, key, data, num_rounds=300,
-    observe=cfl.engine.watch(truth),
-    test=cfl.engine.accuracy_on(algorithm, data, test),
-)
-trace.rounds["rand_index"], trace.tests["accuracy"]
+and, where more is known or asked for,
+
+    state, trace = cfl.run(
+        algorithm, key, data, num_rounds=300,
+        observe=cfl.engine.watch(truth),
+        test=cfl.engine.accuracy_on(algorithm, data, test),
+    )
+    trace.rounds["rand_index"], trace.tests["accuracy"]
 """
 
 from typing import Any
@@ -24,7 +26,7 @@ from cfljax.metrics import accuracy, adjusted_rand_index, mebibytes
 
 
 def metrics(state: Any, info: Any) -> dict[str, Array]:
-    """What a round tells of itself, by name; an `observe` of `run`, and its default.
+    """What a round tells of itself, by name; an `observe` of `run`.
 
     Only what the algorithm's `Info` has: a name is missing where it has nothing.
 
@@ -35,15 +37,29 @@ def metrics(state: Any, info: Any) -> dict[str, Array]:
       the number of clusters is found on the way. `received` and `sent`, MiB from the
       server to all clients, and back.
 
-    Cost: that of the losses, if the algorithm has no other use for them: a pass forward
-    at most; a run's `observe=engine.nothing` saves it.
+    Cost: that of the losses, where the algorithm does not choose by them: a pass
+    forward.
+    """
+    losses = _field(info, "losses")
+    if losses is None or losses.ndim == 2:
+        return free_metrics(state, info)
+    return {
+        "loss": jnp.mean(losses, where=~jnp.isnan(losses)),
+        **free_metrics(state, info),
+    }
+
+
+def free_metrics(state: Any, info: Any) -> dict[str, Array]:
+    """As `metrics`, but for losses that the algorithm has no other use for; what `run`
+    observes by default.
+
+    Cost: some sums over clients.
     """
     del state
-    own = {name: _field(info, name) for name in ("assignment", "losses")}
-    assignment, losses = own["assignment"], own["losses"]
+    assignment, losses = _field(info, "assignment"), _field(info, "losses")
     found: dict[str, Array] = {}
-    if losses is not None:
-        found["loss"] = _mean_loss(losses, assignment)
+    if losses is not None and losses.ndim == 2:
+        found["loss"] = _chosen_loss(losses, assignment)
     if assignment is not None:
         found["cluster_sizes"] = _sizes(assignment, _num_clusters(assignment, losses))
     for name in ("received", "sent"):
@@ -135,15 +151,11 @@ def _num_clusters(assignment: Array, losses: Array | None) -> int:
     return losses.shape[1] if several else assignment.shape[0]
 
 
-def _mean_loss(losses: Array, assignment: Array | None) -> Float[Array, ""]:
-    own = losses
-    if losses.ndim == 2:
-        at = jnp.argmin(losses, axis=1) if assignment is None else assignment
-        own = jnp.take_along_axis(losses, jnp.maximum(at, 0)[:, None], axis=1)[:, 0]
-    present = ~jnp.isnan(own)
-    if assignment is not None and losses.ndim == 2:
-        present = present & (assignment >= 0)
-    return jnp.mean(own, where=present)
+def _chosen_loss(losses: Array, assignment: Array | None) -> Float[Array, ""]:
+    """The mean of the participants under the models that they were assigned to."""
+    at = jnp.argmin(losses, axis=1) if assignment is None else assignment
+    own = jnp.take_along_axis(losses, jnp.maximum(at, 0)[:, None], axis=1)[:, 0]
+    return jnp.mean(own, where=(at >= 0) & ~jnp.isnan(own))
 
 
 def _sizes(assignment: Array, number: int) -> Int[Array, " clusters"]:
