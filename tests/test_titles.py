@@ -99,9 +99,9 @@ def named_places(tree):
             texts += node.args
         for text in texts:
             for part in ast.walk(text):
-                is_text = isinstance(part, ast.Constant) and isinstance(part.value, str)
-                if is_text and re.search(r"(Figure|Table) \d", part.value):
-                    yield part.value
+                own = part.value if isinstance(part, ast.Constant) else None
+                if isinstance(own, str) and re.search(r"(Figure|Table) \d", own):
+                    yield own
 
 
 # --- Against itself.

@@ -28,8 +28,15 @@ ROUNDS = {
 @pytest.fixture(scope="module")
 def seen():
     """Metrics of three rounds of IFCA, and what they are made of."""
-    sizes = {"num_clients": 8, "num_clusters": 2, "num_samples": 12, "num_features": 4}
-    data, truth = cfl.data.mixed_linear(KEY, **sizes, separation=1.0, noise=0.1)
+    data, truth = cfl.data.mixed_linear(
+        KEY,
+        num_clients=8,
+        num_clusters=2,
+        num_samples=12,
+        num_features=4,
+        separation=1.0,
+        noise=0.1,
+    )
     algorithm = cfl.ifca(cfl.models.linear(4), num_clusters=2, step_size=0.1)
     own = watch(truth)
 
@@ -125,8 +132,10 @@ def test_csv_has_a_row_for_each_round(tmp_path):
 
 def test_tensorboard_reads_what_was_written(tmp_path):
     pytest.importorskip("tensorboardX", reason="tensorboardX is not installed")
-    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto import event_pb2
     from tensorboardX.record_writer import masked_crc32c
+
+    Event = vars(event_pb2)["Event"]  # Which is made when it is imported.
 
     log_metrics(ROUNDS, "tensorboard", tmp_path, name="a", settings={"noise": 0.1})
     (file,) = (tmp_path / "a").glob("events.*")

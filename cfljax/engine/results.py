@@ -120,7 +120,7 @@ def _of_store(
     axes = _axes_of(frame, [*first, *(["seed"] if len(seeds) > 1 else [])])
     dataset = _grid_of(frame, axes, sort=True)
     if dataset is None:
-        numbers = {name: frame[name].nunique() for name in frame}
+        numbers = {name: len(set(frame[name])) for name in frame}
         differing = ", ".join(f"{n} ({k})" for n, k in numbers.items() if k > 1)
         raise StoreError(
             f"`{folder}` has {len(frame)} cells of {experiment} that are no grid; "

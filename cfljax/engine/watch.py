@@ -134,7 +134,7 @@ def _with_truth(
 
 def _field(info: Any, name: str) -> Array | None:
     """An array of the round's info, if it has one of this name."""
-    found = getattr(info, name, None)
+    found: Any = getattr(info, name, None)
     is_array = hasattr(found, "dtype") and getattr(found, "ndim", 0) >= 1
     return _whole(found) if is_array else None
 
@@ -147,8 +147,9 @@ def _whole(leaf: Array) -> Array:
 
 
 def _num_clusters(assignment: Array, losses: Array | None) -> int:
-    several = losses is not None and losses.ndim == 2
-    return losses.shape[1] if several else assignment.shape[0]
+    if losses is not None and losses.ndim == 2:
+        return losses.shape[1]
+    return assignment.shape[0]
 
 
 def _chosen_loss(losses: Array, assignment: Array | None) -> Float[Array, ""]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -10,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from cfljax.report.figures import LINES, panel_grid
+from cfljax.report.figures import LINES, panel_grid, subplot_of
 from cfljax.report.look import look, style
 
 _ROW = 0.27  # Inches for a name.
@@ -80,11 +81,11 @@ def dot_plot(
             margin=(0.085 * max(map(len, names), default=0) * look().scale, 0.5),
         )
         handles = {}
-        for index, (axes, panel) in enumerate(zip(all_axes, panels, strict=True)):
+        for axes, panel in zip(all_axes, panels, strict=True):
             for place, (name, own) in enumerate(panel.series.items()):
                 shift = (place - (len(series) - 1) / 2) * 0.6 / len(series)
                 handles[name] = _draw(axes, np.asarray(own, float), shift, place, name)
-            first = index % all_axes[0].get_gridspec().ncols == 0
+            first = subplot_of(axes).is_first_col()
             axes.set_yticks(range(len(names)), list(names) if first else [])
             axes.set_ylim(len(names) - 0.5, -0.5)  # The first on top.
             axes.set(xlabel=panel.label)
@@ -111,6 +112,6 @@ def _draw(axes: Axes, own: np.ndarray, shift: float, place: int, name: str) -> L
     known = np.isfinite(low) & np.isfinite(high)
     axes.hlines(at[known], low[known], high[known], color=look["color"], linewidth=1.2)
     for where in at[~np.isfinite(value)] if not place else ():
-        note = {"ha": "center", "va": "center", "fontsize": "x-small"}
+        note: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": "x-small"}
         axes.text(0.5, where, "no value", transform=axes.get_yaxis_transform(), **note)
     return dots

@@ -22,6 +22,7 @@ from jaxtyping import Num
 from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.gridspec import SubplotSpec
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.transforms import ScaledTranslation
@@ -111,7 +112,7 @@ def heatmaps(
             ax=all_axes,
             label=value_label,
             pad=0.02,
-            aspect=20 * all_axes[0].get_gridspec().nrows,
+            aspect=20 * subplot_of(all_axes[0]).get_gridspec().nrows,
         )
         bar.outline.set_visible(False)
     return figure
@@ -268,8 +269,8 @@ def curves(
             for label, handle in draw_panel(axes, panel, names, thin).items():
                 # What is one thing of several curves has the colour of none.
                 if label in thin and _colours(panels, label) > 1:
-                    dashes = {"color": _GREY, "linestyle": thin[label]}
-                    handle = Line2D([], [], **dashes, **_THIN)
+                    grey: dict[str, Any] = {"color": _GREY, "linestyle": thin[label]}
+                    handle = Line2D([], [], **grey, **_THIN)
                 handles[label] = handle
         figure.legend(
             [handles[label] for label in labels],
@@ -334,7 +335,7 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> list[pathlib.Path]:
                 figure.set_layout_engine(None)  # All is in its place.
         finally:
             figure.set_layout_engine(layout)
-            figure.set_size_inches(size)
+            figure.set_size_inches(*size)
     text = caption_of(figure)
     if text and not is_one:
         files.append(base.with_name(f"{base.name}.txt"))
@@ -403,9 +404,9 @@ def _columns(
             f"{len(panels)} panels and {panels_per_row}."
         )
     num_columns, scale = min(len(panels), panels_per_row), look().scale
-    if look().width is None:
+    if (width := look().width) is None:
         return num_columns, panel_size[0] * scale
-    room = max(look().width - margin, _NARROWEST * scale)
+    room = max(width - margin, _NARROWEST * scale)
     num_columns = min(num_columns, max(1, int(room / (_NARROWEST * scale))))
     return num_columns, room / num_columns
 
@@ -446,6 +447,13 @@ def panel_grid(
     for axes, text in zip(places, panel_titles, strict=False):
         axes.set_title(text)
     return figure, list(places[: len(panels)])
+
+
+def subplot_of(axes: Axes) -> SubplotSpec:
+    """Where an axes of `panel_grid` stands."""
+    spec = axes.get_subplotspec()
+    assert spec is not None
+    return spec
 
 
 def _wrapped(text: str, width: float) -> str:
@@ -511,7 +519,10 @@ def _cell_text(panel: HeatMap, row: int, column: int) -> str:
 _FEW = 8  # Points of a curve that has room for its intervals.
 _STEP_ASIDE = 5.0  # Points between neighbouring curves at the same place.
 _WIDER = 1.6  # Points that a curve is wider than one which hides it.
-_THIN = {"linewidth": 1.0, "zorder": 1.5}  # What curves are compared with.
+_THIN: dict[str, Any] = {
+    "linewidth": 1.0,
+    "zorder": 1.5,
+}  # What curves are compared with.
 _GREY = "#444444"
 # Of predicted curves and levels, by their names: those of one colour differ, too.
 DASHES: tuple[Any, ...] = ("-.", ":", (0, (9, 3)), (0, (3, 3)), (0, (9, 2, 1, 2, 1, 2)))
@@ -575,7 +586,8 @@ def _tell_what_is_not_seen(axes: Axes, measured: Sequence[Curve]) -> None:
     if seen and not any(np.any(values) for values in seen):
         texts.append("all are 0")
     if texts:
-        note = {"ha": "center", "va": "center", "color": _GREY, "fontsize": "small"}
+        note: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": "small"}
+        note["color"] = _GREY
         axes.text(0.5, 0.5, "\n".join(texts), transform=axes.transAxes, **note)
 
 

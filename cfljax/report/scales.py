@@ -103,7 +103,7 @@ def _round_numbers(low: float, high: float) -> list[float]:
     ticks = [d * 10.0**e for e in range(first, last + 1, step) for d in leading]
     found = [tick for tick in ticks if low <= tick <= high]
     if len(found) < 2:  # Less than a decade, between such numbers.
-        ticks = MaxNLocator(_MOST_TICKS - 2).tick_values(low, high).tolist()
+        ticks = list(MaxNLocator(_MOST_TICKS - 2).tick_values(low, high))
         found = [tick for tick in ticks if low <= tick <= high]
     return found
 
