@@ -40,26 +40,21 @@ def metrics(state: Any, info: Any) -> dict[str, Array]:
     Cost: that of the losses, where the algorithm does not choose by them: a pass
     forward.
     """
-    losses = _field(info, "losses")
-    if losses is None or losses.ndim == 2:
-        return free_metrics(state, info)
-    return {
-        "loss": jnp.mean(losses, where=~jnp.isnan(losses)),
-        **free_metrics(state, info),
-    }
+    found, losses = free_metrics(state, info), _field(info, "losses")
+    if losses is None:
+        return found
+    return {"loss": _mean_loss(losses, _field(info, "assignment")), **found}
 
 
 def free_metrics(state: Any, info: Any) -> dict[str, Array]:
-    """As `metrics`, but for losses that the algorithm has no other use for; what `run`
-    observes by default.
+    """As `metrics` without `loss`, which some algorithms take for observers alone; what
+    `run` observes by default.
 
     Cost: some sums over clients.
     """
     del state
     assignment, losses = _field(info, "assignment"), _field(info, "losses")
     found: dict[str, Array] = {}
-    if losses is not None and losses.ndim == 2:
-        found["loss"] = _chosen_loss(losses, assignment)
     if assignment is not None:
         found["cluster_sizes"] = _sizes(assignment, _num_clusters(assignment, losses))
     for name in ("received", "sent"):
@@ -152,8 +147,10 @@ def _num_clusters(assignment: Array, losses: Array | None) -> int:
     return assignment.shape[0]
 
 
-def _chosen_loss(losses: Array, assignment: Array | None) -> Float[Array, ""]:
-    """The mean of the participants under the models that they were assigned to."""
+def _mean_loss(losses: Array, assignment: Array | None) -> Float[Array, ""]:
+    """The mean of the participants, under the models that they were assigned to."""
+    if losses.ndim == 1:
+        return jnp.mean(losses, where=~jnp.isnan(losses))
     at = jnp.argmin(losses, axis=1) if assignment is None else assignment
     own = jnp.take_along_axis(losses, jnp.maximum(at, 0)[:, None], axis=1)[:, 0]
     return jnp.mean(own, where=(at >= 0) & ~jnp.isnan(own))
