@@ -2,8 +2,11 @@
 
 import json
 import pathlib
+import re
 import shutil
+from typing import Any
 
+import matplotlib.pyplot
 import numpy as np
 import pandas
 import pytest
@@ -185,12 +188,34 @@ def test_axes_of_a_figure_are_declared():
 # --- Against other libraries: plots and files.
 
 
-def test_five_lines_plot_with_labels():
-    found = cfl.open_results(FIGURES / "ifca.fig3a")
-    lines = found.successes.sel(convention="reference").squeeze().plot.line(x="noise")
-    axes = lines[0].axes
-    assert axes.get_xlabel().replace("\n", " ") == "standard deviation of the noise σ"
+def tutorial(number: int) -> str:
+    """A piece of code of the page on results."""
+    text = (FIGURES.parent / "docs" / "results.md").read_text()
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)[number]
+
+
+def test_five_lines_plot_with_labels(monkeypatch, capsys):
+    monkeypatch.chdir(FIGURES.parent)
+    names: dict[str, Any] = {}
+    exec(tutorial(0), names)
+    assert len(tutorial(0).strip().splitlines()) == 5
+    assert "successes" in capsys.readouterr().out
+    axes = matplotlib.pyplot.gca()
+    assert axes.get_xlabel() == "separation R"
     assert axes.get_ylabel() == "trials that succeed"
+    assert len(axes.get_lines()) == 4
+    assert axes.get_legend().get_title().get_text() == (
+        "standard deviation of the noise σ"
+    )
+    matplotlib.pyplot.close("all")
+
+
+@pytest.mark.slow
+def test_a_run_is_logged_as_the_page_says(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    exec(tutorial(1), {})
+    frame = pandas.read_csv(tmp_path / "runs" / "ifca.csv")
+    assert len(frame) == 30 and frame["rand_index"].iloc[-1] == 1.0
 
 
 def test_zarr_opens_plainly_and_without_warnings(store, tmp_path):
