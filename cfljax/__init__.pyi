@@ -48,6 +48,7 @@ from .engine import Grid as Grid
 from .engine import Joint as Joint
 from .engine import clients_over_devices as clients_over_devices
 from .engine import load as load
+from .engine import open_results as open_results
 from .engine import run as run
 from .engine import save as save
 from .engine import sweep as sweep

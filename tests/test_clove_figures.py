@@ -137,14 +137,14 @@ def test_a_failed_run_has_neither_numbers_nor_panel():
     table = fig5.rows(result)
     assert table[1]["failed"] and "diagonal" not in table[1]
     assert fig5.markdown(table).count("IFCA") == 1
-    figure = fig5.draw([result])
+    figure = fig5.draw([result], fig5.preset("quick"))
     assert figure is not None and len(figure.axes) == 4  # One is the colour bar.
     result.data["failed"].values[:] = True
-    assert fig5.draw([result]) is None
+    assert fig5.draw([result], fig5.preset("quick")) is None
 
 
 def test_the_figure_shows_every_loss_where_it_belongs():
-    figure = fig5.draw([made_up_losses()])
+    figure = fig5.draw([made_up_losses()], fig5.preset("quick"))
     assert figure is not None
     clove, ifca, fedavg, local, _ = figure.axes
     texts = [text.get_text() for text in clove.texts]
@@ -174,7 +174,7 @@ def test_losses_are_written_and_resume(tmp_path, refuse_work):
     assert ifca["used_models"] <= clove["used_models"] == 10
     assert all(0 < row["diagonal"] < 1 for row in summary["rows"])
     names = {"table.csv", "table.md", "config.json"}
-    names |= {"losses.svg", "losses.pdf", "losses.png"}
+    names |= {f"losses.{kind}" for kind in ("svg", "pdf", "png", "txt")}
     assert files(summary) == names
 
 
@@ -267,16 +267,17 @@ def test_rows_of_rounds_by_hand():
 
 
 def test_the_figure_has_models_of_those_that_find_clusters():
-    figure = unknown_k.draw(made_up_rounds())
+    figure = unknown_k.draw(made_up_rounds(), unknown_k.preset("quick"))
     assert figure is not None
     models, accuracy = map(labels, figure.axes)
     assert models == ["CLoVE, unknown K", "IFCA, K = 2"]
     assert accuracy == [*models, "Local-only"]
-    alone = unknown_k.draw(made_up_rounds().sel({"method": ["local"]}))
+    only = made_up_rounds().sel({"method": ["local"]})
+    alone = unknown_k.draw(only, unknown_k.preset("quick"))
     assert alone is not None and len(alone.axes) == 1
     broken = made_up_rounds()
     broken["failed"].values[:] = True
-    assert unknown_k.draw(broken) is None
+    assert unknown_k.draw(broken, unknown_k.preset("quick")) is None
 
 
 def test_the_preset_is_the_papers():
@@ -306,5 +307,5 @@ def test_command_writes_all_and_one_cluster_is_the_global_model(
     assert found["clove"]["received"] == 3 * found["fedavg"]["received"]
     assert found["local"]["received"] == 0
     names = {"table.csv", "runs.csv", "table.md", "config.json"}
-    names |= {"rounds.svg", "rounds.pdf", "rounds.png"}
+    names |= {f"rounds.{kind}" for kind in ("svg", "pdf", "png", "txt")}
     assert files(summary) == names

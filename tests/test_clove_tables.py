@@ -546,7 +546,8 @@ def test_command_writes_all_and_resumes_whatever_was_done_before(
     summary = TABLE1.main(config, options)
     assert summary["failed_cells"] == 0 and len(summary["rows"]) == 4
     names = {"table.csv", "runs.csv", "table.md", "config.json"}
-    names |= {"rand_index.svg", "rand_index.pdf", "rand_index.png"}
+    kinds = ("svg", "pdf", "png", "txt")
+    names |= {f"{n}.{kind}" for n in ("rand_index", "methods") for kind in kinds}
     assert files(summary) == names
     found = read_csv(options.out / "runs.csv")
     assert len(found) == 8 and all(0 <= run["score"] <= 1 for run in found)

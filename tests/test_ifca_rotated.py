@@ -176,7 +176,7 @@ def test_another_setting_names_the_papers_nearest():
     trial = dataclasses.replace(result.trial, **sizes, num_samples=25)
     text = markdown(rows(dataclasses.replace(result, trial=trial)))
     assert "94.20 ± 0.03 | 4800 x 50" in text
-    (panel,) = draw([dataclasses.replace(result, trial=trial)]).axes
+    (panel,) = draw([dataclasses.replace(result, trial=trial)], "a title").axes
     assert not any("paper" in str(line.get_label()) for line in panel.lines)
 
 
@@ -216,7 +216,7 @@ def test_a_run_of_fewer_rounds_is_reduced_but_for_local_models_as_released():
 
 
 def test_published_numbers_are_levels_of_the_figure_and_no_curves():
-    (axes,) = draw([made_up_result()]).axes
+    (axes,) = draw([made_up_result()], "a title").axes
     assert axes.get_title() == "Rotated MNIST, 4800 clients x 50 samples"
     lines = {str(line.get_label()): line for line in axes.get_lines()}
     assert {*labels(axes)} == {"IFCA", "global", "local"}
@@ -224,7 +224,7 @@ def test_published_numbers_are_levels_of_the_figure_and_no_curves():
         level = lines[f"_{name}, paper"]
         np.testing.assert_array_equal(level.get_ydata(), [value, value])
         assert level.get_color() == lines[name].get_color()
-    (other,) = draw([made_up_result("fashion_mnist")]).axes
+    (other,) = draw([made_up_result("fashion_mnist")], "a title").axes
     assert other.get_title().startswith("Rotated Fashion-MNIST, ")
     assert len(other.get_lines()) == 3
 
@@ -264,7 +264,7 @@ def test_command_writes_all_and_resumes_and_ifca_of_one_cluster_is_fedavg(
     np.testing.assert_allclose(row["accuracy_mean"], fedavg["accuracy_mean"], rtol=1e-5)
     assert abs(row["accuracy_mean"] - local["accuracy_mean"]) > 1e-3
     names = {"table.csv", "runs.csv", "table.md", "config.json"}
-    names |= {"accuracy.svg", "accuracy.pdf", "accuracy.png"}
+    names |= {f"accuracy.{kind}" for kind in ("svg", "pdf", "png", "txt")}
     assert files(summary) == names
     assert markdown(summary["rows"]) in summary["headline"]
     runs = [run["accuracy"] for run in read_csv(tmp_path / "runs.csv")]
@@ -535,7 +535,7 @@ def test_rows_say_which_form_they_have():
     assert shown["local", None]["paper_mean"] == released["paper_mean"] == 33.97
     text = markdown(table)
     assert text.count("81.51") == 2 and "A stale loop variable" in text
-    (axes,) = draw(made_up()).axes  # Both starts share a panel.
+    (axes,) = draw(made_up(), "a title").axes  # Both starts share a panel.
     assert {"IFCA", "IFCA, start redrawn"} <= {*labels(axes)}
 
 
@@ -650,7 +650,7 @@ def test_rows_and_picture_show_each_seed():
     assert line["paper_round"] == 30 and line["mib"] == 2
     np.testing.assert_allclose(line["matched"], 2.75 / 3)
     assert len(fig4.rounds([result])) == 12
-    (axes,) = fig4.draw([result]).axes
+    (axes,) = fig4.draw([result], fig4.preset("paper")).axes
     lines = [line for line in axes.get_lines() if "_mean" not in str(line.get_label())]
     drawn = [np.asarray(line.get_ydata()) for line in lines]  # All but the caps.
     assert len(drawn) == 4  # The mean and three seeds.

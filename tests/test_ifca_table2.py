@@ -273,8 +273,9 @@ def test_a_figure_has_a_panel_for_each_variant_and_seven_curves():
     many = ("ifca-2", "ifca-3", "ifca-4", "ifca-5", "ifca-6", "fedavg", "local")
     results = [made_up_result("paper", (*many, "ifca-7"))]
     results.append(made_up_result("pretraining", ("fedavg",)))
-    figure = table2.draw(results)
-    assert figure is not None and table2.draw(results[1:]) is None
+    config = table2.preset("quick")
+    figure = table2.draw(results, config)
+    assert figure is not None and table2.draw(results[1:], config) is None
     (axes,) = figure.axes
     names = {*labels(axes)}
     assert len(names) == 7 and "IFCA k=6" in names and "IFCA k=7" not in names
@@ -415,7 +416,7 @@ def test_command_writes_all_and_resumes(tmp_path, refuse_work):
     assert found == [("paper", "local", 6)]
     assert all(row["trials"] == 2 for row in summary["rows"])
     names = {"table.csv", "runs.csv", "table.md", "config.json"}
-    names |= {"accuracy.svg", "accuracy.pdf", "accuracy.png"}
+    names |= {f"accuracy.{kind}" for kind in ("svg", "pdf", "png", "txt")}
     assert files(summary) == names
     accuracies = [run["accuracy"] for run in read_csv(tmp_path / "runs.csv")]
     assert len(accuracies) == 2

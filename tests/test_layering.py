@@ -5,6 +5,7 @@ The picture of the rooms:
     base <- clustering <- federated <- algorithms, engine, montecarlo
     base <- losses <- models
     base, clustering <- data, metrics, law, attacks
+    metrics <- engine
     cores <- engine, and the front door, before anything of JAX
     intervals <- report <- statements
     command <- theory, experiments
@@ -48,7 +49,12 @@ ALLOWED: dict[str, set[str]] = {
         "theory",
         "experiments",
     },
-    "cfljax.engine": {"cfljax.base", "cfljax.cores", "cfljax.federated"},
+    "cfljax.engine": {
+        "cfljax.base",
+        "cfljax.cores",
+        "cfljax.federated",
+        "cfljax.metrics",
+    },
     "cfljax.montecarlo": {"cfljax.base", "cfljax.federated", "cfljax.data"},
     "cfljax.attacks": {"cfljax.base"},
     "cfljax.intervals": {"cfljax.base"},

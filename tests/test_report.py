@@ -13,20 +13,27 @@ import numpy as np
 import pytest
 from fontTools.ttLib import TTFont
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import PolyCollection
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from PIL import Image
 
 from cfljax.report import (
     Curve,
     CurvePanel,
+    DotPanel,
     HeatMap,
     Level,
+    Look,
     concise,
     curves,
+    dot_plot,
     heatmaps,
+    look,
+    looking,
     markdown,
+    number,
     read_csv,
     save,
     write_csv,
@@ -459,3 +466,116 @@ def test_misuse_is_refused(call, words):
 def test_no_rows_are_no_table(tmp_path):
     with pytest.raises(ValueError, match="`rows`"):
         write_csv(tmp_path / "table.csv", [])
+
+
+# --- Pictures for a paper: one look, captions beside, nothing alike.
+
+
+def test_formats_width_and_font_size_are_those_that_were_asked_for(tmp_path):
+    panels = [curve_panel(2, f"a long title of panel {i}") for i in range(3)]
+    with looking(formats=("png",), width=3.5, font_size=8):
+        figure = curves(panels, title="what is drawn", legend_title="noise")
+        files = save(figure, tmp_path / "a")
+        assert look().font_size == 8
+    assert [file.name for file in files] == ["a.png", "a.txt"]
+    assert figure.get_size_inches()[0] == pytest.approx(3.5)
+    with Image.open(files[0]) as picture:
+        assert picture.size[0] == pytest.approx(3.5 * 160, abs=1)
+    assert figure.axes[0].xaxis.label.get_fontsize() == 8
+    # One below the other: side by side they would be too narrow.
+    assert len({round(axes.get_position().x0, 2) for axes in figure.axes}) == 1
+    assert look() == Look()  # Outside all is as before.
+    width, height = figure.bbox.width, figure.bbox.height
+    for text in texts(figure):
+        box = text.get_window_extent()
+        assert box.x0 >= -1 and box.x1 <= width + 1 and box.y1 <= height + 1
+
+
+def test_a_title_is_the_caption_beside_the_picture(tmp_path):
+    panels, more = [curve_panel(2)], "of 10 seeds"
+    title = "what is drawn"
+    figure = curves(panels, legend_title="noise", title=title, caption=more)
+    assert figure.get_suptitle() == ""
+    *_, text = save(figure, tmp_path / "a")
+    assert text.read_text() == "what is drawn. noise. of 10 seeds.\n"
+    with looking(caption=True):
+        assert curves(panels, title=title).get_suptitle() == title
+
+
+def test_two_curves_of_one_name_are_refused(tmp_path):
+    panel = curve_panel(2)
+    twice = [*panel.curves, panel.curves[0]]
+    figure = curves([dataclasses.replace(panel, curves=twice)])
+    with pytest.raises(ValueError, match=r"must have different names, got .* twice"):
+        save(figure, tmp_path / "a")
+    own = Figure()
+    axes = own.subplots()
+    lines = [axes.plot([0, 1], label=f"_{i}")[0] for i in range(2)]
+    axes.legend(lines, ["same", "same"])
+    with pytest.raises(ValueError, match="'same' twice"):
+        save(own, tmp_path / "b")
+    axes.legend(lines, ["one", "other"])
+    assert save(own, tmp_path / "b")
+
+
+def test_what_curves_are_compared_with_looks_different_in_one_colour():
+    panel = curve_panel(2)
+    first, second = (curve.label for curve in panel.curves)
+    levels = [Level("oracle", 0.5, first), Level("paper", 0.6, first)]
+    levels.append(Level("other", 0.7, second))
+    figure = curves([dataclasses.replace(panel, levels=levels)])
+    looks = {
+        text.get_text(): (line.get_color(), str(line.get_linestyle()))
+        for text, line in zip(
+            figure.legends[0].get_texts(), figure.legends[0].get_lines(), strict=True
+        )
+    }
+    assert len(set(looks.values())) == len(looks) == 5
+    assert looks["oracle"][1] == looks["other"][1]  # Of two colours.
+
+
+def test_zeros_missing_and_equal_curves_are_told():
+    x, zero = np.arange(20.0), np.zeros(20)
+    lines = [Curve("a", x, zero), Curve("b", x, zero), Curve("c", x, zero * np.nan)]
+    (axes,) = curves([CurvePanel(lines, "x", "y")]).axes
+    (note,) = axes.texts
+    assert note.get_text() == "no value: c\nall are 0"
+    widths = [line.get_linewidth() for line in axes.get_lines()]
+    assert widths[0] > widths[1]  # The one below is seen on both sides.
+    other = [Curve("a", x, zero), Curve("b", x, x)]
+    (axes,) = curves([CurvePanel(other, "x", "y")]).axes  # Control.
+    assert not axes.texts and len({line.get_linewidth() for line in axes.lines}) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (-0.25, "−0.25"),
+        (9999.0, "9999"),
+        (1e8, "$10^{8}$"),
+        (-1e8, "$-10^{8}$"),
+        (4.5e-5, "$4.5\\cdot 10^{-5}$"),
+    ],
+)
+def test_numbers_are_set_as_print_has_them(value, text):
+    assert number(value) == text
+
+
+def test_dots_of_all_methods_say_who_has_no_value(tmp_path):
+    own = np.array([[0.5, 0.4, 0.6], [np.nan] * 3, [0.7, np.nan, np.nan]])
+    panels = [DotPanel(["a", "b", "c"], {"ours": own}, "accuracy", t) for t in "xy"]
+    figure = dot_plot(panels, title="all methods")
+    first, second = figure.axes
+    assert [tick.get_text() for tick in first.get_yticklabels()] == ["a", "b", "c"]
+    assert not any(tick.get_text() for tick in second.get_yticklabels())
+    assert first.get_ylim() == (2.5, -0.5)
+    assert [text.get_text() for text in first.texts] == ["no value"]
+    (line,) = first.get_lines()
+    np.testing.assert_array_equal(line.get_xdata(), own[:, 0])
+    (bars,) = first.collections
+    assert isinstance(bars, LineCollection)
+    np.testing.assert_allclose(bars.get_segments(), [[[0.4, 0], [0.6, 0]]])
+    assert not figure.legends
+    with pytest.raises(ValueError, match="names, 3"):
+        dataclasses.replace(panels[0], names=["a"])

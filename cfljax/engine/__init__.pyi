@@ -8,6 +8,8 @@ from .devices import use_cores as use_cores
 from .grid import Cell as Cell
 from .grid import Grid as Grid
 from .kept import StoreError as StoreError
+from .logs import log_metrics as log_metrics
+from .logs import log_results as log_results
 from .programs import Simulate as Simulate
 from .programs import available_memory as available_memory
 from .progress import Bar as Bar
@@ -15,6 +17,11 @@ from .provenance import Journal as Journal
 from .provenance import describe_run as describe_run
 from .provenance import note_runs as note_runs
 from .provenance import origins as origins
+from .quantities import QUANTITIES as QUANTITIES
+from .quantities import Quantity as Quantity
+from .quantities import quantity as quantity
+from .results import open_results as open_results
+from .runs import nothing as nothing
 from .runs import run as run
 from .states import load as load
 from .states import save as save
@@ -24,3 +31,7 @@ from .store import stored as stored
 from .sweeps import STATE_BYTES as STATE_BYTES
 from .sweeps import Joint as Joint
 from .sweeps import sweep as sweep
+from .watch import accuracy_on as accuracy_on
+from .watch import free_metrics as free_metrics
+from .watch import metrics as metrics
+from .watch import watch as watch

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cfljax.engine.quantities import Quantity
+
 BLOCK = 10  # Trials in a stored block: a constant of the layout, never of a result.
 RESERVED = ("about", "failed", "trial", "trials")
 SCALARS = (bool, int, float, str)
@@ -50,6 +52,8 @@ class Grid:
       share their random numbers and do not depend on the grid they sit in.
     revision: to be raised when the meaning of a trial changes, which includes the
       arrays that are handed to it as `constants`.
+    quantities: what fields, axes and outcomes are called on axes and in files, of
+      names that mean something else here than in `engine.QUANTITIES`, or are not there.
     growing: `trial -> names of fields` that only say how long it goes on: a trial with
       more of them begins with the same rounds, and may take up where one of less ended.
 
@@ -69,6 +73,7 @@ class Grid:
     seed: int = 0
     revision: int = 1
     growing: Callable[[Any], Sequence[str]] = nothing_grows
+    quantities: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.num_trials < 1:

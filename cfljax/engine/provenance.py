@@ -95,11 +95,7 @@ class Origins:
 
     def add(self, folder: pathlib.Path, commits: Mapping[str, Any] | None) -> None:
         """As `note_runs`."""
-        there = {run.get("run"): run for run in _runs(folder / FILE)}
-        if commits is None:
-            own = list(there.values())
-        else:  # Of a run that a journal has lost, blocks still know the commit.
-            own = [there.get(n, {"run": n, "commit": c}) for n, c in commits.items()]
+        own = runs_of(folder, commits)
         self.runs += [run for run in own if run not in self.runs]
 
     def write(self, folder: pathlib.Path, **about: Any) -> pathlib.Path:
@@ -147,6 +143,22 @@ def note_runs(folder: pathlib.Path, commits: Mapping[str, Any] | None = None) ->
     """
     if (asking := _ORIGINS.get()) is not None:
         asking.add(folder, commits)
+
+
+def runs_of(
+    folder: pathlib.Path, commits: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """Runs as a folder's journal has them.
+
+    Args:
+      folder: a store, or results.
+      commits: of the runs in question, by name; all of the journal's if None.
+    """
+    there = {run.get("run"): run for run in _runs(folder / FILE)}
+    if commits is None:
+        return list(there.values())
+    # Of a run that a journal has lost, blocks still know the commit.
+    return [there.get(n, {"run": n, "commit": c}) for n, c in commits.items()]
 
 
 def describe_run() -> dict[str, Any]:

@@ -26,6 +26,7 @@ from cfljax.engine.checkpoints import (
 )
 from cfljax.engine.devices import clients_over_devices, devices_for
 from cfljax.engine.states import check_state, is_key
+from cfljax.engine.watch import free_metrics
 from cfljax.federated.backend import CLIENTS, EVERYWHERE
 
 log = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ def run(
     data: ClientData,
     *,
     num_rounds: int,
-    observe: Callable[[Any, Any], PyTree] = nothing,
+    observe: Callable[[Any, Any], PyTree] = free_metrics,
     test: Callable[[Any], PyTree] | None = None,
     rounds_between: int = 1,
     data_per_round: bool = False,
@@ -95,10 +96,12 @@ def run(
         round, leaves `[rounds, clients, samples, ...]`.
       num_rounds: T, at least 0; at least 1 with `data_per_round`.
       observe: `(state, info) -> pytree`, what to keep of each round, with the state
-        after the round and the info of the round; nothing by default. What it does
-        not return is not computed. Given once more it is not compiled again; nor is a
-        `jax.tree_util.Partial` of the same function with other arrays, which is how to
-        hand it large ones, such as test samples.
+        after the round and the info of the round; by default the named metrics that
+        cost nothing, `engine.free_metrics`; see `engine.metrics` for all, and
+        `engine.watch` for those beside a known truth. What it does not return is not
+        computed, `engine.nothing` keeps nothing. Given once more it is not compiled
+        again; nor is a `jax.tree_util.Partial` of the same function with other arrays,
+        which is how to hand it large ones, such as test samples.
       test: `state -> pytree`, what costs too much to be seen of each round, such as
         accuracy on test samples; asked behind every `rounds_between` rounds of this
         run, and given like `observe`. It does not change what the rounds compute.

@@ -265,6 +265,8 @@ class Store:
             "trials": len(next(iter(outputs.values()))),
             "meaning": self.grid.meaning(trial),
             "fields": self.grid.fields(trial),
+            "axes": list(self.grid.axes),
+            "quantities": dict(self.grid.quantities),
             **about,
         }
         with disk_errors(self.path):
@@ -402,8 +404,9 @@ def stored(path: pathlib.Path) -> Iterator[kept.Kept]:
     """All sound blocks of a store, of whatever sweeps, in the order of their names.
 
     `about` has `meaning` (experiment, revision, seed, outputs, and the fields that are
-    not usual), all `fields`, `block` and `trials`, `code`, `commit`, `run`, `seconds`,
-    and `accepted`, None unless a person judged a change of code harmless.
+    not usual), all `fields`, `axes` and `quantities` of the grid, `block` and `trials`,
+    `code`, `commit`, `run`, `seconds`, and `accepted`, None unless a person judged a
+    change of code harmless.
     """
     for file in sorted((path / "cells").glob("*/*.npz")):
         found = kept.read(file)

@@ -35,6 +35,7 @@ from cfljax.engine.programs import (
 )
 from cfljax.engine.progress import Bar
 from cfljax.engine.provenance import Journal, commit, describe_run, note_runs
+from cfljax.engine.quantities import explain
 from cfljax.engine.sources import describe
 from cfljax.engine.store import (
     DONE,
@@ -355,7 +356,7 @@ def _labelled(
     failed = np.any(states == FAILED, axis=-1)
     variables["failed"] = (tuple(grid.axes), failed)
     variables["trials"] = (tuple(grid.axes), np.sum(computed, axis=-1))
-    return xarray.Dataset(
+    dataset = xarray.Dataset(
         variables,
         coords={
             **{name: list(axis) for name, axis in grid.axes.items()},
@@ -371,6 +372,7 @@ def _labelled(
             "open_blocks": int(np.sum(states == OPEN)),
         },
     )
+    return explain(dataset, grid.quantities)
 
 
 class _Rule:

@@ -12,21 +12,27 @@ import dataclasses
 import math
 import os
 import pathlib
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import matplotlib
 import numpy as np
 from jaxtyping import Num
-from matplotlib import rcParamsDefault
+from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.gridspec import SubplotSpec
 from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
 from matplotlib.transforms import ScaledTranslation
 
-from cfljax.report.files import replacing
+from cfljax.report.files import replacing, write_text
+from cfljax.report.look import METADATA, look, number, style
+from cfljax.report.scales import Scale
 
 _LETTER = 0.085  # Inches of width that a letter of a panel's title takes.
+_NARROWEST = 2.2  # Inches of a panel, where a figure's width is given.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +74,7 @@ def heatmaps(
     panels: Sequence[HeatMap],
     *,
     title: str = "",
+    caption: str = "",
     value_label: str = "success probability",
     limits: tuple[float, float] = (0.0, 1.0),
     panels_per_row: int = 3,
@@ -76,7 +83,8 @@ def heatmaps(
 
     Args:
       panels: at least one, in reading order.
-      title: of the whole figure.
+      title: of the whole figure, see `Look.caption`.
+      caption: what else there is to say, for the text file beside the figure.
       value_label: what the colours mean.
       limits: values at the two ends of the colour bar.
       panels_per_row: more panels than this start a new row; at least 1.
@@ -87,10 +95,11 @@ def heatmaps(
     width = max((0.62 * len(p.column_values) for p in panels), default=0) + 1.1
     height = max((0.48 * len(p.row_values) for p in panels), default=0) + 1.1
     with matplotlib.rc_context(style()):
-        figure, all_axes = _grid(
+        figure, all_axes = panel_grid(
             panels,
             panels_per_row,
             title,
+            caption,
             panel_size=(width, height),
             margin=(1.0, 0.0),
         )
@@ -103,7 +112,7 @@ def heatmaps(
             ax=all_axes,
             label=value_label,
             pad=0.02,
-            aspect=20 * math.ceil(len(panels) / panels_per_row),
+            aspect=20 * subplot_of(all_axes[0]).get_gridspec().nrows,
         )
         bar.outline.set_visible(False)
     return figure
@@ -193,19 +202,24 @@ class CurvePanel:
         if not self.curves:
             raise ValueError("`curves` must hold at least one curve, got none.")
         names = {curve.label for curve in self.curves if curve.like is None}
-        predicted = [curve for curve in self.curves if curve.like is not None]
-        for line in (*predicted, *self.levels):
+        for line in self.thin:
             if line.like not in names or line.label in names:
                 raise ValueError(
                     f"`levels` and predicted curves must be like one of the curves "
                     f"{sorted(names)} and named otherwise, got {line}."
                 )
 
+    @property
+    def thin(self) -> list[Any]:
+        """What curves are compared with: predicted ones, and levels."""
+        return [*(c for c in self.curves if c.like is not None), *self.levels]
+
 
 def curves(
     panels: Sequence[CurvePanel],
     *,
     title: str = "",
+    caption: str = "",
     legend_title: str = "",
     panels_per_row: int = 3,
 ) -> Figure:
@@ -213,7 +227,8 @@ def curves(
 
     Args:
       panels: at least one, in reading order.
-      title: of the whole figure.
+      title: of the whole figure, see `Look.caption`.
+      caption: what else there is to say, for the text file beside the figure.
       legend_title: what the curves' names are values of, or what the bands are.
       panels_per_row: more panels than this start a new row; at least 1.
 
@@ -222,32 +237,41 @@ def curves(
         more different names than distinguishable lines (7).
     """
     measured = [c for p in panels for c in p.curves if c.like is None]
-    predicted = [c for p in panels for c in p.curves if c.like is not None]
     names = list(dict.fromkeys(curve.label for curve in measured))
     if len(names) > len(LINES):
         raise ValueError(
             f"`panels` must name at most {len(LINES)} different curves, got "
             f"{len(names)}; split them into panels of their own figures."
         )
-    levels = [level for panel in panels for level in panel.levels]
-    labels = [*names, *dict.fromkeys(line.label for line in (*predicted, *levels))]
+    thin = _dashes(panels)
+    labels = [*names, *thin]
     with matplotlib.rc_context(style()):
-        num_columns = min(len(panels), panels_per_row)
+        size = (3.8, 2.9)
+        num_columns, panel_width = _columns(panels, panels_per_row, size, 0.0)
+        letter = _LETTER * look().scale
         # Entries share the width of the panels, which titles can only widen.
-        fitting = int(3.8 * num_columns / (_LETTER * _longest_line("", *labels) + 0.7))
+        width = panel_width * num_columns
+        fitting = int(width / (letter * _longest_line("", *labels) + 0.7))
         per_line = max(1, min(2 * num_columns, fitting))
-        legend_height = 0.4 + 0.2 * math.ceil(len(labels) / per_line)
-        figure, all_axes = _grid(
+        legend_title = _wrapped(legend_title, width)
+        rows = math.ceil(len(labels) / per_line) + legend_title.count("\n")
+        figure, all_axes = panel_grid(
             panels,
             panels_per_row,
             title,
-            panel_size=(3.8, 2.9),
-            margin=(0.0, legend_height),
-            min_width=_LETTER * _longest_line(legend_title) + 0.3,
+            ". ".join(filter(None, (legend_title, caption))),
+            panel_size=size,
+            margin=(0.0, 0.4 + 0.2 * look().scale * rows),
+            min_width=letter * _longest_line(legend_title) + 0.3,
         )
         handles: dict[str, Any] = {}
         for axes, panel in zip(all_axes, panels, strict=True):
-            handles |= draw_panel(axes, panel, names)
+            for label, handle in draw_panel(axes, panel, names, thin).items():
+                # What is one thing of several curves has the colour of none.
+                if label in thin and _colours(panels, label) > 1:
+                    grey: dict[str, Any] = {"color": _GREY, "linestyle": thin[label]}
+                    handle = Line2D([], [], **grey, **_THIN)
+                handles[label] = handle
         figure.legend(
             [handles[label] for label in labels],
             labels,
@@ -259,33 +283,96 @@ def curves(
     return figure
 
 
+def _colours(panels: Sequence[CurvePanel], label: str) -> int:
+    """How many curves a prediction or level of this name is like."""
+    return len({line.like for p in panels for line in p.thin if line.label == label})
+
+
+def _dashes(panels: Sequence[CurvePanel]) -> dict[str, Any]:
+    """Of predicted curves and levels by name: those of one curve's colour differ."""
+    likes: dict[str, set[str]] = {}
+    for line in (line for panel in panels for line in panel.thin):
+        likes.setdefault(line.label, set()).add(line.like)
+    found: dict[str, Any] = {}
+    for label, own in likes.items():
+        taken = [found[other] for other in found if likes[other] & own]
+        free = [dashes for dashes in DASHES if dashes not in taken]
+        found[label] = free[0] if free else DASHES[0]
+    return found
+
+
 def save(figure: Figure, path: str | os.PathLike[str]) -> list[pathlib.Path]:
-    """Write `path`.svg, `path`.pdf and `path`.png, each whole or not at all; or the one
-    file whose suffix the path has.
+    """Write `path`.svg, `path`.pdf and `path`.png, or those of them that `Look.formats`
+    asks for, each whole or not at all; or the one file whose suffix the path has. What
+    `caption_of` the figure says goes to `path`.txt, unless one file is asked for.
 
     The same figure gives the same bytes again, on the same version of matplotlib:
     no date, no random names. The PDF has its texts as texts, in embedded TrueType.
 
     Args:
-      figure: made by `heatmaps` or `curves`.
+      figure: made by `heatmaps`, `curves` and the like, or any other.
       path: without suffix, or with one of the three; missing folders are made.
 
     Returns:
       The files.
+
+    Raises:
+      ValueError: if a legend has two entries of one name, or an axes two curves.
     """
+    check_labels(figure)
     base = pathlib.Path(path)
-    files = [base.with_name(base.name + suffix) for suffix in METADATA]
-    files = [base] if base.suffix in METADATA else files
-    layout = figure.get_layout_engine()
+    is_one = base.suffix in METADATA
+    files = [base.with_name(f"{base.name}.{name}") for name in look().formats]
+    files = [base] if is_one else files
+    layout, size = figure.get_layout_engine(), figure.get_size_inches()
     with matplotlib.rc_context(style()), _lean_fonts():
         try:
+            if (width := look().width) is not None:
+                figure.set_size_inches(width, size[1] * width / size[0])
             for file in files:
                 with replacing(file) as temporary:
                     figure.savefig(temporary, metadata=METADATA[file.suffix])
                 figure.set_layout_engine(None)  # All is in its place.
         finally:
             figure.set_layout_engine(layout)
+            figure.set_size_inches(*size)
+    text = caption_of(figure)
+    if text and not is_one:
+        files.append(base.with_name(f"{base.name}.txt"))
+        write_text(files[-1], f"{text}\n")
     return files
+
+
+def caption_of(figure: Figure) -> str:
+    """What stands below a figure in a paper: its title and what else it says."""
+    return str(figure.get_label() or "")
+
+
+def set_caption(figure: Figure, title: str, *more: str) -> None:
+    """Give a figure its caption; and show the title, if `Look.caption` says so."""
+    if title and look().caption:
+        figure.suptitle(title)
+    parts = (" ".join(text.split()).rstrip(".") for text in (*title.split("\n"), *more))
+    text = ". ".join(filter(None, parts))
+    figure.set_label(f"{text}." if title else "")
+
+
+def check_labels(figure: Figure) -> None:
+    """Raises ValueError where a reader could not tell curves apart by their names."""
+    every = [
+        [text.get_text() for text in legend.get_texts()]
+        for axes in figure.axes
+        if (legend := axes.get_legend()) is not None
+    ]
+    every += [[t.get_text() for t in legend.get_texts()] for legend in figure.legends]
+    every += [axes.get_legend_handles_labels()[1] for axes in figure.axes]
+    for labels in every:
+        known = [label for label in labels if label]
+        if repeated := sorted({name for name in known if known.count(name) > 1}):
+            raise ValueError(
+                f"a figure's curves must have different names, got {repeated[0]!r} "
+                "twice in one place."
+            )
 
 
 @contextlib.contextmanager
@@ -304,36 +391,79 @@ def _lean_fonts() -> Iterator[None]:
         setattr(Options, name, usual)
 
 
-def _grid(
+def _columns(
+    panels: Sequence[Any],
+    panels_per_row: int,
+    panel_size: tuple[float, float],
+    margin: float,
+) -> tuple[int, float]:
+    """How many panels stand side by side, and the width of each, in inches."""
+    if not panels or panels_per_row < 1:
+        raise ValueError(
+            f"`panels` must not be empty and `panels_per_row` at least 1, got "
+            f"{len(panels)} panels and {panels_per_row}."
+        )
+    num_columns, scale = min(len(panels), panels_per_row), look().scale
+    if (width := look().width) is None:
+        return num_columns, panel_size[0] * scale
+    room = max(width - margin, _NARROWEST * scale)
+    num_columns = min(num_columns, max(1, int(room / (_NARROWEST * scale))))
+    return num_columns, room / num_columns
+
+
+def panel_grid(
     panels: Sequence[Any],
     panels_per_row: int,
     title: str,
+    caption: str,
     *,
     panel_size: tuple[float, float],
     margin: tuple[float, float],
     min_width: float = 0.0,
 ) -> tuple[Figure, list[Axes]]:
     """A figure with one axes per panel, sizes in inches, unused places empty."""
-    if not panels or panels_per_row < 1:
-        raise ValueError(
-            f"`panels` must not be empty and `panels_per_row` at least 1, got "
-            f"{len(panels)} panels and {panels_per_row}."
-        )
-    num_columns = min(len(panels), panels_per_row)
+    is_free, scale = look().width is None, look().scale
+    num_columns, panel_width = _columns(panels, panels_per_row, panel_size, margin[0])
     num_rows = math.ceil(len(panels) / num_columns)
     panel_titles = [panel.title for panel in panels]
-    panel_width = max(panel_size[0], _LETTER * _longest_line(*panel_titles) + 0.5)
-    panel_height = panel_size[1] + 0.17 * max(t.count("\n") for t in panel_titles)
+    letter = _LETTER * scale
+    panel_height = panel_size[1] * panel_width / panel_size[0]
+    if is_free:
+        panel_width = max(panel_width, letter * _longest_line(*panel_titles) + 0.5)
+    else:
+        panel_titles = [_wrapped(text, panel_width) for text in panel_titles]
+    panel_height += 0.17 * scale * max(text.count("\n") for text in panel_titles)
     width = num_columns * panel_width + margin[0]
-    width = max(width, min_width, 1.2 * _LETTER * _longest_line(title) + 0.3)
-    height = num_rows * panel_height + margin[1] + (0.4 if title else 0.0)
+    if is_free:
+        shown = 1.2 * letter * _longest_line(title) + 0.3 if look().caption else 0.0
+        width = max(width, min_width, shown)
+    has_title = bool(title) and look().caption
+    height = num_rows * panel_height + margin[1] + 0.4 * scale * has_title
     figure = Figure(figsize=(width, height), layout="constrained")
-    if title:
-        figure.suptitle(title)
+    set_caption(figure, title, caption)
     places = figure.subplots(num_rows, num_columns, squeeze=False).ravel()
     for unused in places[len(panels) :]:
         unused.remove()
+    for axes, text in zip(places, panel_titles, strict=False):
+        axes.set_title(text)
     return figure, list(places[: len(panels)])
+
+
+def subplot_of(axes: Axes) -> SubplotSpec:
+    """Where an axes of `panel_grid` stands."""
+    spec = axes.get_subplotspec()
+    assert spec is not None
+    return spec
+
+
+def _wrapped(text: str, width: float) -> str:
+    """Lines that fit into so many inches, if the figure's width is given."""
+    if look().width is None:
+        return text
+    letters = max(8, int(width / (_LETTER * look().scale)))
+    return "\n".join(
+        "\n".join(textwrap.wrap(line, letters)) for line in text.split("\n")
+    )
 
 
 def _longest_line(*texts: str) -> int:
@@ -348,9 +478,9 @@ def _draw_heatmap(axes: Axes, panel: HeatMap, limits: tuple[float, float]) -> Ax
     image = axes.imshow(
         values, colours, vmin=limits[0], vmax=limits[1], origin="lower", aspect="auto"
     )
-    axes.set_xticks(range(values.shape[1]), [str(v) for v in panel.column_values])
-    axes.set_yticks(range(values.shape[0]), [str(v) for v in panel.row_values])
-    axes.set(xlabel=panel.column_label, ylabel=panel.row_label, title=panel.title)
+    axes.set_xticks(range(values.shape[1]), [_shown(v) for v in panel.column_values])
+    axes.set_yticks(range(values.shape[0]), [_shown(v) for v in panel.row_values])
+    axes.set(xlabel=panel.column_label, ylabel=panel.row_label)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     # White lines between the cells keep equal neighbours apart.
@@ -373,6 +503,12 @@ def _draw_heatmap(axes: Axes, panel: HeatMap, limits: tuple[float, float]) -> Ax
     return image
 
 
+def _shown(value: Any) -> str:
+    """A setting as print has it."""
+    is_number = isinstance(value, (int, float, np.number)) and value is not True
+    return number(float(value)) if is_number and value is not False else str(value)
+
+
 def _cell_text(panel: HeatMap, row: int, column: int) -> str:
     if panel.cells is not None:
         return panel.cells[row][column]
@@ -382,9 +518,19 @@ def _cell_text(panel: HeatMap, row: int, column: int) -> str:
 
 _FEW = 8  # Points of a curve that has room for its intervals.
 _STEP_ASIDE = 5.0  # Points between neighbouring curves at the same place.
+_WIDER = 1.6  # Points that a curve is wider than one which hides it.
+_THIN: dict[str, Any] = {
+    "linewidth": 1.0,
+    "zorder": 1.5,
+}  # What curves are compared with.
+_GREY = "#444444"
+# Of predicted curves and levels, by their names: those of one colour differ, too.
+DASHES: tuple[Any, ...] = ("-.", ":", (0, (9, 3)), (0, (3, 3)), (0, (9, 2, 1, 2, 1, 2)))
 
 
-def draw_panel(axes: Axes, panel: CurvePanel, names: Sequence[str]) -> dict[str, Any]:
+def draw_panel(
+    axes: Axes, panel: CurvePanel, names: Sequence[str], thin: Mapping[str, Any]
+) -> dict[str, Any]:
     """Draw curves, levels, labels and scales.
 
     Args:
@@ -392,6 +538,7 @@ def draw_panel(axes: Axes, panel: CurvePanel, names: Sequence[str]) -> dict[str,
       panel: what to draw.
       names: of all curves of the figure, at most as many as `LINES`; a curve's
         place among them decides its look.
+      thin: dashes of all predicted curves and levels of the figure, by name.
 
     Returns:
       What the legend shows of each label.
@@ -400,19 +547,48 @@ def draw_panel(axes: Axes, panel: CurvePanel, names: Sequence[str]) -> dict[str,
     handles: dict[str, Any] = {}
     own = [name for name in names if name in {curve.label for curve in panel.curves}]
     measured = [curve for curve in panel.curves if curve.like is None]
-    for curve in measured:
+    for index, curve in enumerate(measured):
         place = own.index(curve.label) - (len(own) - 1) / 2
         shift = _STEP_ASIDE * place if panel.aside else 0.0
         filled = len(measured) == 1 or len(curve.x) > _FEW
-        look = looks[curve.label]
+        look = dict(looks[curve.label])
+        # Of curves that are the same the first are wide, so that all are seen.
+        later = sum(_is_same(curve, other) for other in measured[index + 1 :])
+        if later and not (shift and len(curve.x) <= _FEW):
+            look["linewidth"] = _WIDER * later + rcParams["lines.linewidth"]
         handles[curve.label] = _draw_curve(axes, curve, look, shift, filled=filled)
     for curve in panel.curves:
         if curve.like is not None:
-            handles[curve.label] = _draw_prediction(axes, curve, looks[curve.like])
+            look = {"color": looks[curve.like]["color"], **_THIN}
+            look["linestyle"] = thin[curve.label]
+            handles[curve.label] = _draw_prediction(axes, curve, look)
     for level in panel.levels:
-        handles[level.label] = _draw_level(axes, level, looks[level.like]["color"])
+        look = {"color": looks[level.like]["color"], **_THIN}
+        look["linestyle"] = thin[level.label]
+        handles[level.label] = _draw_level(axes, level, look)
     _finish(axes, panel)
+    _tell_what_is_not_seen(axes, measured)
     return handles
+
+
+def _is_same(curve: Curve, other: Curve) -> bool:
+    """Whether two curves lie on each other all along."""
+    return np.array_equal(curve.x, other.x) and np.array_equal(
+        curve.y, other.y, equal_nan=True
+    )
+
+
+def _tell_what_is_not_seen(axes: Axes, measured: Sequence[Curve]) -> None:
+    """Say in the panel that all is zero, and which curves have no value at all."""
+    missing = [c.label for c in measured if not np.any(np.isfinite(c.y))]
+    seen = [c.y[np.isfinite(c.y)] for c in measured if c.label not in missing]
+    texts = [f"no value: {', '.join(missing)}"] if missing else []
+    if seen and not any(np.any(values) for values in seen):
+        texts.append("all are 0")
+    if texts:
+        note: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": "small"}
+        note["color"] = _GREY
+        axes.text(0.5, 0.5, "\n".join(texts), transform=axes.transAxes, **note)
 
 
 def _draw_curve(
@@ -449,32 +625,38 @@ def _draw_curve(
 
 
 def _draw_prediction(axes: Axes, curve: Curve, look: dict[str, Any]) -> tuple[Any, ...]:
-    """A line below all measured ones, with a band if it has ends."""
-    thin = {"color": look["color"], "linewidth": 1.0, "linestyle": "-.", "zorder": 1.5}
-    (line,) = axes.plot(curve.x, curve.y, label=f"_{curve.label}", **thin)
+    """A line below all measured ones; its intervals are bars if of few points, else a
+    band."""
+    (line,) = axes.plot(curve.x, curve.y, label=f"_{curve.label}", **look)
     if curve.low is None or curve.high is None:
+        return (line,)
+    if len(curve.x) <= _FEW:
+        bars = axes.vlines(curve.x, curve.low, curve.high, label=f"_{curve.label}")
+        bars.set(color=look["color"], linewidth=0.8, zorder=1.4)
         return (line,)
     band = axes.fill_between(curve.x, curve.low, curve.high)
     band.set(color=look["color"], alpha=0.15, linewidth=0, zorder=1.4)
     return (band, line)
 
 
-def _draw_level(axes: Axes, level: Level, colour: str) -> tuple[Any, ...]:
+def _draw_level(axes: Axes, level: Level, look: dict[str, Any]) -> tuple[Any, ...]:
     """A line across the panel, below all curves; returns what the legend shows."""
-    look = {"color": colour, "linewidth": 1.0, "linestyle": "-.", "zorder": 1.5}
     line = axes.axhline(level.value, label=f"_{level.label}", **look)
     if level.half_width is None:
         return (line,)
     low, high = level.value - level.half_width, level.value + level.half_width
-    band = axes.axhspan(low, high, color=colour, alpha=0.15, linewidth=0, zorder=1.4)
-    return (band, line)
+    band = {"color": look["color"], "alpha": 0.15, "linewidth": 0, "zorder": 1.4}
+    return (axes.axhspan(low, high, **band), line)
 
 
-def _widened(points: np.ndarray, *, log: bool) -> tuple[float, float]:
-    """Ends of a horizontal axis with room beside the outermost points."""
+def _widened(
+    points: np.ndarray, *, log: bool, share: float = 0.06
+) -> tuple[float, float]:
+    """Ends of a horizontal axis with room beside the outermost points, a share of their
+    distance."""
     scaled = np.log(points) if log else points
     low, high = float(scaled[0]), float(scaled[-1])
-    margin = 0.06 * (high - low) or 0.5
+    margin = share * (high - low) or 0.5
     ends = np.array([low - margin, high + margin])
     low, high = np.exp(ends) if log else ends
     return float(low), float(high)
@@ -482,7 +664,7 @@ def _widened(points: np.ndarray, *, log: bool) -> tuple[float, float]:
 
 def _finish(axes: Axes, panel: CurvePanel) -> None:
     """Labels, scales and grid."""
-    axes.set(xlabel=panel.x_label, ylabel=panel.y_label, title=panel.title)
+    axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
     if panel.log_x:
         axes.set_xscale("log")
     if panel.log_y:
@@ -493,10 +675,19 @@ def _finish(axes: Axes, panel: CurvePanel) -> None:
         axes.set_ylim(low - margin, high + margin)
     measured = [curve for curve in panel.curves if curve.like is None]
     points = np.unique(np.concatenate([curve.x for curve in measured]))
-    axes.set_xlim(*_widened(points, log=panel.log_x))
+    # What steps aside must not step out.
+    names = {curve.label for curve in measured}
+    shift = _STEP_ASIDE * (len(names) - 1) / 2 + 4 if panel.aside else 0.0
+    width = axes.get_window_extent().width / axes.figure.dpi * 72
+    share = max(0.06, shift / width) if len(points) <= _FEW else 0.06
+    axes.set_xlim(*_widened(points, log=panel.log_x, share=share))
+    if panel.log_y:
+        Scale("log").apply(axes, "y", axes.get_ylim())
     if len(points) <= _FEW:
-        axes.set_xticks(points, [f"{point:g}" for point in points])
+        axes.set_xticks(points, [number(point) for point in points])
         axes.set_xticks([], minor=True)
+    elif panel.log_x:
+        Scale("log").apply(axes, "x", axes.get_xlim())
     axes.grid(True)
 
 
@@ -552,9 +743,10 @@ def bars(panels: Sequence[BarPanel], *, panels_per_row: int = 3) -> Figure:
         )
     most = max(len(panel.names) for panel in panels)
     with matplotlib.rc_context(style()):
-        figure, all_axes = _grid(
+        figure, all_axes = panel_grid(
             panels,
             panels_per_row,
+            "",
             "",
             panel_size=(5.2, 0.6 + _ROW * most),
             margin=(0.0, 0.6),
@@ -575,7 +767,7 @@ def bars(panels: Sequence[BarPanel], *, panels_per_row: int = 3) -> Figure:
                 look = {"color": "black", "linestyle": "-.", "linewidth": 1.2}
                 handles[name] = axes.axvline(length, label=name, **look)
             axes.set_yticks(places, list(panel.names))
-            axes.set(xlabel=panel.label, title=panel.title)
+            axes.set(xlabel=panel.label)
             axes.set_ylim(len(panel.names) - 0.5, -0.5)  # The first on top.
             axes.tick_params(axis="y", length=0)
             axes.grid(axis="x")
@@ -602,50 +794,3 @@ LINES: tuple[dict[str, Any], ...] = (
     {"color": "#56B4E9", "marker": "P", "linestyle": (0, (3, 1, 1, 1, 1, 1))},
     {"color": "#000000", "marker": "X", "linestyle": (0, (2, 2))},
 )
-
-# What a file says of its making: nothing that changes between runs.
-METADATA: dict[str, dict[str, Any]] = {
-    ".svg": {"Date": None, "Creator": "cfljax"},
-    ".pdf": {"CreationDate": None, "Creator": "cfljax"},
-    ".png": {"Software": "cfljax"},
-}
-
-_CHANGES: dict[str, Any] = {
-    "font.family": "DejaVu Sans",  # Comes with matplotlib: the same everywhere.
-    "font.size": 10,
-    "axes.titlesize": 10,
-    "axes.labelsize": 10,
-    "figure.titlesize": 12,
-    "legend.fontsize": 9,
-    "xtick.labelsize": 9,
-    "ytick.labelsize": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#555555",
-    "axes.axisbelow": True,
-    "grid.color": "#e3e3e3",
-    "grid.linewidth": 0.8,
-    "lines.linewidth": 1.8,
-    "lines.markersize": 6.5,
-    "lines.markeredgecolor": "white",
-    "lines.markeredgewidth": 0.7,
-    "legend.frameon": False,
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
-    "savefig.dpi": 160,
-    "svg.fonttype": "path",  # Looks the same where the font is missing.
-    "pdf.fonttype": 42,  # TrueType: what journals accept, and a reader can select.
-    "svg.hashsalt": "cfljax",  # Element names from the content, not from chance.
-}
-
-
-def style() -> dict[Any, Any]:
-    """All settings of a figure: matplotlib's defaults with this project's changes.
-
-    Use it as `with matplotlib.rc_context(style()): ...` both to draw and to save;
-    what the user has set, globally or in a file, does not matter there. Only how a
-    window would be opened stays the user's.
-    """
-    windows = ("backend", "interactive", "toolbar", "webagg")
-    kept = {k: rcParamsDefault[k] for k in rcParamsDefault if not k.startswith(windows)}
-    return kept | _CHANGES

@@ -8,6 +8,8 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from cfljax.report.look import number
+
 _MARGIN = 0.05  # of an axis, beyond the outermost points
 _MOST_TICKS = 7
 _LEAST = float(np.finfo(float).tiny)
@@ -59,7 +61,7 @@ class Scale:
             round_ones = _round_numbers if self.kind == "log" else self._ticks
             axis.set_major_locator(FixedLocator(round_ones(*limits)))
             axis.set_minor_locator(NullLocator())
-            axis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
         if self.powers:
             axis.set_major_formatter(FuncFormatter(lambda value, _: _power(value)))
         axis.grid(True)
@@ -99,7 +101,11 @@ def _round_numbers(low: float, high: float) -> list[float]:
     step = max(1, int(np.ceil((last - first) / _MOST_TICKS)))
     leading = (1, 2, 5) if np.log10(high / low) < 2 else (1,)
     ticks = [d * 10.0**e for e in range(first, last + 1, step) for d in leading]
-    return [tick for tick in ticks if low <= tick <= high]
+    found = [tick for tick in ticks if low <= tick <= high]
+    if len(found) < 2:  # Less than a decade, between such numbers.
+        ticks = list(MaxNLocator(_MOST_TICKS - 2).tick_values(low, high))
+        found = [tick for tick in ticks if low <= tick <= high]
+    return found
 
 
 def _power(value: float) -> str:
@@ -110,13 +116,3 @@ def _power(value: float) -> str:
         return f"$10^{{{value:g}}}$"
     sign = "-" if value < 0 else ""
     return f"$10^{{{sign}10^{{{round(np.log10(abs(value)))}}}}}$"
-
-
-def _short(value: float) -> str:
-    """A round number, with its power of ten where it has many digits."""
-    if value == 0 or 1e-3 < abs(value) < 1e4:
-        return f"{value:g}"
-    power = round(np.floor(np.log10(abs(value)) + 1e-9))
-    leading = round(value / 10.0**power)
-    front = {1: "", -1: "-"}.get(leading, f"{leading}\\cdot ")
-    return f"${front}10^{{{power}}}$"

@@ -42,6 +42,7 @@ from experiments.checks import check_different, check_positive
 from experiments.clove.rows import FOUND, finish
 from experiments.options import Options
 from experiments.study import cells, column, sweep, trial_of
+from experiments.titles import title, values_of
 
 EXPERIMENT = "clove.fig3"
 EXPERIMENTS = {
@@ -125,9 +126,9 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     )
     table = rows(results, num_samples=config.num_samples, error_rate=config.error_rate)
     heading = "Adjusted Rand index in the last round, data sets with all clients right"
-    figures: dict[str, Figure | None] = {"final": draw_final(table)}
+    figures: dict[str, Figure | None] = {"final": draw_final(table, config)}
     if "clove" in config.method:
-        figures["rounds"] = draw_rounds(results)
+        figures["rounds"] = draw_rounds(results, config)
     finished = finish(
         config,
         options,
@@ -276,7 +277,29 @@ def overview(table: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def draw_final(table: Sequence[dict[str, Any]]) -> Figure:
+def titles(config: Config) -> dict[str, str]:
+    """By figure."""
+    sizes = ("num_clusters", "num_clients", "num_samples", "num_features")
+    shown = values_of(config, *sizes)
+    own = {
+        "final": ("CLoVE, Figure 3", "recovery in the last round"),
+        "rounds": (
+            "CLoVE, Figure 3(a)",
+            "agreement of CLoVE's clusters with the true ones",
+        ),
+    }
+    return {
+        name: title(place, f"{what}, {shown}", config, preset("paper"), stated=sizes)
+        for name, (place, what) in own.items()
+    }
+
+
+def redraw(config: Config, tables: Mapping[str, Any]) -> dict[str, Figure]:
+    """What needs no more than the table."""
+    return {"final": draw_final(tables["table"], config)}
+
+
+def draw_final(table: Sequence[dict[str, Any]], config: Config) -> Figure:
     """How often all clients are right in the end, a panel for each noise."""
 
     def curve(noise: float, method: str) -> report.Curve:
@@ -291,14 +314,14 @@ def draw_final(table: Sequence[dict[str, Any]]) -> Figure:
         {noise: [curve(noise, method) for method in methods] for noise in noises},
         "separation Δ of the true models",
         "all clients in their cluster",
-        "CLoVE, Figure 3: recovery in the last round",
+        titles(config)["final"],
         "share of the data sets, with joint intervals",
         log_x=True,
     )
 
 
-def draw_rounds(results: xr.Dataset) -> Figure:
-    """CLoVE's mean ARI in each round, a panel for each noise, as in Figure 3(a).
+def draw_rounds(results: xr.Dataset, config: Config) -> Figure:
+    """CLoVE's mean ARI in each round, a panel for each noise.
 
     A round without a clustering counts as 0.
     """
@@ -312,8 +335,8 @@ def draw_rounds(results: xr.Dataset) -> Figure:
     return _panels(
         lines,
         "round",
-        "mean adjusted Rand index",
-        "CLoVE, Figure 3(a): agreement with the true clusters",
+        "CLoVE's mean adjusted Rand index",
+        titles(config)["rounds"],
         "separation of the true models, means over the data sets",
         y_limits=(-0.1, 1.05),
     )

@@ -50,6 +50,7 @@ from experiments.clove.study import (
 )
 from experiments.jobs import Job
 from experiments.options import Options
+from experiments.titles import title
 
 EXPERIMENT = "clove.fig5"
 EXPERIMENTS = {
@@ -86,7 +87,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     loaded = sources(config, options)
     results = [compute(options, job) for job in _jobs(config, loaded)]
     table = [row for result in results for row in rows(result)]
-    tables, figures = {"table": table}, {"losses": draw(results)}
+    tables, figures = {"table": table}, {"losses": draw(results, config)}
     found = config, options, started, loaded, results
     return conclude(EXPERIMENT, *found, tables, markdown(table), figures)
 
@@ -259,7 +260,13 @@ def markdown(table: Sequence[Mapping[str, Any]]) -> str:
     return report.concise(shown, COLUMNS) + NOTE
 
 
-def draw(results: Sequence[Result]) -> Figure | None:
+def titles(config: Config) -> dict[str, str]:
+    """By figure."""
+    what = "test loss under every model, first seed"
+    return {"losses": title("CLoVE, Figure 5", what, config, preset("paper"))}
+
+
+def draw(results: Sequence[Result], config: Config) -> Figure | None:
     """The first seed's heat maps, a panel for each method; None if all runs failed.
     Colours end at the largest loss under a model that some client has.
     """
@@ -273,7 +280,7 @@ def draw(results: Sequence[Result]) -> Figure | None:
         return None
     return report.heatmaps(
         [_panel(result, name, cell) for result, name, cell in shown],
-        title="CLoVE, Figure 5: test loss under every model, first seed",
+        title=titles(config)["losses"],
         value_label=f"test loss × {SCALE:g}; larger ones look like the largest",
         limits=(0.0, max(_largest(cell) for _, _, cell in shown) or 1.0),
         panels_per_row=2,
@@ -292,7 +299,7 @@ def _panel(result: Result, name: Method, cell: xr.Dataset) -> report.HeatMap:
     members = cell["members"].values
     labels = [str(number) for number in range(result.trial.num_clusters)]
     columns, column_label = labels, "model of the client of cluster"
-    title = METHODS[name].label
+    shown = METHODS[name].label
     if METHODS[name].algorithm == "fedavg":
         losses, columns, column_label = losses[:, :1], ["all"], "global model"
     if clusters(name):
@@ -301,7 +308,7 @@ def _panel(result: Result, name: Method, cell: xr.Dataset) -> report.HeatMap:
             for label, number in zip(labels, members, strict=True)
         ]
         column_label = "model of cluster; ( ) of no client"
-        title += f", {np.sum(members > 0)} models used"
+        shown += f", {np.sum(members > 0)} models used"
     text = lambda value: f"{value:.3g}" if math.isfinite(value) else "–"
     return report.HeatMap(
         values=losses,
@@ -310,5 +317,5 @@ def _panel(result: Result, name: Method, cell: xr.Dataset) -> report.HeatMap:
         row_label="client of cluster",
         column_label=column_label,
         cells=[[text(value) for value in line] for line in losses],
-        title=f"{DATASETS.get(result.trial.dataset, 'digits')}, {title}",
+        title=f"{DATASETS.get(result.trial.dataset, 'digits')}, {shown}",
     )

@@ -75,7 +75,8 @@ def _partition(trial: Trial) -> str:
 class View:
     """What an experiment shows of its results."""
 
-    title: str  # of its figure
+    # Place in the paper and, behind a colon, what the figure shows in any setting.
+    title: str
     # The paper's tables that have numbers on it, such as "Table 1".
     items: tuple[str, ...] = ()
     # A trial's setting as those tables name it.
@@ -403,18 +404,68 @@ def mean_text(row: Mapping[str, Any], name: str, digits: int) -> str | None:
     return f"{mean:.{digits}f}{spread}"
 
 
-def draw(results: Sequence[Result], view: View) -> dict[str, Figure]:
+def draw(results: Sequence[Result], view: View, title: str = "") -> dict[str, Figure]:
     """ARI per round by file name, a panel for each partition; several figures where one
     cannot tell all curves apart. None of methods that have no ARI.
     """
     drawn: dict[Method, list[tuple[str, report.Curve]]] = {}
     for result in results:
         for name in filter(clusters, result.data["method"].values.tolist()):
-            title, label = curve_names(view, result.trial, name)
+            panel, label = curve_names(view, result.trial, name)
             if curve := band(label, finished(result.data, name)["seen_rand_index"]):
-                drawn.setdefault(name, []).append((title, curve))
+                drawn.setdefault(name, []).append((panel, curve))
     parted = _told_apart(drawn.values())
-    return numbered("rand_index", [_figure(own, results, view) for own in parted])
+    return numbered("rand_index", [_figure(own, results, title) for own in parted])
+
+
+def draw_methods(
+    table: Sequence[Mapping[str, Any]], title: str, *, with_paper: bool
+) -> dict[str, Figure]:
+    """All methods at once: a dot for each in a panel for each setting and measure, with
+    one standard deviation over seeds; a method without a number says so. `with_paper`
+    adds the published numbers.
+    """
+    names = list(dict.fromkeys(row["label"] for row in table))
+    settings = ("dataset", "partition", "clusters", "clients", "participants")
+    differing: list[str] = []
+    for name in settings:  # No more than tell them apart.
+        number = lambda own: len({tuple(row[n] for n in own) for row in table})
+        if number([*differing, name]) > number(differing):
+            differing.append(name)
+    groups: dict[tuple[Any, ...], dict[str, Mapping[str, Any]]] = {}
+    for row in table:
+        at = tuple(row[name] for name in differing)
+        groups.setdefault(at, {})[row["label"]] = row
+    series = {"ours": ""} | ({"paper": "paper_"} if with_paper else {})
+    panels = []
+    for measure in ("accuracy", "loss", "rand"):
+        if not any(row.get(f"{measure}_mean") is not None for row in table):
+            continue
+        for at, own in groups.items():
+            told = (
+                str(value).replace("_", " ")
+                if isinstance(value, str)
+                else f"{value} {name}"
+                for name, value in zip(differing, at, strict=True)
+            )
+            dots = {
+                name: np.array([_ends(own.get(n, {}), prefix + measure) for n in names])
+                for name, prefix in series.items()
+            }
+            heading = MEASURES[measure][0]
+            panels.append(report.DotPanel(names, dots, heading, ", ".join(told)))
+    if not panels or len(names) < 2:
+        return {}
+    caption = "dots are means over seeds, lines one standard deviation"
+    return {"methods": report.dot_plot(panels, title=title, caption=caption)}
+
+
+def _ends(row: Mapping[str, Any], name: str) -> tuple[float, float, float]:
+    """A mean, and one standard deviation to either side; NaN without."""
+    mean, std = row.get(f"{name}_mean"), row.get(f"{name}_std")
+    mean = math.nan if mean is None else float(mean)
+    spread = math.nan if std is None else float(std)
+    return mean, mean - spread, mean + spread
 
 
 def _told_apart(
@@ -435,20 +486,20 @@ def _told_apart(
 
 
 def _figure(
-    drawn: Sequence[tuple[str, report.Curve]], results: Sequence[Result], view: View
+    drawn: Sequence[tuple[str, report.Curve]], results: Sequence[Result], title: str
 ) -> Figure:
     """One figure of curves, by the titles of their panels."""
     panels: dict[str, list[report.Curve]] = {}
-    for title, curve in drawn:
-        panels.setdefault(title, []).append(curve)
+    for name, curve in drawn:
+        panels.setdefault(name, []).append(curve)
     return report.curves(
         [
             report.CurvePanel(
-                curves, "round", "adjusted Rand index, all seen", title=title
+                curves, "round", "adjusted Rand index, all seen", title=name
             )
-            for title, curves in panels.items()
+            for name, curves in panels.items()
         ],
-        title=view.title,
+        title=title,
         legend_title=legend(max(r.data.sizes["repetition"] for r in results)),
         panels_per_row=4,
     )

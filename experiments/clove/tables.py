@@ -28,12 +28,15 @@ from collections.abc import Mapping
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
+from matplotlib.figure import Figure
+
 from experiments.clove.methods import CLUSTERED, COMPARED, Method
 from experiments.clove.rows import (
     PARTICIPATIONS,
     View,
     conclude,
     draw,
+    draw_methods,
     markdown,
     rate_of,
     rows,
@@ -49,6 +52,7 @@ from experiments.clove.study import (
 )
 from experiments.jobs import Job
 from experiments.options import Options
+from experiments.titles import differences, title
 
 EXPERIMENTS = {
     "clove.table1": {
@@ -190,12 +194,28 @@ class Table(NamedTuple):
         changes = {"partitions": self.view.partitions, **kind, **self.both, **own}
         return dataclasses.replace(shared, **changes)
 
+    def titles(self, config: Config) -> dict[str, str]:
+        """By figure."""
+        (place, _, what), paper = self.view.title.partition(": "), self.preset("paper")
+        every = f"all methods: {what}"
+        return {
+            "rand_index": title(place, what, config, paper),
+            "methods": title(place, every, config, paper),
+        }
+
+    def redraw(self, config: Config, tables: Mapping[str, Any]) -> dict[str, Figure]:
+        """What needs no more than the table; the paper's numbers at its settings."""
+        is_paper = not differences(config, self.preset("paper"))
+        name = self.titles(config)["methods"]
+        return draw_methods(tables["table"], name, with_paper=is_paper)
+
 
 def load(name: str) -> SimpleNamespace:
     """What a module of one experiment has, `preset` and `main`, and the view."""
     table = next(table for table in TABLES if name in table.ids)
-    main = functools.partial(run, name, table.view)
-    own = {"preset": table.preset, "view": table.view}
+    main = functools.partial(run, name, table)
+    own = {"preset": table.preset, "view": table.view, "titles": table.titles}
+    own["redraw"] = table.redraw
     return SimpleNamespace(main=main, jobs=jobs, **own)
 
 
@@ -205,7 +225,7 @@ def jobs(config: Config, options: Options) -> list[Job]:
 
 
 def run(
-    experiment: str, view: View, config: Config, options: Options
+    experiment: str, shown: Table, config: Config, options: Options
 ) -> dict[str, Any]:
     """Compute what the stores lack, then write tables and figure; a summary of it.
 
@@ -213,12 +233,14 @@ def run(
       ValueError: if the samples do not suffice for a partition, or are damaged.
       FileNotFoundError: if there are none and `config.fall_back` is false.
     """
-    started = time.perf_counter()
+    started, view = time.perf_counter(), shown.view
     loaded = sources(config, options)
     results = [compute(options, job) for job in jobs_of(config, loaded)]
     table = [row for result in results for row in rows(result, view)]
     every = [row for result in results for row in runs(result, view)]
-    tables, figures = {"table": table, "runs": every}, draw(results, view)
+    tables = {"table": table, "runs": every}
+    figures = draw(results, view, shown.titles(config)["rand_index"])
+    figures |= shown.redraw(config, tables)
     own = config, options, started, loaded, results
     return conclude(experiment, *own, tables, markdown(table, view), figures)
 
@@ -535,7 +557,7 @@ TABLES: tuple[Table, ...] = (
     Table(
         ("clove.fig4",),
         View(
-            "CLoVE, Figure 4: 8 of 20 clients in a round, 10 clusters",
+            "CLoVE, Figure 4: clusters found with few clients in a round",
             partitions=("one_class",),
             index="seen_rand_index",
         ),

@@ -56,6 +56,7 @@ from experiments.images import checksum
 from experiments.jobs import Job, run
 from experiments.options import Options
 from experiments.study import legend, trial_of
+from experiments.titles import title
 
 EXPERIMENT = "clove.unknown_k"
 EXPERIMENTS = {
@@ -150,7 +151,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
         tables={"table": table, "runs": runs(results)},
         text=text,
         headline=note + text,
-        figures={"rounds": draw(results)},
+        figures={"rounds": draw(results, config)},
         failures=int(results.attrs["failures"]),
         source=writers.source,
     )
@@ -418,7 +419,13 @@ def markdown(table: Sequence[Mapping[str, Any]]) -> str:
     return report.concise(shown, COLUMNS) + NOTE
 
 
-def draw(results: xr.Dataset) -> Figure | None:
+def titles(config: Config) -> dict[str, str]:
+    """By figure."""
+    what = "FEMNIST, number of clusters unknown"
+    return {"rounds": title("CLoVE, appendix D.1.4", what, config, preset("paper"))}
+
+
+def draw(results: xr.Dataset, config: Config) -> Figure | None:
     """Models used and accuracy in each round; None if all runs failed."""
     names = results["method"].values.tolist()
     clustered = [name for name in names if method_of(name).clusters]
@@ -436,6 +443,6 @@ def draw(results: xr.Dataset) -> Figure | None:
         return None
     return report.curves(
         panels,
-        title="CLoVE, appendix D.1.4: FEMNIST, number of clusters unknown",
+        title=titles(config)["rounds"],
         legend_title=legend(results.sizes["repetition"]),
     )

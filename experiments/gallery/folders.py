@@ -16,7 +16,7 @@ from experiments.registry import PRESETS, Entry
 
 LIMIT = 300_000  # Bytes of a file; larger ones are left out, and named.
 PICTURES = (".svg", ".png")  # A PNG only where the SVG is too large.
-TEXTS = (".csv", ".md", ".json")
+TEXTS = (".csv", ".md", ".json", ".txt")
 SETTINGS, ORIGIN, LEFT_OUT = "config.json", "provenance.json", "left_out"
 
 

@@ -1,5 +1,6 @@
 """The gallery's page: every experiment by paper, as a picture, a command and files."""
 
+import html
 import pathlib
 from collections.abc import Iterator
 from urllib.parse import quote
@@ -78,10 +79,12 @@ def _size(entry: Entry, folder: Folder | None) -> str:
 
 
 def _picture(entry: Entry, path: pathlib.Path) -> str:
-    """A picture of any size that leads to the file."""
+    """A picture of any size that leads to the file, over what it says of itself."""
     place = quote(f"{entry.id}/{path.name}")
     picture = f'<img src="{place}" width="{_WIDTH}" alt="{entry.id}: {path.stem}">'
-    return f'<a href="{place}">{picture}</a>'
+    own = path.with_suffix(".txt")
+    text = html.escape(own.read_text("utf-8").strip()) if own.is_file() else ""
+    return f'<a href="{place}">{picture}</a>' + (f"<br>{text}<br>" if text else "")
 
 
 def _links(entry: Entry, folder: Folder) -> Iterator[str]:

@@ -67,7 +67,8 @@ from experiments.ifca.fig3_trial import (
 )
 from experiments.jobs import share_summary
 from experiments.options import Options
-from experiments.study import settings, trial_of, write
+from experiments.study import Rows, settings, trial_of, write
+from experiments.titles import clusters, title, values_of
 
 EXPERIMENTS = {
     "ifca.fig3a": {
@@ -159,7 +160,6 @@ class Panel:
     """One panel, an experiment of its own."""
 
     id: str  # of the experiment
-    title: str  # of both figures
     axes: tuple[str, str]  # the table's columns along the heatmap's rows and columns
     quick: Mapping[str, Any]  # fields of this preset
     paper: Mapping[str, Any]  # fields of the other
@@ -167,6 +167,27 @@ class Panel:
     def preset(self, name: Literal["quick", "paper"]) -> Config:
         """The configuration of a preset."""
         return Config(**(self.quick if name == "quick" else self.paper))
+
+    def title(self, config: Config) -> str:
+        """Of both figures, with every setting that all cells share."""
+        sizes = ("separation", "noise", "num_clients", "num_samples", "num_features")
+        shown = values_of(config, *sizes)
+        return title(
+            f"IFCA, Figure 3({self.id[-1]})",
+            f"success with {clusters(config.num_clusters)}, {shown}",
+            config,
+            self.preset("paper"),
+            stated=("num_clusters", *sizes),
+        )
+
+    def titles(self, config: Config) -> dict[str, str]:
+        """By figure."""
+        return dict.fromkeys(("heatmap", "curves"), self.title(config))
+
+    def redraw(self, config: Config, tables: Mapping[str, Rows]) -> dict[str, Any]:
+        """Both figures, of tables alone; the number of trials was not decided on the
+        way."""
+        return _figures(self, tables["table"], tables.get("law", ()), config, None)
 
     def main(self, config: Config, options: Options) -> dict[str, Any]:
         """Compute what the store lacks, then write the panel's tables and figures."""
@@ -192,12 +213,13 @@ class Panel:
         files = _write(self, table, law, config, options)
         seconds = round(time.perf_counter() - started, 2)
         row_axis, column_axis = self.axes
+        headline = f"{self.title(config)}: successes by trial, {seconds} s"
         overview = report.markdown(
             pivot(table, row_axis=row_axis, column_axis=column_axis)
         )
         return {
             "experiment": self.id,
-            "headline": f"{self.title}: successes by trial, {seconds} s\n\n{overview}",
+            "headline": f"{headline}\n\n{overview}",
             "files": files,
             "seconds": seconds,
             "failed_cells": sum(row["failed"] for row in table),
@@ -212,7 +234,6 @@ def load(id: str) -> Panel:
 
 def _panel(
     letter: str,
-    title: str,
     axes: tuple[str, str],
     both: Mapping[str, Any],
     *,
@@ -222,7 +243,6 @@ def _panel(
     both = {"convention": ("reference", "paper"), **both}
     return Panel(
         f"ifca.fig3{letter}",
-        f"IFCA, Figure 3({letter}): {title}",
         axes,
         quick={
             **both,
@@ -297,32 +317,39 @@ def _write(
     options: Options,
 ) -> list[str]:
     """Tables, configuration and both figures; returns their paths."""
-    row_axis, column_axis = panel.axes
-    look: Mapping[str, Any] = {
-        "row_axis": row_axis,
-        "column_axis": column_axis,
-        "title": panel.title,
-        "tolerance": config.tolerance,
-    }
-    confidence = (
-        describe(table, error_rate=config.error_rate, width=options.precision)
-        + (", " if options.precision is None else ",\n")
-        + "the same seeds in all cells; points moved aside to show all"
-    )
     contents = {"table.csv": table} | ({"law.csv": law} if law else {})
     contents |= {
         "outcome.md": outcome(table, panel.axes),
         "config.json": settings(config, precision=options.precision),
+        **_figures(panel, table, law, config, options.precision),
+    }
+    return write(options.out, contents)
+
+
+def _figures(
+    panel: Panel, table: Rows, law: Rows, config: Config, precision: float | None
+) -> dict[str, Any]:
+    """Both, by name."""
+    row_axis, column_axis = panel.axes
+    look: Mapping[str, Any] = {
+        "row_axis": row_axis,
+        "column_axis": column_axis,
+        "title": panel.title(config),
+        "tolerance": config.tolerance,
+    }
+    confidence = (
+        describe(table, error_rate=config.error_rate, width=precision)
+        + ", the same seeds in all cells; points moved aside to show all"
+    )
+    return {
         "heatmap": draw_heatmaps(table, **look),
         "curves": draw_curves(table, **look, confidence=confidence, law_rows=law),
     }
-    return write(options.out, contents)
 
 
 PANELS = (
     _panel(
         "a",
-        "two clusters",
         ("noise", "separation"),
         _TWO | _BY_NOISE,
         quick={
@@ -334,7 +361,6 @@ PANELS = (
     ),
     _panel(
         "b",
-        "four clusters",
         ("noise", "separation"),
         _FOUR | _BY_NOISE,
         quick={"num_clients": (40,), "num_samples": (50,)},
@@ -342,7 +368,6 @@ PANELS = (
     ),
     _panel(
         "c",
-        "two clusters, R = 0.1, σ = 0.1",
         ("samples", "clients"),
         _TWO | _BY_SIZE | {"separation": (0.1,)},
         quick={"num_clients": (20, 40, 80), "num_samples": (25, 50, 100)},
@@ -353,7 +378,6 @@ PANELS = (
     ),
     _panel(
         "d",
-        "four clusters, R = 0.5, σ = 0.1",
         ("samples", "clients"),
         _FOUR | _BY_SIZE | {"separation": (0.5,)},
         quick={"num_clients": (40, 80, 160), "num_samples": (25, 50, 100)},

@@ -1,9 +1,11 @@
 """The heatmaps and curves of the success-probability experiment."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -17,8 +19,8 @@ DATA = "data re-used (as published)"
 FRESH = "fresh data every round (law)"
 # Where the second curve is not the first one with other data.
 LAW_TEXT = (
-    "law: n fresh samples of each client to choose, n others for the gradient,\n"
-    "anew for each run and round; its intervals are in law.csv"
+    "law: n fresh samples of each client to choose, n others for the gradient, "
+    "anew for each run and round, with intervals like those of the data"
 )
 LAW = "{} (law)"  # Label of the curve beside one of a label.
 LABELS = {
@@ -70,11 +72,11 @@ def draw_curves(
     confidence: str,
     law_rows: Rows = (),
 ) -> Any:
-    """The paper's curves: success under its criterion, with exact binomial intervals.
+    """The paper's curves: success under its criterion, with intervals.
 
     One for each value on `row_axis`, along `column_axis`. With `law_rows`, those of
     `fig3_law.rows` for the same cells, each has a second one in its colour, dashed,
-    hollow, a little aside and without interval: fresh data in every round.
+    hollow and a little aside: fresh data in every round.
     """
     by_law = groups(law_rows, "convention")
     panels = [
@@ -88,9 +90,9 @@ def draw_curves(
         for convention, own in groups(rows, "convention").items()
     ]
     if not law_rows:
-        return curves(panels, title=title, legend_title=confidence)
-    legend = f"{confidence}\n{LAW_TEXT}"
-    return _beside_law(curves(panels, title=title, legend_title=legend))
+        return curves(panels, title=title, caption=confidence)
+    caption = f"{confidence}; {LAW_TEXT}"
+    return _beside_law(curves(panels, title=title, caption=caption))
 
 
 def _lines(own: Rows, by_law: Rows, row_axis: str, column_axis: str) -> list[Curve]:
@@ -115,8 +117,14 @@ def _lines(own: Rows, by_law: Rows, row_axis: str, column_axis: str) -> list[Cur
                 f"{_settings(by_law, axis)} beside {_settings(own, axis)}."
             )
     return lines + [
-        Curve(LAW.format(name), x, values, like=name)
-        for name, values in zip(names, rate(by_law), strict=True)
+        Curve(LAW.format(name), x, values, *ends, like=name)
+        for name, values, *ends in zip(
+            names,
+            rate(by_law),
+            _table(by_law, "low", *axes),
+            _table(by_law, "high", *axes),
+            strict=True,
+        )
     ]
 
 
@@ -161,7 +169,12 @@ def _beside_law(figure: Figure) -> Figure:
     handles: dict[str, Line2D] = {}
     for axes in figure.axes:
         for name, (measured, predicted) in _pairs(axes).items():
-            _restyle(axes, measured, predicted)
+            bars = [
+                own
+                for own in axes.collections
+                if own.get_label() == predicted.get_label()
+            ]
+            _restyle(axes, measured, predicted, bars)
             handles[name] = measured
     old = figure.legends[0]
     title = old.get_title().get_text()
@@ -197,14 +210,17 @@ def _pairs(axes: Axes) -> dict[str, tuple[Line2D, Line2D]]:
     }
 
 
-def _restyle(axes: Axes, measured: Line2D, predicted: Line2D) -> None:
+def _restyle(
+    axes: Axes, measured: Line2D, predicted: Line2D, bars: Sequence[Artist]
+) -> None:
     measured.set_linestyle("-")
     colour, size = measured.get_color(), 0.75 * float(measured.get_markersize())
     predicted.set(color=colour, linestyle=_DASHES, linewidth=1.5, zorder=2.5)
     predicted.set(marker=measured.get_marker(), markersize=size)
     predicted.set(markerfacecolor="white", markeredgecolor=colour, markeredgewidth=1.3)
     aside = ScaledTranslation(_ASIDE / 72, 0, axes.figure.dpi_scale_trans)
-    predicted.set_transform(measured.get_transform() + aside)
+    for artist in (predicted, *bars):
+        artist.set_transform(measured.get_transform() + aside)
 
 
 def _kind(*, hollow: bool) -> Line2D:

@@ -42,6 +42,7 @@ from experiments.images import Loaded, find_images
 from experiments.jobs import Job
 from experiments.options import Options
 from experiments.study import Study, cells, computed, fields, mean, settings
+from experiments.titles import differences, title
 
 EXPERIMENTS = {
     "ifca.fig4": {
@@ -156,7 +157,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
             "identities.csv": rounds(results),
             "table.csv": table,
             "table.md": text,
-            "identities": draw(results),
+            "identities": draw(results, config),
             "config.json": settings(config, source=sources),
         },
         table,
@@ -261,22 +262,29 @@ def rounds(results: Sequence[Result]) -> list[dict[str, Any]]:
     return table
 
 
-def draw(results: Sequence[Result]) -> Figure:
-    """One panel for each image set."""
+def titles(config: Config) -> dict[str, str]:
+    """By figure."""
+    what = "cluster identity estimation of IFCA"
+    return {"identities": title("IFCA, Figure 4", what, config, preset("paper"))}
+
+
+def draw(results: Sequence[Result], config: Config) -> Figure:
+    """One panel for each image set; what the paper found at the paper's settings."""
+    is_paper = not differences(config, preset("paper"))
     return report.curves(
-        [_panel(result) for result in results],
-        title="IFCA, Figure 4: cluster identity estimation",
+        [_panel(result, is_paper=is_paper) for result in results],
+        title=titles(config)["identities"],
         legend_title="of the participants, in their cluster under the best renaming",
     )
 
 
-def _panel(result: Result) -> report.CurvePanel:
+def _panel(result: Result, *, is_paper: bool) -> report.CurvePanel:
     trial = result.trial
-    title = setting_title(trial)
+    name = setting_title(trial)
     if trial.start == "reference":
-        title += ", start redrawn"
-    if (found := FOUND.get(trial.images)) is not None:
-        title += f"\n(paper: all found after about {found} rounds)"
+        name += ", start redrawn"
+    if is_paper and (found := FOUND.get(trial.images)) is not None:
+        name += f"\n(paper: all found after about {found} rounds)"
     over = result.data["round"].values.astype(float)
     matched = result.data["matched_accuracy"].isel(trial=0).values.astype(float)
     matched = matched[np.isfinite(matched[:, -1])]
@@ -288,5 +296,5 @@ def _panel(result: Result) -> report.CurvePanel:
         ],
         x_label="rounds that are over",
         y_label="matched accuracy",
-        title=title,
+        title=name,
     )

@@ -14,7 +14,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
-from cfljax.report import style
+from cfljax.report import set_caption, style
 
 COLOUR_MAP = "viridis"  # Even steps of lightness, also for the colour-blind.
 HALF = "half of the runs succeed"
@@ -82,8 +82,7 @@ def draw(
     with matplotlib.rc_context(style()):
         width = 5.4 * len(diagrams) + 1.0
         figure = Figure(figsize=(width, 6.1), layout="constrained")
-        figure.suptitle(f"{title}\n\n", fontsize=14)
-        figure.text(0.5, 0.942, subtitle, ha="center", va="top", fontsize=9.5)
+        set_caption(figure, title, subtitle)
         panels = figure.subplots(1, len(diagrams), sharey=True, squeeze=False)[0]
         for axes, diagram in zip(panels, diagrams, strict=True):
             _cells(axes, diagram)

@@ -335,8 +335,9 @@ def size_of(
 # Accuracy round by round, the paper's among it
 
 
-def draw(results: Sequence[Result]) -> Figure:
-    """Accuracy per round, one panel for each setting, the paper's where it applies.
+def draw(results: Sequence[Result], title: str) -> Figure:
+    """Accuracy per round under a title, one panel for each setting, the paper's where
+    it applies.
 
     Results that differ only in IFCA's start share a panel.
     """
@@ -345,7 +346,7 @@ def draw(results: Sequence[Result]) -> Figure:
         settings.setdefault(setting_title(result.trial), []).append(result)
     return report.curves(
         [_panel(title, group) for title, group in settings.items()],
-        title="IFCA, Table 1: rotated images",
+        title=title,
         legend_title=legend(max(r.data.sizes["repetition"] for r in results)),
     )
 

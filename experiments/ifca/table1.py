@@ -78,6 +78,7 @@ from experiments.images import Loaded, find_images
 from experiments.jobs import Job
 from experiments.options import Options
 from experiments.study import Study, settings
+from experiments.titles import title
 
 EXPERIMENTS = {
     "ifca.table1_mnist": {
@@ -105,6 +106,11 @@ class Table:
     preset: Callable[[Literal["quick", "paper"]], Any]
     grids: Callable[[Any, Loaded], list[engine.Grid]]  # one for each setting
     by_algorithm: bool  # whether rows are in the order of algorithms, then of settings
+
+    def titles(self, config: Any) -> dict[str, str]:
+        """By figure."""
+        what = "accuracy of IFCA, a global model and local models on rotated images"
+        return {"accuracy": title("IFCA, Table 1", what, config, self.preset("paper"))}
 
     def jobs(self, config: Any, options: Options) -> list[Job]:
         """The sweeps of the table; raises as `main`."""
@@ -135,7 +141,7 @@ class Table:
                 "table.csv": table,
                 "runs.csv": [run for result in results for run in runs(result)],
                 "table.md": text,
-                "accuracy": draw(results),
+                "accuracy": draw(results, self.titles(config)["accuracy"]),
                 "config.json": settings(config, source=images.source),
             },
             table,

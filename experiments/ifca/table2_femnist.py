@@ -63,6 +63,7 @@ from experiments.jobs import Job, result, run
 from experiments.options import Options
 from experiments.published import Published, published
 from experiments.study import legend, mean, size_text
+from experiments.titles import title
 from experiments.verdicts import Size, changes, judge
 
 EXPERIMENTS = {
@@ -205,7 +206,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     results = _results(options, _jobs(config, options, inputs, writers.num_classes))
     table = [row for result in results for row in rows(result)]
     text = markdown(table, num_clients)
-    figure = draw(results)
+    figure = draw(results, config)
     return own.summary(
         f"images: {writers.source}, {num_clients} writers\n\n{text}",
         {
@@ -483,7 +484,13 @@ def markdown(table: Sequence[Mapping[str, Any]], num_clients: int) -> str:
     return report.concise(shown, COLUMNS, once="size") + note
 
 
-def draw(results: Sequence[Result]) -> Figure | None:
+def titles(config: Config) -> dict[str, str]:
+    """By figure."""
+    what = "accuracy on FEMNIST with shared layers"
+    return {"accuracy": title("IFCA, Table 2", what, config, preset("paper"))}
+
+
+def draw(results: Sequence[Result], config: Config) -> Figure | None:
     """Accuracy over rounds of the first seven methods, one panel for each variant.
 
     None if no run of any variant was computed.
@@ -494,7 +501,7 @@ def draw(results: Sequence[Result]) -> Figure | None:
         return None
     return report.curves(
         panels,
-        title="IFCA, Table 2: FEMNIST",
+        title=titles(config)["accuracy"],
         legend_title=legend(max(r.data.sizes["repetition"] for r in results)),
     )
 

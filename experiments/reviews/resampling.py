@@ -388,8 +388,8 @@ def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
     exact = np.array([_exact_ratio(floors[0], rounds) for rounds in dense])
     ratios = [
         study.curve(floors, RATIO, "rounds", "ratio"),
-        report.Curve("√(2T), and exactly", dense, np.sqrt(2 * dense), like=RATIO),
-        report.Curve("√(2T), and exactly", dense, exact, like=RATIO),
+        report.Curve("√(2T)", dense, np.sqrt(2 * dense), like=RATIO),
+        report.Curve("exactly", dense, exact, like=RATIO),
     ]
     title = f"n = {config.floor_samples}, ρ = {config.floor_rho:g}"
     free = {"y_limits": None, "aside": False}

@@ -37,6 +37,7 @@ from experiments import study
 from experiments.checks import check_interval, check_positive, check_values
 from experiments.options import Options
 from experiments.study import Row, Rows
+from experiments.titles import title
 
 EXPERIMENTS = {
     "werner.fig1": {
@@ -161,7 +162,10 @@ def main(config: Config, options: Options) -> dict[str, Any]:
             "windows": (found, WINDOW_COLUMNS),
         },
         note=note(failed),
-        figures={"paths": draw_paths(failing, clustering), "radii": draw_radii(table)},
+        figures={
+            "paths": draw_paths(failing, clustering, config),
+            "radii": draw_radii(table, config),
+        },
         overview=found,
     )
 
@@ -520,7 +524,22 @@ SHOWN = {"myopic": 30, "symmetric": 30, "bipartition": 400}  # rounds
 _EDGE = "exact window, expected gradients"
 
 
-def draw_paths(failing: Results, clustering: Results) -> Figure:
+def titles(config: Config) -> dict[str, str]:
+    """By figure."""
+    own = {
+        "paths": "methods that fail, and Federated-Clustering",
+        "radii": "radii by which Federated-Clustering escapes",
+    }
+    place, paper = "Werner et al., Figure 1", preset("paper")
+    return {name: title(place, what, config, paper) for name, what in own.items()}
+
+
+def redraw(config: Config, tables: Mapping[str, Rows]) -> dict[str, Figure]:
+    """What needs no more than the table."""
+    return {"radii": draw_radii(tables["table"], config)}
+
+
+def draw_paths(failing: Results, clustering: Results, config: Config) -> Figure:
     """The first failing method of each example above, Federated-Clustering below, in
     its first trial with the largest batch and the nearest radius to one that escapes.
     """
@@ -538,7 +557,7 @@ def draw_paths(failing: Results, clustering: Results) -> Figure:
         panels.append(_paths(name, own["position"].values[0], title))
     return report.curves(
         panels,
-        title="Werner et al., Figure 1: methods that fail, and Federated-Clustering",
+        title=titles(config)["paths"],
         legend_title="models of the clients; levels are their optima",
         panels_per_row=len(failing),
     )
@@ -565,7 +584,7 @@ def _paths(name: str, position: np.ndarray, title: str) -> report.CurvePanel:
     )
 
 
-def draw_radii(table: Rows) -> Figure:
+def draw_radii(table: Rows, config: Config) -> Figure:
     """How far from its optimum each client ends, against the radius."""
     panels = []
     for name, own in study.groups(table, "example").items():
@@ -575,7 +594,7 @@ def draw_radii(table: Rows) -> Figure:
             panels.append(_distances(name, of_batch, f"{name} example{which}"))
     return report.curves(
         panels,
-        title="Werner et al., Figure 1: radii by which Federated-Clustering escapes",
+        title=titles(config)["radii"],
         legend_title="distance of each client from its optimum in the end",
         panels_per_row=2 if len(panels) == 4 else 3,
     )

@@ -37,11 +37,12 @@ from matplotlib.lines import Line2D
 
 from cfljax import engine
 from cfljax.base import check_member
-from cfljax.report import style
+from cfljax.report import set_caption, style
 from experiments import study
 from experiments.checks import check_positive, check_several
 from experiments.options import Options
 from experiments.study import Row, Rows
+from experiments.titles import title
 from experiments.werner.synthetic import Minimisers, curvatures, trial_data
 
 EXPERIMENTS = {
@@ -112,7 +113,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     return own.finish(
         tables={"table": (table, COLUMNS)},
         note="Largest and least values over the clients of a cluster.",
-        figures={"constants": draw(results)},
+        figures={"constants": draw(results, config)},
         outcome=outcome(table),
     )
 
@@ -305,8 +306,15 @@ def outcome(table: Rows) -> str:
     )
 
 
-def draw(results: xr.Dataset) -> Figure:
-    """Both quantities of the first data set, as in the paper."""
+def titles(config: Config) -> dict[str, str]:
+    """By figure."""
+    what = "gradient descent with known clusters"
+    place = "Werner et al., Figure 2"
+    return {"constants": title(place, what, config, preset("paper"))}
+
+
+def draw(results: xr.Dataset, config: Config) -> Figure:
+    """Both quantities of the first data set."""
     data = results.isel(first_mean=0, trial=0)
     with matplotlib.rc_context(style()):
         figure = Figure(figsize=(9.2, 4.4), layout="constrained")
@@ -323,7 +331,7 @@ def draw(results: xr.Dataset) -> Figure:
             xlabel="round t",
             ylabel="least |∇fᵢ − ∇fⱼ|² over other clusters' j",
         )
-        figure.suptitle("Werner et al., Figure 2: gradient descent with known clusters")
+        set_caption(figure, titles(config)["constants"])
         figure.legend(
             handles.values(),
             handles.keys(),

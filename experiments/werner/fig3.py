@@ -58,6 +58,7 @@ from experiments import study
 from experiments.checks import check_different, check_divides, check_values
 from experiments.options import Options
 from experiments.study import Row, Rows, computed, mean
+from experiments.titles import title
 from experiments.werner.fig3_trial import (
     DIMS,
     FIXED,
@@ -192,7 +193,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     return own.finish(
         tables={"table": (table, COLUMNS), "claims": (found, CLAIM_COLUMNS)},
         note=note(table, found, unknown_share=unknown),
-        figures=draw(results, table),
+        figures=draw(results, table, config),
         overview=overview(table),
     )
 
@@ -485,7 +486,18 @@ _LEAST = 1e-12  # A logarithmic axis has no room for 0.
 _SHOWN = ("local", "fedavg", "ifca", "oracle", "quantile_cluster")
 
 
-def draw(results: Mapping[Panel, xr.Dataset], table: Rows) -> dict[str, Figure]:
+def titles(config: Config) -> dict[str, str]:
+    """By figure."""
+    place, paper = "Werner et al., Figure 3", preset("paper")
+    return {
+        f"errors_{scene}": title(place, SCENES[scene].label, config, paper)
+        for scene in config.scene
+    }
+
+
+def draw(
+    results: Mapping[Panel, xr.Dataset], table: Rows, config: Config
+) -> dict[str, Figure]:
     """Squared errors, a figure for each scene and a panel for each K and n_i, with the
     fixed radius of least largest median, and the released IFCA where it belongs.
     """
@@ -517,7 +529,7 @@ def draw(results: Mapping[Panel, xr.Dataset], table: Rows) -> dict[str, Figure]:
         if panels:
             figures[f"errors_{scene}"] = report.curves(
                 panels,
-                title=f"Werner et al., Figure 3: {SCENES[scene].label}",
+                title=titles(config)[f"errors_{scene}"],
                 legend_title="medians over data sets with quartiles",
             )
     return figures

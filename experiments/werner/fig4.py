@@ -23,6 +23,7 @@ sigma^2 is the sum of the variances of all coordinates.
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import jax
@@ -50,6 +51,7 @@ from experiments.checks import (
 )
 from experiments.options import Options
 from experiments.study import Row, Rows, computed, mean
+from experiments.titles import title
 
 EXPERIMENTS = {
     "werner.fig4": {
@@ -119,9 +121,9 @@ def main(config: Config, options: Options) -> dict[str, Any]:
         tables={"table": (table, COLUMNS)},
         note=note(table),
         figures={
-            "distances": draw_distances(results, config.error_rate),
-            "printed": draw_printed(results),
-            "elbows": draw_elbows(table),
+            "distances": draw_distances(results, config),
+            "printed": draw_printed(results, config),
+            "elbows": draw_elbows(table, config),
         },
     )
 
@@ -332,8 +334,25 @@ STARTS = {
 }
 
 
-def draw_distances(results: xr.Dataset, error_rate: float) -> Figure:
+def titles(config: Config) -> dict[str, str]:
+    """By figure."""
+    own = {
+        "distances": "Threshold-Clustering of blobs",
+        "printed": "the printed formula for elbows",
+        "elbows": "where the elbow is",
+    }
+    place, paper = "Werner et al., Figure 4", preset("paper")
+    return {name: title(place, what, config, paper) for name, what in own.items()}
+
+
+def redraw(config: Config, tables: Mapping[str, Rows]) -> dict[str, Figure]:
+    """What needs no more than the table."""
+    return {"elbows": draw_elbows(tables["table"], config)}
+
+
+def draw_distances(results: xr.Dataset, config: Config) -> Figure:
     """f, a panel for each start."""
+    error_rate = config.error_rate
 
     def curve(name: str, over: np.ndarray, own: np.ndarray) -> report.Curve:
         low, high = intervals.student(own.T.astype(float), error_rate=error_rate)
@@ -342,13 +361,13 @@ def draw_distances(results: xr.Dataset, error_rate: float) -> Figure:
     number, percent = results.sizes["trial"], 100 * (1 - error_rate)
     return report.curves(
         _panels(results, curve, "mean distance f to the true centres", None),
-        title="Werner et al., Figure 4: Threshold-Clustering of blobs",
+        title=titles(config)["distances"],
         legend_title=f"means over {number} repetitions, {percent:g} % intervals",
         panels_per_row=2,
     )
 
 
-def draw_printed(results: xr.Dataset) -> Figure:
+def draw_printed(results: xr.Dataset, config: Config) -> Figure:
     """The paper's formula on each start's mean curve."""
 
     def curve(name: str, over: np.ndarray, own: np.ndarray) -> report.Curve:
@@ -359,7 +378,7 @@ def draw_printed(results: xr.Dataset) -> Figure:
     formula = "(f(l) − f(l−1)) / (f(l−1) − min f)"
     return report.curves(
         _panels(results, curve, formula, (-1.0, 0.1), aside=False),
-        title="Werner et al., Figure 4: the printed formula for elbows",
+        title=titles(config)["printed"],
         legend_title="of the mean curve over all repetitions, until it gets to its "
         "minimum",
         panels_per_row=2,
@@ -376,12 +395,12 @@ def _panels(
             curve(f"σ = {at['deviation']:g}", over, cell["own"].values)
             for at, cell in study.cells(results.sel(start=start), "deviation")
         ]
-        axes, title = ("clipping rounds l", label, limits), f"start: {STARTS[start]}"
-        panels.append(report.CurvePanel(curves, *axes, title=title, **look))
+        axes, name = ("clipping rounds l", label, limits), f"start: {STARTS[start]}"
+        panels.append(report.CurvePanel(curves, *axes, title=name, **look))
     return panels
 
 
-def draw_elbows(table: Rows) -> Figure:
+def draw_elbows(table: Rows, config: Config) -> Figure:
     """Corrected elbows and Theorem 1's l against sigma."""
     curves = []
     starts = study.groups(table, "start")
@@ -399,6 +418,6 @@ def draw_elbows(table: Rows) -> Figure:
     )
     return report.curves(
         [panel],
-        title="Werner et al., Figure 4: where the elbow is",
+        title=titles(config)["elbows"],
         legend_title="corrected elbow with intervals, by start",
     )

@@ -70,6 +70,7 @@ from experiments.jobs import Job
 from experiments.options import Options
 from experiments.published import Published, published
 from experiments.study import Row, Rows
+from experiments.titles import title
 from experiments.verdicts import Size, changes, judge, together
 from experiments.werner.balls import balls
 
@@ -211,7 +212,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     return own.finish(
         tables={"table": (table, COLUMNS), **long},
         note=images.note + note(results, table, crossing),
-        figures=draw_curves(results, longer, config.error_rate),
+        figures=draw_curves(results, longer, config),
     )
 
 
@@ -609,18 +610,23 @@ def _seeds(cell: xr.DataArray) -> np.ndarray:
 _LEVELS = ("federated_clustering", "oracle", "fedavg")  # Published, shown.
 
 
-def draw_curves(
-    results: Results, longer: Results, error_rate: float
-) -> dict[str, Figure]:
+def titles(config: Config) -> dict[str, str]:
+    """By figure."""
+    what, place = "accuracy along training", "Werner et al., Table 1"
+    own = title(place, what, config, preset("paper"))
+    return dict.fromkeys(("clustered", "baselines", "long"), own)
+
+
+def draw_curves(results: Results, longer: Results, config: Config) -> dict[str, Figure]:
     """Figures by name: methods that look for clusters, baselines, and long runs."""
     figures = {}
     run = _methods(results)
     for name, is_baseline in (("clustered", False), ("baselines", True)):
         shown: list[Method] = [m for m in run if METHODS[m].is_baseline == is_baseline]
         if shown:
-            figures[name] = _figure(results, shown, error_rate)
+            figures[name] = _figure(results, shown, config)
     if longer:
-        figures["long"] = _figure(longer, _methods(longer), error_rate)
+        figures["long"] = _figure(longer, _methods(longer), config)
     return figures
 
 
@@ -630,8 +636,9 @@ def _methods(results: Results) -> list[Method]:
     return [method for method in METHODS if method in run]
 
 
-def _figure(results: Results, methods: list[Method], error_rate: float) -> Figure:
+def _figure(results: Results, methods: list[Method], config: Config) -> Figure:
     """A panel for each task, with the published accuracies of a few methods."""
+    error_rate = config.error_rate
     panels = []
     for task, data in results.items():
         levels = []
@@ -652,7 +659,7 @@ def _figure(results: Results, methods: list[Method], error_rate: float) -> Figur
     seeds = next(iter(results.values())).sizes["repetition"]
     return report.curves(
         panels,
-        title="Werner et al., Table 1: accuracy along training",
+        title=titles(config)["clustered"],
         legend_title=f"means over {seeds} seeds, {100 * (1 - error_rate):g} % "
         "intervals",
     )
