@@ -14,7 +14,7 @@ import cfljax
 project = "cfljax"
 author = "the authors of cfljax"
 release = version = cfljax.__version__
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "pages"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "pages.extension"]
 exclude_patterns = ["pages"]
 templates_path: list[str] = []
 
@@ -41,7 +41,7 @@ autodoc_preserve_defaults = True
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
-python_maximum_signature_line_length = 72
+python_maximum_signature_line_length = 88
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 default_role = "code"

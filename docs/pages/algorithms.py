@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
-from cfljax import cards
 from markupsafe import Markup
+
+from cfljax import cards
 from pages.markdown import ROOT, rendered
 from theory import registry
 from theory.report.algorithms import EXAMPLE, AlgorithmPage, algorithm_pages

@@ -1,4 +1,4 @@
-"""The glossary: words of the library, and parameters of claims as the theory has them."""
+"""The glossary: words of the library, and the parameters of claims."""
 
 import math
 from collections.abc import Mapping

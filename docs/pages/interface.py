@@ -2,7 +2,7 @@
 
 import inspect
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import cfljax
@@ -14,6 +14,7 @@ class Name(NamedTuple):
 
     name: str  # with its room
     directive: str  # of Sphinx
+    options: tuple[str, ...] = ()
 
 
 def sources(report: bool) -> Mapping[str, str]:
@@ -71,11 +72,26 @@ def _described(
         if id(value) in seen:
             return None
         seen[id(value)] = full
-    return Name(full, _directive(value))
+    return Name(full, _directive(value), tuple(_options(value, seen)))
+
+
+def _options(value: Any, seen: Mapping[int, str]) -> Iterator[str]:
+    """What Sphinx shall show of a name besides its docstring."""
+    if isinstance(value, types.ModuleType):
+        described = [n for n, inner in vars(value).items() if id(inner) in seen]
+        yield "members:"
+        if described:
+            yield f"exclude-members: {', '.join(described)}"
+    elif isinstance(value, type):
+        yield "members:"
+        if fields := getattr(value, "_fields", ()):  # Its docstring tells of them.
+            yield f"exclude-members: {', '.join(fields)}"
+    elif _directive(value) == "autodata" and not isinstance(value, int | float | str):
+        yield "no-value:"
 
 
 def _has_own_docstring(value: Any) -> bool:
-    return isinstance(value, type) or callable(value) and not _is_alias(value)
+    return isinstance(value, type) or (callable(value) and not _is_alias(value))
 
 
 def _is_alias(value: Any) -> bool:

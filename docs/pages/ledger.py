@@ -4,10 +4,11 @@ import csv
 from collections.abc import Mapping
 from typing import Any
 
+from markupsafe import Markup
+
 from experiments.ledger import entries, write
 from experiments.ledger.page import COLOURS
 from experiments.verdicts import Kind
-from markupsafe import Markup
 from pages.markdown import FIGURES, rendered
 
 FILE = FIGURES / "ledger" / "ledger.csv"
@@ -52,7 +53,6 @@ def sources(report: bool) -> Mapping[str, str]:
             rows=every,
             headings=HEADINGS,
             counts=counts,
-            note=write.NOTE,
             colours=COLOURS,
             papers=list(dict.fromkeys(row["of"] for row in every)),
             kinds=[k.value for k in Kind if any(r["kind"] == k.value for r in every)],

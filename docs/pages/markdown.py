@@ -55,6 +55,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters |= {"typeset": site.typeset, "anchor": make_id}
     environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
+    environment.filters["cause"] = lambda text: text.partition(": ")[2].rstrip(")")
     environment.tests["contains_item"] = lambda items, item: item in items
     environment.globals |= {
         "table": table,

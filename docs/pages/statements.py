@@ -1,4 +1,4 @@
-"""The theory: every statement in the order of its paper, and what the papers have wrong.
+"""The theory: every statement in the order of its paper, and the errata.
 
 Verdicts are those of `figures/verdicts.csv`; all else is what the registry knows
 without running a check, so that the pages take seconds.
@@ -7,9 +7,10 @@ without running a check, so that the pages take seconds.
 from collections.abc import Mapping
 from typing import Any
 
+from markupsafe import Markup
+
 from cfljax import report as results
 from cfljax.statements import FAULTS, SEVERITIES, Grade, Status
-from markupsafe import Markup
 from pages import outline
 from pages.markdown import FIGURES, ROOT, rendered
 from theory import registry
