@@ -32,6 +32,7 @@ myst_heading_anchors = 3
 myst_links_external_new_tab = False
 
 nb_execution_mode = "force"
+nb_execution_in_temp = True
 nb_execution_timeout = 120  # seconds of a cell
 nb_execution_raise_on_error = True
 nb_merge_streams = True

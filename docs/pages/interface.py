@@ -25,10 +25,10 @@ def sources(report: bool) -> Mapping[str, str]:
     """
     rooms = {
         name: value
-        for name in sorted(cfljax.__all__)
+        for name in dir(cfljax)
         if isinstance(value := getattr(cfljax, name), types.ModuleType)
     }
-    door = [name for name in sorted(cfljax.__all__) if name not in rooms]
+    door = [name for name in dir(cfljax) if name not in rooms]
     seen: dict[int, str] = {}
     own = [_described(cfljax, name, seen) for name in door]
     algorithms = [row for row in own if row and row.directive == "autofunction"]
