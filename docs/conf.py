@@ -31,6 +31,7 @@ myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 myst_links_external_new_tab = False
 
+tutorials = ["heatmap", "own_theorem"]
 nb_execution_mode = "force"
 nb_execution_in_temp = True
 nb_execution_timeout = 120  # seconds of a cell

@@ -43,7 +43,7 @@ KINDS = (
     "glossary.html",
     "fast.html",
     "search.html",
-    "tutorials/theorem.html",
+    "heatmap.html",
     "theory/index.html",
     "theory/ifca.html",
     "theory/errata.html",

@@ -23,6 +23,7 @@ from pages import (
     ledger,
     mathml,
     statements,
+    tutorials,
 )
 from pages.markdown import FIGURES
 
@@ -37,6 +38,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-process-docstring", docstrings.as_text, priority=400)
     app.connect("build-finished", _copy_results)
     mathml.setup(app)
+    tutorials.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -64,5 +66,6 @@ def _copy_results(app: Sphinx, exception: Exception | None) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
     shutil.copyfile(FIGURES / "verdicts.csv", app.outdir / "figures" / "verdicts.csv")
+    findings.draw(app.outdir / "drawn")
     if report := app.config.theory_report:
         shutil.copytree(report, app.outdir / "report", dirs_exist_ok=True)
