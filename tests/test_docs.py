@@ -89,7 +89,7 @@ def marked(text: str, what: str = "function") -> str:
 
 def test_signs_of_formulas_are_no_markup():
     assert marked("|theta_j*| of `a*b_`") == r"\|theta_j\*\| of `a*b_`"
-    assert marked("all of `a\nb` and x_ too") == "all of `a\nb` and x\\_ too"
+    assert marked("all of `a\nb` and x_ too") == "all of `a b` and x\\_ too"
 
 
 def test_an_indented_block_is_an_example():

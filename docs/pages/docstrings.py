@@ -42,8 +42,27 @@ def as_text(
     lines[:] = found
 
 
+def as_signature(
+    app: Any,
+    what: str,
+    name: str,
+    obj: Any,
+    options: Any,
+    signature: str | None,
+    result: str | None,
+) -> tuple[str | None, str | None] | None:
+    """A signature with short names also where a default is a function, which Sphinx
+    cannot read."""
+    del app, what, name, obj, options
+    if signature is None or "<function " not in signature:
+        return None
+    short = re.sub(r"~?\b(?:\w+\.)+(\w)", r"\1", signature).replace("~", "")
+    return re.sub(r"<function (\w+)>", r"\1", short), result
+
+
 def _escaped(text: str) -> str:
     """Text without a sign that would be markup."""
     parts = _CODE.split(text)
+    parts[1::2] = [" ".join(part.split()) for part in parts[1::2]]
     parts[::2] = [re.sub(r"([*|\\]|_\b)", r"\\\1", part) for part in parts[::2]]
     return "".join(parts)

@@ -36,6 +36,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_config_value("theory_report", "", "html", (str,))
     app.connect("builder-inited", _write_sources)
     app.connect("autodoc-process-docstring", docstrings.as_text, priority=400)
+    app.connect("autodoc-process-signature", docstrings.as_signature)
     app.connect("build-finished", _copy_results)
     mathml.setup(app)
     tutorials.setup(app)

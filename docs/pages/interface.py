@@ -1,5 +1,6 @@
 """The reference of all public names, as the faces of the rooms list them."""
 
+import dataclasses
 import inspect
 import types
 from collections.abc import Iterator, Mapping
@@ -84,7 +85,10 @@ def _options(value: Any, seen: Mapping[int, str]) -> Iterator[str]:
             yield f"exclude-members: {', '.join(described)}"
     elif isinstance(value, type):
         yield "members:"
-        if fields := getattr(value, "_fields", ()):  # Its docstring tells of them.
+        fields = getattr(value, "_fields", ())
+        if dataclasses.is_dataclass(value):
+            fields = [field.name for field in dataclasses.fields(value)]
+        if fields:  # The docstring tells of them.
             yield f"exclude-members: {', '.join(fields)}"
     elif _directive(value) == "autodata" and not isinstance(value, int | float | str):
         yield "no-value:"

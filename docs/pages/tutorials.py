@@ -13,6 +13,7 @@ _HEAD = """\
 file_format: mystnb
 kernelspec:
   name: python3
+  language: python
 ---
 
 """
