@@ -52,5 +52,6 @@ from .engine import save as save
 from .engine import sweep as sweep
 from .engine import use_cores as use_cores
 from .federated.local_update import LocalUpdate as LocalUpdate
+from .models.flax_module import task as task
 
 __version__: str

@@ -181,18 +181,27 @@ def pictures(num_images: int, channels: int) -> np.ndarray:
     return random.integers(0, 256, shape).astype(np.uint8)
 
 
-def prepare(folder: pathlib.Path, name: str, channels: int = 1, version: str = "3.0.1"):
+def prepare(
+    folder: pathlib.Path,
+    name: str,
+    channels: int = 1,
+    version: str = "3.0.1",
+    *,
+    has_names: bool = False,
+):
     """Write `folder/name/version` in the array_record format, without TensorFlow."""
     import tensorflow_datasets as tfds
     from array_record.python.array_record_module import ArrayRecordWriter
 
     place = folder / name / version
     place.mkdir(parents=True)
+    named = {"id": tfds.features.Text()} if has_names else {}
     features = tfds.features.FeaturesDict(
         {
             "image": tfds.features.Image(shape=(28, 28, channels)),
             "label": tfds.features.ClassLabel(num_classes=10),
         }
+        | named
     )
     splits = []
     for split, count in (("train", NUM_TRAIN), ("test", NUM_TEST)):
@@ -202,6 +211,7 @@ def prepare(folder: pathlib.Path, name: str, channels: int = 1, version: str = "
             encoded = io.BytesIO()
             Image.fromarray(picture).save(encoded, "PNG")
             example = {"image": encoded.getvalue(), "label": index % 10}
+            example |= dict.fromkeys(named, f"{split}_{index:05d}")
             writer.write(features.serialize_example(example))
         writer.close()
         splits.append({"name": split, "shardLengths": [str(count)], "numBytes": "1"})

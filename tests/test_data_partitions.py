@@ -300,7 +300,7 @@ def test_the_last_samples_are_shared_out_whatever_the_classes(num_clusters, clas
     classes = all_classes(10, num_clusters)
     even = np.full((num_clusters, 10), 1 / num_clusters)
     plain = partition._pool_sizes(
-        partition._cuts(even, np.asarray(samples.train_labels))
+        partition.cuts_of(even, np.asarray(samples.train_labels))
     )
     assert min(plain) < size  # Control.
     sizes = Sizes(num_clusters, size, num_clusters, 20)

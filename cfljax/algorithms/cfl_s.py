@@ -24,7 +24,15 @@ from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.streams import Stream
 from cfljax.base.tree import length, put, repeat, select, take, trained_part
-from cfljax.base.types import NO_CLUSTER, Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.base.types import (
+    NO_CLUSTER,
+    Algorithm,
+    ClientData,
+    Stacked,
+    StepSize,
+    Task,
+    Threat,
+)
 from cfljax.clustering.distances import cosines, inner_products, norms
 from cfljax.clustering.linkage import agglomerate_distances
 from cfljax.federated.answers import check_clients
@@ -133,7 +141,7 @@ SplitLinkage = Literal["complete", "single"]
 def cfl_s(
     task: Task,
     *,
-    step_size: ScalarLike,
+    step_size: StepSize,
     max_clusters: int,
     mean_norm: ScalarLike | None = None,
     largest_norm: ScalarLike | None = None,
@@ -166,8 +174,9 @@ def cfl_s(
       thresholds: "absolute", which fit one scale of updates: where no update is ever
         longer than epsilon_2, 1.6 by default, nothing is split, and this runs as FedAvg
         without a word (`Info.number` stays 1). Or "relative" to the largest norm that a
-        cluster's mean update had so far, the step sizes' decay divided out, so that the
-        scale need not be known. None is then 0.1 and 0.4, this project's own choice.
+        cluster's mean update had so far, the step sizes' schedule and decay divided
+        out, so that the scale need not be known. None is then 0.1 and 0.4, this
+        project's own choice.
       first_split: rounds that pass before a cluster may be split.
       min_members: of a cluster that may be split, whose updates arrived; at least 2.
       linkage: "complete" as in the released code; "single" is the paper's optimal
@@ -317,15 +326,14 @@ def cfl_s(
         def one(
             shared: tuple, client: Array, cluster: Array, seen: Array, data: ClientData
         ) -> tuple[Array, Array]:
-            key, step_size, tree = shared
+            key, sizes, tree = shared
             own = client_key(key, client)
 
             def pass_by(at: tuple, row: tuple) -> tuple[tuple, None]:
                 cluster, asked = at
-                index, (model, direction, parent, round_index) = row
+                index, size, (model, direction, parent, _) = row
 
                 def choose() -> tuple:
-                    size = step_size_at(fresh, step_size, round_index)
                     after, _ = train(own, size, model, (), data)
                     pair = trained_part(after), trained_part(model)
                     moved = jax.tree.map(jnp.subtract, *pair)
@@ -337,9 +345,12 @@ def cfl_s(
                 return jax.lax.cond(concerned, choose, lambda: at), None
 
             indices = jnp.arange(tree.parents.shape[0], dtype=jnp.int32)
-            return jax.lax.scan(pass_by, (cluster, jnp.int32(0)), (indices, tree))[0]
+            return jax.lax.scan(
+                pass_by, (cluster, jnp.int32(0)), (indices, sizes, tree)
+            )[0]
 
-        shared = key, jnp.asarray(step_size, jnp.result_type(float)), tree
+        size_at = lambda index: step_size_at(fresh, step_size, index)
+        shared = key, jax.lax.map(size_at, tree.rounds), tree  # As in its round.
         return fresh.over_clients(one)(shared, clients, clusters, seen, data)
 
     def updates(
@@ -400,8 +411,10 @@ def cfl_s(
         averages = norms(_means(counted, weight, moved))
         unit, scale = jnp.ones((), averages.dtype), splits.scale
         if scale is not None:
-            factor = step_size_at(training.update, 1.0, state.round)
-            scale = jnp.maximum(scale, jnp.max(averages) / factor)
+            relative = step_size if callable(step_size) else 1.0
+            factor = step_size_at(training.update, relative, state.round)
+            divided = jnp.max(averages) / jnp.where(factor > 0, factor, jnp.inf)
+            scale = jnp.maximum(scale, divided)
             unit = scale * factor
         largest = jnp.max(jnp.where(counted, found.sizes[None, :], 0), axis=1)
         due = (averages < mean_norm * unit) & (largest > largest_norm * unit)

@@ -10,14 +10,22 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from cfljax.base.checks import check_member, check_positive
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.streams import Stream
 from cfljax.base.tree import take
-from cfljax.base.types import NO_CLUSTER, Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.base.types import (
+    NO_CLUSTER,
+    Algorithm,
+    ClientData,
+    Stacked,
+    StepSize,
+    Task,
+    Threat,
+)
 from cfljax.clustering.distances import match_clusters, squared_euclidean
 from cfljax.clustering.kmeans import k_means, spectral_k_means
 from cfljax.clustering.linkage import agglomerate, select_clusters
@@ -116,7 +124,7 @@ def clove(
     task: Task,
     *,
     num_clusters: int,
-    step_size: ScalarLike,
+    step_size: StepSize,
     option: Option = "model",
     num_steps: int = 1,
     weights: Weights = "samples",

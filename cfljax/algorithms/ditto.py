@@ -17,7 +17,7 @@ from cfljax.base.checks import check_member, check_not_negative, check_positive
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.tree import put, repeat, take, trained_part
-from cfljax.base.types import Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.base.types import Algorithm, ClientData, Stacked, StepSize, Task, Threat
 from cfljax.federated.answers import predict_own_model
 from cfljax.federated.evaluate import client_losses
 from cfljax.federated.local_update import ClientUpdate, LocalUpdate, client_update
@@ -80,11 +80,11 @@ class Info(NamedTuple):
 def ditto(
     task: Task,
     *,
-    step_size: ScalarLike,
+    step_size: StepSize,
     penalty: ScalarLike = 1.0,
     num_steps: int = 1,
     num_personal_steps: int = 1,
-    personal_step_size: ScalarLike | None = None,
+    personal_step_size: StepSize | None = None,
     weights: Weights = "samples",
     participation: float = 1.0,
     update: LocalUpdate | None = None,

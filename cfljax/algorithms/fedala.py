@@ -30,7 +30,15 @@ from cfljax.base.tree import (
     trained_part,
     with_trained,
 )
-from cfljax.base.types import NO_CLUSTER, Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.base.types import (
+    NO_CLUSTER,
+    Algorithm,
+    ClientData,
+    Stacked,
+    StepSize,
+    Task,
+    Threat,
+)
 from cfljax.federated.answers import check_clients
 from cfljax.federated.average import mean_of_sums
 from cfljax.federated.evaluate import masked_mean, predict_own
@@ -118,7 +126,7 @@ class Info(NamedTuple):
 def fedala(
     task: Task,
     *,
-    step_size: ScalarLike,
+    step_size: StepSize,
     adaptive: Shared | None = None,
     weight_step_size: ScalarLike = 1.0,
     sample_share: ScalarLike = 0.8,

@@ -6,10 +6,10 @@ local update it is FedProx (Li et al., MLSys 2020). The "global model" baseline 
 IFCA's section 6.2 and IFCA's limit of one cluster.
 """
 
-from jaxtyping import PRNGKeyArray, ScalarLike
+from jaxtyping import PRNGKeyArray
 
 from cfljax.base.constructor import constructor
-from cfljax.base.types import Algorithm, ClientData, Task, Threat
+from cfljax.base.types import Algorithm, ClientData, StepSize, Task, Threat
 from cfljax.federated.answers import predict_one_model
 from cfljax.federated.local_update import LocalUpdate
 from cfljax.federated.robust import Aggregate
@@ -22,7 +22,7 @@ from cfljax.federated.training import Option, Training, Weights
 def fedavg(
     task: Task,
     *,
-    step_size: ScalarLike,
+    step_size: StepSize,
     option: Option = "model",
     num_steps: int = 1,
     weights: Weights = "samples",

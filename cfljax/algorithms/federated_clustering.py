@@ -13,14 +13,14 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.core import eval_jaxpr
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from cfljax.base.checks import check_fit, check_member, check_positive, check_threat
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.streams import Stream
 from cfljax.base.tree import repeat, take
-from cfljax.base.types import Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.base.types import Algorithm, ClientData, Stacked, StepSize, Task, Threat
 from cfljax.clustering.threshold import (
     Edge,
     Form,
@@ -31,7 +31,12 @@ from cfljax.clustering.threshold import (
 )
 from cfljax.federated.answers import join_best_model, predict_own_model
 from cfljax.federated.backend import Order, check_order, num_devices, over_clients
-from cfljax.federated.local_update import batch_loss, draw_batch
+from cfljax.federated.local_update import (
+    batch_loss,
+    check_schedules,
+    draw_batch,
+    scheduled,
+)
 from cfljax.federated.traffic import pairwise_traffic
 from cfljax.federated.training import Start, start_models
 
@@ -82,7 +87,7 @@ class Info(NamedTuple):
 def federated_clustering(
     task: Task,
     *,
-    step_size: ScalarLike,
+    step_size: StepSize,
     radius: Radius,
     num_clipping_rounds: int = 10,
     num_groups: int = 1,
@@ -151,6 +156,7 @@ def federated_clustering(
             f"{num_groups} groups."
         )
     check_fit(task)
+    check_schedules(step_size=step_size)
     loss_of = lambda model, data: batch_loss(task, model, data)[0]
     gradient = jax.value_and_grad(loss_of)  # line 5
     made_one = functools.partial(  # line 6
@@ -188,7 +194,8 @@ def federated_clustering(
         if momentum and not of_pairs:
             add = lambda m, v: momentum * m + v
             moves = momenta = jax.tree.map(add, momenta, moves)
-        move = lambda x, v: x - step_size * v  # line 7
+        size = scheduled(step_size, state.round)
+        move = lambda x, v: x - size * v  # line 7
         models = jax.tree.map(move, state.models, moves)
         info = Info(losses, members, counts, radii, *pairwise_traffic(models, groups))
         return State(models, momenta, state.round + 1), info

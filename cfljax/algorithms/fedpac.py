@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
 from cfljax.base.checks import (
@@ -34,13 +35,22 @@ from cfljax.base.tree import (
     select,
     take,
 )
-from cfljax.base.types import NO_CLUSTER, Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.base.types import (
+    NO_CLUSTER,
+    Algorithm,
+    ClientData,
+    Stacked,
+    StepSize,
+    Task,
+    Threat,
+)
 from cfljax.federated.answers import check_clients
 from cfljax.federated.average import mean_of_sums
 from cfljax.federated.backend import over_clients
 from cfljax.federated.evaluate import masked_mean
 from cfljax.federated.local_update import (
     LocalUpdate,
+    check_schedules,
     client_key,
     client_update,
     step_size_at,
@@ -121,8 +131,8 @@ def fedpac(
     task: Task,
     *,
     num_classes: int,
-    step_size: ScalarLike,
-    head_step_size: ScalarLike | None = None,
+    step_size: StepSize,
+    head_step_size: StepSize | None = None,
     penalty: ScalarLike = 1.0,
     num_steps: int = 1,
     num_head_epochs: int = 1,
@@ -191,11 +201,16 @@ def fedpac(
     check_member(Weights, prototype_weights=prototype_weights)
     check_not_negative(penalty=penalty, smallest_weight=smallest_weight)
     layers = layers_of(task)
+    check_schedules(head_step_size=head_step_size)
+    if head_step_size is None:
+        head_step_size = step_size
+    elif callable(head_step_size) and not callable(step_size):
+        step_size = optax.constant_schedule(step_size)  # So that rounds are counted.
     training = averaging(step_size, num_steps, weights, participation, update, threat)
     stages = TwoStages(
         task=task,
         training=training,
-        head_step_size=step_size if head_step_size is None else head_step_size,
+        head_step_size=head_step_size,
         num_head_epochs=num_head_epochs,
         penalty=penalty,
         num_classes=num_classes,
@@ -362,7 +377,7 @@ class TwoStages:
 
     task: Task
     training: Training
-    head_step_size: ScalarLike
+    head_step_size: StepSize
     num_head_epochs: int
     penalty: ScalarLike
     num_classes: int

@@ -22,7 +22,15 @@ from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.streams import Stream
 from cfljax.base.tree import length, put, take
-from cfljax.base.types import NO_CLUSTER, Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.base.types import (
+    NO_CLUSTER,
+    Algorithm,
+    ClientData,
+    Stacked,
+    StepSize,
+    Task,
+    Threat,
+)
 from cfljax.federated.answers import check_clients
 from cfljax.federated.backend import over_clients
 from cfljax.federated.evaluate import masked_mean
@@ -80,7 +88,7 @@ def fedproto(
     task: Task,
     *,
     num_classes: int,
-    step_size: ScalarLike,
+    step_size: StepSize,
     penalty: ScalarLike = 1.0,
     num_steps: int = 1,
     weights: Weights = "clients",

@@ -6,10 +6,10 @@ Networks". MLSys 2020, Algorithm 2. A baseline that CLoVE names beside FedAvg.
 
 import dataclasses
 
-from jaxtyping import PRNGKeyArray, ScalarLike
+from jaxtyping import PRNGKeyArray
 
 from cfljax.base.constructor import constructor
-from cfljax.base.types import Algorithm, ClientData, Task, Threat
+from cfljax.base.types import Algorithm, ClientData, StepSize, Task, Threat
 from cfljax.federated.answers import predict_one_model
 from cfljax.federated.local_update import LocalUpdate
 from cfljax.federated.robust import Aggregate
@@ -22,7 +22,7 @@ from cfljax.federated.training import Weights, averaging
 def fedprox(
     task: Task,
     *,
-    step_size: ScalarLike,
+    step_size: StepSize,
     proximal: float,
     num_steps: int = 1,
     weights: Weights = "samples",

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from cfljax.base.checks import check_member, check_positive, check_threat
 from cfljax.base.constructor import constructor
@@ -28,7 +28,15 @@ from cfljax.base.tree import (
     take,
     trained_part,
 )
-from cfljax.base.types import NO_CLUSTER, Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.base.types import (
+    NO_CLUSTER,
+    Algorithm,
+    ClientData,
+    Stacked,
+    StepSize,
+    Task,
+    Threat,
+)
 from cfljax.clustering.kmeans import k_means
 from cfljax.federated.answers import predict_own_cluster
 from cfljax.federated.average import centres_of
@@ -83,7 +91,7 @@ def fesem(
     task: Task,
     *,
     num_clusters: int,
-    step_size: ScalarLike,
+    step_size: StepSize,
     num_steps: int = 1,
     weights: Weights = "samples",
     participation: float = 1.0,

@@ -23,14 +23,27 @@ from cfljax.base.constructor import constructor
 from cfljax.base.decompositions import eigenvectors
 from cfljax.base.describe import summary
 from cfljax.base.tree import flat, repeat, rows, take, trained_part, with_trained
-from cfljax.base.types import NO_CLUSTER, Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.base.types import (
+    NO_CLUSTER,
+    Algorithm,
+    ClientData,
+    Stacked,
+    StepSize,
+    Task,
+    Threat,
+)
 from cfljax.clustering.distances import cosines, norms
 from cfljax.clustering.kmeans import k_means
 from cfljax.clustering.linkage import agglomerate_distances
 from cfljax.federated.answers import predict_own_cluster
 from cfljax.federated.average import centres_of, membership
 from cfljax.federated.evaluate import choose_cluster
-from cfljax.federated.local_update import LocalUpdate, client_update, work_alone
+from cfljax.federated.local_update import (
+    LocalUpdate,
+    client_update,
+    step_size_at,
+    work_alone,
+)
 from cfljax.federated.rounds import Info, assigned_round
 from cfljax.federated.traffic import num_bytes, single, traffic
 from cfljax.federated.training import (
@@ -77,7 +90,7 @@ def flexcfl(
     task: Task,
     *,
     num_clusters: int,
-    step_size: ScalarLike,
+    step_size: StepSize,
     num_steps: int = 1,
     weights: Weights = "samples",
     participation: float = 1.0,
@@ -222,7 +235,7 @@ def flexcfl(
             nothing = jnp.full(shape.shape, jnp.nan, shape.dtype)
             return work_alone(key, client, data, compared, nothing)
 
-        shared = key, jnp.asarray(step_size, jnp.result_type(float)), start, directions
+        shared = key, step_size_at(plain, step_size, None), start, directions
         found = plain.over_clients(one)(shared, clients, data)
         return choose_cluster((1 - found) / 2)
 

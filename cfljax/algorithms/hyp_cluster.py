@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Int, PRNGKeyArray, ScalarLike
+from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from cfljax.base.checks import check_member, check_positive
 from cfljax.base.constructor import constructor
@@ -27,7 +27,7 @@ from cfljax.base.tree import (
     trained_part,
     with_trained,
 )
-from cfljax.base.types import Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.base.types import Algorithm, ClientData, Stacked, StepSize, Task, Threat
 from cfljax.federated.answers import predict_best_model
 from cfljax.federated.average import membership
 from cfljax.federated.evaluate import choose_cluster, loss_matrix
@@ -72,12 +72,12 @@ def hyp_cluster(
     task: Task,
     *,
     num_clusters: int,
-    step_size: ScalarLike,
+    step_size: StepSize,
     num_steps: int = 1,
     weights: Weights = "samples",
     participation: float = 1.0,
     update: LocalUpdate | None = None,
-    server_step_size: ScalarLike = 1.0,
+    server_step_size: StepSize = 1.0,
     server_optimizer: ServerOptimizer = optax.sgd,
     start: Start = "independent",
     num_start_rounds: int = 1,
@@ -97,7 +97,8 @@ def hyp_cluster(
       weights: of the clients in an average, "samples" as in fedjax, or "clients".
       participation: fraction of the clients drawn each round.
       update: how clients train.
-      server_step_size: of the server; may be traced.
+      server_step_size: of the server; may be traced. A schedule counts the steps of
+        a cluster's model.
       server_optimizer: from `server_step_size` to an optax optimiser.
       start: "independent" random models, as `ifca` draws them; or "farthest": all
         clients train one random model, and the first models are those of clients that

@@ -9,13 +9,21 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from cfljax.base.checks import check_member, check_positive
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.streams import Stream
-from cfljax.base.types import NO_CLUSTER, Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.base.types import (
+    NO_CLUSTER,
+    Algorithm,
+    ClientData,
+    Stacked,
+    StepSize,
+    Task,
+    Threat,
+)
 from cfljax.federated.answers import predict_best_model
 from cfljax.federated.average import Normalise
 from cfljax.federated.evaluate import choose_cluster
@@ -74,7 +82,7 @@ def ifca(
     task: Task,
     *,
     num_clusters: int,
-    step_size: ScalarLike,
+    step_size: StepSize,
     option: Option | None = None,
     num_steps: int = 1,
     normalise: Normalise = "all",

@@ -10,12 +10,20 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from cfljax.base.checks import check_member, check_positive
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
-from cfljax.base.types import NO_CLUSTER, Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.base.types import (
+    NO_CLUSTER,
+    Algorithm,
+    ClientData,
+    Stacked,
+    StepSize,
+    Task,
+    Threat,
+)
 from cfljax.clustering.distances import squared_euclidean
 from cfljax.clustering.kmeans import lloyd, spectral_k_means
 from cfljax.federated.answers import join_best_cluster, predict_own_cluster
@@ -56,7 +64,7 @@ def k_fed(
     task: Task,
     *,
     num_clusters: int,
-    step_size: ScalarLike,
+    step_size: StepSize,
     num_local_clusters: int = 1,
     points: Points = "samples",
     variant: Variant = "paper",

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike,
 
 from cfljax.base.checks import check_member, check_positive, is_traced
 from cfljax.base.constructor import constructor
-from cfljax.base.types import Algorithm, ClientData, Task, Threat
+from cfljax.base.types import Algorithm, ClientData, StepSize, Task, Threat
 from cfljax.federated.backend import over_clients
 from cfljax.federated.local_update import LocalUpdate
 from cfljax.federated.rounds import GlobalState as State
@@ -31,7 +31,7 @@ Mixing = Literal["paper", "reference"]
 def knn_per(
     task: Task,
     *,
-    step_size: ScalarLike,
+    step_size: StepSize,
     knn_weight: ScalarLike | Float[Array, " clients"] = 0.5,
     num_neighbours: int = 10,
     scale: ScalarLike = 1.0,

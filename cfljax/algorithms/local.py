@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
-from cfljax.base.types import Algorithm, ClientData, Stacked, Task
+from cfljax.base.types import Algorithm, ClientData, Stacked, StepSize, Task
 from cfljax.federated.answers import predict_own_model
 from cfljax.federated.evaluate import client_losses
 from cfljax.federated.local_update import LocalUpdate
@@ -54,7 +54,7 @@ class Info(NamedTuple):
 def local(
     task: Task,
     *,
-    step_size: ScalarLike,
+    step_size: StepSize,
     num_steps: int = 1,
     update: LocalUpdate | None = None,
 ) -> Algorithm:

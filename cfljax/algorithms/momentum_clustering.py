@@ -24,7 +24,7 @@ from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.streams import Stream
 from cfljax.base.tree import flat, like
-from cfljax.base.types import Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.base.types import Algorithm, ClientData, Stacked, StepSize, Task, Threat
 from cfljax.clustering.kmeans import plus_plus
 from cfljax.clustering.threshold import (
     Edge,
@@ -39,7 +39,12 @@ from cfljax.clustering.threshold import (
 from cfljax.federated.answers import join_best_model, predict_own_model
 from cfljax.federated.backend import Order, check_order
 from cfljax.federated.evaluate import choose_cluster
-from cfljax.federated.local_update import client_gradients, draw_batch
+from cfljax.federated.local_update import (
+    check_schedules,
+    client_gradients,
+    draw_batch,
+    scheduled,
+)
 from cfljax.federated.traffic import exchanged
 from cfljax.federated.training import Start, start_models
 
@@ -94,7 +99,7 @@ class Info(NamedTuple):
 def momentum_clustering(
     task: Task,
     *,
-    step_size: ScalarLike,
+    step_size: StepSize,
     radius: Radius,
     num_clusters: int | None = None,
     gradient_weight: ScalarLike = 0.1,
@@ -166,6 +171,7 @@ def momentum_clustering(
     if not is_traced(weight) and not 0 < float(np.asarray(weight)) <= 1:
         raise ValueError(f"`gradient_weight` must be in (0, 1], got {weight}.")
     check_fit(task)
+    check_schedules(step_size=step_size)
     clipping = {
         "num_rounds": num_clipping_rounds,
         "radius": radius,
@@ -209,7 +215,8 @@ def momentum_clustering(
                 key, flat(momenta), centres, state.round
             )
             moves = like(moves, models)
-        move = lambda x, v: x - step_size * v  # line 5
+        size = scheduled(step_size, state.round)
+        move = lambda x, v: x - size * v  # line 5
         models = jax.tree.map(move, models, moves)
         info = Info(assignment, losses, members, *exchanged(models))
         return State(models, momenta, centres, state.round + 1), info

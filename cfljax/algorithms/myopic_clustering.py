@@ -8,18 +8,23 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, PRNGKeyArray, ScalarLike
+from jaxtyping import Array, Int, PRNGKeyArray
 
 from cfljax.base.checks import check_fit, check_member, check_positive, check_threat
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.streams import Stream
 from cfljax.base.tree import flat, like, rows
-from cfljax.base.types import Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.base.types import Algorithm, ClientData, Stacked, StepSize, Task, Threat
 from cfljax.clustering.kmeans import k_means
 from cfljax.federated.answers import join_best_model, predict_own_model
 from cfljax.federated.backend import Order, check_order
-from cfljax.federated.local_update import client_gradients, draw_batch
+from cfljax.federated.local_update import (
+    check_schedules,
+    client_gradients,
+    draw_batch,
+    scheduled,
+)
 from cfljax.federated.rounds import Info
 from cfljax.federated.traffic import exchanged
 from cfljax.federated.training import Start, start_models
@@ -43,7 +48,7 @@ def myopic_clustering(
     task: Task,
     *,
     num_clusters: int,
-    step_size: ScalarLike,
+    step_size: StepSize,
     batch_size: int | None = None,
     num_restarts: int = 10,
     start: Start = "identical",
@@ -85,6 +90,7 @@ def myopic_clustering(
     check_member(Start, start=start)
     check_order(order, clients_per_chunk)
     check_fit(task)
+    check_schedules(step_size=step_size)
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         models = start_models(task, key, data.mask.shape[0], start)
@@ -107,9 +113,11 @@ def myopic_clustering(
         found = k_means(own, sent, num_clusters, num_restarts=num_restarts)  # line 4
         row, known = jnp.maximum(found.assignment, 0), found.assignment >= 0
 
+        size = scheduled(step_size, state.round)
+
         def move(x: Array, centres: Array) -> Array:
             v = jnp.where(rows(known, x), centres[row], jnp.nan)  # line 5
-            return x - step_size * v  # line 6
+            return x - size * v  # line 6
 
         models = jax.tree.map(move, models, found.centres)
         info = Info(found.assignment, losses, *exchanged(models))

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, PRNGKeyArray, ScalarLike
+from jaxtyping import Array, Int, PRNGKeyArray
 
 from cfljax.base.checks import check_positive
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.tree import flat, repeat, trained_part
-from cfljax.base.types import Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.base.types import Algorithm, ClientData, Stacked, StepSize, Task, Threat
 from cfljax.clustering.kmeans import k_means
 from cfljax.federated.answers import join_best_cluster, predict_own_cluster
 from cfljax.federated.local_update import LocalUpdate
@@ -56,7 +56,7 @@ def one_shot(
     task: Task,
     *,
     num_clusters: int,
-    step_size: ScalarLike,
+    step_size: StepSize,
     num_steps: int = 1,
     weights: Weights = "clients",
     participation: float = 1.0,
@@ -64,7 +64,7 @@ def one_shot(
     shared: Shared | None = None,
     variant: SharingVariant = "paper",
     local_task: Task | None = None,
-    local_step_size: ScalarLike | None = None,
+    local_step_size: StepSize | None = None,
     num_local_steps: int = 100,
     num_restarts: int = 10,
     threat: Threat | None = None,

@@ -7,12 +7,12 @@ identity estimate were right ("ground truth" in Werner et al., section 4).
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Int, PRNGKeyArray, ScalarLike
+from jaxtyping import Array, Int, PRNGKeyArray
 
 from cfljax.base.checks import check_positive
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
-from cfljax.base.types import Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.base.types import Algorithm, ClientData, Stacked, StepSize, Task, Threat
 from cfljax.federated.answers import join_best_cluster, predict_own_cluster
 from cfljax.federated.average import Normalise
 from cfljax.federated.local_update import LocalUpdate
@@ -51,7 +51,7 @@ def oracle(
     *,
     clusters: Int[Array, " clients"],
     num_clusters: int,
-    step_size: ScalarLike,
+    step_size: StepSize,
     option: Option | None = None,
     num_steps: int = 1,
     normalise: Normalise = "all",

@@ -21,7 +21,7 @@ from cfljax.base.constructor import constructor
 from cfljax.base.decompositions import eigenvectors, singular_vectors
 from cfljax.base.describe import summary
 from cfljax.base.tree import repeat
-from cfljax.base.types import Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.base.types import Algorithm, ClientData, Stacked, StepSize, Task, Threat
 from cfljax.clustering.linkage import PairLinkage, agglomerate_distances, cut_distances
 from cfljax.federated.answers import predict_own_cluster
 from cfljax.federated.average import membership
@@ -103,7 +103,7 @@ Angle = Literal["principal", "entry"]
 def pacfl(
     task: Task,
     *,
-    step_size: ScalarLike,
+    step_size: StepSize,
     num_classes: int | None = None,
     num_vectors: int = 3,
     angle: Angle = "principal",

@@ -22,7 +22,7 @@ from cfljax.base.checks import (
 )
 from cfljax.base.constructor import constructor
 from cfljax.base.tree import repeat, trained_part, with_trained
-from cfljax.base.types import Algorithm, ClientData, Stacked, Task, Threat
+from cfljax.base.types import Algorithm, ClientData, Stacked, StepSize, Task, Threat
 from cfljax.federated.evaluate import predict_own
 from cfljax.federated.local_update import LocalUpdate, batch_loss
 from cfljax.federated.robust import Aggregate
@@ -38,7 +38,7 @@ Method = Literal["first_order", "hessian_free", "exact"]
 def per_fedavg(
     task: Task,
     *,
-    step_size: ScalarLike,
+    step_size: StepSize,
     adaptation_step_size: ScalarLike | None = None,
     method: Method = "first_order",
     difference: ScalarLike = 1e-3,
@@ -84,9 +84,9 @@ def per_fedavg(
         batches has one sample in several of them. Without a batch size each holds all
         samples.
       variant: "paper"; or "reference", as PFLlib does it, from which CLoVE's table is:
-        alpha is `step_size`, whatever the decay, and each client trains twice in a
-        round, one training going on from the other. `adaptation_step_size` must then
-        be None.
+        alpha is `step_size`, a number, whatever the decay, and each client trains twice
+        in a round, one training going on from the other. `adaptation_step_size` must
+        then be None.
       threat: what Byzantine clients do to the models they send.
       aggregate: mean of the messages; needs `weights="clients"`.
 
@@ -139,7 +139,7 @@ def per_fedavg(
 
 
 def _alpha(
-    step_size: ScalarLike, adaptation_step_size: ScalarLike | None, variant: Variant
+    step_size: StepSize, adaptation_step_size: ScalarLike | None, variant: Variant
 ) -> ScalarLike:
     """The step size of adaptation."""
     if variant == "reference":
@@ -147,6 +147,11 @@ def _alpha(
             raise ValueError(
                 "`adaptation_step_size` must be None with `variant='reference'`, where "
                 f"it is `step_size`, got {adaptation_step_size}."
+            )
+        if callable(step_size):
+            raise ValueError(
+                "`step_size` must be a number with `variant='reference'`, where "
+                "clients adapt by it, got a schedule; use `variant='paper'`."
             )
         return step_size
     if adaptation_step_size is None:

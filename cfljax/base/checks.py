@@ -1,5 +1,6 @@
 """Checks that many constructors make."""
 
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import numpy as np
@@ -11,6 +12,23 @@ from cfljax.base.types import Task, Threat
 def is_traced(value: Any) -> bool:
     """Whether a transformation hides the value, so that nothing can be checked."""
     return isinstance(value, Tracer)
+
+
+def check_cluster_sizes(
+    cluster_sizes: Sequence[int], *, name: str = "cluster_sizes", **totals: int
+) -> None:
+    """Raises ValueError unless sizes are positive, as many as `num_clusters` and of the
+    sum that another of the totals is, where these are given."""
+    sizes = tuple(cluster_sizes)
+    if not sizes or min(sizes) < 1:
+        raise ValueError(f"`{name}` must be 1 or more for every cluster, got {sizes}.")
+    for total, number in totals.items():
+        found = len(sizes) if total == "num_clusters" else sum(sizes)
+        if found != number:
+            what = "be as many as" if total == "num_clusters" else "add up to"
+            raise ValueError(
+                f"`{name}` must {what} `{total}`, {number}, got {sizes}: {found}."
+            )
 
 
 def check_fit(task: Task) -> None:

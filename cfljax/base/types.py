@@ -5,11 +5,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray, PyTree, ScalarLike
 
 from cfljax.base.describe import short
 
 Stacked = PyTree  # A pytree whose leaves share one leading axis.
+# A number, or a schedule: from the rounds that are over to that of the next round.
+StepSize = ScalarLike | Callable[[Int[Array, ""]], ScalarLike]
 Numbers = int | float | np.number | Num[np.ndarray, "..."]  # Outside of JAX.
 
 

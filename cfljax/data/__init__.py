@@ -1,6 +1,18 @@
 """Federated data sets; those whose true clusters are known say them."""
 
 from cfljax.base.clients import check_clients
+from cfljax.data.heterogeneity import (
+    Dealt,
+    consecutive,
+    deal,
+    dirichlet_rows,
+    drifting,
+    over_rounds,
+    quantity_rows,
+    relabelled,
+    shard_rows,
+    turned,
+)
 from cfljax.data.images import Arrays, Images, ImageSet, Samples, load_images
 from cfljax.data.linear import (
     check_mixed_linear,
@@ -12,7 +24,9 @@ from cfljax.data.linear import (
     nearby_models,
     split_rounds,
 )
+from cfljax.data.own import from_clients, from_dicts, from_npz, split_samples
 from cfljax.data.partition import Shared, Sizes, rotated
+from cfljax.data.picture import plot_partition
 from cfljax.data.skews import (
     SWAPS,
     all_but_one_class,
@@ -33,6 +47,7 @@ __all__ = [
     "NUM_RESERVED",
     "SWAPS",
     "Arrays",
+    "Dealt",
     "ImageSet",
     "Images",
     "Samples",
@@ -48,8 +63,15 @@ __all__ = [
     "by_writer",
     "check_clients",
     "check_mixed_linear",
+    "consecutive",
+    "deal",
+    "dirichlet_rows",
     "dominated",
+    "drifting",
     "feature_skewed",
+    "from_clients",
+    "from_dicts",
+    "from_npz",
     "label_shifted",
     "label_skewed",
     "label_swapped",
@@ -62,8 +84,15 @@ __all__ = [
     "mixed_truth",
     "nearby_linear",
     "nearby_models",
+    "over_rounds",
     "overlapping_classes",
+    "plot_partition",
+    "quantity_rows",
+    "relabelled",
     "rotated",
+    "shard_rows",
     "split_rounds",
+    "split_samples",
+    "turned",
     "unique_classes",
 ]

@@ -3,6 +3,8 @@
 import dataclasses
 import gzip
 import hashlib
+import io
+import itertools
 import json
 import os
 import pickle
@@ -14,7 +16,17 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from jaxtyping import Array, Int, Num, UInt8
 
-ImageSet = Literal["digits", "mnist", "fashion_mnist", "cifar10"]
+ImageSet = Literal["digits", "mnist", "fashion_mnist", "cifar10"]  # Of ten classes.
+OtherImageSet = Literal[
+    "cifar100",
+    "emnist_balanced",
+    "emnist_bymerge",
+    "emnist_byclass",
+    "emnist_letters",
+    "emnist_digits",
+    "tiny_imagenet",
+]
+_NAMES = (*get_args(ImageSet), *get_args(OtherImageSet))
 
 _NUM_TEST_DIGITS = 360  # Of the 1797, a fifth.
 
@@ -25,7 +37,7 @@ class Images:
 
     train_inputs: `[train, height, width]`, or `[train, height, width, channels]`;
       0 is no ink.
-    train_labels: `[train]`, in 0..9.
+    train_labels: `[train]`, 0, 1, ... to one less than the number of classes.
     test_inputs: `[test, ...]`, likewise.
     test_labels: `[test]`.
     source: where they came from, for people.
@@ -43,12 +55,27 @@ def load_images(name: str, *, folder: str | os.PathLike[str] | None = None) -> I
 
     `digits` is embedded: the 1797 digits of 8 x 8 pixels that come with
     scikit-learn. The others are looked up in `folder`, or in the folder that the
-    environment variable CFLJAX_DATA names: first the original files, whose md5 must
-    be official, then a preparation by tensorflow-datasets (array_record format),
-    which may also be in that package's own folder.
+    environment variable CFLJAX_DATA names: first the original files, then a
+    preparation by tensorflow-datasets (array_record format), which may also be in that
+    package's own folder; there is none of Tiny-ImageNet. The md5 of files must be
+    official; of EMNIST and Tiny-ImageNet, of which none is published file by file, the
+    numbers of images of each class are checked.
+
+        set               classes  training, test     pixels    what it is
+        cifar100              100  50,000, 10,000     32x32x3   fine labels
+        emnist_balanced        47  112,800, 18,800    28x28     digits and letters
+        emnist_bymerge         47  697,932, 116,323   28x28     the same, as written
+        emnist_byclass         62  697,932, 116,323   28x28     cases apart
+        emnist_letters         26  124,800, 20,800    28x28     labels 0 to 25
+        emnist_digits          10  240,000, 40,000    28x28
+        tiny_imagenet         200  100,000, 10,000    64x64x3   test: its validation set
+
+    EMNIST is turned upright. Tiny-ImageNet's classes are numbered in the order of their
+    names (`n01443537`, ...); greyscale images have three equal channels, and decoding
+    takes some minutes and 1.4 GB.
 
     Args:
-      name: digits, mnist, fashion_mnist or cifar10.
+      name: digits, mnist, fashion_mnist, cifar10, or one of the table.
       folder: where the data are; overrides CFLJAX_DATA.
 
     Raises:
@@ -56,10 +83,8 @@ def load_images(name: str, *, folder: str | os.PathLike[str] | None = None) -> I
       FileNotFoundError: if the folder does not exist, has only some of the files, or
         no data are found; the message says how to get them.
     """
-    if name not in get_args(ImageSet):
-        raise ValueError(
-            f"`name` must be one of {', '.join(get_args(ImageSet))}, got {name!r}."
-        )
+    if name not in _NAMES:
+        raise ValueError(f"`name` must be one of {', '.join(_NAMES)}, got {name!r}.")
     if name == "digits":
         return _digits()
     named = named_folder(folder)
@@ -67,12 +92,13 @@ def load_images(name: str, *, folder: str | os.PathLike[str] | None = None) -> I
     places = [*([] if named is None else [named]), prepared.expanduser()]
     if named is not None and (found := find_files(name, named)):
         try:
-            arrays = read_files(name, found)
+            is_tiny = name == "tiny_imagenet"
+            arrays = _read_tiny(found) if is_tiny else read_files(name, found)
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{error} {_advice(name)}") from error
         return Images(*arrays, source=f"{name}: original files in {found}")
     for place in places:
-        if found := find_prepared(name, place):
+        if name in CLASS_COUNTS and (found := find_prepared(name, place)):
             source = f"{name}: prepared by tensorflow-datasets in {found}"
             return Images(*read_prepared(name, found), source=source)
     looked = " or ".join(str(place) for place in places)
@@ -110,13 +136,21 @@ def _advice(name: str) -> str:
             "  on Debian or Ubuntu: `sudo apt-get install dataset-fashion-mnist`, "
             "then pass `--data /usr/share/datasets`"
         )
-    target = "cifar-10-batches-py" if name == "cifar10" else name
-    names = ", ".join(file.name for file in FILES[name])
-    lines += [
+    target = _FOLDERS.get(name, name)
+    names = ", ".join(file.name for file in FILES.get(name, ()))
+    if name == "tiny_imagenet":
+        names = "wnids.txt, train, val, as unpacked"
+    lines.append(
         f"  put the original files ({names}) in FOLDER/{target}, "
-        "then pass `--data FOLDER` or set CFLJAX_DATA=FOLDER",
-        "  in an environment with TensorFlow (`pip install tensorflow-cpu "
-        f"tensorflow-datasets`): `tfds build {name} --file_format=array_record`",
+        "then pass `--data FOLDER` or set CFLJAX_DATA=FOLDER"
+    )
+    if name in CLASS_COUNTS:
+        lines.append(
+            "  in an environment with TensorFlow (`pip install tensorflow-cpu "
+            f"tensorflow-datasets`): `tfds build {_prepared_name(name)} "
+            "--file_format=array_record`"
+        )
+    lines += [
         "  use the embedded `digits` instead, which need nothing: `--images digits` or "
         "`load_images('digits')`",
     ]
@@ -127,13 +161,13 @@ class File(NamedTuple):
     """One original file of an image set.
 
     name: official name.
-    md5: of the file as distributed.
+    md5: of the file as distributed; None where none is published.
     content_md5: of what is inside the gzip wrapper, or None without one; the same
       content is accepted in another wrapper, such as the Debian package's.
     """
 
     name: str
-    md5: str
+    md5: str | None
     content_md5: str | None = None
 
 
@@ -142,6 +176,15 @@ def _idx_files(*md5s: tuple[str, str]) -> tuple[File, ...]:
     names = (*names, "t10k-labels-idx1")
     return tuple(
         File(f"{name}-ubyte.gz", *md5) for name, md5 in zip(names, md5s, strict=True)
+    )
+
+
+def _emnist_files(name: str) -> tuple[File, ...]:
+    start = name.replace("_", "-")
+    kinds = ("images-idx3", "labels-idx1")
+    splits = itertools.product(("train", "test"), kinds)
+    return tuple(
+        File(f"{start}-{split}-{kind}-ubyte.gz", None) for split, kind in splits
     )
 
 
@@ -166,6 +209,22 @@ FILES: dict[str, tuple[File, ...]] = {
         File("data_batch_5", "482c414d41f54cd18b22e5b47cb7c3cb"),
         File("test_batch", "40351d587109b95175f43aff81a1287e"),
     ),
+    "cifar100": (
+        File("train", "16019d7e3df5f24257cddd939b257f8d"),
+        File("test", "f0ef6b0ae62326f3e7ffdfab6717acfc"),
+    ),
+    **{
+        name: _emnist_files(name)
+        for name in get_args(OtherImageSet)
+        if name.startswith("emnist_")
+    },
+}
+
+# Folders in which the original archives have their files.
+_FOLDERS = {
+    "cifar10": "cifar-10-batches-py",
+    "cifar100": "cifar-100-python",
+    "tiny_imagenet": "tiny-imagenet-200",
 }
 
 
@@ -196,18 +255,21 @@ def named_folder(folder: str | os.PathLike[str] | None) -> Path | None:
 def find_files(name: str, folder: Path) -> Path | None:
     """Folder that holds any original file of the set, or None.
 
-    Looked for in `folder/<name>`, `folder/<name with hyphens>` and `folder` itself;
-    for CIFAR-10 in `folder/cifar-10-batches-py` too.
+    Looked for in the folder of the original archive, such as `cifar-10-batches-py`, in
+    `folder/<name>`, `folder/<name with hyphens>` and `folder` itself; for EMNIST in
+    `folder/emnist` and `folder/gzip` too.
 
     Args:
-      name: a key of `FILES`.
+      name: a key of `FILES`, or "tiny_imagenet".
       folder: where to look.
     """
-    names = ["cifar-10-batches-py"] if name == "cifar10" else []
-    places = [folder / place for place in (*names, name, name.replace("_", "-"), "")]
-    for place in places:
-        if any((place / file.name).exists() for file in FILES[name]):
-            return place
+    names = [_FOLDERS[name]] if name in _FOLDERS else []
+    if name.startswith("emnist_"):
+        names = ["emnist", "gzip"]
+    files = [file.name for file in FILES.get(name, (File("wnids.txt", None),))]
+    for place in (*names, name, name.replace("_", "-"), ""):
+        if any((folder / place / file).is_file() for file in files):
+            return folder / place
     return None
 
 
@@ -229,7 +291,19 @@ def read_files(name: str, place: Path) -> Arrays:
             f"missing: {', '.join(missing)}."
         )
     contents = [read_bytes(place / file.name, file) for file in FILES[name]]
-    return _read_cifar(contents) if name == "cifar10" else _read_idx(contents)
+    if name in ("cifar10", "cifar100"):
+        return _read_cifar(contents)
+    if not name.startswith("emnist_"):
+        return _read_idx(contents)
+    try:
+        arrays = _upright(name, _read_idx(contents))
+    except ValueError as error:  # Truncated.
+        raise ValueError(
+            f"the files of {name} in `{place}` are no idx files of 28 x 28 pixels: "
+            f"{error}."
+        ) from error
+    _check_counts(name, place, arrays)
+    return arrays
 
 
 def read_bytes(path: Path, file: File) -> bytes:
@@ -247,6 +321,13 @@ def read_bytes(path: Path, file: File) -> bytes:
         packed = path.read_bytes()
     except OSError as error:
         raise ValueError(f"cannot read `{path}`: {error.strerror}.") from error
+    if file.md5 is None:
+        try:
+            return gzip.decompress(packed)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ValueError(
+                f"`{path}` is corrupt or truncated: {error}; download it again."
+            ) from error
     md5 = _md5(packed)
     if file.content_md5 is None and md5 == file.md5:
         return packed
@@ -282,22 +363,144 @@ def _read_idx(contents: Iterable[bytes]) -> Arrays:
 
 
 def _read_cifar(contents: Iterable[bytes]) -> Arrays:
-    """Arrays from the six pickles; unpickling is safe because their md5 is known."""
-    batches = [pickle.loads(content, encoding="bytes") for content in contents]
+    """Arrays from the pickles of CIFAR-10 or CIFAR-100 (fine labels), the last one of
+    the test, which make arrays and nothing else, besides their md5 being known."""
+    batches = [_ArraysOnly(io.BytesIO(c), encoding="bytes").load() for c in contents]
     pixels = [
         batch[b"data"].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1) for batch in batches
     ]
-    labels = [np.asarray(batch[b"labels"], np.int32) for batch in batches]
+    name = b"labels" if b"labels" in batches[0] else b"fine_labels"
+    labels = [np.asarray(batch[name], np.int32) for batch in batches]
     train, test = np.concatenate(pixels[:-1]), np.ascontiguousarray(pixels[-1])
     return Arrays(train, np.concatenate(labels[:-1]), test, labels[-1])
 
 
+class _ArraysOnly(pickle.Unpickler):
+    """Refuses to import whatever is not needed for an array of NumPy."""
+
+    _allowed = frozenset(
+        {
+            ("numpy.core.multiarray", "_reconstruct"),
+            ("numpy._core.multiarray", "_reconstruct"),
+            ("numpy", "ndarray"),
+            ("numpy", "dtype"),
+            ("_codecs", "encode"),  # Bytes, as Python 3 writes them for Python 2.
+        }
+    )
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        if (module_name, global_name) not in self._allowed:
+            raise ValueError(
+                f"a file asks to import `{module_name}.{global_name}`, which images do "
+                "not need; it was not imported."
+            )
+        return super().find_class(module_name, global_name)
+
+
+def _upright(name: str, arrays: Arrays) -> Arrays:
+    """EMNIST as people read it, its letters numbered from 0."""
+    first = int(name == "emnist_letters")
+    turn = lambda pixels: np.ascontiguousarray(pixels.transpose(0, 2, 1))
+    return Arrays(
+        turn(arrays.train_inputs),
+        arrays.train_labels - first,
+        turn(arrays.test_inputs),
+        arrays.test_labels - first,
+    )
+
+
+def _check_counts(name: str, place: Path, arrays: Arrays) -> None:
+    """Raise ValueError unless there are as many images, and classes, as there are."""
+    counts = tuple(np.bincount(np.maximum(arrays.train_labels, 0)).tolist())
+    expected = CLASS_COUNTS[name]
+    if isinstance(expected, Total):
+        is_whole = expected == (sum(counts), len(counts))
+        wanted = f"{expected.images} of {expected.classes} classes"
+    else:
+        is_whole, wanted = counts == expected, _described(expected)
+    if not is_whole:
+        raise ValueError(
+            f"`{place}` does not hold {name}: it has {_described(counts)} training "
+            f"images, expected {wanted}. Preparing two sets from one `manual_dir` "
+            "mixes them up; put it in a folder of its own."
+        )
+    if len(arrays.train_labels) != len(arrays.train_inputs):
+        raise ValueError(
+            f"`{place}` has {len(arrays.train_inputs)} training images of {name} and "
+            f"{len(arrays.train_labels)} labels; get it again."
+        )
+
+
+def _described(counts: tuple[int, ...]) -> str:
+    """Numbers of images of all classes."""
+    each = f"{min(counts, default=0)} to {max(counts, default=0)}"
+    return f"{sum(counts)} of {len(counts)} classes ({each} each)"
+
+
+def _read_tiny(place: Path) -> Arrays:
+    """Tiny-ImageNet from its folder of JPEG files."""
+    from PIL import Image  # Slow to import and seldom needed.
+
+    names = sorted((place / "wnids.txt").read_text().split())
+    numbers = {name: label for label, name in enumerate(names)}
+    listed = place / "val" / "val_annotations.txt"
+    if not listed.is_file():
+        raise FileNotFoundError(f"`{place}` lacks val/val_annotations.txt.")
+    train = [
+        (path, numbers[name])
+        for name in names
+        for path in sorted((place / "train" / name / "images").glob("*.JPEG"))
+    ]
+    rows = [line.split("\t")[:2] for line in listed.read_text().splitlines()]
+    if any(len(row) < 2 or row[1] not in numbers for row in rows):
+        raise ValueError(f"`{listed}` names a class that wnids.txt has not.")
+    test = [(place / "val" / "images" / row[0], numbers[row[1]]) for row in rows]
+    each, number = TINY
+    counts = np.bincount([label for _, label in train], minlength=len(names))
+    if tuple(counts) != (each,) * number or not test:
+        raise ValueError(
+            f"`{place}` does not hold tiny_imagenet: it has "
+            f"{_described(tuple(counts.tolist()))} training images, expected "
+            f"{_described((each,) * number)}; unpack it again."
+        )
+
+    def read(files: list[tuple[Path, int]]) -> tuple[np.ndarray, np.ndarray]:
+        pixels = np.zeros((len(files), 64, 64, 3), np.uint8)
+        for index, (path, _) in enumerate(files):
+            try:
+                with Image.open(path) as image:
+                    pixels[index] = np.asarray(image.convert("RGB"))
+            except (OSError, ValueError) as error:
+                raise ValueError(
+                    f"cannot read `{path}`: {error}; unpack it again."
+                ) from error
+        return pixels, np.array([label for _, label in files], np.int32)
+
+    return Arrays(*read(train), *read(test))
+
+
+TINY = (500, 200)  # Training images of a class of Tiny-ImageNet, and its classes.
+
+
+class Total(NamedTuple):
+    """Where classes are not of one size: all training images, and the classes."""
+
+    images: int
+    classes: int
+
+
 # Training images of each class. They tell MNIST from Fashion-MNIST, whose archives
 # share their file names, so that a preparation can mistake one for the other.
-CLASS_COUNTS: dict[str, tuple[int, ...]] = {
+CLASS_COUNTS: dict[str, tuple[int, ...] | Total] = {
     "mnist": (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
     "fashion_mnist": (6000,) * 10,
     "cifar10": (5000,) * 10,
+    "cifar100": (500,) * 100,
+    "emnist_balanced": (2400,) * 47,
+    "emnist_bymerge": Total(697_932, 47),
+    "emnist_byclass": Total(697_932, 62),
+    "emnist_letters": (4800,) * 26,
+    "emnist_digits": (24_000,) * 10,
 }
 
 
@@ -307,6 +510,7 @@ _FEATURES = (
     "tensorflow_datasets.core.features.features_dict.FeaturesDict",
     "tensorflow_datasets.core.features.image_feature.Image",
     "tensorflow_datasets.core.features.class_label_feature.ClassLabel",
+    "tensorflow_datasets.core.features.text_feature.Text",  # Names of CIFAR's images.
 )
 _NAMES_OF_CLASSES = ("pythonClassName", "python_class_name", "type")
 _NESTED = ("jsonFeature", "json_feature")  # Text that is parsed for classes in turn.
@@ -319,8 +523,13 @@ def find_prepared(name: str, folder: Path) -> Path | None:
       name: a key of `CLASS_COUNTS`.
       folder: a `data_dir` of tensorflow-datasets.
     """
-    found = (folder / name).glob("*.*.*/dataset_info.json")
+    found = (folder / _prepared_name(name)).glob("*.*.*/dataset_info.json")
     return max((path.parent for path in found), key=_version, default=None)
+
+
+def _prepared_name(name: str) -> str:
+    """As tensorflow-datasets calls it, with the configuration after a slash."""
+    return name.replace("emnist_", "emnist/")
 
 
 def read_prepared(name: str, place: Path) -> Arrays:
@@ -345,7 +554,8 @@ def read_prepared(name: str, place: Path) -> Arrays:
         raise ValueError(
             f"`{place}` is not in the array_record format, which is the one that can "
             "be read without TensorFlow; prepare it again with "
-            f"`tfds build {name} --file_format=array_record --overwrite`."
+            f"`tfds build {_prepared_name(name)} --file_format=array_record "
+            "--overwrite`."
         )
     import tensorflow_datasets as tfds  # Slow to import and seldom needed.
 
@@ -357,14 +567,11 @@ def read_prepared(name: str, place: Path) -> Arrays:
     except Exception as error:  # Damage shows in any layer below, as any type.
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(f"cannot read the data set in `{place}`: {reason}.") from error
-    counts = tuple(np.bincount(train[1], minlength=10).tolist())
-    if counts != CLASS_COUNTS[name]:
-        raise ValueError(
-            f"`{place}` does not hold {name}: its classes have {counts} training "
-            f"images, expected {CLASS_COUNTS[name]}. Preparing two sets from one "
-            "`manual_dir` mixes them up; prepare it again in a folder of its own."
-        )
-    return Arrays(*train, *test)
+    arrays = Arrays(*train, *test)
+    if name.startswith("emnist_"):
+        arrays = _upright(name, arrays)
+    _check_counts(name, place, arrays)
+    return arrays
 
 
 def _check_classes(entry: Any) -> None:

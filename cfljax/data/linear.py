@@ -1,17 +1,25 @@
 """Mixed linear regression: the synthetic data of IFCA's sections 5.1 and 6.1."""
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
 
-from cfljax.base.checks import check_positive
+from cfljax.base.checks import check_cluster_sizes, check_positive
 from cfljax.base.draws import Convention, bernoulli_models, flat_normal
 from cfljax.base.types import ClientData, Truth
 from cfljax.clustering.distances import euclidean
 
 
 def check_mixed_linear(
-    *, num_clients: int, num_clusters: int, num_samples: int, num_features: int
+    *,
+    num_clients: int,
+    num_clusters: int,
+    num_samples: int,
+    num_features: int,
+    cluster_sizes: Sequence[int] | None = None,
 ) -> None:
     """Raises ValueError, naming the argument, where one is out of its range."""
     check_positive(
@@ -25,7 +33,11 @@ def check_mixed_linear(
             f"`num_clusters` must be at most `num_clients`, got {num_clusters} > "
             f"{num_clients}."
         )
-    if num_clients % num_clusters:
+    if cluster_sizes is not None:
+        check_cluster_sizes(
+            cluster_sizes, num_clusters=num_clusters, num_clients=num_clients
+        )
+    elif num_clients % num_clusters:
         nearest = num_clients - num_clients % num_clusters
         raise ValueError(
             f"`num_clients` must be divisible by `num_clusters`, got {num_clients} "
@@ -43,16 +55,17 @@ def mixed_linear(
     separation: ScalarLike,
     noise: ScalarLike,
     convention: Convention = "paper",
+    cluster_sizes: Sequence[int] | None = None,
 ) -> tuple[ClientData, Truth]:
-    """Clients of equal clusters, each with its cluster's linear model.
+    """Clients of clusters, each with its cluster's linear model.
 
-    Rows are x ~ N(0, I_d), y = <x, theta*_c> + noise * N(0, 1). Client i belongs to
-    cluster `i // (num_clients / num_clusters)`. A client's inputs and noise depend on
-    the key and its index only, not on how many clients there are.
+    Rows are x ~ N(0, I_d), y = <x, theta*_c> + noise * N(0, 1). Clients of one cluster
+    are consecutive, `num_clients / num_clusters` of each by default. A client's inputs
+    and noise depend on the key and its index only, not on how many clients there are.
 
     Args:
       key: of the data set.
-      num_clients: m, a multiple of `num_clusters`.
+      num_clients: m, a multiple of `num_clusters` unless `cluster_sizes` are given.
       num_clusters: k.
       num_samples: n, per client.
       num_features: d.
@@ -61,13 +74,15 @@ def mixed_linear(
         (the norm and the distances are then near `R sqrt(d/2)`).
       noise: sigma, the standard deviation of the additive noise.
       convention: which of the two; both draw the same Bernoulli pattern.
+      cluster_sizes: clients of each cluster, which may differ; equal ones if None.
 
     Returns:
       Data with inputs `[clients, samples, features]`, and the truth with models
       `[clusters, features]`.
 
     Raises:
-      ValueError: if k exceeds m or does not divide it, or a size is below 1.
+      ValueError: if k exceeds m or does not divide it, `cluster_sizes` are not k of sum
+        m, or a size is below 1.
 
     Cost: `num_clients * num_samples * num_features` normal draws, one client at a
     time, so that peak memory is the data set and one client's share.
@@ -77,6 +92,7 @@ def mixed_linear(
         num_clusters=num_clusters,
         num_samples=num_samples,
         num_features=num_features,
+        cluster_sizes=cluster_sizes,
     )
     truth, clients_key = mixed_truth(
         key,
@@ -85,6 +101,7 @@ def mixed_linear(
         num_features=num_features,
         separation=separation,
         convention=convention,
+        cluster_sizes=cluster_sizes,
     )
     return linear_clients(clients_key, truth, num_samples, noise), truth
 
@@ -97,6 +114,7 @@ def mixed_truth(
     num_features: int,
     separation: ScalarLike,
     convention: Convention,
+    cluster_sizes: Sequence[int] | None = None,
 ) -> tuple[Truth, PRNGKeyArray]:
     """The truth of `mixed_linear`, and the key of its clients' samples."""
     models_key, clients_key = jax.random.split(key)
@@ -107,8 +125,17 @@ def mixed_truth(
         scale=separation,
         convention=convention,
     )
-    clusters = jnp.arange(num_clients) // (num_clients // num_clusters)
+    clusters = _consecutive(num_clients, num_clusters, cluster_sizes)
     return Truth(clusters, models), clients_key
+
+
+def _consecutive(
+    num_clients: int, num_clusters: int, cluster_sizes: Sequence[int] | None
+) -> Int[Array, " clients"]:
+    """The cluster of each client."""
+    if cluster_sizes is None:
+        return jnp.arange(num_clients) // (num_clients // num_clusters)
+    return jnp.asarray(np.repeat(np.arange(num_clusters), cluster_sizes))
 
 
 def linear_clients(
@@ -225,23 +252,25 @@ def nearby_linear(
     num_features: int,
     separation: ScalarLike,
     noise: ScalarLike,
+    cluster_sizes: Sequence[int] | None = None,
 ) -> tuple[ClientData, Truth]:
-    """Clients of equal clusters with the linear models of `nearby_models`.
+    """Clients of clusters with the linear models of `nearby_models`.
 
     Source: CLoVE, section 4 (the model) and appendix D.1.1 (the distances).
 
     Args:
       key: of the data set.
-      num_clients: M, a multiple of `num_clusters`. Client i belongs to cluster
-        `i // (num_clients / num_clusters)`.
+      num_clients: M, a multiple of `num_clusters` unless `cluster_sizes` are given.
+        Clients of one cluster are consecutive.
       num_clusters: K.
       num_samples: n, per client.
       num_features: d.
       separation: Delta.
       noise: sigma, the standard deviation of the additive noise.
+      cluster_sizes: clients of each cluster; equal ones if None.
 
     Raises:
-      ValueError: if K exceeds M or does not divide it, or a size is below 1.
+      ValueError: as `mixed_linear`.
 
     Cost: as `mixed_linear`.
     """
@@ -250,10 +279,12 @@ def nearby_linear(
         num_clusters=num_clusters,
         num_samples=num_samples,
         num_features=num_features,
+        cluster_sizes=cluster_sizes,
     )
     models_key, clients_key = jax.random.split(key)
     models = nearby_models(models_key, num_clusters, num_features, separation)
-    truth = Truth(jnp.arange(num_clients) // (num_clients // num_clusters), models)
+    clusters = _consecutive(num_clients, num_clusters, cluster_sizes)
+    truth = Truth(clusters, models)
     return linear_clients(clients_key, truth, num_samples, noise), truth
 
 

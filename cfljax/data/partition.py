@@ -1,6 +1,7 @@
 """Partitions of real images among clients, with the true cluster of each."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 import jax
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray, UInt8
 
-from cfljax.base.checks import check_positive
+from cfljax.base.checks import check_cluster_sizes, check_positive
 from cfljax.base.types import ClientData, Truth
 from cfljax.data.images import Images, Samples
 
@@ -22,6 +23,8 @@ def rotated(
     num_clusters: int,
     num_test_clients: int,
     num_test_samples: int | None = None,
+    cluster_sizes: Sequence[int] | None = None,
+    test_cluster_sizes: Sequence[int] | None = None,
 ) -> tuple[ClientData, Truth, ClientData, Truth]:
     """Clients whose images are rotated by a multiple of 90 degrees, their cluster's.
 
@@ -38,11 +41,14 @@ def rotated(
       images: the images to share out. Inside jit, pass its arrays as arguments of
         the compiled function, or they become constants of the program.
       key: a typed random key.
-      num_clients: training clients m, a multiple of `num_clusters`.
+      num_clients: training clients m, a multiple of `num_clusters` unless
+        `cluster_sizes` are given.
       num_samples: samples n of a training client.
       num_clusters: k, one of 1, 2 and 4.
       num_test_clients: clients that share out the test images, likewise.
       num_test_samples: samples of a test client; `num_samples` if None.
+      cluster_sizes: training clients of each cluster, of sum m; equal ones if None.
+      test_cluster_sizes: likewise.
 
     Returns:
       Training clients, their truth, test clients, their truth. Inputs are
@@ -63,6 +69,7 @@ def rotated(
         num_clients=num_clients,
         num_samples=num_samples,
         num_clusters=num_clusters,
+        cluster_sizes=cluster_sizes,
         split="training",
     )
     test, test_truth = _share_out(
@@ -72,6 +79,7 @@ def rotated(
         num_clients=num_test_clients,
         num_samples=num_samples if num_test_samples is None else num_test_samples,
         num_clusters=num_clusters,
+        cluster_sizes=test_cluster_sizes,
         split="test",
     )
     return train, truth, test, test_truth
@@ -85,13 +93,21 @@ def _share_out(
     num_clients: int,
     num_samples: int,
     num_clusters: int,
+    cluster_sizes: Sequence[int] | None,
     split: str,
 ) -> tuple[ClientData, Truth]:
     """Clients of one split, cluster after cluster."""
-    _check_sizes(inputs.shape, num_clients, num_samples, num_clusters, split)
-    size = num_clients // num_clusters
+    if cluster_sizes is None:
+        _check_sizes(inputs.shape, num_clients, num_samples, num_clusters, split)
+        cluster_sizes = (num_clients // num_clusters,) * num_clusters
+    else:
+        check_cluster_sizes(
+            cluster_sizes, num_clusters=num_clusters, num_clients=num_clients
+        )
+        most = max(cluster_sizes) * num_clusters  # If all were as large as the largest.
+        _check_sizes(inputs.shape, most, num_samples, num_clusters, split)
     pixels, targets = [], []
-    for cluster in range(num_clusters):
+    for cluster, size in enumerate(cluster_sizes):
         order = jax.random.permutation(
             jax.random.fold_in(key, cluster), inputs.shape[0]
         )
@@ -101,7 +117,7 @@ def _share_out(
         targets.append(labels[chosen])
     mask = jnp.ones((num_clients, num_samples), bool)
     shares = jnp.concatenate(pixels).astype(jnp.float32) / 255
-    clusters = jnp.repeat(jnp.arange(num_clusters), size)
+    clusters = jnp.asarray(np.repeat(np.arange(num_clusters), cluster_sizes))
     data = ClientData(inputs=shares, targets=jnp.concatenate(targets), mask=mask)
     return data, Truth(clusters=clusters, models=None)
 
@@ -143,33 +159,38 @@ def _check_sizes(
 _STEP = 0.05  # By which the reserve is raised until all clusters have enough.
 
 
-def _proportions(
+def proportions(
     random: np.random.Generator,
     owned: Bool[np.ndarray, "clusters classes"],
     concentration: float | None,
+    weights: Sequence[int],
 ) -> Float[np.ndarray, "clusters classes"]:
     """Each cluster's share of each class's samples, evenly without a concentration;
-    columns add up to 1, or to 0 where no cluster has the class."""
-    shares = _even(owned)
+    columns add up to 1, or to 0 where no cluster has the class. Means of a draw are
+    those of an even division by `weights`, clients of each cluster."""
+    shares = even_shares(owned, weights)
     if concentration is None:
         return shares
     for label, owners in enumerate(owned.T):
-        if count := np.count_nonzero(owners):
-            shares[owners, label] = random.dirichlet(np.full(count, concentration))
+        if np.any(owners):
+            own = np.asarray(weights)[owners]
+            alpha = concentration * (own / np.mean(own))
+            shares[owners, label] = random.dirichlet(alpha)
     return shares
 
 
-def _even(
-    owned: Bool[np.ndarray, "clusters classes"],
+def even_shares(
+    owned: Bool[np.ndarray, "clusters classes"], weights: Sequence[int]
 ) -> Float[np.ndarray, "clusters classes"]:
-    """Equal shares of a class for all clusters that have it."""
-    return owned / np.maximum(np.sum(owned, axis=0), 1)
+    """Shares of a class in proportion to the weights of the clusters that have it."""
+    weighed = owned * np.asarray(weights)[:, None]
+    return weighed / np.maximum(np.sum(weighed, axis=0), 1)
 
 
 Cuts = Int[np.ndarray, "clusters_and_one classes"]
 
 
-def _cuts(
+def cuts_of(
     shares: Float[np.ndarray, "clusters classes"], strata: Int[np.ndarray, " samples"]
 ) -> Cuts:
     """Where each class's samples are cut into the shares of the clusters."""
@@ -179,16 +200,19 @@ def _cuts(
 
 
 def _level_cuts(
-    owned: Bool[np.ndarray, "clusters classes"], strata: Int[np.ndarray, " samples"]
+    owned: Bool[np.ndarray, "clusters classes"],
+    strata: Int[np.ndarray, " samples"],
+    weights: Sequence[int],
 ) -> Cuts:
-    """Even cuts whose remainders go to the clusters that have least so far."""
-    counts = _counts(owned, strata)
-    owners = np.sum(owned, axis=0)
-    parts = owned * (counts // np.maximum(owners, 1))
+    """Even cuts whose remainders go to the clusters whose clients have least so far."""
+    counts, weighed = _counts(owned, strata), owned * np.asarray(weights)[:, None]
+    owners = np.sum(weighed, axis=0)
+    parts = weighed * counts // np.maximum(owners, 1)
     for label in np.flatnonzero(owners):
         own = np.flatnonzero(owned[:, label])
-        least = own[np.argsort(np.sum(parts[own], axis=1), kind="stable")]
-        parts[least[: counts[label] % owners[label]], label] += 1
+        each = np.sum(parts[own], axis=1) / np.asarray(weights)[own]
+        least = own[np.argsort(each, kind="stable")]
+        parts[least[: counts[label] - np.sum(parts[:, label])], label] += 1
     return np.concatenate([np.zeros_like(parts[:1]), np.cumsum(parts, axis=0)])
 
 
@@ -206,26 +230,33 @@ class Split:
 
     name: "training" or "test", for messages.
     strata: `[samples]`, the class (or group) that decides whose a sample may become.
-    size: clients of a cluster.
+    cluster_sizes: clients of each cluster.
     num_samples: samples that a client takes.
     min_samples: samples that it has at least.
     """
 
     name: str
     strata: Int[np.ndarray, " samples"]
-    size: int
+    cluster_sizes: tuple[int, ...]
     num_samples: int
     min_samples: int
+
+    @property
+    def clusters(self) -> Int[np.ndarray, " clients"]:
+        """Of each client; those of one cluster are consecutive."""
+        return np.repeat(np.arange(len(self.cluster_sizes)), self.cluster_sizes)
 
 
 Rows = Int[np.ndarray, "_"]  # Indices of samples, or their labels.
 
 
-def _pools(random: np.random.Generator, cuts: Cuts, own: Split) -> list[Rows]:
+def pools(
+    random: np.random.Generator, cuts: Cuts, strata: Int[np.ndarray, " samples"]
+) -> list[Rows]:
     """Rows of the samples that each cluster has, no row in two of them."""
     found: list[list[np.ndarray]] = [[] for _ in cuts[1:]]
     for label in range(cuts.shape[1]):
-        rows = random.permutation(np.flatnonzero(own.strata == label))
+        rows = random.permutation(np.flatnonzero(strata == label))
         parts = np.split(rows, cuts[1:, label])[:-1]
         for cluster, part in zip(found, parts, strict=True):
             cluster.append(part)
@@ -233,30 +264,38 @@ def _pools(random: np.random.Generator, cuts: Cuts, own: Split) -> list[Rows]:
 
 
 def _pool_sizes(cuts: Cuts) -> Int[np.ndarray, " clusters"]:
-    """Number of samples that `_pools` would give each cluster."""
+    """Number of samples that `pools` would give each cluster."""
     return np.sum(np.diff(cuts, axis=0), axis=1)
 
 
-def _deal(random: np.random.Generator, pool: Rows, own: Split) -> list[Rows]:
+def _deal(
+    random: np.random.Generator, pool: Rows, size: int, num_samples: int
+) -> list[Rows]:
     """Rows of each client of one cluster; they share evenly what is too little."""
-    taken = random.permutation(pool)[: own.size * own.num_samples]
-    return np.array_split(taken, own.size)
+    taken = random.permutation(pool)[: size * num_samples]
+    return np.array_split(taken, size)
 
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
     """How many clients there are, and how many samples they take.
 
-    num_clients: training clients, a multiple of the number of clusters.
+    num_clients: training clients, a multiple of the number of clusters unless
+      `cluster_sizes` are given.
     num_samples: samples that a training client takes where its cluster has them.
     num_test_clients: clients that share out the test samples, likewise.
     num_test_samples: of a test client; `num_samples` if None.
     min_samples: samples that every training client has at least; `num_samples` if
       None, so that all have the same number.
     min_test_samples: likewise.
+    cluster_sizes: training clients of each cluster, of sum `num_clients`; equal ones if
+      None. What is divided evenly among clusters is so in these proportions.
+    test_cluster_sizes: likewise; None for the proportions of `cluster_sizes`, which
+      `num_test_clients` must then be a multiple of.
 
     Raises:
-      ValueError: if a number is below 1, or a least number above the number.
+      ValueError: if a number is below 1, a least number above the number, or sizes do
+        not add up.
     """
 
     num_clients: int
@@ -265,9 +304,18 @@ class Sizes:
     num_test_samples: int | None = None
     min_samples: int | None = None
     min_test_samples: int | None = None
+    cluster_sizes: tuple[int, ...] | None = None
+    test_cluster_sizes: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        check_positive(**dataclasses.asdict(self))
+        numbers = dataclasses.asdict(self)
+        for name, total in (
+            ("cluster_sizes", "num_clients"),
+            ("test_cluster_sizes", "num_test_clients"),
+        ):
+            if (sizes := numbers.pop(name)) is not None:
+                check_cluster_sizes(sizes, **{total: numbers[total]}, name=name)
+        check_positive(**numbers)
         for name, least, most in (
             ("min_samples", self.min_samples, self.num_samples),
             ("min_test_samples", self.min_test_samples, self.test_samples),
@@ -290,8 +338,9 @@ def rows_by_class(
     sizes: Sizes,
     concentration: float | None,
     reserve: float,
-) -> list[list[np.ndarray]]:
-    """Rows of every training client, and of every test client, no row in two.
+) -> tuple[list[list[np.ndarray]], list[Int[np.ndarray, "_"]]]:
+    """Rows of every training client, and of every test client, no row in two, and the
+    clusters of both.
 
     Args:
       strata: class of every training sample and of every test sample.
@@ -303,7 +352,7 @@ def rows_by_class(
       reserve: the least part of a class that is divided evenly.
 
     Raises:
-      ValueError: if the clients do not split into equal clusters, the samples do not
+      ValueError: if the clients do not split into clusters, the samples do not
         suffice whatever the reserve, or a number is out of its range.
     """
     if concentration is not None and not 0 < concentration < np.inf:
@@ -314,16 +363,19 @@ def rows_by_class(
         raise ValueError(f"`reserve` must be in [0, 1], got {reserve}.")
     both = splits(sizes, len(owned), strata)
     random = generator(key)
-    drawn = _proportions(random, owned, concentration)
+    drawn = proportions(random, owned, concentration, both[0].cluster_sizes)
     cuts = _sufficient(drawn, owned, both, reserve)
-    return [
+    rows = [
         [
             rows
-            for pool in _pools(random, split_cuts, own)
-            for rows in _deal(random, pool, own)
+            for pool, size in zip(
+                pools(random, split_cuts, own.strata), own.cluster_sizes, strict=True
+            )
+            for rows in _deal(random, pool, size, own.num_samples)
         ]
         for own, split_cuts in zip(both, cuts, strict=True)
     ]
+    return rows, [own.clusters for own in both]
 
 
 def _sufficient(
@@ -336,24 +388,30 @@ def _sufficient(
     clusters suffice; where even shares do not, only because they are rounded class by
     class, by what evens the clusters out.
     """
-    even = _even(owned)
+    even = even_shares(owned, both[0].cluster_sizes)
     for raised in [*np.arange(reserve, 1, _STEP), 1.0]:
         shares = raised * even + (1 - raised) * drawn
-        found = [_cuts(shares, own.strata) for own in both]
+        found = [cuts_of(shares, own.strata) for own in both]
         if all(map(_suffices, both, found)):
             return found
-    least = lambda cuts: int(np.min(_pool_sizes(cuts)))
+    least = lambda cuts, own: np.min(_pool_sizes(cuts) / np.array(own.cluster_sizes))
     found = [  # The last shares were even.
-        max(cuts, _level_cuts(owned, own.strata), key=least)
+        max(
+            cuts,
+            _level_cuts(owned, own.strata, own.cluster_sizes),
+            key=lambda cuts, own=own: least(cuts, own),
+        )
         for own, cuts in zip(both, found, strict=True)
     ]
     for own, cuts in zip(both, found, strict=True):
         if not _suffices(own, cuts):
-            size, needed = least(cuts), own.min_samples
+            sizes, needed = np.array(own.cluster_sizes), own.min_samples
+            worst = int(np.argmin(_pool_sizes(cuts) / sizes))
+            clients, size = sizes[worst], int(_pool_sizes(cuts)[worst])
             raise ValueError(
-                f"{own.size} {own.name} clients of {needed} samples need "
-                f"{own.size * needed} {own.name} samples in every cluster, got {size} "
-                f"in one; at most {size // own.size} samples would fit these clients, "
+                f"{clients} {own.name} clients of {needed} samples need "
+                f"{clients * needed} {own.name} samples in every cluster, got {size} "
+                f"in one; at most {size // clients} samples would fit these clients, "
                 f"or {size // needed} clients a cluster these samples."
             )
     return found
@@ -361,7 +419,8 @@ def _sufficient(
 
 def _suffices(own: Split, cuts: Cuts) -> bool:
     """Whether every cluster has what its clients need."""
-    return bool(np.all(_pool_sizes(cuts) >= own.size * own.min_samples))
+    needed = np.array(own.cluster_sizes) * own.min_samples
+    return bool(np.all(_pool_sizes(cuts) >= needed))
 
 
 Shared = tuple[ClientData, Truth, ClientData, Truth]
@@ -397,50 +456,68 @@ def splits(
       strata: of the training and of the test samples.
 
     Raises:
-      ValueError: if the clients do not split into equal clusters.
+      ValueError: if the clients do not split into so many clusters.
     """
     found = []
-    for name, own, clients, samples, least in (
-        ("training", strata[0], sizes.num_clients, sizes.num_samples, 0),
-        ("test", strata[1], sizes.num_test_clients, sizes.test_samples, 1),
+    train, test = sizes.cluster_sizes, sizes.test_cluster_sizes
+    for name, own, clients, samples, least, given in (
+        ("training", strata[0], sizes.num_clients, sizes.num_samples, 0, train),
+        ("test", strata[1], sizes.num_test_clients, sizes.test_samples, 1, test),
     ):
-        if clients % num_clusters:
-            raise ValueError(
-                f"the number of {name} clients must be a multiple of the number of "
-                f"clusters, got {clients} clients and {num_clusters} clusters."
-            )
         minimum = (sizes.min_samples, sizes.min_test_samples)[least] or samples
-        size = clients // num_clusters
-        found.append(Split(name, np.asarray(own), size, samples, minimum))
+        each = _sizes_of(name, clients, num_clusters, given, train)
+        found.append(Split(name, np.asarray(own), each, samples, minimum))
     return found[0], found[1]
+
+
+def _sizes_of(
+    name: str,
+    num_clients: int,
+    num_clusters: int,
+    given: tuple[int, ...] | None,
+    train: tuple[int, ...] | None,
+) -> tuple[int, ...]:
+    """Clients of each cluster of a split: as given, else as those that train."""
+    if given is not None:
+        check_cluster_sizes(given, num_clusters=num_clusters)
+        return tuple(given)
+    shares = (1,) * num_clusters if train is None else train
+    check_cluster_sizes(shares, num_clusters=num_clusters)
+    divisor = math.gcd(*shares)
+    units = [share // divisor for share in shares]
+    if num_clients % sum(units):
+        what = "clusters" if train is None else "`cluster_sizes`' parts"
+        raise ValueError(
+            f"the number of {name} clients must be a multiple of the number of "
+            f"{what}, got {num_clients} clients and {sum(units)} {what}."
+        )
+    return tuple(unit * (num_clients // sum(units)) for unit in units)
 
 
 def fill(
     samples: Images | Samples,
     rows: Sequence[Sequence[Rows]],
-    num_clusters: int,
+    clusters: Sequence[Int[np.ndarray, "_"]],
     maps: Int[np.ndarray, "clusters classes"] | None = None,
 ) -> Shared:
     """Clients of both splits and their clusters.
 
     Args:
       samples: what is shared out.
-      rows: of every training client and of every test client, those of one cluster
-        consecutive.
-      num_clusters: k.
+      rows: of every training client and of every test client.
+      clusters: of every training client and of every test client.
       maps: the label that each cluster gives to each class; None leaves them.
     """
     found = []
-    for inputs, labels, own in (
-        (samples.train_inputs, samples.train_labels, rows[0]),
-        (samples.test_inputs, samples.test_labels, rows[1]),
+    for inputs, labels, own, groups in (
+        (samples.train_inputs, samples.train_labels, rows[0], clusters[0]),
+        (samples.test_inputs, samples.test_labels, rows[1], clusters[1]),
     ):
-        clusters = np.repeat(np.arange(num_clusters), len(own) // num_clusters)
         targets = [np.asarray(labels)[chosen] for chosen in own]
         if maps is not None:
-            pairs = zip(clusters, targets, strict=True)
+            pairs = zip(groups, targets, strict=True)
             targets = [maps[cluster][label] for cluster, label in pairs]
-        truth = Truth(clusters=jax.device_put(clusters.astype(np.int32)), models=None)
+        truth = Truth(clusters=jax.device_put(groups.astype(np.int32)), models=None)
         found += [_padded(np.asarray(inputs), targets, own), truth]
     return found[0], found[1], found[2], found[3]
 

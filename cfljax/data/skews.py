@@ -70,8 +70,8 @@ def label_skewed(
     """
     strata = np.asarray(samples.train_labels), np.asarray(samples.test_labels)
     owned = _owned(classes, count_classes(strata))
-    rows = rows_by_class(strata, key, owned, sizes, concentration, reserve)
-    return fill(samples, rows, len(classes))
+    rows, clusters = rows_by_class(strata, key, owned, sizes, concentration, reserve)
+    return fill(samples, rows, clusters)
 
 
 # Pairs of labels that change places in each cluster, in CLoVE's released code; the
@@ -115,8 +115,8 @@ def label_swapped(
     num_classes = count_classes(strata)
     maps = _maps(swaps, num_classes)
     owned = _owned(all_classes(num_classes, len(swaps)), num_classes)
-    rows = rows_by_class(strata, key, owned, sizes, None, 1.0)
-    return fill(samples, rows, len(swaps), maps)
+    rows, clusters = rows_by_class(strata, key, owned, sizes, None, 1.0)
+    return fill(samples, rows, clusters, maps)
 
 
 def label_shifted(
@@ -151,8 +151,8 @@ def label_shifted(
     shifts = np.arange(num_clusters)[:, None]
     maps = (np.arange(num_classes)[None, :] + shifts) % num_classes
     owned = _owned(all_classes(num_classes, num_clusters), num_classes)
-    rows = rows_by_class(strata, key, owned, sizes, None, 1.0)
-    return fill(samples, rows, num_clusters, maps)
+    rows, clusters = rows_by_class(strata, key, owned, sizes, None, 1.0)
+    return fill(samples, rows, clusters, maps)
 
 
 def by_group(samples: Samples, *, key: PRNGKeyArray, sizes: Sizes) -> Shared:
@@ -179,8 +179,8 @@ def by_group(samples: Samples, *, key: PRNGKeyArray, sizes: Sizes) -> Shared:
         )
     strata = np.asarray(samples.train_groups), np.asarray(samples.test_groups)
     owned = np.eye(count_classes(strata), dtype=bool)
-    rows = rows_by_class(strata, key, owned, sizes, None, 1.0)
-    return fill(samples, rows, len(owned))
+    rows, clusters = rows_by_class(strata, key, owned, sizes, None, 1.0)
+    return fill(samples, rows, clusters)
 
 
 def _owned(
@@ -276,26 +276,28 @@ def dominated(
             f"the same, got {sizes.min_samples} and {sizes.min_test_samples}."
         )
     random = generator(key)
+    both = splits(sizes, num_clusters, strata)
     rows = []
-    for own in splits(sizes, num_clusters, strata):
-        counts = _checked(own, num_clusters, num_classes, dominance)
+    for own in both:
+        counts = _checked(own, num_classes, dominance)
         rows.append(_draw(random, own.strata, counts))
-    return fill(samples, rows, num_clusters)
+    return fill(samples, rows, [own.clusters for own in both])
 
 
 def _checked(
-    own: Split, num_clusters: int, num_classes: int, dominance: float
+    own: Split, num_classes: int, dominance: float
 ) -> Int[np.ndarray, "clients classes"]:
     """Samples of each class that every client takes, once there are enough."""
     available = np.bincount(own.strata, minlength=num_classes)
     classes = np.arange(num_classes)[None]
-    clients = np.arange(own.size * num_clusters)[:, None]
+    clusters = own.clusters[:, None]
+    clients = np.arange(len(clusters))[:, None]
 
     def counts(num_samples: int) -> Int[np.ndarray, "clients classes"]:
         most = round(dominance * num_samples)
         each, odd = divmod(num_samples - most, num_classes)
         offsets = (classes - clients * odd) % num_classes
-        return each + (offsets < odd) + most * (classes == clients // own.size)
+        return each + (offsets < odd) + most * (classes == clusters)
 
     def is_enough(num_samples: int) -> bool:
         return bool(np.all(np.sum(counts(num_samples), axis=0) <= available))
@@ -304,9 +306,10 @@ def _checked(
         return counts(own.num_samples)
     needed = np.sum(counts(own.num_samples), axis=0)
     label = int(np.argmax(needed > available))
+    sizes = " or ".join(map(str, sorted(set(own.cluster_sizes))))
     fitting = filter(is_enough, range(own.num_samples - 1, 0, -1))
     raise ValueError(
-        f"{own.size} {own.name} clients a cluster of {own.num_samples} samples need "
+        f"{sizes} {own.name} clients a cluster of {own.num_samples} samples need "
         f"{needed[label]} {own.name} samples of class {label}, got {available[label]}; "
         f"at most {next(fitting, 0)} samples would fit these clients."
     )
@@ -489,17 +492,20 @@ def feature_skewed(
         )
     strata = np.asarray(images.train_labels), np.asarray(images.test_labels)
     owned = np.ones((num_clusters, count_classes(strata)), bool)
-    rows = rows_by_class(strata, key, owned, sizes, None, 1.0)
-    train, truth, test, test_truth = fill(images, rows, num_clusters)
-    turned = [_turned(data, num_clusters) for data in (train, test)]
+    rows, clusters = rows_by_class(strata, key, owned, sizes, None, 1.0)
+    train, truth, test, test_truth = fill(images, rows, clusters)
+    pairs = zip((train, test), clusters, strict=True)
+    turned = [_turned(data, own, num_clusters) for data, own in pairs]
     return turned[0], truth, turned[1], test_truth
 
 
-def _turned(data: ClientData, num_clusters: int) -> ClientData:
+def _turned(
+    data: ClientData, clusters: Int[np.ndarray, " clients"], num_clusters: int
+) -> ClientData:
     """The images of cluster c turned by c of `num_clusters` turns."""
-    clusters = np.split(np.asarray(data.inputs), num_clusters)
-    inputs = [
-        np.rot90(images, cluster * 4 // num_clusters, axes=(2, 3))
-        for cluster, images in enumerate(clusters)
-    ]
-    return data._replace(inputs=jax.device_put(np.concatenate(inputs)))
+    inputs = np.array(data.inputs)
+    for cluster in range(num_clusters):
+        own = clusters == cluster
+        turns = cluster * 4 // num_clusters
+        inputs[own] = np.rot90(inputs[own], turns, axes=(2, 3))
+    return data._replace(inputs=jax.device_put(inputs))

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
@@ -40,6 +41,7 @@ from cfljax.engine.states import (
     named,
     tree_of,
 )
+from cfljax.federated.local_update import scheduled
 
 log = logging.getLogger(__name__)
 
@@ -199,7 +201,11 @@ class Checkpoint:
         self._data = _digests(data) if data_per_round else [_digest(data, "data")]
         self._about = {
             "layout": _LAYOUT,
-            "algorithm": {"name": algorithm.name, **_described(algorithm.settings)},
+            "algorithm": {
+                "name": algorithm.name,
+                **_described(algorithm.settings),
+                **_schedules(algorithm.settings),
+            },
             "key": _digest_of_leaf(key),
             "data_per_round": data_per_round,
             "start": None if start is None else _started(*start),
@@ -399,6 +405,17 @@ def _digests(data: ClientData) -> list[dict[str, str]]:
             own = {name: kept.key_of(text) for name, text in both.items()}
         found.append(own)
     return found
+
+
+def _schedules(settings: Mapping[str, Any]) -> dict[str, list[float]]:
+    """What step sizes that are schedules give at rounds 0, 1, 2, 4, ...: their names do
+    not say it."""
+    rounds = [0, *(2**power for power in range(20))]
+    given = lambda one: [
+        float(scheduled(one, jnp.asarray(at, jnp.int32))) for at in rounds
+    ]
+    sizes = {n: one for n, one in settings.items() if n.endswith("step_size")}
+    return {name: given(one) for name, one in sizes.items() if callable(one)}
 
 
 def _described(value: Any) -> Any:

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 from cfljax.base.checks import check_positive
 from cfljax.base.streams import Stream
 from cfljax.base.tree import trained_part, with_trained
-from cfljax.base.types import ClientData, Stacked, Task
+from cfljax.base.types import ClientData, Stacked, StepSize, Task
 from cfljax.federated.backend import Order, check_order, over_clients
 from cfljax.federated.evaluate import masked_mean
 from cfljax.federated.sharing import merge_shared
@@ -29,10 +29,13 @@ class LocalUpdate:
       all of them.
     num_epochs: passes over the client's own samples instead of a number of steps, so
       that clients with more samples take more steps.
-    decay: the step size of round t is `step_size * decay**t`.
+    decay: the step size of round t is `step_size * decay**t`, t being 0 in the first;
+      of a schedule `step_size(t) * decay**t`.
     proximal: mu of FedProx, `mu / 2 |theta - theta_received|^2` is added to the loss.
     optimizer: from a step size to an optax optimiser, e.g.
-      `functools.partial(optax.sgd, momentum=0.9)`.
+      `functools.partial(optax.sgd, momentum=0.9)`. One that has a schedule of its own,
+      such as `lambda size: optax.sgd(lambda count: size / (1 + count))`, counts the
+      client's steps: of the round, or of all rounds with `keep_optimizer`.
     keep_optimizer: whether a client goes on with its optimiser's state when it next
       takes part, instead of a fresh one. The server's averaging never touches it.
     clients_per_chunk: clients computed at a time, where they are computed together
@@ -77,13 +80,44 @@ ClientUpdate = Callable[
 
 
 def step_size_at(
-    update: LocalUpdate, step_size: ScalarLike, round_index: Int[Array, ""] | None
+    update: LocalUpdate, step_size: StepSize, round_index: Int[Array, ""] | None
 ) -> Array:
     """The step size of a round; without a round, that of the first."""
-    step_size = jnp.asarray(step_size, jnp.result_type(float))
+    step_size = jnp.asarray(scheduled(step_size, round_index), jnp.result_type(float))
     if round_index is None or update.decay == 1:
         return step_size
     return step_size * update.decay ** round_index.astype(step_size.dtype)
+
+
+def scheduled(step_size: StepSize, round_index: Int[Array, ""] | None) -> Any:
+    """The number that a step size is in a round, before any decay."""
+    if not callable(step_size):
+        return step_size
+    count = jnp.zeros((), jnp.int32) if round_index is None else round_index
+    with jax.numpy_dtype_promotion("standard"):  # optax's mix the count with floats.
+        return step_size(count)
+
+
+def check_schedules(**step_sizes: StepSize | None) -> None:
+    """Raises ValueError, naming the first that is a schedule and gives no number."""
+    for name, step_size in step_sizes.items():
+        if not callable(step_size):
+            continue
+        count = jax.ShapeDtypeStruct((), jnp.int32)
+        try:
+            found = jax.eval_shape(lambda t, of=step_size: scheduled(of, t), count)
+        except Exception as error:  # Whatever the user's own function raises.
+            reason = " ".join(str(error).split())[:100]
+            raise ValueError(
+                f"`{name}` must be a number, or a schedule that JAX can trace, from "
+                f"the rounds that are over to a number; it raises: {reason}"
+            ) from error
+        if getattr(found, "shape", None) != ():
+            raise ValueError(
+                f"`{name}` must give one number for a round, got {found}; call a "
+                "factory of schedules first, as in `optax.cosine_decay_schedule(0.1, "
+                "100)`."
+            )
 
 
 def client_key(key: PRNGKeyArray, client: Int[Array, ""]) -> PRNGKeyArray:

@@ -7,7 +7,10 @@ own:
     task           the learning problem, a `Task`
     num_clusters   how many models the server has, at least 1
     step_size      of a client's step (gamma, eta); a number, which may be traced, so
-                   that `vmap` can sweep it
+                   that `vmap` can sweep it, or a schedule, such as any of optax's: from
+                   the communication rounds that are over, 0 in the first, to the number
+                   of that round, the same for all of its steps and clients. What is
+                   trained before the first round takes the schedule's first
     num_steps      steps of a client in a round (tau), at least 1, unless the update
                    counts epochs
     option         "gradient": the server averages the participants' gradients at the
@@ -42,19 +45,20 @@ and so is a trained model that is not, unless a robust `aggregate` is to judge i
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, ScalarLike, Shaped
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from cfljax.base.checks import check_member, check_positive
 from cfljax.base.tree import put, repeat, take, trained_part
-from cfljax.base.types import ClientData, Stacked, Task, Threat
+from cfljax.base.types import ClientData, Stacked, StepSize, Task, Threat
 from cfljax.federated.average import Normalise
 from cfljax.federated.local_update import (
     ClientUpdate,
     LocalUpdate,
+    check_schedules,
     local_descent,
     step_size_at,
 )
@@ -79,7 +83,7 @@ class Training:
       ValueError: where an argument is out of its range, or belongs to another option.
     """
 
-    step_size: Any
+    step_size: StepSize
     option: str = "model"
     num_steps: int = 1
     normalise: str = "all"
@@ -93,6 +97,7 @@ class Training:
     aggregate: Aggregate | None = None
 
     def __post_init__(self) -> None:
+        check_schedules(step_size=self.step_size)
         check_member(Option, option=self.option)
         check_member(Normalise, normalise=self.normalise)
         check_member(Weights, weights=self.weights)
@@ -148,7 +153,7 @@ class Training:
 
 
 def averaging(
-    step_size: ScalarLike,
+    step_size: StepSize,
     num_steps: int,
     weights: Weights,
     participation: float,
@@ -194,7 +199,8 @@ def first_local_state(
     `[any, ...]`, for the shapes."""
     update = training.update
     counts = update.decay != 1 or training.threat is not None
-    if not (counts or update.keep_optimizer):
+    has_schedule = callable(training.step_size)
+    if not (counts or has_schedule or update.keep_optimizer):
         return None
     moments: PyTree = ()
     if update.keep_optimizer:

@@ -1,9 +1,11 @@
 from .autoencoders import autoencoder as autoencoder
 from .autoencoders import convolutional_autoencoder as convolutional_autoencoder
+from .flax_module import task as task
 from .image_networks import cnn as cnn
 from .image_networks import deep_cnn as deep_cnn
 from .image_networks import femnist_cnn as femnist_cnn
 from .linear_regression import linear as linear
+from .named import named_task as named_task
 from .perceptron import mlp as mlp
 from .rotated_cifar import rotated_cifar_cnn as rotated_cifar_cnn
 from .rotated_cifar import windowed as windowed

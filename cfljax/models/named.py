@@ -1,0 +1,51 @@
+"""A task that a command line names: `my_module:make`."""
+
+import importlib
+
+from cfljax.base.types import ClientData, Task
+
+
+def named_task(name: str, data: ClientData) -> Task:
+    """The task that a function of the user's own makes for these data.
+
+    Args:
+      name: `MODULE:FUNCTION`, a module that Python finds, such as a file in the folder
+        that it was started in, and a function of it, `data -> Task`.
+      data: of all clients; what the function needs of it, such as shapes, it may look
+        up.
+
+    Returns:
+      What the function gives.
+
+    Raises:
+      ValueError: if the text is not of this form, there is no such module or function,
+        or it gives no task. What the user's own code raises is not caught.
+    """
+    module_name, is_given, function_name = name.partition(":")
+    if not (module_name and is_given and function_name):
+        raise ValueError(
+            f"`task` must be MODULE:FUNCTION, such as my_module:make, got {name!r}."
+        )
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # Something that the module itself imports.
+        raise ValueError(
+            f"`task` names the module {module_name!r}, which Python does not find; "
+            "start in the folder that holds it, or add that to PYTHONPATH."
+        ) from error
+    make = getattr(module, function_name, None)
+    if not callable(make):
+        known = [n for n, v in vars(module).items() if callable(v) and n[0] != "_"]
+        raise ValueError(
+            f"`task` names {function_name!r}, which is no function of {module_name}; "
+            f"it has {', '.join(known) or 'none'}."
+        )
+    task = make(data)
+    if not isinstance(task, Task):
+        raise ValueError(
+            f"`task`: {name} must give a Task for the clients' data, such as "
+            f"`cfl.task(...)` makes, got {type(task).__name__}."
+        )
+    return task
