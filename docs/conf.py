@@ -20,6 +20,13 @@ templates_path: list[str] = []
 
 html_theme = "furo"
 html_title = "cfljax"
+html_theme_options = {
+    "light_css_variables": {
+        "sidebar-caption-font-size": "0.8125rem",
+        "toc-title-font-size": "0.8125rem",
+        "toc-font-size": "0.8125rem",
+    }
+}
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_js_files = [("filter.js", {"defer": "defer"})]
@@ -31,7 +38,7 @@ myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 myst_links_external_new_tab = False
 
-tutorials = ["heatmap", "own_theorem"]
+tutorials = ["heatmap", "own_theorem", "own_data", "own_algorithm"]
 nb_execution_mode = "force"
 nb_execution_in_temp = True
 nb_execution_timeout = 120  # seconds of a cell
@@ -47,4 +54,5 @@ python_maximum_signature_line_length = 88
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
+napoleon_attr_annotations = False
 default_role = "code"

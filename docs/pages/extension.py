@@ -7,6 +7,7 @@ Each module makes the sources of one part, as Markdown from a template. A file t
 would not change is not written, so that Sphinx reads again only what did.
 """
 
+import logging
 import pathlib
 import shutil
 from typing import Any
@@ -67,6 +68,7 @@ def _copy_results(app: Sphinx, exception: Exception | None) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
     shutil.copyfile(FIGURES / "verdicts.csv", app.outdir / "figures" / "verdicts.csv")
+    logging.getLogger("fontTools").setLevel(logging.WARNING)  # of PDFs
     findings.draw(app.outdir / "drawn")
     if report := app.config.theory_report:
         shutil.copytree(report, app.outdir / "report", dirs_exist_ok=True)
