@@ -52,7 +52,7 @@ def _counts(own: list[Folder | None]) -> dict[str, int]:
 
 def _part(entry: Entry, folder: Folder | None) -> str:
     """One experiment."""
-    lines = [f"### {entry.id}\n", f"{entry.title}: **{_size(entry, folder)}**\n"]
+    lines = [f"### {entry.id}\n", f"{entry.title}: **{size(entry, folder)}**\n"]
     made = folder.command if folder is not None else None
     if folder is None:
         usual = folders.command(entry, "paper")
@@ -66,7 +66,7 @@ def _part(entry: Entry, folder: Folder | None) -> str:
     return "\n".join(lines)
 
 
-def _size(entry: Entry, folder: Folder | None) -> str:
+def size(entry: Entry, folder: Folder | None) -> str:
     if folder is None:
         return "not yet made"
     if folder.size is None:

@@ -1,0 +1,1 @@
+"""Pages that follow from the code and the committed results."""
