@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import types
 import zipfile
 
 import jax
@@ -58,6 +59,28 @@ def test_wrong_words_are_one_line(words, capsys):
     printed = capsys.readouterr()
     assert printed.out == "" and printed.err.count("\n") == 1
     assert printed.err.startswith("error: ") and "see cfljax" in printed.err
+
+
+def test_data_tells_what_is_here_and_how_to_get_the_rest(monkeypatch, capsys, tmp_path):
+    def load(name, folder):
+        assert folder == tmp_path
+        if name != "mnist":
+            raise FileNotFoundError(f"No {name}. Do one of these:\n  get it")
+        return types.SimpleNamespace(source="in a file")
+
+    for kind in ("images", "texts", "writers"):
+        monkeypatch.setattr(f"cfljax.data.load_{kind}", load)
+    assert main(["data", "--data", str(tmp_path), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["name"]: row["is_here"] for row in rows if row["is_here"]} == {
+        "mnist": True
+    }
+    assert main(["data", "--data", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "mnist: handwritten digits; here\n  in a file\n" in out
+    for row in rows[1:]:
+        assert f"{row['name']}: {row['what']}; not here\n  No {row['name']}." in out
+    assert main(["data", "--data", str(tmp_path / "nowhere")]) == 2
 
 
 # Completion, by the shell itself.
