@@ -245,8 +245,9 @@ def test_partitions_of_images_into_clusters_of_unequal_sizes(partition):
     assert len(set(numbers[:, :, 0, 0].ravel().tolist())) == 80  # None twice.
 
 
+@pytest.mark.slow
 def test_rotated_clusters_of_unequal_sizes():
-    own = {"num_samples": 20, "num_clusters": 4, "num_test_clients": 4}
+    own: dict[str, Any] = {"num_samples": 20, "num_clusters": 4, "num_test_clients": 4}
     train, truth, test, _ = rotated(
         numbered_images(), key=KEY, num_clients=9, cluster_sizes=(1, 5, 1, 2), **own
     )
