@@ -291,7 +291,7 @@ def test_one_program_plays_every_part(tmp_path):
             go(checkpoint=tmp_path / f"{rounds}.npz", every=0.0)
         go(checkpoint=tmp_path / f"{rounds}.npz")
     go(checkpoint=tmp_path / "whole.npz")
-    own = algorithm.init, step, runs.nothing, runs.no_test, jax.random.fold_in
+    own = algorithm.init, step, runs.free_metrics, runs.no_test, jax.random.fold_in
     program = runs._program(own, 7, 1, False)
     segments: list[Any] = list(program.segments.values())
     compiled = [segment._cache_size() for segment in segments]

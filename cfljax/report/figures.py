@@ -677,7 +677,7 @@ def _finish(axes: Axes, panel: CurvePanel) -> None:
     points = np.unique(np.concatenate([curve.x for curve in measured]))
     # What steps aside must not step out.
     names = {curve.label for curve in measured}
-    shift = _STEP_ASIDE * (len(names) - 1) / 2 + 4 if panel.aside else 0.0
+    shift = _STEP_ASIDE * (len(names) - 1) / 2 + 8 if panel.aside else 0.0
     width = axes.get_window_extent().width / axes.figure.dpi * 72
     share = max(0.06, shift / width) if len(points) <= _FEW else 0.06
     axes.set_xlim(*_widened(points, log=panel.log_x, share=share))

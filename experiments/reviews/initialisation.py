@@ -481,7 +481,8 @@ def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
         options = {"y_limits": None, "aside": False}
         return study.panel(lines, "samples per use n'", label, "", "x", **options)
 
-    labels = {samples: f"n' = {samples:.3g}" for samples in config.basin_samples}
+    rounded = {n: report.number(float(f"{n:.3g}")) for n in config.basin_samples}
+    labels = {samples: f"n' = {text}" for samples, text in rounded.items()}
     own = study.at(table, kind="basin")
     lines = study.curves(own, "samples", labels, "share", "success")
     dense = np.linspace(min(config.shares), max(config.shares), 41)

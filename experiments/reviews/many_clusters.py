@@ -433,7 +433,7 @@ def figures(config: Config, table: study.Rows) -> dict[str, Figure]:
     runs, arm = study.at(table, kind="runs"), next(iter(ARMS))
     own = study.at(runs, arm=arm)
     few = {name: f"n' = {config.num_samples}, {name}" for name in ARMS}
-    many = f"n' = {config.many_samples:.0e}, {arm}"
+    many = f"n' = {report.number(config.many_samples)}, {arm}"
     starts = "separating starts of these runs"
     lines = [
         *study.curves(runs, "arm", few, "clusters", "few"),
