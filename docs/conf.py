@@ -38,7 +38,12 @@ myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 myst_links_external_new_tab = False
 
-tutorials = ["heatmap", "own_theorem", "own_data", "own_algorithm"]
+tutorials = [
+    "heatmap",
+    "own_theorem",
+    "own_data",
+    "own_algorithm",
+]  # results: with open_results
 nb_execution_mode = "force"
 nb_execution_in_temp = True
 nb_execution_timeout = 120  # seconds of a cell
