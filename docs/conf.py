@@ -46,7 +46,7 @@ tutorials = [
 ]  # results: with open_results
 nb_execution_mode = "force"
 nb_execution_in_temp = True
-nb_execution_timeout = 120  # seconds of a cell
+nb_execution_timeout = 600  # seconds of a cell, on a machine that has other work
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 
