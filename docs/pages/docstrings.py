@@ -56,10 +56,8 @@ def as_signature(
     del app, what, name, obj, options
     if signature is None:
         return None
-    signature, result = (
-        text and text.replace("jaxlib._jax.Array", "Array")
-        for text in (signature, result)
-    )
+    signature = signature.replace("jaxlib._jax.Array", "Array")
+    result = result and result.replace("jaxlib._jax.Array", "Array")
     if "<function " in signature:
         signature = re.sub(r"~?\b(?:\w+\.)+(\w)", r"\1", signature).replace("~", "")
         signature = re.sub(r"<function (\w+)>", r"\1", signature)
