@@ -38,10 +38,15 @@ myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 myst_links_external_new_tab = False
 
-tutorials = ["heatmap", "own_theorem", "own_data", "own_algorithm"]
+tutorials = [
+    "heatmap",
+    "own_theorem",
+    "own_data",
+    "own_algorithm",
+]  # results: with open_results
 nb_execution_mode = "force"
 nb_execution_in_temp = True
-nb_execution_timeout = 120  # seconds of a cell
+nb_execution_timeout = 600  # seconds of a cell, on a machine that has other work
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 

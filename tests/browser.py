@@ -177,7 +177,8 @@ def small_texts(browser: Browser) -> list[str]:
         while (walk.nextNode()) {
           const at = walk.currentNode.parentElement;
           const text = walk.currentNode.data.trim();
-          const small = 'sub, sup, msub, msup, msubsup, munder, mover, munderover, mfrac';
+          const small = 'sub, sup, mfrac, '
+            + 'msub, msup, msubsup, munder, mover, munderover';
           if (!text || at.closest(small) || at.closest('script')) continue;
           const size = parseFloat(getComputedStyle(at).fontSize);
           if (size < arguments[0]) found.push(text);

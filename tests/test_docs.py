@@ -107,3 +107,13 @@ def test_fields_of_a_class_are_attributes():
 
 def test_data_has_not_the_docstring_of_its_type():
     assert marked("dict() -> new empty dictionary", "data") == ""
+
+
+def test_signatures_have_public_names():
+    def shown(text: str, result: str | None = None):
+        return docstrings.as_signature(None, "function", "f", None, None, text, result)
+
+    arrays = "(x: Num[jaxlib._jax.Array, 'clients'])", "jaxlib._jax.Array"
+    assert shown(*arrays) == ("(x: Num[Array, 'clients'])", "Array")
+    default = "(f: ~collections.abc.Callable[[~typing.Any], ~a.b.C] = <function sgd>)"
+    assert shown(default) == ("(f: Callable[[Any], C] = sgd)", None)

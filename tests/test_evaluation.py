@@ -489,9 +489,9 @@ def test_no_line_of_a_piped_table_ends_in_spaces(with_toy, capsys):
 
 def test_evaluate_says_that_it_takes_one_statement(capsys):
     _, out, _ = run(capsys, "evaluate", "--help")
-    assert "exactly one" in out and "all if none" not in " ".join(out.split())
+    assert "exactly one" in out and "default: all" not in " ".join(out.split())
     _, out, _ = run(capsys, "check", "--help")
-    assert "all if none" in " ".join(out.split())
+    assert "default: all" in " ".join(out.split())
 
 
 def test_a_figure_is_written(with_toy, capsys, tmp_path):

@@ -189,7 +189,7 @@ def _add_evaluate(parser: Parser, words: Sequence[str]) -> None:
     del words
     _add_subject(
         parser,
-        "one statement, or a name above it if nothing else below can be evaluated",
+        "exactly one statement, or a name above it if nothing else can be evaluated",
     )
     _add_seed(parser)
     _add_csv(parser)

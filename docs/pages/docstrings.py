@@ -51,13 +51,17 @@ def as_signature(
     signature: str | None,
     result: str | None,
 ) -> tuple[str | None, str | None] | None:
-    """A signature with short names also where a default is a function, which Sphinx
-    cannot read."""
+    """A signature whose arrays have their public name, and with short names also where
+    a default is a function, which Sphinx cannot read."""
     del app, what, name, obj, options
-    if signature is None or "<function " not in signature:
+    if signature is None:
         return None
-    short = re.sub(r"~?\b(?:\w+\.)+(\w)", r"\1", signature).replace("~", "")
-    return re.sub(r"<function (\w+)>", r"\1", short), result
+    signature = signature.replace("jaxlib._jax.Array", "Array")
+    result = result and result.replace("jaxlib._jax.Array", "Array")
+    if "<function " in signature:
+        signature = re.sub(r"~?\b(?:\w+\.)+(\w)", r"\1", signature).replace("~", "")
+        signature = re.sub(r"<function (\w+)>", r"\1", signature)
+    return signature, result
 
 
 def _escaped(text: str) -> str:
