@@ -204,9 +204,17 @@ def _read_errata(path: pathlib.Path, paper: str) -> list[Erratum]:
                 f"got {table['severity']!r}."
             )
     return [
-        Erratum(**table | {"paper": paper, "statements": tuple(table["statements"])})
+        Erratum(
+            **{name: _in_a_line(value) for name, value in table.items()}
+            | {"paper": paper, "statements": tuple(table["statements"])}
+        )
         for _, table in found
     ]
+
+
+def _in_a_line(value: Any) -> Any:
+    """A text without the breaks of its lines."""
+    return " ".join(value.split()) if isinstance(value, str) else value
 
 
 def _check_unique(ids: Sequence[str]) -> None:

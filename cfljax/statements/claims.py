@@ -2,7 +2,7 @@
 
 union = claim(
     id="mine.union",
-    text="P(any of n coins shows heads) <= n p",
+    text=r"$P(\text{any of $n$ coins shows heads}) \le n p$",
     bound=lambda n, p: n * p,
     truth=lambda n, p: 1 - (1 - p) ** n,
     grid={"n": [1, 2, 5], "p": [0.01, 0.1]},
@@ -28,6 +28,7 @@ from cfljax.statements.evaluation import (
     Values,
     exact,
 )
+from cfljax.statements.formulas import left_side
 from cfljax.statements.margin import Margin, Real
 from cfljax.statements.statement import Preset, Statement
 from cfljax.statements.verdict import Verdict
@@ -69,7 +70,7 @@ def claim(
 
     Args:
       id: dotted name, such as "mine.dkw"; what stands before the first dot is `paper`.
-      text: the claim, in a line of plain letters.
+      text: the claim, in a line; formulas are LaTeX between dollar signs.
       bound: takes a point's parameters by name; what is claimed.
       truth: takes them too; the true value, or a `Truth` with an interval.
       sampler: instead of `truth`; takes a generator, a number of trials and the
@@ -109,7 +110,7 @@ def claim(
     if not grid or any(len(values) == 0 for values in grid.values()):
         raise ValueError("`grid` must give each parameter a value, got none.")
     evaluation = Evaluation(
-        quantity=quantity or text.partition(f" {relation} ")[0],
+        quantity=quantity or left_side(text, relation),
         parameters=tuple(_parameter(name, grid[name], meanings or {}) for name in grid),
         bound=bound,
         truth=known,

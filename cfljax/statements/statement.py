@@ -94,7 +94,8 @@ class Statement:
         corrected version of a false statement is a row of its own, `<id>.corrected`.
       paper: short name of the paper, such as "ifca".
       place: where the claim is made, such as "Lemma 1".
-      text: the claim, in a line.
+      text: the claim, in a line. Here and in all other prose formulas are LaTeX between
+        dollar signs, `$c_1 \\sqrt{d/n'}$`; what stands between backticks is code.
       preconditions: what the claim assumes, and the check therefore respects.
       constants: explicit values of the constants the paper leaves unnamed.
       expected: the verdict that the registry stands for.

@@ -18,10 +18,10 @@ from markupsafe import Markup, escape
 
 from cfljax.report import replacing, write_text
 from cfljax.statements.evaluation import Evaluation
+from cfljax.statements.formulas import plain, typeset
 from cfljax.statements.margin import Margin, Real
 from cfljax.statements.runner import Outcome
 from cfljax.statements.site import plot
-from cfljax.statements.site.mathematics import typeset
 from cfljax.statements.site.records import Record, Series, kept, record_of, versions
 from cfljax.statements.site.written import Written, read_written
 from cfljax.statements.statement import (
@@ -514,12 +514,11 @@ def _factor(margin: Margin) -> Markup:
 
 
 def _searched(record: Record) -> str:
-    """What the search looks through, as written and as set."""
+    """What the search looks through, as written and in plain letters."""
     row = record.outcome.statement
     texts = [row.place, row.text, row.note, row.claimed, *row.preconditions]
     texts += [FAULTS.get(row.fault, ""), record.outcome.verdict.grade.value]
-    seen = [typeset(text).striptags() for text in texts]
-    return " ".join([row.id, *texts, *seen]).lower()
+    return " ".join([row.id, *texts, *map(plain, texts)]).lower()
 
 
 # Drawings and what is written below them.
