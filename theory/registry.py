@@ -30,13 +30,15 @@ from theory.sources import fingerprint
 class Listed(NamedTuple):
     """What is known of a statement before its module is imported.
 
-    The fields are those of `Statement`; `module` is where it is defined.
+    The fields are those of `Statement`, in plain letters, but for `latex`, which is the
+    claim as it is written, and `module`, where it is defined.
     """
 
     id: str
     paper: str
     place: str
     text: str
+    latex: str
     preconditions: list[str]
     claimed: str
     constants: dict[str, float]

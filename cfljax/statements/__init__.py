@@ -1,4 +1,4 @@
-"""Claims put to the test: each with a check that can prove it wrong, and a control.
+r"""Claims put to the test: each with a check that can prove it wrong, and a control.
 
     from cfljax import statements
 

@@ -1,8 +1,8 @@
-"""A theorem of one's own as a statement: bound, truth and a grid are all it takes.
+r"""A theorem of one's own as a statement: bound, truth and a grid are all it takes.
 
 union = claim(
     id="mine.union",
-    text=r"$P(\text{any of $n$ coins shows heads}) \le n p$",
+    text=r"$P(\text{any of } n \text{ coins shows heads}) \le n p$",
     bound=lambda n, p: n * p,
     truth=lambda n, p: 1 - (1 - p) ** n,
     grid={"n": [1, 2, 5], "p": [0.01, 0.1]},
@@ -28,7 +28,7 @@ from cfljax.statements.evaluation import (
     Values,
     exact,
 )
-from cfljax.statements.formulas import left_side
+from cfljax.statements.formulas import check_formulas, left_side
 from cfljax.statements.margin import Margin, Real
 from cfljax.statements.statement import Preset, Statement
 from cfljax.statements.verdict import Verdict
@@ -96,8 +96,8 @@ def claim(
       **fields: more of `Statement`'s, such as `note`, `expected` or `proof`.
 
     Raises:
-      ValueError: if not exactly one of `truth` and `sampler` is given, or the claim is
-        made at no point of the grid.
+      ValueError: if not exactly one of `truth` and `sampler` is given, the claim is
+        made at no point of the grid, or a formula cannot be read.
     """
     if truth is not None and sampler is None:
         known = functools.partial(_known, truth)
@@ -125,7 +125,7 @@ def claim(
         raise ValueError("`grid` must hold a point at which the claim is made.")
     check = _Check(id, evaluation, points, bound, trials, resolution, rounding)
     other = control if callable(control) else _times(bound, control, logarithmic)
-    return Statement(
+    statement = Statement(
         id=id,
         paper=id.split(".")[0],
         place=place,
@@ -136,6 +136,8 @@ def claim(
         margins=lambda: _least_margins([margins(**point) for point in points]),
         **fields,
     )
+    check_formulas(id, statement.prose)
+    return statement
 
 
 def _numbers(values: Values) -> list[Real]:

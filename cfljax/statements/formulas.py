@@ -443,7 +443,7 @@ def _side(node: ET.Element, *, is_below: bool = False) -> str:
 
 def _script(node: ET.Element, mark: str) -> str:
     """What stands below or above: digits as small ones, else after its mark."""
-    text = re.sub(r" ([^\w\s]) |(,) ", r"\1\2", _written(node)).strip()
+    text = re.sub(r" ?([^\w\s]) ?", r"\1", _written(node)).strip()
     rest = text.lstrip("′″*") if mark == "^" else text
     small = rest.translate(_RAISED if mark == "^" else _LOWERED)
     taken = text.removesuffix(rest)

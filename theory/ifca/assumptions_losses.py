@@ -443,8 +443,8 @@ def _squared_rows(
             proof_control={"radius": "3"},
             note=rf"${growth}$ grows without bound over $\mathbb{{R}}^d$, as $\Theta$ "
             "is chosen: Theorem 2 does not contain Theorem 1. Read on a ball with all "
-            "models in it, which is all the proofs use, it is true. The controls stay in "
-            "a ball of radius 3.",
+            "models in it, which is all the proofs use, it is true. The controls stay "
+            "in a ball of radius 3.",
         ),
         row(
             id=f"{squared}.corrected",

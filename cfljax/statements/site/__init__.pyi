@@ -1,6 +1,7 @@
 from .documents import described as described
 from .documents import encoded as encoded
 from .documents import outcome_document as outcome_document
+from .documents import plainly as plainly
 from .documents import read_outcome as read_outcome
 from .pages import STYLE as STYLE
 from .pages import Commands as Commands

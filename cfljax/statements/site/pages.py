@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 
 from cfljax.report import replacing, write_text
 from cfljax.statements.evaluation import Evaluation
-from cfljax.statements.formulas import plain, typeset
+from cfljax.statements.formulas import check_formulas, plain, symbols, typeset
 from cfljax.statements.margin import Margin, Real
 from cfljax.statements.runner import Outcome
 from cfljax.statements.site import plot
@@ -322,6 +322,7 @@ class _Site:
         record = self._records[name]
         outcome = record.outcome
         row = outcome.statement
+        check_formulas(name, row.prose)
         corrects = self._records.get(name.removesuffix(".corrected"))
         shown = [name, f"{name}.corrected", name.removesuffix(".corrected")]
         shown.append(row.other_reading)
@@ -438,13 +439,18 @@ def _environment(templates: pathlib.Path | None) -> jinja2.Environment:
     own = (_breakable, _code, _decades, _factor, _grouped, _loose, _measured, _number)
     own += (_rate, _searched, _short)
     filters: dict[str, Any] = {one.__name__.removeprefix("_"): one for one in own}
-    environment.filters.update(filters, typeset=typeset)
+    environment.filters.update(filters, typeset=typeset, symbol=_symbol)
     return environment
 
 
 def _breakable(name: str) -> Markup:
     """A dotted name that may be broken after its dots."""
     return Markup(".<wbr>").join(name.split("."))
+
+
+def _symbol(name: str) -> Markup:
+    """The name of a constant or parameter."""
+    return typeset(symbols(name))
 
 
 def _number(number: Real) -> Markup:
