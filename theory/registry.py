@@ -143,6 +143,11 @@ def all_errata() -> tuple[Erratum, ...]:
     return tuple(sorted(found, key=lambda erratum: _natural(erratum.id)))
 
 
+def source_file(module: str) -> str:
+    """Path of a module's source in the repository."""
+    return f"{module.replace('.', '/')}.py"
+
+
 def paper_title(paper: str) -> str:
     """Authors and title: the first sentence of the package's docstring, or `paper`."""
     try:

@@ -46,7 +46,7 @@ _RAISED = str.maketrans("0123456789+−=", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼
 _LOWERED = str.maketrans("0123456789+−=", "₀₁₂₃₄₅₆₇₈₉₊₋₌")
 _ACCENTS = {"^": "\u0302", "¯": "\u0304", "~": "\u0303", "―": "\u0305"}
 _LONG = 36  # letters of a formula that a narrow page has room for
-_DEEPEST = 2  # brackets within which a line may be broken
+_DEEPEST = 3  # brackets within which a line may be broken
 _BELOW = ("msub", "msubsup", "munder", "munderover")
 _ABOVE = ("msup", "msubsup", "mover", "munderover")
 _GREEK = (
@@ -59,7 +59,7 @@ def typeset(text: str) -> Markup:
     """HTML of prose: formulas as MathML, code as code, all else escaped.
 
     A long formula becomes several elements, between which a line may be broken: before
-    relations, then before signs, outermost first.
+    relations, before signs, between factors in brackets, outermost first.
 
     Raises:
       ValueError: if a formula cannot be read.
@@ -154,6 +154,7 @@ def _tree(formula: str, display: bool = False) -> list[ET.Element]:
     from latex2mathml.converter import Converter
 
     readable = _POWER_OF_TEN.sub(_power_of_ten, formula)
+    readable = re.sub(r"(?<!\\)%", r"\\%", readable)  # which would be a comment
     try:
         _check_braces(readable)
         converter = Converter(display="block" if display else "inline")
@@ -334,9 +335,9 @@ def _set(formula: str) -> Markup:
 
 def _parts(row: list[ET.Element], depth: int) -> list[list[ET.Element]]:
     """The row, where it is long, broken before the relations outside of so many
-    brackets, then before the signs, then a bracket deeper."""
+    brackets, then before the signs, between factors, and then a bracket deeper."""
     found = [row]
-    for kind in ("relation", "sign"):
+    for kind in ("relation", "sign", "factor"):
         found = [
             piece
             for part in found
@@ -356,17 +357,20 @@ def _is_long(row: Sequence[ET.Element]) -> bool:
 
 
 def _split(row: list[ET.Element], kind: str, depth: int) -> list[list[ET.Element]]:
-    """The row before each relation or sign at a depth of brackets."""
+    """The row before each relation, sign or factor at a depth of brackets."""
     found: list[list[ET.Element]] = [[]]
-    level = 0
+    level, before = 0, ""
     for node in row:
         own = _kind(node)
         level -= own == "close"
         between = own == kind and _core(node).get("form") == "infix"
+        if kind == "factor":
+            between = before == "close" and own in ("open", "word")
         if between and level == depth and len(_row(found[-1])) > _LONG // 4:
             found.append([])
         found[-1].append(node)
         level += own == "open"
+        before = own if own != "space" else before
     return found
 
 
