@@ -31,7 +31,8 @@ class Listed(NamedTuple):
     """What is known of a statement before its module is imported.
 
     The fields are those of `Statement`, in plain letters, but for `latex`, which is the
-    claim as it is written, and `module`, where it is defined.
+    claim as it is written, and `prose`, all texts as they are written; `module` is
+    where it is defined.
     """
 
     id: str
@@ -48,6 +49,7 @@ class Listed(NamedTuple):
     written_proof: str
     note: str
     module: str
+    prose: list[str]
 
 
 def listed() -> tuple[Listed, ...]:
@@ -66,7 +68,7 @@ def listed() -> tuple[Listed, ...]:
     except (OSError, ValueError, KeyError, TypeError):
         pass  # there is none, or it is none
     rows = [
-        site.described(row) | {"module": module}
+        site.described(row) | {"module": module, "prose": row.prose}
         for module in _modules()
         for row in _defined_in(module)
     ]

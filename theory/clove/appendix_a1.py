@@ -296,7 +296,7 @@ _CHI_ROWS = (
         control={"freedom_less": 1e-6},
         proof=prove_variance,
         proof_control={"third": "1/20"},
-        note=r"Checked by quadrature, without $\gamma$ functions. The control has $n "
+        note=r"Checked by quadrature, without gamma functions. The control has $n "
         "- 10^{-6}$.",
     ),
     _row(

@@ -750,7 +750,7 @@ _FEW_ROWS = (
     _few_row(
         id=GAP,
         text="$K$ random models do as well as $d$ of them: at $n = C "
-        r"\log(M)/\Delta^2 P(k\text{-means recovers all clients}) \ge 1 - \delta - "
+        r"\log(M)/\Delta^2$, $P(k\text{-means recovers all clients}) \ge 1 - \delta - "
         r"1/\log(M)$",
         constants={"C": 64.0},
         expected=Status.VIOLATED,
@@ -765,8 +765,8 @@ _FEW_ROWS = (
     ),
     _few_row(
         id=f"{GAP}.corrected",
-        text=r"with $K$ random models, at $n = C (d/K) \log(M)/\Delta^2 "
-        r"P(k\text{-means recovers all clients}) \ge 1 - \delta - 1/\log(M)$",
+        text=r"with $K$ random models, at $n = C (d/K) \log(M)/\Delta^2$, "
+        r"$P(k\text{-means recovers all clients}) \ge 1 - \delta - 1/\log(M)$",
         constants={"C": 256.0},
         check=check_more,
         control={"factor": 16.0},

@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 
 from cfljax.report import replacing, write_text
 from cfljax.statements.evaluation import Evaluation
-from cfljax.statements.formulas import check_formulas, plain, symbols, typeset
+from cfljax.statements.formulas import check_formulas, symbols, typeset
 from cfljax.statements.margin import Margin, Real
 from cfljax.statements.runner import Outcome
 from cfljax.statements.site import plot
@@ -532,11 +532,12 @@ def _factor(margin: Margin) -> Markup:
 
 
 def _searched(record: Record) -> str:
-    """What the search looks through, as written and in plain letters."""
+    """What the search looks through, as written and as set."""
     row = record.outcome.statement
     texts = [row.place, row.text, row.note, row.claimed, *row.preconditions]
     texts += [FAULTS.get(row.fault, ""), record.outcome.verdict.grade.value]
-    return " ".join([row.id, *texts, *map(plain, texts)]).lower()
+    seen = [typeset(text).striptags() for text in texts]
+    return " ".join([row.id, *texts, *seen]).lower()
 
 
 # Drawings and what is written below them.
