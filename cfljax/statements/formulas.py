@@ -390,7 +390,7 @@ def _row(row: Sequence[ET.Element]) -> str:
         kind, written = _kind(node), _written(node)
         after = _kind(row[place + 1]) if place + 1 < len(row) else ""
         if node.tag == "mfrac" and node.get("linethickness") != "0":
-            beside = {before, after} & {"operand", "word", "slash"}
+            beside = {before, after} & {"operand", "word", "slash", "large"}
             if beside or before == "close" or after == "open":
                 written = f"({written})"
         is_prefix = _core(node).get("form") == "prefix"
@@ -453,5 +453,7 @@ def _script(node: ET.Element, mark: str) -> str:
     taken = text.removesuffix(rest)
     if all(letter != shown for letter, shown in zip(rest, small, strict=True)):
         return taken + small
-    is_one = re.fullmatch(r"[\w.]+[′*]*", rest)
-    return f"{taken}{mark}{rest}" if is_one else f"{taken}{mark}({rest})"
+    is_one = re.fullmatch(r"[\w.∞]+[′*]*|\([^()]*\)", rest)
+    is_product = mark == "^" and node.tag == "mrow"
+    bare = is_one and not (is_product and rest[0] != "(")
+    return f"{taken}{mark}{rest}" if bare else f"{taken}{mark}({rest})"

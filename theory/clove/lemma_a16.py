@@ -263,7 +263,7 @@ def prove_assumption(*, front: str = "1") -> Sequence[Step]:
 
 
 def prove_sum(*, power: int = 1) -> Sequence[Step]:
-    r"""sum over $Q_k$ of $L_i = (1/n_k) \alpha^2 \chi^2(n_k m_k)$ in law.
+    r"""$\sum_{i \in Q_k} L_i = (1/n_k) \alpha^2 \chi^2(n_k m_k)$ in law.
 
     $L_i = (\alpha^2/n) \chi^2(n)$, independent over the $m$ clients, and the Laplace
     transform of $(\alpha^2/n) \chi^2(n)$ at $-u$ is $(1 + 2 u \alpha^2/n)^{-n/2}$: the
@@ -562,7 +562,7 @@ STATEMENTS = (
     ),
     _law_row(
         id=LAW,
-        text=r"sum over $Q_k$ of $L_i \sim (m_k/n_k) \alpha^2 \chi^2(n_k m_k)$",
+        text=r"$\sum_{i \in Q_k} L_i \sim (m_k/n_k) \alpha^2 \chi^2(n_k m_k)$",
         expected=Status.VIOLATED,
         fault="misprint",
         check=partial(check_law, power=2),
@@ -574,7 +574,7 @@ STATEMENTS = (
     ),
     _law_row(
         id=f"{LAW}.corrected",
-        text=r"sum over $Q_k$ of $L_i \sim (1/n_k) \alpha^2 \chi^2(n_k m_k)$",
+        text=r"$\sum_{i \in Q_k} L_i \sim (1/n_k) \alpha^2 \chi^2(n_k m_k)$",
         check=partial(check_law, power=1),
         control={"power": 2},
         proof=prove_sum,

@@ -512,7 +512,7 @@ _LAW_ROW = row(
     id=LAW,
     place="Theorem 4.1",
     text=r"$P(|a - c_{j'}| < |a - c_j|) = \Phi(-|w|^2/(2 \sqrt{w' \Sigma w}))$ "
-    r"within a factor of 2, $w = c_{j'} - c_j$, $\Sigma = G o G/(2 n \alpha "
+    r"within a factor of 2, $w = c_{j'} - c_j$, $\Sigma = G \circ G/(2 n \alpha "
     r"\alpha')$",
     preconditions=(
         r"square-root loss vectors of fresh samples, $\sigma$ from 0.01 to 10",

@@ -951,7 +951,7 @@ _implied_row = partial(
 _IMPLIED_ROWS = (
     _implied_row(
         id=IMPLIES,
-        text=r"$P(k\text{-means recovers all clients }||a - c_{j'}| - |a - c_j| "
+        text=r"$P(k\text{-means recovers all clients} \mid |a - c_{j'}| - |a - c_j| "
         r"\ge (c'K/\sqrt{m_{j'}} + c'K/\sqrt{m_j})|A - C\text{| for all}) \ge "
         "0.99$",
         preconditions=(

@@ -352,7 +352,7 @@ STATEMENTS = (
     row(
         id=MONOTONE,
         place="Appendix D, second and fifth sentence",
-        text=r"$|\theta_j^{t+1} - \theta_j^*| \le |\theta_j^{t} - \theta_j^*|$ "
+        text=r"$|\theta_j^{(t+1)} - \theta_j^*| \le |\theta_j^{(t)} - \theta_j^*|$ "
         r"for all $t$, so $\alpha_0$, $\alpha_1$, ... does not decrease",
         preconditions=("Assumptions 3-6, the hidden constants as in `ifca.asm6`",),
         expected=Status.VIOLATED,

@@ -250,7 +250,7 @@ STATEMENTS = (
     row(
         id=CLOSENESS,
         place="Assumption 1",
-        text=r"$|\text{theta_j^(0) }- \theta_j^*| \le (1/2 - \alpha_0) \Delta$, $0 "
+        text=r"$|\theta_j^{(0)} - \theta_j^*| \le (1/2 - \alpha_0) \Delta$, $0 "
         r"< \alpha_0 < 1/2$: the midpoint of two truths has $\alpha_0 = 0$, random "
         r"starts hardly ever $\alpha_0 > 0$",
         preconditions=(

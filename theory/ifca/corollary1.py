@@ -619,7 +619,7 @@ STATEMENTS = (
     row(
         id=MONOTONE,
         place="Appendix B, second sentence",
-        text=r"$|\theta_j^{t+1} - \theta_j^*| \le |\theta_j^{t} - \theta_j^*|$ "
+        text=r"$|\theta_j^{(t+1)} - \theta_j^*| \le |\theta_j^{(t)} - \theta_j^*|$ "
         r"for all $t$, so $\alpha_0$, $\alpha_1$, ... does not decrease",
         preconditions=("Assumptions 1 and 2", r"$\gamma p = 1/2$, equal clusters"),
         claimed=r"by Assumption 2 and $0 < \alpha_0 < 1/2$",

@@ -160,7 +160,7 @@ def prove_chebyshev(*, gain: str = "1") -> list[Step]:
 
 
 def prove_sum(*, c1: str = "3") -> list[Step]:
-    r"""(29): $T_2j$ is $s \nabla F^j$ plus the sum of (28), $s = |S_1 \cap S_j^*|$
+    r"""(29): $T_{2j}$ is $s \nabla F^j$ plus the sum of (28), $s = |S_1 \cap S_j^*|$
     (26): at most $s \mathtt{c1} L$ by (27) and, but for probability $\delta_1^2$,
     $\sqrt{s} v/(\delta_1 \sqrt{n'})$ by ifca.eq28. In (27) $|\theta_1 - \theta_j^*| \le
     |\theta_1^*| + |\theta_j^*| + (1/2 - \alpha) \Delta$, and $\Delta \le |\theta_1^*| +
@@ -545,7 +545,7 @@ STATEMENTS = (
     ),
     _noise_row(
         "29",
-        r"$|T_2j| \le c_1 L |S_1 \cap S_j^*| + \sqrt{|S_1 \cap S_j^*|} v / "
+        r"$|T_{2j}| \le c_1 L |S_1 \cap S_j^*| + \sqrt{|S_1 \cap S_j^*|} v / "
         r"(\delta_1 \sqrt{n'})$ with probability $1 - \delta_1$ or more",
         check_sum,
         note="$c_1 = 3$, from (27). ",

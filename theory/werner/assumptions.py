@@ -248,7 +248,8 @@ _POINTS = (
     row(
         id="werner.asm2",
         place="Assumption 2",
-        text=r"$|\text{mean_a - mean_b}|^2 - s_a^2/n_a - s_b^2/n_b$ is an unbiased "
+        text=r"$|\operatorname{mean}_a - \operatorname{mean}_b|^2 - s_a^2/n_a - "
+        r"s_b^2/n_b$ is an unbiased "
         "estimate of $|E z_a - E z_b|^2$",
         preconditions=("points independent, $s^2$ with $n - 1$",),
         check=check_separation,

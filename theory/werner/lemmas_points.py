@@ -272,7 +272,7 @@ _STRANGERS = (
     row(
         id="werner.lem11.corrected",
         place="Lemma 11",
-        text=r"if $A = 0$, at each $t E_{j\nsim i} |y_j - \nabla F_i|^2 \le (1 + "
+        text=r"if $A = 0$, at each $t$, $E_{j\nsim i} |y_j - \nabla F_i|^2 \le (1 + "
         r"\delta_i/2) c^2 + C (c_1 \rho^3/\Delta + c_2 (\rho/\Delta) D^2 |\nabla "
         "f_i|^2)$",
         preconditions=(
@@ -293,7 +293,7 @@ _STRANGERS = (
     row(
         id="werner.lem18",
         place="Lemma 18",
-        text=r"at each $t E_{j\nsim i} |y_j - \mu_i|^2 \le (1 + \delta_i/2) c^2 + C "
+        text=r"at each $t$, $E_{j\nsim i} |y_j - \mu_i|^2 \le (1 + \delta_i/2) c^2 + C "
         r"c_1 \rho^3/\Delta$",
         preconditions=(
             r"$\mu_i = E_x$ of the mean momentum in the cluster of $i$",

@@ -392,7 +392,8 @@ _OWN_POINTS = (
     row(
         id="werner.lem3.corrected",
         place="Lemma 3",
-        text=r"$E[|\sum_{j \sim i} (y_j - E[y_j | v])|^2 | v] \le n_i (\sigma^2 + "
+        text=r"$E[|\sum_{j \sim i} (y_j - E[y_j \mid v])|^2 \mid v] \le n_i "
+        r"(\sigma^2 + "
         r"|v - E z_i|^2)$, and $\le n_i \sigma^2$ if $\tau \ge 2 |v - E z_i|$",
         preconditions=("points independent given $v$",),
         check=check_conditional,
@@ -400,7 +401,7 @@ _OWN_POINTS = (
         proof=prove_conditional,
         proof_control={"reach": "1.9"},
         evaluation=Evaluation(
-            quantity="$E|y_j - E[y_j | v]|^2$ given $v$, one point",
+            quantity=r"$E|y_j - E[y_j \mid v]|^2$ given $v$, one point",
             parameters=(
                 parameter("noise", 1.0, open=True),
                 parameter("radius", 5.0),

@@ -215,9 +215,9 @@ _SCALES = (
         condition=r"$\eta = 1/(2 L)$, $T = 100$, $|B| = m = 64$",
         claims=("in every unit of the losses", "in every unit of the losses"),
         notes=(
-            r"$f \to s f$, $\eta \to \eta/s$ leaves the path as it is: the left side gets "
-            r"$s^2$, the right side $s$. A matter of reading: where $\lesssim$ may hide "
-            "$L$ and $F_0$ it is no defect (werner.thm3.units.reading).",
+            r"$f \to s f$, $\eta \to \eta/s$ leaves the path as it is: the left side "
+            r"gets $s^2$, the right side $s$. A matter of reading: where $\lesssim$ "
+            "may hide $L$ and $F_0$ it is no defect (werner.thm3.units.reading).",
             r"The control has $\sqrt{L F_0}/T$, which has the units of (3).",
         ),
         control={"bound": partial(corrected, power=0.5)},

@@ -784,7 +784,7 @@ _LEMMA_6 = (
     _lemma_6(
         id="werner.lem6.once",
         text="drawn without replacement from $m$ samples $E_x |g_i(x) - E_x "
-        r"g_i(x)|^2 = (m - |B|)/(m - 1) \sigma^2/|B|$",
+        r"g_i(x)|^2 = \frac{m - |B|}{m - 1} \sigma^2/|B|$",
         preconditions=("each set of $|B|$ of the $m$ samples is as likely",),
         check=check_once,
         control={"corrected": False},
