@@ -232,7 +232,7 @@ def test_telling_needs_no_computing(arguments, absent):
 
 # Errata, against themselves.
 
-WHOLE = """
+WHOLE = r"""
 [[erratum]]
 id = "toy.E2"
 place = "Lemma 1"
