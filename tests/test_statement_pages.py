@@ -41,17 +41,17 @@ $$\\sum_{i=1}^n x_i = \\sqrt{n}$$
 
 
 def prove(factor=1):
-    """For all x > 0, since sqrt(x)^2 = x:
+    r"""For all $x > 0$, since $\sqrt{x}^2 = x$:
 
-    sqrt(x)^2 <= x
+    $\sqrt{x}^2 \le x$
 
     Args:
       factor: of the right side.
     """
     x = sympy.Symbol("x", positive=True)
     return [
-        identity("sqrt(x)^2 = x", sympy.sqrt(x) ** 2 - factor * x),
-        nonnegative("x^2 >= 0", lambda x: x * x, {"x": (1, 2)}),
+        identity(r"$\sqrt{x}^2 = x$", sympy.sqrt(x) ** 2 - factor * x),
+        nonnegative(r"$x^2 \ge 0$", lambda x: x * x, {"x": (1, 2)}),
     ]
 
 
@@ -60,7 +60,7 @@ def rows(tmp_path_factory):
     written = tmp_path_factory.mktemp("written") / "root.md"
     written.write_text(WRITTEN)
     evaluation = Evaluation(
-        quantity="P(x_1 > t)",
+        quantity="$P(x_1 > t)$",
         parameters=(
             Parameter("n", "samples", 20, least=1),
             Parameter("t", "threshold", 0.5, 0, 1, open=True),
@@ -136,12 +136,12 @@ def test_the_reported_point_has_its_coordinates(folder):
 
 def test_a_proof_is_shown_with_its_steps_and_control(folder):
     text = text_of(folder, "statements/toy.read.true.html")
-    assert "For all x &gt; 0, since x2 = x:" in text and "factor" not in text
-    assert "x2 = x algebra holds the difference simplifies to 0" in text
-    assert "x2 ≥ 0 balls holds" in text
+    assert "For all x&gt;0, since x2=x:" in text and "factor" not in text
+    assert "x2=x algebra holds the difference simplifies to 0" in text
+    assert "x2≥0 balls holds" in text
     assert "a claim that is false: a step fails, as it must." in text
     broken = text_of(folder, "statements/toy.unproved.html")
-    assert "algebra fails left over: −2*x" in broken
+    assert "algebra fails left over: -2*x" in broken
     assert "no step fails, where one must." in broken
     assert "surprise" in broken
 
@@ -175,7 +175,8 @@ def test_a_written_proof_that_is_not_there_is_refused(tmp_path):
 
 def test_what_is_no_formula_stays_as_it_is():
     assert "costs $x and no more" in rendered("costs $x and no more")
-    assert r"<code>\left( x</code>" in rendered(r"$\left( x$")
+    with pytest.raises(ValueError, match=r"must be LaTeX, got \$\\left\( x\$"):
+        rendered(r"$\left( x$")
 
 
 def test_a_page_of_its_own_needs_no_other_file(tmp_path, rows):

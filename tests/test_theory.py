@@ -232,14 +232,14 @@ def test_telling_needs_no_computing(arguments, absent):
 
 # Errata, against themselves.
 
-WHOLE = """
+WHOLE = r"""
 [[erratum]]
 id = "toy.E2"
 place = "Lemma 1"
 severity = "A"
-printed = "|x| <= y"
-correction = "|x| <= 2 y"
-counterexample = "x = 3, y = 2"
+printed = '$|x| \le y$'
+correction = '$|x| \le 2 y$'
+counterexample = "$x = 3$, $y = 2$"
 statements = ["toy.a"]
 """
 
@@ -384,32 +384,59 @@ def test_json_is_one_document_without_gaps(with_rows, capsys):
     assert [row["expected"] for row in rows] == ["holds", "holds"]
 
 
-def test_tables_are_not_cut_when_piped(with_rows, capsys):
+def test_tables_are_not_cut_when_piped(with_rows, capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
     with_rows(wordy())
     assert command.main(["list"]) == 0
     listed = capsys.readouterr().out
     assert WORDS * 7 in listed and "Lemma [1]" in listed
-    assert command.main(["check"]) == 0
-    checked = capsys.readouterr().out
-    assert "[0.25, inf]" in checked and "1 of 1 as expected" in checked
-    lines = (listed + checked).splitlines()
-    assert lines == [line.rstrip() for line in lines]
 
 
-@pytest.mark.parametrize("width", [70, 100, 300])
-def test_narrow_terminals_get_fewer_columns_uncut(
-    with_rows, capsys, monkeypatch, width
+@pytest.mark.parametrize("colours", [False, True])
+@pytest.mark.parametrize("width", [None, 50, 300])
+def test_outcomes_are_wrapped_to_the_width(
+    with_rows, capsys, monkeypatch, width, colours
 ):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", str(width))
-    with_rows(wordy(), wordy("toy.of.a.longer.name"))
+    """80 letters where nothing says how wide it is; and nothing is left out."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if width:
+        monkeypatch.setenv("COLUMNS", str(width))
+    if colours:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    false = toy("toy.b", status=Status.VIOLATED, expected=Status.VIOLATED,
+                fault="printed")  # fmt: skip
+    with_rows(wordy("toy.of.a.longer.name.than.most.have"), false)
     assert command.main(["check"]) == 0
     output = capsys.readouterr().out
     lines = [Text.from_ansi(line).plain for line in output.splitlines()]
-    assert max(map(len, lines)) <= width
-    assert any(line.startswith("toy.of.a.longer.name  holds") for line in lines)
-    assert ("more columns" in output) == (width < 300)
-    assert ("[0.25, inf]" in output) == (width >= 100)
+    *wrapped, _ = lines  # the last is the summary
+    assert max(map(len, wrapped)) <= (width or 80)
+    told = " ".join(" ".join(lines).split())
+    for part in (
+        "toy.of.a.longer.name.than.most.have holds, as expected claim " + WORDS * 8,
+        "toy.b violated, as expected claim |θ₁ − θ₁*| ≤ c₁√(d/n′) & more",
+        "class false as printed grade sampled, nominal; error rate 1e-06;",
+        "control holds; 0.0 s done drawn <in> a line & 'quoted', n′ = 5",
+        "violated, as expected: the registry says that the claim is false,",
+    ):
+        assert part in told, part
+
+
+def test_what_as_expected_means_is_said_where_it_is_asked(with_rows, capsys):
+    with_rows(toy())
+    assert command.main(["check"]) == 0
+    assert "the registry says" not in capsys.readouterr().out
+
+
+def test_json_has_the_claim_in_letters_and_in_latex(with_rows, capsys):
+    with_rows(toy(preconditions=("$x_1 > 0$",)))
+    for name in NAMES[:2]:
+        assert command.main([name, "--json"]) == 0
+        (row,) = json.loads(capsys.readouterr().out)["statements"]
+        assert row["text"] == "|θ₁ − θ₁*| ≤ c₁√(d/n′) & more"
+        assert row["latex"] == r"$|\theta_1 - \theta_1^*| \le c_1 \sqrt{d/n'}$ & more"
+        assert row["preconditions"] == ["x₁ > 0"]
+    assert row["verdict"]["detail"] == "drawn <in> a line & 'quoted', n′ = 5"
 
 
 def test_help_has_commands_and_each_its_own_examples(capsys):

@@ -68,7 +68,7 @@ def toy(
             error_rate=1e-6,
             num_trials=1234567,
             resolution=0.01,
-            detail="drawn <in> a line & 'quoted', n' = 5",
+            detail="drawn <in> a line & 'quoted', $n' = 5$",
             grade=grade,
             slack=0.3 if kind == "bound" else math.nan,
             points=points,
@@ -78,11 +78,11 @@ def toy(
         id=name,
         paper=name.split(".")[0],
         place="Lemma <1>",
-        text="|theta_1 - theta_1*| <= c1 sqrt(d/n') & more",
+        text=r"$|\theta_1 - \theta_1^*| \le c_1 \sqrt{d/n'}$ & more",
         check=functools.partial(judge, status=status),
         control=functools.partial(judge, status=control),
         expected=expected,
-        preconditions=("n' >= 1", "alpha < 1/2"),
+        preconditions=(r"$n' \ge 1$", r"$\alpha < \frac{1}{2}$"),
         **fields,
     )
 
@@ -121,14 +121,14 @@ ROWS = (
         expected=Status.VIOLATED,
         fault="printed",
         note="As printed it is false.",
-        claimed="c1 > 0, unnamed",
+        claimed="$c_1 > 0$, unnamed",
     ),
     toy(
         "toy.a.corrected",
         constants={"c1": 1.25e-7},
         margins=lambda: (
-            Margin("toy.asm: n' >= 4 log m", 90.0, 30.0),
-            Margin("toy.asm: x_1 <= 1", 2.0, 1.0, at_least=False),
+            Margin(r"toy.asm: $n' \ge 4 \log m$", 90.0, 30.0),
+            Margin(r"toy.asm: $x_1 \le 1$", 2.0, 1.0, at_least=False),
         ),
     ),
     toy(
@@ -149,9 +149,9 @@ ERRATA = (
         paper="toy",
         place="Lemma 1",
         severity="A",
-        printed="|x| <= y",
-        correction="|x| <= 2 y",
-        counterexample="x = 3, y = 2",
+        printed=r"$|x| \le y$",
+        correction=r"$|x| \le 2 y$",
+        counterexample="$x = 3$, $y = 2$",
         statements=("toy.a", "toy.a.corrected", "toy.elsewhere"),
     ),
 )

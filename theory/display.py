@@ -1,11 +1,15 @@
-"""Statements, verdicts and rotations as tables."""
+"""Statements, verdicts and rotations in lines of the terminal's width."""
 
 import csv
 import inspect
 import math
+import os
+import re
+import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -20,11 +24,13 @@ from cfljax.statements import (
     Statement,
     Status,
     Verdict,
+    plain,
 )
 from theory.documents import Rotation, by_statement
 from theory.registry import Listed
 
-_WIDEST = 100_000  # characters of a line
+_WIDEST = 100_000  # letters of a line of a table
+_INDENT = 10  # letters before a text that belongs to a statement
 _COLOURS = {
     Status.HOLDS: "green",
     Status.VIOLATED: "red",
@@ -51,7 +57,7 @@ def show_all(outcome: Outcome) -> None:
     """Print all that is known of a statement: claim, reading, proof or evidence,
     margins, verdict, and the parameters at which it can be evaluated."""
     row, verdict = outcome.statement, outcome.verdict
-    print(f"{row.id}\n{row.place}\n")
+    print(f"{row.id}\n{plain(row.place)}\n")
     told: list[tuple[str, str]] = [("claim", row.text)]
     told += [("assumes", one) for one in row.preconditions]
     told += [("constants claimed", row.claimed)] * bool(row.claimed)
@@ -87,7 +93,7 @@ def show_all(outcome: Outcome) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, text in told:
-        table.add_row(Text(name, style="bold"), Text(text))
+        table.add_row(Text(name, style="bold"), Text(plain(text)))
     _print(table)
     if outcome.proof is not None:
         _show_proof(outcome)
@@ -101,28 +107,41 @@ def _show_proof(outcome: Outcome) -> None:
     assert proof is not None
     print("\nproof")
     written = inspect.getdoc(getattr(prove, "func", prove))
-    print("\n".join(f"  {line}".rstrip() for line in (written or "").splitlines()))
+    print(textwrap.indent(_proof_in_lines(written or ""), "  "))
     for step in proof.steps:
-        print(f"  [{'checked' if step.holds else 'FAILS'}, {step.method}] {step.text}")
+        found = "checked" if step.holds else "FAILS"
+        print(f"  [{found}, {step.method}] {plain(step.text)}")
         if step.detail:
-            print(f"    {step.detail}")
+            print(f"    {plain(step.detail)}")
     done = "fails, as it must" if proof.control_fails else "goes through, and must not"
     several = len(outcome.statement.proof_controls)
     of = "a false claim" if several == 1 else f"each of {several} false claims"
     print(f"  the same steps for {of}: {done}")
 
 
+def _proof_in_lines(written: str) -> str:
+    """A proof in plain letters, its paragraphs wrapped anew."""
+    parts = re.split(r"(\n\s*\n|\n(?=\s*\d+\. ))", written)
+    width = _console().width - 2
+    return "".join(
+        textwrap.fill(" ".join(plain(part).split()), width) if part.strip() else part
+        for part in parts
+    )
+
+
 def _show_parameters(row: Statement) -> None:
     evaluation = row.evaluation
     assert evaluation is not None
-    print(f"\nevaluate: {evaluation.quantity} {evaluation.relation} bound")
+    print(f"\nevaluate: {plain(evaluation.quantity)} {evaluation.relation} bound")
     table = _plain_table()
     for name in ("parameter", "default", "allowed", "meaning"):
         table.add_column(name, overflow="fold")
     for one in evaluation.parameters:
-        table.add_row(one.name, f"{one.default:g}", one.allowed, Text(one.meaning))
+        table.add_row(
+            one.name, f"{one.default:g}", one.allowed, Text(plain(one.meaning))
+        )
     for name, one in evaluation.constants.items():
-        known = (one.origin, _best(one.low, one.high))
+        known = (plain(one.origin), _best(one.low, one.high))
         meaning = "; ".join(part for part in known if part)
         table.add_row(name, f"{one.value:g}", "constant", Text(meaning))
     _print(table)
@@ -145,7 +164,7 @@ def show_evaluation(
     statement: Statement, found: Any, points: Sequence[Mapping[str, Any]]
 ) -> None:
     """Print one row per point of what `cfljax.statements.evaluate` found."""
-    print(f"{statement.id}: {statement.text}")
+    print(f"{statement.id}: {plain(statement.text)}")
     attributes = found.attrs
     scale = "" if attributes["scale"] == "number" else ", in natural logarithms"
     print(f"{attributes['quantity']} {attributes['relation']} bound{scale}")
@@ -196,19 +215,74 @@ def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_outcomes(outcomes: Sequence[Outcome]) -> None:
-    """Print one row per statement: what was found, how surely, and the control.
-
-    Never cut: a terminal that is too narrow gets fewer columns, and is told so.
-    """
+    """Print for each statement what it claims, its verdict, class and grade, and what
+    was done, in lines no longer than the terminal's, or 80 letters where there is none
+    and COLUMNS does not say otherwise."""
     console = _console()
-    tables = [_outcomes_table(outcomes, rank) for rank in _RANKS]
-    wide = Console(width=_WIDEST)
-    fitting = [one for one in tables if wide.measure(one).maximum <= console.width]
-    table = (fitting or tables[-1:])[0]
-    _print(table)
-    hidden = len(tables[0].columns) - len(table.columns)
-    if hidden:
-        print(f"({hidden} more columns in a wider terminal, or with --json)")
+    for outcome in outcomes:
+        for line in _outcome_lines(outcome, console.width):
+            console.print(line, soft_wrap=True)
+    if any(_is_violated_as_expected(outcome) for outcome in outcomes):
+        meaning = f"{_AS_EXPECTED}: {_MEANING}"
+        console.print(Text("\n".join(["", *_wrapped(meaning, console.width)])))
+
+
+_AS_EXPECTED = "violated, as expected"
+_MEANING = (
+    "the registry says that the claim is false, its class says whose fault that is, "
+    "and the check has found a violation; the control, a true claim, holds."
+)
+
+
+def _is_violated_as_expected(row: Outcome) -> bool:
+    return row.verdict.status is row.statement.expected is Status.VIOLATED
+
+
+def _outcome_lines(row: Outcome, width: int) -> Iterator[Text]:
+    """One outcome: a line with its name and verdict, and what belongs to it below."""
+    statement, verdict = row.statement, row.verdict
+    status = verdict.status.value
+    found = f"{status}, where {statement.expected.value} was expected"
+    if row.verdict_as_expected:
+        found = f"{status}, as expected"
+    head = Text(statement.id, style="bold")
+    room = width - len(statement.id) - len(found)
+    head.append(" " * room if room >= 2 else "\n  ", style="")
+    head.append(found, style=_COLOURS[verdict.status])
+    yield head
+    told = [("claim", plain(statement.text))]
+    if statement.fault:
+        told.append(("class", FAULTS[statement.fault]))
+    told += [("grade", _grade(row)), ("done", plain(verdict.detail))]
+    for name, text in told:
+        yield from _entry(name, text, width)
+
+
+def _grade(row: Outcome) -> str:
+    """How the verdict is known, with its numbers, and what became of the control."""
+    verdict = row.verdict
+    parts = [verdict.grade.value]
+    if verdict.error_rate > 0:
+        parts.append(f"error rate {_number(verdict.error_rate)}")
+    parts.append(f"{_number(verdict.bound)} claimed, {_interval(verdict)} true")
+    expected = row.statement.control_expected.value
+    control = f"control {row.control.status.value}"
+    if not row.control_as_expected:
+        control += f", where {expected} had to come out"
+    parts += [control, f"{row.seconds:.1f} s"]
+    return "; ".join(parts)
+
+
+def _entry(name: str, text: str, width: int) -> Iterator[Text]:
+    """A name, and a text beside it that is wrapped."""
+    for place, line in enumerate(_wrapped(text, width - _INDENT)):
+        start = f"  {name}".ljust(_INDENT) if place == 0 else " " * _INDENT
+        yield Text(f"{start}{line}")
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of a text; what has no space, such as a long formula, is cut."""
+    return textwrap.wrap(text, max(width, 20), break_on_hyphens=False) or [""]
 
 
 def show_summary(
@@ -265,47 +339,8 @@ def _summarise(
             f"{name}: {row.verdict.status.value} where {row.statement.expected.value} "
             f"was expected, control {row.control.status.value} where "
             f"{row.statement.control_expected.value} was, {_proved(row)}"
-            f"({row.verdict.detail})"
+            f"({plain(row.verdict.detail)})"
         )
-
-
-class _Column(NamedTuple):
-    """A column of the outcomes; those of higher rank give way first."""
-
-    name: str
-    rank: int
-    justify: Literal["left", "right"]
-    cell: Callable[[Outcome], str | Text]
-
-
-_RANKS = (2, 1, 0)
-_COLUMNS = (
-    _Column("statement", 0, "left", lambda row: row.statement.id),
-    _Column("verdict", 0, "left", lambda row: _status(row.verdict.status)),
-    _Column("expected", 0, "left", lambda row: _status(row.statement.expected)),
-    _Column("bound", 0, "right", lambda row: _number(row.verdict.bound)),
-    _Column("interval", 1, "right", lambda row: _interval(row.verdict)),
-    _Column("slack", 2, "right", lambda row: _decades(row.verdict.slack)),
-    _Column("grade", 2, "left", lambda row: row.verdict.grade.value),
-    _Column("error rate", 2, "right", lambda row: _error_rate(row.verdict)),
-    _Column("resolution", 2, "right", lambda row: f"{row.verdict.resolution:.1g}"),
-    _Column("trials", 1, "right", lambda row: str(row.verdict.num_trials)),
-    _Column("fault", 2, "left", lambda row: row.statement.fault),
-    _Column("control", 0, "left", lambda row: _control(row)),
-    _Column("seconds", 0, "right", lambda row: f"{row.seconds:.1f}"),
-    _Column("what was done", 2, "left", lambda row: row.verdict.detail),
-)
-
-
-def _outcomes_table(outcomes: Sequence[Outcome], rank: int) -> Table:
-    """The columns up to a rank."""
-    table = _plain_table()
-    columns = [column for column in _COLUMNS if column.rank <= rank]
-    for column in columns:
-        table.add_column(column.name, justify=column.justify, overflow="fold")
-    for outcome in outcomes:
-        table.add_row(*(_plain(column.cell(outcome)) for column in columns))
-    return table
 
 
 def _plain_table() -> Table:
@@ -313,15 +348,17 @@ def _plain_table() -> Table:
     return Table(box=None, pad_edge=False, header_style="bold")
 
 
-def _console() -> Console:
-    """As wide as any table needs to be, unless it is a terminal."""
-    console = Console()
-    return console if console.is_terminal else Console(width=_WIDEST)
+def _console(piped: int | None = None) -> Console:
+    """As wide as COLUMNS says, or the terminal, else as `piped`, or 80 letters."""
+    wide = piped is not None and "COLUMNS" not in os.environ
+    console = Console(width=shutil.get_terminal_size().columns)
+    return Console(width=piped) if wide and not console.is_terminal else console
 
 
 def _print(table: Table) -> None:
-    """As a terminal folds it; elsewhere no line ends in spaces."""
-    console = _console()
+    """A table, folded to a terminal's width, else as wide as it needs to be; there no
+    line ends in spaces."""
+    console = _console(_WIDEST)
     if console.is_terminal:
         console.print(table)
         return
@@ -340,17 +377,11 @@ def _status(status: Status) -> Text:
     return Text(status.value, style=_COLOURS[status])
 
 
-def _control(row: Outcome) -> Text:
-    """The control's word: green where it came out as it must."""
-    good = row.control_as_expected
-    return Text(row.control.status.value, style="green" if good else "red")
-
-
 def _proved(row: Outcome) -> str:
     """What is wrong with the proof, if anything."""
     if row.proof is None or row.proof.is_complete:
         return ""
-    failed = [step.text for step in row.proof.steps if not step.holds]
+    failed = [plain(step.text) for step in row.proof.steps if not step.holds]
     if failed:
         return f"proof fails at: {failed[0]} "
     return "proof goes through for a false claim "
@@ -368,11 +399,6 @@ def _share(good: int, count: int) -> Text:
 
 def _number(number: float | int) -> str:
     return f"{number:.6g}"
-
-
-def _decades(number: float) -> str:
-    """Empty where there is no upper bound."""
-    return "" if math.isnan(number) else f"{number:.2f}"
 
 
 def _interval(verdict: Verdict) -> str:

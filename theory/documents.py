@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from cfljax.statements import Outcome, Preset, site
+from cfljax.statements import Outcome, Preset, plain, site
 from theory.registry import Listed
 
 
@@ -20,7 +20,7 @@ def verdict_row(outcome: Outcome) -> dict[str, Any]:
     statement, verdict = outcome.statement, outcome.verdict
     return {
         "id": statement.id,
-        "place": statement.place,
+        "place": plain(statement.place),
         "expected": statement.expected.value,
         "verdict": verdict.status.value,
         "fault": statement.fault,
@@ -97,4 +97,4 @@ def by_statement(rotations: Sequence[Rotation]) -> list[list[Rotation]]:
 
 
 def _written(document: dict[str, Any]) -> str:
-    return json.dumps(site.encoded(document), indent=2, allow_nan=False)
+    return json.dumps(site.plainly(site.encoded(document)), indent=2, allow_nan=False)

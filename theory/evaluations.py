@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from cfljax.statements import Statement, evaluate, site
+from cfljax.statements import Statement, evaluate, plain, site
 from theory import display
 
 MOST_VALUES = 10_000  # of one sweep
@@ -211,7 +211,8 @@ def document(statement: Statement, found: Any) -> dict[str, Any]:
         ]
     return {
         "id": statement.id,
-        "text": statement.text,
+        "text": plain(statement.text),
+        "latex": statement.text,
         **found.attrs,
         "parameters": fixed,
         "swept": swept,

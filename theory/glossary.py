@@ -31,8 +31,9 @@ GLOSSARY = {
     "p": Entry("share of the smallest cluster in the clients", "IFCA p", 0, 1, True),
     "noise": Entry("standard deviation of the noise", "sigma", 0),
     "separation": Entry("least distance of two true models or means", "Delta", 0),
-    "rho": Entry("(separation/noise)^2", "IFCA rho", 0, open=True),
-    "alpha": Entry("margin of the start: |theta_j - theta_j*| <= (1/2 - alpha) Delta",
+    "rho": Entry(r"$(\text{separation}/\text{noise})^2$", "IFCA rho", 0, open=True),
+    "alpha": Entry(r"margin of the start: $|\theta_j - \theta_j^*| \le (1/2 - \alpha) "
+                   r"\Delta$",
                    "IFCA alpha, alpha0", 0, 0.5, True),
     "distance": Entry("distance of a model from its truth", "|theta_j - theta_j*|", 0),
     "step_size": Entry("step size of gradient descent", "gamma, eta", 0, open=True),

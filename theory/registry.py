@@ -30,13 +30,16 @@ from theory.sources import fingerprint
 class Listed(NamedTuple):
     """What is known of a statement before its module is imported.
 
-    The fields are those of `Statement`; `module` is where it is defined.
+    The fields are those of `Statement`, in plain letters, but for `latex`, which is the
+    claim as it is written, and `prose`, all texts as they are written; `module` is
+    where it is defined.
     """
 
     id: str
     paper: str
     place: str
     text: str
+    latex: str
     preconditions: list[str]
     claimed: str
     constants: dict[str, float]
@@ -46,6 +49,7 @@ class Listed(NamedTuple):
     written_proof: str
     note: str
     module: str
+    prose: list[str]
 
 
 def listed() -> tuple[Listed, ...]:
@@ -64,7 +68,7 @@ def listed() -> tuple[Listed, ...]:
     except (OSError, ValueError, KeyError, TypeError):
         pass  # there is none, or it is none
     rows = [
-        site.described(row) | {"module": module}
+        site.described(row) | {"module": module, "prose": row.prose}
         for module in _modules()
         for row in _defined_in(module)
     ]
@@ -141,6 +145,11 @@ def all_errata() -> tuple[Erratum, ...]:
     return tuple(sorted(found, key=lambda erratum: _natural(erratum.id)))
 
 
+def source_file(module: str) -> str:
+    """Path of a module's source in the repository."""
+    return f"{module.replace('.', '/')}.py"
+
+
 def paper_title(paper: str) -> str:
     """Authors and title: the first sentence of the package's docstring, or `paper`."""
     try:
@@ -204,9 +213,17 @@ def _read_errata(path: pathlib.Path, paper: str) -> list[Erratum]:
                 f"got {table['severity']!r}."
             )
     return [
-        Erratum(**table | {"paper": paper, "statements": tuple(table["statements"])})
+        Erratum(
+            **{name: _in_a_line(value) for name, value in table.items()}
+            | {"paper": paper, "statements": tuple(table["statements"])}
+        )
         for _, table in found
     ]
+
+
+def _in_a_line(value: Any) -> Any:
+    """A text without the breaks of its lines."""
+    return " ".join(value.split()) if isinstance(value, str) else value
 
 
 def _check_unique(ids: Sequence[str]) -> None:

@@ -1,9 +1,9 @@
-"""Claims put to the test: each with a check that can prove it wrong, and a control.
+r"""Claims put to the test: each with a check that can prove it wrong, and a control.
 
     from cfljax import statements
 
     coins = statements.claim(
-        id="mine.coins", text="P(all n coins show heads) <= 1/n",
+        id="mine.coins", text=r"$P(\text{all coins show heads}) \le 1/n$",
         bound=lambda n: 1 / n, truth=lambda n: 0.5**n, grid={"n": [1, 2, 5, 10]},
         control=0.4,
     )
@@ -28,6 +28,7 @@ from cfljax.statements.evaluation import (
     Truth,
     exact,
 )
+from cfljax.statements.formulas import check_formulas, plain, symbols, typeset
 from cfljax.statements.judges import (
     ERROR_RATE,
     Tally,
@@ -90,6 +91,7 @@ __all__ = [
     "Truth",
     "Verdict",
     "at_most",
+    "check_formulas",
     "claim",
     "combine",
     "equals",
@@ -102,9 +104,12 @@ __all__ = [
     "never_exceeds",
     "never_falls_below",
     "nonnegative",
+    "plain",
     "run",
     "same_law",
+    "symbols",
     "tally",
+    "typeset",
     "within",
     "write_page",
     "write_report",

@@ -1,8 +1,8 @@
-"""A theorem of one's own as a statement: bound, truth and a grid are all it takes.
+r"""A theorem of one's own as a statement: bound, truth and a grid are all it takes.
 
 union = claim(
     id="mine.union",
-    text="P(any of n coins shows heads) <= n p",
+    text=r"$P(\text{any of } n \text{ coins shows heads}) \le n p$",
     bound=lambda n, p: n * p,
     truth=lambda n, p: 1 - (1 - p) ** n,
     grid={"n": [1, 2, 5], "p": [0.01, 0.1]},
@@ -28,6 +28,7 @@ from cfljax.statements.evaluation import (
     Values,
     exact,
 )
+from cfljax.statements.formulas import check_formulas, left_side
 from cfljax.statements.margin import Margin, Real
 from cfljax.statements.statement import Preset, Statement
 from cfljax.statements.verdict import Verdict
@@ -69,7 +70,7 @@ def claim(
 
     Args:
       id: dotted name, such as "mine.dkw"; what stands before the first dot is `paper`.
-      text: the claim, in a line of plain letters.
+      text: the claim, in a line; formulas are LaTeX between dollar signs.
       bound: takes a point's parameters by name; what is claimed.
       truth: takes them too; the true value, or a `Truth` with an interval.
       sampler: instead of `truth`; takes a generator, a number of trials and the
@@ -95,8 +96,8 @@ def claim(
       **fields: more of `Statement`'s, such as `note`, `expected` or `proof`.
 
     Raises:
-      ValueError: if not exactly one of `truth` and `sampler` is given, or the claim is
-        made at no point of the grid.
+      ValueError: if not exactly one of `truth` and `sampler` is given, the claim is
+        made at no point of the grid, or a formula cannot be read.
     """
     if truth is not None and sampler is None:
         known = functools.partial(_known, truth)
@@ -109,7 +110,7 @@ def claim(
     if not grid or any(len(values) == 0 for values in grid.values()):
         raise ValueError("`grid` must give each parameter a value, got none.")
     evaluation = Evaluation(
-        quantity=quantity or text.partition(f" {relation} ")[0],
+        quantity=quantity or left_side(text, relation),
         parameters=tuple(_parameter(name, grid[name], meanings or {}) for name in grid),
         bound=bound,
         truth=known,
@@ -124,7 +125,7 @@ def claim(
         raise ValueError("`grid` must hold a point at which the claim is made.")
     check = _Check(id, evaluation, points, bound, trials, resolution, rounding)
     other = control if callable(control) else _times(bound, control, logarithmic)
-    return Statement(
+    statement = Statement(
         id=id,
         paper=id.split(".")[0],
         place=place,
@@ -135,6 +136,8 @@ def claim(
         margins=lambda: _least_margins([margins(**point) for point in points]),
         **fields,
     )
+    check_formulas(id, statement.prose)
+    return statement
 
 
 def _numbers(values: Values) -> list[Real]:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float, Num
 
+from cfljax.statements.formulas import plain
 from cfljax.statements.margin import Margin, Real
 from cfljax.statements.verdict import Grade
 
@@ -271,7 +272,7 @@ def evaluated(
         {name: over(name) for name in ("bound", "truth", "low", "high", "verdict")}
     )
     found["claimed"] = over("claimed")
-    conditions = [margin.assumption for margin in rows[0].margins]
+    conditions = [plain(margin.assumption) for margin in rows[0].margins]
     if conditions:
         found = found.assign_coords(precondition=conditions)
         for name in ("value", "have", "need"):
@@ -286,21 +287,22 @@ def evaluated(
         found["constant_value"] = "constant", list(used.values())
         for field in ("low", "high", "origin"):
             each = [getattr(evaluation.constants[name], field) for name in used]
+            each = list(map(plain, each)) if field == "origin" else each
             found[f"constant_{field}"] = "constant", each
     found = found.assign_coords({n: fixed[n] for n in fixed if n not in axes})
     found = found.assign_coords({name: (name, axis) for name, axis in axes.items()})
     for name, one in known.items():
-        found[name].attrs["long_name"] = one.meaning
+        found[name].attrs["long_name"] = plain(one.meaning)
     found.attrs = {
         "title": title,
-        "quantity": evaluation.quantity,
+        "quantity": plain(evaluation.quantity),
         "relation": evaluation.relation,
         "scale": "natural logarithm" if evaluation.logarithmic else "number",
         "error_rate": error_rate,
         "grade": max((row.grade for row in rows), key=lambda one: one.rank).value,
         "trials": trials,
         "seed": seed,
-        "note": evaluation.note,
+        "note": plain(evaluation.note),
     }
     return found
 

@@ -90,7 +90,7 @@ def _proof(statement: Statement) -> Proof | None:
             ),
         )
     except Exception as error:
-        message = f"not checked: {type(error).__name__}: {error}"
+        message = f"not checked: {type(error).__name__}: {_as_it_is(error)}"
         return Proof(steps=(Step(message, "none", holds=False),), control_fails=False)
 
 
@@ -101,7 +101,7 @@ def _margins(statement: Statement) -> tuple[Margin, ...]:
     try:
         return tuple(statement.margins())
     except Exception as error:
-        message = f"not computed: {type(error).__name__}: {error}"
+        message = f"not computed: {type(error).__name__}: {_as_it_is(error)}"
         return (Margin(message, math.nan, math.nan),)
 
 
@@ -121,6 +121,11 @@ def _timed(name: str, check: Callable[[Preset], Verdict], preset: Preset) -> Ver
             num_trials=0,
             resolution=math.nan,
             detail=f"{type(error).__name__} in {place.name}, line {place.lineno}: "
-            f"{error}",
+            f"{_as_it_is(error)}",
         )
     return dataclasses.replace(verdict, seconds=time.perf_counter() - start)
+
+
+def _as_it_is(error: Exception) -> str:
+    """The message of an error, whose dollars open no formula."""
+    return str(error).replace("$", r"\$")

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cfljax.statements.evaluation import Evaluation, Values, evaluated
+from cfljax.statements.formulas import plain
 from cfljax.statements.margin import Real
 from cfljax.statements.statement import Statement
 
@@ -105,7 +106,7 @@ def evaluate(
     if isinstance(row, Statement):
         if row.evaluation is None:
             raise ValueError(f"`{row.id}` has no evaluation at one's own parameters.")
-        title, row = f"{row.id}: {row.text}", row.evaluation
+        title, row = f"{row.id}: {plain(row.text)}", row.evaluation
     return evaluated(
         row,
         sweep=sweep,

@@ -94,7 +94,8 @@ class Statement:
         corrected version of a false statement is a row of its own, `<id>.corrected`.
       paper: short name of the paper, such as "ifca".
       place: where the claim is made, such as "Lemma 1".
-      text: the claim, in a line.
+      text: the claim, in a line. Here and in all other prose formulas are LaTeX between
+        dollar signs; what stands between backticks is code.
       preconditions: what the claim assumes, and the check therefore respects.
       constants: explicit values of the constants the paper leaves unnamed.
       expected: the verdict that the registry stands for.
@@ -169,6 +170,16 @@ class Statement:
         if callable(self.proof_control):
             return (self.proof_control,)
         return tuple(self.proof_control)
+
+    @property
+    def prose(self) -> tuple[str, ...]:
+        """Every text in which a formula may stand."""
+        texts = [self.place, self.text, self.note, self.claimed, *self.preconditions]
+        if self.evaluation is not None:
+            texts += [self.evaluation.quantity, self.evaluation.note]
+            texts += [one.meaning for one in self.evaluation.parameters]
+            texts += [one.origin for one in self.evaluation.constants.values()]
+        return tuple(texts)
 
     @property
     def control_expected(self) -> Status:

@@ -69,8 +69,8 @@ def check_mean(_: Preset, name: str, *, slope: float, constant: float) -> Verdic
         rounding=8 * _EPS * ratio,
         grade=Grade.EXACT,
         coordinates={"n": counts},
-        detail=f"n (E chi_n / sqrt(n-1) - 1) is {observed[0]:.3f} at n = 2 and "
-        f"{observed[-1]:.5f} at n = 10^6",
+        detail=rf"$n (E \chi_n / \sqrt{{n-1}} - 1)$ is {observed[0]:.3f} at $n = 2$ "
+        f"and {observed[-1]:.5f} at $n = 10^6$",
     )
     if slope < 0:
         return main
@@ -79,27 +79,31 @@ def check_mean(_: Preset, name: str, *, slope: float, constant: float) -> Verdic
 
 
 def prove_sign(*, slope: str = "-1/4") -> Sequence[Step]:
-    """For no C is |E chi_n/sqrt(n-1) - 1 + 1/(4n)| <= C/n^2 for all n.
+    r"""For no $C$ is $|E \chi_n/\sqrt{n-1} - 1 + 1/(4n)| \le C/n^2$ for all $n$.
 
-    (E chi_n)^2 >= n - 1/2 > n - 1 (see `bound_square`), so E chi_n/sqrt(n-1) > 1, and
-    the left-hand side is more than 1/(4n), which is above C/n^2 from n = 4C on.
+    $(E \chi_n)^2 \ge n - 1/2 > n - 1$ (see `bound_square`), so $E \chi_n/\sqrt{n-1} >
+    1$, and the left-hand side is more than $1/(4n)$, which is above $C/n^2$ from $n =
+    4C$ on.
     """
     import sympy
 
     n = sympy.Symbol("n")
     below = bound_square(
-        "n - 1/2 <= (E chi_n)^2", n - sympy.Rational(1, 2), below=True, start=1
+        r"$n - 1/2 \le (E \chi_n)^2$", n - sympy.Rational(1, 2), below=True, start=1
     )
-    larger = exactly("1 - 1 - slope/n >= 1/(4n)", -Fraction(slope) >= Fraction(1, 4))
+    larger = exactly(
+        r"$1 - 1 - \text{slope}/n \ge 1/(4n)$", -Fraction(slope) >= Fraction(1, 4)
+    )
     return [*below, larger]
 
 
 def prove_mean(*, constant: str = "0.52") -> Sequence[Step]:
-    """|E chi_n/sqrt(n-1) - 1 - 1/(4n)| <= C/n^2 for all n >= 2, C = 0.52.
+    r"""$|E \chi_n/\sqrt{n-1} - 1 - 1/(4n)| \le C/n^2$ for all $n \ge 2$, $C = 0.52$.
 
-    Both sides of (n-1) (1 + 1/(4n) - C/n^2)^2 <= (E chi_n)^2 <= (n-1) (1 + 1/(4n) +
-    C/n^2)^2 are rational in n (see `bound_square`): the lower one from n = 2 on, the
-    upper one from n = 3 on, and at n = 2 by balls. The roots' arguments are positive.
+    Both sides of $(n-1) (1 + 1/(4n) - C/n^2)^2 \le (E \chi_n)^2 \le (n-1) (1 + 1/(4n) +
+    C/n^2)^2$ are rational in $n$ (see `bound_square`): the lower one from $n = 2$ on,
+    the upper one from $n = 3$ on, and at $n = 2$ by balls. The roots' arguments are
+    positive.
     """
     import sympy
 
@@ -114,7 +118,7 @@ def prove_mean(*, constant: str = "0.52") -> Sequence[Step]:
     return [
         *bound_square("lower side", lower, below=True, start=2),
         *bound_square("upper side", upper, below=False, start=3),
-        *check_few("(E chi_n)^2", [2], high=last),
+        *check_few(r"$(E \chi_n)^2$", [2], high=last),
     ]
 
 
@@ -144,32 +148,33 @@ def check_variance_definition(
         rounding=np.concatenate(rounding),
         grade=Grade.EXACT,
         coordinates=nested(part=["definition", "formula"][: len(gaps)], n=counts),
-        detail=f"the right-hand side is {claimed[4]:.4f} at n = 10, where the variance "
-        f"is {variance[4]:.4f}",
+        detail=f"the right-hand side is {claimed[4]:.4f} at $n = 10$, where the "
+        f"variance is {variance[4]:.4f}",
     )
 
 
 def prove_negative(*, freedom_less: int = 1) -> Sequence[Step]:
-    """(n-1) - (E chi_n)^2 < 0, and no variance is negative.
+    r"""$(n-1) - (E \chi_n)^2 < 0$, and no variance is negative.
 
-    (E chi_n)^2 >= n - 1/2 for all n (see `bound_square`), so that (n - 1) - (E chi_n)^2
-    <= -1/2.
+    $(E \chi_n)^2 \ge n - 1/2$ for all $n$ (see `bound_square`), so that $(n - 1) - (E
+    \chi_n)^2 \le -1/2$.
     """
     import sympy
 
     n = sympy.Symbol("n")
     below = bound_square(
-        "n - 1/2 <= (E chi_n)^2", n - sympy.Rational(1, 2), below=True, start=1
+        r"$n - 1/2 \le (E \chi_n)^2$", n - sympy.Rational(1, 2), below=True, start=1
     )
     left = Fraction(1, 2) - freedom_less
-    return [*below, exactly("n - 1 - (n - 1/2) < 0", left < 0)]
+    return [*below, exactly("$n - 1 - (n - 1/2) < 0$", left < 0)]
 
 
 def prove_variance(*, third: str = "1/16") -> Sequence[Step]:
-    """1/2 - 1/(8n) - 1/(16n^2) <= Var chi_n = n - (E chi_n)^2 <= 1/2 - 1/(8n), all n.
+    r"""$1/2 - 1/(8n) - 1/(16n^2) \le \operatorname{Var} \chi_n = n - (E \chi_n)^2 \le
+    1/2 - 1/(8n)$, all $n$.
 
-    E chi_n^2 = n, and n - 1/2 + 1/(8n) <= (E chi_n)^2 <= n - 1/2 + 1/(8n) + 1/(16n^2)
-    by `bound_square`.
+    $E \chi_n^2 = n$, and $n - 1/2 + 1/(8n) \le (E \chi_n)^2 \le n - 1/2 + 1/(8n) +
+    1/(16n^2)$ by `bound_square`.
     """
     import sympy
 
@@ -186,12 +191,14 @@ _LEAST_ORDER = 14 - 4 * float(np.pi)  # attained at n = 2
 
 
 def prove_order(*, constant: str = "1.4337") -> Sequence[Step]:
-    """|Var chi_n/((n-1)/(2n)) - 1| <= C/n for all n >= 2, C = 14 - 4 pi = 1.43363.
+    r"""$|\operatorname{Var} \chi_n/((n-1)/(2n)) - 1| \le C/n$ for all $n \ge 2$, $C =
+    14 - 4 \pi = 1.43363$.
 
-    Var chi_n = n - (E chi_n)^2, so the claim is n - ((n-1)/(2n)) (1 + C/n) <= (E
-    chi_n)^2 <= n - ((n-1)/(2n)) (1 - C/n). From n = 3 on both sides hold with 1.43 < C
-    (see `bound_square`). At n = 2 (E chi_2)^2 = pi/2, and 2 (Var chi_2/(1/4) - 1) = 2
-    (8 - 2 pi - 1) = 14 - 4 pi: equality.
+    $\operatorname{Var} \chi_n = n - (E \chi_n)^2$, so the claim is $n - ((n-1)/(2n)) (1
+    + C/n) \le (E \chi_n)^2 \le n - ((n-1)/(2n)) (1 - C/n)$. From $n = 3$ on both sides
+    hold with $1.43 < C$ (see `bound_square`). At $n = 2$, $(E \chi_2)^2 = \pi/2$, and
+    $2 (\operatorname{Var} \chi_2/(1/4) - 1) = 2 (8 - 2 \pi - 1) = 14 - 4 \pi$:
+    equality.
     """
     import flint
     import sympy
@@ -199,7 +206,7 @@ def prove_order(*, constant: str = "1.4337") -> Sequence[Step]:
     n, number = sympy.Symbol("n"), rational("1.43")
     lower, upper = (n - (n - 1) / (2 * n) * (1 + sign * number / n) for sign in (1, -1))
     equality = identity(
-        "2 (4 (2 - pi/2) - 1) = 14 - 4 pi",
+        r"$2 (4 (2 - \pi/2) - 1) = 14 - 4 \pi$",
         14 - 2 * sympy.pi * 2 - (2 * (4 * (2 - sympy.pi / 2) - 1)),
     )
     return [
@@ -207,7 +214,7 @@ def prove_order(*, constant: str = "1.4337") -> Sequence[Step]:
         *bound_square("upper side, 1.43", upper, below=False, start=2),
         equality,
         nonnegative(
-            "1.43 <= 14 - 4 pi <= C",
+            r"$1.43 \le 14 - 4 \pi \le C$",
             lambda: flint.arb.min(
                 14 - 4 * flint.arb.pi() - flint.arb("1.43"),
                 flint.arb(constant) - (14 - 4 * flint.arb.pi()),
@@ -230,8 +237,8 @@ def check_variance_order(
         rounding=1e-12 * counts,
         grade=Grade.EXACT,
         coordinates={"n": counts},
-        detail=f"n (ratio - 1) from {counts[0] * (ratio[0] - 1):.3f} at n = 2 to "
-        f"{counts[-1] * (ratio[-1] - 1):.4f} at n = 10^6",
+        detail=rf"$n (\text{{ratio}} - 1)$ from {counts[0] * (ratio[0] - 1):.3f} at $n "
+        f"= 2$ to {counts[-1] * (ratio[-1] - 1):.4f} at $n = 10^6$",
     )
 
 
@@ -240,69 +247,70 @@ _row = partial(row, place="Appendix A.1")
 _CHI_ROWS = (
     _row(
         id=MEAN,
-        text="E[chi(n)] = sqrt(n-1) [1 - 1/(4n) + O(1/n^2)]",
-        preconditions=("n >= 2",),
+        text=r"$E[\chi(n)] = \sqrt{n-1} [1 - 1/(4n) + O(1/n^2)]$",
+        preconditions=(r"$n \ge 2$",),
         constants={"O": 1e3},
-        claimed="O(1/n^2), unnamed",
+        claimed="$O(1/n^2)$, unnamed",
         expected=Status.VIOLATED,
         fault="printed",
         check=partial(check_mean, slope=-0.25, constant=1e3),
         control={"slope": 0.25, "constant": 0.52},
         proof=prove_sign,
         proof_control={"slope": "1/4"},
-        note="The display is that of chi(n-1), as is clove.chiVar's: one slip of the "
-        "index, as the paper defines chi with n degrees of freedom. Whatever "
-        "the constant in O, it fails from four times that n on. The control has the "
-        "sign that is right, and 0.52/n^2.",
+        note=r"The display is that of $\chi(n-1)$, as is clove.chiVar's: one slip of "
+        r"the index, as the paper defines $\chi$ with $n$ degrees of freedom. "
+        "Whatever the constant in $O$, it fails from four times that $n$ on. The "
+        "control has the sign that is right, and $0.52/n^2$.",
     ),
     _row(
         id=f"{MEAN}.corrected",
-        text="E[chi(n)] = sqrt(n-1) [1 + 1/(4n) + O(1/n^2)]",
-        preconditions=("n >= 2",),
+        text=r"$E[\chi(n)] = \sqrt{n-1} [1 + 1/(4n) + O(1/n^2)]$",
+        preconditions=(r"$n \ge 2$",),
         constants={"O": 0.52},
         check=partial(check_mean, slope=0.25, constant=0.52),
         control={"slope": 0.2501},
         proof=prove_mean,
         proof_control={"constant": "0.51"},
-        note="Equivalently sqrt(n) [1 - 1/(4n) + O(1/n^2)]. The control has 0.2501/n.",
+        note=r"Equivalently $\sqrt{n} [1 - 1/(4n) + O(1/n^2)]$. The control has "
+        "$0.2501/n$.",
     ),
     _row(
         id=VARIANCE,
-        text="Var[chi(n)] = (n-1) - E[chi(n)]^2",
-        preconditions=("n >= 1",),
+        text=r"$\operatorname{Var}[\chi(n)] = (n-1) - E[\chi(n)]^2$",
+        preconditions=(r"$n \ge 1$",),
         expected=Status.VIOLATED,
         fault="printed",
         check=partial(check_variance_definition, freedom_less=1.0, formula=False),
         control={"freedom_less": 0.0},
         proof=prove_negative,
         proof_control={"freedom_less": 0},
-        note="The right-hand side is negative. It is that of chi(n-1), the slip of "
-        "the index of clove.chiE. The control has "
-        "n in place of n - 1.",
+        note=r"The right-hand side is negative. It is that of $\chi(n-1)$, the slip "
+        "of the index of clove.chiE. The control has $n$ in place of $n - 1$.",
     ),
     _row(
         id=f"{VARIANCE}.corrected",
-        text="Var[chi(n)] = n - E[chi(n)]^2 = 1/2 - 1/(8n) - r/n^2, 0 <= r <= 1/16",
-        preconditions=("n >= 1",),
+        text=r"$\operatorname{Var}[\chi(n)] = n - E[\chi(n)]^2 = 1/2 - 1/(8n) - "
+        r"r/n^2$, $0 \le r \le 1/16$",
+        preconditions=(r"$n \ge 1$",),
         check=partial(check_variance_definition, freedom_less=0.0, formula=True),
         control={"freedom_less": 1e-6},
         proof=prove_variance,
         proof_control={"third": "1/20"},
-        note="Checked by quadrature, without gamma functions. The control has n - "
-        "10^-6.",
+        note=r"Checked by quadrature, without gamma functions. The control has $n "
+        "- 10^{-6}$.",
     ),
     _row(
         id=f"{VARIANCE}.order",
-        text="Var[chi(n)] = ((n-1)/(2n)) [1 + O(1/n)]",
-        preconditions=("n >= 2",),
+        text=r"$\operatorname{Var}[\chi(n)] = ((n-1)/(2n)) [1 + O(1/n)]$",
+        preconditions=(r"$n \ge 2$",),
         constants={"O": _LEAST_ORDER},
-        claimed="O(1/n), unnamed",
+        claimed="$O(1/n)$, unnamed",
         check=check_variance_order,
         control={"constant": 1.4336},
         proof=prove_order,
         proof_control={"constant": "1.4336"},
-        note="True of chi(n) as well as of chi(n-1). The least constant is 14 - 4 pi, "
-        "attained at n = 2; the control has 1.4336.",
+        note=r"True of $\chi(n)$ as well as of $\chi(n-1)$. The least constant is $14 "
+        r"- 4 \pi$, attained at $n = 2$; the control has 1.4336.",
     ),
 )
 
@@ -342,9 +350,9 @@ def check_expansion(
         resolution=0.04,
     )
     detail = (
-        f"n^2 (E F / alpha - 1 + 1/(4n)) from {rest[0]:.4f} at n = 1 to "
-        f"{rest[60] * counts[60] ** 2:.4f} at n = {counts[60]:g}; raw data at "
-        f"{len(found)} n: {by_data.status.value}"
+        rf"$n^2 (E F / \alpha - 1 + 1/(4n))$ from {rest[0]:.4f} at $n = 1$ to "
+        f"{rest[60] * counts[60] ** 2:.4f} at $n = {counts[60]:g}$; raw data at "
+        f"{len(found)} $n$: {by_data.status.value}"
     )
     return combine(name, [by_law, by_data], detail=detail)
 
@@ -371,8 +379,9 @@ def check_root_variance(
         resolution=0.12,
     )
     detail = (
-        f"2 n Var F / alpha^2 from {2 * variance[0]:.4f} at n = 1 to 1 - "
-        f"{1 - 2 * variance[-1]:.3g} at n = 10^6; raw data: {raw.status.value}"
+        rf"$2 n \operatorname{{Var}} F / \alpha^2$ from {2 * variance[0]:.4f} at $n = "
+        f"1$ to $1 - {1 - 2 * variance[-1]:.3g}$ at $n = 10^6$; raw data: "
+        f"{raw.status.value}"
     )
     reached = attained(name, counts * away / constant, share=0.96)
     return combine(name, [order, below, raw, reached], detail=detail)
@@ -401,12 +410,14 @@ def _judge_raw(
 
 
 def prove_expansion(*, constant: str = "0.047885") -> Sequence[Step]:
-    """|E F/alpha - 1 + 1/(4n)| <= C/n^2 for all n, C = sqrt(2/pi) - 3/4 = 0.0478846.
+    r"""$|E F/\alpha - 1 + 1/(4n)| \le C/n^2$ for all $n$, $C = \sqrt{2/\pi} - 3/4 =
+    0.0478846$.
 
-    F = alpha chi_n/sqrt(n) in law, so (E F/alpha)^2 = (E chi_n)^2/n, and the claim is n
-    (1 - 1/(4n) - C/n^2)^2 <= (E chi_n)^2 <= n (1 - 1/(4n) + C/n^2)^2. It holds with
-    0.0478 < C from n = 2 on, on the lower side from n = 1 (see `bound_square`). At n =
-    1 E F/alpha = sqrt(2/pi), which is 1 - 1/4 + C: equality.
+    $F = \alpha \chi_n/\sqrt{n}$ in law, so $(E F/\alpha)^2 = (E \chi_n)^2/n$, and the
+    claim is $n (1 - 1/(4n) - C/n^2)^2 \le (E \chi_n)^2 \le n (1 - 1/(4n) + C/n^2)^2$.
+    It holds with $0.0478 < C$ from $n = 2$ on, on the lower side from $n = 1$ (see
+    `bound_square`). At $n = 1$, $E F/\alpha = \sqrt{2/\pi}$, which is $1 - 1/4 + C$:
+    equality.
     """
     import flint
     import sympy
@@ -420,18 +431,22 @@ def prove_expansion(*, constant: str = "0.047885") -> Sequence[Step]:
         *bound_square("lower side, 0.0478", lower, below=True, start=1),
         *bound_square("upper side, 0.0478", upper, below=False, start=2),
         nonnegative(
-            "0.0478 <= sqrt(2/pi) - 3/4", lambda: best() - flint.arb("0.0478"), {}
+            r"$0.0478 \le \sqrt{2/\pi} - 3/4$", lambda: best() - flint.arb("0.0478"), {}
         ),
-        nonnegative("sqrt(2/pi) - 3/4 <= C", lambda: flint.arb(constant) - best(), {}),
+        nonnegative(
+            r"$\sqrt{2/\pi} - 3/4 \le C$", lambda: flint.arb(constant) - best(), {}
+        ),
     ]
 
 
 def prove_root_variance(*, constant: str = "0.375") -> Sequence[Step]:
-    """|n Var F/alpha^2 - (n-1)/(2n)| <= 0.375/n, and n Var F/alpha^2 < 1/2, for all n.
+    r"""$|n \operatorname{Var} F/\alpha^2 - (n-1)/(2n)| \le 0.375/n$, and $n
+    \operatorname{Var} F/\alpha^2 < 1/2$, for all $n$.
 
-    n Var F/alpha^2 = Var chi_n = n - (E chi_n)^2, and n - 1/2 + 1/(8n) <= (E chi_n)^2
-    <= n - (n-1)/(2n) + 0.375/n (see `bound_square`). The lower side is n - (n-1)/(2n) -
-    0.375/n, and above n - 1/2, so that Var chi_n < 1/2.
+    $n \operatorname{Var} F/\alpha^2 = \operatorname{Var} \chi_n = n - (E \chi_n)^2$,
+    and $n - 1/2 + 1/(8n) \le (E \chi_n)^2 \le n - (n-1)/(2n) + 0.375/n$ (see
+    `bound_square`). The lower side is $n - (n-1)/(2n) - 0.375/n$, and above $n - 1/2$,
+    so that $\operatorname{Var} \chi_n < 1/2$.
     """
     import sympy
 
@@ -442,7 +457,7 @@ def prove_root_variance(*, constant: str = "0.375") -> Sequence[Step]:
         *bound_square("lower side", lower, below=True, start=1),
         *bound_square("upper side", upper, below=False, start=1),
         identity(
-            "n - (n-1)/(2n) - 0.375/n - (n - 1/2) = 1/(8n)",
+            "$n - (n-1)/(2n) - 0.375/n - (n - 1/2) = 1/(8n)$",
             middle - rational("0.375") / n - (n - sympy.Rational(1, 2)) - 1 / (8 * n),
         ),
     ]
@@ -462,36 +477,37 @@ def _raw_roots(preset: Preset) -> Float[np.ndarray, "points trials"]:
 
 
 _ROOT_PRECONDITIONS = (
-    "n i.i.d. samples, x ~ N(0, I), noise N(0, sigma^2), model independent",
+    r"$n$ i.i.d. samples, $x \sim N(0, I)$, noise $N(0, \sigma^2)$, model independent",
 )
 _ROOT_ROWS = (
     _row(
         id=LOSS_MEAN,
-        text="E[F] = alpha [1 - 1/(4n) + O(1/n^2)]",
+        text=r"$E[F] = \alpha [1 - 1/(4n) + O(1/n^2)]$",
         preconditions=_ROOT_PRECONDITIONS,
         constants={"O": _LEAST_MEAN},
-        claimed="O(1/n^2), unnamed",
+        claimed="$O(1/n^2)$, unnamed",
         check=check_expansion,
         control={"constant": 0.04788},
         proof=prove_expansion,
         proof_control={"constant": "0.04788"},
-        note="True, but it does not follow from the printed E[chi(n)], which would "
-        "give 1 - 3/(4n). The least constant is sqrt(2/pi) - 3/4 = 0.047885, attained "
-        "at n = 1; the control has 0.04788.",
+        note=r"True, but it does not follow from the printed $E[\chi(n)]$, which "
+        r"would give $1 - 3/(4n)$. The least constant is $\sqrt{2/\pi} - 3/4 = "
+        "0.047885$, attained at $n = 1$; the control has 0.04788.",
     ),
     _row(
         id=LOSS_VARIANCE,
-        text="Var(F) = (alpha^2/n) ((n-1)/(2n) + O(1/n)) < alpha^2/(2n)",
+        text=r"$\operatorname{Var}(F) = (\alpha^2/n) ((n-1)/(2n) + O(1/n)) < "
+        r"\alpha^2/(2n)$",
         preconditions=_ROOT_PRECONDITIONS,
         constants={"O": 0.375},
-        claimed="O(1/n), unnamed; ~= alpha^2/(2n)",
+        claimed=r"$O(1/n)$, unnamed; $\approx \alpha^2/(2n)$",
         check=check_root_variance,
         control={"factor": 0.999},
         proof=prove_root_variance,
         proof_control={"constant": "0.374"},
-        note="Below alpha^2/(2n) strictly and for every n, so that later proofs may "
-        "use it as an upper bound; they write an equality. Neither 0.375 nor 1/2 can "
-        "be smaller, as n grows. The control has 0.999.",
+        note=r"Below $\alpha^2/(2n)$ strictly and for every $n$, so that later proofs "
+        "may use it as an upper bound; they write an equality. Neither 0.375 nor "
+        "$1/2$ can be smaller, as $n$ grows. The control has 0.999.",
     ),
 )
 
@@ -562,15 +578,16 @@ def check_dropped(_: Preset, name: str, *, equal: bool = False) -> Verdict:
 
 
 def prove_coincidence(*, ratio: str | None = None) -> Sequence[Step]:
-    """With n_1 = 1, n_2 = 2, d = 2, sigma = 0.01: unit truths a, b whose true means
-    kappa_1 alpha_1 and kappa_2 alpha_2 are the same, while a and b are not.
+    r"""With $n_1 = 1$, $n_2 = 2$, $d = 2$, $\sigma = 0.01$: unit truths $a$, $b$ whose
+    true means $\kappa_1 \alpha_1$ and $\kappa_2 \alpha_2$ are the same, while $a$ and
+    $b$ are not.
 
-    Let q = (kappa_1/kappa_2)^2 = 8/pi^2, h = (1 - q)(1 + sigma^2/2), b = q a + h (1,
-    1). Entry by entry kappa_2^2 (2 + sigma^2 - 2 b_j) = kappa_2^2 q (2 + sigma^2 - 2
-    a_j) = kappa_1^2 (2 + sigma^2 - 2 a_j), so both means are the same. Take a = (s/2 +
-    r, s/2 - r) with s = (1 - q^2 - 2 h^2)/(2 q h) and 2 r^2 = 1 - s^2/2, which is
-    positive. Then |a| = 1, and |b|^2 = q^2 + 2 q h s + 2 h^2 = 1. Since b = a would
-    take a_1 = a_2 = h/(1 - q), r > 0 makes them different.
+    Let $q = (\kappa_1/\kappa_2)^2 = 8/\pi^2$, $h = (1 - q)(1 + \sigma^2/2)$, $b = q a +
+    h (1, 1)$. Entry by entry $\kappa_2^2 (2 + \sigma^2 - 2 b_j) = \kappa_2^2 q (2 +
+    \sigma^2 - 2 a_j) = \kappa_1^2 (2 + \sigma^2 - 2 a_j)$, so both means are the same.
+    Take $a = (s/2 + r, s/2 - r)$ with $s = (1 - q^2 - 2 h^2)/(2 q h)$ and $2 r^2 = 1 -
+    s^2/2$, which is positive. Then $|a| = 1$, and $|b|^2 = q^2 + 2 q h s + 2 h^2 = 1$.
+    Since $b = a$ would take $a_1 = a_2 = h/(1 - q)$, $r > 0$ makes them different.
     """
     import flint
     import sympy
@@ -588,11 +605,12 @@ def prove_coincidence(*, ratio: str | None = None) -> Sequence[Step]:
     shift = (1 - q) * level / 2
     return [
         identity(
-            "level - 2 b = q (level - 2 a) where b = q a + (1 - q) level/2",
+            r"level $- 2 b = q (\text{level} - 2 a)$ where $b = q a + (1 - q) "
+            r"\text{level}/2$",
             level - 2 * (q * entry + shift) - q * (level - 2 * entry),
         ),
-        identity("q^2 + 2 q h s + 2 h^2 = 1", q**2 + 2 * q * h * s + 2 * h**2 - 1),
-        nonnegative("1 - s^2/2 > 0 at q = 8/pi^2", rest, {}, strict=True),
+        identity("$q^2 + 2 q h s + 2 h^2 = 1$", q**2 + 2 * q * h * s + 2 * h**2 - 1),
+        nonnegative(r"$1 - s^2/2 > 0$ at $q = 8/\pi^2$", rest, {}, strict=True),
     ]
 
 
@@ -627,7 +645,7 @@ def check_corrected(preset: Preset, name: str, *, price: float = 1.0) -> Verdict
         )
     values, bounds = np.concatenate(claimed), np.concatenate(found)
     detail = (
-        f"{len(values)} pairs of truths, equal and unequal n; least slack "
+        f"{len(values)} pairs of truths, equal and unequal $n$; least slack "
         f"{np.min(bounds - values):.2g}"
     )
     features, counts, distances = np.concatenate(places, axis=1)
@@ -643,16 +661,18 @@ def check_corrected(preset: Preset, name: str, *, price: float = 1.0) -> Verdict
 
 
 def prove_corrected(*, level: int = 4) -> Sequence[Step]:
-    """|kappa_i alpha_i - kappa_j alpha_j| >= kappa_i Delta/sqrt(4 + sigma^2) - (kappa_j
-    - kappa_i) sqrt(d (2 + sigma^2) + 2 sqrt(d)), for all d, truths and n.
+    r"""$|\kappa_i \alpha_i - \kappa_j \alpha_j| \ge \kappa_i \Delta/\sqrt{4 + \sigma^2}
+    - (\kappa_j - \kappa_i) \sqrt{d (2 + \sigma^2) + 2 \sqrt{d}}$, for all $d$, truths
+    and $n$.
 
-    By the triangle inequality the left-hand side is at least kappa_i |alpha_i -
-    alpha_j| - (kappa_j - kappa_i) |alpha_j|. In the models' basis alpha_kl^2 = 2 +
-    sigma^2 - 2 theta*_kl, so |alpha_j|^2 = d (2 + sigma^2) - 2 sum_l theta*_jl, and
-    |sum_l theta*_jl| <= sqrt(d) by Cauchy and Schwarz. Entry by entry (alpha_il -
-    alpha_jl)(alpha_il + alpha_jl) = 2 t_l with t = theta*_j - theta*_i, and alpha <=
-    sqrt(4 + sigma^2), as theta*_kl >= -1: so |alpha_il - alpha_jl| >= |t_l|/sqrt(4 +
-    sigma^2), and |t| >= Delta.
+    By the triangle inequality the left-hand side is at least $\kappa_i |\alpha_i -
+    \alpha_j| - (\kappa_j - \kappa_i) |\alpha_j|$. In the models' basis $\alpha_{kl}^2 =
+    2 + \sigma^2 - 2 \theta_{kl}^*$, so $|\alpha_j|^2 = d (2 + \sigma^2) - 2 \sum_l
+    \theta_{jl}^*$, and $|\sum_l \theta_{jl}^*| \le \sqrt{d}$ by Cauchy and Schwarz.
+    Entry by entry $(\alpha_{il} - \alpha_{jl})(\alpha_{il} + \alpha_{jl}) = 2 t_l$ with
+    $t = \theta_j^* - \theta_i^*$, and $\alpha \le \sqrt{4 + \sigma^2}$, as
+    $\theta_{kl}^* \ge -1$: so $|\alpha_{il} - \alpha_{jl}| \ge |t_l|/\sqrt{4 +
+    \sigma^2}$, and $|t| \ge \Delta$.
     """
     import sympy
 
@@ -663,16 +683,19 @@ def prove_corrected(*, level: int = 4) -> Sequence[Step]:
     squares = [2 + s**2 - 2 * one for one in (a, b)]
     return [
         identity(
-            "kept is kappa_i |t|/sqrt(4 + sigma^2)",
+            r"kept is $\kappa_i |t|/\sqrt{4 + \sigma^2}$",
             kept - near * gap / sympy.sqrt(4 + s**2),
         ),
         identity(
-            "lost is (kappa_j - kappa_i) |alpha_j| at sum_l theta_jl = -sqrt(d)",
+            r"lost is $(\kappa_j - \kappa_i) |\alpha_j|$ at $\sum_l \theta_{jl} = "
+            r"-\sqrt{d}$",
             lost - (far - near) * sympy.sqrt(total),
         ),
-        identity("alpha_i^2 - alpha_j^2 = 2 t", squares[0] - squares[1] - 2 * (b - a)),
         identity(
-            "level + sigma^2 - alpha^2 = 2 (1 + theta), at least 0",
+            r"$\alpha_i^2 - \alpha_j^2 = 2 t$", squares[0] - squares[1] - 2 * (b - a)
+        ),
+        identity(
+            r"level $+ \sigma^2 - \alpha^2 = 2 (1 + \theta)$, at least 0",
             level + s**2 - squares[0] - 2 * (1 + a),
         ),
     ]
@@ -681,32 +704,38 @@ def prove_corrected(*, level: int = 4) -> Sequence[Step]:
 _DROPPED_ROWS = (
     _row(
         id=DROPPED,
-        place="Appendix A.1, c_k^j = alpha(theta_j, theta_k*), and Lemma A.1",
-        text="c_k^j = E F_k(theta_j) may be replaced by alpha(theta_j, theta_k*): |c_i "
-        "- c_j| >= Delta/sqrt(4 + sigma^2) for the true means",
-        preconditions=("N = d orthonormal models", "|theta_k*| = 1", "n_k may differ"),
+        place=r"Appendix A.1, $c_k^j = \alpha(\theta_j, \theta_k^*)$, and Lemma A.1",
+        text=r"$c_k^j = E F_k(\theta_j)$ may be replaced by $\alpha(\theta_j, "
+        r"\theta_k^*)$: $|c_i - c_j| \ge \Delta/\sqrt{4 + \sigma^2}$ for the true "
+        "means",
+        preconditions=(
+            "$N = d$ orthonormal models",
+            r"$|\theta_k^*| = 1$",
+            "$n_k$ may differ",
+        ),
         expected=Status.VIOLATED,
         fault="printed",
         check=check_dropped,
         control={"equal": True},
         proof=prove_coincidence,
         proof_control={"ratio": "0.1"},
-        note="Clusters with 1, 10 or 20 samples and one with 10^7 have the same mean. "
-        "The control has 10^7 samples in both, with the same truths.",
+        note="Clusters with 1, 10 or 20 samples and one with $10^7$ have the same "
+        "mean. The control has $10^7$ samples in both, with the same truths.",
     ),
     _row(
         id=f"{DROPPED}.corrected",
         place="Appendix A.1 and Lemma A.1",
-        text="|c_i - c_j| >= kappa_i Delta/sqrt(4 + sigma^2) - (kappa_j - kappa_i) "
-        "sqrt(d (2 + sigma^2) + 2 sqrt(d)) for kappa_i <= kappa_j; with equal n "
-        "nothing is lost but the factor kappa_n",
-        preconditions=("N = d orthonormal models", "|theta_k*| = 1"),
+        text=r"$|c_i - c_j| \ge \kappa_i \Delta/\sqrt{4 + \sigma^2} - (\kappa_j - "
+        r"\kappa_i) \sqrt{d (2 + \sigma^2) + 2 \sqrt{d}}$ for $\kappa_i \le "
+        r"\kappa_j$; with equal $n$ nothing is lost but the factor $\kappa_n$",
+        preconditions=("$N = d$ orthonormal models", r"$|\theta_k^*| = 1$"),
         check=check_corrected,
         control={"price": 0.3},
         proof=prove_corrected,
         proof_control={"level": 3},
-        note="1 - kappa_n ~ 1/(4n): it takes sqrt(d) / min n_k well below Delta, or "
-        "equal n_k. The control takes off 0.3 of what may be lost.",
+        note=r"$1 - \kappa_n \sim 1/(4n)$: it takes $\sqrt{d} / \min n_k$ well "
+        r"below $\Delta$, or equal $n_k$. The control takes off 0.3 of what may be "
+        "lost.",
     ),
 )
 
@@ -760,9 +789,10 @@ def check_marginals(preset: Preset, name: str, *, more: int = 0) -> Verdict:
     entries = _placed(alone, n=_JOINT_COUNTS, model=range(_JOINT_FEATURES))
     whole = _placed(together, n=_JOINT_COUNTS, statistic=["sum", "maximum"])
     detail = (
-        f"raw data, n = {listed(_JOINT_COUNTS)}, {_JOINT_FEATURES} models: entries by "
-        f"the exact law {alone.status.value}, sums and maxima against draws of "
-        f"diag(Wishart(G, n))/n {together.status.value}"
+        f"raw data, $n = {listed(_JOINT_COUNTS)}$, {_JOINT_FEATURES} models: entries "
+        f"by the exact law {alone.status.value}, sums and maxima against draws of "
+        r"$\operatorname{diag}(\operatorname{Wishart}(G, n))/n$ "
+        f"{together.status.value}"
     )
     return combine(name, [entries, whole], detail=detail)
 
@@ -809,19 +839,20 @@ def check_dependence(
             "model": np.tile(pairs[0], len(_JOINT_COUNTS)),
             "other": np.tile(pairs[1], len(_JOINT_COUNTS)),
         },
-        detail=f"raw data, {len(low)} covariances, in units of 2 alpha_j^2 alpha_l^2/n:"
-        f" mean correlation of two losses {share:.3f}",
+        detail=rf"raw data, {len(low)} covariances, in units of $2 \alpha_j^2 "
+        rf"\alpha_l^2/n$: mean correlation of two losses {share:.3f}",
     )
 
 
 def prove_dependence(*, factor: int = 2) -> Sequence[Step]:
-    """Cov(L_j, L_l) = 2 G_jl^2/n for all models and n.
+    r"""$\operatorname{Cov}(L_j, L_l) = 2 G_{jl}^2/n$ for all models and $n$.
 
-    L_j is the mean of n independent squares x_j^2 of a residual, (x_j, x_l) jointly
-    normal with mean 0 and covariance G, so Cov(L_j, L_l) = Cov(x_j^2, x_l^2)/n. Write
-    x_j = a z, x_l = b z + c w with independent standard normal z and w: G_jj = a^2,
-    G_jl = a b, G_ll = b^2 + c^2. With E z^4 = 3 and E z^2 = E w^2 = 1 the covariance of
-    the squares is a polynomial in a, b, c.
+    $L_j$ is the mean of $n$ independent squares $x_j^2$ of a residual, $(x_j, x_l)$
+    jointly normal with mean 0 and covariance $G$, so $\operatorname{Cov}(L_j, L_l) =
+    \operatorname{Cov}(x_j^2, x_l^2)/n$. Write $x_j = a z$, $x_l = b z + c w$ with
+    independent standard normal $z$ and $w$: $G_{jj} = a^2$, $G_{jl} = a b$, $G_{ll} =
+    b^2 + c^2$. With $E z^4 = 3$ and $E z^2 = E w^2 = 1$ the covariance of the squares
+    is a polynomial in $a$, $b$, $c$.
     """
     import sympy
 
@@ -831,17 +862,23 @@ def prove_dependence(*, factor: int = 2) -> Sequence[Step]:
     mean = a**2 * (b**2 * fourth + c**2 * second)
     covariance = mean - a**2 * (b**2 + c**2)
     return [
-        identity("Cov(x_j^2, x_l^2) = 2 (a b)^2", covariance - factor * (a * b) ** 2)
+        identity(
+            r"$\operatorname{Cov}(x_j^2, x_l^2) = 2 (a b)^2$",
+            covariance - factor * (a * b) ** 2,
+        )
     ]
 
 
 def prove_marginal(*, power: int = 2) -> Sequence[Step]:
-    """F ~ alpha chi_n/sqrt(n) for every model that does not depend on the samples.
+    r"""$F \sim \alpha \chi_n/\sqrt{n}$ for every model that does not depend on the
+    samples.
 
-    A residual <theta* - theta, x> + eps is a sum of independent normal variables with
-    mean 0, hence normal; its variance is sum_f (theta*_f - theta_f)^2 Var x_f + Var eps
-    = |theta - theta*|^2 + sigma^2 = alpha^2. F is the root of the mean of n independent
-    squares of it: alpha/sqrt(n) times the length of n standard normal variables.
+    A residual $\langle \theta^* - \theta, x \rangle + \varepsilon$ is a sum of
+    independent normal variables with mean 0, hence normal; its variance is $\sum_f
+    (\theta_f^* - \theta_f)^2 \operatorname{Var} x_f + \operatorname{Var} \varepsilon =
+    |\theta - \theta^*|^2 + \sigma^2 = \alpha^2$. $F$ is the root of the mean of $n$
+    independent squares of it: $\alpha/\sqrt{n}$ times the length of $n$ standard normal
+    variables.
     """
     import sympy
 
@@ -850,8 +887,8 @@ def prove_marginal(*, power: int = 2) -> Sequence[Step]:
     moments = [gap**2 for gap in gaps] + [sigma**power]
     scale = sympy.sqrt(square / n)
     return [
-        identity("the variances add up to alpha^2", sum(moments) - square),
-        identity("L = (alpha/sqrt(n))^2 chi2_n", scale**2 - square / n),
+        identity(r"the variances add up to $\alpha^2$", sum(moments) - square),
+        identity(r"$L = (\alpha/\sqrt{n})^2 \chi_n^2$", scale**2 - square / n),
     ]
 
 
@@ -859,7 +896,7 @@ _joint_row = partial(
     _row,
     place="Section 4",
     preconditions=(
-        "n fresh samples, x ~ N(0, I), noise N(0, sigma^2)",
+        r"$n$ fresh samples, $x \sim N(0, I)$, noise $N(0, \sigma^2)$",
         "models independent of them",
     ),
 )
@@ -867,24 +904,25 @@ _joint_row = partial(
 _JOINT_ROWS = (
     _joint_row(
         id=MARGINAL,
-        text="F_k^i(theta) ~ alpha(theta, theta_k*) chi(n_k)/sqrt(n_k)",
+        text=r"$F_k^i(\theta) \sim \alpha(\theta, \theta_k^*) \chi(n_k)/\sqrt{n_k}$",
         check=check_marginals,
         control={"more": 1},
         proof=prove_marginal,
         proof_control={"power": 1},
-        note="Entry by entry. Together the losses are the diagonal of a Wishart matrix "
-        "over n, which is how later rows draw them. The control has n + 1.",
+        note="Entry by entry. Together the losses are the diagonal of a Wishart "
+        "matrix over $n$, which is how later rows draw them. The control has $n + "
+        "1$.",
     ),
     _joint_row(
         id=DEPENDENCE,
-        text="Cov(L_j, L_l) = 2 G_jl^2/n, G the Gram matrix of (theta_j - theta_k*; "
-        "-sigma)",
+        text=r"$\operatorname{Cov}(L_j, L_l) = 2 G_{jl}^2/n$, $G$ the Gram matrix "
+        r"of $(\theta_j - \theta_k^*; -\sigma)$",
         check=check_dependence,
         control={"independent": True},
         proof=prove_dependence,
         proof_control={"factor": 1},
         note="Not in the paper, which assumes no independence either. A band of 0.25 "
-        "in units of 2 alpha_j^2 alpha_l^2/n. The control takes the entries for "
+        r"in units of $2 \alpha_j^2 \alpha_l^2/n$. The control takes the entries for "
         "independent.",
     ),
 )

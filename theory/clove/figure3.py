@@ -148,8 +148,9 @@ def check_recovery(
         tally(events),
         0.5,
         coordinates={"separation": np.array(separations), "noise": noise},
-        detail=f"sigma = {noise:g}, Delta = {listed(separations)}: not recovered in "
-        f"{listed(np.mean(events, axis=1), '.2f')} of {events.shape[1]} runs",
+        detail=rf"$\sigma = {noise:g}$, $\Delta = {listed(separations)}$: not "
+        f"recovered in {listed(np.mean(events, axis=1), '.2f')} of {events.shape[1]} "
+        "runs",
     )
 
 
@@ -157,8 +158,9 @@ _figure_row = partial(
     row,
     place="Figure 3 and Appendix D.1.1",
     preconditions=(
-        "K = 5, M = 25, n = 1000, 25 local epochs; pairwise distances Delta to 5 Delta",
-        "d = 20, K unit models, step size 0.05, 8 rounds: not in the paper",
+        r"$K = 5$, $M = 25$, $n = 1000$, 25 local epochs; pairwise distances $\Delta$ "
+        r"to $5 \Delta$",
+        "$d = 20$, $K$ unit models, step size 0.05, 8 rounds: not in the paper",
     ),
     constants={"probability": 0.5},
 )
@@ -166,25 +168,25 @@ _figure_row = partial(
 STATEMENTS = (
     _figure_row(
         id=FIGURE,
-        text="CLoVE consistently recovers the correct clusters, Delta from 0.0003 to "
-        "1, with sigma = 0.1",
-        claimed="consistently; sigma << 1, without a number",
+        text=r"CLoVE consistently recovers the correct clusters, $\Delta$ from 0.0003 "
+        r"to 1, with $\sigma = 0.1$",
+        claimed=r"consistently; $\sigma \ll 1$, without a number",
         expected=Status.VIOLATED,
         fault="reading",
         other_reading=f"{FIGURE}.small_noise",
         check=partial(check_recovery, noise=0.1),
         control={"separations": (0.5, 1.0)},
         note="The noise is not said, and decides: once all models are near the mean "
-        "of the truths their losses differ by Delta^2, against sigma^2 sqrt(2/n). The "
-        "control has Delta = 0.5 and 1.",
+        r"of the truths their losses differ by $\Delta^2$, against $\sigma^2 "
+        r"\sqrt{2/n}$. The control has $\Delta = 0.5$ and 1.",
     ),
     _figure_row(
         id=f"{FIGURE}.small_noise",
-        text="CLoVE recovers the correct clusters, Delta from 0.0003 to 1, with sigma "
-        "= 0.0001",
+        text=r"CLoVE recovers the correct clusters, $\Delta$ from 0.0003 to 1, with "
+        r"$\sigma = 0.0001$",
         check=partial(check_recovery, noise=1e-4, separations=(0.0003, 0.01, 1.0)),
         control={"noise": 0.03},
-        note="With a noise below the least Delta the figure is as the paper has it. "
-        "The control has sigma = 0.03.",
+        note=r"With a noise below the least $\Delta$ the figure is as the paper has "
+        r"it. The control has $\sigma = 0.03$.",
     ),
 )

@@ -260,14 +260,17 @@ def check_clients(preset: Preset, name: str, *, within: int = _FEW) -> Verdict:
         tally(found > within),
         0.5,
         coordinates={"m": numbers},
-        detail=f"M = {listed(numbers)}: recovered within {within} rounds in "
+        detail=f"$M = {listed(numbers)}$: recovered within {within} rounds in "
         f"{listed(np.mean(found <= within, axis=1), '.2f')} of {found.shape[1]} runs, "
         f"first in round {listed(np.median(found, axis=1), 'g')} (medians)",
     )
 
 
 _row = partial(row, constants={"probability": 0.5})
-_SETTING = "mixed linear regression, K = 10, d = 20, sigma = 0.1, square-root losses"
+_SETTING = (
+    r"mixed linear regression, $K = 10$, $d = 20$, $\sigma = 0.1$, square-root "
+    "losses"
+)
 _LOCAL = "25 local epochs, step size 0.05"
 
 STATEMENTS = (
@@ -277,7 +280,7 @@ STATEMENTS = (
         text="CLoVE recovers the clusters within 6 rounds whether models start the "
         "same or different, and whether clients first get models at random or by their "
         "losses; IFCA does from none of these",
-        preconditions=(_SETTING, "M = 50, n = 500", _LOCAL),
+        preconditions=(_SETTING, "$M = 50$, $n = 500$", _LOCAL),
         claimed="CLoVE maintains high performance across different initialization "
         "methods, unlike IFCA",
         check=check_starts,
@@ -291,7 +294,7 @@ STATEMENTS = (
         text="the loss of a client's own model is the least of all of CLoVE's models, "
         "less than FedAvg's and than that of local training; IFCA leaves some models "
         "without a client",
-        preconditions=(_SETTING, "M = 50, n = 250", _LOCAL),
+        preconditions=(_SETTING, "$M = 50$, $n = 250$", _LOCAL),
         claimed="in all cases the smallest in the client's row; IFCA gets stuck with "
         "3 of 10 models",
         check=check_heatmap,
@@ -307,7 +310,7 @@ STATEMENTS = (
         "of gradients, and not earlier with those of gradients",
         preconditions=(
             _SETTING,
-            "M = 50, n = 100",
+            "$M = 50$, $n = 100$",
             f"averages of models: {_LOCAL}; of gradients: step size 0.2",
         ),
         claimed="both arrive at the correct clustering, gradient averaging with "
@@ -321,7 +324,7 @@ STATEMENTS = (
         id=CLIENTS,
         place="Appendix D.4, Figure 7",
         text="CLoVE recovers the clusters within 6 rounds for 50, 100 and 200 clients",
-        preconditions=(_SETTING, "n = 100", _LOCAL),
+        preconditions=(_SETTING, "$n = 100$", _LOCAL),
         claimed="a perfect ARI in just a few rounds, for all numbers of clients",
         check=check_clients,
         control={"within": 1},

@@ -107,8 +107,9 @@ _DEFINITION_ROWS = (
     row(
         id=EXAMPLE,
         place="Figure 1",
-        text="with losses (1.0, 5.1) and (2.1, 3.5) IFCA sends all clients to model 1, "
-        "while the cheapest matching gives each cluster its model, 4.5 against 7.2",
+        text="with losses $(1.0, 5.1)$ and $(2.1, 3.5)$ IFCA sends all clients to "
+        "model 1, while the cheapest matching gives each cluster its model, 4.5 "
+        "against 7.2",
         preconditions=("the losses of the figure",),
         check=check_example,
         control={"other_loss": 2.0},
@@ -196,7 +197,7 @@ def check_grouped(preset: Preset, name: str, *, is_parted: bool = False) -> Verd
 _figure4_row = partial(
     row,
     place="Figure 4 and appendix D.1.6",
-    preconditions=("M = 20, K = 10 equal clusters", "8 participants a round"),
+    preconditions=("$M = 20$, $K = 10$ equal clusters", "8 participants a round"),
 )
 
 _FIGURE4_ROWS = (
@@ -210,10 +211,10 @@ _FIGURE4_ROWS = (
         fault="printed",
         check=check_printed,
         control={"least": 0.4},
-        note="K clusters of fewer loss vectors are one of each: two clients of one "
+        note="$K$ clusters of fewer loss vectors are one of each: two clients of one "
         "cluster who take part together are parted, and keep different models until "
-        "one of them takes part without the other. This even with perfect models. The "
-        "control asks for 0.4.",
+        "one of them takes part without the other. This even with perfect models. "
+        "The control asks for 0.4.",
     ),
     _figure4_row(
         id=f"{FIGURE}.corrected",
@@ -314,9 +315,9 @@ def check_clusters(
     values = misses(num_clusters, correction=correction)
     ways = len(list(block_sizes(num_clusters)))
     detail = (
-        f"{np.sum(values <= half)} of {len(values)} means and standard "
-        f"deviations fit K = {num_clusters}, {ways} ways to merge, three seeds; "
-        f"largest miss {np.max(values):.3g}"
+        f"{np.sum(values <= half)} of {len(values)} means and standard deviations fit "
+        f"$K = {num_clusters}$, {ways} ways to merge, three seeds; largest miss "
+        f"{np.max(values):.3g}"
     )
     return never_exceeds(
         name,
@@ -346,22 +347,23 @@ def check_sizes(_: Preset, name: str, *, samples: tuple[int, int, int]) -> Verdi
 
 
 def prove_sizes(*, samples: int = 100) -> Sequence[Step]:
-    """1000 clients of 100 images of their own need more than any of the data sets has.
+    r"""1000 clients of 100 images of their own need more than any of the data sets has.
 
-    MNIST and FMNIST have 60,000 training images, CIFAR-10 50,000 (appendix C).
+    MNIST and FMNIST have 60,000 training images, CIFAR-10 $50{,}000 (\text{appendix}
+    C)$.
     """
     needed = max(_PUBLISHED) * samples
     return [
-        exactly(f"{needed} > {there}", needed > there) for there in _TRAINING_IMAGES
+        exactly(f"${needed} > {there}$", needed > there) for there in _TRAINING_IMAGES
     ]
 
 
 def prove_fit(*, samples: tuple[int, int, int] = (60, 50, 60)) -> Sequence[Step]:
-    """1000 clients can hold 60 images of MNIST or FMNIST, or 50 of CIFAR-10: all there
-    are (appendix C)."""
+    r"""1000 clients can hold 60 images of MNIST or FMNIST, or 50 of CIFAR-10: all there
+    are $(\text{appendix} C)$."""
     clients = max(_PUBLISHED)
     return [
-        exactly(f"{clients} * {one} <= {there}", clients * one <= there)
+        exactly(rf"${clients} * {one} \le {there}$", clients * one <= there)
         for one, there in zip(samples, _TRAINING_IMAGES, strict=True)
     ]
 
@@ -370,13 +372,16 @@ _table15_row = partial(row, place="Appendix D.3, Table 15")
 _clusters = partial(
     _table15_row,
     preconditions=(
-        "K equal clusters, and IFCA sends whole ones to a model",
+        "$K$ equal clusters, and IFCA sends whole ones to a model",
         "three seeds, mean and population standard deviation, both rounded to 0.01",
     ),
 )
 _sizes = partial(
     _table15_row,
-    preconditions=("M = 1000", "images are dealt out without replacement (Section 5)"),
+    preconditions=(
+        "$M = 1000$",
+        "images are dealt out without replacement (Section 5)",
+    ),
 )
 
 _TABLE15_ROWS = (

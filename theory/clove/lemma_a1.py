@@ -110,8 +110,9 @@ def check_separation(preset: Preset, name: str, *, square: float) -> Verdict:
     ratios, (noises, features, gaps) = _ratios(preset)
     least = float(np.min(ratios[noises == 0]))
     detail = (
-        f"{len(ratios)} pairs of truths, d to 200, a third of them without noise: "
-        f"there the least |c_1 - c_2| / Delta is {least:.5f}, c = {1 / least:.4f}"
+        f"{len(ratios)} pairs of truths, $d$ to 200, a third of them without noise: "
+        rf"there the least $|c_1 - c_2| / \Delta$ is {least:.5f}, $c = "
+        f"{1 / least:.4f}$"
     )
     return never_falls_below(
         name,
@@ -125,45 +126,52 @@ def check_separation(preset: Preset, name: str, *, square: float) -> Verdict:
 
 
 def prove_separation(*, square: str = str(ORTHONORMAL)) -> Sequence[Step]:
-    """|alpha_i - alpha_k| >= Delta/sqrt(4 + sigma^2) for all unit truths, d and sigma.
+    r"""$|\alpha_i - \alpha_k| \ge \Delta/\sqrt{4 + \sigma^2}$ for all unit truths, $d$
+    and $\sigma$.
 
-    In the models' basis alpha_j^2 = 2 + sigma^2 - 2 theta*_j. Entry by entry (alpha_ij
-    - alpha_kj)(alpha_ij + alpha_kj) = 2 t_j, t = theta_k* - theta_i*, and both alphas
-    are at most sqrt(4 + sigma^2), as theta*_j >= -1. So the difference is at least
-    |t_j|/sqrt(4 + sigma^2); square, sum over j and use |t| >= Delta.
+    In the models' basis $\alpha_j^2 = 2 + \sigma^2 - 2 \theta_j^*$. Entry by entry
+    $(\alpha_{ij} - \alpha_{kj})(\alpha_{ij} + \alpha_{kj}) = 2 t_j$, $t = \theta_k^* -
+    \theta_i^*$, and both alphas are at most $\sqrt{4 + \sigma^2}$, as $\theta_j^* \ge
+    -1$. So the difference is at least $|t_j|/\sqrt{4 + \sigma^2}$; square, sum over $j$
+    and use $|t| \ge \Delta$.
     """
     import sympy
 
     a, b, s = sympy.symbols("a b s", real=True)
     squares = [2 + s**2 - 2 * one for one in (a, b)]
     return [
-        identity("alpha_i^2 - alpha_k^2 = 2 t", squares[0] - squares[1] - 2 * (b - a)),
         identity(
-            "square + sigma^2 - alpha^2 = 2 (1 + theta), at least 0",
+            r"$\alpha_i^2 - \alpha_k^2 = 2 t$", squares[0] - squares[1] - 2 * (b - a)
+        ),
+        identity(
+            r"square $+ \sigma^2 - \alpha^2 = 2 (1 + \theta)$, at least 0",
             sympy.Rational(square) + s**2 - squares[0] - 2 * (1 + a),
         ),
     ]
 
 
 def prove_best(*, less: str = "0") -> Sequence[Step]:
-    """|alpha_i - alpha_k| >= Delta/sqrt(2 + sqrt(2) + sigma^2), and no less will do.
+    r"""$|\alpha_i - \alpha_k| \ge \Delta/\sqrt{2 + \sqrt{2} + \sigma^2}$, and no less
+    will do.
 
-    Let a, b be the truths in the models' basis, t = a - b, m = (a + b)/2, s = 2 +
-    sigma^2. As |a| = |b| = 1, <t, m> = 0 and |m| <= 1. (1) (alpha_aj + alpha_bj)^2 <= 2
-    (alpha_aj^2 + alpha_bj^2) = 4 (s - 2 m_j), so |alpha_a - alpha_b|^2 = sum 4
-    t_j^2/(alpha_aj + alpha_bj)^2 >= sum t_j^2/(s - 2 m_j). (2) 1/(s - 2x) is convex
-    where s > 2x, it lies above its tangent. With weights p_j = t_j^2/|t|^2, Jensen
-    gives |alpha_a - alpha_b|^2 >= |t|^2/(s - 2 sum p_j m_j). (3) Let u = t/|t|, v_j =
-    u_j^2 = p_j. As m is orthogonal to u and |m| <= 1, sum p_j m_j = <v - <v, u> u, m>
-    >= -sqrt(sum u_j^4 - (sum u_j^3)^2), and the radicand is the variance of a random
-    variable that is u_j with probability u_j^2. (4) Its values lie in [-B, A], A = max
-    u_j, B = -min u_j; if both signs occur, A^2 + B^2 <= 1, and else the range is within
-    [0, 1] or [-1, 0]. With mean x the variance is (A - x)(x + B) - E (A - X)(X + B) <=
-    (A + B)^2/4 <= (A^2 + B^2)/2 <= 1/2, or at most 1/4 for one sign. So sum p_j m_j >=
-    -1/sqrt(2), and the claim follows. (5) It is approached: a, b = -(cos w, sin w), w =
-    pi/4 +- h, has u -> (1, -1)/sqrt(2) and m -> -(1, 1)/sqrt(2) as h falls to 0, where
-    t_j^2/(s - 2 m_j) sums up to |t|^2/(s + sqrt(2)), and both alphas of an entry agree
-    in the limit.
+    Let $a$, $b$ be the truths in the models' basis, $t = a - b$, $m = (a + b)/2$, $s =
+    2 + \sigma^2$. As $|a| = |b| = 1$, $\langle t, m \rangle = 0$ and $|m| \le 1$. (1)
+    $(\alpha_{aj} + \alpha_{bj})^2 \le 2 (\alpha_{aj}^2 + \alpha_{bj}^2) = 4 (s - 2
+    m_j)$, so $|\alpha_a - \alpha_b|^2 = \sum 4 t_j^2/(\alpha_{aj} + \alpha_{bj})^2 \ge
+    \sum t_j^2/(s - 2 m_j)$. (2) $1/(s - 2x)$ is convex where $s > 2x$, it lies above
+    its tangent. With weights $p_j = t_j^2/|t|^2$, Jensen gives $|\alpha_a - \alpha_b|^2
+    \ge |t|^2/(s - 2 \sum p_j m_j)$. (3) Let $u = t/|t|$, $v_j = u_j^2 = p_j$. As $m$ is
+    orthogonal to $u$ and $|m| \le 1$, $\sum p_j m_j = \langle v - \langle v, u \rangle
+    u, m \rangle \ge -\sqrt{\sum u_j^4 - (\sum u_j^3)^2}$, and the radicand is the
+    variance of a random variable that is $u_j$ with probability $u_j^2$. (4) Its values
+    lie in $[-B, A]$, $A = \max u_j$, $B = -\min u_j$; if both signs occur, $A^2 + B^2
+    \le 1$, and else the range is within $[0, 1]$ or $[-1, 0]$. With mean $x$ the
+    variance is $(A - x)(x + B) - E (A - X)(X + B) \le (A + B)^2/4 \le (A^2 + B^2)/2 \le
+    1/2$, or at most $1/4$ for one sign. So $\sum p_j m_j \ge -1/\sqrt{2}$, and the
+    claim follows. (5) It is approached: $a, b = -(\cos w, \sin w)$, $w = \pi/4 \pm h$,
+    has $u \to (1, -1)/\sqrt{2}$ and $m \to -(1, 1)/\sqrt{2}$ as $h$ falls to 0, where
+    $t_j^2/(s - 2 m_j)$ sums up to $|t|^2/(s + \sqrt{2})$, and both alphas of an entry
+    agree in the limit.
     """
     import flint
     import sympy
@@ -173,22 +181,22 @@ def prove_best(*, less: str = "0") -> Sequence[Step]:
     excess = 4 * (m - n) ** 2 / ((s - 2 * m) * (s - 2 * n) ** 2)
     return [
         identity(
-            "2 (x^2 + y^2) - (x + y)^2 = (x - y)^2",
+            "$2 (x^2 + y^2) - (x + y)^2 = (x - y)^2$",
             2 * (x**2 + y**2) - (x + y) ** 2 - (x - y) ** 2,
         ),
         identity(
-            "1/(s - 2m) lies above its tangent", 1 / (s - 2 * m) - tangent - excess
+            "$1/(s - 2m)$ lies above its tangent", 1 / (s - 2 * m) - tangent - excess
         ),
         identity(
-            "(A + B)^2/4 - (A - x)(x + B) = ((A - B)/2 - x)^2",
+            "$(A + B)^2/4 - (A - x)(x + B) = ((A - B)/2 - x)^2$",
             (top + low) ** 2 / 4 - (top - x) * (x + low) - ((top - low) / 2 - x) ** 2,
         ),
         identity(
-            "(A^2 + B^2)/2 - (A + B)^2/4 = (A - B)^2/4",
+            "$(A^2 + B^2)/2 - (A + B)^2/4 = (A - B)^2/4$",
             (top**2 + low**2) / 2 - (top + low) ** 2 / 4 - (top - low) ** 2 / 4,
         ),
         nonnegative(
-            "the square claimed is at least 2 + 2/sqrt(2)",
+            r"the square claimed is at least $2 + 2/\sqrt{2}$",
             lambda: (
                 flint.arb("1e-30")
                 - flint.arb(less)
@@ -205,20 +213,22 @@ def _least_ratio(noise: float | int, **_: float | int) -> Truth:
 
 
 _ORTHO_EVALUATION = Evaluation(
-    quantity="inf |c_i - c_j|/Delta over unit truths, with equal n, over kappa_n",
+    quantity=r"$\inf |c_i - c_j|/\Delta$ over unit truths, with equal $n$, over "
+    r"$\kappa_n$",
     parameters=(parameter("noise", 0.1),),
     bound=lambda noise: 1 / float(np.sqrt(4 + noise**2)),
     truth=_least_ratio,
     relation=">=",
-    note="proved: 1/sqrt(2 + sqrt(2) + sigma^2), approached as Delta falls to 0",
+    note=r"proved: $1/\sqrt{2 + \sqrt{2} + \sigma^2}$, approached as $\Delta$ "
+    "falls to 0",
 )
 
 _ortho_row = partial(
     row,
     preconditions=(
-        "N = d orthonormal models",
-        "|theta_k*| = 1, |theta_i* - theta_j*| >= Delta",
-        "c_k of alphas: E F_k/kappa_n, equal n",
+        "$N = d$ orthonormal models",
+        r"$|\theta_k^*| = 1$, $|\theta_i^* - \theta_j^*| \ge \Delta$",
+        r"$c_k$ of alphas: $E F_k/\kappa_n$, equal $n$",
     ),
 )
 
@@ -226,27 +236,28 @@ _ORTHO_ROWS = (
     _ortho_row(
         id=ORTHO,
         place="Lemma A.1",
-        text="|c_i - c_j| >= Delta/c, c = sqrt(4 + sigma^2)",
-        constants={"c at sigma = 0": 2.0},
-        claimed="c ~= 2",
+        text=r"$|c_i - c_j| \ge \Delta/c$, $c = \sqrt{4 + \sigma^2}$",
+        constants={r"$c$ at $\sigma = 0$": 2.0},
+        claimed=r"$c \approx 2$",
         check=partial(check_separation, square=float(ORTHONORMAL)),
         control={"square": 3.41},
         proof=prove_separation,
         proof_control={"square": "7/2"},
         evaluation=_ORTHO_EVALUATION,
-        note="The first display of the proof lacks | | on its left-hand side. The "
-        "control has c^2 = 3.41 + sigma^2.",
+        note=r"The first display of the proof lacks $|\text{ }|$ on its left-hand "
+        r"side. The control has $c^2 = 3.41 + \sigma^2$.",
     ),
     _ortho_row(
         id=f"{ORTHO}.best",
         place="Lemma A.1, its constant",
-        text="|c_i - c_j| >= Delta/sqrt(2 + sqrt(2) + sigma^2)",
-        constants={"c at sigma = 0": float(np.sqrt(BEST))},
+        text=r"$|c_i - c_j| \ge \Delta/\sqrt{2 + \sqrt{2} + \sigma^2}$",
+        constants={r"$c$ at $\sigma = 0$": float(np.sqrt(BEST))},
         check=partial(check_separation, square=BEST),
         control={"square": BEST - 1e-4},
         proof=prove_best,
         proof_control={"less": "0.001"},
-        note="Best: approached as Delta falls to 0. The control has 10^-4 less.",
+        note=r"Best: approached as $\Delta$ falls to 0. The control has $10^{-4}$ "
+        "less.",
     ),
 )
 
@@ -301,8 +312,8 @@ def check_adversary(
     claimed = share / np.sqrt(4 + _NOISE**2) * (least if by_singular_value else 1.0)
     claimed = np.broadcast_to(claimed, found.shape)
     detail = (
-        f"truths along the last singular direction, {len(found)} sets of "
-        f"models: |c_1 - c_2| over the claim from {np.min(found / claimed):.2g} to "
+        f"truths along the last singular direction, {len(found)} sets of models: "
+        f"$|c_1 - c_2|$ over the claim from {np.min(found / claimed):.2g} to "
         f"{np.max(found / claimed):.2g}"
     )
     return never_falls_below(
@@ -317,13 +328,16 @@ def check_adversary(
 
 
 def prove_models(*, square: str = "4") -> Sequence[Step]:
-    """|c_i - c_j| >= s_min(Theta) Delta/sqrt(4 + sigma^2) for any models of length 1.
+    r"""$|c_i - c_j| \ge s_{\min}(\Theta) \Delta/\sqrt{4 + \sigma^2}$ for any models of
+    length 1.
 
-    alpha_j^2 = |theta_j - theta*|^2 + sigma^2 = 2 + sigma^2 - 2 <theta_j, theta*>, and
-    so entry by entry (alpha_1j - alpha_2j)(alpha_1j + alpha_2j) = 2 <theta_j, t>, t =
-    theta_2* - theta_1*. The inner product is at least -1, hence alpha_j^2 <= 4 +
-    sigma^2 and |alpha_1j - alpha_2j| >= |<theta_j, t>|/sqrt(4 + sigma^2). Summed up,
-    the squares give |Theta t|^2/(4 + sigma^2) >= s_min^2 |t|^2/(4 + sigma^2).
+    $\alpha_j^2 = |\theta_j - \theta^*|^2 + \sigma^2 = 2 + \sigma^2 - 2 \langle
+    \theta_j, \theta^* \rangle$, and so entry by entry $(\alpha_{1j} -
+    \alpha_{2j})(\alpha_{1j} + \alpha_{2j}) = 2 \langle \theta_j, t \rangle$, $t =
+    \theta_2^* - \theta_1^*$. The inner product is at least $-1$, hence $\alpha_j^2 \le
+    4 + \sigma^2$ and $|\alpha_{1j} - \alpha_{2j}| \ge |\langle \theta_j, t
+    \rangle|/\sqrt{4 + \sigma^2}$. Summed up, the squares give $|\Theta t|^2/(4 +
+    \sigma^2) \ge s_{\min}^2 |t|^2/(4 + \sigma^2)$.
     """
     import sympy
 
@@ -331,11 +345,12 @@ def prove_models(*, square: str = "4") -> Sequence[Step]:
     squares = [2 + s**2 - 2 * one for one in (p, q)]
     return [
         identity(
-            "alpha_1^2 - alpha_2^2 = 2 <theta, t>",
+            r"$\alpha_1^2 - \alpha_2^2 = 2 \langle \theta, t \rangle$",
             squares[0] - squares[1] - 2 * (q - p),
         ),
         identity(
-            "square + sigma^2 - alpha^2 = 2 (1 + <theta, theta*>), at least 0",
+            r"square $+ \sigma^2 - \alpha^2 = 2 \cdot (1 + \langle \theta, \theta^* "
+            r"\rangle)$, at least 0",
             sympy.Rational(square) + s**2 - squares[0] - 2 * (1 + p),
         ),
     ]
@@ -374,38 +389,42 @@ def check_independent(
     """P(|c_1 - c_2| < Delta/sqrt(4 + sigma^2)) <= 1/100 for truths fixed beforehand."""
     events = _failures(preset, dimensions)
     detail = (
-        f"share below the claim at d = {listed(dimensions)}: "
+        f"share below the claim at $d = {listed(dimensions)}$: "
         f"{listed(np.mean(events, axis=1), '.2g')}"
     )
     places = {"d": np.array(dimensions, float)}
     return at_most(name, tally(events), 0.01, coordinates=places, detail=detail)
 
 
-_MODELS = "N = d independent models, uniform on the unit sphere"
+_MODELS = "$N = d$ independent models, uniform on the unit sphere"
 _row = partial(row, place="Lemma A.1, last sentence")
 
 _RANDOM_ROWS = (
     _row(
         id=RANDOM,
-        text="for large d Lemma A.1 holds for d random unit models as well, for all "
-        "truths",
-        preconditions=(_MODELS, "theta_k* any unit vectors, chosen after the models"),
-        claimed="since they are nearly orthogonal, for large d",
+        text="for large $d$ Lemma A.1 holds for $d$ random unit models as well, for "
+        "all truths",
+        preconditions=(
+            _MODELS,
+            r"$\theta_k^*$ any unit vectors, chosen after the "
+            "models",
+        ),
+        claimed="since they are nearly orthogonal, for large $d$",
         expected=Status.VIOLATED,
         fault="reading",
         other_reading=f"{RANDOM}.independent",
         check=partial(check_adversary, by_singular_value=False),
         control={"by_singular_value": True},
         note='Read as its proof and Theorem A.9 have it, "for all ortho-normal '
-        'models", with truths that may depend on them; the algorithm draws its models '
-        "without knowing the truths, and that reading is true. Nearly orthogonal in "
-        "pairs is not nearly isometric: |Theta' Theta - I| tends to 3. The control "
-        "has the least singular value in the claim.",
+        'models", with truths that may depend on them; the algorithm draws its '
+        "models without knowing the truths, and that reading is true. Nearly "
+        r"orthogonal in pairs is not nearly isometric: $|\Theta' \Theta - I|$ tends "
+        "to 3. The control has the least singular value in the claim.",
     ),
     _row(
         id=f"{RANDOM}.corrected",
-        text="|c_i - c_j| >= s_min(Theta) Delta/sqrt(4 + sigma^2)",
-        preconditions=("N models of length 1", "|theta_k*| = 1"),
+        text=r"$|c_i - c_j| \ge s_{\min}(\Theta) \Delta/\sqrt{4 + \sigma^2}$",
+        preconditions=("$N$ models of length 1", r"$|\theta_k^*| = 1$"),
         check=partial(check_adversary, by_singular_value=True),
         control={"share": 1.6},
         proof=prove_models,
@@ -414,14 +433,16 @@ _RANDOM_ROWS = (
     ),
     _row(
         id=f"{RANDOM}.independent",
-        text="P(|c_i - c_j| < Delta/sqrt(4 + sigma^2)) <= 1/100 for d >= 50",
-        preconditions=(_MODELS, "theta_k* fixed before the models are drawn"),
-        constants={"d at least": 50.0, "probability": 0.01},
-        claimed="for large d",
+        text=r"$P(|c_i - c_j| < \Delta/\sqrt{4 + \sigma^2}) \le 1/100$ for $d \ge "
+        "50$",
+        preconditions=(_MODELS, r"$\theta_k^*$ fixed before the models are drawn"),
+        constants={"$d$ at least": 50.0, "probability": 0.01},
+        claimed="for large $d$",
         check=check_independent,
         control={"dimensions": (5, 10)},
         evaluation=Evaluation(
-            quantity="P(|c_i - c_j| < Delta/sqrt(4 + sigma^2)), Delta = 1, sigma = 0.1",
+            quantity=r"$P(|c_i - c_j| < \Delta/\sqrt{4 + \sigma^2})$, $\Delta = 1$, "
+            r"$\sigma = 0.1$",
             parameters=(parameter("d", 50, least=3),),
             bound=lambda d: 0.01,
             truth=Simulation(
@@ -430,10 +451,10 @@ _RANDOM_ROWS = (
                 ),
                 numbers=lambda d: 3 * d,
             ),
-            margins=lambda d: (Margin(f"{RANDOM}.independent: d >= 50", d, 50),),
+            margins=lambda d: (Margin(rf"{RANDOM}.independent: $d \ge 50$", d, 50),),
         ),
         note="The algorithm's own use of it: models are drawn after the truths. The "
-        "control has d = 5 and 10.",
+        "control has $d = 5$ and 10.",
     ),
 )
 

@@ -95,7 +95,7 @@ def check_distance(
         found.append(np.array([_closest(num_models, generator)]))
     distances = np.concatenate(found)
     detail = (
-        f"{len(distances)} pairs, K = 2 to 10, delta = 1: least distance "
+        rf"{len(distances)} pairs, $K = 2$ to 10, $\delta = 1$: least distance "
         f"{np.min(distances):.8f}, by descent {found[-1][0]:.8f}"
     )
     claimed = np.full(len(distances), float(constant))
@@ -114,12 +114,14 @@ def check_distance(
 
 
 def prove_distance(*, square: int = 2) -> Sequence[Step]:
-    """|L_i - L_j| >= sqrt(2) delta for all loss vectors with the gap, and no more.
+    r"""$|L_i - L_j| \ge \sqrt{2} \delta$ for all loss vectors with the gap, and no
+    more.
 
-    With u = l(i, k1) - l(j, k1), l(i, k2) - l(j, k2) >= u + 2 delta, as l(i, k2) >=
-    l(i, k1) + delta and l(j, k2) <= l(j, k1) - delta. Where u + 2 delta >= 0, |L_i -
-    L_j|^2 >= u^2 + (u + 2 delta)^2 = 2 (u + delta)^2 + 2 delta^2; elsewhere u < -2
-    delta, and u^2 > 4 delta^2. Equality: K = 2, L_i = (0, delta), L_j = (delta, 0).
+    With $u = l(i, k_1) - l(j, k_1)$, $l(i, k_2) - l(j, k_2) \ge u + 2 \delta$, as $l(i,
+    k_2) \ge l(i, k_1) + \delta$ and $l(j, k_2) \le l(j, k_1) - \delta$. Where $u + 2
+    \delta \ge 0$, $|L_i - L_j|^2 \ge u^2 + (u + 2 \delta)^2 = 2 (u + \delta)^2 + 2
+    \delta^2$; elsewhere $u < -2 \delta$, and $u^2 > 4 \delta^2$. Equality: $K = 2$,
+    $L_i = (0, \delta)$, $L_j = (\delta, 0)$.
     """
     import sympy
 
@@ -127,30 +129,32 @@ def prove_distance(*, square: int = 2) -> Sequence[Step]:
     total = u**2 + (u + 2 * gap) ** 2
     return [
         identity(
-            "u^2 + (u + 2 delta)^2 = 2 (u + delta)^2 + 2 delta^2",
+            r"$u^2 + (u + 2 \delta)^2 = 2 (u + \delta)^2 + 2 \delta^2$",
             total - 2 * (u + gap) ** 2 - square * gap**2,
         ),
-        exactly("4 >= square", square <= 4),
+        exactly(r"4 $\ge$ square", square <= 4),
         identity(
-            "|(0, delta) - (delta, 0)|^2 = 2 delta^2",
+            r"$|(0, \delta) - (\delta, 0)|^2 = 2 \delta^2$",
             gap**2 + (-gap) ** 2 - square * gap**2,
         ),
     ]
 
 
 def prove_linkage(*, share: int = 1) -> Sequence[Step]:
-    """Single linkage finds the clusters if all distances within are below sqrt(2)
-    delta.
+    r"""Single linkage finds the clusters if all distances within are below $\sqrt{2}
+    \delta$.
 
-    Every distance between clusters is sqrt(2) delta or more (`prove_distance`), so
+    Every distance between clusters is $\sqrt{2} \delta$ or more (`prove_distance`), so
     every distance within is below every one between: merging the closest pairs first,
-    single linkage joins each cluster before any two of them, and stops at K clusters
+    single linkage joins each cluster before any two of them, and stops at $K$ clusters
     there.
     """
     within, between = Fraction(2) * share, Fraction(2)
     return [
         *prove_distance(),
-        exactly("squares within < 2 share <= 2 <= squares between", within <= between),
+        exactly(
+            r"squares within $< 2$ share $\le 2 \le$ squares between", within <= between
+        ),
     ]
 
 
@@ -185,8 +189,8 @@ def check_k_means(preset: Preset, name: str, *, spread: float = 1000.0) -> Verdi
         wrong.append(_wrong_pairs(found, clusters))
         ratios.append(_inertia(losses, found) / _inertia(losses, clusters))
     detail = (
-        f"{len(wrong)} times 100 clients whose losses vary by {spread:g} gaps: "
-        f"IFCA chooses right for {np.min(chosen):.0%}, k-means judges "
+        f"{len(wrong)} times 100 clients whose losses vary by {spread:g} gaps: IFCA "
+        f"chooses right for {np.min(chosen):.0%}, $k$-means judges "
         f"{np.min(wrong):.0%} to {np.max(wrong):.0%} of the pairs wrongly, at "
         f"{np.max(ratios):.2f} or less of the true clusters' inertia"
     )
@@ -198,9 +202,10 @@ def prove_spread(*, levels: tuple[int, int] = (0, 1000)) -> Sequence[Step]:
     """Two clients of each cluster, gap 1, whose losses share a level of 0 or 1000: the
     best two means are those of the levels, not those of the clusters.
 
-    Clients (0, 1), (1000, 1001) of cluster 1 and (1, 0), (1001, 1000) of cluster 2.
-    Every client's least loss is 1 below its other, at its own model. The true clusters'
-    means cost 2 times (1000^2 + 1000^2)/2, those of the levels 2 times 1.
+    Clients $(0, 1)$, $(1000, 1001)$ of cluster 1 and $(1, 0)$, $(1001, 1000)$ of
+    cluster 2. Every client's least loss is 1 below its other, at its own model. The
+    true clusters' means cost 2 times $(1000^2 + 1000^2)/2$, those of the levels 2 times
+    1.
     """
     one = [(level, level + 1) for level in levels]
     two = [(level + 1, level) for level in levels]
@@ -237,8 +242,8 @@ def check_linkage(preset: Preset, name: str, *, spread: float = 0.999) -> Verdic
             found = scipy.cluster.hierarchy.fcluster(tree, num_models, "maxclust")
             wrong.append(_wrong_pairs(found, clusters))
     detail = (
-        f"{len(wrong)} sets of clients, K = 2 to 10: pairs judged wrongly at "
-        f"most {np.max(wrong):.1%}"
+        f"{len(wrong)} sets of clients, $K = 2$ to 10: pairs judged wrongly at most "
+        f"{np.max(wrong):.1%}"
     )
     places = nested(k=_CLUSTERS, draw=range(len(wrong) // len(_CLUSTERS)))
     return _none_wrong(name, wrong, places, detail)
@@ -259,27 +264,30 @@ def _none_wrong(
     )
 
 
-_GAP = "every client's least loss is delta or more below its next, delta > 0"
+_GAP = r"every client's least loss is $\delta$ or more below its next, $\delta > 0$"
 
 STATEMENTS = (
     row(
         id=LEMMA,
         place="Lemma A.17",
-        text="|L_i - L_j| >= sqrt(2) delta for clients of different best models",
+        text=r"$|L_i - L_j| \ge \sqrt{2} \delta$ for clients of different best "
+        "models",
         preconditions=(_GAP,),
         check=check_distance,
         control={"constant": 1.41422},
         proof=prove_distance,
         proof_control={"square": 3},
         evaluation=Evaluation(
-            quantity="inf |L_i - L_j|/delta over loss vectors with a gap of delta",
+            quantity=r"$\inf |L_i - L_j|/\delta$ over loss vectors with a gap of "
+            r"$\delta$",
             parameters=(parameter("num_models", 2, least=2, most=500),),
             bound=lambda num_models: float(np.sqrt(2)),
             truth=lambda num_models: exact(
                 float(np.linalg.norm(np.subtract(*np.eye(int(num_models))[:2])))
             ),
             relation=">=",
-            note="attained at (0, delta) and (delta, 0), further losses the same",
+            note=r"attained at $(0, \delta)$ and $(\delta, 0)$, further losses the "
+            "same",
         ),
         note="Tight. The control has 1.41422.",
     ),
@@ -287,7 +295,7 @@ STATEMENTS = (
         id=RECOVERY,
         place="Appendix A.3, first sentence",
         text="IFCA's condition of cluster recovery implies that CLoVE's loss vectors "
-        "are separated, so that k-means recovers the clusters",
+        "are separated, so that $k$-means recovers the clusters",
         preconditions=(_GAP, "best models differ between clusters"),
         expected=Status.VIOLATED,
         fault="reading",
@@ -298,16 +306,16 @@ STATEMENTS = (
         proof_control={"levels": (0, 1)},
         note="Read as a claim on recovery, which is what the comparison is for; the "
         "appendix shows that loss vectors of different clusters are apart, and that "
-        "is true. Clusters sqrt(2) delta apart may be far wider than that: IFCA's "
-        "choice is then right and k-means is no better than chance. The control has "
-        "losses that vary by a tenth of the gap.",
+        r"is true. Clusters $\sqrt{2} \delta$ apart may be far wider than that: "
+        "IFCA's choice is then right and $k$-means is no better than chance. The "
+        "control has losses that vary by a tenth of the gap.",
     ),
     row(
         id=f"{RECOVERY}.corrected",
         place="Appendix A.3",
-        text="if besides no two clients of a cluster are sqrt(2) delta or more apart, "
-        "single linkage of the loss vectors recovers the clusters",
-        preconditions=(_GAP, "|L_i - L_j| < sqrt(2) delta within clusters"),
+        text=r"if besides no two clients of a cluster are $\sqrt{2} \delta$ or more "
+        "apart, single linkage of the loss vectors recovers the clusters",
+        preconditions=(_GAP, r"$|L_i - L_j| < \sqrt{2} \delta$ within clusters"),
         check=check_linkage,
         control={"spread": 30.0},
         proof=prove_linkage,

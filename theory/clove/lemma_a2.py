@@ -113,8 +113,8 @@ def check_lemma(
     methods = np.repeat(["formula", "segment", "descent"], list(map(len, found)))
     values = np.concatenate(found)
     detail = (
-        f"sigma/Delta up to {up_to:.5f}, least |c_i - c_j| / Delta "
-        f"{np.min(values):.5f}; {np.sum(searched)} noises by descent"
+        rf"$\sigma/\Delta$ up to {up_to:.5f}, least $|c_i - c_j| / \Delta "
+        f"{np.min(values):.5f}$; {np.sum(searched)} noises by descent"
     )
     return never_falls_below(
         name,
@@ -156,24 +156,25 @@ def check_infimum(preset: Preset, name: str, *, scale: float = 1.0) -> Verdict:
     on_segment = never_exceeds(name, _on_segment(ratios), claimed, **judged)
     excess = float(np.max(found - claimed))
     detail = (
-        f"{len(ratios)} noises: descent ends at most {excess:.1g} above "
-        "Delta f(sigma/Delta), the segment attains it"
+        rf"{len(ratios)} noises: descent ends at most {excess:.1g} above $\Delta "
+        r"f(\sigma/\Delta)$, the segment attains it"
     )
     return combine(name, [below, on_segment], detail=detail)
 
 
 def prove_infimum(*, reach: str = "1/4") -> Sequence[Step]:
-    """inf |c_i - c_j| = Delta f(sigma/Delta), f(s) = sqrt(2) (sqrt(9/16 + s^2) -
-    sqrt(1/16 + s^2)), for every K, d, Delta and sigma.
+    r"""$\inf |c_i - c_j| = \Delta f(\sigma/\Delta)$, $f(s) = \sqrt{2} (\sqrt{9/16 +
+    s^2} - \sqrt{1/16 + s^2})$, for every $K$, $d$, $\Delta$ and $\sigma$.
 
-    In units of Delta: entry i of c_i - c_j is, up to its sign, sqrt(r^2 + s^2) -
-    sqrt(q^2 + s^2), q = |theta_i - theta_i*| <= 1/4 and r = |theta_i - theta_j*| >= 1 -
-    1/4 by the triangle inequality. sqrt(r^2 + s^2) rises with r, so the entry is at
-    least g = sqrt(9/16 + s^2) - sqrt(1/16 + s^2) > 0. Entry j has the same form, the
-    others add squares: |c_i - c_j|^2 >= 2 g^2 = f(s)^2. With truths 1 apart (unit
-    vectors at 60 degrees where Delta = 1; any two at distance Delta), both models on
-    the segment between them at 1/4 from their own, and K = 2, both entries are g. And g
-    = (1/2)/(sqrt(9/16 + s^2) + sqrt(1/16 + s^2)).
+    In units of $\Delta$: entry $i$ of $c_i - c_j$ is, up to its sign, $\sqrt{r^2 + s^2}
+    - \sqrt{q^2 + s^2}$, $q = |\theta_i - \theta_i^*| \le 1/4$ and $r = |\theta_i -
+    \theta_j^*| \ge 1 - 1/4$ by the triangle inequality. $\sqrt{r^2 + s^2}$ rises with
+    $r$, so the entry is at least $g = \sqrt{9/16 + s^2} - \sqrt{1/16 + s^2} > 0$. Entry
+    $j$ has the same form, the others add squares: $|c_i - c_j|^2 \ge 2 g^2 = f(s)^2$.
+    With truths 1 apart (unit vectors at 60 degrees where $\Delta = 1$; any two at
+    distance $\Delta$), both models on the segment between them at $1/4$ from their own,
+    and $K = 2$, both entries are $g$. And $g = (1/2)/(\sqrt{9/16 + s^2} + \sqrt{1/16 +
+    s^2})$.
     """
     import sympy
 
@@ -183,21 +184,23 @@ def prove_infimum(*, reach: str = "1/4") -> Sequence[Step]:
     far, near = (sympy.sqrt(place**2 + s**2) for place in (1 - own, own))
     return [
         identity(
-            "sqrt(r^2 + s^2) d/dr sqrt(r^2 + s^2) = r, at least 0",
+            r"$\sqrt{r^2 + s^2} \frac{d}{d r} \sqrt{r^2 + s^2} = r$, at least "
+            "0",
             sympy.diff(root, r) * root - r,
         ),
         identity(
-            "at r = 1 - 1/4 and q = 1/4 the difference times the sum is 1/2",
+            "at $r = 1 - 1/4$ and $q = 1/4$ the difference times the sum is $1/2$",
             (far - near) * (far + near) - sympy.Rational(1, 2),
         ),
     ]
 
 
 def prove_lemma(*, noise: str = "1/4", least: str = "0.618") -> Sequence[Step]:
-    """|c_i - c_j| >= 0.618 Delta > Delta/2 where sigma <= Delta/4.
+    r"""$|c_i - c_j| \ge 0.618 \Delta > \Delta/2$ where $\sigma \le \Delta/4$.
 
-    |c_i - c_j| >= Delta f(sigma/Delta) (see `prove_infimum`), f(s) =
-    (1/sqrt(2))/(sqrt(9/16 + s^2) + sqrt(1/16 + s^2)) falls with s, and f(1/4) > 0.618.
+    $|c_i - c_j| \ge \Delta f(\sigma/\Delta)$ (see `prove_infimum`), $f(s) =
+    (1/\sqrt{2})/(\sqrt{9/16 + s^2} + \sqrt{1/16 + s^2})$ falls with $s$, and $f(1/4) >
+    0.618$.
     """
     import flint
 
@@ -207,16 +210,17 @@ def prove_lemma(*, noise: str = "1/4", least: str = "0.618") -> Sequence[Step]:
         far, near = ((flint.arb(top) / 16 + place * place).sqrt() for top in (9, 1))
         return 1 / flint.arb(2).sqrt() / (far + near) - flint.arb(least)
 
-    text = f"f({noise}) > {least}"
+    text = f"$f({noise}) > {least}$"
     return [*prove_infimum(), nonnegative(text, above, {}, strict=True)]
 
 
 def prove_threshold(*, square: str = "7/32") -> Sequence[Step]:
-    """|c_i - c_j| > Delta/2 for all configurations iff sigma < sqrt(7/32) Delta.
+    r"""$|c_i - c_j| > \Delta/2$ for all configurations iff $\sigma < \sqrt{7/32}
+    \Delta$.
 
-    The infimum is Delta f(sigma/Delta) and attained (see `prove_infimum`), f =
-    (1/sqrt(2))/(sqrt(9/16 + s^2) + sqrt(1/16 + s^2)) falls strictly, and f = 1/2 at s^2
-    = 7/32.
+    The infimum is $\Delta f(\sigma/\Delta)$ and attained (see `prove_infimum`), $f =
+    (1/\sqrt{2})/(\sqrt{9/16 + s^2} + \sqrt{1/16 + s^2})$ falls strictly, and $f = 1/2$
+    at $s^2 = 7/32$.
     """
     import sympy
 
@@ -224,14 +228,15 @@ def prove_threshold(*, square: str = "7/32") -> Sequence[Step]:
     far, near = (sympy.sqrt(sympy.Rational(top, 16) + place) for top in (9, 1))
     return [
         *prove_infimum(),
-        identity("f(sqrt(7/32)) = 1/2", sympy.sqrt(2) * (far - near) - 0.5),
+        identity(r"$f(\sqrt{7/32}) = 1/2$", sympy.sqrt(2) * (far - near) - 0.5),
     ]
 
 
 def prove_noisy(*, noise: str = "2") -> Sequence[Step]:
-    """At sigma = 2 Delta, Delta < 1/2, there are models with |c_i - c_j| < Delta/2.
+    r"""At $\sigma = 2 \Delta$, $\Delta < 1/2$, there are models with $|c_i - c_j| <
+    \Delta/2$.
 
-    The infimum of Lemma A.2 is attained (see `prove_infimum`), and f(2) < 1/2.
+    The infimum of Lemma A.2 is attained (see `prove_infimum`), and $f(2) < 1/2$.
     """
     import flint
 
@@ -240,13 +245,13 @@ def prove_noisy(*, noise: str = "2") -> Sequence[Step]:
         far, near = ((flint.arb(top) / 16 + square).sqrt() for top in (9, 1))
         return flint.arb("0.5") - 1 / flint.arb(2).sqrt() / (far + near)
 
-    return [*prove_infimum(), nonnegative("f(2) < 1/2", below, {}, strict=True)]
+    return [*prove_infimum(), nonnegative("$f(2) < 1/2$", below, {}, strict=True)]
 
 
 def _evaluation(most: float) -> Evaluation:
     """Of the infimum, claimed for sigma up to `most` Delta."""
     return Evaluation(
-        quantity="inf |c_i - c_j| over Delta-proximal models, over kappa_n",
+        quantity=r"$\inf |c_i - c_j|$ over $\Delta$-proximal models, over $\kappa_n$",
         parameters=(
             parameter("separation", 1.0, least=0.0, most=2.0, open=True),
             parameter("noise", 0.1),
@@ -257,40 +262,44 @@ def _evaluation(most: float) -> Evaluation:
         ),
         margins=lambda separation, noise: (
             Margin(
-                f"clove.lemA2: sigma <= {most:.5g} Delta",
+                rf"clove.lemA2: $\sigma \le {most:.5g} \Delta$",
                 noise,
                 most * separation,
                 at_least=False,
             ),
         ),
         relation=">=",
-        note="proved: Delta sqrt(2) (sqrt(9/16 + s^2) - sqrt(1/16 + s^2)), s = "
-        "sigma/Delta",
+        note=r"proved: $\Delta \sqrt{2} (\sqrt{9/16 + s^2} - \sqrt{1/16 + "
+        r"s^2})$, $s = \sigma/\Delta$",
     )
 
 
-_PROXIMAL = ("|theta_k - theta_k*| <= Delta/4 for all k, N = K",)
+_PROXIMAL = (r"$|\theta_k - \theta_k^*| \le \Delta/4$ for all $k$, $N = K$",)
 _row = partial(row, place="Lemma A.2")
 
 _LEMMA_ROWS = (
     _row(
         id=LEMMA,
-        text="|c_i - c_j| > Delta/2",
-        preconditions=(*_PROXIMAL, "sigma <= Delta/4, which only the proof says"),
-        claimed="sigma << Delta/4 in the proof",
+        text=r"$|c_i - c_j| > \Delta/2$",
+        preconditions=(*_PROXIMAL, r"$\sigma \le \Delta/4$, which only the proof says"),
+        claimed=r"$\sigma \ll \Delta/4$ in the proof",
         check=partial(check_lemma, up_to=0.25),
         control={"up_to": 0.48},
         proof=prove_lemma,
         proof_control={"noise": "1/2", "least": "0.5"},
         evaluation=_evaluation(0.25),
-        note="True by a margin: the least is 0.618 Delta at sigma = Delta/4. With the "
-        "true means it is kappa_n times that, and n = 1 fails there. The control has "
-        "sigma up to 0.48 Delta.",
+        note=r"True by a margin: the least is $0.618 \Delta$ at $\sigma = \Delta/4$. "
+        r"With the true means it is $\kappa_n$ times that, and $n = 1$ fails there. "
+        r"The control has $\sigma$ up to $0.48 \Delta$.",
     ),
     _row(
         id=ANY_NOISE,
-        text="|c_i - c_j| > Delta/2, whatever sigma << 1",
-        preconditions=(*_PROXIMAL, "sigma < 1, Delta any: as the lemma is stated"),
+        text=r"$|c_i - c_j| > \Delta/2$, whatever $\sigma \ll 1$",
+        preconditions=(
+            *_PROXIMAL,
+            r"$\sigma < 1$, $\Delta$ any: as the lemma is "
+            "stated",
+        ),
         expected=Status.VIOLATED,
         fault="reading",
         other_reading=LEMMA,
@@ -298,34 +307,36 @@ _LEMMA_ROWS = (
         control={"least": 0.17},
         proof=prove_noisy,
         proof_control={"noise": "0.4"},
-        note="As the lemma is stated; its proof has sigma << Delta/4, and Section 4 "
-        "takes Delta close to 1. Small Delta is what Figure 3 has: with Delta = 0.05 "
-        "and sigma = 0.1 the means are 0.0085 apart. The control claims 0.17 Delta.",
+        note=r"As the lemma is stated; its proof has $\sigma \ll \Delta/4$, and "
+        r"Section 4 takes $\Delta$ close to 1. Small $\Delta$ is what Figure 3 has: "
+        r"with $\Delta = 0.05$ and $\sigma = 0.1$ the means are 0.0085 apart. The "
+        r"control claims $0.17 \Delta$.",
     ),
     _row(
         id=f"{ANY_NOISE}.corrected",
-        text="|c_i - c_j| > Delta/2 if sigma < sqrt(7/32) Delta = 0.46771 Delta, and "
-        "not otherwise",
+        text=r"$|c_i - c_j| > \Delta/2$ if $\sigma < \sqrt{7/32} \Delta = 0.46771 "
+        r"\Delta$, and not otherwise",
         preconditions=_PROXIMAL,
-        constants={"sigma/Delta below": THRESHOLD},
+        constants={r"$\sigma/\Delta$ below": THRESHOLD},
         check=check_threshold,
         control={"threshold": THRESHOLD + 1e-6},
         proof=prove_threshold,
         proof_control={"square": "8/32"},
         evaluation=_evaluation(THRESHOLD),
-        note="Equality at the threshold. The control has sigma/Delta larger by 10^-6.",
+        note=r"Equality at the threshold. The control has $\sigma/\Delta$ larger by "
+        "$10^{-6}$.",
     ),
     _row(
         id=f"{LEMMA}.exact",
-        text="inf |c_i - c_j| = Delta sqrt(2) (sqrt(9/16 + sigma^2/Delta^2) - "
-        "sqrt(1/16 + sigma^2/Delta^2))",
+        text=r"$\inf |c_i - c_j| = \Delta \sqrt{2} (\sqrt{9/16 + "
+        r"\sigma^2/\Delta^2} - \sqrt{1/16 + \sigma^2/\Delta^2})$",
         preconditions=_PROXIMAL,
         check=check_infimum,
         control={"scale": 1 - 1e-6},
         proof=prove_infimum,
         proof_control={"reach": "1/3"},
         note="Attained where both models lie on the segment between the truths. The "
-        "control claims 10^-6 less.",
+        "control claims $10^{-6}$ less.",
     ),
 )
 
@@ -356,9 +367,9 @@ def check_step(
     if squared:
         right = np.abs(other**2 - own**2 + (delta / 4) ** 2)
     detail = (
-        f"{np.mean(right > left + 1e-13):.0%} of {size} distances fail; at "
-        f"|theta_i - theta_j*| = 2, theta_i = theta_i*, sigma = 0, Delta = 1 the sides "
-        f"are {left[0]:.4g} and {right[0]:.4g}"
+        rf"{np.mean(right > left + 1e-13):.0%} of {size} distances fail; at $|\theta_i "
+        r"- \theta_j^*| = 2$, $\theta_i = \theta_i^*$, $\sigma = 0$, $\Delta = 1$ the "
+        f"sides are {left[0]:.4g} and {right[0]:.4g}"
     )
     places = {"separation": delta, "noise": sigma}
     found = never_falls_below(
@@ -387,27 +398,30 @@ def check_step(
 
 
 def prove_units(*, distance: str = "2") -> Sequence[Step]:
-    """|theta_i - theta_j*| = 2, theta_i = theta_i*, sigma = 0, Delta = 1: 2 < 4.0625.
+    r"""$|\theta_i - \theta_j^*| = 2$, $\theta_i = \theta_i^*$, $\sigma = 0$, $\Delta =
+    1$: $2 < 4.0625$.
 
-    Unit truths theta_j* = -theta_i*, which are 2 >= Delta apart, meet the conditions.
+    Unit truths $\theta_j^* = -\theta_i^*$, which are $2 \ge \Delta$ apart, meet the
+    conditions.
     """
     length = Fraction(distance)
-    return [exactly("r < r^2 - 0 + (1/4)^2", length < length**2 + Fraction(1, 16))]
+    return [exactly("$r < r^2 - 0 + (1/4)^2$", length < length**2 + Fraction(1, 16))]
 
 
 def prove_step(*, share: str = "1/4") -> Sequence[Step]:
-    """sqrt(r^2 + s^2) - sqrt(q^2 + s^2) >= r - sqrt(q^2 + 1/16) >= (3 - sqrt(2))/4 for
-    r >= 3/4, q <= 1/4, s <= 1/4, lengths in units of Delta.
+    r"""$\sqrt{r^2 + s^2} - \sqrt{q^2 + s^2} \ge r - \sqrt{q^2 + 1/16} \ge (3 -
+    \sqrt{2})/4$ for $r \ge 3/4$, $q \le 1/4$, $s \le 1/4$, lengths in units of
+    $\Delta$.
 
-    sqrt(r^2 + s^2) >= r and s^2 <= 1/16 give the first, r >= 3/4 and q^2 <= 1/16 the
-    second: 3/4 - sqrt(1/16 + 1/16) = (3 - sqrt(2))/4.
+    $\sqrt{r^2 + s^2} \ge r$ and $s^2 \le 1/16$ give the first, $r \ge 3/4$ and $q^2 \le
+    1/16$ the second: $3/4 - \sqrt{1/16 + 1/16} = (3 - \sqrt{2})/4$.
     """
     import sympy
 
     edge = sympy.Rational(share)
     return [
         identity(
-            "3/4 - sqrt(1/16 + s^2) = (3 - sqrt(2))/4 at s = 1/4",
+            r"$3/4 - \sqrt{1/16 + s^2} = (3 - \sqrt{2})/4$ at $s = 1/4$",
             sympy.Rational(3, 4)
             - sympy.sqrt(sympy.Rational(1, 16) + edge**2)
             - (3 - sympy.sqrt(2)) / 4,
@@ -418,14 +432,18 @@ def prove_step(*, share: str = "1/4") -> Sequence[Step]:
 _step_row = partial(
     row,
     place="Lemma A.2, first display of the proof",
-    preconditions=("|theta_k - theta_k*| <= Delta/4 for all k", "sigma <= Delta/4"),
+    preconditions=(
+        r"$|\theta_k - \theta_k^*| \le \Delta/4$ for all $k$",
+        r"$\sigma \le "
+        r"\Delta/4$",
+    ),
 )
 
 _STEP_ROWS = (
     _step_row(
         id=STEP,
-        text="|c_j^i - c_i^i| >= | |theta_i - theta_j*|^2 - |theta_i - theta_i*|^2 + "
-        "(Delta/4)^2 |",
+        text=r"$|c_j^i - c_i^i| \ge ||\theta_i - \theta_j^*|^2 - |\theta_i - "
+        r"\theta_i^*|^2 + (\Delta/4)^2|$",
         expected=Status.VIOLATED,
         fault="misprint",
         check=partial(check_step, squared=True),
@@ -437,13 +455,14 @@ _STEP_ROWS = (
     ),
     _step_row(
         id=f"{STEP}.corrected",
-        text="|c_j^i - c_i^i| >= |theta_i - theta_j*| - sqrt(|theta_i - theta_i*|^2 + "
-        "(Delta/4)^2) >= (3 - sqrt(2)) Delta/4",
+        text=r"$|c_j^i - c_i^i| \ge |\theta_i - \theta_j^*| - \sqrt{|\theta_i - "
+        r"\theta_i^*|^2 + (\Delta/4)^2} \ge (3 - \sqrt{2}) \Delta/4$",
         check=partial(check_step, squared=False),
         control={"noise": 0.27},
         proof=prove_step,
         proof_control={"share": "0.27"},
-        note="What the display must mean. The control has sigma up to 0.27 Delta.",
+        note=r"What the display must mean. The control has $\sigma$ up to $0.27 "
+        r"\Delta$.",
     ),
 )
 

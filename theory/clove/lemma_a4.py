@@ -123,7 +123,7 @@ def _judge(
             "m": np.array([float(one.cell.num_clients) for one in drawn]),
             "n": np.array([float(one.cell.num_samples) for one in drawn]),
         },
-        detail=f"N = d x M = {', '.join(shapes)}: {detail} {', '.join(shares)}",
+        detail=rf"$N = d \times M = {', '.join(shapes)}$: {detail} {', '.join(shares)}",
     )
 
 
@@ -136,7 +136,7 @@ def check_printed(preset: Preset, name: str, *, each: bool = False) -> Verdict:
         level = 4.5 * np.log(features * one.cell.num_clients / one.cell.delta) ** 2
         front = features if each else 1
         bounds.append(front * level * float(np.max(one.variances)))
-    detail = "median of max |a_i - c|^2 over the bound (beyond it)"
+    detail = r"median of $\max |a_i - c|^2$ over the bound (beyond it)"
     return _judge(name, drawn, bounds, detail)
 
 
@@ -156,7 +156,7 @@ def check_corrected(preset: Preset, name: str, *, share: float = 1.0) -> Verdict
         tail = deviation(cell.num_clients, cell.delta, cell.num_samples)
         reach = np.sqrt(np.sum(one.variances)) + one.operator * tail
         bounds.append(float(share * reach) ** 2)
-    detail = "median of max |a_i - c|^2 over the square of the bound (beyond it)"
+    detail = r"median of $\max |a_i - c|^2$ over the square of the bound (beyond it)"
     sampled = _judge(name, drawn, bounds, detail)
     return combine(name, [sampled, _one_model(name, share)], detail=sampled.detail)
 
@@ -181,16 +181,18 @@ def _one_model(name: str, share: float) -> Verdict:
 
 
 def prove_corrected(*, square: int = 2) -> Sequence[Step]:
-    """P(for all i: |a_i - c| <= sqrt(sum_j Var_j) + |U|_op sqrt(2 log(M/delta)/n)) >= 1
-    - delta, for all models, N, M, n and delta.
+    r"""$P(\text{for all }i\text{: }|a_i - c| \le \sqrt{\sum_j \operatorname{Var}_j} +
+    |U|_{\mathrm{op}} \sqrt{2 \log(M/\delta)/n}) \ge 1 - \delta$, for all models, $N$,
+    $M$, $n$ and $\delta$.
 
-    F_j = |W u_j|/sqrt(n) with one standard normal W, n x (d + 1), for all models. As
-    ||W u| - |W' u|| <= |(W - W') u|, |F(W) - F(W')|^2 <= sum_j |(W - W') u_j|^2/n = |(W
-    - W') U|_F^2/n <= |U|_op^2 |W - W'|_F^2/n, and so |F - c| is a Lipschitz function of
-    W with constant |U|_op/sqrt(n). Gaussian concentration (Tsirelson, Ibragimov and
-    Sudakov, 1976): P(|F - c| > E|F - c| + |U|_op s/sqrt(n)) <= exp(-s^2/2). E|F - c| <=
-    (E|F - c|^2)^(1/2) = (sum_j Var_j)^(1/2) by Jensen's inequality. Take s^2 = 2
-    log(M/delta), and add up over M clients.
+    $F_j = |W u_j|/\sqrt{n}$ with one standard normal $W$, $n \times (d + 1)$, for all
+    models. As $||W u| - |W' u|| \le |(W - W') u|$, $|F(W) - F(W')|^2 \le \sum_j |(W -
+    W') u_j|^2/n = |(W - W') U|_F^2/n \le |U|_{\mathrm{op}}^2 |W - W'|_F^2/n$, and so
+    $|F - c|$ is a Lipschitz function of $W$ with constant $|U|_{\mathrm{op}}/\sqrt{n}$.
+    Gaussian concentration (Tsirelson, Ibragimov and Sudakov, 1976): $P(|F - c| > E|F -
+    c| + |U|_{\mathrm{op}} s/\sqrt{n}) \le \exp(-s^2/2)$. $E|F - c| \le (E|F -
+    c|^2)^{1/2} = (\sum_j \operatorname{Var}_j)^{1/2}$ by Jensen's inequality. Take $s^2
+    = 2 \log(M/\delta)$, and add up over $M$ clients.
     """
     import sympy
 
@@ -201,11 +203,11 @@ def prove_corrected(*, square: int = 2) -> Sequence[Step]:
     product = change * models
     return [
         identity(
-            "sum_j |V u_j|^2 = |V U|_F^2 = tr(V U U' V')",
+            r"$\sum_j |V u_j|^2 = |V U|_F^2 = \operatorname{tr}(V U U' V')$",
             columns - (product * product.T).trace(),
         ),
         identity(
-            "exp(-s^2/2) = delta/M at s^2 = 2 log(M/delta)",
+            r"$\exp(-s^2/2) = \delta/M$ at $s^2 = 2 \log(M/\delta)$",
             sympy.exp(-square * sympy.log(ratio) / 2) - 1 / ratio,
         ),
     ]
@@ -241,7 +243,7 @@ def _evaluation(which: int) -> Evaluation:
         return found[0] > found[which]
 
     return Evaluation(
-        quantity="P(max_i |a_i - c_s(i)| exceeds its bound)",
+        quantity=r"$P(\max_i |a_i - c_{s(i)}|\text{ exceeds its bound})$",
         parameters=(
             parameter("d", 300, most=2000),
             parameter("m", 2),
@@ -255,7 +257,7 @@ def _evaluation(which: int) -> Evaluation:
             numbers=lambda d, m, n, **_: float(m) * min(n, d + 1) * (d + 1),
         ),
         margins=lambda failure, **_: (
-            Margin(f"{LEMMA}: delta < 1", failure, 1.0, at_least=False),
+            Margin(rf"{LEMMA}: $\delta < 1$", failure, 1.0, at_least=False),
         ),
         note="orthonormal models, a truth drawn for each set of trials",
     )
@@ -264,35 +266,38 @@ def _evaluation(which: int) -> Evaluation:
 _lemma_row = partial(
     row,
     place="Lemma A.4",
-    preconditions=("N = d orthonormal models", "fresh samples", "delta < 1"),
+    preconditions=("$N = d$ orthonormal models", "fresh samples", r"$\delta < 1$"),
 )
 
 _LEMMA_ROWS = (
     _lemma_row(
         id=LEMMA,
-        text="P(for all i: |a_i - c_s(i)|^2 <= (9/2) log^2(NM/delta) max_j Var_j) >= 1 "
-        "- delta",
+        text=r"$P(\text{for all }i\text{: }|a_i - c_{s(i)}|^2 \le (9/2) \log^2(N "
+        r"M/\delta) \max_j \operatorname{Var}_j) \ge 1 - \delta$",
         expected=Status.VIOLATED,
         fault="printed",
         check=check_printed,
         control={"each": True},
         evaluation=_evaluation(1),
-        note="The union bound is over entries, the claim about their sum of squares: a "
-        "factor N is lost, which log^2 hides while N is below some 4.5 "
-        "log^2(NM/delta). The control has that N.",
+        note="The union bound is over entries, the claim about their sum of squares: "
+        r"a factor $N$ is lost, which $\log^2$ hides while $N$ is below some $4.5 "
+        r"\log^2(N M/\delta)$. The control has that $N$.",
     ),
     _lemma_row(
         id=f"{LEMMA}.corrected",
-        text="P(for all i: |a_i - c_s(i)| <= sqrt(sum_j Var_j) + |U|_op sqrt(2 "
-        "log(M/delta)/n)) >= 1 - delta, U = (theta_j - theta*; -sigma) for all j",
+        text=r"$P(\text{for all }i\text{: }|a_i - c_{s(i)}| \le \sqrt{\sum_j "
+        r"\operatorname{Var}_j} + |U|_{\mathrm{op}} \sqrt{2 "
+        r"\log(M/\delta)/n}) \ge 1 - \delta$, $U = (\theta_j - \theta^*; -\sigma)$ "
+        "for all $j$",
         check=check_corrected,
         control={"share": 0.35},
         proof=prove_corrected,
         proof_control={"square": 1},
         evaluation=_evaluation(2),
         note="By the Lipschitz constant of the square-root loss vector. For "
-        "orthonormal models |U|_op^2 <= (1 + sqrt(N))^2 + sigma^2 N: both terms are of "
-        "order sqrt(N/n). The control claims 0.35 of it.",
+        r"orthonormal models $|U|_{\mathrm{op}}^2 \le (1 + \sqrt{N})^2 + "
+        r"\sigma^2 N$: both terms are of order $\sqrt{N/n}$. The control claims "
+        "0.35 of it.",
     ),
 )
 
@@ -345,8 +350,8 @@ def check_quoted(
         coordinates={"n": count, "exponent": x},
     )
     detail = (
-        f"exact tails, {len(_COUNTS)} n from 1 to 10^6, x from 10^-6 to 60: "
-        f"log P + x is at most {np.max(logarithm + x):.3f}"
+        f"exact tails, {len(_COUNTS)} $n$ from 1 to $10^6$, $x$ from $10^{{-6}}$ to "
+        rf"60: $\log P + x$ is at most {np.max(logarithm + x):.3f}"
     )
     far = x == np.max(x)
     reached = attained(name, (x / -logarithm)[far], share=0.84)
@@ -354,12 +359,12 @@ def check_quoted(
 
 
 def prove_quoted(*, front: int = 2) -> Sequence[Step]:
-    """P(chi2_n - n >= 2 sqrt(n x) + 2x) <= e^{-x} for all n and x > 0.
+    r"""$P(\chi_n^2 - n \ge 2 \sqrt{n x} + 2x) \le e^{-x}$ for all $n$ and $x > 0$.
 
-    Chernoff: for l in (0, 1/2) log E exp(l (chi2_n - n)) = -n (log(1 - 2l)/2 + l) <= n
-    l^2/(1 - 2l), since h(l) = l^2/(1 - 2l) + l + log(1 - 2l)/2 has h(0) = 0 and h' = 2
-    l^2/(1 - 2l)^2 >= 0. At l = sqrt(x)/(sqrt(n) + 2 sqrt(x)) the exponent n l^2/(1 -
-    2l) - l (2 sqrt(n x) + 2x) is -x.
+    Chernoff: for $l \in (0, 1/2) \log E \exp(l (\chi_n^2 - n)) = -n (\log(1 - 2l)/2 +
+    l) \le n l^2/(1 - 2l)$, since $h(l) = l^2/(1 - 2l) + l + \log(1 - 2l)/2$ has $h(0) =
+    0$ and $h' = 2 l^2/(1 - 2l)^2 \ge 0$. At $l = \sqrt{x}/(\sqrt{n} + 2 \sqrt{x})$ the
+    exponent $n l^2/(1 - 2l) - l (2 \sqrt{n x} + 2x)$ is $-x$.
     """
     import sympy
 
@@ -368,12 +373,12 @@ def prove_quoted(*, front: int = 2) -> Sequence[Step]:
     place = y / (a + 2 * y)
     exponent = a**2 * place**2 / (1 - 2 * place) - place * (front * a * y + 2 * y**2)
     return [
-        exactly("h(0) = 0", bool(gap.subs(rate, 0) == 0)),
+        exactly("$h(0) = 0$", bool(gap.subs(rate, 0) == 0)),
         identity(
-            "h' = 2 l^2/(1 - 2l)^2",
+            "$h' = 2 l^2/(1 - 2l)^2$",
             sympy.diff(gap, rate) - 2 * rate**2 / (1 - 2 * rate) ** 2,
         ),
-        identity("the exponent is -x", sympy.together(exponent + y**2)),
+        identity("the exponent is $-x$", sympy.together(exponent + y**2)),
     ]
 
 
@@ -384,9 +389,9 @@ def check_step(_: Preset, name: str, *, from_ratio: float) -> Verdict:
     left = 2 * np.sqrt(x) / count + 2 * x / np.sqrt(count)
     right = 3 * x / np.sqrt(count)
     detail = (
-        f"{len(x)} points, left over right side at most "
-        f"{np.max(left / right):.7f}, above 1 at n = "
-        f"{', '.join(f'{n:g}' for n in np.unique(count[left > right])) or 'none'}"
+        f"{len(x)} points, left over right side at most {np.max(left / right):.7f}, "
+        "above 1 at $n = "
+        f"{', '.join(f'{n:g}' for n in np.unique(count[left > right])) or 'none'}$"
     )
     return never_exceeds(
         name,
@@ -400,18 +405,18 @@ def check_step(_: Preset, name: str, *, from_ratio: float) -> Verdict:
 
 
 def prove_small(*, place: int = 2) -> Sequence[Step]:
-    """At n = 1 and x = 2 the step says 6 > 2 sqrt(2) + 4, which is false.
+    r"""At $n = 1$ and $x = 2$ the step says $6 > 2 \sqrt{2} + 4$, which is false.
 
-    2 < 2 sqrt(2), as 2^2 < 8; in general 3x < 2 sqrt(x) + 2x where x^2 < 4x.
+    $2 < 2 \sqrt{2}$, as $2^2 < 8$; in general $3x < 2 \sqrt{x} + 2x$ where $x^2 < 4x$.
     """
-    return [exactly("x^2 < 4 x at x > 1", place > 1 and place**2 < 4 * place)]
+    return [exactly("$x^2 < 4 x$ at $x > 1$", place > 1 and place**2 < 4 * place)]
 
 
 def prove_step(*, edge: int = 4) -> Sequence[Step]:
-    """3x/sqrt(n) > 2 sqrt(x)/n + 2x/sqrt(n) if and only if x > 4/n.
+    r"""$3x/\sqrt{n} > 2 \sqrt{x}/n + 2x/\sqrt{n}$ if and only if $x > 4/n$.
 
-    The difference is x/sqrt(n) - 2 sqrt(x)/n = (sqrt(x)/n) (sqrt(n x) - 2), and sqrt(n
-    x) > 2 where n x > 4.
+    The difference is $x/\sqrt{n} - 2 \sqrt{x}/n = (\sqrt{x}/n) (\sqrt{n x} - 2)$, and
+    $\sqrt{n x} > 2$ where $n x > 4$.
     """
     import sympy
 
@@ -421,9 +426,9 @@ def prove_step(*, edge: int = 4) -> Sequence[Step]:
     factored = root(x) / n * (root(n) * root(x) - 2)
     return [
         identity(
-            "the difference is (sqrt(x)/n) (sqrt(n x) - 2)", difference - factored
+            r"the difference is $(\sqrt{x}/n) (\sqrt{n x} - 2)$", difference - factored
         ),
-        identity("it is 0 at x = 4/n", difference.subs(x, sympy.Rational(edge) / n)),
+        identity("it is 0 at $x = 4/n$", difference.subs(x, sympy.Rational(edge) / n)),
     ]
 
 
@@ -450,9 +455,9 @@ def check_single(_: Preset, name: str, *, rate: float) -> Verdict:
     excess = logarithm + np.sqrt(2 * t) / 3
     stated = 2 * t > 9  # x = sqrt(2t)/3 > 1
     detail = (
-        f"exact two-sided tails, n to 10^6, t to 2000: the least rate is "
-        f"{np.min(-logarithm / np.sqrt(2 * t)):.5f}; log P + sqrt(2t)/3 is at most "
-        f"{np.max(excess):.2g}, and {np.max(excess[stated]):.3f} where x > 1"
+        "exact two-sided tails, $n$ to $10^6$, $t$ to 2000: the least rate is "
+        rf"{np.min(-logarithm / np.sqrt(2 * t)):.5f}; $\log P + \sqrt{{2t}}/3$ is at "
+        f"most {np.max(excess):.2g}, and {np.max(excess[stated]):.3f} where $x > 1$"
     )
     main = never_exceeds(
         name,
@@ -484,8 +489,8 @@ def check_sharp(_: Preset, name: str, *, divisor: float = 2.0) -> Verdict:
         coordinates={"n": count, "multiple": s},
     )
     detail = (
-        "exact two-sided tails, n to 10^6, s to 60: log P + s^2/2 is at most "
-        f"{np.max(logarithm + s**2 / 2):.3g}"
+        r"exact two-sided tails, $n$ to $10^6$, $s$ to 60: $\log P + s^2/2$ is at "
+        f"most {np.max(logarithm + s**2 / 2):.3g}"
     )
     far = s == np.max(s)
     reached = attained(name, (s**2 / divisor / -logarithm)[far], share=0.95)
@@ -503,33 +508,34 @@ def two_sided(
 
 
 _tail_row = partial(
-    row, place="Lemma A.4, proof", preconditions=("L = alpha^2 chi2_n / n",)
+    row, place="Lemma A.4, proof", preconditions=(r"$L = \alpha^2 \chi_n^2 / n$",)
 )
 
 _TAIL_ROWS = (
     _tail_row(
         id=QUOTED,
-        text="P(L - EL >= 2 |a|_inf sqrt(x) + 2 |a|_2 x) <= e^{-x}, and e^{-x}/2, "
-        "|a|_2 = EL/sqrt(n), |a|_inf = EL/n",
+        text=r"$P(L - E L \ge 2 |a|_\infty \sqrt{x} + 2 |a|_2 x) \le e^{-x}$, and "
+        r"$e^{-x}/2$, $|a|_2 = E L/\sqrt{n}$, $|a|_\infty = E L/n$",
         check=partial(check_quoted, exchanged=True),
         control={"prefactor": 0.49},
-        note="Misquoted, the two norms are exchanged; true for equal weights, with 1/2 "
-        "before e^{-x}, and the reason for log^2 in Lemma A.4 where log would do. The "
-        "control has 0.49.",
+        note="Misquoted, the two norms are exchanged; true for equal weights, with "
+        r"$1/2$ before $e^{-x}$, and the reason for $\log^2$ in Lemma A.4 where log "
+        "would do. The control has 0.49.",
     ),
     _tail_row(
         id=f"{QUOTED}.corrected",
-        text="P(L - EL >= 2 |a|_2 sqrt(x) + 2 |a|_inf x) <= e^{-x}",
+        text=r"$P(L - E L \ge 2 |a|_2 \sqrt{x} + 2 |a|_\infty x) \le e^{-x}$",
         check=partial(check_quoted, exchanged=False),
         control={"prefactor": 0.49},
         proof=prove_quoted,
         proof_control={"front": 1},
-        note="Lemma 1 as Laurent and Massart have it, for equal weights. e^{-x}/2 "
-        "holds wherever it was checked; the control has 0.49 e^{-x}.",
+        note="Lemma 1 as Laurent and Massart have it, for equal weights. "
+        "$e^{-x}/2$ holds wherever it was checked; the control has $0.49 "
+        "e^{-x}$.",
     ),
     _tail_row(
         id=STEP,
-        text="3x/sqrt(n) > 2 sqrt(x)/n + 2x/sqrt(n) for x > 1",
+        text=r"$3x/\sqrt{n} > 2 \sqrt{x}/n + 2x/\sqrt{n}$ for $x > 1$",
         expected=Status.VIOLATED,
         fault="reading",
         other_reading=f"{STEP}.corrected",
@@ -537,44 +543,46 @@ _TAIL_ROWS = (
         control={"from_ratio": 4.0},
         proof=prove_small,
         proof_control={"place": 5},
-        note='The paper says "for x > 1 (specifically for any x > 4/n)", and the '
-        "second is right. The first is false for n <= 3 and 1 < x <= 4/n, such as n = "
-        "1, x = 2: 6 < 6.83; the tail bound that it serves is true there. The control "
-        "takes x > 4/n.",
+        note='The paper says "for $x > 1$ (specifically for any $x > 4/n$)", and the '
+        r"second is right. The first is false for $n \le 3$ and $1 < x \le 4/n$, such "
+        "as $n = 1$, $x = 2$: $6 < 6.83$; the tail bound that it serves is true "
+        "there. The control takes $x > 4/n$.",
     ),
     _tail_row(
         id=f"{STEP}.corrected",
-        text="3x/sqrt(n) > 2 sqrt(x)/n + 2x/sqrt(n) for x > 4/n",
+        text=r"$3x/\sqrt{n} > 2 \sqrt{x}/n + 2x/\sqrt{n}$ for $x > 4/n$",
         check=partial(check_step, from_ratio=4.0),
         control={"from_ratio": 3.99},
         proof=prove_step,
         proof_control={"edge": 3},
-        note="So for x > 1 it takes n >= 4. The control takes x > 3.99/n.",
+        note=r"So for $x > 1$ it takes $n \ge 4$. The control takes $x > 3.99/n$.",
     ),
     _tail_row(
         id=ROOT,
-        text="P((F - EF)^2 >= t Var F) <= exp(-sqrt(2t)/3), and exp(-0.4947 sqrt(2t))",
+        text=r"$P((F - E F)^2 \ge t \operatorname{Var} F) \le "
+        r"\exp(-\sqrt{2t}/3)$, and $\exp(-0.4947 \sqrt{2t})$",
         check=partial(check_single, rate=ROOT_RATE),
         control={"rate": 0.496},
-        note="True for every n and t, although the proof takes EL for (EF)^2, bounds "
-        "the upper tail alone, and has an equality for Var F <= alpha^2/(2n). 0.4947 "
-        "in place of 1/3 is the best, as t falls to 0 at n = 1; the control has "
-        "0.496.",
+        note="True for every $n$ and $t$, although the proof takes $E L$ for $(E "
+        "F)^2$, bounds the upper tail alone, and has an equality for "
+        r"$\operatorname{Var} F \le \alpha^2/(2n)$. 0.4947 in place of $1/3$ is the "
+        "best, as $t$ falls to 0 at $n = 1$; the control has 0.496.",
     ),
     _tail_row(
         id=f"{ROOT}.sharp",
-        text="P(|F - EF| >= alpha s/sqrt(n)) <= exp(-s^2/2), so that t = 4 "
-        "log(NM/delta) serves all N M entries",
+        text=r"$P(|F - E F| \ge \alpha s/\sqrt{n}) \le \exp(-s^2/2)$, so that $t = "
+        r"4 \log(N M/\delta)$ serves all $N M$ entries",
         check=check_sharp,
         control={"divisor": 1.9},
-        note="F is a Lipschitz function of normal variables, which gives 2 "
-        "exp(-s^2/2); the 2 is not needed wherever it was checked. The control has "
-        "s^2/1.9.",
+        note="$F$ is a Lipschitz function of normal variables, which gives $2 "
+        r"\exp(-s^2/2)$; the 2 is not needed wherever it was checked. The control has "
+        "$s^2/1.9$.",
     ),
     _tail_row(
         id=LOSS,
         place="Remark A.12",
-        text="P((L - EL)^2 >= t Var L) <= exp(-sqrt(2t)/3), and exp(-0.4839 sqrt(2t))",
+        text=r"$P((L - E L)^2 \ge t \operatorname{Var} L) \le "
+        r"\exp(-\sqrt{2t}/3)$, and $\exp(-0.4839 \sqrt{2t})$",
         check=partial(check_single, rate=LOSS_RATE),
         control={"rate": 0.485},
         note="The losses themselves obey the same bound; the remark is too "

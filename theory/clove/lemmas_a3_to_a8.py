@@ -66,7 +66,7 @@ def check_length(preset: Preset, name: str, *, limit: float = 2.0) -> Verdict:
     """|theta| < `limit`, and |theta| <= 1 + Delta/4, for proximal models."""
     lengths, separations, features = _proximal(preset).T
     claimed = np.minimum(limit, 1 + separations / 4)
-    detail = f"{len(lengths)} models, d to 100: longest {np.max(lengths):.6f}"
+    detail = f"{len(lengths)} models, $d$ to 100: longest {np.max(lengths):.6f}"
     main = never_exceeds(
         name,
         lengths,
@@ -86,10 +86,10 @@ def check_length(preset: Preset, name: str, *, limit: float = 2.0) -> Verdict:
 
 
 def prove_length(*, limit: str = "2") -> Sequence[Step]:
-    """|theta| <= 3/2 < 2 for every Delta-proximal model.
+    r"""$|\theta| \le 3/2 < 2$ for every $\Delta$-proximal model.
 
-    |theta| <= |theta_k*| + |theta - theta_k*| <= 1 + Delta/4, and Delta <= 2, as two
-    unit truths are at most 2 apart.
+    $|\theta| \le |\theta_k^*| + |\theta - \theta_k^*| \le 1 + \Delta/4$, and $\Delta
+    \le 2$, as two unit truths are at most 2 apart.
     """
     most = 1 + Fraction(2, 4)
     return [exactly("1 + 2/4 < 2", most < Fraction(limit))]
@@ -115,7 +115,8 @@ def check_variance(preset: Preset, name: str, *, square: float = 9.0) -> Verdict
                 bounds += [middle, np.full(size, (square + noise**2) / (2 * count))]
     left, right = np.concatenate(values), np.concatenate(bounds)
     detail = (
-        f"{3 * size} models with |theta| <= 2: |theta - theta*| up to {furthest:.6f}"
+        rf"{3 * size} models with $|\theta| \le 2$: $|\theta - \theta^*|$ up to "
+        f"{furthest:.6f}"
     )
     ratios = np.concatenate([left[size:] / right[size:]])
     places = nested(
@@ -145,19 +146,20 @@ def _variance_steps() -> list[Step]:
 
     n = sympy.Symbol("n")
     half = sympy.Rational(1, 2)
-    text = "n - 1/2 <= (E chi_n)^2"
+    text = r"$n - 1/2 \le (E \chi_n)^2$"
     return bound_square(text, n - half, below=True, start=1)
 
 
 def prove_variance(*, square: int = 9) -> Sequence[Step]:
-    """Var F <= (|theta - theta*|^2 + sigma^2)/(2n) <= (9 + sigma^2)/(2n), |theta| <= 2.
+    r"""$\operatorname{Var} F \le (|\theta - \theta^*|^2 + \sigma^2)/(2n) \le (9 +
+    \sigma^2)/(2n)$, $|\theta| \le 2$.
 
-    Var F = (alpha^2/n) (n - (E chi_n)^2), and (E chi_n)^2 >= n - 1/2 (see
-    `bound_square`). |theta - theta*| <= 2 + 1.
+    $\operatorname{Var} F = (\alpha^2/n) (n - (E \chi_n)^2)$, and $(E \chi_n)^2 \ge n -
+    1/2$ (see `bound_square`). $|\theta - \theta^*| \le 2 + 1$.
     """
     return [
         *_variance_steps(),
-        exactly("(2 + 1)^2 <= square", square >= (2 + 1) ** 2),
+        exactly(r"$(2 + 1)^2 \le$ square", square >= (2 + 1) ** 2),
     ]
 
 
@@ -165,33 +167,38 @@ _LENGTH_ROWS = (
     row(
         id=LENGTH,
         place="Lemma A.3",
-        text="|theta| < 2 for any Delta-proximal model",
-        preconditions=("|theta - theta_k*| <= Delta/4 for some k", "|theta_k*| = 1"),
-        claimed="Delta < 2",
+        text=r"$|\theta| < 2$ for any $\Delta$-proximal model",
+        preconditions=(
+            r"$|\theta - \theta_k^*| \le \Delta/4$ for some $k$",
+            r"$|\theta_k^*| = "
+            "1$",
+        ),
+        claimed=r"$\Delta < 2$",
         check=check_length,
         control={"limit": 1.499},
         proof=prove_length,
         proof_control={"limit": "3/2"},
         evaluation=Evaluation(
-            quantity="sup |theta| over Delta-proximal models",
+            quantity=r"$\sup |\theta|$ over $\Delta$-proximal models",
             parameters=(parameter("separation", 1.0, most=2.0),),
             bound=lambda separation: 2.0,
             truth=lambda separation: exact(1 + separation / 4),
             note="straight out from a truth",
         ),
-        note="Even 3/2, as unit truths are at most 2 apart. The control claims 1.499.",
+        note="Even $3/2$, as unit truths are at most 2 apart. The control claims "
+        "1.499.",
     ),
     row(
         id=VARIANCE,
         place="Appendix A.2, (2)",
-        text="(|theta - theta_k*|^2 + sigma^2)/(2 n_k) <= (9 + sigma^2)/(2 n_k), and "
-        "no less than Var F",
-        preconditions=("|theta| <= 2", "|theta_k*| = 1"),
+        text=r"$(|\theta - \theta_k^*|^2 + \sigma^2)/(2 n_k) \le (9 + \sigma^2)/(2 "
+        r"n_k)$, and no less than $\operatorname{Var} F$",
+        preconditions=(r"$|\theta| \le 2$", r"$|\theta_k^*| = 1$"),
         check=check_variance,
         control={"square": 8.99},
         proof=prove_variance,
         proof_control={"square": 8},
-        note="25/4 serves proximal models and 4 orthonormal ones. The control has "
+        note="$25/4$ serves proximal models and 4 orthonormal ones. The control has "
         "8.99.",
     ),
 )
@@ -224,8 +231,8 @@ def check_projection(preset: Preset, name: str, *, factor: float = 1.0) -> Verdi
     values, bounds = np.concatenate(left), np.concatenate(right)
     tightest = float(np.max(values / bounds))
     detail = (
-        f"{len(values)} covariances, N to 50, a sixth of them tight: largest "
-        f"ratio of both sides {tightest:.12f}"
+        f"{len(values)} covariances, $N$ to 50, a sixth of them tight: largest ratio "
+        f"of both sides {tightest:.12f}"
     )
     ranks = ["one", "half", "more than full"]
     parts = [
@@ -243,11 +250,12 @@ def check_projection(preset: Preset, name: str, *, factor: float = 1.0) -> Verdi
 
 
 def prove_projection(*, sign: int = 1) -> Sequence[Step]:
-    """E<X, v>^2 <= (sum |v_i| s_i)^2, s_i^2 = Var x_i, for all N, X and v.
+    r"""$E \langle X, v \rangle^2 \le (\sum |v_i| s_i)^2$, $s_i^2 = \operatorname{Var}
+    x_i$, for all $N$, $X$ and $v$.
 
-    Both sides are sums over all pairs i, j: of v_i v_j E x_i x_j, and of |v_i| |v_j|
-    s_i s_j. Pair by pair |E x_i x_j| <= s_i s_j, since E (s_j x_i -+ s_i x_j)^2 = 2 s_i
-    s_j (s_i s_j -+ E x_i x_j) is not negative.
+    Both sides are sums over all pairs $i$, $j$: of $v_i v_j E x_i x_j$, and of $|v_i|
+    |v_j| s_i s_j$. Pair by pair $|E x_i x_j| \le s_i s_j$, since $E (s_j x_i \mp s_i
+    x_j)^2 = 2 s_i s_j (s_i s_j \mp E x_i x_j)$ is not negative.
     """
     import sympy
 
@@ -255,12 +263,12 @@ def prove_projection(*, sign: int = 1) -> Sequence[Step]:
     left = v**2 * s**2 + 2 * v * w * c + w**2 * t**2
     return [
         identity(
-            "E (t x - s y)^2 = 2 s t (s t - c) with E x^2 = s^2, E y^2 = t^2, E x y = "
-            "c",
+            "$E (t x - s y)^2 = 2 s t (s t - c)$ with $E x^2 = s^2$, $E y^2 = t^2$, "
+            "$E x y = c$",
             t**2 * s**2 - 2 * s * t * c * sign + s**2 * t**2 - 2 * s * t * (s * t - c),
         ),
         identity(
-            "(v s + w t)^2 - E (v x + w y)^2 = 2 v w (s t - c)",
+            "$(v s + w t)^2 - E (v x + w y)^2 = 2 v w (s t - c)$",
             (v * s + w * t) ** 2 - left - 2 * v * w * (s * t - c),
         ),
     ]
@@ -279,7 +287,10 @@ def _root_covariance(
 
 _VECTOR = (
     parameter(
-        "num_models", 10, "orthonormal models that losses are taken of, N = d", most=500
+        "num_models",
+        10,
+        "orthonormal models that losses are taken of, $N = d$",
+        most=500,
     ),
     parameter("n", 20),
     parameter("noise", 0.1),
@@ -292,13 +303,14 @@ def _bound_of_sum(num_models: float | int, n: float | int, noise: float | int) -
 
 
 _PROJECTION_EVALUATION = Evaluation(
-    quantity="E <X, v>^2 of a centred square-root loss vector, v = (1, ..., 1)/sqrt(N)",
+    quantity=r"$E \langle X, v \rangle^2$ of a centred square-root loss vector, $v = "
+    r"(1, \ldots, 1)/\sqrt{N}$",
     parameters=_VECTOR,
     bound=_bound_of_sum,
     truth=lambda num_models, n, noise: exact(
         float(np.sum(_root_covariance(num_models, n, noise)) / num_models)
     ),
-    note="the exact covariance; the truth's entries are all -1/sqrt(d)",
+    note=r"the exact covariance; the truth's entries are all $-1/\sqrt{d}$",
 )
 
 
@@ -309,43 +321,44 @@ def _bound_of_covariance(
 
 
 _SPECTRAL_EVALUATION = Evaluation(
-    quantity="largest eigenvalue of Cov(X_i)",
+    quantity=r"largest eigenvalue of $\operatorname{Cov}(X_i)$",
     parameters=_VECTOR,
     bound=_bound_of_covariance,
     truth=lambda num_models, n, noise: exact(
         float(np.linalg.eigvalsh(_root_covariance(num_models, n, noise))[-1])
     ),
-    note="the exact covariance; the truth's entries are all -1/sqrt(d)",
+    note=r"the exact covariance; the truth's entries are all $-1/\sqrt{d}$",
 )
 _TRACE_EVALUATION = Evaluation(
-    quantity="E |X_i|^2",
+    quantity="$E |X_i|^2$",
     parameters=_VECTOR,
     bound=_bound_of_covariance,
     truth=lambda num_models, n, noise: exact(
         float(np.trace(_root_covariance(num_models, n, noise)))
     ),
-    note="the exact covariance; the truth's entries are all -1/sqrt(d)",
+    note=r"the exact covariance; the truth's entries are all $-1/\sqrt{d}$",
 )
 
 
 _PROJECTION_ROW = row(
     id=PROJECTION,
     place="Lemma A.5",
-    text="E<X, v>^2 <= (sum |v_i| sqrt(Var(x_i)))^2",
-    preconditions=("E x_i = 0", "v any vector"),
+    text=r"$E \langle X, v \rangle^2 \le (\sum |v_i| "
+    r"\sqrt{\operatorname{Var}(x_i)})^2$",
+    preconditions=("$E x_i = 0$", "$v$ any vector"),
     check=check_projection,
     control={"factor": 1 - 1e-6},
     proof=prove_projection,
     proof_control={"sign": -1},
     evaluation=_PROJECTION_EVALUATION,
-    note="Equality for perfectly correlated entries with the signs of v. The control "
-    "claims 10^-6 less.",
+    note="Equality for perfectly correlated entries with the signs of $v$. The "
+    "control claims $10^{-6}$ less.",
 )
 
 
 # Lemmas A.6 and A.7: covariance of a square-root loss vector, and the norm of X.
 #
-# X has the rows a_i - c_s(i). The covariance is known exactly (a hypergeometric
+# X has the rows a_i - c_{s(i)}. The covariance is known exactly (a hypergeometric
 # function of the cosines), so that (4) and (5) need no draws.
 
 SPECTRAL, TRACE, NORM = "clove.lemA6", "clove.eq5", "clove.lemA7"
@@ -391,8 +404,8 @@ def check_covariance(preset: Preset, name: str, *, square: float = 9.0) -> Verdi
     bound = half * (square + variance)
     ratio = value / bound
     detail = (
-        f"{len(value)} exact covariances, n to {_COUNTS[-1]}: ratio to the "
-        f"bound {np.min(ratio):.3f} to {np.max(ratio):.5f}"
+        f"{len(value)} exact covariances, $n$ to {_COUNTS[-1]}: ratio to the bound "
+        f"{np.min(ratio):.3f} to {np.max(ratio):.5f}"
     )
     places = nested(
         d=preset.choose(**_DIMENSIONS),
@@ -416,16 +429,17 @@ def check_covariance(preset: Preset, name: str, *, square: float = 9.0) -> Verdi
 
 
 def prove_covariance(*, square: int = 9) -> Sequence[Step]:
-    """Largest eigenvalue of Cov(X_i) <= E|X_i|^2 < N (9 + sigma^2)/(2n), all N, d and
-    n.
+    r"""Largest eigenvalue of $\operatorname{Cov}(X_i) \le E|X_i|^2 < N (9 +
+    \sigma^2)/(2n)$, all $N$, $d$ and $n$.
 
-    E|X_i|^2 is the trace of the covariance, a sum of N variances Var F_j <
-    alpha_j^2/(2n) (`bound_square`), and alpha_j^2 <= (2 + 1)^2 + sigma^2. A covariance
-    has no negative eigenvalue, so the largest is at most the trace.
+    $E|X_i|^2$ is the trace of the covariance, a sum of $N$ variances
+    $\operatorname{Var} F_j < \alpha_j^2/(2n)$ (`bound_square`), and $\alpha_j^2 \le (2
+    + 1)^2 + \sigma^2$. A covariance has no negative eigenvalue, so the largest is at
+    most the trace.
     """
     return [
         *_variance_steps(),
-        exactly("(2 + 1)^2 <= square", square >= (2 + 1) ** 2),
+        exactly(r"$(2 + 1)^2 \le$ square", square >= (2 + 1) ** 2),
     ]
 
 
@@ -448,9 +462,9 @@ def check_markov(_: Preset, name: str, *, power: float = 2.0) -> Verdict:
         logarithmic=True,
         grade=Grade.EXACT,
         coordinates={"n": count, "multiple": level},
-        detail=f"exact law of the worst models, n to {_MARKOV_COUNTS[-1]:g}, L from "
-        "1.1 "
-        f"to 30: log P + 2 log L is at most {np.max(found + 2 * np.log(level)):.3f}",
+        detail=f"exact law of the worst models, $n$ to {_MARKOV_COUNTS[-1]:g}, $L$ "
+        r"from 1.1 to 30: $\log P + 2 \log L$ is at most "
+        f"{np.max(found + 2 * np.log(level)):.3f}",
     )
 
 
@@ -458,10 +472,10 @@ _MARKOV_COUNTS = (1.0, 2.0, 5.0, 20.0, 1e3, 1e6)
 
 
 def prove_markov(*, square: int = 9) -> Sequence[Step]:
-    """P(|X|_F > L gamma sqrt(M)) <= 1/L^2 for all L, M, N, d and n.
+    r"""$P(|X|_F > L \gamma \sqrt{M}) \le 1/L^2$ for all $L$, $M$, $N$, $d$ and $n$.
 
-    E|X|_F^2 = sum_i E|X_i|^2 <= M gamma^2 by (5), see `prove_covariance`; Markov's
-    inequality for |X|_F^2 at L^2 gamma^2 M.
+    $E|X|_F^2 = \sum_i E|X_i|^2 \le M \gamma^2$ by (5), see `prove_covariance`; Markov's
+    inequality for $|X|_F^2$ at $L^2 \gamma^2 M$.
     """
     import sympy
 
@@ -469,7 +483,7 @@ def prove_markov(*, square: int = 9) -> Sequence[Step]:
     return [
         *prove_covariance(square=square),
         identity(
-            "M gamma^2/(L gamma sqrt(M))^2 = 1/L^2",
+            r"$M \gamma^2/(L \gamma \sqrt{M})^2 = 1/L^2$",
             clients * gamma**2 / (level * gamma * sympy.sqrt(clients)) ** 2 - level**-2,
         ),
     ]
@@ -496,7 +510,7 @@ def _draw_norms(
 
 
 _NORM_EVALUATION = Evaluation(
-    quantity="P(|X| > gamma sqrt(M)), operator norm",
+    quantity=r"$P(|X| > \gamma \sqrt{M})$, operator norm",
     parameters=(
         parameter("d", 10, most=300),
         parameter("n", 20),
@@ -506,8 +520,14 @@ _NORM_EVALUATION = Evaluation(
     truth=Simulation(
         draw=_draw_norms, numbers=lambda d, n, m: float(m) * float(d + 1) ** 2
     ),
-    constants={"probability": Constant(0.01, origin="1/polylog(M), chosen")},
-    note="orthonormal models, sigma = 0.1, polylog(M) = 1",
+    constants={
+        "probability": Constant(
+            0.01,
+            origin=r"$1/\operatorname{polylog}(M)$, "
+            "chosen",
+        )
+    },
+    note=r"orthonormal models, $\sigma = 0.1$, $\operatorname{polylog}(M) = 1$",
 )
 
 
@@ -536,8 +556,8 @@ def check_norm(preset: Preset, name: str, *, polylog: float = 1.0) -> Verdict:
     """P(|X| > gamma sqrt(M) `polylog`) <= 1/100, operator norm, and for 0.45 <= 1/2."""
     ratios, _ = _norms(preset)
     detail = (
-        f"(d, n, M) = {listed(_SHAPES)}: |X|/(gamma sqrt(M)) at "
-        f"most {', '.join(f'{np.max(one):.3f}' for one in ratios)}"
+        rf"$(d, n, M) = {listed(_SHAPES)}$: $|X|/(\gamma \sqrt{{M}})$ at most "
+        f"{', '.join(f'{np.max(one):.3f}' for one in ratios)}"
     )
     d, n, m = np.array(_SHAPES, float).T
     half = partial(
@@ -550,45 +570,49 @@ def check_norm(preset: Preset, name: str, *, polylog: float = 1.0) -> Verdict:
     return combine(name, bounds, parts=["1/100", "1/2"], detail=detail)
 
 
-_NINE = "9 = (2 + 1)^2 from |theta_j| <= 2"
-_bounded_row = partial(row, preconditions=("|theta_j| <= 2", "|theta_k*| = 1"))
+_NINE = r"$9 = (2 + 1)^2$ from $|\theta_j| \le 2$"
+_bounded_row = partial(
+    row, preconditions=(r"$|\theta_j| \le 2$", r"$|\theta_k^*| = 1$")
+)
 _norm_row = partial(
     row,
     place="Lemma A.7",
-    claimed="polylog(M), unnamed, with probability >= 1 - 1/polylog(M)",
+    claimed=r"$\operatorname{polylog}(M)$, unnamed, with probability $\ge 1 - "
+    r"1/\operatorname{polylog}(M)$",
 )
 
 _COVARIANCE_ROWS = (
     _bounded_row(
         id=SPECTRAL,
         place="Lemma A.6, (4)",
-        text="max over |v| = 1 of E <X_i, v>^2 <= N (9 + sigma^2)/(2 n_k)",
+        text=r"max over $|v| = 1$ of $E \langle X_i, v \rangle^2 \le N (9 + "
+        r"\sigma^2)/(2 n_k)$",
         check=check_covariance,
         control={"square": 8.9},
         proof=prove_covariance,
         proof_control={"square": 8},
         evaluation=_SPECTRAL_EVALUATION,
-        note=f"Strictly, for every n; {_NINE}, nearly reached by N equal models "
-        "opposite to the truth. Order N is genuine for orthonormal models, too: their "
-        "losses share theta*. The control has 8.9.",
+        note=f"Strictly, for every $n$; {_NINE}, nearly reached by $N$ equal models "
+        "opposite to the truth. Order $N$ is genuine for orthonormal models, too: "
+        r"their losses share $\theta^*$. The control has 8.9.",
     ),
     _bounded_row(
         id=TRACE,
         place="Lemma A.6, (5)",
-        text="E|X_i|^2 <= N (9 + sigma^2)/(2 n_k)",
+        text=r"$E|X_i|^2 \le N (9 + \sigma^2)/(2 n_k)$",
         check=check_covariance,
         control={"square": 8.9},
         proof=prove_covariance,
         proof_control={"square": 8},
         evaluation=_TRACE_EVALUATION,
-        note=f"Strictly, for every n; {_NINE}. The same bound as for the largest "
+        note=f"Strictly, for every $n$; {_NINE}. The same bound as for the largest "
         "eigenvalue. The control has 8.9.",
     ),
     _norm_row(
         id=NORM,
-        text="|X(Theta)| <= gamma sqrt(M) polylog(M) with high probability, gamma = "
-        "sqrt(N (9 + sigma^2)/(2n))",
-        preconditions=("N = d orthonormal models", "independent clients"),
+        text=r"$|X(\Theta)| \le \gamma \sqrt{M} \operatorname{polylog}(M)$ with "
+        r"high probability, $\gamma = \sqrt{N (9 + \sigma^2)/(2n)}$",
+        preconditions=("$N = d$ orthonormal models", "independent clients"),
         constants={"polylog": 1.0, "probability": 0.01},
         check=check_norm,
         control={"polylog": 0.35},
@@ -598,17 +622,22 @@ _COVARIANCE_ROWS = (
     ),
     _norm_row(
         id=f"{NORM}.frobenius",
-        text="P(|X(Theta)|_F > L gamma sqrt(M)) <= 1/L^2 for every L, as E|X|_F^2 <= "
-        "gamma^2 M",
-        preconditions=("|theta_j| <= 2", "|theta_k*| = 1", "any M, N and d"),
+        text=r"$P(|X(\Theta)|_F > L \gamma \sqrt{M}) \le 1/L^2$ for every $L$, as "
+        r"$E|X|_F^2 \le \gamma^2 M$",
+        preconditions=(
+            r"$|\theta_j| \le 2$",
+            r"$|\theta_k^*| = 1$",
+            "any $M$, $N$ and $d$",
+        ),
         check=check_markov,
         control={"power": 20.0},
         proof=prove_markov,
         proof_control={"square": 8},
-        note="One line of proof by (5) and Markov's inequality, with L = polylog(M): "
-        "as gamma has the factor N in it, nothing is gained by Lemma A.8. Checked "
-        "where gamma^2 is nearly E|X|_F^2, for one client; less than three times too "
-        "large near L = 1.6. The control has L^-20.",
+        note="One line of proof by (5) and Markov's inequality, with $L = "
+        r"\operatorname{polylog}(M)$: as $\gamma$ has the factor $N$ in it, nothing "
+        r"is gained by Lemma A.8. Checked where $\gamma^2$ is nearly $E|X|_F^2$, for "
+        "one client; less than three times too large near $L = 1.6$. The control has "
+        "$L^{-20}$.",
     ),
 )
 
@@ -646,9 +675,8 @@ def check_fact(_: Preset, name: str, *, rows_bound: bool = False) -> Verdict:
     bound = np.sqrt(rows) if rows_bound else np.log(rows) ** 4
     first = rows[norm > bound]
     detail = (
-        "all rows gamma sqrt(n) e_1, of probability n^-n: |Y| above the bound from n "
-        "= "
-        f"{first[0] if len(first) else np.inf:g} on"
+        r"all rows $\gamma \sqrt{n} e_1$, of probability $n^{-n}$: $|Y|$ above "
+        f"the bound from $n = {first[0] if len(first) else np.inf:g}$ on"
     )
     return never_exceeds(
         name,
@@ -662,12 +690,14 @@ def check_fact(_: Preset, name: str, *, rows_bound: bool = False) -> Verdict:
 
 
 def prove_fact(*, growth: str = "1/2") -> Sequence[Step]:
-    """For no power p is |Y| <= gamma sqrt(n) log(n)^p for every Y that is allowed.
+    r"""For no power $p$ is $|Y| \le \gamma \sqrt{n} \log (n)^p$ for every $Y$ that is
+    allowed.
 
-    Rows that are gamma sqrt(n) e_1 with probability 1/n and 0 otherwise meet max |Y_i|
-    <= gamma sqrt(n) and E Y'Y = gamma^2 n e_1 e_1'. With the positive probability n^-n
-    all rows are gamma sqrt(n) e_1, |Y| = gamma n = gamma sqrt(n) n^(1/2), and n^(1/2)
-    exceeds every power of log n for large n.
+    Rows that are $\gamma \sqrt{n} e_1$ with probability $1/n$ and 0 otherwise meet
+    $\max |Y_i| \le \gamma \sqrt{n}$ and $E Y'Y = \gamma^2 n e_1 e_1'$. With the
+    positive probability $n^{-n}$ all rows are $\gamma \sqrt{n} e_1$, $|Y| = \gamma n =
+    \gamma \sqrt{n} n^{1/2}$, and $n^{1/2}$ exceeds every power of $\log n$ for large
+    $n$.
     """
     import sympy
 
@@ -675,12 +705,12 @@ def prove_fact(*, growth: str = "1/2") -> Sequence[Step]:
     chance = 1 / n
     exponent = sympy.Rational(growth)
     return [
-        identity("E Y'Y = gamma^2 n", n * chance * (gamma**2 * n) - gamma**2 * n),
+        identity(r"$E Y'Y = \gamma^2 n$", n * chance * (gamma**2 * n) - gamma**2 * n),
         identity(
-            "|Y|^2 = n gamma^2 n = (gamma sqrt(n) n^(1/2))^2",
+            r"$|Y|^2 = n \gamma^2 n = (\gamma \sqrt{n} n^{1/2})^2$",
             n * gamma**2 * n - (gamma * sympy.sqrt(n) * n**exponent) ** 2,
         ),
-        exactly("n^(1/2)/log(n)^p is unbounded, as 1/2 > 0", bool(exponent > 0)),
+        exactly(r"$n^{1/2}/\log (n)^p$ is unbounded, as $1/2 > 0$", bool(exponent > 0)),
     ]
 
 
@@ -706,8 +736,8 @@ def check_chernoff(preset: Preset, name: str, *, prefactor: float = 1.0) -> Verd
     rare = many & (np.tile(excess, len(events)) == max(_EXCESSES))
     reached = attained(name, (least / claimed)[rare], share=0.1, grade=Grade.SAMPLED)
     detail = (
-        f"rows gamma sqrt(n) e_j with probability 1/n each, {len(claimed)} (n, "
-        "d, tau), d = 1, n = 100 beyond tau = 1, 2, 3: "
+        rf"rows $\gamma \sqrt{{n}} e_j$ with probability $1/n$ each, {len(claimed)} "
+        r"$(n, d, \tau)$, $d = 1$, $n = 100$ beyond $\tau = 1$, 2, 3: "
         + listed(np.mean(counted[: len(excess)], axis=1)[:3], ".3g")
         + ", bounds "
         + listed(claimed[:3], ".3g")
@@ -731,43 +761,51 @@ def _draw_spikes(
 
 def _rows(default: int) -> Parameter:
     """The lemma's n."""
-    return parameter("m", default, "clients, each a row of the matrix: n", least=2)
+    return parameter("m", default, "clients, each a row of the matrix: $n$", least=2)
 
 
 _PRINTED_FACT_EVALUATION = Evaluation(
-    quantity="sup |Y|/(gamma sqrt(n)) over all Y that are allowed",
+    quantity=r"$\sup |Y|/(\gamma \sqrt{n})$ over all $Y$ that are allowed",
     parameters=(_rows(10**12),),
     bound=lambda m, power: float(np.log(m) ** power),
     truth=lambda m: exact(float(np.sqrt(m))),
-    constants={"power": Constant(4.0, origin="of log(n), polylog(n), chosen")},
-    note="attained where all rows are gamma sqrt(n) e_1, which has the probability "
-    "n^-n if each is with 1/n and 0 otherwise",
+    constants={
+        "power": Constant(
+            4.0,
+            origin=r"of $\log(n)$, "
+            r"$\operatorname{polylog}(n)$, chosen",
+        )
+    },
+    note=r"attained where all rows are $\gamma \sqrt{n} e_1$, which has the "
+    "probability $n^{-n}$ if each is with $1/n$ and 0 otherwise",
 )
 _FACT_EVALUATION = Evaluation(
-    quantity="P(|Y|^2 >= 3 gamma^2 n), rows gamma sqrt(n) e_j with probability 1/n",
+    quantity=r"$P(|Y|^2 \ge 3 \gamma^2 n)$, rows $\gamma \sqrt{n} e_j$ with "
+    "probability $1/n$",
     parameters=(_rows(100), parameter("d", 2)),
     bound=lambda m, d: d * float(np.exp(2 - 3 * np.log(3))),
     truth=Simulation(draw=_draw_spikes, numbers=lambda m, d: d + 1),
-    margins=lambda m, d: (Margin(f"{FACT}: n >= d", m, d),),
-    note="tau = 2",
+    margins=lambda m, d: (Margin(rf"{FACT}: $n \ge d$", m, d),),
+    note=r"$\tau = 2$",
 )
 
 _fact_row = partial(
     row,
     place="Lemma A.8",
     preconditions=(
-        "independent rows, max |Y_i| <= gamma sqrt(n)",
-        "|E Y'Y| <= gamma^2 n",
-        "n >= d",
+        r"independent rows, $\max |Y_i| \le \gamma \sqrt{n}$",
+        r"$|E Y'Y| \le \gamma^2 n$",
+        r"$n \ge d$",
     ),
 )
 
 _FACT_ROWS = (
     _fact_row(
         id=FACT,
-        text="|Y| <= gamma sqrt(n) polylog(n)",
-        constants={"polylog(n)": 4.0},
-        claimed="gamma sqrt(n p) polylog(n), p undefined, with no probability",
+        text=r"$|Y| \le \gamma \sqrt{n} \operatorname{polylog}(n)$",
+        constants={r"$\operatorname{polylog}(n)$": 4.0},
+        claimed=r"$\gamma \sqrt{n p} \operatorname{polylog}(n)$, $p$ undefined, "
+        "with no probability",
         expected=Status.VIOLATED,
         fault="printed",
         check=check_fact,
@@ -775,19 +813,21 @@ _FACT_ROWS = (
         proof=prove_fact,
         proof_control={"growth": "0"},
         evaluation=_PRINTED_FACT_EVALUATION,
-        note="As printed, for every Y, with p read as 1 and polylog(n) as log(n)^4; a "
-        'larger power fails at larger n. What is missing is "with high probability". '
-        "The control has gamma n, which is attained.",
+        note="As printed, for every $Y$, with $p$ read as 1 and "
+        r"$\operatorname{polylog}(n)$ as $\log (n)^4$; a larger power fails at "
+        'larger $n$. What is missing is "with high probability". The control has '
+        r"$\gamma n$, which is attained.",
     ),
     _fact_row(
         id=f"{FACT}.corrected",
-        text="P(|Y|^2 >= (1 + tau) gamma^2 n) <= d e^tau/(1 + tau)^(1 + tau)",
+        text=r"$P(|Y|^2 \ge (1 + \tau) \gamma^2 n) \le d e^\tau/(1 + \tau)^{1 + "
+        r"\tau}$",
         check=check_chernoff,
         control={"prefactor": 0.3},
         evaluation=_FACT_EVALUATION,
-        note="The matrix Chernoff bound: tau of order log d is enough. Lemma A.7's "
-        "rows have no bound, and it must be applied given their lengths. The control "
-        "has 0.3 of it.",
+        note=r"The matrix Chernoff bound: $\tau$ of order $\log d$ is enough. Lemma "
+        "A.7's rows have no bound, and it must be applied given their lengths. The "
+        "control has 0.3 of it.",
     ),
 )
 

@@ -317,19 +317,19 @@ def check_costs(
         rounding=_EPS,
         grade=Grade.EXACT,
         coordinates={"k": clusters, "rounds": float(_ROUNDS)},
-        detail=f"K = 2 to {most_clusters}, stable at round {_STABLE} of {_ROUNDS}: "
+        detail=f"$K = 2$ to {most_clusters}, stable at round {_STABLE} of {_ROUNDS}: "
         f"{np.min(sent):.2f} to {np.max(sent):.2f} times FedAvg's",
     )
 
 
 def prove_costs(*, most_clusters: int = 10) -> Sequence[Step]:
-    """(s K + T - s)/T <= 2 for K <= 10 at s = 8, T = 100, and at K = 10 for all smaller
-    s.
+    r"""$(s K + T - s)/T \le 2$ for $K \le 10$ at $s = 8$, $T = 100$, and at $K = 10$
+    for all smaller $s$.
 
-    The left-hand side rises with K and s; at K = 10 it is (80 + 92)/100.
+    The left-hand side rises with $K$ and $s$; at $K = 10$ it is $(80 + 92)/100$.
     """
     sent = _STABLE * most_clusters + _ROUNDS - _STABLE
-    return [exactly("s K + T - s <= 2 T", sent <= 2 * _ROUNDS)]
+    return [exactly(r"$s K + T - s \le 2 T$", sent <= 2 * _ROUNDS)]
 
 
 _MEANS = "printed means; ties have the better rank"
@@ -457,7 +457,7 @@ STATEMENTS = (
         check=partial(check_level, number=9, metric="ARI", level=0.9),
         control={"level": 0.6},
         note="Ledger: clove, Tables 9 and 10. 0.60 on MNIST with label skew 4, where "
-        "0.90 was reached within 10 rounds, and 0.9 first after 2.0 +- 0.0: the "
+        r"0.90 was reached within 10 rounds, and 0.9 first after $2.0 \pm 0.0$: the "
         "tables do not say what happens in between. The level of 0.9 is ours. The "
         "control has 0.6.",
     ),
@@ -517,9 +517,9 @@ STATEMENTS = (
         control={"correction": 1},
         proof=prove_seeds,
         proof_control={"correction": 1},
-        note="Feature skew, 6.3 +- 1.2: three whole numbers with these are 5, 6 and 8 "
-        "if the deviation is the population's, as clove.T15K tells of Table 15. The "
-        "control has the sample's, which 5, 7 and 7 have.",
+        note=r"Feature skew, $6.3 \pm 1.2$: three whole numbers with these are 5, 6 "
+        "and 8 if the deviation is the population's, as clove.T15K tells of Table "
+        "15. The control has the sample's, which 5, 7 and 7 have.",
     ),
     _row(
         id="clove.table14",
@@ -569,7 +569,7 @@ STATEMENTS = (
         id="clove.table17",
         place="Appendix D.5, Table 17",
         text='"No matching" reduces the accuracy by 4.3 points of a hundred',
-        claimed="reduces the test accuracy by almost 4.3 % +- 1 %",
+        claimed=r"reduces the test accuracy by almost 4.3 % $\pm$ 1 %",
         expected=Status.VIOLATED,
         fault="reading",
         other_reading="clove.table17.relative",
@@ -601,7 +601,7 @@ STATEMENTS = (
         "at most twice as many models are sent down over 100 rounds",
         preconditions=(
             "stability after 8 rounds, the latest of Table 13's seeds",
-            "K <= 10; a loss vector is K numbers beside K models",
+            r"$K \le 10$; a loss vector is $K$ numbers beside $K$ models",
         ),
         constants={"factor": 2.0},
         claimed="similar",
@@ -609,7 +609,7 @@ STATEMENTS = (
         control={"most_clusters": 20},
         proof=prove_costs,
         proof_control={"most_clusters": 20},
-        note="K models a round until stability, one from then on. The control has K "
-        "up to 20.",
+        note="$K$ models a round until stability, one from then on. The control has "
+        "$K$ up to 20.",
     ),
 )

@@ -100,8 +100,8 @@ def check_printed(
     bounds = np.array([risk + 1 / np.log(cell.num_clients) for cell in cells])
     ratios = ", ".join(f"{condition_ratio(cell):.2g}" for cell in cells)
     detail = (
-        f"d K^4 log(M)^2/(nM) = {ratios}: the true clusters are no fixed point "
-        "of Lloyd's iterations in "
+        rf"$d K^4 \log(M)^2/(n M) = {ratios}$: the true clusters are no fixed point of "
+        "Lloyd's iterations in "
         + listed(np.mean(events, axis=1), ".3g")
         + f" of {events.shape[1]} trials each"
     )
@@ -140,7 +140,7 @@ def check_condition(preset: Preset, name: str, *, constant: float = ENOUGH) -> V
     shares = np.mean(events, axis=1)
     cells = _THEOREM_CELLS + preset.choose(quick=(), full=_MORE_CELLS)
     detail = (
-        f"{len(events)} cells at the least n: k-means errs in "
+        f"{len(events)} cells at the least $n$: $k$-means errs in "
         f"{np.min(shares):.3g} to {np.max(shares):.3g} of {events.shape[1]} trials"
     )
     half = partial(at_most, name, error_rate=ERROR_RATE / 2)
@@ -173,9 +173,9 @@ def check_curve(
         (0.0, bound),
         num_trials=sum(len(part) for parts in measured.on_roots for part in parts),
         grade=Grade.SAMPLED,
-        detail=f"{len(bound)} (d, M, Delta, sigma), d = {listed(dimensions)}, sigma = "
-        f"{listed(noises)}, {len(measured.factors)} n each: n* over the formula from "
-        f"{np.min(low / whole):.3g} to {np.max(high / whole):.3g}",
+        detail=rf"{len(bound)} $(d, M, \Delta, \sigma)$, $d = {listed(dimensions)}$, "
+        rf"$\sigma = {listed(noises)}$, {len(measured.factors)} $n$ each: $n^*$ over "
+        f"the formula from {np.min(low / whole):.3g} to {np.max(high / whole):.3g}",
     )
     # n* against what is claimed of it, drawn as a curve: the band's other end is 0.
     where = places(measured.cells)
@@ -184,20 +184,22 @@ def check_curve(
     )
 
 
-_CLIENTS = "M/K clients in each cluster, sigma = 0.1, delta = 0.05"
-_ANY = "M/K clients in each cluster, sigma from 0.01 to 10, delta = 0.05"
+_CLIENTS = r"$M/K$ clients in each cluster, $\sigma = 0.1$, $\delta = 0.05$"
+_ANY = r"$M/K$ clients in each cluster, $\sigma$ from 0.01 to 10, $\delta = 0.05$"
 _printed = partial(
     row,
-    text="if d K^4 polylog(M) = o(nM), then P(k-means with suitable centres recovers "
-    "all clients in one shot) >= 1 - delta - 1/polylog(M)",
-    claimed="polylog(M), here log(M)^2 in (7) and log(M) in 1/polylog(M)",
+    text=r"if $d K^4 \operatorname{polylog}(M) = o(n M)$, then $P(k\text{-means "
+    r"with suitable centres recovers all clients in one shot}) \ge 1 - \delta - "
+    r"1/\operatorname{polylog}(M)$",
+    claimed=r"$\operatorname{polylog}(M)$, here $\log (M)^2$ in (7) and $\log(M)$ "
+    r"in $1/\operatorname{polylog}(M)$",
     constants={"o": 0.05},
     expected=Status.VIOLATED,
     fault="printed",
     control={"growth": 50, "risk": 0.6},
-    note="Fixed n: at the true clusters some client is nearer to a foreign mean, and "
-    "no centres to start from help. K is small next to d. The control has 50 times as "
-    "many samples, and delta = 0.6.",
+    note="Fixed $n$: at the true clusters some client is nearer to a foreign mean, "
+    "and no centres to start from help. $K$ is small next to $d$. The control has 50 "
+    r"times as many samples, and $\delta = 0.6$.",
 )
 
 
@@ -302,7 +304,7 @@ def _evaluation(name: str, *, printed: bool) -> Evaluation:
         d: float | int, k: float | int, m: float | int, n: float | int, **_: float | int
     ):
         have = d * k**4 * np.log(m) ** 2
-        text = f"{name}: (7), d K^4 log(M)^2 <= 0.05 n M"
+        text = rf"{name}: (7), $d K^4 \log (M)^2 \le 0.05 n M$"
         return (Margin(text, have, 0.05 * n * m, at_least=False),)
 
     def formula(**values: float | int):
@@ -315,13 +317,17 @@ def _evaluation(name: str, *, printed: bool) -> Evaluation:
             values["separation"],
             values["noise"],
         )
-        text = f"{name}: n Delta^2 >= 8 (2 + sigma^2)^2 log(M) + 2 d (1 + sigma^2)^2"
+        text = (
+            rf"{name}: $n \Delta^2 \ge 8 (2 + \sigma^2)^2 \log(M) + 2 d (1 + "
+            r"\sigma^2)^2$"
+        )
         needed = float(samples_turned(cell, 1.0).num_samples)
-        pair = Margin(f"{name}: K = 2", values["k"], 2.0, at_least=False)
+        pair = Margin(f"{name}: $K = 2$", values["k"], 2.0, at_least=False)
         return Margin(text, values["n"], needed), pair
 
     return Evaluation(
-        quantity="P(the true clusters are no fixed point of Lloyd's iterations)",
+        quantity=r"$P(\text{the true clusters are no fixed point of Lloyd's "
+        "iterations})$",
         parameters=(
             parameter("d", 10, least=2),
             parameter("k", 2, least=2),
@@ -337,8 +343,9 @@ def _evaluation(name: str, *, printed: bool) -> Evaluation:
             numbers=lambda d, m, **_: float(m) * float(d + 1) ** 2,
         ),
         margins=condition if printed else formula,
-        note="orthonormal models turned at random to truths that are all `separation` "
-        "apart; no k-means ends at the true clusters if they are no fixed point",
+        note="orthonormal models turned at random to truths that are all "
+        "`separation` apart; no $k$-means ends at the true clusters if they are no "
+        "fixed point",
     )
 
 
@@ -348,55 +355,60 @@ _THEOREM_ROWS = (
     _printed(
         id=SECOND,
         place="Theorem A.10",
-        preconditions=("N = d orthonormal models, K = 2, Delta = 1", _CLIENTS),
+        preconditions=(r"$N = d$ orthonormal models, $K = 2$, $\Delta = 1$", _CLIENTS),
         check=check_printed,
         evaluation=_evaluation(SECOND, printed=True),
     ),
     row(
         id=f"{SECOND}.corrected",
         place="Theorem A.10",
-        text="if n >= C s K^3 log(M)^2 log(1/delta), s = N (1 + sigma^2)^2/Delta^2 for "
-        "orthonormal models, K (1 + sigma^2) (Delta + 2 sigma)^2/Delta^4 for proximal "
-        "ones, then P(k-means recovers all clients) >= 1 - delta",
+        text=r"if $n \ge C s K^3 \log (M)^2 \log(1/\delta)$, $s = N (1 + "
+        r"\sigma^2)^2/\Delta^2$ for orthonormal models, $K (1 + \sigma^2) (\Delta + 2 "
+        r"\sigma)^2/\Delta^4$ for proximal ones, then $P(k\text{-means recovers all "
+        r"clients}) \ge 1 - \delta$",
         preconditions=(
-            "orthonormal models, N = d, or proximal ones, N = K; truths anywhere",
+            "orthonormal models, $N = d$, or proximal ones, $N = K$; truths anywhere",
             _ANY,
         ),
         constants={"C": ENOUGH},
         check=check_condition,
         control={"constant": ENOUGH / 4},
-        note="By Kumar and Kannan's start. N is needed for truths that differ along "
-        "the sum of the models, where the noise common to all losses counts in full. "
-        "Measured; clove.thm41.corrected is proved. A quarter of C is not enough; the "
-        "control claims that it is.",
+        note="By Kumar and Kannan's start. $N$ is needed for truths that differ "
+        "along the sum of the models, where the noise common to all losses counts in "
+        "full. Measured; clove.thm41.corrected is proved. A quarter of $C$ is not "
+        "enough; the control claims that it is.",
     ),
     _printed(
         id=THEOREM,
         place="Theorem 4.1",
-        preconditions=("orthonormal or proximal models, K = 2, Delta = 1", _CLIENTS),
+        preconditions=(
+            r"orthonormal or proximal models, $K = 2$, $\Delta = 1$",
+            _CLIENTS,
+        ),
         check=check_printed,
         evaluation=_evaluation(THEOREM, printed=True),
     ),
     row(
         id=TURNED,
         place="Theorem 4.1",
-        text="if n Delta^2 >= 8 (2 + sigma^2)^2 log(M) + 2 d (1 + sigma^2)^2, then "
-        "P(k-means recovers all clients) >= 1 - delta - 1/log(M)",
+        text=r"if $n \Delta^2 \ge 8 (2 + \sigma^2)^2 \log(M) + 2 d (1 + \sigma^2)^2$, "
+        r"then $P(k\text{-means recovers all clients}) \ge 1 - \delta - 1/\log(M)$",
         preconditions=(
-            "N = d orthonormal models, turned at random to the truths",
-            f"K = 2, {_ANY}, d <= M/2",
+            "$N = d$ orthonormal models, turned at random to the truths",
+            rf"$K = 2$, {_ANY}, $d \le M/2$",
         ),
-        constants={"of log(M)": 8.0, "of d": 2.0},
+        constants={r"of $\log(M)$": 8.0, "of $d$": 2.0},
         check=check_curve,
         control={"features": 0.0},
         evaluation=_evaluation(TURNED, printed=False),
-        note="Drawn is n*, the least n that is enough, against the formula. Its first "
-        "term is a client's own: signal and noise along the means' difference give "
-        "Phi with n Delta^2/(4 (2 + sigma^2)^2). The second is k-means': the losses' "
-        "common noise has a variance of d (1 + sigma^2)^2/(2n (2 + sigma^2)) along "
-        "their sum, and halving that costs less than parting the clusters if it is "
-        "too large. Means of M/K clients add a part that falls with d/M. The control "
-        "leaves out the second term, and fails for large d or sigma.",
+        note="Drawn is $n^*$, the least $n$ that is enough, against the formula. Its "
+        "first term is a client's own: signal and noise along the means' difference "
+        r"give $\Phi$ with $n \Delta^2/(4 (2 + \sigma^2)^2)$. The second is "
+        "$k$-means': the losses' common noise has a variance of $d (1 + "
+        r"\sigma^2)^2/(2n (2 + \sigma^2))$ along their sum, and halving that costs "
+        "less than parting the clusters if it is too large. Means of $M/K$ clients "
+        "add a part that falls with $d/M$. The control leaves out the second term, "
+        r"and fails for large $d$ or $\sigma$.",
     ),
 )
 
@@ -489,31 +501,32 @@ def check_law(preset: Preset, name: str, *, dependent: bool = True) -> Verdict:
             "noise": np.repeat([one.noise for one in _LAW_CELLS], len(_CHANCES)),
             "n": counts,
         },
-        detail=f"{len(_LAW_CELLS)} sets of models and truths at two n each, n from "
-        f"{np.min(counts):g} to {np.max(counts):g}, {clients[0]:g} clients: shares "
-        f"{np.min(events / clients):.2g} to {np.max(events / clients):.2g}, over the "
-        f"formula {np.min(ratio):.2f} to {np.max(ratio):.2f}",
+        detail=f"{len(_LAW_CELLS)} sets of models and truths at two $n$ each, $n$ "
+        f"from {np.min(counts):g} to {np.max(counts):g}, {clients[0]:g} clients: "
+        f"shares {np.min(events / clients):.2g} to {np.max(events / clients):.2g}, "
+        f"over the formula {np.min(ratio):.2f} to {np.max(ratio):.2f}",
     )
 
 
 _LAW_ROW = row(
     id=LAW,
     place="Theorem 4.1",
-    text="P(|a - c_j'| < |a - c_j|) = Phi(-|w|^2/(2 sqrt(w' Sigma w))) within a factor "
-    "of 2, w = c_j' - c_j, Sigma = G o G/(2 n alpha alpha')",
+    text=r"$P(|a - c_{j'}| < |a - c_j|) = \Phi(-|w|^2/(2 \sqrt{w' \Sigma w}))$ "
+    r"within a factor of 2, $w = c_{j'} - c_j$, $\Sigma = G \circ G/(2 n \alpha "
+    r"\alpha')$",
     preconditions=(
-        "square-root loss vectors of fresh samples, sigma from 0.01 to 10",
-        "orthonormal or random models, n >= 20, chances of about 0.1 and 0.01",
+        r"square-root loss vectors of fresh samples, $\sigma$ from 0.01 to 10",
+        r"orthonormal or random models, $n \ge 20$, chances of about 0.1 and 0.01",
     ),
     constants={"factor": 2.0},
     check=check_law,
     control={"dependent": False},
-    note="Predicts recovery curves: n* = 4 (2 + sigma^2)^2 log(M)/Delta^2 for "
-    "orthonormal models turned at random to the truths; d/K times that for K random "
-    "ones; 4 d (1 + sigma^2)^2 log(M)/Delta^2 for truths that differ along the sum of "
-    "the models. "
-    "Proximal models need so few samples that the formula is several times too large. "
-    "The control takes a client's losses for independent.",
+    note=r"Predicts recovery curves: $n^* = 4 (2 + \sigma^2)^2 \log(M)/\Delta^2$ for "
+    "orthonormal models turned at random to the truths; $d/K$ times that for $K$ "
+    r"random ones; $4 d (1 + \sigma^2)^2 \log(M)/\Delta^2$ for truths that differ "
+    "along the sum of the models. Proximal models need so few samples that the "
+    "formula is several times too large. The control takes a client's losses for "
+    "independent.",
 )
 
 
@@ -534,10 +547,9 @@ def check_remark(preset: Preset, name: str, *, factor: float = 1.5) -> Verdict:
     least = min(float(np.mean(one)) for one in events)
     on_roots = min(1 - float(np.mean(parts[place])) for parts in measured.on_roots)
     detail = (
-        f"n at {factor:g} of clove.thm41.turned, {len(events)} (d, M, Delta, sigma): "
-        "all "
-        f"clients recovered in {least:.3g} of the trials or more on losses, "
-        f"{on_roots:.3g} on roots"
+        rf"$n$ at {factor:g} of clove.thm41.turned, {len(events)} $(d, M, \Delta, "
+        rf"\sigma)$: all clients recovered in {least:.3g} of the trials or more on "
+        f"losses, {on_roots:.3g} on roots"
     )
     where = places(measured.cells)
     return at_most(name, tally(events), 0.5, coordinates=where, detail=detail)
@@ -609,9 +621,9 @@ def check_remark_corrected(
     )
     rows = half(tally(ratios > share), RISK, coordinates=places(_REMARK_CELLS))
     detail = (
-        f"{len(events)} (d, M, Delta, sigma): k-means errs in "
-        f"{np.min(shares):.3g} to {np.max(shares):.3g} of the trials; max_i |L_i - E "
-        f"L_i| at most {np.max(ratios):.3g} of its bound"
+        rf"{len(events)} $(d, M, \Delta, \sigma)$: $k$-means errs in "
+        rf"{np.min(shares):.3g} to {np.max(shares):.3g} of the trials; $\max_i |L_i - "
+        f"E L_i|$ at most {np.max(ratios):.3g} of its bound"
     )
     rows = half(tally(ratios > share), RISK)
     parts = ["recovery", "rows", "one row"]
@@ -623,7 +635,8 @@ _remark_row = partial(
     row,
     place="Remark A.12",
     preconditions=(
-        "N = d orthonormal models, turned at random to the truths, d <= M/2, K = 2",
+        r"$N = d$ orthonormal models, turned at random to the truths, $d \le M/2$, $K "
+        "= 2$",
         _ANY,
     ),
 )
@@ -631,33 +644,35 @@ _remark_row = partial(
 _REMARK_ROWS = (
     _remark_row(
         id=REMARK,
-        text="by losses without the root k-means recovers not all clients: P(all) <= "
-        "1/2 at 3/2 of the n of clove.thm41.turned, where it recovers all by "
-        "square-root losses",
-        constants={"probability": 0.5, "of n": 1.5},
-        claimed="k-means can recover accurate clustering of not all but still a large "
-        "number of clients",
+        text="by losses without the root $k$-means recovers not all clients: "
+        r"$P(\text{all}) \le 1/2$ at $3/2$ of the $n$ of clove.thm41.turned, where "
+        "it recovers all by square-root losses",
+        constants={"probability": 0.5, "of $n$": 1.5},
+        claimed="$k$-means can recover accurate clustering of not all but still a "
+        "large number of clients",
         expected=Status.VIOLATED,
         fault="ours",
         check=check_remark,
         control={"factor": 0.1},
         note='The remark is on what its authors "are only able to prove", and makes '
-        "no claim on what k-means cannot do; that is our reading. As a remark on what "
-        "can be proved it is too modest: see clove.A4LV and the corrected row. The "
-        "control has 0.1 of that n.",
+        "no claim on what $k$-means cannot do; that is our reading. As a remark on "
+        "what can be proved it is too modest: see clove.A4LV and the corrected row. "
+        "The control has 0.1 of that $n$.",
     ),
     _remark_row(
         id=f"{REMARK}.corrected",
-        text="P(by losses k-means recovers all clients) >= 1 - delta - 1/log(M) at "
-        "3/2 of the n of clove.thm41.turned, and P(|L_i - E L_i| <= zeta (2 max_j c_j "
-        "+ zeta) + |Var F| for all i) >= 1 - delta",
-        constants={"of n": 1.5},
+        text=r"$P(\text{by losses }k\text{-means recovers all clients}) \ge 1 - "
+        r"\delta - 1/\log(M)$ at $3/2$ of the $n$ of clove.thm41.turned, and $P(|L_i "
+        r"- E L_i| \le \zeta (2 \max_j c_j + \zeta) + |\operatorname{Var} F|\text{ "
+        r"for all }i) \ge 1 - \delta$",
+        constants={"of $n$": 1.5},
         check=check_remark_corrected,
         control={"factor": 0.1},
-        note="zeta from the corrected Lemma A.4; each entry's tail is clove.A4LV. "
-        "Losses are 2 Delta apart instead of Delta/sqrt(2), at a noise larger by as "
-        "much. Slightly more samples than with the root, and clearly more for proximal "
-        "models, whose losses differ in size. The control has 0.1 of the formula.",
+        note=r"$\zeta$ from the corrected Lemma A.4; each entry's tail is clove.A4LV. "
+        r"Losses are $2 \Delta$ apart instead of $\Delta/\sqrt{2}$, at a noise "
+        "larger by as much. Slightly more samples than with the root, and clearly "
+        "more for proximal models, whose losses differ in size. The control has 0.1 "
+        "of the formula.",
     ),
 )
 
@@ -701,8 +716,8 @@ def check_same(preset: Preset, name: str, *, factor: float = 64.0) -> Verdict:
         tally(found[0]),
         np.array([allowed(one) for one in cells]),
         coordinates=places(cells),
-        detail=f"(d, K) = {shapes}, M = {cells[0].num_clients}: k-means errs in {few} "
-        f"with N = K, in {many} with N = d = {cells[-1].num_features}",
+        detail=f"$(d, K) = {shapes}$, $M = {cells[0].num_clients}$: $k$-means errs in "
+        f"{few} with $N = K$, in {many} with $N = d = {cells[-1].num_features}$",
     )
 
 
@@ -715,8 +730,8 @@ def check_more(preset: Preset, name: str, *, factor: float = 256.0) -> Verdict:
         tally(events),
         np.array([allowed(one) for one in _FEW_CELLS]),
         coordinates=places(_FEW_CELLS),
-        detail=f"{len(events)} (d, K), {events.shape[1]} trials each: k-means errs in "
-        f"{shares}",
+        detail=f"{len(events)} $(d, K)$, {events.shape[1]} trials each: $k$-means "
+        f"errs in {shares}",
     )
 
 
@@ -724,37 +739,39 @@ _few_row = partial(
     row,
     place="Algorithm 1, line 1",
     preconditions=(
-        "N = K independent models, uniform on the unit sphere, Delta = 1",
-        "M/K clients in each cluster, sigma = 0.1, delta = 0.05",
+        r"$N = K$ independent models, uniform on the unit sphere, $\Delta = 1$",
+        r"$M/K$ clients in each cluster, $\sigma = 0.1$, $\delta = 0.05$",
     ),
-    claimed="K models in Algorithm 1 and all experiments, d random ones in Section 4",
+    claimed="$K$ models in Algorithm 1 and all experiments, $d$ random ones in "
+    "Section 4",
 )
 
 _FEW_ROWS = (
     _few_row(
         id=GAP,
-        text="K random models do as well as d of them: at n = C log(M)/Delta^2 "
-        "P(k-means recovers all clients) >= 1 - delta - 1/log(M)",
+        text="$K$ random models do as well as $d$ of them: at $n = C "
+        r"\log(M)/\Delta^2$, $P(k\text{-means recovers all clients}) \ge 1 - \delta - "
+        r"1/\log(M)$",
         constants={"C": 64.0},
         expected=Status.VIOLATED,
         fault="ours",
         check=check_same,
         control={"factor": 6400.0},
-        note='Nowhere said: Section 4 assumes "a set of d randomly drawn models", '
-        "Algorithm 1 and the experiments have K of them, and the difference is passed "
-        "over. d orthonormal models recover at this n. Of the means' distance, about "
-        "Delta/sqrt(2) with those, K random ones leave sqrt(K/d). The control has C = "
-        "6400.",
+        note='Nowhere said: Section 4 assumes "a set of $d$ randomly drawn models", '
+        "Algorithm 1 and the experiments have $K$ of them, and the difference is "
+        "passed over. $d$ orthonormal models recover at this $n$. Of the means' "
+        r"distance, about $\Delta/\sqrt{2}$ with those, $K$ random ones leave "
+        r"$\sqrt{K/d}$. The control has $C = 6400$.",
     ),
     _few_row(
         id=f"{GAP}.corrected",
-        text="with K random models, at n = C (d/K) log(M)/Delta^2 P(k-means recovers "
-        "all clients) >= 1 - delta - 1/log(M)",
+        text=r"with $K$ random models, at $n = C (d/K) \log(M)/\Delta^2$, "
+        r"$P(k\text{-means recovers all clients}) \ge 1 - \delta - 1/\log(M)$",
         constants={"C": 256.0},
         check=check_more,
         control={"factor": 16.0},
-        note="C is larger than for d models, as two truths may differ mostly across "
-        "the few that were drawn. The control has C = 16.",
+        note="$C$ is larger than for $d$ models, as two truths may differ mostly "
+        "across the few that were drawn. The control has $C = 16$.",
     ),
 )
 

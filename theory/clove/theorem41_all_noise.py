@@ -101,11 +101,10 @@ def check_theorem(preset: Preset, name: str, *, share: float = 1.0) -> Verdict:
     cells = _CELLS + preset.choose(quick=(), full=_MORE_CELLS)
     finite = np.where(np.isfinite(ratios), ratios, np.nan)
     detail = (
-        f"{len(ratios)} cells, sigma = {listed(_NOISES)}, at {share:g} of the least n: "
-        f"4 r/D is at most {np.nanmax(finite):.3f}, so that n is at least "
-        f"{np.nanmax(finite) ** -2:.2g} times what r needs; k-means from furthest "
-        "points "
-        f"errs in {np.sum(np.isinf(ratios))} of {ratios.size} trials"
+        rf"{len(ratios)} cells, $\sigma = {listed(_NOISES)}$, at {share:g} of the "
+        f"least $n$: $4 r/D$ is at most {np.nanmax(finite):.3f}, so that $n$ is at "
+        f"least {np.nanmax(finite) ** (-2):.2g} times what $r$ needs; $k$-means from "
+        f"furthest points errs in {np.sum(np.isinf(ratios))} of {ratios.size} trials"
     )
     return at_most(
         name,
@@ -117,29 +116,32 @@ def check_theorem(preset: Preset, name: str, *, share: float = 1.0) -> Verdict:
 
 
 def prove_theorem(*, orthonormal: str = "33", proximal: str = "65") -> Sequence[Step]:
-    """Theorem 4.1 with C = 33 and 65, for all K, M >= 2, d >= 2, sigma >= 0, no cluster
-    empty, Delta in (0, 2] and delta in (0, 1); written out in theorem41.md.
+    r"""Theorem 4.1 with $C = 33$ and 65, for all $K$, $M \ge 2$, $d \ge 2$, $\sigma \ge
+    0$, no cluster empty, $\Delta \in (0, 2]$ and $\delta \in (0, 1)$; written out in
+    theorem41.md.
 
-    r is the largest distance of a client's F from its cluster's mean c, D the least
-    distance of two means. (1) F_j = alpha_j chi_n/sqrt(n) in law, and chi_n, a length
-    of n standard normal variables, is a Lipschitz function of them with constant 1, so
-    that P(|F_j - E F_j| > alpha_j s/sqrt(n)) <= 2 exp(-s^2/2), alpha_j = 0 included
-    (Tsirelson, Ibragimov and Sudakov, 1976). With s^2 = 2 L, L = log(2 N M/delta), all
-    N M entries of all clients are no further except with probability delta, and then
-    r^2 <= 2 L A/n, A the largest of sum_j alpha_j^2. (2) Orthonormal models: A = d (2 +
-    sigma^2) - 2 sum_j theta*_j <= d (2 + sigma^2) + 2 sqrt(d) <= d S, S = 2 + sqrt(2) +
-    sigma^2, for d >= 2; and D >= kappa_n Delta/sqrt(S) (`lemma_a1.prove_best`). (3)
-    Proximal ones: |theta_j - theta_k*| <= Delta/4 + 2 <= 5/2, A <= K (25/4 + sigma^2);
-    D >= kappa_n Delta f(sigma/Delta) (`lemma_a2.prove_infimum`), and Delta
-    f(sigma/Delta) = (Delta/sqrt(2))/(sqrt(9/16 + s^2) + sqrt(1/16 + s^2)) >=
-    Delta/(sqrt(2) (1 + 2 s)) at s = sigma/Delta. (4) kappa_n^2 >= 1 - 1/(2n). (5) So D
-    > 4 r where (n - 1/2) Delta^2 > 32 d S^2 L, or (n - 1/2) Delta^4 > 64 K (25/4 +
-    sigma^2) (Delta + 2 sigma)^2 L, and the rest of C pays for the 1/2, as L >= log 8; D
-    > 0 is enough where r = 0. (6) D > 4 r: points of one cluster are at most 2 r apart,
-    those of two more than 2 r, so that of K points, each furthest from those before,
-    none share a cluster; every point is then nearer to its own of them than to others,
-    and nearer than 2 r to the mean of its cluster, more than 2 r from others: one
-    assignment is right and stays.
+    $r$ is the largest distance of a client's $F$ from its cluster's mean $c$, $D$ the
+    least distance of two means. (1) $F_j = \alpha_j \chi_n/\sqrt{n}$ in law, and
+    $\chi_n$, a length of $n$ standard normal variables, is a Lipschitz function of them
+    with constant 1, so that $P(|F_j - E F_j| > \alpha_j s/\sqrt{n}) \le 2
+    \exp(-s^2/2)$, $\alpha_j = 0$ included (Tsirelson, Ibragimov and Sudakov, 1976).
+    With $s^2 = 2 L$, $L = \log(2 N M/\delta)$, all $N M$ entries of all clients are no
+    further except with probability $\delta$, and then $r^2 \le 2 L A/n$, $A$ the
+    largest of $\sum_j \alpha_j^2$. (2) Orthonormal models: $A = d (2 + \sigma^2) - 2
+    \sum_j \theta_j^* \le d (2 + \sigma^2) + 2 \sqrt{d} \le d S$, $S = 2 + \sqrt{2} +
+    \sigma^2$, for $d \ge 2$; and $D \ge \kappa_n \Delta/\sqrt{S}$
+    (`lemma_a1.prove_best`). (3) Proximal ones: $|\theta_j - \theta_k^*| \le \Delta/4 +
+    2 \le 5/2$, $A \le K (25/4 + \sigma^2)$; $D \ge \kappa_n \Delta f(\sigma/\Delta)$
+    (`lemma_a2.prove_infimum`), and $\Delta f(\sigma/\Delta) =
+    (\Delta/\sqrt{2})/(\sqrt{9/16 + s^2} + \sqrt{1/16 + s^2}) \ge \Delta/(\sqrt{2} (1 +
+    2 s))$ at $s = \sigma/\Delta$. (4) $\kappa_n^2 \ge 1 - 1/(2n)$. (5) So $D > 4 r$
+    where $(n - 1/2) \Delta^2 > 32 d S^2 L$, or $(n - 1/2) \Delta^4 > 64 K (25/4 +
+    \sigma^2) (\Delta + 2 \sigma)^2 L$, and the rest of $C$ pays for the $1/2$, as $L
+    \ge \log 8$; $D > 0$ is enough where $r = 0$. (6) $D > 4 r$: points of one cluster
+    are at most $2 r$ apart, those of two more than $2 r$, so that of $K$ points, each
+    furthest from those before, none share a cluster; every point is then nearer to its
+    own of them than to others, and nearer than $2 r$ to the mean of its cluster, more
+    than $2 r$ from others: one assignment is right and stays.
     """
     import flint
     import sympy
@@ -150,11 +152,12 @@ def prove_theorem(*, orthonormal: str = "33", proximal: str = "65") -> Sequence[
     root = flint.arb(2).sqrt
     return [
         identity(
-            "2 exp(-s^2/2) = delta/(N M) at s^2 = 2 log(2 N M/delta)",
+            r"$2 \exp(-s^2/2) = \delta/(N M)$ at $s^2 = 2 \log(2 N M/\delta)$",
             2 * sympy.exp(-sympy.log(2 * t)) - 1 / t,
         ),
         identity(
-            "d S - d (2 + sigma^2) - 2 sqrt(d) = sqrt(2 d) (sqrt(d) - sqrt(2))",
+            r"$d S - d (2 + \sigma^2) - 2 \sqrt{d} = \sqrt{2 d} (\sqrt{d} - "
+            r"\sqrt{2})$",
             d * (2 + sympy.sqrt(2) + s**2)
             - d * (2 + s**2)
             - 2 * sympy.sqrt(d)
@@ -162,7 +165,8 @@ def prove_theorem(*, orthonormal: str = "33", proximal: str = "65") -> Sequence[
         ),
         *prove_best(),
         identity(
-            "(3/4 + s)^2 - (9/16 + s^2) = 3 s/2 and (1/4 + s)^2 - (1/16 + s^2) = s/2",
+            "$(3/4 + s)^2 - (9/16 + s^2) = 3 s/2$ and $(1/4 + s)^2 - (1/16 + s^2) = "
+            "s/2$",
             (sympy.Rational(3, 4) + s) ** 2
             - (sympy.Rational(9, 16) + s**2)
             - 3 * s / 2
@@ -171,19 +175,19 @@ def prove_theorem(*, orthonormal: str = "33", proximal: str = "65") -> Sequence[
             - s / 2,
         ),
         *bound_square(
-            "n (1 - 1/(2n)) <= (E chi_n)^2 = n kappa_n^2",
+            r"$n (1 - 1/(2n)) \le (E \chi_n)^2 = n \kappa_n^2$",
             n * ratio,
             below=True,
             start=1,
         ),
         identity(
-            "D^2/(16 r^2) = (n - 1/2) Delta^2/(32 d S^2 L)",
+            r"$D^2/(16 r^2) = (n - 1/2) \Delta^2/(32 d S^2 L)$",
             ratio * delta**2 / level / (16 * 2 * big * d * level / n)
             - (n - sympy.Rational(1, 2)) * delta**2 / (32 * d * level**2 * big),
         ),
         nonnegative(
-            "(C - 32) d S^2 L >= Delta^2/2 at d = 2, S = 2 + sqrt(2), L = log 8, "
-            "Delta = 2",
+            r"$(C - 32) d S^2 L \ge \Delta^2/2$ at $d = 2$, $S = 2 + \sqrt{2}$, $L "
+            r"= \log 8$, $\Delta = 2$",
             lambda: (
                 (flint.arb(orthonormal) - 32)
                 * 2
@@ -194,7 +198,7 @@ def prove_theorem(*, orthonormal: str = "33", proximal: str = "65") -> Sequence[
             {},
         ),
         identity(
-            "D^2/(16 r^2) = (n - 1/2) Delta^4/(64 K S (Delta + 2 sigma)^2 L)",
+            r"$D^2/(16 r^2) = (n - 1/2) \Delta^4/(64 K S (\Delta + 2 \sigma)^2 L)$",
             ratio
             * delta**4
             / (2 * (delta + 2 * s) ** 2)
@@ -204,7 +208,8 @@ def prove_theorem(*, orthonormal: str = "33", proximal: str = "65") -> Sequence[
             / (64 * d * level * (delta + 2 * s) ** 2 * big),
         ),
         nonnegative(
-            "(C - 64) K (25/4) Delta^2 L >= Delta^4/2 at K = 2, Delta = 2, L = log 8",
+            r"$(C - 64) K (25/4) \Delta^2 L \ge \Delta^4/2$ at $K = 2$, $\Delta = 2$, "
+            r"$L = \log 8$",
             lambda: (
                 (flint.arb(proximal) - 64)
                 * 2
@@ -254,21 +259,22 @@ def _margins(
     needed = least_samples(cell, _.get("failure", _RISK))
     return (
         Margin(
-            f"{THEOREM}: n >= 33 d (2 + sqrt(2) + sigma^2)^2 log(2 d M/delta)/Delta^2",
+            rf"{THEOREM}: $n \ge 33 d (2 + \sqrt{{2}} + \sigma^2)^2 \log(2 d "
+            r"M/\delta)/\Delta^2$",
             float(n),
             needed,
         ),
-        Margin(f"{THEOREM}: K <= d", float(k), float(d), at_least=False),
+        Margin(rf"{THEOREM}: $K \le d$", float(k), float(d), at_least=False),
     )
 
 
 _EVALUATION = Evaluation(
-    quantity="P(4 max_i |a_i - c_s(i)| >= min |c_j' - c_j|), which k-means needs to "
-    "err",
+    quantity=r"$P(4 \max_i |a_i - c_{s(i)}| \ge \min |c_{j'} - c_j|)$, which "
+    "$k$-means needs to err",
     parameters=(
         parameter("d", 10, least=2),
         parameter("k", 2, least=2),
-        parameter("m", 40, "clients, rounded up to a multiple of k", least=2),
+        parameter("m", 40, "clients, rounded up to a multiple of $k$", least=2),
         parameter("n", 40_000),
         parameter("separation", 1.0, least=0.0, most=1.4, open=True),
         parameter("noise", 0.1),
@@ -316,11 +322,10 @@ def check_order(
     where = places(_ORDER_CELLS)
     failing, working = _moved(preset, few), _moved(preset, many)
     detail = (
-        f"{len(failing)} (d, sigma), sigma = {listed(_NOISES)}: the true clusters are "
-        f"left in {np.min(np.mean(failing, axis=1)):.2f} to "
-        f"{np.max(np.mean(failing, axis=1)):.2f} of the trials at n = {few:g} units, "
-        "in "
-        f"{np.min(np.mean(working, axis=1)):.2f} to "
+        rf"{len(failing)} $(d, \sigma)$, $\sigma = {listed(_NOISES)}$: the true "
+        f"clusters are left in {np.min(np.mean(failing, axis=1)):.2f} to "
+        f"{np.max(np.mean(failing, axis=1)):.2f} of the trials at $n = {few:g}$ "
+        f"units, in {np.min(np.mean(working, axis=1)):.2f} to "
         f"{np.max(np.mean(working, axis=1)):.2f} at {many:g}"
     )
     parts = [
@@ -334,44 +339,48 @@ STATEMENTS = (
     row(
         id=THEOREM,
         place="Theorem 4.1",
-        text="if n >= 33 d (2 + sqrt(2) + sigma^2)^2 log(2 d M/delta)/Delta^2 "
-        "(orthonormal models), or n >= 65 K (25/4 + sigma^2) (Delta + 2 sigma)^2 "
-        "log(2 K M/delta)/Delta^4 (proximal ones), then P(k-means from furthest "
-        "points recovers all clients in one shot) >= 1 - delta",
+        text=r"if $n \ge 33 d (2 + \sqrt{2} + \sigma^2)^2 \log(2 d "
+        r"M/\delta)/\Delta^2$ (orthonormal models), or $n \ge 65 K (25/4 + \sigma^2) "
+        r"(\Delta + 2 \sigma)^2 \log(2 K M/\delta)/\Delta^4$ (proximal ones), then "
+        r"$P(k\text{-means from furthest points recovers all clients in one shot}) "
+        r"\ge 1 - \delta$",
         preconditions=(
-            "orthonormal models, N = d >= 2, or Delta-proximal ones, N = K",
-            "fresh samples, n of each client, any sigma, K and M, no cluster empty",
-            "|theta_k*| = 1, |theta_i* - theta_j*| >= Delta",
+            r"orthonormal models, $N = d \ge 2$, or $\Delta$-proximal ones, $N = K$",
+            r"fresh samples, $n$ of each client, any $\sigma$, $K$ and $M$, no "
+            "cluster empty",
+            r"$|\theta_k^*| = 1$, $|\theta_i^* - \theta_j^*| \ge \Delta$",
         ),
-        constants={"C, orthonormal": ORTHONORMAL, "C, proximal": PROXIMAL},
+        constants={"$C$, orthonormal": ORTHONORMAL, "$C$, proximal": PROXIMAL},
         check=check_theorem,
         control={"share": 0.1},
         proof=prove_theorem,
         proof_control={"orthonormal": "32", "proximal": "64"},
         evaluation=_EVALUATION,
-        note="Every centre that starts within D/2 - r of its mean does as well as "
-        "furthest points, and with n larger by (1 + sqrt(M/min m_k)/2)^2 the best K "
-        "means are the true ones. Loose: the detail says by how much r needs fewer "
-        "samples, and recovery needs fewer still, see clove.thm41.turned and "
-        "clove.thm41.order. Of the order d (1 + sigma^2)^2 log nothing can be spared. "
-        "The proof is written out in theory/clove/theorem41.md, with a second "
-        "derivation. The control has a tenth of n.",
+        note="Every centre that starts within $D/2 - r$ of its mean does as well as "
+        r"furthest points, and with $n$ larger by $(1 + \sqrt{M/\min m_k}/2)^2$ the "
+        "best $K$ means are the true ones. Loose: the detail says by how much $r$ "
+        "needs fewer samples, and recovery needs fewer still, see clove.thm41.turned "
+        r"and clove.thm41.order. Of the order $d (1 + \sigma^2)^2 \log$ nothing can "
+        "be spared. The proof is written out in theory/clove/theorem41.md, with a "
+        "second derivation. The control has a tenth of $n$.",
     ),
     row(
         id=ORDER,
         place="Theorem 4.1",
-        text="at n = d (1 + sigma^2)^2 log(M)/Delta^2 the true clusters are no fixed "
-        "point of Lloyd's iterations with probability 1/2 or more, at 8 times that n "
-        "they are one, whatever sigma and d",
+        text=r"at $n = d (1 + \sigma^2)^2 \log(M)/\Delta^2$ the true clusters are no "
+        "fixed point of Lloyd's iterations with probability $1/2$ or more, at 8 "
+        r"times that $n$ they are one, whatever $\sigma$ and $d$",
         preconditions=(
-            "N = d orthonormal models, truths that differ along their sum, Delta = 1",
-            "K = 2, M/2 clients in each cluster",
+            r"$N = d$ orthonormal models, truths that differ along their sum, $\Delta "
+            "= 1$",
+            "$K = 2$, $M/2$ clients in each cluster",
         ),
         constants={"few": 1.0, "many": 8.0},
         check=check_order,
         control={"few": 6.0},
-        note="So the theorem's order in d, sigma and M is the right one, from sigma = "
-        "0.01 to 10: as clove.thm41.law has it, a client is wrong with probability of "
-        "order exp(-n Delta^2/(4 d (1 + sigma^2)^2)). The control has 6 for 1.",
+        note=r"So the theorem's order in $d$, $\sigma$ and $M$ is the right one, from "
+        r"$\sigma = 0.01$ to 10: as clove.thm41.law has it, a client is wrong with "
+        r"probability of order $\exp(-n \Delta^2/(4 d (1 + \sigma^2)^2))$. The "
+        "control has 6 for 1.",
     ),
 )

@@ -66,8 +66,8 @@ def check_certificate(
     low = loud & (found < 0.01)
     first = [np.min(rounds[low & (rate == c)], initial=np.inf) for c in _RATES]
     detail = (
-        f"d = {_NUM_FEATURES}, N = {_ROWS}, sigma = 0.1: the probability is "
-        f"below 1 % from round {listed(first, 'g')} on for c1 = {listed(_RATES)}"
+        rf"$d = {_NUM_FEATURES}$, $N = {_ROWS}$, $\sigma = 0.1$: the probability is "
+        f"below 1 % from round {listed(first, 'g')} on for $c_1 = {listed(_RATES)}$"
     )
     return never_falls_below(
         name,
@@ -102,8 +102,8 @@ def check_noiseless(preset: Preset, name: str, *, rate: float = 4.0) -> Verdict:
     events = runs > rate ** -rounds[:, None]
     slope = float(np.mean(np.log(runs[-1] / runs[0]))) / (len(runs) - 1)
     detail = (
-        f"{runs.shape[1]} runs of {len(runs)} rounds from |e_0| = sqrt(2): "
-        f"error times {np.exp(slope):.4f} a round"
+        rf"{runs.shape[1]} runs of {len(runs)} rounds from $|e_0| = \sqrt{{2}}$: error "
+        f"times {np.exp(slope):.4f} a round"
     )
     places = {"rounds": rounds}
     half = partial(at_most, name, error_rate=ERROR_RATE / 2)
@@ -150,8 +150,8 @@ def check_fixed(preset: Preset, name: str, *, constant: float = 200.0) -> Verdic
     events = ends > target[:, None]
     rows = [enough_rows(rounds, constant) for rounds in _FIXED_ROUNDS]
     detail = (
-        f"T = {listed(_FIXED_ROUNDS)}, N = {listed(rows)}: |e_T| 4^T/Delta is at most "
-        f"{listed(np.max(ends / target[:, None], axis=1), '.2f')}"
+        rf"$T = {listed(_FIXED_ROUNDS)}$, $N = {listed(rows)}$: $|e_T| 4^T/\Delta$ "
+        f"is at most {listed(np.max(ends / target[:, None], axis=1), '.2f')}"
     )
     return at_most(
         name,
@@ -176,36 +176,39 @@ def _moment_steps(extra: int = 1) -> list[Step]:
     added = (2 * eta / rows) ** 2 * sigma**2 * rows * d
     x, floor = sympy.symbols("x floor", positive=True)
     return [
-        identity("E|(I - 2 eta S) e|^2 = r |e|^2", mean - ratio * length),
+        identity(r"$E|(I - 2 \eta S) e|^2 = r |e|^2$", mean - ratio * length),
         identity(
-            "E|(2 eta/N) H' xi|^2 = 4 eta^2 sigma^2 d/N",
+            r"$E|(2 \eta/N) H' \xi|^2 = 4 \eta^2 \sigma^2 d/N$",
             added - 4 * eta**2 * sigma**2 * d / rows,
         ),
         identity(
-            "r x + (1 - r) phi^2 - x = (1 - r)(phi^2 - x)",
+            r"$r x + (1 - r) \varphi^2 - x = (1 - r)(\varphi^2 - x)$",
             ratio * x + (1 - ratio) * floor - x - (1 - ratio) * (floor - x),
         ),
     ]
 
 
 def prove_floor(*, extra: int = 1) -> Sequence[Step]:
-    """E|e_T|^2 = r^T |e_0|^2 + (1 - r^T) phi^2 for all d, N, T, eta and sigma.
+    r"""$E|e_T|^2 = r^T |e_0|^2 + (1 - r^T) \varphi^2$ for all $d$, $N$, $T$, $\eta$ and
+    $\sigma$.
 
-    e+ = (I - 2 eta S) e + (2 eta/N) H' xi, S = H'H/N (clove.gradid), with H and xi
-    fresh: given e the two parts are uncorrelated, since xi has mean 0. E S = I and E
-    e'S^2 e = N^-2 sum_ij E <h_i, e><h_i, h_j><h_j, e>; for i != j a summand is |e|^2,
-    for i = j it is E <h, e>^2 |h|^2 = (d + 2)|e|^2, so that E S^2 = (1 + (d + 1)/N) I.
-    E|H' xi|^2 = sigma^2 N d. Hence E(|e+|^2 | e) = r |e|^2 + 4 eta^2 sigma^2 d/N = r
-    |e|^2 + (1 - r) phi^2, and the same recursion for E|e_T|^2 - phi^2, which shrinks by
-    r a round.
+    $e^+ = (I - 2 \eta S) e + (2 \eta/N) H' \xi$, $S = H'H/N$ (clove.gradid), with $H$
+    and $\xi$ fresh: given $e$ the two parts are uncorrelated, since $\xi$ has mean 0.
+    $E S = I$ and $E e'S^2 e = N^{-2} \sum_{ij} E \langle h_i, e \rangle \langle h_i,
+    h_j \rangle \langle h_j, e \rangle$; for $i \ne j$ a summand is $|e|^2$, for $i = j$
+    it is $E \langle h, e \rangle^2 |h|^2 = (d + 2)|e|^2$, so that $E S^2 = (1 + (d +
+    1)/N) I$. $E|H' \xi|^2 = \sigma^2 N d$. Hence $E(|e^+|^2 | e) = r |e|^2 + 4 \eta^2
+    \sigma^2 d/N = r |e|^2 + (1 - r) \varphi^2$, and the same recursion for $E|e_T|^2 -
+    \varphi^2$, which shrinks by $r$ a round.
     """
     return _moment_steps(extra)
 
 
 def prove_moment(*, extra: int = 1) -> Sequence[Step]:
-    """E|e+|^2 = r |e|^2 + 4 eta^2 sigma^2 d/N, less than |e|^2 iff |e| > phi, r < 1.
+    r"""$E|e^+|^2 = r |e|^2 + 4 \eta^2 \sigma^2 d/N$, less than $|e|^2$ iff $|e| >
+    \varphi$, $r < 1$.
 
-    As `prove_floor`; E|e+|^2 - |e|^2 = (1 - r)(phi^2 - |e|^2).
+    As `prove_floor`; $E|e^+|^2 - |e|^2 = (1 - r)(\varphi^2 - |e|^2)$.
     """
     return _moment_steps(extra)
 
@@ -229,8 +232,8 @@ def check_floor(preset: Preset, name: str, *, floor_factor: float = 1.0) -> Verd
         num_trials=squares.size,
         grade=Grade.NOMINAL,
         coordinates={"rounds": rounds.astype(float)},
-        detail=f"sqrt(r) = {np.sqrt(ratio):.4f} a round down to phi = {floor:.5f}; "
-        f"root mean square after 12 rounds {rest:.5f}",
+        detail=rf"$\sqrt{{r}} = {np.sqrt(ratio):.4f}$ a round down to $\varphi = "
+        f"{floor:.5f}$; root mean square after 12 rounds {rest:.5f}",
     )
 
 
@@ -278,7 +281,7 @@ def _mean_square(
 
 
 _PRINTED_EVALUATION = Evaluation(
-    quantity="P(|theta_k - theta_k*| <= Delta/2^T)",
+    quantity=r"$P(|\theta_k - \theta_k^*| \le \Delta/2^T)$",
     parameters=(
         parameter("rounds", 10, most=1000),
         *_STEP_PARAMETERS,
@@ -289,11 +292,12 @@ _PRINTED_EVALUATION = Evaluation(
     constants={"probability": Constant(0.5, origin='"high probability", chosen')},
     relation=">=",
     note="between 0 and what fresh noise of the last round allows (Anderson's "
-    "inequality), c1 = 2, clusters and matching right",
+    "inequality), $c_1 = 2$, clusters and matching right",
 )
 
 _FLOOR_EVALUATION = Evaluation(
-    quantity="E|theta_k - theta_k*|^2 after T rounds from |e_0| = sqrt(2)",
+    quantity=r"$E|\theta_k - \theta_k^*|^2$ after $T$ rounds from $|e_0| = "
+    r"\sqrt{2}$",
     parameters=(parameter("rounds", 10, most=1000), *_STEP_PARAMETERS),
     bound=lambda rounds, d, n, members, noise, step_size: _by_formula(
         rounds, d, n * members, noise, step_size
@@ -321,62 +325,65 @@ _theorem_row = partial(
     row,
     place="Theorem 4.2",
     preconditions=(
-        "clusters and matching right in every round, fresh samples, N = m_k n_k",
-        "d = 10, N = 4000, Delta = 1, eta = (1 - Delta/12)/2",
+        "clusters and matching right in every round, fresh samples, $N = m_k n_k$",
+        r"$d = 10$, $N = 4000$, $\Delta = 1$, $\eta = (1 - \Delta/12)/2$",
     ),
 )
 
 _THEOREM_ROWS = (
     _theorem_row(
         id=THEOREM,
-        text="|theta_k - theta_k*| <= Delta/c1^T after T rounds with high probability, "
-        "c1 > 1 a constant",
-        constants={"probability": 0.5, "c1 at least": 1.1},
-        claimed="c1, unnamed; delta T << 1",
+        text=r"$|\theta_k - \theta_k^*| \le \Delta/c_1^T$ after $T$ rounds with high "
+        "probability, $c_1 > 1$ a constant",
+        constants={"probability": 0.5, "$c_1$ at least": 1.1},
+        claimed=r"$c_1$, unnamed; $\delta T \ll 1$",
         expected=Status.VIOLATED,
         fault="reading",
         other_reading=f"{THEOREM}.fixed",
         check=check_certificate,
         control={"num_rounds": 2},
         evaluation=_PRINTED_EVALUATION,
-        note="Read for all T, as it is printed; sigma = 0.01 and 0.1. The probability "
-        "falls to 0 for every c1 > 1, as there is a floor; for a fixed T it takes N of "
-        "order d (sigma c1^T/Delta)^2, and that reading is true. Wrong clusterings add "
-        "their own probability to the certificate. The control stops after 2 rounds.",
+        note=r"Read for all $T$, as it is printed; $\sigma = 0.01$ and 0.1. The "
+        "probability falls to 0 for every $c_1 > 1$, as there is a floor; for a "
+        r"fixed $T$ it takes $N$ of order $d (\sigma c_1^T/\Delta)^2$, and that "
+        "reading is true. Wrong clusterings add their own probability to the "
+        "certificate. The control stops after 2 rounds.",
     ),
     _theorem_row(
         id=f"{THEOREM}.fixed",
-        text="for every fixed T, |theta_k - theta_k*| <= Delta/4^T with probability >= "
-        "0.99 if N >= C d (1 + sigma 4^T/Delta)^2",
-        constants={"c1": 4.0, "C": 200.0, "T at most": float(_FIXED_ROUNDS[-1])},
-        claimed="c1, unnamed; d << m_k n_k in the proof of Lemma A.13",
+        text=r"for every fixed $T$, $|\theta_k - \theta_k^*| \le \Delta/4^T$ with "
+        r"probability $\ge 0.99$ if $N \ge C d (1 + \sigma 4^T/\Delta)^2$",
+        constants={"c1": 4.0, "C": 200.0, "$T$ at most": float(_FIXED_ROUNDS[-1])},
+        claimed=r"$c_1$, unnamed; $d \ll m_k n_k$ in the proof of Lemma A.13",
         check=check_fixed,
         control={"constant": 20.0},
-        note="The reading with T fixed and N large enough for it: rounds are bought "
-        "with samples, by a factor c1^2 for each. d = 10, sigma = 0.1. The control "
-        "has C = 20.",
+        note="The reading with $T$ fixed and $N$ large enough for it: rounds are "
+        r"bought with samples, by a factor $c_1^2$ for each. $d = 10$, $\sigma = "
+        "0.1$. The control has $C = 20$.",
     ),
     _theorem_row(
         id=f"{THEOREM}.noiseless",
-        text="|theta_k - theta_k*| <= Delta/4^T with probability >= 0.99 if sigma = 0",
-        constants={"c1": 4.0, "T at most": float(_ROUNDS)},
+        text=r"$|\theta_k - \theta_k^*| \le \Delta/4^T$ with probability $\ge 0.99$ "
+        r"if $\sigma = 0$",
+        constants={"c1": 4.0, "$T$ at most": float(_ROUNDS)},
         check=check_noiseless,
         control={"rate": 12.0},
-        note="Without noise the theorem is right, at a rate of 1/sqrt(r) = 10.4 a "
-        "round in the mean square. The control has c1 = 12.",
+        note=r"Without noise the theorem is right, at a rate of $1/\sqrt{r} = 10.4$ "
+        "a round in the mean square. The control has $c_1 = 12$.",
     ),
     _theorem_row(
         id=f"{THEOREM}.corrected",
-        text="E|theta_k - theta_k*|^2 = r^T |e_0|^2 + (1 - r^T) phi^2, r = (1 - 2 "
-        "eta)^2 + 4 eta^2 (d + 1)/N, phi = 2 eta sigma sqrt(d/N)/sqrt(1 - r)",
+        text=r"$E|\theta_k - \theta_k^*|^2 = r^T |e_0|^2 + (1 - r^T) \varphi^2$, $r = "
+        r"(1 - 2 \eta)^2 + 4 \eta^2 (d + 1)/N$, $\varphi = 2 \eta \sigma "
+        r"\sqrt{d/N}/\sqrt{1 - r}$",
         check=check_floor,
         control={"floor_factor": 0.9},
         proof=prove_floor,
         proof_control={"extra": 2},
         evaluation=_FLOOR_EVALUATION,
-        note="Geometric down to a floor of order sigma sqrt(d/N). Drawn from left to "
-        "right are rounds 1 to 12, and a tenth around the law. The control has a floor "
-        "of 0.9 phi.",
+        note=r"Geometric down to a floor of order $\sigma \sqrt{d/N}$. Drawn from "
+        "left to right are rounds 1 to 12, and a tenth around the law. The control "
+        r"has a floor of $0.9 \varphi$.",
     ),
 )
 
@@ -444,8 +451,8 @@ def check_lemma(
     features = np.array([step.num_features for step in steps], float)
     share = np.mean(events, axis=1)
     detail = (
-        f"{len(steps)} steps, {events.shape[1]} trials each: |e+| > Delta/c = "
-        f"{target:g} in {np.min(share):.2g} to {np.max(share):.2g} of them"
+        rf"{len(steps)} steps, {events.shape[1]} trials each: $|e^+| > \Delta/c = "
+        f"{target:g}$ in {np.min(share):.2g} to {np.max(share):.2g} of them"
     )
     return at_most(
         name,
@@ -462,17 +469,19 @@ def _places(steps: Sequence[Move]) -> dict[str, Float[np.ndarray, " steps"]]:
 
 
 def prove_direction(*, share: str = "0") -> Sequence[Step]:
-    """At eta = 0, which is at most (1 - Delta/(3c))/2, the model stays where it is.
+    r"""At $\eta = 0$, which is at most $(1 - \Delta/(3c))/2$, the model stays where it
+    is.
 
-    Delta = 1, c = 4, |theta - theta*| = sqrt(2), as for orthogonal unit vectors: |e+| =
-    |e| > 1/4 with probability 1, whatever d; 1 - c6 exp(-c7 d) is positive for large d.
+    $\Delta = 1$, $c = 4$, $|\theta - \theta^*| = \sqrt{2}$, as for orthogonal unit
+    vectors: $|e^+| = |e| > 1/4$ with probability 1, whatever $d$; $1 - c_6 \exp(-c_7
+    d)$ is positive for large $d$.
     """
     eta = Fraction(share)
     allowed = eta <= Fraction(1, 2) * (1 - Fraction(1, 12))
     kept = (1 - 2 * eta) ** 2 * 2  # |(1 - 2 eta) e|^2, H'H/N near I
     return [
-        exactly("eta = 0 is allowed", allowed),
-        exactly("|e|^2 = 2 > 1/16", eta == 0 and kept > Fraction(1, 16)),
+        exactly(r"$\eta = 0$ is allowed", allowed),
+        exactly("$|e|^2 = 2 > 1/16$", eta == 0 and kept > Fraction(1, 16)),
     ]
 
 
@@ -491,7 +500,7 @@ def _tails() -> Step:
     t, d = sympy.symbols("t d", positive=True)
     both = sympy.log(2) - t**2 / 2
     return identity(
-        "log(2 exp(-t^2/2)) at t = sqrt(d)",
+        r"$\log(2 \exp(-t^2/2))$ at $t = \sqrt{d}$",
         both.subs(t, sympy.sqrt(d)) - _log_failure(d, sympy.log),
     )
 
@@ -503,47 +512,55 @@ def _norm_steps(six: int = OPERATOR_CONSTANT, three: int = 3) -> list[Step]:
     eps = sympy.Symbol("eps", positive=True)
     return [
         identity(
-            "6 eps - (4 eps + 4 eps^2) = 2 eps (1 - 2 eps)",
+            r"$6 \varepsilon - (4 \varepsilon + 4 \varepsilon^2) = 2 \varepsilon (1 - "
+            r"2 \varepsilon)$",
             six * eps - 4 * eps - 4 * eps**2 - 2 * eps * (1 - 2 * eps),
         ),
         identity(
-            "4 eps - 4 eps^2 is the smaller side: 8 eps^2 >= 0 between them",
+            r"$4 \varepsilon - 4 \varepsilon^2$ is the smaller side: $8 \varepsilon^2 "
+            r"\ge 0$ between them",
             (4 * eps + 4 * eps**2) - (4 * eps - 4 * eps**2) - 8 * eps**2,
         ),
-        identity("3 - 2 (1 + eps) = 1 - 2 eps", three - 2 * (1 + eps) - (1 - 2 * eps)),
+        identity(
+            r"$3 - 2 (1 + \varepsilon) = 1 - 2 \varepsilon$",
+            three - 2 * (1 + eps) - (1 - 2 * eps),
+        ),
     ]
 
 
 def prove_operator(*, six: int = OPERATOR_CONSTANT) -> Sequence[Step]:
-    """|N I - H'H| <= 6 sqrt(d N) with probability >= 1 - 2 exp(-d/2) for N >= 4 d.
+    r"""$|N I - H'H| \le 6 \sqrt{d N}$ with probability $\ge 1 - 2 \exp(-d/2)$ for $N
+    \ge 4 d$.
 
-    All singular values s of H lie within sqrt(N) -+ (sqrt(d) + t) except with
-    probability 2 exp(-t^2/2) (Davidson and Szarek, 2001; Wainwright, 2019, Theorem
-    6.1). With t = sqrt(d), eps = sqrt(d/N): s within sqrt(N) (1 -+ 2 eps), and |s^2 -
-    N| <= N (4 eps + 4 eps^2), the larger side, which is at most 6 eps N = 6 sqrt(d N)
-    for eps <= 1/2.
+    All singular values $s$ of $H$ lie within $\sqrt{N}$ -$+ (\sqrt{d} + t)$ except with
+    probability $2 \exp(-t^2/2)$ (Davidson and Szarek, 2001; Wainwright, 2019, Theorem
+    6.1). With $t = \sqrt{d}$, $\varepsilon = \sqrt{d/N}$: $s$ within $\sqrt{N}$ (1 -$+
+    2 \varepsilon$), and $|s^2 - N| \le N (4 \varepsilon + 4 \varepsilon^2)$, the larger
+    side, which is at most $6 \varepsilon N = 6 \sqrt{d N}$ for $\varepsilon \le 1/2$.
     """
     return [*_norm_steps(six)[:2], _tails()]
 
 
 def prove_noise(*, three: int = 3) -> Sequence[Step]:
-    """|H' xi| <= 3 sigma sqrt(d N) with probability >= 1 - 2 exp(-d/2) for N >= 4 d.
+    r"""$|H' \xi| \le 3 \sigma \sqrt{d N}$ with probability $\ge 1 - 2 \exp(-d/2)$ for
+    $N \ge 4 d$.
 
-    |H' xi| = |xi| |H' u|, u = xi/|xi|: sigma chi_N chi'_d in law, independent. By
-    Gaussian concentration, as E chi_k <= sqrt(k), P(chi_N > sqrt(N) + sqrt(d)) and
-    P(chi'_d > 2 sqrt(d)) are at most exp(-d/2) each. Else chi_N chi'_d <= 2 sqrt(d N)
-    (1 + eps) <= 3 sqrt(d N), eps = sqrt(d/N) <= 1/2.
+    $|H' \xi| = |\xi| |H' u|$, $u = \xi/|\xi|$: $\sigma \chi_N \chi_d'$ in law,
+    independent. By Gaussian concentration, as $E \chi_k \le \sqrt{k}$, $P(\chi_N >
+    \sqrt{N} + \sqrt{d})$ and $P(\chi_d' > 2 \sqrt{d})$ are at most $\exp(-d/2)$ each.
+    Else $\chi_N \chi_d' \le 2 \sqrt{d N} (1 + \varepsilon) \le 3 \sqrt{d N}$,
+    $\varepsilon = \sqrt{d/N} \le 1/2$.
     """
     return [*_norm_steps(three=three)[2:], _tails()]
 
 
 def prove_bound(*, twelve: int = 12) -> Sequence[Step]:
-    """|e+| <= (|1 - 2 eta| + 12 eta eps)|e| + 6 eta sigma eps with probability >= 1 - 4
-    exp(-d/2), eps = sqrt(d/N) <= 1/2.
+    r"""$|e^+| \le (|1 - 2 \eta| + 12 \eta \varepsilon)|e| + 6 \eta \sigma \varepsilon$
+    with probability $\ge 1 - 4 \exp(-d/2)$, $\varepsilon = \sqrt{d/N} \le 1/2$.
 
-    e+ = (1 - 2 eta) e + (2 eta/N)(N I - H'H) e + (2 eta/N) H' xi (clove.gradid); norms
-    by `prove_operator` and `prove_noise`, each but for 2 exp(-d/2). For all theta at
-    once, as the operator norm does not depend on theta.
+    $e^+ = (1 - 2 \eta) e + (2 \eta/N)(N I - H'H) e + (2 \eta/N) H' \xi$ (clove.gradid);
+    norms by `prove_operator` and `prove_noise`, each but for $2 \exp(-d/2)$. For all
+    $\theta$ at once, as the operator norm does not depend on $\theta$.
     """
     import sympy
 
@@ -556,22 +573,23 @@ def prove_bound(*, twelve: int = 12) -> Sequence[Step]:
         *_norm_steps(),
         identity("of the claim", claimed - whole - 6 * eta * sigma * share),
         identity(
-            "(2 eta/N) 6 sqrt(d N) = 12 eta eps",
+            r"$(2 \eta/N) \cdot 6 \sqrt{d N} = 12 \eta \varepsilon$",
             2 * eta / rows * 6 * sympy.sqrt(d * rows) - twelve * eta * share,
         ),
         identity(
-            "(2 eta/N) 3 sigma sqrt(d N) = 6 eta sigma eps",
+            r"$(2 \eta/N) \cdot 3 \sigma \sqrt{d N} = 6 \eta \sigma \varepsilon$",
             2 * eta / rows * 3 * sigma * sympy.sqrt(d * rows) - 6 * eta * sigma * share,
         ),
     ]
 
 
 def prove_lemma(*, share: str = "1/2") -> Sequence[Step]:
-    """|e+| <= Delta/c with probability >= 1 - 4 exp(-d/2) where |1 - 2 eta| <=
-    Delta/(6c) and (36 + 6 sigma) eta eps <= Delta/(2c), for all |theta| <= 2.
+    r"""$|e^+| \le \Delta/c$ with probability $\ge 1 - 4 \exp(-d/2)$ where $|1 - 2 \eta|
+    \le \Delta/(6c)$ and $(36 + 6 \sigma) \eta \varepsilon \le \Delta/(2c)$, for all
+    $|\theta| \le 2$.
 
-    |e| <= 2 + 1 = 3, so by `prove_bound` |e+| <= 3 |1 - 2 eta| + (36 + 6 sigma) eta eps
-    <= Delta/(2c) + Delta/(2c).
+    $|e| \le 2 + 1 = 3$, so by `prove_bound` $|e^+| \le 3 |1 - 2 \eta| + (36 + 6 \sigma)
+    \eta \varepsilon \le \Delta/(2c) + \Delta/(2c)$.
     """
     import sympy
 
@@ -580,7 +598,8 @@ def prove_lemma(*, share: str = "1/2") -> Sequence[Step]:
     return [
         *prove_bound(),
         identity(
-            "12 eta eps 3 + 6 eta sigma eps = (36 + 6 sigma) eta eps",
+            r"$12 \eta \varepsilon \cdot 3 + 6 \eta \sigma \varepsilon = (36 + 6 "
+            r"\sigma) \eta \varepsilon$",
             12 * eta * eps * 3 + 6 * eta * sigma * eps - (36 + 6 * sigma) * eta * eps,
         ),
         identity("3 reach/6 + reach/2 = reach", 3 * reach / 6 + half * reach - reach),
@@ -618,8 +637,9 @@ def check_bound(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
         grade=Grade.SAMPLED,
     )
     detail = (
-        f"{len(every)} steps: |e+| over the bound is at most {min(noisy):.2f} to "
-        f"{max(noisy):.2f} with N = 4 d and 20 d, {max(reach):.3f} with N = 10^7 d"
+        f"{len(every)} steps: $|e^+|$ over the bound is at most {min(noisy):.2f} to "
+        f"{max(noisy):.2f} with $N = 4 d$ and $20 d$, {max(reach):.3f} with $N = 10^7 "
+        "d$"
     )
     return combine(name, [main, last], detail=detail)
 
@@ -644,8 +664,8 @@ def check_contracts(
     events = np.array([_after(preset, one) >= fraction * one.length for one in steps])
     found = listed(np.mean(events, axis=1), ".2g")
     detail = (
-        f"phi = {floor:.4f}; from {listed(shares)} phi the error "
-        f"is not below {fraction:g} of itself in {found}"
+        rf"$\varphi = {floor:.4f}$; from ${listed(shares)} \varphi$ the error is not "
+        f"below {fraction:g} of itself in {found}"
     )
     bound, places = 4 * np.exp(-5.0), _places(steps)
     return at_most(name, tally(events), bound, coordinates=places, detail=detail)
@@ -672,9 +692,9 @@ def check_moment(preset: Preset, name: str, *, noise_factor: float = 1.0) -> Ver
     sign = judged(change, bands, coordinates=places)
     far = check_contracts(preset, name=name, shares=(3.0, 30.0), fraction=0.9)
     detail = (
-        f"{len(steps)} errors around phi = {floor:.4f}: E|e+|^2 over the "
-        f"formula {np.min(over):.3f} to {np.max(over):.3f}; from 3 phi and 30 phi: "
-        f"{far.status.value}"
+        rf"{len(steps)} errors around $\varphi = {floor:.4f}$: $E|e^+|^2$ over the "
+        rf"formula {np.min(over):.3f} to {np.max(over):.3f}; from $3 \varphi$ and $30 "
+        rf"\varphi$: {far.status.value}"
     )
     return combine(name, [moment, sign, far], detail=detail)
 
@@ -700,31 +720,33 @@ def _lemma_evaluation(*, corrected: bool) -> Evaluation:
     def margins(**values: float | int) -> tuple[Margin, ...]:
         eta, delta = values["step_size"], values["separation"]
         rows, d = values["n"] * values["members"], values["d"]
-        near = Margin(f"{LEMMA}: |theta - theta_k*| <= 3", values["distance"], 3, False)
+        near = Margin(
+            rf"{LEMMA}: $|\theta - \theta_k^*| \le 3$", values["distance"], 3, False
+        )
         if not corrected:
-            text = f"{LEMMA}: eta <= (1 - Delta/(3c))/2"
+            text = rf"{LEMMA}: $\eta \le (1 - \Delta/(3c))/2$"
             return Margin(text, eta, (1 - delta / 12) / 2, at_least=False), near
         noise = (36 + 6 * values["noise"]) * eta * float(np.sqrt(d / rows))
         name = f"{LEMMA}.corrected"
         return (
             Margin(
-                f"{name}: |1 - 2 eta| <= Delta/(6c)",
+                rf"{name}: $|1 - 2 \eta| \le \Delta/(6c)$",
                 abs(1 - 2 * eta),
                 delta / 24,
                 False,
             ),
             Margin(
-                f"{name}: (36 + 6 sigma) eta sqrt(d/N) <= Delta/(2c)",
+                rf"{name}: $(36 + 6 \sigma) \eta \sqrt{{d/N}} \le \Delta/(2c)$",
                 noise,
                 delta / 8,
                 False,
             ),
-            Margin(f"{name}: N >= 4 d", rows, 4 * d),
+            Margin(rf"{name}: $N \ge 4 d$", rows, 4 * d),
             near,
         )
 
     return Evaluation(
-        quantity="P(|theta_k - theta_k*| > Delta/4)",
+        quantity=r"$P(|\theta_k - \theta_k^*| > \Delta/4)$",
         parameters=(
             parameter("step_size", 0.5 if corrected else 0.25, least=0, open=False),
             parameter("distance", 2.0),
@@ -741,7 +763,7 @@ def _lemma_evaluation(*, corrected: bool) -> Evaluation:
             "c6": Constant(4.0, 0.0, 4.0, "proved (clove.lemA13.corrected)"),
             "c7": Constant(0.5, 0.5, np.inf, "proved (clove.lemA13.corrected)"),
         },
-        note="c = 4; steps by their exact law, which is free of N",
+        note="$c = 4$; steps by their exact law, which is free of $N$",
     )
 
 
@@ -749,18 +771,19 @@ def _corollary_evaluation(*, corrected: bool) -> Evaluation:
     """Of one step's factor in the mean square, from below the floor phi as printed."""
 
     def margins(distance: float | int, **values: float | int) -> tuple[Margin, ...]:
-        text = f"{COROLLARY}: |theta| < 2, so |theta - theta_k*| < 3"
+        text = rf"{COROLLARY}: $|\theta| < 2$, so $|\theta - \theta_k^*| < 3$"
         near = Margin(text, distance, 3, at_least=False)
         if not corrected:
             return (near,)
         rows = int(values["n"] * values["members"])
         shape = int(values["d"]), rows, values["step_size"]
         floor = float(law.error_floor(*shape, values["noise"]))
-        text = f"{COROLLARY}.corrected: |theta - theta_k*| >= phi"
+        text = rf"{COROLLARY}.corrected: $|\theta - \theta_k^*| \ge \varphi$"
         return near, Margin(text, distance, floor)
 
     return Evaluation(
-        quantity="E|theta_k - theta_k*|^2/|theta - theta_k*|^2 after one step",
+        quantity=r"$E|\theta_k - \theta_k^*|^2/|\theta - \theta_k^*|^2$ after one "
+        "step",
         parameters=(
             parameter("distance", 1.0 if corrected else 0.003, open=True),
             *_STEP_PARAMETERS,
@@ -772,21 +795,26 @@ def _corollary_evaluation(*, corrected: bool) -> Evaluation:
         ),
         constants={"fraction": Constant(1.0, origin='"a constant fraction"')},
         margins=margins,
-        note="r + (1 - r) phi^2/|theta - theta_k*|^2",
+        note=r"$r + (1 - r) \varphi^2/|\theta - \theta_k^*|^2$",
     )
 
 
-_DATA = "fresh samples, N = m_k n_k, clients of one cluster"
+_DATA = "fresh samples, $N = m_k n_k$, clients of one cluster"
 
 _STEP_ROWS = (
     row(
         id=LEMMA,
         place="Lemma A.13",
-        text="|theta_k - theta_k*| <= Delta/c with probability >= 1 - c6 exp(-c7 d) "
-        "for eta <= (1 - Delta/(3c))/2",
-        preconditions=(_DATA, "|theta| <= 2", "Delta = 1, sigma = 0.1, d << N"),
+        text=r"$|\theta_k - \theta_k^*| \le \Delta/c$ with probability $\ge 1 - c_6 "
+        r"\exp(-c_7 d)$ for $\eta \le (1 - \Delta/(3c))/2$",
+        preconditions=(
+            _DATA,
+            r"$|\theta| \le 2$",
+            r"$\Delta = 1$, $\sigma = 0.1$, $d \ll "
+            "N$",
+        ),
         constants={"c": 4.0, "c6": 4.0, "c7": 0.5},
-        claimed="c6, c7, unnamed",
+        claimed="$c_6$, $c_7$, unnamed",
         expected=Status.VIOLATED,
         fault="printed",
         check=partial(check_lemma, steps=_ALLOWED),
@@ -794,73 +822,81 @@ _STEP_ROWS = (
         proof=prove_direction,
         proof_control={"share": "1/2"},
         evaluation=_lemma_evaluation(corrected=False),
-        note="The bound on eta is the wrong way round, eta = 0 leaves the model where "
-        "it was; and Delta/c + (c2 + c3) Delta < Delta/c cannot be, so that even the "
-        "largest eta fails in half of the steps. No c6, c7 help. The control has steps "
-        "of the corrected lemma.",
+        note=r"The bound on $\eta$ is the wrong way round, $\eta = 0$ leaves the "
+        r"model where it was; and $\Delta/c + (c_2 + c_3) \Delta < \Delta/c$ cannot "
+        r"be, so that even the largest $\eta$ fails in half of the steps. No $c_6$, "
+        "$c_7$ help. The control has steps of the corrected lemma.",
     ),
     row(
         id=f"{LEMMA}.corrected",
         place="Lemma A.13",
-        text="|theta_k - theta_k*| <= Delta/c with probability >= 1 - 4 exp(-d/2) for "
-        "|1 - 2 eta| <= Delta/(6c) and (36 + 6 sigma) eta sqrt(d/N) <= Delta/(2c)",
-        preconditions=(_DATA, "|theta| <= 2", "N >= 4 d"),
+        text=r"$|\theta_k - \theta_k^*| \le \Delta/c$ with probability $\ge 1 - 4 "
+        r"\exp(-d/2)$ for $|1 - 2 \eta| \le \Delta/(6c)$ and $(36 + 6 \sigma) \eta "
+        r"\sqrt{d/N} \le \Delta/(2c)$",
+        preconditions=(_DATA, r"$|\theta| \le 2$", r"$N \ge 4 d$"),
         constants={"c": 4.0, "c6": 4.0, "c7": 0.5},
         check=partial(check_lemma, steps=_CORRECTED),
         control={"target": 0.12},
         proof=prove_lemma,
         proof_control={"share": "2/3"},
         evaluation=_lemma_evaluation(corrected=True),
-        note="Holds for all theta at once, since the operator norm does not depend on "
-        "theta; K clusters cost a factor K. Says nothing for d <= 2 log(4K). The "
-        "control has about half of Delta/c.",
+        note=r"Holds for all $\theta$ at once, since the operator norm does not "
+        r"depend on $\theta$; $K$ clusters cost a factor $K$. Says nothing for $d \le "
+        r"2 \log(4K)$. The control has about half of $\Delta/c$.",
     ),
     row(
         id=f"{LEMMA}.bound",
         place="Lemma A.13, its last display but two",
-        text="|theta_k - theta_k*| <= (|1 - 2 eta| + 12 eta sqrt(d/N)) |theta - "
-        "theta_k*| + 6 eta sigma sqrt(d/N) with probability >= 1 - 4 exp(-d/2)",
-        preconditions=(_DATA, "N >= 4 d"),
+        text=r"$|\theta_k - \theta_k^*| \le (|1 - 2 \eta| + 12 \eta \sqrt{d/N}) "
+        r"|\theta - \theta_k^*| + 6 \eta \sigma \sqrt{d/N}$ with probability $\ge 1 "
+        r"- 4 \exp(-d/2)$",
+        preconditions=(_DATA, r"$N \ge 4 d$"),
         check=check_bound,
         control={"factor": 0.3},
         proof=prove_bound,
         proof_control={"twelve": 11},
-        note="What the proof gives, for every eta. 12 and 6 are loose: no draw with N "
-        "= 4 d or 20 d comes near the bound (see the detail), as 6 in clove.opnorm is "
-        "about twice, and 3 in clove.noisenorm 1.5 times, what is needed; |1 - 2 eta| "
-        "cannot be less. The control has 0.3 of it.",
+        note=r"What the proof gives, for every $\eta$. 12 and 6 are loose: no draw "
+        "with $N = 4 d$ or $20 d$ comes near the bound (see the detail), as 6 in "
+        "clove.opnorm is about twice, and 3 in clove.noisenorm 1.5 times, what is "
+        r"needed; $|1 - 2 \eta|$ cannot be less. The control has 0.3 of it.",
     ),
     row(
         id=COROLLARY,
         place="Corollary A.14",
-        text="|theta_k - theta_k*| is a constant fraction smaller than |theta - "
-        "theta_k*| for all |theta| < 2, with probability >= 1 - c6 exp(-c7 d)",
-        preconditions=(_DATA, "eta = (1 - Delta/12)/2, Delta = 1, sigma = 0.1"),
+        text=r"$|\theta_k - \theta_k^*|$ is a constant fraction smaller than $|\theta "
+        r"- \theta_k^*|$ for all $|\theta| < 2$, with probability $\ge 1 - c_6 "
+        r"\exp(-c_7 d)$",
+        preconditions=(
+            _DATA,
+            r"$\eta = (1 - \Delta/12)/2$, $\Delta = 1$, $\sigma = "
+            "0.1$",
+        ),
         constants={"c6": 4.0, "c7": 0.5, "fraction": 1.0},
-        claimed="constants unnamed; the proof adds |e| >> (c2 + c3) Delta",
+        claimed=r"constants unnamed; the proof adds $|e| \gg (c_2 + c_3) \Delta$",
         expected=Status.VIOLATED,
         fault="printed",
         check=check_contracts,
         control={"shares": (3.0, 30.0)},
         evaluation=_corollary_evaluation(corrected=False),
         note="From the truth itself every step leads away; the proof, not the "
-        "corollary, asks for |e| >> (c2 + c3) Delta. The control starts from 3 and 30 "
-        "floors.",
+        r"corollary, asks for $|e| \gg (c_2 + c_3) \Delta$. The control starts from 3 "
+        "and 30 floors.",
     ),
     row(
         id=f"{COROLLARY}.corrected",
         place="Corollary A.14",
-        text="E|theta_k - theta_k*|^2 = r |theta - theta_k*|^2 + 4 eta^2 sigma^2 d/N, "
-        "r = (1 - 2 eta)^2 + 4 eta^2 (d + 1)/N, which is less iff |theta - theta_k*| > "
-        "phi = 2 eta sigma sqrt(d/N)/sqrt(1 - r)",
-        preconditions=(_DATA, "r < 1"),
+        text=r"$E|\theta_k - \theta_k^*|^2 = r |\theta - \theta_k^*|^2 + 4 \eta^2 "
+        r"\sigma^2 d/N$, $r = (1 - 2 \eta)^2 + 4 \eta^2 (d + 1)/N$, which is less iff "
+        r"$|\theta - \theta_k^*| > \varphi = 2 \eta \sigma \sqrt{d/N}/\sqrt{1 - "
+        "r}$",
+        preconditions=(_DATA, "$r < 1$"),
         check=check_moment,
         control={"noise_factor": 0.5},
         proof=prove_moment,
         proof_control={"extra": 2},
         evaluation=_corollary_evaluation(corrected=True),
-        note="Beyond 3 phi errors shrink with high probability, too. The control has "
-        "half of the noise.",
+        note=r"Beyond $3 \varphi$ errors shrink with high probability, too. The "
+        "control has half of the noise.",
     ),
 )
 
@@ -899,8 +935,8 @@ def check_operator(
         tally(deviations > constant),
         np.exp(_log_failure(np.array([shape[1] for shape in _SHAPES], float))),
         coordinates={"d": features, "n": rows},
-        detail=f"{len(_SHAPES)} shapes, N >= 4 d: 99 % of |N I - H'H| / sqrt(d N) are "
-        f"below {np.min(high):.2f} to {np.max(high):.2f}",
+        detail=rf"{len(_SHAPES)} shapes, $N \ge 4 d$: 99 % of $|N I - H'H| / \sqrt{{d "
+        f"N}}$ are below {np.min(high):.2f} to {np.max(high):.2f}",
     )
 
 
@@ -925,8 +961,8 @@ def check_noise(_: Preset, name: str, *, constant: float = LEAST_NOISE) -> Verdi
         coordinates={"d": features.astype(float), "n": rows.astype(float)},
     )
     detail = (
-        f"exact law at {len(rows)} shapes, N from 4 d to 10^4 d: log P - log "
-        f"bound is at most {np.max(found - bound):.3g}"
+        rf"exact law at {len(rows)} shapes, $N$ from $4 d$ to $10^4 d$: $\log P - "
+        rf"\log$ bound is at most {np.max(found - bound):.3g}"
     )
     reached = attained(name, bound[features > 2] / found[features > 2])
     return combine(name, [main, reached], detail=detail)
@@ -967,7 +1003,7 @@ def check_identity(preset: Preset, name: str, *, factor: float = 2.0) -> Verdict
 
 def _margins() -> tuple[Margin, ...]:
     return tuple(
-        Margin("clove.lemA13: N >= 4 d", float(rows), 4.0 * features)
+        Margin(r"clove.lemA13: $N \ge 4 d$", float(rows), 4.0 * features)
         for rows, features in _SHAPES
     )
 
@@ -977,40 +1013,47 @@ _norm_row = partial(row, place="Lemma A.13, proof")
 _NORM_ROWS = (
     _norm_row(
         id=OPERATOR,
-        text="|E H'H - H'H| <= 6 sqrt(d N) with probability >= 1 - 2 exp(-d/2)",
-        preconditions=("H in R^{N x d} standard normal, N = m_k n_k", "N >= 4 d"),
-        constants={"N / d at least": 4.0},
-        claimed="d << m_k n_k",
+        text=r"$|E H'H - H'H| \le 6 \sqrt{d N}$ with probability $\ge 1 - 2 "
+        r"\exp(-d/2)$",
+        preconditions=(
+            r"$H \in \mathbb{R}^{N \times d}$ standard normal, $N = m_k n_k$",
+            r"$N \ge 4 d$",
+        ),
+        constants={"$N / d$ at least": 4.0},
+        claimed=r"$d \ll m_k n_k$",
         check=check_operator,
         control={"constant": 2.5},
         margins=_margins,
         proof=prove_operator,
         proof_control={"six": 5},
-        note="Without N >= 4 d it does not follow. Says nothing for d = 1, little for "
-        "d up to 5, and 6 is twice what is needed. The control has 2.5.",
+        note=r"Without $N \ge 4 d$ it does not follow. Says nothing for $d = 1$, "
+        "little for $d$ up to 5, and 6 is twice what is needed. The control has 2.5.",
     ),
     _norm_row(
         id=NOISE,
-        text="|H' xi| <= c1 sigma sqrt(d N) with probability >= 1 - c4 exp(-c5 d), c1 "
-        "= 3, and c1 = 1.967 at the shapes of the check",
-        preconditions=("H and xi normal, independent", "N >= 4 d"),
+        text=r"$|H' \xi| \le c_1 \sigma \sqrt{d N}$ with probability $\ge 1 - c_4 "
+        r"\exp(-c_5 d)$, $c_1 = 3$, and $c_1 = 1.967$ at the shapes of the check",
+        preconditions=(r"$H$ and $\xi$ normal, independent", r"$N \ge 4 d$"),
         constants={"c1": 3.0, "c4": 2.0, "c5": 0.5},
-        claimed="c1, c4, c5, unnamed",
+        claimed="$c_1$, $c_4$, $c_5$, unnamed",
         check=check_noise,
         control={"constant": 1.966},
         proof=prove_noise,
         proof_control={"three": 2},
-        note="By the exact law sigma chi_N chi_d; 3 is proved, 1.967 is the "
+        note=r"By the exact law $\sigma \chi_N \chi_d$; 3 is proved, 1.967 is the "
         "least at the shapes of the check. The control has 1.966.",
     ),
     _norm_row(
         id=IDENTITY,
-        text="theta_k - theta_k* = (I - 2 eta H'H/N) (theta - theta_k*) + (2 eta/N) H' "
-        "xi",
-        preconditions=("theta_k = theta - (eta/m_k) sum of the clients' gradients",),
+        text=r"$\theta_k - \theta_k^* = (I - 2 \eta H'H/N) (\theta - \theta_k^*) + (2 "
+        r"\eta/N) H' \xi$",
+        preconditions=(
+            r"$\theta_k = \theta - (\eta/m_k)$ sum of the clients' "
+            "gradients",
+        ),
         check=check_identity,
         control={"factor": 2.001},
-        note="The control has 2.001 eta.",
+        note=r"The control has $2.001 \eta$.",
     ),
 )
 

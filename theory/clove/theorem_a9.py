@@ -109,10 +109,10 @@ def check_all(preset: Preset, name: str, *, alone: bool = False) -> Verdict:
     high = np.minimum(clients * most[index], 1)
     bound = _RISK + 1 / np.log(clients)
     detail = (
-        f"{len(bound)} (n, M), M from {np.min(clients):g} to "
-        f"{np.max(clients):g}; a client's margin is negative with probability "
+        f"{len(bound)} $(n, M)$, $M$ from {np.min(clients):g} to {np.max(clients):g}; "
+        "a client's margin is negative with probability "
         + listed(events / trials, ".3g")
-        + f" at n = {listed(_NUM_SAMPLES)}"
+        + f" at $n = {listed(_NUM_SAMPLES)}$"
     )
     return within(
         name,
@@ -155,7 +155,7 @@ def _evaluation(*, corrected: bool) -> Evaluation:
         if not corrected:
             have = values["d"] * values["k"] ** 4 * np.log(values["m"]) ** 2
             most = 0.05 * values["n"] * values["m"]
-            text = f"{THEOREM}: (7), d K^4 log(M)^2 <= 0.05 n M"
+            text = rf"{THEOREM}: (7), $d K^4 \log (M)^2 \le 0.05 n M$"
             return (Margin(text, float(have), most, at_least=False),)
         cell = Cell(
             "orthonormal",
@@ -168,13 +168,13 @@ def _evaluation(*, corrected: bool) -> Evaluation:
         )
         needed = samples_by_condition(cell, 1.0, values["failure"]).num_samples
         text = (
-            f"{THEOREM}.corrected: n Delta^2 >= N (1 + sigma^2)^2 K^3 log(M)^2 "
-            "log(1/delta)"
+            rf"{THEOREM}.corrected: $n \Delta^2 \ge N (1 + \sigma^2)^2 K^3 \log (M)^2 "
+            r"\log(1/\delta)$"
         )
         return (Margin(text, values["n"], float(needed)),)
 
     return Evaluation(
-        quantity="P(some client is nearer to a foreign mean)",
+        quantity=r"$P(\text{some client is nearer to a foreign mean})$",
         parameters=(
             parameter("d", 10, least=2),
             parameter("k", 2, least=2),
@@ -192,8 +192,8 @@ def _evaluation(*, corrected: bool) -> Evaluation:
             numbers=lambda d, m, **_: float(m) * float(d + 1) ** 2,
         ),
         margins=conditions,
-        note="orthonormal models turned at random to the truths; whoever is nearer to "
-        "a foreign mean misses the condition for every c'",
+        note="orthonormal models turned at random to the truths; whoever is nearer "
+        "to a foreign mean misses the condition for every $c'$",
     )
 
 
@@ -232,8 +232,8 @@ def check_theorem(preset: Preset, name: str, *, constant: float = 1.0) -> Verdic
     events = np.array([one for part in parts for one in part])
     shares = np.mean(events, axis=1)
     detail = (
-        f"{len(parts[0])} cells, delta = 0.3 and {_RISK}: some client misses "
-        f"the condition in {np.min(shares):.3g} to {np.max(shares):.3g} of "
+        rf"{len(parts[0])} cells, $\delta = 0.3$ and {_RISK}: some client misses the "
+        f"condition in {np.min(shares):.3g} to {np.max(shares):.3g} of "
         f"{events.shape[1]} trials each"
     )
     return at_most(
@@ -253,43 +253,47 @@ _theorem_row = partial(row, place="Theorem A.9")
 _THEOREM_ROWS = (
     _theorem_row(
         id=THEOREM,
-        text="if d K^4 polylog(M) = o(nM), then with probability 1 - delta - "
-        "1/polylog(M) all clients have margins |a - c_j'| - |a - c_j| above their "
-        "thresholds, hence above 0",
+        text=r"if $d K^4 \operatorname{polylog}(M) = o(n M)$, then with probability "
+        r"$1 - \delta - 1/\operatorname{polylog}(M)$ all clients have margins $|a - "
+        "c_{j'}| - |a - c_j|$ above their thresholds, hence above 0",
         preconditions=(
-            "N = d = 10 orthonormal models, K = 2, Delta = 1, sigma = 0.1",
-            "M/K clients in each cluster, delta = 0.05",
+            r"$N = d = 10$ orthonormal models, $K = 2$, $\Delta = 1$, $\sigma = 0.1$",
+            r"$M/K$ clients in each cluster, $\delta = 0.05$",
         ),
         constants={"o": 0.05},
-        claimed="c' large; polylog(M), here log(M)^2 in (7) and log(M) in 1/polylog(M)",
+        claimed=r"$c'$ large; $\operatorname{polylog}(M)$, here $\log (M)^2$ in (7) "
+        r"and $\log(M)$ in $1/\operatorname{polylog}(M)$",
         expected=Status.VIOLATED,
         fault="printed",
         check=check_all,
         control={"alone": True},
         evaluation=_evaluation(corrected=False),
-        note="Fixed n: a client is on the wrong side with a probability p > 0 of its "
-        "own, which other clients do not change, and all are right with at most (1 - "
-        "p)^M. For a single client the claim fails as well, once delta + 1/polylog(M) "
-        "< p. The control claims p <= 1/2 for a single client, on the same draws.",
+        note="Fixed $n$: a client is on the wrong side with a probability $p > 0$ of "
+        "its own, which other clients do not change, and all are right with at most "
+        r"$(1 - p)^M$. For a single client the claim fails as well, once $\delta + "
+        r"1/\operatorname{polylog}(M) < p$. The control claims $p \le 1/2$ for a "
+        "single client, on the same draws.",
     ),
     _theorem_row(
         id=f"{THEOREM}.corrected",
-        text="if n >= C s K^3 log(M)^2 log(1/delta), s = N (1 + sigma^2)^2/Delta^2 for "
-        "orthonormal models, K (1 + sigma^2) (Delta + 2 sigma)^2/Delta^4 for proximal "
-        "ones, then with probability 1 - delta all margins are (c'K/sqrt(m_j') + "
-        "c'K/sqrt(m_j)) |A - C| or more",
+        text=r"if $n \ge C s K^3 \log (M)^2 \log(1/\delta)$, $s = N (1 + "
+        r"\sigma^2)^2/\Delta^2$ for orthonormal models, $K (1 + \sigma^2) (\Delta + 2 "
+        r"\sigma)^2/\Delta^4$ for proximal ones, then with probability $1 - \delta$ "
+        r"all margins are $(c'K/\sqrt{m_{j'}} + c'K/\sqrt{m_j}) |A - C|$ or "
+        "more",
         preconditions=(
-            "orthonormal models, N = d, or proximal ones, N = K; sigma from 0.01 to 10",
-            "M/K clients in each cluster",
+            r"orthonormal models, $N = d$, or proximal ones, $N = K$; $\sigma$ from "
+            "0.01 to 10",
+            "$M/K$ clients in each cluster",
         ),
         constants={"C": 1.0, "c'": 1.0},
         check=check_theorem,
         control={"constant": 1 / 16},
         evaluation=_evaluation(corrected=True),
-        note="At the least such n, without 1/polylog(M), and for truths that differ "
-        "along the sum of the models as well, where the losses' common noise counts in "
-        "full and N is needed. C = 1 is measured; clove.cond7.corrected proves C = "
-        "100. The control has C = 1/16.",
+        note=r"At the least such $n$, without $1/\operatorname{polylog}(M)$, and "
+        "for truths that differ along the sum of the models as well, where the "
+        "losses' common noise counts in full and $N$ is needed. $C = 1$ is measured; "
+        "clove.cond7.corrected proves $C = 100$. The control has $C = 1/16$.",
     ),
 )
 
@@ -327,9 +331,10 @@ def check_condition(_: Preset, name: str, *, least: float = 1.0) -> Verdict:
     needed = (first + second)[met]
     quotient = (first / second)[met]
     detail = (
-        f"{len(needed)} (d, K, M, n) with d K^4 log(M)^2/(nM) <= {limit:g}, "
-        f"Delta = 1, delta = 0.05: first term over second from {np.min(quotient):.3g} "
-        f"to {np.max(quotient):.3g}, their sum up to {np.max(needed):.3g}"
+        rf"{len(needed)} $(d, K, M, n)$ with $d K^4 \log(M)^2/(n M) \le {limit:g}$, "
+        r"$\Delta = 1$, $\delta = 0.05$: first term over second from "
+        f"{np.min(quotient):.3g} to {np.max(quotient):.3g}, their sum up to "
+        f"{np.max(needed):.3g}"
     )
     return never_exceeds(
         name,
@@ -348,11 +353,12 @@ def check_condition(_: Preset, name: str, *, least: float = 1.0) -> Verdict:
 
 
 def prove_insufficient(*, front: int = 9) -> Sequence[Step]:
-    """At n = 1, sigma = 0, 2 zeta = 9 log(NM/delta) > 1 >= Delta/2 for all M and N,
-    while d K^4 polylog(M)/(n M) tends to 0 as M grows.
+    r"""At $n = 1$, $\sigma = 0$, $2 \zeta = 9 \log(N M/\delta) > 1 \ge \Delta/2$ for
+    all $M$ and $N$, while $d K^4 \operatorname{polylog}(M)/(n M)$ tends to 0 as $M$
+    grows.
 
-    2 zeta = 2 (3/sqrt(2)) N^(-1/2) log(NM/delta) gamma, gamma = sqrt(9 N/2), and N M >=
-    2, delta < 1.
+    $2 \zeta = 2 (3/\sqrt{2}) N^{-1/2} \log(N M/\delta) \gamma$, $\gamma = \sqrt{9
+    N/2}$, and $N M \ge 2$, $\delta < 1$.
     """
     import flint
     import sympy
@@ -361,8 +367,10 @@ def prove_insufficient(*, front: int = 9) -> Sequence[Step]:
     gamma = sympy.sqrt(models * 9 / 2)
     zeta = 3 / sympy.sqrt(2) / sympy.sqrt(models) * level * gamma
     return [
-        identity("2 zeta = 9 log(NM/delta)", 2 * zeta - front * level),
-        nonnegative("9 log 2 > 1", lambda: 9 * flint.arb(2).log() - 1, {}, strict=True),
+        identity(r"$2 \zeta = 9 \log(N M/\delta)$", 2 * zeta - front * level),
+        nonnegative(
+            r"$9 \log 2 > 1$", lambda: 9 * flint.arb(2).log() - 1, {}, strict=True
+        ),
     ]
 
 
@@ -405,7 +413,7 @@ def check_enough(
     given = law.chi_mean_ratio(samples) * separation / np.sqrt(4 + noise**2)
     ratio = needed / given
     detail = (
-        f"{len(needed)} (N, K, M, Delta, delta, sigma): needed over given "
+        rf"{len(needed)} $(N, K, M, \Delta, \delta, \sigma)$: needed over given "
         f"{np.min(ratio):.3f} to {np.max(ratio):.3f}"
     )
     main = never_exceeds(
@@ -427,19 +435,20 @@ def check_enough(
 
 
 def prove_enough(*, constant: str = "86", power: str = "3/2") -> Sequence[Step]:
-    """kappa_n Delta/sqrt(4 + sigma^2) >= 2 zeta' + 2 K^(3/2) gamma log(M) where n
-    Delta^2 >= 86 N (1 + sigma^2)^2 K^3 log(M)^2 log(1/delta), for all N, K >= 2, M >=
-    1000, delta <= 0.3 and sigma >= 0, Delta <= 2.
+    r"""$\kappa_n \Delta/\sqrt{4 + \sigma^2} \ge 2 \zeta' + 2 K^{3/2} \gamma \log(M)$
+    where $n \Delta^2 \ge 86 N (1 + \sigma^2)^2 K^3 \log (M)^2 \log(1/\delta)$, for all
+    $N$, $K \ge 2$, $M \ge 1000$, $\delta \le 0.3$ and $\sigma \ge 0$, $\Delta \le 2$.
 
-    Let l = log M, q = log(1/delta), v = sigma^2. kappa_n^2 >= 1 - 1/(2n), and n >= 86 2
-    8 l^2 q/4 > 10^4. Divide both sides, times sqrt(n), by sqrt(N) K^(3/2) l sqrt(q) (1
-    + v): on the left sqrt(86)/sqrt(4 + v) or more, but for kappa_n, and with all of it
-    times sqrt(4 + v) the right-hand side is a sum of three terms, each of which falls
-    with N, K, l, q and v: 2 sqrt((2 + v + 2/sqrt(N))/2) / (K^(3/2) l sqrt(q)), 2
-    sqrt((1 + 1/sqrt(N))^2 + v) sqrt(2 (l + q))/(K^(3/2) l sqrt(q)), and 2 sqrt((9 +
-    v)/2)/sqrt(q), times sqrt(4 + v)/(1 + v); for a in {2 + 2/sqrt(N), (1 +
-    1/sqrt(N))^2, 9}, (a + v)(4 + v)/(1 + v)^2 falls with v as a >= 1. So the sum is
-    largest at N = K = 2, M = 1000, delta = 0.3, sigma = 0.
+    Let $l = \log M$, $q = \log(1/\delta)$, $v = \sigma^2$. $\kappa_n^2 \ge 1 - 1/(2n)$,
+    and $n \ge 86$ 2 $8 l^2 q/4 > 10^4$. Divide both sides, times $\sqrt{n}$, by
+    $\sqrt{N} K^{3/2} l \sqrt{q} (1 + v)$: on the left $\sqrt{86}/\sqrt{4 + v}$ or more,
+    but for $\kappa_n$, and with all of it times $\sqrt{4 + v}$ the right-hand side is a
+    sum of three terms, each of which falls with $N$, $K$, $l$, $q$ and $v$: $2 \sqrt{(2
+    + v + 2/\sqrt{N})/2} / (K^{3/2} l \sqrt{q})$, $2 \sqrt{(1 + 1/\sqrt{N})^2 + v}
+    \sqrt{2 (l + q)}/(K^{3/2} l \sqrt{q})$, and $2 \sqrt{(9 + v)/2}/\sqrt{q}$, times
+    $\sqrt{4 + v}/(1 + v)$; for a in $\{2 + 2/\sqrt{N}, (1 + 1/\sqrt{N})^2, 9\}$, $(a +
+    v)(4 + v)/(1 + v)^2$ falls with $v$ as $a \ge 1$. So the sum is largest at $N = K =
+    2$, $M = 1000$, $\delta = 0.3$, $\sigma = 0$.
     """
     import flint
     import sympy
@@ -461,17 +470,19 @@ def prove_enough(*, constant: str = "86", power: str = "3/2") -> Sequence[Step]:
 
     return [
         identity(
-            "d/dv (a + v)(4 + v)/(1 + v)^2 = -((a + 2) v + 7 a - 4)/(1 + v)^3",
+            r"$\frac{d}{d v} (a + v)(4 + v)/(1 + v)^2 = -((a + 2) v + 7 a - 4)/(1 "
+            "+ v)^3$",
             sympy.diff(quotient, v) - slope,
         ),
-        exactly("7 a - 4 > 0 at a = 1", 7 - 4 > 0),
-        nonnegative("sqrt(C) kappa_n is enough at the corner", room, {}),
+        exactly("$7 a - 4 > 0$ at $a = 1$", 7 - 4 > 0),
+        nonnegative(r"$\sqrt{C} \kappa_n$ is enough at the corner", room, {}),
     ]
 
 
 def prove_remark(*, constant: str = "100") -> Sequence[Step]:
-    """As `prove_enough` with K for K^(3/2) and C = 100: after division by sqrt(N) K l
-    sqrt(q) (1 + v) every term still falls with N, K, l, q and v."""
+    r"""As `prove_enough` with $K$ for $K^{3/2}$ and $C = 100$: after division by
+    $\sqrt{N} K l \sqrt{q} (1 + v)$ every term still falls with $N$, $K$, $l$, $q$ and
+    $v$."""
     return prove_enough(constant=constant, power="1/1")
 
 
@@ -510,11 +521,11 @@ def check_margin(preset: Preset, name: str, *, front: float = 2.0) -> Verdict:
 
 
 def prove_margin(*, front: int = 2) -> Sequence[Step]:
-    """|a - c'| - |a - c| >= |c' - c| - 2 zeta where |a - c| <= zeta; equality on the
-    segment between c and c'.
+    r"""$|a - c'| - |a - c| \ge |c' - c| - 2 \zeta$ where $|a - c| \le \zeta$; equality
+    on the segment between $c$ and $c'$.
 
-    |a - c'| >= |c' - c| - |a - c|, so the left-hand side is at least |c' - c| - 2 |a -
-    c|. On the segment, at zeta from c, it is (D - zeta) - zeta.
+    $|a - c'| \ge |c' - c| - |a - c|$, so the left-hand side is at least $|c' - c| - 2
+    |a - c|$. On the segment, at $\zeta$ from $c$, it is $(D - \zeta) - \zeta$.
     """
     import sympy
 
@@ -522,7 +533,8 @@ def prove_margin(*, front: int = 2) -> Sequence[Step]:
     on_segment = (distance - zeta) - zeta
     return [
         identity(
-            "(D - zeta) - zeta = D - 2 zeta", on_segment - (distance - front * zeta)
+            r"$(D - \zeta) - \zeta = D - 2 \zeta$",
+            on_segment - (distance - front * zeta),
         )
     ]
 
@@ -542,67 +554,77 @@ def check_gamma(
         rounding=1e-14 * gamma,
         grade=Grade.EXACT,
         coordinates={"d": features, "noise": noise, "n": samples},
-        detail=f"gamma over the bound {np.min(gamma / bound):.3f} to "
+        detail=rf"$\gamma$ over the bound {np.min(gamma / bound):.3f} to "
         f"{np.max(gamma / bound):.3f}",
     )
 
 
 def prove_gamma(*, square: str = "2") -> Sequence[Step]:
-    """gamma^2 = N (9 + sigma^2)/(2n) is more than 2 d/n for N = d and every sigma."""
+    r"""$\gamma^2 = N (9 + \sigma^2)/(2n)$ is more than $2 d/n$ for $N = d$ and every
+    $\sigma$."""
     import sympy
 
     return [
-        exactly("9/2 > square", bool(sympy.Rational(9, 2) > sympy.Rational(square)))
+        exactly(
+            r"$9/2 > \text{square}$",
+            bool(sympy.Rational(9, 2) > sympy.Rational(square)),
+        )
     ]
 
 
 def prove_gamma_corrected(*, square: str = "5") -> Sequence[Step]:
-    """gamma^2 = N (9 + sigma^2)/(2n) <= 5 d/n for N <= d and sigma <= 1."""
+    r"""$\gamma^2 = N (9 + \sigma^2)/(2n) \le 5 d/n$ for $N \le d$, $\sigma \le 1$."""
     import sympy
 
     most = sympy.Rational(9 + 1, 2)
-    return [exactly("(9 + 1)/2 <= square", bool(most <= sympy.Rational(square)))]
+    return [
+        exactly(r"$(9 + 1)/2 \le \text{square}$", bool(most <= sympy.Rational(square)))
+    ]
 
 
 REMARK, LEAST_REMARK = "clove.remA11", 100.0
 
 _condition_row = partial(
-    row, preconditions=("N = d orthonormal models", "M/K clients in each cluster")
+    row, preconditions=("$N = d$ orthonormal models", "$M/K$ clients in each cluster")
 )
 
 _CONDITION_ROWS = (
     _condition_row(
         id=CONDITION7,
         place="Theorem A.9, (7), last step of the proof",
-        text="if d K^4 polylog(M) = o(nM), then Delta/c >= 2 zeta + (c'K/m_i + "
-        "c'K/m_j) gamma sqrt(M) polylog(M), as the second term dominates",
+        text=r"if $d K^4 \operatorname{polylog}(M) = o(n M)$, then $\Delta/c \ge 2 "
+        r"\zeta + (c'K/m_i + c'K/m_j) \gamma \sqrt{M} \operatorname{polylog}(M)$, "
+        "as the second term dominates",
         constants={"c'": 1.0, "c": 2.0, "o": 1e-3},
-        claimed="c' large, c ~ 2; polylog(M), here log(M)",
+        claimed=r"$c'$ large, $c \sim 2$; $\operatorname{polylog}(M)$, here "
+        r"$\log(M)$",
         expected=Status.VIOLATED,
         fault="printed",
         check=check_condition,
         control={"least": 1e6},
         proof=prove_insufficient,
         proof_control={"front": 8},
-        note="With the paper's own zeta, too small by sqrt(N) after Lemma A.4, and its "
-        "own 1/m, too small as well: the first term dominates, does not fall with M, "
-        "and (7) does not bound it. gamma <= sqrt(2d/n) has 2 for (9 + sigma^2)/2, and "
-        "(7) has no delta. The control asks for 10^6 samples besides.",
+        note=r"With the paper's own $\zeta$, too small by $\sqrt{N}$ after Lemma "
+        "A.4, and its own $1/m$, too small as well: the first term dominates, does "
+        r"not fall with $M$, and (7) does not bound it. $\gamma \le \sqrt{2d/n}$ "
+        r"has 2 for $(9 + \sigma^2)/2$, and (7) has no $\delta$. The control asks for "
+        "$10^6$ samples besides.",
     ),
     _condition_row(
         id=f"{CONDITION7}.corrected",
         place="Theorem A.9, (7)",
-        text="if n Delta^2 >= C N (1 + sigma^2)^2 K^3 log(M)^2 log(1/delta), then "
-        "kappa_n Delta/sqrt(4 + sigma^2) >= 2 zeta' + (c'K/sqrt(m_i) + c'K/sqrt(m_j)) "
-        "gamma sqrt(M) log(M), M >= 1000, delta <= 0.3",
+        text=r"if $n \Delta^2 \ge C N (1 + \sigma^2)^2 K^3 \log (M)^2 "
+        r"\log(1/\delta)$, then $\kappa_n \Delta/\sqrt{4 + \sigma^2} \ge 2 \zeta' + "
+        r"(c'K/\sqrt{m_i} + c'K/\sqrt{m_j}) \gamma \sqrt{M} \log(M)$, $M \ge "
+        r"1000$, $\delta \le 0.3$",
         constants={"C": LEAST_CONSTANT, "c'": 1.0},
         check=check_enough,
         control={"constant": 0.97 * LEAST_CONSTANT},
         proof=prove_enough,
         proof_control={"constant": "85"},
-        note="zeta' from the corrected Lemma A.4, the roots of Kumar and Kannan. More "
-        "clients do not help a single one: n itself must grow. Reached at N = K = 2 "
-        "and sigma = 0; the control has 0.97 C.",
+        note=r"$\zeta'$ from the corrected Lemma A.4, the roots of Kumar and Kannan. "
+        "More clients do not help a single one: $n$ itself must grow. Reached at $N "
+        r"= K = 2$ and $\sigma = 0$; the control has $0.97 C$.",
     ),
 )
 
@@ -611,55 +633,56 @@ _LAST_ROWS = (
     _condition_row(
         id=MARGIN,
         place="Theorem A.9, (8)",
-        text="|a_i - c_j'| - |a_i - c_j| >= |c_j' - c_j| - 2 zeta where |a_i - c_j| "
-        "<= zeta",
+        text=r"$|a_i - c_{j'}| - |a_i - c_j| \ge |c_{j'} - c_j| - 2 \zeta$ where "
+        r"$|a_i - c_j| \le \zeta$",
         check=check_margin,
         control={"front": 1.99},
         proof=prove_margin,
         proof_control={"front": 1},
         note="The triangle inequality, tight on the segment between the means; the "
-        "printed zeta is too small (clove.lemA4). The control has 1.99 zeta.",
+        r"printed $\zeta$ is too small (clove.lemA4). The control has $1.99 \zeta$.",
     ),
     _condition_row(
         id=GAMMA,
         place="Theorem A.9, proof",
-        text="gamma <= sqrt(2d/n), as sigma is small and K <= N <= d",
+        text=r"$\gamma \le \sqrt{2d/n}$, as $\sigma$ is small and $K \le N \le d$",
         expected=Status.VIOLATED,
         fault="printed",
         check=check_gamma,
         control={"share": 0.4},
         proof=prove_gamma,
         proof_control={"square": "5"},
-        note="gamma^2 has 9/2 for 2; harmless, as constants are hidden. The control "
-        "has N = 0.4 d, for which it is true.",
+        note=r"$\gamma^2$ has $9/2$ for 2; harmless, as constants are hidden. The "
+        "control has $N = 0.4 d$, for which it is true.",
     ),
     _condition_row(
         id=f"{GAMMA}.corrected",
         place="Theorem A.9, proof",
-        text="gamma <= sqrt(5d/n) for sigma <= 1 and N <= d",
+        text=r"$\gamma \le \sqrt{5d/n}$ for $\sigma \le 1$ and $N \le d$",
         check=partial(check_gamma, square=5.0),
         control={"square": 4.99},
         proof=prove_gamma_corrected,
         proof_control={"square": "9/2"},
-        note="Attained at N = d and sigma = 1. The control has 4.99.",
+        note=r"Attained at $N = d$ and $\sigma = 1$. The control has 4.99.",
     ),
 )
 
 _REMARK_ROW = _condition_row(
     id=REMARK,
     place="Remark A.11",
-    text="with thresholds smaller by sqrt(K), as Awasthi and Sheffet's, the condition "
-    "improves: n Delta^2 >= C N (1 + sigma^2)^2 K^2 log(M)^2 log(1/delta) is enough "
-    "for kappa_n Delta/sqrt(4 + sigma^2) >= 2 zeta' + (c' sqrt(K)/sqrt(m_i) + c' "
-    "sqrt(K)/sqrt(m_j)) gamma sqrt(M) log(M), M >= 1000, delta <= 0.3",
+    text=r"with thresholds smaller by $\sqrt{K}$, as Awasthi and Sheffet's, the "
+    r"condition improves: $n \Delta^2 \ge C N (1 + \sigma^2)^2 K^2 \log (M)^2 "
+    r"\log(1/\delta)$ is enough for $\kappa_n \Delta/\sqrt{4 + \sigma^2} \ge 2 "
+    r"\zeta' + (c' \sqrt{K}/\sqrt{m_i} + c' \sqrt{K}/\sqrt{m_j}) \gamma "
+    r"\sqrt{M} \log(M)$, $M \ge 1000$, $\delta \le 0.3$",
     constants={"C": LEAST_REMARK, "c'": 1.0},
     claimed="improvements can be used to improve (7)",
     check=partial(check_enough, power=1.0, constant=LEAST_REMARK),
     control={"constant": 0.97 * LEAST_REMARK},
     proof=prove_remark,
     proof_control={"constant": "96"},
-    note="Of the corrected (7): K^2 for K^3. No threshold mends the printed one, as "
-    "its first term does not fall with M. The control has 0.97 C.",
+    note="Of the corrected (7): $K^2$ for $K^3$. No threshold mends the printed one, "
+    "as its first term does not fall with $M$. The control has $0.97 C$.",
 )
 
 
@@ -773,15 +796,15 @@ def check_proximity(
 
 
 def prove_copies(*, exponent: str = "1") -> Sequence[Step]:
-    """For every c' some set of points meets the printed condition, and its best two
+    r"""For every $c'$ some set of points meets the printed condition, and its best two
     means are others.
 
-    Two points each at (-2, 0), (2, 0) and at (-2, 1), (2, 1), the two clusters, every
-    point r times: m = 2r. Means (0, 0), (0, 1) cost r (4 + 4 + 4 + 4) = 16 r, means
-    (-2, 1/2), (2, 1/2) cost 4 r/4 = r. All margins are sqrt(5) - 2 > 0, |A - C| is the
-    norm of 4 r numbers 2 or -2, 4 sqrt(r), and the threshold is 2 c' 2 (2r)^-1 4
-    sqrt(r) = 8 c' r^(-1/2), below sqrt(5) - 2 for r large. With the root of m it does
-    not fall.
+    Two points each at $(-2, 0)$, $(2, 0)$ and at $(-2, 1)$, $(2, 1)$, the two clusters,
+    every point $r$ times: $m = 2r$. Means $(0, 0)$, $(0, 1)$ cost $r (4 + 4 + 4 + 4) =
+    16 r$, means $(-2, 1/2)$, $(2, 1/2)$ cost $4 r/4 = r$. All margins are $\sqrt{5} - 2
+    > 0$, $|A - C|$ is the norm of $4 r$ numbers 2 or $-2$, $4 \sqrt{r}$, and the
+    threshold is $2 c' \cdot 2 (2r)^{-1} \cdot 4 \sqrt{r} = 8 c' r^{-1/2}$, below
+    $\sqrt{5} - 2$ for $r$ large. With the root of $m$ it does not fall.
     """
     import sympy
 
@@ -791,26 +814,26 @@ def prove_copies(*, exponent: str = "1") -> Sequence[Step]:
     across = 4 * sympy.Rational(1, 4)
     return [
         identity(
-            "the threshold is 8 c' r^(-1/2)",
+            "the threshold is $8 c' r^{-1/2}$",
             threshold - 8 * front / sympy.sqrt(copies),
         ),
-        exactly("16 r > r", bool(across < 4 * 4)),
-        exactly("sqrt(5) > 2", 5 > 2**2),
+        exactly("$16 r > r$", bool(across < 4 * 4)),
+        exactly(r"$\sqrt{5} > 2$", 5 > 2**2),
     ]
 
 
 _proximity_row = partial(
     row,
-    preconditions=("the centres found are the best K means", "K = 2"),
-    claimed="some large constant c'",
+    preconditions=("the centres found are the best $K$ means", "$K = 2$"),
+    claimed="some large constant $c'$",
 )
 
 _PROXIMITY_ROWS = (
     _proximity_row(
         id=PROXIMITY,
         place="Section 4 and Theorem A.9, proximity condition",
-        text="k-means recovers the clusters if |a - c_j'| - |a - c_j| >= (c'K/m_i + "
-        "c'K/m_j) |A - C| for all points",
+        text=r"$k$-means recovers the clusters if $|a - c_{j'}| - |a - c_j| \ge "
+        "(c'K/m_i + c'K/m_j) |A - C|$ for all points",
         constants={"c'": 10.0},
         expected=Status.VIOLATED,
         fault="printed",
@@ -819,21 +842,21 @@ _PROXIMITY_ROWS = (
         proof=prove_copies,
         proof_control={"exponent": "1/2"},
         note="Misquoted: the square roots are missing, and with copies of the points "
-        "any positive margin is enough. From the true centres Lloyd's algorithm stays "
-        "where it is; the best means are elsewhere. m_i, i a client, should be m_j'. "
-        "The control has the roots, and c' = 1.",
+        "any positive margin is enough. From the true centres Lloyd's algorithm "
+        "stays where it is; the best means are elsewhere. $m_i$, $i$ a client, "
+        "should be $m_{j'}$. The control has the roots, and $c' = 1$.",
     ),
     _proximity_row(
         id=f"{PROXIMITY}.corrected",
         place="Kumar and Kannan (2010), proximity condition",
-        text="k-means recovers the clusters if |a - c_j'| - |a - c_j| >= "
-        "(c'K/sqrt(m_j') + c'K/sqrt(m_j)) |A - C| for all points",
+        text=r"$k$-means recovers the clusters if $|a - c_{j'}| - |a - c_j| \ge "
+        r"(c'K/\sqrt{m_{j'}} + c'K/\sqrt{m_j}) |A - C|$ for all points",
         constants={"c'": 1.0},
         check=partial(check_proximity, power=0.5),
         control={"constant": 0.03},
-        note="Strips and random planar clusters, against every split by a line. c' = 1 "
-        "is enough there, and already asks for many times the distance at which "
-        "k-means succeeds. The control has c' = 0.03.",
+        note="Strips and random planar clusters, against every split by a line. $c' "
+        "= 1$ is enough there, and already asks for many times the distance at which "
+        "$k$-means succeeds. The control has $c' = 0.03$.",
     ),
 )
 
@@ -882,7 +905,7 @@ def check_implication(preset: Preset, name: str, *, constant: float = 1.0) -> Ve
         Tally(np.array([events]), np.zeros(1), np.array([count])),
         0.01,
         detail=f"{len(_IMPLIED_CELLS)} cells: the condition holds in {count} of "
-        f"{len(met)} trials, k-means errs in {events} of those and in "
+        f"{len(met)} trials, $k$-means errs in {events} of those and in "
         f"{np.sum(wrong & ~met)} of the others",
     )
 
@@ -902,8 +925,8 @@ def check_loose(preset: Preset, name: str, *, factor: float = 32.0) -> Verdict:
     """P(the condition with roots and c' = 1) <= 1/10 at n = `factor` log(M)/Delta^2."""
     largest = _constants(preset, factor)
     detail = (
-        f"n = {factor:g} log(M)/Delta^2, {len(largest)} (d, M): median of the "
-        f"largest c' {np.min(np.median(largest, axis=1)):.3g} to "
+        rf"$n = {factor:g} \log(M)/\Delta^2$, {len(largest)} $(d, M)$: median of the "
+        f"largest $c' {np.min(np.median(largest, axis=1)):.3g}$ to "
         f"{np.max(np.median(largest, axis=1)):.3g}"
     )
     where = places(_LOOSE_CELLS)
@@ -922,37 +945,40 @@ _implied_row = partial(
     row,
     place="Section 4 and Theorem A.9, proximity condition",
     constants={"c'": 1.0},
-    claimed="some large constant c'",
+    claimed="some large constant $c'$",
 )
 
 _IMPLIED_ROWS = (
     _implied_row(
         id=IMPLIES,
-        text="P(k-means recovers all clients | |a - c_j'| - |a - c_j| >= "
-        "(c'K/sqrt(m_j') + c'K/sqrt(m_j)) |A - C| for all) >= 0.99",
+        text=r"$P(k\text{-means recovers all clients} \mid |a - c_{j'}| - |a - c_j| "
+        r"\ge (c'K/\sqrt{m_{j'}} + c'K/\sqrt{m_j})|A - C\text{| for all}) \ge "
+        "0.99$",
         preconditions=(
-            "square-root loss vectors, M/K clients in each cluster, sigma = 0.1",
-            "orthonormal, random, few random or proximal models, Delta = 1",
+            r"square-root loss vectors, $M/K$ clients in each cluster, $\sigma = 0.1$",
+            r"orthonormal, random, few random or proximal models, $\Delta = 1$",
         ),
         check=check_implication,
         control={"constant": 0.02},
-        note="With the roots, and c' = 1 in place of a large constant: no trial that "
-        "meets the condition is lost. The control has c' = 0.02, hardly more than "
-        "positive margins.",
+        note="With the roots, and $c' = 1$ in place of a large constant: no trial "
+        "that meets the condition is lost. The control has $c' = 0.02$, hardly more "
+        "than positive margins.",
     ),
     _implied_row(
         id=LOOSE,
-        text="P(|a - c_j'| - |a - c_j| >= (c'K/sqrt(m_j') + c'K/sqrt(m_j)) |A - C| for "
-        "all) <= 1/10 at n = 32 log(M)/Delta^2, where k-means recovers all clients",
+        text=r"$P(|a - c_{j'}| - |a - c_j| \ge (c'K/\sqrt{m_{j'}} + "
+        r"c'K/\sqrt{m_j}) |A - C|\text{ for all}) \le 1/10$ at $n = 32 "
+        r"\log(M)/\Delta^2$, where $k$-means recovers all clients",
         preconditions=(
-            "square-root loss vectors, K = 2, M/K clients in each cluster, sigma = 0.1",
-            "N = d orthonormal models, Delta = 1",
+            "square-root loss vectors, $K = 2$, $M/K$ clients in each cluster, "
+            r"$\sigma = 0.1$",
+            r"$N = d$ orthonormal models, $\Delta = 1$",
         ),
         check=check_loose,
         control={"factor": 1000.0},
         note="The condition is far from necessary: clove.thm41.corrected recovers at "
-        "this n, and the condition takes ten times as much or more; n grows with c'^2. "
-        "The control has n = 1000 log(M)/Delta^2.",
+        "this $n$, and the condition takes ten times as much or more; $n$ grows with "
+        r"$c'^2$. The control has $n = 1000 \log(M)/\Delta^2$.",
     ),
 )
 

@@ -93,8 +93,8 @@ def check_keeps(preset: Preset, *, share: float = 0.25) -> Verdict:
         KEEPS,
         tally(left),
         share,
-        detail=f"wrong in {np.sum(before)} of {len(before)} trials after k-means, and "
-        f"still in {np.sum(left)} of those after 40 rounds of IFCA",
+        detail=f"wrong in {np.sum(before)} of {len(before)} trials after $k$-means, "
+        f"and still in {np.sum(left)} of those after 40 rounds of IFCA",
     )
 
 
@@ -123,16 +123,17 @@ def check_centre(_: Preset, *, saved: float = 1.0) -> Verdict:
             "rounds": rounds,
         },
         detail=f"saves {np.min(share):.2%} to {np.max(share):.2%} of the operations; "
-        f"{paper:.0%} for k = 4, 20 steps of k-means and 300 rounds",
+        f"{paper:.0%} for $k = 4$, 20 steps of $k$-means and 300 rounds",
     )
 
 
 def prove_centre(*, saved: str = "1") -> list[Step]:
-    """IFCA saves the share I k/(I k + T) of the centre's multiplications and additions.
+    """IFCA saves the share $I k/(I k + T)$ of the centre's multiplications and
+    additions.
 
-    In a round the centre adds the m answers of d numbers, whichever algorithm runs
-    within the clusters, Algorithm 1's line 3 or IFCA: m d T in all. k-means compares m
-    models of d numbers with k centres in each of I steps: m d k I.
+    In a round the centre adds the $m$ answers of $d$ numbers, whichever algorithm runs
+    within the clusters, Algorithm 1's line 3 or IFCA: $m d T$ in all. $k$-means
+    compares $m$ models of $d$ numbers with $k$ centres in each of $I$ steps: $m d k I$.
     """
     import sympy
 
@@ -140,7 +141,7 @@ def prove_centre(*, saved: str = "1") -> list[Step]:
     average, clustering = m * d * rounds, m * d * k * steps
     share = sympy.Rational(saved) * k * steps / (k * steps + rounds)
     return [
-        identity("(m d k I)/(m d T + m d k I) = I k/(I k + T)",
+        identity("$(m d k I)/(m d T + m d k I) = I k/(I k + T)$",
                  clustering / (average + clustering) - share)
     ]  # fmt: skip
 
@@ -191,8 +192,9 @@ STATEMENTS = (
         "there is no chance that Algorithm 1 can correct them in the last stage; IFCA "
         "improves the clustering over multiple iterations",
         preconditions=(
-            f"k = 2, d = {_FEATURES}, m = {_CLIENTS}, n = {_SAMPLES} < d, sigma = "
-            f"{_NOISE}, |theta*| = 1; k-means on least-norm local solutions",
+            f"$k = 2$, $d = {_FEATURES}$, $m = {_CLIENTS}$, $n = {_SAMPLES} < d$, "
+            rf"$\sigma = {_NOISE}$, $|\theta^*| = 1$; $k$-means on least-norm local "
+            "solutions",
         ),
         constants={"share": 0.25},
         check=check_keeps,
@@ -207,17 +209,17 @@ STATEMENTS = (
         text="IFCA does not require a centralized clustering algorithm, and thus "
         "significantly reduces the computational cost at the center machine",
         preconditions=(
-            "counted: sums of m answers of d numbers a round, T rounds; k-means of I "
-            "steps on m models",
+            "counted: sums of $m$ answers of $d$ numbers a round, $T$ rounds; "
+            "$k$-means of I steps on $m$ models",
         ),
         check=check_centre,
         control={"saved": 0.99},
         proof=prove_centre,
         proof_control={"saved": "99/100"},
-        note="It saves the share I k / (I k + T): much where k-means takes many steps "
-        "beside the rounds, a fifth for k = 4, 20 steps and the 300 rounds of section "
-        "6.1. How much is significant the text leaves open. The controls claim 1 % "
-        "less.",
+        note="It saves the share $I k / (I k + T)$: much where $k$-means takes many "
+        "steps beside the rounds, a fifth for $k = 4$, 20 steps and the 300 rounds "
+        "of section 6.1. How much is significant the text leaves open. The controls "
+        "claim 1 % less.",
     ),
     row(
         id=PERMUTED,

@@ -68,7 +68,7 @@ def check_line14(
         },
         detail="factors "
         + ", ".join(f"{mean:.4f} (claimed {claim:.4f})" for mean, claim in pairs)
-        + " with |M_t| / m = 1/2, 1/4, 1/8 and 2 gamma p = 1/2",
+        + r" with $|M_t| / m = 1/2$, $1/4$, $1/8$ and $2 \gamma p = 1/2$",
     )
 
 
@@ -106,12 +106,12 @@ def check_defined(preset: Preset, *, share: float = 0.0) -> Verdict:
 
 
 def prove_absence(*, replacement: bool = False) -> list[Step]:
-    """C(m - m_j, M)/C(m, M), for all m, m_j and M.
+    """$C(m - m_j, M)/C(m, M)$, for all $m$, $m_j$ and $M$.
 
-    M_t is equally likely to be any of the C(m, M) sets of M clients, and C(m - m_j, M)
-    of them are drawn from the m - m_j clients of other clusters: then, the assignment
-    being perfect, no participant selects j and line 15 is 0/0. The count is done by
-    hand for all m up to 8.
+    $M_t$ is equally likely to be any of the $C(m, M)$ sets of $M$ clients, and $C(m -
+    m_j, M)$ of them are drawn from the $m - m_j$ clients of other clusters: then, the
+    assignment being perfect, no participant selects $j$ and line 15 is $0/0$. The count
+    is done by hand for all $m$ up to 8.
     """
     wrong = 0
     for clients, chosen in itertools.product(range(2, 9), range(1, 9)):
@@ -125,7 +125,7 @@ def prove_absence(*, replacement: bool = False) -> list[Step]:
             if replacement:  # (1 - m_j/m)^M of all sets
                 claimed = len(sets) * others**chosen
             wrong += absent * clients**chosen != claimed
-    return [exactly("sets without a client of the cluster, m <= 8", wrong == 0)]
+    return [exactly(r"sets without a client of the cluster, $m \le 8$", wrong == 0)]
 
 
 def check_absence(preset: Preset, *, replacement: bool = False) -> Verdict:
@@ -152,7 +152,8 @@ def check_absence(preset: Preset, *, replacement: bool = False) -> Verdict:
 
 def _sizes(shares: PerPoint) -> str:
     return "0 / 0 in " + ", ".join(
-        f"{share:.4f} of the rounds (m = {clients}, k = {clusters}, M = {participants})"
+        f"{share:.4f} of the rounds $(m = {clients}, k = {clusters}, M = "
+        f"{participants})$"
         for share, (clients, clusters, participants) in zip(shares, _DRAWS, strict=True)
     )
 
@@ -192,8 +193,8 @@ def check_resampling(preset: Preset, *, folds: float = 2.0) -> Verdict:
     are those of each round in the claim."""
     ratios, claimed = _price_of_folds(preset), np.sqrt(folds * np.array(_NUM_ROUNDS))
     detail = (
-        f"ratios {listed(np.mean(ratios, axis=0), '.3f')} at T = 5, 10, 20, "
-        f"40; sqrt({folds:g} T) = {listed(claimed, '.3f')}"
+        f"ratios {listed(np.mean(ratios, axis=0), '.3f')} at $T = 5$, 10, 20, 40; "
+        rf"$\sqrt{{{folds:g} T}} = {listed(claimed, '.3f')}$"
     )
     found = median_within(
         RESAMPLING,
@@ -261,9 +262,9 @@ def check_participation(preset: Preset, *, like_participants: bool = False) -> V
     relative = np.mean(floors, axis=0)
     relative = relative / relative[0]
     detail = (
-        f"{slope.detail}; gamma / m: floors at |M_t| / m = 1, 1/2, 1/4, 1/8 are "
-        f"1 : {' : '.join(f'{one:.3f}' for one in relative[1:])}, over predicted "
-        f"{equal.detail}"
+        rf"{slope.detail}; $\gamma / m$: floors at $|M_t| / m = 1$, $1/2$, $1/4$, "
+        f"$1/8$ are 1 : {' : '.join(f'{one:.3f}' for one in relative[1:])}, over "
+        f"predicted {equal.detail}"
     )
     parts = ["slope", "floors"]
     return combine(PARTICIPATION, [slope, equal], parts=parts, detail=detail)
@@ -271,15 +272,15 @@ def check_participation(preset: Preset, *, like_participants: bool = False) -> V
 
 _PARTICIPATING = (
     "two balanced clusters, no client misassigned, noise negligible",
-    "M_t drawn uniformly, |M_t| = m / 2, m / 4, m / 8; 2 gamma p = 1/2",
+    r"$M_t$ drawn uniformly, $|M_t| = m / 2$, $m / 4$, $m / 8$; $2 \gamma p = 1/2$",
 )
 
 STATEMENTS = (
     row(
         id=SUM,
         place="Algorithm 2, line 14",
-        text="option I averages the gradients of the participating devices M_t: a "
-        "round contracts as analysed, by 1 - 2 gamma p, whatever |M_t|",
+        text="option I averages the gradients of the participating devices $M_t$: a "
+        r"round contracts as analysed, by $1 - 2 \gamma p$, whatever $|M_t|$",
         preconditions=_PARTICIPATING,
         constants={"margin": 1e-3},
         expected=Status.VIOLATED,
@@ -287,73 +288,78 @@ STATEMENTS = (
         check=check_line14,
         control={"power": 1.0},
         margins=functools.partial(margins, _WHOLE),
-        note="The sum over M_t is divided by m, though the option is named averaging. "
-        "The authors do not claim it: they analyse M_t = [m] alone (Section 5), where "
-        "it makes no difference, and run option II with few participants. The control "
-        "has the factor of line 14 as it stands.",
+        note="The sum over $M_t$ is divided by $m$, though the option is named "
+        "averaging. The authors do not claim it: they analyse $M_t = [m]$ alone "
+        "(Section 5), where it makes no difference, and run option II with few "
+        "participants. The control has the factor of line 14 as it stands.",
     ),
     row(
         id=f"{SUM}.corrected",
         place="Algorithm 2, line 14",
-        text="with |M_t| of m clients participating, a round of option I contracts by "
-        "1 - 2 gamma p |M_t| / m",
+        text="with $|M_t|$ of $m$ clients participating, a round of option I "
+        r"contracts by $1 - 2 \gamma p |M_t| / m$",
         preconditions=_PARTICIPATING,
         constants={"margin": 1e-3},
         check=functools.partial(check_line14, statement=f"{SUM}.corrected", power=1.0),
         control={"power": 0.9},
         margins=functools.partial(margins, _WHOLE),
-        note="The median over rounds. Dividing by |M_t| gives 1 - 2 gamma p back. The "
-        "control claims the power 0.9 of |M_t| / m.",
+        note=r"The median over rounds. Dividing by $|M_t|$ gives $1 - 2 \gamma p$ "
+        "back. The control claims the power 0.9 of $|M_t| / m$.",
     ),
     row(
         id=AVERAGE,
         place="Algorithm 2, line 15",
         text="option II gives every cluster a new model in every round",
-        preconditions=("perfect assignment, equal clusters, M_t drawn uniformly",),
+        preconditions=("perfect assignment, equal clusters, $M_t$ drawn uniformly",),
         expected=Status.VIOLATED,
         fault="ours",
         check=check_defined,
         control={"share": 0.35},
-        note="Where no participant selects j, line 15, which is for all j, is 0 / 0; "
-        "to keep the model is the obvious completion. No sentence of the paper says "
-        "that every cluster is selected, and in its own runs it hardly ever fails to "
-        "be. The control grants 35 rounds in a hundred.",
+        note="Where no participant selects $j$, line 15, which is for all $j$, is $0 "
+        "/ 0$; to keep the model is the obvious completion. No sentence of the paper "
+        "says that every cluster is selected, and in its own runs it hardly ever "
+        "fails to be. The control grants 35 rounds in a hundred.",
     ),
     row(
         id=f"{AVERAGE}.corrected",
         place="Algorithm 2, line 15",
-        text="line 15 is 0 / 0 for cluster j with probability C(m - m_j, M) / C(m, M)",
-        preconditions=("perfect assignment, M_t drawn uniformly, |M_t| = M",),
+        text="line 15 is $0 / 0$ for cluster $j$ with probability $C(m - m_j, M) / "
+        "C(m, M)$",
+        preconditions=("perfect assignment, $M_t$ drawn uniformly, $|M_t| = M$",),
         check=check_absence,
         control={"replacement": True},
         proof=prove_absence,
         proof_control={"replacement": True},
-        note="3.3e-7 a round and cluster for the paper's CIFAR runs (m = 200, M = 20, "
-        "k = 2). The controls draw with replacement.",
+        note=r"$3.3 \cdot 10^{-7}$ a round and cluster for the paper's CIFAR runs "
+        "$(m = 200, M = 20, k = 2)$. The controls draw with replacement.",
     ),
     row(
         id=RESAMPLING,
         place="Section 5, re-sampling",
-        text="dealing n samples out over 2 T folds multiplies the error floor by "
-        "sqrt(2 T)",
+        text="dealing $n$ samples out over $2 T$ folds multiplies the error floor by "
+        r"$\sqrt{2 T}$",
         preconditions=(
-            "Assumptions 1 and 2, alpha0 = 1/4, gamma = 1 / (2 p), two clusters",
-            "d << p m n / (2 T); least squares on all n as the other side",
+            r"Assumptions 1 and 2, $\alpha_0 = 1/4$, $\gamma = 1 / (2 p)$, two "
+            "clusters",
+            r"$d \ll p m n / (2 T)$; least squares on all $n$ as the other side",
         ),
         constants={"margin": 0.01},
         check=check_resampling,
         control={"folds": 1.0},
         margins=functools.partial(margins, *_FOLDED),
-        note="The control forgets the folds that only estimate identities: sqrt(T).",
+        note="The control forgets the folds that only estimate identities: "
+        r"$\sqrt{T}$.",
     ),
     row(
         id=PARTICIPATION,
         place="Algorithm 2, lines 4 and 14, against Section 5",
-        text="with |M_t| participants the floor is sigma sqrt(x d / ((2 - x) p |M_t| "
-        "n')) for gamma / |M_t|, and nearly free of |M_t| for line 14's gamma / m",
+        text=r"with $|M_t|$ participants the floor is $\sigma \sqrt{x d / ((2 - x) p "
+        r"|M_t| n')}$ for $\gamma / |M_t|$, and nearly free of $|M_t|$ for line 14's "
+        r"$\gamma / m$",
         preconditions=(
-            "Assumption 2 with |M_t| for m; two balanced clusters",
-            "x = 2 gamma p for gamma / |M_t|, and x |M_t| / m for gamma / m",
+            "Assumption 2 with $|M_t|$ for $m$; two balanced clusters",
+            r"$x = 2 \gamma p$ for $\gamma / |M_t|$, and $x |M_t| / m$ for $\gamma / "
+            "m$",
         ),
         constants={"exponent": -0.5, "margin": 0.05},
         check=check_participation,
@@ -361,7 +367,7 @@ STATEMENTS = (
         margins=functools.partial(
             margins, _PARTIAL._replace(num_clients=_SHARES[-1] * _PARTIAL.num_clients)
         ),
-        note="The analysis has M_t = [m]. The control claims the first form of line "
-        "14.",
+        note="The analysis has $M_t = [m]$. The control claims the first form of "
+        "line 14.",
     ),
 )

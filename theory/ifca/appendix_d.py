@@ -83,8 +83,8 @@ def check_first_rounds(_: Preset, *, multiple: float, conditioned: bool) -> Verd
             judged(0.999 * reached, float(np.max(error))),
         ],
         parts=["error", "attained"],
-        detail=f"error after T' rounds up to {np.max(error):.6f} of 1/4 at {len(error)}"
-        " worst recursions, x from 1e-5 to 1/8",
+        detail=f"error after $T'$ rounds up to {np.max(error):.6f} of $1/4$ at "
+        f"{len(error)} worst recursions, $x$ from $10^{{-5}}$ to $1/8$",
     )
 
 
@@ -120,8 +120,9 @@ def check_last_rounds(_: Preset, *, divisor: float = 32.0) -> Verdict:
                 coordinates={"part": np.array("attained")},
             ),
         ],
-        detail=f"at {len(step)} worst recursions what is left of the first error is up "
-        f"to {np.max(kept / limit):.6f} times eps0 / x; T'' from {np.min(rounds):.3g}",
+        detail=f"at {len(step)} worst recursions what is left of the first error is "
+        rf"up to {np.max(kept / limit):.6f} times $\varepsilon_0 / x$; $T''$ from "
+        f"{np.min(rounds):.3g}",
     )
 
 
@@ -149,36 +150,40 @@ def check_total(_: Preset, *, factor: float = 2.0) -> Verdict:
             judged(error, last),
         ],
         parts=["rounds", "error"],
-        detail=f"x (T' + T'' - T) up to {np.max((first + second - total) * step):.2g}, "
-        f"error over eps up to {np.max(error / last):.4f} at {len(step)} worst "
-        "recursions",
+        detail="$x (T' + T'' - T)$ up to "
+        rf"{np.max((first + second - total) * step):.2g}, error over $\varepsilon$ up "
+        f"to {np.max(error / last):.4f} at {len(step)} worst recursions",
     )
 
 
 def prove_first_rounds(*, multiple: str) -> list[Step]:
-    """(37), for all x in (0, 1), alpha0 and lambda <= L: log(multiple)/x rounds do.
+    r"""(37), for all $x \in (0, 1)$, $\alpha_0$ and $\lambda \le L$:
+    $\log(\text{multiple})/x$ rounds do.
 
-    Let u = sqrt(lambda/L) Delta and x = p lambda/(8 L). By Theorem 2 and (b), eps0 <=
-    x u/8, the error after t rounds is at most y u/2 + (1 - y) u/8, y = (1 - x)^t, and
-    alpha_t >= min(alpha0, 1/4) all along (`ifca.asm6.monotone.corrected`). As log(1 -
-    x) <= -x, y <= 1/multiple after any t >= log(multiple)/x; a factor sqrt(L/lambda)
-    >= 1 in the logarithm makes y smaller still. The bound rises with y, and at y =
-    1/multiple it is at most u/4. For multiple = 3 with equality: approached for x -> 0,
-    where y -> exp(-x t), and alpha0 -> 0.
+    Let $u = \sqrt{\lambda/L} \Delta$ and $x = p \lambda/(8 L)$. By Theorem 2 and (b),
+    $\varepsilon_0 \le x u/8$, the error after $t$ rounds is at most $y u/2 + (1 - y)
+    u/8$, $y = (1 - x)^t$, and $\alpha_t \ge \min(\alpha_0, 1/4)$ all along
+    (`ifca.asm6.monotone.corrected`). As $\log(1 - x) \le -x$, $y \le 1/\text{multiple}$
+    after any $t \ge \log(\text{multiple})/x$; a factor $\sqrt{L/\lambda} \ge 1$ in the
+    logarithm makes $y$ smaller still. The bound rises with $y$, and at $y =
+    1/\text{multiple}$ it is at most $u/4$. For $\text{multiple} = 3$ with equality:
+    approached for $x \to 0$, where $y \to \exp(-x t)$, and $\alpha_0 \to 0$.
     """
     y = 1 / Fraction(multiple)
     bound = y / 2 + (1 - y) / 8
-    text = "y/2 + (1 - y)/8 <= 1/4 at y = 1/multiple"
-    return [exactly(text, bound <= Fraction(1, 4), f"{bound} at y = {y}")]
+    text = r"$y/2 + (1 - y)/8 \le 1/4$ at $y = 1/\text{multiple}$"
+    return [exactly(text, bound <= Fraction(1, 4), f"{bound} at $y = {y}$")]
 
 
 def prove_last_rounds(*, divisor: str = "32") -> list[Step]:
-    """(39), for all parameters: T'' rounds leave eps0/x of u/4, and 2 eps0/x in all.
+    r"""(39), for all parameters: $T''$ rounds leave $\varepsilon_0/x$ of $u/4$, and $2
+    \varepsilon_0/x$ in all.
 
-    x = p lambda/(8 L), u = sqrt(lambda/L) Delta. From an error of at most u/4, t rounds
-    lead to at most (1 - x)^t u/4 + eps0/x, and (1 - x)^t <= exp(-x t). With exp(x T'')
-    = p Delta (lambda/L)^(3/2)/(divisor eps0), exp(-x T'') u/4 is eps0/x, which is the
-    number 32's doing, and both add up to the claim.
+    $x = p \lambda/(8 L)$, $u = \sqrt{\lambda/L} \Delta$. From an error of at most
+    $u/4$, $t$ rounds lead to at most $(1 - x)^t u/4 + \varepsilon_0/x$, and $(1 - x)^t
+    \le \exp(-x t)$. With $\exp(x T'') = p \Delta (\lambda/L)^{3/2}/(\text{divisor}
+    \varepsilon_0)$, $\exp(-x T'') u/4$ is $\varepsilon_0/x$, which is the number 32's
+    doing, and both add up to the claim.
     """
     import sympy
 
@@ -187,19 +192,22 @@ def prove_last_rounds(*, divisor: str = "32") -> list[Step]:
     step = p * low / (8 * high)
     kept = number * floor / (p * gap * root**3) * root * gap / 4
     return [
-        identity("exp(-x T'') u/4 = eps0/x", kept - floor / step),
-        identity("exp(-x T'') u/4 + eps0/x = 16 L eps0/(p lambda)",
+        identity(r"$\exp(-x T'') u/4 = \varepsilon_0/x$", kept - floor / step),
+        identity(r"$\exp(-x T'') u/4 + \varepsilon_0/x = 16 L \varepsilon_0/(p "
+        r"\lambda)$",
                  kept + floor / step - 16 * high / (p * low) * floor),
     ]  # fmt: skip
 
 
 def prove_total(*, factor: str = "2") -> list[Step]:
-    """T' + T'' <= T = log(factor Delta/eps)/x, and after T rounds or more at most eps.
+    r"""$T' + T'' \le T = \log(\text{factor} \cdot \Delta/\varepsilon)/x$, and after $T$
+    rounds or more at most $\varepsilon$.
 
-    exp(x (T' + T'')) = 4 sqrt(L/lambda) p Delta (lambda/L)^(3/2)/(32 eps0) = factor
-    Delta/eps. Rounds are whole: log(3)/x + 1 <= T' of them bring the error to u/4 or
-    less, as in step 2 of `corollary2.prove_bound`, and what is left of T is at least
-    T'', which does the rest (`prove_last_rounds`).
+    $\exp(x (T' + T'')) = 4 \sqrt{L/\lambda} p \Delta (\lambda/L)^{3/2}/(32
+    \varepsilon_0) = \text{factor} \cdot \Delta/\varepsilon$. Rounds are whole:
+    $\log(3)/x + 1 \le T'$ of them bring the error to $u/4$ or less, as in step 2 of
+    `corollary2.prove_bound`, and what is left of $T$ is at least $T''$, which does the
+    rest (`prove_last_rounds`).
     """
     import flint
     import sympy
@@ -210,9 +218,9 @@ def prove_total(*, factor: str = "2") -> list[Step]:
     eps = 16 * high / (p * low) * floor
     return [
         *prove_last_rounds(),
-        identity("exp(x (T' + T'')) = factor Delta/eps",
+        identity(r"$\exp(x (T' + T'')) = \text{factor} \cdot \Delta/\varepsilon$",
                  both - sympy.Rational(factor) * gap / eps),
-        nonnegative("log(4/3) >= 1/16",
+        nonnegative(r"$\log(4/3) \ge 1/16$",
                     lambda: (flint.arb(4) / 3).log() - flint.arb(1) / 16, {}),
     ]  # fmt: skip
 
@@ -273,19 +281,21 @@ def check_final_floor(
     return combine(
         statement,
         sides,
-        detail=f"eps0 is up to {np.exp(np.max(given - claimed)):.4g} times the display "
-        f"at {given.size} settings, Delta up to {np.max(s.separation):.3g}; allowed "
-        f"{np.exp(constant):.4g}",
+        detail=rf"$\varepsilon_0$ is up to {np.exp(np.max(given - claimed)):.4g} times "
+        rf"the display at {given.size} settings, $\Delta$ up to "
+        f"{np.max(s.separation):.3g}; allowed {np.exp(constant):.4g}",
     )
 
 
 def prove_final_floor(*, hidden: str = "1536") -> list[Step]:
-    """eps0 <= `hidden` times (38) for alpha >= 1/4 and all else, term by term.
+    r"""$\varepsilon_0 \le \mathtt{hidden}$ times (38) for $\alpha \ge 1/4$ and all
+    else, term by term.
 
-    Theorem 2's terms, 8 v/(delta0 L sqrt(p m n')), 96 eta^2/(delta0 alpha^2 lambda^2
-    Delta^4 n') and 16 sqrt(2) v eta k^(3/2)/(delta0^(3/2) alpha lambda L Delta^2
-    sqrt(m) n'), fall in alpha. At alpha = 1/4 each is a number times the same term of
-    (38), and `hidden` less that number is not negative; for the second it is 0.
+    Theorem 2's terms, $8 v/(\delta_0 L \sqrt{p m n'})$, $96 \eta^2/(\delta_0 \alpha^2
+    \lambda^2 \Delta^4 n')$ and $16 \sqrt{2} v \eta k^{3/2}/(\delta_0^{3/2} \alpha
+    \lambda L \Delta^2 \sqrt{m} n')$, fall in $\alpha$. At $\alpha = 1/4$ each is a
+    number times the same term of (38), and `hidden` less that number is not negative;
+    for the second it is 0.
     """
     import sympy
 
@@ -299,7 +309,7 @@ def prove_final_floor(*, hidden: str = "1536") -> list[Step]:
     floor = (8 * first, 96 * second / alpha**2, 16 * sympy.sqrt(2) * third / alpha)
     return [
         no_negative_term(
-            f"the {name} term at alpha = 1/4 is at most hidden times that of (38)",
+            rf"the {name} term at $\alpha = 1/4$ is at most hidden times that of (38)",
             sympy.Rational(hidden) * claimed - given.subs(alpha, sympy.Rational(1, 4)),
         )
         for name, given, claimed in zip(
@@ -318,12 +328,13 @@ EQ40, CONDITION = "ifca.eq40", "ifca.eq40.condition"
 
 
 def prove_chain(*, doubled: bool = False) -> list[Step]:
-    """The chain below (40), for all parameters, with 8/c in the power alone.
+    r"""The chain below (40), for all parameters, with $8/c$ in the power alone.
 
-    k T delta0 with T = (8 L/(p lambda)) log(p lambda Delta/(8 L eps0)), which is at
-    most (8 L/(p lambda)) log(Delta/eps0), as p lambda/(8 L) <= 1. Write X for that
-    logarithm and D for log(m n'): log((m n')^(c/8)) = (c/8) D. The last step is
-    log(Delta/eps0) <= log(1/eps0), as Delta <= 1.
+    $k T \delta_0$ with $T = (8 L/(p \lambda)) \log(p \lambda \Delta/(8 L
+    \varepsilon_0))$, which is at most $(8 L/(p \lambda)) \log(\Delta/\varepsilon_0)$,
+    as $p \lambda/(8 L) \le 1$. Write $X$ for that logarithm and $D$ for $\log(m n')$:
+    $\log((m n')^{c/8}) = (c/8) D$. The last step is $\log(\Delta/\varepsilon_0) \le
+    \log(1/\varepsilon_0)$, as $\Delta \le 1$.
     """
     import sympy
 
@@ -333,36 +344,40 @@ def prove_chain(*, doubled: bool = False) -> list[Step]:
     each = p * low * failure / (c * k * high * data)
     right = failure * log / (c / 8 * data) * (8 / c if doubled else 1)
     return [
-        identity("(8 k L/(p lambda)) X delta0 = delta X/log((m n')^(c/8))",
+        identity(r"$(8 k L/(p \lambda)) X \delta_0 = \delta X/\log((m n')^{c/8})$",
                  8 * k * high / (p * low) * log * each - right),
     ]  # fmt: skip
 
 
 def prove_missing(*, exponent: int = 60) -> list[Step]:
-    """p = C log(m n')/m with C = 80 is not enough: m = 1e5, n' = 10, delta = 1e-60.
+    r"""$p = C \log(m n')/m$ with $C = 80$ is not enough: $m = 10^5$, $n' = 10$, $\delta
+    = 10^{-60}$.
 
-    p <= 1/4 = 1/k, so the point is admitted. With delta0 <= p delta/64, as c k = 64,
-    lambda <= L and log(m n') >= 1, and p <= 1: delta0/4 <= delta/256, and the claim
-    2 exp(-p m/8) <= delta0/4 would give log 2 - 10 log(m n') <= log(delta/256). For any
-    other C a small enough delta does the same, as p m does not depend on delta.
+    $p \le 1/4 = 1/k$, so the point is admitted. With $\delta_0 \le p \delta/64$, as $c
+    k = 64$, $\lambda \le L$ and $\log(m n') \ge 1$, and $p \le 1$: $\delta_0/4 \le
+    \delta/256$, and the claim $2 \exp(-p m/8) \le \delta_0/4$ would give $\log 2 - 10
+    \log(m n') \le \log(\delta/256)$. For any other $C$ a small enough $\delta$ does the
+    same, as $p m$ does not depend on $\delta$.
     """
     import flint
 
     data = lambda: flint.arb(10**6).log()
     return [
-        nonnegative("p = 80 log(1e6)/1e5 <= 1/4",
+        nonnegative(r"$p = 80 \log(10^6)/10^5 \le 1/4$",
                     lambda: flint.arb(1) / 4 - 80 * data() / 10**5, {}),
-        nonnegative("log 2 - 10 log(1e6) > log(delta/256)",
+        nonnegative(r"$\log 2 - 10 \log(10^6) > \log(\delta/256)$",
                     lambda: flint.arb(2).log() - 10 * data() + flint.arb(256).log()
                     + exponent * flint.arb(10).log(), {}, strict=True),
     ]  # fmt: skip
 
 
 def prove_condition(*, constant: str = "1") -> list[Step]:
-    """p m >= 8 log(8/delta0), delta0 of (40), gives 2 exp(-p m/8) <= delta0/4.
+    r"""$p m \ge 8 \log(8/\delta_0)$, $\delta_0$ of (40), gives $2 \exp(-p m/8) \le
+    \delta_0/4$.
 
-    2 exp(-p m/8) falls with p m, and at the edge it is 2 (delta0/8)^constant, with
-    constant = 1 exactly delta0/4; 8/delta0 = 8 c k L log(m n')/(p lambda delta).
+    $2 \exp(-p m/8)$ falls with $p m$, and at the edge it is $2
+    (\delta_0/8)^{\text{constant}}$, with constant $= 1$ exactly $\delta_0/4$;
+    $8/\delta_0 = 8 c k L \log(m n')/(p \lambda \delta)$.
     """
     import sympy
 
@@ -372,9 +387,9 @@ def prove_condition(*, constant: str = "1") -> list[Step]:
     number = sympy.Rational(constant)
     claimed = p * low * failure / (c * k * high * data)
     return [
-        identity("2 exp(-p m/8) = delta0/4 at the edge",
+        identity(r"$2 \exp(-p m/8) = \delta_0/4$ at the edge",
                  2 * (each / 8) ** number - each / 4),
-        identity("8/delta0 = 8 c k L log(m n')/(p lambda delta)",
+        identity(r"$8/\delta_0 = 8 c k L \log(m n')/(p \lambda \delta)$",
                  8 / claimed - 8 * c * k * high * data / (p * low * failure)),
     ]  # fmt: skip
 
@@ -414,8 +429,8 @@ def check_chain(
             "floor": floor,
             "part": np.array([["equation"], ["rounds"], ["end"]]),
         },
-        detail=f"c = {c:g}: the two sides of the equation differ by a factor "
-        f"{np.exp(np.max(gap)):.4g}; Delta at most {np.max(separation):g}",
+        detail=f"$c = {c:g}$: the two sides of the equation differ by a factor "
+        rf"{np.exp(np.max(gap)):.4g}; $\Delta$ at most {np.max(separation):g}",
     )
 
 
@@ -454,78 +469,83 @@ def check_condition(
         statement,
         sides,
         parts=["enough", "edge"][: len(sides)],
-        detail=f"{np.sum(kept)} points at the edge of the condition, delta from 0.1 to "
-        f"1e-60: log of the two sides' ratio up to {np.max((left - right)[kept]):.4g}",
+        detail=rf"{np.sum(kept)} points at the edge of the condition, $\delta$ from "
+        "0.1 to $10^{-60}$: log of the two sides' ratio up to "
+        f"{np.max((left - right)[kept]):.4g}",
     )
 
 
 _RECURSION = (
-    "Theorem 2 in every round, alpha0 > 0",
-    "(b): (8 L / (p lambda)) eps0 <= sqrt(lambda / L) Delta / 8",
+    r"Theorem 2 in every round, $\alpha_0 > 0$",
+    r"(b): $(8 L / (p \lambda)) \varepsilon_0 \le \sqrt{\lambda / L} \Delta / 8$",
 )
 
 STATEMENTS = (
     row(
         id=EQ37,
         place="Appendix D, (37)",
-        text="after T' >= (8 L / (p lambda)) log(4 sqrt(L / lambda)) rounds "
-        "|theta_j - theta_j*| <= sqrt(lambda / L) Delta / 4",
+        text=r"after $T' \ge (8 L / (p \lambda)) \log(4 \sqrt{L / \lambda})$ rounds "
+        r"$|\theta_j - \theta_j^*| \le \sqrt{\lambda / L} \Delta / 4$",
         preconditions=_RECURSION,
-        constants={"4 sqrt(L / lambda), sharp": 3.0},
+        constants={r"$4 \sqrt{L / \lambda}$, sharp": 3.0},
         check=functools.partial(check_first_rounds, conditioned=True, multiple=4.0),
         control={"multiple": 2.9},
         proof=functools.partial(prove_first_rounds, multiple="4"),
         proof_control={"multiple": "2.9"},
-        note="sqrt(L / lambda) is not needed: the start already carries sqrt(lambda / "
-        "L), which the display before (a) drops. The controls have 2.9 for 4.",
+        note=r"$\sqrt{L / \lambda}$ is not needed: the start already carries "
+        r"$\sqrt{\lambda / L}$, which the display before (a) drops. The controls "
+        "have 2.9 for 4.",
     ),
     row(
         id=f"{EQ37}.sharp",
         place="Appendix D, (37), sharp form",
-        text="T' >= (8 L / (p lambda)) log 3 rounds are enough",
+        text=r"$T' \ge (8 L / (p \lambda)) \log 3$ rounds are enough",
         preconditions=_RECURSION,
         constants={"multiple": 3.0},
         check=functools.partial(check_first_rounds, conditioned=False, multiple=3.0),
         control={"multiple": 2.99},
         proof=functools.partial(prove_first_rounds, multiple="3"),
         proof_control={"multiple": "2.99"},
-        note="The best number for the recursion: y / 2 + (1 - y) / 8 <= 1/4 takes y = "
-        "exp(-x T') <= 1/3, attained as alpha0 and x go to 0. The controls have 2.99.",
+        note=r"The best number for the recursion: $y / 2 + (1 - y) / 8 \le 1/4$ takes "
+        r"$y = \exp(-x T') \le 1/3$, attained as $\alpha_0$ and $x$ go to 0. The "
+        "controls have 2.99.",
     ),
     row(
         id=EQ39,
         place="Appendix D, (39)",
-        text="T'' = (8 L / (p lambda)) log((p Delta / (32 eps0)) (lambda / L)^(3/2)) "
-        "more rounds leave (8 L / (p lambda)) eps0 of sqrt(lambda / L) Delta / 4, so "
-        "|theta_j - theta_j*| <= (16 L / (p lambda)) eps0",
+        text=r"$T'' = (8 L / (p \lambda)) \log((p \Delta / (32 \varepsilon_0)) "
+        r"(\lambda / L)^{3/2})$ more rounds leave $(8 L / (p \lambda)) "
+        r"\varepsilon_0$ of $\sqrt{\lambda / L} \Delta / 4$, so $|\theta_j - "
+        r"\theta_j^*| \le (16 L / (p \lambda)) \varepsilon_0$",
         preconditions=_RECURSION,
         constants={"32": 32.0},
         check=check_last_rounds,
         control={"divisor": 32.5},
         proof=prove_last_rounds,
         proof_control={"divisor": "32.5"},
-        note="T'' >= 0 by (b). The controls have 32.5 for 32.",
+        note=r"$T'' \ge 0$ by (b). The controls have 32.5 for 32.",
     ),
     row(
         id=TOTAL,
         place="Corollary 2 and Appendix D, below (39)",
-        text="T' + T'' <= T = (8 L / (p lambda)) log(2 Delta / eps), eps = 16 L eps0 / "
-        "(p lambda), and after T rounds |theta_j - theta_j*| <= eps",
+        text=r"$T' + T'' \le T = (8 L / (p \lambda)) \log(2 \Delta / \varepsilon)$, "
+        r"$\varepsilon = 16 L \varepsilon_0 / (p \lambda)$, and after $T$ rounds "
+        r"$|\theta_j - \theta_j^*| \le \varepsilon$",
         preconditions=_RECURSION,
         check=check_total,
         control={"factor": 1.99},
         proof=prove_total,
         proof_control={"factor": "1.99"},
-        note="The first is an equality. The controls have 1.99 Delta.",
+        note=r"The first is an equality. The controls have $1.99 \Delta$.",
     ),
     row(
         id=EQ38,
         place="Appendix D, (38), as in the text at hand",
-        text="for alpha >= 1/4, eps0 <~ v / (delta0 L sqrt(p m n')) + eta^2 k / "
-        "(delta0 lambda^2 Delta^{4n'}) + v eta k^(3/2) / (delta0^(3/2) lambda L "
-        "Delta^2 sqrt(m n'))",
+        text=r"for $\alpha \ge 1/4$, $\varepsilon_0 \lesssim v / (\delta_0 L \sqrt{p "
+        r"m n'}) + \eta^2 k / (\delta_0 \lambda^2 \Delta^{4n'}) + v \eta k^{3/2} "
+        r"/ (\delta_0^{3/2} \lambda L \Delta^2 \sqrt{m n'})$",
         preconditions=PRECONDITIONS,
-        claimed="<~, constant unnamed",
+        claimed=r"$\lesssim$, constant unnamed",
         expected=Status.VIOLATED,
         fault="misprint",
         # Where Delta is smallest, the case with the least room.
@@ -534,17 +554,17 @@ STATEMENTS = (
             check_final_floor, statement=EQ38, exponent=True, allowance=1e6
         ),
         control={"exponent": False, "allowance": 1.0},
-        note="A slip, perhaps of the text's extraction: Delta^{4n'} is n' in the wrong "
-        "place, and for Delta > 1 it makes the second term vanish, whatever constant "
-        "<~ hides: a million times 1536 is granted. The control has Delta^4 n', and "
-        "1536 alone.",
+        note=r"A slip, perhaps of the text's extraction: $\Delta^{4n'}$ is $n'$ in "
+        r"the wrong place, and for $\Delta > 1$ it makes the second term vanish, "
+        r"whatever constant $\lesssim$ hides: a million times 1536 is granted. The "
+        r"control has $\Delta^4 n'$, and 1536 alone.",
     ),
     row(
         id=f"{EQ38}.corrected",
         place="Appendix D, (38)",
-        text="for alpha >= 1/4, eps0 <~ v / (delta0 L sqrt(p m n')) + eta^2 / (delta0 "
-        "lambda^2 Delta^4 n') + v eta k^(3/2) / (delta0^(3/2) lambda L Delta^2 "
-        "sqrt(m) n')",
+        text=r"for $\alpha \ge 1/4$, $\varepsilon_0 \lesssim v / (\delta_0 L \sqrt{p "
+        r"m n'}) + \eta^2 / (\delta_0 \lambda^2 \Delta^4 n') + v \eta k^{3/2} / "
+        r"(\delta_0^{3/2} \lambda L \Delta^2 \sqrt{m} n')$",
         preconditions=PRECONDITIONS,
         constants={"<~": _HIDDEN},
         check=functools.partial(
@@ -557,46 +577,48 @@ STATEMENTS = (
         control={"clusters_power": -0.5},
         proof=prove_final_floor,
         proof_control={"hidden": "1535"},
-        note="Without the k that (38) and the first display of Appendix D add to "
-        "Theorem 2's second term. The control divides that term by sqrt(k), that of "
-        "the proof claims 1535.",
+        note="Without the $k$ that (38) and the first display of Appendix D add to "
+        r"Theorem 2's second term. The control divides that term by $\sqrt{k}$, "
+        "that of the proof claims 1535.",
     ),
     row(
         id=EQ40,
         place="Appendix D, (40) and the display below it",
-        text="k T delta0 <= (8 k L / (p lambda)) log(Delta / eps0) delta0 = (8 delta / "
-        "c) log(Delta / eps0) / log((m n')^(c/8)) <= delta log(1 / eps0) / "
-        "log((m n')^(c/8)), delta0 = p lambda delta / (c k L log(m n'))",
-        preconditions=("c > 0", "Delta <= 1, unsaid, for the last step"),
+        text=r"$k T \delta_0 \le (8 k L / (p \lambda)) \log(\Delta / \varepsilon_0) "
+        r"\delta_0 = (8 \delta / c) \log(\Delta / \varepsilon_0) / \log((m "
+        r"n')^{c/8}) \le \delta \log(1 / \varepsilon_0) / \log((m n')^{c/8})$, "
+        r"$\delta_0 = p \lambda \delta / (c k L \log(m n'))$",
+        preconditions=("$c > 0$", r"$\Delta \le 1$, unsaid, for the last step"),
         expected=Status.VIOLATED,
         fault="misprint",
         check=functools.partial(check_chain, statement=EQ40, doubled=True),
         control={"doubled": False},
-        note="8 / c stands in front and in the power: right for c = 8 only, checked at "
-        "c = 16. Harmless, c may be larger. The control has it in the power alone.",
+        note="$8 / c$ stands in front and in the power: right for $c = 8$ only, "
+        "checked at $c = 16$. Harmless, $c$ may be larger. The control has it in the "
+        "power alone.",
     ),
     row(
         id=f"{EQ40}.corrected",
         place="Appendix D, (40) and the display below it",
-        text="k T delta0 <= (8 k L / (p lambda)) log(Delta / eps0) delta0 = delta "
-        "log(Delta / eps0) / log((m n')^(c/8)) <= delta log(1 / eps0) / "
-        "log((m n')^(c/8))",
-        preconditions=("c > 0", "Delta <= 1"),
+        text=r"$k T \delta_0 \le (8 k L / (p \lambda)) \log(\Delta / \varepsilon_0) "
+        r"\delta_0 = \delta \log(\Delta / \varepsilon_0) / \log((m n')^{c/8}) \le "
+        r"\delta \log(1 / \varepsilon_0) / \log((m n')^{c/8})$",
+        preconditions=("$c > 0$", r"$\Delta \le 1$"),
         check=functools.partial(
             check_chain, statement=f"{EQ40}.corrected", doubled=False
         ),
         control={"doubled": True, "c": 8.1},
         proof=prove_chain,
         proof_control={"doubled": True},
-        note="The controls have the printed 8 / c in front, that of the check at c = "
-        "8.1.",
+        note="The controls have the printed $8 / c$ in front, that of the check at "
+        "$c = 8.1$.",
     ),
     row(
         id=CONDITION,
         place="Theorem 2 at the failure probability of (40)",
-        text="p >= C log(m n') / m, as in Assumption 6, gives 2 exp(-p m / 8) <= "
-        "delta0 / 4 for every delta in (0, 1)",
-        preconditions=("k = 4, c = 16", "C = 80, p <= 1/k"),
+        text=r"$p \ge C \log(m n') / m$, as in Assumption 6, gives $2 \exp(-p m / 8) "
+        r"\le \delta_0 / 4$ for every $\delta \in (0, 1)$",
+        preconditions=("$k = 4$, $c = 16$", r"$C = 80$, $p \le 1/k$"),
         expected=Status.VIOLATED,
         fault="printed",
         check=functools.partial(
@@ -605,16 +627,16 @@ STATEMENTS = (
         control={"complete": True, "constant": 1.0},
         proof=prove_missing,
         proof_control={"exponent": 50},
-        note="No C is enough for all delta and L / lambda: a condition is missing. The "
-        "control has the complete condition; that of the proof delta = 1e-50, which is "
-        "not small enough.",
+        note=r"No $C$ is enough for all $\delta$ and $L / \lambda$: a condition is "
+        r"missing. The control has the complete condition; that of the proof $\delta "
+        "= 10^{-50}$, which is not small enough.",
     ),
     row(
         id=f"{CONDITION}.corrected",
         place="Theorem 2 at the failure probability of (40)",
-        text="p m >= 8 log(8 c k L log(m n') / (p lambda delta)) gives 2 exp(-p m / 8) "
-        "<= delta0 / 4",
-        preconditions=("k = 4, c = 16", "p <= 1/k"),
+        text=r"$p m \ge 8 \log(8 c k L \log(m n') / (p \lambda \delta))$ gives $2 "
+        r"\exp(-p m / 8) \le \delta_0 / 4$",
+        preconditions=("$k = 4$, $c = 16$", r"$p \le 1/k$"),
         constants={"C": 8.0},
         check=functools.partial(
             check_condition,

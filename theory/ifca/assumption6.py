@@ -80,20 +80,22 @@ def check_conditions(_: Preset, *, samples_constant: float = 4.0) -> Verdict:
             ),
         ],
         parts=["identities", "quarter"],
-        detail=f"P(wrong identity) up to {np.max(union):.4f} at the edge in n' (1/2 "
-        f"allowed), P(fewer than a quarter) / (delta / 8) up to "
-        f"{np.max(left / failure * 8):.2g} at the edge in p",
+        detail=rf"$P(\text{{wrong identity}})$ up to {np.max(union):.4f} at the edge "
+        r"in $n'$ (1/2 allowed), $P(\text{fewer than a quarter}) / (\delta / 8)$ up "
+        f"to {np.max(left / failure * 8):.2g} at the edge in $p$",
     )
 
 
 def prove_conditions(*, samples_constant: str = "4") -> list[Step]:
-    """P(E_i) >= 1/2 and |S_j cap S_j*| >= p_j m/4 at n' >= C (2k - 3) eta^2/(alpha0^2
-    lambda^2 Delta^4), C = 4, and p m >= 8 log(8/delta), for all k and problems.
+    r"""$P(E_i) \ge 1/2$ and $|S_j \cap S_j^*| \ge p_j m/4$ at $n' \ge C (2k - 3)
+    \eta^2/(\alpha_0^2 \lambda^2 \Delta^4)$, $C = 4$, and $p m \ge 8 \log(8/\delta)$,
+    for all $k$ and problems.
 
-    By `ifca.lem3.sharp` and the union of k - 1 rivals P(not E_i) <= (k - 1) y/(1 + y),
-    y = 4 x, which rises with y, and y <= a/(2k - 3) with a = 4/C. Clients are
-    independent, so Hoeffding: fewer than a quarter of p_j m are right with probability
-    at most exp(-2 (1/4)^2 p_j m) <= exp(-log(8/delta)) = delta/8 <= delta/4.
+    By `ifca.lem3.sharp` and the union of $k - 1$ rivals $P(\text{not }E_i) \le (k - 1)
+    y/(1 + y)$, $y = 4 x$, which rises with $y$, and $y \le a/(2k - 3)$ with $a = 4/C$.
+    Clients are independent, so Hoeffding: fewer than a quarter of $p_j m$ are right
+    with probability at most $\exp(-2 (1/4)^2 p_j m) \le \exp(-\log(8/\delta)) =
+    \delta/8 \le \delta/4$.
     """
     import sympy
 
@@ -103,27 +105,29 @@ def prove_conditions(*, samples_constant: str = "4") -> list[Step]:
     ratio = 4 / Fraction(samples_constant)
     more = sympy.Symbol("k - 2", nonnegative=True)
     return [
-        identity("1/2 - (k - 1) y/(1 + y) = (2k - 3) (1 - a)/(2 (2k - 3 + a))",
+        identity("$1/2 - (k - 1) y/(1 + y) = (2k - 3) (1 - a)/(2 (2k - 3 + a))$",
                  rest - (2 * k - 3) * (1 - a) / (2 * (2 * k - 3 + a))),
-        no_negative_term("(2k - 3) (1 - a) >= 0 at a = 4/C, for all k >= 2",
+        no_negative_term(r"$(2k - 3) (1 - a) \ge 0$ at $a = 4/C$, for all $k \ge 2$",
                          (2 * more + 1) * (1 - sympy.Rational(ratio))),
         exactly("2 (1/4)^2 * 8 = 1", 2 * Fraction(1, 16) * 8 == 1),
     ]  # fmt: skip
 
 
 def prove_kept_closeness(*, excess: str = "1") -> list[Step]:
-    """alpha_t >= min(alpha0, 1/4) for all t where Theorem 2's bound holds.
+    r"""$\alpha_t \ge \min(\alpha_0, 1/4)$ for all $t$ where Theorem 2's bound holds.
 
-    In units of sqrt(lambda/L) Delta errors of at most E = 1/2 - min(alpha0, 1/4) stay
-    so: (1 - x) E + eps0 - E = -x (E - excess/4) at eps0 = excess x/4, which is not
-    positive for excess <= 1, as E = 1/4 + b, b >= 0.
+    In units of $\sqrt{\lambda/L} \Delta$ errors of at most $E = 1/2 - \min(\alpha_0,
+    1/4)$ stay so: $(1 - x) E + \varepsilon_0 - E = -x (E - \text{excess}/4)$ at
+    $\varepsilon_0 = \text{excess} \cdot x/4$, which is not positive for excess $\le 1$,
+    as $E = 1/4 + b$, $b \ge 0$.
     """
     import sympy
 
     b, x = sympy.symbols("b x", nonnegative=True)
     edge, floor = sympy.Rational(1, 4) + b, sympy.Rational(excess) * x / 4
     return [
-        no_negative_term("E - (1 - x) E - excess x/4 >= 0 for E = 1/4 + b",
+        no_negative_term(r"$E - (1 - x) E - \text{excess} \cdot x/4 \ge 0$ for $E = "
+        "1/4 + b$",
                          edge - (1 - x) * edge - floor),
     ]  # fmt: skip
 
@@ -180,8 +184,9 @@ def check_separation(_: Preset, *, samples_power: float = 1.0) -> Verdict:
                 for one in ratios
             ),
         ],
-        detail=f"needed over enough from {np.min(ratio):.3g} to {np.max(ratio):.3g} at "
-        f"{len(ratio)} points with n' up to 1e18 and m up to 1e36",
+        detail=f"needed over enough from {np.min(ratio):.3g} to {np.max(ratio):.3g} "
+        f"at {len(ratio)} points with $n'$ up to $10^{{18}}$ and $m$ up to "
+        "$10^{36}$",
     )
 
 
@@ -245,9 +250,9 @@ def check_monotone(preset: Preset, *, above: float = 0.0) -> Verdict:
     settled = np.mean(increased[_ROUNDS // 2 :])
     increased &= errors[:-1] >= above * np.median(errors[-1])
     detail = (
-        f"{errors.shape[1]} runs of {_ROUNDS} rounds, started at "
-        f"alpha0 = 1/4 and at the truth; {settled:.1%} of the steps after round "
-        f"{_ROUNDS // 2} increase an error"
+        rf"{errors.shape[1]} runs of {_ROUNDS} rounds, started at $\alpha_0 = 1/4$ and "
+        f"at the truth; {settled:.1%} of the steps after round {_ROUNDS // 2} "
+        "increase an error"
     )
     return at_most(
         MONOTONE,
@@ -300,7 +305,7 @@ def check_kept_closeness(preset: Preset, *, excess: float = 1.0) -> Verdict:
         ],
         parts=["recursion", "runs"],
         detail=f"worst recursion: error up to {np.max(largest - allowed):+.2g} from "
-        f"the edge; runs: smallest alpha {np.min(closeness):.4f}",
+        rf"the edge; runs: smallest $\alpha {np.min(closeness):.4f}$",
     )
 
 
@@ -308,37 +313,47 @@ STATEMENTS = (
     row(
         id=ASM6,
         place="Assumption 6",
-        text="n' >~ k eta^2 / (alpha0^2 lambda^2 Delta^4) and p >~ log(m n') / m make "
-        "P(E_i) >= 1/2 and |S_j cap S_j*| >= p_j m / 4 with probability 1 - delta/4",
-        preconditions=("Assumptions 3-5", "fresh folds of n' samples"),
-        constants={"C of n', with 2k - 3": 4.0, "C of p m, with log(8/delta)": 8.0},
-        claimed="unnamed; Lemma 3's proof would ask for 16 (k - 1)",
+        text=r"$n' \gtrsim k \eta^2 / (\alpha_0^2 \lambda^2 \Delta^4)$ and $p \gtrsim "
+        r"\log(m n') / m$ make $P(E_i) \ge 1/2$ and $|S_j \cap S_j^*| \ge p_j m / 4$ "
+        r"with probability $1 - \delta/4$",
+        preconditions=("Assumptions 3-5", "fresh folds of $n'$ samples"),
+        constants={
+            "$C$ of $n'$, with $2k - 3$": 4.0,
+            r"$C$ of $p m$, with $\log(8/\delta)$": 8.0,
+        },
+        claimed="unnamed; Lemma 3's proof would ask for $16 (k - 1)$",
         check=check_conditions,
         control={"samples_constant": 3.9},
         proof=prove_conditions,
         proof_control={"samples_constant": "3.9"},
-        note="For k = 2 and n' = 1 the constant 4 is the best. The controls claim 3.9.",
+        note="For $k = 2$ and $n' = 1$ the constant 4 is the best. The controls "
+        "claim 3.9.",
         margins=functools.partial(assumption6, _setting()),
     ),
     row(
         id=SEPARATION,
         place="Assumption 6, last display",
-        text="Delta >= C max(alpha0^(-2/5) n'^(-1/5), alpha0^(-1/3) m^(-1/6) "
-        "n'^(-1/3)) makes eps0 small enough, C free of m, n', alpha0",
-        preconditions=("eps0 of Theorem 2 with sqrt(m) n' in its third term",),
+        text=r"$\Delta \ge C \max(\alpha_0^{-2/5} n'^{-1/5}, \alpha_0^{-1/3} "
+        r"m^{-1/6} n'^{-1/3})$ makes $\varepsilon_0$ small enough, $C$ free of "
+        r"$m$, $n'$, $\alpha_0$",
+        preconditions=(
+            r"$\varepsilon_0$ of Theorem 2 with $\sqrt{m} n'$ in its "
+            "third term",
+        ),
         check=check_separation,
         control={"samples_power": 0.5},
-        note="The display fits sqrt(m) n'; the control has sqrt(m n'), as Theorem 2 "
-        "stands in the text at hand, for which no constant would do. The first term of "
-        "eps0 asks for C1 (m n')^(-1/2) besides, which n'^(-1/5) exceeds. The term "
-        "with m^(-1/6) decides only where n' is too small for Assumption 6, as the "
-        "third term of eps0 is not needed (`ifca.thm2.explicit`).",
+        note=r"The display fits $\sqrt{m} n'$; the control has $\sqrt{m n'}$, as "
+        "Theorem 2 stands in the text at hand, for which no constant would do. The "
+        r"first term of $\varepsilon_0$ asks for $C_1 (m n')^{-1/2}$ besides, which "
+        "$n'^{-1/5}$ exceeds. The term with $m^{-1/6}$ decides only where $n'$ "
+        r"is too small for Assumption 6, as the third term of $\varepsilon_0$ is not "
+        "needed (`ifca.thm2.explicit`).",
     ),
     row(
         id=MONOTONE,
         place="Appendix D, second and fifth sentence",
-        text="|theta_j^(t+1) - theta_j*| <= |theta_j^(t) - theta_j*| for all t, so "
-        "alpha_0, alpha_1, ... does not decrease",
+        text=r"$|\theta_j^{(t+1)} - \theta_j^*| \le |\theta_j^{(t)} - \theta_j^*|$ "
+        r"for all $t$, so $\alpha_0$, $\alpha_1$, ... does not decrease",
         preconditions=("Assumptions 3-6, the hidden constants as in `ifca.asm6`",),
         expected=Status.VIOLATED,
         fault="printed",
@@ -352,17 +367,18 @@ STATEMENTS = (
     row(
         id=f"{MONOTONE}.corrected",
         place="Appendix D",
-        text="alpha_t >= min(alpha_0, 1/4) for all t",
+        text=r"$\alpha_t \ge \min(\alpha_0, 1/4)$ for all $t$",
         preconditions=(
             "Assumptions 3-6, the hidden constants as in `ifca.asm6`",
-            "eps0 <= (p lambda / 8L) sqrt(lambda / L) Delta / 4, and the bound of "
-            "Theorem 2 in every round",
+            r"$\varepsilon_0 \le (p \lambda / 8L) \sqrt{\lambda / L} \Delta / 4$, "
+            "and the bound of Theorem 2 in every round",
         ),
         check=check_kept_closeness,
         control={"excess": 1.02},
         proof=prove_kept_closeness,
         proof_control={"excess": "1.02"},
-        note="All that is used later. The controls allow eps0 to be 2 % larger.",
+        note=r"All that is used later. The controls allow $\varepsilon_0$ to be 2 % "
+        "larger.",
         margins=functools.partial(assumption6, _setting()),
     ),
 )

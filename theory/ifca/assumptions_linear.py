@@ -90,24 +90,25 @@ def check_closeness(
             judged(base, float(np.max(bases)), rounding=1e-6),
         ],
         parts=["midpoint", "random", "multipliers", "best multiplier"],
-        detail="alpha0 = 0 at the midpoint; at random starts P(alpha0 > 0) = "
-        + ", ".join(f"{rate:.2g} (d = {number})" for rate, number in rates)
-        + f", mean alpha0 {np.mean(closeness(*wide)):.2f} (d = 100)",
+        detail=r"$\alpha_0 = 0$ at the midpoint; at random starts $P(\alpha_0 > 0)$ = "
+        + ", ".join(f"{rate:.2g} $(d = {number})$" for rate, number in rates)
+        + rf", mean $\alpha_0 {np.mean(closeness(*wide)):.2f} (d = 100)$",
     )
 
 
 def prove_closeness(*, matchings: int = 2) -> Sequence[Step]:
-    """alpha0 = 0 at the midpoint, and P(alpha0 > 0) <= 2 B^(-d/2) at random starts.
+    r"""$\alpha_0 = 0$ at the midpoint, and $P(\alpha_0 > 0) \le 2 B^{-d/2}$ at random
+    starts.
 
-    1. The midpoint is Delta/2 from either truth, whatever the matching.
-    2. alpha0 > 0 under a matching is |theta_j - theta_j*| < Delta/2 for j = 1, 2, so
-       that Q < 0 for Q = 4 |theta_1 - theta_1*|^2 + 4 |theta_2 - theta_2*|^2 - 2
-       |theta_1* - theta_2*|^2, a quadratic form of four normal numbers per feature. By
-       Markov's inequality P(Q < 0) <= E exp(-s Q) = B(s)^(-d/2), B(s) = det(I + 2 s A)
-       = (1 + 16 s) (1 + 8 s - 64 s^2), A the matrix of Q in one feature, where I + 2 s
-       A is positive definite: up to the first root of B. Its largest value is at s = (1
-       + sqrt 19)/48.
-    3. There are `matchings` = 2 of them, equally likely to do.
+    1. The midpoint is $\Delta/2$ from either truth, whatever the matching.
+    2. $\alpha_0 > 0$ under a matching is $|\theta_j - \theta_j^*| < \Delta/2$ for $j =
+       1$, 2, so that $Q < 0$ for $Q = 4 |\theta_1 - \theta_1^*|^2 + 4 |\theta_2 -
+       \theta_2^*|^2 - 2 |\theta_1^* - \theta_2^*|^2$, a quadratic form of four normal
+       numbers per feature. By Markov's inequality $P(Q < 0) \le E \exp(-s Q) =
+       B(s)^{-d/2}$, $B(s) = \det(I + 2 s A) = (1 + 16 s) (1 + 8 s - 64 s^2)$, A the
+       matrix of $Q$ in one feature, where $I + 2 s$ A is positive definite: up to the
+       first root of $B$. Its largest value is at $s = (1 + \sqrt{19})/48$.
+    3. There are $\mathtt{matchings} = 2$ of them, equally likely to do.
     """
     import sympy
 
@@ -119,9 +120,9 @@ def prove_closeness(*, matchings: int = 2) -> Sequence[Step]:
     base = _determinant(s)
     best = (1 + sympy.sqrt(19)) / 48
     return [
-        identity("|(a + b)/2 - a| = |b - a|/2", ((a + b) / 2 - a) - (b - a) / 2),
-        identity("det(I + 2 s A)", (sympy.eye(4) + 2 * s * matrix).det() - base),
-        identity("B' = 0 at the best s", sympy.diff(base, s).subs(s, best)),
+        identity("$|(a + b)/2 - a| = |b - a|/2$", ((a + b) / 2 - a) - (b - a) / 2),
+        identity(r"$\det(I + 2 s A)$", (sympy.eye(4) + 2 * s * matrix).det() - base),
+        identity("$B' = 0$ at the best $s$", sympy.diff(base, s).subs(s, best)),
         identity(
             "the matchings together", matchings * b ** (-d / 2) - _start_bound(b, d)
         ),
@@ -175,8 +176,8 @@ def check_samples(_: Preset, *, constant: float = 2.0) -> Verdict:
         setting = (m, k, alpha0, snr, 1 / m)
         sharp = enough_samples(*setting, sharpened=True)
         shown.append(
-            f"{fewest_samples(*setting)}/{sharp:.0f}/{enough_samples(*setting):.0f} "
-            f"(m = {m}, k = {k}, alpha0 = {alpha0:g}, rho = {snr:g})"
+            f"${fewest_samples(*setting)}/{sharp:.0f}/{enough_samples(*setting):.0f} "
+            rf"(m = {m}, k = {k}, \alpha_0 = {alpha0:g}, \rho = {snr:g})$"
         )
     return combine(
         SAMPLES,
@@ -193,8 +194,8 @@ def check_samples(_: Preset, *, constant: float = 2.0) -> Verdict:
             for left, right, error in pairs
         ],
         parts=["chance", "bound", "printed"],
-        detail="n' needed exactly, sharpened and as printed with C = 2, delta = 1/m: "
-        + "; ".join(shown),
+        detail=r"$n'$ needed exactly, sharpened and as printed with $C = 2$, $\delta "
+        "= 1/m$: " + "; ".join(shown),
     )
 
 
@@ -226,8 +227,8 @@ def _fewest(**values: float | int) -> Truth:
 
 
 _SAMPLES_EVALUATION = Evaluation(
-    quantity="the fewest n' that make any misassignment rarer than delta, at the least "
-    "favourable models, by the union over clients and rivals",
+    quantity=r"the fewest $n'$ that make any misassignment rarer than $\delta$, at "
+    "the least favourable models, by the union over clients and rivals",
     parameters=(
         parameter("m", 1000),
         parameter("k", 4, least=2),
@@ -239,7 +240,7 @@ _SAMPLES_EVALUATION = Evaluation(
         enough_samples(m, k, alpha, rho, failure, C)
     ),
     truth=_fewest,
-    margins=lambda m, k, **_: (Margin("k <= m", k, m, at_least=False),),
+    margins=lambda m, k, **_: (Margin(r"$k \le m$", k, m, at_least=False),),
     constants={"C": Constant(2.0, 0.0, 2.0, "enough by ifca.lem1.stronger")},
     note="exact law",
 )
@@ -249,33 +250,42 @@ STATEMENTS = (
     row(
         id=CLOSENESS,
         place="Assumption 1",
-        text="|theta_j^(0) - theta_j*| <= (1/2 - alpha0) Delta, 0 < alpha0 < 1/2: the "
-        "midpoint of two truths has alpha0 = 0, random starts hardly ever alpha0 > 0",
+        text=r"$|\theta_j^{(0)} - \theta_j^*| \le (1/2 - \alpha_0) \Delta$, $0 "
+        r"< \alpha_0 < 1/2$: the midpoint of two truths has $\alpha_0 = 0$, random "
+        r"starts hardly ever $\alpha_0 > 0$",
         preconditions=(
-            "k = 2, the labels matched as suits the start best",
+            "$k = 2$, the labels matched as suits the start best",
             "random: truths and starts normal with one covariance",
         ),
-        constants={"rate of P(alpha0 > 0) <= 2 exp(-rate d)": math.log(_BASE) / 2},
+        constants={
+            r"rate of $P(\alpha_0 > 0) \le 2 \exp(-\text{rate} d)$": math.log(_BASE) / 2
+        },
         check=check_closeness,
         control={"aside": 1e-6},
         proof=prove_closeness,
         proof_control={"matchings": 3},
-        note="Two models that nothing tells apart lie on the assumption's edge; random "
-        "ones lie far beyond. The control moves both by 1e-6 from the midpoint.",
+        note="Two models that nothing tells apart lie on the assumption's edge; "
+        "random ones lie far beyond. The control moves both by $10^{-6}$ from the "
+        "midpoint.",
     ),
     row(
         id=SAMPLES,
         place="Assumption 2",
-        text="n' >= C ((rho + 1)/(alpha0 rho))^2 log(m k/(2 delta)) makes any "
-        "misassignment at alpha >= alpha0 rarer than delta",
-        preconditions=("models independent of the fold", "separation Delta or more"),
-        constants={"C": 2.0, "C of (rho + 1)/(alpha0^2 rho)": 2.0},
-        claimed="n' >~ ((rho + 1)/(alpha0 rho))^2 log m, constant unnamed",
+        text=r"$n' \ge C ((\rho + 1)/(\alpha_0 \rho))^2 \log(m k/(2 \delta))$ makes "
+        r"any misassignment at $\alpha \ge \alpha_0$ rarer than $\delta$",
+        preconditions=(
+            "models independent of the fold",
+            r"separation $\Delta$ or "
+            "more",
+        ),
+        constants={"C": 2.0, r"$C$ of $(\rho + 1)/(\alpha_0^2 \rho)$": 2.0},
+        claimed=r"$n' \gtrsim ((\rho + 1)/(\alpha_0 \rho))^2 \log m$, constant "
+        "unnamed",
         check=check_samples,
         control={"constant": 1.5},
         evaluation=_SAMPLES_EVALUATION,
-        note="At low signal the square asks for 1/rho times too much: (rho + 1)/"
-        "(alpha0^2 rho) is enough, with C = 2 too. The control has C = 1.5 in it. "
-        "p_max <= 3 p is missing from the assumption.",
+        note=r"At low signal the square asks for $1/\rho$ times too much: $(\rho + "
+        r"1)/(\alpha_0^2 \rho)$ is enough, with $C = 2$ too. The control has $C = "
+        r"1.5$ in it. $p_{\max} \le 3 p$ is missing from the assumption.",
     ),
 )

@@ -43,20 +43,23 @@ def assumption3(
     """Margins of Assumption 3 for a quadratic with these eigenvalues."""
     low, high = float(np.min(curvatures)), float(np.max(curvatures))
     return (
-        Margin("ifca.asm3: F^j is lambda-strongly convex", low, strong_convexity),
-        Margin("ifca.asm3: F^j is L-smooth", high, smoothness, at_least=False),
+        Margin(r"ifca.asm3: $F^j$ is $\lambda$-strongly convex", low, strong_convexity),
+        Margin("ifca.asm3: $F^j$ is $L$-smooth", high, smoothness, at_least=False),
     )
 
 
 def assumption4(largest: float, *, loss_variance: float) -> tuple[Margin, ...]:
     """Margin of Assumption 4, from the largest Var f(theta; z) over theta."""
-    text = "ifca.asm4: Var f(theta; z) <= eta^2 for every theta"
+    text = (
+        r"ifca.asm4: $\operatorname{Var} f(\theta; z) \le \eta^2$ for every "
+        r"$\theta$"
+    )
     return (Margin(text, largest, loss_variance, at_least=False),)
 
 
 def assumption5(largest: float, *, gradient_variance: float) -> tuple[Margin, ...]:
     """Margin of Assumption 5, from the largest E |grad f - grad F^j|^2 over theta."""
-    text = "ifca.asm5: E |grad f - grad F^j|^2 <= v^2 for every theta"
+    text = r"ifca.asm5: $E |\nabla f - \nabla F^j|^2 \le v^2$ for every $\theta$"
     return (Margin(text, largest, gradient_variance, at_least=False),)
 
 
@@ -102,8 +105,8 @@ def check_curvature(preset: Preset, *, factor: float = 1.0) -> Verdict:
             judged(change, smooth),
         ],
         parts=["convex", "smooth"],
-        detail=f"{size} pairs, lambda = {problem.strong_convexity:.3g}, "
-        f"L = {problem.smoothness:.3g}",
+        detail=rf"{size} pairs, $\lambda = {problem.strong_convexity:.3g}$, $L = "
+        f"{problem.smoothness:.3g}$",
     )
 
 
@@ -148,7 +151,8 @@ def check_variance(preset: Preset, *, order: int, factor: float = 1.0) -> Verdic
         deviation=_square_deviation(problem)[order],
         coordinates={"length": lengths[::10]},
         detail=lambda low, high: (
-            f"{np.min(low):.3f} to {np.max(high):.3f} in raw samples, |theta| up to 1e6"
+            rf"{np.min(low):.3f} to {np.max(high):.3f} in raw samples, $|\theta|$ up "
+            "to $10^6$"
         ),
     )
     detail = f"claim {claim:.4f}; {np.max(exact):.4f} over the phases, {raw.detail}"
@@ -165,14 +169,17 @@ def _square_deviation(problem: CosineFamily) -> tuple[float, float]:
 
 
 def prove_curvature(*, factor: str = "1") -> list[Step]:
-    """Definitions 1 and 2 for a quadratic with eigenvalues lambda <= h <= L, all pairs.
+    r"""Definitions 1 and 2 for a quadratic with eigenvalues $\lambda \le h \le L$, all
+    pairs.
 
-    F(theta') - F(theta) - <grad F(theta), theta' - theta> is (1/2) sum h d^2 exactly,
-    and grad F(theta) - grad F(theta') has the square sum h^2 d^2, d the components of
-    theta' - theta along the eigenvectors. As lambda <= h <= L for each, the first is at
-    least (lambda/2) sum d^2 and the second at most L^2 sum d^2, with equality along
-    the extreme eigenvectors. Claimed: `factor` lambda and L/`factor`. With h = lambda
-    + a and L = h + b, a and b >= 0, both differences have no negative term.
+    $F(\theta') - F(\theta) - \langle \nabla F(\theta), \theta' - \theta \rangle$ is
+    $(1/2) \sum h d^2$ exactly, and $\nabla F(\theta) - \nabla F(\theta')$ has the
+    square $\sum h^2 d^2$, $d$ the components of $\theta' - \theta$ along the
+    eigenvectors. As $\lambda \le h \le L$ for each, the first is at least $(\lambda/2)
+    \sum d^2$ and the second at most $L^2 \sum d^2$, with equality along the extreme
+    eigenvectors. Claimed: $\mathtt{factor} \lambda$ and $L/\mathtt{factor}$. With $h =
+    \lambda + a$ and $L = h + b$, $a$ and $b \ge 0$, both differences have no negative
+    term.
     """
     import sympy
 
@@ -183,21 +190,25 @@ def prove_curvature(*, factor: str = "1") -> list[Step]:
     rest = loss(x + d) - loss(x) - sympy.diff(loss(x), x) * d
     change = (h * (x + d) - h * x) ** 2
     return [
-        identity("F(x + d) - F(x) - F'(x) d = h d^2/2", rest - h * d**2 / 2),
-        identity("(F'(x + d) - F'(x))^2 = h^2 d^2", change - h**2 * d**2),
-        no_negative_term("h >= factor lambda", own - share * low),
-        no_negative_term("(L/factor)^2 >= h^2", (own + b) ** 2 / share**2 - own**2),
+        identity("$F(x + d) - F(x) - F'(x) d = h d^2/2$", rest - h * d**2 / 2),
+        identity("$(F'(x + d) - F'(x))^2 = h^2 d^2$", change - h**2 * d**2),
+        no_negative_term(r"$h \ge \text{factor} \cdot \lambda$", own - share * low),
+        no_negative_term(
+            r"$(L/\text{factor})^2 \ge h^2$", (own + b) ** 2 / share**2 - own**2
+        ),
     ]
 
 
 def prove_variance(*, order: int, factor: str = "1") -> list[Step]:
-    """Var f = A^2/2 + s^2, or E |grad f - grad F|^2 = A^2 w^2/2, at every theta.
+    r"""$\operatorname{Var} f = A^2/2 + s^2$, or $E |\nabla f - \nabla F|^2 = A^2
+    w^2/2$, at every $\theta$.
 
-    f - F = A cos(<omega, theta> + phi) + zeta, phi uniform on [0, 2 pi] and
-    independent of omega and zeta, |omega| = w, Var zeta = s^2, E zeta = 0. Given omega,
-    <omega, theta> + phi is uniform modulo 2 pi, whatever theta is, so that the cosine
-    has mean 0 and mean square 1/2, and so has the sine of the gradient's noise,
-    -A sin(...) omega. The row allows `factor` times that.
+    $f - F = A \cos(\langle \omega, \theta \rangle + \varphi) + \zeta$, $\varphi$
+    uniform on $[0, 2 \pi]$ and independent of $\omega$ and $\zeta$, $|\omega| = w$,
+    $\operatorname{Var} \zeta = s^2$, $E \zeta = 0$. Given $\omega$, $\langle \omega,
+    \theta \rangle + \varphi$ is uniform modulo $2 \pi$, whatever $\theta$ is, so that
+    the cosine has mean 0 and mean square $1/2$, and so has the sine of the gradient's
+    noise, $-A \sin(\ldots) \omega$. The row allows `factor` times that.
     """
     import sympy
 
@@ -214,7 +225,7 @@ def prove_variance(*, order: int, factor: str = "1") -> list[Step]:
     allowed *= sympy.Rational(factor)
     return [
         identity("mean 0 over a period, from anywhere", mean),
-        identity("mean square 1/2 over a period, from anywhere",
+        identity("mean square $1/2$ over a period, from anywhere",
                  half - sympy.Rational(1, 2)),
         no_negative_term("what is allowed is no less than the variance",
                          allowed - exact),
@@ -271,19 +282,21 @@ def check_unbounded(_: Preset, *, order: int, radius: float = np.inf) -> Verdict
         rounding=1e-12 * values,
         grade=Grade.EXACT,
         coordinates={"distance": radii, "noise": _SQUARED_NOISE},
-        detail=f"{values[-1]:.4g} at |e| = {radii[-1]:.4g}, claimed {bound:.4g}",
+        detail=f"{values[-1]:.4g} at $|e| = {radii[-1]:.4g}$, claimed {bound:.4g}",
     )
 
 
 def prove_squared(*, order: int, crossed: bool = True) -> list[Step]:
-    """Var f = 2 (r^2 + s^2)^2 and E |grad f - grad F|^2 = 4 ((d + 1) r^2 + d s^2), for
-    all r = |theta - theta_j*|, s = sigma and d; on a ball the surface has the largest.
+    r"""$\operatorname{Var} f = 2 (r^2 + s^2)^2$ and $E |\nabla f - \nabla F|^2 = 4 ((d
+    + 1) r^2 + d s^2)$, for all $r = |\theta - \theta_j^*|$, $s = \sigma$ and $d$; on a
+    ball the surface has the largest.
 
-    f = u^2 with u = y - <x, theta> normal, E u = 0, E u^2 = t = r^2 + s^2 and E u^4 = 3
-    t^2, so that Var u^2 = 2 t^2. The gradient is -2 u x, with mean 2 e, e = theta -
-    theta_j*. Take e along the first axis: u = z - r x_1, z the noise. E |u x|^2 =
-    E u^2 x_1^2 + (d - 1) E u^2, and E (z - r x_1)^2 x_1^2 = s^2 + 3 r^2 as E x_1^4 = 3.
-    Both grow with r.
+    $f = u^2$ with $u = y - \langle x, \theta \rangle$ normal, $E u = 0$, $E u^2 = t =
+    r^2 + s^2$ and $E u^4 = 3 t^2$, so that $\operatorname{Var} u^2 = 2 t^2$. The
+    gradient is $-2 u x$, with mean $2 e$, $e = \theta - \theta_j^*$. Take $e$ along the
+    first axis: $u = z - r x_1$, $z$ the noise. $E |u x|^2 = E u^2 x_1^2 + (d - 1) E
+    u^2$, and $E (z - r x_1)^2 x_1^2 = s^2 + 3 r^2$ as $E x_1^4 = 3$. Both grow with
+    $r$.
     """
     import sympy
 
@@ -297,19 +310,21 @@ def prove_squared(*, order: int, crossed: bool = True) -> list[Step]:
         exact = 4 * (s**2 + 3 * r**2 + (d - 1) * t) - (2 * r) ** 2
     slope = sympy.Poly(sympy.expand(sympy.diff(exact, r)), r, s, d)
     return [
-        identity("the variance at distance r", exact - claimed),
-        exactly("grows with r: no negative coefficient in its derivative",
+        identity("the variance at distance $r$", exact - claimed),
+        exactly("grows with $r$: no negative coefficient in its derivative",
                 all(one >= 0 for one in slope.coeffs())),
     ]  # fmt: skip
 
 
 def prove_unbounded(*, order: int, radius: str = "") -> list[Step]:
-    """No constant c > 0 bounds Var f, or E |grad f - grad F|^2, at every theta.
+    r"""No constant $c > 0$ bounds $\operatorname{Var} f$, or $E |\nabla f - \nabla
+    F|^2$, at every $\theta$.
 
-    At r^2 = c they are 2 (c + s^2)^2 and 4 ((d + 1) c + d s^2) (`prove_squared`). The
-    second exceeds c; for the first take r^2 = c + 1: 2 (c + 1 + s^2)^2 > c. In a ball
-    of a `radius` that is given r is not free: at c of the largest variance in it, and
-    less so beyond, r^2 is more than the radius' square, here for d = 1 and s = 0.
+    At $r^2 = c$ they are $2 (c + s^2)^2$ and $4 ((d + 1) c + d s^2)$ (`prove_squared`).
+    The second exceeds $c$; for the first take $r^2 = c + 1$: $2 (c + 1 + s^2)^2 > c$.
+    In a ball of a `radius` that is given $r$ is not free: at $c$ of the largest
+    variance in it, and less so beyond, $r^2$ is more than the radius' square, here for
+    $d = 1$ and $s = 0$.
     """
     import sympy
 
@@ -325,9 +340,10 @@ def prove_unbounded(*, order: int, radius: str = "") -> list[Step]:
         largest = 8 * square if order else 2 * square**2
         admitted = largest + (0 if order else 1) <= square
     return [
-        exactly("the variance less c is a sum of positive terms",
+        exactly("the variance less $c$ is a sum of positive terms",
                 all(one > 0 for one in coefficients)),
-        exactly("that r is admitted for every c", admitted, radius or "theta in R^d"),
+        exactly("that $r$ is admitted for every $c$", admitted,
+                radius or r"$\theta \in \mathbb{R}^d$"),
     ]  # fmt: skip
 
 
@@ -350,7 +366,7 @@ def check_squared(preset: Preset, *, order: int, crossed: bool = True) -> Verdic
         (0.95 * claim, 1.05 * claim),
         deviation=np.array(spread) / math.sqrt(each),
         coordinates={"distance": radii, "noise": _SQUARED_NOISE},
-        detail=f"|e| = 0, 1, 3, d = {_SQUARED_FEATURES}: measured over claimed "
+        detail=f"$|e| = 0$, 1, 3, $d = {_SQUARED_FEATURES}$: measured over claimed "
         f"{listed(np.mean(values, axis=1) / claim, '.3f')}",
     )
 
@@ -401,8 +417,8 @@ def _squared_batches(preset: Preset, order: int) -> Float[np.ndarray, "radii bat
     return rows
 
 
-_QUADRATIC = "f is the cosine family: quadratic plus random waves plus an offset"
-_LINEAR = "the linear model of Section 5.1, squared loss, d = 3, sigma = 0.7"
+_QUADRATIC = "$f$ is the cosine family: quadratic plus random waves plus an offset"
+_LINEAR = r"the linear model of Section 5.1, squared loss, $d = 3$, $\sigma = 0.7$"
 
 
 def _squared_rows(
@@ -411,7 +427,7 @@ def _squared_rows(
     """Assumption 4 or 5 for the squared loss: over R^d, and on a ball."""
     squared = f"{_VARIANCES[order]}.squared"
     place = f"Section 5.2, first paragraph, and Assumption {4 + order}"
-    growth = "Var f" if order == 0 else "E |grad f - grad F^j|^2"
+    growth = (r"\operatorname{Var} f", r"E |\nabla f - \nabla F^j|^2")[order]
     return (
         row(
             id=squared,
@@ -425,22 +441,27 @@ def _squared_rows(
             control={"radius": 3.0},
             proof=functools.partial(prove_unbounded, order=order),
             proof_control={"radius": "3"},
-            note=f"{growth} grows without bound over R^d, as Theta is chosen: Theorem "
-            "2 does not contain Theorem 1. Read on a ball with all models in it, which "
-            "is all the proofs use, it is true. The controls stay in a ball of radius "
-            "3.",
+            note=rf"${growth}$ grows without bound over $\mathbb{{R}}^d$, as $\Theta$ "
+            "is chosen: Theorem 2 does not contain Theorem 1. Read on a ball with all "
+            "models in it, which is all the proofs use, it is true. The controls stay "
+            "in a ball of radius 3.",
         ),
         row(
             id=f"{squared}.corrected",
             place=place,
             text=correction,
-            preconditions=(_LINEAR, "theta in the ball |theta - theta_j*| <= R"),
+            preconditions=(
+                _LINEAR,
+                r"$\theta$ in the ball $|\theta - \theta_j^*| \le "
+                "R$",
+            ),
             check=functools.partial(check_squared, order=order),
             control={"crossed": False},
             proof=functools.partial(prove_squared, order=order),
             proof_control={"crossed": False},
-            note="Attained on the surface of the ball. R = 3 holds all models if "
-            f"max |theta_j*| <= 1, and the proofs use no others. The controls {false}.",
+            note="Attained on the surface of the ball. $R = 3$ holds all models if "
+            r"$\max |\theta_j^*| \le 1$, and the proofs use no others. The controls "
+            f"{false}.",
         ),
     )
 
@@ -449,45 +470,53 @@ STATEMENTS = (
     row(
         id="ifca.asm3",
         place="Assumption 3",
-        text="F^j is lambda-strongly convex and L-smooth for every j",
+        text=r"$F^j$ is $\lambda$-strongly convex and $L$-smooth for every $j$",
         preconditions=(_QUADRATIC,),
         check=check_curvature,
         control={"factor": 1.01},
         proof=prove_curvature,
         proof_control={"factor": "1.01"},
-        note="An assumption: checked is that lambda and L of the family are what they "
-        "are said to be. The controls claim 1.01 lambda and L / 1.01.",
+        note=r"An assumption: checked is that $\lambda$ and $L$ of the family are "
+        r"what they are said to be. The controls claim $1.01 \lambda$ and $L / 1.01$.",
         margins=_family_margins,
     ),
     *(
         row(
             id=name,
             place=f"Assumption {name[-1]}",
-            text=f"{text} for every theta and j",
+            text=rf"{text} for every $\theta$ and $j$",
             preconditions=(_QUADRATIC,),
             check=functools.partial(check_variance, order=order),
             control={"factor": 0.96},
             proof=functools.partial(prove_variance, order=order),
             proof_control={"factor": "0.96"},
-            note="An assumption: checked is that a family of losses exists that meets "
-            "it at every theta, with equality. The controls claim 0.96 of it.",
+            note="An assumption: checked is that a family of losses exists that "
+            r"meets it at every $\theta$, with equality. The controls claim 0.96 of "
+            "it.",
             margins=_family_margins,
         )
         for order, name, text in (
-            (0, _VARIANCES[0], "Var f(theta; z) <= eta^2"),
-            (1, _VARIANCES[1], "E |grad f(theta; z) - grad F^j(theta)|^2 <= v^2"),
+            (0, _VARIANCES[0], r"$\operatorname{Var} f(\theta; z) \le \eta^2$"),
+            (
+                1,
+                _VARIANCES[1],
+                r"$E |\nabla f(\theta; z) - \nabla F^j(\theta)|^2 \le "
+                "v^2$",
+            ),
         )
     ),
     *_squared_rows(
         0,
-        "Var f(theta; z) <= eta^2 for every theta",
-        "Var f <= eta^2 = 2 (R^2 + sigma^2)^2 in a ball of radius R",
-        "drop the cross term, 2 (R^4 + sigma^4)",
+        r"$\operatorname{Var} f(\theta; z) \le \eta^2$ for every $\theta$",
+        r"$\operatorname{Var} f \le \eta^2 = 2 (R^2 + \sigma^2)^2$ in a ball of "
+        "radius $R$",
+        r"drop the cross term, $2 (R^4 + \sigma^4)$",
     ),
     *_squared_rows(
         1,
-        "E |grad f - grad F^j|^2 <= v^2 for every theta",
-        "E |grad f - grad F^j|^2 <= v^2 = 4 ((d + 1) R^2 + d sigma^2) in such a ball",
-        "have d in place of d + 1",
+        r"$E |\nabla f - \nabla F^j|^2 \le v^2$ for every $\theta$",
+        r"$E |\nabla f - \nabla F^j|^2 \le v^2 = 4 ((d + 1) R^2 + d \sigma^2)$ in "
+        "such a ball",
+        "have $d$ in place of $d + 1$",
     ),
 )

@@ -82,9 +82,9 @@ def check_separation(
     at R = 4 less those at R = 1/4, at one ratio, lie in the band."""
     small, large = (_at_scale(preset, one, 1.0)[1] for one in (_SMALL, _LARGE))
     detail = (
-        f"at R / sigma = {_SNR:g}, starts in {{0, 1}}^d: {np.mean(small):.3f} "
-        f"of single starts succeed at R = {_SMALL:g}, {np.mean(large):.3f} at R = "
-        f"{_LARGE:g}"
+        rf"at $R / \sigma = {_SNR:g}$, starts in $\{{0, 1\}}^d$: {np.mean(small):.3f} "
+        f"of single starts succeed at $R = {_SMALL:g}$, {np.mean(large):.3f} at $R = "
+        f"{_LARGE:g}$"
     )
     return difference_within(SEPARATION, large, small, band, detail=detail)
 
@@ -109,16 +109,16 @@ def check_equivariance(preset: Preset, *, scale_start: bool = True) -> Verdict:
             "norm": np.array([[_SMALL], [_LARGE]]),
             "draw": np.arange(worst.shape[1]),
         },
-        detail=f"models over R at R = 1/4 and 4 differ from those at R = 1 by up to "
-        f"{np.max(worst):.2g}, outcomes in {changed} of {worst.size} runs",
+        detail="models over $R$ at $R = 1/4$ and 4 differ from those at $R = 1$ by "
+        f"up to {np.max(worst):.2g}, outcomes in {changed} of {worst.size} runs",
     )
 
 
 DATA = "ifca.claim.fig3cd"
 ORACLE = f"{DATA}.corrected"
 CLAIM = (
-    "when we increase m and/or n, the success probability improves: more data help "
-    "improve the performance of the algorithm"
+    "when we increase $m$ and/or $n$, the success probability improves: more data "
+    "help improve the performance of the algorithm"
 )
 
 
@@ -150,8 +150,8 @@ def check_data(preset: Preset, *, more: bool = True) -> Verdict:
     it, unless `more`."""
     few, many = _by_samples(preset)
     detail = (
-        f"k = 4, best of ten starts and three step sizes: {np.mean(few):.3f} "
-        f"succeed at n = 20, {np.mean(many):.3f} at n = 1000"
+        f"$k = 4$, best of ten starts and three step sizes: {np.mean(few):.3f} "
+        f"succeed at $n = 20$, {np.mean(many):.3f} at $n = 1000$"
     )
     pair = (many, few) if more else (few, many)
     return difference_within(DATA, *pair, (0.0, 1.0), detail=detail)
@@ -185,8 +185,8 @@ def check_oracle(preset: Preset, *, shift: float = 1.0) -> Verdict:
     line = [feasible_rows(clusters, 1000.0) for clusters in (2, 4)]
     wrong = counts.events / counts.trials
     detail = (
-        f"m n = {line[0]:.0f} (k = 2), {line[1]:.0f} (k = 4); success 6 % "
-        f"below it {wrong[0]:.2g}, {wrong[2]:.2g}, failure 6 % above {wrong[1]:.2g}, "
+        f"$m n = {line[0]:.0f} (k = 2)$, ${line[1]:.0f} (k = 4)$; success 6 % below "
+        f"it {wrong[0]:.2g}, {wrong[2]:.2g}, failure 6 % above {wrong[1]:.2g}, "
         f"{wrong[3]:.2g}"
     )
     where = columns("k rows", places)
@@ -270,8 +270,8 @@ def check_fresh(preset: Preset, *, more: bool = True) -> Verdict:
     more often, unless `more`."""
     few, many = _fresh(preset)
     detail = (
-        f"k = 2, m = 100, d = 200, one start: {np.mean(few):.3f} succeed at "
-        f"n' = 10, {np.mean(many):.3f} at n' = 1e5"
+        f"$k = 2$, $m = 100$, $d = 200$, one start: {np.mean(few):.3f} succeed at $n' "
+        f"= 10$, {np.mean(many):.3f} at $n' = 10^5$"
     )
     pair = (many, few) if more else (few, many)
     return difference_within(FRESH, *pair, (0.0, 1.0), detail=detail)
@@ -321,10 +321,10 @@ def check_voronoi(preset: Preset, *, isotropic: bool = False) -> Verdict:
             same(tally(_separating(preset)), claimed, resolution=0.015),
             at_most(name, tally(success != separates), 0.05, coordinates=places),
         ],
-        detail="P(success) "
+        detail=r"$P(\text{success})$ "
         + ", ".join(f"{mean:.3f} (claimed {claim:.3f})" for mean, claim in shown)
-        + " at |theta_0| / R = 1/2, 1, 2, 4; differs from 'the start separates' in "
-        f"{np.sum(success != separates)} of {success.size} runs",
+        + r" at $|\theta_0| / R = 1/2$, 1, 2, 4; differs from 'the start separates' "
+        f"in {np.sum(success != separates)} of {success.size} runs",
     )
 
 
@@ -357,7 +357,7 @@ def check_labels(preset: Preset, *, share: float = 0.1) -> Verdict:
     """That a share of the runs which learned both models fail by dist as printed."""
     missed = _learned(preset)
     detail = (
-        f"k = 2: dist as printed rejects {np.sum(missed)} of {len(missed)} runs "
+        f"$k = 2$: dist as printed rejects {np.sum(missed)} of {len(missed)} runs "
         "that found the true partition and both models"
     )
     return at_most(LABELS, tally(missed), share, detail=detail)
@@ -424,8 +424,8 @@ def check_zero(_: Preset, *, criterion: float = _CRITERION) -> Verdict:
         rounding=1e-6,
         grade=Grade.EXACT,
         coordinates={"norm": norms, "noise": noise},
-        detail=f"zero models succeed at {np.sum(success)} of {len(norms)} pairs (R, "
-        "sigma), among them R = 0.1 with sigma = 0.2 and 0.4",
+        detail=f"zero models succeed at {np.sum(success)} of {len(norms)} pairs $(R, "
+        r"\sigma)$, among them $R = 0.1$ with $\sigma = 0.2$ and 0.4",
     )
 
 
@@ -509,17 +509,18 @@ def check_surplus(preset: Preset, *, empty: bool = False) -> Verdict:
 
 
 _REPLICA = (
-    "the protocol of section 6.1: fixed data, M_t = [m], R = |theta_j*|, starts in "
-    "{0, 1}^d, success if dist <= 0.6 sigma, labels matched",
-    "k = 2, d = 16, m = 10, n = 18, R / sigma = 8, step 0.1, 300 rounds, one start",
+    r"the protocol of section 6.1: fixed data, $M_t = [m]$, $R = |\theta_j^*|$, "
+    r"starts in $\{0, 1\}^d$, success if dist $\le 0.6 \sigma$, labels matched",
+    r"$k = 2$, $d = 16$, $m = 10$, $n = 18$, $R / \sigma = 8$, step 0.1, 300 rounds, "
+    "one start",
 )
 
 STATEMENTS = (
     row(
         id=SEPARATION,
-        place="Section 6.1, Figure 3 (a-b)",
-        text="success rises with R because a higher signal-to-noise ratio R / sigma "
-        "produces a smaller error floor",
+        place="Section 6.1, Figure 3 $(a-b)$",
+        text="success rises with $R$ because a higher signal-to-noise ratio $R / "
+        r"\sigma$ produces a smaller error floor",
         preconditions=_REPLICA,
         constants={"margin": 0.1},
         expected=Status.VIOLATED,
@@ -527,63 +528,66 @@ STATEMENTS = (
         other_reading=f"{SEPARATION}.corrected",
         check=check_separation,
         control={"band": (0.0, 1.0)},
-        note="Read as: R acts through R / sigma alone. At one and the same R / sigma "
-        "success still rises with R, since the start is not scaled along; the text "
-        "says no more than that the rise validates the theory. In this small replica "
-        "step 1 escapes more often, and step 0.01 is too slow. The control claims that "
-        "success does not fall with R, which is not in doubt.",
+        note=r"Read as: $R$ acts through $R / \sigma$ alone. At one and the same $R / "
+        r"\sigma$ success still rises with $R$, since the start is not scaled along; "
+        "the text says no more than that the rise validates the theory. In this "
+        "small replica step 1 escapes more often, and step 0.01 is too slow. The "
+        "control claims that success does not fall with $R$, which is not in doubt.",
     ),
     row(
         id=f"{SEPARATION}.corrected",
-        place="Section 6.1, Figure 3 (a-b)",
-        text="R matters through R / sigma and |theta_0| / R only: with noise and start "
-        "scaled along, runs are the same in units of R",
+        place="Section 6.1, Figure 3 $(a-b)$",
+        text=r"$R$ matters through $R / \sigma$ and $|\theta_0| / R$ only: with noise "
+        "and start scaled along, runs are the same in units of $R$",
         preconditions=_REPLICA,
         check=check_equivariance,
         control={"scale_start": False},
-        note="Exact for any data, and with it for sigma = 0, where the signal-to-noise "
-        "ratio is infinite for every R. The control leaves the start as it is.",
+        note=r"Exact for any data, and with it for $\sigma = 0$, where the "
+        "signal-to-noise ratio is infinite for every $R$. The control leaves the "
+        "start as it is.",
     ),
     row(
         id=DATA,
-        place="Section 6.1, Figure 3 (c-d)",
+        place="Section 6.1, Figure 3 $(c-d)$",
         text=CLAIM,
         preconditions=(
-            "the protocol of section 6.1: fixed data, M_t = [m], R = |theta_j*|, ten "
-            "starts in {0, 1}^d, steps 1/2, 1 and 2, success if dist <= 0.6 sigma",
-            "k = 4, d = 10, m = 20, R = 1, sigma = 0.3, n = 20 against 1000; labels "
-            "matched",
+            "the protocol of section 6.1: fixed data, $M_t = [m]$, $R = "
+            r"|\theta_j^*|$, ten starts in $\{0, 1\}^d$, steps $1/2$, 1 and 2, "
+            r"success if dist $\le 0.6 \sigma$",
+            r"$k = 4$, $d = 10$, $m = 20$, $R = 1$, $\sigma = 0.3$, $n = 20$ against "
+            "1000; labels matched",
         ),
         expected=Status.VIOLATED,
         fault="reading",
         other_reading=ORACLE,
         check=check_data,
         control={"more": False},
-        note="Read as a rule for all m and n. The figure's own grid has n <= d / 5, "
-        "where success does rise, as it must with m n near the line of "
-        "`ifca.claim.fig3cd.corrected`; beyond n = 2 d it falls. The control claims "
-        "the contrary, that it does not rise from n = 20 to 1000.",
+        note=r"Read as a rule for all $m$ and $n$. The figure's own grid has $n \le d "
+        "/ 5$, where success does rise, as it must with $m n$ near the line of "
+        "`ifca.claim.fig3cd.corrected`; beyond $n = 2 d$ it falls. The control "
+        "claims the contrary, that it does not rise from $n = 20$ to 1000.",
     ),
     row(
         id=ORACLE,
-        place="Section 6.1, Figure 3 (c-d), dist <= 0.6 sigma",
-        text="below m n = k (d (1 + 1 / 0.36) + 1) not even least squares on the true "
-        "clusters meets the criterion",
-        preconditions=("d = 1000, k = 2 and 4, m n 6 % off the line",),
+        place=r"Section 6.1, Figure 3 $(c-d)$, dist $\le 0.6 \sigma$",
+        text="below $m n = k (d (1 + 1 / 0.36) + 1)$ not even least squares on the "
+        "true clusters meets the criterion",
+        preconditions=("$d = 1000$, $k = 2$ and 4, $m n$ 6 % off the line",),
         constants={f"k = {k}": feasible_rows(k, 1000.0) for k in (2, 4)},
         check=check_oracle,
         control={"shift": 1.1},
-        note="Not in the paper. It explains the rise of panels (c) and (d) with m n "
-        "without any clustering; early stopping or shrinkage may move it. The control "
-        "has the line 10 % higher.",
+        note="Not in the paper. It explains the rise of panels (c) and (d) with $m "
+        "n$ without any clustering; early stopping or shrinkage may move it. The "
+        "control has the line 10 % higher.",
     ),
     row(
         id=FRESH,
-        place="Section 6.1, Figure 3 (c-d), against Section 5",
+        place="Section 6.1, Figure 3 $(c-d)$, against Section 5",
         text=CLAIM,
         preconditions=(
             "fresh data in every round, as in the analysis; one random start",
-            "k = 2, m = 100, d = 200, |theta_0| = |theta_j*|, gamma = 1/2",
+            r"$k = 2$, $m = 100$, $d = 200$, $|\theta_0| = |\theta_j^*|$, $\gamma = "
+            "1/2$",
         ),
         expected=Status.VIOLATED,
         fault="reading",
@@ -591,32 +595,35 @@ STATEMENTS = (
         check=check_fresh,
         control={"more": False},
         note="The figure's runs use the same data in every round, and ten restarts, "
-        "which would hide it at k = 2, as 1 - 0.6^10 = 0.994. Steps close to 1 / (2 p) "
-        "escape more often. The control claims the contrary, that success does not "
-        "rise.",
+        "which would hide it at $k = 2$, as $1 - 0.6^{10} = 0.994$. Steps close to "
+        "$1 / (2 p)$ escape more often. The control claims the contrary, that "
+        "success does not rise.",
     ),
     row(
         id=f"{FRESH}.corrected",
-        place="Section 6.1, Figure 3 (c-d)",
-        text="as n grows, success from one random start tends to the probability that "
-        "the start's nearest-model map tells the truths apart: for k = 2 and s = "
-        "|theta_0| / R, arccos(s^2 / (s^2 + 2)) / pi",
+        place="Section 6.1, Figure 3 $(c-d)$",
+        text="as $n$ grows, success from one random start tends to the probability "
+        "that the start's nearest-model map tells the truths apart: for $k = 2$ and "
+        r"$s = |\theta_0| / R$, $\arccos(s^2 / (s^2 + 2)) / \pi$",
         preconditions=(
-            "fresh data in every round, n' = 1e9, m = 100, d = 400, gamma = 1/2",
-            "orthogonal truths of norm R, normal starts",
+            r"fresh data in every round, $n' = 10^9$, $m = 100$, $d = 400$, $\gamma = "
+            "1/2$",
+            "orthogonal truths of norm $R$, normal starts",
         ),
         check=check_voronoi,
         control={"isotropic": True},
-        note="0.392 at |theta_0| = R, and 2 / (pi s) for long starts. The "
-        "control claims k! / k^k = 1/2, right for starts of equal norm.",
+        note=r"0.392 at $|\theta_0| = R$, and $2 / (\pi s)$ for long starts. The "
+        "control claims $k! / k^k = 1/2$, right for starts of equal norm.",
     ),
     row(
         id=LABELS,
-        place="Section 6.1, dist = (1/k) sum_j |theta_hat_j - theta_j*|",
-        text="dist <= 0.6 sigma determines whether we successfully learn the model",
+        place=r"Section 6.1, dist $= (1/k) \sum_j |\hat\theta_j - \theta_j^*|$",
+        text=r"dist $\le 0.6 \sigma$ determines whether we successfully learn the "
+        "model",
         preconditions=(
             "the protocol of section 6.1, dist as printed: no matching of labels",
-            "k = 2, d = 10, m = 10, n = 40, R = 1, sigma = 0.3, random starts",
+            r"$k = 2$, $d = 10$, $m = 10$, $n = 40$, $R = 1$, $\sigma = 0.3$, random "
+            "starts",
         ),
         constants={"share": 0.1},
         expected=Status.VIOLATED,
@@ -624,42 +631,44 @@ STATEMENTS = (
         other_reading=f"{LABELS}.corrected",
         check=check_labels,
         control={"share": 0.75},
-        note="Read by the letter, without matching: labels are arbitrary, and of runs "
-        "that learned both models half have them swapped (1 - 1/k! for k), and fail. "
-        "The control grants three quarters.",
+        note="Read by the letter, without matching: labels are arbitrary, and of "
+        "runs that learned both models half have them swapped ($1 - 1/k$! for $k$), "
+        "and fail. The control grants three quarters.",
     ),
     row(
         id=f"{LABELS}.corrected",
-        place="Section 6.1, dist = (1/k) sum_j |theta_hat_j - theta_j*|",
-        text="with models matched to truths one to one at least cost, dist <= 0.6 "
-        "sigma exactly where every truth has a model close to it",
-        preconditions=("four models, each at sigma / 10 from any of four truths",),
+        place=r"Section 6.1, dist $= (1/k) \sum_j |\hat\theta_j - \theta_j^*|$",
+        text=r"with models matched to truths one to one at least cost, dist $\le 0.6 "
+        r"\sigma$ exactly where every truth has a model close to it",
+        preconditions=(r"four models, each at $\sigma / 10$ from any of four truths",),
         check=check_matching,
         control={"shared": True},
         note="The control is the released code's distance, to the nearest truth: it "
-        "accepts all k models at one truth.",
+        "accepts all $k$ models at one truth.",
     ),
     row(
         id=ZERO,
-        place="Section 6.1, dist <= 0.6 sigma",
-        text="models that are all zero meet the criterion as soon as R <= 0.6 sigma",
-        preconditions=("|theta_j*| = R, as the text rescales them",),
+        place=r"Section 6.1, dist $\le 0.6 \sigma$",
+        text=r"models that are all zero meet the criterion as soon as $R \le 0.6 "
+        r"\sigma$",
+        preconditions=(r"$|\theta_j^*| = R$, as the text rescales them",),
         check=check_zero,
         control={"criterion": 0.58},
-        note="Not in the paper, which leaves sigma open: with R = 0.1 (panel c) it "
-        "happens from sigma = 1/6 on. The released code does not rescale: its norms "
-        "are R sqrt(d / 2). The control claims 0.58.",
+        note=r"Not in the paper, which leaves $\sigma$ open: with $R = 0.1 "
+        r"(\text{panel} c)$ it happens from $\sigma = 1/6$ on. The released code "
+        r"does not rescale: its norms are $R \sqrt{d / 2}$. The control claims "
+        "0.58.",
     ),
     row(
         id=EMPTY,
         place="Section 6.3",
-        text="when k is larger than the number of clusters, IFCA automatically "
+        text="when $k$ is larger than the number of clusters, IFCA automatically "
         "identifies them, and the remaining clusters are empty",
         preconditions=(
             "linear model with 3 orthogonal truths of norm 1, fixed data",
-            "d = 12, m = 30, gamma = 3/4, k = 4 and 6",
-            "started near the truths (sigma = 1, n = 100) or at random (sigma = 0.3, "
-            "n = 1000)",
+            r"$d = 12$, $m = 30$, $\gamma = 3/4$, $k = 4$ and 6",
+            r"started near the truths $(\sigma = 1, n = 100)$ or at random $(\sigma = "
+            "0.3, n = 1000)$",
         ),
         constants={"share": 0.5},
         expected=Status.VIOLATED,
@@ -676,7 +685,10 @@ STATEMENTS = (
         place="Section 6.3",
         text="started near the truths, surplus models split clusters or stay empty, "
         "but no model mixes two clusters",
-        preconditions=("linear model, 3 clusters, sigma = 1, n = 100, k = 4 and 6",),
+        preconditions=(
+            r"linear model, 3 clusters, $\sigma = 1$, $n = 100$, $k = 4$ "
+            "and 6",
+        ),
         constants={"share": 0.15},
         check=check_surplus,
         control={"empty": True},

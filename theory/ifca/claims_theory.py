@@ -83,9 +83,9 @@ def check_optimal(preset: Preset, *, exponent: float = 0.0) -> Verdict:
         ratios / claimed[:, None],
         (0.97, 1.03),
         coordinates={"rounds": rounds, "p": share},
-        detail=f"error over sqrt(2 T) times the oracle's: {np.min(middle):.4f} to "
-        f"{np.max(middle):.4f} in the median for p = 1/2, 1/16, 1/128 and T = 5, 20, "
-        "40",
+        detail=rf"error over $\sqrt{{2 T}}$ times the oracle's: {np.min(middle):.4f} "
+        f"to {np.max(middle):.4f} in the median for $p = 1/2$, $1/16$, $1/128$ and $T "
+        "= 5$, 20, 40",
     )
 
 
@@ -123,7 +123,7 @@ def check_good_start(preset: Preset, *, sizes: tuple[int, ...] = (20, 400)) -> V
     """Runs on the same data, n = `sizes`, end at least squares on the true clusters."""
     failed, distances = _from_good_start(preset, sizes)
     detail = (
-        f"alpha0 = 0.05: {np.sum(failed)} of {failed.size} runs end elsewhere "
+        rf"$\alpha_0 = 0.05$: {np.sum(failed)} of {failed.size} runs end elsewhere "
         "than at least squares on the true clusters; median distance from it "
         f"{np.median(distances):.1g} of its own error"
     )
@@ -179,7 +179,7 @@ def check_random_start(preset: Preset, *, margin: float = 0.1) -> Verdict:
     _, same = _from_random_start(preset)
     fresh = _near_with_fresh_data(preset)
     detail = (
-        f"n = n' = 5, d = 20: {np.mean(same):.3f} of the runs on the same data "
+        f"$n = n' = 5$, $d = 20$: {np.mean(same):.3f} of the runs on the same data "
         f"end within 1.5 times the oracle's error, {np.mean(fresh):.3f} on fresh data"
     )
     return difference_within(REUSE_RANDOM, same, fresh, (-margin, 1.0), detail=detail)
@@ -197,8 +197,8 @@ def check_lock_in(preset: Preset, *, samples: int = 40) -> Verdict:
         tally(np.stack([~locked[0], rare])),
         np.array([0.5, 0.12]),
         coordinates={"n": np.array([5, samples])},
-        detail=f"locked in: {listed(share, '.3f')} of single "
-        "random starts at n = 5, 7, 40 (p m n / d = 2.5, 3.5, 20)",
+        detail=f"locked in: {listed(share, '.3f')} of single random starts at $n = "
+        "5$, 7, 40 $(p m n / d = 2.5, 3.5, 20)$",
     )
 
 
@@ -245,8 +245,8 @@ def check_random(preset: Preset, *, share: float = 0.1) -> Verdict:
     means = [float(np.mean(alpha)) for alpha in alphas]
     admitted = np.sum(counts.trials - counts.events)
     detail = (
-        f"mean alpha0 {listed(means, '.3f')} at d = 20, 100 "
-        f"and 1000; alpha0 > 0 in {admitted:.0f} of {np.sum(counts.trials)} starts"
+        rf"mean $\alpha_0$ {listed(means, '.3f')} at $d = 20$, 100 and 1000; $\alpha_0 "
+        f"> 0$ in {admitted:.0f} of {np.sum(counts.trials)} starts"
     )
     places = {"d": np.array(_START_FEATURES)}
     return at_most(RANDOM, counts, 0.5, coordinates=places, detail=detail)
@@ -261,9 +261,9 @@ def check_closeness(preset: Preset, *, at_random: float = -0.5) -> Verdict:
     claimed = at_random + share * (0.5 - at_random)
     shown = zip(np.median(alpha, axis=1), _SHARES, strict=True)
     detail = (
-        "alpha0 in the median "
+        r"$\alpha_0$ in the median "
         + ", ".join(f"{middle:.3f} at {one:g}" for middle, one in shown)
-        + " of the way, d = 1000"
+        + " of the way, $d = 1000$"
     )
     return median_within(
         name,
@@ -299,19 +299,21 @@ def check_guess(_: Preset, *, shift: float = 0.0) -> Verdict:
                 GUESS, np.abs(edge - half), 0.0, rounding=1e-12, grade=Grade.EXACT
             ),
         ],
-        detail=f"P(wrong) = {np.exp(np.max(wrong)):.6f} at alpha0 = 1e-6, n' = 1 and "
-        f"rho = 1e-3, {np.exp(np.min(wrong)):.3g} at the other end of the grid",
+        detail=rf"$P(\text{{wrong}}) = {np.exp(np.max(wrong)):.6f}$ at $\alpha_0 = "
+        rf"10^{{-6}}$, $n' = 1$ and $\rho = 10^{{-3}}$, {np.exp(np.min(wrong)):.3g} at "
+        "the other end of the grid",
     )  # fmt: skip
 
 
 def prove_guess(*, shift: str = "0") -> list[Step]:
-    """P(wrong) = P(t_n' >= sqrt(n') kappa) with Student's t and kappa of the least
-    favourable models (`ifca.exact.tlaw`, `ifca.exact.worst`), for all n' and rho.
+    r"""$P(\text{wrong}) = P(t_{n'} \ge \sqrt{n'} \kappa)$ with Student's $t$ and
+    $\kappa$ of the least favourable models (`ifca.exact.tlaw`, `ifca.exact.worst`), for
+    all $n'$ and $\rho$.
 
-    The law of t is symmetric with a positive density, so the chance is 1/2 for kappa =
-    0 and less for kappa > 0. kappa is alpha sqrt(rho), or alpha rho over the root of
-    ((1/2 - alpha)^2 rho + 1) ((1/2 + alpha)^2 rho + 1), which is at least 1: 0 at alpha
-    = 0 and of the sign of alpha.
+    The law of $t$ is symmetric with a positive density, so the chance is $1/2$ for
+    $\kappa = 0$ and less for $\kappa > 0$. $\kappa$ is $\alpha \sqrt{\rho}$, or $\alpha
+    \rho$ over the root of $((1/2 - \alpha)^2 \rho + 1) ((1/2 + \alpha)^2 \rho + 1)$,
+    which is at least 1: 0 at $\alpha = 0$ and of the sign of $\alpha$.
     """
     import sympy
 
@@ -322,7 +324,8 @@ def prove_guess(*, shift: str = "0") -> list[Step]:
     return [
         identity("what is under the root is 1 and squares", below - squares),
         no_negative_term(
-            "alpha + shift >= 0 for all alpha > 0", alpha + sympy.Rational(shift)
+            r"$\alpha + \text{shift} \ge 0$ for all $\alpha > 0$",
+            alpha + sympy.Rational(shift),
         ),
     ]
 
@@ -351,16 +354,18 @@ def check_regime(_: Preset, *, exponent: float = 1.0) -> Verdict:
             ),
         ],
         parts=["enough", "edge", "few"],
-        detail=f"the rate over 1 / sqrt(m n): up to {np.max(ratio):.4f} for n >= m, "
-        f"{few[0]:.4g} at n = m / 100",
+        detail=rf"the rate over $1 / \sqrt{{m n}}$: up to {np.max(ratio):.4f} for $n "
+        rf"\ge m$, {few[0]:.4g} at $n = m / 100$",
     )
 
 
 def prove_regime(*, edge: str = "1") -> list[Step]:
-    """1/sqrt(m n) + 1/n <= 2/sqrt(m n) if and only if n >= m, for all m and n.
+    r"""$1/\sqrt{m n} + 1/n \le 2/\sqrt{m n}$ if and only if $n \ge m$, for all $m$ and
+    $n$.
 
-    With r = sqrt(m/n), 1/n = r/sqrt(m n), so the rate is (1 + r)/sqrt(m n): r <= 1 for
-    n >= `edge` m, edge = 1. As m/n grows, r does, without limit.
+    With $r = \sqrt{m/n}$, $1/n = r/\sqrt{m n}$, so the rate is $(1 + r)/\sqrt{m n}$: $r
+    \le 1$ for $n \ge \mathtt{edge} m$, edge $= 1$. As $m/n$ grows, $r$ does, without
+    limit.
     """
     import sympy
 
@@ -368,35 +373,40 @@ def prove_regime(*, edge: str = "1") -> list[Step]:
     rate = 1 / sympy.sqrt(m * n) + 1 / n
     return [
         identity(
-            "1/sqrt(m n) + 1/n = (1 + sqrt(m/n))/sqrt(m n)",
+            r"$1/\sqrt{m n} + 1/n = (1 + \sqrt{m/n})/\sqrt{m n}$",
             rate - (1 + sympy.sqrt(m / n)) / sympy.sqrt(m * n),
         ),
         no_negative_term(
-            "n - m >= 0 for n = edge m + more", sympy.Rational(edge) * m + more - m
+            r"$n - m \ge 0$ for $n = \text{edge} \cdot m + \text{more}$",
+            sympy.Rational(edge) * m + more - m,
         ),
     ]
 
 
-_SMALL = "k = 2, d = 20, m = 20, |theta*| = 1, sigma = 0.3, gamma = 1/2"
+_SMALL = (
+    r"$k = 2$, $d = 20$, $m = 20$, $|\theta^*| = 1$, $\sigma = 0.3$, $\gamma = "
+    "1/2$"
+)
 
 STATEMENTS = (
     row(
         id=OPTIMAL,
         place="Section 5.1, after Corollary 1",
-        text="our final statistical error rate is near optimal: the minimax rate up to "
-        "a logarithmic factor and a dependency on p",
+        text="our final statistical error rate is near optimal: the minimax rate up "
+        "to a logarithmic factor and a dependency on $p$",
         preconditions=(
-            "Assumptions 1 and 2, alpha0 = 1/4, 1/p balanced clusters, gamma = 1/(2 p)",
-            "minimax: least squares on all p m n rows of the true cluster",
+            r"Assumptions 1 and 2, $\alpha_0 = 1/4$, $1/p$ balanced clusters, $\gamma "
+            "= 1/(2 p)$",
+            "minimax: least squares on all $p m n$ rows of the true cluster",
         ),
-        constants={"factor over sqrt(2 T)": 1.0, "margin": 0.03},
-        claimed="(sigma / p) sqrt(d / (m n')), n' = n / (2 T)",
+        constants={r"factor over $\sqrt{2 T}$": 1.0, "margin": 0.03},
+        claimed=r"$(\sigma / p) \sqrt{d / (m n')}$, $n' = n / (2 T)$",
         check=check_optimal,
         control={"exponent": 0.05},
         margins=functools.partial(margins, *(setting for _, setting in _RATES)),
-        note="The logarithmic factor sqrt(2 T) is the price of re-sampling, and there "
-        "is no dependency on p: the bound's 1 / p is sqrt(1 / p) too large. The "
-        "control claims a dependency p^-0.05.",
+        note=r"The logarithmic factor $\sqrt{2 T}$ is the price of re-sampling, and "
+        r"there is no dependency on $p$: the bound's $1 / p$ is $\sqrt{1 / p}$ too "
+        "large. The control claims a dependency $p^{-0.05}$.",
     ),
     row(
         id=REUSE,
@@ -404,14 +414,15 @@ STATEMENTS = (
         text="re-sampling is for theoretical tractability only and is not required in "
         "practice: with good initialization",
         preconditions=(
-            f"{_SMALL}, n = 20 and 400: p m n >= 10 d",
-            "alpha0 = 0.05, errors of the start in random directions",
+            rf"{_SMALL}, $n = 20$ and 400: $p m n \ge 10 d$",
+            r"$\alpha_0 = 0.05$, errors of the start in random directions",
         ),
         constants={"failures": 0.1},
         check=check_good_start,
         control={"sizes": (5,)},
-        note="Runs end at least squares on the true clusters, which re-sampling cannot "
-        "reach. The control has n = 5, p m n = 2.5 d, where models fit wrong clients.",
+        note="Runs end at least squares on the true clusters, which re-sampling "
+        "cannot reach. The control has $n = 5$, $p m n = 2.5 d$, where models fit "
+        "wrong clients.",
     ),
     row(
         id=REUSE_RANDOM,
@@ -419,7 +430,7 @@ STATEMENTS = (
         text="re-sampling is for theoretical tractability only and is not required in "
         "practice: with random initialization",
         preconditions=(
-            f"{_SMALL}, n = 5 in every round",
+            f"{_SMALL}, $n = 5$ in every round",
             "one random start of the truths' law; success within 1.5 times the error "
             "of least squares on the true clusters",
         ),
@@ -430,21 +441,21 @@ STATEMENTS = (
         check=check_random_start,
         control={"margin": 0.9},
         note="Read as: the same samples in every round do as well as as many fresh "
-        "ones, which are 2 T times more data in all. They do not: models fit the "
+        "ones, which are $2 T$ times more data in all. They do not: models fit the "
         "clients they happen to have. With good initialization, which the theory "
         "assumes, the remark is true. The control grants a loss of 0.9.",
     ),
     row(
         id=f"{REUSE_RANDOM}.corrected",
         place="Section 5, re-sampling, and Section 6",
-        text="from random starts, runs on the same data lock wrong partitions in where "
-        "p m n / d is small, and hardly where it is large",
-        preconditions=(f"{_SMALL}, n = 5 against n = 40", "one random start"),
-        constants={"p m n / d = 2.5": 0.5, "p m n / d = 20": 0.12},
+        text="from random starts, runs on the same data lock wrong partitions in "
+        "where $p m n / d$ is small, and hardly where it is large",
+        preconditions=(f"{_SMALL}, $n = 5$ against $n = 40$", "one random start"),
+        constants={"$p m n / d = 2.5$": 0.5, "$p m n / d = 20$": 0.12},
         check=check_lock_in,
         control={"samples": 7},
-        note="Locked in: both models are used, the partition is wrong, nobody changes. "
-        "The control claims rarity at p m n / d = 3.5.",
+        note="Locked in: both models are used, the partition is wrong, nobody "
+        "changes. The control claims rarity at $p m n / d = 3.5$.",
     ),
     row(
         id=RANDOM,
@@ -452,8 +463,8 @@ STATEMENTS = (
         text="for two clusters, we can guarantee that our algorithm converges as long "
         "as the initialization is slightly better than random",
         preconditions=(
-            "k = 2, truths and random start of one law: Bernoulli directions of one "
-            "norm, as in section 6.1",
+            "$k = 2$, truths and random start of one law: Bernoulli directions of "
+            "one norm, as in section 6.1",
             "slightly better: moved a tenth of the way to the truths, best matched",
         ),
         expected=Status.VIOLATED,
@@ -462,54 +473,57 @@ STATEMENTS = (
         check=check_random,
         control={"share": 0.6},
         note="Read as: Assumption 1, without which nothing is guaranteed, admits at "
-        "least every other such start. A random start has alpha0 near -1/2; alpha0 = 0 "
-        "is random only in that two models in the middle attract clients by chance. "
-        "That random starts often succeed is a matter of experiment. The control moves "
-        "them six tenths of the way.",
+        r"least every other such start. A random start has $\alpha_0$ near $-1/2$; "
+        r"$\alpha_0 = 0$ is random only in that two models in the middle attract "
+        "clients by chance. That random starts often succeed is a matter of "
+        "experiment. The control moves them six tenths of the way.",
     ),
     row(
         id=GUESS,
         place="Abstract and Section 5.1, on Assumption 1",
-        text="slightly better than random, of identities: at alpha0 = 0 the least "
-        "favourable start's first estimates are right with probability 1/2, as by a "
-        "coin, and more often for every alpha0 > 0",
-        preconditions=("Assumption 1, k = 2", "least favourable models of Lemma 1"),
+        text=r"slightly better than random, of identities: at $\alpha_0 = 0$ the "
+        "least favourable start's first estimates are right with probability $1/2$, "
+        r"as by a coin, and more often for every $\alpha_0 > 0$",
+        preconditions=("Assumption 1, $k = 2$", "least favourable models of Lemma 1"),
         check=check_guess,
         control={"shift": -1e-5},
         proof=prove_guess,
         proof_control={"shift": "-1/100000"},
         note="Exact law. The reading under which the sentence is true: how good the "
-        "first identities are, not how the start was drawn. The controls take 1e-5 off "
-        "alpha0.",
+        "first identities are, not how the start was drawn. The controls take "
+        r"$10^{-5}$ off $\alpha_0$.",
     ),
     row(
         id=EDGE,
         place="Section 5.2, after Corollary 2",
-        text="1/sqrt(m n) is the optimal rate, thus our statistical rate Otilde(1/sqrt"
-        "(m n) + 1/n) is near optimal in the regime where n >~ m",
-        preconditions=("other quantities than m and n are constants",),
+        text=r"$1/\sqrt{m n}$ is the optimal rate, thus our statistical rate "
+        r"$\tilde O(1/\sqrt{m n} + 1/n)$ is near optimal in the regime where $n "
+        r"\gtrsim m$",
+        preconditions=("other quantities than $m$ and $n$ are constants",),
         check=check_regime,
         control={"exponent": 0.9},
         proof=prove_regime,
         proof_control={"edge": "9/10"},
-        note="Proved is the algebra: within a factor 2 of 1/sqrt(m n) exactly for n >= "
-        "m, and without limit beyond. That the term 1/n is due to laws that change "
-        "with n' and no fixed law has it is `ifca.scale.sc`; for those IFCA's rate is "
-        "1/sqrt(m n) sooner. The controls claim it for n >= m^0.9 and n >= 0.9 m.",
+        note=r"Proved is the algebra: within a factor 2 of $1/\sqrt{m n}$ exactly "
+        r"for $n \ge m$, and without limit beyond. That the term $1/n$ is due to laws "
+        "that change with $n'$ and no fixed law has it is `ifca.scale.sc`; for those "
+        r"IFCA's rate is $1/\sqrt{m n}$ sooner. The controls claim it for $n \ge "
+        r"m^{0.9}$ and $n \ge 0.9 m$.",
     ),
     row(
         id=f"{RANDOM}.corrected",
         place="Abstract and Section 5.1, on Assumption 1",
-        text="a random start moved a share s of the way to its truths has alpha0 = "
-        "s - 1/2 for large d: Assumption 1 asks for more than half of the way",
+        text="a random start moved a share $s$ of the way to its truths has "
+        r"$\alpha_0 = s - 1/2$ for large $d$: Assumption 1 asks for more than half of "
+        "the way",
         preconditions=(
-            "k = 2, d = 1000, truths and random start of one law: Bernoulli directions "
-            "of one norm",
+            "$k = 2$, $d = 1000$, truths and random start of one law: Bernoulli "
+            "directions of one norm",
         ),
         constants={"margin": 0.04},
         check=check_closeness,
         control={"at_random": -0.4},
-        note="|theta_0 - theta*| and Delta then are the same up to O(d^-1/2). The "
-        "control claims alpha0 = -0.4 for the random start.",
+        note=r"$|\theta_0 - \theta^*|$ and $\Delta$ then are the same up to "
+        r"$O(d^{-1}/2)$. The control claims $\alpha_0 = -0.4$ for the random start.",
     ),
 )

@@ -49,8 +49,8 @@ def check_sharing(_: Preset, *, factor: float = 1.0) -> Verdict:
 
 
 def prove_sharing(*, factor: str = "1") -> list[Step]:
-    """For all k >= 1, d_s and d_u: sharing d_s weights saves (k - 1) d_s/(k d) of the
-    k d numbers that a client is sent in a round, which is at least 0."""
+    r"""For all $k \ge 1$, $d_s$ and $d_u$: sharing $d_s$ weights saves $(k - 1) d_s/(k
+    d)$ of the $k d$ numbers that a client is sent in a round, which is at least 0."""
     import sympy
 
     k, shared, own = sympy.symbols("k d_s d_u", positive=True)
@@ -58,9 +58,9 @@ def prove_sharing(*, factor: str = "1") -> list[Step]:
     plain = k * (shared + own)
     saving = sympy.Rational(factor) * (k - 1) * shared / plain
     return [
-        identity("1 - (d_s + k d_u)/(k d) = (k - 1) d_s/(k d)",
+        identity("$1 - (d_s + k d_u)/(k d) = (k - 1) d_s/(k d)$",
                  1 - (shared + k * own) / plain - saving),
-        no_negative_term("(k - 1) d_s >= 0 for k >= 1",
+        no_negative_term(r"$(k - 1) d_s \ge 0$ for $k \ge 1$",
                          ((k - 1) * shared).subs(k, 1 + more)),
     ]  # fmt: skip
 
@@ -108,7 +108,7 @@ def check_stable(preset: Preset, *, samples: int = 400) -> Verdict:
         STABLE,
         tally(changed),
         0.05,
-        detail=f"n = {samples}: identities change after {_WATCHED} rounds without a "
+        detail=f"$n = {samples}$: identities change after {_WATCHED} rounds without a "
         f"change in {np.sum(changed)} of {len(changed)} runs",
     )
 
@@ -117,32 +117,32 @@ STATEMENTS = (
     row(
         id=SHARING,
         place="Section 4.3, weight sharing",
-        text="instead of sending k models to all the worker machines, the center only "
-        "needs to send k versions of a subset of the weights and one copy of the "
-        "shared layers: less communication",
-        preconditions=("k models of d = d_s + d_u weights, d_s of them shared",),
+        text="instead of sending $k$ models to all the worker machines, the center "
+        "only needs to send $k$ versions of a subset of the weights and one copy of "
+        "the shared layers: less communication",
+        preconditions=("$k$ models of $d = d_s + d_u$ weights, $d_s$ of them shared",),
         check=check_sharing,
         control={"factor": 1.01},
         proof=prove_sharing,
         proof_control={"factor": "101/100"},
-        note="Saves (k - 1) d_s / (k d) of what a client is sent, nothing of what it "
-        "sends. The controls claim 1 % more.",
+        note="Saves $(k - 1) d_s / (k d)$ of what a client is sent, nothing of what "
+        "it sends. The controls claim 1 % more.",
     ),
     row(
         id=STABLE,
         place="Section 4.3, stable identities",
         text="when the identities do not change for several rounds, the center can "
-        "stop sending k models, and send each worker machine its own",
+        "stop sending $k$ models, and send each worker machine its own",
         preconditions=(
-            f"mixed linear regressions on fixed data, k = 2, d = {_FEATURES}, m = "
-            f"{_CLIENTS}, n = 400, sigma = 0.3, gamma = 1/2, random starts",
+            f"mixed linear regressions on fixed data, $k = 2$, $d = {_FEATURES}$, $m "
+            rf"= {_CLIENTS}$, $n = 400$, $\sigma = 0.3$, $\gamma = 1/2$, random starts",
             f"several: {_WATCHED}; the run has {_ROUNDS} rounds",
         ),
         constants={"share": 0.05},
         check=check_stable,
         control={"samples": 10},
         note="Read as: they would not have changed later, but for one run of 20. It "
-        "then sends 1/k. With few samples they often would have: the control has n = "
-        "d / 2.",
+        "then sends $1/k$. With few samples they often would have: the control has "
+        "$n = d / 2$.",
     ),
 )

@@ -114,9 +114,10 @@ def check_printed(preset: Preset, *, small_share: float = 0.2) -> Verdict:
         tally(missed[best]),
         _PRINTED_FAILURE,
         error_rate=ERROR_RATE / len(_STEPS),
-        detail=f"p = ({small_share:g}, {1 - small_share:g}): at the best of "
-        f"{len(_STEPS)} c1 {np.mean(missed[best]):.1%} of the runs miss eps after 40 "
-        f"rounds; with factors of {factor:.2f} at least one error is {least:.3g} eps",
+        detail=f"$p = ({small_share:g}, {1 - small_share:g})$: at the best of "
+        f"{len(_STEPS)} $c_1$ {np.mean(missed[best]):.1%} of the runs miss "
+        rf"$\varepsilon$ after 40 rounds; with factors of {factor:.2f} at least one "
+        rf"error is ${least:.3g} \varepsilon$",
     )
 
 
@@ -133,8 +134,8 @@ def check_goals(
     missed = _missed(preset, name, goals, preset.choose(quick=3, full=30))
     delta = [_delta(goal_setting(goal)) for goal in goals]
     rates = ", ".join(
-        f"{np.mean(one):.1%} (T = {2 + goal.power}, c1 = {goal.step:g}, "
-        f"p = {goal.small_share:g})"
+        f"{np.mean(one):.1%} $(T = {2 + goal.power}, c_1 = {goal.step:g}, p = "
+        f"{goal.small_share:g})$"
         for goal, one in zip(goals, missed, strict=True)
     )
     found = at_most(
@@ -143,7 +144,8 @@ def check_goals(
         _any_round(np.array([_rounds(goal.power) for goal in goals]), np.array(delta)),
         error_rate=ERROR_RATE / (1 if middle is None else 2),
         coordinates=_places(*goals),
-        detail=f"runs that miss eps, logarithm of base {goals[0].base:.3g}: {rates}",
+        detail=rf"runs that miss $\varepsilon$, logarithm of base {goals[0].base:.3g}: "
+        f"{rates}",
     )
     if middle is None:
         return found
@@ -157,7 +159,10 @@ def check_goals(
         error_rate=ERROR_RATE / 2,
         coordinates=_places(middle),
     )
-    detail = f"{found.detail}; errors of {np.mean(size):.3f} eps at gamma p = 1/2"
+    detail = (
+        rf"{found.detail}; errors of ${np.mean(size):.3f} \varepsilon$ at $\gamma "
+        "p = 1/2$"
+    )
     return combine(name, [found, apart], parts=["goals", "middle"], detail=detail)
 
 
@@ -185,18 +190,20 @@ def _goal_margins(goals: tuple[Goal, ...]) -> tuple[Margin, ...]:
 
 
 def prove_goal(*, c6: str = "8.4853") -> list[Step]:
-    """Corollary 1 with T = 2 + log2(Delta/(4 eps)) rounds and eps = c6 (sigma/p)
-    sqrt(d/(m n')), but with probability T delta; eps <= Delta/4, so that T >= 2.
+    r"""Corollary 1 with $T = 2 + \log_2(\Delta/(4 \varepsilon))$ rounds and
+    $\varepsilon = c_6 (\sigma/p) \sqrt{d/(m n')}$, but with probability $T \delta$;
+    $\varepsilon \le \Delta/4$, so that $T \ge 2$.
 
-    1. By ifca.thm1.corrected a round has |e+| <= |e|/2 + s, s = c2 (sigma/p) sqrt(d/(m
-       n')) and c2 = 3/sqrt 2, but with probability delta; delta grows as alpha falls.
-       With c6 >= 4 c2 s <= eps/4 <= Delta/16.
-    2. Hence |e_j| <= Delta/4 stays so, as Delta/8 + Delta/16 <= Delta/4, and a longer
-       one does not grow, as e/2 + Delta/16 <= e for e >= Delta/8: alpha_t >=
-       min(alpha0, 1/4) in every round (ifca.claim.monotone.corrected), at which delta
-       is taken. T rounds fail with probability T delta at most.
-    3. |e_T| <= 2^-T |e_0| + 2 s <= (eps/Delta) Delta/2 + eps/2 = eps, as 2^-T =
-       eps/Delta.
+    1. By ifca.thm1.corrected a round has $|e^+| \le |e|/2 + s$, $s = c_2 (\sigma/p)
+       \sqrt{d/(m n')}$ and $c_2 = 3/\sqrt{2}$, but with probability $\delta$; $\delta$
+       grows as $\alpha$ falls. With $c_6 \ge 4 c_2 s \le \varepsilon/4 \le \Delta/16$.
+    2. Hence $|e_j| \le \Delta/4$ stays so, as $\Delta/8 + \Delta/16 \le \Delta/4$, and
+       a longer one does not grow, as $e/2 + \Delta/16 \le e$ for $e \ge \Delta/8$:
+       $\alpha_t \ge \min(\alpha_0, 1/4)$ in every round
+       (ifca.claim.monotone.corrected), at which $\delta$ is taken. $T$ rounds fail with
+       probability $T \delta$ at most.
+    3. $|e_T| \le 2^{-T} |e_0| + 2 s \le (\varepsilon/\Delta) \Delta/2 + \varepsilon/2 =
+       \varepsilon$, as $2^{-T} = \varepsilon/\Delta$.
     """
     import sympy
 
@@ -207,19 +214,20 @@ def prove_goal(*, c6: str = "8.4853") -> list[Step]:
     return [
         *theorem.prove_corrected(),
         exactly(
-            "c6 >= 4 c2, c2^2 = 9/2",
+            r"$c_6 \ge 4 c_2$, $c_2^2 = 9/2$",
             bool(sympy.Rational(c6) ** 2 >= 16 * sympy.Rational(9, 2)),
         ),
         exactly("1/8 + 1/16 <= 1/4", bool(eighth + sixteenth <= 2 * eighth)),
         identity(
-            "T rounds fail with T delta",
+            r"$T$ rounds fail with $T \delta$",
             sympy.summation(failure, (t, 1, rounds_)) - _any_round(rounds_, failure),
         ),
         exactly(
-            "e/2 + 1/16 <= e from e = 1/8 on", bool(eighth / 2 + sixteenth <= eighth)
+            r"$e/2 + 1/16 \le e$ from $e = 1/8$ on",
+            bool(eighth / 2 + sixteenth <= eighth),
         ),
         identity(
-            "log(2^-T) = log(eps/Delta)",
+            r"$\log(2^{-T}) = \log(\varepsilon/\Delta)$",
             sympy.expand_log(
                 -number * sympy.log(2) - sympy.log(eps / delta), force=True
             ),
@@ -228,27 +236,28 @@ def prove_goal(*, c6: str = "8.4853") -> list[Step]:
 
 
 def prove_log(*, base: str = "2.7182818") -> list[Step]:
-    """Two equal clusters, gamma p = 1/4, T = 2 + log_b(Delta/(4 eps)), b = `base`: no
-    c6 to c8 will do.
+    r"""Two equal clusters, $\gamma p = 1/4$, $T = 2 + \log_b(\Delta/(4 \varepsilon))$,
+    $b = \mathtt{base}$: no $c_6$ to $c_8$ will do.
 
-    1. x_j = 1/2, so that a round multiplies both errors by 1/2 up to misassignments and
-       noise. Let n' grow and all else stay: eps is of order n'^(-1/2), T of order log
-       n'. Fix f' < 1/2 < f'' with log_b(1/f') < 1 and f'' < 1, and |e_0| = Delta/4. As
-       long as f'^t |e_0| <= |e_t| <= |e_0| in both clusters, a round leaves |e_(t+1)|
-       between f' |e_t| and f'' |e_t| unless somebody is misassigned, with probability
-       m exp(-c n') at most (Lemma 1, alpha = 1/4), or the rest of the step, of mean
-       square x^2 ((d + 1) |e_t|^2 + d sigma^2)/N, exceeds a fixed part of |e_t|, with
-       probability C (1 + 1/|e_t|^2)/n' at most by Chebyshev's inequality. |e_t|^2 is at
-       least of order n'^(-log_b(1/f')), so that the T probabilities sum to something
-       that vanishes.
-    2. Then |e_T|/eps >= f'^T |e_0|/eps, of order n'^((1 - log_b(1/f'))/2), which has no
-       limit. f' exists iff log_b 2 < 1.
+    1. $x_j = 1/2$, so that a round multiplies both errors by $1/2$ up to misassignments
+       and noise. Let $n'$ grow and all else stay: $\varepsilon$ is of order
+       $n'^{-1/2}$, $T$ of order $\log n'$. Fix $f' < 1/2 < f''$ with $\log_b(1/f') < 1$
+       and $f'' < 1$, and $|e_0| = \Delta/4$. As long as $f'^t |e_0| \le |e_t| \le
+       |e_0|$ in both clusters, a round leaves $|e_{t+1}|$ between $f' |e_t|$ and $f''
+       |e_t|$ unless somebody is misassigned, with probability $m \exp(-c n')$ at most
+       (Lemma 1, $\alpha = 1/4$), or the rest of the step, of mean square $x^2 ((d + 1)
+       |e_t|^2 + d \sigma^2)/N$, exceeds a fixed part of $|e_t|$, with probability $C (1
+       + 1/|e_t|^2)/n'$ at most by Chebyshev's inequality. $|e_t|^2$ is at least of
+       order $n'^{-\log_b(1/f')}$, so that the $T$ probabilities sum to something that
+       vanishes.
+    2. Then $|e_T|/\varepsilon \ge f'^T |e_0|/\varepsilon$, of order $n'^{((1 -
+       \log_b(1/f'))/2)}$, which has no limit. $f'$ exists iff $\log_b 2 < 1$.
     """
     import flint
 
     return [
         nonnegative(
-            "log_b 2 < 1",
+            r"$\log_b 2 < 1$",
             lambda: 1 - flint.arb(2).log() / flint.arb(base).log(),
             {},
             strict=True,
@@ -257,14 +266,17 @@ def prove_log(*, base: str = "2.7182818") -> list[Step]:
 
 
 def prove_natural(*, least_step: str = "0.3161") -> list[Step]:
-    """Two equal clusters, c1 in [`least_step`, 1 - `least_step`]: T = 2 + ln(Delta/(4
-    eps)) rounds serve, eps = c6 (sigma/p) sqrt(d/(m n')) <= Delta/4.
+    r"""Two equal clusters, $c_1 \in [\mathtt{least\_step}, 1 - \mathtt{least\_step}]$:
+    $T = 2 + \ln(\Delta/(4 \varepsilon))$ rounds serve, $\varepsilon = c_6 (\sigma/p)
+    \sqrt{d/(m n')} \le \Delta/4$.
 
-    1. |1 - 2 c1| <= 1 - 2 `least_step` <= 1/e, and |1 - x| + 4 x sqrt(d/N) <= 1/e is
-       assumed. So a round has |e+| <= |e|/e + s but with probability delta, s = c2
-       (sigma/p) sqrt(d/(m n')) <= eps/4 (ifca.thm1.corrected). As 1/e <= 1/2 margins
-       stay as in the proof of ifca.cor1.corrected.
-    2. |e_T| <= e^-T Delta/2 + s/(1 - 1/e) <= (2 e^-2 + 1/(4 (1 - 1/e))) eps <= eps.
+    1. $|1 - 2 c_1| \le 1 - 2 \mathtt{least\_step} \le 1/e$, and $|1 - x| + 4 x
+       \sqrt{d/N} \le 1/e$ is assumed. So a round has $|e^+| \le |e|/e + s$ but with
+       probability $\delta$, $s = c_2 (\sigma/p) \sqrt{d/(m n')} \le \varepsilon/4$
+       (ifca.thm1.corrected). As $1/e \le 1/2$ margins stay as in the proof of
+       ifca.cor1.corrected.
+    2. $|e_T| \le e^{-T} \Delta/2 + s/(1 - 1/e) \le (2 e^{-2} + 1/(4 (1 - 1/e)))
+       \varepsilon \le \varepsilon$.
     """
     import flint
 
@@ -272,11 +284,13 @@ def prove_natural(*, least_step: str = "0.3161") -> list[Step]:
     return [
         *theorem.prove_corrected(),
         nonnegative(
-            "1 - 2 c1 <= 1/e", lambda: inverse() - 1 + 2 * flint.arb(least_step), {}
+            r"$1 - 2 c_1 \le 1/e$",
+            lambda: inverse() - 1 + 2 * flint.arb(least_step),
+            {},
         ),
-        nonnegative("1/e <= 1/2", lambda: flint.arb("0.5") - inverse(), {}),
+        nonnegative(r"$1/e \le 1/2$", lambda: flint.arb("0.5") - inverse(), {}),
         nonnegative(
-            "2 e^-2 + 1/(4 (1 - 1/e)) <= 1",
+            r"$2 e^{-2} + 1/(4 (1 - 1/e)) \le 1$",
             lambda: 1 - 2 * inverse() ** 2 - 1 / (4 * (1 - inverse())),
             {},
         ),
@@ -317,7 +331,7 @@ def check_monotone(preset: Preset, *, above: float = 0.0) -> Verdict:
     settled = np.mean(grown[:, :, 20:])
     grown &= errors[:, :, :-1] >= above * np.median(errors[:, :, -1])
     detail = (
-        f"{errors.shape[1]} runs each from alpha0 = 1/4 and from the truth; "
+        rf"{errors.shape[1]} runs each from $\alpha_0 = 1/4$ and from the truth; "
         f"{settled:.1%} of the steps after round 20 increase an error"
     )
     return at_most(
@@ -330,12 +344,13 @@ def check_monotone(preset: Preset, *, above: float = 0.0) -> Verdict:
 
 
 def prove_monotone(*, noise: int = 1) -> list[Step]:
-    """From the truth the next error is positive: with N = d = 1, x = 1, X = 1 and eps =
-    `noise`, e+ = e - (x/N) X'(X e - eps) is 1, and e = 0. As X' eps has a density,
-    |e+| > 0 with probability 1 whatever the sizes, if sigma > 0."""
+    r"""From the truth the next error is positive: with $N = d = 1$, $x = 1$, $X = 1$
+    and $\varepsilon = \mathtt{noise}$, $e^+ = e - (x/N) X'(X e - \varepsilon)$ is 1,
+    and $e = 0$. As $X' \varepsilon$ has a density, $|e^+| > 0$ with probability 1
+    whatever the sizes, if $\sigma > 0$."""
     error, step, row = 0, 1, 1
     after = error - step * row * (row * error - noise)
-    return [exactly("|e+| > |e|", abs(after) > abs(error))]
+    return [exactly("$|e^+| > |e|$", abs(after) > abs(error))]
 
 
 def worst_excess(alpha: PerPoint, *, excess: float) -> PerPoint:
@@ -384,19 +399,24 @@ def check_closeness(preset: Preset, *, excess: float = 1.0) -> Verdict:
 
 
 def prove_closeness(*, excess: str = "1") -> list[Step]:
-    """alpha_t >= min(alpha_0, 1/4) for all t, if eps0 <= `excess` Delta/8.
+    r"""$\alpha_t \ge \min(\alpha_0, 1/4)$ for all $t$, if $\varepsilon_0 \le
+    \mathtt{excess} \Delta/8$.
 
-    In units of Delta: if |e| <= 1/4, |e|/2 + eps0 <= 1/8 + excess/8 <= 1/4. If |e| >=
-    1/4, |e|/2 + eps0 <= |e|, as the difference |e|/2 - excess/8 grows with |e| and is
-    not negative at 1/4. So the error never exceeds the larger of 1/4 and its start.
+    In units of $\Delta$: if $|e| \le 1/4$, $|e|/2 + \varepsilon_0 \le 1/8 +
+    \text{excess}/8 \le 1/4$. If $|e| \ge 1/4$, $|e|/2 + \varepsilon_0 \le |e|$, as the
+    difference $|e|/2 - \text{excess}/8$ grows with $|e|$ and is not negative at $1/4$.
+    So the error never exceeds the larger of $1/4$ and its start.
     """
     import sympy
 
     floor = sympy.Rational(excess) / 8
     quarter = sympy.Rational(1, 4)
     return [
-        exactly("1/8 + eps0 <= 1/4", bool(quarter / 2 + floor <= quarter)),
-        exactly("|e|/2 - eps0 >= 0 at |e| = 1/4", bool(quarter / 2 - floor >= 0)),
+        exactly(r"$1/8 + \varepsilon_0 \le 1/4$", bool(quarter / 2 + floor <= quarter)),
+        exactly(
+            r"$|e|/2 - \varepsilon_0 \ge 0$ at $|e| = 1/4$",
+            bool(quarter / 2 - floor >= 0),
+        ),
     ]
 
 
@@ -425,10 +445,11 @@ def _misses(
 
 
 def _evaluation(base: float, bound: Any, margins: Any, constants: Any) -> Evaluation:
-    kind = "log2" if base == 2 else "ln"
+    kind = r"\log_2" if base == 2 else r"\ln"
     return Evaluation(
-        quantity=f"P(an error above eps after T = 2 + {kind}(Delta/(4 eps)) rounds), "
-        "eps = 6 sqrt 2 (sigma/p) sqrt(d/(m n'))",
+        quantity=rf"$P(\text{{an error is above }} \varepsilon)$ after $T = 2 + {kind}"
+        r"(\Delta/(4 \varepsilon))$ rounds, $\varepsilon = 6 \sqrt{2} (\sigma/p) "
+        r"\sqrt{d/(m n')}$",
         parameters=rounds.PARAMETERS,
         bound=bound,
         truth=Simulation(
@@ -437,13 +458,15 @@ def _evaluation(base: float, bound: Any, margins: Any, constants: Any) -> Evalua
         ),
         margins=margins,
         constants=constants,
-        note="two clusters, the exact law of runs from the least favourable models; T "
-        "is rounded up",
+        note="two clusters, the exact law of runs from the least favourable models; "
+        "$T$ is rounded up",
     )
 
 
 def _reach(base: float, **values: rounds.Value) -> Margin:
-    return Margin("eps <= Delta/4", _goal(C6, base, **values)[1], 0.25, False)
+    return Margin(
+        r"$\varepsilon \le \Delta/4$", _goal(C6, base, **values)[1], 0.25, False
+    )
 
 
 def _printed_margins(**values: rounds.Value) -> list[Margin]:
@@ -462,7 +485,7 @@ _PRINTED_EVALUATION = _evaluation(
     math.e,
     lambda degree, **values: _goal(C6, math.e, **values)[2] * values["m"] ** -degree,
     _printed_margins,
-    {"degree": Constant(1.0, origin="of poly(m), unnamed")},
+    {"degree": Constant(1.0, origin=r"of $\operatorname{poly}(m)$, unnamed")},
 )
 _CORRECTED_EVALUATION = _evaluation(
     2.0,
@@ -487,12 +510,19 @@ _NATURAL = (
     Goal(24, 0.66, base=float(np.e)),
 )
 _TOO_SMALL = (Goal(24, 0.29, base=float(np.e)),)
-_EPS = "eps = c6 (sigma/p) sqrt(d/(m n')) + c7 exp(-c8 (rho/(rho + 1))^2 n')"
-_TEXT = (
-    "gamma = c1/p: after T = 2 + log(Delta/(4 eps)) rounds all errors are at most eps, "
-    f"but with probability T/poly(m); {_EPS}"
+_EPS = (
+    r"$\varepsilon = c_6 (\sigma/p) \sqrt{d/(m n')} + c_7 \exp(-c_8 (\rho/(\rho "
+    "+ 1))^2 n')$"
 )
-_CLAIMED = "c1, c6, c7, c8 > 0, universal, unnamed; base of the logarithm not stated"
+_TEXT = (
+    r"$\gamma = c_1/p$: after $T = 2 + \log(\Delta/(4 \varepsilon))$ rounds all "
+    r"errors are at most $\varepsilon$, but with probability "
+    rf"$T/\operatorname{{poly}}(m)$; {_EPS}"
+)
+_CLAIMED = (
+    "$c_1$, $c_6$, $c_7$, $c_8 > 0$, universal, unnamed; base of the "
+    "logarithm not stated"
+)
 
 
 def _row(
@@ -531,66 +561,68 @@ STATEMENTS = (
         control={"small_share": 0.3},
         evaluation=_PRINTED_EVALUATION,
         margins=lambda: as_printed(_goal_margins((Goal(38, 0.2, 0.2),))),
-        note="False for every c1 as soon as p_max > 3 p, whatever the base: the error "
-        "over eps grows without limit as eps falls, so that no c6 helps. The control "
-        "claims the same for p = (0.3, 0.7).",
+        note=r"False for every $c_1$ as soon as $p_{\max} > 3 p$, whatever the base: "
+        r"the error over $\varepsilon$ grows without limit as $\varepsilon$ falls, so "
+        "that no $c_6$ helps. The control claims the same for $p = (0.3, 0.7)$.",
     ),
     _row(
         LOGARITHM,
         _QUARTER,
         _QUARTER_BINARY,
-        ("equal clusters, gamma p = 1/4: all factors are 1/2",),
-        text="as derived in Appendix B from the factor 1/2 of (1), gamma = 1/(4 p), "
-        f"with T = 2 + ln(Delta/(4 eps)); {_EPS}",
+        (r"equal clusters, $\gamma p = 1/4$: all factors are $1/2$",),
+        text=r"as derived in Appendix B from the factor $1/2$ of (1), $\gamma = 1/(4 "
+        rf"p)$, with $T = 2 + \ln(\Delta/(4 \varepsilon))$; {_EPS}",
         expected=Status.VIOLATED,
         fault="reading",
         other_reading=CORRECTED,
         proof=prove_log,
         proof_control={"base": "2"},
-        note="(1/2)^ln(x) is x^-0.69, not 1/x: the error over eps grows like x^0.31, "
-        "x = Delta/(4 eps). The base is not stated; with 2 it is true. The control "
-        "has the same step and the logarithm of base 2.",
+        note=r"$(1/2)^\ln(x)$ is $x^{-0.69}$, not $1/x$: the error over "
+        r"$\varepsilon$ grows like $x^{0.31}$, $x = \Delta/(4 \varepsilon)$. The "
+        "base is not stated; with 2 it is true. The control has the same step and "
+        "the logarithm of base 2.",
     ),
     _row(
         CORRECTED,
         _BINARY,
         _OTHER_BASE,
-        ("the conditions of ifca.thm1.corrected", "eps <= Delta/4"),
-        text="if p_max <= 3 p and c1 lies in [1/4, 3 p/(4 p_max)] as in "
-        "ifca.thm1.corrected, T = 2 + log2(Delta/(4 eps)) rounds are enough for eps = "
-        "6 sqrt(2) (sigma/p) sqrt(d/(m n')), but with probability T delta, delta that "
-        "of ifca.thm1.corrected at min(alpha0, 1/4)",
+        ("the conditions of ifca.thm1.corrected", r"$\varepsilon \le \Delta/4$"),
+        text=r"if $p_{\max} \le 3 p$ and $c_1$ lies in $[1/4, 3 p/(4 p_{\max})]$ as in "
+        r"ifca.thm1.corrected, $T = 2 + \log_2(\Delta/(4 \varepsilon))$ rounds are "
+        r"enough for $\varepsilon = 6 \sqrt{2} (\sigma/p) \sqrt{d/(m n')}$, but "
+        r"with probability $T \delta$, $\delta$ that of ifca.thm1.corrected at "
+        r"$\min(\alpha_0, 1/4)$",
         middle=Goal(20, 0.5),
         proof=functools.partial(prove_goal, c6=str(C6)),
         proof_control={"c6": "8.4852"},
         evaluation=_CORRECTED_EVALUATION,
-        note="Appendix B ends with 3 eps, which c6 absorbs; its power of 1/2 is T. "
-        "Loose: errors reach 0.27 eps at most in the check. The control has a "
-        "logarithm of base 2.2.",
+        note=r"Appendix B ends with $3 \varepsilon$, which $c_6$ absorbs; its power "
+        r"of $1/2$ is $T$. Loose: errors reach $0.27 \varepsilon$ at most in the "
+        "check. The control has a logarithm of base 2.2.",
     ),
     _row(
         NATURAL,
         _NATURAL,
         _TOO_SMALL,
         (
-            "two equal clusters, |1 - x| + 4 x sqrt(d/N) <= 1/e, N >= 4 d",
-            "eps <= Delta/4",
+            r"two equal clusters, $|1 - x| + 4 x \sqrt{d/N} \le 1/e$, $N \ge 4 d$",
+            r"$\varepsilon \le \Delta/4$",
         ),
-        text="for equal clusters T = 2 + ln(Delta/(4 eps)) rounds are enough if c1 "
-        "lies in [0.3161, 0.6839], where all factors are at most 1/e, for eps and "
-        "with the probability of ifca.cor1.corrected",
+        text=r"for equal clusters $T = 2 + \ln(\Delta/(4 \varepsilon))$ rounds are "
+        "enough if $c_1$ lies in $[0.3161, 0.6839]$, where all factors are at most "
+        r"$1/e$, for $\varepsilon$ and with the probability of ifca.cor1.corrected",
         proof=prove_natural,
         proof_control={"least_step": "0.316"},
-        note="What the corollary, which leaves c1 open, can be read as. The control "
-        "has c1 = 0.29.",
+        note="What the corollary, which leaves $c_1$ open, can be read as. The "
+        "control has $c_1 = 0.29$.",
     ),
     row(
         id=MONOTONE,
         place="Appendix B, second sentence",
-        text="|theta_j^(t+1) - theta_j*| <= |theta_j^(t) - theta_j*| for all t, so "
-        "alpha_0, alpha_1, ... does not decrease",
-        preconditions=("Assumptions 1 and 2", "gamma p = 1/2, equal clusters"),
-        claimed="by Assumption 2 and 0 < alpha0 < 1/2",
+        text=r"$|\theta_j^{(t+1)} - \theta_j^*| \le |\theta_j^{(t)} - \theta_j^*|$ "
+        r"for all $t$, so $\alpha_0$, $\alpha_1$, ... does not decrease",
+        preconditions=("Assumptions 1 and 2", r"$\gamma p = 1/2$, equal clusters"),
+        claimed=r"by Assumption 2 and $0 < \alpha_0 < 1/2$",
         expected=Status.VIOLATED,
         fault="printed",
         check=check_monotone,
@@ -606,16 +638,18 @@ STATEMENTS = (
     row(
         id=MONOTONE_CORRECTED,
         place="Appendix B",
-        text="alpha_t >= min(alpha_0, 1/4) for all t",
+        text=r"$\alpha_t \ge \min(\alpha_0, 1/4)$ for all $t$",
         preconditions=(
-            "rounds with |e+| <= |e|/2 + eps0 but for probability delta each",
-            "eps0 <= Delta/8; Assumption 2 gives half of that",
+            r"rounds with $|e^+| \le |e|/2 + \varepsilon_0$ but for probability "
+            r"$\delta$ each",
+            r"$\varepsilon_0 \le \Delta/8$; Assumption 2 gives half of that",
         ),
-        constants={"eps0/Delta": 0.125},
+        constants={r"$\varepsilon_0/\Delta$": 0.125},
         check=check_closeness,
         control={"excess": 1.02},
         proof=prove_closeness,
         proof_control={"excess": "1.0001"},
-        note="All that is used later. The control allows eps0 to be 2 % larger.",
+        note=r"All that is used later. The control allows $\varepsilon_0$ to be 2 % "
+        "larger.",
     ),
 )

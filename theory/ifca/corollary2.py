@@ -151,10 +151,10 @@ def check_bound(preset: Preset, *, divisor: int = 1) -> Verdict:
     )
     decades = [np.log10(np.min(first / noise)), np.log10(np.min(second / shift))]
     detail = (
-        f"eps = {final:.3g} at n' = {_SAMPLES:.0e}, T = {rounds}, of which "
-        f"{used} are run, k T delta0 = {failure:.3f}; errors up to {np.max(error):.3g};"
-        " noise and jumps at their worst settle at least "
-        f"{listed(decades, '.2f')} decades below their terms of eps"
+        rf"$\varepsilon = {final:.3g}$ at $n' = {_SAMPLES:.0e}$, $T = {rounds}$, of "
+        rf"which {used} are run, $k T \delta_0 = {failure:.3f}$; errors up to "
+        f"{np.max(error):.3g}; noise and jumps at their worst settle at least "
+        rf"{listed(decades, '.2f')} decades below their terms of $\varepsilon$"
     )
     judged = functools.partial(never_exceeds, BOUND, grade=Grade.EXACT)
     return combine(
@@ -217,29 +217,34 @@ def prove_bound(
     exponent: str = "8",
     room: str = "3",
 ) -> list[Step]:
-    """After T = (`rounds` L/(p lambda)) log(`inside` Delta/eps) rounds or more, but no
-    more than T + 1, every error is at most eps, with probability 1 - delta, where eps =
-    (`final` L/(p lambda)) eps0, eps0 Theorem 2's at alpha = 1/4 and with delta0 = p
-    lambda delta/(c k L log(m n')) for delta, and its first terms are `first` c and
-    `second` c times those printed, for (m n')^(c/`exponent`) >= `room` Delta/eps. The
-    numbers below are those of the claim.
+    r"""After $T = (\mathtt{rounds} L/(p \lambda)) \log(\mathtt{inside}
+    \Delta/\varepsilon)$ rounds or more, but no more than $T + 1$, every error is at
+    most $\varepsilon$, with probability $1 - \delta$, where $\varepsilon =
+    (\mathtt{final} L/(p \lambda)) \varepsilon_0$, $\varepsilon_0$ Theorem 2's at
+    $\alpha = 1/4$ and with $\delta_0 = p \lambda \delta/(c k L \log(m n'))$ for
+    $\delta$, and its first terms are $\mathtt{first} c$ and $\mathtt{second} c$ times
+    those printed, for $(m n')^{c/\mathtt{exponent}} \ge \mathtt{room}
+    \Delta/\varepsilon$. The numbers below are those of the claim.
 
-    Let u = sqrt(lambda/L) Delta, x = p lambda/(8 L), which is at most 1/16 as p <= 1/2,
-    a = min(alpha0, 1/4) and eps1 Theorem 2's floor at alpha = a; eps0 <= eps1. Assumed
-    is (b): eps1 <= x u/8, and 3 Delta/eps <= (m n')^(c/8). Theorem 2 (its steps come
-    first) holds for all k clusters in all rounds t but with probability k t delta0.
-    1. Errors of at most E = (1/2 - a) u stay so: (1 - x) E + x u/8 - E = -x (E - u/8)
-       is at most 0, as E >= u/4. So Theorem 2 applies with alpha = a in every round.
-    2. After t rounds the error is at most y u/2 + (1 - y) u/8, y = (1 - x)^t, which is
-       u/4 at y = 1/3, and y <= exp(-x t). A whole number of t in [log(3)/x, log(3)/x +
-       1] is enough, and log(3)/x + 1 <= T' = log(4 sqrt(L/lambda))/x, as L >= lambda
-       and log(4/3) >= 1/16 >= x.
-    3. From then on alpha = 1/4, and after s rounds more the error is at most
-       exp(-x s) u/4 + eps0/x, at most 2 eps0/x = eps for s >= T'' of (39), as
-       u/4 = (eps0/x) exp(x T'').
-    4. T' + T'' = log(2 Delta/eps)/x = T.
-    5. k (T + 1) delta0 = delta (8/c) (log(2 Delta/eps) + x)/log(m n') <= delta, as
-       2 exp(x) <= 3.
+    Let $u = \sqrt{\lambda/L} \Delta$, $x = p \lambda/(8 L)$, which is at most $1/16$ as
+    $p \le 1/2$, $a = \min(\alpha_0, 1/4)$ and $\varepsilon_1$ Theorem 2's floor at
+    $\alpha = a$; $\varepsilon_0 \le \varepsilon_1$. Assumed is (b): $\varepsilon_1 \le
+    x u/8$, and $3 \Delta/\varepsilon \le (m n')^{c/8}$. Theorem 2 (its steps come
+    first) holds for all $k$ clusters in all rounds $t$ but with probability $k t
+    \delta_0$.
+    1. Errors of at most $E = (1/2 - a) u$ stay so: $(1 - x) E + x u/8 - E = -x (E -
+       u/8)$ is at most 0, as $E \ge u/4$. So Theorem 2 applies with $\alpha = a$ in
+       every round.
+    2. After $t$ rounds the error is at most $y u/2 + (1 - y) u/8$, $y = (1 - x)^t$,
+       which is $u/4$ at $y = 1/3$, and $y \le \exp(-x t)$. A whole number of $t \in
+       [\log(3)/x, \log(3)/x + 1]$ is enough, and $\log(3)/x + 1 \le T' = \log(4
+       \sqrt{L/\lambda})/x$, as $L \ge \lambda$ and $\log(4/3) \ge 1/16 \ge x$.
+    3. From then on $\alpha = 1/4$, and after $s$ rounds more the error is at most
+       $\exp(-x s) u/4 + \varepsilon_0/x$, at most $2 \varepsilon_0/x = \varepsilon$ for
+       $s \ge T''$ of (39), as $u/4 = (\varepsilon_0/x) \exp(x T'')$.
+    4. $T' + T'' = \log(2 \Delta/\varepsilon)/x = T$.
+    5. $k (T + 1) \delta_0 = \delta (8/c) (\log(2 \Delta/\varepsilon) + x)/\log(m n')
+       \le \delta$, as $2 \exp(x) \le 3$.
     6. Its terms by the proof of ifca.cor2.substitution, whose steps come last.
     """
     import flint
@@ -258,21 +263,23 @@ def prove_bound(
     each = p * low * failure / (c * k * high * data)
     return [
         *theorem2.prove_printed(),
-        identity("(1 - x) E + x u/8 - E = -x (E - u/8)",
+        identity("$(1 - x) E + x u/8 - E = -x (E - u/8)$",
                  (1 - x) * edge + x * u / 8 - edge + x * (edge - u / 8)),
         exactly("(1/3) (1/2) + (2/3) (1/8) = 1/4",
                 Fraction(1, 6) + Fraction(2, 24) == Fraction(1, 4)),
-        nonnegative("log 4 >= log 3 + 1/16",
+        nonnegative(r"$\log 4 \ge \log 3 + 1/16$",
                     lambda: flint.arb(4).log() - flint.arb(3).log()
                     - flint.arb(1) / 16, {}),
-        identity("u/4 = (eps0/x) exp(x T'')", unit_ / 4 - floor / step * later),
-        identity("2 eps0/x = eps", 2 * floor / step - eps),
-        identity("exp(x (T' + T'')) = (inside Delta/eps)^(x T/log(inside Delta/eps))",
+        identity(r"$u/4 = (\varepsilon_0/x) \exp(x T'')$",
+                 unit_ / 4 - floor / step * later),
+        identity(r"$2 \varepsilon_0/x = \varepsilon$", 2 * floor / step - eps),
+        identity(r"$\exp(x (T' + T'')) = (\text{inside} \Delta/\varepsilon)^{(x "
+        r"T/\log(\text{inside} \Delta/\varepsilon))}$",
                  sooner * later - start**length),
-        identity("k (T1/x) delta0 = delta (exponent/c) T1/log(m n')",
+        identity(r"$k (T_1/x) \delta_0 = \delta (\text{exponent}/c) T_1/\log(m n')$",
                  k * log / step * each
                  - failure * sympy.Rational(exponent) / c * log / data),
-        nonnegative("2 exp(1/16) <= room",
+        nonnegative(r"$2 \exp(1/16) \le \text{room}$",
                     lambda: flint.arb(room) - 2 * (flint.arb(1) / 16).exp(), {}),
         *prove_substitution(first=first, second=second),
     ]  # fmt: skip
@@ -306,12 +313,15 @@ def _evaluation_margins(*, alpha: float, **values: float | int) -> tuple[Margin,
     final = _claimed(c=_C, alpha=alpha, **values)
     needed = 8 * math.log(3 * values["separation"] / final) if final else math.inf
     given = theorem2.margins(alpha=near, **values | {"failure": each})
-    return (*given, Margin("c log(m n') >= 8 log(3 Delta / eps)", _C * data, needed))
+    return (
+        *given,
+        Margin(r"$c \log(m n') \ge 8 \log(3 \Delta / \varepsilon)$", _C * data, needed),
+    )
 
 
 _EVALUATION = Evaluation(
-    quantity="the largest (1 - delta)-quantile of max_j |theta_j - theta_j*| after T "
-    "rounds",
+    quantity=r"the largest $(1 - \delta)$-quantile of $\max_j |\theta_j - "
+    r"\theta_j^*|$ after $T$ rounds",
     parameters=tuple(
         parameter("n", 10**15, most=10**15) if one.name == "n" else one
         for one in theorem2.PARAMETERS
@@ -319,7 +329,7 @@ _EVALUATION = Evaluation(
     bound=_claimed,
     truth=_truth,
     margins=_evaluation_margins,
-    constants={"c": Constant(_C, origin="of (40); more where m n' is small")},
+    constants={"c": Constant(_C, origin="of (40); more where $m n'$ is small")},
     note="from where noise alone settles to what follows from ifca.thm2.explicit",
 )
 
@@ -433,22 +443,22 @@ def check_stationary(preset: Preset, *, limit: bool = False) -> Verdict:
             for part, deviation, band, number in parts
         ],
         parts=["law", "raw data"],
-        detail="mean square over the formula "
-        f"{listed(np.mean(exact, axis=1), '.3f')} at k = 2, 4, 8 by exact law, "
-        f"{np.mean(raw):.3f} in raw cosine losses",
+        detail=f"mean square over the formula {listed(np.mean(exact, axis=1), '.3f')} "
+        f"at $k = 2$, 4, 8 by exact law, {np.mean(raw):.3f} in raw cosine losses",
     )
 
 
 def prove_stationary(*, limit: bool = False) -> list[Step]:
-    """Where the mean square settles, if nobody is misassigned.
+    r"""Where the mean square settles, if nobody is misassigned.
 
-    Along an eigenvector of curvature h a round turns the error e into (1 - p h/L) e +
-    w, w independent of e with mean 0: the p m clients' steps of 1/(m L) each, with
-    noise of variance v^2/(n' d) in each direction, so that Var w = p m v^2/(n' d)/
-    (m L)^2 = p v^2/(L^2 m n' d). So E e^2 is multiplied by (1 - p h/L)^2 < 1, as 0 <
-    p h/L < 1, and raised by Var w: it tends to the fixed point Var w/(1 - (1 - p
-    h/L)^2). For h = lambda and d equal directions the sum over p has the limit
-    v^2/(2 lambda L m n') as p tends to 0.
+    Along an eigenvector of curvature $h$ a round turns the error $e$ into $(1 - p h/L)
+    e + w$, $w$ independent of $e$ with mean 0: the $p m$ clients' steps of $1/(m L)$
+    each, with noise of variance $v^2/(n' d)$ in each direction, so that
+    $\operatorname{Var} w = p m v^2/(n' d)/ (m L)^2 = p v^2/(L^2 m n' d)$. So $E e^2$ is
+    multiplied by $(1 - p h/L)^2 < 1$, as $0 < p h/L < 1$, and raised by
+    $\operatorname{Var} w$: it tends to the fixed point $\operatorname{Var} w/(1 - (1 -
+    p h/L)^2)$. For $h = \lambda$ and $d$ equal directions the sum over $p$ has the
+    limit $v^2/(2 \lambda L m n')$ as $p$ tends to 0.
     """
     import sympy
 
@@ -460,10 +470,10 @@ def prove_stationary(*, limit: bool = False) -> list[Step]:
     if limit:
         fixed = small / d
     return [
-        identity("Var w = p v^2/(L^2 m n' d)",
+        identity(r"$\operatorname{Var} w = p v^2/(L^2 m n' d)$",
                  noise - p * v**2 / (high**2 * m * n * d)),
         identity("the formula is a fixed point", keep**2 * fixed + noise - fixed),
-        identity("d times it tends to v^2/(2 lambda L m n')",
+        identity(r"$d$ times it tends to $v^2/(2 \lambda L m n')$",
                  sympy.limit(sympy.simplify(d * fixed), p, 0) - small),
     ]  # fmt: skip
 
@@ -477,13 +487,13 @@ _PRODUCT_ROUNDING = 1e-12  # relative, of products of a dozen factors, in logari
 def prove_substitution(
     *, first: str = "128", second: str = "24576", samples_power: str = "1"
 ) -> list[Step]:
-    """Corollary 2's eps is 16 L/(p lambda) times eps0 with delta0 of (40), alpha = 1/4.
+    r"""Corollary 2's $\varepsilon$ is $16 L/(p \lambda)$ times $\varepsilon_0$ with
+    $\delta_0$ of (40), $\alpha = 1/4$.
 
-    Its first two terms are `first` c and `second` c times those printed, 128 c and
-    24576 c, for all parameters.
-    The third has the printed powers of m and n', those of 1/(n' sqrt(m)), besides
-    logarithms: its ratio to that, at m and n' and at 1 and 1 with one and the same
-    logarithm, is the same.
+    Its first two terms are $\mathtt{first} c$ and $\mathtt{second} c$ times those
+    printed, $128 c$ and $24576 c$, for all parameters. The third has the printed powers
+    of $m$ and $n'$, those of $1/(n' \sqrt{m})$, besides logarithms: its ratio to that,
+    at $m$ and $n'$ and at 1 and 1 with one and the same logarithm, is the same.
     """
     import sympy
 
@@ -502,9 +512,13 @@ def prove_substitution(
     two = eta**2 * high**2 * k * log / (p**2 * low**4 * failure * gap**4 * n)
     alone = third.subs({m: 1, n: 1}) / (n * sympy.sqrt(m))
     return [
-        identity("first term: first c", noise / one - sympy.Rational(first) * c),
-        identity("second term: second c", jumps / two - sympy.Rational(second) * c),
-        identity("third term: 1/(n' sqrt(m))", third / alone - 1),
+        identity(
+            r"first term: $\text{first} c$", noise / one - sympy.Rational(first) * c
+        ),
+        identity(
+            r"second term: $\text{second} c$", jumps / two - sympy.Rational(second) * c
+        ),
+        identity(r"third term: $1/(n' \sqrt{m})$", third / alone - 1),
     ]
 
 
@@ -555,17 +569,19 @@ STATEMENTS = (
     row(
         id=BOUND,
         place="Corollary 2",
-        text="after T = (8 L / (p lambda)) log(2 Delta / eps) rounds, with probability "
-        "1 - delta, |theta_j - theta_j*| <= eps for all j, eps <~ v k L log(m n') / "
-        "(p^(5/2) lambda^2 delta sqrt(m n')) + eta^2 L^2 k log(m n') / (p^2 lambda^4 "
-        "delta Delta^4 n') + Otilde(1 / (n' sqrt(m)))",
+        text=r"after $T = (8 L / (p \lambda)) \log(2 \Delta / \varepsilon)$ rounds, "
+        r"with probability $1 - \delta$, $|\theta_j - \theta_j^*| \le \varepsilon$ "
+        r"for all $j$, $\varepsilon \lesssim v k L \log(m n') / (p^{5/2} \lambda^2 "
+        r"\delta \sqrt{m n'}) + \eta^2 L^2 k \log(m n') / (p^2 \lambda^4 \delta "
+        r"\Delta^4 n') + \tilde O(1 / (n' \sqrt{m}))$",
         preconditions=(
             *PRECONDITIONS,
-            "Assumption 6 at delta0 of (40) for delta, and (b) at min(alpha0, 1/4)",
-            "(m n')^(c/8) >= 3 Delta / eps",
+            r"Assumption 6 at $\delta_0$ of (40) for $\delta$, and (b) at "
+            r"$\min(\alpha_0, 1/4)$",
+            r"$(m n')^{c/8} \ge 3 \Delta / \varepsilon$",
         ),
-        constants={"c of (40)": _C, "first / c": 128.0, "second / c": 24576.0},
-        claimed="<~, constants unnamed",
+        constants={"$c$ of (40)": _C, "first / $c$": 128.0, "second / $c$": 24576.0},
+        claimed=r"$\lesssim$, constants unnamed",
         check=check_bound,
         control={"divisor": 16},
         proof=prove_bound,
@@ -579,39 +595,42 @@ STATEMENTS = (
             {"room": "2.128"},
         ],
         evaluation=_EVALUATION,
-        note="With these constants Assumption 6 takes n' of about 1e12 here. T is 8 "
-        "times what is needed, and eps is loose by at least 10^5.6 in its first term "
-        "and 10^7.6 in its second: errors settle that far below, at worst (the powers "
-        "of m n', v, eta, L, lambda and n' are needed, those of p and delta are not). "
-        "Proved with the constants below, if c in (40) is such that (m n')^(c/8) >= 3 "
-        "Delta / eps; 2.13 would do for this 3, and 2.128 does not. The control stops "
-        "after T / 16. Each constant of the proof has a false claim of its own, off by "
-        "less than one in a thousand but for that 3.",
+        note="With these constants Assumption 6 takes $n'$ of about $10^{12}$ "
+        r"here. $T$ is 8 times what is needed, and $\varepsilon$ is loose by at least "
+        "$10^{5.6}$ in its first term and $10^{7.6}$ in its second: errors "
+        r"settle that far below, at worst (the powers of $m n'$, $v$, $\eta$, $L$, "
+        r"$\lambda$ and $n'$ are needed, those of $p$ and $\delta$ are not). Proved "
+        r"with the constants below, if $c$ in (40) is such that $(m n')^{c/8} \ge 3 "
+        r"\Delta / \varepsilon$; 2.13 would do for this 3, and 2.128 does not. The "
+        "control stops after $T / 16$. Each constant of the proof has a false claim "
+        "of its own, off by less than one in a thousand but for that 3.",
         margins=lambda: assumption6(_setting()),
     ),
     row(
         id=SHARP,
         place="Corollary 2, where the iterates end",
-        text="E |theta_j - theta_j*|^2 -> sum over h of p v^2 / (L^2 m n' d) / (1 - "
-        "(1 - p h / L)^2), v^2 / (2 lambda L m n') for small p and h = lambda",
+        text=r"$E |\theta_j - \theta_j^*|^2 \to \sum_h p v^2 / (L^2 m n' d) / (1 - (1 "
+        r"- p h / L)^2)$, $v^2 / (2 \lambda L m n')$ for small $p$ and $h = \lambda$",
         preconditions=(
-            "gradient noise of the same variance v^2 / d in every direction",
-            "H is the Hessian everywhere, nobody is misassigned",
+            "gradient noise of the same variance $v^2 / d$ in every direction",
+            "$H$ is the Hessian everywhere, nobody is misassigned",
         ),
         check=check_stationary,
         control={"limit": True},
         proof=prove_stationary,
         proof_control={"limit": True},
-        note="No power of p where the corollary has p^(-5/2), none of delta, no "
-        "logarithm. The controls take the limit of small p for the formula.",
+        note="No power of $p$ where the corollary has $p^{-5/2}$, none of "
+        r"$\delta$, no logarithm. The controls take the limit of small $p$ for the "
+        "formula.",
     ),
     row(
         id=SUBSTITUTION,
         place="Corollary 2, out of (38) and (40)",
-        text="16 L eps0 / (p lambda) with delta0 of (40) is Corollary 2's eps: the "
-        "first two terms up to constants, the third in its powers of m and n'",
-        preconditions=("(38) with sqrt(m) n' and without its k",),
-        constants={"first / c": 128.0, "second / c": 24576.0},
+        text=r"$16 L \varepsilon_0 / (p \lambda)$ with $\delta_0$ of (40) is "
+        r"Corollary 2's $\varepsilon$: the first two terms up to constants, the third "
+        "in its powers of $m$ and $n'$",
+        preconditions=(r"(38) with $\sqrt{m} n'$ and without its $k$",),
+        constants={"first / $c$": 128.0, "second / $c$": 24576.0},
         check=check_substitution,
         control={"samples_power": 0.5},
         proof=prove_substitution,
@@ -620,9 +639,9 @@ STATEMENTS = (
             {"first": "127.9"},
             {"second": "24575"},
         ],
-        note="So Corollary 2 follows from Theorem 2 with sqrt(m) n', not with the "
-        "sqrt(m n') of the text at hand, which the controls have: its third term would "
-        "be of the order of the first in m and n', but with eta and Delta. With the k "
-        "of (38) the second term would have k^2.",
+        note=r"So Corollary 2 follows from Theorem 2 with $\sqrt{m} n'$, not with "
+        r"the $\sqrt{m n'}$ of the text at hand, which the controls have: its third "
+        r"term would be of the order of the first in $m$ and $n'$, but with $\eta$ "
+        r"and $\Delta$. With the $k$ of (38) the second term would have $k^2$.",
     ),
 )

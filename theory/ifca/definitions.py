@@ -103,9 +103,9 @@ def check_convex(preset: Preset, *, factor: float = 1.0) -> Verdict:
             judged(pairs.change, least * np.sqrt(pairs.square)),
         ],
         parts=["tangent", "product", "change"],
-        detail=f"{len(least)} pairs; F(theta') above its tangent by "
-        f"{np.min(pairs.rest / pairs.square / pairs.convexity):.4f} lambda "
-        "|theta' - theta|^2 or more",
+        detail=rf"{len(least)} pairs; $F(\theta')$ above its tangent by "
+        rf"${np.min(pairs.rest / pairs.square / pairs.convexity):.4f} \lambda |\theta' "
+        r"- \theta|^2$ or more",
     )
 
 
@@ -128,19 +128,21 @@ def check_smooth(preset: Preset, *, factor: float = 1.0) -> Verdict:
             judged(pairs.rest, most * pairs.square / 2),
         ],
         parts=["change", "tangent"],
-        detail=f"{len(most)} pairs; |grad F(theta') - grad F(theta)| up to "
-        f"{np.max(pairs.change / np.sqrt(pairs.square) / pairs.smoothness):.4f} L "
-        "|theta' - theta|",
+        detail=rf"{len(most)} pairs; $|\nabla F(\theta') - \nabla F(\theta)|$ up to "
+        f"${np.max(pairs.change / np.sqrt(pairs.square) / pairs.smoothness):.4f} L "
+        r"|\theta' - \theta|$",
     )
 
 
 def prove_convex(*, factor: str = "1") -> list[Step]:
-    """Definition 1 implies the two other inequalities, for every F, with its lambda.
+    r"""Definition 1 implies the two other inequalities, for every $F$, with its
+    $\lambda$.
 
-    Write d = theta' - theta, g and g' for the gradients. Definition 1 at (theta,
-    theta') and at (theta', theta), added: <g' - g, d> >= lambda |d|^2, and |g' - g| |d|
-    >= <g' - g, d> (Cauchy, Schwarz) gives |g' - g| >= lambda |d|. Claimed is `factor`
-    lambda. For F = (lambda/2) |theta|^2 all are equalities: no factor above 1 will do.
+    Write $d = \theta' - \theta$, $g$ and $g'$ for the gradients. Definition 1 at
+    $(\theta, \theta')$ and at $(\theta', \theta)$, added: $\langle g' - g, d \rangle
+    \ge \lambda |d|^2$, and $|g' - g| |d| \ge \langle g' - g, d \rangle$ (Cauchy,
+    Schwarz) gives $|g' - g| \ge \lambda |d|$. Claimed is $\mathtt{factor} \lambda$. For
+    $F = (\lambda/2) |\theta|^2$ all are equalities: no factor above 1 will do.
     """
     import sympy
 
@@ -154,18 +156,21 @@ def prove_convex(*, factor: str = "1") -> list[Step]:
     claimed = sympy.Rational(factor) * low
     equal = low / 2 * ((x + d) ** 2 - x**2) - low * x * d - claimed / 2 * d**2
     return [
-        identity("the two inequalities add up to <g' - g, d> - factor lambda |d|^2",
+        identity(r"the two inequalities add up to $\langle g' - g, d \rangle - "
+        r"\text{factor} \cdot \lambda |d|^2$",
                  sum_ - (two - one - claimed * square)),
-        identity("equality for (lambda/2) |theta|^2", equal),
+        identity(r"equality for $(\lambda/2) |\theta|^2$", equal),
     ]  # fmt: skip
 
 
 def prove_smooth(*, factor: str = "1") -> list[Step]:
-    """Definition 2 implies F(theta + d) - F(theta) - <grad F(theta), d> <= (L/2) |d|^2.
+    r"""Definition 2 implies $F(\theta + d) - F(\theta) - \langle \nabla F(\theta), d
+    \rangle \le (L/2) |d|^2$.
 
-    The left side is the integral over t in [0, 1] of <grad F(theta + t d) - grad
-    F(theta), d>, at most that of L t |d|^2. Claimed is L/`factor`. For F = (L/2)
-    |theta|^2 both are equalities: no factor above 1 will do.
+    The left side is the integral over $t \in [0, 1]$ of $\langle \nabla F(\theta + t d)
+    - \nabla F(\theta), d \rangle$, at most that of $L t |d|^2$. Claimed is
+    $L/\mathtt{factor}$. For $F = (L/2) |\theta|^2$ both are equalities: no factor above
+    1 will do.
     """
     import sympy
 
@@ -173,9 +178,9 @@ def prove_smooth(*, factor: str = "1") -> list[Step]:
     claimed = high / sympy.Rational(factor)
     equal = high / 2 * ((x + d) ** 2 - x**2) - high * x * d - claimed / 2 * d**2
     return [
-        identity("the integral of L t |d|^2 is (L/(2 factor)) |d|^2",
+        identity(r"the integral of $L t |d|^2$ is $L |d|^2/(2 \text{factor})$",
                  sympy.integrate(high * t * square, (t, 0, 1)) - claimed * square / 2),
-        identity("equality for (L/2) |theta|^2", equal),
+        identity(r"equality for $(L/2) |\theta|^2$", equal),
     ]  # fmt: skip
 
 
@@ -183,30 +188,31 @@ STATEMENTS = (
     row(
         id=CONVEX,
         place="Definition 1",
-        text="F is lambda-strongly convex: F(theta') >= F(theta) + <grad F(theta), "
-        "theta' - theta> + (lambda / 2) |theta' - theta|^2; so that its gradients "
-        "differ by lambda |theta' - theta| or more, as the proofs use",
-        preconditions=("F differentiable",),
+        text=r"$F$ is $\lambda$-strongly convex: $F(\theta') \ge F(\theta) + \langle "
+        r"\nabla F(\theta), \theta' - \theta \rangle + (\lambda / 2) |\theta' - "
+        r"\theta|^2$; so that its gradients differ by $\lambda |\theta' - \theta|$ or "
+        "more, as the proofs use",
+        preconditions=("$F$ differentiable",),
         check=check_convex,
         control={"factor": 1.01},
         proof=prove_convex,
         proof_control={"factor": "1.01"},
         note="A definition: proved is what follows from it, checked that functions "
-        "have it with the lambda they are said to have. The controls claim 1.01 "
-        "lambda.",
+        r"have it with the $\lambda$ they are said to have. The controls claim $1.01 "
+        r"\lambda$.",
     ),
     row(
         id=SMOOTH,
         place="Definition 2",
-        text="F is L-smooth: |grad F(theta) - grad F(theta')| <= L |theta - theta'|; "
-        "so that F(theta') is above its tangent at theta by (L / 2) |theta' - theta|^2 "
-        "at most, as the proofs use",
-        preconditions=("F differentiable",),
+        text=r"$F$ is $L$-smooth: $|\nabla F(\theta) - \nabla F(\theta')| \le L "
+        r"|\theta - \theta'|$; so that $F(\theta')$ is above its tangent at $\theta$ "
+        r"by $(L / 2) |\theta' - \theta|^2$ at most, as the proofs use",
+        preconditions=("$F$ differentiable",),
         check=check_smooth,
         control={"factor": 1.01},
         proof=prove_smooth,
         proof_control={"factor": "1.01"},
         note="A definition: proved is what follows from it, checked that functions "
-        "have it with the L they are said to have. The controls claim L / 1.01.",
+        "have it with the $L$ they are said to have. The controls claim $L / 1.01$.",
     ),
 )

@@ -105,9 +105,9 @@ def check_tail(preset: Preset, *, kappa_factor: float = 1.0) -> Verdict:
             for (error, bound), place in zip(errors, places, strict=True)
         ],
         parts=["NumPy", "compiled", "symmetry"],
-        detail=f"{len(kappa)} points, n to 1e6, n kappa^2 to 1e4: the NumPy law is off "
-        f"by {np.max(errors[0][0] / (1 + np.abs(exact))):.2g} of 1 + |log P|, the "
-        f"compiled one by {np.max(errors[1][0]):.2g} in log P",
+        detail=rf"{len(kappa)} points, $n$ to $10^6$, $n \kappa^2$ to $10^4$: the "
+        f"NumPy law is off by {np.max(errors[0][0] / (1 + np.abs(exact))):.2g} of $1 "
+        rf"+ |\log P|$, the compiled one by {np.max(errors[1][0]):.2g} in $\log P$",
     )
 
 
@@ -194,26 +194,28 @@ def check_kappa(preset: Preset, *, noise_power: float = 1.0) -> Verdict:
 
 
 def prove_kappa(*, share: int = 2) -> list[Step]:
-    """Only the plane through the truth and both models counts. Let the truth be at
-    height w above the line through the models, its foot the origin, and the offsets
-    a = truth - own = (s, w), b = truth - other = (t, w) with s and t of any sign. With
-    A = |a|^2 + sigma^2, B = |b|^2 + sigma^2, C = a.b + sigma^2:
+    r"""Only the plane through the truth and both models counts. Let the truth be at
+    height $w$ above the line through the models, its foot the origin, and the offsets
+    $a = (s, w)$ of the own model and $b = (t, w)$ of the other one with $s$ and $t$ of
+    any sign. With $A = |a|^2 + \sigma^2$, $B = |b|^2 + \sigma^2$, $C = a \cdot b +
+    \sigma^2$:
 
-    1. B - A = (t - s)(t + s): the models are |t - s| apart, and their middle is at
-       (s + t)/2 of the foot, so that B - A = 2 h |a - b| with h the signed distance
-       from the hyperplane halfway, positive on the own model's side;
-    2. A B - C^2 = (t - s)^2 (w^2 + sigma^2).
+    1. $B - A = (t - s)(t + s)$: the models are $|t - s|$ apart, and their middle is at
+       $(s + t)/2$ of the foot, so that $B - A = 2 h |a - b|$ with $h$ the signed
+       distance from the hyperplane halfway, positive on the own model's side;
+    2. $A B - C^2 = (t - s)^2 (w^2 + \sigma^2)$.
 
-    Hence (B - A) / (2 sqrt(A B - C^2)) = h / sqrt(w^2 + sigma^2), for all positions."""
+    Hence $(B - A) / (2 \sqrt{A B - C^2}) = h / \sqrt{w^2 + \sigma^2}$, for all
+    positions."""
     import sympy
 
     s, t, w, sigma = sympy.symbols("s t w sigma", real=True)
     A, B, C = (one + w**2 + sigma**2 for one in (s**2, t**2, s * t))
     height = (s + t) / share
     return [
-        identity("B - A = 2 h |a - b|", B - A - 2 * height * (t - s)),
+        identity("$B - A = 2 h |a - b|$", B - A - 2 * height * (t - s)),
         identity(
-            "A B - C^2 = |a - b|^2 (w^2 + sigma^2)",
+            r"$A B - C^2 = |a - b|^2 (w^2 + \sigma^2)$",
             A * B - C**2 - (t - s) ** 2 * (w**2 + sigma**2),
         ),
     ]
@@ -425,8 +427,8 @@ def check_roots(preset: Preset, *, power: float = 2.0) -> Verdict:
     return combine(
         ROOTS,
         [closed, raw],
-        detail=f"3 models; closed form for n = 1: off by {np.max(np.abs(first)):.2g}; "
-        f"n in {_ROOT_SAMPLES}, raw less law between "
+        detail="3 models; closed form for $n = 1$: off by "
+        f"{np.max(np.abs(first)):.2g}; $n$ in {_ROOT_SAMPLES}, raw less law between "
         f"{np.min(found[0] - found[2]):.4f} and {np.max(found[1] - found[2]):.4f}",
     )
 
@@ -472,7 +474,7 @@ def check_risk(preset: Preset, *, more_rows: int = 0) -> Verdict:
         num_trials=squares.size,
         grade=Grade.SAMPLED,
         coordinates={"d": features, "n": rows, "noise": _RISK_NOISE},
-        detail=f"d = {_RISKS}, N = d + 4: raw over claimed between "
+        detail=f"$d = {_RISKS}$, $N = d + 4$: raw over claimed between "
         f"{np.min(low / claimed):.3f} and {np.max(high / claimed):.3f}",
     )
 
@@ -490,17 +492,18 @@ def _raw_squares(preset: Preset, features: int) -> Float[np.ndarray, " trials"]:
 
 
 def prove_risk(*, lost: int = 1) -> list[Step]:
-    """Given the features X the error of least squares is W^-1 X' noise, W = X'X, and
-    E|error|^2 = sigma^2 E tr W^-1, finite or not. All d columns of X have one law, and
-    1 / (W^-1)_11 is the squared length of what is left of the first column outside the
-    span of the other d - 1, which is independent of them: chi2_k with k = N - d + 1.
-    With the density of chi2_k and the integral that defines the gamma function,
+    r"""Given the features $X$ the error of least squares is $W^{-1} X'$ noise, $W =
+    X'X$, and $E|\text{error}|^2 = \sigma^2 E \operatorname{tr} W^{-1}$, finite or not.
+    All $d$ columns of $X$ have one law, and $1 / (W^{-1})_{11}$ is the squared length
+    of what is left of the first column outside the span of the other $d - 1$, which is
+    independent of them: $\chi_k^2$ with $k = N - d + 1$. With the density of $\chi_k^2$
+    and the integral that defines the $\gamma$ function,
 
-    1. E 1/chi2_k = Gamma(k/2 - 1) / (2 Gamma(k/2)) = 1 / (k - 2) for k > 2, and
-       infinite for k <= 2;
-    2. k - 2 = N - d - 1.
+    1. $E 1/\chi_k^2 = \Gamma(k/2 - 1) / (2 \Gamma(k/2)) = 1 / (k - 2)$ for $k > 2$, and
+       infinite for $k \le 2$;
+    2. $k - 2 = N - d - 1$.
 
-    Hence sigma^2 d / (N - d - 1), for all N > d + 1 and all sigma."""
+    Hence $\sigma^2 d / (N - d - 1)$, for all $N > d + 1$ and all $\sigma$."""
     import sympy
 
     half = sympy.Symbol("h", positive=True)  # k/2 - 1
@@ -508,10 +511,10 @@ def prove_risk(*, lost: int = 1) -> list[Step]:
     left = rows - features + 1
     return [
         identity(
-            "Gamma(k/2 - 1) / (2 Gamma(k/2)) = 1 / (k - 2)",
+            r"$\Gamma(k/2 - 1) / (2 \Gamma(k/2)) = 1 / (k - 2)$",
             sympy.gamma(half) / (2 * sympy.gamma(half + 1)) - 1 / (2 * half),
         ),
-        identity("k - 2 = N - d - 1", left - 2 - (rows - features - lost)),
+        identity("$k - 2 = N - d - 1$", left - 2 - (rows - features - lost)),
     ]
 
 
@@ -559,20 +562,21 @@ def check_contraction(preset: Preset, *, extra_features: int = 0) -> Verdict:
 
 
 def prove_contraction(*, extra: int = 0) -> list[Step]:
-    """One step on N fresh rows x_i: e+ = e - b (A e - X'z), b = 2 eta/N, A = X'X, with
-    z independent normal noise of variance sigma^2. The mean of z is 0, hence
-    E|e+|^2 = |e|^2 - 2 b e'(E A) e + b^2 (e'(E A^2) e + sigma^2 E tr A).
-    E A = N I. In A^2 = sum_ij x_i x_i' x_j x_j' the N terms with i = j have mean
-    E |x|^2 x x' = (d + 2) I, since E x_1^2 (x_1^2 + ... + x_d^2) = 3 + (d - 1), and the
-    N (N - 1) others have mean I.
+    r"""One step on $N$ fresh rows $x_i$: $e^+ = e - b (A e - X'z)$, $b = 2 \eta/N$, $A
+    = X'X$, with $z$ independent normal noise of variance $\sigma^2$. The mean of $z$ is
+    0, hence $E|e^+|^2 = |e|^2 - 2 b e'(E A) e + b^2 (e'(E A^2) e + \sigma^2 E
+    \operatorname{tr} A)$. $E A = N I$. In $A^2 = \sum_{ij} x_i x_i' x_j x_j'$ the $N$
+    terms with $i = j$ have mean $E |x|^2 x x' = (d + 2) I$, since $E x_1^2 (x_1^2 +
+    \ldots + x_d^2) = 3 + (d - 1)$, and the $N (N - 1)$ others have mean I.
 
-    1. N (d + 2) + N (N - 1) = N (N + d + 1);
-    2. 1 - 2 b N + b^2 N (N + d + 1) = (1 - 2 eta)^2 + 4 eta^2 (d + 1)/N = r;
-    3. b^2 sigma^2 N d = 4 eta^2 sigma^2 d / N;
-    4. phi^2 = 4 eta^2 sigma^2 (d/N) / (1 - r) solves phi^2 = r phi^2 + that, where
-       r < 1.
+    1. $N (d + 2) + N (N - 1) = N (N + d + 1)$;
+    2. $1 - 2 b N + b^2 N (N + d + 1) = (1 - 2 \eta)^2 + 4 \eta^2 (d + 1)/N = r$;
+    3. $b^2 \sigma^2 N d = 4 \eta^2 \sigma^2 d / N$;
+    4. $\varphi^2 = 4 \eta^2 \sigma^2 (d/N) / (1 - r)$ solves $\varphi^2 = r \varphi^2 +
+       {}$ that, where $r < 1$.
 
-    So E|e+|^2 = r |e|^2 + 4 eta^2 sigma^2 d/N for all e, d, N, eta and sigma."""
+    So $E|e^+|^2 = r |e|^2 + 4 \eta^2 \sigma^2 d/N$ for all $e$, $d$, $N$, $\eta$ and
+    $\sigma$."""
     import sympy
 
     N, d, eta, sigma, r = sympy.symbols("N d eta sigma r", positive=True)
@@ -580,7 +584,7 @@ def prove_contraction(*, extra: int = 0) -> list[Step]:
     more = 4 * eta**2 * sigma**2 * d / N
     ratio = (1 - 2 * eta) ** 2 + 4 * eta**2 * (d + 1) / N
     return [
-        identity("E A^2 = N (N + d + 1) I", N * (d + 2) + N * (N - 1) - second),
+        identity("$E A^2 = N (N + d + 1) I$", N * (d + 2) + N * (N - 1) - second),
         identity("r", 1 - 2 * b * N + b**2 * second - ratio),
         identity("noise", b**2 * sigma**2 * N * d - more),
         identity("floor", more / (1 - r) - (r * more / (1 - r) + more)),
@@ -677,8 +681,8 @@ def check_round(preset: Preset, *, factor: float = 1.0) -> Verdict:
             "model": np.array([1, 2, 1, 2, 1]),
             "to": np.array(["truth 1", "truth 1", "truth 2", "truth 2", "model 2"]),
         },
-        detail=f"{len(_CHOICES)} clients of 2 clusters, one astray of each, d = "
-        f"{_FEATURES}; five squared distances after a round",
+        detail=f"{len(_CHOICES)} clients of 2 clusters, one astray of each, $d = "
+        f"{_FEATURES}$; five squared distances after a round",
     )
 
 
@@ -734,43 +738,46 @@ STATEMENTS = (
     row(
         id=TAIL,
         place=PLACE,
-        text="law.log_misassignment_probability is log P(t_n >= sqrt(n) kappa) up to "
-        "1e-14 of 1 + |log P|, and the compiled law up to 3e-7 where log P > -690",
-        preconditions=("n from 1 to 1e6, n kappa^2 from 0 to 1e4",),
+        text=r"law.log_misassignment_probability is $\log P(t_n \ge \sqrt{n} "
+        r"\kappa)$ up to $10^{-14}$ of $1 + |\log P|$, and the compiled law up to "
+        r"$3 \cdot 10^{-7}$ where $\log P > -690$",
+        preconditions=(r"$n$ from 1 to $10^6$, $n \kappa^2$ from 0 to $10^4$",),
         check=check_tail,
         control={"kappa_factor": 1 + 1e-8},
         note="Against the incomplete beta function in balls of 192 bits. The control "
-        "moves kappa by 1e-8 of itself.",
+        r"moves $\kappa$ by $10^{-8}$ of itself.",
     ),
     row(
         id=KAPPA,
         place=PLACE,
-        text="kappa = (B - A) / (2 sqrt(A B - C^2)) = h / sqrt(w^2 + sigma^2)",
-        preconditions=("two models that differ", "sigma > 0"),
+        text=r"$\kappa = (B - A) / (2 \sqrt{A B - C^2}) = h / \sqrt{w^2 + "
+        r"\sigma^2}$",
+        preconditions=("two models that differ", r"$\sigma > 0$"),
         check=check_kappa,
         control={"noise_power": 1.0001},
         proof=prove_kappa,
         proof_control={"share": 1},
-        note="h is the truth's distance from the hyperplane halfway between models, "
-        "w that from the line through them; A, B, C as in `law.misassignment_kappa`. "
-        "The proof is of the formula; that both implementations compute it up to a few "
-        "roundings is checked against fractions.",
+        note="$h$ is the truth's distance from the hyperplane halfway between "
+        "models, $w$ that from the line through them; A, $B$, $C$ as in "
+        "`law.misassignment_kappa`. The proof is of the formula; that both "
+        "implementations compute it up to a few roundings is checked against "
+        "fractions.",
     ),
     row(
         id=CHOICE,
         place=PLACE,
-        text="between two models the engine's clients choose the other one with chance "
-        "P(t_n' >= sqrt(n') kappa)",
-        preconditions=("n' from 1 to 400",),
+        text="between two models the engine's clients choose the other one with "
+        r"chance $P(t_{n'} \ge \sqrt{n'} \kappa)$",
+        preconditions=("$n'$ from 1 to 400",),
         check=check_choice,
         control={"kappa_factor": 1.01},
-        note="Against balls. The control moves kappa by 1 %.",
+        note=r"Against balls. The control moves $\kappa$ by 1 %.",
     ),
     row(
         id=RIVALS,
         place=PLACE,
         text="among three models the engine's clients choose as those with raw data do",
-        preconditions=("n' = 3, as many samples as models",),
+        preconditions=("$n' = 3$, as many samples as models",),
         check=check_rivals,
         control={"num_samples": 4.0},
         note="In one cluster only candidates are drawn, each given that a rival wins, "
@@ -779,32 +786,35 @@ STATEMENTS = (
     row(
         id=ROOTS,
         place=PLACE,
-        text="root losses F: Cov(F_j, F_l) = alpha_j alpha_l kappa_n^2 "
-        "(2F1(-1/2, -1/2; n/2; r^2) - 1)",
+        text=r"root losses $F$: $\operatorname{Cov}(F_j, F_l) = \alpha_j \alpha_l "
+        r"\kappa_n^2 (2F_1(-1/2, -1/2; n/2; r^2) - 1)$",
         preconditions=("linear models, fresh samples",),
         check=check_roots,
         control={"power": 1.0},
-        note="With n = 1 sample it is (2/pi) (sqrt(1 - r^2) + r arcsin r - 1) times "
-        "alpha_j alpha_l. The control has kappa_n for kappa_n^2.",
+        note=r"With $n = 1$ sample it is $(2/\pi)$ ($\sqrt{1 - r^2} + r$ arcsin $r "
+        r"- 1$) times $\alpha_j \alpha_l$. The control has $\kappa_n$ for "
+        r"$\kappa_n^2$.",
     ),
     row(
         id=RISK,
         place=PLACE,
-        text="least squares on N rows: E|error|^2 = sigma^2 d / (N - d - 1)",
-        preconditions=("N > d + 1", "standard normal features, normal noise"),
+        text=r"least squares on $N$ rows: $E|\text{error}|^2 = \sigma^2 d / (N - d "
+        "- 1)$",
+        preconditions=("$N > d + 1$", "standard normal features, normal noise"),
         check=check_risk,
         control={"more_rows": 1},
         proof=prove_risk,
         proof_control={"lost": 0},
-        note="Checked on raw rows at N = d + 4, the fewest at which |error|^2 has a "
-        "variance to build intervals from. Both controls claim sigma^2 d / (N - d), "
-        "there a quarter less: the law of one row more, and the proof without the 1.",
+        note="Checked on raw rows at $N = d + 4$, the fewest at which "
+        r"$|\text{error}|^2$ has a variance to build intervals from. Both controls "
+        r"claim $\sigma^2 d / (N - d)$, there a quarter less: the law of one row "
+        "more, and the proof without the 1.",
     ),
     row(
         id=MEAN_STEP,
         place=PLACE,
-        text="a step on N rows: E|e+|^2 = r |e|^2 + 4 eta^2 sigma^2 d/N with r = "
-        "(1 - 2 eta)^2 + 4 eta^2 (d + 1)/N",
+        text=r"a step on $N$ rows: $E|e^+|^2 = r |e|^2 + 4 \eta^2 \sigma^2 d/N$ with "
+        r"$r = (1 - 2 \eta)^2 + 4 \eta^2 (d + 1)/N$",
         preconditions=("fresh standard normal features, normal noise",),
         check=check_contraction,
         control={"extra_features": 1},
@@ -817,18 +827,19 @@ STATEMENTS = (
     row(
         id=STEPS,
         place=PLACE,
-        text="law.gradient_steps has the law of |e_1| and |e_2| of raw gradient steps",
+        text="law.gradient_steps has the law of $|e_1|$ and $|e_2|$ of raw gradient "
+        "steps",
         preconditions=("fresh standard normal features, normal noise",),
         check=check_steps,
         control={"extra_features": 1},
-        note="d = 1, 2, 3, where one feature more or less counts; the control has one "
-        "more.",
+        note="$d = 1$, 2, 3, where one feature more or less counts; the control has "
+        "one more.",
     ),
     row(
         id=ROUND,
         place=PLACE,
         text="a round of law.simulate has the law of a raw one, with clients astray",
-        preconditions=("a given assignment", "d beyond the engine's frame"),
+        preconditions=("a given assignment", "$d$ beyond the engine's frame"),
         check=check_round,
         control={"factor": 1.05},
         note="The control's step size is 5 % larger.",

@@ -117,28 +117,30 @@ def check_eq2_printed(preset: Preset, *, absolute: bool = False) -> Verdict:
         EQ2,
         steps,
         printed=not absolute,
-        detail=f"without the absolute value; with 2 gamma N <= m n' it holds in {kept} "
-        f"of {len(short)} draws",
+        detail=r"without the absolute value; with $2 \gamma N \le m n'$ it holds in "
+        f"{kept} of {len(short)} draws",
     )
 
 
 def prove_eq2_printed(*, step_length: str = "5/2") -> list[Step]:
-    """A counterexample in integers: N = d = 1, X = 1, eps = 0, e = 1.
+    r"""A counterexample in integers: $N = d = 1$, $X = 1$, $\varepsilon = 0$, $e = 1$.
 
-    Then X'X = N, and T1 = (1 - beta N) e with beta N = 2 gamma N/(m n') =
-    `step_length`, as for two equal clusters without misassignment at gamma p = 1.25,
-    where it is 2 gamma p. The right-hand side is 1 - beta N: negative.
+    Then $X'X = N$, and $T_1 = (1 - \beta N) e$ with $\beta N = 2 \gamma N/(m n') =
+    \mathtt{step\_length}$, as for two equal clusters without misassignment at $\gamma p
+    = 1.25$, where it is $2 \gamma p$. The right-hand side is $1 - \beta N$: negative.
     """
     factor = 1 - Fraction(step_length)
-    return [exactly("|T1| > (1 - beta N) |e| + 0 + 0", abs(factor) > factor)]
+    return [exactly(r"$|T_1| > (1 - \beta N) |e| + 0 + 0$", abs(factor) > factor)]
 
 
 def prove_eq2_corrected(*, factor: str = "1") -> list[Step]:
-    """|T1| <= |1 - beta N| |e| + beta (|X'X - N I| |e| + |X' eps|), E X'X = N I.
+    r"""$|T_1| \le |1 - \beta N| |e| + \beta (|X'X - N I| |e| + |X' \varepsilon|)$, $E
+    X'X = N I$.
 
-    T1 = (1 - beta N) e - beta (X'X - N I) e + beta X' eps, the identity below in every
-    coordinate (`gram` is X'X e there, `cross` X' eps). The triangle inequality and the
-    definition of the operator norm do the rest. `factor` is that of beta X' eps.
+    $T_1 = (1 - \beta N) e - \beta (X'X - N I) e + \beta X' \varepsilon$, the identity
+    below in every coordinate (`gram` is $X'X e$ there, $\mathtt{cross} X'
+    \varepsilon$). The triangle inequality and the definition of the operator norm do
+    the rest. `factor` is that of $\beta X' \varepsilon$.
     """
     import sympy
 
@@ -147,8 +149,8 @@ def prove_eq2_corrected(*, factor: str = "1") -> list[Step]:
     split += sympy.Rational(factor) * beta * cross
     return [
         identity(
-            "(I - beta X'X) e + beta X' eps = (1 - beta N) e - beta (X'X - N I) e + "
-            "beta X' eps",
+            r"$(I - \beta X'X) e + \beta X' \varepsilon = (1 - \beta N) e - \beta "
+            r"(X'X - N I) e + \beta X' \varepsilon$",
             e - beta * gram + beta * cross - split,
         )
     ]
@@ -157,7 +159,10 @@ def prove_eq2_corrected(*, factor: str = "1") -> list[Step]:
 def check_eq2_corrected(preset: Preset, *, printed: bool = False) -> Verdict:
     """Display (2) with |1 - beta N|, on the same draws as the printed form."""
     steps = _eq2_steps(preset)
-    detail = f"{len(steps)} draws, 2 gamma N / (m n') from 0.01 to 10, a third tight"
+    detail = (
+        rf"{len(steps)} draws, $2 \gamma N / (m n')$ from 0.01 to 10, a third "
+        "tight"
+    )
     detail = "the printed form" if printed else detail
     return _judge_eq2(EQ2_CORRECTED, steps, printed=printed, detail=detail)
 
@@ -214,8 +219,8 @@ def check_counts(preset: Preset, *, c: float = EQ3_C) -> Verdict:
         coordinates={"members": sizes},
     )
     detail = (
-        f"exact binomial, 1 to 10^5 clients: {by_law.status.value}; raw choices "
-        f"of 8, 16 and 40 clients: {raw.status.value}"
+        f"exact binomial, 1 to $10^5$ clients: {by_law.status.value}; raw choices of "
+        f"8, 16 and 40 clients: {raw.status.value}"
     )
     return combine(EQ3, [by_law, raw, sharp], detail=detail)
 
@@ -262,8 +267,8 @@ def check_covariance(preset: Preset, *, constant: float = COVARIANCE) -> Verdict
         grade=Grade.EXACT,
     )  # fmt: skip
     detail = (
-        f"raw X of {len(_EQ4_SHAPES)} shapes, N >= 4 d: |X'X - N I| / "
-        f"sqrt(d N) has medians {np.min(typical):.2f} to {np.max(typical):.2f} and is "
+        rf"raw $X$ of {len(_EQ4_SHAPES)} shapes, $N \ge 4 d$: $|X'X - N I| / \sqrt{{d "
+        f"N}}$ has medians {np.min(typical):.2f} to {np.max(typical):.2f} and is "
         f"above {constant:g} in {np.mean(deviations > constant):.2g} of the draws"
     )
     return combine(EQ4, [raw, of_order_n], parts=["draws", "order"], detail=detail)
@@ -286,15 +291,16 @@ def _raw_deviations(preset: Preset) -> PerTrial:
 
 
 def prove_covariance(*, constant: str = str(COVARIANCE)) -> list[Step]:
-    """|X'X - N I|_op <= `constant` sqrt(d N) but with probability 2 exp(-d/2), where N
-    >= 4 d.
+    r"""$|X'X - N I|_{\mathrm{op}} \le \mathtt{constant} \sqrt{d N}$ but with
+    probability $2 \exp(-d/2)$, where $N \ge 4 d$.
 
-    1. By Davidson and Szarek (2001, Theorem II.13) the largest singular value of X is
-       at most sqrt N + sqrt d + t, and the least at least sqrt N - sqrt d - t, but with
-       probability exp(-t^2/2) each. Take t = sqrt d, w = 2 sqrt d: 2 exp(-d/2).
-    2. As w <= sqrt N their squares differ from N by 2 w sqrt N + w^2 at most, which is
-       4 sqrt(d N) + 4 d, and d <= sqrt(d N)/2.
-    3. 6 sqrt(d N) <= 3 N, as d <= N/4.
+    1. By Davidson and Szarek (2001, Theorem II.13) the largest singular value of $X$ is
+       at most $\sqrt{N} + \sqrt{d} + t$, and the least at least $\sqrt{N} - \sqrt{d} -
+       t$, but with probability $\exp(-t^2/2)$ each. Take $t = \sqrt{d}$, $w = 2
+       \sqrt{d}$: $2 \exp(-d/2)$.
+    2. As $w \le \sqrt{N}$ their squares differ from $N$ by $2 w \sqrt{N} + w^2$ at
+       most, which is $4 \sqrt{d N} + 4 d$, and $d \le \sqrt{d N}/2$.
+    3. $6 \sqrt{d N} \le 3 N$, as $d \le N/4$.
     """
     import sympy
 
@@ -304,22 +310,25 @@ def prove_covariance(*, constant: str = str(COVARIANCE)) -> list[Step]:
     upper = (root + sympy.sqrt(d) + t) ** 2 - rows
     both = 2 * sympy.exp(-(t**2) / 2)
     return [
-        identity("(sqrt N + 2 sqrt d)^2 - N = 4 sqrt(d N) + 4 d",
+        identity(r"$(\sqrt{N} + 2 \sqrt{d})^2 - N = 4 \sqrt{d N} + 4 d$",
                  upper - 4 * sympy.sqrt(d * rows) - 4 * d),
-        exactly("4 + 4/2 = constant", 4 + Fraction(4, 2) == Fraction(constant)),
-        exactly("constant/2 <= 3", Fraction(constant) / 2 <= 3),
-        identity("both tails are 2 exp(-d/2)",
+        exactly(r"$4 + 4/2 = \text{constant}$",
+                4 + Fraction(4, 2) == Fraction(constant)),
+        exactly(r"$\text{constant}/2 \le 3$", Fraction(constant) / 2 <= 3),
+        identity(r"both tails are $2 \exp(-d/2)$",
                  both - _covariance_failure(d, sympy.exp)),
     ]  # fmt: skip
 
 
 def prove_counts(*, c: str = "0.1308") -> list[Step]:
-    """P(|S_1 and S_1*| <= p_1 m/4) <= 2 exp(-c p m), and no c above log 2 - H(1/4).
+    r"""$P(|S_1 \cap S_1^*| \le p_1 m/4) \le 2 \exp(-c p m)$, and no $c$ above $\log 2 -
+    H(1/4)$.
 
-    The count is a sum of M = p_1 m >= p m independent indicators of probability 1/2 or
-    more. By Markov's inequality P(count <= M/4) <= exp(s M/4) ((1 + exp(-s))/2)^M, s >
-    0, which at exp(-s) = 1/3 is exp(-M K), K = log 2 - H(1/4) = log 2 + (1/4) log(1/4)
-    + (3/4) log(3/4). As c <= K this is below exp(-c p m).
+    The count is a sum of $M = p_1 m \ge p m$ independent indicators of probability
+    $1/2$ or more. By Markov's inequality $P(\text{count} \le M/4) \le \exp(s M/4) ((1 +
+    \exp(-s))/2)^M$, $s > 0$, which at $\exp(-s) = 1/3$ is $\exp(-M K)$, $K = \log 2 -
+    H(1/4) = \log 2 + (1/4) \log(1/4) + (3/4) \log(3/4)$. As $c \le K$ this is below
+    $\exp(-c p m)$.
     """
     import flint
     import sympy
@@ -330,11 +339,11 @@ def prove_counts(*, c: str = "0.1308") -> list[Step]:
     relative = sympy.log(2) + quarter * sympy.log(quarter) + three * sympy.log(three)
     return [
         identity(
-            "s/4 + log((1 + exp(-s))/2) = -K at exp(-s) = 1/3",
+            r"$s/4 + \log((1 + \exp(-s))/2) = -K$ at $\exp(-s) = 1/3$",
             sympy.expand_log(exponent + relative, force=True),
         ),
         nonnegative(
-            "K >= c",
+            r"$K \ge c$",
             lambda: (
                 flint.arb(2).log()
                 + flint.arb("0.25").log() / 4
@@ -359,7 +368,10 @@ _EQ5_FEDERATIONS = (
     (1.25, 0.5, 0.5),
     (0.25, 0.8, 0.2),
 )
-_EQ5_DETAIL = "gamma p = 0.25, 0.5, 1, 1.25 with equal clusters, 0.25 with p_1 = 4 p"
+_EQ5_DETAIL = (
+    r"$\gamma p = 0.25$, 0.5, 1, 1.25 with equal clusters, 0.25 with $p_1 = "
+    "4 p$"
+)
 
 
 class _EQ5Point(NamedTuple):
@@ -434,22 +446,27 @@ def check_eq5_printed(
         tally(found > allowed[:, None]),
         failure,
         coordinates={"step_size": step / smallest, "share": share, "p": smallest},
-        detail=f"{detail}: median |T1| / |e| = {medians}",
+        detail=f"{detail}: median $|T_1| / |e| = {medians}$",
     )
 
 
 def prove_eq5_printed(*, step: str = "2") -> list[Step]:
-    """Whatever c5, c6 > 0, some step size violates (5), as no upper limit is stated.
+    r"""Whatever $c_5$, $c_6 > 0$, some step size violates (5), as no upper limit is
+    stated.
 
-    Take gamma = `step`/(c5 p), |e| = 1 and sigma -> 0: the right-hand side tends to 1 -
-    c5 gamma p = 1 - `step` < 0, below every length.
+    Take $\gamma = \mathtt{step}/(c_5 p)$, $|e| = 1$ and $\sigma \to 0$: the right-hand
+    side tends to $1 - c_5 \gamma p = 1 - \mathtt{step} < 0$, below every length.
     """
     import sympy
 
     c5, p = sympy.symbols("c5 p", positive=True)
     gamma = sympy.Rational(step) / (c5 * p)
     right = sympy.simplify(1 - c5 * gamma * p)
-    return [exactly("1 - c5 gamma p < 0 at gamma = step/(c5 p)", bool(right < 0))]
+    return [
+        exactly(
+            r"$1 - c_5 \gamma p < 0$ at $\gamma = \text{step}/(c_5 p)$", bool(right < 0)
+        )
+    ]
 
 
 def check_eq5_corrected(
@@ -470,10 +487,11 @@ def check_eq5_corrected(
         columns(names, np.array(_EQ5_POINTS)[kept]) for kept in (~alone, alone)
     )
     detail = (
-        f"raw data at {len(_EQ5_POINTS)} points, 2 gamma N / (m n') from 0.1 to "
-        f"4.5: |T1| is at most {np.max(ratios[~alone]):.2f} of the bound; of the noise "
-        f"alone above it in {listed(np.mean(ratios[alone] > 1, axis=1), '.4f')}, by "
-        f"law in {listed(tail[alone], '.4f')}"
+        rf"raw data at {len(_EQ5_POINTS)} points, $2 \gamma N / (m n')$ from 0.1 to "
+        f"4.5: $|T_1|$ is at most {np.max(ratios[~alone]):.2f} of the bound; of the "
+        "noise alone above it in "
+        f"{listed(np.mean(ratios[alone] > 1, axis=1), '.4f')}, by law in "
+        f"{listed(tail[alone], '.4f')}"
     )
     half = ERROR_RATE / 2
     return combine(
@@ -514,24 +532,24 @@ STATEMENTS = (
     row(
         id=EQ2,
         place="Appendix A, (2)",
-        text="|T1| <= (1 - 2 gamma N / (m n')) |e| + (2 gamma / (m n')) "
-        "(|X'X - E X'X| |e| + |X' eps|)",
-        preconditions=("gamma > 0: no upper limit is stated",),
+        text=r"$|T_1| \le (1 - 2 \gamma N / (m n')) |e| + (2 \gamma / (m n')) (|X'X - "
+        r"E X'X| |e| + |X' \varepsilon|)$",
+        preconditions=(r"$\gamma > 0$: no upper limit is stated",),
         expected=Status.VIOLATED,
         fault="printed",
         check=check_eq2_printed,
         control={"absolute": True},
         proof=prove_eq2_printed,
         proof_control={"step_length": "1/2"},
-        note="An absolute value is missing; harmless only if 2 gamma N <= m n'. The "
-        "control has it.",
+        note=r"An absolute value is missing; harmless only if $2 \gamma N \le m n'$. "
+        "The control has it.",
     ),
     row(
         id=EQ2_CORRECTED,
         place="Appendix A, (2)",
-        text="|T1| <= |1 - 2 gamma N / (m n')| |e| + (2 gamma / (m n')) "
-        "(|X'X - E X'X| |e| + |X' eps|)",
-        preconditions=("gamma > 0",),
+        text=r"$|T_1| \le |1 - 2 \gamma N / (m n')| |e| + (2 \gamma / (m n')) (|X'X - "
+        r"E X'X| |e| + |X' \varepsilon|)$",
+        preconditions=(r"$\gamma > 0$",),
         check=check_eq2_corrected,
         control={"printed": True},
         proof=prove_eq2_corrected,
@@ -541,81 +559,87 @@ STATEMENTS = (
     row(
         id=EQ3,
         place="Appendix A, (3)",
-        text="P(N >= p_1 m n' / 4) >= 1 - 2 exp(-c p m)",
+        text=r"$P(N \ge p_1 m n' / 4) \ge 1 - 2 \exp(-c p m)$",
         preconditions=(
-            "P(E_i) >= 1/2, which Lemma 1 and Assumption 2 give",
+            r"$P(E_i) \ge 1/2$, which Lemma 1 and Assumption 2 give",
             "independent clients",
         ),
         constants={"c": EQ3_C},
-        claimed="c > 0, universal, unnamed; by Hoeffding's inequality",
+        claimed="$c > 0$, universal, unnamed; by Hoeffding's inequality",
         check=check_counts,
         control={"c": 0.1325},
         proof=prove_counts,
         proof_control={"c": "0.1309"},
-        note="Hoeffding's inequality gives c = 1/8; the best exponent is KL(1/4 || "
-        "1/2) = 0.1308. The control claims 0.1325.",
+        note="Hoeffding's inequality gives $c = 1/8$; the best exponent is "
+        r"$\operatorname{KL}(1/4 \| 1/2) = 0.1308$. The control claims 0.1325.",
     ),
     row(
         id=EQ4,
         place="Appendix A, (4)",
-        text="|X'X - E X'X|_op <= 6 sqrt(d N) <~ N with probability >= 1 - 2 exp(-d/2)",
-        preconditions=("X in R^{N x d} standard normal", "N >= 4 d"),
-        constants={"N / d at least": 4.0, "constant before N": 3.0},
-        claimed="N >~ d, constants unnamed",
+        text=r"$|X'X - E X'X|_{\mathrm{op}} \le 6 \sqrt{d N} \lesssim N$ with "
+        r"probability $\ge 1 - 2 \exp(-d/2)$",
+        preconditions=(
+            r"$X \in \mathbb{R}^{N \times d}$ standard normal",
+            r"$N \ge 4 d$",
+        ),
+        constants={"$N / d$ at least": 4.0, "constant before $N$": 3.0},
+        claimed=r"$N \gtrsim d$, constants unnamed",
         check=check_covariance,
         control={"constant": 2.5},
         proof=prove_covariance,
         proof_control={"constant": "5.9"},
         margins=lambda: tuple(
-            Margin("ifca.asm2: N >= 4 d", float(rows), 4.0 * features)
+            Margin(r"ifca.asm2: $N \ge 4 d$", float(rows), 4.0 * features)
             for rows, features in _EQ4_SHAPES
         ),
-        note="The printed 6 needs N >= 4 d, and '<~ N' does not yet make (2) contract: "
-        "6 sqrt(d N) <= N / 2 takes N >= 144 d, the typical 2 sqrt(d N) + d takes "
-        "19.8 d. The control has 2.5 for 6.",
+        note=r"The printed 6 needs $N \ge 4 d$, and '$\lesssim N$' does not yet make "
+        r"(2) contract: $6 \sqrt{d N} \le N / 2$ takes $N \ge 144 d$, the typical "
+        r"$2 \sqrt{d N} + d$ takes $19.8 d$. The control has 2.5 for 6.",
     ),
     row(
         id=EQ5,
         place="Appendix A, (5)",
-        text="|T1| <= (1 - c5 gamma p) |theta_1 - theta_1*| + c6 gamma sigma "
-        "sqrt(d / (m n')) with probability >= 1 - c1 exp(-c2 p m) - c3 exp(-c4 d)",
+        text=r"$|T_1| \le (1 - c_5 \gamma p) |\theta_1 - \theta_1^*| + c_6 \gamma "
+        r"\sigma \sqrt{d / (m n')}$ with probability $\ge 1 - c_1 \exp(-c_2 p m) - "
+        r"c_3 \exp(-c_4 d)$",
         preconditions=(
-            "Assumption 2; gamma = c / p with no upper limit on c",
-            "no misassignment, so that N = p_1 m n'",
+            r"Assumption 2; $\gamma = c / p$ with no upper limit on $c$",
+            "no misassignment, so that $N = p_1 m n'$",
         ),
         constants={"c5": C5, "c6": C6},
-        claimed="c1, ..., c6 > 0, universal, unnamed",
+        claimed="$c_1$, ..., $c_6 > 0$, universal, unnamed",
         expected=Status.VIOLATED,
         fault="printed",
         check=check_eq5_printed,
         control={
             "places": [0, 1],
-            "detail": "gamma p = 0.25, 0.5 with equal clusters",
+            "detail": r"$\gamma p = 0.25$, 0.5 with equal clusters",
         },
         proof=prove_eq5_printed,
         proof_control={"step": "1/2"},
-        note="It needs 2 gamma p_1 below 2 - c5 gamma p, and the paper's last step has "
-        "gamma = 1 / (2 c5 p) >= 1 / p. A sqrt(p_1) is dropped from the last term, "
-        "whose size is 2 gamma sigma sqrt(p_1 d / (m n')). The control claims it for "
-        "equal clusters and gamma p of at most 1/2.",
+        note=r"It needs $2 \gamma p_1$ below $2 - c_5 \gamma p$, and the paper's last "
+        r"step has $\gamma = 1 / (2 c_5 p) \ge 1 / p$. $A \sqrt{p_1}$ is dropped "
+        r"from the last term, whose size is $2 \gamma \sigma \sqrt{p_1 d / (m "
+        r"n')}$. The control claims it for equal clusters and $\gamma p$ of at most "
+        "$1/2$.",
     ),
     row(
         id=EQ5_CORRECTED,
         place="Appendix A, (5)",
-        text="|T1| <= (|1 - x| + 4 x sqrt(d/N)) |theta_1 - theta_1*| + 2 x sigma "
-        "sqrt(d/N), x = 2 gamma N / (m n'), with probability >= 1 - 2 exp(-d/2) - "
-        "P(chi2_N chi2_d > 4 d N)",
-        preconditions=("N >= 4 d", "theta_1 independent of the fold"),
+        text=r"$|T_1| \le (|1 - x| + 4 x \sqrt{d/N}) |\theta_1 - \theta_1^*| + 2 x "
+        r"\sigma \sqrt{d/N}$, $x = 2 \gamma N / (m n')$, with probability $\ge 1 - "
+        r"2 \exp(-d/2) - P(\chi_N^2 \chi_d^2 > 4 d N)$",
+        preconditions=(r"$N \ge 4 d$", r"$\theta_1$ independent of the fold"),
         constants={"deviation": DEVIATION, "noise": NOISE},
         check=check_eq5_corrected,
         control={"deviation": 1.0},
         proof=functools.partial(prove_explicit, covariance=str(DEVIATION - NOISE)),
         proof_control={"covariance": "1.75"},
         margins=lambda: tuple(
-            Margin("N >= 4 d", float(point.num_rows), 4.0 * point.num_features)
+            Margin(r"$N \ge 4 d$", float(point.num_rows), 4.0 * point.num_features)
             for point in _EQ5_POINTS
         ),
-        note="Without misassignment x = 2 gamma p_1 and N = p_1 m n'. By (4) and Lemma "
-        "2 one has 6 for 4. The control has 1.",
+        note=r"Without misassignment $x = 2 \gamma p_1$ and $N = p_1 m n'$. By (4) "
+        "and Lemma 2 one has 6 for 4. The control has 1.",
     ),
 )

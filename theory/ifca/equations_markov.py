@@ -85,9 +85,9 @@ def _tightly(
             "law": np.append(law, np.nan),  # the last point is of the worst
             "failure": np.append(delta, _DELTAS[0]),
         },
-        detail=f"exact tails of {len(tails)} laws, delta from 0.01 to 0.9: at most "
-        f"{np.max(tails / _DELTAS):.3f} delta and "
-        f"{np.max(tails / _DELTAS**2):.3f} delta^2",
+        detail=rf"exact tails of {len(tails)} laws, $\delta$ from 0.01 to 0.9: at most "
+        rf"${np.max(tails / _DELTAS):.3f} \delta$ and "
+        rf"${np.max(tails / _DELTAS**2):.3f} \delta^2$",
     )
 
 
@@ -102,39 +102,43 @@ def check_printed(_: Preset, *, step: float = 5.0) -> Verdict:
         rounding=1e-10,
         grade=Grade.EXACT,
         coordinates={"law": np.arange(len(tails))[:, None], "failure": _DELTAS},
-        detail=f"exact tails of {len(tails)} laws, delta from 0.01 to 0.9: up to "
-        f"{np.max(tails / _DELTAS):.3f} delta",
+        detail=rf"exact tails of {len(tails)} laws, $\delta$ from 0.01 to 0.9: up to "
+        rf"${np.max(tails / _DELTAS):.3f} \delta$",
     )
 
 
 def prove_printed(*, smoothness: str = "1/10") -> list[Step]:
-    """(23) as printed fails in integers: m = 2, p_1 = 1/2, n' = 1, L = `smoothness`.
+    r"""(23) as printed fails in integers: $m = 2$, $p_1 = 1/2$, $n' = 1$, $L =
+    \mathtt{smoothness}$.
 
-    One client of S_1*, in S_1, with the loss (L/2) theta^2 + z theta at d = 1, z = v or
-    -v with probability 1/2 each: Assumption 5 with equality. gammahat = (1/L) 1/2, and
-    |T12| = gammahat |z| = gammahat v surely, while the bound is v/delta0: for
-    1/gammahat < delta0 < 1 it fails with probability 1 > delta0. With L = 1/10 gammahat
-    = 5 and delta0 = 1/4 will do.
+    One client of $S_1^*$, in $S_1$, with the loss $(L/2) \theta^2 + z \theta$ at $d =
+    1$, $z = v$ or $-v$ with probability $1/2$ each: Assumption 5 with equality.
+    $\hat\gamma = (1/L) \cdot 1/2$, and $|T_{12}| = \hat\gamma |z| = \hat\gamma v$
+    surely, while the bound is $v/\delta_0$: for $1/\hat\gamma < \delta_0 < 1$ it fails
+    with probability $1 > \delta_0$. With $L = 1/10$, $\hat\gamma = 5$ and $\delta_0 =
+    1/4$ will do.
     """
     hat, delta = Fraction(1, 2) / Fraction(smoothness), Fraction(1, 4)
     return [
-        exactly("gammahat > 1/delta0", hat > 1 / delta),
-        exactly("1 > delta0", delta < 1),
+        exactly(r"$\hat\gamma > 1/\delta_0$", hat > 1 / delta),
+        exactly(r"$1 > \delta_0$", delta < 1),
     ]
 
 
 def prove_chebyshev(*, gain: str = "1") -> list[Step]:
-    """P(|mean of N noises| > v/(delta sqrt(N))) <= `gain` delta^2, for every law.
+    r"""$P(|\text{mean of }N\text{ noises}| > v/(\delta \sqrt{N})) \le \mathtt{gain}
+    \delta^2$, for every law.
 
-    1. The noises are independent, of mean 0 and E|.|^2 <= v^2: E|mean|^2 <= v^2/N, and
-       Chebyshev's inequality gives delta^2 <= delta. A factor gammahat before the noise
-       multiplies both sides; a sum over s clients is s times a mean over N = s n'.
-    2. It is attained in the limit. Let each noise jump by h with probability q = u/N,
-       else fall by h q/(1 - q), so that v^2 = h^2 q/(1 - q). One jump lifts the mean to
-       (h/N) (1 - u) or more, which is (1 - u) (v/sqrt(N)) sqrt((1 - q)/u) and exceeds
-       v/(delta sqrt(N)) if u < delta^2 (1 - u)^2 (1 - q). For small delta and large N
-       the chance 1 - (1 - q)^N of a jump comes as close to delta^2, relatively, as one
-       likes.
+    1. The noises are independent, of mean 0 and $E|\cdot|^2 \le v^2$: $E|\text{mean}|^2
+       \le v^2/N$, and Chebyshev's inequality gives $\delta^2 \le \delta$. A factor
+       $\hat\gamma$ before the noise multiplies both sides; a sum over $s$ clients is
+       $s$ times a mean over $N = s n'$.
+    2. It is attained in the limit. Let each noise jump by $h$ with probability $q =
+       u/N$, else fall by $h q/(1 - q)$, so that $v^2 = h^2 q/(1 - q)$. One jump lifts
+       the mean to $(h/N) (1 - u)$ or more, which is $(1 - u) (v/\sqrt{N}) \sqrt{(1 -
+       q)/u}$ and exceeds $v/(\delta \sqrt{N})$ if $u < \delta^2 (1 - u)^2 (1 - q)$. For
+       small $\delta$ and large $N$ the chance $1 - (1 - q)^N$ of a jump comes as close
+       to $\delta^2$, relatively, as one likes.
     """
     import sympy
 
@@ -144,21 +148,24 @@ def prove_chebyshev(*, gain: str = "1") -> list[Step]:
     fall = h * q / (1 - q)
     claimed = sympy.Rational(gain) * delta**2
     return [
-        identity("(v^2/N)/level^2 is the claim", v**2 / rows / level**2 - claimed),
+        identity(
+            r"$(v^2/N)/\text{level}^2$ is the claim", v**2 / rows / level**2 - claimed
+        ),
         identity("the jump has mean 0", q * h - (1 - q) * fall),
         identity(
-            "and variance h^2 q/(1 - q)",
+            "and variance $h^2 q/(1 - q)$",
             q * h**2 + (1 - q) * fall**2 - h**2 * q / (1 - q),
         ),
     ]
 
 
 def prove_sum(*, c1: str = "3") -> list[Step]:
-    """(29): T_2j is s grad F^j plus the sum of (28), s = |S_1 cap S_j*| (26): at most s
-    `c1` L by (27) and, but for probability delta1^2, sqrt(s) v/(delta1 sqrt(n')) by
-    ifca.eq28. In (27) |theta_1 - theta_j*| <= |theta_1*| + |theta_j*| + (1/2 - alpha)
-    Delta, and Delta <= |theta_1*| + |theta_j*| = 2 - a, 0 <= a <= 2: at most (2 - a)
-    (3/2 - alpha) = 3 - 2 alpha - a (3/2 - alpha), as 0 < alpha < 1/2."""
+    r"""(29): $T_{2j}$ is $s \nabla F^j$ plus the sum of (28), $s = |S_1 \cap S_j^*|$
+    (26): at most $s \mathtt{c1} L$ by (27) and, but for probability $\delta_1^2$,
+    $\sqrt{s} v/(\delta_1 \sqrt{n'})$ by ifca.eq28. In (27) $|\theta_1 - \theta_j^*| \le
+    |\theta_1^*| + |\theta_j^*| + (1/2 - \alpha) \Delta$, and $\Delta \le |\theta_1^*| +
+    |\theta_j^*| = 2 - a$, $0 \le a \le 2$: at most $(2 - a) (3/2 - \alpha) = 3 - 2
+    \alpha - a (3/2 - \alpha)$, as $0 < \alpha < 1/2$."""
     import sympy
 
     short, alpha = sympy.symbols("a alpha", nonnegative=True)
@@ -167,21 +174,22 @@ def prove_sum(*, c1: str = "3") -> list[Step]:
     return [
         *prove_chebyshev(),
         identity(
-            "c1 - (2 - a) (3/2 - alpha) = 2 alpha + a (3/2 - alpha)",
+            r"$c_1 - (2 - a) (3/2 - \alpha) = 2 \alpha + a (3/2 - \alpha)$",
             sympy.Rational(c1) - length - spare,
         ),
     ]
 
 
 def prove_count(*, c1: str = "4") -> list[Step]:
-    """(31): |S_1 cap not S_1*| <= c1 x m/delta2 but for probability delta2, x = eta^2/
-    (alpha^2 lambda^2 Delta^4 n').
+    r"""(31): $|S_1 \cap \overline{S_1^*}| \le c_1 x m/\delta_2$ but for probability
+    $\delta_2$, $x = \eta^2/ (\alpha^2 \lambda^2 \Delta^4 n')$.
 
     Cantelli's inequality for the difference of two mean losses, which has a variance of
-    at most V = (eta + eta)^2/n' and a mean of at least g = alpha lambda Delta^2: a
-    client is in the wrong set with probability at most V/(V + g^2) (`ifca.lem3.sharp`).
-    So E <= m V/(V + g^2), and Markov's inequality gives E over the level, which is
-    delta2 4/(c1 (1 + 4 x)). No c1 below 4 makes that at most delta2 for all x > 0.
+    at most $V = (\eta + \eta)^2/n'$ and a mean of at least $g = \alpha \lambda
+    \Delta^2$: a client is in the wrong set with probability at most $V/(V + g^2)$
+    (`ifca.lem3.sharp`). So $E \le m V/(V + g^2)$, and Markov's inequality gives $E$
+    over the level, which is $\delta_2 \cdot 4/(c_1 (1 + 4 x))$. No $c_1$ below 4 makes
+    that at most $\delta_2$ for all $x > 0$.
     """
     import sympy
 
@@ -196,10 +204,10 @@ def prove_count(*, c1: str = "4") -> list[Step]:
     level = number * scale * m / second
     return [
         identity(
-            "E/level = delta2 4/(c1 (1 + 4 x))",
+            r"$E/\text{level} = 4 \delta_2/(c_1 (1 + 4 x))$",
             expected / level - 4 * second / (number * (1 + 4 * scale)),
         ),
-        no_negative_term("c1 (1 + 4 x) - 4 >= 0", number * (1 + 4 * x) - 4),
+        no_negative_term(r"$c_1 (1 + 4 x) - 4 \ge 0$", number * (1 + 4 * x) - 4),
     ]
 
 
@@ -225,8 +233,8 @@ def check_count(_: Preset, *, c1: float = 4.0) -> Verdict:
     limit = c1 * scale * clients / delta
     tail = scipy.stats.binom.sf(np.floor(limit), foreign, each)
     detail = (
-        f"exact binomial tails at {len(delta)} points, m = 2000, p = 0.05: at "
-        f"most {np.max(tail / delta):.4f} delta2"
+        f"exact binomial tails at {len(delta)} points, $m = 2000$, $p = 0.05$: at "
+        rf"most ${np.max(tail / delta):.4f} \delta_2$"
     )
     most = float(np.max(tail / delta))
     return never_exceeds(
@@ -321,12 +329,14 @@ def _terms(samples_power: str) -> tuple[list[Any], list[Any]]:
 
 
 def prove_substitution(*, samples_power: str = "1") -> list[Step]:
-    """What (31) with the constant 8 gives in (30), gamma = 1/L.
+    r"""What (31) with the constant 8 gives in (30), $\gamma = 1/L$.
 
-    3 count/m + v sqrt(k count)/(delta1 L m sqrt(n')) is 24 x/delta2 + sqrt(8) v eta
-    sqrt(k)/(delta1 sqrt(delta2) alpha lambda L Delta^2 sqrt(m) n'^`samples_power`), x =
-    eta^2/(alpha^2 lambda^2 Delta^4 n'). With delta0 = delta/4, delta1 = delta/(4 k),
-    delta2 = delta/4 and the terms of (25) added to both sides this is (33) as well.
+    $3 M/m + v \sqrt{k M}/(\delta_1 L m \sqrt{n'})$, $M$ the count, is $24 x/\delta_2 +
+    \sqrt{8} v \eta \sqrt{k}/(\delta_1 \sqrt{\delta_2} \alpha \lambda L \Delta^2
+    \sqrt{m} n'^{\text{power}})$, the power being `samples_power`, $x = \eta^2/(\alpha^2
+    \lambda^2 \Delta^4 n')$. With $\delta_0 = \delta/4$, $\delta_1 = \delta/(4 k)$,
+    $\delta_2 = \delta/4$ and the terms of (25) added to both sides this is (33) as
+    well.
     """
     texts = ("the first term", "the second term")
     given, claimed = _terms(samples_power)
@@ -337,11 +347,11 @@ def prove_substitution(*, samples_power: str = "1") -> list[Step]:
 
 
 def prove_valid(*, samples_power: str = "1/2") -> list[Step]:
-    """The printed bound holds: (30) and (31) give the form with sqrt(m) n'
-    (ifca.eq32.corrected). The logarithms of the printed terms, with sqrt(m)
-    n'^`samples_power`, exceed those of its terms by 0 and by (1 - samples_power) t, t =
-    log n' >= 0. (30) holds by ifca.eq30, (31) with 8, as with 4, by ifca.eq31; for (33)
-    add (25)."""
+    r"""The printed bound holds: (30) and (31) give the form with $\sqrt{m} n'$
+    (ifca.eq32.corrected). The logarithms of the printed terms, with $\sqrt{m}
+    n'^{\text{power}}$, the power being `samples_power`, exceed those of its terms by 0
+    and by $(1 - \text{power}) t$, $t = \log n' \ge 0$. (30) holds by ifca.eq30, (31)
+    with 8, as with 4, by ifca.eq31; for (33) add (25)."""
     import sympy
 
     t = sympy.Symbol("log n'", nonnegative=True)
@@ -354,7 +364,7 @@ def prove_valid(*, samples_power: str = "1/2") -> list[Step]:
         *prove_substitution(),
         *(
             no_negative_term(
-                f"the {name} printed term is no less, for all n' >= 1",
+                rf"the {name} printed term is no less, for all $n' \ge 1$",
                 sympy.log(ratio.subs(samples, sympy.exp(t))),
             )
             for name, ratio in zip(("first", "second"), ratios, strict=True)
@@ -400,7 +410,7 @@ def check_substitution(
         grade=Grade.SEARCHED,  # on drawn settings
         coordinates=places,
         detail=f"logarithms differ by up to {np.max(gap):.2g} at {len(gap)} random "
-        "settings, n' from 10 to 1e8",
+        "settings, $n'$ from 10 to $10^8$",
     )
 
 
@@ -427,16 +437,18 @@ def _events(preset: Preset, statement: str) -> tuple[Events, float, float]:
     return (left > right).T, float(allowed), float(np.max(left / right))
 
 
-_FOLD = "S_1 fixed by folds that are independent of the gradients'"
+_FOLD = "$S_1$ fixed by folds that are independent of the gradients'"
 _PRECONDITIONS = (
-    "Assumptions 3-5, and Assumption 6's conditions on n', p and max |theta_j*|",
-    "gamma = 1/L, fresh folds of n' samples for identities and for gradients",
+    r"Assumptions 3-5, and Assumption 6's conditions on $n'$, $p$ and $\max "
+    r"|\theta_j^*|$",
+    r"$\gamma = 1/L$, fresh folds of $n'$ samples for identities and for gradients",
 )
-_TERMS = {
-    EQ32: "|T2| <= c1 eta^2 / (delta2 alpha^2 lambda^2 Delta^4 n') + c2 v eta sqrt(k) "
-    "/ (delta1 sqrt(delta2) alpha lambda L Delta^2 {})",
-    EQ33: "|theta_1+ - theta_1*| <= (1 - p lambda / (8 L)) |theta_1 - theta_1*| + 2 v "
-    "/ (delta0 L sqrt(p m n')) + the two terms of (32) with {}",
+_TERMS = {  # each with the denominator of its last term left out
+    EQ32: r"$|T_2| \le c_1 \eta^2 / (\delta_2 \alpha^2 \lambda^2 \Delta^4 n') + c_2 v "
+    r"\eta \sqrt{k} / (\delta_1 \sqrt{\delta_2} \alpha \lambda L \Delta^2 ROOT)$",
+    EQ33: r"$|\theta_1^+ - \theta_1^*| \le (1 - p \lambda / (8 L)) |\theta_1 - "
+    r"\theta_1^*| + 2 v / (\delta_0 L \sqrt{p m n'}) + t$, $t$ the two terms of (32) "
+    "with $ROOT$",
 }
 _CONSTANTS = {
     EQ32: {"c1": 24.0, "c2": float(np.sqrt(8))},
@@ -452,13 +464,13 @@ def _noise_row(
         place=f"Appendix C, ({number[:2]})",
         text=text,
         preconditions=("Assumption 5", _FOLD),
-        constants={"power of delta, sharp": 2.0},
+        constants={r"power of $\delta$, sharp": 2.0},
         check=check,
         control={"share": 0.98},
         proof=prove_sum if number == "29" else prove_chebyshev,
         proof_control={"c1": "2.99"} if number == "29" else {"gain": "0.98"},
-        note=f"{note}The failure probability is even delta^2, which rare jumps attain "
-        "in the limit. The control claims 0.98 delta^2.",
+        note=rf"{note}The failure probability is even $\delta^2$, which rare jumps "
+        r"attain in the limit. The control claims $0.98 \delta^2$.",
     )
 
 
@@ -470,30 +482,30 @@ def _rows(statement: str) -> tuple[Statement, ...]:
         row(
             id=statement,
             place=place,
-            text=_TERMS[statement].format("sqrt(m n')"),
+            text=_TERMS[statement].replace("ROOT", r"\sqrt{m n'}"),
             preconditions=_PRECONDITIONS,
             constants=_CONSTANTS[statement],
-            claimed="c1, c2 > 0, unnamed",
+            claimed="$c_1$, $c_2 > 0$, unnamed",
             check=functools.partial(check_valid, statement=statement),
             control={"samples_power": 1.01},
             proof=prove_valid,
             proof_control={"samples_power": "1.01"},
-            note="A valid bound, weaker by sqrt(n') than what (30) and (31) give; the "
-            "root may have been drawn too long in the text at hand. The control has "
-            "sqrt(m) n'^1.01.",
+            note=r"A valid bound, weaker by $\sqrt{n'}$ than what (30) and (31) "
+            "give; the root may have been drawn too long in the text at hand. The "
+            r"control has $\sqrt{m} n'^{1.01}$.",
         ),
         row(
             id=corrected,
             place=place,
-            text=f"{_TERMS[statement].format('sqrt(m) n')}', equal to what (30) and "
-            "(31) give",
+            text=_TERMS[statement].replace("ROOT", r"\sqrt{m} n'")
+            + ", equal to what (30) and (31) give",
             preconditions=_PRECONDITIONS,
             constants=_CONSTANTS[statement],
             check=functools.partial(check_substitution, statement=corrected),
             control={"samples_power": 0.5},
             proof=prove_substitution,
             proof_control={"samples_power": "1/2"},
-            note="The control has sqrt(m n'), which is not what comes out.",
+            note=r"The control has $\sqrt{m n'}$, which is not what comes out.",
         ),
     )
 
@@ -502,54 +514,56 @@ STATEMENTS = (
     row(
         id=EQ23,
         place="Appendix C, (23)",
-        text="|T12| <= v / (delta0 sqrt(n' |S_1 cap S_1*|)) with probability "
-        "1 - delta0 or more",
-        preconditions=("Assumption 5", _FOLD, "gammahat <= 1/L, any L > 0"),
+        text=r"$|T_{12}| \le v / (\delta_0 \sqrt{n' |S_1 \cap S_1^*|})$ with "
+        r"probability $1 - \delta_0$ or more",
+        preconditions=("Assumption 5", _FOLD, r"$\hat\gamma \le 1/L$, any $L > 0$"),
         expected=Status.VIOLATED,
         fault="printed",
         check=check_printed,
         control={"step": 1.0},
         proof=prove_printed,
         proof_control={"smoothness": "1"},
-        note="gammahat is missing: E |T12|^2 is not v^2 / (n' |S|) but at most "
-        "gammahat^2 times that. Checked at L = 0.1, p_1 = 1/2, gammahat = 5; harmless, "
-        "(25) has the factor. The control has gammahat = 1.",
+        note=r"$\hat\gamma$ is missing: $E |T_{12}|^2$ is not $v^2 / (n' |S|)$ but "
+        r"at most $\hat\gamma^2$ times that. Checked at $L = 0.1$, $p_1 = 1/2$, "
+        r"$\hat\gamma = 5$; harmless, (25) has the factor. The control has "
+        r"$\hat\gamma = 1$.",
     ),
     _noise_row(
         "23.corrected",
-        "|T12| <= gammahat v / (delta0 sqrt(n' |S_1 cap S_1*|)) with probability "
-        "1 - delta0 or more",
+        r"$|T_{12}| \le \hat\gamma v / (\delta_0 \sqrt{n' |S_1 \cap S_1^*|})$ "
+        r"with probability $1 - \delta_0$ or more",
         functools.partial(check_noise, statement=f"{EQ23}.corrected"),
-        note="gammahat cancels, so one check serves for all. ",
+        note=r"$\hat\gamma$ cancels, so one check serves for all. ",
     ),
     _noise_row(
         "28",
-        "|sum over S_1 cap S_j* of (grad F_i - grad F^j)| <= sqrt(|S_1 cap S_j*|) v / "
-        "(delta1 sqrt(n')) with probability 1 - delta1 or more",
+        r"$|\sum_{i \in S_1 \cap S_j^*} (\nabla F_i - \nabla F^j)| \le \sqrt{|S_1 "
+        r"\cap S_j^*|} v / (\delta_1 \sqrt{n'})$ with probability $1 - \delta_1$ "
+        "or more",
         functools.partial(check_noise, statement=EQ28),
-        note="The sum over s clients is s times a mean over s n' samples. ",
+        note="The sum over $s$ clients is $s$ times a mean over $s n'$ samples. ",
     ),
     _noise_row(
         "29",
-        "|T_2j| <= c1 L |S_1 cap S_j*| + sqrt(|S_1 cap S_j*|) v / (delta1 sqrt(n')) "
-        "with probability 1 - delta1 or more",
+        r"$|T_{2j}| \le c_1 L |S_1 \cap S_j^*| + \sqrt{|S_1 \cap S_j^*|} v / "
+        r"(\delta_1 \sqrt{n'})$ with probability $1 - \delta_1$ or more",
         check_sum,
-        note="c1 = 3, from (27). ",
+        note="$c_1 = 3$, from (27). ",
     ),
     row(
         id=EQ31,
         place="Appendix C, (31)",
-        text="|S_1 cap not S_1*| <= c1 eta^2 m / (delta2 alpha^2 lambda^2 Delta^4 n') "
-        "with probability 1 - delta2 or more",
+        text=r"$|S_1 \cap \overline{S_1^*}| \le c_1 \eta^2 m / (\delta_2 \alpha^2 "
+        r"\lambda^2 \Delta^4 n')$ with probability $1 - \delta_2$ or more",
         preconditions=("Lemma 3's", "identities independent between clients"),
         constants={"c1": 4.0},
-        claimed="c1 > 0, unnamed; 8 by the proof of Lemma 3",
+        claimed="$c_1 > 0$, unnamed; 8 by the proof of Lemma 3",
         check=check_count,
         control={"c1": 3.7},
         proof=prove_count,
         proof_control={"c1": "3.9"},
         note="Near the best constant where the threshold is just below one client: "
-        "4 (1 - p_1) is then exceeded. The control claims 3.7 at p_1 = 0.05.",
+        "$4 (1 - p_1)$ is then exceeded. The control claims 3.7 at $p_1 = 0.05$.",
     ),
     *_rows(EQ32),
     *_rows(EQ33),

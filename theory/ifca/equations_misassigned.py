@@ -143,12 +143,14 @@ def check_gradient(preset: Preset, *, name: str, sign: float) -> Verdict:
 
 
 def prove_length(*, reach: str = "3") -> list[Step]:
-    """n' |grad F_i(theta_1)| <= 6 |X_i|_op^2 + 2 |X_i' eps_i|.
+    r"""$n' |\nabla F_i(\theta_1)| \le 6 |X_i|_{\mathrm{op}}^2 + 2 |X_i'
+    \varepsilon_i|$.
 
-    n' grad F_i(theta_1) = 2 X'X (theta_1 - theta_j*) - 2 X' eps, of length at most 2
-    |X|_op^2 |theta_1 - theta_j*| + 2 |X' eps|. |theta_1 - theta_j*| <= |theta_1*| +
-    |theta_j*| + |theta_1 - theta_1*| <= (2 - a) (1 + 1/2 - alpha) for Delta <=
-    |theta_1*| + |theta_j*| = 2 - a, that is `reach` = 3 less 2 alpha + a (3/2 - alpha).
+    $n' \nabla F_i(\theta_1) = 2 X'X (\theta_1 - \theta_j^*) - 2 X' \varepsilon$, of
+    length at most $2 |X|_{\mathrm{op}}^2 |\theta_1 - \theta_j^*| + 2 |X' \varepsilon|$.
+    $|\theta_1 - \theta_j^*| \le |\theta_1^*| + |\theta_j^*| + |\theta_1 - \theta_1^*|
+    \le (2 - a) (1 + 1/2 - \alpha)$ for $\Delta \le |\theta_1^*| + |\theta_j^*| = 2 -
+    a$, that is $\mathtt{reach} = 3$ less $2 \alpha + a (3/2 - \alpha)$.
     """
     import sympy
 
@@ -157,26 +159,27 @@ def prove_length(*, reach: str = "3") -> list[Step]:
     spare = 2 * alpha + short * (sympy.Rational(3, 2) - alpha)
     return [
         identity(
-            "2 reach - 2 (2 - a) (3/2 - alpha) = 2 (2 alpha + a (3/2 - alpha))",
+            r"2 reach $- 2 (2 - a) (3/2 - \alpha) = 2 (2 \alpha + a (3/2 - \alpha))$",
             2 * sympy.Rational(reach) - 2 * length - 2 * spare,
         ),
-        identity("2 reach = 6", 2 * sympy.Rational(reach) - 6),
+        identity("2 reach $= 6$", 2 * sympy.Rational(reach) - 6),
     ]
 
 
 def prove_gradient(*, sign: int = 1) -> list[Step]:
-    """The sign of (2/n') X'(Y - X theta) is wrong: at d = n' = 1, x = y = 1, theta = 0
-    the derivative of (1 - theta)^2 is -2, and not `sign` 2."""
+    r"""The sign of $(2/n') X'(Y - X \theta)$ is wrong: at $d = n' = 1$, $x = y = 1$,
+    $\theta = 0$ the derivative of $(1 - \theta)^2$ is $-2$, and not `sign` 2."""
     import sympy
 
     theta = sympy.Symbol("theta")
     slope = sympy.diff((1 - theta) ** 2, theta).subs(theta, 0)
-    return [exactly("-2 is not the claimed value", int(slope) != sign * 2)]
+    return [exactly("$-2$ is not the claimed value", int(slope) != sign * 2)]
 
 
 def prove_gradient_corrected(*, factor: str = "2") -> list[Step]:
-    """grad F_i = (2/n') X'(X theta - Y): each of the n' terms (y - <x, theta>)^2 of n'
-    F_i has the partial derivatives 2 x_l (<x, theta> - y), by the chain rule."""
+    r"""$\nabla F_i = (2/n') X'(X \theta - Y)$: each of the $n'$ terms $(y - \langle x,
+    \theta \rangle)^2$ of $n' F_i$ has the partial derivatives $2 x_l (\langle x, \theta
+    \rangle - y)$, by the chain rule."""
     import sympy
 
     x, theta, rest, y = sympy.symbols("x theta rest y", real=True)
@@ -184,7 +187,8 @@ def prove_gradient_corrected(*, factor: str = "2") -> list[Step]:
     claimed = sympy.Rational(factor) * x * (x * theta + rest - y)
     return [
         identity(
-            "d/dtheta_l (y - <x, theta>)^2 = 2 x_l (<x, theta> - y)",
+            r"$\frac{\partial}{\partial \theta_l} (y - \langle x, \theta "
+            r"\rangle)^2 = 2 x_l (\langle x, \theta \rangle - y)$",
             sympy.diff(loss, theta) - claimed,
         )
     ]
@@ -270,8 +274,8 @@ def check_probability(preset: Preset, *, c5: float = C5) -> Verdict:
         tally(found > allowed[:, None]),
         _failure(np.minimum(features, samples)),
         coordinates=places,
-        detail=f"raw data at {len(_EQ7_POINTS)} points: |grad F_i| / max(1, d/n') is "
-        f"at most {np.max(ratio):.1f}, its medians at most "
+        detail=rf"raw data at {len(_EQ7_POINTS)} points: $|\nabla F_i| / \max(1, "
+        f"d/n')$ is at most {np.max(ratio):.1f}, its medians at most "
         f"{np.max(np.median(ratio, axis=1)):.1f}",
     )
     second = never_exceeds(
@@ -287,14 +291,16 @@ def check_probability(preset: Preset, *, c5: float = C5) -> Verdict:
 
 
 def prove_probability(*, c3: float = C3, c5: float = C5) -> list[Step]:
-    """n' |grad F_i| <= c3 max{d, n'} + c4 sigma sqrt(d n') <= c5 n' max{1, d/n'} but
-    with probability c1 exp(-c2 min{d, n'}), c2 = 0.3068.
+    r"""$n' |\nabla F_i| \le c_3 \max\{d, n'\} + c_4 \sigma \sqrt{d n'} \le c_5 n'
+    \max\{1, d/n'\}$ but with probability $c_1 \exp(-c_2 \min\{d, n'\})$, $c_2 =
+    0.3068$.
 
-    1. By (6) n' |grad F_i| <= 6 |X|_op^2 + 2 |X' eps|, by Lemma 2 (ifca.lem2.op) |X|_op
-       <= 3 max{sqrt d, sqrt n'} but for 2 exp(-max{d, n'}/2), which is at most 2
-       exp(-c2 min{d, n'}), and |X' eps| <= 2 sigma sqrt(d n') but for exp(-c2 min{d,
-       n'}) (ifca.lem2.noise).
-    2. sigma <= 1 and sqrt(d n') <= max{d, n'}.
+    1. By (6) $n' |\nabla F_i| \le 6 |X|_{\mathrm{op}}^2 + 2 |X' \varepsilon|$, by Lemma
+       2 (ifca.lem2.op) $|X|_{\mathrm{op}} \le 3 \max\{\sqrt{d}, \sqrt{n'}\}$ but for $2
+       \exp(-\max\{d, n'\}/2)$, which is at most $2 \exp(-c_2 \min\{d, n'\})$, and $|X'
+       \varepsilon| \le 2 \sigma \sqrt{d n'}$ but for $\exp(-c_2 \min\{d, n'\})$
+       (ifca.lem2.noise).
+    2. $\sigma \le 1$ and $\sqrt{d n'} \le \max\{d, n'\}$.
     """
     import sympy
 
@@ -304,18 +310,20 @@ def prove_probability(*, c3: float = C3, c5: float = C5) -> list[Step]:
         *prove_length(),
         *lemma2.prove_operator_norm(),
         *lemma2.prove_noise(),
-        exactly("6 3^2 = c3", c3 == 6 * lemma2.OPERATOR_C**2),
-        exactly("2 2 = c4", C4 == 2 * 2),
-        exactly("c3 + c4 = c5", c5 == C3 + C4),
-        exactly("c2 <= c1 of Lemma 2", NOISE_EXPONENT <= lemma2.OPERATOR_C1),
-        identity("2 + 1 tails are c1 exp(-c2 r)", parts - _failure(r, exp=sympy.exp)),
+        exactly("6 $3^2 = c_3$", c3 == 6 * lemma2.OPERATOR_C**2),
+        exactly(r"$2 \cdot 2 = c_4$", C4 == 2 * 2),
+        exactly("$c_3 + c_4 = c_5$", c5 == C3 + C4),
+        exactly(r"$c_2 \le c_1$ of Lemma 2", NOISE_EXPONENT <= lemma2.OPERATOR_C1),
+        identity(
+            r"$2 + 1$ tails are $c_1 \exp(-c_2 r)$", parts - _failure(r, exp=sympy.exp)
+        ),
     ]
 
 
 def prove_sum(*, c5: float = C5) -> list[Step]:
-    """(8): |T2| is at most gamma/m times the sum of M lengths, each of them at most c5
-    max{1, d/n'} by (7) but with probability c1 exp(-c2 min{d, n'}), of which M add
-    up."""
+    r"""(8): $|T_2|$ is at most $\gamma/m$ times the sum of $M$ lengths, each of them at
+    most $c_5 \max\{1, d/n'\}$ by (7) but with probability $c_1 \exp(-c_2 \min\{d,
+    n'\})$, of which $M$ add up."""
     import sympy
 
     r, clients = sympy.symbols("r M", positive=True)
@@ -323,20 +331,20 @@ def prove_sum(*, c5: float = C5) -> list[Step]:
     return [
         *prove_probability(c5=c5),
         identity(
-            "M clients fail with M times the probability of one",
+            "$M$ clients fail with $M$ times the probability of one",
             _failure(r, clients, sympy.exp) - clients * one,
         ),
     ]
 
 
 def prove_count(*, c5: float = C5, least_share: str = "1") -> list[Step]:
-    """(9) with c5/2 for c5 of (8): gamma/m = 1/(2 p m), and max{1, d/n'} <= p m, as p m
-    >= `least_share` = 1 and d/n' <= p m."""
+    r"""(9) with $c_5/2$ for $c_5$ of (8): $\gamma/m = 1/(2 p m)$, and $\max\{1, d/n'\}
+    \le p m$, as $p m \ge \mathtt{least\_share} = 1$ and $d/n' \le p m$."""
     half = Fraction(1, 2)
     return [
         *prove_sum(c5=c5),
-        exactly("gamma p = 1/2", Fraction(STEP) == half),
-        exactly("1 <= p m", Fraction(least_share) >= 1),
+        exactly(r"$\gamma p = 1/2$", Fraction(STEP) == half),
+        exactly(r"$1 \le p m$", Fraction(least_share) >= 1),
     ]
 
 
@@ -356,8 +364,8 @@ def check_root_mean_square(preset: Preset, *, extra_features: int = 1) -> Verdic
         (0.94, 1.06),
         deviation=np.array(deviations) / formula,
         coordinates={"n": samples, "d": features, "distance": error},
-        detail="mean |grad F_i|^2 over the formula, n' = 5, 10, 10, 10, 10, d = 1, "
-        "10, 100, 300, 10, the last without error, whose roots are "
+        detail=r"mean $|\nabla F_i|^2$ over the formula, $n' = 5$, 10, 10, 10, 10, $d "
+        "= 1$, 10, 100, 300, 10, the last without error, whose roots are "
         + listed(np.sqrt(formula), ".2f"),
     )
 
@@ -375,12 +383,13 @@ def _raw_means(preset: Preset) -> list[Float[np.ndarray, " batches"]]:
 
 
 def prove_root_mean_square(*, more: int = 1) -> list[Step]:
-    """E |grad F_i|^2 = 4 (1 + (d + `more`)/n') |e|^2 + 4 d sigma^2/n'.
+    r"""$E |\nabla F_i|^2 = 4 (1 + (d + \mathtt{more})/n') |e|^2 + 4 d \sigma^2/n'$.
 
-    n' grad F_i = 2 X'w, w = X e - eps, and X'w = g e + tau sqrt(g) zeta in law, g a
-    chi2_n', tau^2 = |e|^2 + sigma^2, zeta of covariance I - e e'/tau^2 (step 3 of the
-    proof of ifca.thm1.explicit). So E|X'w|^2 = E g^2 |e|^2 + tau^2 E g (d -
-    |e|^2/tau^2), with E g = n', E g^2 = n' (n' + 2).
+    $n' \nabla F_i = 2 X'w$, $w = X e - \varepsilon$, and $X'w = g e + \tau \sqrt{g}
+    \zeta$ in law, $g$ a $\chi_{n'}^2$, $\tau^2 = |e|^2 + \sigma^2$, $\zeta$ of
+    covariance $I - e e'/\tau^2$ (step 3 of the proof of ifca.thm1.explicit). So
+    $E|X'w|^2 = E g^2 |e|^2 + \tau^2 E g (d - |e|^2/\tau^2)$, with $E g = n'$, $E g^2 =
+    n' (n' + 2)$.
     """
     import sympy
 
@@ -389,7 +398,7 @@ def prove_root_mean_square(*, more: int = 1) -> list[Step]:
     square = n * (n + 2) * e**2 + tau2 * n * (d - e**2 / tau2)
     claimed = 4 * (1 + (d + more) / n) * e**2 + 4 * d * sigma**2 / n
     return [
-        identity("4 E|X'w|^2/n'^2 is the claimed value", 4 * square / n**2 - claimed)
+        identity("$4 E|X'w|^2/n'^2$ is the claimed value", 4 * square / n**2 - claimed)
     ]
 
 
@@ -412,7 +421,7 @@ def check_sum(preset: Preset, *, c5: float = C5) -> Verdict:
     gamma, clients = STEP * 2, 2 * misassigned
     scale = gamma / clients * misassigned * np.maximum(1, features / samples)
     return _judge_foreign(
-        EQ8, preset, c5 * scale, of="(gamma / m) M max(1, d/n')", by=scale
+        EQ8, preset, c5 * scale, of=r"(\gamma / m) M \max(1, d/n')", by=scale
     )
 
 
@@ -442,9 +451,9 @@ def _judge_foreign(
             "noise": sigma,
             "misassigned": misassigned,
         },
-        detail=f"raw data at {len(_EQ8_POINTS)} points, M = 1 to 24: |T2| / ({of}) is "
-        f"at most {np.max(ratio):.1f}, its medians {np.min(medians):.2f} to "
-        f"{np.max(medians):.2f}",
+        detail=f"raw data at {len(_EQ8_POINTS)} points, $M = 1$ to 24: "
+        rf"$|T_2| / ({of})$ is at most {np.max(ratio):.1f}, its medians "
+        f"{np.min(medians):.2f} to {np.max(medians):.2f}",
     )
 
 
@@ -507,9 +516,10 @@ def check_expected(preset: Preset, *, c7: float = C7) -> Verdict:
 
 
 def prove_expected(*, c7: str = "1.7617") -> list[Step]:
-    """E |S_1 and not S_1*| <= c6 m exp(-c7 (...)^2 n'): a sum over at most m clients of
-    P(i in S_1), i in S_j* and j != 1, which is at most P(E_i^{j,1}), with c6 = 1/2 and
-    c7 of Lemma 1: the proof of ifca.lem1.bound, whose steps these are."""
+    r"""$E |S_1 \cap \overline{S_1^*}| \le c_6 m \exp(-c_7 (\ldots)^2 n')$: a sum over
+    at most $m$ clients of $P(i\text{ in }S_1)$, $i$ in $S_j^*$ and $j \ne 1$, which is
+    at most $P(E_i^{j,1})$, with $c_6 = 1/2$ and $c_7$ of Lemma 1: the proof of
+    ifca.lem1.bound, whose steps these are."""
     return lemma1.prove_bound(c2=c7)
 
 
@@ -526,41 +536,45 @@ def check_under_assumption(_: Preset, *, share: float = 1.0) -> Verdict:
         logarithmic=True,
         grade=Grade.EXACT,
         coordinates={"alpha": alpha, "rho": rho, "m": clients, "n": samples},
-        detail=f"exact law at {len(exact)} worst cases, 2 to 10^16 clients, alpha = "
-        f"{share:g} alpha0, n' from (c / alpha0^2) ((rho + 1) / rho)^2 log m on",
+        detail=f"exact law at {len(exact)} worst cases, 2 to $10^{{16}}$ clients, "
+        rf"$\alpha = {share:g} \alpha_0$, $n'$ from $(c / \alpha_0^2) ((\rho + 1) / "
+        r"\rho)^2 \log m$ on",
     )
 
 
 def prove_under_assumption(*, more: str = "0") -> list[Step]:
-    """E |S_1 and not S_1*| <= c6 exp(-(c8 + `more`) z), z = (alpha rho/(rho + 1))^2 n'.
+    r"""$E |S_1 \cap \overline{S_1^*}| \le c_6 \exp(-(c_8 + \mathtt{more}) z)$, $z =
+    (\alpha \rho/(\rho + 1))^2 n'$.
 
-    By ifca.eq10 it is at most c6 m exp(-c7 z). n' >= (c/alpha^2) ((rho + 1)/rho)^2
-    log m is z >= c log m, so that m <= exp(z/c) and c8 = c7 - 1/c. Here c7 = 1.7617 and
-    c = 3/c7, so that c8 = 2 c7/3.
+    By ifca.eq10 it is at most $c_6 m \exp(-c_7 z)$. $n' \ge (c/\alpha^2) ((\rho +
+    1)/\rho)^2 \log m$ is $z \ge c \log m$, so that $m \le \exp(z/c)$ and $c_8 = c_7 -
+    1/c$. Here $c_7 = 1.7617$ and $c = 3/c_7$, so that $c_8 = 2 c_7/3$.
     """
     c7 = Fraction("1.7617")
     c8 = 2 * c7 / 3
     return [
         *prove_expected(),
-        exactly("c7 - 1/c >= c8", c7 - c7 / 3 >= c8 + Fraction(more)),
+        exactly(r"$c_7 - 1/c \ge c_8$", c7 - c7 / 3 >= c8 + Fraction(more)),
     ]
 
 
 def prove_markov(*, part: str = "1/2") -> list[Step]:
-    """P(|S_1 and not S_1*| > c6 exp(-c8 z/2)) <= exp(-c8 z `part`) <= 1/m, and the
-    event is that the set is not empty.
+    r"""$P(|S_1 \cap \overline{S_1^*}| > c_6 \exp(-c_8 z/2)) \le \exp(-c_8 z
+    \mathtt{part}) \le 1/m$, and the event is that the set is not empty.
 
-    1. By Markov's inequality P <= E/(c6 exp(-c8 z/2)) <= exp(-c8 z/2), by ifca.eq11.
-    2. z >= c log m: exp(-c8 z/2) <= m^(-c c8/2), and c c8/2 = (3/c7) (2 c7/3)/2 = 1.
-    3. c6 exp(-c8 z/2) < c6 = 1/2 < 1, and the count is an integer.
+    1. By Markov's inequality $P \le E/(c_6 \exp(-c_8 z/2)) \le \exp(-c_8 z/2)$, by
+       ifca.eq11.
+    2. $z \ge c \log m$: $\exp(-c_8 z/2) \le m^{-c c_8/2}$, and $c c_8/2 = (3/c_7) (2
+       c_7/3)/2 = 1$.
+    3. $c_6 \exp(-c_8 z/2) < c_6 = 1/2 < 1$, and the count is an integer.
     """
     c7, share = Fraction("1.7617"), Fraction(part)
     c, c8 = 3 / c7, 2 * c7 / 3
     return [
         *prove_under_assumption(),
-        exactly("-c8 + c8/2 <= -c8 part", -c8 + c8 / 2 <= -c8 * share),
-        exactly("c c8 part >= 1", c * c8 * share >= 1),
-        exactly("c6 < 1", Fraction(1, 2) < 1),
+        exactly(r"$-c_8 + c_8/2 \le -c_8$ part", -c8 + c8 / 2 <= -c8 * share),
+        exactly(r"$c c_8$ part $\ge 1$", c * c8 * share >= 1),
+        exactly("$c_6 < 1$", Fraction(1, 2) < 1),
     ]
 
 
@@ -605,8 +619,9 @@ def check_printed(preset: Preset, *, eighth: bool = False) -> Verdict:
     rows, power = (_EIGHTH, -1.0) if eighth else (_ENOUGH, 1.0)
     events = _above(raw_counts(preset, rows), rows)
     detail = (
-        f"raw counts of {len(rows)} federations, poly(m) = m^{power:g}; somebody"
-        f" misassigned in {np.mean(events):.2g} of the rounds"
+        rf"raw counts of {len(rows)} federations, $\operatorname{{poly}}(m) = "
+        f"m^{{{power:g}}}$; somebody misassigned in {np.mean(events):.2g} of the "
+        "rounds"
     )
     places = columns(" ".join(Federation._fields), rows)
     return at_most(
@@ -668,7 +683,7 @@ def _assumed_grid() -> tuple[PerPoint, ...]:
 def _eq11_margins() -> tuple[Margin, ...]:
     return tuple(
         Margin(
-            "ifca.asm2: n' >= (c / alpha^2) ((rho + 1) / rho)^2 log m",
+            r"ifca.asm2: $n' \ge (c / \alpha^2) ((\rho + 1) / \rho)^2 \log m$",
             float(one.num_samples),
             float(asked_samples(one.alpha, one.rho, one.num_clients)),
         )
@@ -718,24 +733,26 @@ def _prefers_first(
 
 
 _FOREIGN_CLIENT = (
-    "i in S_j*, j != 1, and theta_1 independent of the fold",
-    "max |theta_j*| <= 1, |theta_1 - theta_1*| <= (1/2 - alpha) Delta, alpha > 0",
+    r"$i$ in $S_j^*$, $j \ne 1$, and $\theta_1$ independent of the fold",
+    r"$\max |\theta_j^*| \le 1$, $|\theta_1 - \theta_1^*| \le (1/2 - \alpha) \Delta$, "
+    r"$\alpha > 0$",
 )
 _EQ8_PRECONDITIONS = (
     *_FOREIGN_CLIENT,
-    "sigma <= 1",
-    "the gradients' fold is fresh given S_1",
+    r"$\sigma \le 1$",
+    "the gradients' fold is fresh given $S_1$",
 )
-_ASSUMED = "n' >= (c / alpha^2) ((rho + 1) / rho)^2 log m"
+_ASSUMED = r"$n' \ge (c / \alpha^2) ((\rho + 1) / \rho)^2 \log m$"
 
 STATEMENTS = (
     row(
         id=EQ6,
         place="Appendix A, (6)",
-        text="n' |grad F_i(theta_1)| <= 6 |X_i|_op^2 + 2 |X_i' eps_i|",
+        text=r"$n' |\nabla F_i(\theta_1)| \le 6 |X_i|_{\mathrm{op}}^2 + 2 |X_i' "
+        r"\varepsilon_i|$",
         preconditions=_FOREIGN_CLIENT,
-        constants={"of |X_i|^2": 6.0, "of |X_i' eps_i|": 2.0},
-        claimed="'<~', one constant for both, unnamed",
+        constants={"of $|X_i|^2$": 6.0, r"of $|X_i' \varepsilon_i|$": 2.0},
+        claimed=r"'$\lesssim$', one constant for both, unnamed",
         check=check_length,
         control={"of_inputs": 5.99},
         proof=prove_length,
@@ -745,8 +762,8 @@ STATEMENTS = (
     row(
         id=EQ6_GRADIENT,
         place="Appendix A, before (6)",
-        text="grad F_i(theta_1) = (2/n') X_i' (Y_i - X_i theta_1)",
-        preconditions=("F_i(theta) = |Y_i - X_i theta|^2 / n'",),
+        text=r"$\nabla F_i(\theta_1) = (2/n') X_i' (Y_i - X_i \theta_1)$",
+        preconditions=(r"$F_i(\theta) = |Y_i - X_i \theta|^2 / n'$",),
         expected=Status.VIOLATED,
         fault="misprint",
         check=functools.partial(check_gradient, name=EQ6_GRADIENT, sign=1.0),
@@ -759,8 +776,8 @@ STATEMENTS = (
     row(
         id=f"{EQ6_GRADIENT}.corrected",
         place="Appendix A, before (6)",
-        text="grad F_i(theta_1) = (2/n') X_i' (X_i theta_1 - Y_i)",
-        preconditions=("F_i(theta) = |Y_i - X_i theta|^2 / n'",),
+        text=r"$\nabla F_i(\theta_1) = (2/n') X_i' (X_i \theta_1 - Y_i)$",
+        preconditions=(r"$F_i(\theta) = |Y_i - X_i \theta|^2 / n'$",),
         check=functools.partial(
             check_gradient, name=f"{EQ6_GRADIENT}.corrected", sign=-1.0
         ),
@@ -772,117 +789,132 @@ STATEMENTS = (
     row(
         id=EQ7,
         place="Appendix A, (7)",
-        text="|grad F_i(theta_1)| <= (c3 max{d, n'} + c4 sigma sqrt(d n')) / n' <= c5 "
-        "max{1, d/n'} with probability >= 1 - c1 exp(-c2 min{d, n'})",
-        preconditions=(*_FOREIGN_CLIENT, "sigma <= 1"),
+        text=r"$|\nabla F_i(\theta_1)| \le (c_3 \max\{d, n'\} + c_4 \sigma \sqrt{d "
+        r"n'}) / n' \le c_5 \max\{1, d/n'\}$ with probability $\ge 1 - c_1 "
+        r"\exp(-c_2 \min\{d, n'\})$",
+        preconditions=(*_FOREIGN_CLIENT, r"$\sigma \le 1$"),
         constants={"c1": C1, "c2": NOISE_EXPONENT, "c3": C3, "c4": C4, "c5": C5},
-        claimed="c1, ..., c5 > 0, universal, unnamed",
+        claimed="$c_1$, ..., $c_5 > 0$, universal, unnamed",
         check=check_probability,
         control={"c5": 8.0},
         proof=prove_probability,
         proof_control={"c3": 53.0},
-        note="Loose by a square root, see ifca.eq7.sharp. The text says '(7) holds for "
-        "all j in not S_1*', meaning i. The control claims c5 = 8.",
+        note="Loose by a square root, see ifca.eq7.sharp. The text says '(7) holds "
+        r"for all $j \in \overline{S_1^*}$', meaning $i$. The control claims $c_5 = "
+        "8$.",
     ),
     row(
         id=EQ7_SHARP,
         place="Appendix A, (7), exact mean square",
-        text="E |grad F_i(theta_1)|^2 = 4 (1 + (d+1)/n') |e|^2 + 4 d sigma^2 / n', "
-        "e = theta_1 - theta_j*: of order max{1, sqrt(d/n')}, not max{1, d/n'}",
+        text=r"$E |\nabla F_i(\theta_1)|^2 = 4 (1 + (d+1)/n') |e|^2 + 4 d \sigma^2 / "
+        r"n'$, $e = \theta_1 - \theta_j^*$: of order $\max\{1, \sqrt{d/n'}\}$, "
+        r"not $\max\{1, d/n'\}$",
         preconditions=_FOREIGN_CLIENT[:1],
         constants={"tolerance of the mean square": 0.06},
         check=check_root_mean_square,
         control={"extra_features": 0},
         proof=prove_root_mean_square,
         proof_control={"more": 0},
-        note="Not in the paper. The control has d in place of d + 1.",
+        note="Not in the paper. The control has $d$ in place of $d + 1$.",
     ),
     row(
         id=EQ8,
         place="Appendix A, (8)",
-        text="Given S_1, |T2| <= c5 (gamma / m) |S_1 and not S_1*| max{1, d/n'} with "
-        "probability >= 1 - 1/poly(m)",
+        text=r"Given $S_1$, $|T_2| \le c_5 (\gamma / m) |S_1 \cap \overline{S_1^*}| "
+        r"\max\{1, d/n'\}$ with probability $\ge 1 - 1/\operatorname{poly}(m)$",
         preconditions=_EQ8_PRECONDITIONS,
         constants={"c5": C5, "c1": C1, "c2": NOISE_EXPONENT},
-        claimed="c5 of (7); n' >~ log m and d >~ log m make the probability",
+        claimed=r"$c_5$ of (7); $n' \gtrsim \log m$ and $d \gtrsim \log m$ make the "
+        "probability",
         check=check_sum,
         control={"c5": 6.0},
         proof=prove_sum,
         proof_control={"c5": 57.0},
-        note="Checked with probability 1 - M c1 exp(-c2 min{d, n'}), M = |S_1 and not "
-        "S_1*|. Loose where d > n', as (7) is. The control claims c5 = 6.",
+        note=r"Checked with probability $1 - M c_1 \exp(-c_2 \min\{d, n'\})$, $M = "
+        r"|S_1 \cap \overline{S_1^*}|$. Loose where $d > n'$, as (7) is. The "
+        "control claims $c_5 = 6$.",
     ),
     row(
         id=EQ9,
         place="Appendix A, (9)",
-        text="|T2| <= c5 |S_1 and not S_1*| with probability >= 1 - 1/poly(m)",
-        preconditions=(*_EQ8_PRECONDITIONS, "gamma = 1 / (2 p), p m >= 1, p m n' >= d"),
-        constants={"c5": STEP * C5, "gamma p": STEP},
-        claimed="gamma = c / p, p m n' >~ d, constants unnamed",
+        text=r"$|T_2| \le c_5 |S_1 \cap \overline{S_1^*}|$ with probability $\ge 1 "
+        r"- 1/\operatorname{poly}(m)$",
+        preconditions=(
+            *_EQ8_PRECONDITIONS,
+            r"$\gamma = 1 / (2 p)$, $p m \ge 1$, $p m "
+            r"n' \ge d$",
+        ),
+        constants={"c5": STEP * C5, r"$\gamma p$": STEP},
+        claimed=r"$\gamma = c / p$, $p m n' \gtrsim d$, constants unnamed",
         check=check_count,
         control={"c5": 3.0},
         proof=prove_count,
         proof_control={"least_share": "0.9"},
         margins=lambda: tuple(
             Margin(
-                "ifca.asm2: p m n' >= d",
+                r"ifca.asm2: $p m n' \ge d$",
                 float(point.clients * point.num_samples),
                 float(point.num_features),
             )
             for point in _EQ8_POINTS
         ),
-        note="The factor gamma / m, of order 1 / (p m), is thrown away: a count bounds "
-        "|T2| where a fraction would, and only (11) makes up for it. The control has "
-        "c5 = 3.",
+        note=r"The factor $\gamma / m$, of order $1 / (p m)$, is thrown away: a count "
+        "bounds $|T_2|$ where a fraction would, and only (11) makes up for it. The "
+        "control has $c_5 = 3$.",
     ),
     row(
         id=EQ10,
         place="Appendix A, (10)",
-        text="E |S_1 and not S_1*| <= c6 m exp(-c7 (alpha rho / (rho + 1))^2 n')",
+        text=r"$E |S_1 \cap \overline{S_1^*}| \le c_6 m \exp(-c_7 (\alpha \rho / "
+        r"(\rho + 1))^2 n')$",
         preconditions=PRECONDITIONS,
         constants={"c6": C6, "c7": C7},
-        claimed="c6, c7 > 0, universal, unnamed; by Lemma 1",
+        claimed="$c_6$, $c_7 > 0$, universal, unnamed; by Lemma 1",
         check=check_expected,
         control={"c7": 1.78},
         proof=prove_expected,
         proof_control={"c7": "1.7618"},
-        note="The constants of Lemma 1, and as sharp. The control claims c7 = 1.78.",
+        note="The constants of Lemma 1, and as sharp. The control claims $c_7 = 1.78$.",
     ),
     row(
         id=EQ11,
         place="Appendix A, (11)",
-        text="E |S_1 and not S_1*| <= c6 exp(-c8 (alpha rho / (rho + 1))^2 n')",
+        text=r"$E |S_1 \cap \overline{S_1^*}| \le c_6 \exp(-c_8 (\alpha \rho / "
+        r"(\rho + 1))^2 n')$",
         preconditions=(*PRECONDITIONS, _ASSUMED),
         constants={"c": EQ11_C, "c6": C6, "c8": C8},
-        claimed="c large enough, c6 and c8 > 0 unnamed",
+        claimed="$c$ large enough, $c_6$ and $c_8 > 0$ unnamed",
         check=check_under_assumption,
         control={"share": 0.5},
         proof=prove_under_assumption,
         proof_control={"more": "0.001"},
         margins=_eq11_margins,
-        note="The text says 'according to Assumption 2', which has alpha0: it follows "
-        "only for alpha >= alpha0, and Theorem 1 allows any alpha. The control has "
-        "alpha = alpha0 / 2 with the n' that Assumption 2 asks for.",
+        note=r"The text says 'according to Assumption 2', which has $\alpha_0$: it "
+        r"follows only for $\alpha \ge \alpha_0$, and Theorem 1 allows any $\alpha$. "
+        r"The control has $\alpha = \alpha_0 / 2$ with the $n'$ that Assumption 2 "
+        "asks for.",
     ),
     row(
         id=EQ12,
         place="Appendix A, (12)",
-        text="P(|S_1 and not S_1*| <= c6 exp(-(c8/2) (alpha rho / (rho + 1))^2 n')) >= "
-        "1 - poly(m)",
+        text=r"$P(|S_1 \cap \overline{S_1^*}| \le c_6 \exp(-(c_8/2) (\alpha \rho / "
+        r"(\rho + 1))^2 n')) \ge 1 - \operatorname{poly}(m)$",
         preconditions=(*PRECONDITIONS, _ASSUMED),
-        constants={"poly(m) / m": 1.0},
-        claimed="poly(m), a polynomial",
+        constants={r"$\operatorname{poly}(m) / m$": 1.0},
+        claimed=r"$\operatorname{poly}(m)$, a polynomial",
         expected=Status.VACUOUS,
         check=check_printed,
         control={"eighth": True},
-        note="With poly(m) >= 1 it says nothing; 1 - 1/poly(m) is meant. The control "
-        "claims 1 - 1/m at an eighth of the samples.",
+        note=r"With $\operatorname{poly}(m) \ge 1$ it says nothing; $1 - "
+        r"1/\operatorname{poly}(m)$ is meant. The control claims $1 - 1/m$ at an "
+        "eighth of the samples.",
     ),
     row(
         id=EQ12_CORRECTED,
         place="Appendix A, (12)",
-        text="P(|S_1 and not S_1*| <= c6 exp(-(c8/2) z)) >= 1 - exp(-(c8/2) z) >= 1 - "
-        "1/m, z = (alpha rho / (rho + 1))^2 n'; the event is that the set is empty",
+        text=r"$P(|S_1 \cap \overline{S_1^*}| \le c_6 \exp(-(c_8/2) z)) \ge 1 - "
+        r"\exp(-(c_8/2) z) \ge 1 - 1/m$, $z = (\alpha \rho / (\rho + 1))^2 n'$; the "
+        "event is that the set is empty",
         preconditions=(*PRECONDITIONS, _ASSUMED),
         constants={"c": EQ11_C, "c6": C6, "c8": C8},
         check=check_markov,
@@ -890,8 +922,8 @@ STATEMENTS = (
         proof=prove_markov,
         proof_control={"part": "0.501"},
         margins=_eq11_margins,
-        note="An integer below 1/2 is 0: under its assumptions the paper's third term "
-        "of (1) stands for no misassignment at all. Markov's inequality loses half of "
-        "the exponent. The control claims 2.1 times it.",
+        note="An integer below $1/2$ is 0: under its assumptions the paper's third "
+        "term of (1) stands for no misassignment at all. Markov's inequality loses "
+        "half of the exponent. The control claims 2.1 times it.",
     ),
 )

@@ -71,17 +71,20 @@ def check_identity(preset: Preset, *, all_chosen: bool = False) -> Verdict:
         rounding=np.array(rounding),
         grade=Grade.SEARCHED,  # on drawn steps
         coordinates=columns("m d step_size", places),
-        detail=f"{len(values)} random cases, largest |T1 - T11 - T12| over its "
-        f"rounding error: {np.max(np.array(values) / np.array(rounding)):.2g}",
+        detail=f"{len(values)} random cases, largest $|T_1 - T_{{11}} - T_{{12}}|$ "
+        "over its rounding error: "
+        f"{np.max(np.array(values) / np.array(rounding)):.2g}",
     )
 
 
 def prove_identity(*, chosen: str = "correct") -> list[Step]:
-    """(21) in every coordinate: e that of theta_1 - theta_1*, f of grad F^1, total of
-    the sum of grad F_i over S_1 and S_1*, which holds `correct` clients.
+    r"""(21) in every coordinate: $e$ that of $\theta_1 - \theta_1^*$, $f$ of $\nabla
+    F^1$, total of the sum of $\nabla F_i$ over $S_1 \cap S_1^*$, which holds `correct`
+    clients.
 
-    e - (gamma/m) total = (e - gamma^ f) + gamma^ (f - total/correct), with gamma^ =
-    gamma correct/m; `chosen` names the count in gamma^.
+    $e - (\gamma/m) \text{total} = (e - \hat\gamma f) + \hat\gamma (f -
+    \text{total}/\text{correct})$, with $\hat\gamma = \gamma \cdot \text{correct}/m$;
+    `chosen` names the count in $\hat\gamma$.
     """
     import sympy
 
@@ -143,21 +146,27 @@ def check_parts(preset: Preset, *, statement: str, sign: float) -> Verdict:
         differences.append(np.linalg.norm(one.end - (own + sign * foreign)))
         terms = np.linalg.norm(np.concatenate(one.groups), axis=-1)
         sizes.append(np.linalg.norm(one.start) + one.step * np.sum(terms))
-    what = "theta_1+ - theta_1* minus its parts"
+    what = r"$\theta_1^+ - \theta_1^*$ minus its parts"
     return _zero(statement, differences, sizes, what, _distances(preset))
 
 
 def prove_parts_printed(*, sign: int = 1) -> list[Step]:
-    """A counterexample in integers: d = 1, m = gamma = 2, theta_1 - theta_1* = 5, one
-    client of S_1 in S_1* with gradient 1 and one outside with gradient 3: theta_1+ -
-    theta_1* = 5 - (1 + 3) = 1, T1 = 5 - 1 = 4, T2 = 3, and T1 + `sign` T2 is not 1."""
+    r"""A counterexample in integers: $d = 1$, $m = \gamma = 2$, $\theta_1 - \theta_1^*
+    = 5$, one client of $S_1$ in $S_1^*$ with gradient 1 and one outside with gradient
+    3: $\theta_1^+ - \theta_1^* = 5 - (1 + 3) = 1$, $T_1 = 5 - 1 = 4$, $T_2 = 3$, and
+    $T_1 + \mathtt{sign} T_2$ is not 1."""
     whole, first, second = 5 - (1 + 3), 5 - 1, 3
-    return [exactly("1 is not T1 + sign T2", whole != first + sign * second)]
+    return [
+        exactly(
+            r"1 is not $T_1 + \text{sign} \cdot T_2$", whole != first + sign * second
+        )
+    ]
 
 
 def prove_parts(*, sign: int = -1) -> list[Step]:
-    """theta_1+ - theta_1* = T1 + `sign` T2, the sum over S_1 being that over S_1 and
-    S_1* (`own`) and that over the rest (`rest`); in every coordinate."""
+    r"""$\theta_1^+ - \theta_1^* = T_1 + \mathtt{sign} T_2$, the sum over $S_1$ being
+    that over $S_1 \cap S_1^*$ (`own`) and that over the rest (`rest`); in every
+    coordinate."""
     import sympy
 
     e, own, rest, step = sympy.symbols("e own rest step", real=True)
@@ -168,9 +177,9 @@ def prove_parts(*, sign: int = -1) -> list[Step]:
 
 
 def prove_split(*, off_by: str = "0") -> list[Step]:
-    """(26) in every coordinate: the sum over s clients of grad F_i (`total`) is (s +
-    `off_by`) grad F^j plus the sum of grad F_i - grad F^j, which is total - s grad
-    F^j."""
+    r"""(26) in every coordinate: the sum over $s$ clients of $\nabla F_i$ (`total`) is
+    $(s + \mathtt{off\_by}) \nabla F^j$ plus the sum of $\nabla F_i - \nabla F^j$, which
+    is total $- s \nabla F^j$."""
     import sympy
 
     total, f, s = sympy.symbols("total f s", real=True)
@@ -295,15 +304,15 @@ def check_contraction(
 
 
 def prove_contraction(*, factor: str = "1") -> list[Step]:
-    """|x - h g|^2 <= (1 - `factor` h lambda)^2 |x|^2 for x = theta_1 - theta_1*, g =
-    grad F^1(theta_1), 0 < h <= 1/L: the sharp form of (22).
+    r"""$|x - h g|^2 \le (1 - \mathtt{factor} h \lambda)^2 |x|^2$ for $x = \theta_1 -
+    \theta_1^*$, $g = \nabla F^1(\theta_1)$, $0 < h \le 1/L$: the sharp form of (22).
 
-    1. F^1 - lambda |.|^2/2 is convex and (L - lambda)-smooth, so that its gradient is
-       co-coercive (Nesterov 2004, Theorem 2.1.12): (lambda + L) <g, x> >= lambda L
-       |x|^2 + |g|^2. So |x - h g|^2 <= (1 - 2 h lambda L/(lambda + L)) |x|^2 - h (2/
-       (lambda + L) - h) |g|^2.
-    2. h <= 1/L <= 2/(lambda + L), and |g| >= lambda |x|: with |g| = lambda |x| the
-       right side is (1 - h lambda)^2 |x|^2.
+    1. $F^1 - \lambda |\cdot|^2/2$ is convex and $(L - \lambda)$-smooth, so that its
+       gradient is co-coercive (Nesterov 2004, Theorem 2.1.12): $(\lambda + L) \langle
+       g, x \rangle \ge \lambda L |x|^2 + |g|^2$. So $|x - h g|^2 \le (1 - 2 h \lambda
+       L/(\lambda + L)) |x|^2 - h (2/ (\lambda + L) - h) |g|^2$.
+    2. $h \le 1/L \le 2/(\lambda + L)$, and $|g| \ge \lambda |x|$: with $|g| = \lambda
+       |x|$ the right side is $(1 - h \lambda)^2 |x|^2$.
     """
     import sympy
 
@@ -315,52 +324,56 @@ def prove_contraction(*, factor: str = "1") -> list[Step]:
     return [
         identity(
             # L = lambda + more: 2/(lambda + L) - 1/L = more/(L (lambda + L)).
-            "2/(lambda + L) - 1/L = (L - lambda)/(L (lambda + L))",
+            r"$2/(\lambda + L) - 1/L = (L - \lambda)/(L (\lambda + L))$",
             (2 / (low + top) - 1 / top).subs(top, low + more)
             - more / ((low + more) * (2 * low + more)),
         ),
         identity(
-            "at |g| = lambda |x| the right side is (1 - factor h lambda)^2",
+            r"at $|g| = \lambda |x|$ the right side is $(1 - \text{factor} h "
+            r"\lambda)^2$",
             sympy.together(right - claimed),
         ),
     ]
 
 
 def prove_contraction_printed(*, part: str = "1") -> list[Step]:
-    """(22): h lambda >= `part` h lambda L/(lambda + L), as lambda + L >= L, and the
-    sharp form (ifca.eq22.sharp), whose steps these begin with."""
+    r"""(22): $h \lambda \ge \mathtt{part} h \lambda L/(\lambda + L)$, as $\lambda + L
+    \ge L$, and the sharp form (ifca.eq22.sharp), whose steps these begin with."""
     import sympy
 
     low, top = sympy.symbols("lambda L", positive=True)
     return [
         *prove_contraction(),
         no_negative_term(
-            "lambda + L >= part L", low + top - sympy.Rational(part) * top
+            r"$\lambda + L \ge \text{part} \cdot L$",
+            low + top - sympy.Rational(part) * top,
         ),
     ]
 
 
 def prove_pull(*, part: str = "8") -> list[Step]:
-    """(24): 1 - h lambda <= 1 - p lambda/(`part` L), as h = |S_1 and S_1*|/(m L) >= p_1
-    /(4 L) >= p/(4 L), so that h = (p + more)/(4 L); by the sharp form of (22)."""
+    r"""(24): $1 - h \lambda \le 1 - p \lambda/(\mathtt{part} L)$, as $h = |S_1 \cap
+    S_1^*|/(m L) \ge p_1 /(4 L) \ge p/(4 L)$, so that $h = (p + \text{more})/(4 L)$; by
+    the sharp form of (22)."""
     import sympy
 
     p, low, top, more = sympy.symbols("p lambda L more", positive=True)
     return [
         *prove_contraction(),
         no_negative_term(
-            "h lambda >= p lambda/(part L)",
+            r"$h \lambda \ge p \lambda/(\text{part} \cdot L)$",
             (p + more) / (4 * top) * low - p * low / (sympy.Rational(part) * top),
         ),
     ]
 
 
 def prove_gradient(*, largest_truth: str = "1") -> list[Step]:
-    """(27): |grad F^j(theta_1)| <= L |theta_1 - theta_j*|, as grad F^j is L-Lipschitz
-    and 0 at theta_j*. |theta_1 - theta_j*| <= |theta_1*| + |theta_j*| + |theta_1 -
-    theta_1*| <= 2 r - a + (1/2 - alpha) (2 r - a), as sqrt(lambda/L) <= 1 and Delta <=
-    |theta_1*| + |theta_j*| = 2 r - a, r = `largest_truth` = 1. That is 3 less 2 alpha +
-    a (3/2 - alpha), which is at least 0."""
+    r"""(27): $|\nabla F^j(\theta_1)| \le L |\theta_1 - \theta_j^*|$, as $\nabla F^j$ is
+    $L$-Lipschitz and 0 at $\theta_j^*$. $|\theta_1 - \theta_j^*| \le |\theta_1^*| +
+    |\theta_j^*| + |\theta_1 - \theta_1^*| \le 2 r - a + (1/2 - \alpha) (2 r - a)$, as
+    $\sqrt{\lambda/L} \le 1$ and $\Delta \le |\theta_1^*| + |\theta_j^*| = 2 r - a$, $r
+    = \mathtt{largest\_truth} = 1$. That is 3 less $2 \alpha + a (3/2 - \alpha)$, which
+    is at least 0."""
     import sympy
 
     short, alpha = sympy.symbols("a alpha", nonnegative=True)
@@ -368,7 +381,7 @@ def prove_gradient(*, largest_truth: str = "1") -> list[Step]:
     reach = both + (sympy.Rational(1, 2) - alpha) * both
     spare = 2 * alpha + short * (sympy.Rational(3, 2) - alpha)
     return [
-        identity("3 - |theta_1 - theta_j*| >= 2 alpha + a (3/2 - alpha)",
+        identity(r"$3 - |\theta_1 - \theta_j^*| \ge 2 \alpha + a (3/2 - \alpha)$",
                  3 - reach - spare)
     ]  # fmt: skip
 
@@ -460,7 +473,7 @@ def check_gradient(preset: Preset, *, largest_truth: float = 1.0) -> Verdict:
             "angle": np.tile(angles[0], 2),
             "part": np.repeat(["gradient", "distance"], size),
         },
-        detail=f"{size} places, k = 2; |theta_1 - theta_j*| up to "
+        detail=rf"{size} places, $k = 2$; $|\theta_1 - \theta_j^*|$ up to "
         f"{np.max(distance):.4f}",
     )
 
@@ -537,7 +550,7 @@ def check_first(preset: Preset, *, exact_share: float | None = None) -> Verdict:
             events.append(left > bound)
             reach.append(np.max(left / bound))
             bounds.append(_first_failure(delta, s.share * s.num_clients))
-    detail = f"{len(events)} points, |T1| over its bound at most {np.max(reach):.3f}"
+    detail = f"{len(events)} points, $|T_1|$ over its bound at most {np.max(reach):.3f}"
     return at_most(
         EQ25,
         tally(np.array(events)),
@@ -553,12 +566,13 @@ def _starts() -> dict[str, PerPoint]:
 
 
 def prove_first(*, constant: str = "2") -> list[Step]:
-    """(25): |T1| <= |T11| + |T12|, by (24) and Markov's inequality.
+    r"""(25): $|T_1| \le |T_{11}| + |T_{12}|$, by (24) and Markov's inequality.
 
-    1. (24) holds where |S_1 and S_1*| >= p_1 m/4, but for probability 2 exp(-p m/8), by
-       Hoeffding's inequality (2 exp(-2 M (1/4)^2), M = p_1 m).
-    2. E|T12|^2 <= h^2 v^2/(n' |S_1 and S_1*|), h <= 1/L: with probability 1 - delta0
-       |T12| <= v/(delta0 L sqrt(n' p m/4)) = `constant` v/(delta0 L sqrt(p m n')).
+    1. (24) holds where $|S_1 \cap S_1^*| \ge p_1 m/4$, but for probability $2 \exp(-p
+       m/8)$, by Hoeffding's inequality $(2 \exp(-2 M (1/4)^2), M = p_1 m)$.
+    2. $E|T_{12}|^2 \le h^2 v^2/(n' |S_1 \cap S_1^*|)$, $h \le 1/L$: with probability $1
+       - \delta_0 |T_{12}| \le v/(\delta_0 L \sqrt{n' p m/4}) = \mathtt{constant}
+       v/(\delta_0 L \sqrt{p m n'})$.
     """
     import sympy
 
@@ -569,24 +583,26 @@ def prove_first(*, constant: str = "2") -> list[Step]:
     hoeffding = 2 * sympy.exp(-2 * (p * m) * sympy.Rational(1, 4) ** 2)
     return [
         *prove_pull(),
-        identity("1/sqrt(n' p m/4) = 2/sqrt(p m n')", given - claimed),
+        identity(r"$1/\sqrt{n' p m/4} = 2/\sqrt{p m n'}$", given - claimed),
         identity(
-            "delta0 and 2 exp(-2 p m/16) add up",
+            r"$\delta_0$ and $2 \exp(-2 p m/16)$ add up",
             delta + hoeffding - _first_failure(delta, p * m, sympy.exp),
         ),
     ]
 
 
 def prove_second(*, less: str = "1") -> list[Step]:
-    """(30) with sqrt(k - `less`) from (29) for every j != 1, k - 1 times delta1.
+    r"""(30) with $\sqrt{k - \mathtt{less}}$ from (29) for every $j \ne 1$, $k - 1$
+    times $\delta_1$.
 
-    The sum over j of (29), times gamma/m: 3 L times the sum of the counts s_j, and
-    v/(delta1 sqrt(n')) times that of sqrt(s_j), which is at most sqrt((k - 1) sum s_j)
-    by Cauchy and Schwarz. For k = 2 there is one count, and for k = 3 their inequality
-    is the second identity below, attained by equal counts: no more than 1 can be taken
-    from k. From k to k + 1, with a the sum of k - 1 roots, at most sqrt((k - 1) b), b
-    the sum of their squares: k (b + t^2) - (a + t)^2 = (b - a^2/(k - 1)) k + (a/sqrt(k
-    - 1) - sqrt(k - 1) t)^2, so that it holds for all k.
+    The $\sum_j$ (29), times $\gamma/m$: $3 L$ times the sum of the counts $s_j$, and
+    $v/(\delta_1 \sqrt{n'})$ times that of $\sqrt{s_j}$, which is at most $\sqrt{(k - 1)
+    \sum s_j}$ by Cauchy and Schwarz. For $k = 2$ there is one count, and for $k = 3$
+    their inequality is the second identity below, attained by equal counts: no more
+    than 1 can be taken from $k$. From $k$ to $k + 1$, with a the sum of $k - 1$ roots,
+    at most $\sqrt{(k - 1) b}$, $b$ the sum of their squares: $k (b + t^2) - (a + t)^2 =
+    (b - a^2/(k - 1)) k + (a/\sqrt{k - 1} - \sqrt{k - 1} t)^2$, so that it holds for all
+    $k$.
     """
     import sympy
 
@@ -597,22 +613,26 @@ def prove_second(*, less: str = "1") -> list[Step]:
     whole = 3 * low * b + v * sympy.sqrt(k * b) / delta
     return [
         identity(
-            "3 L sum s_j + (v/(delta1 sqrt n')) sqrt(k sum s_j) is claimed",
+            r"$3 L \sum s_j + (v/(\delta_1 \sqrt{n'})) \sqrt{k \sum s_j}$ is "
+            "claimed",
             whole - _second_length(low, v**2, b, k, delta, sympy.sqrt),
         ),
         identity(
-            "k delta1 is (k - 1) delta1 and delta1",
+            r"$k \delta_1$ is $(k - 1) \delta_1$ and $\delta_1$",
             (k - 1) * delta + delta - _second_failure(k, delta),
         ),
-        no_negative_term("k = 2: (k - less) s - s >= 0", (2 - taken) * first - first),
+        no_negative_term(
+            r"$k = 2$: $(k - \text{less}) s - s \ge 0$", (2 - taken) * first - first
+        ),
         identity(
-            "k = 3: (k - less) (s + t) - (sqrt s + sqrt t)^2 = (sqrt s - sqrt t)^2",
+            r"$k = 3$: $(k - \text{less}) (s + t) - (\sqrt{s} + \sqrt{t})^2 = "
+            r"(\sqrt{s} - \sqrt{t})^2$",
             (3 - taken) * (first**2 + second**2)
             - (first + second) ** 2
             - (first - second) ** 2,
         ),
         identity(
-            "from k to k + 1",
+            "from $k$ to $k + 1$",
             (count + 2 - taken) * (b + t**2)
             - (a + t) ** 2
             - (b - a**2 / count) * (count + 1)
@@ -657,8 +677,9 @@ def check_second(preset: Preset, *, clusters_less: float = 1.0) -> Verdict:
             at_most(EQ30, tally(events), bounds, coordinates=_starts()),
         ],
         parts=["roots", "attained", "steps"],
-        detail=f"sum of sqrt|S_1 cap S_j*| over sqrt((k - {clusters_less:g}) |S_1 cap "
-        f"not S_1*|) up to {tightest:.4f} in {size} cases; |T2| above its bound in "
+        detail=r"sum of $\sqrt{|S_1 \cap S_j^*|}$ over $\sqrt{(k - "
+        rf"{clusters_less:g}) |S_1 \cap \overline{{S_1^*}}|}}$ up to {tightest:.4f} in "
+        f"{size} cases; $|T_2|$ above its bound in "
         f"{np.max(np.mean(events, axis=1)):.2%} of steps",
     )
 
@@ -679,28 +700,33 @@ def _second_events(preset: Preset) -> tuple[Events, PerPoint]:
     return np.array(events), np.array(bounds)
 
 
-_ONE_STEP = ("S_1 any set of clients",)
-_SMOOTH = ("F^1 is lambda-strongly convex and L-smooth", "0 < gammahat <= 1/L")
+_ONE_STEP = ("$S_1$ any set of clients",)
+_SMOOTH = (
+    r"$F^1$ is $\lambda$-strongly convex and $L$-smooth",
+    r"$0 < \hat\gamma \le 1/L$",
+)
 
 STATEMENTS = (
     row(
         id=EQ21,
         place="Appendix C, (21)",
-        text="T1 = [theta_1 - theta_1* - gamma^ grad F^1(theta_1)] + gamma^ [grad "
-        "F^1(theta_1) - mean over S_1 and S_1* of grad F_i(theta_1)], gamma^ = gamma "
-        "|S_1 and S_1*| / m",
-        preconditions=("|S_1 and S_1*| >= 1: otherwise the mean is 0 / 0",),
+        text=r"$T_1 = [\theta_1 - \theta_1^* - \hat\gamma \nabla F^1(\theta_1)] + "
+        r"\hat\gamma [\nabla F^1(\theta_1) - g]$, $g$ the mean of $\nabla "
+        r"F_i(\theta_1)$ over $S_1 \cap S_1^*$, $\hat\gamma = \gamma |S_1 \cap S_1^*| "
+        "/ m$",
+        preconditions=(r"$|S_1 \cap S_1^*| \ge 1$: otherwise the mean is $0 / 0$",),
         check=check_identity,
         control={"all_chosen": True},
         proof=prove_identity,
         proof_control={"chosen": "chosen"},
-        note="The control has |S_1| in gamma^.",
+        note=r"The control has $|S_1|$ in $\hat\gamma$.",
     ),
     row(
         id=PARTS,
         place="Appendix C, display above (21)",
-        text="theta_1+ - theta_1* = T1 + T2, T1 = theta_1 - theta_1* - (gamma/m) sum "
-        "over S_1 cap S_1*, T2 = (gamma/m) sum over the rest of S_1",
+        text=r"$\theta_1^+ - \theta_1^* = T_1 + T_2$, $T_1 = \theta_1 - \theta_1^* - "
+        r"(\gamma/m) \sum_{i \in S_1 \cap S_1^*} \nabla F_i$, $T_2 = (\gamma/m) "
+        r"\sum_{i \in S_1 \cap \overline{S_1^*}} \nabla F_i$",
         preconditions=_ONE_STEP,
         expected=Status.VIOLATED,
         fault="misprint",
@@ -708,13 +734,13 @@ STATEMENTS = (
         control={"sign": -1.0},
         proof=prove_parts_printed,
         proof_control={"sign": -1},
-        note="A sign: it is T1 - T2, as in Appendix A. Harmless, the next line takes "
-        "norms. The control claims T1 - T2.",
+        note="A sign: it is $T_1 - T_2$, as in Appendix A. Harmless, the next line "
+        "takes norms. The control claims $T_1 - T_2$.",
     ),
     row(
         id=f"{PARTS}.corrected",
         place="Appendix C, display above (21)",
-        text="theta_1+ - theta_1* = T1 - T2",
+        text=r"$\theta_1^+ - \theta_1^* = T_1 - T_2$",
         preconditions=_ONE_STEP,
         check=functools.partial(check_parts, statement=f"{PARTS}.corrected", sign=-1.0),
         control={"sign": 1.0},
@@ -725,8 +751,8 @@ STATEMENTS = (
     row(
         id=EQ26,
         place="Appendix C, (26)",
-        text="T_2j = |S_1 cap S_j*| grad F^j + sum over S_1 cap S_j* of (grad F_i - "
-        "grad F^j)",
+        text=r"$T_{2j} = |S_1 \cap S_j^*| \nabla F^j + \sum_{i \in S_1 \cap "
+        r"S_j^*} (\nabla F_i - \nabla F^j)$",
         preconditions=_ONE_STEP,
         check=check_split,
         control={"off_by": 0.01},
@@ -737,89 +763,99 @@ STATEMENTS = (
     row(
         id=EQ22,
         place="Appendix C, (22)",
-        text="|theta_1 - theta_1* - gammahat grad F^1| <= (1 - gammahat lambda L / "
-        "(lambda + L)) |theta_1 - theta_1*|",
+        text=r"$|\theta_1 - \theta_1^* - \hat\gamma \nabla F^1| \le (1 - \hat\gamma "
+        r"\lambda L / (\lambda + L)) |\theta_1 - \theta_1^*|$",
         preconditions=_SMOOTH,
         check=check_contraction,
         control={"limit": 1.4},
         proof=prove_contraction_printed,
         proof_control={"part": "1.01"},
-        note="Loose by up to 2, see the sharp row. The control lets gammahat be up to "
-        "1.4 / L: at lambda = L the display survives until (4/3) / L.",
+        note=r"Loose by up to 2, see the sharp row. The control lets $\hat\gamma$ be "
+        r"up to $1.4 / L$: at $\lambda = L$ the display survives until $(4/3) / L$.",
     ),
     row(
         id=f"{EQ22}.sharp",
         place="Appendix C, (22), sharp form",
-        text="... <= (1 - gammahat lambda) |theta_1 - theta_1*|",
+        text=r"$\ldots \le (1 - \hat\gamma \lambda) |\theta_1 - \theta_1^*|$",
         preconditions=_SMOOTH,
         check=functools.partial(check_contraction, sharp=True),
         control={"factor": 1.001},
         proof=prove_contraction,
         proof_control={"factor": "1.001"},
-        note="Attained along the flattest direction. The control claims 1.001 lambda.",
+        note="Attained along the flattest direction. The control claims $1.001 "
+        r"\lambda$.",
     ),
     row(
         id=EQ24,
         place="Appendix C, (24)",
-        text="|T11| <= (1 - p lambda / (8 L)) |theta_1 - theta_1*|",
-        preconditions=(_SMOOTH[0], "gamma = 1/L", "|S_1 cap S_1*| >= p_1 m / 4"),
-        constants={"part of p lambda / L": 1 / 8, "sharp": 1 / 4},
+        text=r"$|T_{11}| \le (1 - p \lambda / (8 L)) |\theta_1 - \theta_1^*|$",
+        preconditions=(
+            _SMOOTH[0],
+            r"$\gamma = 1/L$",
+            r"$|S_1 \cap S_1^*| \ge p_1 m / 4$",
+        ),
+        constants={r"part of $p \lambda / L$": 1 / 8, "sharp": 1 / 4},
         check=check_pull,
         control={"part": 3.99},
         proof=prove_pull,
         proof_control={"part": "3.99"},
-        note="1/4 would do, and with |S_1 cap S_1*| = p_1 m even 1. The control claims "
-        "1 / 3.99.",
+        note=r"$1/4$ would do, and with $|S_1 \cap S_1^*| = p_1 m$ even 1. The "
+        "control claims $1 / 3$.99.",
     ),
     row(
         id=EQ27,
         place="Appendix C, (27)",
-        text="|grad F^j(theta_1)| <= L |theta_1 - theta_j*| <= 3 L",
+        text=r"$|\nabla F^j(\theta_1)| \le L |\theta_1 - \theta_j^*| \le 3 L$",
         preconditions=(
-            "F^j is L-smooth",
-            "max |theta_j*| <= 1, not just of that order",
-            "|theta_1 - theta_1*| <= (1/2 - alpha) sqrt(lambda / L) Delta",
+            "$F^j$ is $L$-smooth",
+            r"$\max |\theta_j^*| \le 1$, not just of that order",
+            r"$|\theta_1 - \theta_1^*| \le (1/2 - \alpha) \sqrt{\lambda / L} "
+            r"\Delta$",
         ),
-        claimed="<~ 1 for the distance, 3 L for the gradient",
+        claimed=r"$\lesssim 1$ for the distance, $3 L$ for the gradient",
         check=check_gradient,
         control={"largest_truth": 1.01},
         proof=prove_gradient,
         proof_control={"largest_truth": "1.01"},
-        note="Attained as alpha goes to 0. The control lets |theta_j*| be 1.01.",
+        note=r"Attained as $\alpha$ goes to 0. The control lets $|\theta_j^*|$ be "
+        "1.01.",
     ),
     row(
         id=EQ25,
         place="Appendix C, (25)",
-        text="|T1| <= (1 - p lambda / (8 L)) |theta_1 - theta_1*| + 2 v / (delta0 L "
-        "sqrt(p m n')) with probability 1 - delta0 - 2 exp(-c p m) or more",
+        text=r"$|T_1| \le (1 - p \lambda / (8 L)) |\theta_1 - \theta_1^*| + 2 v / "
+        r"(\delta_0 L \sqrt{p m n'})$ with probability $1 - \delta_0 - 2 \exp(-c p "
+        "m)$ or more",
         preconditions=(
-            "Assumptions 3 and 5, gamma = 1/L",
-            "every client chooses right with probability 1/2 or more, independently",
+            r"Assumptions 3 and 5, $\gamma = 1/L$",
+            "every client chooses right with probability $1/2$ or more, independently",
         ),
         constants={"c": 1 / 8, "2": 2.0},
-        claimed="c > 0, unnamed",
+        claimed="$c > 0$, unnamed",
         check=check_first,
         control={"exact_share": 0.9},
         proof=prove_first,
         proof_control={"constant": "1.99"},
-        note="Loose: gammahat <= 1/L and |S_1 cap S_1*| >= p m / 4 cannot both be "
-        "tight, and the true noise is of order sqrt(p), not 1 / sqrt(p): no step "
-        "exceeds the bound here, though some reach 0.92 of it. The control has 0.9 of "
-        "the noise's root mean square.",
+        note=r"Loose: $\hat\gamma \le 1/L$ and $|S_1 \cap S_1^*| \ge p m / 4$ cannot "
+        r"both be tight, and the true noise is of order $\sqrt{p}$, not $1 / "
+        r"\sqrt{p}$: no step exceeds the bound here, though some reach 0.92 of it. "
+        "The control has 0.9 of the noise's root mean square.",
     ),
     row(
         id=EQ30,
         place="Appendix C, (30)",
-        text="|T2| <= c1 gamma L |S_1 cap not S_1*| / m + gamma v sqrt(k) sqrt(|S_1 "
-        "cap not S_1*|) / (delta1 m sqrt(n')) with probability 1 - k delta1 or more",
-        preconditions=("(29) for every j != 1", "max |theta_j*| <= 1"),
+        text=r"$|T_2| \le c_1 \gamma L |S_1 \cap \overline{S_1^*}| / m + \gamma v "
+        r"\sqrt{k} \sqrt{|S_1 \cap \overline{S_1^*}|} / (\delta_1 m "
+        r"\sqrt{n'})$ with probability $1 - k \delta_1$ or more",
+        preconditions=(r"(29) for every $j \ne 1$", r"$\max |\theta_j^*| \le 1$"),
         constants={"c1": 3.0},
-        claimed="c1 > 0, unnamed",
+        claimed="$c_1 > 0$, unnamed",
         check=check_second,
         control={"clusters_less": 1.02},
         proof=prove_second,
         proof_control={"less": "1.02"},
-        note="k - 1 in place of k will do, in both places, and is attained by equal "
-        "counts; checked is the square root with k - 1. The control has k - 1.02.",
+        note="$k - 1$ in place of $k$ will do, in both places, and is attained by "
+        "equal counts; checked is the square root with $k - 1$. The control has $k - "
+        "1.02$.",
     ),
 )

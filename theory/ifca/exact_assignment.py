@@ -96,23 +96,26 @@ def _misassignments(preset: Preset) -> tuple[list[Client], Tally]:
 
 
 def prove_law(*, factor: str = "1") -> list[Step]:
-    """P(F_i(theta_j') <= F_i(theta_j)) = P(t_n' >= sqrt(n') kappa).
+    r"""$P(F_i(\theta_{j'}) \le F_i(\theta_j)) = P(t_{n'} \ge \sqrt{n'} \kappa)$.
 
-    Let a = theta_j* - theta_j, b = theta_j* - theta_j', and u = <x, a> + eps, v = <x,
-    b> + eps for one sample: normal, of variances A = |a|^2 + sigma^2, B = |b|^2 +
-    sigma^2 and covariance C = <a, b> + sigma^2. The event is sum u^2 >= sum v^2 over
-    n' samples, or sum s d >= 0 with s = u + v, d = u - v.
+    Let $a = \theta_j^* - \theta_j$, $b = \theta_j^* - \theta_{j'}$, and $u = \langle x,
+    a \rangle + \varepsilon$, $v = \langle x, b \rangle + \varepsilon$ for one sample:
+    normal, of variances $A = |a|^2 + \sigma^2$, $B = |b|^2 + \sigma^2$ and covariance
+    $C = \langle a, b \rangle + \sigma^2$. The event is $\sum u^2 \ge \sum v^2$ over
+    $n'$ samples, or $\sum s d \ge 0$ with $s = u + v$, $d = u - v$.
 
-    1. Var s = A + B + 2 C, Var d = A + B - 2 C, Cov(s, d) = A - B. With r their
-       correlation, d/sqrt(Var d) = r s/sqrt(Var s) + sqrt(1 - r^2) z, z standard
-       normal and independent of s.
-    2. Given s, sum s d >= 0 is: <s, z>/|s| >= -r/sqrt(1 - r^2) |s|/sqrt(Var s). The
-       left side is standard normal whatever s, the norm on the right is chi_n' and
-       independent of it. So P = P(t_n' >= sqrt(n') kappa), kappa = -r/sqrt(1 - r^2).
-    3. r^2/(1 - r^2) = (A - B)^2/(4 (A B - C^2)), and the sign is that of B - A: kappa =
-       (B - A)/(2 sqrt(A B - C^2)), as `cfljax.law.misassignment_kappa` has it, with
-       A B - C^2 = |a|^2 |b|^2 - <a, b>^2 + sigma^2 |a - b|^2. It is positive unless a
-       and b are parallel and sigma = 0, or a = b.
+    1. $\operatorname{Var} s = A + B + 2 C$, $\operatorname{Var} d = A + B - 2 C$,
+       $\operatorname{Cov}(s, d) = A - B$. With $r$ their correlation,
+       $d/\sqrt{\operatorname{Var} d} = r s/\sqrt{\operatorname{Var} s} + \sqrt{1 - r^2}
+       z$, $z$ standard normal and independent of $s$.
+    2. Given $s$, $\sum s d \ge 0$ is: $\langle s, z \rangle/|s| \ge -r/\sqrt{1 - r^2}
+       |s|/\sqrt{\operatorname{Var} s}$. The left side is standard normal whatever $s$,
+       the norm on the right is $\chi_{n'}$ and independent of it. So $P = P(t_{n'} \ge
+       \sqrt{n'} \kappa)$, $\kappa = -r/\sqrt{1 - r^2}$.
+    3. $r^2/(1 - r^2) = (A - B)^2/(4 (A B - C^2))$, and the sign is that of $B - A$:
+       $\kappa = (B - A)/(2 \sqrt{A B - C^2})$, as `cfljax.law.misassignment_kappa` has
+       it, with $A B - C^2 = |a|^2 |b|^2 - \langle a, b \rangle^2 + \sigma^2 |a - b|^2$.
+       It is positive unless $a$ and $b$ are parallel and $\sigma = 0$, or $a = b$.
     """
     import sympy
 
@@ -122,18 +125,19 @@ def prove_law(*, factor: str = "1") -> list[Step]:
     square = (near - far) ** 2 / ((near + far) ** 2 - 4 * shared**2)
     return [
         identity(
-            "Var(u + v) Var(u - v) = (A + B)^2 - 4 C^2",
+            r"$\operatorname{Var}(u + v) \operatorname{Var}(u - v) = (A + B)^2 - "
+            "4 C^2$",
             (near + far + 2 * shared) * (near + far - 2 * shared)
             - (near + far) ** 2
             + 4 * shared**2,
         ),
         identity(
-            "r^2/(1 - r^2) is the claimed kappa^2",
+            r"$r^2/(1 - r^2)$ is the claimed $\kappa^2$",
             square / (1 - square)
             - claimed**2 * (far - near) ** 2 / (4 * (near * far - shared**2)),
         ),
         identity(
-            "A B - C^2 = |a|^2 |b|^2 - <a, b>^2 + sigma^2 |a - b|^2",
+            r"$A B - C^2 = |a|^2 |b|^2 - \langle a, b \rangle^2 + \sigma^2 |a - b|^2$",
             (a**2 + s**2) * (b**2 + s**2)
             - (inner + s**2) ** 2
             - (a**2 * b**2 - inner**2 + s**2 * (a**2 + b**2 - 2 * inner)),
@@ -379,38 +383,42 @@ STATEMENTS = (
     row(
         id=LAW,
         place="Appendix A.1, the law behind (13)",
-        text="P(F_i(theta_j') <= F_i(theta_j)) = P(t_n' >= sqrt(n') kappa), exactly",
+        text=r"$P(F_i(\theta_{j'}) \le F_i(\theta_j)) = P(t_{n'} \ge \sqrt{n'} "
+        r"\kappa)$, exactly",
         preconditions=(
             "standard normal features and normal noise",
-            "a fold independent of the models, of n' >= 1 samples",
-            "theta_j != theta_j'",
+            r"a fold independent of the models, of $n' \ge 1$ samples",
+            r"$\theta_j \ne \theta_{j'}$",
         ),
         check=check_law,
         control={"kappa_factor": 1.05},
         proof=prove_law,
         proof_control={"factor": "1.0001"},
-        note="Not in the paper, which bounds both sides by a fixed threshold instead. "
-        "The control moves kappa by 5 %.",
+        note="Not in the paper, which bounds both sides by a fixed threshold "
+        r"instead. The control moves $\kappa$ by 5 %.",
     ),
     row(
         id=ASSIGN,
-        place="Section 5, the update rule; the law behind Lemma 1 for k models",
-        text="a client's losses on k models are diag(W)/n', W ~ Wishart_k(n', A A' + "
-        "sigma^2 1 1'), A's rows theta_l* - theta_j",
-        preconditions=("a fold independent of the models, of n' >= k samples",),
+        place="Section 5, the update rule; the law behind Lemma 1 for $k$ models",
+        text=r"a client's losses on $k$ models are $\operatorname{diag}(W)/n'$, $W "
+        r"\sim \operatorname{Wishart}_k(n', A A' + \sigma^2 1 1')$, $A$'s rows "
+        r"$\theta_l^* - \theta_j$",
+        preconditions=(r"a fold independent of the models, of $n' \ge k$ samples",),
         check=check_assignment,
         control={"alone": True},
-        note="Not in the paper. A choice costs k^2 draws whatever n' and d. The "
-        "control takes each rival's chance to win alone, as the union bound does.",
+        note="Not in the paper. A choice costs $k^2$ draws whatever $n'$ and $d$. "
+        "The control takes each rival's chance to win alone, as the union bound "
+        "does.",
     ),
     row(
         id=VORONOI,
         place="Section 5, the update rule",
-        text="as n' grows every client takes the model nearest to its truth, and a "
+        text="as $n'$ grows every client takes the model nearest to its truth, and a "
         "model that nobody takes does not move",
         preconditions=(
-            "P(not the nearest) <= sum of exp(-n' log(1 + kappa^2)/2)/2, kappa > 0",
-            "gradient averaging (option I)",
+            r"$P(\text{not the nearest}) \le$ sum of $\exp(-n' \log(1 + "
+            r"\kappa^2)/2)/2$, $\kappa > 0$",
+            r"gradient averaging $(\text{option} I)$",
         ),
         check=check_voronoi,
         control={"few": 1},

@@ -135,7 +135,7 @@ def check_group(preset: Preset, *, wrong: str = "") -> Verdict:
             "part": np.tile(_Views._fields, len(_GROUPS)),
         },
         detail=f"{len(_GROUPS)} groups of up to {_GROUPS[-1].num_rows} rows, "
-        f"{len(raw[0].along)} raw data sets each, four views of X'w",
+        f"{len(raw[0].along)} raw data sets each, four views of $X'w$",
     )
     rows, features, error, noise = np.array(_GROUPS[_MANY:]).T
     exact = rows * ((rows + features + 1) * error**2 + features * noise**2)
@@ -149,8 +149,8 @@ def check_group(preset: Preset, *, wrong: str = "") -> Verdict:
         error_rate=ERROR_RATE / 2,
         deviation=np.sqrt(seconds / exact**2 - 1),
         detail=lambda low, high: (
-            "raw mean square over N ((N + d + 1) |e|^2 + d "
-            f"sigma^2) within [{np.min(low):.3f}, {np.max(high):.3f}]"
+            r"raw mean square over $N ((N + d + 1) |e|^2 + d \sigma^2)$ within "
+            f"[{np.min(low):.3f}, {np.max(high):.3f}]"
         ),
     )
     return combine(GROUP, [laws, moments], detail=f"{laws.detail}; {moments.detail}")
@@ -168,17 +168,18 @@ def _groups(preset: Preset) -> tuple[list[_Views], list[_Draws]]:
 
 
 def prove_group(*, share: str = "1") -> list[Step]:
-    """X'w = g e + tau sqrt(g) zeta in law, and its mean square.
+    r"""$X'w = g e + \tau \sqrt{g} \zeta$ in law, and its mean square.
 
-    1. Rows x_i ~ N(0, I) and w_i = <x_i, e> - eps_i are normal together: Var w_i =
-       |e|^2 + sigma^2 = tau^2, Cov(x_i, w_i) = e. So x_i = (e/tau^2) w_i + z_i with z_i
-       independent of w_i, of covariance I - e e'/tau^2: along e that is 1 -
-       |e|^2/tau^2 = sigma^2/tau^2, across it 1.
-    2. X'w = sum x_i w_i = (e/tau^2) |w|^2 + sum w_i z_i. Given w the sum is |w| zeta,
-       and |w|^2 = tau^2 g with g a chi2_N: g e + tau sqrt(g) zeta, zeta independent of
-       g.
-    3. E|X'w|^2 = E g^2 |e|^2 + tau^2 E g (d - |e|^2/tau^2) = N ((N + d + 1) |e|^2 + d
-       sigma^2), E g = N, E g^2 = N (N + 2). `share` is that of E g^2.
+    1. Rows $x_i \sim N(0, I)$ and $w_i = \langle x_i, e \rangle - \varepsilon_i$ are
+       normal together: $\operatorname{Var} w_i = |e|^2 + \sigma^2 = \tau^2$,
+       $\operatorname{Cov}(x_i, w_i) = e$. So $x_i = (e/\tau^2) w_i + z_i$ with $z_i$
+       independent of $w_i$, of covariance $I - e e'/\tau^2$: along $e$ that is $1 -
+       |e|^2/\tau^2 = \sigma^2/\tau^2$, across it 1.
+    2. $X'w = \sum x_i w_i = (e/\tau^2) |w|^2 + \sum w_i z_i$. Given $w$ the sum is $|w|
+       \zeta$, and $|w|^2 = \tau^2 g$ with $g$ a $\chi_N^2$: $g e + \tau \sqrt{g}
+       \zeta$, $\zeta$ independent of $g$.
+    3. $E|X'w|^2 = E g^2 |e|^2 + \tau^2 E g (d - |e|^2/\tau^2) = N ((N + d + 1) |e|^2 +
+       d \sigma^2)$, $E g = N$, $E g^2 = N (N + 2)$. `share` is that of $E g^2$.
     """
     import sympy
 
@@ -187,9 +188,11 @@ def prove_group(*, share: str = "1") -> list[Step]:
     square = sympy.Rational(share) * rows * (rows + 2) * e**2
     square += tau2 * rows * (d - e**2 / tau2)
     return [
-        identity("1 - |e|^2/tau^2 = sigma^2/tau^2", 1 - e**2 / tau2 - sigma**2 / tau2),
         identity(
-            "E|X'w|^2 = N ((N + d + 1) |e|^2 + d sigma^2)",
+            r"$1 - |e|^2/\tau^2 = \sigma^2/\tau^2$", 1 - e**2 / tau2 - sigma**2 / tau2
+        ),
+        identity(
+            r"$E|X'w|^2 = N ((N + d + 1) |e|^2 + d \sigma^2)$",
             square - rows * ((rows + d + 1) * e**2 + d * sigma**2),
         ),
     ]
@@ -386,12 +389,14 @@ def _chain_deviation(rows: float, features: float, step: float) -> float:
 
 
 def prove_rms(*, more: int = 1) -> list[Step]:
-    """E|theta_j+ - theta_j*|^2 given who chose what, with d + `more` before |e_lj|^2.
+    r"""$E|\theta_j^+ - \theta_j^*|^2$ given who chose what, with $d + \mathtt{more}$
+    before $|e_{lj}|^2$.
 
-    e_j+ = e_j - beta sum_l X_l'w_l, the sums over clusters independent (ifca.exact.
-    group with N_lj rows and e_lj = theta_j - theta_l*). E X_l'w_l = N_lj e_lj, and the
-    trace of its covariance is E|X_l'w_l|^2 - N_lj^2 |e_lj|^2 = N_lj ((d + 1) |e_lj|^2 +
-    d sigma^2), as claimed. Mean squares are squared means and traces.
+    $e_j^+ = e_j - \beta \sum_l X_l' w_l$, the sums over clusters independent
+    (ifca.exact. group with $N_{lj}$ rows and $e_{lj} = \theta_j - \theta_l^*$). $E X_l'
+    w_l = N_{lj} e_{lj}$, and the trace of its covariance is $E|X_l' w_l|^2 - N_{lj}^2
+    |e_{lj}|^2 = N_{lj} ((d + 1) |e_{lj}|^2 + d \sigma^2)$, as claimed. Mean squares are
+    squared means and traces.
     """
     import sympy
 
@@ -401,19 +406,19 @@ def prove_rms(*, more: int = 1) -> list[Step]:
     return [
         *prove_group(),
         identity(
-            "E|X'w|^2 - N^2 |e|^2 = N ((d + 1) |e|^2 + d sigma^2)",
+            r"$E|X'w|^2 - N^2 |e|^2 = N ((d + 1) |e|^2 + d \sigma^2)$",
             square - rows**2 * e**2 - claimed,
         ),
     ]
 
 
 def prove_floor(*, more: int = 1) -> list[Step]:
-    """The fixed point of the mean square without misassignment.
+    r"""The fixed point of the mean square without misassignment.
 
-    E|e+|^2 = f E|e|^2 + x^2 d sigma^2/N with f = (1 - x)^2 + x^2 (d + 1)/N (ifca.
-    exact.rms with one group, beta N = x), as the new fold is independent of e. f < 1
-    iff x < 2 N/(N + d + 1), and then E|e_t|^2 tends to x^2 d sigma^2/(N (1 - f)), which
-    is sigma^2 x d/((2 - x) N - x (d + `more`)).
+    $E|e^+|^2 = f E|e|^2 + x^2 d \sigma^2/N$ with $f = (1 - x)^2 + x^2 (d + 1)/N$ (ifca.
+    exact.rms with one group, $\beta N = x$), as the new fold is independent of $e$. $f
+    < 1$ iff $x < 2 N/(N + d + 1)$, and then $E|e_t|^2$ tends to $x^2 d \sigma^2/(N (1 -
+    f))$, which is $\sigma^2 x d/((2 - x) N - x (d + \mathtt{more}))$.
     """
     import sympy
 
@@ -424,18 +429,19 @@ def prove_floor(*, more: int = 1) -> list[Step]:
     edge = 2 * rows / (rows + d + 1)
     return [
         *prove_rms(),
-        identity("f = 1 at x = 2 N/(N + d + 1)", factor.subs(x, edge) - 1),
+        identity("$f = 1$ at $x = 2 N/(N + d + 1)$", factor.subs(x, edge) - 1),
         identity("the fixed point", floor - claimed),
     ]
 
 
 def prove_equivariance(*, power: int = 1) -> list[Step]:
-    """Scaling theta*, sigma and theta by s scales a round by s.
+    r"""Scaling $\theta^*$, $\sigma$ and $\theta$ by $s$ scales a round by $s$.
 
-    With the same features and standard normal noises every residual y - <x, theta>
-    (`residual`) is scaled by s, every loss by s^2 > 0, so that no choice changes, and
-    every gradient 2 x (<x, theta> - y), so that the next model is scaled by
-    s^`power`; by induction all are.
+    With the same features and standard normal noises every residual $y - \langle x,
+    \theta \rangle$ (`residual`) is scaled by $s$, every loss by $s^2 > 0$, so that no
+    choice changes, and every gradient $2 x (\langle x, \theta \rangle - y)$, so that
+    the next model is scaled by $s^{\text{power}}$, the power being `power`; by
+    induction all are.
     """
     import sympy
 
@@ -443,7 +449,9 @@ def prove_equivariance(*, power: int = 1) -> list[Step]:
     move = lambda model, residual: model + 2 * step * x * residual
     return [
         identity(
-            "move(s model, s residual) = s move(model, residual)",
+            r"$\operatorname{move}(s \cdot \text{model}, s \cdot "
+            r"\text{residual}) = s \operatorname{move}(\text{model}, "
+            r"\text{residual})$",
             move(s * model, s * residual) - s**power * move(model, residual),
         ),
         identity("loss", (s * residual) ** 2 - s**2 * residual**2),
@@ -516,8 +524,8 @@ def check_equivariance(preset: Preset, *, noise_factor: float = 1.0) -> Verdict:
             ),
         ],
         parts=["models", "assignments"],
-        detail=f"{num_trials} raw runs of {rounds} rounds at scales 2^-40, 3 and 1e5: "
-        f"models off by {max(apart):.2g}, {moved:.0f} counts differ",
+        detail=f"{num_trials} raw runs of {rounds} rounds at scales $2^{{-40}}$, 3 "
+        f"and $10^5$: models off by {max(apart):.2g}, {moved:.0f} counts differ",
     )
 
 
@@ -563,8 +571,8 @@ def check_pooling(preset: Preset, *, approximate: bool = False) -> Verdict:
                 POOLING, np.abs(apart), 30 / many, rounding=1e-12, grade=Grade.EXACT
             ),
         ],
-        detail=f"{fits.detail}; pooled over oracle risk at D = 2 sigma sqrt(d/N), "
-        f"d = 20: 1 {apart[0]:+.2g} at N = 1000",
+        detail=rf"{fits.detail}; pooled over oracle risk at $D = 2 \sigma "
+        rf"\sqrt{{d/N}}$, $d = 20$: 1 {apart[0]:+.2g} at $N = 1000$",
     )
 
 
@@ -590,71 +598,75 @@ STATEMENTS = (
     row(
         id=GROUP,
         place="Appendix A, the law behind (2) and (6)",
-        text="X'(X e - noise) = chi2_N e + sqrt(tau^2 chi2_N) zeta in law, one chi2_N, "
-        "zeta ~ N(0, I - e e'/tau^2), tau^2 = |e|^2 + sigma^2",
+        text=r"$X'(X e - \text{noise}) = \chi_N^2 e + \sqrt{\tau^2 \chi_N^2} "
+        r"\zeta$ in law, one $\chi_N^2$, $\zeta \sim N(0, I - e e'/\tau^2)$, $\tau^2 "
+        r"= |e|^2 + \sigma^2$",
         preconditions=(
             "standard normal features and normal noise",
-            "N rows of one cluster at one model, drawn after e",
+            "$N$ rows of one cluster at one model, drawn after $e$",
         ),
         check=check_group,
         control={"wrong": "split"},
         proof=prove_group,
         proof_control={"share": "1.001"},
-        note="Not in the paper. (n'/2) times the sum of a group's gradients has this "
-        "law, so that a round costs the same for every n'. The control draws two "
-        "chi-squares where there is one.",
+        note="Not in the paper. $(n'/2)$ times the sum of a group's gradients has "
+        "this law, so that a round costs the same for every $n'$. The control draws "
+        r"two $\chi$-squares where there is one.",
     ),
     row(
         id=RMS,
         place="Appendix A, the exact form of (2) and (8)",
-        text="E|theta_j+ - theta_j*|^2 = |e_j - beta sum_l N_lj e_lj|^2 + beta^2 sum_l "
-        "N_lj ((d + 1) |e_lj|^2 + d sigma^2), given who chose what",
+        text=r"$E|\theta_j^+ - \theta_j^*|^2 = |e_j - \beta \sum_l N_{lj} "
+        r"e_{lj}|^2 + \beta^2 \sum_l N_{lj} ((d + 1) |e_{lj}|^2 + d \sigma^2)$, "
+        "given who chose what",
         preconditions=("a gradient fold independent of the choices",),
         check=check_rms,
         control={"missing": 1.0},
         proof=prove_rms,
         proof_control={"more": 0},
-        note="Not in the paper. e_lj = theta_j - theta_l*, N_lj = n' times the clients "
-        "of cluster l at model j, beta = 2 gamma/(m n'). The control has d for d + 1.",
+        note=r"Not in the paper. $e_{lj} = \theta_j - \theta_l^*$, $N_{lj} = n'$ "
+        r"times the clients of cluster $l$ at model $j$, $\beta = 2 \gamma/(m n')$. "
+        "The control has $d$ for $d + 1$.",
     ),
     row(
         id=FLOOR,
         place="Theorem 1, the exact form of its second term",
-        text="without misassignment the mean-square error tends to sigma^2 x d / "
-        "((2 - x) N - x (d + 1)), x = 2 gamma p_j, N = p_j m n'",
-        preconditions=("0 < x < 2 N/(N + d + 1)", "fresh data in every round"),
+        text=r"without misassignment the mean-square error tends to $\sigma^2 x d / "
+        r"((2 - x) N - x (d + 1))$, $x = 2 \gamma p_j$, $N = p_j m n'$",
+        preconditions=("$0 < x < 2 N/(N + d + 1)$", "fresh data in every round"),
         check=check_floor,
         control={"missing": 1.0},
         proof=prove_floor,
         proof_control={"more": 0},
-        note="Not in the paper. With x = 1 it is sigma^2 d/(N - d - 1), the risk of "
-        "least squares on one round's data. The control has d for d + 1.",
+        note=r"Not in the paper. With $x = 1$ it is $\sigma^2 d/(N - d - 1)$, the "
+        "risk of least squares on one round's data. The control has $d$ for $d + 1$.",
     ),
     row(
         id=EQUIV,
         place="Section 5.1, the linear model",
-        text="(theta*, sigma, theta^(0)) -> s (theta*, sigma, theta^(0)) scales the "
-        "whole run by s and changes no assignment",
-        preconditions=("s > 0", "the same features and noise up to scale"),
+        text=r"$(\theta^*, \sigma, \theta^{(0)}) \to s (\theta^*, \sigma, "
+        r"\theta^{(0)})$ scales the whole run by $s$ and changes no assignment",
+        preconditions=("$s > 0$", "the same features and noise up to scale"),
         check=check_equivariance,
         control={"noise_factor": 1.001},
         proof=prove_equivariance,
         proof_control={"power": 2},
-        note="Success therefore depends on R/sigma and on the start over R only. At "
-        "sigma = 0 a smaller R is the same problem with a larger start. The control "
-        "scales the noise by 0.1 % more than the rest.",
+        note=r"Success therefore depends on $R/\sigma$ and on the start over $R$ "
+        r"only. At $\sigma = 0$ a smaller $R$ is the same problem with a larger "
+        "start. The control scales the noise by 0.1 % more than the rest.",
     ),
     row(
         id=POOLING,
         place="Section 2, one global model for all clients",
-        text="E|pooled fit - theta_j*|^2 = (D^2/4) ((N+4)/(N+2) + N (N+1) (d-1) / "
-        "((N-1) (N+2) (N-d-1))) + sigma^2 d/(N-d-1), k = 2, N rows, D apart",
-        preconditions=("two clusters with half of the rows each", "N > d + 1"),
+        text=r"$E|\text{pooled fit }- \theta_j^*|^2 = (D^2/4) ((N+4)/(N+2) + N "
+        r"(N+1) (d-1) / ((N-1) (N+2) (N-d-1))) + \sigma^2 d/(N-d-1)$, $k = 2$, $N$ "
+        "rows, $D$ apart",
+        preconditions=("two clusters with half of the rows each", "$N > d + 1$"),
         check=check_pooling,
         control={"approximate": True},
-        note="Not in the paper. Least squares on the own cluster's N/2 rows has "
-        "sigma^2 d/(N/2-d-1): below D = 2 sigma sqrt(d/N) pooling is better. The "
-        "control treats the labels' spread as noise, D^2/4 + (sigma^2 + D^2/4) "
-        "d/(N-d-1), which is 1 to 4 % off here.",
+        note="Not in the paper. Least squares on the own cluster's $N/2$ rows has "
+        r"$\sigma^2 d/(N/2-d-1)$: below $D = 2 \sigma \sqrt{d/N}$ pooling is "
+        r"better. The control treats the labels' spread as noise, $D^2/4 + (\sigma^2 "
+        "+ D^2/4) d/(N-d-1)$, which is 1 to 4 % off here.",
     ),
 )

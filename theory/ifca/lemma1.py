@@ -156,8 +156,8 @@ def check_sharp(preset: Preset, *, c2: float = C2, slack: float = 1e-4) -> Verdi
         rounding=log_rounding(values),
         grade=Grade.SEARCHED,
         coordinates={"part": np.array(["c2 suffices", "more c2", "less c1"])},
-        detail=f"least exponent / (alpha rho / (rho + 1))^2 found: {smallest:.6f} at "
-        f"alpha = {alpha:.6f}, rho = {rho:.4f}",
+        detail=r"least exponent over $(\alpha \rho / (\rho + 1))^2$ found: "
+        rf"{smallest:.6f} at $\alpha = {alpha:.6f}$, $\rho = {rho:.4f}$",
     )
 
 
@@ -235,7 +235,8 @@ def _grid() -> list[PerPoint]:
 
 
 PRECONDITIONS = (
-    "|theta_l - theta_l*| <= (1/2 - alpha) Delta for l = j, j', 0 < alpha < 1/2",
+    r"$|\theta_l - \theta_l^*| \le (1/2 - \alpha) \Delta$ for $l = j$, $j'$, $0 < "
+    r"\alpha < 1/2$",
     "standard normal features, normal noise, a fold independent of the models",
 )
 
@@ -281,7 +282,7 @@ def check_union(preset: Preset, *, pairwise: bool = True) -> Verdict:
             "k": np.array([one.num_clusters for one in _UNION_POINTS]),
             "alpha": np.array([one.alpha for one in _UNION_POINTS]),
         },
-        detail=f"raw data of {clusters} models; k - 2 is not enough for 3",
+        detail=f"raw data of {clusters} models; $k - 2$ is not enough for 3",
     )
     _, alpha, rho, num_samples, _, _ = _UNION_POINTS[0]
     one_less = bounds[0] - np.exp(lemma1_bound(alpha, rho, num_samples))
@@ -428,30 +429,33 @@ def _random_configurations(preset: Preset, num_features: int) -> _Found:
 
 @functools.cache
 def prove_worst(*, factor: str = "1") -> list[Step]:
-    """kappa >= kappa*(alpha, rho) for all models that Lemma 1 allows.
+    r"""$\kappa \ge \kappa^*(\alpha, \rho)$ for all models that Lemma 1 allows.
 
-    Let a = theta_j* - theta_j and b = theta_j* - theta_j', A = |a|^2 + sigma^2, B =
-    |b|^2 + sigma^2, C = <a, b> + sigma^2. By the triangle inequality |a| <= r =
-    (1/2 - alpha) Delta and |b| >= R = (1/2 + alpha) Delta. kappa = (B - A) / (2
-    sqrt(A B - C^2)) is to be bounded from below.
+    Let $a = \theta_j^* - \theta_j$ and $b = \theta_j^* - \theta_{j'}$, $A = |a|^2 +
+    \sigma^2$, $B = |b|^2 + \sigma^2$, $C = \langle a, b \rangle + \sigma^2$. By the
+    triangle inequality $|a| \le r = (1/2 - \alpha) \Delta$ and $|b| \ge R = (1/2 +
+    \alpha) \Delta$. $\kappa = (B - A) / (2 \sqrt{A B - C^2})$ is to be bounded from
+    below.
 
-    1. A B - C^2 <= A B, so that kappa >= f = (B - A)/(2 sqrt(A B)). As f^2 = (B/A +
-       A/B - 2)/4 grows with B/A >= 1, f falls in |a| and grows in |b|.
-    2. C >= sigma^2 - |a| |b|. If |a| |b| <= sigma^2 this is not negative, A B - C^2 <=
-       A B - (sigma^2 - |a| |b|)^2 = sigma^2 (|a| + |b|)^2, and kappa >= (|b| -
-       |a|)/(2 sigma) >= (R - r)/(2 sigma) = alpha sqrt(rho).
-    3. If |a| |b| > sigma^2 and r R >= sigma^2, f is at least its value at (r, R),
-       alpha rho/sqrt(near far), near = (1/2 - alpha)^2 rho + 1 and far = (1/2 +
-       alpha)^2 rho + 1.
-    4. If |a| |b| > sigma^2 > r R, shorten b to sigma^2/|a| >= sigma^2/r > R, where f is
-       no larger and A B = sigma^2 (|a| + |b|)^2 (step 2): f = (|b| - |a|)/(2 sigma) >=
-       (R - r)/(2 sigma) = alpha sqrt(rho).
-    5. near far = (u - 1)^2 + rho, u = (1/4 - alpha^2) rho = r R/sigma^2: the value of
-       step 3 is at most alpha sqrt(rho), so that it is a lower bound in case 2 as well.
+    1. $A B - C^2 \le A B$, so that $\kappa \ge f = (B - A)/(2 \sqrt{A B})$. As $f^2 =
+       (B/A + A/B - 2)/4$ grows with $B/A \ge 1$, $f$ falls in $|a|$ and grows in $|b|$.
+    2. $C \ge \sigma^2 - |a| |b|$. If $|a| |b| \le \sigma^2$ this is not negative, $A B
+       - C^2 \le A B - (\sigma^2 - |a| |b|)^2 = \sigma^2 (|a| + |b|)^2$, and $\kappa \ge
+       (|b| - |a|)/(2 \sigma) \ge (R - r)/(2 \sigma) = \alpha \sqrt{\rho}$.
+    3. If $|a| |b| > \sigma^2$ and $r R \ge \sigma^2$, $f$ is at least its value at $(r,
+       R)$, $\alpha \rho/\sqrt{\text{near} \cdot \text{far}}$, $\text{near} = (1/2 -
+       \alpha)^2 \rho + 1$ and $\text{far} = (1/2 + \alpha)^2 \rho + 1$.
+    4. If $|a| |b| > \sigma^2 > r R$, shorten $b$ to $\sigma^2/|a| \ge \sigma^2/r > R$,
+       where $f$ is no larger and $A B = \sigma^2 (|a| + |b|)^2$ (step 2): $f = (|b| -
+       |a|)/(2 \sigma) \ge (R - r)/(2 \sigma) = \alpha \sqrt{\rho}$.
+    5. $\text{near} \cdot \text{far} = (u - 1)^2 + \rho$, $u = (1/4 - \alpha^2) \rho = r
+       R/\sigma^2$: the value of step 3 is at most $\alpha \sqrt{\rho}$, so that it is a
+       lower bound in case 2 as well.
 
-    Hence kappa >= alpha rho/sqrt(near far) if u >= 1, else alpha sqrt(rho). Attained at
-    |a| = r, |b| = R with C = 0, or opposite (step 2, equality). C = 0 is <a, b> =
-    -sigma^2, which takes two dimensions where u > 1.
+    Hence $\kappa \ge \alpha \rho/\sqrt{\text{near} \cdot \text{far}}$ if $u \ge 1$,
+    else $\alpha \sqrt{\rho}$. Attained at $|a| = r$, $|b| = R$ with $C = 0$, or
+    opposite (step 2, equality). $C = 0$ is $\langle a, b \rangle = -\sigma^2$, which
+    takes two dimensions where $u > 1$.
     """
     import sympy
 
@@ -467,53 +471,59 @@ def prove_worst(*, factor: str = "1") -> list[Step]:
     product = (near * far).subs(corner) / s**4
     return [
         identity(
-            "A B - C^2 = |a|^2 |b|^2 sin^2 + sigma^2 |a - b|^2",
+            r"$A B - C^2 = |a|^2 |b|^2 \sin^2 + \sigma^2 |a - b|^2$",
             near * far
             - shared**2
             - a**2 * b**2 * (1 - cosine**2)
             - s**2 * (a**2 + b**2 - 2 * a * b * cosine),
         ),
         identity(
-            "f^2 = (B/A + A/B - 2)/4",
+            "$f^2 = (B/A + A/B - 2)/4$",
             (far - near) ** 2 / (4 * near * far) - (far / near + near / far - 2) / 4,
         ),
         identity(
-            "A B - (sigma^2 - |a| |b|)^2 = sigma^2 (|a| + |b|)^2",
+            r"$A B - (\sigma^2 - |a| |b|)^2 = \sigma^2 (|a| + |b|)^2$",
             near * far - (s**2 - a * b) ** 2 - s**2 * (a + b) ** 2,
         ),
         identity(
-            "(R - r)/(2 sigma) is the claimed alpha sqrt(rho)",
+            r"$(R - r)/(2 \sigma)$ is the claimed $\alpha \sqrt{\rho}$",
             ((b - a) / (2 * s)).subs(corner) - claimed * alpha * sympy.sqrt(rho),
         ),
         identity(
-            "f(r, R)^2 is the claimed alpha^2 rho^2/(near far)",
+            r"$f(r, R)^2$ is the claimed $\alpha^2 \rho^2/(\text{near} \cdot "
+            r"\text{far})$",
             ((far - near) ** 2 / 4).subs(corner) / s**4 - (claimed * alpha * rho) ** 2,
         ),
-        identity("near far = (u - 1)^2 + rho", product - (u - 1) ** 2 - rho),
+        identity(
+            r"$\text{near} \cdot \text{far} = (u - 1)^2 + \rho$",
+            product - (u - 1) ** 2 - rho,
+        ),
     ]
 
 
 @functools.cache
 def prove_bound(*, c1: str = "1/2", c2: str = "1.7617") -> list[Step]:
-    """P(E_i^{j,j'}) <= c1 exp(-c2 n' (alpha rho/(rho + 1))^2) for all 0 < alpha < 1/2,
-    rho > 0 and n' >= 1.
+    r"""$P(E_i^{j,j'}) \le c_1 \exp(-c_2 n' (\alpha \rho/(\rho + 1))^2)$ for all $0 <
+    \alpha < 1/2$, $\rho > 0$ and $n' \ge 1$.
 
-    1. P = P(t_n' >= sqrt(n') kappa) = I_x(n'/2, 1/2)/2, x = 1/(1 + kappa^2)
-       (ifca.exact.tlaw). The density of Beta(a, 1/2) over that of Beta(a, 1) is a
-       multiple of (1 - t)^(-1/2), which grows, so that I_x(a, 1/2) <= I_x(a, 1) = x^a:
-       P <= (1/2) (1 + kappa^2)^(-n'/2). So kappa >= kappa* (ifca.exact.worst) and
-       log(1 + kappa*^2) >= 2 c2 (alpha rho/(1 + rho))^2 are enough.
-    2. log(1 + z y)/y falls in y > 0, since its derivative has the sign of z y/(1 + z y)
-       - log(1 + z y) <= 0. At y = alpha^2 < 1/4: log(1 + z alpha^2) >= 4 alpha^2 log(1
-       + z/4).
-    3. kappa* = alpha sqrt(rho): by step 2 with z = rho it is enough that 2 log(1 +
-       rho/4) >= c2 (rho/(1 + rho))^2. For rho <= 1/10 by log(1 + x) >= x - x^2/2,
-       divided by rho; for rho >= 20 by log(1 + rho/4) >= log 6 and rho/(1 + rho) <= 1;
-       between them in balls.
-    4. kappa*^2 = alpha^2 rho^2/((u - 1)^2 + rho), 1 <= u <= rho/4: at least alpha^2
-       rho^2/(1 + rho/4)^2, as (rho/4 - 1)^2 + rho = (1 + rho/4)^2. By step 2 it is
-       enough that 2 log(1 + rho^2/(4 (1 + rho/4)^2)) >= c2 (rho/(1 + rho))^2 for rho >=
-       4, or, with w = 1/rho, 2 log(1 + 4/(1 + 4 w)^2) >= c2/(1 + w)^2, 0 <= w <= 1/4.
+    1. $P = P(t_{n'} \ge \sqrt{n'} \kappa) = I_x(n'/2, 1/2)/2$, $x = 1/(1 + \kappa^2)$
+       (ifca.exact.tlaw). The density of Beta$(a, 1/2)$ over that of Beta$(a, 1)$ is a
+       multiple of $(1 - t)^{-1/2}$, which grows, so that $I_x(a, 1/2) \le I_x(a, 1) =
+       x^a$: $P \le (1/2) (1 + \kappa^2)^{-n'/2}$. So $\kappa \ge \kappa^*$
+       (ifca.exact.worst) and $\log(1 + \kappa^{*2}) \ge 2 c_2 (\alpha \rho/(1 +
+       \rho))^2$ are enough.
+    2. $\log(1 + z y)/y$ falls in $y > 0$, since its derivative has the sign of $z y/(1
+       + z y) - \log(1 + z y) \le 0$. At $y = \alpha^2 < 1/4$: $\log(1 + z \alpha^2) \ge
+       4 \alpha^2 \log(1 + z/4)$.
+    3. $\kappa^* = \alpha \sqrt{\rho}$: by step 2 with $z = \rho$ it is enough that $2
+       \log(1 + \rho/4) \ge c_2 (\rho/(1 + \rho))^2$. For $\rho \le 1/10$ by $\log(1 +
+       x) \ge x - x^2/2$, divided by $\rho$; for $\rho \ge 20$ by $\log(1 + \rho/4) \ge
+       \log 6$ and $\rho/(1 + \rho) \le 1$; between them in balls.
+    4. $\kappa^{*2} = \alpha^2 \rho^2/((u - 1)^2 + \rho)$, $1 \le u \le \rho/4$: at
+       least $\alpha^2 \rho^2/(1 + \rho/4)^2$, as $(\rho/4 - 1)^2 + \rho = (1 +
+       \rho/4)^2$. By step 2 it is enough that $2 \log(1 + \rho^2/(4 (1 + \rho/4)^2))
+       \ge c_2 (\rho/(1 + \rho))^2$ for $\rho \ge 4$, or, with $w = 1/\rho$, $2 \log(1 +
+       4/(1 + 4 w)^2) \ge c_2/(1 + w)^2$, $0 \le w \le 1/4$.
     """
     import flint
     import sympy
@@ -524,25 +534,25 @@ def prove_bound(*, c1: str = "1/2", c2: str = "1.7617") -> list[Step]:
     independent = lambda w: 2 * (1 + 4 / (1 + 4 * w) ** 2).log() - rate / (1 + w) ** 2
     return [
         *prove_worst(),
-        exactly("1/2 <= c1", Fraction(c1) >= Fraction(1, 2)),
+        exactly(r"$1/2 \le c_1$", Fraction(c1) >= Fraction(1, 2)),
         logarithm_above(),
         nonnegative(
-            "(1/2) (1 - rho/8) (1 + rho)^2 >= c2 rho for rho <= 1/10",
+            r"$(1/2) (1 - \rho/8) (1 + \rho)^2 \ge c_2 \rho$ for $\rho \le 1/10$",
             lambda rho: (1 - rho / 8) * (1 + rho) ** 2 / 2 - rate * rho,
             {"rho": (0, "0.1")},
         ),
         nonnegative(
-            "2 log(1 + rho/4) (1 + 1/rho)^2 >= c2 for 1/10 <= rho <= 20",
+            r"$2 \log(1 + \rho/4) (1 + 1/\rho)^2 \ge c_2$ for $1/10 \le \rho \le 20$",
             middle,
             {"rho": ("0.1", 20)},
         ),
-        nonnegative("2 log 6 >= c2", lambda: 2 * flint.arb(6).log() - rate, {}),
+        nonnegative(r"$2 \log 6 \ge c_2$", lambda: 2 * flint.arb(6).log() - rate, {}),
         identity(
-            "(rho/4 - 1)^2 + rho = (1 + rho/4)^2",
+            r"$(\rho/4 - 1)^2 + \rho = (1 + \rho/4)^2$",
             (rho / 4 - 1) ** 2 + rho - (1 + rho / 4) ** 2,
         ),
         nonnegative(
-            "2 log(1 + 4/(1 + 4 w)^2) >= c2/(1 + w)^2 for w = 1/rho <= 1/4",
+            r"$2 \log(1 + 4/(1 + 4 w)^2) \ge c_2/(1 + w)^2$ for $w = 1/\rho \le 1/4$",
             independent,
             {"w": (0, "0.25")},
         ),
@@ -550,17 +560,19 @@ def prove_bound(*, c1: str = "1/2", c2: str = "1.7617") -> list[Step]:
 
 
 def prove_sharp(*, c2: str = "1.7617", slack: str = "0.0001") -> list[Step]:
-    """c1 = 1/2 and `c2` suffice, and neither a smaller c1 nor `c2 + slack` does.
+    r"""$c_1 = 1/2$ and `c2` suffice, and neither a smaller $c_1$ nor `c2 + slack` does.
 
     1. They suffice by the proof of ifca.lem1.bound.
-    2. At alpha = 0.4999999 and rho = 1.293 kappa* = alpha sqrt(rho) is attained, and
-       there log(1 + kappa*^2)/2 < (c2 + slack) (alpha rho/(1 + rho))^2. As I_x(a, 1/2)
-       >= x^a/(a B(a, 1/2)), (1 - t)^(-1/2) being at least 1, and a B(a, 1/2) grows no
-       faster than sqrt(a), log P over n' tends to -log(1 + kappa*^2)/2: for n' large P
-       exceeds c1 exp(-(c2 + slack) n' (...)^2), whatever c1.
-    3. As alpha -> 0, n' = 1, P = 1/2 - arctan(kappa*)/pi tends to 1/2 and the bound to
-       c1: no c1 < 1/2 serves. For c1 = 0.4999, as the check has it, alpha = 1e-9 and
-       rho = 1 are enough, where kappa* = alpha sqrt(rho), as (1/4 - alpha^2) rho < 1.
+    2. At $\alpha = 0.4999999$ and $\rho = 1.293 \kappa^* = \alpha \sqrt{\rho}$ is
+       attained, and there $\log(1 + \kappa^{*2})/2 < (c_2 + \text{slack}) (\alpha
+       \rho/(1 + \rho))^2$. As $I_x(a, 1/2) \ge x^a/(a B(a, 1/2))$, $(1 - t)^{-1/2}$
+       being at least 1, and a $B(a, 1/2)$ grows no faster than $\sqrt{a}$, $\log P$
+       over $n'$ tends to $-\log(1 + \kappa^{*2})/2$: for $n'$ large $P$ exceeds $c_1
+       \exp(-(c_2 + \text{slack}) n' (\ldots)^2)$, whatever $c_1$.
+    3. As $\alpha \to 0$, $n' = 1$, $P = 1/2 - \arctan(\kappa^*)/\pi$ tends to $1/2$ and
+       the bound to $c_1$: no $c_1 < 1/2$ serves. For $c_1 = 0.4999$, as the check has
+       it, $\alpha = 10^{-9}$ and $\rho = 1$ are enough, where $\kappa^* = \alpha
+       \sqrt{\rho}$, as $(1/4 - \alpha^2) \rho < 1$.
     """
     import flint
 
@@ -570,19 +582,20 @@ def prove_sharp(*, c2: str = "1.7617", slack: str = "0.0001") -> list[Step]:
     return [
         *prove_bound(c2=c2),
         nonnegative(
-            "at alpha = 0.4999999, rho = 1.293: (1/4 - alpha^2) rho < 1",
+            r"at $\alpha = 0.4999999$, $\rho = 1.293$: $(1/4 - \alpha^2) \rho < 1$",
             lambda: 1 - (flint.arb("0.25") - alpha**2) * rho,
             {},
             strict=True,
         ),
         nonnegative(
-            "there log(1 + alpha^2 rho)/2 < (c2 + slack) (alpha rho/(1 + rho))^2",
+            r"there $\log(1 + \alpha^2 \rho)/2 < (c_2 + \text{slack}) (\alpha "
+            r"\rho/(1 + \rho))^2$",
             lambda: (flint.arb(c2) + flint.arb(slack)) * form - rate,
             {},
             strict=True,
         ),
         nonnegative(
-            "1/2 - arctan(1e-9)/pi > 0.4999",
+            r"$1/2 - \arctan(10^{-9})/\pi > 0.4999$",
             lambda: (
                 flint.arb("0.5")
                 - flint.arb("1e-9").atan() / flint.arb.pi()
@@ -596,15 +609,19 @@ def prove_sharp(*, c2: str = "1.7617", slack: str = "0.0001") -> list[Step]:
 
 @functools.cache
 def prove_stronger(*, c1: str = "1/2", rate: str = "1/2") -> list[Step]:
-    """P(E_i^{j,j'}) <= c1 exp(-rate n' alpha^2 rho/(1 + rho)) for all parameters.
+    r"""$P(E_i^{j,j'}) \le c_1 \exp(-\text{rate} n' \alpha^2 \rho/(1 + \rho))$ for all
+    parameters.
 
-    1. As in the proof of ifca.lem1.bound, with c1 at least 1/2, it is enough that log(1
-       + kappa*^2) >= 2 rate alpha^2 rho/(1 + rho). Take log(1 + x) >= x/(1 + x).
-    2. kappa*^2 = alpha^2 rho: alpha^2 rho/(1 + alpha^2 rho) is enough, if 1 + rho >= 2
-       rate (1 + alpha^2 rho), alpha^2 <= 1/4: the coefficients of 1 and rho decide.
-    3. kappa*^2 >= alpha^2 rho^2/(1 + rho/4)^2, rho >= 4: alpha^2 rho^2/((1 + rho/4)^2 +
-       alpha^2 rho^2) is enough, if rho (1 + rho) >= 2 rate ((1 + rho/4)^2 + rho^2/4). A
-       polynomial of rho - 4 with positive coefficients.
+    1. As in the proof of ifca.lem1.bound, with $c_1$ at least $1/2$, it is enough that
+       $\log(1 + \kappa^{*2}) \ge 2$ rate $\alpha^2 \rho/(1 + \rho)$. Take $\log(1 + x)
+       \ge x/(1 + x)$.
+    2. $\kappa^{*2} = \alpha^2 \rho$: $\alpha^2 \rho/(1 + \alpha^2 \rho)$ is enough, if
+       $1 + \rho \ge 2$ rate $(1 + \alpha^2 \rho)$, $\alpha^2 \le 1/4$: the coefficients
+       of 1 and $\rho$ decide.
+    3. $\kappa^{*2} \ge \alpha^2 \rho^2/(1 + \rho/4)^2$, $\rho \ge 4$: $\alpha^2
+       \rho^2/((1 + \rho/4)^2 + \alpha^2 \rho^2)$ is enough, if $\rho (1 + \rho) \ge 2
+       \text{rate} ((1 + \rho/4)^2 + \rho^2/4)$. A polynomial of $\rho - 4$ with
+       positive coefficients.
     """
     import sympy
 
@@ -614,23 +631,26 @@ def prove_stronger(*, c1: str = "1/2", rate: str = "1/2") -> list[Step]:
     far = rho * (1 + rho) - twice * ((1 + rho / 4) ** 2 + rho**2 / 4)
     return [
         *prove_worst(),
-        exactly("1/2 <= c1", Fraction(c1) >= Fraction(1, 2)),
+        exactly(r"$1/2 \le c_1$", Fraction(c1) >= Fraction(1, 2)),
         logarithm_above(),
         no_negative_term(
-            "1 + rho >= 2 rate (1 + rho/4)", 1 + rho - twice * (1 + quarter * rho)
+            r"$1 + \rho \ge 2 \text{rate} (1 + \rho/4)$",
+            1 + rho - twice * (1 + quarter * rho),
         ),
         no_negative_term(
-            "rho (1 + rho) >= 2 rate ((1 + rho/4)^2 + rho^2/4) for rho = 4 + more",
+            r"$\rho (1 + \rho) \ge 2 \text{rate} ((1 + \rho/4)^2 + \rho^2/4)$ for "
+            r"$\rho = 4 + \text{more}$",
             far.subs(rho, 4 + more),
         ),
     ]
 
 
 def prove_union(*, c1: str = "1/2", c2: str = "1.7617") -> list[Step]:
-    """P(not E_i) <= (k - 1) c1 exp(-c2 n' (alpha rho/(rho + 1))^2).
+    r"""$P(\text{not }E_i) \le (k - 1) c_1 \exp(-c_2 n' (\alpha \rho/(\rho + 1))^2)$.
 
-    Not E_i is the union of the k - 1 events E_i^{j,j'}, j' != j, each of which is no
-    likelier than c1 exp(...): the proof of ifca.lem1.bound, whose steps these are.
+    Not $E_i$ is the union of the $k - 1$ events $E_i^{j,j'}$, $j' \ne j$, each of which
+    is no likelier than $c_1 \exp(\ldots)$: the proof of ifca.lem1.bound, whose steps
+    these are.
     """
     return prove_bound(c1=c1, c2=c2)
 
@@ -639,10 +659,10 @@ def lemma1_margins(alpha: Value, rho: Value, n: Value) -> list[Margin]:
     """What Lemma 1 assumes of its numbers."""
     tiny = float(np.finfo(float).tiny)
     return [
-        Margin("alpha > 0", alpha, tiny),
-        Margin("alpha < 1/2", alpha, 0.5 - 2.0**-54, False),
-        Margin("rho > 0", rho, tiny),
-        Margin("n' >= 1", n, 1.0),
+        Margin(r"$\alpha > 0$", alpha, tiny),
+        Margin(r"$\alpha < 1/2$", alpha, 0.5 - 2.0**-54, False),
+        Margin(r"$\rho > 0$", rho, tiny),
+        Margin(r"$n' \ge 1$", n, 1.0),
     ]
 
 
@@ -657,7 +677,7 @@ _PARAMETERS = (
 )
 _NOTE = "exact law of the least favourable models that the lemma allows"
 _EVALUATION = Evaluation(
-    quantity="P(E_i^{j,j'})",
+    quantity="$P(E_i^{j,j'})$",
     parameters=_PARAMETERS,
     bound=lambda alpha, rho, n, c1, c2: math.exp(
         lemma1_bound(alpha, rho, n, c1=c1, c2=c2)
@@ -671,7 +691,7 @@ _EVALUATION = Evaluation(
     note=_NOTE,
 )
 _STRONGER_EVALUATION = Evaluation(
-    quantity="P(E_i^{j,j'})",
+    quantity="$P(E_i^{j,j'})$",
     parameters=_PARAMETERS,
     bound=lambda alpha, rho, n, c1, rate: math.exp(
         stronger_bound(alpha, rho, n, c1=c1, rate=rate)
@@ -690,7 +710,7 @@ STATEMENTS = (
     row(
         id=BOUND,
         place="Lemma 1, first display",
-        text="P(E_i^{j,j'}) <= c1 exp(-c2 n' (alpha rho / (rho + 1))^2)",
+        text=r"$P(E_i^{j,j'}) \le c_1 \exp(-c_2 n' (\alpha \rho / (\rho + 1))^2)$",
         preconditions=PRECONDITIONS,
         constants={"c1": C1, "c2": C2},
         check=check_bound,
@@ -698,25 +718,26 @@ STATEMENTS = (
         proof=prove_bound,
         proof_control=[{"c1": "0.4999"}, {"c2": "1.7618"}],
         evaluation=_EVALUATION,
-        note="The paper leaves c1 and c2 unnamed; its own route gives 2 and 1/4. The "
-        "control claims c2 = 3, which raw data and exact law each refute.",
+        note="The paper leaves $c_1$ and $c_2$ unnamed; its own route gives 2 and "
+        "$1/4$. The control claims $c_2 = 3$, which raw data and exact law each "
+        "refute.",
     ),
     row(
         id=SHARP,
         place="Lemma 1, first display",
-        text="c2 = 1.7617 and c1 = 1/2 are the best constants (to 1e-4)",
+        text="$c_2 = 1.7617$ and $c_1 = 1/2$ are the best constants (to $10^{-4}$)",
         preconditions=PRECONDITIONS,
         constants={"c1": C1, "c2": C2},
         check=check_sharp,
         control={"c2": 1.77},
         proof=prove_sharp,
         proof_control=[{"slack": "0.00001"}, {"c2": "1.7618"}],
-        note="The control claims c2 = 1.77.",
+        note="The control claims $c_2 = 1.77$.",
     ),
     row(
         id=STRONGER,
         place="Lemma 1, stronger form",
-        text="P(E_i^{j,j'}) <= (1/2) exp(-(n'/2) alpha^2 rho / (1 + rho))",
+        text=r"$P(E_i^{j,j'}) \le (1/2) \exp(-(n'/2) \alpha^2 \rho / (1 + \rho))$",
         preconditions=PRECONDITIONS,
         constants={"c1": 0.5, "c2": 0.5},
         check=check_stronger,
@@ -724,29 +745,32 @@ STATEMENTS = (
         proof=prove_stronger,
         proof_control={"rate": "0.5001"},
         evaluation=_STRONGER_EVALUATION,
-        note="Not in the paper: at low signal its exponent is too small by a factor of "
-        "about rho. The control claims a rate of 0.51.",
+        note="Not in the paper: at low signal its exponent is too small by a factor "
+        r"of about $\rho$. The control claims a rate of 0.51.",
     ),
     row(
         id=UNION,
         place="Lemma 1, second display",
-        text="P(not E_i) <= (k - 1) c1 exp(-c2 n' (alpha rho / (rho + 1))^2)",
+        text=r"$P(\text{not }E_i) \le (k - 1) c_1 \exp(-c_2 n' (\alpha \rho / (\rho "
+        "+ 1))^2)$",
         preconditions=PRECONDITIONS,
         constants={"c1": C1, "c2": C2},
         check=check_union,
         control={"pairwise": False},
         proof=prove_union,
         proof_control=[{"c1": "0.4999"}, {"c2": "1.7618"}],
-        note="The paper has k in place of k - 1. The control has 1.",
+        note="The paper has $k$ in place of $k - 1$. The control has 1.",
     ),
     row(
         id=WORST,
         place="Lemma 1, its worst case",
-        text="kappa >= kappa*(alpha, rho), attained: independent losses where "
-        "(1/4 - alpha^2) rho >= 1 (in two dimensions or more), else alpha sqrt(rho)",
+        text=r"$\kappa \ge \kappa^*(\alpha, \rho)$, attained: independent losses "
+        r"where $(1/4 - \alpha^2) \rho \ge 1$ (in two dimensions or more), else "
+        r"$\alpha \sqrt{\rho}$",
         preconditions=(
-            "|theta_l - theta_l*| <= (1/2 - alpha) Delta for both models",
-            "|theta_j* - theta_j'*| >= Delta, rho = Delta^2 / sigma^2",
+            r"$|\theta_l - \theta_l^*| \le (1/2 - \alpha) \Delta$ for both models",
+            r"$|\theta_j^* - \theta_{j'}^*| \ge \Delta$, $\rho = \Delta^2 / "
+            r"\sigma^2$",
         ),
         check=check_worst,
         control={"factor": 1.02},

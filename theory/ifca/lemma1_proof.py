@@ -135,8 +135,8 @@ def check_threshold(preset: Preset, *, factor: float = 1.0) -> Verdict:
     raw = same_law(EQ13, *raw_losses(preset), resolution=0.05)
     share = float(np.max(np.exp(left[kept] - log_right)))
     detail = (
-        f"exact at {np.sum(kept)} configurations and thresholds: at most "
-        f"{share:.4f} of the right side; raw U / A and V / B against chi2: "
+        f"exact at {np.sum(kept)} configurations and thresholds: at most {share:.4f} "
+        r"of the right side; raw $U / A$ and $V / B$ against $\chi^2$: "
         f"{raw.status.value}"
     )
     return combine(EQ13, [by_law, raw], detail=detail)
@@ -169,7 +169,7 @@ def check_far(preset: Preset, *, factor: float = 1.0) -> Verdict:
     left = _below(rows.num_samples, rows.threshold / rows.far)
     right = _below(rows.num_samples, rows.threshold / worst)
     return _judge_replaced(
-        EQ14, rows, left, right, detail="B against its smallest value"
+        EQ14, rows, left, right, detail="$B$ against its smallest value"
     )
 
 
@@ -207,39 +207,44 @@ def _judge_replaced(
 
 
 def prove_threshold(*, strict: bool = False) -> list[Step]:
-    """(13), for every t. U >= V implies V <= t or U > t, whatever the order of the
-    three: all orders of three numbers are looked through (`strict` has V < t). The
-    union bound is the first inequality. The second is an equality: with a = theta_1* -
-    theta_1 an entry of X a + eps is normal of variance |a|^2 + sigma^2 = A, and entries
-    are independent, so that U is A chi2_n' in law, and V is B chi2_n'."""
+    r"""(13), for every $t$. $U \ge V$ implies $V \le t$ or $U > t$, whatever the order
+    of the three: all orders of three numbers are looked through (`strict` has $V < t$).
+    The union bound is the first inequality. The second is an equality: with $a =
+    \theta_1^* - \theta_1$ an entry of $X a + \varepsilon$ is normal of variance $|a|^2
+    + \sigma^2 = A$, and entries are independent, so that $U$ is $A \chi_{n'}^2$ in law,
+    and $V$ is $B \chi_{n'}^2$."""
     orders = itertools.product(range(3), repeat=3)
     covered = all(
         (v < t if strict else v <= t) or u > t for u, v, t in orders if u >= v
     )
-    return [exactly("U >= V implies V <= t or U > t", covered)]
+    return [exactly(r"$U \ge V$ implies $V \le t$ or $U > t$", covered)]
 
 
 def prove_far(*, factor: str = "1") -> list[Step]:
-    """(14): |theta_j - theta_1*| >= |theta_j* - theta_1*| - |theta_j - theta_j*| >=
-    Delta - (1/2 - alpha) Delta = (1/2 + alpha) Delta, so that B is at least the claimed
-    one, and P(B u <= t) falls in B. `factor` is that of alpha in the claim."""
+    r"""(14): $|\theta_j - \theta_1^*| \ge |\theta_j^* - \theta_1^*| - |\theta_j -
+    \theta_j^*| \ge \Delta - (1/2 - \alpha) \Delta = (1/2 + \alpha) \Delta$, so that $B$
+    is at least the claimed one, and $P(B u \le t)$ falls in $B$. `factor` is that of
+    $\alpha$ in the claim."""
     import sympy
 
     alpha = sympy.Symbol("alpha")
     half = sympy.Rational(1, 2)
     claimed = half + sympy.Rational(factor) * alpha
-    return [identity("1 - (1/2 - alpha) = 1/2 + alpha", 1 - (half - alpha) - claimed)]
+    return [
+        identity(r"$1 - (1/2 - \alpha) = 1/2 + \alpha$", 1 - (half - alpha) - claimed)
+    ]
 
 
 def prove_near(*, factor: str = "1") -> list[Step]:
-    """(15): e = |theta_1 - theta_1*| <= (1/2 - alpha) Delta = e + gap with gap >= 0, so
-    that A = e^2 + sigma^2 is no more than the claimed (e + gap)^2 + sigma^2, and P(A u
-    > t) grows with A. `factor` is that of the claimed square."""
+    r"""(15): $e = |\theta_1 - \theta_1^*| \le (1/2 - \alpha) \Delta = e + \text{gap}$
+    with $\text{gap} \ge 0$, so that $A = e^2 + \sigma^2$ is no more than the claimed
+    $(e + \text{gap})^2 + \sigma^2$, and $P(A u > t)$ grows with $A$. `factor` is that
+    of the claimed square."""
     import sympy
 
     e, gap = sympy.symbols("e gap", positive=True)
     claimed = sympy.Rational(factor) * (e + gap) ** 2
-    return [no_negative_term("(e + gap)^2 >= e^2", claimed - e**2)]
+    return [no_negative_term(r"$(e + \text{gap})^2 \ge e^2$", claimed - e**2)]
 
 
 _TAIL_ALPHAS = (1e-6, 1e-3, 0.02, 0.1, 0.2, 0.3, 0.4, 0.49, 0.4999, 0.5 - 1e-6)
@@ -301,21 +306,23 @@ def check_tail(
     # No better constant: somewhere the exponent is within 0.1 % of it.
     sharp = never_exceeds(name, least, 1.001 * c2, rounding=1e-9, grade=Grade.EXACT)
     detail = (
-        f"exact tails at {np.sum(kept)} points: {by_law.status.value}; least "
-        f"exponent / (n' y^2) of {len(rate)} pairs alpha, rho: {least:.5f}"
+        f"exact tails at {np.sum(kept)} points: {by_law.status.value}; least exponent "
+        rf"over $(n' y^2)$ of {len(rate)} pairs $\alpha$, $\rho$: {least:.5f}"
     )
     parts = ["exponent", "exact tail", "no better constant"]
     return combine(name, [by_rate, by_law, sharp], parts=parts, detail=detail)
 
 
 def prove_lower_tail(*, c2: str = "1/4") -> list[Step]:
-    """(16) and (17) with c1 = 1 and `c2`, for all alpha, rho and n'.
+    r"""(16) and (17) with $c_1 = 1$ and `c2`, for all $\alpha$, $\rho$ and $n'$.
 
-    1. The event is u/n' - 1 <= -x, x = 4 alpha rho/((1 + 2 alpha)^2 rho + 4) in (0, 1).
-       By Markov's inequality P <= exp(-n' (-log(1 - x) - x)/2) <= exp(-n' x^2/4).
-    2. x is 4 alpha rho/B, B = (1 + 2 alpha)^2 rho + 4, and y = alpha rho/(rho + 1) is 4
-       alpha rho/(B + g), g = (1 - 2 alpha) (3 + 2 alpha) rho >= 0: x^2/4 >= c2 y^2 is
-       (B + g)^2 >= 4 c2 B^2. That is (17); (16) has a smaller fraction still.
+    1. The event is $u/n' - 1 \le -x$, $x = 4 \alpha \rho/((1 + 2 \alpha)^2 \rho + 4)
+       \in (0, 1)$. By Markov's inequality $P \le \exp(-n' (-\log(1 - x) - x)/2) \le
+       \exp(-n' x^2/4)$.
+    2. $x$ is $4 \alpha \rho/B$, $B = (1 + 2 \alpha)^2 \rho + 4$, and $y = \alpha
+       \rho/(\rho + 1)$ is $4 \alpha \rho/(B + g)$, $g = (1 - 2 \alpha) (3 + 2 \alpha)
+       \rho \ge 0$: $x^2/4 \ge c_2 y^2$ is $(B + g)^2 \ge 4 c_2 B^2$. That is (17); (16)
+       has a smaller fraction still.
     """
     import sympy
 
@@ -325,27 +332,29 @@ def prove_lower_tail(*, c2: str = "1/4") -> list[Step]:
     return [
         logarithm_of_less(),
         identity(
-            "4 (rho + 1) - ((1 + 2 alpha)^2 rho + 4) = (1 - 2 alpha) (3 + 2 alpha) rho",
+            r"$4 (\rho + 1) - ((1 + 2 \alpha)^2 \rho + 4) = (1 - 2 \alpha) (3 + 2 "
+            r"\alpha) \rho$",
             gap - (1 - 2 * alpha) * (3 + 2 * alpha) * rho,
         ),
         no_negative_term(
-            "(B + g)^2 >= 4 c2 B^2",
+            r"$(B + g)^2 \ge 4 c_2 B^2$",
             (bottom + more) ** 2 - 4 * sympy.Rational(c2) * bottom**2,
         ),
     ]
 
 
 def prove_upper_tail(*, c4: str = "1/4") -> list[Step]:
-    """(18) and (19) with c3 = 1 and `c4`, for all alpha, rho and n'.
+    r"""(18) and (19) with $c_3 = 1$ and `c4`, for all $\alpha$, $\rho$ and $n'$.
 
-    1. The event is u/n' - 1 > x, x = 4 alpha rho/D, D = (1 - 2 alpha)^2 rho + 4. By
-       Markov's inequality P <= exp(-n' (x - log(1 + x))/2) <= exp(-n' x^2/(4 (1 + 2
-       x/3))).
-    2. With y = alpha rho/(rho + 1) it is enough that x^2 >= 4 c4 y^2 (1 + 2 x/3), or 16
-       (1 + rho)^2 >= 4 c4 D E, E = D + 8 alpha rho/3. D <= rho + 4, and E = rho + 4 - 4
-       alpha rho/3 + 4 alpha^2 rho <= 4 rho/3 + 4, as 4 alpha^2 - 4 alpha/3 <= 1/3 for
-       alpha <= 1/2: it is 1/3 there, and convex with 0 at 0. So 4 (1 + rho) is D + g
-       and E + h with g and h >= 0, and its square is (D + g) (E + h).
+    1. The event is $u/n' - 1 > x$, $x = 4 \alpha \rho/D$, $D = (1 - 2 \alpha)^2 \rho +
+       4$. By Markov's inequality $P \le \exp(-n' (x - \log(1 + x))/2) \le \exp(-n'
+       x^2/(4 (1 + 2 x/3)))$.
+    2. With $y = \alpha \rho/(\rho + 1)$ it is enough that $x^2 \ge 4 c_4 y^2 (1 + 2
+       x/3)$, or $16 (1 + \rho)^2 \ge 4 c_4 D E$, $E = D + 8 \alpha \rho/3$. $D \le \rho
+       + 4$, and $E = \rho + 4 - 4 \alpha \rho/3 + 4 \alpha^2 \rho \le 4 \rho/3 + 4$, as
+       $4 \alpha^2 - 4 \alpha/3 \le 1/3$ for $\alpha \le 1/2$: it is $1/3$ there, and
+       convex with 0 at 0. So $4 (1 + \rho)$ is $D + g$ and $E + h$ with $g$ and $h \ge
+       0$, and its square is $(D + g) (E + h)$.
     3. That is (19); (18) has a smaller fraction still.
     """
     import sympy
@@ -358,20 +367,23 @@ def prove_upper_tail(*, c4: str = "1/4") -> list[Step]:
     return [
         logarithm_below(),
         identity(
-            "D + 8 alpha rho/3 = rho + 4 - 4 alpha rho/3 + 4 alpha^2 rho",
+            r"$D + 8 \alpha \rho/3 = \rho + 4 - 4 \alpha \rho/3 + 4 \alpha^2 \rho$",
             bottom + 8 * alpha * rho / 3 - (rho + 4 + bend(alpha) * rho),
         ),
         identity(
-            "D = rho + 4 - 4 alpha (1 - alpha) rho",
+            r"$D = \rho + 4 - 4 \alpha (1 - \alpha) \rho$",
             bottom - (rho + 4 - 4 * alpha * (1 - alpha) * rho),
         ),
-        exactly("4 alpha^2 - 4 alpha/3 <= 1/3 at 0 and 1/2", bool(bend(half) <= third)),
-        no_negative_term("4 (1 + rho) >= rho + 4", 4 * (1 + rho) - (rho + 4)),
+        exactly(
+            r"$4 \alpha^2 - 4 \alpha/3 \le 1/3$ at 0 and $1/2$",
+            bool(bend(half) <= third),
+        ),
+        no_negative_term(r"$4 (1 + \rho) \ge \rho + 4$", 4 * (1 + rho) - (rho + 4)),
         no_negative_term(
-            "4 (1 + rho) >= 4 rho/3 + 4", 4 * (1 + rho) - (4 * rho / 3 + 4)
+            r"$4 (1 + \rho) \ge 4 \rho/3 + 4$", 4 * (1 + rho) - (4 * rho / 3 + 4)
         ),
         no_negative_term(
-            "(D + g) (E + h) >= 4 c4 D E",
+            r"$(D + g) (E + h) \ge 4 c_4 D E$",
             (d + g) * (e + h) - 4 * sympy.Rational(c4) * d * e,
         ),
     ]
@@ -468,14 +480,15 @@ def check_route(_: Preset, *, c1: float = 1.0, c2: float = 0.25) -> Verdict:
                 for values, bounds in pairs
             ),
         ],
-        detail=f"{np.sum(seen)} points with n' up to {np.max(num_samples):.0e}; least "
-        f"Chernoff rate over (alpha rho/(rho + 1))^2 {np.min(rates):.5f}, largest sum "
-        f"of tails over exp(-form/4) {np.exp(np.max(tails + form / 4)):.6f}",
+        detail=f"{np.sum(seen)} points with $n'$ up to {np.max(num_samples):.0e}; "
+        rf"least Chernoff rate over $(\alpha \rho/(\rho + 1))^2 {np.min(rates):.5f}$, "
+        r"largest sum of tails over $\exp(-\text{form}/4) "
+        f"{np.exp(np.max(tails + form / 4)):.6f}$",
     )
 
 
-_LOWER = "P((|theta_j - theta_1*|^2 + sigma^2) u_j <= t)"
-_UPPER = "P((|theta_1 - theta_1*|^2 + sigma^2) u_1 > t)"
+_LOWER = r"P((|\theta_j - \theta_1^*|^2 + \sigma^2) u_j \le t)"
+_UPPER = r"P((|\theta_1 - \theta_1^*|^2 + \sigma^2) u_1 > t)"
 
 
 def _tail_row(
@@ -486,15 +499,17 @@ def _tail_row(
     factor, rate = ("c1", "c2") if side < 0 else ("c3", "c4")
     prove: Callable[..., Sequence[Step]]
     prove = prove_lower_tail if side < 0 else prove_upper_tail
-    form = "rho" if slope == 0 else "(1 + 2 alpha) rho"
+    shown = [f"{one[0]}_{one[1]}" for one in (factor, rate)]
+    form = r"\rho" if slope == 0 else r"(1 + 2 \alpha) \rho"
     return row(
         id=name,
         place=f"Appendix A.1, ({number})",
-        text=f"{_LOWER if side < 0 else _UPPER} <= {factor} exp(-{rate} n' (alpha rho "
-        f"/ ({form} + 1))^2), t = n' ((1/4 + alpha^2) Delta^2 + sigma^2)",
+        text=rf"${_LOWER if side < 0 else _UPPER} \le {shown[0]} \exp(-{shown[1]} n' "
+        rf"(\alpha \rho / ({form} + 1))^2)$, $t = n' ((1/4 + \alpha^2) \Delta^2 + "
+        r"\sigma^2)$",
         preconditions=PRECONDITIONS,
         constants={factor: 1.0, rate: 0.25},
-        claimed=f"{factor}, {rate} > 0, universal, unnamed",
+        claimed=f"${shown[0]}, {shown[1]} > 0$, universal, unnamed",
         check=functools.partial(check_tail, name=name, side=side, slope=slope),
         control=control,
         proof=prove,
@@ -507,47 +522,48 @@ STATEMENTS = (
     row(
         id=EQ13,
         place="Appendix A.1, (13)",
-        text="P(U >= V) <= P(V <= t) + P(U > t) <= P(B u_j <= t) + P(A u_j > t) for "
-        "all t >= 0, U and V the losses on theta_1 and theta_j, u_j chi2_n'",
+        text=r"$P(U \ge V) \le P(V \le t) + P(U > t) \le P(B u_j \le t) + P(A u_j > "
+        r"t)$ for all $t \ge 0$, $U$ and $V$ the losses on $\theta_1$ and $\theta_j$, "
+        r"$u_j \chi_{n'}^2$",
         preconditions=PRECONDITIONS,
         check=check_threshold,
         control={"factor": 0.49},
         proof=prove_threshold,
         proof_control={"strict": True},
-        note="The last step is an equality; the second u_j should be u_1, another "
-        "variable of the same law. The control claims 0.49 of the right side, of which "
-        "half is reached where alpha is small.",
+        note="The last step is an equality; the second $u_j$ should be $u_1$, "
+        "another variable of the same law. The control claims 0.49 of the right "
+        r"side, of which half is reached where $\alpha$ is small.",
     ),
     row(
         id=EQ14,
         place="Appendix A.1, (14)",
-        text="P((|theta_j - theta_1*|^2 + sigma^2) u_j <= t) <= P(((1/2 + alpha)^2 "
-        "Delta^2 + sigma^2) u_j <= t)",
+        text=r"$P((|\theta_j - \theta_1^*|^2 + \sigma^2) u_j \le t) \le P(((1/2 + "
+        r"\alpha)^2 \Delta^2 + \sigma^2) u_j \le t)$",
         preconditions=PRECONDITIONS[:1],
         check=check_far,
         control={"factor": 1.001},
         proof=prove_far,
         proof_control={"factor": "1.001"},
-        note="The control has 1/2 + 1.001 alpha.",
+        note=r"The control has $1/2 + 1.001 \alpha$.",
     ),
     row(
         id=EQ15,
         place="Appendix A.1, (15)",
-        text="P((|theta_1 - theta_1*|^2 + sigma^2) u_j > t) <= P(((1/2 - alpha)^2 "
-        "Delta^2 + sigma^2) u_j > t)",
+        text=r"$P((|\theta_1 - \theta_1^*|^2 + \sigma^2) u_j > t) \le P(((1/2 - "
+        r"\alpha)^2 \Delta^2 + \sigma^2) u_j > t)$",
         preconditions=PRECONDITIONS[:1],
         check=check_near,
         control={"quarter": True},
         proof=prove_near,
         proof_control={"factor": "0.999"},
-        note="The text uses '|theta_1 - theta_1*| <= Delta / 4', neither given nor, "
-        "for alpha > 1/4, enough. The control takes that premise.",
+        note=r"The text uses '$|\theta_1 - \theta_1^*| \le \Delta / 4$', neither "
+        r"given nor, for $\alpha > 1/4$, enough. The control takes that premise.",
     ),
     _tail_row(
         16,
         2.0,
         control={"c2": 0.251},
-        note="1/4 is the best c2. The control claims 0.251.",
+        note="$1/4$ is the best $c_2$. The control claims 0.251.",
     ),
     _tail_row(
         17,
@@ -560,8 +576,8 @@ STATEMENTS = (
         18,
         2.0,
         control={"slope": -2.0},
-        note="The tail itself has 1 - 2 alpha; with it in the denominator no c4 > 0 "
-        "would do, since an upper tail is not sub-Gaussian. The control has it.",
+        note=r"The tail itself has $1 - 2 \alpha$; with it in the denominator no $c_4 "
+        "> 0$ would do, since an upper tail is not sub-Gaussian. The control has it.",
     ),
     _tail_row(
         19,
@@ -573,16 +589,16 @@ STATEMENTS = (
     row(
         id=ROUTE,
         place="Appendix A.1, (13) to (19)",
-        text="by the threshold of (13): P(E_i^{j,j'}) <= exp(-(n'/4) "
-        "(alpha rho/(rho + 1))^2); with Chernoff's bounds twice that",
+        text=r"by the threshold of (13): $P(E_i^{j,j'}) \le \exp(-(n'/4) (\alpha "
+        r"\rho/(\rho + 1))^2)$; with Chernoff's bounds twice that",
         preconditions=PRECONDITIONS,
-        constants={"c1": 1.0, "c1 by Chernoff": 2.0, "c2": 0.25},
-        claimed="c1, c2 > 0, unnamed",
+        constants={"c1": 1.0, "$c_1$ by Chernoff": 2.0, "c2": 0.25},
+        claimed="$c_1$, $c_2 > 0$, unnamed",
         check=check_route,
         control={"c2": 0.26},
-        note="What the proof gives when its constants are followed. 1/4 is its best "
-        "c2, reached as alpha and rho tend to 0, where c1 = 1 is reached as well. The "
-        "exact law has c1 = 1/2 and c2 = 1.7617: the route loses a factor of 7 in n'. "
-        "The control claims c2 = 0.26.",
+        note="What the proof gives when its constants are followed. $1/4$ is its "
+        r"best $c_2$, reached as $\alpha$ and $\rho$ tend to 0, where $c_1 = 1$ is "
+        "reached as well. The exact law has $c_1 = 1/2$ and $c_2 = 1.7617$: the "
+        "route loses a factor of 7 in $n'$. The control claims $c_2 = 0.26$.",
     ),
 )

@@ -79,7 +79,7 @@ def check_product_law(preset: Preset, *, extra_rows: int = 0) -> Verdict:
         second,
         resolution=preset.choose(quick=0.06, full=0.02),
         coordinates=columns("rows d", _shapes(preset)),
-        detail=f"{len(first)} shapes of X, {len(first[0])} raw data sets each",
+        detail=f"{len(first)} shapes of $X$, {len(first[0])} raw data sets each",
     )
 
 
@@ -143,9 +143,9 @@ def check_operator_norm(
         coordinates={"rows": rows, "d": features},
     )
     detail = (
-        f"raw X of {len(_NORM_SHAPES)} shapes up to 12 x 12: above {c:g} "
-        f"max(sqrt d, sqrt N) in {np.mean(events):.2g} of {events.size} draws, above "
-        f"{c - 1:g} at 12 x 12 in {1 - np.mean(below):.2g}"
+        f"raw $X$ of {len(_NORM_SHAPES)} shapes up to $12 \times 12$: above ${c:g} "
+        rf"\max(\sqrt{{d}}, \sqrt{{N}})$ in {np.mean(events):.2g} of {events.size} "
+        f"draws, above {c - 1:g} at $12 \times 12$ in {1 - np.mean(below):.2g}"
     )
     parts = ["c suffices", "c - 1 does not", "implied"]
     return combine(OPERATOR, [holds, needed, implied], parts=parts, detail=detail)
@@ -160,17 +160,18 @@ def _longer_side(
 def prove_operator_norm(
     *, c: str = str(OPERATOR_C), c1: str = str(OPERATOR_C1)
 ) -> list[Step]:
-    """|X|_op <= c max{sqrt d, sqrt N} but with probability exp(-c1 max{d, N}), half of
-    what is claimed.
+    r"""$|X|_{\mathrm{op}} \le c \max\{\sqrt{d}, \sqrt{N}\}$ but with probability
+    $\exp(-c_1 \max\{d, N\})$, half of what is claimed.
 
-    By Davidson and Szarek (2001, Theorem II.13) |X|_op <= sqrt N + sqrt d + t but with
-    probability exp(-t^2/2). With t = (c - 2) sqrt(max{d, N}) the bound is at most c
-    times the longer root, and t^2/2 = c1 max{d, N}.
+    By Davidson and Szarek (2001, Theorem II.13) $|X|_{\mathrm{op}} \le \sqrt{N} +
+    \sqrt{d} + t$ but with probability $\exp(-t^2/2)$. With $t = (c - 2) \sqrt{\max\{d,
+    N\}}$ the bound is at most $c$ times the longer root, and $t^2/2 = c_1 \max\{d,
+    N\}$.
     """
     room = Fraction(c) - 2
     return [
-        exactly("c > 2", room > 0),
-        exactly("(c - 2)^2/2 = c1", room**2 / 2 == Fraction(c1)),
+        exactly("$c > 2$", room > 0),
+        exactly("$(c - 2)^2/2 = c_1$", room**2 / 2 == Fraction(c1)),
     ]
 
 
@@ -208,8 +209,8 @@ def check_noise(
         coordinates={"rows": rows, "d": features},
     )
     detail = (
-        f"exact law at {len(exact)} shapes up to 10^6, least exponent / "
-        f"min(d, N) = {worst:.5f}: {verdict.status.value}; raw data of {len(events)} "
+        rf"exact law at {len(exact)} shapes up to $10^6$, least exponent over $\min(d, "
+        f"N) = {worst:.5f}$: {verdict.status.value}; raw data of {len(events)} "
         f"shapes: {raw.status.value}"
     )
     return combine(NOISE, [verdict, raw], detail=detail)
@@ -244,8 +245,8 @@ def check_sharp(_: Preset, *, factor: float = 1.0) -> Verdict:
                 [*["suffices"] * (len(rows) + 1), "no larger one does"], len(margins)
             ),
         },
-        detail=f"c4 = 1.05 to 5, exact law at {len(rows)} shapes up to 10^6 and at "
-        "N = d = 10^8",
+        detail=f"$c_4 = 1.05$ to 5, exact law at {len(rows)} shapes up to $10^6$ and "
+        "at $N = d = 10^8$",
     )
 
 
@@ -262,24 +263,27 @@ def _rounding(logarithms: PerPoint) -> PerPoint:
 
 @functools.cache
 def prove_noise(*, c3: str = "0.3068", c4: str = "2") -> list[Step]:
-    """P(|X' eps| > c4 sigma sqrt(d N)) <= exp(-c3 min{d, N}) for all N, d >= 1.
+    r"""$P(|X' \varepsilon| > c_4 \sigma \sqrt{d N}) \le \exp(-c_3 \min\{d, N\})$ for
+    all $N$, $d \ge 1$.
 
-    1. Given eps, X' eps is |eps| times a standard normal vector, so that |X' eps|^2 =
-       sigma^2 chi2_N chi2_d in law, the factors independent.
-    2. chi2_N chi2_d > c^2 N d implies chi2_N/N + chi2_d/d > 2 c, c = c4: the arithmetic
-       mean is at least the geometric one.
-    3. By Markov's inequality P <= exp(-2 c s) (1 - 2 s/N)^(-N/2) (1 - 2 s/d)^(-d/2) for
-       0 <= s < r/2, r = min{d, N}. -(N/2) log(1 - 2 s/N) falls in N: with v = 2 s/N its
-       derivative is -(log(1 - v) + v/(1 - v))/2, where the bracket is 0 at v = 0 and
-       grows. So P <= exp(-2 c s) (1 - 2 s/r)^(-r).
-    4. With 2 s/r = 1 - 1/c this is exp(-r (c - 1 - log c)), and c - 1 - log c >= c3.
+    1. Given $\varepsilon$, $X' \varepsilon$ is $|\varepsilon|$ times a standard normal
+       vector, so that $|X' \varepsilon|^2 = \sigma^2 \chi_N^2 \chi_d^2$ in law, the
+       factors independent.
+    2. $\chi_N^2 \chi_d^2 > c^2 N d$ implies $\chi_N^2/N + \chi_d^2/d > 2 c$, $c = c_4$:
+       the arithmetic mean is at least the geometric one.
+    3. By Markov's inequality $P \le \exp(-2 c s) (1 - 2 s/N)^{-N/2} (1 - 2 s/d)^{-d/2}$
+       for $0 \le s < r/2$, $r = \min\{d, N\}$. $-(N/2) \log(1 - 2 s/N)$ falls in $N$:
+       with $v = 2 s/N$ its derivative is $-(\log(1 - v) + v/(1 - v))/2$, where the
+       bracket is 0 at $v = 0$ and grows. So $P \le \exp(-2 c s) (1 - 2 s/r)^{-r}$.
+    4. With $2 s/r = 1 - 1/c$ this is $\exp(-r (c - 1 - \log c))$, and $c - 1 - \log c
+       \ge c_3$.
     """
     import flint
 
     return [
         *_chernoff(),
         nonnegative(
-            "c4 - 1 - log c4 >= c3",
+            r"$c_4 - 1 - \log c_4 \ge c_3$",
             lambda: flint.arb(c4) - 1 - flint.arb(c4).log() - flint.arb(c3),
             {},
         ),
@@ -298,32 +302,34 @@ def _chernoff(*, factor: str = "1") -> list[Step]:
     claimed = sympy.Rational(factor) * r * (c - 1 - sympy.log(c))
     return [
         identity(
-            "d/dN (-(N/2) log(1 - 2 s/N)) = -(log(1 - v) + v/(1 - v))/2, v = 2 s/N",
+            r"$\frac{d}{d N} (-(N/2) \log(1 - 2 s/N)) = -(\log(1 - v) + v/(1 - "
+            "v))/2$, $v = 2 s/N$",
             slope + (sympy.log(1 - share) + share / (1 - share)) / 2,
         ),
         identity(
-            "d/dv (log(1 - v) + v/(1 - v)) = v/(1 - v)^2",
+            r"$\frac{d}{d v} (\log(1 - v) + v/(1 - v)) = v/(1 - v)^2$",
             sympy.diff(sympy.log(1 - v) + v / (1 - v), v) - v / (1 - v) ** 2,
         ),
-        identity("1 - 2 s/r = 1/c", 1 - 2 * best / r - 1 / c),
+        identity("$1 - 2 s/r = 1/c$", 1 - 2 * best / r - 1 / c),
         identity(
-            "-2 c s - r log(1/c) is the claimed exponent",
+            r"$-2 c s - r \log(1/c)$ is the claimed exponent",
             sympy.expand_log(exponent + claimed, force=True),
         ),
     ]
 
 
 def prove_sharp(*, factor: str = "1") -> list[Step]:
-    """For every c4 > 1, c2 = 1 and c3 = `factor` (c4 - 1 - log c4) serve for all N and
-    d, and no larger c3 does, whatever c2.
+    r"""For every $c_4 > 1$, $c_2 = 1$ and $c_3 = \mathtt{factor} (c_4 - 1 - \log c_4)$
+    serve for all $N$ and $d$, and no larger $c_3$ does, whatever $c_2$.
 
-    1. They serve: steps 1 to 4 of the proof of ifca.lem2.noise, for any c = c4.
-    2. No more: for N = d = 2 r both chi-squares above c N make the event, so that P >=
-       P(chi2_2r > 2 r c)^2. chi2_2r > 2 r c is that a Poisson variable of mean r c is
-       below r, at least as likely as that it is r - 1: exp(-r c) (r c)^(r-1)/(r-1)!.
-       By r! <= e sqrt(r) (r/e)^r its logarithm is at least -r (c - 1 - log c) - log c -
-       log(r)/2 - 1. So log P >= -d (c - 1 - log c) - 2 log c - log r - 2, which falls
-       below log c2 - c3 d for no large d if c3 > c - 1 - log c.
+    1. They serve: steps 1 to 4 of the proof of ifca.lem2.noise, for any $c = c_4$.
+    2. No more: for $N = d = 2 r$ both chi-squares above $c N$ make the event, so that
+       $P \ge P(\chi_{2r}^2 > 2 r c)^2$. $\chi_{2r}^2 > 2 r c$ is that a Poisson
+       variable of mean $r c$ is below $r$, at least as likely as that it is $r - 1$:
+       $\exp(-r c) (r c)^{r-1}/(r-1)!$. By $r! \le e \sqrt{r} (r/e)^r$ its logarithm is
+       at least $-r (c - 1 - \log c) - \log c - \log(r)/2 - 1$. So $\log P \ge -d (c - 1
+       - \log c) - 2 \log c - \log r - 2$, which falls below $\log c_2 - c_3 d$ for no
+       large $d$ if $c_3 > c - 1 - \log c$.
     """
     import sympy
 
@@ -334,8 +340,8 @@ def prove_sharp(*, factor: str = "1") -> list[Step]:
     return [
         *_chernoff(factor=factor),
         identity(
-            "the Poisson term's logarithm is -claimed r (c - 1 - log c) - log c - "
-            "log(r)/2 - 1",
+            r"the Poisson term's logarithm is $-\text{claimed} \cdot r (c - 1 - \log "
+            r"c) - \log c - \log(r)/2 - 1$",
             poisson + claimed + sympy.log(c) + sympy.log(r) / 2 + 1,
         ),
     ]
@@ -346,18 +352,21 @@ _PARAMETERS = (
     parameter("d", 20),
 )
 _EVALUATION = Evaluation(
-    quantity="P(|X' eps| > c4 sigma sqrt(d N)), c4 = 2",
+    quantity=r"$P(|X' \varepsilon| > c_4 \sigma \sqrt{d N})$, $c_4 = 2$",
     parameters=_PARAMETERS,
     bound=lambda rows, d, c2, c3: c2 * math.exp(-c3 * min(rows, d)),
     truth=lambda rows, d: exact(
         math.exp(float(law.log_product_tail(rows, d, 4.0 * rows * d)))
     ),
-    margins=lambda rows, d: (Margin("N >= 1", rows, 1.0), Margin("d >= 1", d, 1.0)),
+    margins=lambda rows, d: (
+        Margin(r"$N \ge 1$", rows, 1.0),
+        Margin(r"$d \ge 1$", d, 1.0),
+    ),
     constants={
         "c2": Constant(1.0, 1.0, 1.0, "proved (ifca.lem2.sharp)"),
         "c3": Constant(C3, C3, 1 - math.log(2), "proved (ifca.lem2.sharp)"),
     },
-    note="exact law sigma^2 chi2_N chi2_d of |X' eps|^2",
+    note=r"exact law $\sigma^2 \chi_N^2 \chi_d^2$ of $|X' \varepsilon|^2$",
 )
 
 
@@ -372,16 +381,20 @@ def _longest(
 
 
 _OPERATOR_EVALUATION = Evaluation(
-    quantity="P(|X|_op > c max{sqrt d, sqrt N}), c = 3",
+    quantity=r"$P(|X|_{\mathrm{op}} > c \max\{\sqrt{d}, \sqrt{N}\})$, $c = "
+    "3$",
     parameters=(parameter("rows", 4), parameter("d", 2)),
     bound=lambda rows, d, c1: 2 * math.exp(-c1 * max(rows, d)),
     truth=Simulation(_longest, numbers=lambda rows, d: 2.0 * rows * d),
-    margins=lambda rows, d: (Margin("N >= 1", rows, 1.0), Margin("d >= 1", d, 1.0)),
+    margins=lambda rows, d: (
+        Margin(r"$N \ge 1$", rows, 1.0),
+        Margin(r"$d \ge 1$", d, 1.0),
+    ),
     constants={
         # At d = 1 the law is chi2_N, which exceeds 9 N as seldom as that allows.
         "c1": Constant(0.5, 0.5, 4 - math.log(3), "Davidson and Szarek, cited")
     },
-    note="raw X",
+    note="raw $X$",
 )
 
 
@@ -420,7 +433,7 @@ def check_concentration(preset: Preset, *, c: float = 0.5) -> Verdict:
         logarithmic=True,
     )
     detail = (
-        f"exact law of 1 to 10^4 equal singular values, {len(exact)} points: "
+        f"exact law of 1 to $10^4$ equal singular values, {len(exact)} points: "
         f"{verdict.status.value}; raw noise on {len(_EQ20_MATRICES)} matrices: "
         f"{raw.status.value}"
     )
@@ -464,16 +477,18 @@ def _equal_singular_values() -> tuple[PerPoint, PerPoint, PerPoint]:
 
 
 _PRECONDITIONS = (
-    "X in R^{N x d} with independent standard normal entries; N counts its rows: n' "
-    "for one client, p_j m n' for a cluster of share p_j",
-    "eps ~ N(0, sigma^2 I_N), independent of X",
+    r"$X \in \mathbb{R}^{N \times d}$ with independent standard normal entries; "
+    "$N$ counts its rows: $n'$ for one client, $p_j m n'$ for a cluster of share "
+    "$p_j$",
+    r"$\varepsilon \sim N(0, \sigma^2 I_N)$, independent of $X$",
 )
 
 STATEMENTS = (
     row(
         id=EXACT,
         place="Lemma 2, the law behind it",
-        text="|X' eps|^2 = sigma^2 chi2_N chi2_d in law, the factors independent",
+        text=r"$|X' \varepsilon|^2 = \sigma^2 \chi_N^2 \chi_d^2$ in law, the factors "
+        "independent",
         preconditions=_PRECONDITIONS,
         check=check_product_law,
         control={"extra_rows": 1},
@@ -482,42 +497,47 @@ STATEMENTS = (
     row(
         id=OPERATOR,
         place="Lemma 2, first display",
-        text="|X|_op <= c max{sqrt d, sqrt N} with probability >= 1 - 2 exp(-c1 "
-        "max{d, N})",
+        text=r"$|X|_{\mathrm{op}} \le c \max\{\sqrt{d}, \sqrt{N}\}$ with "
+        r"probability $\ge 1 - 2 \exp(-c_1 \max\{d, N\})$",
         preconditions=_PRECONDITIONS[:1],
         constants={"c": OPERATOR_C, "c1": OPERATOR_C1},
-        claimed="c, c1 > 0, universal, unnamed",
+        claimed="$c$, $c_1 > 0$, universal, unnamed",
         check=check_operator_norm,
         control={"c": 2.0},
         proof=prove_operator_norm,
         proof_control={"c1": "0.51"},
         evaluation=_OPERATOR_EVALUATION,
         note="The constants follow from Davidson and Szarek's bound, which the proof "
-        "cites; raw data can tell it at small shapes alone. The control "
-        "has c = 2, the edge of the spectrum without room for fluctuations.",
+        "cites; raw data can tell it at small shapes alone. The control has $c = 2$, "
+        "the edge of the spectrum without room for fluctuations.",
     ),
     row(
         id=NOISE,
         place="Lemma 2, second display",
-        text="|X' eps| <= c4 sigma sqrt(d N) with probability >= 1 - c2 exp(-c3 "
-        "min{d, N})",
+        text=r"$|X' \varepsilon| \le c_4 \sigma \sqrt{d N}$ with probability $\ge 1 "
+        r"- c_2 \exp(-c_3 \min\{d, N\})$",
         preconditions=_PRECONDITIONS,
         constants={"c2": 1.0, "c3": C3, "c4": 2.0},
-        claimed="c2, c3, c4 > 0, universal, unnamed",
+        claimed="$c_2$, $c_3$, $c_4 > 0$, universal, unnamed",
         check=check_noise,
         control={"c3": 0.32},
         proof=prove_noise,
         proof_control=[{"c3": "0.3069"}, {"c4": "1.99"}],
         evaluation=_EVALUATION,
-        note="A union over the two factors would only give c2 = 2 and c3 = "
-        "(1 - log 2) / 2 = 0.1534. The control claims c3 = 0.32.",
+        note="A union over the two factors would only give $c_2 = 2$ and $c_3 = (1 - "
+        r"\log 2) / 2 = 0.1534$. The control claims $c_3 = 0.32$.",
     ),
     row(
         id=SHARP,
         place="Lemma 2, second display, sharp constants",
-        text="For every c4 > 1 the best c3 is c4 - 1 - log c4, with c2 = 1",
+        text=r"For every $c_4 > 1$ the best $c_3$ is $c_4 - 1 - \log c_4$, with $c_2 "
+        "= 1$",
         preconditions=_PRECONDITIONS,
-        constants={"c2": 1.0, "c3 at c4 = 1.5": 0.0945, "c3 at c4 = 3": 0.9013},
+        constants={
+            "c2": 1.0,
+            "$c_3$ at $c_4 = 1.5$": 0.0945,
+            "$c_3$ at $c_4 = 3$": 0.9013,
+        },
         check=check_sharp,
         control={"factor": 1.001},
         proof=prove_sharp,
@@ -527,18 +547,18 @@ STATEMENTS = (
     row(
         id=EQ20,
         place="Appendix A.2, (20)",
-        text="P(| |X' eps| - sigma |X'|_F | > t) <= 2 exp(-c t^2 / (sigma^2 "
-        "|X'|_op^2)) given X, for every t >= 0",
+        text=r"$P(||X' \varepsilon| - \sigma |X'|_F| > t) \le 2 \exp(-c t^2 / "
+        r"(\sigma^2 |X'|_{\mathrm{op}}^2))$ given $X$, for every $t \ge 0$",
         preconditions=(
-            "X in R^{N x d}, N rows as in Lemma 2; eps ~ N(0, sigma^2 I_N), "
-            "independent of X",
+            r"$X \in \mathbb{R}^{N \times d}$, $N$ rows as in Lemma 2; "
+            r"$\varepsilon \sim N(0, \sigma^2 I_N)$, independent of $X$",
         ),
         constants={"c": 0.5},
-        claimed="c > 0, universal, unnamed",
+        claimed="$c > 0$, universal, unnamed",
         check=check_concentration,
         control={"c": 0.51},
-        note="c = 1/2 is the best constant: a single singular value attains it for "
-        "large t. The 2 in front is needed at none of the points. The control claims "
-        "0.51.",
+        note="$c = 1/2$ is the best constant: a single singular value attains it for "
+        "large $t$. The 2 in front is needed at none of the points. The control "
+        "claims 0.51.",
     ),
 )

@@ -84,8 +84,8 @@ def check_bound(preset: Preset, *, c1: float = C1) -> Verdict:
                 BOUND, chance / many, union(clusters), rounding=1e-6, grade=Grade.EXACT
             ),
         ],
-        detail=f"P / x at most {np.max(ratio):.4f} over {len(exact)} rare jumps "
-        f"(n' up to {np.max(samples):.0e}), {np.max(tails / scales):.3f} over "
+        detail=f"$P / x$ at most {np.max(ratio):.4f} over {len(exact)} rare jumps "
+        f"($n'$ up to {np.max(samples):.0e}), {np.max(tails / scales):.3f} over "
         f"{len(tails)} Student laws, {drawn:.2f} (per rival) in raw cosine losses",
     )
 
@@ -117,8 +117,8 @@ def check_sharp(_: Preset, *, c1: float = C1) -> Verdict:
                 grade=Grade.EXACT,
             ),
         ],
-        detail=f"P / x = {np.min(limit):.7f} or more at x = 1e-9 for every n' up to "
-        f"{np.max(samples):.0e}; at n' = 1 the two sides agree",
+        detail=f"$P / x = {np.min(limit):.7f}$ or more at $x = 10^{{-9}}$ for every "
+        f"$n'$ up to {np.max(samples):.0e}; at $n' = 1$ the two sides agree",
     )
 
 
@@ -158,26 +158,30 @@ def _coordinates(scale: PerPoint, samples: PerPoint) -> dict[str, PerPoint | flo
 
 
 def prove_bound(*, c1: str = "4") -> list[Step]:
-    """Lemma 3 with c1 = 4, for all losses, models, n' and k.
+    r"""Lemma 3 with $c_1 = 4$, for all losses, models, $n'$ and $k$.
 
-    Write D = f(theta_j'; z) - f(theta_j; z) for a sample z of the client, g for its
-    mean F^j(theta_j') - F^j(theta_j), V for its variance, s = sqrt(lambda / L) <= 1.
-    E_i^{j,j'} implies that the mean of D over the n' samples is at most 0.
-    1. Var(X + Y) + Var(X - Y) = 2 Var X + 2 Var Y, so V <= 4 eta^2 (Assumption 4).
-    2. |theta_j' - theta_j*| >= Delta - (1/2 - alpha) s Delta (triangle inequality), and
-       that less (1/2 + alpha) Delta is (1/2 - alpha) (1 - s) Delta >= 0.
-    3. F^j(theta_j') - F^j(theta_j*) >= (lambda/2) |theta_j' - theta_j*|^2 by strong
-       convexity, F^j(theta_j) - F^j(theta_j*) <= (L/2) |theta_j - theta_j*|^2 by
-       smoothness, so g >= (lambda/2) (1/2 + alpha)^2 Delta^2 - (L/2) (1/2 - alpha)^2
-       s^2 Delta^2 = alpha lambda Delta^2.
-    4. Cantelli: for t > 0, P(mean D <= 0) <= E (g - mean D + t)^2 / (g + t)^2 =
-       (V/n' + t^2) / (g + t)^2 by Markov's inequality; t = V/(n' g) gives
-       V / (V + n' g^2).
-    5. That rises with V and falls with g, as y / (1 + y) rises with y = V/(n' g^2). At
-       V = 4 eta^2 and g = alpha lambda Delta^2 it is 4 x / (1 + 4 x).
-    6. 4 x / (1 + 4 x) <= c1 x for all x >= 0: c1 (1 + 4 x) - 4 is linear in x, its
-       slope 4 c1 and its value c1 - 4 at x = 0 are not negative.
-    7. Not E_i is the union of k - 1 events E_i^{j,j'}, and k - 1 <= k.
+    Write $D = f(\theta_{j'}; z) - f(\theta_j; z)$ for a sample $z$ of the client, $g$
+    for its mean $F^j(\theta_{j'}) - F^j(\theta_j)$, $V$ for its variance, $s =
+    \sqrt{\lambda / L} \le 1$. $E_i^{j,j'}$ implies that the mean of $D$ over the $n'$
+    samples is at most 0.
+    1. $\operatorname{Var}(X + Y) + \operatorname{Var}(X - Y) = 2 \operatorname{Var} X +
+       2 \operatorname{Var} Y$, so $V \le 4 \eta^2$ (Assumption 4).
+    2. $|\theta_{j'} - \theta_j^*| \ge \Delta - (1/2 - \alpha) s \Delta$ (triangle
+       inequality), and that less $(1/2 + \alpha) \Delta$ is $(1/2 - \alpha) (1 - s)
+       \Delta \ge 0$.
+    3. $F^j(\theta_{j'}) - F^j(\theta_j^*) \ge (\lambda/2) |\theta_{j'} - \theta_j^*|^2$
+       by strong convexity, $F^j(\theta_j) - F^j(\theta_j^*) \le (L/2) |\theta_j -
+       \theta_j^*|^2$ by smoothness, so $g \ge (\lambda/2) (1/2 + \alpha)^2 \Delta^2 -
+       (L/2) (1/2 - \alpha)^2 s^2 \Delta^2 = \alpha \lambda \Delta^2$.
+    4. Cantelli: for $t > 0$, $P(\text{mean} D \le 0) \le E (g - \text{mean} D + t)^2 /
+       (g + t)^2 = (V/n' + t^2) / (g + t)^2$ by Markov's inequality; $t = V/(n' g)$
+       gives $V / (V + n' g^2)$.
+    5. That rises with $V$ and falls with $g$, as $y / (1 + y)$ rises with $y = V/(n'
+       g^2)$. At $V = 4 \eta^2$ and $g = \alpha \lambda \Delta^2$ it is $4 x / (1 + 4
+       x)$.
+    6. $4 x / (1 + 4 x) \le c_1 x$ for all $x \ge 0$: $c_1 (1 + 4 x) - 4$ is linear in
+       $x$, its slope $4 c_1$ and its value $c_1 - 4$ at $x = 0$ are not negative.
+    7. Not $E_i$ is the union of $k - 1$ events $E_i^{j,j'}$, and $k - 1 \le k$.
     """
     import sympy
 
@@ -193,37 +197,40 @@ def prove_bound(*, c1: str = "4") -> list[Step]:
     spare = delta - (half - alpha) * s * delta - (half + alpha) * delta
     scale = sympy.Symbol("x", nonnegative=True)
     return [
-        identity("(a + b)^2 + (a - b)^2 = 2 a^2 + 2 b^2",
+        identity("$(a + b)^2 + (a - b)^2 = 2 a^2 + 2 b^2$",
                  (a + b) ** 2 + (a - b) ** 2 - 2 * a**2 - 2 * b**2),
-        identity("Delta - (1/2 - alpha) s Delta = (1/2 + alpha) Delta + (1/2 - alpha) "
-                 "(1 - s) Delta", spare - (half - alpha) * (1 - s) * delta),
-        identity("(lambda/2) (1/2 + alpha)^2 Delta^2 - (L/2) (1/2 - alpha)^2 s^2 "
-                 "Delta^2 = alpha lambda Delta^2",
+        identity(r"$\Delta - (1/2 - \alpha) s \Delta = (1/2 + \alpha) \Delta + (1/2 - "
+        r"\alpha) (1 - s) \Delta$", spare - (half - alpha) * (1 - s) * delta),
+        identity(r"$(\lambda/2) (1/2 + \alpha)^2 \Delta^2 - (L/2) (1/2 - \alpha)^2 "
+        r"s^2 \Delta^2 = \alpha \lambda \Delta^2$",
                  reach - own - alpha * low * delta**2),
-        identity("Cantelli's bound at t = V/(n' g) is V/(V + n' g^2)",
+        identity("Cantelli's bound at $t = V/(n' g)$ is $V/(V + n' g^2)$",
                  cantelli - variance / (variance + n * gap**2)),
-        identity("at V = 4 eta^2, g = alpha lambda Delta^2 it is 4 x/(1 + 4 x)",
+        identity(r"at $V = 4 \eta^2$, $g = \alpha \lambda \Delta^2$ it is $4 x/(1 + 4 "
+        "x)$",
                  cantelli.subs(worst) - 4 * x / (1 + 4 * x)),
-        no_negative_term("c1 (1 + 4 x) - 4 >= 0 for all x >= 0",
+        no_negative_term(r"$c_1 (1 + 4 x) - 4 \ge 0$ for all $x \ge 0$",
                          sympy.Rational(c1) * (1 + 4 * scale) - 4),
     ]  # fmt: skip
 
 
 def prove_sharp(*, c1: str = "4") -> list[Step]:
-    """The sharp form, and that no c1 below 4 will do, whatever n'.
+    r"""The sharp form, and that no $c_1$ below 4 will do, whatever $n'$.
 
-    The bound is steps 1 to 5 of `prove_bound`. For the rest take lambda = L = Delta
-    units with gap g = alpha lambda Delta^2 = 1 (attained: `ifca.lem3.gap`), and noise
-    that is X at the own model and -X at the rival, X = h with chance q, else
-    -h q/(1 - q), the variance v = h^2 q/(1 - q), x = v/n'. The wrong model wins, ties
-    included, if 2 mean(X) >= 1. Let u = n' q < 1.
-    1. With a jump or more the mean is at least h (1 - u)/(n' (1 - q)), which is 1/2 for
-       h = n' (1 - q)/(2 (1 - u)); then x = u (1 - q)/(4 (1 - u)^2).
-    2. P(a jump or more) >= u - u^2/2 (Bonferroni), so P/x >= 4 (1 - u/2) (1 - u)^2/
-       (1 - q) >= 4 (1 - u/2) (1 - u)^2 = 4 - 10 u + 2 u^2 (4 - u) >= 4 - 10 u.
-    3. u may be any number in (0, 1): every c1 < 4 is refuted by u = (4 - c1)/20, as
-       4 - 10 u = c1 + (4 - c1)/2 > c1. So the best constant is c1 = 4 or more.
-    4. n' = 1, q = 4 x/(1 + 4 x): P = q meets the bound.
+    The bound is steps 1 to 5 of `prove_bound`. For the rest take $\lambda = L = \Delta$
+    units with gap $g = \alpha \lambda \Delta^2 = 1$ (attained: `ifca.lem3.gap`), and
+    noise that is $X$ at the own model and $-X$ at the rival, $X = h$ with chance $q$,
+    else $-h q/(1 - q)$, the variance $v = h^2 q/(1 - q)$, $x = v/n'$. The wrong model
+    wins, ties included, if $2 \operatorname{mean}(X) \ge 1$. Let $u = n' q < 1$.
+    1. With a jump or more the mean is at least $h (1 - u)/(n' (1 - q))$, which is $1/2$
+       for $h = n' (1 - q)/(2 (1 - u))$; then $x = u (1 - q)/(4 (1 - u)^2)$.
+    2. $P(\text{a jump or more}) \ge u - u^2/2$ (Bonferroni), so $P/x \ge 4 (1 - u/2) (1
+       - u)^2/ (1 - q) \ge 4 (1 - u/2) (1 - u)^2 = 4 - 10 u + 2 u^2 (4 - u) \ge 4 - 10
+       u$.
+    3. $u$ may be any number in $(0, 1)$: every $c_1 < 4$ is refuted by $u = (4 -
+       c_1)/20$, as $4 - 10 u = c_1 + (4 - c_1)/2 > c_1$. So the best constant is $c_1 =
+       4$ or more.
+    4. $n' = 1$, $q = 4 x/(1 + 4 x)$: $P = q$ meets the bound.
     """
     import sympy
 
@@ -239,17 +246,17 @@ def prove_sharp(*, c1: str = "4") -> list[Step]:
     jump = (4 - below) / 20
     return [
         *prove_bound()[:5],
-        identity("one jump lifts the mean to h (1 - n' q)/(n' (1 - q))",
+        identity("one jump lifts the mean to $h (1 - n' q)/(n' (1 - q))$",
                  mean - h * (1 - n * q) / (n * (1 - q))),
-        identity("h = n' (1 - q)/(2 (1 - n' q)) makes that 1/2",
+        identity("$h = n' (1 - q)/(2 (1 - n' q))$ makes that $1/2$",
                  mean.subs(h, height) - sympy.Rational(1, 2)),
-        identity("x = u (1 - q)/(4 (1 - u)^2), u = n' q",
+        identity("$x = u (1 - q)/(4 (1 - u)^2)$, $u = n' q$",
                  scale - n * q * (1 - q) / (4 * (1 - n * q) ** 2)),
-        identity("4 (1 - u/2) (1 - u)^2 = 4 - 10 u + 2 u^2 (4 - u)",
+        identity("$4 (1 - u/2) (1 - u)^2 = 4 - 10 u + 2 u^2 (4 - u)$",
                  ratio - (4 - 10 * u + 2 * u**2 * (4 - u))),
-        exactly("c1 - 1/1000 is refuted by u = (5 - c1)/20 or less",
+        exactly("$c_1 - 1/1000$ is refuted by $u = (5 - c_1)/20$ or less",
                 0 < jump < 1 and 4 - 10 * jump > below, f"c1 = {claimed}"),
-        identity("n' = 1: q = 4 x/(1 + 4 x)", q - 4 * at_one / (1 + 4 * at_one)),
+        identity("$n' = 1$: $q = 4 x/(1 + 4 x)$", q - 4 * at_one / (1 + 4 * at_one)),
     ]  # fmt: skip
 
 
@@ -260,11 +267,18 @@ def _margins() -> tuple[Margin, ...]:
     own = float(np.max(jump.variance / (scale * samples)))  # over eta^2, gap = 1
     rounded = 1 + 1e-12
     return (
-        Margin("ifca.asm3: lambda <= L", 1.0, 1.0, at_least=False),
-        Margin("ifca.asm4: Var f / eta^2 <= 1, rounded", own, rounded, at_least=False),
-        Margin("alpha > 0", 0.25, float(np.finfo(float).tiny)),
-        Margin("alpha < 1/2", 0.25, 0.5 - 2.0**-54, at_least=False),
-        Margin("|theta_l - theta_l*| / Delta <= 1/2 - alpha", 0.25, 0.25, False),
+        Margin(r"ifca.asm3: $\lambda \le L$", 1.0, 1.0, at_least=False),
+        Margin(
+            r"ifca.asm4: $\operatorname{Var} f / \eta^2 \le 1$, rounded",
+            own,
+            rounded,
+            at_least=False,
+        ),
+        Margin(r"$\alpha > 0$", 0.25, float(np.finfo(float).tiny)),
+        Margin(r"$\alpha < 1/2$", 0.25, 0.5 - 2.0**-54, at_least=False),
+        Margin(
+            r"$|\theta_l - \theta_l^*| / \Delta \le 1/2 - \alpha$", 0.25, 0.25, False
+        ),
     )
 
 
@@ -321,26 +335,31 @@ def check_union(_: Preset, *, factor: float = 1.0) -> Verdict:
             ),
         ],
         parts=["suffices", "no smaller one does"],
-        detail=f"P(not E_i) / x = {listed(np.unique(np.round(ratio, 3)), 'g')} at k = "
-        f"{listed(_MODELS)}, whatever n'",
+        detail=r"$P(\text{not }E_i) / x = "
+        f"{listed(np.unique(np.round(ratio, 3)), 'g')}$ at $k = {listed(_MODELS)}$, "
+        "whatever $n'$",
     )
 
 
 def prove_union(*, factor: str = "1") -> list[Step]:
-    """P(not E_i) <= (1 + sqrt(k - 1))^2 x, for all losses and n', and no smaller.
+    r"""$P(\text{not }E_i) \le (1 + \sqrt{k - 1})^2 x$, for all losses and $n'$, and no
+    smaller.
 
-    Let a be the mean over the fold of the noise at the own model and b_j that at rival
-    j, each of mean square at most eta^2/n', and g = alpha lambda Delta^2 the least gap.
-    1. Not E_i implies a - b_j >= g for some j, and then a^2 + m b_j^2 >= g^2 m/(1 + m)
-       for any m > 0, as (a - b)^2 <= (1 + 1/m) (a^2 + m b^2).
-    2. So by Markov's inequality P <= E (a^2 + m sum_j b_j^2) (1 + m)/(m g^2) <=
-       x (1 + m (k - 1)) (1 + m)/m, which at m = 1/sqrt(k - 1) is (1 + sqrt(k - 1))^2 x.
-    3. Attained as the chance of a jump goes to 0 by the law of `union_jumps`: with
-       s = 2/(1 + r), r = sqrt(k - 1), the noises h s and h (2 - s) have the variances
-       h^2 s^2 (k - 1) q and h^2 (2 - s)^2 q to first order in q, which are equal, and
-       h = n' g/2 to first order; P = n' (k - 1) q and x = h^2 (2 - s)^2 q/(n' g^2).
-    4. Claimed is `factor` times that: 2 gives no less than it, 3 takes no more. At k =
-       2 it is 4 x, and it is at most 4 (k - 1) x, the union bound.
+    Let a be the mean over the fold of the noise at the own model and $b_j$ that at
+    rival $j$, each of mean square at most $\eta^2/n'$, and $g = \alpha \lambda
+    \Delta^2$ the least gap.
+    1. Not $E_i$ implies $a - b_j \ge g$ for some $j$, and then $a^2 + m b_j^2 \ge g^2
+       m/(1 + m)$ for any $m > 0$, as $(a - b)^2 \le (1 + 1/m) (a^2 + m b^2)$.
+    2. So by Markov's inequality $P \le E (a^2 + m \sum_j b_j^2) (1 + m)/(m g^2) \le x
+       (1 + m (k - 1)) (1 + m)/m$, which at $m = 1/\sqrt{k - 1}$ is $(1 + \sqrt{k -
+       1})^2 x$.
+    3. Attained as the chance of a jump goes to 0 by the law of `union_jumps`: with $s =
+       2/(1 + r)$, $r = \sqrt{k - 1}$, the noises $h s$ and $h (2 - s)$ have the
+       variances $h^2 s^2 (k - 1) q$ and $h^2 (2 - s)^2 q$ to first order in $q$, which
+       are equal, and $h = n' g/2$ to first order; $P = n' (k - 1) q$ and $x = h^2 (2 -
+       s)^2 q/(n' g^2)$.
+    4. Claimed is `factor` times that: 2 gives no less than it, 3 takes no more. At $k =
+       2$ it is $4 x$, and it is at most $4 (k - 1) x$, the union bound.
     """
     import sympy
 
@@ -349,15 +368,18 @@ def prove_union(*, factor: str = "1") -> list[Step]:
     share, claimed = 2 / (1 + r), sympy.Rational(factor) * (1 + r) ** 2
     worst = n * r**2 * q / ((n / 2) ** 2 * (2 - share) ** 2 * q / n)
     return [
-        identity("(1 + 1/m) (a^2 + m b^2) - (a - b)^2 = (a/sqrt(m) + sqrt(m) b)^2",
+        identity(r"$(1 + 1/m) (a^2 + m b^2) - (a - b)^2 = (a/\sqrt{m} + \sqrt{m} "
+        "b)^2$",
                  (1 + 1 / m) * (a**2 + m * b**2) - (a - b) ** 2
                  - (a / sympy.sqrt(m) + sympy.sqrt(m) * b) ** 2),
-        identity("(1 + m (k - 1)) (1 + m)/m = factor (1 + r)^2 at m = 1/r",
+        identity(r"$(1 + m (k - 1)) (1 + m)/m = \text{factor} \cdot (1 + r)^2$ at "
+        "$m = 1/r$",
                  ((1 + m * r**2) * (1 + m) / m).subs(m, 1 / r) - claimed),
-        identity("the two variances are equal: s^2 (k - 1) = (2 - s)^2",
+        identity("the two variances are equal: $s^2 (k - 1) = (2 - s)^2$",
                  share**2 * r**2 - (2 - share) ** 2),
-        identity("P/x = factor (1 + r)^2 for these jumps", worst - claimed),
-        identity("4 r^2 - (1 + r)^2 = (r - 1) (3 r + 1), at least 0 for k >= 2",
+        identity(r"$P/x = \text{factor} \cdot (1 + r)^2$ for these jumps",
+                 worst - claimed),
+        identity(r"$4 r^2 - (1 + r)^2 = (r - 1) (3 r + 1)$, at least 0 for $k \ge 2$",
                  4 * r**2 - (1 + r) ** 2 - (r - 1) * (3 * r + 1)),
     ]  # fmt: skip
 
@@ -392,7 +414,7 @@ def _truth(
 
 
 _EVALUATION = Evaluation(
-    quantity="the largest P(E_i^{j,j'}) of all losses that Assumptions 3 and 4 admit",
+    quantity="the largest $P(E_i^{j,j'})$ of all losses that Assumptions 3 and 4 admit",
     parameters=(
         parameter("n", 100, most=10**9),
         parameter("alpha", 0.25),
@@ -406,10 +428,10 @@ _EVALUATION = Evaluation(
     ),
     truth=_truth,
     margins=lambda convexity, smoothness, **_: (
-        Margin("ifca.asm3: lambda <= L", convexity, smoothness, at_least=False),
+        Margin(r"ifca.asm3: $\lambda \le L$", convexity, smoothness, at_least=False),
     ),
     constants={"c1": Constant(C1, C1, C1, "proved and best (ifca.lem3.sharp)")},
-    note="from a rare jump that attains it up to (1 + 4 x) to Cantelli's inequality",
+    note="from a rare jump that attains it up to $(1 + 4 x)$ to Cantelli's inequality",
 )
 
 
@@ -428,13 +450,13 @@ def check_rate(_: Preset, *, fixed: bool = True) -> Verdict:
             f"{(log[-1] - log[-2]) / np.log(4) - 1:.2f} (nu = {freedom:g}, to {n})"
             for log, (freedom, n) in zip(logs, _STUDENTS, strict=True)
         ]
-        detail = f"last slopes of log P in log n': {', '.join(slopes)}"
+        detail = rf"last slopes of $\log P$ in $\log n'$: {', '.join(slopes)}"
     else:
         numbers = np.array(_powers(2**16)[2:])
         law = flipping_jump(4 / numbers, numbers)
         logs = [np.log(numbers) + log_jump_tail(law, numbers, numbers / 2)]
         errors, samples = [np.full(len(numbers), 1e-12)], [numbers[1:]]
-        detail = f"n' P = {np.exp(logs[0][-1]):.4f} at n' = {numbers[-1]:.0f}"
+        detail = f"$n' P = {np.exp(logs[0][-1]):.4f}$ at $n' = {numbers[-1]:.0f}$"
     return never_exceeds(
         RATE,
         np.concatenate([log[1:] for log in logs]),
@@ -580,16 +602,16 @@ def check_threshold(
         ],
         detail=f"the two events differ in {differing:.0f} of {len(own)} clients, "
         f"frequency {np.mean(happened):.4f}, Chebyshev's bound "
-        f"{c1 * _THRESHOLD_SCALE:g}; up to {np.max(np.exp(exact) / scale):.4f} x for "
-        "rare jumps",
+        f"{c1 * _THRESHOLD_SCALE:g}; up to {np.max(np.exp(exact) / scale):.4f} $x$ "
+        "for rare jumps",
     )
 
 
 def prove_threshold(*, statement: str, weight: str = "1/2") -> list[Step]:
-    """(34), (35) or (36): the two events are one, for all losses and n'.
+    r"""(34), (35) or (36): the two events are one, for all losses and $n'$.
 
-    Each event says that a difference is positive (in (36): not positive). With t =
-    w F^1(theta_1) + (1 - w) F^1(theta_j), w = 1/2, the two differences are equal.
+    Each event says that a difference is positive (in (36): not positive). With $t = w
+    F^1(\theta_1) + (1 - w) F^1(\theta_j)$, $w = 1/2$, the two differences are equal.
     """
     import sympy
 
@@ -598,11 +620,14 @@ def prove_threshold(*, statement: str, weight: str = "1/2") -> list[Step]:
     threshold, half = w * first + (1 - w) * other, (other - first) / 2
     middle = (first + other) / 2
     text, difference = {
-        EQ34: ("F_i(theta_1) - t = F_i(theta_1) - (F^1(theta_1) + F^1(theta_j))/2",
+        EQ34: (r"$F_i(\theta_1) - t = F_i(\theta_1) - (F^1(\theta_1) + "
+        r"F^1(\theta_j))/2$",
                (own - threshold) - (own - middle)),
-        EQ35: ("F_i(theta_1) - t = F_i(theta_1) - F^1(theta_1) - half the gap",
+        EQ35: (r"$F_i(\theta_1) - t = F_i(\theta_1) - F^1(\theta_1)$ less half the "
+        "gap",
                (own - threshold) - (own - first - half)),
-        EQ36: ("F_i(theta_j) - t = F_i(theta_j) - F^1(theta_j) + half the gap",
+        EQ36: (r"$F_i(\theta_j) - t = F_i(\theta_j) - F^1(\theta_j)$ plus half the "
+        "gap",
                (rival - threshold) - (rival - other + half)),
     }[statement]  # fmt: skip
     return [identity(text, difference)]
@@ -675,30 +700,33 @@ def check_places(
 
 
 def prove_distance(*, first: str = "2/5") -> list[Step]:
-    """The display is false: a counterexample in fractions, on a line.
+    r"""The display is false: a counterexample in fractions, on a line.
 
-    Delta = 1, lambda = L, alpha = 1/10, theta_1* = 0, theta_j* = 1, theta_1 = 2/5,
-    theta_j = 3/5: both models are within (1/2 - alpha) Delta of their truths, and
-    |theta_j - theta_1| = 1/5 where (1/2 + alpha) Delta = 3/5 is claimed.
+    $\Delta = 1$, $\lambda = L$, $\alpha = 1/10$, $\theta_1^* = 0$, $\theta_j^* = 1$,
+    $\theta_1 = 2/5$, $\theta_j = 3/5$: both models are within $(1/2 - \alpha) \Delta$
+    of their truths, and $|\theta_j - \theta_1| = 1/5$ where $(1/2 + \alpha) \Delta =
+    3/5$ is claimed.
     """
     alpha, own, rival = Fraction(1, 10), Fraction(first), Fraction(3, 5)
     radius, claimed = Fraction(1, 2) - alpha, Fraction(1, 2) + alpha
     apart = abs(rival - own)
     return [
-        exactly("|theta_1 - theta_1*| <= 2/5", abs(own) <= radius, f"{abs(own)}"),
-        exactly("|theta_j - theta_j*| <= 2/5", abs(rival - 1) <= radius),
-        exactly("|theta_j - theta_1| < 3/5", apart < claimed, f"{apart}"),
+        exactly(
+            r"$|\theta_1 - \theta_1^*| \le 2/5$", abs(own) <= radius, f"{abs(own)}"
+        ),
+        exactly(r"$|\theta_j - \theta_j^*| \le 2/5$", abs(rival - 1) <= radius),
+        exactly(r"$|\theta_j - \theta_1| < 3/5$", apart < claimed, f"{apart}"),
     ]
 
 
 def prove_places(*, statement: str, factor: str = "1") -> list[Step]:
-    """Steps 2 and 3 of `prove_bound`: the distance to theta_1*, and the gap.
+    r"""Steps 2 and 3 of `prove_bound`: the distance to $\theta_1^*$, and the gap.
 
-    Claimed is `factor` alpha. With s = sqrt(lambda/L) the distance is at least Delta -
-    (1/2 - alpha) s Delta = (1/2 + alpha) Delta + (1/2 - alpha) (1 - s) Delta, and the
-    last term is at least 0, and 0 for lambda = L, where the claim is attained. The gap
-    is at least (lambda/2) (1/2 + alpha)^2 Delta^2 - (L/2) (1/2 - alpha)^2 s^2 Delta^2,
-    which is alpha lambda Delta^2.
+    Claimed is $\mathtt{factor} \alpha$. With $s = \sqrt{\lambda/L}$ the distance is at
+    least $\Delta - (1/2 - \alpha) s \Delta = (1/2 + \alpha) \Delta + (1/2 - \alpha) (1
+    - s) \Delta$, and the last term is at least 0, and 0 for $\lambda = L$, where the
+    claim is attained. The gap is at least $(\lambda/2) (1/2 + \alpha)^2 \Delta^2 -
+    (L/2) (1/2 - \alpha)^2 s^2 \Delta^2$, which is $\alpha \lambda \Delta^2$.
     """
     import sympy
 
@@ -707,8 +735,8 @@ def prove_places(*, statement: str, factor: str = "1") -> list[Step]:
     if statement == f"{DISTANCE}.corrected":
         claimed = (half + share * alpha) * delta
         return [
-            identity("Delta - (1/2 - alpha) s Delta - (1/2 + factor alpha) Delta = "
-                     "(1/2 - alpha) (1 - s) Delta",
+            identity(r"$\Delta - (1/2 - \alpha) s \Delta - (1/2 + \text{factor} "
+            r"\alpha) \Delta = (1/2 - \alpha) (1 - s) \Delta$",
                      delta - (half - alpha) * s * delta - claimed
                      - (half - alpha) * (1 - s) * delta),
         ]  # fmt: skip
@@ -718,8 +746,8 @@ def prove_places(*, statement: str, factor: str = "1") -> list[Step]:
     own = high / 2 * start**2
     return [
         *prove_places(statement=f"{DISTANCE}.corrected"),
-        identity("(lambda/2) (1/2 + alpha)^2 Delta^2 - (L/2) (1/2 - alpha)^2 s^2 "
-                 "Delta^2 = factor alpha lambda Delta^2",
+        identity(r"$(\lambda/2) (1/2 + \alpha)^2 \Delta^2 - (L/2) (1/2 - \alpha)^2 "
+        r"s^2 \Delta^2 = \text{factor} \cdot \alpha \lambda \Delta^2$",
                  reach - own - share * alpha * low * delta**2),
     ]  # fmt: skip
 
@@ -733,18 +761,20 @@ def check_event(preset: Preset, *, statement: str, contained: bool) -> Verdict:
 
 
 def prove_event(*, contained: bool = True) -> list[Step]:
-    """The inclusion for all losses and k >= 2; with equality it is false for k >= 3.
+    r"""The inclusion for all losses and $k \ge 2$; with equality it is false for $k \ge
+    3$.
 
-    Only the order of three numbers matters: the losses at theta_1, at theta_j, and the
-    least of the others'. 0, 1 and 2 take every order, ties included. Classified to j
-    means that theta_j has the least loss, ties broken in any way.
+    Only the order of three numbers matters: the losses at $\theta_1$, at $\theta_j$,
+    and the least of the others'. 0, 1 and 2 take every order, ties included. Classified
+    to $j$ means that $\theta_j$ has the least loss, ties broken in any way.
     """
     orders = list(itertools.product(range(3), repeat=3))
     chosen = [own >= rival <= other for own, rival, other in orders]
     beaten = [own >= rival for own, rival, _ in orders]
     steps = [
         exactly(
-            "the least loss at theta_j: F_i(theta_1) >= F_i(theta_j), in every order",
+            r"the least loss at $\theta_j$: $F_i(\theta_1) \ge F_i(\theta_j)$, in "
+            "every order",
             all(b for c, b in zip(chosen, beaten, strict=True) if c),
         )
     ]
@@ -766,7 +796,7 @@ def _judge_event(statement: str, draws: Draws, *, contained: bool) -> Verdict:
     chosen = np.argmin(losses, axis=-1) == 1
     beaten = losses[:, 0] >= losses[:, 1]
     wrong = chosen & ~beaten if contained else chosen != beaten
-    detail = f"k = 3: {np.sum(wrong)} of {len(losses)} clients disagree"
+    detail = f"$k = 3$: {np.sum(wrong)} of {len(losses)} clients disagree"
     return never_exceeds(
         statement,
         float(np.sum(wrong)),
@@ -779,14 +809,16 @@ def _judge_event(statement: str, draws: Draws, *, contained: bool) -> Verdict:
 
 _LEMMA_PRECONDITIONS = (
     "Assumptions 3 and 4",
-    "|theta_l - theta_l*| <= (1/2 - alpha) sqrt(lambda / L) Delta for l = j, j'",
-    "a fold of n' samples independent of the models",
+    r"$|\theta_l - \theta_l^*| \le (1/2 - \alpha) \sqrt{\lambda / L} \Delta$ for $l "
+    "= j$, $j'$",
+    "a fold of $n'$ samples independent of the models",
 )
 _near = functools.partial(
     row,
     place="Appendix C.1, below (36)",
     preconditions=(
-        "|theta_l - theta_l*| <= (1/2 - alpha) sqrt(lambda / L) Delta, l = 1, j",
+        r"$|\theta_l - \theta_l^*| \le (1/2 - \alpha) \sqrt{\lambda / L} \Delta$, "
+        "$l = 1$, $j$",
     ),
 )
 
@@ -796,16 +828,20 @@ def _threshold_row(statement: str, text: str) -> Statement:
         id=statement,
         place=f"Appendix C.1, ({statement[-2:]})",
         text=text,
-        preconditions=("Assumptions 3 and 4", "t = (F^1(theta_1) + F^1(theta_j)) / 2"),
+        preconditions=(
+            "Assumptions 3 and 4",
+            r"$t = (F^1(\theta_1) + F^1(\theta_j)) "
+            "/ 2$",
+        ),
         constants={"c1": C1},
         claimed="4, in the last line of the proof",
         check=functools.partial(check_threshold, statement=statement),
         control={"weight": 0.51},
         proof=functools.partial(prove_threshold, statement=statement),
         proof_control={"weight": "51/100"},
-        note="Proved is that the events are one. Checked with Chebyshev's bound 4 "
-        "eta^2 / (alpha^2 lambda^2 Delta^4 n') on the event, which rare jumps attain. "
-        "The controls weigh the two losses in t by 0.51 and 0.49.",
+        note="Proved is that the events are one. Checked with Chebyshev's bound $4 "
+        r"\eta^2 / (\alpha^2 \lambda^2 \Delta^4 n')$ on the event, which rare jumps "
+        "attain. The controls weigh the two losses in $t$ by 0.51 and 0.49.",
     )
 
 
@@ -813,26 +849,27 @@ STATEMENTS = (
     row(
         id=BOUND,
         place="Lemma 3",
-        text="P(E_i^{j,j'}) <= c1 eta^2 / (alpha^2 lambda^2 Delta^4 n'), and k times "
-        "that for P(not E_i)",
+        text=r"$P(E_i^{j,j'}) \le c_1 \eta^2 / (\alpha^2 \lambda^2 \Delta^4 n')$, "
+        r"and $k$ times that for $P(\text{not }E_i)$",
         preconditions=_LEMMA_PRECONDITIONS,
-        constants={"c1": C1, "c1 of the proof": _PROOF},
-        claimed="c1 > 0, unnamed; the proof gives 8",
+        constants={"c1": C1, "$c_1$ of the proof": _PROOF},
+        claimed="$c_1 > 0$, unnamed; the proof gives 8",
         check=check_bound,
         control={"c1": 3.99},
         proof=prove_bound,
         proof_control={"c1": "3.99"},
         evaluation=_EVALUATION,
         margins=_margins,
-        note="The union takes k - 1, which is what is checked; its best constant is "
-        "that of `ifca.lem3.union`. The controls claim c1 = 3.99, which rare jumps "
-        "refute.",
+        note="The union takes $k - 1$, which is what is checked; its best constant "
+        "is that of `ifca.lem3.union`. The controls claim $c_1 = 3.99$, which rare "
+        "jumps refute.",
     ),
     row(
         id=SHARP,
         place="Lemma 3, sharp form",
-        text="P(E_i^{j,j'}) <= 4 x / (1 + 4 x), x = eta^2 / (alpha^2 lambda^2 Delta^4 "
-        "n'); attained at n' = 1, and 4 is the best constant for every n'",
+        text=r"$P(E_i^{j,j'}) \le 4 x / (1 + 4 x)$, $x = \eta^2 / (\alpha^2 "
+        r"\lambda^2 \Delta^4 n')$; attained at $n' = 1$, and 4 is the best constant "
+        "for every $n'$",
         preconditions=_LEMMA_PRECONDITIONS,
         constants={"c1": C1},
         check=check_sharp,
@@ -841,87 +878,94 @@ STATEMENTS = (
         proof_control={"c1": "4.01"},
         margins=_margins,
         note="Cantelli's inequality for the difference of the two losses, a tie "
-        "counted as wrong. Never above 1. For lambda < L the gap is larger than alpha "
-        "lambda Delta^2 and the bound accordingly smaller. The control claims 3.999, "
-        "that of the proof that 4.01 is the best constant.",
+        r"counted as wrong. Never above 1. For $\lambda < L$ the gap is larger than "
+        r"$\alpha \lambda \Delta^2$ and the bound accordingly smaller. The control "
+        "claims 3.999, that of the proof that 4.01 is the best constant.",
     ),
     row(
         id=UNION,
         place="Lemma 3, its union bound, sharp form",
-        text="P(not E_i) <= (1 + sqrt(k - 1))^2 x, x = eta^2 / (alpha^2 lambda^2 "
-        "Delta^4 n'), and no constant is smaller, for any k and n'",
-        preconditions=(*_LEMMA_PRECONDITIONS, "of all k models"),
+        text=r"$P(\text{not }E_i) \le (1 + \sqrt{k - 1})^2 x$, $x = \eta^2 / "
+        r"(\alpha^2 \lambda^2 \Delta^4 n')$, and no constant is smaller, for any $k$ "
+        "and $n'$",
+        preconditions=(*_LEMMA_PRECONDITIONS, "of all $k$ models"),
         check=check_union,
         control={"factor": 0.99},
         proof=prove_union,
         proof_control={"factor": "99/100"},
-        note="Not in the paper. The union bound has 4 (k - 1) with the best c1: for "
-        "many models four times too much, since one variance must serve for all "
-        "rivals. Attained where all rivals are as near as alpha lambda Delta^2, as for "
-        "equidistant truths and alpha -> 1/2. The controls claim 0.99 of it.",
+        note="Not in the paper. The union bound has $4 (k - 1)$ with the best $c_1$: "
+        "for many models four times too much, since one variance must serve for all "
+        r"rivals. Attained where all rivals are as near as $\alpha \lambda \Delta^2$, "
+        r"as for equidistant truths and $\alpha \to 1/2$. The controls claim 0.99 of "
+        "it.",
     ),
     row(
         id=RATE,
         place="Lemma 3, its rate",
-        text="for Student noise that does not change with n', n' P(E_i^{j,j'}) falls "
-        "as n' grows: the rate 1/n' is that of the worst law for each n'",
+        text="for Student noise that does not change with $n'$, $n' P(E_i^{j,j'})$ "
+        "falls as $n'$ grows: the rate $1/n'$ is that of the worst law for each $n'$",
         preconditions=_LEMMA_PRECONDITIONS,
         check=check_rate,
         control={"fixed": False},
-        note="The slope of log P in log n' tends to 1 - nu. The control lets the law "
-        "change with n': rare jumps keep n' P from falling.",
+        note=r"The slope of $\log P$ in $\log n'$ tends to $1 - \nu$. The control "
+        "lets the law change with $n'$: rare jumps keep $n' P$ from falling.",
     ),
     _threshold_row(
-        EQ34, "P(F_i(theta_1) > t) = P(F_i(theta_1) > (F^1(theta_1) + F^1(theta_j))/2)"
+        EQ34,
+        r"$P(F_i(\theta_1) > t) = P(F_i(\theta_1) > (F^1(\theta_1) + "
+        r"F^1(\theta_j))/2)$",
     ),
     _threshold_row(
-        EQ35, "... = P(F_i(theta_1) - F^1(theta_1) > (F^1(theta_j) - F^1(theta_1))/2)"
+        EQ35,
+        r"$\ldots = P(F_i(\theta_1) - F^1(\theta_1) > (F^1(\theta_j) - "
+        r"F^1(\theta_1))/2)$",
     ),
     _threshold_row(
         EQ36,
-        "P(F_i(theta_j) <= t) = P(F_i(theta_j) - F^1(theta_j) <= "
-        "-(F^1(theta_j) - F^1(theta_1))/2)",
+        r"$P(F_i(\theta_j) \le t) = P(F_i(\theta_j) - F^1(\theta_j) \le "
+        r"-(F^1(\theta_j) - F^1(\theta_1))/2)$",
     ),
     _near(
         id=DISTANCE,
-        text="|theta_j - theta_1| >= Delta - (1/2 - alpha) sqrt(lambda / L) Delta >= "
-        "(1/2 + alpha) Delta",
+        text=r"$|\theta_j - \theta_1| \ge \Delta - (1/2 - \alpha) \sqrt{\lambda / "
+        r"L} \Delta \ge (1/2 + \alpha) \Delta$",
         expected=Status.VIOLATED,
         fault="misprint",
         check=functools.partial(check_places, statement=DISTANCE, name="between"),
         control={"name": "to_truth"},
         proof=prove_distance,
         proof_control={"first": "-2/5"},
-        note="theta_1 stands for theta_1*, which the next display uses. Proved by "
-        "alpha = 0.1 on a line: 0.2 where 0.6 is claimed. The control has theta_1*, "
-        "which is true; that of the proof puts theta_1 on the other side of theta_1*.",
+        note=r"$\theta_1$ stands for $\theta_1^*$, which the next display uses. "
+        r"Proved by $\alpha = 0.1$ on a line: 0.2 where 0.6 is claimed. The control "
+        r"has $\theta_1^*$, which is true; that of the proof puts $\theta_1$ on the "
+        r"other side of $\theta_1^*$.",
     ),
     _near(
         id=f"{DISTANCE}.corrected",
-        text="|theta_j - theta_1*| >= (1/2 + alpha) Delta",
+        text=r"$|\theta_j - \theta_1^*| \ge (1/2 + \alpha) \Delta$",
         check=functools.partial(
             check_places, statement=f"{DISTANCE}.corrected", name="to_truth"
         ),
         control={"factor": 1.01},
         proof=functools.partial(prove_places, statement=f"{DISTANCE}.corrected"),
         proof_control={"factor": "1.01"},
-        note="Attained for lambda = L. The controls claim 1/2 + 1.01 alpha.",
+        note=r"Attained for $\lambda = L$. The controls claim $1/2 + 1.01 \alpha$.",
     ),
     _near(
         id=GAP,
-        text="F^1(theta_j) - F^1(theta_1) >= alpha lambda Delta^2",
+        text=r"$F^1(\theta_j) - F^1(\theta_1) \ge \alpha \lambda \Delta^2$",
         check=functools.partial(check_places, statement=GAP, name="gap"),
         control={"factor": 1.01},
         proof=functools.partial(prove_places, statement=GAP),
         proof_control={"factor": "1.01"},
-        note="Attained for lambda = L and models on one line, between the truths. The "
-        "controls claim 1.01 alpha.",
+        note=r"Attained for $\lambda = L$ and models on one line, between the truths. "
+        r"The controls claim $1.01 \alpha$.",
     ),
     row(
         id=EVENT,
         place="Appendix C.1, first display",
-        text="E_i^{1,j} = {F_i(theta_1) >= F_i(theta_j)}",
-        preconditions=("E_i^{1,j}: client i is classified to j", "k >= 3"),
+        text=r"$E_i^{1,j} = \{F_i(\theta_1) \ge F_i(\theta_j)\}$",
+        preconditions=("$E_i^{1,j}$: client $i$ is classified to $j$", r"$k \ge 3$"),
         expected=Status.VIOLATED,
         fault="printed",
         check=functools.partial(check_event, statement=EVENT, contained=False),
@@ -932,15 +976,15 @@ STATEMENTS = (
     row(
         id=f"{EVENT}.corrected",
         place="Appendix C.1, first display",
-        text="E_i^{1,j} is contained in {F_i(theta_1) >= F_i(theta_j)}",
-        preconditions=("E_i^{1,j}: client i is classified to j",),
+        text=r"$E_i^{1,j}$ is contained in $\{F_i(\theta_1) \ge F_i(\theta_j)\}$",
+        preconditions=("$E_i^{1,j}$: client $i$ is classified to $j$",),
         check=functools.partial(
             check_event, statement=f"{EVENT}.corrected", contained=True
         ),
         control={"contained": False},
         proof=prove_event,
         proof_control={"contained": False},
-        note="With equality for k = 2, ties apart. The controls claim equality for "
-        "k = 3.",
+        note="With equality for $k = 2$, ties apart. The controls claim equality for "
+        "$k = 3$.",
     ),
 )

@@ -114,8 +114,8 @@ def check_bound(preset: Preset, *, exponent: float = 1.0) -> Verdict:
         (0.0, _CONSTANT * (2 * share) ** (1 - exponent)),
         coordinates={"p": share},
         detail=lambda _, high: (
-            f"floor over (sigma / p) sqrt(d / (m n')): {high[0]:.4f} at p = 1/2, "
-            f"{high[-1]:.4f} at p = 1/{1 / share[-1]:.0f}"
+            rf"floor over $(\sigma / p) \sqrt{{d / (m n')}}$: {high[0]:.4f} at $p = "
+            f"1/2$, {high[-1]:.4f} at $p = 1/{1 / share[-1]:.0f}$"
         ),
     )
 
@@ -245,9 +245,9 @@ def check_scaling(preset: Preset, *, offset: float = 0.0) -> Verdict:
                 grade=Grade.EXACT,
             ),
         ],
-        detail=f"slopes of the floor in m and n' {listed(middle[:2], '.3f')}; of the "
-        f"bias by jumps {listed(middle[2:], '.3f')}; of P(E) in n' at nu = 2.1, 3, 5 "
-        f"{listed(slopes, '.2f')}",
+        detail=f"slopes of the floor in $m$ and $n' {listed(middle[:2], '.3f')}$; of "
+        rf"the bias by jumps {listed(middle[2:], '.3f')}; of $P(E)$ in $n'$ at $\nu = "
+        f"2.1$, 3, 5 {listed(slopes, '.2f')}",
     )
 
 
@@ -368,8 +368,9 @@ def check_rounds(preset: Preset, *, natural: float = 1 - np.log(2.0)) -> Verdict
     ]
     last = {kind: float(np.mean(values[:, -1])) for kind, values in errors.items()}
     detail = (
-        f"{parts[0].detail}; {parts[1].detail}; err_T / eps at the smallest "
-        f"eps: {last['ln']:.3g} with ln, {last['log2']:.3g} with log2"
+        rf"{parts[0].detail}; {parts[1].detail}; $\operatorname{{err}}_T / "
+        rf"\varepsilon$ at the smallest $\varepsilon$: {last['ln']:.3g} with $\ln$, "
+        rf"{last['log2']:.3g} with $\log_2$"
     )
     return combine(ROUNDS_NEEDED, parts, parts=list(_LOG_RATIOS), detail=detail)
 
@@ -461,10 +462,10 @@ def check_minimal_samples(preset: Preset, *, target: float = -2.0) -> Verdict:
             ),
         ],
         parts=["slope", "after two rounds"],
-        detail=f"slope of the least n' in alpha0 from {np.min(slopes):.3f} to "
-        f"{np.max(slopes):.3f}, claimed {target:g}; error above Delta / 4 after two "
-        f"rounds in {np.sum(late)} of {late.size} trials with alpha0 from 0.4 to "
-        f"0.002, {wrong:.0f} clients misassigned",
+        detail=rf"slope of the least $n'$ in $\alpha_0$ from {np.min(slopes):.3f} to "
+        rf"{np.max(slopes):.3f}, claimed {target:g}; error above $\Delta / 4$ after "
+        rf"two rounds in {np.sum(late)} of {late.size} trials with $\alpha_0$ from 0.4 "
+        f"to 0.002, {wrong:.0f} clients misassigned",
     )
 
 
@@ -490,7 +491,9 @@ def check_slow_start(
         num_trials=factors.size,
         grade=Grade.SAMPLED,
         detail="first round's factor "
-        + ", ".join(f"{middle:.4f} at alpha0 = {alpha:g}" for alpha, middle in shown),
+        + ", ".join(
+            rf"{middle:.4f} at $\alpha_0 = {alpha:g}$" for alpha, middle in shown
+        ),
     )
 
 
@@ -552,10 +555,11 @@ def check_exponents(
                 (off_at_truth, _MARGIN),
             )
         ],
-        parts=["in alpha and rho", "in n", "at the truth"],
-        detail=f"slope in n' off by {100 * np.max(in_samples):.2g} % of -E at most; of "
-        f"E in alpha {slopes[0][0][0]:.3f}, in rho {slopes[3][0][0]:.4f} at 1e-6 and "
-        f"{slopes[4][0][-1]:.4f} at 1e8; claimed {in_alpha:g}, {low_rho:g}, 0",
+        parts=[r"in $\alpha$ and $\rho$", "in n", "at the truth"],
+        detail=f"slope in $n'$ off by {100 * np.max(in_samples):.2g} % of $-E$ at "
+        rf"most; of $E$ in $\alpha {slopes[0][0][0]:.3f}$, in $\rho "
+        f"{slopes[3][0][0]:.4f}$ at $10^{{-6}}$ and {slopes[4][0][-1]:.4f} at $10^8$; "
+        f"claimed {in_alpha:g}, {low_rho:g}, 0",
     )
 
 
@@ -571,16 +575,17 @@ def _off_in_samples() -> PerPoint:
 _clustered = functools.partial(
     row,
     preconditions=(
-        "Assumptions 1 and 2, alpha0 = 1/4",
-        "1/p balanced clusters, gamma = 3 / (8 p): contraction 1/4",
+        r"Assumptions 1 and 2, $\alpha_0 = 1/4$",
+        r"$1/p$ balanced clusters, $\gamma = 3 / (8 p)$: contraction $1/4$",
     ),
     margins=functools.partial(margins, *AXES["p"].values()),
 )
 _assumed = functools.partial(
     row,
     preconditions=(
-        "Assumptions 1 and 2, n' = 2 (1 + rho) / (alpha0^2 rho) log(m k / (2 delta))",
-        "two balanced clusters, gamma = 1 / (4 p), least favourable start",
+        r"Assumptions 1 and 2, $n' = 2 (1 + \rho) / (\alpha_0^2 \rho) \log(m k / (2 "
+        r"\delta))$",
+        r"two balanced clusters, $\gamma = 1 / (4 p)$, least favourable start",
     ),
     margins=functools.partial(margins, *_settings()),
 )
@@ -591,17 +596,17 @@ def _floor_row(axis: str, symbol: str, target: float) -> Statement:
     return row(
         id=f"{_PREFIX}.{axis}",
         place="Theorem 1, (1), and Corollary 1, as a scaling law",
-        text="the error floor scales like the printed noise term "
-        f"(sigma / p) sqrt(d / (m n')): exponent {target:g} in {symbol}",
+        text=r"the error floor scales like the printed noise term $(\sigma / p) "
+        rf"\sqrt{{d / (m n')}}$: exponent ${target:g}$ in ${symbol}$",
         preconditions=(
-            "Assumptions 1 and 2, alpha0 = 1/4",
-            "two balanced clusters, gamma = 3 / (8 p): contraction 1/4",
+            r"Assumptions 1 and 2, $\alpha_0 = 1/4$",
+            r"two balanced clusters, $\gamma = 3 / (8 p)$: contraction $1/4$",
         ),
         constants={"exponent": target, "margin": 0.05},
         check=functools.partial(check_exponent, axis=axis, target=target),
         control={"target": wrong},
         margins=functools.partial(margins, *AXES[axis].values()),
-        note=f"The control claims the exponent {wrong:g}.",
+        note=f"The control claims the exponent ${wrong:g}$.",
     )
 
 
@@ -609,12 +614,12 @@ STATEMENTS = (
     _floor_row("m", "m", -0.5),
     _floor_row("n", "n'", -0.5),
     _floor_row("d", "d", 0.5),
-    _floor_row("sigma", "sigma", 1.0),
+    _floor_row("sigma", r"\sigma", 1.0),
     _clustered(
         id=CLUSTERS,
         place="Theorem 1, (1), and Corollary 1, as a scaling law",
-        text="the error floor scales like the printed noise term "
-        "(sigma / p) sqrt(d / (m n')): exponent -1 in p",
+        text=r"the error floor scales like the printed noise term $(\sigma / p) "
+        r"\sqrt{d / (m n')}$: exponent $-1$ in $p$",
         constants={"exponent": -1.0, "margin": 0.05},
         expected=Status.VIOLATED,
         fault="ours",
@@ -622,69 +627,79 @@ STATEMENTS = (
         control={"target": -0.5},
         note="The paper claims no more than an upper bound, which holds "
         "(ifca.scale.floor.p.bound), and compares it with the minimax rate 'up to a "
-        "logarithmic factor and a dependency on p'. That dependency is the bound's, "
-        "not the algorithm's: (5) drops sqrt(p_1). The control claims -1/2.",
+        "logarithmic factor and a dependency on $p$'. That dependency is the "
+        r"bound's, not the algorithm's: (5) drops $\sqrt{p_1}$. The control claims "
+        "$-1/2$.",
     ),
     _clustered(
         id=f"{CLUSTERS}.corrected",
         place="Theorem 1, (1), and Corollary 1, as a scaling law",
-        text="the error floor scales like sigma sqrt(d / (p m n')), the minimax rate: "
-        "exponent -1/2 in p",
+        text=r"the error floor scales like $\sigma \sqrt{d / (p m n')}$, the "
+        "minimax rate: exponent $-1/2$ in $p$",
         constants={"exponent": -0.5, "margin": 0.05},
         check=functools.partial(
             check_exponent, axis="p", target=-0.5, statement=f"{CLUSTERS}.corrected"
         ),
         control={"target": -0.6},
-        note="Two of the 1/p clusters are followed; the others are so rarely "
-        "misassigned that they have no effect. The control claims -0.6.",
+        note="Two of the $1/p$ clusters are followed; the others are so rarely "
+        "misassigned that they have no effect. The control claims $-0.6$.",
     ),
     _clustered(
         id=BOUND,
         place="Theorem 1, (1), and Corollary 1",
-        text="the error floor is at most a constant times (sigma / p) sqrt(d / (m n'))",
+        text=r"the error floor is at most a constant times $(\sigma / p) \sqrt{d / "
+        "(m n')}$",
         constants={"constant": _CONSTANT},
-        claimed="c2, c6 > 0, unnamed",
+        claimed="$c_2$, $c_6 > 0$, unnamed",
         check=check_bound,
         control={"exponent": 0.4},
-        note="Tight at p = 1/2 and loose by sqrt(2 p) elsewhere. The control claims "
-        "p^-0.4 with the same constant.",
+        note=r"Tight at $p = 1/2$ and loose by $\sqrt{2 p}$ elsewhere. The control "
+        "claims $p^{-0.4}$ with the same constant.",
     ),
     row(
         id=SCALING,
         place="Theorem 2 and Corollary 2, their rates",
-        text="without misassignments the error falls like (m n')^(-1/2); the part of "
-        "misassignments like 1/n', whatever m, for laws that change with n', and "
-        "faster for any that does not",
-        preconditions=("Assumptions 3-5", "lambda, L, eta, v, Delta, k, p fixed"),
+        text="without misassignments the error falls like $(m n')^{-1/2}$; the "
+        "part of misassignments like $1/n'$, whatever $m$, for laws that change with "
+        "$n'$, and faster for any that does not",
+        preconditions=(
+            "Assumptions 3-5",
+            r"$\lambda$, $L$, $\eta$, $v$, $\Delta$, "
+            "$k$, $p$ fixed",
+        ),
         check=check_scaling,
         control={"offset": -0.1},
-        note="The term 1/n' of Theorem 2 and Corollary 2 is thus a worst case over "
-        "laws for each n', attained by none. The control claims slopes smaller by 0.1.",
+        note="The term $1/n'$ of Theorem 2 and Corollary 2 is thus a worst case over "
+        "laws for each $n'$, attained by none. The control claims slopes smaller by "
+        "0.1.",
     ),
     row(
         id=CONTRACTION,
         place="(2), Theorem 1 and Theorem 2",
-        text="one round multiplies the error by |1 - 2 gamma p_j|, and by 1 - gamma "
-        "p_j h along an eigenvector of curvature h for strongly convex losses",
+        text=r"one round multiplies the error by $|1 - 2 \gamma p_j|$, and by $1 - "
+        r"\gamma p_j h$ along an eigenvector of curvature $h$ for strongly convex "
+        "losses",
         preconditions=(
-            "noise and d / (p m n') negligible, no client misassigned",
-            "gamma p_j from 1/8 to 9/4, balanced and unbalanced clusters",
+            "noise and $d / (p m n')$ negligible, no client misassigned",
+            r"$\gamma p_j$ from $1/8$ to $9/4$, balanced and unbalanced clusters",
         ),
         constants={"margin": _DIGITS},
-        claimed="1/2 for some gamma = c1 / p; 1 - p lambda / (8 L)",
+        claimed=r"$1/2$ for some $\gamma = c_1 / p$; $1 - p \lambda / (8 L)$",
         check=check_contraction,
         control={"factor": 1.01},
-        note="Above 1 from gamma p_j = 1 on, however small p is. The control claims "
-        "steps 1 % longer.",
+        note=r"Above 1 from $\gamma p_j = 1$ on, however small $p$ is. The control "
+        "claims steps 1 % longer.",
     ),
     row(
         id=ROUNDS_NEEDED,
-        place="Corollary 1, T = 2 + log(Delta / (4 eps))",
-        text="with rounds of factor 1/2, err_T / eps is bounded if the logarithm is to "
-        "base 2 and grows like (Delta / eps)^(1 - ln 2) if it is natural",
+        place=r"Corollary 1, $T = 2 + \log(\Delta / (4 \varepsilon))$",
+        text=r"with rounds of factor $1/2$, $\operatorname{err}_T / \varepsilon$ is "
+        r"bounded if the logarithm is to base 2 and grows like $(\Delta / "
+        r"\varepsilon)^{1 - \ln 2}$ if it is natural",
         preconditions=(
-            "Assumptions 1 and 2, alpha0 = 1/4, gamma = 1 / (4 p), two clusters",
-            "eps = (sigma / p) sqrt(d / (m n'))",
+            r"Assumptions 1 and 2, $\alpha_0 = 1/4$, $\gamma = 1 / (4 p)$, two "
+            "clusters",
+            r"$\varepsilon = (\sigma / p) \sqrt{d / (m n')}$",
         ),
         constants={"ln": 1 - float(np.log(2)), "log2": 0.0, "margin": 0.05},
         check=check_rounds,
@@ -696,47 +711,50 @@ STATEMENTS = (
                 for power in powers
             )
         ),
-        note="The base is not stated. Corollary 1 itself leaves c1 open: |1 - 2 c1| <= "
-        "1/e makes the natural logarithm right. The control claims that it is bounded "
-        "with the natural one, too.",
+        note="The base is not stated. Corollary 1 itself leaves $c_1$ open: $|1 - 2 "
+        r"c_1| \le 1/e$ makes the natural logarithm right. The control claims that it "
+        "is bounded with the natural one, too.",
     ),
     _assumed(
         id=CLOSENESS,
-        place="Assumption 2 and Appendix B, T' >= 2",
-        text="the n' that makes every identity right grows like alpha0^-2; once it is "
-        "there, two rounds bring the error below Delta / 4 whatever alpha0",
+        place=r"Assumption 2 and Appendix B, $T' \ge 2$",
+        text=r"the $n'$ that makes every identity right grows like $\alpha_0^{-2}$; "
+        r"once it is there, two rounds bring the error below $\Delta / 4$ whatever "
+        r"$\alpha_0$",
         constants={"exponent": -2.0, "margin": 0.05, "rounds": 2.0},
-        claimed="n' >~ ((rho + 1) / (alpha0 rho))^2 log m; T' >= 2",
+        claimed=r"$n' \gtrsim ((\rho + 1) / (\alpha_0 \rho))^2 \log m$; $T' \ge 2$",
         check=check_minimal_samples,
         control={"target": -1.9},
-        note="Smallest n' with m k q <= 1/m by the exact law. The control claims the "
-        "exponent -1.9.",
+        note=r"Smallest $n'$ with $m k q \le 1/m$ by the exact law. The control "
+        "claims the exponent $-1.9$.",
     ),
     _assumed(
         id=SLOW,
         place="Section 5.1, after Theorem 1",
-        text="if IFCA starts with a very small alpha0, the convergence can be slow at "
-        "the beginning: under Assumption 2, whose n' grows as alpha0 falls",
+        text=r"if IFCA starts with a very small $\alpha_0$, the convergence can be "
+        r"slow at the beginning: under Assumption 2, whose $n'$ grows as $\alpha_0$ "
+        "falls",
         constants={"slower": 0.01},
         expected=Status.VIOLATED,
         fault="reading",
         other_reading=f"{SLOW}.few",
         check=functools.partial(check_slow_start, statement=SLOW),
         control={"enough": False},
-        note="Read as: at some smaller alpha0 the first round's factor is larger by "
-        "0.01 or more than at alpha0 = 0.4. Assumption 2, under which the remark "
-        "stands, makes every identity right, so it is the same. Outside it the remark "
-        "is right: the control has the n' of alpha0 = 0.4 throughout.",
+        note=r"Read as: at some smaller $\alpha_0$ the first round's factor is larger "
+        r"by 0.01 or more than at $\alpha_0 = 0.4$. Assumption 2, under which the "
+        "remark stands, makes every identity right, so it is the same. Outside it "
+        r"the remark is right: the control has the $n'$ of $\alpha_0 = 0.4$ "
+        "throughout.",
     ),
     row(
         id=f"{SLOW}.few",
         place="Section 5.1, after Theorem 1",
-        text="if IFCA starts with a very small alpha0, the convergence can be slow at "
-        "the beginning: with n' below what Assumption 2 asks for",
+        text=r"if IFCA starts with a very small $\alpha_0$, the convergence can be "
+        "slow at the beginning: with $n'$ below what Assumption 2 asks for",
         preconditions=(
-            "Assumption 1; the n' that Assumption 2 asks for at alpha0 = 0.4, whatever "
-            "alpha0 is",
-            "two balanced clusters, gamma = 1 / (4 p), least favourable start",
+            r"Assumption 1; the $n'$ that Assumption 2 asks for at $\alpha_0 = 0.4$, "
+            r"whatever $\alpha_0$ is",
+            r"two balanced clusters, $\gamma = 1 / (4 p)$, least favourable start",
         ),
         constants={"slower": 0.01},
         check=functools.partial(
@@ -744,33 +762,37 @@ STATEMENTS = (
         ),
         control={"enough": True},
         note="The misassigned pull each model towards the other truth. The control "
-        "has the n' that Assumption 2 asks for at each alpha0.",
+        r"has the $n'$ that Assumption 2 asks for at each $\alpha_0$.",
     ),
     _assumed(
         id=f"{SLOW}.corrected",
         place="Section 5.1, after Theorem 1",
-        text="under Assumption 2 the first round contracts by 1/2 whatever alpha0",
+        text="under Assumption 2 the first round contracts by $1/2$ whatever "
+        r"$\alpha_0$",
         constants={"factor": 0.5, "margin": 0.001},
         check=check_first_round,
         control={"samples_share": 0.01},
-        note="Outside of Assumption 2 it does not: the control has a hundredth of that "
-        "n'.",
+        note="Outside of Assumption 2 it does not: the control has a hundredth of "
+        "that $n'$.",
     ),
     row(
         id=MISASSIGNMENT,
         place="Lemma 1, as a scaling law",
-        text="log P(wrong identity) falls linearly in n', its rate like alpha^2, like "
-        "rho at low SNR, and saturates in rho for alpha < 1/2",
+        text=r"$\log P(\text{wrong identity})$ falls linearly in $n'$, its rate "
+        r"like $\alpha^2$, like $\rho$ at low SNR, and saturates in $\rho$ for "
+        r"$\alpha < 1/2$",
         preconditions=(
-            "least favourable models of Lemma 1, d >= 2",
-            "slopes over alpha <= 0.1; rho <= 0.1 or rho >= 1e4 at alpha = 1/4",
+            r"least favourable models of Lemma 1, $d \ge 2$",
+            r"slopes over $\alpha \le 0.1$; $\rho \le 0.1$ or $\rho \ge 10^4$ at "
+            r"$\alpha = 1/4$",
         ),
         constants={"n'": 1.0, "alpha": 2.0, "rho": 1.0, "margin": 0.05},
-        claimed="n' (alpha rho / (rho + 1))^2: exponents 1, 2, and 2 in rho",
+        claimed=r"$n' (\alpha \rho / (\rho + 1))^2$: exponents 1, 2, and 2 in $\rho$",
         check=check_exponents,
         control={"low_rho": 2.0},
-        note="Lemma 1's form is right in n' and alpha and loses a power of rho at low "
-        "SNR. At theta = theta* the rate log(1 + rho / 4) / 2 does not saturate, the "
-        "form does. The control claims the form's exponent 2 in rho.",
+        note=r"Lemma 1's form is right in $n'$ and $\alpha$ and loses a power of "
+        r"$\rho$ at low SNR. At $\theta = \theta^*$ the rate $\log(1 + \rho / 4) / 2$ "
+        "does not saturate, the form does. The control claims the form's exponent 2 "
+        r"in $\rho$.",
     ),
 )

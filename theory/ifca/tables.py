@@ -115,7 +115,7 @@ def check_sizes(_: Preset, *, cifar_images: int = 50_000) -> Verdict:
     wanted = [60_000 * 4] * 3 + [cifar_images * 2]
     given = [clients * samples for clients, samples in _SIZES]
     off = np.abs(np.subtract(given, wanted)).astype(float)
-    detail = f"m n = {listed(given)}; 10000 k / n = " + listed(
+    detail = f"$m n = {listed(given)}$; $10000 k / n$ = " + listed(
         [10_000 * k / n for k, (_, n) in zip((4, 4, 4, 2), _SIZES, strict=True)], "g"
     )
     return never_exceeds(
@@ -130,11 +130,14 @@ def check_sizes(_: Preset, *, cifar_images: int = 50_000) -> Verdict:
 
 
 def prove_sizes(*, cifar_images: int = 50_000) -> list[Step]:
-    """m n = 60000 * 4 in each column of MNIST, and 50000 * 2 for CIFAR-10, which has
-    50000 training images; the test clients 10000 k/n are whole numbers."""
+    r"""$m n = 60000 \cdot 4$ in each column of MNIST, and $50000 \cdot 2$ for CIFAR-10,
+    which has 50000 training images; the test clients $10000 k/n$ are whole numbers."""
     return [
         *(
-            exactly(f"{m} * {n} = 60000 * 4", m * n == 240_000 and 40_000 % n == 0)
+            exactly(
+                rf"${m} \cdot {n} = 60000 \cdot 4$",
+                m * n == 240_000 and 40_000 % n == 0,
+            )
             for m, n in _SIZES[:3]
         ),
         exactly("200 * 500 = 50000 * 2", cifar_images * 2 == 200 * 500),
@@ -154,7 +157,7 @@ def check_similar(_: Preset, *, within: float = 1.0) -> Verdict:
         grade=Grade.EXACT,
         coordinates={"part": np.array(["one-shot, k = 2", "one-shot, k = 3", "k"])},
         detail=f"IFCA less one-shot: {listed(differences, '.2f')} points, "
-        f"{listed(scores, '.1f')} standard errors; k = 2 less k = 3: "
+        f"{listed(scores, '.1f')} standard errors; $k = 2$ less $k = 3$: "
         f"{own[0] - own[1]:.2f} points",
     )
 
@@ -205,7 +208,7 @@ def check_rounds(preset: Preset, *, divisor: int = 1) -> Verdict:
         parts=[f"k = {clusters}" for clusters, *_ in _REPLICAS],
         detail=f"settled after {listed(middle, 'g')} rounds in the median and "
         f"{listed([np.quantile(times, 0.9) for times in settled], 'g')} in nine of "
-        f"ten runs (k = 4, 2), of {listed([len(times) for times in settled])} runs",
+        f"ten runs $(k = 4, 2)$, of {listed([len(times) for times in settled])} runs",
     )
 
 
@@ -225,14 +228,14 @@ STATEMENTS = (
     row(
         id=SIZES,
         place="Section 6.2, Table 1, first row",
-        text="m n = 60000 k, MNIST's training images once for each rotation; CIFAR-10 "
-        "likewise, with its 50000",
-        preconditions=("k = 4 rotations of MNIST, k = 2 of CIFAR-10",),
+        text="$m n = 60000 k$, MNIST's training images once for each rotation; "
+        "CIFAR-10 likewise, with its 50000",
+        preconditions=("$k = 4$ rotations of MNIST, $k = 2$ of CIFAR-10",),
         check=check_sizes,
         control={"cifar_images": 60_000},
         proof=prove_sizes,
         proof_control={"cifar_images": 60_000},
-        note="The table agrees with the text. The controls read 60000 k for CIFAR, "
+        note="The table agrees with the text. The controls read $60000 k$ for CIFAR, "
         "too.",
     ),
     row(
@@ -250,8 +253,8 @@ STATEMENTS = (
     row(
         id=SIMILAR,
         place="Section 6.3, Table 2",
-        text="the results of IFCA and the one-shot algorithm are similar, and those of "
-        "IFCA with k = 2 and k = 3",
+        text="the results of IFCA and the one-shot algorithm are similar, and those "
+        "of IFCA with $k = 2$ and $k = 3$",
         preconditions=("the published means over 5 runs",),
         constants={"points": 1.0},
         check=check_similar,
@@ -265,17 +268,17 @@ STATEMENTS = (
         id=ROUNDS,
         place="Section 6.2, Figure 4",
         text="the algorithm identifies all the clusters after a relatively small "
-        "number of communication rounds, around 30 for k = 4 and 10 for k = 2",
+        "number of communication rounds, around 30 for $k = 4$ and 10 for $k = 2$",
         preconditions=(
-            "a replica: mixed linear regressions on fixed data, M_t = [m], one random "
-            "start, d = 20, n = 40, sigma = 0.3, |theta*| = 1",
+            "a replica: mixed linear regressions on fixed data, $M_t = [m]$, one "
+            r"random start, $d = 20$, $n = 40$, $\sigma = 0.3$, $|\theta^*| = 1$",
             f"runs that have found the partition after {_REPLICA_ROUNDS} rounds",
         ),
         check=check_rounds,
         control={"divisor": 30},
         note="The figure has no numbers in print, so that its own networks are not "
         "checked here. In the replica most runs need fewer. Many random starts never "
-        "find the partition, of which the figure does not speak. The control claims 1 "
-        "round for k = 4 and none for k = 2.",
+        "find the partition, of which the figure does not speak. The control claims "
+        "1 round for $k = 4$ and none for $k = 2$.",
     ),
 )

@@ -106,11 +106,11 @@ def check_printed(preset: Preset, *, small_share: float = 0.2) -> Verdict:
     hindsight = _raw_violations(preset, small_share)
     raw = at_most(PRINTED, tally(hindsight), _FAILURE, error_rate=ERROR_RATE / 2)
     detail = (
-        f"p = ({small_share:g}, {1 - small_share:g}): no c1 makes all factors "
+        f"$p = ({small_share:g}, {1 - small_share:g})$: no $c_1$ makes all factors "
         f"smaller than {least_factor(small_share):.2f}; (1) fails in "
-        f"{np.mean(events[best]):.1%} of rounds at the best of {len(_STEPS)} c1 by law "
-        f"({by_law.status.value}), on raw data in {np.mean(hindsight):.1%} at a c1 "
-        f"chosen afterwards ({raw.status.value})"
+        f"{np.mean(events[best]):.1%} of rounds at the best of {len(_STEPS)} $c_1$ by "
+        f"law ({by_law.status.value}), on raw data in {np.mean(hindsight):.1%} at a "
+        f"$c_1$ chosen afterwards ({raw.status.value})"
     )
     parts = ["raw data", "exact law"]
     return combine(PRINTED, [raw, by_law], parts=parts, detail=detail)
@@ -150,22 +150,25 @@ def _raw_violations(preset: Preset, small_share: float) -> Bool[np.ndarray, " tr
 
 
 def prove_printed(*, ratio: str = "4") -> list[Step]:
-    """For every c1 to c4 and every polynomial some instance that Assumptions 1 and 2
-    admit violates (1). Two clusters, p_max = r p with r = `ratio`.
+    r"""For every $c_1$ to $c_4$ and every polynomial some instance that Assumptions 1
+    and 2 admit violates (1). Two clusters, $p_{\max} = r p$ with $r = \mathtt{ratio}$.
 
-    1. Whatever c1, the larger of |1 - 2 c1| and |1 - 2 c1 r| is at least their mean
-       with weights r/(r + 1) and 1/(r + 1), so at least r/(r + 1) (1 - 2 c1) + (2 c1 r
-       - 1)/(r + 1) = (r - 1)/(r + 1), which exceeds 1/2 iff r > 3.
-    2. Fix m, d, sigma and Delta so that the conditions of Assumption 2 without n' hold,
-       and |theta_j - theta_j*| = Delta/4, alpha = 1/4. The others hold as n' grows:
-       they ask n' or p m n' to be large, or Delta to exceed what tends to 0. By Lemma 1
-       P(somebody is misassigned) <= m (k - 1) exp(-c n') -> 0.
-    3. Otherwise theta_j+ - theta_j* = (1 - x_j) e_j plus a vector of mean square x_j^2
-       ((d + 1) |e_j|^2 + d sigma^2)/N_j -> 0, N_j = p_j m n' (X'X e has mean N e and
-       mean square N (N + d + 1) |e|^2). By Chebyshev's inequality |theta_j+ - theta_j*|
-       tends to |1 - x_j| |e_j| in probability. For the j of step 1 that exceeds
-       |e_j|/2 by (r - 3)/(2 (r + 1)) Delta/4, while the other terms of (1) vanish, so
-       that (1) fails with probability -> 1, and not with 1/poly(m) at most.
+    1. Whatever $c_1$, the larger of $|1 - 2 c_1|$ and $|1 - 2 c_1 r|$ is at least their
+       mean with weights $r/(r + 1)$ and $1/(r + 1)$, so at least $\frac{r}{r + 1} (1 -
+       2 c_1) + (2 c_1 r - 1)/(r + 1) = (r - 1)/(r + 1)$, which exceeds $1/2$ iff $r >
+       3$.
+    2. Fix $m$, $d$, $\sigma$ and $\Delta$ so that the conditions of Assumption 2
+       without $n'$ hold, and $|\theta_j - \theta_j^*| = \Delta/4$, $\alpha = 1/4$. The
+       others hold as $n'$ grows: they ask $n'$ or $p m n'$ to be large, or $\Delta$ to
+       exceed what tends to 0. By Lemma 1 $P(\text{somebody is misassigned}) \le m (k -
+       1) \exp(-c n') \to 0$.
+    3. Otherwise $\theta_j^+ - \theta_j^* = (1 - x_j) e_j$ plus a vector of mean square
+       $x_j^2 ((d + 1) |e_j|^2 + d \sigma^2)/N_j \to 0$, $N_j = p_j m n'$ ($X'X e$ has
+       mean $N e$ and mean square $N (N + d + 1) |e|^2$). By Chebyshev's inequality
+       $|\theta_j^+ - \theta_j^*|$ tends to $|1 - x_j| |e_j|$ in probability. For the
+       $j$ of step 1 that exceeds $|e_j|/2$ by $(r - 3)/(2 (r + 1)) \Delta/4$, while the
+       other terms of (1) vanish, so that (1) fails with probability $\to 1$, and not
+       with $1/\operatorname{poly}(m)$ at most.
     """
     import sympy
 
@@ -174,17 +177,18 @@ def prove_printed(*, ratio: str = "4") -> list[Step]:
     given = sympy.Rational(ratio)
     return [
         identity(
-            "r/(r + 1) (1 - 2 c1) + (2 c1 r - 1)/(r + 1) = (r - 1)/(r + 1)",
+            r"$\frac{r}{r + 1} (1 - 2 c_1) + (2 c_1 r - 1)/(r + 1) = (r - 1)/(r + "
+            "1)$",
             lower - (r - 1) / (r + 1),
         ),
-        exactly("(r - 1)/(r + 1) > 1/2", bool((given - 1) / (given + 1) > 0.5)),
+        exactly("$(r - 1)/(r + 1) > 1/2$", bool((given - 1) / (given + 1) > 0.5)),
         identity(
-            "(r - 1)/(r + 1) - 1/2 = (r - 3)/(2 (r + 1))",
+            "$(r - 1)/(r + 1) - 1/2 = (r - 3)/(2 (r + 1))$",
             (r - 1) / (r + 1) - sympy.Rational(1, 2) - (r - 3) / (2 * (r + 1)),
         ),
         identity(
             # |X'X e|^2 = g^2 + g chi2_(d-1) in law for |e| = 1, g a chi2_N.
-            "E|X'X e - N e|^2 = N (d + 1) |e|^2",
+            "$E|X'X e - N e|^2 = N (d + 1) |e|^2$",
             rows * (rows + 2) + rows * (d - 1) - rows**2 - rows * (d + 1),
         ),
     ]
@@ -206,14 +210,20 @@ def _printed_margins(**values: rounds.Value) -> list[Margin]:
 
 
 _EVALUATION = Evaluation(
-    quantity="P((1) fails for a cluster), c2 = 10, c3 = c4 = 1",
+    quantity=r"$P(\text{(1) fails for a cluster})$, $c_2 = 10$, $c_3 = c_4 = 1$",
     parameters=rounds.PARAMETERS,
     bound=lambda m, degree, **_: m**-degree,
     truth=Simulation(_printed_fails, numbers=lambda **_: rounds.NUMBERS),
     margins=_printed_margins,
-    constants={"degree": Constant(1.0, origin="of poly(m), unnamed")},
+    constants={
+        "degree": Constant(
+            1.0,
+            origin=r"of $\operatorname{poly}(m)$, "
+            "unnamed",
+        )
+    },
     note="two clusters, the exact law of a round from the least favourable models; "
-    "Assumption 2 with delta = 1/m",
+    r"Assumption 2 with $\delta = 1/m$",
 )
 
 
@@ -317,7 +327,7 @@ def check_misassigned(preset: Preset, *, extra_samples: int = 0) -> Verdict:
         for mean, exact in zip(np.mean(counts, axis=1), others * chance, strict=True)
     )
     detail = (
-        f"n' = {_FEW}: mean raw counts (exact) {shown}; binomial law: "
+        f"$n' = {_FEW}$: mean raw counts (exact) {shown}; binomial law: "
         f"{laws.status.value}"
     )
     return combine(MISASSIGNED, [laws, means], detail=detail)
@@ -345,15 +355,16 @@ STATEMENTS = (
     row(
         id=PRINTED,
         place="Theorem 1, (1)",
-        text="with gamma = c1/p and probability 1 - 1/poly(m), for all j: "
-        "|theta_j+ - theta_j*| <= |theta_j - theta_j*|/2 + c2 (sigma/p) "
-        "sqrt(d/(m n')) + c3 exp(-c4 (alpha rho/(rho + 1))^2 n')",
+        text=r"with $\gamma = c_1/p$ and probability $1 - "
+        r"1/\operatorname{poly}(m)$, for all $j$: $|\theta_j^+ - \theta_j^*| \le "
+        r"|\theta_j - \theta_j^*|/2 + c_2 (\sigma/p) \sqrt{d/(m n')} + c_3 "
+        r"\exp(-c_4 (\alpha \rho/(\rho + 1))^2 n')$",
         preconditions=(
             "Assumptions 1 and 2",
-            "|theta_j - theta_j*| <= (1/2 - alpha) Delta, 0 < alpha < 1/2",
+            r"$|\theta_j - \theta_j^*| \le (1/2 - \alpha) \Delta$, $0 < \alpha < 1/2$",
         ),
         constants=_PRINTED,
-        claimed="c1 to c4 universal, unnamed",
+        claimed="$c_1$ to $c_4$ universal, unnamed",
         expected=Status.VIOLATED,
         fault="printed",
         check=check_printed,
@@ -365,20 +376,23 @@ STATEMENTS = (
             start_margins(_unbalanced(0.2)),
             start_margins(_raw_setting(0.2), failure=0.1),
         ),
-        note="False whenever p_max > 3 p, for every c1: no |1 - 2 c1 p_j/p| <= 1/2 for "
-        "all j. Larger c2, c3 or smaller c4 do not help: their terms vanish as n' "
-        "grows. The control claims the same for p = (0.3, 0.7), where c1 = 0.3 has "
-        "both factors at 0.4.",
+        note=r"False whenever $p_{\max} > 3 p$, for every $c_1$: no $|1 - 2 c_1 p_j/p| "
+        r"\le 1/2$ for all $j$. Larger $c_2$, $c_3$ or smaller $c_4$ do not help: "
+        "their terms vanish as $n'$ grows. The control claims the same for $p = "
+        "(0.3, 0.7)$, where $c_1 = 0.3$ has both factors at 0.4.",
     ),
     row(
         id=THIRD,
         place="Theorem 1, third term of (1), by (9) and (12)",
-        text="the third term of (1) is not needed: c3 = 0 serves, and the event |S_1 "
-        "and not S_1*| <= c6 exp(-(c8/2) (alpha rho/(rho + 1))^2 n') of (12) is that "
-        "nobody is misassigned",
-        preconditions=("Assumptions 1 and 2, alpha >= alpha0", "p_max <= 3 p"),
-        constants={"c3 that is enough": 0.0, "c6": lemma1.C1},
-        claimed="c3, c4 > 0, unnamed",
+        text="the third term of (1) is not needed: $c_3 = 0$ serves, and the event "
+        r"$|S_1 \cap \overline{S_1^*}| \le c_6 \exp(-(c_8/2) (\alpha \rho/(\rho + "
+        "1))^2 n')$ of (12) is that nobody is misassigned",
+        preconditions=(
+            r"Assumptions 1 and 2, $\alpha \ge \alpha_0$",
+            r"$p_{\max} \le 3 p$",
+        ),
+        constants={"$c_3$ that is enough": 0.0, "c6": lemma1.C1},
+        claimed="$c_3$, $c_4 > 0$, unnamed",
         check=check_third_term,
         control={"share": 1 / 16},
         margins=functools.partial(
@@ -391,12 +405,14 @@ STATEMENTS = (
     row(
         id=MISASSIGNED,
         place="Theorem 1, third term of (1), by (10)",
-        text="E|S_1 and not S_1*| = sum over l != 1 of p_l m P(argmin = 1 | l), and "
-        "for k = 2 the count is binomial with the exact chance of Student's law",
-        preconditions=("models independent of the fold", "any n' >= 1"),
+        text=r"$E|S_1 \cap \overline{S_1^*}| = \sum_{l \ne 1} p_l m P(\argmin = 1 "
+        r"\mid l)$, and for $k = 2$ the count is binomial with the exact chance of "
+        "Student's law",
+        preconditions=("models independent of the fold", r"any $n' \ge 1$"),
         check=check_misassigned,
         control={"extra_samples": 1},
-        note="Not in the paper. A meaningful third term is the fraction E|...|/(p m), "
-        "for n' below what Assumption 2 asks for. The control has one sample more.",
+        note="Not in the paper. A meaningful third term is the fraction "
+        r"$E|\ldots|/(p m)$, for $n'$ below what Assumption 2 asks for. The control "
+        "has one sample more.",
     ),
 )

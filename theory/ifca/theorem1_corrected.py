@@ -221,7 +221,7 @@ def check_explicit(
     detail = (
         f"fails in {', '.join(rates)}, the last on raw data; if nobody is "
         f"misassigned, with up to {max(one.worst for one in cases):.2f} of what is "
-        "allowed beyond |1 - x_j|; of the noise alone in "
+        "allowed beyond $|1 - x_j|$; of the noise alone in "
         f"{listed(np.mean(events, axis=1), '.3f')}, by law {listed(tails, '.3f')}"
     )
     judged = [_judge_cases(EXPLICIT, cases, detail=detail, error_rate=third), alone]
@@ -328,9 +328,9 @@ def check_vacuity(preset: Preset, *, exact: bool = False) -> Verdict:
     return _judge_cases(
         VACUITY,
         cases,
-        detail=f"delta {listed((one.failure for one in cases), '.2f')} at d = 7, 8, "
-        f"9 and k = 2; with 0.1534 d it is below 1 from d = {first[:3]} and below 0.05 "
-        f"from d = {first[3:]} for k = 2, 4, 10",
+        detail=rf"$\delta$ {listed((one.failure for one in cases), '.2f')} at $d = 7$, "
+        f"8, 9 and $k = 2$; with $0.1534 d$ it is below 1 from $d = {first[:3]}$ and "
+        f"below 0.05 from $d = {first[3:]}$ for $k = 2$, 4, 10",
     )
 
 
@@ -338,30 +338,36 @@ def check_vacuity(preset: Preset, *, exact: bool = False) -> Verdict:
 def prove_explicit(
     *, covariance: str = "2", rate: str = "1/2", least: str = "4"
 ) -> list[Step]:
-    """|theta_j+ - theta_j*| <= (|1 - x_j| + c x_j sqrt(d/N_j)) |theta_j - theta_j*| + t
-    x_j sigma sqrt(d/N_j) for all j and nobody misassigned, but with probability sum
-    m_l q(kappa_lj) + 2 k exp(-`rate` d) + sum P(chi2_N chi2_d > t^2 d N); c =
-    `covariance` + t for any t > 0, N_j >= `least` d. The proof of theorem1.md, steps 1
-    to 6, where `rate` is 1/2 and `least` 4.
+    r"""$|\theta_j^+ - \theta_j^*| \le (|1 - x_j| + c x_j \sqrt{d/N_j}) |\theta_j -
+    \theta_j^*| + t x_j \sigma \sqrt{d/N_j}$ for all $j$ and nobody misassigned, but
+    with probability $\sum m_l q(\kappa_{lj}) + 2 k \exp(-\mathtt{rate} d) + \sum
+    P(\chi_N^2 \chi_d^2 > t^2 d N)$; $c = \mathtt{covariance} + t$ for any $t > 0$, $N_j
+    \ge \mathtt{least} d$. The proof of theorem1.md, steps 1 to 6, where `rate` is $1/2$
+    and `least` 4.
 
-    1. A client of cluster l is misassigned if some loss j != l is no larger than its
-       own: by the exact law (ifca.exact.tlaw) and the union bound sum m_l q(kappa_lj).
-    2. Otherwise e+ = e - (x/N) X'w for cluster j: X holds the N rows of all its clients
-       in the second fold, e = theta_j - theta_j*, w = X e - eps. 2 gamma/(m n') = x/N.
-    3. Entries of w have variance tau^2 = |e|^2 + sigma^2 and covariance e with their
-       rows of X. So X'w = g e + tau sqrt(g) zeta, g = |w|^2/tau^2 a chi2_N, zeta ~
-       N(0, I - e e'/tau^2) independent of it. Along e its variance is 1 - |e|^2/tau^2 =
-       sigma^2/tau^2 <= 1, across 1: |zeta|^2 is at most a chi2_d, independent of g.
-    4. e+ = (1 - x g/N) e - (x/N) tau sqrt(g) zeta, |1 - x g/N| <= |1 - x| + x |g/N - 1|
-       and tau <= |e| + sigma.
-    5. |g/N - 1| <= s = c' sqrt(d/N), c' = `covariance`, but with probability 2
-       exp(-rate d). Above by Markov's inequality exp(-N (s - log(1 + s))/2), where s -
-       log(1 + s) >= s^2/(2 + 4 s/3) and s <= c'/sqrt(least), so that c'^2 >= 2 rate (2
-       + 4 c'/(3 sqrt(least))) is enough, which is 2 + 2 c'/3. Below exp(-N (-s - log(1
-       - s))/2) <= exp(-N s^2/4) for s < 1, and nothing is to be shown for s >= 1: c'^2
-       >= 4 rate = 2 is enough.
-    6. sqrt(g) |zeta| <= t sqrt(N d) but with probability P(chi2_N chi2_d > t^2 d N).
-       Together |e+| <= |1 - x| |e| + x s |e| + (x/N) (|e| + sigma) t sqrt(N d).
+    1. A client of cluster $l$ is misassigned if some loss $j \ne l$ is no larger than
+       its own: by the exact law (ifca.exact.tlaw) and the union bound $\sum m_l
+       q(\kappa_{lj})$.
+    2. Otherwise $e^+ = e - (x/N) X'w$ for cluster $j$: $X$ holds the $N$ rows of all
+       its clients in the second fold, $e = \theta_j - \theta_j^*$, $w = X e -
+       \varepsilon$. $2 \gamma/(m n') = x/N$.
+    3. Entries of $w$ have variance $\tau^2 = |e|^2 + \sigma^2$ and covariance $e$ with
+       their rows of $X$. So $X'w = g e + \tau \sqrt{g} \zeta$, $g = |w|^2/\tau^2$ a
+       $\chi_N^2$, $\zeta \sim N(0, I - e e'/\tau^2)$ independent of it. Along $e$ its
+       variance is $1 - |e|^2/\tau^2 = \sigma^2/\tau^2 \le 1$, across 1: $|\zeta|^2$ is
+       at most a $\chi_d^2$, independent of $g$.
+    4. $e^+ = (1 - x g/N) e - (x/N) \tau \sqrt{g} \zeta$, $|1 - x g/N| \le |1 - x| + x
+       |g/N - 1|$ and $\tau \le |e| + \sigma$.
+    5. $|g/N - 1| \le s = c' \sqrt{d/N}$, $c' = \mathtt{covariance}$, but with
+       probability $2 \exp(-\text{rate} d)$. Above by Markov's inequality $\exp(-N (s -
+       \log(1 + s))/2)$, where $s - \log(1 + s) \ge s^2/(2 + 4 s/3)$ and $s \le
+       c'/\sqrt{\text{least}}$, so that $c'^2 \ge 2$ rate $(2 + 4 c'/(3
+       \sqrt{\text{least}}))$ is enough, which is $2 + 2 c'/3$. Below $\exp(-N (-s -
+       \log(1 - s))/2) \le \exp(-N s^2/4)$ for $s < 1$, and nothing is to be shown for
+       $s \ge 1$: $c'^2 \ge 4 \text{rate}$ $= 2$ is enough.
+    6. $\sqrt{g} |\zeta| \le t \sqrt{N d}$ but with probability $P(\chi_N^2 \chi_d^2 >
+       t^2 d N)$. Together $|e^+| \le |1 - x| |e| + x s |e| + (x/N) (|e| + \sigma) t
+       \sqrt{N d}$.
     """
     import sympy
 
@@ -377,30 +383,31 @@ def prove_explicit(
     claimed = (part + t) * x * spread * e + t * x * sigma * spread
     return [
         identity(
-            "2 gamma/(m n') = x/N, x = 2 gamma p, N = p m n'",
+            r"$2 \gamma/(m n') = x/N$, $x = 2 \gamma p$, $N = p m n'$",
             2 * gamma / (m * n) - 2 * gamma * p / (p * m * n),
         ),
         identity(
-            "1 - |e|^2/tau^2 = sigma^2/tau^2", 1 - e**2 / tau**2 - sigma**2 / tau**2
+            r"$1 - |e|^2/\tau^2 = \sigma^2/\tau^2$",
+            1 - e**2 / tau**2 - sigma**2 / tau**2,
         ),
         identity(
-            "1 - x g/N = (1 - x) + x (1 - g/N)",
+            "$1 - x g/N = (1 - x) + x (1 - g/N)$",
             1 - x * g / rows - (1 - x) - x * (1 - g / rows),
         ),
         identity(
-            "(|e| + sigma)^2 - tau^2 = 2 |e| sigma",
+            r"$(|e| + \sigma)^2 - \tau^2 = 2 |e| \sigma$",
             (e + sigma) ** 2 - tau**2 - 2 * e * sigma,
         ),
         logarithm_below(),
         logarithm_of_less(),
         exactly(
-            "c'^2 >= 2 rate (2 + 4 c'/(3 sqrt(least)))",
+            r"$c'^2 \ge 2 \text{rate} (2 + 4 c'/(3 \sqrt{\text{least}}))$",
             bool(part**2 >= twice * (2 + 4 * largest / 3)),
         ),
-        exactly("c'^2 >= 4 rate", bool(part**2 >= 2 * twice)),
+        exactly(r"$c'^2 \ge 4 \text{rate}$", bool(part**2 >= 2 * twice)),
         identity(
-            "x s |e| + (x/N) (|e| + sigma) t sqrt(N d) = (c' + t) x sqrt(d/N) |e| + t "
-            "x sigma sqrt(d/N)",
+            r"$x s |e| + (x/N) (|e| + \sigma) t \sqrt{N d} = (c' + t) x "
+            r"\sqrt{d/N} |e| + t x \sigma \sqrt{d/N}$",
             # size = N, and t sqrt(N d) = t N sqrt(d/N).
             total - claimed,
         ),
@@ -478,7 +485,7 @@ def check_corrected(preset: Preset, *, admitted: bool = True) -> Verdict:
         cases += () if preset.name == "quick" else _four(preset)
     judged = cases if admitted else (min(cases, key=lambda one: np.sum(one.failed)),)
     rates = ", ".join(
-        f"{np.mean(one.failed):.2g} <= {one.failure:.2g} at {one.label}"
+        rf"${np.mean(one.failed):.2g} \le {one.failure:.2g}$ at {one.label}"
         for one in cases
     )
     half = ERROR_RATE / 2
@@ -490,7 +497,9 @@ def check_corrected(preset: Preset, *, admitted: bool = True) -> Verdict:
     )
     needed = at_most(CORRECTED, tally(~_with_less(preset)), 0.5, error_rate=half)
     missed = np.mean(_with_less(preset))
-    detail = f"{suffices.detail}; from the truth with {_UNDER[0]:g} of the sharp c2 in "
+    detail = (
+        f"{suffices.detail}; from the truth with {_UNDER[0]:g} of the sharp $c_2$ in "
+    )
     parts = ["c2 suffices", "less than the sharp c2 does not"]
     return combine(
         CORRECTED, [suffices, needed], parts=parts, detail=f"{detail}{missed:.3g}"
@@ -506,7 +515,7 @@ def _two_clusters(preset: Preset, admitted: bool) -> tuple[_Case, ...]:
         _Case(
             violations(run.errors, second_and_third(setting, c2=C2)),
             _allowed(setting),
-            f"p = {share:g}, c1 = {step:g}",
+            f"$p = {share:g}$, $c_1 = {step:g}$",
         )
         for (share, step), setting, run in zip(pairs, settings, runs, strict=True)
     )
@@ -517,7 +526,7 @@ def _few(preset: Preset) -> tuple[_Case, ...]:
     run = follow(preset, CORRECTED, 0, _FEW, batches=batches)
     failed = violations(run.errors, second_and_third(_FEW, c2=C2))
     astray = run.misassigned[:, 0] > 0
-    label = f"m = {_FEW.num_clients:g}, n' = {_FEW.num_samples:g}"
+    label = f"$m = {_FEW.num_clients:g}$, $n' = {_FEW.num_samples:g}$"
     return (_Case(failed | astray, _allowed(_FEW), label),)
 
 
@@ -529,7 +538,7 @@ def _from_truth(preset: Preset) -> tuple[_Case, ...]:
         _Case(
             violations(run.errors, second_and_third(setting, c2=over * SHARP_C2)),
             _allowed(setting, over),
-            f"c2 = {over * SHARP_C2:.4f} from the truth, d = {features:g}",
+            f"$c_2 = {over * SHARP_C2:.4f}$ from the truth, $d = {features:g}$",
         )
         for (over, features), setting, run in zip(_OVER, settings, runs, strict=True)
     )
@@ -578,7 +587,7 @@ def _four(preset: Preset) -> tuple[_Case, ...]:
         )
         distances = law.distances(np.asarray(population.truths), trace.models)
         errors = np.diagonal(distances, axis1=-2, axis2=-1)
-        label = f"4 clusters, c1 = {step:g}"
+        label = f"4 clusters, $c_1 = {step:g}$"
         found.append(_Case(violations(errors, floor), allowed, label))
     return tuple(found)
 
@@ -593,12 +602,12 @@ def contraction(setting: Setting) -> float:
 def round_margins(setting: Setting) -> tuple[Margin, ...]:
     """What Theorem 1' asks beyond Assumption 1."""
     share, largest = min(setting.shares), max(setting.shares)
-    half = "|1 - x_j| + 4 x_j sqrt(d/N_j) <= 1/2"
+    half = r"$|1 - x_j| + 4 x_j \sqrt{d/N_j} \le 1/2$"
     rows = float(np.min(setting.num_rows))
     return (
-        Margin("p_max <= 3 p", largest, 3 * share, at_least=False),
+        Margin(r"$p_{\max} \le 3 p$", largest, 3 * share, at_least=False),
         Margin(half, contraction(setting), 0.5, at_least=False),
-        Margin("N_j = p_j m n' >= 4 d", rows, 4 * setting.num_features),
+        Margin(r"$N_j = p_j m n' \ge 4 d$", rows, 4 * setting.num_features),
     )
 
 
@@ -623,30 +632,36 @@ def prove_corrected(
     covariance_rate: str = "1/2",
     noise_rate: str = str(NOISE_RATE),
 ) -> list[Step]:
-    """Theorem 1' for all parameters. The proof of theorem1.md in full.
+    r"""Theorem 1' for all parameters. The proof of theorem1.md in full.
 
-    |theta_j+ - theta_j*| <= |theta_j - theta_j*|/2 + `c2` (sigma/p) sqrt(d/(m n')) but
-    with probability `astray` m (k - 1) exp(-`astray_rate` n' alpha^2 rho/(1 + rho)) + 2
-    k exp(-`covariance_rate` d) + k exp(-`noise_rate` d), for c1 in [`lowest`, `highest`
-    p/p_max], N_j >= `least` d and |1 - x_j| + `factor` x_j sqrt(d/N_j) <= 1/2; and no
-    c2^2 below `sharp_square` serves. The numbers below are those of Theorem 1'.
+    $|\theta_j^+ - \theta_j^*| \le |\theta_j - \theta_j^*|/2 + \mathtt{c2} (\sigma/p)
+    \sqrt{d/(m n')}$ but with probability $\mathtt{astray} m (k - 1)
+    \exp(-\mathtt{astray\_rate} n' \alpha^2 \rho/(1 + \rho)) + 2 k
+    \exp(-\mathtt{covariance\_rate} d) + k \exp(-\mathtt{noise\_rate} d)$, for $c_1 \in
+    [\mathtt{lowest}, \mathtt{highest} p/p_{\max}]$, $N_j \ge \mathtt{least} d$ and
+    $|1 - x_j| + \mathtt{factor} x_j \sqrt{d/N_j} \le 1/2$; and no $c_2^2$ below
+    `sharp_square` serves. The numbers below are those of Theorem 1'.
 
-    1. By ifca.thm1.explicit, whose steps these begin with, |e_j+| <= (|1 - x_j| + 4 x_j
-       sqrt(d/N_j)) |e_j| + t x_j sigma sqrt(d/N_j), t = 2; the first factor is at most
-       1/2 by assumption.
-    2. t x_j sigma sqrt(d/N_j) = 2 t c1 sqrt(p_j) (sigma/p) sqrt(d/(m n')). As c1 <= 3
-       p/(4 p_max) and p <= p_max, p <= 1/2 for two clusters or more, c1^2 p_j <= (9/16)
-       p^2/p_max <= 9/32: c2 >= 3 t/(2 sqrt 2) is enough.
-    3. [1/4, 3 p/(4 p_max)] is where x_j = 2 c1 p_j/p lies in [1/2, 3/2] for all j, from
-       p_j = p to p_j = p_max, and is empty unless p_max <= 3 p.
-    4. Misassignments: by ifca.lem1.stronger and a union over m clients and k - 1 rivals
-       at most m (k - 1) exp(-n' alpha^2 rho/(2 (1 + rho)))/2. The last term of delta by
-       ifca.lem2.noise with min{d, N_j} = d. With k <= m, the n' and d of theorem1.md
-       and 0.3068 <= 1/2 the three terms of delta are m^-a/2, 2 m^-a and m^-a at most.
-    5. No c2 below 3/(2 sqrt 2) serves, whatever delta < 1: from the truth, e_j = 0,
-       with p = 1/2 and c1 -> 3/4, |e_j+| over (sigma/p) sqrt(d/(m n')) is 2 c1
-       sqrt(p_j) sqrt(chi2_N chi2_d/(N d)), which tends to 2 c1 sqrt(p_j) -> 3/(2 sqrt
-       2) in probability as d and N grow.
+    1. By ifca.thm1.explicit, whose steps these begin with, $|e_j^+| \le (|1 - x_j| + 4
+       x_j \sqrt{d/N_j}) |e_j| + t x_j \sigma \sqrt{d/N_j}$, $t = 2$; the first factor
+       is at most $1/2$ by assumption.
+    2. $t x_j \sigma \sqrt{d/N_j} = 2 t c_1 \sqrt{p_j} (\sigma/p) \sqrt{d/(m n')}$. As
+       $c_1 \le 3 p/(4 p_{\max})$ and $p \le p_{\max}$, $p \le 1/2$ for two clusters or
+       more, $c_1^2 p_j \le (9/16) p^2/p_{\max} \le 9/32$: $c_2 \ge 3 t/(2 \sqrt{2})$ is
+       enough.
+    3. $[1/4, 3 p/(4 p_{\max})]$ is where $x_j = 2 c_1 p_j/p$ lies in $[1/2, 3/2]$ for
+       all
+       $j$, from $p_j = p$ to $p_j = p_{\max}$, and is empty unless $p_{\max} \le 3 p$.
+    4. Misassignments: by ifca.lem1.stronger and a union over $m$ clients and $k - 1$
+       rivals at most $m (k - 1) \exp(-n' \alpha^2 \rho/(2 (1 + \rho)))/2$. The last
+       term of $\delta$ by ifca.lem2.noise with $\min\{d, N_j\} = d$. With $k \le m$,
+       the $n'$ and $d$ of theorem1.md and $0.3068 \le 1/2$ the three terms of $\delta$
+       are $m^{-a}/2$, $2 m^{-a}$ and $m^{-a}$ at most.
+    5. No $c_2$ below $3/(2 \sqrt{2})$ serves, whatever $\delta < 1$: from the truth,
+       $e_j = 0$, with $p = 1/2$ and $c_1 \to 3/4$, $|e_j^+|$ over $(\sigma/p)
+       \sqrt{d/(m n')}$ is $2 c_1 \sqrt{p_j} \sqrt{\chi_N^2 \chi_d^2/(N d)}$, which
+       tends to $2 c_1 \sqrt{p_j} \to 3/(2 \sqrt{2})$ in probability as $d$ and $N$
+       grow.
     """
     import sympy
 
@@ -664,23 +679,24 @@ def prove_corrected(
             covariance=str(Fraction(factor) - 2), rate=covariance_rate, least=least
         ),
         identity(
-            "t x_j sigma sqrt(d/N_j) = 2 t c1 sqrt(p_j) (sigma/p) sqrt(d/(m n'))",
+            r"$t x_j \sigma \sqrt{d/N_j} = 2 t c_1 \sqrt{p_j} (\sigma/p) "
+            r"\sqrt{d/(m n')}$",
             (t * step * sigma * spread) ** 2 - claimed**2,
         ),
         identity(
-            "(highest p/p_max)^2 p_max = highest^2 p^2/p_max",
+            r"$(\text{highest} p/p_{\max})^2 p_{\max} = \text{highest}^2 p^2/p_{\max}$",
             edge**2 * largest - share**2 * p**2 / largest,
         ),
         exactly(
-            "c2^2 >= (2 t)^2 highest^2/2, t = 2",
+            r"$c_2^2 \ge (2 t)^2 \text{highest}^2/2$, $t = 2$",
             bool(sympy.Rational(c2) ** 2 >= 2**2 * most),
         ),
         identity(
-            "x = 1/2 at c1 = lowest, p_j = p",
+            r"$x = 1/2$ at $c_1 = \text{lowest}$, $p_j = p$",
             step.subs({c1: sympy.Rational(lowest), own: p}) - half,
         ),
         identity(
-            "x = 3/2 at c1 = highest p/p_max, p_j = p_max",
+            r"$x = 3/2$ at $c_1 = \text{highest} p/p_{\max}$, $p_j = p_{\max}$",
             step.subs({c1: edge, own: largest}) - 3 * half,
         ),
         *lemma1.prove_stronger(c1=astray, rate=astray_rate),
@@ -691,7 +707,8 @@ def prove_corrected(
             bool(sympy.Rational(str(NOISE_RATE)) <= half) and half + 3 == 7 * half,
         ),
         exactly(
-            "(2 c1 sqrt(p_j))^2 >= sharp_square at c1 = highest, p_j = 1/2",
+            r"$(2 c_1 \sqrt{p_j})^2 \ge \text{sharp_square}$ at "
+            r"$c_1 = \text{highest}$, $p_j = 1/2$",
             bool(most >= sympy.Rational(sharp_square)),
         ),
     ]
@@ -736,8 +753,8 @@ def check_square(_: Preset, *, share: float = 1.0) -> Verdict:
         rounding=16 * np.finfo(float).eps * left,
         grade=Grade.EXACT,
         coordinates=dict(zip(names, np.concatenate(places, axis=1), strict=True)),
-        detail=f"exact mean squares at {len(left) - 2} points with a factor of at most "
-        "1/2, and from the truth",
+        detail=f"exact mean squares at {len(left) - 2} points with a factor of at "
+        "most $1/2$, and from the truth",
     )
 
 
@@ -769,17 +786,18 @@ def _root_mean_square(
 
 
 def prove_square(*, share: str = "1") -> list[Step]:
-    """(1) in root mean square, with `share` of the sharp c2. A second way to Theorem
-    1', theorem1.md.
+    r"""(1) in root mean square, with `share` of the sharp $c_2$. A second way to
+    Theorem 1', theorem1.md.
 
-    1. e+ = (1 - x g/N) e - (x/N) tau sqrt(g) zeta with E g = N, E g^2 = N^2 + 2 N, zeta
-       independent of g, E zeta = 0 and E |zeta|^2 = d - |e|^2/tau^2 (step 3 of the
-       proof of ifca.thm1.explicit): E|e+|^2 = ((1 - x)^2 + x^2 (d + 1)/N) |e|^2 + x^2 d
-       sigma^2/N.
-    2. sqrt(a^2 + b^2) <= a + b: the root is at most f |e| + x sigma sqrt(d/N), f^2 =
-       (1 - x)^2 + x^2 (d + 1)/N. x sigma sqrt(d/N) = 2 c1 sqrt(p_j) (sigma/p) sqrt(d/(m
-       n')), and 2 c1 sqrt(p_j) <= 3/(2 sqrt 2) as for ifca.thm1.corrected,
-       approached at p = 1/2 as c1 -> 3/4, where x -> 3/2; at 3/4 itself f^2 > 1/4.
+    1. $e^+ = (1 - x g/N) e - (x/N) \tau \sqrt{g} \zeta$ with $E g = N$, $E g^2 = N^2 +
+       2 N$, $\zeta$ independent of $g$, $E \zeta = 0$ and $E |\zeta|^2 = d -
+       |e|^2/\tau^2$ (step 3 of the proof of ifca.thm1.explicit): $E|e^+|^2 = ((1 - x)^2
+       + x^2 (d + 1)/N) |e|^2 + x^2 d \sigma^2/N$.
+    2. $\sqrt{a^2 + b^2} \le a + b$: the root is at most $f |e| + x \sigma \sqrt{d/N}$,
+       $f^2 = (1 - x)^2 + x^2 (d + 1)/N$. $x \sigma \sqrt{d/N} = 2 c_1 \sqrt{p_j}
+       (\sigma/p) \sqrt{d/(m n')}$, and $2 c_1 \sqrt{p_j} \le 3/(2 \sqrt{2})$ as for
+       ifca.thm1.corrected, approached at $p = 1/2$ as $c_1 \to 3/4$, where $x \to 3/2$;
+       at $3/4$ itself $f^2 > 1/4$.
     """
     import sympy
 
@@ -795,15 +813,15 @@ def prove_square(*, share: str = "1") -> list[Step]:
     nine = sympy.Rational(share) ** 2 * sympy.Rational(9, 8)
     return [
         identity(
-            "E|e+|^2 = ((1 - x)^2 + x^2 (d + 1)/N) |e|^2 + x^2 d sigma^2/N",
+            r"$E|e^+|^2 = ((1 - x)^2 + x^2 (d + 1)/N) |e|^2 + x^2 d \sigma^2/N$",
             square - factor * e**2 - x**2 * d * sigma**2 / rows,
         ),
         identity(
-            "x^2 sigma^2 d/N = 4 c1^2 p_j (sigma/p)^2 d/(m n')",
+            r"$x^2 \sigma^2 d/N = 4 c_1^2 p_j (\sigma/p)^2 d/(m n')$",
             step**2 * sigma**2 * d / (own * m * n) - 4 * c1**2 * own * scale,
         ),
         exactly(
-            "4 c1^2 p_j <= 4 (9/32) <= c2^2",
+            r"$4 c_1^2 p_j \le 4 (9/32) \le c_2^2$",
             bool(4 * sympy.Rational(9, 32) <= nine),
         ),
     ]
@@ -857,7 +875,8 @@ def _with_samples(number: int) -> tuple[Parameter, ...]:
 
 
 _EXPLICIT_EVALUATION = Evaluation(
-    quantity="P(somebody is misassigned, or the bound on |theta_j+ - theta_j*| fails)",
+    quantity=r"$P(\text{somebody is misassigned, or the bound on }|\theta_j^+ - "
+    r"\theta_j^*|\text{ fails})$",
     parameters=_with_samples(12),
     bound=lambda **values: failure_at_start(rounds.setting(**values)),
     truth=Simulation(_conclusion_fails, numbers=lambda **_: rounds.NUMBERS),
@@ -868,7 +887,7 @@ _EXPLICIT_EVALUATION = Evaluation(
     note="two clusters, the exact law of a round from the least favourable models",
 )
 _CORRECTED_EVALUATION = Evaluation(
-    quantity="P((1) fails for a cluster), c2 = 3/sqrt 2, c3 = 0",
+    quantity=r"$P(\text{(1) fails for a cluster})$, $c_2 = 3/\sqrt{2}$, $c_3 = 0$",
     parameters=_with_samples(200),
     bound=_bound,
     truth=Simulation(_corrected_fails, numbers=lambda **_: rounds.NUMBERS),
@@ -887,64 +906,71 @@ _CORRECTED_EVALUATION = Evaluation(
 
 _EXPLICIT_PRECONDITIONS = (
     "models independent of both folds, one per cluster",
-    "N_j = p_j m n' >= 4 d for all j",
+    r"$N_j = p_j m n' \ge 4 d$ for all $j$",
 )
 _DELTA = (
-    "delta = m (k - 1) exp(-n' alpha^2 rho/(2 (1 + rho)))/2 + 2 k exp(-d/2) + k "
-    "exp(-0.3068 d)"
+    r"$\delta = m (k - 1) \exp(-n' \alpha^2 \rho/(2 (1 + \rho)))/2 + 2 k \exp(-d/2) + "
+    r"k \exp(-0.3068 d)$"
 )
 _CORRECTED_PRECONDITIONS = (
-    "|theta_j - theta_j*| <= (1/2 - alpha) Delta, 0 < alpha < 1/2, k >= 2",
-    "p_max <= 3 p, c1 in [1/4, 3 p/(4 p_max)]",
-    "N_j = p_j m n' >= 4 d and |1 - x_j| + 4 x_j sqrt(d/N_j) <= 1/2 for all j",
+    r"$|\theta_j - \theta_j^*| \le (1/2 - \alpha) \Delta$, $0 < \alpha < 1/2$, $k \ge "
+    "2$",
+    r"$p_{\max} \le 3 p$, $c_1 \in [1/4, 3 p/(4 p_{\max})]$",
+    r"$N_j = p_j m n' \ge 4 d$ and $|1 - x_j| + 4 x_j \sqrt{d/N_j} \le 1/2$ for all "
+    "$j$",
 )
 
 STATEMENTS = (
     row(
         id=EXPLICIT,
         place="Theorem 1, explicit form",
-        text="|theta_j+ - theta_j*| <= (|1 - x_j| + 4 x_j sqrt(d/N_j)) |theta_j - "
-        "theta_j*| + 2 x_j sigma sqrt(d/N_j) for all j and nobody misassigned, but "
-        "with probability sum m_l q(kappa_lj) + 2 k exp(-d/2) + sum P(chi2_N chi2_d > "
-        "4 d N)",
+        text=r"$|\theta_j^+ - \theta_j^*| \le (|1 - x_j| + 4 x_j \sqrt{d/N_j}) "
+        r"|\theta_j - \theta_j^*| + 2 x_j \sigma \sqrt{d/N_j}$ for all $j$ and "
+        r"nobody misassigned, but with probability $\sum m_l q(\kappa_{lj}) + 2 k "
+        r"\exp(-d/2) + \sum P(\chi_N^2 \chi_d^2 > 4 d N)$",
         preconditions=_EXPLICIT_PRECONDITIONS,
-        constants={"of |theta_j - theta_j*|": CONSTANTS[0], "of sigma": CONSTANTS[1]},
-        claimed="c1 to c4, the polynomial and those of Assumption 2, all unnamed",
+        constants={
+            r"of $|\theta_j - \theta_j^*|$": CONSTANTS[0],
+            r"of $\sigma$": CONSTANTS[1],
+        },
+        claimed="$c_1$ to $c_4$, the polynomial and those of Assumption 2, all unnamed",
         check=check_explicit,
         control={"constants": (1.0, 1.0)},
         proof=prove_explicit,
         proof_control={"covariance": "1.786"},
         evaluation=_EXPLICIT_EVALUATION,
-        note="What the exact laws of assignment and gradient give: no 1/p and no "
+        note="What the exact laws of assignment and gradient give: no $1/p$ and no "
         "exponential term. The paper's route, by the operator norm in (4), has 6 for "
         "4. The control has 1 for 4 and for 2, the typical size of both terms.",
     ),
     row(
         id=VACUITY,
         place="Theorem 1, explicit form with Lemma 2's tail by a union",
-        text="the same, but with probability ... + 2 k exp(-d/2) + 2 k "
-        "exp(-0.1534 d), at d <= 9 for k = 2",
-        preconditions=(*_EXPLICIT_PRECONDITIONS, "d <= 9, k = 2"),
-        constants={"c3 of Lemma 2": 0.1534},
-        claimed="d >~ log m, constant unnamed",
+        text=r"the same, but with probability $\ldots + 2 k \exp(-d/2) + 2 k "
+        r"\exp(-0.1534 d)$, at $d \le 9$ for $k = 2$",
+        preconditions=(*_EXPLICIT_PRECONDITIONS, r"$d \le 9$, $k = 2$"),
+        constants={"$c_3$ of Lemma 2": 0.1534},
+        claimed=r"$d \gtrsim \log m$, constant unnamed",
         expected=Status.VACUOUS,
         check=check_vacuity,
         control={"exact": True},
-        note="At 1 or more a bound on a probability says nothing: d >= 10, 14, 20 are "
-        "needed for k = 2, 4, 10, and d >= 29, 34, 40 for 0.05. With the exact tail "
-        "d = 3 is enough for k = 2. The control has the exact tail and claims the "
-        "constants 1 and 1.",
+        note=r"At 1 or more a bound on a probability says nothing: $d \ge 10$, 14, 20 "
+        r"are needed for $k = 2$, 4, 10, and $d \ge 29$, 34, 40 for 0.05. With the "
+        "exact tail $d = 3$ is enough for $k = 2$. The control has the exact tail "
+        "and claims the constants 1 and 1.",
     ),
     row(
         id=CORRECTED,
         place="Theorem 1, (1)",
-        text="Theorem 1': gamma = c1/p: with probability 1 - delta, for all j: "
-        "|theta_j+ - theta_j*| <= |theta_j - theta_j*|/2 + (3/sqrt 2) (sigma/p) "
-        f"sqrt(d/(m n')); {_DELTA}. With any c2 > 3/(2 sqrt 2) in place of 3/sqrt 2 "
-        "the last exponent is (t - 1 - log t) d, t = c2 2 sqrt 2/3; with no smaller c2",
+        text=r"Theorem 1': $\gamma = c_1/p$: with probability $1 - \delta$, for all "
+        r"$j$: $|\theta_j^+ - \theta_j^*| \le |\theta_j - \theta_j^*|/2 + "
+        rf"(3/\sqrt{{2}}) (\sigma/p) \sqrt{{d/(m n')}}$; {_DELTA}. With any $c_2 > "
+        r"3/(2 \sqrt{2})$ in place of $3/\sqrt{2}$ the last exponent is $(t - 1 - "
+        r"\log t) d$, $t = c_2 \cdot 2 \sqrt{2}/3$; with no smaller $c_2$",
         preconditions=_CORRECTED_PRECONDITIONS,
-        constants={"c2": C2, "sharp c2": SHARP_C2, "c3": 0.0},
-        claimed="c1 to c4 universal, unnamed; 1/poly(m) for delta",
+        constants={"c2": C2, "sharp $c_2$": SHARP_C2, "c3": 0.0},
+        claimed=r"$c_1$ to $c_4$ universal, unnamed; $1/\operatorname{poly}(m)$ for "
+        r"$\delta$",
         check=check_corrected,
         control={"admitted": False},
         proof=prove_corrected,
@@ -963,27 +989,28 @@ STATEMENTS = (
         ],
         evaluation=_CORRECTED_EVALUATION,
         margins=_corrected_margins,
-        note="Proved in theory/ifca/theorem1.md. Dividing by |S_j| instead of m "
-        "removes the condition on p_max: the factor is then |1 - 2 gamma| for all "
-        "clusters. The control claims the best of c1 = 0.8 and gamma p = 1.25 for "
-        "equal clusters, and of c1 = 0.35 for p = (0.3, 0.7), where at most 0.32 is "
-        "admitted. Each constant of the proof has a false claim of its own: c2, the "
-        "ends of c1 and the constants of delta's first and last term are off by at "
-        "most 1e-4; 3.787 would do for the 4 before x_j, 1.778 for that before d and "
-        "0.6 for the 1/2 of exp(-d/2), and 3.786, 1.777 and 0.601 do not.",
+        note="Proved in theory/ifca/theorem1.md. Dividing by $|S_j|$ instead of $m$ "
+        r"removes the condition on $p_{\max}$: the factor is then $|1 - 2 \gamma|$ for "
+        r"all clusters. The control claims the best of $c_1 = 0.8$ and $\gamma p = "
+        "1.25$ for equal clusters, and of $c_1 = 0.35$ for $p = (0.3, 0.7)$, where "
+        "at most 0.32 is admitted. Each constant of the proof has a false claim of "
+        r"its own: $c_2$, the ends of $c_1$ and the constants of $\delta$'s first and "
+        "last term are off by at most $10^{-4}$; 3.787 would do for the 4 before "
+        r"$x_j$, 1.778 for that before $d$ and 0.6 for the $1/2$ of $\exp(-d/2)$, and "
+        "3.786, 1.777 and 0.601 do not.",
     ),
     row(
         id=SQUARE,
         place="Theorem 1, (1) in root mean square",
-        text="if nobody is misassigned, (E|theta_j+ - theta_j*|^2)^(1/2) <= |theta_j - "
-        "theta_j*|/2 + (3/(2 sqrt 2)) (sigma/p) sqrt(d/(m n')), and with no smaller "
-        "constant",
+        text=r"if nobody is misassigned, $(E|\theta_j^+ - \theta_j^*|^2)^{1/2} \le "
+        r"|\theta_j - \theta_j^*|/2 + (3/(2 \sqrt{2})) (\sigma/p) \sqrt{d/(m "
+        "n')}$, and with no smaller constant",
         preconditions=(
-            "p_max <= 3 p, c1 in [1/4, 3 p/(4 p_max)], k >= 2",
-            "(1 - x_j)^2 + x_j^2 (d + 1)/N_j <= 1/4 for all j",
+            r"$p_{\max} \le 3 p$, $c_1 \in [1/4, 3 p/(4 p_{\max})]$, $k \ge 2$",
+            r"$(1 - x_j)^2 + x_j^2 (d + 1)/N_j \le 1/4$ for all $j$",
         ),
         constants={"c2": SHARP_C2},
-        claimed="c2 universal, unnamed",
+        claimed="$c_2$ universal, unnamed",
         check=check_square,
         control={"share": 0.99},
         proof=prove_square,

@@ -216,10 +216,10 @@ def check_bound(
         np.min(allowed[1][away] / shift[away]),
     ]
     detail = (
-        f"{np.sum(events)} violations; |theta+ - theta*| / |theta - theta*| up "
-        f"to {listed(ratios, '.4f')}; eps0 takes {listed(shares, '.2g')} of the "
-        "promised progress; pull, noise and jumps at their worst are below their "
-        f"bounds by factors of {listed(spare, '.3g')}"
+        rf"{np.sum(events)} violations; $|\theta^+ - \theta^*| / |\theta - \theta^*|$ "
+        rf"up to {listed(ratios, '.4f')}; $\varepsilon_0$ takes "
+        f"{listed(shares, '.2g')} of the promised progress; pull, noise and jumps at "
+        f"their worst are below their bounds by factors of {listed(spare, '.3g')}"
     )
     return combine(
         BOUND,
@@ -284,44 +284,50 @@ def check_explicit(
             at_extremes(EXPLICIT, jumpy, jump_shift(jumpy), allowed),
         ],
         parts=["runs", "noise", "jumps"],
-        detail=f"{np.sum(events)} violations; eps0 is {listed(shares, '.2g')} of the "
-        "printed one in runs; its first term is at least "
-        f"{np.min(claimed / length):.4f} times what rare jumps attain",
+        detail=rf"{np.sum(events)} violations; $\varepsilon_0$ is "
+        f"{listed(shares, '.2g')} of the printed one in runs; its first term is at "
+        f"least {np.min(claimed / length):.4f} times what rare jumps attain",
     )
 
 
 def prove_bound(
     *, part: str = "4", noise_square: str = "2", jumps: str = "34"
 ) -> list[Step]:
-    """|theta_1+ - theta_1*| <= (1 - p lambda/(4 L)) r + sqrt(2) v/(L sqrt(delta m n'))
-    + 34 x/delta with probability 1 - delta, r = |theta_1 - theta_1*| and x =
-    eta^2/(alpha^2 lambda^2 Delta^4 n'), for all problems, models and alpha in (0, 1/2).
+    r"""$|\theta_1^+ - \theta_1^*| \le (1 - p \lambda/(4 L)) r + \sqrt{2} v/(L
+    \sqrt{\delta m n'}) + 34 x/\delta$ with probability $1 - \delta$, $r = |\theta_1 -
+    \theta_1^*|$ and $x = \eta^2/(\alpha^2 \lambda^2 \Delta^4 n')$, for all problems,
+    models and $\alpha \in (0, 1/2)$.
 
-    Let N = |S_1 cap S_1*|, M = |S_1 less S_1*|, so N + M <= m. Identities depend on the
-    first fold only, gradients on the second. theta_1+ - theta_1* = A - B - C with A =
-    e - (N/(m L)) grad F^1(theta_1), e = theta_1 - theta_1*; B the sum over the M
-    foreign clients of grad F^j(theta_1), C that over all of S_1 of the gradient noise,
-    both over m L.
-    1. A. Strong convexity and smoothness give <grad F, e> >= lambda L/(lambda + L) r^2
-       + |grad F|^2/(lambda + L) and |grad F| >= lambda r. So for g <= 1/L, which is at
-       most 2/(lambda + L), |e - g grad F|^2 <= (1 - 2 g lambda L/(lambda + L)) r^2 +
-       g (g - 2/(lambda + L)) lambda^2 r^2 = (1 - g lambda)^2 r^2. With g = N/(m L):
-       |A| <= (1 - N lambda/(m L)) r.
-    2. B. |grad F^j(theta_1)| <= L |theta_1 - theta_j*| <= L (1 + 1 + Delta/2) <= 3 L,
-       as max |theta_j*| <= 1 and thus Delta <= 2: |B| <= 3 M/m.
-    3. C. Given the identities, E |C|^2 <= (N + M) v^2/(n' m^2 L^2) <= v^2/(m n' L^2),
-       as gradient noises of different samples are independent with mean 0. Chebyshev:
-       |C| <= sqrt(2) v/(L sqrt(delta m n')) but with probability delta/2.
-    4. M. Lemma 3 with c1 = 4 (`ifca.lem3`): E M <= 4 x m. Markov: M <= (32/3) x m/delta
-       but with probability 3 delta/8, so |B| <= 32 x/delta.
-    5. N, if x <= 1/(4 (2k - 3)). By `ifca.lem3.sharp` and the union of k - 1 rivals
-       P(not E_i) <= (k - 1) y/(1 + y), y = 4 x <= 1/(2k - 3), which is at most 1/2.
-       Clients are independent, so Hoeffding: N < p_1 m/4 with probability at most
-       exp(-2 p_1 m/16) <= exp(-p m/8) <= delta/8. Else |A| <= (1 - p lambda/(4 L)) r.
-    6. If x > 1/(4 (2k - 3)), |A| <= r, and p lambda/(4 L) r <= (1/k) (1/4) <= 2 x <=
-       2 x/delta, as r <= Delta/2 <= 1: the 2 x/delta that 34 has over 32 pays for it.
-    7. delta/2 + 3 delta/8 + delta/8 = delta.
-    Theorem 2 as printed follows (`prove_printed`).
+    Let $N = |S_1 \cap S_1^*|$, $M = |S_1 \setminus S_1^*|$, so $N + M \le m$.
+    Identities depend on the first fold only, gradients on the second. $\theta_1^+ -
+    \theta_1^* = A - B - C$ with $A = e - (N/(m L)) \nabla F^1(\theta_1)$, $e = \theta_1
+    - \theta_1^*$; $B$ the sum over the $M$ foreign clients of $\nabla F^j(\theta_1)$,
+    $C$ that over all of $S_1$ of the gradient noise, both over $m L$.
+    1. $A$. Strong convexity and smoothness give $\langle \nabla F, e \rangle \ge
+       \frac{\lambda L}{\lambda + L} r^2 + |\nabla F|^2/(\lambda + L)$ and $|\nabla F|
+       \ge \lambda r$. So for $g \le 1/L$, which is at most $2/(\lambda + L)$, $|e - g
+       \nabla F|^2 \le (1 - 2 g \lambda L/(\lambda + L)) r^2 + g (g - 2/(\lambda + L))
+       \lambda^2 r^2 = (1 - g \lambda)^2 r^2$. With $g = N/(m L)$: $|A| \le (1 - N
+       \lambda/(m L)) r$.
+    2. $B$. $|\nabla F^j(\theta_1)| \le L |\theta_1 - \theta_j^*| \le L (1 + 1 +
+       \Delta/2) \le 3 L$, as $\max |\theta_j^*| \le 1$ and thus $\Delta \le 2$: $|B|
+       \le 3 M/m$.
+    3. $C$. Given the identities, $E |C|^2 \le (N + M) v^2/(n' m^2 L^2) \le v^2/(m n'
+       L^2)$, as gradient noises of different samples are independent with mean 0.
+       Chebyshev: $|C| \le \sqrt{2} v/(L \sqrt{\delta m n'})$ but with probability
+       $\delta/2$.
+    4. $M$. Lemma 3 with $c_1 = 4$ (`ifca.lem3`): $E M \le 4 x m$. Markov: $M \le (32/3)
+       x m/\delta$ but with probability $3 \delta/8$, so $|B| \le 32 x/\delta$.
+    5. $N$, if $x \le 1/(4 (2k - 3))$. By `ifca.lem3.sharp` and the union of $k - 1$
+       rivals $P(\text{not }E_i) \le (k - 1) y/(1 + y)$, $y = 4 x \le 1/(2k - 3)$, which
+       is at most $1/2$. Clients are independent, so Hoeffding: $N < p_1 m/4$ with
+       probability at most $\exp(-2 p_1 m/16) \le \exp(-p m/8) \le \delta/8$. Else $|A|
+       \le (1 - p \lambda/(4 L)) r$.
+    6. If $x > 1/(4 (2k - 3))$, $|A| \le r$, and $\frac{p \lambda}{4 L} r \le (1/k)
+       (1/4) \le 2 x \le 2 x/\delta$, as $r \le \Delta/2 \le 1$: the $2 x/\delta$ that
+       34 has over 32 pays for it.
+    7. $\delta/2 + 3 \delta/8 + \delta/8 = \delta$. Theorem 2 as printed follows
+       (`prove_printed`).
     """
     import sympy
 
@@ -332,22 +338,27 @@ def prove_bound(
     y = 1 / (2 * k - 3)
     kept = 1 - 2 * g * low * high / (low + high) + g * (g - 2 / (low + high)) * low**2
     return [
-        identity("1 - 2 g lambda L/(lambda + L) + g (g - 2/(lambda + L)) lambda^2 = "
-                 "(1 - g lambda)^2", kept - (1 - g * low) ** 2),
-        identity("2/(lambda + L) - 1/L = (L - lambda)/(L (lambda + L)), at least 0",
+        identity(r"$1 - 2 g \lambda L/(\lambda + L) + g (g - 2/(\lambda + L)) "
+        r"\lambda^2 = (1 - g \lambda)^2$", kept - (1 - g * low) ** 2),
+        identity(r"$2/(\lambda + L) - 1/L = (L - \lambda)/(L (\lambda + L))$, at "
+        "least 0",
                  2 / (low + high) - 1 / high - (high - low) / (high * (low + high))),
-        no_negative_term("E |C|^2 over the square of its bound is at most delta/2",
+        no_negative_term("$E |C|^2$ over the square of its bound is at most "
+        r"$\delta/2$",
                          failure / 2 - v**2 / (data * high**2) / noise),
-        no_negative_term("3 * 4 x/(3 delta/8) + 2 x/delta is at most what is claimed",
+        no_negative_term(r"$3 \cdot 4 x/(3 \delta/8) + 2 x/\delta$ is at most what is "
+        "claimed",
                          sympy.Rational(jumps) * x / failure
                          - 3 * foreign - 2 * x / failure),
-        identity("(k - 1) y/(1 + y) = 1/2 at y = 1/(2 k - 3)",
+        identity("$(k - 1) y/(1 + y) = 1/2$ at $y = 1/(2 k - 3)$",
                  (k - 1) * y / (1 + y) - sympy.Rational(1, 2)),
         exactly("2 (1/2 - 1/4)^2 = 1/8", 2 * Fraction(1, 4) ** 2 == Fraction(1, 8)),
-        no_negative_term("N lambda/(m L) >= p lambda/(part L) for N/m = p/4 + more",
+        no_negative_term(r"$N \lambda/(m L) \ge p \lambda/(\text{part} \cdot L)$ "
+        "for $N/m = p/4 + \text{more}$",
                          (p / 4 + more) * low / high
                          - p * low / (sympy.Rational(part) * high)),
-        identity("2/(4 (2 k - 3)) - 1/(4 k) = 3/(4 k (2 k - 3)), positive for k >= 2",
+        identity("$2/(4 (2 k - 3)) - 1/(4 k) = 3/(4 k (2 k - 3))$, positive for $k "
+        r"\ge 2$",
                  2 / (4 * (2 * k - 3)) - 1 / (4 * k) - 3 / (4 * k * (2 * k - 3))),
         exactly("1/2 + 3/8 + 1/8 = 1",
                 Fraction(1, 2) + Fraction(3, 8) + Fraction(1, 8) == 1),
@@ -358,12 +369,13 @@ def prove_bound(
 def prove_printed(
     *, part: str = "8", first: str = "8", second: str = "96"
 ) -> list[Step]:
-    """Theorem 2 as printed, term by term from its stronger form (`prove_bound`).
+    r"""Theorem 2 as printed, term by term from its stronger form (`prove_bound`).
 
-    p lambda/(`part` L) is at most p lambda/(4 L). `first` v/(delta L sqrt(p m n')) over
-    sqrt(2) v/(L sqrt(delta m n')) is first/sqrt(2 p delta), at least 1 as p <= 1/k <=
-    1/2 and delta <= 1 for any first >= 1. `second` x/delta is at least 34 x/delta. The
-    third term, with either root, is at least 0.
+    $p \lambda/(\mathtt{part} L)$ is at most $p \lambda/(4 L)$. $\mathtt{first}
+    v/(\delta L \sqrt{p m n'})$ over $\sqrt{2} v/(L \sqrt{\delta m n'})$ is
+    $\text{first}/\sqrt{2 p \delta}$, at least 1 as $p \le 1/k \le 1/2$ and $\delta \le
+    1$ for any $\text{first} \ge 1$. $\mathtt{second} x/\delta$ is at least $34
+    x/\delta$. The third term, with either root, is at least 0.
     """
     import sympy
 
@@ -377,21 +389,21 @@ def prove_printed(
     return [
         *prove_bound(),
         no_negative_term(
-            "p lambda/(4 L) >= p lambda/(part L)",
+            r"$p \lambda/(4 L) \ge p \lambda/(\text{part} \cdot L)$",
             p * low / (4 * high) - p * low / (sympy.Rational(part) * high),
         ),
         identity(
-            "the first terms' ratio has the square first^2/(2 p delta)",
+            r"the first terms' ratio has the square $\text{first}^2/(2 p \delta)$",
             (claimed / proved) ** 2 - square / (2 * p * failure),
         ),
         identity(
-            "first^2 - 2 p delta = first^2 - 1 + s + q (1 - s), p = (1 - q)/2, delta = "
-            "1 - s",
+            r"$\text{first}^2 - 2 p \delta = \text{first}^2 - 1 + s + q (1 - s)$, "
+            r"$p = (1 - q)/2$, $\delta = 1 - s$",
             square - (1 - few) * (1 - short) - (square - 1 + short + few * (1 - short)),
         ),
-        no_negative_term("first^2 - 1 >= 0", square - 1),
+        no_negative_term(r"$\text{first}^2 - 1 \ge 0$", square - 1),
         no_negative_term(
-            "second x/delta >= 34 x/delta",
+            r"$\text{second} \cdot x/\delta \ge 34 x/\delta$",
             sympy.Rational(second) * x / failure - 34 * x / failure,
         ),
     ]
@@ -403,9 +415,11 @@ def margins(**values: float | int) -> tuple[Margin, ...]:
     low, high = values["convexity"], values["smoothness"]
     apart = float(values["separation"])
     return (
-        Margin("ifca.asm3: lambda <= L", float(low), float(high), at_least=False),
-        Margin("p <= 1/k", float(values["p"]), most, at_least=False),
-        Margin("Delta <= 2, as max |theta_j*| <= 1", apart, 2.0, at_least=False),
+        Margin(r"ifca.asm3: $\lambda \le L$", float(low), float(high), at_least=False),
+        Margin(r"$p \le 1/k$", float(values["p"]), most, at_least=False),
+        Margin(
+            r"$\Delta \le 2$, as $\max |\theta_j^*| \le 1$", apart, 2.0, at_least=False
+        ),
         *assumption6(setting)[2:],
     )
 
@@ -464,8 +478,8 @@ PARAMETERS = (
 
 _ORIGIN = "of the paper's proof; not the best (ifca.thm2.explicit)"
 _EVALUATION = Evaluation(
-    quantity="the largest (1 - delta)-quantile of |theta_j+ - theta_j*|, started at "
-    "the edge of alpha or nearer",
+    quantity=r"the largest $(1 - \delta)$-quantile of $|\theta_j^+ - \theta_j^*|$, "
+    r"started at the edge of $\alpha$ or nearer",
     parameters=PARAMETERS,
     bound=_claimed,
     truth=_truth,
@@ -498,22 +512,27 @@ def check_vacuity(_: Preset, *, largest: float = 1e6) -> Verdict:
         rounding=1e-13 * floor,
         grade=Grade.EXACT,
         coordinates={"m": clients, "n": samples},
-        detail=f"eps0 is {np.min(floor / promised):.3g} times the promised progress or "
-        f"more up to n' = {largest:.0e}; the theorem promises some from n' = "
-        f"{first:.2g} at m = 1e4",
+        detail=rf"$\varepsilon_0$ is {np.min(floor / promised):.3g} times the promised "
+        f"progress or more up to $n' = {largest:.0e}$; the theorem promises some from "
+        f"$n' = {first:.2g}$ at $m = 10^4$",
     )
 
 
 def prove_vacuity(*, largest: int = 10**6) -> list[Step]:
-    """eps0 is above the promised progress for all n' <= `largest` and all m.
+    r"""$\varepsilon_0$ is above the promised progress for all $n' \le \mathtt{largest}$
+    and all $m$.
 
-    Its terms are not negative, so that eps0 >= 96 eta^2/(delta alpha^2 lambda^2 Delta^4
-    n'), with the constants given 96 * 16 * 20/n', which falls with n'. The progress is
-    (1/4) (1/8) (1/4) = 1/128.
+    Its terms are not negative, so that $\varepsilon_0 \ge 96 \eta^2/(\delta \alpha^2
+    \lambda^2 \Delta^4 n')$, with the constants given $96 \cdot 16 \cdot 20/n'$, which
+    falls with $n'$. The progress is $(1/4) (1/8) (1/4) = 1/128$.
     """
     second = Fraction(96 * 16 * 20, largest)
     return [
-        exactly("96 * 16 * 20/n' >= 1/128", second >= Fraction(1, 128), f"{second}")
+        exactly(
+            r"$96 \cdot 16 \cdot 20/n' \ge 1/128$",
+            second >= Fraction(1, 128),
+            f"{second}",
+        )
     ]
 
 
@@ -641,8 +660,8 @@ def _sharp_events(preset: Preset) -> tuple[Events, str]:
             reach.append(np.max(after[:, cluster] / bound))
             gains.append(np.max(bound / before[:, cluster]))
     detail = (
-        f"error over bound at most {np.max(reach):.4f}, bound over "
-        f"|theta_j - theta_j*| at most {np.max(gains):.4f}"
+        rf"error over bound at most {np.max(reach):.4f}, bound over $|\theta_j - "
+        rf"\theta_j^*|$ at most {np.max(gains):.4f}"
     )
     return np.array(events), detail
 
@@ -689,9 +708,9 @@ def check_sharp(preset: Preset, *, noise: float = 1.0) -> Verdict:
             "distance",
         ],
         detail=f"{np.sum(events)} violations in {events.size} steps, {detail}; noise "
-        f"exceeds its bound with up to {np.max(tails / deltas):.4f} delta0; promises "
-        f"progress from n' = {first:.0f}, where eps0 is "
-        f"{float(error_floor(ordinary(1e4, first))):.2g}",
+        rf"exceeds its bound with up to ${np.max(tails / deltas):.4f} \delta_0$; "
+        rf"promises progress from $n' = {first:.0f}$, where $\varepsilon_0$ is "
+        f"{float(error_floor(ordinary(10000.0, first))):.2g}",
     )
 
 
@@ -699,77 +718,90 @@ STATEMENTS = (
     row(
         id=BOUND,
         place="Theorem 2",
-        text="|theta_j+ - theta_j*| <= (1 - p lambda / (8 L)) |theta_j - theta_j*| + "
-        "eps0 with probability 1 - delta, eps0 <~ v / (delta L sqrt(p m n')) + eta^2 / "
-        "(delta alpha^2 lambda^2 Delta^4 n') + v eta k^(3/2) / (delta^(3/2) alpha "
-        "lambda L Delta^2 sqrt(m n'))",
-        preconditions=(*PRECONDITIONS, "delta >= 8 exp(-p m / 8)"),
+        text=r"$|\theta_j^+ - \theta_j^*| \le (1 - p \lambda / (8 L)) |\theta_j - "
+        r"\theta_j^*| + \varepsilon_0$ with probability $1 - \delta$, $\varepsilon_0 "
+        r"\lesssim v / (\delta L \sqrt{p m n'}) + \eta^2 / (\delta \alpha^2 "
+        r"\lambda^2 \Delta^4 n') + v \eta k^{3/2} / (\delta^{3/2} \alpha \lambda "
+        r"L \Delta^2 \sqrt{m n'})$",
+        preconditions=(*PRECONDITIONS, r"$\delta \ge 8 \exp(-p m / 8)$"),
         constants=dict(
-            zip(("c of v", "c of eta^2", "c of v eta"), FLOOR_CONSTANTS, strict=True)
+            zip(
+                ("c of v", r"$c$ of $\eta^2$", "c of v eta"),
+                FLOOR_CONSTANTS,
+                strict=True,
+            )
         ),
-        claimed="<~, constants unnamed",
+        claimed=r"$\lesssim$, constants unnamed",
         check=check_bound,
         control={"part": 0.99},
         proof=prove_printed,
         proof_control=[{"part": "3.99"}, {"first": "0.99"}, {"second": "33.9"}],
         evaluation=_EVALUATION,
-        note="Checked with sqrt(m) n' in the third term, which is smaller and what the "
-        "paper's proof gives; the text at hand has sqrt(m n'), perhaps a root drawn "
-        "too long. Loose at its worst: the pull by 8, as 1 - p lambda / L is attained; "
-        "the first term by 8 to 16, the second by 2.8 to 12; the third is not needed. "
-        "The control claims 1 - p lambda / (0.99 L), that of the proof 0.99 for the 8, "
-        "which would not follow for p = 1/2 and delta near 1.",
+        note=r"Checked with $\sqrt{m} n'$ in the third term, which is smaller and "
+        r"what the paper's proof gives; the text at hand has $\sqrt{m n'}$, perhaps "
+        r"a root drawn too long. Loose at its worst: the pull by 8, as $1 - p \lambda "
+        "/ L$ is attained; the first term by 8 to 16, the second by 2.8 to 12; the "
+        r"third is not needed. The control claims $1 - p \lambda / (0.99 L)$, that of "
+        r"the proof 0.99 for the 8, which would not follow for $p = 1/2$ and $\delta$ "
+        "near 1.",
         margins=lambda: assumption6(_pair().setting(failure=_FAILURE)),
     ),
     row(
         id=EXPLICIT,
         place="Theorem 2, by a shorter proof",
-        text="|theta_j+ - theta_j*| <= (1 - p lambda / (4 L)) |theta_j - theta_j*| + "
-        "sqrt(2) v / (L sqrt(delta m n')) + 34 eta^2 / (delta alpha^2 lambda^2 Delta^4 "
-        "n') with probability 1 - delta",
-        preconditions=(*PRECONDITIONS, "delta >= 8 exp(-p m / 8)"),
-        constants={"c of v": math.sqrt(2), "c of eta^2": 34.0},
+        text=r"$|\theta_j^+ - \theta_j^*| \le (1 - p \lambda / (4 L)) |\theta_j - "
+        r"\theta_j^*| + \sqrt{2} v / (L \sqrt{\delta m n'}) + 34 \eta^2 / (\delta "
+        r"\alpha^2 \lambda^2 \Delta^4 n')$ with probability $1 - \delta$",
+        preconditions=(*PRECONDITIONS, r"$\delta \ge 8 \exp(-p m / 8)$"),
+        constants={"$c$ of $v$": math.sqrt(2), r"$c$ of $\eta^2$": 34.0},
         check=check_explicit,
         control={"noise": 0.99},
         proof=prove_bound,
         proof_control=[{"part": "3.99"}, {"noise_square": "0.98"}, {"jumps": "33.9"}],
-        note="Not in the paper, and stronger than it: noise of own and foreign clients "
-        "together, by Chebyshev's inequality, needs no third term, no power of p and "
-        "the root of delta. Holds for every alpha, not only from alpha0 on. In the "
-        "first term no constant below 1 will do, in the second none below 8. The "
-        "controls claim 0.99 for sqrt(2).",
+        note="Not in the paper, and stronger than it: noise of own and foreign "
+        "clients together, by Chebyshev's inequality, needs no third term, no power "
+        r"of $p$ and the root of $\delta$. Holds for every $\alpha$, not only from "
+        r"$\alpha_0$ on. In the first term no constant below 1 will do, in the second "
+        r"none below 8. The controls claim 0.99 for $\sqrt{2}$.",
         margins=lambda: assumption6(_pair().setting(failure=_FAILURE)),
     ),
     row(
         id=VACUITY,
         place="Theorem 2, with the constants of its proof",
-        text="eps0 >= (p lambda / 8 L) |theta_j - theta_j*| for all n' <= 1e6: the "
-        "theorem does not promise that the error falls",
+        text=r"$\varepsilon_0 \ge (p \lambda / 8 L) |\theta_j - \theta_j^*|$ for all "
+        r"$n' \le 10^6$: the theorem does not promise that the error falls",
         preconditions=(
-            "k = 4, p = 1/4, lambda = L = v = eta = Delta = 1, alpha = 1/4, "
-            "delta = 0.05, m <= 1e4",
+            r"$k = 4$, $p = 1/4$, $\lambda = L = v = \eta = \Delta = 1$, $\alpha = "
+            r"1/4$, $\delta = 0.05$, $m \le 10^4$",
         ),
         check=check_vacuity,
         control={"largest": 1e7},
         proof=prove_vacuity,
         proof_control={"largest": 10**7},
-        note="About the bound, not about IFCA, which contracts at once. From n' of "
-        "about 6e6 on it does promise some. The controls claim it for n' <= 1e7.",
+        note="About the bound, not about IFCA, which contracts at once. From $n'$ of "
+        r"about $6 \cdot 10^6$ on it does promise some. The controls claim it for $n' "
+        r"\le 10^7$.",
     ),
     row(
         id=SHARP,
         place="Theorem 2, sharp form",
-        text="|theta_1+ - theta_1*| <= (1 - N lambda / (m L)) |theta_1 - theta_1*| + "
-        "(v / (m L)) sqrt((m_1 + M) / (delta0 n')) + 3 M / m, with binomial quantiles "
-        "N of |S_1 cap S_1*| and M of |S_1 cap not S_1*|",
-        preconditions=(*PRECONDITIONS, "max |theta_j*| <= 1"),
-        constants={"delta0 / delta": 0.8, "delta2 / delta": 0.1, "delta3 / delta": 0.1},
+        text=r"$|\theta_1^+ - \theta_1^*| \le (1 - N \lambda / (m L)) |\theta_1 - "
+        r"\theta_1^*| + (v / (m L)) \sqrt{(m_1 + M) / (\delta_0 n')} + 3 M / m$, "
+        r"with binomial quantiles $N$ of $|S_1 \cap S_1^*|$ and $M$ of $|S_1 \cap "
+        r"\overline{S_1^*}|$",
+        preconditions=(*PRECONDITIONS, r"$\max |\theta_j^*| \le 1$"),
+        constants={
+            r"$\delta_0 / \delta$": 0.8,
+            r"$\delta_2 / \delta$": 0.1,
+            r"$\delta_3 / "
+            r"\delta$": 0.1,
+        },
         check=check_sharp,
         control={"noise": 0.97},
-        note="Not in the paper. Against Theorem 2: no 8 in the contraction, sqrt(p) "
-        "for 1 / sqrt(p) and 1 / sqrt(delta) for 1 / delta in the noise, quantiles for "
-        "Markov's inequality. The control takes 3 % off the noise term, which rare "
-        "jumps refute.",
+        note="Not in the paper. Against Theorem 2: no 8 in the contraction, "
+        r"$\sqrt{p}$ for $1 / \sqrt{p}$ and $1 / \sqrt{\delta}$ for $1 / "
+        r"\delta$ in the noise, quantiles for Markov's inequality. The control takes "
+        "3 % off the noise term, which rare jumps refute.",
         # But for the condition on Delta, which is not needed here.
         margins=lambda: assumption6(_sharp_pair().setting(failure=_FAILURE))[:-1],
     ),

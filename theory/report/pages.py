@@ -1,10 +1,11 @@
 """The papers' site: their statements, what they have wrong, and the algorithms."""
 
+import importlib.metadata
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from cfljax.statements import SEVERITIES, Erratum, Preset, site
-from theory.registry import paper_title
+from theory.registry import listed, paper_title, source_file
 from theory.report.algorithms import EXAMPLE, algorithm_pages
 from theory.sources import fingerprint
 
@@ -46,9 +47,19 @@ def write_site(
             "--out FOLDER",
         ),
         sources=fingerprint(),
+        files={row.id: source_file(row.module) for row in listed() if row.id in ids},
+        repository=_repository(),
         known=known,
         shown=shown,
     )
+
+
+def _repository() -> str:
+    """Address of the repository's files, if the installed package says one in its
+    project URL "Files"."""
+    urls = importlib.metadata.metadata("cfljax").get_all("Project-URL") or []
+    found = dict(url.split(", ", 1) for url in urls)
+    return found.get("Files", "")
 
 
 def _errata(errata: Sequence[Erratum]) -> site.Page:

@@ -73,7 +73,7 @@ def check_same_law(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict
         events.append(rejected)
     counts = tally(np.array(events))
     shares = listed(counts.events / trials, ".3f")
-    detail = f"2 x 10 points, gauss, t3 and skew2: rejected in {shares}"
+    detail = f"$2 x$ 10 points, gauss, $t_3$ and skew2: rejected in {shares}"
     return equals(
         name,
         counts,
@@ -117,7 +117,7 @@ def check_separation(_: Preset, name: str, *, corrected: bool = True) -> Verdict
     values = np.array(gaps)
     detail = (
         f"{len(values)} cases, all samples of 2 to 4 points: largest bias "
-        f"{np.max(values):.2g} sigma^2"
+        rf"${np.max(values):.2g} \sigma^2$"
     )
     return never_exceeds(
         name,
@@ -145,7 +145,7 @@ def check_variance(_: Preset, name: str, *, freedom: int = 1) -> Verdict:
     values = np.array(gaps)
     detail = (
         f"{len(values)} cases, all samples of 2 to 4 points: largest bias "
-        f"{np.max(values):.2g} sigma^2"
+        rf"${np.max(values):.2g} \sigma^2$"
     )
     return never_exceeds(
         name,
@@ -166,8 +166,8 @@ def check_unseen(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     claimed = factor * numbers * chances[:, None]
     example = float(seen[2, 8])
     detail = (
-        f"s = 5 to 1000 sigma, n to 199: ten points with s = 100 sigma show any "
-        f"variance at all with probability {example:.2g}"
+        r"$s = 5$ to $1000 \sigma$, $n$ to 199: ten points with $s = 100 \sigma$ show "
+        f"any variance at all with probability {example:.2g}"
     )
     return never_exceeds(
         name,
@@ -181,15 +181,15 @@ def check_unseen(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
 
 
 def prove_unseen(*, lost: Fraction | int = 1) -> list[Step]:
-    """s^2 is 0 where nobody has the rare value, which has the chance (1 - p)^n >= 1 - n
-    p: by induction, as (1 - n p) (1 - p) is n p^2 more than 1 - (n + 1) p, and where n
-    p > 1 there is nothing to show."""
+    r"""$s^2$ is 0 where nobody has the rare value, which has the chance $(1 - p)^n \ge
+    1 - n p$: by induction, as $(1 - n p) (1 - p)$ is $n p^2$ more than $1 - (n + 1) p$,
+    and where $n p > 1$ there is nothing to show."""
     import sympy
 
     chance, number = sympy.symbols("p n", positive=True)
     return [
         identity(
-            "(1 - n p) (1 - p) = 1 - (n + 1) p + n p^2",
+            "$(1 - n p) (1 - p) = 1 - (n + 1) p + n p^2$",
             (1 - lost * number * chance) * (1 - chance)
             - (1 - (number + 1) * chance + number * chance**2),
         )
@@ -197,46 +197,48 @@ def prove_unseen(*, lost: Fraction | int = 1) -> list[Step]:
 
 
 def prove_unbiased(*, freedom: int = 1) -> list[Step]:
-    """E sum (z_j - zbar)^2 = n sigma^2 - n sigma^2/n = (n - 1) sigma^2, as zbar has the
-    variance sigma^2/n; so E s^2 = sigma^2, also pooled, and E|zbar_a - zbar_b|^2 =
-    Delta^2 + sigma_a^2/n_a + sigma_b^2/n_b for independent clusters."""
+    r"""$E \sum (z_j - \bar z)^2 = n \sigma^2 - n \sigma^2/n = (n - 1) \sigma^2$, as
+    $\bar z$ has the variance $\sigma^2/n$; so $E s^2 = \sigma^2$, also pooled, and
+    $E|\bar z_a - \bar z_b|^2 = \Delta^2 + \sigma_a^2/n_a + \sigma_b^2/n_b$ for
+    independent clusters."""
     import sympy
 
     number, square = sympy.symbols("n sigma2", positive=True)
     return [
         identity(
-            "(n sigma^2 - n sigma^2/n)/(n - 1) = sigma^2",
+            r"$(n \sigma^2 - n \sigma^2/n)/(n - 1) = \sigma^2$",
             (number * square - number * square / number) / (number - freedom) - square,
         )
     ]
 
 
 def prove_optimum(*, power: int = 2) -> list[Step]:
-    """Assumption 5 for (j, i) at x_j*, where grad f_j = 0: |grad f_j - grad f_i|^2 =
-    |grad f_i|^2 is at least Delta^2 - D^2 0^2 = Delta^2."""
+    r"""Assumption 5 for $(j, i)$ at $x_j^*$, where $\nabla f_j = 0$: $|\nabla f_j -
+    \nabla f_i|^2 = |\nabla f_i|^2$ is at least $\Delta^2 - D^2 \cdot 0^2 = \Delta^2$.
+    """
     import sympy
 
     separation, slack = sympy.symbols("Delta D", positive=True)
     return [
         identity(
-            f"Delta^2 - D^2 0^2 = Delta^{power}",
+            rf"$\Delta^2 - D^2 \cdot 0^2 = \Delta^{{{power}}}$",
             separation**2 - slack**2 * 0 - separation**power,
         )
     ]
 
 
 def prove_optimum_printed(*, separation: Fraction = Fraction(1, 2)) -> list[Step]:
-    """For |x - a|^2/2 Assumption 5 holds with D = 0, and |grad f_i(x_j*)|^2 = Delta^2,
-    which is below Delta at Delta = 1/2."""
-    return [exactly("Delta^2 < Delta", separation**2 < separation)]
+    r"""For $|x - a|^2/2$ Assumption 5 holds with $D = 0$, and $|\nabla f_i(x_j^*)|^2 =
+    \Delta^2$, which is below $\Delta$ at $\Delta = 1/2$."""
+    return [exactly(r"$\Delta^2 < \Delta$", separation**2 < separation)]
 
 
 _POINTS = (
     row(
         id="werner.asm1",
         place="Assumption 1",
-        text="z_i of one cluster have one law: the energy test of two halves, with 19 "
-        "permutations, rejects with probability 1/20",
+        text="$z_i$ of one cluster have one law: the energy test of two halves, with "
+        "19 permutations, rejects with probability $1/20$",
         preconditions=("points of one cluster, independent",),
         check=check_same_law,
         control={"factor": 2.0},
@@ -247,40 +249,41 @@ _POINTS = (
     row(
         id="werner.asm2",
         place="Assumption 2",
-        text="|mean_a - mean_b|^2 - s_a^2/n_a - s_b^2/n_b is an unbiased estimate of "
-        "|E z_a - E z_b|^2",
-        preconditions=("points independent, s^2 with n - 1",),
+        text=r"$|\operatorname{mean}_a - \operatorname{mean}_b|^2 - s_a^2/n_a - "
+        r"s_b^2/n_b$ is an unbiased "
+        "estimate of $|E z_a - E z_b|^2$",
+        preconditions=("points independent, $s^2$ with $n - 1$",),
         check=check_separation,
         control={"corrected": False},
         proof=prove_unbiased,
         proof_control={"freedom": 0},
-        note="What Delta can be estimated from; the least over pairs is biased "
+        note=r"What $\Delta$ can be estimated from; the least over pairs is biased "
         "downwards. The control leaves the variances in.",
     ),
     row(
         id="werner.asm3",
         place="Assumption 3",
-        text="the pooled s^2, with n - 1 for each cluster, is an unbiased estimate of "
-        "sigma^2",
+        text="the pooled $s^2$, with $n - 1$ for each cluster, is an unbiased "
+        r"estimate of $\sigma^2$",
         preconditions=("points independent",),
         check=check_variance,
         control={"freedom": 0},
         proof=prove_unbiased,
         proof_control={"freedom": 0},
-        note="Unbiased, but see werner.asm3.unseen. The control divides by n.",
+        note="Unbiased, but see werner.asm3.unseen. The control divides by $n$.",
     ),
     row(
         id="werner.asm3.unseen",
         place="Assumption 3",
-        text="s^2 = 0 with probability at least 1 - n p for noise with a rare atom of "
-        "probability p",
+        text="$s^2 = 0$ with probability at least $1 - n p$ for noise with a rare "
+        "atom of probability $p$",
         preconditions=("points independent, skew2 noise",),
         check=check_unseen,
         control={"factor": 0.9},
         proof=prove_unseen,
         proof_control={"lost": Fraction(9, 10)},
         note="Exactly the noise on which Theorem 1 fails looks as if it had no "
-        "variance. The control has 0.9 n p.",
+        "variance. The control has $0.9 n p$.",
     ),
 )
 
@@ -309,11 +312,11 @@ def check_stationary(preset: Preset, name: str, *, converse: bool = False) -> Ve
             "place": np.concatenate([places, places[still]]),
             "part": np.repeat(["deviation", "stationary"], [len(places), len(most)]),
         },
-        detail=f"{len(places)} places: |f_i' - fbar'| over |fbar'| at most "
+        detail=rf"{len(places)} places: $|f_i' - \bar f'|$ over $|\bar f'|$ at most "
         f"{np.max(apart[mean[:, 0] != 0] / np.abs(mean[mean != 0])):.3f}; other "
         f"gradients at most {np.max(most):.3g} where "
-        f"{'one of the two' if converse else 'the mean'} is 0, x = "
-        f"{listed(np.unique(places[still]), 'g')}",
+        f"{'one of the two' if converse else 'the mean'} is 0, $x = "
+        f"{listed(np.unique(places[still]), 'g')}$",
     )
 
 
@@ -330,8 +333,8 @@ def check_optima(preset: Preset, name: str, *, power: int, factor: float) -> Ver
         rounding=_ROUNDING * separations**2,
         grade=Grade.EXACT,
         coordinates={"separation": separations},
-        detail=f"Delta = {listed(separations, 'g')}: squares over "
-        f"Delta^{power} = {listed(found / separations**power, 'g')}",
+        detail=rf"$\Delta = {listed(separations, 'g')}$: squares over "
+        rf"$\Delta^{{{power}}} = {listed(found / separations**power, 'g')}$",
     )
 
 
@@ -374,8 +377,8 @@ def check_smooth(
                 len(step_sizes),
             ),
         },
-        detail=f"eta = 0.01, 0.1 and 1, {cells} neighbours in [{low:g}, {high:g}]: "
-        f"slopes up to {np.max(values / bounds):.3g} of max(12, 1/eta)",
+        detail=rf"$\eta = 0.01$, 0.1 and 1, {cells} neighbours in [{low:g}, {high:g}]: "
+        rf"slopes up to {np.max(values / bounds):.3g} of $\max(12, 1/\eta)$",
     )
 
 
@@ -426,7 +429,7 @@ def check_momenta(preset: Preset, name: str, *, split: int | None = None) -> Ver
 _optima = functools.partial(
     row,
     place="Section 3.2, after Assumption 5",
-    preconditions=("f_i = |x - a_i|^2/2, |a_i - a_j| = Delta, any D",),
+    preconditions=(r"$f_i = |x - a_i|^2/2$, $|a_i - a_j| = \Delta$, any $D$",),
 )
 _smooth = functools.partial(row, place="Assumption 7, on example (a) of Figure 1")
 
@@ -434,65 +437,71 @@ _GRADIENTS = (
     row(
         id="werner.asm4.stationary",
         place="Assumption 4 and the paragraph after Assumption 5",
-        text="where Assumption 4 holds, grad fbar(x) = 0 implies grad f_i(x) = 0 for "
-        "all i of the cluster",
-        preconditions=("example (a), clients 1 and 2: A = 1 for all x, and not less",),
+        text=r"where Assumption 4 holds, $\nabla\bar f(x) = 0$ implies $\nabla f_i(x) "
+        "= 0$ for all $i$ of the cluster",
+        preconditions=(
+            "example (a), clients 1 and 2: $A = 1$ for all $x$, and not less",
+        ),
         check=check_stationary,
         control={"converse": True},
-        note="So minima are shared. For A >= 1 a client may be stationary where the "
-        "others are not, as client 2 at x = 1; for A < 1 it may not. The control "
-        "claims the converse.",
+        note=r"So minima are shared. For $A \ge 1$ a client may be stationary where "
+        "the others are not, as client 2 at $x = 1$; for $A < 1$ it may not. The "
+        "control claims the converse.",
     ),
     _optima(
         id="werner.asm5.optimum",
-        text="Assumption 5 implies |grad f_i(x_j*)|^2 >= Delta for i !~ j",
+        text=r"Assumption 5 implies $|\nabla f_i(x_j^*)|^2 \ge \Delta$ for $i \nsim "
+        "j$",
         expected=Status.VIOLATED,
         fault="misprint",
         check=functools.partial(check_optima, power=1, factor=1.0),
         control={"power": 2},
         proof=prove_optimum_printed,
         proof_control={"separation": Fraction(2)},
-        note="The units do not fit: it fails for every Delta < 1. A square is missing, "
-        "as the assumption itself tells. The control has Delta^2.",
+        note=r"The units do not fit: it fails for every $\Delta < 1$. A square is "
+        r"missing, as the assumption itself tells. The control has $\Delta^2$.",
     ),
     _optima(
         id="werner.asm5.optimum.corrected",
-        text="Assumption 5 implies |grad f_i(x_j*)|^2 >= Delta^2 for i !~ j",
+        text=r"Assumption 5 implies $|\nabla f_i(x_j^*)|^2 \ge \Delta^2$ for $i \nsim "
+        "j$",
         check=functools.partial(check_optima, power=2, factor=1.0),
         control={"factor": 1.01},
         proof=prove_optimum,
         proof_control={"power": 1},
-        note="By the assumption for (j, i), where grad f_j = 0; for (i, j) it gives "
-        "Delta^2/(1 + D^2) only. The control has 1.01 Delta^2.",
+        note=r"By the assumption for $(j, i)$, where $\nabla f_j = 0$; for $(i, j)$ "
+        r"it gives $\Delta^2/(1 + D^2)$ only. The control has $1.01 \Delta^2$.",
     ),
     _smooth(
         id="werner.asm7",
-        text="f_2 is L-smooth on the whole line with L = max(12, 1/eta)",
-        preconditions=("eta = 0.01, 0.1 and 1", "[-20, 20] for the line"),
-        claimed="some L, for all x and y",
+        text=r"$f_2$ is $L$-smooth on the whole line with $L = \max(12, 1/\eta)$",
+        preconditions=(r"$\eta = 0.01$, 0.1 and 1", "$[-20, 20]$ for the line"),
+        claimed="some $L$, for all $x$ and $y$",
         expected=Status.VIOLATED,
         fault="ours",
         check=functools.partial(check_smooth, low=-20.0, high=20.0),
         control={"low": 0.0, "high": 1.5},
-        note="f_2'' = 24 u + 36 u^2 with u = x - 1 below 1: no L at all. Theorem 3 "
-        "does not apply to the example, which nobody said. The control has [0, 1.5].",
+        note="$f_2'' = 24 u + 36 u^2$ with $u = x - 1$ below 1: no $L$ at all. "
+        "Theorem 3 does not apply to the example, which nobody said. The control has "
+        "$[0, 1.5]$.",
     ),
     _smooth(
         id="werner.asm7.corrected",
-        text="f_2 is L-smooth on [0, 1.5] with L = max(12, 1/eta)",
-        preconditions=("eta = 0.01, 0.1 and 1",),
+        text=r"$f_2$ is $L$-smooth on $[0, 1.5]$ with $L = \max(12, 1/\eta)$",
+        preconditions=(r"$\eta = 0.01$, 0.1 and 1",),
         check=functools.partial(check_smooth, low=0.0, high=1.5),
         control={"factor": 0.95},
-        note="The control has 0.95 L.",
+        note="The control has $0.95 L$.",
     ),
     row(
         id="werner.asm8",
         place="Assumption 8",
-        text="m_{i,t} and m_{j,t} have the same law for i ~ j and all t, as long as "
-        "no assignment splits the cluster",
+        text=r"$m_{i,t}$ and $m_{j,t}$ have the same law for $i \sim j$ and all "
+        "$t$, as long as no assignment splits the cluster",
         preconditions=(
             "equal losses, starts and noise within the cluster",
-            "Algorithm 4 with centres started at a member, alpha = 0.2, eta = 0.1",
+            r"Algorithm 4 with centres started at a member, $\alpha = 0.2$, $\eta = "
+            "0.1$",
         ),
         check=check_momenta,
         control={"split": 20},

@@ -198,8 +198,8 @@ def check_attack(
         rounding=_ROUNDING,
         grade=Grade.SEARCHED,
         coordinates=_where(runs, options),
-        detail=f"{sum(map(len, shift))} scenes, beta/delta 0.08 to 0.72: |v - m| over "
-        f"(beta/delta) tau at most {listed(ratio, '.2g')}; mean I "
+        detail=rf"{sum(map(len, shift))} scenes, $\beta/\delta$ 0.08 to 0.72: $|v - "
+        rf"m|$ over $(\beta/\delta) \tau$ at most {listed(ratio, '.2g')}; mean I "
         f"{listed(influence, '.2g')}",
     )
 
@@ -223,19 +223,20 @@ def check_seldom(
         tally(np.array(ratio) > factor),
         _CHANCE,
         coordinates=_told(options),
-        detail=f"{sum(map(len, ratio))} scenes, beta/delta 0.08 to 0.72: |v - m| over "
-        f"(beta/delta) tau at most {listed(map(np.max, ratio), '.2g')}",
+        detail=rf"{sum(map(len, ratio))} scenes, $\beta/\delta$ 0.08 to 0.72: $|v - "
+        rf"m|$ over $(\beta/\delta) \tau$ at most {listed(map(np.max, ratio), '.2g')}",
     )
 
 
 def prove_edge(*, share: Fraction = Fraction(999, 1000)) -> list[Step]:
-    """While all of the target's honest points are in the ball and no other honest one
-    is, a round takes e = v - m to (1 - delta) e + w, w the bad points' part.
+    r"""While all of the target's honest points are in the ball and no other honest one
+    is, a round takes $e = v - m$ to $(1 - \delta) e + w$, $w$ the bad points' part.
 
-    Each bad point in the ball is at most tau from v, so that |w| <= beta tau, and |e_l|
-    <= (1 - delta)^l |e_0| + beta tau/delta: nobody moves the centre further in the end.
-    Points at v + 0.999 tau u have w = 0.999 beta tau u, and e converges to the fixed
-    point 0.999 (beta/delta) tau u, at the rate 1 - delta.
+    Each bad point in the ball is at most $\tau$ from $v$, so that $|w| \le \beta \tau$,
+    and $|e_l| \le (1 - \delta)^l |e_0| + \beta \tau/\delta$: nobody moves the centre
+    further in the end. Points at $v + 0.999 \tau u$ have $w = 0.999 \beta \tau u$, and
+    $e$ converges to the fixed point $0.999 (\beta/\delta) \tau u$, at the rate $1 -
+    \delta$.
     """
     import sympy
 
@@ -243,12 +244,12 @@ def prove_edge(*, share: Fraction = Fraction(999, 1000)) -> list[Step]:
     limit, most = share * beta * radius / delta, beta * radius / delta
     return [
         identity(
-            "(1 - delta) beta tau/delta + beta tau = beta tau/delta",
+            r"$(1 - \delta) \beta \tau/\delta + \beta \tau = \beta \tau/\delta$",
             (1 - delta) * most + beta * radius - most,
         ),
         identity(
-            "e = 0.999 beta tau/delta is at rest under e -> (1 - delta) e + 0.999 beta "
-            "tau",
+            r"$e = 0.999 \beta \tau/\delta$ is at rest under $e \to (1 - \delta) e + "
+            r"0.999 \beta \tau$",
             (1 - delta) * limit + sympy.Rational(999, 1000) * beta * radius - limit,
         ),
     ]
@@ -266,9 +267,9 @@ def check_edge(preset: Preset, name: str, *, share: float = 0.999) -> Verdict:
         rounding=_ROUNDING,
         grade=Grade.SEARCHED,
         coordinates=_where([run]),
-        detail=f"{len(ratio)} scenes, beta/delta 0.08 to 0.72: |v - m| over "
-        f"(beta/delta) tau from {np.min(ratio):.4f} to {np.max(ratio):.4f}; mean I "
-        f"{np.mean(run.excess / run.reach**2):.3f}",
+        detail=rf"{len(ratio)} scenes, $\beta/\delta$ 0.08 to 0.72: $|v - m|$ over "
+        rf"$(\beta/\delta) \tau$ from {np.min(ratio):.4f} to {np.max(ratio):.4f}; mean "
+        f"$I$ {np.mean(run.excess / run.reach**2):.3f}",
     )
 
 
@@ -278,10 +279,10 @@ _once = functools.partial(
     place="Section 3.1.1, threat model; Lemma 5",
     preconditions=(
         "all honest points of the target end within the ball: below breakdown",
-        "K = 4, n_i = 25, N = 125, d = 10, sigma = 1, Delta = 200, tau = sqrt(delta_i "
-        "sigma Delta), |m| about 3 and 30",
+        r"$K = 4$, $n_i = 25$, $N = 125$, $d = 10$, $\sigma = 1$, $\Delta = 200$, "
+        r"$\tau = \sqrt{\delta_i \sigma \Delta}$, $|m|$ about 3 and 30",
     ),
-    claimed="extra squared error of order beta_i sigma Delta",
+    claimed=r"extra squared error of order $\beta_i \sigma \Delta$",
 )
 
 
@@ -304,12 +305,13 @@ def _attack(
     kind = (
         "In the scenes drawn, a search for a violation of what is sure."
         if sure
-        else "In scenes drawn at random, beta/delta 0.08, 0.24, 0.48 or 0.72."
+        else r"In scenes drawn at random, $\beta/\delta$ 0.08, 0.24, 0.48 or 0.72."
     )
     return _once(
         id=f"werner.byz.{label}",
-        text=f"attackers that send {sent} move the centre by at most {most:g} "
-        f"(beta_i/delta_i) tau{'' if sure else ', with probability 0.9 or more'}",
+        text=f"attackers that send {sent} move the centre by at most "
+        rf"${most:g} (\beta_i/\delta_i) \tau$"
+        f"{'' if sure else ', with probability 0.9 or more'}",
         constants={"share": most} | ({} if sure else {"chance": _CHANCE}),
         check=functools.partial(
             check_attack if sure else check_seldom,
@@ -318,37 +320,38 @@ def _attack(
             factor=most,
         ),
         control=control,
-        note="Nobody moves it by more than (beta_i/delta_i) tau, I = 1 "
-        f"(werner.byz.edge_adaptive). {kind} Quadratic in beta_i. The control {how}.",
+        note=r"Nobody moves it by more than $(\beta_i/\delta_i) \tau$, $I = 1$ "
+        rf"(werner.byz.edge_adaptive). {kind} Quadratic in $\beta_i$. The control "
+        f"{how}.",
     )
 
 
 _ATTACKS = (
     _once(
         id="werner.byz.edge_adaptive",
-        text="attackers that send v_{l-1} + 0.999 tau u in each round move the centre "
-        "by 0.999 (beta_i/delta_i) tau: I = 1, the most of all",
+        text=r"attackers that send $v_{l-1} + 0.999 \tau u$ in each round move the "
+        r"centre by $0.999 (\beta_i/\delta_i) \tau$: $I = 1$, the most of all",
         check=check_edge,
         control={"share": 1.0},
         proof=prove_edge,
         proof_control={"share": Fraction(1)},
-        note="The squared error is beta_i^2 sigma Delta/delta_i. Clients that send "
-        "once cannot do this. The control, and that of the proof, claim all of (beta_i/"
-        "delta_i) tau.",
+        note=r"The squared error is $\beta_i^2 \sigma \Delta/\delta_i$. Clients that "
+        "send once cannot do this. The control, and that of the proof, claim all of "
+        r"$(\beta_i/\delta_i) \tau$.",
     ),
-    _attack("edge_static", "edge_static", "v_0 + 0.999 tau u", 1.0, 0.9),
+    _attack("edge_static", "edge_static", r"$v_0 + 0.999 \tau u$", 1.0, 0.9),
     _attack(
         "staged",
         "staged",
-        "v_0 + 0.999 tau (1 + q/n_i) u, q = 0 .. n_b - 1",
+        r"$v_0 + 0.999 \tau (1 + q/n_i) u$, $q = 0 \ldots n_b - 1$",
         1.0,
         0.85,
     ),
-    _attack("signflip", "sign_flip", "-m", 1.0, 0.85),
+    _attack("signflip", "sign_flip", "$-m$", 1.0, 0.85),
     _attack(
         "ipm",
         "ipm",
-        "-eps m, eps = 0.1, 0.5, 1, 5",
+        r"$-\varepsilon m$, $\varepsilon = 0.1$, 0.5, 1, 5",
         1.0,
         0.85,
         tuple({"epsilon": epsilon} for epsilon in (0.1, 0.5, 1.0, 5.0)),
@@ -356,13 +359,15 @@ _ATTACKS = (
     _attack(
         "alie",
         "alie",
-        "m - z s, z by the formula, 1 and 2",
+        "$m - z s$, $z$ by the formula, 1 and 2",
         0.5,
         0.25,
         ({}, {"z": 1.0}, {"z": 2.0}),
     ),
-    _attack("gauss", "gaussian", "m + 10 s N(0, I)", 1.0, 0.1),
-    _attack("mimic", "mimic", "copies of the honest point farthest along u", 0.5, 0.1),
+    _attack("gauss", "gaussian", "$m + 10 s N(0, I)$", 1.0, 0.1),
+    _attack(
+        "mimic", "mimic", "copies of the honest point farthest along $u$", 0.5, 0.1
+    ),
     _attack("othermean", "other_mean", "the mean of the other clusters", _REJECTED),
     _attack(
         "bitflip",
@@ -421,14 +426,14 @@ def check_breakdown(preset: Preset, name: str, *, factor: float = _BROKEN) -> Ve
         for first in firsts:
             values.append(abs(first - (1 - factor / radius)))
     shown = ", ".join(
-        f"{np.min(firsts):.2f} to {np.max(firsts):.2f} (tau = {radius:g})"
+        rf"{np.min(firsts):.2f} to {np.max(firsts):.2f} $(\tau = {radius:g})$"
         for radius, firsts in zip(_BALLS, found, strict=True)
     )
     return at_most(
         name,
         tally(np.array(values) > _WIDTH),
         _MOST,
-        detail=f"n_i = 50, d = 10: breakdown at beta/delta = {shown}",
+        detail=rf"$n_i = 50$, $d = 10$: breakdown at $\beta/\delta = {shown}$",
     )
 
 
@@ -498,8 +503,8 @@ def check_percentile(preset: Preset, name: str, *, threshold: int = 20) -> Verdi
             "members": np.tile(np.array(_CAUGHT, float), len(_DISTANCES)),
             "separation": np.repeat(_DISTANCES, len(_CAUGHT)),
         },
-        detail=f"n_i = {listed(_CAUGHT)} of {_POINTS}: median shifts "
-        f"{listed(middle[0], '.3g')} at Delta = 100, {listed(middle[1], '.3g')} at "
+        detail=f"$n_i = {listed(_CAUGHT)}$ of {_POINTS}: median shifts "
+        rf"{listed(middle[0], '.3g')} at $\Delta = 100$, {listed(middle[1], '.3g')} at "
         "10000",
     )
 
@@ -521,9 +526,9 @@ def check_gap(preset: Preset, name: str, *, gap: str = "outer") -> Verdict:
         tally((found < _APART / 2) | (inner > _FLOAT32)),
         _EXCEPT,
         coordinates={"members": np.array(_OWNS, float)},
-        detail=f"n_i = 25, 40 of {_POINTS}, Delta = {_APART:g}, one attacker at 10 "
-        f"Delta: {gap} gap at least {listed(np.min(found, axis=1), '.0f')}, inner gap "
-        f"at most {listed(np.max(inner, axis=1), '.2g')}",
+        detail=rf"$n_i = 25$, 40 of {_POINTS}, $\Delta = {_APART:g}$, one attacker at "
+        rf"$10 \Delta$: {gap} gap at least {listed(np.min(found, axis=1), '.0f')}, "
+        f"inner gap at most {listed(np.max(inner, axis=1), '.2g')}",
     )
 
 
@@ -531,47 +536,52 @@ _BREAKDOWN = (
     row(
         id="werner.byz.breakdown",
         place="Section 3.1.1, threat model",
-        text="under the adaptive edge the least beta_i/delta_i with |v - m|^2 > 4 "
-        "tau^2 is 1 - 0.65 sigma/tau within 0.055, with probability 0.6 or more",
+        text=r"under the adaptive edge the least $\beta_i/\delta_i$ with $|v - m|^2 > "
+        r"4 \tau^2$ is $1 - 0.65 \sigma/\tau$ within 0.055, with probability 0.6 or "
+        "more",
         preconditions=(
-            "n_i = 50, d = 10, isotropic normal noise",
-            "tau = 6, 9 or 12 sigma, all as likely",
+            "$n_i = 50$, $d = 10$, isotropic normal noise",
+            r"$\tau = 6$, 9 or $12 \sigma$, all as likely",
         ),
         constants={"share": _BROKEN, "distance": _WIDTH, "chance": _MOST},
-        claimed="beta_i <= c delta_i, c unnamed",
+        claimed=r"$\beta_i \le c \delta_i$, $c$ unnamed",
         check=check_breakdown,
         control={"factor": 1.5},
-        note="The constant of beta_i <~ delta_i is below 1, and 0.65 is a fit for "
-        "these three. The control claims 1 - 1.5 sigma/tau.",
+        note=r"The constant of $\beta_i \lesssim \delta_i$ is below 1, and 0.65 is a "
+        r"fit for these three. The control claims $1 - 1.5 \sigma/\tau$.",
     ),
     row(
         id="werner.byz.percentile",
         place="Section 4.2, hyperparameters",
-        text="with the 20th percentile of N = 100 distances as the radius the centre "
-        "stays within 0.6 sigma if the cluster has n_i >= 20; else it moves by at "
-        "least 0.89 (1 - n_i/20) Delta, and at Delta = 100 by no more than 0.91 of it; "
-        "each with probability 0.8 or more",
+        text="with the 20th percentile of $N = 100$ distances as the radius the "
+        r"centre stays within $0.6 \sigma$ if the cluster has $n_i \ge 20$; else it "
+        r"moves by at least $0.89 (1 - n_i/20) \Delta$, and at $\Delta = 100$ by no "
+        "more than 0.91 of it; each with probability 0.8 or more",
         preconditions=(
-            "10 attackers at 0.9 Delta, the others at Delta = 100 and 10^4 sigma",
-            "normal noise, d = 5, n_i = 10 to 40",
+            r"10 attackers at $0.9 \Delta$, the others at $\Delta = 100$ and $10^4 "
+            r"\sigma$",
+            "normal noise, $d = 5$, $n_i = 10$ to 40",
         ),
         constants={"within": 0.6, "beyond": 0.89, "chance": _EXCEPT},
-        claimed="used for MNIST, where delta_i = 1/4",
+        claimed=r"used for MNIST, where $\delta_i = 1/4$",
         check=check_percentile,
         control={"threshold": 19},
-        note="The ball holds 20 points, whoever they are: protection needs n_i >= 1 + "
-        "floor(q (N - 1)). Now and then noise takes the centre elsewhere, as with n_i "
-        "= 19. Theorem 1 does not cover such radii. The control claims protection "
-        "from 19 on.",
+        note=r"The ball holds 20 points, whoever they are: protection needs $n_i \ge "
+        r"1 + \lfloor q (N - 1) \rfloor$. Now and then noise takes the centre "
+        "elsewhere, as with $n_i = 19$. Theorem 1 does not cover such radii. The "
+        "control claims protection from 19 on.",
     ),
     row(
         id="werner.byz.outer_gap",
         place="Released code, a radius by clusters of distances",
-        text="one attacker at 10 Delta opens the ball of the outer gap to all honest "
-        "points, and moves the centre by at least Delta/2; with the inner gap it does "
-        "not move it at all, up to 0.001 sigma of rounding; with probability 0.8 or "
-        "more",
-        preconditions=("N = 100, n_i = 25 and 40, Delta = 1000 sigma, normal noise",),
+        text=r"one attacker at $10 \Delta$ opens the ball of the outer gap to all "
+        r"honest points, and moves the centre by at least $\Delta/2$; with the inner "
+        r"gap it does not move it at all, up to $0.001 \sigma$ of rounding; with "
+        "probability 0.8 or more",
+        preconditions=(
+            r"$N = 100$, $n_i = 25$ and 40, $\Delta = 1000 \sigma$, normal "
+            "noise",
+        ),
         constants={"beyond": 0.5, "chance": _EXCEPT},
         claimed="a rule of the code, not of the paper",
         check=check_gap,
@@ -668,9 +678,9 @@ def check_training(
             "part": np.repeat(["largest", "at the end"], len(last)),
             "draw": np.tile(np.arange(len(last)), 2),
         },
-        detail=f"{gaps.shape[0]} runs of {gaps.shape[1]} rounds, beta/delta = 1/2: gap "
-        f"over (beta/delta) tau at most {np.max(gaps) / _REACH:.3f}, at the end "
-        f"{np.mean(last) / _REACH:.3f}; |grad f_i|^2 at the end "
+        detail=rf"{gaps.shape[0]} runs of {gaps.shape[1]} rounds, $\beta/\delta = "
+        rf"1/2$: gap over $(\beta/\delta) \tau$ at most {np.max(gaps) / _REACH:.3f}, "
+        rf"at the end {np.mean(last) / _REACH:.3f}; $|\nabla f_i|^2$ at the end "
         f"{np.mean(squares[:, -1]):.2f}, floor {_REACH**2:.2f}",
     )
 
@@ -682,8 +692,8 @@ def check_alternating(preset: Preset, name: str, *, factor: float = 0.2) -> Verd
         name,
         tally(np.max(gaps, axis=1) > factor * _REACH),
         _EXCEPT,
-        detail=f"{gaps.shape[0]} runs of {gaps.shape[1]} rounds, beta/delta = 1/2: gap "
-        f"over (beta/delta) tau at most {np.max(gaps) / _REACH:.3f}",
+        detail=rf"{gaps.shape[0]} runs of {gaps.shape[1]} rounds, $\beta/\delta = "
+        rf"1/2$: gap over $(\beta/\delta) \tau$ at most {np.max(gaps) / _REACH:.3f}",
     )
 
 
@@ -692,35 +702,36 @@ _run = functools.partial(
     place="Sections 3.1.1 and 3.2, Algorithm 2",
     preconditions=(
         "no honest point of the cluster leaves the ball: below breakdown",
-        "f_i = |x - a_i|^2/2, n_i = 20, N = 100, 10 attackers, Delta = 200 sigma, tau "
-        "= sqrt(delta_i sigma Delta)",
+        r"$f_i = |x - a_i|^2/2$, $n_i = 20$, $N = 100$, 10 attackers, $\Delta = 200 "
+        r"\sigma$, $\tau = \sqrt{\delta_i \sigma \Delta}$",
     ),
-    claimed="beta_i sigma Delta in (3), by Theorem 3",
+    claimed=r"$\beta_i \sigma \Delta$ in (3), by Theorem 3",
 )
 
 _TRAINING = (
     _run(
         id="werner.byz.labelflip",
-        text="attackers that train on -y move gradients along a run by at most "
-        "(beta_i/delta_i) tau",
+        text="attackers that train on $-y$ move gradients along a run by at most "
+        r"$(\beta_i/\delta_i) \tau$",
         check=functools.partial(check_training, kind="labelflip"),
         control={"factor": 0.3},
-        note="The lie is at 2 |a_i| from the truth, in the ball here, and weaker than "
-        "the edge. The control claims 0.3 of it.",
+        note="The lie is at $2 |a_i|$ from the truth, in the ball here, and weaker "
+        "than the edge. The control claims 0.3 of it.",
     ),
     _run(
         id="werner.byz.time_coupled",
-        text="the adaptive edge in one direction for a whole run moves gradients by at "
-        "most (beta_i/delta_i) tau, and by 0.9 of it in the end",
+        text="the adaptive edge in one direction for a whole run moves gradients by "
+        r"at most $(\beta_i/\delta_i) \tau$, and by 0.9 of it in the end",
         check=functools.partial(check_training, kind="time_coupled", least=0.9),
         control={"factor": 0.9},
-        note="A floor of (beta/delta)^2 tau^2 for |grad f_i|^2 that no number of "
-        "rounds lowers: tau must fall with the noise. The control claims 0.9.",
+        note=r"A floor of $(\beta/\delta)^2 \tau^2$ for $|\nabla f_i|^2$ that no "
+        r"number of rounds lowers: $\tau$ must fall with the noise. The control "
+        "claims 0.9.",
     ),
     _run(
         id="werner.byz.alternating",
-        text="the same push in turns on both sides moves gradients by at most 0.2 "
-        "(beta_i/delta_i) tau, with probability 0.8 or more for a run",
+        text="the same push in turns on both sides moves gradients by at most $0.2 "
+        r"(\beta_i/\delta_i) \tau$, with probability 0.8 or more for a run",
         constants={"share": 0.2, "chance": _EXCEPT},
         check=check_alternating,
         control={"factor": 0.02},
@@ -728,8 +739,9 @@ _TRAINING = (
     ),
     _run(
         id="werner.byz.sleeper",
-        text="attackers that are honest for half of a run, then on the adaptive edge, "
-        "move gradients by at most (beta_i/delta_i) tau, and by 0.9 of it in the end",
+        text="attackers that are honest for half of a run, then on the adaptive "
+        r"edge, move gradients by at most $(\beta_i/\delta_i) \tau$, and by 0.9 of it "
+        "in the end",
         check=functools.partial(check_training, kind="sleeper", least=0.9),
         control={"factor": 0.9},
         note="Trust that is earned buys nothing: the rule has no memory. The control "

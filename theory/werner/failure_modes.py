@@ -55,7 +55,7 @@ def check_gradients(_: Preset, name: str, *, third: float) -> Verdict:
     """eta times the gradients at 1.5 are 1/2, 1/2 and `third`."""
     found = np.concatenate([eta * gradients_a(np.array(1.5), eta) for eta in _STEPS])
     claimed = np.tile([0.5, 0.5, third], len(_STEPS))
-    detail = f"gradients times eta: {listed(found[:3], 'g')}"
+    detail = rf"gradients times $\eta$: {listed(found[:3], 'g')}"
     return never_exceeds(
         name,
         np.abs(found - claimed),
@@ -71,28 +71,29 @@ def check_gradients(_: Preset, name: str, *, third: float) -> Verdict:
 
 
 def prove_gradients(*, third: Fraction = Fraction(-1, 2)) -> list[Step]:
-    """At 3/2: f_1' = x/(3 eta), f_2' = (x - 1)/eta as x >= 1, f_3' = (x - 2)/eta."""
+    r"""At $3/2$: $f_1' = x/(3 \eta)$, $f_2' = (x - 1)/\eta$ as $x \ge 1$, $f_3' = (x -
+    2)/\eta$."""
     place = Fraction(3, 2)
     found = place / 3, place - 1, place - 2
     return [
         exactly(
-            f"eta times the gradients at 3/2 are 1/2, 1/2 and {third}",
+            rf"$\eta$ times the gradients at $3/2$ are $1/2$, $1/2$ and {third}",
             found == (Fraction(1, 2), Fraction(1, 2), third),
         )
     ]
 
 
 def prove_gradients_differ(*, printed: Fraction = Fraction(1, 2)) -> list[Step]:
-    """The third is (3/2 - 2)/eta, which is not what is printed."""
-    return [exactly("3/2 - 2 is not 1/2", Fraction(3, 2) - 2 != printed)]
+    r"""The third is $(3/2 - 2)/\eta$, which is not what is printed."""
+    return [exactly("$3/2 - 2$ is not $1/2$", Fraction(3, 2) - 2 != printed)]
 
 
 def prove_stuck(*, first: Fraction = Fraction(-3, 2)) -> list[Step]:
-    """At the models -3/2 and 0 client 1, with (x + 1/2)^2, has the losses 1 and 1/4,
-    and client 2, with (x - 1/2)^2, 4 and 1/4: both choose the second model. Its
-    gradients there are 1 and -1, whose mean is 0 (Option I); local steps of any number
-    take it to -a and a (Option II), whose mean is 0, as the losses are mirror images.
-    The first model is nobody's, and stays."""
+    """At the models $-3/2$ and 0 client 1, with $(x + 1/2)^2$, has the losses 1 and
+    $1/4$, and client 2, with $(x - 1/2)^2$, 4 and $1/4$: both choose the second model.
+    Its gradients there are 1 and $-1$, whose mean is 0 (Option I); local steps of any
+    number take it to -a and a (Option II), whose mean is 0, as the losses are mirror
+    images. The first model is nobody's, and stays."""
     import sympy
 
     step, count = sympy.symbols("eta tau", positive=True)
@@ -101,7 +102,7 @@ def prove_stuck(*, first: Fraction = Fraction(-3, 2)) -> list[Step]:
     losses = [(first + shift) ** 2 for shift in (Fraction(1, 2), Fraction(-1, 2))]
     return [
         exactly(
-            "both clients have the smaller loss, 1/4, at the second model",
+            "both clients have the smaller loss, $1/4$, at the second model",
             all(loss > Fraction(1, 4) for loss in losses),
         ),
         exactly("2 (0 + 1/2) + 2 (0 - 1/2) = 0", 2 * Fraction(1, 2) - 1 == 0),
@@ -170,7 +171,7 @@ def check_myopic(_: Preset, name: str, *, second: float = 1.0) -> Verdict:
             "rounds": np.tile(rounds + 1, len(_STEPS)),
             "client": np.tile(client, len(_STEPS)),
         },
-        detail=f"eta = {listed(_STEPS)}, {_ROUNDS} rounds: models end at "
+        detail=rf"$\eta = {listed(_STEPS)}$, {_ROUNDS} rounds: models end at "
         f"{listed(models[-1], '.1g')}",
     )
 
@@ -231,7 +232,7 @@ def check_basin(preset: Preset, name: str, *, share: float = 0.5) -> Verdict:
     loss = (models[..., None, :] - np.array([[-0.5], [0.5]])) ** 2
     choice = np.argmin(loss, axis=-1)
     found = np.mean(choice[..., 0] == choice[..., 1])
-    detail = f"{cells}^2 starts: {100 * found:.2f} % end with one model for both"
+    detail = f"${cells}^2$ starts: {100 * found:.2f} % end with one model for both"
     return never_exceeds(
         name,
         abs(found - share),
@@ -281,13 +282,13 @@ def check_clustered(
 
 
 def prove_clustered(*, optimum: Fraction = Fraction(1, 3)) -> list[Step]:
-    """The mean gradient of (1), with g_3 = x - 0 or x - 1 each with chance 1/2, is x -
-    (0 + 1/2 + 1/2)/3. There g_1 = x > 0 > g_2 = x - 1/2; g_3 = x has the sign of g_1,
-    so that the least largest cosine parts {1,3} and {2}; g_3 = x - 1 has that of g_2
-    and parts {1} and {2,3}."""
+    r"""The mean gradient of (1), with $g_3 = x - 0$ or $x - 1$ each with chance $1/2$,
+    is $x - (0 + 1/2 + 1/2)/3$. There $g_1 = x > 0 > g_2 = x - 1/2$; $g_3 = x$ has the
+    sign of $g_1$, so that the least largest cosine parts $\{1, 3\}$ and $\{2\}$; $g_3 =
+    x - 1$ has that of $g_2$ and parts $\{1\}$ and $\{2, 3\}$."""
     third = [optimum - zero for zero in (0, 1)]
     return [
-        exactly("3 x - (0 + 1/2 + 1/2) = 0 at the optimum", 3 * optimum == 1),
+        exactly("$3 x - (0 + 1/2 + 1/2) = 0$ at the optimum", 3 * optimum == 1),
         exactly(
             "the signs there are +, -, and + or -",
             optimum > 0 > optimum - Fraction(1, 2) and third[0] > 0 > third[1],
@@ -296,20 +297,20 @@ def prove_clustered(*, optimum: Fraction = Fraction(1, 3)) -> list[Step]:
 
 
 def prove_never_alone(*, optimum: Fraction = Fraction(1, 4)) -> list[Step]:
-    """1/4 is not the zero of x - 1/3; and at 1/4 {1,2} and {3} would need g_1 and g_2
-    of one sign, but they are 1/4 and -1/4."""
+    r"""$1/4$ is not the zero of $x - 1/3$; and at $1/4$ $\{1, 2\}$ and $\{3\}$ would
+    need $g_1$ and $g_2$ of one sign, but they are $1/4$ and $-1/4$."""
     return [
-        exactly("1/4 - 1/3 is not 0", optimum - Fraction(1, 3) != 0),
-        exactly("g_1 > 0 > g_2", optimum > 0 > optimum - Fraction(1, 2)),
+        exactly("$1/4 - 1/3$ is not 0", optimum - Fraction(1, 3) != 0),
+        exactly("$g_1 > 0 > g_2$", optimum > 0 > optimum - Fraction(1, 2)),
     ]
 
 
 def prove_balls(*, radius: Fraction = Fraction(1, 2)) -> list[Step]:
-    """With |B| = 1, whatever x and the outcome, |g_1 - g_2| = 1/2 and |g_2 - g_3| is
-    1/2: client 2's ball holds both others or neither, for every radius."""
+    """With $|B| = 1$, whatever $x$ and the outcome, $|g_1 - g_2| = 1/2$ and $|g_2 -
+    g_3|$ is $1/2$: client 2's ball holds both others or neither, for every radius."""
     gaps = {abs(Fraction(1, 2) - zero) for zero in (0, 1)}
     return [
-        exactly("|g_2 - g_3| = 1/2 = |g_1 - g_2| for both outcomes", gaps == {radius})
+        exactly("$|g_2 - g_3| = 1/2 = |g_1 - g_2|$ for both outcomes", gaps == {radius})
     ]
 
 
@@ -319,29 +320,31 @@ def check_conclusion(preset: Preset, name: str, *, share: float = 0.5) -> Verdic
     return combine(
         name,
         [check(wrong=(0, 2), share=0.5), check(wrong=(1, 2), share=share)],
-        detail="at 1/3: {1,3} and {2}, or {1} and {2,3}, each with probability 1/2",
+        detail=r"at $1/3$: $\{1, 3\}$ and $\{2\}$, or $\{1\}$ and $\{2, 3\}$, "
+        "each with probability $1/2$",
     )
 
 
 _section = functools.partial(row, place="Section 2.1, Figure 1")
 _clustered = functools.partial(
-    _section, preconditions=("example (c), weights 1/N as in (1), cosine bipartition",)
+    _section,
+    preconditions=("example ($c$), weights $1/N$ as in (1), cosine bipartition",),
 )
 
 _FAILURES = (
     _section(
         id="werner.ex1a",
-        text="Algorithm 1 on example (a) from 1.5: {1,2} and {3} in the first round, "
-        "models (1, 1, 2), then {1} and {2,3} for ever; models to (0, 1, 2), all "
-        "gradients to 0, client 2 at an inflection",
-        preconditions=("K = 2, exact 2-means, eta = 0.01, 0.1 and 1",),
+        text=r"Algorithm 1 on example (a) from 1.5: $\{1, 2\}$ and $\{3\}$ in the "
+        r"first round, models $(1, 1, 2)$, then $\{1\}$ and $\{2, 3\}$ for ever; "
+        "models to $(0, 1, 2)$, all gradients to 0, client 2 at an inflection",
+        preconditions=(r"$K = 2$, exact 2-means, $\eta = 0.01$, 0.1 and 1",),
         check=check_myopic,
         control={"second": 0.0},
         note="The control claims that client 2 reaches its minimum.",
     ),
     _section(
         id="werner.ex1a.gradients",
-        text="the gradients at 1.5 are 1/(2 eta), 1/(2 eta) and 1/(2 eta)",
+        text=r"the gradients at 1.5 are $1/(2 \eta)$, $1/(2 \eta)$ and $1/(2 \eta)$",
         preconditions=("example (a)",),
         expected=Status.VIOLATED,
         fault="misprint",
@@ -349,35 +352,35 @@ _FAILURES = (
         control={"third": -0.5},
         proof=prove_gradients_differ,
         proof_control={"printed": Fraction(-1, 2)},
-        note="A sign is missing, in print or in our copy. The control claims -1/(2 "
-        "eta).",
+        note="A sign is missing, in print or in our copy. The control claims $-1/(2 "
+        r"\eta)$.",
     ),
     _section(
         id="werner.ex1a.gradients.corrected",
-        text="the gradients at 1.5 are 1/(2 eta), 1/(2 eta) and -1/(2 eta)",
+        text=r"the gradients at 1.5 are $1/(2 \eta)$, $1/(2 \eta)$ and $-1/(2 \eta)$",
         preconditions=("example (a)",),
         check=functools.partial(check_gradients, third=-0.5),
         control={"third": -0.49},
         proof=prove_gradients,
         proof_control={"third": Fraction(1, 2)},
-        note="The control claims -0.49/eta.",
+        note=r"The control claims $-0.49/\eta$.",
     ),
     _section(
         id="werner.ex1b",
-        text="IFCA on example (b) from -1.5 and 0: both clients choose the second "
-        "model, and no model ever moves, with Option I or II",
-        preconditions=("f_1 = (x + 1/2)^2, f_2 = (x - 1/2)^2, exact gradients",),
+        text="IFCA on example ($b$) from $-1.5$ and 0: both clients choose the "
+        "second model, and no model ever moves, with Option I or II",
+        preconditions=("$f_1 = (x + 1/2)^2$, $f_2 = (x - 1/2)^2$, exact gradients",),
         check=check_ifca,
         control={"first": -0.6},
         proof=prove_stuck,
         proof_control={"first": Fraction(-3, 5)},
-        note="HypCluster is Option II. The control starts from -0.6 and 0.",
+        note="HypCluster is Option II. The control starts from $-0.6$ and 0.",
     ),
     _section(
         id="werner.ex1b.basin",
-        text="IFCA is sensitive to its start: from half of all starts in [-2, 2]^2 "
+        text="IFCA is sensitive to its start: from half of all starts in $[-2, 2]^2$ "
         "both clients end with one model",
-        preconditions=("example (b), Option I, eta = 0.2, starts on a grid",),
+        preconditions=(r"example ($b$), Option I, $\eta = 0.2$, starts on a grid",),
         constants={"share": 0.5},
         claimed="brittle and sensitive to initialisation",
         check=check_basin,
@@ -386,22 +389,23 @@ _FAILURES = (
     ),
     _clustered(
         id="werner.ex1c",
-        text="FedAvg's optimum is 1/4, and Clustered FL parts {1,2} and {3} there "
-        "with probability 1/2",
+        text=r"FedAvg's optimum is $1/4$, and Clustered FL parts $\{1, 2\}$ and "
+        r"$\{3\}$ there with probability $1/2$",
         expected=Status.VIOLATED,
         fault="printed",
         check=functools.partial(check_clustered, optimum=0.25, wrong=(0, 1), share=0.5),
         control={"optimum": 1 / 3, "wrong": (0, 2)},
         proof=prove_never_alone,
         proof_control={"optimum": Fraction(1, 3)},
-        note="1/4 is the mean of the clusters' optima. At 1/4 or 1/3, g_3 = x has "
-        "the sign of g_1. The control claims 1/3, and {1,3} and {2}.",
+        note="$1/4$ is the mean of the clusters' optima. At $1/4$ or $1/3$, $g_3 = "
+        r"x$ has the sign of $g_1$. The control claims $1/3$, and $\{1, 3\}$ and "
+        r"$\{2\}$.",
     ),
     _clustered(
         id="werner.ex1c.corrected",
-        text="FedAvg's optimum is 1/3; Clustered FL finds {1,3} and {2} with "
-        "probability 1/2, else the truth {1} and {2,3}: 2 and 3 are parted with "
-        "probability 1/2",
+        text=r"FedAvg's optimum is $1/3$; Clustered FL finds $\{1, 3\}$ and "
+        r"$\{2\}$ with probability $1/2$, else the truth $\{1\}$ and $\{2, "
+        r"3\}$: 2 and 3 are parted with probability $1/2$",
         check=check_conclusion,
         control={"share": 0.4},
         proof=prove_clustered,
@@ -453,8 +457,8 @@ def check_theory_radius(_: Preset, name: str, *, tau_eta: float = 0.0) -> Verdic
     """With sigma = 0, tau = sqrt(delta sigma Delta) = 0, client 2 reaches 0."""
     found = np.abs(_run_a((tau_eta,))[:, 0, 1])
     detail = (
-        f"eta = {listed(_SLOW)}, tau eta = {tau_eta:g}: client 2 "
-        f"ends at {listed(found, '.3g')}"
+        rf"$\eta = {listed(_SLOW)}$, $\tau \eta = {tau_eta:g}$: client 2 ends at "
+        f"{listed(found, '.3g')}"
     )
     return never_exceeds(
         name,
@@ -477,7 +481,7 @@ def check_window(
     second = right[..., 1] != ((scaled >= 1 / 3) & (scaled < second_below))
     values = np.concatenate([everybody, second], axis=None).astype(float)
     detail = (
-        f"{len(_SLOW)} step sizes, {len(_RADII)} radii from 0 to 1.2/eta: "
+        rf"{len(_SLOW)} step sizes, {len(_RADII)} radii from 0 to $1.2/\eta$: "
         f"{np.sum(values):.0f} claims of {len(values)} fail"
     )
     return never_exceeds(
@@ -544,8 +548,8 @@ def check_balls(_: Preset, name: str, *, batch: int = 1, share: float = 0.5) -> 
         chances, right = ball_chances(batch, float(radius))
         found.append(float(np.sum(chances[right == 2])))
     detail = (
-        f"|B| = {batch}, radii 0 to {radii[-1]:.2f}: the balls of clients 1 and "
-        f"2 are their clusters with probability at most {max(found):.3g}"
+        f"$|B| = {batch}$, radii 0 to {radii[-1]:.2f}: the balls of clients 1 and 2 "
+        f"are their clusters with probability at most {max(found):.3g}"
     )
     return never_exceeds(
         name,
@@ -621,8 +625,8 @@ def check_batches(
     )
     shown = listed(np.mean(samples, axis=1), ".4f")
     detail = (
-        f"|B| = {listed(batches)}, radius 1/4: balls are wrong w.p. "
-        f"{listed(wrong, '.1g')}; models minus (0, 1/2, 1/2): {shown}"
+        f"$|B| = {listed(batches)}$, radius $1/4$: balls are wrong w.p. "
+        f"{listed(wrong, '.1g')}; models minus $(0, 1/2, 1/2)$: {shown}"
     )
     return combine(name, [balls, ends], detail=detail)
 
@@ -634,45 +638,49 @@ _ESCAPES = (
         id="werner.ex1a.fc",
         text="Federated-Clustering with the radius of Theorems 1 and 3 takes client 2 "
         "of example (a) to its minimum",
-        preconditions=("sigma = 0, so that tau = sqrt(delta sigma Delta) = 0",),
+        preconditions=(
+            r"$\sigma = 0$, so that $\tau = \sqrt{\delta \sigma \Delta} "
+            "= 0$",
+        ),
         expected=Status.VIOLATED,
         fault="reading",
         other_reading="werner.ex1a.fc.corrected",
         check=check_theory_radius,
         control={"tau_eta": 0.5},
-        note="Client 2 stays at the inflection, alone in its ball; where grad f_i = 0 "
-        "this agrees with (3). The section names no radius: with others it is true "
-        "(werner.ex1a.fc.corrected). The control has tau = 1/(2 eta).",
+        note=r"Client 2 stays at the inflection, alone in its ball; where $\nabla f_i "
+        "= 0$ this agrees with (3). The section names no radius: with others it is "
+        r"true (werner.ex1a.fc.corrected). The control has $\tau = 1/(2 \eta)$.",
     ),
     _escape(
         id="werner.ex1a.fc.corrected",
         text="Federated-Clustering takes all clients of example (a) to their minima "
-        "iff 1/3 <= tau eta < 2/3, and client 2 iff 1/3 <= tau eta < 1",
-        preconditions=("eta < 1/6, l = 10, no noise, from 1.5",),
+        r"iff $1/3 \le \tau \eta < 2/3$, and client 2 iff $1/3 \le \tau \eta < 1$",
+        preconditions=(r"$\eta < 1/6$, $l = 10$, no noise, from 1.5",),
         check=check_window,
         control={"all_below": 0.69},
-        note="Above 2/3 client 3 takes in client 2's gradient. From eta = 1/6 on "
-        "client 2 alone does not settle at 0, and may take long where its ball is "
-        "small; from 11/36 on it does not with client 1 either. The control has all "
-        "right up to 0.69.",
+        note=r"Above $2/3$ client 3 takes in client 2's gradient. From $\eta = 1/6$ "
+        "on client 2 alone does not settle at 0, and may take long where its ball is "
+        "small; from $11/36$ on it does not with client 1 either. The control has "
+        "all right up to 0.69.",
     ),
     _escape(
         id="werner.ex1b.fc",
-        text="Federated-Clustering takes both clients of example (b) to their minima "
-        "for every radius below 2",
-        preconditions=("gradients differ by 2 everywhere", "eta = 0.1, l = 10"),
+        text="Federated-Clustering takes both clients of example ($b$) to their "
+        "minima for every radius below 2",
+        preconditions=("gradients differ by 2 everywhere", r"$\eta = 0.1$, $l = 10$"),
         claimed="no radius named",
         check=check_opposed,
         control={"widest": 2.01},
-        note="With N = 2 and n_i = 1 there is nobody to work with: success is local "
-        "training. From a radius of 2 on both end at 0, as with IFCA; the control has "
-        "2.01.",
+        note="With $N = 2$ and $n_i = 1$ there is nobody to work with: success is "
+        "local training. From a radius of 2 on both end at 0, as with IFCA; the "
+        "control has 2.01.",
     ),
     _escape(
         id="werner.ex1c.fc",
-        text="on example (c) Federated-Clustering finds {1} and {2,3}: for some radius "
-        "the balls of clients 1 and 2 are right with probability 1/2 or more",
-        preconditions=("single gradients, |B| = 1",),
+        text=r"on example ($c$) Federated-Clustering finds $\{1\}$ and $\{2, "
+        r"3\}$: for some radius the balls of clients 1 and 2 are right with "
+        "probability $1/2$ or more",
+        preconditions=("single gradients, $|B| = 1$",),
         claimed="avoids this type of mistake",
         expected=Status.VIOLATED,
         fault="printed",
@@ -683,24 +691,32 @@ _ESCAPES = (
         # At |B| = 1: sigma = 1/2, Delta = 1/2, delta = 2/3.
         margins=lambda: (
             Margin(
-                "werner.thm3: Delta >= C sigma/delta_i with C = 1", 0.5, 0.5 / (2 / 3)
+                r"werner.thm3: $\Delta \ge C \sigma/\delta_i$ with $C = 1$",
+                0.5,
+                0.5 / (2 / 3),
             ),
         ),
-        note="|g_1 - g_2| = |g_2 - g_3| = 1/2 always: no radius is ever right. "
-        "Theorem 3 does not apply, as its Delta >= C sigma/delta_i fails already for C "
-        "= 1. The control has |B| = 2, where the best chance is 1/2.",
+        note="$|g_1 - g_2| = |g_2 - g_3| = 1/2$ always: no radius is ever right. "
+        r"Theorem 3 does not apply, as its $\Delta \ge C \sigma/\delta_i$ fails "
+        "already for $C = 1$. The control has $|B| = 2$, where the best chance is "
+        "$1/2$.",
     ),
     _escape(
         id="werner.ex1c.fc.corrected",
-        text="with batches of |B| samples and radius 1/4 the first balls of example "
-        "(c) are wrong with probability at most 2 exp(-0.1308 |B|), and at least a "
-        "20th of that and exp(-0.155 |B|); models end near (0, 1/2, 1/2)",
-        preconditions=("|B| = 64, 256", "eta = 0.1, l = 10, 200 rounds from 1/3"),
+        text="with batches of $|B|$ samples and radius $1/4$ the first balls of "
+        r"example ($c$) are wrong with probability at most $2 \exp(-0.1308 |B|)$, and "
+        r"at least a 20th of that and $\exp(-0.155 |B|)$; models end near $(0, 1/2, "
+        "1/2)$",
+        preconditions=(
+            "$|B| = 64$, 256",
+            r"$\eta = 0.1$, $l = 10$, 200 rounds from "
+            "$1/3$",
+        ),
         constants={"distance": _NEAR},
         check=check_batches,
         control={"goals": (0.0, 0.5, 0.6)},
-        note="|B| >= (C sigma/(delta Delta))^2 = (3 C/2)^2 is asked for. The control "
-        "has client 3 at 0.6.",
+        note=r"$|B| \ge (C \sigma/(\delta \Delta))^2 = (3 C/2)^2$ is asked for. The "
+        "control has client 3 at 0.6.",
     ),
 )
 

@@ -199,9 +199,9 @@ def check_within(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
         ]
     )
     detail = (
-        f"{path.size} clusters: path over exact A^2 from "
-        f"{np.min(path / exact):.2f} to {np.max(path / exact):.2f}; A^2 up to "
-        f"{np.max(exact):.0f}, path up to {np.max(path):.0f}"
+        f"{path.size} clusters: path over exact $A^2$ from {np.min(path / exact):.2f} "
+        f"to {np.max(path / exact):.2f}; $A^2$ up to {np.max(exact):.0f}, path up to "
+        f"{np.max(path):.0f}"
     )
     return never_exceeds(
         name,
@@ -286,8 +286,9 @@ def check_rank(preset: Preset, name: str, *, missing: int, samples: int = 9) -> 
 _path = functools.partial(
     row,
     preconditions=(
-        "data of section 4.1: K = 4, n_i = 75, d = 10, n = 9, x*_k ~ N(0, I)",
-        "gradient descent from 0 with the true clusters, eta = 1/L, 300 steps",
+        r"data of section 4.1: $K = 4$, $n_i = 75$, $d = 10$, $n = 9$, $x_k^* \sim "
+        "N(0, I)$",
+        r"gradient descent from 0 with the true clusters, $\eta = 1/L$, 300 steps",
     ),
 )
 
@@ -295,36 +296,39 @@ _ALONG_A_PATH = (
     _path(
         id="werner.eq7",
         place="Section 4.1, (7)",
-        text="the largest ratio (7) on a path is a lower bound of A^2, at most max_x "
-        "|grad f_i - grad fbar_i|^2/|grad fbar_i|^2 = |(H_i - Hbar) Hbar^-1|^2",
-        claimed="A^2 is estimated by the upper bound of (7)",
+        text="the largest ratio (7) on a path is a lower bound of $A^2$, at most "
+        r"$\max_x |\nabla f_i - \nabla\bar f_i|^2/|\nabla\bar f_i|^2 = |(H_i - \bar "
+        r"H) \bar H^{-1}|^2$",
+        claimed="$A^2$ is estimated by the upper bound of (7)",
         check=check_within,
         control={"factor": 0.1},
-        note="An estimate from a path is too small, and unfit where A^2 must be large "
-        "enough. 0/0 at the minimiser is left out. The control claims a tenth.",
+        note="An estimate from a path is too small, and unfit where $A^2$ must be "
+        "large enough. $0/0$ at the minimiser is left out. The control claims a "
+        "tenth.",
     ),
     _path(
         id="werner.eq8",
         place="Section 4.1, (8)",
-        text="Assumption 5 holds along the path with D = 0 and Delta^2 the lower bound "
-        "of |grad f_i(x) - grad f_i(x)|^2",
-        claimed="f_i twice in (8), in print or in our copy",
+        text=r"Assumption 5 holds along the path with $D = 0$ and $\Delta^2$ the "
+        r"lower bound of $|\nabla f_i(x) - \nabla f_i(x)|^2$",
+        claimed="$f_i$ twice in (8), in print or in our copy",
         expected=Status.VACUOUS,
         check=check_printed_between,
         control={"factor": 1.1},
-        note="The bound is 0 whatever the losses, and Delta = 0 is no separation. The "
-        "control has 1.1 times the minimum over i !~ j.",
+        note=r"The bound is 0 whatever the losses, and $\Delta = 0$ is no separation. "
+        r"The control has 1.1 times the minimum over $i \nsim j$.",
     ),
     _path(
         id="werner.eq8.corrected",
         place="Section 4.1, (8)",
-        text="|grad f_i(x) - grad f_j(x)|^2 >= Delta^2 > 0 for i !~ j and x on the "
-        "path of the cluster of i, for at least half of all draws of the data",
-        constants={"Delta^2": 0.01, "chance": _EXCEPT},
-        claimed="Delta^2 positive, where x is left open",
+        text=r"$|\nabla f_i(x) - \nabla f_j(x)|^2 \ge \Delta^2 > 0$ for $i \nsim j$ "
+        "and $x$ on the path of the cluster of $i$, for at least half of all draws "
+        "of the data",
+        constants={r"$\Delta^2$": 0.01, "chance": _EXCEPT},
+        claimed=r"$\Delta^2$ positive, where $x$ is left open",
         check=check_between,
         control={"everywhere": True},
-        note="On the path alone, every 20 steps: the control claims it for all x, "
+        note="On the path alone, every 20 steps: the control claims it for all $x$, "
         "where it is 0.",
     ),
     _path(
@@ -338,15 +342,15 @@ _ALONG_A_PATH = (
         check=check_curves,
         control={"since": 0},
         note="Of the path only, and not in the first steps, where (7) may grow from "
-        "about 5 to over 100. Now and then (8) falls to less than a tenth: a pair may "
-        "be as near as one likes. Law of x*_k, step size and start are our choice. The "
-        "control counts from the start.",
+        "about 5 to over 100. Now and then (8) falls to less than a tenth: a pair "
+        "may be as near as one likes. Law of $x_k^*$, step size and start are our "
+        "choice. The control counts from the start.",
     ),
     _path(
         id="werner.fig2.overdetermined",
         place="Section 4.1",
-        text="with d = 10 > n = 9 the system y_i = A_i^T x of a client is "
-        "overdetermined: x* is its only solution",
+        text="with $d = 10 > n = 9$ the system $y_i = A_i^T x$ of a client is "
+        "overdetermined: $x^*$ is its only solution",
         expected=Status.VIOLATED,
         fault="misprint",
         check=functools.partial(check_rank, missing=0),
@@ -357,12 +361,12 @@ _ALONG_A_PATH = (
     _path(
         id="werner.fig2.overdetermined.corrected",
         place="Section 4.1",
-        text="with d = 10 > n = 9 the system y_i = A_i^T x of a client is "
+        text="with $d = 10 > n = 9$ the system $y_i = A_i^T x$ of a client is "
         "underdetermined: its solutions are a line",
         check=functools.partial(check_rank, missing=1),
         control={"samples": 8},
-        note="Why local training does not find x*, and others of the cluster help. "
-        "The control has 8 samples.",
+        note="Why local training does not find $x^*$, and others of the cluster "
+        "help. The control has 8 samples.",
     ),
 )
 
@@ -420,8 +424,8 @@ def check_ratio(preset: Preset, name: str, *, on_path: bool = False) -> Verdict:
     values, bounds = np.array(values), np.array(bounds)
     kinds = ["around", "on the path", "attained", "no smaller"]
     detail = (
-        f"A^2 = {listed(largest, '.0f')} in the clusters, on "
-        f"the path at most {listed(seen, '.0f')}"
+        f"$A^2 = {listed(largest, '.0f')}$ in the clusters, on the path at most "
+        f"{listed(seen, '.0f')}"
     )
     return never_exceeds(
         name,
@@ -448,8 +452,8 @@ def check_unconditional(
     claimed = factor * min(path)
     found, places = certificate(task, slack)
     detail = (
-        f"{len(found)} pairs: {claimed:.2g} on the path, over all x at least "
-        f"{np.min(found):.1g}, at |x| up to {np.max(np.abs(places)):.0f}"
+        f"{len(found)} pairs: {claimed:.2g} on the path, over all $x$ at least "
+        f"{np.min(found):.1g}, at $|x|$ up to {np.max(np.abs(places)):.0f}"
     )
     return never_falls_below(
         name,
@@ -482,7 +486,7 @@ def check_separation(preset: Preset, name: str, *, factor: float = 1.0) -> Verdi
             bounds.append(factor * sizes[-1])
     each = len(values) // len(_SLACKS)  # the minimiser, the optima, and places drawn
     shown = ", ".join(
-        f"{size:.2g} (D = {slack:g})"
+        f"{size:.2g} $(D = {slack:g})$"
         for size, slack in zip(sizes, _SLACKS, strict=True)
     )
     return never_falls_below(
@@ -495,7 +499,7 @@ def check_separation(preset: Preset, name: str, *, factor: float = 1.0) -> Verdi
             "slack": np.repeat(_SLACKS, each),
             "place": np.tile(np.arange(each), len(_SLACKS)),
         },
-        detail=f"Delta^2 = {shown}",
+        detail=rf"$\Delta^2 = {shown}$",
     )
 
 
@@ -522,7 +526,7 @@ def check_noise_everywhere(
         bounds.append(np.max(seen, axis=0))
     values, bounds = np.array(values), np.array(bounds)
     detail = (
-        f"sigma^2 = {np.max(bounds):.3g} on the path, {np.max(values):.3g} at "
+        rf"$\sigma^2 = {np.max(bounds):.3g}$ on the path, {np.max(values):.3g} at "
         f"{reach:g} times the distance of the start"
     )
     return never_exceeds(
@@ -573,7 +577,8 @@ def check_noise_form(preset: Preset, name: str, *, factor: float = 1.0) -> Verdi
 _data = functools.partial(
     row,
     preconditions=(
-        "data of section 4.1: K = 4, d = 10, 9 samples each, x*_k ~ N(0, I)",
+        r"data of section 4.1: $K = 4$, $d = 10$, 9 samples each, $x_k^* \sim N(0, "
+        "I)$",
     ),
 )
 
@@ -581,49 +586,51 @@ _FOR_ALL_X = (
     _data(
         id="werner.asm4",
         place="Assumption 4",
-        text="|grad f_i(x) - grad fbar_i(x)|^2 <= A^2 |grad fbar_i(x)|^2 for all x and "
-        "i ~ j, with A = max_i |(H_i - Hbar) Hbar^-1| on the regression of section 4.1",
-        claimed="some constant A >= 0",
+        text=r"$|\nabla f_i(x) - \nabla\bar f_i(x)|^2 \le A^2 |\nabla\bar f_i(x)|^2$ "
+        r"for all $x$ and $i \sim j$, with $A = \max_i |(H_i - \bar H) \bar "
+        "H^{-1}|$ on the regression of section 4.1",
+        claimed=r"some constant $A \ge 0$",
         check=check_ratio,
         control={"on_path": True},
-        note="Holds, with A^2 of some hundreds: max(1, A^4), which Theorem 3 asks of "
-        "Delta/sigma, is then 10^4 to 10^5. No smaller A will do. "
-        "The control takes the A^2 that is seen on the path of Figure 2.",
+        note=r"Holds, with $A^2$ of some hundreds: $\max(1, A^4)$, which Theorem 3 "
+        r"asks of $\Delta/\sigma$, is then $10^4$ to $10^5$. No smaller A will do. "
+        "The control takes the $A^2$ that is seen on the path of Figure 2.",
     ),
     _data(
         id="werner.asm5",
-        place="Assumption 5 with D = 0, section 4.1 and Figure 2, right",
-        text="|grad f_i(x) - grad f_j(x)|^2 >= Delta^2 for all x and i !~ j, with "
-        "Delta^2 the lower bound of (8) on the path",
-        claimed="D = 0 in section 4.1",
+        place="Assumption 5 with $D = 0$, section 4.1 and Figure 2, right",
+        text=r"$|\nabla f_i(x) - \nabla f_j(x)|^2 \ge \Delta^2$ for all $x$ and $i "
+        r"\nsim j$, with $\Delta^2$ the lower bound of (8) on the path",
+        claimed="$D = 0$ in section 4.1",
         expected=Status.VIOLATED,
         fault="reading",
         other_reading="werner.eq8.corrected",
         check=check_unconditional,
         control={"slack": 10.0, "factor": 0.01},
-        note="The minimum over all x is 0: (H_i - H_j) x = H_i x_i* - H_j x_j* has a "
-        "solution. As a statement on the path alone it is true (werner.eq8.corrected). "
-        "The control has D = 10 and a hundredth of the path's minimum.",
+        note="The minimum over all $x$ is 0: $(H_i - H_j) x = H_i x_i^* - H_j x_j^*$ "
+        "has a solution. As a statement on the path alone it is true "
+        "(werner.eq8.corrected). The control has $D = 10$ and a hundredth of the "
+        "path's minimum.",
     ),
     _data(
         id="werner.asm5.corrected",
         place="Assumption 5",
-        text="|grad f_i(x) - grad f_j(x)|^2 >= Delta(D)^2 - D^2 |grad f_i(x)|^2 for "
-        "all x and i !~ j, with Delta(D)^2 > 0 from one least-squares problem for each "
-        "pair",
-        constants={"D from": 0.1, "D to": 10.0},
-        claimed="some constant D >= 0",
+        text=r"$|\nabla f_i(x) - \nabla f_j(x)|^2 \ge \Delta(D)^2 - D^2 |\nabla "
+        r"f_i(x)|^2$ for all $x$ and $i \nsim j$, with $\Delta(D)^2 > 0$ from one "
+        "least-squares problem for each pair",
+        constants={"$D$ from": 0.1, "$D$ to": 10.0},
+        claimed=r"some constant $D \ge 0$",
         check=check_separation,
         control={"factor": 1.1},
-        note="Exact at the minimisers. It says nothing where |grad f_i| >= Delta/D. "
-        "The control has 1.1 Delta^2.",
+        note=r"Exact at the minimisers. It says nothing where $|\nabla f_i| \ge "
+        r"\Delta/D$. The control has $1.1 \Delta^2$.",
     ),
     _data(
         id="werner.asm6",
         place="Assumption 6",
-        text="E|g_i(x) - grad f_i(x)|^2 <= sigma^2 for all x, for batches of one "
-        "sample, with sigma^2 the largest on the path",
-        claimed="for all x",
+        text=r"$E|g_i(x) - \nabla f_i(x)|^2 \le \sigma^2$ for all $x$, for batches of "
+        r"one sample, with $\sigma^2$ the largest on the path",
+        claimed="for all $x$",
         expected=Status.VIOLATED,
         fault="ours",
         check=check_noise_everywhere,
@@ -635,11 +642,12 @@ _FOR_ALL_X = (
     _data(
         id="werner.asm6.corrected",
         place="Assumption 6",
-        text="E|g_i(x) - grad f_i(x)|^2 <= S_i |x - x*|^2, S_i the largest eigenvalue "
-        "of (1/n) sum_b (a_b a_b^T)^2 - H_i^2: bounded on bounded sets, 0 at x*",
+        text=r"$E|g_i(x) - \nabla f_i(x)|^2 \le S_i |x - x^*|^2$, $S_i$ the largest "
+        r"eigenvalue of $(1/n) \sum_b (a_b a_b^T)^2 - H_i^2$: bounded on bounded "
+        "sets, 0 at $x^*$",
         check=check_noise_form,
         control={"factor": 0.9},
-        note="An equality in the worst direction. The control has 0.9 S_i.",
+        note="An equality in the worst direction. The control has $0.9 S_i$.",
     ),
 )
 

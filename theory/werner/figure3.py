@@ -96,21 +96,21 @@ def check_stated(preset: Preset, name: str, *, arm: Arm = "stated") -> Verdict:
         0.95 * float(np.mean(alone)),
         rounding=_ROUNDING,
         grade=Grade.NOMINAL,  # means of the draws, without an interval
-        detail=f"{len(ours)} draws: mean |x_i - x*| over that of local training "
+        detail=f"{len(ours)} draws: mean $|x_i - x^*|$ over that of local training "
         f"{listed(ours / alone, '.3f')}",
     )
 
 
 def prove_stated(*, radius: int = 0) -> list[Step]:
-    """With tau = 0 the ball around v_0 = g_i holds only gradients equal to it, and (4)
-    is v = (1/N) (n g_i + (N - n) v) = g_i for v = g_i: the step is that of local
-    training. sigma = 0, hence tau = sqrt(delta sigma Delta) = 0."""
+    r"""With $\tau = 0$ the ball around $v_0 = g_i$ holds only gradients equal to it,
+    and (4) is $v = (1/N) (n g_i + (N - n) v) = g_i$ for $v = g_i$: the step is that of
+    local training. $\sigma = 0$, hence $\tau = \sqrt{\delta \sigma \Delta} = 0$."""
     import sympy
 
     point, total, inside = sympy.symbols("g N n", positive=True)
     other = point + radius  # what else the ball may hold
     moved = (inside * other + (total - inside) * point) / total
-    return [identity("(n g + (N - n) g)/N = g", moved - point)]
+    return [identity("$(n g + (N - n) g)/N = g$", moved - point)]
 
 
 def check_order(
@@ -128,7 +128,7 @@ def check_order(
         rounding=_ROUNDING,
         grade=Grade.NOMINAL,  # means of the draws, without an interval
         coordinates={"better": np.array(order[:-1]), "worse": np.array(order[1:])},
-        detail=f"mean |x_i - x*| of {', '.join(order)}: {listed(found, '.3g')}",
+        detail=f"mean $|x_i - x^*|$ of {', '.join(order)}: {listed(found, '.3g')}",
     )
 
 
@@ -144,23 +144,23 @@ def check_scaling(_: Preset, name: str, *, sigma: float = 0.0) -> Verdict:
         rounding=1e-12,
         grade=Grade.EXACT,
         coordinates={"members": np.array([4, 16])},
-        detail=f"sigma = {sigma:g}: sqrt(T) times (3) is {sides[0]:.3g} at n_i = 4 and "
-        f"{sides[1]:.3g} at 16",
+        detail=rf"$\sigma = {sigma:g}$: $\sqrt{{T}}$ times (3) is {sides[0]:.3g} at "
+        f"$n_i = 4$ and {sides[1]:.3g} at 16",
     )
 
 
 _TASK = (
-    "data of section 4.1 with (K, n_i) = (4, 4), x*_k ~ N(0, I), exact gradients: "
-    "sigma = 0",
-    "300 steps of 1/L with momentum 0.9 from 0, l = 10, mean of |x_i - x*_k|",
+    r"data of section 4.1 with $(K, n_i) = (4, 4)$, $x_k^* \sim N(0, I)$, exact "
+    r"gradients: $\sigma = 0$",
+    "300 steps of $1/L$ with momentum 0.9 from 0, $l = 10$, mean of $|x_i - x_k^*|$",
 )
 _fig = functools.partial(row, place="Section 4.1, Performance, Figure 3")
 
 STATEMENTS = (
     _fig(
         id="werner.fig3",
-        text="Federated-Clustering with the quantile 1/K as its radius is better than "
-        "local and global training, and worse than with the true clusters",
+        text="Federated-Clustering with the quantile $1/K$ as its radius is better "
+        "than local and global training, and worse than with the true clusters",
         preconditions=_TASK,
         claimed="outperforms the non-oracle baselines in all cases",
         check=check_order,
@@ -182,32 +182,32 @@ STATEMENTS = (
         control={"arm": "quantile"},
         proof=prove_stated,
         proof_control={"radius": 1},
-        note="Without noise sqrt(delta sigma Delta) is 0, and Federated-Clustering is "
-        "local training. The section names no radius: with the quantile 1/K it is "
-        "better (werner.fig3). The control has that radius.",
+        note=r"Without noise $\sqrt{\delta \sigma \Delta}$ is 0, and "
+        "Federated-Clustering is local training. The section names no radius: with "
+        "the quantile $1/K$ it is better (werner.fig3). The control has that radius.",
     ),
     _fig(
         id="werner.fig3.scaling",
-        text="that the distance to the true clusters' result falls with n_i is the "
-        "dependence on n_i of (3): its right side falls from n_i = 4 to 16",
-        preconditions=("the task of Figure 3: sigma = 0, no bad clients",),
-        claimed="consistent with the n_i-scaling observed in (3)",
+        text="that the distance to the true clusters' result falls with $n_i$ is the "
+        "dependence on $n_i$ of (3): its right side falls from $n_i = 4$ to 16",
+        preconditions=(r"the task of Figure 3: $\sigma = 0$, no bad clients",),
+        claimed="consistent with the $n_i$-scaling observed in (3)",
         expected=Status.VIOLATED,
         fault="printed",
         check=check_scaling,
         control={"sigma": 0.1},
-        note="Gradients are exact: the right side of (3) is 0 for every n_i. What "
-        "changes with n_i is the mean of the Hessians, which no bound here knows. The "
-        "control has sigma = Delta/10.",
+        note="Gradients are exact: the right side of (3) is 0 for every $n_i$. What "
+        "changes with $n_i$ is the mean of the Hessians, which no bound here knows. "
+        r"The control has $\sigma = \Delta/10$.",
     ),
     _fig(
         id="werner.fig3.scaling.corrected",
-        text="with sigma = Delta/10 the right side of (3) at n_i = 16 is at most 0.9 "
-        "of what it is at n_i = 4",
-        preconditions=("K = 4, beta = 0, A = 0",),
+        text=r"with $\sigma = \Delta/10$ the right side of (3) at $n_i = 16$ is at "
+        "most 0.9 of what it is at $n_i = 4$",
+        preconditions=(r"$K = 4$, $\beta = 0$, $A = 0$",),
         check=functools.partial(check_scaling, sigma=0.1),
         control={"sigma": 0.0},
-        note="By sigma^2/n_i, as long as it is not small next to sigma^3/Delta. The "
-        "control has the task's sigma = 0.",
+        note=r"By $\sigma^2/n_i$, as long as it is not small next to "
+        r"$\sigma^3/\Delta$. The control has the task's $\sigma = 0$.",
     ),
 )

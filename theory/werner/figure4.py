@@ -28,7 +28,7 @@ from theory.rows import listed, row
 from theory.werner.common.instances import asked_rounds
 
 _SIGMAS = (0.5, 1.0, 2.0, 4.0)
-_SIGMAS_TOLD = f"sigma = {listed(_SIGMAS)}"
+_SIGMAS_TOLD = rf"$\sigma = {listed(_SIGMAS)}$"
 _CLUSTERS, _SIZE, _FEATURES, _LAST = 10, 9, 10, 80
 _THRESHOLD = 0.01  # Share of the whole drop, below which a curve counts as flat.
 _ROUNDING = 1e-9
@@ -115,13 +115,13 @@ def check_rounds_printed(preset: Preset, name: str, *, rises: bool = True) -> Ve
 
 
 def prove_falls(*, share: str = "0.1") -> list[Step]:
-    """l = log(sigma/Delta)/log(1 - delta/2), whose derivative by sigma is 1/(sigma
-    log(1 - delta/2)), is negative as log(1 - delta/2) is."""
+    r"""$l = \log(\sigma/\Delta)/\log(1 - \delta/2)$, whose derivative by $\sigma$ is
+    $1/(\sigma \log(1 - \delta/2))$, is negative as $\log(1 - \delta/2)$ is."""
     import flint
 
     return [
         nonnegative(
-            f"-log(1 - delta/2) > 0 for delta = {share}",
+            rf"$-\log(1 - \delta/2) > 0$ for $\delta = {share}$",
             lambda: -(1 - flint.arb(share) / 2).log(),
             {},
             strict=True,
@@ -250,13 +250,16 @@ def check_deviation(
         num_trials=repeats * len(_SIGMAS),
         grade=Grade.SAMPLED,
         coordinates={"noise": np.array(_SIGMAS)},
-        detail=f"{_SIGMAS_TOLD}: deviation over sigma at least {listed(low, '.3f')}, "
-        f"at most {listed(high, '.3f')}",
+        detail=rf"{_SIGMAS_TOLD}: deviation over $\sigma$ at least "
+        f"{listed(low, '.3f')}, at most {listed(high, '.3f')}",
     )
 
 
-_BLOBS = "90 points, 10 clusters, d = 10, sigma = 0.5, 1, 2, 4 in each coordinate"
-_RULE = "tau = 10 % quantile of the distances to the centre"
+_BLOBS = (
+    r"90 points, 10 clusters, $d = 10$, $\sigma = 0.5$, 1, 2, 4 in each "
+    "coordinate"
+)
+_RULE = r"$\tau = 10$ % quantile of the distances to the centre"
 _row = functools.partial(row, place="Section 4.3, Figure 4", preconditions=(_BLOBS,))
 _deviation = functools.partial(
     row,
@@ -267,51 +270,54 @@ _deviation = functools.partial(
 STATEMENTS = (
     _row(
         id="werner.fig4",
-        text="the number of rounds that Theorem 1 asks for grows with sigma, l >= c "
-        "log(sigma)",
-        claimed="l >~ log sigma, a lower bound of Theorem 1",
+        text=r"the number of rounds that Theorem 1 asks for grows with $\sigma$, $l "
+        r"\ge c \log(\sigma)$",
+        claimed=r"$l \gtrsim \log \sigma$, a lower bound of Theorem 1",
         expected=Status.VIOLATED,
         fault="printed",
         check=check_rounds_printed,
         control={"rises": False},
         proof=prove_falls,
         proof_control={"share": "-0.1"},
-        note="It is log(sigma/Delta)/log(1 - delta/2), with a negative denominator: it "
-        "falls, and is what suffices, not what is needed. Total deviation sigma "
-        "sqrt(10). The control claims that it does not rise.",
+        note=r"It is $\log(\sigma/\Delta)/\log(1 - \delta/2)$, with a negative "
+        "denominator: it falls, and is what suffices, not what is needed. Total "
+        r"deviation $\sigma \sqrt{10}$. The control claims that it does not rise.",
     ),
     _row(
         id="werner.fig4.corrected",
-        text="the number of rounds that Theorem 1 asks for falls by log(2)/|log(1 - "
-        "delta/2)| where sigma doubles; elbows of runs from members are within 3 "
-        "rounds for all sigma, of runs from a fixed distance they do not rise",
+        text=r"the number of rounds that Theorem 1 asks for falls by $\log(2)/|\log(1 "
+        r"- \delta/2)|$ where $\sigma$ doubles; elbows of runs from members are "
+        r"within 3 rounds for all $\sigma$, of runs from a fixed distance they do not "
+        "rise",
         preconditions=(_BLOBS, _RULE, "means of 10 data sets, 80 rounds"),
         constants={"rounds": 3.0},
         check=check_rounds,
         control={"base": 2.1},
-        note="A quantile q contracts by 1 - q whatever sigma is; the start, which the "
-        "paper does not name, decides the rest. The control claims log(2.1).",
+        note=r"A quantile $q$ contracts by $1 - q$ whatever $\sigma$ is; the start, "
+        "which the paper does not name, decides the rest. The control claims "
+        r"$\log(2.1)$.",
     ),
     _row(
         id="werner.fig4.elbow",
-        text="(f(l) - f(l-1))/(f(l-1) - min f) tells the elbow: it is smaller in size "
-        "after it, where the curve is flat, than in the first round",
-        preconditions=(_BLOBS, _RULE, "also f(l) = 1 + 5 r^l, r = 0.5 to 0.95"),
+        text=r"$(f(l) - f(l-1))/(f(l-1) - \min f)$ tells the elbow: it is smaller in "
+        "size after it, where the curve is flat, than in the first round",
+        preconditions=(_BLOBS, _RULE, "also $f(l) = 1 + 5 r^l$, $r = 0.5$ to 0.95"),
         claimed="a formula without a threshold",
         expected=Status.VIOLATED,
         fault="printed",
         check=check_elbow_printed,
         control={"whole": True},
-        note="It is negative for a falling curve, about -(1 - r) throughout for a "
-        "geometric decay, -1 in the round that reaches the minimum, and 0/0 after it. "
-        "The control has the whole drop for the denominator.",
+        note="It is negative for a falling curve, about $-(1 - r)$ throughout for a "
+        "geometric decay, $-1$ in the round that reaches the minimum, and $0/0$ "
+        "after it. The control has the whole drop for the denominator.",
     ),
     _row(
         id="werner.fig4.elbow.corrected",
-        text="the first l with (f(l-1) - f(l))/(f(0) - min f) < 0.01 is the elbow: for "
-        "a decay r it is at 2 + floor(log(0.01/(1 - r))/log r), up to the curve's end, "
-        "and at most 0.01 r/(1 - r) of the drop is left there",
-        preconditions=("f(l) = 1 + 5 r^l, r = 0.5, 0.8, 0.85, l up to 80",),
+        text=r"the first $l$ with $(f(l-1) - f(l))/(f(0) - \min f) < 0.01$ is the "
+        r"elbow: for a decay $r$ it is at $2 + \lfloor \log(0.01/(1 - r))/\log r "
+        r"\rfloor$, up to the curve's end, and at most $0.01 r/(1 - r)$ of the drop "
+        "is left there",
+        preconditions=("$f(l) = 1 + 5 r^l$, $r = 0.5$, 0.8, 0.85, $l$ up to 80",),
         constants={"threshold": 0.01},
         check=check_elbow,
         control={"threshold": 0.007},
@@ -319,20 +325,21 @@ STATEMENTS = (
     ),
     _deviation(
         id="werner.fig4.deviation",
-        text="sigma is the standard deviation between clusters, to 10 %",
+        text=r"$\sigma$ is the standard deviation between clusters, to 10 %",
         claimed="inter-cluster standard deviation, inter-cluster variance",
         expected=Status.VIOLATED,
         fault="misprint",
         check=functools.partial(check_deviation, between=True),
         control={"between": False},
-        note="The centres are the same for all sigma, with a deviation of 20/sqrt(12) "
-        "here: inter stands for intra. The control has the deviation within clusters.",
+        note=r"The centres are the same for all $\sigma$, with a deviation of "
+        r"$20/\sqrt{12}$ here: inter stands for intra. The control has the "
+        "deviation within clusters.",
     ),
     _deviation(
         id="werner.fig4.deviation.corrected",
-        text="sigma is the standard deviation within clusters, to 10 %",
+        text=r"$\sigma$ is the standard deviation within clusters, to 10 %",
         check=functools.partial(check_deviation, between=False),
         control={"scale": 1.2},
-        note="The control claims 1.2 sigma.",
+        note=r"The control claims $1.2 \sigma$.",
     ),
 )

@@ -128,22 +128,26 @@ def _path(quantity: str) -> Evaluation:
 
 
 def prove_path(rest: str = "3/10") -> list[Step]:
-    """Theorem A of `theorem1.md` with eta = 1/2, s^2 for the cluster's sigma^2 and
-    rho^2 for the others'. Its conditions: q = 4 s^2/tau^2 <= 4/24 = 1/6; D = Delta - 3
-    tau/2 >= Delta/2 as tau <= Delta/3; and what remains is at most 6/5 times 2 s^2/tau
-    + 4 tau rho^2/(delta Delta^2) + beta tau/delta, that is (6/5)(2/24 + 4/48 + 1/12)
-    tau = 3/10 tau, less than tau/2. It is the bound of the text, as 1 - q >= 5/6."""
+    r"""Theorem A of `theorem1.md` with $\eta = 1/2$, $s^2$ for the cluster's $\sigma^2$
+    and $\rho^2$ for the others'. Its conditions: $q = 4 s^2/\tau^2 \le 4/24 = 1/6$; $D
+    = \Delta - 3 \tau/2 \ge \Delta/2$ as $\tau \le \Delta/3$; and what remains is at
+    most $6/5$ times $2 s^2/\tau + 4 \tau \rho^2/(\delta \Delta^2) + \beta \tau/\delta$,
+    that is $(6/5)(2/24 + 4/48 + 1/12) \tau = \frac{3}{10} \tau$, less than $\tau/2$. It
+    is the bound of the text, as $1 - q \ge 5/6$."""
     most = Fraction(6, 5) * (Fraction(2, 24) + Fraction(4, 48) + Fraction(1, 12))
     return [
         *prove_within_reach(),
         exactly_so(
-            "q <= 4/24 = 1/6, 1/(1 - q) <= 6/5", Fraction(4, 24) == Fraction(1, 6)
+            r"$q \le 4/24 = 1/6$, $1/(1 - q) \le 6/5$",
+            Fraction(4, 24) == Fraction(1, 6),
         ),
         exactly_so(
-            "D/Delta >= 1 - (3/2)/3 = 1/2", 1 - Fraction(3, 2) / 3 >= Fraction(1, 2)
+            r"$D/\Delta \ge 1 - (3/2)/3 = 1/2$",
+            1 - Fraction(3, 2) / 3 >= Fraction(1, 2),
         ),
         exactly_so(
-            "rest <= 3/10 tau <= tau/2", most <= Fraction(rest) <= Fraction(1, 2)
+            r"$\text{rest} \le \frac{3}{10} \tau \le \tau/2$",
+            most <= Fraction(rest) <= Fraction(1, 2),
         ),
         exactly_so(
             "(6/5)(2, 4, 1) = 12/5, 24/5, 6/5", Fraction(6, 5) * 2 == Fraction(12, 5)
@@ -152,9 +156,10 @@ def prove_path(rest: str = "3/10") -> list[Step]:
 
 
 _CONDITIONS = (
-    "|v_0 - m| <= tau/2, 24 s^2 <= tau^2",
-    "tau <= Delta/3, delta_i Delta^2 >= 48 rho^2, beta_i <= delta_i/12",
-    "n_i -> infinity",
+    r"$|v_0 - m| \le \tau/2$, $24 s^2 \le \tau^2$",
+    r"$\tau \le \Delta/3$, $\delta_i \Delta^2 \ge 48 \rho^2$, $\beta_i \le "
+    r"\delta_i/12$",
+    r"$n_i \to \infty$",
 )
 _CONSTANT = 4.0  # C of the radius in the counterexamples to both
 
@@ -200,9 +205,9 @@ def check_path(
     ratios = [each.ratio / factor for each in tight]
     known = reached(name, ratios, [each.attained for each in tight], room=0.01)
     detail = (
-        f"{count} instances, K = 2 to 64, {num_rounds} rounds each: distance "
-        f"over bound at most {np.max(worst):.4f}; where noise, others, bad points or "
-        f"the start are all: {listed(ratios, '.4f')}"
+        f"{count} instances, $K = 2$ to 64, {num_rounds} rounds each: distance over "
+        f"bound at most {np.max(worst):.4f}; where noise, others, bad points or the "
+        f"start are all: {listed(ratios, '.4f')}"
     )
     return combine(name, [below, known], detail=detail)
 
@@ -241,11 +246,11 @@ def check_coefficient(_: Preset, name: str, *, printed: bool = True) -> Verdict:
     return one_constant(
         name,
         [
-            exactly(f"{client}, 1/delta", clusters, one / right, share=1 / clusters)
+            exactly(rf"{client}, $1/\delta$", clusters, one / right, share=1 / clusters)
             for client, one in zip(("steep", "flat"), values, strict=True)
         ],
-        detail=f"error {np.min(values):.4f} to {np.max(values):.4f} |grad F|^2 from "
-        "either kind of client",
+        detail=rf"error {np.min(values):.4f} to ${np.max(values):.4f} |\nabla F|^2$ "
+        "from either kind of client",
     )
 
 
@@ -254,13 +259,14 @@ _lemma_7 = functools.partial(row, place="Lemma 7")
 _LEMMA_7 = (
     _lemma_7(
         id="werner.lem7",
-        text="E|v_l - grad F_i|^2 <= C1 (delta_i E|grad F_i|^2 + (rho/Delta) "
-        "D^2 E|grad f_i|^2 + rho^2/n_i + rho^3/Delta + beta_i rho Delta)",
+        text=r"$E|v_l - \nabla F_i|^2 \le C_1 (\delta_i E|\nabla F_i|^2 + "
+        r"(\rho/\Delta) D^2 E|\nabla f_i|^2 + \rho^2/n_i + \rho^3/\Delta + \beta_i "
+        r"\rho \Delta)$",
         preconditions=(
-            "F_i = mean of f_j over j ~ i",
-            "Assumptions 4 to 7 with A = 0.49, D = 0, beta_i = 0, no noise",
-            "tau_l^2 = C (c_l^2 + A^4 |grad F_i|^2 + delta_i rho Delta)",
-            "l >= log(rho/Delta)/log(1 - delta_i/2), v_0 = g_i",
+            r"$F_i$ the mean of $f_j$ over $j \sim i$",
+            r"Assumptions 4 to 7 with $A = 0.49$, $D = 0$, $\beta_i = 0$, no noise",
+            r"$\tau_l^2 = C (c_l^2 + A^4 |\nabla F_i|^2 + \delta_i \rho \Delta)$",
+            r"$l \ge \log(\rho/\Delta)/\log(1 - \delta_i/2)$, $v_0 = g_i$",
         ),
         constants={"C1": DECLARED, "C": _CONSTANT},
         claimed="constants unnamed",
@@ -269,50 +275,62 @@ _LEMMA_7 = (
         check=check_coefficient,
         control={"printed": False},
         evaluation=Evaluation(
-            quantity="|v_l - grad F_i|^2/|grad F_i|^2, A = 0.49, next to no noise",
+            quantity=r"$|v_l - \nabla F_i|^2/|\nabla F_i|^2$, $A = 0.49$, next to no "
+            "noise",
             parameters=(parameter("share", 0.005),),
             bound=lambda share, C1: C1 * share,
             truth=lambda share: exact(float(np.max(settled_error((1 / share,))))),
             constants={
-                "C1": Constant(DECLARED, np.inf, np.inf, "none holds for all delta_i")
+                "C1": Constant(
+                    DECLARED,
+                    np.inf,
+                    np.inf,
+                    "none holds for all "
+                    r"$\delta_i$",
+                )
             },
-            note="exact for f_j = (1 + s_j) x^2/2, s_j = A or -2 A/3, from either "
-            "client",
+            note="exact for $f_j = (1 + s_j) x^2/2$, $s_j = A$ or $-2 A/3$, from "
+            "either client",
         ),
         margins=lambda: (
             Margin(
-                "Theorem 3: Delta >= 24 rho/delta_i",
+                r"Theorem 3: $\Delta \ge 24 \rho/\delta_i$",
                 _SEPARATION,
                 24 * _NOISE * max(_GRADIENTS),
             ),
             Margin(
-                "Assumption 4: |grad f_j - grad F| <= A |grad F|",
+                r"Assumption 4: $|\nabla f_j - \nabla F| \le A |\nabla F|$",
                 max(_SPREAD, _SPREAD * _PART / (1 - _PART)),
                 _SPREAD,
                 at_least=False,
             ),
-            Margin("A < 1", _SPREAD, 1.0, at_least=False),
+            Margin("$A < 1$", _SPREAD, 1.0, at_least=False),
         ),
-        note="The geometric series in step (iv) multiplies delta_i by 2/delta_i: the "
-        "error is the same for all K, and the ratio grows as K. rho^3/Delta lacks the "
-        "factor, too, see Lemma 14. The control has A^2 for delta_i.",
+        note=r"The geometric series in step (iv) multiplies $\delta_i$ by "
+        r"$2/\delta_i$: the error is the same for all $K$, and the ratio grows as "
+        r"$K$. $\rho^3/\Delta$ lacks the factor, too, see Lemma 14. The control has "
+        r"$A^2$ for $\delta_i$.",
     ),
     _lemma_7(
         id="werner.lem7.corrected",
-        text="|v_l - m| <= (1 - 5 delta_i/6)^l |v_0 - m| + 12/5 s^2/tau + 24/5 tau "
-        "rho^2/(delta_i Delta^2) + 6/5 beta_i tau/delta_i, m = grad F_i(x), F_i the "
-        "mean of the cluster's f_j, s^2 = rho^2 + A^2 |m|^2; in full "
-        "werner.thm1.corrected with s^2 for the cluster's sigma^2",
-        preconditions=("Delta, the strangers' distance from m at this x", *_CONDITIONS),
+        text=r"$|v_l - m| \le (1 - 5 \delta_i/6)^l |v_0 - m| + \frac{12}{5} "
+        r"s^2/\tau + \frac{24}{5} \tau \rho^2/(\delta_i \Delta^2) + "
+        r"\frac{6}{5} \beta_i \tau/\delta_i$, $m = \nabla F_i(x)$, $F_i$ the mean "
+        r"of the cluster's $f_j$, $s^2 = \rho^2 + A^2 |m|^2$; in full "
+        r"werner.thm1.corrected with $s^2$ for the cluster's $\sigma^2$",
+        preconditions=(
+            r"$\Delta$, the strangers' distance from $m$ at this $x$",
+            *_CONDITIONS,
+        ),
         check=functools.partial(check_path, heterogeneous=True),
         control={"factor": 0.97},
         proof=prove_path,
         proof_control={"rest": "11/50"},
-        evaluation=_path("|v_l - grad F_i(x)|, A = 0, n_i -> infinity"),
-        note="With tau^2 = C (A^2 |m|^2 + delta_i rho Delta), C >= 24, (12/5 "
-        "s^2/tau)^2 is at most (12/C) (A^2 |m|^2 + rho^3/(delta_i Delta)): a small "
-        "constant in the place of delta_i, which is all that (15) and (16) need. The "
-        "control has 0.97 of what remains.",
+        evaluation=_path(r"$|v_l - \nabla F_i(x)|$, $A = 0$, $n_i \to \infty$"),
+        note=r"With $\tau^2 = C (A^2 |m|^2 + \delta_i \rho \Delta)$, $C \ge 24$, "
+        r"$(\frac{12}{5} s^2/\tau)^2$ is at most $(12/C) (A^2 |m|^2 + "
+        r"\rho^3/(\delta_i \Delta))$: a small constant in the place of $\delta_i$, "
+        "which is all that (15) and (16) need. The control has 0.97 of what remains.",
     ),
 )
 
@@ -364,7 +382,7 @@ def check_lemma(_: Preset, name: str, *, printed: bool = True) -> Verdict:
         name,
         [
             exactly(
-                "from a member, n = Delta",
+                r"from a member, $n = \Delta$",
                 members,
                 stuck * known,
                 members=members,
@@ -372,7 +390,7 @@ def check_lemma(_: Preset, name: str, *, printed: bool = True) -> Verdict:
                 separation=members,
             ),
             exactly(
-                "from the mean, 1/delta",
+                r"from the mean, $1/\delta$",
                 clusters,
                 biased * least,
                 share=1 / clusters,
@@ -388,12 +406,12 @@ def _margins() -> tuple[Margin, ...]:
     start = max(round(variance(_wide(one)), 12) for one in _MEMBERS)
     return (
         Margin(
-            "Theorem 4: Delta delta_i >= 24 rho, from a member",
+            r"Theorem 4: $\Delta \delta_i \ge 24 \rho$, from a member",
             min(_MEMBERS) * _SHARE,
             LEAST_SEPARATION,
         ),
         Margin("the same, from the mean", LEAST_SEPARATION, LEAST_SEPARATION),
-        Margin("c_1^2 <= rho^2", start, 1.0, at_least=False),
+        Margin(r"$c_1^2 \le \rho^2$", start, 1.0, at_least=False),
     )
 
 
@@ -402,12 +420,13 @@ _lemma_14 = functools.partial(row, place="Lemma 14")
 _LEMMA_14 = (
     _lemma_14(
         id="werner.lem14",
-        text="E|v_l - mu_i|^2 <= C1 (rho^2/n_i + rho^3/Delta + beta_i rho Delta)",
+        text=r"$E|v_l - \mu_i|^2 \le C_1 (\rho^2/n_i + \rho^3/\Delta + \beta_i \rho "
+        r"\Delta)$",
         preconditions=(
-            "mu_i = E_x of the mean momentum in the cluster of i",
-            "Assumptions 6 to 9, Delta >= C_Delta rho/delta_i, beta_i = 0",
-            "tau_l^2 = C (c_l^2 + delta_i rho Delta), c_1^2 <= rho^2",
-            "l >= log(rho/Delta)/log(1 - delta_i/2)",
+            r"$\mu_i = E_x$ of the mean momentum in the cluster of $i$",
+            r"Assumptions 6 to 9, $\Delta \ge C_\Delta \rho/\delta_i$, $\beta_i = 0$",
+            r"$\tau_l^2 = C (c_l^2 + \delta_i \rho \Delta)$, $c_1^2 \le \rho^2$",
+            r"$l \ge \log(\rho/\Delta)/\log(1 - \delta_i/2)$",
         ),
         constants={"C1": DECLARED, "C": _CONSTANT, "C_Delta": LEAST_SEPARATION},
         claimed="constants unnamed",
@@ -416,44 +435,47 @@ _LEMMA_14 = (
         check=check_lemma,
         control={"printed": False},
         evaluation=Evaluation(
-            quantity="E|v_l - m|^2/rho^2 from a member, delta_i = 1/2, n_i = Delta/rho",
+            quantity=r"$E|v_l - m|^2/\rho^2$ from a member, $\delta_i = 1/2$, $n_i = "
+            r"\Delta/\rho$",
             parameters=(
                 parameter(
                     "members",
                     200,
-                    "clients or points of the cluster, and Delta/rho",
+                    r"clients or points of the cluster, and $\Delta/\rho$",
                     least=48,
                 ),
             ),
             bound=lambda members, C1: C1 * 2 / members,
             truth=lambda members: exact(member_error(float(members))),
             constants={
-                "C1": Constant(DECLARED, np.inf, np.inf, "none holds for all n_i")
+                "C1": Constant(DECLARED, np.inf, np.inf, "none holds for all $n_i$")
             },
-            note="exact for noise -s, 0 or s, s = 1.001 tau, C = 4",
+            note=r"exact for noise $-s$, 0 or $s$, $s = 1.001 \tau$, $C = 4$",
         ),
         margins=_margins,
-        note="From a member, as the proof starts, with points at 0 and +-1.001 tau the "
-        "centre never moves. From the mean, with K clusters and n_i -> infinity, the "
-        "ratio grows as K: the geometric series multiplies rho^3/Delta by 2/delta_i. "
-        "The faults of werner.thm1.start and werner.thm1.share. The control has rho^2 "
-        "from a member and 1/delta_i.",
+        note=r"From a member, as the proof starts, with points at 0 and $\pm1.001 "
+        r"\tau$ the centre never moves. From the mean, with $K$ clusters and $n_i \to "
+        r"\infty$, the ratio grows as $K$: the geometric series multiplies "
+        r"$\rho^3/\Delta$ by $2/\delta_i$. The faults of werner.thm1.start and "
+        r"werner.thm1.share. The control has $\rho^2$ from a member and $1/\delta_i$.",
     ),
     _lemma_14(
         id="werner.lem14.corrected",
-        text="|v_l - m| <= (1 - 5 delta_i/6)^l |v_0 - m| + 12/5 rho^2/tau + 24/5 tau "
-        "rho^2/(delta_i Delta^2) + 6/5 beta_i tau/delta_i, m the E_x of the cluster's "
-        "mean momentum; in full werner.thm1.corrected",
+        text=r"$|v_l - m| \le (1 - 5 \delta_i/6)^l |v_0 - m| + \frac{12}{5} "
+        r"\rho^2/\tau + \frac{24}{5} \tau \rho^2/(\delta_i \Delta^2) + "
+        r"\frac{6}{5} \beta_i \tau/\delta_i$, $m$ the $E_x$ of the cluster's mean "
+        "momentum; in full werner.thm1.corrected",
         preconditions=("Assumption 9", *_CONDITIONS),
         check=functools.partial(check_path, heterogeneous=False),
         control={"factor": 0.97},
         proof=prove_path,
         proof_control={"rest": "11/50"},
-        evaluation=_path("|v_l - m|, n_i -> infinity"),
-        note="With tau^2 = 24 delta_i rho Delta, where it is at most Delta^2/9, it "
-        "makes an error of order rho^3/(delta_i Delta) + beta_i^2 rho Delta/delta_i; "
-        "for what finitely many points add see werner.thm1.finite. A member need not "
-        "be within tau/2. The control has 0.97 of what remains.",
+        evaluation=_path(r"$|v_l - m|$, $n_i \to \infty$"),
+        note=r"With $\tau^2 = 24 \delta_i \rho \Delta$, where it is at most "
+        r"$\Delta^2/9$, it makes an error of order $\rho^3/(\delta_i \Delta) + "
+        r"\beta_i^2 \rho \Delta/\delta_i$; for what finitely many points add see "
+        r"werner.thm1.finite. A member need not be within $\tau/2$. The control has "
+        "0.97 of what remains.",
     ),
 )
 
@@ -483,7 +505,7 @@ def check_step(_: Preset, name: str, *, alpha: float, printed: bool = True) -> V
     most 4/27, the largest f'(x)^2 on the path."""
     values = np.array([np.max(path_variance(one, alpha)) for one in _NOISES])
     right = alpha * _NOISES**2 if printed else np.full_like(_NOISES, 4 / 27)
-    family = exactly("1/sigma", 1 / _NOISES, values / right, noise=_NOISES)
+    family = exactly(r"$1/\sigma$", 1 / _NOISES, values / right, noise=_NOISES)
     return one_constant(
         name,
         [family],
@@ -605,7 +627,7 @@ def check_round(
     ratios = alone.left / (factor * np.sum(alone.terms, axis=0))
     known = reached(name, list(ratios), _ATTAINED)
     detail = (
-        f"{count} rounds, K = 2 to 64: left over right at most "
+        f"{count} rounds, $K = 2$ to 64: left over right at most "
         f"{np.max(drawn.left / right):.4f}; where each term is all: "
         f"{listed(ratios, '.4f')}"
     )
@@ -642,14 +664,14 @@ def _evaluated_round(
 
 
 ROUND = Evaluation(
-    quantity="E|y_G - m|^2 given x and v, s = rho",
+    quantity=r"$E|y_G - m|^2$ given $x$ and $v$, $s = \rho$",
     parameters=(
         parameter("members", 50),
         parameter("share", 0.5),
         parameter("separation", 100.0, open=True),
         parameter("noise", 1.0, open=True),
         parameter("radius", 7.0),
-        parameter("distance", 2.0, "distance of the centre from its truth, |v - m|"),
+        parameter("distance", 2.0, "distance of the centre from its truth, $|v - m|$"),
     ),
     bound=lambda **at: (
         at["noise"] ** 2 * float(np.sum(_evaluated_round(**at).terms[:, 0]))
@@ -658,12 +680,12 @@ ROUND = Evaluation(
         at["noise"] ** 2 * float(np.max(_evaluated_round(**at).left))
     ),
     margins=lambda members, share, separation, noise, radius, distance: (
-        Margin("|v - m| <= tau/2", distance, radius / 2, at_least=False),
-        Margin("24 s^2 <= tau^2", radius**2, 24 * noise**2),
-        Margin("tau <= Delta/3", radius, separation / 3, at_least=False),
+        Margin(r"$|v - m| \le \tau/2$", distance, radius / 2, at_least=False),
+        Margin(r"$24 s^2 \le \tau^2$", radius**2, 24 * noise**2),
+        Margin(r"$\tau \le \Delta/3$", radius, separation / 3, at_least=False),
     ),
-    note="exact for noise 0 or 1.01 tau, and strangers on the edge of the ball; all "
-    "points are good",
+    note=r"exact for noise 0 or $1.01 \tau$, and strangers on the edge of the ball; "
+    "all points are good",
 )
 _LOOSE = (
     "Where the start, own noise, strangers, or the variance of either are nearly all, "
@@ -675,7 +697,8 @@ _LOOSE = (
 def _wells(momentum: float) -> Evaluation:
     """That of `check_step`, at `momentum` by default."""
     return Evaluation(
-        quantity="largest Var E_x m_t in 250 rounds, f(x) = x^4/4 - x^2/2, eta = 0.1",
+        quantity=r"largest $\operatorname{Var} E_x m_t$ in 250 rounds, $f(x) = "
+        r"x^4/4 - x^2/2$, $\eta = 0.1$",
         parameters=(
             parameter("noise", 0.01, open=True),
             parameter("momentum", momentum),
@@ -684,7 +707,15 @@ def _wells(momentum: float) -> Evaluation:
         truth=lambda noise, momentum: exact(
             float(np.max(path_variance(noise, momentum)))
         ),
-        constants={"C": Constant(DECLARED, np.inf, np.inf, "none holds for all sigma")},
+        constants={
+            "C": Constant(
+                DECLARED,
+                np.inf,
+                np.inf,
+                "none holds for all "
+                r"$\sigma$",
+            )
+        },
         note="exact for signs as noise of four clients in the first round; 1 as the "
         "momentum's weight for gradients themselves",
     )
@@ -692,26 +723,27 @@ def _wells(momentum: float) -> Evaluation:
 
 _step_iv: dict[str, Any] = {
     "preconditions": (
-        "noise of variance at most sigma^2 at each x, independent over clients",
-        "f(x) = x^4/4 - x^2/2, x_0 = 0, n_i = 4, eta = 0.1",
+        r"noise of variance at most $\sigma^2$ at each $x$, independent over clients",
+        r"$f(x) = x^4/4 - x^2/2$, $x_0 = 0$, $n_i = 4$, $\eta = 0.1$",
     ),
     "claimed": "constant unnamed",
     "expected": Status.VIOLATED,
     "fault": "printed",
     "control": {"printed": False},
     # f'' = 3 x^2 - 1 where the path is, |x| <= 1.
-    "margins": lambda: (Margin("eta <= 1/L", _STEP_SIZE, 1 / 2, at_least=False),),
-    "note": "The law of total variance bounds the variance of g given x, not over x: "
-    "noise decides between paths that lie far apart. Nothing of it is left if all is "
-    "conditioned on x. The control claims 4/27, the largest f'(x)^2 between the wells.",
+    "margins": lambda: (Margin(r"$\eta \le 1/L$", _STEP_SIZE, 1 / 2, at_least=False),),
+    "note": "The law of total variance bounds the variance of $g$ given $x$, not "
+    "over $x$: noise decides between paths that lie far apart. Nothing of it is left "
+    "if all is conditioned on $x$. The control claims $4/27$, the largest $f'(x)^2$ "
+    "between the wells.",
 }
 _given = functools.partial(
     row,
     preconditions=(
-        "y_G = mean of y_j over all good points, delta_i = n_i/|G_i|",
-        "x and v are given, the points independent given them",
-        "|v - m| <= tau/2, 24 s^2 <= tau^2, tau <= Delta/3, delta_i Delta^2 >= 48 "
-        "rho^2",
+        r"$y_G$ the mean of $y_j$ over all good points, $\delta_i = n_i/|G_i|$",
+        "$x$ and $v$ are given, the points independent given them",
+        r"$|v - m| \le \tau/2$, $24 s^2 \le \tau^2$, $\tau \le \Delta/3$, $\delta_i "
+        r"\Delta^2 \ge 48 \rho^2$",
     ),
     control={"factor": 0.97},
     proof=prove_round,
@@ -724,7 +756,7 @@ _LEMMAS_8_AND_15 = (
         **_step_iv,
         id="werner.lem8",
         place="Lemma 8, step (iv) of the proof",
-        text="E |E_x g_j(x_{i,t-1}) - E g_j(x_{i,t-1})|^2 <= C rho^2",
+        text=r"$E |E_x g_j(x_{i,t-1}) - E g_j(x_{i,t-1})|^2 \le C \rho^2$",
         constants={"C": DECLARED, "alpha": 1.0},
         check=functools.partial(check_step, alpha=1.0),
         evaluation=_wells(1.0),
@@ -732,19 +764,20 @@ _LEMMAS_8_AND_15 = (
     _given(
         id="werner.lem8.corrected",
         place="Lemma 8",
-        text="E |y_G - m|^2 <= (1 - delta_i/2) |v - m|^2 + 16 delta_i s^4/tau^2 + 32 "
-        "tau^2 rho^4/(delta_i Delta^4) + (delta_i^2 s^2 + 4 delta_i tau^2 "
-        "rho^2/Delta^2) /n_i, m = grad F_i(x), F_i the mean of the cluster's f_j, s^2 "
-        "= rho^2 + A^2 |m|^2",
+        text=r"$E |y_G - m|^2 \le (1 - \delta_i/2) |v - m|^2 + 16 \delta_i s^4/\tau^2 "
+        r"+ 32 \tau^2 \rho^4/(\delta_i \Delta^4) + (\delta_i^2 s^2 + 4 \delta_i "
+        r"\tau^2 \rho^2/\Delta^2) /n_i$, $m = \nabla F_i(x)$, $F_i$ the mean of the "
+        r"cluster's $f_j$, $s^2 = \rho^2 + A^2 |m|^2$",
         check=functools.partial(check_round, heterogeneous=True),
-        note="With tau^2 = C (A^2 |m|^2 + delta_i rho Delta), C >= 24, the second term "
-        "is at most (32/C) (delta_i A^2 |m|^2 + rho^3/Delta), as printed. " + _LOOSE,
+        note=r"With $\tau^2 = C (A^2 |m|^2 + \delta_i \rho \Delta)$, $C \ge 24$, the "
+        r"second term is at most $(32/C) (\delta_i A^2 |m|^2 + \rho^3/\Delta)$, as "
+        "printed. " + _LOOSE,
     ),
     row(
         **_step_iv,
         id="werner.lem15",
         place="Lemma 15, step (iv) of the proof",
-        text="E |E_x m_{j,t} - E m_{j,t}|^2 <= C rho^2",
+        text=r"$E |E_x m_{j,t} - E m_{j,t}|^2 \le C \rho^2$",
         constants={"C": DECLARED, "alpha": 0.5},
         check=functools.partial(check_step, alpha=0.5),
         evaluation=_wells(0.5),
@@ -752,12 +785,13 @@ _LEMMAS_8_AND_15 = (
     _given(
         id="werner.lem15.corrected",
         place="Lemma 15",
-        text="E |y_G - m|^2 <= (1 - delta_i/2) |v - m|^2 + 16 delta_i rho^4/tau^2 + 32 "
-        "tau^2 rho^4/(delta_i Delta^4) + (rho^2/n_i) (delta_i^2 + 4 delta_i "
-        "tau^2/Delta^2), m the E_x of the cluster's mean momentum",
+        text=r"$E |y_G - m|^2 \le (1 - \delta_i/2) |v - m|^2 + 16 \delta_i "
+        r"\rho^4/\tau^2 + 32 \tau^2 \rho^4/(\delta_i \Delta^4) + (\rho^2/n_i) "
+        r"(\delta_i^2 + 4 \delta_i \tau^2/\Delta^2)$, $m$ the $E_x$ of the cluster's "
+        "mean momentum",
         check=functools.partial(check_round, heterogeneous=False),
-        note="With tau^2 = C delta_i rho Delta the second term is (16/C) rho^3/Delta, "
-        "as printed. " + _LOOSE,
+        note=r"With $\tau^2 = C \delta_i \rho \Delta$ the second term is $(16/C) "
+        r"\rho^3/\Delta$, as printed. " + _LOOSE,
     ),
 )
 

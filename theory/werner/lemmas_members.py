@@ -152,8 +152,8 @@ def check_mean(
     return combine(
         name,
         [below, tight, near],
-        detail=f"{len(ratio)} rounds, all atoms: C times the left-hand side over the "
-        f"right-hand one is at most {np.max(ratio):.3g}; at its worst {most:.4f}",
+        detail=f"{len(ratio)} rounds, all atoms: $C$ times the left-hand side over "
+        f"the right-hand one is at most {np.max(ratio):.3g}; at its worst {most:.4f}",
     )
 
 
@@ -171,15 +171,15 @@ def _worst_mean() -> float:
 
 
 def prove_mean(constant: int = 4) -> list[Step]:
-    """Let rho = 1, a = A sqrt G, which the client's mean is at most from m, h =
-    1/(delta Delta). By Jensen and Markov |E(y - z)|^2 <= (E|v - z|^2)^2/tau^2. As noise
-    has the mean 0, E|z - m|^2 <= a^2 + 1 =: b^2, and E|v - z|^2 <= (c + b)^2 by
-    Minkowski, whatever the joint law of v and z. With tau^2 = C (c^2 + A^4 G + 1/h) it
-    is to be shown that (c + b)^4 <= C1 C (c^2 + A^2 a^2 + 1/h)(c^2 + a^2/A^2 + h). By
-    Cauchy and Schwarz the product of both sums is at least (c^2 + a^2 + 1)^2 = (c^2 +
-    b^2)^2, and (c + b)^2 <= 2 (c^2 + b^2): C1 C = 4. No condition on Delta is needed.
-    Lagrange's identities say it. Without clients of their own a = 0, and A^2 a^2 and
-    a^2/A^2 are left out."""
+    r"""Let $\rho = 1$, $a = A \sqrt{G}$, which the client's mean is at most from $m$,
+    $h = 1/(\delta \Delta)$. By Jensen and Markov $|E(y - z)|^2 \le (E|v -
+    z|^2)^2/\tau^2$. As noise has the mean 0, $E|z - m|^2 \le a^2 + 1 =: b^2$, and $E|v
+    - z|^2 \le (c + b)^2$ by Minkowski, whatever the joint law of $v$ and $z$. With
+    $\tau^2 = C (c^2 + A^4 G + 1/h)$ it is to be shown that $(c + b)^4 \le C_1 C (c^2 +
+    A^2 a^2 + 1/h)(c^2 + a^2/A^2 + h)$. By Cauchy and Schwarz the product of both sums
+    is at least $(c^2 + a^2 + 1)^2 = (c^2 + b^2)^2$, and $(c + b)^2 \le 2 (c^2 + b^2)$:
+    $C_1 C = 4$. No condition on $\Delta$ is needed. Lagrange's identities say it.
+    Without clients of their own $a = 0$, and $A^2 a^2$ and $a^2/A^2$ are left out."""
     import sympy
 
     a, b, c, h, steep = sympy.symbols("a b c h A", positive=True)
@@ -197,9 +197,9 @@ def prove_mean(constant: int = 4) -> list[Step]:
             - inner**2
             - cross,
         ),
-        identity("sum of products = c^2 + a^2 + 1", inner - c**2 - a**2 - 1),
+        identity("sum of products $= c^2 + a^2 + 1$", inner - c**2 - a**2 - 1),
         identity(
-            "4 (c^2 + b^2)^2 - (c + b)^4 = (c - b)^2 (3 c^2 + 2 c b + 3 b^2)",
+            "$4 (c^2 + b^2)^2 - (c + b)^4 = (c - b)^2 (3 c^2 + 2 c b + 3 b^2)$",
             constant * (c**2 + b**2) ** 2
             - (c + b) ** 4
             - (c - b) ** 2 * (3 * c**2 + 2 * c * b + 3 * b**2),
@@ -208,17 +208,18 @@ def prove_mean(constant: int = 4) -> list[Step]:
 
 
 def prove_chain(constant: int = 4) -> list[Step]:
-    """Jensen; Markov, |y - g| being |v - g| where that is more than tau, else 0;
-    Minkowski and (c + b)^2 <= 2 (c^2 + a^2 + 1), b^2 = a^2 + 1, a = A sqrt G, rho = 1;
-    Cauchy and Schwarz as in `prove_mean`, which makes 1/C of what follows, as the
-    factors 1 + h, 1 + h A^2 with h = 1/(delta Delta) are no less than 1. They are at
-    most 2, as h <= 1 and h A^4 <= 1 give (h A^2)^2 = h (h A^4) <= 1."""
+    r"""Jensen; Markov, $|y - g|$ being $|v - g|$ where that is more than $\tau$, else
+    0; Minkowski and $(c + b)^2 \le 2 (c^2 + a^2 + 1)$, $b^2 = a^2 + 1$, $a = A
+    \sqrt{G}$, $\rho = 1$; Cauchy and Schwarz as in `prove_mean`, which makes $1/C$ of
+    what follows, as the factors $1 + h$, $1 + h A^2$ with $h = 1/(\delta \Delta)$ are
+    no less than 1. They are at most 2, as $h \le 1$ and $h A^4 \le 1$ give $(h A^2)^2 =
+    h (h A^4) \le 1$."""
     import sympy
 
     h, steep = sympy.symbols("h A", positive=True)
     return [
         *prove_mean(constant),
-        identity("(h A^2)^2 = h (h A^4)", (h * steep**2) ** 2 - h * (h * steep**4)),
+        identity("$(h A^2)^2 = h (h A^4)$", (h * steep**2) ** 2 - h * (h * steep**4)),
     ]
 
 
@@ -280,7 +281,7 @@ def _opposite(
 
 
 _MEAN = Evaluation(
-    quantity="|E(y_j - z_j)|^2, v - m opposite to z_j - m, no spread of clients",
+    quantity="$|E(y_j - z_j)|^2$, $v - m$ opposite to $z_j - m$, no spread of clients",
     parameters=(
         parameter("share", 0.5),
         parameter("separation", 48.0, open=True),
@@ -288,9 +289,15 @@ _MEAN = Evaluation(
         parameter(
             "distance",
             1.0,
-            "distance of the centre from its truth: c, the root mean square of v - m",
+            "distance of the centre from its truth: $c$, the root mean square of $v "
+            "- m$",
         ),
-        parameter("radius", 10.0, "clipping radius, C = tau^2/(c^2 + delta rho Delta)"),
+        parameter(
+            "radius",
+            10.0,
+            r"clipping radius, $C = \tau^2/(c^2 + \delta \rho "
+            r"\Delta)$",
+        ),
     ),
     bound=lambda share, separation, noise, distance, radius, C: (
         C
@@ -299,19 +306,20 @@ _MEAN = Evaluation(
         * (distance**2 + noise**3 / (share * separation))
     ),
     truth=lambda **at: exact(_opposite(**at)),
-    constants={"C": Constant(4.0, 4.0, 4.0, "C1 C, proved; sharp")},
+    constants={"C": Constant(4.0, 4.0, 4.0, "$C_1 C$, proved; sharp")},
     note="exact for noise of two atoms, the far one just out of the ball",
 )
 
 _SUM = Evaluation(
-    quantity="E|sum of (y_j - E y_j)|^2, v a member of the cluster",
+    quantity=r"$E|\text{sum of }(y_j - E y_j)|^2$, $v$ a member of the cluster",
     parameters=(
         parameter("members", 50),
         parameter("noise", 1.0, open=True),
     ),
     bound=lambda members, noise: members * noise**2,
     truth=lambda members, noise: exact(members**2 * noise**2),
-    note="exact for noise -s, 0 or s, s just more than tau: y_j = v for all j",
+    note=r"exact for noise $-s$, 0 or $s$, $s$ just more than $\tau$: $y_j = v$ for "
+    "all $j$",
 )
 
 
@@ -326,83 +334,89 @@ def _given(
 
 
 _GIVEN = Evaluation(
-    quantity="E|sum of (y_j - E y_j)|^2 given v, clients with one mean",
+    quantity=r"$E|\text{sum of }(y_j - E y_j)|^2$ given $v$, clients with one mean",
     parameters=(
         parameter("members", 50),
         parameter("noise", 1.0, open=True),
         parameter("radius", 5.0),
-        parameter("distance", 3.0, "distance of the centre from its truth, |v - m|"),
+        parameter("distance", 3.0, "distance of the centre from its truth, $|v - m|$"),
     ),
     bound=lambda members, noise, radius, distance: (
         members * (noise**2 + (0.0 if radius >= 2 * distance else distance**2))
     ),
     truth=lambda **at: exact(_given(**at)),
-    note="exact for noise -s, 0 or s, s = 1.001 tau",
+    note=r"exact for noise $-s$, 0 or $s$, $s = 1.001 \tau$",
 )
 
-_WHOLE = "tau^2 = C (c^2 + A^4 G + delta_i rho Delta), c^2 = E|v - grad F_i|^2"
+_WHOLE = (
+    r"$\tau^2 = C (c^2 + A^4 G + \delta_i \rho \Delta)$, $c^2 = E|v - \nabla "
+    "F_i|^2$"
+)
 
 _MEANS = (
     row(
         id="werner.lem9",
         place="Lemma 9",
-        text="E_{j~i} |E(y_j - g_j)|^2 <= C1 (c^2 + E|grad F_i|^2 + rho^3/(delta_i "
-        "Delta))",
+        text=r"$E_{j\sim i} |E(y_j - g_j)|^2 \le C_1 (c^2 + E|\nabla F_i|^2 + "
+        r"\rho^3/(\delta_i \Delta))$",
         preconditions=(
-            "F_i = mean of f_j over j ~ i",
+            r"$F_i$ the mean of $f_j$ over $j \sim i$",
             _WHOLE,
-            "Delta >= max(1, A^4) rho/delta_i",
+            r"$\Delta \ge \max(1, A^4) \rho/\delta_i$",
         ),
-        constants={"C1 C": 4.0},
+        constants={"$C_1 C$": 4.0},
         claimed="constant unnamed",
         check=partial(check_mean, spreads=_SPREADS, constant=4.0),
         control={"constant": 3.95},
         proof=prove_mean,
         proof_control={"constant": 3},
         evaluation=_MEAN,
-        note="Whether or not v depends on g_j. The last display of the proof has E_x "
-        "where the first has E: given x and v it needs E|v - grad F_i|^4. "
-        "4 is sharp, for A = 0 and v opposite to g_j; the control has 3.95.",
+        note="Whether or not $v$ depends on $g_j$. The last display of the proof has "
+        r"$E_x$ where the first has $E$: given $x$ and $v$ it needs $E|v - \nabla "
+        "F_i|^4$. 4 is sharp, for $A = 0$ and $v$ opposite to $g_j$; the control has "
+        "3.95.",
     ),
     row(
         id="werner.eq20",
         place="(20)",
-        text="|E(y_j - g_j)|^2 <= (E|y_j - g_j|)^2 <= (E|v - g_j|^2)^2/tau^2 <= 4 (c^2 "
-        "+ A^2 G + rho^2)^2/tau^2 <= 4/C ((1 + rho/(delta_i Delta)) c^2 + (1 + rho "
-        "A^2/(delta_i Delta)) G + rho^3/(delta_i Delta)), each factor at most 2",
+        text=r"$|E(y_j - g_j)|^2 \le (E|y_j - g_j|)^2 \le (E|v - g_j|^2)^2/\tau^2 \le "
+        r"4 (c^2 + A^2 G + \rho^2)^2/\tau^2 \le \frac{4}{C} ((1 + \rho/(\delta_i "
+        r"\Delta)) c^2 + (1 + \rho A^2/(\delta_i \Delta)) G + \rho^3/(\delta_i "
+        r"\Delta))$, each factor at most 2",
         preconditions=(
-            "F_i = mean of f_j over j ~ i, G = |grad F_i|^2",
+            r"$F_i$ the mean of $f_j$ over $j \sim i$, $G = |\nabla F_i|^2$",
             _WHOLE,
-            "Delta >= max(1, A^4) rho/delta_i",
+            r"$\Delta \ge \max(1, A^4) \rho/\delta_i$",
         ),
         claimed="constants unnamed",
         check=check_chain,
         control={"young": 1.0},
         proof=prove_chain,
         proof_control={"constant": 3},
-        note="Young's constant 2, for v and g_j, cannot be left out, as they may be on "
-        "different sides of the mean; the control does. In the step to fractions 1 is "
-        "enough, by Cauchy and Schwarz.",
+        note="Young's constant 2, for $v$ and $g_j$, cannot be left out, as they may "
+        "be on different sides of the mean; the control does. In the step to "
+        "fractions 1 is enough, by Cauchy and Schwarz.",
     ),
     row(
         id="werner.lem16",
         place="Lemma 16",
-        text="E_{j~i} |E(y_j - m_j)|^2 <= C1 (c^2 + rho^3/(delta_i Delta))",
+        text=r"$E_{j\sim i} |E(y_j - m_j)|^2 \le C_1 (c^2 + \rho^3/(\delta_i "
+        r"\Delta))$",
         preconditions=(
-            "mu_i = E_x of the mean momentum in the cluster of i",
-            "tau^2 = C (c^2 + delta_i rho Delta), c^2 = E|v - mu_i|^2",
-            "Delta >= rho/delta_i",
+            r"$\mu_i = E_x$ of the mean momentum in the cluster of $i$",
+            r"$\tau^2 = C (c^2 + \delta_i \rho \Delta)$, $c^2 = E|v - \mu_i|^2$",
+            r"$\Delta \ge \rho/\delta_i$",
         ),
-        constants={"C1 C": 4.0},
+        constants={"$C_1 C$": 4.0},
         claimed="constant unnamed",
         check=partial(check_mean, spreads=(0.0,), constant=4.0),
         control={"constant": 3.95},
         proof=prove_mean,
         proof_control={"constant": 3},
         evaluation=_MEAN,
-        note="Whether or not v depends on m_j. The proof prints |E y_j - m_j|^2 for "
-        "|E(y_j - m_j)|^2. 4 is sharp, for v opposite to m_j, and the control has "
-        "3.95.",
+        note="Whether or not $v$ depends on $m_j$. The proof prints $|E y_j - "
+        "m_j|^2$ for $|E(y_j - m_j)|^2$. 4 is sharp, for $v$ opposite to $m_j$, and "
+        "the control has 3.95.",
     ),
 )
 
@@ -445,7 +459,9 @@ def check_sum(
         ]
     )
     bounds = np.tile(counts, 2)
-    detail = f"left over right at n = {_COUNTS}, with the same and with fresh points: "
+    detail = (
+        f"left over right at $n = {_COUNTS}$, with the same and with fresh points: "
+    )
     detail += listed(values / bounds, ".4g")
     if common_model:
         # f(x) = x^2/2, eta = 1, v = the mean gradient: x_1 is the mean noise, and each
@@ -453,7 +469,7 @@ def check_sum(
         moved = counts**2 / counts + counts
         values, bounds = np.append(values, moved), np.append(bounds, counts)
         most = np.max(moved / counts)
-        detail += f"; on the path of a quadratic with eta = 1: {most:g}"
+        detail += rf"; on the path of a quadratic with $\eta = 1$: {most:g}"
     return never_exceeds(
         name,
         values,
@@ -539,10 +555,10 @@ def check_conditional(
     most = float(np.max((left / right)[~within & nine]))
     known = reached(name, [most, np.max((left / raw)[within])], [0.3685, 1.0])
     detail = (
-        f"{len(left)} centres and radii, three clients: left over n rho^2 is at "
-        f"most {np.max(left / raw):.3g}, with tau >= 2 |v - E z_j| "
-        f"{np.max((left / raw)[within]):.3g}, over the full bound "
-        f"where it is not {most:.4f}"
+        rf"{len(left)} centres and radii, three clients: left over $n \rho^2$ is at "
+        rf"most {np.max(left / raw):.3g}, with $\tau \ge 2 |v - E z_j| "
+        f"{np.max((left / raw)[within]):.3g}$, over the full bound where it is not "
+        f"{most:.4f}"
     )
     return combine(name, [everywhere, contracted, known], detail=detail)
 
@@ -552,19 +568,21 @@ def _margins_sums() -> tuple[Margin, ...]:
     # v is a member, whose law has the variance rho^2 up to rounding.
     start, size = round(variance(_NOISE), 12), 1.001 * _RADIUS
     return (
-        Margin("Delta >= rho/delta_i", _SEPARATION, 1 / _SHARE),
-        Margin("E|v - m|^2 <= rho^2", start, 1.0, at_least=False),
-        Margin("no stranger in the ball: Delta - s > s + tau", _SEPARATION, 3 * size),
+        Margin(r"$\Delta \ge \rho/\delta_i$", _SEPARATION, 1 / _SHARE),
+        Margin(r"$E|v - m|^2 \le \rho^2$", start, 1.0, at_least=False),
+        Margin(
+            r"no stranger in the ball: $\Delta - s > s + \tau$", _SEPARATION, 3 * size
+        ),
     )
 
 
 _printed = partial(
     row,
-    text="E |sum_{j~i} (y_j - E y_j)|^2 <= n_i rho^2",
+    text=r"$E |\sum_{j\sim i} (y_j - E y_j)|^2 \le n_i \rho^2$",
     preconditions=(
-        "Delta >= rho/delta_i",
-        "tau^2 = C (c^2 + A^4 G + delta_i rho Delta)",
-        "v_0 = a member's point, c^2 = rho^2",
+        r"$\Delta \ge \rho/\delta_i$",
+        r"$\tau^2 = C (c^2 + A^4 G + \delta_i \rho \Delta)$",
+        r"$v_0$ a member's point, $c^2 = \rho^2$",
     ),
     constants={"C": _CONSTANT, "A": 0.0},
     expected=Status.VIOLATED,
@@ -575,19 +593,19 @@ _printed = partial(
 )
 _corrected = partial(
     row,
-    preconditions=("all expectations given x and v",),
+    preconditions=("all expectations given $x$ and $v$",),
     control={"far_term": 0.0},
     proof=prove_conditional,
     proof_control={"reach": "1.9"},
     evaluation=_GIVEN,
-    note="That a clipped point varies no more than the point itself needs tau >= 2 |v "
-    "- E z_j|. The control omits the second term elsewhere, too, that of the proof has "
-    "1.9 for the 2.",
+    note=r"That a clipped point varies no more than the point itself needs $\tau \ge "
+    "2 |v - E z_j|$. The control omits the second term elsewhere, too, that of the "
+    "proof has 1.9 for the 2.",
 )
 _WHY = (
-    "Points 0 and +-s, s just above tau: a member's ball holds only its equals, so "
-    "that all y_j = v, and the left-hand side is n^2 rho^2. Fresh points in each round "
-    "do not help, as all of them are still replaced by one v. "
+    r"Points 0 and $\pm s$, $s$ just above $\tau$: a member's ball holds only its "
+    r"equals, so that all $y_j = v$, and the left-hand side is $n^2 \rho^2$. Fresh "
+    "points in each round do not help, as all of them are still replaced by one $v$. "
 )
 
 _SUMS = (
@@ -595,29 +613,30 @@ _SUMS = (
         id="werner.lem10",
         place="Lemma 10",
         check=partial(check_sum, common_model=True),
-        note=_WHY + "Besides, E is over the path of x, too. The control has n_i^2 "
-        "(rho^2 + c^2).",
+        note=_WHY + "Besides, $E$ is over the path of $x$, too. The control has "
+        r"$n_i^2 (\rho^2 + c^2)$.",
     ),
     _corrected(
         id="werner.lem10.corrected",
         place="Lemma 10",
-        text="given x and v, with points that are independent given them, E |sum_{j~i} "
-        "(y_j - E y_j)|^2 <= n_i rho^2 + sum_{j~i} |v - grad f_j|^2, and <= n_i rho^2 "
-        "if tau >= 2 |v - grad f_j| for all j",
+        text="given $x$ and $v$, with points that are independent given them, $E "
+        r"|\sum_{j\sim i} (y_j - E y_j)|^2 \le n_i \rho^2 + \sum_{j\sim i} |v - "
+        r"\nabla f_j|^2$, and $\le n_i \rho^2$ if $\tau \ge 2 |v - \nabla f_j|$ for "
+        "all $j$",
         check=partial(check_conditional, spreads=(0.0, 0.5, 4.0)),
     ),
     _printed(
         id="werner.lem17",
         place="Lemma 17",
         check=check_sum,
-        note=_WHY + "The control has n_i^2 (rho^2 + c^2).",
+        note=_WHY + r"The control has $n_i^2 (\rho^2 + c^2)$.",
     ),
     _corrected(
         id="werner.lem17.corrected",
         place="Lemma 17",
-        text="given x and v, with points that are independent given them, E |sum_{j~i} "
-        "(y_j - E y_j)|^2 <= n_i (rho^2 + |v - E m_i|^2), and <= n_i rho^2 if tau >= 2 "
-        "|v - E m_i|",
+        text="given $x$ and $v$, with points that are independent given them, $E "
+        r"|\sum_{j\sim i} (y_j - E y_j)|^2 \le n_i (\rho^2 + |v - E m_i|^2)$, and "
+        r"$\le n_i \rho^2$ if $\tau \ge 2 |v - E m_i|$",
         check=partial(check_conditional, spreads=(0.0,)),
     ),
 )

@@ -33,38 +33,42 @@ from theory.werner.theorem1_points import prove_bad
 _ROUNDING = 1e-12  # relative to the bound; some hundred terms, none larger than it
 
 _CAPTURED = Evaluation(
-    quantity="E_{j!~i} |y_j - grad F_i|^2, v = grad F_i, no noise to speak of",
+    quantity=r"$E_{j\nsim i} |y_j - \nabla F_i|^2$, $v = \nabla F_i$, no noise to "
+    "speak of",
     parameters=(
         parameter("share", 0.01),
         parameter("separation", 0.1, open=True),
         parameter(
             "distance",
             1.0,
-            "distance of a model from its truth, |grad F_i| for F_i = |x - x_i*|^2/2",
+            r"distance of a model from its truth, $|\nabla F_i|$ for $F_i = |x - "
+            "x_i^*|^2/2$",
         ),
     ),
     bound=lambda share, separation, distance, C1: C1 * share * distance**2,
     truth=lambda share, separation, distance: exact(4 * distance**2 + separation**2),
     margins=lambda share, separation, distance: (
         Margin(
-            "the ball holds the strangers: 8 |grad F_i|^2 >= 4 |grad F_i|^2 + Delta^2",
+            r"the ball holds the strangers: $8 |\nabla F_i|^2 \ge 4 |\nabla F_i|^2 + "
+            r"\Delta^2$",
             8 * distance**2,
             4 * distance**2 + separation**2,
         ),
     ),
     constants={
-        "C1": Constant(DECLARED, math.inf, math.inf, "none holds for all delta_i")
+        "C1": Constant(DECLARED, math.inf, math.inf, r"none holds for all $\delta_i$")
     },
-    note="exact for strangers with gradient -grad F_i + Delta e, C A^4 = 8, D = 0",
+    note=r"exact for strangers with gradient $-\nabla F_i + \Delta e$, $C A^4 = 8$, "
+    "$D = 0$",
 )
 
 _STRANGER = Evaluation(
-    quantity="E|y_j - m|^2 given v, tau^2 = c^2 + delta_i rho Delta",
+    quantity=r"$E|y_j - m|^2$ given $v$, $\tau^2 = c^2 + \delta_i \rho \Delta$",
     parameters=(
         parameter("share", 0.5),
         parameter("separation", 48.0, open=True),
         parameter("noise", 1.0, open=True),
-        parameter("distance", 0.0, "distance of the centre from its truth, |v - m|"),
+        parameter("distance", 0.0, "distance of the centre from its truth, $|v - m|$"),
     ),
     bound=lambda share, separation, noise, distance, c1: (
         (1 + share / 2) * distance**2 + c1 * noise**3 / separation
@@ -78,23 +82,28 @@ _STRANGER = Evaluation(
         )
     ),
     margins=lambda share, separation, noise, distance: (
-        Margin("Delta >= 24 rho/delta_i", separation, 24 * noise / share),
-        Margin("delta_i <= 1/2", share, 0.5, at_least=False),
-        Margin("c <= rho", distance, noise, at_least=False),
+        Margin(r"$\Delta \ge 24 \rho/\delta_i$", separation, 24 * noise / share),
+        Margin(r"$\delta_i \le 1/2$", share, 0.5, at_least=False),
+        Margin(r"$c \le \rho$", distance, noise, at_least=False),
     ),
     constants={"c1": Constant(0.63, 0.62, 0.63, "on the grid of werner.lem18")},
-    note="C = 1; exact for two atoms, the one in the ball at the worst of 400 places",
+    note="$C = 1$; exact for two atoms, the one in the ball at the worst of 400 places",
 )
 
 _BAD_POINTS = Evaluation(
-    quantity="E|y_B - m|^2, all bad points on the edge of the ball beyond v",
+    quantity="$E|y_B - m|^2$, all bad points on the edge of the ball beyond $v$",
     parameters=(
-        parameter("radius", 10.0, "clipping radius, C = tau^2/(c^2 + the rest)"),
-        parameter("distance", 1.0, "distance of the centre from its truth, |v - m|"),
+        parameter(
+            "radius",
+            10.0,
+            r"clipping radius, $C = \tau^2/(c^2 + \text{the "
+            "rest})$",
+        ),
+        parameter("distance", 1.0, "distance of the centre from its truth, $|v - m|$"),
     ),
     bound=lambda radius, distance: 2 * radius**2 + 2 * distance**2,
     truth=lambda radius, distance: exact((radius + distance) ** 2),
-    note="(2 C + 2) c^2 + 2 C times the rest is 2 tau^2 + 2 c^2",
+    note=r"$(2 C + 2) c^2 + 2 C$ times the rest is $2 \tau^2 + 2 c^2$",
 )
 
 _SHARES = (1 / 2, 1 / 10, 1 / 100, 1 / 1000)
@@ -142,7 +151,7 @@ def check_captured(_: Preset, name: str, *, printed: bool = True) -> Verdict:
             )
         ratio = np.array(ratios)
         families.append(
-            exactly(f"C = {factor:g}, 1/delta", levels, ratio, share=1 / levels)
+            exactly(rf"$C = {factor:g}$, $1/\delta$", levels, ratio, share=1 / levels)
         )
     return one_constant(name, families)
 
@@ -212,8 +221,9 @@ def check_strangers(
     return combine(
         name,
         [below, near],
-        detail=f"{len(left)} rounds against the worst strangers: beyond (1 + delta/2) "
-        f"c^2 at most {listed(most, '.4f')} of what is allowed by either term",
+        detail=f"{len(left)} rounds against the worst strangers: beyond $(1 + "
+        rf"\delta/2) c^2$ at most {listed(most, '.4f')} of what is allowed by either "
+        "term",
     )
 
 
@@ -222,12 +232,14 @@ def _margins_strangers() -> tuple[Margin, ...]:
     apart = float(np.hypot(2 * _GRADIENT, _DISTANCE))
     return (
         Margin(
-            "Theorem 3: Delta >= 24 max(1, A^4) max(1, D^2) rho/delta_i",
+            r"Theorem 3: $\Delta \ge 24 \max(1, A^4) \max(1, D^2) \rho/\delta_i$",
             _DISTANCE,
             24 * 8 * _SMALL / min(_SHARES),
         ),
-        Margin("Assumption 5: |grad f_i - grad f_j| >= Delta", apart, _DISTANCE),
-        Margin("c^2 = 0 <= rho^2", 0.0, _SMALL**2, at_least=False),
+        Margin(
+            r"Assumption 5: $|\nabla f_i - \nabla f_j| \ge \Delta$", apart, _DISTANCE
+        ),
+        Margin(r"$c^2 = 0 \le \rho^2$", 0.0, _SMALL**2, at_least=False),
     )
 
 
@@ -235,12 +247,14 @@ _STRANGERS = (
     row(
         id="werner.lem11",
         place="Lemma 11",
-        text="E_{j!~i} |y_j - grad F_i|^2 <= C1 ((1 + delta_i/2) c^2 + delta_i "
-        "E|grad F_i|^2 + (rho/Delta) D^2 E|grad f_i|^2 + rho^3/Delta)",
+        text=r"$E_{j\nsim i} |y_j - \nabla F_i|^2 \le C_1 ((1 + \delta_i/2) c^2 + "
+        r"\delta_i E|\nabla F_i|^2 + (\rho/\Delta) D^2 E|\nabla f_i|^2 + "
+        r"\rho^3/\Delta)$",
         preconditions=(
-            "F_i = mean of f_j over j ~ i",
-            "Assumptions 4 and 5 at x, with A^4 = 8/C and D = 0",
-            "tau^2 = C (c^2 + A^4 |grad F_i|^2 + delta_i rho Delta), C = 1, 8, 24",
+            r"$F_i$ the mean of $f_j$ over $j \sim i$",
+            "Assumptions 4 and 5 at $x$, with $A^4 = 8/C$ and $D = 0$",
+            r"$\tau^2 = C (c^2 + A^4 |\nabla F_i|^2 + \delta_i \rho \Delta)$, $C = "
+            "1$, 8, 24",
         ),
         constants={"C1": DECLARED, "C_Delta": 24.0},
         claimed="constants unnamed",
@@ -250,21 +264,22 @@ _STRANGERS = (
         control={"printed": False},
         evaluation=_CAPTURED,
         margins=_margins_strangers,
-        note="A steep f_i makes the ball so large that it holds the strangers. The "
-        "proof takes Markov's inequality of a mean over t, and the product of two "
-        "means over t for the mean of products that grow together. The control has 4 "
-        "|grad F_i|^2, which is attained.",
+        note="A steep $f_i$ makes the ball so large that it holds the strangers. The "
+        "proof takes Markov's inequality of a mean over $t$, and the product of two "
+        "means over $t$ for the mean of products that grow together. The control has "
+        r"$4 |\nabla F_i|^2$, which is attained.",
     ),
     row(
         id="werner.lem11.corrected",
         place="Lemma 11",
-        text="if A = 0, at each t E_{j!~i} |y_j - grad F_i|^2 <= (1 + delta_i/2) c^2 "
-        "+ C (c1 rho^3/Delta + c2 (rho/Delta) D^2 |grad f_i|^2)",
+        text=r"if $A = 0$, at each $t$, $E_{j\nsim i} |y_j - \nabla F_i|^2 \le (1 + "
+        r"\delta_i/2) c^2 + C (c_1 \rho^3/\Delta + c_2 (\rho/\Delta) D^2 |\nabla "
+        "f_i|^2)$",
         preconditions=(
-            "F_i = mean of f_j over j ~ i",
-            "Assumption 5 at x",
-            "tau^2 = C (c^2 + delta_i rho Delta), 1 <= C <= 24",
-            "c <= rho, Delta >= C_Delta C rho/delta_i, delta_i <= 1/2",
+            r"$F_i$ the mean of $f_j$ over $j \sim i$",
+            "Assumption 5 at $x$",
+            r"$\tau^2 = C (c^2 + \delta_i \rho \Delta)$, $1 \le C \le 24$",
+            r"$c \le \rho$, $\Delta \ge C_\Delta C \rho/\delta_i$, $\delta_i \le 1/2$",
         ),
         constants={"C_Delta": 24.0, "c1": 0.63, "c2": 0.74},
         check=partial(
@@ -272,27 +287,27 @@ _STRANGERS = (
         ),
         control={"constants": (0.63, 0.71)},
         evaluation=_STRANGER,
-        note="Also where D |grad f_i| >= Delta, and nothing is known of the strangers. "
-        "The control has c2 = 0.71.",
+        note=r"Also where $D |\nabla f_i| \ge \Delta$, and nothing is known of the "
+        "strangers. The control has $c_2 = 0.71$.",
     ),
     row(
         id="werner.lem18",
         place="Lemma 18",
-        text="at each t E_{j!~i} |y_j - mu_i|^2 <= (1 + delta_i/2) c^2 + C c1 "
-        "rho^3/Delta",
+        text=r"at each $t$, $E_{j\nsim i} |y_j - \mu_i|^2 \le (1 + \delta_i/2) c^2 + C "
+        r"c_1 \rho^3/\Delta$",
         preconditions=(
-            "mu_i = E_x of the mean momentum in the cluster of i",
+            r"$\mu_i = E_x$ of the mean momentum in the cluster of $i$",
             "Assumption 9",
-            "tau^2 = C (c^2 + delta_i rho Delta), 1 <= C <= 24",
-            "c <= rho, Delta >= C_Delta C rho/delta_i, delta_i <= 1/2",
+            r"$\tau^2 = C (c^2 + \delta_i \rho \Delta)$, $1 \le C \le 24$",
+            r"$c \le \rho$, $\Delta \ge C_\Delta C \rho/\delta_i$, $\delta_i \le 1/2$",
         ),
         constants={"C_Delta": 24.0, "c1": 0.63},
         claimed="constants unnamed",
         check=check_strangers,
         control={"constants": (0.6, 0.74)},
         evaluation=_STRANGER,
-        note="Without c <= rho at each t the proof's product of two means over t is no "
-        "bound of the mean of the products. The control has c1 = 0.6.",
+        note=r"Without $c \le \rho$ at each $t$ the proof's product of two means over "
+        "$t$ is no bound of the mean of the products. The control has $c_1 = 0.6$.",
     ),
 )
 
@@ -382,37 +397,38 @@ def check_bad(
 
 _bad = partial(
     row,
-    constants={"C, least": 1.0, "C, largest": 24.0},
+    constants={"$C$, least": 1.0, "$C$, largest": 24.0},
     claimed="constant unnamed",
     control={"factor": 1.94},
     proof=prove_bad,
     proof_control={"twice": 1},
     evaluation=_BAD_POINTS,
-    note="For any bad points and each C, without further conditions; c^2 may come from "
-    "a centre that is random. Sharp for C = 1 and large c. The control has 0.97 of it.",
+    note="For any bad points and each $C$, without further conditions; $c^2$ may "
+    "come from a centre that is random. Sharp for $C = 1$ and large $c$. The control "
+    "has 0.97 of it.",
 )
 
 _BAD = (
     _bad(
         id="werner.lem12",
         place="Lemma 12",
-        text="E |y_B - grad F_i|^2 <= (2 C + 2) c^2 + 2 C "
-        "(A^4 E|grad F_i|^2 + delta_i rho Delta)",
+        text=r"$E |y_B - \nabla F_i|^2 \le (2 C + 2) c^2 + 2 C (A^4 E|\nabla F_i|^2 + "
+        r"\delta_i \rho \Delta)$",
         preconditions=(
-            "y_B = mean of y_j over the bad points",
-            "F_i = mean of f_j over j ~ i",
-            "tau^2 = C (c^2 + A^4 E|grad F_i|^2 + delta_i rho Delta)",
+            "$y_B$ the mean of $y_j$ over the bad points",
+            r"$F_i$ the mean of $f_j$ over $j \sim i$",
+            r"$\tau^2 = C (c^2 + A^4 E|\nabla F_i|^2 + \delta_i \rho \Delta)$",
         ),
         check=partial(check_bad, spreads=(0.0, 1.0, 1e4)),
     ),
     _bad(
         id="werner.lem19",
         place="Lemma 19",
-        text="E |y_B - mu_i|^2 <= (2 C + 2) c^2 + 2 C delta_i rho Delta",
+        text=r"$E |y_B - \mu_i|^2 \le (2 C + 2) c^2 + 2 C \delta_i \rho \Delta$",
         preconditions=(
-            "y_B = mean of y_j over the bad points",
-            "mu_i = E_x of the mean momentum in the cluster of i",
-            "tau^2 = C (c^2 + delta_i rho Delta)",
+            "$y_B$ the mean of $y_j$ over the bad points",
+            r"$\mu_i = E_x$ of the mean momentum in the cluster of $i$",
+            r"$\tau^2 = C (c^2 + \delta_i \rho \Delta)$",
         ),
         check=partial(check_bad, spreads=(0.0,)),
     ),

@@ -71,7 +71,7 @@ def check_rate(
         error_rate=0.0,
         grade=Grade.SEARCHED,
         coordinates={"part": np.array(["exponent of n", "exponent of T"])},
-        detail=f"exponents of n and T: {listed(np.mean(slopes, axis=1), '.4f')}",
+        detail=f"exponents of $n$ and $T$: {listed(np.mean(slopes, axis=1), '.4f')}",
     )
 
 
@@ -91,7 +91,7 @@ def check_batch(_: Preset, name: str, *, exponent: float = -0.5) -> Verdict:
         num_trials=len(levels),
         error_rate=0.0,
         grade=Grade.EXACT,
-        detail=f"n = {_SIZES[0]:g} to {_SIZES[-1]:g}, T = 1e10: exponent "
+        detail=f"$n = {_SIZES[0]:g}$ to {_SIZES[-1]:g}, $T = 10^{{10}}$: exponent "
         f"{np.mean(slope):.3f}",
     )
 
@@ -122,7 +122,8 @@ def check_linear(_: Preset, name: str, *, power: float = 1.0) -> Verdict:
         error_rate=0.0,
         grade=Grade.SEARCHED,
         coordinates={"members": sizes},
-        detail=f"n = 1 to 64: T n/T(1) is {listed(needed * sizes / needed[0], '.4f')}",
+        detail="$n = 1$ to 64: $T n/T(1)$ is "
+        f"{listed(needed * sizes / needed[0], '.4f')}",
     )
 
 
@@ -162,30 +163,30 @@ def check_messages(_: Preset, name: str, *, power: int = 2) -> Verdict:
                 np.array([1, 1, 2, 2]) * len(sizes),
             ),
         },
-        detail=f"N = 2 to 256: {quadratic[0]:g} to {quadratic[-1]:g} messages, and "
+        detail=f"$N = 2$ to 256: {quadratic[0]:g} to {quadratic[-1]:g} messages, and "
         f"{linear[0]:g} to {linear[-1]:g}",
     )
 
 
 def prove_messages(*, most: int = 2) -> list[Step]:
-    """In Algorithm 2 each of N clients sends a gradient (line 4) and its model (line 7)
-    to each of the N - 1 others: N (N - 1) + N (N - 1) messages, at most 2 N^2, and at
-    least N^2 for N >= 2. In Algorithms 1 and 4 each client sends one message to the
-    server and gets one."""
+    r"""In Algorithm 2 each of $N$ clients sends a gradient (line 4) and its model (line
+    7) to each of the $N - 1$ others: $N (N - 1) + N (N - 1)$ messages, at most $2 N^2$,
+    and at least $N^2$ for $N \ge 2$. In Algorithms 1 and 4 each client sends one
+    message to the server and gets one."""
     import sympy
 
     clients = sympy.Symbol("N", positive=True)
     return [
         identity(
-            "N (N - 1) + N (N - 1) = 2 N^2 - 2 N",
+            "$N (N - 1) + N (N - 1) = 2 N^2 - 2 N$",
             2 * clients * (clients - 1) - (2 * clients**2 - 2 * clients),
         ),
         identity(
-            f"{most} N^2 - (2 N^2 - 2 N) = 2 N >= 0",
+            rf"${most} N^2 - (2 N^2 - 2 N) = 2 N \ge 0$",
             most * clients**2 - (2 * clients**2 - 2 * clients) - 2 * clients,
         ),
         identity(
-            "2 N^2 - 2 N - N^2 = N (N - 2) >= 0",
+            r"$2 N^2 - 2 N - N^2 = N (N - 2) \ge 0$",
             clients**2 - 2 * clients - clients * (clients - 2),
         ),
     ]
@@ -193,94 +194,108 @@ def prove_messages(*, most: int = 2) -> list[Step]:
 
 _remark = functools.partial(row, place="Remark 2 on Theorem 3")
 _RUN = (
-    "L x^2/2, the mean of the cluster's gradients, |B| = 1, |grad f(x_0)| = sigma, the "
-    "best constant step size, beta = 0, Delta so large that nobody is confused"
+    r"$L x^2/2$, the mean of the cluster's gradients, $|B| = 1$, $|\nabla f(x_0)| = "
+    r"\sigma$, the best constant step size, $\beta = 0$, $\Delta$ so large that "
+    "nobody is confused"
 )
 
 STATEMENTS = (
     row(
         id="werner.rate",
         place="Section 1, contributions; after Theorem 4",
-        text="the rate of (3) is O(1/sqrt(n_i T)), for every Delta >~ sigma/delta_i",
-        preconditions=("beta = 0, A = 0", "Delta = 48 sigma, delta = 1/2"),
-        claimed="the optimal O(1/sqrt(n_i T)) rate",
+        text=r"the rate of (3) is $O(1/\sqrt{n_i T})$, for every $\Delta \gtrsim "
+        r"\sigma/\delta_i$",
+        preconditions=(
+            r"$\beta = 0$, $A = 0$",
+            r"$\Delta = 48 \sigma$, $\delta = 1/2$",
+        ),
+        claimed=r"the optimal $O(1/\sqrt{n_i T})$ rate",
         expected=Status.VIOLATED,
         fault="reading",
         other_reading="werner.rate.apart",
         check=functools.partial(check_bound, apart=False, constant=float("inf")),
         control={"relief": 0.5, "constant": 4.8, "least": 4.6},
         margins=functools.partial(margins, Cluster(separation=48.0)),
-        note="sigma^3/Delta does not fall with n_i: from n_i = Delta/sigma on more "
-        "clients do not help. Read as for Delta >= n_i sigma it is true. The control "
-        "allows sqrt(n_i) more, with a constant between 4.6 and 4.8.",
+        note=r"$\sigma^3/\Delta$ does not fall with $n_i$: from $n_i = \Delta/\sigma$ "
+        r"on more clients do not help. Read as for $\Delta \ge n_i \sigma$ it is "
+        r"true. The control allows $\sqrt{n_i}$ more, with a constant between 4.6 "
+        "and 4.8.",
     ),
     row(
         id="werner.rate.apart",
         place="Section 1, contributions; after Theorem 4",
-        text="for Delta >= n_i sigma the right side of (3) is at most sqrt(2) "
-        "sqrt(sigma^2/(n_i T)), and sqrt(2) is needed",
-        preconditions=("beta = 0, A = 0", "Delta = n_i sigma, delta = 1/2"),
+        text=r"for $\Delta \ge n_i \sigma$ the right side of (3) is at most "
+        r"$\sqrt{2} \sqrt{\sigma^2/(n_i T)}$, and $\sqrt{2}$ is needed",
+        preconditions=(
+            r"$\beta = 0$, $A = 0$",
+            r"$\Delta = n_i \sigma$, $\delta = 1/2$",
+        ),
         constants={"C": float(np.sqrt(2))},
         check=functools.partial(check_bound, apart=True, constant=1.4143, least=1.4142),
         control={"apart": False},
-        note="The control has Delta = 48 sigma.",
+        note=r"The control has $\Delta = 48 \sigma$.",
     ),
     row(
         id="werner.rate.linear",
         place="Section 1, contributions",
-        text="linearly in n_i: T to a given mean square gradient is in inverse "
-        "proportion to n_i",
-        preconditions=(_RUN, "n_i = 1 to 64, mean square gradient 1e-4 sigma^2"),
+        text="linearly in $n_i$: $T$ to a given mean square gradient is in inverse "
+        "proportion to $n_i$",
+        preconditions=(
+            _RUN,
+            "$n_i = 1$ to 64, mean square gradient $10^{-4} "
+            r"\sigma^2$",
+        ),
         constants={"margin": 0.05},
-        claimed="linearly scale with n_i",
+        claimed="linearly scale with $n_i$",
         check=check_linear,
         control={"power": 0.9},
-        note="Of descent along the mean of n_i gradients, which is what clustering "
-        "gives at its best. The control claims n_i^0.9.",
+        note="Of descent along the mean of $n_i$ gradients, which is what clustering "
+        "gives at its best. The control claims $n_i^{0.9}$.",
     ),
     _remark(
         id="werner.thm3.remark2",
-        text="with |B| = 1 the mean square gradient falls like n_i^(-1/2) and like "
-        "T^(-1/2)",
+        text="with $|B| = 1$ the mean square gradient falls like $n_i^{-1/2}$ and "
+        "like $T^{-1/2}$",
         preconditions=(_RUN,),
         constants={"margin": 0.01},
-        claimed="the dependence on sqrt(sigma^2/n_i) is intuitive, and optimal",
+        claimed=r"the dependence on $\sqrt{\sigma^2/n_i}$ is intuitive, and optimal",
         check=check_rate,
         control={"exponents": (-1.0, -0.5)},
-        note="That no algorithm does better is Even et al.'s (2022), and not checked "
-        "here. The control claims n_i^-1.",
+        note="That no algorithm does better is Even et al.'$s (2022)$, and not "
+        "checked here. The control claims $n_i^{-1}$.",
     ),
     _remark(
         id="werner.thm3.remark2.batch",
         text="with the batches of the theorem the mean square gradient falls like "
-        "n_i^(-1/2)",
+        "$n_i^{-1/2}$",
         preconditions=(
-            "|B| = V T, T = 1e10, eta = 1/(2 L), |grad f(x_0)| = sigma",
-            "beta = 0, A = 0, Delta = n_i sigma, noise -rho or rho",
+            r"$|B| = V T$, $T = 10^{10}$, $\eta = 1/(2 L)$, $|\nabla f(x_0)| = "
+            r"\sigma$",
+            r"$\beta = 0$, $A = 0$, $\Delta = n_i \sigma$, noise $-\rho$ or $\rho$",
         ),
         constants={"margin": 0.05},
-        claimed="the dependence on sqrt(sigma^2/n_i) is intuitive, and optimal",
+        claimed=r"the dependence on $\sqrt{\sigma^2/n_i}$ is intuitive, and optimal",
         expected=Status.VIOLATED,
         fault="reading",
         other_reading="werner.thm3.remark2",
         check=check_batch,
         control={"exponent": 0.0},
-        note="It does not depend on n_i at all, as |B| falls with V: what n_i saves is "
-        "samples. Read for |B| = 1 the remark is true. The control claims an exponent "
-        "of 0.",
+        note="It does not depend on $n_i$ at all, as $|B|$ falls with $V$: what "
+        "$n_i$ saves is samples. Read for $|B| = 1$ the remark is true. The control "
+        "claims an exponent of 0.",
     ),
     row(
         id="werner.communication",
         place="Section 3.2, Communication Overhead; Section 3.3",
-        text="a step of Algorithm 2 takes 2 N (N - 1) messages, which is O(N^2), one "
-        "of Algorithms 1 and 4 takes 2 N, which is O(N)",
-        preconditions=("N >= 2", "a server, or every client knows all others"),
-        claimed="O(N^2) and O(N) rounds of communication",
+        text="a step of Algorithm 2 takes $2 N (N - 1)$ messages, which is $O(N^2)$, "
+        "one of Algorithms 1 and 4 takes $2 N$, which is $O(N)$",
+        preconditions=(r"$N \ge 2$", "a server, or every client knows all others"),
+        claimed="$O(N^2)$ and $O(N)$ rounds of communication",
         check=check_messages,
         control={"power": 1},
         proof=prove_messages,
         proof_control={"most": 1},
-        note="Messages rather than rounds: they can all be sent at the same time. The "
-        "control claims O(N) of Algorithm 2, that of the proof N^2.",
+        note="Messages rather than rounds: they can all be sent at the same time. "
+        "The control claims $O(N)$ of Algorithm 2, that of the proof $N^2$.",
     ),
 )

@@ -58,14 +58,14 @@ def check_labelings(_: Preset, name: str, *, limit: float = 0.25) -> Verdict:
 
 
 def prove_loss(*, published: str = "0.803") -> list[Step]:
-    """A model gives an image's four labels probabilities p_k with sum at most 1, and
-    its mean loss over the clusters is -(1/4) sum log p_k >= -log((1/4) sum p_k) >= log
-    4, as -log is convex and falls. That is above what was published."""
+    r"""A model gives an image's four labels probabilities $p_k$ with sum at most 1, and
+    its mean loss over the clusters is $-(1/4) \sum \log p_k \ge -\log((1/4) \sum p_k)
+    \ge \log 4$, as -log is convex and falls. That is above what was published."""
     import flint
 
     return [
         nonnegative(
-            f"log 4 > {published}",
+            rf"$\log 4 > {published}$",
             lambda: flint.arb(4).log() - flint.arb(published),
             {},
             strict=True,
@@ -74,8 +74,8 @@ def prove_loss(*, published: str = "0.803") -> list[Step]:
 
 
 def prove_labelings(*, limit: Fraction = Fraction(1, 4)) -> list[Step]:
-    """A prediction c is right for cluster k if c = y + k mod 10: for one k of 0 to 3 at
-    most, as these are different modulo 10. All cases are gone through."""
+    """A prediction $c$ is right for cluster $k$ if $c = y + k$ mod 10: for one $k$ of 0
+    to 3 at most, as these are different modulo 10. All cases are gone through."""
     cases = [
         sum(guess == (label + k) % _CLASSES for k in range(_CLUSTERS))
         for label in range(_CLASSES)
@@ -125,7 +125,7 @@ def check_batch(_: Preset, name: str, *, quantile: float = _QUANTILE) -> Verdict
         },
         detail=f"groups of 18 and 19: {inside} points in the ball, fewer of one's own "
         f"w.p. {contaminated[0]:.4f}, {contaminated[1]:.4f}; {left[0]:.4f}, "
-        f"{left[1]:.4f} of v_0 left after {_CLIPPINGS} rounds",
+        f"{left[1]:.4f} of $v_0$ left after {_CLIPPINGS} rounds",
     )
 
 
@@ -133,8 +133,8 @@ _SET_UP = (
     row(
         id="werner.table1.private",
         place="Section 4.2, Table 1, private labels",
-        text="a single model is right in at most 25 % of all cases: labels y + k mod "
-        "10 of four clusters contradict each other",
+        text="a single model is right in at most 25 % of all cases: labels $y + k$ "
+        "mod 10 of four clusters contradict each other",
         preconditions=("every image is as likely in each of four clusters",),
         claimed="22.2 % for Global",
         check=check_labelings,
@@ -147,16 +147,19 @@ _SET_UP = (
     row(
         id="werner.batch20",
         place="Section 4.2, hyperparameters",
-        text="300 clients in 16 groups are 18 or 19 to a group; the 20 % quantile lets "
-        "in 4, of which some are strangers with probability at least 0.162 or 0.133; "
-        "0.081 or 0.094 of v_0 is left after l = 10 rounds",
-        preconditions=("random groups, n_i = 75", "the ball's content does not change"),
+        text="300 clients in 16 groups are 18 or 19 to a group; the 20 % quantile "
+        "lets in 4, of which some are strangers with probability at least 0.162 or "
+        "0.133; 0.081 or 0.094 of $v_0$ is left after $l = 10$ rounds",
+        preconditions=(
+            "random groups, $n_i = 75$",
+            "the ball's content does not change",
+        ),
         constants={"to": 5e-4},
         claimed="16 random groups, 20th percentile",
         check=check_batch,
         control={"quantile": 0.25},
-        note="Without any attacker. (1 - q)^10 = 0.107 holds for large groups; here "
-        "4 of 18 or 19 are in the ball. The control has the 25th percentile.",
+        note="Without any attacker. $(1 - q)^{10} = 0.107$ holds for large groups; "
+        "here 4 of 18 or 19 are in the ball. The control has the 25th percentile.",
     ),
 )
 
@@ -201,8 +204,8 @@ def check_loss(
 
 
 def prove_likelihood(*, published: Fraction = Fraction(803, 1000)) -> list[Step]:
-    """The mean of 1 - p_k over four labels whose probabilities add up to at most 1 is
-    at least 1 - 1/4, which is not above what was published, and is reached."""
+    """The mean of $1 - p_k$ over four labels whose probabilities add up to at most 1 is
+    at least $1 - 1/4$, which is not above what was published, and is reached."""
     return [exactly("1 - 1/4 <= 0.803", 1 - Fraction(1, _CLUSTERS) <= published)]
 
 
@@ -223,22 +226,22 @@ _LOSS = (
         control={"published": 1.01 * math.log(4)},
         proof=prove_loss,
         proof_control={"published": "1.39"},
-        note="A cross-entropy is at least log 4 = 1.386. The table does not say which "
-        "loss it shows; KNN's two numbers, 2.395 and 1.411, are of another kind. The "
-        "control claims a loss one percent above log 4. " + _LEDGER,
+        note=r"A cross-entropy is at least $\log 4 = 1.386$. The table does not say "
+        "which loss it shows; KNN's two numbers, 2.395 and 1.411, are of another "
+        r"kind. The control claims a loss one percent above $\log 4$. " + _LEDGER,
     ),
     _loss(
         id="werner.table1.loss.corrected",
-        text="means of 1 - p(label) are at least 3/4 for a single model, as is the "
-        "published 0.803",
+        text=r"means of $1 - p(\text{label})$ are at least $3/4$ for a single "
+        "model, as is the published 0.803",
         claimed="0.803",
         check=functools.partial(check_loss, kind="1 - p"),
         control={"published": 0.74},
         proof=prove_likelihood,
         proof_control={"published": Fraction(74, 100)},
         note="What the losses are is not said. The released code trains the negative "
-        "likelihood of probabilities, -p, which is 1 - p up to a constant. The control "
-        "claims 0.74. " + _LEDGER,
+        "likelihood of probabilities, $-p$, which is $1 - p$ up to a constant. The "
+        "control claims 0.74. " + _LEDGER,
     ),
 )
 
@@ -393,11 +396,11 @@ _SMALL = (
     row(
         id="werner.table1",
         place="Section 4.2, Table 1",
-        text="test accuracies are ordered oracle > Federated-Clustering > local > "
-        "global, on both tasks",
+        text="test accuracies are ordered oracle, Federated-Clustering, local, "
+        "global, the largest first, on both tasks",
         preconditions=(
-            "softmax regression on 8 x 8 digits: K = 4, n_i = 6, 30 images each",
-            "40 full-batch steps of 0.5; 20 % quantile, l = 10, no groups",
+            "softmax regression on $8 x$ 8 digits: $K = 4$, $n_i = 6$, 30 images each",
+            "40 full-batch steps of 0.5; 20 % quantile, $l = 10$, no groups",
         ),
         claimed="84.7, 75.4, 71.3, 46.6 % and 85.1, 77.0, 75.2, 22.2 % on MNIST",
         check=check_ordering,

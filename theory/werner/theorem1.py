@@ -62,7 +62,7 @@ from theory.werner.common.population_map import (
 )
 from theory.werner.theorem1_share import check_share
 
-_INFINITE = "infinitely many points: v follows the mean over them"
+_INFINITE = "infinitely many points: $v$ follows the mean over them"
 
 
 def check_theorem(preset: Preset, name: str, *, printed: bool = True) -> Verdict:
@@ -167,9 +167,9 @@ def check_bound(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     ratios = [each.ratio / factor for each in tight]
     near = reached(name, ratios, [each.attained for each in tight], room=0.01)
     detail = (
-        f"{number} instances, 200 rounds, delta = 0.01 to 0.95: largest ratio "
-        f"{np.max(largest):.4f}; where noise, others, bad points or the start are all: "
-        f"{listed(ratios, '.4f')}"
+        rf"{number} instances, 200 rounds, $\delta = 0.01$ to 0.95: largest ratio "
+        f"{np.max(largest):.4f}; where noise, others, bad points or the start are "
+        f"all: {listed(ratios, '.4f')}"
     )
     return combine(name, [below, near], detail=detail)
 
@@ -206,7 +206,9 @@ def check_samples(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     claimed = np.array([_bounded_noise(*cell) for cell in cells])
     claimed += (factor - 1) * (1 - cells[:, 1]) ** (2 * cells[:, 2])
     gaps = np.abs(found / claimed - 1)
-    detail = f"{len(cells)} cells, n = 1 to 512: relative gap up to {np.max(gaps):.1e}"
+    detail = (
+        f"{len(cells)} cells, $n = 1$ to 512: relative gap up to {np.max(gaps):.1e}"
+    )
     return never_exceeds(
         name,
         gaps,
@@ -219,21 +221,22 @@ def check_samples(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
 
 
 def prove_samples(cross: int = 2) -> list[Step]:
-    """With the whole cluster in the ball and nobody else, rule (4) is v' = (1 - delta)
-    v + delta m, m the cluster's mean, so that v_l - mu = (1 - A)(m - mu) + A (z_i -
-    mu). As E|m - mu|^2 = E<m - mu, z_i - mu> = sigma^2/n, the mean square is (1 - A)^2
-    sigma^2/n + 2 A (1 - A) sigma^2/n + A^2 sigma^2 = sigma^2 ((1 - A^2)/n + A^2)."""
+    r"""With the whole cluster in the ball and nobody else, rule (4) is $v' = (1 -
+    \delta) v + \delta m$, $m$ the cluster's mean, so that $v_l - \mu = (1 - A)(m - \mu)
+    + A (z_i - \mu)$. As $E|m - \mu|^2 = E \langle m - \mu, z_i - \mu \rangle =
+    \sigma^2/n$, the mean square is $(1 - A)^2 \sigma^2/n + 2 A (1 - A) \sigma^2/n + A^2
+    \sigma^2 = \sigma^2 ((1 - A^2)/n + A^2)$."""
     import sympy
 
     a, n, delta, v, m = sympy.symbols("A n delta v m", positive=True)
     return [
         same(
-            "v' - m = (1 - delta)(v - m)",
+            r"$v' - m = (1 - \delta)(v - m)$",
             (1 - delta) * v + delta * m - m,
             (1 - delta) * (v - m),
         ),
         same(
-            "(1 - A)^2/n + 2 A (1 - A)/n + A^2 = (1 - A^2)/n + A^2",
+            "$(1 - A)^2/n + 2 A (1 - A)/n + A^2 = (1 - A^2)/n + A^2$",
             (1 - a) ** 2 / n + cross * a * (1 - a) / n + a**2,
             (1 - a**2) / n + a**2,
         ),
@@ -246,7 +249,7 @@ def _from_member(**at: int | float) -> float:
 
 
 _FROM_MEMBER = Evaluation(
-    quantity="E|v_l - E z_i|^2, v_0 = z_i",
+    quantity="$E|v_l - E z_i|^2$, $v_0 = z_i$",
     parameters=(
         parameter("members", 50),
         parameter("share", 0.5),
@@ -258,17 +261,24 @@ _FROM_MEMBER = Evaluation(
     ),
     truth=lambda **at: exact(_from_member(**at)),
     margins=lambda members, share, separation, noise: (
-        Margin("Delta >= 24 sigma/delta_i", separation, 24 * noise / share),
+        Margin(r"$\Delta \ge 24 \sigma/\delta_i$", separation, 24 * noise / share),
         Margin(
-            "the law exists: s = 1.001 tau >= sigma",
+            r"the law exists: $s = 1.001 \tau \ge \sigma$",
             1.001 * math.sqrt(share * noise * separation),
             noise,
         ),
     ),
     constants={
-        "C": Constant(DECLARED, math.inf, math.inf, "none holds for all n_i and Delta")
+        "C": Constant(
+            DECLARED,
+            math.inf,
+            math.inf,
+            "none holds for all $n_i$ and "
+            r"$\Delta$",
+        )
     },
-    note="exact for noise -s, 0 or s, s = 1.001 tau, tau = sqrt(delta_i sigma Delta)",
+    note=r"exact for noise $-s$, 0 or $s$, $s = 1.001 \tau$, $\tau = \sqrt{\delta_i "
+    r"\sigma \Delta}$",
 )
 
 
@@ -333,15 +343,15 @@ def _population_margins(
     at = noise, malicious, radius, distance, rounds
     rest = _population_bound(share, separation, *at[:3], 0.0, 10**9, 0.5)
     return (
-        Margin("|v_0 - E z_i| <= tau/2", distance, radius / 2, at_least=False),
-        Margin("q < 1: tau > 2 sigma", radius, 2 * noise),
-        Margin("Delta > 1.5 tau", separation, 1.5 * radius),
-        Margin("rest <= tau/2", rest, radius / 2, at_least=False),
+        Margin(r"$|v_0 - E z_i| \le \tau/2$", distance, radius / 2, at_least=False),
+        Margin(r"$q < 1$: $\tau > 2 \sigma$", radius, 2 * noise),
+        Margin(r"$\Delta > 1.5 \tau$", separation, 1.5 * radius),
+        Margin(r"rest $\le \tau/2$", rest, radius / 2, at_least=False),
     )
 
 
 POPULATION = Evaluation(
-    quantity="|v_l - E z_i|, infinitely many points",
+    quantity="$|v_l - E z_i|$, infinitely many points",
     parameters=(
         parameter("share", 0.25),
         parameter("separation", 400.0, open=True),
@@ -354,8 +364,10 @@ POPULATION = Evaluation(
     bound=_population_bound,
     truth=lambda **at: exact(_settled(**at)),
     margins=_population_margins,
-    constants={"eta": Constant(0.5, origin="any in (0, 1) that meets the conditions")},
-    note="exact for noise 0 or 1.01 tau, and strangers near the edge of the ball",
+    constants={
+        "eta": Constant(0.5, origin="any in $(0, 1)$ that meets the conditions")
+    },
+    note=r"exact for noise 0 or $1.01 \tau$, and strangers near the edge of the ball",
 )
 
 _JUST_OUTSIDE = 1.001  # s/tau
@@ -424,7 +436,7 @@ def check_start(preset: Preset, name: str, *, printed: bool = True) -> Verdict:
             ratios.append(np.sum(chances * errors) / right)
         families.append(
             exactly(
-                f"{case}, n = Delta",
+                rf"{case}, $n = \Delta$",
                 numbers,
                 np.array(ratios),
                 members=numbers,
@@ -484,7 +496,10 @@ def check_near(_: Preset, name: str, *, start: float = 0.5) -> Verdict:
         size = _JUST_OUTSIDE * one.radius
         paths["sym3"].append(bounded_path(sym3(size, 1.0), one, starts))
         paths["skew2"].append(bounded_path(skew2(size, 1.0), one, starts))
-    told = "sym3 and skew2 of 1.001 tau, Delta = 50 to 102400 sigma"
+    told = (
+        r"sym3 and skew2 of $1.001 \tau$, $\Delta$ from $50 \sigma$ to $102400 "
+        r"\sigma$"
+    )
     return _never_beyond(name, f"{told}, starts to {start:g} tau", paths)
 
 
@@ -497,16 +512,17 @@ def check_unreached(_: Preset, name: str, *, printed: bool = True) -> Verdict:
         found = settle(points, np.array([start]), one.radius, num_rounds=one.num_rounds)
         ratios.append(float(found[0] ** 2) / (one.printed() if printed else start**2))
     ratio = np.array(ratios)
-    family = exactly("from Delta/2, Delta", _NUMBERS, ratio, separation=_NUMBERS)
+    family = exactly(r"from $\Delta/2$, $\Delta$", _NUMBERS, ratio, separation=_NUMBERS)
     return one_constant(name, [family])
 
 
 _THEOREM = (
     _equation(
         id="werner.thm1",
-        text="E|v_l - E z_i|^2 <= C (sigma^2/n_i + sigma^3/Delta + beta_i sigma Delta) "
-        "for Delta >= C sigma/delta_i, tau = sqrt(delta_i sigma Delta)",
-        preconditions=("Assumptions 1 to 3", "l as stated, beta_i = 0"),
+        text=r"$E|v_l - E z_i|^2 \le C (\sigma^2/n_i + \sigma^3/\Delta + \beta_i "
+        r"\sigma \Delta)$ for $\Delta \ge C \sigma/\delta_i$, $\tau = \sqrt{\delta_i "
+        r"\sigma \Delta}$",
+        preconditions=("Assumptions 1 to 3", r"$l$ as stated, $\beta_i = 0$"),
         constants={**CONSTANTS, "C": DECLARED},
         expected=Status.VIOLATED,
         fault="printed",
@@ -514,20 +530,22 @@ _THEOREM = (
         control={"printed": False},
         evaluation=_FROM_MEMBER,
         margins=lambda: margins(Instance(0.5, 50.0), Instance(1 / 64, 1536.0)),
-        note="Two faults. No condition on v_0: seen from a member (.start, and .tails "
-        "for a law not made for the purpose) and with no point near v_0 (.unreached). "
-        "And 1/delta_i is missing (.share; .tau is about the text's radius instead). "
-        "True: werner.thm1.finite.rate. The control claims, at the same instances, "
-        "sigma^2 from a member, |v_0 - E z_i|^2 from afar, and 1/delta_i.",
+        note="Two faults. No condition on $v_0$: seen from a member (.start, and "
+        ".tails for a law not made for the purpose) and with no point near $v_0$ "
+        r"(.unreached). And $1/\delta_i$ is missing (.share; .tau is about the text's "
+        "radius instead). True: werner.thm1.finite.rate. The control claims, at the "
+        r"same instances, $\sigma^2$ from a member, $|v_0 - E z_i|^2$ from afar, and "
+        r"$1/\delta_i$.",
     ),
     _equation(
         id="werner.thm1.corrected",
-        text="|v_l - E z_i| <= (1 - a)^l |v_0 - E z_i| + (1 - (1 - a)^l) rest, rest = "
-        "(sigma^2/((1 - eta) tau) + tau sigma^2/(delta_i (Delta - (1 + eta) tau)^2) + "
-        "beta_i tau/delta_i)/(1 - q), q = (sigma/((1 - eta) tau))^2, a = delta_i (1 - "
-        "q)",
+        text=r"$|v_l - E z_i| \le (1 - a)^l |v_0 - E z_i| + (1 - (1 - a)^l)$ rest, "
+        r"rest $= (\sigma^2/((1 - \eta) \tau) + \tau \sigma^2/(\delta_i (\Delta - (1 "
+        r"+ \eta) \tau)^2) + \beta_i \tau/\delta_i)/(1 - q)$, $q = (\sigma/((1 - "
+        r"\eta) \tau))^2$, $a = \delta_i (1 - q)$",
         preconditions=(
-            "|v_0 - E z_i| <= eta tau, q < 1, (1 + eta) tau < Delta, rest <= eta tau",
+            r"$|v_0 - E z_i| \le \eta \tau$, $q < 1$, $(1 + \eta) \tau < \Delta$, "
+            r"rest $\le \eta \tau$",
             _INFINITE,
         ),
         constants={**CONSTANTS, "eta": 0.5},
@@ -536,20 +554,22 @@ _THEOREM = (
         proof=prove_within_reach,
         proof_control={"shifts": 0},
         evaluation=POPULATION,
-        note="At eta = 1/2, 24 sigma^2 <= tau^2, tau <= Delta/3, delta_i Delta^2 >= 48 "
-        "sigma^2 and beta_i <= delta_i/12 meet the conditions, and give (1 - 5 "
-        "delta_i/6)^l |v_0 - E z_i| + 12/5 sigma^2/tau + 24/5 tau sigma^2/(delta_i "
-        "Delta^2) + 6/5 beta_i tau/delta_i. Each of the three terms is sharp: 0.98 of "
-        "the bound is reached where noise, others or bad points are nearly all of it, "
-        "and the control has 0.97. For finitely many points see werner.thm1.finite.",
+        note=r"At $\eta = 1/2$, $24 \sigma^2 \le \tau^2$, $\tau \le \Delta/3$, "
+        r"$\delta_i \Delta^2 \ge 48 \sigma^2$ and $\beta_i \le \delta_i/12$ meet the "
+        r"conditions, and give $(1 - 5 \delta_i/6)^l |v_0 - E z_i| + \frac{12}{5} "
+        r"\sigma^2/\tau + \frac{24}{5} \tau \sigma^2/(\delta_i \Delta^2) + "
+        r"\frac{6}{5} \beta_i \tau/\delta_i$. Each of the three terms is sharp: "
+        "0.98 of the bound is reached where noise, others or bad points are nearly "
+        "all of it, and the control has 0.97. For finitely many points see "
+        "werner.thm1.finite.",
     ),
     _equation(
         id="werner.thm1.samples",
-        text="E|v_l - E z_i|^2 = sigma^2 ((1 - A^2)/n_i + A^2), A = (1 - delta_i)^l, "
-        "from v_0 = z_i",
+        text=r"$E|v_l - E z_i|^2 = \sigma^2 ((1 - A^2)/n_i + A^2)$, $A = (1 - "
+        r"\delta_i)^l$, from $v_0 = z_i$",
         preconditions=(
-            "in each round the ball holds the whole cluster and nobody else, as where "
-            "noise is bounded by tau/2 and tau < Delta/2",
+            "in each round the ball holds the whole cluster and nobody else, as "
+            r"where noise is bounded by $\tau/2$ and $\tau < \Delta/2$",
             "none bad, the same points in each round",
         ),
         check=check_samples,
@@ -557,7 +577,7 @@ _THEOREM = (
         proof=prove_samples,
         proof_control={"cross": 1},
         evaluation=Evaluation(
-            quantity="E|v_l - E z_i|^2/sigma^2, v_0 = z_i",
+            quantity=r"$E|v_l - E z_i|^2/\sigma^2$, $v_0 = z_i$",
             parameters=(
                 parameter("members", 64),
                 parameter("share", 0.25),
@@ -571,7 +591,7 @@ _THEOREM = (
             note="exact for noise of two signs, by enumeration",
         ),
         note="An exact law: what Theorem 1 says of bounded noise is right, with the "
-        "factor 1 on sigma^2/n_i. The control has 1.01 A^2.",
+        r"factor 1 on $\sigma^2/n_i$. The control has $1.01 A^2$.",
     ),
 )
 
@@ -585,9 +605,9 @@ def check_reached(_: Preset, name: str, *, reach: float = 0.5) -> Verdict:
     values = 1 / (1 + gap**2)  # Cantelli's, attained by two atoms at gap and -1/gap
     bounds = np.broadcast_to(4 / radii**2, values.shape)
     detail = (
-        f"tau = sqrt(24) to {radii[-1]:.0f} sigma, |v_0 - mu| to {reach:g} tau: "
-        f"at most {np.max(values):.3f} of the cluster is out of the ball, "
-        f"{np.max(values / bounds):.3f} of the bound"
+        rf"$\tau = \sqrt{{24}}$ to ${radii[-1]:.0f} \sigma$, $|v_0 - \mu|$ to "
+        rf"${reach:g} \tau$: at most {np.max(values):.3f} of the cluster is out of the "
+        f"ball, {np.max(values / bounds):.3f} of the bound"
     )
     return never_exceeds(
         name,
@@ -615,14 +635,17 @@ _refuted = functools.partial(
     control={"printed": False},
 )
 _CONDITIONS = (
-    "Assumptions 1 to 3, Delta >= C sigma/delta_i, beta_i = 0",
-    "l and tau as stated",
+    r"Assumptions 1 to 3, $\Delta \ge C \sigma/\delta_i$, $\beta_i = 0$",
+    r"$l$ and $\tau$ as stated",
 )
-_MOMENT = "E|v_0 - E z_i|^2 <= sigma^2, in the proof"
-_FROM_A_MEMBER = "E|v_l - E z_i|^2 <= C (sigma^2/n_i + sigma^3/Delta) when v_0 = z_i"
+_MOMENT = r"$E|v_0 - E z_i|^2 \le \sigma^2$, in the proof"
+_FROM_A_MEMBER = (
+    r"$E|v_l - E z_i|^2 \le C (\sigma^2/n_i + \sigma^3/\Delta)$ when "
+    "$v_0 = z_i$"
+)
 _FROM_NEARBY = (
-    "|v_l - E z_i| is at most the bound of werner.thm1.corrected with eta = 1/2 if "
-    "|v_0 - E z_i| <= tau/2"
+    r"$|v_l - E z_i|$ is at most the bound of werner.thm1.corrected with $\eta = 1/2$ "
+    r"if $|v_0 - E z_i| \le \tau/2$"
 )
 
 _START = (
@@ -632,11 +655,12 @@ _START = (
         preconditions=(*_CONDITIONS, _MOMENT),
         check=check_start,
         margins=_start_margins,
-        note="The error is sigma^2 for all l, n_i and Delta: with noise -s, 0 or s, s "
-        "just more than tau, the ball of a member at s holds none but its equals. The "
-        "radius of the proof and fresh points in each round do not help. A bound on "
-        "E|v_0 - E z_i|^2 is not enough; in probability the claim is true from a "
-        "member, see theorem1.md. The control claims sigma^2, which is attained.",
+        note=r"The error is $\sigma^2$ for all $l$, $n_i$ and $\Delta$: with noise "
+        r"$-s$, 0 or $s$, $s$ just more than $\tau$, the ball of a member at $s$ "
+        "holds none but its equals. The radius of the proof and fresh points in each "
+        "round do not help. A bound on $E|v_0 - E z_i|^2$ is not enough; in "
+        "probability the claim is true from a member, see theorem1.md. The control "
+        r"claims $\sigma^2$, which is attained.",
     ),
     _algorithm(
         id="werner.thm1.start.corrected",
@@ -649,27 +673,28 @@ _START = (
         proof_control={"shifts": 0},
         margins=lambda: margins(*_instances()),
         note="On the laws of the counterexample and their skewed likes. A bound on "
-        "E|v_0 - E z_i|^2 is not enough. The control starts at a member.",
+        "$E|v_0 - E z_i|^2$ is not enough. The control starts at a member.",
     ),
     _refuted(
         id="werner.thm1.unreached",
-        text="E|v_l - E z_i|^2 <= C (sigma^2/n_i + sigma^3/Delta), whatever v_0",
+        text=r"$E|v_l - E z_i|^2 \le C (\sigma^2/n_i + \sigma^3/\Delta)$, whatever "
+        "$v_0$",
         preconditions=_CONDITIONS,
         check=check_unreached,
         margins=lambda: margins(*_instances()),
-        note="From half-way to the next cluster nobody is in the ball, and v stays. "
-        "The same fault as werner.thm1.start: no condition on v_0. The control claims "
-        "|v_0 - E z_i|^2.",
+        note="From half-way to the next cluster nobody is in the ball, and $v$ "
+        "stays. The same fault as werner.thm1.start: no condition on $v_0$. The "
+        "control claims $|v_0 - E z_i|^2$.",
     ),
     _algorithm(
         id="werner.thm1.unreached.corrected",
-        text="P(|z - v_0| > tau) <= 4 sigma^2/tau^2 <= 1/6 in the cluster if |v_0 - E "
-        "z_i| <= tau/2 and tau^2 >= 24 sigma^2",
-        preconditions=("|v_0 - E z_i| <= tau/2, tau^2 >= 24 sigma^2",),
+        text=r"$P(|z - v_0| > \tau) \le 4 \sigma^2/\tau^2 \le 1/6$ in the cluster if "
+        r"$|v_0 - E z_i| \le \tau/2$ and $\tau^2 \ge 24 \sigma^2$",
+        preconditions=(r"$|v_0 - E z_i| \le \tau/2$, $\tau^2 \ge 24 \sigma^2$",),
         check=check_reached,
         control={"reach": 0.55},
         note="Chebyshev: then the ball does hold the cluster. One-sided laws on the "
-        "line, which are worst by Cantelli. The control starts at up to 0.55 tau.",
+        r"line, which are worst by Cantelli. The control starts at up to $0.55 \tau$.",
     ),
 )
 
@@ -713,7 +738,7 @@ def check_tails(
             )
         ],
         relief=relief,
-        detail=f"E|v_l - mu|^2 = {squares[0]:.3f} to {squares[-1]:.4f} sigma^2",
+        detail=rf"$E|v_l - \mu|^2 = {squares[0]:.3f}$ to ${squares[-1]:.4f} \sigma^2$",
     )
 
 
@@ -722,13 +747,13 @@ def check_near_tails(preset: Preset, name: str, *, start: float = 0.5) -> Verdic
     law = student(preset.choose(quick=60, full=300))
     starts = start * np.array([-1.0, -0.5, 0.5, 1.0])
     paths = [bounded_path(law, one, one.radius * starts) for one in _instances()]
-    told = f"Delta = 50 to 3200 sigma, starts to {start:g} tau"
+    told = rf"$\Delta = 50$ to $3200 \sigma$, starts to ${start:g} \tau$"
     return _never_beyond(name, told, {"Student": paths})
 
 
 _STUDENT = (
     _CONDITIONS[0],
-    "l and tau as stated, Student's noise with 3 degrees of freedom",
+    r"$l$ and $\tau$ as stated, Student's noise with 3 degrees of freedom",
     _INFINITE,
 )
 _TAILS = (
@@ -743,9 +768,9 @@ _TAILS = (
             start=float(np.sum(student().chances * student().values ** 2)),
         ),
         note="No noise made for the purpose is needed: a far member's ball holds few "
-        "points, and v stays for long. The error falls like Delta^(-1/2), not like "
-        "1/Delta; trials show it rarely, and twice the rounds do not help. The same "
-        "fault as werner.thm1.start. The control claims Delta^(-1/2).",
+        r"points, and $v$ stays for long. The error falls like $\Delta^{-1/2}$, not "
+        r"like $1/\Delta$; trials show it rarely, and twice the rounds do not help. "
+        r"The same fault as werner.thm1.start. The control claims $\Delta^{-1/2}$.",
     ),
     _algorithm(
         id="werner.thm1.tails.corrected",
@@ -757,7 +782,7 @@ _TAILS = (
         proof=prove_within_reach,
         proof_control={"shifts": 0},
         margins=lambda: margins(*_instances()),
-        note="The control starts at up to 2 tau.",
+        note=r"The control starts at up to $2 \tau$.",
     ),
 )
 
@@ -799,7 +824,8 @@ def check_contraction(preset: Preset, name: str, *, factor: float = 1.0) -> Verd
             told.append((one.share, one.separation, step))
     values = np.array(gaps)
     detail = (
-        f"v_l - m against (1 - delta)^l (v_0 - m): largest gap {np.max(values):.1e}"
+        r"$v_l - m$ against $(1 - \delta)^l (v_0 - m)$: largest gap "
+        f"{np.max(values):.1e}"
     )
     return never_exceeds(
         name,
@@ -853,8 +879,8 @@ def check_rounds(
         rounding=1e-9,
         grade=Grade.EXACT,
         coordinates=told,
-        detail=f"{len(pairs)} cells, K = 2 to 40, n = 8 to 32768: needed over claimed "
-        f"{np.min(needed / claimed):.2f} to {np.max(needed / claimed):.2f}",
+        detail=f"{len(pairs)} cells, $K = 2$ to 40, $n = 8$ to 32768: needed over "
+        f"claimed {np.min(needed / claimed):.2f} to {np.max(needed / claimed):.2f}",
     )
     path = check_contraction(preset, name, factor=contraction)
     return combine(
@@ -881,8 +907,8 @@ def check_noise(_: Preset, name: str, *, grows: bool, least: float = 0.0) -> Ver
     before, after = (rounds[:-1], rounds[1:]) if grows else (rounds[1:], rounds[:-1])
     marked = _claimed_by_noise(np.array([0.5, 1, 2, 4]))
     detail = (
-        f"K = 10, Delta = 13.7: l = {listed(marked, '.1f')} "
-        "for standard deviations 0.5, 1, 2, 4 of a coordinate"
+        rf"$K = 10$, $\Delta = 13.7$: $l = {listed(marked, '.1f')}$ for standard "
+        "deviations 0.5, 1, 2, 4 of a coordinate"
     )
     return never_falls_below(
         name,
@@ -896,22 +922,23 @@ def check_noise(_: Preset, name: str, *, grows: bool, least: float = 0.0) -> Ver
 
 
 _text = functools.partial(
-    row, place="Section 4.3", preconditions=("sigma < Delta, 0 < delta_i < 1",)
+    row, place="Section 4.3", preconditions=(r"$\sigma < \Delta$, $0 < \delta_i < 1$",)
 )
 _ROUNDS = (
     row(
         id="werner.thm1.l",
         place="Theorem 1",
-        text="l = max(1, log(sigma/Delta)/log(1 - delta_i/2)) rounds are enough",
+        text=r"$l = \max(1, \log(\sigma/\Delta)/\log(1 - \delta_i/2))$ rounds are "
+        "enough",
         preconditions=(
-            "v_0 = z_i, none bad",
+            "$v_0 = z_i$, none bad",
             "the cluster is in the ball and nobody else, as with bounded noise",
         ),
         constants={**CONSTANTS, "C": 2.0},
         check=check_rounds,
         control={"rounds_factor": 0.2},
         evaluation=Evaluation(
-            quantity="rounds until E|v_l - E z_i|^2 is twice the right side of (2)",
+            quantity="rounds until $E|v_l - E z_i|^2$ is twice the right side of (2)",
             parameters=(
                 parameter("members", 128),
                 parameter("share", 0.25),
@@ -925,30 +952,32 @@ _ROUNDS = (
                 rounds_needed(Instance(share, separation / noise), int(members))
             ),
             margins=lambda members, share, separation, noise: (
-                Margin("Delta >= 24 sigma/delta_i", separation, 24 * noise / share),
+                Margin(
+                    r"$\Delta \ge 24 \sigma/\delta_i$", separation, 24 * noise / share
+                ),
             ),
             note="exact for bounded noise, see werner.thm1.samples",
         ),
         margins=lambda: margins(*_CELLS, start=1.0),
-        note="Enough for twice the right side of (2), and four times too many or more "
-        "where Delta decides: the error contracts by (1 - delta)^2, not by 1 - "
-        "delta/2. The control has a fifth of the rounds.",
+        note="Enough for twice the right side of (2), and four times too many or "
+        r"more where $\Delta$ decides: the error contracts by $(1 - \delta)^2$, not "
+        r"by $1 - \delta/2$. The control has a fifth of the rounds.",
     ),
     _text(
         id="werner.thm1.l.sigma",
-        text="Theorem 1's number of rounds l >= log(sigma) grows with sigma",
+        text=r"Theorem 1's number of rounds $l \ge \log(\sigma)$ grows with $\sigma$",
         expected=Status.VIOLATED,
         fault="printed",
         check=functools.partial(check_noise, grows=True),
         control={"grows": False},
-        note="l = log(Delta/sigma)/|log(1 - delta_i/2)|, about (2/delta_i) "
-        "log(Delta/sigma), falls; and it is enough, not needed. The control claims "
-        "that it falls.",
+        note=r"$l = \log(\Delta/\sigma)/|\log(1 - \delta_i/2)|$, about $(2/\delta_i) "
+        r"\log(\Delta/\sigma)$, falls; and it is enough, not needed. The control "
+        "claims that it falls.",
     ),
     _text(
         id="werner.thm1.l.sigma.corrected",
-        text="Theorem 1's number of rounds falls with sigma, like (2/delta_i) "
-        "log(Delta/sigma)",
+        text=r"Theorem 1's number of rounds falls with $\sigma$, like $(2/\delta_i) "
+        r"\log(\Delta/\sigma)$",
         check=functools.partial(check_noise, grows=False),
         control={"grows": True},
         note="The control claims that it grows.",

@@ -196,9 +196,9 @@ def check_finite(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     ratios = [_reached(each) / factor for each in _DOMINATED]
     known = reached(name, ratios, [each.attained for each in _DOMINATED])
     detail = (
-        f"{found.size} cells, n = {numbers[0]} to {numbers[-1]}: root mean square over "
-        f"bound up to {np.max(found / right):.3f}; where sampling, noise or bad points "
-        f"are all: {listed(ratios, '.3f')}"
+        f"{found.size} cells, $n = {numbers[0]}$ to {numbers[-1]}: root mean square "
+        f"over bound up to {np.max(found / right):.3f}; where sampling, noise or bad "
+        f"points are all: {listed(ratios, '.3f')}"
     )
     return combine(name, [below, known], detail=detail)
 
@@ -231,40 +231,42 @@ def prove_finite(
     moves: int | Fraction = 1,
     exponent: Sequence[int | Fraction] = _EXPONENT,
 ) -> list[Step]:
-    """Written out in `theorem1.md`, Theorem B. For a sample let m be the cluster's
-    mean, f the share of the cluster with |z - mu| > (1 - eta) tau, g the sum over the
-    rest of it of z - mu, over n, T the sum of |z - mu| over the share f, over n, and o
-    the share in all N = n/delta points of strangers that are D or more from their
-    means. The sample is like its law if |g| + (1 + 2 eta) tau f + tau (o + beta)/delta
-    <= eta tau.
+    r"""Written out in `theorem1.md`, Theorem B. For a sample let $m$ be the cluster's
+    mean, $f$ the share of the cluster with $|z - \mu| > (1 - \eta) \tau$, $g$ the sum
+    over the rest of it of $z - \mu$, over $n$, $T$ the sum of $|z - \mu|$ over the
+    share $f$, over $n$, and $o$ the share in all $N = n/\delta$ points of strangers
+    that are $D$ or more from their means. The sample is like its law if $|g| + (1 + 2
+    \eta) \tau f + \tau (o + \beta)/\delta \le \eta \tau$.
 
-    (i) Then |v - mu| <= eta tau in each round, by induction: what is in the ball of the
-    cluster contains all that is counted in g, and beyond it at most n f points, each
-    within (1 + eta) tau of mu. (ii) Therefore f <= eta/(1 + 2 eta) and 1 - f >= c.
-    (iii) Hence |v_l - mu| <= (1 - c delta)^l |v_0 - mu| + (|m - mu| + T + tau (o +
-    beta)/delta)/c in all rounds, as in Theorem A.
+    (i) Then $|v - \mu| \le \eta \tau$ in each round, by induction: what is in the ball
+    of the cluster contains all that is counted in $g$, and beyond it at most $n f$
+    points, each within $(1 + \eta) \tau$ of $\mu$. (ii) Therefore $f \le \eta/(1 + 2
+    \eta)$ and $1 - f \ge c$. (iii) Hence $|v_l - \mu| \le (1 - c \delta)^l |v_0 - \mu|
+    + (|m - \mu| + T + \tau (o + \beta)/\delta)/c$ in all rounds, as in Theorem A.
 
-    (iv) Root mean squares. The mean of k independent terms, each of a second moment of
-    at most s^2, has a variance of at most k (s/k)^2 = s^2/k, and a root mean square of
-    at most mean and deviation together, as p^2 + d^2 <= (p + d)^2. For m: mean 0, s =
-    sigma, k = n. For T: as r <= r^2/t for r >= t, the mean is at most sigma^2/((1 -
-    eta) tau), and s = sigma, k = n. For o: by Chebyshev's inequality the mean is at
-    most sigma^2/D^2, and s = sigma/D, k = N. Minkowski's inequality adds them up.
+    (iv) Root mean squares. The mean of $k$ independent terms, each of a second moment
+    of at most $s^2$, has a variance of at most $k (s/k)^2 = s^2/k$, and a root mean
+    square of at most mean and deviation together, as $p^2 + d^2 \le (p + d)^2$. For
+    $m$: mean 0, $s = \sigma$, $k = n$. For $T$: as $r \le r^2/t$ for $r \ge t$, the
+    mean is at most $\sigma^2/((1 - \eta) \tau)$, and $s = \sigma$, $k = n$. For $o$: by
+    Chebyshev's inequality the mean is at most $\sigma^2/D^2$, and $s = \sigma/D$, $k =
+    N$. Minkowski's inequality adds them up.
 
-    (v) If the sample is not like its law, |v_l - mu| <= (l + eta) tau: at l = 0 it is
-    eta tau, and no round moves v by more than tau, the mean over all N points of at
-    most tau each. The root mean square of (l + eta) tau 1{unlike} is (l + eta) tau
-    sqrt(P).
+    (v) If the sample is not like its law, $|v_l - \mu| \le (l + \eta) \tau$: at $l = 0$
+    it is $\eta \tau$, and no round moves $v$ by more than $\tau$, the mean over all $N$
+    points of at most $\tau$ each. The root mean square of $(l + \eta) \tau
+    1\{\text{unlike}\}$ is $(l + \eta) \tau \sqrt{P}$.
 
-    (vi) The chance P. (n/tau)(|g| + (1 + 2 eta) tau f) is at most the sum of h(r) over
-    the cluster, r = |z - mu|/tau, h(r) = r up to 1 - eta and 1 + 2 eta beyond. With A =
-    (exp((1 + 2 eta) x) - 1)/(1 - eta)^2, exp(x h(r)) <= 1 + x r + A r^2 for x >= 0: for
-    r = (1 - eta) w, w <= 1, as the terms of exp(x r) from the second on, (x (1 - eta)
-    w)^k/k!, are at most w^2 (x (1 - eta))^k/k!, which add up to less than A r^2; and
-    beyond as w >= 1. As E r <= sigma/tau, E r^2 <= sigma^2/tau^2 and 1 + y <= exp(y),
-    the mean over the cluster's n points is at most exp(n (x sigma/tau + A
-    sigma^2/tau^2)), and E exp(x N o) <= exp(N (exp(x) - 1) sigma^2/D^2). Chernoff's
-    bound, at the x that is best."""
+    (vi) The chance $P$. $(n/\tau)(|g| + (1 + 2 \eta) \tau f)$ is at most the sum of
+    $h(r)$ over the cluster, $r = |z - \mu|/\tau$, $h(r) = r$ up to $1 - \eta$ and $1 +
+    2 \eta$ beyond. With $A = (\exp((1 + 2 \eta) x) - 1)/(1 - \eta)^2$, $\exp(x h(r))
+    \le 1 + x r + A r^2$ for $x \ge 0$: for $r = (1 - \eta) w$, $w \le 1$, as the terms
+    of $\exp(x r)$ from the second on, $(x (1 - \eta) w)^k/k$!, are at most $w^2 (x (1 -
+    \eta))^k/k!$, which add up to less than $A r^2$; and beyond as $w \ge 1$. As $E r
+    \le \sigma/\tau$, $E r^2 \le \sigma^2/\tau^2$ and $1 + y \le \exp(y)$, the mean over
+    the cluster's $n$ points is at most $\exp(n (x \sigma/\tau + A \sigma^2/\tau^2))$,
+    and $E \exp(x N o) \le \exp(N (\exp(x) - 1) \sigma^2/D^2)$. Chernoff's bound, at the
+    $x$ that is best."""
     import sympy
 
     delta, beta, eta, f, g, o, e = sympy.symbols(
@@ -301,21 +303,24 @@ def prove_finite(
     after = (moves * (rounds + 1) + eta) * tau
     return [
         same(
-            "(i): e' - eta = delta (g + (1 + 2 eta) f + o - eta) at e = eta, tau = 1",
+            r"(i): $e' - \eta = \delta (g + (1 + 2 \eta) f + o - \eta)$ at $e = "
+            r"\eta$, $\tau = 1$",
             (1 - delta * (1 - f)) * eta + delta * (g + (1 + eta) * f + o) - eta,
             delta * (g + (1 + far * eta) * f + o - eta),
         ),
-        same("(ii): 1 - eta/(1 + 2 eta) = c", 1 - most, (1 + eta) / (1 + 2 * eta)),
+        same(r"(ii): $1 - \eta/(1 + 2 \eta) = c$", 1 - most, (1 + eta) / (1 + 2 * eta)),
         same(
-            "(iii): (1 - c delta) r/c + delta r = r/c",
+            r"(iii): $(1 - c \delta) r/c + \delta r = r/c$",
             (1 - delta * (1 - most)) * g / (1 - most) + delta * g,
             g / (1 - most),
         ),
-        same("(iv): k (s/k)^2 = s^2/k", k * (sigma / k) ** 2, sigma**2 / k),
+        same("(iv): $k (s/k)^2 = s^2/k$", k * (sigma / k) ** 2, sigma**2 / k),
         same(
-            "(iv): (p + d)^2 - p^2 - d^2 = 2 p d", (f + g) ** 2 - f**2 - g**2, 2 * f * g
+            "(iv): $(p + d)^2 - p^2 - d^2 = 2 p d$",
+            (f + g) ** 2 - f**2 - g**2,
+            2 * f * g,
         ),
-        same("(iv): r^2/t - r = r (r - t)/t", e**2 / o - e, e * (e - o) / o),
+        same("(iv): $r^2/t - r = r (r - t)/t$", e**2 / o - e, e * (e - o) / o),
         *(
             identity(f"(iv): term {number} of the sum", left - times * right)
             for number, (left, times, right) in enumerate(
@@ -323,21 +328,21 @@ def prove_finite(
             )
         ),
         same(
-            "(v): (l + eta) tau + tau = (l + 1 + eta) tau",
+            r"(v): $(l + \eta) \tau + \tau = (l + 1 + \eta) \tau$",
             (moves * rounds + eta) * tau + tau,
             after,
         ),
         same(
-            "(vi): (n/tau) tau (o + beta)/delta = N o + N beta",
+            r"(vi): $(n/\tau) \tau (o + \beta)/\delta = N o + N \beta$",
             n / tau * (tau * (o + beta) / delta),
             total * o + total * beta,
         ),
         identity(
-            "(vi): near, w^2 y^k - (w y)^k = w^2 y^k (1 - w^(k - 2))",
+            "(vi): near, $w^2 y^k - (w y)^k = w^2 y^k (1 - w^{k - 2})$",
             w**2 * f**k - (w * f) ** k - w**2 * f**k * (1 - w ** (k - 2)),
         ),
         same(
-            "(vi): beyond, 1 + A r^2 - exp((1 + 2 eta) x) = (w^2 - 1)(E_1 - 1)",
+            r"(vi): beyond, $1 + A r^2 - \exp((1 + 2 \eta) x) = (w^2 - 1)(E_1 - 1)$",
             1 + square * ((1 - eta) * w) ** 2 - large,
             (w**2 - 1) * (large - 1),
         ),
@@ -382,8 +387,9 @@ def check_path(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
         coordinates=places,
     )
     detail = (
-        f"{found.size} samples like their law: |v_l - mu| up to {np.max(found):.3f} of "
-        f"their bound; the others' chance up to {np.max(left / right):.3g} of its"
+        rf"{found.size} samples like their law: $|v_l - \mu|$ up to "
+        f"{np.max(found):.3f} of their bound; the others' chance up to "
+        f"{np.max(left / right):.3g} of its"
     )
     return combine(name, [path, rare], parts=["path", "chance"], detail=detail)
 
@@ -510,27 +516,28 @@ def check_rate(
     ratios = [found / bound for found, bound in alone]
     known = reached(name, ratios, [attained for *_, attained in _RATES])
     detail = (
-        f"{left.size} cells, n = 256 to {numbers[-1]}, Delta delta/sigma = 96, 3000: "
-        f"error over bound up to {np.max(left / right):.4f}; where sampling, noise or "
-        f"bad points are all: {listed(ratios, '.4f')}"
+        rf"{left.size} cells, $n = 256$ to {numbers[-1]}, $\Delta \delta/\sigma = 96$, "
+        f"3000: error over bound up to {np.max(left / right):.4f}; where sampling, "
+        f"noise or bad points are all: {listed(ratios, '.4f')}"
     )
     return combine(name, [below, known], detail=detail)
 
 
 def prove_rate(constants: tuple[str, str, str] = ("32", "32", "8")) -> list[Step]:
-    """Theorem B (werner.thm1.finite) at eta = 1/2, c = 3/4, with tau^2 = delta sigma
-    Delta, sigma = 1, kappa = 1/Delta = w delta/96 for some w in [0, 1], beta <=
-    delta/12, and s = 1/sqrt n, b = 1/tau. Written out in `theorem1.md`, Corollary.
+    r"""Theorem B (werner.thm1.finite) at $\eta = 1/2$, $c = 3/4$, with $\tau^2 = \delta
+    \sigma \Delta$, $\sigma = 1$, $\kappa = 1/\Delta = w \delta/96$ for some $w \in [0,
+    1]$, $\beta \le \delta/12$, and $s = 1/\sqrt{n}$, $b = 1/\tau$. Written out in
+    `theorem1.md`, Corollary.
 
-    (i) D/Delta = 1 - 1.5 sqrt(delta kappa), positive. (ii) Sampling: (4/3)(2 + sqrt
-    kappa Delta/D) s, 4 times the square of which is at most 32 s^2. (iii) Start: as 1 -
-    3 delta/4 <= (1 - delta/2)^(3/2), Theorem 1's rounds leave at most kappa^(3/2)
-    tau/2 = delta sqrt(kappa) b/2. Start and bias together: (4/3)(2 + kappa Delta^2/D^2)
-    b + delta sqrt(kappa) b/2, 4 times its square at most 32 b^2. (iv) Bad points: 4
-    (16/9) <= 8. (v) Chance: at lambda = 0.66 the exponent is at least -log 0.912, for
-    x = sigma/tau <= 1/sqrt 96, 1/(delta D^2) = delta (kappa/delta)^2 (Delta/D)^2 and
-    beta/delta <= 1/12. The square of a sum of four is at most 4 times the sum of the
-    squares."""
+    (i) $D/\Delta = 1 - 1.5 \sqrt{\delta \kappa}$, positive. (ii) Sampling: $(4/3)(2 +
+    \sqrt{\kappa} \Delta/D) s$, 4 times the square of which is at most $32 s^2$. (iii)
+    Start: as $1 - 3 \delta/4 \le (1 - \delta/2)^{3/2}$, Theorem 1's rounds leave at
+    most $\kappa^{3/2} \tau/2 = \delta \sqrt{\kappa} b/2$. Start and bias together:
+    $(4/3)(2 + \kappa \Delta^2/D^2) b + \delta \sqrt{\kappa} b/2$, 4 times its square at
+    most $32 b^2$. (iv) Bad points: $4 (16/9) \le 8$. (v) Chance: at $\lambda = 0.66$
+    the exponent is at least $-\log 0.912$, for $x = \sigma/\tau \le 1/\sqrt{96}$,
+    $1/(\delta D^2) = \delta (\kappa/\delta)^2 (\Delta/D)^2$ and $\beta/\delta \le
+    1/12$. The square of a sum of four is at most 4 times the sum of the squares."""
     import flint
     import sympy
 
@@ -553,26 +560,30 @@ def prove_rate(constants: tuple[str, str, str] = ("32", "32", "8")) -> list[Step
         return rate - strange * (power.exp() - 1) + flint.arb(_RATE).log()
 
     return [
-        nonnegative("(i) D > 0", near, box, strict=True),
+        nonnegative("(i) $D > 0$", near, box, strict=True),
         nonnegative(
-            "(ii) 4 (4/3)^2 (2 + sqrt kappa Delta/D)^2 <= 32",
+            r"(ii) $4 (4/3)^2 (2 + \sqrt{\kappa} \Delta/D)^2 \le 32$",
             lambda d, y: (
                 flint.arb(sampling) - 64 * (2 + d * root(y) / near(d, y)) ** 2 / 9
             ),
             box,
         ),
         same(
-            "(iii) (1 - delta/2)^3 - (1 - 3 delta/4)^2 = delta^2 (3 - 2 delta)/16",
+            r"(iii) $(1 - \delta/2)^3 - (1 - 3 \delta/4)^2 = \delta^2 (3 - 2 "
+            r"\delta)/16$",
             (1 - delta / 2) ** 3 - (1 - 3 * delta / 4) ** 2,
             delta**2 * (3 - 2 * delta) / 16,
         ),
         nonnegative(
-            "(iii) 4 ((4/3)(2 + kappa (Delta/D)^2) + delta sqrt(kappa)/2)^2 <= 32",
+            r"(iii) $4 ((4/3)(2 + \kappa (\Delta/D)^2) + \delta \sqrt{\kappa}/2)^2 "
+            r"\le 32$",
             biased,
             box,
         ),
-        nonnegative("(iv) 64/9 <= 8", lambda: flint.arb(pull) - flint.arb(64) / 9, {}),
-        nonnegative("(v) the exponent is at least -log 0.912", exponent, box),
+        nonnegative(
+            r"(iv) $64/9 \le 8$", lambda: flint.arb(pull) - flint.arb(64) / 9, {}
+        ),
+        nonnegative(r"(v) the exponent is at least $-\log 0.912$", exponent, box),
     ]
 
 
@@ -623,15 +634,18 @@ def _margins(
     least = Instance(share, max(separation / noise, 1.0)).least_rounds
     return (
         Margin(
-            "werner.thm1.finite.rate: Delta >= 96 sigma/delta_i",
+            r"werner.thm1.finite.rate: $\Delta \ge 96 \sigma/\delta_i$",
             separation,
             _C_DELTA * noise / share,
         ),
         Margin(
-            "werner.thm1: beta_i <= delta_i/12", malicious, share / 12, at_least=False
+            r"werner.thm1: $\beta_i \le \delta_i/12$",
+            malicious,
+            share / 12,
+            at_least=False,
         ),
         Margin(
-            "werner.thm1: l >= log(Delta/sigma)/|log(1 - delta_i/2)|",
+            r"werner.thm1: $l \ge \log(\Delta/\sigma)/|\log(1 - \delta_i/2)|$",
             float(rounds),
             least,
         ),
@@ -639,7 +653,8 @@ def _margins(
 
 
 _GENERAL = Evaluation(
-    quantity="(E|v_l - E z_i|^2)^(1/2), v_0 = E z_i, tau = sqrt(delta_i sigma Delta)",
+    quantity=r"$(E|v_l - E z_i|^2)^{1/2}$, $v_0 = E z_i$, $\tau = \sqrt{\delta_i "
+    r"\sigma \Delta}$",
     parameters=_PARAMETERS,
     bound=lambda members, share, separation, noise, malicious, rounds: float(
         noise
@@ -648,15 +663,16 @@ _GENERAL = Evaluation(
     truth=lambda **at: exact(_exact_root(**at)),
     margins=lambda **at: (
         Margin(
-            "D = Delta - 1.5 tau > 0",
+            r"$D = \Delta - 1.5 \tau > 0$",
             at["separation"] / at["noise"],
             1.5 * math.sqrt(at["share"] * at["separation"] / at["noise"]),
         ),
     ),
-    note="exact for noise 0 or 1.01 tau and strangers near the edge of the ball",
+    note=r"exact for noise 0 or $1.01 \tau$ and strangers near the edge of the ball",
 )
 _CERTIFIED = Evaluation(
-    quantity="E|v_l - E z_i|^2, v_0 = E z_i, tau = sqrt(delta_i sigma Delta)",
+    quantity=r"$E|v_l - E z_i|^2$, $v_0 = E z_i$, $\tau = \sqrt{\delta_i \sigma "
+    r"\Delta}$",
     parameters=_PARAMETERS,
     bound=lambda members, share, separation, noise, malicious, rounds, **constants: (
         constants["C_n"] * noise**2 / members
@@ -671,28 +687,32 @@ _CERTIFIED = Evaluation(
         "C_bias": Constant(32.0, 1.0, 32.0, "proved; 1 is needed"),
         "C_bad": Constant(8.0, 1.0, 8.0, "proved; 1 is needed"),
     },
-    note="exact for noise 0 or 1.01 tau and strangers near the edge of the ball",
+    note=r"exact for noise 0 or $1.01 \tau$ and strangers near the edge of the ball",
 )
 
 _finite = partial(row, place="Theorem 1, equation (2)")
 _ANY_LAW = (
-    "independent points, the same in each round; beta_i N points do what they like",
-    "total variance at most sigma^2 in each cluster, means Delta or more from E z_i",
+    r"independent points, the same in each round; $\beta_i N$ points do what they "
+    "like",
+    r"total variance at most $\sigma^2$ in each cluster, means $\Delta$ or more from "
+    "$E z_i$",
 )
 
 STATEMENTS = (
     _finite(
         id="werner.thm1.finite",
-        text="(E|v_l - E z_i|^2)^(1/2) <= (1 - c delta_i)^l r + ((2 + "
-        "tau/(sqrt(delta_i) D)) sigma/sqrt(n_i) + sigma^2/((1 - eta) tau) + tau "
-        "sigma^2/(delta_i D^2) + beta_i tau/delta_i)/c + (l + eta) tau sqrt(P), c = (1 "
-        "+ eta)/(1 + 2 eta), D = Delta - (1 + eta) tau, P = exp(-n_i max over x >= 0 "
-        "of [x (eta - beta_i/delta_i - sigma/tau) - (e^((1 + 2 eta) x) - 1) (sigma/((1 "
-        "- eta) tau))^2 - (e^x - 1) sigma^2/(delta_i D^2)])",
+        text=r"$(E|v_l - E z_i|^2)^{1/2} \le (1 - c \delta_i)^l r + ((2 + "
+        r"\tau/(\sqrt{\delta_i} D)) \sigma/\sqrt{n_i} + \sigma^2/((1 - \eta) "
+        r"\tau) + \tau \sigma^2/(\delta_i D^2) + \beta_i \tau/\delta_i)/c + (l + "
+        r"\eta) \tau \sqrt{P}$, $c = (1 + \eta)/(1 + 2 \eta)$, $D = \Delta - (1 + "
+        r"\eta) \tau$, $P = \exp(-n_i \max_{x \ge 0} [x (\eta - \beta_i/\delta_i - "
+        r"\sigma/\tau) - (e^{(1 + 2 \eta) x} - 1) (\sigma/((1 - \eta) \tau))^2 - "
+        r"(e^x - 1) \sigma^2/(\delta_i D^2)])$",
         preconditions=(
             *_ANY_LAW,
-            "|v_0 - E z_i| <= r <= eta tau, also where v_0 depends on the points",
-            "0 < eta < 1, D > 0",
+            r"$|v_0 - E z_i| \le r \le \eta \tau$, also where $v_0$ depends on the "
+            "points",
+            r"$0 < \eta < 1$, $D > 0$",
         ),
         check=check_finite,
         control={"factor": 0.5},
@@ -704,21 +724,22 @@ STATEMENTS = (
             *({"exponent": each} for each in _smaller(_EXPONENT)),
         ),
         evaluation=_GENERAL,
-        note="Theorem 1 with its sampling term, for each n_i and law. P is the chance "
-        "of a sample with too many far points; with fresh points in each round l P "
-        "takes its place. Against the exact law with two atoms; where sampling, noise "
-        "or bad points are nearly all, 0.47, 0.78 and 0.92 of the bound are reached. "
-        "The control has half of it.",
+        note="Theorem 1 with its sampling term, for each $n_i$ and law. $P$ is the "
+        "chance of a sample with too many far points; with fresh points in each "
+        "round $l P$ takes its place. Against the exact law with two atoms; where "
+        "sampling, noise or bad points are nearly all, 0.47, 0.78 and 0.92 of the "
+        "bound are reached. The control has half of it.",
     ),
     _finite(
         id="werner.thm1.finite.rate",
-        text="E|v_l - E z_i|^2 <= 32 (sigma^2/n_i + sigma^3/(delta_i Delta)) + 8 "
-        "beta_i^2 sigma Delta/delta_i + 4 (l + 1/2)^2 delta_i sigma Delta 0.912^n_i",
+        text=r"$E|v_l - E z_i|^2 \le 32 (\sigma^2/n_i + \sigma^3/(\delta_i \Delta)) + "
+        r"8 \beta_i^2 \sigma \Delta/\delta_i + 4 (l + 1/2)^2 \delta_i \sigma \Delta "
+        r"\cdot 0.912^{n_i}$",
         preconditions=(
             *_ANY_LAW,
-            "|v_0 - E z_i| <= tau/2, tau = sqrt(delta_i sigma Delta)",
-            "Delta >= 96 sigma/delta_i, beta_i <= delta_i/12",
-            "l >= log(Delta/sigma)/|log(1 - delta_i/2)|, of Theorem 1",
+            r"$|v_0 - E z_i| \le \tau/2$, $\tau = \sqrt{\delta_i \sigma \Delta}$",
+            r"$\Delta \ge 96 \sigma/\delta_i$, $\beta_i \le \delta_i/12$",
+            r"$l \ge \log(\Delta/\sigma)/|\log(1 - \delta_i/2)|$, of Theorem 1",
         ),
         constants={"C_Delta": _C_DELTA, "C_beta": 12.0, "C": 32.0, "C_bad": 8.0},
         check=check_rate,
@@ -729,25 +750,25 @@ STATEMENTS = (
             for each in (("31", "32", "8"), ("32", "29", "8"), ("32", "32", "7"))
         ],
         evaluation=_CERTIFIED,
-        note="What (2) should say: with v_0 near the mean, 1/delta_i, beta_i^2/delta_i "
-        "for beta_i, and a term that falls exponentially in n_i. Where sampling, noise "
-        "or bad points are nearly all, 0.031, 0.030 and 0.125 of the bound are "
-        "reached: it is loose by 32, 33 and 8 on these laws, werner.thm1.finite by "
-        "less. The control has 0.9 for all three constants.",
+        note=r"What (2) should say: with $v_0$ near the mean, $1/\delta_i$, "
+        r"$\beta_i^2/\delta_i$ for $\beta_i$, and a term that falls exponentially in "
+        "$n_i$. Where sampling, noise or bad points are nearly all, 0.031, 0.030 and "
+        "0.125 of the bound are reached: it is loose by 32, 33 and 8 on these laws, "
+        "werner.thm1.finite by less. The control has 0.9 for all three constants.",
     ),
     _finite(
         id="werner.thm1.finite.path",
-        text="for each sample with |g| + (1 + 2 eta) tau f + tau (o + beta_i)/delta_i "
-        "<= eta tau: |v_l - E z_i| <= (1 - c delta_i)^l |v_0 - E z_i| + (|m - E z_i| + "
-        "T + tau (o + beta_i)/delta_i)/c for all l; the chance of any other is at most "
-        "P",
+        text=r"for each sample with $|g| + (1 + 2 \eta) \tau f + \tau (o + "
+        r"\beta_i)/\delta_i \le \eta \tau$: $|v_l - E z_i| \le (1 - c \delta_i)^l "
+        r"|v_0 - E z_i| + (|m - E z_i| + T + \tau (o + \beta_i)/\delta_i)/c$ for all "
+        "$l$; the chance of any other is at most $P$",
         preconditions=(
             *_ANY_LAW,
-            "m the cluster's mean, f its share with |z - E z_i| > (1 - eta) tau, T and "
-            "g the sums of |z - E z_i| over it and of z - E z_i over the rest, over "
-            "n_i",
-            "o the share in all points of strangers D or more from their means",
-            "|v_0 - E z_i| <= eta tau",
+            r"$m$ the cluster's mean, $f$ its share with $|z - E z_i| > (1 - \eta) "
+            r"\tau$, $T$ and $g$ the sums of $|z - E z_i|$ over it and of $z - E z_i$ "
+            "over the rest, over $n_i$",
+            "$o$ the share in all points of strangers $D$ or more from their means",
+            r"$|v_0 - E z_i| \le \eta \tau$",
         ),
         check=check_path,
         control={"factor": 0.5},

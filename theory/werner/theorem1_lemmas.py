@@ -77,7 +77,9 @@ def check_member(_: Preset, name: str, *, relief: float = 0.0) -> Verdict:
             ratios.append((left - (1 - one.share / 2)) / one.printed(level))
         ratio = np.array(ratios)
         told = {"members": levels, "separation": levels, "share": 1 / clusters}
-        families.append(exactly(f"K = {clusters}, n = Delta", levels, ratio, **told))
+        families.append(
+            exactly(rf"$K = {clusters}$, $n = \Delta$", levels, ratio, **told)
+        )
     return one_constant(name, families, relief=relief)
 
 
@@ -131,30 +133,31 @@ def check_fixed(
         ratios.append(found / bound(one, number, centre))
     known = reached(name, ratios, [0.9768, 0.8167, 0.2083, 0.0260])
     detail = (
-        f"{left.size} rounds, K = 2 to 16, n = 8 to 10^6, v to {reach:g} tau: "
-        f"largest ratio {np.max(left / right):.3f}; where start, sample or bias are "
-        f"all: {listed(ratios, '.4f')}"
+        f"{left.size} rounds, $K = 2$ to 16, $n = 8$ to $10^6$, $v$ to ${reach:g} "
+        rf"\tau$: largest ratio {np.max(left / right):.3f}; where start, sample or "
+        f"bias are all: {listed(ratios, '.4f')}"
     )
     return combine(name, [below, known], detail=detail)
 
 
 def prove_round(young: int = 2) -> list[Step]:
-    """One round of rule (4) without bad points, given v: e = |v - m| <= tau/2, m the
-    mean and s^2 the spread of the cluster's points, rho^2 the variance of the others',
-    24 s^2 <= tau^2, tau <= Delta/3; y_G is the mean of all y.
+    r"""One round of rule (4) without bad points, given $v$: $e = |v - m| \le \tau/2$,
+    $m$ the mean and $s^2$ the spread of the cluster's points, $\rho^2$ the variance of
+    the others', $24 s^2 \le \tau^2$, $\tau \le \Delta/3$; $y_G$ is the mean of all $y$.
 
-    (i) Own points: out of the ball means |z - m| > tau/2, with chance at most 4
-    s^2/tau^2, so that |E y - m| <= (4 s^2/tau^2) e + 2 s^2/tau <= y := 4 s^2/tau.
-    Others: in the ball means Delta/2 or more from their own mean, with chance at most 4
-    rho^2/Delta^2, so that |E y - m| <= e + x, x := 4 tau rho^2/Delta^2. Together |E y_G
-    - m| <= (1 - delta)(e + x) + delta y. (ii) Its square is at most (1 - delta)(e +
-    x)^2 + delta y^2, by convexity, and (iii) (e + x)^2 <= (1 + delta/2) e^2 + (1 +
-    2/delta) x^2, by Young. (iv) (1 - delta)(1 + delta/2) <= 1 - delta/2 and (1 -
-    delta)(1 + 2/delta) <= 2/delta: the square is at most (1 - delta/2) e^2 + 16 delta
-    s^4/tau^2 + 32 tau^2 rho^4/(delta Delta^4). (v) Given v points are independent. The
-    variance of an own y is at most E|y - m|^2 <= E|z - m|^2, as tau >= 2 e (Lemma 3),
-    and that of another at most E|y - v|^2 <= tau^2 4 rho^2/Delta^2: that of y_G is at
-    most (delta^2 s^2 + 4 delta tau^2 rho^2/Delta^2)/n."""
+    (i) Own points: out of the ball means $|z - m| > \tau/2$, with chance at most $4
+    s^2/\tau^2$, so that $|E y - m| \le (4 s^2/\tau^2) e + 2 s^2/\tau \le y := 4
+    s^2/\tau$. Others: in the ball means $\Delta/2$ or more from their own mean, with
+    chance at most $4 \rho^2/\Delta^2$, so that $|E y - m| \le e + x$, $x := 4 \tau
+    \rho^2/\Delta^2$. Together $|E y_G - m| \le (1 - \delta)(e + x) + \delta y$. (ii)
+    Its square is at most $(1 - \delta)(e + x)^2 + \delta y^2$, by convexity, and (iii)
+    $(e + x)^2 \le (1 + \delta/2) e^2 + (1 + 2/\delta) x^2$, by Young. (iv) $(1 -
+    \delta)(1 + \delta/2) \le 1 - \delta/2$ and $(1 - \delta)(1 + 2/\delta) \le
+    2/\delta$: the square is at most $(1 - \delta/2) e^2 + 16 \delta s^4/\tau^2 + 32
+    \tau^2 \rho^4/(\delta \Delta^4)$. (v) Given $v$ points are independent. The variance
+    of an own $y$ is at most $E|y - m|^2 \le E|z - m|^2$, as $\tau \ge 2 e$ (Lemma 3),
+    and that of another at most $E|y - v|^2 \le \tau^2 4 \rho^2/\Delta^2$: that of $y_G$
+    is at most $(\delta^2 s^2 + 4 \delta \tau^2 \rho^2/\Delta^2)/n$."""
     import sympy
 
     delta, e, x, y, s, tau, rho, gap = sympy.symbols(
@@ -162,37 +165,39 @@ def prove_round(young: int = 2) -> list[Step]:
     )
     return [
         same(
-            "(i): (4 s^2/tau^2)(tau/2) + 2 s^2/tau = 4 s^2/tau",
+            r"(i): $(4 s^2/\tau^2)(\tau/2) + 2 s^2/\tau = 4 s^2/\tau$",
             4 * s**2 / tau**2 * tau / 2 + 2 * s**2 / tau,
             4 * s**2 / tau,
         ),
         same(
-            "(ii): (1 - delta) e^2 + delta y^2 - square = delta (1 - delta)(e - y)^2",
+            r"(ii): $(1 - \delta) e^2 + \delta y^2 - \text{square} = \delta (1 - "
+            r"\delta)(e - y)^2$",
             (1 - delta) * e**2 + delta * y**2 - ((1 - delta) * e + delta * y) ** 2,
             delta * (1 - delta) * (e - y) ** 2,
         ),
         same(
-            "(iii): right less left is (delta/2)(e - 2 x/delta)^2",
+            r"(iii): right less left is $(\delta/2)(e - 2 x/\delta)^2$",
             (1 + delta / 2) * e**2 + (1 + 2 / delta) * x**2 - (e + x) ** 2,
             delta / 2 * (e - young * x / delta) ** 2,
         ),
         same(
-            "(iv): 1 - delta/2 - (1 - delta)(1 + delta/2) = delta^2/2",
+            r"(iv): $1 - \delta/2 - (1 - \delta)(1 + \delta/2) = \delta^2/2$",
             1 - delta / 2 - (1 - delta) * (1 + delta / 2),
             delta**2 / 2,
         ),
         same(
-            "(iv): 2/delta - (1 - delta)(1 + 2/delta) = 1 + delta",
+            r"(iv): $2/\delta - (1 - \delta)(1 + 2/\delta) = 1 + \delta$",
             2 / delta - (1 - delta) * (1 + 2 / delta),
             1 + delta,
         ),
         same(
-            "(iv): delta (4 s^2/tau)^2 = 16 delta s^4/tau^2",
+            r"(iv): $\delta (4 s^2/\tau)^2 = 16 \delta s^4/\tau^2$",
             delta * (4 * s**2 / tau) ** 2,
             16 * delta * s**4 / tau**2,
         ),
         same(
-            "(iv): (2/delta)(4 tau rho^2/Delta^2)^2 = 32 tau^2 rho^4/(delta Delta^4)",
+            r"(iv): $(2/\delta)(4 \tau \rho^2/\Delta^2)^2 = 32 \tau^2 \rho^4/(\delta "
+            r"\Delta^4)$",
             2 / delta * (4 * tau * rho**2 / gap**2) ** 2,
             32 * tau**2 * rho**4 / (delta * gap**4),
         ),
@@ -200,21 +205,25 @@ def prove_round(young: int = 2) -> list[Step]:
 
 
 def prove_fixed(bias: str = "17") -> list[Step]:
-    """`prove_round` with s = rho = sigma = 1 and tau^2 = delta Delta, for which Delta
-    >= 24/delta gives 24 <= tau^2 and tau <= Delta/3. The bias is 16/Delta + 32/Delta^3,
-    at most 17/Delta as Delta >= 24, and the variance delta^2 (1 + 4/Delta)/n, at most
-    1.2/n."""
+    r"""`prove_round` with $s = \rho = \sigma = 1$ and $\tau^2 = \delta \Delta$, for
+    which $\Delta \ge 24/\delta$ gives $24 \le \tau^2$ and $\tau \le \Delta/3$. The bias
+    is $16/\Delta + 32/\Delta^3$, at most $17/\Delta$ as $\Delta \ge 24$, and the
+    variance $\delta^2 (1 + 4/\Delta)/n$, at most $1.2/n$."""
     import flint
 
     inverse: dict[str, Any] = {"u": (0, Fraction(1, 24))}  # 1/Delta
     return [
         *prove_round(),
         nonnegative(
-            "16 + 32 u^2 <= 17", lambda u: flint.arb(bias) - 16 - 32 * u**2, inverse
+            r"$16 + 32 u^2 \le 17$", lambda u: flint.arb(bias) - 16 - 32 * u**2, inverse
         ),
-        nonnegative("1 + 4 u <= 1.2", lambda u: flint.arb("1.2") - 1 - 4 * u, inverse),
         nonnegative(
-            "tau <= Delta/3: delta u <= 1/9", lambda u: flint.arb(1) / 9 - u, inverse
+            r"$1 + 4 u \le 1.2$", lambda u: flint.arb("1.2") - 1 - 4 * u, inverse
+        ),
+        nonnegative(
+            r"$\tau \le \Delta/3$: $\delta u \le 1/9$",
+            lambda u: flint.arb(1) / 9 - u,
+            inverse,
         ),
     ]
 
@@ -230,17 +239,20 @@ def check_units(_: Preset, name: str, *, power: float, sharp: float = 0.0) -> Ve
         right = scale ** (2 + power) / (one.share * scale * one.separation)
         ratios.append(clipped(law, 0.0, 0.0, float(scale * one.radius))[0] ** 2 / right)
     family = exactly("unit", scales, np.array(ratios), noise=scales)
-    told = f"sigma^{power:g}"
+    told = rf"$\sigma^{{{power:g}}}$"
     return one_constant(name, [family], constant=1.0, sharp=sharp, detail=told)
 
 
-_CONDITIONS = ("Assumptions 1 to 3, Delta >= 24 sigma/delta_i", "tau as stated")
+_CONDITIONS = (
+    r"Assumptions 1 to 3, $\Delta \ge 24 \sigma/\delta_i$",
+    r"$\tau$ as stated",
+)
 _FIRST = Instance(0.5, 48.0), Instance(1 / 16, 384.0)
 _lemma_1 = functools.partial(row, place="Lemma 1, as the proof of Theorem 1 uses it")
 _units = functools.partial(
     row,
     place="Lemma 1, display (iii)",
-    preconditions=(*_CONDITIONS, "v = E z_i"),
+    preconditions=(*_CONDITIONS, "$v = E z_i$"),
     constants={"C": 1.0},
 )
 
@@ -261,10 +273,11 @@ def _one_round(
 
 
 _SHARE = parameter(
-    "share", 0.5, "share of the cluster in all points, 1/K for K clusters"
+    "share", 0.5, "share of the cluster in all points, $1/K$ for $K$ clusters"
 )
 _ROUND = Evaluation(
-    quantity="E|mean of y - E z_i|^2 given v, tau = sqrt(delta_i sigma Delta)",
+    quantity=r"$E|\text{mean of }y - E z_i|^2$ given $v$, $\tau = \sqrt{\delta_i "
+    r"\sigma \Delta}$",
     parameters=(
         parameter("members", 50),
         _SHARE,
@@ -279,35 +292,35 @@ _ROUND = Evaluation(
     ),
     truth=lambda **at: exact(_one_round(**at)),
     margins=lambda members, share, separation, noise, distance: (
-        Margin("Delta >= 24 sigma/delta_i", separation, 24 * noise / share),
+        Margin(r"$\Delta \ge 24 \sigma/\delta_i$", separation, 24 * noise / share),
         Margin(
-            "c <= tau/2",
+            r"$c \le \tau/2$",
             distance,
             math.sqrt(share * noise * separation) / 2,
             at_least=False,
         ),
     ),
     constants={
-        "C_n": Constant(1.2, 0.25, 1.2, "proved; 1/4 is needed"),
-        "C_Delta": Constant(17.0, 0.25, 17.0, "proved; 1/4 is needed"),
+        "C_n": Constant(1.2, 0.25, 1.2, "proved; $1/4$ is needed"),
+        "C_Delta": Constant(17.0, 0.25, 17.0, "proved; $1/4$ is needed"),
     },
-    note="exact for noise 0 or 1.01 tau in K clusters on a line",
+    note=r"exact for noise 0 or $1.01 \tau$ in $K$ clusters on a line",
 )
 
 _LEMMA_1 = (
     _lemma_1(
         id="werner.lem1",
-        text="E|mean of y - E z_i|^2 <= (1 - delta_i/2) c^2 + C (sigma^2/n_i + "
-        "sigma^3/Delta)",
-        preconditions=(*_CONDITIONS, "c^2 = E|v - E z_i|^2 <= sigma^2"),
-        claimed="C before (1 - delta_i) c^2 too, with which nothing contracts",
+        text=r"$E|\text{mean of }y - E z_i|^2 \le (1 - \delta_i/2) c^2 + C "
+        r"(\sigma^2/n_i + \sigma^3/\Delta)$",
+        preconditions=(*_CONDITIONS, r"$c^2 = E|v - E z_i|^2 \le \sigma^2$"),
+        claimed=r"$C$ before $(1 - \delta_i) c^2$ too, with which nothing contracts",
         constants={**CONSTANTS, "C": DECLARED},
         expected=Status.VIOLATED,
         fault="printed",
         check=check_member,
         control={"relief": 1.0},
         evaluation=Evaluation(
-            quantity="E|mean of y - E z_i|^2, v = z_i",
+            quantity=r"$E|\text{mean of }y - E z_i|^2$, $v = z_i$",
             parameters=(
                 parameter("members", 1000),
                 _SHARE,
@@ -322,54 +335,58 @@ _LEMMA_1 = (
                 noise**2 * _member_round(Instance(share, separation / noise), members)
             ),
             margins=lambda members, share, separation, noise: (
-                Margin("Delta >= 24 sigma/delta_i", separation, 24 * noise / share),
+                Margin(
+                    r"$\Delta \ge 24 \sigma/\delta_i$", separation, 24 * noise / share
+                ),
             ),
             constants={
-                "C": Constant(DECLARED, math.inf, math.inf, "none holds for all n_i")
+                "C": Constant(DECLARED, math.inf, math.inf, "none holds for all $n_i$")
             },
-            note="exact for noise -s, 0 or s, s = 1.001 tau, in clusters on a line",
+            note=r"exact for noise $-s$, 0 or $s$, $s = 1.001 \tau$, in clusters on a "
+            "line",
         ),
         margins=lambda: margins(
             *_FIRST, start=round(variance(sym3(1.001 * _FIRST[0].radius, 1.0)), 12)
         ),
-        note="For v = z_i and noise of three atoms the mean of y is v, and nothing "
-        "contracts: c = sigma stays. The same fault as werner.thm1.start. The control "
-        "allows n_i more, delta_i sigma^2 for sigma^2/n_i.",
+        note="For $v = z_i$ and noise of three atoms the mean of $y$ is $v$, and "
+        r"nothing contracts: $c = \sigma$ stays. The same fault as werner.thm1.start. "
+        r"The control allows $n_i$ more, $\delta_i \sigma^2$ for $\sigma^2/n_i$.",
     ),
     _lemma_1(
         id="werner.lem1.corrected",
-        text="E|mean of y - E z_i|^2 <= (1 - delta_i/2) c^2 + 1.2 sigma^2/n_i + 17 "
-        "sigma^3/Delta given v with |v - E z_i| = c <= tau/2",
-        preconditions=(*_CONDITIONS, "points independent given v"),
-        constants={**CONSTANTS, "sigma^2/n_i": 1.2, "sigma^3/Delta": 17.0},
+        text=r"$E|\text{mean of }y - E z_i|^2 \le (1 - \delta_i/2) c^2 + 1.2 "
+        r"\sigma^2/n_i + 17 \sigma^3/\Delta$ given $v$ with $|v - E z_i| = c \le "
+        r"\tau/2$",
+        preconditions=(*_CONDITIONS, "points independent given $v$"),
+        constants={**CONSTANTS, r"$\sigma^2/n_i$": 1.2, r"$\sigma^3/\Delta$": 17.0},
         check=check_fixed,
         control={"reach": 1.5},
         proof=prove_fixed,
         proof_control={"bias": "16"},
         evaluation=_ROUND,
         margins=lambda: margins(*_FIRST),
-        note="No 1/delta_i in one round: the factor comes with the sum over rounds. "
-        "Where start, sample or bias are nearly all of it, 0.98, 0.21 and 0.026 of the "
-        "bound are reached. The control lets v be 1.5 tau away, from where it does not "
-        "return.",
+        note=r"No $1/\delta_i$ in one round: the factor comes with the sum over "
+        "rounds. Where start, sample or bias are nearly all of it, 0.98, 0.21 and "
+        r"0.026 of the bound are reached. The control lets $v$ be $1.5 \tau$ away, "
+        "from where it does not return.",
     ),
     _units(
         id="werner.lem1.units",
-        text="|E(y - z)|^2 <= C (c^2 + (c^2 + sigma^2)/(delta_i Delta))",
+        text=r"$|E(y - z)|^2 \le C (c^2 + (c^2 + \sigma^2)/(\delta_i \Delta))$",
         expected=Status.VIOLATED,
         fault="misprint",
         check=functools.partial(check_units, power=0.0),
         control={"power": 1.0},
         note="The sides have different units: in another unit of length the ratio is "
-        "whatever one likes. Lemma 2, whose bound is inserted there, has the sigma "
-        "that is missing, and so has the control.",
+        "whatever one likes. Lemma 2, whose bound is inserted there, has the "
+        r"$\sigma$ that is missing, and so has the control.",
     ),
     _units(
         id="werner.lem1.units.corrected",
-        text="|E(y - z)|^2 <= C (c^2 + (c^2 + sigma^2) sigma/(delta_i Delta))",
+        text=r"$|E(y - z)|^2 \le C (c^2 + (c^2 + \sigma^2) \sigma/(\delta_i \Delta))$",
         check=functools.partial(check_units, power=1.0, sharp=0.9),
         control={"power": 0.8},
-        note="As Lemma 2 has it. The control has sigma^0.8.",
+        note=r"As Lemma 2 has it. The control has $\sigma^{0.8}$.",
     ),
 )
 

@@ -34,7 +34,7 @@ from theory.werner.common.instances import CONSTANTS
 from theory.werner.common.laws import Discrete, skew2, sym3
 
 _OPPOSITE = Fraction(25, 23) ** 2  # constant of Lemma 2, for v opposite to z
-CENTRE = "distance of the centre from its truth, |v - E z_i|"
+CENTRE = "distance of the centre from its truth, $|v - E z_i|$"
 
 
 def clipped(
@@ -94,20 +94,20 @@ def check_bias(
     )
     known = reached(name, [max(opposite) / constant], [0.9067])
     detail = (
-        f"{values.size} joint laws of v and z: ratio up to {np.max(values):.4f}, "
+        f"{values.size} joint laws of $v$ and $z$: ratio up to {np.max(values):.4f}, "
         f"claimed {constant:.4f}"
     )
     return combine(name, [below, known], detail=detail)
 
 
 def prove_bias(constant: Fraction = _OPPOSITE) -> list[Step]:
-    """Let sigma = 1, h = 1/(delta Delta) <= 1/24 and k = h + 1/h >= 24 + 1/24. By
-    Jensen, |E(y - z)| <= E|v - z| 1{|v - z| > tau} <= E|v - z|^2/tau, and E|v - z|^2 <=
-    (1 + c)^2 by Minkowski, whatever the joint law. So |E(y - z)|^2 <= (1 + c)^4/(c^2 +
-    1/h), and it is to be shown that (1 + c)^4 <= C (c^2 + 1/h)(c^2 + h) = C (c^4 + k
-    c^2 + 1). Over c^2, and with u = c + 1/c: (u + 2)^2 <= C (u^2 + k - 2). The right
-    side rises in k; for k = 24 + 1/24 and C = (25/23)^2 it is more by (C - 1)(u - 2/(C
-    - 1))^2 >= 0."""
+    r"""Let $\sigma = 1$, $h = 1/(\delta \Delta) \le 1/24$ and $k = h + 1/h \ge 24 +
+    1/24$. By Jensen, $|E(y - z)| \le E|v - z| 1\{|v - z| > \tau\} \le E|v - z|^2/\tau$,
+    and $E|v - z|^2 \le (1 + c)^2$ by Minkowski, whatever the joint law. So $|E(y -
+    z)|^2 \le (1 + c)^4/(c^2 + 1/h)$, and it is to be shown that $(1 + c)^4 \le C (c^2 +
+    1/h)(c^2 + h) = C (c^4 + k c^2 + 1)$. Over $c^2$, and with $u = c + 1/c$: $(u + 2)^2
+    \le C (u^2 + k - 2)$. The right side rises in $k$; for $k = 24 + 1/24$ and $C =
+    (25/23)^2$ it is more by $(C - 1)(u - 2/(C - 1))^2 \ge 0$."""
     import sympy
 
     c, h, u = sympy.symbols("c h u", positive=True)
@@ -115,27 +115,27 @@ def prove_bias(constant: Fraction = _OPPOSITE) -> list[Step]:
     least = 24 + sympy.Rational(1, 24)
     return [
         same(
-            "(c^2 + 1/h)(c^2 + h) = c^4 + (h + 1/h) c^2 + 1",
+            "$(c^2 + 1/h)(c^2 + h) = c^4 + (h + 1/h) c^2 + 1$",
             (c**2 + 1 / h) * (c**2 + h),
             c**4 + (h + 1 / h) * c**2 + 1,
         ),
         same(
-            "(1 + c)^4/c^2 = (c + 1/c + 2)^2",
+            "$(1 + c)^4/c^2 = (c + 1/c + 2)^2$",
             (1 + c) ** 4 / c**2,
             (c + 1 / c + 2) ** 2,
         ),
         same(
-            "(c^4 + k c^2 + 1)/c^2 = (c + 1/c)^2 + k - 2",
+            "$(c^4 + k c^2 + 1)/c^2 = (c + 1/c)^2 + k - 2$",
             (c**4 + u * c**2 + 1) / c**2,
             (c + 1 / c) ** 2 + u - 2,
         ),
         same(
-            "h + 1/h - 24 - 1/24 = (1/h - 24)(1 - h/24)",
+            "$h + 1/h - 24 - 1/24 = (1/h - 24)(1 - h/24)$",
             h + 1 / h - least,
             (1 / h - 24) * (1 - h / 24),
         ),
         same(
-            "C (u^2 + k - 2) - (u + 2)^2 = (C - 1)(u - 2/(C - 1))^2",
+            "$C (u^2 + k - 2) - (u + 2)^2 = (C - 1)(u - 2/(C - 1))^2$",
             most * (u**2 + least - 2) - (u + 2) ** 2,
             (most - 1) * (u - 2 / (most - 1)) ** 2,
         ),
@@ -163,7 +163,7 @@ def check_variance(_: Preset, name: str, *, printed: bool = True) -> Verdict:
         law = sym3(1.001 * radius, 1.0)
         right = number if printed else 2 * number**2
         ratios.append(sum_variance(law, int(number), radius) / right)
-    families = [exactly("v = z_i, n", numbers, np.array(ratios), members=numbers)]
+    families = [exactly("$v = z_i$, $n$", numbers, np.array(ratios), members=numbers)]
     inverse, ratios = 2.0 ** np.arange(2, 9), []
     for one in inverse:
         law = Discrete(np.array([-0.5, 0.5]) / one, np.full(2, 0.5))
@@ -171,20 +171,25 @@ def check_variance(_: Preset, name: str, *, printed: bool = True) -> Verdict:
         right = 1 / (4 * one**2) + (0 if printed else mean**2)
         ratios.append(clipped(law, mean, 0.0, 1.0)[1] / right)
     noise = 0.5 / inverse
-    families.append(exactly("v fixed, 1/eps", inverse, np.array(ratios), noise=noise))
+    families.append(
+        exactly(r"$v$ fixed, $1/\varepsilon$", inverse, np.array(ratios), noise=noise)
+    )
     return one_constant(name, families, constant=1.0)
 
 
 def prove_conditional(reach: str = "2") -> list[Step]:
-    """Given v. (i) Var y = E|y - mu|^2 - |E y - mu|^2 <= E|y - mu|^2 for one point, and
-    given v the points are independent. (ii) E|y - mu|^2 = E|z - mu|^2 1{in} + |v -
-    mu|^2 P(out) <= sigma^2 + |v - mu|^2. (iii) If tau >= `reach` c, c = |v - mu|, what
-    is out of the ball has |z - v| = reach c + more, more >= 0, and |z - mu| >= |z - v|
-    - c, whose square less c^2 is (reach^2 - 2 reach) c^2 + 2 (reach - 1) more c +
-    more^2. For reach = 2 that is at least 0, so that c^2 1{out} <= |z - mu|^2 1{out}
-    and E|y - mu|^2 <= E|z - mu|^2 <= sigma^2; for less it is negative at more = 0,
-    where z, mu and v are on a line. The algebra of (i), for a law of two atoms a and b,
-    says it for any, as both sides are linear in the law but for the square of the mean.
+    r"""Given $v$. (i) $\operatorname{Var} y = E|y - \mu|^2 - |E y - \mu|^2 \le E|y -
+    \mu|^2$ for one point, and given $v$ the points are independent. (ii) $E|y - \mu|^2
+    = E|z - \mu|^2 1\{\text{in}\} + |v - \mu|^2 P(\text{out}) \le \sigma^2 + |v -
+    \mu|^2$. (iii) If $\tau \ge \mathtt{reach} c$, $c = |v - \mu|$, what is out of the
+    ball has $|z - v| = \text{reach} \cdot c + \text{more}$, $\text{more} \ge 0$, and
+    $|z - \mu| \ge |z - v| - c$, whose square less $c^2$ is $(\text{reach}^2 - 2
+    \text{reach}) c^2 + 2 (\text{reach} - 1) \text{more} \cdot c + \text{more}^2$. For
+    $\text{reach} = 2$ that is at least 0, so that $c^2 1\{\text{out}\} \le |z - \mu|^2
+    1\{\text{out}\}$ and $E|y - \mu|^2 \le E|z - \mu|^2 \le \sigma^2$; for less it is
+    negative at $\text{more} = 0$, where $z$, $\mu$ and $v$ are on a line. The algebra
+    of (i), for a law of two atoms $a$ and $b$, says it for any, as both sides are
+    linear in the law but for the square of the mean.
     """
     import sympy
 
@@ -196,12 +201,13 @@ def prove_conditional(reach: str = "2") -> list[Step]:
     away = sympy.Rational(reach) * c + more - c
     return [
         same(
-            "(i): E(y - mu)^2 = Var y + (E y - mu)^2",
+            r"(i): $E(y - \mu)^2 = \operatorname{Var} y + (E y - \mu)^2$",
             about,
             spread + (mean - mu) ** 2,
         ),
         no_negative_term(
-            "(iii): (reach c + more - c)^2 >= c^2 for all c, more >= 0",
+            r"(iii): $(\text{reach} \cdot c + \text{more} - c)^2 \ge c^2$ for all "
+            r"$c$, $\text{more} \ge 0$",
             away**2 - c**2,
         ),
     ]
@@ -300,20 +306,21 @@ _OWN_POINTS = (
     row(
         id="werner.lem2",
         place="Lemma 2",
-        text="|E(y_j - z_j)|^2 <= C (c^2 + sigma^3/(delta_i Delta)), less than the C "
-        "(c^2 + (c^2 + sigma^2) sigma/(delta_i Delta)) of the text",
+        text=r"$|E(y_j - z_j)|^2 \le C (c^2 + \sigma^3/(\delta_i \Delta))$, less than "
+        r"the $C (c^2 + (c^2 + \sigma^2) \sigma/(\delta_i \Delta))$ of the text",
         preconditions=(
-            "tau^2 = c^2 + delta_i sigma Delta, delta_i Delta >= 24 sigma",
-            "E over v and z_j, which may depend on each other",
+            r"$\tau^2 = c^2 + \delta_i \sigma \Delta$, $\delta_i \Delta \ge 24 "
+            r"\sigma$",
+            "$E$ over $v$ and $z_j$, which may depend on each other",
         ),
         constants={"C": float(_OPPOSITE)},
-        claimed="C unnamed",
+        claimed="$C$ unnamed",
         check=check_bias,
         control={"constant": 1.06},
         proof=prove_bias,
         proof_control={"constant": Fraction(118, 100)},
         evaluation=Evaluation(
-            quantity="|E(y_j - z_j)|^2, v - E z_i opposite to z_j - E z_i",
+            quantity="$|E(y_j - z_j)|^2$, $v - E z_i$ opposite to $z_j - E z_i$",
             parameters=(
                 parameter("share", 0.5),
                 parameter("separation", 48.0, open=True),
@@ -321,8 +328,8 @@ _OWN_POINTS = (
                 parameter(
                     "distance",
                     0.1,
-                    "distance of the centre from its truth: root mean square of v - E "
-                    "z_i",
+                    "distance of the centre from its truth: root mean square of $v - "
+                    "E z_i$",
                 ),
             ),
             bound=lambda share, separation, noise, distance, C: (
@@ -330,29 +337,31 @@ _OWN_POINTS = (
             ),
             truth=lambda **at: exact(_opposite(**at)),
             margins=lambda share, separation, noise, distance: (
-                Margin("delta_i Delta >= 24 sigma", share * separation, 24 * noise),
+                Margin(
+                    r"$\delta_i \Delta \ge 24 \sigma$", share * separation, 24 * noise
+                ),
             ),
             constants={
                 "C": Constant(
                     float(_OPPOSITE),
                     1.0711,
                     float(_OPPOSITE),
-                    "(25/23)^2, proved (werner.lem2)",
+                    "$(25/23)^2$, proved (werner.lem2)",
                 )
             },
             note="exact for noise of two atoms, the far one just out of the ball",
         ),
-        note="Jensen, Markov and Minkowski. Given v it would need a fourth moment of v "
-        "- E z_i. C = (25/23)^2 = 1.1815; 0.907 of it is reached where v - E z_i is "
-        "opposite to z_j - E z_i, and the control has 1.06.",
+        note="Jensen, Markov and Minkowski. Given $v$ it would need a fourth moment "
+        "of $v - E z_i$. $C = (25/23)^2 = 1.1815$; 0.907 of it is reached where $v - "
+        "E z_i$ is opposite to $z_j - E z_i$, and the control has 1.06.",
     ),
     row(
         id="werner.lem3",
         place="Lemma 3",
-        text="E|sum over j ~ i of (y_j - E y_j)|^2 <= n_i sigma^2",
+        text=r"$E|\sum_{j \sim i} (y_j - E y_j)|^2 \le n_i \sigma^2$",
         preconditions=(
-            "v_0 = z_i, Delta = 48 n_i sigma, delta_i = 1/2",
-            "tau as stated",
+            r"$v_0 = z_i$, $\Delta = 48 n_i \sigma$, $\delta_i = 1/2$",
+            r"$\tau$ as stated",
         ),
         constants={"C": 1.0},
         claimed="explicit",
@@ -361,7 +370,8 @@ _OWN_POINTS = (
         check=check_variance,
         control={"printed": False},
         evaluation=Evaluation(
-            quantity="E|sum of (y_j - E y_j)|^2, v a member of the cluster",
+            quantity=r"$E|\text{sum of }(y_j - E y_j)|^2$, $v$ a member of the "
+            "cluster",
             parameters=(
                 parameter("members", 50),
                 parameter("noise", 1.0, open=True),
@@ -370,25 +380,28 @@ _OWN_POINTS = (
             truth=lambda members, noise: exact(
                 noise**2 * sum_variance(sym3(1.001 * _FAR, 1.0), int(members), _FAR)
             ),
-            note="exact for noise -s, 0 or s, s = 1.001 tau, tau = 10 sigma",
+            note=r"exact for noise $-s$, 0 or $s$, $s = 1.001 \tau$, $\tau = 10 "
+            r"\sigma$",
         ),
-        note="All y_j share v: from a member with noise of three atoms y_j = v for all "
-        "j, and the ratio is n_i. Fresh points do not help, as v is common still. "
-        "Clipping does not contract, either: z = 1 or 1 + eps, v = 0, tau = 1. The "
-        "control has n_i^2 and |v - E z_i|^2 besides.",
+        note="All $y_j$ share $v$: from a member with noise of three atoms $y_j = v$ "
+        "for all $j$, and the ratio is $n_i$. Fresh points do not help, as $v$ is "
+        "common still. Clipping does not contract, either: $z = 1$ or $1 + "
+        r"\varepsilon$, $v = 0$, $\tau = 1$. The control has $n_i^2$ and $|v - E "
+        "z_i|^2$ besides.",
     ),
     row(
         id="werner.lem3.corrected",
         place="Lemma 3",
-        text="E[|sum over j ~ i of (y_j - E[y_j | v])|^2 | v] <= n_i (sigma^2 + |v - "
-        "E z_i|^2), and <= n_i sigma^2 if tau >= 2 |v - E z_i|",
-        preconditions=("points independent given v",),
+        text=r"$E[|\sum_{j \sim i} (y_j - E[y_j \mid v])|^2 \mid v] \le n_i "
+        r"(\sigma^2 + "
+        r"|v - E z_i|^2)$, and $\le n_i \sigma^2$ if $\tau \ge 2 |v - E z_i|$",
+        preconditions=("points independent given $v$",),
         check=check_conditional,
         control={"reach": 1.9},
         proof=prove_conditional,
         proof_control={"reach": "1.9"},
         evaluation=Evaluation(
-            quantity="E|y_j - E[y_j | v]|^2 given v, one point",
+            quantity=r"$E|y_j - E[y_j \mid v]|^2$ given $v$, one point",
             parameters=(
                 parameter("noise", 1.0, open=True),
                 parameter("radius", 5.0),
@@ -402,10 +415,10 @@ _OWN_POINTS = (
                     1
                 ]
             ),
-            note="exact for noise -s, 0 or s, s = 1.001 tau",
+            note=r"exact for noise $-s$, 0 or $s$, $s = 1.001 \tau$",
         ),
-        note="Per point, as they are independent given v. The 2 is sharp: the controls "
-        "have 1.9.",
+        note="Per point, as they are independent given $v$. The 2 is sharp: the "
+        "controls have 1.9.",
     ),
 )
 
@@ -442,21 +455,22 @@ def check_others(
     most = np.max((left / right)[coordinates["distance"] == 0])
     known = reached(name, [most], [attained], room=0.005)
     detail = (
-        f"{left.size} cases, delta = 1/2 to 1/64: largest ratio "
-        f"{np.max(left / right):.4f}, for v = mu {most:.4f}"
+        rf"{left.size} cases, $\delta = 1/2$ to $1/64$: largest ratio "
+        rf"{np.max(left / right):.4f}, for $v = \mu {most:.4f}$"
     )
     return combine(name, [below, known], detail=detail)
 
 
 def prove_others(constant: str = "3.2") -> list[Step]:
-    """Given v, c = |v - mu| <= 2, sigma = 1, and tau^2 = M (c^2 + delta Delta), 1 <= M
-    <= 4. A stranger's point in the ball is Delta - c - tau or more from its mean, on
-    one side of it, with chance at most p = 1/(Delta - c - tau)^2, and then at most c +
-    tau from mu; else y = v. So E|y - mu|^2 <= c^2 + p (2 c tau + tau^2), and it is to
-    be shown that p (2 c tau + tau^2) <= (delta/2) c^2 + C/Delta. With kappa = 1/Delta =
-    w delta/24, T = kappa tau^2 = M (kappa c^2 + delta), both sides over kappa: (2 c
-    sqrt(kappa T) + T)/(1 - kappa c - sqrt(kappa T))^2 <= 12 c^2 + C, as delta/(2 kappa)
-    >= 12."""
+    r"""Given $v$, $c = |v - \mu| \le 2$, $\sigma = 1$, and $\tau^2 = M (c^2 + \delta
+    \Delta)$, $1 \le M \le 4$. A stranger's point in the ball is $\Delta - c - \tau$ or
+    more from its mean, on one side of it, with chance at most $p = 1/(\Delta - c -
+    \tau)^2$, and then at most $c + \tau$ from $\mu$; else $y = v$. So $E|y - \mu|^2 \le
+    c^2 + p (2 c \tau + \tau^2)$, and it is to be shown that $p (2 c \tau + \tau^2) \le
+    (\delta/2) c^2 + C/\Delta$. With $\kappa = 1/\Delta = w \delta/24$, $T = \kappa
+    \tau^2 = M (\kappa c^2 + \delta)$, both sides over $\kappa$: $(2 c \sqrt{\kappa T} +
+    T)/(1 - \kappa c - \sqrt{\kappa T})^2 \le 12 c^2 + C$, as $\delta/(2 \kappa) \ge
+    12$."""
     import flint
 
     box: dict[str, Any] = {
@@ -476,9 +490,11 @@ def prove_others(constant: str = "3.2") -> list[Step]:
         )
 
     return [
-        nonnegative("(12 c^2 + C) gap^2 >= 2 c sqrt(kappa T) + T", margin, box),
         nonnegative(
-            "gap > 0",
+            r"$(12 c^2 + C) \text{gap}^2 \ge 2 c \sqrt{\kappa T} + T$", margin, box
+        ),
+        nonnegative(
+            "gap $> 0$",
             lambda d, y, c, m: (
                 1
                 - (y * d) ** 2 * c / 24
@@ -530,7 +546,7 @@ def check_chance(preset: Preset, name: str, *, constant: float = 4.5) -> Verdict
     squares += np.sum(chances.sum(axis=1) * points**2, axis=1)
     right = constant * squares / separation[:, 0] ** 2
     most = np.max(left / np.maximum(right, 1e-300))
-    detail = f"{number} joint laws of z_j and v: largest ratio {most:.6f}"
+    detail = f"{number} joint laws of $z_j$ and $v$: largest ratio {most:.6f}"
     below = never_exceeds(
         name,
         left,
@@ -544,22 +560,24 @@ def check_chance(preset: Preset, name: str, *, constant: float = 4.5) -> Verdict
 
 
 def prove_chance(parts: int = 2) -> list[Step]:
-    """In the ball, Delta <= |E z_j - z_j| + |z_j - v| + |v - E z_i| <= a + tau + b, so
-    that a + b >= 2 Delta/3 for tau <= Delta/3. (a + b)^2 = 2 (a^2 + b^2) - (a - b)^2,
-    hence a^2 + b^2 >= 2 Delta^2/9, which has a chance of at most (sigma^2 + c^2)/(2
-    Delta^2/9), by Markov, for any joint law."""
+    r"""In the ball, $\Delta \le |E z_j - z_j| + |z_j - v| + |v - E z_i| \le a + \tau +
+    b$, so that $a + b \ge 2 \Delta/3$ for $\tau \le \Delta/3$. $(a + b)^2 = 2 (a^2 +
+    b^2) - (a - b)^2$, hence $a^2 + b^2 \ge 2 \Delta^2/9$, which has a chance of at most
+    $(\sigma^2 + c^2)/(2 \Delta^2/9)$, by Markov, for any joint law."""
     import sympy
 
     a, b, gap = sympy.symbols("a b Delta", positive=True)
     return [
         same(
-            "(a + b)^2 = 2 (a^2 + b^2) - (a - b)^2",
+            "$(a + b)^2 = 2 (a^2 + b^2) - (a - b)^2$",
             (a + b) ** 2,
             parts * (a**2 + b**2) - (a - b) ** 2,
         ),
-        same("(2 Delta/3)^2/2 = 2 Delta^2/9", (2 * gap / 3) ** 2 / 2, 2 * gap**2 / 9),
         same(
-            "1/(2 Delta^2/9) = 4.5/Delta^2",
+            r"$(2 \Delta/3)^2/2 = 2 \Delta^2/9$", (2 * gap / 3) ** 2 / 2, 2 * gap**2 / 9
+        ),
+        same(
+            r"$1/(2 \Delta^2/9) = 4.5/\Delta^2$",
             1 / (2 * gap**2 / 9),
             sympy.Rational(9, 2) / gap**2,
         ),
@@ -567,21 +585,22 @@ def prove_chance(parts: int = 2) -> list[Step]:
 
 
 def prove_bad(twice: int = 2) -> list[Step]:
-    """|y_j - mu| <= |y_j - v| + |v - mu| <= tau + c for each bad point, whatever z_j
-    is, and so for their mean; (tau + c)^2 = 2 tau^2 + 2 c^2 - (tau - c)^2, with
-    equality for c = tau. With tau^2 = C (c^2 + delta sigma Delta) it is the second
-    form."""
+    r"""$|y_j - \mu| \le |y_j - v| + |v - \mu| \le \tau + c$ for each bad point,
+    whatever $z_j$ is, and so for their mean; $(\tau + c)^2 = 2 \tau^2 + 2 c^2 - (\tau -
+    c)^2$, with equality for $c = \tau$. With $\tau^2 = C (c^2 + \delta \sigma \Delta)$
+    it is the second form."""
     import sympy
 
     tau, c, constant, rest = sympy.symbols("tau c C rest", positive=True)
     return [
         same(
-            "(tau + c)^2 = 2 tau^2 + 2 c^2 - (tau - c)^2",
+            r"$(\tau + c)^2 = 2 \tau^2 + 2 c^2 - (\tau - c)^2$",
             (tau + c) ** 2,
             twice * tau**2 + 2 * c**2 - (tau - c) ** 2,
         ),
         same(
-            "2 C (c^2 + rest) + 2 c^2 = (2 C + 2) c^2 + 2 C rest",
+            r"$2 C (c^2 + \text{rest}) + 2 c^2 = (2 C + 2) c^2 + 2 C \cdot "
+            r"\text{rest}$",
             2 * constant * (c**2 + rest) + 2 * c**2,
             (2 * constant + 2) * c**2 + 2 * constant * rest,
         ),
@@ -610,7 +629,7 @@ def check_bad(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     shape = len(reaches), len(distances), draws
     left, right = np.reshape(values, shape), np.reshape(bounds, shape)
     detail = (
-        f"{left.size} sets of ten bad points, tau = 1: largest ratio "
+        rf"{left.size} sets of ten bad points, $\tau = 1$: largest ratio "
         f"{np.max(left / right):.9f}"
     )
     return never_exceeds(
@@ -632,21 +651,23 @@ _STRANGE_POINTS = (
     row(
         id="werner.lem4",
         place="Lemma 4",
-        text="E|y_j - E z_i|^2 <= (1 + delta_i/2 + sigma^2/(delta_i Delta^2)) c^2 + C "
-        "sigma^3/Delta, j in another cluster, given v",
+        text=r"$E|y_j - E z_i|^2 \le (1 + \delta_i/2 + \sigma^2/(\delta_i \Delta^2)) "
+        r"c^2 + C \sigma^3/\Delta$, $j$ in another cluster, given $v$",
         preconditions=(
-            "Assumptions 2 and 3, Delta >= 24 sigma/delta_i, delta_i <= 1/2",
-            "|v - E z_i| = c <= 2 sigma",
-            "tau^2 = C_tau (c^2 + delta_i sigma Delta), 1 <= C_tau <= 4",
+            r"Assumptions 2 and 3, $\Delta \ge 24 \sigma/\delta_i$, $\delta_i \le "
+            "1/2$",
+            r"$|v - E z_i| = c \le 2 \sigma$",
+            r"$\tau^2 = C_\tau (c^2 + \delta_i \sigma \Delta)$, $1 \le C_\tau \le 4$",
         ),
         constants={**CONSTANTS, "C": 3.2},
-        claimed="C before all terms",
+        claimed="$C$ before all terms",
         check=check_others,
         control={"constant": 3.0},
         proof=prove_others,
         proof_control={"constant": "3.1"},
         evaluation=Evaluation(
-            quantity="E|y_j - E z_i|^2 given v, tau^2 = 4 (c^2 + delta_i sigma Delta)",
+            quantity=r"$E|y_j - E z_i|^2$ given $v$, $\tau^2 = 4 (c^2 + \delta_i "
+            r"\sigma \Delta)$",
             parameters=(
                 parameter("share", 0.5),
                 parameter("separation", 48.0, open=True),
@@ -659,64 +680,68 @@ _STRANGE_POINTS = (
             ),
             truth=lambda **at: exact(_stranger(**at)),
             margins=lambda share, separation, noise, distance: (
-                Margin("Delta >= 24 sigma/delta_i", separation, 24 * noise / share),
-                Margin("delta_i <= 1/2", share, 0.5, at_least=False),
-                Margin("c <= 2 sigma", distance, 2 * noise, at_least=False),
+                Margin(
+                    r"$\Delta \ge 24 \sigma/\delta_i$", separation, 24 * noise / share
+                ),
+                Margin(r"$\delta_i \le 1/2$", share, 0.5, at_least=False),
+                Margin(r"$c \le 2 \sigma$", distance, 2 * noise, at_least=False),
             ),
             constants={"C": Constant(3.2, 3.16, 3.2, "proved (werner.lem4)")},
             note="exact for the law that has most at the far end of the ball",
         ),
-        note="True given v though its proof has a gap, see werner.lem4.event; the "
-        "sharp C is 3.16, for v = E z_i and C_tau = 4. For a random v that is seldom "
-        "far c^2 needs a larger factor: v a radius before E z_j with chance c^2/(Delta "
-        "- tau)^2 makes it 1.6 c^2 at Delta = 48 sigma, C_tau = 4. The control has C "
-        "= 3.",
+        note="True given $v$ though its proof has a gap, see werner.lem4.event; the "
+        r"sharp $C$ is 3.16, for $v = E z_i$ and $C_\tau = 4$. For a random $v$ that "
+        "is seldom far $c^2$ needs a larger factor: $v$ a radius before $E z_j$ with "
+        r"chance $c^2/(\Delta - \tau)^2$ makes it $1.6 c^2$ at $\Delta = 48 \sigma$, "
+        r"$C_\tau = 4$. The control has $C = 3$.",
     ),
     row(
         id="werner.lem4.event",
         place="Lemma 4, proof",
-        text="|z_j - v| <= tau implies Delta^2 <= C (|z_j - E z_j|^2 + tau^2 + c^2 + "
-        "sigma^2), v random with E|v - E z_i|^2 = c^2",
+        text=r"$|z_j - v| \le \tau$ implies $\Delta^2 \le C (|z_j - E z_j|^2 + \tau^2 "
+        r"+ c^2 + \sigma^2)$, $v$ random with $E|v - E z_i|^2 = c^2$",
         preconditions=(
-            "Delta >= 24 sigma/delta_i, delta_i = 1/2, c = sigma",
-            "tau^2 = c^2 + delta_i sigma Delta",
+            r"$\Delta \ge 24 \sigma/\delta_i$, $\delta_i = 1/2$, $c = \sigma$",
+            r"$\tau^2 = c^2 + \delta_i \sigma \Delta$",
         ),
         constants={"C": DECLARED},
         expected=Status.VIOLATED,
         fault="printed",
         check=check_event,
         control={"own": True},
-        note="The proof replaces v by E v. v may be E z_j itself with probability "
-        "c^2/Delta^2, and z_j = E z_j is then in the ball. The control has |v - E "
-        "z_i|^2 itself for its mean c^2.",
+        note="The proof replaces $v$ by $E v$. $v$ may be $E z_j$ itself with "
+        r"probability $c^2/\Delta^2$, and $z_j = E z_j$ is then in the ball. The "
+        "control has $|v - E z_i|^2$ itself for its mean $c^2$.",
     ),
     row(
         id="werner.lem4.event.corrected",
         place="Lemma 4, proof",
-        text="P(|z_j - v| <= tau) <= 4.5 (sigma^2 + c^2)/Delta^2 if tau <= Delta/3",
-        preconditions=("tau <= Delta/3", "E|v - E z_i|^2 = c^2, any joint law"),
+        text=r"$P(|z_j - v| \le \tau) \le 4.5 (\sigma^2 + c^2)/\Delta^2$ if $\tau \le "
+        r"\Delta/3$",
+        preconditions=(r"$\tau \le \Delta/3$", "$E|v - E z_i|^2 = c^2$, any joint law"),
         constants={"C": 4.5},
         check=check_chance,
         control={"constant": 4.45},
         proof=prove_chance,
         proof_control={"parts": 1},
-        note="Attained where z_j and v are each Delta/3 from their means. Lemmas 11 "
-        "and 18 have the term with c. The control has 4.45.",
+        note=r"Attained where $z_j$ and $v$ are each $\Delta/3$ from their means. "
+        "Lemmas 11 and 18 have the term with $c$. The control has 4.45.",
     ),
     row(
         id="werner.lem5",
         place="Lemma 5",
-        text="|mean of bad y_j - E z_i|^2 <= 2 tau^2 + 2 |v - E z_i|^2, which is (2 C "
-        "+ 2) c^2 + 2 C delta_i sigma Delta for tau^2 = C (c^2 + delta_i sigma Delta)",
+        text=r"$|\text{mean of bad }y_j - E z_i|^2 \le 2 \tau^2 + 2 |v - E z_i|^2$, "
+        r"which is $(2 C + 2) c^2 + 2 C \delta_i \sigma \Delta$ for $\tau^2 = C (c^2 "
+        r"+ \delta_i \sigma \Delta)$",
         preconditions=("any bad points",),
-        claimed="c^2 + delta_i sigma Delta up to a constant",
+        claimed=r"$c^2 + \delta_i \sigma \Delta$ up to a constant",
         check=check_bad,
         control={"factor": 0.999},
         proof=prove_bad,
         proof_control={"twice": 1},
         evaluation=Evaluation(
-            quantity="|mean of bad y_j - E z_i|^2, all on the edge of the ball beyond "
-            "v",
+            quantity=r"$|\text{mean of bad }y_j - E z_i|^2$, all on the edge of the "
+            "ball beyond $v$",
             parameters=(
                 parameter("radius", 5.0),
                 parameter("distance", 1.0, CENTRE),
@@ -724,8 +749,8 @@ _STRANGE_POINTS = (
             bound=lambda radius, distance: 2 * radius**2 + 2 * distance**2,
             truth=lambda radius, distance: exact((radius + distance) ** 2),
         ),
-        note="Never fails: |y_j - v| <= tau whatever z_j is. Sharp for |v - E z_i| = "
-        "tau. The control has 0.999.",
+        note=r"Never fails: $|y_j - v| \le \tau$ whatever $z_j$ is. Sharp for $|v - E "
+        r"z_i| = \tau$. The control has 0.999.",
     ),
 )
 

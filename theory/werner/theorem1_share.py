@@ -37,7 +37,7 @@ from theory.werner.common.population_map import Mixture, settle
 _CLUSTERS = 2 ** np.arange(1, 7)
 _SEPARATION = 24.0  # Delta delta_i/sigma of the family in K
 _NEAREST = 1.05  # s/tau of the worst law: s (1 - p), seen from mu, is beyond tau
-_INFINITE = "infinitely many points: v follows the mean over them"
+_INFINITE = "infinitely many points: $v$ follows the mean over them"
 
 
 def _instances(preset: Preset) -> list[Instance]:
@@ -94,24 +94,24 @@ def check_unrolled(
             total = (1 - share / 2) * total + 1
         sums.append(total)
     ratios = np.array(sums) * shares**power
-    family = exactly("1/delta", 1 / shares, ratios, share=shares)
+    family = exactly(r"$1/\delta$", 1 / shares, ratios, share=shares)
     told = f"power {power:g}"
     return one_constant(name, [family], constant=constant, sharp=sharp, detail=told)
 
 
 def prove_unrolled(limit: int = 2) -> list[Step]:
-    """With a = delta/2, x -> (1 - a) x + r has the fixed point r/a = 2 r/delta, so that
-    x_l - 2 r/delta = (1 - a)^l (x_0 - 2 r/delta). Therefore x_l = (1 - a)^l x_0 + (1 -
-    (1 - a)^l) 2 r/delta, at most (1 - a)^l x_0 + 2 r/delta, and no less than nearly
-    that for large l, so that 2 is the best constant. A recursion with <= stays below,
-    as x -> (1 - a) x + r rises."""
+    r"""With $a = \delta/2$, $x \to (1 - a) x + r$ has the fixed point $r/a = 2
+    r/\delta$, so that $x_l - 2 r/\delta = (1 - a)^l (x_0 - 2 r/\delta)$. Therefore $x_l
+    = (1 - a)^l x_0 + (1 - (1 - a)^l) \cdot 2 r/\delta$, at most $(1 - a)^l x_0 + 2
+    r/\delta$, and no less than nearly that for large $l$, so that 2 is the best
+    constant. A recursion with $\le$ stays below, as $x \to (1 - a) x + r$ rises."""
     import sympy
 
     x, r, delta = sympy.symbols("x r delta", positive=True)
     fixed = limit * r / delta
     return [
         same(
-            "(1 - delta/2) x + r - 2 r/delta = (1 - delta/2)(x - 2 r/delta)",
+            r"$(1 - \delta/2) x + r - 2 r/\delta = (1 - \delta/2)(x - 2 r/\delta)$",
             (1 - delta / 2) * x + r - fixed,
             (1 - delta / 2) * (x - fixed),
         )
@@ -130,7 +130,7 @@ def check_known_clusters(_: Preset, name: str, *, growing: bool = False) -> Verd
         pairs = zip(instances, numbers, strict=True)
         ratios = np.array([number * one.printed(number) for one, number in pairs])
         told = {"members": numbers, "share": 1 / clusters}
-        families.append(exactly(f"K = {clusters}, n", numbers, ratios, **told))
+        families.append(exactly(f"$K = {clusters}$, $n$", numbers, ratios, **told))
     return one_constant(name, families, constant=2.0)
 
 
@@ -149,8 +149,8 @@ def check_separated(
                 told.append((number, one.share, one.separation))
     values, bounds = np.array(found), np.array(known)
     detail = (
-        f"K = 2 to 64, n = 48 to 3072, Delta = {least:g} and {2 * least:g} n "
-        f"sigma/delta: largest ratio {np.max(values / bounds):.3f}"
+        rf"$K = 2$ to 64, $n = 48$ to 3072, $\Delta = {least:g}$ and ${2 * least:g} n "
+        rf"\sigma/\delta$: largest ratio {np.max(values / bounds):.3f}"
     )
     return never_exceeds(
         name,
@@ -164,8 +164,8 @@ def check_separated(
 
 
 _CONDITIONS = (
-    "Assumptions 1 to 3, Delta >= 24 sigma/delta_i, beta_i = 0",
-    "l and tau as stated, v_0 = E z_i",
+    r"Assumptions 1 to 3, $\Delta \ge 24 \sigma/\delta_i$, $\beta_i = 0$",
+    r"$l$ and $\tau$ as stated, $v_0 = E z_i$",
     _INFINITE,
 )
 _shared = functools.partial(
@@ -177,7 +177,7 @@ _shared = functools.partial(
 _unrolled = functools.partial(
     row,
     place="Equation (9), steps (iv) and (v)",
-    preconditions=("0 < delta_i < 1, r > 0",),
+    preconditions=(r"$0 < \delta_i < 1$, $r > 0$",),
 )
 _known = functools.partial(
     row, place="(2); abstract and Section 5: asymptotically as with known clusters"
@@ -186,58 +186,62 @@ _known = functools.partial(
 _SHARE = (
     _shared(
         id="werner.thm1.share",
-        text="E|v_l - E z_i|^2 <= C (sigma^2/n_i + sigma^3/Delta), one C for all "
-        "delta_i",
+        text=r"$E|v_l - E z_i|^2 \le C (\sigma^2/n_i + \sigma^3/\Delta)$, one $C$ for "
+        r"all $\delta_i$",
         constants={**CONSTANTS, "C": DECLARED},
         expected=Status.VIOLATED,
         fault="printed",
         check=functools.partial(check_share, printed=True),
         control={"printed": False, "constant": 1.0},
-        note="With noise 0 or s, s just more than tau, v settles at the mean of what "
-        "is in the ball, sigma^2/s away: the square is about sigma^3/(delta_i Delta). "
-        "The ratio grows like 1/delta_i. The control has 1/delta_i.",
+        note=r"With noise 0 or $s$, $s$ just more than $\tau$, $v$ settles at the "
+        r"mean of what is in the ball, $\sigma^2/s$ away: the square is about "
+        r"$\sigma^3/(\delta_i \Delta)$. The ratio grows like $1/\delta_i$. The "
+        r"control has $1/\delta_i$.",
     ),
     _shared(
         id="werner.thm1.share.corrected",
-        text="E|v_l - E z_i|^2 <= C (sigma^2/n_i + sigma^3/(delta_i Delta))",
+        text=r"$E|v_l - E z_i|^2 \le C (\sigma^2/n_i + \sigma^3/(\delta_i \Delta))$",
         constants={**CONSTANTS, "C": 1.0},
         check=functools.partial(check_share, printed=False, constant=1.0, sharp=0.98),
         control={"constant": 0.97},
-        note="On the same laws, K = 2 to 64 and Delta to 64 times its least. The "
-        "largest ratio is 0.98: the 1/delta_i is needed, and C = 1 is sharp to that. "
-        "For all laws see werner.thm1.corrected. The control has C = 0.97.",
+        note=r"On the same laws, $K = 2$ to 64 and $\Delta$ to 64 times its least. "
+        r"The largest ratio is 0.98: the $1/\delta_i$ is needed, and $C = 1$ is sharp "
+        "to that. For all laws see werner.thm1.corrected. The control has $C = "
+        "0.97$.",
     ),
     _unrolled(
         id="werner.eq9",
-        text="c_(l+1)^2 <= (1 - delta_i/2) c_l^2 + r gives c_l^2 <= (1 - delta_i/2)^l "
-        "c_1^2 + C r with a constant C",
+        text=r"$c_{l+1}^2 \le (1 - \delta_i/2) c_l^2 + r$ gives $c_l^2 \le (1 - "
+        r"\delta_i/2)^l c_1^2 + C r$ with a constant $C$",
         constants={"C": DECLARED},
         expected=Status.VIOLATED,
         fault="printed",
         check=functools.partial(check_unrolled, power=0.0, constant=DECLARED),
         control={"power": 1.0},
-        note="The sum of the geometric series is 2/delta_i. The equation also has "
-        "alpha_i for Delta and E x_i for E z_i, and drops sigma^2/n_i in step (ii). "
-        "The same fault as werner.thm1.share, in its proof. The control has C/delta_i.",
+        note=r"The sum of the geometric series is $2/\delta_i$. The equation also has "
+        r"$\alpha_i$ for $\Delta$ and $E x_i$ for $E z_i$, and drops $\sigma^2/n_i$ "
+        "in step (ii). The same fault as werner.thm1.share, in its proof. The "
+        r"control has $C/\delta_i$.",
     ),
     _unrolled(
         id="werner.eq9.corrected",
-        text="c_(l+1)^2 <= (1 - delta_i/2) c_l^2 + r gives c_l^2 <= (1 - delta_i/2)^l "
-        "c_1^2 + 2 r/delta_i",
+        text=r"$c_{l+1}^2 \le (1 - \delta_i/2) c_l^2 + r$ gives $c_l^2 \le (1 - "
+        r"\delta_i/2)^l c_1^2 + 2 r/\delta_i$",
         constants={"C": 2.0},
         check=functools.partial(check_unrolled, power=1.0, sharp=0.99),
         control={"constant": 1.99},
         proof=prove_unrolled,
         proof_control={"limit": 1},
-        note="Delta for alpha_i, E z_i for E x_i. Sharp: the control has 1.99 for 2.",
+        note=r"$\Delta$ for $\alpha_i$, $E z_i$ for $E x_i$. Sharp: the control has "
+        "1.99 for 2.",
     ),
     _known(
         id="werner.eq2",
-        text="sigma^2/n_i + sigma^3/Delta <= C sigma^2/n_i for Delta >= 24 "
-        "sigma/delta_i",
+        text=r"$\sigma^2/n_i + \sigma^3/\Delta \le C \sigma^2/n_i$ for $\Delta \ge 24 "
+        r"\sigma/\delta_i$",
         preconditions=(
-            "beta_i = 0",
-            "asymptotically: n_i -> infinity at a fixed Delta",
+            r"$\beta_i = 0$",
+            r"asymptotically: $n_i \to \infty$ at a fixed $\Delta$",
         ),
         constants={"C_Delta": _SEPARATION, "C": 2.0},
         expected=Status.VIOLATED,
@@ -245,23 +249,23 @@ _SHARE = (
         other_reading="werner.eq2.corrected",
         check=check_known_clusters,
         control={"growing": True},
-        note="The ratio is 1 + n_i sigma/Delta, which grows with n_i wherever Delta is "
-        "fixed. The abstract says that rates match asymptotically, but not in what; "
-        "right after (2) the text calls sigma^3/Delta the price to learn the clusters, "
-        "which falls as Delta grows: the other reading. The control lets Delta grow "
-        "with n_i.",
+        note=r"The ratio is $1 + n_i \sigma/\Delta$, which grows with $n_i$ wherever "
+        r"$\Delta$ is fixed. The abstract says that rates match asymptotically, but "
+        r"not in what; right after (2) the text calls $\sigma^3/\Delta$ the price to "
+        r"learn the clusters, which falls as $\Delta$ grows: the other reading. The "
+        r"control lets $\Delta$ grow with $n_i$.",
     ),
     _known(
         id="werner.eq2.corrected",
-        text="the squared bias is at most sigma^2/n_i, so that known clusters are at "
-        "most twice as good, for Delta >= n_i sigma/delta_i",
+        text=r"the squared bias is at most $\sigma^2/n_i$, so that known clusters are "
+        r"at most twice as good, for $\Delta \ge n_i \sigma/\delta_i$",
         preconditions=_CONDITIONS,
         constants={"C": 2.0},
         check=check_separated,
         control={"least": 0.9},
         margins=lambda: margins(Instance(0.5, 96.0), start=0.0),
-        note="Measured with skew2 noise of 1.05 tau. The control has nine tenths of "
-        "the separation.",
+        note=r"Measured with skew2 noise of $1.05 \tau$. The control has nine tenths "
+        "of the separation.",
     ),
 )
 
@@ -317,7 +321,7 @@ def check_byzantine(
         right = one.printed() if printed else one.corrected()
         ratios.append(worst_square(one, radius) / right)
     levels = np.array([1 / one.share for one in instances])
-    family = exactly("1/delta", levels, np.array(ratios), share=1 / levels)
+    family = exactly(r"$1/\delta$", levels, np.array(ratios), share=1 / levels)
     return one_constant(name, [family], **judged)
 
 
@@ -370,9 +374,9 @@ def check_best(
         constants[1] * scales,
         rounding=1e-12 * scales,
         grade=Grade.EXACT,
-        detail=f"beta/delta = 1/24 to 0.004, Delta delta/sigma = 24 to 6400: Err "
-        f"delta/(beta sigma^2) {np.min(squares / scales):.3f} to "
-        f"{np.max(squares / scales):.3f}",
+        detail=r"$\beta/\delta = 1/24$ to 0.004, $\Delta \delta/\sigma = 24$ to 6400: "
+        r"$\operatorname{Err} \delta/(\beta \sigma^2) "
+        f"{np.min(squares / scales):.3f}$ to {np.max(squares / scales):.3f}",
     )
     tops = [max(float(np.max(one.high)) for one in families), np.max(squares / scales)]
     shares = [top / constant for top, constant in zip(tops, constants, strict=True)]
@@ -383,17 +387,18 @@ def check_best(
 
 
 def prove_best(constants: tuple[int, int] = (11, 9)) -> list[Step]:
-    """Theorem A of `theorem1.md` from v_0 = mu, where |v_l - mu| is at most its rest in
-    all rounds if that is at most eta tau; delta <= 1/2, d = sqrt(delta), sigma = 1, g =
-    1/(delta Delta) <= 1/24.
+    r"""Theorem A of `theorem1.md` from $v_0 = \mu$, where $|v_l - \mu|$ is at most its
+    rest in all rounds if that is at most $\eta \tau$; $\delta \le 1/2$, $d =
+    \sqrt{\delta}$, $\sigma = 1$, $g = 1/(\delta \Delta) \le 1/24$.
 
-    First, eta = 0.02, tau = d Delta/2: 1/tau = 2/(d Delta), tau/(delta D^2) = (1/2)/(1
-    - (1 + eta) d/2)^2/(d Delta), q = 4 d^2 g^2/(1 - eta)^2, as 1/(delta Delta^2) = d^2
-    g^2. The rest is a number y times 1/(d Delta), y^2 <= 11, and 2 y d^2 g^2 <= eta
-    times tau. Second, eta = 0.125, tau = 1/sqrt t, t = beta/delta <= 1/24, u = tau/(d
-    Delta) <= 1/2: beta tau/delta = sqrt t = 1/tau and tau/(delta D^2) = sqrt t u^2/(1 -
-    (1 + eta) u d)^2, q = t/(1 - eta)^2. The rest is a number y times sqrt t, y^2 <= 9,
-    and y t <= eta times tau."""
+    First, $\eta = 0.02$, $\tau = d \Delta/2$: $1/\tau = 2/(d \Delta)$, $\tau/(\delta
+    D^2) = (1/2)/(1 - (1 + \eta) d/2)^2/(d \Delta)$, $q = 4 d^2 g^2/(1 - \eta)^2$, as
+    $1/(\delta \Delta^2) = d^2 g^2$. The rest is a number $y$ times $1/(d \Delta)$, $y^2
+    \le 11$, and $2 y d^2 g^2 \le \eta$ times $\tau$. Second, $\eta = 0.125$, $\tau =
+    1/\sqrt{t}$, $t = \beta/\delta \le 1/24$, $u = \tau/(d \Delta) \le 1/2$: $\beta
+    \tau/\delta = \sqrt{t} = 1/\tau$ and $\tau/(\delta D^2) = \sqrt{t} u^2/(1 - (1 +
+    \eta) u d)^2$, $q = t/(1 - \eta)^2$. The rest is a number $y$ times $\sqrt{t}$, $y^2
+    \le 9$, and $y t \le \eta$ times $\tau$."""
     import flint
 
     small, large = flint.arb("0.02"), flint.arb("0.125")
@@ -411,29 +416,33 @@ def prove_best(constants: tuple[int, int] = (11, 9)) -> list[Step]:
     near = share | {"g": (0, Fraction(1, 24))}
     both = share | {"t": (0, Fraction(1, 24)), "u": (0, Fraction(1, 2))}
     return [
-        nonnegative("y^2 <= 11", lambda d, g: constants[0] - first(d, g) ** 2, near),
         nonnegative(
-            "2 y d^2 g^2 <= 0.02",
+            r"$y^2 \le 11$", lambda d, g: constants[0] - first(d, g) ** 2, near
+        ),
+        nonnegative(
+            r"$2 y d^2 g^2 \le 0.02$",
             lambda d, g: small - 2 * first(d, g) * d**2 * g**2,
             near,
         ),
         nonnegative(
-            "y^2 <= 9", lambda d, t, u: constants[1] - second(d, t, u) ** 2, both
+            r"$y^2 \le 9$", lambda d, t, u: constants[1] - second(d, t, u) ** 2, both
         ),
-        nonnegative("y t <= 0.125", lambda d, t, u: large - second(d, t, u) * t, both),
+        nonnegative(
+            r"$y t \le 0.125$", lambda d, t, u: large - second(d, t, u) * t, both
+        ),
     ]
 
 
 _C_BAD = 1.51  # on the laws of `worst_square`
 _ATTACKED = (
-    "Assumptions 1 to 3, Delta >= 24 sigma/delta_i, v_0 = E z_i",
+    r"Assumptions 1 to 3, $\Delta \ge 24 \sigma/\delta_i$, $v_0 = E z_i$",
     "bad points on the edge of the ball in every round",
     _INFINITE,
 )
 _text = functools.partial(
     row,
-    place="Section 3.1, Setting tau; threat model; remark 3 of Theorem 3",
-    preconditions=(*_ATTACKED, "beta_i <= delta_i/12"),
+    place=r"Section 3.1, Setting $\tau$; threat model; remark 3 of Theorem 3",
+    preconditions=(*_ATTACKED, r"$\beta_i \le \delta_i/12$"),
     margins=lambda: margins(
         *_many_clusters(Preset(), per_share=50.0, bad=1 / 12), start=0.0
     ),
@@ -442,42 +451,43 @@ _text = functools.partial(
 _RADIUS = (
     _text(
         id="werner.thm1.tau",
-        text="with tau = sqrt(sigma Delta) the error is at most C times the right side "
-        "of (2)",
+        text=r"with $\tau = \sqrt{\sigma \Delta}$ the error is at most $C$ times "
+        "the right side of (2)",
         constants={**CONSTANTS, "C": DECLARED},
         expected=Status.VIOLATED,
         fault="printed",
         check=functools.partial(check_byzantine, printed=True),
         control={"printed": False, "constant": _C_BAD},
-        note="Bad points move v by beta tau/delta: the square is (beta/delta)^2 sigma "
-        "Delta, and its ratio to beta sigma Delta grows like 1/delta at beta = "
-        "delta/12. The theorem itself has sqrt(delta_i sigma Delta), which the control "
-        "claims with the right side of werner.thm1.tau.corrected.",
+        note=r"Bad points move $v$ by $\beta \tau/\delta$: the square is "
+        r"$(\beta/\delta)^2 \sigma \Delta$, and its ratio to $\beta \sigma \Delta$ "
+        r"grows like $1/\delta$ at $\beta = \delta/12$. The theorem itself has "
+        r"$\sqrt{\delta_i \sigma \Delta}$, which the control claims with the right "
+        "side of werner.thm1.tau.corrected.",
     ),
     _text(
         id="werner.thm1.tau.corrected",
-        text="with tau = sqrt(delta_i sigma Delta) the error is at most C "
-        "(sigma^3/(delta_i Delta) + beta_i^2 sigma Delta/delta_i)",
+        text=r"with $\tau = \sqrt{\delta_i \sigma \Delta}$ the error is at most $C "
+        r"(\sigma^3/(\delta_i \Delta) + \beta_i^2 \sigma \Delta/\delta_i)$",
         constants={**CONSTANTS, "C": _C_BAD},
         check=functools.partial(
             check_byzantine, printed=False, constant=_C_BAD, sharp=0.98
         ),
         control={"constant": 0.97 * _C_BAD},
-        note="The term of the bad points is (beta_i/delta_i)^2 tau^2, less than the "
-        "beta_i sigma Delta that is printed. No radius gives (2) for all delta_i. For "
-        "all laws see werner.thm1.corrected. Sharp on these laws: the control has 0.97 "
-        "C.",
+        note=r"The term of the bad points is $(\beta_i/\delta_i)^2 \tau^2$, less than "
+        r"the $\beta_i \sigma \Delta$ that is printed. No radius gives (2) for all "
+        r"$\delta_i$. For all laws see werner.thm1.corrected. Sharp on these laws: "
+        "the control has $0.97 C$.",
     ),
     row(
         id="werner.thm1.tauopt",
         place="Theorem 1, Section 3.1.2",
-        text="|v_l - E z_i|^2 <= 11 sigma^4/(delta_i Delta^2) with tau = "
-        "sqrt(delta_i) Delta/2 and beta_i = 0; <= 9 sigma^2 beta_i/delta_i with tau = "
-        "sigma sqrt(delta_i/beta_i)",
+        text=r"$|v_l - E z_i|^2 \le 11 \sigma^4/(\delta_i \Delta^2)$ with $\tau = "
+        r"\sqrt{\delta_i} \Delta/2$ and $\beta_i = 0$; $\le 9 \sigma^2 "
+        r"\beta_i/\delta_i$ with $\tau = \sigma \sqrt{\delta_i/\beta_i}$",
         preconditions=(
             *_ATTACKED,
-            "delta_i <= 1/2, beta_i <= delta_i/24",
-            "sigma sqrt(delta_i/beta_i) <= sqrt(delta_i) Delta/2",
+            r"$\delta_i \le 1/2$, $\beta_i \le \delta_i/24$",
+            r"$\sigma \sqrt{\delta_i/\beta_i} \le \sqrt{\delta_i} \Delta/2$",
         ),
         constants={"C": 11.0, "C_beta": 9.0},
         check=check_best,
@@ -485,8 +495,8 @@ _RADIUS = (
         proof=prove_best,
         proof_control=[{"constants": (10, 9)}, {"constants": (11, 8)}],
         note="Better than the paper's radius: the first meets the lower bound of "
-        "Theorem 2 in its rate, the second does not grow with Delta. On skew2 noise "
-        "6.0 and 4.3 are reached. The control claims Delta^(-2.2).",
+        r"Theorem 2 in its rate, the second does not grow with $\Delta$. On skew2 "
+        r"noise 6.0 and 4.3 are reached. The control claims $\Delta^{-2.2}$.",
     ),
 )
 

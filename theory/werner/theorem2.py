@@ -136,7 +136,7 @@ def check_minimax(
         grade=Grade.SEARCHED,  # on drawn points
         coordinates=columns("separation m algorithm", told),
         detail=f"{len(least)} cells, {len(ALGORITHMS)} algorithms: larger risk at "
-        f"least {np.min(larger / least):.4f} times (S - Delta)^2/16, {best}",
+        rf"least {np.min(larger / least):.4f} times $(S - \Delta)^2/16$, {best}",
     )
     number = preset.choose(quick=101, full=1001)
     separations = np.geomspace(1e-3, 1e3, 25)[:, None, None]
@@ -176,23 +176,26 @@ def half_way(separation: Numbers, deviation: Numbers) -> Numbers:
 
 
 def prove_minimax(factor: int = 1) -> list[Step]:
-    """Let sigma = 1 and S = sqrt(4 + Delta^2). An algorithm is told a mixture of two
-    laws with equal weights, variances of at most 1 and means mu_1 <= mu_2 - Delta.
+    r"""Let $\sigma = 1$ and $S = \sqrt{4 + \Delta^2}$. An algorithm is told a mixture
+    of two laws with equal weights, variances of at most 1 and means $\mu_1 \le \mu_2 -
+    \Delta$.
 
-    No less: M and M~ of the paper are one mixture, of means and variances that are
-    allowed: for M the gap is Delta and both variances are 1 (equations (10) and (11)),
-    for M~ the gap is S >= Delta and they are 0. An answer a is off by a from M~'s mu_1
-    = 0, and by a - g from M's, g = delta p = (S - Delta)/2. As a^2 + (a - g)^2 = g^2/2
-    + 2 (a - g/2)^2, the larger square is at least g^2/4 = (S - Delta)^2/16. A random
-    answer has this in the mean.
+    No less: $M$ and $\tilde M$ of the paper are one mixture, of means and variances
+    that are allowed: for $M$ the gap is $\Delta$ and both variances are 1 (equations
+    (10) and (11)), for $\tilde M$ the gap is $S \ge \Delta$ and they are 0. An answer
+    $a$ is off by $a$ from $\mu_1 = 0$ of $\tilde M$, and by $a - g$ from that of $M$,
+    $g = \delta p = (S - \Delta)/2$. As $a^2 + (a - g)^2 = g^2/2 + 2 (a - g/2)^2$, the
+    larger square is at least $g^2/4 = (S - \Delta)^2/16$. A random answer has this in
+    the mean.
 
-    No more: let the mixture have mean m and variance s^2, h = (mu_2 - mu_1)/2 and w the
-    mean of both variances. Then mu_1 = m - h, s^2 = w + h^2, 0 <= w <= 1 and h >=
-    Delta/2: h lies between max(Delta/2, sqrt(s^2 - 1)) and s. The middle of this range
-    is off by half of its length. If s <= S/2, the length is at most s - Delta/2 <= (S -
-    Delta)/2. If s >= S/2, it is at most s - sqrt(s^2 - 1) = 1/(s + sqrt(s^2 - 1)),
-    which falls in s and is (S - Delta)/2 at s = S/2, as sqrt(S^2/4 - 1) = Delta/2.
-    Half of it, squared, is (S - Delta)^2/16."""
+    No more: let the mixture have mean $m$ and variance $s^2$, $h = (\mu_2 - \mu_1)/2$
+    and $w$ the mean of both variances. Then $\mu_1 = m - h$, $s^2 = w + h^2$, $0 \le w
+    \le 1$ and $h \ge \Delta/2$: $h$ lies between $\max(\Delta/2, \sqrt{s^2 - 1})$ and
+    $s$. The middle of this range is off by half of its length. If $s \le S/2$, the
+    length is at most $s - \Delta/2 \le (S - \Delta)/2$. If $s \ge S/2$, it is at most
+    $s - \sqrt{s^2 - 1} = 1/(s + \sqrt{s^2 - 1})$, which falls in $s$ and is $(S -
+    \Delta)/2$ at $s = S/2$, as $\sqrt{S^2/4 - 1} = \Delta/2$. Half of it, squared, is
+    $(S - \Delta)^2/16$."""
     import sympy
 
     k, a, s = sympy.symbols("k a s", positive=True)
@@ -200,28 +203,30 @@ def prove_minimax(factor: int = 1) -> list[Step]:
     gap, root = laws.separation, laws.root
     low = laws.size * laws.chance
     return [
-        same("S^2 = 4 + Delta^2", root**2, 4 + gap**2),
-        same("E D_2 - E D_1 = Delta", laws.means[1] - laws.means[0], gap),
-        same("Var D_1 = 1", laws.variances[0], 1),
-        same("Var D_2 = 1", laws.variances[1], 1),
-        same("delta = S, the gap of M~", laws.size, root),
-        same("delta p = (S - Delta)/2", low, (root - gap) / 2),
+        same(r"$S^2 = 4 + \Delta^2$", root**2, 4 + gap**2),
+        same(r"$E D_2 - E D_1 = \Delta$", laws.means[1] - laws.means[0], gap),
+        same(r"$\operatorname{Var} D_1 = 1$", laws.variances[0], 1),
+        same(r"$\operatorname{Var} D_2 = 1$", laws.variances[1], 1),
+        same(r"$\delta = S$, the gap of $\tilde M$", laws.size, root),
+        same(r"$\delta p = (S - \Delta)/2$", low, (root - gap) / 2),
         same(
-            "a^2 + (a - g)^2 = g^2/2 + 2 (a - g/2)^2",
+            "$a^2 + (a - g)^2 = g^2/2 + 2 (a - g/2)^2$",
             a**2 + (a - low) ** 2,
             low**2 / 2 + 2 * (a - low / 2) ** 2,
         ),
-        same("g^2/4 = (S - Delta)^2/16", factor * low**2 / 4, (root - gap) ** 2 / 16),
         same(
-            "(S - Delta)^2/16 = 1/(S + Delta)^2",
+            r"$g^2/4 = (S - \Delta)^2/16$", factor * low**2 / 4, (root - gap) ** 2 / 16
+        ),
+        same(
+            r"$(S - \Delta)^2/16 = 1/(S + \Delta)^2$",
             (root - gap) ** 2 / 16,
             (root + gap) ** -2,
         ),
         identity(
-            "(s - sqrt(s^2 - 1)) (s + sqrt(s^2 - 1)) = 1",
+            r"$(s - \sqrt{s^2 - 1}) (s + \sqrt{s^2 - 1}) = 1$",
             (s - sympy.sqrt(s**2 - 1)) * (s + sympy.sqrt(s**2 - 1)) - 1,
         ),
-        same("S^2/4 - 1 = (Delta/2)^2", root**2 / 4 - 1, gap**2 / 4),
+        same(r"$S^2/4 - 1 = (\Delta/2)^2$", root**2 / 4 - 1, gap**2 / 4),
     ]
 
 
@@ -231,23 +236,24 @@ def check_printed(_: Preset, name: str, *, relief: float = 0.0) -> Verdict:
     `one_constant`."""
     levels = 10.0 ** np.linspace(0, 4, 9)  # sigma/Delta
     ratios = levels**2 / _least_risk(1 / levels)
-    family = exactly("sigma/Delta", levels, ratios, separation=1 / levels)
+    family = exactly(r"$\sigma/\Delta$", levels, ratios, separation=1 / levels)
     return one_constant(name, [family], constant=12.0, relief=relief)
 
 
 def prove_printed(last: int = 2) -> list[Step]:
-    """For sigma = 1 the least worst risk is 1/(S + Delta)^2 (werner.thm2.minimax). With
-    S^2 = 4 + Delta^2, (S + Delta)^2 = 4 + 2 Delta^2 + 2 S Delta >= 4 for every Delta:
-    it is at most 1/4. The claim c/Delta^2 is more than that wherever Delta^2 < 4 c, so
-    that no c > 0 does for all Delta."""
+    r"""For $\sigma = 1$ the least worst risk is $1/(S + \Delta)^2$
+    (werner.thm2.minimax). With $S^2 = 4 + \Delta^2$, $(S + \Delta)^2 = 4 + 2 \Delta^2 +
+    2 S \Delta \ge 4$ for every $\Delta$: it is at most $1/4$. The claim $c/\Delta^2$ is
+    more than that wherever $\Delta^2 < 4 c$, so that no $c > 0$ does for all $\Delta$.
+    """
     import sympy
 
     laws = pair(sympy.Symbol("k", positive=True))
     gap, root = laws.separation, laws.root
     return [
-        same("S^2 = 4 + Delta^2", root**2, 4 + gap**2),
+        same(r"$S^2 = 4 + \Delta^2$", root**2, 4 + gap**2),
         same(
-            "(S + Delta)^2 = 4 + 2 Delta^2 + 2 S Delta",
+            r"$(S + \Delta)^2 = 4 + 2 \Delta^2 + 2 S \Delta$",
             (root + gap) ** 2,
             4 + 2 * gap**2 + last * root * gap,
         ),
@@ -296,29 +302,33 @@ def check_unordered(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
             reached(name, [best], [1.0], room=1e-7),
         ],
         detail=f"{least.size} cells: larger risk of both orders at least {best:.6f} "
-        "times g^2/4",
+        "times $g^2/4$",
     )
 
 
 def prove_unordered(share: int = 2) -> list[Step]:
-    """Let the means be mu and mu + g, in either order. A mixture of equal weights, and
-    with it the law of an algorithm's answer a, is the same for both orders: a is off by
-    b = a - mu in one and by b - g in the other. As b^2 + (b - g)^2 = g^2/2 + 2 (b -
-    g/2)^2, the mean of both squares is at least g^2/4, and so is the larger of their
-    expectations. b = g/2, the middle, has just that.
+    r"""Let the means be $\mu$ and $\mu + g$, in either order. A mixture of equal
+    weights, and with it the law of an algorithm's answer a, is the same for both
+    orders: a is off by $b = a - \mu$ in one and by $b - g$ in the other. As $b^2 + (b -
+    g)^2 = g^2/2 + 2 (b - g/2)^2$, the mean of both squares is at least $g^2/4$, and so
+    is the larger of their expectations. $b = g/2$, the middle, has just that.
 
-    With g^2 = Delta^2 + 4 R, R = C (sigma^4/Delta^2 + sigma^2/n_i), g >= Delta and
-    g^2/4 = R + Delta^2/4 >= R."""
+    With $g^2 = \Delta^2 + 4 R$, $R = C (\sigma^4/\Delta^2 + \sigma^2/n_i)$, $g \ge
+    \Delta$ and $g^2/4 = R + \Delta^2/4 \ge R$."""
     import sympy
 
     b, g, gap, claimed = sympy.symbols("b g Delta R", positive=True)
     return [
         same(
-            "b^2 + (b - g)^2 = g^2/2 + 2 (b - g/2)^2",
+            "$b^2 + (b - g)^2 = g^2/2 + 2 (b - g/2)^2$",
             b**2 + (b - g) ** 2,
             g**2 / 2 + share * (b - g / 2) ** 2,
         ),
-        same("g^2/4 = R + Delta^2/4", (gap**2 + 4 * claimed) / 4, claimed + gap**2 / 4),
+        same(
+            r"$g^2/4 = R + \Delta^2/4$",
+            (gap**2 + 4 * claimed) / 4,
+            claimed + gap**2 / 4,
+        ),
     ]
 
 
@@ -337,8 +347,9 @@ def check_corrected(
         rounding=1e-14 * least,
         grade=Grade.EXACT,
         coordinates={"separation": separations},
-        detail="Delta = 1 to 1000 sigma, least risk Delta^2/sigma^4: "
-        f"{np.min(least * separations**2):.6f} to {np.max(least * separations**2):.6f}",
+        detail=r"$\Delta = 1$ to $1000 \sigma$, least risk $\Delta^2/\sigma^4$: "
+        f"{np.min(least * separations**2):.6f} to "
+        f"{np.max(least * separations**2):.6f}",
     )
     numbers = np.array([1, 8, 64])
     best = np.array([_best_normal_risk(int(number)) for number in numbers])
@@ -350,8 +361,8 @@ def check_corrected(
         rounding=1e-9,
         grade=Grade.EXACT,
         coordinates={"members": numbers},
-        detail=f"normal points: {listed(best * numbers, '.6f')} sigma^2/n for n = "
-        f"{listed(numbers)}",
+        detail=rf"normal points: ${listed(best * numbers, '.6f')} \sigma^2/n$ for $n = "
+        f"{listed(numbers)}$",
     )
     top = second * float(claimed[-1] / best[-1])
     near = combine(
@@ -389,25 +400,26 @@ def _best_normal_risk(number: int) -> float:
 
 
 def prove_corrected(first: str = "1") -> list[Step]:
-    """Let sigma = 1 and Delta >= 1, and Delta = k - 1/k: k >= phi = (1 + sqrt 5)/2,
-    which is k for Delta = 1.
+    r"""Let $\sigma = 1$ and $\Delta \ge 1$, and $\Delta = k - 1/k$: $k \ge \varphi = (1
+    + \sqrt{5})/2$, which is $k$ for $\Delta = 1$.
 
-    First term: told the mixture, the worst risk is at least 1/(S + Delta)^2 = 1/(4 k^2)
-    for every algorithm (werner.thm2.minimax), and N points drawn from the mixture tell
-    no more than the mixture. Delta^2/(4 k^2) = (1 - 1/k^2)^2/4, which rises in k, and
-    for k = phi it is 1/(4 phi^2) = (3 - sqrt 5)/8, as phi^2 = phi + 1.
+    First term: told the mixture, the worst risk is at least $1/(S + \Delta)^2 = 1/(4
+    k^2)$ for every algorithm (werner.thm2.minimax), and $N$ points drawn from the
+    mixture tell no more than the mixture. $\Delta^2/(4 k^2) = (1 - 1/k^2)^2/4$, which
+    rises in $k$, and for $k = \varphi$ it is $1/(4 \varphi^2) = (3 - \sqrt{5})/8$, as
+    $\varphi^2 = \varphi + 1$.
 
-    Both of its mixtures have gaps of at most S <= Delta + 2.
+    Both of its mixtures have gaps of at most $S \le \Delta + 2$.
 
-    Second term, by van Trees's inequality: let mu_2 be known and all labels be told,
-    and points of the first cluster be normal with variance 1. Let mu_1 = mu_2 - Delta -
-    pi + u, u in [-pi, pi] with density q = cos^2(u/2)/pi, which keeps gaps between
-    Delta and Delta + 2 pi. Let s be the derivative in u of the logarithm of the
-    joint density of data and u. By parts, as q vanishes at both ends,
-    E (answer - mu_1) s = 1, and by Cauchy and Schwarz E(answer - mu_1)^2 >= 1/E s^2.
-    E s^2 is the mean number n of points of the first cluster and the integral of
-    q'^2/q = 1/pi - q, 2 pi/pi - 1 = 1: the mean risk is at least 1/(n + 1), and so
-    is the largest.
+    Second term, by van Trees's inequality: let $\mu_2$ be known and all labels be told,
+    and points of the first cluster be normal with variance 1. Let $\mu_1 = \mu_2 -
+    \Delta - \pi + u$, $u \in [-\pi, \pi]$ with density $q = \cos^2(u/2)/\pi$, which
+    keeps gaps between $\Delta$ and $\Delta + 2 \pi$. Let $s$ be the derivative in $u$
+    of the logarithm of the joint density of data and $u$. By parts, as $q$ vanishes at
+    both ends, $E (\text{answer} - \mu_1) s = 1$, and by Cauchy and Schwarz
+    $E(\text{answer} - \mu_1)^2 \ge 1/E s^2$. $E s^2$ is the mean number $n$ of points
+    of the first cluster and the integral of $q'^2/q = 1/\pi - q$, $2 \pi/\pi - 1 = 1$:
+    the mean risk is at least $1/(n + 1)$, and so is the largest.
 
     Both: the larger of two numbers is at least half of their sum."""
     import sympy
@@ -419,20 +431,24 @@ def prove_corrected(first: str = "1") -> list[Step]:
     density = (1 + sympy.cos(u)) / (2 * sympy.pi)  # cos^2(u/2)/pi
     slope = sympy.diff(density, u)
     return [
-        identity("S + Delta = 2 k", root + gap - 2 * k),
-        identity("phi - 1/phi = 1", phi - 1 / phi - 1),
+        identity(r"$S + \Delta = 2 k$", root + gap - 2 * k),
+        identity(r"$\varphi - 1/\varphi = 1$", phi - 1 / phi - 1),
         identity(
-            "Delta^2/(4 k^2) = (1 - 1/k^2)^2/4",
+            r"$\Delta^2/(4 k^2) = (1 - 1/k^2)^2/4$",
             gap**2 / (4 * k**2) - (1 - k**-2) ** 2 / 4,
         ),
         identity(
-            "(1 - 1/phi^2)^2/4 = (3 - sqrt 5)/8",
+            r"$(1 - 1/\varphi^2)^2/4 = (3 - \sqrt{5})/8$",
             (1 - phi**-2) ** 2 / 4 - scale * (3 - sympy.sqrt(5)) / 8,
         ),
-        identity("(Delta + 2)^2 - S^2 = 4 Delta", (gap + 2) ** 2 - root**2 - 4 * gap),
-        identity("q'^2 = q (1/pi - q)", slope**2 - density * (1 / sympy.pi - density)),
         identity(
-            "the integral of q is 1",
+            r"$(\Delta + 2)^2 - S^2 = 4 \Delta$", (gap + 2) ** 2 - root**2 - 4 * gap
+        ),
+        identity(
+            r"$q'^2 = q (1/\pi - q)$", slope**2 - density * (1 / sympy.pi - density)
+        ),
+        identity(
+            "the integral of $q$ is 1",
             sympy.integrate(density, (u, -sympy.pi, sympy.pi)) - 1,
         ),
     ]
@@ -489,23 +505,24 @@ def check_bounded(
             never_exceeds(name, least, factor * most, rounding=1e-9, grade=Grade.EXACT),
         ],
         parts=["bound", "attained"],
-        detail=f"{left.size} cells, n = 1 to {numbers[-1]}: ratio up to "
-        f"{np.max(left / right):.3f}; risk at n = {numbers[-1]} up to {most:.4f} "
-        "sigma^2",
+        detail=f"{left.size} cells, $n = 1$ to {numbers[-1]}: ratio up to "
+        f"{np.max(left / right):.3f}; risk at $n = {numbers[-1]}$ up to ${most:.4f} "
+        r"\sigma^2$",
     )
 
 
 def prove_bounded(share: int = 2) -> list[Step]:
-    """Let n points have mean mu_1 and n mean mu_2 = mu_1 + 2 h, h >= 0, all independent
-    with variances of at most sigma^2; m is the mean of all N = 2 n, s^2 = (1/N) sum (z
-    - m)^2, and m_1, m_2 are the means of either n.
+    r"""Let $n$ points have mean $\mu_1$ and $n$ mean $\mu_2 = \mu_1 + 2 h$, $h \ge 0$,
+    all independent with variances of at most $\sigma^2$; $m$ is the mean of all $N = 2
+    n$, $s^2 = (1/N) \sum (z - m)^2$, and $m_1$, $m_2$ are the means of either $n$.
 
-    (i) s >= |m_2 - m_1|/2 >= (m_2 - m_1)/2, since s^2 is the mean of both variances
-    within plus ((m_2 - m_1)/2)^2. Hence E s >= h. (ii) E s^2 <= sigma^2 + h^2: it is at
-    most (1/N) sum E(z - E m)^2, and E m = mu_1 + h. (iii) E(s - h)^2 = E s^2 - 2 h E s
-    + h^2 <= sigma^2 + h^2 - 2 h^2 + h^2 = sigma^2. (iv) E(m - mu_1 - h)^2 <=
-    sigma^2/N. As m - s - mu_1 = (m - mu_1 - h) - (s - h), Minkowski's inequality gives
-    E(m - s - mu_1)^2 <= sigma^2 (1 + 1/sqrt N)^2, for every h, n and law."""
+    (i) $s \ge |m_2 - m_1|/2 \ge (m_2 - m_1)/2$, since $s^2$ is the mean of both
+    variances within plus $((m_2 - m_1)/2)^2$. Hence $E s \ge h$. (ii) $E s^2 \le
+    \sigma^2 + h^2$: it is at most $(1/N) \sum E(z - E m)^2$, and $E m = \mu_1 + h$.
+    (iii) $E(s - h)^2 = E s^2 - 2 h E s + h^2 \le \sigma^2 + h^2 - 2 h^2 + h^2 =
+    \sigma^2$. (iv) $E(m - \mu_1 - h)^2 \le \sigma^2/N$. As $m - s - \mu_1 = (m - \mu_1
+    - h) - (s - h)$, Minkowski's inequality gives $E(m - s - \mu_1)^2 \le \sigma^2 (1 +
+    1/\sqrt{N})^2$, for every $h$, $n$ and law."""
     import sympy
 
     a, b, v, w, h, sigma = sympy.symbols("a b v w h sigma", positive=True)
@@ -514,15 +531,15 @@ def prove_bounded(share: int = 2) -> list[Step]:
     whole = (v + a**2 + w + b**2) / 2 - middle**2
     return [
         identity(
-            "s^2 = mean of both variances + ((m_2 - m_1)/2)^2",
+            "$s^2$ is the mean of both variances plus $((m_2 - m_1)/2)^2$",
             whole - (v + w) / 2 - ((b - a) / share) ** 2,
         ),
         identity(
-            "mean of (z - mu_1 - h)^2 = sigma^2 + h^2",
+            r"mean of $(z - \mu_1 - h)^2 = \sigma^2 + h^2$",
             ((sigma**2 + h**2) + (sigma**2 + (2 * h - h) ** 2)) / 2 - sigma**2 - h**2,
         ),
         identity(
-            "sigma^2 + h^2 - 2 h h + h^2 = sigma^2",
+            r"$\sigma^2 + h^2 - 2 h h + h^2 = \sigma^2$",
             sigma**2 + h**2 - 2 * h * h + h**2 - sigma**2,
         ),
     ]
@@ -543,16 +560,17 @@ _factor = partial(
     row,
     place="Section 3.1.2",
     preconditions=(
-        "beta_i = 0, n_i large, Delta >= 24 sigma",
-        "the lower bound: told the mixture, mu_1 <= mu_2 - Delta",
+        r"$\beta_i = 0$, $n_i$ large, $\Delta \ge 24 \sigma$",
+        r"the lower bound: told the mixture, $\mu_1 \le \mu_2 - \Delta$",
     ),
     constants={"C": _TIGHT},
 )
 
 _place = partial(row, place="Theorem 2")
 _TOLD = (
-    "the mixture has equal weights, on a line, mu_1 <= mu_2 - Delta",
-    "component variances at most sigma^2, as Assumption 3 has it: the paper's M~ has 0",
+    r"the mixture has equal weights, on a line, $\mu_1 \le \mu_2 - \Delta$",
+    r"component variances at most $\sigma^2$, as Assumption 3 has it: the paper's "
+    r"$\tilde M$ has 0",
 )
 
 
@@ -564,26 +582,27 @@ def _smallest(separation: int | float, noise: int | float) -> Truth:
 _GAP = parameter("separation", 2.0, open=True)
 _NOISE = parameter("noise", 1.0, open=True)
 _MINIMAX = Evaluation(
-    quantity="min over algorithms of max over mixtures of E|mu_1^ - mu_1|^2",
+    quantity=r"min over algorithms of max over mixtures of $E|\hat\mu_1 - \mu_1|^2$",
     parameters=(_GAP, _NOISE),
     bound=lambda separation, noise: (
         (np.hypot(2 * noise, separation) - separation) ** 2 / 16
     ),
     truth=_smallest,
     relation="=",
-    note="sigma^4/(S + Delta)^2, the same without cancellation",
+    note=r"$\sigma^4/(S + \Delta)^2$, the same without cancellation",
 )
 _PRINTED = Evaluation(
-    quantity="min over algorithms of max over mixtures of E|mu_1^ - mu_1|^2, n_i large",
+    quantity=r"min over algorithms of max over mixtures of $E|\hat\mu_1 - \mu_1|^2$, "
+    "$n_i$ large",
     parameters=(parameter("separation", 0.1, open=True), _NOISE),
     bound=lambda separation, noise, c: c * noise**4 / separation**2,
     truth=_smallest,
-    constants={"c": Constant(1 / 32, 0.0, 0.0, "none holds for all Delta")},
+    constants={"c": Constant(1 / 32, 0.0, 0.0, r"none holds for all $\Delta$")},
     relation=">=",
     note="exact: werner.thm2.minimax",
 )
 _CORRECTED = Evaluation(
-    quantity="min over algorithms of max over mixtures of E|mu_1^ - mu_1|^2",
+    quantity=r"min over algorithms of max over mixtures of $E|\hat\mu_1 - \mu_1|^2$",
     parameters=(
         _GAP,
         _NOISE,
@@ -598,22 +617,30 @@ _CORRECTED = Evaluation(
         Grade.EXACT,
     ),
     margins=lambda separation, noise, **_: (
-        Margin("werner.thm2.corrected: Delta >= sigma", separation, noise),
+        Margin(r"werner.thm2.corrected: $\Delta \ge \sigma$", separation, noise),
     ),
-    constants={"c": Constant(_GOLDEN, _GOLDEN, _GOLDEN, "(3 - sqrt 5)/8, proved")},
+    constants={
+        "c": Constant(
+            _GOLDEN,
+            _GOLDEN,
+            _GOLDEN,
+            r"$(3 - \sqrt{5})/8$, "
+            "proved",
+        )
+    },
     relation=">=",
-    note="from below: the larger of the exact risk told the mixture and sigma^2/(n "
-    "+ 1); no upper end, as gaps may have no limit",
+    note=r"from below: the larger of the exact risk told the mixture and $\sigma^2/(n "
+    "+ 1)$; no upper end, as gaps may have no limit",
 )
 
 _BOUND = (
     _place(
         id="werner.thm2",
-        text="for any algorithm and every Delta there is a mixture with E|mu_1^ - "
-        "mu_1|^2 >= c (sigma^4/Delta^2 + sigma^2/n_i)",
-        preconditions=(*_TOLD, "n_i -> infinity: the algorithm is told the mixture"),
+        text=r"for any algorithm and every $\Delta$ there is a mixture with "
+        r"$E|\hat\mu_1 - \mu_1|^2 \ge c (\sigma^4/\Delta^2 + \sigma^2/n_i)$",
+        preconditions=(*_TOLD, r"$n_i \to \infty$: the algorithm is told the mixture"),
         constants={"c": 1 / 12},
-        claimed="Omega, one unnamed constant",
+        claimed=r"$\Omega$, one unnamed constant",
         expected=Status.VIOLATED,
         fault="reading",
         other_reading="werner.thm2.unordered",
@@ -622,68 +649,71 @@ _BOUND = (
         proof=prove_printed,
         proof_control={"last": 1},
         evaluation=_PRINTED,
-        note="As printed there is neither an order of the centres nor an upper end of "
-        "their gap, and nobody tells which is the first: so it is true and says "
-        "nothing, werner.thm2.unordered. As read here, ordered and told the mixture, a "
-        "condition like Delta >= sigma is missing. The best algorithm is off by "
-        "at most (S - Delta)^2/16 <= sigma^2/4 in the square for any Delta, "
-        "werner.thm2.minimax, where the claim has no bound as Delta falls: 3.1 sigma^2 "
-        "at Delta = sigma/10 even with c = 1/32. With finitely many points, n of each, "
-        "mean less standard deviation does, werner.thm2.bounded; if a point of the "
-        "cluster is known, as to Algorithm 2, that point has the risk sigma^2. (Where "
-        "labels are drawn, all N points may be of one component, with chance 2^-N, and "
-        "as the gap has no upper limit no algorithm has a finite worst case: then too "
-        "the claim is true and says nothing.) The control claims sigma^2 for "
-        "sigma^4/Delta^2 where Delta <= sigma.",
+        note="As printed there is neither an order of the centres nor an upper end "
+        "of their gap, and nobody tells which is the first: so it is true and says "
+        "nothing, werner.thm2.unordered. As read here, ordered and told the mixture, "
+        r"a condition like $\Delta \ge \sigma$ is missing. The best algorithm is off "
+        r"by at most $(S - \Delta)^2/16 \le \sigma^2/4$ in the square for any "
+        r"$\Delta$, werner.thm2.minimax, where the claim has no bound as $\Delta$ "
+        r"falls: $3.1 \sigma^2$ at $\Delta = \sigma/10$ even with $c = 1/32$. With "
+        "finitely many points, $n$ of each, mean less standard deviation does, "
+        "werner.thm2.bounded; if a point of the cluster is known, as to Algorithm 2, "
+        r"that point has the risk $\sigma^2$. (Where labels are drawn, all $N$ points "
+        "may be of one component, with chance $2^{-N}$, and as the gap has no "
+        "upper limit no algorithm has a finite worst case: then too the claim is "
+        r"true and says nothing.) The control claims $\sigma^2$ for "
+        r"$\sigma^4/\Delta^2$ where $\Delta \le \sigma$.",
     ),
     _place(
         id="werner.thm2.unordered",
-        text="if nobody tells which centre is the first, every algorithm has E|mu_1^ - "
-        "mu_1|^2 >= g^2/4 for one order of any mixture of gap g, whence >= C "
-        "(sigma^4/Delta^2 + sigma^2/n_i) for every Delta, C and n_i at a large gap",
+        text="if nobody tells which centre is the first, every algorithm has "
+        r"$E|\hat\mu_1 - \mu_1|^2 \ge g^2/4$ for one order of any mixture of gap $g$, "
+        r"whence $\ge C (\sigma^4/\Delta^2 + \sigma^2/n_i)$ for every $\Delta$, $C$ "
+        "and $n_i$ at a large gap",
         preconditions=(
-            "equal weights, gap g >= Delta without an upper limit, no order",
-            "told the mixture, or N = 2 n_i points drawn from it, unlabelled",
+            r"equal weights, gap $g \ge \Delta$ without an upper limit, no order",
+            "told the mixture, or $N = 2 n_i$ points drawn from it, unlabelled",
         ),
         check=check_unordered,
         control={"factor": 1.001},
         proof=prove_unordered,
         proof_control={"share": 3},
-        note="Theorem 2 as printed. It says nothing of sampling or of clustering: both "
-        "labels swapped, the mixture is the same. The middle of both centres has the "
-        "risk g^2/4, where the control claims a thousandth more.",
+        note="Theorem 2 as printed. It says nothing of sampling or of clustering: "
+        "both labels swapped, the mixture is the same. The middle of both centres "
+        "has the risk $g^2/4$, where the control claims a thousandth more.",
     ),
     _place(
         id="werner.thm2.corrected",
-        text="for any algorithm there is a mixture with E|mu_1^ - mu_1|^2 >= ((3 - "
-        "sqrt 5)/8 sigma^4/Delta^2 + sigma^2/(n_i + 1))/2 for Delta >= sigma",
+        text=r"for any algorithm there is a mixture with $E|\hat\mu_1 - \mu_1|^2 \ge "
+        r"(\frac{3 - \sqrt{5}}{8} \sigma^4/\Delta^2 + \sigma^2/(n_i + 1))/2$ "
+        r"for $\Delta \ge \sigma$",
         preconditions=(
             *_TOLD,
-            "gaps up to Delta + 2 pi sigma, or more, are possible",
-            "2 n_i independent points drawn from the mixture, unlabelled",
+            r"gaps up to $\Delta + 2 \pi \sigma$, or more, are possible",
+            "$2 n_i$ independent points drawn from the mixture, unlabelled",
         ),
-        constants={"sigma^4/Delta^2": _GOLDEN / 2, "sigma^2/(n_i + 1)": 1 / 2},
+        constants={r"$\sigma^4/\Delta^2$": _GOLDEN / 2, r"$\sigma^2/(n_i + 1)$": 1 / 2},
         check=check_corrected,
         control={"first": 1.001 * _GOLDEN},
         proof=prove_corrected,
         proof_control={"first": "1001/1000"},
         evaluation=_CORRECTED,
-        margins=lambda: (Margin("Delta >= sigma", 1.0, 1.0),),
+        margins=lambda: (Margin(r"$\Delta \ge \sigma$", 1.0, 1.0),),
         note="The terms come from different mixtures: the larger is at least half of "
         "the sum. Each is sharp where more is told: the first told the mixture, at "
-        "Delta = sigma, where the control claims a thousandth more, the second with "
-        "labels, for many points; what is best for both is open. Without an upper "
-        "limit of gaps no algorithm has a finite worst risk. With n_i points of each "
-        "for certain the first term is not proved: the counts tell the paper's pair "
-        "apart. For Delta >= "
-        "kappa sigma the first constant is kappa^2/(kappa + sqrt(kappa^2 + 4))^2, "
-        "which tends to 1/4; 1/16 belongs to kappa^2 = 1/2.",
+        r"$\Delta = \sigma$, where the control claims a thousandth more, the second "
+        "with labels, for many points; what is best for both is open. Without an "
+        "upper limit of gaps no algorithm has a finite worst risk. With $n_i$ points "
+        "of each for certain the first term is not proved: the counts tell the "
+        r"paper's pair apart. For $\Delta \ge \kappa \sigma$ the first constant is "
+        r"$\kappa^2/(\kappa + \sqrt{\kappa^2 + 4})^2$, which tends to $1/4$; $1/16$ "
+        r"belongs to $\kappa^2 = 1/2$.",
     ),
     _place(
         id="werner.thm2.minimax",
-        text="told the mixture, the least worst risk E|mu_1^ - mu_1|^2 of all "
-        "algorithms is (S - Delta)^2/16 = sigma^4/(S + Delta)^2, S = sqrt(4 sigma^2 "
-        "+ Delta^2)",
+        text=r"told the mixture, the least worst risk $E|\hat\mu_1 - \mu_1|^2$ of all "
+        r"algorithms is $(S - \Delta)^2/16 = \sigma^4/(S + \Delta)^2$, $S = \sqrt{4 "
+        r"\sigma^2 + \Delta^2}$",
         preconditions=_TOLD,
         check=check_minimax,
         control={"upper": 0.999},
@@ -696,43 +726,44 @@ _BOUND = (
     ),
     _place(
         id="werner.thm2.bounded",
-        text="E|m - s - mu_1|^2 <= sigma^2 (1 + 1/sqrt(2 n))^2 for the mean m and the "
-        "standard deviation s of n points of each of two components, whatever their "
-        "gap",
+        text=r"$E|m - s - \mu_1|^2 \le \sigma^2 (1 + 1/\sqrt{2 n})^2$ for the mean "
+        "$m$ and the standard deviation $s$ of $n$ points of each of two components, "
+        "whatever their gap",
         preconditions=(
-            "on a line, mu_1 <= mu_2, n independent points of each, for certain",
-            "variances at most sigma^2",
+            r"on a line, $\mu_1 \le \mu_2$, $n$ independent points of each, for "
+            "certain",
+            r"variances at most $\sigma^2$",
         ),
         check=check_bounded,
         control={"factor": 0.9},
         proof=prove_bounded,
         proof_control={"share": 3},
-        note="Refutes Theorem 2 for small Delta at every n. Attained in the limit of "
-        "many points and a small gap, as (s - h)^2 shows for h -> 0; the check asks "
-        "for 0.96 sigma^2 there. The control claims 0.9 of it.",
+        note=r"Refutes Theorem 2 for small $\Delta$ at every $n$. Attained in the "
+        r"limit of many points and a small gap, as $(s - h)^2$ shows for $h \to 0$; "
+        r"the check asks for $0.96 \sigma^2$ there. The control claims 0.9 of it.",
     ),
     _factor(
         id="werner.thm2.factor",
-        text="(2) is tight within a factor of sigma/Delta: upper <= C (sigma/Delta) "
-        "lower bound",
+        text=r"(2) is tight within a factor of $\sigma/\Delta$: upper $\le C "
+        r"(\sigma/\Delta)$ lower bound",
         expected=Status.VIOLATED,
         fault="reading",
         other_reading="werner.thm2.factor.corrected",
         check=partial(check_factor, power=-1.0),
         control={"power": 1.0},
-        note="(sigma^3/Delta)/(sigma^4/Delta^2) = Delta/sigma, which grows with the "
-        "separation; an upper bound below the lower one would contradict Theorem 2. "
-        "The authors may mean that lower over upper is sigma/Delta. The control claims "
-        "Delta/sigma.",
+        note=r"$(\sigma^3/\Delta)/(\sigma^4/\Delta^2) = \Delta/\sigma$, which grows "
+        "with the separation; an upper bound below the lower one would contradict "
+        r"Theorem 2. The authors may mean that lower over upper is $\sigma/\Delta$. "
+        r"The control claims $\Delta/\sigma$.",
     ),
     _factor(
         id="werner.thm2.factor.corrected",
-        text="(2) is tight within a factor of Delta/sigma",
+        text=r"(2) is tight within a factor of $\Delta/\sigma$",
         check=partial(check_factor, power=1.0),
         control={"power": 0.9},
-        note="The gap is of the radius, see werner.thm1.tauopt. (S + Delta)^2/Delta^2 "
-        "is 4.014 at Delta = 24 sigma and tends to 4. The control claims "
-        "(Delta/sigma)^0.9.",
+        note="The gap is of the radius, see werner.thm1.tauopt. $(S + "
+        r"\Delta)^2/\Delta^2$ is 4.014 at $\Delta = 24 \sigma$ and tends to 4. The "
+        r"control claims $(\Delta/\sigma)^{0.9}$.",
     ),
 )
 
@@ -801,7 +832,7 @@ def check_identity(
             told.append((float(laws.separation), number))
     values = np.array(gaps)
     detail = (
-        f"Delta/sigma = 0.05 to 1000, in fractions: relative gap up to "
+        r"$\Delta/\sigma = 0.05$ to 1000, in fractions: relative gap up to "
         f"{np.max(values):.3g}"
     )
     return never_exceeds(
@@ -829,9 +860,9 @@ def check_lower(
         rounding=_EXACT,
         grade=Grade.EXACT,
         coordinates={"separation": np.array([float(one.separation) for one in laws])},
-        detail=f"Delta from {float(laws[0].separation):.5f} sigma: delta^2 p^2/4 is "
-        f"{min(ratios):.5f} to {max(ratios):.5f} times sigma^4/Delta^2, claimed "
-        f"{float(constant):g}",
+        detail=rf"$\Delta$ from ${float(laws[0].separation):.5f} \sigma$: $\delta^2 "
+        rf"p^2/4$ is {min(ratios):.5f} to {max(ratios):.5f} times $\sigma^4/\Delta^2$, "
+        f"claimed {float(constant):g}",
     )
 
 
@@ -847,16 +878,16 @@ def check_root(preset: Preset, name: str, *, least: float = 0.0) -> Verdict:
         rounding=1e-15 * (1 + np.abs(right)),
         grade=Grade.EXACT,
         coordinates={"x": grid, "part": np.repeat(["to 8", "from 8"], number)},
-        detail=f"{grid.size} x from {least:g} to 10^6",
+        detail=f"{grid.size} $x$ from {least:g} to $10^6$",
     )
 
 
 def prove_identity(
     sides: Sequence[Sides], factor: Fraction = Fraction(1)
 ) -> list[Step]:
-    """Both sides are rational in k where Delta = k - 1/k and S = k + 1/k, sigma = 1:
-    every Delta > 0 has such a k > 1, and another sigma is another unit. The algebra of
-    rational functions decides."""
+    r"""Both sides are rational in $k$ where $\Delta = k - 1/k$ and $S = k + 1/k$,
+    $\sigma = 1$: every $\Delta > 0$ has such a $k > 1$, and another $\sigma$ is another
+    unit. The algebra of rational functions decides."""
     import sympy
 
     laws = pair(sympy.Symbol("k", positive=True))
@@ -874,19 +905,19 @@ def _equation(
         id=name,
         place=place,
         text=text,
-        preconditions=("0 < p < 1/2 and sigma, Delta > 0",),
+        preconditions=(r"$0 < p < 1/2$ and $\sigma$, $\Delta > 0$",),
         check=partial(check_identity, sides=sides),
         control={"factor": near},
         proof=partial(prove_identity, sides),
         proof_control={"factor": near},
-        note=f"{note} The control is off by 10^-12.".strip(),
+        note=f"{note} The control is off by $10^{{-12}}$.".strip(),
     )
 
 
 def prove_not_printed(printed: bool = True) -> list[Step]:
-    """With Delta = k - 1/k, S = k + 1/k and sigma = 1, (1/4) (S - Delta)/Delta -
-    delta^2 p^2/4 = (k^2 + 1)/(4 k^2 (k^2 - 1)), which is positive for k > 1, that is
-    for every Delta > 0: numerator and denominator are."""
+    r"""With $\Delta = k - 1/k$, $S = k + 1/k$ and $\sigma = 1$, $(1/4) (S -
+    \Delta)/\Delta - \delta^2 p^2/4 = (k^2 + 1)/(4 k^2 (k^2 - 1))$, which is positive
+    for $k > 1$, that is for every $\Delta > 0$: numerator and denominator are."""
     import sympy
 
     k = sympy.Symbol("k", positive=True)
@@ -895,7 +926,7 @@ def prove_not_printed(printed: bool = True) -> list[Step]:
     claimed = rest / (4 * laws.separation) if printed else rest**2 / 16
     return [
         same(
-            "printed - true = (k^2 + 1)/(4 k^2 (k^2 - 1))",
+            r"$\text{printed} - \text{true} = (k^2 + 1)/(4 k^2 (k^2 - 1))$",
             claimed - laws.least_risk,
             (k**2 + 1) / (4 * k**2 * (k**2 - 1)),
         )
@@ -903,9 +934,9 @@ def prove_not_printed(printed: bool = True) -> list[Step]:
 
 
 def prove_not_lower(constant: Fraction = Fraction(1, 4)) -> list[Step]:
-    """With Delta = k - 1/k and sigma = 1, 1/(4 Delta^2) - delta^2 p^2/4 = (2 k^2 -
-    1)/(4 k^2 (k^2 - 1)^2), which is positive for k > 1: the claim is false for every
-    Delta > 0."""
+    r"""With $\Delta = k - 1/k$ and $\sigma = 1$, $1/(4 \Delta^2) - \delta^2 p^2/4 = (2
+    k^2 - 1)/(4 k^2 (k^2 - 1)^2)$, which is positive for $k > 1$: the claim is false for
+    every $\Delta > 0$."""
     import sympy
 
     k = sympy.Symbol("k", positive=True)
@@ -913,7 +944,7 @@ def prove_not_lower(constant: Fraction = Fraction(1, 4)) -> list[Step]:
     excess = (2 * k**2 - 1) / (4 * k**2 * (k**2 - 1) ** 2)
     return [
         same(
-            "claimed - true = (2 k^2 - 1)/(4 k^2 (k^2 - 1)^2)",
+            r"$\text{claimed} - \text{true} = (2 k^2 - 1)/(4 k^2 (k^2 - 1)^2)$",
             constant / laws.separation**2 - laws.least_risk,
             excess,
         )
@@ -921,10 +952,10 @@ def prove_not_lower(constant: Fraction = Fraction(1, 4)) -> list[Step]:
 
 
 def prove_lower(constant: Fraction = Fraction(1, 16)) -> list[Step]:
-    """With Delta = k - 1/k and sigma = 1, Delta^2 - 1/2 = (k^2 - 2)(2 k^2 - 1)/(2 k^2)
-    and delta^2 p^2/4 - 1/(16 Delta^2) = (k^2 - 2)(3 k^2 - 2)/(16 k^2 (k^2 - 1)^2). For
-    k > 1 all factors but k^2 - 2 are positive: both sides have its sign, so that the
-    claim is true if and only if Delta^2 >= 1/2."""
+    r"""With $\Delta = k - 1/k$ and $\sigma = 1$, $\Delta^2 - 1/2 = (k^2 - 2)(2 k^2 -
+    1)/(2 k^2)$ and $\delta^2 p^2/4 - 1/(16 \Delta^2) = (k^2 - 2)(3 k^2 - 2)/(16 k^2
+    (k^2 - 1)^2)$. For $k > 1$ all factors but $k^2 - 2$ are positive: both sides have
+    its sign, so that the claim is true if and only if $\Delta^2 \ge 1/2$."""
     import sympy
 
     k = sympy.Symbol("k", positive=True)
@@ -932,12 +963,13 @@ def prove_lower(constant: Fraction = Fraction(1, 16)) -> list[Step]:
     excess = (k**2 - 2) * (3 * k**2 - 2) / (16 * k**2 * (k**2 - 1) ** 2)
     return [
         same(
-            "Delta^2 - 1/2 = (k^2 - 2)(2 k^2 - 1)/(2 k^2)",
+            r"$\Delta^2 - 1/2 = (k^2 - 2)(2 k^2 - 1)/(2 k^2)$",
             laws.separation**2 - sympy.Rational(1, 2),
             (k**2 - 2) * (2 * k**2 - 1) / (2 * k**2),
         ),
         same(
-            "true - claimed = (k^2 - 2)(3 k^2 - 2)/(16 k^2 (k^2 - 1)^2)",
+            r"$\text{true} - \text{claimed} = (k^2 - 2)(3 k^2 - 2)/(16 k^2 (k^2 - "
+            "1)^2)$",
             laws.least_risk - constant / laws.separation**2,
             excess,
         ),
@@ -945,15 +977,15 @@ def prove_lower(constant: Fraction = Fraction(1, 16)) -> list[Step]:
 
 
 def prove_root(square: Fraction = Fraction(1, 8)) -> list[Step]:
-    """Let y = sqrt(1 + x) >= 1, x = y^2 - 1. Then y - 1 - x/2 + x^2/8 = (y - 1)^3 (y +
-    3)/8 >= 0, for all x >= 0."""
+    r"""Let $y = \sqrt{1 + x} \ge 1$, $x = y^2 - 1$. Then $y - 1 - x/2 + x^2/8 = (y -
+    1)^3 (y + 3)/8 \ge 0$, for all $x \ge 0$."""
     import sympy
 
     y = sympy.Symbol("y", positive=True)
     x = y**2 - 1
     return [
         identity(
-            "y - 1 - x/2 + x^2/8 = (y - 1)^3 (y + 3)/8",
+            "$y - 1 - x/2 + x^2/8 = (y - 1)^3 (y + 3)/8$",
             y - 1 - x / 2 + square * x**2 - (y - 1) ** 3 * (y + 3) / 8,
         )
     ]
@@ -967,37 +999,39 @@ _ALGEBRA = (
     _equation(
         "werner.eq10",
         "Theorem 2, equation (10)",
-        "Delta = (1 - p) delta - p delta = (1 - 2p) delta",
+        r"$\Delta = (1 - p) \delta - p \delta = (1 - 2p) \delta$",
         lambda laws: (laws.separation, laws.means[1] - laws.means[0]),
     ),
     _equation(
         "werner.eq11",
         "Theorem 2, equation (11)",
-        "sigma^2 = delta^2 p (1 - p)",
+        r"$\sigma^2 = \delta^2 p (1 - p)$",
         lambda laws: (1, laws.variances[0]),
         lambda laws: (1, laws.variances[1]),
         lambda laws: (1, laws.size**2 * laws.chance * (1 - laws.chance)),
-        note="Both variances about the mean, with delta from (10) and p from (12).",
+        note=r"Both variances about the mean, with $\delta$ from (10) and $p$ from "
+        "(12).",
     ),
     _equation(
         "werner.eq12",
         "Theorem 2, equation (12)",
-        "p = 1/2 - Delta/(2 sqrt(4 sigma^2 + Delta^2)) solves (4 sigma^2 + Delta^2) "
-        "(p - p^2) = sigma^2",
+        r"$p = 1/2 - \Delta/(2 \sqrt{4 \sigma^2 + \Delta^2})$ solves $(4 \sigma^2 + "
+        r"\Delta^2) (p - p^2) = \sigma^2$",
         lambda laws: (1, (4 + laws.separation**2) * (laws.chance - laws.chance**2)),
     ),
     _equation(
         "werner.eq13",
         "Theorem 2, equation (13)",
-        "delta^2 p^2/4 = sigma^2 p^2/(4 p (1 - p)) = sigma^2 p/(4 (1 - p))",
+        r"$\delta^2 p^2/4 = \sigma^2 p^2/(4 p (1 - p)) = \sigma^2 p/(4 (1 - p))$",
         lambda laws: (laws.least_risk, laws.chance / (4 * (1 - laws.chance))),
         note="The next line of the paper is wrong, see werner.thm2.printed.",
     ),
     row(
         id="werner.thm2.printed",
         place="Theorem 2, after equation (13)",
-        text="delta^2 p^2/4 = (sigma^2/4) (sqrt(4 sigma^2 + Delta^2) - Delta)/Delta",
-        preconditions=("sigma, Delta > 0",),
+        text=r"$\delta^2 p^2/4 = (\sigma^2/4) (\sqrt{4 \sigma^2 + \Delta^2} - "
+        r"\Delta)/\Delta$",
+        preconditions=(r"$\sigma$, $\Delta > 0$",),
         expected=Status.VIOLATED,
         fault="printed",
         check=partial(
@@ -1012,59 +1046,64 @@ _ALGEBRA = (
         control={"sides": (_SQUARED,)},
         proof=prove_not_printed,
         proof_control={"printed": False},
-        note="p/(1 - p) = (S - Delta)/(S + Delta): the denominator became Delta, which "
-        "is more than twice too much for every Delta. The control has the right side "
-        "of werner.thm2.printed.corrected.",
+        note=r"$p/(1 - p) = (S - \Delta)/(S + \Delta)$: the denominator became "
+        r"$\Delta$, which is more than twice too much for every $\Delta$. The control "
+        "has the right side of werner.thm2.printed.corrected.",
     ),
     _equation(
         "werner.thm2.printed.corrected",
         "Theorem 2, after equation (13)",
-        "delta^2 p^2/4 = (S - Delta)^2/16 with S = sqrt(4 sigma^2 + Delta^2)",
+        r"$\delta^2 p^2/4 = (S - \Delta)^2/16$ with $S = \sqrt{4 \sigma^2 + "
+        r"\Delta^2}$",
         _SQUARED,
     ),
     row(
         id="werner.thm2.lower",
         place="Theorem 2, last display but one",
-        text="delta^2 p^2/4 >= sigma^4/(4 Delta^2) for Delta^2 >= 2 sigma^2",
-        preconditions=("sigma, Delta > 0 and Delta^2 >= 2 sigma^2",),
+        text=r"$\delta^2 p^2/4 \ge \sigma^4/(4 \Delta^2)$ for $\Delta^2 \ge 2 "
+        r"\sigma^2$",
+        preconditions=(r"$\sigma$, $\Delta > 0$ and $\Delta^2 \ge 2 \sigma^2$",),
         expected=Status.VIOLATED,
         fault="printed",
         check=partial(check_lower, constant=Fraction(1, 4), levels=_LEVELS[4:]),
         control={"constant": Fraction(133, 1000)},
         proof=prove_not_lower,
         proof_control={"constant": Fraction(1, 5)},
-        note="False for every Delta: S - Delta = 4 sigma^2/(S + Delta) < 2 "
-        "sigma^2/Delta. At Delta^2 = 2 sigma^2 it is 0.134 sigma^4/Delta^2. The "
-        "control claims 0.133.",
+        note=r"False for every $\Delta$: $S - \Delta = 4 \sigma^2/(S + \Delta) < 2 "
+        r"\sigma^2/\Delta$. At $\Delta^2 = 2 \sigma^2$ it is $0.134 "
+        r"\sigma^4/\Delta^2$. The control claims 0.133.",
     ),
     row(
         id="werner.thm2.lower.corrected",
         place="Theorem 2, last display but one",
-        text="delta^2 p^2/4 >= sigma^4/(16 Delta^2) for Delta^2 >= sigma^2/2",
-        preconditions=("sigma, Delta > 0 and Delta^2 >= sigma^2/2",),
+        text=r"$\delta^2 p^2/4 \ge \sigma^4/(16 \Delta^2)$ for $\Delta^2 \ge "
+        r"\sigma^2/2$",
+        preconditions=(r"$\sigma$, $\Delta > 0$ and $\Delta^2 \ge \sigma^2/2$",),
         check=partial(check_lower, constant=Fraction(1, 16), levels=_LEVELS[3:]),
         control={"levels": (Fraction(14_095, 10_000),)},
         proof=prove_lower,
         proof_control={"constant": Fraction(1, 15)},
         margins=lambda: (
             Margin(
-                "Delta^2 >= sigma^2/2", float(pair(_LEVELS[3]).separation) ** 2, 0.5
+                r"$\Delta^2 \ge \sigma^2/2$",
+                float(pair(_LEVELS[3]).separation) ** 2,
+                0.5,
             ),
         ),
-        note="Delta^2 >= 2 sigma^2 of the paper is more than enough, and gives 0.134 "
-        "sigma^4/Delta^2. The control has Delta = 0.70003 sigma.",
+        note=r"$\Delta^2 \ge 2 \sigma^2$ of the paper is more than enough, and gives "
+        r"$0.134 \sigma^4/\Delta^2$. The control has $\Delta = 0.70003 \sigma$.",
     ),
     row(
         id="werner.thm2.root",
         place="Theorem 2, after equation (13)",
-        text="sqrt(1 + x) >= 1 + x/2 - x^2/8 for x in [0, 8]",
-        preconditions=("x from 0 to 8",),
+        text=r"$\sqrt{1 + x} \ge 1 + x/2 - x^2/8$ for $x \in [0, 8]$",
+        preconditions=("$x$ from 0 to 8",),
         check=check_root,
         control={"least": -0.5},
         proof=prove_root,
         proof_control={"square": Fraction(1, 9)},
-        note="For all x >= 0: the third derivative is positive. The restriction is not "
-        "needed. The control begins at -0.5.",
+        note=r"For all $x \ge 0$: the third derivative is positive. The restriction "
+        "is not needed. The control begins at $-0.5$.",
     ),
 )
 

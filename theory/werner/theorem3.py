@@ -53,18 +53,18 @@ from theory.werner.failure_modes import gradients_a
 from theory.werner.theorem3_corrected import PRINTED
 
 _PLACE = "Theorem 3, (3)"
-_UNNAMED = "one unnamed constant in <~"
+_UNNAMED = r"one unnamed constant in $\lesssim$"
 _row = partial(row, place=_PLACE)
 _refuted = partial(_row, claimed=_UNNAMED, expected=Status.VIOLATED, fault="printed")
 _QUADRATIC = (
-    "A = D = 0: the losses of the cluster are L x^2/2, the others Delta steeper; noise "
-    "-rho or rho"
+    r"$A = D = 0$: the losses of the cluster are $L x^2/2$, the others $\Delta$ "
+    r"steeper; noise $-\rho$ or $\rho$"
 )
 
 
 _BENIGN = (
     _QUADRATIC,
-    "Delta >= 24 sigma/delta, no malicious clients, l as in Theorem 3",
+    r"$\Delta \ge 24 \sigma/\delta$, no malicious clients, $l$ as in Theorem 3",
 )
 # One batch is all data of a client, which every condition on |B_i| allows.
 _UNITS = tuple(
@@ -104,11 +104,12 @@ def _pair(
     is `relieved`: the power of the level that is missing, and the constant, up to a
     few percent, that then does for all levels."""
     check = partial(check_family, parameter=parameter)
-    power = f"{parameter}^{relieved['relief']:g}"
+    shown = parameter.replace("sigma", r"\sigma")
+    power = rf"${shown}^{{{relieved['relief']:g}}}$"
     after = _row(
         id=f"{name}.corrected",
-        text="avg E|grad f_i|^2 <= C (L F0/T + rho^2/n + rho^3/(delta Delta)), rho = "
-        f"sigma/sqrt(|B|), {claims[1]}",
+        text=r"$\operatorname{avg} E|\nabla f_i|^2 \le C (L F_0/T + \rho^2/n + "
+        rf"\rho^3/(\delta \Delta))$, $\rho = \sigma/\sqrt{{|B|}}$, {claims[1]}",
         preconditions=(*_BENIGN, condition),
         constants={"C": 2.7},
         check=partial(
@@ -120,7 +121,8 @@ def _pair(
     )
     before = _row(
         id=name,
-        text=f"avg E|grad f_i|^2 <~ sqrt((sigma^2/n + sigma^3/Delta)/T) {claims[0]}",
+        text=r"$\operatorname{avg} E|\nabla f_i|^2 \lesssim \sqrt{(\sigma^2/n + "
+        rf"\sigma^3/\Delta)/T}}$ {claims[0]}",
         preconditions=(*_BENIGN, *after.preconditions[2:]),
         claimed=_UNNAMED,
         expected=Status.VIOLATED,
@@ -135,11 +137,12 @@ def _pair(
 
 
 def prove_noiseless(*, power: int = 1) -> list[Step]:
-    """For every constant C. The first of the T squared gradients is G_0^2, so that the
-    left side is at least G_0^2/T, whatever sigma and the steps. With Delta = 50 and
-    beta = 0 the right side is C sqrt((sigma^2/n + sigma^3/50)/T), at most C sigma
-    sqrt((1/n + 1/50)/T) for sigma <= 1: it falls below the left side for sigma <
-    G_0^2/(C sqrt(T (1/n + 1/50))), however small C makes that."""
+    r"""For every constant $C$. The first of the $T$ squared gradients is $G_0^2$, so
+    that the left side is at least $G_0^2/T$, whatever $\sigma$ and the steps. With
+    $\Delta = 50$ and $\beta = 0$ the right side is $C \sqrt{(\sigma^2/n +
+    \sigma^3/50)/T}$, at most $C \sigma \sqrt{(1/n + 1/50)/T}$ for $\sigma \le 1$: it
+    falls below the left side for $\sigma < G_0^2/(C \sqrt{T (1/n + 1/50)})$, however
+    small $C$ makes that."""
     import sympy
 
     sigma, members = sympy.symbols("sigma n", positive=True)
@@ -147,30 +150,32 @@ def prove_noiseless(*, power: int = 1) -> list[Step]:
     left = sigma**2 / members + sigma ** (2 + power) / 50
     return [
         identity(
-            "sigma^2 (1/n + 1/50) - (sigma^2/n + sigma^3/50) = sigma^2 (1 - sigma)/50, "
-            "which is not negative for sigma <= 1",
+            r"$\sigma^2 (1/n + 1/50) - (\sigma^2/n + \sigma^3/50) = \sigma^2 (1 - "
+            r"\sigma)/50$, which is not negative for $\sigma \le 1$",
             most - left - sigma**2 * (1 - sigma) / 50,
         )
     ]
 
 
 def prove_frozen(*, power: int = 2) -> list[Step]:
-    """For every constant C, also one that knows L and F0. On L x^2/2 without noise (
-    sigma is a bound), eta = 1/(L T) <= 1/L leaves gradients G_t = (1 - 1/T)^t G_0, all
-    at least (1 - 1/T)^(T-1) G_0 >= G_0/e: the left side is at least G_0^2/e^2, the
-    right side C sqrt(V/T), which goes to 0. (1 - 1/T)^(T-1) = (1 + 1/m)^(-m) for T = 1
-    + m, and (1 + 1/m)^m <= e as log(1 + u) <= u: its derivative is 1/(1 + u) <= 1."""
+    r"""For every constant $C$, also one that knows $L$ and $F_0$. On $L x^2/2$ without
+    noise ( $\sigma$ is a bound), $\eta = 1/(L T) \le 1/L$ leaves gradients $G_t = (1 -
+    1/T)^t G_0$, all at least $(1 - 1/T)^{T-1} G_0 \ge G_0/e$: the left side is at least
+    $G_0^2/e^2$, the right side $C \sqrt{V/T}$, which goes to 0. $(1 - 1/T)^{T-1} = (1 +
+    1/m)^{-m}$ for $T = 1 + m$, and $(1 + 1/m)^m \le e$ as $\log(1 + u) \le u$: its
+    derivative is $1/(1 + u) \le 1$."""
     import flint
 
     return [
         nonnegative(
-            "d/du (u - log(1 + u)) = u/(1 + u), 1/(1 + u) > 0 for u in [0, 1]",
+            r"$\frac{d}{d u} (u - \log(1 + u)) = u/(1 + u)$, $1/(1 + u) > 0$ for "
+            r"$u \in [0, 1]$",
             lambda u: 1 / (1 + u),
             {"u": (0, 1)},
             strict=True,
         ),
         nonnegative(
-            "e^-2 > 0.135",
+            "$e^{-2} > 0.135$",
             lambda: (-flint.arb(power)).exp() - flint.arb("0.135"),
             {},
             strict=True,
@@ -180,10 +185,14 @@ def prove_frozen(*, power: int = 2) -> list[Step]:
 
 _READING = _row(
     id="werner.thm3.units.reading",
-    text="avg E|grad f_i|^2 <= C sqrt(L F0) sqrt((sigma^2/n + sigma^3/Delta)/T) in "
-    "every unit of the losses",
-    preconditions=(*_BENIGN, "eta = 1/(2 L), T = 100, |B| = m = 64, sigma = G_0/10"),
-    claimed="a constant in <~ that may depend on L and F0",
+    text=r"$\operatorname{avg} E|\nabla f_i|^2 \le C \sqrt{L F_0} "
+    r"\sqrt{(\sigma^2/n + \sigma^3/\Delta)/T}$ in every unit of the losses",
+    preconditions=(
+        *_BENIGN,
+        r"$\eta = 1/(2 L)$, $T = 100$, $|B| = m = 64$, $\sigma = "
+        "G_0/10$",
+    ),
+    claimed=r"a constant in $\lesssim$ that may depend on $L$ and $F_0$",
     constants={"C": 7.7},
     check=partial(
         check_family,
@@ -195,21 +204,21 @@ _READING = _row(
     ),
     control={"bound": printed},
     margins=partial(margins, *(one.cluster for one in _UNITS)),
-    note="The reading of <~ under which werner.thm3.units is no defect; the constant "
-    "then knows the losses. The control has (3) as it is printed.",
+    note=r"The reading of $\lesssim$ under which werner.thm3.units is no defect; the "
+    "constant then knows the losses. The control has (3) as it is printed.",
 )
 _SCALES = (
     *_pair(
         "werner.thm3.units",
         parameter="s",
         levels=(_UNITS, _UNITS),
-        condition="eta = 1/(2 L), T = 100, |B| = m = 64",
+        condition=r"$\eta = 1/(2 L)$, $T = 100$, $|B| = m = 64$",
         claims=("in every unit of the losses", "in every unit of the losses"),
         notes=(
-            "f -> s f, eta -> eta/s leaves the path as it is: the left side gets s^2, "
-            "the right side s. A matter of reading: where <~ may hide L and F0 it is "
-            "no defect (werner.thm3.units.reading).",
-            "The control has sqrt(L F0)/T, which has the units of (3).",
+            r"$f \to s f$, $\eta \to \eta/s$ leaves the path as it is: the left side "
+            r"gets $s^2$, the right side $s$. A matter of reading: where $\lesssim$ "
+            "may hide $L$ and $F_0$ it is no defect (werner.thm3.units.reading).",
+            r"The control has $\sqrt{L F_0}/T$, which has the units of (3).",
         ),
         control={"bound": partial(corrected, power=0.5)},
         relieved={"relief": 1.0, "constant": 54.0, "least": 53.0},
@@ -221,12 +230,12 @@ _SCALES = (
         "werner.thm3.noiseless",
         parameter="1/sigma",
         levels=(_NOISELESS, _NOISELESS),
-        condition="eta = 1/(2 L), T = 100, |B| = m = 64",
-        claims=("for every sigma <~ delta Delta", "for every sigma <~ delta Delta"),
+        condition=r"$\eta = 1/(2 L)$, $T = 100$, $|B| = m = 64$",
+        claims=(r"for every $\sigma \lesssim \delta \Delta$",) * 2,
         notes=(
             "The first of the T gradients is the start's, whatever sigma: constants "
             "that know L and F0 do not help.",
-            "The control has L F0/T^2 for L F0/T.",
+            "The control has $L F_0/T^2$ for $L F_0/T$.",
         ),
         control={"bound": partial(corrected, share=0.01)},
         relieved={"relief": 1.0, "constant": 6.6, "least": 6.3},
@@ -238,12 +247,12 @@ _SCALES = (
         "werner.thm3.step",
         parameter="T",
         levels=(_FROZEN, _MOVING),
-        condition="|B| = max(1, V T)",
-        claims=("for every step size eta <= 1/L", "for eta = 1/(2 L)"),
+        condition=r"$|B| = \max(1, V T)$",
+        claims=(r"for every step size $\eta \le 1/L$", r"for $\eta = 1/(2 L)$"),
         notes=(
-            "With eta = 1/(L T) the gradient keeps a third of its length for all "
-            "rounds, so that even constants that know L and F0 do not help.",
-            "The control has eta = 1/(L T).",
+            r"With $\eta = 1/(L T)$ the gradient keeps a third of its length for all "
+            "rounds, so that even constants that know $L$ and $F_0$ do not help.",
+            r"The control has $\eta = 1/(L T)$.",
         ),
         control={"levels": _FROZEN},
         relieved={"relief": 0.5, "constant": 1760.0, "least": 1720.0},
@@ -330,23 +339,25 @@ def check_start(
         name,
         [exactly("n", members, np.array(ratios), members=members)],
         **judged,
-        detail=f"gradients {reach:g} tau off with probability (sigma/s)^2",
+        detail=rf"gradients ${reach:g} \tau$ off with probability $(\sigma/s)^2$",
     )
 
 
 _attacked: dict[str, Any] = {
     "preconditions": (
         _QUADRATIC,
-        "Delta = 24 sigma/delta, beta = delta/12, bad clients on the edge of the ball",
-        "x_0 = x*, eta = 1/(2 L), |B| = V T, l as in Theorem 3",
+        r"$\Delta = 24 \sigma/\delta$, $\beta = \delta/12$, bad clients on the edge "
+        "of the ball",
+        r"$x_0 = x^*$, $\eta = 1/(2 L)$, $|B| = V T$, $l$ as in Theorem 3",
     ),
     "margins": partial(margins, _ATTACKED),
 }
 _started: dict[str, Any] = {
     "preconditions": (
         _QUADRATIC,
-        "Delta >= 24 sigma/delta, no malicious clients, tau and l as in Theorem 3",
-        "x_0 = x*, eta = 1/(2 L), |B| = 1 = V T",
+        r"$\Delta \ge 24 \sigma/\delta$, no malicious clients, $\tau$ and $l$ as in "
+        "Theorem 3",
+        r"$x_0 = x^*$, $\eta = 1/(2 L)$, $|B| = 1 = V T$",
     ),
     "margins": partial(margins, *_CLUSTERS),
 }
@@ -354,8 +365,9 @@ _started: dict[str, Any] = {
 _CLIPPING = (
     _refuted(
         id="werner.thm3.radius",
-        text="with tau = sqrt(delta sigma Delta): avg E|grad f_i|^2 <~ sqrt((sigma^2/n "
-        "+ sigma^3/Delta + beta sigma Delta)/T)",
+        text=r"with $\tau = \sqrt{\delta \sigma \Delta}$: $\operatorname{avg} "
+        r"E|\nabla f_i|^2 \lesssim \sqrt{(\sigma^2/n + \sigma^3/\Delta + \beta "
+        r"\sigma \Delta)/T}$",
         check=partial(
             check_family,
             parameter="T",
@@ -364,16 +376,17 @@ _CLIPPING = (
             constant=math.inf,
         ),
         control={"relief": 0.5, "constant": 0.65, "least": 0.57},
-        note="The floor beta^2 sigma Delta/delta does not know of batches. The proof "
-        "has rho for sigma. The control allows sqrt(T) more, with a constant between "
-        "0.57 and 0.65.",
+        note=r"The floor $\beta^2 \sigma \Delta/\delta$ does not know of batches. The "
+        r"proof has $\rho$ for $\sigma$. The control allows $\sqrt{T}$ more, with a "
+        "constant between 0.57 and 0.65.",
         **_attacked,
     ),
     _row(
         id="werner.thm3.radius.corrected",
-        text="with tau = sqrt(delta rho Delta), rho = sigma/sqrt(|B|): avg E|grad "
-        "f_i|^2 <= C sqrt((sigma^2/n + sigma^3/Delta + beta sigma Delta)/T) from x_0 "
-        "= x*, and no C below 0.074 does",
+        text=r"with $\tau = \sqrt{\delta \rho \Delta}$, $\rho = "
+        r"\sigma/\sqrt{|B|}$: $\operatorname{avg} E|\nabla f_i|^2 \le C "
+        r"\sqrt{(\sigma^2/n + \sigma^3/\Delta + \beta \sigma \Delta)/T}$ from $x_0 "
+        "= x^*$, and no $C$ below 0.074 does",
         constants={"C": 0.082},
         check=partial(
             check_family,
@@ -384,31 +397,33 @@ _CLIPPING = (
             least=0.074,
         ),
         control={"levels": _STATED},
-        note="From elsewhere L F0/T is needed too. The control has the radius of the "
-        "statement.",
+        note="From elsewhere $L F_0/T$ is needed too. The control has the radius of "
+        "the statement.",
         **_attacked,
     ),
     _refuted(
         id="werner.thm3.start",
-        text="from v_0 = g_i: avg E|grad f_i|^2 <~ sqrt((sigma^2/n + sigma^3/Delta)/T)",
+        text=r"from $v_0 = g_i$: $\operatorname{avg} E|\nabla f_i|^2 \lesssim "
+        r"\sqrt{(\sigma^2/n + \sigma^3/\Delta)/T}$",
         check=partial(check_start, reach=1.001, constant=math.inf),
         control={"relief": 1.0, "constant": 5.5, "least": 4.9},
         note="There is no gain from the cluster at all: the left side stays "
-        "sigma^2/3. The control allows n more, with a constant between 4.9 and 5.5.",
+        r"$\sigma^2/3$. The control allows $n$ more, with a constant between 4.9 and "
+        "5.5.",
         **_started,
     ),
     _row(
         id="werner.thm3.start.corrected",
-        text="from v_0 = g_i with |g_j - grad f_j| <= tau/2 for all j: avg "
-        "E|grad f_i|^2 <= C (L F0/T + rho^2/n + rho^3/(delta Delta)), and no C below "
-        "0.15 does",
+        text=r"from $v_0 = g_i$ with $|g_j - \nabla f_j| \le \tau/2$ for all $j$: "
+        r"$\operatorname{avg} E|\nabla f_i|^2 \le C (L F_0/T + \rho^2/n + "
+        r"\rho^3/(\delta \Delta))$, and no $C$ below 0.15 does",
         constants={"C": 0.18},
         check=partial(
             check_start, reach=0.49, repaired=True, constant=0.18, least=0.15
         ),
         control={"reach": 1.001},
-        note="From x_0 = x*. Bounded noise, or a bounded fourth moment. The control "
-        "has gradients 1.001 tau off.",
+        note="From $x_0 = x^*$. Bounded noise, or a bounded fourth moment. The "
+        r"control has gradients $1.001 \tau$ off.",
         **_started,
     ),
 )
@@ -562,14 +577,14 @@ def _margins(runs: tuple[Plane, ...], power: int) -> tuple[Margin, ...]:
     """Conditions on Delta and on beta, which is to be at most delta/(12 A^`power`)."""
     worst = max(runs, key=lambda run: run.similarity**4 / run.share)
     need = 24 * max(1.0, worst.similarity**4) * _NOISE / worst.share
-    far = "werner.thm3: Delta >= 24 max(1, A^4) sigma/delta, D = 0"
+    far = r"werner.thm3: $\Delta \ge 24 \max(1, A^4) \sigma/\delta$, $D = 0$"
     found = [Margin(far, _SEPARATION, need)]
     attacked = [run for run in runs if run.attacked]
     if attacked:
         most = max(attacked, key=lambda run: run.beta * run.similarity**power)
         limit = most.share / (12 * max(1.0, most.similarity**power))
-        said = f"delta/(12 max(1, A^{power}))" if power else "delta/12"
-        few = f"werner.thm3: beta <= {said}"
+        said = rf"(12 \max(1, A^{{{power}}}))" if power else "12"
+        few = rf"werner.thm3: $\beta \le \delta/{said}$"
         # Equal but for the rounding of shares.
         found.append(Margin(few, most.beta * (1 - 1e-12), limit, at_least=False))
     return tuple(found)
@@ -588,8 +603,9 @@ def _captured(
     """The row with the radius of the proof, that with the statement's, and the
     corrected one; how the last two are judged."""
     shared = (
-        "D = 0: gradients of different clusters are Delta apart everywhere",
-        "no noise; sigma = Delta/10,000 is a bound; eta = 1/(2 L), l as in Theorem 3",
+        r"$D = 0$: gradients of different clusters are $\Delta$ apart everywhere",
+        r"no noise; $\sigma = \Delta/10{,}000$ is a bound; $\eta = 1/(2 L)$, $l$ as "
+        "in Theorem 3",
     )
     holds = partial(_row, preconditions=shared)
     return (
@@ -647,20 +663,23 @@ _CAPTURE = (
     *_captured(
         "werner.thm3.capture",
         texts=(
-            "with tau^2 = C (c^2 + A^4 |grad fbar|^2 + delta rho Delta): avg |grad "
-            "f_i|^2 <~ sqrt(max(1, A^2) (sigma^2/n + sigma^3/Delta)/T)",
-            "with tau^2 = C (c^2 + delta rho Delta), A = 2: avg |grad f_i|^2 <= C (L "
-            "(F0 + A^2 Fbar0)/T + max(1, A^2) (rho^2/n + rho^3/(delta Delta)))",
-            "with tau^2 = C (c^2 + A^4 |grad fbar|^2 + delta rho Delta) and A^2 <= "
-            "delta: avg |grad f_i|^2 <= C (L (F0 + A^2 Fbar0)/T + max(1, A^2) (rho^2/n "
-            "+ rho^3/(delta Delta)))",
+            r"with $\tau^2 = C (c^2 + A^4 |\nabla\bar f|^2 + \delta \rho \Delta)$: "
+            r"$\operatorname{avg} |\nabla f_i|^2 \lesssim \sqrt{\max(1, A^2) "
+            r"(\sigma^2/n + \sigma^3/\Delta)/T}$",
+            r"with $\tau^2 = C (c^2 + \delta \rho \Delta)$, $A = 2$: "
+            r"$\operatorname{avg} |\nabla f_i|^2 \le C (L (F_0 + A^2 \bar F_0)/T + "
+            r"\max(1, A^2) (\rho^2/n + \rho^3/(\delta \Delta)))$",
+            r"with $\tau^2 = C (c^2 + A^4 |\nabla\bar f|^2 + \delta \rho \Delta)$ and "
+            r"$A^2 \le \delta$: $\operatorname{avg} |\nabla f_i|^2 \le C (L (F_0 + "
+            r"A^2 \bar F_0)/T + \max(1, A^2) (\rho^2/n + \rho^3/(\delta \Delta)))$",
         ),
         notes=(
-            "A = 2, C = 1 and 4: the ball captures three quarters of all clients, "
-            "whose gradients point the other way, and the client ends at x = 1.5 R.",
-            "C = 1 and 4: x goes to 0 as if nobody else was there.",
-            "A = 0.1 to 0.5 <= sqrt(delta). Proved for A l <= 1/16 only, see "
-            "werner.thm3.corrected.",
+            "$A = 2$, $C = 1$ and 4: the ball captures three quarters of all "
+            "clients, whose gradients point the other way, and the client ends at $x "
+            "= 1.5 R$.",
+            "$C = 1$ and 4: $x$ goes to 0 as if nobody else was there.",
+            r"$A = 0.1$ to $0.5 \le \sqrt{\delta}$. Proved for $A l \le 1/16$ only, "
+            "see werner.thm3.corrected.",
         ),
         runs=(_TWO, tuple(run._replace(grows=False) for run in _TWO), _ALIKE),
         power=0,
@@ -670,22 +689,26 @@ _CAPTURE = (
     *_captured(
         "werner.thm3.malicious",
         texts=(
-            "with tau^2 = c^2 + A^4 |grad fbar|^2 + delta rho Delta and beta <= "
-            "delta/12: avg |grad f_i|^2 <~ sqrt(max(1, A^2) (sigma^2/n + "
-            "sigma^3/Delta + beta sigma Delta)/T)",
-            "with tau^2 = c^2 + delta rho Delta, A = 4 and beta <= delta/12: avg |grad "
-            "f_i|^2 <= C (L (F0 + A^2 Fbar0)/T + max(1, A^2) (rho^2/n + rho^3/(delta "
-            "Delta) + beta^2 rho Delta/delta))",
-            "with tau^2 = c^2 + A^4 |grad fbar|^2 + delta rho Delta and beta <= "
-            "delta/(12 max(1, A^4)): avg |grad f_i|^2 <= C (L (F0 + A^2 Fbar0)/T + "
-            "max(1, A^2) (rho^2/n + rho^3/(delta Delta) + beta^2 rho Delta/delta))",
+            r"with $\tau^2 = c^2 + A^4 |\nabla\bar f|^2 + \delta \rho \Delta$ and "
+            r"$\beta \le \delta/12$: $\operatorname{avg} |\nabla f_i|^2 \lesssim "
+            r"\sqrt{\max(1, A^2) (\sigma^2/n + \sigma^3/\Delta + \beta \sigma "
+            r"\Delta)/T}$",
+            r"with $\tau^2 = c^2 + \delta \rho \Delta$, $A = 4$ and $\beta \le "
+            r"\delta/12$: $\operatorname{avg} |\nabla f_i|^2 \le C (L (F_0 + A^2 "
+            r"\bar F_0)/T + \max(1, A^2) (\rho^2/n + \rho^3/(\delta \Delta) + \beta^2 "
+            r"\rho \Delta/\delta))$",
+            r"with $\tau^2 = c^2 + A^4 |\nabla\bar f|^2 + \delta \rho \Delta$ and "
+            r"$\beta \le \delta/(12 \max(1, A^4))$: $\operatorname{avg} |\nabla "
+            r"f_i|^2 \le C (L (F_0 + A^2 \bar F_0)/T + \max(1, A^2) (\rho^2/n + "
+            r"\rho^3/(\delta \Delta) + \beta^2 \rho \Delta/\delta))$",
         ),
         notes=(
-            "A = 4: the bad clients, one in 13, pull harder than the gradient, beta "
-            "A^2 > delta, and the client runs uphill. No other cluster is there.",
+            "$A = 4$: the bad clients, one in 13, pull harder than the gradient, "
+            r"$\beta A^2 > \delta$, and the client runs uphill. No other cluster is "
+            "there.",
             "The pull of bad clients does not grow with the gradient.",
-            "A = 1, 2 and 4. beta A^2 <= delta/12 would do here; A^4 is what the proof "
-            "asks for.",
+            r"$A = 1$, 2 and 4. $\beta A^2 \le \delta/12$ would do here; $A^4$ is "
+            "what the proof asks for.",
         ),
         runs=(_PUSHED, tuple(run._replace(grows=False) for run in _PUSHED), _FEW),
         power=4,
@@ -744,18 +767,20 @@ def check_saddle(_: Preset, name: str, *, radius: float = 0.0) -> Verdict:
         rounding=1e-12,
         grade=Grade.EXACT,
         coordinates={"quantity": np.array(["gradient", "height"])},
-        detail=f"after {rounds} rounds x_2 = {place:.6g}, f_2 - min f_2 = {height:.6g}",
+        detail=rf"after {rounds} rounds $x_2 = {place:.6g}$, $f_2 - \min f_2 = "
+        f"{height:.6g}$",
     )
 
 
 _THEOREM = (
     _row(
         id="werner.thm3",
-        text="avg E|grad f_i|^2 <~ sqrt(max(1, A^2) (sigma^2/n + sigma^3/Delta + beta "
-        "sigma Delta)/T)",
+        text=r"$\operatorname{avg} E|\nabla f_i|^2 \lesssim \sqrt{\max(1, A^2) "
+        r"(\sigma^2/n + \sigma^3/\Delta + \beta \sigma \Delta)/T}$",
         preconditions=(
-            "Assumptions 4 to 7, Delta >= 24 max(1, A^4) sigma/delta, D = 0",
-            "beta <= delta/12, eta <= 1/L, |B|, tau and l as in the theorem",
+            r"Assumptions 4 to 7, $\Delta \ge 24 \max(1, A^4) \sigma/\delta$, $D = 0$",
+            r"$\beta \le \delta/12$, $\eta \le 1/L$, $|B|$, $\tau$ and $l$ as in the "
+            "theorem",
         ),
         claimed=_UNNAMED,
         expected=Status.VIOLATED,
@@ -763,25 +788,26 @@ _THEOREM = (
         check=check_printed,
         control={"side": "true"},
         evaluation=PRINTED,
-        note="False as printed in four ways, one row each: noiseless, step, radius and "
-        "start. That units do not fit (units) is a defect only if <~ may not hide L "
-        "and F0; captured and malicious clients (capture, malicious) are ones only "
-        "with the radius of the proof. What is true: werner.thm3.corrected. The "
-        "control has the true claims of the four rows at the same points.",
+        note="False as printed in four ways, one row each: noiseless, step, radius "
+        r"and start. That units do not fit (units) is a defect only if $\lesssim$ may "
+        "not hide $L$ and $F_0$; captured and malicious clients (capture, malicious) "
+        "are ones only with the radius of the proof. What is true: "
+        "werner.thm3.corrected. The control has the true claims of the four rows at "
+        "the same points.",
     ),
     row(
         id="werner.thm3.saddle",
         place="Theorem 3, (3); Example 1a",
-        text="client 2 of Example 1a stays at the saddle x = 1 with grad f_2 = 0, as "
-        "(3) allows, and f_2 - min f_2 = 1",
+        text=r"client 2 of Example 1a stays at the saddle $x = 1$ with $\nabla f_2 = "
+        r"0$, as (3) allows, and $f_2 - \min f_2 = 1$",
         preconditions=(
-            "sigma = 0, hence tau = sqrt(delta sigma Delta) = 0",
-            "x_0 = 3/2",
+            r"$\sigma = 0$, hence $\tau = \sqrt{\delta \sigma \Delta} = 0$",
+            "$x_0 = 3/2$",
         ),
         check=check_saddle,
         control={"radius": 0.5},
-        note="(3) speaks of gradients alone: no contradiction, but no minimum either. "
-        "The control has tau = 1/(2 eta), which leads client 2 to 0.",
+        note="(3) speaks of gradients alone: no contradiction, but no minimum "
+        r"either. The control has $\tau = 1/(2 \eta)$, which leads client 2 to 0.",
     ),
 )
 

@@ -48,31 +48,32 @@ _ROUNDING = 1e-9  # of numbers of order one and their sums over rounds
 
 
 def prove_alike(*, first: Fraction | int = 2, noise: Fraction | int = 2) -> list[Step]:
-    """Theorem 3' for A = 0: avg E|grad f|^2 <= 2 F0/(eta T) + 2 (rho^2/n + rho^3/(delta
-    Delta) + beta^2 rho Delta/delta).
+    r"""Theorem 3' for $A = 0$: $\operatorname{avg} E|\nabla f|^2 \le 2 F_0/(\eta T) + 2
+    (\rho^2/n + \rho^3/(\delta \Delta) + \beta^2 \rho \Delta/\delta)$.
 
-    Given x = x_{t-1} let h = grad f_i(x), the same for all of the cluster, z_j = h +
-    xi_j with |xi_j| <= r = tau/4, m their mean, v_0 = z_i.
+    Given $x = x_{t-1}$ let $h = \nabla f_i(x)$, the same for all of the cluster, $z_j =
+    h + \xi_j$ with $|\xi_j| \le r = \tau/4$, $m$ their mean, $v_0 = z_i$.
 
-    (a) Nobody of the cluster ever leaves the ball, and no stranger enters it: if |v -
-    m| <= tau/2, then |z_j - v| <= 2 r + tau/2 = tau, and a stranger is at least Delta -
-    r - r - tau/2 = Delta - tau from v, which is above tau as tau^2 = delta rho Delta <=
-    (delta Delta)^2/24 < (Delta/2)^2. Then a round takes v to v + delta (m - v) + w, |w|
-    <= beta tau, so that |v' - m| <= (1 - delta) |v - m| + beta tau <= tau/2 for beta <=
-    delta/2; and |v_0 - m| <= 2 r = tau/2.
-    (b) So v_l = m + k (z_i - m) + b, k = (1 - delta)^l, |b| <= (beta/delta) tau.
-    (c) m + k (z_i - m) - h is a sum of independent xi_j whose squared weights add up to
-    1/n + k^2 (1 - 1/n), hence E_x|v_l - h|^2 <= 2 rho^2 (1/n + k^2) + 2 (beta/delta)^2
-    tau^2, by (x + y)^2 <= 2 x^2 + 2 y^2.
-    (d) k <= (1 - delta/2)^(2 l) <= (rho/Delta)^2, and k^2 rho^2 <= rho^3/(delta Delta).
-    (e) Descent: f(x - eta v) <= f(x) - eta <h, v> + L eta^2/2 |v|^2 = f(x) + eta/2 |v -
-    h|^2 - eta/2 |h|^2 - eta/2 (1 - L eta) |v|^2; the sum over t, with F0 = f(x_0) -
-    f(x_T) + rest, rest >= 0, gives avg|h|^2 <= 2 (f(x_0) - f(x_T))/(eta T) + avg|v -
-    h|^2.
-    (f) With (c) for the last mean, k^2 rho^2 = rho^3/(delta Delta) - less by (d) and
-    tau^2 = delta rho Delta, the claim less this bound, `first` and `noise` for 2 and 2,
-    has no negative term.
-    (g) 2 F0 is needed: f = L x^2/2, no noise, T = 1, eta = 1/L has |h|^2 = (L x)^2.
+    (a) Nobody of the cluster ever leaves the ball, and no stranger enters it: if $|v -
+    m| \le \tau/2$, then $|z_j - v| \le 2 r + \tau/2 = \tau$, and a stranger is at least
+    $\Delta - r - r - \tau/2 = \Delta - \tau$ from $v$, which is above $\tau$ as $\tau^2
+    = \delta \rho \Delta \le (\delta \Delta)^2/24 < (\Delta/2)^2$. Then a round takes
+    $v$ to $v + \delta (m - v) + w$, $|w| \le \beta \tau$, so that $|v' - m| \le (1 -
+    \delta) |v - m| + \beta \tau \le \tau/2$ for $\beta \le \delta/2$; and $|v_0 - m|
+    \le 2 r = \tau/2$. (b) So $v_l = m + k (z_i - m) + b$, $k = (1 - \delta)^l$, $|b|
+    \le (\beta/\delta) \tau$. (c) $m + k (z_i - m) - h$ is a sum of independent $\xi_j$
+    whose squared weights add up to $1/n + k^2 (1 - 1/n)$, hence $E_x|v_l - h|^2 \le 2
+    \rho^2 (1/n + k^2) + 2 (\beta/\delta)^2 \tau^2$, by $(x + y)^2 \le 2 x^2 + 2 y^2$.
+    (d) $k \le (1 - \delta/2)^{2 l} \le (\rho/\Delta)^2$, and $k^2 \rho^2 \le
+    \rho^3/(\delta \Delta)$. (e) Descent: $f(x - \eta v) \le f(x) - \eta \langle h, v
+    \rangle + L \frac{\eta^2}{2} |v|^2 = f(x) + \frac{\eta}{2} |v - h|^2 -
+    \frac{\eta}{2} |h|^2 - \frac{\eta}{2} (1 - L \eta) |v|^2$; the sum over $t$, with
+    $F_0 = f(x_0) - f(x_T) + \text{rest}$, $\text{rest} \ge 0$, gives
+    $\operatorname{avg} |h|^2 \le 2 (f(x_0) - f(x_T))/(\eta T) + \operatorname{avg} |v -
+    h|^2$. (f) With (c) for the last mean, $k^2 \rho^2 = \rho^3/(\delta \Delta) -
+    \text{less}$ by (d) and $\tau^2 = \delta \rho \Delta$, the claim less this bound,
+    `first` and `noise` for 2 and 2, has no negative term. (g) $2 F_0$ is needed: $f = L
+    x^2/2$, no noise, $T = 1$, $\eta = 1/L$ has $|h|^2 = (L x)^2$.
     """
     import flint
     import sympy
@@ -93,50 +94,52 @@ def prove_alike(*, first: Fraction | int = 2, noise: Fraction | int = 2) -> list
     tau = Fraction(1)
     own = 2 * tau / 4 + tau / 2
     return [
-        exactly("(a) 2 tau/4 + tau/2 <= tau", own <= tau),
+        exactly(r"(a) $2 \tau/4 + \tau/2 \le \tau$", own <= tau),
         nonnegative(
-            "(a) Delta - tau > tau for tau^2 <= (delta Delta)^2/24",
+            r"(a) $\Delta - \tau > \tau$ for $\tau^2 \le (\delta \Delta)^2/24$",
             lambda share: 1 - 2 * share / flint.arb(24).sqrt(),
             {"share": (0, 1)},
             strict=True,
         ),
         identity(
-            "(a) (1 - delta) tau/2 + (delta/2) tau = tau/2",
+            r"(a) $(1 - \delta) \tau/2 + (\delta/2) \tau = \tau/2$",
             (1 - delta) * x / 2 + delta / 2 * x - x / 2,
         ),
         identity(
-            "(b) (1 - delta) beta tau/delta + beta tau = beta tau/delta",
+            r"(b) $(1 - \delta) \beta \tau/\delta + \beta \tau = \beta \tau/\delta$",
             (1 - delta) * y * x / delta + y * x - y * x / delta,
         ),
         identity(
-            "(c) ((1 - k)/n + k)^2 + (n - 1) ((1 - k)/n)^2 = 1/n + k^2 (1 - 1/n)",
+            "(c) $((1 - k)/n + k)^2 + (n - 1) ((1 - k)/n)^2 = 1/n + k^2 (1 - 1/n)$",
             ((1 - k) / n + k) ** 2
             + (n - 1) * ((1 - k) / n) ** 2
             - (1 / n + k**2 * (1 - 1 / n)),
         ),
         identity(
-            "(c) 2 x^2 + 2 y^2 - (x + y)^2 = (x - y)^2",
+            "(c) $2 x^2 + 2 y^2 - (x + y)^2 = (x - y)^2$",
             2 * x**2 + 2 * y**2 - (x + y) ** 2 - (x - y) ** 2,
         ),
         identity(
-            "(d) (1 - delta/2)^2 - (1 - delta) = delta^2/4 >= 0",
+            r"(d) $(1 - \delta/2)^2 - (1 - \delta) = \delta^2/4 \ge 0$",
             (1 - delta / 2) ** 2 - (1 - delta) - delta**2 / 4,
         ),
         nonnegative(
-            "(d) delta (rho/Delta)^3 <= 1 for rho/Delta <= delta/24",
+            r"(d) $\delta (\rho/\Delta)^3 \le 1$ for $\rho/\Delta \le \delta/24$",
             lambda share, part: 1 - share * (share * part / 24) ** 3,
             {"share": (0, 1), "part": (0, 1)},
         ),
         identity(
-            "(e) -eta <h, v> + L eta^2/2 |v|^2 = eta/2 |v - h|^2 - eta/2 |h|^2 - "
-            "eta/2 (1 - L eta) |v|^2",
+            r"(e) $-\eta \langle h, v \rangle + L \frac{\eta^2}{2} |v|^2 = "
+            r"\frac{\eta}{2} |v - h|^2 - \frac{\eta}{2} |h|^2 - "
+            r"\frac{\eta}{2} (1 - L \eta) |v|^2$",
             -eta * inner
             + smooth * eta**2 / 2 * x
             - eta / 2 * (apart - y - (1 - smooth * eta) * x),
         ),
         no_negative_term("(f) the claim less the bound of (e)", claimed - shown),
         identity(
-            "(g) (L x)^2 = first F0/(eta T) at eta = 1/L, T = 1",
+            r"(g) $(L x)^2 = \text{first} \cdot F_0/(\eta T)$ at $\eta = 1/L$, $T = "
+            "1$",
             (smooth * x) ** 2 - first * (smooth * x**2 / 2) * smooth,
         ),
     ]
@@ -145,26 +148,28 @@ def prove_alike(*, first: Fraction | int = 2, noise: Fraction | int = 2) -> list
 def prove_corrected(
     *, first: Fraction | int = 4, noise: Fraction | int = 8, edge: int = 12
 ) -> list[Step]:
-    """Theorem 3' for A l <= 1/16: avg E|grad f_i|^2 <= 4 F0/(eta T) + 8 (rho^2/n +
-    rho^3/(delta Delta) + beta^2 rho Delta/delta).
+    r"""Theorem 3' for $A l \le 1/16$: $\operatorname{avg} E|\nabla f_i|^2 \le 4
+    F_0/(\eta T) + 8 (\rho^2/n + \rho^3/(\delta \Delta) + \beta^2 \rho \Delta/\delta)$.
 
-    As for A = 0, with gradients h_j of the cluster at most a = A |hbar| from their mean
-    hbar, z_j = h_j + xi_j, |xi_j| <= r = tau_0/4, tau = tau_0 + 4 a, tau_0^2 = delta
-    rho Delta <= (delta Delta)^2/24, m the mean of z_j.
+    As for $A = 0$, with gradients $h_j$ of the cluster at most $a = A |\bar h|$ from
+    their mean $\bar h$, $z_j = h_j + \xi_j$, $|\xi_j| \le r = \tau_0/4$, $\tau = \tau_0
+    + 4 a$, $\tau_0^2 = \delta \rho \Delta \le (\delta \Delta)^2/24$, $m$ the mean of
+    $z_j$.
 
-    (a) Near, a <= Delta/12: while |v - m| <= tau/2, |z_j - v| <= a + 2 r + tau/2 <= tau
-    as 2 a + 4 r <= tau, a stranger is at least Delta - a - r - r - tau/2 = Delta - 3 a
-    - tau_0 from v, which is above tau_0 + 4 a; |v_0 - m| <= a + 2 r <= tau/2, and
-    rounds keep |v - m| <= tau/2 for beta <= delta/2. So v_l = m + k (z_i - m) + b with
-    |b| <= (beta/delta) tau, and in the mean square over xi, given x,
-    |v_l - h_i| <= a + 4 a/2 + N = 3 a + N, N = rho sqrt(1/n + k^2) + (beta/delta)
-    tau_0.
-    (b) Far, a > Delta/12: a round moves v by at most tau, |v_l - h_i| <= r + l tau with
-    tau_0 <= Delta/sqrt(24) < 12 a/sqrt(24), so that it is below 7.1 l a.
-    (c) |hbar| <= |h_i|/(1 - A), A l <= 1/16 and A <= 1/16 give 7.1 l a <= (7.1/15)
-    |h_i|, and E_x|v_l - h_i|^2 <= 2 (7.1/15)^2 |h_i|^2 + 2 N^2.
-    (d) N^2 <= 2 (rho^2/n + rho^3/(delta Delta) + beta^2 rho Delta/delta) as for A = 0.
-    (e) Descent: (1 - 2 (7.1/15)^2) avg E|h_i|^2 <= 2 F0/(eta T) + 2 avg N^2.
+    (a) Near, $a \le \Delta/12$: while $|v - m| \le \tau/2$, $|z_j - v| \le a + 2 r +
+    \tau/2 \le \tau$ as $2 a + 4 r \le \tau$, a stranger is at least $\Delta - a - r - r
+    - \tau/2 = \Delta - 3 a - \tau_0$ from $v$, which is above $\tau_0 + 4 a$; $|v_0 -
+    m| \le a + 2 r \le \tau/2$, and rounds keep $|v - m| \le \tau/2$ for $\beta \le
+    \delta/2$. So $v_l = m + k (z_i - m) + b$ with $|b| \le (\beta/\delta) \tau$, and in
+    the mean square over $\xi$, given $x$, $|v_l - h_i| \le a + 4 a/2 + N = 3 a + N$, $N
+    = \rho \sqrt{1/n + k^2} + (\beta/\delta) \tau_0$. (b) Far, $a > \Delta/12$: a round
+    moves $v$ by at most $\tau$, $|v_l - h_i| \le r + l \tau$ with $\tau_0 \le
+    \Delta/\sqrt{24} < 12 a/\sqrt{24}$, so that it is below $7.1 l a$. (c) $|\bar h| \le
+    |h_i|/(1 - A)$, $A l \le 1/16$ and $A \le 1/16$ give $7.1 l a \le (7.1/15) |h_i|$,
+    and $E_x|v_l - h_i|^2 \le 2 (7.1/15)^2 |h_i|^2 + 2 N^2$. (d) $N^2 \le 2 (\rho^2/n +
+    \rho^3/(\delta \Delta) + \beta^2 \rho \Delta/\delta)$ as for $A = 0$. (e) Descent:
+    $(1 - 2 (7.1/15)^2) \operatorname{avg} E|h_i|^2 \le 2 F_0/(\eta T) + 2
+    \operatorname{avg} N^2$.
     """
     import flint
 
@@ -172,26 +177,29 @@ def prove_corrected(
     return [
         *prove_alike(),
         nonnegative(
-            "(a) Delta - 3 a - tau_0 > tau_0 + 4 a for a <= Delta/12",
+            r"(a) $\Delta - 3 a - \tau_0 > \tau_0 + 4$ a for $a \le \Delta/12$",
             lambda share: (
                 1 - flint.arb(7) / edge * share - 2 / flint.arb(24).sqrt() * share
             ),
             {"share": (0, 1)},
             strict=True,
         ),
-        exactly("(a) 1 + 4 beta/delta <= 3", 1 + 4 * Fraction(1, 2) <= 3),
+        exactly(r"(a) $1 + 4 \beta/\delta \le 3$", 1 + 4 * Fraction(1, 2) <= 3),
         nonnegative(
-            "(b) (1/4 + l) 12/sqrt(24) + 4 l <= 7.1 l for l >= 1, inverse = 1/l",
+            r"(b) $(1/4 + l) \cdot 12/\sqrt{24} + 4 l \le 7.1 l$ for $l \ge 1$, "
+            "inverse $= 1/l$",
             lambda inverse: (
                 flint.arb("7.1") - 4 - (inverse / 4 + 1) * 12 / flint.arb(24).sqrt()
             ),
             {"inverse": (0, 1)},
         ),
-        exactly("(b) 3 a <= 7.1 l a", Fraction(71, 10) >= 3),
+        exactly(r"(b) $3 a \le 7.1 l a$", Fraction(71, 10) >= 3),
         exactly(
-            f"(e) 2/(1 - 2 (7.1/15)^2) <= {first}", first * kept >= 2, f"{float(kept)}"
+            rf"(e) $2/(1 - 2 (7.1/15)^2) \le {first}$",
+            first * kept >= 2,
+            f"{float(kept)}",
         ),
-        exactly(f"(e) 2 2/(1 - 2 (7.1/15)^2) <= {noise}", noise * kept >= 4),
+        exactly(rf"(e) $2 \cdot 2/(1 - 2 (7.1/15)^2) \le {noise}$", noise * kept >= 4),
     ]
 
 
@@ -346,7 +354,7 @@ def check_alike(
         grade=Grade.EXACT,
         detail="alone: " + ", ".join(label for _, label, _ in found),
     )
-    bound = _judged(name, points, first, noise, "A = 0")
+    bound = _judged(name, points, first, noise, "$A = 0$")
     tight = _judged(name, [one for one, _, _ in found], first, noise, "one term")
     detail = f"{bound.detail}; {sharp.detail}; {alone.detail}"
     return combine(name, [bound, tight, sharp, alone], detail=detail)
@@ -487,8 +495,8 @@ def _cluster_margins(
 ) -> list[Margin]:
     """Conditions of (3') on the cluster."""
     return [
-        Margin("Delta >= 24 rho/delta", separation, _LEAST * rho / share),
-        Margin("beta <= delta/2", malicious, _MOST * share, at_least=False),
+        Margin(r"$\Delta \ge 24 \rho/\delta$", separation, _LEAST * rho / share),
+        Margin(r"$\beta \le \delta/2$", malicious, _MOST * share, at_least=False),
     ]
 
 
@@ -534,7 +542,7 @@ _PARAMETERS = (
 
 def _steps(values: dict[str, Any]) -> Margin:
     step = values["step_size"] * values["smoothness"]
-    return Margin("eta <= 1/L", step, 1.0, at_least=False)
+    return Margin(r"$\eta \le 1/L$", step, 1.0, at_least=False)
 
 
 def _corrected_bound(
@@ -572,26 +580,27 @@ def _margins(**values: Any) -> list[Margin]:
 
 
 _NOTE = (
-    "exact, on L x^2/2 with A = D = 0, noise -rho or rho, the radius sqrt(delta rho "
-    "Delta), and bad clients on the edge of the ball, to one side"
+    r"exact, on $L x^2/2$ with $A = D = 0$, noise $-\rho$ or $\rho$, the radius "
+    r"$\sqrt{\delta \rho \Delta}$, and bad clients on the edge of the ball, to one "
+    "side"
 )
 
 PRINTED = Evaluation(
-    quantity="(1/T) sum_t E|grad f_i(x_{i,t-1})|^2",
+    quantity=r"$(1/T) \sum_t E|\nabla f_i(x_{i,t-1})|^2$",
     parameters=_PARAMETERS,
     bound=_printed_bound,
     truth=lambda **values: _run_of(values),
     margins=_margins,
     constants={
         "constant": Constant(
-            1.0, math.inf, math.inf, "unnamed in <~; none does (werner.thm3)"
+            1.0, math.inf, math.inf, r"unnamed in $\lesssim$; none does (werner.thm3)"
         )
     },
     note=_NOTE,
 )
 _PROVED = "proved (werner.thm3.corrected.alike), needed: "
 CORRECTED = Evaluation(
-    quantity="(1/T) sum_t E|grad f_i(x_{i,t-1})|^2",
+    quantity=r"$(1/T) \sum_t E|\nabla f_i(x_{i,t-1})|^2$",
     parameters=_PARAMETERS,
     bound=_corrected_bound,
     truth=lambda **values: _run_of(values),
@@ -608,13 +617,14 @@ CORRECTED = Evaluation(
 
 _row = partial(row, place="Theorem 3, (3)")
 _BOUNDED = (
-    "Assumptions 4, 5 with D = 0, 6 and 7; noise of different clients independent "
-    "given x_{t-1}, of mean 0 and variance at most rho^2 = sigma^2/|B|, and never "
-    "above tau_0/4 = sqrt(delta rho Delta)/4"
+    "Assumptions 4, 5 with $D = 0$, 6 and 7; noise of different clients independent "
+    r"given $x_{t-1}$, of mean 0 and variance at most $\rho^2 = \sigma^2/|B|$, and "
+    r"never above $\tau_0/4 = \sqrt{\delta \rho \Delta}/4$"
 )
 _REST = (
-    "Delta >= 24 rho/delta, beta <= delta/2, eta <= 1/L, any bad clients",
-    "v_0 = g_i, l >= max(1, log(rho/Delta)/log(1 - delta/2))",
+    r"$\Delta \ge 24 \rho/\delta$, $\beta \le \delta/2$, $\eta \le 1/L$, any bad "
+    "clients",
+    r"$v_0 = g_i$, $l \ge \max(1, \log(\rho/\Delta)/\log(1 - \delta/2))$",
 )
 
 
@@ -627,16 +637,17 @@ def _case_margins(cluster: Cluster) -> tuple[Margin, ...]:
 STATEMENTS = (
     _row(
         id="werner.thm3.corrected",
-        text="avg E|grad f_i|^2 <= 4 F0/(eta T) + 8 (rho^2/n + rho^3/(delta Delta) + "
-        "beta^2 rho Delta/delta), rho = sigma/sqrt(|B|)",
+        text=r"$\operatorname{avg} E|\nabla f_i|^2 \le 4 F_0/(\eta T) + 8 (\rho^2/n "
+        r"+ \rho^3/(\delta \Delta) + \beta^2 \rho \Delta/\delta)$, $\rho = "
+        r"\sigma/\sqrt{|B|}$",
         preconditions=(
             _BOUNDED,
             *_REST,
-            "A l <= 1/16, tau_t = tau_0 + 4 A |grad fbar_i(x_{t-1})|",
+            r"$A l \le 1/16$, $\tau_t = \tau_0 + 4 A |\nabla\bar f_i(x_{t-1})|$",
         ),
         constants={"first": 4.0, "noise": 8.0},
-        claimed="sqrt(max(1, A^2) V/T), V = sigma^2/n + sigma^3/Delta + beta sigma "
-        "Delta, for every A",
+        claimed=r"$\sqrt{\max(1, A^2) V/T}$, $V = \sigma^2/n + \sigma^3/\Delta + "
+        r"\beta \sigma \Delta$, for every A",
         check=check_corrected,
         control={"first": 1.5},
         proof=prove_corrected,
@@ -644,16 +655,17 @@ STATEMENTS = (
         evaluation=CORRECTED,
         margins=lambda: _case_margins(_one_bad(2)),
         note="Theorem 3'; the whole proof stands in theorem3.md. The runs confirm it "
-        "by their exact mean squares. That the noise is at most tau_0/4 takes the "
-        "place of a condition on the start v_0 = g_i, without which (3) fails "
-        "(werner.thm3.start). The control claims 1.5 F0/(eta T); the proof fails for "
-        "7 instead of 8.",
+        r"by their exact mean squares. That the noise is at most $\tau_0/4$ takes the "
+        "place of a condition on the start $v_0 = g_i$, without which (3) fails "
+        r"(werner.thm3.start). The control claims $1.5 F_0/(\eta T)$; the proof fails "
+        "for 7 instead of 8.",
     ),
     _row(
         id="werner.thm3.corrected.alike",
-        text="for A = 0: avg E|grad f_i|^2 <= 2 F0/(eta T) + 2 (rho^2/n + rho^3/(delta "
-        "Delta) + beta^2 rho Delta/delta); 2 F0 is needed",
-        preconditions=(_BOUNDED, *_REST, "A = 0, tau^2 = delta rho Delta"),
+        text=r"for $A = 0$: $\operatorname{avg} E|\nabla f_i|^2 \le 2 F_0/(\eta T) "
+        r"+ 2 (\rho^2/n + \rho^3/(\delta \Delta) + \beta^2 \rho \Delta/\delta)$; $2 "
+        "F_0$ is needed",
+        preconditions=(_BOUNDED, *_REST, r"$A = 0$, $\tau^2 = \delta \rho \Delta$"),
         constants={"first": 2.0, "noise": 2.0},
         check=check_alike,
         control={"first": 1.99},
@@ -661,23 +673,25 @@ STATEMENTS = (
         proof_control=[{one: Fraction(199, 100)} for one in ("first", "noise")],
         evaluation=CORRECTED,
         margins=lambda: _case_margins(_one_bad(2)),
-        note="2 F0/(eta T) is reached by one step of 1/L without noise. In runs a few "
-        "members and a bad client that pulls along their mean noise need 1.5 of the "
-        "rest: checked, not proved. The control claims 1.99 F0/(eta T), and so does "
-        "that of the proof.",
+        note=r"$2 F_0/(\eta T)$ is reached by one step of $1/L$ without noise. In "
+        "runs a few members and a bad client that pulls along their mean noise need "
+        r"1.5 of the rest: checked, not proved. The control claims $1.99 F_0/(\eta "
+        "T)$, and so does that of the proof.",
     ),
     _row(
         id="werner.thm3.wider",
-        text="avg E|grad f_i|^2 <= C (L (F0 + A^2 Fbar0)/T + max(1, A^2) (rho^2/n + "
-        "rho^3/(delta Delta))) for A^2 <= delta and normal noise",
+        text=r"$\operatorname{avg} E|\nabla f_i|^2 \le C (L (F_0 + A^2 \bar F_0)/T "
+        r"+ \max(1, A^2) (\rho^2/n + \rho^3/(\delta \Delta)))$ for $A^2 \le \delta$ "
+        "and normal noise",
         preconditions=(
-            "quadratic losses in the plane, A = 0.1, 0.35 and 0.7, delta = 1/2, beta "
-            "= 0, eta = 1/(2 L), tau^2 = delta rho Delta",
+            r"quadratic losses in the plane, $A = 0.1$, 0.35 and 0.7, $\delta = 1/2$, "
+            r"$\beta = 0$, $\eta = 1/(2 L)$, $\tau^2 = \delta \rho \Delta$",
         ),
         constants={"C": 8.0},
         check=check_wider,
         control={"share": 1 / 64},
-        note="Not refuted on these families, and not proved: A^2 <= delta is more than "
-        "werner.thm3.corrected allows. The control has a 64th of the first term.",
+        note=r"Not refuted on these families, and not proved: $A^2 \le \delta$ is "
+        "more than werner.thm3.corrected allows. The control has a 64th of the first "
+        "term.",
     ),
 )

@@ -89,7 +89,7 @@ def check_step(preset: Preset, name: str, *, shift: float = 0.0) -> Verdict:
                 "draw": np.arange(left.shape[1]),
             },
         )
-        told = f"{left.size} quadratics in R^3, tight: {tight}"
+        told = f"{left.size} quadratics in $R^3$, tight: {tight}"
         found.append(judged(left, bounds, detail=told))
         if tight:
             found.append(judged(np.abs(left - bounds), 0.0))
@@ -146,41 +146,42 @@ def check_unrolled(
     clusters = 2.0 ** np.arange(1, 7)
     sums = [unrolled(1 / one, math.ceil(20 * one)) for one in clusters]
     ratios = np.array(sums) / clusters**power
-    family = exactly("1/delta", clusters, ratios, share=1 / clusters)
+    family = exactly(r"$1/\delta$", clusters, ratios, share=1 / clusters)
     return banded(name, [family], **judged)
 
 
 def prove_unrolled(*, factor: Fraction | int = 2) -> list[Step]:
-    """c_{l+1}^2 = (1 - delta/2)^l c_1^2 + X s_l, s_l the sum of (1 - delta/2)^j over
-    j < l, and (delta/2) s_l = 1 - (1 - delta/2)^l <= 1: s_l <= 2/delta. It converges to
-    2/delta, which no constant bounds for all delta."""
+    r"""$c_{l+1}^2 = (1 - \delta/2)^l c_1^2 + X s_l$, $s_l$ the sum of $(1 -
+    \delta/2)^j$ over $j < l$, and $(\delta/2) s_l = 1 - (1 - \delta/2)^l \le 1$: $s_l
+    \le 2/\delta$. It converges to $2/\delta$, which no constant bounds for all
+    $\delta$."""
     import sympy
 
     share, kept = sympy.symbols("delta q", positive=True)
     total = factor / share * (1 - kept)  # s_l, where q = (1 - delta/2)^l
     return [
         identity(
-            "s_{l+1} = (1 - delta/2) s_l + 1 for s_l = (2/delta) (1 - q_l)",
+            r"$s_{l+1} = (1 - \delta/2) s_l + 1$ for $s_l = (2/\delta) (1 - q_l)$",
             (1 - share / 2) * total + 1 - factor / share * (1 - (1 - share / 2) * kept),
         )
     ]
 
 
-_NOISELESS = "no noise, no other cluster: delta = 1, V = 0"
+_NOISELESS = r"no noise, no other cluster: $\delta = 1$, $V = 0$"
 _PLACE = "Proof of Theorem 3"
 
 
 def prove_descent(
     *, similar: Fraction | int = 2, kept: Fraction = Fraction(1, 4)
 ) -> list[Step]:
-    """(15) and (16) with constants, for every f and all v.
+    r"""(15) and (16) with constants, for every $f$ and all $v$.
 
-    (14) without its last term, summed over t: avg|grad f|^2 <= 2 F0/(eta T) + avg|v -
-    grad f|^2, for f = f_i and for f = fbar.
-    (15) |v - grad f_i|^2 <= 2 |v - grad fbar|^2 + 2 A^2 |grad fbar|^2, and the average
-    of the former is at most kappa avg|grad fbar|^2 + E: constant 2.
-    (16) With kappa = 1/4, (1 - 1/4) avg|grad fbar|^2 <= 2 Fbar0/(eta T) + E: constants
-    8/3 and 4/3, at most 4.
+    (14) without its last term, summed over $t$: $\operatorname{avg} |\nabla f|^2 \le 2
+    F_0/(\eta T) + \operatorname{avg} |v - \nabla f|^2$, for $f = f_i$ and for $f = \bar
+    f$. (15) $|v - \nabla f_i|^2 \le 2 |v - \nabla\bar f|^2 + 2 A^2 |\nabla\bar f|^2$,
+    and the average of the former is at most $\kappa \operatorname{avg} |\nabla\bar f|^2
+    + E$: constant 2. (16) With $\kappa = 1/4$, $(1 - 1/4) \operatorname{avg}
+    |\nabla\bar f|^2 \le 2 \bar F_0/(\eta T) + E$: constants $8/3$ and $4/3$, at most 4.
     """
     import sympy
 
@@ -188,17 +189,18 @@ def prove_descent(
     inner = sympy.Symbol("inner", real=True)
     return [
         identity(
-            "(14) -eta <h, v> + L eta^2/2 |v|^2 = eta/2 |v - h|^2 - eta/2 |h|^2 - "
-            "eta/2 (1 - L eta) |v|^2",
+            r"(14) $-\eta \langle h, v \rangle + L \frac{\eta^2}{2} |v|^2 = "
+            r"\frac{\eta}{2} |v - h|^2 - \frac{\eta}{2} |h|^2 - "
+            r"\frac{\eta}{2} (1 - L \eta) |v|^2$",
             -eta * inner
             + smooth * eta**2 / 2 * x
             - eta / 2 * (x - 2 * inner - (1 - smooth * eta) * x),
         ),
         identity(
-            "(15) 2 x^2 + 2 y^2 - (x + y)^2 = (x - y)^2",
+            "(15) $2 x^2 + 2 y^2 - (x + y)^2 = (x - y)^2$",
             similar * (x**2 + y**2) - (x + y) ** 2 - (x - y) ** 2,
         ),
-        in_integers("(16) 2/(1 - kappa) <= 4", 4 * (1 - kept) >= 2),
+        in_integers(r"(16) $2/(1 - \kappa) \le 4$", 4 * (1 - kept) >= 2),
     ]
 
 
@@ -216,7 +218,7 @@ def _pair(
     control."""
     check = functools.partial(check_absorbed, equation=equation)
     told = {
-        "kept": "with avg|grad fbar|^2 on the right",
+        "kept": r"with $\operatorname{avg} |\nabla\bar f|^2$ on the right",
         "share": "for a quarter of it",
     }
     return (
@@ -224,24 +226,27 @@ def _pair(
             id=f"werner.eq{equation}",
             place=_PLACE,
             text=text,
-            preconditions=("Lemma 7 with an unnamed constant", "A = 0", _NOISELESS),
-            claimed="one unnamed constant in <~",
+            preconditions=("Lemma 7 with an unnamed constant", "$A = 0$", _NOISELESS),
+            claimed=r"one unnamed constant in $\lesssim$",
             expected=Status.VIOLATED,
             fault="printed",
             check=functools.partial(
                 check, share=1.0, similarities=(0.0,), constant=float("inf")
             ),
             control=truth | {"constant": _ENOUGH},
-            note="v = 0 satisfies Lemma 7 with constant 1 and moves nothing. The "
+            note="$v = 0$ satisfies Lemma 7 with constant 1 and moves nothing. The "
             f"control claims it {told[next(iter(truth))]}.",
         ),
         row(
             id=f"werner.eq{equation}.corrected",
             place=_PLACE,
             text=better,
-            preconditions=("A = 0 to 100", _NOISELESS)
+            preconditions=("$A = 0$ to 100", _NOISELESS)
             if equation == 17
-            else ("f_i and fbar are L-smooth, eta <= 1/L", "A as in Assumption 4"),
+            else (
+                r"$f_i$ and $\bar f$ are $L$-smooth, $\eta \le 1/L$",
+                "A as in Assumption 4",
+            ),
             constants={"C": _ENOUGH},
             check=functools.partial(
                 check,
@@ -257,57 +262,70 @@ def _pair(
     )
 
 
-_SMALL = "if avg|v - grad fbar|^2 <= avg|grad fbar|^2/4 + E: "
+_SMALL = (
+    r"if $\operatorname{avg} |v - \nabla\bar f|^2 \le \operatorname{avg} "
+    r"|\nabla\bar f|^2/4 + E$: "
+)
 
 _ABSORPTION = (
     row(
         id="werner.eq14",
         place=_PLACE,
-        text="f_i(x - eta v) <= f_i(x) + eta |v - grad fbar|^2 + eta A^2 |grad fbar|^2 "
-        "- eta/2 |grad f_i|^2 - eta/2 (1 - L eta) |v|^2",
-        preconditions=("f_i is L-smooth, eta <= 1/L", "A as in Assumption 4 at x"),
+        text=r"$f_i(x - \eta v) \le f_i(x) + \eta |v - \nabla\bar f|^2 + \eta A^2 "
+        r"|\nabla\bar f|^2 - \frac{\eta}{2} |\nabla f_i|^2 - \frac{\eta}{2} "
+        r"(1 - L \eta) |v|^2$",
+        preconditions=(
+            r"$f_i$ is $L$-smooth, $\eta \le 1/L$",
+            "A as in Assumption 4 at $x$",
+        ),
         constants={"C": 1.0},
         check=check_step,
         control={"shift": 0.01},
         proof=prove_descent,
         proof_control={"similar": Fraction(19, 10)},
-        note="Also the line before it, with |v - grad f_i|^2/2 for two terms. Tight "
-        "for curvature L. The control takes off a hundredth; that of the proof has "
-        "|x + y|^2 <= 1.9 (|x|^2 + |y|^2).",
+        note=r"Also the line before it, with $|v - \nabla f_i|^2/2$ for two terms. "
+        "Tight for curvature $L$. The control takes off a hundredth; that of the "
+        r"proof has $|x + y|^2 \le 1.9 (|x|^2 + |y|^2)$.",
     ),
     *_pair(
         15,
-        text="Lemma 7 and (14) give avg|grad f_i|^2 <~ F0/(eta T) + A^2 avg|grad "
-        "fbar|^2 + V",
-        better="avg|grad f_i|^2 <= C (F0/(eta T) + (A^2 + kappa) avg|grad fbar|^2 + E) "
-        "if avg|v - grad fbar|^2 <= kappa avg|grad fbar|^2 + E",
+        text=r"Lemma 7 and (14) give $\operatorname{avg} |\nabla f_i|^2 \lesssim "
+        r"F_0/(\eta T) + A^2 \operatorname{avg} |\nabla\bar f|^2 + V$",
+        better=r"$\operatorname{avg} |\nabla f_i|^2 \le C (F_0/(\eta T) + (A^2 + "
+        r"\kappa) \operatorname{avg} |\nabla\bar f|^2 + E)$ if "
+        r"$\operatorname{avg} |v - \nabla\bar f|^2 \le \kappa \operatorname{avg} "
+        r"|\nabla\bar f|^2 + E$",
         share=1.0,
-        note="kappa = 1; what A^2 covers for A > 0 is not covered for A = 0. The "
-        "control leaves the term out, that of the proof has |x + y|^2 <= 1.9 (|x|^2 + "
-        "|y|^2).",
+        note=r"$\kappa = 1$; what $A^2$ covers for $A > 0$ is not covered for $A = "
+        r"0$. The control leaves the term out, that of the proof has $|x + y|^2 \le "
+        "1.9 (|x|^2 + |y|^2)$.",
         truth={"kept": True},
         proof=prove_descent,
         proof_control={"similar": Fraction(19, 10)},
     ),
     *_pair(
         16,
-        text="Lemma 7 gives avg|grad fbar|^2 <~ Fbar0/(eta T) + V",
-        better=_SMALL + "avg|grad fbar|^2 <= C (Fbar0/(eta T) + E)",
+        text=r"Lemma 7 gives $\operatorname{avg} |\nabla\bar f|^2 \lesssim \bar "
+        r"F_0/(\eta T) + V$",
+        better=_SMALL + r"$\operatorname{avg} |\nabla\bar f|^2 \le C (\bar "
+        r"F_0/(\eta T) + E)$",
         share=0.25,
-        note="The control has avg|grad fbar|^2 for a quarter of it, that of the proof "
-        "three fifths.",
+        note=r"The control has $\operatorname{avg} |\nabla\bar f|^2$ for a quarter "
+        "of it, that of the proof three fifths.",
         truth={"share": 0.25},
         proof=prove_descent,
         proof_control={"kept": Fraction(3, 5)},
     ),
     *_pair(
         17,
-        text="Lemma 7 gives avg|grad f_i|^2 <~ (F0 + A^2 Fbar0)/(eta T) + max(1, A^2) "
-        "V",
+        text=r"Lemma 7 gives $\operatorname{avg} |\nabla f_i|^2 \lesssim (F_0 + A^2 "
+        r"\bar F_0)/(\eta T) + \max(1, A^2) V$",
         better=_SMALL
-        + "avg|grad f_i|^2 <= C ((F0 + A^2 Fbar0)/(eta T) + max(1, A^2) E)",
+        + r"$\operatorname{avg} |\nabla f_i|^2 \le C ((F_0 + A^2 \bar F_0)/(\eta T) "
+        r"+ \max(1, A^2) E)$",
         share=0.25,
-        note="On these runs. The control has avg|grad fbar|^2 for a quarter of it.",
+        note=r"On these runs. The control has $\operatorname{avg} |\nabla\bar f|^2$ "
+        "for a quarter of it.",
         truth={"share": 0.25},
     ),
 )
@@ -348,8 +366,8 @@ def check_rates(
                 error_rate=0.0,
                 grade=Grade.EXACT,
                 coordinates={"malicious": cluster.beta, "power": power},
-                detail=f"beta = {cluster.beta:g}, |B| = (V T)^{power:g}: slope "
-                f"{np.mean(one.slope):.3f}",
+                detail=rf"$\beta = {cluster.beta:g}$, $|B| = (V T)^{{{power:g}}}$: "
+                f"slope {np.mean(one.slope):.3f}",
             )
         )
     return combine(name, found, detail="; ".join(one.detail for one in found))
@@ -399,7 +417,7 @@ def check_optimal(
             "members": found.members,
             "separation": found.separation,
         },
-        detail=f"{len(ratios)} settings with T >= sigma^4/V^3: alone / (3) is "
+        detail=rf"{len(ratios)} settings with $T \ge \sigma^4/V^3$: alone over (3) is "
         f"{np.min(ratios):.2g} to {np.max(ratios):.2g}",
     )
 
@@ -441,7 +459,7 @@ def check_last_step(_: Preset, name: str, **judged: Any) -> Verdict:
     levels = np.logspace(0, 4, 5)
     families = [
         exactly(
-            "1/sigma",
+            r"$1/\sigma$",
             levels,
             ratios,
             noise=_SIGMAS,
@@ -456,7 +474,7 @@ def check_last_step(_: Preset, name: str, **judged: Any) -> Verdict:
 def check_last_step_corrected(_: Preset, name: str, *, share: float = 1.0) -> Verdict:
     """L F0/T + V/sqrt(|B|) <= L F0/T + sqrt(L F0 V/T) for |B| = `share` V T/(L F0)."""
     left, right = _last_step(share)
-    detail = "three settings, sigma = 1 to 1e-4, T = 10,000"
+    detail = r"three settings, $\sigma = 1$ to $10^{-4}$, $T = 10{,}000$"
     return never_exceeds(
         name,
         left,
@@ -473,28 +491,30 @@ def check_last_step_corrected(_: Preset, name: str, *, share: float = 1.0) -> Ve
 
 
 def prove_last_step(*, share: Fraction | int = 1) -> list[Step]:
-    """V/sqrt(|B|) falls with |B|, so that |B| >= V T/(L F0) = b gives at most V/sqrt(b)
-    = sqrt(L F0 V/T); L F0/T is on both sides."""
+    r"""$V/\sqrt{|B|}$ falls with $|B|$, so that $|B| \ge V T/(L F_0) = b$ gives at most
+    $V/\sqrt{b} = \sqrt{L F_0 V/T}$; $L F_0/T$ is on both sides."""
     import sympy
 
     variance, rounds, gap = sympy.symbols("V T F", positive=True)
     batch = share * variance * rounds / gap
     return [
         identity(
-            "V/sqrt(V T/(L F0)) = sqrt(L F0 V/T)",
+            r"$V/\sqrt{V T/(L F_0)} = \sqrt{L F_0 V/T}$",
             variance / sympy.sqrt(batch) - sympy.sqrt(gap * variance / rounds),
         )
     ]
 
 
 _BASIC = (
-    "A = D = 0: the losses of the cluster are L x^2/2, the others Delta steeper",
-    "Delta >= 24 sigma/delta, beta = 0 or delta/12, tau^2 = delta rho Delta",
-    "eta = 1/(2 L), l as in Theorem 3",
+    r"$A = D = 0$: the losses of the cluster are $L x^2/2$, the others $\Delta$ "
+    "steeper",
+    r"$\Delta \ge 24 \sigma/\delta$, $\beta = 0$ or $\delta/12$, $\tau^2 = \delta "
+    r"\rho \Delta$",
+    r"$\eta = 1/(2 L)$, $l$ as in Theorem 3",
 )
 _batch = functools.partial(
     row,
-    place="Theorem 3, |B_i|; (18)",
+    place="Theorem 3, $|B_i|$; (18)",
     preconditions=_BASIC,
     constants={"margin": 0.05},
 )
@@ -502,9 +522,9 @@ _batch = functools.partial(
 _BATCHES = (
     _batch(
         id="werner.thm3.batch",
-        text="1/sqrt(T) is the rate at batches |B| = V T, V = sigma^2/n + "
-        "sigma^3/Delta + beta sigma Delta, with and without malicious clients",
-        claimed="|B| >~ sqrt(V m), T = m/|B|: at most 1/sqrt(T)",
+        text=r"$1/\sqrt{T}$ is the rate at batches $|B| = V T$, $V = \sigma^2/n + "
+        r"\sigma^3/\Delta + \beta \sigma \Delta$, with and without malicious clients",
+        claimed=r"$|B| \gtrsim \sqrt{V m}$, $T = m/|B|$: at most $1/\sqrt{T}$",
         expected=Status.VIOLATED,
         fault="ours",
         check=functools.partial(
@@ -514,15 +534,15 @@ _BATCHES = (
         ),
         control={"exponents": (-1.0, -0.5)},
         margins=functools.partial(margins, _ALONE, _ATTACKED),
-        note="Without malicious clients it is 1/T. The theorem claims no more than an "
-        "upper bound; that this is the rate is remark 1's reading of it. sqrt(V m) has "
-        "the units of a gradient, too. The control claims T^-1 without and T^(-1/2) "
-        "with malicious clients.",
+        note="Without malicious clients it is $1/T$. The theorem claims no more than "
+        "an upper bound; that this is the rate is remark 1's reading of it. "
+        r"$\sqrt{V m}$ has the units of a gradient, too. The control claims "
+        "$T^{-1}$ without and $T^{-1/2}$ with malicious clients.",
     ),
     _batch(
         id="werner.thm3.batch.corrected",
-        text="1/sqrt(T) is the rate at |B| = sqrt(V T) if beta = 0, and at |B| = V T "
-        "if beta > 0",
+        text=r"$1/\sqrt{T}$ is the rate at $|B| = \sqrt{V T}$ if $\beta = 0$, and "
+        r"at $|B| = V T$ if $\beta > 0$",
         check=functools.partial(
             check_rates,
             powers=((_ALONE, 0.5), (_ATTACKED, 1.0)),
@@ -530,44 +550,54 @@ _BATCHES = (
         ),
         control={"powers": ((_ALONE, 0.5), (_ATTACKED, 0.5))},
         margins=functools.partial(margins, _ALONE, _ATTACKED),
-        note="Up to units: V T/(L F0) for V T. The control has |B| = sqrt(V T) for "
-        "beta > 0.",
+        note=r"Up to units: $V T/(L F_0)$ for $V T$. The control has $|B| = \sqrt{V "
+        r"T}$ for $\beta > 0$.",
     ),
     row(
         id="werner.thm3.optimal",
         place="Remark 1 on Theorem 3",
-        text="with |B| = V T the rate 1/sqrt(T) of (3) is optimal in T: descent alone "
-        "stays above the right side of (3)",
-        preconditions=("|B| = V T", "T >= sigma^4/V^3", "G_0 = sigma, eta = 1/(2 L)"),
-        claimed="the optimal rate in T, by Arjevani et al. (2019)",
+        text=r"with $|B| = V T$ the rate $1/\sqrt{T}$ of (3) is optimal in $T$: "
+        "descent alone stays above the right side of (3)",
+        preconditions=(
+            "$|B| = V T$",
+            r"$T \ge \sigma^4/V^3$",
+            r"$G_0 = \sigma$, $\eta = "
+            "1/(2 L)$",
+        ),
+        claimed="the optimal rate in $T$, by Arjevani et al. (2019)",
         expected=Status.VIOLATED,
         fault="reading",
         other_reading="werner.thm3.optimal.single",
         check=check_optimal,
         control={"factor": 0.03},
-        note="With batches that grow like T a client on its own reaches 1/T, which is "
-        "below (3) by any factor in the end. In samples, m = |B| T, (3) is m^(-1/4). "
-        "The bound of Arjevani et al. counts samples: read so, with one a round, it is "
-        "true (werner.thm3.optimal.single). In these settings it is not below 0.034 of "
-        "(3); the control claims 0.03.",
+        note="With batches that grow like $T$ a client on its own reaches $1/T$, "
+        "which is below (3) by any factor in the end. In samples, $m = |B| T$, (3) "
+        "is $m^{-1/4}$. The bound of Arjevani et al. counts samples: read so, with "
+        "one a round, it is true (werner.thm3.optimal.single). In these settings it "
+        "is not below 0.034 of (3); the control claims 0.03.",
     ),
     row(
         id="werner.thm3.optimal.single",
         place="Remark 1 on Theorem 3",
         text="with one sample a round descent alone, whatever its constant step size, "
         "stays above the right side of (3)",
-        preconditions=("|B| = 1", "T >= sigma^4/V^3", "G_0 = sigma, L x^2/2"),
-        claimed="the optimal rate in T, by Arjevani et al. (2019)",
+        preconditions=(
+            "$|B| = 1$",
+            r"$T \ge \sigma^4/V^3$",
+            r"$G_0 = \sigma$, $L x^2/2$",
+        ),
+        claimed="the optimal rate in $T$, by Arjevani et al. (2019)",
         check=functools.partial(check_optimal, single=True),
         control={"single": False},
-        note="On quadratic losses, where a bound for all non-convex ones is no lower; "
-        "the least over 4001 step sizes from 1e-8/L to 1/L. The control has the "
-        "batches |B| = V T.",
+        note="On quadratic losses, where a bound for all non-convex ones is no "
+        "lower; the least over 4001 step sizes from $10^{-8}/L$ to $1/L$. The "
+        "control has the batches $|B| = V T$.",
     ),
     no_constant(
         id="werner.thm3.remark4",
         place="Remark 4 on Theorem 3",
-        text="with |B| = m: avg E|grad f_i|^2 <~ L F0/T",
+        text=r"with $|B| = m$: $\operatorname{avg} E|\nabla f_i|^2 \lesssim L "
+        "F_0/T$",
         preconditions=("batches as in Lemma 6, drawn independently", *_BASIC),
         claimed="one unnamed constant",
         check=functools.partial(
@@ -582,36 +612,39 @@ _BATCHES = (
         margins=functools.partial(margins, _ALONE),
         fault="reading",
         other_reading="werner.thm3.remark4.corrected",
-        note="By Lemma 6, whose samples are independent, the variance is sigma^2/m, "
-        "not 0; and T = m/|B| is 1 then. Read as all data in every round the remark is "
-        "true. The control allows T more.",
+        note="By Lemma 6, whose samples are independent, the variance is "
+        r"$\sigma^2/m$, not 0; and $T = m/|B|$ is 1 then. Read as all data in every "
+        "round the remark is true. The control allows $T$ more.",
     ),
     row(
         id="werner.thm3.remark4.corrected",
         place="Remark 4 on Theorem 3",
-        text="with |B| = m, drawn without replacement: avg E|grad f_i|^2 <= C L F0/T",
+        text=r"with $|B| = m$, drawn without replacement: $\operatorname{avg} "
+        r"E|\nabla f_i|^2 \le C L F_0/T$",
         preconditions=_BASIC,
         constants={"C": 2.67},
         check=check_remark_corrected,
         control={"power": 2.0},
-        note="All data in every round are no longer noise. The control has L F0/T^2.",
+        note="All data in every round are no longer noise. The control has $L "
+        "F_0/T^2$.",
     ),
     no_constant(
         id="werner.eq18",
         place="(18)",
-        text="L F0/T + V/sqrt(|B|) <~ sqrt(V/T) for |B| >~ V T",
-        preconditions=("|B| = max(1, V T)", "T = 10,000, L F0 = 1/2"),
+        text=r"$L F_0/T + V/\sqrt{|B|} \lesssim \sqrt{V/T}$ for $|B| \gtrsim V T$",
+        preconditions=(r"$|B| = \max(1, V T)$", "$T = 10{,}000$, $L F_0 = 1/2$"),
         claimed="one unnamed constant",
         check=check_last_step,
         fault="printed",
-        note="Needs T >= (L F0)^2/V, which small sigma violates. The control allows "
-        "1/sigma more.",
+        note=r"Needs $T \ge (L F_0)^2/V$, which small $\sigma$ violates. The control "
+        r"allows $1/\sigma$ more.",
     ),
     row(
         id="werner.eq18.corrected",
         place="(18)",
-        text="L F0/T + V/sqrt(|B|) <= L F0/T + sqrt(L F0 V/T) for |B| >= V T/(L F0)",
-        preconditions=("|B| >= 1",),
+        text=r"$L F_0/T + V/\sqrt{|B|} \le L F_0/T + \sqrt{L F_0 V/T}$ for $|B| "
+        r"\ge V T/(L F_0)$",
+        preconditions=(r"$|B| \ge 1$",),
         constants={"C": 1.0},
         check=check_last_step_corrected,
         control={"share": 0.9},
@@ -657,8 +690,8 @@ def check_replaced(preset: Preset, name: str, *, copies: int = 1) -> Verdict:
     values = [batch_variance(gradients, int(one), replaced=True) for one in draws]
     bounds = single / (draws * copies)
     detail = (
-        f"{len(gradients)} samples, |B| = 1 to {draws[-1] * copies}: variance "
-        f"over sigma^2/|B| is {np.min(values / bounds):.6g} to "
+        f"{len(gradients)} samples, $|B| = 1$ to {draws[-1] * copies}: variance over "
+        rf"$\sigma^2/|B|$ is {np.min(values / bounds):.6g} to "
         f"{np.max(values / bounds):.6g}"
     )
     miss = np.abs(np.array(values) - bounds)
@@ -688,18 +721,19 @@ def check_once(preset: Preset, name: str, *, corrected: bool = True) -> Verdict:
         rounding=_ROUNDING * single,
         grade=Grade.SEARCHED,  # on drawn gradients
         coordinates={"batch": sizes.astype(float)},
-        detail=f"all {total} batch sizes: |B| times the variance over sigma^2 is "
+        detail=rf"all {total} batch sizes: $|B|$ times the variance over $\sigma^2$ is "
         + listed(sizes * values / single, ".3g"),
     )
 
 
 def prove_batch(*, replaced: bool = True, copies: int = 1) -> list[Step]:
-    """Lemma 6, and its law without replacement.
+    r"""Lemma 6, and its law without replacement.
 
-    Independent: E|(1/B) sum (g_b - g)|^2 = B sigma^2/B^2, as all mixed terms vanish.
-    Without replacement any two different places have the covariance c with m sigma^2 +
-    m (m - 1) c = 0, as the sum over all m samples is constant; so that
-    E|(1/B) sum (g_b - g)|^2 = (B sigma^2 + B (B - 1) c)/B^2 with c = -sigma^2/(m - 1).
+    Independent: $E|(1/B) \sum (g_b - g)|^2 = B \sigma^2/B^2$, as all mixed terms
+    vanish. Without replacement any two different places have the covariance $c$ with $m
+    \sigma^2 + m (m - 1) c = 0$, as the sum over all $m$ samples is constant; so that
+    $E|(1/B) \sum (g_b - g)|^2 = (B \sigma^2 + B (B - 1) c)/B^2$ with $c = -\sigma^2/(m
+    - 1)$.
     """
     import sympy
 
@@ -708,16 +742,16 @@ def prove_batch(*, replaced: bool = True, copies: int = 1) -> list[Step]:
     law = (total - size) / (total - 1) * square / size
     return [
         identity(
-            "B sigma^2/B^2 = sigma^2/B",
+            r"$B \sigma^2/B^2 = \sigma^2/B$",
             copies * size * square / size**2 - square / size,
         )
         if replaced
         else identity(
-            "m sigma^2 + m (m - 1) c = 0",
+            r"$m \sigma^2 + m (m - 1) c = 0$",
             total * square * copies + total * (total - 1) * covariance,
         ),
         identity(
-            "(B sigma^2 + B (B - 1) c)/B^2 = (m - B)/(m - 1) sigma^2/B",
+            r"$(B \sigma^2 + B (B - 1) c)/B^2 = (m - B)/(m - 1) \sigma^2/B$",
             (size * square + size * (size - 1) * covariance) / size**2 - law,
         ),
     ]
@@ -726,75 +760,80 @@ def prove_batch(*, replaced: bool = True, copies: int = 1) -> list[Step]:
 _lemma_6 = functools.partial(row, place="Lemma 6")
 _SIZE = (parameter("batch", 8), parameter("noise", 1.0))
 _OF_A_BATCH = Evaluation(
-    quantity="E_x|g_i(x) - E_x g_i(x)|^2",
+    quantity="$E_x|g_i(x) - E_x g_i(x)|^2$",
     parameters=_SIZE,
     bound=lambda batch, noise: noise**2 / batch,
     truth=lambda batch, noise: exact(noise**2 / batch),
-    note="exact, where every sample has the variance sigma^2: samples drawn with "
+    note=r"exact, where every sample has the variance $\sigma^2$: samples drawn with "
     "replacement",
 )
 
 _LEMMA_6 = (
     _lemma_6(
         id="werner.lem6",
-        text="E_x |g_i(x) - E_x g_i(x)|^2 <= sigma^2/|B| for the mean of a batch B",
+        text=r"$E_x |g_i(x) - E_x g_i(x)|^2 \le \sigma^2/|B|$ for the mean of a batch "
+        "$B$",
         preconditions=("independent samples, drawn with replacement",),
         check=check_replaced,
         control={"copies": 2},
         proof=prove_batch,
         proof_control={"copies": 2},
         evaluation=_OF_A_BATCH,
-        note="With equality, where sigma^2 is the variance of a single sample. In the "
-        "control each sample is in the batch twice.",
+        note=r"With equality, where $\sigma^2$ is the variance of a single sample. In "
+        "the control each sample is in the batch twice.",
     ),
     _lemma_6(
         id="werner.lem6.once",
-        text="drawn without replacement from m samples E_x |g_i(x) - E_x g_i(x)|^2 = "
-        "(m - |B|)/(m - 1) sigma^2/|B|",
-        preconditions=("each set of |B| of the m samples is as likely",),
+        text="drawn without replacement from $m$ samples $E_x |g_i(x) - E_x "
+        r"g_i(x)|^2 = \frac{m - |B|}{m - 1} \sigma^2/|B|$",
+        preconditions=("each set of $|B|$ of the $m$ samples is as likely",),
         check=check_once,
         control={"corrected": False},
         proof=functools.partial(prove_batch, replaced=False),
         proof_control={"copies": 2},
         note="Only so does a batch of all samples have no noise, as remark 4 after "
-        "Theorem 3 would have it; independent samples leave sigma^2/m. The control "
-        "omits the factor.",
+        r"Theorem 3 would have it; independent samples leave $\sigma^2/m$. The "
+        "control omits the factor.",
     ),
 )
 
 _unroll = functools.partial(
     row,
     place="Proof of Lemma 7, (19)",
-    preconditions=("E_{l+1} <= (1 - delta/2) E_l + X in each round, from E_1 = c_1^2",),
+    preconditions=(
+        r"$E_{l+1} \le (1 - \delta/2) E_l + X$ in each round, from $E_1 "
+        "= c_1^2$",
+    ),
 )
 
 _UNROLLED = (
     _unroll(
         id="werner.eq19",
-        text="unrolled over l_t rounds the recursion gives (rho/Delta) c_1^2 + X: the "
-        "sum over rounds is of order one",
-        claimed="<~, with no factor for the sum",
+        text=r"unrolled over $l_t$ rounds the recursion gives $(\rho/\Delta) c_1^2 + "
+        "X$: the sum over rounds is of order one",
+        claimed=r"$\lesssim$, with no factor for the sum",
         expected=Status.VIOLATED,
         fault="printed",
         check=functools.partial(check_unrolled, constant=float("inf")),
         control={"power": 1.0, "constant": 2.0, "least": 1.99},
         proof=prove_unrolled,
         proof_control={"factor": Fraction(199, 100)},
-        note="The sum is 2/delta, which the recursion reaches. delta_i E|grad fbar|^2 "
-        "in X thus becomes 2 E|grad fbar|^2, and rho^3/Delta becomes rho^3/(delta "
-        "Delta). The control has 2/delta.",
+        note=r"The sum is $2/\delta$, which the recursion reaches. $\delta_i "
+        r"E|\nabla\bar f|^2$ in $X$ thus becomes $2 E|\nabla\bar f|^2$, and "
+        r"$\rho^3/\Delta$ becomes $\rho^3/(\delta \Delta)$. The control has "
+        r"$2/\delta$.",
     ),
     _unroll(
         id="werner.eq19.corrected",
-        text="unrolled over l_t rounds the recursion gives (rho/Delta) c_1^2 + 2 "
-        "X/delta, and no constant below 2 does",
+        text=r"unrolled over $l_t$ rounds the recursion gives $(\rho/\Delta) c_1^2 + "
+        r"2 X/\delta$, and no constant below 2 does",
         constants={"C": 2.0},
         check=functools.partial(check_unrolled, power=1.0, constant=2.0),
         control={"constant": 1.99},
         proof=prove_unrolled,
         proof_control={"factor": Fraction(199, 100)},
-        note="For l_t >= log(rho/Delta)/log(1 - delta/2). The control claims 1.99 "
-        "X/delta.",
+        note=r"For $l_t \ge \log(\rho/\Delta)/\log(1 - \delta/2)$. The control claims "
+        r"$1.99 X/\delta$.",
     ),
 )
 

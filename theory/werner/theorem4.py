@@ -151,7 +151,7 @@ def check_order(
         rounding=1e-12,
         grade=Grade.EXACT,
         coordinates={"rounds": cells.rounds, "separation": cells.separation},
-        detail=f"Assumption 9 for all t <= T in {np.sum(met)} of {len(met)} cells; "
+        detail=rf"Assumption 9 for all $t \le T$ in {np.sum(met)} of {len(met)} cells; "
         f"fails after {np.min(cells.first):.0f} to {np.max(cells.first):.0f} rounds",
     )
 
@@ -182,8 +182,8 @@ def check_printed(
         np.array([apart for apart, _ in found]),
         rounding=1e-12,
         grade=Grade.EXACT,
-        detail=f"momenta at least {min(apart for apart, _ in found):.4f} apart for all "
-        f"t <= T, Delta = {_APART:.4f}",
+        detail=f"momenta at least {min((apart for apart, _ in found)):.4f} apart for "
+        rf"all $t \le T$, $\Delta = {_APART:.4f}$",
     )
     if met.status is not Status.HOLDS:
         raise ValueError(f"Assumption 9 must hold, got {met.detail}.")
@@ -194,21 +194,24 @@ def check_printed(
 
 
 def prove_printed(*, excess: str = "0") -> list[Step]:
-    """No constant makes (5) true.
+    r"""No constant makes (5) true.
 
-    Losses L (x + 1)^2/2 and L (x - 1)^2/2, one for each cluster, no noise (sigma is a
-    bound), x_0 = m_0 = 0, alpha = 1, eta = 1/(L T) <= 1/L, and eta <= sqrt(F0/(L T V))
-    for V <= T/2, F0 = L/2. Momenta are gradients, and each client's is (1 - 1/T)^(t-1)
-    L long in round t, with opposite signs. With T = 1 + m, m >= 1, and u = 1/m,
+    Losses $L (x + 1)^2/2$ and $L (x - 1)^2/2$, one for each cluster, no noise ($\sigma$
+    is a bound), $x_0 = m_0 = 0$, $\alpha = 1$, $\eta = 1/(L T) \le 1/L$, and $\eta \le
+    \sqrt{F_0/(L T V)}$ for $V \le T/2$, $F_0 = L/2$. Momenta are gradients, and each
+    client's is $(1 - 1/T)^{t-1} L$ long in round $t$, with opposite signs. With $T = 1
+    + m$, $m \ge 1$, and $u = 1/m$,
 
-      (1 - 1/T)^(T-1) = (1 + u)^(-1/u) >= exp(excess - 1), `excess` = 0,
+      $(1 - 1/T)^{T-1} = (1 + u)^{-1/u} \ge \exp(\text{excess} - 1)$, $\mathtt{excess} =
+      0$,
 
-    which is g(u) = (1 - excess) u - log(1 + u) >= 0: g(0) = 0, and g' = (u - excess (1
-    + u))/(1 + u) has no negative term above. So momenta are 2 L/e = Delta or more apart
-    for all t <= T, which is Assumption 9, and avg|grad f|^2 >= (1 - 1/T)^(2 (T - 1))
-    L^2 >= L^2/e^2 for all T >= 2. The right side of (5) is sqrt(V/T), which goes to 0:
-    whatever the constant C, (5) fails for T > C^2 V e^4/L^4. No larger number than 2/e
-    would do, as g < 0 for small u if excess > 0.
+    which is $g(u) = (1 - \text{excess}) u - \log(1 + u) \ge 0$: $g(0) = 0$, and $g' =
+    (u - \text{excess} (1 + u))/(1 + u)$ has no negative term above. So momenta are $2
+    L/e = \Delta$ or more apart for all $t \le T$, which is Assumption 9, and
+    $\operatorname{avg} |\nabla f|^2 \ge (1 - 1/T)^{2 (T - 1)} L^2 \ge L^2/e^2$ for all
+    $T \ge 2$. The right side of (5) is $\sqrt{V/T}$, which goes to 0: whatever the
+    constant $C$, (5) fails for $T > C^2 V e^4/L^4$. No larger number than $2/e$ would
+    do, as $g < 0$ for small $u$ if $\text{excess} > 0$.
     """
     import sympy
 
@@ -217,14 +220,14 @@ def prove_printed(*, excess: str = "0") -> list[Step]:
     above = u - more * (1 + u)
     return [
         identity(
-            "1 - 1/T = 1/(1 + 1/m) at T = 1 + m",
+            "$1 - 1/T = 1/(1 + 1/m)$ at $T = 1 + m$",
             (1 - 1 / rounds).subs(rounds, 1 + m) - 1 / (1 + 1 / m),
         ),
         identity(
-            "g' = (u - excess (1 + u))/(1 + u)",
+            r"$g' = (u - \text{excess} (1 + u))/(1 + u)$",
             sympy.diff((1 - more) * u - sympy.log(1 + u), u) - above / (1 + u),
         ),
-        no_negative_term("u - excess (1 + u) >= 0", above),
+        no_negative_term(r"$u - \text{excess} (1 + u) \ge 0$", above),
     ]
 
 
@@ -233,8 +236,8 @@ def check_separation(_: Preset, name: str, *, linear: bool = False) -> Verdict:
     quadratic losses or one and a linear one."""
     cells = _cells(linear)
     detail = (
-        f"{len(cells.early)} cells: |E m_1 - E m_2| at T/10 is at most "
-        f"{np.max(cells.early / cells.separation):.2g} Delta"
+        f"{len(cells.early)} cells: $|E m_1 - E m_2|$ at $T/10$ is at most "
+        rf"${np.max(cells.early / cells.separation):.2g} \Delta$"
     )
     return never_exceeds(
         name,
@@ -276,22 +279,23 @@ def check_consequence(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
 
 
 def prove_consequence(*, factor: Fraction | int = 2) -> list[Step]:
-    """With m_0 = 0, E m_t is sum over s < t of alpha (1 - alpha)^s E g_{t-s}, whose
-    weights add up to less than 1 and, over t for a fixed s', to less than 1: by
-    convexity sum over t of |E m_t|^2 <= sum over t of sum over s of alpha (1 - alpha)^s
-    |E g_{t-s}|^2 <= sum of |E g_t|^2 <= sum of E|grad f|^2. The least of T numbers is
-    at most their mean, and |E m_i - E m_j|^2 <= 2 |E m_i|^2 + 2 |E m_j|^2."""
+    r"""With $m_0 = 0$, $E m_t$ is $\sum_{s < t} \alpha (1 - \alpha)^s E g_{t-s}$, whose
+    weights add up to less than 1 and, over $t$ for a fixed $s'$, to less than 1: by
+    convexity $\sum_t |E m_t|^2 \le \sum_t \sum_s \alpha (1 - \alpha)^s |E g_{t-s}|^2
+    \le$ sum of $|E g_t|^2 \le$ sum of $E|\nabla f|^2$. The least of $T$ numbers is at
+    most their mean, and $|E m_i - E m_j|^2 \le 2 |E m_i|^2 + 2 |E m_j|^2$."""
     import sympy
 
     x, y = sympy.symbols("x y", real=True)
     alpha, kept = sympy.symbols("alpha q", positive=True)
     return [
         identity(
-            "2 x^2 + 2 y^2 - (x - y)^2 = (x + y)^2",
+            "$2 x^2 + 2 y^2 - (x - y)^2 = (x + y)^2$",
             factor * (x**2 + y**2) - (x - y) ** 2 - (x + y) ** 2,
         ),
         identity(
-            "alpha (1 + ... + (1 - alpha)^(t-1)) = 1 - (1 - alpha)^t, by induction",
+            r"$\alpha (1 + \ldots + (1 - \alpha)^{t-1}) = 1 - (1 - \alpha)^t$, by "
+            "induction",
             1 - kept + alpha * kept - (1 - (1 - alpha) * kept),
         ),
     ]
@@ -301,21 +305,21 @@ def _margins() -> tuple[Margin, ...]:
     cells = _cells(False)
     worst = int(np.argmin(cells.separation / cells.sigma))
     have, need = float(cells.separation[worst]), 48 * float(cells.sigma[worst])
-    return (Margin("werner.thm4: Delta >= 24 sigma/delta", have, need),)
+    return (Margin(r"werner.thm4: $\Delta \ge 24 \sigma/\delta$", have, need),)
 
 
 _TWO = (
-    "losses L (x + 1)^2/2 and L (x - 1)^2/2, x_0 = 0, m_0 = 0, nobody confused",
-    "eta as in Theorem 4, alpha = 2 L eta",
+    "losses $L (x + 1)^2/2$ and $L (x - 1)^2/2$, $x_0 = 0$, $m_0 = 0$, nobody confused",
+    r"$\eta$ as in Theorem 4, $\alpha = 2 L \eta$",
 )
 
 _SEPARATED = (
     row(
         id="werner.asm9",
         place="Assumption 9",
-        text="|E m_{i,t} - E m_{j,t}| >= Delta for all t <= T where both losses have a "
-        "minimum and both clients converge",
-        preconditions=(*_TWO, "Delta at most half of the widest separation"),
+        text=r"$|E m_{i,t} - E m_{j,t}| \ge \Delta$ for all $t \le T$ where both "
+        "losses have a minimum and both clients converge",
+        preconditions=(*_TWO, r"$\Delta$ at most half of the widest separation"),
         claimed="an assumption, made together with (5) for all clients",
         expected=Status.VIOLATED,
         fault="ours",
@@ -329,9 +333,10 @@ _SEPARATED = (
     row(
         id="werner.asm9.corrected",
         place="Assumption 9",
-        text="min_t |E m_{i,t} - E m_{j,t}|^2 <= 2 (avg|grad f_i|^2 + avg|grad f_j|^2)",
+        text=r"$\min_t |E m_{i,t} - E m_{j,t}|^2 \le 2 (\operatorname{avg} "
+        r"|\nabla f_i|^2 + \operatorname{avg} |\nabla f_j|^2)$",
         preconditions=(
-            "m_0 = 0, eta L = 0, 0.02, 0.1 and 0.25, T = 1 to 100",
+            r"$m_0 = 0$, $\eta L = 0$, 0.02, 0.1 and 0.25, $T = 1$ to 100",
             "two quadratic losses, or one and a linear one",
         ),
         constants={"C": 2.0},
@@ -339,20 +344,22 @@ _SEPARATED = (
         control={"factor": 0.9},
         proof=prove_consequence,
         proof_control={"factor": Fraction(19, 10)},
-        note="By convexity, for every algorithm: with (5) for both clients Assumption "
-        "9 fails as soon as 2 (R_i + R_j) < Delta^2. The control has 0.9 of it.",
+        note="By convexity, for every algorithm: with (5) for both clients "
+        r"Assumption 9 fails as soon as $2 (R_i + R_j) < \Delta^2$. The control has "
+        "0.9 of it.",
     ),
     row(
         id="werner.thm4",
         place="Theorem 4, (5)",
-        text="avg E|grad f_i|^2 <~ sqrt((sigma^2/n + sigma^3/Delta)/T) for all i, "
-        "under Assumption 9 for all t <= T",
+        text=r"$\operatorname{avg} E|\nabla f_i|^2 \lesssim \sqrt{(\sigma^2/n + "
+        r"\sigma^3/\Delta)/T}$ for all $i$, under Assumption 9 for all $t \le T$",
         preconditions=(
-            "losses L (x + 1)^2/2 and L (x - 1)^2/2, x_0 = m_0 = 0, no noise: sigma = "
-            "Delta/48 is a bound",
-            "alpha = 1, eta = 1/(L T), Delta = 2 L/e, delta = 1/2, n = 24, beta = 0",
+            "losses $L (x + 1)^2/2$ and $L (x - 1)^2/2$, $x_0 = m_0 = 0$, no noise: "
+            r"$\sigma = \Delta/48$ is a bound",
+            r"$\alpha = 1$, $\eta = 1/(L T)$, $\Delta = 2 L/e$, $\delta = 1/2$, $n = "
+            r"24$, $\beta = 0$",
         ),
-        claimed="one unnamed constant in <~",
+        claimed=r"one unnamed constant in $\lesssim$",
         expected=Status.VIOLATED,
         fault="printed",
         check=functools.partial(check_printed, constant=math.inf),
@@ -361,42 +368,45 @@ _SEPARATED = (
         proof_control={"excess": "1/1000"},
         evaluation=PRINTED,
         margins=lambda: (
-            Margin("werner.asm9: |E m_i - E m_j| >= Delta", frozen(10**8)[0], _APART),
-            *margins(_QUIET),
-            Margin("alpha >= L eta, at T = 100", 1.0, 0.01),
             Margin(
-                "eta <= sqrt(F0/(L T V)), at T = 100",
+                r"werner.asm9: $|E m_i - E m_j| \ge \Delta$", frozen(10**8)[0], _APART
+            ),
+            *margins(_QUIET),
+            Margin(r"$\alpha \ge L \eta$, at $T = 100$", 1.0, 0.01),
+            Margin(
+                r"$\eta \le \sqrt{F_0/(L T V)}$, at $T = 100$",
                 0.01,
                 math.sqrt(0.5 / (100 * _QUIET.printed)),
                 at_least=False,
             ),
         ),
-        note="The theorem bounds eta from above alone, and alpha from below: eta = "
-        "1/(L T) leaves momenta 2/e = 0.7358 apart for all t <= T, and 0.43 of the "
-        "first squared gradient on average. If eta is read as being of the order of "
-        "its bound, nothing meets Assumption 9 for large T (werner.thm4.order), so "
-        "that no reading makes it true: the fault is the print's. What is true: "
-        "werner.thm4.corrected. The control has F0/(eta T) on the right, that of the "
-        "proof Delta exp(1/1000).",
+        note=r"The theorem bounds $\eta$ from above alone, and $\alpha$ from below: "
+        r"$\eta = 1/(L T)$ leaves momenta $2/e = 0.7358$ apart for all $t \le T$, and "
+        r"0.43 of the first squared gradient on average. If $\eta$ is read as being "
+        "of the order of its bound, nothing meets Assumption 9 for large $T$ "
+        "(werner.thm4.order), so that no reading makes it true: the fault is the "
+        r"print's. What is true: werner.thm4.corrected. The control has $F_0/(\eta "
+        r"T)$ on the right, that of the proof $\Delta \exp(1/1000)$.",
     ),
     row(
         id="werner.thm4.order",
-        place="Theorem 4, eta <~ min(...), the other reading",
-        text="with eta of the order of min(1/L, sqrt(F0/(L T V))): avg E|grad f_i|^2 "
-        "<~ sqrt((sigma^2/n + sigma^3/Delta)/T) for all i, under Assumption 9 for all "
-        "t <= T",
+        place=r"Theorem 4, $\eta \lesssim \min(\ldots)$, the other reading",
+        text=r"with $\eta$ of the order of $\min(1/L, \sqrt{F_0/(L T V)})$: "
+        r"$\operatorname{avg} E|\nabla f_i|^2 \lesssim \sqrt{(\sigma^2/n + "
+        r"\sigma^3/\Delta)/T}$ for all $i$, under Assumption 9 for all $t \le T$",
         preconditions=(
             *_TWO,
-            "Delta from 1/2 to 1/50 of the widest separation, T = 300 to 10,000",
+            r"$\Delta$ from $1/2$ to $1/50$ of the widest separation, $T = 300$ to "
+            "10,000",
         ),
-        claimed="the proof sets eta to its bound",
+        claimed=r"the proof sets $\eta$ to its bound",
         expected=Status.VACUOUS,
         check=check_order,
         control={"linear": True, "factor": 0.01},
         margins=_margins,
-        note="Nothing meets its preconditions: Assumption 9 fails before T in all "
+        note="Nothing meets its preconditions: Assumption 9 fails before $T$ in all "
         "cells. By werner.asm9.corrected it does for any two clients for which (5) "
-        "holds, once T is large. Where one cluster never converges the bound says "
+        "holds, once $T$ is large. Where one cluster never converges the bound says "
         "something; the control claims a hundredth of it there.",
     ),
 )
@@ -426,7 +436,7 @@ def _refuted(
 ) -> Statement:
     """A row that no constant makes true; its control allows T^`relief` more, with a
     constant between `least` and `constant`."""
-    told = "sqrt(T)" if relief == 0.5 else f"T^{relief:g}"
+    told = r"$\sqrt{T}$" if relief == 0.5 else f"$T^{{{relief:g}}}$"
     return row(
         expected=Status.VIOLATED,
         claimed=_CLAIMED,
@@ -453,7 +463,7 @@ def check_first_corrected(_: Preset, name: str, *, share: float = 0.5) -> Verdic
     later = np.ceil(np.log(2) / alpha).astype(int)
     found = np.take_along_axis(apart, later[:, None] - 1, 1)[:, 0]
     detail = (
-        f"alpha = {alpha[0]:.3g} to {alpha[-1]:.3g}: at round {later[0]} to "
+        rf"$\alpha = {alpha[0]:.3g}$ to {alpha[-1]:.3g}: at round {later[0]} to "
         f"{later[-1]} at least {np.min(found) / 2:.3f} of it"
     )
     return never_falls_below(
@@ -468,21 +478,22 @@ def check_first_corrected(_: Preset, name: str, *, share: float = 0.5) -> Verdic
 
 
 def prove_first(*, share: str = "0.5") -> list[Step]:
-    """Gradients that stay Delta apart give momenta (1 - (1 - alpha)^t) Delta apart, and
-    (1 - alpha)^t <= e^(-alpha t) <= 1/2 for t >= log(2)/alpha. That 1 - a <= e^-a is
-    that of a convex function, e^-a - 1 + a, which is 0 with its derivative at a = 0."""
+    r"""Gradients that stay $\Delta$ apart give momenta $(1 - (1 - \alpha)^t) \Delta$
+    apart, and $(1 - \alpha)^t \le e^{-\alpha t} \le 1/2$ for $t \ge \log(2)/\alpha$.
+    That $1 - a \le e^{-a}$ is that of a convex function, $e^{-a} - 1 + a$, which is 0
+    with its derivative at $a = 0$."""
     import sympy
 
     apart = 1 - sympy.exp(-sympy.log(2))  # exactly 1/2
     return [
         nonnegative(
-            "the second derivative of e^-a - 1 + a is e^-a > 0",
+            "the second derivative of $e^{-a} - 1 + a$ is $e^{-a} > 0$",
             lambda alpha: (-alpha).exp(),
             {"alpha": (0, 1)},
             strict=True,
         ),
         no_negative_term(
-            f"(1 - e^(-log 2)) Delta >= {share} Delta",
+            rf"$(1 - e^{{-\log 2}}) \Delta \ge {share} \Delta$",
             (apart - sympy.Rational(share)) * sympy.Symbol("Delta", positive=True),
         ),
     ]
@@ -502,7 +513,7 @@ def check_momentum(_: Preset, name: str, **judged: Any) -> Verdict:
     runs, left = runs_for(_CLUSTER, _LONG), []
     for run in runs:
         left.append(float(mean_square(run.start, run.step, bias, bias**2, run.rounds)))
-    detail = f"bias^2 = {bias**2:.4f} sigma^2"
+    detail = rf"$\text{{bias}}^2 = {bias**2:.4f} \sigma^2$"
     return _along_rounds(name, runs, left, repaired=False, detail=detail, **judged)
 
 
@@ -548,67 +559,74 @@ def check_step(
 
 
 _near = functools.partial(margins, _CLUSTER)
-_ASKED = "other clusters' losses are linear, Delta >= 24 sigma/delta, beta = 0, m_0 = 0"
-_ETA = "eta = sqrt(F0/(L T (sigma^2/n + sigma^3/(delta Delta))))"
+_ASKED = (
+    r"other clusters' losses are linear, $\Delta \ge 24 \sigma/\delta$, $\beta = "
+    "0$, $m_0 = 0$"
+)
+_ETA = r"$\eta = \sqrt{F_0/(L T (\sigma^2/n + \sigma^3/(\delta \Delta)))}$"
 _BOUND = (
-    "avg E|grad f_i|^2 <= C (L F0/(eta L T) + rho^2/n + rho^3/(delta Delta)), rho = "
-    "sqrt(alpha) sigma, "
+    r"$\operatorname{avg} E|\nabla f_i|^2 \le C (L F_0/(\eta L T) + \rho^2/n + "
+    r"\rho^3/(\delta \Delta))$, $\rho = \sqrt{\alpha} \sigma$, "
 )
 _first: dict[str, Any] = {
     "place": "Assumption 9, Theorem 4",
-    "preconditions": ("m_0 = 0, alpha = 2 L eta", _ETA),
+    "preconditions": (r"$m_0 = 0$, $\alpha = 2 L \eta$", _ETA),
     "margins": _near,
 }
 _momentum: dict[str, Any] = {
-    "place": "Theorem 4, alpha >~ L eta",
-    "preconditions": (_ASKED, _ETA, "noise 0 or s = 1.5 tau less its mean"),
+    "place": r"Theorem 4, $\alpha \gtrsim L \eta$",
+    "preconditions": (_ASKED, _ETA, r"noise 0 or $s = 1.5 \tau$ less its mean"),
     "margins": _near,
 }
-_step: dict[str, Any] = {"place": "Theorem 4, eta <~ min(...)", "margins": _near}
+_step: dict[str, Any] = {
+    "place": r"Theorem 4, $\eta \lesssim \min(\ldots)$",
+    "margins": _near,
+}
 
 _PARAMETERS = (
     _refuted(
         **_first,
         id="werner.thm4.first",
-        text="where gradients at x_0 are Delta apart, expected momenta are >~ Delta "
-        "apart from round 1 on",
+        text=r"where gradients at $x_0$ are $\Delta$ apart, expected momenta are "
+        r"$\gtrsim \Delta$ apart from round 1 on",
         check=functools.partial(check_first, constant=math.inf),
         relief=0.5,
         least=3.6,
         constant=3.7,
         fault="ours",
-        note="They are alpha Delta apart in round 1, of order Delta/sqrt(T): "
-        "Assumption 9, which nobody derives from gradients, asks for gradients "
-        "Delta/alpha apart at the common start.",
+        note=r"They are $\alpha \Delta$ apart in round 1, of order "
+        r"$\Delta/\sqrt{T}$: Assumption 9, which nobody derives from gradients, "
+        r"asks for gradients $\Delta/\alpha$ apart at the common start.",
     ),
     row(
         **_first,
         id="werner.thm4.first.corrected",
-        text="where gradients are Delta apart all along, expected momenta are Delta/2 "
-        "apart from round log(2)/alpha on",
+        text=r"where gradients are $\Delta$ apart all along, expected momenta are "
+        r"$\Delta/2$ apart from round $\log(2)/\alpha$ on",
         check=check_first_corrected,
         control={"share": 0.6},
         proof=prove_first,
         proof_control={"share": "0.51"},
-        note="Both losses linear. The control claims 0.6 Delta, that of the proof "
+        note=r"Both losses linear. The control claims $0.6 \Delta$, that of the proof "
         "0.51.",
     ),
     _refuted(
         **_momentum,
         id="werner.thm4.momentum",
-        text="with alpha = 1: avg E|grad f_i|^2 <~ sqrt((sigma^2/n + sigma^3/Delta)/T)",
+        text=r"with $\alpha = 1$: $\operatorname{avg} E|\nabla f_i|^2 \lesssim "
+        r"\sqrt{(\sigma^2/n + \sigma^3/\Delta)/T}$",
         check=functools.partial(check_momentum, constant=math.inf),
         relief=0.5,
         least=0.74,
         constant=1.4,
         fault="printed",
-        note="The proof puts L eta for alpha: alpha is to be of order L eta, from both "
-        "sides. The floor is about sigma^4/s^2.",
+        note=r"The proof puts $L \eta$ for $\alpha$: $\alpha$ is to be of order $L "
+        r"\eta$, from both sides. The floor is about $\sigma^4/s^2$.",
     ),
     row(
         **_momentum,
         id="werner.thm4.momentum.corrected",
-        text=_BOUND + "with alpha = 2 L eta",
+        text=_BOUND + r"with $\alpha = 2 L \eta$",
         constants={"C": 1.0},
         check=check_momentum_corrected,
         control={"factor": 1 / 64},
@@ -617,9 +635,9 @@ _PARAMETERS = (
     _refuted(
         **_step,
         id="werner.thm4.step",
-        text="for every smaller eta: avg E|grad f_i|^2 <~ sqrt((sigma^2/n + "
-        "sigma^3/Delta)/T)",
-        preconditions=(_ASKED, "eta = 1/(L T), alpha = 1, no noise"),
+        text=r"for every smaller $\eta$: $\operatorname{avg} E|\nabla f_i|^2 "
+        r"\lesssim \sqrt{(\sigma^2/n + \sigma^3/\Delta)/T}$",
+        preconditions=(_ASKED, r"$\eta = 1/(L T)$, $\alpha = 1$, no noise"),
         check=functools.partial(
             check_step, frozen=True, repaired=False, constant=math.inf
         ),
@@ -629,20 +647,20 @@ _PARAMETERS = (
         proof=prove_frozen,
         proof_control={"power": 3},
         fault="printed",
-        note="eta is bounded from above alone. With alpha = 1 and no noise it is the "
-        "run of werner.thm3.step, and its proof.",
+        note=r"$\eta$ is bounded from above alone. With $\alpha = 1$ and no noise it "
+        "is the run of werner.thm3.step, and its proof.",
     ),
     row(
         **_step,
         id="werner.thm4.step.corrected",
-        text=_BOUND + "with eta equal to what bounds it",
+        text=_BOUND + r"with $\eta$ equal to what bounds it",
         preconditions=(_ASKED, _ETA, "no noise"),
         constants={"C": 0.5},
         check=functools.partial(
             check_step, frozen=False, repaired=True, least=0.42, constant=0.5
         ),
         control={"frozen": True},
-        note="The control has eta = 1/(L T), and the bound of the larger one.",
+        note=r"The control has $\eta = 1/(L T)$, and the bound of the larger one.",
     ),
 )
 
@@ -692,7 +710,7 @@ def check_warm(
 def _warm_margins() -> tuple[Margin, ...]:
     run = _warm_runs()[0]
     gap, separation = run.alpha * run.start, run.cluster.separation
-    first = "werner.asm9: |E m_{i,1} - E m_{j,1}| >= Delta"
+    first = r"werner.asm9: $|E m_{i,1} - E m_{j,1}| \ge \Delta$"
     return (
         Margin(first, gap + separation, separation),
         *margins(*(one.cluster for one in _warm_runs())),
@@ -700,20 +718,23 @@ def _warm_margins() -> tuple[Margin, ...]:
 
 
 _attacked: dict[str, Any] = {
-    "place": "Theorem 4, tau",
+    "place": r"Theorem 4, $\tau$",
     "preconditions": (
-        "other clusters' losses are linear, m_0 = 0, no noise: sigma is a bound",
-        "Delta = 24 sigma/delta, beta = delta/12 on the edge of the ball",
-        "eta = sqrt(F0/(L T (sigma^2/n + sigma^3/(delta Delta)))), alpha = 2 L eta",
+        r"other clusters' losses are linear, $m_0 = 0$, no noise: $\sigma$ is a bound",
+        r"$\Delta = 24 \sigma/\delta$, $\beta = \delta/12$ on the edge of the ball",
+        r"$\eta = \sqrt{F_0/(L T (\sigma^2/n + \sigma^3/(\delta \Delta)))}$, "
+        r"$\alpha = 2 L \eta$",
     ),
     "margins": functools.partial(margins, _ATTACKED),
 }
 _started: dict[str, Any] = {
     "place": "Theorem 4; Algorithm 4, line 4",
     "preconditions": (
-        "other clusters' losses are linear, m_0 = 0, no noise: sigma = delta Delta/24",
-        "Delta = 2 alpha |grad f_i(x_0)|, as Assumption 9 has it from round 1 on",
-        "alpha = 2 L eta = 2/sqrt(T), beta = 0",
+        r"other clusters' losses are linear, $m_0 = 0$, no noise: $\sigma = \delta "
+        r"\Delta/24$",
+        r"$\Delta = 2 \alpha |\nabla f_i(x_0)|$, as Assumption 9 has it from round 1 "
+        "on",
+        r"$\alpha = 2 L \eta = 2/\sqrt{T}$, $\beta = 0$",
     ),
     "margins": _warm_margins,
 }
@@ -722,8 +743,9 @@ _CLUSTERING = (
     _refuted(
         **_attacked,
         id="werner.thm4.radius",
-        text="with tau = sqrt(delta sigma Delta): avg E|grad f_i|^2 <~ sqrt(V/T) + "
-        "beta sigma Delta/(T V)^(1/4), V = sigma^2/n + sigma^3/Delta",
+        text=r"with $\tau = \sqrt{\delta \sigma \Delta}$: $\operatorname{avg} "
+        r"E|\nabla f_i|^2 \lesssim \sqrt{V/T} + \beta \sigma \Delta/(T V)^{1/4}$, "
+        r"$V = \sigma^2/n + \sigma^3/\Delta$",
         check=functools.partial(
             check_radius, by_momentum=False, repaired=False, constant=math.inf
         ),
@@ -731,15 +753,15 @@ _CLUSTERING = (
         least=0.11,
         constant=0.14,
         fault="printed",
-        note="The floor beta^2 sigma Delta/delta does not know of alpha. The proof has "
-        "rho for sigma.",
+        note=r"The floor $\beta^2 \sigma \Delta/\delta$ does not know of $\alpha$. "
+        r"The proof has $\rho$ for $\sigma$.",
     ),
     row(
         **_attacked,
         id="werner.thm4.radius.corrected",
-        text="with tau = sqrt(delta rho Delta), rho = sqrt(alpha) sigma: avg E|grad "
-        "f_i|^2 <= C (L F0/(eta L T) + rho^2/n + rho^3/(delta Delta) + beta^2 rho "
-        "Delta/delta)",
+        text=r"with $\tau = \sqrt{\delta \rho \Delta}$, $\rho = \sqrt{\alpha} "
+        r"\sigma$: $\operatorname{avg} E|\nabla f_i|^2 \le C (L F_0/(\eta L T) + "
+        r"\rho^2/n + \rho^3/(\delta \Delta) + \beta^2 \rho \Delta/\delta)$",
         constants={"C": 1.0},
         check=functools.partial(
             check_radius, by_momentum=True, repaired=True, least=0.6, constant=1.0
@@ -750,8 +772,8 @@ _CLUSTERING = (
     row(
         **_started,
         id="werner.thm4.warm",
-        text="from v_{k,t-1} with v_{k,0} = 0: avg E|grad f_i|^2 <~ sqrt((sigma^2/n + "
-        "sigma^3/Delta)/T)",
+        text=r"from $v_{k,t-1}$ with $v_{k,0} = 0$: $\operatorname{avg} "
+        r"E|\nabla f_i|^2 \lesssim \sqrt{(\sigma^2/n + \sigma^3/\Delta)/T}$",
         claimed=_CLAIMED,
         expected=Status.VIOLATED,
         check=functools.partial(
@@ -760,16 +782,17 @@ _CLUSTERING = (
         control={"member": True, "repaired": True, "least": 1.38, "constant": 1.5},
         fault="reading",
         other_reading="werner.thm4.warm.corrected",
-        note="No momentum is within tau of 0, and x never moves: |grad f_i|^2 stays as "
-        "it is at x_0. v_{k,0} and m_0 are not specified: with the start of the proof, "
-        "a member's momentum, it does not happen. The control has that start, and "
-        "(4').",
+        note=r"No momentum is within $\tau$ of 0, and $x$ never moves: $|\nabla "
+        "f_i|^2$ stays as it is at $x_0$. $v_{k,0}$ and $m_0$ are not specified: "
+        "with the start of the proof, a member's momentum, it does not happen. The "
+        "control has that start, and $(4')$.",
     ),
     row(
         **_started,
         id="werner.thm4.warm.corrected",
-        text="from a member's momentum: avg E|grad f_i|^2 <= C (L F0/(eta L T) + rho^2/"
-        "n + rho^3/(delta Delta)), rho = sqrt(alpha) sigma",
+        text=r"from a member's momentum: $\operatorname{avg} E|\nabla f_i|^2 \le C "
+        r"(L F_0/(\eta L T) + \rho^2/n + \rho^3/(\delta \Delta))$, $\rho = "
+        r"\sqrt{\alpha} \sigma$",
         constants={"C": 1.5},
         check=functools.partial(
             check_warm, member=True, repaired=True, least=1.38, constant=1.5

@@ -47,22 +47,22 @@ _ROUNDING = 1e-9  # relative, of second moments after up to 10^8 rounds
 
 
 def prove_absorption(*, square: Fraction | int = 2) -> list[Step]:
-    """Sum a_t <= a_1/(alpha (1 + alpha - alpha^2)) + (1 - L eta)/2 sum_{t >= 2}
-    |v_{t-1}|^2 for alpha^2 >= `square` (L eta)^2, alpha <= 1, a_t = |M_t - grad
-    f(x_{t-1})|^2 and every path x_t = x_{t-1} - eta v_t.
+    r"""Sum $a_t \le a_1/(\alpha (1 + \alpha - \alpha^2)) + \frac{1 - L \eta}{2} \sum_{t
+    \ge 2} |v_{t-1}|^2$ for $\alpha^2 \ge \mathtt{square} (L \eta)^2$, $\alpha \le 1$,
+    $a_t = |M_t - \nabla f(x_{t-1})|^2$ and every path $x_t = x_{t-1} - \eta v_t$.
 
-    (a) M_t - g_t = (1 - alpha) (M_{t-1} - g_{t-1} + g_{t-1} - g_t) for g_t = grad
-    f(x_{t-1}), and |g_{t-1} - g_t| <= L eta |v_{t-1}|, so that by Young's inequality
-    a_t <= (1 - alpha)^2 ((1 + alpha) a_{t-1} + (1 + 1/alpha) (L eta)^2 |v_{t-1}|^2).
-    (b) Summed over t, with 1 - (1 - alpha)^2 (1 + alpha) = alpha (1 + alpha - alpha^2),
-    sum a_t <= (a_1 + (1 - alpha)^2 (1 + 1/alpha) (L eta)^2 sum |v_{t-1}|^2)/(alpha (1 +
-    alpha - alpha^2)).
-    (c) With L eta = r alpha, r <= 1/sqrt(square), the factor of the last sum is
-    (1 - alpha)^2 (1 + alpha) r^2/(1 + alpha - alpha^2), and it grows with r while
-    (1 - r alpha)/2 falls: at the largest r it is to be shown that (1 - alpha)^2 (1 +
-    alpha) 2 r^2 <= (1 - r alpha) (1 + alpha - alpha^2).
-    (d) For r^2 = 1/2 both sides are 1 at alpha = 0, and their difference over alpha is
-    2 - r - r alpha - (1 - r) alpha^2, which is positive on [0, 1].
+    (a) $M_t - g_t = (1 - \alpha) (M_{t-1} - g_{t-1} + g_{t-1} - g_t)$ for $g_t = \nabla
+    f(x_{t-1})$, and $|g_{t-1} - g_t| \le L \eta |v_{t-1}|$, so that by Young's
+    inequality $a_t \le (1 - \alpha)^2 ((1 + \alpha) a_{t-1} + (1 + 1/\alpha) (L \eta)^2
+    |v_{t-1}|^2)$. (b) Summed over $t$, with $1 - (1 - \alpha)^2 (1 + \alpha) = \alpha
+    (1 + \alpha - \alpha^2)$, $\sum a_t \le (a_1 + (1 - \alpha)^2 (1 + 1/\alpha) (L
+    \eta)^2 \sum |v_{t-1}|^2)/(\alpha (1 + \alpha - \alpha^2))$. (c) With $L \eta = r
+    \alpha$, $r \le 1/\sqrt{\text{square}}$, the factor of the last sum is $(1 -
+    \alpha)^2 (1 + \alpha) r^2/(1 + \alpha - \alpha^2)$, and it grows with $r$ while $(1
+    - r \alpha)/2$ falls: at the largest $r$ it is to be shown that $(1 - \alpha)^2 (1 +
+    \alpha) 2 r^2 \le (1 - r \alpha) (1 + \alpha - \alpha^2)$. (d) For $r^2 = 1/2$ both
+    sides are 1 at $\alpha = 0$, and their difference over $\alpha$ is $2 - r - r \alpha
+    - (1 - r) \alpha^2$, which is positive on $[0, 1]$.
     """
     import flint
     import sympy
@@ -74,28 +74,30 @@ def prove_absorption(*, square: Fraction | int = 2) -> list[Step]:
     rest = 2 - r - r * alpha - (1 - r) * alpha**2
     return [
         identity(
-            "(a) (1 + alpha) x^2 + (1 + 1/alpha) y^2 - (x + y)^2 = (sqrt(alpha) x - "
-            "y/sqrt(alpha))^2",
+            r"(a) $(1 + \alpha) x^2 + (1 + 1/\alpha) y^2 - (x + y)^2 = "
+            r"(\sqrt{\alpha} x - y/\sqrt{\alpha})^2$",
             (1 + alpha) * x**2
             + (1 + 1 / alpha) * y**2
             - (x + y) ** 2
             - (sympy.sqrt(alpha) * x - y / sympy.sqrt(alpha)) ** 2,
         ),
         identity(
-            "(b) 1 - (1 - alpha)^2 (1 + alpha) = alpha (1 + alpha - alpha^2)",
+            r"(b) $1 - (1 - \alpha)^2 (1 + \alpha) = \alpha (1 + \alpha - \alpha^2)$",
             1 - left - alpha * (1 + alpha - alpha**2),
         ),
         no_negative_term(
-            "(c) alpha^2 - 2 (L eta)^2 >= 0 for alpha^2 = square (L eta)^2 + more",
+            r"(c) $\alpha^2 - 2 (L \eta)^2 \ge 0$ for $\alpha^2 = \text{square} (L "
+            r"\eta)^2 + \text{more}$",
             square * x**2 + r - 2 * x**2,
         ),
         identity(
-            "(d) (1 - r alpha) (1 + alpha - alpha^2) - (1 - alpha)^2 (1 + alpha) = "
-            "alpha (2 - r - r alpha - (1 - r) alpha^2)",
+            r"(d) $(1 - r \alpha) (1 + \alpha - \alpha^2) - (1 - \alpha)^2 (1 + "
+            r"\alpha) = \alpha (2 - r - r \alpha - (1 - r) \alpha^2)$",
             right - left - alpha * rest,
         ),
         nonnegative(
-            "(d) 2 - r - r alpha - (1 - r) alpha^2 > 0 for r <= 1/sqrt(square)",
+            r"(d) $2 - r - r \alpha - (1 - r) \alpha^2 > 0$ for $r \le "
+            r"1/\sqrt{\text{square}}$",
             lambda momentum, part: (
                 2
                 - (
@@ -115,29 +117,31 @@ def prove_absorption(*, square: Fraction | int = 2) -> list[Step]:
 def prove_corrected(
     *, first: Fraction | int = 5, noise: Fraction | int = 4
 ) -> list[Step]:
-    """Theorem 4': avg E|grad f|^2 <= 5 F0/(eta T) + 4 (rho^2/n + rho^3/(delta Delta) +
-    beta^2 rho Delta/delta) + 2 eps.
+    r"""Theorem 4': $\operatorname{avg} E|\nabla f|^2 \le 5 F_0/(\eta T) + 4 (\rho^2/n +
+    \rho^3/(\delta \Delta) + \beta^2 \rho \Delta/\delta) + 2 \varepsilon$.
 
-    Let m_j = M + n_j with M_t = alpha grad f(x_{t-1}) + (1 - alpha) M_{t-1}, M_0 = 0,
-    the same for all of the cluster.
+    Let $m_j = M + n_j$ with $M_t = \alpha \nabla f(x_{t-1}) + (1 - \alpha) M_{t-1}$,
+    $M_0 = 0$, the same for all of the cluster.
 
-    (a) n_j is a sum of martingale differences alpha (1 - alpha)^s xi, hence E|n_j|^2 <=
-    alpha/(2 - alpha) sigma^2 <= rho^2, and n_j, n_k are uncorrelated.
-    (b) Where all |n_j| of good clients are at most tau/4, (a) to (d) of Theorem 3' for
-    A = 0 hold with momenta for gradients: E|v - M|^2 <= 2 (rho^2/n + rho^3/(delta
-    Delta) + beta^2 rho Delta/delta) =: B. Elsewhere |v - M| <= |n_i| + l tau <= kappa
-    sigma + l tau. By Pinelis' inequality (1994, Theorem 3.5) |n_j| > tau/4 has a chance
-    of at most 2 exp(-(tau/4)^2/(2 alpha kappa^2 sigma^2)) = 2 exp(-delta Delta/(32
-    kappa^2 rho)), as the squares of the differences add up to at most alpha^2 kappa^2
-    sigma^2/(1 - (1 - alpha)^2) <= alpha kappa^2 sigma^2. So E|v - M|^2 <= B + eps.
-    (c) Descent: eta/2 |grad f|^2 <= f(x_{t-1}) - f(x_t) + eta |v - M|^2 + eta a_t -
-    eta/2 (1 - L eta) |v|^2; summed over t, with `prove_absorption`, the last terms
-    cancel: sum |grad f|^2 <= 2 F0/eta + 2 T (B + eps) + 2 a_1/(alpha (1 + alpha -
-    alpha^2)).
-    (d) a_1 = (1 - alpha)^2 |grad f(x_0)|^2 <= 2 (1 - alpha)^2 L F0, and L <= alpha/
-    (sqrt(2) eta): the last term is at most 2 sqrt(2) (1 - alpha)^2/(1 + alpha -
-    alpha^2) F0/eta <= 2 sqrt(2) F0/eta, and 2 + 2 sqrt(2) <= 5. Over T, the claim, with
-    `first` = 2 + 2 sqrt(2) + spare and `noise` for 4, less this has no negative term.
+    (a) $n_j$ is a sum of martingale differences $\alpha (1 - \alpha)^s \xi$, hence
+    $E|n_j|^2 \le \frac{\alpha}{2 - \alpha} \sigma^2 \le \rho^2$, and $n_j$, $n_k$ are
+    uncorrelated. (b) Where all $|n_j|$ of good clients are at most $\tau/4$, (a) to (d)
+    of Theorem 3' for $A = 0$ hold with momenta for gradients: $E|v - M|^2 \le 2
+    (\rho^2/n + \rho^3/(\delta \Delta) + \beta^2 \rho \Delta/\delta) =: B$. Elsewhere
+    $|v - M| \le |n_i| + l \tau \le \kappa \sigma + l \tau$. By Pinelis' inequality
+    (1994, Theorem 3.5) $|n_j| > \tau/4$ has a chance of at most $2 \exp(-(\tau/4)^2/(2
+    \alpha \kappa^2 \sigma^2)) = 2 \exp(-\delta \Delta/(32 \kappa^2 \rho))$, as the
+    squares of the differences add up to at most $\alpha^2 \kappa^2 \sigma^2/(1 - (1 -
+    \alpha)^2) \le \alpha \kappa^2 \sigma^2$. So $E|v - M|^2 \le B + \varepsilon$. (c)
+    Descent: $\frac{\eta}{2} |\nabla f|^2 \le f(x_{t-1}) - f(x_t) + \eta |v - M|^2 +
+    \eta a_t - \frac{\eta}{2} (1 - L \eta) |v|^2$; summed over $t$, with
+    `prove_absorption`, the last terms cancel: $\sum |\nabla f|^2 \le 2 F_0/\eta + 2 T
+    (B + \varepsilon) + 2 a_1/(\alpha (1 + \alpha - \alpha^2))$. (d) $a_1 = (1 -
+    \alpha)^2 |\nabla f(x_0)|^2 \le 2 (1 - \alpha)^2 L F_0$, and $L \le \alpha/
+    (\sqrt{2} \eta)$: the last term is at most $2 \sqrt{2} (1 - \alpha)^2/(1 + \alpha -
+    \alpha^2) F_0/\eta \le 2 \sqrt{2} F_0/\eta$, and $2 + 2 \sqrt{2} \le 5$. Over $T$,
+    the claim, with $\mathtt{first} = 2 + 2 \sqrt{2} + \text{spare}$ and `noise` for 4,
+    less this has no negative term.
     """
     import flint
     import sympy
@@ -155,31 +159,33 @@ def prove_corrected(
         *prove_alike(),
         *prove_absorption(),
         identity(
-            "(a) alpha - alpha/(2 - alpha) = alpha (1 - alpha)/(2 - alpha) >= 0",
+            r"(a) $\alpha - \alpha/(2 - \alpha) = \alpha (1 - \alpha)/(2 - \alpha) "
+            r"\ge 0$",
             alpha - alpha / (2 - alpha) - alpha * (1 - alpha) / (2 - alpha),
         ),
         identity(
-            "(b) alpha^2/(1 - (1 - alpha)^2) = alpha/(2 - alpha)",
+            r"(b) $\alpha^2/(1 - (1 - \alpha)^2) = \alpha/(2 - \alpha)$",
             alpha**2 / (1 - (1 - alpha) ** 2) - alpha / (2 - alpha),
         ),
         identity(
-            "(b) (tau/4)^2/(2 alpha kappa^2 sigma^2) = delta Delta/(32 kappa^2 rho) "
-            "for rho^2 = alpha sigma^2",
+            r"(b) $(\tau/4)^2/(2 \alpha \kappa^2 \sigma^2) = \delta \Delta/(32 "
+            r"\kappa^2 \rho)$ for $\rho^2 = \alpha \sigma^2$",
             chance.subs(sigma, rho / sympy.sqrt(alpha))
             - delta * gap / (32 * kappa**2 * rho),
         ),
         nonnegative(
-            "(d) (1 - alpha)^2 <= 1 + alpha - alpha^2",
+            r"(d) $(1 - \alpha)^2 \le 1 + \alpha - \alpha^2$",
             lambda momentum: 3 - 2 * momentum,  # their difference over alpha
             {"momentum": (0, 1)},
         ),
         nonnegative(
-            f"(d) 2 + 2 sqrt(2) <= {first}",
+            rf"(d) $2 + 2 \sqrt{{2}} \le {first}$",
             lambda: flint.arb(str(float(first))) - 2 - 2 * flint.arb(2).sqrt(),
             {},
         ),
         no_negative_term(
-            "(d) the claim less 2 F0/(eta T) + 2 (B + eps) + 2 sqrt(2) F0/(eta T)",
+            r"(d) the claim less $2 F_0/(\eta T) + 2 (B + \varepsilon) + 2 \sqrt{2} "
+            r"F_0/(\eta T)$",
             claimed - shown,
         ),
     ]
@@ -369,7 +375,7 @@ def check_corrected(
         -0.33 * first,
         rounding=_ROUNDING,
         grade=Grade.EXACT,
-        detail=f"{quiet:.4g} F0/(eta T) is needed",
+        detail=rf"${quiet:.4g} F_0/(\eta T)$ is needed",
     )
     found = [(exact_mean(run), by_hand) for run, by_hand in _single_terms()]
     ratios = np.array([mean / by_hand for mean, by_hand in found])
@@ -398,7 +404,7 @@ def check_corrected(
     detail = (
         f"{len(runs)} runs: at most {np.max(values / bounds):.3f} of the bound; "
         f"{sharp.detail}; the other terms are reached where they are alone, "
-        f"rho^2/n up to {_STEEP / (2 - _STEEP):.2f}"
+        rf"$\rho^2/n$ up to {_STEEP / (2 - _STEEP):.2f}"
     )
     return combine(name, [bound, sharp, alone], detail=detail)
 
@@ -423,8 +429,8 @@ def check_rates(
                 error_rate=0.0,
                 coordinates={"malicious": cluster.beta},
                 grade=Grade.EXACT,
-                detail=f"beta = {cluster.beta:g}: slope {np.mean(slope):.3f} (claimed "
-                f"{exponent:g})",
+                detail=rf"$\beta = {cluster.beta:g}$: slope {np.mean(slope):.3f} "
+                f"(claimed {exponent:g})",
             )
         )
     return combine(name, found, detail="; ".join(one.detail for one in found))
@@ -537,8 +543,8 @@ def check_wider(preset: Preset, name: str, *, constant: float = 4.0) -> Verdict:
                 error_rate=ERROR_RATE / 2,
                 grade=Grade.NOMINAL,
                 coordinates={"rounds": rounds, "malicious": cluster.beta},
-                detail=f"beta = {cluster.beta:g}, T = {rounds[0]:g} to {rounds[-1]:g}: "
-                f"over the bound {np.min(low / bounds):.2f} to "
+                detail=rf"$\beta = {cluster.beta:g}$, $T = {rounds[0]:g}$ to "
+                f"{rounds[-1]:g}: over the bound {np.min(low / bounds):.2f} to "
                 f"{np.max(high / bounds):.2f}",
             )
         )
@@ -619,10 +625,12 @@ def _margins(**values: Any) -> list[Margin]:
     least = _LEAST * values["noise"] / values["share"]
     most = _MOST * values["share"]
     return [
-        Margin("Delta >= 24 sigma/delta", values["separation"], least),
-        Margin("beta <= delta/2", values["malicious"], most, at_least=False),
-        Margin("alpha >= sqrt(2) L eta", alpha * (1 + 1e-12), math.sqrt(2) * step),
-        Margin("eta <= 1/L", step, 1.0, at_least=False),
+        Margin(r"$\Delta \ge 24 \sigma/\delta$", values["separation"], least),
+        Margin(r"$\beta \le \delta/2$", values["malicious"], most, at_least=False),
+        Margin(
+            r"$\alpha \ge \sqrt{2} L \eta$", alpha * (1 + 1e-12), math.sqrt(2) * step
+        ),
+        Margin(r"$\eta \le 1/L$", step, 1.0, at_least=False),
     ]
 
 
@@ -642,12 +650,12 @@ _PARAMETERS = (
 _SLOW = {"malicious": 0.0, "step_size": 0.001}
 _evaluation = functools.partial(
     Evaluation,
-    quantity="(1/T) sum_t E|grad f_i(x_{i,t-1})|^2",
+    quantity=r"$(1/T) \sum_t E|\nabla f_i(x_{i,t-1})|^2$",
     truth=_truth,
     margins=_margins,
-    note="exact, on L x^2/2 with noise -sigma or sigma, bad clients on the edge of the "
-    "ball to one side and other momenta Delta away, where noise keeps everybody in the "
-    "ball; elsewhere unknown",
+    note=r"exact, on $L x^2/2$ with noise $-\sigma$ or $\sigma$, bad clients on the "
+    r"edge of the ball to one side and other momenta $\Delta$ away, where noise keeps "
+    "everybody in the ball; elsewhere unknown",
 )
 PRINTED = _evaluation(
     parameters=tuple(
@@ -657,7 +665,7 @@ PRINTED = _evaluation(
     bound=_printed_bound,
     constants={
         "constant": Constant(
-            1.0, math.inf, math.inf, "unnamed in <~; none does (werner.thm4)"
+            1.0, math.inf, math.inf, r"unnamed in $\lesssim$; none does (werner.thm4)"
         )
     },
 )
@@ -672,29 +680,34 @@ CORRECTED = _evaluation(
 
 
 _row = functools.partial(row, place="Theorem 4, (5)")
-_STEP = "eta = sqrt(F0/(L T (sigma^2/n + sigma^3/(delta Delta)))), alpha = 2 L eta"
+_STEP = (
+    r"$\eta = \sqrt{F_0/(L T (\sigma^2/n + \sigma^3/(\delta \Delta)))}$, "
+    r"$\alpha = 2 L \eta$"
+)
 
 STATEMENTS = (
     _row(
         id="werner.thm4.corrected",
-        text="avg E|grad f_i|^2 <= 5 F0/(eta T) + 4 (rho^2/n + rho^3/(delta Delta) + "
-        "beta^2 rho Delta/delta) + 2 eps, rho = sqrt(alpha) sigma, eps = 2 N (kappa "
-        "sigma + l tau)^2 exp(-delta Delta/(32 kappa^2 rho)), or 0 if kappa sigma <= "
-        "tau/4",
+        text=r"$\operatorname{avg} E|\nabla f_i|^2 \le 5 F_0/(\eta T) + 4 (\rho^2/n "
+        r"+ \rho^3/(\delta \Delta) + \beta^2 \rho \Delta/\delta) + 2 \varepsilon$, "
+        r"$\rho = \sqrt{\alpha} \sigma$, $\varepsilon = 2 N (\kappa \sigma + l "
+        r"\tau)^2 \exp(-\delta \Delta/(32 \kappa^2 \rho))$, or 0 if $\kappa \sigma "
+        r"\le \tau/4$",
         preconditions=(
-            "f is L-smooth and the same for all of the cluster, as is the model; m_0 = "
-            "0; M_t = alpha grad f(x_{t-1}) + (1 - alpha) M_{t-1}",
+            "$f$ is $L$-smooth and the same for all of the cluster, as is the model; "
+            r"$m_0 = 0$; $M_t = \alpha \nabla f(x_{t-1}) + (1 - \alpha) M_{t-1}$",
             "noise of gradients independent given the past, of mean 0, variance at "
-            "most sigma^2, and never above kappa sigma",
+            r"most $\sigma^2$, and never above $\kappa \sigma$",
             "the same averages of true gradients of other clusters' clients are at "
-            "least Delta from M_t at every t <= T; their losses are arbitrary",
-            "Delta >= 24 sigma/delta, beta <= delta/2, any bad clients, sqrt(2) L eta "
-            "<= alpha <= 1, tau^2 = delta rho Delta, v_0 = m_i, l >= max(1, "
-            "log(rho/Delta)/log(1 - delta/2))",
+            r"least $\Delta$ from $M_t$ at every $t \le T$; their losses are "
+            "arbitrary",
+            r"$\Delta \ge 24 \sigma/\delta$, $\beta \le \delta/2$, any bad clients, "
+            r"$\sqrt{2} L \eta \le \alpha \le 1$, $\tau^2 = \delta \rho \Delta$, "
+            r"$v_0 = m_i$, $l \ge \max(1, \log(\rho/\Delta)/\log(1 - \delta/2))$",
         ),
         constants={"first": 5.0, "noise": 4.0},
-        claimed="sqrt(V/T) + beta sigma Delta/(T V)^(1/4), V = sigma^2/n + "
-        "sigma^3/Delta, for all clients",
+        claimed=r"$\sqrt{V/T} + \beta \sigma \Delta/(T V)^{1/4}$, $V = \sigma^2/n "
+        r"+ \sigma^3/\Delta$, for all clients",
         check=check_corrected,
         control={"first": 1.6},
         proof=prove_corrected,
@@ -711,39 +724,43 @@ STATEMENTS = (
                 smoothness=1.0,
             )
         ),
-        note="Theorem 4'; the whole proof stands in theorem4.md. Assumption 9 is asked "
-        "of one cluster and of the path itself, as it cannot hold for two that "
-        "converge (werner.asm9). The control claims 1.6 F0/(eta T), that of the proof "
-        "4.8.",
+        note="Theorem 4'; the whole proof stands in theorem4.md. Assumption 9 is "
+        "asked of one cluster and of the path itself, as it cannot hold for two that "
+        r"converge (werner.asm9). The control claims $1.6 F_0/(\eta T)$, that of the "
+        "proof 4.8.",
     ),
     _row(
         id="werner.thm4.corrected.rates",
-        text="with eta and alpha of the order that the proof puts, the mean square "
-        "gradient falls like T^(-1/2) for beta = 0, and like T^(-1/4) for beta > 0",
+        text=r"with $\eta$ and $\alpha$ of the order that the proof puts, the mean "
+        r"square gradient falls like $T^{-1/2}$ for $\beta = 0$, and like "
+        r"$T^{-1/4}$ for $\beta > 0$",
         preconditions=(
             _STEP,
-            "L x^2/2, noise -sigma or sigma, Delta = 16 sigma/(delta sqrt(alpha)) at "
-            "the largest T, beta = 0 or 2/50 on the edge of the ball",
+            r"$L x^2/2$, noise $-\sigma$ or $\sigma$, $\Delta = 16 \sigma/(\delta "
+            r"\sqrt{\alpha})$ at the largest $T$, $\beta = 0$ or $2/50$ on the edge "
+            "of the ball",
         ),
         constants={"margin": 0.02},
         check=check_rates,
         control={"exponents": (-0.5, -0.5)},
-        note="Exact second moments, T = 10^4 to 10^8. These are the exponents of (5). "
-        "The control claims -1/2 with bad clients, too.",
+        note="Exact second moments, $T = 10^4$ to $10^8$. These are the exponents of "
+        "(5). The control claims $-1/2$ with bad clients, too.",
     ),
     _row(
         id="werner.thm4.wider",
-        text="avg E|grad f_i|^2 <= C (F0/(eta T) + rho^2/n + rho^3/(delta Delta) + "
-        "beta^2 rho Delta/delta) with normal noise and Delta = 24 sigma/delta",
+        text=r"$\operatorname{avg} E|\nabla f_i|^2 \le C (F_0/(\eta T) + \rho^2/n + "
+        r"\rho^3/(\delta \Delta) + \beta^2 \rho \Delta/\delta)$ with normal noise and "
+        r"$\Delta = 24 \sigma/\delta$",
         preconditions=(
             _STEP,
-            "L x^2/2, the other clusters' losses are linear, beta = 0 or delta/12 on "
-            "the edge of the ball, tau^2 = delta rho Delta, v_0 = m_i",
+            r"$L x^2/2$, the other clusters' losses are linear, $\beta = 0$ or "
+            r"$\delta/12$ on the edge of the ball, $\tau^2 = \delta \rho \Delta$, "
+            "$v_0 = m_i$",
         ),
         constants={"C": 4.0},
         check=check_wider,
         control={"constant": 0.25},
-        note="Not refuted on these families; the proof has eps, which is small here "
-        "only for alpha far below 1. The control claims a quarter.",
+        note=r"Not refuted on these families; the proof has $\varepsilon$, which is "
+        r"small here only for $\alpha$ far below 1. The control claims a quarter.",
     ),
 )

@@ -89,8 +89,8 @@ def check_average(preset: Preset, name: str, *, later: int = 0) -> Verdict:
             "rounds": np.arange(1, rounds + 1)[:, None],
             "gradients": np.array(["drawn", "all 1"]),
         },
-        detail=f"alpha = {listed(alphas)}, t to {rounds}, in fractions: "
-        f"gap up to {np.max(values):.3g}",
+        detail=rf"$\alpha = {listed(alphas)}$, $t$ to {rounds}, in fractions: gap up "
+        f"to {np.max(values):.3g}",
     )
 
 
@@ -149,8 +149,9 @@ def check_printed(preset: Preset, name: str, *, factor: float = 1.0) -> Verdict:
     bounds = factor * np.append(weights, 0.1)
     told = listed(total, ".4g")
     detail = (
-        f"Var m_t/sigma^2 with eta h = 1 is {told} at alpha = {listed(_LARGE)}; with "
-        f"m_0 = g_0 the noise at t = 1, alpha = 0.1 is {first[0]:.3g} sigma^2"
+        rf"$\operatorname{{Var}} m_t/\sigma^2$ with $\eta h = 1$ is {told} at $\alpha "
+        rf"= {listed(_LARGE)}$; with $m_0 = g_0$ the noise at $t = 1$, $\alpha = 0.1$ "
+        rf"is ${first[0]:.3g} \sigma^2$"
     )
     return never_exceeds(
         name,
@@ -188,41 +189,42 @@ def check_noise(preset: Preset, name: str, *, claimed: float = 1.0) -> Verdict:
     law = judged(miss, 0.0, coordinates=named(told))
     bound = judged(left, right, coordinates=named(late_told))
     detail = (
-        f"all 2^{rounds} paths: off the law by {np.max(miss):.2g}; over alpha "
-        f"sigma^2 at most {np.max(claimed * left / right):.4g}"
+        rf"all $2^{{{rounds}}}$ paths: off the law by {np.max(miss):.2g}; over $\alpha "
+        rf"\sigma^2$ at most {np.max(claimed * left / right):.4g}"
     )
     return combine(name, [bound, law], parts=["bound", "law"], detail=detail)
 
 
 def prove_average(*, later: int = 0) -> list[Step]:
-    """By induction over t: if m_{t-1} is (1 - alpha)^(t-1) m_0 + sum over s < t - 1 of
-    alpha (1 - alpha)^s g_{t-1-s}, then (1 - alpha) m_{t-1} has each weight times 1 -
-    alpha, which is its weight one round later, and alpha g_t is the term s = 0. The
-    weights: q + (1 - q) = 1 for q = (1 - alpha)^(t-1) goes over into the same for
-    (1 - alpha) q."""
+    r"""By induction over $t$: if $m_{t-1}$ is $(1 - \alpha)^{t-1} m_0 + \sum_{s < t -
+    1} \alpha (1 - \alpha)^s g_{t-1-s}$, then $(1 - \alpha) m_{t-1}$ has each weight
+    times $1 - \alpha$, which is its weight one round later, and $\alpha g_t$ is the
+    term $s = 0$. The weights: $q + (1 - q) = 1$ for $q = (1 - \alpha)^{t-1}$ goes over
+    into the same for $(1 - \alpha) q$."""
     import sympy
 
     alpha, kept, age = sympy.symbols("alpha q s", positive=True)
     weight = alpha * (1 - alpha) ** age
     return [
         identity(
-            "(1 - alpha) alpha (1 - alpha)^s = alpha (1 - alpha)^(s+1)",
+            r"$(1 - \alpha) \alpha (1 - \alpha)^s = \alpha (1 - \alpha)^{s+1}$",
             (1 - alpha) * weight - weight.subs(age, age + 1 + later),
         ),
         identity(
-            "alpha + (1 - alpha) (1 - q) = 1 - (1 - alpha) q",
+            r"$\alpha + (1 - \alpha) (1 - q) = 1 - (1 - \alpha) q$",
             alpha + (1 - alpha) * (1 - kept) - (1 - (1 - alpha) * kept),
         ),
     ]
 
 
 def prove_noise(*, late: Fraction = Fraction(1, 2)) -> list[Step]:
-    """With D_t = m_t - M_t, D_t = alpha xi_t + (1 - alpha) D_{t-1}, xi_t of mean 0
-    given the past: E|D_t|^2 = alpha^2 sigma^2 + (1 - alpha)^2 E|D_{t-1}|^2.
+    r"""With $D_t = m_t - M_t$, $D_t = \alpha \xi_t + (1 - \alpha) D_{t-1}$, $\xi_t$ of
+    mean 0 given the past: $E|D_t|^2 = \alpha^2 \sigma^2 + (1 - \alpha)^2 E|D_{t-1}|^2$.
 
-    From D_0 = 0 that is alpha/(2 - alpha) (1 - q) sigma^2, q = (1 - alpha)^(2 t), by
-    induction, and at most alpha sigma^2 as 2 - alpha >= 1. From D_0 = xi_0 there is q
-    sigma^2 more; the sum grows with q and is alpha sigma^2 at q = alpha/2.
+    From $D_0 = 0$ that is $\frac{\alpha}{2 - \alpha} (1 - q) \sigma^2$, $q = (1 -
+    \alpha)^{2 t}$, by induction, and at most $\alpha \sigma^2$ as $2 - \alpha \ge 1$.
+    From $D_0 = \xi_0$ there is $q \sigma^2$ more; the sum grows with $q$ and is $\alpha
+    \sigma^2$ at $q = \alpha/2$.
     """
     import sympy
 
@@ -230,20 +232,20 @@ def prove_noise(*, late: Fraction = Fraction(1, 2)) -> list[Step]:
     law = alpha / (2 - alpha) * (1 - kept)
     return [
         identity(
-            "alpha^2 + (1 - alpha)^2 alpha/(2 - alpha) (1 - q) = alpha/(2 - alpha) (1 "
-            "- (1 - alpha)^2 q)",
+            r"$\alpha^2 + (1 - \alpha)^2 \frac{\alpha}{2 - \alpha} (1 - q) = "
+            r"\frac{\alpha}{2 - \alpha} (1 - (1 - \alpha)^2 q)$",
             alpha**2 + (1 - alpha) ** 2 * law - law.subs(kept, (1 - alpha) ** 2 * kept),
         ),
         identity(
-            "alpha - alpha/(2 - alpha) = alpha (1 - alpha)/(2 - alpha) >= 0",
+            r"$\alpha - \alpha/(2 - \alpha) = \alpha (1 - \alpha)/(2 - \alpha) \ge 0$",
             alpha - alpha / (2 - alpha) - alpha * (1 - alpha) / (2 - alpha),
         ),
         identity(
-            "alpha/(2 - alpha) (1 - q) + q = alpha at q = alpha/2",
+            r"$\frac{\alpha}{2 - \alpha} (1 - q) + q = \alpha$ at $q = \alpha/2$",
             (law + kept).subs(kept, late * alpha) - alpha,
         ),
         identity(
-            "its derivative by q is (2 - 2 alpha)/(2 - alpha) >= 0",
+            r"its derivative by $q$ is $(2 - 2 \alpha)/(2 - \alpha) \ge 0$",
             sympy.diff(law + kept, kept) - (2 - 2 * alpha) / (2 - alpha),
         ),
     ]
@@ -253,7 +255,7 @@ _momentum = functools.partial(
     Evaluation, bound=lambda momentum, noise, **_: momentum * noise**2
 )
 _OF_ALL = _momentum(
-    quantity="E|m_{i,t} - E m_{i,t}|^2",
+    quantity="$E|m_{i,t} - E m_{i,t}|^2$",
     parameters=(
         parameter("momentum", 0.9),
         parameter("noise", 1.0),
@@ -265,12 +267,12 @@ _OF_ALL = _momentum(
         noise**2 * total_variance(momentum, step_size * smoothness, int(rounds))
     ),
     margins=lambda smoothness, step_size, **_: [
-        Margin("eta <= 1/L", step_size * smoothness, 1.0, at_least=False)
+        Margin(r"$\eta \le 1/L$", step_size * smoothness, 1.0, at_least=False)
     ],
-    note="exact, of a gradient's noise on L x^2/2 with v = m, m_0 = 0",
+    note="exact, of a gradient's noise on $L x^2/2$ with $v = m$, $m_0 = 0$",
 )
 _OF_NOISE = _momentum(
-    quantity="E|m_t - M_t|^2",
+    quantity="$E|m_t - M_t|^2$",
     parameters=(
         parameter("momentum", 0.1),
         parameter("noise", 1.0),
@@ -280,29 +282,34 @@ _OF_NOISE = _momentum(
         noise**2
         * float(noise_law(momentum, np.array([float(rounds)]), gradient_start=False)[0])
     ),
-    note="exact, for every loss and every rule of steps, from m_0 = M_0",
+    note="exact, for every loss and every rule of steps, from $m_0 = M_0$",
 )
 
 _MOMENTA = (
     row(
         id="werner.eq6",
         place="Equation (6), Algorithm 4",
-        text="m_t = alpha g_t + (1 - alpha) m_{t-1} is (1 - alpha)^t m_0 + sum over s "
-        "< t of alpha (1 - alpha)^s g_{t-s}, with weights that add up to 1",
-        preconditions=("0 < alpha <= 1, any gradients and m_0",),
+        text=r"$m_t = \alpha g_t + (1 - \alpha) m_{t-1}$ is $(1 - \alpha)^t m_0 + "
+        r"\sum_{s < t} \alpha (1 - \alpha)^s g_{t-s}$, with weights that add up "
+        "to 1",
+        preconditions=(r"$0 < \alpha \le 1$, any gradients and $m_0$",),
         check=check_average,
         control={"later": 1},
         proof=prove_average,
         proof_control={"later": 1},
-        note="With m_0 = 0 the gradients' weights add up to 1 - (1 - alpha)^t only, "
-        "alpha in the first round: see werner.thm4.first. The control has (1 - "
-        "alpha)^(s + 1).",
+        note=r"With $m_0 = 0$ the gradients' weights add up to $1 - (1 - \alpha)^t$ "
+        r"only, $\alpha$ in the first round: see werner.thm4.first. The control has "
+        r"$(1 - \alpha)^{s + 1}$.",
     ),
     row(
         id="werner.lem13",
         place="Lemma 13, by the first line of its proof",
-        text="E |m_{i,t} - E m_{i,t}|^2 <= alpha sigma^2, for every m_0",
-        preconditions=("E |g_i(x) - E_x g_i(x)|^2 <= sigma^2 at each x", "eta <= 1/L"),
+        text=r"$E |m_{i,t} - E m_{i,t}|^2 \le \alpha \sigma^2$, for every $m_0$",
+        preconditions=(
+            r"$E |g_i(x) - E_x g_i(x)|^2 \le \sigma^2$ at each $x$",
+            r"$\eta \le "
+            "1/L$",
+        ),
         expected=Status.VIOLATED,
         fault="reading",
         other_reading="werner.lem13.corrected",
@@ -310,31 +317,34 @@ _MOMENTA = (
         control={"factor": 8.2},
         evaluation=_OF_ALL,
         margins=lambda: (
-            Margin("Theorem 4: eta L <= 1", _STEEP, 1.0, at_least=False),
-            Margin("alpha <= 1", max(_LARGE), 1.0, at_least=False),
+            Margin(r"Theorem 4: $\eta L \le 1$", _STEEP, 1.0, at_least=False),
+            Margin(r"$\alpha \le 1$", max(_LARGE), 1.0, at_least=False),
         ),
-        note="As the first line of the proof has it. On a quadratic Var m_t tends to "
-        "alpha sigma^2/(2 - alpha - eta h alpha/2), which is more for alpha > 1/(1 + "
-        "eta h/2); and m_0 = g_0 starts with all of sigma^2. The lemma itself has E_x: "
-        "with M_t for E_x m_t and a fixed m_0 it is true (werner.lem13.corrected). The "
-        "control has 8.2 times the bound, which m_0 = g_0 needs at alpha = 0.1.",
+        note="As the first line of the proof has it. On a quadratic "
+        r"$\operatorname{Var} m_t$ tends to $\alpha \sigma^2/(2 - \alpha - \eta h "
+        r"\alpha/2)$, which is more for $\alpha > 1/(1 + \eta h/2)$; and $m_0 = g_0$ "
+        r"starts with all of $\sigma^2$. The lemma itself has $E_x$: with $M_t$ for "
+        "$E_x m_t$ and a fixed $m_0$ it is true (werner.lem13.corrected). The "
+        r"control has 8.2 times the bound, which $m_0 = g_0$ needs at $\alpha = 0.1$.",
     ),
     row(
         id="werner.lem13.corrected",
         place="Lemma 13",
-        text="E |m_t - M_t|^2 = alpha/(2 - alpha) (1 - (1 - alpha)^{2 t}) sigma^2 <= "
-        "alpha sigma^2, M_t = alpha grad f(x_{t-1}) + (1 - alpha) M_{t-1}, from a "
-        "fixed m_0 = M_0; from m_0 = g_0 it is (1 - alpha)^{2 t} sigma^2 more, and <= "
-        "alpha sigma^2 once (1 - alpha)^{2 t} <= alpha/2",
-        preconditions=("E |g_i(x) - E_x g_i(x)|^2 = sigma^2 at each x",),
+        text=r"$E |m_t - M_t|^2 = \frac{\alpha}{2 - \alpha} (1 - (1 - \alpha)^{2 "
+        r"t}) \sigma^2 \le \alpha \sigma^2$, $M_t = \alpha \nabla f(x_{t-1}) + (1 "
+        r"- \alpha) M_{t-1}$, from a fixed $m_0 = M_0$; from $m_0 = g_0$ it is $(1 "
+        r"- \alpha)^{2 t} \sigma^2$ more, and $\le \alpha \sigma^2$ once $(1 - "
+        r"\alpha)^{2 t} \le \alpha/2$",
+        preconditions=(r"$E |g_i(x) - E_x g_i(x)|^2 = \sigma^2$ at each $x$",),
         check=check_noise,
         control={"claimed": 0.9},
         proof=prove_noise,
         proof_control={"late": Fraction(3, 4)},
         evaluation=_OF_NOISE,
-        note="With <= throughout if the variance is at most sigma^2. The proof loses "
-        "the factor 2 - alpha by (1 - alpha)^2 <= 1 - alpha. The control claims 0.9 "
-        "alpha sigma^2; that of the proof comes earlier, at 3 alpha/4.",
+        note=r"With $\le$ throughout if the variance is at most $\sigma^2$. The proof "
+        r"loses the factor $2 - \alpha$ by $(1 - \alpha)^2 \le 1 - \alpha$. The "
+        r"control claims $0.9 \alpha \sigma^2$; that of the proof comes earlier, at "
+        r"$3 \alpha/4$.",
     ),
 )
 
@@ -395,17 +405,17 @@ def check_absorption(
     return combine(
         name,
         [*found, judged(left, right, coordinates=told)],
-        detail=f"alpha = {least:.3g} L eta: left less right at most "
-        f"{np.max(excesses[0]):.3g}; {len(left)} runs: left over right of (22) at most "
-        f"{np.max(left / right):.3f}",
+        detail=rf"$\alpha = {least:.3g} L \eta$: left less right at most "
+        f"{np.max(excesses[0]):.3g}; {len(left)} runs: left over right of (22) at "
+        f"most {np.max(left / right):.3f}",
     )
 
 
 def prove_summed(*, square: Fraction | int = 2) -> list[Step]:
-    """(21) is `prove_descent` with M_t for grad fbar, halved steps apart; summed over t
-    it has eta sum a_t - eta/2 (1 - L eta) sum |v_t|^2, of which `prove_absorption`
-    leaves eta a_1/(alpha (1 + alpha - alpha^2)), a_1 = (1 - alpha)^2 |grad f(x_0)|^2;
-    divided by eta/2 that is (22)."""
+    r"""(21) is `prove_descent` with $M_t$ for $\nabla\bar f$, halved steps apart;
+    summed over $t$ it has $\eta \sum a_t - \frac{\eta}{2} (1 - L \eta) \sum |v_t|^2$,
+    of which `prove_absorption` leaves $\eta a_1/(\alpha (1 + \alpha - \alpha^2))$, $a_1
+    = (1 - \alpha)^2 |\nabla f(x_0)|^2$; divided by $\eta/2$ that is (22)."""
     import sympy
 
     start, eta, first = sympy.symbols("F0 eta first", positive=True)
@@ -413,7 +423,8 @@ def prove_summed(*, square: Fraction | int = 2) -> list[Step]:
         *prove_descent(),
         *prove_absorption(square=square),
         identity(
-            "(F0 + eta first)/(eta/2), times eta, is the right side",
+            r"$(F_0 + \eta \cdot \text{first})/(\eta/2)$, times $\eta$, is the "
+            "right side",
             (start + eta * first) / (eta / 2) * eta - summed(2 * start, eta, first),
         ),
     ]
@@ -432,15 +443,17 @@ def check_geometric(
     for one in _INSTANCES:
         ratios.append(settled_square(one, 1.5) * one.separation * one.share**power)
     levels = np.array(_CLUSTERS, float)
-    family = exactly("1/delta", levels, np.array(ratios), share=1 / levels)
+    family = exactly(r"$1/\delta$", levels, np.array(ratios), share=1 / levels)
     return banded(name, [family], **judged)
 
 
 _geometric: dict[str, Any] = {
     "place": "(23); Lemma 14",
     "preconditions": (
-        "Delta = 24 sigma/delta, n infinite, beta = 0, alpha = 1: rho = sigma",
-        "tau^2 = delta rho Delta, noise 0 or 1.5 tau less its mean, v_0 = E m",
+        r"$\Delta = 24 \sigma/\delta$, $n$ infinite, $\beta = 0$, $\alpha = 1$: $\rho "
+        r"= \sigma$",
+        r"$\tau^2 = \delta \rho \Delta$, noise 0 or $1.5 \tau$ less its mean, $v_0 = "
+        "E m$",
     ),
     "margins": functools.partial(margins, *_INSTANCES, start=0.0),
 }
@@ -449,57 +462,61 @@ _EQUATIONS = (
     row(
         id="werner.eq21",
         place="Proof of Theorem 4",
-        text="f_i(x - eta v) <= f_i(x) + eta |v - E_x mbar_i|^2 + eta |E_x mbar_i - "
-        "grad f_i|^2 - eta/2 |grad f_i|^2 - eta/2 (1 - L eta) |v|^2",
-        preconditions=("f_i is L-smooth, eta <= 1/L",),
+        text=r"$f_i(x - \eta v) \le f_i(x) + \eta |v - E_x \bar m_i|^2 + \eta |E_x "
+        r"\bar m_i - \nabla f_i|^2 - \frac{\eta}{2} |\nabla f_i|^2 - "
+        r"\frac{\eta}{2} (1 - L \eta) |v|^2$",
+        preconditions=(r"$f_i$ is $L$-smooth, $\eta \le 1/L$",),
         constants={"C": 1.0},
         check=check_step,
         control={"shift": 0.01},
         proof=prove_descent,
         proof_control={"similar": Fraction(19, 10)},
-        note="Steps (i) and (ii). Step (iii) puts the average over t that Lemma 14 "
-        "bounds for a single t, which is right once (21) is summed up. The control "
-        "takes off a hundredth; that of the proof has |x + y|^2 <= 1.9 (|x|^2 + "
-        "|y|^2).",
+        note="Steps (i) and (ii). Step (iii) puts the average over $t$ that Lemma 14 "
+        "bounds for a single $t$, which is right once (21) is summed up. The control "
+        r"takes off a hundredth; that of the proof has $|x + y|^2 \le 1.9 (|x|^2 + "
+        "|y|^2)$.",
     ),
     row(
         id="werner.eq22",
         place="Proof of Theorem 4",
-        text="sum_t |grad f_i|^2 <= 2 F0/eta + 2 T V' + 2 (1 - alpha)^2 |grad "
-        "f_i(x_0)|^2/(alpha (1 + alpha - alpha^2)) for alpha >= c L eta",
+        text=r"$\sum_t |\nabla f_i|^2 \le 2 F_0/\eta + 2 T V' + 2 (1 - \alpha)^2 "
+        r"|\nabla f_i(x_0)|^2/(\alpha (1 + \alpha - \alpha^2))$ for $\alpha \ge c L "
+        r"\eta$",
         preconditions=(
-            "c L eta <= alpha <= 1, V' = avg E|v_t - M_t|^2, M_t = alpha grad "
-            "f_i(x_{t-1}) + (1 - alpha) M_{t-1}, M_0 = 0, f_i L-smooth",
+            r"$c L \eta \le \alpha \le 1$, $V' = \operatorname{avg} E|v_t - "
+            r"M_t|^2$, $M_t = \alpha \nabla f_i(x_{t-1}) + (1 - \alpha) M_{t-1}$, "
+            "$M_0 = 0$, $f_i L$-smooth",
         ),
         constants={"c": math.sqrt(2)},
-        claimed="alpha >~ L eta",
+        claimed=r"$\alpha \gtrsim L \eta$",
         check=check_absorption,
         control={"least": 1.41},
         proof=prove_summed,
         proof_control={"square": Fraction(199, 100)},
-        note="c = sqrt(2) = 1.4142 is the smallest that does, reached as eta goes to "
-        "0; c = 1 does not, so that eta = 1/L is impossible. The first momentum's "
-        "term is not in (22), and of the order of F0/eta; no run here needs it. The "
-        "control has c = 1.41.",
+        note=r"$c = \sqrt{2} = 1.4142$ is the smallest that does, reached as $\eta$ "
+        r"goes to 0; $c = 1$ does not, so that $\eta = 1/L$ is impossible. The first "
+        r"momentum's term is not in (22), and of the order of $F_0/\eta$; no run here "
+        "needs it. The control has $c = 1.41$.",
     ),
     no_constant(
         **_geometric,
         id="werner.eq23",
-        text="E|v - E_x mbar_i|^2 <~ rho^2/n + rho^3/Delta from v_0 = E_x mbar_i",
+        text=r"$E|v - E_x \bar m_i|^2 \lesssim \rho^2/n + \rho^3/\Delta$ from $v_0 = "
+        r"E_x \bar m_i$",
         check=functools.partial(check_geometric, power=0.0),
         fault="printed",
-        note="The series sums to 2/delta, and skewed noise needs it. The control "
-        "allows 1/delta more.",
+        note=r"The series sums to $2/\delta$, and skewed noise needs it. The control "
+        r"allows $1/\delta$ more.",
     ),
     row(
         **_geometric,
         id="werner.eq23.corrected",
-        text="E|v - E_x mbar_i|^2 <= C (rho^2/n + rho^3/(delta Delta)) from v_0 = E_x "
-        "mbar_i",
+        text=r"$E|v - E_x \bar m_i|^2 \le C (\rho^2/n + \rho^3/(\delta \Delta))$ from "
+        r"$v_0 = E_x \bar m_i$",
         constants={"C": 0.47},
         check=functools.partial(check_geometric, power=1.0, constant=0.47, least=0.45),
         control={"power": 0.5},
-        note="The control has sqrt(delta) for delta.",
+        note=r"The control has $\sqrt{\delta}$ for $\delta$.",
     ),
 )
 
@@ -542,8 +559,8 @@ def check_each(_: Preset, name: str, *, summed: bool = False) -> Verdict:
     bounds = (1 - _SMALL_STEP) / 2 * squares[np.array(_FEW_ROUNDS) - 1]
     pairs = zip(values, bounds, strict=True)
     detail = (
-        f"gradient 1 at x_0, L eta = {_SMALL_STEP}, alpha = {_WEIGHT}, T = "
-        f"{listed(_FEW_ROUNDS)}: largest a_t against the bound "
+        rf"gradient 1 at $x_0$, $L \eta = {_SMALL_STEP}$, $\alpha = {_WEIGHT}$, $T = "
+        f"{listed(_FEW_ROUNDS)}$: largest $a_t$ against the bound "
         + ", ".join(f"{one:.3g}/{two:.3g}" for one, two in pairs)
     )
     if summed:
@@ -580,7 +597,7 @@ def check_sum(preset: Preset, name: str, *, ratio: float = math.sqrt(2)) -> Verd
         bounds.append(first + (1 - steps) / 2 * np.sum(pull[:-1] ** 2, axis=0))
     left, right = np.array(values), np.array(bounds)
     detail = (
-        f"{left.size} paths of {rounds} rounds, alpha = {ratio:g} L eta: left "
+        rf"{left.size} paths of {rounds} rounds, $\alpha = {ratio:g} L \eta$: left "
         f"over right at most {np.max(left / right):.3g}"
     )
     return never_exceeds(
@@ -604,44 +621,46 @@ _display = functools.partial(row, place="Proof of Theorem 4, step (ii) before (2
 _DISPLAY = (
     _display(
         id="werner.eq22.ii",
-        text="E |M_t - grad f_i(x_{i,t-1})|^2 <= (1 - L eta)/2 sum_{t=2}^T "
-        "E |v_{t-1}|^2 for each t <= T",
+        text=r"$E |M_t - \nabla f_i(x_{i,t-1})|^2 \le \frac{1 - L \eta}{2} "
+        r"\sum_{t=2}^T E |v_{t-1}|^2$ for each $t \le T$",
         preconditions=(
-            "alpha >= C L eta",
-            "f_i is L-smooth",
-            "m_0 = 0",
-            "M_t = E_x of the mean momentum in the cluster of i",
+            r"$\alpha \ge C L \eta$",
+            "$f_i$ is $L$-smooth",
+            "$m_0 = 0$",
+            "$M_t = E_x$ of the mean momentum in the cluster of $i$",
         ),
         constants={"C": 1.5},
-        claimed="C unnamed",
+        claimed="$C$ unnamed",
         expected=Status.VIOLATED,
         check=check_each,
         fault="printed",
         control={"summed": True},
         margins=lambda: (
-            Margin("alpha >= 1.5 L eta", _WEIGHT, 1.5 * _SMALL_STEP),
-            Margin("eta <= 1/L", _SMALL_STEP, 1.0, at_least=False),
+            Margin(r"$\alpha \ge 1.5 L \eta$", _WEIGHT, 1.5 * _SMALL_STEP),
+            Margin(r"$\eta \le 1/L$", _SMALL_STEP, 1.0, at_least=False),
         ),
-        note="At t = 1 the left-hand side is (1 - alpha)^2 |grad f(x_0)|^2, whatever v "
-        "is. The control has the first term of werner.eq22.ii.corrected on the right.",
+        note=r"At $t = 1$ the left-hand side is $(1 - \alpha)^2 |\nabla f(x_0)|^2$, "
+        "whatever $v$ is. The control has the first term of werner.eq22.ii.corrected "
+        "on the right.",
     ),
     _display(
         id="werner.eq22.ii.corrected",
-        text="sum_{t=1}^T a_t <= a_1/(alpha (1 + alpha - alpha^2)) + (1 - L eta)/2 "
-        "sum_{t=2}^T |v_{t-1}|^2, a_t = |M_t - grad f_i(x_{i,t-1})|^2",
+        text=r"$\sum_{t=1}^T a_t \le a_1/(\alpha (1 + \alpha - \alpha^2)) + "
+        r"\frac{1 - L \eta}{2} \sum_{t=2}^T |v_{t-1}|^2$, $a_t = |M_t - "
+        r"\nabla f_i(x_{i,t-1})|^2$",
         preconditions=(
-            "C L eta <= alpha <= 1",
-            "f_i is L-smooth",
-            "M_t = alpha grad f_i(x_{i,t-1}) + (1 - alpha) M_{t-1}",
+            r"$C L \eta \le \alpha \le 1$",
+            "$f_i$ is $L$-smooth",
+            r"$M_t = \alpha \nabla f_i(x_{i,t-1}) + (1 - \alpha) M_{t-1}$",
         ),
         constants={"C": math.sqrt(2)},
         check=check_sum,
         control={"ratio": 1.3},
         proof=prove_absorption,
         proof_control={"square": Fraction(199, 100)},
-        note="The first term is of order |grad f(x_0)|^2/(L eta), no more than what "
-        "f(x_0) - f* gives anyhow. Steady moves need C^2 >= 2 for small steps. The "
-        "control has C = 1.3.",
+        note=r"The first term is of order $|\nabla f(x_0)|^2/(L \eta)$, no more than "
+        r"what $f(x_0) - f^*$ gives anyhow. Steady moves need $C^2 \ge 2$ for small "
+        "steps. The control has $C = 1.3$.",
     ),
 )
 

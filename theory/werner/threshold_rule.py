@@ -169,7 +169,7 @@ def check_points(
     kept = np.where(inside, points if factor else 1, centre if outside else 0)
     miss = np.abs(np.asarray(found.centres)[0] - np.mean(kept, axis=0)).astype(float)
     detail = (
-        f"{np.sum(inside)} of {len(points)} points in the ball; the mean of y "
+        f"{np.sum(inside)} of {len(points)} points in the ball; the mean of $y$ "
         f"misses the centre by {np.max(miss):.2g}"
     )
     return never_exceeds(
@@ -193,8 +193,8 @@ _RULE = (
     row(
         id="werner.eq4",
         place="Equation (4), Algorithm 3",
-        text="v_l = (1/N) sum of z_i 1{|z_i - v_(l-1)| <= tau} + v_(l-1) 1{|z_i - "
-        "v_(l-1)| > tau}",
+        text=r"$v_l = (1/N)$ sum of $z_i 1\{|z_i - v_{l-1}| \le \tau\} + "
+        r"v_{l-1} 1\{|z_i - v_{l-1}| > \tau\}$",
         preconditions=("finite points, a radius of 0 or more",),
         check=check_rule,
         control={"ball_only": True},
@@ -204,21 +204,21 @@ _RULE = (
     ),
     _appendix(
         id="werner.yjlt",
-        text="v_l = (1/N) sum_j y_j, y_j = 1(|g_j - v_{l-1}| <= tau) + v_{l-1} 1(|g_j "
-        "- v_{l-1}| > tau)",
+        text=r"$v_l = (1/N) \sum_j y_j$, $y_j = 1(|g_j - v_{l-1}| \le \tau) + "
+        r"v_{l-1} 1(|g_j - v_{l-1}| > \tau)$",
         expected=Status.VIOLATED,
         fault="misprint",
         check=functools.partial(check_points, factor=False),
         control={"factor": True},
-        note="g_j, in A.4 m_j, is missing before the first indicator. Equation (4) and "
-        "the same line of A.1 have z_j there; the braces of the line in A.3 end within "
-        "a product in the text at hand, which may have lost the factor. The control "
-        "has it.",
+        note="$g_j$, in A.$4 m_j$, is missing before the first indicator. Equation "
+        "(4) and the same line of A.1 have $z_j$ there; the braces of the line in "
+        "A.3 end within a product in the text at hand, which may have lost the "
+        "factor. The control has it.",
     ),
     _appendix(
         id="werner.yjlt.corrected",
-        text="v_l = (1/N) sum_j y_j, y_j = g_j 1(|g_j - v_{l-1}| <= tau) + v_{l-1} 1("
-        "|g_j - v_{l-1}| > tau)",
+        text=r"$v_l = (1/N) \sum_j y_j$, $y_j = g_j 1(|g_j - v_{l-1}| \le \tau) + "
+        r"v_{l-1} 1(|g_j - v_{l-1}| > \tau)$",
         check=functools.partial(check_points, factor=True),
         control={"outside": False},
         note="As in appendix A.1. The control omits the second term.",
@@ -292,9 +292,10 @@ def check_robust(preset: Preset, name: str, *, largest: float = 1 / 12) -> Verdi
     influence, bounds = errors / bad, bad / shares * separations
     worst = int(np.argmax(influence / bounds))
     detail = (
-        f"{len(ATTACKS)} attacks, K = 2 to 16, Delta delta/sigma = 24 to 5000, "
-        f"beta <= {largest:.3g} delta: E_2 up to {influence[worst] / bounds[worst]:.6f}"
-        f" (beta/delta) sigma Delta ({attacks[worst]})"
+        rf"{len(ATTACKS)} attacks, $K = 2$ to 16, $\Delta \delta/\sigma = 24$ to 5000, "
+        rf"$\beta \le {largest:.3g} \delta$: $E_2$ up to "
+        rf"${influence[worst] / bounds[worst]:.6f} (\beta/\delta) \sigma \Delta$ "
+        f"({attacks[worst]})"
     )
     below = never_exceeds(
         name,
@@ -347,10 +348,11 @@ def check_influence(_: Preset, name: str, *, sides: float = 2.0) -> Verdict:
     shares = [tops[0], tops[1] / sides, tops[2], float(np.max(moved)) / single]
     near = reached(name, shares, [1.0] * 4, room=1e-6)
     detail = (
-        f"{len(attacks)} cases: |v_l - mu| to {np.max(shifts / claimed):.6f} of the "
-        f"bound; alone a bad point moves a round most from {best:g} tau; "
-        f"{rounds.shape[1]} rounds of four bad points: their part up to {tops[0]:.6f}, "
-        f"the round {tops[1]:.6f} beta tau, |v_l - mu| {tops[2]:.6f} of the bound"
+        rf"{len(attacks)} cases: $|v_l - \mu|$ to {np.max(shifts / claimed):.6f} of "
+        rf"the bound; alone a bad point moves a round most from ${best:g} \tau$; "
+        f"{rounds.shape[1]} rounds of four bad points: their part up to "
+        rf"{tops[0]:.6f}, the round ${tops[1]:.6f} \beta \tau$, $|v_l - \mu| "
+        f"{tops[2]:.6f}$ of the bound"
     )
     return combine(name, [settled, once, several, near], detail=detail)
 
@@ -398,23 +400,24 @@ def changing_sides(share: float, bad: float) -> Float[np.ndarray, "3 rounds atta
 
 
 def prove_influence(sent: int = 1) -> list[Step]:
-    """Let the cluster be in the ball, and nobody else of the good; with infinitely many
-    points v' - v = delta (mu - v) + b, where b is the sum of mass (z - v) over the bad
-    points in the ball.
+    r"""Let the cluster be in the ball, and nobody else of the good; with infinitely
+    many points $v' - v = \delta (\mu - v) + b$, where $b$ is the sum of mass $(z - v)$
+    over the bad points in the ball.
 
-    Part of the bad: |z - v| <= tau for each of them, wherever the others are and
-    wherever it was before, and their masses are at most beta: |b| <= beta tau, with
-    equality if and only if all are on the edge, at one place.
+    Part of the bad: $|z - v| \le \tau$ for each of them, wherever the others are and
+    wherever it was before, and their masses are at most $\beta$: $|b| \le \beta \tau$,
+    with equality if and only if all are on the edge, at one place.
 
-    Centre: v' - mu = (1 - delta)(v - mu) + b, so e' <= (1 - delta) e + beta tau, a mean
-    of e and beta tau/delta with the weights 1 - delta and delta. From e_0 = 0, e never
-    exceeds beta tau/delta, and points that follow v on one edge bring it there: e_l =
-    (1 - (1 - delta)^l) beta tau/delta.
+    Centre: $v' - \mu = (1 - \delta)(v - \mu) + b$, so $e' \le (1 - \delta) e + \beta
+    \tau$, a mean of $e$ and $\beta \tau/\delta$ with the weights $1 - \delta$ and
+    $\delta$. From $e_0 = 0$, $e$ never exceeds $\beta \tau/\delta$, and points that
+    follow $v$ on one edge bring it there: $e_l = (1 - (1 - \delta)^l) \beta
+    \tau/\delta$.
 
-    Round: |v' - v| <= delta e + |b| <= delta (beta tau/delta) + beta tau = 2 beta tau.
-    Where v - mu has come to beta tau/delta and all bad points change to the other edge,
-    both parts have one direction: v' - v tends to -2 beta tau, so that no less than 2
-    will do."""
+    Round: $|v' - v| \le \delta e + |b| \le \delta (\beta \tau/\delta) + \beta \tau = 2
+    \beta \tau$. Where $v - \mu$ has come to $\beta \tau/\delta$ and all bad points
+    change to the other edge, both parts have one direction: $v' - v$ tends to $-2 \beta
+    \tau$, so that no less than 2 will do."""
     import sympy
 
     e, delta, beta, tau, left = sympy.symbols(
@@ -428,17 +431,17 @@ def prove_influence(sent: int = 1) -> list[Step]:
             (1 - delta) * e + delta * most,
         ),
         same(
-            "e_l = (1 - (1 - delta)^l) beta tau/delta follows the recursion",
+            r"$e_l = (1 - (1 - \delta)^l) \beta \tau/\delta$ follows the recursion",
             (1 - delta) * (1 - left) * most + beta * tau,
             (1 - (1 - delta) * left) * most,
         ),
         same(
-            "delta (beta tau/delta) + beta tau = 2 beta tau",
+            r"$\delta (\beta \tau/\delta) + \beta \tau = 2 \beta \tau$",
             delta * most + sent * beta * tau,
             2 * beta * tau,
         ),
         same(
-            "all on the other edge: v' - v = -(2 - (1 - delta)^l) beta tau",
+            r"all on the other edge: $v' - v = -(2 - (1 - \delta)^l) \beta \tau$",
             -delta * (1 - left) * most - beta * tau,
             -(2 - left) * beta * tau,
         ),
@@ -449,44 +452,46 @@ _ROBUST = (
     row(
         id="werner.def1",
         place="Definition 1",
-        text="Threshold-Clustering is robust: Err <= E_1 + beta E_2, E_2 = "
-        "(beta_i/delta_i) sigma Delta <= sigma Delta/12",
+        text=r"Threshold-Clustering is robust: Err $\le E_1 + \beta E_2$, $E_2 = "
+        r"(\beta_i/\delta_i) \sigma \Delta \le \sigma \Delta/12$",
         preconditions=(
-            "Delta >= 24 sigma/delta_i, beta_i <= delta_i/12, tau as stated",
-            "infinitely many points: v follows the mean over them",
+            r"$\Delta \ge 24 \sigma/\delta_i$, $\beta_i \le \delta_i/12$, $\tau$ as "
+            "stated",
+            "infinitely many points: $v$ follows the mean over them",
         ),
         constants=CONSTANTS,
-        claimed="E_2 bounded; no condition on beta in the definition",
+        claimed=r"$E_2$ bounded; no condition on $\beta$ in the definition",
         check=check_robust,
         control={"largest": 0.98},
         margins=lambda: margins(
             Instance(0.5, 48.0, 0.5 / 12), Instance(1 / 16, 384.0, 1 / 192), start=0.0
         ),
-        note="The error of the bad points is (beta/delta)^2 tau^2, quadratic in beta, "
-        "and just that is reached. For beta/delta beyond 1 - sigma/tau points that "
-        "follow the centre drag it out of its cluster, and E_2 is unbounded: the "
-        "control goes to 0.98.",
+        note=r"The error of the bad points is $(\beta/\delta)^2 \tau^2$, quadratic in "
+        r"$\beta$, and just that is reached. For $\beta/\delta$ beyond $1 - "
+        r"\sigma/\tau$ points that follow the centre drag it out of its cluster, and "
+        "$E_2$ is unbounded: the control goes to 0.98.",
     ),
     row(
         id="werner.threat",
         place="Section 3.1.1, Threat model",
-        text="a bad point has most influence on the edge of the ball: the bad points' "
-        "part of a round is at most beta tau, |v_l - E z_i| <= beta tau/delta, and a "
-        "round moves v by at most 2 beta tau",
+        text="a bad point has most influence on the edge of the ball: the bad "
+        r"points' part of a round is at most $\beta \tau$, $|v_l - E z_i| \le \beta "
+        r"\tau/\delta$, and a round moves $v$ by at most $2 \beta \tau$",
         preconditions=(
-            "v_0 = E z_i, the cluster stays in the ball, no other good point is in it",
-            "infinitely many points: v follows the mean over them",
+            "$v_0 = E z_i$, the cluster stays in the ball, no other good point is in "
+            "it",
+            "infinitely many points: $v$ follows the mean over them",
         ),
         check=check_influence,
         control={"sides": 1.0},
         proof=prove_influence,
         proof_control={"sent": 2},
         note="None of the three can be smaller: points that follow the centre on one "
-        "edge attain the first two, and the third in the round in which they change to "
-        "the other, as the cluster pulls there too. Points sent once, as in the "
-        "protocol, give beta tau/(beta + delta). What the paper calls an error of "
-        "order sigma Delta is the squared radius; it is (beta/delta)^2 of it. The "
-        "control claims beta tau for a round.",
+        "edge attain the first two, and the third in the round in which they change "
+        "to the other, as the cluster pulls there too. Points sent once, as in the "
+        r"protocol, give $\beta \tau/(\beta + \delta)$. What the paper calls an error "
+        r"of order $\sigma \Delta$ is the squared radius; it is $(\beta/\delta)^2$ of "
+        r"it. The control claims $\beta \tau$ for a round.",
     ),
 )
 

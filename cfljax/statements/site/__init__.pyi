@@ -1,8 +1,8 @@
 from .documents import described as described
 from .documents import encoded as encoded
 from .documents import outcome_document as outcome_document
+from .documents import plainly as plainly
 from .documents import read_outcome as read_outcome
-from .mathematics import typeset as typeset
 from .pages import STYLE as STYLE
 from .pages import Commands as Commands
 from .pages import Page as Page

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from cfljax.statements.evaluation import Evaluation
+from cfljax.statements.formulas import plain
 from cfljax.statements.margin import Margin
 from cfljax.statements.proofs import Proof, Step
 from cfljax.statements.runner import Outcome
@@ -35,12 +36,28 @@ def encoded(document: Any, undefined: Callable[[float], Any] = lambda _: None) -
 
 
 def described(row: Any) -> dict[str, Any]:
-    """What stands in the fields `TOLD` of a statement, or of what has the same."""
-    return {name: getattr(row, name) for name in TOLD} | {
-        "preconditions": list(row.preconditions),
-        "constants": dict(row.constants),
+    """What stands in the fields `TOLD` of a statement, or of what has the same, in
+    plain letters; `latex` is the claim as it is written."""
+    return {name: plainly(getattr(row, name)) for name in TOLD} | {
+        "latex": getattr(row, "latex", row.text),
+        "preconditions": plainly(list(row.preconditions)),
+        "constants": plainly(dict(row.constants)),
         "expected": row.expected.value,
     }
+
+
+def plainly(document: Any) -> Any:
+    """The document with its texts in plain letters, but for LaTeX under that name."""
+    if isinstance(document, str):
+        return plain(document)
+    if isinstance(document, dict):
+        return {
+            plainly(name): one if name == "latex" else plainly(one)
+            for name, one in document.items()
+        }
+    if isinstance(document, list | tuple):
+        return [plainly(one) for one in document]
+    return document
 
 
 def outcome_document(outcome: Outcome) -> dict[str, Any]:

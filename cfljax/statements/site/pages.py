@@ -18,10 +18,10 @@ from markupsafe import Markup, escape
 
 from cfljax.report import replacing, write_text
 from cfljax.statements.evaluation import Evaluation
+from cfljax.statements.formulas import check_formulas, symbols, typeset
 from cfljax.statements.margin import Margin, Real
 from cfljax.statements.runner import Outcome
 from cfljax.statements.site import plot
-from cfljax.statements.site.mathematics import typeset
 from cfljax.statements.site.records import Record, Series, kept, record_of, versions
 from cfljax.statements.site.written import Written, read_written
 from cfljax.statements.statement import (
@@ -117,6 +117,8 @@ def write_site(
     templates: pathlib.Path | None = None,
     commands: Commands = NO_COMMANDS,
     sources: str = "",
+    files: Mapping[str, str] | None = None,
+    repository: str = "",
     known: Sequence[str] = (),
     shown: Callable[[Sequence[Record]], Iterable[Record]] = lambda records: records,
 ) -> pathlib.Path:
@@ -136,6 +138,8 @@ def write_site(
       templates: folder of the pages' templates.
       commands: that are named where a check can be run again.
       sources: of the numbers, see `kept`.
+      files: of the statements' source code, by their ids, as paths in the repository.
+      repository: address that such a path is appended to, for a link to the file.
       known: ids whose outcomes stay though they are not in this report.
       shown: passes the records on while it shows how far the drawing is.
 
@@ -153,18 +157,20 @@ def write_site(
         templates=templates,
         commands=commands,
         sources=sources,
+        files=files or {},
+        repository=repository,
     )
     assets = [f"assets/{path.name}" for path in sorted(STYLE.parent.iterdir())]
     names = [record.id for record in records]
     listed = _listed(folder)
     data = {f"{_DATA}/{name}.json" for name in known} & set(listed)
     data |= {f"{_DATA}/{name}.json" for name in names}
-    files = [*assets, "index.html", *(page.path for page in pages), *sorted(data)]
-    files += [f"statements/{name}.html" for name in names]
-    files += [f"plots/{record.id}.svg" for record in records if record.check]
-    files += [f"proofs/{one.name}.html" for one in site.written]
+    written = [*assets, "index.html", *(page.path for page in pages), *sorted(data)]
+    written += [f"statements/{name}.html" for name in names]
+    written += [f"plots/{record.id}.svg" for record in records if record.check]
+    written += [f"proofs/{one.name}.html" for one in site.written]
     # Before the first page, so that none is left unlisted if this is interrupted.
-    _write_manifest(folder, [*files, *listed])
+    _write_manifest(folder, [*written, *listed])
     for name in assets:
         with replacing(folder / name) as temporary:
             shutil.copyfile(STYLE.parent / name.removeprefix("assets/"), temporary)
@@ -179,9 +185,9 @@ def write_site(
     for one in site.written:
         write_text(folder / f"proofs/{one.name}.html", site.proof(one))
     write_text(folder / "index.html", site.index())
-    for name in set(listed) - set(files):
+    for name in set(listed) - set(written):
         (folder / name).unlink(missing_ok=True)
-    _write_manifest(folder, files)
+    _write_manifest(folder, written)
     return folder / "index.html"
 
 
@@ -273,6 +279,8 @@ class _Site:
         templates: pathlib.Path | None = None,
         commands: Commands = NO_COMMANDS,
         sources: str = "",
+        files: Mapping[str, str] | None = None,
+        repository: str = "",
         alone: bool = False,
     ) -> None:
         self._records = {record.id: record for record in records}
@@ -280,6 +288,7 @@ class _Site:
         self._environment = _environment(templates)
         self._proofs = _read_proofs(records, folders or {})
         self._commands = commands
+        self._files = files or {}
         self._preset = {"preset": preset.name, "seed": preset.seed}
         statements = [record.outcome.statement for record in records]
         self._shared: dict[str, Any] = {
@@ -300,6 +309,7 @@ class _Site:
             "preset": preset,
             "records": self._records,
             "report": commands.report.format(**self._preset),
+            "repository": repository,
             "severities": SEVERITIES,
             "sources": sources,
             "statuses": list(Status),
@@ -322,6 +332,7 @@ class _Site:
         record = self._records[name]
         outcome = record.outcome
         row = outcome.statement
+        check_formulas(name, row.prose)
         corrects = self._records.get(name.removesuffix(".corrected"))
         shown = [name, f"{name}.corrected", name.removesuffix(".corrected")]
         shown.append(row.other_reading)
@@ -347,6 +358,8 @@ class _Site:
                 n for n in names if f"{n}.".startswith(f"{family}.") and n not in shown
             ],
             own_errata=[e for e in self._errata if name in e.statements],
+            paper=next(p for p in self._shared["papers"] if p.name == row.paper),
+            file=self._files.get(name, ""),
             plot=plot,
             paragraphs=_paragraphs(row),
             written=self._proofs.get(name),
@@ -438,13 +451,18 @@ def _environment(templates: pathlib.Path | None) -> jinja2.Environment:
     own = (_breakable, _code, _decades, _factor, _grouped, _loose, _measured, _number)
     own += (_rate, _searched, _short)
     filters: dict[str, Any] = {one.__name__.removeprefix("_"): one for one in own}
-    environment.filters.update(filters, typeset=typeset)
+    environment.filters.update(filters, typeset=typeset, symbol=_symbol)
     return environment
 
 
 def _breakable(name: str) -> Markup:
     """A dotted name that may be broken after its dots."""
     return Markup(".<wbr>").join(name.split("."))
+
+
+def _symbol(name: str) -> Markup:
+    """The name of a constant or parameter."""
+    return typeset(symbols(name))
 
 
 def _number(number: Real) -> Markup:

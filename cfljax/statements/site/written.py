@@ -4,19 +4,10 @@ import pathlib
 import re
 from typing import Literal, NamedTuple
 
-from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-# Code is left alone; a formula has no space inside of its dollar signs, as text has.
-_FORMULA = re.compile(
-    r"""
-    (?P<code>^(?P<fence>```|~~~).*?^(?P=fence)|`[^`\n]+`)
-    | (?<!\\)\$\$(?P<display>.+?)\$\$
-    | (?<!\\)\$(?P<inline>(?!\s)(?:\\.|[^$\\])+?)(?<!\s)\$(?!\d)
-    """,
-    re.VERBOSE | re.DOTALL | re.MULTILINE,
-)
+from cfljax.statements.formulas import FORMULA, mathml
 
 
 class Written(NamedTuple):
@@ -41,6 +32,7 @@ def read_written(path: pathlib.Path, paper: str) -> Written:
 
     Raises:
       OSError: if it cannot be read.
+      ValueError: if a formula cannot.
     """
     text = path.read_text(encoding="utf-8")
     title = re.match(r"\s*# +(.+)", text)
@@ -50,7 +42,11 @@ def read_written(path: pathlib.Path, paper: str) -> Written:
 
 
 def rendered(text: str) -> Markup:
-    """HTML of Markdown with formulas as MathML; HTML in the text itself is escaped."""
+    """HTML of Markdown with formulas as MathML; HTML in the text itself is escaped.
+
+    Raises:
+      ValueError: if a formula cannot be read.
+    """
     return Markup(_html(text, "render"))
 
 
@@ -63,18 +59,10 @@ def _html(text: str, method: Literal["render", "renderInline"]) -> str:
         place = f"\ue000{len(formulas)}\ue001"  # letters that no text has
         display = match["display"] is not None
         formula = match["display"] if display else match["inline"]
-        formulas[place] = _mathml(formula.strip(), display=display)
+        html = mathml(formula.strip(), display=display)
+        formulas[place] = f'<span class="display">{html}</span>' if display else html
         return place
 
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
-    html = getattr(markdown, method)(_FORMULA.sub(put_aside, text))
+    html = getattr(markdown, method)(FORMULA.sub(put_aside, text))
     return re.sub("\ue000\\d+\ue001", lambda match: formulas[match.group()], html)
-
-
-def _mathml(formula: str, *, display: bool) -> str:
-    """The formula; as it was written where the converter does not know it."""
-    try:
-        html = convert(formula, display="block" if display else "inline")
-    except Exception:
-        html = f"<code>{escape(formula)}</code>"
-    return f'<span class="display">{html}</span>' if display else html

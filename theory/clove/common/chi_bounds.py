@@ -39,14 +39,16 @@ def bound_square(text: str, function: Any, *, below: bool, start: int) -> list[S
     signs = all(coefficient >= 0 for part in found for coefficient in part)
     lead = sympy.Poly(top, n), sympy.Poly(bottom * n, n)
     to_one = lead[0].degree() == lead[1].degree() and lead[0].LC() == lead[1].LC()
-    word = "q(n+2) n^2 >= q(n) (n+1)^2" if below else "q(n+2) n^2 <= q(n) (n+1)^2"
+    word = (
+        r"$q(n+2) n^2 \ge q(n) (n+1)^2$" if below else r"$q(n+2) n^2 \le q(n) (n+1)^2$"
+    )
     return [
         exactly(
-            f"{text}, n >= {start}: {word}",
+            rf"{text}, $n \ge {start}$: {word}",
             bool(signs),
             f"all coefficients in n - {start}",
         ),
-        exactly(f"{text}: q(n)/n tends to 1", bool(to_one)),
+        exactly(f"{text}: $q(n)/n$ tends to 1", bool(to_one)),
     ]
 
 
@@ -71,7 +73,7 @@ def check_few(
                 return square(count) - low(flint.arb(count))
             return high(flint.arb(count)) - square(count)
 
-        return nonnegative(f"{text}, {side} side, n = {count}", room, {})
+        return nonnegative(f"{text}, {side} side, $n = {count}$", room, {})
 
     sides = ["lower"] * (low is not None) + ["upper"] * (high is not None)
     return [step(count, side) for count in counts for side in sides]

@@ -24,7 +24,7 @@ FLOOR_CONSTANTS = (8.0, 96.0, 16 * np.sqrt(2))
 
 PRECONDITIONS = (
     "Assumptions 3-6, the hidden constants as in `ifca.asm6`",
-    "gamma = 1/L, fresh folds of n' samples for identities and for gradients",
+    r"$\gamma = 1/L$, fresh folds of $n'$ samples for identities and for gradients",
 )
 
 # Two truths at distance 1, with a direction to spare for each.
@@ -109,14 +109,18 @@ def assumption6(setting: ConvexSetting) -> tuple[Margin, ...]:
     needed = 4 * (2 * k - 3) * misassignment_scale(s) * s.num_samples
     floor = float(error_floor(s) / s.progress)
     members, enough = s.share * s.num_clients, float(8 * np.log(8 / s.failure))
-    samples = "n' >= 4 (2k - 3) eta^2 / (alpha0^2 lambda^2 Delta^4)"
-    apart = "8 L eps0 / (p lambda) <= sqrt(lambda / L) Delta / 8"
+    samples = r"$n' \ge 4 (2k - 3) \eta^2 / (\alpha_0^2 \lambda^2 \Delta^4)$"
+    apart = r"$8 L \varepsilon_0 / (p \lambda) \le \sqrt{\lambda / L} \Delta / 8$"
     return (
-        Margin("ifca.asm6: max |theta_j*| <= 1", float(s.largest_truth), 1.0, False),
-        Margin("ifca.asm6: alpha0 > 0", float(s.alpha), float(np.finfo(float).tiny)),
-        Margin("ifca.asm6: alpha0 < 1/2", float(s.alpha), 0.5 - 2.0**-54, False),
+        Margin(
+            r"ifca.asm6: $\max |\theta_j^*| \le 1$", float(s.largest_truth), 1.0, False
+        ),
+        Margin(
+            r"ifca.asm6: $\alpha_0 > 0$", float(s.alpha), float(np.finfo(float).tiny)
+        ),
+        Margin(r"ifca.asm6: $\alpha_0 < 1/2$", float(s.alpha), 0.5 - 2.0**-54, False),
         Margin(f"ifca.asm6: {samples}", float(s.num_samples), float(needed)),
-        Margin("ifca.asm6: p m >= 8 log(8 / delta)", float(members), enough),
+        Margin(r"ifca.asm6: $p m \ge 8 \log(8 / \delta)$", float(members), enough),
         Margin(f"ifca.asm6: {apart}", floor, float(s.unit / 8), False),
     )
 

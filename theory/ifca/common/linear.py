@@ -208,14 +208,20 @@ def _explicit_margins(setting: Setting) -> tuple[Margin, ...]:
     least_features = 2 * math.log(2 * (1 / share) / _FAILURE) + 1
     clients, least_clients = share * setting.num_clients, 8 * math.log(2 / _FAILURE)
     asked = (
-        ("n' >= 2 (1 + rho) / (alpha0^2 rho) log(m k / (2 delta))", samples, needed),
-        ("d >= 2 log(2 k / delta) + 1", features, least_features),
-        ("p m >= 8 log(2 / delta)", clients, least_clients),
-        ("p m n' >= 19.8 d", rows, 19.8 * features),
-        ("Delta >= 32 x sigma sqrt(d / (p m n'))", 1.0, float(floor)),
+        (
+            r"$n' \ge 2 (1 + \rho) / (\alpha_0^2 \rho) \log(m k / (2 \delta))$",
+            samples,
+            needed,
+        ),
+        (r"$d \ge 2 \log(2 k / \delta) + 1$", features, least_features),
+        (r"$p m \ge 8 \log(2 / \delta)$", clients, least_clients),
+        (r"$p m n' \ge 19.8 d$", rows, 19.8 * features),
+        (r"$\Delta \ge 32 x \sigma \sqrt{d / (p m n')}$", 1.0, float(floor)),
     )
     return (
-        Margin("ifca.asm1: alpha0 > 0", setting.alpha, float(np.finfo(float).tiny)),
+        Margin(
+            r"ifca.asm1: $\alpha_0 > 0$", setting.alpha, float(np.finfo(float).tiny)
+        ),
         *(Margin(f"ifca.asm2: {text}", have, need) for text, have, need in asked),
     )
 
@@ -300,7 +306,7 @@ def assumption1(
     """Whether a start is admitted, labels matched."""
     alpha = float(closeness(truths, models))
     tiny = float(np.finfo(float).tiny)
-    return (Margin("ifca.asm1: alpha0 > 0", alpha, tiny),)
+    return (Margin(r"ifca.asm1: $\alpha_0 > 0$", alpha, tiny),)
 
 
 def assumption2(
@@ -322,19 +328,30 @@ def assumption2(
     )
     least_features = hidden.features * math.log(2 * clusters / failure)
     least_clients, delta = hidden.clients * math.log(2 / failure), situation.separation
-    rest = "(sigma/p) sqrt(d/(m n')) + exp(-c (...)^2 n')"
+    rest = r"(\sigma/p) \sqrt{d/(m n')} + \exp(-c (\ldots)^2 n')"
     asked = (
-        ("n' >= C ((rho + 1)/(alpha0 rho))^2 log(m k/(2 delta))", samples, needed),
-        ("d >= C log(2 k/delta)", features, least_features),
-        ("p m >= C log(2/delta)", share * clients, least_clients),
-        ("p m n' >= C d", share * clients * samples, hidden.rows * features),
-        (f"Delta >= C ({rest})", delta, hidden.floor * floor),
+        (
+            r"$n' \ge C ((\rho + 1)/(\alpha_0 \rho))^2 \log(m k/(2 \delta))$",
+            samples,
+            needed,
+        ),
+        (r"$d \ge C \log(2 k/\delta)$", features, least_features),
+        (r"$p m \ge C \log(2/\delta)$", share * clients, least_clients),
+        (r"$p m n' \ge C d$", share * clients * samples, hidden.rows * features),
+        (rf"$\Delta \ge C ({rest})$", delta, hidden.floor * floor),
     )
     return (
-        Margin("ifca.asm2: max |theta_j*| <= C", situation.radius, hidden.size, False),
-        Margin("ifca.asm2: sigma <= C", situation.noise, hidden.size, False),
+        Margin(
+            r"ifca.asm2: $\max |\theta_j^*| \le C$",
+            situation.radius,
+            hidden.size,
+            False,
+        ),
+        Margin(r"ifca.asm2: $\sigma \le C$", situation.noise, hidden.size, False),
         *(Margin(f"ifca.asm2: {text}", have, need) for text, have, need in asked),
-        Margin("missing from ifca.asm2: p_max <= 3 p", largest, 3 * share, False),
+        Margin(
+            r"missing from ifca.asm2: $p_{\max} \le 3 p$", largest, 3 * share, False
+        ),
     )
 
 

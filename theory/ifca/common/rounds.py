@@ -16,7 +16,7 @@ PARAMETERS = (
     parameter("noise", 0.3, open=True),
     parameter("separation", 1.0, open=True),
     parameter("distance", 0.25, "distance of each model from its truth"),
-    parameter("step_size", 0.75, "step size of gradient descent, gamma = c1/p"),
+    parameter("step_size", 0.75, r"step size of gradient descent, $\gamma = c_1/p$"),
 )
 Value = float | int  # of a parameter; counts are integers
 
@@ -78,4 +78,4 @@ def simulate(
 def start_margin(one: Setting) -> Margin:
     """Assumption 1 for the models of the round."""
     tiny = float(np.finfo(float).tiny)
-    return Margin("ifca.asm1: |theta_j - theta_j*| < Delta/2", one.alpha, tiny)
+    return Margin(r"ifca.asm1: $|\theta_j - \theta_j^*| < \Delta/2$", one.alpha, tiny)

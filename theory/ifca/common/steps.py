@@ -9,7 +9,7 @@ def logarithm_above() -> Step:
 
     x = sympy.Symbol("x", positive=True)
     return identity(
-        "d/dx (log(1 + x) - x/(1 + x)) = x/(1 + x)^2",
+        r"$d$/dx $(\log(1 + x) - x/(1 + x)) = x/(1 + x)^2$",
         sympy.diff(sympy.log(1 + x) - x / (1 + x), x) - x / (1 + x) ** 2,
     )
 
@@ -22,7 +22,7 @@ def logarithm_below() -> Step:
     x = sympy.Symbol("x", positive=True)
     above = x * (6 + x) / (6 + 4 * x) - sympy.log(1 + x)
     return identity(
-        "d/dx (x (6 + x)/(6 + 4 x) - log(1 + x)) = 4 x^3/((6 + 4 x)^2 (1 + x))",
+        r"$d$/dx $(x (6 + x)/(6 + 4 x) - \log(1 + x)) = 4 x^3/((6 + 4 x)^2 (1 + x))$",
         sympy.diff(above, x) - 4 * x**3 / ((6 + 4 * x) ** 2 * (1 + x)),
     )
 
@@ -33,6 +33,6 @@ def logarithm_of_less() -> Step:
 
     x = sympy.Symbol("x", positive=True)
     return identity(
-        "d/dx (-log(1 - x) - x - x^2/2) = x^2/(1 - x)",
+        r"$d$/dx $(-\log(1 - x) - x - x^2/2) = x^2/(1 - x)$",
         sympy.diff(-sympy.log(1 - x) - x - x**2 / 2, x) - x**2 / (1 - x),
     )

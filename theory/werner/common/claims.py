@@ -37,7 +37,7 @@ def no_constant(
     *,
     check: Callable[..., Verdict],
     relief: float = 1.0,
-    claimed: str = "one unnamed constant in <~",
+    claimed: str = r"one unnamed constant in $\lesssim$",
     **fields: Any,
 ) -> Statement:
     """A row whose claim LHS <~ RHS no constant makes true, by the growth of the ratio

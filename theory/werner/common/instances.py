@@ -64,16 +64,21 @@ def margins(*instances: Instance, start: float | None = None) -> tuple[Margin, .
     for one in instances:
         least, most = LEAST_SEPARATION / one.share, one.share / _LEAST_BAD
         conditions = [
-            Margin("werner.thm1: Delta >= 24 sigma/delta_i", one.separation, least),
-            Margin("werner.thm1: beta_i <= delta_i/12", one.bad, most, at_least=False),
             Margin(
-                "werner.thm1: l >= max(1, log(sigma/Delta)/log(1 - delta_i/2))",
+                r"werner.thm1: $\Delta \ge 24 \sigma/\delta_i$", one.separation, least
+            ),
+            Margin(
+                r"werner.thm1: $\beta_i \le \delta_i/12$", one.bad, most, at_least=False
+            ),
+            Margin(
+                r"werner.thm1: $l \ge \max(1, \log(\sigma/\Delta)/\log(1 - "
+                r"\delta_i/2))$",
                 float(one.num_rounds),
                 one.least_rounds,
             ),
         ]
         if start is not None:
-            condition = "werner.thm1, step (v): E|v_0 - E z_i|^2 <= sigma^2"
+            condition = r"werner.thm1, step (v): $E|v_0 - E z_i|^2 \le \sigma^2$"
             conditions.append(Margin(condition, start, 1.0, at_least=False))
         for margin in conditions:
             known = found.get(margin.assumption, margin)

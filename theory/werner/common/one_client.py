@@ -184,7 +184,7 @@ def margins(*clusters: Cluster) -> tuple[Margin, ...]:
     far = min(clusters, key=lambda one: one.separation * one.delta / one.sigma)
     few = max(clusters, key=lambda one: one.beta / one.delta)
     found = Margin(
-        "werner.thm3, thm4: Delta >= 24 max(1, A^4) sigma/delta, D = 0",
+        r"werner.thm3, thm4: $\Delta \ge 24 \max(1, A^4) \sigma/\delta$, $D = 0$",
         far.separation,
         _SEPARATION * far.sigma / far.delta,
     )
@@ -193,7 +193,9 @@ def margins(*clusters: Cluster) -> tuple[Margin, ...]:
     limit = few.delta / _MALICIOUS
     return (
         found,
-        Margin("werner.thm3, thm4: beta <= delta/12", few.beta, limit, at_least=False),
+        Margin(
+            r"werner.thm3, thm4: $\beta \le \delta/12$", few.beta, limit, at_least=False
+        ),
     )
 
 

@@ -116,20 +116,21 @@ def within_reach(
 
 
 def prove_within_reach(shifts: int = 1) -> list[Step]:
-    """Written out in `theorem1.md`, Theorem A. Let e = |v - mu| <= eta tau, and w the
-    chance that a point of the cluster is in the ball.
+    r"""Written out in `theorem1.md`, Theorem A. Let $e = |v - \mu| \le \eta \tau$, and
+    $w$ the chance that a point of the cluster is in the ball.
 
-    (i) The centre moves to v' with v' - mu = (1 - delta w)(v - mu) + delta E[(z - mu)
-    1{in}] + others + bad points. (ii) What is out of the ball has |z - mu| > (1 - eta)
-    tau: 1 - w <= q = sigma^2/((1 - eta) tau)^2 by Chebyshev, and as E(z - mu) = 0,
-    |E[(z - mu) 1{in}]| = |E[(z - mu) 1{out}]| <= sigma^2/((1 - eta) tau). (iii) What is
-    in the ball and not of the cluster is within (1 + eta) tau of mu, thus Delta - (1 +
-    eta) tau or more from its own mean, with chance at most sigma^2/(Delta - (1 + eta)
-    tau)^2, and moves v by at most tau. (iv) Bad points move v by at most beta tau. So
-    e' <= (1 - a) e + delta R, a = delta (1 - q), R the sum of the three terms, without
-    1 - q. (v) With rest = R/(1 - q) the right side is (1 - a) e + a rest, a mean of e
-    and rest: at most eta tau again if rest is, and the recursion is solved by (1 - a)^l
-    e_0 + (1 - (1 - a)^l) rest."""
+    (i) The centre moves to $v'$ with $v' - \mu = (1 - \delta w)(v - \mu) + \delta E[(z
+    - \mu) 1\{\text{in}\}] + {}$ others + bad points. (ii) What is out of the ball has
+    $|z - \mu| > (1 - \eta) \tau$: $1 - w \le q = \sigma^2/((1 - \eta) \tau)^2$ by
+    Chebyshev, and as $E(z - \mu) = 0$, $|E[(z - \mu) 1\{\text{in}\}]| = |E[(z - \mu)
+    1\{\text{out}\}]| \le \sigma^2/((1 - \eta) \tau)$. (iii) What is in the ball and not
+    of the cluster is within $(1 + \eta) \tau$ of $\mu$, thus $\Delta - (1 + \eta) \tau$
+    or more from its own mean, with chance at most $\sigma^2/(\Delta - (1 + \eta)
+    \tau)^2$, and moves $v$ by at most $\tau$. (iv) Bad points move $v$ by at most
+    $\beta \tau$. So $e' \le (1 - a) e + \delta R$, $a = \delta (1 - q)$, $R$ the sum of
+    the three terms, without $1 - q$. (v) With $s = R/(1 - q)$ the right side is $(1 -
+    a) e + a s$, a mean of $e$ and $s$: at most $\eta \tau$ again if $s$ is, and the
+    recursion is solved by $(1 - a)^l e_0 + (1 - (1 - a)^l) s$."""
     import sympy
 
     share, w, v, inside, out, e, q, rest, kept = sympy.symbols(
@@ -139,17 +140,19 @@ def prove_within_reach(shifts: int = 1) -> list[Step]:
     solved = kept * e + (1 - kept) * rest
     return [
         same(
-            "(i): v + delta (E[z 1{in}] - w v) = (1 - delta w) v + delta E[z 1{in}]",
+            r"(i): $v + \delta (E[z 1\{\text{in}\}] - w v) = (1 - \delta w) v + "
+            r"\delta E[z 1\{\text{in}\}]$",
             v + share * (inside - w * v),
             (1 - shifts * share * w) * v + share * inside,
         ),
         same(
-            "(ii): r^2/t - r = r (r - t)/t, no less than 0 for r >= t",
+            r"(ii): $r^2/t - r = r (r - t)/t$, no less than 0 for $r \ge t$",
             e**2 / out - e,
             e * (e - out) / out,
         ),
         same(
-            "(iv): (1 - a) e + delta R = (1 - a) e + a rest for R = (1 - q) rest",
+            r"(iv): $(1 - a) e + \delta R = (1 - a) e + a \cdot \text{rest}$ for $R "
+            r"= (1 - q) \text{rest}$",
             (1 - taken) * e + share * ((1 - q) * rest),
             (1 - taken) * e + taken * rest,
         ),
@@ -158,7 +161,7 @@ def prove_within_reach(shifts: int = 1) -> list[Step]:
             (1 - taken) * solved + taken * rest,
             (1 - taken) * kept * e + (1 - (1 - taken) * kept) * rest,
         ),
-        same("(v): it starts at e", solved.subs(kept, 1), e),
+        same("(v): it starts at $e$", solved.subs(kept, 1), e),
     ]
 
 
