@@ -139,9 +139,10 @@ def test_completion_is_printed_for_both_shells(capsys):
 
 # Dependencies: what is imported is declared, what is declared is imported.
 
-EXTRAS = {"torch", "fedjax", "submitit"}  # Of `bench` and `slurm`, imported late.
+# Of `bench`, `slurm` and `log`, imported late.
+EXTRAS = {"torch", "fedjax", "submitit", "tensorboardX", "wandb", "mlflow"}
 # Needed by what is imported, which does not ask for it; or bound to another's version.
-UNSEEN = {"importlib-resources", "pillow"}
+UNSEEN = {"importlib-resources", "jaxlib", "pillow"}
 OURS = {"cfljax", "theory", "experiments"}
 
 

@@ -354,7 +354,7 @@ def test_a_small_study_writes_everything_and_resumes(name, tmp_path):
     outcome = (tmp_path / "outcome.md").read_text()
     assert first["headline"].startswith(outcome) and name in first["headline"]
     suffixes = {file.rsplit(".")[-1] for file in first["files"]}
-    assert suffixes == {"csv", "json", "md", "svg", "pdf", "png"}
+    assert suffixes == {"csv", "json", "md", "svg", "pdf", "png", "txt"}
     assert set(first["decisions"].values()) <= {"yes", "no", "undecided"}
     table = (tmp_path / "table.csv").read_bytes()
     assert len(read_csv(tmp_path / "table.csv")) == len(first["rows"])

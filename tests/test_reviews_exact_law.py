@@ -31,7 +31,7 @@ TRUTHS = np.array([[0.0], [1.0]])
 TRUE = law.place(TRUTHS, TRUTHS, num_features=4.0)
 CONFIG = configured(
     "reviews.init",
-    "--margins 0.2 --num-samples 5 --shares 0 1 --basin-samples 100_000_000"
+    "--margins 0.2 --num-samples 5 --shares 0 1 --basin-samples 100000000"
     " --num-trials 40 --num-first 1500 --num-starts 2000 --shown-margin 0.2"
     " --num-rounds 8 --num-clients 40 --num-clusters 2 --step-size 1 --failure 0.05",
     preset="paper",

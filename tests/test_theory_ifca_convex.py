@@ -12,6 +12,7 @@ from toy_theory import each
 
 from cfljax import law, metrics, statements
 from cfljax.clustering.distances import bottleneck_distance, least_distance
+from cfljax.statements import plain
 from cfljax.statements.judges import equals, same_law, tally
 from cfljax.statements.statement import Preset
 from cfljax.statements.verdict import Status
@@ -429,17 +430,17 @@ def test_margins_of_the_assumptions():
     meets = convex.assumption6(_unit_setting(num_samples=1e9))
     assert all(margin.holds for margin in meets) and len(meets) == 6
     fails = {
-        "max |theta_j*|": {"largest_truth": 1.1},
-        "alpha0 > 0": {"alpha": -0.1},
-        "alpha0 < 1/2": {"alpha": 0.5},
-        "n' >= 4": {"num_samples": 300.0},
-        "p m >= 8": {"num_clients": 100.0},
-        "8 L eps0": {"num_samples": 1e5},
+        "max|θ_j*|": {"largest_truth": 1.1},
+        "α₀ > 0": {"alpha": -0.1},
+        "α₀ < 1/2": {"alpha": 0.5},
+        "n′ ≥ 4": {"num_samples": 300.0},
+        "pm ≥ 8": {"num_clients": 100.0},
+        "8Lε₀": {"num_samples": 1e5},
         "": {"loss_variance": np.nan},
     }
     for name, change in fails.items():
         setting = _unit_setting(num_samples=1e9)._replace(**change)
-        lost = [m.assumption for m in convex.assumption6(setting) if not m.holds]
+        lost = [plain(m.assumption) for m in convex.assumption6(setting) if not m.holds]
         assert any(name in assumption for assumption in lost), name
 
 

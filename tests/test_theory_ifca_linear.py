@@ -6,7 +6,7 @@ import scipy.stats
 from toy_theory import each
 
 from cfljax import intervals, law
-from cfljax.statements import evaluate
+from cfljax.statements import evaluate, plain
 from cfljax.statements.judges import Tally, at_most, same_law, tally
 from cfljax.statements.statement import Margin, Preset
 from cfljax.statements.verdict import Status
@@ -692,10 +692,11 @@ def test_the_worst_recursion():
 
 def test_margins_of_a_run():
     found = {
-        one.assumption: one for one in linear.start_margins(Setting(shares=(0.2, 0.8)))
+        plain(one.assumption): one
+        for one in linear.start_margins(Setting(shares=(0.2, 0.8)))
     }
-    assert found["ifca.asm1: alpha0 > 0"].have == pytest.approx(0.25)
-    assert not found["missing from ifca.asm2: p_max <= 3 p"].holds
+    assert found["ifca.asm1: α₀ > 0"].have == pytest.approx(0.25)
+    assert not found["missing from ifca.asm2: p_max ≤ 3p"].holds
 
 
 def test_closeness_matches_labels_and_knows_its_edge():
@@ -728,19 +729,19 @@ SITUATION = linear.Situation((4000.0, 6000.0), 4000.0, 90.0, 0.1, 1.0, 0.2, 0.7)
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"radius": 1.1}, "max |theta_j*|"),
-        ({"num_samples": 800.0}, "n' >="),
-        ({"num_features": 60.0}, "d >="),
-        ({"num_clients": (40.0, 60.0)}, "p m >="),
-        ({"num_features": 2e5}, "p m n' >="),
-        ({"separation": 0.03, "noise": 0.01, "num_features": 1e5}, "Delta >="),
-        ({"num_clients": (2000.0, 8000.0)}, "p_max <= 3 p"),
+        ({"radius": 1.1}, "max|θ_j*|"),
+        ({"num_samples": 800.0}, "n′ ≥"),
+        ({"num_features": 60.0}, " d ≥"),
+        ({"num_clients": (40.0, 60.0)}, "pm ≥"),
+        ({"num_features": 2e5}, "pmn′ ≥"),
+        ({"separation": 0.03, "noise": 0.01, "num_features": 1e5}, "Δ ≥"),
+        ({"num_clients": (2000.0, 8000.0)}, "p_max ≤ 3p"),
     ],
 )
 def test_each_condition_of_assumption_2_can_fail(change, words):
     assert all(one.holds for one in linear.assumption2(SITUATION))
     failed = [
-        one.assumption
+        plain(one.assumption)
         for one in linear.assumption2(SITUATION._replace(**change))
         if not one.holds
     ]
@@ -964,6 +965,6 @@ def test_checks_are_made_where_the_assumptions_hold(name):
 
 def test_margins_see_what_is_missing():
     poor = Setting(num_samples=10.0, num_features=5.0)
-    failing = [one.assumption for one in linear.margins(poor) if not one.holds]
+    failing = [plain(one.assumption) for one in linear.margins(poor) if not one.holds]
     assert len(failing) == 2
-    assert "n' >=" in failing[0] and "d >=" in failing[1]
+    assert "n′ ≥" in failing[0] and " d ≥" in failing[1]

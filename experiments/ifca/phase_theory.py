@@ -36,6 +36,7 @@ import numpy as np
 from jaxtyping import Float
 
 from cfljax import law
+from cfljax.statements import plain
 from experiments.ifca.phase_runs import NEAR_FACTOR, Setting
 from theory.ifca.common import linear
 from theory.ifca.theorem1 import C2, second_and_third
@@ -139,11 +140,7 @@ def _assumption2(own: Setting) -> dict[str, float]:
 
 def _named(text: str, constant: float) -> str:
     """A condition for people, with the number that its C stands for."""
-    text = text.removeprefix("ifca.asm2: ").replace(" C ", f" {constant:g} ")
-    names = {"alpha": "α", "rho": "ρ", "delta": "δ", "sigma": "σ", "Delta": "Δ"}
-    for name, symbol in {">=": "≥", **names}.items():
-        text = text.replace(name, symbol)
-    return text
+    return plain(text).removeprefix("ifca.asm2: ").replace("≥ C", f"≥ {constant:g}")
 
 
 def corrected(settings: Sequence[Setting]) -> Scores:

@@ -301,6 +301,7 @@ def check_unordered(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
             judged(larger, np.array(claimed)),
             reached(name, [best], [1.0], room=1e-7),
         ],
+        parts=["half of the gap", "printed", "reached"],
         detail=f"{least.size} cells: larger risk of both orders at least {best:.6f} "
         "times $g^2/4$",
     )
