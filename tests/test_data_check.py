@@ -1,5 +1,7 @@
 """Data that are as they should be pass; each single fault is named, with its client."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -50,8 +52,9 @@ def test_data_of_the_generators_pass():
         noise=0.1,
     )
     check_clients(data, input_shape=(5,))
-    images, sizes = of_labels(np.arange(8, dtype=np.int32)), {"num_samples": 4}
-    sizes |= {"num_clients": 2, "num_clusters": 2, "num_test_clients": 2}
+    images = of_labels(np.arange(8, dtype=np.int32))
+    sizes: dict[str, Any] = {"num_clients": 2, "num_clusters": 2, "num_samples": 4}
+    sizes["num_test_clients"] = 2
     train, _, test, _ = rotated(images, key=jax.random.key(0), **sizes)
     for data in (train, test):
         check_clients(data, num_classes=8, input_shape=(2, 2))
@@ -139,7 +142,7 @@ def test_without_a_shape_inputs_have_any():
 
 def test_faults_of_images_are_found_in_the_clients_made_of_them():
     def train(*labels: int) -> ClientData:
-        sizes = {"num_clients": 1, "num_samples": 4, "num_clusters": 1}
+        sizes: dict[str, Any] = {"num_clients": 1, "num_samples": 4, "num_clusters": 1}
         images = of_labels(np.array(labels, np.int32))
         return rotated(images, key=jax.random.key(0), **sizes, num_test_clients=1)[0]
 

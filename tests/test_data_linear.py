@@ -143,7 +143,8 @@ def test_impossible_distances_give_no_models():
 
 
 def test_samples_are_those_of_the_models():
-    arguments = {"num_clients": 4, "num_clusters": 2, "num_samples": 50}
+    arguments: dict[str, Any] = {"num_clients": 4, "num_clusters": 2}
+    arguments["num_samples"] = 50
     draw = functools.partial(nearby_linear, jax.random.key(3), separation=0.5)
     sample = jax.jit(lambda noise: draw(noise=noise, num_features=6, **arguments))
     data, truth = sample(0.0)

@@ -380,7 +380,7 @@ def test_draws_follow_the_key():
 
 
 # Clients that share rotated images, against equations
-ROTATED = {"num_clients": 12, "num_samples": 5, "num_clusters": 4}
+ROTATED: dict[str, Any] = {"num_clients": 12, "num_samples": 5, "num_clusters": 4}
 ROTATED |= {"num_test_clients": 8}
 FIRST, TESTED = 1 + np.arange(20, dtype=np.int32), 101 + np.arange(16, dtype=np.int32)
 # Every label is the number of its image.
@@ -426,7 +426,7 @@ def test_clients_of_a_cluster_are_disjoint_and_use_all(num_clusters):
 
 
 def test_key_decides_and_jit_and_vmap_change_nothing():
-    sizes = {"num_clients": 8, "num_samples": 5, "num_clusters": 2}
+    sizes: dict[str, Any] = {"num_clients": 8, "num_samples": 5, "num_clusters": 2}
 
     def draw(key, pixels):
         images = dataclasses.replace(PICTURES, train_inputs=pixels)

@@ -207,7 +207,9 @@ def test_five_lines_plot_with_labels(monkeypatch, capsys):
     assert axes.get_xlabel() == "separation R"
     assert axes.get_ylabel() == "trials that succeed"
     assert len(axes.get_lines()) == 4
-    legend = axes.get_legend().get_title().get_text()
+    drawn = axes.get_legend()
+    assert drawn is not None
+    legend = drawn.get_title().get_text()
     assert legend.replace("\n", " ") == "standard deviation of the noise σ"
     matplotlib.pyplot.close("all")
 

@@ -148,7 +148,7 @@ def _wandb(
 ) -> Iterator[Write]:
     """An offline run."""
     with _asked_for("wandb"):
-        import wandb
+        import wandb  # pyright: ignore[reportMissingImports]
     options = {"project": "cfljax", "name": name, "config": settings}
     run = wandb.init(dir=str(folder), mode="offline", reinit="create_new", **options)
     try:
@@ -165,7 +165,7 @@ def _mlflow(
     whoever says so; a data base would need more of it than its light form has."""
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     with _asked_for("mlflow"):
-        from mlflow import MlflowClient
+        from mlflow import MlflowClient  # pyright: ignore[reportMissingImports]
     client = MlflowClient(folder.resolve().as_uri())
     known = client.get_experiment_by_name("cfljax")
     id = known.experiment_id if known else client.create_experiment("cfljax")

@@ -8,7 +8,7 @@ import jinja2
 from docutils.nodes import make_id
 from markupsafe import Markup
 
-from cfljax.statements import site
+from cfljax.statements import symbols, typeset
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FIGURES = ROOT / "figures"
@@ -53,7 +53,8 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"typeset": site.typeset, "anchor": make_id}
+    environment.filters |= {"typeset": typeset, "anchor": make_id}
+    environment.filters["constant"] = lambda name: typeset(symbols(name))
     environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
     environment.filters["cause"] = lambda text: text.partition(": ")[2].rstrip(")")
     environment.tests["contains_item"] = lambda items, item: item in items

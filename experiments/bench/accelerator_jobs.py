@@ -517,7 +517,7 @@ def _trained(
 def _regression(config: Config) -> Computation:
     """Restarts as in the paper's Figure 3, judged by its criterion."""
     noise, rounds, restarts = 0.1, config.outcome_rounds, config.outcome_restarts
-    sizes = {"num_clients": 20, "num_clusters": 2, "num_samples": 50}
+    sizes: dict[str, Any] = {"num_clients": 20, "num_clusters": 2, "num_samples": 50}
     data, truth = mixed_linear(
         jax.random.key(0),
         **sizes,

@@ -71,6 +71,7 @@ _UNITS = tuple(
     Level(scale, Cluster(separation=50 * scale, sigma=scale, batch=64), 10 * scale)
     for scale in (1.0, 10.0, 100.0, 1e3, 1e4)
 )
+_ALL_NOISE = r"for every $\sigma \lesssim \delta \Delta$"
 _NOISELESS = tuple(
     Level(1 / noise, Cluster(sigma=noise, batch=64), 1.0)
     for noise in (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
@@ -231,7 +232,7 @@ _SCALES = (
         parameter="1/sigma",
         levels=(_NOISELESS, _NOISELESS),
         condition=r"$\eta = 1/(2 L)$, $T = 100$, $|B| = m = 64$",
-        claims=(r"for every $\sigma \lesssim \delta \Delta$",) * 2,
+        claims=(_ALL_NOISE, _ALL_NOISE),
         notes=(
             "The first of the T gradients is the start's, whatever sigma: constants "
             "that know L and F0 do not help.",
