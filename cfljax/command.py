@@ -16,6 +16,24 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
+__all__ = [
+    "Command",
+    "MisuseError",
+    "Parser",
+    "Program",
+    "at_least",
+    "complain",
+    "complete",
+    "in_one_line",
+    "integer",
+    "main",
+    "number",
+    "overview",
+    "parse",
+    "parser_of",
+    "shown",
+]
+
 _WIDTH = 88  # Of help that nobody's terminal cuts.
 
 

@@ -43,7 +43,8 @@ tutorials = [
     "own_theorem",
     "own_data",
     "own_algorithm",
-]  # results: with open_results
+    "results",
+]
 nb_execution_mode = "force"
 nb_execution_in_temp = True
 nb_execution_timeout = 600  # seconds of a cell, on a machine that has other work

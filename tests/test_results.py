@@ -191,7 +191,9 @@ def test_axes_of_a_figure_are_declared():
 def tutorial(words: str) -> str:
     """The piece of code of the page on results that has these words."""
     text = (FIGURES.parent / "docs" / "results.md").read_text()
-    pieces = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    pieces = re.findall(
+        r"```(?:python|\{code-block\} python)\n(.*?)```", text, re.DOTALL
+    )
     (found,) = [piece for piece in pieces if words in piece]
     return found
 
