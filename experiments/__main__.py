@@ -30,6 +30,7 @@ from experiments.arguments import (
     entry_of,
     find,
     folder_from_environment,
+    look_of,
     options_of,
 )
 from experiments.options import Options
@@ -175,7 +176,7 @@ def _execute(arguments: argparse.Namespace) -> int:
     is_whole = not arguments.plan and options.shard is None
     if is_whole and is_run:  # A benchmark has the cores for itself.
         _import_beside("matplotlib.backends.backend_pdf")
-    with engine.origins() as origins:
+    with engine.origins() as origins, _looking(arguments):
         summary = _summary(entry, config, options, plans=arguments.plan)
     if is_whole and summary["files"]:
         file = origins.write(options.out, **_told(entry, arguments, config, options))
@@ -220,6 +221,20 @@ def _told(
         "preset": arguments.preset,
         "command": typed(asked, usual, config, *further),
     }
+
+
+def _looking(arguments: argparse.Namespace) -> contextlib.AbstractContextManager[Any]:
+    """Draws pictures as was typed; refuses at once what cannot be drawn.
+
+    Raises:
+      ValueError: for a size that is not positive.
+    """
+    changes = look_of(arguments)
+    if not changes:
+        return contextlib.nullcontext()
+    from cfljax import report
+
+    return report.looking(**changes)
 
 
 def _import_beside(module: str) -> None:

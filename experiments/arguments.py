@@ -163,6 +163,8 @@ def _add_all(
             )
             parser.epilog = _examples(parser.prog, entry)
     _add_results(parser, entry, for_workers=for_workers)
+    if not for_workers:
+        _add_look(parser)
     _add_machine(parser, entry, for_workers=for_workers)
 
 
@@ -259,6 +261,47 @@ def _add_results(parser: Parser, entry: Entry | None, *, for_workers: bool) -> N
     parser.set_defaults(json=False)
     if not for_workers:
         _add_json(group)
+
+
+def _add_look(parser: Parser) -> None:
+    """How pictures are drawn, which changes no number."""
+    group = parser.add_argument_group("pictures")
+    group.add_argument(
+        "--formats",
+        nargs="+",
+        choices=("svg", "pdf", "png"),
+        help="files that a picture is written to (default: all three)",
+    )
+    group.add_argument(
+        "--width",
+        type=number,
+        metavar="INCHES",
+        help="width of a picture, such as 3.5 for a column (default: what its panels "
+        "need)",
+    )
+    group.add_argument(
+        "--font-size",
+        type=number,
+        metavar="POINTS",
+        help="size of a picture's letters (default: 10)",
+    )
+    group.add_argument(
+        "--caption",
+        action="store_true",
+        help="draw the title into the picture, which else stands in a text file beside "
+        "it",
+    )
+
+
+def look_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What was typed of pictures, by field of `report.Look`."""
+    typed = {
+        "formats": arguments.formats and tuple(dict.fromkeys(arguments.formats)),
+        "width": arguments.width,
+        "font_size": arguments.font_size,
+        "caption": arguments.caption or None,
+    }
+    return {name: value for name, value in typed.items() if value is not None}
 
 
 def _add_machine(parser: Parser, entry: Entry | None, *, for_workers: bool) -> None:

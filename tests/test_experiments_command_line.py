@@ -14,6 +14,7 @@ import types
 import pytest
 from toy_experiments import retyped, save_no_figures
 
+from cfljax import report
 from cfljax.command import parse
 from cfljax.report import read_csv
 from experiments import costs, flags, kept, registry
@@ -93,6 +94,28 @@ def test_a_changed_setting_has_a_folder_that_names_it(
     replace_main(keep)
     assert main(["run", "clove.table1", *words]) == 0
     assert folders == [pathlib.Path("results", "clove.table1", name)]
+
+
+def test_pictures_are_drawn_as_they_are_asked_for(command, replace_main):
+    seen = []
+
+    def look(config, options):
+        del config, options
+        seen.append(report.look())
+        return {"headline": "", "files": []}
+
+    replace_main(look)
+    asked = ["--formats", "pdf", "--width", "3.5", "--font-size=8", "--caption"]
+    assert command(*asked, tiny=[])[0] == command(tiny=[])[0] == 0
+    assert seen == [report.Look(("pdf",), 3.5, 8.0, True), report.Look()]
+
+
+@pytest.mark.parametrize("flag", ["--width", "--font-size"])
+def test_a_picture_that_cannot_be_is_refused_at_once(command, replace_main, flag):
+    replace_main(None)
+    name = flag[2:].replace("-", "_")
+    message = f"error: `{name}` must be positive, got 0.0.\n"
+    assert command(f"{flag}=0", tiny=[]) == (2, "", message)
 
 
 def test_names_of_folders_are_short_and_safe_and_differ():

@@ -65,28 +65,37 @@ def k_means(
     restarts: int = _RESTARTS,
 ) -> Int[np.ndarray, " clients"]:
     """Labels of the best of a few k-means++ starts of `number` clusters."""
-    best, found = np.inf, np.zeros(len(points), int)
-    for _ in range(restarts):
-        centres = points[generator.integers(len(points), size=1)]
-        while len(centres) < number:
-            near = np.min(np.sum((points[:, None] - centres) ** 2, axis=-1), axis=1)
-            total = np.sum(near)
-            weights = near / total if total > 0 else np.full(len(near), 1 / len(near))
-            chosen = generator.choice(len(points), p=weights)
-            centres = np.concatenate([centres, points[[chosen]]])
-        labels = np.full(len(points), -1)
-        for _ in range(30):
-            square = np.sum((points[:, None] - centres) ** 2, axis=-1)
-            moved = np.argmin(square, axis=1)
-            if np.array_equal(moved, labels):
-                break
-            labels = moved
-            for one in np.unique(labels):
-                centres[one] = np.mean(points[labels == one], axis=0)
-        cost = float(np.sum(np.min(square, axis=1)))
-        if cost < best:
-            best, found = cost, labels
-    return found
+    starts = [_seeds(generator, points, number) for _ in range(restarts)]
+    centres, labels = points[np.stack(starts)], np.full((restarts, len(points)), -1)
+    for _ in range(30):
+        square = np.sum((points[:, None] - centres[:, None]) ** 2, axis=-1)
+        moved = np.argmin(square, axis=-1)
+        if np.array_equal(moved, labels):
+            break
+        labels = moved
+        members = labels[:, None] == np.arange(number)[:, None]
+        sizes = np.sum(members, axis=-1)[..., None]
+        # An empty cluster stays where it was.
+        centres = np.where(sizes > 0, members @ points / np.maximum(sizes, 1), centres)
+    return labels[np.argmin(np.sum(np.min(square, axis=-1), axis=-1))]
+
+
+def _seeds(
+    generator: np.random.Generator,
+    points: Float[np.ndarray, "clients models"],
+    number: int,
+) -> list[int]:
+    """Points where k-means++ starts."""
+    chosen = [int(generator.integers(len(points)))]
+    near = np.full(len(points), np.inf)
+    while len(chosen) < number:
+        near = np.minimum(near, np.sum((points - points[chosen[-1]]) ** 2, axis=-1))
+        total = np.sum(near)
+        weights = near / total if total > 0 else np.full(len(near), 1 / len(near))
+        reached = np.cumsum(weights)  # `choice` would check more than it draws
+        drawn = generator.random() * reached[-1]
+        chosen.append(int(np.searchsorted(reached, drawn, side="right")))
+    return chosen
 
 
 def recovers(generator: np.random.Generator, separation: float, noise: float) -> bool:
