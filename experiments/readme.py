@@ -1,4 +1,4 @@
-"""The README's generated tables.
+"""What is generated in the README.
 
 Command:   python -m experiments.readme
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from cfljax import report
 from cfljax.algorithms import REGISTRY
 from cfljax.statements import FAULTS, Grade, Status
-from experiments.verdicts import Kind
+from experiments.verdicts import DIFFERS, Kind
 from theory.registry import all_statements
 
 SPECIFICATION = ("CLoVE",)  # Papers of one algorithm that have a line of their own.
@@ -27,6 +27,7 @@ LEDGER: Mapping[str, tuple[str, tuple[int, ...]]] = {
 README = pathlib.Path(__file__).resolve().parents[1] / "README.md"
 # What `python -m theory check --csv` prints.
 VERDICTS = README.parent / "figures" / "verdicts.csv"
+LEDGER_FILE = README.parent / "figures" / "ledger" / "ledger.csv"
 
 
 def algorithms() -> str:
@@ -77,8 +78,7 @@ def statements() -> str:
 
 def ledger() -> str:
     """How many published numbers have which verdict, in the committed ledger."""
-    file = README.parent / "figures" / "ledger" / "ledger.csv"
-    every, rows = report.read_csv(file), []
+    every, rows = report.read_csv(LEDGER_FILE), []
     for name, (paper, numbers) in LEDGER.items():
         items = [f"Table {number}" for number in numbers]
         own = [r for r in every if r["paper"] == paper and r["item"] in items]
@@ -89,9 +89,28 @@ def ledger() -> str:
     return report.markdown(rows)
 
 
+def results() -> str:
+    """One sentence of what came out, of the committed verdicts and ledger."""
+    verdicts = report.read_csv(VERDICTS)
+    proved = sum(row["evidence"] == Grade.PROVED.value for row in verdicts)
+    faults = [row.fault for row in all_statements()]
+    numbers = report.read_csv(LEDGER_FILE)
+    full = sum(row["size"] == "paper" for row in numbers)
+    kinds = [row["kind"] for row in numbers]
+    told = [kinds.count(one.value) for one in (Kind.AGREES, *DIFFERS)]
+    return (
+        f"Of {len(verdicts)} statements of three papers {proved} are decided by a "
+        f"proof that a computer checks; {faults.count('printed')} are false as\n"
+        f"printed, each with what holds instead. Of {len(numbers)} published numbers "
+        f"{full} are run at full size: of those\nwith a spread {told[0]} agree, "
+        f"{told[1]} differ for a tested cause, {told[2]} are open "
+        "([ledger](figures/ledger/table.md)).\n"
+    )
+
+
 def refreshed(text: str) -> str:
     """The README's text with all tables made anew."""
-    for make in (algorithms, statements, ledger):
+    for make in (results, algorithms, statements, ledger):
         name, table = make.__name__, make()
         block = f"<!-- {name} -->\n{table}<!-- end -->"
         text, found = re.subn(
