@@ -78,15 +78,20 @@ def data(arguments: argparse.Namespace) -> int:
     """Print which real data sets are here; always 0."""
     from experiments import datasets
 
-    folder = arguments.data
-    if folder is not None and not folder.is_dir():
-        raise FileNotFoundError(f"`--data` must be a folder, got `{folder}`.")
+    folder = _checked(arguments.data)
     found = list(datasets.look(folder))
     if arguments.json:
         print(json.dumps([one._asdict() for one in found], indent=2))
     else:
         print("\n".join([datasets.named(folder), *map(datasets.as_text, found)]))
     return 0
+
+
+def _checked(data: pathlib.Path | None) -> pathlib.Path | None:
+    """The folder of real data, which must be there if one is named."""
+    if data is not None and not data.is_dir():
+        raise FileNotFoundError(f"`--data` must be a folder, got `{data}`.")
+    return data
 
 
 def ledger(arguments: argparse.Namespace) -> int:
@@ -104,9 +109,7 @@ def ledger(arguments: argparse.Namespace) -> int:
 def gallery(arguments: argparse.Namespace) -> int:
     """Make the folders that the gallery lacks, and its page; 1 if one failed."""
     ids = [find(registry.EXPERIMENTS, id).id for id in dict.fromkeys(arguments.ids)]
-    data = arguments.data or folder_from_environment()
-    if data is not None and not data.is_dir():
-        raise FileNotFoundError(f"`--data` must be a folder, got `{data}`.")
+    data = _checked(arguments.data or folder_from_environment())
     if arguments.page and ids:
         raise ValueError(f"`--page` is of all experiments, got {' '.join(ids)}.")
     check_folder(arguments.out)

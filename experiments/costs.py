@@ -13,6 +13,7 @@ makes the table again, wherever `figures` has results.
 import argparse
 import csv
 import datetime
+import functools
 import pathlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,8 +27,13 @@ FILE = pathlib.Path(__file__).with_name("costs.csv")
 
 def rows(id: str) -> dict[str, dict[str, str]]:
     """What is known of an experiment, by preset."""
+    return {row["preset"]: row for row in _table() if row["id"] == id}
+
+
+@functools.cache  # `list` asks for every experiment, more than once.
+def _table() -> list[dict[str, str]]:
     with FILE.open(encoding="utf-8", newline="") as file:
-        return {row["preset"]: row for row in csv.DictReader(file) if row["id"] == id}
+        return list(csv.DictReader(file))
 
 
 def lines(id: str) -> list[str]:

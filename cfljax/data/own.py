@@ -201,11 +201,7 @@ def from_npz(
     _need(arrays, ("inputs", "targets", "clients"), path)
     rows, number = _by_client(arrays["clients"]), len(arrays["clients"])
     for name in arrays.keys() & {"inputs", "targets", "clusters"}:
-        if len(arrays[name]) != number:
-            raise ValueError(
-                f"`{name}` must have an entry for each of {number} samples, as "
-                f"`clients` has, got {len(arrays[name])}."
-            )
+        _check_length(name, arrays[name], number, "clients")
     pairs = [(arrays["inputs"][own], arrays["targets"][own]) for own in rows]
     data = from_clients(pairs, num_classes=num_classes)
     clusters = arrays.get("clusters")
@@ -261,6 +257,15 @@ def _by_client(clients: Shaped[np.ndarray, "*any"]) -> list[Int[np.ndarray, "_"]
     _, numbers = np.unique(clients, return_inverse=True)
     order = np.argsort(numbers, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
+
+
+def _check_length(name: str, values: _Rows, number: int, clients: str) -> None:
+    """Raise ValueError unless there is an entry for each sample that has a client."""
+    if len(values) != number:
+        raise ValueError(
+            f"`{name}` must have an entry for each of {number} samples, as "
+            f"`{clients}` has, got {len(values)}."
+        )
 
 
 def _padded(arrays: Mapping[str, np.ndarray], num_classes: int | None) -> ClientData:
@@ -331,11 +336,7 @@ def from_dicts(
     rows = _by_client(np.asarray(_column(tables, client, "the table")))
     number = sum(map(len, rows))
     for name, values in zip((inputs, targets), columns, strict=True):
-        if len(values) != number:
-            raise ValueError(
-                f"`{name}` must have an entry for each of {number} samples, as "
-                f"`{client}` has, got {len(values)}."
-            )
+        _check_length(name, values, number, client)
     pairs = [tuple(values[own] for values in columns) for own in rows]
     return from_clients(pairs, num_classes=num_classes)
 

@@ -1,18 +1,18 @@
 """The ledger: every published number beside ours, to sort and to filter."""
 
-import csv
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 from markupsafe import Markup
 
+from cfljax import report
 from experiments.ledger import entries, write
 from experiments.ledger.page import COLOURS
 from experiments.verdicts import Kind
 from pages.markdown import FIGURES, rendered
 
 FILE = FIGURES / "ledger" / "ledger.csv"
-_NUMBERS = ("paper_mean", "paper_std", "mean", "std", "difference", "deviations")
 HEADINGS = {
     "published number": "name",
     "paper": "paper",
@@ -25,18 +25,10 @@ HEADINGS = {
 }
 
 
+@functools.cache
 def rows() -> list[dict[str, Any]]:
     """The committed ledger's rows."""
-    with FILE.open(encoding="utf-8", newline="") as file:
-        return [_typed(row) for row in csv.DictReader(file)]
-
-
-def _typed(row: Mapping[str, str]) -> dict[str, Any]:
-    """Numbers as such, None for what is empty."""
-    found: dict[str, Any] = {name: text or None for name, text in row.items()}
-    return found | {
-        name: None if found[name] is None else float(found[name]) for name in _NUMBERS
-    }
+    return report.read_csv(FILE)
 
 
 def sources(report: bool) -> Mapping[str, str]:
