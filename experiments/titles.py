@@ -54,6 +54,13 @@ def title(
     return f"{subject[:1].upper() if is_word else subject[:1]}{subject[1:]}\n{settings}"
 
 
+def title_each(
+    place: str, subjects: Mapping[str, str], config: Any, paper: Any
+) -> dict[str, str]:
+    """The titles of several figures of one place, by the figures' names."""
+    return {name: title(place, one, config, paper) for name, one in subjects.items()}
+
+
 def differences(config: Any, paper: Any) -> dict[str, Any]:
     """The fields by which a configuration is not the paper's. Some of several values
     are the paper's still, and so is one with more trials."""

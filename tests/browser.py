@@ -12,6 +12,8 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 NARROW, WIDE = 390, 1280  # pixels of a telephone and of a desktop
 SMALLEST_TEXT = 12.0  # pixels
 _FLAGS = (
@@ -32,6 +34,12 @@ def missing() -> str:
     """Why there is no browser here, or nothing if there is one."""
     absent = [name for name in ("chromium", "chromedriver") if not shutil.which(name)]
     return f"not installed: {', '.join(absent)}" if absent else ""
+
+
+MARKS = [  # of a module whose tests all need it
+    pytest.mark.browser,
+    pytest.mark.skipif(bool(missing()), reason=missing() or "installed"),
+]
 
 
 class Browser:

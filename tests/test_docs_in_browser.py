@@ -16,21 +16,18 @@ from collections.abc import Iterator
 
 import pytest
 from browser import (
+    MARKS,
     NARROW,
     WIDE,
     Browser,
     contrast,
-    missing,
     open_browser,
     small_texts,
     width,
 )
 
 pytest.importorskip("sphinx", reason="the extra docs is not installed")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(bool(missing()), reason=missing() or "installed"),
-]
+pytestmark = MARKS
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # What has a look of its own, in large numbers: one page of each kind is looked at.

@@ -9,21 +9,18 @@ from collections.abc import Iterator
 
 import pytest
 from browser import (
+    MARKS,
     NARROW,
     WIDE,
     Browser,
     contrast,
-    missing,
     open_browser,
     small_texts,
     width,
 )
 from toy_theory import ROWS, build, every_page
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(bool(missing()), reason=missing() or "installed"),
-]
+pytestmark = MARKS
 
 SHOWN = "return [...document.querySelectorAll('tr[data-text]')]"
 SHOWN += ".filter(row => row.offsetParent || row.getClientRects().length)"

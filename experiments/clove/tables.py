@@ -52,7 +52,7 @@ from experiments.clove.study import (
 )
 from experiments.jobs import Job
 from experiments.options import Options
-from experiments.titles import differences, title
+from experiments.titles import differences, title_each
 
 EXPERIMENTS = {
     "clove.table1": {
@@ -196,12 +196,9 @@ class Table(NamedTuple):
 
     def titles(self, config: Config) -> dict[str, str]:
         """By figure."""
-        (place, _, what), paper = self.view.title.partition(": "), self.preset("paper")
-        every = f"all methods: {what}"
-        return {
-            "rand_index": title(place, what, config, paper),
-            "methods": title(place, every, config, paper),
-        }
+        place, _, what = self.view.title.partition(": ")
+        own = {"rand_index": what, "methods": f"all methods: {what}"}
+        return title_each(place, own, config, self.preset("paper"))
 
     def redraw(self, config: Config, tables: Mapping[str, Any]) -> dict[str, Figure]:
         """What needs no more than the table; the paper's numbers at its settings."""

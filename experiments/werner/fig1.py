@@ -37,7 +37,7 @@ from experiments import study
 from experiments.checks import check_interval, check_positive, check_values
 from experiments.options import Options
 from experiments.study import Row, Rows
-from experiments.titles import title
+from experiments.titles import title_each
 
 EXPERIMENTS = {
     "werner.fig1": {
@@ -530,8 +530,7 @@ def titles(config: Config) -> dict[str, str]:
         "paths": "methods that fail, and Federated-Clustering",
         "radii": "radii by which Federated-Clustering escapes",
     }
-    place, paper = "Werner et al., Figure 1", preset("paper")
-    return {name: title(place, what, config, paper) for name, what in own.items()}
+    return title_each("Werner et al., Figure 1", own, config, preset("paper"))
 
 
 def redraw(config: Config, tables: Mapping[str, Rows]) -> dict[str, Figure]:

@@ -58,7 +58,7 @@ from experiments import study
 from experiments.checks import check_different, check_divides, check_values
 from experiments.options import Options
 from experiments.study import Row, Rows, computed, mean
-from experiments.titles import title
+from experiments.titles import title_each
 from experiments.werner.fig3_trial import (
     DIMS,
     FIXED,
@@ -488,11 +488,8 @@ _SHOWN = ("local", "fedavg", "ifca", "oracle", "quantile_cluster")
 
 def titles(config: Config) -> dict[str, str]:
     """By figure."""
-    place, paper = "Werner et al., Figure 3", preset("paper")
-    return {
-        f"errors_{scene}": title(place, SCENES[scene].label, config, paper)
-        for scene in config.scene
-    }
+    own = {f"errors_{scene}": SCENES[scene].label for scene in config.scene}
+    return title_each("Werner et al., Figure 3", own, config, preset("paper"))
 
 
 def draw(

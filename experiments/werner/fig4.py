@@ -51,7 +51,7 @@ from experiments.checks import (
 )
 from experiments.options import Options
 from experiments.study import Row, Rows, computed, mean
-from experiments.titles import title
+from experiments.titles import title_each
 
 EXPERIMENTS = {
     "werner.fig4": {
@@ -341,8 +341,7 @@ def titles(config: Config) -> dict[str, str]:
         "printed": "the printed formula for elbows",
         "elbows": "where the elbow is",
     }
-    place, paper = "Werner et al., Figure 4", preset("paper")
-    return {name: title(place, what, config, paper) for name, what in own.items()}
+    return title_each("Werner et al., Figure 4", own, config, preset("paper"))
 
 
 def redraw(config: Config, tables: Mapping[str, Rows]) -> dict[str, Figure]:
