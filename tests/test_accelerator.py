@@ -146,9 +146,18 @@ def test_the_cpu_has_the_cpus_outcomes():
     for row in (regression, network):
         assert row["choices differ"] == row["successes differ"] == 0
         assert row["largest relative difference"] == 0
-        assert row["control: largest relative difference"] > 0.01
+        moved = row["one rounding: largest relative difference"]
+        assert 0 < moved < 0.01 < row["control: largest relative difference"]
     assert regression["control: choices differ"] > 0
     assert (regression["choices"], regression["successes"]) == (20 * 10 * 2, 2)
+
+
+def test_what_a_row_will_take_is_told_by_a_smaller_one():
+    """Of which only the rounds grow: the set-up compiles what draws, once."""
+    row = {"compilation, s": 8.0, "set-up, s": 3.0, "seconds": 0.001}
+    assert accelerator_jobs._expected(row, 64.0) == pytest.approx(11.128)
+    assert accelerator_jobs._expected(None, 64.0) == 0
+    assert accelerator_jobs._expected({"status": "not run: memory"}, 64.0) == 0
 
 
 def test_what_was_computed_elsewhere_is_refused():
@@ -394,8 +403,10 @@ def test_an_accelerator_has_the_cpus_outcomes(device):
     assert len(full) == 3 and len(rows) == 6
     for row in full:
         assert row["choices differ"] == row["successes differ"] == 0, row
-        assert row["largest relative difference"] < ROUNDING, row
-        assert row["control: largest relative difference"] > ROUNDING, row
+        # A convolutional network carries one rounding of its data further than that.
+        near = max(ROUNDING, 3 * row["one rounding: largest relative difference"])
+        assert row["largest relative difference"] < near, row
+        assert row["control: largest relative difference"] > near, row
 
 
 @pytest.mark.gpu

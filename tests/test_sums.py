@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from cfljax import engine
+from cfljax.base.platforms import default_platform
+from cfljax.federated import backend
 from cfljax.federated.backend import added_over_devices
 from cfljax.federated.sums import sum_in_clusters
 
@@ -58,6 +60,39 @@ def test_sums_and_memory_by_hand(order, size):
     counted = 10 * np.arange(NUMBER) + (np.asarray(WEIGHTS) > 0)
     np.testing.assert_array_equal(memory, counted)
     assert not np.allclose(own["own"], by_hand(weights=jnp.ones(NUMBER))[0])
+
+
+def test_an_accelerator_computes_few_clients_at_once(monkeypatch):
+    whole, memory = sums("batched")
+    assert backend.clients_at_once(None, 1000) == 1000
+    monkeypatch.setattr(backend, "default_platform", lambda: "gpu")
+    assert (
+        backend.resolve(None) == "batched" and backend.resolve("batched") == "batched"
+    )
+    assert backend.clients_at_once(None, 1000) == backend.TOGETHER < 1000
+    assert backend.clients_at_once(None, 5) == 5
+    assert backend.clients_at_once(1000, 2000) == 1000  # Asked for.
+    monkeypatch.setattr(backend, "TOGETHER", 4)
+    (own, _), kept = sums()
+    np.testing.assert_allclose(own["own"], whole[0]["own"], rtol=1e-5)
+    np.testing.assert_array_equal(kept, memory)
+    seen = []
+
+    def one(shared, value):  # Traced for four, and for those that are left.
+        seen.append(value.shape)
+        return shared * value
+
+    backend.over_clients(one)(jnp.asarray(2.0), VALUES)
+    sizes = str(jax.make_jaxpr(backend.over_clients(one))(jnp.asarray(2.0), VALUES))
+    assert f"f32[4,{VALUES.shape[1]}]" in sizes and set(seen) == {VALUES[0].shape}
+
+
+def test_the_platform_is_that_of_the_device_asked_for(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert default_platform() == "gpu"
+    with jax.default_device(jax.local_devices()[0]):
+        assert default_platform() == "cpu"
+        assert backend.resolve(None) == "sequential"
 
 
 @pytest.mark.parametrize(("order", "size"), CASES[:3])

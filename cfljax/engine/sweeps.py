@@ -17,6 +17,7 @@ import numpy as np
 import xarray
 from jaxtyping import Int8, PRNGKeyArray, PyTree
 
+from cfljax.base.platforms import default_platform
 from cfljax.engine.cache import keep_programs
 from cfljax.engine.checkpoints import checkpoints
 from cfljax.engine.claims import Claims
@@ -276,7 +277,7 @@ def _check_shard(shard: tuple[int, int] | None) -> None:
 
 
 def _batching() -> Batching:
-    return "map" if jax.default_backend() == "cpu" else "vmap"
+    return "map" if default_platform() == "cpu" else "vmap"
 
 
 def _devices() -> int:

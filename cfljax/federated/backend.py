@@ -23,11 +23,16 @@ from jax.sharding import PartitionSpec
 from jaxtyping import Array, PyTree
 
 from cfljax.base.checks import check_member, check_positive
+from cfljax.base.platforms import default_platform
 from cfljax.base.tree import length
 from cfljax.base.types import Stacked
 
 Order = Literal["sequential", "batched"]
 
+# Clients that an accelerator computes together where nothing is said. A round of a
+# thousand convolutional networks takes an H200 .78 s by 100 and .77 s by 200, but 12 s
+# by 400 and 10 s by 1000; one of perceptrons takes 13 ms by 100 and 9 ms by 1000.
+TOGETHER = 100
 CLIENTS = "clients"  # Axis of a device mesh that clients are spread over.
 ROWS = PartitionSpec(CLIENTS)
 EVERYWHERE = PartitionSpec()
@@ -44,7 +49,16 @@ def resolve(order: Order | None) -> Order:
     """The order asked for, or the one that suits the backend."""
     if order is not None:
         return order
-    return "sequential" if jax.default_backend() == "cpu" else "batched"
+    return "sequential" if default_platform() == "cpu" else "batched"
+
+
+def clients_at_once(clients_per_chunk: int | None, number: int) -> int:
+    """Of so many clients, how many are computed together: as many as asked for.
+    None leaves it to the platform: all of them on a CPU, which computes few
+    together anyway, and at most `TOGETHER` on an accelerator."""
+    if clients_per_chunk is None:
+        clients_per_chunk = number if default_platform() == "cpu" else TOGETHER
+    return min(clients_per_chunk, number)
 
 
 def num_devices() -> int:
@@ -124,7 +138,7 @@ def over_clients(
       function: of what all clients share and one client's values. It must not close
         over values that an outer transformation maps: pass them as `shared`.
       order: forces the choice.
-      clients_per_chunk: bounds memory in batched order; all at once if None. In
+      clients_per_chunk: bounds memory in batched order, see `clients_at_once`. In
         sequential order one client is computed at a time and it changes nothing.
     """
     order = resolve(order)
@@ -134,9 +148,10 @@ def over_clients(
 
     def batched(shared: PyTree, clients: tuple) -> PyTree:
         one = lambda client: function(shared, *client)
-        if clients_per_chunk is None:
+        number = length(clients)
+        size = clients_at_once(clients_per_chunk, number)
+        if size == number:
             return jax.vmap(one)(clients)
-        size = min(clients_per_chunk, length(clients))
         return jax.lax.map(one, clients, batch_size=size)
 
     def apply(shared: PyTree, *clients: Any) -> PyTree:
@@ -161,13 +176,12 @@ def clients_in_chunks(
 ) -> Stacked:
     """`function(shared, chunk)`, which treats many clients at once, from leaves
     `[chunk, ...]` to such, on all of them; a client's row must not depend on the
-    others'. All of a device's clients at once if `clients_per_chunk` is None."""
+    others'. For `clients_per_chunk` see `clients_at_once`."""
     number = length(clients)
     devices = num_devices()
-    size = clients_per_chunk or number
-    if size >= number and devices == 1:
+    size = clients_at_once(clients_per_chunk, math.ceil(number / devices))
+    if size == number:
         return function(shared, clients)
-    size = min(size, math.ceil(number / devices))
 
     def run(shared: PyTree, own: Stacked) -> Stacked:
         fold = lambda leaf: leaf.reshape((-1, size) + leaf.shape[1:])

@@ -68,7 +68,8 @@ def loss_matrix(
       data: leaves `[clients, samples, ...]`.
       common: what all models have in common, without that axis, where `models` is
         only the rest (`sharing.split`); it is evaluated once for all of them.
-      clients_per_chunk: clients evaluated at a time; all if None.
+      clients_per_chunk: clients evaluated at a time; if None all of them, on an
+        accelerator a hundred.
 
     Cost: one forward pass for each pair of sample and model; peak memory grows with
     `clients_per_chunk x samples x clusters` activations, for networks on a CPU with

@@ -40,7 +40,8 @@ class LocalUpdate:
       takes part, instead of a fresh one. The server's averaging never touches it.
     clients_per_chunk: clients computed at a time, where they are computed together
       (evaluation of cluster models; all training in batched order). Bounds memory and
-      changes no result beyond the rounding of sums.
+      changes no result beyond the rounding of sums. If None all of them, on an
+      accelerator a hundred.
     order: "sequential" or "batched" over clients; by backend if None.
 
     Raises:

@@ -17,6 +17,7 @@ from cfljax.base.types import Stacked
 from cfljax.federated.backend import (
     Order,
     added_over_devices,
+    clients_at_once,
     num_devices,
     over_devices,
     padded,
@@ -200,7 +201,7 @@ def _in_chunks(
     def run(shared: PyTree, empty: tuple, stacked: tuple) -> tuple[tuple, Stacked]:
         number, devices = length(stacked), num_devices()
         share = -(-number // devices)
-        size = min(clients_per_chunk or share, share)
+        size = clients_at_once(clients_per_chunk, share)
         filled = padded(stacked, size * devices)
         real = jnp.arange(length(filled)) < number
         members, *others = filled

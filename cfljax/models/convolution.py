@@ -18,7 +18,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from cfljax.federated.backend import Order
+from cfljax.federated.backend import Order, resolve
 
 Padding = str | Sequence[tuple[int, int]]
 _Pads = tuple[tuple[int, int], tuple[int, int]]
@@ -62,9 +62,7 @@ def convolution(
             f"`kernel` of {kernel.shape[:2]} pixels must fit into the padded "
             f"`inputs`, got {inputs.shape[1:3]} with `padding` {padding!r}."
         )
-    if order is None:
-        order = "sequential" if jax.default_backend() == "cpu" else "batched"
-    form = _forward if order == "sequential" else _plain
+    form = _forward if resolve(order) == "sequential" else _plain
     return form(pads, inputs, kernel)
 
 

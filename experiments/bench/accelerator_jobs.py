@@ -101,10 +101,12 @@ def _plan(program: Program) -> int:
 
 
 def _expected(row: Row | None, growth: float) -> float:
-    """Seconds of a row that is so many times larger than this one, called twice."""
+    """Seconds of a row that is so many times larger than this one, called twice. Its
+    set-up is taken as this one's, which drew first and compiled what draws.
+    """
     if row is None or "seconds" not in row:
         return 0.0
-    return row["compilation, s"] + growth * (row["set-up, s"] + 2 * row["seconds"])
+    return row["compilation, s"] + row["set-up, s"] + 2 * growth * row["seconds"]
 
 
 # The device's own speed
@@ -422,7 +424,8 @@ class Computation(NamedTuple):
 
 def outcomes(config: Config, clock: Clock) -> Iterator[Row]:
     """Small computations on this device and on the CPU, from the same keys and data; on
-    an accelerator in full precision too, and as a control from another key.
+    an accelerator in full precision too. Beside them, on the CPU, from data that are
+    one rounding away, as no device can be nearer; and as a control from another key.
     """
     (device, *_), (cpu, *_) = jax.local_devices(), jax.local_devices(backend="cpu")
     precisions = ("default",) if device.platform == "cpu" else ("default", "highest")
@@ -438,17 +441,26 @@ def outcomes(config: Config, clock: Clock) -> Iterator[Row]:
                 continue
             name = None if precision == "default" else precision
             with jax.default_matmul_precision(name):
-                here, there, other = (
-                    run_on(place, computation, jax.random.key(seed))
-                    for place, seed in ((device, 1), (cpu, 1), (device, 2))
-                )
-            wrong = differences(other, there)
+                key, nudged = jax.random.key(1), _nudged(computation)
+                here, there = (run_on(it, computation, key) for it in (device, cpu))
+                moved = run_on(cpu, nudged, key)
+                other = run_on(device, computation, jax.random.key(2))
             row |= differences(here, there)
+            row[f"one rounding: {_FARTHEST}"] = differences(moved, there)[_FARTHEST]
+            wrong = differences(other, there)
             row |= {f"control: {name}": wrong[name] for name in _CONTROLLED}
             yield row | {"status": DONE}
 
 
-_CONTROLLED = ("choices differ", "largest relative difference")
+_FARTHEST = "largest relative difference"
+_CONTROLLED = ("choices differ", _FARTHEST)
+
+
+def _nudged(computation: Computation) -> Computation:
+    """With inputs that are one rounding larger: how far training carries that on."""
+    data = computation.data
+    larger = jnp.nextafter(data.inputs, jnp.full_like(data.inputs, jnp.inf))
+    return computation._replace(data=data._replace(inputs=larger))
 
 
 def run_on(place: Any, computation: Computation, key: PRNGKeyArray) -> Outcome:
