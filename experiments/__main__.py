@@ -165,7 +165,7 @@ def _execute(arguments: argparse.Namespace) -> int:
         from experiments.commands import usual_folder
 
         usual = (
-            pathlib.Path("results", "compare", f"{config.dataset}-{config.partition}")
+            pathlib.Path("results", "compare", config.folder)
             if is_own
             else usual_folder(entry, arguments.preset, config)
         )
@@ -182,7 +182,10 @@ def _execute(arguments: argparse.Namespace) -> int:
     with engine.origins() as origins, _looking(arguments):
         summary = _summary(entry, config, options, plans=arguments.plan)
     if is_whole and summary["files"]:
-        file = origins.write(options.out, **_told(entry, arguments, config, options))
+        told = _told(entry, arguments, config, options)
+        if is_own:
+            told["source"] = summary["source"]
+        file = origins.write(options.out, **told)
         summary = {**summary, "files": [*summary["files"], str(file)]}
     _print(summary, as_json=arguments.json)
     return 1 if summary.get("failed_cells") else 0
@@ -311,7 +314,9 @@ COMMANDS = (
         "compare algorithms on data and sizes of your own",
         flags_of.add_compare,
         execute,
-        examples=(
+        "[ALGORITHM ...] [FLAGS]",
+        (
+            "compare fedavg ifca --dataset my.npz --task my_module:make",
             "compare --algorithms fedavg,ifca,ditto:penalty=.1 "
             "--dataset fashion_mnist --data FOLDER",
             "compare --dataset digits --algorithms local,fedavg,clove --num-samples 20 "

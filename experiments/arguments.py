@@ -47,6 +47,12 @@ def add_bench(parser: Parser, words: Sequence[str]) -> None:
 def add_compare(parser: Parser, words: Sequence[str]) -> None:
     """The flags of `compare`."""
     parser.set_defaults(id="", preset=None)
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="ALGORITHM",
+        help="algorithms to compare, as --algorithms has them",
+    )
     _add_config(parser.add_argument_group("the size of the whole"))
     _add_all(parser, words, registry.COMPARISON)
 
@@ -508,6 +514,13 @@ def configure(arguments: argparse.Namespace) -> Any:
     entry = entry_of(arguments)
     module, fields = entry.load(), flags.fields_of(entry)
     typed = flags.typed_fields(arguments, fields)
+    if names := getattr(arguments, "names", None):
+        if "algorithms" in typed:
+            raise ValueError(
+                "algorithms are words or behind `--algorithms`, not both, got "
+                f"{' '.join(names)} besides."
+            )
+        typed["algorithms"] = tuple(names)
     if arguments.config is None:
         arguments.preset = arguments.preset or USUAL
         return dataclasses.replace(module.preset(arguments.preset), **typed)
