@@ -180,7 +180,10 @@ def _execute(arguments: argparse.Namespace) -> int:
     if is_whole and is_run:  # A benchmark has the cores for itself.
         _import_beside("matplotlib.backends.backend_pdf")
     with engine.origins() as origins, _looking(arguments):
-        summary = _summary(entry, config, options, plans=arguments.plan)
+        if arguments.log is None:
+            summary = _summary(entry, config, options, plans=arguments.plan)
+        else:
+            summary = _logged(entry, config, options, arguments.log)
     if is_whole and summary["files"]:
         told = _told(entry, arguments, config, options)
         if is_own:
@@ -205,6 +208,21 @@ def _summary(
 
         return jobs.share(name, options, module.jobs(config, options))
     return module.main(config, options)
+
+
+def _logged(entry: Entry, config: Any, options: Options, kind: str) -> dict[str, Any]:
+    """As `_summary` of the whole, with a log of its runs beside it; what cannot be
+    logged is refused before it is run."""
+    from cfljax import engine
+    from experiments import jobs
+
+    engine.check_log(kind)
+    module = entry.load()
+    jobs.check_logged(entry.id or "compare", module.jobs(config, options))
+    with jobs.watching() as ran:
+        summary = module.main(config, options)
+    logs = jobs.log(ran, kind, options.out / "log")
+    return {**summary, "files": [*summary["files"], *logs]}
 
 
 def _told(

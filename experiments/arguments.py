@@ -264,8 +264,17 @@ def _add_results(parser: Parser, entry: Entry | None, *, for_workers: bool) -> N
             "reason that you give is recorded",
         ),
     )
-    parser.set_defaults(json=False)
+    parser.set_defaults(json=False, log=None)
     if not for_workers:
+        group.add_argument(
+            "--log",
+            choices=("csv", "tensorboard", "wandb", "mlflow"),
+            help=_used(
+                entry is None or entry.has_jobs,
+                "write what each run measured by round as well, to `log` in the folder "
+                "of --out; all but csv need the extra `log`",
+            ),
+        )
         _add_json(group)
 
 
@@ -458,10 +467,16 @@ def check_use(entry: Entry, arguments: argparse.Namespace) -> None:
         ("--store", arguments.store, entry.uses_store),
         ("--accept-code", arguments.accept_code, entry.uses_store),
         ("--data", arguments.data, entry.takes_data),
+        ("--log", arguments.log, entry.has_jobs),
     ):
         if value is not None and not is_used:
             name = arguments.id or "compare"
             raise ValueError(f"`{flag}` has no use for {name}, got {value}.")
+    if arguments.log and (shard or arguments.plan):
+        raise ValueError(
+            "`--log` is of whole runs: leave it to a command without "
+            f"`{'--shard' if shard else '--plan'}`."
+        )
     data = arguments.data
     if data is not None and not data.expanduser().is_dir():
         raise FileNotFoundError(f"`--data` must name a folder that exists, got {data}.")

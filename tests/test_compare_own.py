@@ -13,6 +13,7 @@ from toy_experiments import save_no_figures
 
 import cfljax as cfl
 from cfljax import engine
+from cfljax.report import read_csv
 from experiments.__main__ import main
 from experiments.compare import arms, own, rows, study
 from experiments.options import Options
@@ -105,6 +106,25 @@ def test_the_command_compares_on_the_users_own(compared):
     (row,) = summary["rows"]
     assert -1 <= row["rand_index"] <= 1 and 0 <= row["newcomers"] <= 100
     assert "true.npz; model: compared_for_a_test:make" in (out / "table.md").read_text()
+
+
+def test_what_was_measured_is_logged_on_request(compared, capsys, monkeypatch):
+    """All of it is read: nothing is run again."""
+    summary, out = compared
+    save_no_figures(monkeypatch)
+    monkeypatch.setattr("cfljax.engine.store.Store.write", None)
+    words = ["--dataset", "true.npz", "--task", "compared_for_a_test:make", *SHORT]
+    words += ["--num-newcomers", "1", "--out", str(out), "--log", "csv", "--json"]
+    assert main(["compare", "ifca", *words]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["rows"] == summary["rows"] and str(out / "log") in again["files"]
+    last = []
+    for seed in range(2):
+        found = read_csv(out / "log" / f"repetition={seed}.csv")
+        assert [row["round"] for row in found] == [1, 2]
+        assert found[0]["test"] is None and found[0]["received"] > 0
+        last.append(found[1]["test"])
+    np.testing.assert_allclose(100 * np.mean(last), again["rows"][0]["accuracy"])
 
 
 def test_results_say_which_data_and_which_model(compared):

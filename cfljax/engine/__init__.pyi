@@ -8,6 +8,7 @@ from .devices import use_cores as use_cores
 from .grid import Cell as Cell
 from .grid import Grid as Grid
 from .kept import StoreError as StoreError
+from .logs import check_log as check_log
 from .logs import log_metrics as log_metrics
 from .logs import log_results as log_results
 from .programs import Simulate as Simulate
