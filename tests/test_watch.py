@@ -45,7 +45,7 @@ def seen():
         return own(state, info), info
 
     _, found = cfl.run(algorithm, KEY, data, num_rounds=3, observe=observe)
-    _, usual = cfl.run(algorithm, KEY, data, num_rounds=3)
+    _, usual = cfl.run(algorithm, KEY, data, num_rounds=3, truth=truth)
     return jax.tree.map(np.asarray, found), jax.tree.map(np.asarray, usual), truth
 
 
@@ -73,9 +73,45 @@ def test_metrics_are_those_of_the_rounds(seen):
 
 def test_a_run_returns_them_by_default(seen):
     (found, _), usual, _ = seen
-    assert set(usual) == set(found) - {"rand_index", "loss"}
+    assert set(usual) == set(found), "numbers to be predicted have no accuracy"
     for name, values in usual.items():
         np.testing.assert_array_equal(values, found[name])
+
+
+def test_by_default_labels_have_an_accuracy_and_states_are_the_same():
+    """That of all real samples, after the round; padding would be right."""
+    algorithm = cfl.fedavg(
+        cfl.models.mlp((2,), hidden=(), num_classes=3), step_size=1.0
+    )
+    inputs = jax.random.normal(KEY, (3, 5, 2))
+    mask = jnp.asarray(np.arange(5) < np.array([[5], [2], [3]]))
+    targets = jnp.where(mask, jnp.argmax(inputs, -1) + 1, 0)
+    data = cfl.ClientData(inputs, targets, mask)
+    plain, nothing = cfl.run(algorithm, KEY, data, num_rounds=2, observe=None)
+    state, seen = cfl.run(algorithm, KEY, data, num_rounds=2)
+    assert nothing == () and set(seen) == {"accuracy", "loss", "received", "sent"} | {
+        "cluster_sizes"
+    }
+    jax.tree.map(np.testing.assert_array_equal, plain, state)
+    chosen = np.argmax(algorithm.predict(state, data, inputs), axis=-1)
+    right = (chosen == np.asarray(targets))[np.asarray(mask)]
+    assert float(seen["accuracy"][-1]) == pytest.approx(right.mean())
+    assert 0 < right.mean() < 1, "control"
+
+
+def test_a_truth_is_for_the_default_alone():
+    algorithm = cfl.fedavg(cfl.models.linear(2), step_size=1.0)
+    ones = jnp.ones((1, 2))
+    data = cfl.ClientData(jnp.ones((1, 2, 2)), ones, ones > 0)
+    with pytest.raises(ValueError, match=r"`truth` must be None beside an `observe`"):
+        cfl.run(
+            algorithm,
+            KEY,
+            data,
+            num_rounds=1,
+            observe=free_metrics,
+            truth=jnp.zeros(1, int),
+        )
 
 
 def test_who_takes_no_part_does_not_count():

@@ -36,4 +36,5 @@ from .sweeps import sweep as sweep
 from .watch import accuracy_on as accuracy_on
 from .watch import free_metrics as free_metrics
 from .watch import metrics as metrics
+from .watch import usual_metrics as usual_metrics
 from .watch import watch as watch
