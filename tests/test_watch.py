@@ -81,11 +81,12 @@ def test_a_run_returns_them_by_default(seen):
 def test_by_default_labels_have_an_accuracy_and_states_are_the_same():
     """That of all real samples, after the round; padding would be right."""
     algorithm = cfl.fedavg(
-        cfl.models.mlp((2,), hidden=(), num_classes=3), step_size=1.0
+        cfl.models.mlp((2,), hidden=(), num_classes=3), step_size=0.01
     )
     inputs = jax.random.normal(KEY, (3, 5, 2))
     mask = jnp.asarray(np.arange(5) < np.array([[5], [2], [3]]))
     targets = jnp.where(mask, jnp.argmax(inputs, -1) + 1, 0)
+    targets = targets.at[:, 1].set(2 - targets[:, 1])  # Which no line tells apart.
     data = cfl.ClientData(inputs, targets, mask)
     plain, nothing = cfl.run(algorithm, KEY, data, num_rounds=2, observe=None)
     state, seen = cfl.run(algorithm, KEY, data, num_rounds=2)

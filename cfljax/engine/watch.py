@@ -88,7 +88,11 @@ class Usual:
 
     def __call__(self, *given: Any) -> dict[str, Array]:
         *known, state, info, data = given
-        found = _with_truth(*known, state, info) if known else metrics(state, info)
+        if known:
+            truth, number = known
+            found = _with_truth(truth, number, state, info)
+        else:
+            found = metrics(state, info)
         if jnp.issubdtype(data.targets.dtype, jnp.integer):
             ask = lambda: self._predict(state, data, data.inputs)
             shape = getattr(jax.eval_shape(ask), "shape", ())
