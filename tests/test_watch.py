@@ -86,7 +86,7 @@ def test_by_default_labels_have_an_accuracy_and_states_are_the_same():
     inputs = jax.random.normal(KEY, (3, 5, 2))
     mask = jnp.asarray(np.arange(5) < np.array([[5], [2], [3]]))
     targets = jnp.where(mask, jnp.argmax(inputs, -1) + 1, 0)
-    targets = targets.at[:, 1].set(2 - targets[:, 1])  # Which no line tells apart.
+    targets = targets.at[:, 1].set(2 - targets[:, 1])  # Some stay wrong.
     data = cfl.ClientData(inputs, targets, mask)
     plain, nothing = cfl.run(algorithm, KEY, data, num_rounds=2, observe=None)
     state, seen = cfl.run(algorithm, KEY, data, num_rounds=2)
