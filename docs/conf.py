@@ -14,7 +14,13 @@ import cfljax
 project = "cfljax"
 author = "the authors of cfljax"
 release = version = cfljax.__version__
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "pages.extension"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "pages.extension",
+]
 exclude_patterns = ["pages"]
 templates_path: list[str] = []
 
