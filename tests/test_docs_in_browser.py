@@ -49,6 +49,7 @@ KINDS = (
     "algorithms/clove.html",
     "api/index.html",
     "api/engine.html",
+    "_modules/theory/ifca/theorem1.html",
 )
 
 
@@ -114,6 +115,15 @@ def broken(site: pathlib.Path) -> list[str]:
 
 def test_links_lead_somewhere(site):
     assert broken(site) == []
+
+
+def test_sources_are_in_the_site(site):
+    """Of statements, experiments and the library."""
+    for page in ("theory/ifca.html", "gallery.html", "api/index.html"):
+        links = [link for link in Page(site / page).links if "_modules/" in link]
+        assert links
+        target = (site / page).parent / links[0].split("#")[0]
+        assert "import" in target.read_text("utf-8")
 
 
 @pytest.mark.parametrize(

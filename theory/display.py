@@ -330,19 +330,18 @@ def _summarise(
     """A line on all outcomes, by name, and one for each surprise among them."""
     surprises = {name: row for name, row in outcomes.items() if not row.as_expected}
     expected = len(outcomes) - len(surprises)
-    told = [
+    told = (
         f"{expected} of {len(outcomes)} as expected, controls included "
         f"({preset.name} preset, {seeds}, {seconds:.1f} s)"
-    ]
-    told += [
-        f"{name}: {row.verdict.status.value} where {row.statement.expected.value} "
-        f"was expected, control {row.control.status.value} where "
-        f"{row.statement.control_expected.value} was, {_proved(row)}"
-        f"({plain(row.verdict.detail)})"
-        for name, row in surprises.items()
-    ]
-    width = _console().width
-    print("", *(line for one in told for line in _wrapped(one, width)), sep="\n")
+    )
+    print("", *_wrapped(told, _console().width), sep="\n")
+    for name, row in surprises.items():
+        print(
+            f"{name}: {row.verdict.status.value} where {row.statement.expected.value} "
+            f"was expected, control {row.control.status.value} where "
+            f"{row.statement.control_expected.value} was, {_proved(row)}"
+            f"({plain(row.verdict.detail)})"
+        )
 
 
 def _plain_table() -> Table:

@@ -32,7 +32,7 @@ from cfljax.report.files import replacing, write_text
 from cfljax.report.look import METADATA, look, number, style
 from cfljax.report.scales import Scale
 
-_START = re.compile(r"(^|(?<!al)\. )[a-z](?=[a-z])")  # Of a sentence, by no symbol.
+_START = re.compile(r"(^|(?<!al)[.?] )[a-z](?=[a-z])")  # Of a sentence, by no symbol.
 _LETTER = 0.085  # Inches of width that a letter of a panel's title takes.
 _NARROWEST = 2.2  # Inches of a panel, where a figure's width is given.
 

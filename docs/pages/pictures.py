@@ -1,8 +1,8 @@
 """Pictures of findings whose check is no curve: what is claimed, and what happens.
 
-    python docs/pages/pictures.py      writes figures/findings: pictures, captions, numbers
+    python docs/pages/pictures.py      writes figures/findings, numbers included
 
-Simulated anew, in two minutes; the checks themselves are the statements of the same names.
+Simulated anew, in two minutes; the checks are the statements of the same names.
 """
 
 import pathlib
@@ -117,7 +117,8 @@ def draw_step_size(rows: Rows) -> Figure:
         title,
         "claimed: halved in each round, up to the statistical floor",
         "medians of 200 runs, exact in law, whose band is too narrow to see",
-        "m = 10,000, n' = 10,000, d = 100, σ = 0.01 Δ, γ = c1 / p",
+        "m = 10,000, n' = 10,000, d = 100, σ = 0.01 Δ, Δ the distance of the truths, "
+        "γ = c₁/p with p = 0.1",
     )
     axes.set(
         xlabel="round", ylabel="distance from the truth, in units of Δ", yscale="log"
