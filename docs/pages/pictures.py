@@ -27,7 +27,11 @@ ERROR_RATE = 0.05  # of all intervals of a picture together
 Rows = list[dict[str, Any]]
 
 _CLAIM, _VIOLATION = "#009E73", "#D55E00"
-_LOOKS = (report.LINES[0], report.LINES[3], report.LINES[6] | {"marker": "s"})
+_LOOKS: tuple[dict[str, Any], ...] = (
+    report.LINES[0],
+    report.LINES[3],
+    report.LINES[6] | {"marker": "s"},
+)
 _ROUNDS, _SMALL = 6, 0.1  # share of the clients in the small cluster
 _STEPS = {"¼": 0.25, "0.1, the best for both": 0.1}  # c1
 _CLIENTS = (30, 100, 300, 1000, 3000, 10_000, 30_000)
