@@ -1,15 +1,10 @@
 """The documentation's sources: statements in the order of their paper, docstrings as
 they are written here. What becomes of them is for `test_docs_in_browser.py` to say."""
 
-import html
-
 import pytest
-from pages import docstrings, gallery, outline, pictures
-from pages.markdown import FIGURES, caption
+from pages import docstrings, outline, pictures
 
 from cfljax import report
-from experiments.gallery import folders
-from experiments.registry import EXPERIMENTS
 from theory import registry
 
 
@@ -126,20 +121,6 @@ def test_signatures_have_public_names():
     assert shown(f"(key: {key}, n: int)") == ("(key: PRNGKeyArray, n: int)", None)
     default = "(f: ~collections.abc.Callable[[~typing.Any], ~a.b.C] = <function sgd>)"
     assert shown(default) == ("(f: Callable[[Any], C] = sgd)", None)
-
-
-def test_a_picture_has_its_caption_below_it():
-    page = html.unescape(gallery.sources(False)["gallery.md"])
-    told = [
-        text
-        for path in FIGURES.glob("*/*.*")
-        if path.suffix in folders.PICTURES
-        and path.parent.name in EXPERIMENTS
-        and (text := caption(path))
-    ]
-    assert len(told) > 40
-    assert all(text.split("`")[0] in page for text in told)
-    assert page.count("<figcaption>") == len(told)
 
 
 def test_pictures_of_findings_show_a_violation_and_where_there_is_none():

@@ -9,6 +9,7 @@ from docutils.nodes import make_id
 from markupsafe import Markup
 
 from cfljax.statements import symbols, typeset
+from theory import registry
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FIGURES = ROOT / "figures"
@@ -45,7 +46,7 @@ def source_address(module: str) -> str:
 def source_link(module: str, root: str = "") -> Markup:
     """A link to the source of a module from a page `root` below the first."""
     address = f"{root}{source_address(module)}"
-    file = f"{module.replace('.', '/')}.py"
+    file = registry.source_file(module)
     return Markup('<a href="{}"><code>{}</code></a>').format(address, file)
 
 

@@ -1,7 +1,7 @@
 """Formulas as MathML, which browsers set by themselves, without a script.
 
-Where a machine has no font for mathematics, signs would be too small and indices too low:
-the site brings one, STIX Two Math, whose licence (SIL OFL) allows that.
+Where a machine has no font for mathematics, signs would be too small and indices too
+low: the site brings one, STIX Two Math, whose licence (SIL OFL) allows that.
 """
 
 import importlib.resources

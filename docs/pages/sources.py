@@ -49,7 +49,7 @@ def _pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     every |= {entry.module for entry in EXPERIMENTS.values()}
     every |= {_module(p.relative_to(ROOT)) for p in (ROOT / "cfljax").rglob("*.py")}
     for module in sorted(every):
-        file = f"{module.replace('.', '/')}.py"
+        file = registry.source_file(module)
         text = (ROOT / file).read_text("utf-8")
         block = app.builder.highlighter.highlight_block
         code = Markup(block(text, "python", lineanchors="L"))
