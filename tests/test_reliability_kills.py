@@ -331,7 +331,7 @@ def small(folder: pathlib.Path, way: str, *rest: Any) -> tuple:
 def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, list]:
     """What compiles nothing: workers that are killed, and one that is suspended."""
     folder = tmp_path_factory.mktemp("played")
-    calls = [small(folder, *SMALL[1]), ("suspend", str(folder / "suspend"))]
+    calls = [small(folder, "joint", "whole", 1), ("suspend", str(folder / "suspend"))]
     return folder, serve(__name__, *calls, env=os.environ)
 
 
