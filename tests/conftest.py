@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ["CFLJAX_CACHE"] = "off"  # The user's own is no business of tests.
 
 import jax
 import pytest
@@ -107,14 +106,25 @@ def share_programs() -> None:
     compiler.__dict__["compile_or_get_cached"] = found
 
 
+def keep_programs(config: pytest.Config) -> None:
+    """A folder for compiled programs beside pytest's own notes, from which other
+    processes and the next run take those that did not change: compiling is a quarter of
+    the default tests."""
+    cache: pytest.Cache | None = getattr(config, "cache", None)
+    if cache is not None:
+        os.environ["CFLJAX_CACHE"] = str(cache.mkdir("programs"))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Flags of XLA, which reads them when the first array is made."""
     if sys.dont_write_bytecode and "PYTHONDONTWRITEBYTECODE" in os.environ:
         share_bytecode(config)
+    os.environ["CFLJAX_CACHE"] = "off"  # The user's own is no business of tests.
     if "not slow" in config.option.markexpr:
         os.environ.setdefault("XLA_FLAGS", QUICK_TO_COMPILE)
         share_contexts()
         share_programs()
+        keep_programs(config)
 
 
 SHARED = pathlib.Path(__file__).resolve().parents[2] / "shared"
@@ -136,7 +146,8 @@ def _freeze() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """All modules stay until the end."""
+    """All modules stay until the end; nothing was compiled before."""
+    importlib.import_module("cfljax.engine.cache").keep_programs()
     _freeze()
 
 

@@ -158,7 +158,10 @@ def interrupted_after(writes: int) -> Iterator[None]:
 
 HERE = pathlib.Path(__file__).resolve().parent
 PATIENCE = 120.0  # Seconds that a process waits for another before it gives up.
+# Where what was compiled is kept, of Python's and of JAX's, is all that tests share.
+KEPT = ("CFLJAX_CACHE", "PYTHONPYCACHEPREFIX")
 BARE = {"PATH": "/usr/bin:/bin", "CFLJAX_CACHE": "off"}
+BARE |= {name: os.environ[name] for name in KEPT if name in os.environ}
 # Imports everything and starts nothing, so that what it calls may fork.
 SERVER = """
 import importlib, json, sys, warnings

@@ -106,7 +106,14 @@ def test_bounded_values(name, trials):
     assert wrong(found)[0] <= STATED
 
 
-@pytest.mark.parametrize("chance", [0.003, 0.05, 0.5, 0.97])
+@pytest.mark.parametrize(
+    "chance",
+    [
+        0.003,
+        0.5,
+        *(pytest.param(chance, marks=pytest.mark.slow) for chance in (0.05, 0.97)),
+    ],
+)
 def test_counts(chance):
     draw = lambda generator: tally(generator.random((POINTS, 60)) < chance)
     bounds = np.full(POINTS, chance)

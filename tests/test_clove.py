@@ -337,7 +337,11 @@ def test_fewer_participants_than_clusters_leave_models_alone():
 
 
 @pytest.mark.parametrize(
-    ("first_round", "start"), [("random", "identical"), ("random", "independent")]
+    ("first_round", "start"),
+    [
+        pytest.param("random", "identical", marks=pytest.mark.slow),
+        ("random", "independent"),
+    ],
 )
 def test_clusters_are_found_from_random_first_rounds(first_round, start):
     right = 0

@@ -105,6 +105,8 @@ def test_three_algorithms_through_the_command(three, capsys, monkeypatch):
     assert run(out, capsys, *flags)[1]["rows"] == table, "read, seconds included"
 
 
+# Of another command, in every run: test_jobs.py::test_commands_share_and_plan.
+@pytest.mark.slow
 def test_workers_share_a_comparison_that_can_be_planned(
     three, tmp_path, capsys, monkeypatch
 ):

@@ -9,7 +9,6 @@ import logging
 import os
 import pathlib
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -442,17 +441,15 @@ def kill(process):
     assert process.wait() == -signal.SIGKILL
 
 
-def test_a_killed_run_goes_on_to_the_same_bits_on_any_devices(tmp_path):
-    path, copy = tmp_path / "run.npz", tmp_path / "copy.npz"
+def test_a_killed_run_goes_on_to_the_same_bits_on_another_device(tmp_path):
+    """Of two devices on one; on those that it began with, below."""
+    path = tmp_path / "run.npz"
     process = begin_long(path, 2)
     wait_for(lambda: rounds_in(path) >= 20)
     kill(process)
     assert 20 <= rounds_in(path) < ROUNDS
-    shutil.copyfile(path, copy)
     expected = digest(start(num_rounds=ROUNDS, observe=assignment))
-    assert play_long(copy, 1, LONG) == expected
-    call = ("play_long", str(path), 2, LONG)
-    assert serve(__name__, call, cores=2, env=os.environ) == [expected]
+    assert play_long(path, 1, LONG) == expected
 
 
 @pytest.mark.slow

@@ -184,9 +184,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, list
         (name, str(folder)) for name in ("race", "kill", "write_journal")
     ]
     calls.append(("wear_down", str(folder / "worn"), KILLS))
-    # What one process compiled the next one finds.
-    found = {"CFLJAX_CACHE": str(folder / "programs")}
-    return folder, serve(__name__, *calls, env=ALIKE | found)
+    return folder, serve(__name__, *calls, env=ALIKE)
 
 
 def check_shared_work(file: pathlib.Path) -> None:

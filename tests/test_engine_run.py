@@ -56,15 +56,17 @@ def leaves(tree):
 # Against itself: devices and transformations
 
 
-def runs_on_devices():
+# Algorithm -> clients, and numbers of devices; None stands for all.
+DEVICES = {"fedavg": (10, (1, 3, None)), "ifca": (9, (1, 2, 4))}
+FEW = {"fedavg": (10, (1, 3)), "ifca": (9, (1, None))}
+
+
+def runs_on_devices(cases):
     """Whether models are the same bits on several devices, by default on all; others by
     another key; and alone on the first device."""
     found, home = {}, {jax.devices()[0]}
     is_home = lambda leaf: leaf.sharding.device_set == home and not leaf.committed
-    for name, num_clients, counts in (
-        ("fedavg", 10, (1, 3, None)),
-        ("ifca", 9, (1, 2, 4)),
-    ):
+    for name, (num_clients, counts) in cases.items():
         algorithm, data = build(name, num_steps=2), draw(num_clients, 60)
         start = functools.partial(cfl.run, algorithm, data=data, num_rounds=2)
         states = [start(key=KEY, devices=number)[0] for number in counts]
@@ -97,15 +99,17 @@ def batched_decomposition():
     return [*counts, bool(np.isfinite(losses).all())]
 
 
-def test_devices_change_no_bit_of_a_model():
+@pytest.mark.parametrize("cases", [FEW, pytest.param(DEVICES, marks=pytest.mark.slow)])
+def test_devices_change_no_bit_of_a_model(cases):
     found, counts = serve(
         "test_engine_run",
-        ("runs_on_devices",),
+        ("runs_on_devices", cases),
         ("batched_decomposition",),
         cores=4,
         env=BARE | {"XLA_FLAGS": os.environ.get("XLA_FLAGS", "")},
     )
-    assert found == {name: [True] * 4 for name in ("fedavg", "ifca")}
+    expected = {name: [True] * (len(counts) + 1) for name, (_, counts) in cases.items()}
+    assert found == expected
     assert counts == [4, 1, True]
 
 
@@ -203,7 +207,9 @@ def compiled_operations(algorithm, **options):
     return analysis["flops"]
 
 
-@pytest.mark.parametrize("name", ["fedavg", "oracle", "ifca"])
+@pytest.mark.parametrize(
+    "name", ["fedavg", pytest.param("oracle", marks=pytest.mark.slow), "ifca"]
+)
 def test_losses_that_choose_nothing_are_computed_for_observers_only(name):
     """IFCA is the control: it chooses by them."""
     of_clusters = {"clusters": jnp.arange(5) % 2, "num_clusters": 2, "option": "model"}

@@ -311,7 +311,8 @@ def test_names_are_those_of_the_glossary():
             assert len(set(names)) == len(names) > 0
 
 
-LARGE = ("clove.thm41", "clove.thmA9", "clove.thmA10")  # thousands of clients
+# Thousands of clients; and IFCA's, which are evaluated where their proofs are tested.
+LARGE = ("clove.thm41", "clove.thmA9", "clove.thmA10", "ifca.cor1", "ifca.thm1")
 
 
 def _with_evaluation():

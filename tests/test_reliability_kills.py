@@ -327,17 +327,12 @@ def small(folder: pathlib.Path, way: str, *rest: Any) -> tuple:
     return ("play", str(folder / way), way, *rest, 23, "0.004")
 
 
-def shared_programs(folder: pathlib.Path) -> dict[str, str]:
-    """An environment in which a worker finds what another one compiled."""
-    return {**os.environ, "CFLJAX_CACHE": str(folder / "programs")}
-
-
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, list]:
     """What compiles nothing: workers that are killed, and one that is suspended."""
     folder = tmp_path_factory.mktemp("played")
-    calls = [small(folder, *SMALL[1]), ("suspend", str(folder / "suspend"))]
-    return folder, serve(__name__, *calls, env=shared_programs(folder))
+    calls = [small(folder, "joint", "whole", 1), ("suspend", str(folder / "suspend"))]
+    return folder, serve(__name__, *calls, env=os.environ)
 
 
 @pytest.fixture(scope="module")
@@ -346,7 +341,7 @@ def played_slowly(
 ) -> tuple[pathlib.Path, list]:
     folder = tmp_path_factory.mktemp("played_slowly")
     calls = [*(small(folder, *one) for one in SMALL), ("pause", str(folder / "pause"))]
-    return folder, serve(__name__, *calls, env=shared_programs(folder))
+    return folder, serve(__name__, *calls, env=os.environ)
 
 
 @pytest.mark.slow

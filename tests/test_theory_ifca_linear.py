@@ -32,11 +32,10 @@ from theory.ifca.common.raw_data import Problem
 
 QUICK = Preset()
 NEAR = [
-    *each(exact_assignment.check_law, kappa_factor=(0.95,)),
-    *each(exact_assignment.check_law, kappa_factor=(1.05,), slow=True),
+    *each(exact_assignment.check_law, kappa_factor=(0.95, 1.05), slow=True),
     *each(exact_assignment.check_law, extra_freedom=(1,)),
     *each(exact_assignment.check_voronoi, share=(0.5,)),
-    *each(exact_round.check_group, wrong=("round",)),
+    *each(exact_round.check_group, wrong=("round",), slow=True),
     *each(exact_round.check_equivariance, noise_factor=(1 + 1e-8,)),
     *each(lemma1.check_worst, factor=(1.02, 1.0001)),
     *each(lemma1.check_bound, c1=(0.499,)),
@@ -54,13 +53,14 @@ NEAR = [
     *each(equations_assigned.check_eq5_corrected, noise=(1.0,)),
     *each(equations_misassigned.check_length, of_inputs=(5.99,)),
     *each(equations_misassigned.check_length, of_noise=(1.9, 4.0)),
-    *each(theorem1_corrected.check_explicit, constants=((4.0, 1.0),)),
+    *each(theorem1_corrected.check_explicit, constants=((4.0, 1.0),), slow=True),
     *each(theorem1_corrected.check_square, share=(0.999,)),
     *each(equations_misassigned.check_under_assumption, share=(0.5, 0.7)),
     *each(scaling.check_exponent, axis=("m",), target=(-0.44,), slow=True),
     *each(scaling.check_exponent, axis=("d",), target=(0.56,)),
-    *each(scaling.check_exponent, axis=("p",), target=(-0.56,)),
-    *each(scaling.check_contraction, factor=(0.995, 1.005)),
+    *each(scaling.check_exponent, axis=("p",), target=(-0.56,), slow=True),
+    *each(scaling.check_contraction, factor=(0.995,), slow=True),
+    *each(scaling.check_contraction, factor=(1.005,)),
 ]
 
 
