@@ -1,7 +1,30 @@
-"""What configurations of several experiments are checked for, fields by their names."""
+"""What configurations of several experiments are checked for, fields by their names.
 
+Each field is in the range of its name, see `cfljax.base.ranges`; here is what depends
+on several fields.
+"""
+
+import dataclasses
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, dataclass_transform
+
+from cfljax.base.ranges import check_fields
+
+Kind = TypeVar("Kind")
+
+
+@dataclass_transform(frozen_default=True)
+def configuration(kind: type[Kind]) -> type[Kind]:
+    """The class as a frozen dataclass whose fields are in the ranges of their names."""
+    own: Callable[[Any], None] = getattr(kind, "__post_init__", lambda self: None)
+
+    def check(self: Any) -> None:
+        check_fields(self)
+        own(self)
+
+    kind.__post_init__ = check  # type: ignore[attr-defined]
+    return dataclasses.dataclass(frozen=True)(kind)
 
 
 def check_positive(config: Any, *names: str) -> None:

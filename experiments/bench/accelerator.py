@@ -47,7 +47,12 @@ from typing import Any, Literal, get_args
 from experiments.__main__ import plain
 from experiments.bench.processes import environment
 from experiments.bench.timing import headline
-from experiments.checks import check_different, check_positive, check_scale
+from experiments.checks import (
+    check_different,
+    check_positive,
+    check_scale,
+    configuration,
+)
 from experiments.options import Options
 from experiments.study import column, groups, write
 
@@ -102,7 +107,7 @@ _ASCENDING = (  # Fields whose smallest tells what the others will take.
 _NAMED = ("parts", "algorithms", "networks")  # Fields that hold no numbers.
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """What is measured. Defaults: the papers' sizes."""
 

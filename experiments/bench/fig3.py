@@ -54,7 +54,12 @@ from experiments.bench import timing
 from experiments.bench.fig3_comparison import COUNTS, Way, draw, measure, trial_key
 from experiments.bench.linear import torch_threads
 from experiments.bench.timing import timed_call
-from experiments.checks import check_not_negative, check_positive, check_values
+from experiments.checks import (
+    check_not_negative,
+    check_positive,
+    check_values,
+    configuration,
+)
 from experiments.ifca import fig3 as figure
 from experiments.ifca.fig3_trial import SIZES, Trial, shares, simulate, simulate_jointly
 from experiments.options import Options
@@ -80,7 +85,7 @@ TITLES = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """What is timed. The sizes of the comparison are those of Figure 3(a)."""
 

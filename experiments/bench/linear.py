@@ -11,7 +11,6 @@ PyTorch is installed, beside the same work in PyTorch: batched, and one run at a
 All are timed in turn within one run, so that ratios mean something on a noisy machine.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
@@ -27,7 +26,7 @@ from cfljax.data import check_mixed_linear, mixed_linear
 from cfljax.models import linear
 from experiments.bench import timing
 from experiments.bench.timing import one_table, pytorch, timed
-from experiments.checks import check_positive
+from experiments.checks import check_positive, configuration
 from experiments.ifca.fig3_trial import SIZES
 from experiments.options import Options
 from experiments.study import fields
@@ -37,7 +36,7 @@ BENCHMARKS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """The shape of the work. Defaults: one trial of Figure 3(a) at full size."""
 

@@ -38,7 +38,7 @@ from cfljax.base import Algorithm, check_member
 from cfljax.clustering import euclidean, least_distance
 from cfljax.data import nearby_linear
 from cfljax.models import linear
-from experiments.checks import check_different, check_positive
+from experiments.checks import check_different, check_positive, configuration
 from experiments.clove.rows import FOUND, finish
 from experiments.options import Options
 from experiments.study import cells, column, sweep, trial_of
@@ -56,7 +56,7 @@ REVISION = 1  # To be raised whenever a trial of the same fields changes its mea
 Method = Literal["clove", "ifca", "k_fed"]
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the figure depends on. One field, one flag."""
 

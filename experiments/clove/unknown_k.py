@@ -41,7 +41,12 @@ from cfljax.base import Algorithm, ClientData, Task, check_member
 from cfljax.data import Writers, by_writer, load_writers
 from cfljax.federated import FirstRound
 from cfljax.models import cnn
-from experiments.checks import check_different, check_positive, check_step_size
+from experiments.checks import (
+    check_different,
+    check_positive,
+    check_step_size,
+    configuration,
+)
 from experiments.clove import methods
 from experiments.clove.rows import (
     band,
@@ -70,7 +75,7 @@ REVISION = 1  # To be raised whenever a trial of the same fields changes its mea
 METHODS = ("clove", "clove-2", "clove-3", "ifca-2", "ifca-3", "fedavg", "local")
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the table depends on. One field, one flag."""
 

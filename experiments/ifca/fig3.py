@@ -52,6 +52,7 @@ from experiments.checks import (
     check_not_negative,
     check_positive,
     check_values,
+    configuration,
 )
 from experiments.ifca import fig3_law
 from experiments.ifca.fig3_figures import draw_curves, draw_heatmaps
@@ -91,7 +92,7 @@ EXPERIMENTS = {
 REVISION = 2  # To be raised whenever a trial of the same fields changes its meaning.
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that a panel depends on. One field, one flag."""
 

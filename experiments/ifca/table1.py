@@ -60,6 +60,7 @@ from experiments.checks import (
     check_not_negative,
     check_positive,
     check_scale,
+    configuration,
 )
 from experiments.ifca.rotated import (
     ALGORITHMS,
@@ -162,7 +163,7 @@ def load(id: str) -> Table:
 # Rotated MNIST
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class MnistConfig:
     """Everything that the table depends on. One field, one flag."""
 
@@ -258,7 +259,7 @@ def mnist_grids(config: MnistConfig, images: Loaded) -> list[engine.Grid]:
 # Rotated CIFAR
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class CifarConfig:
     """Everything that the table depends on. One field, one flag."""
 

@@ -39,7 +39,12 @@ from matplotlib.figure import Figure
 from cfljax import engine, report
 from cfljax.data import Writers, by_writer, load_writers
 from experiments import study
-from experiments.checks import check_different, check_not_negative, check_positive
+from experiments.checks import (
+    check_different,
+    check_not_negative,
+    check_positive,
+    configuration,
+)
 from experiments.ifca.femnist import (
     DIMS,
     PRETRAINED_DIMS,
@@ -116,7 +121,7 @@ COLUMNS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the table depends on. One field, one flag."""
 

@@ -39,7 +39,7 @@ from cfljax import engine
 from cfljax.base import check_member
 from cfljax.report import set_caption, style
 from experiments import study
-from experiments.checks import check_positive, check_several
+from experiments.checks import check_positive, check_several, configuration
 from experiments.options import Options
 from experiments.study import Row, Rows
 from experiments.titles import title
@@ -66,7 +66,7 @@ DIMS: dict[str, tuple[str, ...]] = {
 _LEAST = 1e-8  # Of the first mean gradient: below it (7) is 0 / 0.
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the figure depends on. One field, one flag."""
 

@@ -48,6 +48,7 @@ from experiments.checks import (
     check_scale,
     check_several,
     check_values,
+    configuration,
 )
 from experiments.options import Options
 from experiments.study import Row, Rows, computed, mean
@@ -75,7 +76,7 @@ DIMS: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the figure depends on. One field, one flag."""
 

@@ -63,6 +63,7 @@ from experiments.checks import (
     check_interval,
     check_positive,
     check_values,
+    configuration,
 )
 from experiments.clove.partitions import Clients, repeated
 from experiments.images import Loaded, find_images
@@ -116,7 +117,7 @@ DIMS: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the table depends on. One field, one flag."""
 

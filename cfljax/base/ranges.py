@@ -1,0 +1,239 @@
+"""Ranges: what numbers of a name may be, said once for whoever takes them.
+
+An argument, a field of a configuration and a flag of one name mean the same, and are
+held to the same range: `ranged` does that for functions, `check_fields` for
+configurations, `fault_of` for words of a command line. Narrower rules, which depend on
+other arguments, stay where these are.
+"""
+
+import dataclasses
+import functools
+import inspect
+import math
+import numbers
+from collections.abc import Callable
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+LARGEST = 1e18  # Whose square float32 still holds.
+
+
+class Range(NamedTuple):
+    """The numbers between two ends.
+
+    allowed: the range in words, behind "must be".
+    low: its lower end, itself allowed unless `above`.
+    high: its upper end, itself allowed unless `below`.
+    is_whole: whether they must be whole numbers.
+    """
+
+    allowed: str
+    low: float = -LARGEST
+    high: float = LARGEST
+    above: bool = False
+    below: bool = False
+    is_whole: bool = False
+
+    def fault(self, value: Any) -> str:
+        """What is wrong with a value, behind its name; empty if nothing is.
+
+        Args:
+          value: a number, or an array of numbers that must all be in the range. Values
+            that a transformation hides are taken as they are.
+        """
+        if hasattr(value, "shape") and hasattr(value, "dtype"):
+            return self._fault_of_array(value)
+        if not isinstance(value, numbers.Real) or isinstance(value, bool):
+            return f"must be a {self._kind}, got {value!r}."
+        if self.is_whole and not isinstance(value, numbers.Integral):
+            return f"must be a whole number, got {value!r}."
+        return "" if self._has(value) else self._text(value)
+
+    def _fault_of_array(self, value: Any) -> str:
+        import numpy as np  # Not above: command lines that only ask need no arrays.
+
+        from cfljax.base.checks import is_traced
+
+        if is_traced(value):
+            return ""
+        found = np.asarray(value)
+        if found.dtype.kind not in ("iu" if self.is_whole else "iuf"):
+            what = f"a {self._kind}" if not found.ndim else f"{self._kind}s"
+            return f"must be {what}, got {found.dtype}."
+        plain = found.astype(np.float64).ravel().tolist()
+        wrong = next((own for own in plain if not self._has(own)), None)
+        return "" if wrong is None else self._text(wrong)
+
+    @property
+    def _kind(self) -> str:
+        return "whole number" if self.is_whole else "number"
+
+    def _has(self, value: Any) -> bool:
+        over = value > self.low if self.above else value >= self.low
+        under = value < self.high if self.below else value <= self.high
+        return bool(over and under)  # Neither of a NaN.
+
+    def _text(self, value: Any) -> str:
+        if self.high == LARGEST and value > LARGEST and value != math.inf:
+            return f"must be at most {LARGEST:g}, got {value}."
+        return f"must be {self.allowed}, got {value}."
+
+
+COUNT = Range("at least 1", 1, 2**53, is_whole=True)
+WHOLE = Range("at least 0", 0, 2**53, is_whole=True)
+SEED = Range("in [0, 2^32)", 0, 2**32, below=True, is_whole=True)
+REAL = Range("finite")
+POSITIVE = Range("positive and finite", 0, above=True)
+NOT_NEGATIVE = Range("finite and not negative", 0)
+SHARE = Range("in [0, 1]", 0, 1)
+MOMENTUM = Range("in [0, 1)", 0, 1, below=True)
+PART = Range("in (0, 1]", 0, 1, above=True)
+# Below, quantiles of binomial distributions are no numbers any more.
+RATE = Range("in [1e-15, 1)", 1e-15, 1, below=True)
+
+# The longest of a name's endings counts: `first_step_size` is a `step_size`.
+RANGES: dict[str, Range] = {
+    "agreement": SHARE,
+    "batch_size": WHOLE,
+    "box": POSITIVE,
+    "cells": COUNT,
+    "channels": COUNT,
+    "chunk": COUNT,
+    "chunks": COUNT,
+    "clients": COUNT,
+    "clients_a": COUNT,
+    "clients_b": COUNT,
+    "clients_c": COUNT,
+    "clients_d": COUNT,
+    "clients_per_chunk": COUNT,
+    "clients_per_cluster": COUNT,
+    "cluster_sizes": COUNT,
+    "clusters": COUNT,
+    "concentration": POSITIVE,
+    "decay": PART,
+    "deviation": NOT_NEGATIVE,
+    "epochs": WHOLE,
+    "error_rate": RATE,
+    "every": NOT_NEGATIVE,
+    "factor": NOT_NEGATIVE,
+    "failure": RATE,
+    "features": COUNT,
+    "few_participants": COUNT,
+    "first_range": NOT_NEGATIVE,
+    "first_mean": REAL,
+    "first_steps": WHOLE,
+    "gradient_weight": SHARE,
+    "held_out": RATE,
+    "hidden": COUNT,
+    "image": COUNT,
+    "init_scale": NOT_NEGATIVE,
+    "knn_weights": SHARE,
+    "largest_share": SHARE,
+    "latent": COUNT,
+    "long_rounds": WHOLE,
+    "margin": RATE,
+    "margins": RATE,
+    "minutes": POSITIVE,
+    "models": COUNT,
+    "momentum": MOMENTUM,
+    "newcomers": WHOLE,
+    "noise": NOT_NEGATIVE,
+    "participants": COUNT,
+    "participation": PART,
+    "participations": PART,
+    "patience": WHOLE,
+    "penalty": NOT_NEGATIVE,
+    "percentile": WHOLE,
+    "pretraining_rounds": WHOLE,
+    "quantile": SHARE,
+    "radius": NOT_NEGATIVE,
+    "released": WHOLE,
+    "repeats": COUNT,
+    "restarts": COUNT,
+    "rho": POSITIVE,
+    "rounds": COUNT,
+    "rounds_between": COUNT,
+    "runs": COUNT,
+    "samples": COUNT,
+    "samples_ab": COUNT,
+    "second_range": NOT_NEGATIVE,
+    "seconds": POSITIVE,
+    "seed": SEED,
+    "separation": NOT_NEGATIVE,
+    "share": NOT_NEGATIVE,
+    "shares": NOT_NEGATIVE,
+    "spread": POSITIVE,
+    "square": COUNT,
+    "squares": COUNT,
+    "start_distance": NOT_NEGATIVE,
+    "step": POSITIVE,
+    "step_ratio": POSITIVE,
+    "step_size": NOT_NEGATIVE,
+    "step_sizes": NOT_NEGATIVE,
+    "steps": WHOLE,
+    "target": NOT_NEGATIVE,
+    "test_clients": WHOLE,
+    "tests": WHOLE,
+    "threshold": NOT_NEGATIVE,
+    "tolerance": NOT_NEGATIVE,
+    "trials": COUNT,
+    "warm_up_rounds": WHOLE,
+}
+
+
+def range_of(name: str) -> Range | None:
+    """The range of a name; None where nothing is said of it."""
+    words, is_number = name.split("_"), name.startswith("num_")
+    for start in range(len(words)):
+        found = RANGES.get("_".join(words[start:]))
+        if found is not None and (found.is_whole or not is_number):
+            return found
+    return COUNT if is_number else None
+
+
+def fault_of(name: str, value: Any) -> str:
+    """What is wrong with a value of this name, behind the name; empty if nothing is.
+
+    Args:
+      name: of an argument or a field.
+      value: None and whatever holds no numbers, as functions and trees, are taken as
+        they are; of a list or tuple each entry counts.
+    """
+    known = range_of(name)
+    if known is None or value is None or callable(value):
+        return ""
+    if isinstance(value, (list, tuple)):
+        faults = (fault_of(name, own) for own in value)
+        return next(filter(None, faults), "")
+    return known.fault(value)
+
+
+def check_fields(config: Any) -> None:
+    """Raises ValueError, naming the first field of a dataclass out of its range."""
+    for field in dataclasses.fields(config):
+        if fault := fault_of(field.name, getattr(config, field.name)):
+            raise ValueError(f"`{field.name}` {fault}")
+
+
+def ranged(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """The function, which raises ValueError where an argument is out of the range of
+    its name, or None where that is not its usual value."""
+    parameters = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def checked(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
+        given = dict(zip(parameters, arguments, strict=False)) | named
+        for name, value in given.items():
+            if name not in parameters:
+                continue  # The function itself says what it knows.
+            if value is None and range_of(name) is not None:
+                usual = parameters[name].default
+                if usual is not None:
+                    raise ValueError(f"`{name}` must be a number, got None.")
+            if fault := fault_of(name, value):
+                raise ValueError(f"`{name}` {fault}")
+        return function(*arguments, **named)
+
+    return checked
