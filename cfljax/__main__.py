@@ -60,6 +60,8 @@ def _add_completion(parser: Parser, words: Sequence[str]) -> None:
 def _complete(arguments: argparse.Namespace) -> int:
     from argcomplete.shell_integration import shellcode
 
+    if arguments.shell == "zsh":  # Whose completion nothing may have started.
+        print("(( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }")
     print(shellcode(["cfljax"], shell=arguments.shell))
     return 0
 

@@ -9,12 +9,20 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+from pages import sources
+
 import cfljax
 
 project = "cfljax"
 author = "the authors of cfljax"
 release = version = cfljax.__version__
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "pages.extension"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.linkcode",
+    "pages.extension",
+]
 exclude_patterns = ["pages"]
 templates_path: list[str] = []
 
@@ -51,6 +59,7 @@ nb_execution_timeout = 600  # seconds of a cell, on a machine that has other wor
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 
+linkcode_resolve = sources.resolve
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 autodoc_typehints = "signature"

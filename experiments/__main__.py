@@ -165,7 +165,7 @@ def _execute(arguments: argparse.Namespace) -> int:
         from experiments.commands import usual_folder
 
         usual = (
-            pathlib.Path("results", "compare", f"{config.dataset}-{config.partition}")
+            pathlib.Path("results", "compare", config.folder)
             if is_own
             else usual_folder(entry, arguments.preset, config)
         )
@@ -180,9 +180,15 @@ def _execute(arguments: argparse.Namespace) -> int:
     if is_whole and is_run:  # A benchmark has the cores for itself.
         _import_beside("matplotlib.backends.backend_pdf")
     with engine.origins() as origins, _looking(arguments):
-        summary = _summary(entry, config, options, plans=arguments.plan)
+        if arguments.log is None:
+            summary = _summary(entry, config, options, plans=arguments.plan)
+        else:
+            summary = _logged(entry, config, options, arguments.log)
     if is_whole and summary["files"]:
-        file = origins.write(options.out, **_told(entry, arguments, config, options))
+        told = _told(entry, arguments, config, options)
+        if is_own:
+            told["source"] = summary["source"]
+        file = origins.write(options.out, **told)
         summary = {**summary, "files": [*summary["files"], str(file)]}
     _print(summary, as_json=arguments.json)
     return 1 if summary.get("failed_cells") else 0
@@ -202,6 +208,21 @@ def _summary(
 
         return jobs.share(name, options, module.jobs(config, options))
     return module.main(config, options)
+
+
+def _logged(entry: Entry, config: Any, options: Options, kind: str) -> dict[str, Any]:
+    """As `_summary` of the whole, with a log of its runs beside it; what cannot be
+    logged is refused before it is run."""
+    from cfljax import engine
+    from experiments import jobs
+
+    engine.check_log(kind)
+    module = entry.load()
+    jobs.check_logged(entry.id or "compare", module.jobs(config, options))
+    with jobs.watching() as ran:
+        summary = module.main(config, options)
+    logs = jobs.log(ran, kind, options.out / "log")
+    return {**summary, "files": [*summary["files"], *logs]}
 
 
 def _told(
@@ -311,7 +332,9 @@ COMMANDS = (
         "compare algorithms on data and sizes of your own",
         flags_of.add_compare,
         execute,
-        examples=(
+        "[ALGORITHM ...] [FLAGS]",
+        (
+            "compare fedavg ifca --dataset my.npz --task my_module:make",
             "compare --algorithms fedavg,ifca,ditto:penalty=.1 "
             "--dataset fashion_mnist --data FOLDER",
             "compare --dataset digits --algorithms local,fedavg,clove --num-samples 20 "

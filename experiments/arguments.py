@@ -47,6 +47,12 @@ def add_bench(parser: Parser, words: Sequence[str]) -> None:
 def add_compare(parser: Parser, words: Sequence[str]) -> None:
     """The flags of `compare`."""
     parser.set_defaults(id="", preset=None)
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="ALGORITHM",
+        help="algorithms to compare, as --algorithms has them",
+    )
     _add_config(parser.add_argument_group("the size of the whole"))
     _add_all(parser, words, registry.COMPARISON)
 
@@ -258,8 +264,17 @@ def _add_results(parser: Parser, entry: Entry | None, *, for_workers: bool) -> N
             "reason that you give is recorded",
         ),
     )
-    parser.set_defaults(json=False)
+    parser.set_defaults(json=False, log=None)
     if not for_workers:
+        group.add_argument(
+            "--log",
+            choices=("csv", "tensorboard", "wandb", "mlflow"),
+            help=_used(
+                entry is None or entry.has_jobs,
+                "write what each run measured by round as well, to `log` in the folder "
+                "of --out; all but csv need the extra `log`",
+            ),
+        )
         _add_json(group)
 
 
@@ -452,10 +467,16 @@ def check_use(entry: Entry, arguments: argparse.Namespace) -> None:
         ("--store", arguments.store, entry.uses_store),
         ("--accept-code", arguments.accept_code, entry.uses_store),
         ("--data", arguments.data, entry.takes_data),
+        ("--log", arguments.log, entry.has_jobs),
     ):
         if value is not None and not is_used:
             name = arguments.id or "compare"
             raise ValueError(f"`{flag}` has no use for {name}, got {value}.")
+    if arguments.log and (shard or arguments.plan):
+        raise ValueError(
+            "`--log` is of whole runs: leave it to a command without "
+            f"`{'--shard' if shard else '--plan'}`."
+        )
     data = arguments.data
     if data is not None and not data.expanduser().is_dir():
         raise FileNotFoundError(f"`--data` must name a folder that exists, got {data}.")
@@ -508,6 +529,13 @@ def configure(arguments: argparse.Namespace) -> Any:
     entry = entry_of(arguments)
     module, fields = entry.load(), flags.fields_of(entry)
     typed = flags.typed_fields(arguments, fields)
+    if names := getattr(arguments, "names", None):
+        if "algorithms" in typed:
+            raise ValueError(
+                "algorithms are words or behind `--algorithms`, not both, got "
+                f"{' '.join(names)} besides."
+            )
+        typed["algorithms"] = tuple(names)
     if arguments.config is None:
         arguments.preset = arguments.preset or USUAL
         return dataclasses.replace(module.preset(arguments.preset), **typed)

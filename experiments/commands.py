@@ -34,8 +34,15 @@ def _flag(name: str, value: Any) -> list[str]:
     if isinstance(value, bool):
         return [f"--{flag}" if value else f"--no-{flag}"]
     values = value if isinstance(value, tuple) else (value,)
-    shown = ["FOLDER" if isinstance(v, pathlib.PurePath) else str(v) for v in values]
-    return [f"--{flag}", *shown]
+    return [f"--{flag}", *map(_without_folder, values)]
+
+
+def _without_folder(value: Any) -> str:
+    """A value as it is typed; of a file that is named from the root its name alone."""
+    if isinstance(value, pathlib.PurePath):
+        return "FOLDER"
+    is_file = isinstance(value, str) and pathlib.PurePath(value).is_absolute()
+    return pathlib.PurePath(value).name if is_file else str(value)
 
 
 def usual_folder(entry: Entry, preset: str, config: Any) -> pathlib.Path:

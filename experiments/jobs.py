@@ -7,9 +7,12 @@ results of another comes after it, and takes them in its `constants` by `result`
 """
 
 import contextlib
+import contextvars
+import dataclasses
 import math
+import pathlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +39,63 @@ class Job(NamedTuple):
         return math.prod(self.grid.shape)
 
 
+Ran = list[tuple[Job, xr.Dataset]]
+_WATCHING: contextvars.ContextVar[Ran | None] = contextvars.ContextVar(
+    "watching", default=None
+)
+
+
+@contextlib.contextmanager
+def watching() -> Iterator[Ran]:
+    """All jobs that `run` has run until the context ends, each once, with what is
+    there of them."""
+    found: Ran = []
+    token = _WATCHING.set(found)
+    try:
+        yield found
+    finally:
+        _WATCHING.reset(token)
+
+
+def check_logged(experiment: str, jobs: Sequence[Job]) -> None:
+    """Raises ValueError where no job measures anything by round."""
+    dims = [own for job in jobs for own in job.grid.dims.values()]
+    if not any(axis in own for own in dims for axis in ("round", "tested")):
+        raise ValueError(
+            f"`--log` has no use for {experiment}: it measures nothing by round."
+        )
+
+
+def log(ran: Ran, kind: str, folder: pathlib.Path) -> list[str]:
+    """Log every run of the jobs, named by what differs among and within them; the
+    folder, if there is anything."""
+    fields = [_common(job.grid) for job, _ in ran]
+    for (_, data), own in zip(ran, fields, strict=True):
+        if not {"round", "tested"} & set(data.dims):
+            continue
+        others = lambda name: (other.get(name) for other in fields)
+        settings = {
+            name: value
+            for name, value in own.items()
+            if any(other != value for other in others(name))
+        }
+        engine.log_results(data, kind, folder, settings=settings)
+    return [str(folder)] if folder.is_dir() else []
+
+
+def _asked(job: Job) -> tuple[Any, ...]:
+    """What tells a job from others: its cells."""
+    grid = job.grid
+    axes = {name: tuple(values) for name, values in grid.axes.items()}
+    return grid.experiment, grid.trial, axes
+
+
+def _common(grid: engine.Grid) -> dict[str, Any]:
+    """The fields that all cells of a grid share."""
+    every = dataclasses.asdict(grid.trial)
+    return {name: value for name, value in every.items() if name not in grid.axes}
+
+
 def run(
     options: Options,
     job: Job,
@@ -51,7 +111,7 @@ def run(
     is_done = not known.num_open and not np.any(known.has_failed)
     spread = engine.clients_over_devices(options.devices)
     with spread if options.devices else contextlib.nullcontext():
-        return engine.sweep(
+        found = engine.sweep(
             job.grid,
             job.simulate,
             options.store_folder,
@@ -62,6 +122,10 @@ def run(
             by_rounds=True,
             accept_code=options.accept_code,
         )
+    ran = _WATCHING.get()
+    if ran is not None and all(_asked(job) != _asked(other) for other, _ in ran):
+        ran.append((job, found))
+    return found
 
 
 def result(options: Options, job: Job) -> xr.Dataset:

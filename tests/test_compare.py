@@ -436,7 +436,7 @@ def refusal(tmp_path, capsys, monkeypatch):
             ["--algorithms", "ifca:num_clusters=0"],
             "ifca:num_clusters=0: `num_clusters`",
         ),
-        (["--dataset", "minst"], "invalid choice 'minst'"),
+        (["--dataset", "minst"], "or a file FILE.npz of your own, got 'minst'"),
         (["--dataset", "mnist"], "`--data` or CFLJAX_DATA name the folder"),
         (
             ["--dataset", "mnist", "--data", "/no/such"],

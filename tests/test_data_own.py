@@ -204,6 +204,9 @@ def test_what_is_no_file_of_arrays_is_refused(tmp_path):
     path.write_bytes(b"PK\x03\x04 cut short")
     with pytest.raises(ValueError, match="cannot read"):
         from_npz(path)
+    path.write_text("some text")
+    with pytest.raises(ValueError, match=r"it is no file of `np.savez`"):
+        from_npz(path)
     np.save(tmp_path / "one.npy", np.ones(3))
     with pytest.raises(ValueError, match=r"single array; write it by"):
         from_npz(tmp_path / "one.npy")

@@ -2,8 +2,9 @@
 they are written here. What becomes of them is for `test_docs_in_browser.py` to say."""
 
 import pytest
-from pages import docstrings, outline
+from pages import docstrings, outline, pictures
 
+from cfljax import report
 from theory import registry
 
 
@@ -115,5 +116,37 @@ def test_signatures_have_public_names():
 
     arrays = "(x: Num[jaxlib._jax.Array, 'clients'])", "jaxlib._jax.Array"
     assert shown(*arrays) == ("(x: Num[Array, 'clients'])", "Array")
+    key = "~jaxtyping.Key[jaxlib._jax.Array, ''] | "
+    key += " | ".join(f"~jaxtyping.UInt32[jaxlib._jax.Array, '{n}']" for n in (2, 4))
+    assert shown(f"(key: {key}, n: int)") == ("(key: PRNGKeyArray, n: int)", None)
     default = "(f: ~collections.abc.Callable[[~typing.Any], ~a.b.C] = <function sgd>)"
     assert shown(default) == ("(f: Callable[[Any], C] = sgd)", None)
+
+
+def test_pictures_of_findings_show_a_violation_and_where_there_is_none():
+    steps, clients = (
+        report.read_csv(pictures.FOLDER / f"{name}.csv") for name in pictures.PICTURES
+    )
+    by_share = {
+        share: [
+            row["violated"]
+            for row in steps
+            if (row["c1"], row["share"]) == ("¼", share) and row["round"] <= 2
+        ]
+        for share in (0.1, 0.9)
+    }
+    assert by_share == {0.1: [0, 0, 0], 0.9: [0, 1, 1]}
+    claimed = [row for row in clients if row["is_claimed"]]
+    assert {row["violated"] for row in claimed if row["n"] == 80} == {1}
+    assert {row["violated"] for row in claimed if row["n"] == 320} == {0}
+
+
+@pytest.mark.slow
+def test_pictures_of_findings_are_simulated():
+    for row in pictures.more_clients(trials=20, clients=(3000,)):
+        assert row["violated"] == (row["n"] == 80)
+    rows = pictures.one_step_size(trials=20)
+    committed = report.read_csv(pictures.FOLDER / "ifca.thm1.csv")
+    for row, known in zip(rows, committed, strict=True):
+        assert row["median"] == pytest.approx(known["median"], rel=0.01)
+        assert row["violated"] == known["violated"]

@@ -5,9 +5,11 @@ search finds words, and every page can be read on a telephone and in the dark.
 not executed.
 """
 
+import html
 import html.parser
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -26,10 +28,13 @@ from browser import (
     width,
 )
 
+from experiments.registry import EXPERIMENTS
+
 pytest.importorskip("sphinx", reason="the extra docs is not installed")
 pytestmark = MARKS
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+FIGURES = ROOT / "figures"
 # What has a look of its own, in large numbers: one page of each kind is looked at.
 KINDS = (
     "index.html",
@@ -49,6 +54,7 @@ KINDS = (
     "algorithms/clove.html",
     "api/index.html",
     "api/engine.html",
+    "_modules/theory/ifca/theorem1.html",
 )
 
 
@@ -114,6 +120,33 @@ def broken(site: pathlib.Path) -> list[str]:
 
 def test_links_lead_somewhere(site):
     assert broken(site) == []
+
+
+def test_sources_are_in_the_site(site):
+    """Of statements, experiments and the library."""
+    for page in ("theory/ifca.html", "gallery.html", "api/index.html"):
+        links = [link for link in Page(site / page).links if "_modules/" in link]
+        assert links
+        target = (site / page).parent / links[0].split("#")[0]
+        assert "import" in target.read_text("utf-8")
+
+
+def test_a_picture_has_its_caption_below_it(site):
+    page = html.unescape((site / "gallery.html").read_text("utf-8"))
+    names = [name for name in EXPERIMENTS if (FIGURES / name).is_dir()]
+    told = [text for name in names for text in (FIGURES / name).glob("*.txt")]
+    assert page.count("<figcaption>") == len(told) > 40
+    for text in told:
+        first = text.read_text("utf-8").partition(". ")[0].strip()
+        assert first.split("`")[0] in page
+
+
+def test_claims_are_set_as_mathematics(site):
+    page = (site / "theory/ifca.html").read_text("utf-8")
+    (claim,) = re.findall(
+        r'id="ifca-thm1" .*?<blockquote>(.*?)</blockquote>', page, re.S
+    )
+    assert claim.count("<math") > 4 and "θ_j" not in claim
 
 
 @pytest.mark.parametrize(

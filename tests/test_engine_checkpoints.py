@@ -285,19 +285,20 @@ def test_one_program_plays_every_part(tmp_path):
         return plain.step(key, state, data)
 
     algorithm = plain._replace(step=step)
-    go = functools.partial(cfl.run, algorithm, KEY, draw(), num_rounds=7, devices=1)
+    how: dict[str, Any] = {"num_rounds": 7, "devices": 1, "observe": None}
+    go = functools.partial(cfl.run, algorithm, KEY, draw(), **how)
     for rounds in (1, 2, 5):
         with interrupted(rounds):
             go(checkpoint=tmp_path / f"{rounds}.npz", every=0.0)
         go(checkpoint=tmp_path / f"{rounds}.npz")
     go(checkpoint=tmp_path / "whole.npz")
-    own = algorithm.init, step, runs.free_metrics, runs.no_test, jax.random.fold_in
+    own = algorithm.init, step, runs.nothing, runs.no_test, jax.random.fold_in
     program = runs._program(own, 7, 1, False)
     segments: list[Any] = list(program.segments.values())
     compiled = [segment._cache_size() for segment in segments]
     assert compiled == [1, 0]
     assert len(traced) == 2  # Once for the shapes.
-    cfl.run(algorithm, KEY, draw(num_clients=4), num_rounds=7, devices=1)
+    cfl.run(algorithm, KEY, draw(num_clients=4), **how)
     assert len(traced) == 3  # Control.
 
 

@@ -176,7 +176,9 @@ def test_products_are_counted_as_often_as_loops_run():
     found = {}
     for num_rounds in (1, 3):
         jaxpr = jax.make_jaxpr(
-            lambda key, n=num_rounds: cfl.run(algorithm, key, data, num_rounds=n)
+            lambda key, n=num_rounds: cfl.run(
+                algorithm, key, data, num_rounds=n, observe=None
+            )
         )(KEY)
         found[num_rounds] = flops(jaxpr)
     assert found[1] == counted_by_hand(16, 20, 7) + evaluation
@@ -208,7 +210,7 @@ def test_losses_that_choose_nothing_are_computed_for_observers_only(name):
     algorithm = build(name, **(of_clusters if name == "oracle" else {}))
     block = 64  # Samples evaluated at a time, on one model after the other.
     evaluation = 2 * block * (784 * HIDDEN + HIDDEN * 10)
-    plain = compiled_operations(algorithm)
+    plain = compiled_operations(algorithm, observe=None)
     more = compiled_operations(algorithm, observe=losses_of) - plain
     if name == "ifca":
         assert plain > evaluation and more < 0.1 * evaluation

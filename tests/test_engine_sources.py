@@ -26,7 +26,7 @@ from engine_trial import (
 )
 
 from cfljax.engine import Grid, Joint, StoreError, kept, sources, stored, sweep
-from cfljax.engine.sources import describe, differences
+from cfljax.engine.sources import describe, differences, module_digest
 from cfljax.engine.store import Store
 
 # Against definition: a function's modules, and when their digests change
@@ -134,6 +134,21 @@ def test_digests_change_iff_code_does(edit, old, new, is_other):
     after = describe(edit(old, new).simulate)
     assert (before != after) == is_other
     assert differences(before, after) == ["a_helper"] * is_other
+
+
+def test_a_digest_is_of_what_another_function_does_not_reach(edit):
+    """A module that is named at run time, with all that is its own."""
+
+    def digest(old="", new=""):
+        edit(old, new)
+        return module_digest("a_trial", beside=module_digest)
+
+    plain = digest()
+    assert digest("  # At last.", "  # At first.") == plain
+    assert digest("1.0", "1.5") != plain, "its helper is other code"
+    trial = edit("1.0", "1.5").simulate
+    empty = module_digest("a_trial", beside=trial)
+    assert empty == module_digest("a_helper", beside=trial), "both are described"
 
 
 LAZY = """import lazy_loader

@@ -1,6 +1,7 @@
 """Long runs of networks: they go on in the middle, are shared out, and have a price."""
 
 import contextlib
+import csv
 import dataclasses
 import functools
 import importlib
@@ -8,8 +9,9 @@ import itertools
 import json
 import logging
 import pathlib
+import sys
 from collections import Counter
-from typing import Any
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
@@ -20,13 +22,15 @@ import xarray as xr
 from cfljax import engine
 from cfljax.algorithms import ifca
 from cfljax.base import ClientData
+from cfljax.command import parser_of
 from cfljax.data import Images, load_images, mixed_linear
 from cfljax.engine import kept
 from cfljax.engine.claims import Claims
+from cfljax.engine.logs import Kind
 from cfljax.engine.store import Store
 from cfljax.models import linear
 from experiments import jobs, plan, study
-from experiments.__main__ import main
+from experiments.__main__ import PROGRAM, main
 from experiments.clove import sources
 from experiments.clove.tables import load
 from experiments.jobs import Job
@@ -139,6 +143,59 @@ def cut_after(monkeypatch, rounds: int) -> None:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(checkpoints.Checkpoint, "write", cut)
+
+
+# Against files that are read back: what jobs log
+
+
+def test_jobs_are_logged_by_what_differs_among_and_within_them(tmp_path):
+    own = options(tmp_path)
+    other = job(num_rounds=2, seeds=1)
+    with jobs.watching() as ran:
+        found = jobs.run(own, job(seeds=2))
+        jobs.run(own, job(seeds=2))  # Once more, as one that needs its results does.
+        jobs.run(own, other)
+    jobs.run(own, job(seeds=3))
+    assert len(ran) == 2, "nor what nobody watches"
+    assert jobs.log(ran, "csv", tmp_path / "log") == [str(tmp_path / "log")]
+    names = {path.stem for path in (tmp_path / "log").iterdir()}
+    assert names == {"num_rounds=4,repetition=0", "num_rounds=4,repetition=1"} | {
+        "num_rounds=2"
+    }
+    with (tmp_path / "log" / "num_rounds=4,repetition=1.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["round"] for row in rows] == ["1", "2", "3", "4"]
+    logged = [float(row["loss"]) for row in rows]
+    expected = found["loss"].sel(repetition=1).values.ravel()
+    np.testing.assert_array_equal(np.asarray(logged, np.float32), expected)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("run ifca.fig3a --log csv", "`--log` has no use for ifca.fig3a, got csv"),
+        ("bench linear --log csv", "`--log` has no use for linear"),
+        ("run ifca.fig4 --log csv --shard 1/2", "to a command without `--shard`"),
+        ("compare --log csv --plan", "to a command without `--plan`"),
+        ("run ifca.fig4 --log tensorboard", "pip install 'cfljax[log]'"),
+        ("run clove.fig5 --fall-back --log csv", "measures nothing by round"),
+        ("run ifca.fig4 --log paper", "choose from"),
+    ],
+)
+def test_what_cannot_be_logged_is_refused_before_it_is_run(
+    words, message, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)  # It is not installed.
+    assert main([*words.split(), "--out", str(tmp_path / "out")]) == 2
+    printed = capsys.readouterr()
+    assert message in printed.err and printed.err.count("\n") == 1
+    assert printed.out == "" and not (tmp_path / "out").exists()
+
+
+def test_the_command_knows_all_kinds_of_logs():
+    parser = parser_of(PROGRAM, PROGRAM.find("compare"), [])
+    (flag,) = (own for own in parser._actions if "--log" in own.option_strings)
+    assert tuple(flag.choices or ()) == get_args(Kind)
 
 
 # Against itself: how a run is cut, lengthened or shared does not matter

@@ -129,11 +129,50 @@ def test_bash_offers_nothing_for_what_is_not_there():
     assert completed("cfljax run nobody.fig") == set()
 
 
+def offered(line: str, shell: str) -> list[str]:
+    """What is answered to a shell, by argcomplete's own protocol: on descriptor 8,
+    with descriptions behind a colon for zsh."""
+    asked = {
+        "_ARGCOMPLETE": "1",
+        "_ARGCOMPLETE_IFS": "\n",
+        "_ARGCOMPLETE_SHELL": shell,
+        "COMP_LINE": line,
+        "COMP_POINT": str(len(line)),
+        "COMP_TYPE": "9",
+    }
+    ask = f"{sys.executable} -m cfljax 8>&1 9>/dev/null >/dev/null"
+    done = subprocess.run(
+        ["sh", "-c", ask],
+        capture_output=True,
+        cwd=ROOT,
+        env=os.environ | asked,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("cfljax ru", ["run"]),
+        ("cfljax check --pres", ["--preset"]),
+        ("cfljax check clove.ro", ["clove.rounds", "clove.rounds.corrected"]),
+        ("cfljax check nobody", []),  # Control.
+    ],
+)
+def test_a_shell_that_asks_is_answered(line, expected, shell):
+    found = offered(line, shell)
+    assert [word.split(":")[0].strip() for word in found] == expected
+    assert all((":" in word) == (shell == "zsh") for word in found)
+
+
 def test_completion_is_printed_for_both_shells(capsys):
     for shell in ("bash", "zsh"):
         assert main(["completion", shell]) == 0
         out = capsys.readouterr().out
-        assert "cfljax" in out
+        assert "cfljax" in out and ("compinit" in out) == (shell == "zsh")
     assert main(["completion", "fish"]) == 2
 
 

@@ -493,11 +493,11 @@ def test_formats_width_and_font_size_are_those_that_were_asked_for(tmp_path):
 
 def test_a_title_is_the_caption_beside_the_picture(tmp_path):
     panels, more = [curve_panel(2)], "of 10 seeds"
-    title = "what is drawn"
+    title = "is k drawn?"
     figure = curves(panels, legend_title="noise", title=title, caption=more)
     assert figure.get_suptitle() == ""
     *_, text = save(figure, tmp_path / "a")
-    assert text.read_text() == "what is drawn. noise. of 10 seeds.\n"
+    assert text.read_text() == "Is k drawn? Noise. Of 10 seeds.\n"
     with looking(caption=True):
         assert curves(panels, title=title).get_suptitle() == title
 

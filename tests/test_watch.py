@@ -11,6 +11,7 @@ import xarray
 import cfljax as cfl
 from cfljax.engine import (
     accuracy_on,
+    check_log,
     free_metrics,
     log_metrics,
     log_results,
@@ -44,7 +45,7 @@ def seen():
         return own(state, info), info
 
     _, found = cfl.run(algorithm, KEY, data, num_rounds=3, observe=observe)
-    _, usual = cfl.run(algorithm, KEY, data, num_rounds=3)
+    _, usual = cfl.run(algorithm, KEY, data, num_rounds=3, truth=truth)
     return jax.tree.map(np.asarray, found), jax.tree.map(np.asarray, usual), truth
 
 
@@ -72,9 +73,46 @@ def test_metrics_are_those_of_the_rounds(seen):
 
 def test_a_run_returns_them_by_default(seen):
     (found, _), usual, _ = seen
-    assert set(usual) == set(found) - {"rand_index", "loss"}
+    assert set(usual) == set(found), "numbers to be predicted have no accuracy"
     for name, values in usual.items():
         np.testing.assert_array_equal(values, found[name])
+
+
+def test_by_default_labels_have_an_accuracy_and_states_are_the_same():
+    """That of all real samples, after the round; padding would be right."""
+    algorithm = cfl.fedavg(
+        cfl.models.mlp((2,), hidden=(), num_classes=3), step_size=0.01
+    )
+    inputs = jax.random.normal(KEY, (3, 5, 2))
+    mask = jnp.asarray(np.arange(5) < np.array([[5], [2], [3]]))
+    targets = jnp.where(mask, jnp.argmax(inputs, -1) + 1, 0)
+    targets = targets.at[:, 1].set(2 - targets[:, 1])  # Some stay wrong.
+    data = cfl.ClientData(inputs, targets, mask)
+    plain, nothing = cfl.run(algorithm, KEY, data, num_rounds=2, observe=None)
+    state, seen = cfl.run(algorithm, KEY, data, num_rounds=2)
+    assert nothing == () and set(seen) == {"accuracy", "loss", "received", "sent"} | {
+        "cluster_sizes"
+    }
+    jax.tree.map(np.testing.assert_array_equal, plain, state)
+    chosen = np.argmax(algorithm.predict(state, data, inputs), axis=-1)
+    right = (chosen == np.asarray(targets))[np.asarray(mask)]
+    assert float(seen["accuracy"][-1]) == pytest.approx(right.mean())
+    assert 0 < right.mean() < 1, "control"
+
+
+def test_a_truth_is_for_the_default_alone():
+    algorithm = cfl.fedavg(cfl.models.linear(2), step_size=1.0)
+    ones = jnp.ones((1, 2))
+    data = cfl.ClientData(jnp.ones((1, 2, 2)), ones, ones > 0)
+    with pytest.raises(ValueError, match=r"`truth` must be None beside an `observe`"):
+        cfl.run(
+            algorithm,
+            KEY,
+            data,
+            num_rounds=1,
+            observe=free_metrics,
+            truth=jnp.zeros(1, int),
+        )
 
 
 def test_who_takes_no_part_does_not_count():
@@ -130,15 +168,14 @@ def test_csv_has_a_row_for_each_round(tmp_path):
     assert {row["noise"] for row in rows} == {"0.1"}
 
 
-def test_tensorboard_reads_what_was_written(tmp_path):
-    pytest.importorskip("tensorboardX", reason="tensorboardX is not installed")
+def events(folder):
+    """Scalars of a folder's event file, name, round and value, and names of texts."""
     from tensorboardX.proto import event_pb2
     from tensorboardX.record_writer import masked_crc32c
 
     Event = vars(event_pb2)["Event"]  # Which is made when it is imported.
 
-    log_metrics(ROUNDS, "tensorboard", tmp_path, name="a", settings={"noise": 0.1})
-    (file,) = (tmp_path / "a").glob("events.*")
+    (file,) = folder.glob("events.*")
     content, found, texts = file.read_bytes(), [], []
     while content:  # Length, its checksum, the event, and its checksum.
         length = int.from_bytes(content[:8], "little")
@@ -151,6 +188,13 @@ def test_tensorboard_reads_what_was_written(tmp_path):
                 found.append((value.tag, own.step, value.simple_value))
             else:
                 texts.append(value.tag)
+    return found, texts
+
+
+def test_tensorboard_reads_what_was_written(tmp_path):
+    pytest.importorskip("tensorboardX", reason="tensorboardX is not installed")
+    log_metrics(ROUNDS, "tensorboard", tmp_path, name="a", settings={"noise": 0.1})
+    found, texts = events(tmp_path / "a")
     assert [own for own in found if own[0] == "loss"] == [
         ("loss", 1, 2.0),
         ("loss", 2, 1.0),
@@ -193,6 +237,32 @@ def test_results_are_logged_run_by_run(tmp_path):
     assert text == ["noise,trial,round,loss", "0.2,0,1,4.0", "0.2,0,2,5.0"]
 
 
+def test_tests_are_logged_at_the_rounds_they_stand_behind(tmp_path):
+    found = xarray.Dataset(
+        {"sent": (("round",), [1.0, 2.0, 3.0]), "accuracy": (("tested",), [0.5, 0.6])},
+        coords={"round": [1, 2, 3], "tested": [1, 3]},
+    )
+    log_results(found, "csv", tmp_path, settings={"arm": "fedavg:penalty=1/2"})
+    text = (tmp_path / "arm=fedavg:penalty=1_2.csv").read_text().splitlines()
+    assert text[0] == "arm,round,sent,accuracy"
+    ends = [line.removeprefix("fedavg:penalty=1/2,") for line in text[1:]]
+    assert ends == ["1,1.0,0.5", "2,2.0,", "3,3.0,0.6"]
+    pytest.importorskip("tensorboardX", reason="tensorboardX is not installed")
+    log_results(found, "tensorboard", tmp_path)
+    read, _ = events(tmp_path / "run")
+    assert [own[1:] for own in read if own[0] == "accuracy"] == [
+        (1, 0.5),
+        (3, pytest.approx(0.6)),
+    ]
+
+
+def test_names_of_logs_are_short_and_apart(tmp_path):
+    for end in ("b", "c"):
+        log_metrics(ROUNDS, "csv", tmp_path, name=300 * "a" + end)
+    found = [path.stem for path in tmp_path.iterdir()]
+    assert len(found) == 2 and all(len(name) < 200 for name in found)
+
+
 # --- Against misuse.
 
 
@@ -201,7 +271,8 @@ def test_results_are_logged_run_by_run(tmp_path):
     [
         (lambda p: log_metrics(ROUNDS, "paper", p), "csv, tensorboard, wandb, mlflow"),
         (lambda p: log_metrics({"a": [1], "b": [1, 2]}, "csv", p), "same rounds"),
-        (lambda p: log_results(xarray.Dataset(), "csv", p), "the axis `round`"),
+        (lambda p: log_results(xarray.Dataset(), "csv", p), "axis `round` or `tested`"),
+        (lambda _: check_log("paper"), "csv, tensorboard, wandb, mlflow"),
     ],
 )
 def test_misuse_is_refused(call, words, tmp_path):
@@ -213,3 +284,6 @@ def test_a_library_that_is_not_there_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "tensorboardX", None)
     with pytest.raises(ValueError, match=r"needs tensorboardX, .*pip install"):
         log_metrics(ROUNDS, "tensorboard", tmp_path)
+    with pytest.raises(ValueError, match=r"needs tensorboardX"):
+        check_log("tensorboard")
+    check_log("csv")

@@ -144,7 +144,8 @@ def _add_report(parser: Parser, words: Sequence[str]) -> None:
 
 def _add_subject(parser: Parser, ids: str) -> None:
     """Which statements, and how they are told."""
-    parser.add_argument("ids", nargs="*", metavar="ID", help=ids)
+    named: Any = parser.add_argument("ids", nargs="*", metavar="ID", help=ids)
+    named.completer = _known
     parser.add_argument("--paper", metavar="NAME", help="only this paper's statements")
     parser.add_argument(
         "--json", action="store_true", help="print one JSON document, for programs"
@@ -155,6 +156,13 @@ def _add_subject(parser: Parser, ids: str) -> None:
         help="compile everything anew, rather than use programs that earlier runs have "
         "kept in CFLJAX_CACHE (default: `cfljax` in the user's cache)",
     )
+
+
+def _known(prefix: str, **_: Any) -> list[str]:
+    """The ids that a shell may offer."""
+    from theory import registry
+
+    return [row.id for row in registry.listed() if row.id.startswith(prefix)]
 
 
 def _add_preset(parser: Parser) -> None:

@@ -330,10 +330,11 @@ def _summarise(
     """A line on all outcomes, by name, and one for each surprise among them."""
     surprises = {name: row for name, row in outcomes.items() if not row.as_expected}
     expected = len(outcomes) - len(surprises)
-    print(
-        f"\n{expected} of {len(outcomes)} as expected, controls included "
+    told = (
+        f"{expected} of {len(outcomes)} as expected, controls included "
         f"({preset.name} preset, {seeds}, {seconds:.1f} s)"
     )
+    print("", *_wrapped(told, _console().width), sep="\n")
     for name, row in surprises.items():
         print(
             f"{name}: {row.verdict.status.value} where {row.statement.expected.value} "

@@ -6,6 +6,7 @@ are read without unpickling, which would run what a file says.
 
 import os
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -224,9 +225,11 @@ def _read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
             if isinstance(arrays, np.ndarray):
                 raise ValueError("it holds a single array; write it by `np.savez`")
             found = {name: arrays[name] for name in arrays}
-    except (ValueError, zipfile.BadZipFile, EOFError) as error:
+    except (ValueError, zipfile.BadZipFile, zlib.error, EOFError) as error:
         reason = " ".join(str(error).split())
-        if "allow_pickle" in reason:
+        if "allow_pickle" in reason and not zipfile.is_zipfile(path):
+            reason = "it is no file of `np.savez`"
+        elif "allow_pickle" in reason:
             reason = "it has objects, which are not read; write plain arrays"
         raise ValueError(f"cannot read `{os.fspath(path)}`: {reason}.") from error
     for name, values in found.items():

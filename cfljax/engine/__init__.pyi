@@ -8,6 +8,7 @@ from .devices import use_cores as use_cores
 from .grid import Cell as Cell
 from .grid import Grid as Grid
 from .kept import StoreError as StoreError
+from .logs import check_log as check_log
 from .logs import log_metrics as log_metrics
 from .logs import log_results as log_results
 from .programs import Simulate as Simulate
@@ -23,6 +24,7 @@ from .quantities import quantity as quantity
 from .results import open_results as open_results
 from .runs import nothing as nothing
 from .runs import run as run
+from .sources import module_digest as module_digest
 from .states import load as load
 from .states import save as save
 from .store import SweepError as SweepError
@@ -34,4 +36,5 @@ from .sweeps import sweep as sweep
 from .watch import accuracy_on as accuracy_on
 from .watch import free_metrics as free_metrics
 from .watch import metrics as metrics
+from .watch import usual_metrics as usual_metrics
 from .watch import watch as watch

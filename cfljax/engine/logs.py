@@ -8,10 +8,13 @@ CSV needs nothing; the others are extras of their own libraries:
 """
 
 import contextlib
+import importlib.util
 import itertools
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -19,7 +22,26 @@ import xarray
 
 Kind = Literal["csv", "tensorboard", "wandb", "mlflow"]
 Write = Callable[[int, Mapping[str, float]], None]
+Rows = Mapping[int, Mapping[str, float]]  # Metrics by round.
 _ROUND = "round"
+_ROUNDS = (_ROUND, "tested")  # Axes of rounds, of those with a test behind them.
+_LIBRARIES = {"tensorboard": "tensorboardX", "wandb": "wandb", "mlflow": "mlflow"}
+_LONGEST_NAME = 150  # Of a file.
+
+
+def check_log(kind: Kind | str) -> None:
+    """Raise ValueError where a log cannot be written, before anything is run: its kind
+    is unknown, or the library is not installed; the message says how to get it."""
+    if kind not in get_args(Kind):
+        raise ValueError(
+            f"`kind` must be one of {', '.join(get_args(Kind))}, got {kind!r}."
+        )
+    library = _LIBRARIES.get(kind)
+    if library is not None and importlib.util.find_spec(library) is None:
+        raise ValueError(
+            f"a log for {kind} needs {library}, which is not installed; "
+            f"`pip install {library}`, or `pip install 'cfljax[log]'` for all."
+        )
 
 
 def log_metrics(
@@ -51,56 +73,107 @@ def log_metrics(
       ValueError: if `kind` is unknown, the metrics have different numbers of rounds, or
         the library is not installed; the message says how to get it.
     """
-    if kind not in get_args(Kind):
-        raise ValueError(
-            f"`kind` must be one of {', '.join(get_args(Kind))}, got {kind!r}."
-        )
+    check_log(kind)
     columns = dict(_columns(metrics))
     lengths = {len(values) for values in columns.values()}
     if len(lengths) > 1:
         raise ValueError(f"`metrics` must be of the same rounds, got {lengths}.")
+    rows = {
+        first_round + index: {n: float(values[index]) for n, values in columns.items()}
+        for index in range(max(lengths, default=0))
+    }
+    return _log(rows, kind, path, name, settings or {})
+
+
+def _log(
+    rows: Rows,
+    kind: Kind | str,
+    path: str | os.PathLike[str],
+    name: str,
+    settings: Mapping[str, Any],
+) -> pathlib.Path:
+    """Write the rows, in the order of their rounds, without what is not finite."""
     folder = pathlib.Path(path)
     folder.mkdir(parents=True, exist_ok=True)
-    opened = _OPEN[kind](folder, name or "run", dict(settings or {}))
-    with opened as write:
-        for index in range(max(lengths, default=0)):
-            row = {n: float(values[index]) for n, values in columns.items()}
-            known = {n: value for n, value in row.items() if np.isfinite(value)}
-            write(first_round + index, known)
+    with _OPEN[kind](folder, _safe(name or "run"), dict(settings)) as write:
+        for step in sorted(rows):
+            write(step, {n: v for n, v in rows[step].items() if np.isfinite(v)})
     return folder
 
 
+def _safe(name: str) -> str:
+    """A name that a file can have."""
+    safe = re.sub(r"[/\\\0]", "_", name)
+    if len(safe) <= _LONGEST_NAME:
+        return safe
+    return f"{safe[:_LONGEST_NAME]}-{zlib.crc32(name.encode()):x}"
+
+
 def log_results(
-    results: xarray.Dataset, kind: Kind | str, path: str | os.PathLike[str]
+    results: xarray.Dataset,
+    kind: Kind | str,
+    path: str | os.PathLike[str],
+    *,
+    settings: Mapping[str, Any] | None = None,
 ) -> pathlib.Path:
     """Log every run of a dataset of `sweep` or `open_results`: what it measured by
-    `round`, one log for each cell and trial, named by what differs.
+    `round`, and by `tested`, the rounds with a test behind them. One log for each cell
+    and trial, named by what differs.
+
+    Args:
+      results: of the runs.
+      kind: as of `log_metrics`.
+      path: likewise.
+      settings: that tell these runs from others of the same folder, which the dataset
+        does not say; they begin each name.
 
     Raises:
       ValueError: as `log_metrics`, or if nothing was measured by round.
     """
-    shown = {str(n): v for n, v in results.data_vars.items() if _ROUND in v.dims}
+    check_log(kind)
+    shown = {str(n): v for n, v in results.data_vars.items() if _rounds_of(v.dims)}
     if not shown:
-        raise ValueError("`results` must have a variable with the axis `round`.")
+        raise ValueError(
+            "`results` must have a variable with the axis `round` or `tested`."
+        )
     axes = list(
-        dict.fromkeys(str(d) for v in shown.values() for d in v.dims if d != _ROUND)
+        dict.fromkeys(
+            str(d) for v in shown.values() for d in v.dims if d not in _ROUNDS
+        )
     )
     labels = [results[axis].values.tolist() for axis in axes]
     differs = [axis for axis, own in zip(axes, labels, strict=True) if len(own) > 1]
     for at in itertools.product(*(range(len(own)) for own in labels)):
         place = dict(zip(axes, at, strict=True))
-        found = {
-            name: variable.isel(
-                {axis: i for axis, i in place.items() if axis in variable.dims}
-            ).values
-            for name, variable in shown.items()
-        }
-        if not any(np.any(np.isfinite(values)) for values in found.values()):
+        rows: dict[int, dict[str, float]] = {}
+        for name, variable in shown.items():
+            index = {axis: i for axis, i in place.items() if axis in variable.dims}
+            own = variable.isel(index)
+            steps = _steps(results, str(own.dims[0]))
+            for step, value in zip(steps, own.values.tolist(), strict=True):
+                rows.setdefault(step, {})[name] = value
+        if not any(
+            np.isfinite(value) for row in rows.values() for value in row.values()
+        ):
             continue  # Never computed.
         own = {axis: labels[axes.index(axis)][i] for axis, i in place.items()}
-        name = ",".join(f"{axis}={own[axis]}" for axis in differs)
-        log_metrics(found, kind, path, name=name, settings=own)
+        named = {**(settings or {}), **{axis: own[axis] for axis in differs}}
+        name = ",".join(f"{axis}={value}" for axis, value in named.items())
+        _log(rows, kind, path, name, {**(settings or {}), **own})
     return pathlib.Path(path)
+
+
+def _rounds_of(dims: Sequence[Any]) -> bool:
+    """Whether an axis of rounds is among some."""
+    return any(dim in _ROUNDS for dim in dims)
+
+
+def _steps(results: xarray.Dataset, axis: str) -> list[int]:
+    """Numbers of the rounds along an axis: its labels, or from 1 on."""
+    number = results.sizes[axis]
+    if axis not in results.coords:
+        return list(range(1, number + 1))
+    return [int(label) for label in results[axis].values]
 
 
 def _columns(metrics: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
@@ -128,8 +201,8 @@ def _tensorboard(
     folder: pathlib.Path, name: str, settings: dict[str, Any]
 ) -> Iterator[Write]:
     """An event file in a folder of the run."""
-    with _asked_for("tensorboardX"):
-        from tensorboardX import SummaryWriter
+    from tensorboardX import SummaryWriter
+
     with SummaryWriter(str(folder / name)) as writer:
         if settings:
             text = "\n".join(f"- {key}: {value}" for key, value in settings.items())
@@ -147,8 +220,8 @@ def _wandb(
     folder: pathlib.Path, name: str, settings: dict[str, Any]
 ) -> Iterator[Write]:
     """An offline run."""
-    with _asked_for("wandb"):
-        import wandb  # pyright: ignore[reportMissingImports]
+    import wandb  # pyright: ignore[reportMissingImports]
+
     options = {"project": "cfljax", "name": name, "config": settings}
     run = wandb.init(dir=str(folder), mode="offline", reinit="create_new", **options)
     try:
@@ -164,8 +237,8 @@ def _mlflow(
     """A run of the experiment "cfljax" in a store of files, which the library allows
     whoever says so; a data base would need more of it than its light form has."""
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
-    with _asked_for("mlflow"):
-        from mlflow import MlflowClient  # pyright: ignore[reportMissingImports]
+    from mlflow import MlflowClient  # pyright: ignore[reportMissingImports]
+
     client = MlflowClient(folder.resolve().as_uri())
     known = client.get_experiment_by_name("cfljax")
     id = known.experiment_id if known else client.create_experiment("cfljax")
@@ -179,17 +252,6 @@ def _mlflow(
 
     yield write
     client.set_terminated(run)
-
-
-@contextlib.contextmanager
-def _asked_for(library: str) -> Iterator[None]:
-    try:
-        yield
-    except ImportError as error:
-        raise ValueError(
-            f"this log needs {library}, which is not installed; "
-            f"`pip install {library}`, or `pip install 'cfljax[log]'` for all."
-        ) from error
 
 
 _OPEN: dict[str, Any] = {

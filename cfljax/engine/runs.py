@@ -14,7 +14,7 @@ from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from cfljax.base.checks import is_traced
 from cfljax.base.clients import check_finite_rounds
-from cfljax.base.types import Algorithm, ClientData
+from cfljax.base.types import Algorithm, ClientData, Truth
 from cfljax.engine.cache import keep_programs
 from cfljax.engine.checkpoints import (
     EVERY,
@@ -26,7 +26,7 @@ from cfljax.engine.checkpoints import (
 )
 from cfljax.engine.devices import clients_over_devices, devices_for
 from cfljax.engine.states import check_state, is_key
-from cfljax.engine.watch import free_metrics
+from cfljax.engine.watch import Usual, usual_metrics
 from cfljax.federated.backend import CLIENTS, EVERYWHERE
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,8 @@ def run(
     data: ClientData,
     *,
     num_rounds: int,
-    observe: Callable[[Any, Any], PyTree] = free_metrics,
+    observe: Callable[[Any, Any], PyTree] | None = usual_metrics,
+    truth: Truth | Int[Array, " clients"] | None = None,
     test: Callable[[Any], PyTree] | None = None,
     rounds_between: int = 1,
     data_per_round: bool = False,
@@ -96,12 +97,16 @@ def run(
         round, leaves `[rounds, clients, samples, ...]`.
       num_rounds: T, at least 0; at least 1 with `data_per_round`.
       observe: `(state, info) -> pytree`, what to keep of each round, with the state
-        after the round and the info of the round; by default the named metrics that
-        cost nothing, `engine.free_metrics`; see `engine.metrics` for all, and
-        `engine.watch` for those beside a known truth. What it does not return is not
-        computed, `engine.nothing` keeps nothing. Given once more it is not compiled
+        after the round and the info of the round; None keeps nothing. By default named
+        metrics, `engine.usual_metrics`: loss and accuracy on these data, sizes of the
+        clusters, MiB received and sent. They ask every client about every sample again
+        in each round, see there; `engine.free_metrics` are those that cost nothing,
+        `engine.metrics` has the loss besides. What it does not return is not computed.
+        Given once more it is not compiled
         again; nor is a `jax.tree_util.Partial` of the same function with other arrays,
         which is how to hand it large ones, such as test samples.
+      truth: of the data, or each client's true cluster; concrete. The default metrics
+        then have `rand_index`; with another `observe` see `engine.watch`.
       test: `state -> pytree`, what costs too much to be seen of each round, such as
         accuracy on test samples; asked behind every `rounds_between` rounds of this
         run, and given like `observe`. It does not change what the rounds compute.
@@ -129,7 +134,8 @@ def run(
 
     Raises:
       ValueError: if `num_rounds` is negative, or not the length of `data`'s leading
-        axis with `data_per_round`; if `rounds_between` does not divide it; where `data`
+        axis with `data_per_round`; if `rounds_between` does not divide it; if `truth`
+        stands beside an `observe` that is not the default; where `data`
         are concrete, if they are not finite (padding included) or hold labels outside
         the task's classes; if there are not so many `devices`, or they are asked for
         inside of a transformation, as a `checkpoint`; if `first_round` is negative, or
@@ -161,8 +167,16 @@ def run(
         check_finite_rounds(data)
     else:
         algorithm.check(data)
+    if truth is not None and observe is not usual_metrics:
+        raise ValueError(
+            "`truth` must be None beside an `observe` of your own, such as"
+            " `engine.watch(truth)`, which knows it."
+        )
     keep_programs()
-    seen, observer = _split(observe)
+    if observe is usual_metrics:
+        usual = Usual(algorithm.predict)
+        observe = usual if truth is None else usual.beside(truth)
+    seen, observer = _split(nothing if observe is None else observe)
     asked, tester = _split(no_test if test is None else test)
     held = seen, asked
     program = _program(
@@ -334,7 +348,9 @@ def _program(
         rounds_key: PRNGKeyArray, held: Held, index: Any, state: Any, now: ClientData
     ) -> tuple[Any, PyTree]:
         state, info = step(round_key(rounds_key, index), state, now)
-        return state, _joined(observer, held[0])(state, info)
+        observed = _joined(observer, held[0])
+        is_usual = isinstance(getattr(observed, "func", observed), Usual)
+        return state, observed(state, info, *([now] if is_usual else []))
 
     def rounds(
         key: PRNGKeyArray, data: ClientData, held: Held, start: Start | None

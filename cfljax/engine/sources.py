@@ -47,6 +47,22 @@ def describe(function: Callable[..., Any]) -> dict[str, dict[str, str]]:
     return {"modules": dict(_modules(function.__module__)), "settings": _settings()}
 
 
+def module_digest(name: str, *, beside: Callable[..., Any]) -> str:
+    """Of the code of a module that is found at run time, such as one that a command
+    line names, and of what it reaches by imports, without comments and docstrings.
+
+    Args:
+      name: of the module, as it is imported.
+      beside: a function; what its module reaches is described with it, and left out
+        here.
+
+    Cost: as of `describe`.
+    """
+    known = describe(beside)["modules"]
+    own = [pair for pair in _modules(name) if pair[0] not in known]
+    return hashlib.sha256(repr(own).encode()).hexdigest()[:12]
+
+
 def _settings() -> dict[str, str]:
     config: Any = jax.config
     flags = os.environ.get("XLA_FLAGS", "").split()

@@ -1,16 +1,16 @@
 """Watch: named metrics of a run, round by round.
 
-    state, seen = cfl.run(algorithm, key, data, num_rounds=300)
-    seen["cluster_sizes"], seen["received"]
+    state, seen = cfl.run(algorithm, key, data, num_rounds=300, truth=truth)
+    seen["loss"], seen["accuracy"], seen["rand_index"], seen["received"]
 
-and, where more is known or asked for,
+and, for less and for test samples,
 
     state, trace = cfl.run(
         algorithm, key, data, num_rounds=300,
-        observe=cfl.engine.watch(truth),
+        observe=cfl.engine.free_metrics,
         test=cfl.engine.accuracy_on(algorithm, data, test),
     )
-    trace.rounds["rand_index"], trace.tests["accuracy"]
+    trace.rounds["cluster_sizes"], trace.tests["accuracy"]
 """
 
 from typing import Any
@@ -47,8 +47,7 @@ def metrics(state: Any, info: Any) -> dict[str, Array]:
 
 
 def free_metrics(state: Any, info: Any) -> dict[str, Array]:
-    """As `metrics` without `loss`, which some algorithms take for observers alone; what
-    `run` observes by default.
+    """As `metrics` without `loss`, which some algorithms take for observers alone.
 
     Cost: some sums over clients.
     """
@@ -63,6 +62,55 @@ def free_metrics(state: Any, info: Any) -> dict[str, Array]:
     return found
 
 
+def usual_metrics(state: Any, info: Any) -> dict[str, Array]:
+    """What `run` observes by default: as `metrics`, and where targets are labels and
+    the algorithm answers with a score for each class also `accuracy`, the share of all
+    clients' samples that they get right after the round, on the data of the round.
+    `run` alone has these data: whoever else calls this gets `metrics`.
+
+    The loss is of the models that the round begins with, of the clients that take part.
+
+    Cost: that of the losses, and of the algorithm's `predict` on all samples. Rounds of
+    FedAvg with a local epoch (100 clients, 100 samples each, a perceptron of 32 hidden
+    units, batches of 10) took 1.2 times the processor time of those that keep nothing,
+    on a core of an AMD EPYC; those of one local step take a larger share, and so does
+    a `predict` that searches the client's samples (`knn_per`) or trains on them.
+    """
+    return metrics(state, info)
+
+
+class Usual:
+    """`usual_metrics` of an algorithm: `([truth, number], state, info, data)`, with the
+    adjusted Rand index where the truth is given. Equal for equal algorithms."""
+
+    def __init__(self, predict: Any) -> None:
+        self._predict = predict
+
+    def __call__(self, *given: Any) -> dict[str, Array]:
+        *known, state, info, data = given
+        if known:
+            truth, number = known
+            found = _with_truth(truth, number, state, info)
+        else:
+            found = metrics(state, info)
+        if jnp.issubdtype(data.targets.dtype, jnp.integer):
+            ask = lambda: self._predict(state, data, data.inputs)
+            shape = getattr(jax.eval_shape(ask), "shape", ())
+            if shape[:-1] == data.targets.shape:
+                found["accuracy"] = accuracy(ask(), data.targets, data.mask)
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Usual) and self._predict == other._predict
+
+    def __hash__(self) -> int:
+        return hash(self._predict)
+
+    def beside(self, truth: Truth | Int[Array, " clients"]) -> jax.tree_util.Partial:
+        """The same, of which the truth is known."""
+        return jax.tree_util.Partial(self, *_numbered(truth))
+
+
 def watch(truth: Truth | Int[Array, " clients"]) -> jax.tree_util.Partial:
     """As `metrics`, with `rand_index`, the adjusted Rand index of the clients that took
     part, where the algorithm assigns any; an `observe` of `run`.
@@ -70,10 +118,16 @@ def watch(truth: Truth | Int[Array, " clients"]) -> jax.tree_util.Partial:
     Args:
       truth: of the data, or each client's true cluster; concrete.
     """
+    return jax.tree_util.Partial(_with_truth, *_numbered(truth))
+
+
+def _numbered(
+    truth: Truth | Int[Array, " clients"],
+) -> tuple[Int[Array, " clients"], Int[Array, " clusters"]]:
+    """Each client's cluster, numbered from 0 on, and all numbers; concrete."""
     clusters = jnp.asarray(truth.clusters if isinstance(truth, Truth) else truth)
     names, own = np.unique(np.asarray(clusters), return_inverse=True)
-    number = jnp.arange(len(names))  # Whose length is static.
-    return jax.tree_util.Partial(_with_truth, jnp.asarray(own.reshape(-1)), number)
+    return jnp.asarray(own.reshape(-1)), jnp.arange(len(names))
 
 
 def accuracy_on(

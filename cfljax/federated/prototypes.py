@@ -30,7 +30,7 @@ def layers_of(task: Task) -> Layers:
     if task.layers is None:
         raise ValueError(
             "`task` must have `layers`, a body that makes features and a last layer, "
-            "such as `models.mlp` has; got one without."
+            "such as `models.mlp` has, or `task(..., head=NAME)`; got one without."
         )
     return task.layers
 

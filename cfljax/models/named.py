@@ -1,6 +1,8 @@
 """A task that a command line names: `my_module:make`."""
 
 import importlib
+import os
+import sys
 
 from cfljax.base.types import ClientData, Task
 
@@ -9,8 +11,8 @@ def named_task(name: str, data: ClientData) -> Task:
     """The task that a function of the user's own makes for these data.
 
     Args:
-      name: `MODULE:FUNCTION`, a module that Python finds, such as a file in the folder
-        that it was started in, and a function of it, `data -> Task`.
+      name: `MODULE:FUNCTION`, a module that Python finds, or a file in the working
+        folder, which is looked at last; and a function of it, `data -> Task`.
       data: of all clients; what the function needs of it, such as shapes, it may look
         up.
 
@@ -26,6 +28,8 @@ def named_task(name: str, data: ClientData) -> Task:
         raise ValueError(
             f"`task` must be MODULE:FUNCTION, such as my_module:make, got {name!r}."
         )
+    if os.getcwd() not in sys.path:  # As for a program that lies elsewhere.
+        sys.path.append(os.getcwd())
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

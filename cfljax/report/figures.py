@@ -12,6 +12,7 @@ import dataclasses
 import math
 import os
 import pathlib
+import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -31,6 +32,7 @@ from cfljax.report.files import replacing, write_text
 from cfljax.report.look import METADATA, look, number, style
 from cfljax.report.scales import Scale
 
+_START = re.compile(r"(^|(?<!al)[.?] )[a-z](?=[a-z])")  # Of a sentence, by no symbol.
 _LETTER = 0.085  # Inches of width that a letter of a panel's title takes.
 _NARROWEST = 2.2  # Inches of a panel, where a figure's width is given.
 
@@ -353,8 +355,9 @@ def set_caption(figure: Figure, title: str, *more: str) -> None:
     if title and look().caption:
         figure.suptitle(title)
     parts = (" ".join(text.split()).rstrip(".") for text in (*title.split("\n"), *more))
-    text = ". ".join(filter(None, parts))
-    figure.set_label(f"{text}." if title else "")
+    text = f"{'. '.join(filter(None, parts))}.".replace("?.", "?")
+    text = _START.sub(lambda start: start[0].upper(), text)
+    figure.set_label(text if title else "")
 
 
 def check_labels(figure: Figure) -> None:

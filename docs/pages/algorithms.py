@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from markupsafe import Markup
 
 from cfljax import cards
+from cfljax.statements import typeset
 from pages.markdown import ROOT, rendered
 from theory import registry
 from theory.report.algorithms import EXAMPLE, AlgorithmPage, algorithm_pages
@@ -27,7 +28,7 @@ def _row(one: AlgorithmPage) -> dict[str, object]:
     link = Markup('<a class="id" href="{0}.html"><code>{0}</code></a>')
     return {
         "algorithm": link.format(one.name),
-        "what it does": one.summary,
+        "what it does": typeset(one.summary),
         "forward": f"{one.passes.forward:g}",
         "backward": f"{one.passes.backward:g}",
         "work / FedAvg's": f"{one.ratio:.2f}",

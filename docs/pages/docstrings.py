@@ -11,6 +11,9 @@ from typing import Any
 
 _CODE = re.compile(r"(``[^`]+``|`[^`]+`)")
 _SECTION = re.compile(r"(Args|Returns|Raises|Attributes|Yields|Examples?):")
+_KEY = re.compile(  # what jaxtyping's name stands for
+    r"[~.\w]*\bKey\[Array, ''\]( \| [~.\w]*\bUInt32\[Array, '[24]'\])+"
+)
 _FIELDS = re.compile(r"(?!\w+://)\w+(, \w+)*: \S")
 
 
@@ -51,17 +54,22 @@ def as_signature(
     signature: str | None,
     result: str | None,
 ) -> tuple[str | None, str | None] | None:
-    """A signature whose arrays have their public name, and with short names also where
-    a default is a function, which Sphinx cannot read."""
+    """A signature whose arrays and keys have their public names, and with short names
+    also where a default is a function, which Sphinx cannot read."""
     del app, what, name, obj, options
     if signature is None:
         return None
-    signature = signature.replace("jaxlib._jax.Array", "Array")
-    result = result and result.replace("jaxlib._jax.Array", "Array")
+    signature = _with_public_names(signature)
+    result = result and _with_public_names(result)
     if "<function " in signature:
         signature = re.sub(r"~?\b(?:\w+\.)+(\w)", r"\1", signature).replace("~", "")
         signature = re.sub(r"<function (\w+)>", r"\1", signature)
     return signature, result
+
+
+def _with_public_names(text: str) -> str:
+    text = text.replace("jaxlib._jax.Array", "Array")
+    return _KEY.sub("PRNGKeyArray", text)
 
 
 def _escaped(text: str) -> str:

@@ -23,6 +23,7 @@ from pages import (
     interface,
     ledger,
     mathml,
+    sources,
     statements,
     tutorials,
 )
@@ -40,6 +41,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-process-signature", docstrings.as_signature)
     app.connect("build-finished", _copy_results)
     mathml.setup(app)
+    sources.setup(app)
     tutorials.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
 

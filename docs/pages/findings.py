@@ -2,8 +2,8 @@
 
 Titles and what is put into words say what was found; every number is read from an
 erratum, an experiment's `outcome.md`, the verdicts or the ledger. Pictures are those of
-`figures`, where `findings` has what `python -m theory report IDS --out DIR` draws of
-checks that simulate, or drawn here where that takes no time.
+`figures`, where `findings` has what `pictures` has simulated, or drawn here where that
+takes no time.
 """
 
 import functools
@@ -18,7 +18,7 @@ from cfljax import report as results
 from cfljax import statements
 from experiments.verdicts import Kind
 from pages import ledger
-from pages.markdown import FIGURES, rendered
+from pages.markdown import FIGURES, caption, rendered
 from theory import registry
 
 _FILE = Path(__file__).with_name("findings.toml")
@@ -72,6 +72,7 @@ def _findings() -> list[dict[str, Any]]:
             if "picture" in one
             else (f"drawn/{one.get('evaluated', 'ledger')}.svg")
         )
+        one["caption"] = caption(FIGURES / one.get("picture", ""))
         if "evaluated" in one:
             ((name, values),) = one["sweep"].items()
             sweep = f"{name}={','.join(map(str, values))}"

@@ -8,7 +8,7 @@ from experiments.gallery import folders
 from experiments.gallery.folders import Folder
 from experiments.gallery.page import PAPERS, size
 from experiments.registry import EXPERIMENTS, Entry
-from pages.markdown import FIGURES, rendered
+from pages.markdown import FIGURES, caption, rendered
 
 
 def sources(report: bool) -> Mapping[str, str]:
@@ -28,11 +28,13 @@ def _part(entry: Entry) -> dict[str, Any]:
     usual += " --data FOLDER" if entry.takes_data else ""
     part = {"entry": entry, "size": size(entry, folder), "command": usual}
     if folder is None:
-        return part | {"pictures": [], "files": [], "outcome": "", "made": ""}
+        return part | {"pictures": {}, "files": [], "outcome": "", "made": ""}
     outcome = folder.path / "outcome.md"
     return part | {
         "command": folder.command or usual,
-        "pictures": [path.name for path in folder.files(*folders.PICTURES)],
+        "pictures": {
+            path.name: caption(path) for path in folder.files(*folders.PICTURES)
+        },
         "files": [path.name for path in folder.files(".csv", ".md", ".pdf", ".json")],
         "outcome": outcome.read_text("utf-8").strip() if outcome.exists() else "",
         "made": _made(folder),

@@ -9,6 +9,7 @@ from docutils.nodes import make_id
 from markupsafe import Markup
 
 from cfljax.statements import symbols, typeset
+from theory import registry
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FIGURES = ROOT / "figures"
@@ -37,6 +38,24 @@ def table(
     )
 
 
+def source_address(module: str) -> str:
+    """Where the site has the source of a module, from its first page."""
+    return f"_modules/{module.replace('.', '/')}.html"
+
+
+def source_link(module: str, root: str = "") -> Markup:
+    """A link to the source of a module from a page `root` below the first."""
+    address = f"{root}{source_address(module)}"
+    file = registry.source_file(module)
+    return Markup('<a href="{}"><code>{}</code></a>').format(address, file)
+
+
+def caption(picture: pathlib.Path) -> str:
+    """What the text file beside a picture says of it; nothing if there is none."""
+    text = picture.with_suffix(".txt")
+    return text.read_text("utf-8").strip() if text.is_file() else ""
+
+
 def statement_link(id: str, root: str = "../") -> Markup:
     """A link to a statement of the theory from a page `root` below the first."""
     paper = id.split(".")[0]
@@ -61,6 +80,7 @@ def _environment() -> jinja2.Environment:
     environment.globals |= {
         "table": table,
         "statement_link": statement_link,
+        "source_link": source_link,
         "list": list,
     }
     return environment

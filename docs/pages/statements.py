@@ -50,6 +50,7 @@ def sources(report: bool) -> Mapping[str, str]:
         "verdicts": verdicts,
         "faults": FAULTS,
         "report": report,
+        "written": {row.id: row for row in registry.all_statements()},
         "titles": PAPERS | {n: n for n in papers if n not in PAPERS},
     }
     pages = {

@@ -91,7 +91,8 @@ def _row(name: str, work: Work, config: Config) -> dict[str, Any]:
     key, rounds = jax.random.key(0), config.num_rounds
 
     def run(**known: Any) -> None:
-        found = engine.run(algorithm, key, data, num_rounds=rounds, **known)
+        how = {"num_rounds": rounds, "observe": None, **known}
+        found = engine.run(algorithm, key, data, **how)
         jax.block_until_ready(found)
 
     sizes = []

@@ -132,7 +132,8 @@ def _kernel(config: Config) -> Callable[[], Any]:
 
     def one_run(data: Any, key: jax.Array, step_size: jax.Array) -> Any:
         algorithm = ifca(task, num_clusters=config.num_clusters, step_size=step_size)
-        return engine.run(algorithm, key, data, num_rounds=config.num_rounds)[0]
+        num_rounds = config.num_rounds
+        return engine.run(algorithm, key, data, num_rounds=num_rounds, observe=None)[0]
 
     over_steps = jax.vmap(one_run, in_axes=(None, None, 0))
     program = jax.jit(jax.vmap(over_steps, in_axes=(None, 0, None)))

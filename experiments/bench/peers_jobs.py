@@ -76,8 +76,8 @@ def client_data(start: Start) -> "ClientData":
 
 
 def runner(work: Work, data: "ClientData", num_rounds: int, **how: Any) -> Job:
-    """`cfljax.run` as a user calls it, with one algorithm again and again; the job
-    returns models `[clusters, ...]`."""
+    """`cfljax.run` as a user calls it, with one algorithm again and again, without
+    metrics, as the others; the job returns models `[clusters, ...]`."""
     import jax
 
     import cfljax as cfl
@@ -85,7 +85,7 @@ def runner(work: Work, data: "ClientData", num_rounds: int, **how: Any) -> Job:
     own, key = algorithm(work), jax.random.key(SEED)
 
     def program() -> Any:
-        state, _ = cfl.run(own, key, data, num_rounds=num_rounds, **how)
+        state, _ = cfl.run(own, key, data, num_rounds=num_rounds, observe=None, **how)
         if work.chooses:
             return jax.block_until_ready(state.models)
         return jax.block_until_ready(jax.tree.map(lambda leaf: leaf[None], state.model))

@@ -14,10 +14,11 @@ import difflib
 import functools
 import inspect
 import math
+import pathlib
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import optax
 from jaxtyping import Array, Int
@@ -51,6 +52,21 @@ class Percent(NamedTuple):
 
 
 Value = int | float | bool | str | None | Percent
+
+_BUILT_IN = get_args(Dataset)
+_OF_OWN = ("task", "shares")  # What data sets of their own sizes have no use for.
+_NOT_OF_OWN = (
+    *("partition", "cluster_size", "num_samples", "num_validation_samples"),
+    *("num_test_samples", "num_channels", "num_words", "num_tokens", "fall_back"),
+)
+_NOT_OF_TASK = ("network", "num_hidden")
+_INSTEAD = {
+    "task": "it is for data of your own, `--dataset FILE.npz`.",
+    **dict.fromkeys(
+        ("num_samples", "num_validation_samples", "num_test_samples"),
+        "`--shares` say how samples are divided.",
+    ),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,8 +110,15 @@ class Config:
     """Names, joined by commas or spaces, or all; NAME:ARGUMENT=VALUE changes an
     argument of the constructor, or batch_size, num_epochs, decay, proximal and
     keep_optimizer of local training."""
-    dataset: Dataset = "mnist"
-    """--data or CFLJAX_DATA say where its files are."""
+    dataset: str = "mnist"
+    """digits, mnist, fashion_mnist, cifar10, ag_news or amazon_reviews, whose files
+    --data or CFLJAX_DATA find; or FILE.npz, data of your own as
+    cfl.data.from_npz reads them."""
+    task: str | None = None
+    """MODULE:FUNCTION of your own that makes the model for data of your own, found from
+    the folder that you start in; one layer of num_hidden units if None."""
+    shares: tuple[float, float, float] = (0.6, 0.2, 0.2)
+    """Of each client's samples of your own data: to train, to validate, to test."""
     partition: Partition = "label_skew_1"
     """How samples are shared out among clusters and clients."""
     baseline: str | None = None  # Whom the others are compared with; the first if None.
@@ -104,10 +127,11 @@ class Config:
     search: tuple[str, ...] = ()
     """NAME:ARGUMENT=V1,V2: further arguments, chosen likewise."""
     num_clusters: int | None = None
-    """True clusters; those of CLoVE's experiments if None."""
+    """True clusters; if None those of CLoVE's experiments, or of your own file."""
     cluster_size: int = 4  # Clients of a cluster that train.
-    num_newcomers: int = 2
-    """Clients of a cluster that never train, and join after the last round; 0: none."""
+    num_newcomers: int | None = None
+    """Clients of a cluster that never train, and join after the last round, 0: none; 2
+    if None. Of your own data: of all clients, and none if None."""
     num_samples: int = 100  # Training samples of a client.
     num_validation_samples: int = 20
     """Further samples of the training set, by which values and rounds are chosen."""
@@ -137,7 +161,8 @@ class Config:
             value = getattr(self, field.name)
             if type(value) is int and field.name not in ("num_newcomers", "seed"):
                 check_positive(self, field.name)
-        if self.num_newcomers < 0:
+        self._check_data()
+        if self.newcomers < 0:
             raise ValueError(
                 f"`num_newcomers` must not be negative, got {self.num_newcomers}."
             )
@@ -155,6 +180,48 @@ class Config:
         if self.network == "mlp" and self.dataset == "ag_news":
             raise ValueError("`network` mlp needs numbers, got the words of ag_news.")
         _ = self.contestants, self.baseline_index
+
+    def _check_data(self) -> None:
+        """Raises ValueError for a name of no data, and what they have no use for."""
+        if self.is_own and pathlib.PurePath(self.dataset).suffix != ".npz":
+            raise ValueError(
+                f"`dataset` must be one of {', '.join(_BUILT_IN)}, or a file FILE.npz "
+                f"of your own, got {self.dataset!r}."
+            )
+        useless, whose = _NOT_OF_OWN if self.is_own else _OF_OWN, "the built-in sets"
+        if self.is_own:
+            useless += _NOT_OF_TASK if self.task is not None else ()
+            whose = self.dataset
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name in useless and value != field.default:
+                raise ValueError(
+                    f"`{field.name}` has no use for {whose}, got {value}; "
+                    + _INSTEAD.get(field.name, "leave it out.")
+                )
+        if min(self.shares) <= 0 or not abs(sum(self.shares) - 1) < 1e-6:
+            raise ValueError(
+                f"`shares` must be positive and add up to 1, got {self.shares}."
+            )
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the data are a file of the user's."""
+        return self.dataset not in _BUILT_IN
+
+    @property
+    def newcomers(self) -> int:
+        """`num_newcomers`, or how many there are if that is None."""
+        if self.num_newcomers is None:
+            return 0 if self.is_own else 2
+        return self.num_newcomers
+
+    @property
+    def folder(self) -> str:
+        """Name of the folder that results are put into by default."""
+        if self.is_own:
+            return f"own-{pathlib.PurePath(self.dataset).stem}"
+        return f"{self.dataset}-{self.partition}"
 
     @property
     def contestants(self) -> list[Contestant]:
@@ -398,9 +465,15 @@ class Setup:
 
 
 def build(
-    arm: Arm, task: Task, setup: Setup, *, step_size: Any, clusters: Int[Array, "_"]
+    arm: Arm,
+    task: Task,
+    setup: Setup,
+    *,
+    step_size: Any,
+    clusters: Int[Array, "_"] | None,
 ) -> Algorithm:
-    """The algorithm of an arm, given the true clusters if it asks for them.
+    """The algorithm of an arm, given the true clusters if it asks for them; None where
+    nobody knows them.
 
     Where an algorithm can average models or gradients, it averages models, so that all
     train alike. One without a local update takes one gradient step a round.

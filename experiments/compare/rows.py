@@ -126,7 +126,7 @@ def _row(result: Result, config: Config) -> dict[str, Any]:
     best = best_rounds(validation)
     add("accuracy", 100 * test[:, -1])
     add("validation", 100 * validation[:, -1])
-    if config.num_newcomers:
+    if config.newcomers:
         add("newcomers", 100 * chosen.values("newcomers"))
     if finds_clusters(chosen.arm):
         found = chosen.values("rand_index")[:, -1]
@@ -197,11 +197,13 @@ _COLUMNS = {
 _DIGITS = {"accuracy": 1, "difference": 1, "newcomers": 1, "rand_index": 2}
 
 
-def markdown(table: Sequence[Mapping[str, Any]]) -> str:
+def markdown(table: Sequence[Mapping[str, Any]], *, knows_clusters: bool = True) -> str:
     """The table for people, without columns that nobody has."""
     shown = []
     for row in table:
         texts = {f"{name}_text": _text(row, name) for name in _DIGITS}
+        if "rand_index" in row and not knows_clusters:
+            texts["rand_index_text"] = "not known"
         texts["failed_text"] = f"{row['failed']} runs" if row["failed"] else None
         shown.append({**row, **texts})
     return report.concise(shown, _COLUMNS, digits=2)
@@ -218,7 +220,7 @@ def _text(row: Mapping[str, Any], name: str) -> str | None:
     return f"{row[name]:{form}} [{low:{form}}, {high:{form}}]"
 
 
-def note(config: Config, num_algorithms: int) -> str:
+def note(config: Config, num_algorithms: int, knows_clusters: bool = True) -> str:
     """How to read the table."""
     baseline = config.contestants[config.baseline_index].arm.text
     text = (
@@ -236,15 +238,21 @@ def note(config: Config, num_algorithms: int) -> str:
             f'"minus baseline": difference to {baseline} seed by seed, in per cent of '
             f"accuracy; the intervals together err at {config.error_rate:g}. "
         )
-    if config.num_newcomers:
+    if config.newcomers:
         text += (
             '"new clients": accuracy of clients that never trained and join after the '
             "last round. "
         )
+    if knows_clusters:
+        text += '"ARI": clusters found in the last round against the true ones. '
+    else:
+        text += (
+            '"ARI": the true clusters are not known, as the file has no `clusters`. '
+        )
     text += (
-        '"ARI": clusters found in the last round against the true ones. "s / round": '
-        "the fastest seed's whole run by its rounds, tests included and compilation "
-        'left out, on the machine that ran it. "MiB": of all clients in a round.'
+        '"s / round": the fastest seed\'s whole run by its rounds, tests included and '
+        'compilation left out, on the machine that ran it. "MiB": of all clients in a '
+        "round."
     )
     return "\n" + textwrap.fill(text, 88) + "\n"
 
@@ -253,7 +261,13 @@ _FEW = 8  # Tests of a run that leave room for intervals instead of bands.
 _ASIDE = 5  # Curves that may then step aside without leaving the panel.
 
 
-def draw(results: Sequence[Result], config: Config, dataset: str) -> dict[str, Figure]:
+def draw(
+    results: Sequence[Result],
+    config: Config,
+    title: str,
+    *,
+    knows_clusters: bool = True,
+) -> dict[str, Figure]:
     """Accuracy along training by file name, and agreement of clusters beside it; where
     there are more algorithms than a figure tells apart, seven curves or five of few
     points, each has the baseline and some of the others.
@@ -265,20 +279,27 @@ def draw(results: Sequence[Result], config: Config, dataset: str) -> dict[str, F
     per_figure = (_ASIDE if is_sparse else len(LINES)) - len(shared)
     # Even parts, so that no figure is left with a single curve.
     chosen = parts(others, per_figure) or [[]]
-    title = f"{dataset}, {config.partition.replace('_', ' ')}"
     figures = [
-        _figure([*shared, *part], config, title) for part in chosen if shared or part
+        _figure([*shared, *part], config, title, knows_clusters)
+        for part in chosen
+        if shared or part
     ]
     return numbered("accuracy", figures)
 
 
-def _figure(results: Sequence[Result], config: Config, title: str) -> Figure:
+def _figure(
+    results: Sequence[Result], config: Config, title: str, knows_clusters: bool
+) -> Figure:
     step = config.rounds_between
     tested = np.arange(step, config.num_rounds + 1, step)
     accuracy = [_curve(r, "test", tested, config.error_rate) for r in results]
     label, limits = "accuracy on own test samples [%]", _limits(accuracy)
     panels = [report.CurvePanel(accuracy, "round", label, limits, title="accuracy")]
-    found = [result for result in results if finds_clusters(result.contestant.arm)]
+    found = [
+        result
+        for result in results
+        if knows_clusters and finds_clusters(result.contestant.arm)
+    ]
     if found:
         rounds = np.arange(1, config.num_rounds + 1)
         # No agreement is 0; runs that lost a client have none at all.

@@ -2,6 +2,7 @@ r"""python -m experiments compare: any registered algorithms, side by side.
 
 Command:   python -m experiments compare --algorithms fedavg,ifca,ditto:penalty=.1 \
                --dataset fashion_mnist --partition label_skew_1 --data FOLDER
+Own data:  --dataset my.npz --task my_module:make, as docs/own_data.md explains
 Search:    --step-sizes .1 .03 .01 --search ditto:penalty=.1,1 knn_per:knn_weight=.3,.7
 
 Every algorithm of a seed has the same data and the same run's key, and trains by the
@@ -9,10 +10,11 @@ same local update. Algorithms may be added later: what the store has of others s
 """
 
 import dataclasses
+import functools
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -23,10 +25,12 @@ from experiments import study
 from experiments.clove.networks import network_of
 from experiments.clove.partitions import PARTITIONS, belongs, published_sizes, share_out
 from experiments.clove.rows import finish
-from experiments.clove.sources import Source, load_source, without_inputs
+from experiments.clove.sources import Dataset, Source, load_source, without_inputs
 from experiments.clove.study import repetitions, rounds
+from experiments.compare import own
 from experiments.compare.arms import Arm, Config
 from experiments.compare.arms import preset as preset
+from experiments.compare.own import OwnTrial
 from experiments.compare.rows import Result, Setting, draw, markdown, note, rows, runs
 from experiments.compare.trial import (
     DIMS,
@@ -60,14 +64,16 @@ def main(config: Config, options: Options) -> dict[str, Any]:
       SweepError: if no algorithm finished.
     """
     started = time.perf_counter()
-    source, trial, clients = _prepared(config, options)
-    results = list(_results(config, options, trial, clients))
+    prepared = _prepared(config, options)
+    knows_clusters = prepared.clients.clusters is not None
+    results = list(_results(config, options, prepared))
     if all(result.chosen is None for result in results):
         raise engine.SweepError(
             f"no algorithm finished for all seeds; see `{options.out}`."
         )
     table = rows(results, config)
-    text = source.note + markdown(table) + note(config, len(results))
+    shown = markdown(table, knows_clusters=knows_clusters)
+    text = prepared.note + shown + note(config, len(results), knows_clusters)
     finished = finish(
         config,
         options,
@@ -75,25 +81,49 @@ def main(config: Config, options: Options) -> dict[str, Any]:
         tables={"table": table, "runs": runs(results, config)},
         text=text,
         headline=text,
-        figures=draw(results, config, source.name),
+        figures=draw(results, config, prepared.title, knows_clusters=knows_clusters),
         failures=sum(row["failed"] for row in table),
-        source=source.samples.source,
+        source=prepared.source,
     )
-    return {"experiment": "compare", "source": source.samples.source, **finished}
+    return {"experiment": "compare", "source": prepared.source, **finished}
 
 
 def jobs(config: Config, options: Options) -> list[Job]:
     """The sweeps of all algorithms and their settings; raises as `main`."""
-    _, trial, clients = _prepared(config, options)
+    prepared = _prepared(config, options)
     return [
-        _job(config, trial, arm, clients)
+        _job(config, prepared, arm)
         for contestant in config.contestants
         for arm in contestant.settings
     ]
 
 
-def _prepared(config: Config, options: Options) -> tuple[Source, Trial, Clients]:
-    """The samples, the trial of the first setting, and clients of all seeds."""
+class Prepared(NamedTuple):
+    """What all algorithms run on."""
+
+    trial: Trial | OwnTrial  # of the first setting
+    simulate: engine.Simulate  # of such trials
+    clients: Clients  # of all seeds
+    title: str  # of the data, for figures
+    note: str  # on the data, for people; ends with an empty line
+    source: str  # where they are from, or which they are
+
+
+def _prepared(config: Config, options: Options) -> Prepared:
+    """The data, for which all that is asked for is possible."""
+    arm = config.contestants[0].settings[0].without("step_size").text
+    if config.is_own:
+        brought = own.load(config)
+        trial = own.first_trial(config, brought, arm)
+        own.refuse_impossible(config, trial, brought)
+        return Prepared(
+            trial=trial,
+            simulate=functools.partial(own.simulate, task=brought.task),
+            clients=own.draw_clients(config, brought),
+            title=f"own data, {brought.name}",
+            note=brought.note(trial),
+            source=brought.source(trial),
+        )
     source = _source(config, options)
     trial = trial_of(config, source)
     _refuse_impossible(config, trial, source)
@@ -101,19 +131,21 @@ def _prepared(config: Config, options: Options) -> tuple[Source, Trial, Clients]
     clients = draw_clients(
         config.partition, source, sizes, seed=config.seed, repetitions=number
     )
-    return source, trial, clients
+    title = f"{source.name}, {config.partition.replace('_', ' ')}"
+    return Prepared(trial, simulate, clients, title, source.note, source.samples.source)
 
 
-def _job(config: Config, trial: Trial, arm: Arm, clients: Clients) -> Job:
-    grid = grid_of(config, trial, arm)
-    return Job(grid, simulate, lambda: clients, name=arm.text)
+def _job(config: Config, prepared: Prepared, arm: Arm) -> Job:
+    grid = grid_of(config, prepared.trial, arm)
+    return Job(grid, prepared.simulate, lambda: prepared.clients, name=arm.text)
 
 
 def _source(config: Config, options: Options) -> Source:
     """The samples; what is wrong with their files in one line."""
     texts = {"num_words": config.num_words, "num_tokens": config.num_tokens}
     try:
-        return load_source(config.dataset, options, fall_back=config.fall_back, **texts)
+        dataset = cast(Dataset, config.dataset)  # As the configuration has checked.
+        return load_source(dataset, options, fall_back=config.fall_back, **texts)
     except FileNotFoundError as error:
         reason, _, _ = str(error).partition(" Do one of these")
         reason = " ".join(reason.split())
@@ -142,7 +174,7 @@ def trial_of(config: Config, source: Source) -> Trial:
             f"{config.partition}."
         )
     published = published_sizes(config.partition, source.name, config.num_clusters)
-    number = published.num_clusters * (config.cluster_size + config.num_newcomers)
+    number = published.num_clusters * (config.cluster_size + config.newcomers)
     wanted = config.num_samples + config.num_validation_samples
     total = source.fitting(wanted, number, is_test=False)
     tests = source.fitting(config.num_test_samples, number, is_test=True)
@@ -155,6 +187,7 @@ def trial_of(config: Config, source: Source) -> Trial:
         dataset=source.name,
         checksum=source.checksum,
         num_clusters=published.num_clusters,
+        num_newcomers=config.newcomers,
         num_samples=max(1, total - held_out),
         num_validation_samples=held_out,
         num_test_samples=tests,
@@ -178,20 +211,20 @@ def _refuse_impossible(config: Config, trial: Trial, source: Source) -> None:
     clusters = jnp.repeat(jnp.arange(sizes.num_clusters), sizes.cluster_size)
     for contestant in config.contestants:
         for arm in contestant.settings:
-            own = grid_of(config, trial, arm).trial
+            one = grid_of(config, trial, arm).trial
             try:
-                build_algorithm(own, shape, clusters)
+                build_algorithm(one, shape, clusters)
             except ValueError as error:
                 raise ValueError(f"{arm.text}: {error}") from error
 
 
-def grid_of(config: Config, trial: Trial, arm: Arm) -> engine.Grid:
+def grid_of(config: Config, trial: Trial | OwnTrial, arm: Arm) -> engine.Grid:
     """Step sizes and repetitions of one setting; its own step size if it has one."""
     own = dict(arm.changes).get("step_size")
     sizes = config.step_sizes if own is None else (float(own),)  # pyright: ignore
     text = arm.without("step_size").text
     return engine.Grid(
-        experiment="compare",
+        experiment="compare.own" if config.is_own else "compare",
         trial=dataclasses.replace(trial, arm=text, step_size=sizes[0]),
         axes={"step_size": sizes, **repetitions(config)},
         num_trials=1,
@@ -203,9 +236,7 @@ def grid_of(config: Config, trial: Trial, arm: Arm) -> engine.Grid:
     )
 
 
-def _results(
-    config: Config, options: Options, trial: Trial, clients: Clients
-) -> Iterator[Result]:
+def _results(config: Config, options: Options, prepared: Prepared) -> Iterator[Result]:
     """What the stores have of all algorithms, once they have everything."""
     total = sum(len(contestant.settings) for contestant in config.contestants)
     done, started = 0, time.perf_counter()
@@ -216,7 +247,7 @@ def _results(
                 left = (time.perf_counter() - started) / max(done, 1) * (total - done)
                 about = f", about {left / 60:.1f} min left for all" if done else ""
                 print(f"{done + 1} of {total}: {arm.text}{about}", file=sys.stderr)
-            settings += _swept(options, _job(config, trial, arm, clients), arm)
+            settings += _swept(options, _job(config, prepared, arm), arm)
             done += 1
         yield Result(contestant, tuple(settings))
 

@@ -11,7 +11,7 @@ from jax.tree_util import Partial
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from cfljax import metrics
-from cfljax.base import NO_CLUSTER, Algorithm, ClientData, check_member
+from cfljax.base import NO_CLUSTER, Algorithm, ClientData, Task, check_member
 from cfljax.models import mlp
 from experiments.clove.networks import Network, network
 from experiments.clove.partitions import Partition, draw
@@ -28,7 +28,8 @@ DIMS: dict[str, tuple[str, ...]] = {
     "test": ("tested",),  # likewise, on their test samples
     "newcomers": (),  # accuracy of newcomers who joined after the last round
     "rand_index": ("round",),  # ARI of the clients that took part; NaN without any, and
-    # where no two of them are of one cluster: there is nothing to find
+    # where no two of them are of one cluster: there is nothing to find; or the true
+    # clusters are not known
     "received": ("round",),  # MiB from the centre to all clients
     "sent": ("round",),  # MiB from all clients to the centre
 }
@@ -83,7 +84,8 @@ class Clients(NamedTuple):
     """
 
     train: ClientData  # training samples
-    clusters: Int[Array, "repetitions clients"]  # true ones
+    # True ones; None where nobody knows them.
+    clusters: Int[Array, "repetitions clients"] | None
     validation: ClientData  # what hyperparameters and rounds are chosen by
     test: ClientData  # what nothing is chosen by
     new_train: ClientData
@@ -94,14 +96,30 @@ def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Arr
     """One run from one random start, tested along the way: the arrays of `DIMS`. The
     arms of one repetition share its data and the run's key.
     """
+    return run_once(
+        trial,
+        key,
+        clients,
+        lambda own: build_algorithm(trial, own.train.inputs.shape[2:], own.clusters),
+    )
+
+
+def run_once(
+    trial: Any,
+    key: PRNGKeyArray,
+    clients: Clients,
+    make: Callable[[Clients], Algorithm],
+) -> dict[str, Array]:
+    """As `simulate`, of the algorithm that is made for the clients of the repetition,
+    under the trial's arm, rounds and newcomers."""
     repetition = jnp.asarray(trial.repetition)
     run_key = jax.random.fold_in(key, repetition.astype(jnp.uint32))
     index = repetition.astype(jnp.int32)
     own = jax.tree.map(lambda leaf: leaf[index], clients)
-    algorithm = build_algorithm(trial, own.train.inputs.shape[2:], own.clusters)
+    algorithm = make(own)
     # Together: predicting is compiled once.
     questions = jnp.concatenate([own.validation.inputs, own.test.inputs], axis=1)
-    number = trial.num_validation_samples
+    number = own.validation.mask.shape[1]
 
     def test(own: Clients, questions: Array, state: Any) -> dict[str, Array]:
         outputs = algorithm.predict(state, own.train, questions)
@@ -128,7 +146,7 @@ def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Arr
 
 
 def build_algorithm(
-    trial: Trial, input_shape: tuple[int, ...], clusters: Int[Array, "_"]
+    trial: Trial, input_shape: tuple[int, ...], clusters: Int[Array, "_"] | None
 ) -> Algorithm:
     """The trial's arm on its network, given the true clusters of those who train."""
     if trial.network == "mlp":  # For as many classes as there are.
@@ -139,6 +157,11 @@ def build_algorithm(
         widths = {name: getattr(trial, name) for name in names}
         # Autoencoders alone have a latent space.
         task = network(trial.network, input_shape, num_latent=1, **widths)
+    return algorithm_of(trial, task, clusters)
+
+
+def algorithm_of(trial: Any, task: Task, clusters: Int[Array, "_"] | None) -> Algorithm:
+    """A trial's arm on a task."""
     arm, setup = parse(trial.arm), trial_of(Setup, trial)
     return build(arm, task, setup, step_size=trial.step_size, clusters=clusters)
 
@@ -147,17 +170,17 @@ def _accuracy(outputs: Array, data: ClientData) -> Float[Array, ""]:
     return metrics.accuracy(outputs, data.targets, data.mask)
 
 
-def _observer(trial: Trial) -> Callable[..., dict[str, Array]]:
-    """What is seen of each round, given the true clusters."""
+def _observer(trial: Any) -> Callable[..., dict[str, Array]]:
+    """What is seen of each round, given the true clusters if they are known."""
     has_clusters = finds_clusters(parse(trial.arm))
 
     def observe(
-        truth: Int[Array, " clients"], state: Any, info: Any
+        truth: Int[Array, " clients"] | None, state: Any, info: Any
     ) -> dict[str, Array]:
         del state
         assignment = getattr(info, "assignment", None)
         index = jnp.full((), jnp.nan, jnp.float32)
-        if has_clusters and assignment is not None:
+        if has_clusters and assignment is not None and truth is not None:
             # Who took part but lost the way is in no cluster, which is no clustering.
             is_lost = jnp.any((info.received > 0) & (assignment == NO_CLUSTER))
             found = rand_index(assignment, truth).astype(index.dtype)

@@ -308,7 +308,9 @@ def _warm_models(
         weights="samples",
         **settings,
     )
-    state, _ = engine.run(forced, run_key, data, num_rounds=trial.warm_up_rounds)
+    state, _ = engine.run(
+        forced, run_key, data, num_rounds=trial.warm_up_rounds, observe=None
+    )
     return state.models
 
 

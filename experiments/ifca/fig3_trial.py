@@ -193,12 +193,13 @@ def simulate(
             rounds,
             num_rounds=trial.num_rounds,
             data_per_round=trial.resample,
+            observe=None,
         )
         return judge(truth, state.models, loss_matrix(task, state.models, data))
 
     def start(run_key: PRNGKeyArray) -> dict[str, Array]:
         algorithm = ifca(task, num_clusters=trial.num_clusters, step_size=0.0)
-        state, _ = engine.run(algorithm, run_key, data, num_rounds=0)
+        state, _ = engine.run(algorithm, run_key, data, num_rounds=0, observe=None)
         return {
             "first_loss": _mean_lowest_loss(loss_matrix(task, state.models, data)),
             "alpha": 0.5 - bottleneck_distance(state.models, truth.models) / gap,

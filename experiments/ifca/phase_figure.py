@@ -82,7 +82,7 @@ def draw(
     with matplotlib.rc_context(style()):
         width = 5.4 * len(diagrams) + 1.0
         figure = Figure(figsize=(width, 6.1), layout="constrained")
-        set_caption(figure, title, subtitle)
+        set_caption(figure, title, *subtitle.split("\n"))
         panels = figure.subplots(1, len(diagrams), sharey=True, squeeze=False)[0]
         for axes, diagram in zip(panels, diagrams, strict=True):
             _cells(axes, diagram)

@@ -295,7 +295,9 @@ def simulate(
 
     def one(run_key: PRNGKeyArray, step_size: Array) -> dict[str, Array]:
         algorithm = ifca(task, num_clusters=trial.num_clusters, step_size=step_size)
-        state, _ = engine.run(algorithm, run_key, data, num_rounds=trial.num_rounds)
+        state, _ = engine.run(
+            algorithm, run_key, data, num_rounds=trial.num_rounds, observe=None
+        )
         found = judge(truth, state.models, loss_matrix(task, state.models, data))
         return {name: found[name] for name in ("distance", "recovered")}
 
