@@ -39,7 +39,7 @@ def check_not_negative(config: Any, *names: str) -> None:
     for name in names:
         value = getattr(config, name)
         if not all(math.isfinite(own) and own >= 0 for own in _entries(value)):
-            raise ValueError(f"`{name}` must be finite and not negative, got {value}.")
+            raise ValueError(f"`{name}` must not be negative, got {value}.")
 
 
 def _entries(value: Any) -> tuple:
@@ -49,7 +49,7 @@ def _entries(value: Any) -> tuple:
 def check_step_size(step_size: float, name: str = "step_size") -> None:
     """Raises ValueError unless it is finite and not negative."""
     if not (math.isfinite(step_size) and step_size >= 0):
-        raise ValueError(f"`{name}` must be finite and not negative, got {step_size}.")
+        raise ValueError(f"`{name}` must not be negative, got {step_size}.")
 
 
 def check_scale(**values: float) -> None:

@@ -553,7 +553,7 @@ def test_resampling_needs_samples_for_every_round(command):
     [
         (["--num-clients", "5"], "4 or 6 would do"),
         (["--num-clients", "1"], "`num_clusters` must be at most `num_clients`"),
-        (["--noise", "-0.1"], "`noise` must be finite and not negative"),
+        (["--noise", "-0.1"], "`noise` must not be negative"),
         (["--noise", "nan"], "`noise` must be finite"),
         (["--separation", "1", "1"], "`separation` must hold different values"),
         (["--num-trials", "0"], "`num_trials` must be at least 1"),

@@ -23,7 +23,7 @@ LARGEST = 1e18  # Whose square float32 still holds.
 class Range(NamedTuple):
     """The numbers between two ends.
 
-    allowed: the range in words, behind "must be".
+    allowed: the range in words, behind "must".
     low: its lower end, itself allowed unless `above`.
     high: its upper end, itself allowed unless `below`.
     is_whole: whether they must be whole numbers.
@@ -76,22 +76,24 @@ class Range(NamedTuple):
         return bool(over and under)  # Neither of a NaN.
 
     def _text(self, value: Any) -> str:
-        if self.high == LARGEST and value > LARGEST and value != math.inf:
+        if not math.isfinite(value):
+            return f"must be finite, got {value}."
+        if value > LARGEST == self.high:
             return f"must be at most {LARGEST:g}, got {value}."
-        return f"must be {self.allowed}, got {value}."
+        return f"must {self.allowed}, got {value}."
 
 
-COUNT = Range("at least 1", 1, 2**53, is_whole=True)
-WHOLE = Range("at least 0", 0, 2**53, is_whole=True)
-SEED = Range("in [0, 2^32)", 0, 2**32, below=True, is_whole=True)
-REAL = Range("finite")
-POSITIVE = Range("positive and finite", 0, above=True)
-NOT_NEGATIVE = Range("finite and not negative", 0)
-SHARE = Range("in [0, 1]", 0, 1)
-MOMENTUM = Range("in [0, 1)", 0, 1, below=True)
-PART = Range("in (0, 1]", 0, 1, above=True)
+COUNT = Range("be at least 1", 1, 2**53, is_whole=True)
+WHOLE = Range("be at least 0", 0, 2**53, is_whole=True)
+SEED = Range("be in [0, 2^32)", 0, 2**32, below=True, is_whole=True)
+REAL = Range("be finite")
+POSITIVE = Range("be positive", 0, above=True)
+NOT_NEGATIVE = Range("not be negative", 0)
+SHARE = Range("be in [0, 1]", 0, 1)
+MOMENTUM = Range("be in [0, 1)", 0, 1, below=True)
+PART = Range("be in (0, 1]", 0, 1, above=True)
 # Below, quantiles of binomial distributions are no numbers any more.
-RATE = Range("in [1e-15, 1)", 1e-15, 1, below=True)
+RATE = Range("be in [1e-15, 1)", 1e-15, 1, below=True)
 
 # The longest of a name's endings counts: `first_step_size` is a `step_size`.
 RANGES: dict[str, Range] = {
@@ -110,19 +112,19 @@ RANGES: dict[str, Range] = {
     "clients_per_chunk": COUNT,
     "clients_per_cluster": COUNT,
     "cluster_sizes": COUNT,
-    "clusters": COUNT,
     "concentration": POSITIVE,
     "decay": PART,
     "deviation": NOT_NEGATIVE,
     "epochs": WHOLE,
     "error_rate": RATE,
+    "escape_clusters": COUNT,
     "every": NOT_NEGATIVE,
     "factor": NOT_NEGATIVE,
     "failure": RATE,
     "features": COUNT,
     "few_participants": COUNT,
-    "first_range": NOT_NEGATIVE,
     "first_mean": REAL,
+    "first_range": NOT_NEGATIVE,
     "first_steps": WHOLE,
     "gradient_weight": SHARE,
     "held_out": RATE,
@@ -135,6 +137,7 @@ RANGES: dict[str, Range] = {
     "long_rounds": WHOLE,
     "margin": RATE,
     "margins": RATE,
+    "max_clusters": COUNT,
     "minutes": POSITIVE,
     "models": COUNT,
     "momentum": MOMENTUM,
@@ -147,8 +150,11 @@ RANGES: dict[str, Range] = {
     "penalty": NOT_NEGATIVE,
     "percentile": WHOLE,
     "pretraining_rounds": WHOLE,
+    "printed_clusters": COUNT,
+    "proximal": NOT_NEGATIVE,
     "quantile": SHARE,
     "radius": NOT_NEGATIVE,
+    "random_clusters": COUNT,
     "released": WHOLE,
     "repeats": COUNT,
     "restarts": COUNT,
@@ -161,6 +167,7 @@ RANGES: dict[str, Range] = {
     "second_range": NOT_NEGATIVE,
     "seconds": POSITIVE,
     "seed": SEED,
+    "separated_clusters": COUNT,
     "separation": NOT_NEGATIVE,
     "share": NOT_NEGATIVE,
     "shares": NOT_NEGATIVE,

@@ -83,9 +83,7 @@ class Config:
             raise ValueError(f"`separation` must be in (0, 1], got {self.separation}.")
         for name, values in (("noise", self.noise), ("step_size", (self.step_size,))):
             if not all(math.isfinite(value) and value >= 0 for value in values):
-                raise ValueError(
-                    f"`{name}` must be finite and not negative, got {values}."
-                )
+                raise ValueError(f"`{name}` must not be negative, got {values}.")
         if not 0 < self.error_rate < 1:
             raise ValueError(f"`error_rate` must be in (0, 1), got {self.error_rate}.")
         if self.num_features < 2:
