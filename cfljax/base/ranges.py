@@ -11,7 +11,8 @@ import functools
 import inspect
 import math
 import numbers
-from collections.abc import Callable
+import typing
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 Arguments = ParamSpec("Arguments")
@@ -115,6 +116,7 @@ RANGES: dict[str, Range] = {
     "concentration": POSITIVE,
     "decay": PART,
     "deviation": NOT_NEGATIVE,
+    "difference": POSITIVE,
     "epochs": WHOLE,
     "error_rate": RATE,
     "escape_clusters": COUNT,
@@ -125,12 +127,15 @@ RANGES: dict[str, Range] = {
     "few_participants": COUNT,
     "first_mean": REAL,
     "first_range": NOT_NEGATIVE,
+    "first_split": WHOLE,
     "first_steps": WHOLE,
     "gradient_weight": SHARE,
     "held_out": RATE,
     "hidden": COUNT,
     "image": COUNT,
+    "incongruence": NOT_NEGATIVE,
     "init_scale": NOT_NEGATIVE,
+    "knn_weight": SHARE,
     "knn_weights": SHARE,
     "largest_share": SHARE,
     "latent": COUNT,
@@ -138,11 +143,14 @@ RANGES: dict[str, Range] = {
     "margin": RATE,
     "margins": RATE,
     "max_clusters": COUNT,
+    "min_members": COUNT,
+    "min_samples": WHOLE,
     "minutes": POSITIVE,
     "models": COUNT,
     "momentum": MOMENTUM,
     "newcomers": WHOLE,
     "noise": NOT_NEGATIVE,
+    "norm": NOT_NEGATIVE,
     "participants": COUNT,
     "participation": PART,
     "participations": PART,
@@ -158,12 +166,14 @@ RANGES: dict[str, Range] = {
     "released": WHOLE,
     "repeats": COUNT,
     "restarts": COUNT,
+    "reused_trials": WHOLE,
     "rho": POSITIVE,
     "rounds": COUNT,
     "rounds_between": COUNT,
     "runs": COUNT,
     "samples": COUNT,
     "samples_ab": COUNT,
+    "scale": NOT_NEGATIVE,
     "second_range": NOT_NEGATIVE,
     "seconds": POSITIVE,
     "seed": SEED,
@@ -171,9 +181,11 @@ RANGES: dict[str, Range] = {
     "separation": NOT_NEGATIVE,
     "share": NOT_NEGATIVE,
     "shares": NOT_NEGATIVE,
+    "smallest_weight": NOT_NEGATIVE,
     "spread": POSITIVE,
     "square": COUNT,
     "squares": COUNT,
+    "start": NOT_NEGATIVE,
     "start_distance": NOT_NEGATIVE,
     "step": POSITIVE,
     "step_ratio": POSITIVE,
@@ -205,42 +217,73 @@ def fault_of(name: str, value: Any) -> str:
 
     Args:
       name: of an argument or a field.
-      value: None and whatever holds no numbers, as functions and trees, are taken as
-        they are; of a list or tuple each entry counts.
+      value: None and functions are taken as they are; of a list or tuple each entry
+        counts.
     """
     known = range_of(name)
-    if known is None or value is None or callable(value):
+    return "" if known is None else _fault(known, value)
+
+
+def _fault(allowed: Range, value: Any) -> str:
+    if value is None or callable(value):
         return ""
     if isinstance(value, (list, tuple)):
-        faults = (fault_of(name, own) for own in value)
-        return next(filter(None, faults), "")
-    return known.fault(value)
+        return next(filter(None, (_fault(allowed, own) for own in value)), "")
+    return allowed.fault(value)
 
 
 def check_fields(config: Any) -> None:
-    """Raises ValueError, naming the first field of a dataclass out of its range."""
+    """Raises ValueError, naming the first field of a dataclass that holds numbers out of
+    the range of its name."""
     for field in dataclasses.fields(config):
+        if not _takes_numbers(field.type):
+            continue
         if fault := fault_of(field.name, getattr(config, field.name)):
             raise ValueError(f"`{field.name}` {fault}")
 
 
-def ranged(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """The function, which raises ValueError where an argument is out of the range of
-    its name, or None where that is not its usual value."""
-    parameters = inspect.signature(function).parameters
+def ranged(
+    function: Callable[Arguments, Result], **other: Range
+) -> Callable[Arguments, Result]:
+    """The function, which raises ValueError where an argument that takes numbers is out
+    of the range of its name, or of one in `other`, or None where that is not its usual
+    value."""
+    ranges, usual, lists = {}, {}, set()
+    for name, parameter in inspect.signature(function).parameters.items():
+        allowed = other.get(name, range_of(name))
+        usual[name] = parameter.default
+        if allowed is not None and _takes_numbers(parameter.annotation):
+            ranges[name] = allowed
+            if _takes_several(parameter.annotation):
+                lists.add(name)
+    names = list(usual)
 
     @functools.wraps(function)
     def checked(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
-        given = dict(zip(parameters, arguments, strict=False)) | named
-        for name, value in given.items():
-            if name not in parameters:
-                continue  # The function itself says what it knows.
-            if value is None and range_of(name) is not None:
-                usual = parameters[name].default
-                if usual is not None:
-                    raise ValueError(f"`{name}` must be a number, got None.")
-            if fault := fault_of(name, value):
+        given = dict(zip(names, arguments, strict=False)) | named
+        for name in ranges.keys() & given:
+            if given[name] is None and usual[name] is not None:
+                raise ValueError(f"`{name}` must be a number, got None.")
+            if isinstance(given[name], (list, tuple)) and name not in lists:
+                raise ValueError(f"`{name}` must be a number, got {given[name]!r}.")
+            if fault := _fault(ranges[name], given[name]):
                 raise ValueError(f"`{name}` {fault}")
         return function(*arguments, **named)
 
     return checked
+
+
+def _takes_numbers(hint: Any) -> bool:
+    """Whether a type is that of numbers, or has such members or entries."""
+    if hint in (int, float):
+        return True
+    if typing.get_origin(hint) in (typing.Literal, Callable):
+        return False
+    return any(map(_takes_numbers, typing.get_args(hint)))
+
+
+def _takes_several(hint: Any) -> bool:
+    """Whether a type is that of a sequence, or has such a member."""
+    if typing.get_origin(hint) in (tuple, list, Sequence):
+        return True
+    return any(map(_takes_several, typing.get_args(hint)))

@@ -50,7 +50,6 @@ from experiments.bench.timing import headline
 from experiments.checks import (
     check_different,
     check_positive,
-    check_scale,
     configuration,
 )
 from experiments.options import Options
@@ -164,7 +163,6 @@ class Config:
     peak of memory is of all parts until then."""
 
     def __post_init__(self) -> None:
-        check_scale(minutes=self.minutes, seconds=self.seconds)
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if isinstance(value, tuple):

@@ -55,7 +55,6 @@ from experiments.bench.fig3_comparison import COUNTS, Way, draw, measure, trial_
 from experiments.bench.linear import torch_threads
 from experiments.bench.timing import timed_call
 from experiments.checks import (
-    check_not_negative,
     check_positive,
     check_values,
     configuration,
@@ -126,7 +125,6 @@ class Config:
                 )
         counts = ("num_trials", "num_restarts", "num_rounds", "scaling_trials")
         check_positive(self, *counts)
-        check_not_negative(self, "separation", "step_sizes", "noise", "tolerance")
         for trial in (*self.cells(), *self.sizes()):
             check_mixed_linear(**fields(trial, *SIZES))
 

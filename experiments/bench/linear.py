@@ -26,7 +26,7 @@ from cfljax.data import check_mixed_linear, mixed_linear
 from cfljax.models import linear
 from experiments.bench import timing
 from experiments.bench.timing import one_table, pytorch, timed
-from experiments.checks import check_positive, configuration
+from experiments.checks import configuration
 from experiments.ifca.fig3_trial import SIZES
 from experiments.options import Options
 from experiments.study import fields
@@ -56,7 +56,6 @@ class Config:
             raise ValueError(
                 f"`step_sizes` must be finite and positive, got {self.step_sizes}."
             )
-        check_positive(self, "num_restarts", "num_rounds", "repeats", "square")
 
     @property
     def num_columns(self) -> int:

@@ -44,7 +44,6 @@ from cfljax.models import cnn
 from experiments.checks import (
     check_different,
     check_positive,
-    check_step_size,
     configuration,
 )
 from experiments.clove import methods
@@ -109,7 +108,6 @@ class Config:
         for name in ("num_clients", "max_clusters"):
             if (value := getattr(self, name)) < 2:
                 raise ValueError(f"`{name}` must be at least 2, got {value}.")
-        check_step_size(self.step_size)
 
 
 def preset(name: Literal["quick", "paper"]) -> Config:

@@ -41,7 +41,6 @@ from cfljax.data import Writers, by_writer, load_writers
 from experiments import study
 from experiments.checks import (
     check_different,
-    check_not_negative,
     check_positive,
     configuration,
 )
@@ -167,7 +166,6 @@ class Config:
             raise ValueError(
                 f"`warm_up_rounds` must not be negative, got {self.warm_up_rounds}."
             )
-        check_not_negative(self, "step_size", "first_step_size")
 
 
 def preset(name: Literal["quick", "paper"]) -> Config:

@@ -83,7 +83,6 @@ class Config:
     seed: int = 0  # Of all data sets.
 
     def __post_init__(self) -> None:
-        check_positive(self, "num_trials")
         if not math.isfinite(self.first_mean):
             raise ValueError(f"`first_mean` must be finite, got {self.first_mean}.")
         study.trial_of(Trial, self)  # It checks what it shares.

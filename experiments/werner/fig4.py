@@ -45,7 +45,6 @@ from experiments import study
 from experiments.checks import (
     check_interval,
     check_positive,
-    check_scale,
     check_several,
     check_values,
     configuration,
@@ -100,7 +99,6 @@ class Config:
     def __post_init__(self) -> None:
         check_values(self, "start", "deviation")
         check_interval(self.error_rate, self.num_trials)
-        check_scale(box=self.box, spread=self.spread)
         if not all(math.isfinite(own) and own > 0 for own in self.deviation):
             raise ValueError(f"`deviation` must be positive, got {self.deviation}.")
         if not 0 < self.threshold < 1:

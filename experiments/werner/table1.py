@@ -152,7 +152,6 @@ class Config:
         check_values(self, "methods", "long_methods", "partitions")
         check_interval(self.error_rate, self.num_trials)
         check_positive(self, "num_clients", "num_hidden", "num_groups", "num_tests")
-        check_positive(self, "num_samples", "num_test_samples", "num_neighbours")
         if self.num_clients % NUM_CLUSTERS:
             raise ValueError(
                 f"`num_clients` must be a multiple of the {NUM_CLUSTERS} clusters, "
