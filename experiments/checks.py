@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar, dataclass_transform
 
-from cfljax.base.ranges import check_fields
+from cfljax.base import check_fields
 
 Kind = TypeVar("Kind")
 

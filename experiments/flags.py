@@ -18,7 +18,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cfljax.base.ranges import fault_of
+from cfljax.base import fault_of
 from cfljax.command import Parser, integer, number, shown
 from experiments import kept
 from experiments.glossary import MEANINGS

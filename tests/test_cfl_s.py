@@ -439,7 +439,7 @@ test_misuse_is_named = misuse(
     ({"max_clusters": 0}, "`max_clusters`"),
     ({"mean_norm": -1.0}, "`mean_norm` must not be negative, got -1.0"),
     ({"largest_norm": float("nan")}, "`largest_norm` must be finite"),
-    ({"first_split": -1}, "`first_split` must not be negative, got -1"),
+    ({"first_split": -1}, "`first_split` must be at least 0, got -1"),
     ({"min_members": 1}, "`min_members` must be at least 2"),
     ({"incongruence": 1.0}, r"`incongruence` must be in \[0, 1\), got 1.0"),
     ({"variant": "reference", "participation": 0.5}, "`participation` must be 1"),

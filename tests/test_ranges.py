@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import math
 import typing
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -107,7 +108,7 @@ def test_every_number_of_a_configuration_has_a_range(id):
     assert not [name for name in names if range_of(name) is None]
     for name in names:
         value, allowed = getattr(config, name), range_of(name)
-        if value is None or value == ():
+        if allowed is None or value is None or value == ():
             continue
         bad = -1 if allowed.is_whole else math.nan  # Of the field's type.
         bad = (bad,) * len(value) if isinstance(value, tuple) else bad
@@ -123,8 +124,10 @@ def test_no_algorithm_takes_nonsense(name):
     for parameter in parameters:
         if parameter.name == "task" or not ranges._takes_numbers(parameter.annotation):
             continue
-        values = list(NONSENSE)
-        if range_of(parameter.name).is_whole:
+        values: list[Any] = list(NONSENSE)
+        allowed = range_of(parameter.name)
+        assert allowed is not None, parameter.name
+        if allowed.is_whole:
             values.append(1.5)
         if parameter.default is not None:
             values.append(None)

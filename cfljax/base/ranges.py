@@ -233,8 +233,8 @@ def _fault(allowed: Range, value: Any) -> str:
 
 
 def check_fields(config: Any) -> None:
-    """Raises ValueError, naming the first field of a dataclass that holds numbers out of
-    the range of its name."""
+    """Raises ValueError, naming the first field of a dataclass whose numbers are out of
+    the range of their name."""
     for field in dataclasses.fields(config):
         if not _takes_numbers(field.type):
             continue
