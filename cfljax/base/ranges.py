@@ -90,6 +90,7 @@ SEED = Range("be in [0, 2^32)", 0, 2**32, below=True, is_whole=True)
 REAL = Range("be finite")
 POSITIVE = Range("be positive", 0, above=True)
 NOT_NEGATIVE = Range("not be negative", 0)
+PAUSE = Range("not be negative", 0, math.inf)
 SHARE = Range("be in [0, 1]", 0, 1)
 MOMENTUM = Range("be in [0, 1)", 0, 1, below=True)
 PART = Range("be in (0, 1]", 0, 1, above=True)
@@ -120,7 +121,7 @@ RANGES: dict[str, Range] = {
     "epochs": WHOLE,
     "error_rate": RATE,
     "escape_clusters": COUNT,
-    "every": NOT_NEGATIVE,
+    "every": PAUSE,
     "factor": NOT_NEGATIVE,
     "failure": RATE,
     "features": COUNT,
