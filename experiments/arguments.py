@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 import difflib
 import json
-import math
 import os
 import pathlib
 import re
@@ -21,6 +20,7 @@ STORE = "results/store"  # Of whatever is run without `--out`.
 USUAL = "quick"  # The preset, unless one is named.
 # What `study.settings` writes beside the fields of a configuration, and who says it.
 _BESIDE = ("source", "precision")
+_MOST_MEMORY = 1e9  # GiB.
 _FOLDER: dict[str, Any] = {"type": pathlib.Path, "metavar": "FOLDER"}
 
 
@@ -489,8 +489,10 @@ def options_of(arguments: argparse.Namespace) -> Options:
       ValueError: if a number is out of its range.
     """
     memory = arguments.memory
-    if memory is not None and not math.isfinite(memory):
-        raise ValueError(f"`--memory` must be a number of GiB, got {memory}.")
+    if memory is not None and not 0 < memory <= _MOST_MEMORY:
+        raise ValueError(
+            f"`--memory` must be in (0, {_MOST_MEMORY:g}] GiB, got {memory:g}."
+        )
     return Options(
         out=arguments.out or pathlib.Path("results", arguments.id),
         store=arguments.store or (None if arguments.out else pathlib.Path(STORE)),

@@ -1,7 +1,30 @@
-"""What configurations of several experiments are checked for, fields by their names."""
+"""What configurations of several experiments are checked for, fields by their names.
 
+Each field is in the range of its name, see `cfljax.base.ranges`; here is what depends
+on several fields.
+"""
+
+import dataclasses
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, dataclass_transform
+
+from cfljax.base import check_fields
+
+Kind = TypeVar("Kind")
+
+
+@dataclass_transform(frozen_default=True)
+def configuration(kind: type[Kind]) -> type[Kind]:
+    """The class as a frozen dataclass whose fields are in the ranges of their names."""
+    own: Callable[[Any], None] = getattr(kind, "__post_init__", lambda self: None)
+
+    def check(self: Any) -> None:
+        check_fields(self)
+        own(self)
+
+    kind.__post_init__ = check  # type: ignore[attr-defined]
+    return dataclasses.dataclass(frozen=True)(kind)
 
 
 def check_positive(config: Any, *names: str) -> None:
@@ -16,7 +39,7 @@ def check_not_negative(config: Any, *names: str) -> None:
     for name in names:
         value = getattr(config, name)
         if not all(math.isfinite(own) and own >= 0 for own in _entries(value)):
-            raise ValueError(f"`{name}` must be finite and not negative, got {value}.")
+            raise ValueError(f"`{name}` must not be negative, got {value}.")
 
 
 def _entries(value: Any) -> tuple:
@@ -26,7 +49,7 @@ def _entries(value: Any) -> tuple:
 def check_step_size(step_size: float, name: str = "step_size") -> None:
     """Raises ValueError unless it is finite and not negative."""
     if not (math.isfinite(step_size) and step_size >= 0):
-        raise ValueError(f"`{name}` must be finite and not negative, got {step_size}.")
+        raise ValueError(f"`{name}` must not be negative, got {step_size}.")
 
 
 def check_scale(**values: float) -> None:

@@ -18,6 +18,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from cfljax.base import fault_of
 from cfljax.command import Parser, integer, number, shown
 from experiments import kept
 from experiments.glossary import MEANINGS
@@ -217,7 +218,10 @@ def _reader(field: Field) -> Callable[[str], Any]:
         if field.optional and text.lower() == "none":
             return None
         if field.choices is None:
-            return _KINDS[field.kind](text)
+            value = _KINDS[field.kind](text)
+            if fault := fault_of(field.name, value):
+                raise argparse.ArgumentTypeError(fault.rstrip("."))
+            return value
         named = {str(choice): choice for choice in field.choices}
         if text not in named:
             raise argparse.ArgumentTypeError(

@@ -278,7 +278,7 @@ CLIENTS = from_clients([(np.ones((2, 1)), [0, 1])] * 3)
     ("call", "message"),
     [
         (lambda: consecutive(()), "must be 1 or more for every cluster"),
-        (lambda: consecutive((2, 0)), "must be 1 or more for every cluster"),
+        (lambda: consecutive((2, 0)), "`cluster_sizes` must be at least 1"),
         (
             lambda: dirichlet_rows(LABELS, key=KEY, num_clients=30, min_samples=10),
             "30 clients of 10 samples need 300, got 200; at most 20 clients",

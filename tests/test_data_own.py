@@ -230,7 +230,7 @@ def test_columns_that_are_not_there_are_named():
     ("shares", "message"),
     [
         ((0.5, 0.6), "add up to 1"),
-        ((1.5, -0.5), "positive"),
+        ((1.5, -0.5), "must not be negative"),
         ((), "positive"),
         ((0.9, 0.1), "a sample in each part, got none for client 0 of 3 samples"),
     ],

@@ -163,7 +163,7 @@ REFUSED = {
         ({"parts": ()}, "`parts` must hold different values, got ()"),
         ({"panels": ("a", "a")}, "`panels` must hold different values"),
         ({"num_trials": 0}, "`num_trials` must be at least 1, got 0"),
-        ({"noise": -0.1}, "`noise` must be finite and not negative, got -0.1"),
+        ({"noise": -0.1}, "`noise` must not be negative, got -0.1"),
         ({"scaling_features": (8, 4)}, "`scaling_features` must hold at least 2 asc"),
         ({"num_clients": 7}, "`num_clients` must be divisible by `num_clusters`"),
     ],

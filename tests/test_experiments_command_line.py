@@ -553,15 +553,17 @@ def test_resampling_needs_samples_for_every_round(command):
     [
         (["--num-clients", "5"], "4 or 6 would do"),
         (["--num-clients", "1"], "`num_clusters` must be at most `num_clients`"),
-        (["--noise", "-0.1"], "`noise` must be finite and not negative"),
-        (["--noise", "nan"], "`noise` must be finite"),
+        (["--noise", "-0.1"], "--noise: must not be negative"),
+        (["--noise", "nan"], "--noise: must be finite"),
         (["--separation", "1", "1"], "`separation` must hold different values"),
-        (["--num-trials", "0"], "`num_trials` must be at least 1"),
-        (["--error-rate", "2"], "`error_rate` must be in (0, 1)"),
+        (["--num-trials", "0"], "--num-trials: must be at least 1"),
+        (["--error-rate", "2"], "--error-rate: must be in [1e-15, 1)"),
         (["--convention", "papr"], "invalid choice 'papr'"),
         (["--nois", "0.1"], "--nois"),
         (["--chunk", "0"], "`chunk` must be at least 1"),
-        (["--memory", "nan"], "`--memory` must be a number of GiB"),
+        (["--memory", "nan"], "`--memory` must be in (0, 1e+09] GiB, got nan"),
+        (["--memory", "1e300"], "`--memory` must be in (0, 1e+09] GiB, got 1e+300"),
+        (["--devices", "1000000000"], "`number` of devices must be in 1..1024"),
         (["--memory", "1e-9"], "`memory` allows 1 bytes but one trial needs"),
         (["--num-trials", "1000000000000"], "trials would fit"),
         (["--num-trials", "many"], "many"),
@@ -714,7 +716,7 @@ def test_values_out_of_range_are_one_line(command, flag, value):
     ],
 )
 def test_unreadable_values_are_one_line(words, capsys):
-    assert main(["run", "ifca.fig3a", "--num-trials", "0", *words]) == 2
+    assert main(["run", "ifca.fig3a", *words, "--num-trials", "0"]) == 2
     assert is_one_line(capsys.readouterr().err, words[0])
 
 

@@ -134,7 +134,7 @@ def test_newcomers_are_answered_by_the_model():
 test_misuse_is_named = misuse(
     functools.partial(fedprox, TASK, step_size=STEP, proximal=0.1),
     ({"proximal": -0.1}, "`proximal` must not be negative, got -0.1"),
-    ({"proximal": float("nan")}, "`proximal` must not be negative, got nan"),
+    ({"proximal": float("nan")}, "`proximal` must be finite, got nan"),
     ({"update": LocalUpdate(proximal=0.2)}, "`update` must have no other proximal"),
     ({"num_steps": 0}, "`num_steps` must be at least 1"),
     ({"weights": "equal"}, "weights"),

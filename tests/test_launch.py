@@ -190,7 +190,7 @@ def test_a_local_worker_that_fails_is_counted_and_named(tmp_path, capsys):
         ([*TEAM, "--local", "--cpus", "2"], "`--cpus` has no use with `--local`"),
         ([*TEAM, "--local", "--partition", "a"], "`--partition` has no use with"),
         (["ifca.fig3", "--workers", "2"], "nearest: ifca.fig3d"),
-        ([*TEAM, "--noise", "-1"], "`noise` must be finite and not negative"),
+        ([*TEAM, "--noise", "-1"], "`noise` must not be negative"),
         ([*TEAM, "--nois", "1"], "--nois"),
         ([*TEAM, "--chunk", "0"], "`chunk` must be at least 1"),
         ([*TEAM, "--precision", "2"], "`precision` must be in (0, 1]"),

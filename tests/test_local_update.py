@@ -278,7 +278,7 @@ def test_sequential_against_batched():
     [
         ({"batch_size": 0}, "`batch_size` must be at least 1"),
         ({"num_epochs": 0}, "`num_epochs` must be at least 1"),
-        ({"decay": 0.0}, "`decay` must be positive"),
+        ({"decay": 0.0}, "`decay` must be in"),
         ({"proximal": -1.0}, "`proximal` must not be negative"),
         ({"clients_per_chunk": 0}, "`clients_per_chunk` must be at least 1"),
     ],

@@ -321,7 +321,7 @@ test_misuse_is_named = misuse(
     ({"adaptation_step_size": -0.1}, "`adaptation_step_size` must not be negative"),
     ({"variant": "reference"}, "`adaptation_step_size` must be None .*, got 0.1"),
     ({"difference": 0.0}, "`difference` must be positive, got 0.0"),
-    ({"num_adaptation_steps": -1}, "`num_adaptation_steps` must not be negative"),
+    ({"num_adaptation_steps": -1}, "`num_adaptation_steps` must be at least 0"),
     ({"num_steps": 0}, "`num_steps` must be at least 1"),
     ({"method": "second_order"}, "method"),
     ({"variant": "code"}, "variant"),

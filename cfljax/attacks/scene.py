@@ -174,4 +174,4 @@ def check_not_negative(**numbers: Any) -> None:
         if value is None or is_traced(value):
             continue
         if not (math.isfinite(value) and value >= 0):
-            raise ValueError(f"`{name}` must be finite and not negative, got {value}.")
+            raise ValueError(f"`{name}` must not be negative, got {value}.")

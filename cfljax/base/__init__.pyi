@@ -3,6 +3,9 @@ from .checks import check_positive as check_positive
 from .draws import Convention as Convention
 from .draws import bernoulli_models as bernoulli_models
 from .draws import flat_normal as flat_normal
+from .ranges import check_fields as check_fields
+from .ranges import fault_of as fault_of
+from .ranges import ranged as ranged
 from .tree import take as take
 from .types import NO_CLUSTER as NO_CLUSTER
 from .types import Algorithm as Algorithm

@@ -1,11 +1,11 @@
 """Checks that many constructors make."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-import numpy as np
 from jax.core import Tracer
 
+from cfljax.base.ranges import COUNT, NOT_NEGATIVE, Range
 from cfljax.base.types import Task, Threat
 
 
@@ -48,19 +48,21 @@ def check_member(allowed: Any, **names: str) -> None:
 
 
 def check_not_negative(**numbers: Any) -> None:
-    """Raises ValueError, naming the first that is given, not traced, and negative."""
-    for name, value in numbers.items():
-        if value is None or is_traced(value):
-            continue
-        if not (np.asarray(value) >= 0).all():
-            raise ValueError(f"`{name}` must not be negative, got {value}.")
+    """Raises ValueError, naming the first that is given, not traced, and negative or
+    not finite."""
+    _check(NOT_NEGATIVE, numbers)
 
 
-def check_positive(**numbers: int | None) -> None:
-    """Raises ValueError, naming the first argument that is given and below 1."""
+def check_positive(**numbers: Any) -> None:
+    """Raises ValueError, naming the first argument that is given and no whole number
+    from 1 on."""
+    _check(COUNT, numbers)
+
+
+def _check(allowed: Range, numbers: Mapping[str, Any]) -> None:
     for name, value in numbers.items():
-        if value is not None and value < 1:
-            raise ValueError(f"`{name}` must be at least 1, got {value}.")
+        if value is not None and (fault := allowed.fault(value)):
+            raise ValueError(f"`{name}` {fault}")
 
 
 def check_threat(

@@ -7,6 +7,7 @@ from typing import Any, ParamSpec
 from jaxtyping import PRNGKeyArray
 
 from cfljax.base.clients import check_concrete
+from cfljax.base.ranges import ranged
 from cfljax.base.types import Algorithm, ClientData
 
 Settings = ParamSpec("Settings")
@@ -14,11 +15,13 @@ Settings = ParamSpec("Settings")
 
 def constructor(build: Callable[Settings, Algorithm]) -> Callable[Settings, Algorithm]:
     """The constructor of algorithms that know their name and settings, and refuse data
-    that are not finite, or labels outside the classes, where these are concrete."""
+    that are not finite, or labels outside the classes, where these are concrete, and
+    arguments out of the ranges of their names."""
+    checked = ranged(build)
 
     @functools.wraps(build)
     def construct(*arguments: Settings.args, **settings: Settings.kwargs) -> Algorithm:
-        algorithm = build(*arguments, **settings)
+        algorithm = checked(*arguments, **settings)
         task: Any = arguments[0] if arguments else settings["task"]
 
         check = functools.partial(check_concrete, task)

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from cfljax.base.checks import check_cluster_sizes, check_positive
+from cfljax.base.ranges import ranged
 from cfljax.base.types import ClientData, Truth
 from cfljax.data.own import from_clients
 from cfljax.data.partition import Rows, cuts_of, generator, pools, proportions
@@ -34,6 +35,7 @@ class Dealt(NamedTuple):
     clusters: Int[np.ndarray, " clients"]
 
 
+@ranged
 def consecutive(cluster_sizes: Sequence[int]) -> Int[np.ndarray, " clients"]:
     """The cluster of each client, where those of one are consecutive.
 
@@ -47,6 +49,7 @@ def consecutive(cluster_sizes: Sequence[int]) -> Int[np.ndarray, " clients"]:
     return np.repeat(np.arange(len(cluster_sizes), dtype=np.int32), cluster_sizes)
 
 
+@ranged
 def dirichlet_rows(
     labels: Int[np.ndarray | Array, " samples"],
     *,
@@ -103,6 +106,7 @@ def dirichlet_rows(
     return Dealt(tuple(rows), consecutive(sizes))
 
 
+@ranged
 def shard_rows(
     labels: Int[np.ndarray | Array, " samples"],
     *,
@@ -140,6 +144,7 @@ def shard_rows(
     return Dealt(tuple(rows), consecutive((1,) * num_clients))
 
 
+@ranged
 def quantity_rows(
     num_samples: int,
     *,
@@ -310,6 +315,7 @@ def _rotated(
     return ndimage.rotate(images, angle, axes=(3, 2), reshape=False, order=1)
 
 
+@ranged
 def relabelled(
     data: ClientData,
     *,
@@ -403,6 +409,7 @@ def drifting(
     return at
 
 
+@ranged
 def over_rounds(
     at: Callable[[int], Scene], num_rounds: int
 ) -> tuple[ClientData, Int[Array, "rounds clients"]]:

@@ -9,10 +9,12 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
 
 from cfljax.base.checks import check_cluster_sizes, check_positive
 from cfljax.base.draws import Convention, bernoulli_models, flat_normal
+from cfljax.base.ranges import ranged
 from cfljax.base.types import ClientData, Truth
 from cfljax.clustering.distances import euclidean
 
 
+@ranged
 def check_mixed_linear(
     *,
     num_clients: int,
@@ -45,6 +47,7 @@ def check_mixed_linear(
         )
 
 
+@ranged
 def mixed_linear(
     key: PRNGKeyArray,
     *,
@@ -106,6 +109,7 @@ def mixed_linear(
     return linear_clients(clients_key, truth, num_samples, noise), truth
 
 
+@ranged
 def mixed_truth(
     key: PRNGKeyArray,
     *,
@@ -138,6 +142,7 @@ def _consecutive(
     return jnp.asarray(np.repeat(np.arange(num_clusters), cluster_sizes))
 
 
+@ranged
 def linear_clients(
     key: PRNGKeyArray, truth: Truth, num_samples: int, noise: ScalarLike
 ) -> ClientData:
@@ -184,6 +189,7 @@ def standard_samples(
     return jax.lax.map(client, jnp.arange(num_clients))
 
 
+@ranged
 def linear_targets(
     inputs: Float[Array, "clients samples features"],
     errors: Float[Array, "clients samples"],
@@ -207,6 +213,7 @@ def _standard_client(
     return inputs, jax.random.normal(noise_key, (num_samples,))
 
 
+@ranged
 def split_rounds(data: ClientData, num_rounds: int) -> ClientData:
     """The same samples dealt out over the rounds, none used twice.
 
@@ -243,6 +250,7 @@ _TYPICAL = 2.5  # Typical distance of two models, in units of the separation.
 _MOST_DRAWS = 1000
 
 
+@ranged
 def nearby_linear(
     key: PRNGKeyArray,
     *,
@@ -288,6 +296,7 @@ def nearby_linear(
     return linear_clients(clients_key, truth, num_samples, noise), truth
 
 
+@ranged
 def nearby_models(
     key: PRNGKeyArray, num_models: int, num_features: int, separation: ScalarLike
 ) -> Float[Array, "models features"]:

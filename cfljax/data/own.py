@@ -15,12 +15,14 @@ import numpy as np
 from jaxtyping import Bool, Int, PRNGKeyArray, Shaped
 
 from cfljax.base.clients import check_clients
+from cfljax.base.ranges import ranged
 from cfljax.base.types import ClientData, Truth
 from cfljax.data.partition import generator
 
 _Rows = Shaped[np.ndarray, "..."]  # [samples, ...]
 
 
+@ranged
 def from_clients(
     clients: Iterable[Any], *, num_classes: int | None = None
 ) -> ClientData:
@@ -170,6 +172,7 @@ def _check(data: ClientData, num_classes: int | None) -> None:
     check_clients(data, num_classes=num_classes)
 
 
+@ranged
 def from_npz(
     path: str | os.PathLike[str], *, num_classes: int | None = None
 ) -> tuple[ClientData, Truth | None]:
@@ -298,6 +301,7 @@ def _truth(clusters: Shaped[np.ndarray, " clients"] | None) -> Truth | None:
     return Truth(jax.device_put(numbers.astype(np.int32)), None)
 
 
+@ranged
 def from_dicts(
     tables: Any,
     *,
@@ -365,6 +369,7 @@ def _column(table: Any, name: str, where: str) -> Any:
     return table[name]
 
 
+@ranged
 def split_samples(
     key: PRNGKeyArray, data: ClientData, shares: Sequence[float | int]
 ) -> tuple[ClientData, ...]:

@@ -10,10 +10,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray, UInt8
 
 from cfljax.base.checks import check_cluster_sizes, check_positive
+from cfljax.base.ranges import ranged
 from cfljax.base.types import ClientData, Truth
 from cfljax.data.images import Images, Samples
 
 
+@ranged
 def rotated(
     images: Images,
     *,

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Int, PRNGKeyArray
 
 from cfljax.base.checks import check_member, check_positive
+from cfljax.base.ranges import ranged
 from cfljax.base.types import ClientData
 from cfljax.data.images import Images, Samples
 from cfljax.data.partition import (
@@ -27,6 +28,7 @@ from cfljax.data.partition import (
 )
 
 
+@ranged
 def label_skewed(
     samples: Images | Samples,
     *,
@@ -84,6 +86,7 @@ SWAPS = (
 )
 
 
+@ranged
 def label_swapped(
     samples: Images | Samples,
     *,
@@ -119,6 +122,7 @@ def label_swapped(
     return fill(samples, rows, clusters, maps)
 
 
+@ranged
 def label_shifted(
     samples: Images | Samples, *, key: PRNGKeyArray, sizes: Sizes, num_clusters: int = 4
 ) -> Shared:
@@ -155,6 +159,7 @@ def label_shifted(
     return fill(samples, rows, clusters, maps)
 
 
+@ranged
 def by_group(samples: Samples, *, key: PRNGKeyArray, sizes: Sizes) -> Shared:
     """Clients of one group of samples each, the groups being the true clusters.
 
@@ -228,6 +233,7 @@ def _maps(
     return maps
 
 
+@ranged
 def dominated(
     samples: Images | Samples,
     *,
@@ -334,6 +340,7 @@ ClassSets = tuple[tuple[int, ...], ...]
 Layout = Literal["ring", "core"]
 
 
+@ranged
 def all_classes(num_classes: int, num_clusters: int) -> ClassSets:
     """Every class for every cluster, so that proportions alone tell them apart.
 
@@ -348,6 +355,7 @@ def all_classes(num_classes: int, num_clusters: int) -> ClassSets:
     return (tuple(range(num_classes)),) * num_clusters
 
 
+@ranged
 def unique_classes(
     num_classes: int, num_clusters: int, *, num_owned: int | None = None
 ) -> ClassSets:
@@ -376,6 +384,7 @@ def unique_classes(
     )
 
 
+@ranged
 def overlapping_classes(
     num_classes: int,
     num_clusters: int,
@@ -430,6 +439,7 @@ def overlapping_classes(
     return sets
 
 
+@ranged
 def all_but_one_class(num_classes: int, num_clusters: int) -> ClassSets:
     """All classes but one that differs; the last cluster has all (label skew 3).
 
@@ -455,6 +465,7 @@ def all_but_one_class(num_classes: int, num_clusters: int) -> ClassSets:
     return (*sets, tuple(every))
 
 
+@ranged
 def feature_skewed(
     images: Images, *, key: PRNGKeyArray, sizes: Sizes, num_clusters: int = 4
 ) -> Shared:

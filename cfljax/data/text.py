@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from cfljax.base.checks import check_positive
+from cfljax.base.ranges import ranged
 from cfljax.data.images import Samples, named_folder
 
 TextSet = Literal["ag_news", "amazon_reviews"]
@@ -284,6 +285,7 @@ def word_counts(
     return found
 
 
+@ranged
 def as_tokens(texts: Texts, *, num_words: int = 10000, length: int = 64) -> Samples:
     """Texts for `text_cnn(num_words + 2)`, with the vocabulary of the training texts.
 
@@ -301,6 +303,7 @@ def as_tokens(texts: Texts, *, num_words: int = 10000, length: int = 64) -> Samp
     return _samples(texts, lambda own: token_ids(own, words, length=length))
 
 
+@ranged
 def as_counts(texts: Texts, *, num_words: int = 5000) -> Samples:
     """Texts as bags of words for `mlp`, with the vocabulary of the training texts.
 

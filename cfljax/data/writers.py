@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Int, PRNGKeyArray, UInt8
 
 from cfljax.base.clients import check_clients
+from cfljax.base.ranges import ranged
 from cfljax.base.types import ClientData
 from cfljax.data.images import File, named_folder, read_bytes
 
@@ -90,6 +91,7 @@ def load_writers(
     raise FileNotFoundError(f"No data of `femnist` in {named}. {_advice()}")
 
 
+@ranged
 def by_writer(
     writers: Writers,
     *,

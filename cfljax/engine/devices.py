@@ -18,6 +18,7 @@ _DECOMPOSITIONS = {
 # Operations of a round from which it is shared out. Two devices need some 200 us to
 # hand each other their sums, in which one makes about so many.
 _WORTH = 3e7
+_MOST_MADE = 1024  # Devices; each has threads of its own.
 
 
 def use_cores(number: int | None = None) -> int:
@@ -33,10 +34,13 @@ def use_cores(number: int | None = None) -> int:
       Number of devices there are now.
 
     Raises:
-      ValueError: if `number` is below 1.
+      ValueError: if `number` is below 1, or so large that only making the devices would
+        take all the memory.
     """
-    if number is not None and number < 1:
-        raise ValueError(f"`number` of cores must be at least 1, got {number}.")
+    if number is not None and not 1 <= number <= _MOST_MADE:
+        raise ValueError(
+            f"`number` of devices must be in 1..{_MOST_MADE}, got {number}."
+        )
     make_devices(count_cores() if number is None else number)
     return jax.local_device_count()
 

@@ -14,6 +14,7 @@ from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from cfljax.base.checks import is_traced
 from cfljax.base.clients import check_finite_rounds
+from cfljax.base.ranges import WHOLE, ranged
 from cfljax.base.types import Algorithm, ClientData, Truth
 from cfljax.engine.cache import keep_programs
 from cfljax.engine.checkpoints import (
@@ -57,6 +58,7 @@ def no_test(state: Any) -> tuple[()]:
     return ()
 
 
+@functools.partial(ranged, num_rounds=WHOLE)
 def run(
     algorithm: Algorithm,
     key: PRNGKeyArray,

@@ -1,7 +1,6 @@
 """LocalUpdate: what one client does between two messages (IFCA, lines 18-21)."""
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
 from cfljax.base.checks import check_positive
+from cfljax.base.ranges import check_fields
 from cfljax.base.streams import Stream
 from cfljax.base.tree import trained_part, with_trained
 from cfljax.base.types import ClientData, Stacked, StepSize, Task
@@ -58,11 +58,8 @@ class LocalUpdate:
     order: Order | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_positive(batch_size=self.batch_size, num_epochs=self.num_epochs)
-        if not (math.isfinite(self.decay) and self.decay > 0):
-            raise ValueError(f"`decay` must be positive, got {self.decay}.")
-        if not (math.isfinite(self.proximal) and self.proximal >= 0):
-            raise ValueError(f"`proximal` must not be negative, got {self.proximal}.")
         check_order(self.order, self.clients_per_chunk)
 
     @property

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, Num, PyTree
 
+from cfljax.base.ranges import ranged
 from cfljax.base.types import Task
 from cfljax.losses import squared_error
 from cfljax.models.convolution import max_pool
@@ -20,6 +21,7 @@ from cfljax.models.image_networks import (
 from cfljax.models.perceptron import LinearLayers
 
 
+@ranged
 def autoencoder(
     input_shape: Sequence[int], *, hidden: Sequence[int] = (128,), latent: int = 32
 ) -> Task:
@@ -64,6 +66,7 @@ def autoencoder(
     return Task(network.init, _reconstruction(predict), predict)
 
 
+@ranged
 def convolutional_autoencoder(
     input_shape: Sequence[int] = (32, 32, 3),
     *,

@@ -14,6 +14,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from cfljax.base.checks import check_member
+from cfljax.base.ranges import ranged
 from cfljax.base.types import Layers, Task, Variables
 from cfljax.losses import cross_entropy
 from cfljax.models.convolution import convolution, max_pool
@@ -22,6 +23,7 @@ from cfljax.models.perceptron import uniform
 Initialiser = Literal["fan_in", "glorot"]
 
 
+@ranged
 def cnn(
     input_shape: Sequence[int],
     *,
@@ -403,6 +405,7 @@ def truncated_normal(scale: float) -> Initializer:
     return draw
 
 
+@ranged
 def deep_cnn(
     *,
     channels: Sequence[int] = (32, 64, 128),
@@ -443,6 +446,7 @@ def deep_cnn(
     )
 
 
+@ranged
 def femnist_cnn(*, hidden: int = 2048, num_classes: int = 62) -> Task:
     """LEAF's convolutional network for handwritten digits and letters.
 

@@ -4,10 +4,12 @@ import jax
 from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
 
 from cfljax.base.draws import Convention, bernoulli_models
+from cfljax.base.ranges import ranged
 from cfljax.base.types import Task
 from cfljax.losses import squared_error
 
 
+@ranged
 def linear(
     num_features: int,
     *,

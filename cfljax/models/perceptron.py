@@ -10,10 +10,12 @@ from flax.typing import Initializer
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from cfljax.base.ranges import ranged
 from cfljax.base.types import Layers, Task
 from cfljax.losses import cross_entropy
 
 
+@ranged
 def mlp(
     input_shape: Sequence[int], *, hidden: Sequence[int] = (200,), num_classes: int = 10
 ) -> Task:

@@ -11,6 +11,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
 from cfljax.base.checks import check_member
+from cfljax.base.ranges import ranged
 from cfljax.base.types import Task
 from cfljax.losses import cross_entropy
 from cfljax.models.convolution import local_response, overlapping_max_pool
@@ -27,6 +28,7 @@ _INPUT = (32, 32, 3)
 _WINDOW = 24
 
 
+@ranged
 def rotated_cifar_cnn(
     *, num_classes: int = 10, l2: ScalarLike = 0.004, variant: Variant = "code"
 ) -> Task:

@@ -7,12 +7,14 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from cfljax.base.ranges import ranged
 from cfljax.base.types import Layers, Task
 from cfljax.losses import cross_entropy
 from cfljax.models.convolution import convolution
 from cfljax.models.image_networks import fan_in_uniform, functions
 
 
+@ranged
 def text_cnn(
     num_tokens: int,
     *,

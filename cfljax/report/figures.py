@@ -173,7 +173,7 @@ class Level:
             raise ValueError(f"`value` must be finite, got {self.value}.")
         if self.half_width is not None and not 0 <= self.half_width < math.inf:
             raise ValueError(
-                f"`half_width` must be finite and not negative, got {self.half_width}."
+                f"`half_width` must not be negative, got {self.half_width}."
             )
 
 

@@ -47,7 +47,11 @@ from typing import Any, Literal, get_args
 from experiments.__main__ import plain
 from experiments.bench.processes import environment
 from experiments.bench.timing import headline
-from experiments.checks import check_different, check_positive, check_scale
+from experiments.checks import (
+    check_different,
+    check_positive,
+    configuration,
+)
 from experiments.options import Options
 from experiments.study import column, groups, write
 
@@ -102,7 +106,7 @@ _ASCENDING = (  # Fields whose smallest tells what the others will take.
 _NAMED = ("parts", "algorithms", "networks")  # Fields that hold no numbers.
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """What is measured. Defaults: the papers' sizes."""
 
@@ -159,7 +163,6 @@ class Config:
     peak of memory is of all parts until then."""
 
     def __post_init__(self) -> None:
-        check_scale(minutes=self.minutes, seconds=self.seconds)
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if isinstance(value, tuple):

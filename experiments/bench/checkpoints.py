@@ -16,7 +16,6 @@ digest of its data: all this is set against the few rounds here, so that long ru
 less.
 """
 
-import dataclasses
 import math
 import pathlib
 import tempfile
@@ -31,13 +30,13 @@ from experiments.bench.neural_algorithms import build
 from experiments.bench.neural_jobs import client_data
 from experiments.bench.timing import is_busy, one_table, timed
 from experiments.bench.work import Work
-from experiments.checks import check_positive, check_values
+from experiments.checks import check_values, configuration
 from experiments.options import Options
 
 BENCHMARKS = {"checkpoints": {"title": "what saving a run's state costs it"}}
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """One field, one flag."""
 
@@ -51,7 +50,6 @@ class Config:
     every: float = 120.0  # Seconds between two saves of a long run.
 
     def __post_init__(self) -> None:
-        check_positive(self, "num_clients", "num_samples", "num_rounds", "repeats")
         if not 0 < self.every < math.inf:
             raise ValueError(f"`every` must be positive and finite, got {self.every}.")
         check_values(self, "algorithms")

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from cfljax import metrics
 from cfljax.algorithms import Grouping, group_clients
 from experiments.bench.timing import one_table, timed
-from experiments.checks import check_positive
+from experiments.checks import check_positive, configuration
 from experiments.options import Options
 
 BENCHMARKS = {
@@ -31,7 +31,7 @@ BENCHMARKS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """One field, one flag."""
 

@@ -54,7 +54,11 @@ from experiments.bench import timing
 from experiments.bench.fig3_comparison import COUNTS, Way, draw, measure, trial_key
 from experiments.bench.linear import torch_threads
 from experiments.bench.timing import timed_call
-from experiments.checks import check_not_negative, check_positive, check_values
+from experiments.checks import (
+    check_positive,
+    check_values,
+    configuration,
+)
 from experiments.ifca import fig3 as figure
 from experiments.ifca.fig3_trial import SIZES, Trial, shares, simulate, simulate_jointly
 from experiments.options import Options
@@ -80,7 +84,7 @@ TITLES = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """What is timed. The sizes of the comparison are those of Figure 3(a)."""
 
@@ -121,7 +125,6 @@ class Config:
                 )
         counts = ("num_trials", "num_restarts", "num_rounds", "scaling_trials")
         check_positive(self, *counts)
-        check_not_negative(self, "separation", "step_sizes", "noise", "tolerance")
         for trial in (*self.cells(), *self.sizes()):
             check_mixed_linear(**fields(trial, *SIZES))
 

@@ -27,7 +27,7 @@ from experiments.bench import neural_jobs, peers_jobs, processes, timing
 from experiments.bench.processes import Process
 from experiments.bench.timing import is_busy, timed
 from experiments.bench.work import Work
-from experiments.checks import check_different, check_positive
+from experiments.checks import check_different, check_positive, configuration
 from experiments.options import Options
 from experiments.study import column, groups, write
 
@@ -38,7 +38,7 @@ Rows = list[dict[str, Any]]
 SECONDS, PEAK = "round, s", "peak beyond data, MiB"
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """One field, one flag."""
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from cfljax import law
 from experiments.bench.timing import one_table, timed
-from experiments.checks import check_positive
+from experiments.checks import check_positive, configuration
 from experiments.options import Options
 
 BENCHMARKS = {
@@ -27,7 +27,7 @@ BENCHMARKS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """How often; the sizes are the targets' own."""
 

@@ -11,8 +11,6 @@ PyTorch is installed, beside the same work in PyTorch: batched, and one run at a
 All are timed in turn within one run, so that ratios mean something on a noisy machine.
 """
 
-import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -27,7 +25,7 @@ from cfljax.data import check_mixed_linear, mixed_linear
 from cfljax.models import linear
 from experiments.bench import timing
 from experiments.bench.timing import one_table, pytorch, timed
-from experiments.checks import check_positive
+from experiments.checks import check_values, configuration
 from experiments.ifca.fig3_trial import SIZES
 from experiments.options import Options
 from experiments.study import fields
@@ -37,7 +35,7 @@ BENCHMARKS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """The shape of the work. Defaults: one trial of Figure 3(a) at full size."""
 
@@ -53,11 +51,7 @@ class Config:
 
     def __post_init__(self) -> None:
         check_mixed_linear(**fields(self, *SIZES))
-        if not all(math.isfinite(step) and step > 0 for step in self.step_sizes):
-            raise ValueError(
-                f"`step_sizes` must be finite and positive, got {self.step_sizes}."
-            )
-        check_positive(self, "num_restarts", "num_rounds", "repeats", "square")
+        check_values(self, "step_sizes")
 
     @property
     def num_columns(self) -> int:

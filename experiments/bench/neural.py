@@ -44,6 +44,7 @@ from experiments.bench import neural_algorithms, neural_jobs, timing
 from experiments.bench.neural_jobs import measure
 from experiments.bench.timing import is_busy, timed
 from experiments.bench.work import Work
+from experiments.checks import configuration
 from experiments.options import Options
 from experiments.study import column, groups, write
 
@@ -68,7 +69,7 @@ Rows = list[dict[str, Any]]
 Tables = Mapping[str, Rows]
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """The shape of the work. Defaults: the sizes of IFCA's Rotated MNIST."""
 

@@ -52,7 +52,7 @@ from experiments.bench import neural_jobs, peers_jobs, timing, torch_jobs
 from experiments.bench.processes import Process
 from experiments.bench.timing import Times, is_busy, timed
 from experiments.bench.work import Start, Work, in_torch_layout
-from experiments.checks import check_positive, check_values
+from experiments.checks import check_positive, check_values, configuration
 from experiments.images import find_images
 from experiments.options import Options
 from experiments.study import column, groups, write
@@ -90,7 +90,7 @@ SHOWN = {
 Rows = list[dict[str, Any]]
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """One field, one flag."""
 

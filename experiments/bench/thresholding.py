@@ -33,7 +33,7 @@ from cfljax.clustering import (
 )
 from cfljax.models import mlp
 from experiments.bench.timing import one_table, timed
-from experiments.checks import check_positive
+from experiments.checks import check_positive, configuration
 from experiments.options import Options
 
 BENCHMARKS = {
@@ -46,7 +46,7 @@ BENCHMARKS = {
 _INPUTS, _CLASSES, _SQUARE = 784, 10, 3000
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """One field, one flag."""
 

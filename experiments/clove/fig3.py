@@ -38,7 +38,7 @@ from cfljax.base import Algorithm, check_member
 from cfljax.clustering import euclidean, least_distance
 from cfljax.data import nearby_linear
 from cfljax.models import linear
-from experiments.checks import check_different, check_positive
+from experiments.checks import check_different, check_positive, configuration
 from experiments.clove.rows import FOUND, finish
 from experiments.options import Options
 from experiments.study import cells, column, sweep, trial_of
@@ -56,7 +56,7 @@ REVISION = 1  # To be raised whenever a trial of the same fields changes its mea
 Method = Literal["clove", "ifca", "k_fed"]
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the figure depends on. One field, one flag."""
 
@@ -83,9 +83,7 @@ class Config:
             raise ValueError(f"`separation` must be in (0, 1], got {self.separation}.")
         for name, values in (("noise", self.noise), ("step_size", (self.step_size,))):
             if not all(math.isfinite(value) and value >= 0 for value in values):
-                raise ValueError(
-                    f"`{name}` must be finite and not negative, got {values}."
-                )
+                raise ValueError(f"`{name}` must not be negative, got {values}.")
         if not 0 < self.error_rate < 1:
             raise ValueError(f"`error_rate` must be in (0, 1), got {self.error_rate}.")
         if self.num_features < 2:

@@ -20,7 +20,12 @@ from cfljax.engine import Simulate
 from cfljax.federated import LocalUpdate
 from cfljax.losses import squared_error
 from experiments import jobs
-from experiments.checks import check_different, check_positive, check_step_size
+from experiments.checks import (
+    check_different,
+    check_positive,
+    check_step_size,
+    configuration,
+)
 from experiments.clove.methods import METHODS, Method, clusters, first_split
 from experiments.clove.networks import (
     Network,
@@ -47,7 +52,7 @@ STUDY = "clove.study"
 REVISION = 1  # To be raised whenever a trial of the same fields changes its meaning.
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the results depend on. One field, one flag."""
 

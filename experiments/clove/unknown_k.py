@@ -41,7 +41,11 @@ from cfljax.base import Algorithm, ClientData, Task, check_member
 from cfljax.data import Writers, by_writer, load_writers
 from cfljax.federated import FirstRound
 from cfljax.models import cnn
-from experiments.checks import check_different, check_positive, check_step_size
+from experiments.checks import (
+    check_different,
+    check_positive,
+    configuration,
+)
 from experiments.clove import methods
 from experiments.clove.rows import (
     band,
@@ -70,7 +74,7 @@ REVISION = 1  # To be raised whenever a trial of the same fields changes its mea
 METHODS = ("clove", "clove-2", "clove-3", "ifca-2", "ifca-3", "fedavg", "local")
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the table depends on. One field, one flag."""
 
@@ -104,7 +108,6 @@ class Config:
         for name in ("num_clients", "max_clusters"):
             if (value := getattr(self, name)) < 2:
                 raise ValueError(f"`{name}` must be at least 2, got {value}.")
-        check_step_size(self.step_size)
 
 
 def preset(name: Literal["quick", "paper"]) -> Config:

@@ -27,7 +27,12 @@ from cfljax.algorithms import REGISTRY
 from cfljax.base import Algorithm, Task
 from cfljax.clustering import quantile_radius
 from cfljax.federated import LocalUpdate
-from experiments.checks import check_interval, check_positive, check_values
+from experiments.checks import (
+    check_interval,
+    check_positive,
+    check_values,
+    configuration,
+)
 from experiments.clove.methods import first_split
 from experiments.clove.partitions import Partition
 from experiments.clove.sources import Dataset
@@ -97,7 +102,7 @@ class Contestant:
     settings: tuple[Arm, ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the results depend on. One field, one flag."""
 

@@ -48,10 +48,9 @@ from cfljax.base import Convention
 from cfljax.data import check_mixed_linear
 from cfljax.federated import Normalise
 from experiments.checks import (
-    check_error_rate,
     check_not_negative,
-    check_positive,
     check_values,
+    configuration,
 )
 from experiments.ifca import fig3_law
 from experiments.ifca.fig3_figures import draw_curves, draw_heatmaps
@@ -91,7 +90,7 @@ EXPERIMENTS = {
 REVISION = 2  # To be raised whenever a trial of the same fields changes its meaning.
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that a panel depends on. One field, one flag."""
 
@@ -128,8 +127,6 @@ class Config:
 
     def __post_init__(self) -> None:
         check_values(self, *AXES, "step_sizes")
-        check_positive(self, "num_trials", "num_restarts", "num_rounds")
-        check_error_rate(self.error_rate)
         not_negative = ("separation", "noise", "step_sizes", "tolerance", "init_scale")
         check_not_negative(self, *not_negative)
         for clients in self.num_clients:

@@ -15,7 +15,6 @@ at 0 stands that of the random start. Nothing is tested, so these are not the ru
 Table 1 with the same seeds: there, rounds between tests draw other keys.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -24,7 +23,12 @@ from matplotlib.figure import Figure
 
 from cfljax import engine, report
 from cfljax.data import ImageSet
-from experiments.checks import check_different, check_positive, check_step_size
+from experiments.checks import (
+    check_different,
+    check_positive,
+    check_step_size,
+    configuration,
+)
 from experiments.ifca.rotated import (
     IDENTITY_DIMS,
     Network,
@@ -67,7 +71,7 @@ COLUMNS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the figure depends on. One field, one flag.
 

@@ -42,6 +42,7 @@ import numpy as np
 from jaxtyping import Float
 
 from cfljax import report
+from experiments.checks import configuration
 from experiments.ifca import phase_runs, phase_theory
 from experiments.ifca.phase_figure import Diagram, Line, draw
 from experiments.ifca.phase_runs import Setting
@@ -118,7 +119,7 @@ AXES: Mapping[Name, Axis] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the diagram depends on. One field, one flag."""
 

@@ -57,9 +57,8 @@ from cfljax import engine
 from cfljax.data import ImageSet
 from experiments.checks import (
     check_different,
-    check_not_negative,
     check_positive,
-    check_scale,
+    configuration,
 )
 from experiments.ifca.rotated import (
     ALGORITHMS,
@@ -162,7 +161,7 @@ def load(id: str) -> Table:
 # Rotated MNIST
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class MnistConfig:
     """Everything that the table depends on. One field, one flag."""
 
@@ -197,8 +196,6 @@ class MnistConfig:
             raise ValueError(f"settings must differ, got {self.settings}.")
         check_different("algorithms", self.algorithms)
         check_positive(self, "num_rounds", "num_steps", "num_hidden")
-        check_positive(self, "num_trials", "clients_per_chunk")
-        check_not_negative(self, "step_size")
 
     @property
     def settings(self) -> tuple[tuple[int, int, int], ...]:
@@ -258,7 +255,7 @@ def mnist_grids(config: MnistConfig, images: Loaded) -> list[engine.Grid]:
 # Rotated CIFAR
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class CifarConfig:
     """Everything that the table depends on. One field, one flag."""
 
@@ -299,8 +296,6 @@ class CifarConfig:
         check_different("starts", self.starts)
         positive = ("num_rounds", "num_trials", "batch_size", "clients_per_chunk")
         check_positive(self, *positive, "num_channels", "num_hidden", "num_clients")
-        check_not_negative(self, "step_size")
-        check_scale(decay=self.decay)
         if not 0 < self.participation <= 1:
             raise ValueError(
                 f"`participation` must be in (0, 1], got {self.participation}."

@@ -39,7 +39,11 @@ from matplotlib.figure import Figure
 from cfljax import engine, report
 from cfljax.data import Writers, by_writer, load_writers
 from experiments import study
-from experiments.checks import check_different, check_not_negative, check_positive
+from experiments.checks import (
+    check_different,
+    check_positive,
+    configuration,
+)
 from experiments.ifca.femnist import (
     DIMS,
     PRETRAINED_DIMS,
@@ -116,7 +120,7 @@ COLUMNS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the table depends on. One field, one flag."""
 
@@ -162,7 +166,6 @@ class Config:
             raise ValueError(
                 f"`warm_up_rounds` must not be negative, got {self.warm_up_rounds}."
             )
-        check_not_negative(self, "step_size", "first_step_size")
 
 
 def preset(name: Literal["quick", "paper"]) -> Config:

@@ -31,7 +31,6 @@ Differs:   these arms are the least versions that linear regression needs, train
            square over clients.
 """
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -41,6 +40,7 @@ from jaxtyping import Bool, Float, Int
 from matplotlib.figure import Figure
 
 from cfljax import law, report
+from experiments.checks import configuration
 from experiments.reviews import fixed_data, study
 
 EXPERIMENTS = {
@@ -66,7 +66,7 @@ Labels = Int[np.ndarray, " clients"]
 Linkage = Literal["single", "complete"]
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the study depends on. One field, one flag."""
 

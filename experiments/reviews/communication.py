@@ -24,7 +24,6 @@ Differs:   data drawn once, gradient steps of an effective 2 gamma / k = 0.1 and
            random starts pay for all restarts. The server is told when to stop.
 """
 
-import dataclasses
 import math
 from typing import Literal
 
@@ -34,6 +33,7 @@ from jaxtyping import Bool, Float, Int
 from matplotlib.figure import Figure
 
 from cfljax import law, report
+from experiments.checks import configuration
 from experiments.reviews import exact_law, fixed_data, study
 
 EXPERIMENTS = {
@@ -49,7 +49,7 @@ STEP = 0.5  # x on fresh data, effective: gradients are averaged over a model's 
 SAMPLES = "samples per client n"
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the study depends on. One field, one flag."""
 

@@ -44,6 +44,7 @@ from cfljax.base import ClientData, Convention, Truth
 from cfljax.data import mixed_linear
 from cfljax.federated import loss_matrix
 from cfljax.models import linear
+from experiments.checks import configuration
 from experiments.ifca import fig3
 from experiments.ifca.fig3_trial import judge
 from experiments.options import Options
@@ -83,7 +84,7 @@ DIMS: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the study depends on. One field, one flag."""
 

@@ -28,7 +28,6 @@ Differs:   the paper uses all local data for the identity (so its released code)
            clients' drawn residuals; floors and random starts follow the exact law.
 """
 
-import dataclasses
 import math
 from typing import Literal
 
@@ -36,6 +35,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from cfljax import law, report
+from experiments.checks import configuration
 from experiments.reviews import exact_law, study
 
 EXPERIMENTS = {
@@ -49,7 +49,7 @@ BATCH = "samples for the identity b"
 BATCHES = "identity_samples"
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the study depends on. One field, one flag."""
 

@@ -39,6 +39,7 @@ from jaxtyping import Float, Int
 from matplotlib.figure import Figure
 
 from cfljax import law, report
+from experiments.checks import configuration
 from experiments.reviews import exact_law, study
 
 EXPERIMENTS = {
@@ -54,7 +55,7 @@ GAIN = 0.95  # IFCA's error over the frozen one's, below which re-assignment hel
 MOST_DIFFERENT = 0.05  # Of all runs, between success and the Voronoi condition.
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the study depends on. One field, one flag."""
 

@@ -30,6 +30,7 @@ from matplotlib.figure import Figure
 
 from cfljax import law, report
 from cfljax.law import Divisor
+from experiments.checks import configuration
 from experiments.reviews import exact_law, study
 
 EXPERIMENTS = {"reviews.largek": {"title": "can there be too many clusters?"}}
@@ -44,7 +45,7 @@ MARGIN_OF_SLOPE = 0.05
 MOST_DIFFERENT = 0.05  # Of all runs, between success and the Voronoi condition.
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the study depends on. One field, one flag."""
 

@@ -30,6 +30,7 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 
 from cfljax import law, report
+from experiments.checks import configuration
 from experiments.reviews import exact_law, study
 
 EXPERIMENTS = {
@@ -46,7 +47,7 @@ RULES = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the study depends on. One field, one flag."""
 

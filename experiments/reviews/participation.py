@@ -30,6 +30,7 @@ from matplotlib.figure import Figure
 from cfljax import law, report
 from cfljax.base import Numbers
 from cfljax.law import Divisor
+from experiments.checks import configuration
 from experiments.reviews import exact_law, study
 
 EXPERIMENTS = {
@@ -46,7 +47,7 @@ ABSENT = "a cluster is absent"
 MARGIN = 0.05  # Of the slope, and of the floors.
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the study depends on. One field, one flag."""
 

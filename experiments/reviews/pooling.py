@@ -34,6 +34,7 @@ from jaxtyping import Bool, Float, Int
 from matplotlib.figure import Figure
 
 from cfljax import law, report
+from experiments.checks import configuration
 from experiments.reviews import exact_law, study
 
 EXPERIMENTS = {
@@ -99,7 +100,7 @@ class Setting(NamedTuple):
         )
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the study depends on. One field, one flag; entry i of the
     first six belongs to setting i."""

@@ -21,7 +21,6 @@ Differs:   floors of fresh folds come from the exact law, those of reused data f
            reuse differs.
 """
 
-import dataclasses
 import math
 from typing import Literal
 
@@ -30,6 +29,7 @@ from jaxtyping import Bool, Int
 from matplotlib.figure import Figure
 
 from cfljax import law, report
+from experiments.checks import configuration
 from experiments.reviews import exact_law, fixed_data, study
 
 EXPERIMENTS = {
@@ -47,7 +47,7 @@ STABLE = 20  # Rounds without a change of identity that make a run settled.
 RATIO = "floor, fresh folds / reused data"
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the study depends on. One field, one flag."""
 

@@ -20,7 +20,6 @@ Differs:   the paper calls a trial a success if any restart at any step size suc
            small steps end early: the choice of the step size is one of shrinkage too.
 """
 
-import dataclasses
 import itertools
 from typing import Literal
 
@@ -29,6 +28,7 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 
 from cfljax import report
+from experiments.checks import configuration
 from experiments.reviews import fixed_data, study
 
 EXPERIMENTS = {
@@ -47,7 +47,7 @@ NAMES = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the study depends on. One field, one flag."""
 

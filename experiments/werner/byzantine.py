@@ -44,6 +44,7 @@ from experiments.checks import (
     check_positive,
     check_scale,
     check_values,
+    configuration,
 )
 from experiments.options import Options
 from experiments.study import Row, Rows
@@ -75,7 +76,7 @@ BREAKDOWN_DIMS: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the experiment depends on. One field, one flag."""
 

@@ -34,7 +34,12 @@ from cfljax.algorithms import ifca
 from cfljax.base import ClientData, Task, check_member
 from cfljax.clustering import threshold_clustering
 from experiments import study
-from experiments.checks import check_interval, check_positive, check_values
+from experiments.checks import (
+    check_interval,
+    check_positive,
+    check_values,
+    configuration,
+)
 from experiments.options import Options
 from experiments.study import Row, Rows
 from experiments.titles import title_each
@@ -93,7 +98,7 @@ DIMS: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the figure depends on. One field, one flag."""
 

@@ -39,7 +39,7 @@ from cfljax import engine
 from cfljax.base import check_member
 from cfljax.report import set_caption, style
 from experiments import study
-from experiments.checks import check_positive, check_several
+from experiments.checks import check_positive, check_several, configuration
 from experiments.options import Options
 from experiments.study import Row, Rows
 from experiments.titles import title
@@ -66,7 +66,7 @@ DIMS: dict[str, tuple[str, ...]] = {
 _LEAST = 1e-8  # Of the first mean gradient: below it (7) is 0 / 0.
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the figure depends on. One field, one flag."""
 
@@ -83,7 +83,6 @@ class Config:
     seed: int = 0  # Of all data sets.
 
     def __post_init__(self) -> None:
-        check_positive(self, "num_trials")
         if not math.isfinite(self.first_mean):
             raise ValueError(f"`first_mean` must be finite, got {self.first_mean}.")
         study.trial_of(Trial, self)  # It checks what it shares.

@@ -55,7 +55,12 @@ from matplotlib.figure import Figure
 
 from cfljax import engine, report
 from experiments import study
-from experiments.checks import check_different, check_divides, check_values
+from experiments.checks import (
+    check_different,
+    check_divides,
+    check_values,
+    configuration,
+)
 from experiments.options import Options
 from experiments.study import Row, Rows, computed, mean
 from experiments.titles import title_each
@@ -91,7 +96,7 @@ Panel = tuple[int, int]  # K and n_i
 Errors = Mapping[tuple[str, Panel], float]  # by method
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the figure depends on. One field, one flag."""
 

@@ -45,9 +45,9 @@ from experiments import study
 from experiments.checks import (
     check_interval,
     check_positive,
-    check_scale,
     check_several,
     check_values,
+    configuration,
 )
 from experiments.options import Options
 from experiments.study import Row, Rows, computed, mean
@@ -75,7 +75,7 @@ DIMS: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the figure depends on. One field, one flag."""
 
@@ -99,7 +99,6 @@ class Config:
     def __post_init__(self) -> None:
         check_values(self, "start", "deviation")
         check_interval(self.error_rate, self.num_trials)
-        check_scale(box=self.box, spread=self.spread)
         if not all(math.isfinite(own) and own > 0 for own in self.deviation):
             raise ValueError(f"`deviation` must be positive, got {self.deviation}.")
         if not 0 < self.threshold < 1:

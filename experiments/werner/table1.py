@@ -63,6 +63,7 @@ from experiments.checks import (
     check_interval,
     check_positive,
     check_values,
+    configuration,
 )
 from experiments.clove.partitions import Clients, repeated
 from experiments.images import Loaded, find_images
@@ -116,7 +117,7 @@ DIMS: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """Everything that the table depends on. One field, one flag."""
 
@@ -151,7 +152,6 @@ class Config:
         check_values(self, "methods", "long_methods", "partitions")
         check_interval(self.error_rate, self.num_trials)
         check_positive(self, "num_clients", "num_hidden", "num_groups", "num_tests")
-        check_positive(self, "num_samples", "num_test_samples", "num_neighbours")
         if self.num_clients % NUM_CLUSTERS:
             raise ValueError(
                 f"`num_clients` must be a multiple of the {NUM_CLUSTERS} clusters, "

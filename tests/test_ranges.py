@@ -1,0 +1,145 @@
+"""Numbers are held to the ranges of their names, wherever they come from."""
+
+import dataclasses
+import inspect
+import math
+import typing
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conformance_cases import NAMES, build, problem
+
+from cfljax import engine
+from cfljax.algorithms import REGISTRY
+from cfljax.base import ranges
+from cfljax.base.ranges import fault_of, range_of, ranged
+from experiments.registry import BENCHMARKS, EXPERIMENTS
+
+NONSENSE = (math.nan, math.inf, -math.inf, -1, -0.5, 1e300, "x", True, [], {})
+
+# Against itself
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fault"),
+    [
+        ("num_clusters", 0, "must be at least 1, got 0."),
+        ("num_clusters", 1.5, "must be a whole number, got 1.5."),
+        ("num_clusters", True, "must be a whole number, got True."),
+        ("num_clusters", np.True_, "must be a whole number, got"),
+        ("num_clusters", "2", "must be a whole number, got '2'."),
+        ("num_clusters", (2, 0), "must be at least 1, got 0."),
+        ("num_clusters", np.array([2, 0]), "must be at least 1, got 0."),
+        ("num_clusters", jnp.array([2.0]), "must be whole numbers, got float32."),
+        ("first_step_size", -1, "must not be negative, got -1."),
+        ("step_sizes", (0.1, math.nan), "must be finite, got nan."),
+        ("step_size", jnp.array(math.inf), "must be finite, got inf."),
+        ("noise", 1e39, "must be at most 1e+18, got 1e+39."),
+        ("participation", 0.0, "must be in (0, 1], got 0.0."),
+        ("error_rate", 1e-320, "must be in [1e-15, 1), got"),
+        ("seed", 2**32, "must be in [0, 2^32), got 4294967296."),
+        ("seed", -1, "must be in [0, 2^32), got -1."),
+    ],
+)
+def test_what_is_wrong_is_said(name, value, fault):
+    assert fault_of(name, value).startswith(fault)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("num_clusters", 2),
+        ("num_clusters", np.int64(2)),
+        ("num_clusters", (2, 3)),
+        ("num_clusters", None),
+        ("step_size", 0),
+        ("step_size", np.float32(0.1)),
+        ("step_size", jnp.array([0.1, 1.0])),
+        ("step_size", lambda count: 0.1),
+        ("held_out", 0.2),
+        ("num_held_out", 50),  # A number of something, whatever its ending says.
+        ("colour", "red"),
+    ],
+)
+def test_what_is_allowed_has_no_fault(name, value):
+    assert fault_of(name, value) == ""
+
+
+def test_what_is_traced_is_taken_as_it_is():
+    @jax.jit
+    def of(step_size):
+        assert fault_of("step_size", step_size) == ""
+        return step_size
+
+    assert of(-1.0) == -1
+
+
+def test_a_function_is_held_to_the_ranges_of_its_arguments():
+    @ranged
+    def made(num_clusters: int, *, seed: int = 0, noise: float | None = None) -> int:
+        return num_clusters
+
+    assert made(2) == made(num_clusters=2, noise=None) == 2
+    with pytest.raises(ValueError, match="`num_clusters` must be at least 1, got 0"):
+        made(0)
+    with pytest.raises(ValueError, match="`seed` must be a number, got None"):
+        made(2, seed=None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="`num_clusters` must be a number, got \\(2,"):
+        made((2, 3))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="`noise` must not be negative"):
+        made(2, noise=-0.1)
+    assert list(inspect.signature(made).parameters) == ["num_clusters", "seed", "noise"]
+
+
+def numeric(hints):
+    """Names whose types are those of numbers."""
+    return [name for name, hint in hints.items() if ranges._takes_numbers(hint)]
+
+
+@pytest.mark.parametrize("id", sorted({**EXPERIMENTS, **BENCHMARKS}))
+def test_every_number_of_a_configuration_has_a_range(id):
+    module = {**EXPERIMENTS, **BENCHMARKS}[id].load()
+    config = module.preset("quick")
+    names = numeric(typing.get_type_hints(type(config)))
+    names = [n for n in names if n in vars(config)]
+    assert not [name for name in names if range_of(name) is None]
+    for name in names:
+        value, allowed = getattr(config, name), range_of(name)
+        if allowed is None or value is None or value == ():
+            continue
+        bad = -1 if allowed.is_whole else math.nan  # Of the field's type.
+        bad = (bad,) * len(value) if isinstance(value, tuple) else bad
+        with pytest.raises(ValueError, match=f"`{name}` must"):
+            dataclasses.replace(config, **{name: bad})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_algorithm_takes_nonsense(name):
+    _, truth = problem(name)
+    parameters = inspect.signature(REGISTRY[name].constructor).parameters.values()
+    tried = 0
+    for parameter in parameters:
+        if parameter.name == "task" or not ranges._takes_numbers(parameter.annotation):
+            continue
+        values: list[Any] = list(NONSENSE)
+        allowed = range_of(parameter.name)
+        assert allowed is not None, parameter.name
+        if allowed.is_whole:
+            values.append(1.5)
+        if parameter.default is not None:
+            values.append(None)
+        for value in values:
+            with pytest.raises(ValueError, match=parameter.name):
+                build(name, truth, **{parameter.name: value})
+            tried += 1
+    assert tried >= 10
+
+
+@pytest.mark.parametrize("num_rounds", [1.5, -1, True, None, math.nan, "5"])
+def test_a_run_takes_whole_rounds(num_rounds):
+    data, truth = problem()
+    with pytest.raises(ValueError, match="`num_rounds` must"):
+        engine.run(build("ifca", truth), jax.random.key(0), data, num_rounds=num_rounds)
