@@ -143,3 +143,38 @@ def test_a_run_takes_whole_rounds(num_rounds):
     data, truth = problem()
     with pytest.raises(ValueError, match="`num_rounds` must"):
         engine.run(build("ifca", truth), jax.random.key(0), data, num_rounds=num_rounds)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: data._replace(mask=data.mask.astype(float)), "`mask` must be bo"),
+        (lambda data: jax.tree.map(lambda leaf: leaf[:0], data), "at least one client"),
+        (
+            lambda data: data._replace(inputs=data.inputs[:4]),
+            "`inputs` must begin with",
+        ),
+        (lambda data: data._replace(targets=data.targets[:, :3]), "`targets` must beg"),
+        (lambda data: data._replace(inputs=data.inputs[:, :, :3]), "not fit the task"),
+        (lambda data: data._replace(mask=~data.mask), "`mask` must leave some client"),
+    ],
+)
+def test_data_that_do_not_fit_are_named(change, message):
+    data, truth = problem()
+    with pytest.raises(ValueError, match=message):
+        engine.run(build("ifca", truth), jax.random.key(0), change(data), num_rounds=1)
+
+
+@pytest.mark.parametrize(
+    ("clusters", "message"),
+    [
+        ([0, 1], "`clusters` must have one entry for each of 6 clients, got 2"),
+        ([0, 1, 0, 1, 0, 2], "`clusters` must be in 0..1, got 2"),
+        ([0, 1, 0, 1, 0, -1], "`clusters` must be in 0..1, got -1"),
+    ],
+)
+def test_true_clusters_that_cannot_be_are_named(clusters, message):
+    data, truth = problem()
+    with pytest.raises(ValueError, match=message):
+        oracle = build("oracle", truth, clusters=np.array(clusters))
+        engine.run(oracle, jax.random.key(0), data, num_rounds=1)

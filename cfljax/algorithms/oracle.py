@@ -7,9 +7,10 @@ identity estimate were right ("ground truth" in Werner et al., section 4).
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from cfljax.base.checks import check_positive
+from cfljax.base.checks import check_positive, is_traced
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.types import Algorithm, ClientData, Stacked, StepSize, Task, Threat
@@ -91,6 +92,8 @@ def oracle(
     Cost of a round: that of `federated.rounds.train_round`.
     """
     check_positive(num_clusters=num_clusters)
+    if not is_traced(clusters):
+        _check_clusters(np.asarray(clusters), num_clusters)
     training = Training(
         step_size=step_size,
         option=option_for(option, num_steps),
@@ -106,6 +109,11 @@ def oracle(
     )
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
+        if len(clusters) != data.mask.shape[0]:
+            raise ValueError(
+                f"`clusters` must have one entry for each of {data.mask.shape[0]} "
+                f"clients, got {len(clusters)}."
+            )
         models = start_models(task, key, num_clusters)
         local_state = first_local_state(training, models, data.mask.shape[0])
         return State(models, jnp.asarray(clusters), local_state)
@@ -116,3 +124,17 @@ def oracle(
 
     join = join_best_cluster(task, training.update.clients_per_chunk)
     return Algorithm(init, step, predict_own_cluster(task), join)
+
+
+def _check_clusters(clusters: np.ndarray, num_clusters: int) -> None:
+    """Raise ValueError unless they are numbers of clusters, one for each client."""
+    if clusters.ndim != 1 or clusters.dtype.kind not in "iu":
+        raise ValueError(
+            "`clusters` must be whole numbers, one for each client, got "
+            f"{clusters.dtype} of shape {clusters.shape}."
+        )
+    wrong = clusters[(clusters < 0) | (clusters >= num_clusters)]
+    if wrong.size:
+        raise ValueError(
+            f"`clusters` must be in 0..{num_clusters - 1}, got {wrong[0]}."
+        )

@@ -47,7 +47,7 @@ def check_clients(
 
 
 def check_concrete(task: Task, data: ClientData) -> None:
-    """Raises ValueError if concrete data cannot be learnt from; says nothing of traced.
+    """Raises ValueError if data cannot be learnt from; of traced ones by shapes alone.
 
     Args:
       task: whose outputs `[samples, classes]` say which labels there are, where targets
@@ -55,19 +55,41 @@ def check_concrete(task: Task, data: ClientData) -> None:
       data: leaves `[clients, samples, ...]`.
 
     Raises:
-      ValueError: if a value is not finite or a label is outside the classes, padding
-        included.
+      ValueError: if the leaves are of different clients or samples, of none, or of
+        other shapes than the task takes; if a value is not finite or a label is outside
+        the classes, padding included.
 
     Cost: one pass over the data on the host; memory of some MiB.
     """
+    if not isinstance(data, ClientData):
+        raise ValueError(f"`data` must be `ClientData`, got {type(data).__name__}.")
+    _check_shapes(data, None)
+    _check_task(task, data)
     if not _is_concrete(data):
         return
+    if not np.any(np.asarray(data.mask)):
+        raise ValueError("`mask` must leave some client a sample, it leaves none.")
     _check_finite(data)
     if data.targets.ndim == 2 and np.issubdtype(data.targets.dtype, np.integer):
         params = jax.eval_shape(task.init, jax.random.key(0))
         outputs = jax.eval_shape(task.predict, params, data.inputs[0])
         if getattr(outputs, "ndim", 0) == 2:
             _check_labels(data, outputs.shape[1])
+
+
+def _check_task(task: Task, data: ClientData) -> None:
+    """Raise ValueError unless the task has a loss of the first client's samples."""
+    params = jax.eval_shape(task.init, jax.random.key(0))
+    client = lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
+    inputs, targets = client(data.inputs), client(data.targets)
+    try:
+        jax.eval_shape(task.losses, params, inputs, targets)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"`inputs` {inputs.dtype}{list(data.inputs.shape)} and `targets` "
+            f"{targets.dtype}{list(data.targets.shape)} do not fit the task: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
 
 
 def check_finite_rounds(data: ClientData) -> None:
