@@ -176,5 +176,5 @@ def test_data_that_do_not_fit_are_named(change, message):
 def test_true_clusters_that_cannot_be_are_named(clusters, message):
     data, truth = problem()
     with pytest.raises(ValueError, match=message):
-        oracle = build("oracle", truth, clusters=np.array(clusters))
+        oracle = build("oracle", truth, clusters=jnp.array(clusters))
         engine.run(oracle, jax.random.key(0), data, num_rounds=1)
