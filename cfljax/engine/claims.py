@@ -15,7 +15,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
-from cfljax.engine.store import StoreError, disk_errors
+from cfljax.engine.kept import StoreError, disk_errors, make_folder
 
 try:
     import fcntl
@@ -45,7 +45,7 @@ class Claims:
         self._store = store
         with disk_errors(store):
             try:
-                store.mkdir(parents=True, exist_ok=True)
+                make_folder(store)
             except FileExistsError:  # As the system says it of a file in the way.
                 raise NotADirectoryError(errno.ENOTDIR, str(store)) from None
             self._file = (store / "lock").open("ab")
