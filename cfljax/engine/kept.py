@@ -144,7 +144,13 @@ def replacing(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 # What a disk says that cannot be told to keep something at once, or not by this user:
 # network file systems of folders, Windows of all folders.
-_NOT_KEPT_AT_ONCE = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM)
+_NOT_KEPT_AT_ONCE = (
+    errno.EINVAL,
+    errno.ENOTSUP,
+    errno.EBADF,
+    errno.EACCES,
+    errno.EPERM,
+)
 # Folders, by device and number, of which the disk has the names of all above them.
 _rooted: set[tuple[int, int]] = set()
 
