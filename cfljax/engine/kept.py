@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cfljax.base.unpacking import TooLargeError, read_file, read_npz
+
 _ABOUT = "about"
 _DIGEST = 64  # Characters of a SHA-256 in hexadecimal.
 
@@ -69,16 +71,23 @@ def write(
 
 
 def read(path: pathlib.Path) -> Kept | None:
-    """What a file holds; None if it is missing, damaged or something else."""
+    """What a file holds; None if it is missing, damaged or something else.
+
+    Nothing in it is unpickled, whoever wrote it.
+
+    Raises:
+      StoreError: if it may not take so much memory, see `unpacking`.
+    """
     try:
-        whole = path.read_bytes()
-    except OSError:
+        whole = read_file(path)
+        if _digest(whole[:-_DIGEST]) != whole[-_DIGEST:]:
+            return None
+        arrays = read_npz(path, io.BytesIO(whole))
+        return Kept(arrays, json.loads(str(arrays.pop(_ABOUT))))
+    except TooLargeError as error:
+        raise StoreError(str(error)) from error
+    except (OSError, ValueError, KeyError, RecursionError):
         return None
-    if _digest(whole[:-_DIGEST]) != whole[-_DIGEST:]:
-        return None
-    with np.load(io.BytesIO(whole), allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
-    return Kept(arrays, json.loads(str(arrays.pop(_ABOUT))))
 
 
 def _digest(content: bytes) -> bytes:
@@ -144,7 +153,7 @@ def replacing(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 # What a disk says that cannot be told to keep something at once, or not by this user:
 # network file systems of folders, Windows of all folders.
-_NOT_KEPT_AT_ONCE = (
+_UNTOLD = (
     errno.EINVAL,
     errno.ENOTSUP,
     errno.EBADF,
@@ -182,7 +191,7 @@ def sync(path: pathlib.Path) -> None:
         finally:
             os.close(handle)
     except OSError as error:
-        if error.errno not in _NOT_KEPT_AT_ONCE:
+        if error.errno not in _UNTOLD:
             raise
 
 

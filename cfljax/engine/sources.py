@@ -17,7 +17,7 @@ import jax
 
 # Modules that carry numbers to and fro and compute none; they may change at any time.
 _CARRIERS = (
-    *("cfljax.cards", "cfljax.cores", "cfljax.report"),
+    *("cfljax.base.unpacking", "cfljax.cards", "cfljax.cores", "cfljax.report"),
     *("cfljax.engine.cache", "cfljax.engine.claims", "cfljax.engine.kept"),
     *("cfljax.engine.progress", "cfljax.engine.provenance", "cfljax.engine.sources"),
     *("cfljax.engine.store", "cfljax.engine.sweeps"),
