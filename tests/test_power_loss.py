@@ -308,7 +308,7 @@ def test_a_sweep_loses_nothing_that_was_done(tmp_path, can_lose_power, losses):
     call = ("lose", str(tmp_path / "at"), BOTH, "sweep", losses)
     ((count, lost, statuses, lines),) = serve(__name__, call, env=known(os.environ))
     assert (count, lost, statuses) == (losses, [], [0, 0])
-    assert lines >= 90
+    assert lines >= 30  # Of 90 blocks; who was killed behind a write did not log it.
     expected = sweep(cells(NUM_TRIALS), None, tmp_path / "whole", joint=JOINT)
     assert (tmp_path / "at" / "end").read_text() == digest(expected)
 

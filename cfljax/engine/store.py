@@ -415,13 +415,31 @@ def stored(path: pathlib.Path) -> Iterator[kept.Kept]:
             yield found
 
 
+# What each block says of itself that somebody reads, with its kind.
+_TOLD: dict[str, Any] = {
+    "meaning": dict,
+    "fields": dict,
+    "trials": int,
+    "code": str,
+    "run": str,
+    "commit": (dict, type(None)),
+    "accepted": (dict, type(None)),
+    "seconds": (int, float),
+}
+
+
 def _is_at(found: kept.Kept, cell: str, number: int | None) -> bool:
-    """Whether a file holds the block of this name and number."""
-    if not isinstance(found.about, dict):
+    """Whether a file holds the block of this name and number, with all its outputs."""
+    about = found.about
+    if not isinstance(about, dict):
         return False
-    there = [found.about.get(name) for name in ("layout", "cell", "block")]
-    own = kept.key_of(found.about.get("meaning"))
-    return there == [LAYOUT, cell, number] and own == cell
+    there = [about.get(name) for name in ("layout", "cell", "block")]
+    if there != [LAYOUT, cell, number] or kept.key_of(about.get("meaning")) != cell:
+        return False
+    if any(not isinstance(about.get(name), kind) for name, kind in _TOLD.items()):
+        return False
+    lengths = {name: array.shape[:1] for name, array in found.arrays.items()}
+    return lengths == dict.fromkeys(about["meaning"]["dims"], (about["trials"],))
 
 
 def _shapes_of(arrays: Outputs) -> dict[str, jax.ShapeDtypeStruct]:
