@@ -121,6 +121,30 @@ def add_gallery(parser: Parser, words: Sequence[str]) -> None:
     _add_json(parser)
 
 
+def add_store(parser: Parser, words: Sequence[str]) -> None:
+    """The flags of `store`."""
+    del words
+    parser.add_argument(
+        "action",
+        choices=("ls", "verify", "repair"),
+        help="ls: what is there; verify: whether every file is what its place says; "
+        "repair: delete what is damaged or left over, and nothing else",
+    )
+    parser.add_argument(
+        "path",
+        type=pathlib.Path,
+        metavar="PATH",
+        help="a store, a folder that `run --out` wrote, a study's folder of cells, or "
+        "the file of a checkpoint",
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="say what `repair` would delete, and delete nothing",
+    )
+    _add_json(parser)
+
+
 def _asked(
     parser: Parser, words: Sequence[str], entries: Mapping[str, Entry]
 ) -> Entry | None:

@@ -217,6 +217,8 @@ def sweep(
         options |= {"devices_used": given["devices"], "joint": joint is not None}
         options |= {"by_rounds": by_rounds}
         options["shard"] = None if shard is None else "{}/{}".format(*shard)
+        options["experiment"], options["revision"] = grid.experiment, grid.revision
+        options |= {"cells": len(cells), "trials": grid.num_trials, "seed": grid.seed}
         journal.start({**describe_run(), **options})
         store.tidy()
         store.keep_code(code)
