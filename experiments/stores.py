@@ -11,7 +11,7 @@ from cfljax.report import markdown
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Do what was asked for; the exit status, 1 if something is, or would stay, damaged.
+    """Do what was asked for; the exit status, 1 if something is damaged, and stays so.
 
     Raises:
       ValueError: if the path holds no results, a run is at work there, or `--dry-run`

@@ -116,7 +116,7 @@ def undisturbed(store: pathlib.Path) -> Iterator[bool]:
       Whether it is held; not where a run is at work, or nobody may write there.
     """
     try:
-        file = (store / "lock").open("ab")
+        file = (store / "lock").open("r+b")
     except FileNotFoundError:  # Nobody can be at work, as nobody ever was.
         yield True
         return

@@ -159,15 +159,15 @@ def _place(path: pathlib.Path) -> tuple[pathlib.Path | None, list[pathlib.Path]]
         raise StoreError(f"there is no `{path}`.")
     for folder in (path, path / "store"):
         if (folder / "cells").is_dir() or (folder / "states").is_dir():
-            if any((folder / "cells").glob("*.npz")):  # Of a study.
-                return folder / "cells", sorted((folder / "cells").glob("*.npz"))
             blocks = sorted((folder / "cells").glob("*/*.npz"))
+            if not blocks and (own := sorted((folder / "cells").glob("*.npz"))):
+                return folder / "cells", own  # A study's.
             return folder, [own for own in blocks if own.stem.isdecimal()]
     if found := sorted(path.glob("*.npz")):
         return path, found
     raise StoreError(
-        f"`{path}` is neither a store nor a folder of kept arrays; give the folder that "
-        "`--store` names, one that `run --out` wrote, or a file."
+        f"`{path}` is neither a store nor a folder of kept arrays; give the folder "
+        "that `--store` names, one that `run --out` wrote, or a file."
     )
 
 
