@@ -384,8 +384,17 @@ def _add_machine(parser: Parser, entry: Entry | None, *, for_workers: bool) -> N
             "without it for that, when all have ended",
         ),
     )
-    parser.set_defaults(plan=False)
+    parser.set_defaults(plan=False, wait=False)
     if not for_workers:
+        group.add_argument(
+            "--wait",
+            action="store_true",
+            help=_used(
+                shares,
+                "where another run computes what is left, stay until it has, and do "
+                "what it leaves undone, instead of ending with status 2",
+            ),
+        )
         group.add_argument(
             "--plan",
             action="store_true",
@@ -473,6 +482,7 @@ def check_use(entry: Entry, arguments: argparse.Namespace) -> None:
         ("--precision", arguments.precision, entry.is_sweep),
         ("--plan", arguments.plan or None, entry.has_jobs),
         ("--shard", shard, entry.is_sweep or entry.has_jobs),
+        ("--wait", arguments.wait or None, entry.is_sweep or entry.has_jobs),
         ("--store", arguments.store, entry.uses_store),
         ("--accept-code", arguments.accept_code, entry.uses_store),
         ("--data", arguments.data, entry.takes_data),
@@ -505,6 +515,7 @@ def options_of(arguments: argparse.Namespace) -> Options:
         devices=arguments.devices,
         precision=arguments.precision,
         shard=arguments.shard,
+        waits=arguments.wait,
     )
 
 

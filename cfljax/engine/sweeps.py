@@ -323,8 +323,8 @@ def _results(
         )
     if count and not is_part:
         raise StoreError(
-            f"{count} blocks of `{path}` are being computed by another run; wait for it"
-            " and start again. What is done stays done."
+            f"{count} blocks of `{path}` are being computed by another run; start again"
+            " when it has ended, or with `waits`, `--wait`. What is done stays done."
         )
     _note_runs(store, states)
     return dataset
