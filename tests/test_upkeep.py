@@ -16,6 +16,7 @@ from engine_trial import JOINT, contents, damage, plain_grid
 import cfljax as cfl
 from cfljax.engine import Grid, StoreError, kept, sweep, upkeep
 from cfljax.engine.claims import Claims
+from cfljax.engine.store import Store
 from cfljax.engine.upkeep import holdings, repair, survey
 from experiments.__main__ import main
 
@@ -73,6 +74,10 @@ def test_what_is_there_is_told_by_experiment(path, made):
     finish(path, plain_grid(num_trials=4, experiment="other"))
     assert [own.experiment for own in holdings(path)] == ["other", "plain"]
     assert [own.asked for own in holdings(path)] == [16, 44]
+    finish(path, plain_grid(num_trials=4, experiment="other", seed=1))
+    assert (holdings(path)[0].trials, holdings(path)[0].asked) == (32, 32)
+    shutil.rmtree(Store(path, GRID).file((0, 0, 0)).parent)  # Not begun.
+    assert (holdings(path)[1].cells, holdings(path)[1].asked) == (3, 44)
 
 
 # Against failures: what is no use
@@ -96,7 +101,7 @@ def _mark(path: pathlib.Path) -> str:
 
 def _state(path: pathlib.Path) -> str:
     """Of a trial that is done."""
-    store = cfl.engine.store.Store(path, GRID)
+    store = Store(path, GRID)
     file = store.state_file(GRID.cells()[0].trial, 3, "code")
     kept.write(file, {"x": [1.0]}, {"rounds": 3})
     return str(file.relative_to(path))
@@ -177,7 +182,7 @@ def test_what_is_not_of_results_is_told_and_left(path):
 def test_a_state_to_which_rounds_can_be_added_stays(path):
     grid = plain_grid(num_trials=8, growing=lambda trial: ("num_clients",), seed=5)
     finish(path, grid)
-    store = cfl.engine.store.Store(path, grid)
+    store = Store(path, grid)
     kept.write(store.state_file(grid.cells()[0].trial, 3, "code"), {"x": [1.0]}, {})
     assert found(path) == {}
 

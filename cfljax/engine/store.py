@@ -258,6 +258,7 @@ class Store:
             "cell": self._names[block[:-1]],
             "block": block[-1],
             "trials": len(next(iter(outputs.values()))),
+            "asked": self.grid.num_trials,
             "meaning": self.grid.meaning(trial),
             "fields": self.grid.fields(trial),
             "axes": list(self.grid.axes),
@@ -401,8 +402,9 @@ def stored(path: pathlib.Path) -> Iterator[kept.Kept]:
 
     `about` has `meaning` (experiment, revision, seed, outputs, and the fields that are
     not usual), all `fields`, `axes`, `growing` and `quantities` of the grid, `block`,
-    `trials`, `code`, `commit`, `run`, `seconds`, and `accepted`, None unless a person
-    judged a change of code harmless.
+    `trials`, `asked`, the trials of its cell that the run was for, `code`, `commit`,
+    `run`, `seconds`, and `accepted`, None unless a person judged a change of code
+    harmless.
     """
     for file in sorted((path / "cells").glob("*/*.npz")):
         found = kept.read(file)

@@ -49,7 +49,8 @@ class Holding(NamedTuple):
     revision: of the trial; None where there is no such thing.
     cells: how many have a trial; of a checkpoint 1.
     trials: stored, of all cells; of a checkpoint the rounds that are done.
-    asked: trials of all cells that the largest run has asked for; None if no run told.
+    asked: trials that runs have asked for: of the cells that are there, or of the
+      largest run if these are more; None if no run told.
     bytes: of the blocks.
     code: digests of what computed them.
     first: when the first of them was written, by the disk's clock, in UTC.
@@ -104,11 +105,15 @@ def _holding(
 ) -> Holding:
     abouts = [found.about for _, found in own if isinstance(found.about, dict)]
     stats = [file.stat() for file, _ in own]
-    asked = [
+    each: dict[str, int] = {}
+    for about in abouts:
+        if "asked" in about:
+            each[about["cell"]] = max(about["asked"], each.get(about["cell"], 0))
+    asked = [sum(each.values())] * bool(each)
+    asked += [
         run["cells"] * run["trials"]
         for run in runs
-        if run.get("experiment") == experiment
-        and run.get("revision") == revision
+        if (run.get("experiment"), run.get("revision")) == (experiment, revision)
         and {"cells", "trials"} <= run.keys()
     ]
     times = sorted(status.st_mtime for status in stats)
