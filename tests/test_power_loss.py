@@ -32,6 +32,7 @@ from engine_trial import (
 )
 
 import cfljax as cfl
+from cfljax import report
 from cfljax.engine import Grid, Joint, StoreError, kept, sweep
 from cfljax.engine.checkpoints import Checkpoint, Progress
 from cfljax.engine.claims import Claims
@@ -86,6 +87,14 @@ def test_a_folder_made_anew_is_told_anew(tmp_path, told):
         (tmp_path / "one" / "a.npz").unlink()
         (tmp_path / "one").rmdir()
         told.clear()
+
+
+def test_outcomes_of_statements_are_told_and_pages_are_not(tmp_path, told):
+    report.write_text(tmp_path / "one" / "a.json", "{}")
+    assert told == ["rename"]
+    told.clear()
+    report.write_text(tmp_path / "two" / "a.json", "{}", is_durable=True)
+    assert told[:4] == ["a.json", "rename", "two", tmp_path.name]
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP, errno.EBADF])

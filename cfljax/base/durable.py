@@ -25,6 +25,8 @@ def make_folder(folder: pathlib.Path) -> None:
     try:
         folder.mkdir()
     except FileNotFoundError:
+        if folder.parent == folder:  # There is no current folder.
+            raise
         make_folder(folder.parent)
         make_folder(folder)
     except FileExistsError:

@@ -5,6 +5,7 @@ nothing takes more memory than a file may: what the host has to spare, or
 `CFLJAX_UNPACK_GIB`.
 """
 
+import gzip
 import io
 import math
 import os
@@ -18,7 +19,6 @@ import numpy as np
 
 VARIABLE = "CFLJAX_UNPACK_GIB"  # GiB that the content of one file may take.
 _LITTLE = 2**26  # Bytes that no machine lacks.
-_PARTS = 2**20
 # How NumPy packs; of other ways Python would unpack as much as there is at once.
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
@@ -103,29 +103,19 @@ def gunzip(path: str | os.PathLike[str], packed: bytes, most: int) -> bytes:
       ValueError: if it is no such wrapper, or is cut off.
       TooLargeError: as soon as there is more; then no more than that was unpacked.
     """
-    parts: list[bytes] = []
-    left = most
-    while packed:
-        member = zlib.decompressobj(wbits=31)
-        try:
-            while not member.eof:
-                part = member.decompress(packed, min(left + 1, _PARTS))
-                packed = member.unconsumed_tail
-                left -= len(part)
-                if left < 0:
-                    raise TooLargeError(
-                        f"`{os.fspath(path)}` holds more than the {most} bytes that it "
-                        "should; no more was unpacked."
-                    )
-                parts.append(part)
-                if not part and not packed and not member.eof:
-                    raise ValueError("it ends too early")
-        except zlib.error as error:
-            raise ValueError(str(error)) from error
-        packed = member.unused_data.lstrip(b"\0")  # As tapes are filled up.
-    if not parts:
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+            content = file.read(most + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(str(error)) from error
+    if len(content) > most:
+        raise TooLargeError(
+            f"`{os.fspath(path)}` holds more than the {most} bytes that it should; no "
+            "more was unpacked."
+        )
+    if not packed:
         raise ValueError("it is empty")
-    return b"".join(parts)
+    return content
 
 
 def read_npz(
