@@ -142,6 +142,16 @@ def test_what_lies_beside_the_blocks_repairs_itself(tmp_path, what, left):
         assert run["blocks"] == 6
 
 
+@pytest.mark.parametrize("left", [b"", b"\0" * 40, b'{"num_trials": 3', b"[]"])
+def test_settings_that_are_torn_are_told(tmp_path, caplog, left):
+    report.write_csv(tmp_path / "table.csv", [{"noise": 0.1, "loss": 2.0}])
+    assert "loss" in cfl.open_results(tmp_path) and not caplog.text  # Without any.
+    (tmp_path / "config.json").write_bytes(left)
+    assert "loss" in cfl.open_results(tmp_path)
+    (told,) = caplog.records
+    assert "config.json` is damaged" in told.getMessage()
+
+
 def test_a_failure_is_appended_behind_a_torn_line(tmp_path):
     with Claims(tmp_path) as claims:
         journal = Journal(tmp_path, claims)
