@@ -134,6 +134,13 @@ def launch(arguments: argparse.Namespace) -> int:
     return launched.main(arguments)
 
 
+def store(arguments: argparse.Namespace) -> int:
+    """List, verify or repair a folder of results; 1 if something is damaged."""
+    from experiments import stores
+
+    return stores.main(arguments)
+
+
 def _say(line: str) -> None:
     print(line, flush=True)
 
@@ -364,6 +371,18 @@ COMMANDS = (
         flags_of.add_data,
         data,
         examples=("data", "data --data FOLDER"),
+    ),
+    Command(
+        "store",
+        "list, verify or repair what runs have stored",
+        flags_of.add_store,
+        store,
+        "ls|verify|repair PATH [FLAGS]",
+        (
+            "store ls results/store",
+            "store verify results/store --json",
+            "store repair results/store --dry-run",
+        ),
     ),
     Command(
         "ledger",

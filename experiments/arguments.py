@@ -127,6 +127,30 @@ def add_gallery(parser: Parser, words: Sequence[str]) -> None:
     _add_json(parser)
 
 
+def add_store(parser: Parser, words: Sequence[str]) -> None:
+    """The flags of `store`."""
+    del words
+    parser.add_argument(
+        "action",
+        choices=("ls", "verify", "repair"),
+        help="ls: what is there; verify: whether every file is what its place says; "
+        "repair: delete what is damaged or left over, and nothing else",
+    )
+    parser.add_argument(
+        "path",
+        type=pathlib.Path,
+        metavar="PATH",
+        help="a store, a folder that `run --out` wrote, a study's folder of cells, or "
+        "the file of a checkpoint",
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="say what `repair` would delete, and delete nothing",
+    )
+    _add_json(parser)
+
+
 def _asked(
     parser: Parser, words: Sequence[str], entries: Mapping[str, Entry]
 ) -> Entry | None:
@@ -375,8 +399,17 @@ def _add_machine(parser: Parser, entry: Entry | None, *, for_workers: bool) -> N
             "without it for that, when all have ended",
         ),
     )
-    parser.set_defaults(plan=False)
+    parser.set_defaults(plan=False, wait=False)
     if not for_workers:
+        group.add_argument(
+            "--wait",
+            action="store_true",
+            help=_used(
+                shares,
+                "where another run computes what is left, stay until it has, and do "
+                "what it leaves undone, instead of ending with status 2",
+            ),
+        )
         group.add_argument(
             "--plan",
             action="store_true",
@@ -464,6 +497,7 @@ def check_use(entry: Entry, arguments: argparse.Namespace) -> None:
         ("--precision", arguments.precision, entry.is_sweep),
         ("--plan", arguments.plan or None, entry.has_jobs),
         ("--shard", shard, entry.is_sweep or entry.has_jobs),
+        ("--wait", arguments.wait or None, entry.is_sweep or entry.has_jobs),
         ("--store", arguments.store, entry.uses_store),
         ("--accept-code", arguments.accept_code, entry.uses_store),
         ("--data", arguments.data, entry.takes_data),
@@ -504,6 +538,7 @@ def options_of(arguments: argparse.Namespace) -> Options:
         devices=arguments.devices,
         precision=arguments.precision,
         shard=arguments.shard,
+        waits=arguments.wait,
     )
 
 

@@ -118,7 +118,7 @@ def run(
             constants=None if is_done else job.constants(),
             progress=options.progress,
             shard=shard,
-            waits=waits,
+            waits=waits or options.waits,
             by_rounds=True,
             accept_code=options.accept_code,
         )

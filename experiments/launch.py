@@ -35,6 +35,7 @@ from experiments.arguments import (
     options_of,
 )
 from experiments.commands import usual_folder
+from experiments.private import private_folder
 
 _NAME = re.compile(r"[\w.,-]+")
 _YEAR = 365 * 24 * 60  # Minutes of a local worker, which nobody waits behind.
@@ -199,7 +200,8 @@ def submit(
             f"no Slurm here: `{missing[0]}` was not found. Launch where it is, or with "
             "`--local` on this machine; `--dry-run` prints the script."
         )
-    executor = SlurmExecutor(out / "workers", max_num_timeout=_REQUEUES)
+    logs = private_folder(out / "workers")  # Where jobs find what they execute.
+    executor = SlurmExecutor(logs, max_num_timeout=_REQUEUES)
     executor.update_parameters(**_cluster_parameters(arguments))
     try:
         # What goes wrong is said in one line.
@@ -233,8 +235,7 @@ def run_here(
     from submitit import LocalExecutor
 
     # A folder of their own: local jobs have the numbers of processes, which come again.
-    logs = out / "workers"
-    logs.mkdir(parents=True, exist_ok=True)
+    logs = private_folder(out / "workers")
     logs = tempfile.mkdtemp(prefix="local_", dir=logs)
     executor = LocalExecutor(logs, max_num_timeout=_REQUEUES)
     gpus, jobs = arguments.gpus or 0, []

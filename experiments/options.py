@@ -31,6 +31,8 @@ class Options:
     # `(i, n)`, this is worker i of n, from 1, on the sweep's store; the whole sweep if
     # None.
     shard: tuple[int, int] | None = None
+    # Whether to stay, where other runs compute what is left, until they have done it.
+    waits: bool = False
 
     @property
     def store_folder(self) -> pathlib.Path:
@@ -48,4 +50,9 @@ class Options:
             number, workers = self.shard
             raise ValueError(
                 f"`shard` must be I/N with 1 <= I <= N, got {number}/{workers}."
+            )
+        if self.shard is not None and self.waits:
+            raise ValueError(
+                "`--wait` has no use with `--shard`: a worker leaves to the others what"
+                " they compute, and makes no table."
             )

@@ -101,6 +101,7 @@ def sweep(
         chunk=options.chunk,
         memory=options.memory,
         progress=options.progress,
+        waits=options.waits,
     )
 
 

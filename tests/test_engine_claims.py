@@ -206,7 +206,7 @@ def test_two_runs_share_the_work_and_repeat_none(played, unbroken):
 
 def test_what_a_killed_run_held_is_computed_by_the_next(played, unbroken):
     folder, (_, (told, done, killed, last), *_) = played
-    assert "3 blocks of" in told and "wait for it and start again" in told
+    assert "3 blocks of" in told and "start again when it has ended" in told
     assert "\n" not in told
     assert (done, killed, last) == (15, signal.SIGKILL, 0)
     assert sweep(GRID, draw, folder / "kill").identical(unbroken)

@@ -379,7 +379,7 @@ def test_any_flipped_byte_is_noticed(path, monkeypatch):
     ]
     for content in [*cut, *flipped, whole + b"0", whole + whole[-64:]]:
         with monkeypatch.context() as patch:
-            patch.setattr(pathlib.Path, "read_bytes", lambda _, found=content: found)
+            patch.setattr(kept, "read_file", lambda _, found=content: found)
             assert kept.read(file) is None
     file.write_bytes(flipped[-1])
     store = Store(path, grid)

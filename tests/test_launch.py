@@ -237,3 +237,19 @@ def test_a_refusal_of_the_cluster_is_one_line(tmp_path, programs, capsys):
     with pytest.raises(ValueError, match=r"^Slurm refuses: no such queue$"):
         launch(*TEAM, "--out", str(tmp_path / "out"))
     assert capsys.readouterr() == ("", "")
+
+
+def test_jobs_are_not_put_where_others_write(cluster, tmp_path, capsys):
+    """Who may change their files chooses what they execute."""
+    out = tmp_path / "out"
+    (out / "workers").mkdir(parents=True)
+    (out / "workers").chmod(0o777)
+    for way in ([], ["--local"]):
+        argv = ["launch", *TEAM, "--preset", "quick", "--out", str(out), *way]
+        assert command_line(argv) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1 and "may be written by others" in said
+    assert not cluster.exists() and not list((out / "workers").iterdir())
+    (out / "workers").rmdir()
+    assert command_line(argv[:-1]) == 0
+    assert (out / "workers").stat().st_mode & 0o777 == 0o700 and cluster.exists()

@@ -1,20 +1,21 @@
 """Labelled images: from the user's files, or embedded."""
 
 import dataclasses
-import gzip
 import hashlib
 import io
 import itertools
 import json
+import math
 import os
 import pickle
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from jaxtyping import Array, Int, Num, UInt8
+
+from cfljax.base.unpacking import TooLargeError, gunzip, read_file
 
 ImageSet = Literal["digits", "mnist", "fashion_mnist", "cifar10"]  # Of ten classes.
 OtherImageSet = Literal[
@@ -167,27 +168,48 @@ class File(NamedTuple):
     md5: of the file as distributed; None where none is published.
     content_md5: of what is inside the gzip wrapper, or None without one; the same
       content is accepted in another wrapper, such as the Debian package's.
+    size: bytes that are inside a wrapper.
     """
 
     name: str
     md5: str | None
     content_md5: str | None = None
+    size: int | None = None
+
+
+def _idx_sizes(train: int, test: int) -> list[int]:
+    """Bytes of images and labels for training, then of those for the test."""
+    return [n for count in (train, test) for n in (16 + 28 * 28 * count, 8 + count)]
 
 
 def _idx_files(*md5s: tuple[str, str]) -> tuple[File, ...]:
     names = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3")
     names = (*names, "t10k-labels-idx1")
+    sizes = _idx_sizes(60_000, 10_000)
     return tuple(
-        File(f"{name}-ubyte.gz", *md5) for name, md5 in zip(names, md5s, strict=True)
+        File(f"{name}-ubyte.gz", *md5, size)
+        for name, md5, size in zip(names, md5s, sizes, strict=True)
     )
+
+
+# Images for training and for the test.
+_EMNIST = {
+    "emnist_balanced": (112_800, 18_800),
+    "emnist_bymerge": (697_932, 116_323),
+    "emnist_byclass": (697_932, 116_323),
+    "emnist_letters": (124_800, 20_800),
+    "emnist_digits": (240_000, 40_000),
+}
 
 
 def _emnist_files(name: str) -> tuple[File, ...]:
     start = name.replace("_", "-")
     kinds = ("images-idx3", "labels-idx1")
     splits = itertools.product(("train", "test"), kinds)
+    sizes = _idx_sizes(*_EMNIST[name])
     return tuple(
-        File(f"{start}-{split}-{kind}-ubyte.gz", None) for split, kind in splits
+        File(f"{start}-{split}-{kind}-ubyte.gz", None, None, size)
+        for (split, kind), size in zip(splits, sizes, strict=True)
     )
 
 
@@ -216,11 +238,7 @@ FILES: dict[str, tuple[File, ...]] = {
         File("train", "16019d7e3df5f24257cddd939b257f8d"),
         File("test", "f0ef6b0ae62326f3e7ffdfab6717acfc"),
     ),
-    **{
-        name: _emnist_files(name)
-        for name in get_args(OtherImageSet)
-        if name.startswith("emnist_")
-    },
+    **{name: _emnist_files(name) for name in _EMNIST},
 }
 
 # Folders in which the original archives have their files.
@@ -321,25 +339,26 @@ def read_bytes(path: Path, file: File) -> bytes:
         cannot be read.
     """
     try:
-        packed = path.read_bytes()
+        packed = read_file(path)
     except OSError as error:
-        raise ValueError(f"cannot read `{path}`: {error.strerror}.") from error
-    if file.md5 is None:
-        try:
-            return gzip.decompress(packed)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ValueError(
-                f"`{path}` is corrupt or truncated: {error}; download it again."
-            ) from error
+        reason = error.strerror or error
+        raise ValueError(f"cannot read `{path}`: {reason}.") from error
     md5 = _md5(packed)
-    if file.content_md5 is None and md5 == file.md5:
+    if file.size is None and md5 == file.md5:
         return packed
-    if file.content_md5 is not None:
+    if file.size is not None:
+        # Whatever the wrapper, no more is taken out of it than there should be.
         try:
-            content = gzip.decompress(packed)
-        except (OSError, EOFError, zlib.error):
+            content = gunzip(path, packed, file.size)
+        except TooLargeError as error:
+            raise ValueError(f"{error} Download it again.") from error
+        except ValueError as error:
+            if file.md5 is None:
+                raise ValueError(
+                    f"`{path}` is corrupt or truncated: {error}; download it again."
+                ) from error
             content = b""
-        if md5 == file.md5 or _md5(content) == file.content_md5:
+        if md5 == file.md5 or file.content_md5 in (None, _md5(content)):
             return content
     raise ValueError(
         f"`{path}` is corrupt, truncated or another file: its md5 is {md5}, expected "
@@ -379,25 +398,56 @@ def _read_cifar(contents: Iterable[bytes]) -> Arrays:
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Refuses to import whatever is not needed for an array of NumPy."""
-
-    _allowed = frozenset(
-        {
-            ("numpy.core.multiarray", "_reconstruct"),
-            ("numpy._core.multiarray", "_reconstruct"),
-            ("numpy", "ndarray"),
-            ("numpy", "dtype"),
-            ("_codecs", "encode"),  # Bytes, as Python 3 writes them for Python 2.
-        }
-    )
+    """Refuses to import whatever is not needed for an array of NumPy, and to make an
+    array otherwise than of the bytes that are there."""
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
-        if (module_name, global_name) not in self._allowed:
+        stand_in = _STAND_INS.get((module_name, global_name))
+        if stand_in is None:
             raise ValueError(
                 f"a file asks to import `{module_name}.{global_name}`, which images do "
                 "not need; it was not imported."
             )
-        return super().find_class(module_name, global_name)
+        return stand_in
+
+
+class _Array:
+    """Stands for `numpy.ndarray`, which would make arrays as large as it is told."""
+
+    def __new__(cls, *_: Any) -> Any:
+        raise ValueError("a file asks for an array without its content.")
+
+
+def _empty(kind: Any, shape: Any, code: Any) -> np.ndarray:
+    """An array to be filled by `__setstate__`, as NumPy's pickles begin."""
+    if kind is not _Array or shape not in ((0,), 0) or code not in (b"b", "b"):
+        raise ValueError("a file asks for an array without its content.")
+    return np.ndarray((0,), np.int8)
+
+
+def _kind(code: Any, *_: Any) -> np.dtype:
+    """The type of pixels or labels."""
+    text = code.decode("latin1") if isinstance(code, bytes) else code
+    if text not in ("u1", "i4", "i8"):
+        raise ValueError(f"a file asks for an array of {text!r}, which images are not.")
+    return np.dtype(text)
+
+
+def _encoded(text: Any, encoding: Any = "latin1") -> bytes:
+    """Bytes, as Python 3 writes them for Python 2."""
+    if not isinstance(text, str) or encoding != "latin1":
+        raise ValueError("a file asks for text in another form than images have.")
+    return text.encode("latin1")
+
+
+# What a pickle of arrays asks for, and what it gets.
+_STAND_INS: dict[tuple[str, str], Any] = {
+    ("numpy.core.multiarray", "_reconstruct"): _empty,
+    ("numpy._core.multiarray", "_reconstruct"): _empty,
+    ("numpy", "ndarray"): _Array,
+    ("numpy", "dtype"): _kind,
+    ("_codecs", "encode"): _encoded,
+}
 
 
 def _upright(name: str, arrays: Arrays) -> Arrays:
@@ -472,6 +522,8 @@ def _read_tiny(place: Path) -> Arrays:
         for index, (path, _) in enumerate(files):
             try:
                 with Image.open(path) as image:
+                    if image.size != (64, 64):  # Before they are unpacked.
+                        raise ValueError(f"it has {image.size} pixels, not (64, 64)")
                     pixels[index] = np.asarray(image.convert("RGB"))
             except (OSError, ValueError) as error:
                 raise ValueError(
@@ -515,6 +567,8 @@ _FEATURES = (
     "tensorflow_datasets.core.features.class_label_feature.ClassLabel",
     "tensorflow_datasets.core.features.text_feature.Text",  # Names of CIFAR's images.
 )
+# What the largest of the sets have: pixels of an image, all channels, and images.
+_PIXELS, _IMAGES = 32 * 32 * 3, 697_932
 _NAMES_OF_CLASSES = ("pythonClassName", "python_class_name", "type")
 _NESTED = ("jsonFeature", "json_feature")  # Text that is parsed for classes in turn.
 
@@ -565,8 +619,11 @@ def read_prepared(name: str, place: Path) -> Arrays:
     try:
         _check_classes(json.loads((place / "features.json").read_text("utf-8")))
         builder: Any = tfds.builder_from_directory(place, file_format="array_record")
-        train = _decode(builder.as_data_source(split="train"))
-        test = _decode(builder.as_data_source(split="test"))
+        shape = tuple(builder.info.features["image"].shape)
+        if math.prod(length or 2**32 for length in shape) > _PIXELS:
+            raise ValueError(f"its images are of shape {shape}")
+        train = _decode(builder.as_data_source(split="train"), _IMAGES)
+        test = _decode(builder.as_data_source(split="test"), _IMAGES)
     except Exception as error:  # Damage shows in any layer below, as any type.
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(f"cannot read the data set in `{place}`: {reason}.") from error
@@ -598,9 +655,11 @@ def _version(place: Path) -> tuple[int, ...]:
 
 
 def _decode(
-    source: Any,
+    source: Any, most: int
 ) -> tuple[UInt8[np.ndarray, "images height width *channels"], Int[np.ndarray, "_"]]:
     """Images and labels of one split; a single channel loses its axis."""
+    if len(source) > most:
+        raise ValueError(f"a split has {len(source)} images, more than {most}")
     examples = source.__getitems__(list(range(len(source))))
     inputs = np.stack([example["image"] for example in examples])
     labels = np.asarray([example["label"] for example in examples], np.int32)

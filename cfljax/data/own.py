@@ -5,8 +5,6 @@ are read without unpickling, which would run what a file says.
 """
 
 import os
-import zipfile
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +15,7 @@ from jaxtyping import Bool, Int, PRNGKeyArray, Shaped
 from cfljax.base.clients import check_clients
 from cfljax.base.ranges import ranged
 from cfljax.base.types import ClientData, Truth
+from cfljax.base.unpacking import TooLargeError, read_npz
 from cfljax.data.partition import generator
 
 _Rows = Shaped[np.ndarray, "..."]  # [samples, ...]
@@ -186,7 +185,8 @@ def from_npz(
     order of what is in `clients`, numbers or text.
 
     Args:
-      path: of the file. Nothing in it is unpickled.
+      path: of the file. Nothing in it is unpickled, and nothing takes more memory than
+        the host has to spare, or `CFLJAX_UNPACK_GIB` says in GiB.
       num_classes: as of `from_clients`.
 
     Returns:
@@ -224,16 +224,13 @@ def _read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """All arrays of a file, none of which may be of objects, each with an axis."""
     try:
         with open(path, "rb") as file:
-            arrays = np.load(file, allow_pickle=False)
-            if isinstance(arrays, np.ndarray):
+            if file.read(6) == np.lib.format.MAGIC_PREFIX:
                 raise ValueError("it holds a single array; write it by `np.savez`")
-            found = {name: arrays[name] for name in arrays}
-    except (ValueError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+            found = read_npz(path, file)
+    except TooLargeError:
+        raise
+    except ValueError as error:
         reason = " ".join(str(error).split())
-        if "allow_pickle" in reason and not zipfile.is_zipfile(path):
-            reason = "it is no file of `np.savez`"
-        elif "allow_pickle" in reason:
-            reason = "it has objects, which are not read; write plain arrays"
         raise ValueError(f"cannot read `{os.fspath(path)}`: {reason}.") from error
     for name, values in found.items():
         if not values.ndim:

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 
 from cfljax.base.checks import check_positive
 from cfljax.base.ranges import ranged
+from cfljax.base.unpacking import read_file
 from cfljax.data.images import Samples, named_folder
 
 TextSet = Literal["ag_news", "amazon_reviews"]
@@ -117,9 +118,10 @@ def _files(name: str) -> list[str]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_bytes().decode()
+        return read_file(path).decode()
     except OSError as error:
-        raise ValueError(f"cannot read `{path}`: {error.strerror}.") from error
+        reason = error.strerror or error
+        raise ValueError(f"cannot read `{path}`: {reason}.") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"`{path}` must be text in UTF-8: {error}.") from error
 

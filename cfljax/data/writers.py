@@ -14,6 +14,7 @@ from jaxtyping import Int, PRNGKeyArray, UInt8
 from cfljax.base.clients import check_clients
 from cfljax.base.ranges import ranged
 from cfljax.base.types import ClientData
+from cfljax.base.unpacking import TooLargeError, read_file, read_npz
 from cfljax.data.images import File, named_folder, read_bytes
 
 FILE = File("femnist_leaf_208writers.npz", "fa4c9a2a93edbac651bcdc2cd1e22d04")
@@ -198,10 +199,10 @@ def _share_out(
 
 def _from_npz(path: Path) -> Writers:
     """Writers of the file, which is believed because its md5 is right."""
-    with np.load(io.BytesIO(read_bytes(path, FILE))) as file:
-        inputs, labels, owners = file["images"], file["labels"], file["writer"]
-        tested = file["is_test"].astype(bool)
-        names = tuple(str(name) for name in file["writer_names"])
+    found = read_npz(path, io.BytesIO(read_bytes(path, FILE)))
+    inputs, labels, owners = found["images"], found["labels"], found["writer"]
+    tested = found["is_test"].astype(bool)
+    names = tuple(str(name) for name in found["writer_names"])
 
     def split(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return inputs[rows], labels[rows].astype(np.int32), owners[rows]
@@ -325,10 +326,13 @@ def read_leaf(
 def _read_file(path: Path) -> dict[str, Written]:
     """Every writer of one file."""
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(read_file(path))
     except OSError as error:
-        raise ValueError(f"cannot read `{path}`: {error.strerror}.") from error
-    except ValueError as error:  # Not json, or not text at all.
+        reason = error.strerror or error
+        raise ValueError(f"cannot read `{path}`: {reason}.") from error
+    except TooLargeError:
+        raise
+    except (ValueError, RecursionError) as error:  # Not json, or not text at all.
         raise ValueError(f"cannot read `{path}`: {error}.") from error
     try:
         users, sizes = content["users"], content["num_samples"]

@@ -15,7 +15,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
-from cfljax.engine.store import StoreError, disk_errors
+from cfljax.base.durable import make_folder
+from cfljax.engine.kept import StoreError, disk_errors
 
 try:
     import fcntl
@@ -45,7 +46,7 @@ class Claims:
         self._store = store
         with disk_errors(store):
             try:
-                store.mkdir(parents=True, exist_ok=True)
+                make_folder(store)
             except FileExistsError:  # As the system says it of a file in the way.
                 raise NotADirectoryError(errno.ENOTDIR, str(store)) from None
             self._file = (store / "lock").open("ab")
@@ -106,22 +107,42 @@ class Claims:
                 _unlock(self._file, place)
 
 
+@contextlib.contextmanager
+def undisturbed(store: pathlib.Path) -> Iterator[bool]:
+    """Hold all of a store, so that no run computes or writes anything, as long as the
+    context lasts.
+
+    Yields:
+      Whether it is held; not where a run is at work, or nobody may write there.
+    """
+    try:
+        file = (store / "lock").open("r+b")
+    except FileNotFoundError:  # Nobody can be at work, as nobody ever was.
+        yield True
+        return
+    except OSError:
+        yield False
+        return
+    with file:  # Which gives the lock back when it is closed.
+        yield _lock(file, 0, wait=False, length=0)
+
+
 def _place(name: str) -> int:
     digest = hashlib.sha256(name.encode()).digest()
     return 1 + int.from_bytes(digest[:7], "big")
 
 
-def _lock(file: BinaryIO, place: int, *, wait: bool) -> bool:
-    """Whether the byte is now this file's alone."""
+def _lock(file: BinaryIO, place: int, *, wait: bool, length: int = 1) -> bool:
+    """Whether the bytes are now this file's alone; of length 0 all from there on."""
     if fcntl is None:
         return True
     try:
         if OF_OPEN_FILE:
             command = fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK
-            fcntl.fcntl(file, command, _request(fcntl.F_WRLCK, place))
+            fcntl.fcntl(file, command, _request(fcntl.F_WRLCK, place, length))
         else:
             at_once = 0 if wait else fcntl.LOCK_NB
-            fcntl.lockf(file, fcntl.LOCK_EX | at_once, 1, place)
+            fcntl.lockf(file, fcntl.LOCK_EX | at_once, length, place)
     except (BlockingIOError, PermissionError):  # POSIX allows either.
         return False
     return True
@@ -136,6 +157,6 @@ def _unlock(file: BinaryIO, place: int) -> None:
         fcntl.lockf(file, fcntl.LOCK_UN, 1, place)
 
 
-def _request(kind: int, place: int) -> bytes:
+def _request(kind: int, place: int, length: int = 1) -> bytes:
     """The system's `struct flock`: kind, origin, start, length, no process, padding."""
-    return struct.pack("hhqqi4x", kind, os.SEEK_SET, place, 1, 0)
+    return struct.pack("hhqqi4x", kind, os.SEEK_SET, place, length, 0)

@@ -18,6 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cfljax.base.durable import make_folder, sync, sync_names
+from cfljax.base.unpacking import TooLargeError, read_file, read_npz
+
 _ABOUT = "about"
 _DIGEST = 64  # Characters of a SHA-256 in hexadecimal.
 
@@ -68,16 +71,23 @@ def write(
 
 
 def read(path: pathlib.Path) -> Kept | None:
-    """What a file holds; None if it is missing, damaged or something else."""
+    """What a file holds; None if it is missing, damaged or something else.
+
+    Nothing in it is unpickled, whoever wrote it.
+
+    Raises:
+      StoreError: if it may not take so much memory, see `unpacking`.
+    """
     try:
-        whole = path.read_bytes()
-    except OSError:
+        whole = read_file(path)
+        if _digest(whole[:-_DIGEST]) != whole[-_DIGEST:]:
+            return None
+        arrays = read_npz(path, io.BytesIO(whole))
+        return Kept(arrays, json.loads(str(arrays.pop(_ABOUT))))
+    except TooLargeError as error:
+        raise StoreError(str(error)) from error
+    except (OSError, ValueError, KeyError, RecursionError):
         return None
-    if _digest(whole[:-_DIGEST]) != whole[-_DIGEST:]:
-        return None
-    with np.load(io.BytesIO(whole), allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
-    return Kept(arrays, json.loads(str(arrays.pop(_ABOUT))))
 
 
 def _digest(content: bytes) -> bytes:
@@ -124,13 +134,17 @@ def remembered(
 def replacing(path: pathlib.Path) -> Iterator[pathlib.Path]:
     """A file beside `path` that takes its place when the block ends without an error.
 
-    Nobody finds half of it under the name; a kill leaves a `.partial` at most.
+    Nobody finds half of it under the name; a kill leaves a `.partial` at most. Behind
+    the block a loss of power takes nothing back: the disk has the file, its name, and
+    the folders above it.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     partial = path.with_name(f".{uuid.uuid4().hex}.partial")
     try:
         yield partial
+        sync(partial)  # Before the name: else it might come to stand for nothing.
         os.replace(partial, path)
+        sync_names(path.parent)
     except BaseException:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)

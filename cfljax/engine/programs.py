@@ -2,8 +2,6 @@
 
 import copy
 import math
-import os
-import pathlib
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +13,7 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
+from cfljax.base.unpacking import host_memory
 from cfljax.engine.devices import check_decompositions, trial_devices
 from cfljax.engine.grid import Grid
 from cfljax.engine.store import MemoryLimitError
@@ -223,29 +222,6 @@ def available_memory() -> int:
     """
     stats = jax.local_devices()[0].memory_stats() or {}
     return stats["bytes_limit"] if "bytes_limit" in stats else host_memory()
-
-
-def host_memory() -> int:
-    """Bytes that the host has to spare.
-
-    What Linux counts as available, within the limit of the control group if there is
-    one; elsewhere the physical memory.
-    """
-    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for line in _lines("/proc/meminfo"):
-        if line.startswith("MemAvailable:"):
-            free = 1024 * int(line.split()[1])
-    limit, used = (_lines(f"/sys/fs/cgroup/memory.{n}") for n in ("max", "current"))
-    if limit and used and limit[0].isdigit():
-        free = min(free, int(limit[0]) - int(used[0]))
-    return free
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        return pathlib.Path(path).read_text().splitlines()
-    except OSError:
-        return []
 
 
 def check_results(grid: Grid) -> None:

@@ -20,10 +20,11 @@ import time
 import traceback
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import jax
 
+from cfljax.base.durable import sync, sync_names
 from cfljax.engine.claims import Claims
 from cfljax.engine.kept import disk_errors, replacing
 
@@ -68,10 +69,14 @@ class Journal:
         kind, message = type(error).__name__, _without_folders(str(error))
         self.first_error = self.first_error or f"{kind}: {message}".splitlines()[0]
         entry = {"time": _now(), "cell": cell, "error": kind, "message": message}
-        line = json.dumps({**entry, "place": _place(error)})
-        alone = self._claims.alone()
-        with alone, disk_errors(self.failures), self.failures.open("a") as file:
-            file.write(line + "\n")
+        line = json.dumps({**entry, "place": _place(error)}) + "\n"
+        with self._claims.alone(), disk_errors(self.failures):
+            with self.failures.open("a+b") as file:
+                if _is_torn(file):  # A line of which a loss of power has left a part.
+                    line = "\n" + line
+                file.write(line.encode())
+            sync(self.failures)
+            sync_names(self.failures.parent)
 
     def _save(self) -> None:
         with self._claims.alone():
@@ -209,6 +214,14 @@ def _runs(file: pathlib.Path) -> list[dict[str, Any]]:
         return [run for run in runs if isinstance(run, dict)]
     except (OSError, ValueError, KeyError, TypeError):
         return []  # Provenance that is lost must not stop a sweep.
+
+
+def _is_torn(file: BinaryIO) -> bool:
+    """Whether a file of lines ends within one."""
+    if not file.seek(0, os.SEEK_END):
+        return False
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) != b"\n"
 
 
 def _now() -> str:

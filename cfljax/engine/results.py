@@ -14,6 +14,7 @@ others open.
 import contextlib
 import itertools
 import json
+import logging
 import math
 import os
 import pathlib
@@ -29,6 +30,8 @@ from cfljax.engine.kept import Kept, StoreError
 from cfljax.engine.provenance import FILE, runs_of
 from cfljax.engine.quantities import Quantity, explain, is_setting
 from cfljax.engine.store import stored
+
+log = logging.getLogger(__name__)
 
 # A table whose settings would fill so much more than its rows is left as rows.
 _MOST_EMPTY = 20
@@ -408,9 +411,14 @@ def _config(file: pathlib.Path) -> dict[str, Any]:
     """The configuration of some results, if it lies beside them."""
     try:
         found = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
+        if isinstance(found, dict):
+            return found
+    except FileNotFoundError:
         return {}
-    return found if isinstance(found, dict) else {}
+    except (OSError, ValueError, RecursionError):
+        pass
+    log.warning("`%s` is damaged; settings are taken from the table alone.", file)
+    return {}
 
 
 def _origin(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:

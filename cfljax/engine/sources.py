@@ -17,10 +17,11 @@ import jax
 
 # Modules that carry numbers to and fro and compute none; they may change at any time.
 _CARRIERS = (
+    *("cfljax.base.durable", "cfljax.base.unpacking"),
     *("cfljax.cards", "cfljax.cores", "cfljax.report"),
     *("cfljax.engine.cache", "cfljax.engine.claims", "cfljax.engine.kept"),
     *("cfljax.engine.progress", "cfljax.engine.provenance", "cfljax.engine.sources"),
-    *("cfljax.engine.store", "cfljax.engine.sweeps"),
+    *("cfljax.engine.store", "cfljax.engine.sweeps", "cfljax.engine.upkeep"),
 )
 _PACKAGES = ("jax", "jaxlib", "flax", "numpy", "optax")  # Whose versions matter.
 # Flags of XLA, by how they begin, that change no number.

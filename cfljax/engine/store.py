@@ -80,12 +80,7 @@ class Store:
     def state_key(self, trial: Any) -> str:
         """What the names of a trial's states begin with, however many its rounds and
         whatever its revision."""
-        meaning = self.grid.meaning(trial)
-        for name in self.grid.growing(trial):
-            meaning["fields"].pop(name, None)
-        meaning["coords"] = {}  # Which may grow with them.
-        del meaning["revision"]
-        return kept.key_of(meaning)
+        return state_key(self.grid.meaning(trial), self.grid.growing(trial))
 
     def state_file(self, trial: Any, index: int, code: str) -> pathlib.Path:
         """Where a trial that goes round by round keeps its state meanwhile, in which
@@ -167,7 +162,7 @@ class Store:
 
     def _is_of(self, found: kept.Kept, block: Block) -> bool:
         """Whether a file holds what its place says."""
-        if not _is_at(found, self._names[block[:-1]], block[-1]):
+        if not is_at(found, self._names[block[:-1]], block[-1]):
             return False
         # A field that is usual is no part of the name: what is usual may have changed.
         here = self.grid.fields(self._trials[block[:-1]])
@@ -263,9 +258,11 @@ class Store:
             "cell": self._names[block[:-1]],
             "block": block[-1],
             "trials": len(next(iter(outputs.values()))),
+            "asked": self.grid.num_trials,
             "meaning": self.grid.meaning(trial),
             "fields": self.grid.fields(trial),
             "axes": list(self.grid.axes),
+            "growing": list(self.grid.growing(trial)),
             "quantities": dict(self.grid.quantities),
             **about,
         }
@@ -404,24 +401,51 @@ def stored(path: pathlib.Path) -> Iterator[kept.Kept]:
     """All sound blocks of a store, of whatever sweeps, in the order of their names.
 
     `about` has `meaning` (experiment, revision, seed, outputs, and the fields that are
-    not usual), all `fields`, `axes` and `quantities` of the grid, `block` and `trials`,
-    `code`, `commit`, `run`, `seconds`, and `accepted`, None unless a person judged a
-    change of code harmless.
+    not usual), all `fields`, `axes`, `growing` and `quantities` of the grid, `block`,
+    `trials`, `asked`, the trials of its cell that the run was for, `code`, `commit`,
+    `run`, `seconds`, and `accepted`, None unless a person judged a change of code
+    harmless.
     """
     for file in sorted((path / "cells").glob("*/*.npz")):
         found = kept.read(file)
         number = int(file.stem) if file.stem.isdecimal() else None
-        if found is not None and _is_at(found, file.parent.name, number):
+        if found is not None and is_at(found, file.parent.name, number):
             yield found
 
 
-def _is_at(found: kept.Kept, cell: str, number: int | None) -> bool:
-    """Whether a file holds the block of this name and number."""
-    if not isinstance(found.about, dict):
+# What each block says of itself that somebody reads, with its kind.
+_TOLD: dict[str, Any] = {
+    "meaning": dict,
+    "fields": dict,
+    "trials": int,
+    "code": str,
+    "run": str,
+    "commit": (dict, type(None)),
+    "accepted": (dict, type(None)),
+    "seconds": (int, float),
+}
+
+
+def is_at(found: kept.Kept, cell: str, number: int | None) -> bool:
+    """Whether a file holds the block of this name and number, with all its outputs."""
+    about = found.about
+    if not isinstance(about, dict):
         return False
-    there = [found.about.get(name) for name in ("layout", "cell", "block")]
-    own = kept.key_of(found.about.get("meaning"))
-    return there == [LAYOUT, cell, number] and own == cell
+    there = [about.get(name) for name in ("layout", "cell", "block")]
+    if there != [LAYOUT, cell, number] or kept.key_of(about.get("meaning")) != cell:
+        return False
+    if any(not isinstance(about.get(name), kind) for name, kind in _TOLD.items()):
+        return False
+    lengths = {name: array.shape[:1] for name, array in found.arrays.items()}
+    return lengths == dict.fromkeys(about["meaning"]["dims"], (about["trials"],))
+
+
+def state_key(meaning: Mapping[str, Any], growing: Iterable[str]) -> str:
+    """See `Store.state_key`; of what a cell's trials mean, and what may grow."""
+    fields = {n: v for n, v in meaning["fields"].items() if n not in set(growing)}
+    # Coordinates may grow with them.
+    own = {**meaning, "fields": fields, "coords": {}}
+    return kept.key_of({n: v for n, v in own.items() if n != "revision"})
 
 
 def _shapes_of(arrays: Outputs) -> dict[str, jax.ShapeDtypeStruct]:

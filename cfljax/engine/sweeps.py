@@ -217,6 +217,8 @@ def sweep(
         options |= {"devices_used": given["devices"], "joint": joint is not None}
         options |= {"by_rounds": by_rounds}
         options["shard"] = None if shard is None else "{}/{}".format(*shard)
+        options["experiment"], options["revision"] = grid.experiment, grid.revision
+        options |= {"cells": len(cells), "trials": grid.num_trials, "seed": grid.seed}
         journal.start({**describe_run(), **options})
         store.tidy()
         store.keep_code(code)
@@ -321,8 +323,8 @@ def _results(
         )
     if count and not is_part:
         raise StoreError(
-            f"{count} blocks of `{path}` are being computed by another run; wait for it"
-            " and start again. What is done stays done."
+            f"{count} blocks of `{path}` are being computed by another run; start again"
+            " when it has ended, or with `waits`, `--wait`. What is done stays done."
         )
     _note_runs(store, states)
     return dataset

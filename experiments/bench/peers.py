@@ -55,6 +55,7 @@ from experiments.bench.work import Start, Work, in_torch_layout
 from experiments.checks import check_positive, check_values, configuration
 from experiments.images import find_images
 from experiments.options import Options
+from experiments.private import check_private
 from experiments.study import column, groups, write
 
 BENCHMARKS = {
@@ -270,6 +271,7 @@ def _measured(
     processes: dict[str, Process] = {}
     first, processor = {}, {name: [] for name in everybody}
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        check_private(pathlib.Path(folder))  # Models come back as pickles.
         start = start_of(work, pool)
         file = pathlib.Path(folder, "start.pickle")
         file.write_bytes(pickle.dumps((work, start)))

@@ -25,6 +25,7 @@ import numpy as np
 
 from experiments.bench import processes, torch_jobs
 from experiments.bench.work import NUM_CLASSES, Job, Start, Work, in_torch_layout
+from experiments.private import check_private
 
 if TYPE_CHECKING:
     from cfljax import Algorithm, ClientData
@@ -333,6 +334,7 @@ def implementations(
 
 def main(name: str, file: str, pfllib: str) -> None:
     """An implementation's process; the file holds the work and its start."""
+    check_private(pathlib.Path(file).parent)  # What lies there is executed.
     work, start = pickle.loads(pathlib.Path(file).read_bytes())
     own = implementations(work, pathlib.Path(pfllib) if pfllib else None)[name]
     job = own.make(work, start)

@@ -283,6 +283,7 @@ def compute(cells: engine.Grid, config: Config, options: Options) -> xarray.Data
         "constants": jnp.asarray(config.step_sizes, jnp.float32),
         "progress": options.progress,
         "shard": options.shard,
+        "waits": options.waits,
         "accept_code": options.accept_code,
         "enough": stopping_rule(
             options.precision,

@@ -117,7 +117,7 @@ def kept(
                 from cfljax.report import write_text  # brings Matplotlib
 
                 document = encoded(outcome_document(outcome) | origin, undefined=str)
-                write_text(path, json.dumps(document) + "\n")
+                write_text(path, json.dumps(document) + "\n", is_durable=True)
         yield record_of(outcome, is_new=is_new)
 
 
