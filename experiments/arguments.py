@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import difflib
+import importlib.util
 import json
 import math
 import os
@@ -360,8 +361,18 @@ def _add_machine(parser: Parser, entry: Entry | None, *, for_workers: bool) -> N
             "without it for that, when all have ended",
         ),
     )
-    parser.set_defaults(plan=False)
+    parser.set_defaults(plan=False, dask=None)
     if not for_workers:
+        group.add_argument(
+            "--dask",
+            metavar="ADDRESS",
+            help=_used(
+                shares,
+                "have the workers of a dask cluster fill the store, which all machines "
+                "must see, and write the table at the end; the address of its "
+                "scheduler, such as tcp://10.0.0.1:8786",
+            ),
+        )
         group.add_argument(
             "--plan",
             action="store_true",
@@ -439,7 +450,7 @@ def check_use(entry: Entry, arguments: argparse.Namespace) -> None:
     """Refuse flags that an experiment has no use for, and data that are not there.
 
     Raises:
-      ValueError: for such a flag.
+      ValueError: for such a flag, or if what one needs is not installed.
       FileNotFoundError: if `--data` names no folder.
     """
     shard = arguments.shard and "/".join(map(str, arguments.shard))
@@ -449,6 +460,7 @@ def check_use(entry: Entry, arguments: argparse.Namespace) -> None:
         ("--precision", arguments.precision, entry.is_sweep),
         ("--plan", arguments.plan or None, entry.has_jobs),
         ("--shard", shard, entry.is_sweep or entry.has_jobs),
+        ("--dask", arguments.dask, entry.is_sweep or entry.has_jobs),
         ("--store", arguments.store, entry.uses_store),
         ("--accept-code", arguments.accept_code, entry.uses_store),
         ("--data", arguments.data, entry.takes_data),
@@ -456,6 +468,17 @@ def check_use(entry: Entry, arguments: argparse.Namespace) -> None:
         if value is not None and not is_used:
             name = arguments.id or "compare"
             raise ValueError(f"`{flag}` has no use for {name}, got {value}.")
+    if arguments.dask is not None:
+        for flag, value in (("--shard", shard), ("--plan", arguments.plan)):
+            if value:
+                raise ValueError(
+                    f"`{flag}` has no use with `--dask`; give one of them."
+                )
+        if importlib.util.find_spec("distributed") is None:
+            raise ValueError(
+                "`--dask` needs distributed; install the extra `dask`, or it alone: "
+                "`python -m pip install distributed`."
+            )
     data = arguments.data
     if data is not None and not data.expanduser().is_dir():
         raise FileNotFoundError(f"`--data` must name a folder that exists, got {data}.")
@@ -468,7 +491,7 @@ def options_of(arguments: argparse.Namespace) -> Options:
       ValueError: if a number is out of its range.
     """
     memory = arguments.memory
-    if memory is not None and not math.isfinite(memory):
+    if memory is not None and not math.isfinite(memory * 2**30):
         raise ValueError(f"`--memory` must be a number of GiB, got {memory}.")
     return Options(
         out=arguments.out or pathlib.Path("results", arguments.id),

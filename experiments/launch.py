@@ -36,7 +36,9 @@ from experiments.arguments import (
 )
 from experiments.commands import usual_folder
 
-_NAME = re.compile(r"[\w.,-]+")
+_NAME = re.compile(r"\w[\w.,-]*")
+# Of a folder's name: ends a line of the script, or is read as the job's number.
+_STRANGE = re.compile(r"[%\\\x00-\x1f\x7f]")
 _YEAR = 365 * 24 * 60  # Minutes of a local worker, which nobody waits behind.
 _REQUEUES = 10  # Of a worker that meets its time limit.
 
@@ -50,6 +52,11 @@ def main(arguments: argparse.Namespace) -> int:
     _check(arguments)
     usual = _check_experiment(arguments)
     out = arguments.out or usual
+    if not arguments.local and (found := _STRANGE.search(str(out))):
+        raise ValueError(
+            f"`--out` must be a folder that Slurm can name, without {found[0]!r}, got "
+            f"{str(out)!r}."
+        )
     check_folder(out)
     flags = ["--out", str(out), *_forwarded(arguments.words)]
     if importlib.util.find_spec("submitit") is None:

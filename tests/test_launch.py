@@ -185,6 +185,12 @@ def test_a_local_worker_that_fails_is_counted_and_named(tmp_path, capsys):
             "--memory-gib: must be an integer of at least 1",
         ),
         ([*TEAM, "--partition", "a\nb"], "`--partition` must be a name"),
+        ([*TEAM, "--partition=-x"], "`--partition` must be a name, got '-x'"),
+        ([*TEAM, "--memory", "nan"], "`--memory` must be a number of GiB, got nan"),
+        (
+            [*TEAM, "--memory", "1e300"],
+            "`--memory` must be a number of GiB, got 1e+300",
+        ),
         ([*TEAM, "--shard", "1/2"], "`--shard` is each worker's own"),
         ([*TEAM, "--shard=1/2"], "`--shard` is each worker's own"),
         ([*TEAM, "--local", "--cpus", "2"], "`--cpus` has no use with `--local`"),
@@ -206,6 +212,18 @@ def test_misuse_is_refused_before_anything_is_submitted(
         launch(*argv, "--out", str(tmp_path / "out"))
     assert message in str(error.value) and "\n" not in str(error.value)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["a\nb", "%j", "a\\b", "\x7f"])
+def test_a_folder_that_the_script_cannot_name_is_refused(tmp_path, capsys, name):
+    flags = ["launch", *TEAM, "--dry-run", "--out", str(tmp_path / name)]
+    assert command_line(flags) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("error: `--out` must be a folder that Slurm can name")
+    assert said.err.count("\n") == 1 and not said.out
+    # Control: what a shell has to be told in quotes is no trouble.
+    flags[-1] = str(tmp_path / "a 'b' #c")
+    assert command_line(flags) == 0
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 from . import kept as kept
+from . import sources as sources
 from .cache import keep_programs as keep_programs
 from .checkpoints import checkpoints as checkpoints
 from .claims import Claims as Claims
