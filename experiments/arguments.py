@@ -471,9 +471,7 @@ def check_use(entry: Entry, arguments: argparse.Namespace) -> None:
     if arguments.dask is not None:
         for flag, value in (("--shard", shard), ("--plan", arguments.plan)):
             if value:
-                raise ValueError(
-                    f"`{flag}` has no use with `--dask`; give one of them."
-                )
+                raise ValueError(f"`{flag}` and `--dask` exclude each other.")
         if importlib.util.find_spec("distributed") is None:
             raise ValueError(
                 "`--dask` needs distributed; install the extra `dask`, or it alone: "

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import pytest
+import saved_often
 from slurm_cluster import Cluster, missing, running
 
 from cfljax.engine import stored
@@ -20,17 +21,6 @@ from experiments.__main__ import main
 pytestmark = pytest.mark.slurm
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-# Saves the state of a long run after each round, in the processes that run experiments
-# alone; whoever starts Python reads a file of this name.
-OFTEN = """
-import sys
-if "cfljax" in sys.orig_argv and "run" in sys.orig_argv:
-    import functools, importlib
-    checkpoints = importlib.import_module("cfljax.engine.checkpoints")
-    sweeps = importlib.import_module("cfljax.engine.sweeps")
-    checkpoints._SEGMENT = 0.0
-    sweeps.checkpoints = functools.partial(checkpoints.checkpoints, every=0.0)
-"""
 BLOCKS = 120  # Of each of four cells.
 SWEEP = ["ifca.fig3a", "--num-clients", "8", "--num-samples", "50", "--num-rounds"]
 SWEEP += ["200", "--num-features", "20", "--num-restarts", "4", "--step-sizes", ".1"]
@@ -53,9 +43,7 @@ def place() -> Iterator[Place]:
     patch = pytest.MonkeyPatch()
     with tempfile.TemporaryDirectory(prefix="slurm_") as name, patch.context() as own:
         folder = pathlib.Path(name)
-        (folder / "python").mkdir()
-        (folder / "python" / "sitecustomize.py").write_text(OFTEN)
-        own.setenv("PYTHONPATH", str(folder / "python"))
+        own.setenv("PYTHONPATH", str(saved_often.place(folder / "python")))
         own.setenv("CFLJAX_CACHE", str(folder / "programs"))
         own.setenv("OMP_NUM_THREADS", "1")
         (folder / "slurm").mkdir()
