@@ -13,7 +13,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scancel", "scontrol")
 PATIENCE = 400.0  # Seconds that are waited for anything of the cluster.
@@ -147,12 +147,12 @@ def running(folder: pathlib.Path) -> Iterator[Cluster]:
         ["slurmctld", "-D"],
         ["slurmd", "-D"],
     )
-    started: list[subprocess.Popen[bytes]] = []
+    started: list[subprocess.Popen] = []
     cluster = Cluster(folder, environment)
     try:
         with (folder / "output").open("w") as output:
             for command in daemons:
-                both = {"stdout": output, "stderr": output}
+                both: dict[str, Any] = {"stdout": output, "stderr": output}
                 started.append(subprocess.Popen(command, env=environment, **both))
         is_there = lambda: b"idle" in _said("sinfo", "-h", "-o", "%T", env=environment)
         cluster.wait_until(is_there, "an idle node")

@@ -54,7 +54,7 @@ def num_blocks(out: pathlib.Path) -> int:
     return sum(1 for _ in (out / "store" / "cells").glob("*/*.npz"))
 
 
-def one_worker(threads: int = 1) -> LocalCluster:
+def one_worker(threads: int = 1) -> Any:
     """A cluster of one worker in this process."""
     own: dict[str, Any] = {"processes": False, "dashboard_address": "127.0.0.1:0"}
     return LocalCluster(n_workers=1, threads_per_worker=threads, **own)
@@ -205,18 +205,20 @@ def test_without_dask_it_is_said_how_to_get_it(monkeypatch, capsys):
 
 
 @pytest.fixture
-def four(tmp_path, monkeypatch) -> Iterator[LocalCluster]:
+def four(tmp_path, monkeypatch) -> Iterator[Any]:
     """Four worker processes, which dask starts again when they end."""
-    places = [str(saved_often.place(tmp_path / "python")), known({})["PYTHONPATH"]]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(places))
+    own = saved_often.environment(tmp_path / "python", 0.2)
+    own["PYTHONPATH"] = os.pathsep.join([own["PYTHONPATH"], known({})["PYTHONPATH"]])
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setenv("CFLJAX_CACHE", str(tmp_path / "programs"))
-    own: dict[str, Any] = {"dashboard_address": "127.0.0.1:0", "silence_logs": 50}
-    with LocalCluster(n_workers=4, threads_per_worker=1, **own) as found:
+    quiet: dict[str, Any] = {"dashboard_address": "127.0.0.1:0", "silence_logs": 50}
+    with LocalCluster(n_workers=4, threads_per_worker=1, **quiet) as found:
         yield found
 
 
 def killing(
-    found: LocalCluster, kills: int, may_kill: Callable[[], bool], seed: int
+    found: Any, kills: int, may_kill: Callable[[], bool], seed: int
 ) -> tuple[threading.Thread, list[int]]:
     """A thread that kills workers at random times; those that it has killed."""
     chance, killed = random.Random(seed), []
@@ -224,9 +226,11 @@ def killing(
     def kill() -> None:
         wait_for(may_kill)
         while len(killed) < kills:
-            nannies: Any = list(found.workers.values())
-            victim = chance.choice(nannies).pid
-            if victim is not None and victim not in killed:
+            # Whoever is killed before it has joined is not started again.
+            joined = set(found.scheduler.workers)
+            every = [own for own in found.workers.values() if own.pid not in killed]
+            if own := [own for own in every if own.worker_address in joined]:
+                victim = chance.choice(own).pid
                 os.kill(victim, signal.SIGKILL)
                 killed.append(victim)
             time.sleep(chance.uniform(0.0, 2.0))
@@ -261,6 +265,8 @@ def test_long_runs_go_on_from_their_states(four, tmp_path, capsys):
     assert main(["run", *NEURAL, "--out", str(whole)]) == 0
     assert blocks(out) == blocks(whole) and len(blocks(whole)) == 2
     assert (out / "table.csv").read_bytes() == (whole / "table.csv").read_bytes()
+    for rounds in saved_often.saved(tmp_path / "python", out).values():
+        assert sorted(rounds) == rounds and set(rounds) == set(range(1, 21))
     capsys.readouterr()
 
 

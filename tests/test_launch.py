@@ -89,6 +89,13 @@ def test_a_dry_run_prints_what_is_submitted(cluster, tmp_path, capsys, number):
     assert submitted.rstrip() not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("minutes, seconds", [(2, 40), (4, 80), (5, 90), (600, 90)])
+def test_a_short_worker_is_not_warned_as_soon_as_it_starts(capsys, minutes, seconds):
+    """As it would be by the usual 90 seconds, and queued again with nothing done."""
+    assert launch(*TEAM, "--time", str(minutes), "--dry-run") == 0
+    assert f"#SBATCH --signal=USR2@{seconds}\n" in capsys.readouterr().out
+
+
 def test_the_last_command_is_the_whole_experiment(tmp_path, capsys):
     flags = ["--out", str(tmp_path), "--noise", "0.1", "--num-trials", "20"]
     launch("ifca.fig3a", "--workers", "2", "--preset", "paper", "--dry-run", *flags)
@@ -185,6 +192,7 @@ def test_a_local_worker_that_fails_is_counted_and_named(tmp_path, capsys):
             "--memory-gib: must be an integer of at least 1",
         ),
         ([*TEAM, "--partition", "a\nb"], "`--partition` must be a name"),
+        ([*TEAM, "--time", "1"], "`--time` must be at least 2 minutes on a cluster"),
         ([*TEAM, "--partition=-x"], "`--partition` must be a name, got '-x'"),
         ([*TEAM, "--memory", "nan"], "`--memory` must be a number of GiB, got nan"),
         (

@@ -26,7 +26,8 @@ SWEEP = ["ifca.fig3a", "--num-clients", "8", "--num-samples", "50", "--num-round
 SWEEP += ["200", "--num-features", "20", "--num-restarts", "4", "--step-sizes", ".1"]
 SWEEP += ["--separation", "0.5", "1.0", "--noise", "0.0", "0.1", "--no-shortcuts"]
 SWEEP += ["--no-law", "--num-trials", str(10 * BLOCKS)]
-NEURAL = ["clove.table17", "--methods", "fedavg", "--num-rounds", "20"]
+ROUNDS = 90  # Of a second: more than a time limit of two minutes leaves.
+NEURAL = ["clove.table17", "--methods", "fedavg", "--num-rounds", str(ROUNDS)]
 NEURAL += ["--num-trials", "2"]
 
 
@@ -43,7 +44,8 @@ def place() -> Iterator[Place]:
     patch = pytest.MonkeyPatch()
     with tempfile.TemporaryDirectory(prefix="slurm_") as name, patch.context() as own:
         folder = pathlib.Path(name)
-        own.setenv("PYTHONPATH", str(saved_often.place(folder / "python")))
+        for name, value in saved_often.environment(folder / "python", 1.0).items():
+            own.setenv(name, value)
         own.setenv("CFLJAX_CACHE", str(folder / "programs"))
         own.setenv("OMP_NUM_THREADS", "1")
         (folder / "slurm").mkdir()
@@ -162,23 +164,30 @@ def test_a_sweep_survives_whatever_slurm_does_to_its_workers(place, capsys):
     check_same(out, whole, last)
 
 
-def test_long_runs_go_on_behind_a_kill_and_a_time_limit(place, capsys):
+def test_long_runs_go_on_behind_a_time_limit_and_a_kill(place, capsys, monkeypatch):
     cluster, out = place.cluster, place.folder / "table"
     whole = place.folder / "whole table"
-    states = lambda: list((out / "store" / "states").glob("*.npz"))
-    flags = ["--workers", "2", "--cpus", "1", "--time", "1", "--out", str(out)]
+    saved = lambda: saved_often.saved(place.folder / "python", out)
+    flags = ["--workers", "2", "--cpus", "1", "--time", "2", "--out", str(out)]
     job, last = launch(capsys, *NEURAL, *flags)
-    cluster.wait_until(lambda: len(states()) >= 1, "a state of a run under way")
-    was_open = num_blocks(out) < 2
-    killed = next(own.id for own in cluster.jobs().values() if own.state == "RUNNING")
-    os.kill(process_of(cluster, killed, "run"), signal.SIGKILL)
+    first, second = f"{job}_0", f"{job}_1"
+    again = lambda own: cluster.jobs()[own][1:] == ("RUNNING", 1)
+    cluster.wait_until(lambda: again(first) and again(second), "a requeue of both")
+    before = {path: rounds[-1] for path, rounds in saved().items()}
+    assert len(before) == 2 and all(1 < last < ROUNDS for last in before.values())
+    goes_on = lambda: all(saved()[path][-1] > last for path, last in before.items())
+    cluster.wait_until(goes_on, "more rounds of both")
+    os.kill(process_of(cluster, first, "run"), signal.SIGKILL)
     cluster.wait_until(lambda: not cluster.unfinished(), "the end of the workers")
-    assert was_open and num_blocks(out) < 2
-    del job
+    states = [cluster.jobs()[own].state for own in (first, second)]
+    assert states == ["FAILED", "COMPLETED"] and num_blocks(out) == 1
+    monkeypatch.setenv("SAVED_SECONDS", "0")
     alone = unbroken(whole, NEURAL)
     launch(capsys, *NEURAL, *flags)
     cluster.wait_until(lambda: not cluster.unfinished(), "the end of all workers")
     assert alone.wait() == 0
+    for rounds in saved().values():  # None was played twice but the one that was lost.
+        assert sorted(rounds) == rounds and set(rounds) == set(range(1, ROUNDS + 1))
     check_same(out, whole, last)
 
 
