@@ -25,7 +25,7 @@ LOOK = 0.2  # Seconds from one look at the tasks to the next.
 WAIT = 2.0  # Seconds before tasks are sent again whose blocks others were computing.
 # Tasks of an experiment, at least, if it has as many blocks: each reads the whole store
 # and compiles; and for each worker, for those that end sooner.
-TASKS, TASKS_PER_WORKER = 64, 4
+TASKS, TASKS_PER_WORKER = 64, 2
 RETRIES = 2  # Of a task that raised, as for a disk that was away.
 _BEYOND = 10**9  # Number of a share that has no work.
 # What a worker may have otherwise: where it computes is said in its blocks.

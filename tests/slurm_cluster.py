@@ -90,6 +90,12 @@ class Cluster(NamedTuple):
                 found[id] = Job(id, own["JobState"], int(own["Restarts"]))
         return found
 
+    def runs(self, id: str, restarts: int) -> bool:
+        """Whether a job runs, and was started again so many times. Of an array that
+        waits jobs have no ids yet."""
+        job = self.jobs().get(id)
+        return job is not None and job[1:] == ("RUNNING", restarts)
+
     def unfinished(self) -> list[Job]:
         """Jobs that wait or run, or are being ended."""
         going = {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "REQUEUED"}

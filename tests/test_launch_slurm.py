@@ -133,8 +133,7 @@ def test_a_sweep_survives_whatever_slurm_does_to_its_workers(place, capsys):
         """Until the second worker has been requeued so many times, and runs."""
         nonlocal done
         what = f"{second} running after {times} requeues"
-        again = lambda: cluster.jobs()[second][1:] == ("RUNNING", times)
-        cluster.wait_until(again, what)
+        cluster.wait_until(lambda: cluster.runs(second, times), what)
         done = num_blocks(out)
 
     go_on("of both")
@@ -171,8 +170,8 @@ def test_long_runs_go_on_behind_a_time_limit_and_a_kill(place, capsys, monkeypat
     flags = ["--workers", "2", "--cpus", "1", "--time", "2", "--out", str(out)]
     job, last = launch(capsys, *NEURAL, *flags)
     first, second = f"{job}_0", f"{job}_1"
-    again = lambda own: cluster.jobs()[own][1:] == ("RUNNING", 1)
-    cluster.wait_until(lambda: again(first) and again(second), "a requeue of both")
+    both_again = lambda: cluster.runs(first, 1) and cluster.runs(second, 1)
+    cluster.wait_until(both_again, "a requeue of both")
     before = {path: rounds[-1] for path, rounds in saved().items()}
     assert len(before) == 2 and all(1 < last < ROUNDS for last in before.values())
     goes_on = lambda: all(saved()[path][-1] > last for path, last in before.items())

@@ -55,7 +55,7 @@ class Config:
     block_seconds: float = 60.0  # Of computing a block.
     operations_per_second: float = 10_000.0
     """What the shared file system can do, all workers together."""
-    num_stores: tuple[int, ...] = (1, 100)
+    num_stores: tuple[int, ...] = (1, 10, 100, 1000)
     """Stores among which cells and workers are divided."""
 
     def __post_init__(self) -> None:
