@@ -20,14 +20,18 @@ from experiments import jobs
 from experiments.options import Options
 from experiments.registry import Entry
 
+log = logging.getLogger(__name__)
+
 CONNECTING = 20.0  # Seconds that a scheduler may take to answer.
 LOOK = 0.2  # Seconds from one look at the tasks to the next.
+PATIENCE = 10.0  # Seconds after which it is looked whether there are workers.
 WAIT = 2.0  # Seconds before tasks are sent again whose blocks others were computing.
 # Tasks of an experiment, at least, if it has as many blocks: each reads the whole store
 # and compiles; and for each worker, for those that end sooner.
 TASKS, TASKS_PER_WORKER = 64, 2
 RETRIES = 2  # Of a task that raised, as for a disk that was away.
 _BEYOND = 10**9  # Number of a share that has no work.
+_LOST = "the scheduler was lost; what is done stays done, run again to resume."
 # What a worker may have otherwise: where it computes is said in its blocks.
 _OWN = ("backend", "xla_flags")
 
@@ -95,8 +99,8 @@ def _fill(client: Any, task: Task, *, visible: bool) -> None:
     is_first = before.num_open > 0 or before.failed_cells > 0
     while before.num_open or is_first:
         is_first = False
-        workers = len(client.scheduler_info(n_workers=-1)["workers"])
-        number = min(before.num_blocks, max(TASKS, TASKS_PER_WORKER * workers))
+        number = max(TASKS, TASKS_PER_WORKER * _num_workers(client))
+        number = min(before.num_blocks, number)
         told, failures = _send(client, task, number, visible=visible)
         now = _state(task)
         if now.num_open == before.num_open:
@@ -135,17 +139,18 @@ def _send(
                 retries=RETRIES,
             )
         )
-    ended = 0
+    ended, asked, is_told = 0, time.monotonic(), False
     with engine.Bar(task.entry.id, visible=visible) as bar:
         bar.expect(number)
         while ended < number:
             time.sleep(LOOK)
             states = [future.status for future in futures]
             if client.status != "running" or {"cancelled", "lost"} & set(states):
-                raise LostSchedulerError(
-                    "the scheduler was lost; what is done stays done, run again to"
-                    " resume."
-                )
+                raise LostSchedulerError(_LOST)
+            if not is_told and time.monotonic() - asked >= PATIENCE:
+                asked = time.monotonic()
+                if is_told := not _num_workers(client):
+                    log.warning("the cluster has no workers; waiting for some.")
             now = sum(state != "pending" for state in states)
             bar.advance(now - ended)
             ended = now
@@ -163,6 +168,13 @@ def _send(
                 " environment and the folder of this command."
             )
     return told, failures
+
+
+def _num_workers(client: Any) -> int:
+    try:
+        return len(client.scheduler_info(n_workers=-1)["workers"])
+    except OSError as error:
+        raise LostSchedulerError(_LOST) from error
 
 
 def _error(future: Any) -> Exception | None:

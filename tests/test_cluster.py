@@ -54,10 +54,10 @@ def num_blocks(out: pathlib.Path) -> int:
     return sum(1 for _ in (out / "store" / "cells").glob("*/*.npz"))
 
 
-def one_worker(threads: int = 1) -> Any:
-    """A cluster of one worker in this process."""
+def one_worker(threads: int = 1, workers: int = 1) -> Any:
+    """A cluster of one worker in this process, or none."""
     own: dict[str, Any] = {"processes": False, "dashboard_address": "127.0.0.1:0"}
-    return LocalCluster(n_workers=1, threads_per_worker=threads, **own)
+    return LocalCluster(n_workers=workers, threads_per_worker=threads, **own)
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +143,21 @@ def test_a_scheduler_that_ends_is_told_from_all_else(tmp_path):
     assert blocks(tmp_path) == blocks(tmp_path / "alone")
 
 
+def test_a_cluster_without_workers_is_waited_for_and_told(tmp_path, monkeypatch):
+    told: list[str] = []
+    monkeypatch.setattr(cluster, "PATIENCE", 0.0)
+    with one_worker(workers=0) as found:
+
+        def tell(message: str) -> None:
+            told.append(message)
+            found.scale(1)
+
+        monkeypatch.setattr(cluster.log, "warning", tell)
+        cluster.fill(found.scheduler_address, ENTRY, Config(), options(tmp_path))
+    assert told == ["the cluster has no workers; waiting for some."]
+    assert num_blocks(tmp_path) == 8
+
+
 # Against misuse
 
 
@@ -219,7 +234,7 @@ def four(tmp_path, monkeypatch) -> Iterator[Any]:
 
 def killing(
     found: Any, kills: int, may_kill: Callable[[], bool], seed: int
-) -> tuple[threading.Thread, list[int]]:
+) -> tuple[threading.Thread, list[str]]:
     """A thread that kills workers at random times; those that it has killed."""
     chance, killed = random.Random(seed), []
 
@@ -227,12 +242,12 @@ def killing(
         wait_for(may_kill)
         while len(killed) < kills:
             # Whoever is killed before it has joined is not started again.
-            joined = set(found.scheduler.workers)
-            every = [own for own in found.workers.values() if own.pid not in killed]
+            joined = set(found.scheduler.workers) - set(killed)
+            every = list(found.workers.values())
             if own := [own for own in every if own.worker_address in joined]:
-                victim = chance.choice(own).pid
-                os.kill(victim, signal.SIGKILL)
-                killed.append(victim)
+                victim = chance.choice(own)
+                os.kill(victim.pid, signal.SIGKILL)
+                killed.append(victim.worker_address)
             time.sleep(chance.uniform(0.0, 2.0))
 
     thread = threading.Thread(target=kill)
