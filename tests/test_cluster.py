@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import dask
 import pytest
 import saved_often
 import toy_cluster
@@ -220,15 +221,27 @@ def test_without_dask_it_is_said_how_to_get_it(monkeypatch, capsys):
 
 
 @pytest.fixture
-def four(tmp_path, monkeypatch) -> Iterator[Any]:
-    """Four worker processes, which dask starts again when they end."""
+def often(tmp_path, monkeypatch) -> pathlib.Path:
+    """Workers that start from now on save long runs after each round; where it is
+    noted."""
     own = saved_often.environment(tmp_path / "python", 0.2)
-    own["PYTHONPATH"] = os.pathsep.join([own["PYTHONPATH"], known({})["PYTHONPATH"]])
     for name, value in own.items():
         monkeypatch.setenv(name, value)
+    return tmp_path / "python"
+
+
+@pytest.fixture
+def four(tmp_path, monkeypatch) -> Iterator[Any]:
+    """Four worker processes, which dask starts again when they end, however long that
+    takes."""
+    places = [os.environ.get("PYTHONPATH"), known({})["PYTHONPATH"]]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, places)))
     monkeypatch.setenv("CFLJAX_CACHE", str(tmp_path / "programs"))
-    quiet: dict[str, Any] = {"dashboard_address": "127.0.0.1:0", "silence_logs": 50}
-    with LocalCluster(n_workers=4, threads_per_worker=1, **quiet) as found:
+    own: dict[str, Any] = {"dashboard_address": "127.0.0.1:0", "silence_logs": 50}
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
+        LocalCluster(n_workers=4, threads_per_worker=1, **own) as found,
+    ):
         yield found
 
 
@@ -269,7 +282,7 @@ def test_fifty_killed_workers_change_no_bit(four, tmp_path):
 
 
 @pytest.mark.slow
-def test_long_runs_go_on_from_their_states(four, tmp_path, capsys):
+def test_long_runs_go_on_from_their_states(often, four, tmp_path, capsys):
     out, whole = tmp_path / "out", tmp_path / "whole"
     states = lambda: list((out / "store" / "states").glob("*.npz"))
     thread, killed = killing(four, 4, lambda: len(states()) > 0, seed=2)
@@ -280,7 +293,7 @@ def test_long_runs_go_on_from_their_states(four, tmp_path, capsys):
     assert main(["run", *NEURAL, "--out", str(whole)]) == 0
     assert blocks(out) == blocks(whole) and len(blocks(whole)) == 2
     assert (out / "table.csv").read_bytes() == (whole / "table.csv").read_bytes()
-    for rounds in saved_often.saved(tmp_path / "python", out).values():
+    for rounds in saved_often.saved(often, out).values():
         assert sorted(rounds) == rounds and set(rounds) == set(range(1, 21))
     capsys.readouterr()
 
