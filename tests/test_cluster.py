@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import dask
+import dask.config as dask_config
 import pytest
 import saved_often
 import toy_cluster
@@ -239,7 +239,7 @@ def four(tmp_path, monkeypatch) -> Iterator[Any]:
     monkeypatch.setenv("CFLJAX_CACHE", str(tmp_path / "programs"))
     own: dict[str, Any] = {"dashboard_address": "127.0.0.1:0", "silence_logs": 50}
     with (
-        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
+        dask_config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
         LocalCluster(n_workers=4, threads_per_worker=1, **own) as found,
     ):
         yield found

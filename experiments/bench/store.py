@@ -207,7 +207,7 @@ class _Nothing:
     number: int = 0
 
 
-def _nothing(trial: Any, key: Any, constants: Any) -> dict[str, np.ndarray]:
+def _nothing(trial: Any, key: Any, constants: Any) -> dict[str, Any]:
     del trial, key, constants
     return {"value": np.zeros(30, np.float32)}  # As many as one of Figure 3 has runs.
 
