@@ -7,8 +7,10 @@ starts the tasks of a lost worker again, and they compute what is missing. The c
 that has sent them waits, sends them again while blocks are open, and draws in the end.
 """
 
+import contextlib
 import dataclasses
 import logging
+import pickle
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -128,46 +130,68 @@ def _send(
 ) -> tuple[list[dict[str, Any]], list[Exception]]:
     """Have a number of tasks done; what they returned, and why others have failed."""
     run = f"{time.time_ns():x}"
-    futures = []
+    left: dict[str, Any] = {}
     for index in range(number):
         options = dataclasses.replace(task.options, shard=(index + 1, number))
-        futures.append(
-            client.submit(
-                work,
-                dataclasses.replace(task, options=options),
-                key=f"{task.entry.id} {index + 1} of {number}-{run}",
-                retries=RETRIES,
-            )
-        )
-    ended, asked, is_told = 0, time.monotonic(), False
+        key = f"{task.entry.id} {index + 1} of {number}-{run}"
+        # What the scheduler reads on the way, which need not know this project.
+        sent = pickle.dumps(_Call(dataclasses.replace(task, options=options)))
+        left[key] = client.submit(pickle.loads, sent, key=key, retries=RETRIES)
+    told: list[dict[str, Any]] = []
+    failures: list[Exception] = []
+    asked, is_told = time.monotonic(), False
     with engine.Bar(task.entry.id, visible=visible) as bar:
         bar.expect(number)
-        while ended < number:
+        while left:
             time.sleep(LOOK)
-            states = [future.status for future in futures]
-            if client.status != "running" or {"cancelled", "lost"} & set(states):
+            states = {key: future.status for key, future in left.items()}
+            if client.status != "running" or "cancelled" in states.values():
                 raise LostSchedulerError(_LOST)
             if not is_told and time.monotonic() - asked >= PATIENCE:
                 asked = time.monotonic()
                 if is_told := not _num_workers(client):
                     log.warning("the cluster has no workers; waiting for some.")
-            now = sum(state != "pending" for state in states)
-            bar.advance(now - ended)
-            ended = now
-            if any(isinstance(_error(own), ImportError) for own in futures):
-                break
-    failures = [error for own in futures if (error := _error(own)) is not None]
-    told = [own.result() for own in futures if own.status == "finished"]
-    for own in told:
-        if "refusal" in own:
-            raise ValueError(own["refusal"])
-    for error in failures:
-        if isinstance(error, ImportError):
-            raise ValueError(
-                f"a worker cannot import what it needs: {error}; start workers in the"
-                " environment and the folder of this command."
-            )
+            for key, state in states.items():
+                if state == "error":
+                    failures.append(_checked(left.pop(key).exception()))
+                    bar.advance(1)
+                elif state == "finished":
+                    found = None
+                    # Its worker may have ended since: what becomes of it is seen later.
+                    with contextlib.suppress(Exception):
+                        found = left[key].result(timeout=CONNECTING)
+                    if found is not None:
+                        told.append(_accepted(found))
+                        del left[key]
+                        bar.advance(1)
     return told, failures
+
+
+class _Call:
+    """Calls `work` where it is read from a pickle."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return work, (self.task,)
+
+
+def _accepted(told: dict[str, Any]) -> dict[str, Any]:
+    """What a task returned; raises ValueError if its worker refused."""
+    if "refusal" in told:
+        raise ValueError(told["refusal"])
+    return told
+
+
+def _checked(error: Exception) -> Exception:
+    """Why a task has failed; raises ValueError if no worker like this one can do it."""
+    if isinstance(error, ImportError):
+        raise ValueError(
+            f"a worker cannot import what it needs: {error}; start workers in the"
+            " environment and the folder of this command."
+        )
+    return error
 
 
 def _num_workers(client: Any) -> int:
@@ -175,11 +199,6 @@ def _num_workers(client: Any) -> int:
         return len(client.scheduler_info(n_workers=-1)["workers"])
     except OSError as error:
         raise LostSchedulerError(_LOST) from error
-
-
-def _error(future: Any) -> Exception | None:
-    """Why a task has failed, if it has."""
-    return future.exception() if future.status == "error" else None
 
 
 def _said(failures: Sequence[Exception]) -> Exception:

@@ -282,26 +282,26 @@ def test_fifty_killed_workers_change_no_bit(four, tmp_path):
 
 
 @pytest.mark.slow
-def test_long_runs_go_on_from_their_states(often, four, tmp_path, capsys):
+def test_long_runs_go_on_from_their_states(often, four, tmp_path):
     out, whole = tmp_path / "out", tmp_path / "whole"
     states = lambda: list((out / "store" / "states").glob("*.npz"))
     thread, killed = killing(four, 4, lambda: len(states()) > 0, seed=2)
-    flags = ["--out", str(out), "--dask", four.scheduler_address]
-    assert main(["run", *NEURAL, *flags]) == 0
+    run = [sys.executable, "-m", "experiments", "run", *NEURAL, "--out"]
+    command = [*run, str(out), "--dask", four.scheduler_address]
+    subprocess.run(command, cwd=ROOT, check=True)
     thread.join()
     assert len(killed) == 4
-    assert main(["run", *NEURAL, "--out", str(whole)]) == 0
+    subprocess.run([*run, str(whole)], cwd=ROOT, check=True)
     assert blocks(out) == blocks(whole) and len(blocks(whole)) == 2
     assert (out / "table.csv").read_bytes() == (whole / "table.csv").read_bytes()
     for rounds in saved_often.saved(often, out).values():
         assert sorted(rounds) == rounds and set(rounds) == set(range(1, 21))
-    capsys.readouterr()
 
 
 @pytest.mark.slow
 def test_a_trial_that_ends_its_process_ends_the_command(four, tmp_path):
     config = Config(num_cells=4, num_trials=1, ends=2)
-    with pytest.raises(engine.SweepError, match=r"1 tasks failed, .*KilledWorker"):
+    with pytest.raises(engine.SweepError, match="the first with KilledWorker"):
         cluster.fill(four.scheduler_address, ENTRY, config, options(tmp_path / "out"))
     assert num_blocks(tmp_path / "out") == 3
 

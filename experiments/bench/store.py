@@ -32,6 +32,7 @@ from cfljax import engine
 from experiments.bench.timing import headline, is_busy
 from experiments.checks import check_positive, check_values
 from experiments.ifca import fig3
+from experiments.jobs import Job, run
 from experiments.options import Options
 from experiments.study import write
 
@@ -310,7 +311,8 @@ def _measure(
     add(f"enter a journal of {config.num_runs} runs", journal + each * config.num_runs)
     path, grid = folder / "sweep", _grid(config.num_cells)
     before = time.perf_counter()
-    whole = count(lambda: _sweep(path, grid))
+    own = Options(out=path, store=path, progress=False)
+    whole = count(lambda: run(own, Job(grid, _nothing)))
     took = (time.perf_counter() - before) / config.num_cells
     each_cell = whole / config.num_cells
     file = next(path.glob("cells/*/*.npz"))
@@ -327,11 +329,11 @@ def _measure(
     took = (time.perf_counter() - before) / config.num_cells
     add("open a store, a block", took, operations=full / config.num_cells)
     open_cell = empty / config.num_cells
-    # A sweep opens its store before and behind, reads a cell once more when it has
-    # claimed it, and looks whether other code began it.
+    # It opens its store twice before and once behind, and looks at a cell once more
+    # when it has claimed it.
     open_block = full / config.num_cells - open_cell
     claims_cell = locks + open_cell
-    write_block = max(each_cell - 2 * open_cell - open_block - claims_cell, 1.0)
+    write_block = max(each_cell - 3 * open_cell - open_block - claims_cell, 1.0)
     costs = Costs(
         open_cell=open_cell,
         open_block=open_block,
@@ -366,10 +368,6 @@ def _grid(num_cells: int) -> engine.Grid:
         num_trials=1,
         dims={"value": ("run",)},
     )
-
-
-def _sweep(path: pathlib.Path, grid: engine.Grid) -> None:
-    engine.sweep(grid, _nothing, path, by_rounds=True, progress=False)
 
 
 def _journal(
