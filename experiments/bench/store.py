@@ -22,7 +22,6 @@ import pathlib
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -184,19 +183,21 @@ class _Counted:
     """Counts operations of file systems in this process while it is asked to."""
 
     def __init__(self) -> None:
-        self._found: Counter[str] | None = None
-        sys.addaudithook(self._hear)  # Which cannot be undone.
-
-    def _hear(self, event: str, arguments: tuple) -> None:
-        del arguments
-        if self._found is not None and event in _OPERATIONS:
-            self._found[event] += 1
+        self._found: list[str] | None = None
+        # It cannot be undone, and hears what a check of its own types would do.
+        sys.addaudithook(
+            lambda event, _: (
+                self._found is not None
+                and event in _OPERATIONS
+                and self._found.append(event)
+            )
+        )
 
     def __call__(self, call: Callable[[], Any]) -> int:
-        self._found = Counter()
+        self._found = []
         try:
             call()
-            return sum(self._found.values())
+            return len(self._found)
         finally:
             self._found = None
 
