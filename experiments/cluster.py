@@ -31,6 +31,7 @@ WAIT = 2.0  # Seconds before tasks are sent again whose blocks others were compu
 # Tasks of an experiment, at least, if it has as many blocks: each reads the whole store
 # and compiles; and for each worker, for those that end sooner.
 TASKS, TASKS_PER_WORKER = 64, 2
+STALLED = 3  # Times that tasks end all their workers, and no block is done, at most.
 RETRIES = 2  # Of a task that raised, as for a disk that was away.
 _BEYOND = 10**9  # Number of a share that has no work.
 _LOST = "the scheduler was lost; what is done stays done, run again to resume."
@@ -97,7 +98,9 @@ def fill(address: str, entry: Entry, config: Any, options: Options) -> None:
 
 def _fill(client: Any, task: Task, *, visible: bool) -> None:
     """Send tasks until no block is open."""
-    before = _state(task)
+    from distributed import KilledWorker
+
+    before, stalled = _state(task), 0
     is_first = before.num_open > 0 or before.failed_cells > 0
     while before.num_open or is_first:
         is_first = False
@@ -105,10 +108,12 @@ def _fill(client: Any, task: Task, *, visible: bool) -> None:
         number = min(before.num_blocks, number)
         told, failures = _send(client, task, number, visible=visible)
         now = _state(task)
-        if now.num_open == before.num_open:
-            if failures:
+        stalled = stalled + 1 if now.num_open == before.num_open else 0
+        if stalled:
+            are_lost = all(isinstance(error, KilledWorker) for error in failures)
+            if failures and (stalled == STALLED or not are_lost):
                 raise _said(failures)
-            if now.num_open > min(own["open_blocks"] for own in told):
+            if told and now.num_open > min(own["open_blocks"] for own in told):
                 raise ValueError(
                     "the workers write to another folder than"
                     f" `{task.options.store_folder}` is here: it must be one that all"

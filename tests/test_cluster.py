@@ -261,7 +261,7 @@ def killing(
                 victim = chance.choice(own)
                 os.kill(victim.pid, signal.SIGKILL)
                 killed.append(victim.worker_address)
-            time.sleep(chance.uniform(0.0, 2.0))
+            time.sleep(chance.uniform(0.0, 3.0))
 
     thread = threading.Thread(target=kill)
     thread.start()
